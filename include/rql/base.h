@@ -1,0 +1,48 @@
+#ifndef RQL_BASE_H
+#define RQL_BASE_H
+
+/**
+ * @file base.h
+ * @brief Linkage and annotation macros, and the limits that every header refers to.
+ */
+
+#include <stdint.h>
+
+#if defined(__GNUC__)
+/** Marks a function of the public interface. */
+#define RQL_API __attribute__((visibility("default")))
+/** Marks a function whose result may not be ignored. */
+#define RQL_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define RQL_API
+#define RQL_MUST_CHECK
+#endif
+
+#ifdef __cplusplus
+/** Opens the declarations of a header for C++. */
+#define RQL_BEGIN_DECLS extern "C" {
+/** Closes what RQL_BEGIN_DECLS opened. */
+#define RQL_END_DECLS }
+#else
+#define RQL_BEGIN_DECLS
+#define RQL_END_DECLS
+#endif
+
+/** A duration that never elapses, a count that is never used up. */
+#define RQL_FOREVER INT64_C(-1)
+
+/** Longest lock name in bytes. A name is 1 to this many bytes, without NUL or control bytes (F-92).
+ */
+#define RQL_NAME_MAX 512
+/** Longest ttl in milliseconds: 30 days (F-11). */
+#define RQL_TTL_MAX_MS INT64_C(2592000000)
+/** Most metadata pairs of one lock (F-93). */
+#define RQL_META_MAX_PAIRS 64
+/** Most bytes of metadata of one lock, names and values together (F-93). */
+#define RQL_META_MAX_BYTES 16384
+/** Size of an acquirer or host id with its terminator. */
+#define RQL_ID_SIZE 128
+/** Size of a grant's secret with its terminator: 128 bits as hexadecimal digits. */
+#define RQL_SECRET_SIZE 33
+
+#endif

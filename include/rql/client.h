@@ -1,0 +1,156 @@
+#ifndef RQL_CLIENT_H
+#define RQL_CLIENT_H
+
+/**
+ * @file client.h
+ * @brief A client: one connection to the server, shared by all threads of the process.
+ *
+ * A client has one command connection that its callers drive themselves, one subscriber connection
+ * from the first wait on, and one background thread from the first lease that has to be watched.
+ * It installs no signal handler, writes to no stream and changes nothing of the process.
+ *
+ * After fork() every call on a handle of the parent answers ::RQL_E_FORKED in the child and touches
+ * nothing of the parent's; only the free functions may be called. A child makes its own client.
+ */
+
+#include <rql/base.h>
+#include <rql/options.h>
+#include <rql/status.h>
+
+RQL_BEGIN_DECLS
+
+/** A thread-safe client. Opaque; made by rql_client_new(). */
+typedef struct rql_client rql_client;
+
+/**
+ * Make a client; does not connect.
+ *
+ * @param[out] out      The new client; untouched unless RQL_OK.
+ * @param[in]  options  Settings, or NULL for defaults. Copied.
+ * @param[out] error    Detail of a fault, or NULL; untouched unless negative.
+ *
+ * @retval RQL_OK         `*out` is set.
+ * @retval RQL_E_INVALID  An option is out of range or the URL cannot be read. Nothing was done.
+ * @retval RQL_E_NOMEM    Out of memory, or the system gave no random numbers.
+ *
+ * @owner   The caller owns `*out`; release with rql_client_free().
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_client_new(rql_client **out, const rql_options *options,
+                                                 rql_error *error);
+
+/**
+ * End a client: stop its background thread and close its connections.
+ *
+ * Locks that are still held are left to their ttl; release them first. Releases and cancels that
+ * the server has not confirmed yet get at most `io_timeout_ms` more.
+ *
+ * @param[in] client  The client, or NULL.
+ * @return NULL, so that `c = rql_client_free(c)` leaves no dangling pointer.
+ * @threads No other thread may use @p client or a lock of it during or after this call.
+ */
+RQL_API rql_client *rql_client_free(rql_client *client);
+
+/**
+ * Connect now instead of at the first command, and check what a later call would stumble over.
+ *
+ * @param[in]  client  The client.
+ * @param[out] error   Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK             Connected, logged in, the database is selected.
+ * @retval RQL_E_IO           Unreachable, refused, or no answer within `connect_timeout_ms`.
+ * @retval RQL_E_AUTH         Wrong user or password, or rights are missing.
+ * @retval RQL_E_UNAVAILABLE  The server is loading its data.
+ * @retval RQL_E_PROTOCOL     What listens there is no Redis or Valkey.
+ * @retval RQL_E_FORKED       The client belongs to the parent process.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_client_connect(rql_client *client, rql_error *error);
+
+/**
+ * The client's identity: the last part of every id that it uses.
+ *
+ * @param[in] client  The client.
+ * @return 32 hexadecimal digits (the gem has 16); valid until the client is freed.
+ * @threads Callable from any thread.
+ */
+RQL_API const char *rql_client_identity(const rql_client *client);
+
+/**
+ * The acquirer id that the calling thread takes locks with (wire.md section 2).
+ *
+ * @param[in]  client  The client.
+ * @param[in]  task    As rql_lock_options::task; 0 for plain threads.
+ * @param[out] out     `rql:acq:<pid>/<thread>/<task>/0/<identity>`, terminated.
+ * @return @p out.
+ * @threads Callable from any thread.
+ */
+RQL_API const char *rql_current_acquirer_id(const rql_client *client, uint64_t task,
+                                            char out[RQL_ID_SIZE]);
+
+/**
+ * The host id of the calling thread: what the swarm probes (wire.md section 2).
+ *
+ * @param[in]  client  The client.
+ * @param[out] out     `rql:hst:<pid>/<thread>/0/<identity>`, terminated.
+ * @return @p out.
+ * @threads Callable from any thread.
+ */
+RQL_API const char *rql_current_host_id(const rql_client *client, char out[RQL_ID_SIZE]);
+
+/** A list of texts in one allocation. */
+typedef struct rql_text_list {
+    size_t count;      /**< Number of items. */
+    const char **item; /**< The texts, each terminated. */
+} rql_text_list;
+
+/**
+ * Release a list.
+ *
+ * @param[in] list  The list, or NULL.
+ * @return NULL.
+ * @threads The list must not be in use by another thread.
+ */
+RQL_API rql_text_list *rql_text_list_free(rql_text_list *list);
+
+/**
+ * The host ids that threads of this process can have: one per live thread (the gem's
+ * possible_host_ids).
+ *
+ * @param[in]  client  The client.
+ * @param[out] out     The list; untouched unless RQL_OK.
+ * @param[out] error   Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK        `*out` is set.
+ * @retval RQL_E_NOMEM   Out of memory.
+ * @retval RQL_E_IO      /proc/self/task cannot be read.
+ * @retval RQL_E_FORKED  The client belongs to the parent process.
+ *
+ * @owner   The caller owns `*out`; release with rql_text_list_free().
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_possible_host_ids(rql_client *client, rql_text_list **out,
+                                                        rql_error *error);
+
+/**
+ * The names of the locks that this client holds right now, without asking the server (redislock's
+ * getAcquiredLocks). Re-entries are listed too; lost locks are not.
+ *
+ * @param[in]  client  The client.
+ * @param[out] out     The list; untouched unless RQL_OK.
+ * @param[out] error   Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK        `*out` is set.
+ * @retval RQL_E_NOMEM   Out of memory.
+ * @retval RQL_E_FORKED  The client belongs to the parent process.
+ *
+ * @owner   The caller owns `*out`; release with rql_text_list_free().
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_acquired_locks(rql_client *client, rql_text_list **out,
+                                                     rql_error *error);
+
+RQL_END_DECLS
+
+#endif

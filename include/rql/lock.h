@@ -1,0 +1,387 @@
+#ifndef RQL_LOCK_H
+#define RQL_LOCK_H
+
+/**
+ * @file lock.h
+ * @brief Take, hold, extend and release a lock.
+ *
+ * A lock has a ttl on the server. Its holder counts the same time locally, from before the request
+ * was sent, less a margin of max(5 ms, 1 % of the ttl), on a clock that runs through suspend. Until
+ * that deadline nobody else is granted the lock (guarantees: README, and reliability.md section 5).
+ * What has to hold beyond that is done with the token: let the protected resource refuse every
+ * token lower than the highest it has seen, and an equal token with another secret.
+ */
+
+#include <rql/base.h>
+#include <rql/client.h>
+#include <rql/options.h>
+#include <rql/status.h>
+
+RQL_BEGIN_DECLS
+
+/** What a holder may believe. */
+typedef enum rql_lock_state {
+    RQL_HELD = 0,     /**< Held until the local deadline at least. */
+    RQL_DOUBTFUL = 1, /**< Still before the deadline, but a renewal is late or the clock jumped. */
+    RQL_GONE = 2,     /**< Lost, expired or released: somebody else may hold it. */
+} rql_lock_state;
+
+/** How a lock was obtained (the gem's `process`). */
+typedef enum rql_lock_process {
+    RQL_LOCK_OBTAINING = 0,                   /**< A grant of its own. */
+    RQL_CONFLICT_WORK_THROUGH = 1,            /**< A re-entry. */
+    RQL_EXTENDABLE_CONFLICT_WORK_THROUGH = 2, /**< A re-entry that added its ttl. */
+} rql_lock_process;
+
+/**
+ * Fill @p options from the client's settings. Use rql_lock_options_init().
+ *
+ * @param[in]  client   The client, or NULL for the library's defaults.
+ * @param[out] options  The struct to fill.
+ * @param[in]  size     Its size in bytes in the calling program.
+ * @threads Callable from any thread.
+ */
+RQL_API void rql_lock_options_init_sized(const rql_client *client, rql_lock_options *options,
+                                         size_t size);
+
+/** Fill `*options` from the client and record the size this program was compiled with. */
+#define rql_lock_options_init(client, options)                                                     \
+    rql_lock_options_init_sized((client), (options), sizeof *(options))
+
+/**
+ * Take a lock, waiting in its queue.
+ *
+ * Blocks until the lock is held, the deadline passes or the tries are used up. On every result
+ * other than RQL_OK and RQL_E_UNKNOWN the request has left the queue; after RQL_E_UNKNOWN the
+ * client keeps withdrawing it in the background until the server has confirmed, and a copy of the
+ * request that is still on its way is refused by the server after twice `io_timeout_ms` (F-15).
+ *
+ * One acquirer (thread and task) may wait once for a lock at a time.
+ *
+ * @param[in]  client   The client.
+ * @param[in]  name     Lock name, 1 to ::RQL_NAME_MAX bytes without control bytes. Copied.
+ * @param[in]  options  Settings, or NULL for the client's defaults. Copied.
+ * @param[out] out      The held lock; untouched unless RQL_OK.
+ * @param[out] error    Detail of a fault, or NULL; untouched unless negative.
+ *
+ * @retval RQL_OK                   Held; see rql_lock_remaining_ms().
+ * @retval RQL_TIMED_OUT            `timeout_ms` passed.
+ * @retval RQL_RETRY_LIMIT          `retry_count` tries were refused.
+ * @retval RQL_FAIL_FAST_NO_TRY     `fail_fast`, and another holds the lock.
+ * @retval RQL_FAIL_FAST_AFTER_TRY  `fail_fast`, the lock is free but others are in front.
+ * @retval RQL_CONFLICT             This acquirer holds it, and the strategy is ::RQL_DEAD_LOCKING;
+ * or it would wait for a lock that it keeps extending itself.
+ * @retval RQL_E_INVALID            A name, option or metadata out of its limits; nothing was sent.
+ * @retval RQL_E_IO                 No connection.
+ * @retval RQL_E_UNKNOWN            The connection broke or fell silent, and the deadline passed.
+ * @retval RQL_E_BUSY               This acquirer is waiting for this lock already.
+ * @retval RQL_E_WRONG_TYPE         A key of the lock has a foreign type.
+ * @retval RQL_E_AUTH               Rights are missing.
+ * @retval RQL_E_READ_ONLY          The server is a replica.
+ * @retval RQL_E_UNAVAILABLE        The server is loading, out of memory or busy, until the
+ * deadline.
+ * @retval RQL_E_SERVER             Any other error of the server.
+ * @retval RQL_E_PROTOCOL           The answer made no sense.
+ * @retval RQL_E_NOMEM              Out of memory.
+ * @retval RQL_E_FORKED             The client belongs to the parent process.
+ *
+ * @owner   The caller owns `*out`; end it with rql_lock_release() or rql_lock_forget().
+ * @threads Callable from any thread. Holds no mutex while it waits. Thread cancellation is
+ * deferred.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_lock_acquire(rql_client *client, const char *name,
+                                                   const rql_lock_options *options, rql_lock **out,
+                                                   rql_error *error);
+
+/**
+ * Take a lock if that is possible at once: rql_lock_acquire() with `fail_fast`.
+ *
+ * @param[in]  client   The client.
+ * @param[in]  name     As for rql_lock_acquire().
+ * @param[in]  options  Settings, or NULL; `fail_fast` is taken as true.
+ * @param[out] out      The held lock; untouched unless RQL_OK.
+ * @param[out] error    Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK                   Held.
+ * @retval RQL_FAIL_FAST_NO_TRY     Another holds the lock.
+ * @retval RQL_FAIL_FAST_AFTER_TRY  The lock is free but others are in front.
+ * @retval RQL_CONFLICT             As for rql_lock_acquire(); faults too.
+ *
+ * @owner   The caller owns `*out`.
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_lock_try(rql_client *client, const char *name,
+                                               const rql_lock_options *options, rql_lock **out,
+                                               rql_error *error);
+
+/**
+ * Release a lock if it is still ours, hand it to the next waiter, and free the handle.
+ *
+ * A re-entry ends without releasing: the outer hold goes on. What an extendable re-entry added and
+ * did not use is taken back, as at the end of a block in the gem (wire.md section 7).
+ * After RQL_E_IO and RQL_E_UNKNOWN the client goes on releasing in the background until the server
+ * has confirmed or the lock has expired.
+ *
+ * @param[in]  lock   The lock, or NULL (RQL_OK). Invalid afterwards, whatever the result.
+ * @param[out] error  Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK         Released. Nobody else held the lock up to now.
+ * @retval RQL_NOT_HELD   It had ended before: expired, taken away or lost with the server's data.
+ * @retval RQL_E_IO       No connection; the lock ends by its ttl at the latest.
+ * @retval RQL_E_UNKNOWN  No answer; it may be released, and ends by its ttl at the latest.
+ * @retval RQL_E_SERVER   The server refused; other faults of status.h likewise.
+ * @retval RQL_E_FORKED   The lock belongs to the parent process; only the handle was freed.
+ *
+ * @threads Callable from any thread, not only the one that acquired.
+ */
+RQL_API rql_status rql_lock_release(rql_lock *lock, rql_error *error);
+
+/**
+ * Free the handle and leave the lock to its ttl (the gem's lock without a block). Renewal ends.
+ *
+ * @param[in] lock  The lock, or NULL.
+ * @return NULL.
+ * @threads Callable from any thread.
+ */
+RQL_API rql_lock *rql_lock_forget(rql_lock *lock);
+
+/**
+ * Make the lock live at least @p ttl_ms from now, if it is still ours. Never shortens.
+ *
+ * @param[in]  lock    The lock.
+ * @param[in]  ttl_ms  1 to ::RQL_TTL_MAX_MS.
+ * @param[out] error   Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK         Extended; rql_lock_remaining_ms() says until when.
+ * @retval RQL_NOT_HELD   The grant has ended; the state is now ::RQL_GONE.
+ * @retval RQL_E_INVALID  @p ttl_ms is out of range.
+ * @retval RQL_E_IO       No connection; the old deadline stands.
+ * @retval RQL_E_UNKNOWN  No answer; the old deadline stands.
+ * @retval RQL_E_SERVER   The server refused; other faults of status.h likewise.
+ * @retval RQL_E_FORKED   The lock belongs to the parent process.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_lock_extend(rql_lock *lock, int64_t ttl_ms, rql_error *error);
+
+/**
+ * Ask the server whether this grant is still in force (redis_exp_lock's key_owned?).
+ *
+ * @param[in]  lock   The lock.
+ * @param[out] error  Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK        In force.
+ * @retval RQL_NOT_HELD  The grant has ended; the state is now ::RQL_GONE.
+ * @retval RQL_E_IO      No answer; other faults of status.h likewise.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_lock_verify(rql_lock *lock, rql_error *error);
+
+/**
+ * What the holder may believe now, without asking the server (redis_exp_lock's locked?).
+ *
+ * @param[in] lock  The lock.
+ * @return The state at this instant.
+ * @threads Callable from any thread.
+ */
+RQL_API rql_lock_state rql_lock_get_state(const rql_lock *lock);
+
+/**
+ * Milliseconds until the local deadline, computed at the call.
+ *
+ * A lock that was handed over is on its server for at most one second until the client's background
+ * thread has claimed the rest, a third of a second after the hand-over (protocol.md 4); until then
+ * this counts to the end of that second.
+ *
+ * @param[in] lock  The lock.
+ * @return 0 when the lock is gone.
+ * @threads Callable from any thread.
+ */
+RQL_API int64_t rql_lock_remaining_ms(const rql_lock *lock);
+
+/**
+ * A descriptor that becomes readable when the lock is lost. Poll it; do not read or close it.
+ *
+ * @param[in]  lock   The lock.
+ * @param[out] out    The descriptor, valid until the lock is released or forgotten.
+ * @param[out] error  Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK        `*out` is set.
+ * @retval RQL_E_NOMEM   No descriptor or no background thread was to be had.
+ * @retval RQL_E_FORKED  The lock belongs to the parent process.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_lock_lost_fd(rql_lock *lock, int *out, rql_error *error);
+
+/**
+ * The fencing token: larger than every earlier token of the server, of this lock and all others.
+ * A re-entry has the token of the outer grant.
+ *
+ * @param[in] lock  The lock.
+ * @return The token, above 0 and below 2^53.
+ * @threads Callable from any thread.
+ */
+RQL_API int64_t rql_lock_token(const rql_lock *lock);
+
+/**
+ * The secret of the grant: rql_release_by_secret() accepts it from any process.
+ *
+ * @param[in] lock  The lock.
+ * @return 32 hexadecimal digits; valid until the lock is released or forgotten.
+ * @threads Callable from any thread.
+ */
+RQL_API const char *rql_lock_secret(const rql_lock *lock);
+
+/** What an acquisition was like. */
+typedef struct rql_lock_facts {
+    const char *name;         /**< The lock's name. */
+    const char *lock_key;     /**< Its key, `rql:lock:<name>`. */
+    const char *acq_id;       /**< The acquirer. */
+    const char *hst_id;       /**< The host. */
+    rql_lock_process process; /**< Obtained, or re-entered. */
+    int64_t ts_us;            /**< Server time of the grant, microseconds since 1970. */
+    int64_t ttl_ms;           /**< The ttl that was asked for. */
+    int64_t waited_us;        /**< From the call to the grant's arrival. */
+    int64_t tries;            /**< Tries, counted as the gem does: by timer. */
+    bool handed_over;         /**< Granted by another's release, not by an own try. */
+} rql_lock_facts;
+
+/**
+ * Describe a lock. No I/O.
+ *
+ * @param[in] lock  The lock.
+ * @return The facts; the texts are valid until the lock is released or forgotten.
+ * @threads Callable from any thread.
+ */
+RQL_API rql_lock_facts rql_lock_describe(const rql_lock *lock);
+
+/**
+ * A block that runs under a lock.
+ *
+ * @param[in] lock       The lock; do not release it.
+ * @param[in] user_data  As given to rql_with_lock().
+ * @return Any value; rql_with_lock() passes it on.
+ */
+typedef int (*rql_block_fn)(rql_lock *lock, void *user_data);
+
+/**
+ * Acquire, run a block, release: however the block ends.
+ *
+ * The release also happens when the block is left by a C++ exception, pthread_exit() or thread
+ * cancellation; longjmp() out of it leaves the lock to its ttl. With `timed`, a block that ran for
+ * longer than its ttl is reported; C cannot interrupt it, let it look at rql_lock_remaining_ms().
+ *
+ * @param[in]  client     The client.
+ * @param[in]  name       As for rql_lock_acquire().
+ * @param[in]  options    Settings, or NULL.
+ * @param[in]  block      Called once, on this thread, when the lock is held.
+ * @param[in]  user_data  Given to @p block.
+ * @param[out] value_out  The block's value, or NULL if not wanted; set whenever the block returned.
+ * @param[out] error      Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK             The block ran and the lock was held to its end.
+ * @retval RQL_BLOCK_OVERRAN  `timed`, and the block ran longer than the ttl.
+ * @retval RQL_NOT_HELD       The block ran, but the lock had ended before it did.
+ * @retval RQL_TIMED_OUT      Not acquired, the block did not run; other outcomes and faults of
+ *                            rql_lock_acquire() likewise.
+ * @retval RQL_E_UNKNOWN      Not acquired, or `*value_out` was set and the release got no answer.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_with_lock(rql_client *client, const char *name,
+                                                const rql_lock_options *options, rql_block_fn block,
+                                                void *user_data, int *value_out, rql_error *error);
+
+/**
+ * Release a grant by its secret, from any process (fencelock's release).
+ *
+ * @param[in]  client  The client.
+ * @param[in]  name    The lock's name.
+ * @param[in]  secret  rql_lock_secret() of the grant.
+ * @param[out] error   Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK         Released, and handed to the next waiter.
+ * @retval RQL_NOT_HELD   No grant with this secret is in force.
+ * @retval RQL_E_INVALID  The name or the secret is malformed.
+ * @retval RQL_E_UNKNOWN  No answer; repeat it, that is safe. Other faults of status.h likewise.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_release_by_secret(rql_client *client, const char *name,
+                                                        const char *secret, rql_error *error);
+
+/**
+ * Wait until nobody holds a lock, without taking it (redislock's check).
+ *
+ * Asks every `retry_delay_ms` plus jitter, and when the lock's ttl ends, until it is free, for at
+ * most `retry_count` times and `timeout_ms`. By the time this returns somebody may have taken it.
+ *
+ * @param[in]  client   The client.
+ * @param[in]  name     The lock's name.
+ * @param[in]  options  Settings, or NULL; only the waiting ones matter.
+ * @param[out] error    Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK                It was free.
+ * @retval RQL_RETRY_LIMIT       Held at each of `retry_count` looks.
+ * @retval RQL_TIMED_OUT         Held until `timeout_ms` passed.
+ * @retval RQL_FAIL_FAST_NO_TRY  Held, and `fail_fast`.
+ * @retval RQL_E_INVALID         A name or option is out of range.
+ * @retval RQL_E_IO              No answer; other faults of status.h likewise.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_check_until_free(rql_client *client, const char *name,
+                                                       const rql_lock_options *options,
+                                                       rql_error *error);
+
+/** What rql_force_unlock() found. */
+typedef struct rql_unlock_result {
+    bool lock_released;  /**< There was a lock. */
+    bool queue_released; /**< There was a queue. */
+    int64_t rel_time_us; /**< How long it took. */
+} rql_unlock_result;
+
+/**
+ * Release a lock whoever holds it and empty its queue: the gem's unlock (wire.md section 8).
+ *
+ * Nobody is asked and nobody is told: the holder finds out at its next renewal or release, live
+ * waiters put themselves back at their next look. For operators.
+ *
+ * @param[in]  client  The client.
+ * @param[in]  name    The lock's name.
+ * @param[out] out     What was there, or NULL; untouched unless RQL_OK.
+ * @param[out] error   Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK         Done; see @p out.
+ * @retval RQL_E_INVALID  The name is malformed.
+ * @retval RQL_E_UNKNOWN  No answer. Other faults of status.h likewise.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_force_unlock(rql_client *client, const char *name,
+                                                   rql_unlock_result *out, rql_error *error);
+
+/**
+ * Add to the ttl of a lock whoever holds it: the gem's extend_lock_ttl (wire.md section 8).
+ *
+ * @param[in]  client  The client.
+ * @param[in]  name    The lock's name.
+ * @param[in]  add_ms  Added to the remaining ttl; negative shortens, and ends the lock at 0.
+ *                     Within ± ::RQL_TTL_MAX_MS.
+ * @param[out] error   Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK         Done.
+ * @retval RQL_NOT_FOUND  There is no such lock (:async_expire_or_no_lock).
+ * @retval RQL_E_INVALID  The name or @p add_ms is out of range.
+ * @retval RQL_E_UNKNOWN  No answer; repeating would add again. Other faults of status.h likewise.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_force_extend(rql_client *client, const char *name,
+                                                   int64_t add_ms, rql_error *error);
+
+RQL_END_DECLS
+
+#endif

@@ -1,0 +1,182 @@
+#ifndef RQL_OPTIONS_H
+#define RQL_OPTIONS_H
+
+/**
+ * @file options.h
+ * @brief Settings of a client and of one acquisition.
+ *
+ * Both structs are filled with the defaults of the running library by their init call; then change
+ * what you want. Every value means itself: 0 is zero, ::RQL_FOREVER is "no limit". Fields are only
+ * ever appended, so programs and libraries of different age work together. Names and defaults are
+ * the gem's (wire.md section 11), durations are milliseconds. The table in README.md, `rql --help`
+ * and the environment variables come from the same table in the library.
+ */
+
+#include <rql/base.h>
+#include <rql/status.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+RQL_BEGIN_DECLS
+
+/** How a request is served. */
+typedef enum rql_access_strategy {
+    RQL_QUEUED = 0, /**< In order of arrival. */
+    RQL_RANDOM =
+        1, /**< Takes a free lock at once, whoever waits; a hand-over may pick it by luck. */
+} rql_access_strategy;
+
+/** What happens when the acquirer already holds the lock it asks for. */
+typedef enum rql_conflict_strategy {
+    RQL_WAIT_FOR_LOCK = 0,           /**< Wait in the queue until the own lock ends. */
+    RQL_WORK_THROUGH = 1,            /**< Re-enter: share the lock, change nothing of its ttl. */
+    RQL_EXTENDABLE_WORK_THROUGH = 2, /**< Re-enter and add ttl; a block takes back what is left. */
+    RQL_DEAD_LOCKING = 3,            /**< Fail with ::RQL_CONFLICT. */
+} rql_conflict_strategy;
+
+/** Settings of one client. Fill with rql_options_init(). */
+typedef struct rql_options {
+    size_t size; /**< Set by rql_options_init(); do not change. */
+
+    /**
+     * Where the server is: `redis://user:pass@host:port/db`, `unix:///path?db=n`, or `local:` for
+     * one private server per user that starts when needed. Copied. Default `local:`.
+     */
+    const char *url;
+    int64_t connect_timeout_ms; /**< Connect and log in. 1 to 600000. Default 1000. */
+    int64_t io_timeout_ms;      /**< Longest silence of the server. 1 to 600000. Default 1000. */
+    int64_t spin_us; /**< How long a caller that is alone spins before it sleeps. 0 to 1000. Default
+                        0. */
+
+    int64_t retry_count;     /**< Tries in all; 0 acts as 1. ::RQL_FOREVER: no limit. Default 3. */
+    int64_t retry_delay_ms;  /**< Time between tries. 1 to 3600000. Default 200. */
+    int64_t retry_jitter_ms; /**< Random extra time, 0 to this. 0 to 3600000. Default 25. */
+    int64_t try_to_lock_timeout_ms;  /**< Whole acquisition, or ::RQL_FOREVER. Default 10000. */
+    int64_t default_lock_ttl_ms;     /**< Life of a lock. 1 to ::RQL_TTL_MAX_MS. Default 5000. */
+    int64_t default_queue_ttl_ms;    /**< Place in the queue, or ::RQL_FOREVER. Default 15000. */
+    bool is_timed_by_default;        /**< Blocks are timed. Default false. */
+    bool detailed_acq_timeout_error; /**< Refusals carry holder and queue. Default false. */
+    rql_conflict_strategy default_conflict_strategy; /**< Default ::RQL_WAIT_FOR_LOCK. */
+    rql_access_strategy default_access_strategy;     /**< Default ::RQL_QUEUED. */
+    int64_t key_extraction_batch_size; /**< COUNT of each SCAN. 1 to 100000. Default 500. */
+} rql_options;
+
+/** One pair of metadata, kept in the lock and readable by everybody. */
+typedef struct rql_meta {
+    const char *name;  /**< 1 byte or more; no field of the lock, nothing starting with `rql_`. */
+    const char *value; /**< Any text. */
+} rql_meta;
+
+/** A held lock; see lock.h. */
+typedef struct rql_lock rql_lock;
+
+/** Why and how an acquisition was refused; see inspect.h. */
+typedef struct rql_refusal rql_refusal;
+
+/**
+ * Told once when a held lock is lost: not renewed in time, taken away, or its server's clock
+ * jumped.
+ *
+ * Called from the client's background thread with no library mutex held. It may call anything but
+ * rql_client_free(), and must return soon: renewals of the same client wait for it.
+ *
+ * @param[in] lock       The lost lock; still owned by whoever acquired it, still to be released.
+ * @param[in] user_data  rql_lock_options::user_data.
+ */
+typedef void (*rql_lost_fn)(rql_lock *lock, void *user_data);
+
+/** Settings of one acquisition. Fill with rql_lock_options_init(). */
+typedef struct rql_lock_options {
+    size_t size; /**< Set by rql_lock_options_init(); do not change. */
+
+    int64_t ttl_ms;         /**< Life of the lock. 1 to ::RQL_TTL_MAX_MS. */
+    int64_t queue_ttl_ms;   /**< After this long the request moves to the tail, or ::RQL_FOREVER. */
+    int64_t timeout_ms;     /**< Whole acquisition; 0: one try; ::RQL_FOREVER: no limit. */
+    int64_t retry_count;    /**< See rql_options::retry_count. */
+    int64_t retry_delay_ms; /**< See rql_options::retry_delay_ms. */
+    int64_t retry_jitter_ms;                 /**< See rql_options::retry_jitter_ms. */
+    rql_access_strategy access_strategy;     /**< Queued or random. */
+    rql_conflict_strategy conflict_strategy; /**< When this acquirer holds the lock already. */
+    bool fail_fast;                          /**< Do not wait at all. Default false. */
+    bool timed;                              /**< rql_with_lock() reports a block that overran. */
+
+    const rql_meta *meta; /**< Pairs to keep in the lock, or NULL. Borrowed for the call. */
+    size_t n_meta;        /**< Number of pairs, at most ::RQL_META_MAX_PAIRS. */
+
+    uint64_t
+        task; /**< Tells apart several acquirers of one thread: the gem's fiber slot. Default 0. */
+
+    bool auto_extend;    /**< Renew at a third of the ttl until released. Default false. */
+    int64_t max_hold_ms; /**< Renewal ends after this, or ::RQL_FOREVER (default). */
+    rql_lost_fn on_lost; /**< Told when the lock is lost, or NULL. */
+    void *user_data;     /**< Given to `on_lost`. */
+
+    bool detailed_acq_timeout_error; /**< Fill holder and queue of `refusal`. */
+    /** Where a refusal is described, or NULL. Filled on positive outcomes; rql_refusal_clear(). */
+    rql_refusal *refusal;
+} rql_lock_options;
+
+/**
+ * Fill @p options with the defaults of the running library. Use rql_options_init().
+ *
+ * @param[out] options  The struct to fill.
+ * @param[in]  size     Its size in bytes in the calling program.
+ * @threads Callable from any thread.
+ */
+RQL_API void rql_options_init_sized(rql_options *options, size_t size);
+
+/** Fill `*options` with defaults and record the size this program was compiled with. */
+#define rql_options_init(options) rql_options_init_sized((options), sizeof *(options))
+
+/**
+ * Change what the environment says: `RQL_URL`, `RQL_RETRY_COUNT`, … one variable per option.
+ *
+ * @param[in,out] options  Filled by rql_options_init(). `url` then points into the environment.
+ * @param[out]    error    Names the variable and its range; or NULL.
+ *
+ * @retval RQL_OK         All variables that are set were taken.
+ * @retval RQL_E_INVALID  A variable is no value of its option; @p options is unchanged.
+ *
+ * @threads No other thread may change the environment meanwhile.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_options_from_env(rql_options *options, rql_error *error);
+
+/**
+ * Set one option by its name, as the command line does.
+ *
+ * @param[in,out] options  Filled by rql_options_init().
+ * @param[in]     name     Name of the field, with `_` or `-`: "retry_delay_ms", "retry-delay-ms".
+ * @param[in]     value    Text: a whole number, "forever", "true"/"false", a strategy, a URL. A URL
+ *                         is borrowed until rql_client_new().
+ * @param[out]    error    What was wrong; or NULL.
+ *
+ * @retval RQL_OK         Set.
+ * @retval RQL_E_INVALID  No such option, or no value of it; @p options is unchanged.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_options_set(rql_options *options, const char *name,
+                                                  const char *value, rql_error *error);
+
+/** One row of the options table. All strings are static. */
+typedef struct rql_option_row {
+    const char *name;          /**< Field of ::rql_options. */
+    const char *env;           /**< Environment variable. */
+    const char *unit;          /**< "ms", "us", "tries", "keys", or "" for texts and switches. */
+    const char *range;         /**< Human text: "1 to 600000", "queued | random". */
+    const char *default_value; /**< As text. */
+    const char *help;          /**< One line. */
+} rql_option_row;
+
+/**
+ * Read the options table: the one that validates, documents and parses.
+ *
+ * @param[in] index  0 for the first row.
+ * @return The row, or NULL past the last one. Static.
+ * @threads Callable from any thread.
+ */
+RQL_API const rql_option_row *rql_option_row_at(size_t index);
+
+RQL_END_DECLS
+
+#endif

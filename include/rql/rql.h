@@ -1,0 +1,16 @@
+#ifndef RQL_RQL_H
+#define RQL_RQL_H
+
+/**
+ * @file rql.h
+ * @brief All of librql.
+ */
+
+#include <rql/client.h>
+#include <rql/inspect.h>
+#include <rql/lock.h>
+#include <rql/options.h>
+#include <rql/status.h>
+#include <rql/version.h>
+
+#endif

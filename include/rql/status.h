@@ -1,0 +1,68 @@
+#ifndef RQL_STATUS_H
+#define RQL_STATUS_H
+
+/**
+ * @file status.h
+ * @brief Result codes and the caller-owned error detail.
+ */
+
+#include <rql/base.h>
+
+RQL_BEGIN_DECLS
+
+/**
+ * Result of every fallible call.
+ *
+ * Zero means the call did what its name says. A positive value is an outcome the caller must
+ * expect and handle. A negative value is a fault: pass it up, it carries detail in ::rql_error.
+ * The values are fixed for ever. reliability.md 1.H is the taxonomy behind the faults.
+ */
+typedef enum rql_status {
+    RQL_OK = 0, /**< Done. */
+
+    RQL_TIMED_OUT = 1,        /**< The deadline passed (the gem: :timeout_reached). */
+    RQL_RETRY_LIMIT = 2,      /**< All tries were used (:retry_limit_reached). */
+    RQL_FAIL_FAST_NO_TRY = 3, /**< Held by another; never queued (:fail_fast_no_try). */
+    RQL_FAIL_FAST_AFTER_TRY =
+        4,                 /**< Others wait in front; left the queue (:fail_fast_after_try). */
+    RQL_CONFLICT = 5,      /**< Held by this very acquirer (:conflict_dead_lock). */
+    RQL_NOT_HELD = 6,      /**< The grant has ended: expired, released or taken away. */
+    RQL_NOT_FOUND = 7,     /**< There is no such lock or queue. */
+    RQL_BLOCK_OVERRAN = 8, /**< A timed block ran longer than its ttl. */
+
+    RQL_E_INVALID = -1,      /**< Bad argument or option. Nothing was sent. */
+    RQL_E_NOMEM = -2,        /**< Allocation failed. */
+    RQL_E_IO = -3,           /**< No connection. Nothing was done on the server. */
+    RQL_E_UNKNOWN = -4,      /**< Sent, but no answer: the server may or may not have done it. */
+    RQL_E_PROTOCOL = -5,     /**< The answer had an unexpected shape; the connection was dropped. */
+    RQL_E_SERVER = -6,       /**< The server refused the command for a reason not listed here. */
+    RQL_E_AUTH = -7,         /**< NOAUTH, WRONGPASS, NOPERM: check the user and its rights. */
+    RQL_E_WRONG_TYPE = -8,   /**< A key of the lock holds another type (WRONGTYPE). */
+    RQL_E_READ_ONLY = -9,    /**< The server is a replica (READONLY, MASTERDOWN, MOVED). */
+    RQL_E_UNAVAILABLE = -10, /**< LOADING, BUSY, OOM, MISCONF and the like: try again later. */
+    RQL_E_FORKED = -11,      /**< The handle belongs to the parent process (F-81). */
+    RQL_E_BUSY = -12,        /**< This acquirer is already waiting for this lock. */
+} rql_status;
+
+/** Size in bytes of rql_error::message, terminator included. */
+#define RQL_ERROR_MESSAGE_SIZE 256
+
+/** Detail of one fault. Plain data: no release call, copy freely. */
+typedef struct rql_error {
+    rql_status status;                    /**< The negative status the call returned. */
+    int sys_errno;                        /**< `errno` at the point of failure, or 0. */
+    char message[RQL_ERROR_MESSAGE_SIZE]; /**< English, one line: what, where, what may be true. */
+} rql_error;
+
+/**
+ * Name a status.
+ *
+ * @param[in] status  Any value, known or not.
+ * @return A short English text such as "timed out"; static, never NULL.
+ * @threads Callable from any thread.
+ */
+RQL_API const char *rql_status_text(rql_status status);
+
+RQL_END_DECLS
+
+#endif

@@ -1,0 +1,179 @@
+-- Take a lock, re-enter it, or stand in its queue; look again while waiting. One round trip.
+--
+-- Safe to repeat with the same nonce: a grant is answered again, a request keeps its place.
+--
+-- @keys lock queue requests live fence
+-- @args acquirer host ttl_ms nonce not_after_us ask ...
+--
+-- ask, read only when the lock is not simply free: "<access q|r><conflict w|t|e|d><fail_fast f|->
+-- <wait_ms, -1 for ever> <queue_ttl_ms, -1 for ever> <known score us, 0> <chance 0..65535>".
+-- Further arguments are metadata: name, value, ...
+-- Returns {1, token, now_us, ttl_left_ms, process 0|1|2, nonce of the grant}: held;
+--         {0, now_us, pttl_ms, rank, is_first, was_restored, of_ruby, score_us}: queued;
+--         {2|3|4, now_us, pttl_ms}: fail_fast_no_try | fail_fast_after_try | conflict;
+--         {5, now_us}: stale, came after not_after_us; {6, now_us}: again, repeat the call.
+
+local call = redis.call
+local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local acquirer, host, ttl_ms, nonce = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local time = call("TIME")
+local now = time[1] * 1000000 + time[2]
+
+if now > tonumber(ARGV[5]) then
+    return {5, now}
+end
+local ttl = tonumber(ttl_ms)
+if not ttl or ttl < 1 or ttl > 2592000000 or ttl % 1 ~= 0 then
+    return redis.error_reply("ERR ttl out of range")
+end
+
+-- @include grant
+
+if call("EXISTS", lock, queue) == 0 then
+    local meta = #ARGV > 6 and {unpack(ARGV, 7)} or {}
+    return {1, grant(acquirer, host, ttl_ms, nonce, ttl, meta), now, ttl, 0, nonce}
+end
+
+-- @include settle
+
+local access, conflict, fail_fast, wait_ms, queue_ttl_ms, known_us, chance =
+    string.match(ARGV[6], "^(%a)(%a)(.) (%-?%d+) (%-?%d+) (%d+) (%d+)$")
+wait_ms, queue_ttl_ms, known_us, chance =
+    tonumber(wait_ms), tonumber(queue_ttl_ms), tonumber(known_us), tonumber(chance)
+local meta = {unpack(ARGV, 7)}
+local held = call("HMGET", lock, "acq_id", "rql_nonce", "rql_token", "rql_claim")
+local owner = held[1]
+local mine = call("HGET", requests, acquirer) -- before any write: a foreign type is an error
+local request = mine and read_record(mine)
+local score = call("ZSCORE", queue, acquirer)
+
+-- A sign of life of a holder that got the lock by hand-over: it has the whole ttl now.
+local function claim()
+    if held[4] then
+        call("HDEL", lock, "rql_claim")
+        call("PEXPIRE", lock, call("HGET", lock, "ini_ttl"))
+    end
+end
+
+local function held_as(process)
+    return {1, tonumber(held[3]), now, call("PTTL", lock), process, held[2]}
+end
+
+local function reenter()
+    claim()
+    if call("HGET", lock, "rql_spc") ~= nonce then
+        call("HINCRBY", lock, "spc_cnt", 1)
+        call("HSET", lock, "l_spc_ts", seconds(now), "rql_spc", nonce)
+    end
+    return held_as(1)
+end
+
+local function reenter_and_extend()
+    claim()
+    if call("HSETNX", lock, "rql_ext:" .. nonce, ttl_ms) == 1 then
+        call("PEXPIRE", lock, math.min(math.max(call("PTTL", lock), 0) + ttl, 2592000000))
+        call("HINCRBY", lock, "spc_ext_ttl", ttl_ms)
+        call("HINCRBY", lock, "spc_cnt", 1)
+        call("HSET", lock, "l_spc_ext_ts", seconds(now), "l_spc_ext_ini_ttl", ttl_ms)
+    end
+    return held_as(2)
+end
+
+if held[2] == nonce then
+    claim()
+    return held_as(0)
+elseif owner == acquirer and conflict == "t" and held[3] then
+    return reenter()
+elseif owner == acquirer and conflict == "e" and held[3] then
+    return reenter_and_extend()
+elseif owner == acquirer and conflict == "d" then
+    drop(acquirer)
+    return {4, now, call("PTTL", lock)}
+elseif owner and fail_fast == "f" then
+    return {2, now, call("PTTL", lock)}
+end
+
+-- One sign of life counts for all waiters of a client.
+local function show_life(identity, is_poll)
+    if call("ZADD", live, now, identity) == 1 or is_poll then
+        call("ZREMRANGEBYSCORE", live, "-inf", now - 10 * SILENCE_US)
+        call("PEXPIRE", live, 60000)
+    end
+end
+
+-- Behind the last, also when the clock stood still; not behind a score from the future (F-38, F-39).
+local function tail_score(last)
+    local last_us = last[2] and math.floor(tonumber(last[2]) * 1000000 + 0.5) or 0
+    if last_us >= now and last_us - now < 1000000 then
+        return last_us + 1
+    end
+    return now
+end
+
+local function enqueue(at_us)
+    local last = call("ZRANGE", queue, -1, -1, "WITHSCORES")
+    local us = at_us > 0 and at_us or tail_score(last)
+    call("ZADD", queue, seconds(us), acquirer)
+    if not request or request.nonce ~= nonce then
+        local until_us = wait_ms >= 0 and now + wait_ms * 1000 or 0
+        call("HSET", requests, acquirer, record_of(host, ttl_ms, nonce, until_us, access, meta))
+    end
+    if access == "r" then
+        call("HSET", requests, "random", "1")
+    end
+    if not last[1] or not identity_of(last[1]) or known_us > 0 then
+        call("PEXPIRE", queue, 60000)
+        call("PEXPIRE", requests, 60000)
+    end
+    return us
+end
+
+local function take()
+    drop(acquirer)
+    return {1, grant(acquirer, host, ttl_ms, nonce, ttl, meta), now, ttl, 0, nonce}
+end
+
+if not owner and access == "r" then
+    return take()
+end
+
+local is_poll = known_us > 0
+local restored = is_poll and not score
+show_life(identity_of(acquirer), is_poll)
+local score_us = enqueue(score and math.floor(tonumber(score) * 1000000 + 0.5) or known_us)
+local turn = "held"
+if not owner then
+    local oldest_us = queue_ttl_ms >= 0 and now - queue_ttl_ms * 1000 or 0
+    turn = settle(chance, {acquirer = acquirer, oldest_us = oldest_us})
+end
+if turn == "mine" then
+    return take()
+elseif fail_fast == "f" then
+    drop(acquirer)
+    return {3, now, call("PTTL", lock)}
+elseif turn == "again" then
+    return {6, now}
+end
+if queue_ttl_ms >= 0 and score_us + queue_ttl_ms * 1000 < now then
+    call("ZREM", queue, acquirer)
+    score_us = enqueue(0)
+end
+
+-- The first waiter of ours polls for its client; Ruby's in front do not count.
+local function is_first(rank)
+    if rank == 0 then
+        return 1
+    end
+    for _, waiter in ipairs(call("ZRANGE", queue, 0, 15)) do
+        if identity_of(waiter) then
+            return waiter == acquirer and 1 or 0
+        end
+    end
+    return 0
+end
+
+local rank = call("ZRANK", queue, acquirer)
+local head = call("ZRANGE", queue, 0, 0)[1]
+local next_owner = owner or (turn == "free" and head) or nil
+local of_ruby = next_owner and not identity_of(next_owner) and 1 or 0
+return {0, now, call("PTTL", lock), rank, is_first(rank), restored and 1 or 0, of_ruby, score_us}

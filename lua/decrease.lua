@@ -1,0 +1,28 @@
+-- End an extendable re-entry: take back the part of its ttl that was not used (wire.md 7).
+--
+-- @keys lock queue requests live fence
+-- @args grant_nonce nonce unused_ms chance
+-- Returns {1, now_us, ttl_left_ms} when taken back, {0, now_us} when the grant or the re-entry had ended.
+
+local call = redis.call
+local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local time = call("TIME")
+local now = time[1] * 1000000 + time[2]
+local ended = 0
+
+-- @include grant
+-- @include settle
+
+if call("HGET", lock, "rql_nonce") == ARGV[1] and call("HDEL", lock, "rql_ext:" .. ARGV[2]) == 1 then
+    local left = call("PTTL", lock) - tonumber(ARGV[3])
+    if left > 0 then
+        call("PEXPIRE", lock, left)
+        return {1, now, left}
+    end
+    call("DEL", lock)
+    ended = 1
+end
+if call("HEXISTS", lock, "acq_id") == 0 and call("EXISTS", queue) == 1 then
+    settle(tonumber(ARGV[4]))
+end
+return {ended, now, 0}

@@ -1,0 +1,36 @@
+-- Withdraw a request, whatever became of it: out of the queue, and what it was granted is given back.
+--
+-- @keys lock queue requests live fence
+-- @args acquirer nonce chance
+-- Returns {what, is_handed_over}; what: 0 nothing there, 1 left the queue, 2 released, 3 re-entry undone.
+
+local call = redis.call
+local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local acquirer, nonce = ARGV[1], ARGV[2]
+local time = call("TIME")
+local now = time[1] * 1000000 + time[2]
+local what = 0
+
+-- @include grant
+-- @include settle
+
+local held = call("HMGET", lock, "rql_nonce", "rql_ext:" .. nonce)
+local record = call("HGET", requests, acquirer)
+local request = record and read_record(record)
+
+if held[1] == nonce then
+    call("DEL", lock)
+    what = 2
+elseif held[2] then
+    call("HDEL", lock, "rql_ext:" .. nonce)
+    call("PEXPIRE", lock, call("PTTL", lock) - tonumber(held[2]))
+    what = 3
+end
+if request and request.nonce == nonce then
+    drop(acquirer)
+    what = math.max(what, 1)
+end
+if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue) == 0 then
+    return {what, 0}
+end
+return {what, settle(tonumber(ARGV[3])) == "granted" and 1 or 0}

@@ -1,0 +1,146 @@
+-- Included by every script that can leave a lock free: serves its queue (protocol.md 1 to 6).
+--
+-- Uses grant.lua, and call, lock, queue, requests, live and now of the including script.
+
+local SILENCE_US = 5000000 -- X: a client silent for longer is dead
+local GRACE_US = 2000000 -- a Ruby waiter at the head of a free lock gets this long to take it
+local CLAIM_MS = 1000 -- G: a lock handed over lives this long until its owner is heard of
+local STEPS = 500 -- looks at waiters in one call
+
+-- Ours have 32 hexadecimal digits at the end, Ruby's 16.
+local function identity_of(acquirer)
+    local identity = string.match(acquirer, "/(%x+)$")
+    return identity and #identity == 32 and identity or nil
+end
+
+-- A request record: host, ttl, nonce, until, access strategy; then the metadata, packed.
+local function record_of(host, ttl_ms, nonce, until_us, access, meta)
+    local head = string.format("%s %s %s %.0f %s ", host, ttl_ms, nonce, until_us, access)
+    return #meta > 0 and head .. cmsgpack.pack(meta) or head
+end
+
+local function read_record(record)
+    local host, ttl_ms, nonce, until_us, access, at =
+        string.match(record, "^(%S+) (%d+) (%x+) (%d+) (%a) ()")
+    if not at then
+        return nil
+    end
+    local meta = at <= #record and cmsgpack.unpack(string.sub(record, at)) or {}
+    return {host = host, ttl_ms = ttl_ms, nonce = nonce, until_us = tonumber(until_us),
+            access = access, meta = meta}
+end
+
+local function drop(acquirer)
+    call("ZREM", queue, acquirer)
+    call("HDEL", requests, acquirer)
+end
+
+-- Gives the lock to a waiter of another client and tells it; takes it back if nobody listens.
+local function hand_over(acquirer, score, record, request, identity)
+    local lease_ms = math.min(tonumber(request.ttl_ms), CLAIM_MS)
+    local token = grant(acquirer, request.host, request.ttl_ms, request.nonce, lease_ms,
+                        request.meta)
+    drop(acquirer)
+    local heard = redis.pcall("PUBLISH", "rql:wake:" .. identity,
+        string.format("%s %.0f %.0f %d %s", request.nonce, token, now, lease_ms,
+                      string.sub(lock, 10))) -- without "rql:lock:"
+    if type(heard) == "number" and heard > 0 then
+        return true
+    end
+    call("DEL", lock)
+    call("ZADD", queue, score, acquirer)
+    call("HSET", requests, acquirer, record)
+    return false
+end
+
+-- True while the Ruby waiter may still come for the lock; a dead one is removed.
+local function spare_ruby(acquirer, score, oldest_us)
+    local seen = call("HGET", requests, "ruby") or ""
+    local since = string.match(seen, "^(%d+) ")
+    call("PERSIST", queue) -- the gem's queues have no ttl
+    if tonumber(score) * 1000000 < oldest_us then
+        call("ZREM", queue, acquirer) -- a live one would have moved to the tail (F-37)
+        return false
+    end
+    if since and seen == since .. " " .. score .. " " .. acquirer then
+        if now - tonumber(since) >= GRACE_US then
+            call("ZREM", queue, acquirer)
+            call("HDEL", requests, "ruby")
+            return false
+        end
+        return true
+    end
+    call("HSET", requests, "ruby", string.format("%.0f %s %s", now, score, acquirer))
+    call("PEXPIRE", requests, 60000)
+    return true
+end
+
+-- One waiter's turn: "granted", "mine" (it is the caller), "stop", "gone" (removed) or "skipped".
+local function serve(acquirer, score, me, deaf)
+    local identity = identity_of(acquirer)
+    if not identity then
+        return spare_ruby(acquirer, score, me and me.oldest_us or 0) and "stop" or "gone"
+    end
+    local record = call("HGET", requests, acquirer)
+    local request = record and read_record(record)
+    if not request or (request.until_us > 0 and request.until_us < now) then
+        drop(acquirer)
+        return "gone"
+    end
+    if me and acquirer == me.acquirer then
+        return "mine"
+    end
+    if deaf[identity] then
+        return "skipped"
+    end
+    local sign = tonumber(call("ZSCORE", live, identity) or 0)
+    if sign < now - SILENCE_US then
+        drop(acquirer)
+        return "gone"
+    end
+    if hand_over(acquirer, score, record, request, identity) then
+        return "granted"
+    end
+    deaf[identity] = true
+    return "skipped"
+end
+
+-- Luck: with less than half the chances a waiter that asked for it may overtake the head.
+local function serve_by_luck(chance, me, deaf)
+    if chance >= 32768 or not call("HGET", requests, "random") then
+        return "skipped"
+    end
+    local at = chance % call("ZCARD", queue)
+    local pick = call("ZRANGE", queue, at, at, "WITHSCORES")
+    local record = pick[1] and identity_of(pick[1]) and call("HGET", requests, pick[1])
+    local request = record and read_record(record)
+    if not request or request.access ~= "r" then
+        return "skipped"
+    end
+    return serve(pick[1], pick[2], me, deaf)
+end
+
+-- The lock is free: serve its queue. Returns "granted", "mine", "free" or "again".
+local function settle(chance, me)
+    local deaf = {}
+    local at = 0
+    local turn = serve_by_luck(chance, me, deaf)
+    if turn == "granted" or turn == "mine" then
+        return turn
+    end
+    for _ = 1, STEPS do
+        local waiter = call("ZRANGE", queue, at, at, "WITHSCORES")
+        if not waiter[1] then
+            return "free"
+        end
+        turn = serve(waiter[1], waiter[2], me, deaf)
+        if turn == "granted" or turn == "mine" then
+            return turn
+        elseif turn == "stop" then
+            return "free"
+        elseif turn == "skipped" then
+            at = at + 1
+        end
+    end
+    return "again"
+end

@@ -1,0 +1,119 @@
+#include "acquire/lease.h"
+
+#include "base/clock.h"
+
+enum {
+    MARGIN_LEAST_US = 5000,
+    CLAIM_AFTER_US = 1000000 / 3, /* G/3 (protocol.md 4) */
+    SETBACK_LEAST_US = 20000,
+};
+
+int64_t rqli_lease_margin_us(int64_t ttl_ms)
+{
+    int64_t margin_us = ttl_ms * 10;
+
+    margin_us = margin_us < MARGIN_LEAST_US ? MARGIN_LEAST_US : margin_us;
+    return margin_us < ttl_ms * 500 ? margin_us : ttl_ms * 500;
+}
+
+static void count_from(struct rqli_lease *self, int64_t from_us, int64_t left_ms)
+{
+    self->deadline_us = from_us + left_ms * 1000 - rqli_lease_margin_us(left_ms);
+    self->renew_us = self->renews ? from_us + self->ttl_ms * 1000 / 3 : RQLI_NEVER_US;
+    if (!self->is_claimed) {
+        self->renew_us = from_us + CLAIM_AFTER_US;
+    }
+}
+
+void rqli_lease_init(struct rqli_lease *self, const struct rqli_lease_terms *terms)
+{
+    *self = (struct rqli_lease){
+        .state = RQL_HELD,
+        .ttl_ms = terms->ttl_ms,
+        .begun_us = terms->begun_us,
+        .hold_end_us = rqli_after_ms(terms->begun_us, terms->max_hold_ms),
+        .renews = terms->renews,
+        .is_claimed = terms->is_claimed,
+    };
+    count_from(self, terms->begun_us, terms->left_ms);
+}
+
+rql_lock_state rqli_lease_state(const struct rqli_lease *self, int64_t now_us)
+{
+    if (self->state == RQL_GONE || now_us >= self->deadline_us) {
+        return RQL_GONE;
+    }
+    /* Two thirds of the ttl without a renewal that was due at one third. */
+    if (self->renews && now_us < self->hold_end_us &&
+        now_us >= self->deadline_us - self->ttl_ms * 1000 / 3) {
+        return RQL_DOUBTFUL;
+    }
+    return self->state;
+}
+
+int64_t rqli_lease_remaining_ms(const struct rqli_lease *self, int64_t now_us)
+{
+    if (rqli_lease_state(self, now_us) == RQL_GONE) {
+        return 0;
+    }
+    return (self->deadline_us - now_us) / 1000;
+}
+
+bool rqli_lease_wants_renewal(const struct rqli_lease *self, int64_t now_us, int64_t *ttl_ms_out)
+{
+    int64_t end_us = self->begun_us + self->ttl_ms * 1000; /* a claim: what the grant was for */
+
+    if (self->state == RQL_GONE || now_us < self->renew_us) {
+        return false;
+    }
+    if (self->renews) {
+        end_us = now_us + self->ttl_ms * 1000;
+        end_us = end_us < self->hold_end_us ? end_us : self->hold_end_us;
+    }
+    *ttl_ms_out = (end_us - now_us) / 1000;
+    return *ttl_ms_out >= 1;
+}
+
+int64_t rqli_lease_due_us(const struct rqli_lease *self)
+{
+    if (self->state == RQL_GONE) {
+        return self->is_told ? RQLI_NEVER_US : 0;
+    }
+    return self->renew_us < self->deadline_us ? self->renew_us : self->deadline_us;
+}
+
+void rqli_lease_on_extended(struct rqli_lease *self, int64_t sent_us, int64_t left_ms)
+{
+    if (self->state == RQL_GONE) {
+        return;
+    }
+    self->state = RQL_HELD;
+    self->is_claimed = true;
+    count_from(self, sent_us, left_ms);
+}
+
+void rqli_lease_on_setback(struct rqli_lease *self, int64_t now_us)
+{
+    int64_t pause_us = self->ttl_ms * 1000 / 20;
+
+    self->renew_us = now_us + (pause_us > SETBACK_LEAST_US ? pause_us : SETBACK_LEAST_US);
+}
+
+void rqli_lease_on_doubt(struct rqli_lease *self, int64_t now_us)
+{
+    if (self->state == RQL_HELD) {
+        self->state = RQL_DOUBTFUL;
+        self->renew_us = now_us;
+    }
+}
+
+void rqli_lease_on_gone(struct rqli_lease *self)
+{
+    self->state = RQL_GONE;
+}
+
+void rqli_lease_stop_renewal(struct rqli_lease *self)
+{
+    self->renews = false;
+    self->renew_us = RQLI_NEVER_US;
+}

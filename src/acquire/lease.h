@@ -1,0 +1,56 @@
+#ifndef RQLI_LEASE_H
+#define RQLI_LEASE_H
+
+/*
+ * A held lock as a state machine: held, doubtful, gone (architecture.md section 6).
+ *
+ * Pure: time is an argument. Deadlines are local, and earlier than the server's by a margin.
+ */
+
+#include <rql/lock.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rqli_lease {
+    rql_lock_state state;
+    int64_t ttl_ms;
+    int64_t begun_us;    /* no later than the grant */
+    int64_t deadline_us; /* not relied on from here on */
+    int64_t renew_us;    /* next renewal or claim, RQLI_NEVER_US: none */
+    int64_t hold_end_us; /* no renewal after this */
+    bool renews;         /* auto_extend */
+    bool is_claimed;     /* false: handed over, and the server has not heard of us yet */
+    bool is_told;        /* the loss was reported */
+};
+
+/* max(5 ms, 1 %), but never more than half of a very short ttl (F-09). */
+int64_t rqli_lease_margin_us(int64_t ttl_ms);
+
+struct rqli_lease_terms {
+    int64_t ttl_ms;  /* what was asked for */
+    int64_t left_ms; /* what the server grants from begun_us on */
+    int64_t begun_us;
+    int64_t max_hold_ms; /* RQL_FOREVER: no limit */
+    bool renews;
+    bool is_claimed;
+};
+
+void rqli_lease_init(struct rqli_lease *self, const struct rqli_lease_terms *terms);
+
+rql_lock_state rqli_lease_state(const struct rqli_lease *self, int64_t now_us);
+int64_t rqli_lease_remaining_ms(const struct rqli_lease *self, int64_t now_us);
+
+/* True: now is the time to extend by *ttl_ms_out (what is left to claim, or the whole ttl). */
+bool rqli_lease_wants_renewal(const struct rqli_lease *self, int64_t now_us, int64_t *ttl_ms_out);
+
+/* When something is due: a renewal, or telling the loss. RQLI_NEVER_US: nothing. */
+int64_t rqli_lease_due_us(const struct rqli_lease *self);
+
+/* The extension sent at sent_us was acknowledged: left_ms from then on. */
+void rqli_lease_on_extended(struct rqli_lease *self, int64_t sent_us, int64_t left_ms);
+void rqli_lease_on_setback(struct rqli_lease *self, int64_t now_us); /* no answer */
+void rqli_lease_on_doubt(struct rqli_lease *self, int64_t now_us);   /* the clock jumped: verify */
+void rqli_lease_on_gone(struct rqli_lease *self);
+void rqli_lease_stop_renewal(struct rqli_lease *self); /* it ends by its ttl */
+
+#endif

@@ -1,0 +1,207 @@
+#include "acquire/request.h"
+
+#include "base/clock.h"
+#include "base/must.h"
+
+#include <rql/base.h>
+
+enum {
+    LIFE_US = 5000000 / 3,  /* a sign of life at least every X/3 (protocol.md) */
+    AFTER_EXPIRY_US = 2000, /* the server's clock has passed the ttl by then (F-44) */
+    SETBACK_US = 20000,     /* pause after a try without result */
+};
+
+#define MAY(state) (1U << RQLI_REQUEST_##state)
+
+/* The whole machine at a glance: row = from, bits = allowed targets. */
+static const unsigned allowed[RQLI_REQUEST_STATE_COUNT] = {
+    [RQLI_REQUEST_TRYING] = MAY(TRYING) | MAY(QUEUED) | MAY(LEAVING) | MAY(DONE),
+    [RQLI_REQUEST_QUEUED] = MAY(QUEUED) | MAY(TRYING) | MAY(LEAVING) | MAY(DONE),
+    [RQLI_REQUEST_LEAVING] = MAY(DONE),
+    [RQLI_REQUEST_DONE] = 0,
+};
+
+static void move_to(struct rqli_request *self, enum rqli_request_state next)
+{
+    RQLI_MUST(allowed[self->state] & (1U << next));
+    self->state = next;
+}
+
+static void end_with(struct rqli_request *self, rql_status verdict)
+{
+    self->verdict = verdict;
+    move_to(self, self->in_queue ? RQLI_REQUEST_LEAVING : RQLI_REQUEST_DONE);
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static bool tries_are_used_up(const struct rqli_request *self)
+{
+    return self->limits.tries != RQL_FOREVER && self->tries >= self->limits.tries;
+}
+
+/* How often the server is asked: by the first waiter of the client, on behalf of all. */
+static bool polls_at_ticks(const struct rqli_request *self, const struct rqli_request_view *view)
+{
+    return !view->is_listening || (view->leads && self->place.is_first);
+}
+
+static void sleep_on(struct rqli_request *self, const struct rqli_request_view *view)
+{
+    self->wake_us = earlier(self->tick_us, self->limits.deadline_us);
+    if (view->leads && self->place.is_first && self->place.lock_ends_us != RQLI_NEVER_US) {
+        self->wake_us = earlier(self->wake_us, self->place.lock_ends_us + AFTER_EXPIRY_US);
+    }
+    move_to(self, RQLI_REQUEST_QUEUED);
+}
+
+void rqli_request_init(struct rqli_request *self, const struct rqli_request_limits *limits)
+{
+    *self = (struct rqli_request){
+        .limits = *limits,
+        .state = RQLI_REQUEST_TRYING,
+        .place.lock_ends_us = RQLI_NEVER_US,
+        .retry_us = RQLI_NEVER_US,
+    };
+}
+
+struct rqli_request_step rqli_request_next(const struct rqli_request *self)
+{
+    switch (self->state) {
+    case RQLI_REQUEST_TRYING:
+        return (struct rqli_request_step){.want = RQLI_WANT_TRY};
+    case RQLI_REQUEST_QUEUED:
+        return (struct rqli_request_step){.want = RQLI_WANT_WAIT, .until_us = self->wake_us};
+    case RQLI_REQUEST_LEAVING:
+        return (struct rqli_request_step){.want = RQLI_WANT_LEAVE};
+    case RQLI_REQUEST_DONE:
+    case RQLI_REQUEST_STATE_COUNT:
+        break;
+    }
+    return (struct rqli_request_step){.want = RQLI_WANT_FINISH, .status = self->verdict};
+}
+
+void rqli_request_on_granted(struct rqli_request *self)
+{
+    self->in_queue = false;
+    end_with(self, RQL_OK);
+}
+
+void rqli_request_on_refused(struct rqli_request *self, rql_status outcome)
+{
+    RQLI_MUST(outcome > 0);
+    self->in_queue = false;
+    self->tries++;
+    end_with(self, outcome);
+}
+
+void rqli_request_on_queued(struct rqli_request *self, const struct rqli_request_place *place,
+                            const struct rqli_request_view *view)
+{
+    if (self->tries == 0) {
+        self->tries = 1;
+        self->tick_us = view->now_us + self->limits.delay_us + view->jitter_us;
+    }
+    self->in_queue = true;
+    self->place = *place;
+    self->poll_us = view->now_us + LIFE_US;
+    self->retry_us = RQLI_NEVER_US;
+    if (tries_are_used_up(self)) {
+        end_with(self, RQL_RETRY_LIMIT);
+    } else if (view->now_us >= self->limits.deadline_us) {
+        end_with(self, RQL_TIMED_OUT);
+    } else {
+        sleep_on(self, view);
+    }
+}
+
+void rqli_request_on_again(struct rqli_request *self, int64_t now_us)
+{
+    self->in_queue = true;
+    if (now_us >= self->limits.deadline_us) {
+        end_with(self, RQL_TIMED_OUT);
+    } else {
+        move_to(self, RQLI_REQUEST_TRYING);
+    }
+}
+
+/* These say that nothing was done; after all others something may have been. */
+static bool did_nothing(rql_status fault)
+{
+    return fault == RQL_E_IO || fault == RQL_E_READ_ONLY || fault == RQL_E_UNAVAILABLE ||
+           fault == RQL_E_NOMEM;
+}
+
+void rqli_request_on_setback(struct rqli_request *self, rql_status fault,
+                             const struct rqli_request_view *view)
+{
+    RQLI_MUST(fault < 0);
+    self->in_queue = self->in_queue || !did_nothing(fault);
+    if (view->now_us >= self->limits.deadline_us) {
+        end_with(self, fault);
+        return;
+    }
+    self->retry_us = view->now_us + SETBACK_US + view->jitter_us;
+    self->wake_us = earlier(self->retry_us, self->limits.deadline_us);
+    move_to(self, RQLI_REQUEST_QUEUED);
+}
+
+void rqli_request_on_fault(struct rqli_request *self, rql_status fault)
+{
+    RQLI_MUST(fault < 0);
+    self->in_queue = self->in_queue || !did_nothing(fault);
+    end_with(self, fault);
+}
+
+/* Counts the try whose time has come: by timer, whether or not the server is asked (protocol.md
+ * 12). */
+static bool count_tick(struct rqli_request *self, const struct rqli_request_view *view)
+{
+    if (self->tries == 0 || view->now_us < self->tick_us) {
+        return false;
+    }
+    self->tries++;
+    self->tick_us = view->now_us + self->limits.delay_us + view->jitter_us;
+    return true;
+}
+
+static bool asks_now(struct rqli_request *self, const struct rqli_request_view *view)
+{
+    bool ticked = count_tick(self, view);
+
+    if (view->now_us >= self->retry_us || tries_are_used_up(self)) {
+        return true;
+    }
+    if (ticked && polls_at_ticks(self, view)) {
+        return true;
+    }
+    return view->leads && (view->now_us >= self->poll_us ||
+                           (self->place.is_first && view->now_us >= self->place.lock_ends_us));
+}
+
+void rqli_request_on_time(struct rqli_request *self, const struct rqli_request_view *view)
+{
+    if (view->now_us >= self->limits.deadline_us) {
+        end_with(self, RQL_TIMED_OUT);
+    } else if (asks_now(self, view)) {
+        move_to(self, RQLI_REQUEST_TRYING);
+    } else {
+        sleep_on(self, view);
+    }
+}
+
+void rqli_request_on_look(struct rqli_request *self)
+{
+    move_to(self, RQLI_REQUEST_TRYING);
+}
+
+void rqli_request_on_left(struct rqli_request *self, bool is_confirmed)
+{
+    if (!is_confirmed) {
+        self->verdict = RQL_E_UNKNOWN;
+    }
+    move_to(self, RQLI_REQUEST_DONE);
+}

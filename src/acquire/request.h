@@ -1,0 +1,91 @@
+#ifndef RQLI_REQUEST_H
+#define RQLI_REQUEST_H
+
+/*
+ * One acquisition as a state machine: trying, queued, leaving, done.
+ *
+ * Pure: no sockets, clocks, threads or allocation; time and chance are arguments. The driver asks
+ * rqli_request_next() what to do, does it, and reports with one of the rqli_request_on_*() calls.
+ */
+
+#include <rql/status.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum rqli_request_state {
+    RQLI_REQUEST_TRYING,
+    RQLI_REQUEST_QUEUED,
+    RQLI_REQUEST_LEAVING,
+    RQLI_REQUEST_DONE,
+    RQLI_REQUEST_STATE_COUNT
+};
+
+enum rqli_request_want {
+    RQLI_WANT_TRY,    /* run acquire.lua */
+    RQLI_WANT_WAIT,   /* for a push, at most until step.until_us */
+    RQLI_WANT_LEAVE,  /* run leave.lua */
+    RQLI_WANT_FINISH, /* return step.status */
+};
+
+struct rqli_request_limits {
+    int64_t deadline_us; /* RQLI_NEVER_US: none */
+    int64_t tries;       /* RQL_FOREVER: no limit; at least 1 */
+    int64_t delay_us;    /* between tries */
+};
+
+/* What the last refusal said. */
+struct rqli_request_place {
+    int64_t lock_ends_us; /* local time; RQLI_NEVER_US: has no ttl, or is free */
+    int64_t rank;         /* 0: next in line */
+    int64_t score_us;     /* keeps the place when somebody empties the queue (protocol.md 11) */
+    bool is_first;        /* no waiter of ours is in front */
+};
+
+/* What the driver knows when a wait begins or ends (protocol.md 13). */
+struct rqli_request_view {
+    int64_t now_us;
+    int64_t jitter_us;
+    bool leads;        /* first waiter of this client for this lock */
+    bool is_listening; /* pushes arrive */
+};
+
+struct rqli_request {
+    struct rqli_request_limits limits;
+    enum rqli_request_state state;
+    rql_status verdict;
+    struct rqli_request_place place;
+    int64_t tries;
+    int64_t tick_us;  /* next time a try is counted */
+    int64_t poll_us;  /* next sign of life, if we lead */
+    int64_t retry_us; /* after a try without result, or RQLI_NEVER_US */
+    int64_t wake_us;
+    bool in_queue; /* something of ours may be on the server */
+};
+
+struct rqli_request_step {
+    enum rqli_request_want want;
+    int64_t until_us;
+    rql_status status;
+};
+
+void rqli_request_init(struct rqli_request *self, const struct rqli_request_limits *limits);
+struct rqli_request_step rqli_request_next(const struct rqli_request *self);
+
+void rqli_request_on_granted(struct rqli_request *self);
+void rqli_request_on_refused(struct rqli_request *self, rql_status outcome); /* not in the queue */
+void rqli_request_on_queued(struct rqli_request *self, const struct rqli_request_place *place,
+                            const struct rqli_request_view *view);
+/* Ask again at once: the script had too much to do, or the grant came too late to be relied on. */
+void rqli_request_on_again(struct rqli_request *self, int64_t now_us);
+
+/* The try had no result, or a passing one: try again after a pause, within the deadline. */
+void rqli_request_on_setback(struct rqli_request *self, rql_status fault,
+                             const struct rqli_request_view *view);
+/* The try failed for good. */
+void rqli_request_on_fault(struct rqli_request *self, rql_status fault);
+
+void rqli_request_on_time(struct rqli_request *self, const struct rqli_request_view *view);
+void rqli_request_on_look(struct rqli_request *self); /* told to ask the server */
+void rqli_request_on_left(struct rqli_request *self, bool is_confirmed);
+
+#endif

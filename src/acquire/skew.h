@@ -1,0 +1,34 @@
+#ifndef RQLI_SKEW_H
+#define RQLI_SKEW_H
+
+/*
+ * What is known of (local clock - server clock), from replies that carry the server's time S:
+ * it is at least (sent - S) and at most (received - S) (protocol.md 15). Pure: time is an argument.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rqli_skew {
+    int64_t lo_us[2]; /* best lower bound of this and of the last five seconds */
+    int64_t hi_us;    /* upper bound of the newest reading */
+    int64_t begun_us; /* of lo_us[0]; 0: no reading */
+    int64_t fresh_us; /* when the newest reading was made */
+};
+
+enum rqli_skew_news {
+    RQLI_SKEW_FINE,
+    RQLI_SKEW_STEPPED, /* the server's clock jumped: what was held before is doubtful */
+};
+
+enum rqli_skew_news rqli_skew_add(struct rqli_skew *self, int64_t sent_us, int64_t server_us,
+                                  int64_t received_us);
+
+/* False: no reading within ten seconds. Else the local time that server_us was no earlier than. */
+bool rqli_skew_earliest(const struct rqli_skew *self, int64_t server_us, int64_t now_us,
+                        int64_t *out_us);
+
+/* The server's time now, at the latest; for not_after (protocol.md 7). INT64_MAX: no reading. */
+int64_t rqli_skew_server_latest(const struct rqli_skew *self, int64_t now_us);
+
+#endif

@@ -1,0 +1,22 @@
+#include "base/clock.h"
+
+#include "base/must.h"
+
+#include <rql/base.h>
+#include <time.h>
+
+int64_t rqli_now_us(void)
+{
+    struct timespec now;
+
+    RQLI_MUST(clock_gettime(CLOCK_BOOTTIME, &now) == 0);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+int64_t rqli_after_ms(int64_t now_us, int64_t ms)
+{
+    if (ms == RQL_FOREVER || ms > (RQLI_NEVER_US - now_us) / 1000) {
+        return RQLI_NEVER_US;
+    }
+    return now_us + ms * 1000;
+}

@@ -1,0 +1,16 @@
+#ifndef RQLI_CLOCK_H
+#define RQLI_CLOCK_H
+
+/* The one clock that decisions are made with: CLOCK_BOOTTIME, which runs through suspend (F-04).
+ * Wall clocks are never read; server time comes from the server (F-08). */
+
+#include <stdint.h>
+
+#define RQLI_NEVER_US INT64_MAX
+
+int64_t rqli_now_us(void);
+
+/* now + ms without overflow; RQL_FOREVER becomes RQLI_NEVER_US. */
+int64_t rqli_after_ms(int64_t now_us, int64_t ms);
+
+#endif

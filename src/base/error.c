@@ -1,0 +1,77 @@
+#include "base/error.h"
+
+#include "base/must.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+const char *rql_status_text(rql_status status)
+{
+    switch (status) {
+    case RQL_OK:
+        return "ok";
+    case RQL_TIMED_OUT:
+        return "timed out";
+    case RQL_RETRY_LIMIT:
+        return "retry limit reached";
+    case RQL_FAIL_FAST_NO_TRY:
+        return "held by another";
+    case RQL_FAIL_FAST_AFTER_TRY:
+        return "others are in front";
+    case RQL_CONFLICT:
+        return "already held by this acquirer";
+    case RQL_NOT_HELD:
+        return "not held any more";
+    case RQL_NOT_FOUND:
+        return "not found";
+    case RQL_BLOCK_OVERRAN:
+        return "block ran longer than its ttl";
+    case RQL_E_INVALID:
+        return "invalid argument";
+    case RQL_E_NOMEM:
+        return "out of memory";
+    case RQL_E_IO:
+        return "no connection";
+    case RQL_E_UNKNOWN:
+        return "outcome unknown";
+    case RQL_E_PROTOCOL:
+        return "unexpected reply";
+    case RQL_E_SERVER:
+        return "refused by the server";
+    case RQL_E_AUTH:
+        return "not permitted";
+    case RQL_E_WRONG_TYPE:
+        return "key of another type";
+    case RQL_E_READ_ONLY:
+        return "server is read only";
+    case RQL_E_UNAVAILABLE:
+        return "server is unavailable";
+    case RQL_E_FORKED:
+        return "handle of the parent process";
+    case RQL_E_BUSY:
+        return "already waiting";
+    }
+    return "unknown status";
+}
+
+rql_status rqli_fail(rql_error *error, rql_status status, const char *format, ...)
+{
+    int sys_errno = errno;
+    va_list args;
+
+    RQLI_MUST(status < 0);
+    if (error) {
+        error->status = status;
+        error->sys_errno = status == RQL_E_IO || status == RQL_E_UNKNOWN ? sys_errno : 0;
+        va_start(args, format);
+        (void)vsnprintf(error->message, sizeof error->message, format, args);
+        va_end(args);
+    }
+    return status;
+}
+
+rql_status rqli_fail_nomem(rql_error *error)
+{
+    return rqli_fail(error, RQL_E_NOMEM, "out of memory; nothing was sent");
+}

@@ -1,0 +1,78 @@
+#include "base/fork.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool installed;
+static atomic_uint generation;
+
+static struct {
+    pthread_mutex_t mutex;
+    struct rqli_fork_member *first;
+} shared = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static void before(void)
+{
+    (void)pthread_mutex_lock(&shared.mutex);
+}
+
+static void in_parent(void)
+{
+    (void)pthread_mutex_unlock(&shared.mutex);
+}
+
+static void in_child(void)
+{
+    struct rqli_fork_member *member;
+
+    atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
+    for (member = shared.first; member; member = member->next) {
+        member->in_child(member->self);
+    }
+    shared.first = NULL;
+    (void)pthread_mutex_unlock(&shared.mutex);
+}
+
+static void install(void)
+{
+    installed = pthread_atfork(before, in_parent, in_child) == 0;
+}
+
+bool rqli_fork_join(struct rqli_fork_member *member, void (*handler)(void *self), void *self)
+{
+    (void)pthread_once(&once, install);
+    if (!installed) {
+        return false;
+    }
+    *member = (struct rqli_fork_member){.in_child = handler, .self = self};
+    (void)pthread_mutex_lock(&shared.mutex);
+    member->generation = rqli_fork_generation();
+    member->next = shared.first;
+    if (shared.first) {
+        shared.first->previous = member;
+    }
+    shared.first = member;
+    (void)pthread_mutex_unlock(&shared.mutex);
+    return true;
+}
+
+void rqli_fork_leave(struct rqli_fork_member *member)
+{
+    (void)pthread_mutex_lock(&shared.mutex);
+    if (member->previous) {
+        member->previous->next = member->next;
+    } else {
+        shared.first = member->next;
+    }
+    if (member->next) {
+        member->next->previous = member->previous;
+    }
+    (void)pthread_mutex_unlock(&shared.mutex);
+}
+
+unsigned rqli_fork_generation(void)
+{
+    return atomic_load_explicit(&generation, memory_order_relaxed);
+}

@@ -1,0 +1,32 @@
+#ifndef RQLI_FORK_H
+#define RQLI_FORK_H
+
+/*
+ * What fork() means for clients (F-81, F-82): the child closes its copies of their sockets, so that
+ * the server sees a dead parent as dead, and every handle of the parent is foreign in it. The list
+ * below is the library's only process-wide state, because fork is a process-wide event.
+ */
+
+#include <stdbool.h>
+
+struct rqli_fork_member {
+    struct rqli_fork_member *next;
+    struct rqli_fork_member *previous;
+    void (*in_child)(void *self); /* takes no lock, allocates nothing */
+    void *self;
+    unsigned generation;
+};
+
+/* False: the handlers could not be installed. */
+bool rqli_fork_join(struct rqli_fork_member *member, void (*in_child)(void *self), void *self);
+void rqli_fork_leave(struct rqli_fork_member *member);
+
+/* Forks between the start of the program and this process. */
+unsigned rqli_fork_generation(void);
+
+static inline bool rqli_fork_is_foreign(const struct rqli_fork_member *member)
+{
+    return member->generation != rqli_fork_generation();
+}
+
+#endif

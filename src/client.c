@@ -1,0 +1,159 @@
+#include "client.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/ident.h"
+#include "base/scope.h"
+#include "base/text.h"
+#include "keeper.h"
+#include "link/link.h"
+#include "link/subscriber.h"
+#include "link/wire.h"
+#include "options.h"
+#include "withdrawal.h"
+
+#include <stdlib.h>
+
+RQLI_DEFINE_AUTO(rql_client *, rql_client_free);
+
+static void abandon(void *self)
+{
+    rql_client *client = self;
+
+    rqli_link_abandon(client->link);
+    rqli_subscriber_abandon(client->subscriber);
+    rqli_keeper_abandon(client->keeper);
+}
+
+/* A grant came for a request that has been given up: the keeper gives it back (protocol.md 8). */
+static void give_back(void *self, const char *name, const char *nonce)
+{
+    rql_client *client = self;
+    const struct rqli_withdrawal_of what = {.name = name, .acquirer = "", .nonce = nonce};
+
+    rqli_keeper_withdraw(client->keeper, &what, client->options.io_timeout_ms);
+}
+
+static void set_up_endpoint(rql_client *client)
+{
+    client->endpoint.connect_timeout_ms = client->options.connect_timeout_ms;
+    client->endpoint.io_timeout_ms = client->options.io_timeout_ms;
+    client->endpoint.spin_us = client->options.spin_us;
+    client->endpoint.identity = client->identity;
+    client->options.url = NULL;
+}
+
+static rql_status build(rql_client *client, rql_error *error)
+{
+    set_up_endpoint(client);
+    client->link = rqli_link_new(&client->endpoint);
+    client->subscriber = rqli_subscriber_new(&client->endpoint, give_back, client);
+    client->keeper = rqli_keeper_new(client);
+    if (!client->link || !client->subscriber || !client->keeper) {
+        return rqli_fail_nomem(error);
+    }
+    if (!rqli_random_hex(client->identity)) {
+        return rqli_fail(error, RQL_E_NOMEM, "client: the system gave no random numbers");
+    }
+    client->is_member = rqli_fork_join(&client->fork, abandon, client);
+    return client->is_member ? RQL_OK : rqli_fail_nomem(error);
+}
+
+rql_status rql_client_new(rql_client **out, const rql_options *options, rql_error *error)
+{
+    RQLI_AUTO(rql_client_free) rql_client *client = NULL;
+    rql_status status;
+
+    if (!out) {
+        return rqli_fail(error, RQL_E_INVALID, "rql_client_new: out is NULL");
+    }
+    client = calloc(1, sizeof *client);
+    if (!client) {
+        return rqli_fail_nomem(error);
+    }
+    (void)pthread_mutex_init(&client->shared.mutex, NULL);
+    status = rqli_options_read(&client->options, options, error);
+    if (!status) {
+        status = rqli_endpoint_parse(&client->endpoint, client->options.url, error);
+    }
+    if (!status) {
+        status = build(client, error);
+    }
+    if (status) {
+        return status;
+    }
+    *out = RQLI_GIVE(client);
+    return RQL_OK;
+}
+
+rql_client *rql_client_free(rql_client *client)
+{
+    if (!client) {
+        return NULL;
+    }
+    if (client->is_member && !rqli_fork_is_foreign(&client->fork)) {
+        rqli_fork_leave(&client->fork);
+    }
+    rqli_keeper_free(client->keeper);
+    rqli_subscriber_free(client->subscriber);
+    rqli_link_free(client->link);
+    rqli_endpoint_fini(&client->endpoint);
+    (void)pthread_mutex_destroy(&client->shared.mutex);
+    free(client);
+    return NULL;
+}
+
+rql_status rqli_client_check(const rql_client *client, rql_error *error)
+{
+    if (!client) {
+        return rqli_fail(error, RQL_E_INVALID, "client is NULL");
+    }
+    if (rqli_fork_is_foreign(&client->fork)) {
+        return rqli_fail(error, RQL_E_FORKED,
+                         "the client was made before fork(); make one in this process");
+    }
+    return RQL_OK;
+}
+
+rql_status rqli_name_check(const char *name, rql_error *error)
+{
+    if (!name || !rqli_name_is_valid(name)) {
+        return rqli_fail(error, RQL_E_INVALID,
+                         "lock name: must be 1 to %d bytes without control bytes; nothing was sent",
+                         RQL_NAME_MAX);
+    }
+    return RQL_OK;
+}
+
+int64_t rqli_client_patience_us(const rql_client *client, int64_t now_us)
+{
+    return rqli_after_ms(now_us,
+                         client->options.connect_timeout_ms + client->options.io_timeout_ms);
+}
+
+rql_status rql_client_connect(rql_client *client, rql_error *error)
+{
+    rql_status status = rqli_client_check(client, error);
+
+    if (status) {
+        return status;
+    }
+    return rqli_link_connect(client->link, rqli_client_patience_us(client, rqli_now_us()), error);
+}
+
+const char *rql_client_identity(const rql_client *client)
+{
+    return client->identity;
+}
+
+const char *rql_current_acquirer_id(const rql_client *client, uint64_t task, char out[RQL_ID_SIZE])
+{
+    rqli_acquirer_id(out, task, client->identity);
+    return out;
+}
+
+const char *rql_current_host_id(const rql_client *client, char out[RQL_ID_SIZE])
+{
+    rqli_host_id(out, rqli_thread_id(), client->identity);
+    return out;
+}

@@ -1,0 +1,45 @@
+#ifndef RQLI_CLIENT_H
+#define RQLI_CLIENT_H
+
+/* The insides of a client: what all public calls share. */
+
+#include "acquire/skew.h"
+#include "base/fork.h"
+#include "base/random.h"
+#include "link/endpoint.h"
+
+#include <pthread.h>
+#include <rql/client.h>
+
+struct rqli_keeper;
+struct rqli_link;
+struct rqli_subscriber;
+
+struct rql_client {
+    rql_options options; /* constant after new; url is not kept */
+    struct rqli_endpoint endpoint;
+    char identity[RQLI_HEX_SIZE];
+    struct rqli_link *link;             /* commands of the callers */
+    struct rqli_subscriber *subscriber; /* pushes to the waiters */
+    struct rqli_keeper *keeper;         /* leases, and what the background thread does */
+    struct rqli_fork_member fork;
+    bool is_member; /* fork was joined */
+
+    struct {
+        pthread_mutex_t mutex;
+        struct rqli_skew skew;
+        uint64_t tracking_link;       /* generations that CLIENT TRACKING was set up for */
+        uint64_t tracking_subscriber; /* (protocol.md 22) */
+    } shared;                         /* everything in here under shared.mutex */
+};
+
+/* RQL_E_INVALID for NULL, RQL_E_FORKED in a child of the client's process. */
+rql_status rqli_client_check(const rql_client *client, rql_error *error);
+
+/* RQL_E_INVALID unless the name may be a lock's (F-92). */
+rql_status rqli_name_check(const char *name, rql_error *error);
+
+/* When a single command has to be answered: connect and answer. */
+int64_t rqli_client_patience_us(const rql_client *client, int64_t now_us);
+
+#endif

@@ -1,0 +1,53 @@
+#ifndef RQLI_KEEPER_H
+#define RQLI_KEEPER_H
+
+/*
+ * Keeps the leases of a client: the list of what is held, and one background thread, started at the
+ * first need, that renews, claims what was handed over, tells losses, and withdraws requests whose
+ * end was never confirmed. The thread has its own connection (protocol.md 18) and a libuv loop.
+ */
+
+#include "acquire/lease.h"
+
+#include <rql/client.h>
+
+struct rqli_keeper;
+struct rqli_withdrawal_of;
+
+struct rqli_keeper *rqli_keeper_new(rql_client *client);
+struct rqli_keeper *rqli_keeper_free(struct rqli_keeper *self); /* ends the thread */
+void rqli_keeper_abandon(struct rqli_keeper *self);             /* as rqli_link_abandon() */
+
+/* Lists a lock. RQL_E_NOMEM: it needs watching, and the thread could not be started. */
+rql_status rqli_keeper_add(struct rqli_keeper *self, rql_lock *lock,
+                           const struct rqli_lease_terms *terms, rql_error *error);
+
+/* Unlists it. Afterwards no callback of it runs or will run, unless this is called from it. */
+void rqli_keeper_remove(struct rqli_keeper *self, rql_lock *lock);
+
+/* Goes on giving back a request or grant until the server has confirmed, or until what it may have
+ * been granted for ttl_ms must have ended (F-14). Without memory for it, that end is the only one.
+ */
+void rqli_keeper_withdraw(struct rqli_keeper *self, const struct rqli_withdrawal_of *what,
+                          int64_t ttl_ms);
+
+/* The clock of the server jumped: everything held is doubtful and verified (protocol.md 15). */
+void rqli_keeper_doubt(struct rqli_keeper *self);
+
+/* Does this client keep extending this lock for this acquirer? (protocol.md 10) */
+bool rqli_keeper_extends(struct rqli_keeper *self, const char *name, const char *acquirer);
+
+struct rqli_lease rqli_keeper_lease(struct rqli_keeper *self, const rql_lock *lock); /* a copy */
+void rqli_keeper_on_extended(struct rqli_keeper *self, rql_lock *lock, int64_t sent_us,
+                             int64_t left_ms);
+void rqli_keeper_on_gone(struct rqli_keeper *self, rql_lock *lock);
+
+/* The descriptor that becomes readable at a loss; made at the first call. */
+rql_status rqli_keeper_lost_fd(struct rqli_keeper *self, rql_lock *lock, int *out,
+                               rql_error *error);
+
+/* Calls visit for every lock held and not lost, under the keeper's mutex. */
+void rqli_keeper_each(struct rqli_keeper *self, void (*visit)(const rql_lock *lock, void *context),
+                      void *context);
+
+#endif

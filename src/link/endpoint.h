@@ -1,0 +1,31 @@
+#ifndef RQLI_ENDPOINT_H
+#define RQLI_ENDPOINT_H
+
+/* Where the server is and how to log in: a parsed URL. Constant after rqli_endpoint_parse(). */
+
+#include <rql/status.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rqli_endpoint {
+    enum rqli_endpoint_kind { RQLI_ENDPOINT_TCP, RQLI_ENDPOINT_UNIX, RQLI_ENDPOINT_LOCAL } kind;
+
+    char *host;     /* TCP: name or address */
+    char *path;     /* UNIX: socket path; LOCAL: socket path of the private server */
+    char *user;     /* or NULL */
+    char *password; /* or NULL; never in a message */
+    char *where;    /* for messages: the URL without user and password */
+    int port;
+    int database;
+    int64_t connect_timeout_ms;
+    int64_t io_timeout_ms;
+    int64_t spin_us;
+    const char *identity; /* of the client; names the connection and the channel */
+};
+
+/* Fills everything that the URL says; the last four fields are the caller's. *out is untouched on
+ * failure. RQL_E_INVALID names the part that is wrong, without the password. */
+rql_status rqli_endpoint_parse(struct rqli_endpoint *out, const char *url, rql_error *error);
+void rqli_endpoint_fini(struct rqli_endpoint *self); /* wipes the password */
+
+#endif

@@ -1,0 +1,88 @@
+#include "link/push.h"
+
+#include "script/keys.h"
+
+#include <stdio.h>
+
+#define CHANGES "__redis__:invalidate"
+
+static bool is_text(const struct rqli_reply *reply, const char *text)
+{
+    return reply->type == RQLI_REPLY_TEXT && reply->text.length == strlen(text) &&
+           memcmp(reply->text.data, text, reply->text.length) == 0;
+}
+
+/* Cuts the first word off; false: there is none. */
+static bool next_word(struct rqli_slice *rest, struct rqli_slice *word)
+{
+    const char *space = memchr(rest->data, ' ', rest->length);
+
+    if (!space) {
+        return false;
+    }
+    *word = (struct rqli_slice){rest->data, (size_t)(space - rest->data)};
+    rest->length -= word->length + 1;
+    rest->data = space + 1;
+    return true;
+}
+
+/* "<nonce> <token> <server us> <lease ms> <name>", made by settle.lua. */
+static void read_grant(struct rqli_pushed *pushed, struct rqli_slice rest)
+{
+    struct rqli_slice nonce;
+    struct rqli_slice token;
+    struct rqli_slice server;
+    struct rqli_slice lease;
+
+    if (next_word(&rest, &nonce) && next_word(&rest, &token) && next_word(&rest, &server) &&
+        next_word(&rest, &lease) && nonce.length == RQLI_HEX_SIZE - 1 &&
+        rest.length <= RQL_NAME_MAX && rqli_parse_int(token, &pushed->push.token) &&
+        rqli_parse_int(server, &pushed->push.server_us) &&
+        rqli_parse_int(lease, &pushed->push.lease_ms)) {
+        memcpy(pushed->nonce, nonce.data, nonce.length);
+        memcpy(pushed->name, rest.data, rest.length);
+        pushed->kind = RQLI_PUSHED_GRANT;
+    }
+}
+
+static void read_message(struct rqli_pushed *pushed, const struct rqli_reply *channel,
+                         const struct rqli_reply *payload)
+{
+    if (!is_text(channel, CHANGES)) {
+        if (payload->type == RQLI_REPLY_TEXT) {
+            read_grant(pushed, payload->text);
+        }
+        return;
+    }
+    pushed->kind = RQLI_PUSHED_CHANGE;
+    if (payload->type == RQLI_REPLY_ARRAY && payload->count == 1) {
+        pushed->lock_key = payload->items[0].text;
+    }
+}
+
+struct rqli_pushed rqli_push_read(const struct rqli_reply *reply)
+{
+    struct rqli_pushed pushed = {.kind = RQLI_PUSHED_NOTHING};
+
+    if (reply->type == RQLI_REPLY_ARRAY && reply->count == 3) {
+        if (is_text(&reply->items[0], "message")) {
+            read_message(&pushed, &reply->items[1], &reply->items[2]);
+        } else if (is_text(&reply->items[0], "subscribe")) {
+            pushed.kind = RQLI_PUSHED_CONFIRMATION;
+        }
+    }
+    return pushed;
+}
+
+void rqli_push_subscribe(struct rqli_command *command, const char *identity)
+{
+    char channel[64];
+
+    (void)snprintf(channel, sizeof channel, RQLI_CHANNEL "%s", identity);
+    rqli_command_begin(command, 2);
+    rqli_command_text(command, "SUBSCRIBE");
+    rqli_command_text(command, channel);
+    rqli_command_begin(command, 2);
+    rqli_command_text(command, "SUBSCRIBE");
+    rqli_command_text(command, CHANGES);
+}

@@ -1,0 +1,32 @@
+#ifndef RQLI_PUSH_H
+#define RQLI_PUSH_H
+
+/* What comes over the subscriber connection, decoded. Pure. */
+
+#include "link/subscriber.h"
+#include "script/command.h"
+#include "script/reply.h"
+
+#include <rql/base.h>
+
+enum rqli_pushed_kind {
+    RQLI_PUSHED_NOTHING,      /* not for us: ignored */
+    RQLI_PUSHED_CONFIRMATION, /* of a subscription */
+    RQLI_PUSHED_GRANT,        /* a lock was handed over */
+    RQLI_PUSHED_CHANGE,       /* a tracked key changed; all of them if lock_key is empty */
+};
+
+struct rqli_pushed {
+    enum rqli_pushed_kind kind;
+    struct rqli_push push;
+    struct rqli_slice lock_key; /* in the reply */
+    char nonce[RQLI_HEX_SIZE];
+    char name[RQL_NAME_MAX + 1];
+};
+
+struct rqli_pushed rqli_push_read(const struct rqli_reply *reply);
+
+/* Two commands: subscribe to the client's own channel, and to what CLIENT TRACKING says. */
+void rqli_push_subscribe(struct rqli_command *command, const char *identity);
+
+#endif

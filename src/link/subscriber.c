@@ -1,0 +1,339 @@
+#include "link/subscriber.h"
+
+#include "base/clock.h"
+#include "link/endpoint.h"
+#include "link/push.h"
+#include "link/wire.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { BACKOFF_MS = 100 };
+
+enum mark { WAITING, CALLED };
+
+struct rqli_subscriber {
+    struct rqli_wire wire; /* the reader's */
+    rqli_stray_fn on_stray;
+    void *context;
+
+    struct {
+        pthread_mutex_t mutex;
+        struct rqli_waiter *first; /* in the order they came: the oldest reads */
+        struct rqli_waiter *last;
+        struct rqli_waiter *reader;
+        bool is_listening;
+        uint64_t generation;
+        int64_t client_id;
+        int64_t next_attempt_us;
+    } shared; /* everything in here under shared.mutex */
+};
+
+struct rqli_subscriber *rqli_subscriber_new(const struct rqli_endpoint *endpoint,
+                                            rqli_stray_fn on_stray, void *context)
+{
+    struct rqli_subscriber *self = calloc(1, sizeof *self);
+
+    if (self) {
+        self->wire.endpoint = endpoint;
+        self->wire.fd = -1;
+        self->on_stray = on_stray;
+        self->context = context;
+        (void)pthread_mutex_init(&self->shared.mutex, NULL);
+    }
+    return self;
+}
+
+struct rqli_subscriber *rqli_subscriber_free(struct rqli_subscriber *self)
+{
+    if (self) {
+        rqli_wire_close(&self->wire);
+        (void)pthread_mutex_destroy(&self->shared.mutex);
+        free(self);
+    }
+    return NULL;
+}
+
+void rqli_subscriber_abandon(struct rqli_subscriber *self)
+{
+    if (self && self->wire.fd >= 0) {
+        (void)close(self->wire.fd);
+        self->wire.fd = -1;
+    }
+}
+
+static bool same_lock(const struct rqli_waiter *a, const struct rqli_waiter *b)
+{
+    return a->lock_key.length == b->lock_key.length &&
+           memcmp(a->lock_key.data, b->lock_key.data, a->lock_key.length) == 0;
+}
+
+rql_status rqli_subscriber_join(struct rqli_subscriber *self, struct rqli_waiter *waiter)
+{
+    const struct rqli_waiter *other;
+    rql_status status = RQL_OK;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    for (other = self->shared.first; other; other = other->next) {
+        if (same_lock(other, waiter) && strcmp(other->acquirer, waiter->acquirer) == 0) {
+            status = RQL_E_BUSY;
+        }
+    }
+    if (!status) {
+        waiter->previous = self->shared.last;
+        waiter->next = NULL;
+        *(self->shared.last ? &self->shared.last->next : &self->shared.first) = waiter;
+        self->shared.last = waiter;
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return status;
+}
+
+/* Under the mutex. */
+static void call(struct rqli_waiter *waiter)
+{
+    if (atomic_exchange_explicit(&waiter->mark, CALLED, memory_order_acq_rel) == WAITING) {
+        rqli_signal_wake(&waiter->mark);
+    }
+}
+
+/* Under the mutex: nobody reads; the longest waiting but the one that goes shall. */
+static void pass_on_reading(struct rqli_subscriber *self, const struct rqli_waiter *goes)
+{
+    struct rqli_waiter *next = self->shared.first == goes ? goes->next : self->shared.first;
+
+    self->shared.reader = NULL;
+    if (next) {
+        call(next);
+    }
+}
+
+void rqli_subscriber_leave(struct rqli_subscriber *self, struct rqli_waiter *waiter)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (!self->shared.reader) {
+        pass_on_reading(self, waiter); /* it was called to read, and goes instead */
+    }
+    *(waiter->previous ? &waiter->previous->next : &self->shared.first) = waiter->next;
+    *(waiter->next ? &waiter->next->previous : &self->shared.last) = waiter->previous;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+/* Under the mutex: sets the flag of every waiter, or of those for one lock, and wakes them. */
+static void nudge(struct rqli_subscriber *self, const struct rqli_slice *lock_key,
+                  const struct rqli_waiter *except)
+{
+    struct rqli_waiter *waiter;
+
+    for (waiter = self->shared.first; waiter; waiter = waiter->next) {
+        bool concerned =
+            !lock_key || (waiter->lock_key.length == lock_key->length &&
+                          memcmp(waiter->lock_key.data, lock_key->data, lock_key->length) == 0);
+
+        if (concerned && waiter != except) {
+            waiter->nudged = true;
+            call(waiter);
+        }
+    }
+}
+
+void rqli_subscriber_nudge(struct rqli_subscriber *self, const struct rqli_waiter *waiter)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    nudge(self, &waiter->lock_key, waiter);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+/* Under the mutex. True if somebody waited for it. */
+static bool deliver(struct rqli_subscriber *self, const struct rqli_pushed *pushed)
+{
+    struct rqli_waiter *waiter;
+
+    for (waiter = self->shared.first; waiter; waiter = waiter->next) {
+        if (memcmp(waiter->nonce, pushed->nonce, RQLI_HEX_SIZE - 1) == 0) {
+            waiter->push = pushed->push;
+            waiter->push.received_us = rqli_now_us();
+            waiter->pushed = true;
+            call(waiter);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Under the mutex, released for strays. False: the connection made no sense. */
+static bool take_pushes(struct rqli_subscriber *self)
+{
+    for (;;) {
+        struct rqli_arena arena = {0};
+        struct rqli_pushed pushed;
+        struct rqli_reply reply = {0};
+        int state = rqli_decoder_next(&self->wire.decoder, &arena, &reply);
+
+        if (state <= 0) {
+            rqli_arena_reset(&arena);
+            return state == 0;
+        }
+        pushed = rqli_push_read(&reply);
+        if (pushed.kind == RQLI_PUSHED_CHANGE) {
+            nudge(self, pushed.lock_key.data ? &pushed.lock_key : NULL, NULL);
+        } else if (pushed.kind == RQLI_PUSHED_GRANT && !deliver(self, &pushed)) {
+            (void)pthread_mutex_unlock(&self->shared.mutex);
+            self->on_stray(self->context, pushed.name, pushed.nonce);
+            (void)pthread_mutex_lock(&self->shared.mutex);
+        }
+        rqli_arena_reset(&arena);
+    }
+}
+
+/* Reader only, without the mutex: reads one reply. */
+static enum rqli_pushed_kind read_kind(struct rqli_subscriber *self, int64_t deadline_us)
+{
+    struct rqli_arena arena = {0};
+    struct rqli_reply reply = {0};
+    enum rqli_pushed_kind kind = RQLI_PUSHED_NOTHING;
+    int state = 0;
+
+    while (state == 0 && rqli_now_us() < deadline_us) {
+        state = rqli_decoder_next(&self->wire.decoder, &arena, &reply);
+        if (state > 0) {
+            kind = rqli_push_read(&reply).kind;
+        } else if (state == 0 && rqli_wire_read(&self->wire, deadline_us, 0) == RQLI_WIRE_BROKEN) {
+            state = -1;
+        }
+    }
+    rqli_arena_reset(&arena);
+    return kind;
+}
+
+/* Our channel must be confirmed; the right to be told of changes may be missing: then we poll. */
+static bool await_confirmation(struct rqli_subscriber *self, int64_t deadline_us)
+{
+    if (read_kind(self, deadline_us) != RQLI_PUSHED_CONFIRMATION) {
+        return false;
+    }
+    (void)read_kind(self, deadline_us);
+    return true;
+}
+
+static bool subscribe(struct rqli_subscriber *self, int64_t deadline_us)
+{
+    struct rqli_clock_reading reading;
+    struct rqli_command command = {0};
+    bool done = false;
+
+    rqli_push_subscribe(&command, self->wire.endpoint->identity);
+    if (!command.failed && rqli_wire_open(&self->wire, 0, deadline_us, &reading, NULL) == RQL_OK) {
+        done = rqli_wire_send(&self->wire, command.data, command.length, deadline_us) &&
+               await_confirmation(self, deadline_us);
+        if (!done) {
+            rqli_wire_close(&self->wire);
+        }
+    }
+    rqli_command_fini(&command);
+    return done;
+}
+
+/* Reader only; under the mutex, released while it connects. After every subscription all waiters
+ * look for themselves: what was said before it is lost (F-41). */
+static void listen_again(struct rqli_subscriber *self)
+{
+    bool done;
+
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    done = subscribe(self, rqli_after_ms(rqli_now_us(), self->wire.endpoint->connect_timeout_ms));
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    self->shared.is_listening = done;
+    if (done) {
+        self->shared.generation++;
+        self->shared.client_id = self->wire.client_id;
+        nudge(self, NULL, NULL);
+    } else {
+        self->shared.next_attempt_us =
+            rqli_after_ms(rqli_now_us(), BACKOFF_MS + rqli_random_below(BACKOFF_MS));
+    }
+}
+
+/* Reader only; under the mutex, released while it waits for bytes. */
+static void read_once(struct rqli_subscriber *self, int64_t until_us)
+{
+    enum rqli_wire_read got;
+
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    got = rqli_wire_read(&self->wire, until_us, 0);
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (got == RQLI_WIRE_BROKEN || (got == RQLI_WIRE_BYTES && !take_pushes(self))) {
+        rqli_wire_close(&self->wire);
+        self->shared.is_listening = false;
+        self->shared.next_attempt_us = 0;
+        nudge(self, NULL, NULL);
+    }
+}
+
+/* Under the mutex, released while it sleeps. */
+static void sleep_or_read(struct rqli_subscriber *self, struct rqli_waiter *waiter,
+                          int64_t until_us)
+{
+    bool reads = !self->shared.reader || self->shared.reader == waiter;
+
+    atomic_store_explicit(&waiter->mark, WAITING, memory_order_relaxed);
+    if (reads) {
+        self->shared.reader = waiter;
+    }
+    if (reads && !self->shared.is_listening && rqli_now_us() >= self->shared.next_attempt_us) {
+        listen_again(self);
+    } else if (reads && self->shared.is_listening) {
+        read_once(self, until_us);
+    } else {
+        int64_t retry_us = reads ? self->shared.next_attempt_us : RQLI_NEVER_US;
+
+        (void)pthread_mutex_unlock(&self->shared.mutex);
+        rqli_signal_wait(&waiter->mark, WAITING, until_us < retry_us ? until_us : retry_us);
+        (void)pthread_mutex_lock(&self->shared.mutex);
+    }
+}
+
+enum rqli_wake rqli_subscriber_wait(struct rqli_subscriber *self, struct rqli_waiter *waiter,
+                                    int64_t until_us)
+{
+    enum rqli_wake wake = RQLI_WAKE_TIME;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    while (!waiter->pushed && !waiter->nudged && rqli_now_us() < until_us) {
+        sleep_or_read(self, waiter, until_us);
+    }
+    if (waiter->pushed) {
+        wake = RQLI_WAKE_PUSH;
+    } else if (waiter->nudged) {
+        wake = RQLI_WAKE_LOOK;
+        waiter->nudged = false;
+    }
+    if (self->shared.reader == waiter || !self->shared.reader) {
+        pass_on_reading(self, waiter); /* also when it was called to read and had other plans */
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return wake;
+}
+
+struct rqli_waiter_view rqli_subscriber_view(struct rqli_subscriber *self,
+                                             const struct rqli_waiter *waiter)
+{
+    struct rqli_waiter_view view;
+    const struct rqli_waiter *first;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    first = self->shared.first;
+    while (first && !same_lock(first, waiter)) {
+        first = first->next;
+    }
+    view = (struct rqli_waiter_view){
+        .leads = first == waiter,
+        .is_listening = self->shared.is_listening,
+        .generation = self->shared.generation,
+        .client_id = self->shared.client_id,
+    };
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return view;
+}

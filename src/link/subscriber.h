@@ -1,0 +1,79 @@
+#ifndef RQLI_SUBSCRIBER_H
+#define RQLI_SUBSCRIBER_H
+
+/*
+ * The second connection of a client, opened at the first wait: what the server pushes to waiters.
+ *
+ * The waiting threads read it in turn: one of them, the longest waiting, sleeps in recv() and wakes
+ * straight from the kernel; the others sleep on their own signal (architecture.md section 3). A
+ * push is a hint: every wait has an end at which the waiter looks for itself.
+ */
+
+#include "base/random.h"
+#include "base/signal.h"
+#include "base/text.h"
+
+#include <rql/status.h>
+
+struct rqli_endpoint;
+struct rqli_subscriber;
+
+/* A grant that another's release has made for us. */
+struct rqli_push {
+    int64_t token;
+    int64_t server_us;   /* when it was granted */
+    int64_t lease_ms;    /* how long it lives unless claimed */
+    int64_t received_us; /* when it arrived here */
+};
+
+/* One waiting request; on the stack of its caller. The first four are set by the caller. */
+struct rqli_waiter {
+    struct rqli_slice lock_key;
+    const char *name;     /* of the lock */
+    const char *acquirer; /* who waits */
+    const char *nonce;    /* 32 digits */
+    struct rqli_waiter *next;
+    struct rqli_waiter *previous;
+    struct rqli_push push;
+    bool pushed;
+    bool nudged; /* should look for itself */
+    rqli_signal mark;
+};
+
+/* Called by a reading thread, without a lock: a grant arrived for which nobody waits any more. */
+typedef void (*rqli_stray_fn)(void *context, const char *name, const char *nonce);
+
+struct rqli_subscriber *rqli_subscriber_new(const struct rqli_endpoint *endpoint,
+                                            rqli_stray_fn on_stray, void *context);
+struct rqli_subscriber *rqli_subscriber_free(struct rqli_subscriber *self);
+void rqli_subscriber_abandon(struct rqli_subscriber *self); /* as rqli_link_abandon() */
+
+/* RQL_E_BUSY (not raised): this acquirer waits for this lock already. */
+rql_status rqli_subscriber_join(struct rqli_subscriber *self, struct rqli_waiter *waiter);
+void rqli_subscriber_leave(struct rqli_subscriber *self, struct rqli_waiter *waiter);
+
+enum rqli_wake {
+    RQLI_WAKE_TIME, /* until_us came */
+    RQLI_WAKE_PUSH, /* waiter->push is ours */
+    RQLI_WAKE_LOOK, /* something changed: ask the server */
+};
+
+/* Sleeps, reading for all when it is our turn; connects and subscribes when that is needed. */
+enum rqli_wake rqli_subscriber_wait(struct rqli_subscriber *self, struct rqli_waiter *waiter,
+                                    int64_t until_us);
+
+/* What a waiter should know when it decides how often to look (protocol.md 13). */
+struct rqli_waiter_view {
+    bool leads;          /* the first of this client for this lock */
+    bool is_listening;   /* pushes arrive */
+    uint64_t generation; /* of the subscription; for CLIENT TRACKING (protocol.md 22) */
+    int64_t client_id;   /* of the subscriber connection; to redirect to */
+};
+
+struct rqli_waiter_view rqli_subscriber_view(struct rqli_subscriber *self,
+                                             const struct rqli_waiter *waiter);
+
+/* All other waiters for the same lock shall look for themselves (protocol.md 5). */
+void rqli_subscriber_nudge(struct rqli_subscriber *self, const struct rqli_waiter *waiter);
+
+#endif

@@ -1,0 +1,131 @@
+#include "link/wire.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "link/dial.h"
+#include "link/login.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+enum { READ_BYTES = 16384 };
+
+rql_status rqli_wire_open(struct rqli_wire *self, int64_t predecessor_id, int64_t deadline_us,
+                          struct rqli_clock_reading *reading_out, rql_error *error)
+{
+    rql_status status = rqli_dial(self->endpoint, deadline_us, &self->fd, error);
+
+    if (status) {
+        return status;
+    }
+    self->read_limit_us = 0;
+    if (!rqli_decoder_init(&self->decoder)) {
+        rqli_wire_close(self);
+        return rqli_fail_nomem(error);
+    }
+    status = rqli_login(self, predecessor_id, deadline_us, reading_out, error);
+    if (status) {
+        rqli_wire_close(self);
+    }
+    return status;
+}
+
+void rqli_wire_close(struct rqli_wire *self)
+{
+    if (self->fd >= 0) {
+        (void)close(self->fd);
+    }
+    self->fd = -1;
+    rqli_decoder_fini(&self->decoder);
+}
+
+static bool await_room(int fd, int64_t deadline_us)
+{
+    struct pollfd wanted = {.fd = fd, .events = POLLOUT};
+    int64_t left_us = deadline_us - rqli_now_us();
+
+    if (left_us <= 0) {
+        errno = EAGAIN;
+        return false;
+    }
+    return poll(&wanted, 1, (int)(left_us / 1000 < 60000 ? left_us / 1000 + 1 : 60000)) >= 0 ||
+           errno == EINTR;
+}
+
+bool rqli_wire_send(struct rqli_wire *self, const char *bytes, size_t length, int64_t deadline_us)
+{
+    while (length > 0) {
+        ssize_t sent = send(self->fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+        if (sent > 0) {
+            bytes += sent;
+            length -= (size_t)sent;
+        } else if (errno == EAGAIN) {
+            if (!await_room(self->fd, deadline_us)) {
+                return false;
+            }
+        } else if (errno != EINTR) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Sets the socket's own limit, so that one recv() is the whole wait; a tenth too long is fine. */
+static void limit_read(struct rqli_wire *self, int64_t left_us)
+{
+    struct timeval limit;
+
+    if (left_us <= self->read_limit_us &&
+        left_us > self->read_limit_us - self->read_limit_us / 10) {
+        return;
+    }
+    limit.tv_sec = (time_t)(left_us / 1000000);
+    limit.tv_usec = (suseconds_t)(left_us % 1000000);
+    if (setsockopt(self->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0) {
+        self->read_limit_us = left_us;
+    }
+}
+
+static ssize_t spin(const struct rqli_wire *self, char *buffer, int64_t spin_us)
+{
+    int64_t end_us = rqli_now_us() + spin_us;
+    ssize_t got;
+
+    do {
+        got = recv(self->fd, buffer, READ_BYTES, MSG_DONTWAIT);
+    } while (got < 0 && errno == EAGAIN && rqli_now_us() < end_us);
+    return got;
+}
+
+enum rqli_wire_read rqli_wire_read(struct rqli_wire *self, int64_t until_us, int64_t spin_us)
+{
+    char buffer[READ_BYTES];
+    int64_t left_us = until_us == RQLI_NEVER_US ? 60000000 : until_us - rqli_now_us();
+    ssize_t got = -1;
+
+    errno = EAGAIN;
+    if (left_us <= 0) {
+        got = recv(self->fd, buffer, sizeof buffer, MSG_DONTWAIT);
+    } else if (spin_us > 0) {
+        got = spin(self, buffer, spin_us);
+    }
+    if (left_us > 0 && got < 0 && errno == EAGAIN) {
+        limit_read(self, left_us < 60000000 ? left_us : 60000000);
+        got = recv(self->fd, buffer, sizeof buffer, 0);
+    }
+    if (got > 0) {
+        return rqli_decoder_feed(&self->decoder, buffer, (size_t)got) ? RQLI_WIRE_BYTES
+                                                                      : RQLI_WIRE_BROKEN;
+    }
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+        return RQLI_WIRE_NOTHING;
+    }
+    if (got == 0) {
+        errno = ECONNRESET;
+    }
+    return RQLI_WIRE_BROKEN;
+}

@@ -1,0 +1,45 @@
+#ifndef RQLI_WIRE_H
+#define RQLI_WIRE_H
+
+/* One connection: a socket and the decoder of what comes in. No lock, no thread of its own; link.c
+ * and subscriber.c say who may read and who may write. */
+
+#include "link/decode.h"
+
+struct rqli_endpoint;
+
+struct rqli_wire {
+    const struct rqli_endpoint *endpoint;
+    int fd;                /* -1: closed */
+    int64_t read_limit_us; /* SO_RCVTIMEO as it is set */
+    int64_t client_id;     /* CLIENT ID of this connection */
+    struct rqli_decoder decoder;
+};
+
+/* What one reply said about the server's clock: it was server_us somewhere between the other two.
+ */
+struct rqli_clock_reading {
+    int64_t sent_us;
+    int64_t received_us; /* 0: no reading */
+    int64_t server_us;
+};
+
+/* Connects and logs in: AUTH, SELECT, CLIENT SETNAME, CLIENT ID, TIME, the right to publish, and
+ * CLIENT KILL ID of predecessor_id if that is not 0 (protocol.md 7). */
+rql_status rqli_wire_open(struct rqli_wire *self, int64_t predecessor_id, int64_t deadline_us,
+                          struct rqli_clock_reading *reading_out, rql_error *error);
+void rqli_wire_close(struct rqli_wire *self); /* closed already is fine */
+
+/* All bytes, or false (errno says why: EPIPE, EAGAIN at the deadline, ...). */
+bool rqli_wire_send(struct rqli_wire *self, const char *bytes, size_t length, int64_t deadline_us);
+
+enum rqli_wire_read {
+    RQLI_WIRE_BYTES,   /* something came and is in the decoder */
+    RQLI_WIRE_NOTHING, /* until_us passed, or a signal */
+    RQLI_WIRE_BROKEN,  /* closed, reset, or more than the decoder takes */
+};
+
+/* Waits for bytes until until_us; looks for spin_us before it sleeps. */
+enum rqli_wire_read rqli_wire_read(struct rqli_wire *self, int64_t until_us, int64_t spin_us);
+
+#endif

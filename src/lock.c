@@ -1,0 +1,306 @@
+#include "lock.h"
+
+#include "attempt.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/ident.h"
+#include "base/scope.h"
+#include "client.h"
+#include "ending.h"
+#include "keeper.h"
+#include "options.h"
+#include "perform.h"
+#include "refusal.h"
+#include "script/answer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+RQLI_DEFINE_AUTO(rql_lock *, rqli_lock_free);
+
+rql_lock *rqli_lock_new(rql_client *client, const char *name, uint64_t task)
+{
+    RQLI_AUTO(rqli_lock_free) rql_lock *lock = calloc(1, sizeof *lock);
+
+    if (!lock) {
+        return NULL;
+    }
+    lock->client = client;
+    lock->kept.lost_fd = -1;
+    lock->owner_thread = rqli_thread_id();
+    memcpy(lock->name, name, strlen(name));
+    rqli_keys_init(&lock->keys, lock->name);
+    rqli_acquirer_id(lock->acquirer, task, client->identity);
+    rqli_host_id(lock->host, lock->owner_thread, client->identity);
+    return rqli_random_hex(lock->nonce) ? RQLI_GIVE(lock) : NULL;
+}
+
+rql_lock *rqli_lock_free(rql_lock *lock)
+{
+    if (lock) {
+        if (lock->kept.lost_fd >= 0) {
+            (void)close(lock->kept.lost_fd);
+        }
+        free(lock);
+    }
+    return NULL;
+}
+
+void rql_lock_options_init_sized(const rql_client *client, rql_lock_options *options, size_t size)
+{
+    rql_lock_options filled;
+    size_t known = size < sizeof filled ? size : sizeof filled;
+
+    rqli_lock_options_fill(&filled, client ? &client->options : NULL);
+    memset(options, 0, size);
+    memcpy(options, &filled, known);
+    options->size = size;
+}
+
+static rql_status check(rql_client *client, const char *name, const void *out, rql_error *error)
+{
+    rql_status status = rqli_client_check(client, error);
+
+    if (!status) {
+        status = rqli_name_check(name, error);
+    }
+    if (!status && !out) {
+        status = rqli_fail(error, RQL_E_INVALID, "%s: out is NULL", name);
+    }
+    return status;
+}
+
+static rql_status check_lock(const rql_lock *lock, rql_error *error)
+{
+    if (!lock) {
+        return rqli_fail(error, RQL_E_INVALID, "lock is NULL");
+    }
+    return rqli_client_check(lock->client, error);
+}
+
+/* Waiting for a lock that oneself keeps extending would never end (protocol.md 10). */
+static bool would_wait_for_itself(const rql_lock *lock, const rql_lock_options *options)
+{
+    return options->conflict_strategy == RQL_WAIT_FOR_LOCK && !options->fail_fast &&
+           rqli_keeper_extends(lock->client->keeper, lock->name, lock->acquirer);
+}
+
+static rql_status try_to_hold(rql_lock *lock, const rql_lock_options *options, rql_error *error)
+{
+    struct rqli_attempt_result result = {.rank = -1, .tries = 1};
+    rql_status status = RQL_CONFLICT;
+
+    if (!would_wait_for_itself(lock, options)) {
+        status = rqli_attempt(lock, options, &result, error);
+    }
+    if (status > 0 && options->refusal) {
+        rqli_refusal_fill(lock, options, status, &result);
+    }
+    if (status) {
+        return status;
+    }
+    lock->ttl_ms = options->ttl_ms;
+    lock->waited_us = result.waited_us;
+    lock->tries = result.tries;
+    lock->on_lost = options->on_lost;
+    lock->user_data = options->user_data;
+    status = rqli_keeper_add(lock->client->keeper, lock, &result.terms, error);
+    if (status) {
+        (void)rqli_end(lock, NULL);
+    }
+    return status;
+}
+
+static rql_status acquire(rql_client *client, const char *name, const rql_lock_options *options,
+                          rql_lock **out, rql_error *error)
+{
+    RQLI_AUTO(rqli_lock_free) rql_lock *lock = rqli_lock_new(client, name, options->task);
+    rql_status status;
+
+    if (!lock) {
+        return rqli_fail_nomem(error);
+    }
+    status = try_to_hold(lock, options, error);
+    if (status) {
+        return status;
+    }
+    *out = RQLI_GIVE(lock);
+    return RQL_OK;
+}
+
+rql_status rql_lock_acquire(rql_client *client, const char *name, const rql_lock_options *options,
+                            rql_lock **out, rql_error *error)
+{
+    rql_lock_options read;
+    rql_status status = check(client, name, out, error);
+
+    if (!status) {
+        status = rqli_lock_options_read(&read, &client->options, options, error);
+    }
+    return status ? status : acquire(client, name, &read, out, error);
+}
+
+rql_status rql_lock_try(rql_client *client, const char *name, const rql_lock_options *options,
+                        rql_lock **out, rql_error *error)
+{
+    rql_lock_options read;
+    rql_status status = check(client, name, out, error);
+
+    if (!status) {
+        status = rqli_lock_options_read(&read, &client->options, options, error);
+    }
+    read.fail_fast = true;
+    return status ? status : acquire(client, name, &read, out, error);
+}
+
+rql_status rql_lock_release(rql_lock *lock, rql_error *error)
+{
+    rql_status status;
+
+    if (!lock) {
+        return RQL_OK;
+    }
+    status = rqli_client_check(lock->client, error);
+    if (!status) {
+        rqli_keeper_remove(lock->client->keeper, lock);
+        status = rqli_end(lock, error);
+    }
+    rqli_lock_free(lock);
+    return status;
+}
+
+rql_lock *rql_lock_forget(rql_lock *lock)
+{
+    if (lock && rqli_client_check(lock->client, NULL) == RQL_OK) {
+        rqli_keeper_remove(lock->client->keeper, lock);
+    }
+    return rqli_lock_free(lock);
+}
+
+rql_status rql_lock_extend(rql_lock *lock, int64_t ttl_ms, rql_error *error)
+{
+    struct rqli_exchange *exchange = NULL;
+    struct rqli_outcome outcome;
+    struct rqli_call call;
+    rql_status status = check_lock(lock, error);
+
+    if (!status && (ttl_ms < 1 || ttl_ms > RQL_TTL_MAX_MS)) {
+        status = rqli_fail(error, RQL_E_INVALID, "ttl_ms is %lld; it must be 1 to %lld",
+                           (long long)ttl_ms, (long long)RQL_TTL_MAX_MS);
+    }
+    if (status) {
+        return status;
+    }
+    rqli_call_init(&call, RQLI_SCRIPT_EXTEND, &lock->keys);
+    rqli_call_text(&call, lock->grant_nonce);
+    rqli_call_int(&call, ttl_ms);
+    rqli_call_int(&call, rqli_random_below(65536));
+    status = rqli_perform(lock->client->link, &call,
+                          rqli_client_patience_us(lock->client, rqli_now_us()), &exchange, error);
+    if (status) {
+        return status;
+    }
+    if (!rqli_outcome_read(exchange->reply, &outcome)) {
+        status = rqli_reply_fault(exchange->reply, "extend", lock->name, error);
+    } else if (outcome.what == 1) {
+        rqli_keeper_on_extended(lock->client->keeper, lock, exchange->sent_us, outcome.third);
+    } else {
+        rqli_keeper_on_gone(lock->client->keeper, lock);
+        status = RQL_NOT_HELD;
+    }
+    rqli_exchange_give(exchange);
+    return status;
+}
+
+static bool is_text(const struct rqli_reply *reply, const char *text)
+{
+    return reply->type == RQLI_REPLY_TEXT && reply->text.length == strlen(text) &&
+           memcmp(reply->text.data, text, reply->text.length) == 0;
+}
+
+rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
+{
+    struct rqli_exchange *exchange;
+    rql_status status = check_lock(lock, error);
+
+    if (status) {
+        return status;
+    }
+    exchange = rqli_exchange_take(lock->client->link);
+    if (!exchange) {
+        return rqli_fail_nomem(error);
+    }
+    rqli_command_begin(&exchange->command, 3);
+    rqli_command_text(&exchange->command, "HGET");
+    rqli_command_slice(&exchange->command, lock->keys.lock);
+    rqli_command_text(&exchange->command, "rql_nonce");
+    status =
+        rqli_exchange_run(exchange, rqli_client_patience_us(lock->client, rqli_now_us()), error);
+    if (!status && exchange->reply->type == RQLI_REPLY_ERROR) {
+        status = rqli_reply_fault(exchange->reply, "HGET", lock->keys.lock.data, error);
+    } else if (!status && !is_text(exchange->reply, lock->grant_nonce)) {
+        rqli_keeper_on_gone(lock->client->keeper, lock);
+        status = RQL_NOT_HELD;
+    }
+    rqli_exchange_give(exchange);
+    return status;
+}
+
+rql_lock_state rql_lock_get_state(const rql_lock *lock)
+{
+    struct rqli_lease lease;
+
+    if (check_lock(lock, NULL)) {
+        return RQL_GONE;
+    }
+    lease = rqli_keeper_lease(lock->client->keeper, lock);
+    return rqli_lease_state(&lease, rqli_now_us());
+}
+
+int64_t rql_lock_remaining_ms(const rql_lock *lock)
+{
+    struct rqli_lease lease;
+
+    if (check_lock(lock, NULL)) {
+        return 0;
+    }
+    lease = rqli_keeper_lease(lock->client->keeper, lock);
+    return rqli_lease_remaining_ms(&lease, rqli_now_us());
+}
+
+rql_status rql_lock_lost_fd(rql_lock *lock, int *out, rql_error *error)
+{
+    rql_status status = check_lock(lock, error);
+
+    if (status) {
+        return status;
+    }
+    return rqli_keeper_lost_fd(lock->client->keeper, lock, out, error);
+}
+
+int64_t rql_lock_token(const rql_lock *lock)
+{
+    return lock->token;
+}
+
+const char *rql_lock_secret(const rql_lock *lock)
+{
+    return lock->grant_nonce;
+}
+
+rql_lock_facts rql_lock_describe(const rql_lock *lock)
+{
+    return (rql_lock_facts){
+        .name = lock->name,
+        .lock_key = lock->keys.lock.data,
+        .acq_id = lock->acquirer,
+        .hst_id = lock->host,
+        .process = lock->process,
+        .ts_us = lock->ts_us,
+        .ttl_ms = lock->ttl_ms,
+        .waited_us = lock->waited_us,
+        .tries = lock->tries,
+        .handed_over = lock->handed_over,
+    };
+}

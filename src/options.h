@@ -1,0 +1,18 @@
+#ifndef RQLI_OPTIONS_H
+#define RQLI_OPTIONS_H
+
+/* The options table and what it drives: defaults, validation, reading of sized structs. */
+
+#include <rql/options.h>
+
+/* The caller's struct over the defaults, checked. NULL: the defaults. */
+rql_status rqli_options_read(rql_options *out, const rql_options *given, rql_error *error);
+
+/* The same for one acquisition, over the defaults that the client's options give (never NULL). */
+rql_status rqli_lock_options_read(rql_lock_options *out, const rql_options *client,
+                                  const rql_lock_options *given, rql_error *error);
+
+/* Fills a per-call struct from a client's options; NULL: from the library's defaults. */
+void rqli_lock_options_fill(rql_lock_options *out, const rql_options *client);
+
+#endif

@@ -1,0 +1,43 @@
+#include "perform.h"
+
+#include "base/error.h"
+#include "base/scope.h"
+
+RQLI_DEFINE_AUTO(struct rqli_exchange *, rqli_exchange_give);
+
+static rql_status carry(struct rqli_exchange *exchange, const struct rqli_call *call,
+                        bool with_text, int64_t deadline_us, rql_error *error)
+{
+    rqli_command_reset(&exchange->command);
+    rqli_call_write(call, &exchange->command, with_text);
+    return rqli_exchange_run(exchange, deadline_us, error);
+}
+
+rql_status rqli_perform(struct rqli_link *link, const struct rqli_call *call, int64_t deadline_us,
+                        struct rqli_exchange **out, rql_error *error)
+{
+    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = rqli_exchange_take(link);
+    rql_status status;
+
+    if (!exchange) {
+        return rqli_fail_nomem(error);
+    }
+    status = carry(exchange, call, false, deadline_us, error);
+    if (!status && exchange->reply->type == RQLI_REPLY_ERROR &&
+        rqli_reply_says(exchange->reply, "NOSCRIPT")) {
+        status = carry(exchange, call, true, deadline_us, error);
+    }
+    if (status) {
+        return status;
+    }
+    if (exchange->reply->type == RQLI_REPLY_ERROR) {
+        status = rqli_reply_fault(exchange->reply, rqli_scripts[call->script].name,
+                                  call->keys->lock.data, error);
+        if (status == RQL_E_READ_ONLY) {
+            rqli_link_drop(link, exchange->generation);
+        }
+        return status;
+    }
+    *out = RQLI_GIVE(exchange);
+    return RQL_OK;
+}

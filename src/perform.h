@@ -1,0 +1,15 @@
+#ifndef RQLI_PERFORM_H
+#define RQLI_PERFORM_H
+
+/* Carries one script call: by digest, once more with the text if the server does not know it
+ * (F-22), and turns error replies into faults. */
+
+#include "link/link.h"
+#include "script/call.h"
+
+/* RQL_OK: *out holds the reply; give it back. Any other status: nothing to give back.
+ * RQL_E_READ_ONLY also drops the connection, so that the next call finds the new server (F-73). */
+rql_status rqli_perform(struct rqli_link *link, const struct rqli_call *call, int64_t deadline_us,
+                        struct rqli_exchange **out, rql_error *error);
+
+#endif

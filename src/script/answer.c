@@ -1,0 +1,78 @@
+#include "script/answer.h"
+
+static bool all_integers(const struct rqli_reply *reply, size_t count)
+{
+    size_t i;
+
+    if (reply->type != RQLI_REPLY_ARRAY || reply->count < count) {
+        return false;
+    }
+    for (i = 0; i < count; i++) {
+        if (reply->items[i].type != RQLI_REPLY_INTEGER) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool read_granted(const struct rqli_reply *reply, struct rqli_answer *out)
+{
+    if (!all_integers(reply, 5) || reply->count != 6 ||
+        reply->items[5].type != RQLI_REPLY_TEXT) {
+        return false;
+    }
+    out->token = reply->items[1].integer;
+    out->server_us = reply->items[2].integer;
+    out->left_ms = reply->items[3].integer;
+    out->process = reply->items[4].integer;
+    out->nonce = reply->items[5].text;
+    return out->token > 0 && out->process >= 0 && out->process <= 2;
+}
+
+static bool read_queued(const struct rqli_reply *reply, struct rqli_answer *out)
+{
+    if (!all_integers(reply, 8)) {
+        return false;
+    }
+    out->server_us = reply->items[1].integer;
+    out->left_ms = reply->items[2].integer;
+    out->rank = reply->items[3].integer;
+    out->is_first = reply->items[4].integer != 0;
+    out->was_restored = reply->items[5].integer != 0;
+    out->is_of_ruby = reply->items[6].integer != 0;
+    out->score_us = reply->items[7].integer;
+    return true;
+}
+
+bool rqli_answer_read(const struct rqli_reply *reply, struct rqli_answer *out)
+{
+    *out = (struct rqli_answer){.left_ms = -1};
+    if (!all_integers(reply, 2) || reply->items[0].integer < RQLI_ANSWER_QUEUED ||
+        reply->items[0].integer > RQLI_ANSWER_AGAIN) {
+        return false;
+    }
+    out->kind = (enum rqli_answer_kind)reply->items[0].integer;
+    if (out->kind == RQLI_ANSWER_GRANTED) {
+        return read_granted(reply, out);
+    }
+    if (out->kind == RQLI_ANSWER_QUEUED) {
+        return read_queued(reply, out);
+    }
+    out->server_us = reply->items[1].integer;
+    if (all_integers(reply, 3)) {
+        out->left_ms = reply->items[2].integer;
+    }
+    return true;
+}
+
+bool rqli_outcome_read(const struct rqli_reply *reply, struct rqli_outcome *out)
+{
+    if (!all_integers(reply, 2)) {
+        return false;
+    }
+    *out = (struct rqli_outcome){reply->items[0].integer, reply->items[1].integer, 0};
+    if (all_integers(reply, 3)) {
+        out->third = reply->items[2].integer;
+    }
+    return true;
+}

@@ -1,0 +1,29 @@
+#ifndef RQLI_COMMAND_H
+#define RQLI_COMMAND_H
+
+/* Writes Redis commands into one buffer. Appending never fails half-way: when memory runs out the
+ * buffer says so once, at the end. Our own formatter, because hiredis' allocates for each call. */
+
+#include "base/text.h"
+
+struct rqli_command {
+    char *data;
+    size_t length;
+    size_t capacity;
+    int n_commands; /* replies to expect */
+    bool failed;    /* out of memory; length is meaningless */
+};
+
+void rqli_command_reset(struct rqli_command *self); /* keeps the memory */
+void rqli_command_fini(struct rqli_command *self);
+
+/* Opens a command of argc words; then exactly argc of the three below. */
+void rqli_command_begin(struct rqli_command *self, size_t argc);
+void rqli_command_slice(struct rqli_command *self, struct rqli_slice word);
+void rqli_command_text(struct rqli_command *self, const char *word);
+void rqli_command_int(struct rqli_command *self, int64_t word);
+
+/* Copies the bytes of another buffer behind the own; false: out of memory, nothing was copied. */
+bool rqli_command_append(struct rqli_command *self, const struct rqli_command *other);
+
+#endif

@@ -1,0 +1,39 @@
+#ifndef RQLI_REPLY_H
+#define RQLI_REPLY_H
+
+/* A reply of the server as a tree that link/ has built and capped. Lives as long as its exchange.
+ */
+
+#include "base/text.h"
+
+#include <rql/status.h>
+
+enum rqli_reply_type {
+    RQLI_REPLY_NIL,
+    RQLI_REPLY_INTEGER,
+    RQLI_REPLY_TEXT, /* a bulk string */
+    RQLI_REPLY_STATUS,
+    RQLI_REPLY_ERROR,
+    RQLI_REPLY_ARRAY,
+};
+
+struct rqli_reply {
+    enum rqli_reply_type type;
+    int64_t integer;
+    struct rqli_slice text; /* also terminated, for messages */
+    size_t count;
+    const struct rqli_reply *items;
+};
+
+/* The status that an error reply stands for (reliability.md 1.H). */
+rql_status rqli_reply_class(const struct rqli_reply *error_reply);
+
+/* Raises the fault of an error reply, or of a reply of another shape than expected. `what` is the
+ * script or command, `where` the key. */
+rql_status rqli_reply_fault(const struct rqli_reply *reply, const char *what, const char *where,
+                            rql_error *error);
+
+/* Begins with this word: rqli_reply_says(reply, "NOSCRIPT"). */
+bool rqli_reply_says(const struct rqli_reply *reply, const char *word);
+
+#endif

@@ -1,0 +1,98 @@
+#include "withdrawal.h"
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "perform.h"
+
+#include <rql/base.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { PAUSE_US = 100000 };
+
+struct rqli_withdrawal {
+    struct rqli_withdrawal *next;
+    int64_t until_us;
+    int64_t due_us;
+    char name[RQL_NAME_MAX + 1];
+    char acquirer[RQL_ID_SIZE];
+    char nonce[RQLI_HEX_SIZE];
+};
+
+struct rqli_withdrawal *rqli_withdrawal_new(const struct rqli_withdrawal_of *what, int64_t until_us)
+{
+    struct rqli_withdrawal *self = calloc(1, sizeof *self);
+
+    if (self) {
+        self->until_us = until_us;
+        (void)snprintf(self->name, sizeof self->name, "%s", what->name);
+        (void)snprintf(self->acquirer, sizeof self->acquirer, "%s", what->acquirer);
+        (void)snprintf(self->nonce, sizeof self->nonce, "%s", what->nonce);
+    }
+    return self;
+}
+
+void rqli_withdrawals_add(struct rqli_withdrawal **list, struct rqli_withdrawal *one)
+{
+    one->next = *list;
+    *list = one;
+}
+
+void rqli_withdrawals_free(struct rqli_withdrawal *list)
+{
+    while (list) {
+        struct rqli_withdrawal *next = list->next;
+
+        free(list);
+        list = next;
+    }
+}
+
+int64_t rqli_withdrawals_due_us(const struct rqli_withdrawal *list)
+{
+    int64_t due_us = RQLI_NEVER_US;
+
+    for (; list; list = list->next) {
+        due_us = list->due_us < due_us ? list->due_us : due_us;
+    }
+    return due_us;
+}
+
+struct rqli_withdrawal *rqli_withdrawals_take_due(struct rqli_withdrawal **list, int64_t now_us)
+{
+    struct rqli_withdrawal **at = list;
+
+    while (*at) {
+        struct rqli_withdrawal *one = *at;
+
+        if (now_us < one->due_us) {
+            at = &one->next;
+            continue;
+        }
+        *at = one->next;
+        one->next = NULL;
+        if (now_us < one->until_us) {
+            return one;
+        }
+        free(one);
+    }
+    return NULL;
+}
+
+bool rqli_withdrawal_run(struct rqli_withdrawal *self, struct rqli_link *link, int64_t deadline_us)
+{
+    struct rqli_exchange *exchange = NULL;
+    struct rqli_call call;
+    struct rqli_keys keys;
+    rql_status status;
+
+    rqli_keys_init(&keys, self->name);
+    rqli_call_init(&call, RQLI_SCRIPT_LEAVE, &keys);
+    rqli_call_text(&call, self->acquirer);
+    rqli_call_text(&call, self->nonce);
+    rqli_call_int(&call, rqli_random_below(65536));
+    status = rqli_perform(link, &call, deadline_us, &exchange, NULL);
+    rqli_exchange_give(exchange);
+    self->due_us = rqli_now_us() + PAUSE_US;
+    return status == RQL_OK;
+}
