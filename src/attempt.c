@@ -204,19 +204,29 @@ static bool watch_ruby(struct attempt *attempt, uint64_t link_generation, bool w
     return was_held && is_free;
 }
 
+static rql_status join(struct attempt *attempt, rql_error *error)
+{
+    rql_status status = rqli_subscriber_join(attempt->client->subscriber, &attempt->waiter);
+
+    attempt->has_joined = status == RQL_OK;
+    if (status) {
+        return rqli_fail(error, status, "%s: %s waits for it already", attempt->lock->name,
+                         attempt->lock->acquirer);
+    }
+    return RQL_OK;
+}
+
+/* The first wait of a client: what was pushed before we joined is lost, so ask again. */
+static struct rqli_try join_late(struct attempt *attempt, rql_error *error)
+{
+    rql_status status = join(attempt, error);
+
+    return (struct rqli_try){.result = status ? RQLI_TRY_FAULT : RQLI_TRY_AGAIN, .status = status};
+}
+
 static struct rqli_try queued(struct attempt *attempt, const struct rqli_exchange *exchange,
                               const struct rqli_answer *answer, rql_error *error)
 {
-    if (!attempt->has_joined) {
-        if (rqli_subscriber_join(attempt->client->subscriber, &attempt->waiter)) {
-            return (struct rqli_try){
-                .result = RQLI_TRY_FAULT,
-                .status = rqli_fail(error, RQL_E_BUSY, "%s: %s waits for it already",
-                                    attempt->lock->name, attempt->lock->acquirer),
-            };
-        }
-        attempt->has_joined = true;
-    }
     attempt->place = (struct rqli_request_place){
         .lock_ends_us =
             answer->left_ms >= 0 ? exchange->received_us + answer->left_ms * 1000 : RQLI_NEVER_US,
@@ -225,6 +235,9 @@ static struct rqli_try queued(struct attempt *attempt, const struct rqli_exchang
         .is_first = answer->is_first,
     };
     attempt->out->rank = answer->rank;
+    if (!attempt->has_joined) {
+        return join_late(attempt, error);
+    }
     if (answer->was_restored) {
         rqli_subscriber_nudge(attempt->client->subscriber, &attempt->waiter);
     }
@@ -441,6 +454,12 @@ rql_status rqli_attempt(rql_lock *lock, const rql_lock_options *options,
 
     out->rank = -1;
     rqli_request_init(&request, &limits);
+    if (!options->fail_fast && rqli_subscriber_is_listening(lock->client->subscriber)) {
+        status = join(&attempt, error);
+        if (status) {
+            return status;
+        }
+    }
     status = rqli_drive(&request, &world, error);
     if (attempt.has_joined) {
         rqli_subscriber_leave(lock->client->subscriber, &attempt.waiter);

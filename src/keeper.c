@@ -1,46 +1,20 @@
-#include "keeper.h"
+#include "keeper_inside.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/must.h"
 #include "client.h"
 #include "link/link.h"
-#include "lock.h"
-#include "renewal.h"
 #include "withdrawal.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <uv.h>
 
 /* While leases come and go the thread looks this often by itself, so that a short hold does not
  * have to wake it. Shorter than the time after which a hand-over is claimed. */
 enum { IDLE_LOOK_US = 150000 };
-
-struct rqli_keeper {
-    rql_client *client;
-    struct rqli_link *link; /* the thread's own; constant after new */
-    uv_thread_t thread;
-    uv_loop_t loop;
-    uv_async_t call;
-    uv_timer_t timer;
-
-    struct {
-        pthread_mutex_t mutex;
-        pthread_cond_t callback_ended;
-        const rql_lock *told; /* whose on_lost runs, or NULL */
-        rql_lock *first;
-        struct rqli_renewals batch; /* under way */
-        struct rqli_withdrawal *withdrawals;
-        int64_t next_look_us; /* when the thread looks again by itself */
-        unsigned added;       /* leases added since its last look */
-        bool is_running;
-        bool shall_stop;
-    } shared; /* everything in here under shared.mutex */
-};
 
 struct rqli_keeper *rqli_keeper_new(rql_client *client)
 {
@@ -69,8 +43,7 @@ static bool is_loop_thread(const struct rqli_keeper *self)
     return self->shared.is_running && uv_thread_equal(&me, &self->thread);
 }
 
-/* Under the mutex: has the thread look now. */
-static void rouse(struct rqli_keeper *self)
+void rqli_keeper_rouse(struct rqli_keeper *self)
 {
     if (self->shared.is_running) {
         self->shared.next_look_us = 0;
@@ -86,7 +59,7 @@ struct rqli_keeper *rqli_keeper_free(struct rqli_keeper *self)
     if (self->shared.is_running && !rqli_fork_is_foreign(&self->client->fork)) {
         (void)pthread_mutex_lock(&self->shared.mutex);
         self->shared.shall_stop = true;
-        rouse(self);
+        rqli_keeper_rouse(self);
         (void)pthread_mutex_unlock(&self->shared.mutex);
         (void)uv_thread_join(&self->thread);
     }
@@ -339,8 +312,7 @@ static bool start(struct rqli_keeper *self)
     return self->shared.is_running;
 }
 
-/* Under the mutex: the thread must know this lease by the time that something of it is due. */
-static bool watch(struct rqli_keeper *self, rql_lock *lock)
+bool rqli_keeper_watch(struct rqli_keeper *self, rql_lock *lock)
 {
     if (!start(self)) {
         return false;
@@ -348,7 +320,7 @@ static bool watch(struct rqli_keeper *self, rql_lock *lock)
     lock->kept.is_watched = true;
     self->shared.added++;
     if (rqli_lease_due_us(&lock->kept.lease) < self->shared.next_look_us) {
-        rouse(self);
+        rqli_keeper_rouse(self);
     }
     return true;
 }
@@ -387,7 +359,7 @@ rql_status rqli_keeper_add(struct rqli_keeper *self, rql_lock *lock,
     (void)pthread_mutex_lock(&self->shared.mutex);
     rqli_lease_init(&lock->kept.lease, terms);
     list(self, lock);
-    if ((terms->renews || !terms->is_claimed || lock->on_lost) && !watch(self, lock)) {
+    if ((terms->renews || !terms->is_claimed || lock->on_lost) && !rqli_keeper_watch(self, lock)) {
         unlist(self, lock);
         status = rqli_fail(error, RQL_E_NOMEM, "%s: the background thread could not be started",
                            lock->name);
@@ -418,7 +390,7 @@ void rqli_keeper_withdraw(struct rqli_keeper *self, const struct rqli_withdrawal
     (void)pthread_mutex_lock(&self->shared.mutex);
     if (start(self)) {
         rqli_withdrawals_add(&self->shared.withdrawals, one);
-        rouse(self);
+        rqli_keeper_rouse(self);
         one = NULL;
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
@@ -433,85 +405,7 @@ void rqli_keeper_doubt(struct rqli_keeper *self)
     (void)pthread_mutex_lock(&self->shared.mutex);
     for (lock = self->shared.first; lock; lock = lock->kept.next) {
         rqli_lease_on_doubt(&lock->kept.lease, now_us);
-        (void)watch(self, lock);
-    }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-}
-
-bool rqli_keeper_extends(struct rqli_keeper *self, const char *name, const char *acquirer)
-{
-    const rql_lock *lock;
-    bool extends = false;
-
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    for (lock = self->shared.first; lock && !extends; lock = lock->kept.next) {
-        extends = lock->kept.lease.renews && strcmp(lock->name, name) == 0 &&
-                  strcmp(lock->acquirer, acquirer) == 0;
-    }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    return extends;
-}
-
-struct rqli_lease rqli_keeper_lease(struct rqli_keeper *self, const rql_lock *lock)
-{
-    struct rqli_lease lease;
-
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    lease = lock->kept.lease;
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    return lease;
-}
-
-void rqli_keeper_on_extended(struct rqli_keeper *self, rql_lock *lock, int64_t sent_us,
-                             int64_t left_ms)
-{
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    rqli_lease_on_extended(&lock->kept.lease, sent_us, left_ms);
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-}
-
-void rqli_keeper_on_gone(struct rqli_keeper *self, rql_lock *lock)
-{
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    rqli_lease_on_gone(&lock->kept.lease);
-    if (lock->kept.is_watched) {
-        rouse(self);
-    }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-}
-
-rql_status rqli_keeper_lost_fd(struct rqli_keeper *self, rql_lock *lock, int *out, rql_error *error)
-{
-    rql_status status = RQL_OK;
-
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    if (lock->kept.lost_fd < 0) {
-        lock->kept.lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    }
-    if (lock->kept.lost_fd < 0 || !watch(self, lock)) {
-        status =
-            rqli_fail(error, RQL_E_NOMEM, "%s: no descriptor or no thread to be had", lock->name);
-    } else {
-        if (lock->kept.lease.is_told) {
-            (void)eventfd_write(lock->kept.lost_fd, 1);
-        }
-        *out = lock->kept.lost_fd;
-    }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    return status;
-}
-
-void rqli_keeper_each(struct rqli_keeper *self, void (*visit)(const rql_lock *lock, void *context),
-                      void *context)
-{
-    int64_t now_us = rqli_now_us();
-    const rql_lock *lock;
-
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    for (lock = self->shared.first; lock; lock = lock->kept.next) {
-        if (rqli_lease_state(&lock->kept.lease, now_us) != RQL_GONE) {
-            visit(lock, context);
-        }
+        (void)rqli_keeper_watch(self, lock);
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }

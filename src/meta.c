@@ -57,9 +57,8 @@ rql_status rqli_meta_check(const rql_meta *meta, size_t n_meta, rql_error *error
 {
     size_t n_bytes = 0;
 
-    if (!meta != !n_meta) {
-        return rqli_fail(error, RQL_E_INVALID, "meta is %s while n_meta is %zu",
-                         meta ? "set" : "NULL", n_meta);
+    if (!meta && n_meta > 0) {
+        return rqli_fail(error, RQL_E_INVALID, "meta is NULL while n_meta is %zu", n_meta);
     }
     if (n_meta > RQL_META_MAX_PAIRS) {
         return rqli_fail(error, RQL_E_INVALID, "n_meta is %zu; it must be 0 to %d", n_meta,

@@ -6,15 +6,16 @@
 
 #include <string.h>
 
-/* A block under way. Its clean-up runs however the block is left: return, exception, cancellation.
+/* A block's hold on its lock. Its clean-up runs however the block is left: return, exception,
+ * cancellation.
  */
-struct block {
+struct hold {
     rql_lock *lock;
     rql_status release_status;
     rql_error *error;
 };
 
-static void end_block(struct block *self)
+static void end_block(struct hold *self)
 {
     if (self->lock) {
         self->release_status = rql_lock_release(self->lock, self->error);
@@ -23,17 +24,16 @@ static void end_block(struct block *self)
 }
 
 rql_status rql_with_lock(rql_client *client, const char *name, const rql_lock_options *options,
-                         rql_block_fn block, void *user_data, int *value_out, rql_error *error)
+                         rql_block *block, rql_error *error)
 {
-    __attribute__((cleanup(end_block))) struct block self = {.error = error};
+    __attribute__((cleanup(end_block))) struct hold self = {.error = error};
     rql_lock_options read;
     rql_status status = rqli_client_check(client, error);
     bool overran;
-    int value;
 
-    if (!status && !block) {
-        status =
-            rqli_fail(error, RQL_E_INVALID, "%s: block is NULL", name ? name : "rql_with_lock");
+    if (!status && (!block || !block->run)) {
+        status = rqli_fail(error, RQL_E_INVALID, "%s: there is no block to run",
+                           name ? name : "rql_with_lock");
     }
     if (!status) {
         status = rqli_lock_options_read(&read, &client->options, options, error);
@@ -44,10 +44,7 @@ rql_status rql_with_lock(rql_client *client, const char *name, const rql_lock_op
     if (status) {
         return status;
     }
-    value = block(self.lock, user_data);
-    if (value_out) {
-        *value_out = value;
-    }
+    block->value = block->run(self.lock, block->user_data);
     overran = read.timed && rqli_now_us() - self.lock->begun_us > read.ttl_ms * 1000;
     end_block(&self);
     return overran ? RQL_BLOCK_OVERRAN : self.release_status;

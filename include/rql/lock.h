@@ -258,13 +258,20 @@ typedef struct rql_lock_facts {
 RQL_API rql_lock_facts rql_lock_describe(const rql_lock *lock);
 
 /**
- * A block that runs under a lock.
+ * The work that a block does.
  *
  * @param[in] lock       The lock; do not release it.
- * @param[in] user_data  As given to rql_with_lock().
- * @return Any value; rql_with_lock() passes it on.
+ * @param[in] user_data  rql_block::user_data.
+ * @return Any value; it is kept in rql_block::value.
  */
 typedef int (*rql_block_fn)(rql_lock *lock, void *user_data);
+
+/** A block that runs under a lock; see rql_with_lock(). */
+typedef struct rql_block {
+    rql_block_fn run; /**< Called once, on the calling thread, when the lock is held. */
+    void *user_data;  /**< Given to `run`. */
+    int value;        /**< What `run` returned; set whenever it did. */
+} rql_block;
 
 /**
  * Acquire, run a block, release: however the block ends.
@@ -273,26 +280,24 @@ typedef int (*rql_block_fn)(rql_lock *lock, void *user_data);
  * cancellation; longjmp() out of it leaves the lock to its ttl. With `timed`, a block that ran for
  * longer than its ttl is reported; C cannot interrupt it, let it look at rql_lock_remaining_ms().
  *
- * @param[in]  client     The client.
- * @param[in]  name       As for rql_lock_acquire().
- * @param[in]  options    Settings, or NULL.
- * @param[in]  block      Called once, on this thread, when the lock is held.
- * @param[in]  user_data  Given to @p block.
- * @param[out] value_out  The block's value, or NULL if not wanted; set whenever the block returned.
- * @param[out] error      Detail of a fault, or NULL.
+ * @param[in]     client   The client.
+ * @param[in]     name     As for rql_lock_acquire().
+ * @param[in]     options  Settings, or NULL.
+ * @param[in,out] block    What to run; its `value` is filled in.
+ * @param[out]    error    Detail of a fault, or NULL.
  *
  * @retval RQL_OK             The block ran and the lock was held to its end.
  * @retval RQL_BLOCK_OVERRAN  `timed`, and the block ran longer than the ttl.
  * @retval RQL_NOT_HELD       The block ran, but the lock had ended before it did.
  * @retval RQL_TIMED_OUT      Not acquired, the block did not run; other outcomes and faults of
  *                            rql_lock_acquire() likewise.
- * @retval RQL_E_UNKNOWN      Not acquired, or `*value_out` was set and the release got no answer.
+ * @retval RQL_E_UNKNOWN      Not acquired, or the block ran and the release got no answer.
  *
  * @threads Callable from any thread.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_with_lock(rql_client *client, const char *name,
-                                                const rql_lock_options *options, rql_block_fn block,
-                                                void *user_data, int *value_out, rql_error *error);
+                                                const rql_lock_options *options, rql_block *block,
+                                                rql_error *error);
 
 /**
  * Release a grant by its secret, from any process (fencelock's release).

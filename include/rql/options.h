@@ -101,7 +101,7 @@ typedef struct rql_lock_options {
     bool timed;                              /**< rql_with_lock() reports a block that overran. */
 
     const rql_meta *meta; /**< Pairs to keep in the lock, or NULL. Borrowed for the call. */
-    size_t n_meta;        /**< Number of pairs, at most ::RQL_META_MAX_PAIRS. */
+    size_t n_meta; /**< Number of pairs, at most ::RQL_META_MAX_PAIRS; 0: `meta` is not read. */
 
     uint64_t
         task; /**< Tells apart several acquirers of one thread: the gem's fiber slot. Default 0. */

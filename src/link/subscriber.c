@@ -64,6 +64,16 @@ void rqli_subscriber_abandon(struct rqli_subscriber *self)
     }
 }
 
+bool rqli_subscriber_is_listening(struct rqli_subscriber *self)
+{
+    bool is_listening;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    is_listening = self->shared.is_listening;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return is_listening;
+}
+
 static bool same_lock(const struct rqli_waiter *a, const struct rqli_waiter *b)
 {
     return a->lock_key.length == b->lock_key.length &&
@@ -102,8 +112,11 @@ static void call(struct rqli_waiter *waiter)
 /* Under the mutex: nobody reads; the longest waiting but the one that goes shall. */
 static void pass_on_reading(struct rqli_subscriber *self, const struct rqli_waiter *goes)
 {
-    struct rqli_waiter *next = self->shared.first == goes ? goes->next : self->shared.first;
+    struct rqli_waiter *next = self->shared.first;
 
+    while (next && (next == goes || !next->sleeps)) {
+        next = next->next;
+    }
     self->shared.reader = NULL;
     if (next) {
         call(next);
@@ -301,9 +314,11 @@ enum rqli_wake rqli_subscriber_wait(struct rqli_subscriber *self, struct rqli_wa
     enum rqli_wake wake = RQLI_WAKE_TIME;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
+    waiter->sleeps = true;
     while (!waiter->pushed && !waiter->nudged && rqli_now_us() < until_us) {
         sleep_or_read(self, waiter, until_us);
     }
+    waiter->sleeps = false;
     if (waiter->pushed) {
         wake = RQLI_WAKE_PUSH;
     } else if (waiter->nudged) {

@@ -37,6 +37,7 @@ struct rqli_waiter {
     struct rqli_push push;
     bool pushed;
     bool nudged; /* should look for itself */
+    bool sleeps; /* in rqli_subscriber_wait(): can be called to read */
     rqli_signal mark;
 };
 
@@ -48,7 +49,12 @@ struct rqli_subscriber *rqli_subscriber_new(const struct rqli_endpoint *endpoint
 struct rqli_subscriber *rqli_subscriber_free(struct rqli_subscriber *self);
 void rqli_subscriber_abandon(struct rqli_subscriber *self); /* as rqli_link_abandon() */
 
-/* RQL_E_BUSY (not raised): this acquirer waits for this lock already. */
+/* False: nobody of this client has waited yet, or the connection is down. */
+bool rqli_subscriber_is_listening(struct rqli_subscriber *self);
+
+/* Join before the request is sent whenever the subscriber listens: a grant may be pushed before the
+ * answer to the request is read. RQL_E_BUSY (not raised): this acquirer waits for this lock
+ * already. */
 rql_status rqli_subscriber_join(struct rqli_subscriber *self, struct rqli_waiter *waiter);
 void rqli_subscriber_leave(struct rqli_subscriber *self, struct rqli_waiter *waiter);
 

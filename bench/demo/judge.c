@@ -1,0 +1,135 @@
+#include "demo/judge.h"
+
+#include <stdlib.h>
+
+/* Holds of one worker, walked once, in the order of time. */
+struct cursor {
+    size_t next[WORKERS];
+};
+
+const struct hold *next_hold(const struct stage *stage, int64_t since_ns)
+{
+    size_t n = stage_holds(stage);
+
+    if (n == 0 || stage->hold[n - 1].entered_ns <= since_ns) {
+        return NULL;
+    }
+    while (n > 1 && stage->hold[n - 2].entered_ns > since_ns) {
+        n--;
+    }
+    return &stage->hold[n - 1];
+}
+
+void count_hand_offs(const struct stage *stage, size_t from, size_t to, struct histogram *out)
+{
+    size_t i;
+    int64_t left_ns;
+
+    for (i = from > 0 ? from : 1; i < to; i++) {
+        left_ns = atomic_load(&stage->hold[i - 1].left_ns);
+        if (stage->hold[i].handed_over && left_ns != 0) {
+            histogram_add(out, stage->hold[i].entered_ns - left_ns);
+        }
+    }
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Entries are made inside the lock: in the order of holds if the lock works. If it does not, an
+ * entry out of order shows as an overlap or as a token that fell. */
+static void judge_holds(const struct stage *stage, const struct killing *killing,
+                        struct verdict *out)
+{
+    int64_t free_ns = 0;
+    int64_t highest = 0;
+    size_t i;
+
+    for (i = 0; i < out->holds; i++) {
+        const struct hold *hold = &stage->hold[i];
+        int64_t left_ns = atomic_load(&hold->left_ns);
+
+        out->overlaps += hold->entered_ns < free_ns;
+        out->token_faults += hold->token <= highest;
+        out->counter_wanted += left_ns != 0;
+        free_ns = larger(free_ns, left_ns != 0 ? left_ns : killing->killed_ns);
+        highest = larger(highest, hold->token);
+    }
+    out->counter = atomic_load(&stage->counter);
+}
+
+static void judge_shares(const struct stage *stage, const struct killing *killing,
+                         struct verdict *out)
+{
+    size_t share[WORKERS] = {0};
+    size_t i;
+    int worker;
+
+    for (i = 0; i < out->holds; i++) {
+        share[stage->hold[i].worker]++;
+    }
+    out->least = out->holds;
+    for (worker = 0; worker < WORKERS; worker++) {
+        if (process_of(worker) == killing->process) {
+            continue;
+        }
+        out->least = share[worker] < out->least ? share[worker] : out->least;
+        out->most = share[worker] > out->most ? share[worker] : out->most;
+    }
+}
+
+static int by_score(const void *left, const void *right)
+{
+    const struct seen *a = left;
+    const struct seen *b = right;
+
+    return (a->score_us > b->score_us) - (a->score_us < b->score_us);
+}
+
+/* The grant of a request: its worker's first hold that was granted at or after its arrival, both
+ * by the server's clock, because a worker has one request at a time. */
+static const struct hold *grant_of(const struct stage *stage, size_t n_holds,
+                                   const struct seen *seen, struct cursor *cursor)
+{
+    size_t *i = &cursor->next[seen->worker];
+
+    while (*i < n_holds && (stage->hold[*i].worker != seen->worker ||
+                            stage->hold[*i].granted_us < seen->score_us)) {
+        (*i)++;
+    }
+    return *i < n_holds ? &stage->hold[*i] : NULL;
+}
+
+static void judge_order(const struct stage *stage, struct watch *watch,
+                        const struct killing *killing, struct verdict *out)
+{
+    struct cursor cursor = {{0}};
+    int64_t highest = 0;
+    size_t i;
+
+    qsort(watch->seen, watch->n_seen, sizeof watch->seen[0], by_score);
+    out->waits_seen = watch->n_seen;
+    for (i = 0; i < watch->n_seen; i++) {
+        const struct hold *hold = grant_of(stage, out->holds, &watch->seen[i], &cursor);
+
+        if (!hold) {
+            out->waits_forgotten += process_of(watch->seen[i].worker) != killing->process;
+            continue;
+        }
+        out->waits_granted++;
+        out->waits_passed += hold->token <= highest;
+        highest = larger(highest, hold->token);
+    }
+}
+
+void judge(const struct stage *stage, struct watch *watch, const struct killing *killing,
+           struct verdict *out)
+{
+    out->holds = stage_holds(stage);
+    judge_holds(stage, killing, out);
+    judge_shares(stage, killing, out);
+    judge_order(stage, watch, killing, out);
+    count_hand_offs(stage, 0, out->holds, &out->hand_offs);
+}

@@ -1,0 +1,297 @@
+#include "cmd.h"
+#include "output.h"
+#include "text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const struct cli_flag cli_common_flags[] = {
+    {.name = "help", .letter = 'h', .help = "this text", .offset = CLI_FIELD(help), .kind = CLI_ON},
+    {.name = NULL},
+};
+
+static const struct cli_flag top_flags[] = {
+    {.name = "version", .letter = 'V', .offset = CLI_FIELD(version), .kind = CLI_ON},
+    {.name = NULL},
+};
+
+const char *const cli_forever_options[] = {"try_to_lock_timeout_ms", "retry_count",
+                                           "default_queue_ttl_ms", NULL};
+
+/* One flag as it stands on the command line. */
+struct word {
+    const char *text;   /* as written */
+    size_t name_length; /* of the part before "=" */
+    const char *value;  /* what follows "=", or NULL */
+};
+
+static int misused(const struct cli_command *command, const char *what, const char *word)
+{
+    if (command) {
+        cli_say("%s: %s%s; see rql %s --help", command->name, what, word, command->name);
+    } else {
+        cli_say("%s%s; see rql --help", what, word);
+    }
+    return CLI_USAGE;
+}
+
+void cli_args_init(struct cli_args *args, char **words)
+{
+    size_t i;
+
+    *args = (struct cli_args){
+        .next = words,
+        .auto_extend = true,
+        .ttl_ms = CLI_UNSET,
+        .wait_ms = CLI_UNSET,
+        .max_hold_ms = CLI_UNSET,
+        .kill_after_ms = CLI_UNSET,
+        .add_ms = CLI_UNSET,
+        .conflict_exit_code = CLI_REFUSED,
+    };
+    rql_options_init(&args->options);
+    for (i = 0; cli_forever_options[i] && args->env_status == RQL_OK; i++) {
+        args->env_status =
+            rql_options_set(&args->options, cli_forever_options[i], "forever", &args->env_error);
+    }
+    if (args->env_status == RQL_OK) {
+        args->env_status = rql_options_from_env(&args->options, &args->env_error);
+    }
+}
+
+static struct word split(const char *text)
+{
+    const char *equals = strchr(text, '=');
+
+    return (struct word){
+        .text = text,
+        .name_length = equals ? (size_t)(equals - text) : strlen(text),
+        .value = equals ? equals + 1 : NULL,
+    };
+}
+
+static bool is_named(const struct word *word, const char *name)
+{
+    return strlen(name) + 2 == word->name_length &&
+           strncmp(word->text + 2, name, word->name_length - 2) == 0;
+}
+
+static bool is_flag(const struct word *word, const struct cli_flag *flag)
+{
+    if (word->text[1] != '-') {
+        return flag->letter != 0 && flag->letter == word->text[1];
+    }
+    return is_named(word, flag->name);
+}
+
+static const struct cli_flag *find_in(const struct cli_flag *flags, const struct word *word)
+{
+    for (; flags->name; flags++) {
+        if (is_flag(word, flags)) {
+            return flags;
+        }
+    }
+    return NULL;
+}
+
+static const struct cli_flag *find_flag(const struct cli_command *command, const struct word *word)
+{
+    const struct cli_flag *flag = find_in(command ? command->flags : top_flags, word);
+
+    return flag ? flag : find_in(cli_common_flags, word);
+}
+
+/* The library's name of the option that a word such as "--retry-count" means, or NULL. */
+static const char *find_option(const struct word *word)
+{
+    const rql_option_row *row;
+    size_t at;
+    size_t i;
+
+    for (at = 0; (row = rql_option_row_at(at)) != NULL; at++) {
+        for (i = 2; i < word->name_length && row->name[i - 2] != '\0'; i++) {
+            if (word->text[i] != (row->name[i - 2] == '_' ? '-' : row->name[i - 2])) {
+                break;
+            }
+        }
+        if (i == word->name_length && row->name[i - 2] == '\0') {
+            return row->name;
+        }
+    }
+    return NULL;
+}
+
+static int store_duration(const struct cli_command *command, const struct cli_flag *flag,
+                          const char *text, int64_t *field)
+{
+    int64_t value_ms = 0;
+
+    if (flag->kind == CLI_LIMIT && strcmp(text, "forever") == 0) {
+        *field = RQL_FOREVER;
+        return CLI_DONE;
+    }
+    if (cli_parse_duration(text, &value_ms) && (value_ms >= 0 || flag->kind == CLI_CHANGE)) {
+        *field = value_ms;
+        return CLI_DONE;
+    }
+    cli_say("%s: --%s %s is no duration: write it with its unit, such as 5s or 500ms%s",
+            command->name, flag->name, text, flag->kind == CLI_LIMIT ? ", or forever" : "");
+    return CLI_USAGE;
+}
+
+static int store_code(const struct cli_command *command, const struct cli_flag *flag,
+                      const char *text, int64_t *field)
+{
+    char *end = NULL;
+    const long value = strtol(text, &end, 10);
+
+    if (*text < '0' || *text > '9' || *end != '\0' || value > 255) {
+        cli_say("%s: --%s %s is no exit code: 0 to 255", command->name, flag->name, text);
+        return CLI_USAGE;
+    }
+    *field = value;
+    return CLI_DONE;
+}
+
+/* Cuts the word in two where it stands: the pair refers to its halves. */
+static int store_meta(struct cli_args *args, const struct cli_command *command, char *text)
+{
+    char *equals = strchr(text, '=');
+
+    if (!equals || equals == text) {
+        return misused(command, "metadata is written NAME=VALUE, not ", text);
+    }
+    if (args->n_meta == RQL_META_MAX_PAIRS) {
+        return misused(command, "too much metadata at ", text);
+    }
+    *equals = '\0';
+    args->meta[args->n_meta++] = (rql_meta){.name = text, .value = equals + 1};
+    return CLI_DONE;
+}
+
+static int store(struct cli_args *args, const struct cli_command *command,
+                 const struct cli_flag *flag, char *value)
+{
+    void *field = (char *)args + flag->offset;
+
+    switch (flag->kind) {
+    case CLI_ON:
+    case CLI_OFF:
+        *(bool *)field = flag->kind == CLI_ON;
+        return CLI_DONE;
+    case CLI_DURATION:
+    case CLI_LIMIT:
+    case CLI_CHANGE:
+        return store_duration(command, flag, value, field);
+    case CLI_CODE:
+        return store_code(command, flag, value, field);
+    case CLI_TEXT:
+        *(const char **)field = value;
+        return CLI_DONE;
+    case CLI_META:
+        return store_meta(args, command, value);
+    }
+    return CLI_USAGE;
+}
+
+static int store_option(struct cli_args *args, const char *name, const char *value)
+{
+    rql_error error = {.status = RQL_OK};
+
+    return rql_options_set(&args->options, name, value, &error) == RQL_OK ? CLI_DONE
+                                                                          : cli_fault(&error);
+}
+
+/* The value of a flag: after "=" or after the letter, else the next word, whatever it starts with.
+ */
+static char *take_value(struct cli_args *args, const char *inner)
+{
+    if (inner) {
+        return args->next[-1] + (inner - args->next[-1]);
+    }
+    return *args->next ? *args->next++ : NULL;
+}
+
+static const char *inner_value(const struct word *word)
+{
+    if (word->text[1] == '-') {
+        return word->value;
+    }
+    return word->text[2] != '\0' ? word->text + 2 : NULL;
+}
+
+static int take_flag(struct cli_args *args, const struct cli_command *command)
+{
+    const struct word word = split(*args->next++);
+    const struct cli_flag *flag = find_flag(command, &word);
+    const char *option = flag || word.text[1] != '-' ? NULL : find_option(&word);
+    const bool is_switch = flag && (flag->kind == CLI_ON || flag->kind == CLI_OFF);
+    const char *inner = inner_value(&word);
+    char *value;
+
+    if (!flag && !option) {
+        args->next[-1][word.name_length] = '\0'; /* a value may be a secret */
+        return misused(command, "unknown flag ", word.text);
+    }
+    if (is_switch) {
+        return inner ? misused(command, "no value is wanted in ", word.text)
+                     : store(args, command, flag, NULL);
+    }
+    value = take_value(args, inner);
+    if (!value) {
+        return misused(command, "a value is missing after ", word.text);
+    }
+    return option ? store_option(args, option, value) : store(args, command, flag, value);
+}
+
+static int take_word(struct cli_args *args, const struct cli_command *command)
+{
+    char *word = *args->next;
+
+    if (strcmp(word, "--") == 0) {
+        if (!command || !command->takes_command) {
+            return misused(command, "nothing can follow ", word);
+        }
+        args->command = args->next + 1;
+        args->next += 1;
+        return CLI_DONE;
+    }
+    if (word[0] == '-' && word[1] != '\0') {
+        return take_flag(args, command);
+    }
+    args->next += 1;
+    if (command->needs_name && !args->name) {
+        args->name = word;
+        return CLI_DONE;
+    }
+    return misused(
+        command,
+        command->takes_command ? "put -- in front of the command, at " : "one too many: ", word);
+}
+
+static int check_words(const struct cli_args *args, const struct cli_command *command)
+{
+    if (args->help) {
+        return CLI_DONE;
+    }
+    if (command->needs_name && !args->name) {
+        return misused(command, "which lock? ", command->usage);
+    }
+    if (command->takes_command && (!args->command || !args->command[0])) {
+        return misused(command, "which command? ", command->usage);
+    }
+    return CLI_DONE;
+}
+
+int cli_args_parse(struct cli_args *args, const struct cli_command *command)
+{
+    int code = CLI_DONE;
+
+    while (code == CLI_DONE && *args->next && !args->command) {
+        if (!command && (*args->next)[0] != '-') {
+            return CLI_DONE;
+        }
+        code = take_word(args, command);
+    }
+    return code == CLI_DONE && command ? check_words(args, command) : code;
+}

@@ -1,0 +1,42 @@
+#ifndef CLI_CHILD_H
+#define CLI_CHILD_H
+
+/* The command that runs under the lock: a process group of its own, so that what it started can be
+ * signalled with it, and never without its parent.
+ *
+ * Two things end it when this program is killed. The kernel kills the command itself (its parent
+ * death signal). A guard, a second child that only waits for a pipe to close, kills the group: a
+ * shell script's current step would go on otherwise, without the lock (F-97). What leaves the
+ * group (setsid) is not found. */
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct cli_child {
+    pid_t pid; /* also its group */
+    pid_t guard;
+    int guard_fd; /* the guard waits for this to close */
+    bool has_ended;
+    int status; /* from waitpid, when it has ended */
+};
+
+/* Runs words[0], found along PATH, without a shell, with this signal mask. CLI_DONE, or the exit
+ * code after a line on stderr. */
+int cli_child_start(struct cli_child *out, char **words, char **environment, const sigset_t *mask);
+
+/* To the whole group. Harmless when it has ended. */
+void cli_child_signal(const struct cli_child *self, int signal_number);
+
+/* Dismisses the guard. */
+void cli_child_fini(struct cli_child *self);
+
+/* The exit code that says how the command ended, as a shell would. */
+int cli_child_code(const struct cli_child *self);
+
+/* malloc'd as a whole (free the array only): this program's environment, with RQL_LOCK and
+ * RQL_TOKEN, and RQL_URL without its user and password. */
+char **cli_child_environment(const char *name, int64_t token);
+
+#endif

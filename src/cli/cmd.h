@@ -1,0 +1,124 @@
+#ifndef CLI_CMD_H
+#define CLI_CMD_H
+
+/* What a command of the program is: one file each, with one static table entry. main.c lists them,
+ * args.c parses for them, help.c describes them. */
+
+#include <rql/rql.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Exit codes, part of the interface: `rql --help` lists them. */
+enum cli_exit {
+    CLI_DONE = 0,
+    CLI_REFUSED = 1,       /* not acquired, not held, no such lock */
+    CLI_USAGE = 64,        /* sysexits: EX_USAGE */
+    CLI_FAULT = 69,        /* EX_UNAVAILABLE: no server, no rights, no memory */
+    CLI_CANNOT_WRITE = 74, /* EX_IOERR */
+    CLI_LOST = 75,         /* EX_TEMPFAIL: the lock was lost while the command ran */
+    CLI_CANNOT_RUN = 126,  /* as the shell does */
+    CLI_NO_COMMAND = 127,
+    CLI_SIGNALLED = 128, /* plus the signal that ended the command */
+};
+
+/* A number or duration that was not given. */
+#define CLI_UNSET INT64_MIN
+
+/* Everything that the command line can say, for all commands. */
+struct cli_args {
+    char **next;      /* first word not looked at yet; the array ends in NULL */
+    const char *name; /* of the lock, or NULL */
+    char **command;   /* words after "--", or NULL */
+
+    rql_options options;   /* defaults, then environment, then flags */
+    rql_status env_status; /* what the environment was like; told when a client is made */
+    rql_error env_error;
+
+    bool help, version, json;
+    bool fail_fast, auto_extend;
+    bool force;
+    bool queues, keys, details;
+    int64_t ttl_ms, wait_ms, max_hold_ms, kill_after_ms, add_ms;
+    int64_t conflict_exit_code;
+    const char *secret;
+
+    size_t n_meta;
+    rql_meta meta[RQL_META_MAX_PAIRS];
+};
+
+enum cli_flag_kind {
+    CLI_ON,       /* bool: true */
+    CLI_OFF,      /* bool: false */
+    CLI_DURATION, /* int64_t milliseconds, 0 or more */
+    CLI_LIMIT,    /* the same, or "forever" */
+    CLI_CHANGE,   /* int64_t milliseconds, may be negative */
+    CLI_CODE,     /* int64_t, 0 to 255 */
+    CLI_TEXT,     /* const char * */
+    CLI_META,     /* NAME=VALUE, may be repeated */
+};
+
+/* One flag. A table of them ends with an entry without a name. */
+struct cli_flag {
+    const char *name;  /* without "--" */
+    const char *value; /* what the help calls its value; NULL for switches */
+    const char *help;
+    size_t offset; /* of its field in struct cli_args */
+    enum cli_flag_kind kind;
+    char letter; /* its short form, or 0 */
+};
+
+#define CLI_FIELD(field) offsetof(struct cli_args, field)
+#define CLI_JSON_FLAG                                                                              \
+    {                                                                                              \
+        .name = "json", .help = "print JSON for machines", .offset = CLI_FIELD(json),              \
+        .kind = CLI_ON                                                                             \
+    }
+
+struct cli_command {
+    const char *name;
+    const char *usage;   /* what follows the name */
+    const char *summary; /* one line */
+    const char *notes;   /* more lines for its --help, or NULL */
+    const struct cli_flag *flags;
+    bool needs_name;
+    bool takes_command; /* words after "--" */
+    int (*run)(struct cli_args *args);
+};
+
+extern const struct cli_command cli_run;
+extern const struct cli_command cli_lock;
+extern const struct cli_command cli_unlock;
+extern const struct cli_command cli_extend;
+extern const struct cli_command cli_info;
+extern const struct cli_command cli_queue;
+extern const struct cli_command cli_ls;
+extern const struct cli_command cli_who;
+
+/* All commands, NULL at the end. */
+extern const struct cli_command *const cli_commands[];
+
+/* Flags that every command has. */
+extern const struct cli_flag cli_common_flags[];
+
+/* Defaults and environment. `words` ends in NULL and outlives `args`. */
+void cli_args_init(struct cli_args *args, char **words);
+
+/* Takes flags up to the first other word (command NULL: what stands before the command's name), or
+ * everything. Answers CLI_DONE, or CLI_USAGE after having said what is wrong. */
+int cli_args_parse(struct cli_args *args, const struct cli_command *command);
+
+/* Options whose default in this program is "forever" (the library's suits a worker's loop, not a
+ * command that was started to wait). NULL at the end. */
+extern const char *const cli_forever_options[];
+
+int cli_help(void);
+int cli_help_command(const struct cli_command *command);
+
+/* A connected client, or NULL after a line on stderr; *code_out is then the exit code. */
+rql_client *cli_open(const struct cli_args *args, int *code_out);
+
+/* Takes args->name as the flags say. CLI_DONE, or the exit code after a line on stderr. */
+int cli_acquire(const struct cli_args *args, rql_client *client, rql_lock **out);
+
+#endif

@@ -1,0 +1,133 @@
+#include "child.h"
+#include "cmd.h"
+#include "output.h"
+#include "scope.h"
+#include "text.h"
+#include "watch.h"
+
+static const struct cli_flag flags[] = {
+    {"ttl", "DURATION", "life of the lock between renewals", CLI_FIELD(ttl_ms), CLI_DURATION, 0},
+    {"wait", "LIMIT", "give up after this long; default forever", CLI_FIELD(wait_ms), CLI_LIMIT,
+     'w'},
+    {"try", NULL, "do not wait at all", CLI_FIELD(fail_fast), CLI_ON, 'n'},
+    {"auto-extend", NULL, "renew the lock while the command runs; the default",
+     CLI_FIELD(auto_extend), CLI_ON, 0},
+    {"no-auto-extend", NULL, "end the command before the ttl ends", CLI_FIELD(auto_extend), CLI_OFF,
+     0},
+    {"max-hold", "LIMIT", "stop renewing after this long; default forever", CLI_FIELD(max_hold_ms),
+     CLI_LIMIT, 0},
+    {"kill-after", "DURATION", "time from SIGTERM to SIGKILL; default a third of the ttl",
+     CLI_FIELD(kill_after_ms), CLI_DURATION, 'k'},
+    {"meta", "NAME=VALUE", "keep this in the lock, readable by all; may be repeated", 0, CLI_META,
+     'm'},
+    {"conflict-exit-code", "CODE", "exit code when not acquired; default 1",
+     CLI_FIELD(conflict_exit_code), CLI_CODE, 'E'},
+    {.name = NULL},
+};
+
+static int64_t renewal_end(const struct cli_args *args, int64_t held_since_ms)
+{
+    if (!args->auto_extend) {
+        return 0;
+    }
+    if (args->max_hold_ms == CLI_UNSET || args->max_hold_ms == RQL_FOREVER) {
+        return RQL_FOREVER;
+    }
+    return held_since_ms + args->max_hold_ms;
+}
+
+static struct cli_watch_rules make_rules(const struct cli_args *args, rql_lock *lock,
+                                         int64_t held_since_ms)
+{
+    const int64_t ttl_ms = rql_lock_describe(lock).ttl_ms;
+
+    return (struct cli_watch_rules){
+        .name = args->name,
+        .lock = lock,
+        .signal_fd = -1,
+        .grace_ms = args->kill_after_ms != CLI_UNSET ? args->kill_after_ms : ttl_ms / 3,
+        .renewal_end_ms = renewal_end(args, held_since_ms),
+    };
+}
+
+/* Runs the command from its start to its end. *code_out: how it ended. */
+static int run_command(const struct cli_args *args, struct cli_watch_rules *rules, bool *lost_out)
+{
+    CLI_AUTO(cli_free)
+    char **environment = cli_child_environment(args->name, rql_lock_token(rules->lock));
+    struct cli_child child;
+    sigset_t mask;
+    int code;
+
+    rules->signal_fd = cli_watch_signals(&mask);
+    if (rules->signal_fd < 0) {
+        cli_say("%s: no descriptor for signals", args->name);
+        return CLI_FAULT;
+    }
+    code = cli_child_start(&child, args->command, environment, &mask);
+    if (code == CLI_DONE) {
+        code = cli_watch(rules, &child, lost_out);
+        cli_child_fini(&child);
+        code = code == CLI_DONE ? cli_child_code(&child) : code;
+    }
+    (void)close(rules->signal_fd);
+    return code;
+}
+
+/* A lock that had ended before is a loss that nobody could tell in time. A release without an
+ * answer is none: the lock ends by its ttl, the command ran under it. */
+static bool release(rql_lock *lock)
+{
+    rql_error error = {.status = RQL_OK};
+    const rql_status status = rql_lock_release(lock, &error);
+
+    if (status < 0) {
+        (void)cli_fault(&error);
+    }
+    return status != RQL_NOT_HELD;
+}
+
+static int run_locked(const struct cli_args *args, rql_lock *lock, int64_t held_since_ms)
+{
+    struct cli_watch_rules rules = make_rules(args, lock, held_since_ms);
+    bool was_ended = false;
+    const int code = run_command(args, &rules, &was_ended);
+    const bool was_held = release(lock);
+
+    if (!was_ended && !was_held) {
+        cli_say("%s: the lock had ended before the command did", args->name);
+    }
+    return was_ended || !was_held ? CLI_LOST : code;
+}
+
+static int run(struct cli_args *args)
+{
+    int code = CLI_DONE;
+    CLI_AUTO(rql_client_free) rql_client *client = cli_open(args, &code);
+    rql_lock *lock = NULL;
+
+    if (client) {
+        code = cli_acquire(args, client, &lock);
+    }
+    return lock ? run_locked(args, lock, cli_now_ms()) : code;
+}
+
+const struct cli_command cli_run = {
+    .name = "run",
+    .usage = "NAME [flags] -- COMMAND [ARGUMENT ...]",
+    .summary = "Run a command under a lock",
+    .notes =
+        "Waits for the lock, runs COMMAND without a shell, releases the lock, and exits with the\n"
+        "command's exit code. The command finds the lock's name in RQL_LOCK and its fencing token\n"
+        "in RQL_TOKEN; user and password in RQL_URL are kept from it. Signals are forwarded.\n"
+        "\n"
+        "When the lock is lost, or cannot be renewed and is about to end, the command and what it\n"
+        "started get SIGTERM, then SIGKILL; the exit code is 75. The command is killed when rql "
+        "is.\n"
+        "Let the resource that the command works on refuse every token lower than the highest it\n"
+        "has seen: a stopped process can neither renew nor kill.\n",
+    .flags = flags,
+    .needs_name = true,
+    .takes_command = true,
+    .run = run,
+};

@@ -1,0 +1,119 @@
+#include "cmd.h"
+#include "output.h"
+#include "scope.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { SECRET_LINE_SIZE = RQL_SECRET_SIZE + 1 };
+
+static const struct cli_flag flags[] = {
+    {"secret", "SECRET", "release the grant with this secret; - reads it from stdin",
+     CLI_FIELD(secret), CLI_TEXT, 's'},
+    {"force", NULL, "release the lock whoever holds it, and empty its queue", CLI_FIELD(force),
+     CLI_ON, 0},
+    CLI_JSON_FLAG,
+    {.name = NULL},
+};
+
+static void print_forced(const struct cli_args *args, const rql_unlock_result *result)
+{
+    cJSON *root;
+
+    if (!args->json) {
+        (void)printf("lock: %s, queue: %s\n", result->lock_released ? "released" : "was free",
+                     result->queue_released ? "emptied" : "was empty");
+        return;
+    }
+    root = cli_json_object();
+    cli_json_add_text(root, "name", args->name);
+    cli_json_add_bool(root, "lock_released", result->lock_released);
+    cli_json_add_bool(root, "queue_released", result->queue_released);
+    cli_json_add_int(root, "rel_time_us", result->rel_time_us);
+    cli_json_print(root);
+}
+
+static int unlock_by_force(const struct cli_args *args, rql_client *client)
+{
+    rql_unlock_result result = {.lock_released = false};
+    rql_error error = {.status = RQL_OK};
+
+    if (rql_force_unlock(client, args->name, &result, &error) != RQL_OK) {
+        return cli_fault(&error);
+    }
+    print_forced(args, &result);
+    return CLI_DONE;
+}
+
+static void print_released(const struct cli_args *args, bool is_released)
+{
+    cJSON *root;
+
+    if (!args->json) {
+        if (is_released) {
+            (void)puts("lock: released");
+        }
+        return;
+    }
+    root = cli_json_object();
+    cli_json_add_text(root, "name", args->name);
+    cli_json_add_bool(root, "lock_released", is_released);
+    cli_json_print(root);
+}
+
+static int unlock_by_secret(const struct cli_args *args, rql_client *client, const char *secret)
+{
+    rql_error error = {.status = RQL_OK};
+    const rql_status status = rql_release_by_secret(client, args->name, secret, &error);
+
+    if (status < 0) {
+        return cli_fault(&error);
+    }
+    print_released(args, status == RQL_OK);
+    if (status != RQL_OK) {
+        cli_say("%s: not released: no grant with this secret is in force", args->name);
+    }
+    return status == RQL_OK ? CLI_DONE : CLI_REFUSED;
+}
+
+/* "-" keeps the secret out of the process list. */
+static const char *read_secret(const char *given, char line[SECRET_LINE_SIZE])
+{
+    if (strcmp(given, "-") != 0) {
+        return given;
+    }
+    if (!fgets(line, SECRET_LINE_SIZE, stdin)) {
+        line[0] = '\0';
+    }
+    line[strcspn(line, "\r\n")] = '\0';
+    return line;
+}
+
+static int run(struct cli_args *args)
+{
+    CLI_AUTO(rql_client_free) rql_client *client = NULL;
+    char line[SECRET_LINE_SIZE];
+    int code = CLI_DONE;
+
+    if (args->force == (args->secret != NULL)) {
+        cli_say("unlock: one of --secret and --force is needed; see rql unlock --help");
+        return CLI_USAGE;
+    }
+    client = cli_open(args, &code);
+    if (!client) {
+        return code;
+    }
+    return args->force ? unlock_by_force(args, client)
+                       : unlock_by_secret(args, client, read_secret(args->secret, line));
+}
+
+const struct cli_command cli_unlock = {
+    .name = "unlock",
+    .usage = "NAME --secret SECRET | NAME --force",
+    .summary = "Release a lock by its secret, or by force",
+    .notes = "--force asks nobody and tells nobody: the holder finds out at its next renewal or\n"
+             "release, live waiters put themselves back.\n",
+    .flags = flags,
+    .needs_name = true,
+    .run = run,
+};

@@ -1,0 +1,112 @@
+#include "cmd.h"
+#include "output.h"
+#include "text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { FLAG_SIZE = 64 };
+
+static const char exit_codes[] =
+    "Exit codes:\n"
+    "  0    done\n"
+    "  1    not acquired, not held, not found (run and lock: see --conflict-exit-code)\n"
+    "  64   wrong usage\n"
+    "  69   no server, no rights, no memory\n"
+    "  74   the output could not be written\n"
+    "  75   run: the lock was lost while the command ran\n"
+    "  126  run: the command cannot be executed\n"
+    "  127  run: there is no such command\n"
+    "  otherwise, from run: the command's own code, or 128 plus the signal that ended it\n";
+
+static const char option_rules[] =
+    "Flags of all commands, before or after the command's name. The environment variable says the\n"
+    "same; the flag wins. A password belongs into RQL_URL or a file that sets it, not into --url:\n"
+    "other users can read command lines.\n";
+
+static bool is_forever_here(const char *name)
+{
+    size_t i;
+
+    for (i = 0; cli_forever_options[i]; i++) {
+        if (strcmp(cli_forever_options[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void print_option(const rql_option_row *row)
+{
+    const bool is_forever = is_forever_here(row->name);
+    const char *at;
+
+    (void)fputs("  --", stdout);
+    for (at = row->name; *at; at++) {
+        (void)putchar(*at == '_' ? '-' : *at);
+    }
+    (void)printf(" VALUE   (%s)\n      %s\n      %s; default %s%s%s\n", row->env, row->help,
+                 row->range, is_forever ? "forever" : row->default_value,
+                 !is_forever && row->unit[0] != '\0' ? " " : "", is_forever ? "" : row->unit);
+}
+
+static void print_options(void)
+{
+    const rql_option_row *row;
+    size_t i;
+
+    (void)printf("\n%s\n", option_rules);
+    for (i = 0; (row = rql_option_row_at(i)) != NULL; i++) {
+        print_option(row);
+    }
+}
+
+static void add_flags(struct cli_table *table, const struct cli_flag *flags)
+{
+    char letter[] = "-x, ";
+    char text[FLAG_SIZE];
+
+    for (; flags->name; flags++) {
+        letter[1] = flags->letter;
+        (void)snprintf(text, sizeof text, "  %s--%s%s%s", flags->letter != 0 ? letter : "    ",
+                       flags->name, flags->value ? " " : "", flags->value ? flags->value : "");
+        cli_table_add_pair(table, text, flags->help);
+    }
+}
+
+int cli_help_command(const struct cli_command *command)
+{
+    CLI_AUTO_TABLE struct cli_table table = {.n_columns = 2};
+
+    (void)printf("Usage: rql %s %s\n%s.\n\n", command->name, command->usage, command->summary);
+    if (command->notes) {
+        (void)printf("%s\n", command->notes);
+    }
+    add_flags(&table, command->flags);
+    add_flags(&table, cli_common_flags);
+    cli_table_print(&table, false);
+    (void)puts("\nA DURATION has a unit: 500ms, 2s, 5m, 1h, 1d; only 0 needs none. A LIMIT is a\n"
+               "duration or \"forever\".");
+    print_options();
+    (void)printf("\n%s", exit_codes);
+    return CLI_DONE;
+}
+
+int cli_help(void)
+{
+    CLI_AUTO_TABLE struct cli_table table = {.n_columns = 2};
+    char text[FLAG_SIZE];
+    size_t i;
+
+    (void)puts("Usage: rql [flags] COMMAND ...\nLocks with a fair queue, on Redis or Valkey.\n");
+    for (i = 0; cli_commands[i]; i++) {
+        (void)snprintf(text, sizeof text, "  %s", cli_commands[i]->name);
+        cli_table_add_pair(&table, text, cli_commands[i]->summary);
+    }
+    cli_table_add_pair(&table, "  help COMMAND", "The flags of one command, as COMMAND --help");
+    cli_table_add_pair(&table, "  --version", "The version");
+    cli_table_print(&table, false);
+    print_options();
+    (void)printf("\n%s", exit_codes);
+    return CLI_DONE;
+}

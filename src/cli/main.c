@@ -1,0 +1,94 @@
+#include "cmd.h"
+#include "output.h"
+#include "scope.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { ERROR_TEXT_SIZE = 128 };
+
+const struct cli_command *const cli_commands[] = {
+    &cli_run, &cli_lock, &cli_unlock, &cli_extend, &cli_info, &cli_queue, &cli_ls, &cli_who, NULL,
+};
+
+static const struct cli_command *find_command(const char *name)
+{
+    size_t i;
+
+    for (i = 0; cli_commands[i]; i++) {
+        if (strcmp(cli_commands[i]->name, name) == 0) {
+            return cli_commands[i];
+        }
+    }
+    cli_say("unknown command %s; see rql --help", name);
+    return NULL;
+}
+
+static int help_on(const char *name)
+{
+    const struct cli_command *command = name ? find_command(name) : NULL;
+
+    if (!name) {
+        return cli_help();
+    }
+    return command ? cli_help_command(command) : CLI_USAGE;
+}
+
+static int run_command(struct cli_args *args)
+{
+    const struct cli_command *command = find_command(*args->next);
+    int code;
+
+    if (!command) {
+        return CLI_USAGE;
+    }
+    args->next += 1;
+    code = cli_args_parse(args, command);
+    if (code != CLI_DONE) {
+        return code;
+    }
+    return args->help ? cli_help_command(command) : command->run(args);
+}
+
+static int run_all(struct cli_args *args)
+{
+    const int code = cli_args_parse(args, NULL);
+
+    if (code != CLI_DONE) {
+        return code;
+    }
+    if (args->version) {
+        (void)printf("rql %d.%d.%d\n", RQL_VERSION_MAJOR, RQL_VERSION_MINOR, RQL_VERSION_PATCH);
+        return CLI_DONE;
+    }
+    if (args->help) {
+        return cli_help();
+    }
+    if (!*args->next) {
+        cli_say("which command? see rql --help");
+        return CLI_USAGE;
+    }
+    return strcmp(*args->next, "help") == 0 ? help_on(args->next[1]) : run_command(args);
+}
+
+/* A result that did not reach its reader is a failure, even when the lock was taken. */
+static int check_output(int code)
+{
+    char text[ERROR_TEXT_SIZE];
+
+    if (fflush(stdout) == 0 && !ferror(stdout)) {
+        return code;
+    }
+    cli_say("cannot write the output: %s", cli_errno_text(errno, text, sizeof text));
+    return code == CLI_DONE ? CLI_CANNOT_WRITE : code;
+}
+
+int main(int argc, char **argv)
+{
+    static char *no_words[] = {NULL};
+    struct cli_args args;
+
+    cli_args_init(&args, argc > 0 ? argv + 1 : no_words);
+    return check_output(run_all(&args));
+}

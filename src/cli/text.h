@@ -1,0 +1,34 @@
+#ifndef CLI_TEXT_H
+#define CLI_TEXT_H
+
+/* Text that strangers wrote, and durations. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Size of a formatted duration with its terminator. */
+enum { CLI_DURATION_SIZE = 32 };
+
+/* malloc'd. Bytes that a terminal would act upon, or that are no UTF-8, become \n, \x1b, \u202e. */
+char *cli_text_for_terminal(const char *text);
+
+/* malloc'd. Bytes that are no UTF-8 become U+FFFD. */
+char *cli_text_for_json(const char *text);
+
+/* Columns that valid text takes on a terminal, one for each character. */
+size_t cli_text_width(const char *text);
+
+/* "500ms", "2s", "5m", "1h", "1d", "0", with a sign if wanted. No unit is no duration. */
+bool cli_parse_duration(const char *text, int64_t *out_ms);
+
+/* "850ms", "12.3s", "5m03s", "2h05m", "3d04h"; negative: "-". */
+const char *cli_format_duration(int64_t value_ms, char out[CLI_DURATION_SIZE]);
+
+/* Milliseconds on a clock that runs through suspend, as the library's deadlines do. */
+int64_t cli_now_ms(void);
+
+/* Milliseconds since a wall clock time in microseconds since 1970; -1 stays -1. For display. */
+int64_t cli_age_ms(int64_t time_us);
+
+#endif

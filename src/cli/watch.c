@@ -1,0 +1,242 @@
+#include "watch.h"
+
+#include "cmd.h"
+#include "output.h"
+#include "terminal.h"
+#include "text.h"
+
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { LOOK_MS = 20, LONGEST_SLEEP_MS = 60000 };
+
+static const int forwarded[] = {SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT, SIGUSR1,
+                                SIGUSR2, SIGWINCH, SIGCONT, SIGTSTP};
+
+struct watch {
+    const struct cli_watch_rules *rules;
+    struct cli_child *child;
+    struct cli_terminal terminal;
+    int lost_fd;
+    bool is_ending; /* SIGTERM was sent */
+    bool is_killed; /* SIGKILL was sent */
+    int64_t kill_at_ms;
+};
+
+static bool is_ignored(int signal_number)
+{
+    struct sigaction action = {.sa_handler = SIG_DFL};
+
+    return sigaction(signal_number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+int cli_watch_signals(sigset_t *old_out)
+{
+    const struct sigaction plain = {.sa_handler = SIG_DFL};
+    sigset_t set;
+    size_t i;
+
+    (void)sigemptyset(&set);
+    for (i = 0; i < sizeof forwarded / sizeof forwarded[0]; i++) {
+        if (!is_ignored(forwarded[i])) {
+            (void)sigaddset(&set, forwarded[i]);
+        }
+    }
+    (void)sigaddset(&set, SIGTTOU);         /* or taking the terminal back would stop us */
+    (void)sigaction(SIGCHLD, &plain, NULL); /* whoever ignored it would leave nothing to wait for */
+    (void)sigaddset(&set, SIGCHLD);
+    (void)sigprocmask(SIG_BLOCK, &set, old_out);
+    (void)sigdelset(&set, SIGTTOU);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static bool is_renewed(const struct watch *self)
+{
+    const int64_t end_ms = self->rules->renewal_end_ms;
+
+    return end_ms == RQL_FOREVER || cli_now_ms() < end_ms;
+}
+
+static bool is_lost(const struct watch *self)
+{
+    struct pollfd lost = {.fd = self->lost_fd, .events = POLLIN};
+
+    return rql_lock_get_state(self->rules->lock) == RQL_GONE || poll(&lost, 1, 0) > 0;
+}
+
+/* Near the end with no renewal to hope for. A healthy lock is renewed long before. */
+static bool is_about_to_end(const struct watch *self)
+{
+    if (rql_lock_remaining_ms(self->rules->lock) > self->rules->grace_ms) {
+        return false;
+    }
+    return !is_renewed(self) || rql_lock_get_state(self->rules->lock) == RQL_DOUBTFUL;
+}
+
+/* SIGCONT as well: a stopped command could not react. */
+static void terminate(struct watch *self, bool lost)
+{
+    const int64_t remaining_ms = rql_lock_remaining_ms(self->rules->lock);
+    int64_t grace_ms = self->rules->grace_ms;
+
+    if (!lost && remaining_ms < grace_ms) {
+        grace_ms = remaining_ms;
+    }
+    cli_say("%s: the lock %s; ending the command", self->rules->name,
+            lost ? "is lost" : "cannot be kept");
+    self->is_ending = true;
+    self->kill_at_ms = cli_now_ms() + grace_ms;
+    cli_child_signal(self->child, SIGTERM);
+    cli_child_signal(self->child, SIGCONT);
+}
+
+static void check_lock(struct watch *self)
+{
+    bool lost;
+
+    if (!self->is_ending) {
+        lost = is_lost(self);
+        if (lost || is_about_to_end(self)) {
+            terminate(self, lost);
+        }
+    }
+    if (self->is_ending && !self->is_killed && cli_now_ms() >= self->kill_at_ms) {
+        self->is_killed = true;
+        cli_child_signal(self->child, SIGKILL);
+    }
+}
+
+/* The library's thread stops with us: the lock is not renewed until we are continued, and then is
+ * checked before the command may go on. */
+static void suspend(struct watch *self)
+{
+    const bool was_given = self->terminal.is_given;
+    char left[CLI_DURATION_SIZE];
+
+    cli_say("%s: stopped; the lock ends in %s unless continued", self->rules->name,
+            cli_format_duration(rql_lock_remaining_ms(self->rules->lock), left));
+    cli_terminal_take(&self->terminal);
+    cli_terminal_suspend();
+    check_lock(self);
+    if (was_given) {
+        (void)cli_terminal_give(&self->terminal, self->child->pid);
+    }
+    cli_child_signal(self->child, SIGCONT);
+}
+
+/* SIGSTOP is somebody's hand on the command alone: it keeps its lock. */
+static void on_stopped(struct watch *self, int signal_number)
+{
+    const bool wants_terminal = signal_number == SIGTTIN || signal_number == SIGTTOU;
+
+    if (self->terminal.fd < 0 || signal_number == SIGSTOP || self->is_ending) {
+        return;
+    }
+    if (wants_terminal && cli_terminal_give(&self->terminal, self->child->pid)) {
+        cli_child_signal(self->child, SIGCONT);
+    } else {
+        suspend(self);
+    }
+}
+
+static void on_child_changed(struct watch *self)
+{
+    int status = 0;
+
+    while (!self->child->has_ended &&
+           waitpid(self->child->pid, &status, WNOHANG | WUNTRACED) == self->child->pid) {
+        if (WIFSTOPPED(status)) {
+            on_stopped(self, WSTOPSIG(status));
+        } else {
+            self->child->has_ended = true;
+            self->child->status = status;
+        }
+    }
+}
+
+static void on_signal(struct watch *self, int signal_number)
+{
+    if (signal_number == SIGCHLD) {
+        on_child_changed(self);
+        return;
+    }
+    if (signal_number == SIGCONT) {
+        check_lock(self);
+    }
+    cli_child_signal(self->child, signal_number);
+}
+
+static void read_signals(struct watch *self)
+{
+    struct signalfd_siginfo info;
+
+    while (read(self->rules->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        on_signal(self, (int)info.ssi_signo);
+    }
+}
+
+/* Doubt has no descriptor: look again when the lock could come near its end. */
+static int next_look_ms(const struct watch *self)
+{
+    int64_t wait_ms;
+
+    if (self->is_killed) {
+        return -1;
+    }
+    if (self->is_ending) {
+        wait_ms = self->kill_at_ms - cli_now_ms();
+    } else {
+        wait_ms = rql_lock_remaining_ms(self->rules->lock) - self->rules->grace_ms;
+        wait_ms = wait_ms > LOOK_MS ? wait_ms : LOOK_MS;
+    }
+    wait_ms = wait_ms > 0 ? wait_ms : 0;
+    return (int)(wait_ms < LONGEST_SLEEP_MS ? wait_ms : LONGEST_SLEEP_MS);
+}
+
+static void watch_until_end(struct watch *self)
+{
+    struct pollfd fds[] = {
+        {.fd = self->rules->signal_fd, .events = POLLIN},
+        {.fd = self->lost_fd, .events = POLLIN},
+    };
+
+    while (!self->child->has_ended) {
+        fds[1].fd = self->is_ending ? -1 : self->lost_fd;
+        (void)poll(fds, sizeof fds / sizeof fds[0], next_look_ms(self));
+        read_signals(self);
+        if (!self->child->has_ended) {
+            check_lock(self);
+        }
+    }
+}
+
+static int end_at_once(struct cli_child *child, const rql_error *error)
+{
+    const int code = cli_fault(error);
+
+    cli_child_signal(child, SIGKILL);
+    (void)waitpid(child->pid, &child->status, 0);
+    child->has_ended = true;
+    return code;
+}
+
+int cli_watch(const struct cli_watch_rules *rules, struct cli_child *child, bool *lost_out)
+{
+    struct watch watch = {.rules = rules, .child = child, .lost_fd = -1};
+    rql_error error = {.status = RQL_OK};
+
+    *lost_out = false;
+    if (rql_lock_lost_fd(rules->lock, &watch.lost_fd, &error) != RQL_OK) {
+        return end_at_once(child, &error);
+    }
+    cli_terminal_init(&watch.terminal);
+    watch_until_end(&watch);
+    cli_terminal_fini(&watch.terminal);
+    if (watch.is_ending) {
+        cli_child_signal(child, SIGKILL); /* what the command left behind in its group */
+    }
+    *lost_out = watch.is_ending;
+    return CLI_DONE;
+}

@@ -1,0 +1,33 @@
+#ifndef CLI_WATCH_H
+#define CLI_WATCH_H
+
+/* Watches a command and its lock until the command has ended.
+ *
+ * Signals go on to the command. When the lock is lost, or in doubt and about to end, the command
+ * gets SIGTERM and a grace later SIGKILL; when the end is seen coming, that is before the deadline.
+ */
+
+#include "child.h"
+
+#include <rql/rql.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct cli_watch_rules {
+    const char *name;       /* of the lock, for messages */
+    rql_lock *lock;         /* borrowed */
+    int signal_fd;          /* of cli_watch_signals() */
+    int64_t grace_ms;       /* from SIGTERM to SIGKILL */
+    int64_t renewal_end_ms; /* cli_now_ms() when renewal ends, or RQL_FOREVER; 0: no renewal */
+};
+
+/* Blocks the signals that are to be forwarded and answers a descriptor that reports them, or -1.
+ * *old_out is the mask for the command. Signals that were ignored stay so, as nohup wants it. */
+int cli_watch_signals(sigset_t *old_out);
+
+/* *lost_out: the command was told to end because of the lock. CLI_DONE, or the exit code after a
+ * line on stderr; the command has ended in both cases. */
+int cli_watch(const struct cli_watch_rules *rules, struct cli_child *child, bool *lost_out);
+
+#endif

@@ -1,0 +1,85 @@
+#include "keeper_inside.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <string.h>
+#include <sys/eventfd.h>
+
+bool rqli_keeper_extends(struct rqli_keeper *self, const char *name, const char *acquirer)
+{
+    const rql_lock *lock;
+    bool extends = false;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    for (lock = self->shared.first; lock && !extends; lock = lock->kept.next) {
+        extends = lock->kept.lease.renews && strcmp(lock->name, name) == 0 &&
+                  strcmp(lock->acquirer, acquirer) == 0;
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return extends;
+}
+
+struct rqli_lease rqli_keeper_lease(struct rqli_keeper *self, const rql_lock *lock)
+{
+    struct rqli_lease lease;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    lease = lock->kept.lease;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return lease;
+}
+
+void rqli_keeper_on_extended(struct rqli_keeper *self, rql_lock *lock, int64_t sent_us,
+                             int64_t left_ms)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_lease_on_extended(&lock->kept.lease, sent_us, left_ms);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+void rqli_keeper_on_gone(struct rqli_keeper *self, rql_lock *lock)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_lease_on_gone(&lock->kept.lease);
+    if (lock->kept.is_watched) {
+        rqli_keeper_rouse(self);
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+rql_status rqli_keeper_lost_fd(struct rqli_keeper *self, rql_lock *lock, int *out, rql_error *error)
+{
+    rql_status status = RQL_OK;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (lock->kept.lost_fd < 0) {
+        lock->kept.lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    }
+    if (lock->kept.lost_fd < 0 || !rqli_keeper_watch(self, lock)) {
+        status =
+            rqli_fail(error, RQL_E_NOMEM, "%s: no descriptor or no thread to be had", lock->name);
+    } else {
+        if (lock->kept.lease.is_told) {
+            (void)eventfd_write(lock->kept.lost_fd, 1);
+        }
+        *out = lock->kept.lost_fd;
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return status;
+}
+
+void rqli_keeper_each(struct rqli_keeper *self, void (*visit)(const rql_lock *lock, void *context),
+                      void *context)
+{
+    int64_t now_us = rqli_now_us();
+    const rql_lock *lock;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    for (lock = self->shared.first; lock; lock = lock->kept.next) {
+        if (rqli_lease_state(&lock->kept.lease, now_us) != RQL_GONE) {
+            visit(lock, context);
+        }
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}

@@ -1,0 +1,203 @@
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "link/endpoint.h"
+#include "link/link_inside.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+
+enum { BACKOFF_FIRST_MS = 10, BACKOFF_LAST_MS = 2000 };
+
+void rqli_link_recycle(struct rqli_link *self, struct exchange *exchange)
+{
+    rqli_arena_reset(&exchange->arena);
+    exchange->next = self->shared.free;
+    self->shared.free = exchange;
+}
+
+void rqli_link_wake_all(struct rqli_link *self)
+{
+    while (self->shared.n_wakes > 0) {
+        rqli_signal_wake(self->shared.wakes[--self->shared.n_wakes]);
+    }
+}
+
+void rqli_link_finish_first(struct rqli_link *self, rql_status status, int64_t now_us)
+{
+    struct exchange *done = self->shared.first;
+
+    self->shared.first = done->next;
+    if (!done->next) {
+        self->shared.last = NULL;
+    }
+    done->in_flight = false;
+    done->status = status;
+    done->visible.received_us = now_us;
+    if (done->given) {
+        rqli_link_recycle(self, done);
+        return;
+    }
+    atomic_store_explicit(&done->mark, FINISHED, memory_order_release);
+    if (self->shared.n_wakes == RQLI_LINK_WAKES_MAX) {
+        rqli_link_wake_all(self);
+    }
+    self->shared.wakes[self->shared.n_wakes++] = &done->mark;
+}
+
+void rqli_link_break_off(struct rqli_link *self, bool silent)
+{
+    int64_t now_us = rqli_now_us();
+
+    if (self->shared.state != UP) {
+        return;
+    }
+    self->shared.state = BROKEN;
+    self->shared.silent_id = silent ? self->wire.client_id : 0;
+    (void)shutdown(self->wire.fd, SHUT_RDWR);
+    while (self->shared.first) {
+        bool sent = self->shared.first->begins_at < self->shared.sending_at;
+
+        rqli_link_finish_first(self, sent ? RQL_E_UNKNOWN : RQL_E_IO, now_us);
+    }
+    rqli_command_reset(&self->shared.out);
+}
+
+void rqli_link_bury(struct rqli_link *self)
+{
+    if (self->shared.state == BROKEN && !self->shared.reader && !self->shared.writing) {
+        rqli_wire_close(&self->wire);
+        self->shared.state = DOWN;
+        (void)pthread_cond_broadcast(&self->shared.connected);
+    }
+}
+
+/* Under the mutex, which is released meanwhile. */
+static void await_attempt(struct rqli_link *self, int64_t until_us)
+{
+    int64_t left_us = until_us - rqli_now_us();
+    struct timespec until;
+
+    if (left_us <= 0) {
+        return;
+    }
+    left_us = left_us < 3600000000 ? left_us : 3600000000;
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)(left_us / 1000000);
+    until.tv_nsec += (long)(left_us % 1000000) * 1000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    (void)pthread_cond_timedwait(&self->shared.connected, &self->shared.mutex, &until);
+}
+
+/* Under the mutex: doubles the pause before the next attempt, with full jitter (F-71). */
+static void back_off(struct rqli_link *self)
+{
+    int64_t ms = self->shared.backoff_ms * 2;
+
+    ms = ms < BACKOFF_FIRST_MS ? BACKOFF_FIRST_MS : ms;
+    self->shared.backoff_ms = ms < BACKOFF_LAST_MS ? ms : BACKOFF_LAST_MS;
+    self->shared.next_attempt_us =
+        rqli_now_us() + (1 + rqli_random_below((uint32_t)self->shared.backoff_ms)) * 1000;
+}
+
+/* Under the mutex, which is released while it connects. */
+static rql_status attempt(struct rqli_link *self, int64_t deadline_us, rql_error *error)
+{
+    int64_t limit_us = rqli_after_ms(rqli_now_us(), self->wire.endpoint->connect_timeout_ms);
+    int64_t predecessor_id = self->shared.silent_id;
+    struct rqli_clock_reading reading = {0};
+    rql_error fault = {0};
+    rql_status status;
+
+    self->shared.state = CONNECTING;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    status = rqli_wire_open(&self->wire, predecessor_id,
+                            limit_us < deadline_us ? limit_us : deadline_us, &reading, &fault);
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (status) {
+        self->shared.state = DOWN;
+        self->shared.last_fault = fault;
+        back_off(self);
+        if (error) {
+            *error = fault;
+        }
+    } else {
+        self->shared.state = UP;
+        self->shared.generation++;
+        self->shared.backoff_ms = 0;
+        self->shared.next_attempt_us = 0;
+        self->shared.sending_at = self->shared.queued_at;
+        self->shared.reading = reading;
+    }
+    (void)pthread_cond_broadcast(&self->shared.connected);
+    return status;
+}
+
+rql_status rqli_link_connect_locked(struct rqli_link *self, int64_t deadline_us, rql_error *error)
+{
+    bool waited_for_attempt = false;
+
+    while (self->shared.state != UP) {
+        int64_t now_us = rqli_now_us();
+
+        if (self->shared.state == DOWN && waited_for_attempt && self->shared.last_fault.status) {
+            if (error) {
+                *error = self->shared.last_fault;
+            }
+            return self->shared.last_fault.status;
+        }
+        if (now_us >= deadline_us) {
+            errno = ETIMEDOUT;
+            return rqli_fail(error, RQL_E_IO, "cannot connect to %s: no time left%s%s",
+                             self->wire.endpoint->where, self->shared.last_fault.status ? "; " : "",
+                             self->shared.last_fault.message);
+        }
+        if (self->shared.state == DOWN && now_us >= self->shared.next_attempt_us) {
+            rql_status status = attempt(self, deadline_us, error);
+
+            if (status) {
+                return status;
+            }
+        } else if (self->shared.state == DOWN) {
+            await_attempt(self, self->shared.next_attempt_us < deadline_us
+                                    ? self->shared.next_attempt_us
+                                    : deadline_us);
+        } else {
+            waited_for_attempt = self->shared.state == CONNECTING;
+            await_attempt(self, deadline_us);
+        }
+    }
+    return RQL_OK;
+}
+
+rql_status rqli_link_connect(struct rqli_link *self, int64_t deadline_us, rql_error *error)
+{
+    rql_status status;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    status = rqli_link_connect_locked(self, deadline_us, error);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return status;
+}
+
+bool rqli_link_clock(struct rqli_link *self, struct rqli_clock_reading *out)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    *out = self->shared.reading;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return out->received_us != 0;
+}
+
+void rqli_link_drop(struct rqli_link *self, uint64_t generation)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (self->shared.generation == generation) {
+        rqli_link_break_off(self, false);
+        rqli_link_wake_all(self);
+        rqli_link_bury(self);
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}

@@ -1,0 +1,85 @@
+#ifndef RQLI_LINK_INSIDE_H
+#define RQLI_LINK_INSIDE_H
+
+/* What link.c (exchanges) and lifeline.c (connecting and breaking off) share. Everything below the
+ * structs is called under the link's mutex. */
+
+#include "base/signal.h"
+#include "link/link.h"
+#include "link/wire.h"
+
+#include <pthread.h>
+
+enum { RQLI_LINK_WAKES_MAX = 128 };
+
+/* What the owner of an exchange sleeps on. */
+enum mark { WAITING, FINISHED, READER };
+
+struct exchange {
+    struct rqli_exchange visible; /* first: the caller's part */
+    struct rqli_link *link;
+    struct exchange *next; /* in flight, or free */
+    struct rqli_arena arena;
+    struct rqli_reply *roots;
+    int n_done;
+    bool in_flight;
+    bool left;          /* its caller waits no more: the replies are read and dropped */
+    bool given;         /* and has given it back: free it when they are there */
+    uint64_t begins_at; /* place of its first byte in the stream */
+    rql_status status;
+    rqli_signal mark;
+};
+
+enum state { DOWN, CONNECTING, UP, BROKEN };
+
+struct rqli_link {
+    struct rqli_wire wire; /* fd: by whoever connects, reads or writes, as below */
+
+    struct {
+        pthread_mutex_t mutex;
+        pthread_cond_t connected; /* CLOCK_MONOTONIC; the attempt is over */
+        enum state state;
+        struct exchange *reader; /* reads for all, or NULL */
+        bool writing;
+        struct rqli_command out;   /* bytes to send */
+        struct rqli_command spare; /* bytes being sent */
+        uint64_t queued_at;        /* stream place behind `out` */
+        uint64_t sending_at;       /* stream place behind what was handed to the system */
+        struct exchange *first;    /* in flight, in the order of the stream */
+        struct exchange *last;
+        struct exchange *free;
+        rqli_signal
+            *wakes[RQLI_LINK_WAKES_MAX]; /* of finished exchanges, to be called at the end */
+        size_t n_wakes;
+        unsigned callers; /* in rqli_exchange_run() */
+        int64_t heard_us; /* last byte, or begin of the silence */
+        uint64_t generation;
+        int64_t silent_id; /* the predecessor, if it fell silent and may still be served (F-15) */
+        int64_t backoff_ms;
+        int64_t next_attempt_us;
+        rql_error last_fault; /* of connecting */
+        struct rqli_clock_reading reading;
+    } shared; /* everything in here under shared.mutex */
+};
+
+/* Back to the free ones. */
+void rqli_link_recycle(struct rqli_link *self, struct exchange *exchange);
+
+/* An exchange may have found another caller by now: it wakes once in vain. */
+void rqli_link_wake_all(struct rqli_link *self);
+
+/* Takes the first exchange off the stream with its result. */
+void rqli_link_finish_first(struct rqli_link *self, rql_status status, int64_t now_us);
+
+/* The connection is of no use any more. What was handed to the system may have been done; what was
+ * not, was not. Whoever still uses the socket finds it shut down. */
+void rqli_link_break_off(struct rqli_link *self, bool silent);
+
+/* Closes a broken connection when nobody uses its socket. */
+void rqli_link_bury(struct rqli_link *self);
+
+/* Waits for another's attempt and shares its failure, or makes one; releases the mutex meanwhile.
+ */
+rql_status rqli_link_connect_locked(struct rqli_link *self, int64_t deadline_us, rql_error *error);
+
+#endif

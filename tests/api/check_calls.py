@@ -1,0 +1,28 @@
+#!/usr/bin/env python3
+"""Every public function is called by a test or by the program rql."""
+import pathlib
+import re
+import sys
+
+from check_symbols import declared_functions
+from source import code_only, files
+
+
+def uses(text):
+    """Names that are called, or handed on as a function; through a macro counts as well."""
+    return set(re.findall(r"\brql_\w+", code_only(text)))
+
+
+def main(root):
+    root = pathlib.Path(root)
+    used = set()
+    for path in files(root, ["tests", "src/cli"], ("*.c",)):
+        used |= uses(path.read_text())
+    used |= {name + "_sized" for name in used if name.endswith("_init")}
+    missing = sorted(declared_functions(root / "include" / "rql") - used)
+    print("\n".join(f"{name}: no test calls it" for name in missing))
+    return bool(missing)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Includes may only point down the layer list; vendor headers only where listed."""
+import pathlib
+import sys
+
+from source import files, includes
+
+MAY_USE = {
+    "base": [],
+    "script": ["base"],
+    "acquire": ["base"],
+    "link": ["base", "script"],
+    "cli": [],
+    "": ["base", "script", "acquire", "link"],  # src/*.c: the public entry points
+    "swarm": ["", "base", "script", "link"],
+}
+VENDOR = {
+    "hiredis": ["src/link/"],
+    "uv.h": ["src/keeper.", "src/link/local", "swarm/"],
+    "cJSON.h": ["src/cli/"],
+    "openssl": ["src/link/"],
+}
+# acquire/ decides: time and chance are its arguments, memory is its caller's.
+NOT_IN_ACQUIRE = ["time.h", "stdlib.h", "pthread.h", "unistd.h", "sys/", "poll.h", "stdio.h",
+                  "base/random.h", "base/scope.h"]
+# No socket outside link/.
+SOCKET = ["sys/socket.h", "sys/un.h", "netinet/", "netdb.h", "arpa/"]
+
+
+def layer_of(relative):
+    parts = relative.split("/")
+    if parts[0] == "swarm":
+        return "swarm"
+    return parts[1] if len(parts) > 2 else ""
+
+
+def owner_of(target, root, path):
+    """The layer that a quoted include leads to; None: a file that the build makes."""
+    for base in path.parent, root / "src", root / "swarm":
+        if (base / target).exists():
+            return layer_of((base / target).resolve().relative_to(root).as_posix())
+    return target.split("/")[0] if "/" in target else None
+
+
+def complaints(root, path):
+    relative = path.relative_to(root).as_posix()
+    layer = layer_of(relative)
+    for number, kind, target in includes(path):
+        where = f"{relative}:{number}"
+        if target.startswith(".."):
+            yield f"{where}: no include goes up: {target}"
+        elif kind == '"':
+            owner = owner_of(target, root, path)
+            if owner not in (None, layer, *MAY_USE[layer]):
+                yield f"{where}: {layer or 'src'} must not use {target}"
+        for vendor, places in VENDOR.items():
+            if target.startswith(vendor) and not relative.startswith(tuple(places)):
+                yield f"{where}: {target} may not be included here"
+        if layer == "acquire" and target.startswith(tuple(NOT_IN_ACQUIRE)):
+            yield f"{where}: acquire/ decides without {target}"
+        if layer in ("acquire", "script") and target.startswith(tuple(SOCKET)):
+            yield f"{where}: {layer}/ knows no socket"
+
+
+def public_complaints(root, path):
+    for number, kind, target in includes(path):
+        standard = kind == "<" and target in ("stdbool.h", "stddef.h", "stdint.h")
+        if not standard and not (kind == "<" and target.startswith("rql/")):
+            yield f"{path.relative_to(root).as_posix()}:{number}: a public header must not include {target}"
+
+
+def main(root):
+    root = pathlib.Path(root).resolve()
+    found = [c for path in files(root, ["src", "swarm"]) for c in complaints(root, path)]
+    found += [c for path in files(root, ["include"]) for c in public_complaints(root, path)]
+    print("\n".join(found))
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

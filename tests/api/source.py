@@ -1,0 +1,35 @@
+"""Reading C sources: for the checks."""
+import pathlib
+import re
+
+
+def files(root, folders, patterns=("*.c", "*.h")):
+    """All sources below the folders that exist, sorted."""
+    found = []
+    for folder in folders:
+        for pattern in patterns:
+            found += (pathlib.Path(root) / folder).rglob(pattern)
+    return sorted(found)
+
+
+def _blank(match):
+    return re.sub(r"[^\n]", " ", match.group(0))
+
+
+def code_only(text, strings=False):
+    """The text with comments (and the insides of strings) blanked; line numbers stay."""
+    tokens = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+
+    def keep_or_blank(match):
+        is_string = match.group(0)[0] in "\"'"
+        return match.group(0) if is_string and strings else _blank(match)
+
+    return tokens.sub(keep_or_blank, text)
+
+
+def includes(path):
+    """(line number, '<' or '"', target) of each include."""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        match = re.match(r'\s*#\s*include\s+([<"])([^>"]+)[>"]', line)
+        if match:
+            yield number, *match.groups()

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""The checks of this folder fail on planted errors and pass on a clean tree. Prints TAP."""
+import contextlib
+import io
+import pathlib
+import sys
+import tempfile
+
+import check_calls
+import check_layers
+import check_numbers
+import check_words
+
+CLEAN = {
+    "include/rql/a.h": "#include <stdint.h>\nRQL_API int rql_a(int x);\n",
+    "src/a.c": '#include "link/l.h"\n#include <rql/a.h>\n\nint rql_a(int x)\n{\n    return x;\n}\n',
+    "src/link/l.h": "#include <hiredis.h>\n",
+    "src/base/b.c": "/* time() and sprintf() are words here */\nconst char *b = \"goto gets()\";\n",
+    "tests/t.c": "int t(void);\n\nint t(void)\n{\n    return rql_a(1);\n}\n",
+}
+LONG = "int f(void)\n{\n" + "    g();\n" * 80 + "}\n"
+CASES = [
+    (None, {}, check_layers),
+    (None, {}, check_words),
+    (None, {}, check_numbers),
+    (None, {}, check_calls),
+    ("base uses nothing", {"src/base/b.c": '#include "link/l.h"\n'}, check_layers),
+    ("base does not use src", {"src/base/b.c": '#include "a.h"\n', "src/a.h": ""}, check_layers),
+    ("nobody includes upwards", {"src/link/l.c": '#include "../a.h"\n'}, check_layers),
+    ("hiredis stays in link", {"src/a.c": "#include <hiredis.h>\n"}, check_layers),
+    ("hiredis stays in link, its folder too", {"src/a.c": "#include <hiredis/read.h>\n"}, check_layers),
+    ("uv stays behind its door", {"src/a.c": "#include <uv.h>\n"}, check_layers),
+    ("cJSON stays in the program", {"src/a.c": "#include <cJSON.h>\n"}, check_layers),
+    ("the program uses public headers", {"src/cli/m.c": '#include "base/b.h"\n', "src/base/b.h": ""}, check_layers),
+    ("acquire has no clock", {"src/acquire/r.c": "#include <time.h>\n"}, check_layers),
+    ("script knows no socket", {"src/script/s.c": "#include <sys/socket.h>\n"}, check_layers),
+    ("public headers are plain", {"include/rql/a.h": "#include <hiredis.h>\n"}, check_layers),
+    ("no wall clock", {"src/a.c": "int f(void)\n{\n    return time (0);\n}\n"}, check_words),
+    ("no CLOCK_REALTIME", {"src/a.c": "int c = CLOCK_REALTIME;\n"}, check_words),
+    ("no sprintf", {"swarm/a.c": "    sprintf(a, b);\n"}, check_words),
+    ("no strtok", {"src/link/a.c": "    x = strtok(a, b);\n"}, check_words),
+    ("no goto", {"src/a.c": "    goto out;\n"}, check_words),
+    ("acquire owns no memory", {"src/acquire/r.c": "    x = malloc(1);\n"}, check_words),
+    ("acquire asks no clock", {"src/acquire/r.c": "    x = rqli_now_us();\n"}, check_words),
+    ("acquire has no thread", {"src/acquire/r.c": "    pthread_mutex_t m;\n"}, check_words),
+    ("the library never prints", {"src/a.c": "    printf(x);\n"}, check_words),
+    ("no unfinished work", {"src/a.c": "/* TO" + "DO */\n"}, check_words),
+    ("no long function", {"src/a.c": LONG}, check_numbers),
+    ("no long file", {"src/a.c": "int a;\n" * 501}, check_numbers),
+    ("no parameter train", {"src/a.c": "int f(int a, int (*b)(int, int), int c[2], int d, int e, int g)\n{\n}\n"},
+     check_numbers),
+    ("a function that nobody tests", {"tests/t.c": "/* rql_a() */\n"}, check_calls),
+]
+
+
+def runs_clean(planted, check):
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in {**CLEAN, **planted}.items():
+            path = pathlib.Path(folder) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        with contextlib.redirect_stdout(io.StringIO()):
+            return not check.main(folder)
+
+
+def main():
+    print(f"1..{len(CASES)}")
+    failed = 0
+    for number, (title, planted, check) in enumerate(CASES, 1):
+        good = runs_clean(planted, check) == (title is None)
+        failed += not good
+        print("ok" if good else "not ok", number, title or f"a clean tree passes {check.__name__}")
+    return failed > 0
+
+
+sys.exit(main())

@@ -1,0 +1,50 @@
+/* Against the shared library: what the public headers promise can be linked and called. */
+
+#include "check.h"
+
+#include <rql/rql.h>
+
+static void client_round_trip(void **state)
+{
+    rql_client *client = NULL;
+
+    (void)state;
+    CHECK_OK(rql_client_new(&client, NULL, NULL));
+    assert_non_null(client);
+    client = rql_client_free(client);
+    assert_null(client);
+}
+
+static void every_status_has_a_text_of_its_own(void **state)
+{
+    const char *unknown = rql_status_text((rql_status)12345);
+    int status;
+
+    (void)state;
+    for (status = RQL_E_BUSY; status <= RQL_BLOCK_OVERRAN; status++) {
+        assert_string_not_equal(rql_status_text((rql_status)status), unknown);
+    }
+}
+
+static void the_options_table_ends(void **state)
+{
+    size_t count = 0;
+
+    (void)state;
+    while (rql_option_row_at(count)) {
+        count++;
+    }
+    assert_true(count > 0);
+    assert_null(rql_option_row_at(count + 1));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(client_round_trip),
+        cmocka_unit_test(every_status_has_a_text_of_its_own),
+        cmocka_unit_test(the_options_table_ends),
+    };
+
+    return cmocka_run_group_tests_name("linkage", tests, NULL, NULL);
+}

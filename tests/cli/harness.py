@@ -1,0 +1,174 @@
+"""A private server, the program under test, and TAP output. Standard library only."""
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+PROGRAM = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
+PATIENCE_S = 20
+
+
+def wait_until(condition, what, patience_s=PATIENCE_S):
+    """Waits for a condition and answers its value; a test never sleeps for a fixed time."""
+    end = time.monotonic() + patience_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError("never happened: " + what)
+        time.sleep(0.005)
+
+
+def check_equal(got, wanted, what=""):
+    if got != wanted:
+        raise AssertionError(f"{what}: got {got!r}, wanted {wanted!r}")
+
+
+def check_in(part, whole):
+    if part not in whole:
+        raise AssertionError(f"{part!r} is not in {whole!r}")
+
+
+def is_gone(pid):
+    """A zombie that nobody has collected yet counts as gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] in "ZX"
+    except FileNotFoundError:
+        return True
+
+
+class Server:
+    """A redis-server on a Unix socket in a fresh folder."""
+
+    def __init__(self, *arguments):
+        self.folder = tempfile.mkdtemp(prefix="rql-cli-")
+        self.path = self.folder + "/s"
+        self.url = "unix://" + self.path
+        self.process = subprocess.Popen(
+            [find_server(), "--port", "0", "--unixsocket", self.path, "--dir", self.folder,
+             "--save", "", "--appendonly", "no", "--logfile", "log", *arguments],
+            stdin=subprocess.DEVNULL)
+        wait_until(self.answers, "the server answers")
+
+    def answers(self):
+        try:
+            return self.call("PING") is not None
+        except OSError:
+            return False
+
+    def call(self, *words):
+        """One command; its reply's first line, or the text of a bulk reply."""
+        parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+        data = b"*%d\r\n" % len(parts)
+        data += b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
+        with socket.socket(socket.AF_UNIX) as channel:
+            channel.settimeout(PATIENCE_S)
+            channel.connect(self.path)
+            channel.sendall(data)
+            with channel.makefile("rb") as reply:
+                line = reply.readline().rstrip(b"\r\n")
+                if line[:1] == b"$" and line != b"$-1":
+                    return reply.read(int(line[1:])).decode(errors="replace")
+                return None if line == b"$-1" else line[1:].decode()
+
+    def is_locked(self, name):
+        return self.call("EXISTS", "rql:lock:" + name) == "1"
+
+    def queue_length(self, name):
+        return int(self.call("ZCARD", "rql:lock_queue:" + name))
+
+    def stop(self):
+        self.process.kill()  # also when a test has stopped it
+        self.process.wait()
+        shutil.rmtree(self.folder)
+
+
+def find_server():
+    return (os.environ.get("RQL_TEST_REDIS") or shutil.which("redis-server")
+            or shutil.which("valkey-server"))
+
+
+class Result:
+    def __init__(self, code, out, err):
+        self.code, self.out, self.err = code, out, err
+
+    def json(self):
+        return json.loads(self.out)
+
+
+def environment(url, **more):
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("RQL_")}
+    return {**kept, "RQL_URL": url, **more}
+
+
+class Program:
+    """Runs the program against one server."""
+
+    def __init__(self, url):
+        self.url = url
+        self.started = []
+
+    def __call__(self, *words, text_in=None, **more):
+        done = subprocess.run([PROGRAM, *words], env=environment(self.url, **more),
+                              input=text_in, stdin=None if text_in else subprocess.DEVNULL,
+                              capture_output=True, timeout=PATIENCE_S * 3, check=False, text=True)
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def start(self, *words, **more):
+        process = subprocess.Popen([PROGRAM, *words], env=environment(self.url, **more),
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.started.append(process)
+        return process
+
+    def clean(self):
+        """Ends what a test left running; answers what that said."""
+        left = [process for process in self.started if process.poll() is None]
+        for process in left:
+            process.kill()
+        said = "".join(finish(process).err for process in self.started if not process.stderr.closed)
+        self.started = []
+        return said
+
+
+def finish(process):
+    out, err = process.communicate(timeout=PATIENCE_S)
+    return Result(process.returncode, out, err)
+
+
+def run_one(number, test, server, rql):
+    name = test.__name__.replace("_", " ")
+    try:
+        server.call("FLUSHALL")
+        test(server, rql)
+        rql.clean()
+        print(f"ok {number} - {name}", flush=True)
+        return True
+    except Exception:  # every failure of a test is one line of TAP and its trace
+        print(f"not ok {number} - {name}", flush=True)
+        trace = traceback.format_exc() + rql.clean()
+        print("# " + trace.replace("\n", "\n# "), flush=True)
+        return False
+
+
+def main(tests):
+    """Each test is a function of (server, rql); its name is a sentence."""
+    if not find_server():
+        print("1..0 # SKIP no redis-server or valkey-server in PATH")
+        return 0
+    chosen = [test for test in tests if not sys.argv[2:] or test.__name__ in sys.argv[2:]]
+    print(f"1..{len(chosen)}", flush=True)
+    server = Server()
+    try:
+        rql = Program(server.url)
+        results = [run_one(i, test, server, rql) for i, test in enumerate(chosen, 1)]
+        return 0 if all(results) else 1
+    finally:
+        server.stop()

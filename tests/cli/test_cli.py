@@ -1,0 +1,420 @@
+#!/usr/bin/env python3
+"""The commands of rql but for `run`: results as text and JSON, exit codes, messages."""
+import os
+import pty
+import subprocess
+import sys
+
+from harness import (PROGRAM, Program, Server, check_equal, check_in, environment, finish, main,
+                     wait_until)
+
+COMMANDS = ["run", "lock", "unlock", "extend", "info", "queue", "ls", "who"]
+
+
+def one_line(text):
+    check_equal(text.count("\n"), 1, f"lines of {text!r}")
+    check_equal(text[:5], "rql: ", "start of a message")
+    return text
+
+
+def waiting(server, rql, name, *words):
+    """A process that waits for the lock."""
+    before = server.queue_length(name)
+    process = rql.start("lock", name, *words)
+    wait_until(lambda: server.queue_length(name) > before, "it waits")
+    return process
+
+
+def lock_prints_token_and_secret(server, rql):
+    result = rql("lock", "a", "--ttl", "1m")
+    check_equal(result.code, 0, result.err)
+    words = dict(line.split(None, 1) for line in result.out.splitlines())
+    check_equal(words["token"], server.call("HGET", "rql:lock:a", "rql_token"))
+    check_equal(len(words["secret"]), 32)
+    assert server.is_locked("a")
+
+
+def lock_prints_json_with_exact_numbers(server, rql):
+    lock = rql("lock", "a", "--ttl=1m", "--meta", "who=me", "-m", "why=x=y", "--json").json()
+    check_equal(str(lock["token"]), server.call("HGET", "rql:lock:a", "rql_token"))
+    check_equal(lock["ttl_ms"], 60000)
+    check_equal(lock["name"], "a")
+    assert 50000 < lock["remaining_ms"] <= 60000
+    check_equal(server.call("HGET", "rql:lock:a", "who"), "me")
+    check_equal(server.call("HGET", "rql:lock:a", "why"), "x=y")
+
+
+def lock_that_was_waited_for_lives_for_its_whole_ttl(server, rql):
+    first = rql("lock", "a", "--ttl", "1m", "--json").json()
+    waiter = waiting(server, rql, "a", "--ttl", "50s", "--json")
+    check_equal(rql("unlock", "a", "--secret", first["secret"]).code, 0)
+    result = finish(waiter)
+    check_equal(result.code, 0, result.err)
+    assert int(server.call("PTTL", "rql:lock:a")) > 40000
+
+
+def lock_with_try_gives_up_at_once(server, rql):
+    rql("lock", "a", "--ttl", "1m")
+    result = rql("lock", "a", "--try")
+    check_equal((result.code, result.out), (1, ""))
+    check_in("a: not acquired: ", one_line(result.err))
+    check_in("held by rql:acq:", result.err)
+    check_equal(rql("lock", "a", "-n", "-E", "9").code, 9)
+
+
+def lock_with_wait_gives_up_in_time(server, rql):
+    rql("lock", "a", "--ttl", "1m")
+    result = rql("lock", "a", "--wait", "150ms", "--conflict-exit-code=0")
+    check_equal(result.code, 0)
+    check_in("timed out", one_line(result.err))
+    check_equal(server.queue_length("a"), 0)
+
+
+def environment_sets_options_and_flags_win(server, rql):
+    rql("lock", "a", "--ttl", "1m")
+    result = rql("lock", "a", RQL_TRY_TO_LOCK_TIMEOUT_MS="50")
+    check_in("timed out", result.err)
+    result = rql("lock", "a", "--retry-count", "1", RQL_RETRY_COUNT="1000000")
+    check_equal(result.code, 1)
+    result = rql("--retry-count=1", "lock", "a")
+    check_equal(result.code, 1)
+
+
+def unlock_by_secret_releases_only_that_grant(server, rql):
+    secret = rql("lock", "a", "--ttl", "1m", "--json").json()["secret"]
+    result = rql("unlock", "a", "--secret", "0" * 32)
+    check_equal((result.code, result.out), (1, ""))
+    one_line(result.err)
+    assert server.is_locked("a")
+    check_equal(rql("unlock", "a", "--secret", secret, "--json").json(),
+                {"name": "a", "lock_released": True})
+    assert not server.is_locked("a")
+    result = rql("unlock", "a", "--secret", secret, "--json")
+    check_equal((result.code, result.json()["lock_released"]), (1, False))
+
+
+def unlock_reads_the_secret_from_stdin(server, rql):
+    secret = rql("lock", "a", "--ttl", "1m", "--json").json()["secret"]
+    result = rql("unlock", "a", "--secret", "-", text_in=secret + "\n")
+    check_equal((result.code, result.out), (0, "lock: released\n"), result.err)
+
+
+def unlock_by_force_releases_and_says_what_was_there(server, rql):
+    rql("lock", "a", "--ttl", "1m")
+    check_equal(rql("unlock", "a", "--force").out, "lock: released, queue: was empty\n")
+    check_equal(rql("unlock", "a", "--force").out, "lock: was free, queue: was empty\n")
+    result = rql("unlock", "a", "--force", "--json").json()
+    check_equal((result["lock_released"], result["queue_released"]), (False, False))
+
+
+def unlock_wants_exactly_one_way(server, rql):
+    check_equal(rql("unlock", "a").code, 64)
+    check_equal(rql("unlock", "a", "--force", "--secret", "0" * 32).code, 64)
+    check_equal(rql("unlock", "a", "--secret", "short").code, 64)
+
+
+def extend_changes_the_ttl_both_ways(server, rql):
+    rql("lock", "a", "--ttl", "1m")
+    check_equal(rql("extend", "a", "--add", "1h", "--force").code, 0)
+    assert int(server.call("PTTL", "rql:lock:a")) > 3600000
+    result = rql("extend", "a", "--add", "-30m", "--force", "--json")
+    check_equal(result.json(), {"name": "a", "extended": True, "add_ms": -1800000})
+    assert int(server.call("PTTL", "rql:lock:a")) < 2000000
+    result = rql("extend", "b", "--add=5s", "--force")
+    check_equal((result.code, result.out), (1, ""))
+    one_line(result.err)
+
+
+def extend_wants_force(server, rql):
+    check_equal(rql("extend", "a", "--add", "5s").code, 64)
+    check_equal(rql("extend", "a", "--force").code, 64)
+
+
+def info_shows_holder_times_and_metadata(server, rql):
+    lock = rql("lock", "a", "--ttl", "1m", "--meta", "who=me", "--json").json()
+    text = rql("info", "a").out
+    for part in ("holder", lock["acq_id"], lock["hst_id"], str(lock["token"]), "meta who", "1m00s"):
+        check_in(part, text)
+    info = rql("info", "a", "--json").json()
+    check_equal(info["acq_id"], lock["acq_id"])
+    check_equal(info["token"], lock["token"])
+    check_equal(info["ts_us"], lock["ts_us"])
+    check_equal(info["meta"], {"who": "me"})
+    check_equal(info["status"], "alive")
+    check_equal(info["spc_cnt"], None)
+
+
+def info_of_a_free_lock_is_an_outcome(server, rql):
+    result = rql("info", "a")
+    check_equal((result.code, result.out), (1, ""))
+    one_line(result.err)
+    result = rql("info", "a", "--json")
+    check_equal((result.code, result.json()), (1, None))
+
+
+def info_reads_locks_of_the_gem(server, rql):
+    server.call("HSET", "rql:lock:a", "acq_id", "rql:acq:1/2/3/4/0123456789abcdef", "hst_id",
+                "rql:hst:1/2/4/0123456789abcdef", "ts", "1795254268.4681", "ini_ttl", "5000")
+    info = rql("info", "a", "--json").json()
+    check_equal((info["token"], info["ts_us"], info["rem_ttl_ms"]), (None, 1795254268468100, None))
+    check_in("forever", rql("info", "a").out)
+
+
+def queue_lists_requests_in_order(server, rql):
+    rql("lock", "a", "--ttl", "1m")
+    check_equal(rql("queue", "a").code, 1)
+    waiters = [waiting(server, rql, "a"), waiting(server, rql, "a")]
+    queue = rql("queue", "a", "--json").json()
+    check_equal([request["position"] for request in queue["requests"]], [1, 2])
+    lines = rql("queue", "a").out.splitlines()
+    check_equal(lines[0].split(), ["POSITION", "AGE", "ACQUIRER", "HOST"])
+    for line, request in zip(lines[1:], queue["requests"]):
+        check_in(request["acq_id"], line)
+        check_in(request["hst_id"], line)
+    for waiter in waiters:
+        waiter.kill()
+        finish(waiter)
+
+
+def queue_of_a_free_lock_is_an_outcome(server, rql):
+    result = rql("queue", "a", "--json")
+    check_equal((result.code, result.json()), (1, None))
+    one_line(result.err)
+
+
+def ls_lists_names_keys_and_queues(server, rql):
+    for name in ("b", "a"):
+        rql("lock", name, "--ttl", "1m")
+    server.call("ZADD", "rql:lock_queue:c", "1795254268.5", "rql:acq:1/2/3/4/0123456789abcdef")
+    check_equal(rql("ls").out, "a\nb\n")
+    check_equal(rql("ls", "--json").json(), ["a", "b"])
+    check_equal(rql("ls", "--queues").out, "c\n")
+    check_equal(rql("ls", "--keys", "--json").json(),
+                ["rql:lock:a", "rql:lock:b", "rql:lock_queue:c"])
+    lines = rql("ls", "--long").out.splitlines()
+    check_equal(lines[0].split(), ["LOCK", "STATUS", "AGE", "LEFT", "TOKEN", "HOLDER"])
+    check_equal([lock["name"] for lock in rql("ls", "-l", "--json").json()], ["a", "b"])
+    queues = rql("ls", "-q", "-l", "--json").json()
+    check_equal(queues[0]["requests"][0]["score_us"], 1795254268500000)
+    check_in("rql:acq:1/2/3/4/0123456789abcdef", rql("ls", "-q", "-l").out)
+    check_equal(rql("ls", "--keys", "--long").code, 64)
+
+
+def ls_of_nothing_is_empty(server, rql):
+    check_equal((rql("ls").code, rql("ls").out), (0, ""))
+    check_equal(rql("ls", "--json").json(), [])
+
+
+def who_joins_locks_and_queues(server, rql):
+    rql("lock", "a", "--ttl", "1m")
+    rql("lock", "b", "--ttl", "1m")
+    waiter = waiting(server, rql, "b")
+    who = rql("who", "--json").json()
+    check_equal([(row["name"], row["waiting"]) for row in who], [("a", 0), ("b", 1)])
+    assert all(row["age_ms"] >= 0 for row in who)
+    lines = [line.split() for line in rql("who").out.splitlines()]
+    check_equal(lines[0], ["LOCK", "AGE", "LEFT", "RE-ENTRIES", "WAITING", "HOLDER", "HOST"])
+    check_equal((lines[2][0], lines[2][4]), ("b", "1"))
+    waiter.kill()
+    finish(waiter)
+
+
+def foreign_keys_are_listed_not_stumbled_over(server, rql):
+    server.call("SET", "rql:lock:string", "x")
+    server.call("HSET", "rql:lock:half", "acq_id", "x")
+    rql("lock", "whole", "--ttl", "1m")
+    rows = {row["name"]: row["status"] for row in rql("ls", "-l", "--json").json()}
+    check_equal(rows, {"half": "malformed", "string": "wrong type", "whole": "alive"})
+    check_in("wrong type", rql("who").out)
+
+
+def names_and_metadata_cannot_reach_the_terminal_raw(server, rql):
+    name = b"rql:lock:x\x1b[31m\n\xff\xe2\x80\xaey"
+    server.call("HSET", name, "acq_id", b"a\x07", "hst_id", "h", "ts", "1795254268.5",
+                "ini_ttl", "5000", "m", b"\xc2\x9b1m")
+    check_equal(rql("ls").out, "x\\x1b[31m\\n\\xff\\u202ey\n")
+    check_in("a\\x07", rql("who").out)
+    lock = rql("ls", "-l", "--json").json()[0]
+    check_equal(lock["name"], "x\x1b[31m\n\ufffd\u202ey")
+    check_equal(lock["meta"], {"m": "\x9b1m"})
+
+
+def table_columns_are_aligned(server, rql):
+    for name in ("a", "a-much-longer-name", "\u00e9\u00e9"):
+        rql("lock", name, "--ttl", "1m")
+    lines = rql("ls", "--long").out.splitlines()
+    check_equal(len(lines), 4)
+    check_equal(len({line.index(word) for line, word in zip(lines, ["STATUS"] + ["alive"] * 3)}), 1)
+
+
+def output_of(words, **more):
+    """What the program writes to a terminal."""
+    controller, terminal = pty.openpty()
+    with subprocess.Popen([PROGRAM, *words], stdout=terminal, stdin=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL, env=more):
+        os.close(terminal)
+        data = b""
+        try:
+            while chunk := os.read(controller, 4096):
+                data += chunk
+        except OSError:  # the other side has closed
+            pass
+    os.close(controller)
+    return data
+
+
+def colours_are_for_terminals_only(server, rql):
+    rql("lock", "a", "--ttl", "1m")
+    assert "\033" not in rql("who").out
+    plain = environment(rql.url)
+    plain.pop("NO_COLOR", None)
+    plain["TERM"] = "xterm"
+    check_in(b"\033[1m", output_of(["who"], **plain))
+    assert b"\033" not in output_of(["who"], **plain, NO_COLOR="1")
+    assert b"\033" not in output_of(["who"], **{**plain, "TERM": "dumb"})
+
+
+def wrong_usage_is_one_line_and_64(server, rql):
+    for words in ([], ["nonsense"], ["--nonsense"], ["ls", "--nonsense"], ["ls", "-x"],
+                  ["info"], ["info", "a", "b"], ["info", "a", "--"], ["run", "a"], ["run", "a", "--"],
+                  ["run", "--", "true"], ["run", "a", "true"], ["lock", "a", "--ttl", "5"],
+                  ["lock", "a", "--ttl", "-5s"], ["lock", "a", "--ttl", "5x"],
+                  ["lock", "a", "--ttl", "99999999999999999999s"], ["lock", "a", "--ttl"],
+                  ["lock", "a", "--ttl", "forever"], ["lock", "a", "--ttl", "0"],
+                  ["lock", "a", "--ttl", "9223372036854775807d"], ["lock", "a", "--try=yes"],
+                  ["lock", "a", "--meta", "x"], ["lock", "a", "--meta", "=x"],
+                  ["lock", "a", "--meta", "acq_id=x"], ["lock", "a", "-E", "256"],
+                  ["lock", "a", "-E", "-1"], ["lock", ""], ["lock", "a\nb"], ["lock", "x" * 513],
+                  ["ls", "--retry-count", "some"], ["ls", "--url", "ftp://x"], ["help", "x"]):
+        result = rql(*words)
+        check_equal((result.code, result.out), (64, ""), f"{words}: {result.err}")
+        one_line(result.err)
+
+
+def unknown_flag_is_named_with_its_command(server, rql):
+    check_in("queue: unknown flag --nonsense; see rql queue --help",
+             rql("queue", "a", "--nonsense=1").err)
+
+
+def bad_environment_is_named(server, rql):
+    result = rql("ls", RQL_RETRY_COUNT="some")
+    check_equal(result.code, 64)
+    check_in("RQL_RETRY_COUNT", one_line(result.err))
+    check_equal(rql("--help", RQL_RETRY_COUNT="some").code, 0)
+
+
+def unreachable_server_is_one_line_without_the_password(server, rql):
+    for url in ("redis://user:geheim@127.0.0.1:1/0", "unix://user:geheim@/nonexistent/socket"):
+        for words in (["ls"], ["lock", "a"], ["run", "a", "--", "true"], ["who", "--json"]):
+            result = Program(url)(*words)
+            check_equal((result.code, result.out), (69, ""), result.err)
+            assert "geheim" not in one_line(result.err)
+
+
+def wrong_password_is_a_fault(server, rql):
+    closed = Server("--requirepass", "right")
+    try:
+        result = Program("unix://default:geheim@" + closed.path)("ls")
+        check_equal(result.code, 69)
+        assert "geheim" not in one_line(result.err)
+        check_equal(Program("unix://default:right@" + closed.path)("ls").code, 0)
+        check_equal(Program("unix://:right@" + closed.path)("ls").code, 0)
+    finally:
+        closed.stop()
+
+
+def foreign_key_under_the_name_is_a_fault(server, rql):
+    server.call("SET", "rql:lock:a", "x")
+    result = rql("lock", "a")
+    check_equal(result.code, 69)
+    one_line(result.err)
+
+
+def output_that_cannot_be_written_is_74(server, rql):
+    with open("/dev/full", "wb") as full:
+        code = subprocess.run([PROGRAM, "--help"], stdout=full, stderr=subprocess.DEVNULL,
+                              env=environment(rql.url), check=False).returncode
+    check_equal(code, 74)
+
+
+def version_is_printed(server, rql):
+    check_equal(rql("--version").out.split()[0], "rql")
+    check_equal(rql("-V").out.count("."), 2)
+
+
+def help_lists_commands_options_and_exit_codes(server, rql):
+    text = rql("--help").out
+    for command in COMMANDS:
+        check_in(f"\n  {command} ", text)
+    for code in ("0 ", "1 ", "64", "69", "74", "75", "126", "127"):
+        check_in(f"\n  {code}", text)
+    check_equal(rql("help").out, text)
+
+
+def options_in(header):
+    """The fields of rql_options as options.h declares them."""
+    with open(header, encoding="utf-8") as file:
+        body = file.read().split("typedef struct rql_options {")[1].split("} rql_options;")[0]
+    lines = [line.split("/*")[0].strip() for line in body.splitlines()]
+    names = [line.rstrip(";").split()[-1].lstrip("*") for line in lines if line.endswith(";")]
+    return [name for name in names if name != "size"]
+
+
+def help_of_everything_has_all_options(server, rql):
+    header = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                          "../../include/rql/options.h")
+    names = options_in(header)
+    assert len(names) >= 15
+    for words in (["--help"], *([command, "--help"] for command in COMMANDS)):
+        text = rql(*words).out
+        for name in names:
+            check_in("--" + name.replace("_", "-") + " ", text)
+            check_in("RQL_" + name.upper(), text)
+
+
+def help_of_a_command_wins_over_its_words(server, rql):
+    for command in COMMANDS:
+        result = rql(command, "--help")
+        check_equal((result.code, result.err), (0, ""))
+        check_equal(rql("help", command).out, result.out)
+        check_in(f"Usage: rql {command}", result.out)
+
+
+if __name__ == "__main__":
+    sys.exit(main([
+        lock_prints_token_and_secret,
+        lock_prints_json_with_exact_numbers,
+        lock_that_was_waited_for_lives_for_its_whole_ttl,
+        lock_with_try_gives_up_at_once,
+        lock_with_wait_gives_up_in_time,
+        environment_sets_options_and_flags_win,
+        unlock_by_secret_releases_only_that_grant,
+        unlock_reads_the_secret_from_stdin,
+        unlock_by_force_releases_and_says_what_was_there,
+        unlock_wants_exactly_one_way,
+        extend_changes_the_ttl_both_ways,
+        extend_wants_force,
+        info_shows_holder_times_and_metadata,
+        info_of_a_free_lock_is_an_outcome,
+        info_reads_locks_of_the_gem,
+        queue_lists_requests_in_order,
+        queue_of_a_free_lock_is_an_outcome,
+        ls_lists_names_keys_and_queues,
+        ls_of_nothing_is_empty,
+        who_joins_locks_and_queues,
+        foreign_keys_are_listed_not_stumbled_over,
+        names_and_metadata_cannot_reach_the_terminal_raw,
+        table_columns_are_aligned,
+        colours_are_for_terminals_only,
+        wrong_usage_is_one_line_and_64,
+        unknown_flag_is_named_with_its_command,
+        bad_environment_is_named,
+        unreachable_server_is_one_line_without_the_password,
+        wrong_password_is_a_fault,
+        foreign_key_under_the_name_is_a_fault,
+        output_that_cannot_be_written_is_74,
+        version_is_printed,
+        help_lists_commands_options_and_exit_codes,
+        help_of_everything_has_all_options,
+        help_of_a_command_wins_over_its_words,
+    ]))

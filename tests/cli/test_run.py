@@ -1,0 +1,443 @@
+#!/usr/bin/env python3
+"""`rql run`: exit codes, environment, signals, loss of the lock, the terminal."""
+import os
+import pty
+import signal
+import sys
+import tempfile
+import termios
+import time
+
+from harness import (PROGRAM, Program, Server, check_equal, check_in, environment, finish, is_gone,
+                     main, wait_until)
+
+
+class Folder:
+    """A folder for files that a command leaves as signs."""
+
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="rql-cli-")
+        return self
+
+    def __exit__(self, *_):
+        self.folder.cleanup()
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def read(self, name):
+        try:
+            with open(self.path(name), encoding="ascii") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def touch(self, name):
+        with open(self.path(name), "w", encoding="ascii"):
+            pass
+
+    def await_lines(self, name, count=1):
+        wait_until(lambda: self.read(name).count("\n") >= count, f"{count} lines in {name}")
+        return self.read(name).split()
+
+
+def start_script(rql, folder, script, *flags, **more):
+    """A shell script under the lock "a", in that folder."""
+    return rql.start("run", "a", *flags, "--", "sh", "-c", f"cd {folder.folder.name}; {script}",
+                     **more)
+
+
+def exit_code_passes_through(server, rql):
+    for code in (0, 1, 7, 75, 255):
+        check_equal(rql("run", "a", "--", "sh", "-c", f"exit {code}").code, code)
+    assert not server.is_locked("a")
+
+
+def death_by_signal_is_128_plus_its_number(server, rql):
+    for name, number in (("KILL", 9), ("TERM", 15), ("USR1", 10)):
+        check_equal(rql("run", "a", "--", "sh", "-c", f"kill -{name} $$").code, 128 + number)
+    assert not server.is_locked("a")
+
+
+def missing_command_is_127_and_forbidden_126(server, rql):
+    result = rql("run", "a", "--", "no-such-command")
+    check_equal((result.code, result.err), (127, "rql: no-such-command: No such file or directory\n"))
+    check_equal(rql("run", "a", "--", "/etc/passwd").code, 126)
+    check_equal(rql("run", "a", "--", "/").code, 126)
+    assert not server.is_locked("a")
+
+
+def command_runs_without_a_shell(server, rql):
+    check_equal(rql("run", "a", "--", "echo", "$HOME;", "*").out, "$HOME; *\n")
+    check_equal(rql("run", "a", "--", "echo", "--try", "--help").out, "--try --help\n")
+
+
+def command_sees_lock_and_token(server, rql):
+    result = rql("run", "a", "--", "sh", "-c", 'echo "$RQL_LOCK $RQL_TOKEN"',
+                 RQL_TOKEN="stale", RQL_LOCK="stale")
+    name, token = result.out.split()
+    check_equal(name, "a")
+    later = rql("run", "a", "--", "printenv", "RQL_TOKEN").out
+    assert 0 < int(token) < int(later) < 2 ** 53
+
+
+def token_is_that_of_the_lock(server, rql):
+    with Folder() as folder:
+        process = start_script(rql, folder, "echo $RQL_TOKEN > t; exec sleep 60", "--meta", "k=v")
+        check_equal(folder.await_lines("t"), [server.call("HGET", "rql:lock:a", "rql_token")])
+        check_equal(server.call("HGET", "rql:lock:a", "k"), "v")
+        process.terminate()
+        check_equal(finish(process).code, 143)
+
+
+def password_is_kept_from_the_command(server, rql):
+    closed = Server("--requirepass", "geheim")
+    try:
+        secret = Program(f"unix://default:geheim@{closed.path}")
+        result = secret("run", "a", "--", "env")
+        check_equal(result.code, 0, result.err)
+        assert "geheim" not in result.out
+        check_in(f"RQL_URL=unix://{closed.path}\n", result.out)
+    finally:
+        closed.stop()
+    check_in(f"RQL_URL={rql.url}\n", rql("run", "a", "--", "env").out)
+
+
+def command_inherits_only_the_standard_descriptors(server, rql):
+    listed = rql("run", "a", "--", "sh", "-c", "ls /proc/$$/fd").out.split()
+    check_equal([fd for fd in listed if int(fd) > 2 and int(fd) != 255], [])
+
+
+def command_starts_with_the_signal_mask_of_rql(server, rql):
+    status = rql("run", "a", "--", "grep", "SigBlk", "/proc/self/status").out
+    check_equal(status.split()[1].strip("0"), "")
+
+
+def not_acquired_has_its_own_code(server, rql):
+    rql("lock", "a", "--ttl", "1m")
+    result = rql("run", "a", "--try", "--", "echo", "ran")
+    check_equal((result.code, result.out), (1, ""))
+    check_in("a: not acquired: ", result.err)
+    check_equal(rql("run", "a", "-w", "100ms", "-E", "42", "--", "echo").code, 42)
+    check_equal(rql("run", "a", "-n", "--conflict-exit-code=0", "--", "false").code, 0)
+
+
+def run_waits_until_the_lock_is_free(server, rql):
+    secret = rql("lock", "a", "--ttl", "1m", "--json").json()["secret"]
+    process = rql.start("run", "a", "--", "echo", "ran")
+    wait_until(lambda: server.queue_length("a") == 1, "it waits")
+    check_equal(rql("unlock", "a", "--secret", secret).code, 0)
+    result = finish(process)
+    check_equal((result.code, result.out), (0, "ran\n"), result.err)
+
+
+def a_waiting_run_can_be_interrupted(server, rql):
+    rql("lock", "a", "--ttl", "1m")
+    process = rql.start("run", "a", "--", "echo", "ran")
+    wait_until(lambda: server.queue_length("a") == 1, "it waits")
+    process.send_signal(signal.SIGINT)
+    check_equal(finish(process).code, -signal.SIGINT)
+
+
+def twenty_at_once_lose_no_update(server, rql):
+    with Folder() as folder:
+        with open(folder.path("n"), "w", encoding="ascii") as file:
+            file.write("0\n")
+        script = "read n < n; sleep 0.01; echo $((n + 1)) > n"
+        processes = [start_script(rql, folder, script) for _ in range(20)]
+        for process in processes:
+            result = finish(process)
+            check_equal(result.code, 0, result.err)
+        check_equal(folder.read("n"), "20\n")
+
+
+def lock_is_renewed_while_the_command_runs(server, rql):
+    with Folder() as folder:
+        process = start_script(rql, folder, "while [ ! -e stop ]; do sleep 0.01; done; exit 5",
+                               "--ttl", "500ms")
+        wait_until(lambda: server.is_locked("a"), "it holds the lock")
+        token = server.call("HGET", "rql:lock:a", "rql_token")
+        taken_at = time.monotonic()
+        wait_until(lambda: time.monotonic() > taken_at + 1.5, "three ttl pass")
+        check_equal(server.call("HGET", "rql:lock:a", "rql_token"), token)
+        folder.touch("stop")
+        result = finish(process)
+        check_equal((result.code, result.err), (5, ""))
+
+
+def signals_are_forwarded(server, rql):
+    traps = " ".join(f"trap 'echo {name} >> s' {name};"
+                     for name in ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH"))
+    with Folder() as folder:
+        process = start_script(
+            rql, folder, f"{traps} echo > up; while [ ! -e stop ]; do sleep 0.01; done; exit 5")
+        folder.await_lines("up")
+        seen = []
+        for name in ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH"):
+            process.send_signal(getattr(signal, "SIG" + name))
+            seen.append(name)
+            wait_until(lambda: folder.read("s").split() == seen, f"SIG{name} arrives")
+        folder.touch("stop")
+        check_equal(finish(process).code, 5)
+
+
+def signals_reach_what_the_command_started(server, rql):
+    with Folder() as folder:
+        process = start_script(rql, folder, "sleep 60 & echo $! > pid; wait; wait")
+        pid = int(folder.await_lines("pid")[0])
+        process.terminate()
+        check_equal(finish(process).code, 143)
+        wait_until(lambda: is_gone(pid), "the background job ends too")
+
+
+def signals_ignored_at_the_start_stay_ignored(server, rql):
+    with Folder() as folder:
+        kept = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        process = start_script(rql, folder, "trap 'exit 9' USR1; echo > up; "
+                               "while [ ! -e stop ]; do sleep 0.01; done; grep SigIgn "
+                               "/proc/self/status > ignored")
+        signal.signal(signal.SIGHUP, kept)
+        folder.await_lines("up")
+        process.send_signal(signal.SIGHUP)
+        folder.touch("stop")
+        check_equal(finish(process).code, 0)
+        check_equal(int(folder.read("ignored").split()[1], 16) & 1, 1)
+
+
+def command_dies_when_rql_is_killed(server, rql):
+    with Folder() as folder:
+        process = start_script(rql, folder,
+                               "trap '' TERM HUP INT; sleep 60 & echo $$ $! > pid; wait")
+        pids = [int(word) for word in folder.await_lines("pid")]
+        process.kill()
+        finish(process)
+        for pid in pids:
+            wait_until(lambda p=pid: is_gone(p), f"{pid} of {pids} dies")
+
+
+def command_gets_term_when_the_lock_is_taken_away(server, rql):
+    with Folder() as folder:
+        process = start_script(rql, folder,
+                               "trap 'echo TERM > s; exit 0' TERM; echo > up; "
+                               "while :; do sleep 0.01; done", "--ttl", "600ms")
+        folder.await_lines("up")
+        server.call("DEL", "rql:lock:a")
+        result = finish(process)
+        check_equal((result.code, folder.read("s")), (75, "TERM\n"), result.err)
+        check_equal(result.err, "rql: a: the lock is lost; ending the command\n")
+
+
+def command_that_ignores_term_is_killed_with_all_it_started(server, rql):
+    with Folder() as folder:
+        process = start_script(rql, folder,
+                               "trap '' TERM; sleep 60 & echo $$ $! > pid; while :; do wait; done",
+                               "--ttl", "600ms", "--kill-after", "200ms")
+        pids = [int(word) for word in folder.await_lines("pid")]
+        server.call("DEL", "rql:lock:a")
+        check_equal(finish(process).code, 75)
+        for pid in pids:
+            wait_until(lambda p=pid: is_gone(p), f"{pid} of {pids} dies")
+
+
+def stopped_command_is_ended_too(server, rql):
+    with Folder() as folder:
+        process = start_script(rql, folder, "echo $$ > pid; exec sleep 60", "--ttl", "600ms")
+        pid = int(folder.await_lines("pid")[0])
+        os.kill(pid, signal.SIGSTOP)
+        server.call("DEL", "rql:lock:a")
+        check_equal(finish(process).code, 75)
+
+
+def lock_that_cannot_be_renewed_ends_the_command_before_its_deadline(server, rql):
+    other = Server()
+    try:
+        with Folder() as folder:
+            process = start_script(Program(other.url), folder,
+                                   "trap 'date +%s%N > s' TERM; echo > up; "
+                                   "while :; do sleep 0.01; done",
+                                   "--ttl", "1500ms", "--kill-after", "500ms")
+            folder.await_lines("up")
+            os.kill(other.process.pid, signal.SIGSTOP)
+            stopped_at = time.time()
+            result = finish(process)
+            os.kill(other.process.pid, signal.SIGCONT)
+            check_equal(result.code, 75)
+            term_at = int(folder.read("s")) / 1e9
+            assert term_at < stopped_at + 1.5, f"SIGTERM {term_at - stopped_at} s after the stop"
+            check_in("the lock cannot be kept", result.err)
+    finally:
+        other.stop()
+
+
+def without_renewal_the_command_ends_before_the_ttl(server, rql):
+    with Folder() as folder:
+        process = start_script(rql, folder, "trap 'echo TERM > s; exit 0' TERM; "
+                               "while :; do sleep 0.01; done",
+                               "--ttl", "900ms", "--no-auto-extend")
+        wait_until(lambda: folder.read("s") == "TERM\n", "SIGTERM arrives")
+        check_equal(finish(process).code, 75)
+
+
+def max_hold_ends_the_command(server, rql):
+    result = rql("run", "a", "--ttl", "600ms", "--max-hold", "700ms", "--", "sleep", "60")
+    check_equal(result.code, 75)
+
+
+def lock_lost_unnoticed_is_told_at_the_end(server, rql):
+    result = rql("run", "a", "--ttl", "1m", "--", "sh", "-c",
+                 f"'{PROGRAM}' unlock a --force > /dev/null; exit 3")
+    check_equal((result.code, result.err), (75, "rql: a: the lock had ended before the command did\n"))
+
+
+def release_that_fails_keeps_the_commands_code(server, rql):
+    other = Server()
+    try:
+        with Folder() as folder:
+            process = start_script(Program(other.url), folder,
+                                   "echo > up; while [ ! -e stop ]; do sleep 0.01; done; exit 6",
+                                   "--ttl", "1m", "--io-timeout-ms", "300")
+            folder.await_lines("up")
+            os.kill(other.process.pid, signal.SIGKILL)
+            other.process.wait()
+            folder.touch("stop")
+            result = finish(process)
+            check_equal((result.code, result.err.count("\n")), (6, 1), result.err)
+    finally:
+        other.stop()
+
+
+class Terminal:
+    """A terminal whose session leader plays the shell: it starts rql as a job in the foreground."""
+
+    def __init__(self, rql, *words):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            self.play_shell(environment(rql.url), words)
+        self.text = b""
+
+    @staticmethod
+    def play_shell(variables, words):
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        job = os.fork()
+        if job == 0:
+            signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+            os.setpgid(0, 0)
+            while os.tcgetpgrp(0) != os.getpid():
+                time.sleep(0.001)
+            os.execve(PROGRAM, [PROGRAM, *words], variables)
+        os.setpgid(job, job)
+        while True:
+            os.tcsetpgrp(0, job)
+            status = os.waitpid(job, os.WUNTRACED)[1]
+            os.tcsetpgrp(0, os.getpid())
+            if not os.WIFSTOPPED(status):
+                os.write(1, b"[end %d]" % os.waitstatus_to_exitcode(status))
+                os._exit(0)
+            os.write(1, b"[stopped]")
+            os.read(0, 1)
+            os.tcsetpgrp(0, job)
+            os.killpg(job, signal.SIGCONT)
+
+    def read_until(self, wanted):
+        while wanted not in self.text:
+            try:
+                chunk = os.read(self.fd, 4096)
+            except OSError as error:
+                raise AssertionError(f"{wanted!r} never came: {self.text!r}") from error
+            self.text += chunk
+        self.text = self.text.split(wanted, 1)[1]
+
+    def write(self, data):
+        os.write(self.fd, data)
+
+    def raw(self):
+        mode = termios.tcgetattr(self.fd)
+        mode[3] &= ~termios.ECHO
+        termios.tcsetattr(self.fd, termios.TCSANOW, mode)
+
+    def close(self):
+        os.close(self.fd)
+        os.waitpid(self.pid, 0)
+
+
+def command_can_read_the_terminal(server, rql):
+    terminal = Terminal(rql, "run", "a", "--", "sh", "-c", "echo up; read x; echo got $x; exit 4")
+    terminal.read_until(b"up")
+    terminal.write(b"hello\n")
+    terminal.read_until(b"got hello")
+    terminal.read_until(b"[end 4]")
+    terminal.close()
+
+
+def interrupt_key_reaches_the_command(server, rql):
+    for script in ("echo up; exec sleep 60", "echo up; read x; sleep 60"):
+        terminal = Terminal(rql, "run", "a", "--", "sh", "-c", script)
+        terminal.read_until(b"up")
+        terminal.write(b"\x03")
+        terminal.read_until(b"[end 130]")
+        terminal.close()
+        wait_until(lambda: not server.is_locked("a"), "the lock is released")
+
+
+def suspend_key_stops_both_and_continues_both(server, rql):
+    terminal = Terminal(rql, "run", "a", "--ttl", "1m", "--", "sh", "-c",
+                        "echo up; read x; echo got $x; read y; echo and $y")
+    terminal.raw()
+    terminal.read_until(b"up")
+    terminal.write(b"1\n")
+    terminal.read_until(b"got 1")
+    terminal.write(b"\x1a")
+    terminal.read_until(b"[stopped]")
+    assert server.is_locked("a")
+    terminal.write(b"\n2\n")
+    terminal.read_until(b"and 2")
+    terminal.read_until(b"[end 0]")
+    terminal.close()
+
+
+def command_whose_lock_ended_while_stopped_does_not_go_on(server, rql):
+    terminal = Terminal(rql, "run", "a", "--ttl", "500ms", "--", "sh", "-c",
+                        "echo up; sleep 60; echo went on")
+    terminal.read_until(b"up")
+    terminal.write(b"\x1a")
+    terminal.read_until(b"[stopped]")
+    wait_until(lambda: not server.is_locked("a"), "the lock ends")
+    terminal.write(b"\n")
+    terminal.read_until(b"the lock is lost")
+    terminal.read_until(b"[end 75]")
+    terminal.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main([
+        exit_code_passes_through,
+        death_by_signal_is_128_plus_its_number,
+        missing_command_is_127_and_forbidden_126,
+        command_runs_without_a_shell,
+        command_sees_lock_and_token,
+        token_is_that_of_the_lock,
+        password_is_kept_from_the_command,
+        command_inherits_only_the_standard_descriptors,
+        command_starts_with_the_signal_mask_of_rql,
+        not_acquired_has_its_own_code,
+        run_waits_until_the_lock_is_free,
+        a_waiting_run_can_be_interrupted,
+        twenty_at_once_lose_no_update,
+        lock_is_renewed_while_the_command_runs,
+        signals_are_forwarded,
+        signals_reach_what_the_command_started,
+        signals_ignored_at_the_start_stay_ignored,
+        command_dies_when_rql_is_killed,
+        command_gets_term_when_the_lock_is_taken_away,
+        command_that_ignores_term_is_killed_with_all_it_started,
+        stopped_command_is_ended_too,
+        lock_that_cannot_be_renewed_ends_the_command_before_its_deadline,
+        without_renewal_the_command_ends_before_the_ttl,
+        max_hold_ends_the_command,
+        lock_lost_unnoticed_is_told_at_the_end,
+        release_that_fails_keeps_the_commands_code,
+        command_can_read_the_terminal,
+        interrupt_key_reaches_the_command,
+        suspend_key_stops_both_and_continues_both,
+        command_whose_lock_ended_while_stopped_does_not_go_on,
+    ]))

@@ -1,0 +1,252 @@
+/* Builds reply trees from bytes and shows them to everything that decodes replies for inspection.
+ */
+
+#include "script/lock_view.h"
+#include "script/queue_view.h"
+#include "script/scan.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_NODES = 512, MAX_DEPTH = 3, MAX_ITEMS = 40, N_ROOTS = 4 };
+
+struct input {
+    const uint8_t *data;
+    size_t size;
+};
+
+/* Nodes of one tree; texts are allocated one by one so that a sanitizer sees each end. */
+struct forest {
+    struct rqli_reply nodes[MAX_NODES];
+    size_t n_nodes;
+    char *texts[MAX_NODES];
+    size_t n_texts;
+};
+
+static const char *const words[] = {
+    "acq_id",
+    "hst_id",
+    "ts",
+    "ini_ttl",
+    "spc_cnt",
+    "l_spc_ts",
+    "spc_ext_ttl",
+    "l_spc_ext_ts",
+    "l_spc_ext_ini_ttl",
+    "rql_token",
+    "rql_nonce",
+    "lock_key",
+    "1795254268.4681001",
+    "1.7952542684681e+9",
+    "-1e-5",
+    "inf",
+    "5000",
+    "08",
+    "99999999999999999999",
+    "rql:lock:a",
+    "rql:lock:b",
+    "0",
+    "",
+    "rql:hst:1/2/3/4 5000 nonce",
+};
+
+static const char *const errors[] = {"WRONGTYPE Operation", "NOPERM no", "ERR what", ""};
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static uint8_t next(struct input *input)
+{
+    uint8_t byte = 0;
+
+    if (input->size > 0) {
+        byte = *input->data++;
+        input->size--;
+    }
+    return byte;
+}
+
+static struct rqli_slice keep(struct forest *forest, const void *bytes, size_t length)
+{
+    char *text = calloc(1, length + 1);
+
+    if (!text || forest->n_texts == MAX_NODES) {
+        free(text);
+        return (struct rqli_slice){"", 0};
+    }
+    if (length > 0) {
+        memcpy(text, bytes, length);
+    }
+    forest->texts[forest->n_texts++] = text;
+    return (struct rqli_slice){text, length};
+}
+
+static struct rqli_slice keep_word(struct forest *forest, const char *word)
+{
+    return keep(forest, word, strlen(word));
+}
+
+static struct rqli_slice raw_text(struct input *input, struct forest *forest)
+{
+    size_t length = next(input);
+    struct rqli_slice text;
+
+    length = length < input->size ? length : input->size;
+    text = keep(forest, input->data, length);
+    input->data += length;
+    input->size -= length;
+    return text;
+}
+
+static void grow(struct input *input, struct forest *forest, struct rqli_reply *node, int depth)
+{
+    size_t first = forest->n_nodes;
+    size_t count;
+
+    *node = (struct rqli_reply){.type = RQLI_REPLY_NIL};
+    switch (next(input) % 8) {
+    case 0:
+        return;
+    case 1:
+        node->type = RQLI_REPLY_INTEGER;
+        node->integer = next(input) - 128;
+        return;
+    case 2:
+        node->type = RQLI_REPLY_TEXT;
+        node->text = raw_text(input, forest);
+        return;
+    case 3:
+    case 4:
+        node->type = RQLI_REPLY_TEXT;
+        node->text = keep_word(forest, words[next(input) % (sizeof words / sizeof words[0])]);
+        return;
+    case 5:
+        node->type = RQLI_REPLY_ERROR;
+        node->text = keep_word(forest, errors[next(input) % (sizeof errors / sizeof errors[0])]);
+        return;
+    default:
+        break;
+    }
+    count = next(input) % MAX_ITEMS;
+    if (depth == MAX_DEPTH || count > MAX_NODES - forest->n_nodes) {
+        return;
+    }
+    node->type = RQLI_REPLY_ARRAY;
+    node->count = count;
+    node->items = &forest->nodes[first];
+    forest->n_nodes += count;
+    for (size_t i = 0; i < count; i++) {
+        grow(input, forest, &forest->nodes[first + i], depth + 1);
+    }
+}
+
+/* Every text must be there up to its end. */
+static size_t read_all(const char *text)
+{
+    return text ? strlen(text) : 0;
+}
+
+static void must(bool condition)
+{
+    if (!condition) {
+        abort();
+    }
+}
+
+static size_t show_lock(const struct rqli_reply *replies)
+{
+    const struct rqli_slice key = rqli_slice_of("rql:lock:fuzz");
+    rql_lock_info *info = NULL;
+    size_t length;
+
+    if (rqli_lock_view_read(replies, key, "fuzz", &info, NULL)) {
+        must(!info);
+        return 0;
+    }
+    length = read_all(info->lock_key) + read_all(info->acq_id) + read_all(info->hst_id);
+    must(strcmp(info->name, "fuzz") == 0);
+    for (size_t i = 0; i < info->n_meta; i++) {
+        length += strlen(info->meta[i].name) + strlen(info->meta[i].value);
+    }
+    free(info);
+    return length;
+}
+
+static size_t show_queue(const struct rqli_reply *replies)
+{
+    struct rqli_command command = {0};
+    struct rqli_queue_view view;
+    rql_queue_info *info = NULL;
+    size_t length = 0;
+    rql_status status = RQL_OK;
+
+    rqli_queue_view_init(&view, rqli_slice_of("rql:lock_queue:fuzz"), MAX_ITEMS);
+    for (size_t i = 0; !status && i < 2; i++) {
+        rqli_queue_view_ask(&view, &command);
+        status = rqli_queue_view_take(&view, &replies[i], "fuzz", NULL);
+    }
+    if (!status && rqli_queue_view_ask_hosts(&view, &command, MAX_ITEMS) > 0) {
+        status = rqli_queue_view_take_hosts(&view, &replies[2], "fuzz", NULL);
+    }
+    if (!status && !rqli_queue_view_finish(&view, &info, NULL)) {
+        for (size_t i = 0; i < info->n_requests; i++) {
+            length += read_all(info->requests[i].acq_id) + read_all(info->requests[i].hst_id);
+        }
+        free(info);
+    }
+    rqli_command_fini(&command);
+    rqli_queue_view_fini(&view);
+    return length;
+}
+
+static size_t show_scan(const struct rqli_reply *replies)
+{
+    struct rqli_command command = {0};
+    struct rqli_scan scan;
+    rql_text_list *list = NULL;
+    size_t length = 0;
+    rql_status status = RQL_OK;
+
+    rqli_scan_init(&scan, "rql:lock:");
+    for (size_t i = 0; !status && i < N_ROOTS; i++) {
+        rqli_scan_ask(&scan, &command, 10);
+        status = rqli_scan_take(&scan, &replies[i], NULL);
+    }
+    if (!rqli_scan_texts(&scan, &list, NULL)) {
+        for (size_t i = 0; i < list->count; i++) {
+            length += strlen(list->item[i]);
+        }
+        free(list);
+    }
+    rqli_command_fini(&command);
+    rqli_scan_fini(&scan);
+    return length;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct input input = {data, size};
+    struct forest forest = {.n_nodes = N_ROOTS};
+    uint8_t kind = next(&input);
+    size_t shown;
+
+    for (size_t i = 0; i < N_ROOTS; i++) {
+        grow(&input, &forest, &forest.nodes[i], 0);
+    }
+    switch (kind % 3) {
+    case 0:
+        shown = show_lock(forest.nodes);
+        break;
+    case 1:
+        shown = show_queue(forest.nodes);
+        break;
+    default:
+        shown = show_scan(forest.nodes);
+        break;
+    }
+    must(shown < SIZE_MAX);
+    for (size_t i = 0; i < forest.n_texts; i++) {
+        free(forest.texts[i]);
+    }
+    return 0;
+}

@@ -1,0 +1,335 @@
+#!/bin/sh
+# Everything a change must pass, from a clean clone, without asking anything.
+#
+# Usage: sh tests/run.sh [--quick | STAGE...]     no argument: all stages, cheapest first
+# --quick is the stage gcc. Installs the Debian packages that are missing (as root, or by sudo).
+# The last line of output is "N passed, N failed[, N skipped]"; the exit status says the same.
+#
+# Environment: RQL_BUILD_DIR   folder of the build trees (default: build/ of the repository)
+#              RQL_JOBS        parallel compilations and tests (default: number of processors)
+#              RQL_FUZZ_S      seconds for each fuzz target (default 10)
+#
+# shellcheck disable=SC2317 # functions are called through their stage's name and by trap
+set -u
+
+root=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
+out=${RQL_BUILD_DIR:-$root/build}
+jobs=${RQL_JOBS:-$(getconf _NPROCESSORS_ONLN)}
+all='format docs shell gcc clang asan tsan valgrind tidy fuzz'
+passed=0
+failed=0
+skipped=0
+
+export PYTHONDONTWRITEBYTECODE=1
+export DEBIAN_FRONTEND=noninteractive
+
+# ---- packages ----
+
+packages='meson ninja-build gcc g++ libc6-dev pkg-config libhiredis-dev libuv1-dev libcjson-dev
+libcmocka-dev redis-server valgrind clang clang-format clang-tidy doxygen shellcheck python3'
+optional='cppcheck'
+policy=/usr/sbin/policy-rc.d
+remove_policy=
+missing=
+sudo='sudo -n'
+[ ! -t 0 ] || sudo=sudo # somebody is there who can type a password
+
+is_installed() {
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+# list_missing PACKAGE...: those that are not there, one line.
+list_missing() {
+    for package in "$@"; do
+        is_installed "$package" || printf '%s ' "$package"
+    done
+}
+
+# The sanitizers' libraries of the default clang.
+has_runtime() {
+    dpkg-query -W -f='${db:Status-Status}\n' 'libclang-rt-*-dev' 2>/dev/null | grep -qx installed
+}
+
+runtime_package() {
+    version=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p')
+    echo "libclang-rt-${version:-14}-dev"
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    else
+        $sudo "$@"
+    fi
+}
+
+# Debian starts a service when it is installed. Our tests run servers of their own: while this
+# policy stands nothing is started, and whatever runs already is left alone.
+forbid_services() {
+    [ ! -e "$policy" ] || return 0
+    remove_policy=yes
+    printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null && as_root chmod 755 "$policy"
+}
+
+allow_services() {
+    [ -z "$remove_policy" ] || as_root rm -f "$policy"
+    remove_policy=
+}
+
+apt_install() {
+    as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+        apt-get install -y --no-install-recommends "$@" >>"$out/packages.log" 2>&1 </dev/null
+}
+
+install_missing() {
+    forbid_services
+    as_root apt-get update >>"$out/packages.log" 2>&1 </dev/null
+    set -- "$@" "$(runtime_package)"
+    # One unknown name fails the whole list: then one by one.
+    if ! apt_install "$@"; then
+        for package in "$@"; do
+            apt_install "$package"
+        done
+    fi
+    for package in $optional; do
+        is_installed "$package" || apt_install "$package"
+    done
+    case " $* " in
+    *' redis-server '*) # a policy that was there before may have let it start
+        as_root service redis-server stop >>"$out/packages.log" 2>&1
+        ;;
+    esac
+    allow_services
+    missing=$(list_missing "$@")
+}
+
+need_packages() {
+    if ! command -v dpkg-query >/dev/null; then
+        echo "run.sh: no Debian here; expecting to find installed: $(echo "$packages" | tr '\n' ' ')"
+        return
+    fi
+    # shellcheck disable=SC2046,SC2086 # word lists on purpose
+    set -- $(list_missing $packages)
+    if [ $# -eq 0 ] && has_runtime; then
+        return
+    fi
+    echo "installing $*"
+    install_missing "$@"
+    if [ -n "$missing" ]; then
+        echo "run.sh: missing packages that could not be installed: $missing(see $out/packages.log)" >&2
+        exit 1
+    fi
+}
+
+# ---- counting ----
+
+# verdict STATUS: one test that is no meson test.
+verdict() {
+    if [ "$1" -eq 0 ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+    fi
+    return "$1"
+}
+
+# quietly LOG COMMAND...: its words only when it fails.
+quietly() {
+    log=$out/$1.log
+    shift
+    "$@" >"$log" 2>&1 && return
+    tail -n 200 "$log"
+    return 1
+}
+
+# ---- building and testing ----
+
+# Sanitizers want an address space that clang 14 knows; not everywhere may it be asked for.
+if setarch -R true 2>/dev/null; then
+    fixed='setarch -R'
+else
+    fixed=
+fi
+
+# build NAME MESON-ARGS...: a fresh or refreshed build tree called NAME, warnings fatal.
+build() {
+    name=$1
+    shift
+    set -- "$@" --werror "$out/$name" "$root"
+    [ ! -d "$out/$name/meson-private" ] || set -- --reconfigure "$@"
+    quietly "$name-setup" meson setup "$@" &&
+        quietly "$name-compile" meson compile -C "$out/$name" -j "$jobs" && return
+    verdict 1
+}
+
+# check NAME MESON-TEST-ARGS...: runs tests of a build tree and counts them.
+check() {
+    name=$1
+    shift
+    rm -f "$out/$name/meson-logs/run-$stage"*
+    # shellcheck disable=SC2086 # a word list on purpose
+    $fixed meson test -C "$out/$name" --no-rebuild --num-processes "$jobs" --logbase "run-$stage" \
+        "$@" >"$out/$stage-test.log" 2>&1
+    status=$?
+    counts=$(python3 "$root/tests/support/tally.py" "$out/$name/meson-logs/run-$stage"*.json) || {
+        tail -n 50 "$out/$stage-test.log"
+        verdict 1
+        return 1
+    }
+    # shellcheck disable=SC2086
+    set -- $counts
+    passed=$((passed + $1))
+    failed=$((failed + $2))
+    skipped=$((skipped + $3))
+    if [ "$status" -ne 0 ] && [ "$2" -eq 0 ]; then # meson saw what the count did not
+        tail -n 50 "$out/$stage-test.log"
+        verdict 1
+    fi
+    [ "$status" -eq 0 ] && [ "$2" -eq 0 ]
+}
+
+sources() {
+    (cd "$root" && find include src swarm tests bench -name '*.[ch]' | sort)
+}
+
+# ---- stages ----
+
+format_all() {
+    cd "$root" && sources | xargs clang-format --dry-run -Werror
+}
+
+stage_format() {
+    (quietly format format_all)
+    verdict $?
+}
+
+# An undocumented public name, parameter or result is an error.
+stage_docs() {
+    (cd "$root" && { cat .ci/Doxyfile && echo "OUTPUT_DIRECTORY = $out/doc"; } | quietly docs doxygen -)
+    verdict $?
+}
+
+stage_shell() {
+    (cd "$root" && shellcheck .ci/run && find src tests bench -name '*.sh' -exec shellcheck {} +)
+    verdict $?
+}
+
+stage_gcc() {
+    CC=gcc CXX=g++ build gcc && check gcc
+}
+
+# Proves that nothing hides in asserts, and that clang has nothing to say.
+stage_clang() {
+    CC=clang CXX=clang++ build clang -Dbuildtype=release -Db_ndebug=true && check clang
+}
+
+# Also the tree of the fuzz targets: their coverage counters cost little.
+build_asan() {
+    CC=clang CXX=clang++ build asan -Db_sanitize=address,undefined -Db_lundef=false \
+        -Dc_args=-fsanitize=fuzzer-no-link
+}
+
+stage_asan() {
+    export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+    build_asan && check asan --timeout-multiplier 4
+}
+
+stage_tsan() {
+    export TSAN_OPTIONS=halt_on_error=1
+    CC=clang CXX=clang++ build tsan -Db_sanitize=thread -Db_lundef=false &&
+        check tsan --timeout-multiplier 4
+}
+
+# Valgrind is twenty times slower and has one thread: what the sanitizers see anyway is left out.
+stage_valgrind() {
+    CC=gcc CXX=g++ build gcc && check gcc --setup valgrind --suite unit --suite server
+}
+
+# It knows neither cleanup attributes nor functions that do not return.
+run_cppcheck() {
+    cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --inline-suppr \
+        --suppress=missingIncludeSystem --suppress=memleak --suppress=ctuuninitvar \
+        --suppress=nullPointerRedundantCheck --suppress=nullPointerArithmeticRedundantCheck \
+        -I "$root/include" -I "$root/src" "$root/src"
+}
+
+# clang-tidy 14 reports false va_list errors when given several files at once: one per process.
+stage_tidy() {
+    CC=clang CXX=clang++ build clang -Dbuildtype=release -Db_ndebug=true || return 1
+    tidied=0
+    (cd "$root" && find src swarm tests -name '*.c' -print0 | sort -z |
+        xargs -0 -n 1 -P "$jobs" clang-tidy --quiet -p "$out/clang" 2>/dev/null) || tidied=1
+    verdict "$tidied"
+    if command -v cppcheck >/dev/null; then
+        quietly cppcheck run_cppcheck
+        verdict $? || tidied=1
+    fi
+    return "$tidied"
+}
+
+# New inputs land beside the build, not in the checked-in corpus.
+fuzz_one() {
+    mkdir -p "$out/fuzz/$1"
+    # shellcheck disable=SC2086
+    quietly "fuzz-$1" $fixed "$out/asan/tests/fuzz/fuzz_$1" \
+        -max_total_time="${RQL_FUZZ_S:-10}" -print_final_stats=0 -timeout=5 \
+        -artifact_prefix="$out/fuzz/$1-" "$out/fuzz/$1" "$root/tests/fuzz/corpus/$1"
+}
+
+stage_fuzz() {
+    build_asan || return 1
+    fuzzed=0
+    for source in "$root"/tests/fuzz/fuzz_*.c; do
+        target=${source##*/fuzz_}
+        fuzz_one "${target%.c}"
+        verdict $? || fuzzed=1
+    done
+    return "$fuzzed"
+}
+
+# ---- main ----
+
+# run STAGE: one line, and what was wrong above it.
+run() {
+    stage=$1
+    before=$passed/$failed/$skipped
+    started=$(date +%s)
+    if "stage_$stage"; then
+        word='ok  '
+    else
+        word='FAIL'
+    fi
+    echo "$word $stage: $((passed - ${before%%/*})) passed," \
+        "$((failed - $(echo "$before" | cut -d/ -f2))) failed," \
+        "$((skipped - ${before##*/})) skipped, $(($(date +%s) - started)) s"
+}
+
+usage() {
+    sed -n '2,/^# shellcheck/{/^# shellcheck/d;s/^# \{0,1\}//;p;}' "$0" >&2
+    echo "stages: $all" >&2
+    exit 2
+}
+
+# shellcheck disable=SC2086 # a word list on purpose
+[ $# -gt 0 ] || set -- $all
+[ "$1" != --quick ] || set -- gcc
+for stage in "$@"; do
+    case " $all " in
+    *" $stage "*) ;;
+    *) usage ;;
+    esac
+done
+
+mkdir -p "$out"
+trap allow_services EXIT
+trap 'exit 1' HUP INT TERM
+need_packages
+for stage in "$@"; do
+    run "$stage"
+done
+if [ "$skipped" -gt 0 ]; then
+    echo "$passed passed, $failed failed, $skipped skipped"
+else
+    echo "$passed passed, $failed failed"
+fi
+[ "$failed" -eq 0 ]

@@ -1,0 +1,501 @@
+#include "check.h"
+
+#include "base/clock.h"
+#include "link/dial.h"
+#include "link/fd.h"
+#include "wait.h"
+
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+enum { FILL_MAX = 16 };
+
+static const int64_t short_ms = 200;
+static const int64_t long_ms = 10000;
+static const int64_t slack_ms = 1000;
+
+typedef int (*resolve_fn)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+
+static struct {
+    const char *const *addresses; /* of "many.test" */
+    sigset_t mask;                /* of the thread that asked for "slow.test" */
+    int gate[2];                  /* "slow.test" has no answer until a byte can be read */
+    int n_answered;               /* slow answers, too late or not */
+    pthread_mutex_t mutex;
+} names = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static int resolve(const char *node, const char *service, const struct addrinfo *hints,
+                   struct addrinfo **out)
+{
+    void *symbol = dlsym(RTLD_NEXT, "getaddrinfo");
+    resolve_fn real;
+
+    memcpy(&real, &symbol, sizeof real);
+    return real(node, service, hints, out);
+}
+
+static int resolve_many(const char *service, const struct addrinfo *hints, struct addrinfo **out)
+{
+    size_t i;
+
+    for (i = 0; names.addresses[i]; i++) {
+        assert_int_equal(resolve(names.addresses[i], service, hints, out), 0);
+        while (*out) {
+            out = &(*out)->ai_next;
+        }
+    }
+    return 0;
+}
+
+static int resolve_slowly(const char *service, const struct addrinfo *hints, struct addrinfo **out)
+{
+    int code;
+    char byte;
+
+    (void)pthread_sigmask(SIG_BLOCK, NULL, &names.mask);
+    (void)!read(names.gate[0], &byte, 1);
+    code = resolve("127.0.0.1", service, hints, out);
+    (void)pthread_mutex_lock(&names.mutex);
+    names.n_answered++;
+    (void)pthread_mutex_unlock(&names.mutex);
+    return code;
+}
+
+/* Takes the place of the C library's for the whole program. */
+int getaddrinfo(const char *name, const char *service, const struct addrinfo *req,
+                struct addrinfo **pai)
+{
+    if (req->ai_flags & AI_NUMERICHOST) {
+        return resolve(name, service, req, pai);
+    }
+    if (strcmp(name, "many.test") == 0) {
+        return resolve_many(service, req, pai);
+    }
+    if (strcmp(name, "slow.test") == 0) {
+        return resolve_slowly(service, req, pai);
+    }
+    return strcmp(name, "unknown.test") == 0 ? EAI_NONAME : resolve(name, service, req, pai);
+}
+
+static bool slow_answer_came(void *data)
+{
+    bool came;
+
+    (void)data;
+    (void)pthread_mutex_lock(&names.mutex);
+    came = names.n_answered > 0;
+    (void)pthread_mutex_unlock(&names.mutex);
+    return came;
+}
+
+/* A socket that listens on an IPv4 address and does not accept; port 0: any, returned. */
+static int listen_at(const char *address, int *port, int backlog)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)*port)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    socklen_t size = sizeof at;
+
+    assert_int_equal(inet_pton(AF_INET, address, &at.sin_addr), 1);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(fd, backlog), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &size), 0);
+    *port = ntohs(at.sin_port);
+    return fd;
+}
+
+static int listen_at_path(const char *path, int backlog)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    (void)snprintf(at.sun_path, sizeof at.sun_path, "%s", path);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(fd, backlog), 0);
+    return fd;
+}
+
+/* Connects until no more fit; what was opened is closed by drop(). */
+static void fill(int listener, int fds[FILL_MAX])
+{
+    struct sockaddr_storage at = {0};
+    socklen_t size = sizeof at;
+    int i;
+
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &size), 0);
+    for (i = 0; i < FILL_MAX; i++) {
+        fds[i] = socket(at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        (void)connect(fds[i], (struct sockaddr *)&at, size);
+    }
+}
+
+static void drop(int fds[FILL_MAX])
+{
+    int i;
+
+    for (i = 0; i < FILL_MAX; i++) {
+        (void)close(fds[i]);
+    }
+}
+
+static struct {
+    char dir[32];
+    char path[64];
+    char url[80];
+} place;
+
+static int make_place(void **state)
+{
+    (void)state;
+    (void)snprintf(place.dir, sizeof place.dir, "/tmp/rql-dial-XXXXXX");
+    if (!mkdtemp(place.dir)) {
+        return -1;
+    }
+    (void)snprintf(place.path, sizeof place.path, "%s/s", place.dir);
+    (void)snprintf(place.url, sizeof place.url, "unix://%s/s", place.dir);
+    return pipe2(names.gate, O_CLOEXEC);
+}
+
+static int remove_place(void **state)
+{
+    (void)state;
+    (void)close(names.gate[0]);
+    (void)close(names.gate[1]);
+    (void)unlink(place.path);
+    return rmdir(place.dir);
+}
+
+static struct rqli_endpoint at_url(const char *url)
+{
+    struct rqli_endpoint endpoint = {.io_timeout_ms = 1234};
+
+    CHECK_OK(rqli_endpoint_parse(&endpoint, url, NULL));
+    return endpoint;
+}
+
+static struct rqli_endpoint at_port(const char *host, int port)
+{
+    char url[96];
+
+    (void)snprintf(url, sizeof url, "redis://user:sesame@%s:%d", host, port);
+    return at_url(url);
+}
+
+/* Fails the test unless the endpoint is reached; then the descriptor is the caller's. */
+static int reach(struct rqli_endpoint endpoint)
+{
+    rql_error error = {0};
+    int fd = -1;
+
+    if (rqli_dial(&endpoint, rqli_after_ms(rqli_now_us(), long_ms), &fd, &error)) {
+        fail_msg("%s", error.message);
+    }
+    rqli_endpoint_fini(&endpoint);
+    return fd;
+}
+
+/* Fails the test unless the dial fails with this message within the time; returns the errno. */
+static int miss(struct rqli_endpoint endpoint, int64_t within_ms, const char *reason)
+{
+    int64_t start_us = rqli_now_us();
+    rql_error error = {0};
+    char wanted[128];
+    int fd = -7;
+
+    assert_int_equal(rqli_dial(&endpoint, rqli_after_ms(start_us, within_ms), &fd, &error),
+                     RQL_E_IO);
+    assert_in_range(rqli_now_us() - start_us, 0, (within_ms + slack_ms) * 1000 * wait_slowness());
+    (void)snprintf(wanted, sizeof wanted, "cannot connect to %s: %s", endpoint.where, reason);
+    assert_string_equal(error.message, wanted);
+    assert_int_equal(fd, -7);
+    rqli_endpoint_fini(&endpoint);
+    return error.sys_errno;
+}
+
+static void a_closed_port_is_refused_at_once(void **state)
+{
+    int port = 0;
+
+    (void)state;
+    (void)close(listen_at("127.0.0.1", &port, 1));
+    assert_int_equal(miss(at_port("127.0.0.1", port), long_ms, "Connection refused"), ECONNREFUSED);
+}
+
+static void a_path_without_a_socket_is_named(void **state)
+{
+    (void)state;
+    assert_int_equal(miss(at_url(place.url), long_ms, "No such file or directory"), ENOENT);
+}
+
+static void a_path_without_a_listener_is_refused(void **state)
+{
+    (void)state;
+    (void)close(listen_at_path(place.path, 1));
+    assert_int_equal(miss(at_url(place.url), long_ms, "Connection refused"), ECONNREFUSED);
+    (void)unlink(place.path);
+}
+
+static void an_unknown_name_is_said(void **state)
+{
+    (void)state;
+    (void)miss(at_port("unknown.test", 1), long_ms, gai_strerror(EAI_NONAME));
+}
+
+static int option_of(int fd, int level, int name)
+{
+    socklen_t size = sizeof(int);
+    int value = -1;
+
+    assert_int_equal(getsockopt(fd, level, name, &value, &size), 0);
+    return value;
+}
+
+static void a_tcp_socket_is_set_up(void **state)
+{
+    int port = 0;
+    int listener = listen_at("127.0.0.1", &port, 1);
+    int fd = reach(at_port("127.0.0.1", port));
+
+    (void)state;
+    assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
+    assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
+    assert_int_equal(option_of(fd, IPPROTO_TCP, TCP_NODELAY), 1);
+    assert_int_equal(option_of(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
+    assert_int_equal(option_of(fd, IPPROTO_TCP, TCP_KEEPIDLE), 5);
+    assert_int_equal(option_of(fd, IPPROTO_TCP, TCP_KEEPINTVL), 2);
+    assert_int_equal(option_of(fd, IPPROTO_TCP, TCP_KEEPCNT), 2);
+    assert_int_equal(option_of(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 1234);
+    (void)close(fd);
+    (void)close(listener);
+}
+
+static void a_unix_socket_is_set_up(void **state)
+{
+    int listener = listen_at_path(place.path, 1);
+    int fd = reach(at_url(place.url));
+    struct timeval limit = {1, 1};
+    socklen_t size = sizeof limit;
+
+    (void)state;
+    assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
+    assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
+    assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, &size), 0);
+    assert_int_equal(limit.tv_sec, 0);
+    assert_int_equal(limit.tv_usec, 0);
+    (void)close(fd);
+    (void)close(listener);
+    (void)unlink(place.path);
+}
+
+static void a_full_backlog_costs_the_deadline(void **state)
+{
+    int64_t start_us = rqli_now_us();
+    int fds[FILL_MAX];
+    int port = 0;
+    int listener = listen_at("127.0.0.1", &port, 0);
+
+    (void)state;
+    fill(listener, fds);
+    assert_int_equal(miss(at_port("127.0.0.1", port), short_ms, "Connection timed out"), ETIMEDOUT);
+    assert_true(rqli_now_us() - start_us >= short_ms * 1000);
+    drop(fds);
+    (void)close(listener);
+}
+
+static void a_full_unix_backlog_costs_the_deadline(void **state)
+{
+    int64_t start_us = rqli_now_us();
+    int fds[FILL_MAX];
+    int listener = listen_at_path(place.path, 0);
+
+    (void)state;
+    fill(listener, fds);
+    assert_int_equal(miss(at_url(place.url), short_ms, "Connection timed out"), ETIMEDOUT);
+    assert_true(rqli_now_us() - start_us >= short_ms * 1000);
+    drop(fds);
+    (void)close(listener);
+    (void)unlink(place.path);
+}
+
+static void *accept_all(void *data)
+{
+    const int *listener = data;
+    int fd = accept(*listener, NULL, NULL);
+
+    while (fd >= 0) {
+        (void)close(fd);
+        fd = accept(*listener, NULL, NULL);
+    }
+    return NULL;
+}
+
+static void a_backlog_that_gets_room_is_waited_for(void **state)
+{
+    int fds[FILL_MAX];
+    int listener = listen_at_path(place.path, 0);
+    pthread_t thread;
+
+    (void)state;
+    fill(listener, fds);
+    assert_int_equal(pthread_create(&thread, NULL, accept_all, &listener), 0);
+    (void)close(reach(at_url(place.url)));
+    (void)shutdown(listener, SHUT_RDWR);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    drop(fds);
+    (void)close(listener);
+    (void)unlink(place.path);
+}
+
+static void ignore(int number)
+{
+    (void)number;
+}
+
+/* Interrupts whatever the thread does, every millisecond; 0 ends it. */
+static void storm(int us)
+{
+    const struct itimerval every = {{0, us}, {0, us}};
+    const struct sigaction action = {.sa_handler = ignore};
+
+    assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &every, NULL), 0);
+}
+
+static void signals_neither_end_nor_prolong_a_dial(void **state)
+{
+    storm(1000);
+    a_full_backlog_costs_the_deadline(state);
+    a_full_unix_backlog_costs_the_deadline(state);
+    storm(0);
+}
+
+static void a_passed_deadline_fails(void **state)
+{
+    int listener = listen_at_path(place.path, 1);
+    struct rqli_endpoint endpoint = at_url(place.url);
+    int fd = -1;
+
+    (void)state;
+    assert_int_equal(rqli_dial(&endpoint, 0, &fd, NULL), RQL_E_IO);
+    assert_int_equal(fd, -1);
+    rqli_endpoint_fini(&endpoint);
+    (void)close(listener);
+    (void)unlink(place.path);
+}
+
+static void an_endless_deadline_is_no_overflow(void **state)
+{
+    int listener = listen_at_path(place.path, 1);
+    struct rqli_endpoint endpoint = at_url(place.url);
+    int fd = -1;
+
+    (void)state;
+    CHECK_OK(rqli_dial(&endpoint, RQLI_NEVER_US, &fd, NULL));
+    rqli_endpoint_fini(&endpoint);
+    (void)close(fd);
+    (void)close(listener);
+    (void)unlink(place.path);
+}
+
+static void localhost_is_found_whatever_comes_first(void **state)
+{
+    int port = 0;
+    int listener = listen_at("127.0.0.1", &port, 1);
+
+    (void)state;
+    (void)close(reach(at_port("localhost", port)));
+    (void)close(listener);
+}
+
+static void every_address_is_tried(void **state)
+{
+    static const char *const addresses[] = {"127.0.0.2", "127.0.0.3", "127.0.0.1", NULL};
+    int port = 0;
+    int listener = listen_at("127.0.0.1", &port, 1);
+    int dead = listen_at("127.0.0.3", &port, 0);
+    int fds[FILL_MAX];
+    struct rqli_endpoint endpoint = at_port("many.test", port);
+    int fd = -1;
+
+    (void)state;
+    names.addresses = addresses;
+    fill(dead, fds);
+    CHECK_OK(rqli_dial(&endpoint, rqli_after_ms(rqli_now_us(), short_ms * 2), &fd, NULL));
+    rqli_endpoint_fini(&endpoint);
+    (void)close(fd);
+    drop(fds);
+    (void)close(dead);
+    (void)close(listener);
+}
+
+static void a_name_is_resolved_afresh(void **state)
+{
+    static const char *const before[] = {"127.0.0.2", NULL};
+    static const char *const after[] = {"127.0.0.1", NULL};
+    int port = 0;
+    int listener = listen_at("127.0.0.1", &port, 1);
+
+    (void)state;
+    names.addresses = before;
+    assert_int_equal(miss(at_port("many.test", port), long_ms, "Connection refused"), ECONNREFUSED);
+    names.addresses = after;
+    (void)close(reach(at_port("many.test", port)));
+    (void)close(listener);
+}
+
+static void a_hanging_resolver_costs_only_the_deadline(void **state)
+{
+    (void)state;
+    names.n_answered = 0;
+    assert_int_equal(miss(at_port("slow.test", 1), short_ms, gai_strerror(EAI_AGAIN)), ETIMEDOUT);
+    assert_false(slow_answer_came(NULL));
+    assert_int_equal(write(names.gate[1], "x", 1), 1);
+    assert_true(wait_until(slow_answer_came, NULL, long_ms));
+    assert_int_equal(sigismember(&names.mask, SIGALRM), 1);
+    assert_int_equal(sigismember(&names.mask, SIGTERM), 1);
+}
+
+static void a_slow_resolver_is_waited_for(void **state)
+{
+    int port = 0;
+    int listener = listen_at("127.0.0.1", &port, 1);
+
+    (void)state;
+    assert_int_equal(write(names.gate[1], "x", 1), 1);
+    (void)close(reach(at_port("slow.test", port)));
+    (void)close(listener);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_closed_port_is_refused_at_once),
+        cmocka_unit_test(a_path_without_a_socket_is_named),
+        cmocka_unit_test(a_path_without_a_listener_is_refused),
+        cmocka_unit_test(an_unknown_name_is_said),
+        cmocka_unit_test(a_tcp_socket_is_set_up),
+        cmocka_unit_test(a_unix_socket_is_set_up),
+        cmocka_unit_test(a_full_backlog_costs_the_deadline),
+        cmocka_unit_test(a_full_unix_backlog_costs_the_deadline),
+        cmocka_unit_test(a_backlog_that_gets_room_is_waited_for),
+        cmocka_unit_test(signals_neither_end_nor_prolong_a_dial),
+        cmocka_unit_test(a_passed_deadline_fails),
+        cmocka_unit_test(an_endless_deadline_is_no_overflow),
+        cmocka_unit_test(localhost_is_found_whatever_comes_first),
+        cmocka_unit_test(every_address_is_tried),
+        cmocka_unit_test(a_name_is_resolved_afresh),
+        cmocka_unit_test(a_hanging_resolver_costs_only_the_deadline),
+        cmocka_unit_test(a_slow_resolver_is_waited_for),
+    };
+
+    return cmocka_run_group_tests_name("dial", tests, make_place, remove_place);
+}

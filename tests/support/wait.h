@@ -1,0 +1,21 @@
+#ifndef WAIT_H
+#define WAIT_H
+
+/* Waiting for a condition, never for time to pass. */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+int64_t wait_clock_us(void); /* monotonic */
+
+/* Asks again and again until `holds` says yes; false when `within_ms` passed first. Environment
+ * RQL_TEST_SLOW stretches the time (valgrind). */
+bool wait_until(bool (*holds)(void *data), void *data, int64_t within_ms);
+
+/* Waits for *fd to have something to read. */
+bool wait_readable(int fd, int64_t within_ms);
+
+/* The factor of RQL_TEST_SLOW, at least 1: for bounds that a slow tool may stretch. */
+int64_t wait_slowness(void);
+
+#endif

@@ -1,0 +1,209 @@
+#include "check.h"
+
+#include "options.h"
+
+#include <string.h>
+
+static rql_options client;
+static rql_lock_options given;
+static rql_lock_options read_back;
+static rql_error error;
+
+static int set_up(void **state)
+{
+    (void)state;
+    rql_options_init(&client);
+    rqli_lock_options_fill(&given, &client);
+    memset(&read_back, 0, sizeof read_back);
+    memset(&error, 0, sizeof error);
+    return 0;
+}
+
+static void defaults_come_from_the_client(void **state)
+{
+    (void)state;
+    client.default_lock_ttl_ms = 11;
+    client.default_queue_ttl_ms = 12;
+    client.try_to_lock_timeout_ms = 13;
+    client.retry_count = 14;
+    client.retry_delay_ms = 15;
+    client.retry_jitter_ms = 16;
+    client.is_timed_by_default = true;
+    client.detailed_acq_timeout_error = true;
+    client.default_conflict_strategy = RQL_WORK_THROUGH;
+    client.default_access_strategy = RQL_RANDOM;
+    CHECK_OK(rqli_lock_options_read(&read_back, &client, NULL, NULL));
+    assert_int_equal(read_back.size, sizeof read_back);
+    assert_int_equal(read_back.ttl_ms, 11);
+    assert_int_equal(read_back.queue_ttl_ms, 12);
+    assert_int_equal(read_back.timeout_ms, 13);
+    assert_int_equal(read_back.retry_count, 14);
+    assert_int_equal(read_back.retry_delay_ms, 15);
+    assert_int_equal(read_back.retry_jitter_ms, 16);
+    assert_true(read_back.timed);
+    assert_true(read_back.detailed_acq_timeout_error);
+    assert_int_equal(read_back.conflict_strategy, RQL_WORK_THROUGH);
+    assert_int_equal(read_back.access_strategy, RQL_RANDOM);
+}
+
+static void without_a_client_the_defaults_are_the_librarys(void **state)
+{
+    rql_lock_options options;
+
+    (void)state;
+    memset(&options, 0xA5, sizeof options);
+    rqli_lock_options_fill(&options, NULL);
+    assert_memory_equal(&options, &given, sizeof options);
+    assert_int_equal(options.ttl_ms, 5000);
+    assert_int_equal(options.queue_ttl_ms, 15000);
+    assert_int_equal(options.timeout_ms, 10000);
+    assert_int_equal(options.retry_count, 3);
+    assert_int_equal(options.retry_delay_ms, 200);
+    assert_int_equal(options.retry_jitter_ms, 25);
+    assert_false(options.fail_fast);
+    assert_false(options.auto_extend);
+    assert_int_equal(options.max_hold_ms, RQL_FOREVER);
+    assert_null(options.meta);
+    assert_null(options.on_lost);
+    assert_null(options.refusal);
+    assert_int_equal(options.task, 0);
+}
+
+static void check_refused(const char *message)
+{
+    assert_int_equal(rqli_lock_options_read(&read_back, &client, &given, &error), RQL_E_INVALID);
+    assert_string_equal(error.message, message);
+}
+
+static void what_only_a_call_has_is_checked_too(void **state)
+{
+    unsigned char seven = 7;
+
+    (void)state;
+    given.max_hold_ms = 0;
+    check_refused("max_hold_ms is 0; it must be 1 or more, or forever");
+    given.max_hold_ms = -2;
+    check_refused("max_hold_ms is -2; it must be 1 or more, or forever");
+    given.max_hold_ms = 1;
+    CHECK_OK(rqli_lock_options_read(&read_back, &client, &given, NULL));
+    memcpy(&given.fail_fast, &seven, 1);
+    check_refused("fail_fast is 7; it must be true | false");
+    given.fail_fast = true;
+    memcpy(&given.auto_extend, &seven, 1);
+    check_refused("auto_extend is 7; it must be true | false");
+    given.auto_extend = true;
+    CHECK_OK(rqli_lock_options_read(&read_back, &client, &given, NULL));
+    assert_true(read_back.fail_fast);
+    assert_true(read_back.auto_extend);
+}
+
+static void check_meta_refused(const rql_meta *meta, size_t n_meta, const char *message)
+{
+    given.meta = meta;
+    given.n_meta = n_meta;
+    check_refused(message);
+}
+
+static void meta_is_taken_as_it_is(void **state)
+{
+    static const rql_meta meta[] = {
+        {"a", ""}, {"b", "x\ny"}, {"A", "z"}, {"rql", "1"}, {"tsx", "2"}};
+
+    (void)state;
+    given.meta = meta;
+    given.n_meta = 5;
+    CHECK_OK(rqli_lock_options_read(&read_back, &client, &given, NULL));
+    assert_ptr_equal(read_back.meta, meta);
+    assert_int_equal(read_back.n_meta, 5);
+}
+
+static void meta_and_its_count_belong_together(void **state)
+{
+    static const rql_meta meta[] = {{"a", "1"}};
+
+    (void)state;
+    check_meta_refused(NULL, 1, "meta is NULL while n_meta is 1");
+    check_meta_refused(meta, RQL_META_MAX_PAIRS + 1, "n_meta is 65; it must be 0 to 64");
+}
+
+static void reserved_names_are_refused(void **state)
+{
+    static const char *const names[] = {
+        "acq_id",       "hst_id",      "ts",
+        "ini_ttl",      "lock_key",    "rem_ttl",
+        "spc_cnt",      "spc_ext_ttl", "l_spc_ext_ini_ttl",
+        "l_spc_ext_ts", "l_spc_ts",    "rql_",
+        "rql_nonce",    "rql_x",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const rql_meta meta[] = {{"fine", "1"}, {names[i], "2"}};
+
+        print_message("name %s\n", names[i]);
+        check_meta_refused(meta, 2,
+                           "meta[1]: name is reserved: a field of the lock, or begins with rql_");
+    }
+}
+
+static void malformed_pairs_are_refused(void **state)
+{
+    static const rql_meta no_name[] = {{NULL, "1"}};
+    static const rql_meta no_value[] = {{"a", "1"}, {"b", NULL}};
+    static const rql_meta empty[] = {{"", "1"}};
+    static const rql_meta twice[] = {{"a", "1"}, {"b", "2"}, {"a", "3"}};
+
+    (void)state;
+    check_meta_refused(no_name, 1, "meta[0]: name or value is NULL");
+    check_meta_refused(no_value, 2, "meta[1]: name or value is NULL");
+    check_meta_refused(empty, 1, "meta[0]: name is empty");
+    check_meta_refused(twice, 3, "meta[2]: name is there twice");
+}
+
+static void meta_has_at_most_64_pairs(void **state)
+{
+    rql_meta meta[RQL_META_MAX_PAIRS];
+    char names[RQL_META_MAX_PAIRS][8];
+
+    (void)state;
+    for (size_t i = 0; i < RQL_META_MAX_PAIRS; i++) {
+        (void)snprintf(names[i], sizeof names[i], "n%zu", i);
+        meta[i] = (rql_meta){names[i], "v"};
+    }
+    given.meta = meta;
+    given.n_meta = RQL_META_MAX_PAIRS;
+    CHECK_OK(rqli_lock_options_read(&read_back, &client, &given, NULL));
+}
+
+static void meta_has_at_most_16384_bytes_together(void **state)
+{
+    static char value[RQL_META_MAX_BYTES + 1];
+    const rql_meta one[] = {{"a", value}};
+    const rql_meta two[] = {{"a", value}, {"b", ""}};
+
+    (void)state;
+    memset(value, 'v', RQL_META_MAX_BYTES - 1);
+    given.meta = one;
+    given.n_meta = 1;
+    CHECK_OK(rqli_lock_options_read(&read_back, &client, &given, NULL));
+    check_meta_refused(two, 2, "meta[1]: the pairs have too many bytes; at most 16384 are allowed");
+    value[RQL_META_MAX_BYTES - 1] = 'v';
+    check_meta_refused(one, 1, "meta[0]: the pairs have too many bytes; at most 16384 are allowed");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(defaults_come_from_the_client, set_up),
+        cmocka_unit_test_setup(without_a_client_the_defaults_are_the_librarys, set_up),
+        cmocka_unit_test_setup(what_only_a_call_has_is_checked_too, set_up),
+        cmocka_unit_test_setup(meta_is_taken_as_it_is, set_up),
+        cmocka_unit_test_setup(meta_and_its_count_belong_together, set_up),
+        cmocka_unit_test_setup(reserved_names_are_refused, set_up),
+        cmocka_unit_test_setup(malformed_pairs_are_refused, set_up),
+        cmocka_unit_test_setup(meta_has_at_most_64_pairs, set_up),
+        cmocka_unit_test_setup(meta_has_at_most_16384_bytes_together, set_up),
+    };
+
+    return cmocka_run_group_tests_name("lock_options", tests, NULL, NULL);
+}

@@ -1,0 +1,231 @@
+#include "check.h"
+
+#include <rql/options.h>
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int clear_environment(void **state)
+{
+    const rql_option_row *row;
+
+    (void)state;
+    for (size_t i = 0; (row = rql_option_row_at(i)); i++) {
+        (void)unsetenv(row->env);
+    }
+    return 0;
+}
+
+static void every_row_is_told_to_users_in_full(void **state)
+{
+    const rql_option_row *row;
+
+    (void)state;
+    for (size_t i = 0; (row = rql_option_row_at(i)); i++) {
+        char env[64] = "RQL_";
+
+        print_message("row %s\n", row->name);
+        for (size_t at = 0; at <= strlen(row->name); at++) {
+            env[4 + at] = (char)toupper((unsigned char)row->name[at]);
+        }
+        assert_string_equal(row->env, env);
+        assert_non_null(row->unit);
+        assert_true(strlen(row->range) > 0);
+        assert_true(strlen(row->default_value) > 0);
+        assert_true(strlen(row->help) > 0);
+        assert_null(strchr(row->help, '\n'));
+    }
+}
+
+static void the_defaults_as_text_are_the_defaults(void **state)
+{
+    const rql_option_row *row;
+    rql_options expected;
+    rql_options options;
+
+    (void)state;
+    rql_options_init(&expected);
+    rql_options_init(&options);
+    for (size_t i = 0; (row = rql_option_row_at(i)); i++) {
+        CHECK_OK(rql_options_set(&options, row->name, row->default_value, NULL));
+    }
+    assert_memory_equal(&options, &expected, sizeof options);
+}
+
+static void options_are_set_by_name(void **state)
+{
+    static const char url[] = "redis://u:p@h:1/2";
+    rql_options options;
+
+    (void)state;
+    rql_options_init(&options);
+    CHECK_OK(rql_options_set(&options, "url", url, NULL));
+    assert_ptr_equal(options.url, url);
+    CHECK_OK(rql_options_set(&options, "retry_delay_ms", "7", NULL));
+    assert_int_equal(options.retry_delay_ms, 7);
+    CHECK_OK(rql_options_set(&options, "retry-delay-ms", "8", NULL));
+    assert_int_equal(options.retry_delay_ms, 8);
+    CHECK_OK(rql_options_set(&options, "retry-delay_ms", "9", NULL));
+    assert_int_equal(options.retry_delay_ms, 9);
+    CHECK_OK(rql_options_set(&options, "retry_count", "forever", NULL));
+    assert_int_equal(options.retry_count, RQL_FOREVER);
+    CHECK_OK(rql_options_set(&options, "default_queue_ttl_ms", "-1", NULL));
+    assert_int_equal(options.default_queue_ttl_ms, RQL_FOREVER);
+    CHECK_OK(rql_options_set(&options, "is_timed_by_default", "true", NULL));
+    assert_true(options.is_timed_by_default);
+    CHECK_OK(rql_options_set(&options, "is_timed_by_default", "false", NULL));
+    assert_false(options.is_timed_by_default);
+    CHECK_OK(rql_options_set(&options, "default_conflict_strategy", "dead_locking", NULL));
+    assert_int_equal(options.default_conflict_strategy, RQL_DEAD_LOCKING);
+    CHECK_OK(rql_options_set(&options, "default_conflict_strategy", "work_through", NULL));
+    assert_int_equal(options.default_conflict_strategy, RQL_WORK_THROUGH);
+    CHECK_OK(
+        rql_options_set(&options, "default_conflict_strategy", "extendable_work_through", NULL));
+    assert_int_equal(options.default_conflict_strategy, RQL_EXTENDABLE_WORK_THROUGH);
+}
+
+static void what_is_no_value_changes_nothing(void **state)
+{
+    static const struct {
+        const char *name;
+        const char *value;
+        const char *message;
+    } cases[] = {
+        {"retry_delay_ms", "0", "retry_delay_ms is 0; it must be 1 to 3600000"},
+        {"retry-delay-ms", "abc", "retry_delay_ms is abc; it must be 1 to 3600000"},
+        {"retry_delay_ms", "", "retry_delay_ms is empty; it must be 1 to 3600000"},
+        {"retry_delay_ms", "5 ", "retry_delay_ms is 5 ; it must be 1 to 3600000"},
+        {"retry_delay_ms", "1\n", "retry_delay_ms is unreadable; it must be 1 to 3600000"},
+        {"retry_delay_ms", "\xc3\xa4", "retry_delay_ms is unreadable; it must be 1 to 3600000"},
+        {"retry_delay_ms", "00000000000000000000000000000000000000000",
+         "retry_delay_ms is too long; it must be 1 to 3600000"},
+        {"retry_delay_ms", "forever", "retry_delay_ms is forever; it must be 1 to 3600000"},
+        {"retry_delay_ms", "-1", "retry_delay_ms is -1; it must be 1 to 3600000"},
+        {"retry_count", "-2", "retry_count is -2; it must be 0 or more, or forever"},
+        {"is_timed_by_default", "1", "is_timed_by_default is 1; it must be true | false"},
+        {"default_access_strategy", "QUEUED",
+         "default_access_strategy is QUEUED; it must be queued | random"},
+        {"retry", "1", "options: no such option: retry"},
+        {"retry_delay_ms_", "1", "options: no such option: retry_delay_ms_"},
+        {"size", "1", "options: no such option: size"},
+        {"", "1", "options: no such option: empty"},
+        {"spin_us", NULL, "options: name or value is NULL"},
+        {NULL, "1", "options: name or value is NULL"},
+    };
+
+    rql_options before;
+
+    (void)state;
+    rql_options_init(&before);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rql_options options = before;
+        rql_error error = {0};
+
+        assert_int_equal(rql_options_set(&options, cases[i].name, cases[i].value, &error),
+                         RQL_E_INVALID);
+        assert_string_equal(error.message, cases[i].message);
+        assert_memory_equal(&options, &before, sizeof options);
+    }
+}
+
+static void older_program_has_no_room_for_new_options(void **state)
+{
+    rql_options given;
+
+    (void)state;
+    memset(&given, 0xA5, sizeof given);
+    rql_options_init_sized(&given, offsetof(rql_options, key_extraction_batch_size));
+    assert_int_equal(rql_options_set(&given, "key_extraction_batch_size", "7", NULL),
+                     RQL_E_INVALID);
+    CHECK_OK(rql_options_set(&given, "default_access_strategy", "random", NULL));
+    assert_int_equal(given.default_access_strategy, RQL_RANDOM);
+    assert_int_equal(setenv("RQL_KEY_EXTRACTION_BATCH_SIZE", "7", 1), 0);
+    assert_int_equal(setenv("RQL_SPIN_US", "9", 1), 0);
+    CHECK_OK(rql_options_from_env(&given, NULL));
+    assert_int_equal(given.spin_us, 9);
+    assert_int_equal((uint64_t)given.key_extraction_batch_size, UINT64_C(0xA5A5A5A5A5A5A5A5));
+    assert_int_equal(unsetenv("RQL_KEY_EXTRACTION_BATCH_SIZE"), 0);
+    assert_int_equal(unsetenv("RQL_SPIN_US"), 0);
+}
+
+static void newer_program_keeps_its_size(void **state)
+{
+    struct {
+        rql_options known;
+        int64_t unknown;
+    } given;
+
+    (void)state;
+    rql_options_init_sized(&given.known, sizeof given);
+    CHECK_OK(rql_options_set(&given.known, "spin_us", "4", NULL));
+    assert_int_equal(setenv("RQL_IO_TIMEOUT_MS", "5", 1), 0);
+    CHECK_OK(rql_options_from_env(&given.known, NULL));
+    assert_int_equal(given.known.size, sizeof given);
+    assert_int_equal(given.known.spin_us, 4);
+    assert_int_equal(given.known.io_timeout_ms, 5);
+}
+
+static void a_struct_that_was_not_set_up_is_refused(void **state)
+{
+    rql_error error = {0};
+    rql_options options = {0};
+
+    (void)state;
+    assert_int_equal(rql_options_set(&options, "spin_us", "1", &error), RQL_E_INVALID);
+    assert_string_equal(error.message, "options: not set up by their init call");
+    assert_int_equal(rql_options_from_env(&options, NULL), RQL_E_INVALID);
+    assert_int_equal(rql_options_set(NULL, "spin_us", "1", NULL), RQL_E_INVALID);
+    assert_int_equal(rql_options_from_env(NULL, NULL), RQL_E_INVALID);
+}
+
+static void the_environment_is_taken_whole_or_not_at_all(void **state)
+{
+    rql_error error = {0};
+    rql_options before;
+    rql_options options;
+
+    (void)state;
+    rql_options_init(&before);
+    options = before;
+    CHECK_OK(rql_options_from_env(&options, &error));
+    assert_memory_equal(&options, &before, sizeof options);
+
+    assert_int_equal(setenv("RQL_URL", "unix:///s", 1), 0);
+    assert_int_equal(setenv("RQL_RETRY_COUNT", "forever", 1), 0);
+    assert_int_equal(setenv("RQL_KEY_EXTRACTION_BATCH_SIZE", "0", 1), 0);
+    assert_int_equal(rql_options_from_env(&options, &error), RQL_E_INVALID);
+    assert_string_equal(error.message,
+                        "RQL_KEY_EXTRACTION_BATCH_SIZE is 0; it must be 1 to 100000");
+    assert_memory_equal(&options, &before, sizeof options);
+
+    assert_int_equal(setenv("RQL_KEY_EXTRACTION_BATCH_SIZE", "11", 1), 0);
+    CHECK_OK(rql_options_from_env(&options, NULL));
+    assert_string_equal(options.url, "unix:///s");
+    assert_int_equal(options.retry_count, RQL_FOREVER);
+    assert_int_equal(options.key_extraction_batch_size, 11);
+    assert_int_equal(options.retry_delay_ms, 200);
+
+    assert_int_equal(setenv("RQL_URL", "", 1), 0);
+    assert_int_equal(rql_options_from_env(&options, &error), RQL_E_INVALID);
+    assert_int_equal(strncmp(error.message, "RQL_URL is empty", 16), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_row_is_told_to_users_in_full),
+        cmocka_unit_test(the_defaults_as_text_are_the_defaults),
+        cmocka_unit_test(options_are_set_by_name),
+        cmocka_unit_test(what_is_no_value_changes_nothing),
+        cmocka_unit_test_setup_teardown(older_program_has_no_room_for_new_options,
+                                        clear_environment, clear_environment),
+        cmocka_unit_test_setup_teardown(newer_program_keeps_its_size, clear_environment,
+                                        clear_environment),
+        cmocka_unit_test(a_struct_that_was_not_set_up_is_refused),
+        cmocka_unit_test_setup_teardown(the_environment_is_taken_whole_or_not_at_all,
+                                        clear_environment, clear_environment),
+    };
+
+    return cmocka_run_group_tests_name("options_text", tests, NULL, NULL);
+}

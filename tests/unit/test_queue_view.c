@@ -1,0 +1,281 @@
+#include "check.h"
+
+#include "reply_tree.h"
+#include "script/queue_view.h"
+
+#include <stdlib.h>
+
+#define KEY "rql:lock_queue:x"
+
+static rql_status take_page(struct rqli_queue_view *view, const char *const *words, size_t count)
+{
+    struct rqli_reply items[64];
+    struct rqli_reply reply;
+
+    for (size_t i = 0; i < count; i++) {
+        items[i] = tree_text(words[i]);
+    }
+    reply = tree_array(items, count);
+    return rqli_queue_view_take(view, &reply, KEY, NULL);
+}
+
+static rql_queue_info *finish(struct rqli_queue_view *view)
+{
+    rql_queue_info *info = NULL;
+
+    CHECK_OK(rqli_queue_view_finish(view, &info, NULL));
+    rqli_queue_view_fini(view);
+    assert_string_equal(info->lock_queue, KEY);
+    assert_string_equal(info->name, "x");
+    return info;
+}
+
+static void check_asks(const struct rqli_queue_view *view, const char *expected)
+{
+    struct rqli_command command = {0};
+
+    rqli_queue_view_ask(view, &command);
+    rqli_command_slice(&command, (struct rqli_slice){"", 1});
+    assert_int_equal(command.n_commands, 1);
+    assert_non_null(strstr(command.data, expected));
+    rqli_command_fini(&command);
+}
+
+static void pages_continue_at_the_last_score_behind_its_ties(void **state)
+{
+    static const char *const first[] = {"a", "1.5", "b", "2", "c", "2"};
+    static const char *const second[] = {"d", "2", "e", "2", "f", "2"};
+    static const char *const third[] = {"g", "3"};
+    struct rqli_queue_view view;
+    rql_queue_info *info;
+
+    (void)state;
+    rqli_queue_view_init(&view, rqli_slice_of(KEY), 3);
+    check_asks(&view, "$4\r\n-inf\r\n$4\r\n+inf\r\n$7\r\nBYSCORE\r\n$5\r\nLIMIT\r\n"
+                      "$1\r\n0\r\n$1\r\n3\r\n$10\r\nWITHSCORES\r\n");
+    CHECK_OK(take_page(&view, first, 6));
+    assert_true(view.has_more);
+    check_asks(&view, "$1\r\n2\r\n$4\r\n+inf\r\n$7\r\nBYSCORE\r\n$5\r\nLIMIT\r\n$1\r\n2\r\n");
+    CHECK_OK(take_page(&view, second, 6));
+    check_asks(&view, "$1\r\n2\r\n$4\r\n+inf\r\n$7\r\nBYSCORE\r\n$5\r\nLIMIT\r\n$1\r\n5\r\n");
+    CHECK_OK(take_page(&view, third, 2));
+    assert_false(view.has_more);
+    info = finish(&view);
+    assert_int_equal(info->status, RQL_KEY_ALIVE);
+    assert_int_equal(info->n_requests, 7);
+    for (size_t i = 0; i < info->n_requests; i++) {
+        const char name[] = {(char)('a' + i), '\0'};
+
+        assert_string_equal(info->requests[i].acq_id, name);
+        assert_int_equal(info->requests[i].position, i + 1);
+        assert_null(info->requests[i].hst_id);
+    }
+    assert_int_equal(info->requests[0].score_us, 1500000);
+    assert_int_equal(info->requests[6].score_us, 3000000);
+    free(info);
+}
+
+static void scores_are_read_with_all_their_digits(void **state)
+{
+    static const char *const words[] = {
+        "a", "-1.5",
+        "b", "1.0000000000000001e-05",
+        "c", "1795254268.4681001",
+        "d", "1.7952542684681123e+9",
+    };
+    struct rqli_queue_view view;
+    rql_queue_info *info;
+
+    (void)state;
+    rqli_queue_view_init(&view, rqli_slice_of(KEY), RQLI_QUEUE_PAGE);
+    CHECK_OK(take_page(&view, words, 8));
+    info = finish(&view);
+    assert_int_equal(info->status, RQL_KEY_ALIVE);
+    assert_int_equal(info->requests[0].score_us, -1500000);
+    assert_int_equal(info->requests[1].score_us, 10);
+    assert_int_equal(info->requests[2].score_us, 1795254268468100);
+    assert_int_equal(info->requests[3].score_us, 1795254268468112);
+    free(info);
+}
+
+static void scores_nobody_can_read_spoil_only_themselves(void **state)
+{
+    static const char *const bad[] = {"inf", "-inf", "nan", "1e300", "", "soon"};
+
+    (void)state;
+    for (size_t i = 0; i < TREE_COUNT(bad); i++) {
+        const char *const words[] = {"a", "1", "b", bad[i], "c", "3"};
+        struct rqli_queue_view view;
+        rql_queue_info *info;
+
+        rqli_queue_view_init(&view, rqli_slice_of(KEY), RQLI_QUEUE_PAGE);
+        CHECK_OK(take_page(&view, words, 6));
+        info = finish(&view);
+        assert_int_equal(info->status, RQL_KEY_MALFORMED);
+        assert_int_equal(info->n_requests, 3);
+        assert_int_equal(info->requests[0].score_us, 1000000);
+        assert_int_equal(info->requests[1].score_us, -1);
+        assert_int_equal(info->requests[2].score_us, 3000000);
+        free(info);
+    }
+}
+
+static void what_is_no_queue_has_a_status(void **state)
+{
+    const struct rqli_reply wrong = tree_error("WRONGTYPE Operation against a key");
+    const struct rqli_reply nul[] = {tree_bytes("a\0b", 3), tree_text("1")};
+    const struct rqli_reply page = tree_array(nul, 2);
+    struct rqli_queue_view view;
+    rql_queue_info *info;
+
+    (void)state;
+    rqli_queue_view_init(&view, rqli_slice_of(KEY), 5);
+    CHECK_OK(rqli_queue_view_take(&view, &wrong, KEY, NULL));
+    assert_false(view.has_more);
+    info = finish(&view);
+    assert_int_equal(info->status, RQL_KEY_WRONG_TYPE);
+    free(info);
+
+    rqli_queue_view_init(&view, rqli_slice_of(KEY), 5);
+    CHECK_OK(take_page(&view, NULL, 0));
+    info = finish(&view);
+    assert_int_equal(info->status, RQL_KEY_RELEASED);
+    assert_int_equal(info->n_requests, 0);
+    assert_null(info->requests);
+    free(info);
+
+    rqli_queue_view_init(&view, rqli_slice_of(KEY), 5);
+    CHECK_OK(rqli_queue_view_take(&view, &page, KEY, NULL));
+    info = finish(&view);
+    assert_int_equal(info->status, RQL_KEY_MALFORMED);
+    assert_string_equal(info->requests[0].acq_id, "a");
+    free(info);
+}
+
+static void hosts_are_the_first_word_of_a_record(void **state)
+{
+    static const char *const words[] = {"a", "1", "b", "2", "c", "3", "d",
+                                        "4", "e", "5", "f", "6", "g", "7"};
+    char long_word[RQL_ID_SIZE + 1] = {0};
+    const struct rqli_reply first[] = {tree_text("rql:hst:1/2/0/ff 5000 nonce"), tree_nil(),
+                                       tree_text("alone")};
+    const struct rqli_reply second[] = {tree_text(""), tree_text(" x"),
+                                        tree_bytes(long_word, RQL_ID_SIZE),
+                                        tree_bytes("h\0st x", 6)};
+    const struct rqli_reply replies[] = {tree_array(first, 3), tree_array(second, 4)};
+    struct rqli_command command = {0};
+    struct rqli_queue_view view;
+    rql_queue_info *info;
+
+    (void)state;
+    memset(long_word, 'h', RQL_ID_SIZE);
+    rqli_queue_view_init(&view, rqli_slice_of(KEY), 9);
+    CHECK_OK(take_page(&view, words, 14));
+    assert_int_equal(rqli_queue_view_ask_hosts(&view, &command, 3), 3);
+    CHECK_OK(rqli_queue_view_take_hosts(&view, &replies[0], KEY, NULL));
+    assert_int_equal(rqli_queue_view_ask_hosts(&view, &command, 100), 4);
+    CHECK_OK(rqli_queue_view_take_hosts(&view, &replies[1], KEY, NULL));
+    assert_int_equal(rqli_queue_view_ask_hosts(&view, &command, 100), 0);
+    rqli_command_slice(&command, (struct rqli_slice){"", 1});
+    assert_string_equal(command.data,
+                        "*5\r\n$5\r\nHMGET\r\n$9\r\nrql:req:x\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n"
+                        "*6\r\n$5\r\nHMGET\r\n$9\r\nrql:req:x\r\n$1\r\nd\r\n$1\r\ne\r\n$1\r\nf\r\n"
+                        "$1\r\ng\r\n$1\r\n");
+    rqli_command_fini(&command);
+    info = finish(&view);
+    assert_string_equal(info->requests[0].hst_id, "rql:hst:1/2/0/ff");
+    assert_null(info->requests[1].hst_id);
+    assert_string_equal(info->requests[2].hst_id, "alone");
+    for (size_t i = 3; i < 7; i++) {
+        assert_null(info->requests[i].hst_id);
+    }
+    free(info);
+}
+
+static void records_of_another_type_name_no_host(void **state)
+{
+    static const char *const words[] = {"a", "1"};
+    const struct rqli_reply wrong = tree_error("WRONGTYPE Operation against a key");
+    struct rqli_command command = {0};
+    struct rqli_queue_view view;
+    rql_queue_info *info;
+
+    (void)state;
+    rqli_queue_view_init(&view, rqli_slice_of(KEY), 9);
+    CHECK_OK(take_page(&view, words, 2));
+    assert_int_equal(rqli_queue_view_ask_hosts(&view, &command, 9), 1);
+    CHECK_OK(rqli_queue_view_take_hosts(&view, &wrong, KEY, NULL));
+    assert_int_equal(rqli_queue_view_ask_hosts(&view, &command, 9), 0);
+    rqli_command_fini(&command);
+    info = finish(&view);
+    assert_int_equal(info->status, RQL_KEY_ALIVE);
+    assert_null(info->requests[0].hst_id);
+    free(info);
+}
+
+static void names_that_are_too_long_have_no_records(void **state)
+{
+    static const char *const words[] = {"a", "1"};
+    static const char prefix[] = "rql:lock_queue:";
+    char key[RQL_NAME_MAX + 32];
+    struct rqli_command command = {0};
+    struct rqli_queue_view view;
+
+    (void)state;
+    memset(key, 'n', sizeof key);
+    memcpy(key, prefix, sizeof prefix - 1);
+    rqli_queue_view_init(&view, (struct rqli_slice){key, 15 + RQL_NAME_MAX}, 9);
+    CHECK_OK(take_page(&view, words, 2));
+    assert_int_equal(rqli_queue_view_ask_hosts(&view, &command, 9), 1);
+    rqli_queue_view_fini(&view);
+    rqli_queue_view_init(&view, (struct rqli_slice){key, 15 + RQL_NAME_MAX + 1}, 9);
+    CHECK_OK(take_page(&view, words, 2));
+    assert_int_equal(rqli_queue_view_ask_hosts(&view, &command, 9), 0);
+    rqli_queue_view_fini(&view);
+    rqli_command_fini(&command);
+}
+
+static void replies_that_say_nothing_are_faults(void **state)
+{
+    static const char *const words[] = {"a", "1"};
+    const struct rqli_reply odd[] = {tree_text("a"), tree_text("1"), tree_text("b")};
+    const struct rqli_reply mixed[] = {tree_text("a"), tree_int(1)};
+    const struct rqli_reply far[] = {tree_text("a"),
+                                     tree_text("1111111111111111111111111111111111111111")};
+    const struct rqli_reply four[] = {tree_text("a"), tree_text("1"), tree_text("b"),
+                                      tree_text("2")};
+    const struct rqli_reply bad[] = {tree_array(odd, 3),  tree_array(mixed, 2), tree_array(far, 2),
+                                     tree_array(four, 4), tree_nil(),           tree_text("x")};
+    const struct rqli_reply refused = tree_error("NOPERM no");
+    struct rqli_command command = {0};
+    struct rqli_queue_view view;
+    rql_error error = {0};
+
+    (void)state;
+    rqli_queue_view_init(&view, rqli_slice_of(KEY), 1);
+    for (size_t i = 0; i < TREE_COUNT(bad); i++) {
+        assert_int_equal(rqli_queue_view_take(&view, &bad[i], KEY, &error), RQL_E_PROTOCOL);
+    }
+    assert_int_equal(rqli_queue_view_take(&view, &refused, KEY, &error), RQL_E_AUTH);
+    CHECK_OK(take_page(&view, words, 2));
+    assert_int_equal(rqli_queue_view_ask_hosts(&view, &command, 9), 1);
+    assert_int_equal(rqli_queue_view_take_hosts(&view, &bad[0], KEY, &error), RQL_E_PROTOCOL);
+    rqli_queue_view_fini(&view);
+    rqli_command_fini(&command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pages_continue_at_the_last_score_behind_its_ties),
+        cmocka_unit_test(scores_are_read_with_all_their_digits),
+        cmocka_unit_test(scores_nobody_can_read_spoil_only_themselves),
+        cmocka_unit_test(what_is_no_queue_has_a_status),
+        cmocka_unit_test(hosts_are_the_first_word_of_a_record),
+        cmocka_unit_test(records_of_another_type_name_no_host),
+        cmocka_unit_test(names_that_are_too_long_have_no_records),
+        cmocka_unit_test(replies_that_say_nothing_are_faults),
+    };
+
+    return cmocka_run_group_tests_name("queue_view", tests, NULL, NULL);
+}

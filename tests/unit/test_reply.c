@@ -1,0 +1,234 @@
+#include "check.h"
+
+#include "script/reply.h"
+
+#include <stdlib.h>
+
+static struct rqli_reply error_reply(const char *text)
+{
+    return (struct rqli_reply){.type = RQLI_REPLY_ERROR, .text = rqli_slice_of(text)};
+}
+
+static void every_code_has_its_class(void **state)
+{
+    static const struct {
+        const char *text;
+        rql_status status;
+    } cases[] = {
+        {"NOAUTH Authentication required.", RQL_E_AUTH},
+        {"WRONGPASS invalid username-password pair or user is disabled.", RQL_E_AUTH},
+        {"NOPERM this user has no permissions to run the 'evalsha' command", RQL_E_AUTH},
+        {"DENIED Redis is running in protected mode", RQL_E_AUTH},
+        {"WRONGTYPE Operation against a key holding the wrong kind of value", RQL_E_WRONG_TYPE},
+        {"READONLY You can't write against a read only replica.", RQL_E_READ_ONLY},
+        {"MASTERDOWN Link with MASTER is down", RQL_E_READ_ONLY},
+        {"MOVED 3999 127.0.0.1:6381", RQL_E_READ_ONLY},
+        {"ASK 3999 127.0.0.1:6381", RQL_E_READ_ONLY},
+        {"LOADING Redis is loading the dataset in memory", RQL_E_UNAVAILABLE},
+        {"BUSY Redis is busy running a script.", RQL_E_UNAVAILABLE},
+        {"OOM command not allowed when used memory > 'maxmemory'.", RQL_E_UNAVAILABLE},
+        {"MISCONF Redis is configured to save RDB snapshots", RQL_E_UNAVAILABLE},
+        {"NOREPLICAS Not enough good replicas to write.", RQL_E_UNAVAILABLE},
+        {"TRYAGAIN Multiple keys request during rehashing of slot", RQL_E_UNAVAILABLE},
+        {"CLUSTERDOWN Hash slot not served", RQL_E_UNAVAILABLE},
+        {"OOM", RQL_E_UNAVAILABLE},
+        {"ERR unknown command 'FOO'", RQL_E_SERVER},
+        {"NOSCRIPT No matching script.", RQL_E_SERVER},
+        {"BUSYKEY Target key name already exists.", RQL_E_SERVER},
+        {"ASKING is no code", RQL_E_SERVER},
+        {"ERR LOADING is not the first word", RQL_E_SERVER},
+        {"oom command", RQL_E_SERVER},
+        {"", RQL_E_SERVER},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct rqli_reply reply = error_reply(cases[i].text);
+
+        print_message("case %s\n", cases[i].text);
+        assert_int_equal(rqli_reply_class(&reply), cases[i].status);
+    }
+}
+
+#define SHA "ffffffffffffffffffffffffffffffffffffffff"
+
+/* What servers of several ages make of an error within a script. */
+static void errors_within_scripts_are_classed_and_stripped(void **state)
+{
+    static const struct {
+        const char *text;
+        rql_status status;
+        const char *message;
+    } cases[] = {
+        {"WRONGTYPE Operation against a key script: " SHA ", on @user_script:3.", RQL_E_WRONG_TYPE,
+         "poll on rql:lock:x: WRONGTYPE Operation against a key"},
+        {"ERR Error running script (call to f_" SHA "): @user_script:1: WRONGTYPE Operation "
+         "against a key",
+         RQL_E_WRONG_TYPE, "poll on rql:lock:x: WRONGTYPE Operation against a key"},
+        {"ERR Error running script (call to f_" SHA "): @user_script:1: @user_script: 1: -OOM "
+         "command not allowed",
+         RQL_E_UNAVAILABLE, "poll on rql:lock:x: OOM command not allowed; nothing was done"},
+        {"ERR Error running script (call to f_" SHA "): @user_script:1: -READONLY You can't write",
+         RQL_E_READ_ONLY, "poll on rql:lock:x: READONLY You can't write; nothing was done"},
+        {"ERR handler failed: WRONGTYPE Operation script: " SHA ", on @user_script:9.",
+         RQL_E_WRONG_TYPE, "poll on rql:lock:x: ERR handler failed: WRONGTYPE Operation"},
+        {"ERR The user executing the script can't run this command or subcommand script: " SHA
+         ", on @user_script:1.",
+         RQL_E_AUTH,
+         "poll on rql:lock:x: ERR The user executing the script can't run this command or "
+         "subcommand"},
+        {"ERR ACL failure in script: User w has no permissions to run the 'publish' command",
+         RQL_E_AUTH,
+         "poll on rql:lock:x: ERR ACL failure in script: User w has no permissions to run the "
+         "'publish' command"},
+        {"ERR user_script:1: Script attempted to access nonexistent global variable 'x' "
+         "script: " SHA ", on @user_script:1.",
+         RQL_E_SERVER,
+         "poll on rql:lock:x: ERR user_script:1: Script attempted to access nonexistent global "
+         "variable 'x'"},
+        {"ERR Error running script (call to f_" SHA "): @user_script:12", RQL_E_SERVER, NULL},
+        {"ERR a word script: in the text", RQL_E_SERVER,
+         "poll on rql:lock:x: ERR a word script: in the text"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct rqli_reply reply = error_reply(cases[i].text);
+        rql_error error = {0};
+
+        print_message("case %s\n", cases[i].text);
+        assert_int_equal(rqli_reply_class(&reply), cases[i].status);
+        assert_int_equal(rqli_reply_fault(&reply, "poll", "rql:lock:x", &error), cases[i].status);
+        assert_int_equal(error.status, cases[i].status);
+        if (cases[i].message) {
+            assert_string_equal(error.message, cases[i].message);
+        }
+    }
+}
+
+static void nothing_was_done_is_said_only_where_it_is_true(void **state)
+{
+    static const struct {
+        const char *text;
+        int is_said;
+    } cases[] = {
+        {"LOADING x", 1}, {"READONLY x", 1}, {"NOAUTH x", 1},    {"OOM x", 1},
+        {"NOPERM x", 0},  {"ERR x", 0},      {"WRONGTYPE x", 0}, {"WRONGTYPE", 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct rqli_reply reply = error_reply(cases[i].text);
+        rql_error error = {0};
+
+        print_message("case %s\n", cases[i].text);
+        assert_int_not_equal(rqli_reply_fault(&reply, "grant", "rql:lock:x", &error), RQL_OK);
+        assert_int_equal(strstr(error.message, "; nothing was done") != NULL, cases[i].is_said);
+    }
+}
+
+static void another_shape_is_a_protocol_fault(void **state)
+{
+    static const enum rqli_reply_type types[] = {
+        RQLI_REPLY_NIL, RQLI_REPLY_INTEGER, RQLI_REPLY_TEXT, RQLI_REPLY_STATUS, RQLI_REPLY_ARRAY};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        struct rqli_reply reply = {.type = types[i]};
+        rql_error error = {0};
+
+        assert_int_equal(rqli_reply_fault(&reply, "poll", "rql:lock:x", &error), RQL_E_PROTOCOL);
+        assert_string_equal(error.message, "poll on rql:lock:x: unexpected reply");
+        assert_int_equal(rqli_reply_fault(&reply, "poll", "rql:lock:x", NULL), RQL_E_PROTOCOL);
+    }
+}
+
+static void control_bytes_are_escaped(void **state)
+{
+    static const char text[] = "ERR a\r\nb\0c\x1b[31m\x7f";
+    struct rqli_reply reply = {.type = RQLI_REPLY_ERROR, .text = {text, sizeof text - 1}};
+    rql_error error = {0};
+
+    (void)state;
+    assert_int_equal(rqli_reply_fault(&reply, "poll", "k\ny", &error), RQL_E_SERVER);
+    assert_string_equal(error.message, "poll on k\\x0ay: ERR a\\x0d\\x0ab\\x00c\\x1b[31m\\x7f");
+}
+
+/* Exact copies, so that a byte read behind the end is seen by the sanitizer. */
+static void long_and_many_texts_fit_the_message(void **state)
+{
+    char where[600];
+
+    (void)state;
+    for (size_t length = 0; length < sizeof where; length++) {
+        struct rqli_reply reply = {.type = RQLI_REPLY_ERROR};
+        char *text = malloc(length + 1);
+        rql_error error = {0};
+
+        assert_non_null(text);
+        memset(text, length % 2 ? 0x01 : 'x', length);
+        memset(where, 'w', length);
+        where[length] = '\0';
+        reply.text = (struct rqli_slice){text, length};
+        assert_int_equal(rqli_reply_fault(&reply, "a_very_long_name_of_a_script", where, &error),
+                         RQL_E_SERVER);
+        assert_true(strlen(error.message) < sizeof error.message - 1);
+        assert_null(strchr(error.message, 0x01));
+        free(text);
+    }
+}
+
+static void a_cut_keeps_the_claim_and_whole_characters(void **state)
+{
+    char name[700] = "rql:lock:";
+    struct rqli_reply reply;
+    rql_error error = {0};
+    char text[300];
+
+    (void)state;
+    for (int i = 0; i < 200; i++) {
+        strcat(name, "\xc3\xa4");
+    }
+    memset(text, 'x', sizeof text);
+    memcpy(text, "LOADING ", 8);
+    text[sizeof text - 1] = '\0';
+    reply = error_reply(text);
+    /* Cut behind a first byte, and behind a second one. */
+    for (const char *where = name; where < name + 2; where++) {
+        assert_int_equal(rqli_reply_fault(&reply, "poll", where, &error), RQL_E_UNAVAILABLE);
+        assert_non_null(strstr(error.message, "\xc3\xa4...: LOADING xxx"));
+        assert_non_null(strstr(error.message, "xxx...; nothing was done"));
+    }
+}
+
+static void a_reply_says_a_whole_word_at_its_start(void **state)
+{
+    struct rqli_reply nil = {.type = RQLI_REPLY_NIL};
+    struct rqli_reply reply = error_reply("NOSCRIPT No matching script.");
+
+    (void)state;
+    assert_true(rqli_reply_says(&reply, "NOSCRIPT"));
+    assert_false(rqli_reply_says(&reply, "NOSCRIP"));
+    assert_false(rqli_reply_says(&reply, "No"));
+    assert_false(rqli_reply_says(&nil, "NOSCRIPT"));
+    reply = error_reply("NOSCRIPT");
+    assert_true(rqli_reply_says(&reply, "NOSCRIPT"));
+    reply.text.length = 7;
+    assert_false(rqli_reply_says(&reply, "NOSCRIPT"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_code_has_its_class),
+        cmocka_unit_test(errors_within_scripts_are_classed_and_stripped),
+        cmocka_unit_test(nothing_was_done_is_said_only_where_it_is_true),
+        cmocka_unit_test(another_shape_is_a_protocol_fault),
+        cmocka_unit_test(control_bytes_are_escaped),
+        cmocka_unit_test(long_and_many_texts_fit_the_message),
+        cmocka_unit_test(a_cut_keeps_the_claim_and_whole_characters),
+        cmocka_unit_test(a_reply_says_a_whole_word_at_its_start),
+    };
+
+    return cmocka_run_group_tests_name("reply", tests, NULL, NULL);
+}

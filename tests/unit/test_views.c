@@ -1,0 +1,320 @@
+#include "check.h"
+
+#include "reply_tree.h"
+#include "script/lock_view.h"
+
+#include <stdlib.h>
+
+#define KEY "rql:lock:x"
+#define ACQ "rql:acq:18466/600/620/640/aaaaaaaaaaaaaaa1"
+#define HST "rql:hst:18466/600/640/aaaaaaaaaaaaaaa1"
+#define WHOLE "acq_id", ACQ, "hst_id", HST, "ts", "1795255131.070483", "ini_ttl", "3000"
+#define TS_US INT64_C(1795255131070483)
+#define LIST_MAX 40
+
+/* Fields and values up to NULL. */
+static rql_lock_info *view_of(const char *const *words, int64_t pttl)
+{
+    struct rqli_reply items[LIST_MAX];
+    struct rqli_reply replies[RQLI_LOCK_VIEW_REPLIES];
+    rql_lock_info *info = NULL;
+    size_t count = 0;
+
+    for (; words[count]; count++) {
+        items[count] = tree_text(words[count]);
+    }
+    replies[0] = tree_array(items, count);
+    replies[1] = tree_int(pttl);
+    CHECK_OK(rqli_lock_view_read(replies, rqli_slice_of(KEY), KEY, &info, NULL));
+    assert_string_equal(info->lock_key, KEY);
+    assert_string_equal(info->name, "x");
+    return info;
+}
+
+struct lock_row {
+    const char *label;
+    const char *words[LIST_MAX];
+    rql_key_status status;
+    int64_t ts_us;
+    int64_t ini_ttl_ms;
+};
+
+static const struct lock_row lock_table[] = {
+    {"whole", {WHOLE}, RQL_KEY_ALIVE, TS_US, 3000},
+    {"integral ts",
+     {"acq_id", "a", "hst_id", "h", "ts", "1795255131", "ini_ttl", "1"},
+     RQL_KEY_ALIVE,
+     TS_US / 1000000 * 1000000,
+     1},
+    {"nothing but foreign", {"foreign", "1"}, RQL_KEY_MALFORMED, -1, -1},
+    {"no acq_id",
+     {"hst_id", HST, "ts", "1795255131.070483", "ini_ttl", "3000"},
+     RQL_KEY_MALFORMED,
+     TS_US,
+     3000},
+    {"no hst_id",
+     {"acq_id", ACQ, "ts", "1795255131.070483", "ini_ttl", "3000"},
+     RQL_KEY_MALFORMED,
+     TS_US,
+     3000},
+    {"no ts", {"acq_id", ACQ, "hst_id", HST, "ini_ttl", "3000"}, RQL_KEY_MALFORMED, -1, 3000},
+    {"no ini_ttl",
+     {"acq_id", ACQ, "hst_id", HST, "ts", "1795255131.070483"},
+     RQL_KEY_MALFORMED,
+     TS_US,
+     -1},
+    {"empty acq_id",
+     {"acq_id", "", "hst_id", HST, "ts", "1795255131.070483", "ini_ttl", "3000"},
+     RQL_KEY_MALFORMED,
+     TS_US,
+     3000},
+    {"ts ends with its point",
+     {"acq_id", ACQ, "hst_id", HST, "ts", "1795268.", "ini_ttl", "3000"},
+     RQL_KEY_MALFORMED,
+     -1,
+     3000},
+    {"empty ts",
+     {"acq_id", ACQ, "hst_id", HST, "ts", "", "ini_ttl", "3000"},
+     RQL_KEY_MALFORMED,
+     -1,
+     3000},
+    {"ts inf",
+     {"acq_id", ACQ, "hst_id", HST, "ts", "inf", "ini_ttl", "3000"},
+     RQL_KEY_MALFORMED,
+     -1,
+     3000},
+    {"ts nan",
+     {"acq_id", ACQ, "hst_id", HST, "ts", "nan", "ini_ttl", "3000"},
+     RQL_KEY_MALFORMED,
+     -1,
+     3000},
+    {"huge ts",
+     {"acq_id", ACQ, "hst_id", HST, "ts", "1e300", "ini_ttl", "3000"},
+     RQL_KEY_MALFORMED,
+     -1,
+     3000},
+    {"ini_ttl with decimals",
+     {"acq_id", ACQ, "hst_id", HST, "ts", "1795255131.070483", "ini_ttl", "1500.5"},
+     RQL_KEY_MALFORMED,
+     TS_US,
+     -1},
+    {"ini_ttl with an exponent",
+     {"acq_id", ACQ, "hst_id", HST, "ts", "1795255131.070483", "ini_ttl", "15e2"},
+     RQL_KEY_MALFORMED,
+     TS_US,
+     -1},
+    {"octal ini_ttl",
+     {"acq_id", ACQ, "hst_id", HST, "ts", "1795255131.070483", "ini_ttl", "05000"},
+     RQL_KEY_MALFORMED,
+     TS_US,
+     -1},
+    {"huge ini_ttl",
+     {"acq_id", ACQ, "hst_id", HST, "ts", "1795255131.070483", "ini_ttl", "99999999999999999999"},
+     RQL_KEY_MALFORMED,
+     TS_US,
+     -1},
+    {"bad spc_cnt", {WHOLE, "spc_cnt", "08"}, RQL_KEY_MALFORMED, TS_US, 3000},
+    {"bad l_spc_ts", {WHOLE, "l_spc_ts", "soon"}, RQL_KEY_MALFORMED, TS_US, 3000},
+    {"bad spc_ext_ttl", {WHOLE, "spc_ext_ttl", "1.0"}, RQL_KEY_MALFORMED, TS_US, 3000},
+    {"bad l_spc_ext_ts", {WHOLE, "l_spc_ext_ts", "1."}, RQL_KEY_MALFORMED, TS_US, 3000},
+    {"bad l_spc_ext_ini_ttl", {WHOLE, "l_spc_ext_ini_ttl", ""}, RQL_KEY_MALFORMED, TS_US, 3000},
+    {"bad token", {WHOLE, "rql_token", "one"}, RQL_KEY_MALFORMED, TS_US, 3000},
+    {"stored lock_key and rem_ttl",
+     {WHOLE, "lock_key", "?", "rem_ttl", "?"},
+     RQL_KEY_ALIVE,
+     TS_US,
+     3000},
+};
+
+static void check_row(const struct lock_row *row)
+{
+    rql_lock_info *info = view_of(row->words, 1500);
+
+    if (info->status != row->status || info->ts_us != row->ts_us ||
+        info->ini_ttl_ms != row->ini_ttl_ms || info->rem_ttl_ms != 1500) {
+        fail_msg("%s: status %d, ts %lld, ini_ttl %lld", row->label, info->status,
+                 (long long)info->ts_us, (long long)info->ini_ttl_ms);
+    }
+    free(info);
+}
+
+static void every_form_of_a_lock_has_its_status(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof lock_table / sizeof lock_table[0]; i++) {
+        check_row(&lock_table[i]);
+    }
+}
+
+static void a_whole_lock_has_all_its_fields(void **state)
+{
+    static const char *const words[] = {
+        WHOLE,
+        "spc_cnt",
+        "3",
+        "l_spc_ts",
+        "1795255132.5",
+        "spc_ext_ttl",
+        "4000",
+        "l_spc_ext_ts",
+        "1795255133.25",
+        "l_spc_ext_ini_ttl",
+        "2000",
+        "rql_token",
+        "1795255131070484",
+        "rql_nonce",
+        "0123456789abcdef",
+        NULL,
+    };
+    rql_lock_info *info = view_of(words, -1);
+
+    (void)state;
+    assert_int_equal(info->status, RQL_KEY_ALIVE);
+    assert_string_equal(info->acq_id, ACQ);
+    assert_string_equal(info->hst_id, HST);
+    assert_int_equal(info->rem_ttl_ms, RQL_FOREVER);
+    assert_int_equal(info->spc_cnt, 3);
+    assert_int_equal(info->l_spc_ts_us, 1795255132500000);
+    assert_int_equal(info->spc_ext_ttl_ms, 4000);
+    assert_int_equal(info->l_spc_ext_ts_us, 1795255133250000);
+    assert_int_equal(info->l_spc_ext_ini_ttl_ms, 2000);
+    assert_int_equal(info->token, 1795255131070484);
+    assert_int_equal(info->n_meta, 0);
+    assert_null(info->meta);
+    free(info);
+}
+
+static void a_lock_of_the_gem_lacks_what_was_never_written(void **state)
+{
+    static const char *const words[] = {WHOLE, NULL};
+    rql_lock_info *info = view_of(words, 0);
+
+    (void)state;
+    assert_int_equal(info->rem_ttl_ms, 0);
+    assert_int_equal(info->spc_cnt, -1);
+    assert_int_equal(info->l_spc_ts_us, -1);
+    assert_int_equal(info->spc_ext_ttl_ms, -1);
+    assert_int_equal(info->l_spc_ext_ts_us, -1);
+    assert_int_equal(info->l_spc_ext_ini_ttl_ms, -1);
+    assert_int_equal(info->token, -1);
+    free(info);
+}
+
+static void metadata_keeps_its_order_and_ours_is_left_out(void **state)
+{
+    static const char *const words[] = {
+        "z",        "first",  WHOLE, "some", "data",     "rql_v", "1", "",
+        "emptykey", "sp ace", "v v", "rql",  "not ours", "a",     "",  NULL,
+    };
+    static const char *const expected[][2] = {{"z", "first"},      {"some", "data"},
+                                              {"", "emptykey"},    {"sp ace", "v v"},
+                                              {"rql", "not ours"}, {"a", ""}};
+    rql_lock_info *info = view_of(words, 10);
+
+    (void)state;
+    assert_int_equal(info->status, RQL_KEY_ALIVE);
+    assert_int_equal(info->n_meta, 6);
+    for (size_t i = 0; i < info->n_meta; i++) {
+        assert_string_equal(info->meta[i].name, expected[i][0]);
+        assert_string_equal(info->meta[i].value, expected[i][1]);
+    }
+    free(info);
+}
+
+static void check_status(const struct rqli_reply *replies, struct rqli_slice key,
+                         rql_key_status expected)
+{
+    rql_lock_info *info = NULL;
+
+    CHECK_OK(rqli_lock_view_read(replies, key, KEY, &info, NULL));
+    assert_int_equal(info->status, expected);
+    assert_int_equal(info->ts_us, -1);
+    assert_int_equal(info->token, -1);
+    assert_null(info->acq_id);
+    assert_null(info->meta);
+    free(info);
+}
+
+static void what_is_no_lock_has_a_status(void **state)
+{
+    const struct rqli_reply words[] = {tree_text("a"), tree_text("b")};
+    const struct rqli_reply gone[] = {tree_array(NULL, 0), tree_int(-2)};
+    const struct rqli_reply just_gone[] = {tree_array(words, 2), tree_int(-2)};
+    const struct rqli_reply just_taken[] = {tree_array(NULL, 0), tree_int(5000)};
+    const struct rqli_reply other[] = {tree_error("WRONGTYPE Operation against a key"),
+                                       tree_int(-1)};
+
+    (void)state;
+    check_status(gone, rqli_slice_of(KEY), RQL_KEY_RELEASED);
+    check_status(just_gone, rqli_slice_of(KEY), RQL_KEY_RELEASED);
+    check_status(just_taken, rqli_slice_of(KEY), RQL_KEY_RELEASED);
+    check_status(other, rqli_slice_of(KEY), RQL_KEY_WRONG_TYPE);
+    check_status(gone, rqli_slice_of("foreign"), RQL_KEY_RELEASED);
+    check_status(gone, rqli_slice_of("rql:lock:"), RQL_KEY_RELEASED);
+}
+
+static void texts_with_a_nul_cannot_be_relied_on(void **state)
+{
+    const struct rqli_reply words[] = {
+        tree_text("acq_id"),   tree_bytes("a\0b", 3), tree_text("hst_id"),  tree_text("h"),
+        tree_text("ts"),       tree_text("1.5"),      tree_text("ini_ttl"), tree_text("1"),
+        tree_bytes("m\0n", 3), tree_bytes("v\0w", 3),
+    };
+    const struct rqli_reply replies[] = {tree_array(words, TREE_COUNT(words)), tree_int(1)};
+    const struct rqli_slice key = {"rql:lock:a\0b", 12};
+    rql_lock_info *info = NULL;
+
+    (void)state;
+    CHECK_OK(rqli_lock_view_read(replies, key, KEY, &info, NULL));
+    assert_int_equal(info->status, RQL_KEY_MALFORMED);
+    assert_string_equal(info->name, "a");
+    assert_string_equal(info->acq_id, "a");
+    assert_int_equal(info->n_meta, 1);
+    assert_string_equal(info->meta[0].name, "m");
+    assert_string_equal(info->meta[0].value, "v");
+    free(info);
+}
+
+static void check_fault(struct rqli_reply hash, struct rqli_reply ttl, rql_status expected)
+{
+    const struct rqli_reply replies[] = {hash, ttl};
+    rql_lock_info *info = NULL;
+    rql_error error = {0};
+
+    assert_int_equal(rqli_lock_view_read(replies, rqli_slice_of(KEY), KEY, &info, &error),
+                     expected);
+    assert_int_equal(error.status, expected);
+    assert_null(info);
+}
+
+static void replies_that_say_nothing_are_faults(void **state)
+{
+    const struct rqli_reply words[] = {tree_text("a"), tree_text("b"), tree_text("c")};
+    const struct rqli_reply mixed[] = {tree_text("a"), tree_int(1)};
+    const struct rqli_reply no_ttl = tree_int(-1);
+
+    (void)state;
+    check_fault(tree_array(words, 3), no_ttl, RQL_E_PROTOCOL);
+    check_fault(tree_array(mixed, 2), no_ttl, RQL_E_PROTOCOL);
+    check_fault(tree_nil(), no_ttl, RQL_E_PROTOCOL);
+    check_fault(tree_text("x"), no_ttl, RQL_E_PROTOCOL);
+    check_fault(tree_array(words, 2), tree_text("5"), RQL_E_PROTOCOL);
+    check_fault(tree_array(words, 2), tree_error("NOPERM no"), RQL_E_AUTH);
+    check_fault(tree_error("NOPERM no"), no_ttl, RQL_E_AUTH);
+    check_fault(tree_error("LOADING wait"), no_ttl, RQL_E_UNAVAILABLE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_form_of_a_lock_has_its_status),
+        cmocka_unit_test(a_whole_lock_has_all_its_fields),
+        cmocka_unit_test(a_lock_of_the_gem_lacks_what_was_never_written),
+        cmocka_unit_test(metadata_keeps_its_order_and_ours_is_left_out),
+        cmocka_unit_test(what_is_no_lock_has_a_status),
+        cmocka_unit_test(texts_with_a_nul_cannot_be_relied_on),
+        cmocka_unit_test(replies_that_say_nothing_are_faults),
+    };
+
+    return cmocka_run_group_tests_name("views", tests, NULL, NULL);
+}
