@@ -42,8 +42,7 @@ local function hand_over(acquirer, score, record, request, identity)
                         request.meta)
     drop(acquirer)
     local heard = redis.pcall("PUBLISH", "rql:wake:" .. identity,
-        string.format("%s %.0f %.0f %d %s", request.nonce, token, now, lease_ms,
-                      string.sub(lock, 10))) -- without "rql:lock:"
+        string.format("%s %.0f %.0f %d", request.nonce, token, now, lease_ms))
     if type(heard) == "number" and heard > 0 then
         return true
     end

@@ -10,7 +10,6 @@
 #include "link/subscriber.h"
 #include "link/wire.h"
 #include "options.h"
-#include "withdrawal.h"
 
 #include <stdlib.h>
 
@@ -23,15 +22,6 @@ static void abandon(void *self)
     rqli_link_abandon(client->link);
     rqli_subscriber_abandon(client->subscriber);
     rqli_keeper_abandon(client->keeper);
-}
-
-/* A grant came for a request that has been given up: the keeper gives it back (protocol.md 8). */
-static void give_back(void *self, const char *name, const char *nonce)
-{
-    rql_client *client = self;
-    const struct rqli_withdrawal_of what = {.name = name, .acquirer = "", .nonce = nonce};
-
-    rqli_keeper_withdraw(client->keeper, &what, client->options.io_timeout_ms);
 }
 
 static void set_up_endpoint(rql_client *client)
@@ -47,7 +37,7 @@ static rql_status build(rql_client *client, rql_error *error)
 {
     set_up_endpoint(client);
     client->link = rqli_link_new(&client->endpoint);
-    client->subscriber = rqli_subscriber_new(&client->endpoint, give_back, client);
+    client->subscriber = rqli_subscriber_new(&client->endpoint);
     client->keeper = rqli_keeper_new(client);
     if (!client->link || !client->subscriber || !client->keeper) {
         return rqli_fail_nomem(error);

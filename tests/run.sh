@@ -220,7 +220,7 @@ stage_gcc() {
 
 # Proves that nothing hides in asserts, and that clang has nothing to say.
 stage_clang() {
-    CC=clang CXX=clang++ build clang -Dbuildtype=release -Db_ndebug=true && check clang
+    CC=clang CXX=clang++ build clang -Dbuildtype=release -Db_ndebug=true && check clang --no-suite source
 }
 
 # Also the tree of the fuzz targets: their coverage counters cost little.
@@ -231,16 +231,16 @@ build_asan() {
 
 stage_asan() {
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-    build_asan && check asan --timeout-multiplier 4
+    build_asan && check asan --no-suite source --timeout-multiplier 4
 }
 
 stage_tsan() {
     export TSAN_OPTIONS=halt_on_error=1
     CC=clang CXX=clang++ build tsan -Db_sanitize=thread -Db_lundef=false &&
-        check tsan --timeout-multiplier 4
+        check tsan --no-suite source --timeout-multiplier 4
 }
 
-# Valgrind is twenty times slower and has one thread: what the sanitizers see anyway is left out.
+# Valgrind is twenty times slower and runs one thread at a time: only what is called in one process.
 stage_valgrind() {
     CC=gcc CXX=g++ build gcc && check gcc --setup valgrind --suite unit --suite server
 }

@@ -2,9 +2,11 @@
 
 #include "base/clock.h"
 
+#include <rql/base.h>
+
 enum {
     MARGIN_LEAST_US = 5000,
-    CLAIM_AFTER_US = 1000000 / 3, /* G/3 (protocol.md 4) */
+    CLAIM_MS = 1000, /* G (protocol.md 4) */
     SETBACK_LEAST_US = 20000,
 };
 
@@ -16,12 +18,23 @@ int64_t rqli_lease_margin_us(int64_t ttl_ms)
     return margin_us < ttl_ms * 500 ? margin_us : ttl_ms * 500;
 }
 
+/* What its renewals are paced by: what was handed over lives only until it is claimed. */
+static int64_t period_us(const struct rqli_lease *self)
+{
+    return (self->is_claimed ? self->ttl_ms : CLAIM_MS) * 1000;
+}
+
 static void count_from(struct rqli_lease *self, int64_t from_us, int64_t left_ms)
 {
+    int64_t pace_us = period_us(self) / 3;
+
+    left_ms = left_ms < RQL_TTL_MAX_MS ? left_ms : RQL_TTL_MAX_MS;
     self->deadline_us = from_us + left_ms * 1000 - rqli_lease_margin_us(left_ms);
-    self->renew_us = self->renews ? from_us + self->ttl_ms * 1000 / 3 : RQLI_NEVER_US;
-    if (!self->is_claimed) {
-        self->renew_us = from_us + CLAIM_AFTER_US;
+    self->renew_us = RQLI_NEVER_US;
+    self->doubt_us = RQLI_NEVER_US;
+    if (self->renews || !self->is_claimed) {
+        self->renew_us = from_us + pace_us;
+        self->doubt_us = from_us + 2 * pace_us;
     }
 }
 
@@ -43,12 +56,7 @@ rql_lock_state rqli_lease_state(const struct rqli_lease *self, int64_t now_us)
     if (self->state == RQL_GONE || now_us >= self->deadline_us) {
         return RQL_GONE;
     }
-    /* Two thirds of the ttl without a renewal that was due at one third. */
-    if (self->renews && now_us < self->hold_end_us &&
-        now_us >= self->deadline_us - self->ttl_ms * 1000 / 3) {
-        return RQL_DOUBTFUL;
-    }
-    return self->state;
+    return now_us >= self->doubt_us ? RQL_DOUBTFUL : self->state;
 }
 
 int64_t rqli_lease_remaining_ms(const struct rqli_lease *self, int64_t now_us)
@@ -61,7 +69,7 @@ int64_t rqli_lease_remaining_ms(const struct rqli_lease *self, int64_t now_us)
 
 bool rqli_lease_wants_renewal(const struct rqli_lease *self, int64_t now_us, int64_t *ttl_ms_out)
 {
-    int64_t end_us = self->begun_us + self->ttl_ms * 1000; /* a claim: what the grant was for */
+    int64_t end_us = self->deadline_us; /* to verify: what we believe in */
 
     if (self->state == RQL_GONE || now_us < self->renew_us) {
         return false;
@@ -69,6 +77,8 @@ bool rqli_lease_wants_renewal(const struct rqli_lease *self, int64_t now_us, int
     if (self->renews) {
         end_us = now_us + self->ttl_ms * 1000;
         end_us = end_us < self->hold_end_us ? end_us : self->hold_end_us;
+    } else if (!self->is_claimed) {
+        end_us = self->begun_us + self->ttl_ms * 1000; /* what the grant was for */
     }
     *ttl_ms_out = (end_us - now_us) / 1000;
     return *ttl_ms_out >= 1;
@@ -94,7 +104,7 @@ void rqli_lease_on_extended(struct rqli_lease *self, int64_t sent_us, int64_t le
 
 void rqli_lease_on_setback(struct rqli_lease *self, int64_t now_us)
 {
-    int64_t pause_us = self->ttl_ms * 1000 / 20;
+    int64_t pause_us = period_us(self) / 20;
 
     self->renew_us = now_us + (pause_us > SETBACK_LEAST_US ? pause_us : SETBACK_LEAST_US);
 }
@@ -116,4 +126,5 @@ void rqli_lease_stop_renewal(struct rqli_lease *self)
 {
     self->renews = false;
     self->renew_us = RQLI_NEVER_US;
+    self->doubt_us = RQLI_NEVER_US;
 }

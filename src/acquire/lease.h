@@ -17,6 +17,7 @@ struct rqli_lease {
     int64_t begun_us;    /* no later than the grant */
     int64_t deadline_us; /* not relied on from here on */
     int64_t renew_us;    /* next renewal or claim, RQLI_NEVER_US: none */
+    int64_t doubt_us;    /* that renewal or claim is late from here on, or RQLI_NEVER_US */
     int64_t hold_end_us; /* no renewal after this */
     bool renews;         /* auto_extend */
     bool is_claimed;     /* false: handed over, and the server has not heard of us yet */

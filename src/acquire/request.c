@@ -49,10 +49,15 @@ static bool polls_at_ticks(const struct rqli_request *self, const struct rqli_re
     return !view->is_listening || (view->leads && self->place.is_first);
 }
 
+/* A follower wakes for the sign of life too: it may lead by then. */
 static void sleep_on(struct rqli_request *self, const struct rqli_request_view *view)
 {
-    self->wake_us = earlier(self->tick_us, self->limits.deadline_us);
-    if (view->leads && self->place.is_first && self->place.lock_ends_us != RQLI_NEVER_US) {
+    bool pauses = self->retry_us != RQLI_NEVER_US;
+
+    self->wake_us = pauses ? self->retry_us : earlier(self->tick_us, self->poll_us);
+    self->wake_us = earlier(self->wake_us, self->limits.deadline_us);
+    if (!pauses && view->leads && self->place.is_first &&
+        self->place.lock_ends_us != RQLI_NEVER_US) {
         self->wake_us = earlier(self->wake_us, self->place.lock_ends_us + AFTER_EXPIRY_US);
     }
     move_to(self, RQLI_REQUEST_QUEUED);
@@ -64,6 +69,8 @@ void rqli_request_init(struct rqli_request *self, const struct rqli_request_limi
         .limits = *limits,
         .state = RQLI_REQUEST_TRYING,
         .place.lock_ends_us = RQLI_NEVER_US,
+        .tick_us = RQLI_NEVER_US,
+        .poll_us = RQLI_NEVER_US,
         .retry_us = RQLI_NEVER_US,
     };
 }
@@ -144,9 +151,9 @@ void rqli_request_on_setback(struct rqli_request *self, rql_status fault,
         end_with(self, fault);
         return;
     }
+    self->verdict = fault; /* unless a later try has a result */
     self->retry_us = view->now_us + SETBACK_US + view->jitter_us;
-    self->wake_us = earlier(self->retry_us, self->limits.deadline_us);
-    move_to(self, RQLI_REQUEST_QUEUED);
+    sleep_on(self, view);
 }
 
 void rqli_request_on_fault(struct rqli_request *self, rql_status fault)
@@ -160,7 +167,7 @@ void rqli_request_on_fault(struct rqli_request *self, rql_status fault)
  * 12). */
 static bool count_tick(struct rqli_request *self, const struct rqli_request_view *view)
 {
-    if (self->tries == 0 || view->now_us < self->tick_us) {
+    if (view->now_us < self->tick_us) {
         return false;
     }
     self->tries++;
@@ -172,20 +179,24 @@ static bool asks_now(struct rqli_request *self, const struct rqli_request_view *
 {
     bool ticked = count_tick(self, view);
 
-    if (view->now_us >= self->retry_us || tries_are_used_up(self)) {
+    if (self->retry_us != RQLI_NEVER_US) {
+        return view->now_us >= self->retry_us;
+    }
+    if (tries_are_used_up(self) || (ticked && polls_at_ticks(self, view))) {
         return true;
     }
-    if (ticked && polls_at_ticks(self, view)) {
-        return true;
+    if (!view->leads) {
+        self->poll_us = view->now_us >= self->poll_us ? view->now_us + LIFE_US : self->poll_us;
+        return false;
     }
-    return view->leads && (view->now_us >= self->poll_us ||
-                           (self->place.is_first && view->now_us >= self->place.lock_ends_us));
+    return view->now_us >= self->poll_us ||
+           (self->place.is_first && view->now_us >= self->place.lock_ends_us);
 }
 
 void rqli_request_on_time(struct rqli_request *self, const struct rqli_request_view *view)
 {
     if (view->now_us >= self->limits.deadline_us) {
-        end_with(self, RQL_TIMED_OUT);
+        end_with(self, self->retry_us != RQLI_NEVER_US ? self->verdict : RQL_TIMED_OUT);
     } else if (asks_now(self, view)) {
         move_to(self, RQLI_REQUEST_TRYING);
     } else {
@@ -200,8 +211,11 @@ void rqli_request_on_look(struct rqli_request *self)
 
 void rqli_request_on_left(struct rqli_request *self, bool is_confirmed)
 {
-    if (!is_confirmed) {
+    self->in_queue = !is_confirmed;
+    if (!is_confirmed && self->verdict > 0) {
         self->verdict = RQL_E_UNKNOWN;
+    } else if (is_confirmed && self->verdict == RQL_E_UNKNOWN) {
+        self->verdict = RQL_TIMED_OUT; /* what was unknown is withdrawn */
     }
     move_to(self, RQLI_REQUEST_DONE);
 }

@@ -1,10 +1,22 @@
 #include "acquire/skew.h"
 
-enum { WINDOW_US = 5000000 };
+enum {
+    BUCKET_US = 5000000, /* two make the window of ten seconds */
+    DRIFT_US = 2000,     /* clocks that run at different rates (200 ppm) part by this in a window */
+};
 
-static int64_t best_lo(const struct rqli_skew *self)
+/* Of readings that are no older than the window. */
+static int64_t best_lo(const struct rqli_skew *self, int64_t now_us)
 {
+    if (now_us - self->begun_us >= BUCKET_US) {
+        return self->lo_us[0];
+    }
     return self->lo_us[0] > self->lo_us[1] ? self->lo_us[0] : self->lo_us[1];
+}
+
+static bool is_old(const struct rqli_skew *self, int64_t now_us)
+{
+    return self->begun_us == 0 || now_us - self->begun_us >= 2 * BUCKET_US;
 }
 
 static void restart(struct rqli_skew *self, int64_t lo_us, int64_t now_us)
@@ -18,38 +30,38 @@ enum rqli_skew_news rqli_skew_add(struct rqli_skew *self, int64_t sent_us, int64
                                   int64_t received_us)
 {
     int64_t lo_us = sent_us - server_us;
-    enum rqli_skew_news news = RQLI_SKEW_FINE;
+    int64_t before_us = self->hi_us;
 
     self->hi_us = received_us - server_us;
-    self->fresh_us = received_us;
-    if (self->begun_us == 0 || received_us - self->begun_us >= 2 * WINDOW_US) {
+    if (is_old(self, received_us)) {
         restart(self, lo_us, received_us);
-        return news;
+        return RQLI_SKEW_FINE;
     }
-    if (self->hi_us < best_lo(self)) {
-        news = RQLI_SKEW_STEPPED;
+    if (self->hi_us < best_lo(self, received_us) - DRIFT_US || lo_us > before_us + DRIFT_US) {
         restart(self, lo_us, received_us);
-    } else if (received_us - self->begun_us >= WINDOW_US) {
+        return RQLI_SKEW_STEPPED;
+    }
+    if (received_us - self->begun_us >= BUCKET_US) {
         self->lo_us[1] = self->lo_us[0];
         self->lo_us[0] = lo_us;
-        self->begun_us = received_us;
+        self->begun_us += BUCKET_US;
     } else if (lo_us > self->lo_us[0]) {
         self->lo_us[0] = lo_us;
     }
-    return news;
+    return RQLI_SKEW_FINE;
 }
 
 bool rqli_skew_earliest(const struct rqli_skew *self, int64_t server_us, int64_t now_us,
                         int64_t *out_us)
 {
-    if (self->begun_us == 0 || now_us - self->fresh_us > 2 * WINDOW_US) {
+    if (is_old(self, now_us)) {
         return false;
     }
-    *out_us = server_us + best_lo(self);
+    *out_us = server_us + best_lo(self, now_us);
     return true;
 }
 
 int64_t rqli_skew_server_latest(const struct rqli_skew *self, int64_t now_us)
 {
-    return self->begun_us == 0 ? INT64_MAX : now_us - best_lo(self);
+    return self->begun_us == 0 ? INT64_MAX : now_us - best_lo(self, now_us);
 }

@@ -10,10 +10,9 @@
 #include <stdint.h>
 
 struct rqli_skew {
-    int64_t lo_us[2]; /* best lower bound of this and of the last five seconds */
+    int64_t lo_us[2]; /* best lower bound of these five seconds and of the five before */
     int64_t hi_us;    /* upper bound of the newest reading */
-    int64_t begun_us; /* of lo_us[0]; 0: no reading */
-    int64_t fresh_us; /* when the newest reading was made */
+    int64_t begun_us; /* of the five seconds of lo_us[0]; 0: no reading */
 };
 
 enum rqli_skew_news {
@@ -24,7 +23,7 @@ enum rqli_skew_news {
 enum rqli_skew_news rqli_skew_add(struct rqli_skew *self, int64_t sent_us, int64_t server_us,
                                   int64_t received_us);
 
-/* False: no reading within ten seconds. Else the local time that server_us was no earlier than. */
+/* False: readings are ten seconds old. Else the local time that server_us was no earlier than. */
 bool rqli_skew_earliest(const struct rqli_skew *self, int64_t server_us, int64_t now_us,
                         int64_t *out_us);
 

@@ -203,3 +203,8 @@ int rqli_decoder_next(struct rqli_decoder *self, struct rqli_arena *arena, struc
     }
     return done ? 1 : 0;
 }
+
+bool rqli_decoder_is_empty(const struct rqli_decoder *self)
+{
+    return self->reader->pos == self->reader->len;
+}

@@ -40,4 +40,7 @@ bool rqli_decoder_feed(struct rqli_decoder *self, const char *bytes, size_t leng
  * 1: complete, 0: needs more bytes, -1: not the protocol, or over a cap. */
 int rqli_decoder_next(struct rqli_decoder *self, struct rqli_arena *arena, struct rqli_reply *root);
 
+/* No byte is left that no reply has taken. */
+bool rqli_decoder_is_empty(const struct rqli_decoder *self);
+
 #endif

@@ -119,8 +119,12 @@ static rql_status attempt(struct rqli_link *self, int64_t deadline_us, rql_error
     (void)pthread_mutex_lock(&self->shared.mutex);
     if (status) {
         self->shared.state = DOWN;
-        self->shared.last_fault = fault;
-        back_off(self);
+        if (rqli_now_us() >= limit_us || rqli_now_us() < deadline_us) {
+            self->shared.last_fault = fault;
+            back_off(self);
+        } else { /* cut short by an impatient caller: that says nothing to the others */
+            self->shared.last_fault = (rql_error){0};
+        }
         if (error) {
             *error = fault;
         }

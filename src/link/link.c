@@ -163,21 +163,11 @@ static void write_out(struct rqli_link *self, int64_t deadline_us)
 /* Under the mutex: gives what has come to those who wait for it. False: it made no sense. */
 static bool hand_out(struct rqli_link *self)
 {
-    for (;;) {
+    while (self->shared.first) {
         struct exchange *first = self->shared.first;
-        struct rqli_reply stray = {0};
-        struct rqli_arena *arena;
-        int state;
+        int state =
+            rqli_decoder_next(&self->wire.decoder, &first->arena, &first->roots[first->n_done]);
 
-        if (!first) {
-            struct rqli_arena scratch = {0};
-
-            state = rqli_decoder_next(&self->wire.decoder, &scratch, &stray);
-            rqli_arena_reset(&scratch);
-            return state == 0; /* a reply nobody asked for */
-        }
-        arena = &first->arena;
-        state = rqli_decoder_next(&self->wire.decoder, arena, &first->roots[first->n_done]);
         if (state <= 0) {
             return state == 0;
         }
@@ -185,6 +175,7 @@ static bool hand_out(struct rqli_link *self)
             rqli_link_finish_first(self, RQL_OK, rqli_now_us());
         }
     }
+    return rqli_decoder_is_empty(&self->wire.decoder); /* no reply that nobody asked for */
 }
 
 /* Under the mutex: the role of the reader goes to the oldest caller still there. */

@@ -184,5 +184,9 @@ rql_status rqli_login(struct rqli_wire *wire, int64_t predecessor_id, int64_t de
         }
     }
     explicit_bzero(self->command.data, self->command.length);
+    if (!status && !rqli_decoder_is_empty(&wire->decoder)) {
+        status = rqli_fail(error, RQL_E_PROTOCOL, "%s: more answers than questions at login",
+                           wire->endpoint->where);
+    }
     return status;
 }

@@ -1,5 +1,6 @@
 #include "link/push.h"
 
+#include "script/answer.h"
 #include "script/keys.h"
 
 #include <stdio.h>
@@ -26,21 +27,25 @@ static bool next_word(struct rqli_slice *rest, struct rqli_slice *word)
     return true;
 }
 
-/* "<nonce> <token> <server us> <lease ms> <name>", made by settle.lua. */
+/* Anybody may publish: what settle.lua would not have written must not become a lease. */
+static bool is_plausible(const struct rqli_push *push)
+{
+    return push->token > 0 && push->server_us > 0 && push->server_us <= RQLI_SERVER_US_MAX &&
+           push->lease_ms > 0 && push->lease_ms <= RQL_TTL_MAX_MS;
+}
+
+/* "<nonce> <token> <server us> <lease ms>", made by settle.lua. */
 static void read_grant(struct rqli_pushed *pushed, struct rqli_slice rest)
 {
     struct rqli_slice nonce;
     struct rqli_slice token;
     struct rqli_slice server;
-    struct rqli_slice lease;
 
     if (next_word(&rest, &nonce) && next_word(&rest, &token) && next_word(&rest, &server) &&
-        next_word(&rest, &lease) && nonce.length == RQLI_HEX_SIZE - 1 &&
-        rest.length <= RQL_NAME_MAX && rqli_parse_int(token, &pushed->push.token) &&
+        nonce.length == RQLI_HEX_SIZE - 1 && rqli_parse_int(token, &pushed->push.token) &&
         rqli_parse_int(server, &pushed->push.server_us) &&
-        rqli_parse_int(lease, &pushed->push.lease_ms)) {
+        rqli_parse_int(rest, &pushed->push.lease_ms) && is_plausible(&pushed->push)) {
         memcpy(pushed->nonce, nonce.data, nonce.length);
-        memcpy(pushed->name, rest.data, rest.length);
         pushed->kind = RQLI_PUSHED_GRANT;
     }
 }

@@ -21,7 +21,6 @@ struct rqli_pushed {
     struct rqli_push push;
     struct rqli_slice lock_key; /* in the reply */
     char nonce[RQLI_HEX_SIZE];
-    char name[RQL_NAME_MAX + 1];
 };
 
 struct rqli_pushed rqli_push_read(const struct rqli_reply *reply);

@@ -15,9 +15,9 @@ enum { BACKOFF_MS = 100 };
 enum mark { WAITING, CALLED };
 
 struct rqli_subscriber {
-    struct rqli_wire wire; /* the reader's */
-    rqli_stray_fn on_stray;
-    void *context;
+    struct rqli_wire wire; /* the reader's, with what it is reading: */
+    struct rqli_arena arena;
+    struct rqli_reply reply;
 
     struct {
         pthread_mutex_t mutex;
@@ -31,16 +31,13 @@ struct rqli_subscriber {
     } shared; /* everything in here under shared.mutex */
 };
 
-struct rqli_subscriber *rqli_subscriber_new(const struct rqli_endpoint *endpoint,
-                                            rqli_stray_fn on_stray, void *context)
+struct rqli_subscriber *rqli_subscriber_new(const struct rqli_endpoint *endpoint)
 {
     struct rqli_subscriber *self = calloc(1, sizeof *self);
 
     if (self) {
         self->wire.endpoint = endpoint;
         self->wire.fd = -1;
-        self->on_stray = on_stray;
-        self->context = context;
         (void)pthread_mutex_init(&self->shared.mutex, NULL);
     }
     return self;
@@ -50,6 +47,7 @@ struct rqli_subscriber *rqli_subscriber_free(struct rqli_subscriber *self)
 {
     if (self) {
         rqli_wire_close(&self->wire);
+        rqli_arena_reset(&self->arena);
         (void)pthread_mutex_destroy(&self->shared.mutex);
         free(self);
     }
@@ -159,8 +157,9 @@ void rqli_subscriber_nudge(struct rqli_subscriber *self, const struct rqli_waite
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* Under the mutex. True if somebody waited for it. */
-static bool deliver(struct rqli_subscriber *self, const struct rqli_pushed *pushed)
+/* Under the mutex. A grant that nobody waits for was answered to a poll before its push came, or
+ * its request was withdrawn: either way leave.lua and the poll know better than the push. */
+static void deliver(struct rqli_subscriber *self, const struct rqli_pushed *pushed)
 {
     struct rqli_waiter *waiter;
 
@@ -170,55 +169,59 @@ static bool deliver(struct rqli_subscriber *self, const struct rqli_pushed *push
             waiter->push.received_us = rqli_now_us();
             waiter->pushed = true;
             call(waiter);
-            return true;
         }
     }
-    return false;
 }
 
-/* Under the mutex, released for strays. False: the connection made no sense. */
+/* Reader only. As rqli_decoder_next(); what is half read stays with the subscriber. */
+static int next_reply(struct rqli_subscriber *self, struct rqli_pushed *out)
+{
+    int state = rqli_decoder_next(&self->wire.decoder, &self->arena, &self->reply);
+
+    if (state > 0) {
+        *out = rqli_push_read(&self->reply);
+    }
+    return state;
+}
+
+static void forget_reply(struct rqli_subscriber *self)
+{
+    rqli_arena_reset(&self->arena);
+    self->reply = (struct rqli_reply){0};
+}
+
+/* Reader only, under the mutex. False: the connection made no sense. */
 static bool take_pushes(struct rqli_subscriber *self)
 {
-    for (;;) {
-        struct rqli_arena arena = {0};
-        struct rqli_pushed pushed;
-        struct rqli_reply reply = {0};
-        int state = rqli_decoder_next(&self->wire.decoder, &arena, &reply);
+    struct rqli_pushed pushed;
+    int state = next_reply(self, &pushed);
 
-        if (state <= 0) {
-            rqli_arena_reset(&arena);
-            return state == 0;
-        }
-        pushed = rqli_push_read(&reply);
+    while (state > 0) {
         if (pushed.kind == RQLI_PUSHED_CHANGE) {
             nudge(self, pushed.lock_key.data ? &pushed.lock_key : NULL, NULL);
-        } else if (pushed.kind == RQLI_PUSHED_GRANT && !deliver(self, &pushed)) {
-            (void)pthread_mutex_unlock(&self->shared.mutex);
-            self->on_stray(self->context, pushed.name, pushed.nonce);
-            (void)pthread_mutex_lock(&self->shared.mutex);
+        } else if (pushed.kind == RQLI_PUSHED_GRANT) {
+            deliver(self, &pushed);
         }
-        rqli_arena_reset(&arena);
+        forget_reply(self);
+        state = next_reply(self, &pushed);
     }
+    return state == 0;
 }
 
 /* Reader only, without the mutex: reads one reply. */
 static enum rqli_pushed_kind read_kind(struct rqli_subscriber *self, int64_t deadline_us)
 {
-    struct rqli_arena arena = {0};
-    struct rqli_reply reply = {0};
-    enum rqli_pushed_kind kind = RQLI_PUSHED_NOTHING;
-    int state = 0;
+    struct rqli_pushed pushed = {.kind = RQLI_PUSHED_NOTHING};
+    int state = next_reply(self, &pushed);
 
-    while (state == 0 && rqli_now_us() < deadline_us) {
-        state = rqli_decoder_next(&self->wire.decoder, &arena, &reply);
-        if (state > 0) {
-            kind = rqli_push_read(&reply).kind;
-        } else if (state == 0 && rqli_wire_read(&self->wire, deadline_us, 0) == RQLI_WIRE_BROKEN) {
-            state = -1;
-        }
+    while (state == 0 && rqli_now_us() < deadline_us &&
+           rqli_wire_read(&self->wire, deadline_us, 0) != RQLI_WIRE_BROKEN) {
+        state = next_reply(self, &pushed);
     }
-    rqli_arena_reset(&arena);
-    return kind;
+    if (state > 0) {
+        forget_reply(self);
+    }
+    return pushed.kind;
 }
 
 /* Our channel must be confirmed; the right to be told of changes may be missing: then we poll. */
@@ -237,6 +240,7 @@ static bool subscribe(struct rqli_subscriber *self, int64_t deadline_us)
     struct rqli_command command = {0};
     bool done = false;
 
+    forget_reply(self);
     rqli_push_subscribe(&command, self->wire.endpoint->identity);
     if (!command.failed && rqli_wire_open(&self->wire, 0, deadline_us, &reading, NULL) == RQL_OK) {
         done = rqli_wire_send(&self->wire, command.data, command.length, deadline_us) &&

@@ -41,11 +41,7 @@ struct rqli_waiter {
     rqli_signal mark;
 };
 
-/* Called by a reading thread, without a lock: a grant arrived for which nobody waits any more. */
-typedef void (*rqli_stray_fn)(void *context, const char *name, const char *nonce);
-
-struct rqli_subscriber *rqli_subscriber_new(const struct rqli_endpoint *endpoint,
-                                            rqli_stray_fn on_stray, void *context);
+struct rqli_subscriber *rqli_subscriber_new(const struct rqli_endpoint *endpoint);
 struct rqli_subscriber *rqli_subscriber_free(struct rqli_subscriber *self);
 void rqli_subscriber_abandon(struct rqli_subscriber *self); /* as rqli_link_abandon() */
 

@@ -11,7 +11,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { READ_BYTES = 16384 };
+enum { READ_BYTES = 16384, READ_LATE_US = 10000 };
 
 rql_status rqli_wire_open(struct rqli_wire *self, int64_t predecessor_id, int64_t deadline_us,
                           struct rqli_clock_reading *reading_out, rql_error *error)
@@ -35,10 +35,14 @@ rql_status rqli_wire_open(struct rqli_wire *self, int64_t predecessor_id, int64_
 
 void rqli_wire_close(struct rqli_wire *self)
 {
-    if (self->fd >= 0) {
-        (void)close(self->fd);
-    }
+    int fd = self->fd;
+
+    /* First forgotten, then closed: a fork in between must not have the child close the number,
+     * which may be the host's by then. */
     self->fd = -1;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
     rqli_decoder_fini(&self->decoder);
 }
 
@@ -74,13 +78,12 @@ bool rqli_wire_send(struct rqli_wire *self, const char *bytes, size_t length, in
     return true;
 }
 
-/* Sets the socket's own limit, so that one recv() is the whole wait; a tenth too long is fine. */
+/* Sets the socket's own limit, so that one recv() is the whole wait; a little too long is fine. */
 static void limit_read(struct rqli_wire *self, int64_t left_us)
 {
     struct timeval limit;
 
-    if (left_us <= self->read_limit_us &&
-        left_us > self->read_limit_us - self->read_limit_us / 10) {
+    if (left_us <= self->read_limit_us && left_us > self->read_limit_us - READ_LATE_US) {
         return;
     }
     limit.tv_sec = (time_t)(left_us / 1000000);

@@ -1,5 +1,7 @@
 #include "script/answer.h"
 
+#include <rql/base.h>
+
 static bool all_integers(const struct rqli_reply *reply, size_t count)
 {
     size_t i;
@@ -15,18 +17,29 @@ static bool all_integers(const struct rqli_reply *reply, size_t count)
     return true;
 }
 
+/* No longer than any lock of ours: the server may say anything, and this is reckoned with. */
+static int64_t bounded_ms(int64_t left_ms)
+{
+    left_ms = left_ms < -1 ? -1 : left_ms;
+    return left_ms < RQL_TTL_MAX_MS ? left_ms : RQL_TTL_MAX_MS;
+}
+
+static bool is_time(int64_t server_us)
+{
+    return server_us >= 0 && server_us <= RQLI_SERVER_US_MAX;
+}
+
 static bool read_granted(const struct rqli_reply *reply, struct rqli_answer *out)
 {
-    if (!all_integers(reply, 5) || reply->count != 6 ||
-        reply->items[5].type != RQLI_REPLY_TEXT) {
+    if (!all_integers(reply, 5) || reply->count != 6 || reply->items[5].type != RQLI_REPLY_TEXT) {
         return false;
     }
     out->token = reply->items[1].integer;
     out->server_us = reply->items[2].integer;
-    out->left_ms = reply->items[3].integer;
+    out->left_ms = bounded_ms(reply->items[3].integer);
     out->process = reply->items[4].integer;
     out->nonce = reply->items[5].text;
-    return out->token > 0 && out->process >= 0 && out->process <= 2;
+    return out->token > 0 && is_time(out->server_us) && out->process >= 0 && out->process <= 2;
 }
 
 static bool read_queued(const struct rqli_reply *reply, struct rqli_answer *out)
@@ -35,13 +48,13 @@ static bool read_queued(const struct rqli_reply *reply, struct rqli_answer *out)
         return false;
     }
     out->server_us = reply->items[1].integer;
-    out->left_ms = reply->items[2].integer;
+    out->left_ms = bounded_ms(reply->items[2].integer);
     out->rank = reply->items[3].integer;
     out->is_first = reply->items[4].integer != 0;
     out->was_restored = reply->items[5].integer != 0;
     out->is_of_ruby = reply->items[6].integer != 0;
     out->score_us = reply->items[7].integer;
-    return true;
+    return is_time(out->server_us);
 }
 
 bool rqli_answer_read(const struct rqli_reply *reply, struct rqli_answer *out)
@@ -60,9 +73,9 @@ bool rqli_answer_read(const struct rqli_reply *reply, struct rqli_answer *out)
     }
     out->server_us = reply->items[1].integer;
     if (all_integers(reply, 3)) {
-        out->left_ms = reply->items[2].integer;
+        out->left_ms = bounded_ms(reply->items[2].integer);
     }
-    return true;
+    return is_time(out->server_us);
 }
 
 bool rqli_outcome_read(const struct rqli_reply *reply, struct rqli_outcome *out)

@@ -5,6 +5,9 @@
 
 #include "script/reply.h"
 
+/* Far beyond any clock, and far enough from the end of int64_t to reckon with. */
+#define RQLI_SERVER_US_MAX (INT64_MAX / 4)
+
 enum rqli_answer_kind {
     RQLI_ANSWER_QUEUED = 0,
     RQLI_ANSWER_GRANTED = 1,
@@ -19,15 +22,15 @@ enum rqli_answer_kind {
 struct rqli_answer {
     enum rqli_answer_kind kind;
     int64_t server_us;
-    int64_t token;               /* granted */
-    int64_t left_ms;             /* granted: of the lease; else of the lock, < 0 if it has no ttl */
-    int64_t process;             /* granted: as rql_lock_process */
-    struct rqli_slice nonce;     /* granted: of the grant, which a re-entry shares */
-    int64_t rank;                /* queued */
-    int64_t score_us;            /* queued */
-    bool is_first;               /* queued: no other waiter of ours in front */
-    bool was_restored;           /* queued: somebody had removed it */
-    bool is_of_ruby;             /* queued: the lock is Ruby's, or Ruby's turn: no push will come */
+    int64_t token;           /* granted */
+    int64_t left_ms;         /* granted: of the lease; else of the lock, < 0 if it has no ttl */
+    int64_t process;         /* granted: as rql_lock_process */
+    struct rqli_slice nonce; /* granted: of the grant, which a re-entry shares */
+    int64_t rank;            /* queued */
+    int64_t score_us;        /* queued */
+    bool is_first;           /* queued: no other waiter of ours in front */
+    bool was_restored;       /* queued: somebody had removed it */
+    bool is_of_ruby;         /* queued: the lock is Ruby's, or Ruby's turn: no push will come */
 };
 
 /* False: not what acquire.lua answers. */

@@ -12,8 +12,13 @@
 
 #include <hiredis.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { TEXT_SIZE = 1024, AWAIT_MS = 10000, SHORT_MS = 2500 };
 
@@ -217,8 +222,22 @@ struct waiter {
     rql_lock *lock;
     rql_status status;
     int64_t ended_us;
+    int64_t token;
+    int64_t tries;
+    bool handed_over;
+    char acquirer[RQL_ID_SIZE];
     rql_error error;
 };
+
+static inline void note_grant(struct waiter *self)
+{
+    rql_lock_facts facts = rql_lock_describe(self->lock);
+
+    self->token = rql_lock_token(self->lock);
+    self->tries = facts.tries;
+    self->handed_over = facts.handed_over;
+    (void)snprintf(self->acquirer, sizeof self->acquirer, "%s", facts.acq_id);
+}
 
 static inline void *run_waiter(void *data)
 {
@@ -227,6 +246,9 @@ static inline void *run_waiter(void *data)
     self->status =
         rql_lock_acquire(self->client, self->name, &self->options, &self->lock, &self->error);
     self->ended_us = wait_clock_us();
+    if (self->status == RQL_OK) {
+        note_grant(self);
+    }
     if (self->releases && self->status == RQL_OK) {
         self->status = rql_lock_release(self->lock, &self->error);
         self->lock = NULL;
@@ -250,6 +272,29 @@ static inline rql_status waiter_join(struct waiter *self)
 {
     assert_int_equal(pthread_join(self->thread, NULL), 0);
     return self->status;
+}
+
+/* In a fresh process, which ends with this one; ended by kill_child(). */
+static inline pid_t start_child(void (*body)(void))
+{
+    pid_t parent = getpid();
+    pid_t child = fork();
+
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() == parent) {
+            body();
+        }
+        _exit(0);
+    }
+    return child;
+}
+
+static inline void kill_child(pid_t child)
+{
+    (void)kill(child, SIGKILL);
+    (void)waitpid(child, NULL, 0);
 }
 
 static inline int start_server(void **state)

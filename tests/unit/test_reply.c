@@ -45,7 +45,7 @@ static void every_code_has_its_class(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct rqli_reply reply = error_reply(cases[i].text);
 
-        print_message("case %s\n", cases[i].text);
+        print_message("# case %s\n", cases[i].text);
         assert_int_equal(rqli_reply_class(&reply), cases[i].status);
     }
 }
@@ -96,7 +96,7 @@ static void errors_within_scripts_are_classed_and_stripped(void **state)
         struct rqli_reply reply = error_reply(cases[i].text);
         rql_error error = {0};
 
-        print_message("case %s\n", cases[i].text);
+        print_message("# case %s\n", cases[i].text);
         assert_int_equal(rqli_reply_class(&reply), cases[i].status);
         assert_int_equal(rqli_reply_fault(&reply, "poll", "rql:lock:x", &error), cases[i].status);
         assert_int_equal(error.status, cases[i].status);
@@ -121,7 +121,7 @@ static void nothing_was_done_is_said_only_where_it_is_true(void **state)
         struct rqli_reply reply = error_reply(cases[i].text);
         rql_error error = {0};
 
-        print_message("case %s\n", cases[i].text);
+        print_message("# case %s\n", cases[i].text);
         assert_int_not_equal(rqli_reply_fault(&reply, "grant", "rql:lock:x", &error), RQL_OK);
         assert_int_equal(strstr(error.message, "; nothing was done") != NULL, cases[i].is_said);
     }

@@ -23,7 +23,7 @@ static void whole_numbers_are_read(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int64_t value = 42;
 
-        print_message("case %s\n", cases[i].text);
+        print_message("# case %s\n", cases[i].text);
         assert_true(rqli_parse_int(rqli_slice_of(cases[i].text), &value));
         assert_true(value == cases[i].value);
     }
@@ -57,7 +57,7 @@ static void what_is_no_whole_number_is_refused(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int64_t value = 42;
 
-        print_message("case '%s'\n", cases[i]);
+        print_message("# case '%s'\n", cases[i]);
         assert_false(rqli_parse_int(rqli_slice_of(cases[i]), &value));
         assert_int_equal(value, 42);
     }
@@ -102,7 +102,7 @@ static void seconds_are_read_as_microseconds(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int64_t us = 42;
 
-        print_message("case %s\n", cases[i].text);
+        print_message("# case %s\n", cases[i].text);
         assert_true(rqli_parse_seconds(rqli_slice_of(cases[i].text), &us));
         assert_true(us == cases[i].us);
     }
@@ -120,7 +120,7 @@ static void what_are_no_seconds_is_refused(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int64_t us = 42;
 
-        print_message("case '%s'\n", cases[i]);
+        print_message("# case '%s'\n", cases[i]);
         assert_false(rqli_parse_seconds(rqli_slice_of(cases[i]), &us));
         assert_int_equal(us, 42);
     }
@@ -139,7 +139,7 @@ static void numbers_are_written_without_terminator(void **state)
         memset(written, '#', sizeof written);
         length = rqli_format_int(written, cases[i]);
         (void)snprintf(expected, sizeof expected, "%lld", (long long)cases[i]);
-        print_message("case %s\n", expected);
+        print_message("# case %s\n", expected);
         assert_int_equal(length, strlen(expected));
         assert_memory_equal(written, expected, length);
         assert_int_equal(written[length], '#');
