@@ -29,7 +29,7 @@ end
 
 -- @include grant
 
-if call("EXISTS", lock, queue) == 0 then
+if call("EXISTS", lock, queue, requests) == 0 then
     local meta = #ARGV > 6 and {unpack(ARGV, 7)} or {}
     return {1, grant(acquirer, host, ttl_ms, nonce, ttl, meta), now, ttl, 0, nonce}
 end
