@@ -18,6 +18,9 @@ static const struct cli_flag top_flags[] = {
 const char *const cli_forever_options[] = {"try_to_lock_timeout_ms", "retry_count",
                                            "default_queue_ttl_ms", NULL};
 
+/* What stands before the command's name. */
+static const struct cli_command top = {.flags = top_flags};
+
 /* One flag as it stands on the command line. */
 struct word {
     const char *text;   /* as written */
@@ -27,7 +30,7 @@ struct word {
 
 static int misused(const struct cli_command *command, const char *what, const char *word)
 {
-    if (command) {
+    if (command->name) {
         cli_say("%s: %s%s; see rql %s --help", command->name, what, word, command->name);
     } else {
         cli_say("%s%s; see rql --help", what, word);
@@ -96,25 +99,35 @@ static const struct cli_flag *find_in(const struct cli_flag *flags, const struct
 
 static const struct cli_flag *find_flag(const struct cli_command *command, const struct word *word)
 {
-    const struct cli_flag *flag = find_in(command ? command->flags : top_flags, word);
+    const struct cli_flag *flag = find_in(command->flags, word);
 
     return flag ? flag : find_in(cli_common_flags, word);
+}
+
+/* Is this word of the command line the option's name, with '-' for '_'? */
+static bool is_option(const struct word *word, const char *name)
+{
+    size_t i;
+
+    if (strlen(name) + 2 != word->name_length) {
+        return false;
+    }
+    for (i = 0; name[i] != '\0'; i++) {
+        if (word->text[i + 2] != (name[i] == '_' ? '-' : name[i])) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* The library's name of the option that a word such as "--retry-count" means, or NULL. */
 static const char *find_option(const struct word *word)
 {
     const rql_option_row *row;
-    size_t at;
     size_t i;
 
-    for (at = 0; (row = rql_option_row_at(at)) != NULL; at++) {
-        for (i = 2; i < word->name_length && row->name[i - 2] != '\0'; i++) {
-            if (word->text[i] != (row->name[i - 2] == '_' ? '-' : row->name[i - 2])) {
-                break;
-            }
-        }
-        if (i == word->name_length && row->name[i - 2] == '\0') {
+    for (i = 0; (row = rql_option_row_at(i)) != NULL; i++) {
+        if (is_option(word, row->name)) {
             return row->name;
         }
     }
@@ -249,7 +262,7 @@ static int take_word(struct cli_args *args, const struct cli_command *command)
     char *word = *args->next;
 
     if (strcmp(word, "--") == 0) {
-        if (!command || !command->takes_command) {
+        if (!command->takes_command) {
             return misused(command, "nothing can follow ", word);
         }
         args->command = args->next + 1;
@@ -283,15 +296,25 @@ static int check_words(const struct cli_args *args, const struct cli_command *co
     return CLI_DONE;
 }
 
+static int parse_top(struct cli_args *args)
+{
+    int code = CLI_DONE;
+
+    while (code == CLI_DONE && *args->next && (*args->next)[0] == '-') {
+        code = take_word(args, &top);
+    }
+    return code;
+}
+
 int cli_args_parse(struct cli_args *args, const struct cli_command *command)
 {
     int code = CLI_DONE;
 
+    if (!command) {
+        return parse_top(args);
+    }
     while (code == CLI_DONE && *args->next && !args->command) {
-        if (!command && (*args->next)[0] != '-') {
-            return CLI_DONE;
-        }
         code = take_word(args, command);
     }
-    return code == CLI_DONE && command ? check_words(args, command) : code;
+    return code == CLI_DONE ? check_words(args, command) : code;
 }

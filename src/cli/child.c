@@ -2,7 +2,6 @@
 
 #include "cmd.h"
 #include "output.h"
-#include "scope.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +43,7 @@ _Noreturn static void become_guard(int fd)
     sigset_t all;
 
     (void)sigfillset(&all);
-    (void)sigprocmask(SIG_SETMASK, &all, NULL);
+    (void)pthread_sigmask(SIG_SETMASK, &all, NULL);
     (void)dup2(fd, STDIN_FILENO);
     (void)close_range(STDOUT_FILENO, ~0U, 0);
     run_guard(STDIN_FILENO);
@@ -81,7 +80,7 @@ _Noreturn static void become_command(const struct start *start)
 
     (void)setpgid(0, 0);
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == start->parent) {
-        (void)sigprocmask(SIG_SETMASK, start->mask, NULL);
+        (void)pthread_sigmask(SIG_SETMASK, start->mask, NULL);
         (void)execvpe(start->words[0], start->words, start->environment);
         number = errno;
         (void)!write(start->report_fd, &number, sizeof number);

@@ -100,10 +100,7 @@ char **cli_child_environment(const char *name, int64_t token)
 
     block.left = measure(environ, name, &n_items);
     n_items += OWN_TEXTS;
-    block.items = malloc(n_items * sizeof *block.items + block.left);
-    if (!block.items) {
-        cli_die_nomem();
-    }
+    block.items = cli_must(malloc(n_items * sizeof *block.items + block.left));
     block.text = (char *)(block.items + n_items);
     add_inherited(&block, environ);
     (void)snprintf(number, sizeof number, "%lld", (long long)token);

@@ -9,22 +9,14 @@
 
 enum { NUMBER_SIZE = 24 };
 
-static cJSON *must(cJSON *item)
-{
-    if (!item) {
-        cli_die_nomem();
-    }
-    return item;
-}
-
 cJSON *cli_json_object(void)
 {
-    return must(cJSON_CreateObject());
+    return cli_must(cJSON_CreateObject());
 }
 
 cJSON *cli_json_array(void)
 {
-    return must(cJSON_CreateArray());
+    return cli_must(cJSON_CreateArray());
 }
 
 cJSON *cli_json_text(const char *text)
@@ -32,10 +24,10 @@ cJSON *cli_json_text(const char *text)
     CLI_AUTO(cli_free) char *valid = NULL;
 
     if (!text) {
-        return must(cJSON_CreateNull());
+        return cli_must(cJSON_CreateNull());
     }
     valid = cli_text_for_json(text);
-    return must(cJSON_CreateString(valid));
+    return cli_must(cJSON_CreateString(valid));
 }
 
 static cJSON *integer(int64_t value)
@@ -43,7 +35,7 @@ static cJSON *integer(int64_t value)
     char text[NUMBER_SIZE];
 
     (void)snprintf(text, sizeof text, "%lld", (long long)value);
-    return must(cJSON_CreateRaw(text));
+    return cli_must(cJSON_CreateRaw(text));
 }
 
 void cli_json_add(cJSON *object, const char *key, cJSON *item)
@@ -67,12 +59,12 @@ void cli_json_add_int(cJSON *object, const char *key, int64_t value)
 
 void cli_json_add_count(cJSON *object, const char *key, int64_t value)
 {
-    cli_json_add(object, key, value >= 0 ? integer(value) : must(cJSON_CreateNull()));
+    cli_json_add(object, key, value >= 0 ? integer(value) : cli_must(cJSON_CreateNull()));
 }
 
 void cli_json_add_bool(cJSON *object, const char *key, bool value)
 {
-    cli_json_add(object, key, must(cJSON_CreateBool(value)));
+    cli_json_add(object, key, cli_must(cJSON_CreateBool(value)));
 }
 
 void cli_json_append(cJSON *array, cJSON *item)
@@ -84,12 +76,9 @@ void cli_json_append(cJSON *array, cJSON *item)
 
 void cli_json_print(cJSON *root)
 {
-    char *text = cJSON_Print(root);
+    char *text = cli_must(cJSON_Print(root));
 
     cJSON_Delete(root);
-    if (!text) {
-        cli_die_nomem();
-    }
     (void)puts(text);
     cJSON_free(text);
 }

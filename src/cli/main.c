@@ -1,6 +1,5 @@
 #include "cmd.h"
 #include "output.h"
-#include "scope.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -20,6 +20,14 @@ _Noreturn void cli_die_nomem(void)
     _Exit(CLI_FAULT);
 }
 
+void *cli_must(void *memory)
+{
+    if (!memory) {
+        cli_die_nomem();
+    }
+    return memory;
+}
+
 void cli_say(const char *format, ...)
 {
     CLI_AUTO(cli_free) char *safe = NULL;
@@ -48,20 +56,12 @@ const char *cli_errno_text(int number, char *buffer, size_t size)
 static void add_owned(struct cli_table *self, char *text)
 {
     const size_t capacity = self->capacity > 0 ? self->capacity * 2 : FIRST_CELLS;
-    char **cells;
 
-    if (!text) {
-        cli_die_nomem();
-    }
     if (self->n_cells == self->capacity) {
-        cells = reallocarray(self->cells, capacity, sizeof *cells);
-        if (!cells) {
-            cli_die_nomem();
-        }
-        self->cells = cells;
+        self->cells = cli_must(reallocarray(self->cells, capacity, sizeof *self->cells));
         self->capacity = capacity;
     }
-    self->cells[self->n_cells++] = text;
+    self->cells[self->n_cells++] = cli_must(text);
 }
 
 void cli_table_add(struct cli_table *self, const char *text)
@@ -133,14 +133,11 @@ static void print_row(const struct cli_table *self, size_t first, const size_t *
 
 void cli_table_print(const struct cli_table *self, bool has_heading)
 {
-    CLI_AUTO(cli_free) size_t *widths = calloc(self->n_columns, sizeof *widths);
+    size_t widths[CLI_COLUMNS_MAX] = {0};
     const bool is_bright = has_heading && wants_colour();
     size_t i;
 
-    if (!widths) {
-        cli_die_nomem();
-    }
-    for (i = 0; i < self->n_columns; i++) {
+    for (i = 0; i < self->n_columns && i < CLI_COLUMNS_MAX; i++) {
         widths[i] = column_width(self, i);
     }
     for (i = 0; i + self->n_columns <= self->n_cells; i += self->n_columns) {

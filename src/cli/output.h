@@ -23,6 +23,11 @@ const char *cli_errno_text(int number, char *buffer, size_t size);
 /* Out of memory: says so and ends the program. What it runs dies with it. */
 _Noreturn void cli_die_nomem(void);
 
+/* What an allocation gave, unless that was nothing. */
+void *cli_must(void *memory);
+
+enum { CLI_COLUMNS_MAX = 8 };
+
 /* A table: a heading row, then cells row by row. Zero it but for `n_columns`. */
 struct cli_table {
     size_t n_columns;

@@ -44,6 +44,6 @@ void cli_terminal_suspend(void)
     (void)sigemptyset(&stop);
     (void)sigaddset(&stop, SIGTSTP);
     (void)kill(0, SIGTSTP);
-    (void)sigprocmask(SIG_UNBLOCK, &stop, NULL);
-    (void)sigprocmask(SIG_BLOCK, &stop, NULL);
+    (void)pthread_sigmask(SIG_UNBLOCK, &stop, NULL);
+    (void)pthread_sigmask(SIG_BLOCK, &stop, NULL);
 }

@@ -78,12 +78,7 @@ static int write_escape(char out[ESCAPE_SIZE], uint32_t c)
 
 static char *allocate(size_t length, size_t growth)
 {
-    char *out = length < SIZE_MAX / growth - 1 ? malloc(length * growth + 1) : NULL;
-
-    if (!out) {
-        cli_die_nomem();
-    }
-    return out;
+    return cli_must(length < SIZE_MAX / growth - 1 ? malloc(length * growth + 1) : NULL);
 }
 
 char *cli_text_for_terminal(const char *text)

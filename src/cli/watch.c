@@ -47,7 +47,7 @@ int cli_watch_signals(sigset_t *old_out)
     (void)sigaddset(&set, SIGTTOU);         /* or taking the terminal back would stop us */
     (void)sigaction(SIGCHLD, &plain, NULL); /* whoever ignored it would leave nothing to wait for */
     (void)sigaddset(&set, SIGCHLD);
-    (void)sigprocmask(SIG_BLOCK, &set, old_out);
+    (void)pthread_sigmask(SIG_BLOCK, &set, old_out);
     (void)sigdelset(&set, SIGTTOU);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }

@@ -1,7 +1,9 @@
 """A private server, the program under test, and TAP output. Standard library only."""
+import ctypes
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -44,6 +46,11 @@ def is_gone(pid):
         return True
 
 
+def die_with_parent():
+    """PR_SET_PDEATHSIG: no server outlives a test that was killed."""
+    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))
+
+
 class Server:
     """A redis-server on a Unix socket in a fresh folder."""
 
@@ -54,7 +61,7 @@ class Server:
         self.process = subprocess.Popen(
             [find_server(), "--port", "0", "--unixsocket", self.path, "--dir", self.folder,
              "--save", "", "--appendonly", "no", "--logfile", "log", *arguments],
-            stdin=subprocess.DEVNULL)
+            stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
         wait_until(self.answers, "the server answers")
 
     def answers(self):
@@ -158,6 +165,12 @@ def run_one(number, test, server, rql):
         return False
 
 
+def leave(*_):
+    """Once: a second SIGTERM must not interrupt the clean-up."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(1)
+
+
 def main(tests):
     """Each test is a function of (server, rql); its name is a sentence."""
     if not find_server():
@@ -165,10 +178,12 @@ def main(tests):
         return 0
     chosen = [test for test in tests if not sys.argv[2:] or test.__name__ in sys.argv[2:]]
     print(f"1..{len(chosen)}", flush=True)
+    signal.signal(signal.SIGTERM, leave)
     server = Server()
+    rql = Program(server.url)
     try:
-        rql = Program(server.url)
         results = [run_one(i, test, server, rql) for i, test in enumerate(chosen, 1)]
         return 0 if all(results) else 1
     finally:
+        rql.clean()
         server.stop()

@@ -276,7 +276,8 @@ def colours_are_for_terminals_only(server, rql):
 
 def wrong_usage_is_one_line_and_64(server, rql):
     for words in ([], ["nonsense"], ["--nonsense"], ["ls", "--nonsense"], ["ls", "-x"],
-                  ["info"], ["info", "a", "b"], ["info", "a", "--"], ["run", "a"], ["run", "a", "--"],
+                  ["info"], ["info", "a", "b"], ["info", "a", "--"], ["run", "a"],
+                  ["run", "a", "--"],
                   ["run", "--", "true"], ["run", "a", "true"], ["lock", "a", "--ttl", "5"],
                   ["lock", "a", "--ttl", "-5s"], ["lock", "a", "--ttl", "5x"],
                   ["lock", "a", "--ttl", "99999999999999999999s"], ["lock", "a", "--ttl"],

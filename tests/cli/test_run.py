@@ -9,8 +9,8 @@ import tempfile
 import termios
 import time
 
-from harness import (PATIENCE_S, PROGRAM, Program, Server, check_equal, check_in, environment, finish, is_gone,
-                     main, wait_until)
+from harness import (PATIENCE_S, PROGRAM, Program, Server, check_equal, check_in, environment,
+                     finish, is_gone, main, wait_until)
 
 
 class Folder:
@@ -62,7 +62,8 @@ def death_by_signal_is_128_plus_its_number(server, rql):
 
 def missing_command_is_127_and_forbidden_126(server, rql):
     result = rql("run", "a", "--", "no-such-command")
-    check_equal((result.code, result.err), (127, "rql: no-such-command: No such file or directory\n"))
+    check_equal(result.err, "rql: no-such-command: No such file or directory\n")
+    check_equal(result.code, 127)
     check_equal(rql("run", "a", "--", "/etc/passwd").code, 126)
     check_equal(rql("run", "a", "--", "/").code, 126)
     assert not server.is_locked("a")
@@ -287,7 +288,8 @@ def max_hold_ends_the_command(server, rql):
 def lock_lost_unnoticed_is_told_at_the_end(server, rql):
     result = rql("run", "a", "--ttl", "1m", "--", "sh", "-c",
                  f"'{PROGRAM}' unlock a --force > /dev/null; exit 3")
-    check_equal((result.code, result.err), (75, "rql: a: the lock had ended before the command did\n"))
+    check_equal(result.err, "rql: a: the lock had ended before the command did\n")
+    check_equal(result.code, 75)
 
 
 def release_that_fails_keeps_the_commands_code(server, rql):
@@ -406,8 +408,9 @@ def suspend_key_stops_both_and_continues_both(server, rql):
 
 
 def command_whose_lock_ended_while_stopped_does_not_go_on(server, rql):
-    terminal = Terminal(rql, "run", "a", "--ttl", "500ms", "--", "sh", "-c",
-                        "echo up; sleep 60; echo went on")
+    # No shell: dash waits for its vfork, and never stops when ^Z meets the new process before exec.
+    script = "import time; print('up', flush=True); time.sleep(60); print('went on')"
+    terminal = Terminal(rql, "run", "a", "--ttl", "500ms", "--", sys.executable, "-c", script)
     terminal.read_until(b"up")
     terminal.write(b"\x1a")
     terminal.read_until(b"[stopped]")

@@ -122,7 +122,8 @@ static void a_contended_lock_costs_two_commands(void **state)
         handed_over += contention.handed_over[i];
     }
     assert_true(handed_over > CROWD * ROUNDS / 2);
-    assert_int_equal(calls_of("evalsha") - calls, 2 * CROWD * ROUNDS);
+    assert_in_range(calls_of("evalsha") - calls, 2 * CROWD * ROUNDS,
+                    2 * CROWD * ROUNDS + CROWD); /* a stall: a poll */
     assert_int_equal(calls_of("eval") - scripts, 0);
     CHECK_QUEUE_IS_EMPTY("x");
 }
