@@ -8,7 +8,7 @@
 -- ask, read only when the lock is not simply free: "<access q|r><conflict w|t|e|d><fail_fast f|->
 -- <wait_ms, -1 for ever> <queue_ttl_ms, -1 for ever> <known score us, 0> <chance 0..65535>".
 -- Further arguments are metadata: name, value, ...
--- Returns {1, token, now_us, ttl_left_ms, process 0|1|2, nonce of the grant}: held;
+-- Returns {1, token, now_us, ttl_left_ms, process 0|1|2, grant's nonce, was_handed_over}: held;
 --         {0, now_us, pttl_ms, rank, is_first, was_restored, of_ruby, score_us}: queued;
 --         {2|3|4, now_us, pttl_ms}: fail_fast_no_try | fail_fast_after_try | conflict;
 --         {5, now_us}: stale, came after not_after_us; {6, now_us}: again, repeat the call.
@@ -31,7 +31,7 @@ end
 
 if call("EXISTS", lock, queue, requests) == 0 then
     local meta = #ARGV > 6 and {unpack(ARGV, 7)} or {}
-    return {1, grant(acquirer, host, ttl_ms, nonce, ttl, meta), now, ttl, 0, nonce}
+    return {1, grant(acquirer, host, ttl_ms, nonce, ttl, meta), now, ttl, 0, nonce, 0}
 end
 
 -- @include settle
@@ -56,7 +56,8 @@ local function claim()
 end
 
 local function held_as(process)
-    return {1, tonumber(held[3]), now, call("PTTL", lock), process, held[2]}
+    local was_handed_over = held[4] and 1 or 0
+    return {1, tonumber(held[3]), now, call("PTTL", lock), process, held[2], was_handed_over}
 end
 
 local function reenter()
@@ -130,7 +131,7 @@ end
 
 local function take()
     drop(acquirer)
-    return {1, grant(acquirer, host, ttl_ms, nonce, ttl, meta), now, ttl, 0, nonce}
+    return {1, grant(acquirer, host, ttl_ms, nonce, ttl, meta), now, ttl, 0, nonce, 0}
 end
 
 if not owner and access == "r" then

@@ -136,8 +136,10 @@ static struct rqli_try granted(struct attempt *attempt, const struct rqli_exchan
     }
     memcpy(lock->grant_nonce, answer->nonce.data, answer->nonce.length);
     lock->token = answer->token;
-    lock->ts_us = answer->server_us;
+    /* A token is the time of its grant, unless the clock was set back since then (F-26). */
+    lock->ts_us = answer->token < answer->server_us ? answer->token : answer->server_us;
     lock->process = (rql_lock_process)answer->process;
+    lock->handed_over = answer->was_handed_over && answer->process == RQL_LOCK_OBTAINING;
     return (struct rqli_try){.result = RQLI_TRY_GRANTED};
 }
 

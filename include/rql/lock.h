@@ -245,7 +245,8 @@ typedef struct rql_lock_facts {
     int64_t ttl_ms;           /**< The ttl that was asked for. */
     int64_t waited_us;        /**< From the call to the grant's arrival. */
     int64_t tries;            /**< Tries, counted as the gem does: by timer. */
-    bool handed_over;         /**< Granted by another's release, not by an own try. */
+    bool handed_over;         /**< Granted by another's release, not by an own try. A ttl of
+                                   at most a second: only if the push arrived. */
 } rql_lock_facts;
 
 /**

@@ -31,7 +31,8 @@ static bool is_time(int64_t server_us)
 
 static bool read_granted(const struct rqli_reply *reply, struct rqli_answer *out)
 {
-    if (!all_integers(reply, 5) || reply->count != 6 || reply->items[5].type != RQLI_REPLY_TEXT) {
+    if (!all_integers(reply, 5) || reply->count != 7 || reply->items[5].type != RQLI_REPLY_TEXT ||
+        reply->items[6].type != RQLI_REPLY_INTEGER) {
         return false;
     }
     out->token = reply->items[1].integer;
@@ -39,6 +40,7 @@ static bool read_granted(const struct rqli_reply *reply, struct rqli_answer *out
     out->left_ms = bounded_ms(reply->items[3].integer);
     out->process = reply->items[4].integer;
     out->nonce = reply->items[5].text;
+    out->was_handed_over = reply->items[6].integer != 0;
     return out->token > 0 && is_time(out->server_us) && out->process >= 0 && out->process <= 2;
 }
 

@@ -26,6 +26,7 @@ struct rqli_answer {
     int64_t left_ms;         /* granted: of the lease; else of the lock, < 0 if it has no ttl */
     int64_t process;         /* granted: as rql_lock_process */
     struct rqli_slice nonce; /* granted: of the grant, which a re-entry shares */
+    bool was_handed_over;    /* granted: by a release, and this is the first sign of its owner */
     int64_t rank;            /* queued */
     int64_t score_us;        /* queued */
     bool is_first;           /* queued: no other waiter of ours in front */

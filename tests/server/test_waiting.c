@@ -51,6 +51,7 @@ static void the_queue_is_served_in_its_order(void **state)
         waiter_start(&crowd[i]);
     }
     await_int(CROWD, "ZCARD rql:lock_queue:x");
+    await_int(2, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");
     queue = ask_reply("ZRANGE rql:lock_queue:x 0 -1");
     CHECK_OK(rql_lock_release(held, NULL));
     for (i = 0; i < CROWD; i++) {
