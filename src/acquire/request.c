@@ -43,10 +43,11 @@ static bool tries_are_used_up(const struct rqli_request *self)
     return self->limits.tries != RQL_FOREVER && self->tries >= self->limits.tries;
 }
 
-/* How often the server is asked: by the first waiter of the client, on behalf of all. */
+/* How often the server is asked: by the first of all waiters; and once by whoever has come to lead
+ * those of its client, who knows nothing of the present holder. */
 static bool polls_at_ticks(const struct rqli_request *self, const struct rqli_request_view *view)
 {
-    return !view->is_listening || (view->leads && self->place.is_first);
+    return !view->is_listening || (view->leads && (self->place.is_first || !self->led));
 }
 
 /* A follower wakes for the sign of life too: it may lead by then. */
@@ -56,8 +57,7 @@ static void sleep_on(struct rqli_request *self, const struct rqli_request_view *
 
     self->wake_us = pauses ? self->retry_us : earlier(self->tick_us, self->poll_us);
     self->wake_us = earlier(self->wake_us, self->limits.deadline_us);
-    if (!pauses && view->leads && self->place.is_first &&
-        self->place.lock_ends_us != RQLI_NEVER_US) {
+    if (!pauses && view->leads && self->place.lock_ends_us != RQLI_NEVER_US) {
         self->wake_us = earlier(self->wake_us, self->place.lock_ends_us + AFTER_EXPIRY_US);
     }
     move_to(self, RQLI_REQUEST_QUEUED);
@@ -114,6 +114,7 @@ void rqli_request_on_queued(struct rqli_request *self, const struct rqli_request
     }
     self->in_queue = true;
     self->place = *place;
+    self->led = view->leads;
     self->poll_us = view->now_us + LIFE_US;
     self->retry_us = RQLI_NEVER_US;
     if (tries_are_used_up(self)) {
@@ -189,8 +190,7 @@ static bool asks_now(struct rqli_request *self, const struct rqli_request_view *
         self->poll_us = view->now_us >= self->poll_us ? view->now_us + LIFE_US : self->poll_us;
         return false;
     }
-    return view->now_us >= self->poll_us ||
-           (self->place.is_first && view->now_us >= self->place.lock_ends_us);
+    return view->now_us >= self->poll_us || view->now_us >= self->place.lock_ends_us;
 }
 
 void rqli_request_on_time(struct rqli_request *self, const struct rqli_request_view *view)
@@ -212,7 +212,8 @@ void rqli_request_on_look(struct rqli_request *self)
 void rqli_request_on_left(struct rqli_request *self, bool is_confirmed)
 {
     self->in_queue = !is_confirmed;
-    if (!is_confirmed && self->verdict > 0) {
+    /* What says that nothing was done would not be true of the tries before it. */
+    if (!is_confirmed && (self->verdict > 0 || did_nothing(self->verdict))) {
         self->verdict = RQL_E_UNKNOWN;
     } else if (is_confirmed && self->verdict == RQL_E_UNKNOWN) {
         self->verdict = RQL_TIMED_OUT; /* what was unknown is withdrawn */

@@ -59,6 +59,7 @@ struct rqli_request {
     int64_t poll_us;  /* next sign of life, if we lead */
     int64_t retry_us; /* after a try without result, or RQLI_NEVER_US */
     int64_t wake_us;
+    bool led;      /* when the server was asked last */
     bool in_queue; /* something of ours may be on the server */
 };
 

@@ -429,7 +429,7 @@ static void every_address_is_tried(void **state)
     (void)state;
     names.addresses = addresses;
     fill(dead, fds);
-    CHECK_OK(rqli_dial(&endpoint, rqli_after_ms(rqli_now_us(), short_ms * 2), &fd, NULL));
+    CHECK_OK(rqli_dial(&endpoint, rqli_after_ms(rqli_now_us(), short_ms * 10), &fd, NULL));
     rqli_endpoint_fini(&endpoint);
     (void)close(fd);
     drop(fds);

@@ -1,5 +1,6 @@
 #include "redis_server.h"
 
+#include "stall.h"
 #include "wait.h"
 
 #include <arpa/inet.h>
@@ -144,6 +145,7 @@ static int start(struct redis_server *server, int port, const char *const *argum
     if (port > 0) {
         (void)snprintf(server->url, sizeof server->url, "redis://127.0.0.1:%d", port);
     }
+    stall_begin();
     if (launch(server)) {
         redis_server_stop(server);
         return -1;
@@ -216,6 +218,7 @@ void redis_server_stop(struct redis_server *server)
     end(server, SIGTERM);
     if (server->dir[0]) {
         (void)nftw(server->dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+        stall_end();
     }
     *server = (struct redis_server){0};
 }

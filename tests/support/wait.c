@@ -1,10 +1,12 @@
 #include "wait.h"
 
+#include "stall.h"
+
 #include <poll.h>
 #include <stdlib.h>
 #include <time.h>
 
-enum { PAUSE_US = 500 };
+enum { PAUSE_US = 500, QUIET_STALL_US = 10000 };
 
 int64_t wait_clock_us(void)
 {
@@ -19,7 +21,7 @@ int64_t wait_slowness(void)
     const char *text = getenv("RQL_TEST_SLOW");
     int64_t factor = text ? strtoll(text, NULL, 10) : 1;
 
-    return factor < 1 ? 1 : factor;
+    return (factor < 1 ? 1 : factor) * (1 + stall_worst_us() / QUIET_STALL_US);
 }
 
 bool wait_until(bool (*holds)(void *data), void *data, int64_t within_ms)

@@ -15,7 +15,8 @@ bool wait_until(bool (*holds)(void *data), void *data, int64_t within_ms);
 /* Waits for *fd to have something to read. */
 bool wait_readable(int fd, int64_t within_ms);
 
-/* The factor of RQL_TEST_SLOW, at least 1: for bounds that a slow tool may stretch. */
+/* For bounds that a slow tool and a busy machine may stretch: 1 or more. The factor of
+ * RQL_TEST_SLOW, and what this process was kept from running since its first server (stall.h). */
 int64_t wait_slowness(void);
 
 #endif
