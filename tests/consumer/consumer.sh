@@ -1,24 +1,22 @@
 #!/bin/sh
-# Installs a build into a fresh folder, then builds and runs a program against that copy with
-# nothing but pkg-config, as a packager's user would.
+# Installs a build into a fresh folder, then builds and runs the program of README.md against that
+# copy with nothing but pkg-config, as a packager's user would.
 #
 # shellcheck disable=SC2317 # functions are called through trap and try
 #
-# Usage: consumer.sh BUILD_FOLDER SOURCE CC [CXX]; server from RQL_TEST_REDIS. Prints TAP.
+# Usage: consumer.sh BUILD_FOLDER README CC [CXX]; skipped without RQL_TEST_REDIS. Prints TAP.
 set -eu
 
 build=$1
-source=$2
+readme=$2
 cc=$3
 cxx=${4:-}
 work=$(mktemp -d /tmp/rql-test-XXXXXX)
-server=
+export RQL_LOCAL_DIR="$work/local" RQL_LOCAL_IDLE=1
 
+# The private server of local: ends by itself when it is not used; its guard keeps a lock till then.
 finish() {
-    if [ -n "$server" ]; then
-        kill "$server" 2>/dev/null || true
-        wait "$server" 2>/dev/null || true
-    fi
+    [ ! -e "$RQL_LOCAL_DIR/guard.lock" ] || flock -w 30 "$RQL_LOCAL_DIR/guard.lock" true
     rm -rf "$work"
 }
 trap finish EXIT
@@ -44,6 +42,12 @@ install_copy() {
     DESTDIR="$work/root" meson install -C "$build" --no-rebuild
 }
 
+# The first C program of the page.
+extract_program() {
+    awk '/^```c$/ { inside = 1; next } /^```$/ && inside { exit } inside' "$readme" >"$work/report.c"
+    grep -q main "$work/report.c"
+}
+
 # All we may use is the installed folder: pkg-config puts its root in front.
 flags() {
     PKG_CONFIG_PATH=$(dirname "$pc") PKG_CONFIG_SYSROOT_DIR="$work/root" \
@@ -55,25 +59,8 @@ compile() {
     output=$1
     shift
     # shellcheck disable=SC2046 # word lists on purpose
-    "$@" -Wall -Wextra -Wpedantic -Werror $(flags --cflags) "$source" -x none -o "$output" \
+    "$@" -Wall -Wextra -Wpedantic -Werror $(flags --cflags) "$work/report.c" -x none -o "$output" \
         $(flags --libs) -Wl,-rpath,"$(dirname "$(dirname "$pc")")"
-}
-
-answers() {
-    [ -S "$work/s" ] && kill -0 "$server"
-}
-
-# The server's socket appears when it is ready to be asked.
-start_server() {
-    "$RQL_TEST_REDIS" --port 0 --unixsocket "$work/s" --save '' --dir "$work" \
-        >"$work/server.log" 2>&1 &
-    server=$!
-    tries=200
-    until answers || [ "$tries" -eq 0 ]; do
-        tries=$((tries - 1))
-        sleep 0.05
-    done
-    answers
 }
 
 if [ -z "${RQL_TEST_REDIS:-}" ]; then
@@ -83,11 +70,11 @@ fi
 echo "1..$((${cxx:+2} + 4))"
 try 'the library is installed' install_copy
 pc=$(find "$work/root" -name rql.pc)
-try 'a private server starts' start_server
-try 'a C99 program compiles against it' compile "$work/c" "$cc" -x c -std=c99
-try 'the C99 program runs' "$work/c" "unix://$work/s"
+try 'README.md has a program' extract_program
+try 'it compiles in C99' compile "$work/c" "$cc" -x c -std=c99
+try 'it takes a lock in C99' "$work/c"
 if [ -n "$cxx" ]; then
-    try 'a C++17 program compiles against it' compile "$work/cpp" "$cxx" -x c++ -std=c++17
-    try 'the C++17 program runs' "$work/cpp" "unix://$work/s"
+    try 'it compiles in C++17' compile "$work/cpp" "$cxx" -x c++ -std=c++17
+    try 'it takes a lock in C++17' "$work/cpp"
 fi
 exit "$failed"

@@ -1,27 +1,10 @@
-#include "fixture.h"
+#include "clients.h"
 
 /* Beside the gem: it waits and holds as redis_queued_locks does, in raw commands (wire.md 4, 6). */
 
 #define RUBY "rql:acq:1/2/3/4/0123456789abcdef"
 
 enum { GRACE_US = 2000000 };
-
-static rql_client *client;
-
-static int set_up(void **state)
-{
-    (void)state;
-    ask("FLUSHALL");
-    client = new_client();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    client = rql_client_free(client);
-    return 0;
-}
 
 static void ruby_holds(void)
 {
@@ -94,8 +77,10 @@ static void a_live_ruby_waiter_is_not_overtaken(void **state)
     waiter_start_as(&waiter, 2);
     CHECK_OK(rql_lock_release(held, NULL));
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
+    ask("MULTI"); /* as the gem does: the waiter must not come in between */
     ask("ZREM rql:lock_queue:x " RUBY);
     ruby_holds();
+    ask("EXEC");
     assert_int_equal(ask_int("ZCARD rql:lock_queue:x"), 1);
     ask("EXPIRE rql:lock:x 0");
     CHECK_OK(waiter_join(&waiter));
