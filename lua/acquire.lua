@@ -35,6 +35,7 @@ if call("EXISTS", lock, queue, requests) == 0 then
 end
 
 -- @include settle
+-- @include queueing
 
 local access, conflict, fail_fast, wait_ms, queue_ttl_ms, known_us, chance =
     string.match(ARGV[6], "^(%a)(%a)(.) (%-?%d+) (%-?%d+) (%d+) (%d+)$")
@@ -72,7 +73,9 @@ end
 local function reenter_and_extend()
     claim()
     if call("HSETNX", lock, "rql_ext:" .. nonce, ttl_ms) == 1 then
-        call("PEXPIRE", lock, math.min(math.max(call("PTTL", lock), 0) + ttl, 2592000000))
+        local left = math.max(call("PTTL", lock), 0)
+        call("HSETNX", lock, "rql_end", string.format("%.0f", now + left * 1000))
+        call("PEXPIRE", lock, math.min(left + ttl, 2592000000))
         call("HINCRBY", lock, "spc_ext_ttl", ttl_ms)
         call("HINCRBY", lock, "spc_cnt", 1)
         call("HSET", lock, "l_spc_ext_ts", seconds(now), "l_spc_ext_ini_ttl", ttl_ms)
@@ -94,36 +97,22 @@ elseif owner and fail_fast == "f" then
     return {2, now, call("PTTL", lock)}
 end
 
--- One sign of life counts for all waiters of a client.
-local function show_life(identity, is_poll)
-    if call("ZADD", live, now, identity) == 1 or is_poll then
-        call("ZREMRANGEBYSCORE", live, "-inf", now - 10 * SILENCE_US)
-        call("PEXPIRE", live, 60000)
-    end
-end
-
--- Behind the last, also when the clock stood still; not behind a score from the future (F-38, F-39).
-local function tail_score(last)
-    local last_us = last[2] and math.floor(tonumber(last[2]) * 1000000 + 0.5) or 0
-    if last_us >= now and last_us - now < 1000000 then
-        return last_us + 1
-    end
-    return now
-end
-
 local function enqueue(at_us)
     local last = call("ZRANGE", queue, -1, -1, "WITHSCORES")
     local us = at_us > 0 and at_us or tail_score(last)
-    call("ZADD", queue, seconds(us), acquirer)
+    -- The record first: what leaves needs it, should the rest be denied (F-24).
     if not request or request.nonce ~= nonce then
         local until_us = wait_ms >= 0 and now + wait_ms * 1000 or 0
         call("HSET", requests, acquirer, record_of(host, ttl_ms, nonce, until_us, access, meta))
     end
+    call("ZADD", queue, seconds(us), acquirer)
     if access == "r" then
         call("HSET", requests, "random", "1")
     end
     if not last[1] or not identity_of(last[1]) or known_us > 0 then
-        call("PEXPIRE", queue, 60000)
+        if not last[1] or call("PTTL", queue) > 0 then -- the gem's queues have no ttl, and stay so
+            call("PEXPIRE", queue, 60000)
+        end
         call("PEXPIRE", requests, 60000)
     end
     return us
@@ -158,19 +147,6 @@ end
 if queue_ttl_ms >= 0 and score_us + queue_ttl_ms * 1000 < now then
     call("ZREM", queue, acquirer)
     score_us = enqueue(0)
-end
-
--- The first waiter of ours polls for its client; Ruby's in front do not count.
-local function is_first(rank)
-    if rank == 0 then
-        return 1
-    end
-    for _, waiter in ipairs(call("ZRANGE", queue, 0, 15)) do
-        if identity_of(waiter) then
-            return waiter == acquirer and 1 or 0
-        end
-    end
-    return 0
 end
 
 local rank = call("ZRANK", queue, acquirer)

@@ -12,14 +12,13 @@ local ended = 0
 
 -- @include grant
 -- @include settle
+-- @include extension
 
 if call("HGET", lock, "rql_nonce") == ARGV[1] and call("HDEL", lock, "rql_ext:" .. ARGV[2]) == 1 then
-    local left = call("PTTL", lock) - tonumber(ARGV[3])
+    local left = take_back(tonumber(ARGV[3]))
     if left > 0 then
-        call("PEXPIRE", lock, left)
         return {1, now, left}
     end
-    call("DEL", lock)
     ended = 1
 end
 if call("HEXISTS", lock, "acq_id") == 0 and call("EXISTS", queue) == 1 then

@@ -2,7 +2,7 @@
 """Turn Lua scripts into one C table: name, text, SHA-1 and declared arity of each.
 
 A script declares its contract in its head comment:
-    -- @keys lock queue
+    -- @keys lock queue                    ("..." after them: these once for each of several locks)
     -- @args acquirer host ttl_ms          (a last "..." stands for any number more)
 A line "-- @include name" stands for the text of name.lua in the same folder.
 """
@@ -45,12 +45,15 @@ def main():
         ident = "RQLI_SCRIPT_" + path.stem.upper()
         more = args[-1:] == ["..."]
         args = args[:-1] if more else args
+        n_repeated = keys.index("...") if "..." in keys else 0
+        keys = [key for key in keys if key != "..."]
         enum.append(f"    {ident}, /* {len(keys)} keys, {len(args)}{'+' if more else ''} args */")
         rows.append(
             f"    [{ident}] = {{\n"
             f'        .name = "{path.stem}",\n'
             f'        .sha1 = "{hashlib.sha1(raw).hexdigest()}",\n'
             f"        .n_keys = {len(keys)},\n"
+            f"        .n_repeated = {n_repeated},\n"
             f"        .n_args = {len(args)},\n"
             f"        .takes_more = {'true' if more else 'false'},\n"
             f"        .length = {len(raw)},\n"

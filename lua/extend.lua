@@ -2,7 +2,8 @@
 --
 -- @keys lock queue requests live fence
 -- @args nonce ttl_ms chance
--- Returns {1, now_us, ttl_left_ms} when in force, {0, now_us} when the grant has ended.
+-- Returns {1, now_us, ttl_left_ms} when in force, {0, now_us} when the grant has ended. While it is
+-- extended by re-entries, ttl_left_ms does not count what they may take back.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -13,10 +14,16 @@ local ttl = tonumber(ARGV[2])
 if not ttl or ttl < 1 or ttl > 2592000000 or ttl % 1 ~= 0 then
     return redis.error_reply("ERR ttl out of range")
 end
-if call("HGET", lock, "rql_nonce") == ARGV[1] then
+local held = call("HMGET", lock, "rql_nonce", "rql_end")
+if held[1] == ARGV[1] then
     local left = math.max(call("PTTL", lock), ttl)
     call("PEXPIRE", lock, left)
     call("HDEL", lock, "rql_claim")
+    if held[2] then -- nobody may count on what a re-entry added and takes back at its end
+        local ends = math.max(tonumber(held[2]), now + ttl * 1000)
+        call("HSET", lock, "rql_end", string.format("%.0f", ends))
+        left = math.min(left, math.floor((ends - now) / 1000))
+    end
     return {1, now, left}
 end
 if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue) == 0 then

@@ -13,6 +13,7 @@ local what = 0
 
 -- @include grant
 -- @include settle
+-- @include extension
 
 local held = call("HMGET", lock, "rql_nonce", "rql_ext:" .. nonce)
 local record = call("HGET", requests, acquirer)
@@ -23,7 +24,7 @@ if held[1] == nonce then
     what = 2
 elseif held[2] then
     call("HDEL", lock, "rql_ext:" .. nonce)
-    call("PEXPIRE", lock, call("PTTL", lock) - tonumber(held[2]))
+    take_back(tonumber(held[2]))
     what = 3
 end
 if request and request.nonce == nonce then

@@ -13,7 +13,8 @@ local function identity_of(acquirer)
     return identity and #identity == 32 and identity or nil
 end
 
--- A request record: host, ttl, nonce, until, access strategy; then the metadata, packed.
+-- A request record: host, ttl, nonce, until, access (q queued, r random, s series); then the
+-- metadata, packed.
 local function record_of(host, ttl_ms, nonce, until_us, access, meta)
     local head = string.format("%s %s %s %.0f %s ", host, ttl_ms, nonce, until_us, access)
     return #meta > 0 and head .. cmsgpack.pack(meta) or head
@@ -50,6 +51,13 @@ local function hand_over(acquirer, score, record, request, identity)
     call("ZADD", queue, score, acquirer)
     call("HSET", requests, acquirer, record)
     return false
+end
+
+-- A series takes all of its locks or none, and no script but its own sees them all: it is told to
+-- look at once. False: nobody listens. (The text is no grant: readers that know only those skip it.)
+local function nudge(nonce, identity)
+    local heard = redis.pcall("PUBLISH", "rql:wake:" .. identity, nonce .. " look")
+    return type(heard) == "number" and heard > 0
 end
 
 -- True while the Ruby waiter may still come for the lock; a dead one is removed.
@@ -97,7 +105,11 @@ local function serve(acquirer, score, me, deaf)
         drop(acquirer)
         return "gone"
     end
-    if hand_over(acquirer, score, record, request, identity) then
+    if request.access == "s" then
+        if nudge(request.nonce, identity) then
+            return "stop" -- the lock stays free for it
+        end
+    elseif hand_over(acquirer, score, record, request, identity) then
         return "granted"
     end
     deaf[identity] = true

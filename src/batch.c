@@ -55,13 +55,13 @@ static rql_status read_cost(const struct rqli_reader *self, const struct rqli_ba
         return RQL_OK;
     }
     if (count->type != RQLI_REPLY_INTEGER) {
-        return rqli_reply_fault(count, batch->counter, self->where, self->error);
+        return rqli_reply_fault(count, batch->kind->counter, self->where, self->error);
     }
     bytes = rqli_smaller(count->integer, RQLI_BATCH_ELEMENTS) * GUESSED_ITEM_SIZE;
     if (memory->type == RQLI_REPLY_INTEGER) {
         bytes = memory->integer;
     }
-    *out = price(count->integer, bytes, batch->most);
+    *out = price(count->integer, bytes, batch->kind->most);
     return RQL_OK;
 }
 
@@ -78,7 +78,8 @@ static void ask_cost(struct rqli_command *command, const char *counter, struct r
     rqli_command_int(command, MEMORY_SAMPLES);
 }
 
-rql_status rqli_batch_look(const struct rqli_reader *self, struct rqli_batch *batch)
+/* Fills the costs. */
+static rql_status look(const struct rqli_reader *self, struct rqli_batch *batch)
 {
     RQLI_AUTO(rqli_give_back)
     struct rqli_exchange *exchange = rqli_exchange_take(self->client->link);
@@ -88,7 +89,7 @@ rql_status rqli_batch_look(const struct rqli_reader *self, struct rqli_batch *ba
         return rqli_fail_nomem(self->error);
     }
     for (size_t i = 0; i < batch->n; i++) {
-        ask_cost(&exchange->command, batch->counter, batch->keys[i]);
+        ask_cost(&exchange->command, batch->kind->counter, batch->keys[i]);
     }
     status = rqli_reader_run(self, exchange);
     for (size_t i = 0; !status && i < batch->n; i++) {
@@ -97,7 +98,8 @@ rql_status rqli_batch_look(const struct rqli_reader *self, struct rqli_batch *ba
     return status;
 }
 
-size_t rqli_batch_fit(const struct rqli_batch *batch, size_t first)
+/* How many keys from `first` on go into one exchange; 0: the first alone is too large. */
+static size_t fit(const struct rqli_batch *batch, size_t first)
 {
     int64_t elements = 0;
     int64_t bytes = 0;
@@ -111,4 +113,37 @@ size_t rqli_batch_fit(const struct rqli_batch *batch, size_t first)
         }
     }
     return at - first;
+}
+
+static rql_status read_batch(const struct rqli_reader *self, struct rqli_batch *batch)
+{
+    rql_status status = look(self, batch);
+
+    for (size_t at = 0; !status && at < batch->n;) {
+        size_t n = fit(batch, at);
+
+        if (n > 0) {
+            status = batch->kind->read(self, batch, at, n);
+            at += n;
+        } else {
+            status = batch->kind->report_unread(self, batch, at);
+            at++;
+        }
+    }
+    return status;
+}
+
+rql_status rqli_batch_read(const struct rqli_reader *self, const struct rqli_batch_kind *kind,
+                           const struct rqli_slice *keys, size_t n, void *out)
+{
+    struct rqli_batch batch = {.kind = kind, .out = out};
+    rql_status status = RQL_OK;
+
+    for (size_t at = 0; !status && at < n; at += batch.n) {
+        batch.keys = keys + at;
+        batch.n = n - at < RQLI_BATCH_KEYS ? n - at : RQLI_BATCH_KEYS;
+        batch.place = at;
+        status = read_batch(self, &batch);
+    }
+    return status;
 }

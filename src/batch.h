@@ -20,11 +20,24 @@ struct rqli_cost {
     int64_t bytes;
 };
 
-struct rqli_batch {
-    const struct rqli_slice *keys;
-    size_t n;
+struct rqli_batch;
+
+/* Locks or queues: how their keys are measured and read. */
+struct rqli_batch_kind {
     const char *counter; /* the command that counts the items of a key */
     int64_t most;        /* items of a key that are read at once, at most RQLI_BATCH_ELEMENTS */
+    rql_status (*read)(const struct rqli_reader *self, const struct rqli_batch *batch, size_t first,
+                       size_t n);
+    rql_status (*report_unread)(const struct rqli_reader *self, const struct rqli_batch *batch,
+                                size_t at);
+};
+
+struct rqli_batch {
+    const struct rqli_batch_kind *kind;
+    const struct rqli_slice *keys;
+    size_t n;
+    void *out;    /* the array of all results, as the kind knows it */
+    size_t place; /* in it, of what is under the first key */
     struct rqli_cost costs[RQLI_BATCH_KEYS];
 };
 
@@ -41,10 +54,8 @@ static inline void rqli_give_back_p(struct rqli_exchange **slot)
 /* Runs a command that changes nothing. */
 rql_status rqli_reader_run(const struct rqli_reader *self, struct rqli_exchange *exchange);
 
-/* Fills the costs. */
-rql_status rqli_batch_look(const struct rqli_reader *self, struct rqli_batch *batch);
-
-/* How many keys from `first` on go into one exchange; 0: the first alone is too large. */
-size_t rqli_batch_fit(const struct rqli_batch *batch, size_t first);
+/* Reads n keys into `out`, those that are too large for an exchange excepted. */
+rql_status rqli_batch_read(const struct rqli_reader *self, const struct rqli_batch_kind *kind,
+                           const struct rqli_slice *keys, size_t n, void *out);
 
 #endif

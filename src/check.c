@@ -1,6 +1,8 @@
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/random.h"
 #include "base/signal.h"
+#include "cancel.h"
 #include "client.h"
 #include "link/link.h"
 #include "options.h"
@@ -24,7 +26,7 @@ static rql_status look(struct check *self, int64_t *left_ms, rql_error *error)
     rql_status status;
 
     if (!exchange) {
-        return RQL_E_NOMEM;
+        return rqli_fail_nomem(error);
     }
     rqli_command_begin(&exchange->command, 3);
     rqli_command_text(&exchange->command, "HEXISTS");
@@ -36,7 +38,8 @@ static rql_status look(struct check *self, int64_t *left_ms, rql_error *error)
     status =
         rqli_exchange_run(exchange, rqli_client_patience_us(self->client, rqli_now_us()), error);
     if (!status && exchange->reply[0].type != RQLI_REPLY_INTEGER) {
-        status = rqli_reply_fault(&exchange->reply[0], "HEXISTS", self->keys.lock.data, error);
+        status = rqli_exchange_fault(exchange, &exchange->reply[0], "HEXISTS", self->keys.lock.data,
+                                     error);
     } else if (!status) {
         *left_ms = exchange->reply[0].integer == 1 ? exchange->reply[1].integer : FREE;
     }
@@ -87,6 +90,7 @@ static rql_status wait_until_free(struct check *self, rql_error *error)
 rql_status rql_check_until_free(rql_client *client, const char *name,
                                 const rql_lock_options *options, rql_error *error)
 {
+    RQLI_DEFER_CANCEL;
     rql_lock_options read;
     struct check self;
     rql_status status = rqli_client_check(client, error);

@@ -5,11 +5,13 @@
 #include "base/ident.h"
 #include "base/scope.h"
 #include "base/text.h"
+#include "cancel.h"
 #include "keeper.h"
 #include "link/link.h"
 #include "link/subscriber.h"
 #include "link/wire.h"
 #include "options.h"
+#include "stats.h"
 
 #include <stdlib.h>
 
@@ -39,7 +41,8 @@ static rql_status build(rql_client *client, rql_error *error)
     client->link = rqli_link_new(&client->endpoint);
     client->subscriber = rqli_subscriber_new(&client->endpoint);
     client->keeper = rqli_keeper_new(client);
-    if (!client->link || !client->subscriber || !client->keeper) {
+    client->stats = rqli_stats_new();
+    if (!client->link || !client->subscriber || !client->keeper || !client->stats) {
         return rqli_fail_nomem(error);
     }
     if (!rqli_random_hex(client->identity)) {
@@ -51,6 +54,7 @@ static rql_status build(rql_client *client, rql_error *error)
 
 rql_status rql_client_new(rql_client **out, const rql_options *options, rql_error *error)
 {
+    RQLI_DEFER_CANCEL;
     RQLI_AUTO(rql_client_free) rql_client *client = NULL;
     rql_status status;
 
@@ -78,15 +82,19 @@ rql_status rql_client_new(rql_client **out, const rql_options *options, rql_erro
 
 rql_client *rql_client_free(rql_client *client)
 {
-    if (!client) {
+    RQLI_DEFER_CANCEL;
+
+    /* In a fork child threads that are not there may have been changing it: it stays (F-82). */
+    if (!client || (client->is_member && rqli_fork_is_foreign(&client->fork))) {
         return NULL;
     }
-    if (client->is_member && !rqli_fork_is_foreign(&client->fork)) {
+    if (client->is_member) {
         rqli_fork_leave(&client->fork);
     }
     rqli_keeper_free(client->keeper);
     rqli_subscriber_free(client->subscriber);
     rqli_link_free(client->link);
+    rqli_stats_free(client->stats);
     rqli_endpoint_fini(&client->endpoint);
     (void)pthread_mutex_destroy(&client->shared.mutex);
     free(client);
@@ -123,6 +131,7 @@ int64_t rqli_client_patience_us(const rql_client *client, int64_t now_us)
 
 rql_status rql_client_connect(rql_client *client, rql_error *error)
 {
+    RQLI_DEFER_CANCEL;
     rql_status status = rqli_client_check(client, error);
 
     if (status) {

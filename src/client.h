@@ -13,16 +13,18 @@
 
 struct rqli_keeper;
 struct rqli_link;
+struct rqli_stats;
 struct rqli_subscriber;
 
 struct rql_client {
-    rql_options options; /* constant after new; url is not kept */
+    struct rqli_fork_member fork; /* first: what leads to a foreign one leads to its begin */
+    rql_options options;          /* constant after new; url is not kept */
     struct rqli_endpoint endpoint;
     char identity[RQLI_HEX_SIZE];
     struct rqli_link *link;             /* commands of the callers */
     struct rqli_subscriber *subscriber; /* pushes to the waiters */
     struct rqli_keeper *keeper;         /* leases, and what the background thread does */
-    struct rqli_fork_member fork;
+    struct rqli_stats *stats;
     bool is_member; /* fork was joined */
 
     struct {

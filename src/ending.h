@@ -13,4 +13,10 @@ rql_status rqli_end(rql_lock *lock, rql_error *error);
 rql_status rqli_release(rql_client *client, const struct rqli_keys *keys, const char *nonce,
                         int *attempts_out, rql_error *error);
 
+/* This fault of an idempotent call may be gone at the next one. */
+bool rqli_may_pass(rql_status status);
+
+/* What the holder believed up to now; the lock is off the keeper's list. RQL_OK or RQL_NOT_HELD. */
+rql_status rqli_as_believed(const rql_lock *lock);
+
 #endif

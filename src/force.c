@@ -1,8 +1,10 @@
 #include "base/clock.h"
 #include "base/error.h"
+#include "cancel.h"
 #include "client.h"
 #include "ending.h"
 #include "link/link.h"
+#include "observe.h"
 #include "perform.h"
 #include "script/answer.h"
 
@@ -29,6 +31,7 @@ static bool is_secret(const char *secret)
 rql_status rql_release_by_secret(rql_client *client, const char *name, const char *secret,
                                  rql_error *error)
 {
+    RQLI_DEFER_CANCEL;
     struct rqli_keys keys;
     rql_status status = check(client, name, error);
 
@@ -67,26 +70,26 @@ static rql_status read_unlock(const struct rqli_exchange *exchange, const char *
     const struct rqli_reply *done = &exchange->reply[exchange->command.n_commands - 1];
 
     if (done->type != RQLI_REPLY_ARRAY || done->count != 2) {
-        return rqli_reply_fault(done, "unlock", key, error);
+        return rqli_exchange_fault(exchange, done, "unlock", key, error);
     }
     if (done->items[0].type == RQLI_REPLY_ERROR) {
-        return rqli_reply_fault(&done->items[0], "unlock", key, error);
+        return rqli_exchange_fault(exchange, &done->items[0], "unlock", key, error);
     }
-    if (out) {
-        *out = (rql_unlock_result){
-            .lock_released = done->items[1].integer > 0,
-            .queue_released = done->items[0].integer > 0,
-            .rel_time_us = exchange->received_us - exchange->sent_us,
-        };
-    }
+    *out = (rql_unlock_result){
+        .lock_released = done->items[1].integer > 0,
+        .queue_released = done->items[0].integer > 0,
+        .rel_time_us = exchange->received_us - exchange->sent_us,
+    };
     return RQL_OK;
 }
 
 rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_result *out,
                             rql_error *error)
 {
+    RQLI_DEFER_CANCEL;
     struct rqli_exchange *exchange;
     struct rqli_keys keys;
+    rql_unlock_result result;
     rql_status status = check(client, name, error);
 
     if (status) {
@@ -100,14 +103,22 @@ rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_res
     write_unlock(&exchange->command, &keys);
     status = rqli_exchange_run(exchange, rqli_client_patience_us(client, rqli_now_us()), error);
     if (!status) {
-        status = read_unlock(exchange, keys.lock.data, out, error);
+        status = read_unlock(exchange, keys.lock.data, &result, error);
     }
     rqli_exchange_give(exchange);
-    return status;
+    if (status) {
+        return status;
+    }
+    rqli_observe_unlocked(client, &keys, &result);
+    if (out) {
+        *out = result;
+    }
+    return RQL_OK;
 }
 
 rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms, rql_error *error)
 {
+    RQLI_DEFER_CANCEL;
     struct rqli_exchange *exchange = NULL;
     struct rqli_keys keys;
     struct rqli_call call;
@@ -126,7 +137,7 @@ rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms
     status = rqli_perform(client->link, &call, rqli_client_patience_us(client, rqli_now_us()),
                           &exchange, error);
     if (!status && exchange->reply->type != RQLI_REPLY_INTEGER) {
-        status = rqli_reply_fault(exchange->reply, "extend", keys.lock.data, error);
+        status = rqli_exchange_fault(exchange, exchange->reply, "extend", keys.lock.data, error);
     } else if (!status && exchange->reply->integer == 0) {
         status = RQL_NOT_FOUND;
     }

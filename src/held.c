@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/ident.h"
+#include "cancel.h"
 #include "client.h"
 #include "keeper.h"
 #include "lock.h"
@@ -47,7 +48,7 @@ static void texts_add(struct texts *self, const char *text)
     }
 }
 
-static rql_status texts_give(const struct texts *self, rql_text_list **out, rql_error *error)
+static rql_status lay_out(const struct texts *self, rql_text_list **out, rql_error *error)
 {
     size_t size = sizeof **out + self->count * sizeof(char *);
     rql_text_list *list;
@@ -71,6 +72,15 @@ static rql_status texts_give(const struct texts *self, rql_text_list **out, rql_
     return RQL_OK;
 }
 
+/* The texts end here, whatever becomes of the list. */
+static rql_status texts_give(struct texts *self, rql_text_list **out, rql_error *error)
+{
+    rql_status status = lay_out(self, out, error);
+
+    texts_fini(self);
+    return status;
+}
+
 static rql_status check(const rql_client *client, const void *out, rql_error *error)
 {
     rql_status status = rqli_client_check(client, error);
@@ -88,7 +98,8 @@ static void add_name(const rql_lock *lock, void *context)
 
 rql_status rql_acquired_locks(rql_client *client, rql_text_list **out, rql_error *error)
 {
-    __attribute__((cleanup(texts_fini))) struct texts names = {0};
+    RQLI_DEFER_CANCEL;
+    struct texts names = {0};
     rql_status status = check(client, out, error);
 
     if (status) {
@@ -111,7 +122,8 @@ static void add_host(struct texts *hosts, const struct dirent *entry, const char
 
 rql_status rql_possible_host_ids(rql_client *client, rql_text_list **out, rql_error *error)
 {
-    __attribute__((cleanup(texts_fini))) struct texts hosts = {0};
+    RQLI_DEFER_CANCEL;
+    struct texts hosts = {0};
     rql_status status = check(client, out, error);
     const struct dirent *entry;
     DIR *threads;
@@ -123,7 +135,7 @@ rql_status rql_possible_host_ids(rql_client *client, rql_text_list **out, rql_er
     if (!threads) {
         return rqli_fail(error, RQL_E_IO, "/proc/self/task cannot be read");
     }
-    while ((entry = readdir(threads))) {
+    while ((entry = readdir(threads))) { /* NOLINT(concurrency-mt-unsafe): a DIR of our own */
         add_host(&hosts, entry, client->identity);
     }
     (void)closedir(threads);

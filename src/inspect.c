@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/scope.h"
+#include "cancel.h"
 #include "client.h"
 #include "reader.h"
 #include "script/keys.h"
@@ -43,6 +44,7 @@ static rql_status check(const rql_client *client, const char *name, const void *
 
 rql_status rql_is_locked(rql_client *client, const char *name, bool *out, rql_error *error)
 {
+    RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {client, name, error};
     struct rqli_keys keys;
     rql_status status = check(client, name, out, error);
@@ -56,6 +58,7 @@ rql_status rql_is_locked(rql_client *client, const char *name, bool *out, rql_er
 
 rql_status rql_is_queued(rql_client *client, const char *name, bool *out, rql_error *error)
 {
+    RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {client, name, error};
     struct rqli_keys keys;
     rql_status status = check(client, name, out, error);
@@ -70,6 +73,7 @@ rql_status rql_is_queued(rql_client *client, const char *name, bool *out, rql_er
 rql_status rql_get_lock_info(rql_client *client, const char *name, rql_lock_info **out,
                              rql_error *error)
 {
+    RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {client, name, error};
     RQLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
     struct rqli_keys keys;
@@ -79,7 +83,7 @@ rql_status rql_get_lock_info(rql_client *client, const char *name, rql_lock_info
         return status;
     }
     rqli_keys_init(&keys, name);
-    status = rqli_read_lock(&reader, keys.lock, &info);
+    status = rqli_read_locks(&reader, &keys.lock, 1, &info);
     if (status) {
         return status;
     }
@@ -93,6 +97,7 @@ rql_status rql_get_lock_info(rql_client *client, const char *name, rql_lock_info
 rql_status rql_get_queue_info(rql_client *client, const char *name, rql_queue_info **out,
                               rql_error *error)
 {
+    RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {client, name, error};
     RQLI_AUTO(rql_queue_info_free) rql_queue_info *info = NULL;
     struct rqli_keys keys;
@@ -102,7 +107,7 @@ rql_status rql_get_queue_info(rql_client *client, const char *name, rql_queue_in
         return status;
     }
     rqli_keys_init(&keys, name);
-    status = rqli_read_queue(&reader, keys.queue, &info);
+    status = rqli_read_queues(&reader, &keys.queue, 1, &info);
     if (status) {
         return status;
     }
@@ -134,6 +139,7 @@ rql_text_list *rql_text_list_free(rql_text_list *list)
 static rql_status list_keys(rql_client *client, const char *prefix, rql_text_list **out,
                             rql_error *error)
 {
+    RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {client, prefix, error};
     RQLI_AUTO(rqli_scan_fini) struct rqli_scan scan;
     rql_status status;
@@ -161,6 +167,21 @@ rql_status rql_list_keys(rql_client *client, rql_text_list **out, rql_error *err
     return list_keys(client, PREFIX_OF_ALL, out, error);
 }
 
+/* All keys with the prefix of the scan, and a list with room for as many; NULL: *status says why.
+ */
+static void *new_list(const struct rqli_reader *reader, struct rqli_scan *scan, size_t head_size,
+                      rql_status *status)
+{
+    void *list = NULL;
+
+    *status = rqli_read_scan(reader, scan);
+    if (!*status) {
+        list = calloc(1, head_size + scan->count * sizeof(void *));
+        *status = list ? RQL_OK : rqli_fail_nomem(reader->error);
+    }
+    return list;
+}
+
 static rql_status list_locks(const struct rqli_reader *reader, rql_lock_info_list **out)
 {
     RQLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *list = NULL;
@@ -168,13 +189,9 @@ static rql_status list_locks(const struct rqli_reader *reader, rql_lock_info_lis
     rql_status status;
 
     rqli_scan_init(&scan, RQLI_KEY_LOCK);
-    status = rqli_read_scan(reader, &scan);
-    if (status) {
-        return status;
-    }
-    list = calloc(1, sizeof *list + scan.count * sizeof(void *));
+    list = new_list(reader, &scan, sizeof *list, &status);
     if (!list) {
-        return rqli_fail_nomem(reader->error);
+        return status;
     }
     list->count = scan.count;
     list->item = (rql_lock_info **)(list + 1);
@@ -188,6 +205,7 @@ static rql_status list_locks(const struct rqli_reader *reader, rql_lock_info_lis
 
 rql_status rql_list_locks_info(rql_client *client, rql_lock_info_list **out, rql_error *error)
 {
+    RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {client, RQLI_KEY_LOCK "*", error};
     rql_status status = check_out(client, out, error);
 
@@ -201,13 +219,9 @@ static rql_status list_queues(const struct rqli_reader *reader, rql_queue_info_l
     rql_status status;
 
     rqli_scan_init(&scan, RQLI_KEY_QUEUE);
-    status = rqli_read_scan(reader, &scan);
-    if (status) {
-        return status;
-    }
-    list = calloc(1, sizeof *list + scan.count * sizeof(void *));
+    list = new_list(reader, &scan, sizeof *list, &status);
     if (!list) {
-        return rqli_fail_nomem(reader->error);
+        return status;
     }
     list->count = scan.count;
     list->item = (rql_queue_info **)(list + 1);
@@ -221,6 +235,7 @@ static rql_status list_queues(const struct rqli_reader *reader, rql_queue_info_l
 
 rql_status rql_list_queues_info(rql_client *client, rql_queue_info_list **out, rql_error *error)
 {
+    RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {client, RQLI_KEY_QUEUE "*", error};
     rql_status status = check_out(client, out, error);
 

@@ -56,9 +56,10 @@ struct rqli_keeper *rqli_keeper_free(struct rqli_keeper *self)
     if (!self) {
         return NULL;
     }
-    if (self->shared.is_running && !rqli_fork_is_foreign(&self->client->fork)) {
+    if (self->shared.is_running) {
         (void)pthread_mutex_lock(&self->shared.mutex);
         self->shared.shall_stop = true;
+        self->shared.stop_us = rqli_after_ms(rqli_now_us(), self->client->options.io_timeout_ms);
         rqli_keeper_rouse(self);
         (void)pthread_mutex_unlock(&self->shared.mutex);
         (void)uv_thread_join(&self->thread);
@@ -69,6 +70,11 @@ struct rqli_keeper *rqli_keeper_free(struct rqli_keeper *self)
     (void)pthread_cond_destroy(&self->shared.callback_ended);
     free(self);
     return NULL;
+}
+
+struct rqli_link *rqli_keeper_link(const struct rqli_keeper *self)
+{
+    return self->link;
 }
 
 void rqli_keeper_abandon(struct rqli_keeper *self)
@@ -86,10 +92,15 @@ static void tell(struct rqli_keeper *self, rql_lock *lock)
     if (lock->kept.lost_fd >= 0) {
         (void)eventfd_write(lock->kept.lost_fd, 1);
     }
-    if (lock->on_lost) {
+    if (!lock->on_lost && !rqli_observe_tells(lock)) {
+        rqli_observe_lost(lock);
+    } else {
         self->shared.told = lock;
         (void)pthread_mutex_unlock(&self->shared.mutex);
-        lock->on_lost(lock, lock->user_data);
+        rqli_observe_lost(lock);
+        if (lock->on_lost) {
+            lock->on_lost(lock, lock->user_data);
+        }
         (void)pthread_mutex_lock(&self->shared.mutex);
         self->shared.told = NULL;
         (void)pthread_cond_broadcast(&self->shared.callback_ended);
@@ -126,6 +137,9 @@ static int64_t earliest_due(const struct rqli_keeper *self)
     int64_t due_us = rqli_withdrawals_due_us(self->shared.withdrawals);
     const rql_lock *lock;
 
+    if (self->shared.shall_stop && self->shared.stop_us < due_us) {
+        due_us = self->shared.stop_us;
+    }
     for (lock = self->shared.first; lock; lock = lock->kept.next) {
         int64_t lease_us = rqli_lease_due_us(&lock->kept.lease);
 
@@ -149,12 +163,15 @@ static void plan(struct rqli_keeper *self)
     self->shared.next_look_us = due_us;
 }
 
-/* Under the mutex: no call may last beyond the next loss that has to be told. */
+/* Under the mutex: no call may last beyond the next loss that has to be told, or the end. */
 static int64_t patience_us(const struct rqli_keeper *self)
 {
     int64_t until_us = rqli_client_patience_us(self->client, rqli_now_us());
     const rql_lock *lock;
 
+    if (self->shared.shall_stop && self->shared.stop_us < until_us) {
+        until_us = self->shared.stop_us;
+    }
     for (lock = self->shared.first; lock; lock = lock->kept.next) {
         if (lock->kept.is_watched && !lock->kept.lease.is_told &&
             lock->kept.lease.deadline_us < until_us) {
@@ -251,24 +268,39 @@ static void look(struct rqli_keeper *self)
     }
 }
 
+/* What is still to withdraw may take until stop_us. */
+static bool is_over(struct rqli_keeper *self)
+{
+    bool over;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    over = self->shared.shall_stop &&
+           (!self->shared.withdrawals || rqli_now_us() >= self->shared.stop_us);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return over;
+}
+
+/* Loop thread. */
+static void look_or_end(struct rqli_keeper *self)
+{
+    if (uv_is_closing((uv_handle_t *)&self->call)) {
+        return;
+    }
+    look(self);
+    if (is_over(self)) {
+        uv_close((uv_handle_t *)&self->call, NULL);
+        uv_close((uv_handle_t *)&self->timer, NULL);
+    }
+}
+
 static void on_timer(uv_timer_t *timer)
 {
-    look(timer->data);
+    look_or_end(timer->data);
 }
 
 static void on_call(uv_async_t *call)
 {
-    struct rqli_keeper *self = call->data;
-    bool shall_stop;
-
-    look(self);
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    shall_stop = self->shared.shall_stop;
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    if (shall_stop) {
-        uv_close((uv_handle_t *)&self->call, NULL);
-        uv_close((uv_handle_t *)&self->timer, NULL);
-    }
+    look_or_end(call->data);
 }
 
 static void run(void *argument)

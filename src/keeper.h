@@ -8,15 +8,20 @@
  */
 
 #include "acquire/lease.h"
+#include "base/text.h"
 
 #include <rql/client.h>
 
 struct rqli_keeper;
+struct rqli_link;
 struct rqli_withdrawal_of;
 
 struct rqli_keeper *rqli_keeper_new(rql_client *client);
 struct rqli_keeper *rqli_keeper_free(struct rqli_keeper *self); /* ends the thread */
 void rqli_keeper_abandon(struct rqli_keeper *self);             /* as rqli_link_abandon() */
+
+/* The background thread's connection, to see what it has counted. */
+struct rqli_link *rqli_keeper_link(const struct rqli_keeper *self);
 
 /* Lists a lock. RQL_E_NOMEM: it needs watching, and the thread could not be started. */
 rql_status rqli_keeper_add(struct rqli_keeper *self, rql_lock *lock,
@@ -40,11 +45,21 @@ bool rqli_keeper_extends(struct rqli_keeper *self, const char *name, const char 
 struct rqli_lease rqli_keeper_lease(struct rqli_keeper *self, const rql_lock *lock); /* a copy */
 void rqli_keeper_on_extended(struct rqli_keeper *self, rql_lock *lock, int64_t sent_us,
                              int64_t left_ms);
+/* An extension of this grant ended at sent_us: those who share the grant have left_ms at most. */
+void rqli_keeper_on_shortened(struct rqli_keeper *self, const rql_lock *ended, int64_t sent_us,
+                              int64_t left_ms);
 void rqli_keeper_on_gone(struct rqli_keeper *self, rql_lock *lock);
+/* This grant was taken away: whoever shares it has lost its lock. */
+void rqli_keeper_on_taken(struct rqli_keeper *self, struct rqli_slice grant_nonce);
 
 /* The descriptor that becomes readable at a loss; made at the first call. */
 rql_status rqli_keeper_lost_fd(struct rqli_keeper *self, rql_lock *lock, int *out,
                                rql_error *error);
+
+/* The same descriptor under another number: readable when either lock is lost. Before
+ * rqli_keeper_lost_fd() of this lock. */
+rql_status rqli_keeper_share_lost_fd(struct rqli_keeper *self, rql_lock *lock, int fd,
+                                     rql_error *error);
 
 /* Calls visit for every lock held and not lost, under the keeper's mutex. */
 void rqli_keeper_each(struct rqli_keeper *self, void (*visit)(const rql_lock *lock, void *context),

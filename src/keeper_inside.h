@@ -30,7 +30,8 @@ struct rqli_keeper {
         unsigned added;       /* leases added since its last look */
         bool is_running;
         bool shall_stop;
-    } shared; /* everything in here under shared.mutex */
+        int64_t stop_us; /* then at the latest: what is still to withdraw is left to its ttl */
+    } shared;            /* everything in here under shared.mutex */
 };
 
 /* The thread must know this lease by the time that something of it is due. False: no thread. */

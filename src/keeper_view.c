@@ -3,18 +3,21 @@
 #include "base/clock.h"
 #include "base/error.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <sys/eventfd.h>
 
 bool rqli_keeper_extends(struct rqli_keeper *self, const char *name, const char *acquirer)
 {
+    int64_t now_us = rqli_now_us();
     const rql_lock *lock;
     bool extends = false;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
     for (lock = self->shared.first; lock && !extends; lock = lock->kept.next) {
         extends = lock->kept.lease.renews && strcmp(lock->name, name) == 0 &&
-                  strcmp(lock->acquirer, acquirer) == 0;
+                  strcmp(lock->acquirer, acquirer) == 0 &&
+                  rqli_lease_state(&lock->kept.lease, now_us) != RQL_GONE;
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return extends;
@@ -30,6 +33,13 @@ struct rqli_lease rqli_keeper_lease(struct rqli_keeper *self, const rql_lock *lo
     return lease;
 }
 
+static void rouse_for(struct rqli_keeper *self, const rql_lock *lock)
+{
+    if (lock->kept.is_watched) {
+        rqli_keeper_rouse(self);
+    }
+}
+
 void rqli_keeper_on_extended(struct rqli_keeper *self, rql_lock *lock, int64_t sent_us,
                              int64_t left_ms)
 {
@@ -38,12 +48,40 @@ void rqli_keeper_on_extended(struct rqli_keeper *self, rql_lock *lock, int64_t s
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
+void rqli_keeper_on_shortened(struct rqli_keeper *self, const rql_lock *ended, int64_t sent_us,
+                              int64_t left_ms)
+{
+    rql_lock *lock;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    for (lock = self->shared.first; lock; lock = lock->kept.next) {
+        if (strcmp(lock->grant_nonce, ended->grant_nonce) == 0) {
+            rqli_lease_on_shortened(&lock->kept.lease, sent_us, left_ms);
+            rouse_for(self, lock);
+        }
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
 void rqli_keeper_on_gone(struct rqli_keeper *self, rql_lock *lock)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
     rqli_lease_on_gone(&lock->kept.lease);
-    if (lock->kept.is_watched) {
-        rqli_keeper_rouse(self);
+    rouse_for(self, lock);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+void rqli_keeper_on_taken(struct rqli_keeper *self, struct rqli_slice grant_nonce)
+{
+    rql_lock *lock;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    for (lock = self->shared.first; lock; lock = lock->kept.next) {
+        if (grant_nonce.length == sizeof lock->grant_nonce - 1 &&
+            memcmp(lock->grant_nonce, grant_nonce.data, grant_nonce.length) == 0) {
+            rqli_lease_on_gone(&lock->kept.lease);
+            rouse_for(self, lock);
+        }
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
@@ -67,6 +105,24 @@ rql_status rqli_keeper_lost_fd(struct rqli_keeper *self, rql_lock *lock, int *ou
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return status;
+}
+
+rql_status rqli_keeper_share_lost_fd(struct rqli_keeper *self, rql_lock *lock, int fd,
+                                     rql_error *error)
+{
+    rql_status status = RQL_OK;
+    int unused;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (lock->kept.lost_fd < 0) {
+        lock->kept.lost_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        status = lock->kept.lost_fd < 0 ? RQL_E_NOMEM : RQL_OK;
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    if (status) {
+        return rqli_fail(error, status, "%s: no descriptor to be had", lock->name);
+    }
+    return rqli_keeper_lost_fd(self, lock, &unused, error);
 }
 
 void rqli_keeper_each(struct rqli_keeper *self, void (*visit)(const rql_lock *lock, void *context),

@@ -5,9 +5,11 @@
 #include "base/error.h"
 #include "base/ident.h"
 #include "base/scope.h"
+#include "cancel.h"
 #include "client.h"
 #include "ending.h"
 #include "keeper.h"
+#include "observe.h"
 #include "options.h"
 #include "perform.h"
 #include "refusal.h"
@@ -28,8 +30,9 @@ rql_lock *rqli_lock_new(rql_client *client, const char *name, uint64_t task)
     }
     lock->client = client;
     lock->kept.lost_fd = -1;
+    lock->hand_off_us = -1;
     lock->owner_thread = rqli_thread_id();
-    memcpy(lock->name, name, strlen(name));
+    memcpy(lock->name, name, strlen(name) + 1);
     rqli_keys_init(&lock->keys, lock->name);
     rqli_acquirer_id(lock->acquirer, task, client->identity);
     rqli_host_id(lock->host, lock->owner_thread, client->identity);
@@ -86,28 +89,48 @@ static bool would_wait_for_itself(const rql_lock *lock, const rql_lock_options *
            rqli_keeper_extends(lock->client->keeper, lock->name, lock->acquirer);
 }
 
+rql_status rqli_lock_keep(rql_lock *lock, const rql_lock_options *options,
+                          const struct rqli_attempt_result *result, rql_error *error)
+{
+    lock->ttl_ms = options->ttl_ms;
+    lock->held_us = result->ended_us;
+    lock->waited_us = result->waited_us;
+    lock->tries = result->tries;
+    lock->on_lost = options->on_lost;
+    lock->user_data = options->user_data;
+    return rqli_keeper_add(lock->client->keeper, lock, &result->terms, error);
+}
+
+static rql_status hold(rql_lock *lock, const rql_lock_options *options,
+                       const struct rqli_attempt_result *result, rql_error *error)
+{
+    rql_status status = rqli_lock_keep(lock, options, result, error);
+
+    if (status) {
+        (void)rqli_end(lock, NULL);
+    }
+    return status;
+}
+
 static rql_status try_to_hold(rql_lock *lock, const rql_lock_options *options, rql_error *error)
 {
     struct rqli_attempt_result result = {.rank = -1, .tries = 1};
     rql_status status = RQL_CONFLICT;
 
+    rqli_observe_started(lock);
     if (!would_wait_for_itself(lock, options)) {
         status = rqli_attempt(lock, options, &result, error);
     }
     if (status > 0 && options->refusal) {
         rqli_refusal_fill(lock, options, status, &result);
     }
-    if (status) {
-        return status;
+    if (!status) {
+        status = hold(lock, options, &result, error);
     }
-    lock->ttl_ms = options->ttl_ms;
-    lock->waited_us = result.waited_us;
-    lock->tries = result.tries;
-    lock->on_lost = options->on_lost;
-    lock->user_data = options->user_data;
-    status = rqli_keeper_add(lock->client->keeper, lock, &result.terms, error);
     if (status) {
-        (void)rqli_end(lock, NULL);
+        rqli_observe_refused(lock, &result, status);
+    } else {
+        rqli_observe_obtained(lock);
     }
     return status;
 }
@@ -115,12 +138,14 @@ static rql_status try_to_hold(rql_lock *lock, const rql_lock_options *options, r
 static rql_status acquire(rql_client *client, const char *name, const rql_lock_options *options,
                           rql_lock **out, rql_error *error)
 {
+    RQLI_DEFER_CANCEL;
     RQLI_AUTO(rqli_lock_free) rql_lock *lock = rqli_lock_new(client, name, options->task);
     rql_status status;
 
     if (!lock) {
         return rqli_fail_nomem(error);
     }
+    rqli_observe_init(&lock->observe, client, options);
     status = try_to_hold(lock, options, error);
     if (status) {
         return status;
@@ -156,6 +181,7 @@ rql_status rql_lock_try(rql_client *client, const char *name, const rql_lock_opt
 
 rql_status rql_lock_release(rql_lock *lock, rql_error *error)
 {
+    RQLI_DEFER_CANCEL;
     rql_status status;
 
     if (!lock) {
@@ -164,15 +190,32 @@ rql_status rql_lock_release(rql_lock *lock, rql_error *error)
     status = rqli_client_check(lock->client, error);
     if (!status) {
         rqli_keeper_remove(lock->client->keeper, lock);
+        rqli_observe_ending(lock);
         status = rqli_end(lock, error);
+        rqli_observe_ended(lock, status);
     }
     rqli_lock_free(lock);
     return status;
 }
 
+/* What was handed over lives for a second unless claimed; the grant was for its ttl. */
+static void claim(rql_lock *lock)
+{
+    struct rqli_lease lease = rqli_keeper_lease(lock->client->keeper, lock);
+    int64_t now_us = rqli_now_us();
+    int64_t left_ms = lock->ttl_ms - (now_us - lease.begun_us) / 1000;
+
+    if (!lease.is_claimed && left_ms > 0 && rqli_lease_state(&lease, now_us) != RQL_GONE) {
+        (void)!rql_lock_extend(lock, left_ms, NULL);
+    }
+}
+
 rql_lock *rql_lock_forget(rql_lock *lock)
 {
+    RQLI_DEFER_CANCEL;
+
     if (lock && rqli_client_check(lock->client, NULL) == RQL_OK) {
+        claim(lock);
         rqli_keeper_remove(lock->client->keeper, lock);
     }
     return rqli_lock_free(lock);
@@ -180,6 +223,7 @@ rql_lock *rql_lock_forget(rql_lock *lock)
 
 rql_status rql_lock_extend(rql_lock *lock, int64_t ttl_ms, rql_error *error)
 {
+    RQLI_DEFER_CANCEL;
     struct rqli_exchange *exchange = NULL;
     struct rqli_outcome outcome;
     struct rqli_call call;
@@ -202,9 +246,10 @@ rql_status rql_lock_extend(rql_lock *lock, int64_t ttl_ms, rql_error *error)
         return status;
     }
     if (!rqli_outcome_read(exchange->reply, &outcome)) {
-        status = rqli_reply_fault(exchange->reply, "extend", lock->name, error);
+        status = rqli_exchange_fault(exchange, exchange->reply, "extend", lock->name, error);
     } else if (outcome.what == 1) {
         rqli_keeper_on_extended(lock->client->keeper, lock, exchange->sent_us, outcome.third);
+        rqli_observe_extended(lock, ttl_ms);
     } else {
         rqli_keeper_on_gone(lock->client->keeper, lock);
         status = RQL_NOT_HELD;
@@ -221,6 +266,7 @@ static bool is_text(const struct rqli_reply *reply, const char *text)
 
 rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
 {
+    RQLI_DEFER_CANCEL;
     struct rqli_exchange *exchange;
     rql_status status = check_lock(lock, error);
 
@@ -237,8 +283,10 @@ rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
     rqli_command_text(&exchange->command, "rql_nonce");
     status =
         rqli_exchange_run(exchange, rqli_client_patience_us(lock->client, rqli_now_us()), error);
-    if (!status && exchange->reply->type == RQLI_REPLY_ERROR) {
-        status = rqli_reply_fault(exchange->reply, "HGET", lock->keys.lock.data, error);
+    if (!status && exchange->reply->type != RQLI_REPLY_TEXT &&
+        exchange->reply->type != RQLI_REPLY_NIL) {
+        status =
+            rqli_exchange_fault(exchange, exchange->reply, "HGET", lock->keys.lock.data, error);
     } else if (!status && !is_text(exchange->reply, lock->grant_nonce)) {
         rqli_keeper_on_gone(lock->client->keeper, lock);
         status = RQL_NOT_HELD;
@@ -249,6 +297,7 @@ rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
 
 rql_lock_state rql_lock_get_state(const rql_lock *lock)
 {
+    RQLI_DEFER_CANCEL;
     struct rqli_lease lease;
 
     if (check_lock(lock, NULL)) {
@@ -260,6 +309,7 @@ rql_lock_state rql_lock_get_state(const rql_lock *lock)
 
 int64_t rql_lock_remaining_ms(const rql_lock *lock)
 {
+    RQLI_DEFER_CANCEL;
     struct rqli_lease lease;
 
     if (check_lock(lock, NULL)) {
@@ -271,6 +321,7 @@ int64_t rql_lock_remaining_ms(const rql_lock *lock)
 
 rql_status rql_lock_lost_fd(rql_lock *lock, int *out, rql_error *error)
 {
+    RQLI_DEFER_CANCEL;
     rql_status status = check_lock(lock, error);
 
     if (status) {

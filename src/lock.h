@@ -5,6 +5,7 @@
 
 #include "acquire/lease.h"
 #include "base/random.h"
+#include "observe.h"
 #include "script/keys.h"
 
 #include <rql/lock.h>
@@ -22,8 +23,11 @@ struct rql_lock {
     int64_t ts_us;
     int64_t ttl_ms;
     int64_t begun_us; /* local time of the request's answer; for the end of a re-entry */
+    int64_t held_us;  /* local time of the grant's arrival; for how long it was held */
     int64_t waited_us;
+    int64_t hand_off_us; /* pushed: from the grant to its arrival, at most; else -1 */
     int64_t tries;
+    struct rqli_observe observe; /* constant once the acquisition has begun */
     rql_lock_process process;
     bool handed_over;
     rql_lost_fn on_lost;
@@ -42,5 +46,12 @@ struct rql_lock {
 
 rql_lock *rqli_lock_new(rql_client *client, const char *name, uint64_t task);
 rql_lock *rqli_lock_free(rql_lock *lock);
+
+struct rqli_attempt_result;
+
+/* It was granted on these terms: fills in the rest and has the keeper look after it. On a fault it
+ * is still to be ended. */
+rql_status rqli_lock_keep(rql_lock *lock, const rql_lock_options *options,
+                          const struct rqli_attempt_result *result, rql_error *error);
 
 #endif

@@ -75,12 +75,34 @@ static const struct rqli_option rows[] = {
      ONE_OF(access_words, "queued | random", "queued"), .shown.help = "How a request is served."},
     {FIELD(key_extraction_batch_size, "RQL_KEY_EXTRACTION_BATCH_SIZE"), WITHIN(1, 100000),
      DEFAULT(500, "keys"), .shown.help = "COUNT of each SCAN."},
+    {FIELD(lock_release_batch_size, "RQL_LOCK_RELEASE_BATCH_SIZE"), WITHIN(1, 100000),
+     DEFAULT(100, "keys"),
+     .shown.help = "Keys looked for and released at once when all locks or dead requests go."},
+    {FIELD(clear_locks_of_lock_scan_size, "RQL_CLEAR_LOCKS_OF_LOCK_SCAN_SIZE"), WITHIN(1, 100000),
+     DEFAULT(300, "keys"),
+     .shown.help = "Locks looked for and released at once when those of one acquirer go."},
+    {FIELD(clear_locks_of_queue_scan_size, "RQL_CLEAR_LOCKS_OF_QUEUE_SCAN_SIZE"), WITHIN(1, 100000),
+     DEFAULT(300, "keys"), .shown.help = "The same for the queues that the acquirer waits in."},
+    {FIELD(dead_request_ttl_ms, "RQL_DEAD_REQUEST_TTL_MS"), WITHIN(1, 315360000000),
+     DEFAULT(86400000, "ms"), .shown.help = "Age from which a request may count as dead."},
+    {FIELD(log_lock_try, "RQL_LOG_LOCK_TRY"), PER_CALL(log_lock_try), SWITCH,
+     .shown.help = "The steps of each try are logged too."},
+    {FIELD(log_sampling_enabled, "RQL_LOG_SAMPLING_ENABLED"), SWITCH,
+     .shown.help = "Only some acquisitions are logged."},
+    {FIELD(log_sampling_percent, "RQL_LOG_SAMPLING_PERCENT"), WITHIN(0, 100),
+     DEFAULT(15, "percent"), .shown.help = "About how many of them."},
+    {FIELD(instr_sampling_enabled, "RQL_INSTR_SAMPLING_ENABLED"), SWITCH,
+     .shown.help = "Only some acquisitions send events."},
+    {FIELD(instr_sampling_percent, "RQL_INSTR_SAMPLING_PERCENT"), WITHIN(0, 100),
+     DEFAULT(15, "percent"), .shown.help = "About how many of them."},
 };
 
 /* Fields that only one acquisition has. */
 static const struct rqli_option call_rows[] = {
     {PER_CALL(fail_fast), SWITCH},
     {PER_CALL(auto_extend), SWITCH},
+    {PER_CALL(log_sample_this), SWITCH},
+    {PER_CALL(instr_sample_this), SWITCH},
     {PER_CALL(max_hold_ms), FROM_OR_FOREVER(1), .fallback = RQL_FOREVER},
 };
 

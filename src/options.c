@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "meta.h"
+#include "observe.h"
 #include "option_table.h"
 
 #include <string.h>
@@ -46,10 +47,8 @@ static bool tail_is_zero(const void *given, size_t size, size_t known)
     return true;
 }
 
-/* The caller's struct over the defaults in *out, which is known bytes long; both start with their
- * size. */
-static rql_status lay_over(void *out, size_t known, const void *given, size_t least,
-                           rql_error *error)
+rql_status rqli_options_lay_over(void *out, size_t known, const void *given, size_t least,
+                                 rql_error *error)
 {
     rql_status status;
     size_t size;
@@ -87,10 +86,13 @@ rql_status rqli_options_read(rql_options *out, const rql_options *given, rql_err
 
     fill_defaults(&read);
     if (given) {
-        status = lay_over(&read, sizeof read, given, RQLI_OPTIONS_LEAST, error);
+        status = rqli_options_lay_over(&read, sizeof read, given, RQLI_OPTIONS_LEAST, error);
     }
     if (!status) {
         status = check_fields(&read, error);
+    }
+    if (!status) {
+        status = rqli_observe_check(read.logger, read.instrumenter, error);
     }
     if (!status) {
         *out = read;
@@ -118,6 +120,10 @@ void rqli_lock_options_fill(rql_lock_options *out, const rql_options *client)
     for (size_t i = 0; (option = rqli_call_option_at(i)); i++) {
         rqli_option_store(option, (char *)out + option->call_offset, option->fallback);
     }
+    out->logger = client->logger;
+    out->logger_data = client->logger_data;
+    out->instrumenter = client->instrumenter;
+    out->instrumenter_data = client->instrumenter_data;
 }
 
 static rql_status check_call_field(const struct rqli_option *option,
@@ -150,10 +156,13 @@ rql_status rqli_lock_options_read(rql_lock_options *out, const rql_options *clie
 
     rqli_lock_options_fill(&read, client);
     if (given) {
-        status = lay_over(&read, sizeof read, given, RQLI_LOCK_OPTIONS_LEAST, error);
+        status = rqli_options_lay_over(&read, sizeof read, given, RQLI_LOCK_OPTIONS_LEAST, error);
     }
     if (given && !status) {
         status = check_call_fields(&read, error);
+    }
+    if (given && !status) {
+        status = rqli_observe_check(read.logger, read.instrumenter, error);
     }
     if (!status) {
         *out = read;

@@ -15,4 +15,9 @@ rql_status rqli_lock_options_read(rql_lock_options *out, const rql_options *clie
 /* Fills a per-call struct from a client's options; NULL: from the library's defaults. */
 void rqli_lock_options_fill(rql_lock_options *out, const rql_options *client);
 
+/* A caller's sized struct over the defaults in *out, which is known bytes long; both start with
+ * their size. The fields are still to be checked. For all structs of options. */
+rql_status rqli_options_lay_over(void *out, size_t known, const void *given, size_t least,
+                                 rql_error *error);
+
 #endif

@@ -31,12 +31,8 @@ rql_status rqli_perform(struct rqli_link *link, const struct rqli_call *call, in
         return status;
     }
     if (exchange->reply->type == RQLI_REPLY_ERROR) {
-        status = rqli_reply_fault(exchange->reply, rqli_scripts[call->script].name,
-                                  call->keys->lock.data, error);
-        if (status == RQL_E_READ_ONLY) {
-            rqli_link_drop(link, exchange->generation);
-        }
-        return status;
+        return rqli_exchange_fault(exchange, exchange->reply, rqli_scripts[call->script].name,
+                                   call->keys->lock.data, error);
     }
     *out = RQLI_GIVE(exchange);
     return RQL_OK;

@@ -8,7 +8,7 @@
 #include "script/call.h"
 
 /* RQL_OK: *out holds the reply; give it back. Any other status: nothing to give back.
- * RQL_E_READ_ONLY also drops the connection, so that the next call finds the new server (F-73). */
+ * A fault in the reply is rqli_exchange_fault(). */
 rql_status rqli_perform(struct rqli_link *link, const struct rqli_call *call, int64_t deadline_us,
                         struct rqli_exchange **out, rql_error *error);
 

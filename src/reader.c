@@ -25,7 +25,7 @@ rql_status rqli_read_exists(const struct rqli_reader *self, struct rqli_slice ke
         return status;
     }
     if (exchange->reply->type != RQLI_REPLY_INTEGER) {
-        return rqli_reply_fault(exchange->reply, "EXISTS", self->where, self->error);
+        return rqli_exchange_fault(exchange, exchange->reply, "EXISTS", self->where, self->error);
     }
     *out = exchange->reply->integer != 0;
     return RQL_OK;
@@ -56,9 +56,11 @@ rql_status rqli_read_scan(const struct rqli_reader *self, struct rqli_scan *scan
     return status;
 }
 
-static rql_status read_some_locks(const struct rqli_reader *self, const struct rqli_slice *keys,
-                                  size_t n, rql_lock_info **out)
+static rql_status read_some_locks(const struct rqli_reader *self, const struct rqli_batch *batch,
+                                  size_t first, size_t n)
 {
+    const struct rqli_slice *keys = batch->keys + first;
+    rql_lock_info **out = (rql_lock_info **)batch->out + batch->place + first;
     RQLI_AUTO(rqli_give_back)
     struct rqli_exchange *exchange = rqli_exchange_take(self->client->link);
     rql_status status;
@@ -77,41 +79,19 @@ static rql_status read_some_locks(const struct rqli_reader *self, const struct r
     return status;
 }
 
-rql_status rqli_read_lock(const struct rqli_reader *self, struct rqli_slice key,
-                          rql_lock_info **out)
+static rql_status report_unread(const struct rqli_reader *self, const struct rqli_batch *batch,
+                                size_t at)
 {
-    return read_some_locks(self, &key, 1, out);
-}
+    rql_lock_info **out = (rql_lock_info **)batch->out + batch->place + at;
 
-static rql_status read_lock_batch(const struct rqli_reader *self, struct rqli_batch *batch,
-                                  rql_lock_info **out)
-{
-    rql_status status = rqli_batch_look(self, batch);
-
-    for (size_t at = 0; !status && at < batch->n;) {
-        size_t n = rqli_batch_fit(batch, at);
-
-        if (n > 0) {
-            status = read_some_locks(self, batch->keys + at, n, out + at);
-            at += n;
-        } else {
-            status = rqli_lock_view_bare(batch->keys[at], RQL_KEY_MALFORMED, &out[at], self->error);
-            at++;
-        }
-    }
-    return status;
+    return rqli_lock_view_bare(batch->keys[at], RQL_KEY_MALFORMED, out, self->error);
 }
 
 rql_status rqli_read_locks(const struct rqli_reader *self, const struct rqli_slice *keys, size_t n,
                            rql_lock_info **out)
 {
-    struct rqli_batch batch = {.counter = "HLEN", .most = RQLI_BATCH_ELEMENTS};
-    rql_status status = RQL_OK;
+    static const struct rqli_batch_kind locks = {"HLEN", RQLI_BATCH_ELEMENTS, read_some_locks,
+                                                 report_unread};
 
-    for (size_t at = 0; !status && at < n; at += batch.n) {
-        batch.keys = keys + at;
-        batch.n = n - at < RQLI_BATCH_KEYS ? n - at : RQLI_BATCH_KEYS;
-        status = read_lock_batch(self, &batch, out + at);
-    }
-    return status;
+    return rqli_batch_read(self, &locks, keys, n, out);
 }

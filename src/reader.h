@@ -17,17 +17,12 @@ struct rqli_reader {
 
 rql_status rqli_read_exists(const struct rqli_reader *self, struct rqli_slice key, bool *out);
 
-/* One lock or queue; of a key that is gone the status says so. */
-rql_status rqli_read_lock(const struct rqli_reader *self, struct rqli_slice key,
-                          rql_lock_info **out);
-rql_status rqli_read_queue(const struct rqli_reader *self, struct rqli_slice key,
-                           rql_queue_info **out);
-
 /* Finds all keys with the prefix of the scan. */
 rql_status rqli_read_scan(const struct rqli_reader *self, struct rqli_scan *scan);
 
-/* Many; `out` has room for n, all NULL before, and after a fault it may be filled in part. A key
- * that holds more than an exchange can carry is RQL_KEY_MALFORMED, unread. */
+/* `out` has room for n, all NULL before, and after a fault it may be filled in part. Of a key that
+ * is gone the status says so; one that holds more than an exchange can carry is RQL_KEY_MALFORMED,
+ * unread. */
 rql_status rqli_read_locks(const struct rqli_reader *self, const struct rqli_slice *keys, size_t n,
                            rql_lock_info **out);
 rql_status rqli_read_queues(const struct rqli_reader *self, const struct rqli_slice *keys, size_t n,

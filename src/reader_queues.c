@@ -12,11 +12,9 @@ struct views {
     struct rqli_queue_view view[];
 };
 
-static void free_views_p(struct views **slot)
+static void free_views(struct views *views)
 {
-    struct views *views = *slot;
-
-    for (size_t i = 0; views && i < views->n; i++) {
+    for (size_t i = 0; i < views->n; i++) {
         rqli_queue_view_fini(&views->view[i]);
     }
     free(views);
@@ -116,22 +114,12 @@ static rql_status read_and_finish(const struct rqli_reader *self, struct views *
     return status;
 }
 
-rql_status rqli_read_queue(const struct rqli_reader *self, struct rqli_slice key,
-                           rql_queue_info **out)
-{
-    RQLI_AUTO(free_views) struct views *views = new_views(1);
-
-    if (!views) {
-        return rqli_fail_nomem(self->error);
-    }
-    rqli_queue_view_init(&views->view[0], key, RQLI_QUEUE_PAGE);
-    return read_and_finish(self, views, out);
-}
-
 static rql_status read_some_queues(const struct rqli_reader *self, const struct rqli_batch *batch,
-                                   size_t first, size_t n, rql_queue_info **out)
+                                   size_t first, size_t n)
 {
-    RQLI_AUTO(free_views) struct views *views = new_views(n);
+    struct views *views = new_views(n);
+    rql_queue_info **out = (rql_queue_info **)batch->out + batch->place + first;
+    rql_status status;
 
     if (!views) {
         return rqli_fail_nomem(self->error);
@@ -142,48 +130,27 @@ static rql_status read_some_queues(const struct rqli_reader *self, const struct 
 
         rqli_queue_view_init(&views->view[i], batch->keys[first + i], limit);
     }
-    return read_and_finish(self, views, out);
+    status = read_and_finish(self, views, out);
+    free_views(views);
+    return status;
 }
 
-static rql_status report_unread(const struct rqli_reader *self, struct rqli_slice key,
-                                rql_queue_info **out)
+static rql_status report_unread(const struct rqli_reader *self, const struct rqli_batch *batch,
+                                size_t at)
 {
+    rql_queue_info **out = (rql_queue_info **)batch->out + batch->place + at;
     struct rqli_queue_view view;
 
-    rqli_queue_view_init(&view, key, 1);
+    rqli_queue_view_init(&view, batch->keys[at], 1);
     view.status = RQL_KEY_MALFORMED;
     return rqli_queue_view_finish(&view, out, self->error);
-}
-
-static rql_status read_queue_batch(const struct rqli_reader *self, struct rqli_batch *batch,
-                                   rql_queue_info **out)
-{
-    rql_status status = rqli_batch_look(self, batch);
-
-    for (size_t at = 0; !status && at < batch->n;) {
-        size_t n = rqli_batch_fit(batch, at);
-
-        if (n > 0) {
-            status = read_some_queues(self, batch, at, n, out + at);
-            at += n;
-        } else {
-            status = report_unread(self, batch->keys[at], &out[at]);
-            at++;
-        }
-    }
-    return status;
 }
 
 rql_status rqli_read_queues(const struct rqli_reader *self, const struct rqli_slice *keys, size_t n,
                             rql_queue_info **out)
 {
-    struct rqli_batch batch = {.counter = "ZCARD", .most = RQLI_QUEUE_PAGE};
-    rql_status status = RQL_OK;
+    static const struct rqli_batch_kind queues = {"ZCARD", RQLI_QUEUE_PAGE, read_some_queues,
+                                                  report_unread};
 
-    for (size_t at = 0; !status && at < n; at += batch.n) {
-        batch.keys = keys + at;
-        batch.n = n - at < RQLI_BATCH_KEYS ? n - at : RQLI_BATCH_KEYS;
-        status = read_queue_batch(self, &batch, out + at);
-    }
-    return status;
+    return rqli_batch_read(self, &queues, keys, n, out);
 }

@@ -39,6 +39,16 @@ static void add_seconds(struct writer *self, int64_t us)
     add(self, "%lld.%s", (long long)(us / 1000000), digits);
 }
 
+/* Milliseconds as Ruby prints seconds: an Integer if they are whole. */
+static void add_timeout(struct writer *self, int64_t ms)
+{
+    if (ms % 1000 == 0) {
+        add(self, "%lld", (long long)(ms / 1000));
+    } else {
+        add_seconds(self, ms * 1000);
+    }
+}
+
 static void add_number(struct writer *self, const char *name, int64_t value)
 {
     if (value >= 0) {
@@ -91,8 +101,9 @@ static void add_reason(struct writer *self, const rql_lock *lock, const rql_lock
     const char *key = lock->keys.lock.data;
 
     if (reason == RQL_TIMED_OUT) {
-        add(self, "Failed to acquire the lock \"%s\" for the given <%g seconds> timeout.", key,
-            (double)options->timeout_ms / 1000.0);
+        add(self, "Failed to acquire the lock \"%s\" for the given <", key);
+        add_timeout(self, options->timeout_ms);
+        add(self, " seconds> timeout.");
     } else if (reason == RQL_RETRY_LIMIT) {
         add(self, "Failed to acquire the lock \"%s\" for the given retry_count limit (%lld times).",
             key, (long long)options->retry_count);

@@ -66,15 +66,17 @@ void rqli_renewals_write(struct rqli_renewals *self, struct rqli_command *comman
     }
 }
 
-static void apply(struct rqli_lease *lease, const struct rqli_exchange *exchange,
+static void apply(rql_lock *lock, const struct rqli_exchange *exchange,
                   const struct rqli_reply *reply, int64_t now_us)
 {
+    struct rqli_lease *lease = &lock->kept.lease;
     struct rqli_outcome outcome;
 
     if (!rqli_outcome_read(reply, &outcome)) {
         rqli_lease_on_setback(lease, now_us);
     } else if (outcome.what == 1) {
         rqli_lease_on_extended(lease, exchange->sent_us, outcome.third);
+        rqli_observe_renewed(lock);
     } else {
         rqli_lease_on_gone(lease);
     }
@@ -89,7 +91,7 @@ void rqli_renewals_apply(struct rqli_renewals *self, const struct rqli_exchange 
         rql_lock *lock = self->item[i].lock;
 
         if (lock && exchange) {
-            apply(&lock->kept.lease, exchange, &exchange->reply[self->item[i].reply_at], now_us);
+            apply(lock, exchange, &exchange->reply[self->item[i].reply_at], now_us);
         } else if (lock) {
             rqli_lease_on_setback(&lock->kept.lease, now_us);
         }

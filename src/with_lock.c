@@ -31,13 +31,14 @@ rql_status rql_with_lock(rql_client *client, const char *name, const rql_lock_op
     rql_status status = rqli_client_check(client, error);
     bool overran;
 
-    if (!status && (!block || !block->run)) {
-        status = rqli_fail(error, RQL_E_INVALID, "%s: there is no block to run",
-                           name ? name : "rql_with_lock");
+    if (status) {
+        return status;
     }
-    if (!status) {
-        status = rqli_lock_options_read(&read, &client->options, options, error);
+    if (!block || !block->run) {
+        return rqli_fail(error, RQL_E_INVALID, "%s: there is no block to run",
+                         name ? name : "rql_with_lock");
     }
+    status = rqli_lock_options_read(&read, &client->options, options, error);
     if (!status) {
         status = rql_lock_acquire(client, name, &read, &self.lock, error);
     }

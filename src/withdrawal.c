@@ -79,20 +79,30 @@ struct rqli_withdrawal *rqli_withdrawals_take_due(struct rqli_withdrawal **list,
     return NULL;
 }
 
-bool rqli_withdrawal_run(struct rqli_withdrawal *self, struct rqli_link *link, int64_t deadline_us)
+bool rqli_withdraw(struct rqli_link *link, const struct rqli_keys *keys,
+                   const struct rqli_withdrawal_of *what, int64_t deadline_us)
 {
     struct rqli_exchange *exchange = NULL;
     struct rqli_call call;
-    struct rqli_keys keys;
     rql_status status;
 
-    rqli_keys_init(&keys, self->name);
-    rqli_call_init(&call, RQLI_SCRIPT_LEAVE, &keys);
-    rqli_call_text(&call, self->acquirer);
-    rqli_call_text(&call, self->nonce);
+    rqli_call_init(&call, RQLI_SCRIPT_LEAVE, keys);
+    rqli_call_text(&call, what->acquirer);
+    rqli_call_text(&call, what->nonce);
     rqli_call_int(&call, rqli_random_below(65536));
     status = rqli_perform(link, &call, deadline_us, &exchange, NULL);
     rqli_exchange_give(exchange);
-    self->due_us = rqli_now_us() + PAUSE_US;
     return status == RQL_OK;
+}
+
+bool rqli_withdrawal_run(struct rqli_withdrawal *self, struct rqli_link *link, int64_t deadline_us)
+{
+    const struct rqli_withdrawal_of what = {self->name, self->acquirer, self->nonce};
+    struct rqli_keys keys;
+    bool is_confirmed;
+
+    rqli_keys_init(&keys, self->name);
+    is_confirmed = rqli_withdraw(link, &keys, &what, deadline_us);
+    self->due_us = rqli_now_us() + PAUSE_US;
+    return is_confirmed;
 }

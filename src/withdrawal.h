@@ -6,6 +6,7 @@
 
 #include "link/link.h"
 
+struct rqli_keys;
 struct rqli_withdrawal;
 
 struct rqli_withdrawal_of {
@@ -26,7 +27,11 @@ int64_t rqli_withdrawals_due_us(const struct rqli_withdrawal *list);
 /* Takes one out of the list whose time has come, or NULL. Those past their end are dropped. */
 struct rqli_withdrawal *rqli_withdrawals_take_due(struct rqli_withdrawal **list, int64_t now_us);
 
-/* Asks the server; true: it has confirmed. False: put it back, its next time is set. */
+/* Asks the server once, without a record. True: it has confirmed. */
+bool rqli_withdraw(struct rqli_link *link, const struct rqli_keys *keys,
+                   const struct rqli_withdrawal_of *what, int64_t deadline_us);
+
+/* The same for a record. False: put it back, its next time is set. */
 bool rqli_withdrawal_run(struct rqli_withdrawal *self, struct rqli_link *link, int64_t deadline_us);
 
 #endif

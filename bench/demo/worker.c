@@ -1,6 +1,7 @@
 #include "demo/worker.h"
 
 #include "common/clock.h"
+#include "common/connect.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -100,26 +101,6 @@ static void *run_worker(void *argument)
     return NULL;
 }
 
-static rql_client *connect_client(struct stage *stage, const char *url)
-{
-    rql_client *client = NULL;
-    rql_options options;
-    rql_error error = {0};
-    rql_status status;
-
-    rql_options_init(&options);
-    options.url = url;
-    status = rql_client_new(&client, &options, &error);
-    if (!status) {
-        status = rql_client_connect(client, &error);
-    }
-    if (status) {
-        fault_raise(&stage->fault, "connect: %s %s", rql_status_text(status), error.message);
-        return rql_client_free(client);
-    }
-    return client;
-}
-
 static void fill(struct worker *self, struct stage *stage, rql_client *client, int number)
 {
     self->stage = stage;
@@ -134,7 +115,7 @@ static void fill(struct worker *self, struct stage *stage, rql_client *client, i
 
 int run_process(struct stage *stage, int process, const char *url)
 {
-    rql_client *client = connect_client(stage, url);
+    rql_client *client = connect_client(url, &stage->fault);
     struct worker workers[THREADS];
     int started = 0;
 

@@ -1,6 +1,7 @@
 #include "perf/labour.h"
 
 #include "common/clock.h"
+#include "common/connect.h"
 #include "perf/floor.h"
 
 #include <errno.h>
@@ -145,26 +146,12 @@ static void *serve(void *argument)
     return NULL;
 }
 
-static rql_client *connect_client(struct crew *crew, const char *socket_path)
+static rql_client *connect_to(const char *socket_path, struct fault *fault)
 {
-    rql_client *client = NULL;
-    rql_options options;
-    rql_error error = {0};
-    rql_status status;
     char url[URL_SIZE];
 
     (void)snprintf(url, sizeof url, "unix://%s", socket_path);
-    rql_options_init(&options);
-    options.url = url;
-    status = rql_client_new(&client, &options, &error);
-    if (!status) {
-        status = rql_client_connect(client, &error);
-    }
-    if (status) {
-        fault_raise(&crew->fault, "connect: %s %s", rql_status_text(status), error.message);
-        return rql_client_free(client);
-    }
-    return client;
+    return connect_client(url, fault);
 }
 
 /* The team of process 0 has the solo seats; the others take turns at the rest, so that any number
@@ -204,7 +191,7 @@ static bool hire_next(struct team *self, const char *socket_path)
 
 int labour(struct crew *crew, int process, const char *socket_path)
 {
-    struct team team = {.crew = crew, .client = connect_client(crew, socket_path)};
+    struct team team = {.crew = crew, .client = connect_to(socket_path, &crew->fault)};
 
     if (!team.client) {
         return 1;

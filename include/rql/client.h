@@ -43,7 +43,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_client_new(rql_client **out, const rql_opt
  * End a client: stop its background thread and close its connections.
  *
  * Locks that are still held are left to their ttl; release them first. Releases and cancels that
- * the server has not confirmed yet get at most `io_timeout_ms` more.
+ * the server has not confirmed yet get at most `io_timeout_ms` more; an attempt to connect that is
+ * under way, its `connect_timeout_ms`.
  *
  * @param[in] client  The client, or NULL.
  * @return NULL, so that `c = rql_client_free(c)` leaves no dangling pointer.

@@ -5,7 +5,7 @@
  * @file inspect.h
  * @brief Look at locks, queues and keys. Reads only; nothing here takes or changes a lock.
  *
- * Every result is one allocation that the caller frees. Listings use SCAN in batches of
+ * The caller frees every result with one call. Listings use SCAN in batches of
  * `key_extraction_batch_size`: they never stall the server, and are no snapshot.
  */
 
@@ -21,7 +21,9 @@ typedef enum rql_key_status {
     RQL_KEY_ALIVE = 0,      /**< A complete lock, or a queue. */
     RQL_KEY_RELEASED = 1,   /**< Gone between SCAN and the look at it (the gem's :released). */
     RQL_KEY_WRONG_TYPE = 2, /**< The key holds something else. */
-    RQL_KEY_MALFORMED = 3,  /**< A hash that lacks a field, or has a number nobody can read. */
+    /** A field lacks, a number cannot be read, a text or the key has a zero byte (it is cut there),
+     *  or there is more under the key than a listing reads. */
+    RQL_KEY_MALFORMED = 3,
 } rql_key_status;
 
 /** One lock as it is on the server (wire.md section 3). Absent numbers are -1, texts NULL. */
@@ -41,7 +43,7 @@ typedef struct rql_lock_info {
     int64_t l_spc_ext_ini_ttl_ms; /**< Its ttl. */
     int64_t token;                /**< Fencing token; -1 for a lock of the gem. */
     size_t n_meta;                /**< Number of metadata pairs. */
-    const rql_meta *meta;         /**< The metadata, in the order it was written. */
+    const rql_meta *meta;         /**< The metadata, in the server's order. */
 } rql_lock_info;
 
 /** One request in a queue. */
@@ -61,13 +63,13 @@ typedef struct rql_queue_info {
     const rql_request_info *requests; /**< First in line first. */
 } rql_queue_info;
 
-/** Many locks in one allocation. */
+/** Many locks, freed with one call. */
 typedef struct rql_lock_info_list {
     size_t count;         /**< Number of items. */
     rql_lock_info **item; /**< The locks; freed with the list. */
 } rql_lock_info_list;
 
-/** Many queues in one allocation. */
+/** Many queues, freed with one call. */
 typedef struct rql_queue_info_list {
     size_t count;          /**< Number of items. */
     rql_queue_info **item; /**< The queues; freed with the list. */

@@ -34,6 +34,38 @@ typedef enum rql_conflict_strategy {
     RQL_DEAD_LOCKING = 3,            /**< Fail with ::RQL_CONFLICT. */
 } rql_conflict_strategy;
 
+/** One log line; see observe.h. */
+typedef struct rql_log_record rql_log_record;
+
+/** One event; see observe.h. */
+typedef struct rql_event rql_event;
+
+/**
+ * Takes a log line. Threads and duties: observe.h.
+ *
+ * @param[in] record     The line; valid during the call.
+ * @param[in] user_data  The `logger_data` beside the function.
+ */
+typedef void (*rql_log_fn)(const rql_log_record *record, void *user_data);
+
+/**
+ * Takes an event (the gem's instrumenter). Threads and duties: observe.h.
+ *
+ * @param[in] event      The event; valid during the call.
+ * @param[in] user_data  The `instrumenter_data` beside the function.
+ */
+typedef void (*rql_event_fn)(const rql_event *event, void *user_data);
+
+/**
+ * Decides whether one case is logged, or instrumented. Only asked when somebody listens, sampling
+ * is on and the case is not wanted anyway; on the caller's thread, with no library mutex held.
+ *
+ * @param[in] percent    The percentage of the options.
+ * @param[in] user_data  The data beside the function.
+ * @return true to let it be told.
+ */
+typedef bool (*rql_sampler_fn)(int64_t percent, void *user_data);
+
 /** Settings of one client. Fill with rql_options_init(). */
 typedef struct rql_options {
     size_t size; /**< Set by rql_options_init(); do not change. */
@@ -59,6 +91,33 @@ typedef struct rql_options {
     rql_conflict_strategy default_conflict_strategy; /**< Default ::RQL_WAIT_FOR_LOCK. */
     rql_access_strategy default_access_strategy;     /**< Default ::RQL_QUEUED. */
     int64_t key_extraction_batch_size; /**< COUNT of each SCAN. 1 to 100000. Default 500. */
+
+    /** See rql_sweep_options::batch_size. 1 to 100000. Default 100. */
+    int64_t lock_release_batch_size;
+    /** See rql_sweep_options::lock_scan_size. 1 to 100000. Default 300. */
+    int64_t clear_locks_of_lock_scan_size;
+    /** See rql_sweep_options::queue_scan_size. 1 to 100000. Default 300. */
+    int64_t clear_locks_of_queue_scan_size;
+    /** Age from which a request may count as dead. 1 to 315360000000 (ten years). Default one day:
+     *  86400000. */
+    int64_t dead_request_ttl_ms;
+
+    /* Of what is told while it works; see observe.h. */
+    bool log_lock_try;              /**< Log the steps of each try too. Default false. */
+    bool log_sampling_enabled;      /**< Log only some acquisitions. Default false. */
+    int64_t log_sampling_percent;   /**< About how many of 100. 0 to 100. Default 15. */
+    bool instr_sampling_enabled;    /**< The same for events. Default false. */
+    int64_t instr_sampling_percent; /**< The same for events. Default 15. */
+    rql_log_fn logger;              /**< Takes log lines, or NULL (default). */
+    void *logger_data;              /**< Given to `logger`. */
+    /** Decides what is logged. NULL (default): the gem's weights, `percent` >= a random number of 0
+     *  to 100. */
+    rql_sampler_fn log_sampler;
+    void *log_sampler_data;       /**< Given to `log_sampler`. */
+    rql_event_fn instrumenter;    /**< Takes events, or NULL (default). */
+    void *instrumenter_data;      /**< Given to `instrumenter`. */
+    rql_sampler_fn instr_sampler; /**< As `log_sampler`, for events. */
+    void *instr_sampler_data;     /**< Given to `instr_sampler`. */
 } rql_options;
 
 /** One pair of metadata, kept in the lock and readable by everybody. */
@@ -114,6 +173,15 @@ typedef struct rql_lock_options {
     bool detailed_acq_timeout_error; /**< Fill holder and queue of `refusal`. */
     /** Where a refusal is described, or NULL. Filled on positive outcomes; rql_refusal_clear(). */
     rql_refusal *refusal;
+
+    bool log_lock_try;         /**< See rql_options::log_lock_try. */
+    bool log_sample_this;      /**< Logged whatever the sampling says. Default false. */
+    bool instr_sample_this;    /**< Instrumented whatever the sampling says. Default false. */
+    rql_log_fn logger;         /**< Takes the log lines of this one; default the client's. */
+    void *logger_data;         /**< Given to `logger`. */
+    rql_event_fn instrumenter; /**< Takes its events; default the client's. */
+    void *instrumenter_data;   /**< Given to `instrumenter`. */
+    void *instrument;          /**< Handed on in rql_event::instrument. Default NULL. */
 } rql_lock_options;
 
 /**
@@ -160,10 +228,10 @@ RQL_API RQL_MUST_CHECK rql_status rql_options_set(rql_options *options, const ch
 
 /** One row of the options table. All strings are static. */
 typedef struct rql_option_row {
-    const char *name;          /**< Field of ::rql_options. */
-    const char *env;           /**< Environment variable. */
-    const char *unit;          /**< "ms", "us", "tries", "keys", or "" for texts and switches. */
-    const char *range;         /**< Human text: "1 to 600000", "queued | random". */
+    const char *name;  /**< Field of ::rql_options. */
+    const char *env;   /**< Environment variable. */
+    const char *unit;  /**< "ms", "us", "tries", "keys", "percent", or "" for texts and switches. */
+    const char *range; /**< Human text: "1 to 600000", "queued | random". */
     const char *default_value; /**< As text. */
     const char *help;          /**< One line. */
 } rql_option_row;

@@ -9,8 +9,12 @@
 #include <rql/client.h>
 #include <rql/inspect.h>
 #include <rql/lock.h>
+#include <rql/observe.h>
 #include <rql/options.h>
+#include <rql/series.h>
+#include <rql/stats.h>
 #include <rql/status.h>
+#include <rql/sweep.h>
 #include <rql/version.h>
 
 #endif

@@ -29,6 +29,7 @@ typedef enum rql_status {
     RQL_NOT_HELD = 6,      /**< The grant has ended: expired, released or taken away. */
     RQL_NOT_FOUND = 7,     /**< There is no such lock or queue. */
     RQL_BLOCK_OVERRAN = 8, /**< A timed block ran longer than its ttl. */
+    RQL_STOPPED = 9,       /**< The caller's progress callback ended the call. */
 
     RQL_E_INVALID = -1,      /**< Bad argument or option. Nothing was sent. */
     RQL_E_NOMEM = -2,        /**< Allocation failed. */
@@ -42,6 +43,7 @@ typedef enum rql_status {
     RQL_E_UNAVAILABLE = -10, /**< LOADING, BUSY, OOM, MISCONF and the like: try again later. */
     RQL_E_FORKED = -11,      /**< The handle belongs to the parent process (F-81). */
     RQL_E_BUSY = -12,        /**< This acquirer is already waiting for this lock. */
+    RQL_E_UNSUPPORTED = -13, /**< This library was built without it. Nothing was done. */
 } rql_status;
 
 /** Size in bytes of rql_error::message, terminator included. */

@@ -29,6 +29,7 @@ static void count_from(struct rqli_lease *self, int64_t from_us, int64_t left_ms
     int64_t pace_us = period_us(self) / 3;
 
     left_ms = left_ms < RQL_TTL_MAX_MS ? left_ms : RQL_TTL_MAX_MS;
+    self->known_us = from_us;
     self->deadline_us = from_us + left_ms * 1000 - rqli_lease_margin_us(left_ms);
     self->renew_us = RQLI_NEVER_US;
     self->doubt_us = RQLI_NEVER_US;
@@ -94,12 +95,24 @@ int64_t rqli_lease_due_us(const struct rqli_lease *self)
 
 void rqli_lease_on_extended(struct rqli_lease *self, int64_t sent_us, int64_t left_ms)
 {
-    if (self->state == RQL_GONE) {
-        return;
+    if (self->state == RQL_GONE || sent_us < self->known_us) {
+        return; /* answers overtake each other: two connections extend */
     }
-    self->state = RQL_HELD;
     self->is_claimed = true;
     count_from(self, sent_us, left_ms);
+    if (sent_us < self->doubted_us) {
+        self->renew_us = self->doubted_us;
+    } else {
+        self->state = RQL_HELD;
+    }
+}
+
+void rqli_lease_on_shortened(struct rqli_lease *self, int64_t sent_us, int64_t left_ms)
+{
+    int64_t deadline_us = sent_us + left_ms * 1000 - rqli_lease_margin_us(left_ms);
+
+    self->deadline_us = deadline_us < self->deadline_us ? deadline_us : self->deadline_us;
+    self->known_us = sent_us > self->known_us ? sent_us : self->known_us;
 }
 
 void rqli_lease_on_setback(struct rqli_lease *self, int64_t now_us)
@@ -111,8 +124,9 @@ void rqli_lease_on_setback(struct rqli_lease *self, int64_t now_us)
 
 void rqli_lease_on_doubt(struct rqli_lease *self, int64_t now_us)
 {
-    if (self->state == RQL_HELD) {
+    if (self->state != RQL_GONE) {
         self->state = RQL_DOUBTFUL;
+        self->doubted_us = now_us;
         self->renew_us = now_us;
     }
 }

@@ -19,6 +19,8 @@ struct rqli_lease {
     int64_t renew_us;    /* next renewal or claim, RQLI_NEVER_US: none */
     int64_t doubt_us;    /* that renewal or claim is late from here on, or RQLI_NEVER_US */
     int64_t hold_end_us; /* no renewal after this */
+    int64_t known_us;    /* when that was asked for which the deadline is from */
+    int64_t doubted_us;  /* the last one; settled by an answer to what was asked after it */
     bool renews;         /* auto_extend */
     bool is_claimed;     /* false: handed over, and the server has not heard of us yet */
     bool is_told;        /* the loss was reported */
@@ -49,6 +51,8 @@ int64_t rqli_lease_due_us(const struct rqli_lease *self);
 
 /* The extension sent at sent_us was acknowledged: left_ms from then on. */
 void rqli_lease_on_extended(struct rqli_lease *self, int64_t sent_us, int64_t left_ms);
+/* No more than left_ms from sent_us on, whatever was acknowledged before. */
+void rqli_lease_on_shortened(struct rqli_lease *self, int64_t sent_us, int64_t left_ms);
 void rqli_lease_on_setback(struct rqli_lease *self, int64_t now_us); /* no answer */
 void rqli_lease_on_doubt(struct rqli_lease *self, int64_t now_us);   /* the clock jumped: verify */
 void rqli_lease_on_gone(struct rqli_lease *self);

@@ -1,8 +1,9 @@
 #include "acquire/skew.h"
 
 enum {
-    BUCKET_US = 5000000, /* two make the window of ten seconds */
-    DRIFT_US = 2000,     /* clocks that run at different rates (200 ppm) part by this in a window */
+    BUCKET_US = 5000000,
+    WINDOW_US = 2 * BUCKET_US,
+    DRIFT_US = 2000, /* clocks that run at different rates (200 ppm) part by this in a window */
 };
 
 /* Of readings that are no older than the window. */
@@ -16,7 +17,7 @@ static int64_t best_lo(const struct rqli_skew *self, int64_t now_us)
 
 static bool is_old(const struct rqli_skew *self, int64_t now_us)
 {
-    return self->begun_us == 0 || now_us - self->begun_us >= 2 * BUCKET_US;
+    return self->begun_us == 0 || now_us - self->begun_us >= WINDOW_US;
 }
 
 static void restart(struct rqli_skew *self, int64_t lo_us, int64_t now_us)

@@ -27,6 +27,8 @@ const char *rql_status_text(rql_status status)
         return "not found";
     case RQL_BLOCK_OVERRAN:
         return "block ran longer than its ttl";
+    case RQL_STOPPED:
+        return "stopped by its caller";
     case RQL_E_INVALID:
         return "invalid argument";
     case RQL_E_NOMEM:
@@ -51,6 +53,8 @@ const char *rql_status_text(rql_status status)
         return "handle of the parent process";
     case RQL_E_BUSY:
         return "already waiting";
+    case RQL_E_UNSUPPORTED:
+        return "not in this build";
     }
     return "unknown status";
 }

@@ -31,7 +31,6 @@ static void in_child(void)
     for (member = shared.first; member; member = member->next) {
         member->in_child(member->self);
     }
-    shared.first = NULL;
     (void)pthread_mutex_unlock(&shared.mutex);
 }
 

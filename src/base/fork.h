@@ -4,7 +4,8 @@
 /*
  * What fork() means for clients (F-81, F-82): the child closes its copies of their sockets, so that
  * the server sees a dead parent as dead, and every handle of the parent is foreign in it. The list
- * below is the library's only process-wide state, because fork is a process-wide event.
+ * below is the library's only process-wide state, because fork is a process-wide event. Foreign
+ * members stay in it: they are never freed, and a grandchild tells them again.
  */
 
 #include <stdbool.h>
@@ -12,7 +13,7 @@
 struct rqli_fork_member {
     struct rqli_fork_member *next;
     struct rqli_fork_member *previous;
-    void (*in_child)(void *self); /* takes no lock, allocates nothing */
+    void (*in_child)(void *self); /* takes no lock, allocates nothing; may come again */
     void *self;
     unsigned generation;
 };

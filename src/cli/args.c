@@ -50,6 +50,7 @@ void cli_args_init(struct cli_args *args, char **words)
         .max_hold_ms = CLI_UNSET,
         .kill_after_ms = CLI_UNSET,
         .add_ms = CLI_UNSET,
+        .older_than_ms = CLI_UNSET,
         .conflict_exit_code = CLI_REFUSED,
     };
     rql_options_init(&args->options);
@@ -101,6 +102,9 @@ static const struct cli_flag *find_flag(const struct cli_command *command, const
 {
     const struct cli_flag *flag = find_in(command->flags, word);
 
+    if (!flag && command->more_flags) {
+        flag = find_in(command->more_flags, word);
+    }
     return flag ? flag : find_in(cli_common_flags, word);
 }
 
@@ -257,6 +261,20 @@ static int take_flag(struct cli_args *args, const struct cli_command *command)
     return option ? store_option(args, option, value) : store(args, command, flag, value);
 }
 
+static int take_name(struct cli_args *args, const struct cli_command *command, const char *name)
+{
+    if (!args->name) {
+        args->name = name;
+    }
+    if (command->takes_names) {
+        if (args->n_names == RQL_SERIES_MAX) {
+            return misused(command, "too many names at ", name);
+        }
+        args->names[args->n_names++] = name;
+    }
+    return CLI_DONE;
+}
+
 static int take_word(struct cli_args *args, const struct cli_command *command)
 {
     char *word = *args->next;
@@ -273,9 +291,8 @@ static int take_word(struct cli_args *args, const struct cli_command *command)
         return take_flag(args, command);
     }
     args->next += 1;
-    if (command->needs_name && !args->name) {
-        args->name = word;
-        return CLI_DONE;
+    if (command->needs_name && (!args->name || command->takes_names)) {
+        return take_name(args, command, word);
     }
     return misused(
         command,

@@ -36,7 +36,7 @@ void cli_child_fini(struct cli_child *self);
 int cli_child_code(const struct cli_child *self);
 
 /* malloc'd as a whole (free the array only): this program's environment, with RQL_LOCK and
- * RQL_TOKEN, and RQL_URL without its user and password. */
-char **cli_child_environment(const char *name, int64_t token);
+ * RQL_TOKEN as given, and RQL_URL without its user and password. */
+char **cli_child_environment(const char *names, const char *tokens);
 
 #endif

@@ -28,8 +28,10 @@ enum cli_exit {
 /* Everything that the command line can say, for all commands. */
 struct cli_args {
     char **next;      /* first word not looked at yet; the array ends in NULL */
-    const char *name; /* of the lock, or NULL */
-    char **command;   /* words after "--", or NULL */
+    const char *name; /* of the lock, or NULL; of a series: all of them, for messages */
+    size_t n_names;   /* of a series */
+    const char *names[RQL_SERIES_MAX];
+    char **command; /* words after "--", or NULL */
 
     rql_options options;   /* defaults, then environment, then flags */
     rql_status env_status; /* what the environment was like; told when a client is made */
@@ -37,11 +39,12 @@ struct cli_args {
 
     bool help, version, json;
     bool fail_fast, auto_extend;
-    bool force;
+    bool gem;
+    bool force, dry_run;
     bool queues, keys, details;
-    int64_t ttl_ms, wait_ms, max_hold_ms, kill_after_ms, add_ms;
+    int64_t ttl_ms, wait_ms, max_hold_ms, kill_after_ms, add_ms, older_than_ms;
     int64_t conflict_exit_code;
-    const char *secret;
+    const char *secret, *host, *acquirer;
 
     size_t n_meta;
     rql_meta meta[RQL_META_MAX_PAIRS];
@@ -74,6 +77,11 @@ struct cli_flag {
         .name = "json", .help = "print JSON for machines", .offset = CLI_FIELD(json),              \
         .kind = CLI_ON                                                                             \
     }
+#define CLI_DRY_RUN_FLAG                                                                           \
+    {                                                                                              \
+        .name = "dry-run", .help = "only count what would be done", .offset = CLI_FIELD(dry_run),  \
+        .kind = CLI_ON                                                                             \
+    }
 
 struct cli_command {
     const char *name;
@@ -81,12 +89,15 @@ struct cli_command {
     const char *summary; /* one line */
     const char *notes;   /* more lines for its --help, or NULL */
     const struct cli_flag *flags;
+    const struct cli_flag *more_flags; /* or NULL */
     bool needs_name;
+    bool takes_names;   /* a series of them */
     bool takes_command; /* words after "--" */
     int (*run)(struct cli_args *args);
 };
 
 extern const struct cli_command cli_run;
+extern const struct cli_command cli_series;
 extern const struct cli_command cli_lock;
 extern const struct cli_command cli_unlock;
 extern const struct cli_command cli_extend;
@@ -94,6 +105,9 @@ extern const struct cli_command cli_info;
 extern const struct cli_command cli_queue;
 extern const struct cli_command cli_ls;
 extern const struct cli_command cli_who;
+extern const struct cli_command cli_clear;
+extern const struct cli_command cli_clear_of;
+extern const struct cli_command cli_dead;
 
 /* All commands, NULL at the end. */
 extern const struct cli_command *const cli_commands[];
@@ -120,5 +134,8 @@ rql_client *cli_open(const struct cli_args *args, int *code_out);
 
 /* Takes args->name as the flags say. CLI_DONE, or the exit code after a line on stderr. */
 int cli_acquire(const struct cli_args *args, rql_client *client, rql_lock **out);
+
+/* The same for args->names. */
+int cli_acquire_series(const struct cli_args *args, rql_client *client, rql_series **out);
 
 #endif

@@ -1,11 +1,11 @@
 #include "child.h"
-#include "cmd.h"
 #include "output.h"
+#include "run.h"
 #include "scope.h"
 #include "text.h"
 #include "watch.h"
 
-static const struct cli_flag flags[] = {
+const struct cli_flag cli_run_flags[] = {
     {"ttl", "DURATION", "life of the lock between renewals", CLI_FIELD(ttl_ms), CLI_DURATION, 0},
     {"wait", "LIMIT", "give up after this long; default forever", CLI_FIELD(wait_ms), CLI_LIMIT,
      'w'},
@@ -36,32 +36,31 @@ static int64_t renewal_end(const struct cli_args *args, int64_t held_since_ms)
     return held_since_ms + args->max_hold_ms;
 }
 
-static struct cli_watch_rules make_rules(const struct cli_args *args, rql_lock *lock,
-                                         int64_t held_since_ms)
+static struct cli_watch_rules make_rules(const struct cli_args *args, const struct cli_held *held)
 {
-    const int64_t ttl_ms = rql_lock_describe(lock).ttl_ms;
+    const bool is_told = args->kill_after_ms != CLI_UNSET;
 
     return (struct cli_watch_rules){
-        .name = args->name,
-        .lock = lock,
+        .held = held,
         .signal_fd = -1,
-        .grace_ms = args->kill_after_ms != CLI_UNSET ? args->kill_after_ms : ttl_ms / 3,
-        .renewal_end_ms = renewal_end(args, held_since_ms),
+        .grace_ms = is_told ? args->kill_after_ms : cli_held_ttl_ms(held) / 3,
+        .renewal_end_ms = renewal_end(args, cli_now_ms()),
     };
 }
 
 /* Runs the command from its start to its end. *code_out: how it ended. */
 static int run_command(const struct cli_args *args, struct cli_watch_rules *rules, bool *lost_out)
 {
-    CLI_AUTO(cli_free)
-    char **environment = cli_child_environment(args->name, rql_lock_token(rules->lock));
+    CLI_AUTO(cli_free) char *names = cli_held_names(rules->held);
+    CLI_AUTO(cli_free) char *tokens = cli_held_tokens(rules->held);
+    CLI_AUTO(cli_free) char **environment = cli_child_environment(names, tokens);
     struct cli_child child;
     sigset_t mask;
     int code;
 
     rules->signal_fd = cli_watch_signals(&mask);
     if (rules->signal_fd < 0) {
-        cli_say("%s: no descriptor for signals", args->name);
+        cli_say("%s: no descriptor for signals", rules->held->label);
         return CLI_FAULT;
     }
     code = cli_child_start(&child, args->command, environment, &mask);
@@ -76,10 +75,10 @@ static int run_command(const struct cli_args *args, struct cli_watch_rules *rule
 
 /* A lock that had ended before is a loss that nobody could tell in time. A release without an
  * answer is none: the lock ends by its ttl, the command ran under it. */
-static bool release(rql_lock *lock)
+static bool release(struct cli_held *held)
 {
     rql_error error = {.status = RQL_OK};
-    const rql_status status = rql_lock_release(lock, &error);
+    const rql_status status = cli_held_release(held, &error);
 
     if (status < 0) {
         (void)cli_fault(&error);
@@ -87,15 +86,15 @@ static bool release(rql_lock *lock)
     return status != RQL_NOT_HELD;
 }
 
-static int run_locked(const struct cli_args *args, rql_lock *lock, int64_t held_since_ms)
+int cli_run_held(const struct cli_args *args, struct cli_held *held)
 {
-    struct cli_watch_rules rules = make_rules(args, lock, held_since_ms);
+    struct cli_watch_rules rules = make_rules(args, held);
     bool was_ended = false;
     const int code = run_command(args, &rules, &was_ended);
-    const bool was_held = release(lock);
+    const bool was_held = release(held);
 
     if (!was_ended && !was_held) {
-        cli_say("%s: the lock had ended before the command did", args->name);
+        cli_say("%s: the lock had ended before the command did", held->label);
     }
     return was_ended || !was_held ? CLI_LOST : code;
 }
@@ -104,12 +103,12 @@ static int run(struct cli_args *args)
 {
     int code = CLI_DONE;
     CLI_AUTO(rql_client_free) rql_client *client = cli_open(args, &code);
-    rql_lock *lock = NULL;
+    struct cli_held held = {.label = args->name};
 
     if (client) {
-        code = cli_acquire(args, client, &lock);
+        code = cli_acquire(args, client, &held.lock);
     }
-    return lock ? run_locked(args, lock, cli_now_ms()) : code;
+    return held.lock ? cli_run_held(args, &held) : code;
 }
 
 const struct cli_command cli_run = {
@@ -126,7 +125,7 @@ const struct cli_command cli_run = {
         "is.\n"
         "Let the resource that the command works on refuse every token lower than the highest it\n"
         "has seen: a stopped process can neither renew nor kill.\n",
-    .flags = flags,
+    .flags = cli_run_flags,
     .needs_name = true,
     .takes_command = true,
     .run = run,

@@ -79,10 +79,9 @@ static void add_inherited(struct block *self, char **environment)
 }
 
 /* What the own texts can take at most. */
-static size_t measure(char **environment, const char *name, size_t *n_out)
+static size_t measure(char **environment, size_t *n_out)
 {
-    size_t size =
-        strlen(name) + sizeof "RQL_LOCK=" + sizeof "RQL_TOKEN=" + sizeof "-9223372036854775808";
+    size_t size = sizeof "RQL_LOCK=" + sizeof "RQL_TOKEN=";
 
     for (*n_out = 0; environment[*n_out]; *n_out += 1) {
         if (is_variable(environment[*n_out], "RQL_URL")) {
@@ -92,20 +91,18 @@ static size_t measure(char **environment, const char *name, size_t *n_out)
     return size;
 }
 
-char **cli_child_environment(const char *name, int64_t token)
+char **cli_child_environment(const char *names, const char *tokens)
 {
-    char number[sizeof "-9223372036854775808"];
     struct block block = {.items = NULL};
     size_t n_items = 0;
 
-    block.left = measure(environ, name, &n_items);
+    block.left = measure(environ, &n_items) + strlen(names) + strlen(tokens);
     n_items += OWN_TEXTS;
     block.items = cli_must(malloc(n_items * sizeof *block.items + block.left));
     block.text = (char *)(block.items + n_items);
     add_inherited(&block, environ);
-    (void)snprintf(number, sizeof number, "%lld", (long long)token);
-    add_text(&block, "RQL_LOCK", name);
-    add_text(&block, "RQL_TOKEN", number);
+    add_text(&block, "RQL_LOCK", names);
+    add_text(&block, "RQL_TOKEN", tokens);
     block.items[block.count] = NULL;
     return block.items;
 }

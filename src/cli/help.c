@@ -10,14 +10,14 @@ enum { FLAG_SIZE = 64 };
 static const char exit_codes[] =
     "Exit codes:\n"
     "  0    done\n"
-    "  1    not acquired, not held, not found (run and lock: see --conflict-exit-code)\n"
+    "  1    not acquired, not held, not found (run, series, lock: see --conflict-exit-code)\n"
     "  64   wrong usage\n"
     "  69   no server, no rights, no memory\n"
     "  74   the output could not be written\n"
-    "  75   run: the lock was lost while the command ran\n"
-    "  126  run: the command cannot be executed\n"
-    "  127  run: there is no such command\n"
-    "  otherwise, from run: the command's own code, or 128 plus the signal that ended it\n";
+    "  75   run, series: the lock was lost while the command ran\n"
+    "  126  run, series: the command cannot be executed\n"
+    "  127  run, series: there is no such command\n"
+    "  otherwise, from these two: the command's own code, or 128 plus the signal that ended it\n";
 
 static const char option_rules[] =
     "Flags of all commands, before or after the command's name. The environment variable says the\n"
@@ -83,6 +83,9 @@ int cli_help_command(const struct cli_command *command)
         (void)printf("%s\n", command->notes);
     }
     add_flags(&table, command->flags);
+    if (command->more_flags) {
+        add_flags(&table, command->more_flags);
+    }
     add_flags(&table, cli_common_flags);
     cli_table_print(&table, false);
     (void)puts("\nA DURATION has a unit: 500ms, 2s, 5m, 1h, 1d; only 0 needs none. A LIMIT is a\n"

@@ -61,14 +61,20 @@ static void fill_renewal(const struct cli_args *args, rql_lock_options *out)
     }
 }
 
-static void say_refused(const struct cli_args *args, rql_status status, const rql_refusal *refusal)
+static void describe_holder(const rql_refusal *refusal, char out[HOLDER_SIZE])
 {
-    char holder[HOLDER_SIZE] = "";
-
+    *out = '\0';
     if (refusal->holder && refusal->holder->acq_id && refusal->holder->hst_id) {
-        (void)snprintf(holder, sizeof holder, "; held by %s on %s", refusal->holder->acq_id,
+        (void)snprintf(out, HOLDER_SIZE, "; held by %s on %s", refusal->holder->acq_id,
                        refusal->holder->hst_id);
     }
+}
+
+static void say_refused(const struct cli_args *args, rql_status status, const rql_refusal *refusal)
+{
+    char holder[HOLDER_SIZE];
+
+    describe_holder(refusal, holder);
     cli_say("%s: not acquired: %s%s", args->name, rql_status_text(status), holder);
 }
 
@@ -116,5 +122,74 @@ int cli_acquire(const struct cli_args *args, rql_client *client, rql_lock **out)
         return code;
     }
     *out = lock;
+    return CLI_DONE;
+}
+
+static void say_series_refused(const struct cli_args *args, const rql_series_result *result,
+                               const rql_refusal *refusal)
+{
+    const char *name = result->failed_on < args->n_names ? args->names[result->failed_on] : "";
+    char holder[HOLDER_SIZE];
+
+    describe_holder(refusal, holder);
+    cli_say("%s: not acquired: %s%s%s%s", args->name, rql_status_text(result->reason),
+            *name ? "; failed on " : "", name, holder);
+}
+
+/* As claim(): what was handed over on the way (gem). */
+static int claim_series(const struct cli_args *args, rql_series *series)
+{
+    rql_error error = {.status = RQL_OK};
+    rql_status status = RQL_OK;
+    size_t i;
+
+    for (i = 0; status == RQL_OK && i < rql_series_count(series); i++) {
+        const rql_lock_facts facts = rql_lock_describe(rql_series_lock(series, i));
+
+        if (facts.handed_over) {
+            status = rql_series_extend(series, facts.ttl_ms, &error);
+        }
+    }
+    if (status == RQL_NOT_HELD) {
+        cli_say("%s: lost as soon as it was acquired", args->name);
+        return CLI_LOST;
+    }
+    return status == RQL_OK ? CLI_DONE : cli_fault(&error);
+}
+
+int cli_acquire_series(const struct cli_args *args, rql_client *client, rql_series **out)
+{
+    __attribute__((cleanup(rql_refusal_clear_p))) rql_refusal refusal = {.reason = RQL_OK};
+    rql_series_result result = {.reason = RQL_OK};
+    rql_lock_options lock;
+    rql_series_options options;
+    rql_error error = {.status = RQL_OK};
+    rql_series *series = NULL;
+    rql_status status;
+    int code;
+
+    fill(args, client, &lock);
+    fill_renewal(args, &lock);
+    lock.refusal = &refusal;
+    rql_series_options_init(&options);
+    options.mode = args->gem ? RQL_SERIES_GEM : RQL_SERIES_ATOMIC;
+    options.names = args->names;
+    options.n_names = args->n_names;
+    options.lock = &lock;
+    options.result = &result;
+    status = rql_series_acquire(client, &options, &series, &error);
+    if (status > 0) {
+        say_series_refused(args, &result, &refusal);
+        return (int)args->conflict_exit_code;
+    }
+    if (status < 0) {
+        return cli_fault(&error);
+    }
+    code = claim_series(args, series);
+    if (code != CLI_DONE) {
+        (void)rql_series_release(series, NULL, NULL);
+        return code;
+    }
+    *out = series;
     return CLI_DONE;
 }

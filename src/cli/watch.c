@@ -63,28 +63,28 @@ static bool is_lost(const struct watch *self)
 {
     struct pollfd lost = {.fd = self->lost_fd, .events = POLLIN};
 
-    return rql_lock_get_state(self->rules->lock) == RQL_GONE || poll(&lost, 1, 0) > 0;
+    return cli_held_state(self->rules->held) == RQL_GONE || poll(&lost, 1, 0) > 0;
 }
 
 /* Near the end with no renewal to hope for. A healthy lock is renewed long before. */
 static bool is_about_to_end(const struct watch *self)
 {
-    if (rql_lock_remaining_ms(self->rules->lock) > self->rules->grace_ms) {
+    if (cli_held_remaining_ms(self->rules->held) > self->rules->grace_ms) {
         return false;
     }
-    return !is_renewed(self) || rql_lock_get_state(self->rules->lock) == RQL_DOUBTFUL;
+    return !is_renewed(self) || cli_held_state(self->rules->held) == RQL_DOUBTFUL;
 }
 
 /* SIGCONT as well: a stopped command could not react. */
 static void terminate(struct watch *self, bool lost)
 {
-    const int64_t remaining_ms = rql_lock_remaining_ms(self->rules->lock);
+    const int64_t remaining_ms = cli_held_remaining_ms(self->rules->held);
     int64_t grace_ms = self->rules->grace_ms;
 
     if (!lost && remaining_ms < grace_ms) {
         grace_ms = remaining_ms;
     }
-    cli_say("%s: the lock %s; ending the command", self->rules->name,
+    cli_say("%s: the lock %s; ending the command", self->rules->held->label,
             lost ? "is lost" : "cannot be kept");
     self->is_ending = true;
     self->kill_at_ms = cli_now_ms() + grace_ms;
@@ -115,8 +115,8 @@ static void suspend(struct watch *self)
     const bool was_given = self->terminal.is_given;
     char left[CLI_DURATION_SIZE];
 
-    cli_say("%s: stopped; the lock ends in %s unless continued", self->rules->name,
-            cli_format_duration(rql_lock_remaining_ms(self->rules->lock), left));
+    cli_say("%s: stopped; the lock ends in %s unless continued", self->rules->held->label,
+            cli_format_duration(cli_held_remaining_ms(self->rules->held), left));
     cli_terminal_take(&self->terminal);
     cli_terminal_suspend();
     check_lock(self);
@@ -188,7 +188,7 @@ static int next_look_ms(const struct watch *self)
     if (self->is_ending) {
         wait_ms = self->kill_at_ms - cli_now_ms();
     } else {
-        wait_ms = rql_lock_remaining_ms(self->rules->lock) - self->rules->grace_ms;
+        wait_ms = cli_held_remaining_ms(self->rules->held) - self->rules->grace_ms;
         wait_ms = wait_ms > LOOK_MS ? wait_ms : LOOK_MS;
     }
     wait_ms = wait_ms > 0 ? wait_ms : 0;
@@ -228,7 +228,7 @@ int cli_watch(const struct cli_watch_rules *rules, struct cli_child *child, bool
     rql_error error = {.status = RQL_OK};
 
     *lost_out = false;
-    if (rql_lock_lost_fd(rules->lock, &watch.lost_fd, &error) != RQL_OK) {
+    if (cli_held_lost_fd(rules->held, &watch.lost_fd, &error) != RQL_OK) {
         return end_at_once(child, &error);
     }
     cli_terminal_init(&watch.terminal);

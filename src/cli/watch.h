@@ -8,18 +8,17 @@
  */
 
 #include "child.h"
+#include "held.h"
 
-#include <rql/rql.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 struct cli_watch_rules {
-    const char *name;       /* of the lock, for messages */
-    rql_lock *lock;         /* borrowed */
-    int signal_fd;          /* of cli_watch_signals() */
-    int64_t grace_ms;       /* from SIGTERM to SIGKILL */
-    int64_t renewal_end_ms; /* cli_now_ms() when renewal ends, or RQL_FOREVER; 0: no renewal */
+    const struct cli_held *held; /* borrowed */
+    int signal_fd;               /* of cli_watch_signals() */
+    int64_t grace_ms;            /* from SIGTERM to SIGKILL */
+    int64_t renewal_end_ms;      /* cli_now_ms() when renewal ends, or RQL_FOREVER; 0: no renewal */
 };
 
 /* Blocks the signals that are to be forwarded and answers a descriptor that reports them, or -1.

@@ -65,17 +65,18 @@ void *rqli_arena_take(struct rqli_arena *self, size_t size)
     return memory;
 }
 
-/* The node of the value that hiredis is about to make: the root, or an item of its parent. */
+/* The node of the value that hiredis is about to make: the root, or an item of its parent, which
+ * hiredis knows by its items. */
 static struct rqli_reply *node_of(const redisReadTask *task)
 {
     struct rqli_decoder *decoder = task->privdata;
-    struct rqli_reply *parent;
+    struct rqli_reply *items;
 
     if (!task->parent) {
         return decoder->root;
     }
-    parent = task->parent->obj;
-    return (struct rqli_reply *)(uintptr_t)&parent->items[task->idx];
+    items = task->parent->obj;
+    return &items[task->idx];
 }
 
 static void *make_string(const redisReadTask *task, char *bytes, size_t length)
@@ -120,7 +121,7 @@ static void *make_items(const redisReadTask *task, size_t count)
     node->type = RQLI_REPLY_ARRAY;
     node->count = count;
     node->items = items;
-    return node;
+    return items;
 }
 
 #if defined(HIREDIS_MAJOR) && HIREDIS_MAJOR >= 1

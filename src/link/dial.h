@@ -6,7 +6,7 @@
 
 #include "link/endpoint.h"
 
-/* RQL_OK: *out_fd is the caller's. RQL_E_IO: "cannot connect to <where>: <reason>". */
+/* RQL_OK: *out_fd is the caller's. RQL_E_IO: "cannot connect to <where>: <reason>". RQL_E_NOMEM. */
 rql_status rqli_dial(const struct rqli_endpoint *endpoint, int64_t deadline_us, int *out_fd,
                      rql_error *error);
 

@@ -7,9 +7,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct rqli_endpoint {
-    enum rqli_endpoint_kind { RQLI_ENDPOINT_TCP, RQLI_ENDPOINT_UNIX, RQLI_ENDPOINT_LOCAL } kind;
+enum rqli_endpoint_kind { RQLI_ENDPOINT_TCP, RQLI_ENDPOINT_UNIX, RQLI_ENDPOINT_LOCAL };
 
+struct rqli_endpoint {
+    enum rqli_endpoint_kind kind;
     char *host;     /* TCP: name or address */
     char *path;     /* UNIX: socket path; LOCAL: socket path of the private server */
     char *user;     /* or NULL */

@@ -96,11 +96,12 @@ static void await_attempt(struct rqli_link *self, int64_t until_us)
 static void back_off(struct rqli_link *self)
 {
     int64_t ms = self->shared.backoff_ms * 2;
+    int64_t pause_ms;
 
     ms = ms < BACKOFF_FIRST_MS ? BACKOFF_FIRST_MS : ms;
     self->shared.backoff_ms = ms < BACKOFF_LAST_MS ? ms : BACKOFF_LAST_MS;
-    self->shared.next_attempt_us =
-        rqli_now_us() + (1 + rqli_random_below((uint32_t)self->shared.backoff_ms)) * 1000;
+    pause_ms = 1 + (int64_t)rqli_random_below((uint32_t)self->shared.backoff_ms);
+    self->shared.next_attempt_us = rqli_after_ms(rqli_now_us(), pause_ms);
 }
 
 /* Under the mutex, which is released while it connects. */
@@ -140,41 +141,54 @@ static rql_status attempt(struct rqli_link *self, int64_t deadline_us, rql_error
     return status;
 }
 
+/* Under the mutex, which is released meanwhile: attempts, or waits until that is allowed again. */
+static rql_status attempt_or_pause(struct rqli_link *self, int64_t deadline_us, rql_error *error)
+{
+    int64_t next_us = self->shared.next_attempt_us;
+
+    if (rqli_now_us() >= next_us) {
+        return attempt(self, deadline_us, error);
+    }
+    await_attempt(self, next_us < deadline_us ? next_us : deadline_us);
+    return RQL_OK;
+}
+
+static rql_status share_fault(const struct rqli_link *self, rql_error *error)
+{
+    if (error) {
+        *error = self->shared.last_fault;
+    }
+    return self->shared.last_fault.status;
+}
+
+static rql_status no_time_left(const struct rqli_link *self, rql_error *error)
+{
+    errno = ETIMEDOUT;
+    return rqli_fail(error, RQL_E_IO, "cannot connect to %s: no time left%s%s",
+                     self->wire.endpoint->where, self->shared.last_fault.status ? "; " : "",
+                     self->shared.last_fault.message);
+}
+
 rql_status rqli_link_connect_locked(struct rqli_link *self, int64_t deadline_us, rql_error *error)
 {
     bool waited_for_attempt = false;
+    rql_status status = RQL_OK;
 
-    while (self->shared.state != UP) {
-        int64_t now_us = rqli_now_us();
+    while (!status && self->shared.state != UP) {
+        bool is_down = self->shared.state == DOWN;
 
-        if (self->shared.state == DOWN && waited_for_attempt && self->shared.last_fault.status) {
-            if (error) {
-                *error = self->shared.last_fault;
-            }
-            return self->shared.last_fault.status;
-        }
-        if (now_us >= deadline_us) {
-            errno = ETIMEDOUT;
-            return rqli_fail(error, RQL_E_IO, "cannot connect to %s: no time left%s%s",
-                             self->wire.endpoint->where, self->shared.last_fault.status ? "; " : "",
-                             self->shared.last_fault.message);
-        }
-        if (self->shared.state == DOWN && now_us >= self->shared.next_attempt_us) {
-            rql_status status = attempt(self, deadline_us, error);
-
-            if (status) {
-                return status;
-            }
-        } else if (self->shared.state == DOWN) {
-            await_attempt(self, self->shared.next_attempt_us < deadline_us
-                                    ? self->shared.next_attempt_us
-                                    : deadline_us);
+        if (is_down && waited_for_attempt && self->shared.last_fault.status) {
+            status = share_fault(self, error);
+        } else if (rqli_now_us() >= deadline_us) {
+            status = no_time_left(self, error);
+        } else if (is_down) {
+            status = attempt_or_pause(self, deadline_us, error);
         } else {
             waited_for_attempt = self->shared.state == CONNECTING;
             await_attempt(self, deadline_us);
         }
     }
-    return RQL_OK;
+    return status;
 }
 
 rql_status rqli_link_connect(struct rqli_link *self, int64_t deadline_us, rql_error *error)
@@ -204,4 +218,16 @@ void rqli_link_drop(struct rqli_link *self, uint64_t generation)
         rqli_link_bury(self);
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+rql_status rqli_exchange_fault(const struct rqli_exchange *exchange, const struct rqli_reply *reply,
+                               const char *what, const char *where, rql_error *error)
+{
+    const struct exchange *whole = (const struct exchange *)exchange;
+    rql_status status = rqli_reply_fault(reply, what, where, error);
+
+    if (status == RQL_E_PROTOCOL || status == RQL_E_READ_ONLY) {
+        rqli_link_drop(whole->link, exchange->generation);
+    }
+    return status;
 }

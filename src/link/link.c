@@ -62,6 +62,17 @@ void rqli_link_abandon(struct rqli_link *self)
     }
 }
 
+struct rqli_link_counts rqli_link_counts(struct rqli_link *self)
+{
+    struct rqli_link_counts counts;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    counts.commands = self->shared.n_commands;
+    counts.connections = (int64_t)self->shared.generation;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return counts;
+}
+
 struct rqli_exchange *rqli_exchange_take(struct rqli_link *self)
 {
     struct exchange *exchange;
@@ -85,18 +96,18 @@ struct rqli_exchange *rqli_exchange_take(struct rqli_link *self)
     return &exchange->visible;
 }
 
-void rqli_exchange_give(struct rqli_exchange *visible)
+void rqli_exchange_give(struct rqli_exchange *exchange)
 {
-    struct exchange *exchange = (struct exchange *)visible;
+    struct exchange *whole = (struct exchange *)exchange;
 
-    if (exchange) {
-        struct rqli_link *self = exchange->link;
+    if (whole) {
+        struct rqli_link *self = whole->link;
 
         (void)pthread_mutex_lock(&self->shared.mutex);
-        if (exchange->in_flight) {
-            exchange->given = true;
+        if (whole->in_flight) {
+            whole->given = true;
         } else {
-            rqli_link_recycle(self, exchange);
+            rqli_link_recycle(self, whole);
         }
         (void)pthread_mutex_unlock(&self->shared.mutex);
     }
@@ -123,6 +134,7 @@ static bool put_in_stream(struct rqli_link *self, struct exchange *exchange)
     exchange->next = NULL;
     atomic_store_explicit(&exchange->mark, WAITING, memory_order_relaxed);
     self->shared.queued_at += command->length;
+    self->shared.n_commands += command->n_commands;
     if (self->shared.last) {
         self->shared.last->next = exchange;
     } else {
@@ -255,18 +267,18 @@ static rql_status no_answer(const struct rqli_link *self, rql_status status, rql
                      self->wire.endpoint->where);
 }
 
-rql_status rqli_exchange_run(struct rqli_exchange *visible, int64_t deadline_us, rql_error *error)
+rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us, rql_error *error)
 {
-    struct exchange *exchange = (struct exchange *)visible;
-    struct rqli_link *self = exchange->link;
+    struct exchange *whole = (struct exchange *)exchange;
+    struct rqli_link *self = whole->link;
     rql_status status;
 
-    if (visible->command.failed) {
+    if (exchange->command.failed) {
         return rqli_fail_nomem(error);
     }
     (void)pthread_mutex_lock(&self->shared.mutex);
     status = rqli_link_connect_locked(self, deadline_us, error);
-    if (!status && !put_in_stream(self, exchange)) {
+    if (!status && !put_in_stream(self, whole)) {
         status = rqli_fail_nomem(error);
     }
     if (status) {
@@ -275,13 +287,13 @@ rql_status rqli_exchange_run(struct rqli_exchange *visible, int64_t deadline_us,
     }
     self->shared.callers++;
     write_out(self, deadline_us);
-    await_replies(self, exchange, deadline_us);
+    await_replies(self, whole, deadline_us);
     self->shared.callers--;
     rqli_link_wake_all(self);
-    status = exchange->in_flight ? RQL_E_UNKNOWN : exchange->status;
-    exchange->left = exchange->in_flight;
+    status = whole->in_flight ? RQL_E_UNKNOWN : whole->status;
+    whole->left = whole->in_flight;
     /* Also when we never read: we may have written for others after our own reply was taken. */
-    if (self->shared.reader == exchange || !self->shared.reader) {
+    if (self->shared.reader == whole || !self->shared.reader) {
         appoint_reader(self);
         rqli_link_bury(self);
     }

@@ -50,8 +50,21 @@ rql_status rqli_link_connect(struct rqli_link *self, int64_t deadline_us, rql_er
 /* The reading of the server's clock from the last login; false: never connected. */
 bool rqli_link_clock(struct rqli_link *self, struct rqli_clock_reading *out);
 
-/* Drops the connection: the next run resolves the address afresh (READONLY: F-73). */
+/* Drops the connection: the next run resolves the address afresh. */
 void rqli_link_drop(struct rqli_link *self, uint64_t generation);
+
+/* rqli_reply_fault() for a reply of this exchange. An answer that makes no sense ends its
+ * connection, for the next ones may be those of others (F-19); so does READONLY (F-73). */
+rql_status rqli_exchange_fault(const struct rqli_exchange *exchange, const struct rqli_reply *reply,
+                               const char *what, const char *where, rql_error *error);
+
+/* What it has done so far. Any thread. */
+struct rqli_link_counts {
+    int64_t commands;
+    int64_t connections;
+};
+
+struct rqli_link_counts rqli_link_counts(struct rqli_link *self);
 
 /* In a fork child: closes the socket without a word and takes no lock (F-81). */
 void rqli_link_abandon(struct rqli_link *self);

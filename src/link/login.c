@@ -132,6 +132,13 @@ static rql_status broken(const struct login *self, const char *why, rql_error *e
     return rqli_fail(error, RQL_E_IO, "cannot log in to %s: %s", self->wire->endpoint->where, why);
 }
 
+static rql_status broken_by_errno(const struct login *self, rql_error *error)
+{
+    char text[128];
+
+    return broken(self, strerror_r(errno, text, sizeof text), error);
+}
+
 static rql_status read_reply(struct login *self, int64_t deadline_us, struct rqli_reply *reply,
                              rql_error *error)
 {
@@ -146,7 +153,7 @@ static rql_status read_reply(struct login *self, int64_t deadline_us, struct rql
             return RQL_OK;
         }
         if (rqli_wire_read(self->wire, deadline_us, 0) == RQLI_WIRE_BROKEN) {
-            return broken(self, strerror(errno), error);
+            return broken_by_errno(self, error);
         }
         if (rqli_now_us() >= deadline_us) {
             errno = ETIMEDOUT;
@@ -173,7 +180,7 @@ rql_status rqli_login(struct rqli_wire *wire, int64_t predecessor_id, int64_t de
     }
     reading_out->sent_us = rqli_now_us();
     if (!rqli_wire_send(wire, self->command.data, self->command.length, deadline_us)) {
-        return broken(self, strerror(errno), error);
+        return broken_by_errno(self, error);
     }
     for (i = 0; !status && i < self->command.n_commands; i++) {
         struct rqli_reply reply = {0};

@@ -34,6 +34,11 @@ static bool is_plausible(const struct rqli_push *push)
            push->lease_ms > 0 && push->lease_ms <= RQL_TTL_MAX_MS;
 }
 
+static bool is_nonce(struct rqli_slice word)
+{
+    return word.length == RQLI_HEX_SIZE - 1;
+}
+
 /* "<nonce> <token> <server us> <lease ms>", made by settle.lua. */
 static void read_grant(struct rqli_pushed *pushed, struct rqli_slice rest)
 {
@@ -42,7 +47,7 @@ static void read_grant(struct rqli_pushed *pushed, struct rqli_slice rest)
     struct rqli_slice server;
 
     if (next_word(&rest, &nonce) && next_word(&rest, &token) && next_word(&rest, &server) &&
-        nonce.length == RQLI_HEX_SIZE - 1 && rqli_parse_int(token, &pushed->push.token) &&
+        is_nonce(nonce) && rqli_parse_int(token, &pushed->push.token) &&
         rqli_parse_int(server, &pushed->push.server_us) &&
         rqli_parse_int(rest, &pushed->push.lease_ms) && is_plausible(&pushed->push)) {
         memcpy(pushed->nonce, nonce.data, nonce.length);
@@ -50,11 +55,26 @@ static void read_grant(struct rqli_pushed *pushed, struct rqli_slice rest)
     }
 }
 
+/* "<nonce> look", made by settle.lua and sweep_queue.lua. False: it is something else. */
+static bool read_nudge(struct rqli_pushed *pushed, struct rqli_slice rest)
+{
+    static const char look[] = "look";
+    struct rqli_slice nonce;
+
+    if (!next_word(&rest, &nonce) || !is_nonce(nonce) || rest.length != sizeof look - 1 ||
+        memcmp(rest.data, look, rest.length) != 0) {
+        return false;
+    }
+    memcpy(pushed->nonce, nonce.data, nonce.length);
+    pushed->kind = RQLI_PUSHED_LOOK;
+    return true;
+}
+
 static void read_message(struct rqli_pushed *pushed, const struct rqli_reply *channel,
                          const struct rqli_reply *payload)
 {
     if (!is_text(channel, CHANGES)) {
-        if (payload->type == RQLI_REPLY_TEXT) {
+        if (payload->type == RQLI_REPLY_TEXT && !read_nudge(pushed, payload->text)) {
             read_grant(pushed, payload->text);
         }
         return;

@@ -13,6 +13,7 @@ enum rqli_pushed_kind {
     RQLI_PUSHED_NOTHING,      /* not for us: ignored */
     RQLI_PUSHED_CONFIRMATION, /* of a subscription */
     RQLI_PUSHED_GRANT,        /* a lock was handed over */
+    RQLI_PUSHED_LOOK,         /* the request of this nonce should look for itself: a series */
     RQLI_PUSHED_CHANGE,       /* a tracked key changed; all of them if lock_key is empty */
 };
 

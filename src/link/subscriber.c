@@ -26,6 +26,7 @@ struct rqli_subscriber {
         struct rqli_waiter *reader;
         bool is_listening;
         uint64_t generation;
+        int64_t n_pushes;
         int64_t client_id;
         int64_t next_attempt_us;
     } shared; /* everything in here under shared.mutex */
@@ -70,6 +71,17 @@ bool rqli_subscriber_is_listening(struct rqli_subscriber *self)
     is_listening = self->shared.is_listening;
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return is_listening;
+}
+
+struct rqli_subscriber_counts rqli_subscriber_counts(struct rqli_subscriber *self)
+{
+    struct rqli_subscriber_counts counts;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    counts.connections = (int64_t)self->shared.generation;
+    counts.pushes = self->shared.n_pushes;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return counts;
 }
 
 static bool same_lock(const struct rqli_waiter *a, const struct rqli_waiter *b)
@@ -139,8 +151,8 @@ static void nudge(struct rqli_subscriber *self, const struct rqli_slice *lock_ke
     struct rqli_waiter *waiter;
 
     for (waiter = self->shared.first; waiter; waiter = waiter->next) {
-        bool concerned =
-            !lock_key || (waiter->lock_key.length == lock_key->length &&
+        bool concerned = !lock_key || waiter->waits_for_several ||
+                         (waiter->lock_key.length == lock_key->length &&
                           memcmp(waiter->lock_key.data, lock_key->data, lock_key->length) == 0);
 
         if (concerned && waiter != except) {
@@ -153,23 +165,39 @@ static void nudge(struct rqli_subscriber *self, const struct rqli_slice *lock_ke
 void rqli_subscriber_nudge(struct rqli_subscriber *self, const struct rqli_waiter *waiter)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
-    nudge(self, &waiter->lock_key, waiter);
+    nudge(self, waiter->waits_for_several ? NULL : &waiter->lock_key, waiter);
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* Under the mutex. A grant that nobody waits for was answered to a poll before its push came, or
- * its request was withdrawn: either way leave.lua and the poll know better than the push. */
+static bool has_nonce(const struct rqli_waiter *waiter, const char *nonce)
+{
+    const char *own = waiter->nonce;
+
+    while (*own && memcmp(own, nonce, RQLI_HEX_SIZE - 1) != 0) {
+        own += RQLI_HEX_SIZE - 1;
+    }
+    return *own != '\0';
+}
+
+/* Under the mutex. A nudge that nobody waits for came too late, which is no loss. A grant that
+ * nobody waits for was answered to a poll before its push came, or its request was withdrawn:
+ * either way leave.lua and the poll know better than the push. */
 static void deliver(struct rqli_subscriber *self, const struct rqli_pushed *pushed)
 {
     struct rqli_waiter *waiter;
 
     for (waiter = self->shared.first; waiter; waiter = waiter->next) {
-        if (memcmp(waiter->nonce, pushed->nonce, RQLI_HEX_SIZE - 1) == 0) {
+        if (!has_nonce(waiter, pushed->nonce)) {
+            continue;
+        }
+        if (pushed->kind == RQLI_PUSHED_LOOK) {
+            waiter->nudged = true;
+        } else {
             waiter->push = pushed->push;
             waiter->push.received_us = rqli_now_us();
             waiter->pushed = true;
-            call(waiter);
         }
+        call(waiter);
     }
 }
 
@@ -197,9 +225,10 @@ static bool take_pushes(struct rqli_subscriber *self)
     int state = next_reply(self, &pushed);
 
     while (state > 0) {
+        self->shared.n_pushes += pushed.kind != RQLI_PUSHED_NOTHING;
         if (pushed.kind == RQLI_PUSHED_CHANGE) {
             nudge(self, pushed.lock_key.data ? &pushed.lock_key : NULL, NULL);
-        } else if (pushed.kind == RQLI_PUSHED_GRANT) {
+        } else if (pushed.kind == RQLI_PUSHED_GRANT || pushed.kind == RQLI_PUSHED_LOOK) {
             deliver(self, &pushed);
         }
         forget_reply(self);
@@ -255,12 +284,13 @@ static bool subscribe(struct rqli_subscriber *self, int64_t deadline_us)
 
 /* Reader only; under the mutex, released while it connects. After every subscription all waiters
  * look for themselves: what was said before it is lost (F-41). */
-static void listen_again(struct rqli_subscriber *self)
+static void listen_again(struct rqli_subscriber *self, int64_t deadline_us)
 {
+    int64_t limit_us = rqli_after_ms(rqli_now_us(), self->wire.endpoint->connect_timeout_ms);
     bool done;
 
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    done = subscribe(self, rqli_after_ms(rqli_now_us(), self->wire.endpoint->connect_timeout_ms));
+    done = subscribe(self, limit_us < deadline_us ? limit_us : deadline_us);
     (void)pthread_mutex_lock(&self->shared.mutex);
     self->shared.is_listening = done;
     if (done) {
@@ -300,7 +330,7 @@ static void sleep_or_read(struct rqli_subscriber *self, struct rqli_waiter *wait
         self->shared.reader = waiter;
     }
     if (reads && !self->shared.is_listening && rqli_now_us() >= self->shared.next_attempt_us) {
-        listen_again(self);
+        listen_again(self, waiter->deadline_us);
     } else if (reads && self->shared.is_listening) {
         read_once(self, until_us);
     } else {

@@ -26,12 +26,14 @@ struct rqli_push {
     int64_t received_us; /* when it arrived here */
 };
 
-/* One waiting request; on the stack of its caller. The first four are set by the caller. */
+/* One waiting request; on the stack of its caller. The first six are set by the caller. */
 struct rqli_waiter {
-    struct rqli_slice lock_key;
-    const char *name;     /* of the lock */
-    const char *acquirer; /* who waits */
-    const char *nonce;    /* 32 digits */
+    struct rqli_slice lock_key; /* of a series: its nonces, which no key is like */
+    bool waits_for_several;     /* a series: a change of any lock concerns it */
+    const char *name;           /* of the lock */
+    const char *acquirer;       /* who waits */
+    const char *nonce;          /* 32 digits; of a series: those of all its requests in a row */
+    int64_t deadline_us;        /* of its call: it connects for all no longer than that */
     struct rqli_waiter *next;
     struct rqli_waiter *previous;
     struct rqli_push push;
@@ -75,7 +77,16 @@ struct rqli_waiter_view {
 struct rqli_waiter_view rqli_subscriber_view(struct rqli_subscriber *self,
                                              const struct rqli_waiter *waiter);
 
-/* All other waiters for the same lock shall look for themselves (protocol.md 5). */
+/* What it has done so far. Any thread. */
+struct rqli_subscriber_counts {
+    int64_t connections;
+    int64_t pushes; /* that told something */
+};
+
+struct rqli_subscriber_counts rqli_subscriber_counts(struct rqli_subscriber *self);
+
+/* All other waiters for the same lock shall look for themselves (protocol.md 5); all others, if it
+ * waits for several. */
 void rqli_subscriber_nudge(struct rqli_subscriber *self, const struct rqli_waiter *waiter);
 
 #endif

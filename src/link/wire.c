@@ -11,7 +11,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { READ_BYTES = 16384, READ_LATE_US = 10000 };
+enum { READ_BYTES = 16384, EXACT_US = 20000, LONGEST_US = 60000000 };
 
 rql_status rqli_wire_open(struct rqli_wire *self, int64_t predecessor_id, int64_t deadline_us,
                           struct rqli_clock_reading *reading_out, rql_error *error)
@@ -59,6 +59,15 @@ static bool await_room(int fd, int64_t deadline_us)
            errno == EINTR;
 }
 
+/* After a send() that took nothing; errno says why. */
+static bool may_send_again(int fd, int64_t deadline_us)
+{
+    if (errno == EAGAIN) {
+        return await_room(fd, deadline_us);
+    }
+    return errno == EINTR;
+}
+
 bool rqli_wire_send(struct rqli_wire *self, const char *bytes, size_t length, int64_t deadline_us)
 {
     while (length > 0) {
@@ -67,30 +76,42 @@ bool rqli_wire_send(struct rqli_wire *self, const char *bytes, size_t length, in
         if (sent > 0) {
             bytes += sent;
             length -= (size_t)sent;
-        } else if (errno == EAGAIN) {
-            if (!await_room(self->fd, deadline_us)) {
-                return false;
-            }
-        } else if (errno != EINTR) {
+        } else if (!may_send_again(self->fd, deadline_us)) {
             return false;
         }
     }
     return true;
 }
 
-/* Sets the socket's own limit, so that one recv() is the whole wait; a little too long is fine. */
+/* Sets the socket's own limit, so that one recv() is the whole wait. The kernel's timer is late by
+ * up to an eighth: the limit is well before left_us, and the reader comes again. */
 static void limit_read(struct rqli_wire *self, int64_t left_us)
 {
     struct timeval limit;
+    int64_t limit_us = left_us / 8 * 5;
 
-    if (left_us <= self->read_limit_us && left_us > self->read_limit_us - READ_LATE_US) {
+    if (self->read_limit_us >= left_us / 2 && self->read_limit_us <= left_us / 4 * 3) {
         return;
     }
-    limit.tv_sec = (time_t)(left_us / 1000000);
-    limit.tv_usec = (suseconds_t)(left_us % 1000000);
+    limit.tv_sec = (time_t)(limit_us / 1000000);
+    limit.tv_usec = (suseconds_t)(limit_us % 1000000);
     if (setsockopt(self->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0) {
-        self->read_limit_us = left_us;
+        self->read_limit_us = limit_us;
     }
+}
+
+/* May end early, never late: what has to be told by a deadline waits here (P7). */
+static ssize_t await_bytes(struct rqli_wire *self, char *buffer, int64_t left_us)
+{
+    struct pollfd wanted = {.fd = self->fd, .events = POLLIN};
+    const struct timespec left = {.tv_nsec = (long)left_us * 1000};
+
+    if (left_us > EXACT_US) {
+        limit_read(self, left_us < LONGEST_US ? left_us : LONGEST_US);
+        return recv(self->fd, buffer, READ_BYTES, 0);
+    }
+    (void)ppoll(&wanted, 1, &left, NULL);
+    return recv(self->fd, buffer, READ_BYTES, MSG_DONTWAIT);
 }
 
 static ssize_t spin(const struct rqli_wire *self, char *buffer, int64_t spin_us)
@@ -107,7 +128,7 @@ static ssize_t spin(const struct rqli_wire *self, char *buffer, int64_t spin_us)
 enum rqli_wire_read rqli_wire_read(struct rqli_wire *self, int64_t until_us, int64_t spin_us)
 {
     char buffer[READ_BYTES];
-    int64_t left_us = until_us == RQLI_NEVER_US ? 60000000 : until_us - rqli_now_us();
+    int64_t left_us = until_us == RQLI_NEVER_US ? LONGEST_US : until_us - rqli_now_us();
     ssize_t got = -1;
 
     errno = EAGAIN;
@@ -117,8 +138,7 @@ enum rqli_wire_read rqli_wire_read(struct rqli_wire *self, int64_t until_us, int
         got = spin(self, buffer, spin_us);
     }
     if (left_us > 0 && got < 0 && errno == EAGAIN) {
-        limit_read(self, left_us < 60000000 ? left_us : 60000000);
-        got = recv(self->fd, buffer, sizeof buffer, 0);
+        got = await_bytes(self, buffer, left_us);
     }
     if (got > 0) {
         return rqli_decoder_feed(&self->decoder, buffer, (size_t)got) ? RQLI_WIRE_BYTES

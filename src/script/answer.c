@@ -1,6 +1,7 @@
 #include "script/answer.h"
 
-#include <rql/base.h>
+#include <rql/lock.h>
+#include <string.h>
 
 static bool all_integers(const struct rqli_reply *reply, size_t count)
 {
@@ -78,6 +79,13 @@ bool rqli_answer_read(const struct rqli_reply *reply, struct rqli_answer *out)
         out->left_ms = bounded_ms(reply->items[2].integer);
     }
     return is_time(out->server_us);
+}
+
+bool rqli_answer_is_for(const struct rqli_answer *self, const char *nonce)
+{
+    return self->kind != RQLI_ANSWER_GRANTED || self->process != RQL_LOCK_OBTAINING ||
+           (self->nonce.length == strlen(nonce) &&
+            memcmp(self->nonce.data, nonce, self->nonce.length) == 0);
 }
 
 bool rqli_outcome_read(const struct rqli_reply *reply, struct rqli_outcome *out)

@@ -1,7 +1,7 @@
 #ifndef RQLI_CALL_H
 #define RQLI_CALL_H
 
-/* One call of a script: which one, for which lock, with which words. */
+/* One call of a script: which one, for which lock or locks, with which words. */
 
 #include "base/text.h"
 #include "script/command.h"
@@ -14,7 +14,9 @@ enum { RQLI_CALL_ARGS_MAX = 6 + 2 * RQL_META_MAX_PAIRS, RQLI_CALL_NUMBERS_SIZE =
 
 struct rqli_call {
     enum rqli_script_id script;
-    const struct rqli_keys *keys;
+    const struct rqli_keys *keys;          /* of the lock, or of the first of a series */
+    const struct rqli_keys *const *series; /* of all, or NULL */
+    size_t n_series;
     size_t n_args;
     size_t used; /* of numbers */
     struct rqli_slice args[RQLI_CALL_ARGS_MAX];
@@ -24,7 +26,11 @@ struct rqli_call {
 /* keys and all texts are borrowed until the call is written. */
 void rqli_call_init(struct rqli_call *self, enum rqli_script_id script,
                     const struct rqli_keys *keys);
+/* For a script that takes several locks. The array is borrowed as well. */
+void rqli_call_init_series(struct rqli_call *self, enum rqli_script_id script,
+                           const struct rqli_keys *const *keys, size_t count);
 void rqli_call_text(struct rqli_call *self, const char *text);
+void rqli_call_slice(struct rqli_call *self, struct rqli_slice bytes);
 void rqli_call_int(struct rqli_call *self, int64_t number);
 
 /* What acquire.lua reads only when the lock is not simply free. */

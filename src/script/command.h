@@ -10,7 +10,7 @@ struct rqli_command {
     char *data;
     size_t length;
     size_t capacity;
-    int n_commands; /* replies to expect */
+    int n_commands; /* replies to expect; of the commands begun here */
     bool failed;    /* out of memory; length is meaningless */
 };
 
@@ -23,7 +23,8 @@ void rqli_command_slice(struct rqli_command *self, struct rqli_slice word);
 void rqli_command_text(struct rqli_command *self, const char *word);
 void rqli_command_int(struct rqli_command *self, int64_t word);
 
-/* Copies the bytes of another buffer behind the own; false: out of memory, nothing was copied. */
+/* Copies the bytes of another buffer behind the own, and nothing but the bytes: n_commands stays.
+ * False: out of memory, nothing was copied. */
 bool rqli_command_append(struct rqli_command *self, const struct rqli_command *other);
 
 #endif

@@ -2,23 +2,35 @@
 
 #include "base/must.h"
 
-static struct rqli_slice join(char *memory, struct rqli_slice prefix, struct rqli_slice name)
+/* Terminated; the cursor moves behind it. */
+static struct rqli_slice join(char **cursor, struct rqli_slice prefix, struct rqli_slice name)
 {
-    RQLI_MUST(prefix.length + name.length < RQLI_KEY_SIZE);
-    memcpy(memory, prefix.data, prefix.length);
-    memcpy(memory + prefix.length, name.data, name.length);
-    memory[prefix.length + name.length] = '\0';
-    return (struct rqli_slice){memory, prefix.length + name.length};
+    char *key = *cursor;
+
+    memcpy(key, prefix.data, prefix.length);
+    memcpy(key + prefix.length, name.data, name.length);
+    key[prefix.length + name.length] = '\0';
+    *cursor = key + prefix.length + name.length + 1;
+    return (struct rqli_slice){key, prefix.length + name.length};
+}
+
+size_t rqli_keys_room(struct rqli_slice name)
+{
+    return 3 * name.length + sizeof RQLI_KEY_LOCK + sizeof RQLI_KEY_QUEUE +
+           sizeof RQLI_KEY_REQUESTS;
+}
+
+void rqli_keys_init_in(struct rqli_keys *self, char *memory, struct rqli_slice name)
+{
+    self->lock = join(&memory, rqli_slice_of(RQLI_KEY_LOCK), name);
+    self->queue = join(&memory, rqli_slice_of(RQLI_KEY_QUEUE), name);
+    self->requests = join(&memory, rqli_slice_of(RQLI_KEY_REQUESTS), name);
 }
 
 void rqli_keys_init(struct rqli_keys *self, const char *name)
 {
     struct rqli_slice word = rqli_slice_of(name);
-    char *memory = self->memory;
 
-    self->lock = join(memory, rqli_slice_of(RQLI_KEY_LOCK), word);
-    memory += RQLI_KEY_SIZE;
-    self->queue = join(memory, rqli_slice_of(RQLI_KEY_QUEUE), word);
-    memory += RQLI_KEY_SIZE;
-    self->requests = join(memory, rqli_slice_of(RQLI_KEY_REQUESTS), word);
+    RQLI_MUST(rqli_keys_room(word) <= sizeof self->memory);
+    rqli_keys_init_in(self, self->memory, word);
 }

@@ -27,4 +27,9 @@ struct rqli_keys {
 /* Slices point into self->memory: never copy the struct. */
 void rqli_keys_init(struct rqli_keys *self, const char *name);
 
+/* For a name of any bytes and length, such as SCAN finds. `memory` has rqli_keys_room() bytes and
+ * outlives the keys. */
+size_t rqli_keys_room(struct rqli_slice name);
+void rqli_keys_init_in(struct rqli_keys *self, char *memory, struct rqli_slice name);
+
 #endif

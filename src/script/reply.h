@@ -33,7 +33,8 @@ rql_status rqli_reply_class(const struct rqli_reply *error_reply);
 rql_status rqli_reply_fault(const struct rqli_reply *reply, const char *what, const char *where,
                             rql_error *error);
 
-/* Begins with this word: rqli_reply_says(reply, "NOSCRIPT"). */
+/* Begins with this word: rqli_reply_says(reply, "NOSCRIPT"). Of any text, so look at the type too.
+ */
 bool rqli_reply_says(const struct rqli_reply *reply, const char *word);
 
 #endif

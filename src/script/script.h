@@ -13,7 +13,8 @@ struct rqli_script {
     const char *text;
     const char *sha1; /* lower-case hex, as EVALSHA wants it */
     size_t length;
-    size_t n_keys;
+    size_t n_keys;     /* for one lock */
+    size_t n_repeated; /* the first of them, once for each lock of a series; 0: no series */
     size_t n_args;
     bool takes_more; /* n_args is the least */
 };

@@ -1,0 +1,196 @@
+#ifndef RQL_OBSERVE_H
+#define RQL_OBSERVE_H
+
+/**
+ * @file observe.h
+ * @brief What the library tells while it works: log lines and events, in the gem's words.
+ *
+ * The library never prints. Who wants to know gives a function: rql_options::logger for log lines,
+ * rql_options::instrumenter for events, or the fields of the same names in ::rql_lock_options for
+ * one acquisition. As long as nobody listens nothing is built, sampled or allocated.
+ *
+ * Both functions run on the thread that the news are from: on the caller's, inside its call, and
+ * for ::RQL_EVENT_LOCK_LOST on the client's background thread. No library mutex is held, thread
+ * cancellation is deferred. They may call anything but rql_client_free(), and must return: what
+ * waits for them is the caller's lock, or the renewals of the client.
+ *
+ * Sampling (rql_options::log_sampling_enabled and others) is decided once for each acquisition, and
+ * holds until its lock is released; for other calls it is decided by each call.
+ */
+
+#include <rql/base.h>
+#include <rql/client.h>
+#include <rql/options.h>
+#include <rql/status.h>
+
+RQL_BEGIN_DECLS
+
+/** What a field of a log line holds, and how the gem prints it. */
+typedef enum rql_log_kind {
+    RQL_LOG_QUOTED = 0,  /**< `text`, in single quotes. */
+    RQL_LOG_RAW = 1,     /**< `text` as it is. */
+    RQL_LOG_INTEGER = 2, /**< `number`. */
+    RQL_LOG_SECONDS = 3, /**< `number` is milliseconds, printed as seconds; ::RQL_FOREVER too. */
+    RQL_LOG_MS = 4, /**< `number` is microseconds, printed as `1.96 (ms)`: rounded up, 2 digits. */
+    RQL_LOG_TIME = 5, /**< `number` is microseconds since 1970, printed as seconds in quotes. */
+    RQL_LOG_LIST = 6, /**< `n_items` texts, printed as `'["a", "b"]'`. */
+} rql_log_kind;
+
+/** One `name => value` of a log line. */
+typedef struct rql_log_field {
+    const char *name;         /**< As the gem has it: "lock_key", "acq_time". */
+    rql_log_kind kind;        /**< Which of the others is set. */
+    const char *text;         /**< Terminated, or NULL. */
+    int64_t number;           /**< In the unit that `kind` says. */
+    size_t n_items;           /**< Number of items. */
+    const char *const *items; /**< Terminated texts, or NULL. */
+} rql_log_field;
+
+/**
+ * One log line. Valid during the call that it is given to.
+ *
+ * Lines of one acquisition, in this order, and when they come:
+ *
+ * - `start_lock_obtaining`: always.
+ * - `start_try_to_lock_cycle`: each time that the server is asked. (A try of the gem is a poll;
+ *   here most waiting is done without one.)
+ * - with `log_lock_try`, around each of these, as far as the answer proves it:
+ *   `try_lock.start` before; `try_lock.rconn_fetched` after any answer;
+ *   `try_lock.same_process_conflict_detected`, `..._analyzed` and one of
+ *   `try_lock.reentrant_lock__work_through`, `try_lock.reentrant_lock__extend_and_work_through`,
+ *   `try_lock.single_process_lock_conflict__dead_lock` for a re-entry or conflict;
+ *   `try_lock.acq_added_to_queue` when the request is in the queue, or was for a moment
+ *   (::RQL_FAIL_FAST_AFTER_TRY); `try_lock.get_first_from_queue` when it is the first there;
+ *   `try_lock.exit__queue_ttl_reached` when it was moved to the tail;
+ *   `try_lock.obtain__free_to_acquire` for a grant that was not handed over.
+ * - `dead_score_reached__reset_acquirer_position`: the request was moved to the tail.
+ * - one of `lock_obtained`, `reentrant_lock_obtained`, `extendable_reentrant_lock_obtained`; or
+ *   `fail_fast_or_limits_reached_or_deadlock__dequeue`, for every refusal but
+ *   ::RQL_FAIL_FAST_NO_TRY, which queues nothing. A fault has no line in the gem, and none here.
+ * - when the lock is released, `expire_lock`, or for an extendable re-entry `decrease_lock`.
+ *
+ * A series: `start_lock_series_obtaining`, the lines of its locks (of an atomic one only
+ * `lock_obtained` and its like: its tries are no tries of one lock), `lock_series_obtained`,
+ * `expire_lock_series`.
+ *
+ * Not sent, for one script does the whole try and its answer does not tell:
+ * `try_lock.remove_expired_acqs` (a free lock is taken without a look at the queue),
+ * `try_lock.exit__no_first` and `try_lock.exit__lock_still_obtained` (they name who is first, who
+ * holds it and all its fields), `spc_status => 'conflict_wait_for_lock'` (a waiter is not told that
+ * the holder is itself).
+ */
+struct rql_log_record {
+    const char *name;            /**< "lock_obtained", "try_lock.start". Static. */
+    size_t n_fields;             /**< Number of fields. */
+    const rql_log_field *fields; /**< In the gem's order. */
+};
+
+/**
+ * Write a log line as the gem prints it: `[redis_queued_locks.NAME] key => value ...`.
+ *
+ * Byte for byte, with what is odd in the gem's lines (wire.md section 12): the closing quote of
+ * `acs_strat` is missing in `fail_fast_or_limits_reached_or_deadlock__dequeue`; there is no blank
+ * before `queue_ttl` in `start_lock_series_obtaining`; the host is called `host_id` in
+ * `extendable_reentrant_lock_obtained`. Control bytes, which no name has, become `?`.
+ *
+ * @param[in]  record  The line.
+ * @param[out] buffer  Where to; terminated, cut to size. May be NULL if @p size is 0.
+ * @param[in]  size    Bytes of @p buffer.
+ * @return Length of the whole line without its terminator, as snprintf().
+ * @threads Callable from any thread.
+ */
+RQL_API size_t rql_log_text(const rql_log_record *record, char *buffer, size_t size);
+
+/**
+ * Write a log line as one JSON object: `{"name":"lock_obtained","lock_key":"rql:lock:x",...}`.
+ *
+ * Well-formed whatever the bytes: what is no UTF-8 becomes U+FFFD. Times are numbers in the gem's
+ * units (`queue_ttl` seconds, `acq_time` milliseconds); ::RQL_FOREVER is null.
+ *
+ * @param[in]  record  The line.
+ * @param[out] buffer  As for rql_log_text().
+ * @param[in]  size    Bytes of @p buffer.
+ * @return Length of the whole text without its terminator.
+ * @threads Callable from any thread.
+ */
+RQL_API size_t rql_log_json(const rql_log_record *record, char *buffer, size_t size);
+
+/**
+ * A ready ::rql_log_fn: rql_log_text() and a line feed, in one write.
+ *
+ * @param[in] record  The line.
+ * @param[in] file    A `FILE *`, open for writing; it is not flushed.
+ * @threads Callable from any thread.
+ */
+RQL_API void rql_log_to_file(const rql_log_record *record, void *file);
+
+/**
+ * A ready ::rql_log_fn: rql_log_json() and a line feed, in one write.
+ *
+ * @param[in] record  The line.
+ * @param[in] file    A `FILE *`, open for writing; it is not flushed.
+ * @threads Callable from any thread.
+ */
+RQL_API void rql_log_json_to_file(const rql_log_record *record, void *file);
+
+/** What happened. The first ten are the gem's (wire.md section 13). */
+typedef enum rql_event_kind {
+    RQL_EVENT_LOCK_OBTAINED = 0, /**< `ttl_ms`, `ts_us`, `acq_time_us`, `token`. */
+    RQL_EVENT_EXTENDABLE_REENTRANT_LOCK_OBTAINED = 1, /**< The same. */
+    RQL_EVENT_REENTRANT_LOCK_OBTAINED = 2,            /**< The same. */
+    /** Released: the same and `hold_time_us`; `status` is that of the release. */
+    RQL_EVENT_LOCK_HOLD_AND_RELEASE = 3,
+    RQL_EVENT_REENTRANT_LOCK_HOLD_COMPLETES = 4, /**< The same, at the end of a re-entry. */
+    /** rql_force_unlock(): `lock_key`, `lock_queue`, `rel_time_us`, `at_us`. */
+    RQL_EVENT_EXPLICIT_LOCK_RELEASE = 5,
+    /** rql_clear_locks(): `rel_key_cnt`, `rel_time_us`, `at_us`. */
+    RQL_EVENT_EXPLICIT_ALL_LOCKS_RELEASE = 6,
+    /** rql_clear_locks_of(): `acq_id`, `hst_id`, `rel_key_cnt`, `tch_queue_cnt`, and as above. */
+    RQL_EVENT_RELEASE_LOCKS_OF = 7,
+    RQL_EVENT_LOCK_SERIES_OBTAINED = 8, /**< `lock_keys`, `ttl_ms`, `acq_time_us`, `ts_us`. */
+    /** The same, `hold_time_us` and `status`. */
+    RQL_EVENT_LOCK_SERIES_HOLD_AND_RELEASE = 9,
+
+    RQL_EVENT_LOCK_FAILED = 10,    /**< Not acquired: `status` says why, `acq_time_us`. */
+    RQL_EVENT_LOCK_TIMED_OUT = 11, /**< The same, for ::RQL_TIMED_OUT. */
+    /** The request was moved to the tail after its queue_ttl. Of an atomic series, `lock_key` is
+     *  the first of its locks. */
+    RQL_EVENT_REQUEST_REQUEUED = 12,
+    RQL_EVENT_LOCK_EXTENDED = 13, /**< By rql_lock_extend(): `ttl_ms` from now on. Not renewals. */
+    /** As rql_lost_fn, for the locks that it is called for: renewed, handed over, with `on_lost` or
+     *  a descriptor. Others find out when they are released. */
+    RQL_EVENT_LOCK_LOST = 14,
+    RQL_EVENT_LOCK_HANDED_OVER = 15, /**< Granted by another's release; `lock_obtained` follows. */
+    RQL_EVENT_SWEPT =
+        16, /**< rql_clear_dead_requests(): `tch_queue_cnt`, `rel_time_us`, `at_us`. */
+} rql_event_kind;
+
+/**
+ * One event. Valid during the call that it is given to. What an event does not have is -1 or NULL,
+ * and `status` ::RQL_OK. Fields are only ever appended.
+ */
+struct rql_event {
+    rql_event_kind kind;
+    const char *name; /**< The gem's "redis_queued_locks.lock_obtained"; else "rql.lock_lost". */
+    const char *lock_key;         /**< `rql:lock:<name>`. */
+    const char *lock_queue;       /**< `rql:lock_queue:<name>` (the gem's lock_key_queue). */
+    size_t n_lock_keys;           /**< Of a series; else 0. */
+    const char *const *lock_keys; /**< Of a series, in the given order. */
+    const char *acq_id;           /**< The acquirer. */
+    const char *hst_id;           /**< The host. */
+    int64_t ttl_ms;               /**< As asked for; of a series that of the options. */
+    int64_t ts_us;         /**< Server time of the grant; of an ended series that of its end. */
+    int64_t acq_time_us;   /**< From the call to the grant, or to the refusal. */
+    int64_t hold_time_us;  /**< From the grant to the end of the release. */
+    int64_t rel_time_us;   /**< How long the call took. */
+    int64_t rel_key_cnt;   /**< Keys that were released. */
+    int64_t tch_queue_cnt; /**< Queues that something was removed from. */
+    int64_t at_us;         /**< Server time of the event, as well as the client knows it. */
+    int64_t token;         /**< Fencing token. */
+    rql_status status;     /**< How it ended. */
+    void *instrument;      /**< rql_lock_options::instrument. */
+};
+
+RQL_END_DECLS
+
+#endif

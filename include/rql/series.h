@@ -1,0 +1,294 @@
+#ifndef RQL_SERIES_H
+#define RQL_SERIES_H
+
+/**
+ * @file series.h
+ * @brief Take several locks: all of them or none.
+ *
+ * Each lock of a series is a normal lock: with a token of its own, readable and waited for by
+ * everybody else, also in Ruby. While a series waits it holds nothing (::RQL_SERIES_ATOMIC) or what
+ * it has got so far (::RQL_SERIES_GEM); when it fails it holds nothing in both. Redis Cluster is
+ * not served; if it were, all names of an atomic series would need the same `{tag}`.
+ */
+
+#include <rql/base.h>
+#include <rql/client.h>
+#include <rql/lock.h>
+#include <rql/options.h>
+#include <rql/status.h>
+
+RQL_BEGIN_DECLS
+
+/** Most locks of one series. */
+#define RQL_SERIES_MAX 64
+
+/** How a series is acquired. */
+typedef enum rql_series_mode {
+    /**
+     * All locks in one step on the server. Until that is possible the request stands in every queue
+     * with one and the same place in line, so two series never wait for each other, in whatever
+     * order their names are given. A free lock at whose head a series stands is kept free for it.
+     * A name may be given once.
+     */
+    RQL_SERIES_ATOMIC = 0,
+    /**
+     * One after the other in the given order, as the gem's lock_series: each with its own retries
+     * and timeout, the i-th of n for (ttl + retry_delay + retry_jitter) * (n - i). Two series in
+     * opposite orders wait for each other until one gives up. Unlike the gem's, a series that
+     * fails gives back what it took.
+     */
+    RQL_SERIES_GEM = 1,
+} rql_series_mode;
+
+/** What became of one lock of a series. */
+typedef enum rql_series_fate {
+    RQL_SERIES_UNTRIED = 0,  /**< Not asked for, or nothing was heard of it. */
+    RQL_SERIES_ACQUIRED = 1, /**< Acquired; given back again if the series failed. */
+    RQL_SERIES_REFUSED = 2,  /**< Gem: the one that failed, for the reason of the series. */
+    RQL_SERIES_OPEN = 3,     /**< Atomic: nothing stood against it but the others. */
+    RQL_SERIES_HELD = 4,     /**< Atomic: somebody else held it. */
+    RQL_SERIES_BEHIND = 5,   /**< Atomic: it was free, but others stood in front. */
+    RQL_SERIES_OWN = 6,      /**< Atomic: this acquirer held it (::RQL_CONFLICT). */
+} rql_series_fate;
+
+/** How the locks of a series end. */
+typedef enum rql_series_ending {
+    RQL_SERIES_NOT_ENDED = 0, /**< Nothing was held, or the release got no answer. */
+    RQL_SERIES_BY_TTL = 1,    /**< By their ttl (the gem's :redis_key_ttl). */
+    RQL_SERIES_BY_RELEASE =
+        2, /**< Released (the gem's :immediate_release_after_yield); or had ended by then. */
+} rql_series_ending;
+
+/** What a series was like. Plain data of the caller; nothing to release. */
+typedef struct rql_series_result {
+    rql_status reason;        /**< What the acquisition returned. */
+    size_t count;             /**< Number of names. */
+    size_t n_acquired;        /**< How many were acquired, also if they were given back. */
+    size_t failed_on;         /**< Index of the name that it failed on; `count` if on none. */
+    int64_t acq_time_us;      /**< How long the acquisition took. */
+    int64_t hold_time_us;     /**< From there to the end of the release; 0 before. */
+    rql_series_ending ending; /**< How the locks end. */
+    rql_series_fate fate[RQL_SERIES_MAX]; /**< Of each name, in the given order. */
+} rql_series_result;
+
+/** What to acquire. Fill with rql_series_options_init(). */
+typedef struct rql_series_options {
+    size_t size; /**< Set by rql_series_options_init(); do not change. */
+
+    rql_series_mode mode;     /**< Default ::RQL_SERIES_ATOMIC. */
+    const char *const *names; /**< Names as for rql_lock_acquire(). Borrowed for the call. */
+    size_t n_names;           /**< 1 to ::RQL_SERIES_MAX. Default 0. */
+
+    /**
+     * Settings of each lock, or NULL for the client's. Borrowed for the call. In an atomic series
+     * `timeout_ms` and `retry_count` are those of the whole, and `queue_ttl_ms` moves the request
+     * to the tail of all queues; of the conflict strategies
+     * ::RQL_WORK_THROUGH shares a lock that this acquirer holds, all others are ::RQL_CONFLICT; a
+     * ::RQL_RANDOM series takes free locks whoever waits for them, and waits in order otherwise.
+     */
+    const rql_lock_options *lock;
+
+    rql_series_result *result; /**< Filled in whatever the outcome but RQL_E_INVALID; or NULL. */
+} rql_series_options;
+
+/** Several held locks. Opaque; made by rql_series_acquire(). */
+typedef struct rql_series rql_series;
+
+/**
+ * Fill @p options with defaults. Use rql_series_options_init().
+ *
+ * @param[out] options  The struct to fill.
+ * @param[in]  size     Its size in bytes in the calling program.
+ * @threads Callable from any thread.
+ */
+RQL_API void rql_series_options_init_sized(rql_series_options *options, size_t size);
+
+/** Fill `*options` with defaults and record the size this program was compiled with. */
+#define rql_series_options_init(options) rql_series_options_init_sized((options), sizeof *(options))
+
+/**
+ * Take all locks of a series, waiting in their queues, or none.
+ *
+ * On every result but RQL_OK nothing is held and no request is left in a queue; after RQL_E_UNKNOWN
+ * the client sees to that in the background, as for rql_lock_acquire().
+ *
+ * @param[in]  client   The client.
+ * @param[in]  options  What to take and how.
+ * @param[out] out      The held series; untouched unless RQL_OK.
+ * @param[out] error    Detail of a fault, or NULL; untouched unless negative.
+ *
+ * @retval RQL_OK         All are held; see rql_series_remaining_ms().
+ * @retval RQL_TIMED_OUT  `timeout_ms` passed; other outcomes and faults of rql_lock_acquire()
+ *                        likewise, with rql_series_result::failed_on for the lock.
+ * @retval RQL_CONFLICT   This acquirer holds one of them; see rql_series_options::lock.
+ * @retval RQL_E_INVALID  No name, too many, a malformed one, the same twice (atomic), a ttl that is
+ *                        too long once it is multiplied (gem), or an option out of its range.
+ *
+ * @owner   The caller owns `*out`; end it with rql_series_release() or rql_series_forget().
+ * @threads Callable from any thread. Thread cancellation is deferred.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_series_acquire(rql_client *client,
+                                                     const rql_series_options *options,
+                                                     rql_series **out, rql_error *error);
+
+/**
+ * Take all locks of a series if that is possible at once: rql_series_acquire() with `fail_fast`.
+ *
+ * @param[in]  client   The client.
+ * @param[in]  options  What to take and how; `fail_fast` is taken as true.
+ * @param[out] out      The held series; untouched unless RQL_OK.
+ * @param[out] error    Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK                   All are held.
+ * @retval RQL_FAIL_FAST_NO_TRY     Another holds one of them.
+ * @retval RQL_FAIL_FAST_AFTER_TRY  One is free but others are in front.
+ * @retval RQL_CONFLICT             As for rql_series_acquire(); faults too.
+ *
+ * @owner   The caller owns `*out`.
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_series_try(rql_client *client,
+                                                 const rql_series_options *options,
+                                                 rql_series **out, rql_error *error);
+
+/**
+ * Release what is still ours, hand each lock to its next waiter, and free the handle. All locks go
+ * in one write, the last one first; each is released, whatever becomes of the others.
+ *
+ * @param[in]  series  The series, or NULL (RQL_OK). Invalid afterwards, whatever the result.
+ * @param[out] result  How it ended (`hold_time_us`, `ending`; the rest stays), or NULL.
+ * @param[out] error   Detail of the first fault, or NULL.
+ *
+ * @retval RQL_OK         All released. Nobody else held one of them up to now.
+ * @retval RQL_NOT_HELD   At least one had ended before.
+ * @retval RQL_E_UNKNOWN  No answer for at least one; it goes on as in rql_lock_release(), whose
+ *                        other faults are possible likewise.
+ *
+ * @threads Callable from any thread, not only the one that acquired.
+ */
+RQL_API rql_status rql_series_release(rql_series *series, rql_series_result *result,
+                                      rql_error *error);
+
+/**
+ * Free the handle and leave the locks to their ttl (the gem's lock_series without a block).
+ *
+ * @param[in] series  The series, or NULL.
+ * @return NULL.
+ * @threads Callable from any thread.
+ */
+RQL_API rql_series *rql_series_forget(rql_series *series);
+
+/**
+ * Make every lock live at least @p ttl_ms from now, if it is still ours: in one write.
+ *
+ * @param[in]  series  The series.
+ * @param[in]  ttl_ms  1 to ::RQL_TTL_MAX_MS.
+ * @param[out] error   Detail of the first fault, or NULL.
+ *
+ * @retval RQL_OK         All are extended.
+ * @retval RQL_NOT_HELD   At least one had ended; the others are extended.
+ * @retval RQL_E_INVALID  @p ttl_ms is out of range.
+ * @retval RQL_E_UNKNOWN  No answer; other faults of rql_lock_extend() likewise.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_series_extend(rql_series *series, int64_t ttl_ms,
+                                                    rql_error *error);
+
+/**
+ * What the holder may believe of all locks together: the worst of rql_lock_get_state().
+ *
+ * @param[in] series  The series.
+ * @return The state at this instant.
+ * @threads Callable from any thread.
+ */
+RQL_API rql_lock_state rql_series_get_state(const rql_series *series);
+
+/**
+ * Milliseconds until the first local deadline of the locks; see rql_lock_remaining_ms().
+ *
+ * @param[in] series  The series.
+ * @return 0 when one of them is gone.
+ * @threads Callable from any thread.
+ */
+RQL_API int64_t rql_series_remaining_ms(const rql_series *series);
+
+/**
+ * A descriptor that becomes readable when one of the locks is lost. Poll it; do not read or close
+ * it.
+ *
+ * @param[in]  series  The series.
+ * @param[out] out     The descriptor, valid until the series is released or forgotten.
+ * @param[out] error   Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK        `*out` is set.
+ * @retval RQL_E_NOMEM   No descriptors or no background thread were to be had.
+ * @retval RQL_E_FORKED  The series belongs to the parent process.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_series_lost_fd(rql_series *series, int *out,
+                                                     rql_error *error);
+
+/**
+ * Number of locks.
+ *
+ * @param[in] series  The series.
+ * @return 1 to ::RQL_SERIES_MAX.
+ * @threads Callable from any thread.
+ */
+RQL_API size_t rql_series_count(const rql_series *series);
+
+/**
+ * One of the locks: for its token, its facts and its time.
+ *
+ * @param[in] series  The series.
+ * @param[in] index   Place of its name in rql_series_options::names.
+ * @return The lock, NULL past the last one; valid until the series is released or forgotten.
+ * @threads Callable from any thread.
+ */
+RQL_API const rql_lock *rql_series_lock(const rql_series *series, size_t index);
+
+/**
+ * The work that a block does.
+ *
+ * @param[in] series     The series; do not release it.
+ * @param[in] user_data  rql_series_block::user_data.
+ * @return Any value; it is kept in rql_series_block::value.
+ */
+typedef int (*rql_series_block_fn)(rql_series *series, void *user_data);
+
+/** A block that runs under a series; see rql_with_series(). */
+typedef struct rql_series_block {
+    rql_series_block_fn run; /**< Called once, on the calling thread, when all locks are held. */
+    void *user_data;         /**< Given to `run`. */
+    int value;               /**< What `run` returned; set whenever it did. */
+} rql_series_block;
+
+/**
+ * Acquire a series, run a block, release: however the block ends, as rql_with_lock().
+ *
+ * With `timed`, a block that ran longer than the ttl of the options (in gem mode: before it was
+ * multiplied) is reported.
+ *
+ * @param[in]     client   The client.
+ * @param[in]     options  What to take and how; its `result` is filled in to the end.
+ * @param[in,out] block    What to run; its `value` is filled in.
+ * @param[out]    error    Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK             The block ran and all locks were held to its end.
+ * @retval RQL_BLOCK_OVERRAN  `timed`, and the block ran longer than the ttl.
+ * @retval RQL_NOT_HELD       The block ran, but a lock had ended before it did.
+ * @retval RQL_TIMED_OUT      Not acquired, the block did not run; other outcomes and faults of
+ *                            rql_series_acquire() likewise.
+ * @retval RQL_E_UNKNOWN      Not acquired, or the block ran and a release got no answer.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_with_series(rql_client *client,
+                                                  const rql_series_options *options,
+                                                  rql_series_block *block, rql_error *error);
+
+RQL_END_DECLS
+
+#endif

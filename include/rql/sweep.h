@@ -1,0 +1,197 @@
+#ifndef RQL_SWEEP_H
+#define RQL_SWEEP_H
+
+/**
+ * @file sweep.h
+ * @brief Clear many locks and requests at once: the gem's clear_locks, clear_locks_of,
+ *        clear_current_locks and clear_dead_requests (wire.md section 8). For operators.
+ *
+ * A sweep finds its keys with SCAN, looks at them in batches and ends what it is to end by one
+ * short script a key, so the server serves others all the while, whatever there is to sweep. It is
+ * no snapshot: what comes into being meanwhile may be missed. A lock is only ended if it still is
+ * the grant that the sweep has seen; one that changed hands between look and script stays. What
+ * becomes free is handed to the next waiter of librql in the same script. Keys that hold something
+ * else than a lock or a queue, or more than can be read, are left alone and counted.
+ *
+ * A fault ends a sweep where it is. What was done by then is done, and in the result; call again
+ * for the rest.
+ */
+
+#include <rql/base.h>
+#include <rql/client.h>
+#include <rql/options.h>
+#include <rql/status.h>
+
+RQL_BEGIN_DECLS
+
+/**
+ * Told how far a sweep is: while it looks for keys and after each batch.
+ *
+ * Called on the sweeping thread, with no library mutex held.
+ *
+ * @param[in] done       Keys that were looked at.
+ * @param[in] found      Keys found so far; final once @p done is above 0.
+ * @param[in] user_data  rql_sweep_options::user_data.
+ * @return false to end the sweep here: it returns ::RQL_STOPPED.
+ */
+typedef bool (*rql_sweep_progress_fn)(int64_t done, int64_t found, void *user_data);
+
+/** Settings of one sweep. Fill with rql_sweep_options_init(). */
+typedef struct rql_sweep_options {
+    size_t size; /**< Set by rql_sweep_options_init(); do not change. */
+
+    /** Of rql_clear_locks() and rql_clear_dead_requests(): COUNT of each SCAN, and how many keys go
+     *  into one batch, at most 100. 1 to 100000. Default rql_options::lock_release_batch_size. */
+    int64_t batch_size;
+    /** The same for the locks of rql_clear_locks_of(). Default
+     *  rql_options::clear_locks_of_lock_scan_size. */
+    int64_t lock_scan_size;
+    /** The same for its queues. Default rql_options::clear_locks_of_queue_scan_size. */
+    int64_t queue_scan_size;
+    /** Of rql_clear_dead_requests(): age from which a request may count as dead. 0 to 315360000000.
+     *  Default rql_options::dead_request_ttl_ms. */
+    int64_t dead_ttl_ms;
+
+    bool dry_run; /**< Only count what would be done now. Default false. */
+
+    rql_sweep_progress_fn on_progress; /**< Told how far the sweep is, or NULL. */
+    void *user_data;                   /**< Given to `on_progress`. */
+} rql_sweep_options;
+
+/** What a sweep has done, or would do. Filled whenever the sweep began, also on a fault. */
+typedef struct rql_sweep_result {
+    int64_t rel_key_cnt;     /**< Locks ended; of rql_clear_locks() queues removed as well. */
+    int64_t tch_queue_cnt;   /**< Queues that a request was removed from. */
+    int64_t rem_request_cnt; /**< Requests removed. The gem does not count them. */
+    int64_t
+        handed_over_cnt; /**< Locks that went to a waiter at once. The gem hands nothing over. */
+    int64_t foreign_key_cnt; /**< Keys left alone: of another type, or too large to look at. */
+    int64_t rel_time_us;     /**< How long it took. */
+} rql_sweep_result;
+
+/** Whose locks rql_clear_locks_of() ends. Both are needed, as in the gem; 1 to 512 bytes each. */
+typedef struct rql_sweep_owner {
+    const char *acq_id; /**< rql_lock_info::acq_id. */
+    const char *hst_id; /**< rql_lock_info::hst_id. */
+} rql_sweep_owner;
+
+/**
+ * Fill @p options from the client's settings. Use rql_sweep_options_init().
+ *
+ * @param[in]  client   The client, or NULL for the library's defaults.
+ * @param[out] options  The struct to fill.
+ * @param[in]  size     Its size in bytes in the calling program.
+ * @threads Callable from any thread.
+ */
+RQL_API void rql_sweep_options_init_sized(const rql_client *client, rql_sweep_options *options,
+                                          size_t size);
+
+/** Fill `*options` from the client and record the size this program was compiled with. */
+#define rql_sweep_options_init(client, options)                                                    \
+    rql_sweep_options_init_sized((client), (options), sizeof *(options))
+
+/**
+ * End all locks and empty all queues, whoever holds them and waits: the gem's clear_locks.
+ *
+ * Queues first, then locks, as the gem does. Holders of this client find their locks lost at once,
+ * others at their next renewal or release. Waiters that live put themselves back, with the place
+ * that they had: those of librql at once, the gem's at their next try.
+ *
+ * @param[in]  client   The client.
+ * @param[in]  options  Settings, or NULL for the client's.
+ * @param[out] out      What was done, or NULL; filled unless RQL_E_INVALID or RQL_E_FORKED.
+ * @param[out] error    Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK         Done.
+ * @retval RQL_STOPPED    `on_progress` ended it.
+ * @retval RQL_E_INVALID  An option is out of range; nothing was sent.
+ * @retval RQL_E_IO       No connection; the batch that could not be sent was not done.
+ * @retval RQL_E_UNKNOWN  No answer: of the last batch, which is not in @p out, all or some may have
+ *                        been done. Other faults of status.h likewise.
+ *
+ * @threads Callable from any thread. Thread cancellation is deferred.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_clear_locks(rql_client *client,
+                                                  const rql_sweep_options *options,
+                                                  rql_sweep_result *out, rql_error *error);
+
+/**
+ * End the locks of one acquirer on one host, and withdraw the acquirer from all queues: the gem's
+ * clear_locks_of.
+ *
+ * Locks go where both ids match, requests by the acquirer alone. A waiter that lives puts itself
+ * back with the place that it had.
+ *
+ * @param[in]  client   The client.
+ * @param[in]  owner    Whose locks.
+ * @param[in]  options  Settings, or NULL for the client's.
+ * @param[out] out      What was done, or NULL; filled as by rql_clear_locks().
+ * @param[out] error    Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK         Done.
+ * @retval RQL_STOPPED    `on_progress` ended it.
+ * @retval RQL_E_INVALID  An id or an option is out of range; nothing was sent.
+ * @retval RQL_E_UNKNOWN  As for rql_clear_locks(); other faults likewise.
+ *
+ * @threads Callable from any thread. Thread cancellation is deferred.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_clear_locks_of(rql_client *client,
+                                                     const rql_sweep_owner *owner,
+                                                     const rql_sweep_options *options,
+                                                     rql_sweep_result *out, rql_error *error);
+
+/**
+ * End the locks of the calling thread, and withdraw it from all queues: the gem's
+ * clear_current_locks, that is rql_clear_locks_of() with the ids of the caller.
+ *
+ * Handles of these locks are lost from then on and still to be released.
+ *
+ * @param[in]  client   The client.
+ * @param[in]  task     As rql_lock_options::task; 0 for plain threads.
+ * @param[in]  options  Settings, or NULL for the client's.
+ * @param[out] out      What was done, or NULL; filled as by rql_clear_locks().
+ * @param[out] error    Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK         Done.
+ * @retval RQL_STOPPED    `on_progress` ended it.
+ * @retval RQL_E_INVALID  An option is out of range; nothing was sent.
+ * @retval RQL_E_UNKNOWN  As for rql_clear_locks(); other faults likewise.
+ *
+ * @threads Callable from any thread. Thread cancellation is deferred.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_clear_current_locks(rql_client *client, uint64_t task,
+                                                          const rql_sweep_options *options,
+                                                          rql_sweep_result *out, rql_error *error);
+
+/**
+ * Remove dead requests from all queues: the gem's clear_dead_requests.
+ *
+ * Looked at are requests that entered their queue `dead_ttl_ms` ago or earlier, by the server's
+ * clock. Those of the gem, which give no sign of life, are removed; one that lives puts itself
+ * back. Those of librql are removed when their client has been silent for 5 s or their time is
+ * over; one that lives keeps its place however old it is, which the gem would not do. Where the
+ * lock is free, it goes to who is next.
+ *
+ * @param[in]  client   The client.
+ * @param[in]  options  Settings, or NULL for the client's.
+ * @param[out] out      What was done, or NULL; filled as by rql_clear_locks().
+ * @param[out] queues   The keys of all queues that were found, changed or not (the gem's
+ *                      processed_queues), or NULL; untouched unless RQL_OK.
+ * @param[out] error    Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK         Done.
+ * @retval RQL_STOPPED    `on_progress` ended it.
+ * @retval RQL_E_INVALID  An option is out of range; nothing was sent.
+ * @retval RQL_E_UNKNOWN  As for rql_clear_locks(); other faults likewise.
+ *
+ * @owner   The caller owns `*queues`; release with rql_text_list_free().
+ * @threads Callable from any thread. Thread cancellation is deferred.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_clear_dead_requests(rql_client *client,
+                                                          const rql_sweep_options *options,
+                                                          rql_sweep_result *out,
+                                                          rql_text_list **queues, rql_error *error);
+
+RQL_END_DECLS
+
+#endif

@@ -1,0 +1,253 @@
+-- Take several locks in one step, or wait for all of them while holding none. One round trip.
+--
+-- A request stands in all its queues with one score: any two series stand in the same order in every
+-- queue that they share, so they cannot wait for each other in a circle. Safe to repeat with the same
+-- nonces: a grant is answered again, a request keeps its place. All keys must be of one hash slot.
+--
+-- @keys lock queue requests ... live fence
+-- @args acquirer host ttl_ms nonces not_after_us ask ...
+--
+-- nonces are 32 digits for each lock; ask and metadata as for acquire.lua, but that the conflict
+-- strategies are t and, for all others, d.
+-- Returns {1, now_us, {token, ttl_left_ms, process 0|1, grant's nonce} of each lock}: all are held;
+--         {0, now_us, pttl_ms, rank, is_first, was_restored, 0, score_us, state of each}: queued;
+--         {2|3|4, now_us, pttl_ms, state of each}, {5|6, now_us}: as acquire.lua.
+-- pttl_ms is of the lock that ends last, rank that of the worst place. state is what stands against
+-- the lock: 0 nothing, 1 another holds it, 2 others are in front, 3 this acquirer holds it.
+
+local call = redis.call
+local lock, queue, requests, nonce -- of the one that is looked at
+local live, fence = KEYS[#KEYS - 1], KEYS[#KEYS]
+local count = (#KEYS - 2) / 3
+local acquirer, host, ttl_ms = ARGV[1], ARGV[2], ARGV[3]
+local time = call("TIME")
+local now = time[1] * 1000000 + time[2]
+
+if now > tonumber(ARGV[5]) then
+    return {5, now}
+end
+local ttl = tonumber(ttl_ms)
+if not ttl or ttl < 1 or ttl > 2592000000 or ttl % 1 ~= 0 then
+    return redis.error_reply("ERR ttl out of range")
+end
+local access, conflict, fail_fast, wait_ms, queue_ttl_ms, known_us, chance =
+    string.match(ARGV[6], "^(%a)(%a)(.) (%-?%d+) (%-?%d+) (%d+) (%d+)$")
+wait_ms, queue_ttl_ms, known_us, chance =
+    tonumber(wait_ms), tonumber(queue_ttl_ms), tonumber(known_us), tonumber(chance)
+local meta = {unpack(ARGV, 7)}
+local entries = {}
+local states = {}
+
+-- @include grant
+-- @include settle
+-- @include queueing
+
+local function turn_to(i)
+    lock, queue, requests = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
+    nonce = string.sub(ARGV[4], 32 * i - 31, 32 * i)
+    return entries[i]
+end
+
+-- What is there; only reads, so that a key of a foreign type is an error before anything is done.
+local function look(i)
+    turn_to(i)
+    local held = call("HMGET", lock, "acq_id", "rql_nonce", "rql_token", "rql_claim", "rql_spc")
+    local record = call("HGET", requests, acquirer)
+    local request = record and read_record(record)
+    local score = call("ZSCORE", queue, acquirer)
+    local entry = {owner = held[1], nonce = held[2], token = held[3], claim = held[4]}
+    entry.is_granted = entry.nonce == nonce
+    entry.is_own = entry.owner == acquirer and not entry.is_granted
+    entry.is_answered = entry.is_granted or (entry.is_own and held[5] == nonce)
+    entry.is_there = record or score
+    entry.is_queued = request and request.nonce == nonce
+    entry.score_us = entry.is_queued and score and math.floor(tonumber(score) * 1000000 + 0.5)
+    return entry
+end
+
+local function reenter(entry)
+    if entry.claim then
+        call("HDEL", lock, "rql_claim")
+        call("PEXPIRE", lock, call("HGET", lock, "ini_ttl"))
+    end
+    call("HINCRBY", lock, "spc_cnt", 1)
+    call("HSET", lock, "l_spc_ts", seconds(now), "rql_spc", nonce)
+end
+
+local function answer_held()
+    local answer = {1, now}
+    for i = 1, count do
+        local entry = turn_to(i)
+        answer[#answer + 1] = tonumber(entry.token)
+        answer[#answer + 1] = call("PTTL", lock)
+        answer[#answer + 1] = entry.is_own and 1 or 0
+        answer[#answer + 1] = entry.nonce
+    end
+    return answer
+end
+
+local function take()
+    for i = 1, count do
+        local entry = turn_to(i)
+        if entry.is_own then
+            reenter(entry)
+        else
+            entry.token = grant(acquirer, host, ttl_ms, nonce, ttl, meta)
+            entry.nonce = nonce
+        end
+        if entry.is_there then
+            drop(acquirer)
+        end
+    end
+    return answer_held()
+end
+
+-- Until then nothing can be granted: the end of the last of those that others hold; -1: not known.
+local function longest_ttl()
+    local longest = -1
+    for i = 1, count do
+        turn_to(i)
+        longest = math.max(longest, states[i] == 1 and call("PTTL", lock) or -1)
+    end
+    return longest
+end
+
+local function answer_not_held(...)
+    local answer = {...}
+    for i = 1, count do
+        answer[#answer + 1] = states[i]
+    end
+    return answer
+end
+
+local function refuse(why)
+    for i = 1, count do
+        if turn_to(i).is_there then
+            drop(acquirer)
+        end
+    end
+    return answer_not_held(why, now, longest_ttl())
+end
+
+-- One score for all, above every tail.
+local function new_score()
+    local us = now
+    for i = 1, count do
+        turn_to(i)
+        us = math.max(us, tail_score(call("ZRANGE", queue, -1, -1, "WITHSCORES")))
+    end
+    return us
+end
+
+local function enqueue(us)
+    local until_us = wait_ms >= 0 and now + wait_ms * 1000 or 0
+    for i = 1, count do
+        local entry = turn_to(i)
+        local last = not entry.is_own and call("ZRANGE", queue, -1, -1)[1]
+        if not entry.is_own then
+            call("ZADD", queue, seconds(us), acquirer)
+            if not entry.is_queued then
+                call("HSET", requests, acquirer, record_of(host, ttl_ms, nonce, until_us, "s", meta))
+                entry.is_queued, entry.is_there = true, true
+            end
+            if not last or call("PTTL", queue) > 0 then -- the gem's queues have no ttl, and stay so
+                call("PEXPIRE", queue, 60000)
+            end
+            call("PEXPIRE", requests, 60000)
+        end
+    end
+end
+
+-- Serves the queue of a free lock; returns what then stands against it.
+local function state_of(entry, oldest_us)
+    if entry.is_own then
+        return 0
+    elseif entry.owner then
+        return 1
+    end
+    local turn = settle(chance, {acquirer = acquirer, oldest_us = oldest_us})
+    entry.is_again = turn == "again"
+    return turn == "mine" and 0 or 2
+end
+
+local n_free, n_answered = 0, 0
+local is_new = call("EXISTS", unpack(KEYS, 1, 3 * count)) == 0
+for i = 1, count do
+    entries[i] = is_new and {} or look(i)
+    n_answered = n_answered + (entries[i].is_answered and 1 or 0)
+end
+if is_new then
+    return take()
+elseif n_answered == count then
+    return answer_held()
+end
+for i = 1, count do
+    local entry = turn_to(i)
+    if entry.is_granted then -- what is left of a grant of which others have ended a part
+        call("DEL", lock)
+        entry.owner, entry.is_granted = nil, false
+    end
+    states[i] = entry.is_own and 3 or entry.owner and 1 or 0
+    n_free = n_free + (states[i] ~= 1 and 1 or 0)
+end
+for i = 1, count do
+    if states[i] == 3 and not (conflict == "t" and entries[i].token) then
+        return refuse(4)
+    end
+end
+if n_free < count and fail_fast == "f" then
+    return refuse(2)
+elseif n_free == count and access == "r" then
+    return take()
+end
+
+local is_poll = known_us > 0
+local restored = 0
+local score_us = known_us
+show_life(identity_of(acquirer), is_poll)
+for i = 1, count do
+    local entry = entries[i]
+    score_us = entry.score_us or score_us
+    restored = is_poll and not entry.is_own and not entry.score_us and 1 or restored
+end
+score_us = score_us > 0 and score_us or new_score()
+enqueue(score_us)
+
+local oldest_us = queue_ttl_ms >= 0 and now - queue_ttl_ms * 1000 or 0
+local is_ready, is_again = true, false
+for i = 1, count do
+    local entry = turn_to(i)
+    states[i] = state_of(entry, oldest_us)
+    is_ready = is_ready and states[i] == 0
+    is_again = is_again or entry.is_again
+end
+if is_ready then
+    return take()
+elseif fail_fast == "f" then
+    return refuse(3)
+elseif is_again then
+    return {6, now}
+end
+
+if queue_ttl_ms >= 0 and score_us + queue_ttl_ms * 1000 < now then
+    for i = 1, count do
+        turn_to(i)
+        call("ZREM", queue, acquirer)
+    end
+    score_us = new_score()
+    enqueue(score_us)
+    for i = 1, count do -- those behind us may have been waiting for us alone
+        local entry = turn_to(i)
+        if not entry.owner and states[i] == 0 then
+            state_of(entry, oldest_us)
+        end
+    end
+end
+
+local worst, leads = 0, 1
+for i = 1, count do
+    local rank = not turn_to(i).is_own and call("ZRANK", queue, acquirer) or 0
+    worst = math.max(worst, rank)
+    leads = math.min(leads, is_first(rank))
+end
+return answer_not_held(0, now, longest_ttl(), worst, leads, restored, 0, score_us)

@@ -1,0 +1,53 @@
+-- Remove dead requests from a queue, a page of it at a time; if the lock is free, serve who is next.
+--
+-- @keys lock queue requests live fence
+-- @args oldest_us from is_dry chance
+-- Only requests up to oldest_us old are looked at. Of ours those are dead that have no record, whose time
+-- is over or whose client is silent; Ruby's are, for they give no sign of life.
+-- Returns {number removed, place to go on from or -1, is_handed_over}.
+
+local call = redis.call
+local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local oldest, from, is_dry = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == "1"
+local PAGE = 100
+local time = call("TIME")
+local now = time[1] * 1000000 + time[2]
+
+-- @include grant
+-- @include settle
+
+local function is_dead(acquirer)
+    local identity = identity_of(acquirer)
+    local record = identity and call("HGET", requests, acquirer)
+    local request = record and read_record(record)
+    if not request or (request.until_us > 0 and request.until_us < now) then
+        return true
+    end
+    return tonumber(call("ZSCORE", live, identity) or 0) < now - SILENCE_US
+end
+
+local function dead_of(waiters)
+    local dead = {}
+    for i = 1, #waiters, 2 do
+        if tonumber(waiters[i + 1]) * 1000000 > oldest then
+            return dead, true
+        elseif is_dead(waiters[i]) then
+            dead[#dead + 1] = waiters[i]
+        end
+    end
+    return dead, #waiters < 2 * PAGE
+end
+
+call("HLEN", requests) -- before any write: a foreign type is an error
+local dead, is_end = dead_of(call("ZRANGE", queue, from, from + PAGE - 1, "WITHSCORES"))
+local next_from = is_end and -1 or from + PAGE - (is_dry and 0 or #dead)
+if is_dry then
+    return {#dead, next_from, 0}
+end
+for _, acquirer in ipairs(dead) do
+    drop(acquirer)
+end
+if not is_end or call("EXISTS", queue) == 0 or redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
+    return {#dead, next_from, 0} -- held, or the last page will serve who is next
+end
+return {#dead, next_from, settle(tonumber(ARGV[4])) == "granted" and 1 or 0}

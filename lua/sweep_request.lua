@@ -1,0 +1,23 @@
+-- Remove the request of one acquirer from a queue; if the lock is free, serve who is next.
+--
+-- @keys lock queue requests live fence
+-- @args acquirer chance
+-- Returns {is_removed, is_handed_over}.
+
+local call = redis.call
+local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+
+call("HLEN", requests) -- before any write: a foreign type is an error
+local is_removed = call("ZREM", queue, ARGV[1])
+call("HDEL", requests, ARGV[1])
+if is_removed == 0 or call("EXISTS", queue) == 0 or redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
+    return {is_removed, 0}
+end
+
+local time = call("TIME")
+local now = time[1] * 1000000 + time[2]
+
+-- @include grant
+-- @include settle
+
+return {is_removed, settle(tonumber(ARGV[2])) == "granted" and 1 or 0}

@@ -1,0 +1,62 @@
+#include "cmd.h"
+#include "output.h"
+#include "scope.h"
+#include "sweep.h"
+
+static const struct cli_flag flags[] = {
+    {"host", "HOST", "host id of the locks, as rql who shows it", CLI_FIELD(host), CLI_TEXT, 0},
+    {"acquirer", "ACQUIRER", "acquirer id of the locks and requests", CLI_FIELD(acquirer), CLI_TEXT,
+     0},
+    {"force", NULL, "release them although others hold them", CLI_FIELD(force), CLI_ON, 0},
+    CLI_DRY_RUN_FLAG,
+    CLI_JSON_FLAG,
+    {.name = NULL},
+};
+
+static int clear(const struct cli_args *args, rql_client *client)
+{
+    const rql_sweep_owner owner = {.acq_id = args->acquirer, .hst_id = args->host};
+    rql_sweep_options options;
+    rql_sweep_result result = {.rel_key_cnt = 0};
+    rql_error error = {.status = RQL_OK};
+    struct cli_sweep sweep;
+    bool shows;
+    int code;
+
+    cli_sweep_init(&sweep, args, client, &options);
+    (void)!rql_clear_locks_of(client, &owner, &options, &result, &error);
+    code = cli_sweep_end(&sweep, &error, &result, &shows);
+    if (shows && args->json) {
+        cli_json_print(cli_sweep_to_json(args, &result));
+    } else if (shows) {
+        cli_sweep_print(args, &result, "locks");
+    }
+    return code;
+}
+
+static int run(struct cli_args *args)
+{
+    CLI_AUTO(rql_client_free) rql_client *client = NULL;
+    int code = CLI_DONE;
+
+    if (!args->host || !args->acquirer) {
+        cli_say("clear-of: --host and --acquirer are needed; see rql clear-of --help");
+        return CLI_USAGE;
+    }
+    if (!cli_sweep_is_meant(args, "clear-of")) {
+        return CLI_USAGE;
+    }
+    client = cli_open(args, &code);
+    return client ? clear(args, client) : code;
+}
+
+const struct cli_command cli_clear_of = {
+    .name = "clear-of",
+    .usage = "--host HOST --acquirer ACQUIRER (--dry-run | --force)",
+    .summary = "Release the locks of one acquirer and withdraw its requests",
+    .notes =
+        "Locks are released where both ids match, requests are removed by the acquirer alone.\n"
+        "Each lock goes to its next waiter.\n",
+    .flags = flags,
+    .run = run,
+};

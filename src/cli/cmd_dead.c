@@ -1,0 +1,66 @@
+#include "cmd.h"
+#include "output.h"
+#include "scope.h"
+#include "sweep.h"
+
+static const struct cli_flag flags[] = {
+    {"older-than", "DURATION", "only requests of this age or more; else --dead-request-ttl-ms",
+     CLI_FIELD(older_than_ms), CLI_DURATION, 0},
+    CLI_DRY_RUN_FLAG,
+    CLI_JSON_FLAG,
+    {.name = NULL},
+};
+
+static void print_json(const struct cli_args *args, const rql_sweep_result *result,
+                       const rql_text_list *queues)
+{
+    cJSON *root = cli_sweep_to_json(args, result);
+    cJSON *array = cli_json_array();
+    size_t i;
+
+    for (i = 0; queues && i < queues->count; i++) {
+        cli_json_append(array, cli_json_text(queues->item[i]));
+    }
+    cli_json_add(root, "processed_queues", array);
+    cli_json_print(root);
+}
+
+static int clear(const struct cli_args *args, rql_client *client)
+{
+    CLI_AUTO(rql_text_list_free) rql_text_list *queues = NULL;
+    rql_sweep_options options;
+    rql_sweep_result result = {.rel_key_cnt = 0};
+    rql_error error = {.status = RQL_OK};
+    struct cli_sweep sweep;
+    bool shows;
+    int code;
+
+    cli_sweep_init(&sweep, args, client, &options);
+    (void)!rql_clear_dead_requests(client, &options, &result, &queues, &error);
+    code = cli_sweep_end(&sweep, &error, &result, &shows);
+    if (shows && args->json) {
+        print_json(args, &result, queues);
+    } else if (shows) {
+        cli_sweep_print(args, &result, NULL);
+    }
+    return code;
+}
+
+static int run(struct cli_args *args)
+{
+    int code = CLI_DONE;
+    CLI_AUTO(rql_client_free) rql_client *client = cli_open(args, &code);
+
+    return client ? clear(args, client) : code;
+}
+
+const struct cli_command cli_dead = {
+    .name = "dead",
+    .usage = "[--older-than DURATION] [--dry-run]",
+    .summary = "Remove the requests of dead waiters from all queues",
+    .notes =
+        "Waiters of librql that live keep their places. Those of the gem show no sign of life:\n"
+        "they are taken for dead by their age, and put themselves back if they are not.\n",
+    .flags = flags,
+    .run = run,
+};

@@ -1,0 +1,68 @@
+#include "output.h"
+#include "run.h"
+#include "scope.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct cli_flag flags[] = {
+    {.name = "gem",
+     .help = "take one after the other, in the given order, as the gem's lock_series",
+     .offset = CLI_FIELD(gem),
+     .kind = CLI_ON},
+    {.name = NULL},
+};
+
+/* "a, b, c", malloc'd. */
+static char *join_names(const struct cli_args *args)
+{
+    size_t size = 1;
+    char *text;
+    size_t i;
+
+    for (i = 0; i < args->n_names; i++) {
+        size += strlen(args->names[i]) + 2;
+    }
+    text = cli_must(calloc(1, size));
+    for (i = 0; i < args->n_names; i++) {
+        const size_t length = strlen(text);
+
+        (void)snprintf(text + length, size - length, "%s%s", i > 0 ? ", " : "", args->names[i]);
+    }
+    return text;
+}
+
+static int run(struct cli_args *args)
+{
+    int code = CLI_DONE;
+    CLI_AUTO(rql_client_free) rql_client *client = cli_open(args, &code);
+    CLI_AUTO(cli_free) char *label = join_names(args);
+    struct cli_held held = {.label = label};
+
+    args->name = label;
+    if (client) {
+        code = cli_acquire_series(args, client, &held.series);
+    }
+    return held.series ? cli_run_held(args, &held) : code;
+}
+
+const struct cli_command cli_series = {
+    .name = "series",
+    .usage = "NAME... [flags] -- COMMAND [ARGUMENT ...]",
+    .summary = "Run a command under several locks: all or none",
+    .notes =
+        "As rql run, but for up to 64 locks at once. While it waits it holds none of them, and it\n"
+        "cannot deadlock with another series, in whatever order their names are given.\n"
+        "\n"
+        "The command finds the names in RQL_LOCK and the fencing tokens in RQL_TOKEN, one a line,\n"
+        "in the given order. It is ended when one of the locks is lost.\n"
+        "\n"
+        "With --gem a series holds what it has got so far while it waits for the next, and two in\n"
+        "opposite orders wait for each other; the ttl of each lock grows with those that follow.\n",
+    .flags = cli_run_flags,
+    .more_flags = flags,
+    .needs_name = true,
+    .takes_names = true,
+    .takes_command = true,
+    .run = run,
+};

@@ -1,0 +1,96 @@
+#include "sweep.h"
+
+#include "output.h"
+#include "text.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+enum { PAUSE_MS = 100 };
+
+static bool show_progress(int64_t done, int64_t found, void *user_data)
+{
+    struct cli_sweep *self = user_data;
+    const int64_t now_ms = cli_now_ms();
+
+    if (now_ms >= self->next_ms) {
+        self->next_ms = now_ms + PAUSE_MS;
+        self->has_line = true;
+        (void)fprintf(stderr, "\rrql: %lld of %lld keys ", (long long)done, (long long)found);
+        (void)fflush(stderr);
+    }
+    return true;
+}
+
+void cli_sweep_init(struct cli_sweep *self, const struct cli_args *args, const rql_client *client,
+                    rql_sweep_options *options)
+{
+    *self = (struct cli_sweep){
+        .shows_progress = isatty(STDERR_FILENO) == 1,
+        .next_ms = cli_now_ms() + PAUSE_MS,
+    };
+    rql_sweep_options_init(client, options);
+    options->dry_run = args->dry_run;
+    if (args->older_than_ms != CLI_UNSET) {
+        options->dead_ttl_ms = args->older_than_ms;
+    }
+    if (self->shows_progress) {
+        options->on_progress = show_progress;
+        options->user_data = self;
+    }
+}
+
+bool cli_sweep_is_meant(const struct cli_args *args, const char *command)
+{
+    if (args->force == args->dry_run) {
+        cli_say("%s: one of --dry-run and --force is needed; see rql %s --help", command, command);
+    }
+    return args->force != args->dry_run;
+}
+
+static bool has_done_something(const rql_sweep_result *result)
+{
+    return result->rel_key_cnt > 0 || result->rem_request_cnt > 0;
+}
+
+int cli_sweep_end(struct cli_sweep *self, const rql_error *error, const rql_sweep_result *result,
+                  bool *shows)
+{
+    if (self->has_line) {
+        (void)fputs("\r                                                    \r", stderr);
+    }
+    *shows = error->status == RQL_OK || has_done_something(result);
+    return error->status == RQL_OK ? CLI_DONE : cli_fault(error);
+}
+
+cJSON *cli_sweep_to_json(const struct cli_args *args, const rql_sweep_result *result)
+{
+    cJSON *root = cli_json_object();
+
+    cli_json_add_bool(root, "dry_run", args->dry_run);
+    cli_json_add_int(root, "rel_key_cnt", result->rel_key_cnt);
+    cli_json_add_int(root, "tch_queue_cnt", result->tch_queue_cnt);
+    cli_json_add_int(root, "rem_request_cnt", result->rem_request_cnt);
+    cli_json_add_int(root, "handed_over_cnt", result->handed_over_cnt);
+    cli_json_add_int(root, "foreign_key_cnt", result->foreign_key_cnt);
+    cli_json_add_int(root, "rel_time_us", result->rel_time_us);
+    return root;
+}
+
+void cli_sweep_print(const struct cli_args *args, const rql_sweep_result *result, const char *what)
+{
+    const char *would_be = args->dry_run ? " would be" : "";
+
+    if (what) {
+        (void)printf("%s:%s released: %lld\n", what, would_be, (long long)result->rel_key_cnt);
+    }
+    (void)printf("requests:%s removed: %lld from %lld queues\n", would_be,
+                 (long long)result->rem_request_cnt, (long long)result->tch_queue_cnt);
+    if (result->handed_over_cnt > 0) {
+        (void)printf("locks handed to waiters: %lld\n", (long long)result->handed_over_cnt);
+    }
+    if (result->foreign_key_cnt > 0) {
+        (void)printf("keys left alone, neither lock nor queue: %lld\n",
+                     (long long)result->foreign_key_cnt);
+    }
+}

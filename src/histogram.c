@@ -1,0 +1,59 @@
+/* Log-linear buckets: eight to a power of two, so a bucket is 12.5 % wide at most. */
+
+#include <rql/stats.h>
+
+enum { STEPS = 8, STEP_BITS = 3, TOP_BIT = 41 };
+
+_Static_assert(RQL_HISTOGRAM_BUCKETS == STEPS * (TOP_BIT - STEP_BITS + 2), "stats.h says so");
+
+size_t rql_histogram_bucket(int64_t time_us)
+{
+    unsigned bit;
+    unsigned step;
+
+    if (time_us < STEPS) {
+        return time_us < 0 ? 0 : (size_t)time_us;
+    }
+    if (time_us >> (TOP_BIT + 1)) {
+        return RQL_HISTOGRAM_BUCKETS - 1;
+    }
+    bit = 63U - (unsigned)__builtin_clzll((unsigned long long)time_us);
+    step = (unsigned)(time_us >> (bit - STEP_BITS)) % STEPS;
+    return (size_t)(bit - STEP_BITS + 1) * STEPS + step;
+}
+
+int64_t rql_histogram_upper(size_t bucket)
+{
+    unsigned shift;
+
+    if (bucket >= RQL_HISTOGRAM_BUCKETS) {
+        bucket = RQL_HISTOGRAM_BUCKETS - 1;
+    }
+    if (bucket < STEPS) {
+        return (int64_t)bucket;
+    }
+    shift = (unsigned)bucket / STEPS - 1;
+    return ((int64_t)(STEPS + bucket % STEPS + 1) << shift) - 1;
+}
+
+int64_t rql_stats_quantile(const rql_histogram *histogram, double share)
+{
+    int64_t total = 0;
+    int64_t below = 0;
+    double wanted;
+    size_t last = 0;
+
+    for (size_t i = 0; i < RQL_HISTOGRAM_BUCKETS; i++) {
+        total += histogram->bucket[i];
+    }
+    if (total == 0 || share != share) {
+        return -1;
+    }
+    share = share < 0 ? 0 : share;
+    wanted = share > 1 ? (double)total : share * (double)total;
+    for (size_t i = 0; i < RQL_HISTOGRAM_BUCKETS && (below == 0 || (double)below < wanted); i++) {
+        below += histogram->bucket[i];
+        last = i;
+    }
+    return rql_histogram_upper(last);
+}

@@ -1,0 +1,118 @@
+#include "base/writer.h"
+
+#include <rql/observe.h>
+#include <stdbool.h>
+#include <string.h>
+
+static bool is_line(const rql_log_record *record, const char *name)
+{
+    return strcmp(record->name, name) == 0;
+}
+
+/* One line stays one line. */
+static void write_safe(struct rqli_writer *writer, const char *text)
+{
+    while (*text) {
+        size_t length = 0;
+
+        while ((unsigned char)text[length] >= 0x20 && text[length] != 0x7F) {
+            length++;
+        }
+        rqli_write_bytes(writer, text, length);
+        if (text[length] != '\0') {
+            rqli_write_text(writer, "?");
+            length++;
+        }
+        text += length;
+    }
+}
+
+static void write_quoted(struct rqli_writer *writer, const rql_log_record *record,
+                         const rql_log_field *field)
+{
+    bool is_left_open = is_line(record, "fail_fast_or_limits_reached_or_deadlock__dequeue") &&
+                        field == &record->fields[record->n_fields - 1];
+
+    rqli_write_text(writer, "'");
+    write_safe(writer, field->text ? field->text : "");
+    if (!is_left_open) {
+        rqli_write_text(writer, "'");
+    }
+}
+
+/* Ruby's Array#inspect, in quotes. */
+static void write_list(struct rqli_writer *writer, const rql_log_field *field)
+{
+    rqli_write_text(writer, "'[");
+    for (size_t i = 0; i < field->n_items; i++) {
+        rqli_write_text(writer, i > 0 ? ", \"" : "\"");
+        write_safe(writer, field->items[i]);
+        rqli_write_text(writer, "\"");
+    }
+    rqli_write_text(writer, "]'");
+}
+
+static void write_seconds(struct rqli_writer *writer, int64_t ms)
+{
+    if (ms == RQL_FOREVER) {
+        rqli_write_text(writer, "forever");
+    } else if (ms % 1000 == 0) {
+        rqli_write_int(writer, ms / 1000);
+    } else {
+        rqli_write_decimal(writer, ms, 3);
+    }
+}
+
+static void write_value(struct rqli_writer *writer, const rql_log_record *record,
+                        const rql_log_field *field)
+{
+    switch (field->kind) {
+    case RQL_LOG_QUOTED:
+        write_quoted(writer, record, field);
+        break;
+    case RQL_LOG_RAW:
+        write_safe(writer, field->text ? field->text : "");
+        break;
+    case RQL_LOG_INTEGER:
+        rqli_write_int(writer, field->number);
+        break;
+    case RQL_LOG_SECONDS:
+        write_seconds(writer, field->number);
+        break;
+    case RQL_LOG_MS:
+        rqli_write_decimal(writer, (field->number + 9) / 10, 2);
+        rqli_write_text(writer, " (ms)");
+        break;
+    case RQL_LOG_TIME:
+        rqli_write_text(writer, "'");
+        rqli_write_decimal(writer, field->number, 6);
+        rqli_write_text(writer, "'");
+        break;
+    case RQL_LOG_LIST:
+        write_list(writer, field);
+        break;
+    }
+}
+
+/* The gem has no blank behind the list of start_lock_series_obtaining. */
+static bool joins_previous(const rql_log_record *record, size_t at)
+{
+    return at > 0 && record->fields[at - 1].kind == RQL_LOG_LIST &&
+           is_line(record, "start_lock_series_obtaining");
+}
+
+size_t rql_log_text(const rql_log_record *record, char *buffer, size_t size)
+{
+    struct rqli_writer writer = {.buffer = buffer, .size = size};
+
+    rqli_write_text(&writer, "[redis_queued_locks.");
+    rqli_write_text(&writer, record->name);
+    rqli_write_text(&writer, "]");
+    for (size_t i = 0; i < record->n_fields; i++) {
+        rqli_write_text(&writer, joins_previous(record, i) ? "" : " ");
+        write_safe(&writer, record->fields[i].name);
+        rqli_write_text(&writer, " => ");
+        write_value(&writer, record, &record->fields[i]);
+    }
+    return rqli_writer_end(&writer);
+}

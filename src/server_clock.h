@@ -1,0 +1,26 @@
+#ifndef RQLI_SERVER_CLOCK_H
+#define RQLI_SERVER_CLOCK_H
+
+/* What a client knows of the server's clock (protocol.md 15). Any thread; takes the client's mutex.
+ */
+
+#include <rql/client.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rqli_clock_reading;
+
+/* Every reply that carries the server's time sharpens what we know. A clock that was set makes all
+ * leases doubtful. */
+void rqli_server_clock_learn(rql_client *client, const struct rqli_clock_reading *reading);
+
+/* Server time after which a try that is sent now may not take effect any more: twice the patience
+ * from now (F-15). */
+int64_t rqli_server_clock_not_after(rql_client *client, int64_t now_us);
+
+/* The earliest local time at which the server's clock may have shown server_us; false: nothing
+ * recent is known of it. */
+bool rqli_server_clock_earliest(rql_client *client, int64_t server_us, int64_t now_us,
+                                int64_t *out_us);
+
+#endif

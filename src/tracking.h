@@ -1,0 +1,18 @@
+#ifndef RQLI_TRACKING_H
+#define RQLI_TRACKING_H
+
+/* No push comes from Ruby. So the server is asked to tell our subscriber when it changes a lock
+ * (CLIENT TRACKING, protocol.md 21). A hint: polling goes on in any case. */
+
+#include "base/text.h"
+
+#include <rql/client.h>
+
+struct rqli_waiter_view;
+
+/* Arms one notice for the lock's next change. link_generation is the command connection's, `around`
+ * the subscriber that is to be told. True: the lock is free by now. */
+bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key, uint64_t link_generation,
+                       const struct rqli_waiter_view *around);
+
+#endif
