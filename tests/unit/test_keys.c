@@ -2,6 +2,8 @@
 
 #include "script/keys.h"
 
+#include <stdlib.h>
+
 static void check_slice(struct rqli_slice slice, const char *expected)
 {
     assert_int_equal(slice.length, strlen(expected));
@@ -49,12 +51,36 @@ static void keys_can_be_built_again_in_the_same_place(void **state)
     check_slice(keys.requests, "rql:req:b");
 }
 
+/* Such as SCAN finds: longer than ours may be, and with any byte. */
+static void any_name_has_keys_in_memory_of_its_own(void **state)
+{
+    enum { LENGTH = 3 * RQL_NAME_MAX };
+
+    char name[LENGTH];
+    const struct rqli_slice slice = {name, LENGTH};
+    char *memory = malloc(rqli_keys_room(slice));
+    struct rqli_keys keys;
+
+    (void)state;
+    assert_non_null(memory);
+    memset(name, '\0', LENGTH);
+    rqli_keys_init_in(&keys, memory, slice);
+    assert_int_equal(keys.lock.length, strlen("rql:lock:") + LENGTH);
+    assert_int_equal(keys.queue.length, strlen("rql:lock_queue:") + LENGTH);
+    assert_int_equal(keys.requests.length, strlen("rql:req:") + LENGTH);
+    assert_memory_equal(keys.queue.data, "rql:lock_queue:\0", sizeof "rql:lock_queue:");
+    rqli_keys_init_in(&keys, memory, (struct rqli_slice){"", 0});
+    check_slice(keys.requests, "rql:req:");
+    free(memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_carry_the_name_as_it_is),
         cmocka_unit_test(the_longest_name_fits),
         cmocka_unit_test(keys_can_be_built_again_in_the_same_place),
+        cmocka_unit_test(any_name_has_keys_in_memory_of_its_own),
     };
 
     return cmocka_run_group_tests_name("keys", tests, NULL, NULL);

@@ -140,7 +140,7 @@ static void reserved_names_are_refused(void **state)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const rql_meta meta[] = {{"fine", "1"}, {names[i], "2"}};
 
-        print_message("name %s\n", names[i]);
+        print_message("# name %s\n", names[i]);
         check_meta_refused(meta, 2,
                            "meta[1]: name is reserved: a field of the lock, or begins with rql_");
     }

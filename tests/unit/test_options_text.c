@@ -25,7 +25,7 @@ static void every_row_is_told_to_users_in_full(void **state)
     for (size_t i = 0; (row = rql_option_row_at(i)); i++) {
         char env[64] = "RQL_";
 
-        print_message("row %s\n", row->name);
+        print_message("# row %s\n", row->name);
         for (size_t at = 0; at <= strlen(row->name); at++) {
             env[4 + at] = (char)toupper((unsigned char)row->name[at]);
         }

@@ -1,0 +1,228 @@
+#include "check.h"
+
+#include "base/fork.h"
+#include "base/ident.h"
+
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { N_MEMBERS = 3, ALL = (1 << N_MEMBERS) - 1, FAILED = 100 };
+
+/* A member sets its bit when it is told that it is in a child. */
+struct bit {
+    struct rqli_fork_member member;
+    unsigned *told;
+    unsigned mask;
+};
+
+struct group {
+    struct bit bits[N_MEMBERS];
+    unsigned told;
+};
+
+static void tell(void *self)
+{
+    struct bit *bit = self;
+
+    *bit->told |= bit->mask;
+}
+
+static bool try_join_all(struct group *group)
+{
+    bool joined = true;
+
+    *group = (struct group){0};
+    for (unsigned i = 0; i < N_MEMBERS; i++) {
+        group->bits[i].told = &group->told;
+        group->bits[i].mask = 1U << i;
+        joined = rqli_fork_join(&group->bits[i].member, tell, &group->bits[i]) && joined;
+    }
+    return joined;
+}
+
+static void join_all(struct group *group)
+{
+    assert_true(try_join_all(group));
+}
+
+static void leave_but(struct group *group, unsigned left)
+{
+    for (unsigned i = 0; i < N_MEMBERS; i++) {
+        if ((left & group->bits[i].mask) == 0) {
+            rqli_fork_leave(&group->bits[i].member);
+        }
+    }
+}
+
+/* What `body`, which must not use cmocka's asserts, returns in a child of this process. */
+static unsigned in_child(unsigned (*body)(void *data), void *data)
+{
+    pid_t child = fork();
+    int how = 0;
+
+    if (child == 0) {
+        _exit((int)body(data));
+    }
+    if (child < 0 || waitpid(child, &how, 0) != child || !WIFEXITED(how)) {
+        return FAILED;
+    }
+    return (unsigned)WEXITSTATUS(how);
+}
+
+static unsigned who_was_told(void *data)
+{
+    const struct group *group = data;
+
+    return group->told;
+}
+
+static void every_member_is_told_in_the_child_only(void **state)
+{
+    struct group group;
+
+    (void)state;
+    join_all(&group);
+    assert_int_equal(in_child(who_was_told, &group), ALL);
+    assert_int_equal(group.told, 0);
+    leave_but(&group, 0);
+}
+
+/* First, middle, last, and all of them: the list stays whole. */
+static void who_has_left_is_not_told(void **state)
+{
+    (void)state;
+    for (unsigned left = 0; left <= ALL; left++) {
+        struct group group;
+
+        print_message("# left %u\n", left);
+        join_all(&group);
+        leave_but(&group, left);
+        assert_int_equal(in_child(who_was_told, &group), left);
+        leave_but(&group, ALL & ~left);
+    }
+}
+
+static unsigned who_is_foreign(void *data)
+{
+    const struct group *group = data;
+    unsigned foreign = 0;
+
+    for (unsigned i = 0; i < N_MEMBERS; i++) {
+        foreign |= rqli_fork_is_foreign(&group->bits[i].member) ? group->bits[i].mask : 0;
+    }
+    return foreign;
+}
+
+static void members_are_foreign_in_the_child_only(void **state)
+{
+    struct group group;
+
+    (void)state;
+    join_all(&group);
+    assert_int_equal(in_child(who_is_foreign, &group), ALL);
+    assert_int_equal(who_is_foreign(&group), 0);
+    leave_but(&group, 0);
+}
+
+static unsigned join_and_count(void *data)
+{
+    struct group *group = data;
+    struct group own;
+    unsigned told;
+
+    if (!try_join_all(&own) || who_is_foreign(&own) != 0 || who_is_foreign(group) != ALL ||
+        own.told != 0) {
+        return FAILED;
+    }
+    told = in_child(who_was_told, &own);
+    leave_but(&own, 0);
+    return told == ALL && in_child(who_was_told, &own) == 0 ? told : FAILED;
+}
+
+static void a_child_has_members_of_its_own(void **state)
+{
+    struct group group;
+
+    (void)state;
+    join_all(&group);
+    assert_int_equal(in_child(join_and_count, &group), ALL);
+    leave_but(&group, 0);
+}
+
+static unsigned forks_so_far(void *data)
+{
+    unsigned levels = *(unsigned *)data;
+
+    if (levels == 0) {
+        return rqli_fork_generation();
+    }
+    levels--;
+    return in_child(forks_so_far, &levels);
+}
+
+static void generations_are_counted(void **state)
+{
+    struct group group;
+    unsigned levels = 3;
+    unsigned before = rqli_fork_generation();
+
+    (void)state;
+    join_all(&group);
+    assert_int_equal(forks_so_far(&levels), before + 3);
+    assert_int_equal(rqli_fork_generation(), before);
+    leave_but(&group, 0);
+}
+
+static void ids_name_process_thread_and_task(void **state)
+{
+    char expected[RQL_ID_SIZE];
+    char id[RQL_ID_SIZE];
+
+    (void)state;
+    (void)snprintf(expected, sizeof expected, "rql:acq:%d/%d/18446744073709551615/0/me",
+                   (int)getpid(), (int)gettid());
+    rqli_acquirer_id(id, UINT64_MAX, "me");
+    assert_string_equal(id, expected);
+    (void)snprintf(expected, sizeof expected, "rql:hst:%d/77/0/me", (int)getpid());
+    rqli_host_id(id, 77, "me");
+    assert_string_equal(id, expected);
+    assert_int_equal(rqli_thread_id(), gettid());
+}
+
+static unsigned says_who_it_is(void *data)
+{
+    char expected[RQL_ID_SIZE];
+    char id[RQL_ID_SIZE];
+
+    (void)data;
+    (void)snprintf(expected, sizeof expected, "rql:acq:%d/%d/0/0/me", (int)getpid(), (int)gettid());
+    rqli_acquirer_id(id, 0, "me");
+    return strcmp(id, expected) == 0 && rqli_thread_id() == gettid();
+}
+
+static void ids_are_made_anew_after_fork(void **state)
+{
+    struct group group;
+
+    (void)state;
+    join_all(&group);
+    assert_int_equal(says_who_it_is(NULL), 1);
+    assert_int_equal(in_child(says_who_it_is, NULL), 1);
+    leave_but(&group, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_member_is_told_in_the_child_only),
+        cmocka_unit_test(who_has_left_is_not_told),
+        cmocka_unit_test(members_are_foreign_in_the_child_only),
+        cmocka_unit_test(a_child_has_members_of_its_own),
+        cmocka_unit_test(generations_are_counted),
+        cmocka_unit_test(ids_name_process_thread_and_task),
+        cmocka_unit_test(ids_are_made_anew_after_fork),
+    };
+
+    return cmocka_run_group_tests_name("fork", tests, NULL, NULL);
+}

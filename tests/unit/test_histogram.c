@@ -1,0 +1,162 @@
+#include "check.h"
+
+#include "stats.h"
+
+#include <math.h>
+#include <string.h>
+
+static const int64_t longest_us = (INT64_C(1) << 42) - 1;
+
+static void buckets_follow_each_other_without_a_gap(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < RQL_HISTOGRAM_BUCKETS; i++) {
+        int64_t upper_us = rql_histogram_upper(i);
+
+        assert_int_equal(rql_histogram_bucket(upper_us), i);
+        if (i + 1 < RQL_HISTOGRAM_BUCKETS) {
+            assert_int_equal(rql_histogram_bucket(upper_us + 1), i + 1);
+        }
+    }
+    assert_true(rql_histogram_upper(RQL_HISTOGRAM_BUCKETS - 1) == longest_us);
+}
+
+static void what_is_out_of_range_goes_to_the_ends(void **state)
+{
+    (void)state;
+    assert_int_equal(rql_histogram_bucket(INT64_MIN), 0);
+    assert_int_equal(rql_histogram_bucket(-1), 0);
+    assert_int_equal(rql_histogram_bucket(0), 0);
+    assert_int_equal(rql_histogram_bucket(longest_us + 1), RQL_HISTOGRAM_BUCKETS - 1);
+    assert_int_equal(rql_histogram_bucket(INT64_MAX), RQL_HISTOGRAM_BUCKETS - 1);
+    assert_true(rql_histogram_upper(RQL_HISTOGRAM_BUCKETS) == longest_us);
+    assert_true(rql_histogram_upper(SIZE_MAX) == longest_us);
+}
+
+/* All times that are the first, the last or in the midst of a bucket, and many others. */
+static void a_time_is_known_to_an_eighth(void **state)
+{
+    (void)state;
+    for (int64_t time_us = 1; time_us <= longest_us; time_us += time_us / 97 + 1) {
+        int64_t over_us = rql_histogram_upper(rql_histogram_bucket(time_us)) - time_us;
+
+        assert_true(over_us >= 0);
+        assert_true(over_us * 8 <= time_us);
+    }
+}
+
+static void add(rql_histogram *histogram, int64_t time_us, int64_t count)
+{
+    histogram->bucket[rql_histogram_bucket(time_us)] += count;
+    histogram->count += count;
+    histogram->sum_us += time_us * count;
+}
+
+static void quantiles_are_those_of_the_times(void **state)
+{
+    rql_histogram histogram = {0};
+
+    (void)state;
+    assert_int_equal(rql_stats_quantile(&histogram, 0.5), -1);
+    add(&histogram, 3, 50);
+    add(&histogram, 1000, 49);
+    add(&histogram, 1000000, 1);
+    assert_int_equal(rql_stats_quantile(&histogram, 0), 3);
+    assert_int_equal(rql_stats_quantile(&histogram, -1), 3);
+    assert_int_equal(rql_stats_quantile(&histogram, 0.5), 3);
+    assert_int_equal(rql_stats_quantile(&histogram, 0.51), 1023);
+    assert_int_equal(rql_stats_quantile(&histogram, 0.99), 1023);
+    assert_int_equal(rql_stats_quantile(&histogram, 0.991), 1048575);
+    assert_int_equal(rql_stats_quantile(&histogram, 1), 1048575);
+    assert_int_equal(rql_stats_quantile(&histogram, 7), 1048575);
+    assert_int_equal(rql_stats_quantile(&histogram, (double)NAN), -1);
+}
+
+static void quantiles_of_many_times_keep_their_bound(void **state)
+{
+    enum { TIMES = 10000 };
+
+    rql_histogram histogram = {0};
+
+    (void)state;
+    for (int64_t i = 1; i <= TIMES; i++) {
+        add(&histogram, i * i, 1);
+    }
+    for (int64_t i = 1; i <= TIMES; i += 7) {
+        int64_t found_us = rql_stats_quantile(&histogram, ((double)i - 0.5) / TIMES);
+
+        assert_true(found_us >= i * i);
+        assert_true((found_us - i * i) * 8 <= i * i);
+    }
+}
+
+static void readings_add_up(void **state)
+{
+    rql_stats a = {.size = sizeof a, .acquisitions = 1, .pushes = 3};
+    rql_stats b = {.size = sizeof b, .acquisitions = 2};
+    rql_stats older = {.size = offsetof(rql_stats, hand_overs), .acquisitions = 5};
+
+    (void)state;
+    add(&a.wait, 3, 1);
+    add(&b.wait, 1000, 2);
+    add(&b.hand_off, longest_us, 1);
+    rql_stats_add(&a, &b);
+    assert_int_equal(a.size, sizeof a);
+    assert_int_equal(a.acquisitions, 3);
+    assert_int_equal(a.pushes, 3);
+    assert_int_equal(a.wait.count, 3);
+    assert_int_equal(a.wait.sum_us, 2003);
+    assert_int_equal(rql_stats_quantile(&a.wait, 0.3), 3);
+    assert_int_equal(rql_stats_quantile(&a.wait, 0.4), 1023);
+    assert_int_equal(a.hand_off.bucket[RQL_HISTOGRAM_BUCKETS - 1], 1);
+    rql_stats_add(&older, &a); /* of a shorter struct only what it has */
+    assert_int_equal(older.acquisitions, 8);
+    assert_int_equal(older.hand_overs, 0);
+}
+
+static void every_count_is_read_from_every_shard(void **state)
+{
+    struct rqli_stats *stats = rqli_stats_new();
+    rql_stats read = {.size = sizeof read};
+
+    (void)state;
+    assert_non_null(stats);
+    for (unsigned shard = 0; shard < 9; shard++) {
+        rqli_stats_count(stats, shard, RQLI_STAT_ACQUISITIONS, 2);
+        rqli_stats_count(stats, shard, RQLI_STAT_SWEPT_KEYS, 1);
+        rqli_stats_refusal(stats, shard, RQL_CONFLICT);
+        rqli_stats_refusal(stats, shard, RQL_E_IO);
+        rqli_stats_refusal(stats, shard, RQL_E_UNSUPPORTED);
+        rqli_stats_refusal(stats, shard, RQL_OK);
+        rqli_stats_time(stats, shard, RQLI_STAT_HOLD, 5);
+        rqli_stats_time(stats, shard, RQLI_STAT_HAND_OFF, -5);
+    }
+    rqli_stats_read(stats, &read);
+    assert_int_equal(read.acquisitions, 18);
+    assert_int_equal(read.swept_keys, 9);
+    assert_int_equal(read.conflicts, 9);
+    assert_int_equal(read.faults[-RQL_E_IO], 9);
+    assert_int_equal(read.faults[-RQL_E_UNSUPPORTED], 9);
+    assert_int_equal(read.hold.count, 9);
+    assert_int_equal(read.hold.sum_us, 45);
+    assert_int_equal(read.hand_off.bucket[0], 9);
+    assert_int_equal(read.hand_off.sum_us, 0);
+    assert_int_equal(read.wait.count, 0);
+    assert_int_equal(read.timed_out, 0);
+    rqli_stats_free(stats);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(buckets_follow_each_other_without_a_gap),
+        cmocka_unit_test(what_is_out_of_range_goes_to_the_ends),
+        cmocka_unit_test(a_time_is_known_to_an_eighth),
+        cmocka_unit_test(quantiles_are_those_of_the_times),
+        cmocka_unit_test(quantiles_of_many_times_keep_their_bound),
+        cmocka_unit_test(readings_add_up),
+        cmocka_unit_test(every_count_is_read_from_every_shard),
+    };
+
+    return cmocka_run_group_tests_name("histogram", tests, NULL, NULL);
+}

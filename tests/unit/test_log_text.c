@@ -1,0 +1,366 @@
+#include "check.h"
+
+#include "attempt.h"
+#include "client.h"
+#include "observe_series.h"
+#include "script/answer.h"
+#include "stats.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Every line as the gem has printed it: the texts are from the recordings in ../golden. */
+
+#define ACQUIRER "rql:acq:18466/600/620/640/aaaaaaaaaaaaaaa1"
+#define HOST "rql:hst:18466/600/640/aaaaaaaaaaaaaaa1"
+#define IDS " acq_id => '" ACQUIRER "' hst_id => '" HOST "' acs_strat => 'queued'"
+#define COMMON " lock_key => 'rql:lock:x' queue_ttl => 15" IDS
+
+enum { LINES_MAX = 8, LINE_SIZE = 1024 };
+
+static char lines[LINES_MAX][LINE_SIZE];
+static size_t n_lines;
+static size_t n_taken;
+static rql_client *client;
+static rql_lock *lock;
+
+static void take(const rql_log_record *record, void *user_data)
+{
+    assert_ptr_equal(user_data, lines);
+    assert_true(n_lines < LINES_MAX);
+    assert_true(rql_log_text(record, lines[n_lines++], LINE_SIZE) < LINE_SIZE);
+}
+
+static rql_lock *make_lock(const char *name)
+{
+    rql_lock *made = calloc(1, sizeof *made);
+
+    assert_non_null(made);
+    made->client = client;
+    made->hand_off_us = -1;
+    rqli_keys_init(&made->keys, name);
+    (void)snprintf(made->acquirer, sizeof made->acquirer, "%s", ACQUIRER);
+    (void)snprintf(made->host, sizeof made->host, "%s", HOST);
+    made->observe = (struct rqli_observe){.logger = take,
+                                          .logger_data = lines,
+                                          .ttl_ms = 5000,
+                                          .queue_ttl_ms = 15000,
+                                          .logs_tries = true};
+    return made;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    client = calloc(1, sizeof *client);
+    assert_non_null(client);
+    client->stats = rqli_stats_new();
+    assert_non_null(client->stats);
+    lock = make_lock("x");
+    n_lines = 0;
+    n_taken = 0;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    free(lock);
+    rqli_stats_free(client->stats);
+    free(client);
+    return 0;
+}
+
+static void check_line(const char *expected)
+{
+    assert_true(n_taken < n_lines);
+    assert_string_equal(lines[n_taken++], expected);
+}
+
+static void check_no_more(void)
+{
+    assert_int_equal(n_lines, n_taken);
+}
+
+static void an_acquisition_begins(void **state)
+{
+    (void)state;
+    rqli_observe_started(lock);
+    check_line("[redis_queued_locks.start_lock_obtaining]" COMMON);
+    check_no_more();
+}
+
+static void a_try_has_one_line_and_its_steps_only_when_wanted(void **state)
+{
+    (void)state;
+    rqli_observe_try(lock);
+    check_line("[redis_queued_locks.start_try_to_lock_cycle]" COMMON);
+    check_line("[redis_queued_locks.try_lock.start]" COMMON);
+    lock->observe.logs_tries = false;
+    rqli_observe_try(lock);
+    check_line("[redis_queued_locks.start_try_to_lock_cycle]" COMMON);
+    check_no_more();
+}
+
+static void a_free_lock_is_taken(void **state)
+{
+    struct rqli_answer answer = {.kind = RQLI_ANSWER_GRANTED, .process = RQL_LOCK_OBTAINING};
+
+    (void)state;
+    rqli_observe_answer(lock, &answer);
+    check_line("[redis_queued_locks.try_lock.rconn_fetched]" COMMON);
+    check_line("[redis_queued_locks.try_lock.obtain__free_to_acquire]" COMMON);
+    answer.was_handed_over = true;
+    rqli_observe_answer(lock, &answer);
+    check_line("[redis_queued_locks.try_lock.rconn_fetched]" COMMON);
+    check_no_more();
+}
+
+static void a_re_entry_is_found(void **state)
+{
+    struct rqli_answer answer = {.kind = RQLI_ANSWER_GRANTED,
+                                 .process = RQL_CONFLICT_WORK_THROUGH,
+                                 .server_us = INT64_C(1795255158435815)};
+
+    (void)state;
+    rqli_observe_answer(lock, &answer);
+    check_line("[redis_queued_locks.try_lock.rconn_fetched]" COMMON);
+    check_line("[redis_queued_locks.try_lock.same_process_conflict_detected]" COMMON);
+    check_line("[redis_queued_locks.try_lock.same_process_conflict_analyzed]" COMMON
+               " spc_status => 'conflict_work_through'");
+    check_line("[redis_queued_locks.try_lock.reentrant_lock__work_through]" COMMON
+               " spc_status => 'conflict_work_through' last_spc_ts => '1795255158.435815'");
+    check_no_more();
+}
+
+static void an_extending_re_entry_is_found(void **state)
+{
+    struct rqli_answer answer = {.kind = RQLI_ANSWER_GRANTED,
+                                 .process = RQL_EXTENDABLE_CONFLICT_WORK_THROUGH,
+                                 .server_us = INT64_C(1795255161080997)};
+
+    (void)state;
+    rqli_observe_answer(lock, &answer);
+    n_taken = 2;
+    check_line("[redis_queued_locks.try_lock.same_process_conflict_analyzed]" COMMON
+               " spc_status => 'extendable_conflict_work_through'");
+    check_line("[redis_queued_locks.try_lock.reentrant_lock__extend_and_work_through]" COMMON
+               " spc_status => 'extendable_conflict_work_through' last_ext_ttl => 5000"
+               " last_ext_ts => '1795255161.080997'");
+    check_no_more();
+}
+
+static void a_conflict_is_found(void **state)
+{
+    struct rqli_answer answer = {.kind = RQLI_ANSWER_CONFLICT,
+                                 .server_us = INT64_C(1795255160499760)};
+
+    (void)state;
+    rqli_observe_answer(lock, &answer);
+    n_taken = 2;
+    check_line("[redis_queued_locks.try_lock.same_process_conflict_analyzed]" COMMON
+               " spc_status => 'conflict_dead_lock'");
+    check_line("[redis_queued_locks.try_lock.single_process_lock_conflict__dead_lock]" COMMON
+               " spc_status => 'conflict_dead_lock' last_spc_ts => '1795255160.49976'");
+    check_no_more();
+}
+
+static void a_queued_request_knows_whether_it_is_first(void **state)
+{
+    struct rqli_answer answer = {.kind = RQLI_ANSWER_QUEUED, .score_us = 7};
+
+    (void)state;
+    rqli_observe_answer(lock, &answer);
+    rqli_observe_queued(lock, &answer, 0);
+    n_taken = 1;
+    check_line("[redis_queued_locks.try_lock.acq_added_to_queue]" COMMON);
+    check_line("[redis_queued_locks.try_lock.get_first_from_queue]" COMMON
+               " first_acq_id_in_queue => '" ACQUIRER "'");
+    answer.rank = 1;
+    rqli_observe_queued(lock, &answer, 7);
+    check_no_more();
+}
+
+static void a_request_moves_to_the_tail(void **state)
+{
+    struct rqli_answer answer = {.kind = RQLI_ANSWER_QUEUED, .score_us = 8};
+
+    (void)state;
+    rqli_observe_queued(lock, &answer, 7);
+    check_line("[redis_queued_locks.try_lock.exit__queue_ttl_reached]" COMMON);
+    check_line("[redis_queued_locks.dead_score_reached__reset_acquirer_position]" COMMON);
+    check_no_more();
+}
+
+static void a_lock_is_obtained(void **state)
+{
+    (void)state;
+    lock->waited_us = 102495;
+    rqli_observe_obtained(lock);
+    check_line("[redis_queued_locks.lock_obtained]" COMMON " acq_time => 102.5 (ms)");
+    lock->process = RQL_CONFLICT_WORK_THROUGH;
+    lock->waited_us = 2330;
+    rqli_observe_obtained(lock);
+    check_line("[redis_queued_locks.reentrant_lock_obtained]" COMMON " acq_time => 2.33 (ms)");
+    lock->process = RQL_EXTENDABLE_CONFLICT_WORK_THROUGH;
+    lock->waited_us = 3000;
+    rqli_observe_obtained(lock);
+    check_line("[redis_queued_locks.extendable_reentrant_lock_obtained]"
+               " lock_key => 'rql:lock:x' queue_ttl => 15 acq_id => '" ACQUIRER
+               "' host_id => '" HOST "' acs_strat => 'queued' acq_time => 3.0 (ms)");
+    check_no_more();
+}
+
+static void a_refusal_leaves_the_queue_but_for_those_who_never_queued(void **state)
+{
+    static const char line[] =
+        "[redis_queued_locks.fail_fast_or_limits_reached_or_deadlock__dequeue]"
+        " lock_key => 'rql:lock:x' queue_ttl => 15 acq_id => '" ACQUIRER "' hst_id => '" HOST
+        "' acs_strat => 'random";
+    static const rql_status leaves[] = {RQL_TIMED_OUT, RQL_RETRY_LIMIT, RQL_FAIL_FAST_AFTER_TRY,
+                                        RQL_CONFLICT};
+    struct rqli_attempt_result result = {.asked = 1};
+
+    (void)state;
+    lock->observe.access_strategy = RQL_RANDOM;
+    for (size_t i = 0; i < sizeof leaves / sizeof leaves[0]; i++) {
+        rqli_observe_refused(lock, &result, leaves[i]);
+        check_line(line);
+    }
+    rqli_observe_refused(lock, &result, RQL_FAIL_FAST_NO_TRY);
+    rqli_observe_refused(lock, &result, RQL_E_IO);
+    result.asked = 0;
+    rqli_observe_refused(lock, &result, RQL_CONFLICT);
+    check_no_more();
+}
+
+static void a_hold_ends(void **state)
+{
+    (void)state;
+    rqli_observe_ending(lock);
+    check_line("[redis_queued_locks.expire_lock]" COMMON);
+    lock->process = RQL_EXTENDABLE_CONFLICT_WORK_THROUGH;
+    rqli_observe_ending(lock);
+    rqli_observe_decreasing(lock, 4673);
+    check_line("[redis_queued_locks.decrease_lock] lock_key => 'rql:lock:x' decreased_ttl => 4673"
+               " queue_ttl => 15" IDS);
+    check_no_more();
+}
+
+static void a_series_has_lines_of_its_own(void **state)
+{
+    static const char *const names[] = {"b", "a", "c"};
+    struct rqli_series_plan plan = {.options = {.names = names, .n_names = 3}};
+    rql_series series = {.client = client, .count = 2, .acq_time_us = 79350};
+    char acquirer[RQL_ID_SIZE];
+    char host[RQL_ID_SIZE];
+    char expected[LINE_SIZE];
+
+    (void)state;
+    series.observe = lock->observe;
+    rqli_observe_series_started(&series, &plan);
+    (void)snprintf(expected, sizeof expected,
+                   "[redis_queued_locks.start_lock_series_obtaining] lock_keys => "
+                   "'[\"rql:lock:b\", \"rql:lock:a\", \"rql:lock:c\"]'queue_ttl => 15 "
+                   "acq_id => '%s' hst_id => '%s' acs_strat => 'queued'",
+                   rql_current_acquirer_id(client, 0, acquirer), rql_current_host_id(client, host));
+    check_line(expected);
+    series.locks[0] = make_lock("a");
+    series.locks[1] = make_lock("b");
+    rqli_observe_series_obtained(&series);
+    check_line("[redis_queued_locks.lock_series_obtained] lock_keys => "
+               "'[\"rql:lock:a\", \"rql:lock:b\"]' queue_ttl => 15" IDS " acq_time => 79.35 (ms)");
+    rqli_observe_series_ending(&series);
+    check_line("[redis_queued_locks.expire_lock_series] lock_keys => "
+               "'[\"rql:lock:a\", \"rql:lock:b\"]' queue_ttl => 15" IDS);
+    check_no_more();
+    free(series.locks[0]);
+    free(series.locks[1]);
+}
+
+static void queue_ttl_is_in_seconds_of_any_form(void **state)
+{
+    static const struct {
+        int64_t ms;
+        const char *text;
+    } cases[] = {{15000, "15"}, {0, "0"}, {1500, "1.5"}, {1, "0.001"}, {RQL_FOREVER, "forever"}};
+
+    char expected[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const rql_log_field field = {
+            .name = "queue_ttl", .kind = RQL_LOG_SECONDS, .number = cases[i].ms};
+        const rql_log_record record = {"a", 1, &field};
+        char line[64];
+
+        (void)snprintf(expected, sizeof expected, "[redis_queued_locks.a] queue_ttl => %s",
+                       cases[i].text);
+        assert_int_equal(rql_log_text(&record, line, sizeof line), strlen(expected));
+        assert_string_equal(line, expected);
+    }
+}
+
+static void a_line_is_cut_to_size_and_stays_one_line(void **state)
+{
+    const rql_log_field fields[] = {{.name = "raw", .kind = RQL_LOG_RAW, .text = "a\nb\x7F"},
+                                    {.name = "none", .kind = RQL_LOG_QUOTED}};
+    const rql_log_record record = {"a", 2, fields};
+    static const char whole[] = "[redis_queued_locks.a] raw => a?b? none => ''";
+    char line[64];
+
+    (void)state;
+    assert_int_equal(rql_log_text(&record, NULL, 0), sizeof whole - 1);
+    for (size_t size = 1; size <= sizeof line; size++) {
+        memset(line, '~', sizeof line);
+        assert_int_equal(rql_log_text(&record, line, size), sizeof whole - 1);
+        assert_true(strlen(line) == (size < sizeof whole ? size : sizeof whole) - 1);
+        assert_memory_equal(line, whole, strlen(line));
+    }
+}
+
+static void a_file_gets_one_line_each(void **state)
+{
+    static char name[3000]; /* longer than any buffer on the stack */
+    const rql_log_field field = {.name = "n", .kind = RQL_LOG_QUOTED, .text = name};
+    const rql_log_record record = {"a", 1, &field};
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+
+    (void)state;
+    assert_non_null(file);
+    memset(name, 'n', sizeof name - 1);
+    rql_log_to_file(&record, file);
+    name[1] = '\0';
+    rql_log_to_file(&record, file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(size, strlen("[redis_queued_locks.a] n => ''\n") * 2 + sizeof name - 1 + 1);
+    assert_string_equal(strchr(text, '\n'), "\n[redis_queued_locks.a] n => 'n'\n");
+    free(text);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(an_acquisition_begins),
+        TEST(a_try_has_one_line_and_its_steps_only_when_wanted),
+        TEST(a_free_lock_is_taken),
+        TEST(a_re_entry_is_found),
+        TEST(an_extending_re_entry_is_found),
+        TEST(a_conflict_is_found),
+        TEST(a_queued_request_knows_whether_it_is_first),
+        TEST(a_request_moves_to_the_tail),
+        TEST(a_lock_is_obtained),
+        TEST(a_refusal_leaves_the_queue_but_for_those_who_never_queued),
+        TEST(a_hold_ends),
+        TEST(a_series_has_lines_of_its_own),
+        cmocka_unit_test(queue_ttl_is_in_seconds_of_any_form),
+        cmocka_unit_test(a_line_is_cut_to_size_and_stays_one_line),
+        cmocka_unit_test(a_file_gets_one_line_each),
+    };
+
+    return cmocka_run_group_tests_name("log_text", tests, NULL, NULL);
+}

@@ -1,0 +1,222 @@
+#include "check.h"
+
+#include "aborts.h"
+#include "options.h"
+#include "script/call.h"
+#include "series.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static rql_options client;
+static rql_series_options given;
+static struct rqli_series_plan plan;
+static rql_error error;
+
+static const char *const names[] = {"b", "\xc3\xa9", "a", "B", "aa"};
+
+static int set_up(void **state)
+{
+    (void)state;
+    rql_options_init(&client);
+    rql_series_options_init(&given);
+    given.names = names;
+    given.n_names = 5;
+    memset(&plan, 0xA5, sizeof plan);
+    memset(&error, 0, sizeof error);
+    return 0;
+}
+
+static void defaults_are_atomic_and_the_clients(void **state)
+{
+    (void)state;
+    assert_int_equal(given.size, sizeof given);
+    assert_int_equal(given.mode, RQL_SERIES_ATOMIC);
+    assert_null(given.lock);
+    assert_null(given.result);
+    client.default_lock_ttl_ms = 77;
+    CHECK_OK(rqli_series_plan(&plan, &client, &given, &error));
+    assert_int_equal(plan.lock.ttl_ms, 77);
+    assert_int_equal(plan.options.n_names, 5);
+}
+
+/* Bytewise, whatever the locale: all clients agree on it. */
+static void canonical_order_is_that_of_bytes(void **state)
+{
+    static const size_t expected[] = {3, 2, 4, 0, 1};
+
+    (void)state;
+    CHECK_OK(rqli_series_plan(&plan, &client, &given, &error));
+    for (size_t i = 0; i < 5; i++) {
+        assert_int_equal(plan.order[i], expected[i]);
+    }
+}
+
+static void a_name_twice_is_for_the_gem_alone(void **state)
+{
+    static const char *const twice[] = {"x", "y", "x"};
+
+    (void)state;
+    given.names = twice;
+    given.n_names = 3;
+    assert_int_equal(rqli_series_plan(&plan, &client, &given, &error), RQL_E_INVALID);
+    assert_non_null(strstr(error.message, "x: is twice"));
+    given.mode = RQL_SERIES_GEM;
+    CHECK_OK(rqli_series_plan(&plan, &client, &given, &error));
+}
+
+static void names_and_mode_have_limits(void **state)
+{
+    static const char *many[RQL_SERIES_MAX + 1];
+    static char texts[RQL_SERIES_MAX + 1][8];
+
+    (void)state;
+    for (size_t i = 0; i <= RQL_SERIES_MAX; i++) {
+        (void)snprintf(texts[i], sizeof texts[i], "%zu", i);
+        many[i] = texts[i];
+    }
+    given.names = many;
+    given.n_names = RQL_SERIES_MAX;
+    CHECK_OK(rqli_series_plan(&plan, &client, &given, &error));
+    given.n_names = RQL_SERIES_MAX + 1;
+    assert_int_equal(rqli_series_plan(&plan, &client, &given, &error), RQL_E_INVALID);
+    given.n_names = 0;
+    assert_int_equal(rqli_series_plan(&plan, &client, &given, &error), RQL_E_INVALID);
+    given.n_names = 1;
+    given.mode = (rql_series_mode)2;
+    assert_int_equal(rqli_series_plan(&plan, &client, &given, &error), RQL_E_INVALID);
+    assert_int_equal(rqli_series_plan(&plan, &client, NULL, &error), RQL_E_INVALID);
+}
+
+static void options_of_each_lock_are_checked(void **state)
+{
+    rql_lock_options lock;
+
+    (void)state;
+    rqli_lock_options_fill(&lock, &client);
+    given.lock = &lock;
+    lock.ttl_ms = 0;
+    assert_int_equal(rqli_series_plan(&plan, &client, &given, &error), RQL_E_INVALID);
+    lock.ttl_ms = RQL_TTL_MAX_MS;
+    CHECK_OK(rqli_series_plan(&plan, &client, &given, &error));
+    given.mode = RQL_SERIES_GEM;
+    assert_int_equal(rqli_series_plan(&plan, &client, &given, &error), RQL_E_INVALID);
+    lock.ttl_ms = RQL_TTL_MAX_MS / 5 - lock.retry_delay_ms - lock.retry_jitter_ms;
+    CHECK_OK(rqli_series_plan(&plan, &client, &given, &error));
+}
+
+/* As recorded of the gem, and where no recording is. */
+static void ttl_is_the_gems(void **state)
+{
+    static const struct {
+        int64_t ttl_ms;
+        int64_t delay_ms;
+        int64_t jitter_ms;
+        size_t count;
+        int64_t expected_ms[3];
+    } cases[] = {
+        {2000, 200, 25, 3, {6675, 4450, 2225}}, {2000, 100, 7, 2, {4214, 2107}},
+        {2000, 200, 25, 2, {4450, 2225}},       {500, 200, 25, 1, {725}},
+        {3000, 200, 25, 3, {9675, 6450, 3225}}, {1, 1, 0, 1, {2}},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rql_lock_options lock = {.ttl_ms = cases[i].ttl_ms,
+                                 .retry_delay_ms = cases[i].delay_ms,
+                                 .retry_jitter_ms = cases[i].jitter_ms};
+
+        for (size_t k = 0; k < cases[i].count; k++) {
+            assert_int_equal(rqli_series_ttl_ms(&lock, cases[i].count, k), cases[i].expected_ms[k]);
+        }
+    }
+}
+
+/* Programs of another age: shorter structs are filled up, what is unknown must be zero. */
+static void structs_of_another_size_are_read(void **state)
+{
+    struct {
+        rql_series_options known;
+        int64_t newer;
+    } longer = {.known = given};
+
+    (void)state;
+    longer.known.size = sizeof longer;
+    CHECK_OK(rqli_series_plan(&plan, &client, &longer.known, &error));
+    longer.newer = 1;
+    assert_int_equal(rqli_series_plan(&plan, &client, &longer.known, &error), RQL_E_INVALID);
+    given.size = 1;
+    assert_int_equal(rqli_series_plan(&plan, &client, &given, &error), RQL_E_INVALID);
+    memset(&longer, 0xA5, sizeof longer);
+    rql_series_options_init_sized(&longer.known, sizeof longer);
+    assert_int_equal(longer.newer, 0);
+    assert_int_equal(longer.known.size, sizeof longer);
+}
+
+/* The call itself: keys of every lock, then those that they share. */
+static void a_call_names_the_keys_of_all_locks(void **state)
+{
+    struct rqli_command command = {0};
+    struct rqli_keys keys[2];
+    const struct rqli_keys *const list[] = {&keys[0], &keys[1]};
+    struct rqli_call call;
+    char expected[512];
+
+    (void)state;
+    rqli_keys_init(&keys[0], "a");
+    rqli_keys_init(&keys[1], "b");
+    rqli_call_init_series(&call, RQLI_SCRIPT_ACQUIRE_SERIES, list, 2);
+    for (int i = 1; i <= 6; i++) {
+        rqli_call_int(&call, i);
+    }
+    rqli_call_write(&call, &command, false);
+    (void)snprintf(expected, sizeof expected,
+                   "*17\r\n$7\r\nEVALSHA\r\n$40\r\n%s\r\n$1\r\n8\r\n"
+                   "$10\r\nrql:lock:a\r\n$16\r\nrql:lock_queue:a\r\n$9\r\nrql:req:a\r\n"
+                   "$10\r\nrql:lock:b\r\n$16\r\nrql:lock_queue:b\r\n$9\r\nrql:req:b\r\n"
+                   "$8\r\nrql:live\r\n$9\r\nrql:fence\r\n"
+                   "$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n$1\r\n4\r\n$1\r\n5\r\n$1\r\n6\r\n",
+                   rqli_scripts[RQLI_SCRIPT_ACQUIRE_SERIES].sha1);
+    assert_int_equal(command.length, strlen(expected));
+    assert_memory_equal(command.data, expected, command.length);
+    assert_int_equal(command.n_commands, 1);
+    rqli_command_fini(&command);
+}
+
+static void write_for_one(void *data)
+{
+    struct rqli_command command = {0};
+    struct rqli_keys keys;
+    struct rqli_call call;
+
+    rqli_keys_init(&keys, "a");
+    rqli_call_init(&call, *(enum rqli_script_id *)data, &keys);
+    for (int i = 1; i <= 6; i++) {
+        rqli_call_int(&call, i);
+    }
+    rqli_call_write(&call, &command, false);
+}
+
+static void a_script_for_several_is_not_called_for_one(void **state)
+{
+    enum rqli_script_id several = RQLI_SCRIPT_ACQUIRE_SERIES;
+    enum rqli_script_id one = RQLI_SCRIPT_ACQUIRE;
+
+    (void)state;
+    assert_true(aborts(write_for_one, &several));
+    assert_false(aborts(write_for_one, &one));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup(name, set_up)
+        TEST(defaults_are_atomic_and_the_clients),        TEST(canonical_order_is_that_of_bytes),
+        TEST(a_name_twice_is_for_the_gem_alone),          TEST(names_and_mode_have_limits),
+        TEST(options_of_each_lock_are_checked),           TEST(ttl_is_the_gems),
+        TEST(structs_of_another_size_are_read),           TEST(a_call_names_the_keys_of_all_locks),
+        TEST(a_script_for_several_is_not_called_for_one),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

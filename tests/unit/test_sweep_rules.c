@@ -1,0 +1,249 @@
+#include "check.h"
+
+#include "client.h"
+#include "reply_tree.h"
+#include "sweep_options.h"
+#include "sweep_rules.h"
+
+#include <string.h>
+
+#define ACQ "rql:acq:18466/600/620/640/aaaaaaaaaaaaaaa1"
+#define HST "rql:hst:18466/600/640/aaaaaaaaaaaaaaa1"
+#define NONCE "0123456789abcdef0123456789abcdef"
+
+static const rql_sweep_owner owner = {.acq_id = ACQ, .hst_id = HST};
+
+static enum rqli_sweep_verdict judge(const struct rqli_sweep_rule *rule, const void *subject,
+                                     struct rqli_reply seen)
+{
+    const struct rqli_sweep sweep = {.subject = subject};
+
+    return rule->judge(&sweep, &seen);
+}
+
+static void locks_are_judged_by_four_fields(void **state)
+{
+    const struct rqli_reply whole[] = {tree_text(ACQ), tree_text(HST), tree_text("1.5"),
+                                       tree_nil()};
+    const struct rqli_reply hosts[] = {tree_text(ACQ), tree_text(ACQ), tree_text("1.5"),
+                                       tree_nil()};
+    const struct rqli_reply longer[] = {tree_text(ACQ "1"), tree_text(HST), tree_nil(), tree_nil()};
+    const struct rqli_reply gone[] = {tree_nil(), tree_nil(), tree_nil(), tree_nil()};
+    const struct rqli_reply odd[] = {tree_text(ACQ), tree_text(HST), tree_int(1), tree_nil()};
+
+    (void)state;
+    assert_int_equal(judge(&rqli_sweep_all_locks, NULL, tree_array(whole, 4)), RQLI_SWEEP_END);
+    assert_int_equal(judge(&rqli_sweep_all_locks, NULL, tree_array(gone, 4)), RQLI_SWEEP_END);
+    assert_int_equal(judge(&rqli_sweep_locks_of, &owner, tree_array(whole, 4)), RQLI_SWEEP_END);
+    assert_int_equal(judge(&rqli_sweep_locks_of, &owner, tree_array(hosts, 4)), RQLI_SWEEP_LEAVE);
+    assert_int_equal(judge(&rqli_sweep_locks_of, &owner, tree_array(longer, 4)), RQLI_SWEEP_LEAVE);
+    assert_int_equal(judge(&rqli_sweep_locks_of, &owner, tree_array(gone, 4)), RQLI_SWEEP_LEAVE);
+    assert_int_equal(judge(&rqli_sweep_locks_of, &owner, tree_array(odd, 4)), RQLI_SWEEP_NONSENSE);
+    assert_int_equal(judge(&rqli_sweep_locks_of, &owner, tree_array(whole, 3)),
+                     RQLI_SWEEP_NONSENSE);
+    assert_int_equal(judge(&rqli_sweep_all_locks, NULL, tree_text(ACQ)), RQLI_SWEEP_NONSENSE);
+}
+
+static void queues_are_judged_by_what_is_in_them(void **state)
+{
+    (void)state;
+    assert_int_equal(judge(&rqli_sweep_all_queues, NULL, tree_int(3)), RQLI_SWEEP_END);
+    assert_int_equal(judge(&rqli_sweep_all_queues, NULL, tree_int(0)), RQLI_SWEEP_LEAVE);
+    assert_int_equal(judge(&rqli_sweep_all_queues, NULL, tree_nil()), RQLI_SWEEP_NONSENSE);
+    assert_int_equal(judge(&rqli_sweep_requests_of, &owner, tree_text("1.5")), RQLI_SWEEP_END);
+    assert_int_equal(judge(&rqli_sweep_requests_of, &owner, tree_nil()), RQLI_SWEEP_LEAVE);
+    assert_int_equal(judge(&rqli_sweep_requests_of, &owner, tree_int(1)), RQLI_SWEEP_NONSENSE);
+    assert_int_equal(judge(&rqli_sweep_dead, NULL, tree_int(1)), RQLI_SWEEP_END);
+    assert_int_equal(judge(&rqli_sweep_dead, NULL, tree_int(0)), RQLI_SWEEP_LEAVE);
+    assert_int_equal(judge(&rqli_sweep_dead, NULL, tree_text("1")), RQLI_SWEEP_NONSENSE);
+    assert_int_equal(judge(&rqli_sweep_dead, NULL, tree_int(INT64_MAX)), RQLI_SWEEP_NONSENSE);
+}
+
+/* What was not there is told as "", for the script to compare. */
+static void a_grant_is_told_field_by_field(void **state)
+{
+    const struct rqli_reply fields[] = {tree_text(ACQ), tree_bytes("h\0st", 4), tree_nil(),
+                                        tree_text(NONCE)};
+    const struct rqli_reply seen = tree_array(fields, 4);
+    const struct rqli_sweep_target target = {.seen = &seen};
+    const struct rqli_sweep sweep = {.subject = NULL};
+    struct rqli_call call;
+
+    (void)state;
+    rqli_call_init(&call, RQLI_SCRIPT_SWEEP_LOCK, NULL);
+    rqli_sweep_all_locks.tell(&sweep, &target, &call);
+    assert_int_equal(call.n_args, 5);
+    assert_int_equal(call.args[0].length, strlen(ACQ));
+    assert_int_equal(call.args[1].length, 4);
+    assert_memory_equal(call.args[1].data, "h\0st", 4);
+    assert_int_equal(call.args[2].length, 0);
+    assert_memory_equal(call.args[3].data, NONCE, 32);
+}
+
+static void ages_are_counted_from_the_servers_clock(void **state)
+{
+    struct rqli_sweep_age age;
+
+    (void)state;
+    rqli_sweep_age_init(&age, INT64_C(1795254268468100), 86400000);
+    assert_true(age.oldest_us == INT64_C(1795167868468100));
+    assert_string_equal(age.seconds, "1795167868.468100");
+    rqli_sweep_age_init(&age, INT64_C(1795254268000007), 0);
+    assert_string_equal(age.seconds, "1795254268.000007");
+    rqli_sweep_age_init(&age, 5, INT64_C(315360000000)); /* a server in 1970 */
+    assert_string_equal(age.seconds, "0.000000");
+}
+
+/* Steps go on from where the last one ended, and a queue is touched once. */
+static void steps_through_a_queue_come_to_an_end(void **state)
+{
+    static const struct {
+        bool dry_run;
+        int64_t counted;
+        struct rqli_outcome steps[4];
+        bool goes_on[4];
+        int64_t removed;
+    } table[] = {
+        {false, 400, {{0, 100, 0}, {40, 160, 0}, {100, 160, 0}, {3, -1, 1}}, {1, 1, 1, 0}, 143},
+        {true, 400, {{0, 100, 0}, {40, 200, 0}, {100, 300, 0}, {3, -1, 1}}, {1, 1, 1, 0}, 143},
+        {false,
+         300,
+         {{0, 100, 0}, {40, 160, 0}, {100, 160, 0}, {0, 260, 1}},
+         {1, 1, 1, 0},
+         140},                                             /* all seen */
+        {false, 300, {{1, 99, 0}, {0, 99, 1}}, {1, 0}, 1}, /* no step forward: no server does so */
+        {false, 300, {{1, 50, 0}, {40, 9, 1}}, {1, 0}, 41},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TREE_COUNT(table); i++) {
+        const rql_sweep_options options = {.dry_run = table[i].dry_run};
+        const struct rqli_reply seen = tree_int(table[i].counted);
+        struct rqli_sweep sweep = {.options = &options};
+        struct rqli_sweep_target target = {.seen = &seen};
+        size_t step = 0;
+
+        print_message("# row %zu\n", i);
+        while (rqli_sweep_dead.note(&sweep, &target, &table[i].steps[step])) {
+            assert_true(table[i].goes_on[step]);
+            assert_true(target.from == table[i].steps[step].second);
+            step++;
+        }
+        assert_false(table[i].goes_on[step]);
+        assert_int_equal(sweep.result.rem_request_cnt, table[i].removed);
+        assert_int_equal(sweep.result.tch_queue_cnt, 1);
+        assert_int_equal(sweep.result.handed_over_cnt, 1);
+    }
+}
+
+static void options_come_from_the_client(void **state)
+{
+    rql_options client;
+    rql_sweep_options options;
+
+    (void)state;
+    rql_options_init(&client);
+    CHECK_OK(rqli_sweep_options_read(&options, &client, NULL, NULL));
+    assert_int_equal(options.size, sizeof options);
+    assert_int_equal(options.batch_size, 100);
+    assert_int_equal(options.lock_scan_size, 300);
+    assert_int_equal(options.queue_scan_size, 300);
+    assert_int_equal(options.dead_ttl_ms, 86400000);
+    assert_false(options.dry_run);
+    assert_null(options.on_progress);
+    client.lock_release_batch_size = 7;
+    client.clear_locks_of_lock_scan_size = 8;
+    client.clear_locks_of_queue_scan_size = 9;
+    client.dead_request_ttl_ms = 10;
+    CHECK_OK(rqli_sweep_options_read(&options, &client, NULL, NULL));
+    assert_int_equal(options.batch_size, 7);
+    assert_int_equal(options.lock_scan_size, 8);
+    assert_int_equal(options.queue_scan_size, 9);
+    assert_int_equal(options.dead_ttl_ms, 10);
+}
+
+static void options_are_checked(void **state)
+{
+    static const struct {
+        size_t offset;
+        int64_t least;
+        int64_t most;
+    } numbers[] = {
+        {offsetof(rql_sweep_options, batch_size), 1, 100000},
+        {offsetof(rql_sweep_options, lock_scan_size), 1, 100000},
+        {offsetof(rql_sweep_options, queue_scan_size), 1, 100000},
+        {offsetof(rql_sweep_options, dead_ttl_ms), 0, INT64_C(315360000000)},
+    };
+
+    rql_options client;
+    rql_sweep_options given;
+    rql_sweep_options read;
+    rql_error error;
+
+    (void)state;
+    rql_options_init(&client);
+    for (size_t i = 0; i < TREE_COUNT(numbers); i++) {
+        const int64_t bad[] = {numbers[i].least - 1, numbers[i].most + 1, INT64_MIN, INT64_MAX};
+        int64_t *field = (int64_t *)(void *)((char *)&given + numbers[i].offset);
+
+        for (size_t j = 0; j < TREE_COUNT(bad); j++) {
+            rql_sweep_options_init(NULL, &given);
+            *field = bad[j];
+            assert_int_equal(rqli_sweep_options_read(&read, &client, &given, &error),
+                             RQL_E_INVALID);
+            assert_non_null(strstr(error.message, "must be"));
+        }
+        *field = numbers[i].least;
+        CHECK_OK(rqli_sweep_options_read(&read, &client, &given, NULL));
+        *field = numbers[i].most;
+        CHECK_OK(rqli_sweep_options_read(&read, &client, &given, NULL));
+    }
+    memset((char *)&given + offsetof(rql_sweep_options, dry_run), 7, 1);
+    assert_int_equal(rqli_sweep_options_read(&read, &client, &given, NULL), RQL_E_INVALID);
+    memset(&given, 0, sizeof given);
+    assert_int_equal(rqli_sweep_options_read(&read, &client, &given, NULL), RQL_E_INVALID);
+}
+
+/* A program that was built with fewer fields, and one with more. */
+static void programs_of_other_ages_are_understood(void **state)
+{
+    struct {
+        rql_sweep_options known;
+        int64_t newer;
+    } given;
+
+    const size_t older = offsetof(rql_sweep_options, queue_scan_size);
+    rql_options client;
+    rql_sweep_options read;
+
+    (void)state;
+    rql_options_init(&client);
+    memset(&given, 0xFF, sizeof given);
+    rql_sweep_options_init_sized(NULL, &given.known, older);
+    assert_int_equal(given.known.queue_scan_size, -1);
+    given.known.batch_size = 5;
+    CHECK_OK(rqli_sweep_options_read(&read, &client, &given.known, NULL));
+    assert_int_equal(read.batch_size, 5);
+    assert_int_equal(read.queue_scan_size, 300);
+    rql_sweep_options_init_sized(NULL, &given.known, sizeof given);
+    assert_int_equal(given.newer, 0);
+    CHECK_OK(rqli_sweep_options_read(&read, &client, &given.known, NULL));
+    given.newer = 1;
+    assert_int_equal(rqli_sweep_options_read(&read, &client, &given.known, NULL), RQL_E_INVALID);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(locks_are_judged_by_four_fields),
+        cmocka_unit_test(queues_are_judged_by_what_is_in_them),
+        cmocka_unit_test(a_grant_is_told_field_by_field),
+        cmocka_unit_test(ages_are_counted_from_the_servers_clock),
+        cmocka_unit_test(steps_through_a_queue_come_to_an_end),
+        cmocka_unit_test(options_come_from_the_client),
+        cmocka_unit_test(options_are_checked),
+        cmocka_unit_test(programs_of_other_ages_are_understood),
+    };
+
+    return cmocka_run_group_tests_name("sweep_rules", tests, NULL, NULL);
+}
