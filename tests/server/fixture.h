@@ -29,11 +29,9 @@ static inline redisReply *ask_reply(const char *text)
 {
     redisReply *reply = redisCommand(raw, text);
 
-    if (!reply) {
-        fail_msg("%s: %s", text, raw->errstr);
-    }
-    if (reply->type == REDIS_REPLY_ERROR) {
-        fail_msg("%s: %s", text, reply->str);
+    if (!reply || reply->type == REDIS_REPLY_ERROR) {
+        fail_msg("%s: %s", text, reply ? reply->str : raw->errstr);
+        abort(); /* not reached; cmocka does not say that it never returns */
     }
     return reply;
 }

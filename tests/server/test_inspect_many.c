@@ -240,6 +240,19 @@ static void any_batch_size_lists_everything(void **state)
     }
 }
 
+static void check_one_that_is_too_large(const char *lock, const char *queue)
+{
+    rql_lock_info *lock_info = NULL;
+    rql_queue_info *queue_info = NULL;
+
+    CHECK_OK(rql_get_lock_info(client, lock, &lock_info, NULL));
+    assert_int_equal(lock_info->status, RQL_KEY_MALFORMED);
+    CHECK_OK(rql_get_queue_info(client, queue, &queue_info, NULL));
+    assert_int_equal(queue_info->status, RQL_KEY_MALFORMED);
+    (void)rql_lock_info_free(lock_info);
+    (void)rql_queue_info_free(queue_info);
+}
+
 /* More than the link carries in one exchange must not cost the connection. */
 static void huge_keys_of_others_are_reported_and_break_nothing(void **state)
 {
@@ -260,6 +273,7 @@ static void huge_keys_of_others_are_reported_and_break_nothing(void **state)
     connections = info_of("stats", "total_connections_received");
     locks = list_locks(client);
     queues = list_queues(client);
+    check_one_that_is_too_large("job-1-many", "large");
     assert_int_equal(info_of("stats", "total_connections_received"), connections);
     assert_int_equal(locks->count, 322);
     assert_int_equal(count_locks(locks, RQL_KEY_ALIVE), 300);

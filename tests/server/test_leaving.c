@@ -1,26 +1,6 @@
-#include "fixture.h"
+#include "clients.h"
 
 /* However an acquisition ends, nothing of it stays in the queue. */
-
-static rql_client *client;
-static rql_client *other;
-
-static int set_up(void **state)
-{
-    (void)state;
-    ask("FLUSHALL");
-    client = new_client();
-    other = new_client();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    client = rql_client_free(client);
-    other = rql_client_free(other);
-    return 0;
-}
 
 /* `error` and `out` stay as they were. */
 static void check_outcome(const rql_lock_options *options, rql_status expected)

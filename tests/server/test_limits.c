@@ -1,24 +1,8 @@
-#include "fixture.h"
+#include "clients.h"
 
 /* What the library refuses before it sends anything: names, ttls, metadata, options. */
 
-static rql_client *client;
 static char long_name[RQL_NAME_MAX + 2];
-
-static int set_up(void **state)
-{
-    (void)state;
-    ask("FLUSHALL");
-    client = new_client();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    client = rql_client_free(client);
-    return 0;
-}
 
 /* Refused with a reason, and the handle is left alone; nothing is on the server. */
 static void check_invalid(const char *name, const rql_lock_options *options, const char *what)

@@ -1,26 +1,6 @@
-#include "fixture.h"
+#include "clients.h"
 
 #include <ctype.h>
-
-static rql_client *client;
-static rql_client *other;
-
-static int set_up(void **state)
-{
-    (void)state;
-    ask("FLUSHALL");
-    client = new_client();
-    other = new_client();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    client = rql_client_free(client);
-    other = rql_client_free(other);
-    return 0;
-}
 
 /* Everything that clients send, in the server's own words. */
 static redisContext *start_monitor(void)

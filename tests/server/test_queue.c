@@ -1,26 +1,6 @@
-#include "fixture.h"
+#include "clients.h"
 
 /* Places in the queue: put back when somebody empties it, moved to the tail by queue_ttl. */
-
-static rql_client *client;
-static rql_client *other;
-
-static int set_up(void **state)
-{
-    (void)state;
-    ask("FLUSHALL");
-    client = new_client();
-    other = new_client();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    client = rql_client_free(client);
-    other = rql_client_free(other);
-    return 0;
-}
 
 static struct waiter waiter_of(rql_client *own)
 {

@@ -1,4 +1,4 @@
-#include "fixture.h"
+#include "clients.h"
 
 #include "base/text.h"
 #include "client.h"
@@ -6,26 +6,6 @@
 #include "threads.h"
 
 enum { CROWD = 16, ROUNDS = 20 };
-
-static rql_client *client;
-static rql_client *other;
-
-static int set_up(void **state)
-{
-    (void)state;
-    ask("FLUSHALL");
-    client = new_client();
-    other = new_client();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    client = rql_client_free(client);
-    other = rql_client_free(other);
-    return 0;
-}
 
 static int by_token(const void *left, const void *right)
 {

@@ -1,0 +1,294 @@
+#include "children.h"
+
+#include "proxy.h"
+#include "threads.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+/* A process that forks: the child has nothing of its parent's, and does it no harm. */
+
+enum { FORKS = 20, HAMMERS = 4 };
+
+static rql_client *client;
+
+static int set_up(void **state)
+{
+    (void)state;
+    ask("FLUSHALL");
+    client = new_client();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    client = rql_client_free(client);
+    return 0;
+}
+
+static rql_lock *inherited;
+
+static void refuse_and_free_what_is_inherited(void)
+{
+    rql_lock *lock = NULL;
+
+    must(rql_lock_acquire(client, "x", NULL, &lock, NULL) == RQL_E_FORKED, 10);
+    must(rql_lock_extend(inherited, 1000, NULL) == RQL_E_FORKED, 11);
+    must(rql_lock_get_state(inherited) == RQL_GONE, 12);
+    must(rql_lock_release(inherited, NULL) == RQL_E_FORKED, 13);
+    client = rql_client_free(client);
+    use_own_client();
+}
+
+struct hammer {
+    atomic_int stop;
+    atomic_int n_done;
+    atomic_int n_faults;
+};
+
+static void hammer(size_t index, void *data)
+{
+    struct hammer *self = data;
+    rql_lock_options options = patient(client);
+
+    while (!self->stop) {
+        rql_lock *lock = NULL;
+
+        if (rql_lock_acquire(client, index % 2 ? "x" : "y", &options, &lock, NULL) ||
+            rql_lock_release(lock, NULL)) {
+            atomic_fetch_add(&self->n_faults, 1);
+        }
+        atomic_fetch_add(&self->n_done, 1);
+    }
+}
+
+static bool hammers_run(void *data)
+{
+    struct hammer *self = data;
+
+    return self->n_done >= 100;
+}
+
+static void child_has_nothing_of_the_parents_and_does_it_no_harm(void **state)
+{
+    struct hammer self = {0};
+    struct threads *threads;
+
+    (void)state;
+    inherited = hold(client, "inherited");
+    threads = threads_start(HAMMERS, hammer, &self);
+    for (int i = 0; i < FORKS; i++) {
+        self.n_done = 0;
+        assert_true(wait_until(hammers_run, &self, AWAIT_MS));
+        expect_good_end(start_limited_child(refuse_and_free_what_is_inherited));
+    }
+    self.stop = 1;
+    threads_join(threads);
+    assert_int_equal(self.n_faults, 0);
+    CHECK_OK(rql_lock_release(inherited, NULL));
+}
+
+static void free_inherited_client(void)
+{
+    client = rql_client_free(client);
+}
+
+static void acquire_once(size_t index, void *data)
+{
+    rql_lock_options options = patient(client);
+    rql_lock *lock = NULL;
+
+    (void)index;
+    if (rql_lock_acquire(client, "x", &options, &lock, NULL) == RQL_OK) {
+        atomic_fetch_add((atomic_int *)data, 1);
+        rql_lock_release(lock, NULL);
+    }
+}
+
+static bool is_connecting(void *data)
+{
+    struct proxy_counts counts = proxy_counts(data);
+
+    return counts.connections > 0;
+}
+
+/* Threads of the parent wait for the connection: their condition variable is in use. */
+static void child_of_a_parent_that_connects_ends(void **state)
+{
+    rql_options options = client_options();
+    struct proxy *proxy = proxy_start(server.socket_path);
+    struct threads *threads;
+    atomic_int n_ok = 0;
+
+    (void)state;
+    options.url = proxy_url(proxy);
+    rql_client_free(client);
+    client = new_client_with(&options);
+    proxy_freeze(proxy, PROXY_BOTH, true);
+    threads = threads_start(HAMMERS, acquire_once, &n_ok);
+    assert_true(wait_until(is_connecting, proxy, AWAIT_MS));
+    for (int i = 0; i < FORKS; i++) {
+        expect_good_end(start_limited_child(free_inherited_client));
+    }
+    proxy_heal(proxy);
+    threads_join(threads);
+    assert_int_equal(n_ok, HAMMERS);
+    client = rql_client_free(client);
+    proxy_stop(proxy);
+}
+
+/* Holds, waits and renews, so that all three connections are there; then a child that outlives it.
+ */
+static void leave_a_child_behind(void)
+{
+    rql_client *own = new_client_in_child();
+    rql_lock_options options = patient(own);
+    struct waiter waiter = {.client = own, .name = "x", .options = options};
+    rql_lock *lock = NULL;
+
+    options.auto_extend = true;
+    options.ttl_ms = 300;
+    must(rql_lock_acquire(own, "renewed", &options, &lock, NULL) == RQL_OK, 30);
+    must(pthread_create(&waiter.thread, NULL, run_waiter, &waiter) == 0, 31);
+    (void)pause();
+}
+
+static int pipe_of_grandchild[2];
+
+/* The grandchild tells its number, and is killed by it. */
+static void be_forked(int number)
+{
+    pid_t grandchild = fork();
+
+    (void)number;
+    if (grandchild == 0) {
+        grandchild = getpid();
+        (void)alarm(LIMIT_S * (unsigned)wait_slowness());
+        (void)!write(pipe_of_grandchild[1], &grandchild, sizeof grandchild);
+        (void)pause();
+        _exit(0);
+    }
+}
+
+static void install_and_leave_a_child_behind(void)
+{
+    (void)signal(SIGUSR1, be_forked);
+    leave_a_child_behind();
+}
+
+static int64_t count_connections(void)
+{
+    redisReply *reply = ask_reply("CLIENT LIST");
+    int64_t n = 0;
+
+    for (const char *at = reply->str; (at = strstr(at, "name=rql-")); at++) {
+        n++;
+    }
+    freeReplyObject(reply);
+    return n;
+}
+
+static bool has_connections(void *data)
+{
+    return count_connections() == *(int64_t *)data;
+}
+
+static void expect_connections(int64_t count)
+{
+    if (!wait_until(has_connections, &count, AWAIT_MS)) {
+        fail_msg("%lld connections, not %lld", (long long)count_connections(), (long long)count);
+    }
+}
+
+static void parents_death_is_seen_while_a_child_lives(void **state)
+{
+    rql_lock *held = hold(client, "x");
+    pid_t grandchild = 0;
+    pid_t child;
+
+    (void)state;
+    assert_int_equal(pipe(pipe_of_grandchild), 0);
+    child = start_child(install_and_leave_a_child_behind);
+    await_int(1, "ZCARD rql:lock_queue:x");
+    expect_connections(4); /* ours, and its three */
+    (void)kill(child, SIGUSR1);
+    assert_true(wait_readable(pipe_of_grandchild[0], AWAIT_MS));
+    assert_int_equal(read(pipe_of_grandchild[0], &grandchild, sizeof grandchild),
+                     sizeof grandchild);
+    kill_child(child);
+    expect_connections(1);
+    assert_int_equal(kill(grandchild, SIGKILL), 0); /* it was there all the time */
+    (void)close(pipe_of_grandchild[1]);
+    (void)close(pipe_of_grandchild[0]);
+    CHECK_OK(rql_lock_release(held, NULL));
+}
+
+/* With a thread that waits, and so an open subscriber, and a lock that is renewed. */
+static void fork_beside_a_waiter_and_a_renewal(void **state)
+{
+    rql_client *other = new_client();
+    struct waiter waiter = {.client = client, .name = "x", .options = patient(client)};
+    rql_lock_options renewed = patient(client);
+    rql_lock *held = hold(other, "x");
+
+    (void)state;
+    renewed.ttl_ms = 600;
+    renewed.auto_extend = true;
+    inherited = hold_with(client, "inherited", &renewed);
+    waiter_start_as(&waiter, 1);
+    await_int(1, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");
+    expect_good_end(start_limited_child(refuse_and_free_what_is_inherited));
+    assert_int_equal(ask_int("ZCARD rql:lock_queue:x"), 1);
+    CHECK_OK(rql_lock_release(held, NULL));
+    CHECK_OK(waiter_join(&waiter));
+    CHECK_OK(rql_lock_release(waiter.lock, NULL));
+    CHECK_OK(rql_lock_verify(inherited, NULL));
+    CHECK_OK(rql_lock_release(inherited, NULL));
+    rql_client_free(other);
+}
+
+static rql_lock *lock_of_block;
+
+static void release_what_is_inherited(void)
+{
+    must(rql_lock_release(lock_of_block, NULL) == RQL_E_FORKED, 60);
+}
+
+static int fork_in_block(rql_lock *lock, void *data)
+{
+    (void)data;
+    lock_of_block = lock;
+    expect_good_end(start_limited_child(release_what_is_inherited));
+    return 7;
+}
+
+static void fork_in_a_block_leaves_the_parent_its_lock(void **state)
+{
+    rql_block block = {.run = fork_in_block};
+
+    (void)state;
+    CHECK_OK(rql_with_lock(client, "x", NULL, &block, NULL));
+    assert_int_equal(block.value, 7);
+    assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        TEST(fork_in_a_block_leaves_the_parent_its_lock),
+        TEST(fork_beside_a_waiter_and_a_renewal),
+        TEST(child_has_nothing_of_the_parents_and_does_it_no_harm),
+        TEST(child_of_a_parent_that_connects_ends),
+        TEST(parents_death_is_seen_while_a_child_lives),
+    };
+
+    if (!redis_server_available()) {
+        return skip_all("no redis-server");
+    }
+    if (!CHILDREN_MAY_MAKE_THREADS) {
+        return skip_all("ThreadSanitizer");
+    }
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}

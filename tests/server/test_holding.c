@@ -1,0 +1,393 @@
+#include "fixture.h"
+
+#include "threads.h"
+
+/* What keeps a lock: renewal, its ends, and the claim of what was handed over. */
+
+enum { TTL_MS = 900, CLAIM_MS = 1000, RACERS = 4, RACES = 250 };
+
+static rql_client *client;
+static rql_client *other;
+
+static int set_up(void **state)
+{
+    (void)state;
+    ask("FLUSHALL");
+    client = new_client();
+    other = new_client();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    client = rql_client_free(client);
+    other = rql_client_free(other);
+    return 0;
+}
+
+static rql_lock_options renewed(int64_t ttl_ms)
+{
+    rql_lock_options options = patient(client);
+
+    options.ttl_ms = ttl_ms;
+    options.auto_extend = true;
+    return options;
+}
+
+/* When the lock ends, by the server's clock; below 0 if it has ended. */
+static int64_t end_ms(void)
+{
+    return ask_int("PEXPIRETIME rql:lock:x");
+}
+
+static int64_t server_us(void)
+{
+    return ask_int("EVAL return(redis.call('time')[1]*1000000+redis.call('time')[2]) 0");
+}
+
+struct renewal {
+    int64_t beyond_ms;
+    bool forgets; /* the server forgets all scripts, again and again */
+};
+
+static bool is_renewed_or_gone(void *data)
+{
+    const struct renewal *self = data;
+    int64_t ends_ms;
+
+    if (self->forgets) {
+        ask("SCRIPT FLUSH");
+    }
+    ends_ms = end_ms();
+    return ends_ms < 0 || ends_ms >= self->beyond_ms;
+}
+
+/* Until the lock lives a ttl longer than it was taken for: the holder has renewed thrice. */
+static void await_renewals(rql_lock *lock, int64_t ttl_ms, bool forgets)
+{
+    struct renewal renewal = {.beyond_ms = end_ms() + ttl_ms, .forgets = forgets};
+
+    assert_true(wait_until(is_renewed_or_gone, &renewal, AWAIT_MS));
+    CHECK_OK(rql_lock_verify(lock, NULL));
+    assert_int_not_equal(rql_lock_get_state(lock), RQL_GONE);
+    assert_true(rql_lock_remaining_ms(lock) > 0);
+    assert_true(ask_int("PTTL rql:lock:x") <= ttl_ms);
+}
+
+static void auto_extend_keeps_a_short_lock(void **state)
+{
+    rql_lock_options options = renewed(TTL_MS);
+    rql_lock *lock = hold_with(client, "x", &options);
+
+    (void)state;
+    await_renewals(lock, options.ttl_ms, false);
+    CHECK_OK(rql_lock_release(lock, NULL));
+    assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
+}
+
+static void renewals_go_on_when_the_server_has_forgotten_the_script(void **state)
+{
+    rql_lock_options options = renewed(TTL_MS);
+    rql_lock *lock = hold_with(client, "x", &options);
+
+    (void)state;
+    await_renewals(lock, options.ttl_ms, true);
+    CHECK_OK(rql_lock_release(lock, NULL));
+}
+
+static bool has_ended(void *last_end_ms)
+{
+    int64_t ends_ms = end_ms();
+
+    if (ends_ms < 0) {
+        return true;
+    }
+    *(int64_t *)last_end_ms = ends_ms;
+    return false;
+}
+
+static void max_hold_ends_renewal(void **state)
+{
+    rql_lock_options options = renewed(TTL_MS);
+    int64_t begun_us = server_us();
+    int64_t last_end_ms = 0;
+    int64_t held_us;
+    rql_lock *lock;
+
+    (void)state;
+    options.max_hold_ms = 2 * options.ttl_ms;
+    lock = hold_with(client, "x", &options);
+    held_us = server_us();
+    assert_true(wait_until(has_ended, &last_end_ms, AWAIT_MS));
+    assert_true(last_end_ms > begun_us / 1000 + options.ttl_ms + options.ttl_ms / 4);
+    assert_true(last_end_ms <= held_us / 1000 + options.max_hold_ms + options.ttl_ms / 2);
+    assert_int_equal(rql_lock_get_state(lock), RQL_GONE);
+    assert_int_equal(rql_lock_release(lock, NULL), RQL_NOT_HELD);
+}
+
+static void forget_ends_renewal(void **state)
+{
+    rql_lock_options options = renewed(TTL_MS / 3);
+
+    (void)state;
+    rql_lock_forget(hold_with(client, "x", &options));
+    assert_int_equal(ask_int("EXISTS rql:lock:x"), 1);
+    await_int(0, "EXISTS rql:lock:x");
+}
+
+static void *acquire_and_end(void *data)
+{
+    rql_lock_options options = renewed(TTL_MS / 3);
+
+    return rql_lock_acquire(client, "x", &options, data, NULL) ? NULL : data;
+}
+
+static void renewal_ends_with_its_thread(void **state)
+{
+    rql_lock *lock = NULL;
+    pthread_t thread;
+
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, acquire_and_end, &lock), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_non_null(lock);
+    await_int(0, "EXISTS rql:lock:x");
+    assert_int_equal(rql_lock_get_state(lock), RQL_GONE);
+    assert_int_equal(rql_lock_release(lock, NULL), RQL_NOT_HELD);
+}
+
+/* Release, extension and renewal are the owner's: they leave alone what another holds by then. */
+static void what_another_holds_by_now_is_left_alone(void **state)
+{
+    rql_lock *lock = hold(client, "x");
+    rql_lock *taken;
+    int64_t ends_ms;
+
+    (void)state;
+    ask("DEL rql:lock:x");
+    taken = hold(other, "x");
+    ends_ms = end_ms();
+    assert_int_equal(rql_lock_get_state(lock), RQL_HELD); /* nobody has asked yet */
+    assert_int_equal(rql_lock_extend(lock, 90000, NULL), RQL_NOT_HELD);
+    assert_int_equal(rql_lock_get_state(lock), RQL_GONE);
+    assert_int_equal(rql_lock_verify(lock, NULL), RQL_NOT_HELD);
+    assert_int_equal(rql_release_by_secret(client, "x", rql_lock_secret(lock), NULL), RQL_NOT_HELD);
+    assert_int_equal(rql_lock_release(lock, NULL), RQL_NOT_HELD);
+    assert_int_equal(end_ms(), ends_ms);
+    CHECK_OK(rql_lock_verify(taken, NULL));
+    CHECK_OK(rql_lock_release(taken, NULL));
+}
+
+/* It polls so rarely that a push is first. */
+static struct waiter hand_over(int64_t ttl_ms)
+{
+    struct waiter waiter = {.client = client, .name = "x", .options = patient(client)};
+    rql_lock *held = hold(other, "x");
+
+    waiter.options.ttl_ms = ttl_ms;
+    waiter.options.retry_delay_ms = 3600000;
+    waiter_start_as(&waiter, 1);
+    await_int(1, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");
+    CHECK_OK(rql_lock_release(held, NULL));
+    CHECK_OK(waiter_join(&waiter));
+    return waiter;
+}
+
+/* The first wait of a client asks once more when it listens: only the second is surely pushed. */
+static struct waiter be_handed_over(int64_t ttl_ms)
+{
+    struct waiter waiter = hand_over(ttl_ms);
+
+    CHECK_OK(rql_lock_release(waiter.lock, NULL));
+    waiter = hand_over(ttl_ms);
+    assert_true(waiter.handed_over);
+    return waiter;
+}
+
+/* The rest of what it was granted for, and not more. */
+static void check_whole(rql_lock *lock, int64_t ttl_ms)
+{
+    int64_t granted_ms = rql_lock_describe(lock).ts_us / 1000;
+
+    assert_int_equal(ask_int("HEXISTS rql:lock:x rql_claim"), 0);
+    assert_true(end_ms() >= granted_ms + ttl_ms - 20);
+    assert_true(ask_int("PTTL rql:lock:x") <= ttl_ms);
+}
+
+static void a_lock_handed_over_is_claimed_after_a_third_of_a_second(void **state)
+{
+    struct waiter waiter;
+
+    (void)state;
+    waiter = be_handed_over(5000);
+    await_int(0, "HEXISTS rql:lock:x rql_claim"); /* was there, or it would be too early now */
+    assert_true(server_us() - rql_lock_describe(waiter.lock).ts_us >= 300000);
+    check_whole(waiter.lock, 5000);
+    assert_int_equal(rql_lock_get_state(waiter.lock), RQL_HELD);
+    CHECK_OK(rql_lock_verify(waiter.lock, NULL));
+    CHECK_OK(rql_lock_release(waiter.lock, NULL));
+}
+
+static void a_short_lock_handed_over_needs_no_claim(void **state)
+{
+    struct waiter waiter;
+    int64_t calls;
+
+    (void)state;
+    waiter = be_handed_over(800);
+    calls = calls_of("evalsha");
+    assert_int_equal(ask_int("HEXISTS rql:lock:x rql_claim"), 0);
+    await_int(0, "EXISTS rql:lock:x");
+    assert_int_equal(calls_of("evalsha"), calls);
+    assert_int_equal(rql_lock_release(waiter.lock, NULL), RQL_NOT_HELD);
+}
+
+static void a_short_hold_of_what_was_handed_over_costs_no_claim(void **state)
+{
+    struct waiter waiter;
+    int64_t calls;
+
+    (void)state;
+    waiter = be_handed_over(5000);
+    calls = calls_of("evalsha") + calls_of("eval");
+    CHECK_OK(rql_lock_release(waiter.lock, NULL));
+    assert_int_equal(calls_of("evalsha") + calls_of("eval"), calls + 1);
+}
+
+/* Left to its ttl, and not to the second that a hand-over lives unless claimed. */
+static void a_forgotten_lock_has_its_whole_ttl_also_if_handed_over(void **state)
+{
+    struct waiter waiter;
+    int64_t granted_ms;
+
+    (void)state;
+    waiter = be_handed_over(5000);
+    granted_ms = rql_lock_describe(waiter.lock).ts_us / 1000;
+    rql_lock_forget(waiter.lock);
+    assert_int_equal(ask_int("HEXISTS rql:lock:x rql_claim"), 0);
+    assert_true(end_ms() >= granted_ms + 4980);
+}
+
+static void an_extension_by_hand_is_a_claim(void **state)
+{
+    struct waiter waiter;
+
+    (void)state;
+    waiter = be_handed_over(5000);
+    CHECK_OK(rql_lock_extend(waiter.lock, 9000, NULL));
+    check_whole(waiter.lock, 9000);
+    assert_true(rql_lock_remaining_ms(waiter.lock) > CLAIM_MS);
+    CHECK_OK(rql_lock_release(waiter.lock, NULL));
+}
+
+struct owner {
+    rql_lock *lock;
+    pthread_barrier_t held; /* it holds; it may end */
+};
+
+/* Lives until it is told to end. */
+static void *acquire_and_stay(void *data)
+{
+    struct owner *self = data;
+    rql_lock_options options = renewed(2 * CLAIM_MS);
+
+    options.retry_delay_ms = 3600000;
+    if (rql_lock_acquire(client, "x", &options, &self->lock, NULL)) {
+        self->lock = NULL;
+    }
+    (void)pthread_barrier_wait(&self->held);
+    (void)pthread_barrier_wait(&self->held);
+    return NULL;
+}
+
+static void what_is_handed_over_is_renewed_as_well(void **state)
+{
+    struct owner owner = {0};
+    rql_lock *held = hold(other, "x");
+    struct renewal renewal = {0};
+    pthread_t thread;
+
+    (void)state;
+    assert_int_equal(pthread_barrier_init(&owner.held, NULL, 2), 0);
+    assert_int_equal(pthread_create(&thread, NULL, acquire_and_stay, &owner), 0);
+    await_int(1, "ZCARD rql:lock_queue:x");
+    CHECK_OK(rql_lock_release(held, NULL));
+    (void)pthread_barrier_wait(&owner.held);
+    assert_non_null(owner.lock);
+    renewal.beyond_ms = rql_lock_describe(owner.lock).ts_us / 1000 + 5 * CLAIM_MS / 2;
+    assert_true(wait_until(is_renewed_or_gone, &renewal, AWAIT_MS));
+    CHECK_OK(rql_lock_verify(owner.lock, NULL));
+    CHECK_OK(rql_lock_release(owner.lock, NULL));
+    (void)pthread_barrier_wait(&owner.held);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(pthread_barrier_destroy(&owner.held), 0);
+}
+
+struct races {
+    rql_status worst[RACERS];
+    int released[RACERS];
+};
+
+/* Renewed after 2 ms, released at about that time. */
+static void race(size_t index, void *data)
+{
+    struct races *races = data;
+    rql_lock_options options = renewed(6);
+    char name[2] = {(char)('a' + (int)index), '\0'};
+    int i;
+
+    for (i = 0; i < RACES; i++) {
+        int64_t until_us = wait_clock_us() + 1600 + 9 * (i % 100);
+        rql_lock *lock = NULL;
+        rql_status status = rql_lock_acquire(client, name, &options, &lock, NULL);
+
+        while (!status && wait_clock_us() < until_us) {
+            (void)rql_lock_get_state(lock);
+        }
+        status = status ? status : rql_lock_release(lock, NULL);
+        races->released[index] += status == RQL_OK;
+        if (status != RQL_OK && status != RQL_NOT_HELD) {
+            races->worst[index] = status;
+        }
+    }
+}
+
+static void a_release_may_meet_a_renewal(void **state)
+{
+    struct races races = {0};
+    int i;
+
+    (void)state;
+    threads_run(RACERS, race, &races);
+    for (i = 0; i < RACERS; i++) {
+        CHECK_OK(races.worst[i]);
+        assert_true(races.released[i] > 0);
+    }
+    await_int(0, "EXISTS rql:lock:a rql:lock:b rql:lock:c rql:lock:d");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        TEST(auto_extend_keeps_a_short_lock),
+        TEST(renewals_go_on_when_the_server_has_forgotten_the_script),
+        TEST(max_hold_ends_renewal),
+        TEST(forget_ends_renewal),
+        TEST(renewal_ends_with_its_thread),
+        TEST(what_another_holds_by_now_is_left_alone),
+        TEST(a_lock_handed_over_is_claimed_after_a_third_of_a_second),
+        TEST(a_short_lock_handed_over_needs_no_claim),
+        TEST(a_short_hold_of_what_was_handed_over_costs_no_claim),
+        TEST(a_forgotten_lock_has_its_whole_ttl_also_if_handed_over),
+        TEST(an_extension_by_hand_is_a_claim),
+        TEST(what_is_handed_over_is_renewed_as_well),
+        TEST(a_release_may_meet_a_renewal),
+    };
+
+    if (!redis_server_available()) {
+        return skip_all("no redis-server");
+    }
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}

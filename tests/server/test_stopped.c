@@ -1,0 +1,233 @@
+#include "fixture.h"
+
+/* A server that is stopped for a while, and waiters that died without a word. */
+
+enum {
+    CROWD = 16,
+    IMPATIENT_MS = 300,
+    LAST_WORDS_MS = 50, /* after the deadline (P6) */
+    SLACK_MS = 100,     /* of the machine */
+};
+
+static int set_up(void **state)
+{
+    (void)state;
+    ask("FLUSHALL");
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return 0;
+}
+
+static void expect_nothing_left(const char *name)
+{
+    await_int(0, "EXISTS rql:lock:%s", name);
+    await_int(0, "ZCARD rql:lock_queue:%s", name);
+    await_int(0, "HLEN rql:req:%s", name);
+}
+
+static rql_client *new_client_waiting(int64_t io_timeout_ms)
+{
+    rql_options options = client_options();
+
+    options.io_timeout_ms = io_timeout_ms * wait_slowness();
+    return new_client_with(&options);
+}
+
+static bool ended_in_time(const struct waiter *waiter, int64_t begun_us)
+{
+    int64_t limit_ms = IMPATIENT_MS + (LAST_WORDS_MS + SLACK_MS) * wait_slowness();
+
+    return waiter->ended_us - begun_us <= limit_ms * 1000;
+}
+
+static void expect_definite_end(struct waiter *waiter, int64_t begun_us)
+{
+    rql_status status = waiter_join(waiter);
+
+    if (status != RQL_E_UNKNOWN && status != RQL_TIMED_OUT) {
+        fail_msg("%s: %s", rql_status_text(status), waiter->error.message);
+    }
+    assert_int_equal(waiter->error.status, status < 0 ? status : 0);
+    if (!ended_in_time(waiter, begun_us)) {
+        fail_msg("after %lld us", (long long)(waiter->ended_us - begun_us));
+    }
+}
+
+static void start_impatient(struct waiter *waiters, rql_client *client)
+{
+    for (size_t i = 0; i < CROWD; i++) {
+        waiters[i] = (struct waiter){.client = client, .name = "x", .options = patient(client)};
+        waiters[i].options.timeout_ms = IMPATIENT_MS;
+        waiter_start(&waiters[i]);
+    }
+}
+
+/* The server stops before the requests are sent, or when they are in the queue. */
+static void stop_server_around_waiters(bool when_queued)
+{
+    rql_client *client = new_client_waiting(1000);
+    rql_client *other = new_client();
+    struct waiter waiters[CROWD];
+    rql_lock *held = hold(other, "x");
+    int64_t begun_us;
+
+    CHECK_OK(rql_client_connect(client, NULL));
+    if (!when_queued) {
+        redis_server_pause(&server);
+    }
+    begun_us = wait_clock_us();
+    start_impatient(waiters, client);
+    if (when_queued) {
+        await_int(CROWD, "ZCARD rql:lock_queue:x");
+        redis_server_pause(&server);
+    }
+    for (size_t i = 0; i < CROWD; i++) {
+        expect_definite_end(&waiters[i], begun_us);
+    }
+    redis_server_resume(&server);
+    await_int(0, "ZCARD rql:lock_queue:x");
+    await_int(0, "HLEN rql:req:x");
+    CHECK_OK(rql_lock_release(held, NULL));
+    expect_nothing_left("x");
+    rql_client_free(client);
+    rql_client_free(other);
+}
+
+static void stopped_server_holds_up_no_call_beyond_its_deadline(void **state)
+{
+    (void)state;
+    stop_server_around_waiters(true);
+    stop_server_around_waiters(false);
+}
+
+static void one_try_at_a_stopped_server_ends_with_its_last_words(void **state)
+{
+    rql_client *client = new_client_waiting(1000);
+    rql_lock_options options = patient(client);
+    int64_t best_us = INT64_MAX;
+
+    (void)state;
+    CHECK_OK(rql_client_connect(client, NULL));
+    options.timeout_ms = 0;
+    redis_server_pause(&server);
+    for (int i = 0; i < 3; i++) {
+        rql_lock *lock = NULL;
+        rql_error error = {0};
+        int64_t begun_us = wait_clock_us();
+        int64_t took_us;
+
+        assert_int_equal(rql_lock_acquire(client, "x", &options, &lock, &error), RQL_E_UNKNOWN);
+        assert_int_equal(error.status, RQL_E_UNKNOWN);
+        took_us = wait_clock_us() - begun_us;
+        best_us = took_us < best_us ? took_us : best_us;
+    }
+    redis_server_resume(&server);
+    expect_nothing_left("x");
+    assert_true(best_us <= (LAST_WORDS_MS + 30) * 1000 * wait_slowness());
+    rql_client_free(client);
+}
+
+static void stop_for_a_moment_is_a_delay(void **state)
+{
+    rql_client *client = new_client();
+    rql_client *other = new_client();
+    struct waiter waiter = {.client = other, .name = "x", .options = patient(other)};
+    rql_lock *held = hold(client, "x");
+    struct waiter newcomer = {.client = client, .name = "y", .options = patient(client)};
+
+    (void)state;
+    waiter_start_as(&waiter, 1);
+    newcomer.releases = true;
+    redis_server_pause(&server);
+    waiter_start(&newcomer);
+    redis_server_resume(&server);
+    CHECK_OK(waiter_join(&newcomer));
+    assert_int_equal(newcomer.tries, 1);
+    CHECK_OK(rql_lock_release(held, NULL));
+    CHECK_OK(waiter_join(&waiter));
+    CHECK_OK(rql_lock_release(waiter.lock, NULL));
+    expect_nothing_left("x");
+    rql_client_free(client);
+    rql_client_free(other);
+}
+
+/* For longer than anybody waits: connections are given up, and what they carried is done late. */
+static void stop_for_longer_than_the_silence_allowed_costs_no_grant(void **state)
+{
+    rql_client *client = new_client_waiting(150);
+    struct waiter waiter = {.client = client, .name = "x", .options = patient(client)};
+    rql_lock *held = hold(client, "y");
+    rql_error error = {0};
+
+    (void)state;
+    redis_server_pause(&server);
+    waiter_start(&waiter);
+    assert_int_equal(rql_lock_verify(held, &error), RQL_E_UNKNOWN);
+    redis_server_resume(&server);
+    CHECK_OK(waiter_join(&waiter));
+    assert_int_equal(waiter.token, ask_int("HGET rql:lock:x rql_token"));
+    CHECK_OK(rql_lock_release(waiter.lock, NULL));
+    CHECK_OK(rql_lock_release(held, NULL));
+    expect_nothing_left("x");
+    expect_nothing_left("y");
+    rql_client_free(client);
+}
+
+static void wait_alone(void)
+{
+    rql_client *own = new_client();
+    rql_lock_options options = patient(own);
+    rql_lock *lock = NULL;
+
+    (void)!rql_lock_acquire(own, "x", &options, &lock, NULL);
+    (void)pause();
+}
+
+/* An operator listens to all channels: publishing to the dead looks like being heard. */
+static void grant_to_the_dead_is_not_lost_for_long(void **state)
+{
+    rql_client *client = new_client();
+    struct waiter live = {.client = client, .name = "x", .options = patient(client)};
+    redisContext *listener = redis_server_connect(&server);
+    rql_lock *held = hold(client, "x");
+    int64_t begun_us;
+    pid_t child = start_child(wait_alone);
+
+    (void)state;
+    freeReplyObject(redisCommand(listener, "PSUBSCRIBE rql:wake:*"));
+    await_int(1, "ZCARD rql:lock_queue:x");
+    live.options.task = 1;
+    waiter_start_as(&live, 2);
+    kill_child(child);
+    begun_us = wait_clock_us();
+    CHECK_OK(rql_lock_release(held, NULL));
+    CHECK_OK(waiter_join(&live));
+    /* The claim time, or the live one's next sign of life, whichever is later. */
+    if (live.ended_us - begun_us > (1667 + SLACK_MS) * 1000 * wait_slowness()) {
+        fail_msg("after %lld us", (long long)(live.ended_us - begun_us));
+    }
+    CHECK_OK(rql_lock_release(live.lock, NULL));
+    redisFree(listener);
+    rql_client_free(client);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        TEST(stopped_server_holds_up_no_call_beyond_its_deadline),
+        TEST(one_try_at_a_stopped_server_ends_with_its_last_words),
+        TEST(stop_for_a_moment_is_a_delay),
+        TEST(stop_for_longer_than_the_silence_allowed_costs_no_grant),
+        TEST(grant_to_the_dead_is_not_lost_for_long),
+    };
+
+    if (!redis_server_available()) {
+        return skip_all("no redis-server");
+    }
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}

@@ -1,0 +1,381 @@
+#include "fixture.h"
+
+#include "proxy.h"
+
+#include <stdatomic.h>
+#include <sys/time.h>
+
+/* A thread that ends, is cancelled or gets signals in each state of a call. */
+
+enum { SIGNALS = 100, TURNS = 200 };
+
+static rql_client *client;
+
+static int set_up(void **state)
+{
+    (void)state;
+    ask("FLUSHALL");
+    client = new_client();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    client = rql_client_free(client);
+    return 0;
+}
+
+static void *hold_and_end(void *data)
+{
+    rql_lock_options options = patient(client);
+
+    options.ttl_ms = 600;
+    options.auto_extend = true;
+    *(rql_lock **)data = hold_with(client, "x", &options);
+    return NULL;
+}
+
+static void thread_that_ends_as_holder_is_renewed_no_more(void **state)
+{
+    rql_lock *lock = NULL;
+    pthread_t thread;
+
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, hold_and_end, &lock), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    await_int(0, "EXISTS rql:lock:x");
+    assert_int_equal(rql_lock_get_state(lock), RQL_GONE);
+    assert_int_equal(rql_lock_release(lock, NULL), RQL_NOT_HELD);
+}
+
+static void *run_and_end_if_cancelled(void *data)
+{
+    run_waiter(data);
+    pthread_testcancel();
+    return NULL;
+}
+
+static void start_cancellable(struct waiter *self)
+{
+    assert_int_equal(pthread_create(&self->thread, NULL, run_and_end_if_cancelled, self), 0);
+}
+
+static void expect_cancelled(struct waiter *self)
+{
+    void *result = NULL;
+
+    assert_int_equal(pthread_join(self->thread, &result), 0);
+    assert_ptr_equal(result, PTHREAD_CANCELED);
+}
+
+static void cancellation_waits_for_the_end_of_the_call(void **state)
+{
+    rql_lock *held = hold(client, "x");
+    struct waiter doomed = {.client = client, .name = "x", .options = patient(client)};
+    struct waiter other = doomed;
+
+    (void)state;
+    doomed.releases = true;
+    start_cancellable(&doomed);
+    await_int(1, "ZCARD rql:lock_queue:x");
+    waiter_start_as(&other, 2);
+    assert_int_equal(pthread_cancel(doomed.thread), 0);
+    CHECK_OK(rql_lock_release(held, NULL));
+    expect_cancelled(&doomed);
+    assert_int_equal(doomed.status, RQL_OK);
+    CHECK_OK(waiter_join(&other));
+    CHECK_OK(rql_lock_release(other.lock, NULL));
+    CHECK_QUEUE_IS_EMPTY("x");
+}
+
+static void cancellation_in_an_exchange_leaves_the_others_their_reader(void **state)
+{
+    struct waiter doomed = {.client = client, .name = "x", .options = patient(client)};
+    struct waiter other = {.client = client, .name = "y", .options = patient(client)};
+
+    (void)state;
+    doomed.releases = true;
+    other.releases = true;
+    CHECK_OK(rql_client_connect(client, NULL));
+    redis_server_pause(&server);
+    start_cancellable(&doomed);
+    assert_int_equal(pthread_cancel(doomed.thread), 0);
+    waiter_start(&other);
+    redis_server_resume(&server);
+    expect_cancelled(&doomed);
+    assert_int_equal(doomed.status, RQL_OK);
+    CHECK_OK(waiter_join(&other));
+}
+
+static bool is_connecting(void *data)
+{
+    struct proxy_counts counts = proxy_counts(data);
+
+    return counts.connections > 0;
+}
+
+static void cancellation_while_connecting_leaves_the_others_their_connection(void **state)
+{
+    rql_options options = client_options();
+    struct proxy *proxy = proxy_start(server.socket_path);
+    struct waiter doomed = {.name = "x", .releases = true};
+    struct waiter other = {.name = "y", .releases = true};
+
+    (void)state;
+    options.url = proxy_url(proxy);
+    rql_client_free(client);
+    client = new_client_with(&options);
+    doomed.client = client;
+    other.client = client;
+    doomed.options = patient(client);
+    other.options = patient(client);
+    proxy_freeze(proxy, PROXY_BOTH, true);
+    start_cancellable(&doomed);
+    assert_true(wait_until(is_connecting, proxy, AWAIT_MS));
+    waiter_start(&other);
+    assert_int_equal(pthread_cancel(doomed.thread), 0);
+    proxy_heal(proxy);
+    expect_cancelled(&doomed);
+    CHECK_OK(waiter_join(&other));
+    client = rql_client_free(client);
+    proxy_stop(proxy);
+}
+
+static int cancel_oneself(rql_lock *lock, void *data)
+{
+    *(int64_t *)data = rql_lock_token(lock);
+    (void)pthread_cancel(pthread_self());
+    pthread_testcancel();
+    return 0;
+}
+
+static void *run_block(void *data)
+{
+    rql_block block = {.run = cancel_oneself, .user_data = data};
+
+    (void)!rql_with_lock(client, "x", NULL, &block, NULL);
+    return NULL;
+}
+
+/* The block runs under the cancel state of its caller, and its lock is released (lock.h). */
+static void cancellation_of_a_block_releases_its_lock(void **state)
+{
+    pthread_t thread;
+    void *result = NULL;
+    int64_t token = 0;
+
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, run_block, &token), 0);
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_ptr_equal(result, PTHREAD_CANCELED);
+    assert_true(token > 0);
+    assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
+    CHECK_OK(rql_lock_release(hold(client, "x"), NULL));
+}
+
+static void *use_every_call_while_cancelled(void *data)
+{
+    rql_client *own = NULL;
+    rql_options options = client_options();
+    rql_lock *lock = NULL;
+    rql_unlock_result unlocked;
+    rql_text_list *names = NULL;
+    bool is_there = false;
+    int *n_ok = data;
+    int fd;
+
+    (void)pthread_cancel(pthread_self());
+    *n_ok += rql_client_new(&own, &options, NULL) == RQL_OK;
+    *n_ok += rql_client_connect(own, NULL) == RQL_OK;
+    *n_ok += rql_lock_acquire(own, "x", NULL, &lock, NULL) == RQL_OK;
+    *n_ok += rql_lock_lost_fd(lock, &fd, NULL) == RQL_OK;
+    *n_ok += rql_lock_verify(lock, NULL) == RQL_OK;
+    *n_ok += rql_lock_extend(lock, 1000, NULL) == RQL_OK;
+    *n_ok += rql_lock_get_state(lock) == RQL_HELD;
+    *n_ok += rql_is_locked(own, "x", &is_there, NULL) == RQL_OK;
+    *n_ok += rql_is_queued(own, "x", &is_there, NULL) == RQL_OK;
+    *n_ok += rql_acquired_locks(own, &names, NULL) == RQL_OK;
+    names = rql_text_list_free(names);
+    *n_ok += rql_list_keys(own, &names, NULL) == RQL_OK;
+    names = rql_text_list_free(names);
+    *n_ok += rql_possible_host_ids(own, &names, NULL) == RQL_OK;
+    names = rql_text_list_free(names);
+    *n_ok += rql_force_extend(own, "x", 1000, NULL) == RQL_OK;
+    *n_ok += rql_release_by_secret(own, "x", rql_lock_secret(lock), NULL) == RQL_OK;
+    *n_ok += rql_check_until_free(own, "x", NULL, NULL) == RQL_OK;
+    *n_ok += rql_force_unlock(own, "x", &unlocked, NULL) <= RQL_NOT_FOUND;
+    lock = rql_lock_forget(lock);
+    *n_ok += rql_client_free(own) == NULL;
+    pthread_testcancel();
+    return NULL;
+}
+
+static void no_call_is_a_cancellation_point(void **state)
+{
+    pthread_t thread;
+    void *result = NULL;
+    int n_ok = 0;
+
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, use_every_call_while_cancelled, &n_ok), 0);
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_ptr_equal(result, PTHREAD_CANCELED);
+    assert_int_equal(n_ok, 17);
+}
+
+static atomic_int n_signals;
+
+static void count_signal(int number)
+{
+    (void)number;
+    atomic_fetch_add(&n_signals, 1);
+}
+
+static void no_more_signals(struct sigaction *before)
+{
+    (void)sigaction(SIGUSR1, before, NULL);
+}
+
+/* No SA_RESTART: each one interrupts what it meets (F-66). */
+static struct sigaction count_signals(void)
+{
+    struct sigaction counts = {.sa_handler = count_signal};
+    struct sigaction before;
+
+    n_signals = 0;
+    assert_int_equal(sigaction(SIGUSR1, &counts, &before), 0);
+    return before;
+}
+
+/* Until the thread has seen `count` more of them. */
+static void signal_often(pthread_t thread, int count)
+{
+    int goal = n_signals + count;
+
+    while (n_signals < goal) {
+        (void)pthread_kill(thread, SIGUSR1);
+        (void)sched_yield();
+    }
+}
+
+static void signals_to_a_waiter_change_nothing(void **state)
+{
+    struct sigaction before = count_signals();
+    rql_lock *held = hold(client, "x");
+    struct waiter reader = {.client = client, .name = "x", .options = patient(client)};
+    struct waiter sleeper = {.client = client, .name = "x", .options = patient(client)};
+
+    (void)state;
+    reader.releases = true;
+    sleeper.releases = true;
+    waiter_start_as(&reader, 1); /* reads for both */
+    waiter_start_as(&sleeper, 2);
+    signal_often(reader.thread, SIGNALS);
+    signal_often(sleeper.thread, SIGNALS);
+    CHECK_OK(rql_lock_release(held, NULL));
+    CHECK_OK(waiter_join(&reader));
+    CHECK_OK(waiter_join(&sleeper));
+    no_more_signals(&before);
+}
+
+/* In its exchange: the server is stopped. */
+static void signals_in_an_exchange_change_nothing(void **state)
+{
+    struct sigaction before = count_signals();
+    struct waiter reader = {.client = client, .name = "x", .options = patient(client)};
+    struct waiter other = {.client = client, .name = "y", .options = patient(client)};
+
+    (void)state;
+    reader.releases = true;
+    other.releases = true;
+    CHECK_OK(rql_client_connect(client, NULL));
+    redis_server_pause(&server);
+    waiter_start(&reader);
+    waiter_start(&other);
+    signal_often(reader.thread, SIGNALS);
+    signal_often(other.thread, SIGNALS);
+    redis_server_resume(&server);
+    CHECK_OK(waiter_join(&reader));
+    CHECK_OK(waiter_join(&other));
+    no_more_signals(&before);
+}
+
+static void signals_while_connecting_change_nothing(void **state)
+{
+    struct sigaction before = count_signals();
+    rql_options options = client_options();
+    struct proxy *proxy = proxy_start(server.socket_path);
+    struct waiter first = {.name = "x", .releases = true};
+    struct waiter second = {.name = "y", .releases = true};
+
+    (void)state;
+    options.url = proxy_url(proxy);
+    rql_client_free(client);
+    client = new_client_with(&options);
+    first.client = client;
+    second.client = client;
+    first.options = patient(client);
+    second.options = patient(client);
+    proxy_freeze(proxy, PROXY_BOTH, true);
+    waiter_start(&first);
+    assert_true(wait_until(is_connecting, proxy, AWAIT_MS));
+    waiter_start(&second);
+    signal_often(first.thread, SIGNALS);
+    signal_often(second.thread, SIGNALS);
+    proxy_heal(proxy);
+    CHECK_OK(waiter_join(&first));
+    CHECK_OK(waiter_join(&second));
+    client = rql_client_free(client);
+    proxy_stop(proxy);
+    no_more_signals(&before);
+}
+
+/* Of the whole process, at a kilohertz: whichever thread is hit, the background one never is. */
+static void storm_of_alarms_changes_nothing(void **state)
+{
+    struct sigaction counts = {.sa_handler = count_signal};
+    struct sigaction before;
+    struct itimerval every_ms = {.it_interval.tv_usec = 1000, .it_value.tv_usec = 1000};
+    const struct itimerval never = {0};
+    int n_taken = 0;
+
+    (void)state;
+    assert_int_equal(sigaction(SIGALRM, &counts, &before), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &every_ms, NULL), 0);
+    for (int i = 0; i < TURNS; i++) {
+        rql_lock_options options = patient(client);
+        rql_lock *lock = NULL;
+
+        options.auto_extend = true;
+        if (rql_lock_acquire(client, "x", &options, &lock, NULL) || rql_lock_release(lock, NULL)) {
+            break;
+        }
+        n_taken++;
+    }
+    (void)setitimer(ITIMER_REAL, &never, NULL);
+    (void)sigaction(SIGALRM, &before, NULL);
+    assert_int_equal(n_taken, TURNS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        TEST(thread_that_ends_as_holder_is_renewed_no_more),
+        TEST(cancellation_waits_for_the_end_of_the_call),
+        TEST(cancellation_in_an_exchange_leaves_the_others_their_reader),
+        TEST(cancellation_while_connecting_leaves_the_others_their_connection),
+        TEST(cancellation_of_a_block_releases_its_lock),
+        TEST(no_call_is_a_cancellation_point),
+        TEST(signals_to_a_waiter_change_nothing),
+        TEST(signals_in_an_exchange_change_nothing),
+        TEST(signals_while_connecting_change_nothing),
+        TEST(storm_of_alarms_changes_nothing),
+    };
+
+    if (!redis_server_available()) {
+        return skip_all("no redis-server");
+    }
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}
