@@ -2,13 +2,15 @@
 """The commands of rql but for `run`: results as text and JSON, exit codes, messages."""
 import os
 import pty
+import re
 import subprocess
 import sys
 
 from harness import (PROGRAM, Program, Server, check_equal, check_in, environment, finish, main,
                      wait_until)
 
-COMMANDS = ["run", "lock", "unlock", "extend", "info", "queue", "ls", "who"]
+COMMANDS = ["run", "lock", "unlock", "extend", "info", "queue", "ls", "who", "clear", "clear-of",
+            "dead"]
 
 
 def one_line(text):
@@ -353,12 +355,13 @@ def help_lists_commands_options_and_exit_codes(server, rql):
 
 
 def options_in(header):
-    """The fields of rql_options as options.h declares them."""
+    """The fields of rql_options as options.h declares them; functions are no options."""
     with open(header, encoding="utf-8") as file:
         body = file.read().split("typedef struct rql_options {")[1].split("} rql_options;")[0]
     lines = [line.split("/*")[0].strip() for line in body.splitlines()]
     names = [line.rstrip(";").split()[-1].lstrip("*") for line in lines if line.endswith(";")]
-    return [name for name in names if name != "size"]
+    listeners = re.compile(r"(logger|instrumenter|_sampler)(_data)?$")
+    return [name for name in names if name != "size" and not listeners.search(name)]
 
 
 def help_of_everything_has_all_options(server, rql):

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""rql series: a command under several locks."""
+import os
+import sys
+import tempfile
+
+from harness import check_equal, check_in, finish, main, wait_until
+
+
+def command_runs_under_all_locks_and_releases_them(server, rql):
+    with tempfile.TemporaryDirectory() as folder:
+        fifo = folder + "/go"
+        os.mkfifo(fifo)
+        process = rql.start("series", "b", "a", "c", "--meta", "k=v", "--", "sh", "-c",
+                            f"read line < {fifo}; exit 7")
+        with open(fifo, "w", encoding="ascii") as go:
+            for name in "abc":
+                assert server.is_locked(name)
+                check_equal(server.call("HGET", "rql:lock:" + name, "k"), "v")
+            go.write("\n")
+        check_equal(finish(process).code, 7)
+    assert not any(server.is_locked(name) for name in "abc")
+
+
+def command_sees_names_and_tokens_in_the_given_order(server, rql):
+    result = rql("series", "b", "with blank", "a", "--", "sh", "-c",
+                 'echo "$RQL_LOCK"; echo "$RQL_TOKEN"')
+    lines = result.out.splitlines()
+    check_equal(lines[:3], ["b", "with blank", "a"])
+    tokens = [int(line) for line in lines[3:]]
+    assert tokens[2] < tokens[0] < tokens[1] < 2 ** 53  # taken in canonical order
+    gem = rql("series", "--gem", "b", "a", "--", "printenv", "RQL_TOKEN").out.split()
+    assert tokens[1] < int(gem[0]) < int(gem[1])
+
+
+def nothing_is_taken_when_one_is_held(server, rql):
+    rql("lock", "b", "--ttl", "1m")
+    for flags in ([], ["--gem"]):
+        result = rql("series", "a", "b", "c", "--try", "-E", "9", *flags, "--", "echo", "ran")
+        check_equal((result.code, result.out), (9, ""))
+        check_in("rql: a, b, c: not acquired: ", result.err)
+        check_in("failed on b; held by rql:acq:", result.err)
+        assert not server.is_locked("a") and not server.is_locked("c")
+        check_equal([server.queue_length(name) for name in "abc"], [0, 0, 0])
+
+
+def series_waits_until_all_are_free(server, rql):
+    secret = rql("lock", "b", "--ttl", "1m", "--json").json()["secret"]
+    process = rql.start("series", "c", "b", "a", "--", "echo", "ran")
+    wait_until(lambda: server.queue_length("a") == 1, "it waits")
+    assert not server.is_locked("a")
+    check_equal(rql("unlock", "b", "--secret", secret).code, 0)
+    check_equal(finish(process).out, "ran\n")
+
+
+def opposite_orders_do_not_deadlock(server, rql):
+    with tempfile.TemporaryDirectory() as folder:
+        path = folder + "/n"
+        with open(path, "w", encoding="ascii") as file:
+            file.write("0")
+        add = f"n=$(cat {path}); echo $((n + 1)) > {path}"
+        started = [rql.start("series", *names, "--", "sh", "-c", add)
+                   for names in [("a", "b", "c"), ("c", "b", "a")] * 5]
+        check_equal([finish(process).code for process in started], [0] * 10)
+        with open(path, encoding="ascii") as file:
+            check_equal(file.read().strip(), "10")
+
+
+def command_ends_when_one_of_the_locks_is_taken_away(server, rql):
+    for name in "abc":
+        process = rql.start("series", "a", "b", "c", "--ttl", "600ms", "--", "sleep", "60")
+        wait_until(lambda: server.is_locked("c"), "it runs")
+        server.call("DEL", "rql:lock:" + name)
+        result = finish(process)
+        check_equal(result.code, 75)
+        check_in("a, b, c: the lock is lost; ending the command", result.err)
+        for other in "abc":
+            server.call("DEL", "rql:lock:" + other)
+
+
+def ttl_of_the_gem_grows(server, rql):
+    process = rql.start("series", "--gem", "a", "b", "--ttl", "20s", "--", "sleep", "60")
+    wait_until(lambda: server.is_locked("b"), "it runs")
+    check_equal(server.call("HGET", "rql:lock:a", "ini_ttl"), "40450")
+    check_equal(server.call("HGET", "rql:lock:b", "ini_ttl"), "20225")
+    process.terminate()
+    check_equal(finish(process).code, 143)
+
+
+def wrong_usage_is_told(server, rql):
+    many = [str(number) for number in range(65)]
+    for words, said in ((["--", "true"], "which lock?"), (["a", "b"], "which command?"),
+                        ([*many, "--", "true"], "too many names at 64"),
+                        (["a", "--nope", "--", "true"], "unknown flag --nope")):
+        result = rql("series", *words)
+        check_equal(result.code, 64)
+        check_in(said, result.err)
+    result = rql("series", "a", "b", "a", "--", "true")
+    check_equal(result.code, 64)
+    check_in("a: is twice in one series", result.err)
+    check_in("Usage: rql series NAME...", rql("help", "series").out)
+    check_in("--gem", rql("series", "--help").out)
+
+
+if __name__ == "__main__":
+    sys.exit(main([
+        command_runs_under_all_locks_and_releases_them,
+        command_sees_names_and_tokens_in_the_given_order,
+        nothing_is_taken_when_one_is_held,
+        series_waits_until_all_are_free,
+        opposite_orders_do_not_deadlock,
+        command_ends_when_one_of_the_locks_is_taken_away,
+        ttl_of_the_gem_grows,
+        wrong_usage_is_told,
+    ]))

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""The sweeping commands: clear, clear-of, dead."""
+import os
+import pty
+import subprocess
+import sys
+import time
+
+from harness import PROGRAM, Program, check_equal, check_in, environment, main, wait_until
+
+RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
+RUBY_HOST = "rql:hst:1/2/4/0123456789abcdef"
+COUNTS = ("rel_key_cnt", "tch_queue_cnt", "rem_request_cnt", "handed_over_cnt", "foreign_key_cnt")
+
+
+def one_line(text):
+    check_equal(text.count("\n"), 1, f"lines of {text!r}")
+    check_equal(text[:5], "rql: ", "start of a message")
+    return text
+
+
+def hold(server, name, acquirer=RUBY, host=RUBY_HOST):
+    server.call("HSET", "rql:lock:" + name, "acq_id", acquirer, "hst_id", host,
+                "ts", "1795254268.4681", "ini_ttl", "5000")
+
+
+def wait_for(server, name, acquirer=RUBY, score="1795254268.5"):
+    server.call("ZADD", "rql:lock_queue:" + name, score, acquirer)
+
+
+def counts(result):
+    check_equal(result.code, 0, result.err)
+    return tuple(result.json()[name] for name in COUNTS)
+
+
+def clear_wants_to_be_meant(server, rql):
+    hold(server, "a")
+    for words in (["clear"], ["clear", "--force", "--dry-run"], ["clear", "a", "--force"],
+                  ["clear-of", "--host", RUBY_HOST, "--acquirer", RUBY],
+                  ["clear-of", "--host", RUBY_HOST, "--force"],
+                  ["clear-of", "--acquirer", RUBY, "--force"],
+                  ["clear-of", "--acquirer", "", "--host", RUBY_HOST, "--force"],
+                  ["dead", "--older-than", "5"], ["dead", "--older-than", "-5s"],
+                  ["dead", "--older-than", "99999d"], ["dead", "--force"]):
+        result = rql(*words)
+        check_equal((result.code, result.out), (64, ""), f"{words}: {result.err}")
+        one_line(result.err)
+    assert server.is_locked("a")
+
+
+def clear_releases_locks_and_queues(server, rql):
+    hold(server, "a")
+    rql("lock", "b", "--ttl", "1m")
+    wait_for(server, "a")
+    wait_for(server, "c")
+    server.call("SET", "rql:lock:foreign", "x")
+    check_equal(counts(rql("clear", "--dry-run", "--json")), (4, 2, 2, 0, 1))
+    check_in("locks and queues: would be released: 4", rql("clear", "--dry-run").out)
+    assert server.is_locked("a")
+    result = rql("clear", "--force")
+    check_equal(result.code, 0, result.err)
+    check_equal(result.out, "locks and queues: released: 4\n"
+                            "requests: removed: 2 from 2 queues\n"
+                            "keys left alone, neither lock nor queue: 1\n")
+    check_equal(result.err, "")
+    check_equal(rql("ls").out, "foreign\n")
+    check_equal(counts(rql("clear", "--force", "--json")), (0, 0, 0, 0, 1))
+
+
+def clear_of_releases_by_both_ids_and_serves_waiters(server, rql):
+    other = "rql:acq:9/9/9/9/0123456789abcdef"
+    hold(server, "a")
+    hold(server, "b", other)
+    wait_for(server, "b")
+    words = ("clear-of", "--host", RUBY_HOST, "--acquirer", RUBY)
+    check_equal(counts(rql(*words, "--dry-run", "--json")), (1, 1, 1, 0, 0))
+    waiter = rql.start("lock", "a", "--ttl", "1m")
+    wait_until(lambda: server.queue_length("a") == 1, "it waits")
+    check_equal(rql(*words, "--force").out, "locks: released: 1\n"
+                                            "requests: removed: 1 from 1 queues\n"
+                                            "locks handed to waiters: 1\n")
+    check_equal(waiter.wait(), 0)
+    assert server.is_locked("b")
+    check_equal(server.queue_length("b"), 0)
+
+
+def dead_removes_old_requests_of_the_gem(server, rql):
+    wait_for(server, "a", score=str(time.time() - 2 * 86400))
+    wait_for(server, "b", score=str(time.time()))
+    result = rql("dead", "--dry-run", "--json").json()
+    check_equal(result["processed_queues"], ["rql:lock_queue:a", "rql:lock_queue:b"])
+    check_equal((result["dry_run"], result["rem_request_cnt"]), (True, 1))
+    check_equal(server.queue_length("a"), 1)
+    check_equal(rql("dead", "--older-than", "3d").out, "requests: removed: 0 from 0 queues\n")
+    check_equal(rql("dead", "--older-than", "1h").out, "requests: removed: 1 from 1 queues\n")
+    check_equal(counts(rql("dead", "--json")), (0, 0, 0, 0, 0))
+    check_equal(server.queue_length("b"), 1)
+
+
+def dead_leaves_who_lives(server, rql):
+    rql("lock", "a", "--ttl", "1m")
+    waiter = rql.start("lock", "a")
+    wait_until(lambda: server.queue_length("a") == 1, "it waits")
+    check_equal(counts(rql("dead", "--older-than", "0", "--json")), (0, 0, 0, 0, 0))
+    check_equal(server.queue_length("a"), 1)
+    waiter.kill()
+
+
+def an_unreachable_server_is_one_line(server, rql):
+    for words in (["clear", "--force"], ["dead", "--json"],
+                  ["clear-of", "--host", "h", "--acquirer", "a", "--force", "--json"]):
+        result = Program("unix:///nonexistent/socket")(*words)
+        check_equal((result.code, result.out), (69, ""), result.err)
+        one_line(result.err)
+
+
+def told_on_terminal(words, **more):
+    """What the program writes to stderr, that being a terminal."""
+    controller, terminal = pty.openpty()
+    with subprocess.Popen([PROGRAM, *words], stderr=terminal, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.DEVNULL, env=more) as process:
+        os.close(terminal)
+        data = b""
+        try:
+            while chunk := os.read(controller, 4096):
+                data += chunk
+        except OSError:  # the other side has closed
+            pass
+        check_equal(process.wait(), 0)
+    os.close(controller)
+    return data
+
+
+def progress_is_shown_on_a_terminal_only(server, rql):
+    server.call("EVAL", "for i = 1, 20000 do redis.call('HSET', 'rql:lock:n' .. i, 'acq_id', i) end",
+                "0")
+    words = ("clear", "--dry-run", "--lock-release-batch-size", "2")
+    data = told_on_terminal(words, **environment(rql.url))
+    check_in(b" of 20000 keys ", data)
+    check_equal(data[-1:], b"\r")
+    check_equal(rql("clear", "--dry-run").err, "")
+
+
+if __name__ == "__main__":
+    sys.exit(main([
+        clear_wants_to_be_meant,
+        clear_releases_locks_and_queues,
+        clear_of_releases_by_both_ids_and_serves_waiters,
+        dead_removes_old_requests_of_the_gem,
+        dead_leaves_who_lives,
+        an_unreachable_server_is_one_line,
+        progress_is_shown_on_a_terminal_only,
+    ]))
