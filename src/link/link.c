@@ -146,8 +146,15 @@ static bool put_in_stream(struct rqli_link *self, struct exchange *exchange)
     return true;
 }
 
-/* Under the mutex, released while it sends. Whoever finds nobody writing writes for all. */
-static void write_out(struct rqli_link *self, int64_t deadline_us)
+/* Under the mutex. When a connection that has not been heard since is given up. */
+static int64_t silence_us(const struct rqli_link *self)
+{
+    return rqli_after_ms(self->shared.heard_us, self->wire.endpoint->io_timeout_ms);
+}
+
+/* Under the mutex, released while it sends. Whoever finds nobody writing writes for all, and so not
+ * by its own deadline: half a command would be the end of the others' connection. */
+static void write_out(struct rqli_link *self)
 {
     if (self->shared.writing) {
         return;
@@ -155,13 +162,14 @@ static void write_out(struct rqli_link *self, int64_t deadline_us)
     self->shared.writing = true;
     while (self->shared.state == UP && self->shared.out.length > 0) {
         struct rqli_command batch = self->shared.out;
+        int64_t until_us = silence_us(self);
         bool sent;
 
         self->shared.out = self->shared.spare;
         self->shared.spare = batch;
         self->shared.sending_at = self->shared.queued_at;
         (void)pthread_mutex_unlock(&self->shared.mutex);
-        sent = rqli_wire_send(&self->wire, batch.data, batch.length, deadline_us);
+        sent = rqli_wire_send(&self->wire, batch.data, batch.length, until_us);
         (void)pthread_mutex_lock(&self->shared.mutex);
         rqli_command_reset(&self->shared.spare);
         if (!sent) {
@@ -208,8 +216,8 @@ static void appoint_reader(struct rqli_link *self)
 /* Reader only; under the mutex, released while it waits for bytes. One read, at most. */
 static void read_once(struct rqli_link *self, int64_t deadline_us)
 {
-    int64_t silence_us = rqli_after_ms(self->shared.heard_us, self->wire.endpoint->io_timeout_ms);
-    int64_t until_us = deadline_us < silence_us ? deadline_us : silence_us;
+    int64_t given_up_us = silence_us(self);
+    int64_t until_us = deadline_us < given_up_us ? deadline_us : given_up_us;
     int64_t spin_us = self->shared.callers == 1 ? self->wire.endpoint->spin_us : 0;
     enum rqli_wire_read got;
 
@@ -224,7 +232,7 @@ static void read_once(struct rqli_link *self, int64_t deadline_us)
         if (!hand_out(self)) {
             rqli_link_break_off(self, false);
         }
-    } else if (got == RQLI_WIRE_BROKEN || rqli_now_us() >= silence_us) {
+    } else if (got == RQLI_WIRE_BROKEN || rqli_now_us() >= given_up_us) {
         rqli_link_break_off(self, got != RQLI_WIRE_BROKEN);
     }
     rqli_link_wake_all(self);
@@ -286,7 +294,7 @@ rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us
         return status;
     }
     self->shared.callers++;
-    write_out(self, deadline_us);
+    write_out(self);
     await_replies(self, whole, deadline_us);
     self->shared.callers--;
     rqli_link_wake_all(self);

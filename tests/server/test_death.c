@@ -83,8 +83,8 @@ static void the_lock_of_a_dead_holder_is_had_when_it_ends(void **state)
     CHECK_OK(rql_lock_release(waiter.lock, NULL));
 }
 
-/* How long after the end of the dead holder's lock the next waiter has it: one that has come to lead
- * its client's waiters meanwhile, and never asked as the first. */
+/* How long after the end of the dead holder's lock the next waiter has it: one that leads the
+ * waiters of its client since a moment ago, and never asked as the first. */
 static int64_t time_take_over(void)
 {
     struct waiter first = {.client = client, .name = "x", .options = patient(client)};

@@ -60,8 +60,8 @@ static void a_nudge_is_read(void **state)
 static void what_is_no_nudge_is_ignored(void **state)
 {
     static const char *const bad[] = {
-        NONCE "  look", NONCE " loo",  NONCE " look ",          NONCE " LOOK",
-        "look",         "look " NONCE, "0123456789abcdef look",
+        NONCE "  look", NONCE " loo",    NONCE " look ",          NONCE " LOOK",
+        "look",         ("look " NONCE), "0123456789abcdef look",
     };
 
     (void)state;
