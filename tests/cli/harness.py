@@ -171,6 +171,14 @@ def leave(*_):
     sys.exit(1)
 
 
+def forget_ignored_signals():
+    """What nohup or a shell's background has ignored would stay so in all that a test starts."""
+    for name in ("HUP", "INT", "QUIT", "TERM", "USR1", "USR2"):
+        number = getattr(signal, "SIG" + name)
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def main(tests):
     """Each test is a function of (server, rql); its name is a sentence."""
     if not find_server():
@@ -178,6 +186,7 @@ def main(tests):
         return 0
     chosen = [test for test in tests if not sys.argv[2:] or test.__name__ in sys.argv[2:]]
     print(f"1..{len(chosen)}", flush=True)
+    forget_ignored_signals()
     signal.signal(signal.SIGTERM, leave)
     server = Server()
     rql = Program(server.url)
