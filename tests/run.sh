@@ -15,7 +15,8 @@ set -u
 root=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
 out=${RQL_BUILD_DIR:-$root/build}
 jobs=${RQL_JOBS:-$(getconf _NPROCESSORS_ONLN)}
-all='format docs shell gcc clang tidy asan tsan valgrind fuzz'
+all='format docs shell gcc clang light tidy asan tsan valgrind fuzz'
+by_name='valgrind_all'
 passed=0
 failed=0
 skipped=0
@@ -223,6 +224,11 @@ stage_clang() {
     CC=clang CXX=clang++ build clang -Dbuildtype=release -Db_ndebug=true && check clang --no-suite source
 }
 
+# Without logs, events and statistics.
+stage_light() {
+    CC=gcc CXX=g++ build light -Dlight=true && check light --suite unit --suite api --suite cli
+}
+
 # Also the tree of the fuzz targets: their coverage counters cost little.
 build_asan() {
     CC=clang CXX=clang++ build asan -Db_sanitize=address,undefined -Db_lundef=false \
@@ -240,8 +246,13 @@ stage_tsan() {
         check tsan --no-suite source --timeout-multiplier 4
 }
 
-# Valgrind is twenty times slower and runs one thread at a time: only what is called in one process.
+# Valgrind is twenty times slower and runs one thread at a time: what uses each part once.
 stage_valgrind() {
+    CC=gcc CXX=g++ build gcc && check gcc --setup valgrind --suite unit --suite memory
+}
+
+# By name only: half an hour.
+stage_valgrind_all() {
     CC=gcc CXX=g++ build gcc && check gcc --setup valgrind --suite unit --suite server --suite golden
 }
 
@@ -314,7 +325,7 @@ run() {
 
 usage() {
     sed -n '2,/^# shellcheck/{/^# shellcheck/d;s/^# \{0,1\}//;p;}' "$0" >&2
-    echo "stages: $all" >&2
+    echo "stages: $all; by name only: $by_name" >&2
     exit 2
 }
 
@@ -322,7 +333,7 @@ usage() {
 [ $# -gt 0 ] || set -- $all
 [ "$1" != --quick ] || set -- gcc
 for stage in "$@"; do
-    case " $all " in
+    case " $all $by_name " in
     *" $stage "*) ;;
     *) usage ;;
     esac

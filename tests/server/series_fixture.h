@@ -55,6 +55,8 @@ static inline void make_listen(rql_client *client, rql_client *holder)
         .client = client, .name = "listen", .options = patient(client), .releases = true};
 
     waiter_start_as(&waiter, 1);
+    await_int(1, "EVAL return(redis.call('pubsub','numsub','rql:wake:%s')[2]) 0",
+              rql_client_identity(client));
     CHECK_OK(rql_lock_release(held, NULL));
     CHECK_OK(waiter_join(&waiter));
 }

@@ -244,6 +244,7 @@ static void a_refusal_says_why(void **state)
     ask("SET rql:lock:x text");
     options = patient(client);
     check_refused(&options, RQL_E_WRONG_TYPE, RQL_EVENT_LOCK_FAILED);
+    ask("DEL rql:lock:x"); /* so that the request can be withdrawn */
 }
 
 static void a_conflict_is_a_refusal(void **state)
@@ -283,6 +284,7 @@ static void a_lock_is_handed_over(void **state)
 
     (void)state;
     waiter_start_as(&waiter, 1);
+    await_int(1, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");
     CHECK_OK(rql_lock_release(held, NULL));
     CHECK_OK(waiter_join(&waiter));
     check_begins();

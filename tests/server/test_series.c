@@ -433,6 +433,38 @@ static void thread_that_ends_in_the_block_releases(void **state)
     CHECK_NOTHING_OF_ABC();
 }
 
+/* In a child of the process: every call says so, and nothing of the parent's is touched. */
+static bool is_refused_after_fork(rql_series *series)
+{
+    struct wish wish;
+    rql_series *second = NULL;
+    int fd;
+
+    wish_for(&wish, client, abc, 3);
+    return rql_series_acquire(client, &wish.options, &second, NULL) == RQL_E_FORKED &&
+           rql_series_extend(series, 1000, NULL) == RQL_E_FORKED &&
+           rql_series_lost_fd(series, &fd, NULL) == RQL_E_FORKED &&
+           rql_series_get_state(series) == RQL_GONE && rql_series_remaining_ms(series) == 0 &&
+           rql_series_release(series, NULL, NULL) == RQL_E_FORKED;
+}
+
+static void a_series_belongs_to_the_parent(void **state)
+{
+    rql_series *series = take_series(client, abc, 3);
+    pid_t child = fork();
+    int how = 0;
+
+    (void)state;
+    assert_true(child >= 0);
+    if (child == 0) {
+        _exit(is_refused_after_fork(series) ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    CHECK_OK(rql_series_release(series, NULL, NULL));
+    CHECK_NOTHING_OF_ABC();
+}
+
 static void scripts_may_be_unknown_to_the_server(void **state)
 {
     rql_series *series;
@@ -475,6 +507,7 @@ int main(void)
         TEST(block_runs_under_all_locks),
         TEST(timed_block_is_told_that_it_overran),
         TEST(thread_that_ends_in_the_block_releases),
+        TEST(a_series_belongs_to_the_parent),
         TEST(scripts_may_be_unknown_to_the_server),
     };
 

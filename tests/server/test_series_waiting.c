@@ -280,6 +280,48 @@ static void a_dead_series_is_passed_over_at_once(void **state)
     CHECK_OK(rql_series_release(series.series, NULL, NULL));
 }
 
+#define DEAF "rql:acq:1/2/0/0/0123456789abcdef0123456789abcdef"
+
+/* A request of a series whose client has no subscriber; signs of life as given. */
+static void put_deaf_series(const char *name, bool is_fresh)
+{
+    redisReply *reply = redisCommand(raw, "HSET rql:req:%s %s %s", name, DEAF,
+                                     "rql:hst:1/2/0/0 1000 fedcba9876543210fedcba9876543210 0 s ");
+
+    assert_non_null(reply);
+    freeReplyObject(reply);
+    ask("ZADD rql:lock_queue:%s 1.0 " DEAF, name);
+    if (is_fresh) {
+        reply = ask_reply("TIME");
+        ask("ZADD rql:live %s%06lld 0123456789abcdef0123456789abcdef", reply->element[0]->str,
+            (long long)strtoll(reply->element[1]->str, NULL, 10));
+        freeReplyObject(reply);
+    }
+}
+
+/* As a single request that nobody hears for: it holds up nobody, and keeps its place while its
+ * client lives. */
+static void a_series_that_nobody_hears_for_is_passed_over(void **state)
+{
+    rql_lock_options options = patient(other);
+
+    (void)state;
+    for (int is_fresh = 0; is_fresh < 2; is_fresh++) {
+        struct wish wish;
+        rql_series *series = NULL;
+        rql_lock *lock = NULL;
+
+        put_deaf_series("a", is_fresh);
+        CHECK_OK(rql_lock_try(other, "a", &options, &lock, NULL));
+        CHECK_OK(rql_lock_release(lock, NULL));
+        assert_int_equal(ask_int("ZCARD rql:lock_queue:a"), is_fresh);
+        wish_for(&wish, client, abc, 3);
+        CHECK_OK(rql_series_try(client, &wish.options, &series, NULL));
+        CHECK_OK(rql_series_release(series, NULL, NULL));
+        assert_int_equal(ask_int("ZCARD rql:lock_queue:a"), is_fresh);
+    }
+}
+
 /* The gem's unlock empties a queue, FLUSHALL all of them: places are kept, in all alike. */
 static void an_emptied_queue_gets_its_series_back(void **state)
 {
@@ -359,7 +401,7 @@ static void moving_to_the_tail_serves_the_next(void **state)
     (void)state;
     have_listen(client);
     series_waiter_init(&series, client, abc, 3);
-    series.wish.lock.queue_ttl_ms = 300;
+    series.wish.lock.queue_ttl_ms = 2000; /* time for the next to come */
     series.wish.lock.retry_delay_ms = 50;
     series_waiter_start_as(&series, 1);
     waiter_start(&single);
@@ -445,6 +487,7 @@ int main(void)
         TEST(a_dead_holders_lock_is_had_when_it_ends),
         TEST(polling_is_the_floor),
         TEST(a_dead_series_is_passed_over_at_once),
+        TEST(a_series_that_nobody_hears_for_is_passed_over),
         TEST(an_emptied_queue_gets_its_series_back),
         TEST(queue_ttl_moves_it_to_the_tail_of_all_queues),
         TEST(moving_to_the_tail_serves_the_next),
