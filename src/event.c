@@ -69,7 +69,8 @@ void rqli_event_send(const struct rql_event *event, const struct rqli_observe *o
     observe->instrumenter(event, observe->instrumenter_data);
 }
 
-/* The last reading, carried on by the local clock. */
+/* The last reading, carried on by the local clock: no earlier than it is, so that what follows a
+ * grant is not told to be before it. */
 int64_t rqli_event_time_us(rql_client *client)
 {
     struct rqli_clock_reading reading;
@@ -77,5 +78,5 @@ int64_t rqli_event_time_us(rql_client *client)
     if (!rqli_link_clock(client->link, &reading)) {
         return -1;
     }
-    return reading.server_us + (rqli_now_us() - reading.received_us);
+    return reading.server_us + (rqli_now_us() - reading.sent_us);
 }

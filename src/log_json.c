@@ -50,8 +50,9 @@ static void write_value(struct rqli_writer *writer, const rql_log_field *field)
 
 size_t rql_log_json(const rql_log_record *record, char *buffer, size_t size)
 {
-    struct rqli_writer writer = {.buffer = buffer, .size = size};
+    struct rqli_writer writer;
 
+    rqli_writer_init(&writer, buffer, size);
     rqli_write_text(&writer, "{\"name\":");
     rqli_write_json(&writer, record->name);
     for (size_t i = 0; i < record->n_fields; i++) {

@@ -40,13 +40,29 @@ static void write_quoted(struct rqli_writer *writer, const rql_log_record *recor
     }
 }
 
+/* What Ruby's String#inspect puts a backslash before. */
+static bool is_escaped(const char *at)
+{
+    return *at == '"' || *at == '\\' || (*at == '#' && at[1] != '\0' && strchr("{$@", at[1]));
+}
+
+static void write_inspected(struct rqli_writer *writer, const char *text)
+{
+    for (; *text; text++) {
+        const char one[] = {*text, '\0'};
+
+        rqli_write_text(writer, is_escaped(text) ? "\\" : "");
+        write_safe(writer, one);
+    }
+}
+
 /* Ruby's Array#inspect, in quotes. */
 static void write_list(struct rqli_writer *writer, const rql_log_field *field)
 {
     rqli_write_text(writer, "'[");
     for (size_t i = 0; i < field->n_items; i++) {
         rqli_write_text(writer, i > 0 ? ", \"" : "\"");
-        write_safe(writer, field->items[i]);
+        write_inspected(writer, field->items[i]);
         rqli_write_text(writer, "\"");
     }
     rqli_write_text(writer, "]'");
@@ -103,8 +119,9 @@ static bool joins_previous(const rql_log_record *record, size_t at)
 
 size_t rql_log_text(const rql_log_record *record, char *buffer, size_t size)
 {
-    struct rqli_writer writer = {.buffer = buffer, .size = size};
+    struct rqli_writer writer;
 
+    rqli_writer_init(&writer, buffer, size);
     rqli_write_text(&writer, "[redis_queued_locks.");
     rqli_write_text(&writer, record->name);
     rqli_write_text(&writer, "]");

@@ -105,12 +105,16 @@ void rqli_observe_answer(const rql_lock *lock, const struct rqli_answer *answer)
     }
 }
 
+static void count(const rql_lock *lock, enum rqli_stat what)
+{
+    rqli_stats_count(lock->client->stats, (rqli_stats_shard)lock->owner_thread, what, 1);
+}
+
 static void tell_requeued(const rql_lock *lock)
 {
     struct rql_event event;
 
-    rqli_stats_count(lock->client->stats, (rqli_stats_shard)lock->owner_thread, RQLI_STAT_REQUEUED,
-                     1);
+    count(lock, RQLI_STAT_REQUEUED);
     if (lock->observe.instrumenter) {
         event = rqli_event_of_request(RQL_EVENT_REQUEST_REQUEUED, lock);
         rqli_event_send(&event, &lock->observe);
@@ -123,6 +127,9 @@ void rqli_observe_queued(const rql_lock *lock, const struct rqli_answer *answer,
     bool is_requeued = known_score_us > 0 && answer->score_us > known_score_us;
     bool logs_steps = lock->observe.logger && lock->observe.logs_tries;
 
+    if (answer->was_restored) {
+        count(lock, RQLI_STAT_RESTORED);
+    }
     if (is_requeued && logs_steps) {
         rqli_log_plain(lock, "try_lock.exit__queue_ttl_reached");
     }

@@ -30,6 +30,7 @@ static const size_t places[] = {
     [RQLI_STAT_TRIES] = offsetof(rql_stats, tries),
     [RQLI_STAT_POLLS] = offsetof(rql_stats, polls),
     [RQLI_STAT_REQUEUED] = offsetof(rql_stats, requeued),
+    [RQLI_STAT_RESTORED] = offsetof(rql_stats, restored),
     [RQLI_STAT_RELEASES] = offsetof(rql_stats, releases),
     [RQLI_STAT_RELEASES_NOT_HELD] = offsetof(rql_stats, releases_not_held),
     [RQLI_STAT_RELEASES_FAILED] = offsetof(rql_stats, releases_failed),

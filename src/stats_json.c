@@ -45,9 +45,10 @@ static void write_times(struct rqli_writer *writer, const rql_histogram *times)
 
 size_t rql_stats_json(const rql_stats *stats, char *buffer, size_t size)
 {
-    struct rqli_writer writer = {.buffer = buffer, .size = size};
     const struct rqli_stats_row *row;
+    struct rqli_writer writer;
 
+    rqli_writer_init(&writer, buffer, size);
     rqli_write_text(&writer, "{");
     for (size_t i = 0; rqli_stats_counter_at(i); i++) {
         write_counter(&writer, stats, i);

@@ -92,9 +92,10 @@ static void write_times(struct rqli_writer *writer, const rql_stats *stats,
 
 size_t rql_stats_openmetrics(const rql_stats *stats, char *buffer, size_t size)
 {
-    struct rqli_writer writer = {.buffer = buffer, .size = size};
     const struct rqli_stats_row *row;
+    struct rqli_writer writer;
 
+    rqli_writer_init(&writer, buffer, size);
     for (size_t i = 0; (row = rqli_stats_counter_at(i)); i++) {
         write_counter(&writer, stats, row);
     }

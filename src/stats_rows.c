@@ -22,6 +22,7 @@ static const struct rqli_stats_row counters[] = {
     PLAIN(tries, "Tries of all acquisitions."),
     PLAIN(polls, "Questions of requests that waited."),
     PLAIN(requeued, "Requests moved to the tail of their queue."),
+    PLAIN(restored, "Requests that put themselves back into their queue."),
     REFUSED("Acquisitions that were refused.", timed_out),
     REFUSED(NULL, retry_limit),
     REFUSED(NULL, fail_fast_no_try),

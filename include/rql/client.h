@@ -32,6 +32,7 @@ typedef struct rql_client rql_client;
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_E_INVALID  An option is out of range or the URL cannot be read. Nothing was done.
  * @retval RQL_E_NOMEM    Out of memory, or the system gave no random numbers.
+ * @retval RQL_E_UNSUPPORTED  A light build, and somebody wants to listen (observe.h).
  *
  * @owner   The caller owns `*out`; release with rql_client_free().
  * @threads Callable from any thread.

@@ -84,6 +84,7 @@ RQL_API void rql_lock_options_init_sized(const rql_client *client, rql_lock_opti
  * @retval RQL_E_PROTOCOL           The answer made no sense.
  * @retval RQL_E_NOMEM              Out of memory.
  * @retval RQL_E_FORKED             The client belongs to the parent process.
+ * @retval RQL_E_UNSUPPORTED        A light build, and somebody wants to listen (observe.h).
  *
  * @owner   The caller owns `*out`; end it with rql_lock_release() or rql_lock_forget().
  * @threads Callable from any thread. Holds no mutex while it waits. Thread cancellation is

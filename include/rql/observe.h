@@ -16,6 +16,9 @@
  *
  * Sampling (rql_options::log_sampling_enabled and others) is decided once for each acquisition, and
  * holds until its lock is released; for other calls it is decided by each call.
+ *
+ * A library that was built with `-Dlight=true` has none of it, and refuses who wants to listen with
+ * ::RQL_E_UNSUPPORTED.
  */
 
 #include <rql/base.h>
@@ -118,6 +121,9 @@ RQL_API size_t rql_log_json(const rql_log_record *record, char *buffer, size_t s
 /**
  * A ready ::rql_log_fn: rql_log_text() and a line feed, in one write.
  *
+ * Waits as long as the file makes it wait: so does the call that is logged, but no renewal, for
+ * the background thread has no lines.
+ *
  * @param[in] record  The line.
  * @param[in] file    A `FILE *`, open for writing; it is not flushed.
  * @threads Callable from any thread.
@@ -125,7 +131,7 @@ RQL_API size_t rql_log_json(const rql_log_record *record, char *buffer, size_t s
 RQL_API void rql_log_to_file(const rql_log_record *record, void *file);
 
 /**
- * A ready ::rql_log_fn: rql_log_json() and a line feed, in one write.
+ * A ready ::rql_log_fn: rql_log_json() and a line feed, in one write; waits as rql_log_to_file().
  *
  * @param[in] record  The line.
  * @param[in] file    A `FILE *`, open for writing; it is not flushed.
@@ -143,7 +149,7 @@ typedef enum rql_event_kind {
     RQL_EVENT_REENTRANT_LOCK_HOLD_COMPLETES = 4, /**< The same, at the end of a re-entry. */
     /** rql_force_unlock(): `lock_key`, `lock_queue`, `rel_time_us`, `at_us`. */
     RQL_EVENT_EXPLICIT_LOCK_RELEASE = 5,
-    /** rql_clear_locks(): `rel_key_cnt`, `rel_time_us`, `at_us`. */
+    /** rql_clear_locks(): `rel_key_cnt`, `rel_time_us`, `at_us`, and how it ended: `status`. */
     RQL_EVENT_EXPLICIT_ALL_LOCKS_RELEASE = 6,
     /** rql_clear_locks_of(): `acq_id`, `hst_id`, `rel_key_cnt`, `tch_queue_cnt`, and as above. */
     RQL_EVENT_RELEASE_LOCKS_OF = 7,
@@ -157,8 +163,9 @@ typedef enum rql_event_kind {
      *  the first of its locks. */
     RQL_EVENT_REQUEST_REQUEUED = 12,
     RQL_EVENT_LOCK_EXTENDED = 13, /**< By rql_lock_extend(): `ttl_ms` from now on. Not renewals. */
-    /** As rql_lost_fn, for the locks that it is called for: renewed, handed over, with `on_lost` or
-     *  a descriptor. Others find out when they are released. */
+    /** As rql_lost_fn, and just before it, for the locks that it is called for: renewed, handed
+     *  over, with `on_lost` or a descriptor. Others find out when they are released. The lock may
+     *  not be ended by the function that is told so: rql_lost_fn may. */
     RQL_EVENT_LOCK_LOST = 14,
     RQL_EVENT_LOCK_HANDED_OVER = 15, /**< Granted by another's release; `lock_obtained` follows. */
     RQL_EVENT_SWEPT =
@@ -170,8 +177,8 @@ typedef enum rql_event_kind {
  * and `status` ::RQL_OK. Fields are only ever appended.
  */
 struct rql_event {
-    rql_event_kind kind;
-    const char *name; /**< The gem's "redis_queued_locks.lock_obtained"; else "rql.lock_lost". */
+    rql_event_kind kind; /**< What happened. */
+    const char *name;    /**< The gem's "redis_queued_locks.lock_obtained"; else "rql.lock_lost". */
     const char *lock_key;         /**< `rql:lock:<name>`. */
     const char *lock_queue;       /**< `rql:lock_queue:<name>` (the gem's lock_key_queue). */
     size_t n_lock_keys;           /**< Of a series; else 0. */
@@ -185,7 +192,7 @@ struct rql_event {
     int64_t rel_time_us;   /**< How long the call took. */
     int64_t rel_key_cnt;   /**< Keys that were released. */
     int64_t tch_queue_cnt; /**< Queues that something was removed from. */
-    int64_t at_us;         /**< Server time of the event, as well as the client knows it. */
+    int64_t at_us;         /**< Server time of the event, at the latest. */
     int64_t token;         /**< Fencing token. */
     rql_status status;     /**< How it ended. */
     void *instrument;      /**< rql_lock_options::instrument. */

@@ -32,15 +32,16 @@ typedef struct rql_histogram {
 typedef struct rql_stats {
     size_t size; /**< Bytes that are filled in; set by rql_client_stats(). */
 
-    int64_t acquisitions;     /**< Locks obtained, those of a series one by one; no re-entries. */
-    int64_t hand_overs;       /**< Of them: granted by another's release. */
-    int64_t reentries;        /**< Locks re-entered. */
-    int64_t tries;            /**< Tries of all acquisitions, as rql_lock_facts::tries. */
-    int64_t polls;            /**< How often a request that waited asked the server. */
-    int64_t requeued;         /**< Requests moved to the tail after their queue_ttl. */
-    int64_t timed_out;        /**< Acquisitions that ended so, those of a series as one: */
-    int64_t retry_limit;      /**< ::RQL_RETRY_LIMIT. */
-    int64_t fail_fast_no_try; /**< ::RQL_FAIL_FAST_NO_TRY. */
+    int64_t acquisitions; /**< Locks obtained, those of a series one by one; no re-entries. */
+    int64_t hand_overs;   /**< Of them: granted by another's release. */
+    int64_t reentries;    /**< Locks re-entered. */
+    int64_t tries;        /**< Tries of all acquisitions, as rql_lock_facts::tries. */
+    int64_t polls;        /**< How often a request that waited asked the server. */
+    int64_t requeued;     /**< Requests moved to the tail after their queue_ttl. */
+    int64_t restored;     /**< Requests that somebody had removed, and that put themselves back. */
+    int64_t timed_out;    /**< Acquisitions that ended so, those of a series as one: */
+    int64_t retry_limit;  /**< ::RQL_RETRY_LIMIT. */
+    int64_t fail_fast_no_try;         /**< ::RQL_FAIL_FAST_NO_TRY. */
     int64_t fail_fast_after_try;      /**< ::RQL_FAIL_FAST_AFTER_TRY. */
     int64_t conflicts;                /**< ::RQL_CONFLICT. */
     int64_t faults[RQL_STATS_FAULTS]; /**< Acquisitions that failed, by `-status`. */

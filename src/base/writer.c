@@ -4,6 +4,13 @@
 
 enum { INT_SIZE = 24, DIGITS_MAX = 6 };
 
+void rqli_writer_init(struct rqli_writer *self, char *buffer, size_t size)
+{
+    self->buffer = buffer;
+    self->size = size;
+    self->length = 0;
+}
+
 void rqli_write_bytes(struct rqli_writer *self, const char *bytes, size_t length)
 {
     size_t room = self->length < self->size ? self->size - self->length : 0;

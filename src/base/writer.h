@@ -13,6 +13,7 @@ struct rqli_writer {
     size_t length; /* of the whole text, written or not */
 };
 
+void rqli_writer_init(struct rqli_writer *self, char *buffer, size_t size);
 void rqli_write_bytes(struct rqli_writer *self, const char *bytes, size_t length);
 void rqli_write_text(struct rqli_writer *self, const char *text);
 void rqli_write_int(struct rqli_writer *self, int64_t value);

@@ -2,6 +2,7 @@
 #include "output.h"
 #include "text.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -186,6 +187,20 @@ static int store_meta(struct cli_args *args, const struct cli_command *command, 
     return CLI_DONE;
 }
 
+/* The lines go out as they come: stderr has no buffer. */
+static int store_log(struct cli_args *args, const struct cli_command *command, const char *form)
+{
+    if (strcmp(form, "text") == 0) {
+        args->options.logger = rql_log_to_file;
+    } else if (strcmp(form, "json") == 0) {
+        args->options.logger = rql_log_json_to_file;
+    } else {
+        return misused(command, "log lines are written as text or json, not as ", form);
+    }
+    args->options.logger_data = stderr;
+    return CLI_DONE;
+}
+
 static int store(struct cli_args *args, const struct cli_command *command,
                  const struct cli_flag *flag, char *value)
 {
@@ -207,6 +222,8 @@ static int store(struct cli_args *args, const struct cli_command *command,
         return CLI_DONE;
     case CLI_META:
         return store_meta(args, command, value);
+    case CLI_LOG:
+        return store_log(args, command, value);
     }
     return CLI_USAGE;
 }

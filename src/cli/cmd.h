@@ -41,6 +41,7 @@ struct cli_args {
     bool fail_fast, auto_extend;
     bool gem;
     bool force, dry_run;
+    bool openmetrics;
     bool queues, keys, details;
     int64_t ttl_ms, wait_ms, max_hold_ms, kill_after_ms, add_ms, older_than_ms;
     int64_t conflict_exit_code;
@@ -59,6 +60,7 @@ enum cli_flag_kind {
     CLI_CODE,     /* int64_t, 0 to 255 */
     CLI_TEXT,     /* const char * */
     CLI_META,     /* NAME=VALUE, may be repeated */
+    CLI_LOG,      /* "text" or "json": the log lines of the library go to stderr */
 };
 
 /* One flag. A table of them ends with an entry without a name. */
@@ -76,6 +78,11 @@ struct cli_flag {
     {                                                                                              \
         .name = "json", .help = "print JSON for machines", .offset = CLI_FIELD(json),              \
         .kind = CLI_ON                                                                             \
+    }
+#define CLI_LOG_FLAG                                                                               \
+    {                                                                                              \
+        .name = "log", .value = "FORM",                                                            \
+        .help = "write what happens to the lock on stderr, as text or json", .kind = CLI_LOG       \
     }
 #define CLI_DRY_RUN_FLAG                                                                           \
     {                                                                                              \
@@ -108,6 +115,7 @@ extern const struct cli_command cli_who;
 extern const struct cli_command cli_clear;
 extern const struct cli_command cli_clear_of;
 extern const struct cli_command cli_dead;
+extern const struct cli_command cli_stats;
 
 /* All commands, NULL at the end. */
 extern const struct cli_command *const cli_commands[];

@@ -15,6 +15,7 @@ static const struct cli_flag flags[] = {
      'm'},
     {"conflict-exit-code", "CODE", "exit code when not acquired; default 1",
      CLI_FIELD(conflict_exit_code), CLI_CODE, 'E'},
+    CLI_LOG_FLAG,
     CLI_JSON_FLAG,
     {.name = NULL},
 };

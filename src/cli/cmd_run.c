@@ -22,6 +22,7 @@ const struct cli_flag cli_run_flags[] = {
      'm'},
     {"conflict-exit-code", "CODE", "exit code when not acquired; default 1",
      CLI_FIELD(conflict_exit_code), CLI_CODE, 'E'},
+    CLI_LOG_FLAG,
     {.name = NULL},
 };
 

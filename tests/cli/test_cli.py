@@ -10,7 +10,7 @@ from harness import (PROGRAM, Program, Server, check_equal, check_in, environmen
                      wait_until)
 
 COMMANDS = ["run", "lock", "unlock", "extend", "info", "queue", "ls", "who", "clear", "clear-of",
-            "dead"]
+            "dead", "stats"]
 
 
 def one_line(text):

@@ -301,6 +301,20 @@ static void queue_ttl_is_in_seconds_of_any_form(void **state)
     }
 }
 
+static void names_in_a_list_are_inspected(void **state)
+{
+    static const char *const names[] = {"a\"b", "c\\d", "#{e} #$f #@g # h #", "\xC3\xA4\n"};
+    const rql_log_field field = {
+        .name = "lock_keys", .kind = RQL_LOG_LIST, .items = names, .n_items = 4};
+    const rql_log_record record = {"a", 1, &field};
+    char line[128];
+
+    (void)state;
+    (void)rql_log_text(&record, line, sizeof line);
+    assert_string_equal(line, "[redis_queued_locks.a] lock_keys => '[\"a\\\"b\", \"c\\\\d\", "
+                              "\"\\#{e} \\#$f \\#@g # h #\", \"\xC3\xA4?\"]'");
+}
+
 static void a_line_is_cut_to_size_and_stays_one_line(void **state)
 {
     const rql_log_field fields[] = {{.name = "raw", .kind = RQL_LOG_RAW, .text = "a\nb\x7F"},
@@ -358,6 +372,7 @@ int main(void)
         TEST(a_hold_ends),
         TEST(a_series_has_lines_of_its_own),
         cmocka_unit_test(queue_ttl_is_in_seconds_of_any_form),
+        cmocka_unit_test(names_in_a_list_are_inspected),
         cmocka_unit_test(a_line_is_cut_to_size_and_stays_one_line),
         cmocka_unit_test(a_file_gets_one_line_each),
     };
