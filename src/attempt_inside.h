@@ -51,20 +51,20 @@ int64_t rqli_attempt_leave_until(const struct attempt *self);
 rql_status rqli_attempt_join(struct attempt *self, rql_error *error);
 
 /* The arguments of acquire.lua. */
-void rqli_attempt_add_words(const struct attempt *self, struct rqli_call *call, int64_t now_us);
+void rqli_attempt_add_words(const struct attempt *attempt, struct rqli_call *call, int64_t now_us);
 
 /* Connects if need be, and carries the call that `write` fills in. NULL: *failure_out says why. */
-struct rqli_exchange *rqli_attempt_carry(struct attempt *self,
+struct rqli_exchange *rqli_attempt_carry(struct attempt *attempt,
                                          void (*write)(const struct attempt *, struct rqli_call *,
                                                        int64_t now_us),
                                          struct rqli_try *failure_out, rql_error *error);
 
 /* The answer carried the server's time. */
-void rqli_attempt_learn(const struct attempt *self, const struct rqli_exchange *exchange,
+void rqli_attempt_learn(const struct attempt *attempt, const struct rqli_exchange *exchange,
                         int64_t server_us);
 
 /* What an answer leads to that is no grant. */
-struct rqli_try rqli_attempt_decide(struct attempt *self, const struct rqli_exchange *exchange,
+struct rqli_try rqli_attempt_decide(struct attempt *attempt, const struct rqli_exchange *exchange,
                                     const struct rqli_answer *answer, rql_error *error);
 
 /* One run of acquire.lua; as rqli_world::try_take. */

@@ -155,6 +155,7 @@ static void leave_a_child_behind(void)
 }
 
 static int pipe_of_grandchild[2];
+static unsigned limit_of_grandchild_s;
 
 /* The grandchild tells its number, and is killed by it. */
 static void be_forked(int number)
@@ -164,7 +165,7 @@ static void be_forked(int number)
     (void)number;
     if (grandchild == 0) {
         grandchild = getpid();
-        (void)alarm(LIMIT_S * (unsigned)wait_slowness());
+        (void)alarm(limit_of_grandchild_s);
         (void)!write(pipe_of_grandchild[1], &grandchild, sizeof grandchild);
         (void)pause();
         _exit(0);
@@ -173,6 +174,7 @@ static void be_forked(int number)
 
 static void install_and_leave_a_child_behind(void)
 {
+    limit_of_grandchild_s = LIMIT_S * (unsigned)wait_slowness();
     (void)signal(SIGUSR1, be_forked);
     leave_a_child_behind();
 }

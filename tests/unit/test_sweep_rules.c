@@ -98,21 +98,19 @@ static void ages_are_counted_from_the_servers_clock(void **state)
 static void steps_through_a_queue_come_to_an_end(void **state)
 {
     static const struct {
-        bool dry_run;
         int64_t counted;
+        int64_t removed;
         struct rqli_outcome steps[4];
         bool goes_on[4];
-        int64_t removed;
+        bool dry_run;
     } table[] = {
-        {false, 400, {{0, 100, 0}, {40, 160, 0}, {100, 160, 0}, {3, -1, 1}}, {1, 1, 1, 0}, 143},
-        {true, 400, {{0, 100, 0}, {40, 200, 0}, {100, 300, 0}, {3, -1, 1}}, {1, 1, 1, 0}, 143},
-        {false,
-         300,
-         {{0, 100, 0}, {40, 160, 0}, {100, 160, 0}, {0, 260, 1}},
-         {1, 1, 1, 0},
-         140},                                             /* all seen */
-        {false, 300, {{1, 99, 0}, {0, 99, 1}}, {1, 0}, 1}, /* no step forward: no server does so */
-        {false, 300, {{1, 50, 0}, {40, 9, 1}}, {1, 0}, 41},
+        {400, 143, {{0, 100, 0}, {40, 160, 0}, {100, 160, 0}, {3, -1, 1}}, {1, 1, 1, 0}, false},
+        {400, 143, {{0, 100, 0}, {40, 200, 0}, {100, 300, 0}, {3, -1, 1}}, {1, 1, 1, 0}, true},
+        /* all seen */
+        {300, 140, {{0, 100, 0}, {40, 160, 0}, {100, 160, 0}, {0, 260, 1}}, {1, 1, 1, 0}, false},
+        /* no step forward: no server does so */
+        {300, 1, {{1, 99, 0}, {0, 99, 1}}, {1, 0}, false},
+        {300, 41, {{1, 50, 0}, {40, 9, 1}}, {1, 0}, false},
     };
 
     (void)state;
