@@ -7,6 +7,7 @@ import sys
 import tempfile
 
 import check_calls
+import check_gem
 import check_layers
 import check_numbers
 import check_words
@@ -18,6 +19,15 @@ CLEAN = {
     "src/base/b.c": "/* time() and sprintf() are words here */\nconst char *b = \"goto gets()\";\n",
     "tests/t.c": "int t(void);\n\nint t(void)\n{\n    return rql_a(1);\n}\n",
 }
+ROW = "| `lock` | `rql_a()` | `rql lock` | t.c | Same. |\n"
+OTHERS = "".join(f"| `{call}` | - | - | t.c | Same. |\n" for call in check_gem.CALLS if call != "lock")
+
+
+def table(row):
+    return {"README.md": f"<!-- gem -->\nhead\n-----\n{row}{OTHERS}<!-- /gem -->\n",
+            "src/cli/cmd_lock.c": ""}
+
+
 LONG = "int f(void)\n{\n" + "    g();\n" * 80 + "}\n"
 CASES = [
     (None, {}, check_layers),
@@ -50,6 +60,13 @@ CASES = [
     ("no parameter train", {"src/a.c": "int f(int a, int (*b)(int, int), int c[2], int d, int e, int g)\n{\n}\n"},
      check_numbers),
     ("a function that nobody tests", {"tests/t.c": "/* rql_a() */\n"}, check_calls),
+    (None, table(ROW), check_gem),
+    ("a call of the gem without a row", table(""), check_gem),
+    ("a row with a gap", table(ROW.replace("t.c", "")), check_gem),
+    ("a row with a function that is not there", table(ROW.replace("rql_a", "rql_b")), check_gem),
+    ("a row with a command that is not there", table(ROW.replace("rql lock", "rql unlock")), check_gem),
+    ("a row with a test that is not there", table(ROW.replace("t.c", "u.c")), check_gem),
+    ("a row whose test is of something else", {**table(ROW), "tests/t.c": "int t;\n"}, check_gem),
 ]
 
 
