@@ -12,8 +12,10 @@
 #include "link/wire.h"
 #include "options.h"
 #include "stats.h"
+#include "swarm_door.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 RQLI_DEFINE_AUTO(rql_client *, rql_client_free);
 
@@ -32,6 +34,7 @@ static void set_up_endpoint(rql_client *client)
     client->endpoint.io_timeout_ms = client->options.io_timeout_ms;
     client->endpoint.spin_us = client->options.spin_us;
     client->endpoint.identity = client->identity;
+    client->url = strdup(client->options.url);
     client->options.url = NULL;
 }
 
@@ -42,7 +45,9 @@ static rql_status build(rql_client *client, rql_error *error)
     client->subscriber = rqli_subscriber_new(&client->endpoint);
     client->keeper = rqli_keeper_new(client);
     client->stats = rqli_stats_new();
-    if (!client->link || !client->subscriber || !client->keeper || !client->stats) {
+    client->hosts = rqli_hosts_new();
+    if (!client->link || !client->subscriber || !client->keeper || !client->stats ||
+        !client->hosts || !client->url) {
         return rqli_fail_nomem(error);
     }
     if (!rqli_random_hex(client->identity)) {
@@ -52,15 +57,11 @@ static rql_status build(rql_client *client, rql_error *error)
     return client->is_member ? RQL_OK : rqli_fail_nomem(error);
 }
 
-rql_status rql_client_new(rql_client **out, const rql_options *options, rql_error *error)
+rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_error *error)
 {
-    RQLI_DEFER_CANCEL;
     RQLI_AUTO(rql_client_free) rql_client *client = NULL;
     rql_status status;
 
-    if (!out) {
-        return rqli_fail(error, RQL_E_INVALID, "rql_client_new: out is NULL");
-    }
     client = calloc(1, sizeof *client);
     if (!client) {
         return rqli_fail_nomem(error);
@@ -80,6 +81,26 @@ rql_status rql_client_new(rql_client **out, const rql_options *options, rql_erro
     return RQL_OK;
 }
 
+rql_status rql_client_new(rql_client **out, const rql_options *options, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    RQLI_AUTO(rql_client_free) rql_client *client = NULL;
+    rql_status status;
+
+    if (!out) {
+        return rqli_fail(error, RQL_E_INVALID, "rql_client_new: out is NULL");
+    }
+    status = rqli_client_make(&client, options, error);
+    if (!status && client->options.auto_swarm) {
+        status = rql_swarm_start(client, NULL, &client->swarm, error);
+    }
+    if (status) {
+        return status;
+    }
+    *out = RQLI_GIVE(client);
+    return RQL_OK;
+}
+
 rql_client *rql_client_free(rql_client *client)
 {
     RQLI_DEFER_CANCEL;
@@ -88,6 +109,7 @@ rql_client *rql_client_free(rql_client *client)
     if (!client || (client->is_member && rqli_fork_is_foreign(&client->fork))) {
         return NULL;
     }
+    (void)rql_swarm_free(client->swarm);
     if (client->is_member) {
         rqli_fork_leave(&client->fork);
     }
@@ -95,6 +117,11 @@ rql_client *rql_client_free(rql_client *client)
     rqli_subscriber_free(client->subscriber);
     rqli_link_free(client->link);
     rqli_stats_free(client->stats);
+    rqli_hosts_free(client->hosts);
+    if (client->url) {
+        explicit_bzero(client->url, strlen(client->url));
+        free(client->url);
+    }
     rqli_endpoint_fini(&client->endpoint);
     (void)pthread_mutex_destroy(&client->shared.mutex);
     free(client);

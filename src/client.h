@@ -10,7 +10,9 @@
 
 #include <pthread.h>
 #include <rql/client.h>
+#include <stdatomic.h>
 
+struct rqli_hosts;
 struct rqli_keeper;
 struct rqli_link;
 struct rqli_stats;
@@ -25,6 +27,10 @@ struct rql_client {
     struct rqli_subscriber *subscriber; /* pushes to the waiters */
     struct rqli_keeper *keeper;         /* leases, and what the background thread does */
     struct rqli_stats *stats;
+    struct rqli_hosts *hosts;                /* the threads that the swarm vouches for */
+    struct rql_swarm *swarm;                 /* of auto_swarm, or NULL */
+    struct rql_swarm *_Atomic running_swarm; /* that or the caller's; not freed yet */
+    char *url;      /* for the connections of its swarm; has the password */
     bool is_member; /* fork was joined */
 
     struct {
@@ -34,6 +40,9 @@ struct rql_client {
         uint64_t tracking_subscriber; /* (protocol.md 22) */
     } shared;                         /* everything in here under shared.mutex */
 };
+
+/* rql_client_new() in steps: a client that starts no swarm. */
+rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_error *error);
 
 /* RQL_E_INVALID for NULL, RQL_E_FORKED in a child of the client's process. */
 rql_status rqli_client_check(const rql_client *client, rql_error *error);

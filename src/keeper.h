@@ -39,6 +39,11 @@ void rqli_keeper_withdraw(struct rqli_keeper *self, const struct rqli_withdrawal
 /* The clock of the server jumped: everything held is doubtful and verified (protocol.md 15). */
 void rqli_keeper_doubt(struct rqli_keeper *self);
 
+/* The swarm was told at sent_us that this client's hosts live: silent for silence_ms from then on
+ * they count as dead, so no lease is relied on for as long as that (protocol.md 16). RQL_FOREVER:
+ * nobody watches them. */
+void rqli_keeper_on_probed(struct rqli_keeper *self, int64_t sent_us, int64_t silence_ms);
+
 /* Does this client keep extending this lock for this acquirer? (protocol.md 10) */
 bool rqli_keeper_extends(struct rqli_keeper *self, const char *name, const char *acquirer);
 

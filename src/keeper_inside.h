@@ -27,6 +27,7 @@ struct rqli_keeper {
         struct rqli_renewals batch; /* under way */
         struct rqli_withdrawal *withdrawals;
         int64_t next_look_us; /* when the thread looks again by itself */
+        int64_t host_end_us;  /* of new leases; see rqli_keeper_on_probed() */
         unsigned added;       /* leases added since its last look */
         bool is_running;
         bool shall_stop;

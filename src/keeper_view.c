@@ -86,6 +86,29 @@ void rqli_keeper_on_taken(struct rqli_keeper *self, struct rqli_slice grant_nonc
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
+void rqli_keeper_on_probed(struct rqli_keeper *self, int64_t sent_us, int64_t silence_ms)
+{
+    int64_t host_end_us = rqli_after_ms(sent_us, silence_ms);
+    bool is_earlier;
+    rql_lock *lock;
+
+    if (silence_ms != RQL_FOREVER) {
+        host_end_us -= rqli_lease_margin_us(silence_ms);
+    }
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    is_earlier = host_end_us < self->shared.host_end_us;
+    self->shared.host_end_us = host_end_us;
+    for (lock = self->shared.first; lock; lock = lock->kept.next) {
+        if (rqli_lease_state(&lock->kept.lease, rqli_now_us()) != RQL_GONE) {
+            lock->kept.lease.host_end_us = host_end_us;
+        }
+    }
+    if (is_earlier) {
+        rqli_keeper_rouse(self);
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
 rql_status rqli_keeper_lost_fd(struct rqli_keeper *self, rql_lock *lock, int *out, rql_error *error)
 {
     rql_status status = RQL_OK;

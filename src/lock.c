@@ -14,6 +14,7 @@
 #include "perform.h"
 #include "refusal.h"
 #include "script/answer.h"
+#include "swarm_door.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,7 @@ rql_lock *rqli_lock_new(rql_client *client, const char *name, uint64_t task)
     rqli_keys_init(&lock->keys, lock->name);
     rqli_acquirer_id(lock->acquirer, task, client->identity);
     rqli_host_id(lock->host, lock->owner_thread, client->identity);
+    rqli_hosts_meet(client->hosts, lock->owner_thread);
     return rqli_random_hex(lock->nonce) ? RQLI_GIVE(lock) : NULL;
 }
 

@@ -31,6 +31,9 @@ _Static_assert(RQL_TTL_MAX_MS == 2592000000, "the table below says it in digits"
 #define SWITCH                                                                                     \
     .kind = RQLI_OPTION_BOOL, .shown.range = "true | false", .max = 1, .words = bool_words,        \
     .shown.default_value = "false", .shown.unit = ""
+#define SWITCH_ON                                                                                  \
+    .kind = RQLI_OPTION_BOOL, .shown.range = "true | false", .max = 1, .words = bool_words,        \
+    .shown.default_value = "true", .shown.unit = "", .fallback = 1
 #define ONE_OF(list, range_text, first)                                                            \
     .kind = RQLI_OPTION_ENUM, .shown.range = (range_text), .words = (list),                        \
     .max = sizeof(list) / sizeof(list)[0] - 2, .shown.default_value = (first), .shown.unit = ""
@@ -95,6 +98,24 @@ static const struct rqli_option rows[] = {
      .shown.help = "Only some acquisitions send events."},
     {FIELD(instr_sampling_percent, "RQL_INSTR_SAMPLING_PERCENT"), WITHIN(0, 100),
      DEFAULT(15, "percent"), .shown.help = "About how many of them."},
+    {FIELD(auto_swarm, "RQL_AUTO_SWARM"), SWITCH, .shown.help = "A new client starts its swarm."},
+    {FIELD(swarm_liveness_probing_period_ms, "RQL_SWARM_LIVENESS_PROBING_PERIOD_MS"),
+     WITHIN(1, 3600000), DEFAULT(2000, "ms"),
+     .shown.help = "How often a swarm's supervisor looks at its parts."},
+    {FIELD(swarm_probe_hosts, "RQL_SWARM_PROBE_HOSTS"), SWITCH_ON,
+     .shown.help = "A swarm gives signs of life for the hosts of its client."},
+    {FIELD(swarm_probe_period_ms, "RQL_SWARM_PROBE_PERIOD_MS"), WITHIN(1, 3600000),
+     DEFAULT(2000, "ms"), .shown.help = "How often; at most half of zombie_ttl_ms."},
+    {FIELD(swarm_flush_zombies, "RQL_SWARM_FLUSH_ZOMBIES"), SWITCH_ON,
+     .shown.help = "A swarm frees what dead hosts held."},
+    {FIELD(zombie_ttl_ms, "RQL_ZOMBIE_TTL_MS"), WITHIN(1, 31536000000), DEFAULT(15000, "ms"),
+     .shown.help = "A host of the swarm that is silent for longer is dead."},
+    {FIELD(zombie_flush_period_ms, "RQL_ZOMBIE_FLUSH_PERIOD_MS"), WITHIN(1, 3600000),
+     DEFAULT(10000, "ms"), .shown.help = "What the dead held is free this much later at most."},
+    {FIELD(zombie_lock_scan_size, "RQL_ZOMBIE_LOCK_SCAN_SIZE"), WITHIN(1, 100000),
+     DEFAULT(500, "keys"), .shown.help = "Locks looked for at once when the dead are flushed."},
+    {FIELD(zombie_queue_scan_size, "RQL_ZOMBIE_QUEUE_SCAN_SIZE"), WITHIN(1, 100000),
+     DEFAULT(500, "keys"), .shown.help = "The same for queues."},
 };
 
 /* Fields that only one acquisition has. */

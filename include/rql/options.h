@@ -118,6 +118,19 @@ typedef struct rql_options {
     void *instrumenter_data;      /**< Given to `instrumenter`. */
     rql_sampler_fn instr_sampler; /**< As `log_sampler`, for events. */
     void *instr_sampler_data;     /**< Given to `instr_sampler`. */
+
+    /* Of the swarm; see swarm.h. */
+    bool auto_swarm;                          /**< A new client starts its swarm. Default false. */
+    int64_t swarm_liveness_probing_period_ms; /**< How often the supervisor looks. 1 to 3600000.
+                                                 Default 2000. */
+    bool swarm_probe_hosts;                   /**< Give signs of life. Default true. */
+    int64_t swarm_probe_period_ms;            /**< How often. 1 to 3600000. Default 2000. */
+    bool swarm_flush_zombies;                 /**< Free what dead hosts held. Default true. */
+    int64_t zombie_ttl_ms;          /**< Silence of the dead. 1 to 31536000000. Default 15000. */
+    int64_t zombie_flush_period_ms; /**< Found this much later at most. 1 to 3600000. Default 10000.
+                                     */
+    int64_t zombie_lock_scan_size;  /**< COUNT of SCAN for locks. 1 to 100000. Default 500. */
+    int64_t zombie_queue_scan_size; /**< The same for queues. Default 500. */
 } rql_options;
 
 /** One pair of metadata, kept in the lock and readable by everybody. */

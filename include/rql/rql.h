@@ -14,6 +14,7 @@
 #include <rql/series.h>
 #include <rql/stats.h>
 #include <rql/status.h>
+#include <rql/swarm.h>
 #include <rql/sweep.h>
 #include <rql/version.h>
 

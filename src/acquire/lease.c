@@ -8,6 +8,7 @@ enum {
     MARGIN_LEAST_US = 5000,
     CLAIM_MS = 1000, /* G (protocol.md 4) */
     SETBACK_LEAST_US = 20000,
+    DOUBT_PAUSE_US = 1000000, /* a doubt is not left open for a share of a long ttl */
 };
 
 int64_t rqli_lease_margin_us(int64_t ttl_ms)
@@ -46,15 +47,21 @@ void rqli_lease_init(struct rqli_lease *self, const struct rqli_lease_terms *ter
         .ttl_ms = terms->ttl_ms,
         .begun_us = terms->begun_us,
         .hold_end_us = rqli_after_ms(terms->begun_us, terms->max_hold_ms),
+        .host_end_us = RQLI_NEVER_US,
         .renews = terms->renews,
         .is_claimed = terms->is_claimed,
     };
     count_from(self, terms->begun_us, terms->left_ms);
 }
 
+int64_t rqli_lease_end_us(const struct rqli_lease *self)
+{
+    return self->host_end_us < self->deadline_us ? self->host_end_us : self->deadline_us;
+}
+
 rql_lock_state rqli_lease_state(const struct rqli_lease *self, int64_t now_us)
 {
-    if (self->state == RQL_GONE || now_us >= self->deadline_us) {
+    if (self->state == RQL_GONE || now_us >= rqli_lease_end_us(self)) {
         return RQL_GONE;
     }
     return now_us >= self->doubt_us ? RQL_DOUBTFUL : self->state;
@@ -65,7 +72,7 @@ int64_t rqli_lease_remaining_ms(const struct rqli_lease *self, int64_t now_us)
     if (rqli_lease_state(self, now_us) == RQL_GONE) {
         return 0;
     }
-    return (self->deadline_us - now_us) / 1000;
+    return (rqli_lease_end_us(self) - now_us) / 1000;
 }
 
 bool rqli_lease_wants_renewal(const struct rqli_lease *self, int64_t now_us, int64_t *ttl_ms_out)
@@ -90,7 +97,7 @@ int64_t rqli_lease_due_us(const struct rqli_lease *self)
     if (self->state == RQL_GONE) {
         return self->is_told ? RQLI_NEVER_US : 0;
     }
-    return self->renew_us < self->deadline_us ? self->renew_us : self->deadline_us;
+    return self->renew_us < rqli_lease_end_us(self) ? self->renew_us : rqli_lease_end_us(self);
 }
 
 void rqli_lease_on_extended(struct rqli_lease *self, int64_t sent_us, int64_t left_ms)
@@ -119,6 +126,9 @@ void rqli_lease_on_setback(struct rqli_lease *self, int64_t now_us)
 {
     int64_t pause_us = period_us(self) / 20;
 
+    if (self->state == RQL_DOUBTFUL && pause_us > DOUBT_PAUSE_US) {
+        pause_us = DOUBT_PAUSE_US;
+    }
     self->renew_us = now_us + (pause_us > SETBACK_LEAST_US ? pause_us : SETBACK_LEAST_US);
 }
 

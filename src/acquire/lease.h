@@ -19,6 +19,7 @@ struct rqli_lease {
     int64_t renew_us;    /* next renewal or claim, RQLI_NEVER_US: none */
     int64_t doubt_us;    /* that renewal or claim is late from here on, or RQLI_NEVER_US */
     int64_t hold_end_us; /* no renewal after this */
+    int64_t host_end_us; /* its host may be taken for dead from here on, or RQLI_NEVER_US */
     int64_t known_us;    /* when that was asked for which the deadline is from */
     int64_t doubted_us;  /* the last one; settled by an answer to what was asked after it */
     bool renews;         /* auto_extend */
@@ -42,6 +43,9 @@ void rqli_lease_init(struct rqli_lease *self, const struct rqli_lease_terms *ter
 
 rql_lock_state rqli_lease_state(const struct rqli_lease *self, int64_t now_us);
 int64_t rqli_lease_remaining_ms(const struct rqli_lease *self, int64_t now_us);
+
+/* When it is not relied on any more: its own deadline, or its host's (protocol.md 16). */
+int64_t rqli_lease_end_us(const struct rqli_lease *self);
 
 /* True: now is the time to extend by *ttl_ms_out (what is left to claim, or the whole ttl). */
 bool rqli_lease_wants_renewal(const struct rqli_lease *self, int64_t now_us, int64_t *ttl_ms_out);

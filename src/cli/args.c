@@ -322,7 +322,8 @@ static int check_words(const struct cli_args *args, const struct cli_command *co
         return CLI_DONE;
     }
     if (command->needs_name && !args->name) {
-        return misused(command, "which lock? ", command->usage);
+        return misused(command, command->name_is ? command->name_is : "which lock? ",
+                       command->usage);
     }
     if (command->takes_command && (!args->command || !args->command[0])) {
         return misused(command, "which command? ", command->usage);

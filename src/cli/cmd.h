@@ -97,6 +97,7 @@ struct cli_command {
     const char *notes;   /* more lines for its --help, or NULL */
     const struct cli_flag *flags;
     const struct cli_flag *more_flags; /* or NULL */
+    const char *name_is;               /* what its name is, if not a lock's; or NULL */
     bool needs_name;
     bool takes_names;   /* a series of them */
     bool takes_command; /* words after "--" */
@@ -116,6 +117,7 @@ extern const struct cli_command cli_clear;
 extern const struct cli_command cli_clear_of;
 extern const struct cli_command cli_dead;
 extern const struct cli_command cli_stats;
+extern const struct cli_command cli_swarm;
 
 /* All commands, NULL at the end. */
 extern const struct cli_command *const cli_commands[];

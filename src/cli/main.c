@@ -8,8 +8,8 @@
 enum { ERROR_TEXT_SIZE = 128 };
 
 const struct cli_command *const cli_commands[] = {
-    &cli_run, &cli_series, &cli_lock,  &cli_unlock,   &cli_extend, &cli_info,  &cli_queue,
-    &cli_ls,  &cli_who,    &cli_clear, &cli_clear_of, &cli_dead,   &cli_stats, NULL,
+    &cli_run, &cli_series, &cli_lock,     &cli_unlock, &cli_extend, &cli_info,  &cli_queue, &cli_ls,
+    &cli_who, &cli_clear,  &cli_clear_of, &cli_dead,   &cli_stats,  &cli_swarm, NULL,
 };
 
 static const struct cli_command *find_command(const char *name)

@@ -25,6 +25,9 @@ CLI_DEFINE_AUTO(rql_text_list *, rql_text_list_free);
 CLI_DEFINE_AUTO(rql_lock_info *, rql_lock_info_free);
 CLI_DEFINE_AUTO(rql_queue_info *, rql_queue_info_free);
 CLI_DEFINE_AUTO(rql_lock_info_list *, rql_lock_info_list_free);
+CLI_DEFINE_AUTO(rql_host_info_list *, rql_host_info_list_free);
+CLI_DEFINE_AUTO(rql_zombies *, rql_zombies_free);
+CLI_DEFINE_AUTO(rql_swarm *, rql_swarm_free);
 CLI_DEFINE_AUTO(rql_queue_info_list *, rql_queue_info_list_free);
 
 static inline void rql_refusal_clear_p(rql_refusal *refusal)

@@ -2,6 +2,9 @@
 
 #include "base/must.h"
 
+/* What a script declares: its lock alone, the swarm's keys, those of a lock, or the last two. */
+enum { SWARM_KEYS = 3, LOCK_KEYS = 5, FLUSH_KEYS = 7 };
+
 enum { NUMBER_BYTES = 20, ASK_BYTES = 3 + 4 * (1 + NUMBER_BYTES) };
 
 void rqli_call_init(struct rqli_call *self, enum rqli_script_id script,
@@ -81,8 +84,19 @@ static void write_lock_keys(const struct rqli_keys *keys, struct rqli_command *c
     rqli_command_slice(command, keys->requests);
 }
 
+static void write_swarm_keys(struct rqli_command *command)
+{
+    rqli_command_text(command, RQLI_KEY_HOSTS);
+    rqli_command_text(command, RQLI_KEY_SUSPECTS);
+}
+
 static void write_keys(const struct rqli_call *self, struct rqli_command *command, size_t n_keys)
 {
+    if (n_keys == SWARM_KEYS) {
+        write_swarm_keys(command);
+        rqli_command_text(command, RQLI_KEY_FLUSHER);
+        return;
+    }
     if (n_keys == 1) {
         rqli_command_slice(command, self->keys->lock);
         return;
@@ -96,13 +110,17 @@ static void write_keys(const struct rqli_call *self, struct rqli_command *comman
     }
     rqli_command_text(command, RQLI_KEY_LIVE);
     rqli_command_text(command, RQLI_KEY_FENCE);
+    if (n_keys == FLUSH_KEYS) {
+        write_swarm_keys(command);
+    }
 }
 
 static size_t count_keys(const struct rqli_call *self, const struct rqli_script *script)
 {
     size_t n_more = self->series ? self->n_series - 1 : 0;
 
-    RQLI_MUST(script->n_keys == 1 || script->n_keys == 5);
+    RQLI_MUST(script->n_keys == 1 || script->n_keys == SWARM_KEYS || script->n_keys == LOCK_KEYS ||
+              script->n_keys == FLUSH_KEYS);
     RQLI_MUST((script->n_repeated == 3) == (self->series != NULL));
     return script->n_keys + n_more * script->n_repeated;
 }

@@ -12,6 +12,9 @@
 #define RQLI_KEY_REQUESTS "rql:req:"
 #define RQLI_KEY_LIVE "rql:live"
 #define RQLI_KEY_FENCE "rql:fence"
+#define RQLI_KEY_HOSTS "rql:swarm:hsts"
+#define RQLI_KEY_SUSPECTS "rql:swarm:suspects"
+#define RQLI_KEY_FLUSHER "rql:swarm:flusher"
 #define RQLI_CHANNEL "rql:wake:"
 
 enum { RQLI_KEY_SIZE = RQL_NAME_MAX + 24 };

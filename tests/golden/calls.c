@@ -331,6 +331,9 @@ void calls_run(struct run *self)
         self->outcome = sweeps_run(self, op);
     }
     if (!self->outcome) {
+        self->outcome = swarms_run(self, op);
+    }
+    if (!self->outcome) {
         self->outcome = settings_run(self, op);
     }
     if (!self->outcome) {

@@ -184,6 +184,7 @@ void views_add_sorted(cJSON *list, cJSON *item, const char *name, const char *na
 
 cJSON *settings_run(const struct run *self, const char *op);
 cJSON *sweeps_run(const struct run *self, const char *op);
+cJSON *swarms_run(const struct run *self, const char *op);
 cJSON *series_run(struct run *self);
 
 /* ---- differences.c: where library and gem differ, and what cannot be replayed ---- */

@@ -528,6 +528,34 @@ static int say_seed(void **state)
     return 0;
 }
 
+/* What its host may be taken for dead at bounds it as its own deadline does (protocol.md 16). */
+static void it_ends_with_its_host(void **state)
+{
+    struct rqli_lease lease = plain(10000);
+
+    (void)state;
+    assert_int_equal(rqli_lease_end_us(&lease), lease.deadline_us);
+    lease.host_end_us = BEGUN_US + 2000000;
+    assert_int_equal(rqli_lease_end_us(&lease), lease.host_end_us);
+    assert_int_equal(rqli_lease_due_us(&lease), lease.host_end_us);
+    assert_int_equal(rqli_lease_remaining_ms(&lease, BEGUN_US + 500000), 1500);
+    check_state(&lease, 1999999, RQL_HELD);
+    check_state(&lease, 2000000, RQL_GONE);
+    lease.host_end_us = lease.deadline_us + 1;
+    check_state(&lease, 2000000, RQL_HELD);
+    assert_int_equal(rqli_lease_end_us(&lease), lease.deadline_us);
+}
+
+static void a_doubt_is_not_left_open_for_a_share_of_a_long_ttl(void **state)
+{
+    struct rqli_lease lease = plain(86400000);
+
+    (void)state;
+    rqli_lease_on_doubt(&lease, BEGUN_US);
+    rqli_lease_on_setback(&lease, BEGUN_US);
+    assert_int_equal(rqli_lease_due_us(&lease), BEGUN_US + 1000000);
+}
+
 int main(void)
 {
     uint32_t seed = 2463534242U;
@@ -547,6 +575,8 @@ int main(void)
         cmocka_unit_test(an_overtaken_answer_takes_nothing_back),
         cmocka_unit_test(a_shortening_never_lengthens_and_outlives_what_was_sent_before),
         cmocka_unit_test(what_is_gone_stays_gone),
+        cmocka_unit_test(it_ends_with_its_host),
+        cmocka_unit_test(a_doubt_is_not_left_open_for_a_share_of_a_long_ttl),
         cmocka_unit_test(a_loss_is_due_at_once_until_it_is_told),
         cmocka_unit_test(without_renewal_it_ends_by_its_ttl),
         cmocka_unit_test_prestate_setup_teardown(every_life_is_that_of_the_model, NULL, say_seed,

@@ -55,6 +55,15 @@ static const struct {
     LISTENER(instrumenter_data),
     LISTENER(instr_sampler),
     LISTENER(instr_sampler_data),
+    FIELD(auto_swarm),
+    FIELD(swarm_liveness_probing_period_ms),
+    FIELD(swarm_probe_hosts),
+    FIELD(swarm_probe_period_ms),
+    FIELD(swarm_flush_zombies),
+    FIELD(zombie_ttl_ms),
+    FIELD(zombie_flush_period_ms),
+    FIELD(zombie_lock_scan_size),
+    FIELD(zombie_queue_scan_size),
 };
 
 enum { N_FIELDS = sizeof fields / sizeof fields[0] };
@@ -90,6 +99,15 @@ static const struct bounds {
     {"log_sampling_percent", 0, 100, false, 15},
     {"instr_sampling_enabled", 0, 1, false, false},
     {"instr_sampling_percent", 0, 100, false, 15},
+    {"auto_swarm", 0, 1, false, false},
+    {"swarm_liveness_probing_period_ms", 1, 3600000, false, 2000},
+    {"swarm_probe_hosts", 0, 1, false, true},
+    {"swarm_probe_period_ms", 1, 3600000, false, 2000},
+    {"swarm_flush_zombies", 0, 1, false, true},
+    {"zombie_ttl_ms", 1, INT64_C(31536000000), false, 15000},
+    {"zombie_flush_period_ms", 1, 3600000, false, 10000},
+    {"zombie_lock_scan_size", 1, 100000, false, 500},
+    {"zombie_queue_scan_size", 1, 100000, false, 500},
 };
 
 enum { N_BOUNDS = sizeof bounds / sizeof bounds[0] };

@@ -1,0 +1,337 @@
+#ifndef RQL_SWARM_H
+#define RQL_SWARM_H
+
+/**
+ * @file swarm.h
+ * @brief The swarm: dead hosts are found, their locks and requests freed (wire.md section 10).
+ *
+ * A host is a thread of a client: what locks name as their hst_id. While a swarm runs, each thread
+ * that has used its client is a host of `rql:swarm:hsts`, the gem's hash, and gives a sign of life
+ * every `probe_period_ms`; it leaves when it ends and holds nothing. One flusher, elected among all
+ * swarms of a server, watches the hosts by the server's clock. A host that has been silent for
+ * `zombie_ttl_ms`, and was seen to be silent twice, at least half of that apart, is dead: its locks
+ * are deleted and handed to the next waiters, its requests leave all queues. Each script that
+ * deletes checks all of that again, so a lock that changed hands and a host that came back are left
+ * alone. Hosts that never joined are never touched.
+ *
+ * The other side of it: a host that was only paused or cut off for that long loses its locks too.
+ * While a swarm runs, no lease of its client is relied on for longer than `zombie_ttl_ms` (less a
+ * margin) after the last sign of life that the server confirmed; the loss is told as any other
+ * (rql_lock_options::on_lost). All swarms of a server, and Ruby's, need the same `zombie_ttl_ms`.
+ *
+ * After fork() nothing of this runs in the child.
+ */
+
+#include <rql/base.h>
+#include <rql/client.h>
+#include <rql/options.h>
+#include <rql/status.h>
+
+RQL_BEGIN_DECLS
+
+/** The running swarm of a client. */
+typedef struct rql_swarm rql_swarm;
+
+/** Settings of a swarm. Fill with rql_swarm_options_init(). */
+typedef struct rql_swarm_options {
+    size_t size; /**< Set by rql_swarm_options_init(); do not change. */
+
+    int64_t liveness_probing_period_ms; /**< How often the supervisor looks at the others. Default
+                                           rql_options::swarm_liveness_probing_period_ms. */
+    bool probe_hosts;        /**< Give signs of life. Default rql_options::swarm_probe_hosts. */
+    int64_t probe_period_ms; /**< How often; at most half of `zombie_ttl_ms`. Default
+                                rql_options::swarm_probe_period_ms. */
+    const char *probe_url;   /**< Where to, if not to the client's server; or NULL. Copied. */
+    bool flush_zombies;      /**< Stand for flusher. Default rql_options::swarm_flush_zombies. */
+    int64_t zombie_ttl_ms;   /**< Silence of the dead. Default rql_options::zombie_ttl_ms. */
+    int64_t zombie_flush_period_ms; /**< The dead are found this long after at the latest. Default
+                                       rql_options::zombie_flush_period_ms. */
+    int64_t zombie_lock_scan_size;  /**< COUNT of SCAN for locks. Default
+                                       rql_options::zombie_lock_scan_size. */
+    int64_t zombie_queue_scan_size; /**< The same for queues. Default
+                                       rql_options::zombie_queue_scan_size. */
+    const char *flush_url; /**< The flusher's server, if not the client's; or NULL. Copied. */
+} rql_swarm_options;
+
+/**
+ * Fill @p options from the client's settings. Use rql_swarm_options_init().
+ *
+ * @param[in]  client   The client, or NULL for the library's defaults.
+ * @param[out] options  The struct to fill.
+ * @param[in]  size     Its size in bytes in the calling program.
+ * @threads Callable from any thread.
+ */
+RQL_API void rql_swarm_options_init_sized(const rql_client *client, rql_swarm_options *options,
+                                          size_t size);
+
+/** Fill `*options` from `client` (NULL: defaults) and record this program's size. */
+#define rql_swarm_options_init(client, options)                                                    \
+    rql_swarm_options_init_sized((client), (options), sizeof *(options))
+
+/**
+ * Start the swarm of a client (the gem's swarmize!): a supervisor, and what is enabled of prober
+ * and flusher, each with a thread, a loop and a connection of its own. Returns at once; a server
+ * that is away is waited for in the background. rql_options::auto_swarm does it for a new client.
+ *
+ * @param[in]  client   The client; it has one swarm at most.
+ * @param[in]  options  Settings, or NULL for the client's.
+ * @param[out] out      The swarm; untouched unless RQL_OK.
+ * @param[out] error    Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK         `*out` runs.
+ * @retval RQL_E_INVALID  A setting is out of range, or a URL malformed.
+ * @retval RQL_E_BUSY     The client has a swarm already.
+ * @retval RQL_E_NOMEM    No memory, or no thread to be had.
+ * @retval RQL_E_FORKED   The client belongs to the parent process.
+ *
+ * @owner   The caller owns `*out`; release with rql_swarm_free() before the client.
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_swarm_start(rql_client *client,
+                                                  const rql_swarm_options *options, rql_swarm **out,
+                                                  rql_error *error);
+
+/**
+ * Stop a swarm (the gem's deswarmize!): the flusher steps down, and hosts that hold nothing leave.
+ * Those that hold locks go on giving signs of life until they do not, or until rql_swarm_free().
+ * Waits for what is under way, at most the client's connect_timeout_ms + io_timeout_ms for each of
+ * prober and flusher.
+ *
+ * @param[in] swarm  The swarm, or NULL. Stopped already is fine.
+ * @threads It must not be freed meanwhile.
+ */
+RQL_API void rql_swarm_stop(rql_swarm *swarm);
+
+/**
+ * Stop a swarm and release it. All its hosts leave, so locks still held are flushed by nobody and
+ * end by their ttl. In a fork child it does nothing.
+ *
+ * @param[in] swarm  The swarm, or NULL.
+ * @return NULL.
+ * @threads It must not be in use by another thread.
+ */
+RQL_API rql_swarm *rql_swarm_free(rql_swarm *swarm);
+
+/** How a part of a swarm is. */
+typedef enum rql_element_state {
+    RQL_ELEMENT_OFF = 0,     /**< Not enabled, or stopped. */
+    RQL_ELEMENT_RUNNING = 1, /**< Alive. */
+    RQL_ELEMENT_HUNG = 2,    /**< In one step for too long; replaced as soon as that ends. */
+    RQL_ELEMENT_DEAD = 3,    /**< Its thread has ended; the supervisor starts another. */
+} rql_element_state;
+
+/** Whether a part of a swarm talks to its server. */
+typedef enum rql_breaker_state {
+    RQL_BREAKER_CLOSED = 0,    /**< It does. */
+    RQL_BREAKER_OPEN = 1,      /**< Not for a while: its last steps have failed. */
+    RQL_BREAKER_HALF_OPEN = 2, /**< One step shows whether it works again. */
+} rql_breaker_state;
+
+/** One part of a swarm. */
+typedef struct rql_element_status {
+    bool enabled;              /**< By its option. */
+    rql_element_state state;   /**< Of its thread. */
+    rql_breaker_state breaker; /**< Of its circuit breaker. */
+    int64_t steps;             /**< Steps that succeeded. */
+    int64_t failures;          /**< Steps that failed. */
+    int64_t restarts;          /**< By the supervisor. */
+} rql_element_status;
+
+/** What rql_get_swarm_status() tells (the gem's swarm_status). */
+typedef struct rql_swarm_status {
+    bool auto_swarm;                  /**< rql_options::auto_swarm of the client. */
+    bool is_running;                  /**< Started and not stopped. */
+    bool is_flusher;                  /**< Elected at the flusher's last step. */
+    int64_t hosts;                    /**< Hosts of this client that the server knows. */
+    rql_element_status supervisor;    /**< Looks after the other two. */
+    rql_element_status probe_hosts;   /**< Gives signs of life. */
+    rql_element_status flush_zombies; /**< Frees what the dead held. */
+} rql_swarm_status;
+
+/**
+ * How is the swarm of this client? Asks no server.
+ *
+ * @param[in]  client  The client.
+ * @param[out] out     The answer; untouched unless RQL_OK.
+ * @param[out] error   Detail of a fault, or NULL.
+ * @retval RQL_OK         `*out` is set; all zero if there is no swarm.
+ * @retval RQL_E_INVALID  A pointer is NULL.
+ * @retval RQL_E_FORKED   The client belongs to the parent process.
+ * @threads Callable from any thread; the swarm must not be freed meanwhile.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_get_swarm_status(rql_client *client, rql_swarm_status *out,
+                                                       rql_error *error);
+
+/**
+ * Who is elected to flush, among all swarms of the server.
+ *
+ * @param[in]  client  The client.
+ * @param[out] out     Identity of the flusher's connection (rql_client_identity() of none of the
+ *                     callers'); untouched unless RQL_OK.
+ * @param[out] error   Detail of a fault, or NULL.
+ * @retval RQL_OK         `out` is set.
+ * @retval RQL_NOT_FOUND  Nobody is.
+ * @retval RQL_E_IO       No answer; other faults of status.h likewise.
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_swarm_flusher(rql_client *client, char out[RQL_ID_SIZE],
+                                                    rql_error *error);
+
+/** One host of the swarm, whoever's it is. */
+typedef struct rql_host_info {
+    const char *hst_id;    /**< Its id. */
+    bool is_zombie;        /**< Silent for longer than the ttl, by the server's clock. */
+    int64_t last_probe_us; /**< Its last sign of life, microseconds since 1970; -1: no time. */
+} rql_host_info;
+
+/** All hosts, in one allocation. */
+typedef struct rql_host_info_list {
+    size_t count;              /**< Number of items. */
+    const rql_host_info *item; /**< The hosts, sorted by id. */
+} rql_host_info_list;
+
+/**
+ * All hosts of the server's swarm (the gem's swarm_info). Ids with a zero byte are left out.
+ *
+ * @param[in]  client         The client.
+ * @param[in]  zombie_ttl_ms  Silence of the dead; 1 to 31536000000.
+ * @param[out] out            The hosts; untouched unless RQL_OK.
+ * @param[out] error          Detail of a fault, or NULL.
+ * @retval RQL_OK         `*out` is set.
+ * @retval RQL_E_INVALID  The ttl is out of range.
+ * @retval RQL_E_IO       No answer; other faults of status.h likewise.
+ * @owner   The caller owns `*out`; release with rql_host_info_list_free().
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_swarm_info(rql_client *client, int64_t zombie_ttl_ms,
+                                                 rql_host_info_list **out, rql_error *error);
+
+/**
+ * Release a list of hosts.
+ *
+ * @param[in] list  The list, or NULL.
+ * @return NULL.
+ * @threads It must not be in use by another thread.
+ */
+RQL_API rql_host_info_list *rql_host_info_list_free(rql_host_info_list *list);
+
+/** What dead hosts left behind, or what was flushed of it. */
+typedef struct rql_zombies {
+    rql_text_list *hosts;     /**< Host ids. */
+    rql_text_list *acquirers; /**< Ids of those that held the locks. */
+    rql_text_list *locks;     /**< Keys: `rql:lock:<name>`. */
+    int64_t rem_request_cnt;  /**< Requests removed; 0 unless flushed. */
+    int64_t handed_over_cnt;  /**< Locks that went to a waiter at once; 0 unless flushed. */
+} rql_zombies;
+
+/**
+ * Release what was found.
+ *
+ * @param[in] zombies  It, or NULL.
+ * @return NULL.
+ * @threads It must not be in use by another thread.
+ */
+RQL_API rql_zombies *rql_zombies_free(rql_zombies *zombies);
+
+/**
+ * Dead hosts and what they hold (the gem's zombies_info). Changes nothing.
+ *
+ * @param[in]  client         The client.
+ * @param[in]  zombie_ttl_ms  Silence of the dead; 1 to 31536000000.
+ * @param[out] out            What was found; untouched unless RQL_OK.
+ * @param[out] error          Detail of a fault, or NULL.
+ * @retval RQL_OK         `*out` is set.
+ * @retval RQL_E_INVALID  The ttl is out of range.
+ * @retval RQL_E_IO       No answer; other faults of status.h likewise.
+ * @owner   The caller owns `*out`; release with rql_zombies_free().
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_zombies_info(rql_client *client, int64_t zombie_ttl_ms,
+                                                   rql_zombies **out, rql_error *error);
+
+/**
+ * The dead hosts alone; costs no look at the locks.
+ *
+ * @param[in]  client         The client.
+ * @param[in]  zombie_ttl_ms  Silence of the dead; 1 to 31536000000.
+ * @param[out] out            Host ids; untouched unless RQL_OK.
+ * @param[out] error          Detail of a fault, or NULL.
+ * @retval RQL_OK         `*out` is set.
+ * @retval RQL_E_INVALID  The ttl is out of range.
+ * @retval RQL_E_IO       No answer; other faults of status.h likewise.
+ * @owner   The caller owns `*out`; release with rql_text_list_free().
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_zombie_hosts(rql_client *client, int64_t zombie_ttl_ms,
+                                                   rql_text_list **out, rql_error *error);
+
+/**
+ * The keys of the locks of dead hosts.
+ *
+ * @param[in]  client         The client.
+ * @param[in]  zombie_ttl_ms  Silence of the dead; 1 to 31536000000.
+ * @param[out] out            `rql:lock:<name>`; untouched unless RQL_OK.
+ * @param[out] error          Detail of a fault, or NULL.
+ * @retval RQL_OK         `*out` is set.
+ * @retval RQL_E_INVALID  The ttl is out of range.
+ * @retval RQL_E_IO       No answer; other faults of status.h likewise.
+ * @owner   The caller owns `*out`; release with rql_text_list_free().
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_zombie_locks(rql_client *client, int64_t zombie_ttl_ms,
+                                                   rql_text_list **out, rql_error *error);
+
+/**
+ * The acquirers that hold locks of dead hosts.
+ *
+ * @param[in]  client         The client.
+ * @param[in]  zombie_ttl_ms  Silence of the dead; 1 to 31536000000.
+ * @param[out] out            Acquirer ids, each once; untouched unless RQL_OK.
+ * @param[out] error          Detail of a fault, or NULL.
+ * @retval RQL_OK         `*out` is set.
+ * @retval RQL_E_INVALID  The ttl is out of range.
+ * @retval RQL_E_IO       No answer; other faults of status.h likewise.
+ * @owner   The caller owns `*out`; release with rql_text_list_free().
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_zombie_acquirers(rql_client *client, int64_t zombie_ttl_ms,
+                                                       rql_text_list **out, rql_error *error);
+
+/**
+ * Give one sign of life by hand (the gem's probe_hosts): for the calling thread, for all threads
+ * that hold locks of this client, and for the hosts of its swarm if there is one. Who begins must
+ * go on, at least twice in each zombie ttl; a running swarm does.
+ *
+ * @param[in]  client  The client.
+ * @param[out] hosts   The host ids that were told, or NULL; untouched unless RQL_OK.
+ * @param[out] at_us   The time they were told with, microseconds since 1970, or NULL.
+ * @param[out] error   Detail of a fault, or NULL.
+ * @retval RQL_OK    Done.
+ * @retval RQL_E_IO  No answer; other faults of status.h likewise.
+ * @owner   The caller owns `*hosts`; release with rql_text_list_free().
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_probe_hosts(rql_client *client, rql_text_list **hosts,
+                                                  int64_t *at_us, rql_error *error);
+
+/**
+ * Flush now, by hand (the gem's flush_zombies): whoever is elected, and at first sight, without the
+ * second look that a running swarm takes. A host that is only slow loses its locks as well.
+ *
+ * @param[in]  client   The client.
+ * @param[in]  options  `zombie_ttl_ms` and the scan sizes are read; or NULL for the client's.
+ * @param[out] out      What was flushed, or NULL; untouched unless RQL_OK.
+ * @param[out] error    Detail of a fault, or NULL. What was done by then is done.
+ * @retval RQL_OK         Done.
+ * @retval RQL_E_INVALID  A setting is out of range.
+ * @retval RQL_E_IO       No answer; other faults of status.h likewise.
+ * @owner   The caller owns `*out`; release with rql_zombies_free().
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_flush_zombies(rql_client *client,
+                                                    const rql_swarm_options *options,
+                                                    rql_zombies **out, rql_error *error);
+
+RQL_END_DECLS
+
+#endif

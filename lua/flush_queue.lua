@@ -1,0 +1,45 @@
+-- Remove the requests of dead hosts from a queue, a page of it at a time; if the lock is free, serve who
+-- is next.
+--
+-- @keys lock queue requests live fence hosts suspects
+-- @args from chance
+-- The host of a request is in its record; Ruby's are told by their acquirer id (wire.md 2).
+-- Returns {number removed, place to go on from or -1, is_handed_over}.
+
+local call = redis.call
+local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local hosts, suspects = KEYS[6], KEYS[7]
+local from = tonumber(ARGV[1])
+local PAGE = 100
+local time = call("TIME")
+local now = time[1] * 1000000 + time[2]
+
+-- @include grant
+-- @include settle
+-- @include verdict
+
+local function host_of(acquirer)
+    local record = call("HGET", requests, acquirer)
+    local host = record and string.match(record, "^(%S+) ")
+    if host then
+        return host
+    end
+    local thread, rest = string.match(acquirer, "^rql:acq:([^/]*/[^/]*)/[^/]*/(.*)$")
+    return thread and "rql:hst:" .. thread .. "/" .. rest
+end
+
+call("HLEN", requests) -- before any write: a foreign type is an error
+local waiters = call("ZRANGE", queue, from, from + PAGE - 1)
+local removed = 0
+for _, acquirer in ipairs(waiters) do
+    local host = host_of(acquirer)
+    if host and is_dead(host) then
+        drop(acquirer)
+        removed = removed + 1
+    end
+end
+local next_from = #waiters < PAGE and -1 or from + PAGE - removed
+if removed == 0 or call("EXISTS", queue) == 0 or redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
+    return {removed, next_from, 0}
+end
+return {removed, next_from, settle(tonumber(ARGV[2])) == "granted" and 1 or 0}

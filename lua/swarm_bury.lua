@@ -1,0 +1,18 @@
+-- Remove hosts that were flushed, if they have been silent since they were declared dead.
+--
+-- @keys hosts suspects flusher
+-- @args host ...
+-- Returns for each 1 if it was removed, else 0; and a last 0.
+
+local call = redis.call
+local hosts, suspects = KEYS[1], KEYS[2]
+local answer = {}
+
+-- @include verdict
+
+for i = 1, #ARGV do
+    answer[i] = is_dead(ARGV[i]) and call("HDEL", hosts, ARGV[i]) or 0
+    call("HDEL", suspects, ARGV[i])
+end
+answer[#answer + 1] = 0
+return answer

@@ -1,0 +1,84 @@
+-- Look at a page of the hosts. One that has been silent is a suspect; one that is a suspect for wait_us
+-- and silent for longer than ttl_us is dead.
+--
+-- @keys hosts suspects flusher
+-- @args me lease_ms ttl_us wait_us cursor
+-- me is elected for lease_ms unless another is; "": by hand, without election. cursor: "" only elects,
+-- "-" steps down. A suspicion is "<since> S <value>", a verdict "<since> D <value>"; both end with the
+-- next probe. The field "" says when the elected one looked last.
+-- Returns {0} when another is elected, else {1, next cursor, host, value, ...} of the dead.
+
+local call = redis.call
+local hosts, suspects, flusher = KEYS[1], KEYS[2], KEYS[3]
+local me, lease_ms, cursor = ARGV[1], tonumber(ARGV[2]), ARGV[5]
+local ttl_us, wait_us = tonumber(ARGV[3]), tonumber(ARGV[4])
+local PAGE = 100
+local KEPT_MS = 60000 + math.ceil(20 * ttl_us / 1000)
+local time = call("TIME")
+local now = time[1] * 1000000 + time[2]
+
+-- nil: not a time, and never a reason to call anybody dead.
+local function age_of(value)
+    if not string.find(value, "^%d+%.?%d*$") and not string.find(value, "^%d+%.?%d*[eE]%+?%d+$") then
+        return nil
+    end
+    return now - tonumber(value) * 1000000
+end
+
+-- After a time without looks, or a jump of the clock, hosts had no chance to clear themselves.
+local function begin_round()
+    local last = tonumber(call("HGET", suspects, "") or 0) or 0
+    if now - last > wait_us or last > now then
+        call("UNLINK", suspects)
+    end
+    call("HSET", suspects, "", string.format("%.0f", now))
+    call("PEXPIRE", suspects, KEPT_MS)
+end
+
+-- True: dead.
+local function judge(host, value)
+    local age = age_of(value)
+    local record = call("HGET", suspects, host) or ""
+    local since, state, seen = string.match(record, "^(%d+) (%a) (.*)$")
+    if not age or age <= ttl_us - wait_us then
+        if since and seen ~= value then
+            call("HDEL", suspects, host)
+        end
+        return false
+    end
+    if seen ~= value then
+        since, state = string.format("%.0f", now), "N"
+    end
+    local is_dead = age > ttl_us and (state == "D" or now - tonumber(since) >= wait_us)
+    local new_state = is_dead and "D" or "S"
+    if new_state ~= state then
+        call("HSET", suspects, host, since .. " " .. new_state .. " " .. value)
+        call("PEXPIRE", suspects, KEPT_MS)
+    end
+    return is_dead
+end
+
+if me ~= "" then
+    local elected = call("GET", flusher)
+    if elected and elected ~= me then
+        return {0}
+    elseif cursor == "-" then
+        call("DEL", flusher)
+        return {1, "0"}
+    end
+    call("SET", flusher, me, "PX", lease_ms)
+    if cursor == "" then
+        return {1, "0"}
+    elseif cursor == "0" then
+        begin_round()
+    end
+end
+local page = call("HSCAN", hosts, cursor, "COUNT", PAGE)
+local answer = {1, page[1]}
+for i = 1, #page[2], 2 do
+    if page[2][i] ~= "" and judge(page[2][i], page[2][i + 1]) then
+        answer[#answer + 1] = page[2][i]
+        answer[#answer + 1] = page[2][i + 1]
+    end
+end
+return answer

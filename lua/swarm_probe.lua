@@ -1,0 +1,35 @@
+-- Signs of life of hosts, and the names of those that leave.
+--
+-- @keys hosts suspects flusher
+-- @args n_new n_known ...
+-- First hosts that were not there before, then those that were, then those that leave.
+-- Returns {now_us, number of known ones that were declared dead meanwhile}.
+
+local call = redis.call
+local hosts, suspects = KEYS[1], KEYS[2]
+local n_new, n_known = tonumber(ARGV[1]), tonumber(ARGV[2])
+local time = call("TIME")
+local now = time[1] * 1000000 + time[2]
+
+-- @include seconds
+
+local function was_declared_dead(host)
+    local record = call("HGET", suspects, host)
+    return (record and string.find(record, "^%d+ D ")) or call("HEXISTS", hosts, host) == 0
+end
+
+local first_known, first_leaving = 3 + n_new, 3 + n_new + n_known
+local stamp = seconds(now)
+local n_dead = 0
+for i = first_known, first_leaving - 1 do
+    n_dead = n_dead + (was_declared_dead(ARGV[i]) and 1 or 0)
+end
+for i = 3, #ARGV do
+    if i < first_leaving then
+        call("HSET", hosts, ARGV[i], stamp)
+    else
+        call("HDEL", hosts, ARGV[i])
+    end
+    call("HDEL", suspects, ARGV[i])
+end
+return {now, n_dead}

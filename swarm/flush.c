@@ -1,0 +1,269 @@
+#include "flush.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "cancel.h"
+#include "script/pack.h"
+#include "swarm_inside.h"
+#include "talk.h"
+
+#include <stdio.h>
+
+enum {
+    CURSOR_SIZE = 24,
+    BURIED_AT_ONCE = 50,
+    ROUNDS_MAX = 1 << 20, /* of one walk over the hosts: a server that never ends it is broken */
+};
+
+struct look {
+    const struct rqli_flush *flush;
+    char cursor[CURSOR_SIZE];
+};
+
+static void write_look(void *context, struct rqli_command *command, bool with_text)
+{
+    const struct look *look = context;
+    struct rqli_call call;
+
+    rqli_call_init(&call, RQLI_SCRIPT_SWARM_LOOK, NULL);
+    rqli_call_text(&call, look->flush->me);
+    rqli_call_int(&call, look->flush->lease_ms);
+    rqli_call_int(&call, look->flush->zombie_ttl_ms * 1000);
+    rqli_call_int(&call, look->flush->wait_ms * 1000);
+    rqli_call_text(&call, look->cursor);
+    rqli_call_write(&call, command, with_text);
+}
+
+static bool all_are_texts(const struct rqli_reply *items, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (items[i].type != RQLI_REPLY_TEXT) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Notes the dead of a page. False: not what the script answers. */
+static bool take_page(struct rqli_flush *self, struct look *look, const struct rqli_reply *reply)
+{
+    if (reply->type != RQLI_REPLY_ARRAY || reply->count < 1 ||
+        reply->items[0].type != RQLI_REPLY_INTEGER) {
+        return false;
+    }
+    self->is_elected = reply->items[0].integer == 1;
+    if (!self->is_elected) {
+        return true;
+    }
+    if (reply->count % 2 != 0 || !all_are_texts(reply->items + 1, reply->count - 1) ||
+        reply->items[1].text.length >= CURSOR_SIZE) {
+        return false;
+    }
+    (void)snprintf(look->cursor, sizeof look->cursor, "%s", reply->items[1].text.data);
+    for (size_t i = 2; i < reply->count; i += 2) {
+        if (rqli_is_plain(reply->items[i].text)) {
+            rqli_texts_add(&self->dead, reply->items[i].text.data);
+        }
+    }
+    return true;
+}
+
+static rql_status ask_look(struct rqli_flush *self, struct look *look, rql_error *error)
+{
+    const struct rqli_talk talk = {self->via, "swarm_look", write_look, look};
+    RQLI_AUTO(rqli_give_back) struct rqli_exchange *exchange = NULL;
+    rql_status status = rqli_talk_run(&talk, &exchange, error);
+
+    if (!status && !take_page(self, look, exchange->reply)) {
+        status =
+            rqli_exchange_fault(exchange, exchange->reply, "swarm_look", RQLI_KEY_HOSTS, error);
+    }
+    self->renewed_us = status ? self->renewed_us : rqli_now_us();
+    return status;
+}
+
+static bool is_wanted(const struct rqli_flush *self)
+{
+    return !self->goes_on || self->goes_on(self->context);
+}
+
+static rql_status look_at_all(struct rqli_flush *self, rql_error *error)
+{
+    struct look look = {.flush = self, .cursor = "0"};
+    rql_status status = RQL_OK;
+
+    for (int i = 0; !status && i < ROUNDS_MAX; i++) {
+        status = ask_look(self, &look, error);
+        if (!status && (!self->is_elected || strcmp(look.cursor, "0") == 0)) {
+            break;
+        }
+        status = status || is_wanted(self) ? status : RQL_STOPPED;
+    }
+    if (!status && self->dead.failed) {
+        status = rqli_fail_nomem(error);
+    }
+    rqli_texts_sort(&self->dead);
+    return status;
+}
+
+/* Long rounds stay elected; a fault here shows at the next look. */
+static bool on_progress(int64_t done, int64_t found, void *context)
+{
+    struct rqli_flush *self = context;
+    struct look look = {.flush = self, .cursor = ""};
+
+    (void)done;
+    (void)found;
+    if (self->me[0] != '\0' && rqli_now_us() - self->renewed_us > self->lease_ms * 1000 / 4) {
+        (void)ask_look(self, &look, NULL);
+    }
+    return is_wanted(self);
+}
+
+static rql_status sweep(struct rqli_flush *self, rql_error *error)
+{
+    const rql_sweep_options options = {.on_progress = on_progress, .user_data = self};
+    __attribute__((cleanup(rqli_sweep_fini_p))) struct rqli_sweep engine = {
+        .client = self->via, .options = &options, .error = error, .subject = self};
+    struct rqli_sweep_part parts[] = {
+        {.rule = &rqli_flush_locks, .batch_size = self->lock_scan_size},
+        {.rule = &rqli_flush_queues, .batch_size = self->queue_scan_size},
+    };
+    rql_status status;
+
+    rqli_scan_init(&parts[0].scan, parts[0].rule->prefix);
+    rqli_scan_init(&parts[1].scan, parts[1].rule->prefix);
+    status = rqli_sweep_run(&engine, parts, 2);
+    rqli_scan_fini(&parts[0].scan);
+    rqli_scan_fini(&parts[1].scan);
+    return status;
+}
+
+struct burial {
+    char **hosts;
+    size_t n;
+};
+
+static void write_burial(void *context, struct rqli_command *command, bool with_text)
+{
+    const struct burial *burial = context;
+    struct rqli_call call;
+
+    rqli_call_init(&call, RQLI_SCRIPT_SWARM_BURY, NULL);
+    for (size_t i = 0; i < burial->n; i++) {
+        rqli_call_text(&call, burial->hosts[i]);
+    }
+    rqli_call_write(&call, command, with_text);
+}
+
+static bool take_burial(struct rqli_flush *self, const struct burial *burial,
+                        const struct rqli_reply *reply)
+{
+    if (reply->type != RQLI_REPLY_ARRAY || reply->count != burial->n + 1) {
+        return false;
+    }
+    for (size_t i = 0; i < burial->n; i++) {
+        if (reply->items[i].type != RQLI_REPLY_INTEGER) {
+            return false;
+        }
+        if (reply->items[i].integer == 1) {
+            rqli_texts_add(&self->hosts, burial->hosts[i]);
+        }
+    }
+    return true;
+}
+
+static rql_status bury_some(struct rqli_flush *self, struct burial *burial, rql_error *error)
+{
+    const struct rqli_talk talk = {self->via, "swarm_bury", write_burial, burial};
+    RQLI_AUTO(rqli_give_back) struct rqli_exchange *exchange = NULL;
+    rql_status status = rqli_talk_run(&talk, &exchange, error);
+
+    if (!status && !take_burial(self, burial, exchange->reply)) {
+        status =
+            rqli_exchange_fault(exchange, exchange->reply, "swarm_bury", RQLI_KEY_HOSTS, error);
+    }
+    return status;
+}
+
+static rql_status bury(struct rqli_flush *self, rql_error *error)
+{
+    rql_status status = RQL_OK;
+
+    for (size_t at = 0; !status && at < self->dead.count; at += BURIED_AT_ONCE) {
+        size_t left = self->dead.count - at;
+        struct burial burial = {self->dead.item + at,
+                                left < BURIED_AT_ONCE ? left : BURIED_AT_ONCE};
+
+        status = bury_some(self, &burial, error);
+    }
+    return status;
+}
+
+rql_status rqli_flush_run(struct rqli_flush *self, rql_error *error)
+{
+    rql_status status = look_at_all(self, error);
+
+    if (status || !self->is_elected || self->dead.count == 0) {
+        return status;
+    }
+    status = sweep(self, error);
+    status = status ? status : bury(self, error);
+    rqli_texts_sort(&self->acquirers);
+    return status;
+}
+
+void rqli_flush_resign(struct rqli_flush *self)
+{
+    struct look look = {.flush = self, .cursor = "-"};
+
+    if (self->is_elected) {
+        (void)ask_look(self, &look, NULL);
+        self->is_elected = false;
+    }
+}
+
+void rqli_flush_fini_p(struct rqli_flush *self)
+{
+    rqli_texts_fini(&self->dead);
+    rqli_texts_fini(&self->hosts);
+    rqli_texts_fini(&self->acquirers);
+    rqli_texts_fini(&self->locks);
+}
+
+int64_t rqli_flush_look_ms(int64_t zombie_ttl_ms, int64_t flush_period_ms)
+{
+    int64_t by_ttl_ms = zombie_ttl_ms / 4;
+    int64_t by_period_ms = flush_period_ms / 2;
+    int64_t look_ms = by_ttl_ms < by_period_ms ? by_ttl_ms : by_period_ms;
+
+    return look_ms > 1 ? look_ms : 1;
+}
+
+void rqli_flush_init(struct rqli_flush *self, rql_client *via, const rql_swarm_options *options)
+{
+    *self = (struct rqli_flush){
+        .via = via,
+        .me = "",
+        .zombie_ttl_ms = options->zombie_ttl_ms,
+        .lock_scan_size = options->zombie_lock_scan_size,
+        .queue_scan_size = options->zombie_queue_scan_size,
+    };
+}
+
+rql_status rql_flush_zombies(rql_client *client, const rql_swarm_options *options,
+                             rql_zombies **out, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    __attribute__((cleanup(rqli_flush_fini_p))) struct rqli_flush flush = {.me = ""};
+    rql_swarm_options read;
+    rql_status status = rqli_client_check(client, error);
+
+    status = status ? status : rqli_swarm_options_read(&read, &client->options, options, error);
+    if (status) {
+        return status;
+    }
+    rqli_flush_init(&flush, client, &read);
+    status = rqli_flush_run(&flush, error);
+    return status || !out ? status : rqli_zombies_give(&flush, out, error);
+}

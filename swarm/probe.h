@@ -1,0 +1,22 @@
+#ifndef RQLI_PROBE_H
+#define RQLI_PROBE_H
+
+/* One sign of life for the hosts of a client: one exchange, whatever their number. */
+
+#include "client.h"
+#include "hosts.h"
+#include "texts.h"
+
+struct rqli_probe {
+    rql_client *client; /* whose hosts */
+    rql_client *via;    /* whose connection */
+    enum rqli_hosts_who who;
+    int64_t zombie_ttl_ms;   /* that the client's leases are bound by; 0: they are not */
+    struct rqli_texts *told; /* the hosts that were told, or NULL */
+    int64_t server_us;       /* out: with this time; 0: there was nothing to tell */
+};
+
+/* Any thread. RQL_OK: the server knows. */
+rql_status rqli_probe_run(struct rqli_probe *self, rql_error *error);
+
+#endif

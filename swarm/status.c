@@ -1,0 +1,74 @@
+#include "base/error.h"
+#include "base/scope.h"
+#include "batch.h"
+#include "cancel.h"
+#include "client.h"
+#include "swarm_inside.h"
+
+#include <stdio.h>
+
+rql_status rql_get_swarm_status(rql_client *client, rql_swarm_status *out, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    rql_status status = rqli_client_check(client, error);
+    rql_swarm_status filled = {.is_running = false};
+    struct rql_swarm *swarm;
+
+    if (!status && !out) {
+        status = rqli_fail(error, RQL_E_INVALID, "no place for the result");
+    }
+    if (status) {
+        return status;
+    }
+    filled.auto_swarm = client->options.auto_swarm;
+    swarm = atomic_load(&client->running_swarm);
+    if (swarm) {
+        filled.is_running = atomic_load(&swarm->is_running);
+        filled.is_flusher = atomic_load(&swarm->is_flusher);
+        filled.hosts = (int64_t)rqli_hosts_known(client->hosts);
+        rqli_element_describe(&swarm->supervisor, &filled.supervisor);
+        rqli_element_describe(&swarm->prober, &filled.probe_hosts);
+        rqli_element_describe(&swarm->flusher, &filled.flush_zombies);
+    }
+    *out = filled;
+    return RQL_OK;
+}
+
+static rql_status read_flusher(const struct rqli_exchange *exchange, char out[RQL_ID_SIZE],
+                               rql_error *error)
+{
+    const struct rqli_reply *reply = exchange->reply;
+
+    if (reply->type == RQLI_REPLY_NIL) {
+        return RQL_NOT_FOUND;
+    }
+    if (reply->type != RQLI_REPLY_TEXT) {
+        return rqli_exchange_fault(exchange, reply, "GET", RQLI_KEY_FLUSHER, error);
+    }
+    (void)snprintf(out, RQL_ID_SIZE, "%s", reply->text.data);
+    return RQL_OK;
+}
+
+rql_status rql_swarm_flusher(rql_client *client, char out[RQL_ID_SIZE], rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    const struct rqli_reader reader = {client, RQLI_KEY_FLUSHER, error};
+    RQLI_AUTO(rqli_give_back) struct rqli_exchange *exchange = NULL;
+    rql_status status = rqli_client_check(client, error);
+
+    if (!status && !out) {
+        status = rqli_fail(error, RQL_E_INVALID, "no place for the result");
+    }
+    if (status) {
+        return status;
+    }
+    exchange = rqli_exchange_take(client->link);
+    if (!exchange) {
+        return rqli_fail_nomem(error);
+    }
+    rqli_command_begin(&exchange->command, 2);
+    rqli_command_text(&exchange->command, "GET");
+    rqli_command_text(&exchange->command, RQLI_KEY_FLUSHER);
+    status = rqli_reader_run(&reader, exchange);
+    return status ? status : read_flusher(exchange, out, error);
+}

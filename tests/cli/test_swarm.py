@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""The command swarm: its actions, and the service that runs it."""
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+
+from harness import PATIENCE_S, check_equal, check_in, finish, main, wait_until
+
+HOST = "rql:hst:1/2/4/0123456789abcdef"
+ACQUIRER = "rql:acq:1/2/3/4/0123456789abcdef"
+QUICK = ["--zombie-ttl-ms", "1000", "--swarm-probe-period-ms", "100", "--zombie-flush-period-ms", "200",
+         "--swarm-liveness-probing-period-ms", "100"]
+
+
+def plant(server):
+    """A dead host with a lock and a request, and one that lives."""
+    server.call("HSET", "rql:swarm:hsts", HOST, f"{time.time() - 1000:.3f}", "alive", f"{time.time():.3f}")
+    server.call("HSET", "rql:lock:x", "acq_id", ACQUIRER, "hst_id", HOST, "ts", "1795254268.4681", "ini_ttl", "5000")
+    server.call("ZADD", "rql:lock_queue:y", "1", ACQUIRER)
+
+
+def actions_are_checked(_server, rql):
+    for words, part in ((["swarm"], "which action?"), (["swarm", "dance"], "unknown action dance"),
+                        (["swarm", "info", "more"], "one too many")):
+        result = rql(*words)
+        check_equal((result.code, result.out), (64, ""), str(words))
+        check_in(part, result.err)
+    check_in("zombies", rql("swarm", "--help").out)
+
+
+def hosts_are_shown(server, rql):
+    plant(server)
+    hosts = rql("swarm", "info", "--json").json()
+    check_equal([(h["hst_id"], h["zombie"]) for h in hosts], [("alive", False), (HOST, True)])
+    check_in("dead", rql("swarm", "info").out)
+    check_equal(rql("swarm", "status", "--json").json(), {"hosts": 2, "zombies": 1, "flusher": None})
+    check_equal(rql("swarm", "status").out, "hosts: 2, of them dead: 1\nflusher: none\n")
+
+
+def zombies_are_shown_and_flushed(server, rql):
+    plant(server)
+    found = {"hosts": [HOST], "acquirers": [ACQUIRER], "locks": ["rql:lock:x"]}
+    check_equal(rql("swarm", "zombies", "--json").json(), found)
+    check_in("dead hosts: 1", rql("swarm", "zombies").out)
+    assert server.is_locked("x")
+    check_equal(rql("swarm", "flush", "--json").json(), {**found, "rem_request_cnt": 1, "handed_over_cnt": 0})
+    assert not server.is_locked("x")
+    check_equal(server.queue_length("y"), 0)
+    check_in("dead hosts: 0", rql("swarm", "flush").out)
+
+
+def probe_is_one_sign_of_life(server, rql):
+    result = rql("swarm", "probe", "--json").json()
+    check_equal(len(result["hosts"]), 1)
+    assert server.call("HEXISTS", "rql:swarm:hsts", result["hosts"][0]) == "1"
+    check_equal(rql("swarm", "probe").out, "hosts told: 1\n")
+
+
+def listener(folder):
+    path = folder + "/notify"
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    channel.bind(path)
+    channel.settimeout(PATIENCE_S)
+    return channel, path
+
+
+def service_flushes_and_ends_cleanly(server, rql):
+    plant(server)
+    with tempfile.TemporaryDirectory(prefix="rql-notify-") as folder:
+        channel, path = listener(folder)
+        service = rql.start("swarm", "run", "--json", *QUICK, NOTIFY_SOCKET=path, WATCHDOG_USEC="200000")
+        check_in("READY=1", channel.recv(256).decode())
+        check_equal(channel.recv(256), b"WATCHDOG=1")
+        wait_until(lambda: not server.is_locked("x"), "the lock is flushed")
+        wait_until(lambda: server.call("EXISTS", "rql:swarm:flusher") == "1", "a flusher is elected")
+        service.send_signal(signal.SIGTERM)
+        result = finish(service)
+        said = channel.recv(256)
+        while said == b"WATCHDOG=1":
+            said = channel.recv(256)
+        check_equal(said, b"STOPPING=1")
+        channel.close()
+    check_equal((result.code, result.err), (0, ""))
+    check_equal(result.json()["flush_zombies"]["enabled"], True)
+    check_equal(server.call("EXISTS", "rql:swarm:flusher"), "0")
+
+
+def service_speaks_to_abstract_sockets(_server, rql):
+    name = f"rql-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.bind("\0" + name)
+        channel.settimeout(PATIENCE_S)
+        service = rql.start("swarm", "run", NOTIFY_SOCKET="@" + name, RQL_AUTO_SWARM="true")
+        check_in("READY=1", channel.recv(256).decode())
+        service.send_signal(signal.SIGINT)
+        check_equal(finish(service).code, 0)
+
+
+def service_needs_a_server(_server, rql):
+    result = rql("swarm", "run", "--url", "unix:///nowhere/at/all")
+    check_equal(result.code, 69)
+
+
+if __name__ == "__main__":
+    sys.exit(main([
+        actions_are_checked, hosts_are_shown, zombies_are_shown_and_flushed, probe_is_one_sign_of_life,
+        service_flushes_and_ends_cleanly, service_speaks_to_abstract_sockets, service_needs_a_server,
+    ]))

@@ -1,0 +1,569 @@
+#include "swarm_fixture.h"
+
+#include "children.h"
+#include "proxy.h"
+#include "threads.h"
+
+#include <stdatomic.h>
+
+/* Hosts that die, stop and come back, and flushers that do. RQL_TEST_LONG: the gem's periods. */
+
+enum { LOCKS = 1000, WAITERS = 50, FLUSHERS = 20, SERVED = 5, GRACE_MS = 1000, ROUNDS = 5 };
+
+static bool is_long(void)
+{
+    return getenv("RQL_TEST_LONG") != NULL;
+}
+
+static rql_swarm_options paced(const rql_client *of)
+{
+    rql_swarm_options options = quick(of);
+
+    if (is_long()) {
+        rql_swarm_options_init(of, &options);
+    }
+    return options;
+}
+
+/* Until what a dead host held must be free. */
+static int64_t bound_ms(const rql_swarm_options *options)
+{
+    return options->zombie_ttl_ms + options->zombie_flush_period_ms + GRACE_MS * wait_slowness();
+}
+
+static void start_prober_in_child(rql_client *own)
+{
+    rql_swarm_options options = paced(own);
+    rql_swarm *swarm = NULL;
+
+    options.flush_zombies = false;
+    must(rql_swarm_start(own, &options, &swarm, NULL) == RQL_OK, 30);
+}
+
+static void hold_many(void)
+{
+    rql_client *own = new_client_in_child();
+    rql_lock_options options = patient(own);
+    char name[32];
+
+    start_prober_in_child(own);
+    options.ttl_ms = DAY_MS;
+    for (int i = 0; i < LOCKS; i++) {
+        rql_lock *lock = NULL;
+
+        (void)snprintf(name, sizeof name, "lock %d", i);
+        must(rql_lock_acquire(own, name, &options, &lock, NULL) == RQL_OK, 31);
+    }
+    (void)pause();
+}
+
+struct bound {
+    const char *text;
+    int64_t value;
+};
+
+static bool holds_now(void *data)
+{
+    const struct bound *bound = data;
+    redisReply *reply = ask_reply(bound->text);
+    bool holds = number_of(reply) == bound->value;
+
+    freeReplyObject(reply);
+    return holds;
+}
+
+/* wait_until() stretches by what wait_slowness() also knows: enough, and never too short. */
+static void await_within(int64_t value, const char *text, int64_t within_ms)
+{
+    struct bound bound = {text, value};
+
+    if (!wait_until(holds_now, &bound, within_ms)) {
+        fail_msg("%s did not become %lld", text, (long long)value);
+    }
+}
+
+static void locks_of_a_killed_process_are_had_in_time(void **state)
+{
+    rql_swarm_options options = paced(client);
+    pid_t child = start_child(hold_many);
+    struct waiter waiters[SERVED];
+    char names[SERVED][32];
+    rql_swarm *swarm;
+    int64_t killed_us;
+    int64_t last_us = 0;
+
+    (void)state;
+    await_int(LOCKS, "EVAL return(#redis.call('keys','rql:lock:*')) 0");
+    await_hosts(1);
+    options.probe_hosts = false;
+    swarm = swarm_with(client, &options);
+    for (size_t i = 0; i < SERVED; i++) {
+        (void)snprintf(names[i], sizeof names[i], "lock %zu", i * (LOCKS / SERVED));
+        waiters[i] = (struct waiter){.client = other, .name = names[i], .options = patient(other)};
+        waiters[i].options.timeout_ms = RQL_FOREVER;
+        waiter_start(&waiters[i]);
+    }
+    await_int(SERVED, "EVAL return(#redis.call('keys','rql:lock_queue:*')) 0");
+    kill_child(child);
+    killed_us = wait_clock_us();
+    for (size_t i = 0; i < SERVED; i++) {
+        CHECK_OK(waiter_join(&waiters[i]));
+        last_us = waiters[i].ended_us > last_us ? waiters[i].ended_us : last_us;
+        CHECK_OK(rql_lock_release(waiters[i].lock, NULL));
+    }
+    await_within(0, "EVAL return(#redis.call('keys','rql:lock:*')) 0", bound_ms(&options));
+    await_hosts(0);
+    print_message("# zombie_ttl %lld ms, flush period %lld ms: waiters served after %lld ms, %d "
+                  "locks free after %lld ms\n",
+                  (long long)options.zombie_ttl_ms, (long long)options.zombie_flush_period_ms,
+                  (long long)(last_us - killed_us) / 1000, LOCKS,
+                  (long long)(wait_clock_us() - killed_us) / 1000);
+    assert_true(last_us - killed_us < bound_ms(&options) * 1000);
+    rql_swarm_free(swarm);
+}
+
+static void wait_for_ever(size_t index, void *data)
+{
+    rql_lock_options options = patient(data);
+    rql_lock *lock = NULL;
+
+    (void)index;
+    options.timeout_ms = RQL_FOREVER;
+    (void)!rql_lock_acquire(data, "x", &options, &lock, NULL);
+}
+
+static void wait_in_many_threads(void)
+{
+    rql_client *own = new_client_in_child();
+
+    start_prober_in_child(own);
+    threads_run(WAITERS, wait_for_ever, own);
+}
+
+/* Nobody releases the lock, so only the flusher can have removed them. */
+static void requests_of_killed_waiters_go(void **state)
+{
+    rql_swarm_options options = paced(client);
+    pid_t child = start_child(wait_in_many_threads);
+    rql_swarm *swarm;
+
+    (void)state;
+    raw_lock("x", "rql:acq:1/1/1/1/aaaaaaaaaaaaaaaa", "rql:hst:1/1/1/aaaaaaaaaaaaaaaa");
+    await_hosts(WAITERS);
+    await_int(WAITERS, "ZCARD rql:lock_queue:x");
+    ask("PERSIST rql:lock_queue:x");
+    options.probe_hosts = false;
+    swarm = swarm_with(client, &options);
+    kill_child(child);
+    await_within(0, "ZCARD rql:lock_queue:x", bound_ms(&options));
+    await_hosts(0);
+    assert_int_equal(ask_int("EXISTS rql:lock:x"), 1);
+    rql_swarm_free(swarm);
+}
+
+static void note_loss(rql_lock *lock, void *user_data)
+{
+    (void)lock;
+    (void)user_data;
+    ask("INCR lost");
+}
+
+static void *wait_for_another(void *data)
+{
+    wait_for_ever(0, data);
+    return NULL;
+}
+
+/* Holds one lock and waits for another. */
+static void hold_and_wait(void)
+{
+    rql_client *own = new_client_in_child();
+    rql_lock_options options = patient(own);
+    pthread_t thread;
+    rql_lock *lock = NULL;
+
+    raw = redis_server_connect(&server); /* the other one is the parent's */
+    start_prober_in_child(own);
+    options.ttl_ms = DAY_MS;
+    options.on_lost = note_loss;
+    must(rql_lock_acquire(own, "y", &options, &lock, NULL) == RQL_OK, 31);
+    must(pthread_create(&thread, NULL, wait_for_another, own) == 0, 32);
+    (void)pause();
+}
+
+static void sleep_ms(int64_t ms)
+{
+    const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+
+    (void)nanosleep(&time, NULL);
+}
+
+static pid_t start_stoppable(void)
+{
+    pid_t child;
+
+    raw_lock("x", "rql:acq:1/1/1/1/aaaaaaaaaaaaaaaa", "rql:hst:1/1/1/aaaaaaaaaaaaaaaa");
+    child = start_child(hold_and_wait);
+    await_hosts(2);
+    await_int(1, "ZCARD rql:lock_queue:x");
+    await_int(1, "EXISTS rql:lock:y");
+    return child;
+}
+
+/* The pause itself is what is tested. False: the machine made it last longer. */
+static bool keeps_all_through_a_pause(void)
+{
+    rql_swarm_options options = paced(client);
+    pid_t child = start_stoppable();
+    rql_swarm *swarm;
+    int64_t begun_us;
+    bool is_fair;
+
+    options.probe_hosts = false;
+    swarm = swarm_with(client, &options);
+    begun_us = wait_clock_us();
+    (void)kill(child, SIGSTOP);
+    sleep_ms(options.zombie_ttl_ms / 2);
+    (void)kill(child, SIGCONT);
+    sleep_ms(options.zombie_ttl_ms);
+    is_fair =
+        wait_clock_us() - begun_us < options.zombie_ttl_ms * 1700 && ask_int("EXISTS lost") == 0;
+    if (is_fair) {
+        assert_int_equal(ask_int("EXISTS rql:lock:y"), 1);
+        assert_int_equal(ask_int("ZCARD rql:lock_queue:x"), 1);
+        assert_int_equal(ask_int("HLEN rql:swarm:hsts"), 2);
+    }
+    rql_swarm_free(swarm);
+    kill_child(child);
+    ask("FLUSHALL");
+    return is_fair;
+}
+
+static void host_that_stops_for_less_than_the_ttl_keeps_all(void **state)
+{
+    bool is_fair = false;
+
+    (void)state;
+    for (int i = 0; i < ROUNDS && !is_fair; i++) {
+        is_fair = keeps_all_through_a_pause();
+    }
+    assert_true(is_fair);
+}
+
+static void host_that_stops_for_longer_loses_its_lock_and_waits_again(void **state)
+{
+    rql_swarm_options options = paced(client);
+    pid_t child = start_stoppable();
+    rql_swarm *swarm;
+
+    (void)state;
+    options.probe_hosts = false;
+    swarm = swarm_with(client, &options);
+    (void)kill(child, SIGSTOP);
+    await_within(0, "HLEN rql:swarm:hsts", bound_ms(&options));
+    assert_int_equal(ask_int("EXISTS rql:lock:y"), 0);
+    assert_int_equal(ask_int("ZCARD rql:lock_queue:x"), 0);
+    (void)kill(child, SIGCONT);
+    await_int(1, "GET lost");
+    await_int(1, "ZCARD rql:lock_queue:x");
+    await_hosts(2);
+    rql_swarm_free(swarm);
+    kill_child(child);
+}
+
+static void note_time(rql_lock *lock, void *user_data)
+{
+    (void)lock;
+    *(atomic_llong *)user_data = wait_clock_us();
+}
+
+/* Cut off from the server the holder knows of its loss before another can have the lock. */
+static void host_that_is_cut_off_gives_up_before_it_is_flushed(void **state)
+{
+    struct proxy *proxy = proxy_start(server.socket_path);
+    rql_options client_settings = client_options();
+    struct waiter waiter = {.client = other, .name = "x", .options = patient(other)};
+    atomic_llong told_us = 0;
+    rql_lock_options options;
+    rql_swarm *probing;
+    rql_swarm *flushing;
+    rql_client *own;
+    rql_lock *lock;
+
+    (void)state;
+    client_settings.url = proxy_url(proxy);
+    client_settings.io_timeout_ms = 500;
+    own = new_client_with(&client_settings);
+    probing = prober_of(own);
+    flushing = flusher_of(client);
+    options = patient(own);
+    options.ttl_ms = DAY_MS;
+    options.on_lost = note_time;
+    options.user_data = &told_us;
+    lock = hold_with(own, "x", &options);
+    await_hosts(1);
+    waiter.options.timeout_ms = RQL_FOREVER;
+    waiter_start_as(&waiter, 1);
+    proxy_freeze(proxy, PROXY_BOTH, true);
+    CHECK_OK(waiter_join(&waiter));
+    assert_true(told_us > 0);
+    assert_true(told_us <= waiter.ended_us);
+    assert_int_equal(rql_lock_remaining_ms(lock), 0);
+    proxy_heal(proxy);
+    (void)!rql_lock_release(lock, NULL);
+    CHECK_OK(rql_lock_release(waiter.lock, NULL));
+    rql_swarm_free(flushing);
+    rql_swarm_free(probing);
+    rql_client_free(own);
+    proxy_stop(proxy);
+}
+
+static struct proxy *slow;
+
+static void flush_slowly(void)
+{
+    rql_options options = client_options();
+    rql_client *own = NULL;
+
+    options.url = proxy_url(slow);
+    must(rql_client_new(&own, &options, NULL) == RQL_OK, 40);
+    must(rql_flush_zombies(own, NULL, NULL, NULL) == RQL_OK, 41);
+    rql_client_free(own);
+}
+
+/* The flusher stops between its look and its deletes; the host comes back meanwhile. */
+static void flusher_that_was_stopped_deletes_nothing_of_the_living(void **state)
+{
+    static const char host[] = "rql:hst:90001/1/3/ffffffffffffff01";
+    pid_t child;
+
+    (void)state;
+    raw_host(host, 100);
+    raw_host("rql:hst:90002/1/3/ffffffffffffff02", 100);
+    raw_lock("x", "rql:acq:90001/1/2/3/ffffffffffffff01", host);
+    raw_lock("y", "rql:acq:90002/1/2/3/ffffffffffffff02", "rql:hst:90002/1/3/ffffffffffffff02");
+    ask("ZADD rql:lock_queue:z 1 rql:acq:90001/1/2/3/ffffffffffffff01");
+    slow = proxy_start(server.socket_path);
+    proxy_delay(slow, PROXY_UP, 200 * wait_slowness());
+    child = start_limited_child(flush_slowly);
+    await_int(2, "HLEN rql:swarm:suspects");
+    (void)kill(child, SIGSTOP);
+    raw_host(host, 1);
+    (void)kill(child, SIGCONT);
+    proxy_heal(slow);
+    expect_good_end(child);
+    assert_int_equal(ask_int("EXISTS rql:lock:x"), 1);
+    assert_int_equal(ask_int("EXISTS rql:lock:y"), 0);
+    assert_int_equal(ask_int("ZCARD rql:lock_queue:z"), 1);
+    assert_int_equal(ask_int("HLEN rql:swarm:hsts"), 1);
+    assert_int_equal(ask_int("EXISTS rql:swarm:suspects"), 0);
+    slow = proxy_stop(slow);
+}
+
+static bool one_is_elected(void *data)
+{
+    rql_client **clients = data;
+    int elected = 0;
+
+    for (int i = 0; i < FLUSHERS; i++) {
+        rql_swarm_status status;
+
+        elected += rql_get_swarm_status(clients[i], &status, NULL) == RQL_OK && status.is_flusher;
+    }
+    return elected == 1;
+}
+
+/* One of many is elected; when it goes another takes its place. */
+static void many_flushers_are_one(void **state)
+{
+    rql_client *clients[FLUSHERS];
+    rql_swarm *swarms[FLUSHERS];
+
+    (void)state;
+    for (int i = 0; i < LOCKS; i++) {
+        char name[32];
+
+        (void)snprintf(name, sizeof name, "of_the_dead_%d", i);
+        raw_lock(name, "rql:acq:90001/1/2/3/ffffffffffffff01",
+                 "rql:hst:90001/1/3/ffffffffffffff01");
+    }
+    for (int i = 0; i < FLUSHERS; i++) {
+        clients[i] = new_client();
+        swarms[i] = flusher_of(clients[i]);
+    }
+    raw_host("rql:hst:90001/1/3/ffffffffffffff01", 100);
+    ask("HSET rql:swarm:hsts garbage x rql:hst:1/1/1/a nan rql:hst:2/1/1/a 0x10");
+    raw_lock("of_garbage", "rql:acq:1/1/1/1/a", "rql:hst:1/1/1/a");
+    await_int(3, "HLEN rql:swarm:hsts");
+    assert_int_equal(ask_int("EVAL return(#redis.call('keys','rql:lock:*')) 0"), 1);
+    assert_true(wait_until(one_is_elected, clients, AWAIT_MS));
+    for (int i = 0; i < FLUSHERS - 1; i++) {
+        swarms[i] = rql_swarm_free(swarms[i]);
+    }
+    raw_host("rql:hst:90001/1/3/ffffffffffffff01", 100);
+    await_int(3, "HLEN rql:swarm:hsts");
+    rql_swarm_free(swarms[FLUSHERS - 1]);
+    for (int i = 0; i < FLUSHERS; i++) {
+        rql_client_free(clients[i]);
+    }
+    assert_int_equal(ask_int("EXISTS rql:swarm:flusher"), 0);
+}
+
+/* A flusher that dies without a word is replaced before its hosts are overdue. */
+static void flush_in_child(void)
+{
+    rql_client *own = new_client_in_child();
+    rql_swarm_options options = paced(own);
+    rql_lock_options settings = patient(own);
+    rql_swarm *swarm = NULL;
+    rql_lock *lock = NULL;
+
+    settings.ttl_ms = DAY_MS;
+    must(rql_swarm_start(own, &options, &swarm, NULL) == RQL_OK, 30);
+    must(rql_lock_acquire(own, "x", &settings, &lock, NULL) == RQL_OK, 31);
+    (void)pause();
+}
+
+static void flusher_that_dies_is_flushed_by_the_next(void **state)
+{
+    rql_swarm_options options = paced(client);
+    pid_t child = start_child(flush_in_child);
+    rql_swarm *swarm;
+
+    (void)state;
+    await_hosts(1);
+    await_int(1, "EXISTS rql:lock:x");
+    await_int(1, "EXISTS rql:swarm:flusher");
+    options.probe_hosts = false;
+    swarm = swarm_with(client, &options);
+    kill_child(child);
+    await_within(0, "EXISTS rql:lock:x", bound_ms(&options));
+    await_hosts(0);
+    rql_swarm_free(swarm);
+}
+
+/* What the server forgot counts as taken away. */
+static void server_that_lost_everything_is_told_again(void **state)
+{
+    rql_swarm *swarm = prober_of(client);
+    rql_lock_options options = patient(client);
+    atomic_llong told_us = 0;
+    rql_lock *lock;
+
+    (void)state;
+    options.ttl_ms = DAY_MS;
+    options.on_lost = note_time;
+    options.user_data = &told_us;
+    lock = hold_with(client, "x", &options);
+    await_hosts(1);
+    redis_server_kill(&server);
+    assert_int_equal(redis_server_restart(&server), 0);
+    redisFree(raw);
+    raw = redis_server_connect(&server);
+    await_hosts(1);
+    while (told_us == 0) {
+        sleep_ms(1);
+    }
+    assert_int_equal(rql_lock_release(lock, NULL), RQL_NOT_HELD);
+    rql_swarm_free(swarm);
+}
+
+struct pinger {
+    atomic_bool ends;
+    int64_t worst_us;
+};
+
+static void *ping_all_the_while(void *data)
+{
+    struct pinger *self = data;
+    redisContext *context = redis_server_connect(&server);
+
+    while (context && !self->ends) {
+        int64_t begun_us = wait_clock_us();
+        int64_t took_us;
+
+        freeReplyObject(redisCommand(context, "PING"));
+        took_us = wait_clock_us() - begun_us;
+        self->worst_us = took_us > self->worst_us ? took_us : self->worst_us;
+    }
+    redisFree(context);
+    return NULL;
+}
+
+static void plant_many(int64_t count)
+{
+    raw_host("rql:hst:90001/1/3/ffffffffffffff01", 100);
+    for (int64_t i = 0; i < count; i += 1000) {
+        redisReply *reply = redisCommand(
+            raw, "EVAL %s 0 %lld",
+            "for i = ARGV[1], ARGV[1] + 999 do redis.call('HSET', 'rql:lock:' .. i, 'acq_id', "
+            "'rql:acq:90001/1/' .. i .. '/3/ffffffffffffff01', 'hst_id', i % 2 == 0 and "
+            "'rql:hst:90001/1/3/ffffffffffffff01' or 'rql:hst:1/1/1/a', 'ts', '1.5', 'ini_ttl', "
+            "'9') "
+            "end",
+            (long long)i);
+
+        assert_non_null(reply);
+        assert_int_not_equal(reply->type, REDIS_REPLY_ERROR);
+        freeReplyObject(reply);
+    }
+}
+
+/* RQL_TEST_LONG: 100 000 locks, half of them of the dead. */
+static void server_serves_others_during_a_large_flush(void **state)
+{
+    int64_t count = is_long() ? 100000 : 10000;
+    struct pinger pinger = {.worst_us = 0};
+    rql_zombies *zombies = NULL;
+    pthread_t thread;
+    int64_t begun_us;
+
+    (void)state;
+    plant_many(count);
+    ask("CONFIG SET slowlog-log-slower-than 1000");
+    ask("SLOWLOG RESET");
+    assert_int_equal(pthread_create(&thread, NULL, ping_all_the_while, &pinger), 0);
+    begun_us = wait_clock_us();
+    CHECK_OK(rql_flush_zombies(client, NULL, &zombies, NULL));
+    print_message("# %lld of %lld locks flushed in %lld ms; worst PING meanwhile %lld us, commands "
+                  "over 1 ms: %lld\n",
+                  (long long)zombies->locks->count, (long long)count,
+                  (long long)(wait_clock_us() - begun_us) / 1000, (long long)pinger.worst_us,
+                  (long long)ask_int("SLOWLOG LEN"));
+    pinger.ends = true;
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(zombies->locks->count, count / 2);
+    assert_true(pinger.worst_us < 250000 * wait_slowness());
+    rql_zombies_free(zombies);
+}
+
+/* ThreadSanitizer does not let the processes of the test do their work. */
+static void pass_over(void **state)
+{
+    (void)state;
+    print_message("# ThreadSanitizer: passed over\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST_OF_PROCESSES(name)                                                                    \
+    {#name, CHILDREN_MAY_MAKE_THREADS ? (name) : pass_over, set_up, tear_down, NULL}
+        TEST_OF_PROCESSES(locks_of_a_killed_process_are_had_in_time),
+        TEST_OF_PROCESSES(requests_of_killed_waiters_go),
+        TEST_OF_PROCESSES(host_that_stops_for_less_than_the_ttl_keeps_all),
+        TEST_OF_PROCESSES(host_that_stops_for_longer_loses_its_lock_and_waits_again),
+        TEST(host_that_is_cut_off_gives_up_before_it_is_flushed),
+        TEST(flusher_that_was_stopped_deletes_nothing_of_the_living),
+        TEST(many_flushers_are_one),
+        TEST_OF_PROCESSES(flusher_that_dies_is_flushed_by_the_next),
+        TEST(server_serves_others_during_a_large_flush),
+        TEST(server_that_lost_everything_is_told_again),
+    };
+
+    if (!redis_server_available()) {
+        return skip_all("no redis-server");
+    }
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}
