@@ -1,3 +1,4 @@
+#include "children.h"
 #include "clients.h"
 
 #include "threads.h"
@@ -136,6 +137,9 @@ int main(void)
 
     if (!redis_server_available()) {
         return skip_all("no redis-server");
+    }
+    if (!CHILDREN_MAY_MAKE_THREADS) {
+        return skip_all("ThreadSanitizer");
     }
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

@@ -185,8 +185,13 @@ static void a_crowd_leaves_nothing_behind(void **state)
         waiter_start(&crowd[i]);
     }
     for (i = 0; i < CROWD; i++) {
-        assert_int_equal(waiter_join(&crowd[i]), RQL_TIMED_OUT);
+        (void)waiter_join(&crowd[i]);
     }
+    for (i = 0; i < CROWD; i++) { /* late by 50 ms it is not known, and left in the background */
+        assert_true(crowd[i].status == RQL_TIMED_OUT ||
+                    (crowd[i].status == RQL_E_UNKNOWN && wait_slowness() > 1));
+    }
+    await_int(0, "ZCARD rql:lock_queue:x");
     CHECK_QUEUE_IS_EMPTY("x");
     CHECK_OK(rql_lock_release(held, NULL));
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
