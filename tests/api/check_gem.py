@@ -5,11 +5,12 @@ import os
 import re
 import sys
 
-# The gem's public calls (wire.md 6 to 13); the swarm's are not in this version.
+# The gem's public calls (wire.md 6 to 13).
 CALLS = """lock lock! lock_series lock_series! unlock extend_lock_ttl locked? queued? lock_info
     queue_info locks locks_info queues queues_info keys clear_locks clear_locks_of
     clear_current_locks clear_dead_requests current_acquirer_id current_host_id possible_host_ids
-    uniq_identity config configure logger instrumenter""".split()
+    uniq_identity config configure logger instrumenter swarmize! deswarmize! swarm_status
+    swarm_info probe_hosts flush_zombies zombies_info zombie_hosts zombie_locks zombie_acquirers""".split()
 
 
 def read(*parts):
