@@ -91,7 +91,10 @@ rql_status rql_client_new(rql_client **out, const rql_options *options, rql_erro
         return rqli_fail(error, RQL_E_INVALID, "rql_client_new: out is NULL");
     }
     status = rqli_client_make(&client, options, error);
-    if (!status && client->options.auto_swarm) {
+    if (status) {
+        return status;
+    }
+    if (client->options.auto_swarm) {
         status = rql_swarm_start(client, NULL, &client->swarm, error);
     }
     if (status) {

@@ -68,6 +68,7 @@ struct rqli_sweep {
     const rql_sweep_options *options;
     rql_error *error;
     const void *subject; /* whom or what the rules are about, as they know it */
+    void *notes;         /* what they keep of it, or NULL */
     rql_sweep_result result;
     int64_t done; /* keys looked at */
     int64_t found;

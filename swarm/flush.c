@@ -20,7 +20,7 @@ struct look {
     char cursor[CURSOR_SIZE];
 };
 
-static void write_look(void *context, struct rqli_command *command, bool with_text)
+static void write_look(const void *context, struct rqli_command *command, bool with_text)
 {
     const struct look *look = context;
     struct rqli_call call;
@@ -124,7 +124,7 @@ static rql_status sweep(struct rqli_flush *self, rql_error *error)
 {
     const rql_sweep_options options = {.on_progress = on_progress, .user_data = self};
     __attribute__((cleanup(rqli_sweep_fini_p))) struct rqli_sweep engine = {
-        .client = self->via, .options = &options, .error = error, .subject = self};
+        .client = self->via, .options = &options, .error = error, .subject = self, .notes = self};
     struct rqli_sweep_part parts[] = {
         {.rule = &rqli_flush_locks, .batch_size = self->lock_scan_size},
         {.rule = &rqli_flush_queues, .batch_size = self->queue_scan_size},
@@ -144,7 +144,7 @@ struct burial {
     size_t n;
 };
 
-static void write_burial(void *context, struct rqli_command *command, bool with_text)
+static void write_burial(const void *context, struct rqli_command *command, bool with_text)
 {
     const struct burial *burial = context;
     struct rqli_call call;

@@ -58,16 +58,10 @@ static void tell_grant(const struct rqli_sweep *sweep, const struct rqli_sweep_t
     rqli_call_int(call, rqli_random_below(65536));
 }
 
-/* The engine knows its subject as constant: it is this flush's own note book. */
-static struct rqli_flush *flush_of(const struct rqli_sweep *sweep)
-{
-    return (struct rqli_flush *)(uintptr_t)sweep->subject;
-}
-
 static bool note_lock(struct rqli_sweep *sweep, struct rqli_sweep_target *target,
                       const struct rqli_outcome *outcome)
 {
-    struct rqli_flush *flush = flush_of(sweep);
+    struct rqli_flush *flush = sweep->notes;
     const struct rqli_reply *acq_id = &target->seen->items[ACQ_ID];
 
     if (outcome->what > 0) {
@@ -111,7 +105,7 @@ static void tell_place(const struct rqli_sweep *sweep, const struct rqli_sweep_t
 static bool note_queue(struct rqli_sweep *sweep, struct rqli_sweep_target *target,
                        const struct rqli_outcome *outcome)
 {
-    struct rqli_flush *flush = flush_of(sweep);
+    struct rqli_flush *flush = sweep->notes;
     int64_t seen_before = target->from + target->removed;
 
     flush->removed += outcome->what;

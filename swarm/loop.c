@@ -198,10 +198,13 @@ rql_status rql_swarm_start(rql_client *client, const rql_swarm_options *options,
     rql_swarm_options read;
     rql_status status = rqli_client_check(client, error);
 
-    if (!status && !out) {
-        status = rqli_fail(error, RQL_E_INVALID, "no place for the result");
+    if (status) {
+        return status;
     }
-    status = status ? status : rqli_swarm_options_read(&read, &client->options, options, error);
+    if (!out) {
+        return rqli_fail(error, RQL_E_INVALID, "no place for the result");
+    }
+    status = rqli_swarm_options_read(&read, &client->options, options, error);
     if (status) {
         return status;
     }

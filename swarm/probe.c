@@ -62,7 +62,7 @@ static void write_call(const struct message *self, size_t at, struct rqli_comman
     rqli_call_write(&call, command, with_text);
 }
 
-static void write_all(void *context, struct rqli_command *command, bool with_text)
+static void write_all(const void *context, struct rqli_command *command, bool with_text)
 {
     const struct message *self = context;
 
@@ -112,7 +112,7 @@ static void bound_leases(const struct rqli_probe *self, int64_t sent_us)
 
 static rql_status tell(struct rqli_probe *self, const struct message *message, rql_error *error)
 {
-    const struct rqli_talk talk = {self->via, "swarm_probe", write_all, (void *)(uintptr_t)message};
+    const struct rqli_talk talk = {self->via, "swarm_probe", write_all, message};
     RQLI_AUTO(rqli_give_back) struct rqli_exchange *exchange = NULL;
     rql_status status = rqli_talk_run(&talk, &exchange, error);
 

@@ -14,11 +14,11 @@ rql_status rql_get_swarm_status(rql_client *client, rql_swarm_status *out, rql_e
     rql_swarm_status filled = {.is_running = false};
     struct rql_swarm *swarm;
 
-    if (!status && !out) {
-        status = rqli_fail(error, RQL_E_INVALID, "no place for the result");
-    }
     if (status) {
         return status;
+    }
+    if (!out) {
+        return rqli_fail(error, RQL_E_INVALID, "no place for the result");
     }
     filled.auto_swarm = client->options.auto_swarm;
     swarm = atomic_load(&client->running_swarm);

@@ -14,8 +14,8 @@ struct rqli_talk {
     rql_client *via;  /* whose connection and time-outs */
     const char *what; /* for messages */
     /* Writes all calls; the first of them with its text if with_text. They may run twice. */
-    void (*write)(void *context, struct rqli_command *command, bool with_text);
-    void *context;
+    void (*write)(const void *context, struct rqli_command *command, bool with_text);
+    const void *context;
 };
 
 /* RQL_OK: *out has the replies and is to be given back; none is an error. */

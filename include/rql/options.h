@@ -105,8 +105,8 @@ typedef struct rql_options {
     /* Of what is told while it works; see observe.h. */
     bool log_lock_try;              /**< Log the steps of each try too. Default false. */
     bool log_sampling_enabled;      /**< Log only some acquisitions. Default false. */
-    int64_t log_sampling_percent;   /**< About how many of 100. 0 to 100. Default 15. */
     bool instr_sampling_enabled;    /**< The same for events. Default false. */
+    int64_t log_sampling_percent;   /**< About how many of 100. 0 to 100. Default 15. */
     int64_t instr_sampling_percent; /**< The same for events. Default 15. */
     rql_log_fn logger;              /**< Takes log lines, or NULL (default). */
     void *logger_data;              /**< Given to `logger`. */
@@ -121,11 +121,11 @@ typedef struct rql_options {
 
     /* Of the swarm; see swarm.h. */
     bool auto_swarm;                          /**< A new client starts its swarm. Default false. */
+    bool swarm_probe_hosts;                   /**< Give signs of life. Default true. */
+    bool swarm_flush_zombies;                 /**< Free what dead hosts held. Default true. */
     int64_t swarm_liveness_probing_period_ms; /**< How often the supervisor looks. 1 to 3600000.
                                                  Default 2000. */
-    bool swarm_probe_hosts;                   /**< Give signs of life. Default true. */
-    int64_t swarm_probe_period_ms;            /**< How often. 1 to 3600000. Default 2000. */
-    bool swarm_flush_zombies;                 /**< Free what dead hosts held. Default true. */
+    int64_t swarm_probe_period_ms;  /**< How often a sign of life. 1 to 3600000. Default 2000. */
     int64_t zombie_ttl_ms;          /**< Silence of the dead. 1 to 31536000000. Default 15000. */
     int64_t zombie_flush_period_ms; /**< Found this much later at most. 1 to 3600000. Default 10000.
                                      */

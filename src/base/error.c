@@ -74,8 +74,3 @@ rql_status rqli_fail(rql_error *error, rql_status status, const char *format, ..
     }
     return status;
 }
-
-rql_status rqli_fail_nomem(rql_error *error)
-{
-    return rqli_fail(error, RQL_E_NOMEM, "out of memory; nothing was sent");
-}

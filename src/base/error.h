@@ -10,7 +10,11 @@
 rql_status rqli_fail(rql_error *error, rql_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The one way to report that memory ran out. */
-rql_status rqli_fail_nomem(rql_error *error);
+/* The one way to report that memory ran out. Inline, so that all can see that it is no success. */
+static inline rql_status rqli_fail_nomem(rql_error *error)
+{
+    (void)rqli_fail(error, RQL_E_NOMEM, "out of memory; nothing was sent");
+    return RQL_E_NOMEM;
+}
 
 #endif
