@@ -3,7 +3,7 @@
 #
 # Usage: sh tests/run.sh [--quick | STAGE...]     no argument: all stages, cheapest first
 # --quick is the stage gcc. Installs the Debian packages that are missing (as root, or by sudo).
-# The last line of output is "N passed, N failed[, N skipped]"; the exit status says the same.
+# The last line of output is "N passed, N failed"; the exit status says the same.
 #
 # Environment: RQL_BUILD_DIR   folder of the build trees (default: build/ of the repository)
 #              RQL_JOBS        parallel compilations and tests (default: number of processors)
@@ -349,9 +349,6 @@ need_packages
 for stage in "$@"; do
     run "$stage"
 done
-if [ "$skipped" -gt 0 ]; then
-    echo "$passed passed, $failed failed, $skipped skipped"
-else
-    echo "$passed passed, $failed failed"
-fi
+[ "$skipped" -eq 0 ] || echo "$skipped skipped"
+echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
