@@ -8,42 +8,37 @@ static struct rqli_request_view look_around(const struct rqli_world *world)
     return view;
 }
 
-static void try_once(struct rqli_request *request, const struct rqli_world *world, rql_error *error)
+void rqli_drive_on_try(struct rqli_request *request, const struct rqli_try *result,
+                       const struct rqli_request_view *view)
 {
-    struct rqli_try result = world->try_take(world->self, error);
-    struct rqli_request_view view = look_around(world);
-
-    switch (result.result) {
+    switch (result->result) {
     case RQLI_TRY_GRANTED:
         rqli_request_on_granted(request);
         break;
     case RQLI_TRY_QUEUED:
-        rqli_request_on_queued(request, &result.place, &view);
+        rqli_request_on_queued(request, &result->place, view);
         break;
     case RQLI_TRY_REFUSED:
-        rqli_request_on_refused(request, result.status);
+        rqli_request_on_refused(request, result->status);
         break;
     case RQLI_TRY_AGAIN:
-        rqli_request_on_again(request, view.now_us);
+        rqli_request_on_again(request, view->now_us);
         break;
     case RQLI_TRY_SETBACK:
-        rqli_request_on_setback(request, result.status, &view);
+        rqli_request_on_setback(request, result->status, view);
         break;
     case RQLI_TRY_FAULT:
-        rqli_request_on_fault(request, result.status);
+        rqli_request_on_fault(request, result->status);
         break;
     }
 }
 
-static void wait_once(struct rqli_request *request, const struct rqli_world *world,
-                      int64_t until_us)
+void rqli_drive_on_wait(struct rqli_request *request, enum rqli_wait_result result,
+                        const struct rqli_request_view *view)
 {
-    enum rqli_wait_result result = world->wait(world->self, until_us);
-    struct rqli_request_view view = look_around(world);
-
     switch (result) {
     case RQLI_WAIT_TIME:
-        rqli_request_on_time(request, &view);
+        rqli_request_on_time(request, view);
         break;
     case RQLI_WAIT_GRANTED:
         rqli_request_on_granted(request);
@@ -52,6 +47,23 @@ static void wait_once(struct rqli_request *request, const struct rqli_world *wor
         rqli_request_on_look(request);
         break;
     }
+}
+
+static void try_once(struct rqli_request *request, const struct rqli_world *world, rql_error *error)
+{
+    struct rqli_try result = world->try_take(world->self, error);
+    struct rqli_request_view view = look_around(world);
+
+    rqli_drive_on_try(request, &result, &view);
+}
+
+static void wait_once(struct rqli_request *request, const struct rqli_world *world,
+                      int64_t until_us)
+{
+    enum rqli_wait_result result = world->wait(world->self, until_us);
+    struct rqli_request_view view = look_around(world);
+
+    rqli_drive_on_wait(request, result, &view);
 }
 
 rql_status rqli_drive(struct rqli_request *request, const struct rqli_world *world,

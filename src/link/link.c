@@ -73,6 +73,11 @@ struct rqli_link_counts rqli_link_counts(struct rqli_link *self)
     return counts;
 }
 
+static void drop(const struct rqli_exchange *exchange)
+{
+    rqli_link_drop(((const struct exchange *)exchange)->link, exchange->generation);
+}
+
 struct rqli_exchange *rqli_exchange_take(struct rqli_link *self)
 {
     struct exchange *exchange;
@@ -90,6 +95,7 @@ struct rqli_exchange *rqli_exchange_take(struct rqli_link *self)
         return NULL;
     }
     exchange->link = self;
+    exchange->visible.drop = drop;
     exchange->left = false;
     exchange->given = false;
     rqli_command_reset(&exchange->visible.command);
