@@ -93,7 +93,7 @@ static struct rqli_try decide(struct series_attempt *self, const struct rqli_exc
     if (answer.kind != RQLI_ANSWER_STALE && answer.kind != RQLI_ANSWER_AGAIN) {
         note_obstacles(self, reply);
     }
-    return rqli_attempt_decide(&self->attempt, exchange, &answer, error);
+    return rqli_attempt_decide(&self->attempt, exchange, &answer);
 }
 
 static struct rqli_try try_take(void *self, rql_error *error)
@@ -103,6 +103,7 @@ static struct rqli_try try_take(void *self, rql_error *error)
 
     if (exchange) {
         result = decide(self, exchange, error);
+        result = rqli_attempt_attend(self, result, exchange->generation, error);
         rqli_exchange_give(exchange);
     }
     return result;
@@ -122,11 +123,9 @@ static void write_leave(void *context, size_t index, struct rqli_call *call)
 {
     const struct series_attempt *self = context;
     const rql_lock *lock = self->locks[index];
+    const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
 
-    rqli_call_init(call, RQLI_SCRIPT_LEAVE, &lock->keys);
-    rqli_call_text(call, lock->acquirer);
-    rqli_call_text(call, lock->nonce);
-    rqli_call_int(call, rqli_random_below(65536));
+    rqli_withdraw_write(&what, &lock->keys, call);
 }
 
 /* Out of all queues in one exchange; it also gives back what was granted meanwhile. */
