@@ -75,7 +75,7 @@ struct rqli_link_counts rqli_link_counts(struct rqli_link *self)
 
 static void drop(const struct rqli_exchange *exchange)
 {
-    rqli_link_drop(((const struct exchange *)exchange)->link, exchange->generation);
+    rqli_link_drop(exchange->carrier, exchange->generation);
 }
 
 struct rqli_exchange *rqli_exchange_take(struct rqli_link *self)
@@ -96,6 +96,7 @@ struct rqli_exchange *rqli_exchange_take(struct rqli_link *self)
     }
     exchange->link = self;
     exchange->visible.drop = drop;
+    exchange->visible.carrier = self;
     exchange->left = false;
     exchange->given = false;
     rqli_command_reset(&exchange->visible.command);
