@@ -105,6 +105,23 @@ static inline void run_until(bool (*holds)(const void *data), const void *data)
     (void)uv_timer_stop(&patience);
 }
 
+static inline void note_time(uv_timer_t *timer)
+{
+    *(bool *)timer->data = true;
+}
+
+/* To see what happens when nothing happens. */
+static inline void run_for_ms(int64_t ms)
+{
+    bool is_over = false;
+
+    patience.data = &is_over;
+    (void)uv_timer_start(&patience, note_time, (uint64_t)ms, 0);
+    while (!is_over) {
+        (void)uv_run(&uv, UV_RUN_ONCE);
+    }
+}
+
 static inline bool is_done(const void *data)
 {
     return ((const struct asked *)data)->n_done > 0;
