@@ -75,6 +75,7 @@ static bool watch_first(struct rqli_line *self)
         rqli_wire_close(self->wire);
         return false;
     }
+    uv_unref((uv_handle_t *)&self->poll); /* what is under way keeps the loop alive */
     self->poll.data = self;
     self->state = RQLI_LINE_UP;
     self->is_writing = true;
