@@ -197,11 +197,11 @@ static void a_grant_and_a_cancel_at_once_leak_nothing(void **state)
 
 static void the_next_one_leads_when_the_leader_goes(void **state)
 {
+    rql_lock *held = hold(other, "x");
     struct asked first = asked_for();
     struct asked second = asked_for();
 
     (void)state;
-    (void)hold(other, "x");
     start_asking(&first, "x");
     start_asking(&second, "x");
     run_until_int(2, "ZCARD rql:lock_queue:x");
@@ -212,6 +212,7 @@ static void the_next_one_leads_when_the_leader_goes(void **state)
     CHECK_OK(second.status);
     CHECK_OK(release_and_wait(second.lock));
     CHECK_QUEUE_IS_EMPTY("x");
+    (void)rql_lock_release(held, NULL);
 }
 
 /* A crowd in front of a lock that nothing happens to: as many questions as one waiter has. */
@@ -251,19 +252,20 @@ static void times_out(int64_t timeout_ms)
 
 static void deadlines_end_a_wait(void **state)
 {
+    rql_lock *held = hold(other, "x");
     (void)state;
-    (void)hold(other, "x");
     times_out(0);
     times_out(1);
     times_out(300);
+    (void)rql_lock_release(held, NULL);
 }
 
 static void tries_are_counted_by_timer(void **state)
 {
+    rql_lock *held = hold(other, "x");
     struct asked asked = asked_for();
 
     (void)state;
-    (void)hold(other, "x");
     asked.options.retry_count = 3;
     asked.options.retry_delay_ms = 30;
     asked.options.retry_jitter_ms = 0;
@@ -271,6 +273,7 @@ static void tries_are_counted_by_timer(void **state)
     await_asked(&asked);
     assert_int_equal(asked.status, RQL_RETRY_LIMIT);
     CHECK_QUEUE_IS_EMPTY("x");
+    (void)rql_lock_release(held, NULL);
 }
 
 static void followers_count_the_tries_that_they_slept_through(void **state)
@@ -297,11 +300,11 @@ static void followers_count_the_tries_that_they_slept_through(void **state)
 
 static void a_refusal_is_described(void **state)
 {
+    rql_lock *held = hold(other, "x");
     struct asked asked = asked_for();
     rql_refusal refusal = {0};
 
     (void)state;
-    (void)hold(other, "x");
     asked.options.timeout_ms = 50;
     asked.options.detailed_acq_timeout_error = true;
     asked.options.refusal = &refusal;
@@ -312,30 +315,32 @@ static void a_refusal_is_described(void **state)
     assert_non_null(refusal.holder);
     assert_string_equal(refusal.holder->lock_key, "rql:lock:x");
     rql_refusal_clear(&refusal);
+    (void)rql_lock_release(held, NULL);
 }
 
 static void a_try_does_not_wait(void **state)
 {
+    rql_lock *held = hold(other, "x");
     struct asked asked = asked_for();
 
     (void)state;
-    (void)hold(other, "x");
     asked.options.fail_fast = true;
     start_asking(&asked, "x");
     await_asked(&asked);
     assert_int_equal(asked.status, RQL_FAIL_FAST_NO_TRY);
     CHECK_QUEUE_IS_EMPTY("x");
+    (void)rql_lock_release(held, NULL);
 }
 
 static void a_named_task_waits_once(void **state)
 {
+    rql_lock *held = hold(other, "x");
     struct asked first = asked_for();
     struct asked second = asked_for();
     struct asked elsewhere = asked_for();
     char expected[RQL_ID_SIZE];
 
     (void)state;
-    (void)hold(other, "x");
     first.options.task = 7;
     second.options.task = 7;
     elsewhere.options.task = 7;
@@ -353,6 +358,7 @@ static void a_named_task_waits_once(void **state)
     CHECK_OK(rql_request_cancel(first.what.request));
     await_asked(&first);
     assert_int_equal(first.status, RQL_CANCELLED);
+    (void)rql_lock_release(held, NULL);
 }
 
 static void a_task_that_holds_may_enter_again(void **state)
