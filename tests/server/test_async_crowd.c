@@ -70,7 +70,7 @@ static int64_t commands_in(int64_t ms)
 
 static void await_quiet(int64_t rate)
 {
-    while (commands_in(200) > rate * 200 / 1000 * 2 + 10) {
+    while (commands_in(200) > rate * 200 / 1000 * 6 / 5 + 10) {
     }
 }
 
