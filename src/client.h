@@ -22,6 +22,7 @@ struct rqli_subscriber;
 struct rql_client {
     struct rqli_fork_member fork; /* first: what leads to a foreign one leads to its begin */
     rql_options options;          /* constant after new; url is not kept */
+    rql_lock_options of_calls;    /* what they say of a call that says nothing */
     struct rqli_endpoint endpoint;
     char identity[RQLI_HEX_SIZE];
     struct rqli_link *link;             /* commands of the callers */
