@@ -37,6 +37,17 @@ static struct rqli_request_view look_around(const rql_request *self)
     };
 }
 
+static void view(void *self, struct rqli_request_view *out)
+{
+    *out = look_around(self);
+}
+
+/* As much of a world as a machine sees from here. */
+static struct rqli_world world_of(rql_request *self)
+{
+    return (struct rqli_world){.view = view, .self = self};
+}
+
 static void set_due(rql_request *self, int64_t at_us)
 {
     rqli_heap_set(&self->job.loop->heap, &self->due, at_us);
@@ -141,8 +152,8 @@ void rqli_loop_on_pushed(void *loop, const struct rqli_pushed *pushed, int64_t r
 static bool take_what_came(rql_request *self)
 {
     struct rqli_waiter *waiter = &self->attempt->waiter;
+    struct rqli_world world = world_of(self);
     enum rqli_wait_result result = RQLI_WAIT_LOOK;
-    struct rqli_request_view view;
 
     if (waiter->pushed) {
         result = self->kind->take_push(self->attempt);
@@ -150,8 +161,7 @@ static bool take_what_came(rql_request *self)
         return false;
     }
     waiter->nudged = false;
-    view = look_around(self);
-    rqli_drive_on_wait(&self->machine, result, &view);
+    rqli_drive_on_wait(&self->machine, result, &world);
     return true;
 }
 
@@ -209,20 +219,18 @@ static void attend(rql_request *self)
 
 static void on_tried(rql_request *self, const struct rqli_try *result)
 {
-    struct rqli_request_view view = look_around(self);
+    struct rqli_world world = world_of(self);
 
-    rqli_drive_on_try(&self->machine, result, &view);
+    rqli_drive_on_try(&self->machine, result, &world);
     drive(self);
 }
 
 static void on_failed(rql_request *self, const rql_error *fault)
 {
     struct attempt *attempt = self->attempt;
-    struct rqli_clock_reading reading;
     struct rqli_try result;
 
-    attempt->may_retry = rqli_pipe_generation(self->job.loop->pipe) > 0 ||
-                         rqli_link_clock(attempt->client->link, &reading);
+    attempt->may_retry = attempt->client->was_connected;
     note_fault(self, fault);
     result = rqli_attempt_failed(attempt, fault->status);
     on_tried(self, &result);
@@ -313,14 +321,14 @@ static void on_late_try(rql_request *self)
 static void on_due(struct rqli_due *due)
 {
     rql_request *self = of_due(due);
-    struct rqli_request_view view = look_around(self);
+    struct rqli_world world = world_of(self);
 
     switch (self->machine.state) {
     case RQLI_REQUEST_TRYING:
         on_late_try(self);
         break;
     case RQLI_REQUEST_QUEUED:
-        rqli_drive_on_wait(&self->machine, RQLI_WAIT_TIME, &view);
+        rqli_drive_on_wait(&self->machine, RQLI_WAIT_TIME, &world);
         drive(self);
         break;
     case RQLI_REQUEST_LEAVING:

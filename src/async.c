@@ -307,7 +307,7 @@ rql_status rqli_async_check_task(const rql_lock_options *options, rql_error *err
 rql_status rqli_async_options(rql_loop *loop, const rql_lock_options *given, rql_lock_options *out,
                               rql_error *error)
 {
-    rql_status status = rqli_lock_options_read(out, &loop->client->options, given, error);
+    rql_status status = rqli_lock_options_read(out, &loop->client->of_calls, given, error);
 
     return status ? status : rqli_async_check_task(out, error);
 }

@@ -9,23 +9,27 @@ static struct rqli_request_view look_around(const struct rqli_world *world)
 }
 
 void rqli_drive_on_try(struct rqli_request *request, const struct rqli_try *result,
-                       const struct rqli_request_view *view)
+                       const struct rqli_world *world)
 {
+    struct rqli_request_view view;
+
     switch (result->result) {
     case RQLI_TRY_GRANTED:
         rqli_request_on_granted(request);
         break;
     case RQLI_TRY_QUEUED:
-        rqli_request_on_queued(request, &result->place, view);
+        view = look_around(world);
+        rqli_request_on_queued(request, &result->place, &view);
         break;
     case RQLI_TRY_REFUSED:
         rqli_request_on_refused(request, result->status);
         break;
     case RQLI_TRY_AGAIN:
-        rqli_request_on_again(request, view->now_us);
+        rqli_request_on_again(request, look_around(world).now_us);
         break;
     case RQLI_TRY_SETBACK:
-        rqli_request_on_setback(request, result->status, view);
+        view = look_around(world);
+        rqli_request_on_setback(request, result->status, &view);
         break;
     case RQLI_TRY_FAULT:
         rqli_request_on_fault(request, result->status);
@@ -34,11 +38,14 @@ void rqli_drive_on_try(struct rqli_request *request, const struct rqli_try *resu
 }
 
 void rqli_drive_on_wait(struct rqli_request *request, enum rqli_wait_result result,
-                        const struct rqli_request_view *view)
+                        const struct rqli_world *world)
 {
+    struct rqli_request_view view;
+
     switch (result) {
     case RQLI_WAIT_TIME:
-        rqli_request_on_time(request, view);
+        view = look_around(world);
+        rqli_request_on_time(request, &view);
         break;
     case RQLI_WAIT_GRANTED:
         rqli_request_on_granted(request);
@@ -52,18 +59,8 @@ void rqli_drive_on_wait(struct rqli_request *request, enum rqli_wait_result resu
 static void try_once(struct rqli_request *request, const struct rqli_world *world, rql_error *error)
 {
     struct rqli_try result = world->try_take(world->self, error);
-    struct rqli_request_view view = look_around(world);
 
-    rqli_drive_on_try(request, &result, &view);
-}
-
-static void wait_once(struct rqli_request *request, const struct rqli_world *world,
-                      int64_t until_us)
-{
-    enum rqli_wait_result result = world->wait(world->self, until_us);
-    struct rqli_request_view view = look_around(world);
-
-    rqli_drive_on_wait(request, result, &view);
+    rqli_drive_on_try(request, &result, world);
 }
 
 rql_status rqli_drive(struct rqli_request *request, const struct rqli_world *world,
@@ -77,7 +74,7 @@ rql_status rqli_drive(struct rqli_request *request, const struct rqli_world *wor
             try_once(request, world, error);
             break;
         case RQLI_WANT_WAIT:
-            wait_once(request, world, step.until_us);
+            rqli_drive_on_wait(request, world->wait(world->self, step.until_us), world);
             break;
         case RQLI_WANT_LEAVE:
             rqli_request_on_left(request, world->leave(world->self));

@@ -35,11 +35,12 @@ struct rqli_world {
     void *self;
 };
 
-/* What a try, and what a wait came to. */
+/* What a try, and what a wait came to; for those who are no such loop. Only the world's view is
+ * used, and only where it matters what is seen. */
 void rqli_drive_on_try(struct rqli_request *request, const struct rqli_try *result,
-                       const struct rqli_request_view *view);
+                       const struct rqli_world *world);
 void rqli_drive_on_wait(struct rqli_request *request, enum rqli_wait_result result,
-                        const struct rqli_request_view *view);
+                        const struct rqli_world *world);
 
 rql_status rqli_drive(struct rqli_request *request, const struct rqli_world *world,
                       rql_error *error);

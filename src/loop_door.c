@@ -165,6 +165,7 @@ static void on_pipe_opened(void *self, const struct rqli_clock_reading *reading,
 
     if (rqli_pipe_is_up(loop->pipe)) {
         rqli_server_clock_learn(loop->client, reading);
+        atomic_store_explicit(&loop->client->was_connected, true, memory_order_relaxed);
     } else {
         rqli_errands_fail(&loop->errands, fault);
     }
