@@ -108,7 +108,7 @@ static void read_try(struct rqli_errand *errand, const struct rqli_exchange *ans
     on_tried(self, &result);
 }
 
-static const struct rqli_errand_kind trying = {write_try, read_try};
+static const struct rqli_errand_kind trying = {false, write_try, read_try};
 
 /* A call with a deadline gets its last words, as in attempt.c. */
 static void ask(rql_request *self)

@@ -175,7 +175,7 @@ static void read_leave(struct rqli_errand *errand, const struct rqli_exchange *a
     }
 }
 
-static const struct rqli_errand_kind leaving = {write_leave, read_leave};
+static const struct rqli_errand_kind leaving = {true, write_leave, read_leave};
 
 static void leave(rql_request *request)
 {

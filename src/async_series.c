@@ -152,7 +152,7 @@ static void read_leave(struct rqli_errand *errand, const struct rqli_exchange *a
 
 static void leave(rql_request *request)
 {
-    static const struct rqli_errand_kind leaving_queue = {write_leave, read_leave};
+    static const struct rqli_errand_kind leaving_queue = {true, write_leave, read_leave};
     struct rqli_serial *self = of_request(request);
 
     self->atomic.n_leaving = self->series->count;
