@@ -15,8 +15,8 @@ struct asker {
     char nonce[RQLI_HEX_SIZE];
 };
 
-/* The index'th request of the client with this number. Its ids are as long as those of Linux are, and
- * of the tasks that options.h calls cheap. */
+/* The index'th request of the client with this number. Its ids are as long as those of Linux are,
+ * and of the tasks that options.h calls cheap. */
 static inline void asker_init(struct asker *self, unsigned client, unsigned index)
 {
     unsigned process = 4000000 + client;
