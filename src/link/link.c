@@ -88,6 +88,11 @@ struct rqli_link_counts rqli_link_counts(struct rqli_link *self)
     return counts;
 }
 
+static void drop(const struct rqli_exchange *exchange)
+{
+    rqli_link_drop(exchange->carrier, exchange->generation);
+}
+
 struct rqli_exchange *rqli_exchange_take(struct rqli_link *self)
 {
     struct exchange *exchange = rqli_spares_take(&self->spares);
@@ -99,6 +104,8 @@ struct rqli_exchange *rqli_exchange_take(struct rqli_link *self)
         return NULL;
     }
     exchange->link = self;
+    exchange->visible.drop = drop;
+    exchange->visible.carrier = self;
     exchange->left = false;
     exchange->given = false;
     rqli_command_reset(&exchange->visible.command);

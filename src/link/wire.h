@@ -6,6 +6,8 @@
 
 #include "link/decode.h"
 
+#include <sys/types.h>
+
 struct rqli_endpoint;
 
 struct rqli_wire {
@@ -35,6 +37,13 @@ size_t rqli_wire_send_some(struct rqli_wire *self, const char *bytes, size_t len
 
 /* All bytes, or false (errno says why: EPIPE, EAGAIN at the deadline, ...). */
 bool rqli_wire_send(struct rqli_wire *self, const char *bytes, size_t length, int64_t deadline_us);
+
+/* As many bytes as go without waiting; -1: broken. */
+ssize_t rqli_wire_send_some(struct rqli_wire *self, const char *bytes, size_t length);
+
+/* In a fork child, where a loop may still look at the number: puts nothing in the socket's place.
+ * Takes no lock, allocates nothing. */
+void rqli_wire_abandon(struct rqli_wire *self);
 
 enum rqli_wire_read {
     RQLI_WIRE_BYTES,   /* something came and is in the decoder */
