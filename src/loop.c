@@ -7,9 +7,6 @@
 
 #include <stddef.h>
 
-/* Tasks that callers name are below. */
-static const uint64_t first_task = UINT64_C(1) << 63;
-
 rql_status rqli_loop_check(rql_loop *loop, rql_error *error)
 {
     if (!loop) {
@@ -18,9 +15,9 @@ rql_status rqli_loop_check(rql_loop *loop, rql_error *error)
     return rqli_client_check(loop->client, error);
 }
 
-uint64_t rqli_loop_new_task(rql_loop *loop)
+uint64_t rqli_loop_new_acquirer(const rql_loop *loop)
 {
-    return first_task + atomic_fetch_add_explicit(&loop->client->n_tasks, 1, memory_order_relaxed);
+    return 1 + atomic_fetch_add_explicit(&loop->client->n_acquirers, 1, memory_order_relaxed);
 }
 
 bool rqli_loop_is_here(const rql_loop *loop)

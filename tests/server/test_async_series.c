@@ -284,9 +284,6 @@ static void nonsense_is_refused_at_the_call(void **state)
     wish_for(&taken.wish, client, abc, 3);
     assert_int_equal(rql_series_acquire_async(loop, &taken.wish.options, &nobody, NULL),
                      RQL_E_INVALID);
-    taken.wish.lock.task = UINT64_MAX;
-    assert_int_equal(rql_series_acquire_async(loop, &taken.wish.options, &taken.what, NULL),
-                     RQL_E_INVALID);
     foreign = take_series(other, abc, 3);
     assert_int_equal(rql_series_release_async(loop, foreign, NULL, NULL, NULL), RQL_E_INVALID);
     CHECK_OK(rql_series_release(foreign, NULL, NULL));
