@@ -224,7 +224,7 @@ static void begin(struct rqli_job *job)
     rql_error error = {0};
     rql_status status;
 
-    self->lock = rqli_lock_new(client, self->name, self->options.task);
+    self->lock = rqli_lock_new_of_many(client, self->name, self->options.task);
     if (!self->lock) {
         status = rqli_fail_nomem(&error);
         tell(self, status, NULL, &error);
