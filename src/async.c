@@ -330,11 +330,11 @@ rql_status rql_acquire_async(rql_loop *loop, const char *name, const rql_lock_op
     if (!status) {
         status = rqli_lock_options_read(&read, &loop->client->of_calls, options, error);
     }
-    if (!status && (!what || !what->done)) {
-        status = rqli_fail(error, RQL_E_INVALID, "%s: nobody is to be told", name);
-    }
     if (status) {
         return status;
+    }
+    if (!what || !what->done) {
+        return rqli_fail(error, RQL_E_INVALID, "%s: nobody is to be told", name);
     }
     request = rqli_single_new(loop, name, &read, what);
     what->request = request; /* before the loop's thread can be done with it */

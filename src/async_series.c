@@ -302,11 +302,11 @@ rql_status rql_series_acquire_async(rql_loop *loop, const rql_series_options *op
     if (!status) {
         status = rqli_series_plan(&plan, &loop->client->of_calls, options, error);
     }
-    if (!status && (!what || !what->done)) {
-        status = rqli_fail(error, RQL_E_INVALID, "series: nobody is to be told");
-    }
     if (status) {
         return status;
+    }
+    if (!what || !what->done) {
+        return rqli_fail(error, RQL_E_INVALID, "series: nobody is to be told");
     }
     self = serial_new(loop, &plan, what);
     what->request = (rql_request *)self; /* before the loop's thread can be done with it */

@@ -76,8 +76,8 @@ void rqli_ending_write(const struct rqli_ending *self, struct rqli_call *call)
     rqli_call_int(call, rqli_random_below(65536));
 }
 
-static rql_status understand(const struct rqli_ending *self, const struct rqli_exchange *answer,
-                             rql_error *error)
+rql_status rqli_ending_read(const struct rqli_ending *self, const struct rqli_exchange *answer,
+                            rql_error *error)
 {
     bool is_extension = self->unused_ms > 0;
     struct rqli_outcome outcome;
@@ -111,13 +111,9 @@ static rql_status conclude_grant(const struct rqli_ending *self, rql_status stat
     return status;
 }
 
-bool rqli_ending_read(struct rqli_ending *self, const struct rqli_exchange *answer,
-                      rql_status *status, rql_error *error)
+bool rqli_ending_is_over(struct rqli_ending *self, rql_status *status)
 {
     self->attempts++;
-    if (!*status) {
-        *status = understand(self, answer, error);
-    }
     if (rqli_may_pass(*status) && rqli_now_us() + RQLI_ENDING_PAUSE_US < self->until_us) {
         return false;
     }
@@ -140,7 +136,10 @@ static rql_status insist(struct rqli_ending *self, rql_error *error)
 
         rqli_ending_write(self, &call);
         status = rqli_perform(self->client->link, &call, self->until_us, &exchange, error);
-        is_over = rqli_ending_read(self, exchange, &status, error);
+        if (!status) {
+            status = rqli_ending_read(self, exchange, error);
+        }
+        is_over = rqli_ending_is_over(self, &status);
         rqli_exchange_give(exchange);
         if (is_over) {
             return status;
