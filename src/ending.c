@@ -6,6 +6,7 @@
 #include "keeper.h"
 #include "perform.h"
 #include "script/answer.h"
+#include "serving.h"
 #include "withdrawal.h"
 
 enum { PAUSE_US = 20000, BLOCK_SLACK_MS = 2 /* wire.md 7: ttl - elapsed - 2 */ };
@@ -39,6 +40,9 @@ static rql_status insist(rql_client *client, const struct rqli_call *call,
             break;
         }
         rqli_signal_wait(&never, 0, rqli_now_us() + PAUSE_US);
+    }
+    if (!status && outcome->second == RQLI_SERVED_PARTLY) {
+        (void)rqli_serve(client->link, call->keys, until_us);
     }
     if (attempts_out) {
         *attempts_out = attempts;

@@ -134,6 +134,7 @@ static rql_status sweep(struct rqli_flush *self, rql_error *error)
     rqli_scan_init(&parts[0].scan, parts[0].rule->prefix);
     rqli_scan_init(&parts[1].scan, parts[1].rule->prefix);
     status = rqli_sweep_run(&engine, parts, 2);
+    self->handed_over = engine.result.handed_over_cnt;
     rqli_scan_fini(&parts[0].scan);
     rqli_scan_fini(&parts[1].scan);
     return status;

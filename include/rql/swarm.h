@@ -46,7 +46,7 @@ typedef struct rql_swarm_options {
     int64_t zombie_ttl_ms;   /**< Silence of the dead. Default rql_options::zombie_ttl_ms. */
     int64_t zombie_flush_period_ms; /**< The dead are found this long after at the latest. Default
                                        rql_options::zombie_flush_period_ms. */
-    int64_t zombie_lock_scan_size;  /**< COUNT of SCAN for locks. Default
+    int64_t zombie_lock_scan_size;  /**< COUNT of SCAN for locks, 1000 at most. Default
                                        rql_options::zombie_lock_scan_size. */
     int64_t zombie_queue_scan_size; /**< The same for queues. Default
                                        rql_options::zombie_queue_scan_size. */
