@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "client.h"
-#include "script/keys.h"
+#include "lock.h"
 #include "withdrawal.h"
 
 /* A crowd of the dead at the head of a queue: each way in which a lock can become free passes it by
@@ -201,16 +201,14 @@ static void by_a_withdrawal(void **state)
 {
     rql_lock *lock = hold(client, "x");
     const struct rqli_withdrawal_of what = {"x", "", rql_lock_secret(lock)};
-    struct rqli_keys keys;
     struct waiter live;
 
     (void)state;
-    rqli_keys_init(&keys, "x");
     plant_crowd();
     start_behind_the_crowd(&live);
     begin_measuring();
-    assert_true(
-        rqli_withdraw(client->link, &keys, &what, rqli_client_patience_us(client, rqli_now_us())));
+    assert_true(rqli_withdraw(client->link, &lock->keys, &what,
+                              rqli_client_patience_us(client, rqli_now_us())));
     expect_served(&live, "withdrawal");
     assert_int_equal(rql_lock_release(lock, NULL), RQL_NOT_HELD);
 }
