@@ -6,7 +6,7 @@ local SILENCE_US = 5000000 -- X: a client silent for longer is dead
 local GRACE_US = 2000000 -- a Ruby waiter at the head of a free lock gets this long to take it
 local CLAIM_MS = 1000 -- G: a lock handed over lives this long until its owner is heard of
 local COSTS = {gone = 1, passed = 0.1, skipped = 4}
-local budget = 40 -- of one call, in turns of the dead: less than 1 ms
+local budget = 30 -- of one call, in turns of the dead: less than 1 ms
 local n_gone = 0
 local AT_ONCE = 32
 

@@ -1,7 +1,9 @@
 #include "attempt_inside.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "client.h"
 #include "grant.h"
+#include "keeper.h"
 #include "link/wire.h"
 #include "perform.h"
 #include "script/answer.h"
@@ -182,6 +184,18 @@ static rql_status connect_first(struct attempt *attempt, int64_t deadline_us, rq
     return status;
 }
 
+/* A lock that is acquired now would be lost at once (protocol.md 16). */
+static rql_status check_host(const struct attempt *attempt, int64_t now_us, rql_error *error)
+{
+    if (!rqli_keeper_is_overdue(attempt->client->keeper, now_us)) {
+        return RQL_OK;
+    }
+    return rqli_fail(error, RQL_E_UNAVAILABLE,
+                     "%s: the swarm has not reached its server for so long that this host may "
+                     "count as dead; nothing was sent",
+                     attempt->lock->name);
+}
+
 /* What may pass by itself is tried again until the deadline; a server that never answered is not.
  */
 static struct rqli_try failed(const struct attempt *attempt, rql_status fault)
@@ -216,7 +230,8 @@ struct rqli_exchange *rqli_attempt_carry(struct attempt *attempt,
     if (attempt->deadline_us < until_us) {
         until_us = later(attempt->deadline_us, now_us + attempt->last_words_us);
     }
-    status = connect_first(attempt, until_us, error);
+    status = check_host(attempt, now_us, error);
+    status = status ? status : connect_first(attempt, until_us, error);
     if (!status) {
         write(attempt, &call, now_us);
         attempt->out->asked++;

@@ -9,6 +9,7 @@
 #include "renewal.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <uv.h>
 
 struct rqli_keeper {
@@ -18,6 +19,7 @@ struct rqli_keeper {
     uv_loop_t loop;
     uv_async_t call;
     uv_timer_t timer;
+    _Atomic int64_t host_end_us; /* of new leases; see rqli_keeper_on_probed() */
 
     struct {
         pthread_mutex_t mutex;
@@ -27,7 +29,6 @@ struct rqli_keeper {
         struct rqli_renewals batch; /* under way */
         struct rqli_withdrawal *withdrawals;
         int64_t next_look_us; /* when the thread looks again by itself */
-        int64_t host_end_us;  /* of new leases; see rqli_keeper_on_probed() */
         unsigned added;       /* leases added since its last look */
         bool is_running;
         bool shall_stop;

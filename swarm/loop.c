@@ -292,8 +292,8 @@ void rql_swarm_stop(rql_swarm *swarm)
 static void leave(struct rql_swarm *self)
 {
     rqli_element_stop(&self->prober);
-    if (self->prober_client) {
-        (void)probe(self, RQLI_HOSTS_NONE);
+    if (self->prober_client && probe(self, RQLI_HOSTS_NONE) < 0) {
+        rqli_keeper_on_unwatched(self->client->keeper);
     }
 }
 
