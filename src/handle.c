@@ -1,24 +1,17 @@
 #include "handle.h"
 
-#include "base/ident.h"
 #include "lock.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 
 enum { ROOM = 512 }; /* of a handle that is kept: names of up to 160 bytes */
 
-static rql_lock *_Atomic *own_spare(struct rqli_handles *self)
-{
-    return &self->spare[(unsigned)rqli_thread_id() % RQLI_HANDLES];
-}
-
-rql_lock *rqli_handle_take(struct rqli_handles *self, size_t room)
+rql_lock *rqli_handle_take(struct rqli_spares *kept, size_t room)
 {
     rql_lock *lock = NULL;
 
     if (room <= ROOM) {
-        lock = atomic_exchange_explicit(own_spare(self), NULL, memory_order_acquire);
+        lock = rqli_spares_take(kept);
         room = ROOM;
     }
     if (!lock) {
@@ -30,17 +23,9 @@ rql_lock *rqli_handle_take(struct rqli_handles *self, size_t room)
     return lock;
 }
 
-void rqli_handle_give(struct rqli_handles *self, rql_lock *lock)
+void rqli_handle_give(struct rqli_spares *kept, rql_lock *lock)
 {
-    if (lock->room == ROOM) {
-        lock = atomic_exchange_explicit(own_spare(self), lock, memory_order_acq_rel);
-    }
-    free(lock);
-}
-
-void rqli_handles_fini(struct rqli_handles *self)
-{
-    for (size_t i = 0; i < RQLI_HANDLES; i++) {
-        free(atomic_load_explicit(&self->spare[i], memory_order_acquire));
+    if (lock->room != ROOM || !rqli_spares_keep(kept, lock)) {
+        free(lock);
     }
 }
