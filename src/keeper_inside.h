@@ -20,7 +20,7 @@ struct rqli_keeper {
     uv_async_t call;
     uv_timer_t timer;
     _Atomic int64_t host_end_us; /* of new leases; see rqli_keeper_on_probed() */
-    atomic_bool has_extended; /* a lease that renews was added, once */
+    atomic_bool has_extended;    /* a lease that renews was added, once */
 
     struct {
         pthread_mutex_t mutex;
