@@ -6,6 +6,7 @@
 #include "keeper.h"
 #include "perform.h"
 #include "script/answer.h"
+#include "serving.h"
 #include "withdrawal.h"
 
 enum { BLOCK_SLACK_MS = 2 /* wire.md 7: ttl - elapsed - 2 */ };
@@ -141,6 +142,9 @@ static rql_status insist(struct rqli_ending *self, rql_error *error)
         rqli_ending_write(self, &call);
         status = rqli_perform(self->client->link, &call, self->until_us, &exchange, error);
         is_over = rqli_ending_read(self, exchange, &status, error);
+        if (exchange && status >= 0) {
+            rqli_serve_if_due(self->client->link, self->keys, exchange->reply, self->until_us);
+        }
         rqli_exchange_give(exchange);
         if (is_over) {
             return status;
