@@ -13,6 +13,13 @@
 #include <rql/client.h>
 #include <stdatomic.h>
 
+/* What the connections of loops have counted. */
+struct rqli_traffic {
+    int64_t commands;
+    int64_t connections;
+    int64_t pushes;
+};
+
 struct rqli_hosts;
 struct rqli_keeper;
 struct rqli_link;
@@ -36,12 +43,15 @@ struct rql_client {
     char *url;                 /* for the connections of its swarm; has the password */
     bool is_member;            /* fork was joined */
     atomic_bool was_connected; /* and its clock was learned from */
+    _Atomic uint64_t n_tasks;  /* of requests that are acquirers of their own */
 
     struct {
         pthread_mutex_t mutex;
         struct rqli_skew skew;
         uint64_t tracking_link;       /* generations that CLIENT TRACKING was set up for */
         uint64_t tracking_subscriber; /* (protocol.md 22) */
+        struct rql_loop *loops;       /* that are open */
+        struct rqli_traffic past;     /* of those that are not */
     } shared;                         /* everything in here under shared.mutex */
 };
 

@@ -260,11 +260,10 @@ void rqli_link_drop(struct rqli_link *self, uint64_t generation)
 rql_status rqli_exchange_fault(const struct rqli_exchange *exchange, const struct rqli_reply *reply,
                                const char *what, const char *where, rql_error *error)
 {
-    const struct exchange *whole = (const struct exchange *)exchange;
     rql_status status = rqli_reply_fault(reply, what, where, error);
 
     if (status == RQL_E_PROTOCOL || status == RQL_E_READ_ONLY) {
-        rqli_link_drop(whole->link, exchange->generation);
+        exchange->drop(exchange);
     }
     return status;
 }

@@ -88,6 +88,11 @@ struct rqli_link_counts rqli_link_counts(struct rqli_link *self)
     return counts;
 }
 
+static void drop(const struct rqli_exchange *exchange)
+{
+    rqli_link_drop(exchange->carrier, exchange->generation);
+}
+
 struct rqli_exchange *rqli_exchange_take(struct rqli_link *self)
 {
     struct exchange *exchange = rqli_spares_take(&self->spares);
@@ -99,6 +104,8 @@ struct rqli_exchange *rqli_exchange_take(struct rqli_link *self)
         return NULL;
     }
     exchange->link = self;
+    exchange->visible.drop = drop;
+    exchange->visible.carrier = self;
     exchange->left = false;
     exchange->given = false;
     rqli_command_reset(&exchange->visible.command);
@@ -191,18 +198,25 @@ static struct rqli_slice begin_batch(struct rqli_link *self)
 static bool send_batch(struct rqli_link *self, struct rqli_slice batch)
 {
     int64_t until_us = silence_us(self);
-    bool is_sent = true;
-    size_t sent;
+    size_t left = batch.length;
+    ssize_t sent;
 
     (void)pthread_mutex_unlock(&self->shared.mutex);
     sent = rqli_wire_send_some(&self->wire, batch.data, batch.length);
     (void)pthread_mutex_lock(&self->shared.mutex);
-    if (sent < batch.length) {
-        rqli_link_unlock(self);
-        is_sent = rqli_wire_send(&self->wire, batch.data + sent, batch.length - sent, until_us);
-        (void)pthread_mutex_lock(&self->shared.mutex);
+    if (sent < 0) {
+        return false;
     }
-    return is_sent;
+    left -= (size_t)sent;
+    if (left > 0) {
+        bool is_sent;
+
+        rqli_link_unlock(self);
+        is_sent = rqli_wire_send(&self->wire, batch.data + sent, left, until_us);
+        (void)pthread_mutex_lock(&self->shared.mutex);
+        return is_sent;
+    }
+    return true;
 }
 
 /* Under the mutex, released while it sends. Whoever finds nobody writing writes for all, and so not
