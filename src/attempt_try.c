@@ -198,16 +198,15 @@ static rql_status connect_first(struct attempt *attempt, int64_t deadline_us, rq
     return status;
 }
 
-/* A lock that is acquired now would be lost at once (protocol.md 16). */
-static rql_status check_host(const struct attempt *attempt, int64_t now_us, rql_error *error)
+rql_status rqli_attempt_check_host(const struct attempt *self, int64_t now_us, rql_error *error)
 {
-    if (!rqli_keeper_is_overdue(attempt->client->keeper, now_us)) {
+    if (!rqli_keeper_is_overdue(self->client->keeper, now_us)) {
         return RQL_OK;
     }
     return rqli_fail(error, RQL_E_UNAVAILABLE,
                      "%s: the swarm has not reached its server for so long that this host may "
                      "count as dead; nothing was sent",
-                     attempt->lock->name);
+                     self->lock->name);
 }
 
 /* A silent server is waited for once: if the last try had the time, what withdraws it has none. */
@@ -248,7 +247,7 @@ struct rqli_exchange *rqli_attempt_carry(struct attempt *attempt,
     struct rqli_call call;
     int64_t now_us = rqli_now_us();
     int64_t until_us = rqli_attempt_ask_until(attempt, now_us);
-    rql_status status = check_host(attempt, now_us, error);
+    rql_status status = rqli_attempt_check_host(attempt, now_us, error);
 
     status = status ? status : connect_first(attempt, until_us, error);
     if (!status) {

@@ -4,7 +4,22 @@
 #include "perform.h"
 #include "script/answer.h"
 
-/* The release of a grant that never was. False: a fault. */
+bool rqli_serve_is_due(const struct rqli_reply *reply)
+{
+    struct rqli_outcome outcome;
+
+    return rqli_outcome_read(reply, &outcome) && outcome.second == RQLI_SERVED_PARTLY;
+}
+
+/* The release of a grant that never was. */
+void rqli_serve_write(const struct rqli_keys *keys, struct rqli_call *call)
+{
+    rqli_call_init(call, RQLI_SCRIPT_RELEASE, keys);
+    rqli_call_text(call, "-");
+    rqli_call_int(call, rqli_random_below(65536));
+}
+
+/* False: a fault. */
 static bool serve_once(struct rqli_link *link, const struct rqli_keys *keys, int64_t deadline_us,
                        struct rqli_outcome *outcome)
 {
@@ -12,9 +27,7 @@ static bool serve_once(struct rqli_link *link, const struct rqli_keys *keys, int
     struct rqli_call call;
     bool is_answered;
 
-    rqli_call_init(&call, RQLI_SCRIPT_RELEASE, keys);
-    rqli_call_text(&call, "-");
-    rqli_call_int(&call, rqli_random_below(65536));
+    rqli_serve_write(keys, &call);
     is_answered = rqli_perform(link, &call, deadline_us, &exchange, NULL) == RQL_OK &&
                   rqli_outcome_read(exchange->reply, outcome);
     rqli_exchange_give(exchange);
@@ -36,9 +49,7 @@ bool rqli_serve(struct rqli_link *link, const struct rqli_keys *keys, int64_t de
 void rqli_serve_if_due(struct rqli_link *link, const struct rqli_keys *keys,
                        const struct rqli_reply *reply, int64_t deadline_us)
 {
-    struct rqli_outcome outcome;
-
-    if (rqli_outcome_read(reply, &outcome) && outcome.second == RQLI_SERVED_PARTLY) {
+    if (rqli_serve_is_due(reply)) {
         (void)rqli_serve(link, keys, deadline_us);
     }
 }

@@ -1,4 +1,6 @@
 #include "series_fixture.h"
+
+#include "async_fixture.h"
 #include "swarm_fixture.h"
 
 #include "base/clock.h"
@@ -121,6 +123,11 @@ static void release(void)
     CHECK_OK(rql_lock_release(held, NULL));
 }
 
+static void release_on_loop(void)
+{
+    assert_int_equal(release_and_wait(held), RQL_OK);
+}
+
 static void take_series_of_three(void)
 {
     static const char *const names[] = {"w", "x", "y"};
@@ -196,6 +203,7 @@ static void crowd_of_the_dead_is_passed_by_at_once(void **state)
 {
     static const struct way ways[] = {
         {"release", take_lock, release},
+        {"release on a loop", take_lock, release_on_loop},
         {"release of a series", take_series_of_three, release_series},
         {"withdrawal", take_lock, withdraw},
         {"clear_locks_of, a lock", take_of_owner, sweep_owner},
@@ -242,7 +250,7 @@ static void who_is_only_out_of_reach_is_waited_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_loop, tear_down_loop)
         TEST(crowd_of_the_dead_is_passed_by_at_once),
         TEST(who_is_only_out_of_reach_is_waited_for),
     };
