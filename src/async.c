@@ -8,6 +8,7 @@
 #include "keeper.h"
 #include "options.h"
 #include "refusal.h"
+#include "serving.h"
 #include "withdrawal.h"
 
 #include <stddef.h>
@@ -146,7 +147,6 @@ static void leave_it_to_the_keeper(struct single *self)
     const struct rqli_withdrawal_of what = withdrawal_of(self->lock);
 
     rqli_keeper_withdraw(self->lock->client->keeper, &what, self->options.ttl_ms);
-    rqli_acquisition_left(&self->request, false);
 }
 
 static struct single *of_errand(struct rqli_errand *errand)
@@ -168,13 +168,12 @@ static void read_leave(struct rqli_errand *errand, const struct rqli_exchange *a
 {
     struct single *self = of_errand(errand);
 
-    (void)answer;
     (void)error;
-    if (status) {
+    /* Once more is harmless: it serves a long queue to its end. */
+    if (status || rqli_serve_is_due(answer->reply)) {
         leave_it_to_the_keeper(self);
-    } else {
-        rqli_acquisition_left(&self->request, true);
     }
+    rqli_acquisition_left(&self->request, status == RQL_OK);
 }
 
 static const struct rqli_errand_kind leaving = {true, write_leave, read_leave};
@@ -188,6 +187,7 @@ static void give_up_leaving(rql_request *request)
 {
     rqli_errand_stop(&request->errand);
     leave_it_to_the_keeper(of_request(request));
+    rqli_acquisition_left(request, false);
 }
 
 /* ---- the begin ---- */

@@ -63,7 +63,7 @@ static void on_attempted(struct release *self, rql_status status, const rql_erro
         rqli_heap_unreserve(heap, &self->due);
         end(self, status, error);
     } else {
-        rqli_heap_set(heap, &self->due, rqli_now_us() + RQLI_ENDING_PAUSE_US);
+        rqli_heap_set(heap, &self->due, rqli_now_us() + rqli_ending_pause_us(&self->ending));
     }
 }
 

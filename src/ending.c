@@ -6,9 +6,10 @@
 #include "keeper.h"
 #include "perform.h"
 #include "script/answer.h"
+#include "serving.h"
 #include "withdrawal.h"
 
-enum { BLOCK_SLACK_MS = 2 /* wire.md 7: ttl - elapsed - 2 */ };
+enum { PAUSE_US = 20000, BLOCK_SLACK_MS = 2 /* wire.md 7: ttl - elapsed - 2 */ };
 
 bool rqli_may_pass(rql_status status)
 {
@@ -62,8 +63,17 @@ bool rqli_ending_begin(struct rqli_ending *self, rql_lock *lock, rql_status *sta
     return false;
 }
 
+int64_t rqli_ending_pause_us(const struct rqli_ending *self)
+{
+    return self->is_serving ? 0 : PAUSE_US;
+}
+
 void rqli_ending_write(const struct rqli_ending *self, struct rqli_call *call)
 {
+    if (self->is_serving) {
+        rqli_serve_write(self->keys, call);
+        return;
+    }
     if (self->unused_ms > 0) {
         rqli_call_init(call, RQLI_SCRIPT_DECREASE, self->keys);
         rqli_call_text(call, self->lock->grant_nonce);
@@ -76,8 +86,8 @@ void rqli_ending_write(const struct rqli_ending *self, struct rqli_call *call)
     rqli_call_int(call, rqli_random_below(65536));
 }
 
-rql_status rqli_ending_read(const struct rqli_ending *self, const struct rqli_exchange *answer,
-                            rql_error *error)
+static rql_status understand(const struct rqli_ending *self, const struct rqli_exchange *answer,
+                             rql_error *error)
 {
     bool is_extension = self->unused_ms > 0;
     struct rqli_outcome outcome;
@@ -111,16 +121,32 @@ static rql_status conclude_grant(const struct rqli_ending *self, rql_status stat
     return status;
 }
 
+rql_status rqli_ending_read(struct rqli_ending *self, const struct rqli_exchange *answer,
+                            rql_error *error)
+{
+    self->has_more = rqli_serve_is_due(answer->reply);
+    return self->is_serving ? self->kept : understand(self, answer, error);
+}
+
 bool rqli_ending_is_over(struct rqli_ending *self, rql_status *status)
 {
+    bool has_more = self->has_more;
+
+    self->has_more = false;
+    if (self->is_serving) { /* no part of what the caller is told: a fault ends it */
+        *status = self->kept;
+        return !has_more || rqli_now_us() >= self->until_us;
+    }
     self->attempts++;
-    if (rqli_may_pass(*status) && rqli_now_us() + RQLI_ENDING_PAUSE_US < self->until_us) {
+    if (rqli_may_pass(*status) && rqli_now_us() + PAUSE_US < self->until_us) {
         return false;
     }
     if (self->lock && self->unused_ms == 0) {
         *status = conclude_grant(self, *status);
     }
-    return true;
+    self->kept = *status;
+    self->is_serving = has_more;
+    return !has_more;
 }
 
 /* Sends an idempotent call until it is answered or the client's patience is at its end. */
@@ -144,7 +170,7 @@ static rql_status insist(struct rqli_ending *self, rql_error *error)
         if (is_over) {
             return status;
         }
-        rqli_signal_wait(&never, 0, rqli_now_us() + RQLI_ENDING_PAUSE_US);
+        rqli_signal_wait(&never, 0, rqli_now_us() + rqli_ending_pause_us(self));
     }
 }
 

@@ -19,15 +19,19 @@ struct rqli_ending {
     int64_t until_us;  /* the client's patience */
     int64_t unused_ms; /* of an extension; else 0 */
     int attempts;
+    bool is_serving; /* it has ended; its long queue is still to be served */
+    bool has_more;   /* of that, said the last answer */
+    rql_status kept; /* while it serves: what the end came to */
 };
 
-enum { RQLI_ENDING_PAUSE_US = 20000 }; /* between attempts */
+/* Until the next attempt. */
+int64_t rqli_ending_pause_us(const struct rqli_ending *self);
 
 /* True: the server is to be asked. False: *status_out is the end. */
 bool rqli_ending_begin(struct rqli_ending *self, rql_lock *lock, rql_status *status_out);
 void rqli_ending_write(const struct rqli_ending *self, struct rqli_call *call);
 /* What the answer to an attempt says. */
-rql_status rqli_ending_read(const struct rqli_ending *self, const struct rqli_exchange *answer,
+rql_status rqli_ending_read(struct rqli_ending *self, const struct rqli_exchange *answer,
                             rql_error *error);
 /* An attempt came to *status. True: that is now the end. False: again, after the pause. */
 bool rqli_ending_is_over(struct rqli_ending *self, rql_status *status);
