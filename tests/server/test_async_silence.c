@@ -212,6 +212,36 @@ static void closing_ends_without_an_answer(void **state)
     expect_nothing_left("y");
 }
 
+static int64_t n_ticks;
+
+static void count_tick(uv_timer_t *timer)
+{
+    (void)timer;
+    n_ticks++;
+}
+
+/* Nor does a login that gets no answer. */
+static void connecting_does_not_block_the_loop(void **state)
+{
+    struct asked asked = asked_for();
+    uv_timer_t ticker;
+
+    (void)state;
+    proxy_freeze(proxy, PROXY_DOWN, true);
+    proxy_cut(proxy);
+    CHECK_OK(uv_timer_init(&uv, &ticker));
+    CHECK_OK(uv_timer_start(&ticker, count_tick, 1, 1));
+    n_ticks = 0;
+    asked.options.timeout_ms = IMPATIENT_MS;
+    start_asking(&asked, "x");
+    await_asked(&asked);
+    assert_true(asked.status < 0);
+    assert_true(n_ticks > 10);
+    uv_close((uv_handle_t *)&ticker, NULL);
+    proxy_heal(proxy);
+    expect_nothing_left("x");
+}
+
 /* ---- series ---- */
 
 struct taken {
@@ -297,6 +327,7 @@ int main(void)
         TEST(deadlines_end_what_a_silent_server_does_not),
         TEST(a_crowd_whose_time_is_over_is_told_so),
         TEST(closing_ends_without_an_answer),
+        TEST(connecting_does_not_block_the_loop),
         TEST(a_series_without_an_answer_is_taken_back),
         TEST(a_series_is_released_later_without_an_answer),
     };
