@@ -203,33 +203,41 @@ static void finish(rql_request *self, rql_status status)
     self->kind->finish(self, status, &error);
 }
 
+/* True: there is more to do at once. */
+static bool take_step(rql_request *self)
+{
+    struct rqli_request_step step = rqli_request_next(&self->machine);
+
+    switch (step.want) {
+    case RQLI_WANT_TRY:
+        ask(self);
+        break;
+    case RQLI_WANT_WAIT:
+        if (rqli_acquisition_take_what_came(self)) {
+            return true;
+        }
+        set_due(self, step.until_us);
+        break;
+    case RQLI_WANT_LEAVE:
+        set_due(self, rqli_attempt_leave_until(self->attempt));
+        self->kind->leave(self);
+        break;
+    case RQLI_WANT_FINISH:
+        finish(self, step.status);
+        break;
+    }
+    return false;
+}
+
 void rqli_acquisition_drive(rql_request *self)
 {
-    for (;;) {
-        struct rqli_request_step step;
+    bool goes_on = true;
 
-        if (self->shall_cancel) {
-            rqli_request_on_cancelled(&self->machine, false);
-        }
-        step = rqli_request_next(&self->machine);
-        switch (step.want) {
-        case RQLI_WANT_TRY:
-            ask(self);
-            return;
-        case RQLI_WANT_WAIT:
-            if (!rqli_acquisition_take_what_came(self)) {
-                set_due(self, step.until_us);
-                return;
-            }
-            break;
-        case RQLI_WANT_LEAVE:
-            set_due(self, rqli_attempt_leave_until(self->attempt));
-            self->kind->leave(self);
-            return;
-        case RQLI_WANT_FINISH:
-            finish(self, step.status);
-            return;
-        }
+    if (self->shall_cancel) {
+        rqli_request_on_cancelled(&self->machine, false);
+    }
+    while (goes_on) {
+        goes_on = take_step(self);
     }
 }
 

@@ -147,7 +147,6 @@ static void leave_it_to_the_keeper(struct single *self)
     const struct rqli_withdrawal_of what = withdrawal_of(self->lock);
 
     rqli_keeper_withdraw(self->lock->client->keeper, &what, self->options.ttl_ms);
-    rqli_acquisition_left(&self->request, false);
 }
 
 static struct single *of_errand(struct rqli_errand *errand)
@@ -170,11 +169,11 @@ static void read_leave(struct rqli_errand *errand, const struct rqli_exchange *a
     struct single *self = of_errand(errand);
 
     (void)error;
+    /* Once more is harmless: it serves a long queue to its end. */
     if (status || rqli_serve_is_due(answer->reply)) {
         leave_it_to_the_keeper(self);
-    } else {
-        rqli_acquisition_left(&self->request, true);
     }
+    rqli_acquisition_left(&self->request, status == RQL_OK);
 }
 
 static const struct rqli_errand_kind leaving = {true, write_leave, read_leave};
@@ -188,6 +187,7 @@ static void give_up_leaving(rql_request *request)
 {
     rqli_errand_stop(&request->errand);
     leave_it_to_the_keeper(of_request(request));
+    rqli_acquisition_left(request, false);
 }
 
 /* ---- the begin ---- */
@@ -330,11 +330,11 @@ rql_status rql_acquire_async(rql_loop *loop, const char *name, const rql_lock_op
     if (!status) {
         status = rqli_lock_options_read(&read, &loop->client->of_calls, options, error);
     }
-    if (!status && (!what || !what->done)) {
-        status = rqli_fail(error, RQL_E_INVALID, "%s: nobody is to be told", name);
-    }
     if (status) {
         return status;
+    }
+    if (!what || !what->done) {
+        return rqli_fail(error, RQL_E_INVALID, "%s: nobody is to be told", name);
     }
     request = rqli_single_new(loop, name, &read, what);
     what->request = request; /* before the loop's thread can be done with it */

@@ -55,19 +55,28 @@ static void write_release(struct rqli_errand *errand, struct rqli_call *call, in
     rqli_ending_write(&of_errand(errand)->ending, call);
 }
 
+static void on_attempted(struct release *self, rql_status status, const rql_error *error)
+{
+    struct rqli_heap *heap = &self->job.loop->heap;
+
+    if (rqli_ending_is_over(&self->ending, &status)) {
+        rqli_heap_unreserve(heap, &self->due);
+        end(self, status, error);
+    } else {
+        rqli_heap_set(heap, &self->due, rqli_now_us() + rqli_ending_pause_us(&self->ending));
+    }
+}
+
 static void read_release(struct rqli_errand *errand, const struct rqli_exchange *answer,
                          rql_status status, const rql_error *fault)
 {
     struct release *self = of_errand(errand);
-    struct rqli_heap *heap = &self->job.loop->heap;
     rql_error error = *fault;
 
-    if (rqli_ending_read(&self->ending, answer, &status, &error)) {
-        rqli_heap_unreserve(heap, &self->due);
-        end(self, status, &error);
-    } else {
-        rqli_heap_set(heap, &self->due, rqli_now_us() + rqli_ending_pause_us(&self->ending));
+    if (!status) {
+        status = rqli_ending_read(&self->ending, answer, &error);
     }
+    on_attempted(self, status, &error);
 }
 
 static const struct rqli_errand_kind releasing = {true, write_release, read_release};
@@ -93,7 +102,7 @@ static void give_up(struct release *self)
     (void)rqli_fail(&error, was_sent ? RQL_E_UNKNOWN : RQL_E_IO, "%s: %s", loop->errands.where,
                     was_sent ? "no answer; the lock may or may not have been released"
                              : "no connection; the lock is still to be released");
-    read_release(&self->errand, NULL, error.status, &error);
+    on_attempted(self, error.status, &error);
 }
 
 static void on_due(struct rqli_due *due)

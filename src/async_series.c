@@ -129,16 +129,19 @@ static void write_leave(struct rqli_errand *errand, struct rqli_call *call, int6
     rqli_withdraw_write(&what, &lock->keys, call);
 }
 
-static void on_left(struct rqli_series_leaving *leaving, bool is_confirmed)
+static void leave_it_to_the_keeper(const struct rqli_series_leaving *leaving)
 {
-    struct rqli_serial *self = leaving->all;
     const rql_lock *lock = leaving->lock;
     const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
 
-    if (!is_confirmed) {
-        rqli_keeper_withdraw(lock->client->keeper, &what, self->plan.lock.ttl_ms);
-        self->atomic.is_confirmed = false;
-    }
+    rqli_keeper_withdraw(lock->client->keeper, &what, leaving->all->plan.lock.ttl_ms);
+}
+
+static void on_left(struct rqli_series_leaving *leaving, bool is_confirmed)
+{
+    struct rqli_serial *self = leaving->all;
+
+    self->atomic.is_confirmed = self->atomic.is_confirmed && is_confirmed;
     if (--self->atomic.n_leaving == 0) {
         rqli_acquisition_left(&self->request, self->atomic.is_confirmed);
     }
@@ -148,7 +151,11 @@ static void read_leave(struct rqli_errand *errand, const struct rqli_exchange *a
                        rql_status status, const rql_error *error)
 {
     (void)error;
-    on_left(leaving_of(errand), status == RQL_OK && !rqli_serve_is_due(answer->reply));
+    /* Once more is harmless: it serves a long queue to its end. */
+    if (status || rqli_serve_is_due(answer->reply)) {
+        leave_it_to_the_keeper(leaving_of(errand));
+    }
+    on_left(leaving_of(errand), status == RQL_OK);
 }
 
 static void leave(rql_request *request)
@@ -179,6 +186,7 @@ static void give_up_leaving(rql_request *request)
         if (rqli_errand_is_under_way(&leaving->errand)) {
             n_left--;
             rqli_errand_stop(&leaving->errand);
+            leave_it_to_the_keeper(leaving);
             on_left(leaving, false);
         }
     }
@@ -302,11 +310,11 @@ rql_status rql_series_acquire_async(rql_loop *loop, const rql_series_options *op
     if (!status) {
         status = rqli_series_plan(&plan, &loop->client->of_calls, options, error);
     }
-    if (!status && (!what || !what->done)) {
-        status = rqli_fail(error, RQL_E_INVALID, "series: nobody is to be told");
-    }
     if (status) {
         return status;
+    }
+    if (!what || !what->done) {
+        return rqli_fail(error, RQL_E_INVALID, "series: nobody is to be told");
     }
     self = serial_new(loop, &plan, what);
     what->request = (rql_request *)self; /* before the loop's thread can be done with it */

@@ -16,6 +16,14 @@ struct returning {
     rql_error error;
 };
 
+static void note(struct returning *self, rql_status status, const rql_error *error)
+{
+    if (self->verdict >= 0 && status != RQL_OK) {
+        self->verdict = status;
+        self->error = error ? *error : self->error;
+    }
+}
+
 static void on_part(rql_status status, const rql_error *error, void *user_data)
 {
     struct returning *self = user_data;
@@ -23,10 +31,7 @@ static void on_part(rql_status status, const rql_error *error, void *user_data)
     rql_status verdict;
     rql_error detail;
 
-    if (self->verdict >= 0 && status != RQL_OK) {
-        self->verdict = status;
-        self->error = error ? *error : self->error;
-    }
+    note(self, status, error);
     if (--self->n_left > 0) {
         return;
     }
@@ -44,12 +49,14 @@ static void begin_returning(struct rqli_job *job)
     const rql_done done = {on_part, self};
     rql_series *series = self->series;
 
-    self->n_left = self->count + 1;
+    self->n_left = 1; /* ourselves: a part may end at once */
     for (size_t i = self->count; i-- > 0;) {
+        self->n_left++;
         if (!rqli_release_begin(job->loop, series->locks[i], &done, false)) {
             rql_error error;
 
-            on_part(rqli_fail_nomem(&error), &error, self);
+            note(self, rqli_fail_nomem(&error), &error);
+            self->n_left--;
         }
     }
     on_part(RQL_OK, NULL, self);

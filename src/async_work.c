@@ -70,8 +70,11 @@ rql_status rql_run_async(rql_loop *loop, const rql_work *work, rql_error *error)
     RQLI_DEFER_CANCEL;
     rql_status status = rqli_loop_check(loop, error);
 
-    if (!status && (!work || !work->run)) {
-        status = rqli_fail(error, RQL_E_INVALID, "rql_run_async: there is nothing to run");
+    if (status) {
+        return status;
     }
-    return status ? status : rqli_async_start(loop, work_new(work), error);
+    if (!work || !work->run) {
+        return rqli_fail(error, RQL_E_INVALID, "rql_run_async: there is nothing to run");
+    }
+    return rqli_async_start(loop, work_new(work), error);
 }

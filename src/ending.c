@@ -121,27 +121,23 @@ static rql_status conclude_grant(const struct rqli_ending *self, rql_status stat
     return status;
 }
 
-/* Serving is no part of what the caller is told: a fault ends it. */
-static bool read_serving(struct rqli_ending *self, const struct rqli_exchange *answer,
-                         rql_status *status)
+rql_status rqli_ending_read(struct rqli_ending *self, const struct rqli_exchange *answer,
+                            rql_error *error)
 {
-    bool is_over = *status || !rqli_serve_is_due(answer->reply) || rqli_now_us() >= self->until_us;
-
-    *status = self->kept;
-    return is_over;
+    self->has_more = rqli_serve_is_due(answer->reply);
+    return self->is_serving ? self->kept : understand(self, answer, error);
 }
 
-bool rqli_ending_read(struct rqli_ending *self, const struct rqli_exchange *answer,
-                      rql_status *status, rql_error *error)
+bool rqli_ending_is_over(struct rqli_ending *self, rql_status *status)
 {
-    if (self->is_serving) {
-        return read_serving(self, answer, status);
+    bool has_more = self->has_more;
+
+    self->has_more = false;
+    if (self->is_serving) { /* no part of what the caller is told: a fault ends it */
+        *status = self->kept;
+        return !has_more || rqli_now_us() >= self->until_us;
     }
     self->attempts++;
-    self->is_serving = !*status && rqli_serve_is_due(answer->reply);
-    if (!*status) {
-        *status = understand(self, answer, error);
-    }
     if (rqli_may_pass(*status) && rqli_now_us() + PAUSE_US < self->until_us) {
         return false;
     }
@@ -149,7 +145,8 @@ bool rqli_ending_read(struct rqli_ending *self, const struct rqli_exchange *answ
         *status = conclude_grant(self, *status);
     }
     self->kept = *status;
-    return !self->is_serving;
+    self->is_serving = has_more;
+    return !has_more;
 }
 
 /* Sends an idempotent call until it is answered or the client's patience is at its end. */
@@ -165,10 +162,10 @@ static rql_status insist(struct rqli_ending *self, rql_error *error)
 
         rqli_ending_write(self, &call);
         status = rqli_perform(self->client->link, &call, self->until_us, &exchange, error);
-        is_over = rqli_ending_read(self, exchange, &status, error);
-        if (exchange && status >= 0) {
-            rqli_serve_if_due(self->client->link, self->keys, exchange->reply, self->until_us);
+        if (!status) {
+            status = rqli_ending_read(self, exchange, error);
         }
+        is_over = rqli_ending_is_over(self, &status);
         rqli_exchange_give(exchange);
         if (is_over) {
             return status;

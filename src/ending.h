@@ -20,6 +20,7 @@ struct rqli_ending {
     int64_t unused_ms; /* of an extension; else 0 */
     int attempts;
     bool is_serving; /* it has ended; its long queue is still to be served */
+    bool has_more;   /* of that, said the last answer */
     rql_status kept; /* while it serves: what the end came to */
 };
 
@@ -29,10 +30,11 @@ int64_t rqli_ending_pause_us(const struct rqli_ending *self);
 /* True: the server is to be asked. False: *status_out is the end. */
 bool rqli_ending_begin(struct rqli_ending *self, rql_lock *lock, rql_status *status_out);
 void rqli_ending_write(const struct rqli_ending *self, struct rqli_call *call);
-/* What an attempt came to: RQL_OK and its answer, or the fault that it had. True: *status is now
- * the end. False: again, after the pause. */
-bool rqli_ending_read(struct rqli_ending *self, const struct rqli_exchange *answer,
-                      rql_status *status, rql_error *error);
+/* What the answer to an attempt says. */
+rql_status rqli_ending_read(struct rqli_ending *self, const struct rqli_exchange *answer,
+                            rql_error *error);
+/* An attempt came to *status. True: that is now the end. False: again, after the pause. */
+bool rqli_ending_is_over(struct rqli_ending *self, rql_status *status);
 
 /* Statuses of rql_lock_release(). The lock is off the keeper's list; it is not freed. */
 rql_status rqli_end(rql_lock *lock, rql_error *error);

@@ -239,11 +239,11 @@ rql_status rql_loop_open(rql_loop **out, rql_client *client, struct uv_loop_s *u
     RQLI_AUTO(loop_free) rql_loop *loop = NULL;
     rql_status status = rqli_client_check(client, error);
 
-    if (!status && !out) {
-        status = rqli_fail(error, RQL_E_INVALID, "rql_loop_open: out is NULL");
-    }
     if (status) {
         return status;
+    }
+    if (!out) {
+        return rqli_fail(error, RQL_E_INVALID, "rql_loop_open: out is NULL");
     }
     loop = calloc(1, sizeof *loop);
     if (!loop) {

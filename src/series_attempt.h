@@ -22,13 +22,12 @@ struct series_attempt {
 void rqli_series_attempt_init(struct series_attempt *self, rql_series *series,
                               const struct rqli_series_plan *plan, struct rqli_series_outcome *out);
 
-/* A run of acquire_series.lua, and what its answer leads to. `attempt` is a series_attempt's. */
-void rqli_series_attempt_write(const struct attempt *attempt, struct rqli_call *call,
-                               int64_t now_us);
+/* A run of acquire_series.lua, and what its answer leads to. The attempt is a series_attempt's. */
+void rqli_series_attempt_write(const struct attempt *self, struct rqli_call *call, int64_t now_us);
 struct rqli_try rqli_series_attempt_read(struct attempt *attempt,
                                          const struct rqli_exchange *exchange, rql_error *error);
 
 /* A push can only tell it to look: nobody else grants to a series. */
-enum rqli_wait_result rqli_series_attempt_take_push(struct attempt *attempt);
+enum rqli_wait_result rqli_series_attempt_take_push(struct attempt *self);
 
 #endif

@@ -19,14 +19,15 @@
  *   inside the call that asked for them, and one at a time. They may call anything of the library;
  *   what blocks there blocks the loop.
  * - Calls come from any thread. A loop of the caller ends when nothing keeps it alive: what is
- * under way does, a call that another thread is about to make does not.
+ *   under way does (an attempt to connect, too), a call that another thread is about to make
+ *   does not.
  * - Locks that were obtained here are locks as any other: rql_lock_describe(), rql_lock_token(),
  *   rql_lock_remaining_ms(), rql_lock_lost_fd() and the like never block, and
  *   rql_lock_release() and its kin work on them from any thread, and do. Their
  *   rql_lock_options::on_lost is called from the client's background thread, as options.h says.
  * - Each request is an acquirer of its own: two requests for the same lock wait for each other.
- * With rql_lock_options::task set (not 0) the acquirer is that task of the loop's thread, as it
- * would be in rql_lock_acquire(); it may wait for a lock once (::RQL_E_BUSY).
+ *   With rql_lock_options::task set (not 0) the acquirer is that task of the loop's thread, as
+ *   it would be in rql_lock_acquire(); it may wait for a lock once (::RQL_E_BUSY).
  * - A deadline is met by milliseconds when few requests end at once. A crowd whose time is over at
  *   the same instant is taken out of its queues as fast as the server answers; each is told when
  *   it is out.
@@ -87,8 +88,9 @@ typedef void (*rql_closed_fn)(void *user_data);
  * loop's thread, and the loop is gone.
  *
  * With a loop of the library's own this call returns after that. With a loop of the caller it
- * returns at once; run it on until `closed` was called. It takes until the server has answered, at
- * most `io_timeout_ms`, or an attempt to connect that is under way its `connect_timeout_ms`.
+ * returns at once; run it on until `closed` was called. It takes until the server has answered,
+ * or an attempt to connect that is under way has ended: before a silent server, some
+ * `connect_timeout_ms` + `io_timeout_ms`.
  *
  * @param[in]  loop       The loop. Afterwards only rql_hold_end() may still be called on its parts.
  * @param[in]  closed     Called at the end, or NULL.

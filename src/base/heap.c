@@ -87,20 +87,27 @@ static void take_out(struct rqli_heap *self, struct rqli_due *due)
     }
 }
 
+static size_t new_place(struct rqli_heap *self)
+{
+    RQLI_MUST(self->count < self->reserved);
+    return ++self->count;
+}
+
+static void remove_if_there(struct rqli_heap *self, struct rqli_due *due)
+{
+    if (due->place > 0) {
+        take_out(self, due);
+    }
+}
+
 void rqli_heap_set(struct rqli_heap *self, struct rqli_due *due, int64_t at_us)
 {
     due->at_us = at_us;
     if (at_us == RQLI_NEVER_US) {
-        if (due->place > 0) {
-            take_out(self, due);
-        }
+        remove_if_there(self, due);
         return;
     }
-    if (due->place == 0) {
-        RQLI_MUST(self->count < self->reserved);
-        due->place = ++self->count;
-    }
-    settle(self, due, due->place);
+    settle(self, due, due->place > 0 ? due->place : new_place(self));
 }
 
 int64_t rqli_heap_first_us(const struct rqli_heap *self)

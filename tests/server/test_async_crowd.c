@@ -162,7 +162,7 @@ static int start_crowd(void **state)
     n_requests = wait_slowness() > 1 ? n_requests / 10 : n_requests;
     n_locks = n_requests / PER_LOCK > 0 ? n_requests / PER_LOCK : 1;
     crowd = calloc(n_requests, sizeof *crowd);
-    held = calloc(n_locks, sizeof *held);
+    held = calloc(n_locks, sizeof(rql_lock *));
     return crowd && held ? start_server(state) : -1;
 }
 

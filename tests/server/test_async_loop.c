@@ -1,5 +1,6 @@
 #include "async_fixture.h"
 
+#include "children.h"
 #include "threads.h"
 
 enum { CROWD = 16, CALLERS = 4 };
@@ -291,13 +292,12 @@ static void use_the_parents_loop(void)
         (void)uv_run(&uv, UV_RUN_NOWAIT);
         is_right = forked.n_done == 0;
     }
-    _exit(is_right ? 0 : 1);
+    must(is_right, LEAST_CODE);
 }
 
 static void a_child_touches_nothing_of_a_loop(void **state)
 {
     rql_lock *held = hold(other, "x");
-    int status = -1;
     pid_t child;
 
     (void)state;
@@ -305,10 +305,8 @@ static void a_child_touches_nothing_of_a_loop(void **state)
     start_asking(&forked, "x");
     run_until_int(1, "ZCARD rql:lock_queue:x");
     run_until_int(1, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");
-    child = start_child(use_the_parents_loop);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
+    child = start_limited_child(use_the_parents_loop);
+    expect_good_end(child);
     CHECK_OK(rql_lock_release(held, NULL));
     await_asked(&forked);
     CHECK_OK(forked.status);
