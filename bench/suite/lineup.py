@@ -1,0 +1,164 @@
+"""Who plays: starts the servers and players that the blocks need, and says who is not available."""
+import json
+import pathlib
+import shutil
+import subprocess
+
+import servers
+from players import Player, PlayerError
+from servers import Unavailable
+
+BENCH = pathlib.Path(__file__).resolve().parent.parent
+NPM_SECONDS = 120
+
+
+def install_npm(build):
+    """The libraries of peers/package-lock.json, below the build folder; their folder."""
+    if not shutil.which("node") or not shutil.which("npm"):
+        raise Unavailable("node and npm are not installed")
+    folder = pathlib.Path(build, "peers")
+    folder.mkdir(exist_ok=True)
+    wanted = (BENCH / "peers/package-lock.json").read_bytes()
+    done = folder / "installed"
+    if done.exists() and done.read_bytes() == wanted:
+        return folder
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(BENCH / "peers" / name, folder)
+    try:
+        made = subprocess.run(
+            ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"],
+            cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=NPM_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"npm ci took more than {NPM_SECONDS} s") from None
+    if made.returncode != 0:
+        lines = [line for line in made.stderr.splitlines() if "npm" in line and "rror" in line]
+        raise Unavailable("npm ci: " + (lines[0].strip() if lines else "failed"))
+    done.write_bytes(wanted)
+    return folder
+
+
+def python_with_redis():
+    """Debian's module belongs to Debian's Python, which need not be the first one."""
+    for program in ("/usr/bin/python3", "python3"):
+        words = [program, "-c", "import redis; print(redis.__version__)"]
+        try:
+            found = subprocess.run(words, capture_output=True, text=True, check=False)
+        except OSError:
+            continue
+        if found.returncode == 0:
+            return program, found.stdout.strip()
+    raise Unavailable("python3-redis is not installed")
+
+
+class Lineup:
+    """Context: everything that was started is ended with it."""
+
+    def __init__(self, build, scratch, needed):
+        self.bench = str(pathlib.Path(build, "bench/rql-bench"))
+        self.build = build
+        self.scratch = scratch
+        self.needed = needed
+        self.redis = servers.Redis(scratch)
+        self.started = []
+        self.players = {}
+        self.missing = {}  # name: why
+        self.versions = {}
+
+    def __enter__(self):
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def start(self):
+        self.started.append(self.redis)
+        self.redis.start()
+        self.versions["redis"] = self.redis.version()
+        for name, words in self.own_players().items():
+            self.add(name, words)
+        self.try_peer(["postgres"], self.add_postgres)
+        self.try_peer(["redlock", "redis-semaphore", "redislock"], self.add_npm)
+        self.try_peer(["redis-py"], self.add_redis_py)
+        self.try_peer(["etcd"], self.add_etcd)
+
+    def own_players(self):
+        path, tcp = self.redis.socket, f"127.0.0.1:{self.redis.port}"
+        unix, url = f"unix://{path}", f"redis://{tcp}"
+        return {
+            "ping": ["ping", path, "1"],
+            "ping-tcp": ["ping", tcp, "1"],
+            "floor": ["floor", path, "128"],
+            "floor-tcp": ["floor", tcp, "32"],
+            "own": ["own", unix, "128"],
+            "shared": ["shared", unix, "128"],
+            "shared-tcp": ["shared", url, "32"],
+            "spin": ["spin", unix, "8"],
+            "hand": ["shared", unix, "256", "2"],
+        }
+
+    def add(self, name, words, program=None):
+        if name not in self.needed:
+            return
+        player = Player(name, servers.tied() + [program or self.bench] + words, self.scratch)
+        self.started.append(player)
+        player.answer()  # it is ready
+        self.players[name] = player
+
+    def try_peer(self, names, start):
+        """A peer that is not there is no error; one of ours is."""
+        names = [name for name in names if name in self.needed]
+        if not names:
+            return
+        try:
+            start(names)
+        except (Unavailable, PlayerError, OSError) as error:
+            for name in names:
+                self.missing[name] = str(error)
+
+    def add_postgres(self, _names):
+        program = self.bench + "-postgres"
+        if not pathlib.Path(program).exists():
+            raise Unavailable("built without libpq")
+        server = servers.Postgres(self.scratch)
+        self.started.append(server)
+        server.start()
+        self.add("postgres", ["advisory", server.conninfo, "256"], program)
+        self.versions["postgres"] = server.version()
+
+    def add_npm(self, names):
+        folder = install_npm(self.build)
+        for name in names:
+            self.add(name, [str(BENCH / "peers/npm.mjs"), name, self.redis.socket, str(folder)],
+                     "node")
+            self.versions[name] = self.npm_version(folder, name)
+
+    @staticmethod
+    def npm_version(folder, name):
+        text = (folder / "node_modules" / name / "package.json").read_text()
+        return name + " " + json.loads(text)["version"].lstrip("v")
+
+    def add_redis_py(self, _names):
+        program, version = python_with_redis()
+        self.add("redis-py", [str(BENCH / "peers/redis_py.py"), self.redis.socket, "32"], program)
+        self.versions["redis-py"] = f"redis-py {version}"
+
+    def add_etcd(self, _names):
+        if not shutil.which("node"):
+            raise Unavailable("node, which drives it, is not installed")
+        server = servers.Etcd(self.scratch)
+        self.started.append(server)
+        server.start()
+        self.add("etcd", [str(BENCH / "peers/etcd.mjs"), str(server.port)], "node")
+        self.versions["etcd"] = server.version()
+
+    def stop(self):
+        """Players first: they talk to the servers."""
+        for one in reversed(self.started):
+            one.stop()
+        self.started.clear()

@@ -1,0 +1,61 @@
+"""Measures librql beside its peers. Started by bench/run.sh, which installs and builds; see there."""
+import argparse
+import os
+import signal
+import sys
+
+import plan
+import report
+from lineup import Lineup
+from measure import Run
+from players import PlayerError
+from servers import Unavailable
+
+GROUPS = ("pairs", "tcp", "handoff", "peers")
+QUICK_SECONDS, FULL_SECONDS = 150, 900
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="run.sh", add_help=False)
+    parser.add_argument("build")
+    parser.add_argument("scratch")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--only", choices=GROUPS)
+    return parser.parse_args()
+
+
+def seconds_for(wanted, groups):
+    """One group alone gets the share of the time that it needs, which is less than all of it."""
+    total = QUICK_SECONDS if wanted.quick else FULL_SECONDS
+    return total if len(groups) > 1 else total / 3
+
+
+def measure(wanted):
+    groups = [wanted.only] if wanted.only else GROUPS
+    blocks = [block for block in plan.all_blocks() if block.group in groups]
+    needed = {case.player for block in blocks for case in block.cases}
+    with Lineup(wanted.build, wanted.scratch, needed) as lineup:
+        run = Run(blocks, lineup.players, lineup.redis, seconds_for(wanted, groups))
+        run.run()
+        about = report.environment(lineup, run, "quick" if wanted.quick else "full")
+    return about, report.case_rows(run), report.target_rows(run, groups), bool(run.lost)
+
+
+def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    wanted = arguments()
+    try:
+        about, cases, targets, broken = measure(wanted)
+    except (PlayerError, Unavailable, OSError) as error:
+        sys.exit(f"run.sh: {error}")
+    if wanted.json:
+        report.print_json([about, *cases, *targets])
+    else:
+        colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        report.print_report(about, cases, targets, colour)
+    return 3 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""What is measured, next to what, and how often.
+
+A block is a set of cases that are compared with each other: they run back to back, in random order,
+and ratios are taken within one run of one block only. A cycle runs all blocks in random order.
+"""
+import dataclasses
+
+PAUSE_US = 1000  # the hold of "hold", and what goes before each "paced" PING
+
+NPM = ("redlock", "redis-semaphore", "redislock")
+OTHERS = NPM + ("redis-py", "etcd")
+PAIR_THREADS = (1, 2, 8, 32, 128)
+WAITERS = (2, 8, 32, 256)
+WORKERS = (2, 8, 32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One player doing one thing with so many threads, for one slot."""
+
+    name: str  # what/who
+    player: str
+    shape: str
+    threads: int
+    slot_ms: int
+    pause_us: int = 0
+    against: tuple = ()  # (case, threads, figure) of the same block
+    slots: int = 1  # spread over the block; the case is their mean
+
+    @property
+    def key(self):
+        return self.name, self.threads
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """Cases that run back to back."""
+
+    name: str
+    group: str
+    cases: tuple
+    every: int = 1  # cycles
+
+
+def ping(player="ping", name="ping"):
+    """Whether the kernel puts client and server on one processor or on two makes a factor of two and
+    holds for a slot: so there are several."""
+    return Case(name, player, "pairs", 1, 20, slots=4)
+
+
+def pair(who, player, threads, slot_ms=60, against=()):
+    return Case(f"pair/{who}", player, "pairs", threads, slot_ms, 0, against)
+
+
+def pair_blocks():
+    """Uncontended: one client for all threads, against a client or a connection for each."""
+    for n in PAIR_THREADS:
+        slot_ms = 60 if n < 128 else 100
+        floor = ("pair/floor", n, "ops_s")
+        cases = [
+            pair("floor", "floor", n, slot_ms, ("ping", 1, "p50_us") if n == 1 else ()),
+            pair("own", "own", n, slot_ms, floor),
+            pair("rql", "shared", n, slot_ms, floor),
+        ]
+        if n == 1:
+            cases += [ping(), pair("rql-spin", "spin", 1, slot_ms, floor)]
+        yield Block(f"pair-{n}", "pairs", tuple(cases))
+
+
+def tcp_blocks():
+    for n in (1, 32):
+        cases = [
+            ping("ping-tcp", "ping/tcp"),
+            pair("floor-tcp", "floor-tcp", n, 60, ("ping/tcp", 1, "p50_us")),
+            pair("rql-tcp", "shared-tcp", n, 60, ("pair/floor-tcp", n, "ops_s")),
+        ]
+        yield Block(f"tcp-{n}", "tcp", tuple(cases))
+
+
+def hand_blocks():
+    """One lock, waiters in two processes; given back at once, and after a hold."""
+    for n in WAITERS:
+        against = ("ping", 1, "p50_us")
+        yield Block(f"hot-{n}", "handoff", (
+            ping(),
+            Case("turns/rql", "hand", "turns", n, 80, 0, against),
+            Case("turns/postgres", "postgres", "turns", n, 80, 0, against)))
+    for n in WAITERS:
+        against = ("ping/paced", 1, "p50_us")
+        yield Block(f"hold-{n}", "handoff", (
+            Case("ping/paced", "ping", "paced", 1, 60, PAUSE_US, slots=2),
+            Case("hold/rql", "hand", "turns", n, 200, PAUSE_US, against),
+            Case("hold/postgres", "postgres", "turns", n, 200, PAUSE_US, against)))
+
+
+def peer_blocks():
+    for n in (1, 8):
+        against = ("pair/rql", n, "ops_s")
+        yield Block(f"peers-pair-{n}", "peers", (
+            pair("rql", "shared", n),
+            pair("rql-spin", "spin", n, 60, against),
+            pair("postgres", "postgres", n, 60, against),
+            *(pair(who, who, n, 80, against) for who in OTHERS)))
+    for n in WORKERS:
+        against = ("turns/rql", n, "ops_s")
+        yield Block(f"peers-turns-{n}", "peers", (
+            Case("turns/rql", "hand", "turns", n, 80),
+            Case("turns/postgres", "postgres", "turns", n, 80, 0, against),
+            *(Case(f"turns/{who}", who, "turns", n, 300 if who == "etcd" else 100, 0, against)
+              for who in OTHERS)), 2)
+    for n in (2, 32):
+        against = ("hold/rql", n, "p50_us")
+        yield Block(f"peers-hold-{n}", "peers", (
+            Case("hold/rql", "hand", "turns", n, 200, PAUSE_US),
+            Case("hold/postgres", "postgres", "turns", n, 200, PAUSE_US, against),
+            *(Case(f"hold/{who}", who, "turns", n, 600, PAUSE_US, against) for who in OTHERS)), 6)
+
+
+def all_blocks():
+    return [*pair_blocks(), *tcp_blocks(), *hand_blocks(), *peer_blocks()]
