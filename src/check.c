@@ -17,6 +17,7 @@ struct check {
     const rql_lock_options *options;
     int64_t deadline_us;
     struct rqli_keys keys;
+    char memory[RQLI_KEYS_ROOM];
 };
 
 /* *left_ms: PTTL, or FREE. */
@@ -107,6 +108,6 @@ rql_status rql_check_until_free(rql_client *client, const char *name,
     self.client = client;
     self.options = &read;
     self.deadline_us = rqli_after_ms(rqli_now_us(), read.timeout_ms);
-    rqli_keys_init(&self.keys, name);
+    rqli_keys_init(&self.keys, self.memory, rqli_slice_of(name));
     return wait_until_free(&self, error);
 }

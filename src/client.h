@@ -6,6 +6,7 @@
 #include "acquire/skew.h"
 #include "base/fork.h"
 #include "base/random.h"
+#include "handle.h"
 #include "link/endpoint.h"
 
 #include <pthread.h>
@@ -27,6 +28,7 @@ struct rql_client {
     struct rqli_subscriber *subscriber; /* pushes to the waiters */
     struct rqli_keeper *keeper;         /* leases, and what the background thread does */
     struct rqli_stats *stats;
+    struct rqli_handles handles;             /* of locks, to be used again */
     struct rqli_hosts *hosts;                /* the threads that the swarm vouches for */
     struct rql_swarm *swarm;                 /* of auto_swarm, or NULL */
     struct rql_swarm *_Atomic running_swarm; /* that or the caller's; not freed yet */

@@ -32,6 +32,7 @@ rql_status rql_release_by_secret(rql_client *client, const char *name, const cha
                                  rql_error *error)
 {
     RQLI_DEFER_CANCEL;
+    char memory[RQLI_KEYS_ROOM];
     struct rqli_keys keys;
     rql_status status = check(client, name, error);
 
@@ -42,7 +43,7 @@ rql_status rql_release_by_secret(rql_client *client, const char *name, const cha
     if (status) {
         return status;
     }
-    rqli_keys_init(&keys, name);
+    rqli_keys_init(&keys, memory, rqli_slice_of(name));
     return rqli_release(client, &keys, secret, NULL, error);
 }
 
@@ -88,6 +89,7 @@ rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_res
 {
     RQLI_DEFER_CANCEL;
     struct rqli_exchange *exchange;
+    char memory[RQLI_KEYS_ROOM];
     struct rqli_keys keys;
     rql_unlock_result result;
     rql_status status = check(client, name, error);
@@ -99,7 +101,7 @@ rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_res
     if (!exchange) {
         return rqli_fail_nomem(error);
     }
-    rqli_keys_init(&keys, name);
+    rqli_keys_init(&keys, memory, rqli_slice_of(name));
     write_unlock(&exchange->command, &keys);
     status = rqli_exchange_run(exchange, rqli_client_patience_us(client, rqli_now_us()), error);
     if (!status) {
@@ -120,6 +122,7 @@ rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms
 {
     RQLI_DEFER_CANCEL;
     struct rqli_exchange *exchange = NULL;
+    char memory[RQLI_KEYS_ROOM];
     struct rqli_keys keys;
     struct rqli_call call;
     rql_status status = check(client, name, error);
@@ -131,7 +134,7 @@ rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms
     if (status) {
         return status;
     }
-    rqli_keys_init(&keys, name);
+    rqli_keys_init(&keys, memory, rqli_slice_of(name));
     rqli_call_init(&call, RQLI_SCRIPT_FORCE_EXTEND, &keys);
     rqli_call_int(&call, add_ms);
     status = rqli_perform(client->link, &call, rqli_client_patience_us(client, rqli_now_us()),

@@ -46,13 +46,14 @@ rql_status rql_is_locked(rql_client *client, const char *name, bool *out, rql_er
 {
     RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {client, name, error};
+    char memory[RQLI_KEYS_ROOM];
     struct rqli_keys keys;
     rql_status status = check(client, name, out, error);
 
     if (status) {
         return status;
     }
-    rqli_keys_init(&keys, name);
+    rqli_keys_init(&keys, memory, rqli_slice_of(name));
     return rqli_read_exists(&reader, keys.lock, out);
 }
 
@@ -60,13 +61,14 @@ rql_status rql_is_queued(rql_client *client, const char *name, bool *out, rql_er
 {
     RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {client, name, error};
+    char memory[RQLI_KEYS_ROOM];
     struct rqli_keys keys;
     rql_status status = check(client, name, out, error);
 
     if (status) {
         return status;
     }
-    rqli_keys_init(&keys, name);
+    rqli_keys_init(&keys, memory, rqli_slice_of(name));
     return rqli_read_exists(&reader, keys.queue, out);
 }
 
@@ -76,13 +78,14 @@ rql_status rql_get_lock_info(rql_client *client, const char *name, rql_lock_info
     RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {client, name, error};
     RQLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
+    char memory[RQLI_KEYS_ROOM];
     struct rqli_keys keys;
     rql_status status = check(client, name, out, error);
 
     if (status) {
         return status;
     }
-    rqli_keys_init(&keys, name);
+    rqli_keys_init(&keys, memory, rqli_slice_of(name));
     status = rqli_read_locks(&reader, &keys.lock, 1, &info);
     if (status) {
         return status;
@@ -100,13 +103,14 @@ rql_status rql_get_queue_info(rql_client *client, const char *name, rql_queue_in
     RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {client, name, error};
     RQLI_AUTO(rql_queue_info_free) rql_queue_info *info = NULL;
+    char memory[RQLI_KEYS_ROOM];
     struct rqli_keys keys;
     rql_status status = check(client, name, out, error);
 
     if (status) {
         return status;
     }
-    rqli_keys_init(&keys, name);
+    rqli_keys_init(&keys, memory, rqli_slice_of(name));
     status = rqli_read_queues(&reader, &keys.queue, 1, &info);
     if (status) {
         return status;

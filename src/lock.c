@@ -8,6 +8,7 @@
 #include "cancel.h"
 #include "client.h"
 #include "ending.h"
+#include "handle.h"
 #include "keeper.h"
 #include "observe.h"
 #include "options.h"
@@ -24,7 +25,9 @@ RQLI_DEFINE_AUTO(rql_lock *, rqli_lock_free);
 
 rql_lock *rqli_lock_new(rql_client *client, const char *name, uint64_t task)
 {
-    RQLI_AUTO(rqli_lock_free) rql_lock *lock = calloc(1, sizeof *lock);
+    struct rqli_slice word = rqli_slice_of(name);
+    RQLI_AUTO(rqli_lock_free)
+    rql_lock *lock = rqli_handle_take(&client->handles, rqli_keys_room(word));
 
     if (!lock) {
         return NULL;
@@ -33,8 +36,8 @@ rql_lock *rqli_lock_new(rql_client *client, const char *name, uint64_t task)
     lock->kept.lost_fd = -1;
     lock->hand_off_us = -1;
     lock->owner_thread = rqli_thread_id();
-    memcpy(lock->name, name, strlen(name) + 1);
-    rqli_keys_init(&lock->keys, lock->name);
+    rqli_keys_init(&lock->keys, lock->memory, word);
+    lock->name = lock->keys.lock.data + lock->keys.lock.length - word.length;
     rqli_acquirer_id(lock->acquirer, task, client->identity);
     rqli_host_id(lock->host, lock->owner_thread, client->identity);
     rqli_hosts_meet(client->hosts, lock->owner_thread);
@@ -47,7 +50,7 @@ rql_lock *rqli_lock_free(rql_lock *lock)
         if (lock->kept.lost_fd >= 0) {
             (void)close(lock->kept.lost_fd);
         }
-        free(lock);
+        rqli_handle_give(&lock->client->handles, lock);
     }
     return NULL;
 }

@@ -13,7 +13,7 @@
 
 struct rql_lock {
     rql_client *client;
-    char name[RQL_NAME_MAX + 1];
+    const char *name; /* the end of keys.lock */
     struct rqli_keys keys;
     char acquirer[RQL_ID_SIZE];
     char host[RQL_ID_SIZE];
@@ -42,6 +42,9 @@ struct rql_lock {
         bool is_watched; /* the background thread has to look after it */
         int lost_fd;     /* -1: not asked for */
     } kept;              /* everything in here under the keeper's mutex */
+
+    size_t room; /* of memory */
+    char memory[];
 };
 
 rql_lock *rqli_lock_new(rql_client *client, const char *name, uint64_t task);

@@ -44,18 +44,20 @@ static void log_started(const rql_series *series, const struct rqli_series_plan 
 void rqli_observe_series_started(const rql_series *series, const struct rqli_series_plan *plan)
 {
     const char *texts[RQL_SERIES_MAX];
-    struct rqli_keys *keys = NULL;
+    char(*memory)[RQLI_KEYS_ROOM] = NULL;
 
     if (series->observe.logger) {
-        keys = calloc(plan->options.n_names, sizeof *keys);
+        memory = calloc(plan->options.n_names, sizeof *memory);
     }
-    if (keys) {
+    if (memory) {
         for (size_t i = 0; i < plan->options.n_names; i++) {
-            rqli_keys_init(&keys[i], plan->options.names[i]);
-            texts[i] = keys[i].lock.data;
+            struct rqli_keys keys;
+
+            rqli_keys_init(&keys, memory[i], rqli_slice_of(plan->options.names[i]));
+            texts[i] = keys.lock.data;
         }
         log_started(series, plan, texts);
-        free(keys);
+        free(memory);
     }
 }
 

@@ -95,7 +95,7 @@ static bool name_keys(struct rqli_sweep *self, struct rqli_slice name, struct rq
         self->memory = memory;
         self->room = needed;
     }
-    rqli_keys_init_in(keys, self->memory, name);
+    rqli_keys_init(keys, self->memory, name);
     return true;
 }
 

@@ -98,10 +98,11 @@ bool rqli_withdraw(struct rqli_link *link, const struct rqli_keys *keys,
 bool rqli_withdrawal_run(struct rqli_withdrawal *self, struct rqli_link *link, int64_t deadline_us)
 {
     const struct rqli_withdrawal_of what = {self->name, self->acquirer, self->nonce};
+    char memory[RQLI_KEYS_ROOM];
     struct rqli_keys keys;
     bool is_confirmed;
 
-    rqli_keys_init(&keys, self->name);
+    rqli_keys_init(&keys, memory, rqli_slice_of(self->name));
     is_confirmed = rqli_withdraw(link, &keys, &what, deadline_us);
     self->due_us = rqli_now_us() + PAUSE_US;
     return is_confirmed;

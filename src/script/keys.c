@@ -1,7 +1,5 @@
 #include "script/keys.h"
 
-#include "base/must.h"
-
 /* Terminated; the cursor moves behind it. */
 static struct rqli_slice join(char **cursor, struct rqli_slice prefix, struct rqli_slice name)
 {
@@ -20,17 +18,9 @@ size_t rqli_keys_room(struct rqli_slice name)
            sizeof RQLI_KEY_REQUESTS;
 }
 
-void rqli_keys_init_in(struct rqli_keys *self, char *memory, struct rqli_slice name)
+void rqli_keys_init(struct rqli_keys *self, char *memory, struct rqli_slice name)
 {
     self->lock = join(&memory, rqli_slice_of(RQLI_KEY_LOCK), name);
     self->queue = join(&memory, rqli_slice_of(RQLI_KEY_QUEUE), name);
     self->requests = join(&memory, rqli_slice_of(RQLI_KEY_REQUESTS), name);
-}
-
-void rqli_keys_init(struct rqli_keys *self, const char *name)
-{
-    struct rqli_slice word = rqli_slice_of(name);
-
-    RQLI_MUST(rqli_keys_room(word) <= sizeof self->memory);
-    rqli_keys_init_in(self, self->memory, word);
 }

@@ -17,22 +17,19 @@
 #define RQLI_KEY_FLUSHER "rql:swarm:flusher"
 #define RQLI_CHANNEL "rql:wake:"
 
-enum { RQLI_KEY_SIZE = RQL_NAME_MAX + 24 };
+/* Room for one key, and for all of a lock, of any name that a caller may use. */
+enum { RQLI_KEY_SIZE = RQL_NAME_MAX + 24, RQLI_KEYS_ROOM = 3 * RQLI_KEY_SIZE };
 
-/* The keys of one lock, built once per operation; terminated, for messages. */
+/* The keys of one lock; terminated, for messages. */
 struct rqli_keys {
     struct rqli_slice lock;
     struct rqli_slice queue;
     struct rqli_slice requests;
-    char memory[3 * RQLI_KEY_SIZE];
 };
 
-/* Slices point into self->memory: never copy the struct. */
-void rqli_keys_init(struct rqli_keys *self, const char *name);
-
-/* For a name of any bytes and length, such as SCAN finds. `memory` has rqli_keys_room() bytes and
- * outlives the keys. */
+/* Builds them in `memory`, which has rqli_keys_room() bytes and outlives them. A name that SCAN
+ * finds may have any bytes and length. */
 size_t rqli_keys_room(struct rqli_slice name);
-void rqli_keys_init_in(struct rqli_keys *self, char *memory, struct rqli_slice name);
+void rqli_keys_init(struct rqli_keys *self, char *memory, struct rqli_slice name);
 
 #endif

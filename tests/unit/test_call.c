@@ -21,10 +21,11 @@ static const char *bytes_of(struct rqli_command *command)
 
 static void write_release(struct rqli_command *command, const char *name, bool with_text)
 {
+    char memory[RQLI_KEYS_ROOM];
     struct rqli_keys keys;
     struct rqli_call call;
 
-    rqli_keys_init(&keys, name);
+    rqli_keys_init(&keys, memory, rqli_slice_of(name));
     rqli_call_init(&call, RQLI_SCRIPT_RELEASE, &keys);
     rqli_call_text(&call, NONCE);
     rqli_call_int(&call, 65535);
@@ -107,12 +108,13 @@ static void the_longest_name_is_written(void **state)
 static void a_script_of_one_key_gets_the_lock_alone(void **state)
 {
     struct rqli_command command = {0};
+    char memory[RQLI_KEYS_ROOM];
     struct rqli_keys keys;
     struct rqli_call call;
     char expected[256];
 
     (void)state;
-    rqli_keys_init(&keys, "a");
+    rqli_keys_init(&keys, memory, rqli_slice_of("a"));
     rqli_call_init(&call, RQLI_SCRIPT_FORCE_EXTEND, &keys);
     rqli_call_int(&call, -5);
     rqli_call_write(&call, &command, false);
@@ -150,10 +152,11 @@ static void a_wish_is_one_word(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct rqli_command command = {0};
+        char memory[RQLI_KEYS_ROOM];
         struct rqli_keys keys;
         struct rqli_call call;
 
-        rqli_keys_init(&keys, "a");
+        rqli_keys_init(&keys, memory, rqli_slice_of("a"));
         begin_acquire(&call, &keys);
         rqli_call_ask(&call, &cases[i].ask);
         rqli_call_write(&call, &command, false);
@@ -184,12 +187,13 @@ static void metadata_up_to_its_limit_is_written(void **state)
 {
     static const struct rqli_ask ask = {'q', 'w', false, -1, -1, 0, 0};
     struct rqli_command command = {0};
+    char memory[RQLI_KEYS_ROOM];
     struct rqli_keys keys;
     struct rqli_call call;
     size_t least;
 
     (void)state;
-    rqli_keys_init(&keys, "a");
+    rqli_keys_init(&keys, memory, rqli_slice_of("a"));
     begin_acquire(&call, &keys);
     rqli_call_ask(&call, &ask);
     rqli_call_write(&call, &command, false);
@@ -206,6 +210,7 @@ static void metadata_up_to_its_limit_is_written(void **state)
 }
 
 struct too_much {
+    char memory[RQLI_KEYS_ROOM];
     struct rqli_keys keys;
     struct rqli_call call;
     struct rqli_command command;
@@ -267,14 +272,16 @@ static void what_does_not_fit_is_our_mistake(void **state)
         {"words of a release", write_with_words, 2},
     };
 
+    char memory[RQLI_KEYS_ROOM];
+
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct too_much fits = {.count = cases[i].most};
         struct too_much too_much = {.count = cases[i].most + 1};
 
         print_message("# %s\n", cases[i].name);
-        rqli_keys_init(&fits.keys, "a");
-        rqli_keys_init(&too_much.keys, "a");
+        rqli_keys_init(&fits.keys, memory, rqli_slice_of("a"));
+        too_much.keys = fits.keys;
         cases[i].act(&fits);
         assert_true(aborts(cases[i].act, &too_much));
         rqli_command_fini(&fits.command);
@@ -284,9 +291,10 @@ static void what_does_not_fit_is_our_mistake(void **state)
 static void too_few_words_are_our_mistake(void **state)
 {
     struct too_much too_few = {.count = 1};
+    char memory[RQLI_KEYS_ROOM];
 
     (void)state;
-    rqli_keys_init(&too_few.keys, "a");
+    rqli_keys_init(&too_few.keys, memory, rqli_slice_of("a"));
     assert_true(aborts(write_with_words, &too_few));
 }
 

@@ -12,10 +12,11 @@ static void check_slice(struct rqli_slice slice, const char *expected)
 
 static void keys_carry_the_name_as_it_is(void **state)
 {
+    char memory[RQLI_KEYS_ROOM];
     struct rqli_keys keys;
 
     (void)state;
-    rqli_keys_init(&keys, "a:b {c}*");
+    rqli_keys_init(&keys, memory, rqli_slice_of("a:b {c}*"));
     check_slice(keys.lock, "rql:lock:a:b {c}*");
     check_slice(keys.queue, "rql:lock_queue:a:b {c}*");
     check_slice(keys.requests, "rql:req:a:b {c}*");
@@ -25,12 +26,13 @@ static void the_longest_name_fits(void **state)
 {
     char name[RQL_NAME_MAX + 1];
     char expected[RQL_NAME_MAX + 32];
+    char memory[RQLI_KEYS_ROOM];
     struct rqli_keys keys;
 
     (void)state;
     memset(name, 'n', RQL_NAME_MAX);
     name[RQL_NAME_MAX] = '\0';
-    rqli_keys_init(&keys, name);
+    rqli_keys_init(&keys, memory, rqli_slice_of(name));
     (void)snprintf(expected, sizeof expected, "rql:lock:%s", name);
     check_slice(keys.lock, expected);
     (void)snprintf(expected, sizeof expected, "rql:lock_queue:%s", name);
@@ -41,11 +43,12 @@ static void the_longest_name_fits(void **state)
 
 static void keys_can_be_built_again_in_the_same_place(void **state)
 {
+    char memory[RQLI_KEYS_ROOM];
     struct rqli_keys keys;
 
     (void)state;
-    rqli_keys_init(&keys, "a-long-name");
-    rqli_keys_init(&keys, "b");
+    rqli_keys_init(&keys, memory, rqli_slice_of("a-long-name"));
+    rqli_keys_init(&keys, memory, rqli_slice_of("b"));
     check_slice(keys.lock, "rql:lock:b");
     check_slice(keys.queue, "rql:lock_queue:b");
     check_slice(keys.requests, "rql:req:b");
@@ -64,12 +67,12 @@ static void any_name_has_keys_in_memory_of_its_own(void **state)
     (void)state;
     assert_non_null(memory);
     memset(name, '\0', LENGTH);
-    rqli_keys_init_in(&keys, memory, slice);
+    rqli_keys_init(&keys, memory, slice);
     assert_int_equal(keys.lock.length, strlen("rql:lock:") + LENGTH);
     assert_int_equal(keys.queue.length, strlen("rql:lock_queue:") + LENGTH);
     assert_int_equal(keys.requests.length, strlen("rql:req:") + LENGTH);
     assert_memory_equal(keys.queue.data, "rql:lock_queue:\0", sizeof "rql:lock_queue:");
-    rqli_keys_init_in(&keys, memory, (struct rqli_slice){"", 0});
+    rqli_keys_init(&keys, memory, (struct rqli_slice){"", 0});
     check_slice(keys.requests, "rql:req:");
     free(memory);
 }

@@ -33,12 +33,13 @@ static void take(const rql_log_record *record, void *user_data)
 
 static rql_lock *make_lock(const char *name)
 {
-    rql_lock *made = calloc(1, sizeof *made);
+    struct rqli_slice word = rqli_slice_of(name);
+    rql_lock *made = calloc(1, sizeof *made + rqli_keys_room(word));
 
     assert_non_null(made);
     made->client = client;
     made->hand_off_us = -1;
-    rqli_keys_init(&made->keys, name);
+    rqli_keys_init(&made->keys, made->memory, word);
     (void)snprintf(made->acquirer, sizeof made->acquirer, "%s", ACQUIRER);
     (void)snprintf(made->host, sizeof made->host, "%s", HOST);
     made->observe = (struct rqli_observe){.logger = take,

@@ -157,14 +157,15 @@ static void structs_of_another_size_are_read(void **state)
 static void a_call_names_the_keys_of_all_locks(void **state)
 {
     struct rqli_command command = {0};
+    char memory[2][RQLI_KEYS_ROOM];
     struct rqli_keys keys[2];
     const struct rqli_keys *const list[] = {&keys[0], &keys[1]};
     struct rqli_call call;
     char expected[512];
 
     (void)state;
-    rqli_keys_init(&keys[0], "a");
-    rqli_keys_init(&keys[1], "b");
+    rqli_keys_init(&keys[0], memory[0], rqli_slice_of("a"));
+    rqli_keys_init(&keys[1], memory[1], rqli_slice_of("b"));
     rqli_call_init_series(&call, RQLI_SCRIPT_ACQUIRE_SERIES, list, 2);
     for (int i = 1; i <= 6; i++) {
         rqli_call_int(&call, i);
@@ -186,10 +187,11 @@ static void a_call_names_the_keys_of_all_locks(void **state)
 static void write_for_one(void *data)
 {
     struct rqli_command command = {0};
+    char memory[RQLI_KEYS_ROOM];
     struct rqli_keys keys;
     struct rqli_call call;
 
-    rqli_keys_init(&keys, "a");
+    rqli_keys_init(&keys, memory, rqli_slice_of("a"));
     rqli_call_init(&call, *(enum rqli_script_id *)data, &keys);
     for (int i = 1; i <= 6; i++) {
         rqli_call_int(&call, i);
