@@ -1,5 +1,5 @@
 // The players that run on Node: workers of one process, measured when told. The protocol is that of
-// perf/main.c: orders are lines on stdin, answers JSON on stdout.
+// perf/protocol.h: orders are lines on stdin, answers JSON on stdout.
 //
 // A contender has take(worker, key), which waits and resolves to what give() takes back.
 //

@@ -12,6 +12,7 @@
 #include "common/fault.h"
 #include "common/histogram.h"
 #include "perf/contender.h"
+#include "perf/protocol.h"
 
 #include <semaphore.h>
 #include <stdint.h>
@@ -54,15 +55,6 @@ struct crew {
     struct fault fault;
     pid_t child[PROCESSES_MAX]; /* the parent's business */
     struct seat seat[SEATS_MAX];
-};
-
-/* One order carried out: all its threads together. */
-struct outcome {
-    int64_t done;
-    int64_t counted;
-    int64_t waited;
-    int64_t counted_ns;
-    struct histogram times;
 };
 
 /* Fills *self, which is zeroed shared memory with the first four fields set. False: the fault says

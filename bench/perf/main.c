@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOT_MS_MAX = 60000, LINE_SIZE = 128, LAST_ARGUMENT = 4 };
+enum { LAST_ARGUMENT = 4 };
 
 static const struct contender *find_contender(const char *name)
 {
@@ -55,54 +55,29 @@ static bool read_shape(const char *name, enum shape *out)
     return false;
 }
 
-static bool read_order(const char *line, const struct crew *crew, struct order *out)
+static bool understand(const struct request *request, struct crew *crew, struct order *out)
 {
-    char shape[8];
-    char *at = NULL;
-    long slot_ms;
-
-    if (sscanf(line, "%7s", shape) != 1 || !read_shape(shape, &out->shape)) {
+    *out = (struct order){
+        .threads = (int)request->number,
+        .slot_ns = request->slot_ms * RQLB_MS,
+        .pause_ns = request->pause_us * RQLB_US,
+    };
+    if (!read_shape(request->shape, &out->shape) || request->number > crew->threads) {
+        fault_raise(&crew->fault, "not for us: %s %ld", request->shape, request->number);
         return false;
     }
-    out->threads = (int)strtol(line + strlen(shape), &at, 10);
-    slot_ms = strtol(at, &at, 10);
-    out->slot_ns = slot_ms * RQLB_MS;
-    out->pause_ns = strtol(at, &at, 10) * RQLB_US;
-    return out->threads >= 1 && out->threads <= crew->threads && slot_ms >= 1 &&
-           slot_ms <= SLOT_MS_MAX && out->pause_ns >= 0 && *at == '\n';
-}
-
-static double in_us(int64_t value_ns)
-{
-    return (double)value_ns / (double)RQLB_US;
-}
-
-static void print_outcome(const struct outcome *outcome)
-{
-    (void)printf("{\"done\":%lld,\"counted\":%lld,\"waited\":%lld,\"counted_s\":%.6f,"
-                 "\"p50_us\":%.2f,\"p99_us\":%.2f}\n",
-                 (long long)outcome->done, (long long)outcome->counted, (long long)outcome->waited,
-                 (double)outcome->counted_ns / (double)RQLB_SECOND,
-                 in_us(histogram_quantile(&outcome->times, 0.5)),
-                 in_us(histogram_quantile(&outcome->times, 0.99)));
-    (void)fflush(stdout);
+    return true;
 }
 
 static void obey(struct crew *crew, struct outcome *outcome)
 {
-    char line[LINE_SIZE];
+    struct request request;
     struct order order;
 
-    (void)printf("{}\n");
-    (void)fflush(stdout);
-    while (fgets(line, sizeof line, stdin)) {
-        if (!read_order(line, crew, &order)) {
-            fault_raise(&crew->fault, "no order: %s", line);
-        }
-        if (fault_text(&crew->fault) || !crew_run(crew, &order, outcome)) {
-            return;
-        }
-        print_outcome(outcome);
+    protocol_ready();
+    while (protocol_next(&request, &crew->fault) && understand(&request, crew, &order) &&
+           crew_run(crew, &order, outcome)) {
+        protocol_answer(outcome);
     }
 }
 

@@ -60,6 +60,7 @@ class Lineup:
         self.scratch = scratch
         self.needed = needed
         self.redis = servers.Redis(scratch)
+        self.full = None
         self.started = []
         self.players = {}
         self.missing = {}  # name: why
@@ -82,6 +83,8 @@ class Lineup:
         self.versions["redis"] = self.redis.version()
         for name, words in self.own_players().items():
             self.add(name, words)
+        if "locks" in self.needed:
+            self.add_scale()
         self.try_peer(["postgres"], self.add_postgres)
         self.try_peer(["redlock", "redis-semaphore", "redislock"], self.add_npm)
         self.try_peer(["redis-py"], self.add_redis_py)
@@ -101,6 +104,17 @@ class Lineup:
             "spin": ["spin", unix, "8"],
             "hand": ["shared", unix, "256", "2"],
         }
+
+    def add_scale(self):
+        """On a server of their own, whose 100 000 keys disturb nobody else."""
+        self.full = servers.FullRedis(self.scratch)
+        self.started.append(self.full)
+        self.full.start()
+        for name in ("locks", "clients"):
+            self.add(name, [name, self.full.socket], self.bench + "-scale")
+
+    def server_of(self, player):
+        return self.full if player in ("locks", "clients") else self.redis
 
     def add(self, name, words, program=None):
         if name not in self.needed:

@@ -11,7 +11,7 @@ from measure import Run
 from players import PlayerError
 from servers import Unavailable
 
-GROUPS = ("pairs", "tcp", "handoff", "peers")
+GROUPS = ("pairs", "tcp", "handoff", "peers", "scale")
 QUICK_SECONDS, FULL_SECONDS = 150, 900
 
 
@@ -36,7 +36,7 @@ def measure(wanted):
     blocks = [block for block in plan.all_blocks() if block.group in groups]
     needed = {case.player for block in blocks for case in block.cases}
     with Lineup(wanted.build, wanted.scratch, needed) as lineup:
-        run = Run(blocks, lineup.players, lineup.redis, seconds_for(wanted, groups))
+        run = Run(blocks, lineup, seconds_for(wanted, groups))
         run.run()
         about = report.environment(lineup, run, "quick" if wanted.quick else "full")
     return about, report.case_rows(run), report.target_rows(run, groups), bool(run.lost)

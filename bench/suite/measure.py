@@ -8,11 +8,14 @@ from players import PlayerError
 
 WARM_UP_MS = 250
 QUIET_SECONDS = 0.03  # how long a slot waits for others to come to rest
-OWN = ("ping", "ping-tcp", "floor", "floor-tcp", "own", "shared", "shared-tcp", "spin", "hand")
+OWN = ("ping", "ping-tcp", "floor", "floor-tcp", "own", "shared", "shared-tcp", "spin", "hand",
+       "locks", "clients")
 
 
 def sample_of(answer, before, after, plain_lock):
     """What one slot says, for each operation where that makes sense."""
+    if "bytes" in answer:
+        return answer
     done = answer["done"]
     out = {
         "ops_s": answer["counted"] / answer["counted_s"],
@@ -83,10 +86,10 @@ def spread(values):
 class Run:
     """Blocks, the players that they need, and the server whose work is counted."""
 
-    def __init__(self, blocks, players, redis, seconds):
+    def __init__(self, blocks, lineup, seconds):
         self.blocks = blocks
-        self.players = players
-        self.redis = redis
+        self.players = lineup.players
+        self.server_of = lineup.server_of
         self.seconds = seconds
         self.results = Results()
         self.lost = {}  # player: why it cannot go on
@@ -108,10 +111,10 @@ class Run:
         return out
 
     def measured(self, case, slot_ms):
-        own = case.player in OWN
-        before = self.redis.usage() if own else None
+        server = self.server_of(case.player) if case.player in OWN else None
+        before = server.usage() if server else None
         answer = self.players[case.player].order(case.shape, case.threads, slot_ms, case.pause_us)
-        after = self.redis.usage() if own else None
+        after = server.usage() if server else None
         return sample_of(answer, before, after, "floor" in case.name)
 
     def run_block(self, block, cycle, slot_ms=None):
@@ -152,6 +155,8 @@ class Run:
     def run(self):
         """The first round warms up: scripts, connections, memory, compilers."""
         for block in self.blocks:
+            if block.is_cold:
+                continue
             self.tell(f"warming up: {block.name}")
             self.run_block(block, None, WARM_UP_MS)
         deadline = time.monotonic() + self.seconds

@@ -9,6 +9,9 @@ PAUSE_US = 1000  # the hold of "hold", and what goes before each "paced" PING
 
 NPM = ("redlock", "redis-semaphore", "redislock")
 OTHERS = NPM + ("redis-py", "etcd")
+ONCE = 1_000_000  # cycles
+HELD = 100_000
+QUEUES = (1, 10, 100, 1000, 10_000, 100_000)
 PAIR_THREADS = (1, 2, 8, 32, 128)
 WAITERS = (2, 8, 32, 256)
 WORKERS = (2, 8, 32)
@@ -40,6 +43,7 @@ class Block:
     group: str
     cases: tuple
     every: int = 1  # cycles
+    is_cold: bool = False  # needs no warming up
 
 
 def ping(player="ping", name="ping"):
@@ -116,5 +120,21 @@ def peer_blocks():
             *(Case(f"hold/{who}", who, "turns", n, 600, PAUSE_US, against) for who in OTHERS)), 6)
 
 
+def scale_blocks():
+    """Queues and keys, on a server of their own. "Threads" is how many of them."""
+    against = ("queue/rql", QUEUES[0], "cpu_us")
+    yield Block("queue", "scale", tuple(
+        Case("queue/rql", "locks", "queue", n, 60, 0, against if n > 1 else ()) for n in QUEUES))
+    yield Block("list", "scale", (
+        Case("list/scan", "locks", "scan", HELD, 1),
+        Case("list/rql", "locks", "list", HELD, 1, 0, ("list/scan", HELD, "p50_us"))), 4, True)
+    yield Block("flush", "scale", (Case("flush/rql", "locks", "flush", 1000, 1),), 10, True)
+    yield Block("memory", "scale", (
+        Case("memory/held", "locks", "held", HELD, 1),
+        Case("memory/waiting", "locks", "waiting", HELD, 1),
+        Case("memory/client-idle", "clients", "idle", 16, 1),
+        Case("memory/client-awake", "clients", "awake", 16, 1)), ONCE, True)
+
+
 def all_blocks():
-    return [*pair_blocks(), *tcp_blocks(), *hand_blocks(), *peer_blocks()]
+    return [*pair_blocks(), *tcp_blocks(), *hand_blocks(), *peer_blocks(), *scale_blocks()]

@@ -1,4 +1,4 @@
-"""Players: programs that measure one thing when they are told; see perf/main.c for the protocol."""
+"""Players: programs that measure one thing when they are told; see perf/protocol.h for the protocol."""
 import json
 import select
 import subprocess

@@ -7,7 +7,7 @@ import platform
 from measure import spread
 from targets import all_targets
 
-FIGURES = ("ops_s", "p50_us", "p99_us", "waited", "commands", "wakes", "cpu_us")
+FIGURES = ("ops_s", "p50_us", "p99_us", "waited", "commands", "wakes", "cpu_us", "bytes")
 
 
 def environment(lineup, run, mode):
@@ -89,7 +89,7 @@ def print_json(rows):
 # ---- tables ----
 
 def number(value, digits=0):
-    return "-" if value is None else f"{value:,.{digits}f}"
+    return "" if value is None else f"{value:,.{digits}f}"
 
 
 def ratio_text(row):
@@ -111,7 +111,7 @@ def print_table(head, rows, parts=None):
 
 
 def print_cases(rows):
-    head = ["case", "threads", "ops/s", "p50 us", "p99 us", "waited", "commands", "server us",
+    head = ["case", "number", "ops/s", "p50 us", "p99 us", "waited", "commands", "server us", "bytes",
             "ratio (quartiles)", "to"]
     lines = []
     for row in rows:
@@ -119,7 +119,7 @@ def print_cases(rows):
         lines.append([
             row["case"], number(row["threads"]), number(row["ops_s"]), number(row["p50_us"], 1),
             number(row["p99_us"], 1), waited, number(row["commands"], 2), number(row["cpu_us"], 1),
-            ratio_text(row), row["against"] or ""])
+            number(row["bytes"]), ratio_text(row), row["against"] or ""])
     print_table(head, lines, [row["block"] for row in rows])
 
 
@@ -139,6 +139,7 @@ def print_targets(rows, colour):
 
 
 LEGEND = """
+  number    threads, workers or waiters; queue: requests in it; list, flush, memory: locks; clients
   pair      acquire and release of a lock that nobody else wants; each thread its own
   turns     all workers after one lock, given back at once; p50 and p99: from the call of release to
             the return of the next holder's acquire
@@ -149,6 +150,8 @@ LEGEND = """
   floor     SET NX PX and compare-and-delete over blocking hiredis, one connection for each thread
   rql, own  librql: one client for all threads of a process (turns and hold: two processes); one
             client for each thread
+  queue     a newcomer stands at the end, the holder hands over to the first; pipelined
+  list      of all locks, against a bare SCAN; flush: the locks of a dead host among 100 000 others
   server us processor time of the Redis server for each operation
 """
 

@@ -138,6 +138,12 @@ class Redis(Server):
         }
 
 
+class FullRedis(Redis):
+    """Another one, for what needs many keys."""
+
+    name = "redis-full"
+
+
 class Postgres(Server):
     """A cluster of its own in the scratch folder, fsync off; as root under another user's name,
     because it refuses root."""

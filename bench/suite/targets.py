@@ -2,7 +2,7 @@
 import dataclasses
 
 from measure import spread
-from plan import NPM, WAITERS, WORKERS
+from plan import HELD, NPM, QUEUES, WAITERS, WORKERS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,11 +16,13 @@ class Target:
     below: tuple  # of such triples; empty: the figure itself
     limit: float
     at_least: bool = False
+    unit: float = 1
 
     def measured(self, results):
         """Median and quartiles, or None if something of it was not measured."""
         if not self.below:
-            return spread(results.values(self.block, self.above[:2], self.above[2]).values())
+            found = results.values(self.block, self.above[:2], self.above[2])
+            return spread(value / self.unit for value in found.values())
         above = results.values(self.block, self.above[:2], self.above[2])
         below = [results.values(self.block, one[:2], one[2]) for one in self.below]
         common = [cycle for cycle in above if all(cycle in values for values in below)]
@@ -78,5 +80,18 @@ def peer_targets():
                  True)
 
 
+def scale_targets():
+    long, short = QUEUES[-1], QUEUES[0]
+    yield Target(f"acquisition with {long:,} waiting / with {short}, server CPU", "scale", "queue",
+                 ("queue/rql", long, "cpu_us"), (("queue/rql", short, "cpu_us"),), 1.15)
+    for name, what, n, limit, unit in (
+            ("held", "server memory per held lock", HELD, 400, 1),
+            ("waiting", "server memory per waiting request", HELD, 450, 1),
+            ("client-idle", "client that was used, beyond hiredis and libuv", 16, 300, 1024),
+            ("client-awake", "the same, its thread and subscriber running", 16, 300, 1024)):
+        yield Target(f"{what}, {'KiB' if unit > 1 else 'bytes'}", "scale", "memory",
+                     (f"memory/{name}", n, "bytes"), (), limit, unit=unit)
+
+
 def all_targets():
-    return [*pair_targets(), *hand_targets(), *peer_targets()]
+    return [*pair_targets(), *hand_targets(), *peer_targets(), *scale_targets()]
