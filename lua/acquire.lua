@@ -8,19 +8,19 @@
 -- ask, read only when the lock is not simply free: "<access q|r><conflict w|t|e|d><fail_fast f|->
 -- <wait_ms, -1 for ever> <queue_ttl_ms, -1 for ever> <known score us, 0> <chance 0..65535>".
 -- Further arguments are metadata: name, value, ...
--- Returns {1, token, now_us, ttl_left_ms, process 0|1|2, grant's nonce, was_handed_over}: held;
---         {0, now_us, pttl_ms, rank, is_first, was_restored, of_ruby, score_us}: queued;
---         {2|3|4, now_us, pttl_ms}: fail_fast_no_try | fail_fast_after_try | conflict;
---         {5, now_us}: stale, came after not_after_us; {6, now_us}: again, repeat the call.
+-- Returns one line, for lists are slow to build:
+--   "1 now_us ttl_left_ms token process(0|1|2) was_handed_over grant's_nonce": held;
+--   "0 now_us pttl_ms rank is_first was_restored of_ruby score_us": queued;
+--   "2|3|4 now_us pttl_ms": fail_fast_no_try | fail_fast_after_try | conflict;
+--   "5 now_us": stale, came after not_after_us; "6 now_us": again, repeat the call.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local acquirer, host, ttl_ms, nonce = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local time = call("TIME")
-local now = time[1] * 1000000 + time[2]
+-- @include clock
 
 if now > tonumber(ARGV[5]) then
-    return {5, now}
+    return "5 " .. now_text
 end
 local ttl = tonumber(ttl_ms)
 if not ttl or ttl < 1 or ttl > 2592000000 or ttl % 1 ~= 0 then
@@ -29,9 +29,13 @@ end
 
 -- @include grant
 
+local function take()
+    local token = grant(acquirer, host, ttl_ms, nonce, ttl_ms, unpack(ARGV, 7))
+    return "1 " .. now_text .. " " .. ttl_ms .. " " .. token .. " 0 0 " .. nonce
+end
+
 if call("EXISTS", lock, queue, requests) == 0 then
-    local meta = #ARGV > 6 and {unpack(ARGV, 7)} or {}
-    return {1, grant(acquirer, host, ttl_ms, nonce, ttl, meta), now, ttl, 0, nonce, 0}
+    return take()
 end
 
 -- @include settle
@@ -41,7 +45,6 @@ local access, conflict, fail_fast, wait_ms, queue_ttl_ms, known_us, chance =
     string.match(ARGV[6], "^(%a)(%a)(.) (%-?%d+) (%-?%d+) (%d+) (%d+)$")
 wait_ms, queue_ttl_ms, known_us, chance =
     tonumber(wait_ms), tonumber(queue_ttl_ms), tonumber(known_us), tonumber(chance)
-local meta = {unpack(ARGV, 7)}
 local held = call("HMGET", lock, "acq_id", "rql_nonce", "rql_token", "rql_claim")
 local owner = held[1]
 local mine = call("HGET", requests, acquirer) -- before any write: a foreign type is an error
@@ -58,14 +61,14 @@ end
 
 local function held_as(process)
     local was_handed_over = held[4] and 1 or 0
-    return {1, tonumber(held[3]), now, call("PTTL", lock), process, held[2], was_handed_over}
+    return table.concat({1, now_text, call("PTTL", lock), held[3], process, was_handed_over, held[2]}, " ")
 end
 
 local function reenter()
     claim()
     if call("HGET", lock, "rql_spc") ~= nonce then
         call("HINCRBY", lock, "spc_cnt", 1)
-        call("HSET", lock, "l_spc_ts", seconds(now), "rql_spc", nonce)
+        call("HSET", lock, "l_spc_ts", now_seconds, "rql_spc", nonce)
     end
     return held_as(1)
 end
@@ -78,9 +81,13 @@ local function reenter_and_extend()
         call("PEXPIRE", lock, math.min(left + ttl, 2592000000))
         call("HINCRBY", lock, "spc_ext_ttl", ttl_ms)
         call("HINCRBY", lock, "spc_cnt", 1)
-        call("HSET", lock, "l_spc_ext_ts", seconds(now), "l_spc_ext_ini_ttl", ttl_ms)
+        call("HSET", lock, "l_spc_ext_ts", now_seconds, "l_spc_ext_ini_ttl", ttl_ms)
     end
     return held_as(2)
+end
+
+local function refuse(why)
+    return why .. " " .. now_text .. " " .. call("PTTL", lock)
 end
 
 if held[2] == nonce then
@@ -92,9 +99,9 @@ elseif owner == acquirer and conflict == "e" and held[3] then
     return reenter_and_extend()
 elseif owner == acquirer and conflict == "d" then
     drop(acquirer)
-    return {4, now, call("PTTL", lock)}
+    return refuse("4")
 elseif owner and fail_fast == "f" then
-    return {2, now, call("PTTL", lock)}
+    return refuse("2")
 end
 
 local function enqueue(at_us)
@@ -103,7 +110,7 @@ local function enqueue(at_us)
     -- The record first: what leaves needs it, should the rest be denied (F-24).
     if not request or request.nonce ~= nonce then
         local until_us = wait_ms >= 0 and now + wait_ms * 1000 or 0
-        call("HSET", requests, acquirer, record_of(host, ttl_ms, nonce, until_us, access, meta))
+        call("HSET", requests, acquirer, record_of(host, ttl_ms, nonce, until_us, access, {unpack(ARGV, 7)}))
     end
     call("ZADD", queue, seconds(us), acquirer)
     if access == "r" then
@@ -118,12 +125,8 @@ local function enqueue(at_us)
     return us
 end
 
-local function take()
-    drop(acquirer)
-    return {1, grant(acquirer, host, ttl_ms, nonce, ttl, meta), now, ttl, 0, nonce, 0}
-end
-
 if not owner and access == "r" then
+    drop(acquirer)
     return take()
 end
 
@@ -137,12 +140,13 @@ if not owner then
     turn = settle(chance, {acquirer = acquirer, oldest_us = oldest_us})
 end
 if turn == "mine" then
+    drop(acquirer)
     return take()
 elseif fail_fast == "f" then
     drop(acquirer)
-    return {3, now, call("PTTL", lock)}
+    return refuse("3")
 elseif turn == "again" then
-    return {6, now}
+    return "6 " .. now_text
 end
 if queue_ttl_ms >= 0 and score_us + queue_ttl_ms * 1000 < now then
     call("ZREM", queue, acquirer)
@@ -153,4 +157,5 @@ local rank = call("ZRANK", queue, acquirer)
 local head = call("ZRANGE", queue, 0, 0)[1]
 local next_owner = owner or (turn == "free" and head) or nil
 local of_ruby = next_owner and not identity_of(next_owner) and 1 or 0
-return {0, now, call("PTTL", lock), rank, is_first(rank), restored and 1 or 0, of_ruby, score_us}
+return string.format("0 %s %.0f %d %d %d %d %.0f", now_text, call("PTTL", lock), rank, is_first(rank),
+                     restored and 1 or 0, of_ruby, score_us)

@@ -20,8 +20,7 @@ local lock, queue, requests, nonce -- of the one that is looked at
 local live, fence = KEYS[#KEYS - 1], KEYS[#KEYS]
 local count = (#KEYS - 2) / 3
 local acquirer, host, ttl_ms = ARGV[1], ARGV[2], ARGV[3]
-local time = call("TIME")
-local now = time[1] * 1000000 + time[2]
+-- @include clock
 
 if now > tonumber(ARGV[5]) then
     return {5, now}
@@ -34,7 +33,6 @@ local access, conflict, fail_fast, wait_ms, queue_ttl_ms, known_us, chance =
     string.match(ARGV[6], "^(%a)(%a)(.) (%-?%d+) (%-?%d+) (%d+) (%d+)$")
 wait_ms, queue_ttl_ms, known_us, chance =
     tonumber(wait_ms), tonumber(queue_ttl_ms), tonumber(known_us), tonumber(chance)
-local meta = {unpack(ARGV, 7)}
 local entries = {}
 local states = {}
 
@@ -71,7 +69,7 @@ local function reenter(entry)
         call("PEXPIRE", lock, call("HGET", lock, "ini_ttl"))
     end
     call("HINCRBY", lock, "spc_cnt", 1)
-    call("HSET", lock, "l_spc_ts", seconds(now), "rql_spc", nonce)
+    call("HSET", lock, "l_spc_ts", now_seconds, "rql_spc", nonce)
 end
 
 local function answer_held()
@@ -92,7 +90,7 @@ local function take()
         if entry.is_own then
             reenter(entry)
         else
-            entry.token = grant(acquirer, host, ttl_ms, nonce, ttl, meta)
+            entry.token = grant(acquirer, host, ttl_ms, nonce, ttl_ms, unpack(ARGV, 7))
             entry.nonce = nonce
         end
         if entry.is_there then
@@ -147,7 +145,7 @@ local function enqueue(us)
         if not entry.is_own then
             call("ZADD", queue, seconds(us), acquirer)
             if not entry.is_queued then
-                call("HSET", requests, acquirer, record_of(host, ttl_ms, nonce, until_us, "s", meta))
+                call("HSET", requests, acquirer, record_of(host, ttl_ms, nonce, until_us, "s", {unpack(ARGV, 7)}))
                 entry.is_queued, entry.is_there = true, true
             end
             if not last or call("PTTL", queue) > 0 then -- the gem's queues have no ttl, and stay so

@@ -6,8 +6,7 @@
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local time = call("TIME")
-local now = time[1] * 1000000 + time[2]
+-- @include clock
 local ended = 0
 
 -- @include grant

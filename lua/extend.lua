@@ -7,8 +7,7 @@
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local time = call("TIME")
-local now = time[1] * 1000000 + time[2]
+-- @include clock
 local ttl = tonumber(ARGV[2])
 
 if not ttl or ttl < 1 or ttl > 2592000000 or ttl % 1 ~= 0 then

@@ -11,8 +11,7 @@ local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], K
 local hosts, suspects = KEYS[6], KEYS[7]
 local from = tonumber(ARGV[1])
 local PAGE = 100
-local time = call("TIME")
-local now = time[1] * 1000000 + time[2]
+-- @include clock
 
 -- @include grant
 -- @include settle

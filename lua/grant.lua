@@ -1,36 +1,24 @@
 -- Included by every script that grants: how a lock is written.
 --
--- Uses call, lock, fence and now of the including script.
-
--- @include seconds
+-- Uses clock.lua, and call, lock and fence of the including script.
 
 -- A token above every earlier one, also after the server lost data (F-26).
 local function mint()
-    local token = now
-    local last = tonumber(call("SET", fence, string.format("%.0f", now), "GET") or 0)
-    if last and last >= now then
-        token = last + 1
-        call("SET", fence, string.format("%.0f", token))
+    local last = call("SET", fence, now_text, "GET")
+    if last and (tonumber(last) or 0) >= now then
+        local token = string.format("%.0f", last + 1)
+        call("SET", fence, token)
+        return token
     end
-    return token
+    return now_text
 end
 
--- Writes the lock. meta is a flat list of names and values; claim marks a hand-over.
-local function grant(acquirer, host, ttl_ms, nonce, lease_ms, meta)
+-- Writes the lock, to live for lease_ms; further arguments are names and values of more fields.
+-- Returns its token, as text.
+local function grant(acquirer, host, ttl_ms, nonce, lease_ms, ...)
     local token = mint()
-    local fields = {"acq_id", acquirer, "hst_id", host, "ts", seconds(now), "ini_ttl", ttl_ms}
-    for i = 1, #meta do
-        fields[#fields + 1] = meta[i]
-    end
-    fields[#fields + 1] = "rql_nonce"
-    fields[#fields + 1] = nonce
-    fields[#fields + 1] = "rql_token"
-    fields[#fields + 1] = string.format("%.0f", token)
-    if lease_ms < tonumber(ttl_ms) then
-        fields[#fields + 1] = "rql_claim"
-        fields[#fields + 1] = "1"
-    end
-    call("HSET", lock, unpack(fields))
+    call("HSET", lock, "acq_id", acquirer, "hst_id", host, "ts", now_seconds, "ini_ttl", ttl_ms,
+         "rql_nonce", nonce, "rql_token", token, ...)
     call("PEXPIRE", lock, lease_ms)
     return token
 end

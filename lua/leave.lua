@@ -7,8 +7,7 @@
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local acquirer, nonce = ARGV[1], ARGV[2]
-local time = call("TIME")
-local now = time[1] * 1000000 + time[2]
+-- @include clock
 local what = 0
 
 -- @include grant

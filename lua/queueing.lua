@@ -1,6 +1,10 @@
 -- Included by every script that puts a request into a queue.
 --
--- Uses settle.lua, and call, queue, live, acquirer and now of the including script.
+-- Uses clock.lua, settle.lua, and call, queue, live and acquirer of the including script.
+
+local function seconds(us)
+    return shortest(string.format("%d.%06d", math.floor(us / 1000000), us % 1000000))
+end
 
 -- One sign of life counts for all waiters of a client.
 local function show_life(identity, is_poll)

@@ -2,7 +2,7 @@
 --
 -- @keys lock queue requests live fence
 -- @args nonce chance
--- Returns {1, is_handed_over} when released, {0, is_handed_over} when the grant had ended.
+-- Returns "1 is_handed_over" when released, "0 is_handed_over" when the grant had ended.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -12,13 +12,12 @@ if owned then
     call("DEL", lock)
 end
 if call("EXISTS", queue) == 0 or (not owned and call("HEXISTS", lock, "acq_id") == 1) then
-    return {owned and 1 or 0, 0}
+    return owned and "1 0" or "0 0"
 end
 
-local time = call("TIME")
-local now = time[1] * 1000000 + time[2]
+-- @include clock
 
 -- @include grant
 -- @include settle
 
-return {owned and 1 or 0, settle(tonumber(ARGV[2])) == "granted" and 1 or 0}
+return (owned and "1 " or "0 ") .. (settle(tonumber(ARGV[2])) == "granted" and 1 or 0)

@@ -1,10 +1,10 @@
 -- Included by every script that can leave a lock free: serves its queue (protocol.md 1 to 6).
 --
--- Uses grant.lua, and call, lock, queue, requests, live and now of the including script.
+-- Uses clock.lua, grant.lua, and call, lock, queue, requests and live of the including script.
 
 local SILENCE_US = 5000000 -- X: a client silent for longer is dead
 local GRACE_US = 2000000 -- a Ruby waiter at the head of a free lock gets this long to take it
-local CLAIM_MS = 1000 -- G: a lock handed over lives this long until its owner is heard of
+local CLAIM_MS = "1000" -- G: a lock handed over lives this long until its owner is heard of
 local STEPS = 500 -- looks at waiters in one call
 
 -- Ours have 32 hexadecimal digits at the end, Ruby's 16.
@@ -38,12 +38,17 @@ end
 
 -- Gives the lock to a waiter of another client and tells it; takes it back if nobody listens.
 local function hand_over(acquirer, score, record, request, identity)
-    local lease_ms = math.min(tonumber(request.ttl_ms), CLAIM_MS)
-    local token = grant(acquirer, request.host, request.ttl_ms, request.nonce, lease_ms,
-                        request.meta)
+    local host, ttl_ms, nonce = request.host, request.ttl_ms, request.nonce
+    local lease_ms, token = ttl_ms, nil
+    if tonumber(ttl_ms) > tonumber(CLAIM_MS) then
+        lease_ms = CLAIM_MS
+        token = grant(acquirer, host, ttl_ms, nonce, lease_ms, "rql_claim", "1", unpack(request.meta))
+    else
+        token = grant(acquirer, host, ttl_ms, nonce, lease_ms, unpack(request.meta))
+    end
     drop(acquirer)
     local heard = redis.pcall("PUBLISH", "rql:wake:" .. identity,
-        string.format("%s %.0f %.0f %d", request.nonce, token, now, lease_ms))
+        nonce .. " " .. token .. " " .. now_text .. " " .. lease_ms)
     if type(heard) == "number" and heard > 0 then
         return true
     end

@@ -14,8 +14,7 @@ local me, lease_ms, cursor = ARGV[1], tonumber(ARGV[2]), ARGV[5]
 local ttl_us, wait_us = tonumber(ARGV[3]), tonumber(ARGV[4])
 local PAGE = 100
 local KEPT_MS = 60000 + math.ceil(20 * ttl_us / 1000)
-local time = call("TIME")
-local now = time[1] * 1000000 + time[2]
+-- @include clock
 
 -- nil: not a time, and never a reason to call anybody dead.
 local function age_of(value)

@@ -8,10 +8,7 @@
 local call = redis.call
 local hosts, suspects = KEYS[1], KEYS[2]
 local n_new, n_known = tonumber(ARGV[1]), tonumber(ARGV[2])
-local time = call("TIME")
-local now = time[1] * 1000000 + time[2]
-
--- @include seconds
+-- @include clock
 
 local function was_declared_dead(host)
     local record = call("HGET", suspects, host)
@@ -19,14 +16,13 @@ local function was_declared_dead(host)
 end
 
 local first_known, first_leaving = 3 + n_new, 3 + n_new + n_known
-local stamp = seconds(now)
 local n_dead = 0
 for i = first_known, first_leaving - 1 do
     n_dead = n_dead + (was_declared_dead(ARGV[i]) and 1 or 0)
 end
 for i = 3, #ARGV do
     if i < first_leaving then
-        call("HSET", hosts, ARGV[i], stamp)
+        call("HSET", hosts, ARGV[i], now_seconds)
     else
         call("HDEL", hosts, ARGV[i])
     end

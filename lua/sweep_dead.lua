@@ -10,8 +10,7 @@ local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local oldest, from, is_dry = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == "1"
 local PAGE = 100
-local time = call("TIME")
-local now = time[1] * 1000000 + time[2]
+-- @include clock
 
 -- @include grant
 -- @include settle

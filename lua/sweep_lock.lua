@@ -20,8 +20,7 @@ if waiting == 0 or type(waiting) ~= "number" or type(records) ~= "number" then
     return {is_deleted, 0} -- nobody waits, or what is there is no queue
 end
 
-local time = call("TIME")
-local now = time[1] * 1000000 + time[2]
+-- @include clock
 
 -- @include grant
 -- @include settle

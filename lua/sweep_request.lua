@@ -14,8 +14,7 @@ if is_removed == 0 or call("EXISTS", queue) == 0 or redis.pcall("HEXISTS", lock,
     return {is_removed, 0}
 end
 
-local time = call("TIME")
-local now = time[1] * 1000000 + time[2]
+-- @include clock
 
 -- @include grant
 -- @include settle

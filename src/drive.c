@@ -11,22 +11,24 @@ static struct rqli_request_view look_around(const struct rqli_world *world)
 static void try_once(struct rqli_request *request, const struct rqli_world *world, rql_error *error)
 {
     struct rqli_try result = world->try_take(world->self, error);
-    struct rqli_request_view view = look_around(world);
+    struct rqli_request_view view;
 
     switch (result.result) {
     case RQLI_TRY_GRANTED:
         rqli_request_on_granted(request);
         break;
     case RQLI_TRY_QUEUED:
+        view = look_around(world);
         rqli_request_on_queued(request, &result.place, &view);
         break;
     case RQLI_TRY_REFUSED:
         rqli_request_on_refused(request, result.status);
         break;
     case RQLI_TRY_AGAIN:
-        rqli_request_on_again(request, view.now_us);
+        rqli_request_on_again(request, look_around(world).now_us);
         break;
     case RQLI_TRY_SETBACK:
+        view = look_around(world);
         rqli_request_on_setback(request, result.status, &view);
         break;
     case RQLI_TRY_FAULT:
@@ -38,11 +40,11 @@ static void try_once(struct rqli_request *request, const struct rqli_world *worl
 static void wait_once(struct rqli_request *request, const struct rqli_world *world,
                       int64_t until_us)
 {
-    enum rqli_wait_result result = world->wait(world->self, until_us);
-    struct rqli_request_view view = look_around(world);
+    struct rqli_request_view view;
 
-    switch (result) {
+    switch (world->wait(world->self, until_us)) {
     case RQLI_WAIT_TIME:
+        view = look_around(world);
         rqli_request_on_time(request, &view);
         break;
     case RQLI_WAIT_GRANTED:

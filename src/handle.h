@@ -7,7 +7,7 @@
 #include <rql/client.h>
 #include <stddef.h>
 
-enum { RQLI_HANDLES = 32 }; /* threads that find their own, if their numbers follow each other */
+enum { RQLI_HANDLES = 32 }; /* that are kept at most */
 
 struct rqli_handles {
     rql_lock *_Atomic spare[RQLI_HANDLES];

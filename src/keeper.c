@@ -389,6 +389,9 @@ rql_status rqli_keeper_add(struct rqli_keeper *self, rql_lock *lock,
 {
     rql_status status = RQL_OK;
 
+    if (terms->renews) {
+        atomic_store_explicit(&self->has_extended, true, memory_order_relaxed);
+    }
     (void)pthread_mutex_lock(&self->shared.mutex);
     rqli_lease_init(&lock->kept.lease, terms);
     lock->kept.lease.host_end_us = self->shared.host_end_us;

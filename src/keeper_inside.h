@@ -9,6 +9,7 @@
 #include "renewal.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <uv.h>
 
 struct rqli_keeper {
@@ -18,6 +19,7 @@ struct rqli_keeper {
     uv_loop_t loop;
     uv_async_t call;
     uv_timer_t timer;
+    atomic_bool has_extended; /* a lease that renews was added, once */
 
     struct {
         pthread_mutex_t mutex;

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-bool rqli_keeper_extends(struct rqli_keeper *self, const char *name, const char *acquirer)
+static bool is_extended(struct rqli_keeper *self, const char *name, const char *acquirer)
 {
     int64_t now_us = rqli_now_us();
     const rql_lock *lock;
@@ -21,6 +21,13 @@ bool rqli_keeper_extends(struct rqli_keeper *self, const char *name, const char 
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return extends;
+}
+
+/* Every acquisition asks; few clients extend. Who may not see yet what was stored is no holder. */
+bool rqli_keeper_extends(struct rqli_keeper *self, const char *name, const char *acquirer)
+{
+    return atomic_load_explicit(&self->has_extended, memory_order_relaxed) &&
+           is_extended(self, name, acquirer);
 }
 
 struct rqli_lease rqli_keeper_lease(struct rqli_keeper *self, const rql_lock *lock)

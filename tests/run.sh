@@ -8,6 +8,7 @@
 # Environment: RQL_BUILD_DIR   folder of the build trees (default: build/ of the repository)
 #              RQL_JOBS        parallel compilations and tests (default: number of processors)
 #              RQL_FUZZ_S      seconds for each fuzz target (default 10)
+#              RQL_BUDGET      "refresh": the stage budget writes its counts down anew
 #
 # shellcheck disable=SC2317 # functions are called through their stage's name and by trap
 set -u
@@ -15,7 +16,7 @@ set -u
 root=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
 out=${RQL_BUILD_DIR:-$root/build}
 jobs=${RQL_JOBS:-$(getconf _NPROCESSORS_ONLN)}
-all='format docs shell gcc clang light tidy asan tsan valgrind fuzz'
+all='format docs shell gcc clang light tidy asan tsan valgrind budget fuzz'
 by_name='valgrind_all'
 passed=0
 failed=0
@@ -134,6 +135,13 @@ verdict() {
     return "$1"
 }
 
+# add_counts PASSED FAILED SKIPPED
+add_counts() {
+    passed=$((passed + $1))
+    failed=$((failed + $2))
+    skipped=$((skipped + $3))
+}
+
 # quietly LOG COMMAND...: its words only when it fails.
 quietly() {
     log=$out/$1.log
@@ -152,14 +160,17 @@ else
     fixed=
 fi
 
-# build NAME MESON-ARGS...: a fresh or refreshed build tree called NAME, warnings fatal.
+# build NAME MESON-ARGS...: a fresh or refreshed build tree called NAME, warnings fatal. All of it, or
+# what $targets says.
+targets=
 build() {
     name=$1
     shift
     set -- "$@" --werror "$out/$name" "$root"
     [ ! -d "$out/$name/meson-private" ] || set -- --reconfigure "$@"
+    # shellcheck disable=SC2086 # a word list on purpose
     quietly "$name-setup" meson setup "$@" &&
-        quietly "$name-compile" meson compile -C "$out/$name" -j "$jobs" && return
+        quietly "$name-compile" meson compile -C "$out/$name" -j "$jobs" $targets && return
     verdict 1
 }
 
@@ -179,9 +190,7 @@ check() {
     }
     # shellcheck disable=SC2086
     set -- $counts
-    passed=$((passed + $1))
-    failed=$((failed + $2))
-    skipped=$((skipped + $3))
+    add_counts "$@"
     if [ "$status" -ne 0 ] && [ "$2" -eq 0 ]; then # meson saw what the count did not
         tail -n 50 "$out/$stage-test.log"
         verdict 1
@@ -287,6 +296,29 @@ stage_tidy() {
         verdict $? || tidied=1
     fi
     return "$tidied"
+}
+
+# Instructions of the client, as a user would build it. RQL_BUDGET=refresh sh tests/run.sh budget
+stage_budget() {
+    targets=budget-pairs
+    CC=gcc CXX=g++ build budget -Dbuildtype=release -Ddebug=true &&
+        CC=gcc CXX=g++ build budget-light -Dbuildtype=release -Ddebug=true -Dlight=true
+    built=$?
+    targets=
+    [ "$built" -eq 0 ] || return 1
+    set -- "release=$out/budget/tests/budget/budget-pairs" \
+        "light=$out/budget-light/tests/budget/budget-pairs"
+    [ "${RQL_BUDGET:-}" != refresh ] || set -- --refresh "$@"
+    RQL_TEST_REDIS=$(command -v redis-server)
+    export RQL_TEST_REDIS
+    counts=$(python3 "$root/tests/budget/count.py" "$@") || {
+        verdict 1
+        return 1
+    }
+    # shellcheck disable=SC2086 # a word list on purpose
+    set -- $counts
+    add_counts "$@"
+    [ "$2" -eq 0 ]
 }
 
 # New inputs land beside the build, not in the checked-in corpus.

@@ -1,8 +1,8 @@
 #include "base/ident.h"
 
 #include "base/fork.h"
+#include "base/writer.h"
 
-#include <stdio.h>
 #include <unistd.h>
 
 struct self {
@@ -21,18 +21,41 @@ static const struct self *know_self(void)
     return &self;
 }
 
+/* By the writer: every acquisition comes by here twice, and snprintf() takes three times as long.
+ */
+static void begin(struct rqli_writer *out, char id[RQL_ID_SIZE], const char *kind)
+{
+    rqli_writer_init(out, id, RQL_ID_SIZE);
+    rqli_write_text(out, kind);
+    rqli_write_int(out, know_self()->process);
+    rqli_write_text(out, "/");
+}
+
+static void end(struct rqli_writer *out, const char *identity)
+{
+    rqli_write_text(out, "/0/");
+    rqli_write_text(out, identity);
+    (void)rqli_writer_end(out);
+}
+
 void rqli_acquirer_id(char out[RQL_ID_SIZE], uint64_t task, const char *identity)
 {
-    const struct self *me = know_self();
+    struct rqli_writer id;
 
-    (void)snprintf(out, RQL_ID_SIZE, "rql:acq:%d/%d/%llu/0/%s", (int)me->process, (int)me->thread,
-                   (unsigned long long)task, identity);
+    begin(&id, out, "rql:acq:");
+    rqli_write_int(&id, know_self()->thread);
+    rqli_write_text(&id, "/");
+    rqli_write_uint(&id, task);
+    end(&id, identity);
 }
 
 void rqli_host_id(char out[RQL_ID_SIZE], pid_t thread, const char *identity)
 {
-    (void)snprintf(out, RQL_ID_SIZE, "rql:hst:%d/%d/0/%s", (int)know_self()->process, (int)thread,
-                   identity);
+    struct rqli_writer id;
+
+    begin(&id, out, "rql:hst:");
+    rqli_write_int(&id, thread);
+    end(&id, identity);
 }
 
 pid_t rqli_thread_id(void)

@@ -91,21 +91,26 @@ bool rqli_parse_seconds(struct rqli_slice text, int64_t *out_us)
     return true;
 }
 
-size_t rqli_format_int(char *out, int64_t value)
+size_t rqli_format_uint(char *out, uint64_t value)
 {
-    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
     char digits[20];
     size_t at = sizeof digits;
 
     do {
-        digits[--at] = (char)('0' + rest % 10);
-        rest /= 10;
-    } while (rest > 0);
-    if (value < 0) {
-        digits[--at] = '-';
-    }
+        digits[--at] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
     memcpy(out, digits + at, sizeof digits - at);
     return sizeof digits - at;
+}
+
+size_t rqli_format_int(char *out, int64_t value)
+{
+    if (value < 0) {
+        *out = '-';
+        return 1 + rqli_format_uint(out + 1, 0 - (uint64_t)value);
+    }
+    return rqli_format_uint(out, (uint64_t)value);
 }
 
 bool rqli_name_is_valid(const char *name)

@@ -25,8 +25,9 @@ bool rqli_parse_int(struct rqli_slice text, int64_t *out);
 /* Seconds as the gem writes them ("1795254268.4681") to microseconds; no exponent, no nan. */
 bool rqli_parse_seconds(struct rqli_slice text, int64_t *out_us);
 
-/* Writes a decimal number without terminator; returns its length, at most 20. */
+/* Write a decimal number without terminator; return its length, at most 20. */
 size_t rqli_format_int(char *out, int64_t value);
+size_t rqli_format_uint(char *out, uint64_t value);
 
 /* 1 to RQL_NAME_MAX bytes, no control bytes. */
 bool rqli_name_is_valid(const char *name);

@@ -33,6 +33,13 @@ void rqli_write_int(struct rqli_writer *self, int64_t value)
     rqli_write_bytes(self, digits, rqli_format_int(digits, value));
 }
 
+void rqli_write_uint(struct rqli_writer *self, uint64_t value)
+{
+    char digits[INT_SIZE];
+
+    rqli_write_bytes(self, digits, rqli_format_uint(digits, value));
+}
+
 void rqli_write_decimal(struct rqli_writer *self, int64_t value, unsigned digits)
 {
     static const int64_t powers[DIGITS_MAX + 1] = {1, 10, 100, 1000, 10000, 100000, 1000000};

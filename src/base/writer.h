@@ -17,6 +17,7 @@ void rqli_writer_init(struct rqli_writer *self, char *buffer, size_t size);
 void rqli_write_bytes(struct rqli_writer *self, const char *bytes, size_t length);
 void rqli_write_text(struct rqli_writer *self, const char *text);
 void rqli_write_int(struct rqli_writer *self, int64_t value);
+void rqli_write_uint(struct rqli_writer *self, uint64_t value);
 
 /* value / 10^digits (at most 6), at least one digit behind the point and no zeros at its end: as
  * Ruby prints a Float. */

@@ -40,7 +40,7 @@ bool rqli_answer_read(const struct rqli_reply *reply, struct rqli_answer *out);
 /* False: a grant that is no re-entry, and bears the nonce of another request (F-19). */
 bool rqli_answer_is_for(const struct rqli_answer *self, const char *nonce);
 
-/* The others answer a list of at least two integers; {what, now_us, left_ms}, or shorter. */
+/* The others answer at least two numbers; {what, now_us, left_ms}, or shorter. */
 struct rqli_outcome {
     int64_t what;
     int64_t second;

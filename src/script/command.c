@@ -54,11 +54,14 @@ static inline bool reserve(struct rqli_command *self, size_t more)
     return !self->failed;
 }
 
+/* Nearly all counts have two digits. */
 static inline char *put_header(char *at, char mark, size_t count)
 {
     *at++ = mark;
-    if (count < 10) {
-        *at++ = (char)('0' + count);
+    if (count < 100) {
+        *at = (char)('0' + count / 10);
+        at += count >= 10;
+        *at++ = (char)('0' + count % 10);
     } else {
         at += rqli_format_int(at, (int64_t)count);
     }

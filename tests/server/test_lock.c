@@ -61,10 +61,10 @@ static void acquire_writes_the_gems_fields_in_the_gems_order(void **state)
     check_field(hash, 1, "hst_id", rql_current_host_id(client, host));
     check_field(hash, 2, "ts", NULL);
     check_field(hash, 3, "ini_ttl", "60000");
-    check_field(hash, 4, "job", "42");
-    check_field(hash, 5, "place", "a b\nc");
-    check_field(hash, 6, "rql_nonce", rql_lock_secret(lock));
-    check_field(hash, 7, "rql_token", token);
+    check_field(hash, 4, "rql_nonce", rql_lock_secret(lock));
+    check_field(hash, 5, "rql_token", token);
+    check_field(hash, 6, "job", "42");
+    check_field(hash, 7, "place", "a b\nc");
     assert_int_equal(hash->elements, 16);
     freeReplyObject(hash);
     assert_in_range(ask_int("PTTL rql:lock:x"), 50000, 60000);

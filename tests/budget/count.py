@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Count the client's instructions for one round of each case, and compare with what is written down.
+
+Usage: count.py [--refresh] BUILD=PROGRAM...     PROGRAM: budget-pairs of the build called BUILD
+
+A count is that of the calling thread from the call to its return, in the library and all that it
+uses, by callgrind: the kernel, the server and other threads do not count, nor does the machine's
+load. It changes with the compiler, its flags and the libraries; where these are others than those
+written down nothing can be compared: that is a skip, and the figures are shown all the same.
+More than 5 % above what is written down is a failure; so is more than 5 % below, for then the file
+says too much: refresh it.
+
+Standard error has one line for each case, standard output one in all: PASSED FAILED SKIPPED.
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+CASES = ("pair", "pair-with-options", "nested-pair", "hand-off")
+ROUNDS = 300
+PERCENT = 5
+FILE = pathlib.Path(__file__).with_name("instructions.json")
+
+
+def count(program, case, folder):
+    """(what it was made with, instructions a round)."""
+    out = pathlib.Path(folder, case)
+    done = subprocess.run(
+        ["valgrind", "--tool=callgrind", "--quiet", "--toggle-collect=counted_round",
+         f"--callgrind-out-file={out}", program, case, str(ROUNDS)],
+        capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"count.py: {case}: {done.stdout}{done.stderr}")
+    total = re.search(r"^(?:totals|summary): (\d+)", out.read_text(), re.M)
+    return done.stdout.strip(), round(int(total[1]) / ROUNDS)
+
+
+def flags_of(program):
+    """What the compiler was told about code, of one file for all."""
+    tree = pathlib.Path(program).resolve().parents[2]
+    commands = json.loads(pathlib.Path(tree, "compile_commands.json").read_text())
+    words = next(c["command"] for c in commands if c["file"].endswith("budget/pairs.c")).split()
+    flags = (word for word in words if re.match(r"-([Ofm]|DNDEBUG)", word))
+    return " ".join(flag for flag in flags if not flag.startswith("-fdiagnostics"))
+
+
+def count_all(program):
+    """{"made_with": ..., "instructions": {case: number}}"""
+    with tempfile.TemporaryDirectory() as folder:
+        counts = {case: count(program, case, folder) for case in CASES}
+    valgrind = subprocess.run(["valgrind", "--version"], capture_output=True, text=True, check=True)
+    made_with = {with_what for with_what, _ in counts.values()}
+    return {
+        "made_with": f"{made_with.pop()}, {valgrind.stdout.strip()}, {flags_of(program)}",
+        "instructions": {case: number for case, (_, number) in counts.items()},
+    }
+
+
+def verdict(number, wanted):
+    """(0 passed, 1 failed, 2 skipped; why)"""
+    if wanted is None:
+        return 2, "nothing to compare with"
+    change = 100 * (number - wanted) / wanted
+    return int(abs(change) > PERCENT), f"{change:+.1f} % of {wanted}"
+
+
+def compare(build, found, known):
+    """Says it case by case; returns [passed, failed, skipped]."""
+    verdicts = [0, 0, 0]
+    comparable = known.get("made_with") == found["made_with"]
+    for case, number in found["instructions"].items():
+        wanted = known["instructions"].get(case) if comparable else None
+        which, why = verdict(number, wanted)
+        verdicts[which] += 1
+        print(f"{('ok', 'FAILED', 'skipped')[which]:8}{build} {case}: {number} ({why})",
+              file=sys.stderr)
+    if not comparable:
+        print(f"        counted with {found['made_with']}; written down: {known.get('made_with')}",
+              file=sys.stderr)
+    return verdicts
+
+
+def main(args):
+    refresh = args[:1] == ["--refresh"]
+    programs = dict(arg.split("=", 1) for arg in args[refresh:])
+    found = {build: count_all(program) for build, program in programs.items()}
+    if refresh:
+        FILE.write_text(json.dumps(found, indent=2) + "\n")
+    known = json.loads(FILE.read_text())
+    rows = [compare(build, found[build], known.get(build, {})) for build in found]
+    print(*(sum(column) for column in zip(*rows)))
+
+
+main(sys.argv[1:])

@@ -1,0 +1,104 @@
+#include "counting.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+static atomic_bool is_counting;
+static atomic_long count;
+static _Thread_local bool exempt;
+
+void counting_begin(void)
+{
+    atomic_store(&count, 0);
+    atomic_store(&is_counting, true);
+}
+
+long counting_end(void)
+{
+    atomic_store(&is_counting, false);
+    return atomic_load(&count);
+}
+
+void counting_exempt(bool is_exempt)
+{
+    exempt = is_exempt;
+}
+
+#ifndef __has_feature
+#define __has_feature(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) ||                               \
+    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+
+bool counting_works(void)
+{
+    return false;
+}
+
+#else
+
+/* glibc's, by the names that no replacement takes. */
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *memory, size_t size);
+void *__libc_memalign(size_t alignment, size_t size);
+void __libc_free(void *memory);
+
+bool counting_works(void)
+{
+    return true;
+}
+
+static void note(void)
+{
+    if (atomic_load_explicit(&is_counting, memory_order_relaxed) && !exempt) {
+        (void)atomic_fetch_add(&count, 1);
+    }
+}
+
+void *malloc(size_t size)
+{
+    note();
+    return __libc_malloc(size);
+}
+
+void *calloc(size_t n, size_t size)
+{
+    note();
+    return __libc_calloc(n, size);
+}
+
+void *realloc(void *memory, size_t size)
+{
+    note();
+    return __libc_realloc(memory, size);
+}
+
+void *memalign(size_t alignment, size_t size)
+{
+    note();
+    return __libc_memalign(alignment, size);
+}
+
+void *aligned_alloc(size_t alignment, size_t size)
+{
+    return memalign(alignment, size);
+}
+
+int posix_memalign(void **out, size_t alignment, size_t size)
+{
+    *out = memalign(alignment, size);
+    return *out ? 0 : ENOMEM;
+}
+
+void free(void *memory)
+{
+    if (memory) {
+        note();
+    }
+    __libc_free(memory);
+}
+
+#endif

@@ -1,0 +1,131 @@
+/* What a client that nobody uses at the moment keeps of this process's memory: what it has from the
+ * allocator, and what is resident because of it: stacks of its thread and the allocator's own room
+ * included. The code of all libraries is resident before anything is measured. */
+
+#include "fixture.h"
+
+#include "client.h"
+#include "counting.h"
+#include "keeper.h"
+#include "link/link.h"
+
+#include <malloc.h>
+
+enum { CLIENTS = 16, BUDGET_BYTES = 300 * 1024 };
+
+struct use {
+    int64_t heap;
+    int64_t resident;
+};
+
+static int64_t resident_bytes(void)
+{
+    char text[4096];
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    size_t length = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    const char *row;
+
+    text[length] = '\0';
+    if (file) {
+        (void)fclose(file);
+    }
+    row = strstr(text, "Rss:");
+    assert_non_null(row);
+    return 1024 * strtoll(row + strlen("Rss:"), NULL, 10);
+}
+
+static struct use use_now(void)
+{
+    struct mallinfo2 info = mallinfo2();
+
+    return (struct use){(int64_t)(info.uordblks + info.hblkhd), resident_bytes()};
+}
+
+/* It has taken a lock and given it back. */
+static rql_client *make_used(void)
+{
+    rql_client *client = new_client();
+
+    CHECK_OK(rql_lock_release(hold(client, "used"), NULL));
+    return client;
+}
+
+static bool has_renewed(void *data)
+{
+    const rql_client *client = data;
+
+    return rqli_link_counts(rqli_keeper_link(client->keeper)).commands > 0;
+}
+
+/* It has waited as well, and kept a lock alive: it has all its connections, and its thread. */
+static rql_client *make_awake(void)
+{
+    rql_client *client = make_used();
+    struct waiter waiter = {.client = client, .name = "waited", .releases = true};
+    rql_lock_options options = patient(client);
+    rql_lock *lock = hold(client, "waited");
+
+    waiter.options = options;
+    waiter_start_as(&waiter, 1);
+    CHECK_OK(rql_lock_release(lock, NULL));
+    CHECK_OK(waiter_join(&waiter));
+    options.ttl_ms = 300;
+    options.auto_extend = true;
+    lock = hold_with(client, "kept", &options);
+    assert_true(wait_until(has_renewed, client, AWAIT_MS));
+    (void)!rql_lock_release(lock, NULL); /* on a slow machine it may have ended */
+    return client;
+}
+
+/* The first of its kind is not counted: it also pays for what all of them share. */
+static void check(const char *what, rql_client *(*make)(void))
+{
+    rql_client *clients[CLIENTS + 1];
+    struct use before;
+    struct use use;
+
+    clients[CLIENTS] = make();
+    (void)malloc_trim(0); /* what others have left behind is not there to be used again */
+    before = use_now();
+    for (int i = 0; i < CLIENTS; i++) {
+        clients[i] = make();
+    }
+    use = use_now();
+    use.heap = (use.heap - before.heap) / CLIENTS;
+    use.resident = (use.resident - before.resident) / CLIENTS;
+    for (int i = 0; i <= CLIENTS; i++) {
+        rql_client_free(clients[i]);
+    }
+    (void)printf("# %s: %lld bytes allocated, %lld resident, of %d\n", what, (long long)use.heap,
+                 (long long)use.resident, BUDGET_BYTES);
+    assert_in_range(use.heap, 1, BUDGET_BYTES);
+    assert_in_range(use.resident, 1, BUDGET_BYTES);
+}
+
+static void a_client_that_was_used(void **state)
+{
+    (void)state;
+    check("a client that was used", make_used);
+}
+
+static void a_client_with_all_its_connections_and_its_thread(void **state)
+{
+    (void)state;
+    check("a client that has waited and extended", make_awake);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_client_that_was_used),
+        cmocka_unit_test(a_client_with_all_its_connections_and_its_thread),
+    };
+
+    if (!redis_server_available()) {
+        return skip_all("RQL_TEST_REDIS is not set");
+    }
+    if (!counting_works()) {
+        return skip_all("a sanitizer has the allocator");
+    }
+    return cmocka_run_group_tests_name("client memory", tests, start_server, stop_server);
+}
