@@ -123,7 +123,6 @@ void rqli_attempt_init(struct attempt *self, rql_lock *lock, const rql_lock_opti
                        struct rqli_attempt_result *out)
 {
     int64_t deadline_us = rqli_after_ms(rqli_now_us(), options->timeout_ms);
-    struct rqli_clock_reading reading;
 
     *self = (struct attempt){
         .client = lock->client,
@@ -135,7 +134,7 @@ void rqli_attempt_init(struct attempt *self, rql_lock *lock, const rql_lock_opti
                    .acquirer = lock->acquirer,
                    .nonce = lock->nonce,
                    .deadline_us = deadline_us},
-        .may_retry = rqli_link_clock(lock->client->link, &reading),
+        .may_retry = atomic_load_explicit(&lock->client->was_connected, memory_order_relaxed),
         .deadline_us = deadline_us,
         .last_words_us = LAST_WORDS_US,
     };

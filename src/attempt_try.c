@@ -165,19 +165,22 @@ static struct rqli_try decide(struct attempt *attempt, const struct rqli_exchang
     return rqli_attempt_decide(attempt, exchange, &answer, error);
 }
 
-/* The first connection gives the first reading of the server's clock, before the first script. */
+/* The first connection gives the first reading of the server's clock, before the first script.
+ * Afterwards nobody asks the link any more: all acquisitions go through its mutex. */
 static rql_status connect_first(struct attempt *attempt, int64_t deadline_us, rql_error *error)
 {
+    rql_client *client = attempt->client;
     struct rqli_clock_reading reading;
     rql_status status;
 
     if (attempt->may_retry) {
         return RQL_OK;
     }
-    status = rqli_link_connect(attempt->client->link, deadline_us, error);
+    status = rqli_link_connect(client->link, deadline_us, error);
+    attempt->may_retry = rqli_link_clock(client->link, &reading);
     if (!status) {
-        attempt->may_retry = rqli_link_clock(attempt->client->link, &reading);
-        rqli_server_clock_learn(attempt->client, &reading);
+        rqli_server_clock_learn(client, &reading);
+        atomic_store_explicit(&client->was_connected, true, memory_order_relaxed);
     }
     return status;
 }

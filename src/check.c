@@ -100,7 +100,7 @@ rql_status rql_check_until_free(rql_client *client, const char *name,
         status = rqli_name_check(name, error);
     }
     if (!status) {
-        status = rqli_lock_options_read(&read, &client->options, options, error);
+        status = rqli_lock_options_read(&read, &client->of_calls, options, error);
     }
     if (status) {
         return status;

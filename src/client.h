@@ -22,6 +22,7 @@ struct rqli_subscriber;
 struct rql_client {
     struct rqli_fork_member fork; /* first: what leads to a foreign one leads to its begin */
     rql_options options;          /* constant after new; url is not kept */
+    rql_lock_options of_calls;    /* what they say of a call that says nothing */
     struct rqli_endpoint endpoint;
     char identity[RQLI_HEX_SIZE];
     struct rqli_link *link;             /* commands of the callers */
@@ -32,8 +33,9 @@ struct rql_client {
     struct rqli_hosts *hosts;                /* the threads that the swarm vouches for */
     struct rql_swarm *swarm;                 /* of auto_swarm, or NULL */
     struct rql_swarm *_Atomic running_swarm; /* that or the caller's; not freed yet */
-    char *url;      /* for the connections of its swarm; has the password */
-    bool is_member; /* fork was joined */
+    char *url;                 /* for the connections of its swarm; has the password */
+    bool is_member;            /* fork was joined */
+    atomic_bool was_connected; /* and its clock was learned from */
 
     struct {
         pthread_mutex_t mutex;

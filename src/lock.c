@@ -166,7 +166,7 @@ rql_status rql_lock_acquire(rql_client *client, const char *name, const rql_lock
     rql_status status = check(client, name, out, error);
 
     if (!status) {
-        status = rqli_lock_options_read(&read, &client->options, options, error);
+        status = rqli_lock_options_read(&read, &client->of_calls, options, error);
     }
     return status ? status : acquire(client, name, &read, out, error);
 }
@@ -178,7 +178,7 @@ rql_status rql_lock_try(rql_client *client, const char *name, const rql_lock_opt
     rql_status status = check(client, name, out, error);
 
     if (!status) {
-        status = rqli_lock_options_read(&read, &client->options, options, error);
+        status = rqli_lock_options_read(&read, &client->of_calls, options, error);
     }
     read.fail_fast = true;
     return status ? status : acquire(client, name, &read, out, error);

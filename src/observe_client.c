@@ -1,6 +1,5 @@
 #include "client.h"
 #include "observe_inside.h"
-#include "options.h"
 #include "stats.h"
 #include "sweep_run.h"
 
@@ -8,9 +7,8 @@
 static void send_to_client(rql_client *client, struct rql_event *event)
 {
     struct rqli_observe observe;
-    rql_lock_options options;
+    rql_lock_options options = client->of_calls;
 
-    rqli_lock_options_fill(&options, &client->options);
     options.logger = NULL; /* the gem has no lines of these calls */
     rqli_observe_init(&observe, client, &options);
     if (observe.instrumenter) {

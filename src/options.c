@@ -148,13 +148,12 @@ static rql_status check_call_fields(const rql_lock_options *options, rql_error *
     return status ? status : rqli_meta_check(options->meta, options->n_meta, error);
 }
 
-rql_status rqli_lock_options_read(rql_lock_options *out, const rql_options *client,
+rql_status rqli_lock_options_read(rql_lock_options *out, const rql_lock_options *defaults,
                                   const rql_lock_options *given, rql_error *error)
 {
+    rql_lock_options read = *defaults;
     rql_status status = RQL_OK;
-    rql_lock_options read;
 
-    rqli_lock_options_fill(&read, client);
     if (given) {
         status = rqli_options_lay_over(&read, sizeof read, given, RQLI_LOCK_OPTIONS_LEAST, error);
     }

@@ -8,8 +8,8 @@
 /* The caller's struct over the defaults, checked. NULL: the defaults. */
 rql_status rqli_options_read(rql_options *out, const rql_options *given, rql_error *error);
 
-/* The same for one acquisition, over the defaults that the client's options give (never NULL). */
-rql_status rqli_lock_options_read(rql_lock_options *out, const rql_options *client,
+/* The same for one acquisition, over the defaults of its client. */
+rql_status rqli_lock_options_read(rql_lock_options *out, const rql_lock_options *defaults,
                                   const rql_lock_options *given, rql_error *error);
 
 /* Fills a per-call struct from a client's options; NULL: from the library's defaults. */

@@ -183,7 +183,7 @@ static rql_status check(rql_client *client, const rql_series_options *options,
     rql_status status = rqli_client_check(client, error);
 
     if (!status) {
-        status = rqli_series_plan(plan, &client->options, options, error);
+        status = rqli_series_plan(plan, &client->of_calls, options, error);
     }
     if (!status && !out) {
         status = rqli_fail(error, RQL_E_INVALID, "series: out is NULL");

@@ -80,7 +80,7 @@ static rql_status put_in_order(struct rqli_series_plan *plan, rql_error *error)
     return RQL_OK;
 }
 
-rql_status rqli_series_plan(struct rqli_series_plan *out, const rql_options *client,
+rql_status rqli_series_plan(struct rqli_series_plan *out, const rql_lock_options *defaults,
                             const rql_series_options *given, rql_error *error)
 {
     rql_status status;
@@ -98,7 +98,7 @@ rql_status rqli_series_plan(struct rqli_series_plan *out, const rql_options *cli
         status = check_names(&out->options, error);
     }
     if (!status) {
-        status = rqli_lock_options_read(&out->lock, client, out->options.lock, error);
+        status = rqli_lock_options_read(&out->lock, defaults, out->options.lock, error);
     }
     if (!status) {
         status = check_ttl(out, error);

@@ -38,7 +38,7 @@ rql_status rql_with_lock(rql_client *client, const char *name, const rql_lock_op
         return rqli_fail(error, RQL_E_INVALID, "%s: there is no block to run",
                          name ? name : "rql_with_lock");
     }
-    status = rqli_lock_options_read(&read, &client->options, options, error);
+    status = rqli_lock_options_read(&read, &client->of_calls, options, error);
     if (!status) {
         status = rql_lock_acquire(client, name, &read, &self.lock, error);
     }

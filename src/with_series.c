@@ -33,7 +33,7 @@ rql_status rql_with_series(rql_client *client, const rql_series_options *options
     if (!block || !block->run) {
         return rqli_fail(error, RQL_E_INVALID, "series: there is no block to run");
     }
-    status = rqli_series_plan(&plan, &client->options, options, error);
+    status = rqli_series_plan(&plan, &client->of_calls, options, error);
     if (!status) {
         self.result = plan.options.result;
         status = rql_series_acquire(client, &plan.options, &self.series, error);

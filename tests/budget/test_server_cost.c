@@ -51,33 +51,30 @@ static void send_request(const struct line *line, unsigned number, int64_t known
 static void enqueue(struct line *line)
 {
     send_request(line, ++line->newest, 0);
-    freeReplyObject(take_answer(0));
+    take_answer(QUEUED);
 }
 
 /* The next in line looks again, as it does while it waits. */
 static void look(struct line *line)
 {
     send_request(line, line->holder + 1, 1);
-    freeReplyObject(take_answer(0));
+    take_answer(QUEUED);
 }
 
 static void hand_on(struct line *line)
 {
     struct asker asker;
-    redisReply *reply;
 
     asker_init(&asker, 0, line->holder++);
     append_release(&line->keys, asker.nonce);
-    reply = take_answer(1);
-    assert_int_equal(reply->element[1]->integer, 1);
-    freeReplyObject(reply);
+    take_answer("1 1"); /* released, and handed over */
 }
 
 /* The new holder lets itself be heard. */
 static void claim(struct line *line)
 {
     send_request(line, line->holder, 0);
-    freeReplyObject(take_answer(1));
+    take_answer(HELD);
 }
 
 static void fill(struct line *line, const char *name, unsigned first, unsigned count)
@@ -90,7 +87,7 @@ static void fill(struct line *line, const char *name, unsigned first, unsigned c
         send_request(line, ++line->newest, 0);
         if (i % BATCH == BATCH - 1 || i == count - 1) {
             for (unsigned j = 0; j <= i % BATCH; j++) {
-                freeReplyObject(take_answer(0));
+                take_answer(QUEUED);
             }
         }
     }

@@ -48,10 +48,10 @@ static void send_request(int lock, unsigned client, unsigned index)
     append_acquire(&keys, &asker, 0);
 }
 
-static void take_answers(int count, int64_t what)
+static void take_answers(int count, const char *what)
 {
     for (int i = 0; i < count; i++) {
-        freeReplyObject(take_answer(what));
+        take_answer(what);
     }
 }
 
@@ -60,7 +60,7 @@ static void hold_locks(int count)
     for (int i = 0; i < count; i++) {
         send_request(i, 0, (unsigned)i);
         if (i % BATCH == BATCH - 1 || i == count - 1) {
-            take_answers(i % BATCH + 1, 1);
+            take_answers(i % BATCH + 1, HELD);
         }
     }
 }
@@ -98,7 +98,7 @@ static int64_t queue_up(int n_locks, int per_client)
     for (int i = 0; i < REQUESTS; i++) {
         send_request(i % n_locks, 1U + (unsigned)(i / per_client), (unsigned)(LOCKS + i));
         if (i % BATCH == BATCH - 1) {
-            take_answers(BATCH, 0);
+            take_answers(BATCH, QUEUED);
         }
     }
     return used_memory() - before;
@@ -134,7 +134,7 @@ static int start(void **state)
     /* The server keeps statistics of every command from its first use on. */
     hold_locks(1);
     send_request(0, 1, LOCKS);
-    take_answers(1, 0);
+    take_answers(1, QUEUED);
     finish_growing();
     return 0;
 }

@@ -60,22 +60,22 @@ static void read_call(const uint8_t *data, size_t size)
     rql_meta pairs[N_PAIRS] = {0};
     char text[TEXT_SIZE + 1] = {0};
     size_t text_size = size < TEXT_SIZE ? size : TEXT_SIZE;
-    rql_options client;
+    rql_lock_options defaults;
 
     memcpy(text, data, text_size);
-    rql_options_init(&client);
+    rqli_lock_options_fill(&defaults, NULL);
     size = size < sizeof given ? size : sizeof given;
     memcpy(&given, data, size);
     given.options.size = size;
     given.options.meta = pairs;
     given.options.n_meta = read_pairs(pairs, text, text + text_size);
-    (void)rqli_lock_options_read(&read, &client, &given.options, NULL);
+    (void)rqli_lock_options_read(&read, &defaults, &given.options, NULL);
 
     /* And once more with nothing but the pairs to complain about. */
-    rqli_lock_options_fill(&given.options, &client);
+    given.options = defaults;
     given.options.meta = pairs;
     given.options.n_meta = read_pairs(pairs, text, text + text_size);
-    if (rqli_lock_options_read(&read, &client, &given.options, NULL) == RQL_OK) {
+    if (rqli_lock_options_read(&read, &defaults, &given.options, NULL) == RQL_OK) {
         RQLI_MUST(read.n_meta <= RQL_META_MAX_PAIRS);
     }
 }

@@ -9,6 +9,15 @@ static rql_lock_options given;
 static rql_lock_options read_back;
 static rql_error error;
 
+/* As a client with these options reads them. */
+static rql_status read_call(const rql_lock_options *options, rql_error *detail)
+{
+    rql_lock_options defaults;
+
+    rqli_lock_options_fill(&defaults, &client);
+    return rqli_lock_options_read(&read_back, &defaults, options, detail);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -32,7 +41,7 @@ static void defaults_come_from_the_client(void **state)
     client.detailed_acq_timeout_error = true;
     client.default_conflict_strategy = RQL_WORK_THROUGH;
     client.default_access_strategy = RQL_RANDOM;
-    CHECK_OK(rqli_lock_options_read(&read_back, &client, NULL, NULL));
+    CHECK_OK(read_call(NULL, NULL));
     assert_int_equal(read_back.size, sizeof read_back);
     assert_int_equal(read_back.ttl_ms, 11);
     assert_int_equal(read_back.queue_ttl_ms, 12);
@@ -71,7 +80,7 @@ static void without_a_client_the_defaults_are_the_librarys(void **state)
 
 static void check_refused(const char *message)
 {
-    assert_int_equal(rqli_lock_options_read(&read_back, &client, &given, &error), RQL_E_INVALID);
+    assert_int_equal(read_call(&given, &error), RQL_E_INVALID);
     assert_string_equal(error.message, message);
 }
 
@@ -85,14 +94,14 @@ static void what_only_a_call_has_is_checked_too(void **state)
     given.max_hold_ms = -2;
     check_refused("max_hold_ms is -2; it must be 1 or more, or forever");
     given.max_hold_ms = 1;
-    CHECK_OK(rqli_lock_options_read(&read_back, &client, &given, NULL));
+    CHECK_OK(read_call(&given, NULL));
     memcpy(&given.fail_fast, &seven, 1);
     check_refused("fail_fast is 7; it must be true | false");
     given.fail_fast = true;
     memcpy(&given.auto_extend, &seven, 1);
     check_refused("auto_extend is 7; it must be true | false");
     given.auto_extend = true;
-    CHECK_OK(rqli_lock_options_read(&read_back, &client, &given, NULL));
+    CHECK_OK(read_call(&given, NULL));
     assert_true(read_back.fail_fast);
     assert_true(read_back.auto_extend);
 }
@@ -112,7 +121,7 @@ static void meta_is_taken_as_it_is(void **state)
     (void)state;
     given.meta = meta;
     given.n_meta = 5;
-    CHECK_OK(rqli_lock_options_read(&read_back, &client, &given, NULL));
+    CHECK_OK(read_call(&given, NULL));
     assert_ptr_equal(read_back.meta, meta);
     assert_int_equal(read_back.n_meta, 5);
 }
@@ -172,7 +181,7 @@ static void meta_has_at_most_64_pairs(void **state)
     }
     given.meta = meta;
     given.n_meta = RQL_META_MAX_PAIRS;
-    CHECK_OK(rqli_lock_options_read(&read_back, &client, &given, NULL));
+    CHECK_OK(read_call(&given, NULL));
 }
 
 static void meta_has_at_most_16384_bytes_together(void **state)
@@ -185,7 +194,7 @@ static void meta_has_at_most_16384_bytes_together(void **state)
     memset(value, 'v', RQL_META_MAX_BYTES - 1);
     given.meta = one;
     given.n_meta = 1;
-    CHECK_OK(rqli_lock_options_read(&read_back, &client, &given, NULL));
+    CHECK_OK(read_call(&given, NULL));
     check_meta_refused(two, 2, "meta[1]: the pairs have too many bytes; at most 16384 are allowed");
     value[RQL_META_MAX_BYTES - 1] = 'v';
     check_meta_refused(one, 1, "meta[0]: the pairs have too many bytes; at most 16384 are allowed");

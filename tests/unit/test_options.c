@@ -125,6 +125,16 @@ static const struct rqli_option *option_of(const char *name)
     abort(); /* not reached; cmocka does not say that it never returns */
 }
 
+/* As a client with these options reads them. */
+static rql_status read_call(rql_lock_options *out, const rql_options *client,
+                            const rql_lock_options *given, rql_error *error)
+{
+    rql_lock_options defaults;
+
+    rqli_lock_options_fill(&defaults, client);
+    return rqli_lock_options_read(out, &defaults, given, error);
+}
+
 static void check_row(size_t index)
 {
     const struct rqli_option *option = option_of(fields[index].name);
@@ -191,7 +201,7 @@ static rql_status call_with(const struct rqli_option *option, int64_t value, rql
     rql_options_init(&client);
     rqli_lock_options_fill(&given, NULL);
     rqli_option_store(option, (char *)&given + option->call_offset, value);
-    return rqli_lock_options_read(&read, &client, &given, error);
+    return read_call(&read, &client, &given, error);
 }
 
 typedef rql_status try_fn(const struct rqli_option *option, int64_t value, rql_error *error);
@@ -362,7 +372,7 @@ static void calls_of_older_and_newer_programs_are_read_too(void **state)
     given.known.size = offsetof(rql_lock_options, retry_delay_ms);
     given.known.ttl_ms = 9;
     given.known.retry_delay_ms = -1;
-    CHECK_OK(rqli_lock_options_read(&read, &client, &given.known, NULL));
+    CHECK_OK(read_call(&read, &client, &given.known, NULL));
     assert_int_equal(read.size, sizeof read);
     assert_int_equal(read.ttl_ms, 9);
     assert_int_equal(read.retry_delay_ms, 77);
@@ -370,9 +380,9 @@ static void calls_of_older_and_newer_programs_are_read_too(void **state)
 
     rqli_lock_options_fill(&given.known, &client);
     given.known.size = sizeof given;
-    CHECK_OK(rqli_lock_options_read(&read, &client, &given.known, NULL));
+    CHECK_OK(read_call(&read, &client, &given.known, NULL));
     given.unknown = 1;
-    assert_int_equal(rqli_lock_options_read(&read, &client, &given.known, NULL), RQL_E_INVALID);
+    assert_int_equal(read_call(&read, &client, &given.known, NULL), RQL_E_INVALID);
 }
 
 /* Sizes that no init call writes. */
@@ -396,7 +406,7 @@ static void a_struct_that_was_not_set_up_is_refused(void **state)
         assert_non_null(strstr(error.message, "not set up"));
         rqli_lock_options_fill(&call, &client);
         call.size = sizes[i];
-        assert_int_equal(rqli_lock_options_read(&call, &client, &call, NULL), RQL_E_INVALID);
+        assert_int_equal(read_call(&call, &client, &call, NULL), RQL_E_INVALID);
     }
 }
 
@@ -416,7 +426,7 @@ static void a_refusal_leaves_the_result_untouched(void **state)
     call.ttl_ms = 0;
     assert_int_equal(rqli_options_read(&read, &given, NULL), RQL_E_INVALID);
     assert_memory_equal(&read, &before, sizeof read);
-    assert_int_equal(rqli_lock_options_read(&call_read, &given, &call, NULL), RQL_E_INVALID);
+    assert_int_equal(read_call(&call_read, &given, &call, NULL), RQL_E_INVALID);
     assert_memory_equal(&call_read, &call_before, sizeof call_read);
 }
 

@@ -15,6 +15,15 @@ static rql_error error;
 
 static const char *const names[] = {"b", "\xc3\xa9", "a", "B", "aa"};
 
+/* As a client with these options plans it. */
+static rql_status make_plan(const rql_series_options *options)
+{
+    rql_lock_options defaults;
+
+    rqli_lock_options_fill(&defaults, &client);
+    return rqli_series_plan(&plan, &defaults, options, &error);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -35,7 +44,7 @@ static void defaults_are_atomic_and_the_clients(void **state)
     assert_null(given.lock);
     assert_null(given.result);
     client.default_lock_ttl_ms = 77;
-    CHECK_OK(rqli_series_plan(&plan, &client, &given, &error));
+    CHECK_OK(make_plan(&given));
     assert_int_equal(plan.lock.ttl_ms, 77);
     assert_int_equal(plan.options.n_names, 5);
 }
@@ -46,7 +55,7 @@ static void canonical_order_is_that_of_bytes(void **state)
     static const size_t expected[] = {3, 2, 4, 0, 1};
 
     (void)state;
-    CHECK_OK(rqli_series_plan(&plan, &client, &given, &error));
+    CHECK_OK(make_plan(&given));
     for (size_t i = 0; i < 5; i++) {
         assert_int_equal(plan.order[i], expected[i]);
     }
@@ -59,10 +68,10 @@ static void a_name_twice_is_for_the_gem_alone(void **state)
     (void)state;
     given.names = twice;
     given.n_names = 3;
-    assert_int_equal(rqli_series_plan(&plan, &client, &given, &error), RQL_E_INVALID);
+    assert_int_equal(make_plan(&given), RQL_E_INVALID);
     assert_non_null(strstr(error.message, "x: is twice"));
     given.mode = RQL_SERIES_GEM;
-    CHECK_OK(rqli_series_plan(&plan, &client, &given, &error));
+    CHECK_OK(make_plan(&given));
 }
 
 static void names_and_mode_have_limits(void **state)
@@ -77,15 +86,15 @@ static void names_and_mode_have_limits(void **state)
     }
     given.names = many;
     given.n_names = RQL_SERIES_MAX;
-    CHECK_OK(rqli_series_plan(&plan, &client, &given, &error));
+    CHECK_OK(make_plan(&given));
     given.n_names = RQL_SERIES_MAX + 1;
-    assert_int_equal(rqli_series_plan(&plan, &client, &given, &error), RQL_E_INVALID);
+    assert_int_equal(make_plan(&given), RQL_E_INVALID);
     given.n_names = 0;
-    assert_int_equal(rqli_series_plan(&plan, &client, &given, &error), RQL_E_INVALID);
+    assert_int_equal(make_plan(&given), RQL_E_INVALID);
     given.n_names = 1;
     given.mode = (rql_series_mode)2;
-    assert_int_equal(rqli_series_plan(&plan, &client, &given, &error), RQL_E_INVALID);
-    assert_int_equal(rqli_series_plan(&plan, &client, NULL, &error), RQL_E_INVALID);
+    assert_int_equal(make_plan(&given), RQL_E_INVALID);
+    assert_int_equal(make_plan(NULL), RQL_E_INVALID);
 }
 
 static void options_of_each_lock_are_checked(void **state)
@@ -96,13 +105,13 @@ static void options_of_each_lock_are_checked(void **state)
     rqli_lock_options_fill(&lock, &client);
     given.lock = &lock;
     lock.ttl_ms = 0;
-    assert_int_equal(rqli_series_plan(&plan, &client, &given, &error), RQL_E_INVALID);
+    assert_int_equal(make_plan(&given), RQL_E_INVALID);
     lock.ttl_ms = RQL_TTL_MAX_MS;
-    CHECK_OK(rqli_series_plan(&plan, &client, &given, &error));
+    CHECK_OK(make_plan(&given));
     given.mode = RQL_SERIES_GEM;
-    assert_int_equal(rqli_series_plan(&plan, &client, &given, &error), RQL_E_INVALID);
+    assert_int_equal(make_plan(&given), RQL_E_INVALID);
     lock.ttl_ms = RQL_TTL_MAX_MS / 5 - lock.retry_delay_ms - lock.retry_jitter_ms;
-    CHECK_OK(rqli_series_plan(&plan, &client, &given, &error));
+    CHECK_OK(make_plan(&given));
 }
 
 /* As recorded of the gem, and where no recording is. */
@@ -142,11 +151,11 @@ static void structs_of_another_size_are_read(void **state)
 
     (void)state;
     longer.known.size = sizeof longer;
-    CHECK_OK(rqli_series_plan(&plan, &client, &longer.known, &error));
+    CHECK_OK(make_plan(&longer.known));
     longer.newer = 1;
-    assert_int_equal(rqli_series_plan(&plan, &client, &longer.known, &error), RQL_E_INVALID);
+    assert_int_equal(make_plan(&longer.known), RQL_E_INVALID);
     given.size = 1;
-    assert_int_equal(rqli_series_plan(&plan, &client, &given, &error), RQL_E_INVALID);
+    assert_int_equal(make_plan(&given), RQL_E_INVALID);
     memset(&longer, 0xA5, sizeof longer);
     rql_series_options_init_sized(&longer.known, sizeof longer);
     assert_int_equal(longer.newer, 0);
