@@ -7,6 +7,11 @@
 // it: libraries that poll would otherwise give it to the same worker for ever.
 import { createInterface } from "node:readline";
 
+process.on("uncaughtException", (error) => {
+  process.stderr.write(`${error.message.split("\n")[0]}\n`);
+  process.exit(1);
+});
+
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 // Times are milliseconds of performance.now() up to here.
@@ -94,10 +99,6 @@ class Slot {
 
 export async function play(contender) {
   const say = (object) => process.stdout.write(JSON.stringify(object) + "\n");
-  process.on("uncaughtException", (error) => {
-    process.stderr.write(`${error.message}\n`);
-    process.exit(1);
-  });
   say({});
   for await (const line of createInterface({ input: process.stdin })) {
     const [shape, threads, slotMs, pauseUs] = line.split(" ");

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 
 import servers
+from plan import NPM
 from players import Player, PlayerError
 from servers import Unavailable
 
@@ -16,7 +17,7 @@ def install_npm(build):
     """The libraries of peers/package-lock.json, below the build folder; their folder."""
     if not shutil.which("node") or not shutil.which("npm"):
         raise Unavailable("node and npm are not installed")
-    folder = pathlib.Path(build, "peers")
+    folder = pathlib.Path(build, "peers").resolve()
     folder.mkdir(exist_ok=True)
     wanted = (BENCH / "peers/package-lock.json").read_bytes()
     done = folder / "installed"
@@ -85,10 +86,11 @@ class Lineup:
             self.add(name, words)
         if "locks" in self.needed:
             self.add_scale()
-        self.try_peer(["postgres"], self.add_postgres)
-        self.try_peer(["redlock", "redis-semaphore", "redislock"], self.add_npm)
-        self.try_peer(["redis-py"], self.add_redis_py)
-        self.try_peer(["etcd"], self.add_etcd)
+        self.try_peer("postgres", self.add_postgres)
+        for name in NPM:
+            self.try_peer(name, self.add_npm)
+        self.try_peer("redis-py", self.add_redis_py)
+        self.try_peer("etcd", self.add_etcd)
 
     def own_players(self):
         path, tcp = self.redis.socket, f"127.0.0.1:{self.redis.port}"
@@ -124,52 +126,48 @@ class Lineup:
         player.answer()  # it is ready
         self.players[name] = player
 
-    def try_peer(self, names, start):
+    def try_peer(self, name, start):
         """A peer that is not there is no error; one of ours is."""
-        names = [name for name in names if name in self.needed]
-        if not names:
+        if name not in self.needed:
             return
         try:
-            start(names)
+            start(name)
         except (Unavailable, PlayerError, OSError) as error:
-            for name in names:
-                self.missing[name] = str(error)
+            self.missing[name] = str(error)
 
-    def add_postgres(self, _names):
+    def add_postgres(self, name):
         program = self.bench + "-postgres"
         if not pathlib.Path(program).exists():
             raise Unavailable("built without libpq")
         server = servers.Postgres(self.scratch)
         self.started.append(server)
         server.start()
-        self.add("postgres", ["advisory", server.conninfo, "256"], program)
-        self.versions["postgres"] = server.version()
+        self.add(name, ["advisory", server.conninfo, "256"], program)
+        self.versions[name] = server.version()
 
-    def add_npm(self, names):
+    def add_npm(self, name):
         folder = install_npm(self.build)
-        for name in names:
-            self.add(name, [str(BENCH / "peers/npm.mjs"), name, self.redis.socket, str(folder)],
-                     "node")
-            self.versions[name] = self.npm_version(folder, name)
+        self.add(name, [str(BENCH / "peers/npm.mjs"), name, self.redis.socket, str(folder)], "node")
+        self.versions[name] = self.npm_version(folder, name)
 
     @staticmethod
     def npm_version(folder, name):
         text = (folder / "node_modules" / name / "package.json").read_text()
         return name + " " + json.loads(text)["version"].lstrip("v")
 
-    def add_redis_py(self, _names):
+    def add_redis_py(self, name):
         program, version = python_with_redis()
-        self.add("redis-py", [str(BENCH / "peers/redis_py.py"), self.redis.socket, "32"], program)
-        self.versions["redis-py"] = f"redis-py {version}"
+        self.add(name, [str(BENCH / "peers/redis_py.py"), self.redis.socket, "32"], program)
+        self.versions[name] = f"redis-py {version}"
 
-    def add_etcd(self, _names):
+    def add_etcd(self, name):
         if not shutil.which("node"):
             raise Unavailable("node, which drives it, is not installed")
         server = servers.Etcd(self.scratch)
         self.started.append(server)
         server.start()
-        self.add("etcd", [str(BENCH / "peers/etcd.mjs"), str(server.port)], "node")
-        self.versions["etcd"] = server.version()
+        self.add(name, [str(BENCH / "peers/etcd.mjs"), str(server.port)], "node")
+        self.versions[name] = server.version()
 
     def stop(self):
         """Players first: they talk to the servers."""

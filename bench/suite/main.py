@@ -5,6 +5,7 @@ import signal
 import sys
 
 import plan
+import readme
 import report
 from lineup import Lineup
 from measure import Run
@@ -12,7 +13,7 @@ from players import PlayerError
 from servers import Unavailable
 
 GROUPS = ("pairs", "tcp", "handoff", "peers", "scale")
-QUICK_SECONDS, FULL_SECONDS = 150, 900
+QUICK_SECONDS, FULL_SECONDS = 130, 900
 
 
 def arguments():
@@ -21,8 +22,12 @@ def arguments():
     parser.add_argument("scratch")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--figures", action="store_true")
     parser.add_argument("--only", choices=GROUPS)
-    return parser.parse_args()
+    wanted = parser.parse_args()
+    if wanted.figures and wanted.only:
+        parser.error("figures need all groups")
+    return wanted
 
 
 def seconds_for(wanted, groups):
@@ -49,6 +54,8 @@ def main():
         about, cases, targets, broken = measure(wanted)
     except (PlayerError, Unavailable, OSError) as error:
         sys.exit(f"run.sh: {error}")
+    if wanted.figures:
+        readme.write(about, cases, targets)
     if wanted.json:
         report.print_json([about, *cases, *targets])
     else:

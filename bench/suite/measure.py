@@ -6,8 +6,11 @@ import time
 
 from players import PlayerError
 
-WARM_UP_MS = 250
-QUIET_SECONDS = 0.03  # how long a slot waits for others to come to rest
+WARM_UP_MS = 200
+QUIET_SECONDS = 0.02  # how long a slot waits for others to come to rest
+SETTLE_SECONDS = 0.0005  # and how long what it started has to end
+TIMES = ("p50_us", "p99_us")
+ENOUGH = 5  # cycles without disturbance, to leave the others out
 OWN = ("ping", "ping-tcp", "floor", "floor-tcp", "own", "shared", "shared-tcp", "spin", "hand",
        "locks", "clients")
 
@@ -52,7 +55,8 @@ def await_quiet():
 
 
 class Results:
-    """Samples by block, case and cycle."""
+    """Samples by block, case and cycle. A slot that others disturbed does not count, unless too few
+    would be left."""
 
     def __init__(self):
         self.samples = {}
@@ -60,16 +64,36 @@ class Results:
     def add(self, block, case, cycle, sample):
         self.samples.setdefault((block.name, case.key), {})[cycle] = sample
 
-    def values(self, block, key, figure):
+    def cycles(self, block, keys):
+        """Those in which all of these cases were measured."""
+        found = [self.samples.get((block, key), {}) for key in keys]
+        common = set(found[0]).intersection(*found[1:])
+        quiet = {cycle for cycle in common if all(by[cycle]["quiet"] == 1 for by in found)}
+        return sorted(quiet if len(quiet) >= ENOUGH else common)
+
+    def values(self, block, key, figure, cycles):
         """By cycle. Slots in which nothing was counted say nothing of times."""
         found = self.samples.get((block, key), {})
-        return {cycle: sample[figure] for cycle, sample in found.items() if sample.get(figure)}
+        known = {cycle: found[cycle].get(figure) for cycle in cycles if cycle in found}
+        return {cycle: value for cycle, value in known.items()
+                if value is not None and (value > 0 or figure not in TIMES)}
+
+    def alone(self, block, one):
+        """One of (case, threads, figure)."""
+        return list(self.values(block, one[:2], one[2], self.cycles(block, [one[:2]])).values())
 
     def ratios(self, block, above, below):
-        """Each of (case, threads, figure); one ratio for each cycle in which both were measured."""
-        upper = self.values(block, above[:2], above[2])
-        lower = self.values(block, below[:2], below[2])
-        return [upper[cycle] / lower[cycle] for cycle in upper if cycle in lower]
+        """above is (case, threads, figure), below several of them, of which the largest counts; one
+        ratio for each cycle."""
+        cycles = self.cycles(block, [one[:2] for one in (above, *below)])
+        upper = self.values(block, above[:2], above[2], cycles)
+        lower = [self.values(block, one[:2], one[2], cycles) for one in below]
+        return [upper[cycle] / max(values[cycle] for values in lower) for cycle in upper
+                if all(cycle in values for values in lower)]
+
+    def quiet_share(self):
+        found = [sample["quiet"] for by in self.samples.values() for sample in by.values()]
+        return statistics.fmean(found) if found else 0
 
 
 def spread(values):
@@ -94,20 +118,14 @@ class Run:
         self.results = Results()
         self.lost = {}  # player: why it cannot go on
         self.cycles = 0
-        self.slots = 0
-        self.disturbed = 0
         self.random = random.Random(1)
 
     def slot(self, case, slot_ms):
-        """Others disturb what they run beside; a disturbed slot gets a second chance."""
-        self.slots += 1
+        """Says also whether others left the machine to us."""
         quiet = await_quiet()
         out = self.measured(case, slot_ms)
-        if quiet and runnable() <= 1:
-            return out
-        quiet = await_quiet()
-        out = self.measured(case, slot_ms)
-        self.disturbed += not quiet or runnable() > 1
+        time.sleep(SETTLE_SECONDS)
+        out["quiet"] = float(quiet and runnable() <= 1)
         return out
 
     def measured(self, case, slot_ms):

@@ -117,7 +117,7 @@ def peer_blocks():
         yield Block(f"peers-hold-{n}", "peers", (
             Case("hold/rql", "hand", "turns", n, 200, PAUSE_US),
             Case("hold/postgres", "postgres", "turns", n, 200, PAUSE_US, against),
-            *(Case(f"hold/{who}", who, "turns", n, 600, PAUSE_US, against) for who in OTHERS)), 6)
+            *(Case(f"hold/{who}", who, "turns", n, 600, PAUSE_US, against) for who in OTHERS)), 6, True)
 
 
 def scale_blocks():

@@ -16,7 +16,7 @@ def environment(lineup, run, mode):
         "date": datetime.date.today().isoformat(),
         "mode": mode,
         "cycles": run.cycles,
-        "disturbed": rounded(run.disturbed / max(run.slots, 1)),
+        "quiet": rounded(run.results.quiet_share()),
         "processors": os.cpu_count(),
         "processor": processor(),
         "system": system(),
@@ -48,15 +48,12 @@ def rounded(value):
 def case_row(results, block, case):
     row = {"case": case.name, "group": block.group, "block": block.name, "threads": case.threads}
     for figure in FIGURES:
-        found = results.samples.get((block.name, case.key), {}).values()
-        values = [sample[figure] for sample in found if figure in sample]
-        if figure in ("p50_us", "p99_us"):
-            values = [value for value in values if value > 0]
+        values = results.alone(block.name, (*case.key, figure))
         row[figure] = rounded(spread(values)[0]) if values else None
     ratio = None
     if case.against:
         figure = case.against[2]
-        ratio = spread(results.ratios(block.name, (*case.key, figure), case.against))
+        ratio = spread(results.ratios(block.name, (*case.key, figure), [case.against]))
     row["ratio"], row["ratio_q1"], row["ratio_q3"] = map(rounded, ratio or (None, None, None))
     row["against"] = "{0} at {1}: {2}".format(*case.against) if case.against else None
     return row
@@ -115,7 +112,8 @@ def print_cases(rows):
             "ratio (quartiles)", "to"]
     lines = []
     for row in rows:
-        waited = number(100 * row["waited"]) + " %" if row["case"][:4] in ("turn", "hold") else ""
+        waits = row["case"].startswith(("turns/", "hold/")) and row["waited"] is not None
+        waited = number(100 * row["waited"]) + " %" if waits else ""
         lines.append([
             row["case"], number(row["threads"]), number(row["ops_s"]), number(row["p50_us"], 1),
             number(row["p99_us"], 1), waited, number(row["commands"], 2), number(row["cpu_us"], 1),
@@ -160,7 +158,7 @@ def print_report(about, cases, targets, colour):
     print(f"  {about['system']}, {about['processors']} x {about['processor']}, {about['date']}; "
           + ", ".join(about["versions"].values()))
     print(f"  medians of {about['cycles']} interleaved cycles; ratios are taken within a cycle; "
-          f"{100 * about['disturbed']:.0f} % of the slots were disturbed by others\n")
+          f"{100 * about['quiet']:.0f} % of the slots had the machine for themselves\n")
     print_cases(cases)
     print(LEGEND)
     if targets:

@@ -21,12 +21,8 @@ class Target:
     def measured(self, results):
         """Median and quartiles, or None if something of it was not measured."""
         if not self.below:
-            found = results.values(self.block, self.above[:2], self.above[2])
-            return spread(value / self.unit for value in found.values())
-        above = results.values(self.block, self.above[:2], self.above[2])
-        below = [results.values(self.block, one[:2], one[2]) for one in self.below]
-        common = [cycle for cycle in above if all(cycle in values for values in below)]
-        return spread(above[cycle] / max(values[cycle] for values in below) for cycle in common)
+            return spread(value / self.unit for value in results.alone(self.block, self.above))
+        return spread(results.ratios(self.block, self.above, self.below))
 
     def met(self, value):
         """Judged as it is printed."""
