@@ -1,5 +1,6 @@
 """Measures librql beside its peers. Started by bench/run.sh, which installs and builds; see there."""
 import argparse
+import contextlib
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from players import PlayerError
 from servers import Unavailable
 
 GROUPS = ("pairs", "tcp", "handoff", "peers", "scale")
+PRIORITY = -15
 QUICK_SECONDS, FULL_SECONDS = 130, 900
 
 
@@ -36,6 +38,13 @@ def seconds_for(wanted, groups):
     return total if len(groups) > 1 else total / 3
 
 
+def raise_priority():
+    """Of all that is measured, alike: whoever else works on this machine disturbs it less. Only root
+    may; without it the disturbed slots are more."""
+    with contextlib.suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
+
+
 def measure(wanted):
     groups = [wanted.only] if wanted.only else GROUPS
     blocks = [block for block in plan.all_blocks() if block.group in groups]
@@ -50,6 +59,7 @@ def measure(wanted):
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     wanted = arguments()
+    raise_priority()
     try:
         about, cases, targets, broken = measure(wanted)
     except (PlayerError, Unavailable, OSError) as error:
