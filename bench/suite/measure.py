@@ -6,8 +6,8 @@ import time
 
 from players import PlayerError
 
-WARM_UP_MS = 200
-QUIET_SECONDS = 0.02  # how long a slot waits for others to come to rest
+WARM_UP_MS = 120
+QUIET_SECONDS = 0.05  # how long a block waits for others to come to rest
 SETTLE_SECONDS = 0.0005  # and how long what it started has to end
 TIMES = ("p50_us", "p99_us")
 ENOUGH = 5  # cycles without disturbance, to leave the others out
@@ -26,7 +26,7 @@ def sample_of(answer, before, after, plain_lock):
         "p99_us": answer["p99_us"],
         "waited": answer["waited"] / max(answer["counted"], 1),
     }
-    if before and done:
+    if before and done > 0:
         spent = {name: (after[name] - before[name]) / done for name in after}
         out["commands"] = spent["commands"] + (spent["sets"] if plain_lock else 0)
         out["wakes"] = spent["wakes"]
@@ -35,7 +35,13 @@ def sample_of(answer, before, after, plain_lock):
 
 
 def mean(samples):
-    return {name: statistics.fmean(sample[name] for sample in samples) for name in samples[0]}
+    """A slot in which the machine stood still has no times."""
+    out = {}
+    for name in {name for sample in samples for name in sample}:
+        known = [sample[name] for sample in samples if name in sample]
+        known = [value for value in known if value > 0] if name in TIMES else known
+        out[name] = statistics.fmean(known) if known else 0.0
+    return out
 
 
 def runnable():
@@ -45,13 +51,10 @@ def runnable():
 
 
 def await_quiet():
-    """False: others are busy and stay so."""
+    """Not for long: others may be busy all the time."""
     deadline = time.monotonic() + QUIET_SECONDS
-    while runnable() > 1:
-        if time.monotonic() > deadline:
-            return False
+    while runnable() > 1 and time.monotonic() < deadline:
         time.sleep(0.001)
-    return True
 
 
 class Results:
@@ -88,8 +91,9 @@ class Results:
         cycles = self.cycles(block, [one[:2] for one in (above, *below)])
         upper = self.values(block, above[:2], above[2], cycles)
         lower = [self.values(block, one[:2], one[2], cycles) for one in below]
-        return [upper[cycle] / max(values[cycle] for values in lower) for cycle in upper
-                if all(cycle in values for values in lower)]
+        largest = {cycle: max(values[cycle] for values in lower) for cycle in upper
+                   if all(cycle in values for values in lower)}
+        return [upper[cycle] / value for cycle, value in largest.items() if value > 0]
 
     def quiet_share(self):
         found = [sample["quiet"] for by in self.samples.values() for sample in by.values()]
@@ -122,7 +126,7 @@ class Run:
 
     def slot(self, case, slot_ms):
         """Says also whether others left the machine to us."""
-        quiet = await_quiet()
+        quiet = runnable() <= 1
         out = self.measured(case, slot_ms)
         time.sleep(SETTLE_SECONDS)
         out["quiet"] = float(quiet and runnable() <= 1)
@@ -139,6 +143,7 @@ class Run:
         cases = [case for case in block.cases for _ in range(case.slots)
                  if case.player in self.players]
         self.random.shuffle(cases)
+        await_quiet()
         samples = {}
         for case in cases:
             sample = self.try_slot(case, slot_ms or case.slot_ms)

@@ -49,17 +49,17 @@ class Block:
 def ping(player="ping", name="ping"):
     """Whether the kernel puts client and server on one processor or on two makes a factor of two and
     holds for a slot: so there are several."""
-    return Case(name, player, "pairs", 1, 20, slots=4)
+    return Case(name, player, "pairs", 1, 15, slots=4)
 
 
-def pair(who, player, threads, slot_ms=60, against=()):
+def pair(who, player, threads, slot_ms=40, against=()):
     return Case(f"pair/{who}", player, "pairs", threads, slot_ms, 0, against)
 
 
 def pair_blocks():
     """Uncontended: one client for all threads, against a client or a connection for each."""
     for n in PAIR_THREADS:
-        slot_ms = 60 if n < 128 else 100
+        slot_ms = 40 if n < 128 else 80
         floor = ("pair/floor", n, "ops_s")
         cases = [
             pair("floor", "floor", n, slot_ms, ("ping", 1, "p50_us") if n == 1 else ()),
@@ -75,8 +75,8 @@ def tcp_blocks():
     for n in (1, 32):
         cases = [
             ping("ping-tcp", "ping/tcp"),
-            pair("floor-tcp", "floor-tcp", n, 60, ("ping/tcp", 1, "p50_us")),
-            pair("rql-tcp", "shared-tcp", n, 60, ("pair/floor-tcp", n, "ops_s")),
+            pair("floor-tcp", "floor-tcp", n, 40, ("ping/tcp", 1, "p50_us")),
+            pair("rql-tcp", "shared-tcp", n, 40, ("pair/floor-tcp", n, "ops_s")),
         ]
         yield Block(f"tcp-{n}", "tcp", tuple(cases))
 
@@ -87,14 +87,14 @@ def hand_blocks():
         against = ("ping", 1, "p50_us")
         yield Block(f"hot-{n}", "handoff", (
             ping(),
-            Case("turns/rql", "hand", "turns", n, 80, 0, against),
-            Case("turns/postgres", "postgres", "turns", n, 80, 0, against)))
+            Case("turns/rql", "hand", "turns", n, 60, 0, against),
+            Case("turns/postgres", "postgres", "turns", n, 60, 0, against)))
     for n in WAITERS:
         against = ("ping/paced", 1, "p50_us")
         yield Block(f"hold-{n}", "handoff", (
-            Case("ping/paced", "ping", "paced", 1, 60, PAUSE_US, slots=2),
-            Case("hold/rql", "hand", "turns", n, 200, PAUSE_US, against),
-            Case("hold/postgres", "postgres", "turns", n, 200, PAUSE_US, against)))
+            Case("ping/paced", "ping", "paced", 1, 50, PAUSE_US, slots=2),
+            Case("hold/rql", "hand", "turns", n, 150, PAUSE_US, against),
+            Case("hold/postgres", "postgres", "turns", n, 150, PAUSE_US, against)))
 
 
 def peer_blocks():
@@ -102,21 +102,21 @@ def peer_blocks():
         against = ("pair/rql", n, "ops_s")
         yield Block(f"peers-pair-{n}", "peers", (
             pair("rql", "shared", n),
-            pair("rql-spin", "spin", n, 60, against),
-            pair("postgres", "postgres", n, 60, against),
-            *(pair(who, who, n, 80, against) for who in OTHERS)))
+            pair("rql-spin", "spin", n, 40, against),
+            pair("postgres", "postgres", n, 40, against),
+            *(pair(who, who, n, 60, against) for who in OTHERS)))
     for n in WORKERS:
         against = ("turns/rql", n, "ops_s")
         yield Block(f"peers-turns-{n}", "peers", (
-            Case("turns/rql", "hand", "turns", n, 80),
-            Case("turns/postgres", "postgres", "turns", n, 80, 0, against),
+            Case("turns/rql", "hand", "turns", n, 60),
+            Case("turns/postgres", "postgres", "turns", n, 60, 0, against),
             *(Case(f"turns/{who}", who, "turns", n, 300 if who == "etcd" else 100, 0, against)
-              for who in OTHERS)), 2)
+              for who in OTHERS)), 4, True)
     for n in (2, 32):
         against = ("hold/rql", n, "p50_us")
         yield Block(f"peers-hold-{n}", "peers", (
-            Case("hold/rql", "hand", "turns", n, 200, PAUSE_US),
-            Case("hold/postgres", "postgres", "turns", n, 200, PAUSE_US, against),
+            Case("hold/rql", "hand", "turns", n, 150, PAUSE_US),
+            Case("hold/postgres", "postgres", "turns", n, 150, PAUSE_US, against),
             *(Case(f"hold/{who}", who, "turns", n, 600, PAUSE_US, against) for who in OTHERS)), 6, True)
 
 
