@@ -24,11 +24,10 @@ void rqli_attempt_view(void *self, struct rqli_request_view *out)
     };
 }
 
-static enum rqli_wait_result take_push(struct attempt *attempt)
+enum rqli_wait_result rqli_attempt_take_push(struct attempt *self)
 {
-    attempt->waiter.pushed = false;
-    return rqli_grant_by_push(attempt->lock, attempt->options, &attempt->waiter.push,
-                              &attempt->out->terms)
+    self->waiter.pushed = false;
+    return rqli_grant_by_push(self->lock, self->options, &self->waiter.push, &self->out->terms)
                ? RQLI_WAIT_GRANTED
                : RQLI_WAIT_LOOK;
 }
@@ -46,7 +45,7 @@ static enum rqli_wait_result wait(void *self, int64_t until_us)
 {
     switch (rqli_attempt_sleep(self, until_us)) {
     case RQLI_WAKE_PUSH:
-        return take_push(self);
+        return rqli_attempt_take_push(self);
     case RQLI_WAKE_LOOK:
         return RQLI_WAIT_LOOK;
     case RQLI_WAKE_TIME:
@@ -93,30 +92,36 @@ rql_status rqli_attempt_join(struct attempt *self, rql_error *error)
     return RQL_OK;
 }
 
-static struct rqli_request_limits limits_of(const struct attempt *attempt)
+void rqli_attempt_begin(const struct attempt *self, struct rqli_request *request)
 {
-    const rql_lock_options *options = attempt->options;
-
-    return (struct rqli_request_limits){
-        .deadline_us = attempt->deadline_us,
+    const rql_lock_options *options = self->options;
+    const struct rqli_request_limits limits = {
+        .deadline_us = self->deadline_us,
         .tries = options->retry_count == 0 ? 1 : options->retry_count,
         .delay_us = options->retry_delay_ms * 1000,
     };
+
+    rqli_request_init(request, &limits);
 }
 
-/* Tells of a fault only what is true of the whole: a try may have failed before it. */
-static rql_status conclude(const struct attempt *attempt, rql_status status, rql_error *detail,
-                           rql_error *error)
+void rqli_attempt_end(struct attempt *self, const struct rqli_request *request, int64_t begun_us)
 {
-    if (status == RQL_E_UNKNOWN && detail->status != status) {
-        (void)rqli_fail(detail, status,
+    self->out->tries = request->tries > 0 ? request->tries : 1;
+    self->out->ended_us = rqli_now_us();
+    self->out->waited_us = self->out->ended_us - begun_us;
+    rqli_observe_asked(self->lock, self->out);
+}
+
+void rqli_attempt_tell_fault(const struct attempt *self, rql_status status, const rql_error *detail,
+                             rql_error *error)
+{
+    if (status == RQL_E_UNKNOWN && (!detail || detail->status != status)) {
+        (void)rqli_fail(error, status,
                         "%s: the withdrawal of the request was not confirmed, and goes on",
-                        attempt->lock->name);
-    }
-    if (status < 0 && error) {
+                        self->lock->name);
+    } else if (status < 0 && error && detail) {
         *error = *detail;
     }
-    return status;
 }
 
 void rqli_attempt_init(struct attempt *self, rql_lock *lock, const rql_lock_options *options,
@@ -144,13 +149,12 @@ void rqli_attempt_init(struct attempt *self, rql_lock *lock, const rql_lock_opti
 rql_status rqli_attempt_run(struct attempt *self, const struct rqli_world *world, rql_error *error)
 {
     struct rqli_subscriber *subscriber = self->client->subscriber;
-    struct rqli_request_limits limits = limits_of(self);
     int64_t begun_us = rqli_now_us();
     struct rqli_request request;
     rql_error detail = {0};
     rql_status status;
 
-    rqli_request_init(&request, &limits);
+    rqli_attempt_begin(self, &request);
     if (!self->options->fail_fast && rqli_subscriber_is_listening(subscriber)) {
         status = rqli_attempt_join(self, error);
         if (status) {
@@ -161,11 +165,9 @@ rql_status rqli_attempt_run(struct attempt *self, const struct rqli_world *world
     if (self->has_joined) {
         rqli_subscriber_leave(subscriber, &self->waiter);
     }
-    self->out->tries = request.tries > 0 ? request.tries : 1;
-    self->out->ended_us = rqli_now_us();
-    self->out->waited_us = self->out->ended_us - begun_us;
-    rqli_observe_asked(self->lock, self->out);
-    return conclude(self, status, &detail, error);
+    rqli_attempt_end(self, &request, begun_us);
+    rqli_attempt_tell_fault(self, status, &detail, error);
+    return status;
 }
 
 rql_status rqli_attempt(rql_lock *lock, const rql_lock_options *options,

@@ -44,7 +44,7 @@ void rqli_attempt_add_words(const struct attempt *attempt, struct rqli_call *cal
     }
 }
 
-static void describe(const struct attempt *attempt, struct rqli_call *call, int64_t now_us)
+void rqli_attempt_write(const struct attempt *attempt, struct rqli_call *call, int64_t now_us)
 {
     rqli_call_init(call, RQLI_SCRIPT_ACQUIRE, &attempt->lock->keys);
     rqli_attempt_add_words(attempt, call, now_us);
@@ -94,7 +94,7 @@ static bool watch_ruby(struct attempt *attempt, uint64_t link_generation)
 }
 
 static struct rqli_try queued(struct attempt *attempt, const struct rqli_exchange *exchange,
-                              const struct rqli_answer *answer, rql_error *error)
+                              const struct rqli_answer *answer)
 {
     bool was_held = answer->left_ms >= 0;
 
@@ -106,17 +106,28 @@ static struct rqli_try queued(struct attempt *attempt, const struct rqli_exchang
         .is_first = answer->is_first,
     };
     attempt->out->rank = answer->rank;
+    attempt->was_restored = answer->was_restored;
+    attempt->behind_ruby = answer->is_of_ruby && answer->is_first;
+    attempt->was_held = was_held;
+    return (struct rqli_try){.result = RQLI_TRY_QUEUED, .place = attempt->place};
+}
+
+struct rqli_try rqli_attempt_attend(struct attempt *attempt, struct rqli_try result,
+                                    uint64_t link_generation, rql_error *error)
+{
+    if (result.result != RQLI_TRY_QUEUED) {
+        return result;
+    }
     if (!attempt->has_joined) {
         return join_late(attempt, error);
     }
-    if (answer->was_restored) {
+    if (attempt->was_restored) {
         rqli_subscriber_nudge(attempt->client->subscriber, &attempt->waiter);
     }
-    if (answer->is_of_ruby && answer->is_first && watch_ruby(attempt, exchange->generation) &&
-        was_held) {
+    if (attempt->behind_ruby && watch_ruby(attempt, link_generation) && attempt->was_held) {
         return again();
     }
-    return (struct rqli_try){.result = RQLI_TRY_QUEUED, .place = attempt->place};
+    return result;
 }
 
 void rqli_attempt_learn(const struct attempt *attempt, const struct rqli_exchange *exchange,
@@ -129,11 +140,11 @@ void rqli_attempt_learn(const struct attempt *attempt, const struct rqli_exchang
 }
 
 struct rqli_try rqli_attempt_decide(struct attempt *attempt, const struct rqli_exchange *exchange,
-                                    const struct rqli_answer *answer, rql_error *error)
+                                    const struct rqli_answer *answer)
 {
     switch (answer->kind) {
     case RQLI_ANSWER_QUEUED:
-        return queued(attempt, exchange, answer, error);
+        return queued(attempt, exchange, answer);
     case RQLI_ANSWER_FAIL_FAST_NO_TRY:
         return refused(RQL_FAIL_FAST_NO_TRY);
     case RQLI_ANSWER_FAIL_FAST_AFTER_TRY:
@@ -148,8 +159,8 @@ struct rqli_try rqli_attempt_decide(struct attempt *attempt, const struct rqli_e
     return again();
 }
 
-static struct rqli_try decide(struct attempt *attempt, const struct rqli_exchange *exchange,
-                              rql_error *error)
+struct rqli_try rqli_attempt_read(struct attempt *attempt, const struct rqli_exchange *exchange,
+                                  rql_error *error)
 {
     const rql_lock *lock = attempt->lock;
     struct rqli_answer answer;
@@ -162,7 +173,7 @@ static struct rqli_try decide(struct attempt *attempt, const struct rqli_exchang
     if (answer.kind == RQLI_ANSWER_GRANTED) {
         return granted(attempt, exchange, &answer);
     }
-    return rqli_attempt_decide(attempt, exchange, &answer, error);
+    return rqli_attempt_decide(attempt, exchange, &answer);
 }
 
 /* The first connection gives the first reading of the server's clock, before the first script.
@@ -185,16 +196,6 @@ static rql_status connect_first(struct attempt *attempt, int64_t deadline_us, rq
     return status;
 }
 
-/* What may pass by itself is tried again until the deadline; a server that never answered is not.
- */
-static struct rqli_try failed(const struct attempt *attempt, rql_status fault)
-{
-    bool passes = fault == RQL_E_UNKNOWN || fault == RQL_E_UNAVAILABLE ||
-                  fault == RQL_E_READ_ONLY || (fault == RQL_E_IO && attempt->may_retry);
-
-    return passes ? (struct rqli_try){.result = RQLI_TRY_SETBACK, .status = fault} : faulty(fault);
-}
-
 /* A silent server is waited for once: if the last try had the time, what withdraws it has none. */
 static void spend_last_words(struct attempt *attempt)
 {
@@ -205,6 +206,25 @@ static void spend_last_words(struct attempt *attempt)
     }
 }
 
+struct rqli_try rqli_attempt_failed(struct attempt *attempt, rql_status fault)
+{
+    bool passes = fault == RQL_E_UNKNOWN || fault == RQL_E_UNAVAILABLE ||
+                  fault == RQL_E_READ_ONLY || (fault == RQL_E_IO && attempt->may_retry);
+
+    spend_last_words(attempt);
+    return passes ? (struct rqli_try){.result = RQLI_TRY_SETBACK, .status = fault} : faulty(fault);
+}
+
+int64_t rqli_attempt_ask_until(const struct attempt *self, int64_t now_us)
+{
+    int64_t until_us = rqli_client_patience_us(self->client, now_us);
+
+    if (self->deadline_us < until_us) {
+        until_us = later(self->deadline_us, now_us + self->last_words_us);
+    }
+    return until_us;
+}
+
 struct rqli_exchange *rqli_attempt_carry(struct attempt *attempt,
                                          void (*write)(const struct attempt *, struct rqli_call *,
                                                        int64_t now_us),
@@ -213,21 +233,16 @@ struct rqli_exchange *rqli_attempt_carry(struct attempt *attempt,
     struct rqli_exchange *exchange = NULL;
     struct rqli_call call;
     int64_t now_us = rqli_now_us();
-    int64_t until_us = rqli_client_patience_us(attempt->client, now_us);
-    rql_status status;
+    int64_t until_us = rqli_attempt_ask_until(attempt, now_us);
+    rql_status status = connect_first(attempt, until_us, error);
 
-    if (attempt->deadline_us < until_us) {
-        until_us = later(attempt->deadline_us, now_us + attempt->last_words_us);
-    }
-    status = connect_first(attempt, until_us, error);
     if (!status) {
         write(attempt, &call, now_us);
         attempt->out->asked++;
         status = rqli_perform(attempt->client->link, &call, until_us, &exchange, error);
     }
     if (status) {
-        spend_last_words(attempt);
-        *failure_out = failed(attempt, status);
+        *failure_out = rqli_attempt_failed(attempt, status);
     }
     return exchange;
 }
@@ -239,9 +254,10 @@ struct rqli_try rqli_attempt_try(void *self, rql_error *error)
     struct rqli_try result;
 
     rqli_observe_try(attempt->lock);
-    exchange = rqli_attempt_carry(attempt, describe, &result, error);
+    exchange = rqli_attempt_carry(attempt, rqli_attempt_write, &result, error);
     if (exchange) {
-        result = decide(self, exchange, error);
+        result = rqli_attempt_read(attempt, exchange, error);
+        result = rqli_attempt_attend(attempt, result, exchange->generation, error);
         rqli_exchange_give(exchange);
     }
     return result;

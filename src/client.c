@@ -122,7 +122,7 @@ rql_client *rql_client_free(rql_client *client)
     rqli_link_free(client->link);
     rqli_stats_free(client->stats);
     rqli_hosts_free(client->hosts);
-    rqli_handles_fini(&client->handles);
+    rqli_spares_fini(&client->handles);
     if (client->url) {
         explicit_bzero(client->url, strlen(client->url));
         free(client->url);

@@ -13,6 +13,13 @@
 #include <rql/client.h>
 #include <stdatomic.h>
 
+/* What the connections of loops have counted. */
+struct rqli_traffic {
+    int64_t commands;
+    int64_t connections;
+    int64_t pushes;
+};
+
 struct rqli_hosts;
 struct rqli_keeper;
 struct rqli_link;
@@ -29,19 +36,22 @@ struct rql_client {
     struct rqli_subscriber *subscriber; /* pushes to the waiters */
     struct rqli_keeper *keeper;         /* leases, and what the background thread does */
     struct rqli_stats *stats;
-    struct rqli_handles handles;             /* of locks, to be used again */
+    struct rqli_spares handles;              /* of locks, to be used again */
     struct rqli_hosts *hosts;                /* the threads that the swarm vouches for */
     struct rql_swarm *swarm;                 /* of auto_swarm, or NULL */
     struct rql_swarm *_Atomic running_swarm; /* that or the caller's; not freed yet */
     char *url;                 /* for the connections of its swarm; has the password */
     bool is_member;            /* fork was joined */
     atomic_bool was_connected; /* and its clock was learned from */
+    _Atomic uint64_t n_tasks;  /* of requests that are acquirers of their own */
 
     struct {
         pthread_mutex_t mutex;
         struct rqli_skew skew;
         uint64_t tracking_link;       /* generations that CLIENT TRACKING was set up for */
         uint64_t tracking_subscriber; /* (protocol.md 22) */
+        struct rql_loop *loops;       /* that are open */
+        struct rqli_traffic past;     /* of those that are not */
     } shared;                         /* everything in here under shared.mutex */
 };
 

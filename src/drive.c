@@ -8,41 +8,41 @@ static struct rqli_request_view look_around(const struct rqli_world *world)
     return view;
 }
 
-static void try_once(struct rqli_request *request, const struct rqli_world *world, rql_error *error)
+void rqli_drive_on_try(struct rqli_request *request, const struct rqli_try *result,
+                       const struct rqli_world *world)
 {
-    struct rqli_try result = world->try_take(world->self, error);
     struct rqli_request_view view;
 
-    switch (result.result) {
+    switch (result->result) {
     case RQLI_TRY_GRANTED:
         rqli_request_on_granted(request);
         break;
     case RQLI_TRY_QUEUED:
         view = look_around(world);
-        rqli_request_on_queued(request, &result.place, &view);
+        rqli_request_on_queued(request, &result->place, &view);
         break;
     case RQLI_TRY_REFUSED:
-        rqli_request_on_refused(request, result.status);
+        rqli_request_on_refused(request, result->status);
         break;
     case RQLI_TRY_AGAIN:
         rqli_request_on_again(request, look_around(world).now_us);
         break;
     case RQLI_TRY_SETBACK:
         view = look_around(world);
-        rqli_request_on_setback(request, result.status, &view);
+        rqli_request_on_setback(request, result->status, &view);
         break;
     case RQLI_TRY_FAULT:
-        rqli_request_on_fault(request, result.status);
+        rqli_request_on_fault(request, result->status);
         break;
     }
 }
 
-static void wait_once(struct rqli_request *request, const struct rqli_world *world,
-                      int64_t until_us)
+void rqli_drive_on_wait(struct rqli_request *request, enum rqli_wait_result result,
+                        const struct rqli_world *world)
 {
     struct rqli_request_view view;
 
-    switch (world->wait(world->self, until_us)) {
+    switch (result) {
     case RQLI_WAIT_TIME:
         view = look_around(world);
         rqli_request_on_time(request, &view);
@@ -56,6 +56,13 @@ static void wait_once(struct rqli_request *request, const struct rqli_world *wor
     }
 }
 
+static void try_once(struct rqli_request *request, const struct rqli_world *world, rql_error *error)
+{
+    struct rqli_try result = world->try_take(world->self, error);
+
+    rqli_drive_on_try(request, &result, world);
+}
+
 rql_status rqli_drive(struct rqli_request *request, const struct rqli_world *world,
                       rql_error *error)
 {
@@ -67,7 +74,7 @@ rql_status rqli_drive(struct rqli_request *request, const struct rqli_world *wor
             try_once(request, world, error);
             break;
         case RQLI_WANT_WAIT:
-            wait_once(request, world, step.until_us);
+            rqli_drive_on_wait(request, world->wait(world->self, step.until_us), world);
             break;
         case RQLI_WANT_LEAVE:
             rqli_request_on_left(request, world->leave(world->self));

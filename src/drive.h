@@ -1,8 +1,8 @@
 #ifndef RQLI_DRIVE_H
 #define RQLI_DRIVE_H
 
-/* Runs an acquisition to its end: the only loop of a blocking call, and the only place where the
- * request machine meets the world. The world comes in as functions, so tests can fake it. */
+/* Where the request machine meets the world: its only door, and the only loop of a blocking call.
+ * The world comes in as functions, so tests can fake it. */
 
 #include "acquire/request.h"
 
@@ -34,6 +34,13 @@ struct rqli_world {
     bool (*leave)(void *self); /* true: the server has confirmed */
     void *self;
 };
+
+/* What a try, and what a wait came to; for those who are no such loop. Only the world's view is
+ * used, and only where it matters what is seen. */
+void rqli_drive_on_try(struct rqli_request *request, const struct rqli_try *result,
+                       const struct rqli_world *world);
+void rqli_drive_on_wait(struct rqli_request *request, enum rqli_wait_result result,
+                        const struct rqli_world *world);
 
 rql_status rqli_drive(struct rqli_request *request, const struct rqli_world *world,
                       rql_error *error);

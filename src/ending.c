@@ -8,59 +8,12 @@
 #include "script/answer.h"
 #include "withdrawal.h"
 
-enum { PAUSE_US = 20000, BLOCK_SLACK_MS = 2 /* wire.md 7: ttl - elapsed - 2 */ };
+enum { BLOCK_SLACK_MS = 2 /* wire.md 7: ttl - elapsed - 2 */ };
 
 bool rqli_may_pass(rql_status status)
 {
     return status == RQL_E_UNKNOWN || status == RQL_E_IO || status == RQL_E_UNAVAILABLE ||
            status == RQL_E_READ_ONLY;
-}
-
-/* Sends an idempotent call until it is answered or the client's patience is at its end. */
-static rql_status insist(rql_client *client, const struct rqli_call *call,
-                         struct rqli_outcome *outcome, int *attempts_out, rql_error *error)
-{
-    int64_t until_us = rqli_client_patience_us(client, rqli_now_us());
-    rqli_signal never = 0;
-    rql_status status;
-    int attempts = 0;
-
-    for (;;) {
-        struct rqli_exchange *exchange = NULL;
-
-        status = rqli_perform(client->link, call, until_us, &exchange, error);
-        attempts++;
-        if (!status && !rqli_outcome_read(exchange->reply, outcome)) {
-            status = rqli_exchange_fault(exchange, exchange->reply, rqli_scripts[call->script].name,
-                                         call->keys->lock.data, error);
-        }
-        rqli_exchange_give(exchange);
-        if (!rqli_may_pass(status) || rqli_now_us() + PAUSE_US >= until_us) {
-            break;
-        }
-        rqli_signal_wait(&never, 0, rqli_now_us() + PAUSE_US);
-    }
-    if (attempts_out) {
-        *attempts_out = attempts;
-    }
-    return status;
-}
-
-rql_status rqli_release(rql_client *client, const struct rqli_keys *keys, const char *nonce,
-                        int *attempts_out, rql_error *error)
-{
-    struct rqli_outcome outcome;
-    struct rqli_call call;
-    rql_status status;
-
-    rqli_call_init(&call, RQLI_SCRIPT_RELEASE, keys);
-    rqli_call_text(&call, nonce);
-    rqli_call_int(&call, rqli_random_below(65536));
-    status = insist(client, &call, &outcome, attempts_out, error);
-    if (status) {
-        return status;
-    }
-    return outcome.what == 1 ? RQL_OK : RQL_NOT_HELD;
 }
 
 rql_status rqli_as_believed(const rql_lock *lock)
@@ -70,61 +23,145 @@ rql_status rqli_as_believed(const rql_lock *lock)
     return rqli_lease_state(lease, rqli_now_us()) == RQL_GONE ? RQL_NOT_HELD : RQL_OK;
 }
 
-static rql_status end_grant(rql_lock *lock, rql_error *error)
+static void release_begin(struct rqli_ending *self, rql_client *client,
+                          const struct rqli_keys *keys, const char *nonce)
 {
-    const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
-    rql_status believed = rqli_as_believed(lock);
-    int attempts = 0;
-    rql_status status = rqli_release(lock->client, &lock->keys, lock->nonce, &attempts, error);
-
-    /* "Not yours" after an attempt without answer, within the lease: that attempt released it. */
-    if (status == RQL_NOT_HELD && attempts > 1) {
-        return believed;
-    }
-    if (status == RQL_E_IO || status == RQL_E_UNKNOWN) {
-        rqli_keeper_withdraw(lock->client->keeper, &what, lock->ttl_ms);
-    }
-    return status;
+    *self = (struct rqli_ending){.client = client, .keys = keys, .nonce = nonce};
+    self->begun_us = rqli_now_us();
+    self->until_us = rqli_client_patience_us(client, self->begun_us);
 }
 
-static rql_status end_extension(const rql_lock *lock, rql_error *error)
+/* What the re-entry added and did not use. False: nothing. */
+static bool extension_begin(struct rqli_ending *self)
 {
-    int64_t now_us = rqli_now_us();
-    int64_t elapsed_ms = (now_us - lock->begun_us) / 1000;
-    int64_t unused_ms = lock->ttl_ms - elapsed_ms - BLOCK_SLACK_MS;
-    struct rqli_outcome outcome;
-    struct rqli_call call;
-    rql_status status;
+    const rql_lock *lock = self->lock;
+    int64_t elapsed_ms = (self->begun_us - lock->begun_us) / 1000;
 
-    if (unused_ms <= 0) {
-        return rqli_as_believed(lock);
+    self->unused_ms = lock->ttl_ms - elapsed_ms - BLOCK_SLACK_MS;
+    if (self->unused_ms <= 0) {
+        return false;
     }
-    rqli_observe_decreasing(lock, unused_ms);
-    rqli_call_init(&call, RQLI_SCRIPT_DECREASE, &lock->keys);
-    rqli_call_text(&call, lock->grant_nonce);
-    rqli_call_text(&call, lock->nonce);
-    rqli_call_int(&call, unused_ms);
-    rqli_call_int(&call, rqli_random_below(65536));
-    status = insist(lock->client, &call, &outcome, NULL, error);
-    if (status) {
-        return status;
+    rqli_observe_decreasing(lock, self->unused_ms);
+    return true;
+}
+
+bool rqli_ending_begin(struct rqli_ending *self, rql_lock *lock, rql_status *status_out)
+{
+    release_begin(self, lock->client, &lock->keys, lock->nonce);
+    self->lock = lock;
+    self->believed = rqli_as_believed(lock);
+    *status_out = self->believed;
+    switch (lock->process) {
+    case RQL_LOCK_OBTAINING:
+        return true;
+    case RQL_EXTENDABLE_CONFLICT_WORK_THROUGH:
+        return extension_begin(self);
+    case RQL_CONFLICT_WORK_THROUGH:
+        break;
+    }
+    return false;
+}
+
+void rqli_ending_write(const struct rqli_ending *self, struct rqli_call *call)
+{
+    if (self->unused_ms > 0) {
+        rqli_call_init(call, RQLI_SCRIPT_DECREASE, self->keys);
+        rqli_call_text(call, self->lock->grant_nonce);
+        rqli_call_text(call, self->nonce);
+        rqli_call_int(call, self->unused_ms);
+    } else {
+        rqli_call_init(call, RQLI_SCRIPT_RELEASE, self->keys);
+        rqli_call_text(call, self->nonce);
+    }
+    rqli_call_int(call, rqli_random_below(65536));
+}
+
+static rql_status understand(const struct rqli_ending *self, const struct rqli_exchange *answer,
+                             rql_error *error)
+{
+    bool is_extension = self->unused_ms > 0;
+    struct rqli_outcome outcome;
+
+    if (!rqli_outcome_read(answer->reply, &outcome)) {
+        return rqli_exchange_fault(answer, answer->reply, is_extension ? "decrease" : "release",
+                                   self->keys->lock.data, error);
     }
     if (outcome.what != 1) {
         return RQL_NOT_HELD;
     }
-    rqli_keeper_on_shortened(lock->client->keeper, lock, now_us, outcome.third);
+    if (is_extension) {
+        rqli_keeper_on_shortened(self->client->keeper, self->lock, self->begun_us, outcome.third);
+    }
     return RQL_OK;
+}
+
+/* Of a grant of ours, when no more attempt is made. */
+static rql_status conclude_grant(const struct rqli_ending *self, rql_status status)
+{
+    const rql_lock *lock = self->lock;
+    const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
+
+    /* "Not yours" after an attempt without answer, within the lease: that attempt released it. */
+    if (status == RQL_NOT_HELD && self->attempts > 1) {
+        return self->believed;
+    }
+    if (status == RQL_E_IO || status == RQL_E_UNKNOWN) {
+        rqli_keeper_withdraw(self->client->keeper, &what, lock->ttl_ms);
+    }
+    return status;
+}
+
+bool rqli_ending_read(struct rqli_ending *self, const struct rqli_exchange *answer,
+                      rql_status *status, rql_error *error)
+{
+    self->attempts++;
+    if (!*status) {
+        *status = understand(self, answer, error);
+    }
+    if (rqli_may_pass(*status) && rqli_now_us() + RQLI_ENDING_PAUSE_US < self->until_us) {
+        return false;
+    }
+    if (self->lock && self->unused_ms == 0) {
+        *status = conclude_grant(self, *status);
+    }
+    return true;
+}
+
+/* Sends an idempotent call until it is answered or the client's patience is at its end. */
+static rql_status insist(struct rqli_ending *self, rql_error *error)
+{
+    rqli_signal never = 0;
+
+    for (;;) {
+        struct rqli_exchange *exchange = NULL;
+        struct rqli_call call;
+        rql_status status;
+        bool is_over;
+
+        rqli_ending_write(self, &call);
+        status = rqli_perform(self->client->link, &call, self->until_us, &exchange, error);
+        is_over = rqli_ending_read(self, exchange, &status, error);
+        rqli_exchange_give(exchange);
+        if (is_over) {
+            return status;
+        }
+        rqli_signal_wait(&never, 0, rqli_now_us() + RQLI_ENDING_PAUSE_US);
+    }
+}
+
+rql_status rqli_release(rql_client *client, const struct rqli_keys *keys, const char *nonce,
+                        rql_error *error)
+{
+    struct rqli_ending ending;
+
+    release_begin(&ending, client, keys, nonce);
+    return insist(&ending, error);
 }
 
 rql_status rqli_end(rql_lock *lock, rql_error *error)
 {
-    switch (lock->process) {
-    case RQL_LOCK_OBTAINING:
-        return end_grant(lock, error);
-    case RQL_EXTENDABLE_CONFLICT_WORK_THROUGH:
-        return end_extension(lock, error);
-    case RQL_CONFLICT_WORK_THROUGH:
-        break;
-    }
-    return rqli_as_believed(lock);
+    struct rqli_ending ending;
+    rql_status status;
+
+    return rqli_ending_begin(&ending, lock, &status) ? insist(&ending, error) : status;
 }

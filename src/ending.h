@@ -5,13 +5,39 @@
 
 #include "lock.h"
 
+struct rqli_call;
+struct rqli_exchange;
+
+/* The end of one hold, from attempt to attempt, for whoever carries them. */
+struct rqli_ending {
+    rql_client *client;
+    const struct rqli_keys *keys;
+    const char *nonce;
+    rql_lock *lock;      /* NULL: only that grant is known */
+    rql_status believed; /* before the first attempt */
+    int64_t begun_us;
+    int64_t until_us;  /* the client's patience */
+    int64_t unused_ms; /* of an extension; else 0 */
+    int attempts;
+};
+
+enum { RQLI_ENDING_PAUSE_US = 20000 }; /* between attempts */
+
+/* True: the server is to be asked. False: *status_out is the end. */
+bool rqli_ending_begin(struct rqli_ending *self, rql_lock *lock, rql_status *status_out);
+void rqli_ending_write(const struct rqli_ending *self, struct rqli_call *call);
+/* What an attempt came to: RQL_OK and its answer, or the fault that it had. True: *status is now
+ * the end. False: again, after the pause. */
+bool rqli_ending_read(struct rqli_ending *self, const struct rqli_exchange *answer,
+                      rql_status *status, rql_error *error);
+
 /* Statuses of rql_lock_release(). The lock is off the keeper's list; it is not freed. */
 rql_status rqli_end(rql_lock *lock, rql_error *error);
 
 /* Releases the grant of this nonce, trying again within the client's patience: that is safe, a
- * nonce is never granted twice (F-17). *attempts_out: how often it was sent. */
+ * nonce is never granted twice (F-17). */
 rql_status rqli_release(rql_client *client, const struct rqli_keys *keys, const char *nonce,
-                        int *attempts_out, rql_error *error);
+                        rql_error *error);
 
 /* This fault of an idempotent call may be gone at the next one. */
 bool rqli_may_pass(rql_status status);

@@ -44,7 +44,7 @@ rql_status rql_release_by_secret(rql_client *client, const char *name, const cha
         return status;
     }
     rqli_keys_init(&keys, memory, rqli_slice_of(name));
-    return rqli_release(client, &keys, secret, NULL, error);
+    return rqli_release(client, &keys, secret, error);
 }
 
 /* The very commands of the gem's unlock (wire.md 8): queue first, then the lock, in one. */

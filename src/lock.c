@@ -87,8 +87,7 @@ static rql_status check_lock(const rql_lock *lock, rql_error *error)
     return rqli_client_check(lock->client, error);
 }
 
-/* Waiting for a lock that oneself keeps extending would never end (protocol.md 10). */
-static bool would_wait_for_itself(const rql_lock *lock, const rql_lock_options *options)
+bool rqli_lock_waits_for_itself(const rql_lock *lock, const rql_lock_options *options)
 {
     return options->conflict_strategy == RQL_WAIT_FOR_LOCK && !options->fail_fast &&
            rqli_keeper_extends(lock->client->keeper, lock->name, lock->acquirer);
@@ -123,7 +122,7 @@ static rql_status try_to_hold(rql_lock *lock, const rql_lock_options *options, r
     rql_status status = RQL_CONFLICT;
 
     rqli_observe_started(lock);
-    if (!would_wait_for_itself(lock, options)) {
+    if (!rqli_lock_waits_for_itself(lock, options)) {
         status = rqli_attempt(lock, options, &result, error);
     }
     if (status > 0 && options->refusal) {
@@ -226,40 +225,59 @@ rql_lock *rql_lock_forget(rql_lock *lock)
     return rqli_lock_free(lock);
 }
 
-rql_status rql_lock_extend(rql_lock *lock, int64_t ttl_ms, rql_error *error)
+rql_status rqli_extend_check(const rql_lock *lock, int64_t ttl_ms, rql_error *error)
 {
-    RQLI_DEFER_CANCEL;
-    struct rqli_exchange *exchange = NULL;
-    struct rqli_outcome outcome;
-    struct rqli_call call;
     rql_status status = check_lock(lock, error);
 
     if (!status && (ttl_ms < 1 || ttl_ms > RQL_TTL_MAX_MS)) {
         status = rqli_fail(error, RQL_E_INVALID, "ttl_ms is %lld; it must be 1 to %lld",
                            (long long)ttl_ms, (long long)RQL_TTL_MAX_MS);
     }
+    return status;
+}
+
+void rqli_extend_write(const rql_lock *lock, int64_t ttl_ms, struct rqli_call *call)
+{
+    rqli_call_init(call, RQLI_SCRIPT_EXTEND, &lock->keys);
+    rqli_call_text(call, lock->grant_nonce);
+    rqli_call_int(call, ttl_ms);
+    rqli_call_int(call, rqli_random_below(65536));
+}
+
+rql_status rqli_extend_read(rql_lock *lock, int64_t ttl_ms, const struct rqli_exchange *answer,
+                            rql_error *error)
+{
+    struct rqli_outcome outcome;
+
+    if (!rqli_outcome_read(answer->reply, &outcome)) {
+        return rqli_exchange_fault(answer, answer->reply, "extend", lock->name, error);
+    }
+    if (outcome.what != 1) {
+        rqli_keeper_on_gone(lock->client->keeper, lock);
+        return RQL_NOT_HELD;
+    }
+    rqli_keeper_on_extended(lock->client->keeper, lock, answer->sent_us, outcome.third);
+    rqli_observe_extended(lock, ttl_ms);
+    return RQL_OK;
+}
+
+rql_status rql_lock_extend(rql_lock *lock, int64_t ttl_ms, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    struct rqli_exchange *exchange = NULL;
+    struct rqli_call call;
+    rql_status status = rqli_extend_check(lock, ttl_ms, error);
+
     if (status) {
         return status;
     }
-    rqli_call_init(&call, RQLI_SCRIPT_EXTEND, &lock->keys);
-    rqli_call_text(&call, lock->grant_nonce);
-    rqli_call_int(&call, ttl_ms);
-    rqli_call_int(&call, rqli_random_below(65536));
+    rqli_extend_write(lock, ttl_ms, &call);
     status = rqli_perform(lock->client->link, &call,
                           rqli_client_patience_us(lock->client, rqli_now_us()), &exchange, error);
-    if (status) {
-        return status;
+    if (!status) {
+        status = rqli_extend_read(lock, ttl_ms, exchange, error);
+        rqli_exchange_give(exchange);
     }
-    if (!rqli_outcome_read(exchange->reply, &outcome)) {
-        status = rqli_exchange_fault(exchange, exchange->reply, "extend", lock->name, error);
-    } else if (outcome.what == 1) {
-        rqli_keeper_on_extended(lock->client->keeper, lock, exchange->sent_us, outcome.third);
-        rqli_observe_extended(lock, ttl_ms);
-    } else {
-        rqli_keeper_on_gone(lock->client->keeper, lock);
-        status = RQL_NOT_HELD;
-    }
-    rqli_exchange_give(exchange);
     return status;
 }
 

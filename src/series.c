@@ -10,8 +10,9 @@
 #include "refusal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-static rql_series *series_free(rql_series *series)
+rql_series *rqli_series_free(rql_series *series)
 {
     if (series) {
         for (size_t i = 0; i < series->count; i++) {
@@ -22,9 +23,9 @@ static rql_series *series_free(rql_series *series)
     return NULL;
 }
 
-RQLI_DEFINE_AUTO(rql_series *, series_free);
+RQLI_DEFINE_AUTO(rql_series *, rqli_series_free);
 
-static void unlist(rql_series *series, size_t count)
+void rqli_series_unlist(rql_series *series, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         rqli_keeper_remove(series->client->keeper, series->locks[i]);
@@ -34,11 +35,11 @@ static void unlist(rql_series *series, size_t count)
 /* Gives back the first `count` locks, the last one first. */
 static rql_status give_back(rql_series *series, size_t count, rql_error *error)
 {
-    unlist(series, count);
+    rqli_series_unlist(series, count);
     return count > 0 ? rqli_series_end(series->locks, count, error) : RQL_OK;
 }
 
-static bool make_locks(rql_series *series, const struct rqli_series_plan *plan)
+bool rqli_series_make_locks(rql_series *series, const struct rqli_series_plan *plan)
 {
     const rql_series_options *options = &plan->options;
 
@@ -80,8 +81,8 @@ static size_t find_obstacle(const struct rqli_series_plan *plan, const rql_serie
     return count;
 }
 
-static void refuse(rql_series *series, const struct rqli_series_plan *plan,
-                   const struct rqli_series_outcome *outcome, rql_status status)
+void rqli_series_fill_refusal(rql_series *series, const struct rqli_series_plan *plan,
+                              const struct rqli_series_outcome *outcome, rql_status status)
 {
     size_t at = find_obstacle(plan, outcome->fate);
 
@@ -91,34 +92,52 @@ static void refuse(rql_series *series, const struct rqli_series_plan *plan,
     }
 }
 
+void rqli_series_on_refused(rql_series *series, const struct rqli_series_plan *plan,
+                            const struct rqli_series_outcome *outcome, rql_status status,
+                            rql_series_result *result)
+{
+    memcpy(result->fate, outcome->fate, sizeof result->fate);
+    result->failed_on = find_obstacle(plan, outcome->fate);
+    rqli_observe_series_refused(series, &outcome->all, status);
+}
+
+rql_status rqli_series_on_granted(rql_series *series, const struct rqli_series_plan *plan,
+                                  struct rqli_series_outcome *outcome, rql_series_result *result,
+                                  rql_error *error)
+{
+    rql_status status;
+
+    memcpy(result->fate, outcome->fate, sizeof result->fate);
+    result->n_acquired = series->count;
+    series->begun_us = outcome->terms[0].begun_us;
+    status = keep_all(series, plan, outcome, error);
+    if (status) {
+        rqli_observe_series_refused(series, &outcome->all, status);
+    } else {
+        rqli_observe_series_taken(series);
+    }
+    return status;
+}
+
 static rql_status take_at_once(rql_series *series, const struct rqli_series_plan *plan,
                                rql_series_result *result, rql_error *error)
 {
     struct rqli_series_outcome outcome = {.all.tries = 1};
     rql_status status;
 
-    if (!make_locks(series, plan)) {
+    if (!rqli_series_make_locks(series, plan)) {
         return rqli_fail_nomem(error);
     }
     rqli_observe_series_members(series);
     status = rqli_series_attempt(series, plan, &outcome, error);
-    for (size_t i = 0; i < series->count; i++) {
-        result->fate[i] = outcome.fate[i];
-    }
     if (status) {
-        result->failed_on = find_obstacle(plan, outcome.fate);
-        refuse(series, plan, &outcome, status);
-        rqli_observe_series_refused(series, &outcome.all, status);
+        rqli_series_fill_refusal(series, plan, &outcome, status);
+        rqli_series_on_refused(series, plan, &outcome, status, result);
         return status;
     }
-    result->n_acquired = series->count;
-    series->begun_us = outcome.terms[0].begun_us;
-    status = keep_all(series, plan, &outcome, error);
+    status = rqli_series_on_granted(series, plan, &outcome, result, error);
     if (status) {
         (void)give_back(series, series->count, NULL);
-        rqli_observe_series_refused(series, &outcome.all, status);
-    } else {
-        rqli_observe_series_taken(series);
     }
     return status;
 }
@@ -150,28 +169,47 @@ static rql_status take_in_turn(rql_series *series, const struct rqli_series_plan
     return RQL_OK;
 }
 
-/* *out is set on RQL_OK. The result tells how it was, whatever it was. */
-static rql_status acquire(rql_client *client, const struct rqli_series_plan *plan,
-                          rql_series_result *result, rql_series **out, rql_error *error)
+rql_series *rqli_series_new(rql_client *client, const struct rqli_series_plan *plan)
 {
-    RQLI_AUTO(series_free) rql_series *series = calloc(1, sizeof *series);
-    int64_t begun_us = rqli_now_us();
-    rql_status status;
+    rql_series *series = calloc(1, sizeof *series);
 
-    if (!series) {
-        return rqli_fail_nomem(error);
+    if (series) {
+        series->client = client;
+        rqli_observe_series_init(series, plan);
+        rqli_observe_series_started(series, plan);
     }
-    series->client = client;
-    rqli_observe_series_init(series, plan);
-    rqli_observe_series_started(series, plan);
-    status = plan->options.mode == RQL_SERIES_GEM ? take_in_turn(series, plan, result, error)
-                                                  : take_at_once(series, plan, result, error);
+    return series;
+}
+
+void rqli_series_on_end(rql_series *series, int64_t begun_us, rql_status status,
+                        rql_series_result *result)
+{
     series->held_us = rqli_now_us();
     series->acq_time_us = series->held_us - begun_us;
+    result->reason = status;
     result->acq_time_us = series->acq_time_us;
     if (!status) {
         rqli_observe_series_obtained(series);
         result->ending = RQL_SERIES_BY_TTL;
+    }
+}
+
+/* *out is set on RQL_OK. The result tells how it was, whatever it was. */
+static rql_status acquire(rql_client *client, const struct rqli_series_plan *plan,
+                          rql_series_result *result, rql_series **out, rql_error *error)
+{
+    int64_t begun_us = rqli_now_us();
+    RQLI_AUTO(rqli_series_free) rql_series *series = rqli_series_new(client, plan);
+    rql_status status;
+
+    if (!series) {
+        result->reason = rqli_fail_nomem(error);
+        return result->reason;
+    }
+    status = plan->options.mode == RQL_SERIES_GEM ? take_in_turn(series, plan, result, error)
+                                                  : take_at_once(series, plan, result, error);
+    rqli_series_on_end(series, begun_us, status, result);
+    if (!status) {
         *out = RQLI_GIVE(series);
     }
     return status;
@@ -198,7 +236,7 @@ static rql_status acquire_and_tell(rql_client *client, const struct rqli_series_
     size_t count = plan->options.n_names;
     rql_series_result result = {.count = count, .failed_on = count};
 
-    result.reason = acquire(client, plan, &result, out, error);
+    (void)acquire(client, plan, &result, out, error);
     if (plan->options.result) {
         *plan->options.result = result;
     }
@@ -224,6 +262,15 @@ rql_status rql_series_try(rql_client *client, const rql_series_options *options,
     return status ? status : acquire_and_tell(client, &plan, out, error);
 }
 
+void rqli_series_on_released(rql_series *series, rql_status status, rql_series_result *result)
+{
+    rqli_observe_series_ended(series, status);
+    if (result) {
+        result->hold_time_us = rqli_now_us() - series->held_us;
+        result->ending = status < 0 ? RQL_SERIES_NOT_ENDED : RQL_SERIES_BY_RELEASE;
+    }
+}
+
 rql_status rql_series_release(rql_series *series, rql_series_result *result, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -236,13 +283,9 @@ rql_status rql_series_release(rql_series *series, rql_series_result *result, rql
     if (!status) {
         rqli_observe_series_ending(series);
         status = give_back(series, series->count, error);
-        rqli_observe_series_ended(series, status);
-        if (result) {
-            result->hold_time_us = rqli_now_us() - series->held_us;
-            result->ending = status < 0 ? RQL_SERIES_NOT_ENDED : RQL_SERIES_BY_RELEASE;
-        }
+        rqli_series_on_released(series, status, result);
     }
-    series_free(series);
+    rqli_series_free(series);
     return status;
 }
 
@@ -255,5 +298,5 @@ rql_series *rql_series_forget(rql_series *series)
             series->locks[i] = rql_lock_forget(series->locks[i]);
         }
     }
-    return series_free(series);
+    return rqli_series_free(series);
 }

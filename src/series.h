@@ -42,6 +42,30 @@ struct rqli_series_outcome {
 rql_status rqli_series_attempt(rql_series *series, const struct rqli_series_plan *plan,
                                struct rqli_series_outcome *out, rql_error *error);
 
+/* rql_series_acquire() in steps: for series.c (a thread) and async_series.c (a loop). NULL: no
+ * memory. */
+rql_series *rqli_series_new(rql_client *client, const struct rqli_series_plan *plan);
+rql_series *rqli_series_free(rql_series *series);
+bool rqli_series_make_locks(rql_series *series, const struct rqli_series_plan *plan);
+/* An atomic one: what the options want to know of its refusal, with questions to the server. */
+void rqli_series_fill_refusal(rql_series *series, const struct rqli_series_plan *plan,
+                              const struct rqli_series_outcome *outcome, rql_status status);
+/* An atomic one: refused; or granted, and now kept. On a fault it is still to be given back. */
+void rqli_series_on_refused(rql_series *series, const struct rqli_series_plan *plan,
+                            const struct rqli_series_outcome *outcome, rql_status status,
+                            rql_series_result *result);
+rql_status rqli_series_on_granted(rql_series *series, const struct rqli_series_plan *plan,
+                                  struct rqli_series_outcome *outcome, rql_series_result *result,
+                                  rql_error *error);
+/* Either mode: what it came to. */
+void rqli_series_on_end(rql_series *series, int64_t begun_us, rql_status status,
+                        rql_series_result *result);
+
+/* Takes the first `count` locks from the keeper's list. */
+void rqli_series_unlist(rql_series *series, size_t count);
+/* result: or NULL. */
+void rqli_series_on_released(rql_series *series, rql_status status, rql_series_result *result);
+
 /* Statuses of rql_series_release(), for locks that are off the keeper's list; frees none. */
 rql_status rqli_series_end(rql_lock *const *locks, size_t count, rql_error *error);
 

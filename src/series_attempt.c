@@ -1,4 +1,4 @@
-#include "attempt_inside.h"
+#include "series_attempt.h"
 #include "base/clock.h"
 #include "client.h"
 #include "grant.h"
@@ -10,19 +10,7 @@
 
 #include <string.h>
 
-/* An atomic series is one request that stands in several queues, in each under a nonce of its own.
- */
-struct series_attempt {
-    struct attempt attempt; /* first: it is handed on as one */
-    const struct rqli_series_plan *plan;
-    struct rqli_series_outcome *out;
-    size_t count;
-    rql_lock *locks[RQL_SERIES_MAX]; /* in canonical order, as all below */
-    const struct rqli_keys *keys[RQL_SERIES_MAX];
-    char nonces[RQL_SERIES_MAX * (RQLI_HEX_SIZE - 1) + 1]; /* all in a row */
-};
-
-static void write_acquire(const struct attempt *self, struct rqli_call *call, int64_t now_us)
+void rqli_series_attempt_write(const struct attempt *self, struct rqli_call *call, int64_t now_us)
 {
     const struct series_attempt *series = (const struct series_attempt *)self;
 
@@ -72,9 +60,10 @@ static bool is_for_us(const struct series_attempt *self, const struct rqli_reply
     return true;
 }
 
-static struct rqli_try decide(struct series_attempt *self, const struct rqli_exchange *exchange,
-                              rql_error *error)
+struct rqli_try rqli_series_attempt_read(struct attempt *attempt,
+                                         const struct rqli_exchange *exchange, rql_error *error)
 {
+    struct series_attempt *self = (struct series_attempt *)attempt;
     const struct rqli_reply *reply = exchange->reply;
     struct rqli_answer answer;
     bool is_good = rqli_series_answer_read(reply, self->count, &answer);
@@ -93,40 +82,44 @@ static struct rqli_try decide(struct series_attempt *self, const struct rqli_exc
     if (answer.kind != RQLI_ANSWER_STALE && answer.kind != RQLI_ANSWER_AGAIN) {
         note_obstacles(self, reply);
     }
-    return rqli_attempt_decide(&self->attempt, exchange, &answer, error);
+    return rqli_attempt_decide(&self->attempt, exchange, &answer);
 }
 
 static struct rqli_try try_take(void *self, rql_error *error)
 {
     struct rqli_try result;
-    struct rqli_exchange *exchange = rqli_attempt_carry(self, write_acquire, &result, error);
+    struct rqli_exchange *exchange =
+        rqli_attempt_carry(self, rqli_series_attempt_write, &result, error);
 
     if (exchange) {
-        result = decide(self, exchange, error);
+        result = rqli_series_attempt_read(self, exchange, error);
+        result = rqli_attempt_attend(self, result, exchange->generation, error);
         rqli_exchange_give(exchange);
     }
     return result;
 }
 
-/* A push can only tell it to look: nobody else grants to a series. */
+enum rqli_wait_result rqli_series_attempt_take_push(struct attempt *self)
+{
+    self->waiter.pushed = false;
+    return RQLI_WAIT_LOOK;
+}
+
 static enum rqli_wait_result wait(void *self, int64_t until_us)
 {
     struct attempt *attempt = self;
     enum rqli_wake wake = rqli_attempt_sleep(attempt, until_us);
 
-    attempt->waiter.pushed = false;
-    return wake == RQLI_WAKE_TIME ? RQLI_WAIT_TIME : RQLI_WAIT_LOOK;
+    return wake == RQLI_WAKE_TIME ? RQLI_WAIT_TIME : rqli_series_attempt_take_push(attempt);
 }
 
 static void write_leave(void *context, size_t index, struct rqli_call *call)
 {
     const struct series_attempt *self = context;
     const rql_lock *lock = self->locks[index];
+    const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
 
-    rqli_call_init(call, RQLI_SCRIPT_LEAVE, &lock->keys);
-    rqli_call_text(call, lock->acquirer);
-    rqli_call_text(call, lock->nonce);
-    rqli_call_int(call, rqli_random_below(65536));
+    rqli_withdraw_write(&what, &lock->keys, call);
 }
 
 /* Out of all queues in one exchange; it also gives back what was granted meanwhile. */
@@ -165,16 +158,23 @@ static void lay_out(struct series_attempt *self, rql_series *series)
     }
 }
 
+void rqli_series_attempt_init(struct series_attempt *self, rql_series *series,
+                              const struct rqli_series_plan *plan, struct rqli_series_outcome *out)
+{
+    *self = (struct series_attempt){.plan = plan, .out = out, .count = series->count};
+    lay_out(self, series);
+    rqli_attempt_init(&self->attempt, self->locks[0], &plan->lock, &out->all);
+    self->attempt.waiter.nonce = self->nonces;
+    self->attempt.waiter.lock_key = rqli_slice_of(self->nonces);
+    self->attempt.waiter.waits_for_several = true;
+}
+
 rql_status rqli_series_attempt(rql_series *series, const struct rqli_series_plan *plan,
                                struct rqli_series_outcome *out, rql_error *error)
 {
-    struct series_attempt self = {.plan = plan, .out = out, .count = series->count};
+    struct series_attempt self;
     const struct rqli_world world = {rqli_attempt_view, try_take, wait, leave, &self};
 
-    lay_out(&self, series);
-    rqli_attempt_init(&self.attempt, self.locks[0], &plan->lock, &out->all);
-    self.attempt.waiter.nonce = self.nonces;
-    self.attempt.waiter.lock_key = rqli_slice_of(self.nonces);
-    self.attempt.waiter.waits_for_several = true;
+    rqli_series_attempt_init(&self, series, plan, out);
     return rqli_attempt_run(&self.attempt, &world, error);
 }

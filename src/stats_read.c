@@ -4,6 +4,7 @@
 #include "keeper.h"
 #include "link/link.h"
 #include "link/subscriber.h"
+#include "loop.h"
 #include "stats.h"
 
 #include <string.h>
@@ -17,6 +18,23 @@ static void add_link(rql_stats *out, struct rqli_link *link)
     out->connections += counts.connections;
 }
 
+/* Those of its loops, open or not. */
+static void add_loops(rql_stats *out, rql_client *client)
+{
+    struct rqli_traffic traffic;
+    const rql_loop *loop;
+
+    (void)pthread_mutex_lock(&client->shared.mutex);
+    traffic = client->shared.past;
+    for (loop = client->shared.loops; loop; loop = loop->next) {
+        rqli_traffic_add(&traffic, loop);
+    }
+    (void)pthread_mutex_unlock(&client->shared.mutex);
+    out->commands += traffic.commands;
+    out->connections += traffic.connections;
+    out->pushes += traffic.pushes;
+}
+
 static void read_all(rql_client *client, rql_stats *out)
 {
     struct rqli_subscriber_counts pushes = rqli_subscriber_counts(client->subscriber);
@@ -27,6 +45,7 @@ static void read_all(rql_client *client, rql_stats *out)
     add_link(out, rqli_keeper_link(client->keeper));
     out->connections += pushes.connections;
     out->pushes = pushes.pushes;
+    add_loops(out, client);
 }
 
 rql_status rql_client_stats_sized(rql_client *client, rql_stats *out, size_t size)

@@ -43,6 +43,15 @@ static void write_look(struct rqli_command *command, struct rqli_slice lock_key)
     rqli_command_text(command, "acq_id");
 }
 
+void rqli_tracking_write(struct rqli_command *command, struct rqli_slice lock_key,
+                         int64_t subscriber_id)
+{
+    if (subscriber_id > 0) {
+        write_set_up(command, subscriber_id);
+    }
+    write_look(command, lock_key);
+}
+
 bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key, uint64_t link_generation,
                        const struct rqli_waiter_view *around)
 {
@@ -52,10 +61,9 @@ bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key, uint64_t 
     if (!exchange) {
         return false;
     }
-    if (needs_set_up(client, link_generation, around->generation)) {
-        write_set_up(&exchange->command, around->client_id);
-    }
-    write_look(&exchange->command, lock_key);
+    rqli_tracking_write(
+        &exchange->command, lock_key,
+        needs_set_up(client, link_generation, around->generation) ? around->client_id : 0);
     if (rqli_exchange_run(exchange, rqli_client_patience_us(client, rqli_now_us()), NULL) ==
         RQL_OK) {
         is_free = exchange->reply[exchange->command.n_commands - 1].type == RQLI_REPLY_NIL;

@@ -79,6 +79,15 @@ struct rqli_withdrawal *rqli_withdrawals_take_due(struct rqli_withdrawal **list,
     return NULL;
 }
 
+void rqli_withdraw_write(const struct rqli_withdrawal_of *what, const struct rqli_keys *keys,
+                         struct rqli_call *call)
+{
+    rqli_call_init(call, RQLI_SCRIPT_LEAVE, keys);
+    rqli_call_text(call, what->acquirer);
+    rqli_call_text(call, what->nonce);
+    rqli_call_int(call, rqli_random_below(65536));
+}
+
 bool rqli_withdraw(struct rqli_link *link, const struct rqli_keys *keys,
                    const struct rqli_withdrawal_of *what, int64_t deadline_us)
 {
@@ -86,10 +95,7 @@ bool rqli_withdraw(struct rqli_link *link, const struct rqli_keys *keys,
     struct rqli_call call;
     rql_status status;
 
-    rqli_call_init(&call, RQLI_SCRIPT_LEAVE, keys);
-    rqli_call_text(&call, what->acquirer);
-    rqli_call_text(&call, what->nonce);
-    rqli_call_int(&call, rqli_random_below(65536));
+    rqli_withdraw_write(what, keys, &call);
     status = rqli_perform(link, &call, deadline_us, &exchange, NULL);
     rqli_exchange_give(exchange);
     return status == RQL_OK;

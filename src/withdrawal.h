@@ -6,6 +6,7 @@
 
 #include "link/link.h"
 
+struct rqli_call;
 struct rqli_keys;
 struct rqli_withdrawal;
 
@@ -26,6 +27,10 @@ int64_t rqli_withdrawals_due_us(const struct rqli_withdrawal *list);
 
 /* Takes one out of the list whose time has come, or NULL. Those past their end are dropped. */
 struct rqli_withdrawal *rqli_withdrawals_take_due(struct rqli_withdrawal **list, int64_t now_us);
+
+/* The call that asks the server for it. */
+void rqli_withdraw_write(const struct rqli_withdrawal_of *what, const struct rqli_keys *keys,
+                         struct rqli_call *call);
 
 /* Asks the server once, without a record. True: it has confirmed. */
 bool rqli_withdraw(struct rqli_link *link, const struct rqli_keys *keys,

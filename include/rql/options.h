@@ -175,8 +175,9 @@ typedef struct rql_lock_options {
     const rql_meta *meta; /**< Pairs to keep in the lock, or NULL. Borrowed for the call. */
     size_t n_meta; /**< Number of pairs, at most ::RQL_META_MAX_PAIRS; 0: `meta` is not read. */
 
-    uint64_t
-        task; /**< Tells apart several acquirers of one thread: the gem's fiber slot. Default 0. */
+    /** Tells apart several acquirers of one thread: the gem's fiber slot. Default 0. Up to 99999
+     * the server keeps the lock in its compact form; a longer one may take it twice the memory. */
+    uint64_t task;
 
     bool auto_extend;    /**< Renew at a third of the ttl until released. Default false. */
     int64_t max_hold_ms; /**< Renewal ends after this, or ::RQL_FOREVER (default). */

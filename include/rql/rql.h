@@ -6,6 +6,7 @@
  * @brief All of librql.
  */
 
+#include <rql/async.h>
 #include <rql/client.h>
 #include <rql/inspect.h>
 #include <rql/lock.h>

@@ -30,6 +30,7 @@ typedef enum rql_status {
     RQL_NOT_FOUND = 7,     /**< There is no such lock or queue. */
     RQL_BLOCK_OVERRAN = 8, /**< A timed block ran longer than its ttl. */
     RQL_STOPPED = 9,       /**< The caller's progress callback ended the call. */
+    RQL_CANCELLED = 10,    /**< The caller took its waiting request back. */
 
     RQL_E_INVALID = -1,      /**< Bad argument or option. Nothing was sent. */
     RQL_E_NOMEM = -2,        /**< Allocation failed. */

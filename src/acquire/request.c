@@ -43,19 +43,36 @@ static bool tries_are_used_up(const struct rqli_request *self)
     return self->limits.tries != RQL_FOREVER && self->tries >= self->limits.tries;
 }
 
+/* Whoever leads looks after it. */
+static bool is_asleep(const struct rqli_request_view *view)
+{
+    return view->is_told && !view->leads;
+}
+
 /* How often the server is asked: by the first of all waiters; and once by whoever has come to lead
  * those of its client, who knows nothing of the present holder. */
 static bool polls_at_ticks(const struct rqli_request *self, const struct rqli_request_view *view)
 {
+    if (is_asleep(view)) {
+        return false;
+    }
     return !view->is_listening || (view->leads && (self->place.is_first || !self->led));
 }
 
-/* A follower wakes for the sign of life too: it may lead by then. */
+/* A follower wakes for the sign of life too: it may lead by then, unless it is told. */
+static int64_t look_us(const struct rqli_request *self, const struct rqli_request_view *view)
+{
+    if (!is_asleep(view)) {
+        return earlier(self->tick_us, self->poll_us);
+    }
+    return self->limits.tries == RQL_FOREVER ? RQLI_NEVER_US : self->tick_us;
+}
+
 static void sleep_on(struct rqli_request *self, const struct rqli_request_view *view)
 {
     bool pauses = self->retry_us != RQLI_NEVER_US;
 
-    self->wake_us = pauses ? self->retry_us : earlier(self->tick_us, self->poll_us);
+    self->wake_us = pauses ? self->retry_us : look_us(self, view);
     self->wake_us = earlier(self->wake_us, self->limits.deadline_us);
     if (!pauses && view->leads && self->place.lock_ends_us != RQLI_NEVER_US) {
         self->wake_us = earlier(self->wake_us, self->place.lock_ends_us + AFTER_EXPIRY_US);
@@ -207,6 +224,40 @@ void rqli_request_on_time(struct rqli_request *self, const struct rqli_request_v
 void rqli_request_on_look(struct rqli_request *self)
 {
     move_to(self, RQLI_REQUEST_TRYING);
+}
+
+void rqli_request_catch_up(struct rqli_request *self, const struct rqli_request_view *view)
+{
+    int64_t period_us = self->limits.delay_us + view->jitter_us;
+    int64_t missed;
+
+    if (self->limits.tries == RQL_FOREVER && view->now_us >= self->tick_us) {
+        missed = 1 + (view->now_us - self->tick_us) / period_us;
+        self->tries += missed;
+        self->tick_us += missed * period_us;
+    }
+}
+
+void rqli_request_on_lead(struct rqli_request *self, const struct rqli_request_view *view)
+{
+    if (self->state == RQLI_REQUEST_QUEUED) {
+        rqli_request_catch_up(self, view);
+        self->poll_us = view->now_us + LIFE_US;
+        sleep_on(self, view);
+    }
+}
+
+void rqli_request_on_late(struct rqli_request *self)
+{
+    end_with(self, self->retry_us != RQLI_NEVER_US ? self->verdict : RQL_TIMED_OUT);
+}
+
+void rqli_request_on_cancelled(struct rqli_request *self, bool may_be_there)
+{
+    if (self->state == RQLI_REQUEST_TRYING || self->state == RQLI_REQUEST_QUEUED) {
+        self->in_queue = self->in_queue || may_be_there;
+        end_with(self, RQL_CANCELLED);
+    }
 }
 
 void rqli_request_on_left(struct rqli_request *self, bool is_confirmed)

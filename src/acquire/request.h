@@ -47,6 +47,7 @@ struct rqli_request_view {
     int64_t jitter_us;
     bool leads;        /* first waiter of this client for this lock */
     bool is_listening; /* pushes arrive */
+    bool is_told;      /* when it comes to lead: until then it need not wake to see */
 };
 
 struct rqli_request {
@@ -87,6 +88,13 @@ void rqli_request_on_fault(struct rqli_request *self, rql_status fault);
 
 void rqli_request_on_time(struct rqli_request *self, const struct rqli_request_view *view);
 void rqli_request_on_look(struct rqli_request *self); /* told to ask the server */
+void rqli_request_on_lead(struct rqli_request *self, const struct rqli_request_view *view);
+/* The deadline came before its turn to ask; nothing was sent. */
+void rqli_request_on_late(struct rqli_request *self);
+/* Its caller wants it no more. may_be_there: a try is under way. */
+void rqli_request_on_cancelled(struct rqli_request *self, bool may_be_there);
+/* Counts the tries that it slept through, having no limit of them. */
+void rqli_request_catch_up(struct rqli_request *self, const struct rqli_request_view *view);
 void rqli_request_on_left(struct rqli_request *self, bool is_confirmed);
 
 #endif

@@ -29,6 +29,8 @@ const char *rql_status_text(rql_status status)
         return "block ran longer than its ttl";
     case RQL_STOPPED:
         return "stopped by its caller";
+    case RQL_CANCELLED:
+        return "cancelled by its caller";
     case RQL_E_INVALID:
         return "invalid argument";
     case RQL_E_NOMEM:

@@ -5,6 +5,7 @@
 #include "link/link_inside.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/socket.h>
 
 enum { BACKOFF_FIRST_MS = 10, BACKOFF_LAST_MS = 2000 };
@@ -12,14 +13,50 @@ enum { BACKOFF_FIRST_MS = 10, BACKOFF_LAST_MS = 2000 };
 void rqli_link_recycle(struct rqli_link *self, struct exchange *exchange)
 {
     rqli_arena_reset(&exchange->arena);
-    exchange->next = self->shared.free;
-    self->shared.free = exchange;
+    if (!rqli_spares_keep(&self->spares, exchange)) {
+        rqli_link_free_exchange(exchange);
+    }
 }
 
-void rqli_link_wake_all(struct rqli_link *self)
+void rqli_link_call(struct rqli_link *self, struct exchange *exchange, enum mark mark)
 {
-    while (self->shared.n_wakes > 0) {
-        rqli_signal_wake(self->shared.wakes[--self->shared.n_wakes]);
+    int32_t before = atomic_exchange_explicit(&exchange->mark, mark, memory_order_acq_rel);
+
+    if (before == READER) {
+        self->shared.reader = NULL; /* it has not begun, and will not */
+    }
+    if (before != ASLEEP) {
+        return;
+    }
+    if (self->shared.n_wakes == RQLI_LINK_WAKES_MAX) {
+        rqli_signal_wake(&exchange->mark);
+    } else {
+        self->shared.wakes[self->shared.n_wakes++] = &exchange->mark;
+    }
+}
+
+void rqli_link_unlock(struct rqli_link *self)
+{
+    rqli_signal *wakes[RQLI_LINK_WAKES_MAX];
+    size_t count = self->shared.n_wakes;
+
+    memcpy(wakes, self->shared.wakes, count * sizeof wakes[0]);
+    self->shared.n_wakes = 0;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    while (count > 0) {
+        rqli_signal_wake(wakes[--count]);
+    }
+}
+
+/* What was sent up to there is answered. */
+static void end_batches(struct rqli_link *self)
+{
+    const struct exchange *first = self->shared.first;
+
+    while (self->shared.n_batches > 0 &&
+           (!first || first->begins_at >= self->shared.batch_ends[0])) {
+        self->shared.batch_ends[0] = self->shared.batch_ends[1];
+        self->shared.n_batches--;
     }
 }
 
@@ -34,15 +71,15 @@ void rqli_link_finish_first(struct rqli_link *self, rql_status status, int64_t n
     done->in_flight = false;
     done->status = status;
     done->visible.received_us = now_us;
+    end_batches(self);
     if (done->given) {
         rqli_link_recycle(self, done);
         return;
     }
-    atomic_store_explicit(&done->mark, FINISHED, memory_order_release);
-    if (self->shared.n_wakes == RQLI_LINK_WAKES_MAX) {
-        rqli_link_wake_all(self);
+    if (!done->left) {
+        self->shared.callers--;
     }
-    self->shared.wakes[self->shared.n_wakes++] = &done->mark;
+    rqli_link_call(self, done, FINISHED);
 }
 
 void rqli_link_break_off(struct rqli_link *self, bool silent)
@@ -61,6 +98,7 @@ void rqli_link_break_off(struct rqli_link *self, bool silent)
         rqli_link_finish_first(self, sent ? RQL_E_UNKNOWN : RQL_E_IO, now_us);
     }
     rqli_command_reset(&self->shared.out);
+    self->shared.n_batches = 0;
 }
 
 void rqli_link_bury(struct rqli_link *self)
@@ -214,20 +252,18 @@ void rqli_link_drop(struct rqli_link *self, uint64_t generation)
     (void)pthread_mutex_lock(&self->shared.mutex);
     if (self->shared.generation == generation) {
         rqli_link_break_off(self, false);
-        rqli_link_wake_all(self);
         rqli_link_bury(self);
     }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_link_unlock(self);
 }
 
 rql_status rqli_exchange_fault(const struct rqli_exchange *exchange, const struct rqli_reply *reply,
                                const char *what, const char *where, rql_error *error)
 {
-    const struct exchange *whole = (const struct exchange *)exchange;
     rql_status status = rqli_reply_fault(reply, what, where, error);
 
     if (status == RQL_E_PROTOCOL || status == RQL_E_READ_ONLY) {
-        rqli_link_drop(whole->link, exchange->generation);
+        exchange->drop(exchange);
     }
     return status;
 }

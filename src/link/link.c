@@ -27,15 +27,30 @@ struct rqli_link *rqli_link_new(const struct rqli_endpoint *endpoint)
     return self;
 }
 
+void rqli_link_free_exchange(struct exchange *exchange)
+{
+    rqli_command_fini(&exchange->visible.command);
+    rqli_arena_reset(&exchange->arena);
+    free(exchange);
+}
+
 static void free_exchanges(struct exchange *exchange)
 {
     while (exchange) {
         struct exchange *next = exchange->next;
 
-        rqli_command_fini(&exchange->visible.command);
-        rqli_arena_reset(&exchange->arena);
-        free(exchange);
+        rqli_link_free_exchange(exchange);
         exchange = next;
+    }
+}
+
+static void free_spares(struct rqli_spares *spares)
+{
+    struct exchange *exchange = rqli_spares_take(spares);
+
+    while (exchange) {
+        rqli_link_free_exchange(exchange);
+        exchange = rqli_spares_take(spares);
     }
 }
 
@@ -44,7 +59,7 @@ struct rqli_link *rqli_link_free(struct rqli_link *self)
     if (self) {
         rqli_wire_close(&self->wire);
         free_exchanges(self->shared.first);
-        free_exchanges(self->shared.free);
+        free_spares(&self->spares);
         rqli_command_fini(&self->shared.out);
         rqli_command_fini(&self->shared.spare);
         (void)pthread_mutex_destroy(&self->shared.mutex);
@@ -73,16 +88,15 @@ struct rqli_link_counts rqli_link_counts(struct rqli_link *self)
     return counts;
 }
 
+static void drop(const struct rqli_exchange *exchange)
+{
+    rqli_link_drop(exchange->carrier, exchange->generation);
+}
+
 struct rqli_exchange *rqli_exchange_take(struct rqli_link *self)
 {
-    struct exchange *exchange;
+    struct exchange *exchange = rqli_spares_take(&self->spares);
 
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    exchange = self->shared.free;
-    if (exchange) {
-        self->shared.free = exchange->next;
-    }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
     if (!exchange) {
         exchange = calloc(1, sizeof *exchange);
     }
@@ -90,26 +104,29 @@ struct rqli_exchange *rqli_exchange_take(struct rqli_link *self)
         return NULL;
     }
     exchange->link = self;
+    exchange->visible.drop = drop;
+    exchange->visible.carrier = self;
     exchange->left = false;
     exchange->given = false;
     rqli_command_reset(&exchange->visible.command);
     return &exchange->visible;
 }
 
+/* True: its replies are still to come, and whoever reads them recycles it. */
+static bool leave_behind(struct rqli_link *self, struct exchange *exchange)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    exchange->given = exchange->in_flight;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return exchange->given;
+}
+
 void rqli_exchange_give(struct rqli_exchange *exchange)
 {
     struct exchange *whole = (struct exchange *)exchange;
 
-    if (whole) {
-        struct rqli_link *self = whole->link;
-
-        (void)pthread_mutex_lock(&self->shared.mutex);
-        if (whole->in_flight) {
-            whole->given = true;
-        } else {
-            rqli_link_recycle(self, whole);
-        }
-        (void)pthread_mutex_unlock(&self->shared.mutex);
+    if (whole && !(whole->left && leave_behind(whole->link, whole))) {
+        rqli_link_recycle(whole->link, whole);
     }
 }
 
@@ -132,17 +149,18 @@ static bool put_in_stream(struct rqli_link *self, struct exchange *exchange)
     exchange->status = RQL_OK;
     exchange->in_flight = true;
     exchange->next = NULL;
-    atomic_store_explicit(&exchange->mark, WAITING, memory_order_relaxed);
+    exchange->visible.sent_us = rqli_now_us();
+    atomic_store_explicit(&exchange->mark, AWAKE, memory_order_relaxed);
     self->shared.queued_at += command->length;
     self->shared.n_commands += command->n_commands;
+    self->shared.callers++;
     if (self->shared.last) {
         self->shared.last->next = exchange;
     } else {
         self->shared.first = exchange;
-        self->shared.heard_us = rqli_now_us();
+        self->shared.heard_us = exchange->visible.sent_us;
     }
     self->shared.last = exchange;
-    exchange->visible.sent_us = rqli_now_us();
     return true;
 }
 
@@ -150,6 +168,48 @@ static bool put_in_stream(struct rqli_link *self, struct exchange *exchange)
 static int64_t silence_us(const struct rqli_link *self)
 {
     return rqli_after_ms(self->shared.heard_us, self->wire.endpoint->io_timeout_ms);
+}
+
+/* Under the mutex. */
+static bool may_write(const struct rqli_link *self)
+{
+    return self->shared.state == UP && self->shared.out.length > 0 &&
+           (self->shared.callers <= RQLI_LINK_AT_ONCE ||
+            self->shared.n_batches < RQLI_LINK_BATCHES);
+}
+
+/* Under the mutex: all that has been put in the stream, to be sent now. */
+static struct rqli_slice begin_batch(struct rqli_link *self)
+{
+    struct rqli_command batch = self->shared.out;
+
+    self->shared.out = self->shared.spare;
+    self->shared.spare = batch;
+    self->shared.sending_at = self->shared.queued_at;
+    if (self->shared.n_batches < RQLI_LINK_BATCHES) {
+        self->shared.n_batches++;
+    }
+    self->shared.batch_ends[self->shared.n_batches - 1] = self->shared.queued_at;
+    return (struct rqli_slice){batch.data, batch.length};
+}
+
+/* Under the mutex, released while it sends. What goes at once goes before those who were called are
+ * woken: they would take the processor from us, and the server has nothing to do till then. */
+static bool send_batch(struct rqli_link *self, struct rqli_slice batch)
+{
+    int64_t until_us = silence_us(self);
+    bool is_sent = true;
+    size_t sent;
+
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    sent = rqli_wire_send_some(&self->wire, batch.data, batch.length);
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (sent < batch.length) {
+        rqli_link_unlock(self);
+        is_sent = rqli_wire_send(&self->wire, batch.data + sent, batch.length - sent, until_us);
+        (void)pthread_mutex_lock(&self->shared.mutex);
+    }
+    return is_sent;
 }
 
 /* Under the mutex, released while it sends. Whoever finds nobody writing writes for all, and so not
@@ -160,19 +220,11 @@ static void write_out(struct rqli_link *self)
         return;
     }
     self->shared.writing = true;
-    while (self->shared.state == UP && self->shared.out.length > 0) {
-        struct rqli_command batch = self->shared.out;
-        int64_t until_us = silence_us(self);
-        bool sent;
+    while (may_write(self)) {
+        bool is_sent = send_batch(self, begin_batch(self));
 
-        self->shared.out = self->shared.spare;
-        self->shared.spare = batch;
-        self->shared.sending_at = self->shared.queued_at;
-        (void)pthread_mutex_unlock(&self->shared.mutex);
-        sent = rqli_wire_send(&self->wire, batch.data, batch.length, until_us);
-        (void)pthread_mutex_lock(&self->shared.mutex);
         rqli_command_reset(&self->shared.spare);
-        if (!sent) {
+        if (!is_sent) {
             rqli_link_break_off(self, errno == EAGAIN);
         }
     }
@@ -192,7 +244,7 @@ static bool hand_out(struct rqli_link *self)
             return state == 0;
         }
         if (++first->n_done == first->visible.command.n_commands) {
-            rqli_link_finish_first(self, RQL_OK, rqli_now_us());
+            rqli_link_finish_first(self, RQL_OK, self->shared.heard_us);
         }
     }
     return rqli_decoder_is_empty(&self->wire.decoder); /* no reply that nobody asked for */
@@ -208,8 +260,7 @@ static void appoint_reader(struct rqli_link *self)
     }
     self->shared.reader = next;
     if (next) {
-        atomic_store_explicit(&next->mark, READER, memory_order_release);
-        rqli_signal_wake(&next->mark);
+        rqli_link_call(self, next, READER);
     }
 }
 
@@ -221,7 +272,7 @@ static void read_once(struct rqli_link *self, int64_t deadline_us)
     int64_t spin_us = self->shared.callers == 1 ? self->wire.endpoint->spin_us : 0;
     enum rqli_wire_read got;
 
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_link_unlock(self);
     got = rqli_wire_read(&self->wire, until_us, spin_us);
     (void)pthread_mutex_lock(&self->shared.mutex);
     if (self->shared.state != UP) {
@@ -232,36 +283,47 @@ static void read_once(struct rqli_link *self, int64_t deadline_us)
         if (!hand_out(self)) {
             rqli_link_break_off(self, false);
         }
+        write_out(self); /* what has waited for these answers */
     } else if (got == RQLI_WIRE_BROKEN || rqli_now_us() >= given_up_us) {
         rqli_link_break_off(self, got != RQLI_WIRE_BROKEN);
     }
-    rqli_link_wake_all(self);
 }
 
-/* Under the mutex, released while it sleeps on its signal. */
-static void sleep_on(struct rqli_link *self, struct exchange *exchange, int64_t deadline_us)
+/* Until its owner is called, or the deadline. True: the result is there. */
+static bool sleep_on(struct exchange *exchange, int64_t deadline_us)
 {
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    rqli_signal_wait(&exchange->mark, WAITING, deadline_us);
-    (void)pthread_mutex_lock(&self->shared.mutex);
+    int32_t seen = AWAKE;
+
+    (void)atomic_compare_exchange_strong_explicit(&exchange->mark, &seen, ASLEEP,
+                                                  memory_order_acq_rel, memory_order_acquire);
+    if (seen == AWAKE || seen == ASLEEP) {
+        rqli_signal_wait(&exchange->mark, ASLEEP, deadline_us);
+        seen = atomic_load_explicit(&exchange->mark, memory_order_acquire);
+    }
+    return seen == FINISHED;
 }
 
-/* Under the mutex. Until our replies are there, or the deadline: reads for all, or sleeps. A late
- * caller still takes what has come already. */
+/* Under the mutex, released while it reads or sleeps. Until our replies are there, or the deadline:
+ * reads for all, if nobody does. A late caller still takes what has come already. */
 static void await_replies(struct rqli_link *self, struct exchange *exchange, int64_t deadline_us)
 {
+    int64_t now_us = exchange->visible.sent_us;
     bool is_late = false;
 
     while (exchange->in_flight && !is_late) {
-        is_late = rqli_now_us() >= deadline_us;
+        is_late = now_us >= deadline_us;
         if (!self->shared.reader) {
             self->shared.reader = exchange;
         }
         if (self->shared.reader == exchange) {
+            atomic_store_explicit(&exchange->mark, AWAKE, memory_order_relaxed);
             read_once(self, deadline_us);
         } else if (!is_late) {
-            sleep_on(self, exchange, deadline_us);
+            rqli_link_unlock(self);
+            (void)sleep_on(exchange, deadline_us);
+            (void)pthread_mutex_lock(&self->shared.mutex);
         }
+        now_us = rqli_now_us();
     }
 }
 
@@ -273,6 +335,32 @@ static rql_status no_answer(const struct rqli_link *self, rql_status status, rql
     }
     return rqli_fail(error, status, "%s: the connection broke before the command was sent",
                      self->wire.endpoint->where);
+}
+
+/* Under the mutex, which is unlocked in the end. */
+static rql_status take_part(struct rqli_link *self, struct exchange *exchange, int64_t deadline_us)
+{
+    write_out(self);
+    if (exchange->in_flight && self->shared.reader) {
+        rqli_link_unlock(self);
+        if (sleep_on(exchange, deadline_us)) {
+            return exchange->status;
+        }
+        (void)pthread_mutex_lock(&self->shared.mutex);
+    }
+    await_replies(self, exchange, deadline_us);
+    exchange->left = exchange->in_flight;
+    if (exchange->left) {
+        exchange->status = RQL_E_UNKNOWN;
+        self->shared.callers--;
+    }
+    /* Also when we never read: we may have written for others after our own reply was taken. */
+    if (self->shared.reader == exchange || !self->shared.reader) {
+        appoint_reader(self);
+        rqli_link_bury(self);
+    }
+    rqli_link_unlock(self);
+    return exchange->status;
 }
 
 rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us, rql_error *error)
@@ -293,18 +381,6 @@ rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us
         (void)pthread_mutex_unlock(&self->shared.mutex);
         return status;
     }
-    self->shared.callers++;
-    write_out(self);
-    await_replies(self, whole, deadline_us);
-    self->shared.callers--;
-    rqli_link_wake_all(self);
-    status = whole->in_flight ? RQL_E_UNKNOWN : whole->status;
-    whole->left = whole->in_flight;
-    /* Also when we never read: we may have written for others after our own reply was taken. */
-    if (self->shared.reader == whole || !self->shared.reader) {
-        appoint_reader(self);
-        rqli_link_bury(self);
-    }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    status = take_part(self, whole, deadline_us);
     return status ? no_answer(self, status, error) : RQL_OK;
 }

@@ -25,6 +25,8 @@ struct rqli_exchange {
     int64_t sent_us;                /* just before the bytes were handed to the system */
     int64_t received_us;            /* when the last reply was there */
     uint64_t generation;            /* of the connection that carried it */
+    void (*drop)(const struct rqli_exchange *self); /* ends that connection */
+    void *carrier;                                  /* it, for drop */
 };
 
 /* endpoint is borrowed and must outlive the link. Connects at the first run. */

@@ -5,6 +5,7 @@
  * structs is called under the link's mutex. */
 
 #include "base/signal.h"
+#include "base/spares.h"
 #include "link/link.h"
 #include "link/wire.h"
 
@@ -13,7 +14,16 @@
 enum { RQLI_LINK_WAKES_MAX = 128 };
 
 /* What the owner of an exchange sleeps on. */
-enum mark { WAITING, FINISHED, READER };
+enum mark {
+    AWAKE,    /* on its way, or reading */
+    ASLEEP,   /* has to be woken */
+    FINISHED, /* the result is there; it needs no mutex to take it */
+    READER,   /* shall read, and has not begun */
+};
+
+/* So many commands of callers go out at once. Of more, those that come while two batches are
+ * unanswered go out together: fewer system calls for us and for the server. */
+enum { RQLI_LINK_AT_ONCE = 8, RQLI_LINK_BATCHES = 2 };
 
 struct exchange {
     struct rqli_exchange visible; /* first: the caller's part */
@@ -24,7 +34,7 @@ struct exchange {
     int n_done;
     bool in_flight;
     bool left;          /* its caller waits no more: the replies are read and dropped */
-    bool given;         /* and has given it back: free it when they are there */
+    bool given;         /* and has given it back: to be recycled when they are there */
     uint64_t begins_at; /* place of its first byte in the stream */
     rql_status status;
     rqli_signal mark;
@@ -33,7 +43,8 @@ struct exchange {
 enum state { DOWN, CONNECTING, UP, BROKEN };
 
 struct rqli_link {
-    struct rqli_wire wire; /* fd: by whoever connects, reads or writes, as below */
+    struct rqli_wire wire;     /* fd: by whoever connects, reads or writes, as below */
+    struct rqli_spares spares; /* exchanges */
 
     struct {
         pthread_mutex_t mutex;
@@ -45,13 +56,14 @@ struct rqli_link {
         struct rqli_command spare; /* bytes being sent */
         uint64_t queued_at;        /* stream place behind `out` */
         uint64_t sending_at;       /* stream place behind what was handed to the system */
-        struct exchange *first;    /* in flight, in the order of the stream */
+        uint64_t batch_ends[RQLI_LINK_BATCHES]; /* stream places behind what is unanswered */
+        size_t n_batches;
+        struct exchange *first; /* in flight, in the order of the stream */
         struct exchange *last;
-        struct exchange *free;
         rqli_signal
-            *wakes[RQLI_LINK_WAKES_MAX]; /* of finished exchanges, to be called at the end */
+            *wakes[RQLI_LINK_WAKES_MAX]; /* of those asleep, to be woken without the mutex */
         size_t n_wakes;
-        unsigned callers; /* in rqli_exchange_run() */
+        unsigned callers; /* that wait for an exchange in flight */
         int64_t heard_us; /* last byte, or begin of the silence */
         uint64_t generation;
         int64_t n_commands; /* put in the stream so far */
@@ -63,11 +75,18 @@ struct rqli_link {
     } shared; /* everything in here under shared.mutex */
 };
 
-/* Back to the free ones. */
+void rqli_link_free_exchange(struct exchange *exchange);
+
+/* Its memory may be used again. Needs no mutex. */
 void rqli_link_recycle(struct rqli_link *self, struct exchange *exchange);
 
-/* An exchange may have found another caller by now: it wakes once in vain. */
-void rqli_link_wake_all(struct rqli_link *self);
+/* Sets the mark, and notes its owner for being woken. */
+void rqli_link_call(struct rqli_link *self, struct exchange *exchange, enum mark mark);
+
+/* Unlocks the mutex, then wakes whom was called, the last one first: that is the next reader, on
+ * whom the others will depend. Nobody wakes into a held mutex. An exchange may have found another
+ * caller by then, who wakes once in vain. */
+void rqli_link_unlock(struct rqli_link *self);
 
 /* Takes the first exchange off the stream with its result. */
 void rqli_link_finish_first(struct rqli_link *self, rql_status status, int64_t now_us);

@@ -2,11 +2,9 @@
 
 #include "base/clock.h"
 #include "link/endpoint.h"
-#include "link/push.h"
-#include "link/wire.h"
+#include "link/hearing.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -15,9 +13,7 @@ enum { BACKOFF_MS = 100 };
 enum mark { WAITING, CALLED };
 
 struct rqli_subscriber {
-    struct rqli_wire wire; /* the reader's, with what it is reading: */
-    struct rqli_arena arena;
-    struct rqli_reply reply;
+    struct rqli_hearing hearing; /* the reader's */
 
     struct {
         pthread_mutex_t mutex;
@@ -37,8 +33,8 @@ struct rqli_subscriber *rqli_subscriber_new(const struct rqli_endpoint *endpoint
     struct rqli_subscriber *self = calloc(1, sizeof *self);
 
     if (self) {
-        self->wire.endpoint = endpoint;
-        self->wire.fd = -1;
+        self->hearing.wire.endpoint = endpoint;
+        self->hearing.wire.fd = -1;
         (void)pthread_mutex_init(&self->shared.mutex, NULL);
     }
     return self;
@@ -47,8 +43,7 @@ struct rqli_subscriber *rqli_subscriber_new(const struct rqli_endpoint *endpoint
 struct rqli_subscriber *rqli_subscriber_free(struct rqli_subscriber *self)
 {
     if (self) {
-        rqli_wire_close(&self->wire);
-        rqli_arena_reset(&self->arena);
+        rqli_hearing_fini(&self->hearing);
         (void)pthread_mutex_destroy(&self->shared.mutex);
         free(self);
     }
@@ -57,9 +52,9 @@ struct rqli_subscriber *rqli_subscriber_free(struct rqli_subscriber *self)
 
 void rqli_subscriber_abandon(struct rqli_subscriber *self)
 {
-    if (self && self->wire.fd >= 0) {
-        (void)close(self->wire.fd);
-        self->wire.fd = -1;
+    if (self && self->hearing.wire.fd >= 0) {
+        (void)close(self->hearing.wire.fd);
+        self->hearing.wire.fd = -1;
     }
 }
 
@@ -201,28 +196,11 @@ static void deliver(struct rqli_subscriber *self, const struct rqli_pushed *push
     }
 }
 
-/* Reader only. As rqli_decoder_next(); what is half read stays with the subscriber. */
-static int next_reply(struct rqli_subscriber *self, struct rqli_pushed *out)
-{
-    int state = rqli_decoder_next(&self->wire.decoder, &self->arena, &self->reply);
-
-    if (state > 0) {
-        *out = rqli_push_read(&self->reply);
-    }
-    return state;
-}
-
-static void forget_reply(struct rqli_subscriber *self)
-{
-    rqli_arena_reset(&self->arena);
-    self->reply = (struct rqli_reply){0};
-}
-
 /* Reader only, under the mutex. False: the connection made no sense. */
 static bool take_pushes(struct rqli_subscriber *self)
 {
     struct rqli_pushed pushed;
-    int state = next_reply(self, &pushed);
+    int state = rqli_hearing_next(&self->hearing, &pushed);
 
     while (state > 0) {
         self->shared.n_pushes += pushed.kind != RQLI_PUSHED_NOTHING;
@@ -231,71 +209,27 @@ static bool take_pushes(struct rqli_subscriber *self)
         } else if (pushed.kind == RQLI_PUSHED_GRANT || pushed.kind == RQLI_PUSHED_LOOK) {
             deliver(self, &pushed);
         }
-        forget_reply(self);
-        state = next_reply(self, &pushed);
+        rqli_hearing_forget(&self->hearing);
+        state = rqli_hearing_next(&self->hearing, &pushed);
     }
     return state == 0;
-}
-
-/* Reader only, without the mutex: reads one reply. */
-static enum rqli_pushed_kind read_kind(struct rqli_subscriber *self, int64_t deadline_us)
-{
-    struct rqli_pushed pushed = {.kind = RQLI_PUSHED_NOTHING};
-    int state = next_reply(self, &pushed);
-
-    while (state == 0 && rqli_now_us() < deadline_us &&
-           rqli_wire_read(&self->wire, deadline_us, 0) != RQLI_WIRE_BROKEN) {
-        state = next_reply(self, &pushed);
-    }
-    if (state > 0) {
-        forget_reply(self);
-    }
-    return pushed.kind;
-}
-
-/* Our channel must be confirmed; the right to be told of changes may be missing: then we poll. */
-static bool await_confirmation(struct rqli_subscriber *self, int64_t deadline_us)
-{
-    if (read_kind(self, deadline_us) != RQLI_PUSHED_CONFIRMATION) {
-        return false;
-    }
-    (void)read_kind(self, deadline_us);
-    return true;
-}
-
-static bool subscribe(struct rqli_subscriber *self, int64_t deadline_us)
-{
-    struct rqli_clock_reading reading;
-    struct rqli_command command = {0};
-    bool done = false;
-
-    forget_reply(self);
-    rqli_push_subscribe(&command, self->wire.endpoint->identity);
-    if (!command.failed && rqli_wire_open(&self->wire, 0, deadline_us, &reading, NULL) == RQL_OK) {
-        done = rqli_wire_send(&self->wire, command.data, command.length, deadline_us) &&
-               await_confirmation(self, deadline_us);
-        if (!done) {
-            rqli_wire_close(&self->wire);
-        }
-    }
-    rqli_command_fini(&command);
-    return done;
 }
 
 /* Reader only; under the mutex, released while it connects. After every subscription all waiters
  * look for themselves: what was said before it is lost (F-41). */
 static void listen_again(struct rqli_subscriber *self, int64_t deadline_us)
 {
-    int64_t limit_us = rqli_after_ms(rqli_now_us(), self->wire.endpoint->connect_timeout_ms);
+    int64_t limit_us =
+        rqli_after_ms(rqli_now_us(), self->hearing.wire.endpoint->connect_timeout_ms);
     bool done;
 
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    done = subscribe(self, limit_us < deadline_us ? limit_us : deadline_us);
+    done = rqli_hearing_open(&self->hearing, limit_us < deadline_us ? limit_us : deadline_us);
     (void)pthread_mutex_lock(&self->shared.mutex);
     self->shared.is_listening = done;
     if (done) {
         self->shared.generation++;
-        self->shared.client_id = self->wire.client_id;
+        self->shared.client_id = self->hearing.wire.client_id;
         nudge(self, NULL, NULL);
     } else {
         self->shared.next_attempt_us =
@@ -309,10 +243,10 @@ static void read_once(struct rqli_subscriber *self, int64_t until_us)
     enum rqli_wire_read got;
 
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    got = rqli_wire_read(&self->wire, until_us, 0);
+    got = rqli_wire_read(&self->hearing.wire, until_us, 0);
     (void)pthread_mutex_lock(&self->shared.mutex);
     if (got == RQLI_WIRE_BROKEN || (got == RQLI_WIRE_BYTES && !take_pushes(self))) {
-        rqli_wire_close(&self->wire);
+        rqli_wire_close(&self->hearing.wire);
         self->shared.is_listening = false;
         self->shared.next_attempt_us = 0;
         nudge(self, NULL, NULL);

@@ -6,7 +6,9 @@
 #include "link/login.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -68,19 +70,45 @@ static bool may_send_again(int fd, int64_t deadline_us)
     return errno == EINTR;
 }
 
+size_t rqli_wire_send_some(struct rqli_wire *self, const char *bytes, size_t length)
+{
+    ssize_t sent = send(self->fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+    return sent > 0 ? (size_t)sent : 0;
+}
+
 bool rqli_wire_send(struct rqli_wire *self, const char *bytes, size_t length, int64_t deadline_us)
 {
     while (length > 0) {
-        ssize_t sent = send(self->fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+        size_t sent = rqli_wire_send_some(self, bytes, length);
 
         if (sent > 0) {
             bytes += sent;
-            length -= (size_t)sent;
+            length -= sent;
         } else if (!may_send_again(self->fd, deadline_us)) {
             return false;
         }
     }
     return true;
+}
+
+ssize_t rqli_wire_send_some(struct rqli_wire *self, const char *bytes, size_t length)
+{
+    ssize_t sent = send(self->fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+    return sent < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : sent;
+}
+
+void rqli_wire_abandon(struct rqli_wire *self)
+{
+    int nothing = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
+    if (nothing >= 0) {
+        (void)dup3(nothing, self->fd, O_CLOEXEC);
+        (void)close(nothing);
+    } else {
+        (void)close(self->fd);
+    }
 }
 
 /* Sets the socket's own limit, so that one recv() is the whole wait. The kernel's timer is late by

@@ -6,6 +6,8 @@
 
 #include "link/decode.h"
 
+#include <sys/types.h>
+
 struct rqli_endpoint;
 
 struct rqli_wire {
@@ -30,8 +32,18 @@ rql_status rqli_wire_open(struct rqli_wire *self, int64_t predecessor_id, int64_
                           struct rqli_clock_reading *reading_out, rql_error *error);
 void rqli_wire_close(struct rqli_wire *self); /* closed already is fine */
 
+/* What the system takes at once; returns how many bytes. */
+size_t rqli_wire_send_some(struct rqli_wire *self, const char *bytes, size_t length);
+
 /* All bytes, or false (errno says why: EPIPE, EAGAIN at the deadline, ...). */
 bool rqli_wire_send(struct rqli_wire *self, const char *bytes, size_t length, int64_t deadline_us);
+
+/* As many bytes as go without waiting; -1: broken. */
+ssize_t rqli_wire_send_some(struct rqli_wire *self, const char *bytes, size_t length);
+
+/* In a fork child, where a loop may still look at the number: puts nothing in the socket's place.
+ * Takes no lock, allocates nothing. */
+void rqli_wire_abandon(struct rqli_wire *self);
 
 enum rqli_wire_read {
     RQLI_WIRE_BYTES,   /* something came and is in the decoder */

@@ -16,7 +16,7 @@ MAY_USE = {
 }
 VENDOR = {
     "hiredis": ["src/link/"],
-    "uv.h": ["src/keeper", "src/link/local", "swarm/"],
+    "uv.h": ["src/keeper", "src/link/line", "src/link/local", "src/loop", "swarm/"],
     "cJSON.h": ["src/cli/"],
     "openssl": ["src/link/"],
 }

@@ -9,21 +9,22 @@
 #include "base/random.h"
 #include "script/call.h"
 
-/* Whose request: process and thread numbers as a system of this size gives them. */
 struct asker {
     char acquirer[RQL_ID_SIZE];
     char host[RQL_ID_SIZE];
     char nonce[RQLI_HEX_SIZE];
 };
 
-/* The index'th request of the client with this number. */
+/* The index'th request of the client with this number. Its ids are as long as those of Linux are,
+ * and of the tasks that options.h calls cheap. */
 static inline void asker_init(struct asker *self, unsigned client, unsigned index)
 {
-    unsigned thread = 100000 + index;
+    unsigned process = 4000000 + client;
+    unsigned thread = 4100000 + index;
 
-    (void)snprintf(self->acquirer, sizeof self->acquirer, "rql:acq:%u/%u/0/0/%032x",
-                   100000 + client, thread, client + 1);
-    (void)snprintf(self->host, sizeof self->host, "rql:hst:%u/%u/0/%032x", 100000 + client, thread,
+    (void)snprintf(self->acquirer, sizeof self->acquirer, "rql:acq:%u/%u/99999/0/%032x", process,
+                   thread, client + 1);
+    (void)snprintf(self->host, sizeof self->host, "rql:hst:%u/%u/0/%032x", process, thread,
                    client + 1);
     (void)snprintf(self->nonce, sizeof self->nonce, "%016x%016x", client + 1, index + 1);
 }

@@ -64,16 +64,16 @@ void *malloc(size_t size)
     return __libc_malloc(size);
 }
 
-void *calloc(size_t n, size_t size)
+void *calloc(size_t nmemb, size_t size)
 {
     note();
-    return __libc_calloc(n, size);
+    return __libc_calloc(nmemb, size);
 }
 
-void *realloc(void *memory, size_t size)
+void *realloc(void *ptr, size_t size)
 {
     note();
-    return __libc_realloc(memory, size);
+    return __libc_realloc(ptr, size);
 }
 
 void *memalign(size_t alignment, size_t size)
@@ -87,18 +87,18 @@ void *aligned_alloc(size_t alignment, size_t size)
     return memalign(alignment, size);
 }
 
-int posix_memalign(void **out, size_t alignment, size_t size)
+int posix_memalign(void **memptr, size_t alignment, size_t size)
 {
-    *out = memalign(alignment, size);
-    return *out ? 0 : ENOMEM;
+    *memptr = memalign(alignment, size);
+    return *memptr ? 0 : ENOMEM;
 }
 
-void free(void *memory)
+void free(void *ptr)
 {
-    if (memory) {
+    if (ptr) {
         note();
     }
-    __libc_free(memory);
+    __libc_free(ptr);
 }
 
 #endif

@@ -53,7 +53,7 @@ static void a_long_message_is_cut(void **state)
 
 static void every_status_has_a_text_of_its_own(void **state)
 {
-    enum { LEAST = RQL_E_UNSUPPORTED, MOST = RQL_STOPPED };
+    enum { LEAST = RQL_E_UNSUPPORTED, MOST = RQL_CANCELLED };
 
     (void)state;
     for (int a = LEAST; a <= MOST; a++) {

@@ -1,0 +1,335 @@
+#include "async_fixture.h"
+
+#include "threads.h"
+
+enum { CROWD = 16, CALLERS = 4 };
+
+/* ---- calls from other threads ---- */
+
+struct remote {
+    struct asked asked[CROWD];
+    rql_status status[CROWD];
+};
+
+static void call_from_elsewhere(size_t index, void *data)
+{
+    struct remote *remote = data;
+
+    for (size_t i = index; i < CROWD; i += CALLERS) {
+        struct asked *asked = &remote->asked[i];
+
+        asked->what = (rql_acquiring){.done = on_asked, .user_data = asked};
+        remote->status[i] = rql_acquire_async(loop, "x", &asked->options, &asked->what, NULL);
+    }
+}
+
+static bool all_released(const void *data)
+{
+    const struct remote *remote = data;
+
+    for (size_t i = 0; i < CROWD; i++) {
+        if (remote->asked[i].n_released == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void calls_may_come_from_any_thread(void **state)
+{
+    struct remote remote = {0};
+    struct threads *threads;
+
+    (void)state;
+    for (size_t i = 0; i < CROWD; i++) {
+        remote.asked[i] = asked_for();
+        remote.asked[i].releases = true;
+    }
+    threads = threads_start(CALLERS, call_from_elsewhere, &remote);
+    run_until(all_released, &remote);
+    threads_join(threads);
+    for (size_t i = 0; i < CROWD; i++) {
+        CHECK_OK(remote.status[i]);
+        CHECK_OK(remote.asked[i].status);
+        CHECK_OK(remote.asked[i].release_status);
+        assert_int_equal(remote.asked[i].n_done, 1);
+    }
+    CHECK_QUEUE_IS_EMPTY("x");
+}
+
+/* ---- how long a loop lives ---- */
+
+static void a_loop_ends_when_nothing_is_under_way(void **state)
+{
+    struct asked asked = asked_for();
+
+    (void)state;
+    assert_int_equal(uv_run(&uv, UV_RUN_DEFAULT), 0); /* idle: at once */
+    asked.releases = true;
+    start_asking(&asked, "x");
+    assert_int_equal(uv_run(&uv, UV_RUN_DEFAULT), 0);
+    CHECK_OK(asked.status);
+    assert_int_equal(asked.n_released, 1);
+}
+
+static void a_loop_may_be_closed_unused(void **state)
+{
+    (void)state;
+    close_loop();
+}
+
+/* ---- closing ---- */
+
+static void on_told(rql_status status, const rql_error *error, void *data)
+{
+    (void)error;
+    check_callback();
+    *(int *)data = status;
+}
+
+static void closing_cancels_what_waits(void **state)
+{
+    rql_lock *held = hold(other, "x");
+    struct asked crowd[CROWD];
+    struct asked holder = asked_for();
+    struct asked late = asked_for();
+    int released = INT_MAX;
+    bool closed = false;
+    const rql_done done = {on_told, &released};
+    rql_lock *unused = NULL;
+
+    (void)state;
+    start_asking(&holder, "y");
+    await_asked(&holder);
+    for (size_t i = 0; i < CROWD; i++) {
+        crowd[i] = asked_for();
+        start_asking(&crowd[i], "x");
+    }
+    run_until_int(CROWD, "ZCARD rql:lock_queue:x");
+    start_asking(&late, "x"); /* not even begun */
+    CHECK_OK(rql_release_async(loop, holder.lock, &done, NULL));
+    CHECK_OK(rql_loop_close(loop, on_closed, &closed, NULL));
+    assert_int_equal(rql_loop_close(loop, on_closed, &closed, NULL), RQL_E_INVALID);
+    assert_int_equal(rql_acquire_async(loop, "z", NULL, &late.what, NULL), RQL_E_INVALID);
+    assert_int_equal(rql_release_async(loop, unused, &done, NULL), RQL_E_INVALID);
+    assert_false(closed);
+    assert_int_equal(uv_run(&uv, UV_RUN_DEFAULT), 0);
+    assert_true(closed);
+    loop = NULL;
+    for (size_t i = 0; i < CROWD; i++) {
+        assert_int_equal(crowd[i].n_done, 1);
+        assert_int_equal(crowd[i].status, RQL_CANCELLED);
+    }
+    assert_int_equal(late.n_done, 1);
+    assert_int_equal(late.status, RQL_CANCELLED);
+    CHECK_OK(released);
+    CHECK_QUEUE_IS_EMPTY("x");
+    assert_int_equal(ask_int("EXISTS rql:lock:y"), 0);
+    CHECK_OK(rql_lock_release(held, NULL));
+    assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
+}
+
+struct last_block {
+    rql_hold *hold;
+    int status;
+};
+
+static void keep_hold(rql_hold *hold, rql_lock *lock, void *data)
+{
+    (void)lock;
+    check_callback();
+    ((struct last_block *)data)->hold = hold;
+}
+
+static void on_block_done(rql_status status, int value, const rql_error *error, void *data)
+{
+    (void)value;
+    (void)error;
+    check_callback();
+    ((struct last_block *)data)->status = status;
+}
+
+static bool has_hold(const void *data)
+{
+    return ((const struct last_block *)data)->hold != NULL;
+}
+
+static void closing_waits_for_blocks(void **state)
+{
+    struct last_block last = {.status = INT_MAX};
+    rql_async_block block = {keep_hold, on_block_done, &last, NULL};
+    bool closed = false;
+
+    (void)state;
+    CHECK_OK(rql_with_async(loop, "x", NULL, &block, NULL));
+    run_until(has_hold, &last);
+    CHECK_OK(rql_loop_close(loop, on_closed, &closed, NULL));
+    run_for_ms(20);
+    assert_false(closed);
+    CHECK_OK(rql_hold_end(last.hold, 0));
+    run_until(is_true, &closed);
+    loop = NULL;
+    CHECK_OK(last.status);
+    assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
+}
+
+static void closing_while_the_server_is_gone_takes_no_answer(void **state)
+{
+    rql_options options = client_options();
+    rql_client *lost;
+    struct asked asked;
+    bool closed = false;
+
+    (void)state;
+    close_loop();
+    options.url = "unix:///nonexistent/rql.sock";
+    lost = new_client_with(&options);
+    CHECK_OK(rql_loop_open(&loop, lost, &uv, NULL));
+    asked = asked_for();
+    start_asking(&asked, "x");
+    CHECK_OK(rql_loop_close(loop, on_closed, &closed, NULL));
+    run_until(is_true, &closed);
+    loop = NULL;
+    assert_int_equal(asked.n_done, 1);
+    assert_true(asked.status == RQL_CANCELLED || asked.status == RQL_E_IO);
+    rql_client_free(lost);
+}
+
+/* ---- a loop of the library's own ---- */
+
+struct own {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    rql_loop *loop;
+    pthread_t thread;
+    rql_status status;
+    rql_lock *lock;
+    int n_done;
+    int n_closed;
+    rql_status inner_close;
+    bool closes; /* tries to, from its callback */
+};
+
+static void own_done(rql_status status, rql_lock *lock, const rql_error *error, void *data)
+{
+    struct own *own = data;
+    rql_status inner = own->closes ? rql_loop_close(own->loop, NULL, NULL, NULL) : RQL_OK;
+
+    (void)error;
+    (void)pthread_mutex_lock(&own->mutex);
+    own->inner_close = inner;
+    own->thread = pthread_self();
+    own->status = status;
+    own->lock = lock;
+    own->n_done++;
+    (void)pthread_cond_signal(&own->changed);
+    (void)pthread_mutex_unlock(&own->mutex);
+}
+
+static void await_own(struct own *own, int n_done)
+{
+    (void)pthread_mutex_lock(&own->mutex);
+    while (own->n_done < n_done) {
+        (void)pthread_cond_wait(&own->changed, &own->mutex);
+    }
+    (void)pthread_mutex_unlock(&own->mutex);
+}
+
+static void own_closed(void *data)
+{
+    ((struct own *)data)->n_closed++;
+}
+
+static void the_library_may_run_the_loop(void **state)
+{
+    struct own own = {.closes = true};
+    rql_acquiring what = {.done = own_done, .user_data = &own};
+    rql_lock_options options = patient(client);
+    rql_lock *held;
+
+    (void)state;
+    (void)pthread_mutex_init(&own.mutex, NULL);
+    (void)pthread_cond_init(&own.changed, NULL);
+    CHECK_OK(rql_loop_open(&own.loop, client, NULL, NULL));
+    CHECK_OK(rql_acquire_async(own.loop, "x", NULL, &what, NULL));
+    await_own(&own, 1);
+    CHECK_OK(own.status);
+    assert_false(pthread_equal(own.thread, pthread_self()));
+    assert_int_equal(own.inner_close, RQL_E_INVALID);
+    CHECK_OK(rql_release_async(own.loop, own.lock, NULL, NULL));
+    await_int(0, "EXISTS rql:lock:x");
+    held = hold(other, "x");
+    CHECK_OK(rql_acquire_async(own.loop, "x", &options, &what, NULL));
+    await_int(1, "ZCARD rql:lock_queue:x");
+    CHECK_OK(rql_loop_close(own.loop, own_closed, &own, NULL));
+    assert_int_equal(own.n_closed, 1);
+    assert_int_equal(own.n_done, 2);
+    assert_int_equal(own.status, RQL_CANCELLED);
+    CHECK_QUEUE_IS_EMPTY("x");
+    CHECK_OK(rql_lock_release(held, NULL));
+    (void)pthread_mutex_destroy(&own.mutex);
+    (void)pthread_cond_destroy(&own.changed);
+}
+
+/* ---- fork ---- */
+
+static struct asked forked;
+
+static void use_the_parents_loop(void)
+{
+    bool closed = false;
+    rql_work work = {0};
+    rql_loop *made = NULL;
+    bool is_right = rql_acquire_async(loop, "z", NULL, &forked.what, NULL) == RQL_E_FORKED &&
+                    rql_request_cancel(forked.what.request) == RQL_E_FORKED &&
+                    rql_release_async(loop, NULL, NULL, NULL) == RQL_E_FORKED &&
+                    rql_run_async(loop, &work, NULL) == RQL_E_FORKED &&
+                    rql_loop_open(&made, client, NULL, NULL) == RQL_E_FORKED &&
+                    rql_loop_close(loop, on_closed, &closed, NULL) == RQL_E_FORKED;
+
+    if (is_right && uv_loop_fork(&uv) == 0) {
+        (void)uv_run(&uv, UV_RUN_NOWAIT);
+        is_right = forked.n_done == 0;
+    }
+    _exit(is_right ? 0 : 1);
+}
+
+static void a_child_touches_nothing_of_a_loop(void **state)
+{
+    rql_lock *held = hold(other, "x");
+    int status = -1;
+    pid_t child;
+
+    (void)state;
+    forked = asked_for();
+    start_asking(&forked, "x");
+    run_until_int(1, "ZCARD rql:lock_queue:x");
+    run_until_int(1, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");
+    child = start_child(use_the_parents_loop);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    CHECK_OK(rql_lock_release(held, NULL));
+    await_asked(&forked);
+    CHECK_OK(forked.status);
+    CHECK_OK(release_and_wait(forked.lock));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        LOOP_TEST(calls_may_come_from_any_thread),
+        LOOP_TEST(a_loop_ends_when_nothing_is_under_way),
+        LOOP_TEST(a_loop_may_be_closed_unused),
+        LOOP_TEST(closing_cancels_what_waits),
+        LOOP_TEST(closing_waits_for_blocks),
+        LOOP_TEST(closing_while_the_server_is_gone_takes_no_answer),
+        LOOP_TEST(the_library_may_run_the_loop),
+        LOOP_TEST(a_child_touches_nothing_of_a_loop),
+    };
+
+    if (!redis_server_available()) {
+        return skip_all("no redis-server");
+    }
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}
