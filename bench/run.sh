@@ -7,7 +7,7 @@
 #   --quick        less than five minutes with the installation, instead of twenty
 #   --json         one JSON object per line on stdout
 #   --figures      writes bench/figures and the figures' block of README.md as well
-#   --only GROUP   pairs, tcp, handoff, peers or scale
+#   --only GROUP   pairs, tcp, handoff, peers, scale or async
 #
 # Installs what is missing (Debian's packages; npm's libraries into the build folder). A peer that
 # cannot be had is reported as not available.

@@ -1,5 +1,6 @@
 # shellcheck shell=sh
-# Sourced by demo.sh and run.sh from the top of the tree: packages, a release build, a private server.
+# Sourced by demo.sh and run.sh from the top of the tree: packages, a release build, a private
+# server.
 # Says what it does on stderr; stdout belongs to the programs.
 
 export LC_ALL=C
@@ -54,8 +55,8 @@ missing_peers() {
     /usr/bin/python3 -c 'import redis' 2>/dev/null || echo python3-redis
 }
 
-# Run as root with the packages as arguments. A policy-rc.d that says no keeps the packages of servers
-# from starting services beside the private ones, and the services stay off afterwards.
+# Run as root with the packages as arguments. A policy-rc.d that says no keeps the packages of
+# servers from starting services beside the private ones, and the services stay off afterwards.
 # shellcheck disable=SC2016 # expanded by the shell that runs it
 install_as_root='
 policy=/usr/sbin/policy-rc.d

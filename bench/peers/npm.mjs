@@ -1,5 +1,5 @@
-// Lock libraries of npm, each with the client it wants, on one connection, with its own defaults but
-// for patience: they try for ever.
+// Lock libraries of npm, each with the client it wants, on one connection, with its own defaults
+// but for patience: they try for ever.
 //
 //   node npm.mjs LIBRARY SOCKET FOLDER      FOLDER holds node_modules
 import { createRequire } from "node:module";

@@ -1,5 +1,5 @@
-"""redis-py's Lock: threads of one process, measured when told. The protocol is that of perf/protocol.h;
-what player.mjs says of workers that ask again is true here too.
+"""redis-py's Lock: threads of one process, measured when told. The protocol is that of
+perf/protocol.h; what player.mjs says of workers that ask again is true here too.
 
     python3 redis_py.py SOCKET THREADS
 """

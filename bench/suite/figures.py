@@ -4,7 +4,7 @@ import math
 import pathlib
 import sys
 
-from plan import NPM, PAIR_THREADS, QUEUES, WAITERS
+from plan import IN_FLIGHT, NPM, PAIR_THREADS, QUEUES, WAITERS
 from svg import Chart, Picture, short
 
 NAMES = {"rql": "librql", "rql-spin": "librql, spinning", "postgres": "PostgreSQL"}
@@ -74,12 +74,13 @@ def draw_handoff(table):
         theirs = table.ratios(blocks, f"{what}/postgres")
         limit = table.promised(f"{what}/rql", word)[1]
         chart = Chart(picture, (left, 98, left + 280, 326), WAITERS,
-                      highest(own, theirs, *tails.values()))
+                      max([highest(own, theirs), *(row[1] for tail in tails.values()
+                                                   for row in tail)]))
         chart.axes(title, "waiters on one lock, two processes",
                    "x PING" + (" after the same pause" if what == "hold" else ""))
         if limit:
             chart.level(limit, f"target {limit:g}")
-        chart.series(tails[what], "librql p99", "rql", "5 4")
+        chart.series([row[:2] for row in tails[what]], "librql p99", "rql", "5 4")
         chart.series(theirs, "PostgreSQL p50", "postgres")
         chart.series(own, "librql p50", "rql")
         chart.finish()
@@ -101,6 +102,20 @@ def draw_queue(table):
     return picture
 
 
+def draw_async(table):
+    picture = Picture(720, 340, "One loop, many requests in flight: pairs/s over the plain lock's")
+    flights = table.ratios([(n, "async-pair") for n in IN_FLIGHT], "pair/rql-async")
+    threads = table.get("async-pair", "pair/rql", 32, "ratio")
+    chart = Chart(picture, (56, 76, 540, 286), IN_FLIGHT, max(highest(flights), threads or 0, 1))
+    chart.axes("", "requests in flight", "x pairs/s of the plain lock with 32 threads")
+    chart.level(1, "plain lock, 32 threads")
+    if threads:
+        chart.level(threads, "librql, 32 threads")
+    chart.series(flights, "librql, one loop", "rql")
+    chart.finish()
+    return picture
+
+
 def draw_bars(picture, corner, rows, scale):
     """rows: name, colour, value, label; scale turns a value into pixels. A length must begin at 0:
     where it does not (logarithms) there is a dot in place of the bar."""
@@ -113,7 +128,7 @@ def draw_bars(picture, corner, rows, scale):
             continue
         length = scale(value)
         if scale(0) is None:
-            picture.line([(left + 116, y + 8), (left + 326, y + 8)], "grid")
+            picture.line([(left + 116, y + 8), (left + 116 + length, y + 8)], "grid")
             picture.dot(left + 116 + length, y + 8, colour, 5)
         else:
             picture.rect(left + 116, y, max(length, 2), 15, colour, 2)
@@ -153,8 +168,8 @@ def draw_peers(table):
          lambda value, _: f"{short(round(value))}/s", linear, (16, 58)),
         ("Uncontended pairs/s, 8 workers", "peers-pair-8", "pair", 8, "ops_s",
          lambda value, _: f"{short(round(value))}/s", linear, (490, 58)),
-        ("Acquisitions/s on one lock, 8 workers (few waited: it starves)", "peers-turns-8", "turns",
-         8, "ops_s", waited_text, linear, (16, 276)),
+        ("Acquisitions/s on one lock, 8 workers (0 % waited: it starves others)", "peers-turns-8",
+         "turns", 8, "ops_s", waited_text, linear, (16, 276)),
         ("Hand-off p50, 32 workers, 1 ms hold (log scale)", "peers-hold-32", "hold", 32, "p50_us",
          lambda value, _: f"{short(round(value))} us", logarithmic, (490, 276)),
     )
@@ -165,7 +180,8 @@ def draw_peers(table):
     return picture
 
 
-FIGURES = {"pairs": draw_pairs, "handoff": draw_handoff, "peers": draw_peers, "queue": draw_queue}
+FIGURES = {"pairs": draw_pairs, "handoff": draw_handoff, "peers": draw_peers, "queue": draw_queue,
+           "async": draw_async}
 
 
 def write_figures(rows, folder):

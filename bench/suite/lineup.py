@@ -84,6 +84,7 @@ class Lineup:
         self.versions["redis"] = self.redis.version()
         for name, words in self.own_players().items():
             self.add(name, words)
+        self.add("async", [self.redis.socket], self.bench + "-async")
         if "locks" in self.needed:
             self.add_scale()
         self.try_peer("postgres", self.add_postgres)

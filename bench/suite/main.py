@@ -1,4 +1,4 @@
-"""Measures librql beside its peers. Started by bench/run.sh, which installs and builds; see there."""
+"""Measures librql beside its peers. Started by bench/run.sh, which says how."""
 import argparse
 import contextlib
 import os
@@ -13,7 +13,7 @@ from measure import Run
 from players import PlayerError
 from servers import Unavailable
 
-GROUPS = ("pairs", "tcp", "handoff", "peers", "scale")
+GROUPS = ("pairs", "tcp", "handoff", "peers", "scale", "async")
 PRIORITY = -15
 QUICK_SECONDS, FULL_SECONDS = 130, 900
 
@@ -39,8 +39,8 @@ def seconds_for(wanted, groups):
 
 
 def raise_priority():
-    """Of all that is measured, alike: whoever else works on this machine disturbs it less. Only root
-    may; without it the disturbed slots are more."""
+    """Of all that is measured, alike: who else works on this machine disturbs it less. Only root
+    may; without it more slots are disturbed."""
     with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
 

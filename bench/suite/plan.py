@@ -12,6 +12,7 @@ OTHERS = NPM + ("redis-py", "etcd")
 ONCE = 1_000_000  # cycles
 HELD = 100_000
 QUEUES = (1, 10, 100, 1000, 10_000, 100_000)
+IN_FLIGHT = (1, 10, 100, 1000, 10_000)
 PAIR_THREADS = (1, 2, 8, 32, 128)
 WAITERS = (2, 8, 32, 256)
 WORKERS = (2, 8, 32)
@@ -47,8 +48,8 @@ class Block:
 
 
 def ping(player="ping", name="ping"):
-    """Whether the kernel puts client and server on one processor or on two makes a factor of two and
-    holds for a slot: so there are several."""
+    """Whether the kernel puts client and server on one processor or on two makes a factor of two,
+    and holds for a slot: so there are several."""
     return Case(name, player, "pairs", 1, 15, slots=4)
 
 
@@ -117,7 +118,8 @@ def peer_blocks():
         yield Block(f"peers-hold-{n}", "peers", (
             Case("hold/rql", "hand", "turns", n, 150, PAUSE_US),
             Case("hold/postgres", "postgres", "turns", n, 150, PAUSE_US, against),
-            *(Case(f"hold/{who}", who, "turns", n, 600, PAUSE_US, against) for who in OTHERS)), 6, True)
+            *(Case(f"hold/{who}", who, "turns", n, 600, PAUSE_US, against)
+              for who in OTHERS)), 6, True)
 
 
 def scale_blocks():
@@ -136,5 +138,20 @@ def scale_blocks():
         Case("memory/client-awake", "clients", "awake", 16, 1)), ONCE, True)
 
 
+def async_blocks():
+    """One loop in one thread, beside threads that block."""
+    against = ("pair/floor", 32, "ops_s")
+    yield Block("async-pair", "async", (
+        pair("floor", "floor", 32),
+        pair("rql", "shared", 32, 40, against),
+        *(pair("rql-async", "async", n, 40 if n < 10_000 else 300, against) for n in IN_FLIGHT)))
+    against = ("ping", 1, "p50_us")
+    yield Block("async-turns", "async", (
+        ping(),
+        *(Case("turns/rql-async", "async", "turns", n, 60 if n < 1000 else 150, 0, against)
+          for n in IN_FLIGHT[1:-1])))
+
+
 def all_blocks():
-    return [*pair_blocks(), *tcp_blocks(), *hand_blocks(), *peer_blocks(), *scale_blocks()]
+    return [*pair_blocks(), *tcp_blocks(), *hand_blocks(), *peer_blocks(), *scale_blocks(),
+            *async_blocks()]

@@ -1,4 +1,4 @@
-"""Players: programs that measure one thing when they are told; see perf/protocol.h for the protocol."""
+"""Players: programs that measure one thing when they are told, as perf/protocol.h says."""
 import json
 import select
 import subprocess

@@ -14,6 +14,8 @@ CAPTIONS = (
     ("handoff", "Hand-off in PING round trips, by waiters, released at once and after 1 ms."),
     ("peers", "librql, PostgreSQL, redlock, redis-semaphore, redislock, redis-py and etcd: "
               "uncontended, on one lock, and hand-off."),
+    ("async", "Uncontended pairs on one loop by requests in flight, over the plain lock's with 32 "
+              "threads."),
     ("queue", "Server time of one acquisition by the length of the queue: flat up to 100 000."),
 )
 
@@ -21,11 +23,12 @@ CAPTIONS = (
 def about_text(about):
     versions = ", ".join(about["versions"].values())
     missing = "".join(f" Not available: {name} ({why})." for name, why in about["missing"].items())
+    command = "sh bench/run.sh --quick --figures" if about["mode"] == "quick" else (
+        "sh bench/run.sh --figures")
     return (
-        f"Measured on {about['date']} by `sh bench/run.sh{' --quick' if about['mode'] == 'quick' else ''}"
-        f" --figures`: {about['system']}, {about['processors']} x {about['processor']}, {versions}. "
-        f"Medians of {about['cycles']} interleaved cycles; {100 * about['quiet']:.0f} % of the slots had "
-        f"the machine for themselves.{missing}")
+        f"Measured on {about['date']} by `{command}`: {about['system']}, {about['processors']} x "
+        f"{about['processor']}, {versions}. Medians of {about['cycles']} interleaved cycles; "
+        f"{100 * about['quiet']:.0f} % of the slots had the machine for themselves.{missing}")
 
 
 def target_lines(targets):

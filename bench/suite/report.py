@@ -108,8 +108,8 @@ def print_table(head, rows, parts=None):
 
 
 def print_cases(rows):
-    head = ["case", "number", "ops/s", "p50 us", "p99 us", "waited", "commands", "server us", "bytes",
-            "ratio (quartiles)", "to"]
+    head = ["case", "number", "ops/s", "p50 us", "p99 us", "waited", "commands", "server us",
+            "bytes", "ratio (quartiles)", "to"]
     lines = []
     for row in rows:
         waits = row["case"].startswith(("turns/", "hold/")) and row["waited"] is not None
@@ -137,7 +137,8 @@ def print_targets(rows, colour):
 
 
 LEGEND = """
-  number    threads, workers or waiters; queue: requests in it; list, flush, memory: locks; clients
+  number    threads, workers or waiters; async: requests in flight; queue: requests in it; list,
+            flush, memory: locks; clients
   pair      acquire and release of a lock that nobody else wants; each thread its own
   turns     all workers after one lock, given back at once; p50 and p99: from the call of release to
             the return of the next holder's acquire
@@ -148,6 +149,7 @@ LEGEND = """
   floor     SET NX PX and compare-and-delete over blocking hiredis, one connection for each thread
   rql, own  librql: one client for all threads of a process (turns and hold: two processes); one
             client for each thread
+  async     rql_acquire_async() and rql_release_async(), all on one loop in one thread
   queue     a newcomer stands at the end, the holder hands over to the first; pipelined
   list      of all locks, against a bare SCAN; flush: the locks of a dead host among 100 000 others
   server us processor time of the Redis server for each operation

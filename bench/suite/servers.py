@@ -185,8 +185,8 @@ class Postgres(Server):
         if made.returncode != 0:
             raise Unavailable("initdb: " + made.stderr.strip().splitlines()[-1])
         self.launch(self.as_user + tied("INT") + [
-            server, "-D", data, "-k", str(self.folder), "-c", "listen_addresses=", "-c", "fsync=off",
-            "-c", "max_connections=300", "-c", "autovacuum=off"])
+            server, "-D", data, "-k", str(self.folder), "-c", "listen_addresses=",
+            "-c", "fsync=off", "-c", "max_connections=300", "-c", "autovacuum=off"])
         return self
 
     def is_ready(self):
