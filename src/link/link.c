@@ -198,18 +198,25 @@ static struct rqli_slice begin_batch(struct rqli_link *self)
 static bool send_batch(struct rqli_link *self, struct rqli_slice batch)
 {
     int64_t until_us = silence_us(self);
-    bool is_sent = true;
-    size_t sent;
+    size_t left = batch.length;
+    ssize_t sent;
 
     (void)pthread_mutex_unlock(&self->shared.mutex);
     sent = rqli_wire_send_some(&self->wire, batch.data, batch.length);
     (void)pthread_mutex_lock(&self->shared.mutex);
-    if (sent < batch.length) {
-        rqli_link_unlock(self);
-        is_sent = rqli_wire_send(&self->wire, batch.data + sent, batch.length - sent, until_us);
-        (void)pthread_mutex_lock(&self->shared.mutex);
+    if (sent < 0) {
+        return false;
     }
-    return is_sent;
+    left -= (size_t)sent;
+    if (left > 0) {
+        bool is_sent;
+
+        rqli_link_unlock(self);
+        is_sent = rqli_wire_send(&self->wire, batch.data + sent, left, until_us);
+        (void)pthread_mutex_lock(&self->shared.mutex);
+        return is_sent;
+    }
+    return true;
 }
 
 /* Under the mutex, released while it sends. Whoever finds nobody writing writes for all, and so not

@@ -70,33 +70,26 @@ static bool may_send_again(int fd, int64_t deadline_us)
     return errno == EINTR;
 }
 
-size_t rqli_wire_send_some(struct rqli_wire *self, const char *bytes, size_t length)
-{
-    ssize_t sent = send(self->fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-    return sent > 0 ? (size_t)sent : 0;
-}
-
-bool rqli_wire_send(struct rqli_wire *self, const char *bytes, size_t length, int64_t deadline_us)
-{
-    while (length > 0) {
-        size_t sent = rqli_wire_send_some(self, bytes, length);
-
-        if (sent > 0) {
-            bytes += sent;
-            length -= sent;
-        } else if (!may_send_again(self->fd, deadline_us)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 ssize_t rqli_wire_send_some(struct rqli_wire *self, const char *bytes, size_t length)
 {
     ssize_t sent = send(self->fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT);
 
     return sent < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : sent;
+}
+
+bool rqli_wire_send(struct rqli_wire *self, const char *bytes, size_t length, int64_t deadline_us)
+{
+    while (length > 0) {
+        ssize_t sent = rqli_wire_send_some(self, bytes, length);
+
+        if (sent > 0) {
+            bytes += sent;
+            length -= (size_t)sent;
+        } else if (sent < 0 || !may_send_again(self->fd, deadline_us)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 void rqli_wire_abandon(struct rqli_wire *self)

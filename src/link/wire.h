@@ -32,9 +32,6 @@ rql_status rqli_wire_open(struct rqli_wire *self, int64_t predecessor_id, int64_
                           struct rqli_clock_reading *reading_out, rql_error *error);
 void rqli_wire_close(struct rqli_wire *self); /* closed already is fine */
 
-/* What the system takes at once; returns how many bytes. */
-size_t rqli_wire_send_some(struct rqli_wire *self, const char *bytes, size_t length);
-
 /* All bytes, or false (errno says why: EPIPE, EAGAIN at the deadline, ...). */
 bool rqli_wire_send(struct rqli_wire *self, const char *bytes, size_t length, int64_t deadline_us);
 
