@@ -15,7 +15,7 @@ from servers import Unavailable
 
 GROUPS = ("pairs", "tcp", "handoff", "peers", "scale", "async")
 PRIORITY = -15
-QUICK_SECONDS, FULL_SECONDS = 130, 900
+QUICK_SECONDS, FULL_SECONDS = 150, 900
 
 
 def arguments():

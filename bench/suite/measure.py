@@ -139,17 +139,16 @@ class Run:
         after = server.usage() if server else None
         return sample_of(answer, before, after, "floor" in case.name)
 
-    def run_block(self, block, cycle, slot_ms=None):
+    def run_block(self, block, cycle):
         cases = [case for case in block.cases for _ in range(case.slots)
                  if case.player in self.players]
         self.random.shuffle(cases)
         await_quiet()
         samples = {}
         for case in cases:
-            sample = self.try_slot(case, slot_ms or case.slot_ms)
-            samples.setdefault(case, []).append(sample)
+            samples.setdefault(case, []).append(self.try_slot(case, case.slot_ms))
         for case, found in samples.items():
-            if cycle is not None and all(found):
+            if all(found):
                 self.results.add(block, case, cycle, mean(found))
 
     def try_slot(self, case, slot_ms):
@@ -175,13 +174,16 @@ class Run:
             sys.stderr.write(f"\r\033[K{text}")
             sys.stderr.flush()
 
+    def warm_up(self):
+        """Scripts, connections, memory, compilers: each thing once."""
+        cases = {(case.player, case.shape, case.threads): case for block in self.blocks
+                 if not block.is_cold for case in block.cases if case.player in self.players}
+        for case in cases.values():
+            self.tell(f"warming up: {case.name}")
+            self.try_slot(case, WARM_UP_MS)
+
     def run(self):
-        """The first round warms up: scripts, connections, memory, compilers."""
-        for block in self.blocks:
-            if block.is_cold:
-                continue
-            self.tell(f"warming up: {block.name}")
-            self.run_block(block, None, WARM_UP_MS)
+        self.warm_up()
         deadline = time.monotonic() + self.seconds
         while self.cycles < 3 or time.monotonic() < deadline:
             left = max(deadline - time.monotonic(), 0)

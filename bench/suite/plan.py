@@ -144,7 +144,7 @@ def async_blocks():
     yield Block("async-pair", "async", (
         pair("floor", "floor", 32),
         pair("rql", "shared", 32, 40, against),
-        *(pair("rql-async", "async", n, 40 if n < 10_000 else 300, against) for n in IN_FLIGHT)))
+        *(pair("rql-async", "async", n, 40 if n < 10_000 else 500, against) for n in IN_FLIGHT)), 2)
     against = ("ping", 1, "p50_us")
     yield Block("async-turns", "async", (
         ping(),

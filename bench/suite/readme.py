@@ -48,9 +48,10 @@ def block(about, targets):
 
 def write(about, cases, targets):
     folder = ROOT / "bench/figures"
-    write_figures(cases, folder)
-    rows = "".join(json.dumps(row) + "\n" for row in [about, *cases, *targets])
-    (folder / "results.jsonl").write_text(rows, encoding="ascii")
+    rows = [about, *cases, *targets]
+    write_figures(rows, folder)
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "results.jsonl").write_text(lines, encoding="ascii")
     path = ROOT / "README.md"
     text = path.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
