@@ -10,7 +10,7 @@ from players import Player, PlayerError
 from servers import Unavailable
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
-NPM_SECONDS = 120
+NPM_SECONDS = 90
 
 
 def install_npm(build):
@@ -27,7 +27,8 @@ def install_npm(build):
         shutil.copy(BENCH / "peers" / name, folder)
     try:
         made = subprocess.run(
-            ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"],
+            ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error",
+             "--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=20000"],
             cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
             timeout=NPM_SECONDS, check=False)
     except subprocess.TimeoutExpired:
@@ -62,6 +63,7 @@ class Lineup:
         self.needed = needed
         self.redis = servers.Redis(scratch)
         self.full = None
+        self.npm = None  # where the libraries are, or why they are not
         self.started = []
         self.players = {}
         self.missing = {}  # name: why
@@ -146,8 +148,19 @@ class Lineup:
         self.add(name, ["advisory", server.conninfo, "256"], program)
         self.versions[name] = server.version()
 
+    def npm_folder(self):
+        """Tried once: without a network it takes its time to fail."""
+        if self.npm is None:
+            try:
+                self.npm = install_npm(self.build)
+            except Unavailable as error:
+                self.npm = error
+        if isinstance(self.npm, Unavailable):
+            raise self.npm
+        return self.npm
+
     def add_npm(self, name):
-        folder = install_npm(self.build)
+        folder = self.npm_folder()
         self.add(name, [str(BENCH / "peers/npm.mjs"), name, self.redis.socket, str(folder)], "node")
         self.versions[name] = self.npm_version(folder, name)
 
