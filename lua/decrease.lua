@@ -2,7 +2,8 @@
 --
 -- @keys lock queue requests live fence
 -- @args grant_nonce nonce unused_ms chance
--- Returns {1, now_us, ttl_left_ms} when taken back, {0, now_us} when the grant or the re-entry had ended.
+-- Returns {1, served, ttl_left_ms} when taken back, {0, served} when the grant or the re-entry had ended;
+-- served: see settle.lua.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -16,11 +17,11 @@ local ended = 0
 if call("HGET", lock, "rql_nonce") == ARGV[1] and call("HDEL", lock, "rql_ext:" .. ARGV[2]) == 1 then
     local left = take_back(tonumber(ARGV[3]))
     if left > 0 then
-        return {1, now, left}
+        return {1, 0, left}
     end
     ended = 1
 end
-if call("HEXISTS", lock, "acq_id") == 0 and call("EXISTS", queue) == 1 then
-    settle(tonumber(ARGV[4]))
+if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue) == 0 then
+    return {ended, 0, 0}
 end
-return {ended, now, 0}
+return {ended, served(tonumber(ARGV[4])), 0}

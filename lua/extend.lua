@@ -3,7 +3,8 @@
 -- @keys lock queue requests live fence
 -- @args nonce ttl_ms chance
 -- Returns {1, now_us, ttl_left_ms} when in force, {0, now_us} when the grant has ended. While it is
--- extended by re-entries, ttl_left_ms does not count what they may take back.
+-- extended by re-entries, ttl_left_ms does not count what they may take back. What a long queue leaves
+-- to be served is left to its next poll.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]

@@ -2,7 +2,8 @@
 --
 -- @keys lock queue requests live fence
 -- @args acquirer nonce chance
--- Returns {what, is_handed_over}; what: 0 nothing there, 1 left the queue, 2 released, 3 re-entry undone.
+-- Returns {what, served}; what: 0 nothing there, 1 left the queue, 2 released, 3 re-entry undone; served:
+-- see settle.lua.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -33,4 +34,4 @@ end
 if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue) == 0 then
     return {what, 0}
 end
-return {what, settle(tonumber(ARGV[3])) == "granted" and 1 or 0}
+return {what, served(tonumber(ARGV[3]))}

@@ -2,7 +2,7 @@
 --
 -- @keys lock queue requests live fence
 -- @args nonce chance
--- Returns "1 is_handed_over" when released, "0 is_handed_over" when the grant had ended.
+-- Returns "1 served" when released, "0 served" when the grant had ended; served: see settle.lua.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -20,4 +20,4 @@ end
 -- @include grant
 -- @include settle
 
-return (owned and "1 " or "0 ") .. (settle(tonumber(ARGV[2])) == "granted" and 1 or 0)
+return (owned and "1 " or "0 ") .. served(tonumber(ARGV[2]))

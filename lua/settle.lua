@@ -5,7 +5,10 @@
 local SILENCE_US = 5000000 -- X: a client silent for longer is dead
 local GRACE_US = 2000000 -- a Ruby waiter at the head of a free lock gets this long to take it
 local CLAIM_MS = "1000" -- G: a lock handed over lives this long until its owner is heard of
-local STEPS = 500 -- looks at waiters in one call
+local COSTS = {gone = 1, passed = 0.1, skipped = 4}
+local budget = 30 -- of one call, in turns of the dead: less than 1 ms
+local n_gone = 0
+local AT_ONCE = 32
 
 -- Ours have 32 hexadecimal digits at the end, Ruby's 16.
 local function identity_of(acquirer)
@@ -87,11 +90,16 @@ local function spare_ruby(acquirer, score, oldest_us)
     return true
 end
 
--- One waiter's turn: "granted", "mine" (it is the caller), "stop", "gone" (removed) or "skipped".
+-- One waiter's turn: "granted", "mine" (it is the caller), "stop", "gone" (removed), "skipped", or
+-- "passed" (skipped for what was found before).
 local function serve(acquirer, score, me, deaf)
     local identity = identity_of(acquirer)
     if not identity then
         return spare_ruby(acquirer, score, me and me.oldest_us or 0) and "stop" or "gone"
+    end
+    local is_me = me and acquirer == me.acquirer
+    if deaf[identity] and not is_me then
+        return "passed"
     end
     local record = call("HGET", requests, acquirer)
     local request = record and read_record(record)
@@ -99,11 +107,8 @@ local function serve(acquirer, score, me, deaf)
         drop(acquirer)
         return "gone"
     end
-    if me and acquirer == me.acquirer then
+    if is_me then
         return "mine"
-    end
-    if deaf[identity] then
-        return "skipped"
     end
     local sign = tonumber(call("ZSCORE", live, identity) or 0)
     if sign < now - SILENCE_US then
@@ -136,27 +141,41 @@ local function serve_by_luck(chance, me, deaf)
     return serve(pick[1], pick[2], me, deaf)
 end
 
--- The lock is free: serve its queue. Returns "granted", "mine", "free" or "again".
+-- The lock is free: serve its queue. Returns "granted", "mine", "free", or "again" if the dead were too
+-- many for one call. Who is only skipped does not count: the next call would skip them as well.
 local function settle(chance, me)
     local deaf = {}
-    local at = 0
     local turn = serve_by_luck(chance, me, deaf)
     if turn == "granted" or turn == "mine" then
         return turn
     end
-    for _ = 1, STEPS do
-        local waiter = call("ZRANGE", queue, at, at, "WITHSCORES")
-        if not waiter[1] then
+    local at, width = 0, 1
+    while budget > 0 do
+        local page = call("ZRANGE", queue, at, at + width - 1, "WITHSCORES")
+        for i = 1, #page, 2 do
+            turn = serve(page[i], page[i + 1], me, deaf)
+            if turn == "granted" or turn == "mine" then
+                return turn
+            elseif turn == "stop" then
+                return "free"
+            end
+            n_gone = n_gone + (turn == "gone" and 1 or 0)
+            at = at + (turn == "gone" and 0 or 1)
+            budget = budget - COSTS[turn]
+            if budget <= 0 then
+                break
+            end
+        end
+        if #page < 2 * width and budget > 0 then
             return "free"
         end
-        turn = serve(waiter[1], waiter[2], me, deaf)
-        if turn == "granted" or turn == "mine" then
-            return turn
-        elseif turn == "stop" then
-            return "free"
-        elseif turn == "skipped" then
-            at = at + 1
-        end
+        width = AT_ONCE
     end
-    return "again"
+    return n_gone > 0 and "again" or "free"
+end
+
+-- For answers: 0 nobody was served, 1 it was handed over, 2 ask again (rqli_serve() does).
+local function served(chance)
+    local turn = settle(chance)
+    return turn == "granted" and 1 or turn == "again" and 2 or 0
 end

@@ -1,15 +1,16 @@
--- Remove dead requests from a queue, a page of it at a time; if the lock is free, serve who is next.
+-- Remove dead requests from a queue, a page of it at a time.
 --
 -- @keys lock queue requests live fence
--- @args oldest_us from is_dry chance
+-- @args oldest_us from is_dry
 -- Only requests up to oldest_us old are looked at. Of ours those are dead that have no record, whose time
 -- is over or whose client is silent; Ruby's are, for they give no sign of life.
--- Returns {number removed, place to go on from or -1, is_handed_over}.
+-- Returns {number removed, place to go on from or -1, served}; served 2: the lock is free, serve who is
+-- next.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local oldest, from, is_dry = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == "1"
-local PAGE = 100
+local PAGE = 40 -- less than 1 ms
 -- @include clock
 
 -- @include grant
@@ -47,6 +48,6 @@ for _, acquirer in ipairs(dead) do
     drop(acquirer)
 end
 if not is_end or call("EXISTS", queue) == 0 or redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
-    return {#dead, next_from, 0} -- held, or the last page will serve who is next
+    return {#dead, next_from, 0} -- held, or there are more pages
 end
-return {#dead, next_from, settle(tonumber(ARGV[4])) == "granted" and 1 or 0}
+return {#dead, next_from, 2}

@@ -2,7 +2,7 @@
 --
 -- @keys lock queue requests live fence
 -- @args acq_id hst_id ts nonce chance
--- A field that was not there is "". Returns {is_deleted, is_handed_over}.
+-- A field that was not there is "". Returns {is_deleted, served}; served: see settle.lua.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -25,4 +25,4 @@ end
 -- @include grant
 -- @include settle
 
-return {is_deleted, settle(tonumber(ARGV[5])) == "granted" and 1 or 0}
+return {is_deleted, served(tonumber(ARGV[5]))}

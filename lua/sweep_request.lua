@@ -2,7 +2,7 @@
 --
 -- @keys lock queue requests live fence
 -- @args acquirer chance
--- Returns {is_removed, is_handed_over}.
+-- Returns {is_removed, served}; served: see settle.lua.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -19,4 +19,4 @@ end
 -- @include grant
 -- @include settle
 
-return {is_removed, settle(tonumber(ARGV[2])) == "granted" and 1 or 0}
+return {is_removed, served(tonumber(ARGV[2]))}

@@ -273,7 +273,12 @@ static const struct rqli_errand_kind trying = {write_try, read_try};
 static void ask(rql_request *self)
 {
     struct attempt *attempt = self->attempt;
+    rql_error fault = {0};
 
+    if (rqli_attempt_check_host(attempt, rqli_now_us(), &fault)) {
+        on_failed(self, &fault);
+        return;
+    }
     if (self->kind->observe_try) {
         self->kind->observe_try(attempt->lock);
     }

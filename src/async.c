@@ -7,6 +7,7 @@
 #include "keeper.h"
 #include "options.h"
 #include "refusal.h"
+#include "serving.h"
 #include "withdrawal.h"
 
 #include <stddef.h>
@@ -166,9 +167,8 @@ static void read_leave(struct rqli_errand *errand, const struct rqli_exchange *a
 {
     struct single *self = of_errand(errand);
 
-    (void)answer;
     (void)error;
-    if (status) {
+    if (status || rqli_serve_is_due(answer->reply)) {
         leave_it_to_the_keeper(self);
     } else {
         rqli_acquisition_left(&self->request, true);

@@ -66,7 +66,7 @@ static void read_release(struct rqli_errand *errand, const struct rqli_exchange 
         rqli_heap_unreserve(heap, &self->due);
         end(self, status, &error);
     } else {
-        rqli_heap_set(heap, &self->due, rqli_now_us() + RQLI_ENDING_PAUSE_US);
+        rqli_heap_set(heap, &self->due, rqli_now_us() + rqli_ending_pause_us(&self->ending));
     }
 }
 

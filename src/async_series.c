@@ -6,6 +6,7 @@
 #include "client.h"
 #include "keeper.h"
 #include "observe_series.h"
+#include "serving.h"
 #include "withdrawal.h"
 
 #include <stddef.h>
@@ -145,9 +146,8 @@ static void on_left(struct rqli_series_leaving *leaving, bool is_confirmed)
 static void read_leave(struct rqli_errand *errand, const struct rqli_exchange *answer,
                        rql_status status, const rql_error *error)
 {
-    (void)answer;
     (void)error;
-    on_left(leaving_of(errand), status == RQL_OK);
+    on_left(leaving_of(errand), status == RQL_OK && !rqli_serve_is_due(answer->reply));
 }
 
 static void leave(rql_request *request)

@@ -84,6 +84,9 @@ void rqli_attempt_learn(const struct attempt *attempt, const struct rqli_exchang
 
 /* A try had no answer. What may pass by itself is tried again until the deadline; a server that
  * never answered is not. */
+/* RQL_E_UNAVAILABLE: what is acquired now would be lost at once (protocol.md 16). */
+rql_status rqli_attempt_check_host(const struct attempt *self, int64_t now_us, rql_error *error);
+
 struct rqli_try rqli_attempt_failed(struct attempt *attempt, rql_status fault);
 
 /* What an answer leads to that is no grant; no I/O. */

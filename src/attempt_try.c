@@ -1,7 +1,9 @@
 #include "attempt_inside.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "client.h"
 #include "grant.h"
+#include "keeper.h"
 #include "link/wire.h"
 #include "perform.h"
 #include "script/answer.h"
@@ -196,6 +198,17 @@ static rql_status connect_first(struct attempt *attempt, int64_t deadline_us, rq
     return status;
 }
 
+rql_status rqli_attempt_check_host(const struct attempt *self, int64_t now_us, rql_error *error)
+{
+    if (!rqli_keeper_is_overdue(self->client->keeper, now_us)) {
+        return RQL_OK;
+    }
+    return rqli_fail(error, RQL_E_UNAVAILABLE,
+                     "%s: the swarm has not reached its server for so long that this host may "
+                     "count as dead; nothing was sent",
+                     self->lock->name);
+}
+
 /* A silent server is waited for once: if the last try had the time, what withdraws it has none. */
 static void spend_last_words(struct attempt *attempt)
 {
@@ -234,8 +247,9 @@ struct rqli_exchange *rqli_attempt_carry(struct attempt *attempt,
     struct rqli_call call;
     int64_t now_us = rqli_now_us();
     int64_t until_us = rqli_attempt_ask_until(attempt, now_us);
-    rql_status status = connect_first(attempt, until_us, error);
+    rql_status status = rqli_attempt_check_host(attempt, now_us, error);
 
+    status = status ? status : connect_first(attempt, until_us, error);
     if (!status) {
         write(attempt, &call, now_us);
         attempt->out->asked++;

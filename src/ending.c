@@ -6,9 +6,10 @@
 #include "keeper.h"
 #include "perform.h"
 #include "script/answer.h"
+#include "serving.h"
 #include "withdrawal.h"
 
-enum { BLOCK_SLACK_MS = 2 /* wire.md 7: ttl - elapsed - 2 */ };
+enum { PAUSE_US = 20000, BLOCK_SLACK_MS = 2 /* wire.md 7: ttl - elapsed - 2 */ };
 
 bool rqli_may_pass(rql_status status)
 {
@@ -62,8 +63,17 @@ bool rqli_ending_begin(struct rqli_ending *self, rql_lock *lock, rql_status *sta
     return false;
 }
 
+int64_t rqli_ending_pause_us(const struct rqli_ending *self)
+{
+    return self->is_serving ? 0 : PAUSE_US;
+}
+
 void rqli_ending_write(const struct rqli_ending *self, struct rqli_call *call)
 {
+    if (self->is_serving) {
+        rqli_serve_write(self->keys, call);
+        return;
+    }
     if (self->unused_ms > 0) {
         rqli_call_init(call, RQLI_SCRIPT_DECREASE, self->keys);
         rqli_call_text(call, self->lock->grant_nonce);
@@ -111,20 +121,35 @@ static rql_status conclude_grant(const struct rqli_ending *self, rql_status stat
     return status;
 }
 
+/* Serving is no part of what the caller is told: a fault ends it. */
+static bool read_serving(struct rqli_ending *self, const struct rqli_exchange *answer,
+                         rql_status *status)
+{
+    bool is_over = *status || !rqli_serve_is_due(answer->reply) || rqli_now_us() >= self->until_us;
+
+    *status = self->kept;
+    return is_over;
+}
+
 bool rqli_ending_read(struct rqli_ending *self, const struct rqli_exchange *answer,
                       rql_status *status, rql_error *error)
 {
+    if (self->is_serving) {
+        return read_serving(self, answer, status);
+    }
     self->attempts++;
+    self->is_serving = !*status && rqli_serve_is_due(answer->reply);
     if (!*status) {
         *status = understand(self, answer, error);
     }
-    if (rqli_may_pass(*status) && rqli_now_us() + RQLI_ENDING_PAUSE_US < self->until_us) {
+    if (rqli_may_pass(*status) && rqli_now_us() + PAUSE_US < self->until_us) {
         return false;
     }
     if (self->lock && self->unused_ms == 0) {
         *status = conclude_grant(self, *status);
     }
-    return true;
+    self->kept = *status;
+    return !self->is_serving;
 }
 
 /* Sends an idempotent call until it is answered or the client's patience is at its end. */
@@ -141,11 +166,14 @@ static rql_status insist(struct rqli_ending *self, rql_error *error)
         rqli_ending_write(self, &call);
         status = rqli_perform(self->client->link, &call, self->until_us, &exchange, error);
         is_over = rqli_ending_read(self, exchange, &status, error);
+        if (exchange && status >= 0) {
+            rqli_serve_if_due(self->client->link, self->keys, exchange->reply, self->until_us);
+        }
         rqli_exchange_give(exchange);
         if (is_over) {
             return status;
         }
-        rqli_signal_wait(&never, 0, rqli_now_us() + RQLI_ENDING_PAUSE_US);
+        rqli_signal_wait(&never, 0, rqli_now_us() + rqli_ending_pause_us(self));
     }
 }
 

@@ -19,9 +19,12 @@ struct rqli_ending {
     int64_t until_us;  /* the client's patience */
     int64_t unused_ms; /* of an extension; else 0 */
     int attempts;
+    bool is_serving; /* it has ended; its long queue is still to be served */
+    rql_status kept; /* while it serves: what the end came to */
 };
 
-enum { RQLI_ENDING_PAUSE_US = 20000 }; /* between attempts */
+/* Until the next attempt. */
+int64_t rqli_ending_pause_us(const struct rqli_ending *self);
 
 /* True: the server is to be asked. False: *status_out is the end. */
 bool rqli_ending_begin(struct rqli_ending *self, rql_lock *lock, rql_status *status_out);

@@ -23,6 +23,14 @@ static const char *const names[] = {
     [RQL_EVENT_LOCK_LOST] = "rql.lock_lost",
     [RQL_EVENT_LOCK_HANDED_OVER] = "rql.lock_handed_over",
     [RQL_EVENT_SWEPT] = "rql.swept",
+    [RQL_EVENT_SWARM_ELEMENT_HUNG] = "rql.swarm_element_hung",
+    [RQL_EVENT_SWARM_ELEMENT_RESTARTED] = "rql.swarm_element_restarted",
+    [RQL_EVENT_SWARM_BREAKER_OPENED] = "rql.swarm_breaker_opened",
+    [RQL_EVENT_SWARM_BREAKER_CLOSED] = "rql.swarm_breaker_closed",
+    [RQL_EVENT_SWARM_FLUSHER_ELECTED] = "rql.swarm_flusher_elected",
+    [RQL_EVENT_SWARM_FLUSHER_RETIRED] = "rql.swarm_flusher_retired",
+    [RQL_EVENT_SWARM_HOSTS_DECLARED_DEAD] = "rql.swarm_hosts_declared_dead",
+    [RQL_EVENT_SWARM_ZOMBIES_FLUSHED] = "rql.swarm_zombies_flushed",
 };
 
 struct rql_event rqli_event(rql_event_kind kind)
@@ -39,6 +47,9 @@ struct rql_event rqli_event(rql_event_kind kind)
         .tch_queue_cnt = -1,
         .at_us = -1,
         .token = -1,
+        .host_cnt = -1,
+        .rem_request_cnt = -1,
+        .handed_over_cnt = -1,
     };
 }
 

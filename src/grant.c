@@ -1,6 +1,8 @@
 #include "grant.h"
 
 #include "base/clock.h"
+#include "client.h"
+#include "keeper.h"
 #include "link/subscriber.h"
 #include "script/answer.h"
 #include "server_clock.h"
@@ -20,10 +22,12 @@ static struct rqli_lease_terms terms_of(const rql_lock_options *options, int64_t
     };
 }
 
-static bool is_in_force(const struct rqli_lease_terms *terms)
+static bool is_in_force(const rql_lock *lock, const struct rqli_lease_terms *terms)
 {
-    return rqli_now_us() <
-           terms->begun_us + terms->left_ms * 1000 - rqli_lease_margin_us(terms->left_ms);
+    int64_t now_us = rqli_now_us();
+
+    return !rqli_keeper_is_overdue(lock->client->keeper, now_us) &&
+           now_us < terms->begun_us + terms->left_ms * 1000 - rqli_lease_margin_us(terms->left_ms);
 }
 
 bool rqli_grant_by_answer(rql_lock *lock, const rql_lock_options *options,
@@ -31,7 +35,7 @@ bool rqli_grant_by_answer(rql_lock *lock, const rql_lock_options *options,
                           struct rqli_lease_terms *terms_out)
 {
     *terms_out = terms_of(options, sent_us, answer->left_ms);
-    if (answer->nonce.length != sizeof lock->grant_nonce - 1 || !is_in_force(terms_out)) {
+    if (answer->nonce.length != sizeof lock->grant_nonce - 1 || !is_in_force(lock, terms_out)) {
         return false;
     }
     memcpy(lock->grant_nonce, answer->nonce.data, answer->nonce.length);
@@ -61,7 +65,7 @@ bool rqli_grant_by_push(rql_lock *lock, const rql_lock_options *options,
     }
     *terms_out = terms_of(options, begun_us, push->lease_ms);
     terms_out->is_claimed = push->lease_ms >= options->ttl_ms;
-    if (!is_in_force(terms_out)) {
+    if (!is_in_force(lock, terms_out)) {
         return false;
     }
     memcpy(lock->grant_nonce, lock->nonce, sizeof lock->grant_nonce);

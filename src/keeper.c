@@ -26,7 +26,7 @@ struct rqli_keeper *rqli_keeper_new(rql_client *client)
     self->client = client;
     self->link = rqli_link_new(&client->endpoint);
     self->shared.next_look_us = RQLI_NEVER_US;
-    self->shared.host_end_us = RQLI_NEVER_US;
+    self->host_end_us = RQLI_NEVER_US;
     (void)pthread_mutex_init(&self->shared.mutex, NULL);
     (void)pthread_cond_init(&self->shared.callback_ended, NULL);
     if (!self->link) {
@@ -394,7 +394,7 @@ rql_status rqli_keeper_add(struct rqli_keeper *self, rql_lock *lock,
     }
     (void)pthread_mutex_lock(&self->shared.mutex);
     rqli_lease_init(&lock->kept.lease, terms);
-    lock->kept.lease.host_end_us = self->shared.host_end_us;
+    lock->kept.lease.host_end_us = self->host_end_us;
     list(self, lock);
     if ((terms->renews || !terms->is_claimed || lock->on_lost) && !rqli_keeper_watch(self, lock)) {
         unlist(self, lock);

@@ -43,6 +43,10 @@ void rqli_keeper_doubt(struct rqli_keeper *self);
  * they count as dead, so no lease is relied on for as long as that (protocol.md 16). RQL_FOREVER:
  * nobody watches them. */
 void rqli_keeper_on_probed(struct rqli_keeper *self, int64_t sent_us, int64_t silence_ms);
+/* Nobody speaks for the hosts any more, and the server may not know: new leases are not bound. */
+void rqli_keeper_on_unwatched(struct rqli_keeper *self);
+/* What is acquired now may be flushed at once: the last sign of life is too old. */
+bool rqli_keeper_is_overdue(const struct rqli_keeper *self, int64_t now_us);
 
 /* Does this client keep extending this lock for this acquirer? (protocol.md 10) */
 bool rqli_keeper_extends(struct rqli_keeper *self, const char *name, const char *acquirer);

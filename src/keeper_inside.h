@@ -19,7 +19,8 @@ struct rqli_keeper {
     uv_loop_t loop;
     uv_async_t call;
     uv_timer_t timer;
-    atomic_bool has_extended; /* a lease that renews was added, once */
+    _Atomic int64_t host_end_us; /* of new leases; see rqli_keeper_on_probed() */
+    atomic_bool has_extended;    /* a lease that renews was added, once */
 
     struct {
         pthread_mutex_t mutex;
@@ -29,7 +30,6 @@ struct rqli_keeper {
         struct rqli_renewals batch; /* under way */
         struct rqli_withdrawal *withdrawals;
         int64_t next_look_us; /* when the thread looks again by itself */
-        int64_t host_end_us;  /* of new leases; see rqli_keeper_on_probed() */
         unsigned added;       /* leases added since its last look */
         bool is_running;
         bool shall_stop;

@@ -103,8 +103,8 @@ void rqli_keeper_on_probed(struct rqli_keeper *self, int64_t sent_us, int64_t si
         host_end_us -= rqli_lease_margin_us(silence_ms);
     }
     (void)pthread_mutex_lock(&self->shared.mutex);
-    is_earlier = host_end_us < self->shared.host_end_us;
-    self->shared.host_end_us = host_end_us;
+    is_earlier = host_end_us < self->host_end_us;
+    self->host_end_us = host_end_us;
     for (lock = self->shared.first; lock; lock = lock->kept.next) {
         if (rqli_lease_state(&lock->kept.lease, rqli_now_us()) != RQL_GONE) {
             lock->kept.lease.host_end_us = host_end_us;
@@ -114,6 +114,16 @@ void rqli_keeper_on_probed(struct rqli_keeper *self, int64_t sent_us, int64_t si
         rqli_keeper_rouse(self);
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+void rqli_keeper_on_unwatched(struct rqli_keeper *self)
+{
+    self->host_end_us = RQLI_NEVER_US;
+}
+
+bool rqli_keeper_is_overdue(const struct rqli_keeper *self, int64_t now_us)
+{
+    return atomic_load_explicit(&self->host_end_us, memory_order_relaxed) <= now_us;
 }
 
 rql_status rqli_keeper_lost_fd(struct rqli_keeper *self, rql_lock *lock, int *out, rql_error *error)

@@ -68,4 +68,22 @@ void rqli_observe_unlocked(rql_client *client, const struct rqli_keys *keys,
                            const rql_unlock_result *result);
 void rqli_observe_swept(const struct rqli_sweep *sweep, rql_event_kind kind, rql_status status);
 
+/* What a swarm has to tell; `kind` says which of the figures count. */
+struct rqli_swarm_news {
+    rql_event_kind kind;
+    const char *element; /* static */
+    rql_status status;
+    int64_t hosts;
+    int64_t locks;
+    int64_t requests;
+    int64_t handed_over;
+    int64_t took_us;
+};
+
+/* On the thread of an element, or of who did it by hand. Never sampled. */
+void rqli_observe_swarm(rql_client *client, const struct rqli_swarm_news *news);
+/* These only count. */
+void rqli_observe_probed(rql_client *client);
+void rqli_observe_step_failed(rql_client *client);
+
 #endif

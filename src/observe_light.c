@@ -199,3 +199,19 @@ void rqli_observe_series_ended(const rql_series *series, rql_status status)
     (void)series;
     (void)status;
 }
+
+void rqli_observe_swarm(rql_client *client, const struct rqli_swarm_news *news)
+{
+    (void)client;
+    (void)news;
+}
+
+void rqli_observe_probed(rql_client *client)
+{
+    (void)client;
+}
+
+void rqli_observe_step_failed(rql_client *client)
+{
+    (void)client;
+}

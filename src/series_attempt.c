@@ -6,6 +6,7 @@
 #include "perform_each.h"
 #include "script/series_answer.h"
 #include "series.h"
+#include "serving.h"
 #include "withdrawal.h"
 
 #include <string.h>
@@ -129,10 +130,10 @@ static bool leave(void *self)
     rql_client *client = series->attempt.client;
     struct rqli_calls calls = {.count = series->count, .write = write_leave, .context = series};
     struct rqli_exchange *exchange = NULL;
+    int64_t until_us = rqli_attempt_leave_until(&series->attempt);
     bool is_confirmed = true;
 
-    (void)rqli_perform_each(client->link, &calls, rqli_attempt_leave_until(&series->attempt),
-                            &exchange, NULL);
+    (void)rqli_perform_each(client->link, &calls, until_us, &exchange, NULL);
     for (size_t i = 0; i < series->count; i++) {
         const rql_lock *lock = series->locks[i];
         const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
@@ -140,6 +141,8 @@ static bool leave(void *self)
         if (!exchange || exchange->reply[i].type == RQLI_REPLY_ERROR) {
             rqli_keeper_withdraw(client->keeper, &what, series->plan->lock.ttl_ms);
             is_confirmed = false;
+        } else {
+            rqli_serve_if_due(client->link, &lock->keys, &exchange->reply[i], until_us);
         }
     }
     rqli_exchange_give(exchange);

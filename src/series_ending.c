@@ -6,6 +6,7 @@
 #include "perform_each.h"
 #include "script/answer.h"
 #include "series.h"
+#include "serving.h"
 #include "withdrawal.h"
 
 enum { PAUSE_US = 20000 };
@@ -60,6 +61,7 @@ static rql_status status_of(const rql_lock *lock, const struct rqli_exchange *ex
 static rql_status take_replies(struct releases *self, const struct rqli_exchange *exchange,
                                bool is_repeated, rql_error *detail)
 {
+    int64_t until_us = rqli_client_patience_us(self->client, rqli_now_us());
     rql_status passing = RQL_OK;
     size_t n_left = 0;
 
@@ -68,6 +70,7 @@ static rql_status take_replies(struct releases *self, const struct rqli_exchange
         rql_error found = {0};
         rql_status status = status_of(lock, exchange, &exchange->reply[i], is_repeated, &found);
 
+        rqli_serve_if_due(self->client->link, &lock->keys, &exchange->reply[i], until_us);
         if (rqli_may_pass(status)) {
             self->locks[n_left++] = lock;
             passing = status;

@@ -49,6 +49,15 @@ static const struct rqli_stats_row counters[] = {
     PLAIN(commands, "Commands sent."),
     PLAIN(connections, "Connections made."),
     PLAIN(pushes, "Grants and nudges that were pushed."),
+    PLAIN(probes, "Signs of life."),
+    PLAIN(hosts_declared_dead, "Hosts of this client that were declared dead."),
+    PLAIN(swarm_failures, "Steps of the swarm that failed."),
+    PLAIN(swarm_restarts, "Elements of the swarm that were restarted."),
+    PLAIN(zombie_hosts, "Dead hosts that were removed."),
+    PLAIN(zombie_locks, "Locks of dead hosts that were ended."),
+    PLAIN(zombie_requests, "Requests of dead hosts that were removed."),
+    PLAIN(zombie_hand_overs,
+          "Locks of dead hosts, or before their requests, that were handed over."),
 };
 
 static const struct rqli_stats_row times[] = {

@@ -94,7 +94,7 @@ static bool note_lock(struct rqli_sweep *sweep, struct rqli_sweep_target *target
     const struct rqli_reply *fields = target->seen->items;
 
     sweep->result.rel_key_cnt += outcome->what;
-    sweep->result.handed_over_cnt += outcome->second;
+    target->served = outcome->second;
     if (outcome->what > 0 && is_own(sweep->client, &fields[ACQ_ID]) &&
         fields[NONCE].type == RQLI_REPLY_TEXT) {
         rqli_keeper_on_taken(sweep->client->keeper, fields[NONCE].text);
@@ -187,10 +187,9 @@ static void tell_acquirer(const struct rqli_sweep *sweep, const struct rqli_swee
 static bool note_request(struct rqli_sweep *sweep, struct rqli_sweep_target *target,
                          const struct rqli_outcome *outcome)
 {
-    (void)target;
     sweep->result.tch_queue_cnt += outcome->what;
     sweep->result.rem_request_cnt += outcome->what;
-    sweep->result.handed_over_cnt += outcome->second;
+    target->served = outcome->second;
     return false;
 }
 
@@ -230,7 +229,6 @@ static void tell_age(const struct rqli_sweep *sweep, const struct rqli_sweep_tar
     rqli_call_int(call, age->oldest_us);
     rqli_call_int(call, target->from);
     rqli_call_int(call, sweep->options->dry_run);
-    tell_chance(call);
 }
 
 /* Places of the queue that were looked at: what was removed has none any more. */
@@ -239,8 +237,8 @@ static int64_t places_seen(const struct rqli_sweep *sweep, const struct rqli_swe
     return target->from + (sweep->options->dry_run ? 0 : target->removed);
 }
 
-/* Goes on to the end, where the script serves who is next; but not farther than what the look has
- * counted: others may put themselves back all the while. */
+/* Goes on to the end, where the lock is served if it is free; but not farther than what the look
+ * has counted: others may put themselves back all the while. */
 static bool note_dead(struct rqli_sweep *sweep, struct rqli_sweep_target *target,
                       const struct rqli_outcome *outcome)
 {
@@ -248,7 +246,7 @@ static bool note_dead(struct rqli_sweep *sweep, struct rqli_sweep_target *target
 
     sweep->result.tch_queue_cnt += outcome->what > 0 && target->removed == 0;
     sweep->result.rem_request_cnt += outcome->what;
-    sweep->result.handed_over_cnt += outcome->third;
+    target->served = outcome->third;
     target->from = outcome->second;
     target->removed += outcome->what;
     return outcome->second >= 0 && places_seen(sweep, target) > seen_before &&

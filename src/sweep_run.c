@@ -6,9 +6,10 @@
 #include "batch.h"
 #include "client.h"
 #include "script/pack.h"
+#include "serving.h"
 
 enum {
-    SCAN_COUNT_MAX = 10000,
+    SCAN_COUNT_MAX = 1000, /* keeps the server busy for less than a millisecond */
     KEY_MAX = 65536, /* longer ones are nobody's locks: a batch of them would burst the buffers */
 };
 
@@ -99,6 +100,12 @@ static bool name_keys(struct rqli_sweep *self, struct rqli_slice name, struct rq
     return true;
 }
 
+static bool name_target(const struct batch *batch, const struct rqli_sweep_target *target,
+                        struct rqli_keys *keys)
+{
+    return name_keys(batch->sweep, rqli_name_in(target->key, batch->part->rule->prefix), keys);
+}
+
 static bool write_call(const struct batch *batch, size_t i, struct rqli_command *command)
 {
     const struct rqli_sweep_rule *rule = batch->part->rule;
@@ -106,7 +113,7 @@ static bool write_call(const struct batch *batch, size_t i, struct rqli_command 
     struct rqli_keys keys;
     struct rqli_call call;
 
-    if (!name_keys(batch->sweep, rqli_name_in(target->key, rule->prefix), &keys)) {
+    if (!name_target(batch, target, &keys)) {
         return false;
     }
     rqli_call_init(&call, rule->script, &keys);
@@ -120,6 +127,21 @@ static bool is_plausible(const struct rqli_outcome *outcome)
     return outcome->what >= 0 && outcome->what <= RQLI_SWEEP_COUNT_MAX && outcome->second >= -1 &&
            outcome->second <= RQLI_SWEEP_COUNT_MAX && outcome->third >= 0 &&
            outcome->third <= RQLI_SWEEP_COUNT_MAX;
+}
+
+/* Counts what was served, after serving what the script has left. */
+static void serve_rest(const struct batch *batch, struct rqli_sweep_target *target)
+{
+    struct rqli_sweep *sweep = batch->sweep;
+    int64_t until_us = rqli_client_patience_us(sweep->client, rqli_now_us());
+    bool is_served = target->served == RQLI_SERVED_ONE;
+    struct rqli_keys keys;
+
+    if (target->served == RQLI_SERVED_PARTLY && name_target(batch, target, &keys)) {
+        is_served = rqli_serve(sweep->client->link, &keys, until_us);
+    }
+    target->served = RQLI_SERVED_NOBODY;
+    sweep->result.handed_over_cnt += is_served;
 }
 
 /* Sets *again when the call is to be made once more. */
@@ -145,6 +167,9 @@ static rql_status take_answer(struct batch *batch, size_t i, const struct rqli_e
                                    batch->targets[i].key.data, batch->error);
     }
     *again = rule->note(batch->sweep, &batch->targets[i], &outcome);
+    if (!*again) {
+        serve_rest(batch, &batch->targets[i]);
+    }
     return RQL_OK;
 }
 

@@ -25,6 +25,7 @@ struct rqli_sweep_target {
     const struct rqli_reply *seen; /* the reply to the look */
     int64_t from;                  /* for rules that go through a key in steps: where this begins */
     int64_t removed;               /* by earlier steps */
+    int64_t served;                /* enum rqli_served, by all steps, as note() has found */
 };
 
 enum rqli_sweep_verdict {

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "perform.h"
+#include "serving.h"
 
 #include <rql/base.h>
 #include <stdio.h>
@@ -97,6 +98,9 @@ bool rqli_withdraw(struct rqli_link *link, const struct rqli_keys *keys,
 
     rqli_withdraw_write(what, keys, &call);
     status = rqli_perform(link, &call, deadline_us, &exchange, NULL);
+    if (!status) {
+        rqli_serve_if_due(link, keys, exchange->reply, deadline_us);
+    }
     rqli_exchange_give(exchange);
     return status == RQL_OK;
 }

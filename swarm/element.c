@@ -35,9 +35,19 @@ static void sleep_for(struct rqli_element *self, int64_t us)
     (void)uv_timer_start(&self->timer, on_timer, us > 0 ? (uint64_t)us / 1000 + 1 : 0, 0);
 }
 
-/* Under the mutex, released for the step. */
+static void tell(const struct rqli_element *self, rql_event_kind what, rql_status status)
+{
+    const struct rqli_swarm_news news = {
+        .kind = what, .element = self->kind->label, .status = status};
+
+    self->kind->tell(self->context, &news);
+}
+
+/* Under the mutex, released for the step and for its news. */
 static void take_step(struct rqli_element *self, bool is_timed)
 {
+    bool was_closed = self->shared.watch.breaker == RQL_BREAKER_CLOSED;
+    bool is_closed;
     rql_status status;
 
     rqli_watch_on_step(&self->shared.watch, rqli_now_us());
@@ -45,6 +55,13 @@ static void take_step(struct rqli_element *self, bool is_timed)
     status = self->kind->step(self->context, is_timed);
     (void)pthread_mutex_lock(&self->shared.mutex);
     rqli_watch_on_done(&self->shared.watch, rqli_now_us(), status >= 0);
+    is_closed = self->shared.watch.breaker == RQL_BREAKER_CLOSED;
+    if (was_closed != is_closed) {
+        (void)pthread_mutex_unlock(&self->shared.mutex);
+        tell(self, is_closed ? RQL_EVENT_SWARM_BREAKER_CLOSED : RQL_EVENT_SWARM_BREAKER_OPENED,
+             status);
+        (void)pthread_mutex_lock(&self->shared.mutex);
+    }
 }
 
 /* Loop thread. */
@@ -241,8 +258,8 @@ void rqli_element_sign(struct rqli_element *self)
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* Under the mutex: its thread has said its last word. */
-static void restart(struct rqli_element *self)
+/* Under the mutex: its thread has said its last word. False: no thread to be had. */
+static bool restart(struct rqli_element *self)
 {
     if (self->shared.has_thread) {
         (void)pthread_mutex_unlock(&self->shared.mutex);
@@ -250,25 +267,37 @@ static void restart(struct rqli_element *self)
         (void)pthread_mutex_lock(&self->shared.mutex);
         self->shared.has_thread = false;
     }
-    (void)begin(self);
+    return begin(self);
+}
+
+/* Under the mutex. */
+static enum rqli_watch_action act(struct rqli_element *self)
+{
+    enum rqli_watch_action action = RQLI_WATCH_NOTHING;
+
+    if (self->shared.is_enabled && !self->shared.shall_stop) {
+        action = rqli_watch_look(&self->shared.watch, rqli_now_us());
+    }
+    if (action == RQLI_WATCH_START && !restart(self)) {
+        action = RQLI_WATCH_NOTHING;
+    }
+    self->shared.shall_restart = self->shared.shall_restart || action == RQLI_WATCH_REPLACE;
+    return action;
 }
 
 void rqli_element_look_after(struct rqli_element *self)
 {
+    enum rqli_watch_action action;
+
     (void)pthread_mutex_lock(&self->shared.mutex);
-    if (self->shared.is_enabled && !self->shared.shall_stop) {
-        switch (rqli_watch_look(&self->shared.watch, rqli_now_us())) {
-        case RQLI_WATCH_START:
-            restart(self);
-            break;
-        case RQLI_WATCH_REPLACE:
-            self->shared.shall_restart = true;
-            break;
-        case RQLI_WATCH_NOTHING:
-            break;
-        }
-    }
+    action = act(self);
     (void)pthread_mutex_unlock(&self->shared.mutex);
+    if (action != RQLI_WATCH_NOTHING) {
+        tell(self,
+             action == RQLI_WATCH_START ? RQL_EVENT_SWARM_ELEMENT_RESTARTED
+                                        : RQL_EVENT_SWARM_ELEMENT_HUNG,
+             RQL_OK);
+    }
 }
 
 void rqli_element_describe(struct rqli_element *self, rql_element_status *out)

@@ -5,15 +5,19 @@
  * is roused. Each has a thread of its own, because steps block: a flush of many locks takes longer
  * than a host may be silent. */
 
+#include "observe.h"
 #include "supervisor.h"
 
 #include <pthread.h>
 #include <uv.h>
 
 struct rqli_element_kind {
-    const char *name; /* of its thread */
+    const char *name;  /* of its thread */
+    const char *label; /* of rql_swarm_status */
     /* Not negative: it went well. is_timed: the period is over; else it was roused in between. */
     rql_status (*step)(void *context, bool is_timed);
+    /* News of it; no mutex is held. */
+    void (*tell)(void *context, const struct rqli_swarm_news *news);
 };
 
 struct rqli_element {

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cancel.h"
+#include "observe.h"
 #include "script/pack.h"
 #include "swarm_inside.h"
 #include "talk.h"
@@ -134,6 +135,7 @@ static rql_status sweep(struct rqli_flush *self, rql_error *error)
     rqli_scan_init(&parts[0].scan, parts[0].rule->prefix);
     rqli_scan_init(&parts[1].scan, parts[1].rule->prefix);
     status = rqli_sweep_run(&engine, parts, 2);
+    self->handed_over = engine.result.handed_over_cnt;
     rqli_scan_fini(&parts[0].scan);
     rqli_scan_fini(&parts[1].scan);
     return status;
@@ -200,8 +202,24 @@ static rql_status bury(struct rqli_flush *self, rql_error *error)
     return status;
 }
 
+static void tell_flushed(const struct rqli_flush *self, int64_t begun_us, rql_status status)
+{
+    const struct rqli_swarm_news news = {
+        .kind = RQL_EVENT_SWARM_ZOMBIES_FLUSHED,
+        .status = status,
+        .hosts = (int64_t)self->hosts.count,
+        .locks = (int64_t)self->locks.count,
+        .requests = self->removed,
+        .handed_over = self->handed_over,
+        .took_us = rqli_now_us() - begun_us,
+    };
+
+    rqli_observe_swarm(self->client, &news);
+}
+
 rql_status rqli_flush_run(struct rqli_flush *self, rql_error *error)
 {
+    int64_t begun_us = rqli_now_us();
     rql_status status = look_at_all(self, error);
 
     if (status || !self->is_elected || self->dead.count == 0) {
@@ -210,6 +228,7 @@ rql_status rqli_flush_run(struct rqli_flush *self, rql_error *error)
     status = sweep(self, error);
     status = status ? status : bury(self, error);
     rqli_texts_sort(&self->acquirers);
+    tell_flushed(self, begun_us, status);
     return status;
 }
 
@@ -243,6 +262,7 @@ int64_t rqli_flush_look_ms(int64_t zombie_ttl_ms, int64_t flush_period_ms)
 void rqli_flush_init(struct rqli_flush *self, rql_client *via, const rql_swarm_options *options)
 {
     *self = (struct rqli_flush){
+        .client = via,
         .via = via,
         .me = "",
         .zombie_ttl_ms = options->zombie_ttl_ms,

@@ -9,6 +9,7 @@
 #include "texts.h"
 
 struct rqli_flush {
+    rql_client *client; /* which is told of it */
     rql_client *via;
     const char *me; /* candidate of the election; "": by hand, nobody is asked */
     int64_t zombie_ttl_ms;

@@ -70,7 +70,7 @@ static bool note_lock(struct rqli_sweep *sweep, struct rqli_sweep_target *target
             rqli_texts_add(&flush->acquirers, acq_id->text.data);
         }
     }
-    flush->handed_over += outcome->second;
+    target->served = outcome->second;
     return false;
 }
 
@@ -98,7 +98,6 @@ static void tell_place(const struct rqli_sweep *sweep, const struct rqli_sweep_t
 {
     (void)sweep;
     rqli_call_int(call, target->from);
-    rqli_call_int(call, rqli_random_below(65536));
 }
 
 /* Goes on while there are places left of those that the look has counted. */
@@ -109,7 +108,7 @@ static bool note_queue(struct rqli_sweep *sweep, struct rqli_sweep_target *targe
     int64_t seen_before = target->from + target->removed;
 
     flush->removed += outcome->what;
-    flush->handed_over += outcome->third;
+    target->served = outcome->third > 0 ? outcome->third : target->served;
     target->from = outcome->second;
     target->removed += outcome->what;
     return outcome->second >= 0 && target->from + target->removed > seen_before &&

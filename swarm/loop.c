@@ -28,13 +28,28 @@ static rql_status probe(struct rql_swarm *self, enum rqli_hosts_who who)
     return rqli_probe_run(&probe, NULL);
 }
 
+static void tell(void *context, const struct rqli_swarm_news *news)
+{
+    const struct rql_swarm *self = context;
+
+    rqli_observe_swarm(self->client, news);
+}
+
+static rql_status noted(const struct rql_swarm *self, rql_status status)
+{
+    if (status < 0) {
+        rqli_observe_step_failed(self->client);
+    }
+    return status;
+}
+
 /* Roused in between: only for who has just come. */
 static rql_status step_of_prober(void *context, bool is_timed)
 {
     struct rql_swarm *self = context;
     enum rqli_hosts_who who = (enum rqli_hosts_who)atomic_load(&self->who);
 
-    return probe(self, who == RQLI_HOSTS_ALL && !is_timed ? RQLI_HOSTS_NEW : who);
+    return noted(self, probe(self, who == RQLI_HOSTS_ALL && !is_timed ? RQLI_HOSTS_NEW : who));
 }
 
 static bool goes_on(void *context)
@@ -45,6 +60,14 @@ static bool goes_on(void *context)
     return !rqli_element_shall_stop(&self->flusher);
 }
 
+static void note_election(struct rql_swarm *self, bool is_elected)
+{
+    if (atomic_exchange(&self->is_flusher, is_elected) != is_elected) {
+        tell(self, &(struct rqli_swarm_news){.kind = is_elected ? RQL_EVENT_SWARM_FLUSHER_ELECTED
+                                                                : RQL_EVENT_SWARM_FLUSHER_RETIRED});
+    }
+}
+
 static rql_status step_of_flusher(void *context, bool is_timed)
 {
     struct rql_swarm *self = context;
@@ -53,14 +76,15 @@ static rql_status step_of_flusher(void *context, bool is_timed)
 
     (void)is_timed;
     rqli_flush_init(&flush, self->flusher_client, &self->options);
+    flush.client = self->client;
     flush.me = self->flusher_client->identity;
     flush.wait_ms = self->options.zombie_ttl_ms / 2;
     flush.lease_ms = 2 * self->flusher.period_us / 1000 + 1;
     flush.goes_on = goes_on;
     flush.context = self;
     status = rqli_flush_run(&flush, NULL);
-    atomic_store(&self->is_flusher, flush.is_elected);
-    return status;
+    note_election(self, flush.is_elected);
+    return noted(self, status);
 }
 
 static rql_status step_of_supervisor(void *context, bool is_timed)
@@ -73,9 +97,12 @@ static rql_status step_of_supervisor(void *context, bool is_timed)
     return RQL_OK;
 }
 
-static const struct rqli_element_kind prober_kind = {"rql-prober", step_of_prober};
-static const struct rqli_element_kind flusher_kind = {"rql-flusher", step_of_flusher};
-static const struct rqli_element_kind supervisor_kind = {"rql-supervisor", step_of_supervisor};
+static const struct rqli_element_kind prober_kind = {"rql-prober", "probe_hosts", step_of_prober,
+                                                     tell};
+static const struct rqli_element_kind flusher_kind = {"rql-flusher", "flush_zombies",
+                                                      step_of_flusher, tell};
+static const struct rqli_element_kind supervisor_kind = {"rql-supervisor", "supervisor",
+                                                         step_of_supervisor, tell};
 
 static void on_new_host(void *context)
 {
@@ -230,8 +257,9 @@ static void resign(struct rql_swarm *self)
 
     rqli_flush_init(&flush, self->flusher_client, &self->options);
     flush.me = self->flusher_client->identity;
-    flush.is_elected = atomic_exchange(&self->is_flusher, false);
+    flush.is_elected = atomic_load(&self->is_flusher);
     rqli_flush_resign(&flush);
+    note_election(self, false);
 }
 
 static void stop(struct rql_swarm *self)
@@ -264,8 +292,8 @@ void rql_swarm_stop(rql_swarm *swarm)
 static void leave(struct rql_swarm *self)
 {
     rqli_element_stop(&self->prober);
-    if (self->prober_client) {
-        (void)probe(self, RQLI_HOSTS_NONE);
+    if (self->prober_client && probe(self, RQLI_HOSTS_NONE) < 0) {
+        rqli_keeper_on_unwatched(self->client->keeper);
     }
 }
 

@@ -6,6 +6,7 @@
 #include "cancel.h"
 #include "keeper.h"
 #include "lock.h"
+#include "observe.h"
 #include "script/answer.h"
 #include "talk.h"
 
@@ -75,8 +76,6 @@ static void write_all(const void *context, struct rqli_command *command, bool wi
 static rql_status take(struct rqli_probe *self, const struct rqli_exchange *exchange,
                        const struct rqli_hosts_plan *plan, rql_error *error)
 {
-    int64_t n_dead = (int64_t)plan->n_retried;
-
     for (int i = 0; i < exchange->command.n_commands; i++) {
         struct rqli_outcome outcome;
 
@@ -86,9 +85,9 @@ static rql_status take(struct rqli_probe *self, const struct rqli_exchange *exch
                                        error);
         }
         self->server_us = outcome.what;
-        n_dead += outcome.second;
+        self->n_dead += outcome.second;
     }
-    if (n_dead > 0) {
+    if (self->n_dead > 0 || plan->n_retried > 0) {
         rqli_keeper_doubt(self->client->keeper);
     }
     return RQL_OK;
@@ -122,6 +121,7 @@ static rql_status tell(struct rqli_probe *self, const struct message *message, r
     if (!status) {
         rqli_hosts_apply(self->client->hosts, message->plan);
         bound_leases(self, exchange->sent_us);
+        rqli_observe_probed(self->client);
     }
     return status;
 }
@@ -158,7 +158,8 @@ static rql_status tell_plan(struct rqli_probe *self, const struct rqli_hosts_pla
     return status;
 }
 
-rql_status rqli_probe_run(struct rqli_probe *self, rql_error *error)
+/* One at a time. */
+static rql_status probe_alone(struct rqli_probe *self, rql_error *error)
 {
     struct rqli_hosts *hosts = self->client->hosts;
     __attribute__((cleanup(unlock_p))) pthread_mutex_t *probing = &hosts->probing;
@@ -170,6 +171,18 @@ rql_status rqli_probe_run(struct rqli_probe *self, rql_error *error)
         return rqli_fail_nomem(error);
     }
     return tell_plan(self, &plan, error);
+}
+
+rql_status rqli_probe_run(struct rqli_probe *self, rql_error *error)
+{
+    rql_status status = probe_alone(self, error);
+    const struct rqli_swarm_news news = {.kind = RQL_EVENT_SWARM_HOSTS_DECLARED_DEAD,
+                                         .hosts = self->n_dead};
+
+    if (self->n_dead > 0) {
+        rqli_observe_swarm(self->client, &news);
+    }
+    return status;
 }
 
 rql_status rql_probe_hosts(rql_client *client, rql_text_list **hosts, int64_t *at_us,

@@ -14,6 +14,7 @@ struct rqli_probe {
     int64_t zombie_ttl_ms;   /* that the client's leases are bound by; 0: they are not */
     struct rqli_texts *told; /* the hosts that were told, or NULL */
     int64_t server_us;       /* out: with this time; 0: there was nothing to tell */
+    int64_t n_dead;          /* out: that were declared dead meanwhile */
 };
 
 /* Any thread. RQL_OK: the server knows. */

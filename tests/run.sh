@@ -17,7 +17,7 @@ root=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
 out=${RQL_BUILD_DIR:-$root/build}
 jobs=${RQL_JOBS:-$(getconf _NPROCESSORS_ONLN)}
 all='format docs shell gcc clang light tidy asan tsan valgrind budget fuzz'
-by_name='valgrind_all'
+by_name='guarantees valgrind_all'
 passed=0
 failed=0
 skipped=0
@@ -256,6 +256,15 @@ stage_tsan() {
     export TSAN_OPTIONS=halt_on_error=1
     CC=clang CXX=clang++ build tsan -Db_sanitize=thread -Db_lundef=false &&
         check tsan --no-suite source --timeout-multiplier 4
+}
+
+# By name only: minutes. What README.md promises about the dead, in full size, with its figures.
+stage_guarantees() {
+    export RQL_TEST_LONG=1
+    CC=gcc CXX=g++ build gcc && check gcc --suite guarantees --num-processes 1 --timeout-multiplier 10
+    kept=$?
+    sed -n '/^# ok - /d;/^# /p' "$out/gcc/meson-logs/run-guarantees.txt"
+    return "$kept"
 }
 
 # Valgrind is twenty times slower and runs one thread at a time: what uses each part once.

@@ -10,9 +10,10 @@
  * one acquisition. As long as nobody listens nothing is built, sampled or allocated.
  *
  * Both functions run on the thread that the news are from: on the caller's, inside its call, and
- * for ::RQL_EVENT_LOCK_LOST on the client's background thread. No library mutex is held, thread
- * cancellation is deferred. They may call anything but rql_client_free(), and must return: what
- * waits for them is the caller's lock, or the renewals of the client.
+ * for ::RQL_EVENT_LOCK_LOST on the client's background thread; for news of a swarm on a thread of
+ * the swarm. No library mutex is held, thread cancellation is deferred. They may call anything but
+ * rql_client_free(), for a swarm neither rql_swarm_stop() nor rql_swarm_free(), and must return:
+ * what waits for them is the caller's lock, the renewals of the client, or its signs of life.
  *
  * Sampling (rql_options::log_sampling_enabled and others) is decided once for each acquisition, and
  * holds until its lock is released; for other calls it is decided by each call.
@@ -75,6 +76,10 @@ typedef struct rql_log_field {
  * A series: `start_lock_series_obtaining`, the lines of its locks (of an atomic one only
  * `lock_obtained` and its like: its tries are no tries of one lock), `lock_series_obtained`,
  * `expire_lock_series`.
+ *
+ * A swarm, which the gem has no lines of: one for each of its events, called as the event without
+ * its `rql.`, with `element`, `status`, `hosts`, `locks`, `requests`, `handed_over` and `rel_time`
+ * as far as the event has them.
  *
  * Not sent, for one script does the whole try and its answer does not tell:
  * `try_lock.remove_expired_acqs` (a free lock is taken without a look at the queue),
@@ -170,6 +175,23 @@ typedef enum rql_event_kind {
     RQL_EVENT_LOCK_HANDED_OVER = 15, /**< Granted by another's release; `lock_obtained` follows. */
     RQL_EVENT_SWEPT =
         16, /**< rql_clear_dead_requests(): `tch_queue_cnt`, `rel_time_us`, `at_us`. */
+
+    /** Of a swarm (rql/swarm.h), never sampled, all with `at_us`. An `element` takes a step for too
+     *  long; it is replaced as soon as that ends. */
+    RQL_EVENT_SWARM_ELEMENT_HUNG = 17,
+    RQL_EVENT_SWARM_ELEMENT_RESTARTED = 18, /**< The supervisor has given an `element` a thread. */
+    /** The steps of an `element` fail, the last one with `status`: it tries less often. */
+    RQL_EVENT_SWARM_BREAKER_OPENED = 19,
+    RQL_EVENT_SWARM_BREAKER_CLOSED = 20,  /**< They succeed again. */
+    RQL_EVENT_SWARM_FLUSHER_ELECTED = 21, /**< This swarm flushes from now on, for all. */
+    /** It does no longer: another does, it was stopped, or it got no answer. */
+    RQL_EVENT_SWARM_FLUSHER_RETIRED = 22,
+    /** `host_cnt` hosts of this client were silent for too long: others may have what they held;
+     *  what is lost follows as ::RQL_EVENT_LOCK_LOST. */
+    RQL_EVENT_SWARM_HOSTS_DECLARED_DEAD = 23,
+    /** Dead hosts were flushed, by a swarm or by rql_flush_zombies(): `host_cnt`, `rel_key_cnt`,
+     *  `rem_request_cnt`, `handed_over_cnt`, `rel_time_us`, and how it ended: `status`. */
+    RQL_EVENT_SWARM_ZOMBIES_FLUSHED = 24,
 } rql_event_kind;
 
 /**
@@ -186,16 +208,20 @@ struct rql_event {
     const char *acq_id;           /**< The acquirer. */
     const char *hst_id;           /**< The host. */
     int64_t ttl_ms;               /**< As asked for; of a series that of the options. */
-    int64_t ts_us;         /**< Server time of the grant; of an ended series that of its end. */
-    int64_t acq_time_us;   /**< From the call to the grant, or to the refusal. */
-    int64_t hold_time_us;  /**< From the grant to the end of the release. */
-    int64_t rel_time_us;   /**< How long the call took. */
-    int64_t rel_key_cnt;   /**< Keys that were released. */
-    int64_t tch_queue_cnt; /**< Queues that something was removed from. */
-    int64_t at_us;         /**< Server time of the event, at the latest. */
-    int64_t token;         /**< Fencing token. */
-    rql_status status;     /**< How it ended. */
-    void *instrument;      /**< rql_lock_options::instrument. */
+    int64_t ts_us;           /**< Server time of the grant; of an ended series that of its end. */
+    int64_t acq_time_us;     /**< From the call to the grant, or to the refusal. */
+    int64_t hold_time_us;    /**< From the grant to the end of the release. */
+    int64_t rel_time_us;     /**< How long the call took. */
+    int64_t rel_key_cnt;     /**< Keys that were released. */
+    int64_t tch_queue_cnt;   /**< Queues that something was removed from. */
+    int64_t at_us;           /**< Server time of the event, at the latest. */
+    int64_t token;           /**< Fencing token. */
+    rql_status status;       /**< How it ended. */
+    void *instrument;        /**< rql_lock_options::instrument. */
+    const char *element;     /**< "probe_hosts", "flush_zombies", as in ::rql_swarm_status. */
+    int64_t host_cnt;        /**< Hosts. */
+    int64_t rem_request_cnt; /**< Requests removed. */
+    int64_t handed_over_cnt; /**< Locks that went to a waiter at once. */
 };
 
 RQL_END_DECLS

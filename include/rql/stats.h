@@ -56,6 +56,15 @@ typedef struct rql_stats {
     int64_t connections; /**< Connections made, for commands and pushes. */
     int64_t pushes;      /**< Grants and nudges that the server pushed. */
 
+    int64_t probes;              /**< Signs of life of this client's hosts, all together as one. */
+    int64_t hosts_declared_dead; /**< Of this client's, while they were away. */
+    int64_t swarm_failures;      /**< Steps of its swarm that failed. */
+    int64_t swarm_restarts;      /**< Elements of its swarm that were restarted. */
+    int64_t zombie_hosts;        /**< Dead hosts that it removed. */
+    int64_t zombie_locks;        /**< Locks of theirs that it ended. */
+    int64_t zombie_requests;     /**< Requests of theirs that it removed. */
+    int64_t zombie_hand_overs;   /**< Locks that went to a waiter by that. */
+
     rql_histogram wait;     /**< From the call to the grant. */
     rql_histogram hold;     /**< From the grant to the end of the release. */
     rql_histogram hand_off; /**< From a grant on the server to its arrival by push, at most. */

@@ -41,7 +41,8 @@ typedef enum rql_status {
     RQL_E_AUTH = -7,         /**< NOAUTH, WRONGPASS, NOPERM: check the user and its rights. */
     RQL_E_WRONG_TYPE = -8,   /**< A key of the lock holds another type (WRONGTYPE). */
     RQL_E_READ_ONLY = -9,    /**< The server is a replica (READONLY, MASTERDOWN, MOVED). */
-    RQL_E_UNAVAILABLE = -10, /**< LOADING, BUSY, OOM, MISCONF and the like: try again later. */
+    RQL_E_UNAVAILABLE = -10, /**< LOADING, BUSY, OOM, MISCONF and the like, or no sign of life
+                                  of this host has reached the swarm: try again later. */
     RQL_E_FORKED = -11,      /**< The handle belongs to the parent process (F-81). */
     RQL_E_BUSY = -12,        /**< This acquirer is already waiting for this lock. */
     RQL_E_UNSUPPORTED = -13, /**< This library was built without it. Nothing was done. */

@@ -17,7 +17,9 @@
  * The other side of it: a host that was only paused or cut off for that long loses its locks too.
  * While a swarm runs, no lease of its client is relied on for longer than `zombie_ttl_ms` (less a
  * margin) after the last sign of life that the server confirmed; the loss is told as any other
- * (rql_lock_options::on_lost). All swarms of a server, and Ruby's, need the same `zombie_ttl_ms`.
+ * (rql_lock_options::on_lost). After an outage that long nothing is acquired until the next sign of
+ * life has arrived, a quarter of `zombie_ttl_ms` later at most. All swarms of a server, and Ruby's,
+ * need the same `zombie_ttl_ms`.
  *
  * After fork() nothing of this runs in the child.
  */
@@ -46,7 +48,7 @@ typedef struct rql_swarm_options {
     int64_t zombie_ttl_ms;   /**< Silence of the dead. Default rql_options::zombie_ttl_ms. */
     int64_t zombie_flush_period_ms; /**< The dead are found this long after at the latest. Default
                                        rql_options::zombie_flush_period_ms. */
-    int64_t zombie_lock_scan_size;  /**< COUNT of SCAN for locks. Default
+    int64_t zombie_lock_scan_size;  /**< COUNT of SCAN for locks, 1000 at most. Default
                                        rql_options::zombie_lock_scan_size. */
     int64_t zombie_queue_scan_size; /**< The same for queues. Default
                                        rql_options::zombie_queue_scan_size. */
@@ -104,7 +106,8 @@ RQL_API void rql_swarm_stop(rql_swarm *swarm);
 
 /**
  * Stop a swarm and release it. All its hosts leave, so locks still held are flushed by nobody and
- * end by their ttl. In a fork child it does nothing.
+ * end by their ttl. If the server is not reached, they are left behind, and what these threads
+ * acquire later may be flushed: free the client too. In a fork child it does nothing.
  *
  * @param[in] swarm  The swarm, or NULL.
  * @return NULL.

@@ -41,7 +41,8 @@ typedef struct rql_sweep_options {
     size_t size; /**< Set by rql_sweep_options_init(); do not change. */
 
     /** Of rql_clear_locks() and rql_clear_dead_requests(): COUNT of each SCAN, and how many keys go
-     *  into one batch, at most 100. 1 to 100000. Default rql_options::lock_release_batch_size. */
+     *  into one batch, at most 100. 1 to 100000; SCAN is told 1000 at most. Default
+     * rql_options::lock_release_batch_size. */
     int64_t batch_size;
     /** The same for the locks of rql_clear_locks_of(). Default
      *  rql_options::clear_locks_of_lock_scan_size. */

@@ -81,8 +81,8 @@ struct cli_flag {
     }
 #define CLI_LOG_FLAG                                                                               \
     {                                                                                              \
-        .name = "log", .value = "FORM",                                                            \
-        .help = "write what happens to the lock on stderr, as text or json", .kind = CLI_LOG       \
+        .name = "log", .value = "FORM", .help = "write what happens on stderr, as text or json",   \
+        .kind = CLI_LOG                                                                            \
     }
 #define CLI_DRY_RUN_FLAG                                                                           \
     {                                                                                              \

@@ -20,7 +20,9 @@ struct fleet {
     int64_t locks;
     int64_t queues;
     int64_t requests;
-    int64_t hosts; /* that hold or wait; of the gem's waiters no host is known */
+    int64_t hosts;       /* that hold or wait; of the gem's waiters no host is known */
+    int64_t swarm_hosts; /* that give signs of life, or did */
+    int64_t zombies;     /* of these: the dead */
     int64_t damaged;
 };
 
@@ -36,6 +38,10 @@ static const struct gauge gauges[] = {
     {"queues", "queues", "Queues that somebody waits in.", offsetof(struct fleet, queues)},
     {"requests", "requests waiting", "Requests that wait.", offsetof(struct fleet, requests)},
     {"hosts", "hosts", "Hosts that hold or wait.", offsetof(struct fleet, hosts)},
+    {"swarm_hosts", "hosts of the swarm", "Hosts of the swarm.",
+     offsetof(struct fleet, swarm_hosts)},
+    {"zombie_hosts", "of them dead", "Hosts of the swarm that are dead.",
+     offsetof(struct fleet, zombies)},
     {"damaged_keys", "damaged keys", "Keys under the prefixes that are no locks or queues.",
      offsetof(struct fleet, damaged)},
 };
@@ -122,6 +128,14 @@ static struct fleet count_all(const rql_lock_info_list *locks, const rql_queue_i
     return fleet;
 }
 
+static void count_swarm(struct fleet *fleet, const rql_host_info_list *hosts)
+{
+    fleet->swarm_hosts = (int64_t)hosts->count;
+    for (size_t i = 0; i < hosts->count; i++) {
+        fleet->zombies += hosts->item[i].is_zombie;
+    }
+}
+
 static void print_text(const struct fleet *fleet)
 {
     CLI_AUTO_TABLE struct cli_table table = {.n_columns = 2};
@@ -158,14 +172,17 @@ static int show(const struct cli_args *args, rql_client *client)
 {
     CLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *locks = NULL;
     CLI_AUTO(rql_queue_info_list_free) rql_queue_info_list *queues = NULL;
+    CLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;
     rql_error error = {.status = RQL_OK};
     struct fleet fleet;
 
     if (rql_list_locks_info(client, &locks, &error) != RQL_OK ||
-        rql_list_queues_info(client, &queues, &error) != RQL_OK) {
+        rql_list_queues_info(client, &queues, &error) != RQL_OK ||
+        rql_swarm_info(client, args->options.zombie_ttl_ms, &hosts, &error) != RQL_OK) {
         return cli_fault(&error);
     }
     fleet = count_all(locks, queues);
+    count_swarm(&fleet, hosts);
     if (args->openmetrics) {
         print_openmetrics(&fleet);
     } else if (args->json) {

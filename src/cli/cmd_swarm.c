@@ -8,6 +8,7 @@
 
 static const struct cli_flag flags[] = {
     CLI_JSON_FLAG,
+    CLI_LOG_FLAG,
     {.name = NULL},
 };
 

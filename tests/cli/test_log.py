@@ -2,9 +2,11 @@
 """What rql tells of itself: --log of the commands that take locks, and rql stats."""
 import json
 import re
+import signal
 import sys
+import time
 
-from harness import check_equal, check_in, main, wait_until
+from harness import check_equal, check_in, finish, main, wait_until
 
 LIFE = ["start_lock_obtaining", "start_try_to_lock_cycle", "lock_obtained", "expire_lock"]
 
@@ -56,6 +58,21 @@ def a_name_with_a_strange_byte_stays_one_json_line(server, rql):
     check_equal(lines[0]["lock_key"], 'rql:lock:a\ufffd"b')
 
 
+def a_swarm_logs_what_it_does(server, rql):
+    service = rql.start("swarm", "run", "--log", "text", "--zombie-ttl-ms", "500", "--zombie-flush-period-ms", "200",
+                        "--swarm-probe-period-ms", "100")
+    wait_until(lambda: server.call("EXISTS", "rql:swarm:flusher") == "1", "a flusher is elected")
+    server.call("HSET", "rql:swarm:hsts", "dead", "1.5")
+    server.call("HSET", "rql:lock:x", "acq_id", "a", "hst_id", "dead", "ts", "1.5", "ini_ttl", "5000")
+    wait_until(lambda: server.call("HEXISTS", "rql:swarm:hsts", "dead") == "0", "the host is flushed")
+    service.send_signal(signal.SIGTERM)
+    said = finish(service).err
+    check_in("[redis_queued_locks.swarm_flusher_elected]", said)
+    check_in("[redis_queued_locks.swarm_zombies_flushed] status => 'ok' hosts => 1 locks => 1 requests => 0 "
+             "handed_over => 0 rel_time => ", said)
+    check_in("[redis_queued_locks.swarm_flusher_retired]", said)
+
+
 def nothing_is_logged_unless_wanted(server, rql):
     check_equal(rql("run", "a", "--", "true").err, "")
     result = rql("run", "a", "--log", "xml", "--", "true")
@@ -70,7 +87,8 @@ def stats_count_what_the_server_shows(server, rql):
     server.call("ZADD", "rql:lock_queue:c", "1.5", "rql:acq:1/2/3/4/0123456789abcdef")
     wait_until(lambda: server.queue_length("a") == 1, "it waits")
     server.call("SET", "rql:lock:text", "x")
-    wanted = {"locks": 2, "queues": 2, "requests": 2, "hosts": 3, "damaged_keys": 1}
+    server.call("HSET", "rql:swarm:hsts", "dead", "1.5", "alive", f"{time.time():.3f}")
+    wanted = {"locks": 2, "queues": 2, "requests": 2, "hosts": 3, "swarm_hosts": 2, "zombie_hosts": 1, "damaged_keys": 1}
     check_equal(rql("stats", "--json").json(), wanted)
     check_equal(rql("stats").out.split("\n")[0].split(), ["locks", "held", "2"])
     text = rql("stats", "--openmetrics").out
@@ -92,6 +110,7 @@ if __name__ == "__main__":
         steps_and_sampling_follow_the_options,
         a_series_logs_its_own_lines,
         a_name_with_a_strange_byte_stays_one_json_line,
+        a_swarm_logs_what_it_does,
         nothing_is_logged_unless_wanted,
         stats_count_what_the_server_shows,
         stats_of_an_empty_server_are_zero,

@@ -1,7 +1,7 @@
 #include "golden.h"
 
 /* differences.json: {differences: [{scenario, step | from | steps, ruby, skip, options, result,
- * error, nested, state, why, design}], missing: [{scenario, call, why}]}. README.md explains it. */
+ * error, nested, state, why, design}]}. README.md explains it. */
 
 cJSON *golden_differences;
 
@@ -98,17 +98,4 @@ cJSON *differences_apply(const cJSON *recording, int step, const char *ruby)
         change_outcome(changed, difference);
     }
     return changed;
-}
-
-const cJSON *differences_missing(const char *scenario)
-{
-    const cJSON *missing;
-
-    cJSON_ArrayForEach(missing, cJSON_GetObjectItem(golden_differences, "missing"))
-    {
-        if (strcmp(cJSON_GetObjectItem(missing, "scenario")->valuestring, scenario) == 0) {
-            return missing;
-        }
-    }
-    return NULL;
 }

@@ -72,6 +72,7 @@ struct world {
     struct {
         char name[40]; /* "A", or "A" and an identity of its own */
         rql_client *client;
+        rql_swarm *swarm; /* or NULL */
     } clients[GOLDEN_CLIENTS];
     struct names names;
 };
@@ -84,6 +85,7 @@ void world_end_replay(struct world *self);
 void world_close(struct world *self);
 bool world_is_ruby(const struct world *self, const char *process);
 rql_client *world_client(struct world *self, const char *process, const char *identity);
+rql_swarm **world_swarm(struct world *self, const rql_client *client);
 double world_now_s(struct world *self); /* the server's clock */
 
 /* Sends recorded commands, instants moved. */
@@ -126,7 +128,7 @@ const char *strict_fault(const cJSON *key);
 
 /* ---- own.c: what only the library writes ---- */
 
-bool own_is_key(const char *key);    /* rql:live, rql:fence, rql:req:NAME */
+bool own_is_key(const char *key);    /* rql:live, rql:fence, rql:swarm:..., rql:req:NAME */
 bool own_is_field(const char *name); /* of a lock */
 const char *own_field_fault(const char *name, const char *value);
 const char *own_key_fault(const cJSON *key);
@@ -184,7 +186,7 @@ void views_add_sorted(cJSON *list, cJSON *item, const char *name, const char *na
 
 cJSON *settings_run(const struct run *self, const char *op);
 cJSON *sweeps_run(const struct run *self, const char *op);
-cJSON *swarms_run(const struct run *self, const char *op);
+cJSON *swarms_run(struct run *self, const char *op);
 cJSON *series_run(struct run *self);
 
 /* ---- differences.c: where library and gem differ, and what cannot be replayed ---- */
@@ -197,7 +199,6 @@ extern cJSON *golden_differences;
 cJSON *differences_apply(const cJSON *recording, int step, const char *ruby);
 
 /* Why a scenario is not replayed, or NULL. */
-const cJSON *differences_missing(const char *scenario);
 
 /* ---- play.c, state.c ---- */
 

@@ -5,7 +5,8 @@
 /* Everything that the library writes and the gem does not: architecture.md 4, protocol.md "Keys".
  * The gem takes such fields for metadata and does not see such keys. */
 
-static const char *const keys[] = {"rql:live", "rql:fence"};
+static const char *const keys[] = {"rql:live", "rql:fence", "rql:swarm:suspects",
+                                   "rql:swarm:flusher"};
 static const char *const key_prefix = "rql:req:";
 
 static bool has_form(const char *text, const char *digits, size_t length)
@@ -77,6 +78,9 @@ const char *own_key_fault(const cJSON *key)
     }
     if (!has_end) {
         return "without a ttl";
+    }
+    if (strcmp(name, "rql:swarm:flusher") == 0) {
+        return strcmp(type, "string") == 0 && is_nonce(value->valuestring) ? NULL : "no identity";
     }
     if (strcmp(name, "rql:live") == 0) {
         return strcmp(type, "zset") == 0 && is_nonce(value->child->child->valuestring)

@@ -16,7 +16,6 @@ struct test_case {
 static struct world world;
 static struct test_case cases[CASES_MAX];
 static size_t n_cases;
-static const char *headers;
 static const char *recordings;
 
 static char *read_file(const char *folder, const char *name)
@@ -51,49 +50,7 @@ static cJSON *read_json(const char *folder, const char *name)
     return json;
 }
 
-/* ---- what cannot be replayed yet ---- */
-
-/* Is there a public function with this word in its name? */
-static bool is_declared(const char *word)
-{
-    DIR *folder = opendir(headers);
-    const struct dirent *entry;
-    bool is_there = false;
-
-    assert_non_null(folder);
-    while ((entry = readdir(folder)) != NULL) {
-        char *rest;
-        char *text;
-
-        if (!strstr(entry->d_name, ".h")) {
-            continue;
-        }
-        text = read_file(headers, entry->d_name);
-        for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-            is_there = is_there || (strncmp(line, "RQL_API", 7) == 0 && strstr(line, word));
-        }
-        free(text);
-    }
-    (void)closedir(folder);
-    return is_there;
-}
-
-/* The list is for calls that the library lacks: when one comes, its recordings are to be replayed.
- */
-static void is_still_missing(void **state)
-{
-    const struct test_case *self = *state;
-    const char *scenario = cJSON_GetObjectItem(self->recording, "scenario")->valuestring;
-    const cJSON *word;
-
-    cJSON_ArrayForEach(word, cJSON_GetObjectItem(differences_missing(scenario), "calls"))
-    {
-        if (is_declared(word->valuestring)) {
-            fail_msg("%s: the library has a call with \"%s\" now: replay it", scenario,
-                     word->valuestring);
-        }
-    }
-}
+/* ---- is the list right? ---- */
 
 static bool has_recording(const char *scenario, int step)
 {
@@ -106,28 +63,24 @@ static bool has_recording(const char *scenario, int step)
     return false;
 }
 
-/* Every difference and every gap names a recording that is there, and says why, also in README.md.
- */
+/* Every difference names a recording that is there, and says why, also in README.md. */
 static void the_list_is_in_order(void **state)
 {
-    static const char *const parts[] = {"differences", "missing"};
     char *readme = read_file(recordings, "../README.md");
     const cJSON *item;
 
     (void)state;
-    for (size_t i = 0; i < 2; i++) {
-        cJSON_ArrayForEach(item, cJSON_GetObjectItem(golden_differences, parts[i]))
-        {
-            const char *scenario = cJSON_GetObjectItem(item, "scenario")->valuestring;
-            const cJSON *steps = cJSON_GetObjectItem(item, "steps");
+    cJSON_ArrayForEach(item, cJSON_GetObjectItem(golden_differences, "differences"))
+    {
+        const char *scenario = cJSON_GetObjectItem(item, "scenario")->valuestring;
+        const cJSON *steps = cJSON_GetObjectItem(item, "steps");
 
-            if (!has_recording(scenario, steps ? steps->child->valueint : 0)) {
-                fail_msg("there is no recording %s, or not this step", scenario);
-            }
-            if (!strstr(readme, cJSON_GetObjectItem(item, "why")->valuestring)) {
-                fail_msg("README.md does not say of %s: %s", scenario,
-                         cJSON_GetObjectItem(item, "why")->valuestring);
-            }
+        if (!has_recording(scenario, steps ? steps->child->valueint : 0)) {
+            fail_msg("there is no recording %s, or not this step", scenario);
+        }
+        if (!strstr(readme, cJSON_GetObjectItem(item, "why")->valuestring)) {
+            fail_msg("README.md does not say of %s: %s", scenario,
+                     cJSON_GetObjectItem(item, "why")->valuestring);
         }
     }
     free(readme);
@@ -198,11 +151,8 @@ static bool has_process(const cJSON *recording, const char *process)
 /* All processes are ours; then, if there are two, one of them is Ruby. */
 static void add_casts(cJSON *recording)
 {
-    const char *scenario = cJSON_GetObjectItem(recording, "scenario")->valuestring;
-
     (void)add_case(recording, "");
-    if (!differences_missing(scenario) && has_process(recording, "A") &&
-        has_process(recording, "B")) {
+    if (has_process(recording, "A") && has_process(recording, "B")) {
         (void)add_case(recording, "A");
         (void)add_case(recording, "B");
     }
@@ -234,12 +184,9 @@ static void free_recordings(void)
 
 static struct CMUnitTest test_of(struct test_case *self)
 {
-    const char *scenario = cJSON_GetObjectItem(self->recording, "scenario")->valuestring;
-    bool is_missing = differences_missing(scenario) != NULL;
-
     return (struct CMUnitTest){.name = self->name,
-                               .test_func = is_missing ? is_still_missing : replay,
-                               .teardown_func = is_missing ? NULL : end_replay, /* after a jump */
+                               .test_func = replay,
+                               .teardown_func = end_replay, /* after a jump */
                                .initial_state = self};
 }
 
@@ -250,19 +197,18 @@ int main(int argc, char **argv)
     size_t part;
     int failed;
 
-    if (argc != 5) {
-        (void)fprintf(stderr, "usage: replay RECORDINGS HEADERS PART PARTS\n");
+    if (argc != 4) {
+        (void)fprintf(stderr, "usage: replay RECORDINGS PART PARTS\n");
         return 2;
     }
     if (!redis_server_available()) {
         return skip_all("no redis-server");
     }
     recordings = argv[1];
-    headers = argv[2];
-    part = strtoul(argv[3], NULL, 10);
+    part = strtoul(argv[2], NULL, 10);
     golden_differences = read_json(recordings, "../differences.json");
     read_recordings();
-    for (size_t i = part; i < n_cases; i += strtoul(argv[4], NULL, 10)) {
+    for (size_t i = part; i < n_cases; i += strtoul(argv[3], NULL, 10)) {
         tests[n_tests++] = test_of(&cases[i]);
     }
     tests[n_tests++] = (struct CMUnitTest)cmocka_unit_test(the_list_is_in_order);

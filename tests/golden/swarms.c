@@ -34,7 +34,7 @@ static cJSON *list_outcome(rql_status status, const rql_error *error, rql_text_l
     return outcome;
 }
 
-static cJSON *zombie_locks(const struct run *self)
+static cJSON *zombie_locks(struct run *self)
 {
     rql_text_list *texts = NULL;
     rql_error error = {0};
@@ -43,7 +43,7 @@ static cJSON *zombie_locks(const struct run *self)
     return list_outcome(status, &error, texts);
 }
 
-static cJSON *zombie_hosts(const struct run *self)
+static cJSON *zombie_hosts(struct run *self)
 {
     rql_text_list *texts = NULL;
     rql_error error = {0};
@@ -52,7 +52,7 @@ static cJSON *zombie_hosts(const struct run *self)
     return list_outcome(status, &error, texts);
 }
 
-static cJSON *zombie_acquirers(const struct run *self)
+static cJSON *zombie_acquirers(struct run *self)
 {
     rql_text_list *texts = NULL;
     rql_error error = {0};
@@ -77,7 +77,7 @@ static cJSON *zombies_outcome(rql_zombies *zombies, bool are_flushed)
     return outcome;
 }
 
-static cJSON *zombies_info(const struct run *self)
+static cJSON *zombies_info(struct run *self)
 {
     rql_zombies *zombies = NULL;
     rql_error error = {0};
@@ -86,7 +86,7 @@ static cJSON *zombies_info(const struct run *self)
     return status ? calls_fault(status, &error) : zombies_outcome(zombies, false);
 }
 
-static cJSON *flush_zombies(const struct run *self)
+static cJSON *flush_zombies(struct run *self)
 {
     const cJSON *size =
         cJSON_GetObjectItem(cJSON_GetObjectItem(self->call, "options"), "lock_scan_size");
@@ -105,7 +105,7 @@ static cJSON *flush_zombies(const struct run *self)
     return status ? calls_fault(status, &error) : zombies_outcome(zombies, true);
 }
 
-static cJSON *probe_hosts(const struct run *self)
+static cJSON *probe_hosts(struct run *self)
 {
     rql_text_list *hosts = NULL;
     int64_t at_us = 0;
@@ -128,7 +128,7 @@ static cJSON *probe_hosts(const struct run *self)
     return outcome;
 }
 
-static cJSON *swarm_info(const struct run *self)
+static cJSON *swarm_info(struct run *self)
 {
     rql_host_info_list *hosts = NULL;
     rql_error error = {0};
@@ -153,16 +153,94 @@ static cJSON *swarm_info(const struct run *self)
     return outcome;
 }
 
-cJSON *swarms_run(const struct run *self, const char *op)
+static cJSON *done(const char *word)
+{
+    cJSON *outcome = cJSON_CreateObject();
+    cJSON *result = cJSON_AddObjectToObject(outcome, "result");
+
+    (void)cJSON_AddBoolToObject(result, "ok", true);
+    (void)cJSON_AddStringToObject(result, "result", word);
+    return outcome;
+}
+
+/* The gem's flusher ends the dead at first sight, so this waits until ours has seen them twice. */
+static bool nobody_is_dead(void *data)
+{
+    const struct run *self = data;
+    rql_text_list *hosts = NULL;
+    bool is_clean =
+        rql_zombie_hosts(self->client, ttl_of(self), &hosts, NULL) == RQL_OK && hosts->count == 0;
+
+    (void)rql_text_list_free(hosts);
+    return is_clean;
+}
+
+static cJSON *swarmize(struct run *self)
+{
+    rql_swarm_options options;
+    rql_error error = {0};
+    rql_status status;
+
+    rql_swarm_options_init(self->client, &options);
+    options.zombie_ttl_ms = 500;
+    options.probe_period_ms = 100;
+    options.zombie_flush_period_ms = 100;
+    status =
+        rql_swarm_start(self->client, &options, world_swarm(self->world, self->client), &error);
+    if (status) {
+        return calls_fault(status, &error);
+    }
+    if (!wait_until(nobody_is_dead, self, 10000)) {
+        return calls_error("nothing was flushed", "");
+    }
+    return done("swarming");
+}
+
+static cJSON *deswarmize(struct run *self)
+{
+    rql_swarm_stop(*world_swarm(self->world, self->client));
+    return done("terminating");
+}
+
+static void add_element(cJSON *result, const char *name, const rql_element_status *element)
+{
+    cJSON *object = cJSON_AddObjectToObject(result, name);
+
+    (void)cJSON_AddBoolToObject(object, "enabled", element->enabled);
+    (void)cJSON_AddBoolToObject(object, "running", element->state == RQL_ELEMENT_RUNNING);
+}
+
+static cJSON *swarm_status(struct run *self)
+{
+    rql_swarm_status status;
+    rql_error error = {0};
+    rql_status failed = rql_get_swarm_status(self->client, &status, &error);
+    cJSON *outcome;
+    cJSON *result;
+
+    if (failed) {
+        return calls_fault(failed, &error);
+    }
+    outcome = cJSON_CreateObject();
+    result = cJSON_AddObjectToObject(outcome, "result");
+    (void)cJSON_AddBoolToObject(result, "auto_swarm", status.auto_swarm);
+    add_element(result, "supervisor", &status.supervisor);
+    add_element(result, "probe_hosts", &status.probe_hosts);
+    add_element(result, "flush_zombies", &status.flush_zombies);
+    return outcome;
+}
+
+cJSON *swarms_run(struct run *self, const char *op)
 {
     static const struct {
         const char *op;
-        cJSON *(*run)(const struct run *self);
+        cJSON *(*run)(struct run *self);
     } calls[] = {
         {"probe_hosts", probe_hosts},     {"swarm_info", swarm_info},
         {"zombies_info", zombies_info},   {"zombie_locks", zombie_locks},
         {"zombie_hosts", zombie_hosts},   {"zombie_acquirers", zombie_acquirers},
-        {"flush_zombies", flush_zombies},
+        {"flush_zombies", flush_zombies}, {"swarmize!", swarmize},
+        {"deswarmize!", deswarmize},      {"swarm_status", swarm_status},
     };
 
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {

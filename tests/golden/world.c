@@ -51,6 +51,7 @@ void world_end_replay(struct world *self)
         proxy_heal(self->proxy);
     }
     for (size_t i = 0; i < GOLDEN_CLIENTS; i++) {
+        self->clients[i].swarm = rql_swarm_free(self->clients[i].swarm);
         self->clients[i].client = rql_client_free(self->clients[i].client);
         self->clients[i].name[0] = '\0';
     }
@@ -93,6 +94,16 @@ rql_client *world_client(struct world *self, const char *process, const char *id
     }
     fail_msg("more than %d clients", GOLDEN_CLIENTS);
     return NULL;
+}
+
+rql_swarm **world_swarm(struct world *self, const rql_client *client)
+{
+    size_t i = 0;
+
+    while (i < GOLDEN_CLIENTS - 1 && self->clients[i].client != client) {
+        i++;
+    }
+    return &self->clients[i].swarm;
 }
 
 double world_now_s(struct world *self)

@@ -83,6 +83,14 @@ static inline void raw_lock(const char *name, const char *acquirer, const char *
     ask("PEXPIRE rql:lock:%s 86400000", name);
 }
 
+static inline rql_swarm_status status_of(rql_client *of)
+{
+    rql_swarm_status status;
+
+    CHECK_OK(rql_get_swarm_status(of, &status, NULL));
+    return status;
+}
+
 static inline void await_hosts(int64_t count)
 {
     await_int(count, "HLEN rql:swarm:hsts");

@@ -1,30 +1,9 @@
 #include "children.h"
 #include "clients.h"
 
-#include "threads.h"
+/* Processes that end without a word while they hold a lock. */
 
-/* Processes that end without a word: waiters and holders. */
-
-enum { DEAD = 20, DEAD_TTL_MS = 1500, ROUNDS = 3 };
-
-static void wait_for_ever(size_t index, void *data)
-{
-    rql_client *own = data;
-    rql_lock_options options = patient(own);
-    rql_lock *lock = NULL;
-
-    (void)index;
-    options.timeout_ms = RQL_FOREVER;
-    (void)!rql_lock_acquire(own, "x", &options, &lock, NULL);
-}
-
-static void wait_in_many_threads(void)
-{
-    rql_client *own = new_client();
-
-    threads_run(DEAD, wait_for_ever, own);
-    rql_client_free(own);
-}
+enum { DEAD_TTL_MS = 1500, ROUNDS = 3 };
 
 static void hold_for_ever(void)
 {
@@ -40,30 +19,6 @@ static void hold_for_ever(void)
 static void await_listeners(int64_t count)
 {
     await_int(count, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");
-}
-
-static void dead_waiters_are_passed_over_at_once(void **state)
-{
-    static const char secret[] = "0123456789abcdef0123456789abcdef";
-    struct waiter live = {.client = client, .name = "x", .options = patient(client)};
-    int64_t released_us;
-    pid_t child;
-
-    (void)state;
-    ask("HSET rql:lock:x acq_id a hst_id h ts 1.0 ini_ttl 60000 rql_nonce %s", secret);
-    child = start_child(wait_in_many_threads);
-    await_int(DEAD, "ZCARD rql:lock_queue:x");
-    live.options.retry_delay_ms = 60000;
-    waiter_start_as(&live, DEAD + 1);
-    await_listeners(2);
-    kill_child(child);
-    await_listeners(1);
-    released_us = wait_clock_us();
-    CHECK_OK(rql_release_by_secret(client, "x", secret, NULL));
-    CHECK_OK(waiter_join(&live));
-    assert_true(live.handed_over);
-    assert_true(live.ended_us - released_us < 100000 * wait_slowness());
-    CHECK_OK(rql_lock_release(live.lock, NULL));
 }
 
 static void the_lock_of_a_dead_holder_is_had_when_it_ends(void **state)
@@ -130,7 +85,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(dead_waiters_are_passed_over_at_once),
         TEST(the_lock_of_a_dead_holder_is_had_when_it_ends),
         TEST(the_lock_of_a_dead_holder_is_had_by_who_came_to_lead),
     };

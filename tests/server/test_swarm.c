@@ -1,10 +1,9 @@
 #include "swarm_fixture.h"
 
 #include "children.h"
-#include "proxy.h"
 #include "threads.h"
 
-/* The swarm in one process: by hand, its hosts, its elements. */
+/* The swarm in one process: by hand, and its hosts. */
 
 enum { CHURN = 2000, CHURN_AT_ONCE = 20, HOUR_S = 3600 };
 
@@ -243,66 +242,6 @@ static void settings_are_checked(void **state)
     rql_swarm_stop(NULL);
 }
 
-static rql_swarm_status status_of(rql_client *of)
-{
-    rql_swarm_status status;
-
-    CHECK_OK(rql_get_swarm_status(of, &status, NULL));
-    return status;
-}
-
-static bool has_stepped(void *data)
-{
-    rql_swarm_status status = status_of(data);
-
-    return status.probe_hosts.steps > 0 && status.flush_zombies.steps > 1 && status.is_flusher &&
-           status.supervisor.steps > 0;
-}
-
-static void status_tells_how_it_is(void **state)
-{
-    rql_swarm_status status = status_of(client);
-    rql_swarm *swarm;
-
-    (void)state;
-    assert_false(status.is_running);
-    assert_int_equal(status.supervisor.state, RQL_ELEMENT_OFF);
-    swarm = swarm_of(client);
-    assert_true(wait_until(has_stepped, client, AWAIT_MS));
-    status = status_of(client);
-    assert_true(status.is_running);
-    assert_false(status.auto_swarm);
-    assert_int_equal(status.probe_hosts.state, RQL_ELEMENT_RUNNING);
-    assert_int_equal(status.flush_zombies.state, RQL_ELEMENT_RUNNING);
-    assert_int_equal(status.flush_zombies.breaker, RQL_BREAKER_CLOSED);
-    assert_int_equal(status.supervisor.restarts, 0);
-    assert_int_equal(ask_int("EXISTS rql:swarm:flusher"), 1);
-    rql_swarm_stop(swarm);
-    status = status_of(client);
-    assert_false(status.is_running);
-    assert_int_equal(status.flush_zombies.state, RQL_ELEMENT_OFF);
-    assert_int_equal(ask_int("EXISTS rql:swarm:flusher"), 0);
-    rql_swarm_stop(swarm);
-    rql_swarm_free(swarm);
-    assert_false(status_of(client).probe_hosts.enabled);
-}
-
-static void auto_swarm_runs_with_the_client(void **state)
-{
-    rql_options options = client_options();
-    rql_client *own;
-
-    (void)state;
-    options.auto_swarm = true;
-    own = new_client_with(&options);
-    assert_true(status_of(own).auto_swarm);
-    assert_true(status_of(own).is_running);
-    CHECK_OK(rql_lock_release(hold(own, "x"), NULL));
-    await_hosts(1);
-    rql_client_free(own);
-    assert_int_equal(ask_int("HLEN rql:swarm:hsts"), 0);
-}
-
 static void thread_is_a_host_from_its_first_use_to_its_end(void **state)
 {
     struct waiter waiter = {
@@ -427,60 +366,6 @@ static void child_has_nothing_of_its_parents_swarm(void **state)
     inherited = rql_swarm_free(inherited);
 }
 
-static bool breaker_is_open(void *data)
-{
-    return status_of(data).probe_hosts.breaker != RQL_BREAKER_CLOSED;
-}
-
-static bool breaker_is_closed(void *data)
-{
-    rql_swarm_status status = status_of(data);
-
-    return status.probe_hosts.breaker == RQL_BREAKER_CLOSED &&
-           status.flush_zombies.breaker == RQL_BREAKER_CLOSED;
-}
-
-static void server_that_is_away_is_not_hammered_and_found_again(void **state)
-{
-    struct proxy *proxy = proxy_start(server.socket_path);
-    rql_options options = client_options();
-    rql_client *own;
-    rql_swarm *swarm;
-
-    (void)state;
-    options.url = proxy_url(proxy);
-    own = new_client_with(&options);
-    swarm = swarm_of(own);
-    CHECK_OK(rql_lock_release(hold(own, "x"), NULL));
-    await_hosts(1);
-    proxy_refuse(proxy, true);
-    proxy_cut(proxy);
-    assert_true(wait_until(breaker_is_open, own, AWAIT_MS));
-    assert_true(status_of(own).probe_hosts.failures >= 3);
-    proxy_heal(proxy);
-    assert_true(wait_until(breaker_is_closed, own, AWAIT_MS));
-    rql_swarm_free(swarm);
-    rql_client_free(own);
-    proxy_stop(proxy);
-    assert_int_equal(ask_int("HLEN rql:swarm:hsts"), 0);
-}
-
-static void elements_have_connections_of_their_own(void **state)
-{
-    struct proxy *proxy = proxy_start(server.socket_path);
-    rql_swarm_options options = quick(client);
-    rql_swarm *swarm;
-
-    (void)state;
-    options.probe_url = proxy_url(proxy);
-    swarm = swarm_with(client, &options);
-    CHECK_OK(rql_lock_release(hold(client, "x"), NULL));
-    await_hosts(1);
-    assert_int_equal(proxy_counts(proxy).connections, 1);
-    rql_swarm_free(swarm);
-    proxy_stop(proxy);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -494,15 +379,11 @@ int main(void)
         TEST(one_sight_is_not_enough),
         TEST(suspicions_from_before_a_pause_say_nothing),
         TEST(settings_are_checked),
-        TEST(status_tells_how_it_is),
-        TEST(auto_swarm_runs_with_the_client),
         TEST(thread_is_a_host_from_its_first_use_to_its_end),
         TEST(host_stays_while_it_holds),
         TEST(host_that_is_freed_with_its_locks_leaves_them_to_their_ttl),
         TEST(short_threads_leave_no_entry),
         TEST(child_has_nothing_of_its_parents_swarm),
-        TEST(server_that_is_away_is_not_hammered_and_found_again),
-        TEST(elements_have_connections_of_their_own),
     };
 
     if (!redis_server_available()) {

@@ -1,126 +1,13 @@
-#include "swarm_fixture.h"
+#include "swarm_children.h"
 
-#include "children.h"
 #include "proxy.h"
 #include "threads.h"
 
 #include <stdatomic.h>
 
-/* Hosts that die, stop and come back, and flushers that do. RQL_TEST_LONG: the gem's periods. */
+/* Hosts that die, stop and come back, and flushers that do. */
 
-enum { LOCKS = 1000, WAITERS = 50, FLUSHERS = 20, SERVED = 5, GRACE_MS = 1000, ROUNDS = 5 };
-
-static bool is_long(void)
-{
-    return getenv("RQL_TEST_LONG") != NULL;
-}
-
-static rql_swarm_options paced(const rql_client *of)
-{
-    rql_swarm_options options = quick(of);
-
-    if (is_long()) {
-        rql_swarm_options_init(of, &options);
-    }
-    return options;
-}
-
-/* Until what a dead host held must be free. */
-static int64_t bound_ms(const rql_swarm_options *options)
-{
-    return options->zombie_ttl_ms + options->zombie_flush_period_ms + GRACE_MS * wait_slowness();
-}
-
-static void start_prober_in_child(rql_client *own)
-{
-    rql_swarm_options options = paced(own);
-    rql_swarm *swarm = NULL;
-
-    options.flush_zombies = false;
-    must(rql_swarm_start(own, &options, &swarm, NULL) == RQL_OK, 30);
-}
-
-static void hold_many(void)
-{
-    rql_client *own = new_client_in_child();
-    rql_lock_options options = patient(own);
-    char name[32];
-
-    start_prober_in_child(own);
-    options.ttl_ms = DAY_MS;
-    for (int i = 0; i < LOCKS; i++) {
-        rql_lock *lock = NULL;
-
-        (void)snprintf(name, sizeof name, "lock %d", i);
-        must(rql_lock_acquire(own, name, &options, &lock, NULL) == RQL_OK, 31);
-    }
-    (void)pause();
-}
-
-struct bound {
-    const char *text;
-    int64_t value;
-};
-
-static bool holds_now(void *data)
-{
-    const struct bound *bound = data;
-    redisReply *reply = ask_reply(bound->text);
-    bool holds = number_of(reply) == bound->value;
-
-    freeReplyObject(reply);
-    return holds;
-}
-
-/* wait_until() stretches by what wait_slowness() also knows: enough, and never too short. */
-static void await_within(int64_t value, const char *text, int64_t within_ms)
-{
-    struct bound bound = {text, value};
-
-    if (!wait_until(holds_now, &bound, within_ms)) {
-        fail_msg("%s did not become %lld", text, (long long)value);
-    }
-}
-
-static void locks_of_a_killed_process_are_had_in_time(void **state)
-{
-    rql_swarm_options options = paced(client);
-    pid_t child = start_child(hold_many);
-    struct waiter waiters[SERVED];
-    char names[SERVED][32];
-    rql_swarm *swarm;
-    int64_t killed_us;
-    int64_t last_us = 0;
-
-    (void)state;
-    await_int(LOCKS, "EVAL return(#redis.call('keys','rql:lock:*')) 0");
-    await_hosts(1);
-    options.probe_hosts = false;
-    swarm = swarm_with(client, &options);
-    for (size_t i = 0; i < SERVED; i++) {
-        (void)snprintf(names[i], sizeof names[i], "lock %zu", i * (LOCKS / SERVED));
-        waiters[i] = (struct waiter){.client = other, .name = names[i], .options = patient(other)};
-        waiters[i].options.timeout_ms = RQL_FOREVER;
-        waiter_start(&waiters[i]);
-    }
-    await_int(SERVED, "EVAL return(#redis.call('keys','rql:lock_queue:*')) 0");
-    kill_child(child);
-    killed_us = wait_clock_us();
-    for (size_t i = 0; i < SERVED; i++) {
-        CHECK_OK(waiter_join(&waiters[i]));
-        last_us = waiters[i].ended_us > last_us ? waiters[i].ended_us : last_us;
-        CHECK_OK(rql_lock_release(waiters[i].lock, NULL));
-    }
-    await_within(0, "EVAL return(#redis.call('keys','rql:lock:*')) 0", bound_ms(&options));
-    await_hosts(0);
-    print_message("# zombie_ttl %lld ms, flush period %lld ms: waiters served after %lld ms, %d "
-                  "locks free after %lld ms\n",
-                  (long long)options.zombie_ttl_ms, (long long)options.zombie_flush_period_ms,
-                  (long long)(last_us - killed_us) / 1000, LOCKS,
-                  (long long)(wait_clock_us() - killed_us) / 1000);
-    assert_true(last_us - killed_us < bound_ms(&options) * 1000);
-    rql_swarm_free(swarm);
-}
+enum { LOCKS = 1000, WAITERS = 50, FLUSHERS = 20, ROUNDS = 5 };
 
 static void wait_for_ever(size_t index, void *data)
 {
@@ -189,13 +76,6 @@ static void hold_and_wait(void)
     must(rql_lock_acquire(own, "y", &options, &lock, NULL) == RQL_OK, 31);
     must(pthread_create(&thread, NULL, wait_for_another, own) == 0, 32);
     (void)pause();
-}
-
-static void sleep_ms(int64_t ms)
-{
-    const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-
-    (void)nanosleep(&time, NULL);
 }
 
 static pid_t start_stoppable(void)
@@ -550,7 +430,6 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 #define TEST_OF_PROCESSES(name)                                                                    \
     {#name, CHILDREN_MAY_MAKE_THREADS ? (name) : pass_over, set_up, tear_down, NULL}
-        TEST_OF_PROCESSES(locks_of_a_killed_process_are_had_in_time),
         TEST_OF_PROCESSES(requests_of_killed_waiters_go),
         TEST_OF_PROCESSES(host_that_stops_for_less_than_the_ttl_keeps_all),
         TEST_OF_PROCESSES(host_that_stops_for_longer_loses_its_lock_and_waits_again),

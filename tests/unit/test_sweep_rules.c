@@ -130,7 +130,7 @@ static void steps_through_a_queue_come_to_an_end(void **state)
         assert_false(table[i].goes_on[step]);
         assert_int_equal(sweep.result.rem_request_cnt, table[i].removed);
         assert_int_equal(sweep.result.tch_queue_cnt, 1);
-        assert_int_equal(sweep.result.handed_over_cnt, 1);
+        assert_int_equal(target.served, 1);
     }
 }
 
