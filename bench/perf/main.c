@@ -69,38 +69,36 @@ static bool understand(const struct request *request, struct crew *crew, struct 
     return true;
 }
 
-static void obey(struct crew *crew, struct outcome *outcome)
+static void obey(struct crew *crew)
 {
     struct request request;
     struct order order;
+    struct outcome outcome;
 
     protocol_ready();
     while (protocol_next(&request, &crew->fault) && understand(&request, crew, &order) &&
-           crew_run(crew, &order, outcome)) {
-        protocol_answer(outcome);
+           crew_run(crew, &order, &outcome)) {
+        protocol_answer(&outcome);
     }
 }
 
 int main(int argc, char **argv)
 {
     struct crew *crew = shared_memory(sizeof *crew);
-    struct outcome *outcome = calloc(1, sizeof *outcome);
 
-    if (!crew || !outcome) {
+    if (!crew) {
         perror(argv[0]);
         return 3;
     }
     if (!read_arguments(argc, argv, crew)) {
         (void)fprintf(stderr, "usage: %s CONTENDER ADDRESS THREADS [PROCESSES]\n", argv[0]);
-        free(outcome);
         return 2;
     }
     (void)signal(SIGPIPE, SIG_IGN); /* hiredis writes with a plain write() */
     if (crew_start(crew)) {
-        obey(crew, outcome);
+        obey(crew);
     }
     crew_stop(crew);
-    free(outcome);
     if (fault_text(&crew->fault)) {
         (void)fprintf(stderr, "%s: %s\n", crew->contender->name, fault_text(&crew->fault));
         return 3;

@@ -125,20 +125,22 @@ static void do_nothing(uv_async_t *handle)
     (void)handle;
 }
 
-/* A thread in a loop of libuv's that waits for a word. Ends with the process. */
-static bool start_loop(void)
-{
-    uv_loop_t *loop = malloc(sizeof *loop);
-    uv_async_t *async = malloc(sizeof *async);
+struct waiting_loop {
+    uv_loop_t uv;
+    uv_async_t async;
     uv_thread_t thread;
+};
 
-    return loop && async && uv_loop_init(loop) == 0 &&
-           uv_async_init(loop, async, do_nothing) == 0 &&
-           uv_thread_create(&thread, run_loop, loop) == 0;
+/* A thread in a loop of libuv's that waits for a word. Ends with the process. */
+static bool start_loop(struct waiting_loop *self)
+{
+    return uv_loop_init(&self->uv) == 0 &&
+           uv_async_init(&self->uv, &self->async, do_nothing) == 0 &&
+           uv_thread_create(&self->thread, run_loop, &self->uv) == 0;
 }
 
 /* What hiredis and libuv take for the same: a connection, and when awake three and a loop. */
-static bool make_bare(const struct trial *trial)
+static bool make_bare(const struct trial *trial, struct waiting_loop *loop)
 {
     const struct site site = {.address = trial->socket_path, .fault = trial->fault};
     int connections = trial->awake ? 3 : 1;
@@ -152,16 +154,17 @@ static bool make_bare(const struct trial *trial)
         }
         freeReplyObject(reply);
     }
-    return !trial->awake || start_loop();
+    return !trial->awake || start_loop(loop);
 }
 
 static int try_bare(const struct trial *trial)
 {
+    struct waiting_loop loops[CLIENTS_MAX + 1];
     double before = 0;
     long i;
 
     for (i = 0; i <= trial->count; i++) {
-        if (!make_bare(trial)) {
+        if (!make_bare(trial, &loops[i])) {
             fault_raise(trial->fault, "hiredis or libuv failed");
             return 1;
         }

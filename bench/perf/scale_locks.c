@@ -114,7 +114,7 @@ static bool make_zombies(struct locks *self, int64_t count)
         }
         (void)rql_lock_forget(lock);
     }
-    sleep_until_ns(now_ns() + 2 * ZOMBIE_TTL_MS * RQLB_MS);
+    sleep_until_ns(now_ns() + 2 * (ZOMBIE_TTL_MS * RQLB_MS));
     return true;
 }
 
