@@ -5,11 +5,12 @@ import pathlib
 import sys
 
 from plan import IN_FLIGHT, NPM, PAIR_THREADS, QUEUES, WAITERS
-from svg import Chart, Picture, short
+from svg import Chart, Picture
 
 NAMES = {"rql": "librql", "rql-spin": "librql, spinning", "postgres": "PostgreSQL"}
 SHADES = {"rql": "rql", "rql-spin": "spin", "postgres": "postgres"}
-BAR = 210  # pixels
+BAR = 180  # pixels
+QUARTILES = "thin bars: quartiles over the cycles"
 PEERS = ("rql", "postgres", *NPM, "redis-py", "etcd")
 
 
@@ -60,6 +61,7 @@ def draw_pairs(table):
         picture.text(chart.x(1) + 9, chart.y(spin[0][1]) + 4, "spinning, alone", "spin", 11.5,
                      weight=600)
     chart.finish()
+    picture.text(704, 348, QUARTILES, "quiet", 11, "end")
     return picture
 
 
@@ -84,6 +86,7 @@ def draw_handoff(table):
         chart.series(theirs, "PostgreSQL p50", "postgres")
         chart.series(own, "librql p50", "rql")
         chart.finish()
+    picture.text(924, 370, QUARTILES, "quiet", 11, "end")
     return picture
 
 
@@ -113,6 +116,7 @@ def draw_async(table):
         chart.level(threads, "librql, 32 threads")
     chart.series(flights, "librql, one loop", "rql")
     chart.finish()
+    picture.text(704, 328, QUARTILES, "quiet", 11, "end")
     return picture
 
 
@@ -138,8 +142,9 @@ def draw_bars(picture, corner, rows, scale):
 def bar_rows(table, block, what, number, figure, label):
     rows = []
     for who in PEERS:
-        value = table.get(block, f"{what}/{who}", number, figure)
-        text = label(value, table.get(block, f"{what}/{who}", number, "waited")) if value else ""
+        row = table.rows.get((block, f"{what}/{who}", number), {})
+        value = row.get(figure)
+        text = label(row) if value else ""
         rows.append((NAMES.get(who, who), SHADES.get(who, "other"), value, text))
     return rows
 
@@ -157,21 +162,29 @@ def logarithmic(rows):
     return lambda value: BAR * (math.log10(value) - low) / (high - low) if value > 0 else None
 
 
-def waited_text(value, waited):
-    return f"{short(round(value))}/s, {100 * waited:.0f} % waited"
+def rate_text(row):
+    return f"{round(row['ops_s']):,}/s"
+
+
+def waited_text(row):
+    return f"{rate_text(row)}, {100 * row['waited']:.0f} % waited"
+
+
+def time_text(row):
+    return f"{round(row['p50_us']):,} us, p99 {round(row['p99_us']):,}"
 
 
 def draw_peers(table):
     picture = Picture(940, 500, "Beside others, in the same run")
     panels = (
         ("Uncontended pairs/s, 1 worker", "peers-pair-1", "pair", 1, "ops_s",
-         lambda value, _: f"{short(round(value))}/s", linear, (16, 58)),
+         rate_text, linear, (16, 58)),
         ("Uncontended pairs/s, 8 workers", "peers-pair-8", "pair", 8, "ops_s",
-         lambda value, _: f"{short(round(value))}/s", linear, (490, 58)),
+         rate_text, linear, (490, 58)),
         ("Acquisitions/s on one lock, 8 workers", "peers-turns-8", "turns", 8, "ops_s",
          waited_text, linear, (16, 276)),
-        ("Hand-off p50, 32 workers, 1 ms hold (log scale)", "peers-hold-32", "hold", 32, "p50_us",
-         lambda value, _: f"{short(round(value))} us", logarithmic, (490, 276)),
+        ("Hand-off, median, 32 workers, 1 ms hold (log scale)", "peers-hold-32", "hold", 32,
+         "p50_us", time_text, logarithmic, (490, 276)),
     )
     for title, block, what, number, figure, label, scale, (left, top) in panels:
         rows = bar_rows(table, block, what, number, figure, label)

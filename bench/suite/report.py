@@ -45,11 +45,14 @@ def rounded(value):
     return None if value is None else float(f"{value:.5g}")
 
 
+def medians(results, block, key):
+    found = {figure: spread(results.alone(block, (*key, figure))) for figure in FIGURES}
+    return {figure: rounded(values[0]) if values else None for figure, values in found.items()}
+
+
 def case_row(results, block, case):
-    row = {"case": case.name, "group": block.group, "block": block.name, "threads": case.threads}
-    for figure in FIGURES:
-        values = results.alone(block.name, (*case.key, figure))
-        row[figure] = rounded(spread(values)[0]) if values else None
+    row = {"case": case.name, "group": block.group, "block": block.name, "threads": case.threads,
+           **medians(results, block.name, case.key)}
     ratio = None
     if case.against:
         figure = case.against[2]
@@ -64,8 +67,10 @@ def case_rows(run):
             for block in run.blocks for case in block.cases if case.player in run.players]
 
 
-def target_row(target, measured):
-    row = {"case": target.above[0], "group": target.group, "threads": target.above[1],
+def target_row(results, target):
+    measured = target.measured(results)
+    row = {**medians(results, target.block, target.above[:2]),
+           "case": target.above[0], "group": target.group, "threads": target.above[1],
            "target": target.text, "limit": target.limit, "at_least": target.at_least,
            "against": ", ".join(f"{one[0]}: {one[2]}" for one in target.below) or None}
     row["ratio"], row["ratio_q1"], row["ratio_q3"] = map(rounded, measured or (None, None, None))
@@ -74,7 +79,7 @@ def target_row(target, measured):
 
 
 def target_rows(run, groups):
-    return [target_row(target, target.measured(run.results))
+    return [target_row(run.results, target)
             for target in all_targets() if target.group in groups]
 
 
