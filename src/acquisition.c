@@ -1,10 +1,8 @@
-#include "acquisition.h"
+#include "acquisition_inside.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "client.h"
-#include "loop_inside.h"
-#include "tracking.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -14,17 +12,12 @@ static rql_request *of_errand(struct rqli_errand *errand)
     return (rql_request *)((char *)errand - offsetof(rql_request, errand));
 }
 
-static rql_request *of_guest(struct rqli_guest *guest)
-{
-    return (rql_request *)((char *)guest - offsetof(rql_request, guest));
-}
-
 static rql_request *of_due(struct rqli_due *due)
 {
     return (rql_request *)((char *)due - offsetof(rql_request, due));
 }
 
-static struct rqli_request_view look_around(const rql_request *self)
+struct rqli_request_view rqli_acquisition_view(const rql_request *self)
 {
     int64_t jitter_ms = self->attempt->options->retry_jitter_ms;
 
@@ -39,11 +32,10 @@ static struct rqli_request_view look_around(const rql_request *self)
 
 static void view(void *self, struct rqli_request_view *out)
 {
-    *out = look_around(self);
+    *out = rqli_acquisition_view(self);
 }
 
-/* As much of a world as a machine sees from here. */
-static struct rqli_world world_of(rql_request *self)
+struct rqli_world rqli_acquisition_world(rql_request *self)
 {
     return (struct rqli_world){.view = view, .self = self};
 }
@@ -64,165 +56,14 @@ static void note_fault(rql_request *self, const rql_error *fault)
     }
 }
 
-static void drive(rql_request *self);
-
-/* ---- waiting ---- */
-
-static void on_lead(rql_request *self)
-{
-    struct rqli_request_view view = look_around(self);
-
-    if (self->machine.state == RQLI_REQUEST_QUEUED) {
-        rqli_request_on_lead(&self->machine, &view);
-        drive(self);
-    }
-}
-
-static void stop_waiting(rql_request *self)
-{
-    rql_loop *loop = self->job.loop;
-    struct rqli_guest *leader = NULL;
-
-    if (self->has_joined) {
-        self->has_joined = false;
-        leader = rqli_waiting_leave(&loop->waiting, &self->guest);
-    }
-    if (self->watch) {
-        rqli_pipe_orphan(loop->pipe, self->watch);
-    }
-    if (leader) {
-        on_lead(of_guest(leader));
-    }
-}
-
-/* Something may have come for it while it waits. */
-static void rouse(struct rqli_guest *guest)
-{
-    rql_request *self = of_guest(guest);
-
-    if (self->machine.state == RQLI_REQUEST_QUEUED) {
-        drive(self);
-    }
-}
-
-static void nudge(struct rqli_guest *guest)
-{
-    of_guest(guest)->attempt->waiter.nudged = true;
-    rouse(guest);
-}
-
-void rqli_loop_on_listening(void *loop)
-{
-    rqli_waiting_each(&((rql_loop *)loop)->waiting, false, nudge);
-}
-
-void rqli_loop_on_pushed(void *loop, const struct rqli_pushed *pushed, int64_t received_us)
-{
-    const struct rqli_waiting *waiting = &((rql_loop *)loop)->waiting;
-    struct rqli_guest *guest;
-
-    if (pushed->kind == RQLI_PUSHED_CHANGE) {
-        /* A series concerns every lock; without a key all may have changed. */
-        if (pushed->lock_key.data) {
-            rqli_waiting_each_of(waiting, pushed->lock_key, true, nudge);
-        } else {
-            rqli_waiting_each(waiting, true, nudge);
-        }
-        return;
-    }
-    guest = pushed->kind == RQLI_PUSHED_GRANT || pushed->kind == RQLI_PUSHED_LOOK
-                ? rqli_waiting_of_nonce(waiting, pushed->nonce)
-                : NULL;
-    if (!guest) {
-        return; /* of another, or too late; see subscriber.c */
-    }
-    if (pushed->kind == RQLI_PUSHED_LOOK) {
-        nudge(guest);
-    } else {
-        struct rqli_waiter *waiter = &of_guest(guest)->attempt->waiter;
-
-        waiter->push = pushed->push;
-        waiter->push.received_us = received_us;
-        waiter->pushed = true;
-        rouse(guest);
-    }
-}
-
-/* False: nothing has come. */
-static bool take_what_came(rql_request *self)
-{
-    struct rqli_waiter *waiter = &self->attempt->waiter;
-    struct rqli_world world = world_of(self);
-    enum rqli_wait_result result = RQLI_WAIT_LOOK;
-
-    if (waiter->pushed) {
-        result = self->kind->take_push(self->attempt);
-    } else if (!waiter->nudged) {
-        return false;
-    }
-    waiter->nudged = false;
-    rqli_drive_on_wait(&self->machine, result, &world);
-    return true;
-}
-
-/* ---- a lock of Ruby's ---- */
-
-static void on_looked(void *owner, const struct rqli_exchange *answer, rql_status fault)
-{
-    rql_request *self = owner;
-
-    self->watch = 0;
-    if (!fault && answer->reply->type == RQLI_REPLY_NIL && self->attempt->was_held) {
-        nudge(&self->guest); /* it has become free meanwhile */
-    }
-}
-
-static void watch_ruby(rql_request *self)
-{
-    rql_loop *loop = self->job.loop;
-    uint64_t pipe = rqli_pipe_generation(loop->pipe);
-    uint64_t ear = rqli_ear_generation(loop->ear);
-    bool is_set_up = loop->tracking_pipe == pipe && loop->tracking_ear == ear;
-
-    if (self->watch || !rqli_ear_is_listening(loop->ear) || !rqli_pipe_has_room(loop->pipe)) {
-        return;
-    }
-    rqli_tracking_write(rqli_pipe_out(loop->pipe), self->attempt->lock->keys.lock,
-                        is_set_up ? 0 : rqli_ear_client_id(loop->ear));
-    if (!is_set_up) {
-        loop->tracking_pipe = pipe;
-        loop->tracking_ear = ear;
-        (void)rqli_pipe_expect(loop->pipe, NULL, NULL);
-    }
-    (void)rqli_pipe_expect(loop->pipe, NULL, NULL);
-    self->watch = rqli_pipe_expect(loop->pipe, on_looked, self);
-}
-
 /* ---- trying ---- */
-
-/* Of a refusal: what those who wait have to look after. */
-static void attend(rql_request *self)
-{
-    const struct attempt *attempt = self->attempt;
-    rql_loop *loop = self->job.loop;
-    bool leads = rqli_waiting_leads(&self->guest);
-
-    rqli_loop_listen(loop);
-    if (attempt->was_restored && leads) { /* all others, once, and not each of them all others */
-        rqli_waiting_each_of(&loop->waiting, self->guest.lock_key, false, nudge);
-        self->attempt->waiter.nudged = false;
-    }
-    if (attempt->behind_ruby && leads) {
-        watch_ruby(self);
-    }
-}
 
 static void on_tried(rql_request *self, const struct rqli_try *result)
 {
-    struct rqli_world world = world_of(self);
+    struct rqli_world world = rqli_acquisition_world(self);
 
     rqli_drive_on_try(&self->machine, result, &world);
-    drive(self);
+    rqli_acquisition_drive(self);
 }
 
 static void on_failed(rql_request *self, const rql_error *fault)
@@ -262,12 +103,12 @@ static void read_try(struct rqli_errand *errand, const struct rqli_exchange *ans
     if (result.result == RQLI_TRY_GRANTED && self->shall_cancel) {
         result.result = RQLI_TRY_AGAIN; /* it is not taken: leaving gives it back */
     } else if (result.result == RQLI_TRY_QUEUED) {
-        attend(self);
+        rqli_acquisition_attend(self);
     }
     on_tried(self, &result);
 }
 
-static const struct rqli_errand_kind trying = {write_try, read_try};
+static const struct rqli_errand_kind trying = {false, write_try, read_try};
 
 /* A call with a deadline gets its last words, as in attempt.c. */
 static void ask(rql_request *self)
@@ -311,7 +152,7 @@ static void on_late_try(rql_request *self)
     rqli_errand_stop(&self->errand);
     if (!was_sent && rqli_pipe_is_up(self->job.loop->pipe)) {
         rqli_request_on_late(&self->machine);
-        drive(self);
+        rqli_acquisition_drive(self);
         return;
     }
     if (was_sent) {
@@ -326,7 +167,7 @@ static void on_late_try(rql_request *self)
 static void on_due(struct rqli_due *due)
 {
     rql_request *self = of_due(due);
-    struct rqli_world world = world_of(self);
+    struct rqli_world world = rqli_acquisition_world(self);
 
     switch (self->machine.state) {
     case RQLI_REQUEST_TRYING:
@@ -334,7 +175,7 @@ static void on_due(struct rqli_due *due)
         break;
     case RQLI_REQUEST_QUEUED:
         rqli_drive_on_wait(&self->machine, RQLI_WAIT_TIME, &world);
-        drive(self);
+        rqli_acquisition_drive(self);
         break;
     case RQLI_REQUEST_LEAVING:
         if (!is_answering(self)) {
@@ -351,10 +192,10 @@ static void on_due(struct rqli_due *due)
 
 static void finish(rql_request *self, rql_status status)
 {
-    struct rqli_request_view view = look_around(self);
+    struct rqli_request_view view = rqli_acquisition_view(self);
     rql_error error = {0};
 
-    stop_waiting(self);
+    rqli_acquisition_stop_waiting(self);
     rqli_heap_unreserve(&self->job.loop->heap, &self->due);
     rqli_request_catch_up(&self->machine, &view);
     rqli_attempt_end(self->attempt, &self->machine, self->begun_us);
@@ -362,7 +203,7 @@ static void finish(rql_request *self, rql_status status)
     self->kind->finish(self, status, &error);
 }
 
-static void drive(rql_request *self)
+void rqli_acquisition_drive(rql_request *self)
 {
     for (;;) {
         struct rqli_request_step step;
@@ -376,7 +217,7 @@ static void drive(rql_request *self)
             ask(self);
             return;
         case RQLI_WANT_WAIT:
-            if (!take_what_came(self)) {
+            if (!rqli_acquisition_take_what_came(self)) {
                 set_due(self, step.until_us);
                 return;
             }
@@ -424,7 +265,7 @@ rql_status rqli_acquisition_begin(rql_request *self, rql_error *error)
         rqli_heap_unreserve(heap, &self->due);
         return status;
     }
-    drive(self);
+    rqli_acquisition_drive(self);
     return RQL_OK;
 }
 
@@ -432,7 +273,7 @@ void rqli_acquisition_left(rql_request *self, bool is_confirmed)
 {
     set_due(self, RQLI_NEVER_US);
     rqli_request_on_left(&self->machine, is_confirmed);
-    drive(self);
+    rqli_acquisition_drive(self);
 }
 
 void rqli_acquisition_free(rql_request *self)
@@ -456,9 +297,9 @@ void rqli_acquisition_cancel(struct rqli_job *job)
     }
     if (self->machine.state == RQLI_REQUEST_TRYING) {
         rqli_errand_stop(&self->errand);
-        drive(self);
+        rqli_acquisition_drive(self);
     } else if (self->machine.state == RQLI_REQUEST_QUEUED) {
-        drive(self);
+        rqli_acquisition_drive(self);
     }
 }
 

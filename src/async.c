@@ -2,6 +2,7 @@
 #include "async_inside.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/ident.h"
 #include "cancel.h"
 #include "client.h"
 #include "keeper.h"
@@ -22,6 +23,7 @@ struct single {
     rql_lock_options options;
     rql_lock *lock; /* NULL: not made, or given away */
     struct rqli_nonce nonce;
+    uint64_t number;   /* of its acquirer; 0: the task that the caller has named */
     rql_status status; /* while its refusal is filled in */
     rql_acquired_fn done;
     void *user_data;
@@ -175,7 +177,7 @@ static void read_leave(struct rqli_errand *errand, const struct rqli_exchange *a
     }
 }
 
-static const struct rqli_errand_kind leaving = {write_leave, read_leave};
+static const struct rqli_errand_kind leaving = {true, write_leave, read_leave};
 
 static void leave(rql_request *request)
 {
@@ -200,7 +202,7 @@ static const struct rqli_request_kind kind = {
     .finish = finish,
 };
 
-static void prepare(struct single *self, bool is_named)
+static void prepare(struct single *self, bool is_alone)
 {
     rql_lock *lock = self->lock;
     rql_request *request = &self->request;
@@ -209,7 +211,7 @@ static void prepare(struct single *self, bool is_named)
     self->nonce.digits = lock->nonce;
     request->attempt = &self->attempt;
     request->guest.lock_key = lock->keys.lock;
-    request->guest.acquirer = is_named ? lock->acquirer : NULL;
+    request->guest.acquirer = is_alone ? NULL : lock->acquirer;
     request->guest.nonces = &self->nonce;
     request->guest.n_nonces = 1;
 }
@@ -218,27 +220,28 @@ static void begin(struct rqli_job *job)
 {
     struct single *self = (struct single *)job;
     rql_client *client = job->loop->client;
-    bool is_named = self->options.task != 0;
+    bool is_alone = self->options.task == 0 && self->number == 0;
     rql_error error = {0};
     rql_status status;
 
-    if (!is_named) {
-        self->options.task = rqli_loop_new_task(job->loop);
-    }
-    self->lock = rqli_lock_new(client, self->name, self->options.task);
+    self->lock = rqli_lock_new_of_many(client, self->name, self->options.task);
     if (!self->lock) {
         status = rqli_fail_nomem(&error);
         tell(self, status, NULL, &error);
         return;
     }
+    self->number = is_alone ? rqli_loop_new_acquirer(job->loop) : self->number;
+    if (self->number) {
+        rqli_own_acquirer_id(self->lock->acquirer, self->number, client->identity);
+    }
     rqli_observe_init(&self->lock->observe, client, &self->options);
     rqli_observe_started(self->lock);
     self->result = (struct rqli_attempt_result){.rank = -1, .tries = 1};
-    if (is_named && rqli_lock_waits_for_itself(self->lock, &self->options)) {
+    if (!is_alone && rqli_lock_waits_for_itself(self->lock, &self->options)) {
         finish(&self->request, RQL_CONFLICT, NULL);
         return;
     }
-    prepare(self, is_named);
+    prepare(self, is_alone);
     status = rqli_acquisition_begin(&self->request, &error);
     if (status) {
         refuse(self, status, &error);
@@ -296,20 +299,9 @@ rql_request *rqli_single_new(rql_loop *loop, const char *name, const rql_lock_op
     return &self->request;
 }
 
-rql_status rqli_async_check_task(const rql_lock_options *options, rql_error *error)
+void rqli_single_be(rql_request *request, uint64_t number)
 {
-    if (options->task > INT64_MAX) {
-        return rqli_fail(error, RQL_E_INVALID, "task must be below 2^63");
-    }
-    return RQL_OK;
-}
-
-rql_status rqli_async_options(rql_loop *loop, const rql_lock_options *given, rql_lock_options *out,
-                              rql_error *error)
-{
-    rql_status status = rqli_lock_options_read(out, &loop->client->of_calls, given, error);
-
-    return status ? status : rqli_async_check_task(out, error);
+    ((struct single *)request)->number = number;
 }
 
 rql_status rqli_async_start(rql_loop *loop, struct rqli_job *job, rql_error *error)
@@ -336,7 +328,7 @@ rql_status rql_acquire_async(rql_loop *loop, const char *name, const rql_lock_op
         status = rqli_name_check(name, error);
     }
     if (!status) {
-        status = rqli_async_options(loop, options, &read, error);
+        status = rqli_lock_options_read(&read, &loop->client->of_calls, options, error);
     }
     if (!status && (!what || !what->done)) {
         status = rqli_fail(error, RQL_E_INVALID, "%s: nobody is to be told", name);

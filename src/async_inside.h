@@ -6,18 +6,15 @@
 
 #include "loop.h"
 
-/* Any thread. Settings as they will be used; the metadata is still the caller's. */
-rql_status rqli_async_options(rql_loop *loop, const rql_lock_options *given, rql_lock_options *out,
-                              rql_error *error);
-
-rql_status rqli_async_check_task(const rql_lock_options *options, rql_error *error);
-
 /* Any thread. Hands the job over, which is freed if it cannot be; NULL: no memory. */
 rql_status rqli_async_start(rql_loop *loop, struct rqli_job *job, rql_error *error);
 
 /* Any thread. The request for one lock; copies. NULL: no memory. */
 rql_request *rqli_single_new(rql_loop *loop, const char *name, const rql_lock_options *options,
                              const rql_acquiring *what);
+
+/* It has the acquirer of this number, which others have, too. */
+void rqli_single_be(rql_request *request, uint64_t number);
 
 /* Any thread. The release of one lock. is_whole: it is unlisted and observed before, freed at the
  * end; else that is its owner's part. NULL: no memory. */

@@ -70,7 +70,7 @@ static void read_release(struct rqli_errand *errand, const struct rqli_exchange 
     }
 }
 
-static const struct rqli_errand_kind releasing = {write_release, read_release};
+static const struct rqli_errand_kind releasing = {true, write_release, read_release};
 
 static void attempt(struct release *self)
 {
@@ -231,7 +231,7 @@ static void read_extension(struct rqli_errand *errand, const struct rqli_exchang
 
 static void begin_extension(struct rqli_job *job)
 {
-    static const struct rqli_errand_kind extending = {write_extension, read_extension};
+    static const struct rqli_errand_kind extending = {true, write_extension, read_extension};
 
     rqli_errand_go(&job->loop->errands, &((struct extension *)job)->errand, &extending);
 }

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/ident.h"
 #include "cancel.h"
 #include "client.h"
 #include "keeper.h"
@@ -152,7 +153,7 @@ static void read_leave(struct rqli_errand *errand, const struct rqli_exchange *a
 
 static void leave(rql_request *request)
 {
-    static const struct rqli_errand_kind leaving_queue = {write_leave, read_leave};
+    static const struct rqli_errand_kind leaving_queue = {true, write_leave, read_leave};
     struct rqli_serial *self = of_request(request);
 
     self->atomic.n_leaving = self->series->count;
@@ -208,6 +209,15 @@ static void prepare(struct rqli_serial *self)
     request->guest.n_nonces = self->series->count;
 }
 
+static void be_one_acquirer(const struct rqli_serial *self)
+{
+    const rql_series *series = self->series;
+
+    for (size_t i = 0; self->number && i < series->count; i++) {
+        rqli_own_acquirer_id(series->locks[i]->acquirer, self->number, series->client->identity);
+    }
+}
+
 void rqli_serial_begin_atomic(struct rqli_job *job)
 {
     struct rqli_serial *self = (struct rqli_serial *)job;
@@ -218,6 +228,7 @@ void rqli_serial_begin_atomic(struct rqli_job *job)
         rqli_serial_tell(self);
         return;
     }
+    be_one_acquirer(self);
     rqli_observe_series_members(self->series);
     self->atomic.outcome.all.tries = 1;
     prepare(self);
@@ -230,9 +241,8 @@ void rqli_serial_begin_atomic(struct rqli_job *job)
 static void begin(struct rqli_job *job)
 {
     struct rqli_serial *self = (struct rqli_serial *)job;
-    rql_lock_options *options = &self->plan.lock;
 
-    options->task = options->task ? options->task : rqli_loop_new_task(job->loop);
+    self->number = self->plan.lock.task ? 0 : rqli_loop_new_acquirer(job->loop);
     if (self->plan.options.mode == RQL_SERIES_GEM) {
         rqli_serial_begin_gem(job);
     } else {
@@ -291,9 +301,6 @@ rql_status rql_series_acquire_async(rql_loop *loop, const rql_series_options *op
 
     if (!status) {
         status = rqli_series_plan(&plan, &loop->client->of_calls, options, error);
-    }
-    if (!status) {
-        status = rqli_async_check_task(&plan.lock, error);
     }
     if (!status && (!what || !what->done)) {
         status = rqli_fail(error, RQL_E_INVALID, "series: nobody is to be told");

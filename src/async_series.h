@@ -20,6 +20,7 @@ struct rqli_serial {
     struct rqli_series_plan plan;
     rql_series_result result;
     rql_series *series;
+    uint64_t number; /* of its acquirer; 0: the task that the caller has named */
     rql_status status;
     rql_error error;
     rql_series_acquired_fn done;

@@ -70,6 +70,7 @@ static void take_next(struct rqli_serial *self)
         fail(self, rqli_fail_nomem(&error), &error);
         return;
     }
+    rqli_single_be(member, self->number);
     self->gem.member = member;
     rqli_loop_begin(loop, (struct rqli_job *)member);
 }

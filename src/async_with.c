@@ -4,6 +4,7 @@
 #include "cancel.h"
 #include "client.h"
 #include "lock.h"
+#include "options.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -111,7 +112,7 @@ rql_status rql_with_async(rql_loop *loop, const char *name, const rql_lock_optio
     rql_status status = check(loop, name, block, error);
 
     if (!status) {
-        status = rqli_async_options(loop, options, &read, error);
+        status = rqli_lock_options_read(&read, &loop->client->of_calls, options, error);
     }
     if (status) {
         return status;

@@ -40,10 +40,10 @@ struct rql_client {
     struct rqli_hosts *hosts;                /* the threads that the swarm vouches for */
     struct rql_swarm *swarm;                 /* of auto_swarm, or NULL */
     struct rql_swarm *_Atomic running_swarm; /* that or the caller's; not freed yet */
-    char *url;                 /* for the connections of its swarm; has the password */
-    bool is_member;            /* fork was joined */
-    atomic_bool was_connected; /* and its clock was learned from */
-    _Atomic uint64_t n_tasks;  /* of requests that are acquirers of their own */
+    char *url;                    /* for the connections of its swarm; has the password */
+    bool is_member;               /* fork was joined */
+    atomic_bool was_connected;    /* and its clock was learned from */
+    _Atomic uint64_t n_acquirers; /* requests that are acquirers of their own */
 
     struct {
         pthread_mutex_t mutex;

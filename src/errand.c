@@ -5,7 +5,12 @@
 
 static struct rqli_errand_line *line_of(const struct rqli_errand *errand)
 {
-    return errand->is_repeated ? &errand->all->repeats : &errand->all->fresh;
+    struct rqli_errands *all = errand->all;
+
+    if (errand->is_repeated) {
+        return &all->repeats;
+    }
+    return errand->kind->gives_back ? &all->returns : &all->wishes;
 }
 
 static void put_in_line(struct rqli_errand *errand)
@@ -47,9 +52,17 @@ void rqli_errand_stop(struct rqli_errand *errand)
     }
 }
 
+static struct rqli_errand *next_of(const struct rqli_errands *self)
+{
+    if (self->repeats.first) {
+        return self->repeats.first;
+    }
+    return self->returns.first ? self->returns.first : self->wishes.first;
+}
+
 bool rqli_errands_are_waiting(const struct rqli_errands *self)
 {
-    return self->repeats.first || self->fresh.first;
+    return next_of(self) != NULL;
 }
 
 static rql_status no_answer(const struct rqli_errands *self, rql_status status, rql_error *error)
@@ -103,8 +116,11 @@ static void write_one(struct rqli_errands *self, struct rqli_errand *errand)
 
 void rqli_errands_write(struct rqli_errands *self)
 {
-    while (rqli_errands_are_waiting(self) && rqli_pipe_has_room(self->pipe)) {
-        write_one(self, self->repeats.first ? self->repeats.first : self->fresh.first);
+    struct rqli_errand *next = next_of(self);
+
+    while (next && rqli_pipe_has_room(self->pipe)) {
+        write_one(self, next);
+        next = next_of(self);
     }
 }
 
@@ -127,5 +143,6 @@ static void fail_line(struct rqli_errand_line *line, const rql_error *fault)
 void rqli_errands_fail(struct rqli_errands *self, const rql_error *fault)
 {
     fail_line(&self->repeats, fault);
-    fail_line(&self->fresh, fault);
+    fail_line(&self->returns, fault);
+    fail_line(&self->wishes, fault);
 }

@@ -13,6 +13,7 @@
 struct rqli_errand;
 
 struct rqli_errand_kind {
+    bool gives_back; /* or keeps: goes before those that want something */
     void (*write)(struct rqli_errand *self, struct rqli_call *call, int64_t now_us);
     /* RQL_OK and the answer, which is no error reply; or a fault, told in *error. */
     void (*read)(struct rqli_errand *self, const struct rqli_exchange *answer, rql_status status,
@@ -44,7 +45,8 @@ struct rqli_errands {
     struct rqli_pipe *pipe;
     const char *where;               /* for messages */
     struct rqli_errand_line repeats; /* go first, to keep the order */
-    struct rqli_errand_line fresh;
+    struct rqli_errand_line returns;
+    struct rqli_errand_line wishes;
     uint64_t taught[RQLI_SCRIPT_COUNT]; /* place of the last call with the text */
 };
 

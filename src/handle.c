@@ -6,6 +6,16 @@
 
 enum { ROOM = 512 }; /* of a handle that is kept: names of up to 160 bytes */
 
+rql_lock *rqli_handle_make(size_t room)
+{
+    rql_lock *lock = malloc(sizeof *lock + room);
+
+    if (lock) {
+        *lock = (rql_lock){.room = room};
+    }
+    return lock;
+}
+
 rql_lock *rqli_handle_take(struct rqli_spares *kept, size_t room)
 {
     rql_lock *lock = NULL;
@@ -15,11 +25,9 @@ rql_lock *rqli_handle_take(struct rqli_spares *kept, size_t room)
         room = ROOM;
     }
     if (!lock) {
-        lock = malloc(sizeof *lock + room);
+        return rqli_handle_make(room);
     }
-    if (lock) {
-        *lock = (rql_lock){.room = room};
-    }
+    *lock = (rql_lock){.room = room};
     return lock;
 }
 

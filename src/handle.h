@@ -11,6 +11,8 @@
 
 /* Zeroed, with `room` bytes of memory behind it. NULL: out of memory. */
 rql_lock *rqli_handle_take(struct rqli_spares *kept, size_t room);
+/* The same, and of no more memory than that: for one of many. */
+rql_lock *rqli_handle_make(size_t room);
 void rqli_handle_give(struct rqli_spares *kept, rql_lock *lock);
 
 #endif

@@ -23,11 +23,9 @@
 
 RQLI_DEFINE_AUTO(rql_lock *, rqli_lock_free);
 
-rql_lock *rqli_lock_new(rql_client *client, const char *name, uint64_t task)
+static rql_lock *set_up(rql_lock *made, rql_client *client, struct rqli_slice word, uint64_t task)
 {
-    struct rqli_slice word = rqli_slice_of(name);
-    RQLI_AUTO(rqli_lock_free)
-    rql_lock *lock = rqli_handle_take(&client->handles, rqli_keys_room(word));
+    RQLI_AUTO(rqli_lock_free) rql_lock *lock = made;
 
     if (!lock) {
         return NULL;
@@ -42,6 +40,20 @@ rql_lock *rqli_lock_new(rql_client *client, const char *name, uint64_t task)
     rqli_host_id(lock->host, lock->owner_thread, client->identity);
     rqli_hosts_meet(client->hosts, lock->owner_thread);
     return rqli_random_hex(lock->nonce) ? RQLI_GIVE(lock) : NULL;
+}
+
+rql_lock *rqli_lock_new(rql_client *client, const char *name, uint64_t task)
+{
+    struct rqli_slice word = rqli_slice_of(name);
+
+    return set_up(rqli_handle_take(&client->handles, rqli_keys_room(word)), client, word, task);
+}
+
+rql_lock *rqli_lock_new_of_many(rql_client *client, const char *name, uint64_t task)
+{
+    struct rqli_slice word = rqli_slice_of(name);
+
+    return set_up(rqli_handle_make(rqli_keys_room(word)), client, word, task);
 }
 
 rql_lock *rqli_lock_free(rql_lock *lock)

@@ -48,6 +48,8 @@ struct rql_lock {
 };
 
 rql_lock *rqli_lock_new(rql_client *client, const char *name, uint64_t task);
+/* In as little memory as that takes. */
+rql_lock *rqli_lock_new_of_many(rql_client *client, const char *name, uint64_t task);
 rql_lock *rqli_lock_free(rql_lock *lock);
 
 struct rqli_attempt_result;

@@ -7,9 +7,6 @@
 
 #include <stddef.h>
 
-/* Tasks that callers name are below. */
-static const uint64_t first_task = UINT64_C(1) << 63;
-
 rql_status rqli_loop_check(rql_loop *loop, rql_error *error)
 {
     if (!loop) {
@@ -18,9 +15,9 @@ rql_status rqli_loop_check(rql_loop *loop, rql_error *error)
     return rqli_client_check(loop->client, error);
 }
 
-uint64_t rqli_loop_new_task(rql_loop *loop)
+uint64_t rqli_loop_new_acquirer(const rql_loop *loop)
 {
-    return first_task + atomic_fetch_add_explicit(&loop->client->n_tasks, 1, memory_order_relaxed);
+    return 1 + atomic_fetch_add_explicit(&loop->client->n_acquirers, 1, memory_order_relaxed);
 }
 
 bool rqli_loop_is_here(const rql_loop *loop)
@@ -150,7 +147,12 @@ static void on_call(uv_async_t *call)
 
 static bool wants_pipe(const rql_loop *loop)
 {
-    return rqli_errands_are_waiting(&loop->errands) || loop->wants_pushes;
+    return rqli_errands_are_waiting(&loop->errands);
+}
+
+static bool wants_ear(const rql_loop *loop)
+{
+    return loop->wants_pushes && !rqli_waiting_is_empty(&loop->waiting);
 }
 
 static int64_t earlier(int64_t a_us, int64_t b_us)
@@ -173,7 +175,7 @@ static void on_timer(uv_timer_t *timer)
     rqli_ear_read(loop->ear);
     now_us = rqli_now_us();
     rqli_pipe_tend(loop->pipe, now_us, wants_pipe(loop));
-    rqli_ear_tend(loop->ear, now_us, loop->wants_pushes);
+    rqli_ear_tend(loop->ear, now_us, wants_ear(loop));
     due = rqli_heap_take_due(&loop->heap, now_us);
     while (due) {
         due->fire(due);
@@ -184,7 +186,7 @@ static void on_timer(uv_timer_t *timer)
 static void set_timer(rql_loop *loop)
 {
     int64_t at_us =
-        earlier(rqli_heap_first_us(&loop->heap), rqli_ear_due_us(loop->ear, loop->wants_pushes));
+        earlier(rqli_heap_first_us(&loop->heap), rqli_ear_due_us(loop->ear, wants_ear(loop)));
     int64_t left_us;
 
     at_us = earlier(at_us, rqli_pipe_due_us(loop->pipe, wants_pipe(loop)));

@@ -108,8 +108,8 @@ void rqli_loop_post(rql_loop *loop, struct rqli_post *post);
 /* Loop's thread: a job as part of another, also when the loop is closed. */
 void rqli_loop_begin(rql_loop *loop, struct rqli_job *job);
 
-/* Any thread. A number that no caller names a task by, and no other job has. */
-uint64_t rqli_loop_new_task(rql_loop *loop);
+/* Any thread. For rqli_own_acquirer_id(). */
+uint64_t rqli_loop_new_acquirer(const rql_loop *loop);
 
 /* Loop's thread: a job is done. Frees nothing. */
 void rqli_loop_finish(struct rqli_job *job);

@@ -107,6 +107,8 @@ static void add_reason(struct writer *self, const rql_lock *lock, const rql_lock
     } else if (reason == RQL_RETRY_LIMIT) {
         add(self, "Failed to acquire the lock \"%s\" for the given retry_count limit (%lld times).",
             key, (long long)options->retry_count);
+    } else if (reason == RQL_CANCELLED) {
+        add(self, "The request for the lock \"%s\" was cancelled.", key);
     } else if (reason == RQL_CONFLICT) {
         add(self,
             "Lock Conflict: trying to acquire the lock \"%s\" that is already acquired by the "

@@ -51,6 +51,7 @@ static const size_t places[] = {
     [RQLI_STAT_FAIL_FAST_NO_TRY] = offsetof(rql_stats, fail_fast_no_try),
     [RQLI_STAT_FAIL_FAST_AFTER_TRY] = offsetof(rql_stats, fail_fast_after_try),
     [RQLI_STAT_CONFLICTS] = offsetof(rql_stats, conflicts),
+    [RQLI_STAT_CANCELLED] = offsetof(rql_stats, cancelled),
 };
 
 struct rqli_stats *rqli_stats_new(void)
@@ -98,6 +99,8 @@ void rqli_stats_refusal(struct rqli_stats *self, rqli_stats_shard shard, rql_sta
 {
     if (status >= RQL_TIMED_OUT && status <= RQL_CONFLICT) {
         add(&self->shard[shard % SHARDS].count[RQLI_STAT_TIMED_OUT + status - RQL_TIMED_OUT], 1);
+    } else if (status == RQL_CANCELLED) {
+        add(&self->shard[shard % SHARDS].count[RQLI_STAT_CANCELLED], 1);
     } else if (status < 0 && status > -RQL_STATS_FAULTS) {
         add(&self->shard[shard % SHARDS].count[RQLI_STAT_FAULTS - status], 1);
     }

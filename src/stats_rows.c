@@ -28,6 +28,7 @@ static const struct rqli_stats_row counters[] = {
     REFUSED(NULL, fail_fast_no_try),
     REFUSED(NULL, fail_fast_after_try),
     PART("refusals", NULL, "reason", "conflict", conflicts),
+    REFUSED(NULL, cancelled),
     FAULT("Acquisitions that failed.", "invalid", RQL_E_INVALID),
     FAULT(NULL, "nomem", RQL_E_NOMEM),
     FAULT(NULL, "io", RQL_E_IO),

@@ -39,6 +39,11 @@ struct rqli_waiting {
     struct rqli_guest *series;
 };
 
+static inline bool rqli_waiting_is_empty(const struct rqli_waiting *self)
+{
+    return !self->first && !self->series;
+}
+
 /* RQL_E_BUSY: this acquirer waits for this lock already; RQL_E_NOMEM. Neither is raised. */
 rql_status rqli_waiting_join(struct rqli_waiting *self, struct rqli_guest *guest);
 

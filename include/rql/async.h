@@ -25,8 +25,8 @@
  *   rql_lock_release() and its kin work on them from any thread, and do. Their
  *   rql_lock_options::on_lost is called from the client's background thread, as options.h says.
  * - Each request is an acquirer of its own: two requests for the same lock wait for each other.
- * With rql_lock_options::task set (1 to 2^63 - 1) the acquirer is that task of the loop's thread,
- * as it would be in rql_lock_acquire(); it may wait for a lock once (::RQL_E_BUSY).
+ * With rql_lock_options::task set (not 0) the acquirer is that task of the loop's thread, as it
+ * would be in rql_lock_acquire(); it may wait for a lock once (::RQL_E_BUSY).
  * - A deadline is met by milliseconds when few requests end at once. A crowd whose time is over at
  *   the same instant is taken out of its queues as fast as the server answers; each is told when
  *   it is out.
@@ -144,8 +144,7 @@ typedef struct rql_acquiring {
  * @param[out]    error    Detail of a fault, or NULL.
  *
  * @retval RQL_OK         Under way.
- * @retval RQL_E_INVALID  As rql_lock_acquire(); the loop is closed; no callback; a task of 2^63 or
- *                        more.
+ * @retval RQL_E_INVALID  As rql_lock_acquire(); the loop is closed; or no callback.
  * @retval RQL_E_NOMEM    Out of memory.
  * @retval RQL_E_FORKED   The loop belongs to the parent process.
  * @retval RQL_E_UNSUPPORTED  A light build, and somebody wants to listen (observe.h).

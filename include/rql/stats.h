@@ -44,6 +44,7 @@ typedef struct rql_stats {
     int64_t fail_fast_no_try;         /**< ::RQL_FAIL_FAST_NO_TRY. */
     int64_t fail_fast_after_try;      /**< ::RQL_FAIL_FAST_AFTER_TRY. */
     int64_t conflicts;                /**< ::RQL_CONFLICT. */
+    int64_t cancelled;                /**< ::RQL_CANCELLED. */
     int64_t faults[RQL_STATS_FAULTS]; /**< Acquisitions that failed, by `-status`. */
     int64_t releases;                 /**< Holds and re-entries ended with RQL_OK. */
     int64_t releases_not_held;        /**< With ::RQL_NOT_HELD. */

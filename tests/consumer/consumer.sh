@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs a build into a fresh folder, then builds and runs the program of README.md against that
+# Installs a build into a fresh folder, then builds and runs the programs of README.md against that
 # copy with nothing but pkg-config, as a packager's user would.
 #
 # shellcheck disable=SC2317 # functions are called through trap and try
@@ -42,16 +42,20 @@ install_copy() {
     DESTDIR="$work/root" meson install -C "$build" --no-rebuild
 }
 
-# The first C program of the page.
+# The n-th C program of the page; what has no main() is none.
 extract_program() {
-    awk '/^```c$/ { inside = 1; next } /^```$/ && inside { exit } inside' "$readme" >"$work/report.c"
+    awk -v wanted="$1" '
+        /^```c$/ { inside = 1; text = ""; next }
+        /^```$/ && inside { inside = 0; if (text ~ /int main/ && ++n == wanted) printf "%s", text }
+        inside { text = text $0 "\n" }' "$readme" >"$work/report.c"
     grep -q main "$work/report.c"
 }
 
-# All we may use is the installed folder: pkg-config puts its root in front.
+# All we may use is the installed folder: pkg-config puts its root in front. And libuv is the system's.
 flags() {
     PKG_CONFIG_PATH=$(dirname "$pc") PKG_CONFIG_SYSROOT_DIR="$work/root" \
         PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1 pkg-config "$@" rql
+    pkg-config "$@" libuv
 }
 
 # compile OUTPUT COMPILER OPTION...
@@ -67,14 +71,18 @@ if [ -z "${RQL_TEST_REDIS:-}" ]; then
     echo '1..0 # SKIP no redis-server'
     exit 0
 fi
-echo "1..$((${cxx:+2} + 4))"
+echo "1..$((2 * (${cxx:+2} + 3) + 1))"
 try 'the library is installed' install_copy
 pc=$(find "$work/root" -name rql.pc)
-try 'README.md has a program' extract_program
-try 'it compiles in C99' compile "$work/c" "$cc" -x c -std=c99
-try 'it takes a lock in C99' "$work/c"
-if [ -n "$cxx" ]; then
-    try 'it compiles in C++17' compile "$work/cpp" "$cxx" -x c++ -std=c++17
-    try 'it takes a lock in C++17' "$work/cpp"
-fi
+standard='c99'
+for program in 1 2; do
+    try "README.md has program $program" extract_program "$program"
+    try "it compiles in $standard" compile "$work/c" "$cc" -x c "-std=$standard"
+    try "it takes a lock in $standard" "$work/c"
+    if [ -n "$cxx" ]; then
+        try 'it compiles in C++17' compile "$work/cpp" "$cxx" -x c++ -std=c++17
+        try 'it takes a lock in C++17' "$work/cpp"
+    fi
+    standard=gnu99 # for the header of libuv
+done
 exit "$failed"

@@ -6,6 +6,7 @@
 #include "clients.h"
 
 #include <limits.h>
+#include <stdatomic.h>
 #include <uv.h>
 
 static uv_loop_t uv;

@@ -112,8 +112,11 @@ static void a_cancelled_request_leaves_nothing(void **state)
 {
     rql_lock *held = hold(other, "x");
     struct asked asked = asked_for();
+    rql_refusal refusal = {0};
+    rql_stats stats;
 
     (void)state;
+    asked.options.refusal = &refusal;
     start_asking(&asked, "x");
     run_until_int(1, "ZCARD rql:lock_queue:x");
     CHECK_OK(rql_request_cancel(asked.what.request));
@@ -121,6 +124,13 @@ static void a_cancelled_request_leaves_nothing(void **state)
     await_asked(&asked);
     assert_int_equal(asked.status, RQL_CANCELLED);
     assert_null(asked.lock);
+    assert_int_equal(refusal.reason, RQL_CANCELLED);
+    assert_string_equal(refusal.message, "The request for the lock \"rql:lock:x\" was cancelled.");
+    if (rql_client_stats(client, &stats) == RQL_OK) {
+        assert_int_equal(stats.cancelled, 1);
+        assert_true(stats.commands >= 2);
+        assert_true(stats.connections >= 1);
+    }
     CHECK_QUEUE_IS_EMPTY("x");
     CHECK_OK(rql_lock_release(held, NULL));
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);

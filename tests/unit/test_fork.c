@@ -184,6 +184,14 @@ static void ids_name_process_thread_and_task(void **state)
                    (int)getpid(), (int)gettid());
     rqli_acquirer_id(id, UINT64_MAX, "me");
     assert_string_equal(id, expected);
+    (void)snprintf(expected, sizeof expected, "rql:acq:%d/%d/99999/1/me", (int)getpid(),
+                   (int)gettid());
+    rqli_own_acquirer_id(id, 99999, "me");
+    assert_string_equal(id, expected);
+    (void)snprintf(expected, sizeof expected, "rql:acq:%d/%d/7/13/me", (int)getpid(),
+                   (int)gettid());
+    rqli_own_acquirer_id(id, 1200007, "me");
+    assert_string_equal(id, expected);
     (void)snprintf(expected, sizeof expected, "rql:hst:%d/77/0/me", (int)getpid());
     rqli_host_id(id, 77, "me");
     assert_string_equal(id, expected);

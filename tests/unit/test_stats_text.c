@@ -198,7 +198,7 @@ static void json_says_what_was_counted(void **state)
     assert_true(is_json(text));
     assert_memory_equal(text, "{\"acquisitions\":42,\"hand_overs\":0,", 34);
     check_has("\"refusals\":{\"timed_out\":7,\"retry_limit\":0,\"fail_fast_no_try\":0,"
-              "\"fail_fast_after_try\":0,\"conflict\":0},\"faults\":{");
+              "\"fail_fast_after_try\":0,\"conflict\":0,\"cancelled\":0},\"faults\":{");
     check_has("\"wait\":{\"count\":7,\"sum_us\":1234567,\"p50_us\":4398046511103,");
     check_has("\"hand_off\":{\"count\":0,\"sum_us\":0,\"p50_us\":0,\"p90_us\":0,\"p99_us\":0,"
               "\"max_us\":0}}");

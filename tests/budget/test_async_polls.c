@@ -1,0 +1,70 @@
+/* Requests that wait on a loop, once warm, ask the allocator for nothing however often they ask the
+ * server. */
+
+#include "async_fixture.h"
+
+#include "counting.h"
+
+enum { WAITERS = 8, LOCKS = 2, WARM_POLLS = 50, POLLS = 200 };
+
+static int64_t n_wanted;
+
+/* Commands of the client so far; reading them allocates nothing. */
+static int64_t commands(void)
+{
+    rql_stats stats;
+
+    return rql_client_stats(client, &stats) == RQL_OK ? stats.commands : 0;
+}
+
+static void run_for_polls(int64_t n_polls)
+{
+    int64_t end_us = wait_clock_us() + AWAIT_MS * INT64_C(1000) * wait_slowness();
+
+    n_wanted = commands() + n_polls;
+    while (commands() < n_wanted) {
+        assert_true(wait_clock_us() < end_us);
+        (void)uv_run(&uv, UV_RUN_ONCE);
+    }
+}
+
+static void polls(void **state)
+{
+    rql_lock *held[LOCKS] = {hold(other, "x"), hold(other, "y")};
+    struct asked crowd[WAITERS];
+
+    (void)state;
+    for (size_t i = 0; i < WAITERS; i++) {
+        crowd[i] = asked_for();
+        crowd[i].options.retry_delay_ms = 5;
+        crowd[i].options.retry_jitter_ms = 1;
+        crowd[i].releases = true;
+        start_asking(&crowd[i], i % LOCKS ? "x" : "y");
+    }
+    run_until_int(1, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");
+    run_for_polls(WARM_POLLS + WAITERS);
+    counting_begin();
+    run_for_polls(POLLS);
+    assert_int_equal(counting_end(), 0);
+    CHECK_OK(rql_lock_release(held[0], NULL));
+    CHECK_OK(rql_lock_release(held[1], NULL));
+    for (size_t i = 0; i < WAITERS; i++) {
+        run_until(is_released, &crowd[i]);
+        CHECK_OK(crowd[i].release_status);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        LOOP_TEST(polls),
+    };
+
+    if (!redis_server_available()) {
+        return skip_all("no redis-server");
+    }
+    if (!counting_works()) {
+        return skip_all("a sanitizer counts for itself");
+    }
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}
