@@ -50,7 +50,7 @@ def measure(wanted):
     blocks = [block for block in plan.all_blocks() if block.group in groups]
     needed = {case.player for block in blocks for case in block.cases}
     with Lineup(wanted.build, wanted.scratch, needed) as lineup:
-        run = Run(blocks, lineup, seconds_for(wanted, groups))
+        run = Run(blocks, lineup, seconds_for(wanted, groups), 0.05 if wanted.quick else 1.0)
         run.run()
         about = report.environment(lineup, run, "quick" if wanted.quick else "full")
     return about, report.case_rows(run), report.target_rows(run, groups), bool(run.lost)

@@ -7,8 +7,7 @@ import time
 from players import PlayerError
 
 WARM_UP_MS = 120
-QUIET_SECONDS = 0.05  # how long a block waits for others to come to rest
-SETTLE_SECONDS = 0.0005  # and how long what it started has to end
+SETTLE_SECONDS = 0.0005  # for what a slot started to end
 TIMES = ("p50_us", "p99_us")
 ENOUGH = 5  # cycles without disturbance, to leave the others out
 OWN = ("ping", "ping-tcp", "floor", "floor-tcp", "own", "shared", "shared-tcp", "spin", "hand",
@@ -50,9 +49,9 @@ def runnable():
         return int(text.read().split()[3].split("/")[0])
 
 
-def await_quiet():
+def await_quiet(seconds):
     """Not for long: others may be busy all the time."""
-    deadline = time.monotonic() + QUIET_SECONDS
+    deadline = time.monotonic() + seconds
     while runnable() > 1 and time.monotonic() < deadline:
         time.sleep(0.001)
 
@@ -112,13 +111,15 @@ def spread(values):
 
 
 class Run:
-    """Blocks, the players that they need, and the server whose work is counted."""
+    """Blocks, and the players that they need. A block waits for others to come to rest, for
+    patience_s at most."""
 
-    def __init__(self, blocks, lineup, seconds):
+    def __init__(self, blocks, lineup, seconds, patience_s):
         self.blocks = blocks
         self.players = lineup.players
         self.server_of = lineup.server_of
         self.seconds = seconds
+        self.patience_s = patience_s
         self.results = Results()
         self.lost = {}  # player: why it cannot go on
         self.cycles = 0
@@ -143,7 +144,7 @@ class Run:
         cases = [case for case in block.cases for _ in range(case.slots)
                  if case.player in self.players]
         self.random.shuffle(cases)
-        await_quiet()
+        await_quiet(self.patience_s)
         samples = {}
         for case in cases:
             samples.setdefault(case, []).append(self.try_slot(case, case.slot_ms))
