@@ -2,7 +2,7 @@
 
 #include <rql/base.h>
 
-enum { MICROSECOND_DIGITS = 6 };
+enum { MICROSECOND_DIGITS = 6, SAFE_DIGITS = 18 /* so many never overflow */ };
 
 static bool is_digit(char byte)
 {
@@ -18,13 +18,13 @@ static bool take_digits(struct rqli_slice text, size_t *at, uint64_t limit, uint
     for (; *at < text.length && is_digit(text.data[*at]); (*at)++) {
         uint64_t digit = (uint64_t)(text.data[*at] - '0');
 
-        if (value > (limit - digit) / 10) {
+        if (*at - start >= SAFE_DIGITS && value > (limit - digit) / 10) {
             return false;
         }
         value = value * 10 + digit;
     }
     *out = value;
-    return *at > start;
+    return *at > start && value <= limit;
 }
 
 /* limit is at most 2^63, so that the smallest number is reached without overflow. */

@@ -5,12 +5,47 @@
 
 #include "client.h"
 #include "counting.h"
+#include "keeper.h"
 #include "link/link.h"
 #include "threads.h"
 
 #include <stdatomic.h>
 
 enum { WARM = 50, ROUNDS = 300, THREADS = 8 };
+
+/* What grows with use is as large as it will be, and more: the handles, the buffers that commands
+ * are written into and that take turns at being sent, and the one that answers are read into. */
+static void widen(rql_client *of, int n_handles)
+{
+    char text[THREADS * 512];
+    const rql_meta meta[] = {{"text", text}};
+    rql_lock_options options = patient(of);
+    rql_lock_info *info = NULL;
+    rql_lock *locks[3 * THREADS];
+    char name[32];
+
+    memset(text, 'x', sizeof text);
+    text[sizeof text - 1] = '\0';
+    options.meta = meta;
+    options.n_meta = 1;
+    for (int i = 0; i < n_handles; i++) {
+        (void)snprintf(name, sizeof name, "wide:%d", i);
+        locks[i] = hold_with(of, name, &options);
+    }
+    CHECK_OK(rql_get_lock_info(of, name, &info, NULL));
+    rql_lock_info_free(info);
+    for (int i = 0; i < n_handles; i++) {
+        CHECK_OK(rql_lock_release(locks[i], NULL));
+    }
+}
+
+static int set_up_wide(void **state)
+{
+    (void)set_up(state);
+    widen(client, 2);
+    widen(other, 2);
+    return 0;
+}
 
 static bool pair(const char *name, const rql_lock_options *options)
 {
@@ -177,32 +212,6 @@ static void many_pairs(size_t index, void *data)
     line_up(crowd);
 }
 
-/* What all share is as large as it will be for THREADS calls at once, and more: the handles, both
- * of the buffers that take turns at being sent, and the one that is read into. */
-static void widen(void)
-{
-    char text[THREADS * 512];
-    const rql_meta meta[] = {{"text", text}};
-    rql_lock_options options = patient(client);
-    rql_lock_info *info = NULL;
-    rql_lock *locks[3 * THREADS];
-    char name[32];
-
-    memset(text, 'x', sizeof text);
-    text[sizeof text - 1] = '\0';
-    options.meta = meta;
-    options.n_meta = 1;
-    for (int i = 0; i < 3 * THREADS; i++) {
-        (void)snprintf(name, sizeof name, "wide:%d", i);
-        locks[i] = hold_with(client, name, &options);
-    }
-    CHECK_OK(rql_get_lock_info(client, name, &info, NULL));
-    rql_lock_info_free(info);
-    for (int i = 0; i < 3 * THREADS; i++) {
-        CHECK_OK(rql_lock_release(locks[i], NULL));
-    }
-}
-
 static bool all_have_asked(void *data)
 {
     return rqli_link_counts(client->link).commands >= *(const int64_t *)data;
@@ -229,7 +238,7 @@ static void pairs_of_many_threads(void **state)
     (void)state;
     failures = 0;
     assert_int_equal(pthread_barrier_init(&crowd.barrier, NULL, THREADS + 1), 0);
-    widen();
+    widen(client, 3 * THREADS);
     start_together(&crowd);
     line_up(&crowd);
     counting_begin();
@@ -248,7 +257,16 @@ struct match {
     int handed_over; /* so far; changed by whoever holds the lock */
     bool is_over;
     long count;
+    int64_t claims;
 };
+
+/* So many the background threads have made; each may find a buffer of theirs too small. On a
+ * machine that does not stall they have none to make. */
+static int64_t count_claims(void)
+{
+    return rqli_link_counts(rqli_keeper_link(client->keeper)).commands +
+           rqli_link_counts(rqli_keeper_link(other->keeper)).commands;
+}
 
 static bool has_waiter(void *data)
 {
@@ -279,9 +297,11 @@ static void keep_count(struct match *match, size_t index)
     }
     counting_exempt(false);
     if (match->handed_over == WARM) {
+        match->claims = count_claims();
         counting_begin();
     } else if (match->handed_over == WARM + ROUNDS) {
         match->count = counting_end();
+        match->claims = count_claims() - match->claims;
         match->is_over = true;
     }
 }
@@ -327,21 +347,22 @@ static void waiting_and_handing_over(void **state)
     redisFree(match.raw[1]);
     assert_int_equal(failures, 0);
     assert_int_equal(match.handed_over, WARM + ROUNDS + 1);
-    assert_int_equal(match.count, 0);
+    assert_in_range(match.count, 0, match.claims);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_a_library_allocates_is_counted, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_pair, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_pair_with_options_and_metadata, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_block, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_pair_within_a_pair, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(extending_and_verifying, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(being_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(pairs_of_many_threads, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(waiting_and_handing_over, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_a_library_allocates_is_counted, set_up_wide,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_pair, set_up_wide, tear_down),
+        cmocka_unit_test_setup_teardown(a_pair_with_options_and_metadata, set_up_wide, tear_down),
+        cmocka_unit_test_setup_teardown(a_block, set_up_wide, tear_down),
+        cmocka_unit_test_setup_teardown(a_pair_within_a_pair, set_up_wide, tear_down),
+        cmocka_unit_test_setup_teardown(extending_and_verifying, set_up_wide, tear_down),
+        cmocka_unit_test_setup_teardown(being_refused, set_up_wide, tear_down),
+        cmocka_unit_test_setup_teardown(pairs_of_many_threads, set_up_wide, tear_down),
+        cmocka_unit_test_setup_teardown(waiting_and_handing_over, set_up_wide, tear_down),
     };
 
     if (!redis_server_available()) {
