@@ -48,13 +48,15 @@ class Block:
 
 
 def ping(player="ping", name="ping"):
-    """Whether the kernel puts client and server on one processor or on two makes a factor of two,
-    and holds for a slot: so there are several."""
     return Case(name, player, "pairs", 1, 15, slots=4)
 
 
 def pair(who, player, threads, slot_ms=40, against=()):
-    return Case(f"pair/{who}", player, "pairs", threads, slot_ms, 0, against)
+    """Whether the kernel puts one client and the server on one processor or on two makes a factor
+    of two, and holds for a slot: so there are several."""
+    alone = threads == 1
+    return Case(f"pair/{who}", player, "pairs", threads, 20 if alone else slot_ms, 0, against,
+                3 if alone else 1)
 
 
 def pair_blocks():
@@ -86,16 +88,17 @@ def hand_blocks():
     """One lock, waiters in two processes; given back at once, and after a hold."""
     for n in WAITERS:
         against = ("ping", 1, "p50_us")
+        slot_ms = 40 if n < 256 else 100
         yield Block(f"hot-{n}", "handoff", (
             ping(),
-            Case("turns/rql", "hand", "turns", n, 60, 0, against),
-            Case("turns/postgres", "postgres", "turns", n, 60, 0, against)))
+            Case("turns/rql", "hand", "turns", n, slot_ms, 0, against, 2),
+            Case("turns/postgres", "postgres", "turns", n, slot_ms, 0, against, 2)))
     for n in WAITERS:
         against = ("ping/paced", 1, "p50_us")
         yield Block(f"hold-{n}", "handoff", (
-            Case("ping/paced", "ping", "paced", 1, 50, PAUSE_US, slots=2),
-            Case("hold/rql", "hand", "turns", n, 150, PAUSE_US, against),
-            Case("hold/postgres", "postgres", "turns", n, 150, PAUSE_US, against)))
+            Case("ping/paced", "ping", "paced", 1, 50, PAUSE_US, slots=3),
+            Case("hold/rql", "hand", "turns", n, 100, PAUSE_US, against, 2),
+            Case("hold/postgres", "postgres", "turns", n, 100, PAUSE_US, against, 2)))
 
 
 def peer_blocks():
