@@ -45,58 +45,18 @@ local access, conflict, fail_fast, wait_ms, queue_ttl_ms, known_us, chance =
     string.match(ARGV[6], "^(%a)(%a)(.) (%-?%d+) (%-?%d+) (%d+) (%d+)$")
 wait_ms, queue_ttl_ms, known_us, chance =
     tonumber(wait_ms), tonumber(queue_ttl_ms), tonumber(known_us), tonumber(chance)
-local held = call("HMGET", lock, "acq_id", "rql_nonce", "rql_token", "rql_claim")
-local owner = held[1]
+local held = call("HMGET", lock, "acq_id", "rql_nonce")
+local owner, holder = held[1], held[2]
 local mine = call("HGET", requests, acquirer) -- before any write: a foreign type is an error
 local request = mine and read_record(mine)
-local score = call("ZSCORE", queue, acquirer)
-
--- A sign of life of a holder that got the lock by hand-over: it has the whole ttl now.
-local function claim()
-    if held[4] then
-        call("HDEL", lock, "rql_claim")
-        call("PEXPIRE", lock, call("HGET", lock, "ini_ttl"))
-    end
-end
-
-local function held_as(process)
-    local was_handed_over = held[4] and 1 or 0
-    return table.concat({1, now_text, call("PTTL", lock), held[3], process, was_handed_over, held[2]}, " ")
-end
-
-local function reenter()
-    claim()
-    if call("HGET", lock, "rql_spc") ~= nonce then
-        call("HINCRBY", lock, "spc_cnt", 1)
-        call("HSET", lock, "l_spc_ts", now_seconds, "rql_spc", nonce)
-    end
-    return held_as(1)
-end
-
-local function reenter_and_extend()
-    claim()
-    if call("HSETNX", lock, "rql_ext:" .. nonce, ttl_ms) == 1 then
-        local left = math.max(call("PTTL", lock), 0)
-        call("HSETNX", lock, "rql_end", string.format("%.0f", now + left * 1000))
-        call("PEXPIRE", lock, math.min(left + ttl, 2592000000))
-        call("HINCRBY", lock, "spc_ext_ttl", ttl_ms)
-        call("HINCRBY", lock, "spc_cnt", 1)
-        call("HSET", lock, "l_spc_ext_ts", now_seconds, "l_spc_ext_ini_ttl", ttl_ms)
-    end
-    return held_as(2)
-end
+local score = mine and call("ZSCORE", queue, acquirer)
 
 local function refuse(why)
     return why .. " " .. now_text .. " " .. call("PTTL", lock)
 end
 
-if held[2] == nonce then
-    claim()
-    return held_as(0)
-elseif owner == acquirer and conflict == "t" and held[3] then
-    return reenter()
-elseif owner == acquirer and conflict == "e" and held[3] then
-    return reenter_and_extend()
+if holder == nonce or (owner == acquirer and holder and (conflict == "t" or conflict == "e")) then
+    -- @include holding
 elseif owner == acquirer and conflict == "d" then
     drop(acquirer)
     return refuse("4")
@@ -105,22 +65,22 @@ elseif owner and fail_fast == "f" then
 end
 
 local function enqueue(at_us)
-    local last = call("ZRANGE", queue, -1, -1, "WITHSCORES")
+    local last = call("ZRANGE", queue, "-1", "-1", "WITHSCORES")
     local us = at_us > 0 and at_us or tail_score(last)
     -- The record first: what leaves needs it, should the rest be denied (F-24).
     if not request or request.nonce ~= nonce then
         local until_us = wait_ms >= 0 and now + wait_ms * 1000 or 0
         call("HSET", requests, acquirer, record_of(host, ttl_ms, nonce, until_us, access, {unpack(ARGV, 7)}))
     end
-    call("ZADD", queue, seconds(us), acquirer)
+    call("ZADD", queue, us == now and now_seconds or seconds(us), acquirer)
     if access == "r" then
         call("HSET", requests, "random", "1")
     end
     if not last[1] or not identity_of(last[1]) or known_us > 0 then
         if not last[1] or call("PTTL", queue) > 0 then -- the gem's queues have no ttl, and stay so
-            call("PEXPIRE", queue, 60000)
+            call("PEXPIRE", queue, "60000")
         end
-        call("PEXPIRE", requests, 60000)
+        call("PEXPIRE", requests, "60000")
     end
     return us
 end
@@ -132,8 +92,8 @@ end
 
 local is_poll = known_us > 0
 local restored = is_poll and not score
-show_life(identity_of(acquirer), is_poll)
 local score_us = enqueue(score and math.floor(tonumber(score) * 1000000 + 0.5) or known_us)
+show_life(identity_of(acquirer), is_poll)
 local turn = "held"
 if not owner then
     local oldest_us = queue_ttl_ms >= 0 and now - queue_ttl_ms * 1000 or 0
@@ -154,8 +114,7 @@ if queue_ttl_ms >= 0 and score_us + queue_ttl_ms * 1000 < now then
 end
 
 local rank = call("ZRANK", queue, acquirer)
-local head = call("ZRANGE", queue, 0, 0)[1]
-local next_owner = owner or (turn == "free" and head) or nil
+local next_owner = owner or (turn == "free" and call("ZRANGE", queue, "0", "0")[1]) or nil
 local of_ruby = next_owner and not identity_of(next_owner) and 1 or 0
 return string.format("0 %s %.0f %d %d %d %d %.0f", now_text, call("PTTL", lock), rank, is_first(rank),
                      restored and 1 or 0, of_ruby, score_us)

@@ -132,7 +132,7 @@ local function new_score()
     local us = now
     for i = 1, count do
         turn_to(i)
-        us = math.max(us, tail_score(call("ZRANGE", queue, -1, -1, "WITHSCORES")))
+        us = math.max(us, tail_score(call("ZRANGE", queue, "-1", "-1", "WITHSCORES")))
     end
     return us
 end
@@ -141,7 +141,7 @@ local function enqueue(us)
     local until_us = wait_ms >= 0 and now + wait_ms * 1000 or 0
     for i = 1, count do
         local entry = turn_to(i)
-        local last = not entry.is_own and call("ZRANGE", queue, -1, -1)[1]
+        local last = not entry.is_own and call("ZRANGE", queue, "-1", "-1")[1]
         if not entry.is_own then
             call("ZADD", queue, seconds(us), acquirer)
             if not entry.is_queued then
@@ -149,9 +149,9 @@ local function enqueue(us)
                 entry.is_queued, entry.is_there = true, true
             end
             if not last or call("PTTL", queue) > 0 then -- the gem's queues have no ttl, and stay so
-                call("PEXPIRE", queue, 60000)
+                call("PEXPIRE", queue, "60000")
             end
-            call("PEXPIRE", requests, 60000)
+            call("PEXPIRE", requests, "60000")
         end
     end
 end

@@ -23,7 +23,7 @@ def c_literal(text):
 def expanded(path):
     lines = []
     for line in path.read_text("ascii").splitlines(keepends=True):
-        found = re.fullmatch(r"-- @include (\w+)\n", line)
+        found = re.fullmatch(r" *-- @include (\w+)\n", line)
         lines.append(expanded(path.with_name(found[1] + ".lua")) if found else line)
     return "".join(lines)
 

@@ -2,21 +2,15 @@
 --
 -- Uses clock.lua, and call, lock and fence of the including script.
 
--- A token above every earlier one, also after the server lost data (F-26).
-local function mint()
-    local last = call("SET", fence, now_text, "GET")
-    if last and (tonumber(last) or 0) >= now then
-        local token = string.format("%.0f", last + 1)
-        call("SET", fence, token)
-        return token
-    end
-    return now_text
-end
-
--- Writes the lock, to live for lease_ms; further arguments are names and values of more fields.
--- Returns its token, as text.
+-- Writes the lock, to live for lease_ms; further arguments are names and values of more fields. Returns
+-- its token, as text: above every earlier one, also after the server lost data (F-26).
 local function grant(acquirer, host, ttl_ms, nonce, lease_ms, ...)
-    local token = mint()
+    local token = now_text
+    local last = call("SET", fence, token, "GET")
+    if last and (tonumber(last) or 0) >= now then
+        token = string.format("%.0f", last + 1)
+        call("SET", fence, token)
+    end
     call("HSET", lock, "acq_id", acquirer, "hst_id", host, "ts", now_seconds, "ini_ttl", ttl_ms,
          "rql_nonce", nonce, "rql_token", token, ...)
     call("PEXPIRE", lock, lease_ms)

@@ -6,11 +6,18 @@ local function seconds(us)
     return shortest(string.format("%d.%06d", math.floor(us / 1000000), us % 1000000))
 end
 
+-- A request record: host, ttl, nonce, until, access (q queued, r random, s series); then the
+-- metadata, packed.
+local function record_of(host, ttl_ms, nonce, until_us, access, meta)
+    local head = string.format("%s %s %s %.0f %s ", host, ttl_ms, nonce, until_us, access)
+    return #meta > 0 and head .. cmsgpack.pack(meta) or head
+end
+
 -- One sign of life counts for all waiters of a client.
 local function show_life(identity, is_poll)
-    if call("ZADD", live, now, identity) == 1 or is_poll then
+    if call("ZADD", live, now_text, identity) == 1 or is_poll then
         call("ZREMRANGEBYSCORE", live, "-inf", now - 10 * SILENCE_US)
-        call("PEXPIRE", live, 60000)
+        call("PEXPIRE", live, "60000")
     end
 end
 
@@ -27,6 +34,8 @@ end
 local function is_first(rank)
     if rank == 0 then
         return 1
+    elseif identity_of(call("ZRANGE", queue, "0", "0")[1]) then
+        return 0
     end
     for _, waiter in ipairs(call("ZRANGE", queue, 0, 15)) do
         if identity_of(waiter) then
