@@ -10,5 +10,7 @@ cd "$(dirname "$0")/.." || exit 3
 # shellcheck source=bench/setup.sh
 . bench/setup.sh
 
-set_up rql-demo
-run_program rql-demo "unix://$socket" "$@"
+prepare
+build_programs bench/rql-demo
+start_server
+run_program "$build/bench/rql-demo" "unix://$socket" "$@"

@@ -1,16 +1,30 @@
 #!/bin/sh
-# Measures librql against PING and a plain lock, on a private server.
+# Measures librql beside PING, a plain lock and its peers, all on private servers: prints tables of
+# every case and, last, each target with what was measured, pass or MISS.
 #
-#   sh bench/run.sh [--quick] [--json]
+#   sh bench/run.sh [--quick] [--json] [--figures] [--only GROUP]
 #
-#   --quick   about 40 seconds instead of three and a half minutes
-#   --json    one JSON object per line on stdout
+#   --quick        less than five minutes with the installation, instead of twenty
+#   --json         one JSON object per line on stdout
+#   --figures      writes bench/figures and the figures' block of README.md as well
+#   --only GROUP   pairs, tcp, handoff, peers, scale or async
 #
-# Exit status: 0 measured, whether or not the targets were reached; 3 it could not run.
+# Installs what is missing (Debian's packages; npm's libraries into the build folder). A peer that
+# cannot be had is reported as not available.
+# Exit status: 0 measured, whether or not the targets were reached; 3 something went wrong.
 
 cd "$(dirname "$0")/.." || exit 3
 # shellcheck source=bench/setup.sh
 . bench/setup.sh
 
-set_up rql-bench
-run_program rql-bench "$socket" "$@"
+case " $* " in
+*' --help '* | *' -h '*)
+    sed -n '2,/^$/s/^#\( \|$\)//p' bench/run.sh
+    exit 0
+    ;;
+esac
+export PYTHONDONTWRITEBYTECODE=1
+prepare
+install_peers
+build_programs rql-benchmarks
+run_program python3 bench/suite/main.py "$build" "$scratch" "$@"

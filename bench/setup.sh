@@ -1,5 +1,6 @@
 # shellcheck shell=sh
-# Sourced by demo.sh and run.sh from the top of the tree: packages, a release build, a private server.
+# Sourced by demo.sh and run.sh from the top of the tree: packages, a release build, a private
+# server.
 # Says what it does on stderr; stdout belongs to the programs.
 
 export LC_ALL=C
@@ -44,13 +45,28 @@ missing_packages() {
     done
 }
 
-# Run as root with the packages as arguments. A policy-rc.d that says no keeps the redis-server
-# package from starting a service beside the private server, and the service stays off afterwards.
+# Those of the peers that the benchmark measures.
+missing_peers() {
+    pkg-config --exists libpq 2>/dev/null || echo libpq-dev
+    ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || has postgres || echo postgresql
+    has etcd || echo etcd-server
+    has node || echo nodejs
+    has npm || echo npm
+    /usr/bin/python3 -c 'import redis' 2>/dev/null || echo python3-redis
+}
+
+# Run as root with the packages as arguments. A policy-rc.d that says no keeps the packages of
+# servers from starting services beside the private ones, and the services stay off afterwards.
 # shellcheck disable=SC2016 # expanded by the shell that runs it
 install_as_root='
 policy=/usr/sbin/policy-rc.d
-service=
-for package; do [ "$package" != redis-server ] || service=redis-server; done
+services=
+for package; do
+    case $package in
+    redis-server | postgresql) services="$services $package" ;;
+    etcd-server) services="$services etcd" ;;
+    esac
+done
 if [ ! -e $policy ]; then
     trap "rm -f $policy" EXIT
     trap "exit 1" HUP INT TERM
@@ -59,43 +75,66 @@ fi
 export DEBIAN_FRONTEND=noninteractive
 apt-get install -y --no-install-recommends "$@" ||
     { apt-get update && apt-get install -y --no-install-recommends "$@"; } || exit 1
-if [ -n "$service" ] && command -v systemctl >/dev/null; then
-    systemctl disable "$service" || true
+if [ -n "$services" ] && command -v systemctl >/dev/null; then
+    systemctl disable $services || true
 fi
 '
 
-install_packages() {
-    wanted=$(missing_packages | tr '\n' ' ')
-    wanted=${wanted% }
-    [ -n "$wanted" ] || return 0
-    has apt-get || fail "missing: $wanted (Debian's names); there is no apt-get to install them"
+# The packages as one word list; 1: they are not there, and $reason says why.
+install() {
+    if ! has apt-get; then
+        reason="missing: $1 (Debian's names); there is no apt-get to install them"
+        return 1
+    fi
     as_root=
     if [ "$(id -u)" -ne 0 ]; then
-        has sudo || fail "missing: $wanted; run this as root once, or install them"
-        as_root=sudo
+        as_root='sudo -n'
+        if ! has sudo; then
+            reason="missing: $1; run this as root once, or install them"
+            return 1
+        fi
+        [ ! -t 0 ] || as_root=sudo # somebody is there who can type a password
     fi
-    echo "installing $wanted" >&2
-    # shellcheck disable=SC2086 # a list of words
-    $as_root sh -c "$install_as_root" sh $wanted >"$scratch/install.log" 2>&1 ||
-        fail "cannot install $wanted: $(grep -E '^(E:|sudo:)' "$scratch/install.log" | head -n 1)"
+    echo "installing $1" >&2
+    # shellcheck disable=SC2086 # lists of words
+    $as_root sh -c "$install_as_root" sh $1 >"$scratch/install.log" 2>&1 </dev/null && return
+    reason="cannot install $1: $(grep -E '^(E:|sudo:)' "$scratch/install.log" | head -n 1)"
+    return 1
+}
+
+install_packages() {
+    wanted=$(missing_packages | tr '\n' ' ')
+    [ -n "$wanted" ] || return 0
+    install "${wanted% }" || fail "$reason"
     wanted=$(missing_packages | tr '\n' ' ')
     [ -z "$wanted" ] || fail "still missing after the installation: $wanted"
 }
 
-# $1: the program. A tree that another user owns is built in a folder of one's own; a folder that was
-# made for another tree, or not to its end, is made again.
-build_program() {
+# What cannot be installed is not measured, so nothing of this is fatal.
+install_peers() {
+    wanted=$(missing_peers | tr '\n' ' ')
+    [ -n "$wanted" ] || return 0
+    install "${wanted% }" && return
+    for package in $wanted; do # one unknown name fails the whole list
+        install "$package" || echo "${0##*/}: $reason" >&2
+    done
+}
+
+# The targets as arguments. A tree that another user owns is built in a folder
+# of one's own; a folder that was made for another tree, or not to its end, is made again.
+build_programs() {
     if ! mkdir -p "$build" 2>/dev/null || [ ! -w "$build" ]; then
         build=${XDG_CACHE_HOME:-$HOME/.cache}/rql-build-bench
         mkdir -p "$build" || fail "cannot write $build"
     fi
-    if [ "$(cat "$build/source" 2>/dev/null)" != "$PWD" ]; then
+    made_for="$PWD with libpq $(pkg-config --modversion libpq 2>/dev/null)" # it may have come since
+    if [ "$(cat "$build/made-for" 2>/dev/null)" != "$made_for" ]; then
         echo "building in $build" >&2
         rm -rf "$build"
         meson setup --buildtype=release "$build" >"$scratch/build.log" 2>&1 || show_build_log
-        echo "$PWD" >"$build/source"
+        echo "$made_for" >"$build/made-for"
     fi
-    ninja -C "$build" "bench/$1" >"$scratch/build.log" 2>&1 || show_build_log
+    ninja -C "$build" "$@" >"$scratch/build.log" 2>&1 || show_build_log
 }
 
 show_build_log() {
@@ -120,23 +159,18 @@ start_server() {
     done
 }
 
-# $1: the program to build.
-set_up() {
+prepare() {
     scratch=$(mktemp -d "${TMPDIR:-/tmp}/rql.XXXXXX") || fail "no temporary folder"
     if setpriv --pdeathsig TERM true 2>/dev/null; then
         tied='setpriv --pdeathsig TERM'
     fi
     install_packages
-    build_program "$1"
-    start_server
 }
 
-# Runs the program that was built. In the background, because a shell that waits for a command in
-# the foreground hears no signal.
+# Runs a command to its end and exits as it does. In the background, because a shell that waits for
+# a command in the foreground hears no signal.
 run_program() {
-    program=$build/bench/$1
-    shift
-    $tied "$program" "$@" &
+    $tied "$@" &
     program_pid=$!
     wait "$program_pid"
     status=$?

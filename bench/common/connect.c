@@ -1,15 +1,12 @@
 #include "common/connect.h"
 
-rql_client *connect_client(const char *url, struct fault *fault)
+rql_client *connect_client(const rql_options *options, struct fault *fault)
 {
     rql_client *client = NULL;
-    rql_options options;
     rql_error error = {0};
     rql_status status;
 
-    rql_options_init(&options);
-    options.url = url;
-    status = rql_client_new(&client, &options, &error);
+    status = rql_client_new(&client, options, &error);
     if (!status) {
         status = rql_client_connect(client, &error);
     }

@@ -6,6 +6,6 @@
 #include <rql/client.h>
 
 /* A client that is connected; NULL: the fault says why not. */
-rql_client *connect_client(const char *url, struct fault *fault);
+rql_client *connect_client(const rql_options *options, struct fault *fault);
 
 #endif

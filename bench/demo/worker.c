@@ -115,10 +115,14 @@ static void fill(struct worker *self, struct stage *stage, rql_client *client, i
 
 int run_process(struct stage *stage, int process, const char *url)
 {
-    rql_client *client = connect_client(url, &stage->fault);
     struct worker workers[THREADS];
+    rql_options options;
+    rql_client *client;
     int started = 0;
 
+    rql_options_init(&options);
+    options.url = url;
+    client = connect_client(&options, &stage->fault);
     if (!client) {
         return 1;
     }

@@ -4,10 +4,9 @@
 #include "common/process.h"
 #include "perf/labour.h"
 
-#include <stdio.h>
 #include <unistd.h>
 
-enum { PATIENCE_SECONDS = 15 };
+enum { PATIENCE_SECONDS = 30 };
 
 static bool await_threads(struct crew *self, int n)
 {
@@ -20,14 +19,31 @@ static bool await_threads(struct crew *self, int n)
     return !fault_text(&self->fault);
 }
 
-static bool start_children(struct crew *self, const char *socket_path)
+static bool init_semaphores(struct crew *self)
+{
+    int failed = sem_init(&self->done, 1, 0);
+    int i;
+
+    for (i = 0; i < self->threads; i++) {
+        failed |= sem_init(&self->seat[i].go, 1, 0);
+    }
+    if (failed) {
+        fault_raise_errno(&self->fault, "no semaphores");
+    }
+    return !failed;
+}
+
+bool crew_start(struct crew *self)
 {
     int i;
 
-    for (i = 0; i < CREW_PROCESSES; i++) {
+    if (!init_semaphores(self)) {
+        return false;
+    }
+    for (i = 0; i < self->processes; i++) {
         self->child[i] = fork_tied();
         if (self->child[i] == 0) {
-            _exit(labour(self, i, socket_path));
+            _exit(labour(self, i));
         }
         if (self->child[i] < 0) {
             self->child[i] = 0;
@@ -35,75 +51,52 @@ static bool start_children(struct crew *self, const char *socket_path)
             return false;
         }
     }
-    return await_threads(self, SEATS);
+    return await_threads(self, self->threads);
 }
 
-static bool init_semaphores(struct crew *self)
+static void collect(const struct crew *self, struct outcome *out)
 {
     int i;
 
-    if (sem_init(&self->done, 1, 0) != 0) {
-        return false;
-    }
-    for (i = 0; i < SEATS; i++) {
-        if (sem_init(&self->seat[i].go, 1, 0) != 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
-struct crew *crew_start(const char *socket_path)
-{
-    struct crew *self = shared_memory(sizeof *self);
-
-    if (!self || !init_semaphores(self)) {
-        perror("rql-bench: no shared memory");
-        return NULL;
-    }
-    if (!start_children(self, socket_path)) {
-        (void)fprintf(stderr, "rql-bench: %s\n", fault_text(&self->fault));
-        crew_stop(self);
-        return NULL;
-    }
-    return self;
-}
-
-static void collect(const struct crew *self, int first, int threads, struct outcome *out)
-{
-    int64_t start_ns = out->elapsed_ns;
-    int64_t end_ns = start_ns + 1;
-    int i;
-
-    for (i = first; i < first + threads; i++) {
+    *out = (struct outcome){.counted_ns = self->stop_ns - self->count_from_ns};
+    for (i = 0; i < self->order.threads; i++) {
         const struct seat *seat = &self->seat[i];
 
-        out->operations += seat->operations;
-        end_ns = seat->ended_ns > end_ns ? seat->ended_ns : end_ns;
+        out->done += seat->done;
+        out->counted += seat->counted;
+        out->waited += seat->waited;
         histogram_merge(&out->times, &seat->times);
     }
-    out->elapsed_ns = end_ns - start_ns;
 }
 
-bool crew_run(struct crew *self, enum job job, int threads, int64_t slot_ms, struct outcome *out)
+static void clear(struct seat *seat)
 {
-    int first = job == JOB_HANDOFF ? SOLO_SEATS : 0;
+    seat->done = 0;
+    seat->counted = 0;
+    seat->waited = 0;
+    histogram_clear(&seat->times);
+}
+
+bool crew_run(struct crew *self, const struct order *order, struct outcome *out)
+{
+    int64_t start_ns;
     int i;
 
-    for (i = first; i < first + threads; i++) {
-        self->seat[i].operations = 0;
-        histogram_clear(&self->seat[i].times);
+    for (i = 0; i < order->threads; i++) {
+        clear(&self->seat[i]);
     }
-    *out = (struct outcome){.elapsed_ns = now_ns()};
-    self->job = job;
-    self->stop_ns = out->elapsed_ns + slot_ms * RQLB_MS;
-    for (i = first; i < first + threads; i++) {
+    self->order = *order;
+    atomic_store(&self->released_ns, 0);
+    start_ns = now_ns();
+    self->count_from_ns = start_ns + order->slot_ns / 4;
+    self->stop_ns = start_ns + order->slot_ns;
+    for (i = 0; i < order->threads; i++) {
         (void)sem_post(&self->seat[i].go);
     }
-    if (!await_threads(self, threads)) {
+    if (!await_threads(self, order->threads)) {
         return false;
     }
-    collect(self, first, threads, out);
+    collect(self, out);
     return true;
 }
 
@@ -113,11 +106,11 @@ void crew_stop(struct crew *self)
     int64_t deadline_ns = now_ns() + (broken ? 0 : PATIENCE_SECONDS * RQLB_SECOND);
     int i;
 
-    self->job = JOB_QUIT;
-    for (i = 0; i < SEATS; i++) {
+    self->order.shape = SHAPE_QUIT;
+    for (i = 0; i < self->threads; i++) {
         (void)sem_post(&self->seat[i].go);
     }
-    for (i = 0; i < CREW_PROCESSES; i++) {
+    for (i = 0; i < self->processes; i++) {
         if (self->child[i] != 0) {
             (void)reap(self->child[i], deadline_ns);
         }

@@ -1,6 +1,7 @@
 #include "perf/floor.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define TTL_MS "5000"
@@ -8,26 +9,64 @@
 static const char delete_own[] = "if redis.call('GET', KEYS[1]) == ARGV[1] then "
                                  "return redis.call('DEL', KEYS[1]) else return 0 end";
 
+struct hand {
+    redisContext *context;
+    struct fault *fault;
+    char owner[32];
+    char digest[48]; /* of the script */
+};
+
+static redisContext *connect_to(const char *address)
+{
+    char host[64];
+    const char *colon = strrchr(address, ':');
+
+    if (!colon || address[0] == '/') {
+        return redisConnectUnix(address);
+    }
+    (void)snprintf(host, sizeof host, "%.*s", (int)(colon - address), address);
+    return redisConnect(host, (int)strtol(colon + 1, NULL, 10));
+}
+
+redisContext *dial(const struct site *site)
+{
+    redisContext *context = connect_to(site->address);
+
+    if (context && context->err == 0) {
+        return context;
+    }
+    fault_raise(site->fault, "%s: %s", site->address, context ? context->errstr : "out of memory");
+    if (context) {
+        redisFree(context);
+    }
+    return NULL;
+}
+
 /* Sends and takes the reply; true if it has the type and, for integers, is 1. */
-static bool run(struct floor *self, int argc, const char **argv, int type)
+static bool run(struct hand *self, int argc, const char **argv, int type)
 {
     redisReply *reply = redisCommandArgv(self->context, argc, argv, NULL);
     bool good =
         reply && reply->type == type && (type != REDIS_REPLY_INTEGER || reply->integer == 1);
 
+    if (!good) {
+        fault_raise(self->fault, "%s: %s", argv[0], reply ? "unexpected" : self->context->errstr);
+    }
     if (reply) {
         freeReplyObject(reply);
     }
     return good;
 }
 
-static bool load_script(struct floor *self)
+static bool load_script(struct hand *self)
 {
     redisReply *reply = redisCommand(self->context, "SCRIPT LOAD %s", delete_own);
     bool good = reply && reply->type == REDIS_REPLY_STRING && reply->len < sizeof self->digest;
 
     if (good) {
         (void)memcpy(self->digest, reply->str, reply->len + 1);
+    } else {
+        fault_raise(self->fault, "the script was not loaded");
     }
     if (reply) {
         freeReplyObject(reply);
@@ -35,39 +74,84 @@ static bool load_script(struct floor *self)
     return good;
 }
 
-bool floor_open(struct floor *self, const char *socket_path, int number, char *reason)
+static void *open_site(const struct site *site)
 {
-    *self = (struct floor){.context = redisConnectUnix(socket_path)};
-    (void)snprintf(self->key, sizeof self->key, "bench:floor:%d", number);
-    (void)snprintf(self->owner, sizeof self->owner, "owner-%d", number);
-    if (self->context && self->context->err == 0 && load_script(self)) {
-        return true;
+    struct site *copy = malloc(sizeof *copy);
+
+    if (copy) {
+        *copy = *site;
     }
-    (void)snprintf(reason, FLOOR_REASON_SIZE, "%s: %s", socket_path,
-                   self->context ? self->context->errstr : "out of memory");
-    floor_close(self);
-    return false;
+    return copy;
 }
 
-void floor_close(struct floor *self)
+static void leave(void *hand)
 {
+    struct hand *self = hand;
+
     if (self->context) {
         redisFree(self->context);
     }
-    self->context = NULL;
+    free(self);
 }
 
-bool floor_ping(struct floor *self)
+static void *enter(void *shared, int seat)
+{
+    const struct site *site = shared;
+    struct hand *self = calloc(1, sizeof *self);
+
+    if (!self) {
+        fault_raise(site->fault, "out of memory");
+        return NULL;
+    }
+    self->fault = site->fault;
+    self->context = dial(site);
+    (void)snprintf(self->owner, sizeof self->owner, "owner-%d", seat);
+    if (!self->context || !load_script(self)) {
+        leave(self);
+        return NULL;
+    }
+    return self;
+}
+
+static bool ping(void *hand, const struct prize *prize)
 {
     const char *words[] = {"PING"};
 
-    return run(self, 1, words, REDIS_REPLY_STATUS);
+    (void)prize;
+    return run(hand, 1, words, REDIS_REPLY_STATUS);
 }
 
-bool floor_pair(struct floor *self)
+static bool take(void *hand, const struct prize *prize)
 {
-    const char *take[] = {"SET", self->key, self->owner, "PX", TTL_MS, "NX"};
-    const char *give[] = {"EVALSHA", self->digest, "1", self->key, self->owner};
+    struct hand *self = hand;
+    const char *words[] = {"SET", prize->name, self->owner, "PX", TTL_MS, "NX"};
 
-    return run(self, 6, take, REDIS_REPLY_STATUS) && run(self, 5, give, REDIS_REPLY_INTEGER);
+    return run(self, 6, words, REDIS_REPLY_STATUS);
 }
+
+static bool give(void *hand, const struct prize *prize)
+{
+    struct hand *self = hand;
+    const char *words[] = {"EVALSHA", self->digest, "1", prize->name, self->owner};
+
+    return run(self, 5, words, REDIS_REPLY_INTEGER);
+}
+
+const struct contender contender_ping = {
+    .name = "ping",
+    .open = open_site,
+    .close = free,
+    .enter = enter,
+    .leave = leave,
+    .take = ping,
+};
+
+const struct contender contender_floor = {
+    .name = "floor",
+    .open = open_site,
+    .close = free,
+    .enter = enter,
+    .leave = leave,
+    .take = take,
+    .give = give,
+};

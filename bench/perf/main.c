@@ -1,61 +1,107 @@
-/* The benchmark; see run.sh. */
+/*
+ * One contender and its threads, measured when told: bench/suite runs several of these side by side
+ * and lets them work in turn. By hand:
+ *
+ *   rql-bench CONTENDER ADDRESS THREADS [PROCESSES]
+ *
+ * Orders are lines on stdin, "pairs|turns|paced THREADS SLOT_MS PAUSE_US"; the answer to each is
+ * one JSON object on stdout. An empty one says that all threads are ready. Ends with its stdin.
+ */
 
-#include "common/terminal.h"
-#include "perf/report.h"
-#include "perf/series.h"
+#include "common/clock.h"
+#include "common/process.h"
+#include "perf/crew.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { SLOT_MS = 100, QUICK_CYCLES = 30, FULL_CYCLES = 200 };
+enum { LAST_ARGUMENT = 4 };
 
-struct request {
-    struct series_plan plan;
-    struct report report;
-};
-
-static bool read_arguments(int argc, char **argv, struct request *out)
+static const struct contender *find_contender(const char *name)
 {
-    int i;
+    size_t i;
 
-    for (i = 2; i < argc; i++) {
-        if (strcmp(argv[i], "--quick") == 0) {
-            out->plan.cycles = QUICK_CYCLES;
-        } else if (strcmp(argv[i], "--json") == 0) {
-            out->report.json = true;
-        } else {
-            return false;
+    for (i = 0; contenders[i] && strcmp(contenders[i]->name, name) != 0; i++) {
+    }
+    return contenders[i];
+}
+
+static bool read_arguments(int argc, char **argv, struct crew *out)
+{
+    if (argc < LAST_ARGUMENT || argc > LAST_ARGUMENT + 1) {
+        return false;
+    }
+    out->contender = find_contender(argv[1]);
+    out->address = argv[2];
+    out->threads = (int)strtol(argv[3], NULL, 10);
+    out->processes = argc > LAST_ARGUMENT ? (int)strtol(argv[LAST_ARGUMENT], NULL, 10) : 1;
+    return out->contender && out->processes >= 1 && out->processes <= PROCESSES_MAX &&
+           out->threads >= out->processes && out->threads <= SEATS_MAX;
+}
+
+static bool read_shape(const char *name, enum shape *out)
+{
+    static const char *const names[] = {"pairs", "turns", "paced"};
+    size_t i;
+
+    for (i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(names[i], name) == 0) {
+            *out = (enum shape)i;
+            return true;
         }
     }
-    out->plan.socket_path = argv[1];
-    return argc > 1;
+    return false;
+}
+
+static bool understand(const struct request *request, struct crew *crew, struct order *out)
+{
+    *out = (struct order){
+        .threads = (int)request->number,
+        .slot_ns = request->slot_ms * RQLB_MS,
+        .pause_ns = request->pause_us * RQLB_US,
+    };
+    if (!read_shape(request->shape, &out->shape) || request->number > crew->threads) {
+        fault_raise(&crew->fault, "not for us: %s %ld", request->shape, request->number);
+        return false;
+    }
+    return true;
+}
+
+static void obey(struct crew *crew)
+{
+    struct request request;
+    struct order order;
+    struct outcome outcome;
+
+    protocol_ready();
+    while (protocol_next(&request, &crew->fault) && understand(&request, crew, &order) &&
+           crew_run(crew, &order, &outcome)) {
+        protocol_answer(&outcome);
+    }
 }
 
 int main(int argc, char **argv)
 {
-    struct request request = {.plan = {.cycles = FULL_CYCLES, .slot_ms = SLOT_MS}};
-    struct series *series;
-    bool good;
+    struct crew *crew = shared_memory(sizeof *crew);
 
-    if (!read_arguments(argc, argv, &request)) {
-        (void)fprintf(stderr, "usage: rql-bench SOCKET [--quick] [--json]\n");
-        return 2;
-    }
-    request.plan.tell = isatty(STDERR_FILENO) == 1;
-    request.report.colour = wants_colour();
-    (void)signal(SIGPIPE, SIG_IGN); /* hiredis writes with a plain write() */
-    series = calloc(1, sizeof *series);
-    if (!series) {
-        (void)fprintf(stderr, "rql-bench: out of memory\n");
+    if (!crew) {
+        perror(argv[0]);
         return 3;
     }
-    good = series_run(&request.plan, series);
-    if (good) {
-        report_print(&request.report, series);
+    if (!read_arguments(argc, argv, crew)) {
+        (void)fprintf(stderr, "usage: %s CONTENDER ADDRESS THREADS [PROCESSES]\n", argv[0]);
+        return 2;
     }
-    free(series);
-    return good ? 0 : 3;
+    (void)signal(SIGPIPE, SIG_IGN); /* hiredis writes with a plain write() */
+    if (crew_start(crew)) {
+        obey(crew);
+    }
+    crew_stop(crew);
+    if (fault_text(&crew->fault)) {
+        (void)fprintf(stderr, "%s: %s\n", crew->contender->name, fault_text(&crew->fault));
+        return 3;
+    }
+    return 0;
 }

@@ -115,10 +115,13 @@ struct rqli_exchange *rqli_exchange_take(struct rqli_link *self)
 /* True: its replies are still to come, and whoever reads them recycles it. */
 static bool leave_behind(struct rqli_link *self, struct exchange *exchange)
 {
+    bool is_in_flight;
+
     (void)pthread_mutex_lock(&self->shared.mutex);
-    exchange->given = exchange->in_flight;
+    is_in_flight = exchange->in_flight;
+    exchange->given = is_in_flight;
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    return exchange->given;
+    return is_in_flight;
 }
 
 void rqli_exchange_give(struct rqli_exchange *exchange)
@@ -347,6 +350,8 @@ static rql_status no_answer(const struct rqli_link *self, rql_status status, rql
 /* Under the mutex, which is unlocked in the end. */
 static rql_status take_part(struct rqli_link *self, struct exchange *exchange, int64_t deadline_us)
 {
+    rql_status status;
+
     write_out(self);
     if (exchange->in_flight && self->shared.reader) {
         rqli_link_unlock(self);
@@ -357,8 +362,8 @@ static rql_status take_part(struct rqli_link *self, struct exchange *exchange, i
     }
     await_replies(self, exchange, deadline_us);
     exchange->left = exchange->in_flight;
+    status = exchange->left ? RQL_E_UNKNOWN : exchange->status;
     if (exchange->left) {
-        exchange->status = RQL_E_UNKNOWN;
         self->shared.callers--;
     }
     /* Also when we never read: we may have written for others after our own reply was taken. */
@@ -367,7 +372,7 @@ static rql_status take_part(struct rqli_link *self, struct exchange *exchange, i
         rqli_link_bury(self);
     }
     rqli_link_unlock(self);
-    return exchange->status;
+    return status;
 }
 
 rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us, rql_error *error)

@@ -1,0 +1,8 @@
+#include "perf/floor.h"
+#include "perf/library.h"
+
+#include <stddef.h>
+
+const struct contender *const contenders[] = {
+    &contender_ping, &contender_floor, &contender_shared, &contender_own, &contender_spin, NULL,
+};
