@@ -45,8 +45,8 @@ local access, conflict, fail_fast, wait_ms, queue_ttl_ms, known_us, chance =
     string.match(ARGV[6], "^(%a)(%a)(.) (%-?%d+) (%-?%d+) (%d+) (%d+)$")
 wait_ms, queue_ttl_ms, known_us, chance =
     tonumber(wait_ms), tonumber(queue_ttl_ms), tonumber(known_us), tonumber(chance)
-local held = call("HMGET", lock, "acq_id", "rql_nonce")
-local owner, holder = held[1], held[2]
+local owner = call("HGET", lock, "acq_id")
+local holder = owner == acquirer and call("HGET", lock, "rql_nonce")
 local mine = call("HGET", requests, acquirer) -- before any write: a foreign type is an error
 local request = mine and read_record(mine)
 local score = mine and call("ZSCORE", queue, acquirer)
@@ -55,7 +55,7 @@ local function refuse(why)
     return why .. " " .. now_text .. " " .. call("PTTL", lock)
 end
 
-if holder == nonce or (owner == acquirer and holder and (conflict == "t" or conflict == "e")) then
+if holder and (holder == nonce or conflict == "t" or conflict == "e") then
     -- @include holding
 elseif owner == acquirer and conflict == "d" then
     drop(acquirer)
@@ -64,6 +64,7 @@ elseif owner and fail_fast == "f" then
     return refuse("2")
 end
 
+-- Returns the score, and the rank if that is known.
 local function enqueue(at_us)
     local last = call("ZRANGE", queue, "-1", "-1", "WITHSCORES")
     local us = at_us > 0 and at_us or tail_score(last)
@@ -82,7 +83,7 @@ local function enqueue(at_us)
         end
         call("PEXPIRE", requests, "60000")
     end
-    return us
+    return us, not last[1] and 0
 end
 
 if not owner and access == "r" then
@@ -92,7 +93,7 @@ end
 
 local is_poll = known_us > 0
 local restored = is_poll and not score
-local score_us = enqueue(score and math.floor(tonumber(score) * 1000000 + 0.5) or known_us)
+local score_us, rank = enqueue(score and math.floor(tonumber(score) * 1000000 + 0.5) or known_us)
 show_life(identity_of(acquirer), is_poll)
 local turn = "held"
 if not owner then
@@ -110,10 +111,10 @@ elseif turn == "again" then
 end
 if queue_ttl_ms >= 0 and score_us + queue_ttl_ms * 1000 < now then
     call("ZREM", queue, acquirer)
-    score_us = enqueue(0)
+    score_us, rank = enqueue(0)
 end
 
-local rank = call("ZRANK", queue, acquirer)
+rank = rank or call("ZRANK", queue, acquirer)
 local next_owner = owner or (turn == "free" and call("ZRANGE", queue, "0", "0")[1]) or nil
 local of_ruby = next_owner and not identity_of(next_owner) and 1 or 0
 return string.format("0 %s %.0f %d %d %d %d %.0f", now_text, call("PTTL", lock), rank, is_first(rank),

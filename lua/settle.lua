@@ -4,7 +4,7 @@
 
 local SILENCE_US = 5000000 -- X: a client silent for longer is dead
 local GRACE_US = 2000000 -- a Ruby waiter at the head of a free lock gets this long to take it
-local CLAIM_MS = 1000 -- G: a lock handed over lives this long until its owner is heard of
+local CLAIM_MS = "1000" -- G: a lock handed over lives this long until its owner is heard of
 local COSTS = {gone = 1, passed = 0.1, skipped = 4}
 local budget = 30 -- of one call, in turns of the dead: less than 1 ms
 local n_gone = 0
@@ -37,7 +37,7 @@ end
 local function hand_over(acquirer, request, identity)
     local host, ttl_ms, nonce = request.host, request.ttl_ms, request.nonce
     local lease_ms, token = ttl_ms, nil
-    if tonumber(ttl_ms) > CLAIM_MS then
+    if #ttl_ms >= #CLAIM_MS and ttl_ms ~= CLAIM_MS then -- it is longer
         lease_ms = CLAIM_MS
         token = grant(acquirer, host, ttl_ms, nonce, lease_ms, "rql_claim", "1", unpack(request.meta))
     else
