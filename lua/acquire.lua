@@ -16,14 +16,13 @@
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local acquirer, host, ttl_ms, nonce = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local acquirer, host, ttl_ms, nonce, not_after = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 -- @include clock
 
-if now > tonumber(ARGV[5]) then
+if #now_text > #not_after or (#now_text == #not_after and now_text > not_after) then
     return "5 " .. now_text
 end
-local ttl = tonumber(ttl_ms)
-if not ttl or ttl < 1 or ttl > 2592000000 or ttl % 1 ~= 0 then
+if not string.find(ttl_ms, "^[1-9]%d*$") or tonumber(ttl_ms) > 2592000000 then
     return redis.error_reply("ERR ttl out of range")
 end
 

@@ -21,6 +21,7 @@ local live, fence = KEYS[#KEYS - 1], KEYS[#KEYS]
 local count = (#KEYS - 2) / 3
 local acquirer, host, ttl_ms = ARGV[1], ARGV[2], ARGV[3]
 -- @include clock
+local now = tonumber(now_text)
 
 if now > tonumber(ARGV[5]) then
     return {5, now}

@@ -9,6 +9,7 @@
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 -- @include clock
+local now = tonumber(now_text)
 local ttl = tonumber(ARGV[2])
 
 if not ttl or ttl < 1 or ttl > 2592000000 or ttl % 1 ~= 0 then

@@ -7,7 +7,8 @@
 local function grant(acquirer, host, ttl_ms, nonce, lease_ms, ...)
     local token = now_text
     local last = call("SET", fence, token, "GET")
-    if last and (tonumber(last) or 0) >= now then
+    local is_ahead = last and (#last > #token or (#last == #token and last >= token))
+    if is_ahead and tonumber(last) then
         token = string.format("%.0f", last + 1)
         call("SET", fence, token)
     end

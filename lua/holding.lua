@@ -1,6 +1,6 @@
 -- Included by acquire.lua where the acquirer holds the lock: its request is repeated, or it enters again.
 --
--- Uses clock.lua, and call, lock, acquirer, ttl_ms, ttl, nonce, holder and conflict of the including script.
+-- Uses clock.lua, and call, lock, acquirer, ttl_ms, nonce, holder and conflict of the including script.
 
 local more = call("HMGET", lock, "rql_token", "rql_claim", "rql_spc")
 local token, claim = more[1], more[2]
@@ -17,7 +17,7 @@ local function extend()
     if call("HSETNX", lock, "rql_ext:" .. nonce, ttl_ms) == 1 then
         local left = math.max(call("PTTL", lock), 0)
         call("HSETNX", lock, "rql_end", string.format("%.0f", now + left * 1000))
-        call("PEXPIRE", lock, math.min(left + ttl, 2592000000))
+        call("PEXPIRE", lock, math.min(left + tonumber(ttl_ms), 2592000000))
         call("HINCRBY", lock, "spc_ext_ttl", ttl_ms)
         call("HINCRBY", lock, "spc_cnt", 1)
         call("HSET", lock, "l_spc_ext_ts", now_seconds, "l_spc_ext_ini_ttl", ttl_ms)

@@ -8,6 +8,7 @@ local CLAIM_MS = "1000" -- G: a lock handed over lives this long until its owner
 local COSTS = {gone = 1, passed = 0.1, skipped = 4}
 local budget = 30 -- of one call, in turns of the dead: less than 1 ms
 local n_gone = 0
+local now = tonumber(now_text)
 local AT_ONCE = 32
 
 -- Ours have 32 hexadecimal digits at the end, Ruby's 16.

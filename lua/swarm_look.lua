@@ -15,6 +15,7 @@ local ttl_us, wait_us = tonumber(ARGV[3]), tonumber(ARGV[4])
 local PAGE = 100
 local KEPT_MS = 60000 + math.ceil(20 * ttl_us / 1000)
 -- @include clock
+local now = tonumber(now_text)
 
 -- nil: not a time, and never a reason to call anybody dead.
 local function age_of(value)

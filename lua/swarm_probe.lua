@@ -9,6 +9,7 @@ local call = redis.call
 local hosts, suspects = KEYS[1], KEYS[2]
 local n_new, n_known = tonumber(ARGV[1]), tonumber(ARGV[2])
 -- @include clock
+local now = tonumber(now_text)
 
 local function was_declared_dead(host)
     local record = call("HGET", suspects, host)
