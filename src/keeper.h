@@ -48,6 +48,10 @@ void rqli_keeper_on_unwatched(struct rqli_keeper *self);
 /* What is acquired now may be flushed at once: the last sign of life is too old. */
 bool rqli_keeper_is_overdue(const struct rqli_keeper *self, int64_t now_us);
 
+/* A first sign of life is about to be sent: from now on silence may kill, also if no answer comes.
+ */
+void rqli_keeper_on_probing(struct rqli_keeper *self, int64_t silence_ms);
+
 /* Does this client keep extending this lock for this acquirer? (protocol.md 10) */
 bool rqli_keeper_extends(struct rqli_keeper *self, const char *name, const char *acquirer);
 

@@ -116,6 +116,13 @@ void rqli_keeper_on_probed(struct rqli_keeper *self, int64_t sent_us, int64_t si
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
+void rqli_keeper_on_probing(struct rqli_keeper *self, int64_t silence_ms)
+{
+    if (atomic_load_explicit(&self->host_end_us, memory_order_relaxed) == RQLI_NEVER_US) {
+        rqli_keeper_on_probed(self, rqli_now_us(), silence_ms);
+    }
+}
+
 void rqli_keeper_on_unwatched(struct rqli_keeper *self)
 {
     self->host_end_us = RQLI_NEVER_US;

@@ -113,8 +113,12 @@ static rql_status tell(struct rqli_probe *self, const struct message *message, r
 {
     const struct rqli_talk talk = {self->via, "swarm_probe", write_all, message};
     RQLI_AUTO(rqli_give_back) struct rqli_exchange *exchange = NULL;
-    rql_status status = rqli_talk_run(&talk, &exchange, error);
+    rql_status status;
 
+    if (self->zombie_ttl_ms > 0 && message->plan->n_new + message->plan->n_known > 0) {
+        rqli_keeper_on_probing(self->client->keeper, self->zombie_ttl_ms);
+    }
+    status = rqli_talk_run(&talk, &exchange, error);
     if (!status) {
         status = take(self, exchange, message->plan, error);
     }

@@ -147,6 +147,44 @@ static bool holds_nothing(void *data)
     return rql_lock_get_state(data) == RQL_GONE;
 }
 
+/* So many replies has a login. */
+static int64_t count_login(struct proxy *proxy)
+{
+    rql_options options = client_options();
+    int64_t before = proxy_counts(proxy).replies;
+    rql_client *guest;
+
+    options.url = proxy_url(proxy);
+    guest = new_client_with(&options);
+    CHECK_OK(rql_client_connect(guest, NULL));
+    rql_client_free(guest);
+    return proxy_counts(proxy).replies - before;
+}
+
+/* The server knows the host, and the client does not know that it does. */
+static void a_first_sign_of_life_without_answer_binds_the_locks(void **state)
+{
+    struct proxy *proxy = proxy_start(server.socket_path);
+    rql_swarm_options options = quick(client);
+    rql_lock *lock = hold(client, "x");
+    rql_swarm *swarm;
+
+    (void)state;
+    CHECK_OK(rql_probe_hosts(client, NULL, NULL, NULL)); /* the server knows the script now */
+    ask("DEL rql:swarm:hsts");
+    options.flush_zombies = false;
+    options.probe_url = proxy_url(proxy);
+    proxy_cut_reply(proxy, count_login(proxy) + 1);
+    swarm = swarm_with(client, &options);
+    await_hosts(1);
+    proxy_refuse(proxy, true);
+    proxy_cut(proxy);
+    assert_true(wait_until(holds_nothing, lock, AWAIT_MS));
+    (void)!rql_lock_release(lock, NULL);
+    rql_swarm_free(swarm);
+    proxy_stop(proxy);
+}
+
 /* Its host may be flushed at any moment: a lock that it took now would be lost at once. */
 static void nothing_is_acquired_while_the_host_may_count_as_dead(void **state)
 {
@@ -293,6 +331,7 @@ int main(void)
         TEST(server_that_is_away_is_not_hammered_and_found_again),
         TEST(elements_have_connections_of_their_own),
         TEST(locks_are_scanned_only_when_somebody_is_dead),
+        TEST(a_first_sign_of_life_without_answer_binds_the_locks),
         TEST(nothing_is_acquired_while_the_host_may_count_as_dead),
         TEST(demotion_and_promotion_cost_no_living_host_its_locks),
         TEST(swarm_goes_on_with_the_replica_that_takes_over),
