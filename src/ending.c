@@ -161,6 +161,7 @@ static rql_status insist(struct rqli_ending *self, rql_error *error)
         bool is_over;
 
         rqli_ending_write(self, &call);
+        call.pushes_first = self->lock && self->lock->handed_over; /* others wait, most likely */
         status = rqli_perform(self->client->link, &call, self->until_us, &exchange, error);
         if (!status) {
             status = rqli_ending_read(self, exchange, error);

@@ -8,9 +8,19 @@ RQLI_DEFINE_AUTO(struct rqli_exchange *, rqli_exchange_give);
 static rql_status carry(struct rqli_exchange *exchange, const struct rqli_call *call,
                         bool with_text, int64_t deadline_us, rql_error *error)
 {
+    rql_status status;
+
     rqli_command_reset(&exchange->command);
+    if (call->pushes_first) {
+        rqli_command_begin(&exchange->command, 1);
+        rqli_command_text(&exchange->command, "PING");
+    }
     rqli_call_write(call, &exchange->command, with_text);
-    return rqli_exchange_run(exchange, deadline_us, error);
+    status = rqli_exchange_run(exchange, deadline_us, error);
+    if (!status && call->pushes_first) {
+        exchange->reply++; /* whatever the first one says */
+    }
+    return status;
 }
 
 rql_status rqli_perform(struct rqli_link *link, const struct rqli_call *call, int64_t deadline_us,

@@ -8,7 +8,9 @@
 #include "script/call.h"
 
 /* RQL_OK: *out holds the reply; give it back. Any other status: nothing to give back.
- * A fault in the reply is rqli_exchange_fault(). */
+ * A fault in the reply is rqli_exchange_fault().
+ * With call->pushes_first a PING goes ahead, in the same write: a server sends what it owes to the
+ * connection last that it heard first, and so tells whom the script hands the lock to before us. */
 rql_status rqli_perform(struct rqli_link *link, const struct rqli_call *call, int64_t deadline_us,
                         struct rqli_exchange **out, rql_error *error);
 

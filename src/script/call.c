@@ -16,6 +16,7 @@ void rqli_call_init(struct rqli_call *self, enum rqli_script_id script,
     self->n_series = 0;
     self->n_args = 0;
     self->used = 0;
+    self->pushes_first = false;
 }
 
 void rqli_call_init_series(struct rqli_call *self, enum rqli_script_id script,

@@ -18,7 +18,8 @@ struct rqli_call {
     const struct rqli_keys *const *series; /* of all, or NULL */
     size_t n_series;
     size_t n_args;
-    size_t used; /* of numbers */
+    size_t used;       /* of numbers */
+    bool pushes_first; /* see rqli_perform() */
     struct rqli_slice args[RQLI_CALL_ARGS_MAX];
     char numbers[RQLI_CALL_NUMBERS_SIZE];
 };

@@ -90,11 +90,13 @@ static void a_contended_lock_costs_two_commands(void **state)
     int64_t handed_over = 0;
     int64_t calls;
     int64_t scripts;
+    int64_t pings;
     size_t i;
 
     (void)state;
     wait_once(client, other);
     wait_once(other, client);
+    pings = calls_of("ping");
     calls = calls_of("evalsha");
     scripts = calls_of("eval");
     threads_run(CROWD, contend, &contention);
@@ -106,6 +108,7 @@ static void a_contended_lock_costs_two_commands(void **state)
     assert_in_range(calls_of("evalsha") - calls, 2 * CROWD * ROUNDS,
                     2 * CROWD * ROUNDS + CROWD); /* a stall: a poll */
     assert_int_equal(calls_of("eval") - scripts, 0);
+    assert_int_equal(calls_of("ping") - pings, handed_over); /* the push goes first */
     CHECK_QUEUE_IS_EMPTY("x");
 }
 
