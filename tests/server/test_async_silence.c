@@ -223,8 +223,8 @@ static void count_tick(uv_timer_t *timer)
 /* Nor does a login that gets no answer. */
 static void connecting_does_not_block_the_loop(void **state)
 {
+    static uv_timer_t ticker; /* the loop closes it after this test */
     struct asked asked = asked_for();
-    uv_timer_t ticker;
 
     (void)state;
     proxy_freeze(proxy, PROXY_DOWN, true);
