@@ -118,12 +118,12 @@ class Redis(Server):
 
     # Commands that clients send and scripts do not call. SET is both: the plain lock's own, and how
     # a grant counts its token.
-    SENT = ("auth", "eval", "evalsha", "fcall", "hello", "ping", "psubscribe", "select",
-            "subscribe", "unsubscribe")
+    SENT = ("auth", "eval", "evalsha", "fcall", "hello", "psubscribe", "select", "subscribe",
+            "unsubscribe")
     SENT_FAMILIES = ("client|", "script|")
 
     def usage(self):
-        """What was used up to now: commands by clients, wake-ups, seconds of processor."""
+        """What was used up to now: commands by clients but PING, wake-ups, processor time."""
         calls = {
             key[len("cmdstat_"):]: int(value.split(",")[0].split("=")[1])
             for key, value in self.info("commandstats").items()}

@@ -61,7 +61,7 @@ def hand_targets():
                      (*case, "p99_us"), ping, 8.0)
         yield Target(f"hand-off p50, held 1 ms, {n} waiters / PostgreSQL", "handoff", block,
                      (*case, "p50_us"), (("hold/postgres", n, "p50_us"),), 0.6)
-        yield Target(f"commands per acquisition, {n} waiters", "handoff", block,
+        yield Target(f"commands but PING per acquisition, {n} waiters", "handoff", block,
                      (*case, "commands"), (), 2.0)
         yield Target(f"wake-ups per acquisition, {n} waiters", "handoff", block,
                      (*case, "wakes"), (), 1.0)

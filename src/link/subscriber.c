@@ -6,9 +6,10 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
-enum { BACKOFF_MS = 100 };
+enum { BACKOFF_MS = 100, WAKES_MAX = 64 };
 
 enum mark { WAITING, CALLED };
 
@@ -25,6 +26,9 @@ struct rqli_subscriber {
         int64_t n_pushes;
         int64_t client_id;
         int64_t next_attempt_us;
+        rqli_signal
+            *wakes[WAKES_MAX]; /* of those that were called, to be woken without the mutex */
+        size_t n_wakes;
     } shared; /* everything in here under shared.mutex */
 };
 
@@ -106,11 +110,31 @@ rql_status rqli_subscriber_join(struct rqli_subscriber *self, struct rqli_waiter
     return status;
 }
 
-/* Under the mutex. */
-static void call(struct rqli_waiter *waiter)
+/* Unlocks the mutex, then wakes whom was called: nobody wakes into a held mutex. A waiter that has
+ * gone meanwhile leaves its place to something else, which wakes once in vain. */
+static void unlock(struct rqli_subscriber *self)
 {
-    if (atomic_exchange_explicit(&waiter->mark, CALLED, memory_order_acq_rel) == WAITING) {
+    rqli_signal *wakes[WAKES_MAX];
+    size_t count = self->shared.n_wakes;
+
+    memcpy(wakes, self->shared.wakes, count * sizeof wakes[0]);
+    self->shared.n_wakes = 0;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    while (count > 0) {
+        rqli_signal_wake(wakes[--count]);
+    }
+}
+
+/* Under the mutex. */
+static void call(struct rqli_subscriber *self, struct rqli_waiter *waiter)
+{
+    if (atomic_exchange_explicit(&waiter->mark, CALLED, memory_order_acq_rel) == CALLED) {
+        return;
+    }
+    if (self->shared.n_wakes == WAKES_MAX) {
         rqli_signal_wake(&waiter->mark);
+    } else {
+        self->shared.wakes[self->shared.n_wakes++] = &waiter->mark;
     }
 }
 
@@ -124,7 +148,7 @@ static void pass_on_reading(struct rqli_subscriber *self, const struct rqli_wait
     }
     self->shared.reader = NULL;
     if (next) {
-        call(next);
+        call(self, next);
     }
 }
 
@@ -136,7 +160,7 @@ void rqli_subscriber_leave(struct rqli_subscriber *self, struct rqli_waiter *wai
     }
     *(waiter->previous ? &waiter->previous->next : &self->shared.first) = waiter->next;
     *(waiter->next ? &waiter->next->previous : &self->shared.last) = waiter->previous;
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    unlock(self);
 }
 
 /* Under the mutex: sets the flag of every waiter, or of those for one lock, and wakes them. */
@@ -152,7 +176,7 @@ static void nudge(struct rqli_subscriber *self, const struct rqli_slice *lock_ke
 
         if (concerned && waiter != except) {
             waiter->nudged = true;
-            call(waiter);
+            call(self, waiter);
         }
     }
 }
@@ -161,7 +185,7 @@ void rqli_subscriber_nudge(struct rqli_subscriber *self, const struct rqli_waite
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
     nudge(self, waiter->waits_for_several ? NULL : &waiter->lock_key, waiter);
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    unlock(self);
 }
 
 static bool has_nonce(const struct rqli_waiter *waiter, const char *nonce)
@@ -182,18 +206,21 @@ static void deliver(struct rqli_subscriber *self, const struct rqli_pushed *push
     struct rqli_waiter *waiter;
 
     for (waiter = self->shared.first; waiter; waiter = waiter->next) {
-        if (!has_nonce(waiter, pushed->nonce)) {
-            continue;
+        if (has_nonce(waiter, pushed->nonce)) {
+            break;
         }
-        if (pushed->kind == RQLI_PUSHED_LOOK) {
-            waiter->nudged = true;
-        } else {
-            waiter->push = pushed->push;
-            waiter->push.received_us = rqli_now_us();
-            waiter->pushed = true;
-        }
-        call(waiter);
     }
+    if (!waiter) {
+        return;
+    }
+    if (pushed->kind == RQLI_PUSHED_LOOK) {
+        waiter->nudged = true;
+    } else {
+        waiter->push = pushed->push;
+        waiter->push.received_us = rqli_now_us();
+        waiter->pushed = true;
+    }
+    call(self, waiter);
 }
 
 /* Reader only, under the mutex. False: the connection made no sense. */
@@ -223,7 +250,7 @@ static void listen_again(struct rqli_subscriber *self, int64_t deadline_us)
         rqli_after_ms(rqli_now_us(), self->hearing.wire.endpoint->connect_timeout_ms);
     bool done;
 
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    unlock(self);
     done = rqli_hearing_open(&self->hearing, limit_us < deadline_us ? limit_us : deadline_us);
     (void)pthread_mutex_lock(&self->shared.mutex);
     self->shared.is_listening = done;
@@ -242,7 +269,7 @@ static void read_once(struct rqli_subscriber *self, int64_t until_us)
 {
     enum rqli_wire_read got;
 
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    unlock(self);
     got = rqli_wire_read(&self->hearing.wire, until_us, 0);
     (void)pthread_mutex_lock(&self->shared.mutex);
     if (got == RQLI_WIRE_BROKEN || (got == RQLI_WIRE_BYTES && !take_pushes(self))) {
@@ -270,7 +297,7 @@ static void sleep_or_read(struct rqli_subscriber *self, struct rqli_waiter *wait
     } else {
         int64_t retry_us = reads ? self->shared.next_attempt_us : RQLI_NEVER_US;
 
-        (void)pthread_mutex_unlock(&self->shared.mutex);
+        unlock(self);
         rqli_signal_wait(&waiter->mark, WAITING, until_us < retry_us ? until_us : retry_us);
         (void)pthread_mutex_lock(&self->shared.mutex);
     }
@@ -296,7 +323,7 @@ enum rqli_wake rqli_subscriber_wait(struct rqli_subscriber *self, struct rqli_wa
     if (self->shared.reader == waiter || !self->shared.reader) {
         pass_on_reading(self, waiter); /* also when it was called to read and had other plans */
     }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    unlock(self);
     return wake;
 }
 
@@ -317,6 +344,6 @@ struct rqli_waiter_view rqli_subscriber_view(struct rqli_subscriber *self,
         .generation = self->shared.generation,
         .client_id = self->shared.client_id,
     };
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    unlock(self);
     return view;
 }
