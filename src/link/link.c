@@ -201,25 +201,19 @@ static struct rqli_slice begin_batch(struct rqli_link *self)
 static bool send_batch(struct rqli_link *self, struct rqli_slice batch)
 {
     int64_t until_us = silence_us(self);
-    size_t left = batch.length;
     ssize_t sent;
+    bool is_sent;
 
     (void)pthread_mutex_unlock(&self->shared.mutex);
     sent = rqli_wire_send_some(&self->wire, batch.data, batch.length);
     (void)pthread_mutex_lock(&self->shared.mutex);
-    if (sent < 0) {
-        return false;
+    if (sent < 0 || (size_t)sent == batch.length) {
+        return sent >= 0;
     }
-    left -= (size_t)sent;
-    if (left > 0) {
-        bool is_sent;
-
-        rqli_link_unlock(self);
-        is_sent = rqli_wire_send(&self->wire, batch.data + sent, left, until_us);
-        (void)pthread_mutex_lock(&self->shared.mutex);
-        return is_sent;
-    }
-    return true;
+    rqli_link_unlock(self);
+    is_sent = rqli_wire_send(&self->wire, batch.data + sent, batch.length - (size_t)sent, until_us);
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    return is_sent;
 }
 
 /* Under the mutex, released while it sends. Whoever finds nobody writing writes for all, and so not
@@ -284,6 +278,9 @@ static void read_once(struct rqli_link *self, int64_t deadline_us)
 
     rqli_link_unlock(self);
     got = rqli_wire_read(&self->wire, until_us, spin_us);
+    if (got == RQLI_WIRE_NOTHING && rqli_now_us() >= given_up_us) {
+        got = rqli_wire_read(&self->wire, 0, 0); /* was it the server that stood still, or we? */
+    }
     (void)pthread_mutex_lock(&self->shared.mutex);
     if (self->shared.state != UP) {
         return;
