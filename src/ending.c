@@ -86,21 +86,13 @@ void rqli_ending_write(const struct rqli_ending *self, struct rqli_call *call)
     rqli_call_int(call, rqli_random_below(65536));
 }
 
-static rql_status understand(const struct rqli_ending *self, const struct rqli_exchange *answer,
-                             rql_error *error)
+static rql_status understand(const struct rqli_ending *self, const struct rqli_outcome *outcome)
 {
-    bool is_extension = self->unused_ms > 0;
-    struct rqli_outcome outcome;
-
-    if (!rqli_outcome_read(answer->reply, &outcome)) {
-        return rqli_exchange_fault(answer, answer->reply, is_extension ? "decrease" : "release",
-                                   self->keys->lock.data, error);
-    }
-    if (outcome.what != 1) {
+    if (outcome->what != 1) {
         return RQL_NOT_HELD;
     }
-    if (is_extension) {
-        rqli_keeper_on_shortened(self->client->keeper, self->lock, self->begun_us, outcome.third);
+    if (self->unused_ms > 0) {
+        rqli_keeper_on_shortened(self->client->keeper, self->lock, self->begun_us, outcome->third);
     }
     return RQL_OK;
 }
@@ -124,8 +116,19 @@ static rql_status conclude_grant(const struct rqli_ending *self, rql_status stat
 rql_status rqli_ending_read(struct rqli_ending *self, const struct rqli_exchange *answer,
                             rql_error *error)
 {
-    self->has_more = rqli_serve_is_due(answer->reply);
-    return self->is_serving ? self->kept : understand(self, answer, error);
+    struct rqli_outcome outcome;
+    bool is_read = rqli_outcome_read(answer->reply, &outcome);
+
+    self->has_more = is_read && outcome.second == RQLI_SERVED_PARTLY;
+    if (self->is_serving) {
+        return self->kept;
+    }
+    if (!is_read) {
+        return rqli_exchange_fault(answer, answer->reply,
+                                   self->unused_ms > 0 ? "decrease" : "release",
+                                   self->keys->lock.data, error);
+    }
+    return understand(self, &outcome);
 }
 
 bool rqli_ending_is_over(struct rqli_ending *self, rql_status *status)
