@@ -5,7 +5,6 @@
 #include "link/link_inside.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/socket.h>
 
 enum { BACKOFF_FIRST_MS = 10, BACKOFF_LAST_MS = 2000 };
@@ -25,27 +24,14 @@ void rqli_link_call(struct rqli_link *self, struct exchange *exchange, enum mark
     if (before == READER) {
         self->shared.reader = NULL; /* it has not begun, and will not */
     }
-    if (before != ASLEEP) {
-        return;
-    }
-    if (self->shared.n_wakes == RQLI_LINK_WAKES_MAX) {
-        rqli_signal_wake(&exchange->mark);
-    } else {
-        self->shared.wakes[self->shared.n_wakes++] = &exchange->mark;
+    if (before == ASLEEP) {
+        rqli_wakes_add(&self->shared.wakes, &exchange->mark);
     }
 }
 
 void rqli_link_unlock(struct rqli_link *self)
 {
-    rqli_signal *wakes[RQLI_LINK_WAKES_MAX];
-    size_t count = self->shared.n_wakes;
-
-    memcpy(wakes, self->shared.wakes, count * sizeof wakes[0]);
-    self->shared.n_wakes = 0;
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    while (count > 0) {
-        rqli_signal_wake(wakes[--count]);
-    }
+    rqli_wakes_unlock(&self->shared.wakes, &self->shared.mutex);
 }
 
 /* What was sent up to there is answered. */

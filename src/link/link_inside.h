@@ -6,12 +6,11 @@
 
 #include "base/signal.h"
 #include "base/spares.h"
+#include "base/wakes.h"
 #include "link/link.h"
 #include "link/wire.h"
 
 #include <pthread.h>
-
-enum { RQLI_LINK_WAKES_MAX = 128 };
 
 /* What the owner of an exchange sleeps on. */
 enum mark {
@@ -60,11 +59,9 @@ struct rqli_link {
         size_t n_batches;
         struct exchange *first; /* in flight, in the order of the stream */
         struct exchange *last;
-        rqli_signal
-            *wakes[RQLI_LINK_WAKES_MAX]; /* of those asleep, to be woken without the mutex */
-        size_t n_wakes;
-        unsigned callers; /* that wait for an exchange in flight */
-        int64_t heard_us; /* last byte, or begin of the silence */
+        struct rqli_wakes wakes; /* of called owners */
+        unsigned callers;        /* that wait for an exchange in flight */
+        int64_t heard_us;        /* last byte, or begin of the silence */
         uint64_t generation;
         int64_t n_commands; /* put in the stream so far */
         int64_t silent_id;  /* the predecessor, if it fell silent and may still be served (F-15) */
@@ -83,9 +80,8 @@ void rqli_link_recycle(struct rqli_link *self, struct exchange *exchange);
 /* Sets the mark, and notes its owner for being woken. */
 void rqli_link_call(struct rqli_link *self, struct exchange *exchange, enum mark mark);
 
-/* Unlocks the mutex, then wakes whom was called, the last one first: that is the next reader, on
- * whom the others will depend. Nobody wakes into a held mutex. An exchange may have found another
- * caller by then, who wakes once in vain. */
+/* Unlocks the mutex and wakes whom was called: the next reader first, on whom the others will
+ * depend, for it was called last. */
 void rqli_link_unlock(struct rqli_link *self);
 
 /* Takes the first exchange off the stream with its result. */

@@ -1,6 +1,7 @@
 #include "link/subscriber.h"
 
 #include "base/clock.h"
+#include "base/wakes.h"
 #include "link/endpoint.h"
 #include "link/hearing.h"
 
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BACKOFF_MS = 100, WAKES_MAX = 64 };
+enum { BACKOFF_MS = 100 };
 
 enum mark { WAITING, CALLED };
 
@@ -26,10 +27,8 @@ struct rqli_subscriber {
         int64_t n_pushes;
         int64_t client_id;
         int64_t next_attempt_us;
-        rqli_signal
-            *wakes[WAKES_MAX]; /* of those that were called, to be woken without the mutex */
-        size_t n_wakes;
-    } shared; /* everything in here under shared.mutex */
+        struct rqli_wakes wakes; /* of called waiters */
+    } shared;                    /* everything in here under shared.mutex */
 };
 
 struct rqli_subscriber *rqli_subscriber_new(const struct rqli_endpoint *endpoint)
@@ -110,31 +109,16 @@ rql_status rqli_subscriber_join(struct rqli_subscriber *self, struct rqli_waiter
     return status;
 }
 
-/* Unlocks the mutex, then wakes whom was called: nobody wakes into a held mutex. A waiter that has
- * gone meanwhile leaves its place to something else, which wakes once in vain. */
 static void unlock(struct rqli_subscriber *self)
 {
-    rqli_signal *wakes[WAKES_MAX];
-    size_t count = self->shared.n_wakes;
-
-    memcpy(wakes, self->shared.wakes, count * sizeof wakes[0]);
-    self->shared.n_wakes = 0;
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    while (count > 0) {
-        rqli_signal_wake(wakes[--count]);
-    }
+    rqli_wakes_unlock(&self->shared.wakes, &self->shared.mutex);
 }
 
 /* Under the mutex. */
 static void call(struct rqli_subscriber *self, struct rqli_waiter *waiter)
 {
-    if (atomic_exchange_explicit(&waiter->mark, CALLED, memory_order_acq_rel) == CALLED) {
-        return;
-    }
-    if (self->shared.n_wakes == WAKES_MAX) {
-        rqli_signal_wake(&waiter->mark);
-    } else {
-        self->shared.wakes[self->shared.n_wakes++] = &waiter->mark;
+    if (atomic_exchange_explicit(&waiter->mark, CALLED, memory_order_acq_rel) == WAITING) {
+        rqli_wakes_add(&self->shared.wakes, &waiter->mark);
     }
 }
 

@@ -1,0 +1,25 @@
+#include "base/wakes.h"
+
+#include <string.h>
+
+void rqli_wakes_add(struct rqli_wakes *self, rqli_signal *signal)
+{
+    if (self->count == RQLI_WAKES) {
+        rqli_signal_wake(signal);
+    } else {
+        self->signals[self->count++] = signal;
+    }
+}
+
+void rqli_wakes_unlock(struct rqli_wakes *self, pthread_mutex_t *mutex)
+{
+    rqli_signal *signals[RQLI_WAKES];
+    size_t count = self->count;
+
+    memcpy(signals, self->signals, count * sizeof signals[0]);
+    self->count = 0;
+    (void)pthread_mutex_unlock(mutex);
+    while (count > 0) {
+        rqli_signal_wake(signals[--count]);
+    }
+}
