@@ -2,14 +2,13 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/mask.h"
 #include "base/must.h"
 #include "client.h"
 #include "link/link.h"
 #include "withdrawal.h"
 
-#include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 
 /* While leases come and go the thread looks this often by itself, so that a short hold does not
@@ -313,17 +312,12 @@ static void run(void *argument)
     RQLI_MUST(uv_loop_close(&self->loop) == 0);
 }
 
-/* Under the mutex. The host's signals are none of the thread's business (F-65). */
+/* Under the mutex. */
 static bool start_thread(struct rqli_keeper *self)
 {
-    sigset_t all;
-    sigset_t before;
-    int failed;
-
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    failed = uv_thread_create(&self->thread, run, self);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    sigset_t before = rqli_mask_all();
+    int failed = uv_thread_create(&self->thread, run, self);
+    rqli_mask_restore(&before);
     return failed == 0;
 }
 

@@ -1,5 +1,6 @@
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/mask.h"
 #include "base/must.h"
 #include "base/scope.h"
 #include "cancel.h"
@@ -7,7 +8,6 @@
 #include "loop_inside.h"
 #include "server_clock.h"
 
-#include <signal.h>
 #include <stdlib.h>
 
 static void list(rql_loop *loop)
@@ -143,17 +143,11 @@ static void run(void *argument)
     RQLI_MUST(uv_loop_close(&loop->own.uv) == 0);
 }
 
-/* The host's signals are none of the thread's business (F-65). */
 static bool start_thread(rql_loop *loop)
 {
-    sigset_t all;
-    sigset_t before;
-    int failed;
-
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    failed = uv_thread_create(&loop->own.thread, run, loop);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    sigset_t before = rqli_mask_all();
+    int failed = uv_thread_create(&loop->own.thread, run, loop);
+    rqli_mask_restore(&before);
     loop->uv_thread = loop->own.thread;
     return failed == 0;
 }

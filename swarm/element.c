@@ -2,9 +2,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/mask.h"
 #include "base/must.h"
 
-#include <signal.h>
 #include <string.h>
 
 void rqli_element_init(struct rqli_element *self, const struct rqli_element_kind *kind,
@@ -118,17 +118,11 @@ static void run(void *argument)
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* The host's signals are none of the thread's business (F-65). */
 static bool start_thread(struct rqli_element *self)
 {
-    sigset_t all;
-    sigset_t before;
-    int failed;
-
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    failed = uv_thread_create(&self->thread, run, self);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    sigset_t before = rqli_mask_all();
+    int failed = uv_thread_create(&self->thread, run, self);
+    rqli_mask_restore(&before);
     return failed == 0;
 }
 

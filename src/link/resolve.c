@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/mask.h"
 #include "base/must.h"
 #include "base/scope.h"
 #include "link/endpoint.h"
@@ -9,7 +10,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -100,25 +100,23 @@ static void *ask(void *argument)
     return NULL;
 }
 
-/* The thread must not take the program's signals. Returns an errno. */
+/* Returns an errno. */
 static int start_asking(struct question *self)
 {
     pthread_attr_t attributes;
     pthread_t thread;
-    sigset_t all;
     sigset_t before;
     int code;
 
     RQLI_MUST(pthread_attr_init(&attributes) == 0);
     RQLI_MUST(pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) == 0);
-    (void)sigfillset(&all);
-    RQLI_MUST(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
+    before = rqli_mask_all();
     self->shared.n_owners++; /* no thread yet: no mutex needed */
     code = pthread_create(&thread, &attributes, ask, self);
     if (code != 0) {
         self->shared.n_owners--;
     }
-    RQLI_MUST(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+    rqli_mask_restore(&before);
     (void)pthread_attr_destroy(&attributes);
     return code;
 }
