@@ -4,14 +4,10 @@
 #include "client.h"
 #include "keeper.h"
 #include "script/keys.h"
+#include "sweep_looks.h"
 
 #include <stdio.h>
 #include <string.h>
-
-/* What tells one grant from all others: acq_id, hst_id, ts and, of ours, the nonce. */
-enum { ACQ_ID, HST_ID, TS, NONCE, GRANT_FIELDS };
-
-_Static_assert((int)GRANT_FIELDS <= (int)RQLI_SWEEP_TEXTS, "sizes are asked for so many");
 
 static void tell_chance(struct rqli_call *call)
 {
@@ -24,59 +20,17 @@ static bool is_text(const struct rqli_reply *reply, const char *text)
            memcmp(reply->text.data, text, reply->text.length) == 0;
 }
 
-static void ask_grant(const struct rqli_sweep *sweep, struct rqli_command *command,
-                      struct rqli_slice key)
-{
-    (void)sweep;
-    rqli_command_begin(command, 2 + GRANT_FIELDS);
-    rqli_command_text(command, "HMGET");
-    rqli_command_slice(command, key);
-    rqli_command_text(command, "acq_id");
-    rqli_command_text(command, "hst_id");
-    rqli_command_text(command, "ts");
-    rqli_command_text(command, "rql_nonce");
-}
-
-static enum rqli_sweep_verdict judge_lock(const struct rqli_sweep *sweep,
-                                          const struct rqli_reply *seen)
-{
-    (void)sweep;
-    if (seen->type != RQLI_REPLY_ARRAY || seen->count != GRANT_FIELDS) {
-        return RQLI_SWEEP_NONSENSE;
-    }
-    for (size_t i = 0; i < GRANT_FIELDS; i++) {
-        if (seen->items[i].type != RQLI_REPLY_TEXT && seen->items[i].type != RQLI_REPLY_NIL) {
-            return RQLI_SWEEP_NONSENSE;
-        }
-    }
-    return RQLI_SWEEP_END;
-}
-
 static enum rqli_sweep_verdict judge_lock_of(const struct rqli_sweep *sweep,
                                              const struct rqli_reply *seen)
 {
     const rql_sweep_owner *owner = sweep->subject;
-    enum rqli_sweep_verdict verdict = judge_lock(sweep, seen);
+    enum rqli_sweep_verdict verdict = rqli_look_judge_grant(sweep, seen);
 
-    if (verdict == RQLI_SWEEP_END && (!is_text(&seen->items[ACQ_ID], owner->acq_id) ||
-                                      !is_text(&seen->items[HST_ID], owner->hst_id))) {
+    if (verdict == RQLI_SWEEP_END && (!is_text(&seen->items[RQLI_GRANT_ACQ_ID], owner->acq_id) ||
+                                      !is_text(&seen->items[RQLI_GRANT_HST_ID], owner->hst_id))) {
         verdict = RQLI_SWEEP_LEAVE;
     }
     return verdict;
-}
-
-static void tell_grant(const struct rqli_sweep *sweep, const struct rqli_sweep_target *target,
-                       struct rqli_call *call)
-{
-    static const struct rqli_slice nothing = {"", 0};
-
-    (void)sweep;
-    for (size_t i = 0; i < GRANT_FIELDS; i++) {
-        const struct rqli_reply *field = &target->seen->items[i];
-
-        rqli_call_slice(call, field->type == RQLI_REPLY_TEXT ? field->text : nothing);
-    }
-    tell_chance(call);
 }
 
 /* Of this client: whoever holds it here need not wait for its next renewal to learn of it. */
@@ -95,9 +49,9 @@ static bool note_lock(struct rqli_sweep *sweep, struct rqli_sweep_target *target
 
     sweep->result.rel_key_cnt += outcome->what;
     target->served = outcome->second;
-    if (outcome->what > 0 && is_own(sweep->client, &fields[ACQ_ID]) &&
-        fields[NONCE].type == RQLI_REPLY_TEXT) {
-        rqli_keeper_on_taken(sweep->client->keeper, fields[NONCE].text);
+    if (outcome->what > 0 && is_own(sweep->client, &fields[RQLI_GRANT_ACQ_ID]) &&
+        fields[RQLI_GRANT_NONCE].type == RQLI_REPLY_TEXT) {
+        rqli_keeper_on_taken(sweep->client->keeper, fields[RQLI_GRANT_NONCE].text);
     }
     return false;
 }
@@ -106,26 +60,6 @@ static void preview_lock(struct rqli_sweep *sweep, const struct rqli_reply *seen
 {
     (void)seen;
     sweep->result.rel_key_cnt++;
-}
-
-static void ask_length(const struct rqli_sweep *sweep, struct rqli_command *command,
-                       struct rqli_slice key)
-{
-    (void)sweep;
-    rqli_command_begin(command, 2);
-    rqli_command_text(command, "ZCARD");
-    rqli_command_slice(command, key);
-}
-
-/* Something was counted. */
-static enum rqli_sweep_verdict judge_count(const struct rqli_sweep *sweep,
-                                           const struct rqli_reply *seen)
-{
-    (void)sweep;
-    if (seen->type != RQLI_REPLY_INTEGER || seen->integer > RQLI_SWEEP_COUNT_MAX) {
-        return RQLI_SWEEP_NONSENSE;
-    }
-    return seen->integer > 0 ? RQLI_SWEEP_END : RQLI_SWEEP_LEAVE;
 }
 
 static void tell_nothing(const struct rqli_sweep *sweep, const struct rqli_sweep_target *target,
@@ -258,8 +192,8 @@ const struct rqli_sweep_rule rqli_sweep_all_queues = {
     .where = RQLI_KEY_QUEUE "*",
     .look = "ZCARD",
     .script = RQLI_SCRIPT_SWEEP_QUEUE,
-    .ask = ask_length,
-    .judge = judge_count,
+    .ask = rqli_look_ask_length,
+    .judge = rqli_look_judge_count,
     .tell = tell_nothing,
     .note = note_queue,
     .preview = preview_queue,
@@ -271,9 +205,9 @@ const struct rqli_sweep_rule rqli_sweep_all_locks = {
     .look = "HMGET",
     .reads_texts = true,
     .script = RQLI_SCRIPT_SWEEP_LOCK,
-    .ask = ask_grant,
-    .judge = judge_lock,
-    .tell = tell_grant,
+    .ask = rqli_look_ask_grant,
+    .judge = rqli_look_judge_grant,
+    .tell = rqli_look_tell_grant,
     .note = note_lock,
     .preview = preview_lock,
 };
@@ -284,9 +218,9 @@ const struct rqli_sweep_rule rqli_sweep_locks_of = {
     .look = "HMGET",
     .reads_texts = true,
     .script = RQLI_SCRIPT_SWEEP_LOCK,
-    .ask = ask_grant,
+    .ask = rqli_look_ask_grant,
     .judge = judge_lock_of,
-    .tell = tell_grant,
+    .tell = rqli_look_tell_grant,
     .note = note_lock,
     .preview = preview_lock,
 };
@@ -310,7 +244,7 @@ const struct rqli_sweep_rule rqli_sweep_dead = {
     .previews_by_calls = true,
     .script = RQLI_SCRIPT_SWEEP_DEAD,
     .ask = ask_old,
-    .judge = judge_count,
+    .judge = rqli_look_judge_count,
     .tell = tell_age,
     .note = note_dead,
 };

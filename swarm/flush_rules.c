@@ -1,68 +1,31 @@
 #include "flush.h"
 
-#include "base/random.h"
 #include "script/keys.h"
 #include "script/pack.h"
-
-/* What tells one grant from all others: acq_id, hst_id, ts and, of ours, the nonce. */
-enum { ACQ_ID, HST_ID, TS, NONCE, GRANT_FIELDS };
-
-_Static_assert((int)GRANT_FIELDS <= (int)RQLI_SWEEP_TEXTS, "sizes are asked for so many");
-
-static void ask_grant(const struct rqli_sweep *sweep, struct rqli_command *command,
-                      struct rqli_slice key)
-{
-    static const char *const fields[GRANT_FIELDS] = {"acq_id", "hst_id", "ts", "rql_nonce"};
-
-    (void)sweep;
-    rqli_command_begin(command, 2 + GRANT_FIELDS);
-    rqli_command_text(command, "HMGET");
-    rqli_command_slice(command, key);
-    for (size_t i = 0; i < GRANT_FIELDS; i++) {
-        rqli_command_text(command, fields[i]);
-    }
-}
+#include "sweep_looks.h"
 
 static enum rqli_sweep_verdict judge_lock(const struct rqli_sweep *sweep,
                                           const struct rqli_reply *seen)
 {
     const struct rqli_flush *flush = sweep->subject;
+    enum rqli_sweep_verdict verdict = rqli_look_judge_grant(sweep, seen);
     const struct rqli_reply *host;
 
-    if (seen->type != RQLI_REPLY_ARRAY || seen->count != GRANT_FIELDS) {
-        return RQLI_SWEEP_NONSENSE;
+    if (verdict != RQLI_SWEEP_END) {
+        return verdict;
     }
-    for (size_t i = 0; i < GRANT_FIELDS; i++) {
-        if (seen->items[i].type != RQLI_REPLY_TEXT && seen->items[i].type != RQLI_REPLY_NIL) {
-            return RQLI_SWEEP_NONSENSE;
-        }
-    }
-    host = &seen->items[HST_ID];
+    host = &seen->items[RQLI_GRANT_HST_ID];
     return host->type == RQLI_REPLY_TEXT && rqli_is_plain(host->text) &&
                    rqli_texts_has(&flush->dead, host->text.data)
                ? RQLI_SWEEP_END
                : RQLI_SWEEP_LEAVE;
 }
 
-static void tell_grant(const struct rqli_sweep *sweep, const struct rqli_sweep_target *target,
-                       struct rqli_call *call)
-{
-    static const struct rqli_slice nothing = {"", 0};
-
-    (void)sweep;
-    for (size_t i = 0; i < GRANT_FIELDS; i++) {
-        const struct rqli_reply *field = &target->seen->items[i];
-
-        rqli_call_slice(call, field->type == RQLI_REPLY_TEXT ? field->text : nothing);
-    }
-    rqli_call_int(call, rqli_random_below(65536));
-}
-
 static bool note_lock(struct rqli_sweep *sweep, struct rqli_sweep_target *target,
                       const struct rqli_outcome *outcome)
 {
     struct rqli_flush *flush = sweep->notes;
-    const struct rqli_reply *acq_id = &target->seen->items[ACQ_ID];
+    const struct rqli_reply *acq_id = &target->seen->items[RQLI_GRANT_ACQ_ID];
 
     if (outcome->what > 0) {
         rqli_texts_add(&flush->locks, target->key.data);
@@ -72,25 +35,6 @@ static bool note_lock(struct rqli_sweep *sweep, struct rqli_sweep_target *target
     }
     target->served = outcome->second;
     return false;
-}
-
-static void ask_length(const struct rqli_sweep *sweep, struct rqli_command *command,
-                       struct rqli_slice key)
-{
-    (void)sweep;
-    rqli_command_begin(command, 2);
-    rqli_command_text(command, "ZCARD");
-    rqli_command_slice(command, key);
-}
-
-static enum rqli_sweep_verdict judge_queue(const struct rqli_sweep *sweep,
-                                           const struct rqli_reply *seen)
-{
-    (void)sweep;
-    if (seen->type != RQLI_REPLY_INTEGER || seen->integer > RQLI_SWEEP_COUNT_MAX) {
-        return RQLI_SWEEP_NONSENSE;
-    }
-    return seen->integer > 0 ? RQLI_SWEEP_END : RQLI_SWEEP_LEAVE;
 }
 
 static void tell_place(const struct rqli_sweep *sweep, const struct rqli_sweep_target *target,
@@ -122,9 +66,9 @@ const struct rqli_sweep_rule rqli_flush_locks = {
     .reads_texts = true,
     .previews_by_calls = true,
     .script = RQLI_SCRIPT_FLUSH_LOCK,
-    .ask = ask_grant,
+    .ask = rqli_look_ask_grant,
     .judge = judge_lock,
-    .tell = tell_grant,
+    .tell = rqli_look_tell_grant,
     .note = note_lock,
 };
 
@@ -134,8 +78,8 @@ const struct rqli_sweep_rule rqli_flush_queues = {
     .look = "ZCARD",
     .previews_by_calls = true,
     .script = RQLI_SCRIPT_FLUSH_QUEUE,
-    .ask = ask_length,
-    .judge = judge_queue,
+    .ask = rqli_look_ask_length,
+    .judge = rqli_look_judge_count,
     .tell = tell_place,
     .note = note_queue,
 };
