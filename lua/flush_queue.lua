@@ -12,7 +12,6 @@ local hosts, suspects = KEYS[6], KEYS[7]
 local from = tonumber(ARGV[1])
 local PAGE = 40 -- less than 1 ms
 -- @include clock
-
 -- @include grant
 -- @include settle
 -- @include verdict

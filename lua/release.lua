@@ -16,7 +16,6 @@ if call("EXISTS", queue) == 0 or (not owned and call("HEXISTS", lock, "acq_id") 
 end
 
 -- @include clock
-
 -- @include grant
 -- @include settle
 

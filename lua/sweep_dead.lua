@@ -12,7 +12,6 @@ local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], K
 local oldest, from, is_dry = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == "1"
 local PAGE = 40 -- less than 1 ms
 -- @include clock
-
 -- @include grant
 -- @include settle
 

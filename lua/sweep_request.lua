@@ -15,7 +15,6 @@ if is_removed == 0 or call("EXISTS", queue) == 0 or redis.pcall("HEXISTS", lock,
 end
 
 -- @include clock
-
 -- @include grant
 -- @include settle
 
