@@ -21,25 +21,24 @@ local live, fence = KEYS[#KEYS - 1], KEYS[#KEYS]
 local count = (#KEYS - 2) / 3
 local acquirer, host, ttl_ms = ARGV[1], ARGV[2], ARGV[3]
 -- @include clock
-local now = tonumber(now_text)
+local now = now_text + 0
 
-if now > tonumber(ARGV[5]) then
+if is_less(ARGV[5], now_text) then
     return {5, now}
 end
 local ttl = tonumber(ttl_ms)
 if not ttl or ttl < 1 or ttl > 2592000000 or ttl % 1 ~= 0 then
     return redis.error_reply("ERR ttl out of range")
 end
-local access, conflict, fail_fast, wait_ms, queue_ttl_ms, known_us, chance =
-    string.match(ARGV[6], "^(%a)(%a)(.) (%-?%d+) (%-?%d+) (%d+) (%d+)$")
-wait_ms, queue_ttl_ms, known_us, chance =
-    tonumber(wait_ms), tonumber(queue_ttl_ms), tonumber(known_us), tonumber(chance)
+local access, conflict, fail_fast, wait_ms, known_us, queue_ttl_ms, chance =
+    string.match(ARGV[6], "^(%a)(%a)(.) (%-?%d+) (%d+) (%-?%d+) (%d+)$")
 local entries = {}
 local states = {}
 
--- @include grant
--- @include settle
+-- @include waiters
 -- @include queueing
+
+local until_us = end_of(wait_ms, time, micros)
 
 local function turn_to(i)
     lock, queue, requests = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
@@ -52,15 +51,15 @@ local function look(i)
     turn_to(i)
     local held = call("HMGET", lock, "acq_id", "rql_nonce", "rql_token", "rql_claim", "rql_spc")
     local record = call("HGET", requests, acquirer)
-    local request = record and read_record(record)
+    local is_known = record and string.find(record, " " .. nonce .. " ", 1, true)
     local score = call("ZSCORE", queue, acquirer)
     local entry = {owner = held[1], nonce = held[2], token = held[3], claim = held[4]}
     entry.is_granted = entry.nonce == nonce
     entry.is_own = entry.owner == acquirer and not entry.is_granted
     entry.is_answered = entry.is_granted or (entry.is_own and held[5] == nonce)
     entry.is_there = record or score
-    entry.is_queued = request and request.nonce == nonce
-    entry.score_us = entry.is_queued and score and math.floor(tonumber(score) * 1000000 + 0.5)
+    entry.is_queued = is_known
+    entry.score_us = is_known and score and micros_of(score)
     return entry
 end
 
@@ -91,11 +90,12 @@ local function take()
         if entry.is_own then
             reenter(entry)
         else
-            entry.token = grant(acquirer, host, ttl_ms, nonce, ttl_ms, unpack(ARGV, 7))
-            entry.nonce = nonce
+            local lease_ms, fields, first_field = ttl_ms, ARGV, 7
+            -- @include grant
+            entry.token, entry.nonce = token, nonce
         end
         if entry.is_there then
-            drop(acquirer)
+            drop(queue, requests, acquirer)
         end
     end
     return answer_held()
@@ -122,7 +122,7 @@ end
 local function refuse(why)
     for i = 1, count do
         if turn_to(i).is_there then
-            drop(acquirer)
+            drop(queue, requests, acquirer)
         end
     end
     return answer_not_held(why, now, longest_ttl())
@@ -130,29 +130,25 @@ end
 
 -- One score for all, above every tail.
 local function new_score()
-    local us = now
+    local us = now_text
     for i = 1, count do
         turn_to(i)
-        us = math.max(us, tail_score(call("ZRANGE", queue, "-1", "-1", "WITHSCORES")))
+        local tail = tail_us(queue, now_text)
+        us = is_less(us, tail) and tail or us
     end
     return us
 end
 
 local function enqueue(us)
-    local until_us = wait_ms >= 0 and now + wait_ms * 1000 or 0
     for i = 1, count do
         local entry = turn_to(i)
-        local last = not entry.is_own and call("ZRANGE", queue, "-1", "-1")[1]
         if not entry.is_own then
-            call("ZADD", queue, seconds(us), acquirer)
             if not entry.is_queued then
-                call("HSET", requests, acquirer, record_of(host, ttl_ms, nonce, until_us, "s", {unpack(ARGV, 7)}))
+                call("HSET", requests, acquirer, record_of(host, ttl_ms, nonce, until_us, "s"))
                 entry.is_queued, entry.is_there = true, true
             end
-            if not last or call("PTTL", queue) > 0 then -- the gem's queues have no ttl, and stay so
-                call("PEXPIRE", queue, "60000")
-            end
-            call("PEXPIRE", requests, "60000")
+            call("ZADD", queue, seconds_of(us), acquirer)
+            keep(queue, requests, call("ZCARD", queue))
         end
     end
 end
@@ -164,7 +160,8 @@ local function state_of(entry, oldest_us)
     elseif entry.owner then
         return 1
     end
-    local turn = settle(chance, {acquirer = acquirer, oldest_us = oldest_us})
+    local me, turn = acquirer, nil
+    -- @include settle
     entry.is_again = turn == "again"
     return turn == "mine" and 0 or 2
 end
@@ -200,19 +197,19 @@ elseif n_free == count and access == "r" then
     return take()
 end
 
-local is_poll = known_us > 0
+local is_poll = known_us ~= "0"
 local restored = 0
 local score_us = known_us
-show_life(identity_of(acquirer), is_poll)
+show_life(live, acquirer, now_text, is_poll)
 for i = 1, count do
     local entry = entries[i]
     score_us = entry.score_us or score_us
     restored = is_poll and not entry.is_own and not entry.score_us and 1 or restored
 end
-score_us = score_us > 0 and score_us or new_score()
+score_us = score_us ~= "0" and score_us or new_score()
 enqueue(score_us)
 
-local oldest_us = queue_ttl_ms >= 0 and now - queue_ttl_ms * 1000 or 0
+local oldest_us = queue_ttl_ms ~= "-1" and now - queue_ttl_ms * 1000 or 0
 local is_ready, is_again = true, false
 for i = 1, count do
     local entry = turn_to(i)
@@ -228,11 +225,7 @@ elseif is_again then
     return {6, now}
 end
 
-if queue_ttl_ms >= 0 and score_us + queue_ttl_ms * 1000 < now then
-    for i = 1, count do
-        turn_to(i)
-        call("ZREM", queue, acquirer)
-    end
+if score_us + 0 < oldest_us then
     score_us = new_score()
     enqueue(score_us)
     for i = 1, count do -- those behind us may have been waiting for us alone
@@ -243,10 +236,10 @@ if queue_ttl_ms >= 0 and score_us + queue_ttl_ms * 1000 < now then
     end
 end
 
-local worst, leads = 0, 1
+local worst, lead = 0, 1
 for i = 1, count do
     local rank = not turn_to(i).is_own and call("ZRANK", queue, acquirer) or 0
     worst = math.max(worst, rank)
-    leads = math.min(leads, is_first(rank))
+    lead = leads(queue, acquirer, rank) == "1" and lead or 0
 end
-return answer_not_held(0, now, longest_ttl(), worst, leads, restored, 0, score_us)
+return answer_not_held(0, now, longest_ttl(), worst, lead, restored, 0, score_us + 0)

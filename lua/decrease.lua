@@ -2,26 +2,28 @@
 --
 -- @keys lock queue requests live fence
 -- @args grant_nonce nonce unused_ms chance
--- Returns {1, served, ttl_left_ms} when taken back, {0, served} when the grant or the re-entry had ended;
+-- Returns "1 served ttl_left_ms" when taken back, "0 served 0" when the grant or the re-entry had ended;
 -- served: see settle.lua.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local ended = "0"
 -- @include clock
-local ended = 0
-
--- @include grant
--- @include settle
 -- @include extension
 
 if call("HGET", lock, "rql_nonce") == ARGV[1] and call("HDEL", lock, "rql_ext:" .. ARGV[2]) == 1 then
-    local left = take_back(tonumber(ARGV[3]))
+    local left = take_back(lock, now_text, ARGV[3])
     if left > 0 then
-        return {1, 0, left}
+        return "1 0 " .. left
     end
-    ended = 1
+    ended = "1"
 end
 if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue) == 0 then
-    return {ended, 0, 0}
+    return ended .. " 0 0"
 end
-return {ended, served(tonumber(ARGV[4])), 0}
+
+local chance, me, oldest_us, turn = ARGV[4], nil, nil, nil
+-- @include waiters
+-- @include settle
+
+return ended .. " " .. served .. " 0"

@@ -4,11 +4,12 @@
 
 local is_deleted = call("DEL", lock)
 if waiting == 0 or type(waiting) ~= "number" or type(records) ~= "number" then
-    return {is_deleted, 0} -- nobody waits, or what is there is no queue
+    return is_deleted .. " 0" -- nobody waits, or what is there is no queue
 end
 
+local chance, me, oldest_us, turn = ARGV[5], nil, nil, nil
 -- @include clock
--- @include grant
+-- @include waiters
 -- @include settle
 
-return {is_deleted, served(tonumber(ARGV[5]))}
+return is_deleted .. " " .. served

@@ -2,14 +2,13 @@
 --
 -- @keys lock queue requests live fence
 -- @args nonce ttl_ms chance
--- Returns {1, now_us, ttl_left_ms} when in force, {0, now_us} when the grant has ended. While it is
+-- Returns "1 now_us ttl_left_ms" when in force, "0 now_us" when the grant has ended. While it is
 -- extended by re-entries, ttl_left_ms does not count what they may take back. What a long queue leaves
 -- to be served is left to its next poll.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 -- @include clock
-local now = tonumber(now_text)
 local ttl = tonumber(ARGV[2])
 
 if not ttl or ttl < 1 or ttl > 2592000000 or ttl % 1 ~= 0 then
@@ -21,18 +20,18 @@ if held[1] == ARGV[1] then
     call("PEXPIRE", lock, left)
     call("HDEL", lock, "rql_claim")
     if held[2] then -- nobody may count on what a re-entry added and takes back at its end
-        local ends = math.max(tonumber(held[2]), now + ttl * 1000)
+        local ends = math.max(held[2] + 0, now_text + ttl * 1000)
         call("HSET", lock, "rql_end", string.format("%.0f", ends))
-        left = math.min(left, math.floor((ends - now) / 1000))
+        left = math.min(left, math.floor((ends - now_text) / 1000))
     end
-    return {1, now, left}
+    return "1 " .. now_text .. " " .. left
 end
 if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue) == 0 then
-    return {0, now}
+    return "0 " .. now_text
 end
 
--- @include grant
+local chance, me, oldest_us, turn = ARGV[3], nil, nil, nil
+-- @include waiters
 -- @include settle
 
-settle(tonumber(ARGV[3]))
-return {0, now}
+return "0 " .. now_text

@@ -2,7 +2,7 @@
 --
 -- @keys lock queue requests live fence hosts suspects
 -- @args acq_id hst_id ts nonce chance
--- A field that was not there is "". Returns {is_deleted, served}; served: see settle.lua.
+-- A field that was not there is "". Returns "is_deleted served"; served: see settle.lua.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -12,7 +12,7 @@ local hosts, suspects = KEYS[6], KEYS[7]
 -- @include verdict
 
 if not is_dead(ARGV[2]) then
-    return {0, 0}
+    return "0 0"
 end
 
 -- @include end_seen

@@ -12,8 +12,7 @@ local hosts, suspects = KEYS[6], KEYS[7]
 local from = tonumber(ARGV[1])
 local PAGE = 40 -- less than 1 ms
 -- @include clock
--- @include grant
--- @include settle
+-- @include waiters
 -- @include verdict
 
 local function host_of(acquirer)
@@ -32,7 +31,7 @@ local removed = 0
 for _, acquirer in ipairs(waiters) do
     local host = host_of(acquirer)
     if host and is_dead(host) then
-        drop(acquirer)
+        drop(queue, requests, acquirer)
         removed = removed + 1
     end
 end

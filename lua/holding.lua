@@ -16,7 +16,7 @@ end
 local function extend()
     if call("HSETNX", lock, "rql_ext:" .. nonce, ttl_ms) == 1 then
         local left = math.max(call("PTTL", lock), 0)
-        call("HSETNX", lock, "rql_end", string.format("%.0f", now + left * 1000))
+        call("HSETNX", lock, "rql_end", string.format("%.0f", now_text + left * 1000))
         call("PEXPIRE", lock, math.min(left + tonumber(ttl_ms), 2592000000))
         call("HINCRBY", lock, "spc_ext_ttl", ttl_ms)
         call("HINCRBY", lock, "spc_cnt", 1)

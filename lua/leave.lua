@@ -2,36 +2,37 @@
 --
 -- @keys lock queue requests live fence
 -- @args acquirer nonce chance
--- Returns {what, served}; what: 0 nothing there, 1 left the queue, 2 released, 3 re-entry undone; served:
+-- Returns "what served"; what: 0 nothing there, 1 left the queue, 2 released, 3 re-entry undone; served:
 -- see settle.lua.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local acquirer, nonce = ARGV[1], ARGV[2]
--- @include clock
 local what = 0
-
--- @include grant
--- @include settle
+-- @include clock
+-- @include waiters
 -- @include extension
 
 local held = call("HMGET", lock, "rql_nonce", "rql_ext:" .. nonce)
 local record = call("HGET", requests, acquirer)
-local request = record and read_record(record)
 
 if held[1] == nonce then
     call("DEL", lock)
     what = 2
 elseif held[2] then
     call("HDEL", lock, "rql_ext:" .. nonce)
-    take_back(tonumber(held[2]))
+    take_back(lock, now_text, held[2])
     what = 3
 end
-if request and request.nonce == nonce then
-    drop(acquirer)
+if record and select(3, read_record(record)) == nonce then
+    drop(queue, requests, acquirer)
     what = math.max(what, 1)
 end
 if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue) == 0 then
-    return {what, 0}
+    return what .. " 0"
 end
-return {what, served(tonumber(ARGV[3]))}
+
+local chance, me, oldest_us, turn = ARGV[3], nil, nil, nil
+-- @include settle
+
+return what .. " " .. served

@@ -15,8 +15,9 @@ if call("EXISTS", queue) == 0 or (not owned and call("HEXISTS", lock, "acq_id") 
     return owned and "1 0" or "0 0"
 end
 
+local chance, me, oldest_us, turn = ARGV[2], nil, nil, nil
 -- @include clock
--- @include grant
+-- @include waiters
 -- @include settle
 
-return (owned and "1 " or "0 ") .. served(tonumber(ARGV[2]))
+return (owned and "1 " or "0 ") .. served

@@ -8,6 +8,6 @@ local held = call("HMGET", lock, "acq_id", "hst_id", "ts", "rql_nonce")
 
 for i = 1, 4 do
     if (held[i] or "") ~= ARGV[i] then
-        return {0, 0}
+        return "0 0"
     end
 end

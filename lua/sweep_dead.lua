@@ -12,17 +12,13 @@ local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], K
 local oldest, from, is_dry = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == "1"
 local PAGE = 40 -- less than 1 ms
 -- @include clock
--- @include grant
--- @include settle
+-- @include waiters
 
 local function is_dead(acquirer)
     local identity = identity_of(acquirer)
     local record = identity and call("HGET", requests, acquirer)
-    local request = record and read_record(record)
-    if not request or (request.until_us > 0 and request.until_us < now) then
-        return true
-    end
-    return tonumber(call("ZSCORE", live, identity) or 0) < now - SILENCE_US
+    local host, _, _, until_us = read_record(record or "")
+    return not host or not is_alive(live, identity, now_text, until_us)
 end
 
 local function dead_of(waiters)
@@ -44,7 +40,7 @@ if is_dry then
     return {#dead, next_from, 0}
 end
 for _, acquirer in ipairs(dead) do
-    drop(acquirer)
+    drop(queue, requests, acquirer)
 end
 if not is_end or call("EXISTS", queue) == 0 or redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
     return {#dead, next_from, 0} -- held, or there are more pages

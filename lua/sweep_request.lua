@@ -2,7 +2,7 @@
 --
 -- @keys lock queue requests live fence
 -- @args acquirer chance
--- Returns {is_removed, served}; served: see settle.lua.
+-- Returns "is_removed served"; served: see settle.lua.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -11,11 +11,12 @@ call("HLEN", requests) -- before any write: a foreign type is an error
 local is_removed = call("ZREM", queue, ARGV[1])
 call("HDEL", requests, ARGV[1])
 if is_removed == 0 or call("EXISTS", queue) == 0 or redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
-    return {is_removed, 0}
+    return is_removed .. " 0"
 end
 
+local chance, me, oldest_us, turn = ARGV[2], nil, nil, nil
 -- @include clock
--- @include grant
+-- @include waiters
 -- @include settle
 
-return {is_removed, served(tonumber(ARGV[2]))}
+return is_removed .. " " .. served

@@ -10,12 +10,17 @@
 #include "server_clock.h"
 #include "tracking.h"
 
+/* Three years: what waits longer waits for ever, and no number of the scripts gets an exponent. */
+static const int64_t LONGEST_WAIT_MS = INT64_C(100000000000);
+
 static int64_t wait_left_ms(const struct attempt *attempt, int64_t now_us)
 {
-    if (attempt->deadline_us == RQLI_NEVER_US) {
+    int64_t left_ms = (attempt->deadline_us - now_us) / 1000;
+
+    if (left_ms > LONGEST_WAIT_MS) {
         return -1;
     }
-    return now_us < attempt->deadline_us ? (attempt->deadline_us - now_us) / 1000 : 0;
+    return left_ms > 0 ? left_ms : 0;
 }
 
 void rqli_attempt_add_words(const struct attempt *attempt, struct rqli_call *call, int64_t now_us)

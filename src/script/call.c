@@ -71,8 +71,8 @@ void rqli_call_ask(struct rqli_call *self, const struct rqli_ask *ask)
     *at++ = ask->conflict;
     *at++ = ask->fail_fast ? 'f' : '-';
     at = put_number(at, ask->wait_ms);
-    at = put_number(at, ask->queue_ttl_ms);
     at = put_number(at, ask->score_us);
+    at = put_number(at, ask->queue_ttl_ms);
     at = put_number(at, (int64_t)ask->chance);
     self->used += (size_t)(at - begin);
     add(self, (struct rqli_slice){begin, (size_t)(at - begin)});

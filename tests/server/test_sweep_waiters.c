@@ -210,8 +210,8 @@ static int64_t end_as_seen(const char *acq_id, const char *hst_id, const char *t
     int64_t is_deleted;
 
     assert_non_null(reply);
-    assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
-    is_deleted = reply->element[0]->integer;
+    assert_int_equal(reply->type, REDIS_REPLY_STRING);
+    is_deleted = strtoll(reply->str, NULL, 10);
     freeReplyObject(reply);
     return is_deleted;
 }

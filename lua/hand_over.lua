@@ -1,0 +1,24 @@
+-- Included by our_turn.lua where a waiter of another client gets the lock: it is told, and if it does not
+-- hear, the lock is taken back.
+--
+-- Uses what our_turn.lua uses, and the words of the waiter's record. Leaves turn if it was heard.
+
+local acquirer, lease_ms = waiter, ttl_ms
+local fields, first_field = {}, 1
+if meta_at <= #record then
+    fields = cmsgpack.unpack(string.sub(record, meta_at))
+end
+if is_less(CLAIM_MS, ttl_ms) then
+    lease_ms = CLAIM_MS
+    fields[#fields + 1] = "rql_claim"
+    fields[#fields + 1] = "1"
+end
+
+-- @include grant
+
+if tell(identity, nonce .. " " .. token .. " " .. now_text .. " " .. lease_ms) then
+    drop(queue, requests, acquirer)
+    turn = "granted"
+else
+    call("DEL", lock)
+end

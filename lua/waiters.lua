@@ -1,0 +1,33 @@
+-- Included by every script that reads a queue: who waits there.
+--
+-- These capture no local of the script: each that is captured costs the server as much as a small command
+-- does, in every call of the script, needed or not. So does number-to-text.
+
+-- Ours have 32 hexadecimal digits at the end, Ruby's 16: nil.
+local function identity_of(acquirer)
+    return string.match(acquirer, "^/(%x+)$", -33)
+end
+
+-- The words of a request record: host, ttl, nonce, until when (us, 0: for ever), access (q queued, r random,
+-- s series); and where its metadata begins, packed. Nothing: it is no record.
+local function read_record(record)
+    return string.match(record, "^(%S+) (%d+) (%x+) (%d+) (%a) ()")
+end
+
+-- Whether its time is not over, and its client was heard of within X.
+local function is_alive(live, identity, now_text, until_us)
+    local SILENCE_US = 5000000 -- X: a client silent for longer is dead
+    return (until_us == "0" or not is_less(until_us, now_text))
+        and (redis.call("ZSCORE", live, identity) or 0) + SILENCE_US >= now_text + 0
+end
+
+local function drop(queue, requests, acquirer)
+    redis.call("ZREM", queue, acquirer)
+    redis.call("HDEL", requests, acquirer)
+end
+
+-- Whether a client hears a message.
+local function tell(identity, message)
+    local heard = redis.pcall("PUBLISH", "rql:wake:" .. identity, message)
+    return type(heard) == "number" and heard > 0
+end
