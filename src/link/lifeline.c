@@ -84,6 +84,7 @@ void rqli_link_break_off(struct rqli_link *self, bool silent)
         rqli_link_finish_first(self, sent ? RQL_E_UNKNOWN : RQL_E_IO, now_us);
     }
     rqli_command_reset(&self->shared.out);
+    self->shared.n_unsent = 0;
     self->shared.n_batches = 0;
 }
 

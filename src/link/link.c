@@ -157,6 +157,7 @@ static bool put_in_stream(struct rqli_link *self, struct exchange *exchange)
     self->shared.queued_at += command->length;
     self->shared.n_commands += command->n_commands;
     self->shared.callers++;
+    self->shared.n_unsent++;
     if (self->shared.last) {
         self->shared.last->next = exchange;
     } else {
@@ -176,9 +177,13 @@ static int64_t silence_us(const struct rqli_link *self)
 /* Under the mutex. */
 static bool may_write(const struct rqli_link *self)
 {
-    return self->shared.state == UP && self->shared.out.length > 0 &&
-           (self->shared.callers <= RQLI_LINK_AT_ONCE ||
-            self->shared.n_batches < RQLI_LINK_BATCHES);
+    unsigned callers = self->shared.callers;
+
+    if (self->shared.state != UP || self->shared.out.length == 0) {
+        return false;
+    }
+    return callers <= RQLI_LINK_AT_ONCE || self->shared.n_batches == 0 ||
+           (self->shared.n_batches < RQLI_LINK_BATCHES && self->shared.n_unsent >= callers / 2);
 }
 
 /* Under the mutex: all that has been put in the stream, to be sent now. */
@@ -189,6 +194,7 @@ static struct rqli_slice begin_batch(struct rqli_link *self)
     self->shared.out = self->shared.spare;
     self->shared.spare = batch;
     self->shared.sending_at = self->shared.queued_at;
+    self->shared.n_unsent = 0;
     if (self->shared.n_batches < RQLI_LINK_BATCHES) {
         self->shared.n_batches++;
     }

@@ -20,8 +20,10 @@ enum mark {
     READER,   /* shall read, and has not begun */
 };
 
-/* So many commands of callers go out at once. Of more, those that come while two batches are
- * unanswered go out together: fewer system calls for us and for the server. */
+/* The commands of so many callers go out at once. Those of more go out together, for that takes us
+ * and the server fewer system calls: while a batch is unanswered a second one grows, until it is
+ * that of half of the callers. Then the server has work while they have, and both do all the time;
+ * a second one that did not wait would be that of the first who was woken. */
 enum { RQLI_LINK_AT_ONCE = 8, RQLI_LINK_BATCHES = 2 };
 
 struct exchange {
@@ -61,6 +63,7 @@ struct rqli_link {
         struct exchange *last;
         struct rqli_wakes wakes; /* of called owners */
         unsigned callers;        /* that wait for an exchange in flight */
+        unsigned n_unsent;       /* exchanges in `out` */
         int64_t heard_us;        /* last byte, or begin of the silence */
         uint64_t generation;
         int64_t n_commands; /* put in the stream so far */
