@@ -70,12 +70,9 @@ rql_lock *rqli_lock_free(rql_lock *lock)
 void rql_lock_options_init_sized(const rql_client *client, rql_lock_options *options, size_t size)
 {
     rql_lock_options filled;
-    size_t known = size < sizeof filled ? size : sizeof filled;
 
     rqli_lock_options_fill(&filled, client ? &client->options : NULL);
-    memset(options, 0, size);
-    memcpy(options, &filled, known);
-    options->size = size;
+    rqli_options_hand_out(options, size, &filled, sizeof filled);
 }
 
 static rql_status check(rql_client *client, const char *name, const void *out, rql_error *error)

@@ -29,9 +29,7 @@ void rql_options_init_sized(rql_options *options, size_t size)
     rql_options defaults;
 
     fill_defaults(&defaults);
-    defaults.size = size;
-    memset(options, 0, size);
-    memcpy(options, &defaults, size < sizeof defaults ? size : sizeof defaults);
+    rqli_options_hand_out(options, size, &defaults, sizeof defaults);
 }
 
 /* A newer program may hand us a longer struct: fine while the part we do not know is zero. */
@@ -64,6 +62,13 @@ rql_status rqli_options_lay_over(void *out, size_t known, const void *given, siz
     memcpy(out, given, size < known ? size : known);
     memcpy(out, &known, sizeof known);
     return RQL_OK;
+}
+
+void rqli_options_hand_out(void *out, size_t size, const void *ours, size_t known)
+{
+    memset(out, 0, size);
+    memcpy(out, ours, size < known ? size : known);
+    memcpy(out, &size, sizeof size);
 }
 
 static rql_status check_fields(const rql_options *options, rql_error *error)

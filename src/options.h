@@ -20,4 +20,8 @@ void rqli_lock_options_fill(rql_lock_options *out, const rql_options *client);
 rql_status rqli_options_lay_over(void *out, size_t known, const void *given, size_t least,
                                  rql_error *error);
 
+/* The other way: what a caller whose struct has `size` bytes gets of ours, which begins with its
+ * size and is known bytes long. For all structs of options. */
+void rqli_options_hand_out(void *out, size_t size, const void *ours, size_t known);
+
 #endif

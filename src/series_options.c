@@ -18,9 +18,7 @@ void rql_series_options_init_sized(rql_series_options *options, size_t size)
     rql_series_options filled;
 
     fill(&filled);
-    memset(options, 0, size);
-    memcpy(options, &filled, size < sizeof filled ? size : sizeof filled);
-    options->size = size;
+    rqli_options_hand_out(options, size, &filled, sizeof filled);
 }
 
 int64_t rqli_series_ttl_ms(const rql_lock_options *options, size_t count, size_t index)

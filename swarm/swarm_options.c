@@ -74,7 +74,5 @@ void rql_swarm_options_init_sized(const rql_client *client, rql_swarm_options *o
 
     rql_options_init(&defaults);
     fill(&filled, client ? &client->options : &defaults);
-    filled.size = size;
-    memset(options, 0, size);
-    memcpy(options, &filled, size < sizeof filled ? size : sizeof filled);
+    rqli_options_hand_out(options, size, &filled, sizeof filled);
 }
