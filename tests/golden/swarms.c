@@ -34,31 +34,30 @@ static cJSON *list_outcome(rql_status status, const rql_error *error, rql_text_l
     return outcome;
 }
 
-static cJSON *zombie_locks(struct run *self)
+typedef rql_status (*list_zombies)(rql_client *, int64_t ttl_ms, rql_text_list **, rql_error *);
+
+static cJSON *zombies_by(list_zombies list, struct run *self)
 {
     rql_text_list *texts = NULL;
     rql_error error = {0};
-    rql_status status = rql_zombie_locks(self->client, ttl_of(self), &texts, &error);
+    rql_status status = list(self->client, ttl_of(self), &texts, &error);
 
     return list_outcome(status, &error, texts);
+}
+
+static cJSON *zombie_locks(struct run *self)
+{
+    return zombies_by(rql_zombie_locks, self);
 }
 
 static cJSON *zombie_hosts(struct run *self)
 {
-    rql_text_list *texts = NULL;
-    rql_error error = {0};
-    rql_status status = rql_zombie_hosts(self->client, ttl_of(self), &texts, &error);
-
-    return list_outcome(status, &error, texts);
+    return zombies_by(rql_zombie_hosts, self);
 }
 
 static cJSON *zombie_acquirers(struct run *self)
 {
-    rql_text_list *texts = NULL;
-    rql_error error = {0};
-    rql_status status = rql_zombie_acquirers(self->client, ttl_of(self), &texts, &error);
-
-    return list_outcome(status, &error, texts);
+    return zombies_by(rql_zombie_acquirers, self);
 }
 
 static cJSON *zombies_outcome(rql_zombies *zombies, bool are_flushed)

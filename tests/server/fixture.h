@@ -132,6 +132,14 @@ static inline void await_int(int64_t value, const char *format, ...)
         assert_int_equal(ask_int("HLEN rql:req:%s", name), 0);                                     \
     } while (0)
 
+/* In a while neither lock nor queue nor requests are there. */
+static inline void expect_nothing_left(const char *name)
+{
+    await_int(0, "EXISTS rql:lock:%s", name);
+    await_int(0, "ZCARD rql:lock_queue:%s", name);
+    await_int(0, "HLEN rql:req:%s", name);
+}
+
 /* How often the server has run a command, by clients and by scripts. */
 static inline int64_t calls_of(const char *command)
 {

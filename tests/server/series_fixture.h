@@ -15,11 +15,11 @@ struct wish {
     rql_series_result result;
 };
 
-static inline void wish_for(struct wish *self, const rql_client *client, const char *const *names,
+static inline void wish_for(struct wish *self, const rql_client *of, const char *const *names,
                             size_t count)
 {
     rql_series_options_init(&self->options);
-    self->lock = patient(client);
+    self->lock = patient(of);
     self->result = (rql_series_result){.count = 0};
     self->options.names = names;
     self->options.n_names = count;
@@ -27,11 +27,11 @@ static inline void wish_for(struct wish *self, const rql_client *client, const c
     self->options.result = &self->result;
 }
 
-static inline rql_series *take_series_with(rql_client *client, const struct wish *wish)
+static inline rql_series *take_series_with(rql_client *of, const struct wish *wish)
 {
     rql_series *series = NULL;
     rql_error error = {0};
-    rql_status status = rql_series_acquire(client, &wish->options, &series, &error);
+    rql_status status = rql_series_acquire(of, &wish->options, &series, &error);
 
     if (status) {
         fail_msg("series: %s %s", rql_status_text(status), error.message);
@@ -39,24 +39,24 @@ static inline rql_series *take_series_with(rql_client *client, const struct wish
     return series;
 }
 
-static inline rql_series *take_series(rql_client *client, const char *const *names, size_t count)
+static inline rql_series *take_series(rql_client *of, const char *const *names, size_t count)
 {
     struct wish wish;
 
-    wish_for(&wish, client, names, count);
-    return take_series_with(client, &wish);
+    wish_for(&wish, of, names, count);
+    return take_series_with(of, &wish);
 }
 
 /* The client listens from now on: what follows does not depend on its first wait. */
-static inline void make_listen(rql_client *client, rql_client *holder)
+static inline void make_listen(rql_client *of, rql_client *holder)
 {
     rql_lock *held = hold(holder, "listen");
     struct waiter waiter = {
-        .client = client, .name = "listen", .options = patient(client), .releases = true};
+        .client = of, .name = "listen", .options = patient(of), .releases = true};
 
     waiter_start_as(&waiter, 1);
     await_int(1, "EVAL return(redis.call('pubsub','numsub','rql:wake:%s')[2]) 0",
-              rql_client_identity(client));
+              rql_client_identity(of));
     CHECK_OK(rql_lock_release(held, NULL));
     CHECK_OK(waiter_join(&waiter));
 }
@@ -104,11 +104,11 @@ static inline void *run_series_waiter(void *data)
     return NULL;
 }
 
-static inline void series_waiter_init(struct series_waiter *self, rql_client *client,
+static inline void series_waiter_init(struct series_waiter *self, rql_client *of,
                                       const char *const *names, size_t count)
 {
-    *self = (struct series_waiter){.client = client};
-    wish_for(&self->wish, client, names, count);
+    *self = (struct series_waiter){.client = of};
+    wish_for(&self->wish, of, names, count);
 }
 
 static inline void series_waiter_start(struct series_waiter *self)

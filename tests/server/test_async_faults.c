@@ -64,13 +64,6 @@ static int tear_down_network(void **state)
     return failed;
 }
 
-static void expect_nothing_left(const char *name)
-{
-    await_int(0, "EXISTS rql:lock:%s", name);
-    await_int(0, "ZCARD rql:lock_queue:%s", name);
-    await_int(0, "HLEN rql:req:%s", name);
-}
-
 static void await_ear(void)
 {
     run_until_int(1, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");

@@ -52,13 +52,6 @@ static int tear_down_silence(void **state)
     return failed;
 }
 
-static void expect_nothing_left(const char *name)
-{
-    await_int(0, "EXISTS rql:lock:%s", name);
-    await_int(0, "ZCARD rql:lock_queue:%s", name);
-    await_int(0, "HLEN rql:req:%s", name);
-}
-
 static void a_release_without_an_answer_goes_on(void **state)
 {
     struct asked asked = asked_for();

@@ -32,13 +32,6 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void expect_nothing_left(const char *name)
-{
-    await_int(0, "EXISTS rql:lock:%s", name);
-    await_int(0, "ZCARD rql:lock_queue:%s", name);
-    await_int(0, "HLEN rql:req:%s", name);
-}
-
 /* Threads that take one lock in turn until they are stopped. */
 struct crowd {
     rql_client *clients[2];

@@ -1,30 +1,10 @@
-#include "fixture.h"
+#include "clients.h"
 
 #include "threads.h"
 
 /* The calls that ask nobody, and those that only look: unlock, extend, check, lists. */
 
 #define RUBY "rql:acq:1/2/3/4/0123456789abcdef"
-
-static rql_client *client;
-static rql_client *other;
-
-static int set_up(void **state)
-{
-    (void)state;
-    ask("FLUSHALL");
-    client = new_client();
-    other = new_client();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    client = rql_client_free(client);
-    other = rql_client_free(other);
-    return 0;
-}
 
 static void check_unlock(bool lock_released, bool queue_released)
 {

@@ -1,30 +1,10 @@
-#include "fixture.h"
+#include "clients.h"
 
 #include "threads.h"
 
 /* What keeps a lock: renewal, its ends, and the claim of what was handed over. */
 
 enum { TTL_MS = 900, CLAIM_MS = 1000, RACERS = 4, RACES = 250 };
-
-static rql_client *client;
-static rql_client *other;
-
-static int set_up(void **state)
-{
-    (void)state;
-    ask("FLUSHALL");
-    client = new_client();
-    other = new_client();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    client = rql_client_free(client);
-    other = rql_client_free(other);
-    return 0;
-}
 
 static rql_lock_options renewed(int64_t ttl_ms)
 {

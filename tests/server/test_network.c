@@ -53,13 +53,6 @@ static rql_client *client_through_proxy(int64_t connect_timeout_ms, int64_t io_t
     return new_client_with(&options);
 }
 
-static void expect_nothing_left(const char *name)
-{
-    await_int(0, "EXISTS rql:lock:%s", name);
-    await_int(0, "ZCARD rql:lock_queue:%s", name);
-    await_int(0, "HLEN rql:req:%s", name);
-}
-
 /* Token of the grant in force on the server. */
 static int64_t token_on_server(const char *name)
 {

@@ -1,26 +1,7 @@
+#include "clients.h"
 #include "series_fixture.h"
 
 /* A series that is taken in one step: all or nothing. */
-
-static rql_client *client;
-static rql_client *other;
-
-static int set_up(void **state)
-{
-    (void)state;
-    ask("FLUSHALL");
-    client = new_client();
-    other = new_client();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    client = rql_client_free(client);
-    other = rql_client_free(other);
-    return 0;
-}
 
 static void all_locks_are_taken_in_one_round_trip(void **state)
 {

@@ -1,26 +1,7 @@
+#include "clients.h"
 #include "series_fixture.h"
 
 /* One lock after the other, as the gem's lock_series (wire.md 9), but without its leaks. */
-
-static rql_client *client;
-static rql_client *other;
-
-static int set_up(void **state)
-{
-    (void)state;
-    ask("FLUSHALL");
-    client = new_client();
-    other = new_client();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    client = rql_client_free(client);
-    other = rql_client_free(other);
-    return 0;
-}
 
 /* With the gem's defaults for everything but the ttl. */
 static void wish_as_the_gem(struct wish *wish, const char *const *names, size_t count,

@@ -1,3 +1,4 @@
+#include "clients.h"
 #include "series_fixture.h"
 
 /* A series that waits: it holds nothing, keeps its place in all queues, and is told to look. */
@@ -6,26 +7,6 @@ enum { NEVER_MS = 60000 /* no poll within a test */ };
 
 static const char *const ab[] = {"a", "b"};
 static const char *const bc[] = {"b", "c"};
-
-static rql_client *client;
-static rql_client *other;
-
-static int set_up(void **state)
-{
-    (void)state;
-    ask("FLUSHALL");
-    client = new_client();
-    other = new_client();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    client = rql_client_free(client);
-    other = rql_client_free(other);
-    return 0;
-}
 
 static void have_listen(rql_client *own)
 {

@@ -22,13 +22,6 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void expect_nothing_left(const char *name)
-{
-    await_int(0, "EXISTS rql:lock:%s", name);
-    await_int(0, "ZCARD rql:lock_queue:%s", name);
-    await_int(0, "HLEN rql:req:%s", name);
-}
-
 static rql_client *new_client_waiting(int64_t io_timeout_ms)
 {
     rql_options options = client_options();

@@ -1,4 +1,4 @@
-#include "fixture.h"
+#include "clients.h"
 
 /* Clearing many at once: the gem's clear_locks, clear_locks_of, clear_current_locks and
  * clear_dead_requests (wire.md 8). */
@@ -9,26 +9,6 @@
 #define OTHER_HOST "rql:hst:18524/600/640/bbbbbbbbbbbbbbb2"
 #define DEAD "rql:acq:90001/1/2/3/ffffffffffffff01"
 #define OURS "0123456789abcdef0123456789abcdef"
-
-static rql_client *client;
-static rql_client *other;
-
-static int set_up(void **state)
-{
-    (void)state;
-    ask("FLUSHALL");
-    client = new_client();
-    other = new_client();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    client = rql_client_free(client);
-    other = rql_client_free(other);
-    return 0;
-}
 
 static void hold_as(const char *name, const char *acquirer, const char *host)
 {

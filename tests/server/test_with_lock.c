@@ -1,4 +1,4 @@
-#include "fixture.h"
+#include "clients.h"
 
 #include <semaphore.h>
 
@@ -6,26 +6,6 @@
 /* In test_with_lock_cpp.cpp: what was caught by a caller whose block throws; 0: nothing. */
 int throw_out_of_block(rql_client *client, const char *name, int value);
 #endif
-
-static rql_client *client;
-static rql_client *other;
-
-static int set_up(void **state)
-{
-    (void)state;
-    ask("FLUSHALL");
-    client = new_client();
-    other = new_client();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    client = rql_client_free(client);
-    other = rql_client_free(other);
-    return 0;
-}
 
 /* Is the lock held inside of the block, and by us? */
 static int add_ten(rql_lock *lock, void *user_data)
