@@ -307,7 +307,7 @@ stage_tidy() {
     return "$tidied"
 }
 
-# Instructions of the client, as a user would build it. RQL_BUDGET=refresh sh tests/run.sh budget
+# Instructions of the client, as a user would build it, and of the scripts. RQL_BUDGET=refresh sh tests/run.sh budget
 stage_budget() {
     targets=budget-pairs
     CC=gcc CXX=g++ build budget -Dbuildtype=release -Ddebug=true &&

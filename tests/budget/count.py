@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Count the client's instructions for one round of each case, and compare with what is written down.
+"""Count the instructions of client and server for one round of each case, and compare with what is
+written down.
 
 Usage: count.py [--refresh] BUILD=PROGRAM...     PROGRAM: budget-pairs of the build called BUILD
 
-A count is that of the calling thread from the call to its return, in the library and all that it
-uses, by callgrind: the kernel, the server and other threads do not count, nor does the machine's
-load. It changes with the compiler, its flags and the libraries; where these are others than those
+A count of the client is that of the calling thread from the call to its return, in the library and
+all that it uses, by callgrind: the kernel and other threads do not count, nor does the machine's
+load. That of the server is what its scripts take, of all who take part in a round. It changes with the compiler, its flags and the libraries; where these are others than those
 written down nothing can be compared: that is a skip, and the figures are shown all the same.
 More than 5 % above what is written down is a failure; so is more than 5 % below, for then the file
 says too much: refresh it.
@@ -13,6 +14,7 @@ says too much: refresh it.
 Standard error has one line for each case, standard output one in all: PASSED FAILED SKIPPED.
 """
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -21,6 +23,8 @@ import tempfile
 
 CASES = ("pair", "pair-with-options", "nested-pair", "hand-off")
 ROUNDS = 300
+WARM_UP = 100  # of pairs.c; the server counts them too
+SERVER = os.environ["RQL_TEST_REDIS"]
 PERCENT = 5
 FILE = pathlib.Path(__file__).with_name("instructions.json")
 
@@ -34,8 +38,37 @@ def count(program, case, folder):
         capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"count.py: {case}: {done.stdout}{done.stderr}")
-    total = re.search(r"^(?:totals|summary): (\d+)", out.read_text(), re.M)
-    return done.stdout.strip(), round(int(total[1]) / ROUNDS)
+    return done.stdout.strip(), round(total_in(out) / ROUNDS)
+
+
+def total_in(out):
+    return int(re.search(r"^(?:totals|summary): (\d+)", out.read_text(), re.M)[1])
+
+
+def version_of(program):
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def count_server(program, case, folder):
+    """Instructions a round, in its scripts: a server under callgrind takes the place of the real one."""
+    out = pathlib.Path(folder, "server-" + case)
+    stand_in = pathlib.Path(folder, "redis-server")
+    stand_in.write_text(
+        "#!/bin/sh\nexec valgrind --tool=callgrind --quiet --toggle-collect=evalShaCommand "
+        f"--callgrind-out-file='{out}' '{SERVER}' \"$@\"\n")
+    stand_in.chmod(0o700)
+    done = subprocess.run([program, case, str(ROUNDS)], capture_output=True, text=True, check=False,
+                          env={**os.environ, "RQL_TEST_REDIS": str(stand_in)})
+    if done.returncode != 0:
+        sys.exit(f"count.py: server, {case}: {done.stdout}{done.stderr}")
+    return round(total_in(out) / (WARM_UP + ROUNDS))
+
+
+def count_all_of_server(program):
+    with tempfile.TemporaryDirectory() as folder:
+        counts = {case: count_server(program, case, folder) for case in CASES}
+    return {"made_with": f"{version_of(SERVER)}, {version_of('valgrind')}", "instructions": counts}
 
 
 def flags_of(program):
@@ -48,13 +81,12 @@ def flags_of(program):
 
 
 def count_all(program):
-    """{"made_with": ..., "instructions": {case: number}}"""
+    """{"made_with": ..., "instructions": {case: number}}, as for the server"""
     with tempfile.TemporaryDirectory() as folder:
         counts = {case: count(program, case, folder) for case in CASES}
-    valgrind = subprocess.run(["valgrind", "--version"], capture_output=True, text=True, check=True)
     made_with = {with_what for with_what, _ in counts.values()}
     return {
-        "made_with": f"{made_with.pop()}, {valgrind.stdout.strip()}, {flags_of(program)}",
+        "made_with": f"{made_with.pop()}, {version_of('valgrind')}, {flags_of(program)}",
         "instructions": {case: number for case, (_, number) in counts.items()},
     }
 
@@ -87,6 +119,7 @@ def main(args):
     refresh = args[:1] == ["--refresh"]
     programs = dict(arg.split("=", 1) for arg in args[refresh:])
     found = {build: count_all(program) for build, program in programs.items()}
+    found["server"] = count_all_of_server(next(iter(programs.values())))
     if refresh:
         FILE.write_text(json.dumps(found, indent=2) + "\n")
     known = json.loads(FILE.read_text())
