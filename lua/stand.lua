@@ -25,6 +25,9 @@ elseif is_poll then
     count = count + call("ZADD", queue, seconds_of(score_us), acquirer)
 else
     count = count + call("ZADD", queue, now_seconds, acquirer)
+    if count == 5 then
+        plant_tree(queue, acquirer)
+    end
     last_two = call("ZRANGE", queue, "-2", "-1")
     if last_two[#last_two] ~= acquirer then
         score_us = tail_us(queue, now_text)

@@ -2,6 +2,8 @@
 
 /* Places in the queue: put back when somebody empties it, moved to the tail by queue_ttl. */
 
+enum { FIVE = 5 };
+
 static struct waiter waiter_of(rql_client *own)
 {
     struct waiter waiter = {.client = own, .name = "x", .options = patient(own)};
@@ -172,6 +174,31 @@ static void scores_are_the_servers_time(void **state)
     assert_int_equal(ask_int("ZCARD rql:lock_queue:x"), 1);
 }
 
+/* Redis walks a list for each newcomer: a fifth waiter makes it a tree. Nothing else changes. */
+static void queue_of_five_is_no_list_any_more(void **state)
+{
+    rql_lock *held = hold(other, "x");
+    struct waiter waiters[FIVE + 1];
+    char encoding[TEXT_SIZE];
+
+    (void)state;
+    for (int i = 0; i <= FIVE; i++) {
+        waiters[i] = waiter_of(client);
+        waiters[i].releases = true;
+        waiter_start_as(&waiters[i], i + 1);
+        (void)ask_text(encoding, "OBJECT ENCODING rql:lock_queue:x");
+        assert_string_equal(encoding, i + 1 < FIVE ? "listpack" : "skiplist");
+        assert_int_equal(ask_int("HLEN rql:req:x"), i + 1);
+    }
+    assert_true(ask_int("PTTL rql:lock_queue:x") > 0);
+    CHECK_OK(rql_lock_release(held, NULL));
+    for (int i = 0; i <= FIVE; i++) {
+        CHECK_OK(waiter_join(&waiters[i]));
+        assert_true(i == 0 || waiters[i - 1].token < waiters[i].token);
+    }
+    CHECK_QUEUE_IS_EMPTY("x");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -182,6 +209,7 @@ int main(void)
         TEST(queue_ttl_forever_keeps_the_place),
         TEST(an_old_request_still_takes_a_free_lock),
         TEST(scores_are_the_servers_time),
+        TEST(queue_of_five_is_no_list_any_more),
     };
 
     if (!redis_server_available()) {
