@@ -72,7 +72,7 @@ static bool leave(void *self)
     const struct rqli_withdrawal_of what = {attempt->lock->name, attempt->lock->acquirer,
                                             attempt->lock->nonce};
 
-    if (rqli_withdraw(attempt->link, &attempt->lock->keys, &what,
+    if (rqli_withdraw(client->link, &attempt->lock->keys, &what,
                       rqli_attempt_leave_until(attempt))) {
         return true;
     }
@@ -134,7 +134,6 @@ void rqli_attempt_init(struct attempt *self, rql_lock *lock, const rql_lock_opti
         .lock = lock,
         .options = options,
         .out = out,
-        .link = rqli_links_choose(&lock->client->links),
         .waiter = {.lock_key = lock->keys.lock,
                    .name = lock->name,
                    .acquirer = lock->acquirer,

@@ -18,7 +18,6 @@ struct attempt {
     rql_lock *lock; /* of a series: the first, for what all have in common */
     const rql_lock_options *options;
     struct rqli_attempt_result *out;
-    struct rqli_link *link; /* for all that it says */
     struct rqli_waiter waiter;
     bool has_joined;
     bool may_retry; /* this client has been connected before */
@@ -96,7 +95,7 @@ struct rqli_try rqli_attempt_decide(struct attempt *attempt, const struct rqli_e
 
 /* A refusal, once more: joins if need be, tells the others, watches Ruby. */
 struct rqli_try rqli_attempt_attend(struct attempt *attempt, struct rqli_try result,
-                                    rql_error *error);
+                                    uint64_t link_generation, rql_error *error);
 
 /* A run of acquire.lua, and what its answer leads to. */
 void rqli_attempt_write(const struct attempt *attempt, struct rqli_call *call, int64_t now_us);

@@ -91,13 +91,13 @@ static struct rqli_try join_late(struct attempt *attempt, rql_error *error)
 }
 
 /* True: the lock has become free meanwhile. */
-static bool watch_ruby(struct attempt *attempt)
+static bool watch_ruby(struct attempt *attempt, uint64_t link_generation)
 {
     struct rqli_waiter_view around =
         rqli_subscriber_view(attempt->client->subscriber, &attempt->waiter);
 
     return around.is_listening && around.leads &&
-           rqli_tracking_arm(attempt->client, attempt->lock->keys.lock, &around);
+           rqli_tracking_arm(attempt->client, attempt->lock->keys.lock, link_generation, &around);
 }
 
 static struct rqli_try queued(struct attempt *attempt, const struct rqli_exchange *exchange,
@@ -120,7 +120,7 @@ static struct rqli_try queued(struct attempt *attempt, const struct rqli_exchang
 }
 
 struct rqli_try rqli_attempt_attend(struct attempt *attempt, struct rqli_try result,
-                                    rql_error *error)
+                                    uint64_t link_generation, rql_error *error)
 {
     if (result.result != RQLI_TRY_QUEUED) {
         return result;
@@ -131,7 +131,7 @@ struct rqli_try rqli_attempt_attend(struct attempt *attempt, struct rqli_try res
     if (attempt->was_restored) {
         rqli_subscriber_nudge(attempt->client->subscriber, &attempt->waiter);
     }
-    if (attempt->behind_ruby && watch_ruby(attempt) && attempt->was_held) {
+    if (attempt->behind_ruby && watch_ruby(attempt, link_generation) && attempt->was_held) {
         return again();
     }
     return result;
@@ -194,8 +194,8 @@ static rql_status connect_first(struct attempt *attempt, int64_t deadline_us, rq
     if (attempt->may_retry) {
         return RQL_OK;
     }
-    status = rqli_link_connect(attempt->link, deadline_us, error);
-    attempt->may_retry = rqli_link_clock(attempt->link, &reading);
+    status = rqli_link_connect(client->link, deadline_us, error);
+    attempt->may_retry = rqli_link_clock(client->link, &reading);
     if (!status) {
         rqli_server_clock_learn(client, &reading);
         atomic_store_explicit(&client->was_connected, true, memory_order_relaxed);
@@ -258,7 +258,7 @@ struct rqli_exchange *rqli_attempt_carry(struct attempt *attempt,
     if (!status) {
         write(attempt, &call, now_us);
         attempt->out->asked++;
-        status = rqli_perform(attempt->link, &call, until_us, &exchange, error);
+        status = rqli_perform(attempt->client->link, &call, until_us, &exchange, error);
     }
     if (status) {
         *failure_out = rqli_attempt_failed(attempt, status);
@@ -276,7 +276,7 @@ struct rqli_try rqli_attempt_try(void *self, rql_error *error)
     exchange = rqli_attempt_carry(attempt, rqli_attempt_write, &result, error);
     if (exchange) {
         result = rqli_attempt_read(attempt, exchange, error);
-        result = rqli_attempt_attend(attempt, result, error);
+        result = rqli_attempt_attend(attempt, result, exchange->generation, error);
         rqli_exchange_give(exchange);
     }
     return result;

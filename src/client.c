@@ -23,7 +23,7 @@ static void abandon(void *self)
 {
     rql_client *client = self;
 
-    rqli_links_abandon(&client->links);
+    rqli_link_abandon(client->link);
     rqli_subscriber_abandon(client->subscriber);
     rqli_keeper_abandon(client->keeper);
 }
@@ -40,16 +40,13 @@ static void set_up_endpoint(rql_client *client)
 
 static rql_status build(rql_client *client, rql_error *error)
 {
-    bool has_links;
-
     set_up_endpoint(client);
-    has_links = rqli_links_init(&client->links, &client->endpoint);
-    client->link = client->links.link[0];
+    client->link = rqli_link_new(&client->endpoint);
     client->subscriber = rqli_subscriber_new(&client->endpoint);
     client->keeper = rqli_keeper_new(client);
     client->stats = rqli_stats_new();
     client->hosts = rqli_hosts_new();
-    if (!has_links || !client->subscriber || !client->keeper || !client->stats ||
+    if (!client->link || !client->subscriber || !client->keeper || !client->stats ||
         !client->hosts || !client->url) {
         return rqli_fail_nomem(error);
     }
@@ -122,7 +119,7 @@ rql_client *rql_client_free(rql_client *client)
     }
     rqli_keeper_free(client->keeper);
     rqli_subscriber_free(client->subscriber);
-    rqli_links_fini(&client->links);
+    rqli_link_free(client->link);
     rqli_stats_free(client->stats);
     rqli_hosts_free(client->hosts);
     rqli_spares_fini(&client->handles);

@@ -8,7 +8,6 @@
 #include "base/random.h"
 #include "handle.h"
 #include "link/endpoint.h"
-#include "link/links.h"
 
 #include <pthread.h>
 #include <rql/client.h>
@@ -23,6 +22,7 @@ struct rqli_traffic {
 
 struct rqli_hosts;
 struct rqli_keeper;
+struct rqli_link;
 struct rqli_stats;
 struct rqli_subscriber;
 
@@ -32,8 +32,7 @@ struct rql_client {
     rql_lock_options of_calls;    /* what they say of a call that says nothing */
     struct rqli_endpoint endpoint;
     char identity[RQLI_HEX_SIZE];
-    struct rqli_links links;            /* commands of the callers */
-    struct rqli_link *link;             /* the first of them, for all that is not urgent */
+    struct rqli_link *link;             /* commands of the callers */
     struct rqli_subscriber *subscriber; /* pushes to the waiters */
     struct rqli_keeper *keeper;         /* leases, and what the background thread does */
     struct rqli_stats *stats;

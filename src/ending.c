@@ -155,7 +155,6 @@ bool rqli_ending_is_over(struct rqli_ending *self, rql_status *status)
 /* Sends an idempotent call until it is answered or the client's patience is at its end. */
 static rql_status insist(struct rqli_ending *self, rql_error *error)
 {
-    struct rqli_link *link = rqli_links_choose(&self->client->links);
     rqli_signal never = 0;
 
     for (;;) {
@@ -166,7 +165,7 @@ static rql_status insist(struct rqli_ending *self, rql_error *error)
 
         rqli_ending_write(self, &call);
         call.pushes_first = self->lock && self->lock->handed_over; /* others wait, most likely */
-        status = rqli_perform(link, &call, self->until_us, &exchange, error);
+        status = rqli_perform(self->client->link, &call, self->until_us, &exchange, error);
         if (!status) {
             status = rqli_ending_read(self, exchange, error);
         }

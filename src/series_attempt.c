@@ -94,7 +94,7 @@ static struct rqli_try try_take(void *self, rql_error *error)
 
     if (exchange) {
         result = rqli_series_attempt_read(self, exchange, error);
-        result = rqli_attempt_attend(self, result, error);
+        result = rqli_attempt_attend(self, result, exchange->generation, error);
         rqli_exchange_give(exchange);
     }
     return result;
@@ -133,7 +133,7 @@ static bool leave(void *self)
     int64_t until_us = rqli_attempt_leave_until(&series->attempt);
     bool is_confirmed = true;
 
-    (void)rqli_perform_each(series->attempt.link, &calls, until_us, &exchange, NULL);
+    (void)rqli_perform_each(client->link, &calls, until_us, &exchange, NULL);
     for (size_t i = 0; i < series->count; i++) {
         const rql_lock *lock = series->locks[i];
         const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};

@@ -10,8 +10,10 @@
 #include <string.h>
 
 /* What the connections count themselves. */
-static void add_counts(rql_stats *out, struct rqli_link_counts counts)
+static void add_link(rql_stats *out, struct rqli_link *link)
 {
+    struct rqli_link_counts counts = rqli_link_counts(link);
+
     out->commands += counts.commands;
     out->connections += counts.connections;
 }
@@ -39,8 +41,8 @@ static void read_all(rql_client *client, rql_stats *out)
 
     *out = (rql_stats){.size = sizeof *out};
     rqli_stats_read(client->stats, out);
-    add_counts(out, rqli_links_counts(&client->links));
-    add_counts(out, rqli_link_counts(rqli_keeper_link(client->keeper)));
+    add_link(out, client->link);
+    add_link(out, rqli_keeper_link(client->keeper));
     out->connections += pushes.connections;
     out->pushes = pushes.pushes;
     add_loops(out, client);

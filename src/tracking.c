@@ -52,11 +52,10 @@ void rqli_tracking_write(struct rqli_command *command, struct rqli_slice lock_ke
     write_look(command, lock_key);
 }
 
-bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key,
+bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key, uint64_t link_generation,
                        const struct rqli_waiter_view *around)
 {
     struct rqli_exchange *exchange = rqli_exchange_take(client->link);
-    uint64_t generation = rqli_link_generation(client->link);
     bool is_free = false;
 
     if (!exchange) {
@@ -64,7 +63,7 @@ bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key,
     }
     rqli_tracking_write(
         &exchange->command, lock_key,
-        needs_set_up(client, generation, around->generation) ? around->client_id : 0);
+        needs_set_up(client, link_generation, around->generation) ? around->client_id : 0);
     if (rqli_exchange_run(exchange, rqli_client_patience_us(client, rqli_now_us()), NULL) ==
         RQL_OK) {
         is_free = exchange->reply[exchange->command.n_commands - 1].type == RQLI_REPLY_NIL;

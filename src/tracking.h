@@ -11,9 +11,9 @@
 struct rqli_command;
 struct rqli_waiter_view;
 
-/* Arms one notice for the lock's next change; `around` is the subscriber that is to be told. True:
- * the lock is free by now. */
-bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key,
+/* Arms one notice for the lock's next change. link_generation is the command connection's, `around`
+ * the subscriber that is to be told. True: the lock is free by now. */
+bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key, uint64_t link_generation,
                        const struct rqli_waiter_view *around);
 
 /* The commands for it, the last of which asks who holds the lock: nil, it is free.

@@ -3,13 +3,10 @@
 
 /**
  * @file client.h
- * @brief A client: a few connections to the server, shared by all threads of the process.
+ * @brief A client: one connection to the server, shared by all threads of the process.
  *
  * A client has one command connection that its callers drive themselves, one subscriber connection
- * from the first wait on, and one background thread from the first lease that has to be watched,
- * with a connection of its own. Up to three more command connections are opened, if the server lets
- * them, when two to four callers are busy at once: each is then answered on its own. More callers
- * share the first, and so do all with `spin_us`.
+ * from the first wait on, and one background thread from the first lease that has to be watched.
  * It installs no signal handler, writes to no stream and changes nothing of the process.
  *
  * After fork() every call on a handle of the parent answers ::RQL_E_FORKED in the child and touches

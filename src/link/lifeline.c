@@ -63,7 +63,7 @@ void rqli_link_finish_first(struct rqli_link *self, rql_status status, int64_t n
         return;
     }
     if (!done->left) {
-        rqli_link_count_callers(self, -1U);
+        self->shared.callers--;
     }
     rqli_link_call(self, done, FINISHED);
 }
@@ -238,16 +238,6 @@ void rqli_link_drop(struct rqli_link *self, uint64_t generation)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
     if (self->shared.generation == generation) {
-        rqli_link_break_off(self, false);
-        rqli_link_bury(self);
-    }
-    rqli_link_unlock(self);
-}
-
-void rqli_link_drop_idle(struct rqli_link *self)
-{
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    if (!self->shared.first) {
         rqli_link_break_off(self, false);
         rqli_link_bury(self);
     }

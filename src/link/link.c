@@ -88,26 +88,6 @@ struct rqli_link_counts rqli_link_counts(struct rqli_link *self)
     return counts;
 }
 
-unsigned rqli_link_callers(const struct rqli_link *self)
-{
-    return atomic_load_explicit(&self->callers, memory_order_relaxed);
-}
-
-bool rqli_link_spins(const struct rqli_link *self)
-{
-    return self->wire.endpoint->spin_us > 0;
-}
-
-uint64_t rqli_link_generation(struct rqli_link *self)
-{
-    uint64_t generation;
-
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    generation = self->shared.generation;
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    return generation;
-}
-
 static void drop(const struct rqli_exchange *exchange)
 {
     rqli_link_drop(exchange->carrier, exchange->generation);
@@ -176,7 +156,7 @@ static bool put_in_stream(struct rqli_link *self, struct exchange *exchange)
     atomic_store_explicit(&exchange->mark, AWAKE, memory_order_relaxed);
     self->shared.queued_at += command->length;
     self->shared.n_commands += command->n_commands;
-    rqli_link_count_callers(self, 1);
+    self->shared.callers++;
     self->shared.n_unsent++;
     if (self->shared.last) {
         self->shared.last->next = exchange;
@@ -197,7 +177,7 @@ static int64_t silence_us(const struct rqli_link *self)
 /* Under the mutex. */
 static bool may_write(const struct rqli_link *self)
 {
-    unsigned callers = rqli_link_callers(self);
+    unsigned callers = self->shared.callers;
 
     if (self->shared.state != UP || self->shared.out.length == 0) {
         return false;
@@ -299,7 +279,7 @@ static void read_once(struct rqli_link *self, int64_t deadline_us)
 {
     int64_t given_up_us = silence_us(self);
     int64_t until_us = deadline_us < given_up_us ? deadline_us : given_up_us;
-    int64_t spin_us = rqli_link_callers(self) == 1 ? self->wire.endpoint->spin_us : 0;
+    int64_t spin_us = self->shared.callers == 1 ? self->wire.endpoint->spin_us : 0;
     enum rqli_wire_read got;
 
     rqli_link_unlock(self);
@@ -387,7 +367,7 @@ static rql_status take_part(struct rqli_link *self, struct exchange *exchange, i
     exchange->left = exchange->in_flight;
     status = exchange->left ? RQL_E_UNKNOWN : exchange->status;
     if (exchange->left) {
-        rqli_link_count_callers(self, -1U);
+        self->shared.callers--;
     }
     /* Also when we never read: we may have written for others after our own reply was taken. */
     if (self->shared.reader == exchange || !self->shared.reader) {

@@ -2,7 +2,7 @@
 #define RQLI_LINK_H
 
 /*
- * A command connection, shared by the threads that use it and driven by them.
+ * The command connection of a client, shared by all its threads and driven by them.
  *
  * A caller takes an exchange, writes commands into it, runs it, reads the replies and gives it
  * back. Callers write at once; one waiting caller at a time reads for all and then hands the
@@ -46,15 +46,6 @@ void rqli_exchange_give(struct rqli_exchange *exchange); /* NULL is fine */
  */
 rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us, rql_error *error);
 
-/* How many callers wait for an answer here: a hint, for it takes no lock. Any thread. */
-unsigned rqli_link_callers(const struct rqli_link *self);
-
-/* Whether a caller that is alone here spins before it sleeps. */
-bool rqli_link_spins(const struct rqli_link *self);
-
-/* The connection that the next exchange will most likely go over; 0: none was made yet. */
-uint64_t rqli_link_generation(struct rqli_link *self);
-
 /* Connects if need be; what rqli_exchange_run() would do first. RQL_OK at once when connected. */
 rql_status rqli_link_connect(struct rqli_link *self, int64_t deadline_us, rql_error *error);
 
@@ -63,7 +54,6 @@ bool rqli_link_clock(struct rqli_link *self, struct rqli_clock_reading *out);
 
 /* Drops the connection: the next run resolves the address afresh. */
 void rqli_link_drop(struct rqli_link *self, uint64_t generation);
-void rqli_link_drop_idle(struct rqli_link *self); /* unless an answer is still to come */
 
 /* rqli_reply_fault() for a reply of this exchange. An answer that makes no sense ends its
  * connection, for the next ones may be those of others (F-19); so does READONLY (F-73). */

@@ -46,7 +46,6 @@ enum state { DOWN, CONNECTING, UP, BROKEN };
 struct rqli_link {
     struct rqli_wire wire;     /* fd: by whoever connects, reads or writes, as below */
     struct rqli_spares spares; /* exchanges */
-    atomic_uint callers;       /* that wait for an exchange in flight; changed under shared.mutex */
 
     struct {
         pthread_mutex_t mutex;
@@ -63,6 +62,7 @@ struct rqli_link {
         struct exchange *first; /* in flight, in the order of the stream */
         struct exchange *last;
         struct rqli_wakes wakes; /* of called owners */
+        unsigned callers;        /* that wait for an exchange in flight */
         unsigned n_unsent;       /* exchanges in `out` */
         int64_t heard_us;        /* last byte, or begin of the silence */
         uint64_t generation;
@@ -86,14 +86,6 @@ void rqli_link_call(struct rqli_link *self, struct exchange *exchange, enum mark
 /* Unlocks the mutex and wakes whom was called: the next reader first, on whom the others will
  * depend, for it was called last. */
 void rqli_link_unlock(struct rqli_link *self);
-
-/* Under the mutex: one caller more, or less. */
-static inline void rqli_link_count_callers(struct rqli_link *self, unsigned change)
-{
-    unsigned callers = atomic_load_explicit(&self->callers, memory_order_relaxed);
-
-    atomic_store_explicit(&self->callers, callers + change, memory_order_relaxed);
-}
 
 /* Takes the first exchange off the stream with its result. */
 void rqli_link_finish_first(struct rqli_link *self, rql_status status, int64_t now_us);

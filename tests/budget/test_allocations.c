@@ -3,7 +3,6 @@
 
 #include "clients.h"
 
-#include "base/clock.h"
 #include "client.h"
 #include "counting.h"
 #include "keeper.h"
@@ -37,30 +36,6 @@ static void widen(rql_client *of, int n_handles)
     rql_lock_info_free(info);
     for (int i = 0; i < n_handles; i++) {
         CHECK_OK(rql_lock_release(locks[i], NULL));
-    }
-}
-
-/* The same for connections that only more callers at once need: several exchanges each. */
-static void widen_links(rql_client *of)
-{
-    char text[THREADS * 512];
-
-    memset(text, 'x', sizeof text);
-    for (size_t i = 0; i < RQLI_LINKS * THREADS; i++) {
-        struct rqli_exchange *exchanges[RQLI_LINKS];
-        struct rqli_link *link = of->links.link[i % RQLI_LINKS];
-
-        for (size_t k = 0; k < RQLI_LINKS; k++) {
-            exchanges[k] = rqli_exchange_take(link);
-            assert_non_null(exchanges[k]);
-            rqli_command_begin(&exchanges[k]->command, 2);
-            rqli_command_text(&exchanges[k]->command, "PING");
-            rqli_command_slice(&exchanges[k]->command, (struct rqli_slice){text, sizeof text});
-            CHECK_OK(rqli_exchange_run(exchanges[k], rqli_now_us() + 5000000, NULL));
-        }
-        for (size_t k = 0; k < RQLI_LINKS; k++) {
-            rqli_exchange_give(exchanges[k]);
-        }
     }
 }
 
@@ -239,14 +214,14 @@ static void many_pairs(size_t index, void *data)
 
 static bool all_have_asked(void *data)
 {
-    return rqli_links_counts(&client->links).commands >= *(const int64_t *)data;
+    return rqli_link_counts(client->link).commands >= *(const int64_t *)data;
 }
 
 /* The server is silent until every thread waits for its first answer: more at once there never are.
  */
 static void start_together(struct crowd *crowd)
 {
-    int64_t commands = rqli_links_counts(&client->links).commands + THREADS;
+    int64_t commands = rqli_link_counts(client->link).commands + THREADS;
 
     redis_server_pause(&server);
     crowd->threads = threads_start(THREADS, many_pairs, crowd);
@@ -264,7 +239,6 @@ static void pairs_of_many_threads(void **state)
     failures = 0;
     assert_int_equal(pthread_barrier_init(&crowd.barrier, NULL, THREADS + 1), 0);
     widen(client, 3 * THREADS);
-    widen_links(client);
     start_together(&crowd);
     line_up(&crowd);
     counting_begin();
