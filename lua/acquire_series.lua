@@ -26,8 +26,7 @@ local now = now_text + 0
 if is_less(ARGV[5], now_text) then
     return {5, now}
 end
-local ttl = tonumber(ttl_ms)
-if not ttl or ttl < 1 or ttl > 2592000000 or ttl % 1 ~= 0 then
+if not string.find(ttl_ms, "^[1-9]%d*$") or is_less("2592000000", ttl_ms) then
     return redis.error_reply("ERR ttl out of range")
 end
 local access, conflict, fail_fast, wait_ms, known_us, queue_ttl_ms, chance =

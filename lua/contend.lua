@@ -11,17 +11,18 @@ local owner = call("HGET", lock, "acq_id")
 local holder = owner == acquirer and call("HGET", lock, "rql_nonce")
 local mine = call("HGET", requests, acquirer)
 
-local function refuse(why, at)
-    return why .. " " .. at .. " " .. redis.call("PTTL", KEYS[1])
+-- PTTL of a lock, no longer than any of ours: a long number would get an exponent in an answer.
+local function ttl_left(lock)
+    return math.min(redis.call("PTTL", lock), 2592000000)
 end
 
 if holder and (holder == nonce or conflict == "t" or conflict == "e") then
     -- @include holding
 elseif owner == acquirer and conflict == "d" then
     drop(queue, requests, acquirer)
-    return refuse("4", now_text)
+    return "4 " .. now_text .. " " .. ttl_left(lock)
 elseif owner and fail_fast == "f" then
-    return refuse("2", now_text)
+    return "2 " .. now_text .. " " .. ttl_left(lock)
 elseif owner or access ~= "r" then
     -- @include stand
 end

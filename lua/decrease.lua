@@ -14,7 +14,7 @@ local ended = "0"
 if call("HGET", lock, "rql_nonce") == ARGV[1] and call("HDEL", lock, "rql_ext:" .. ARGV[2]) == 1 then
     local left = take_back(lock, now_text, ARGV[3])
     if left > 0 then
-        return "1 0 " .. left
+        return "1 0 " .. math.min(left, 2592000000)
     end
     ended = "1"
 end

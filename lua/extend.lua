@@ -24,7 +24,7 @@ if held[1] == ARGV[1] then
         call("HSET", lock, "rql_end", string.format("%.0f", ends))
         left = math.min(left, math.floor((ends - now_text) / 1000))
     end
-    return "1 " .. now_text .. " " .. left
+    return "1 " .. now_text .. " " .. math.min(left, 2592000000)
 end
 if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue) == 0 then
     return "0 " .. now_text

@@ -27,5 +27,5 @@ elseif holder ~= nonce then
         call("HSET", lock, "l_spc_ext_ts", now_seconds, "l_spc_ext_ini_ttl", ttl_ms)
     end
 end
-return "1 " .. now_text .. " " .. call("PTTL", lock) .. " " .. token .. " " .. process .. " " ..
+return "1 " .. now_text .. " " .. ttl_left(lock) .. " " .. token .. " " .. process .. " " ..
     (claim and "1" or "0") .. " " .. holder

@@ -7,7 +7,7 @@ local host, ttl_ms, nonce, until_us, access, meta_at
 if record then
     host, ttl_ms, nonce, until_us, access, meta_at = read_record(record)
 end
-if waiter == me then
+if waiter == me then -- who asks is alive
     turn = "mine"
 elseif host and is_alive(live, identity, now_text, until_us) then
     if access == "s" then

@@ -10,8 +10,6 @@ local GRACE_US = 2000000 -- a Ruby waiter at the head of a free lock gets this l
 local CLAIM_MS = "1000" -- G: a lock handed over lives this long until its owner is heard of
 local AT_ONCE = 32
 local GONE, PASSED, SKIPPED = 1, 0.1, 4 -- what a turn costs
-local budget = 30 -- of one call: less than 1 ms
-local n_gone = 0
 local deaf = {}
 local page, at, width = nil, 0, 1
 

@@ -50,12 +50,13 @@ end
 if turn ~= "mine" then
     if fail_fast == "f" then
         drop(queue, requests, acquirer)
-        return refuse("3", now_text)
+        return "3 " .. now_text .. " " .. ttl_left(lock)
     elseif turn == "again" then
         return "6 " .. now_text
     elseif score_us + 0 < oldest_us then
         score_us = tail_us(queue, now_text)
         call("ZADD", queue, seconds_of(score_us), acquirer)
+        keep(queue, requests, call("ZCARD", queue)) -- serving the queue may have taken its ttl
     end
     local rank, is_first = count - 1, count == 1 and "1" or "0"
     if not owner or (count > 1 and not is_behind_ours) then
@@ -64,6 +65,6 @@ if turn ~= "mine" then
     end
     local next_owner = is_first == "1" and (owner or turn == "free" and call("ZRANGE", queue, "0", "0")[1])
     local of_ruby = next_owner and not identity_of(next_owner) and "1" or "0"
-    return "0 " .. now_text .. " " .. call("PTTL", lock) .. " " .. rank .. " " .. is_first .. " " ..
+    return "0 " .. now_text .. " " .. ttl_left(lock) .. " " .. rank .. " " .. is_first .. " " ..
         (is_poll and not score and "1" or "0") .. " " .. of_ruby .. " " .. score_us
 end

@@ -1,0 +1,130 @@
+#include "fixture.h"
+
+#include "script/script.h"
+
+/* What scripts do with arguments and keys that no call of the library sends or makes. */
+
+#define ACQUIRER "rql:acq:1/2/0/0/0123456789abcdef0123456789abcdef"
+#define HOST "rql:hst:1/2/0/0123456789abcdef0123456789abcdef"
+#define NONCE "00112233445566778899aabbccddeeff"
+#define NEVER "9007199254740992"
+#define AGES_MS "1000000000000000"
+
+#define CROWD_SCRIPT                                                                               \
+    "for i = 1, ARGV[2] do redis.call('ZADD', 'rql:lock_queue:' .. string.char(ARGV[1]), i, "      \
+    "'rql:acq:9/' .. i .. '/0/0/fedcba9876543210fedcba9876543210') end"
+
+enum { LOCKS = 8, CROWD = 60, AT_ONCE = 30, WORDS = 64, KEY_SIZE = 32 };
+
+static int set_up(void **state)
+{
+    (void)state;
+    ask("FLUSHALL");
+    ask("CONFIG RESETSTAT");
+    return 0;
+}
+
+/* EVAL of a script for one or more locks called a, b, ... */
+static redisReply *eval(enum rqli_script_id id, size_t n_locks, const char *const *args,
+                        size_t n_args)
+{
+    static const char *const kinds[] = {"rql:lock:", "rql:lock_queue:", "rql:req:"};
+    char keys[LOCKS * 3][KEY_SIZE];
+    const char *words[WORDS] = {"EVAL", rqli_scripts[id].text};
+    char count[KEY_SIZE];
+    size_t n = 3;
+
+    for (size_t i = 0; i < n_locks * 3; i++) {
+        (void)snprintf(keys[i], KEY_SIZE, "%s%c", kinds[i % 3], (char)('a' + i / 3));
+        words[n++] = keys[i];
+    }
+    words[n++] = "rql:live";
+    words[n++] = "rql:fence";
+    (void)snprintf(count, sizeof count, "%zu", n - 3);
+    words[2] = count;
+    for (size_t i = 0; i < n_args; i++) {
+        words[n++] = args[i];
+    }
+    return redisCommandArgv(raw, (int)n, words, NULL);
+}
+
+static redisReply *acquire(enum rqli_script_id id, const char *ttl_ms)
+{
+    const char *const args[] = {ACQUIRER, HOST, ttl_ms, NONCE, NEVER, "qw- 1000 0 1000 40000"};
+
+    return eval(id, 1, args, sizeof args / sizeof args[0]);
+}
+
+/* F-11: a lock without a ttl would be one for ever. */
+static void ttl_is_checked_before_the_first_write(void **state)
+{
+    static const char *const wrong[] = {"1e3", "0x10", " 10",        "10 ", "1000.0", "010",  "0",
+                                        "-5",  "",     "2592000001", "x",   "nan",    "1e400"};
+
+    static const enum rqli_script_id ids[] = {RQLI_SCRIPT_ACQUIRE, RQLI_SCRIPT_ACQUIRE_SERIES};
+
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof wrong / sizeof wrong[0]; i++) {
+        redisReply *reply = acquire(ids[i % 2], wrong[i / 2]);
+
+        assert_int_equal(reply->type, REDIS_REPLY_ERROR);
+        assert_non_null(strstr(reply->str, "ttl out of range"));
+        freeReplyObject(reply);
+        assert_int_equal(ask_int("DBSIZE"), 0);
+    }
+    freeReplyObject(acquire(RQLI_SCRIPT_ACQUIRE, "2592000000"));
+    assert_true(ask_int("PTTL rql:lock:a") > 2591990000);
+}
+
+/* Somebody's idea of "for ever": the number must not be written with an exponent. */
+static void ttl_of_ages_is_answered_in_digits(void **state)
+{
+    redisReply *reply;
+    long long kind;
+    long long now_us;
+    long long left_ms;
+
+    (void)state;
+    ask("HSET rql:lock:a acq_id rql:acq:1/2/3/4/0123456789abcdef");
+    ask("PEXPIRE rql:lock:a " AGES_MS);
+    reply = acquire(RQLI_SCRIPT_ACQUIRE, "1000");
+    assert_int_equal(reply->type, REDIS_REPLY_STRING);
+    assert_int_equal(sscanf(reply->str, "%lld %lld %lld ", &kind, &now_us, &left_ms), 3);
+    assert_int_equal(kind, 0);
+    assert_int_equal(left_ms, 2592000000);
+    freeReplyObject(reply);
+}
+
+/* No script is long: the dead of all queues together count. */
+static void a_series_serves_no_more_dead_than_one_lock(void **state)
+{
+    char nonces[LOCKS * 32 + 1] = "";
+    const char *const args[] = {ACQUIRER, HOST, "1000", nonces, NEVER, "qw- 1000 0 1000 40000"};
+    redisReply *reply;
+
+    (void)state;
+    for (int i = 0; i < LOCKS; i++) {
+        freeReplyObject(redisCommand(raw, "EVAL %s 0 %d %d", CROWD_SCRIPT, i + 'a', CROWD));
+        assert_int_equal(ask_int("ZCARD rql:lock_queue:%c", i + 'a'), CROWD);
+        (void)snprintf(nonces + strlen(nonces), sizeof nonces - strlen(nonces), "%032d", i + 1);
+    }
+    reply = eval(RQLI_SCRIPT_ACQUIRE_SERIES, LOCKS, args, sizeof args / sizeof args[0]);
+    assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+    assert_int_equal(reply->element[0]->integer, 6); /* again */
+    freeReplyObject(reply);
+    assert_in_range(calls_of("zrem"), 1, AT_ONCE + LOCKS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(ttl_is_checked_before_the_first_write, set_up),
+        cmocka_unit_test_setup(ttl_of_ages_is_answered_in_digits, set_up),
+        cmocka_unit_test_setup(a_series_serves_no_more_dead_than_one_lock, set_up),
+    };
+
+    if (!redis_server_available()) {
+        return skip_all("no redis-server");
+    }
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}
