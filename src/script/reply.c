@@ -26,11 +26,12 @@ static const struct error_class classes[] = {
     {"TRYAGAIN", RQL_E_UNAVAILABLE, true},  {"CLUSTERDOWN", RQL_E_UNAVAILABLE, true},
 };
 
-/* Faults inside a script that some servers report without a code of their own. */
+/* Faults without a code of their own; inside a script, that some servers report so. */
 static const struct error_class phrases[] = {
     {"WRONGTYPE", RQL_E_WRONG_TYPE, false},
     {"The user executing the script can't", RQL_E_AUTH, false},
     {"ACL failure in script", RQL_E_AUTH, false},
+    {"ERR max number of clients reached", RQL_E_UNAVAILABLE, true},
 };
 
 static const struct error_class other = {"", RQL_E_SERVER, false};

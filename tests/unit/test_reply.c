@@ -37,6 +37,7 @@ static void every_code_has_its_class(void **state)
         {"BUSYKEY Target key name already exists.", RQL_E_SERVER},
         {"ASKING is no code", RQL_E_SERVER},
         {"ERR LOADING is not the first word", RQL_E_SERVER},
+        {"ERR max number of clients reached", RQL_E_UNAVAILABLE},
         {"oom command", RQL_E_SERVER},
         {"", RQL_E_SERVER},
     };
