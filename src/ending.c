@@ -107,7 +107,7 @@ static rql_status conclude_grant(const struct rqli_ending *self, rql_status stat
     if (status == RQL_NOT_HELD && self->attempts > 1) {
         return self->believed;
     }
-    if (status == RQL_E_IO || status == RQL_E_UNKNOWN) {
+    if (rqli_may_pass(status)) {
         rqli_keeper_withdraw(self->client->keeper, &what, lock->ttl_ms);
     }
     return status;

@@ -239,6 +239,49 @@ static void *knock_again_and_again(void *data)
     return NULL;
 }
 
+/* It ends by itself, whatever becomes of the test. */
+#define BUSY_FOR_10_S                                                                              \
+    "local begun = redis.call('TIME')[1] while redis.call('TIME')[1] - begun < 10 do end"
+
+static bool is_busy(void *data)
+{
+    redisReply *reply = redisCommand(data, "PING");
+    bool busy = reply && reply->type == REDIS_REPLY_ERROR;
+
+    freeReplyObject(reply);
+    return busy;
+}
+
+/* It says no for longer than the caller waits. The lock would stay for the rest of its ttl. */
+static void release_at_a_busy_server_is_made_up_for(void **state)
+{
+    redisContext *script = redis_server_connect(&server);
+    rql_options options = client_options();
+    rql_lock_options patience;
+    rql_client *client;
+    rql_status status;
+    rql_lock *held;
+
+    (void)state;
+    options.connect_timeout_ms = IO_TIMEOUT_MS;
+    options.io_timeout_ms = IO_TIMEOUT_MS;
+    client = new_client_with(&options);
+    patience = patient(client);
+    patience.ttl_ms = 600000;
+    held = hold_with(client, "x", &patience);
+    ask("CONFIG SET busy-reply-threshold 1");
+    assert_int_equal(redisAppendCommand(script, "EVAL %s 0", BUSY_FOR_10_S), REDIS_OK);
+    assert_int_equal(redisBufferWrite(script, NULL), REDIS_OK);
+    assert_true(wait_until(is_busy, raw, AWAIT_MS));
+    status = rql_lock_release(held, NULL);
+    ask("SCRIPT KILL");
+    assert_true(status == RQL_E_UNAVAILABLE || status == RQL_E_UNKNOWN); /* it was slow to say so */
+    await_int(0, "EXISTS rql:lock:x");
+    ask("CONFIG SET busy-reply-threshold 5000");
+    redisFree(script);
+    rql_client_free(client);
+}
+
 static void restart_slowly(void)
 {
     static const char *const slowly[] = {"--key-load-delay", "300",
@@ -293,6 +336,7 @@ int main(void)
         TEST(full_server_still_hands_over),
         TEST(lock_on_a_replica_stands_and_is_released_when_it_is_none),
         TEST(server_that_loads_is_waited_for),
+        TEST(release_at_a_busy_server_is_made_up_for),
     };
 
     if (!redis_server_available()) {
