@@ -83,7 +83,7 @@ void rqli_ending_write(const struct rqli_ending *self, struct rqli_call *call)
         rqli_call_init(call, RQLI_SCRIPT_RELEASE, self->keys);
         rqli_call_text(call, self->nonce);
     }
-    rqli_call_int(call, rqli_random_below(65536));
+    rqli_call_chance(call);
 }
 
 static rql_status understand(const struct rqli_ending *self, const struct rqli_outcome *outcome)

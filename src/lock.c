@@ -250,7 +250,7 @@ void rqli_extend_write(const rql_lock *lock, int64_t ttl_ms, struct rqli_call *c
     rqli_call_init(call, RQLI_SCRIPT_EXTEND, &lock->keys);
     rqli_call_text(call, lock->grant_nonce);
     rqli_call_int(call, ttl_ms);
-    rqli_call_int(call, rqli_random_below(65536));
+    rqli_call_chance(call);
 }
 
 rql_status rqli_extend_read(rql_lock *lock, int64_t ttl_ms, const struct rqli_exchange *answer,

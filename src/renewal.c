@@ -1,6 +1,5 @@
 #include "renewal.h"
 
-#include "base/random.h"
 #include "script/answer.h"
 #include "script/call.h"
 
@@ -60,7 +59,7 @@ void rqli_renewals_write(struct rqli_renewals *self, struct rqli_command *comman
             rqli_call_init(&call, RQLI_SCRIPT_EXTEND, &lock->keys);
             rqli_call_text(&call, lock->grant_nonce);
             rqli_call_int(&call, self->item[i].ttl_ms);
-            rqli_call_int(&call, rqli_random_below(65536));
+            rqli_call_chance(&call);
             rqli_call_write(&call, command, with_text);
         }
     }

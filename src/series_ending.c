@@ -39,7 +39,7 @@ static void write_release(void *context, size_t index, struct rqli_call *call)
 
     rqli_call_init(call, RQLI_SCRIPT_RELEASE, &self->locks[index]->keys);
     rqli_call_text(call, self->locks[index]->nonce);
-    rqli_call_int(call, rqli_random_below(65536));
+    rqli_call_chance(call);
 }
 
 /* "Not yours" after an attempt without answer, within the lease: that attempt released it. */

@@ -1,5 +1,4 @@
 #include "base/error.h"
-#include "base/random.h"
 #include "cancel.h"
 #include "client.h"
 #include "keeper.h"
@@ -32,7 +31,7 @@ static void write_extend(void *context, size_t index, struct rqli_call *call)
     rqli_call_init(call, RQLI_SCRIPT_EXTEND, &lock->keys);
     rqli_call_text(call, lock->grant_nonce);
     rqli_call_int(call, self->ttl_ms);
-    rqli_call_int(call, rqli_random_below(65536));
+    rqli_call_chance(call);
 }
 
 static rql_status take_reply(rql_lock *lock, const struct rqli_exchange *exchange,

@@ -1,6 +1,5 @@
 #include "serving.h"
 
-#include "base/random.h"
 #include "perform.h"
 #include "script/answer.h"
 
@@ -16,7 +15,7 @@ void rqli_serve_write(const struct rqli_keys *keys, struct rqli_call *call)
 {
     rqli_call_init(call, RQLI_SCRIPT_RELEASE, keys);
     rqli_call_text(call, "-");
-    rqli_call_int(call, rqli_random_below(65536));
+    rqli_call_chance(call);
 }
 
 /* False: a fault. */

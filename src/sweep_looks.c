@@ -1,7 +1,5 @@
 #include "sweep_looks.h"
 
-#include "base/random.h"
-
 _Static_assert((int)RQLI_GRANT_FIELDS <= (int)RQLI_SWEEP_TEXTS, "sizes are asked for so many");
 
 void rqli_look_ask_grant(const struct rqli_sweep *sweep, struct rqli_command *command,
@@ -43,7 +41,7 @@ void rqli_look_tell_grant(const struct rqli_sweep *sweep, const struct rqli_swee
 
         rqli_call_slice(call, field->type == RQLI_REPLY_TEXT ? field->text : nothing);
     }
-    rqli_call_int(call, rqli_random_below(65536));
+    rqli_call_chance(call);
 }
 
 void rqli_look_ask_length(const struct rqli_sweep *sweep, struct rqli_command *command,

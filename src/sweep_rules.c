@@ -1,6 +1,5 @@
 #include "sweep_rules.h"
 
-#include "base/random.h"
 #include "client.h"
 #include "keeper.h"
 #include "script/keys.h"
@@ -8,11 +7,6 @@
 
 #include <stdio.h>
 #include <string.h>
-
-static void tell_chance(struct rqli_call *call)
-{
-    rqli_call_int(call, rqli_random_below(65536));
-}
 
 static bool is_text(const struct rqli_reply *reply, const char *text)
 {
@@ -115,7 +109,7 @@ static void tell_acquirer(const struct rqli_sweep *sweep, const struct rqli_swee
 
     (void)target;
     rqli_call_text(call, owner->acq_id);
-    tell_chance(call);
+    rqli_call_chance(call);
 }
 
 static bool note_request(struct rqli_sweep *sweep, struct rqli_sweep_target *target,

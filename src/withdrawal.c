@@ -86,7 +86,7 @@ void rqli_withdraw_write(const struct rqli_withdrawal_of *what, const struct rql
     rqli_call_init(call, RQLI_SCRIPT_LEAVE, keys);
     rqli_call_text(call, what->acquirer);
     rqli_call_text(call, what->nonce);
-    rqli_call_int(call, rqli_random_below(65536));
+    rqli_call_chance(call);
 }
 
 bool rqli_withdraw(struct rqli_link *link, const struct rqli_keys *keys,

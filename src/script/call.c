@@ -1,6 +1,7 @@
 #include "script/call.h"
 
 #include "base/must.h"
+#include "base/random.h"
 
 /* What a script declares: its lock alone, the swarm's keys, those of a lock, or the last two. */
 enum { SWARM_KEYS = 3, LOCK_KEYS = 5, FLUSH_KEYS = 7 };
@@ -53,6 +54,11 @@ void rqli_call_int(struct rqli_call *self, int64_t number)
     length = rqli_format_int(at, number);
     self->used += length;
     add(self, (struct rqli_slice){at, length});
+}
+
+void rqli_call_chance(struct rqli_call *self)
+{
+    rqli_call_int(self, rqli_random_below(65536));
 }
 
 static char *put_number(char *at, int64_t number)

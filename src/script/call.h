@@ -33,6 +33,7 @@ void rqli_call_init_series(struct rqli_call *self, enum rqli_script_id script,
 void rqli_call_text(struct rqli_call *self, const char *text);
 void rqli_call_slice(struct rqli_call *self, struct rqli_slice bytes);
 void rqli_call_int(struct rqli_call *self, int64_t number);
+void rqli_call_chance(struct rqli_call *self); /* where a script wants one: 0 to 65535 */
 
 /* What acquire.lua reads only when the lock is not simply free. */
 struct rqli_ask {
