@@ -23,9 +23,7 @@ local lease_ms, fields, first_field = ttl_ms, ARGV, 7
 if is_less(ARGV[5], now_text) then
     return "5 " .. now_text
 end
-if not string.find(ttl_ms, "^[1-9]%d*$") or is_less("2592000000", ttl_ms) then
-    return redis.error_reply("ERR ttl out of range")
-end
+-- @include ttl
 
 if call("EXISTS", lock, queue, requests) > 0 then
     -- @include contend

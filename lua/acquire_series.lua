@@ -26,15 +26,14 @@ local now = now_text + 0
 if is_less(ARGV[5], now_text) then
     return {5, now}
 end
-if not string.find(ttl_ms, "^[1-9]%d*$") or is_less("2592000000", ttl_ms) then
-    return redis.error_reply("ERR ttl out of range")
-end
+-- @include ttl
 local access, conflict, fail_fast, wait_ms, known_us, queue_ttl_ms, chance =
     string.match(ARGV[6], "^(%a)(%a)(.) (%-?%d+) (%d+) (%-?%d+) (%d+)$")
 local entries = {}
 local states = {}
 
 -- @include waiters
+-- @include alive
 -- @include queueing
 
 local until_us = end_of(wait_ms, time, micros)

@@ -4,6 +4,7 @@
 -- Uses clock.lua, and what acquire.lua has.
 
 -- @include waiters
+-- @include alive
 
 local access, conflict, fail_fast, wait_ms, known_us, more_at =
     string.match(ARGV[6], "^(%a)(%a)(.) (%-?%d+) (%d+) ()")

@@ -22,8 +22,9 @@ if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue) == 0 then
     return ended .. " 0 0"
 end
 
-local chance, me, oldest_us, turn = ARGV[4], nil, nil, nil
+local chance, me, oldest_us, turn = ARGV[4]
 -- @include waiters
+-- @include alive
 -- @include settle
 
 return ended .. " " .. served .. " 0"

@@ -7,9 +7,10 @@ if waiting == 0 or type(waiting) ~= "number" or type(records) ~= "number" then
     return is_deleted .. " 0" -- nobody waits, or what is there is no queue
 end
 
-local chance, me, oldest_us, turn = ARGV[5], nil, nil, nil
+local chance, me, oldest_us, turn = ARGV[5]
 -- @include clock
 -- @include waiters
+-- @include alive
 -- @include settle
 
 return is_deleted .. " " .. served

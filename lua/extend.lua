@@ -30,8 +30,9 @@ if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue) == 0 then
     return "0 " .. now_text
 end
 
-local chance, me, oldest_us, turn = ARGV[3], nil, nil, nil
+local chance, me, oldest_us, turn = ARGV[3]
 -- @include waiters
+-- @include alive
 -- @include settle
 
 return "0 " .. now_text

@@ -11,7 +11,6 @@ local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], K
 local hosts, suspects = KEYS[6], KEYS[7]
 local from = tonumber(ARGV[1])
 local PAGE = 40 -- less than 1 ms
--- @include clock
 -- @include waiters
 -- @include verdict
 

@@ -11,6 +11,7 @@ local acquirer, nonce = ARGV[1], ARGV[2]
 local what = 0
 -- @include clock
 -- @include waiters
+-- @include alive
 -- @include extension
 
 local held = call("HMGET", lock, "rql_nonce", "rql_ext:" .. nonce)
@@ -32,7 +33,7 @@ if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue) == 0 then
     return what .. " 0"
 end
 
-local chance, me, oldest_us, turn = ARGV[3], nil, nil, nil
+local chance, me, oldest_us, turn = ARGV[3]
 -- @include settle
 
 return what .. " " .. served

@@ -15,9 +15,10 @@ if call("EXISTS", queue) == 0 or (not owned and call("HEXISTS", lock, "acq_id") 
     return owned and "1 0" or "0 0"
 end
 
-local chance, me, oldest_us, turn = ARGV[2], nil, nil, nil
+local chance, me, oldest_us, turn = ARGV[2]
 -- @include clock
 -- @include waiters
+-- @include alive
 -- @include settle
 
 return (owned and "1 " or "0 ") .. served

@@ -1,6 +1,6 @@
 -- Included where a lock is free: serves its queue (protocol.md 1 to 6).
 --
--- Uses clock.lua and waiters.lua, and of the including script call, lock, queue, requests, live, fence and
+-- Uses clock.lua, waiters.lua and alive.lua, and of the including script call, lock, queue, requests, live, fence and
 -- chance; me and oldest_us, nil unless it acts for a waiter, whose turn it may be; and turn, which is nil at
 -- first. Leaves turn: "granted", "mine", "free", or "again" if the dead were too many for one call (who is
 -- only skipped does not count, the next call would skip them as well); and for answers served: 0 nobody was,

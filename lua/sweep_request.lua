@@ -14,9 +14,10 @@ if is_removed == 0 or call("EXISTS", queue) == 0 or redis.pcall("HEXISTS", lock,
     return is_removed .. " 0"
 end
 
-local chance, me, oldest_us, turn = ARGV[2], nil, nil, nil
+local chance, me, oldest_us, turn = ARGV[2]
 -- @include clock
 -- @include waiters
+-- @include alive
 -- @include settle
 
 return is_removed .. " " .. served
