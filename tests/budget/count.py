@@ -6,10 +6,10 @@ Usage: count.py [--refresh] BUILD=PROGRAM...     PROGRAM: budget-pairs of the bu
 
 A count of the client is that of the calling thread from the call to its return, in the library and
 all that it uses, by callgrind: the kernel and other threads do not count, nor does the machine's
-load. That of the server is what its scripts take, of all who take part in a round. It changes with the compiler, its flags and the libraries; where these are others than those
-written down nothing can be compared: that is a skip, and the figures are shown all the same.
-More than 5 % above what is written down is a failure; so is more than 5 % below, for then the file
-says too much: refresh it.
+load. That of the server is what its scripts take, of all who take part in a round. Both change with
+the compiler, its flags and the libraries; where these are others than those written down nothing
+can be compared: that is a skip, and the figures are shown all the same. More than 5 % above what is
+written down is a failure; so is more than 5 % below, for then the file says too much: refresh it.
 
 Standard error has one line for each case, standard output one in all: PASSED FAILED SKIPPED.
 """
