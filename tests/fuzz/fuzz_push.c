@@ -53,12 +53,32 @@ static void check_grant(const struct rqli_pushed *pushed)
     must(again.push.lease_ms == push->lease_ms);
 }
 
+/* So is a nudge. */
+static void check_look(const struct rqli_pushed *pushed)
+{
+    struct rqli_pushed again;
+    char text[GRANT_SIZE];
+    int length;
+
+    must(pushed->push.token == 0 && pushed->lock_key.length == 0);
+    if (strlen(pushed->nonce) < RQLI_HEX_SIZE - 1) {
+        return;
+    }
+    length = snprintf(text, sizeof text, "%s look", pushed->nonce);
+    again = read_payload(text, (size_t)length);
+    must(again.kind == RQLI_PUSHED_LOOK && strcmp(again.nonce, pushed->nonce) == 0);
+}
+
 static void check(const struct rqli_pushed *pushed)
 {
     size_t sum = 0;
 
     if (pushed->kind == RQLI_PUSHED_GRANT) {
         check_grant(pushed);
+        return;
+    }
+    if (pushed->kind == RQLI_PUSHED_LOOK) {
+        check_look(pushed);
         return;
     }
     must(pushed->nonce[0] == '\0');
