@@ -5,7 +5,7 @@
  * is roused. Each has a thread of its own, because steps block: a flush of many locks takes longer
  * than a host may be silent. */
 
-#include "observe.h"
+#include "observe/observe.h"
 #include "supervisor.h"
 
 #include <pthread.h>

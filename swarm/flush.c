@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "cancel.h"
-#include "observe.h"
+#include "client/cancel.h"
+#include "observe/observe.h"
 #include "script/pack.h"
 #include "swarm_inside.h"
 #include "talk.h"

@@ -2,7 +2,7 @@
 
 #include "script/keys.h"
 #include "script/pack.h"
-#include "sweep_looks.h"
+#include "sweep/looks.h"
 
 static enum rqli_sweep_verdict judge_lock(const struct rqli_sweep *sweep,
                                           const struct rqli_reply *seen)

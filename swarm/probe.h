@@ -3,9 +3,9 @@
 
 /* One sign of life for the hosts of a client: one exchange, whatever their number. */
 
-#include "client.h"
+#include "client/client.h"
 #include "hosts.h"
-#include "texts.h"
+#include "inspect/texts.h"
 
 struct rqli_probe {
     rql_client *client; /* whose hosts */

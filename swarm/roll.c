@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/scope.h"
-#include "batch.h"
-#include "client.h"
+#include "client/client.h"
+#include "inspect/batch.h"
 #include "link/link.h"
 #include "script/answer.h"
 #include "script/gem_number.h"

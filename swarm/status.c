@@ -1,8 +1,8 @@
 #include "base/error.h"
 #include "base/scope.h"
-#include "batch.h"
-#include "cancel.h"
-#include "client.h"
+#include "client/cancel.h"
+#include "client/client.h"
+#include "inspect/batch.h"
 #include "swarm_inside.h"
 
 #include <stdio.h>

@@ -1,6 +1,5 @@
-#include "base/error.h"
-#include "client.h"
-#include "option_table.h"
+#include "client/client.h"
+#include "options/table.h"
 #include "swarm_inside.h"
 
 #include <string.h>

@@ -5,8 +5,8 @@
  * them. Any thread. */
 
 #include "base/scope.h"
-#include "batch.h"
-#include "client.h"
+#include "client/client.h"
+#include "inspect/batch.h"
 #include "link/link.h"
 #include "script/call.h"
 

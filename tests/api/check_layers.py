@@ -5,18 +5,30 @@ import sys
 
 from source import files, includes
 
+CORE = ["base", "script", "acquire", "link"]
 MAY_USE = {
     "base": [],
     "script": ["base"],
     "acquire": ["base"],
     "link": ["base", "script"],
+    "carry": ["base", "script", "link"],
+    "options": ["base"],
+    "stats": ["base"],
+    "client": CORE,
+    # What it is told of, it has to read: a call, a series, a sweep.
+    "observe": [*CORE, "options", "stats", "client", "call", "series", "sweep"],
+    "keeper": [*CORE, "carry", "client", "observe"],
+    "call": [*CORE, "carry", "options", "stats", "client", "observe", "keeper"],
+    "series": [*CORE, "carry", "options", "client", "observe", "keeper", "call"],
+    "async": [*CORE, "carry", "options", "client", "observe", "keeper", "call", "series"],
+    "inspect": [*CORE, "stats", "client", "keeper", "async"],
+    "sweep": [*CORE, "carry", "options", "client", "observe", "keeper", "inspect"],
+    "swarm": [*CORE, "options", "client", "observe", "keeper", "call", "inspect", "sweep"],
     "cli": [],
-    "": ["base", "script", "acquire", "link"],  # src/*.c: the public entry points
-    "swarm": ["", "base", "script", "link"],
 }
 VENDOR = {
     "hiredis": ["src/link/"],
-    "uv.h": ["src/keeper", "src/link/line", "src/link/local", "src/loop", "swarm/"],
+    "uv.h": ["src/keeper/", "src/link/line", "src/link/local", "src/async/loop", "swarm/"],
     "cJSON.h": ["src/cli/"],
     "openssl": ["src/link/"],
 }
@@ -45,14 +57,16 @@ def owner_of(target, root, path):
 def complaints(root, path):
     relative = path.relative_to(root).as_posix()
     layer = layer_of(relative)
+    if layer not in MAY_USE:
+        yield f"{relative}: belongs into the folder of a layer"
     for number, kind, target in includes(path):
         where = f"{relative}:{number}"
         if target.startswith(".."):
             yield f"{where}: no include goes up: {target}"
         elif kind == '"':
             owner = owner_of(target, root, path)
-            if owner not in (None, layer, *MAY_USE[layer]):
-                yield f"{where}: {layer or 'src'} must not use {target}"
+            if owner not in (None, layer, *MAY_USE.get(layer, [])):
+                yield f"{where}: {layer} must not use {target}"
         for vendor, places in VENDOR.items():
             if target.startswith(vendor) and not relative.startswith(tuple(places)):
                 yield f"{where}: {target} may not be included here"

@@ -3,9 +3,9 @@
 
 #include "clients.h"
 
-#include "client.h"
+#include "client/client.h"
 #include "counting.h"
-#include "keeper.h"
+#include "keeper/keeper.h"
 #include "link/link.h"
 #include "threads.h"
 

@@ -4,9 +4,9 @@
 
 #include "fixture.h"
 
-#include "client.h"
+#include "client/client.h"
 #include "counting.h"
-#include "keeper.h"
+#include "keeper/keeper.h"
 #include "link/link.h"
 
 #include <malloc.h>

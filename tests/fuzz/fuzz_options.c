@@ -1,7 +1,7 @@
 /* The first byte picks what reads the rest: a client's struct, a call's struct, or set by name. */
 
 #include "base/must.h"
-#include "options.h"
+#include "options/options.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "reader.h"
+#include "inspect/reader.h"
 #include "redis_server.h"
 #include "threads.h"
 

@@ -4,9 +4,9 @@
 #include "swarm_fixture.h"
 
 #include "base/clock.h"
-#include "client.h"
-#include "lock.h"
-#include "withdrawal.h"
+#include "client/client.h"
+#include "client/lock.h"
+#include "keeper/withdrawal.h"
 
 /* A crowd of the dead at the head of a queue: each way in which a lock can become free passes it by
  * at once, in calls that keep the server busy for less than a millisecond each (protocol.md 1). */

@@ -1,7 +1,7 @@
 #include "clients.h"
 
 #include "base/text.h"
-#include "client.h"
+#include "client/client.h"
 #include "link/subscriber.h"
 #include "threads.h"
 

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "waiting.h"
+#include "async/waiting.h"
 
 #include <string.h>
 

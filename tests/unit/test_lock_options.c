@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "options.h"
+#include "options/options.h"
 
 #include <string.h>
 

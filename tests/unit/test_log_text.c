@@ -1,10 +1,11 @@
 #include "check.h"
+#include "observe/observe.h"
 
-#include "attempt.h"
-#include "client.h"
-#include "observe_series.h"
+#include "call/attempt.h"
+#include "client/client.h"
+#include "observe/series.h"
 #include "script/answer.h"
-#include "stats.h"
+#include "stats/stats.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,11 +43,11 @@ static rql_lock *make_lock(const char *name)
     rqli_keys_init(&made->keys, made->memory, word);
     (void)snprintf(made->acquirer, sizeof made->acquirer, "%s", ACQUIRER);
     (void)snprintf(made->host, sizeof made->host, "%s", HOST);
-    made->observe = (struct rqli_observe){.logger = take,
-                                          .logger_data = lines,
-                                          .ttl_ms = 5000,
-                                          .queue_ttl_ms = 15000,
-                                          .logs_tries = true};
+    made->audience = (struct rqli_audience){.logger = take,
+                                            .logger_data = lines,
+                                            .ttl_ms = 5000,
+                                            .queue_ttl_ms = 15000,
+                                            .logs_tries = true};
     return made;
 }
 
@@ -97,7 +98,7 @@ static void a_try_has_one_line_and_its_steps_only_when_wanted(void **state)
     rqli_observe_try(lock);
     check_line("[redis_queued_locks.start_try_to_lock_cycle]" COMMON);
     check_line("[redis_queued_locks.try_lock.start]" COMMON);
-    lock->observe.logs_tries = false;
+    lock->audience.logs_tries = false;
     rqli_observe_try(lock);
     check_line("[redis_queued_locks.start_try_to_lock_cycle]" COMMON);
     check_no_more();
@@ -223,7 +224,7 @@ static void a_refusal_leaves_the_queue_but_for_those_who_never_queued(void **sta
     struct rqli_attempt_result result = {.asked = 1};
 
     (void)state;
-    lock->observe.access_strategy = RQL_RANDOM;
+    lock->audience.access_strategy = RQL_RANDOM;
     for (size_t i = 0; i < sizeof leaves / sizeof leaves[0]; i++) {
         rqli_observe_refused(lock, &result, leaves[i]);
         check_line(line);
@@ -258,7 +259,7 @@ static void a_series_has_lines_of_its_own(void **state)
     char expected[LINE_SIZE];
 
     (void)state;
-    series.observe = lock->observe;
+    series.audience = lock->audience;
     rqli_observe_series_started(&series, &plan);
     (void)snprintf(expected, sizeof expected,
                    "[redis_queued_locks.start_lock_series_obtaining] lock_keys => "

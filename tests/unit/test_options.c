@@ -1,7 +1,7 @@
 #include "check.h"
 
-#include "option_table.h"
-#include "options.h"
+#include "options/options.h"
+#include "options/table.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 #include "check.h"
 
 #include "aborts.h"
-#include "options.h"
+#include "options/options.h"
 #include "script/call.h"
-#include "series.h"
+#include "series/series.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 #include "check.h"
 
-#include "client.h"
+#include "client/client.h"
 #include "reply_tree.h"
-#include "sweep_options.h"
-#include "sweep_rules.h"
+#include "sweep/options.h"
+#include "sweep/rules.h"
 
 #include <string.h>
 

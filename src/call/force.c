@@ -1,0 +1,149 @@
+#include "base/clock.h"
+#include "base/error.h"
+#include "call/ending.h"
+#include "carry/perform.h"
+#include "client/cancel.h"
+#include "client/client.h"
+#include "link/link.h"
+#include "observe/observe.h"
+#include "script/answer.h"
+
+#include <ctype.h>
+#include <rql/lock.h>
+
+static rql_status check(const rql_client *client, const char *name, rql_error *error)
+{
+    rql_status status = rqli_client_check(client, error);
+
+    return status ? status : rqli_name_check(name, error);
+}
+
+static bool is_secret(const char *secret)
+{
+    size_t length = 0;
+
+    while (secret && isxdigit((unsigned char)secret[length])) {
+        length++;
+    }
+    return length == RQL_SECRET_SIZE - 1 && secret[length] == '\0';
+}
+
+rql_status rql_release_by_secret(rql_client *client, const char *name, const char *secret,
+                                 rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    char memory[RQLI_KEYS_ROOM];
+    struct rqli_keys keys;
+    rql_status status = check(client, name, error);
+
+    if (!status && !is_secret(secret)) {
+        status = rqli_fail(error, RQL_E_INVALID, "secret: must be %d hexadecimal digits",
+                           RQL_SECRET_SIZE - 1);
+    }
+    if (status) {
+        return status;
+    }
+    rqli_keys_init(&keys, memory, rqli_slice_of(name));
+    return rqli_release(client, &keys, secret, error);
+}
+
+/* The very commands of the gem's unlock (wire.md 8): queue first, then the lock, in one. */
+static void write_unlock(struct rqli_command *command, const struct rqli_keys *keys)
+{
+    rqli_command_begin(command, 1);
+    rqli_command_text(command, "MULTI");
+    rqli_command_begin(command, 4);
+    rqli_command_text(command, "ZREMRANGEBYSCORE");
+    rqli_command_slice(command, keys->queue);
+    rqli_command_text(command, "-inf");
+    rqli_command_text(command, "+inf");
+    rqli_command_begin(command, 3);
+    rqli_command_text(command, "EXPIRE");
+    rqli_command_slice(command, keys->lock);
+    rqli_command_text(command, "0");
+    rqli_command_begin(command, 1);
+    rqli_command_text(command, "EXEC");
+}
+
+static rql_status read_unlock(const struct rqli_exchange *exchange, const char *key,
+                              rql_unlock_result *out, rql_error *error)
+{
+    const struct rqli_reply *done = &exchange->reply[exchange->command.n_commands - 1];
+
+    if (done->type != RQLI_REPLY_ARRAY || done->count != 2) {
+        return rqli_exchange_fault(exchange, done, "unlock", key, error);
+    }
+    if (done->items[0].type == RQLI_REPLY_ERROR) {
+        return rqli_exchange_fault(exchange, &done->items[0], "unlock", key, error);
+    }
+    *out = (rql_unlock_result){
+        .lock_released = done->items[1].integer > 0,
+        .queue_released = done->items[0].integer > 0,
+        .rel_time_us = exchange->received_us - exchange->sent_us,
+    };
+    return RQL_OK;
+}
+
+rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_result *out,
+                            rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    struct rqli_exchange *exchange;
+    char memory[RQLI_KEYS_ROOM];
+    struct rqli_keys keys;
+    rql_unlock_result result;
+    rql_status status = check(client, name, error);
+
+    if (status) {
+        return status;
+    }
+    exchange = rqli_exchange_take(client->link);
+    if (!exchange) {
+        return rqli_fail_nomem(error);
+    }
+    rqli_keys_init(&keys, memory, rqli_slice_of(name));
+    write_unlock(&exchange->command, &keys);
+    status = rqli_exchange_run(exchange, rqli_client_patience_us(client, rqli_now_us()), error);
+    if (!status) {
+        status = read_unlock(exchange, keys.lock.data, &result, error);
+    }
+    rqli_exchange_give(exchange);
+    if (status) {
+        return status;
+    }
+    rqli_observe_unlocked(client, &keys, &result);
+    if (out) {
+        *out = result;
+    }
+    return RQL_OK;
+}
+
+rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    struct rqli_exchange *exchange = NULL;
+    char memory[RQLI_KEYS_ROOM];
+    struct rqli_keys keys;
+    struct rqli_call call;
+    rql_status status = check(client, name, error);
+
+    if (!status && (add_ms > RQL_TTL_MAX_MS || add_ms < -RQL_TTL_MAX_MS)) {
+        status = rqli_fail(error, RQL_E_INVALID, "add_ms is %lld; it must be within +-%lld",
+                           (long long)add_ms, (long long)RQL_TTL_MAX_MS);
+    }
+    if (status) {
+        return status;
+    }
+    rqli_keys_init(&keys, memory, rqli_slice_of(name));
+    rqli_call_init(&call, RQLI_SCRIPT_FORCE_EXTEND, &keys);
+    rqli_call_int(&call, add_ms);
+    status = rqli_perform(client->link, &call, rqli_client_patience_us(client, rqli_now_us()),
+                          &exchange, error);
+    if (!status && exchange->reply->type != RQLI_REPLY_INTEGER) {
+        status = rqli_exchange_fault(exchange, exchange->reply, "extend", keys.lock.data, error);
+    } else if (!status && exchange->reply->integer == 0) {
+        status = RQL_NOT_FOUND;
+    }
+    rqli_exchange_give(exchange);
+    return status;
+}

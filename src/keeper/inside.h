@@ -1,0 +1,46 @@
+#ifndef RQLI_KEEPER_INSIDE_H
+#define RQLI_KEEPER_INSIDE_H
+
+/* What keeper.c (the thread) and view.c (looking at leases) share. The functions are called
+ * under the keeper's mutex. */
+
+#include "client/lock.h"
+#include "keeper/keeper.h"
+#include "keeper/renewal.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <uv.h>
+
+struct rqli_keeper {
+    rql_client *client;
+    struct rqli_link *link; /* the thread's own; constant after new */
+    uv_thread_t thread;
+    uv_loop_t loop;
+    uv_async_t call;
+    uv_timer_t timer;
+    _Atomic int64_t host_end_us; /* of new leases; see rqli_keeper_on_probed() */
+    atomic_bool has_extended;    /* a lease that renews was added, once */
+
+    struct {
+        pthread_mutex_t mutex;
+        pthread_cond_t callback_ended;
+        const rql_lock *told; /* whose on_lost runs, or NULL */
+        rql_lock *first;
+        struct rqli_renewals batch; /* under way */
+        struct rqli_withdrawal *withdrawals;
+        int64_t next_look_us; /* when the thread looks again by itself */
+        unsigned added;       /* leases added since its last look */
+        bool is_running;
+        bool shall_stop;
+        int64_t stop_us; /* then at the latest: what is still to withdraw is left to its ttl */
+    } shared;            /* everything in here under shared.mutex */
+};
+
+/* The thread must know this lease by the time that something of it is due. False: no thread. */
+bool rqli_keeper_watch(struct rqli_keeper *self, rql_lock *lock);
+
+/* Has the thread look now. */
+void rqli_keeper_rouse(struct rqli_keeper *self);
+
+#endif

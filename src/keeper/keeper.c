@@ -1,0 +1,443 @@
+#include "keeper/inside.h"
+#include "observe/observe.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mask.h"
+#include "base/must.h"
+#include "client/client.h"
+#include "keeper/withdrawal.h"
+#include "link/link.h"
+
+#include <stdlib.h>
+#include <sys/eventfd.h>
+
+/* While leases come and go the thread looks this often by itself, so that a short hold does not
+ * have to wake it. Shorter than the time after which a hand-over is claimed. */
+enum { IDLE_LOOK_US = 150000 };
+
+struct rqli_keeper *rqli_keeper_new(rql_client *client)
+{
+    struct rqli_keeper *self = calloc(1, sizeof *self);
+
+    if (!self) {
+        return NULL;
+    }
+    self->client = client;
+    self->link = rqli_link_new(&client->endpoint);
+    self->shared.next_look_us = RQLI_NEVER_US;
+    self->host_end_us = RQLI_NEVER_US;
+    (void)pthread_mutex_init(&self->shared.mutex, NULL);
+    (void)pthread_cond_init(&self->shared.callback_ended, NULL);
+    if (!self->link) {
+        return rqli_keeper_free(self);
+    }
+    return self;
+}
+
+static void on_timer(uv_timer_t *timer);
+
+static bool is_loop_thread(const struct rqli_keeper *self)
+{
+    uv_thread_t me = uv_thread_self();
+
+    return self->shared.is_running && uv_thread_equal(&me, &self->thread);
+}
+
+void rqli_keeper_rouse(struct rqli_keeper *self)
+{
+    if (self->shared.is_running) {
+        self->shared.next_look_us = 0;
+        (void)uv_async_send(&self->call);
+    }
+}
+
+struct rqli_keeper *rqli_keeper_free(struct rqli_keeper *self)
+{
+    if (!self) {
+        return NULL;
+    }
+    if (self->shared.is_running) {
+        (void)pthread_mutex_lock(&self->shared.mutex);
+        self->shared.shall_stop = true;
+        self->shared.stop_us = rqli_after_ms(rqli_now_us(), self->client->options.io_timeout_ms);
+        rqli_keeper_rouse(self);
+        (void)pthread_mutex_unlock(&self->shared.mutex);
+        (void)uv_thread_join(&self->thread);
+    }
+    rqli_withdrawals_free(self->shared.withdrawals);
+    rqli_link_free(self->link);
+    (void)pthread_mutex_destroy(&self->shared.mutex);
+    (void)pthread_cond_destroy(&self->shared.callback_ended);
+    free(self);
+    return NULL;
+}
+
+struct rqli_link *rqli_keeper_link(const struct rqli_keeper *self)
+{
+    return self->link;
+}
+
+void rqli_keeper_abandon(struct rqli_keeper *self)
+{
+    if (self) {
+        rqli_link_abandon(self->link);
+    }
+}
+
+/* Under the mutex, released for the callback. Loop thread. */
+static void tell(struct rqli_keeper *self, rql_lock *lock)
+{
+    rqli_lease_on_gone(&lock->kept.lease);
+    lock->kept.lease.is_told = true;
+    if (lock->kept.lost_fd >= 0) {
+        (void)eventfd_write(lock->kept.lost_fd, 1);
+    }
+    if (!lock->on_lost && !rqli_observe_tells(lock)) {
+        rqli_observe_lost(lock);
+    } else {
+        self->shared.told = lock;
+        (void)pthread_mutex_unlock(&self->shared.mutex);
+        rqli_observe_lost(lock);
+        if (lock->on_lost) {
+            lock->on_lost(lock, lock->user_data);
+        }
+        (void)pthread_mutex_lock(&self->shared.mutex);
+        self->shared.told = NULL;
+        (void)pthread_cond_broadcast(&self->shared.callback_ended);
+    }
+}
+
+/* Under the mutex. The first lease whose loss has to be told, or NULL. */
+static rql_lock *next_loss(const struct rqli_keeper *self, int64_t now_us)
+{
+    rql_lock *lock = self->shared.first;
+
+    while (lock && (!lock->kept.is_watched || lock->kept.lease.is_told ||
+                    rqli_lease_state(&lock->kept.lease, now_us) != RQL_GONE)) {
+        lock = lock->kept.next;
+    }
+    return lock;
+}
+
+/* Under the mutex, released for each callback, which may release any lock: start over after each.
+ */
+static void tell_losses(struct rqli_keeper *self)
+{
+    rql_lock *lock = next_loss(self, rqli_now_us());
+
+    while (lock) {
+        tell(self, lock);
+        lock = next_loss(self, rqli_now_us());
+    }
+}
+
+/* Under the mutex. */
+static int64_t earliest_due(const struct rqli_keeper *self)
+{
+    int64_t due_us = rqli_withdrawals_due_us(self->shared.withdrawals);
+    const rql_lock *lock;
+
+    if (self->shared.shall_stop && self->shared.stop_us < due_us) {
+        due_us = self->shared.stop_us;
+    }
+    for (lock = self->shared.first; lock; lock = lock->kept.next) {
+        int64_t lease_us = rqli_lease_due_us(&lock->kept.lease);
+
+        if (lock->kept.is_watched && !lock->kept.lease.is_told && lease_us < due_us) {
+            due_us = lease_us;
+        }
+    }
+    return due_us;
+}
+
+/* Under the mutex: when the thread shall look again. */
+static void plan(struct rqli_keeper *self)
+{
+    int64_t now_us = rqli_now_us();
+    int64_t due_us = earliest_due(self);
+
+    if (self->shared.added > 0 && due_us > now_us + IDLE_LOOK_US) {
+        due_us = now_us + IDLE_LOOK_US;
+    }
+    self->shared.added = 0;
+    self->shared.next_look_us = due_us;
+}
+
+/* Under the mutex: no call may last beyond the next loss that has to be told, or the end. */
+static int64_t patience_us(const struct rqli_keeper *self)
+{
+    int64_t until_us = rqli_client_patience_us(self->client, rqli_now_us());
+    const rql_lock *lock;
+
+    if (self->shared.shall_stop && self->shared.stop_us < until_us) {
+        until_us = self->shared.stop_us;
+    }
+    for (lock = self->shared.first; lock; lock = lock->kept.next) {
+        if (lock->kept.is_watched && !lock->kept.lease.is_told &&
+            rqli_lease_end_us(&lock->kept.lease) < until_us) {
+            until_us = rqli_lease_end_us(&lock->kept.lease);
+        }
+    }
+    return until_us;
+}
+
+/* Under the mutex, released while it talks to the server. */
+static rql_status exchange_batch(struct rqli_keeper *self, struct rqli_exchange *exchange,
+                                 bool with_text)
+{
+    int64_t until_us = patience_us(self);
+    rql_status status;
+
+    rqli_command_reset(&exchange->command);
+    rqli_renewals_write(&self->shared.batch, &exchange->command, with_text);
+    if (exchange->command.n_commands == 0) {
+        return RQL_E_IO;
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    status = rqli_exchange_run(exchange, until_us, NULL);
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    return status;
+}
+
+static bool script_is_unknown(const struct rqli_exchange *exchange)
+{
+    return exchange->reply->type == RQLI_REPLY_ERROR &&
+           rqli_reply_says(exchange->reply, "NOSCRIPT");
+}
+
+/* Under the mutex, released while it talks to the server. */
+static void renew_some(struct rqli_keeper *self)
+{
+    struct rqli_renewals *batch = &self->shared.batch;
+
+    rqli_renewals_collect(batch, self->shared.first, rqli_now_us());
+    while (batch->count > 0) {
+        struct rqli_exchange *exchange = rqli_exchange_take(self->link);
+        rql_status status = exchange ? exchange_batch(self, exchange, false) : RQL_E_NOMEM;
+
+        if (!status && script_is_unknown(exchange)) {
+            status = exchange_batch(self, exchange, true);
+        }
+        rqli_renewals_apply(batch, status ? NULL : exchange, rqli_now_us());
+        rqli_exchange_give(exchange);
+        tell_losses(self);
+        rqli_renewals_collect(batch, self->shared.first, rqli_now_us());
+    }
+}
+
+/* Under the mutex, released while it talks to the server. */
+static void withdraw_some(struct rqli_keeper *self)
+{
+    struct rqli_withdrawal *due =
+        rqli_withdrawals_take_due(&self->shared.withdrawals, rqli_now_us());
+
+    while (due) {
+        int64_t until_us = patience_us(self);
+        bool is_done;
+
+        (void)pthread_mutex_unlock(&self->shared.mutex);
+        is_done = rqli_withdrawal_run(due, self->link, until_us);
+        (void)pthread_mutex_lock(&self->shared.mutex);
+        if (is_done) {
+            rqli_withdrawals_free(due);
+        } else {
+            rqli_withdrawals_add(&self->shared.withdrawals, due);
+        }
+        tell_losses(self);
+        due = rqli_withdrawals_take_due(&self->shared.withdrawals, rqli_now_us());
+    }
+}
+
+/* Loop thread. Everything that is due, and when to come again. */
+static void look(struct rqli_keeper *self)
+{
+    int64_t left_us;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    tell_losses(self);
+    renew_some(self);
+    withdraw_some(self);
+    plan(self);
+    left_us = self->shared.next_look_us == RQLI_NEVER_US
+                  ? RQLI_NEVER_US
+                  : self->shared.next_look_us - rqli_now_us();
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    if (left_us != RQLI_NEVER_US) {
+        (void)uv_timer_start(&self->timer, on_timer, left_us > 0 ? (uint64_t)left_us / 1000 + 1 : 0,
+                             0);
+    }
+}
+
+/* What is still to withdraw may take until stop_us. */
+static bool is_over(struct rqli_keeper *self)
+{
+    bool over;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    over = self->shared.shall_stop &&
+           (!self->shared.withdrawals || rqli_now_us() >= self->shared.stop_us);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return over;
+}
+
+/* Loop thread. */
+static void look_or_end(struct rqli_keeper *self)
+{
+    if (uv_is_closing((uv_handle_t *)&self->call)) {
+        return;
+    }
+    look(self);
+    if (is_over(self)) {
+        uv_close((uv_handle_t *)&self->call, NULL);
+        uv_close((uv_handle_t *)&self->timer, NULL);
+    }
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    look_or_end(timer->data);
+}
+
+static void on_call(uv_async_t *call)
+{
+    look_or_end(call->data);
+}
+
+static void run(void *argument)
+{
+    struct rqli_keeper *self = argument;
+
+    (void)pthread_setname_np(pthread_self(), "rql-keeper");
+    (void)uv_run(&self->loop, UV_RUN_DEFAULT);
+    RQLI_MUST(uv_loop_close(&self->loop) == 0);
+}
+
+/* Under the mutex. */
+static bool start_thread(struct rqli_keeper *self)
+{
+    sigset_t before = rqli_mask_all();
+    int failed = uv_thread_create(&self->thread, run, self);
+    rqli_mask_restore(&before);
+    return failed == 0;
+}
+
+/* Under the mutex. */
+static bool start(struct rqli_keeper *self)
+{
+    if (self->shared.is_running) {
+        return true;
+    }
+    if (uv_loop_init(&self->loop) != 0) {
+        return false;
+    }
+    self->call.data = self;
+    self->timer.data = self;
+    (void)uv_timer_init(&self->loop, &self->timer);
+    if (uv_async_init(&self->loop, &self->call, on_call) == 0) {
+        self->shared.is_running = start_thread(self);
+    }
+    return self->shared.is_running;
+}
+
+bool rqli_keeper_watch(struct rqli_keeper *self, rql_lock *lock)
+{
+    if (!start(self)) {
+        return false;
+    }
+    lock->kept.is_watched = true;
+    self->shared.added++;
+    if (rqli_lease_due_us(&lock->kept.lease) < self->shared.next_look_us) {
+        rqli_keeper_rouse(self);
+    }
+    return true;
+}
+
+/* Under the mutex. */
+static void list(struct rqli_keeper *self, rql_lock *lock)
+{
+    lock->kept.previous = NULL;
+    lock->kept.next = self->shared.first;
+    if (self->shared.first) {
+        self->shared.first->kept.previous = lock;
+    }
+    self->shared.first = lock;
+    lock->kept.is_listed = true;
+}
+
+/* Under the mutex. */
+static void unlist(struct rqli_keeper *self, rql_lock *lock)
+{
+    if (lock->kept.is_listed) {
+        *(lock->kept.previous ? &lock->kept.previous->kept.next : &self->shared.first) =
+            lock->kept.next;
+        if (lock->kept.next) {
+            lock->kept.next->kept.previous = lock->kept.previous;
+        }
+        lock->kept.is_listed = false;
+    }
+    rqli_renewals_forget(&self->shared.batch, lock);
+}
+
+rql_status rqli_keeper_add(struct rqli_keeper *self, rql_lock *lock,
+                           const struct rqli_lease_terms *terms, rql_error *error)
+{
+    rql_status status = RQL_OK;
+
+    if (terms->renews) {
+        atomic_store_explicit(&self->has_extended, true, memory_order_relaxed);
+    }
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_lease_init(&lock->kept.lease, terms);
+    lock->kept.lease.host_end_us = self->host_end_us;
+    list(self, lock);
+    if ((terms->renews || !terms->is_claimed || lock->on_lost) && !rqli_keeper_watch(self, lock)) {
+        unlist(self, lock);
+        status = rqli_fail(error, RQL_E_NOMEM, "%s: the background thread could not be started",
+                           lock->name);
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return status;
+}
+
+void rqli_keeper_remove(struct rqli_keeper *self, rql_lock *lock)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    while (self->shared.told == lock && !is_loop_thread(self)) {
+        (void)pthread_cond_wait(&self->shared.callback_ended, &self->shared.mutex);
+    }
+    unlist(self, lock);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+void rqli_keeper_withdraw(struct rqli_keeper *self, const struct rqli_withdrawal_of *what,
+                          int64_t ttl_ms)
+{
+    int64_t until_us = rqli_after_ms(rqli_client_patience_us(self->client, rqli_now_us()), ttl_ms);
+    struct rqli_withdrawal *one = rqli_withdrawal_new(what, until_us);
+
+    if (!one) {
+        return;
+    }
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (start(self)) {
+        rqli_withdrawals_add(&self->shared.withdrawals, one);
+        rqli_keeper_rouse(self);
+        one = NULL;
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_withdrawals_free(one);
+}
+
+void rqli_keeper_doubt(struct rqli_keeper *self)
+{
+    int64_t now_us = rqli_now_us();
+    rql_lock *lock;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    for (lock = self->shared.first; lock; lock = lock->kept.next) {
+        rqli_lease_on_doubt(&lock->kept.lease, now_us);
+        (void)rqli_keeper_watch(self, lock);
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}

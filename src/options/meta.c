@@ -1,0 +1,75 @@
+#include "options/meta.h"
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+/* The lock's own fields, and names that a description of it has (wire.md 3). */
+static bool is_reserved(const char *name)
+{
+    static const char *const fields[] = {"acq_id",       "hst_id",      "ts",
+                                         "ini_ttl",      "lock_key",    "rem_ttl",
+                                         "spc_cnt",      "spc_ext_ttl", "l_spc_ext_ini_ttl",
+                                         "l_spc_ext_ts", "l_spc_ts"};
+
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        if (strcmp(fields[i], name) == 0) {
+            return true;
+        }
+    }
+    return strncmp(name, "rql_", 4) == 0;
+}
+
+static bool is_among(const char *name, const rql_meta *meta, size_t n_meta)
+{
+    for (size_t i = 0; i < n_meta; i++) {
+        if (strcmp(meta[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What is wrong with the last of n pairs, or NULL. */
+static const char *fault_of_last(const rql_meta *meta, size_t n, size_t *n_bytes)
+{
+    const rql_meta *pair = &meta[n - 1];
+
+    if (!pair->name || !pair->value) {
+        return "name or value is NULL";
+    }
+    *n_bytes += strnlen(pair->name, RQL_META_MAX_BYTES + 1);
+    *n_bytes += strnlen(pair->value, RQL_META_MAX_BYTES + 1);
+    if (*n_bytes > RQL_META_MAX_BYTES) {
+        return "the pairs have too many bytes; at most 16384 are allowed";
+    }
+    if (pair->name[0] == '\0') {
+        return "name is empty";
+    }
+    if (is_reserved(pair->name)) {
+        return "name is reserved: a field of the lock, or begins with rql_";
+    }
+    return is_among(pair->name, meta, n - 1) ? "name is there twice" : NULL;
+}
+
+rql_status rqli_meta_check(const rql_meta *meta, size_t n_meta, rql_error *error)
+{
+    size_t n_bytes = 0;
+
+    if (!meta && n_meta > 0) {
+        return rqli_fail(error, RQL_E_INVALID, "meta is NULL while n_meta is %zu", n_meta);
+    }
+    if (n_meta > RQL_META_MAX_PAIRS) {
+        return rqli_fail(error, RQL_E_INVALID, "n_meta is %zu; it must be 0 to %d", n_meta,
+                         RQL_META_MAX_PAIRS);
+    }
+    for (size_t n = 1; n <= n_meta; n++) {
+        const char *fault = fault_of_last(meta, n, &n_bytes);
+
+        if (fault) {
+            return rqli_fail(error, RQL_E_INVALID, "meta[%zu]: %s", n - 1, fault);
+        }
+    }
+    return RQL_OK;
+}
