@@ -14,8 +14,9 @@ local what = 0
 -- @include alive
 -- @include extension
 
-local held = call("HMGET", lock, "rql_nonce", "rql_ext:" .. nonce)
-local record = call("HGET", requests, acquirer)
+-- What somebody else has put under a key is none of ours; the rest goes all the same, and nobody is served.
+local held = redis.pcall("HMGET", lock, "rql_nonce", "rql_ext:" .. nonce)
+local record = redis.pcall("HGET", requests, acquirer)
 
 if held[1] == nonce then
     call("DEL", lock)
@@ -25,11 +26,12 @@ elseif held[2] then
     take_back(lock, now_text, held[2])
     what = 3
 end
-if record and select(3, read_record(record)) == nonce then
-    drop(queue, requests, acquirer)
+if type(record) == "string" and select(3, read_record(record)) == nonce then
+    call("HDEL", requests, acquirer)
+    redis.pcall("ZREM", queue, acquirer)
     what = math.max(what, 1)
 end
-if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue) == 0 then
+if call("TYPE", queue).ok ~= "zset" or redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
     return what .. " 0"
 end
 

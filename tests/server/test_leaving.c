@@ -108,6 +108,24 @@ static void a_foreign_queue_key_is_an_error(void **state)
     CHECK_OK(rql_lock_release(held, NULL));
 }
 
+/* Its request has left, and nothing goes on in the background. */
+static void a_foreign_queue_key_keeps_no_client(void **state)
+{
+    rql_lock *held = hold(other, "x");
+    rql_options options = client_options();
+    rql_client *third;
+    rql_lock *lock = NULL;
+
+    (void)state;
+    options.io_timeout_ms = 600000;
+    third = new_client_with(&options);
+    ask("SET rql:lock_queue:x foreign");
+    assert_int_equal(rql_lock_acquire(third, "x", NULL, &lock, NULL), RQL_E_WRONG_TYPE);
+    rql_client_free(third);
+    ask("DEL rql:lock_queue:x");
+    CHECK_OK(rql_lock_release(held, NULL));
+}
+
 static void a_foreign_request_key_is_an_error(void **state)
 {
     rql_lock *held = hold(other, "x");
@@ -231,6 +249,7 @@ int main(void)
         TEST(a_conflict_leaves_the_queue),
         TEST(a_foreign_lock_key_is_an_error),
         TEST(a_foreign_queue_key_is_an_error),
+        TEST(a_foreign_queue_key_keeps_no_client),
         TEST(a_foreign_request_key_is_an_error),
         TEST(a_full_server_is_tried_until_the_deadline),
         TEST(a_full_server_that_recovers_ends_the_wait),

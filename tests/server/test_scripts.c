@@ -10,6 +10,8 @@
 #define NEVER "9007199254740992"
 #define AGES_MS "1000000000000000"
 
+#define RECORD HOST " 1000 " NONCE " 0 q "
+
 #define CROWD_SCRIPT                                                                               \
     "for i = 1, ARGV[2] do redis.call('ZADD', 'rql:lock_queue:' .. string.char(ARGV[1]), i, "      \
     "'rql:acq:9/' .. i .. '/0/0/fedcba9876543210fedcba9876543210') end"
@@ -114,9 +116,50 @@ static void a_series_serves_no_more_dead_than_one_lock(void **state)
     assert_in_range(calls_of("zrem"), 1, AT_ONCE + LOCKS);
 }
 
+static void record(void)
+{
+    freeReplyObject(redisCommand(raw, "HSET rql:req:a %s %s", ACQUIRER, RECORD));
+}
+
+static void check_leave(const char *expected)
+{
+    const char *const args[] = {ACQUIRER, NONCE, "40000"};
+    redisReply *reply = eval(RQLI_SCRIPT_LEAVE, 1, args, sizeof args / sizeof args[0]);
+
+    assert_int_equal(reply->type, REDIS_REPLY_STRING);
+    assert_string_equal(reply->str, expected);
+    freeReplyObject(reply);
+}
+
+/* An error would have it tried again and again. */
+static void who_leaves_minds_no_foreign_key(void **state)
+{
+    (void)state;
+    ask("SET rql:lock_queue:a foreign");
+    record();
+    check_leave("1 0");
+    assert_int_equal(ask_int("HLEN rql:req:a"), 0);
+    check_leave("0 0");
+
+    ask("FLUSHALL");
+    ask("SET rql:lock:a foreign");
+    record();
+    ask("ZADD rql:lock_queue:a 1 " ACQUIRER);
+    check_leave("1 0");
+    assert_int_equal(ask_int("DBSIZE"), 1);
+
+    ask("FLUSHALL");
+    ask("SET rql:req:a foreign");
+    check_leave("0 0");
+    ask("HSET rql:lock:a acq_id " ACQUIRER " rql_nonce " NONCE);
+    check_leave("2 0");
+    assert_int_equal(ask_int("DBSIZE"), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(who_leaves_minds_no_foreign_key, set_up),
         cmocka_unit_test_setup(ttl_is_checked_before_the_first_write, set_up),
         cmocka_unit_test_setup(ttl_of_ages_is_answered_in_digits, set_up),
         cmocka_unit_test_setup(a_series_serves_no_more_dead_than_one_lock, set_up),
