@@ -4,6 +4,7 @@
 #include "client.h"
 #include "grant.h"
 #include "keeper.h"
+#include "link/push.h"
 #include "link/wire.h"
 #include "perform.h"
 #include "script/answer.h"
@@ -100,6 +101,26 @@ static bool watch_ruby(struct attempt *attempt, uint64_t link_generation)
            rqli_tracking_arm(attempt->client, attempt->lock->keys.lock, link_generation, &around);
 }
 
+/* Nobody is told of a connection that brings nothing any more: whoever waits for a push waits on,
+ * and is passed over at each hand-over. */
+static void test_hearing(const struct attempt *attempt)
+{
+    rql_client *client = attempt->client;
+    struct rqli_exchange *exchange =
+        rqli_subscriber_wants_call(client->subscriber) ? rqli_exchange_take(client->link) : NULL;
+
+    if (!exchange) {
+        return;
+    }
+    rqli_push_call(&exchange->command, client->endpoint.identity);
+    if (rqli_exchange_run(exchange, rqli_attempt_ask_until(attempt, rqli_now_us()), NULL) ==
+            RQL_OK &&
+        exchange->reply->type == RQLI_REPLY_INTEGER) {
+        rqli_subscriber_on_called(client->subscriber, exchange->reply->integer);
+    }
+    rqli_exchange_give(exchange);
+}
+
 static struct rqli_try queued(struct attempt *attempt, const struct rqli_exchange *exchange,
                               const struct rqli_answer *answer)
 {
@@ -128,6 +149,7 @@ struct rqli_try rqli_attempt_attend(struct attempt *attempt, struct rqli_try res
     if (!attempt->has_joined) {
         return join_late(attempt, error);
     }
+    test_hearing(attempt);
     if (attempt->was_restored) {
         rqli_subscriber_nudge(attempt->client->subscriber, &attempt->waiter);
     }
