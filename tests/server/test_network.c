@@ -14,6 +14,7 @@ enum {
     SLOWNESS_MAX = 4,
     IMPATIENT_MS = 300,
     LONGER_MS = 1000,
+    UNUSED_MS = 1200,   /* after which a connection is looked at before it is used */
     LAST_WORDS_MS = 50, /* after the deadline (P6) */
     SLACK_MS = 100,     /* of the machine */
 };
@@ -320,6 +321,23 @@ static void start_impatient(struct waiter *waiters, rql_client *client)
     }
 }
 
+/* Servers, and those between, end what is not used for long; it is seen before it is used. */
+static void connection_that_ended_unused_is_made_anew(void **state)
+{
+    rql_client *client = client_through_proxy(CONNECT_MS, CONNECT_MS);
+    rql_lock *lock = hold(client, "x");
+
+    (void)state;
+    proxy_cut(proxy);
+    (void)usleep(UNUSED_MS * 1000);
+    CHECK_OK(rql_lock_extend(lock, 90000, NULL));
+    proxy_cut(proxy);
+    (void)usleep(UNUSED_MS * 1000);
+    assert_int_equal(rql_force_extend(client, "y", 1000, NULL), RQL_NOT_FOUND);
+    CHECK_OK(rql_lock_release(lock, NULL));
+    rql_client_free(client);
+}
+
 /* Connecting the subscriber is for all waiters, but on the time of one of them. */
 static void subscriber_that_cannot_connect_holds_up_nobody(void **state)
 {
@@ -402,6 +420,7 @@ int main(void)
         TEST(push_that_comes_byte_by_byte_is_a_push),
         TEST(subscriber_that_hears_nothing_is_replaced),
         TEST(subscriber_that_cannot_connect_holds_up_nobody),
+        TEST(connection_that_ended_unused_is_made_anew),
         TEST(freeing_a_client_withdraws_what_is_open),
         TEST(freeing_a_client_without_a_server_ends_soon),
     };
