@@ -73,12 +73,20 @@ static struct rqli_try faulty(rql_status fault)
     return (struct rqli_try){.result = RQLI_TRY_FAULT, .status = fault};
 }
 
+struct rqli_try rqli_attempt_not_in_force(const struct rqli_answer *answer)
+{
+    if (answer->left_ms < 0) {
+        return (struct rqli_try){.result = RQLI_TRY_SETBACK, .status = RQL_E_UNKNOWN};
+    }
+    return again();
+}
+
 static struct rqli_try granted(struct attempt *attempt, const struct rqli_exchange *exchange,
                                const struct rqli_answer *answer)
 {
     if (!rqli_grant_by_answer(attempt->lock, attempt->options, answer, exchange->sent_us,
                               &attempt->out->terms)) {
-        return again();
+        return rqli_attempt_not_in_force(answer);
     }
     return (struct rqli_try){.result = RQLI_TRY_GRANTED};
 }
