@@ -1,5 +1,6 @@
 #include "async/acquisition_inside.h"
 #include "async/loop_inside.h"
+#include "client/client.h"
 #include "client/tracking.h"
 
 #include <stddef.h>
@@ -138,6 +139,25 @@ static void watch_ruby(rql_request *self)
     self->watch = rqli_pipe_expect(loop->pipe, on_looked, self);
 }
 
+/* ---- whether pushes still come ---- */
+
+static void on_called(void *owner, const struct rqli_exchange *answer, rql_status fault)
+{
+    rql_loop *loop = owner;
+
+    if (!fault && answer->reply->type == RQLI_REPLY_INTEGER) {
+        rqli_ear_on_called(loop->ear, answer->reply->integer);
+    }
+}
+
+static void test_hearing(rql_loop *loop)
+{
+    if (rqli_pipe_has_room(loop->pipe) && rqli_ear_wants_call(loop->ear)) {
+        rqli_push_call(rqli_pipe_out(loop->pipe), loop->client->endpoint.identity);
+        (void)rqli_pipe_expect(loop->pipe, on_called, loop);
+    }
+}
+
 void rqli_acquisition_attend(rql_request *self)
 {
     const struct attempt *attempt = self->attempt;
@@ -145,6 +165,7 @@ void rqli_acquisition_attend(rql_request *self)
     bool leads = rqli_waiting_leads(&self->guest);
 
     rqli_loop_listen(loop);
+    test_hearing(loop);
     if (attempt->was_restored && leads) { /* all others, once, and not each of them all others */
         rqli_waiting_each_of(&loop->waiting, self->guest.lock_key, false, nudge);
         self->attempt->waiter.nudged = false;

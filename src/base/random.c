@@ -31,13 +31,15 @@ static bool draw(unsigned char *out, size_t size)
     return true;
 }
 
+/* Not from the stock: a machine that is copied while it runs has that twice, and who draws the same
+ * nonce is answered with the other's grant (F-59). */
 bool rqli_random_hex(char out[RQLI_HEX_SIZE])
 {
     static const char digits[] = "0123456789abcdef";
     unsigned char bytes[16];
     size_t i;
 
-    if (!draw(bytes, sizeof bytes)) {
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) {
         return false;
     }
     for (i = 0; i < sizeof bytes; i++) {

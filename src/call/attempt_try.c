@@ -7,6 +7,7 @@
 #include "client/tracking.h"
 #include "keeper/keeper.h"
 #include "keeper/server_clock.h"
+#include "link/push.h"
 #include "link/wire.h"
 #include "observe/observe.h"
 #include "script/answer.h"
@@ -73,12 +74,20 @@ static struct rqli_try faulty(rql_status fault)
     return (struct rqli_try){.result = RQLI_TRY_FAULT, .status = fault};
 }
 
+struct rqli_try rqli_attempt_not_in_force(const struct rqli_answer *answer)
+{
+    if (answer->left_ms < 0) {
+        return (struct rqli_try){.result = RQLI_TRY_SETBACK, .status = RQL_E_UNKNOWN};
+    }
+    return again();
+}
+
 static struct rqli_try granted(struct attempt *attempt, const struct rqli_exchange *exchange,
                                const struct rqli_answer *answer)
 {
     if (!rqli_grant_by_answer(attempt->lock, attempt->options, answer, exchange->sent_us,
                               &attempt->out->terms)) {
-        return again();
+        return rqli_attempt_not_in_force(answer);
     }
     return (struct rqli_try){.result = RQLI_TRY_GRANTED};
 }
@@ -99,6 +108,26 @@ static bool watch_ruby(struct attempt *attempt, uint64_t link_generation)
 
     return around.is_listening && around.leads &&
            rqli_tracking_arm(attempt->client, attempt->lock->keys.lock, link_generation, &around);
+}
+
+/* Nobody is told of a connection that brings nothing any more: whoever waits for a push waits on,
+ * and is passed over at each hand-over. */
+static void test_hearing(const struct attempt *attempt)
+{
+    rql_client *client = attempt->client;
+    struct rqli_exchange *exchange =
+        rqli_subscriber_wants_call(client->subscriber) ? rqli_exchange_take(client->link) : NULL;
+
+    if (!exchange) {
+        return;
+    }
+    rqli_push_call(&exchange->command, client->endpoint.identity);
+    if (rqli_exchange_run(exchange, rqli_attempt_ask_until(attempt, rqli_now_us()), NULL) ==
+            RQL_OK &&
+        exchange->reply->type == RQLI_REPLY_INTEGER) {
+        rqli_subscriber_on_called(client->subscriber, exchange->reply->integer);
+    }
+    rqli_exchange_give(exchange);
 }
 
 static struct rqli_try queued(struct attempt *attempt, const struct rqli_exchange *exchange,
@@ -129,6 +158,7 @@ struct rqli_try rqli_attempt_attend(struct attempt *attempt, struct rqli_try res
     if (!attempt->has_joined) {
         return join_late(attempt, error);
     }
+    test_hearing(attempt);
     if (attempt->was_restored) {
         rqli_subscriber_nudge(attempt->client->subscriber, &attempt->waiter);
     }

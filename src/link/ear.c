@@ -128,6 +128,34 @@ void rqli_ear_read(struct rqli_ear *self)
     }
 }
 
+static bool drop_if_deaf(struct rqli_ear *self, int64_t now_us)
+{
+    bool is_deaf = rqli_hearing_is_deaf(&self->hearing, now_us);
+
+    if (is_deaf) {
+        rqli_line_drop(&self->line);
+    }
+    return is_deaf;
+}
+
+bool rqli_ear_wants_call(struct rqli_ear *self)
+{
+    int64_t now_us = rqli_now_us();
+
+    return rqli_ear_is_listening(self) && !drop_if_deaf(self, now_us) &&
+           rqli_hearing_wants_call(&self->hearing, now_us);
+}
+
+void rqli_ear_on_called(struct rqli_ear *self, int64_t n_heard)
+{
+    int64_t now_us = rqli_now_us();
+
+    if (rqli_ear_is_listening(self)) {
+        rqli_hearing_on_called(&self->hearing, n_heard, now_us);
+        (void)drop_if_deaf(self, now_us);
+    }
+}
+
 int64_t rqli_ear_due_us(const struct rqli_ear *self, bool wanted)
 {
     return wanted ? rqli_line_due_us(&self->line) : RQLI_NEVER_US;

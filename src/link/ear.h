@@ -26,6 +26,10 @@ bool rqli_ear_is_listening(const struct rqli_ear *self);
 uint64_t rqli_ear_generation(const struct rqli_ear *self);
 int64_t rqli_ear_client_id(const struct rqli_ear *self);
 
+/* As rqli_subscriber_wants_call(); by whoever has asked the server. */
+bool rqli_ear_wants_call(struct rqli_ear *self);
+void rqli_ear_on_called(struct rqli_ear *self, int64_t n_heard);
+
 void rqli_ear_read(struct rqli_ear *self); /* what has come */
 
 /* When to connect, if `wanted`. */

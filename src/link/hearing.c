@@ -3,11 +3,14 @@
 #include "base/clock.h"
 #include "link/endpoint.h"
 
+enum { QUIET_US = 5000000 };
+
 int rqli_hearing_next(struct rqli_hearing *self, struct rqli_pushed *out)
 {
     int state = rqli_decoder_next(&self->wire.decoder, &self->arena, &self->reply);
 
     if (state > 0) {
+        self->heard_us = rqli_now_us();
         *out = rqli_push_read(&self->reply);
     }
     return state;
@@ -52,6 +55,7 @@ bool rqli_hearing_open(struct rqli_hearing *self, int64_t deadline_us)
     bool done = false;
 
     rqli_hearing_forget(self);
+    self->called_us = 0;
     rqli_push_subscribe(&command, self->wire.endpoint->identity);
     if (!command.failed && rqli_wire_open(&self->wire, 0, deadline_us, &reading, NULL) == RQL_OK) {
         done = rqli_wire_send(&self->wire, command.data, command.length, deadline_us) &&
@@ -62,6 +66,33 @@ bool rqli_hearing_open(struct rqli_hearing *self, int64_t deadline_us)
     }
     rqli_command_fini(&command);
     return done;
+}
+
+bool rqli_hearing_wants_call(struct rqli_hearing *self, int64_t now_us)
+{
+    if (now_us - self->heard_us < QUIET_US || now_us - self->called_us < QUIET_US) {
+        return false;
+    }
+    self->called_us = now_us;
+    self->deaf_us = 0;
+    return true;
+}
+
+/* The server hands a message on before it says to how many: nobody is a loss at once. */
+void rqli_hearing_on_called(struct rqli_hearing *self, int64_t n_heard, int64_t now_us)
+{
+    int64_t patience_ms = n_heard > 0 ? self->wire.endpoint->io_timeout_ms : 0;
+
+    if (self->called_us != 0) {
+        self->deaf_us = rqli_after_ms(now_us, patience_ms);
+    }
+}
+
+/* What has come and was not read yet is our fault, not its. */
+bool rqli_hearing_is_deaf(const struct rqli_hearing *self, int64_t now_us)
+{
+    return self->called_us != 0 && self->deaf_us != 0 && self->heard_us < self->called_us &&
+           now_us >= self->deaf_us && !rqli_wire_has_bytes(&self->wire);
 }
 
 void rqli_hearing_fini(struct rqli_hearing *self)

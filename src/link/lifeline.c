@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <sys/socket.h>
 
-enum { BACKOFF_FIRST_MS = 10, BACKOFF_LAST_MS = 2000 };
+enum { BACKOFF_FIRST_MS = 10, BACKOFF_LAST_MS = 2000, UNUSED_US = 1000000 };
 
 void rqli_link_recycle(struct rqli_link *self, struct exchange *exchange)
 {
@@ -194,10 +194,25 @@ static rql_status no_time_left(const struct rqli_link *self, rql_error *error)
                      self->shared.last_fault.message);
 }
 
+/* Under the mutex. Servers and those between end what is not used for long. Seen before the next
+ * command is sent that is nothing; behind it, nobody knows whether the command was done (F-77). */
+static void end_if_ended(struct rqli_link *self)
+{
+    bool is_unused = !self->shared.first && !self->shared.reader && !self->shared.writing;
+
+    if (self->shared.state == UP && is_unused &&
+        rqli_now_us() - self->shared.heard_us >= UNUSED_US && !rqli_wire_is_quiet(&self->wire)) {
+        rqli_link_break_off(self, false);
+        rqli_link_bury(self);
+    }
+}
+
 rql_status rqli_link_connect_locked(struct rqli_link *self, int64_t deadline_us, rql_error *error)
 {
     bool waited_for_attempt = false;
     rql_status status = RQL_OK;
+
+    end_if_ended(self);
 
     while (!status && self->shared.state != UP) {
         bool is_down = self->shared.state == DOWN;

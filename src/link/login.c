@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/scope.h"
 #include "link/endpoint.h"
+#include "link/push.h"
 #include "script/command.h"
-#include "script/keys.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -61,7 +61,7 @@ static void write_credentials(struct login *self)
 
 static void write_words(struct login *self, int64_t predecessor_id)
 {
-    char channel[64];
+    char name[64];
     struct rqli_command *command;
 
     write_credentials(self);
@@ -70,17 +70,14 @@ static void write_words(struct login *self, int64_t predecessor_id)
     rqli_command_text(command, "CLIENT");
     rqli_command_text(command, "ID");
 
-    (void)snprintf(channel, sizeof channel, RQLI_CHANNEL "%s", self->wire->endpoint->identity);
-    command = open_word(self, PUBLISH, 3);
-    rqli_command_text(command, "PUBLISH");
-    rqli_command_text(command, channel);
-    rqli_command_text(command, "hello");
+    self->sent[self->command.n_commands] = PUBLISH;
+    rqli_push_call(&self->command, self->wire->endpoint->identity);
 
-    (void)snprintf(channel, sizeof channel, "rql-%s", self->wire->endpoint->identity);
+    (void)snprintf(name, sizeof name, "rql-%s", self->wire->endpoint->identity);
     command = open_word(self, SETNAME, 3);
     rqli_command_text(command, "CLIENT");
     rqli_command_text(command, "SETNAME");
-    rqli_command_text(command, channel);
+    rqli_command_text(command, name);
     if (predecessor_id > 0) {
         command = open_word(self, KILL, 4);
         rqli_command_text(command, "CLIENT");

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum { BACKOFF_MS = 100 };
@@ -309,6 +310,41 @@ enum rqli_wake rqli_subscriber_wait(struct rqli_subscriber *self, struct rqli_wa
     }
     unlock(self);
     return wake;
+}
+
+/* Under the mutex. Its reader finds it broken then. */
+static bool end_if_deaf(struct rqli_subscriber *self, int64_t now_us)
+{
+    bool is_deaf = rqli_hearing_is_deaf(&self->hearing, now_us);
+
+    if (is_deaf) {
+        (void)shutdown(self->hearing.wire.fd, SHUT_RDWR);
+    }
+    return is_deaf;
+}
+
+bool rqli_subscriber_wants_call(struct rqli_subscriber *self)
+{
+    int64_t now_us = rqli_now_us();
+    bool wants;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    wants = self->shared.is_listening && !end_if_deaf(self, now_us) &&
+            rqli_hearing_wants_call(&self->hearing, now_us);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return wants;
+}
+
+void rqli_subscriber_on_called(struct rqli_subscriber *self, int64_t n_heard)
+{
+    int64_t now_us = rqli_now_us();
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (self->shared.is_listening) {
+        rqli_hearing_on_called(&self->hearing, n_heard, now_us);
+        (void)end_if_deaf(self, now_us);
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
 struct rqli_waiter_view rqli_subscriber_view(struct rqli_subscriber *self,

@@ -77,6 +77,11 @@ struct rqli_waiter_view {
 struct rqli_waiter_view rqli_subscriber_view(struct rqli_subscriber *self,
                                              const struct rqli_waiter *waiter);
 
+/* Whether it still hears, asked by whoever has asked the server (F-43). True: send
+ * rqli_push_call() on the command connection, and tell how many heard it. */
+bool rqli_subscriber_wants_call(struct rqli_subscriber *self);
+void rqli_subscriber_on_called(struct rqli_subscriber *self, int64_t n_heard);
+
 /* What it has done so far. Any thread. */
 struct rqli_subscriber_counts {
     int64_t connections;

@@ -48,6 +48,20 @@ void rqli_wire_close(struct rqli_wire *self)
     rqli_decoder_fini(&self->decoder);
 }
 
+bool rqli_wire_has_bytes(const struct rqli_wire *self)
+{
+    char byte;
+
+    return recv(self->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+bool rqli_wire_is_quiet(const struct rqli_wire *self)
+{
+    char byte;
+
+    return recv(self->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
 static bool await_room(int fd, int64_t deadline_us)
 {
     struct pollfd wanted = {.fd = fd, .events = POLLOUT};

@@ -42,6 +42,11 @@ ssize_t rqli_wire_send_some(struct rqli_wire *self, const char *bytes, size_t le
  * Takes no lock, allocates nothing. */
 void rqli_wire_abandon(struct rqli_wire *self);
 
+/* Something has come and is not in the decoder yet. */
+bool rqli_wire_has_bytes(const struct rqli_wire *self);
+/* Nothing has come, nor an end. */
+bool rqli_wire_is_quiet(const struct rqli_wire *self);
+
 enum rqli_wire_read {
     RQLI_WIRE_BYTES,   /* something came and is in the decoder */
     RQLI_WIRE_NOTHING, /* until_us passed, or a signal */

@@ -286,6 +286,46 @@ static void a_subscriber_that_is_cut_comes_back(void **state)
     expect_nothing_left("x");
 }
 
+static bool has_reconnected(const void *data)
+{
+    const int64_t *before = data;
+
+    return proxy_counts(proxy).connections > *before;
+}
+
+/* The server knows of it or not: who waits is granted what it never hears of, or passed over. */
+static void a_subscriber_that_hears_nothing_is_replaced(void **state)
+{
+    rql_lock *held = hold(other, "x");
+
+    (void)state;
+    for (int is_known = 0; is_known <= 1; is_known++) {
+        struct asked asked;
+        int64_t before;
+
+        begin_trial(CONNECT_MS, 1000);
+        asked = asked_for();
+        asked.options.retry_delay_ms = 20000;
+        start_asking(&asked, "x");
+        run_until_int(1, "ZCARD rql:lock_queue:x");
+        await_ear();
+        proxy_mute_last(proxy);
+        if (!is_known) {
+            ask("CLIENT KILL TYPE pubsub");
+        }
+        before = proxy_counts(proxy).connections;
+        run_until(has_reconnected, &before);
+        await_ear();
+        CHECK_OK(rql_lock_release(held, NULL));
+        await_asked(&asked);
+        CHECK_OK(asked.status);
+        CHECK_OK(release_and_wait(asked.lock));
+        end_trial();
+        held = hold(other, "x");
+    }
+    CHECK_OK(rql_lock_release(held, NULL));
+}
+
 static int64_t n_ticks;
 
 static void count_tick(uv_timer_t *timer)
@@ -469,6 +509,7 @@ int main(void)
         TEST(a_lost_push_costs_a_poll),
         TEST(pushes_may_come_byte_by_byte),
         TEST(a_subscriber_that_is_cut_comes_back),
+        TEST(a_subscriber_that_hears_nothing_is_replaced),
         TEST(a_frozen_server_does_not_block_the_loop),
         TEST(scripts_that_the_server_forgot_are_taught_in_order),
         TEST(cut_connections_lose_nobody),

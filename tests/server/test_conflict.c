@@ -372,6 +372,21 @@ static void an_extension_that_was_lost_shortens_nobody(void **state)
     rql_client_free(other);
 }
 
+/* By an operator's PERSIST, for one. It cannot be relied on, and asking at once does not help. */
+static void a_lock_without_ttl_is_not_asked_for_in_a_loop(void **state)
+{
+    rql_lock *lock = NULL;
+    int64_t calls;
+
+    (void)state;
+    ask("PERSIST rql:lock:x");
+    again.conflict_strategy = RQL_WORK_THROUGH;
+    again.timeout_ms = 500;
+    calls = calls_of("evalsha");
+    assert_int_equal(rql_lock_acquire(client, "x", &again, &lock, NULL), RQL_TIMED_OUT);
+    assert_true(calls_of("evalsha") - calls < 60);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -391,6 +406,7 @@ int main(void)
         TEST(a_re_entry_of_a_lost_lock_is_a_grant_of_its_own),
         TEST(a_re_entry_ends_with_the_outer_hold),
         TEST(an_extension_that_was_lost_shortens_nobody),
+        TEST(a_lock_without_ttl_is_not_asked_for_in_a_loop),
     };
 
     if (!redis_server_available()) {

@@ -112,6 +112,28 @@ static void wait_for_a_held_lock(rql_client *client, const char *right)
     CHECK_OK(rql_lock_release(held, NULL));
 }
 
+/* What it releases goes to another, by its rights. */
+static void hand_over(rql_client *client, const char *right)
+{
+    rql_lock_options options = patient(client);
+    struct waiter waiter = {.client = admin, .name = "x", .options = patient(admin)};
+    rql_error error = {0};
+    rql_lock *held;
+
+    options.ttl_ms = LEASE_MS;
+    held = hold_with(client, "x", &options);
+    waiter.options.ttl_ms = LEASE_MS; /* so short that it need not be claimed */
+    waiter_start_as(&waiter, 1);
+    await_int(1, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')>0) 0");
+    ask("ACL SETUSER limited -%s", right);
+    expect_allowed_or_told(rql_lock_release(held, &error), &error, right);
+    expect_no_residue(right);
+    CHECK_OK(waiter_join(&waiter));
+    (void)rql_lock_release(waiter.lock, NULL); /* it may have ended */
+    ask("ACL SETUSER limited +%s", right);
+    await_int(0, "EXISTS rql:lock:x");
+}
+
 static void user_without_one_right_is_told_and_leaves_nothing(void **state)
 {
     (void)state;
@@ -127,6 +149,19 @@ static void user_without_one_right_is_told_and_leaves_nothing(void **state)
         rql_client_free(client);
         CHECK_OK(rql_lock_release(hold(admin, "x"), NULL));
     }
+}
+
+static void user_who_loses_a_right_hands_over_or_not(void **state)
+{
+    rql_client *client;
+
+    (void)state;
+    ask("ACL SETUSER limited reset on >pw ~* &* +@all");
+    client = client_of("limited");
+    for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
+        hand_over(client, rights[i]);
+    }
+    rql_client_free(client);
 }
 
 static void user_without_keys_or_channels_is_told(void **state)
@@ -334,6 +369,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         TEST(user_without_one_right_is_told_and_leaves_nothing),
+        TEST(user_who_loses_a_right_hands_over_or_not),
         TEST(user_without_keys_or_channels_is_told),
         TEST(rights_that_come_back_are_used),
         TEST(full_server_still_hands_over),

@@ -226,6 +226,15 @@ static void crowd_of_the_dead_is_passed_by_at_once(void **state)
 }
 
 /* They keep their places for as long as they seem to live, and nobody asks in a loop meanwhile. */
+static void plant_signs_of_life(int64_t from_now_us)
+{
+    freeReplyObject(
+        redisCommand(raw, "EVAL %s 0 %d %lld",
+                     "for i = 1, ARGV[1] do redis.call('ZADD', 'rql:live', "
+                     "redis.call('TIME')[1] * 1e6 + ARGV[2], string.format('%032x', i)) end",
+                     CROWD, (long long)from_now_us));
+}
+
 static void who_is_only_out_of_reach_is_waited_for(void **state)
 {
     rql_lock_options options = patient(client);
@@ -233,11 +242,7 @@ static void who_is_only_out_of_reach_is_waited_for(void **state)
 
     (void)state;
     plant_crowd();
-    freeReplyObject(
-        redisCommand(raw, "EVAL %s 0 %d",
-                     "for i = 1, ARGV[1] do redis.call('ZADD', 'rql:live', "
-                     "redis.call('TIME')[1] * 1e6 + 6e7, string.format('%032x', i)) end",
-                     CROWD));
+    plant_signs_of_life(INT64_C(4000000));
     options.timeout_ms = 200;
     begin_measuring();
     assert_int_equal(rql_lock_acquire(client, "x", &options, &lock, NULL), RQL_TIMED_OUT);
@@ -247,12 +252,28 @@ static void who_is_only_out_of_reach_is_waited_for(void **state)
     assert_int_equal(ask_int("ZCARD rql:lock_queue:x"), CROWD);
 }
 
+/* The server's clock was set back after they died: they are not alive for as long as that. */
+static void signs_of_life_from_the_future_are_none(void **state)
+{
+    rql_lock_options options = patient(client);
+    rql_lock *lock;
+
+    (void)state;
+    plant_crowd();
+    plant_signs_of_life(INT64_C(3600000000));
+    options.timeout_ms = SHORT_MS;
+    lock = hold_with(client, "x", &options);
+    CHECK_OK(rql_lock_release(lock, NULL));
+    CHECK_QUEUE_IS_EMPTY("x");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_loop, tear_down_loop)
         TEST(crowd_of_the_dead_is_passed_by_at_once),
         TEST(who_is_only_out_of_reach_is_waited_for),
+        TEST(signs_of_life_from_the_future_are_none),
     };
 
     if (!redis_server_available()) {

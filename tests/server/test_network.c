@@ -14,6 +14,7 @@ enum {
     SLOWNESS_MAX = 4,
     IMPATIENT_MS = 300,
     LONGER_MS = 1000,
+    UNUSED_MS = 1200,   /* after which a connection is looked at before it is used */
     LAST_WORDS_MS = 50, /* after the deadline (P6) */
     SLACK_MS = 100,     /* of the machine */
 };
@@ -235,6 +236,62 @@ static void push_that_comes_byte_by_byte_is_a_push(void **state)
     rql_client_free(other);
 }
 
+/* Opens the subscriber connection of a client, the last one through the proxy. */
+static void wait_once(rql_client *waits, rql_client *holds)
+{
+    struct waiter waiter = {.client = waits, .name = "warm", .options = patient(waits)};
+    rql_lock *held = hold(holds, "warm");
+
+    waiter.releases = true;
+    waiter_start_as(&waiter, 1);
+    await_int(1, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");
+    CHECK_OK(rql_lock_release(held, NULL));
+    CHECK_OK(waiter_join(&waiter));
+}
+
+static bool has_reconnected(void *data)
+{
+    const int64_t *before = data;
+
+    return proxy_counts(proxy).connections > *before;
+}
+
+static void expect_hearing_again(rql_client *client, rql_client *other)
+{
+    struct waiter waiter = {.client = client, .name = "x", .options = patient(client)};
+    int64_t before = proxy_counts(proxy).connections;
+    rql_lock *held = hold(other, "x");
+
+    waiter.options.retry_delay_ms = 20000;
+    waiter_start_as(&waiter, 1);
+    assert_true(wait_until(has_reconnected, &before, AWAIT_MS));
+    await_int(1, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");
+    CHECK_OK(rql_lock_release(held, NULL));
+    CHECK_OK(waiter_join(&waiter));
+    assert_true(waiter.handed_over);
+    CHECK_OK(rql_lock_release(waiter.lock, NULL));
+}
+
+/* The server knows of it or not: who waits is granted what it never hears of, or passed over. */
+static void subscriber_that_hears_nothing_is_replaced(void **state)
+{
+    rql_client *other = new_client();
+
+    (void)state;
+    for (int is_known = 0; is_known <= 1; is_known++) {
+        rql_client *client = client_through_proxy(CONNECT_MS, LONGER_MS);
+
+        wait_once(client, other);
+        proxy_mute_last(proxy);
+        if (!is_known) {
+            ask("CLIENT KILL TYPE pubsub");
+        }
+        expect_hearing_again(client, other);
+        rql_client_free(client);
+    }
+    rql_client_free(other);
+}
+
 static bool ended_in_time(const struct waiter *waiter, int64_t begun_us)
 {
     int64_t limit_ms = IMPATIENT_MS + (LAST_WORDS_MS + SLACK_MS) * wait_slowness();
@@ -262,6 +319,23 @@ static void start_impatient(struct waiter *waiters, rql_client *client)
         waiters[i].options.timeout_ms = IMPATIENT_MS;
         waiter_start(&waiters[i]);
     }
+}
+
+/* Servers, and those between, end what is not used for long; it is seen before it is used. */
+static void connection_that_ended_unused_is_made_anew(void **state)
+{
+    rql_client *client = client_through_proxy(CONNECT_MS, CONNECT_MS);
+    rql_lock *lock = hold(client, "x");
+
+    (void)state;
+    proxy_cut(proxy);
+    (void)usleep(UNUSED_MS * 1000);
+    CHECK_OK(rql_lock_extend(lock, 90000, NULL));
+    proxy_cut(proxy);
+    (void)usleep(UNUSED_MS * 1000);
+    assert_int_equal(rql_force_extend(client, "y", 1000, NULL), RQL_NOT_FOUND);
+    CHECK_OK(rql_lock_release(lock, NULL));
+    rql_client_free(client);
 }
 
 /* Connecting the subscriber is for all waiters, but on the time of one of them. */
@@ -344,7 +418,9 @@ int main(void)
         TEST(lost_reply_of_a_withdrawal_changes_nothing),
         TEST(lost_word_to_a_waiter_costs_no_grant),
         TEST(push_that_comes_byte_by_byte_is_a_push),
+        TEST(subscriber_that_hears_nothing_is_replaced),
         TEST(subscriber_that_cannot_connect_holds_up_nobody),
+        TEST(connection_that_ended_unused_is_made_anew),
         TEST(freeing_a_client_withdraws_what_is_open),
         TEST(freeing_a_client_without_a_server_ends_soon),
     };

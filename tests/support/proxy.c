@@ -125,8 +125,13 @@ static void accept_all(struct proxy *proxy)
 
 static void move_pair(struct proxy *proxy, struct pair *pair, int64_t now_us)
 {
-    bool alive = !pair->cut && proxy_stream_move(&pair->up, &proxy->shared.up, now_us) &&
-                 proxy_stream_move(&pair->down, &proxy->shared.down, now_us);
+    bool alive;
+
+    if (pair->is_mute && !pair->cut) {
+        return;
+    }
+    alive = !pair->cut && proxy_stream_move(&pair->up, &proxy->shared.up, now_us) &&
+            proxy_stream_move(&pair->down, &proxy->shared.down, now_us);
 
     if (!alive || (pair->up.finished && pair->down.finished)) {
         cut_pair(proxy, pair);
@@ -178,6 +183,9 @@ static nfds_t watch_all(const struct proxy *proxy, struct pollfd *list, int64_t 
     list[count++] = watch(proxy->poke, POLLIN);
     list[count++] = watch(proxy->shared.listener, POLLIN);
     for (pair = proxy->shared.pairs; pair; pair = pair->next) {
+        if (pair->is_mute) {
+            continue;
+        }
         list[count++] =
             watch(pair->client, events(proxy_stream_wants_read(&pair->up),
                                        proxy_stream_wants_write(&pair->down, down, now_us)));

@@ -45,6 +45,10 @@ void proxy_delay(struct proxy *proxy, enum proxy_direction direction, int64_t de
 /* Nothing passes, not even an end of connection; what arrives is kept for later. */
 void proxy_freeze(struct proxy *proxy, enum proxy_direction direction, bool on);
 
+/* The connection that was made last falls silent for good, in both directions, and stays open;
+ * others go on. Only proxy_heal() ends that. */
+void proxy_mute_last(struct proxy *proxy);
+
 /* Exactly `bytes` more bytes pass in one direction, over all connections; the connection that
  * carried the last of them is then cut. Once. 0: cut by the next byte. */
 void proxy_cut_after(struct proxy *proxy, enum proxy_direction direction, int64_t bytes);

@@ -16,6 +16,7 @@ struct pair {
     int server;
     struct proxy_stream up;
     struct proxy_stream down;
+    bool is_mute;
     bool cut; /* shut down; the thread closes and frees it */
 };
 

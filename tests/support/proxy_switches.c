@@ -104,6 +104,15 @@ void proxy_freeze(struct proxy *proxy, enum proxy_direction direction, bool on)
     each_direction(proxy, direction, set_freeze, on);
 }
 
+void proxy_mute_last(struct proxy *proxy)
+{
+    proxy_lock(proxy);
+    if (proxy->shared.pairs) {
+        proxy->shared.pairs->is_mute = true; /* the newest is the first */
+    }
+    proxy_unlock_and_poke(proxy);
+}
+
 void proxy_cut_after(struct proxy *proxy, enum proxy_direction direction, int64_t bytes)
 {
     each_direction(proxy, direction, set_cut_after, bytes);
@@ -140,6 +149,13 @@ void proxy_refuse(struct proxy *proxy, bool on)
 
 void proxy_heal(struct proxy *proxy)
 {
+    struct pair *pair;
+
+    proxy_lock(proxy);
+    for (pair = proxy->shared.pairs; pair; pair = pair->next) {
+        pair->is_mute = false;
+    }
+    proxy_unlock(proxy);
     each_direction(proxy, PROXY_BOTH, heal, 0);
     proxy_refuse(proxy, false);
 }

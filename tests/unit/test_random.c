@@ -4,8 +4,10 @@
 #include "base/random.h"
 #include "threads.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -133,6 +135,36 @@ static void children_draw_otherwise_than_their_parent(void **state)
     rqli_fork_leave(&member);
 }
 
+/* As the copy of a virtual machine: nobody is told of this child. */
+static pid_t clone_unnoticed(void)
+{
+    return (pid_t)syscall(SYS_clone, (long)SIGCHLD, NULL, NULL, NULL, NULL);
+}
+
+static void clones_draw_apart(void **state)
+{
+    char drawn[2][RQLI_HEX_SIZE];
+    int ends[2];
+    pid_t child;
+
+    (void)state;
+    assert_true(rqli_random_hex(drawn[0])); /* what is drawn ahead is there by now */
+    assert_int_equal(pipe(ends), 0);
+    child = clone_unnoticed();
+    assert_true(child >= 0);
+    if (child == 0) {
+        bool is_drawn = rqli_random_hex(drawn[0]);
+
+        _exit(is_drawn && write(ends[1], drawn[0], RQLI_HEX_SIZE) == RQLI_HEX_SIZE ? 0 : 1);
+    }
+    assert_true(rqli_random_hex(drawn[1]));
+    assert_int_equal(read(ends[0], drawn[0], RQLI_HEX_SIZE), RQLI_HEX_SIZE);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_string_not_equal(drawn[0], drawn[1]);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+}
+
 static void draw_many(size_t index, void *data)
 {
     char(*drawn)[RQLI_HEX_SIZE] = data;
@@ -161,6 +193,7 @@ int main(void)
         cmocka_unit_test(numbers_are_below_their_bound),
         cmocka_unit_test(every_number_comes_as_often),
         cmocka_unit_test(children_draw_otherwise_than_their_parent),
+        cmocka_unit_test(clones_draw_apart),
         cmocka_unit_test(threads_draw_apart),
     };
 
