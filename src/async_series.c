@@ -16,11 +16,8 @@
 
 void rqli_serial_tell(struct rqli_serial *self)
 {
-    rql_series_acquired_fn done = self->done;
-    void *user_data = self->user_data;
     rql_series *series = self->series;
     rql_status status = self->status;
-    rql_error error = self->error;
 
     if (series) {
         rqli_series_on_end(series, self->request.begun_us, status, &self->result);
@@ -32,8 +29,8 @@ void rqli_serial_tell(struct rqli_serial *self)
     if (status) {
         series = rqli_series_free(series);
     }
+    self->done(status, series, status < 0 ? &self->error : NULL, self->user_data);
     rqli_acquisition_free(&self->request);
-    done(status, series, status < 0 ? &error : NULL, user_data);
 }
 
 /* ---- the end of an atomic one ---- */
