@@ -1,7 +1,9 @@
 #include "async_fixture.h"
 
 /* A request may be cancelled until its callback is called: also when that is on its way on another
- * thread. */
+ * thread, and while what is to be told is still asked for. */
+
+enum { POOL = 4 /* threads of libuv's */ };
 
 /* ---- by another thread, which keeps the callback waiting meanwhile ---- */
 
@@ -128,12 +130,106 @@ static void a_block_that_begins_is_not_cancelled(void **state)
     expect_nothing_left("x");
 }
 
+/* ---- refused before it began, and its refusal is being described ---- */
+
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+static rql_status wait_at_gate(void *data, rql_error *error)
+{
+    (void)data;
+    (void)error;
+    (void)pthread_mutex_lock(&gate);
+    (void)pthread_mutex_unlock(&gate);
+    return RQL_OK;
+}
+
+/* Whoever has a question of its own waits until open_gate(). */
+static void close_gate(void)
+{
+    const rql_work work = {.run = wait_at_gate};
+
+    (void)pthread_mutex_lock(&gate);
+    for (int i = 0; i < POOL; i++) {
+        CHECK_OK(rql_run_async(loop, &work, NULL));
+    }
+    run_for_ms(1);
+}
+
+static void open_gate(void)
+{
+    (void)pthread_mutex_unlock(&gate);
+}
+
+/* It extends its lock, and so it would wait for ever. */
+static rql_lock *hold_for_ever(struct asked *asked)
+{
+    *asked = asked_for();
+    asked->options.task = 7;
+    asked->options.auto_extend = true;
+    start_asking(asked, "x");
+    await_asked(asked);
+    CHECK_OK(asked->status);
+    return asked->lock;
+}
+
+static void a_refusal_that_is_described_is_cancelled_too_late(void **state)
+{
+    struct asked asked;
+    rql_refusal refusal = {0};
+    rql_lock *held = hold_for_ever(&asked);
+
+    (void)state;
+    asked.n_done = 0;
+    asked.options.detailed_acq_timeout_error = true;
+    asked.options.refusal = &refusal;
+    close_gate();
+    start_asking(&asked, "x");
+    run_for_ms(1);
+    CHECK_OK(rql_request_cancel(asked.what.request));
+    run_for_ms(1);
+    open_gate();
+    await_asked(&asked);
+    assert_int_equal(asked.status, RQL_CONFLICT);
+    assert_int_equal(refusal.reason, RQL_CONFLICT);
+    rql_refusal_clear(&refusal);
+    CHECK_OK(release_and_wait(held));
+    expect_nothing_left("x");
+}
+
+static void closing_waits_for_a_refusal_that_is_described(void **state)
+{
+    struct asked asked;
+    rql_refusal refusal = {0};
+    rql_lock *held = hold_for_ever(&asked);
+    bool closed = false;
+
+    (void)state;
+    asked.n_done = 0;
+    asked.options.detailed_acq_timeout_error = true;
+    asked.options.refusal = &refusal;
+    close_gate();
+    start_asking(&asked, "x");
+    run_for_ms(1);
+    CHECK_OK(rql_loop_close(loop, on_closed, &closed, NULL));
+    run_for_ms(1);
+    open_gate();
+    run_until(is_true, &closed);
+    loop = NULL;
+    assert_int_equal(asked.n_done, 1);
+    assert_int_equal(asked.status, RQL_CONFLICT);
+    rql_refusal_clear(&refusal);
+    CHECK_OK(rql_lock_release(held, NULL));
+    expect_nothing_left("x");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         LOOP_TEST(a_request_lives_until_its_callback),
         LOOP_TEST(a_series_lives_until_its_callback),
         LOOP_TEST(a_block_that_begins_is_not_cancelled),
+        LOOP_TEST(a_refusal_that_is_described_is_cancelled_too_late),
+        LOOP_TEST(closing_waits_for_a_refusal_that_is_described),
     };
 
     if (!redis_server_available()) {
