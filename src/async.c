@@ -205,7 +205,7 @@ static void prepare(struct single *self, bool is_alone)
     rql_request *request = &self->request;
 
     rqli_attempt_init(&self->attempt, lock, &self->options, &self->result);
-    self->nonce.digits = lock->nonce;
+    self->nonce = (struct rqli_nonce){.digits = lock->nonce, .lock_key = lock->keys.lock};
     request->attempt = &self->attempt;
     request->guest.lock_key = lock->keys.lock;
     request->guest.acquirer = is_alone ? NULL : lock->acquirer;

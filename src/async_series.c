@@ -207,9 +207,13 @@ static void prepare(struct rqli_serial *self)
 
     rqli_series_attempt_init(attempt, self->series, &self->plan, &self->atomic.outcome);
     for (size_t i = 0; i < self->series->count; i++) {
-        self->atomic.nonces[i].digits = attempt->locks[i]->nonce;
+        const rql_lock *lock = attempt->locks[i];
+
+        self->atomic.nonces[i] =
+            (struct rqli_nonce){.digits = lock->nonce, .lock_key = lock->keys.lock};
     }
     request->attempt = &attempt->attempt;
+    request->guest.acquirer = self->number ? NULL : attempt->attempt.lock->acquirer;
     request->guest.nonces = self->atomic.nonces;
     request->guest.n_nonces = self->series->count;
 }
