@@ -366,7 +366,7 @@ typedef struct rql_work {
 /**
  * Run a blocking call of the library without blocking the loop: inspections, sweeps, and what
  * operators do become asynchronous this way. The pool has four threads unless UV_THREADPOOL_SIZE
- * says otherwise.
+ * says otherwise. The loop connects there, too: calls that all wait keep it from coming back.
  *
  * @param[in]  loop   The loop.
  * @param[in]  work   What to run, and who is told. Copied.

@@ -150,7 +150,8 @@ typedef struct rql_refusal rql_refusal;
  * jumped.
  *
  * Called from the client's background thread with no library mutex held. It may call anything but
- * rql_client_free(), and must return soon: renewals of the same client wait for it.
+ * rql_client_free() and rql_loop_close(), and must return soon: renewals of the same client wait
+ * for it, and so does whoever releases the lock, a loop with all that is on it too.
  *
  * @param[in] lock       The lost lock; still owned by whoever acquired it, still to be released.
  * @param[in] user_data  rql_lock_options::user_data.

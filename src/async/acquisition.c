@@ -330,6 +330,7 @@ void rqli_acquisition_init(rql_request *self, const struct rqli_request_kind *ki
     self->job.begin = begin;
     self->job.cancel = rqli_acquisition_cancel;
     self->cancelling.take = take_cancellation;
+    self->machine.state = RQLI_REQUEST_DONE; /* until it runs there is nothing to take back */
     self->begun_us = rqli_now_us();
 }
 

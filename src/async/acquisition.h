@@ -51,7 +51,8 @@ rql_status rqli_acquisition_begin(rql_request *self, rql_error *error);
 /* It is out of its queues, or that was handed to the keeper. */
 void rqli_acquisition_left(rql_request *self, bool is_confirmed);
 
-/* The last step of kind->finish: no more of it is used, but by a cancellation on its way. */
+/* The last step of kind->finish: no more of it is used, but by a cancellation on its way. Behind
+ * the callback: until that is called, another thread may cancel it. */
 void rqli_acquisition_free(rql_request *self);
 
 /* As rqli_job::cancel. */

@@ -39,12 +39,9 @@ static struct single *of_request(rql_request *request)
 /* The last word: `lock` is the callee's. */
 static void tell(struct single *self, rql_status status, rql_lock *lock, const rql_error *error)
 {
-    rql_acquired_fn done = self->done;
-    void *user_data = self->user_data;
-
     rqli_lock_free(self->lock);
+    self->done(status, lock, status < 0 ? error : NULL, self->user_data);
     rqli_acquisition_free(&self->request);
-    done(status, lock, status < 0 ? error : NULL, user_data);
 }
 
 static void refuse(struct single *self, rql_status status, const rql_error *error)
@@ -209,7 +206,7 @@ static void prepare(struct single *self, bool is_alone)
     rql_request *request = &self->request;
 
     rqli_attempt_init(&self->attempt, lock, &self->options, &self->result);
-    self->nonce.digits = lock->nonce;
+    self->nonce = (struct rqli_nonce){.digits = lock->nonce, .lock_key = lock->keys.lock};
     request->attempt = &self->attempt;
     request->guest.lock_key = lock->keys.lock;
     request->guest.acquirer = is_alone ? NULL : lock->acquirer;

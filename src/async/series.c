@@ -15,11 +15,8 @@
 
 void rqli_serial_tell(struct rqli_serial *self)
 {
-    rql_series_acquired_fn done = self->done;
-    void *user_data = self->user_data;
     rql_series *series = self->series;
     rql_status status = self->status;
-    rql_error error = self->error;
 
     if (series) {
         rqli_series_on_end(series, self->request.begun_us, status, &self->result);
@@ -31,8 +28,8 @@ void rqli_serial_tell(struct rqli_serial *self)
     if (status) {
         series = rqli_series_free(series);
     }
+    self->done(status, series, status < 0 ? &self->error : NULL, self->user_data);
     rqli_acquisition_free(&self->request);
-    done(status, series, status < 0 ? &error : NULL, user_data);
 }
 
 /* ---- the end of an atomic one ---- */
@@ -209,9 +206,13 @@ static void prepare(struct rqli_serial *self)
 
     rqli_series_attempt_init(attempt, self->series, &self->plan, &self->atomic.outcome);
     for (size_t i = 0; i < self->series->count; i++) {
-        self->atomic.nonces[i].digits = attempt->locks[i]->nonce;
+        const rql_lock *lock = attempt->locks[i];
+
+        self->atomic.nonces[i] =
+            (struct rqli_nonce){.digits = lock->nonce, .lock_key = lock->keys.lock};
     }
     request->attempt = &attempt->attempt;
+    request->guest.acquirer = self->number ? NULL : attempt->attempt.lock->acquirer;
     request->guest.nonces = self->atomic.nonces;
     request->guest.n_nonces = self->series->count;
 }

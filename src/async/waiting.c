@@ -38,9 +38,9 @@ static int order_nonces(const void *left, const void *right)
 
 static int order_named(const void *left, const void *right)
 {
-    const struct rqli_guest *a = left;
-    const struct rqli_guest *b = right;
-    int order = strcmp(a->acquirer, b->acquirer);
+    const struct rqli_nonce *a = left;
+    const struct rqli_nonce *b = right;
+    int order = strcmp(a->guest->acquirer, b->guest->acquirer);
 
     return order ? order : order_slices(a->lock_key, b->lock_key);
 }
@@ -154,14 +154,27 @@ static bool list_nonces(struct rqli_waiting *self, struct rqli_guest *guest)
     return true;
 }
 
-static rql_status list_name(struct rqli_waiting *self, const struct rqli_guest *guest)
+static void forget_names(struct rqli_waiting *self, const struct rqli_guest *guest, size_t count)
 {
-    const void *there = found(tsearch(guest, &self->named, order_named));
-
-    if (!there) {
-        return RQL_E_NOMEM;
+    for (size_t i = 0; guest->acquirer && i < count; i++) {
+        (void)tdelete(&guest->nonces[i], &self->named, order_named);
     }
-    return there == guest ? RQL_OK : RQL_E_BUSY;
+}
+
+/* Its acquirer, for each of its locks. */
+static rql_status list_names(struct rqli_waiting *self, struct rqli_guest *guest)
+{
+    for (size_t i = 0; guest->acquirer && i < guest->n_nonces; i++) {
+        const void *there;
+
+        guest->nonces[i].guest = guest;
+        there = found(tsearch(&guest->nonces[i], &self->named, order_named));
+        if (there != &guest->nonces[i]) {
+            forget_names(self, guest, i);
+            return there ? RQL_E_BUSY : RQL_E_NOMEM;
+        }
+    }
+    return RQL_OK;
 }
 
 static bool enter(struct rqli_waiting *self, struct rqli_guest *guest)
@@ -182,13 +195,11 @@ static bool enter(struct rqli_waiting *self, struct rqli_guest *guest)
 
 rql_status rqli_waiting_join(struct rqli_waiting *self, struct rqli_guest *guest)
 {
-    rql_status status = guest->acquirer ? list_name(self, guest) : RQL_OK;
+    rql_status status = list_names(self, guest);
 
     if (!status && !enter(self, guest)) {
         status = RQL_E_NOMEM;
-        if (guest->acquirer) {
-            (void)tdelete(guest, &self->named, order_named);
-        }
+        forget_names(self, guest, guest->n_nonces);
     }
     return status;
 }
@@ -197,9 +208,7 @@ struct rqli_guest *rqli_waiting_leave(struct rqli_waiting *self, struct rqli_gue
 {
     struct rqli_guest *leader = guest->group && !guest->previous ? guest->next : NULL;
 
-    if (guest->acquirer) {
-        (void)tdelete(guest, &self->named, order_named);
-    }
+    forget_names(self, guest, guest->n_nonces);
     forget_nonces(self, guest, guest->n_nonces);
     if (guest->group) {
         leave_group(self, guest);

@@ -14,16 +14,17 @@
 struct rqli_guest;
 struct rqli_group;
 
-/* A nonce of a guest; 32 digits. */
+/* A nonce of a guest, for one of its locks; 32 digits. */
 struct rqli_nonce {
     const char *digits;
+    struct rqli_slice lock_key;
     struct rqli_guest *guest;
 };
 
 /* One that waits. The first four are set by its owner, and outlive its stay. */
 struct rqli_guest {
     struct rqli_slice lock_key; /* of a series: empty; it waits for several, and leads itself */
-    const char *acquirer;       /* to be there once for this lock; NULL: need not be looked for */
+    const char *acquirer;       /* to be there once for each lock; NULL: need not be looked for */
     struct rqli_nonce *nonces;
     size_t n_nonces;
     struct rqli_group *group;

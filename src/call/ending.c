@@ -105,7 +105,7 @@ static rql_status conclude_grant(const struct rqli_ending *self, rql_status stat
     const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
 
     /* "Not yours" after an attempt without answer, within the lease: that attempt released it. */
-    if (status == RQL_NOT_HELD && self->attempts > 1) {
+    if (status == RQL_NOT_HELD && self->may_have_ended) {
         return self->believed;
     }
     if (rqli_may_pass(status)) {
@@ -141,7 +141,7 @@ bool rqli_ending_is_over(struct rqli_ending *self, rql_status *status)
         *status = self->kept;
         return !has_more || rqli_now_us() >= self->until_us;
     }
-    self->attempts++;
+    self->may_have_ended = self->may_have_ended || *status == RQL_E_UNKNOWN;
     if (rqli_may_pass(*status) && rqli_now_us() + PAUSE_US < self->until_us) {
         return false;
     }

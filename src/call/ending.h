@@ -16,12 +16,12 @@ struct rqli_ending {
     rql_lock *lock;      /* NULL: only that grant is known */
     rql_status believed; /* before the first attempt */
     int64_t begun_us;
-    int64_t until_us;  /* the client's patience */
-    int64_t unused_ms; /* of an extension; else 0 */
-    int attempts;
-    bool is_serving; /* it has ended; its long queue is still to be served */
-    bool has_more;   /* of that, said the last answer */
-    rql_status kept; /* while it serves: what the end came to */
+    int64_t until_us;    /* the client's patience */
+    int64_t unused_ms;   /* of an extension; else 0 */
+    bool may_have_ended; /* an attempt got no answer */
+    bool is_serving;     /* it has ended; its long queue is still to be served */
+    bool has_more;       /* of that, said the last answer */
+    rql_status kept;     /* while it serves: what the end came to */
 };
 
 /* Until the next attempt. */

@@ -16,9 +16,9 @@ struct releases {
     rql_client *client;
     size_t count;
     rql_lock *locks[RQL_SERIES_MAX];
-    int attempts;
-    rql_status verdict; /* of those that are done: the first fault, RQL_NOT_HELD, or RQL_OK */
-    rql_error detail;   /* of that fault */
+    bool may_have_ended; /* an attempt got no answer */
+    rql_status verdict;  /* of those that are done: the first fault, RQL_NOT_HELD, or RQL_OK */
+    rql_error detail;    /* of that fault */
 };
 
 /* A fault stays; else that one had ended stays. */
@@ -90,9 +90,9 @@ static rql_status release_once(struct releases *self, int64_t until_us, rql_erro
     struct rqli_exchange *exchange = NULL;
     rql_status status = rqli_perform_each(self->client->link, &calls, until_us, &exchange, detail);
 
-    self->attempts++;
+    self->may_have_ended = self->may_have_ended || calls.is_repeated || status == RQL_E_UNKNOWN;
     if (!status) {
-        status = take_replies(self, exchange, calls.is_repeated || self->attempts > 1, detail);
+        status = take_replies(self, exchange, self->may_have_ended, detail);
     }
     rqli_exchange_give(exchange);
     return status;

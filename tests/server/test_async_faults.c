@@ -464,6 +464,32 @@ static void a_server_that_crashed_is_joined_again(void **state)
     redis_server_stop(&second);
 }
 
+/* The server has lost the lock, and no attempt to release it had reached it before. */
+static void a_release_that_was_not_sent_released_nothing(void **state)
+{
+    struct redis_server second = {0};
+    rql_options options = client_options();
+    int status = INT_MAX;
+    const rql_done done = {on_released_status, &status};
+    rql_lock *lock;
+
+    (void)state;
+    CHECK_OK(redis_server_start(&second));
+    options.url = second.url;
+    client = new_client_with(&options);
+    CHECK_OK(rql_loop_open(&loop, client, &uv, NULL));
+    lock = acquire("x");
+    redis_server_kill(&second);
+    run_for_ms(50);
+    CHECK_OK(rql_release_async(loop, lock, &done, NULL));
+    run_for_ms(50);
+    CHECK_OK(redis_server_restart(&second));
+    run_until(is_told, &status);
+    assert_int_equal(status, RQL_NOT_HELD);
+    end_trial();
+    redis_server_stop(&second);
+}
+
 static void a_server_that_refuses_us_is_a_fault(void **state)
 {
     rql_options options = client_options();
@@ -514,6 +540,7 @@ int main(void)
         TEST(scripts_that_the_server_forgot_are_taught_in_order),
         TEST(cut_connections_lose_nobody),
         TEST(a_server_that_crashed_is_joined_again),
+        TEST(a_release_that_was_not_sent_released_nothing),
         TEST(a_server_that_refuses_us_is_a_fault),
         TEST(a_key_of_another_type_is_a_fault),
     };

@@ -176,6 +176,35 @@ static void a_waiting_series_is_cancelled(void **state)
     cancelling_leaves_nothing(RQL_SERIES_GEM);
 }
 
+/* One place in a queue is one request's: a second one would take it along when it goes. */
+static void a_named_task_waits_once(void **state)
+{
+    rql_lock *held = hold(other, "b");
+    struct taken first = {.n_done = 0};
+    struct taken second = {.n_done = 0};
+    struct asked single = asked_for();
+
+    (void)state;
+    wish_for(&first.wish, client, abc, 3);
+    wish_for(&second.wish, client, cba, 2);
+    first.wish.lock.task = 7;
+    second.wish.lock.task = 7;
+    single.options.task = 7;
+    start_taking(&first);
+    start_taking(&second);
+    start_asking(&single, "c");
+    await_taken(&second);
+    assert_int_equal(second.status, RQL_E_BUSY);
+    assert_int_equal(second.error.status, RQL_E_BUSY);
+    await_asked(&single);
+    assert_int_equal(single.status, RQL_E_BUSY);
+    CHECK_OK(rql_lock_release(held, NULL));
+    await_taken(&first);
+    CHECK_OK(first.status);
+    give_back(&first);
+    CHECK_NOTHING_OF_ABC();
+}
+
 static void refusals_tell_what_stood_against_it(void **state)
 {
     rql_lock *held = hold(other, "b");
@@ -318,6 +347,7 @@ int main(void)
         LOOP_TEST(what_is_given_is_copied),
         LOOP_TEST(a_series_waits_for_the_last_of_its_locks),
         LOOP_TEST(a_waiting_series_is_cancelled),
+        LOOP_TEST(a_named_task_waits_once),
         LOOP_TEST(refusals_tell_what_stood_against_it),
         LOOP_TEST(the_gems_way_keeps_nothing_when_it_fails),
         LOOP_TEST(series_never_wait_in_a_circle),

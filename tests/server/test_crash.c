@@ -297,6 +297,54 @@ static void crash_with_loss_is_told_by_the_next_renewal(void **state)
     rql_client_free(client);
 }
 
+/* A release in a thread of its own: of one lock, or of a series. */
+struct last_word {
+    rql_lock *lock;
+    rql_series *series;
+    rql_status status;
+};
+
+static void *say_last_word(void *data)
+{
+    struct last_word *word = data;
+
+    word->status = word->series ? rql_series_release(word->series, NULL, NULL)
+                                : rql_lock_release(word->lock, NULL);
+    return NULL;
+}
+
+/* Begins while the server is gone; it comes back without the lock. */
+static rql_status release_across_a_loss(rql_client *client, struct last_word *word)
+{
+    struct timespec moment = {.tv_nsec = 50000000};
+    pthread_t thread;
+
+    redis_server_kill(&server);
+    assert_true(rql_check_until_free(client, "z", NULL, NULL) < 0); /* the connection is gone */
+    assert_int_equal(pthread_create(&thread, NULL, say_last_word, word), 0);
+    (void)nanosleep(&moment, NULL);
+    crash_and_restart();
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    return word->status;
+}
+
+static void a_release_that_was_not_sent_released_nothing(void **state)
+{
+    static const char *const names[] = {"x", "y"};
+    rql_client *client = new_client();
+    rql_series_options options;
+    struct last_word word = {.lock = hold(client, "x")};
+
+    (void)state;
+    assert_int_equal(release_across_a_loss(client, &word), RQL_NOT_HELD);
+    rql_series_options_init(&options);
+    options.names = names;
+    options.n_names = 2;
+    CHECK_OK(rql_series_acquire(client, &options, &word.series, NULL));
+    assert_int_equal(release_across_a_loss(client, &word), RQL_NOT_HELD);
+    rql_client_free(client);
+}
+
 /* The network loses a reply between two of a crowd: nobody takes the grant of another for his. */
 static void replies_of_others_are_never_taken(void **state)
 {
@@ -338,6 +386,7 @@ int main(void)
         TEST(crash_without_loss_changes_nothing),
         TEST(crash_with_loss_is_told_at_the_next_word),
         TEST(crash_with_loss_is_told_by_the_next_renewal),
+        TEST(a_release_that_was_not_sent_released_nothing),
     };
 
     if (!redis_server_available()) {

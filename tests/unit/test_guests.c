@@ -22,7 +22,7 @@ static int set_up(void **state)
     for (size_t i = 0; i < COUNT; i++) {
         (void)snprintf(names[i], NAME_SIZE, "lock-%zu", i % LOCKS);
         (void)snprintf(digits[i], DIGITS, "%032zx", i * 7919);
-        nonces[i] = (struct rqli_nonce){.digits = digits[i]};
+        nonces[i] = (struct rqli_nonce){.digits = digits[i], .lock_key = rqli_slice_of(names[i])};
         guests[i] = (struct rqli_guest){
             .lock_key = rqli_slice_of(names[i]), .nonces = &nonces[i], .n_nonces = 1};
     }
@@ -148,6 +148,25 @@ static void a_named_acquirer_waits_once_for_a_lock(void **state)
     assert_true(rqli_waiting_is_empty(&waiting));
 }
 
+static void a_named_series_waits_once_for_each_of_its_locks(void **state)
+{
+    (void)state;
+    guests[0].lock_key = (struct rqli_slice){NULL, 0};
+    guests[0].n_nonces = 3;
+    guests[0].acquirer = "me";
+    guests[LOCKS + 2].acquirer = "me"; /* the last of its locks */
+    join(0);
+    assert_int_equal(rqli_waiting_join(&waiting, &guests[LOCKS + 2]), RQL_E_BUSY);
+    assert_null(rqli_waiting_leave(&waiting, &guests[0]));
+    join(LOCKS + 2);
+    assert_int_equal(rqli_waiting_join(&waiting, &guests[0]), RQL_E_BUSY);
+    assert_null(rqli_waiting_of_nonce(&waiting, digits[0]));
+    (void)leave(LOCKS + 2);
+    join(0);
+    assert_null(rqli_waiting_leave(&waiting, &guests[0]));
+    assert_true(rqli_waiting_is_empty(&waiting));
+}
+
 /* It waits for several locks: it leads itself, and every change concerns it. */
 static void a_series_is_found_by_each_of_its_nonces(void **state)
 {
@@ -180,6 +199,7 @@ int main(void)
         TEST(all_are_visited_or_those_who_lead),
         TEST(who_is_visited_may_go),
         TEST(a_named_acquirer_waits_once_for_a_lock),
+        TEST(a_named_series_waits_once_for_each_of_its_locks),
         TEST(a_series_is_found_by_each_of_its_nonces),
     };
 

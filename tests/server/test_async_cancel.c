@@ -1,0 +1,239 @@
+#include "async_fixture.h"
+
+/* A request may be cancelled until its callback is called: also when that is on its way on another
+ * thread, and while what is to be told is still asked for. */
+
+enum { POOL = 4 /* threads of libuv's */ };
+
+/* ---- by another thread, which keeps the callback waiting meanwhile ---- */
+
+static struct {
+    pthread_mutex_t mutex;
+    atomic_bool is_called;
+    rql_status status;
+    rql_lock *lock;
+    rql_series *series;
+    rql_hold *hold;
+} called = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static void note_call(rql_status status)
+{
+    atomic_store(&called.is_called, true);
+    (void)pthread_mutex_lock(&called.mutex);
+    called.status = status;
+    (void)pthread_mutex_unlock(&called.mutex);
+}
+
+static void on_held(rql_status status, rql_lock *lock, const rql_error *error, void *data)
+{
+    (void)error;
+    (void)data;
+    called.lock = lock;
+    note_call(status);
+}
+
+static void on_all_held(rql_status status, rql_series *series, const rql_error *error, void *data)
+{
+    (void)error;
+    (void)data;
+    called.series = series;
+    note_call(status);
+}
+
+static void on_block(rql_hold *hold, rql_lock *lock, void *data)
+{
+    (void)lock;
+    (void)data;
+    called.hold = hold;
+    note_call(RQL_OK);
+}
+
+static void on_block_over(rql_status status, int value, const rql_error *error, void *data)
+{
+    (void)value;
+    (void)error;
+    (void)data;
+    called.status = status;
+}
+
+static bool is_called(void *data)
+{
+    (void)data;
+    return atomic_load(&called.is_called);
+}
+
+/* The loop is the library's: its callback waits for us. */
+static rql_loop *begin_calling(void)
+{
+    rql_loop *own = NULL;
+
+    (void)pthread_mutex_lock(&called.mutex);
+    atomic_store(&called.is_called, false);
+    called.status = RQL_E_INVALID;
+    CHECK_OK(rql_loop_open(&own, client, NULL, NULL));
+    return own;
+}
+
+static void cancel_what_is_called(rql_request *request)
+{
+    bool came = wait_until(is_called, NULL, AWAIT_MS);
+    rql_status status = came ? rql_request_cancel(request) : RQL_E_INVALID;
+
+    (void)pthread_mutex_unlock(&called.mutex);
+    CHECK_OK(status);
+}
+
+static void a_request_lives_until_its_callback(void **state)
+{
+    rql_acquiring what = {.done = on_held};
+    rql_loop *own = begin_calling();
+
+    (void)state;
+    CHECK_OK(rql_acquire_async(own, "x", NULL, &what, NULL));
+    cancel_what_is_called(what.request);
+    CHECK_OK(rql_loop_close(own, NULL, NULL, NULL));
+    CHECK_OK(called.status);
+    CHECK_OK(rql_lock_release(called.lock, NULL));
+    expect_nothing_left("x");
+}
+
+static void a_series_lives_until_its_callback(void **state)
+{
+    const char *const names[] = {"x", "y"};
+    rql_series_acquiring what = {.done = on_all_held};
+    rql_series_options options;
+    rql_loop *own = begin_calling();
+
+    (void)state;
+    rql_series_options_init(&options);
+    options.names = names;
+    options.n_names = 2;
+    CHECK_OK(rql_series_acquire_async(own, &options, &what, NULL));
+    cancel_what_is_called(what.request);
+    CHECK_OK(rql_loop_close(own, NULL, NULL, NULL));
+    CHECK_OK(called.status);
+    CHECK_OK(rql_series_release(called.series, NULL, NULL));
+    expect_nothing_left("x");
+}
+
+static void a_block_that_begins_is_not_cancelled(void **state)
+{
+    rql_async_block block = {on_block, on_block_over, NULL, NULL};
+    rql_loop *own = begin_calling();
+
+    (void)state;
+    CHECK_OK(rql_with_async(own, "x", NULL, &block, NULL));
+    cancel_what_is_called(block.request);
+    CHECK_OK(rql_hold_end(called.hold, 0));
+    CHECK_OK(rql_loop_close(own, NULL, NULL, NULL));
+    CHECK_OK(called.status);
+    expect_nothing_left("x");
+}
+
+/* ---- refused before it began, and its refusal is being described ---- */
+
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+static rql_status wait_at_gate(void *data, rql_error *error)
+{
+    (void)data;
+    (void)error;
+    (void)pthread_mutex_lock(&gate);
+    (void)pthread_mutex_unlock(&gate);
+    return RQL_OK;
+}
+
+/* Whoever has a question of its own waits until open_gate(). */
+static void close_gate(void)
+{
+    const rql_work work = {.run = wait_at_gate};
+
+    (void)pthread_mutex_lock(&gate);
+    for (int i = 0; i < POOL; i++) {
+        CHECK_OK(rql_run_async(loop, &work, NULL));
+    }
+    run_for_ms(1);
+}
+
+static void open_gate(void)
+{
+    (void)pthread_mutex_unlock(&gate);
+}
+
+/* It extends its lock, and so it would wait for ever. */
+static rql_lock *hold_for_ever(struct asked *asked)
+{
+    *asked = asked_for();
+    asked->options.task = 7;
+    asked->options.auto_extend = true;
+    start_asking(asked, "x");
+    await_asked(asked);
+    CHECK_OK(asked->status);
+    return asked->lock;
+}
+
+static void a_refusal_that_is_described_is_cancelled_too_late(void **state)
+{
+    struct asked asked;
+    rql_refusal refusal = {0};
+    rql_lock *held = hold_for_ever(&asked);
+
+    (void)state;
+    asked.n_done = 0;
+    asked.options.detailed_acq_timeout_error = true;
+    asked.options.refusal = &refusal;
+    close_gate();
+    start_asking(&asked, "x");
+    run_for_ms(1);
+    CHECK_OK(rql_request_cancel(asked.what.request));
+    run_for_ms(1);
+    open_gate();
+    await_asked(&asked);
+    assert_int_equal(asked.status, RQL_CONFLICT);
+    assert_int_equal(refusal.reason, RQL_CONFLICT);
+    rql_refusal_clear(&refusal);
+    CHECK_OK(release_and_wait(held));
+    expect_nothing_left("x");
+}
+
+static void closing_waits_for_a_refusal_that_is_described(void **state)
+{
+    struct asked asked;
+    rql_refusal refusal = {0};
+    rql_lock *held = hold_for_ever(&asked);
+    bool closed = false;
+
+    (void)state;
+    asked.n_done = 0;
+    asked.options.detailed_acq_timeout_error = true;
+    asked.options.refusal = &refusal;
+    close_gate();
+    start_asking(&asked, "x");
+    run_for_ms(1);
+    CHECK_OK(rql_loop_close(loop, on_closed, &closed, NULL));
+    run_for_ms(1);
+    open_gate();
+    run_until(is_true, &closed);
+    loop = NULL;
+    assert_int_equal(asked.n_done, 1);
+    assert_int_equal(asked.status, RQL_CONFLICT);
+    rql_refusal_clear(&refusal);
+    CHECK_OK(rql_lock_release(held, NULL));
+    expect_nothing_left("x");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        LOOP_TEST(a_request_lives_until_its_callback),
+        LOOP_TEST(a_series_lives_until_its_callback),
+        LOOP_TEST(a_block_that_begins_is_not_cancelled),
+        LOOP_TEST(a_refusal_that_is_described_is_cancelled_too_late),
+        LOOP_TEST(closing_waits_for_a_refusal_that_is_described),
+    };
+
+    if (!redis_server_available()) {
+        return skip_all("no redis-server");
+    }
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}
