@@ -31,7 +31,8 @@ if type(record) == "string" and select(3, read_record(record)) == nonce then
     redis.pcall("ZREM", queue, acquirer)
     what = math.max(what, 1)
 end
-if call("TYPE", queue).ok ~= "zset" or redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
+local waiting = redis.pcall("ZCARD", queue)
+if waiting == 0 or type(waiting) ~= "number" or redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
     return what .. " 0"
 end
 

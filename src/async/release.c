@@ -56,11 +56,11 @@ static void write_release(struct rqli_errand *errand, struct rqli_call *call, in
     rqli_ending_write(&of_errand(errand)->ending, call);
 }
 
-static void on_attempted(struct release *self, rql_status status, const rql_error *error)
+static void on_attempted(struct release *self, rql_status status, rql_error *error)
 {
     struct rqli_heap *heap = &self->job.loop->heap;
 
-    if (rqli_ending_is_over(&self->ending, &status)) {
+    if (rqli_ending_is_over(&self->ending, &status, error)) {
         rqli_heap_unreserve(heap, &self->due);
         end(self, status, error);
     } else {

@@ -1,6 +1,7 @@
 #include "call/ending.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/signal.h"
 #include "carry/perform.h"
 #include "carry/serving.h"
@@ -23,6 +24,16 @@ rql_status rqli_as_believed(const rql_lock *lock)
     const struct rqli_lease *lease = &lock->kept.lease; /* off the list: ours alone */
 
     return rqli_lease_state(lease, rqli_now_us()) == RQL_GONE ? RQL_NOT_HELD : RQL_OK;
+}
+
+rql_status rqli_ending_fault(const char *key, rql_status last, rql_error *error)
+{
+    if (last == RQL_E_UNKNOWN) {
+        return last;
+    }
+    return rqli_fail(error, RQL_E_UNKNOWN,
+                     "%s: sent without an answer, and may have been done; then: %s", key,
+                     rql_status_text(last));
 }
 
 static void release_begin(struct rqli_ending *self, rql_client *client,
@@ -132,7 +143,7 @@ rql_status rqli_ending_read(struct rqli_ending *self, const struct rqli_exchange
     return understand(self, &outcome);
 }
 
-bool rqli_ending_is_over(struct rqli_ending *self, rql_status *status)
+bool rqli_ending_is_over(struct rqli_ending *self, rql_status *status, rql_error *error)
 {
     bool has_more = self->has_more;
 
@@ -147,6 +158,9 @@ bool rqli_ending_is_over(struct rqli_ending *self, rql_status *status)
     }
     if (self->lock && self->unused_ms == 0) {
         *status = conclude_grant(self, *status);
+    }
+    if (*status < 0 && self->may_have_ended) {
+        *status = rqli_ending_fault(self->keys->lock.data, *status, error);
     }
     self->kept = *status;
     self->is_serving = has_more;
@@ -170,7 +184,7 @@ static rql_status insist(struct rqli_ending *self, rql_error *error)
         if (!status) {
             status = rqli_ending_read(self, exchange, error);
         }
-        is_over = rqli_ending_is_over(self, &status);
+        is_over = rqli_ending_is_over(self, &status, error);
         rqli_exchange_give(exchange);
         if (is_over) {
             return status;

@@ -34,7 +34,7 @@ void rqli_ending_write(const struct rqli_ending *self, struct rqli_call *call);
 rql_status rqli_ending_read(struct rqli_ending *self, const struct rqli_exchange *answer,
                             rql_error *error);
 /* An attempt came to *status. True: that is now the end. False: again, after the pause. */
-bool rqli_ending_is_over(struct rqli_ending *self, rql_status *status);
+bool rqli_ending_is_over(struct rqli_ending *self, rql_status *status, rql_error *error);
 
 /* Statuses of rql_lock_release(). The lock is off the keeper's list; it is not freed. */
 rql_status rqli_end(rql_lock *lock, rql_error *error);
@@ -46,6 +46,9 @@ rql_status rqli_release(rql_client *client, const struct rqli_keys *keys, const 
 
 /* This fault of an idempotent call may be gone at the next one. */
 bool rqli_may_pass(rql_status status);
+
+/* The fault that a release ends with if an attempt before got no answer: that may have done it. */
+rql_status rqli_ending_fault(const char *key, rql_status last, rql_error *error);
 
 /* What the holder believed up to now; the lock is off the keeper's list. RQL_OK or RQL_NOT_HELD. */
 rql_status rqli_as_believed(const rql_lock *lock);

@@ -490,6 +490,25 @@ static void a_release_that_was_not_sent_released_nothing(void **state)
     redis_server_stop(&second);
 }
 
+static void a_release_that_got_no_answer_is_unknown(void **state)
+{
+    int status = INT_MAX;
+    const rql_done done = {on_released_status, &status};
+    rql_lock *lock;
+
+    (void)state;
+    begin_trial(SILENCE_MS, SILENCE_MS);
+    lock = acquire("x");
+    proxy_refuse(proxy, true);
+    proxy_cut_reply(proxy, 1);
+    CHECK_OK(rql_release_async(loop, lock, &done, NULL));
+    run_until(is_told, &status);
+    assert_int_equal(status, RQL_E_UNKNOWN);
+    proxy_heal(proxy);
+    end_trial();
+    await_int(0, "EXISTS rql:lock:x");
+}
+
 static void a_server_that_refuses_us_is_a_fault(void **state)
 {
     rql_options options = client_options();
@@ -541,6 +560,7 @@ int main(void)
         TEST(cut_connections_lose_nobody),
         TEST(a_server_that_crashed_is_joined_again),
         TEST(a_release_that_was_not_sent_released_nothing),
+        TEST(a_release_that_got_no_answer_is_unknown),
         TEST(a_server_that_refuses_us_is_a_fault),
         TEST(a_key_of_another_type_is_a_fault),
     };

@@ -368,6 +368,24 @@ static void subscriber_that_cannot_connect_holds_up_nobody(void **state)
     rql_client_free(other);
 }
 
+/* The first attempt may have released it, whatever kept the others from being made. */
+static void release_that_got_no_answer_is_unknown(void **state)
+{
+    rql_client *client = client_through_proxy(IMPATIENT_MS, IMPATIENT_MS);
+    rql_lock *lock = hold(client, "x");
+    rql_error error = {0};
+
+    (void)state;
+    proxy_refuse(proxy, true);
+    proxy_cut_reply(proxy, 1);
+    assert_int_equal(rql_lock_release(lock, &error), RQL_E_UNKNOWN);
+    assert_int_equal(error.status, RQL_E_UNKNOWN);
+    assert_non_null(strstr(error.message, "rql:lock:x"));
+    proxy_heal(proxy);
+    rql_client_free(client);
+    expect_nothing_left("x");
+}
+
 /* Its request was sent and no answer came; then there was no connection to withdraw it on. */
 static void freeing_a_client_withdraws_what_is_open(void **state)
 {
@@ -421,6 +439,7 @@ int main(void)
         TEST(subscriber_that_hears_nothing_is_replaced),
         TEST(subscriber_that_cannot_connect_holds_up_nobody),
         TEST(connection_that_ended_unused_is_made_anew),
+        TEST(release_that_got_no_answer_is_unknown),
         TEST(freeing_a_client_withdraws_what_is_open),
         TEST(freeing_a_client_without_a_server_ends_soon),
     };

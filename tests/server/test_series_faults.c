@@ -181,6 +181,23 @@ static void lost_reply_of_a_withdrawal_changes_nothing(void **state)
     lose_each_reply(&(struct victim){.prepare = let_other_hold_b, .call = give_up_waiting});
 }
 
+static void a_release_that_got_no_answer_is_unknown(void **state)
+{
+    rql_client *client = client_that_connects_within(IMPATIENT_MS);
+    rql_series *series = take_series(client, abc, 3);
+    rql_error error = {0};
+
+    (void)state;
+    proxy_refuse(proxy, true);
+    proxy_cut_reply(proxy, 1);
+    assert_int_equal(rql_series_release(series, NULL, &error), RQL_E_UNKNOWN);
+    assert_int_equal(error.status, RQL_E_UNKNOWN);
+    assert_non_null(strstr(error.message, "rql:lock:"));
+    proxy_heal(proxy);
+    rql_client_free(client);
+    await_nothing_of_abc();
+}
+
 /* The grant was made, but nobody heard of it in time: all of it is given back. */
 static void a_grant_without_an_answer_is_given_back(void **state)
 {
@@ -346,6 +363,7 @@ int main(void)
         TEST(lost_reply_of_a_release_changes_nothing),
         TEST(lost_reply_of_an_extension_changes_nothing),
         TEST(lost_reply_of_a_withdrawal_changes_nothing),
+        TEST(a_release_that_got_no_answer_is_unknown),
         TEST(a_grant_without_an_answer_is_given_back),
         TEST(a_grant_that_lost_a_part_on_the_way_is_made_anew),
         TEST(a_foreign_key_under_any_name_ends_it),
