@@ -107,7 +107,8 @@ static bool watch_ruby(struct attempt *attempt, uint64_t link_generation)
         rqli_subscriber_view(attempt->client->subscriber, &attempt->waiter);
 
     return around.is_listening && around.leads &&
-           rqli_tracking_arm(attempt->client, attempt->lock->keys.lock, link_generation, &around);
+           rqli_tracking_arm(attempt->client, attempt->lock->keys.lock, link_generation, &around,
+                             rqli_attempt_ask_until(attempt, rqli_now_us()));
 }
 
 /* Nobody is told of a connection that brings nothing any more: whoever waits for a push waits on,

@@ -1,6 +1,5 @@
 #include "client/tracking.h"
 
-#include "base/clock.h"
 #include "client/client.h"
 #include "link/link.h"
 #include "link/subscriber.h"
@@ -53,7 +52,7 @@ void rqli_tracking_write(struct rqli_command *command, struct rqli_slice lock_ke
 }
 
 bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key, uint64_t link_generation,
-                       const struct rqli_waiter_view *around)
+                       const struct rqli_waiter_view *around, int64_t until_us)
 {
     struct rqli_exchange *exchange = rqli_exchange_take(client->link);
     bool is_free = false;
@@ -64,8 +63,7 @@ bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key, uint64_t 
     rqli_tracking_write(
         &exchange->command, lock_key,
         needs_set_up(client, link_generation, around->generation) ? around->client_id : 0);
-    if (rqli_exchange_run(exchange, rqli_client_patience_us(client, rqli_now_us()), NULL) ==
-        RQL_OK) {
+    if (rqli_exchange_run(exchange, until_us, NULL) == RQL_OK) {
         is_free = exchange->reply[exchange->command.n_commands - 1].type == RQLI_REPLY_NIL;
     }
     rqli_exchange_give(exchange);

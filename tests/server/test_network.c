@@ -9,6 +9,7 @@ enum {
     PLACES = 3,       /* of a reply in a call: the script is unknown, then it is not */
     LATE_PLACES = 7,  /* the same after the login of a new connection */
     WAIT_PLACES = 10, /* of a word to a waiter, on either connection */
+    RUBY_PLACES = 16, /* with the login of the subscriber, and the notice */
     SILENCE_MS = 100, /* that a client takes for a broken connection */
     CONNECT_MS = 20000,
     SLOWNESS_MAX = 4,
@@ -368,6 +369,30 @@ static void subscriber_that_cannot_connect_holds_up_nobody(void **state)
     rql_client_free(other);
 }
 
+/* A Ruby worker holds the lock, so the server is asked for more than a place in the queue (P6). */
+static void lost_word_about_ruby_holds_up_nobody(void **state)
+{
+    (void)state;
+    for (int64_t place = 1; place <= RUBY_PLACES; place++) {
+        rql_client *client = client_through_proxy(CONNECT_MS, CONNECT_MS);
+        rql_lock_options options = patient(client);
+        rql_lock *lock = NULL;
+        int64_t begun_us;
+
+        CHECK_OK(rql_lock_release(hold(client, "y"), NULL)); /* the script is known */
+        ask("HSET rql:lock:x acq_id rql:acq:1/2/3/4/0123456789abcdef");
+        options.timeout_ms = SILENCE_MS;
+        begun_us = wait_clock_us();
+        proxy_drop_reply(proxy, place);
+        assert_true(rql_lock_acquire(client, "x", &options, &lock, NULL) != RQL_OK);
+        assert_true(wait_clock_us() - begun_us < CONNECT_MS * 1000 / 2);
+        proxy_heal(proxy);
+        rql_client_free(client);
+        assert_int_equal(ask_int("ZCARD rql:lock_queue:x"), 0);
+        ask("DEL rql:lock:x");
+    }
+}
+
 /* The first attempt may have released it, whatever kept the others from being made. */
 static void release_that_got_no_answer_is_unknown(void **state)
 {
@@ -439,6 +464,7 @@ int main(void)
         TEST(subscriber_that_hears_nothing_is_replaced),
         TEST(subscriber_that_cannot_connect_holds_up_nobody),
         TEST(connection_that_ended_unused_is_made_anew),
+        TEST(lost_word_about_ruby_holds_up_nobody),
         TEST(release_that_got_no_answer_is_unknown),
         TEST(freeing_a_client_withdraws_what_is_open),
         TEST(freeing_a_client_without_a_server_ends_soon),
