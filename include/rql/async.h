@@ -27,7 +27,9 @@
  *   rql_lock_options::on_lost is called from the client's background thread, as options.h says.
  * - Each request is an acquirer of its own: two requests for the same lock wait for each other.
  *   With rql_lock_options::task set (not 0) the acquirer is that task of the loop's thread, as
- *   it would be in rql_lock_acquire(); it may wait for a lock once (::RQL_E_BUSY).
+ *   it would be in rql_lock_acquire(); on one loop it may wait for a lock once (::RQL_E_BUSY).
+ *   Two loops of one thread know nothing of each other: a task that waits for a lock on both has
+ *   one place in the queue for the two, and loses it with the first that ends.
  * - A deadline is met by milliseconds when few requests end at once. A crowd whose time is over at
  *   the same instant is taken out of its queues as fast as the server answers; each is told when
  *   it is out.
