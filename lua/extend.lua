@@ -8,19 +8,17 @@
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local ttl_ms = ARGV[2]
 -- @include clock
-local ttl = tonumber(ARGV[2])
+-- @include ttl
 
-if not ttl or ttl < 1 or ttl > 2592000000 or ttl % 1 ~= 0 then
-    return redis.error_reply("ERR ttl out of range")
-end
 local held = call("HMGET", lock, "rql_nonce", "rql_end")
 if held[1] == ARGV[1] then
-    local left = math.max(call("PTTL", lock), ttl)
+    local left = math.max(call("PTTL", lock), ttl_ms)
     call("PEXPIRE", lock, left)
     call("HDEL", lock, "rql_claim")
     if held[2] then -- nobody may count on what a re-entry added and takes back at its end
-        local ends = math.max(held[2] + 0, now_text + ttl * 1000)
+        local ends = math.max(held[2] + 0, now_text + ttl_ms * 1000)
         call("HSET", lock, "rql_end", string.format("%.0f", ends))
         left = math.min(left, math.floor((ends - now_text) / 1000))
     end

@@ -1,5 +1,5 @@
--- Included by every script that grants for a ttl: refuses one that PEXPIRE would only refuse after the lock
--- was written (F-11).
+-- Included by every script that grants or extends for a ttl: refuses one that PEXPIRE would only refuse
+-- after the lock was written (F-11).
 --
 -- Uses clock.lua, and ttl_ms of the including script.
 
