@@ -99,25 +99,27 @@ struct rqli_pushed rqli_push_read(const struct rqli_reply *reply)
     return pushed;
 }
 
-void rqli_push_call(struct rqli_command *command, const char *identity)
+static void write_channel(struct rqli_command *command, const char *identity)
 {
     char channel[64];
 
     (void)snprintf(channel, sizeof channel, RQLI_CHANNEL "%s", identity);
+    rqli_command_text(command, channel);
+}
+
+void rqli_push_call(struct rqli_command *command, const char *identity)
+{
     rqli_command_begin(command, 3);
     rqli_command_text(command, "PUBLISH");
-    rqli_command_text(command, channel);
+    write_channel(command, identity);
     rqli_command_text(command, "hello");
 }
 
 void rqli_push_subscribe(struct rqli_command *command, const char *identity)
 {
-    char channel[64];
-
-    (void)snprintf(channel, sizeof channel, RQLI_CHANNEL "%s", identity);
     rqli_command_begin(command, 2);
     rqli_command_text(command, "SUBSCRIBE");
-    rqli_command_text(command, channel);
+    write_channel(command, identity);
     rqli_command_begin(command, 2);
     rqli_command_text(command, "SUBSCRIBE");
     rqli_command_text(command, CHANGES);

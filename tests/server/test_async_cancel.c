@@ -172,6 +172,17 @@ static rql_lock *hold_for_ever(struct asked *asked)
     return asked->lock;
 }
 
+/* Once more; that is refused, and cannot be described before the gate opens. */
+static void ask_in_vain(struct asked *asked, rql_refusal *refusal)
+{
+    asked->n_done = 0;
+    asked->options.detailed_acq_timeout_error = true;
+    asked->options.refusal = refusal;
+    close_gate();
+    start_asking(asked, "x");
+    run_for_ms(1);
+}
+
 static void a_refusal_that_is_described_is_cancelled_too_late(void **state)
 {
     struct asked asked;
@@ -179,12 +190,7 @@ static void a_refusal_that_is_described_is_cancelled_too_late(void **state)
     rql_lock *held = hold_for_ever(&asked);
 
     (void)state;
-    asked.n_done = 0;
-    asked.options.detailed_acq_timeout_error = true;
-    asked.options.refusal = &refusal;
-    close_gate();
-    start_asking(&asked, "x");
-    run_for_ms(1);
+    ask_in_vain(&asked, &refusal);
     CHECK_OK(rql_request_cancel(asked.what.request));
     run_for_ms(1);
     open_gate();
@@ -204,12 +210,7 @@ static void closing_waits_for_a_refusal_that_is_described(void **state)
     bool closed = false;
 
     (void)state;
-    asked.n_done = 0;
-    asked.options.detailed_acq_timeout_error = true;
-    asked.options.refusal = &refusal;
-    close_gate();
-    start_asking(&asked, "x");
-    run_for_ms(1);
+    ask_in_vain(&asked, &refusal);
     CHECK_OK(rql_loop_close(loop, on_closed, &closed, NULL));
     run_for_ms(1);
     open_gate();

@@ -439,18 +439,25 @@ static void cut_connections_lose_nobody(void **state)
     expect_nothing_left("x");
 }
 
+/* At a server of its own, which may be killed. */
+static void begin_trial_at(struct redis_server *second)
+{
+    rql_options options = client_options();
+
+    CHECK_OK(redis_server_start(second));
+    options.url = second->url;
+    client = new_client_with(&options);
+    CHECK_OK(rql_loop_open(&loop, client, &uv, NULL));
+}
+
 static void a_server_that_crashed_is_joined_again(void **state)
 {
     struct asked crowd[CROWD];
     struct redis_server second = {0};
-    rql_options options = client_options();
     rql_lock *lock;
 
     (void)state;
-    CHECK_OK(redis_server_start(&second));
-    options.url = second.url;
-    client = new_client_with(&options);
-    CHECK_OK(rql_loop_open(&loop, client, &uv, NULL));
+    begin_trial_at(&second);
     lock = acquire("x");
     start_crowd(crowd);
     run_for_ms(50);
@@ -468,16 +475,12 @@ static void a_server_that_crashed_is_joined_again(void **state)
 static void a_release_that_was_not_sent_released_nothing(void **state)
 {
     struct redis_server second = {0};
-    rql_options options = client_options();
     int status = INT_MAX;
     const rql_done done = {on_released_status, &status};
     rql_lock *lock;
 
     (void)state;
-    CHECK_OK(redis_server_start(&second));
-    options.url = second.url;
-    client = new_client_with(&options);
-    CHECK_OK(rql_loop_open(&loop, client, &uv, NULL));
+    begin_trial_at(&second);
     lock = acquire("x");
     redis_server_kill(&second);
     run_for_ms(50);
