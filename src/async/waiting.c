@@ -164,12 +164,14 @@ static void forget_names(struct rqli_waiting *self, const struct rqli_guest *gue
 /* Its acquirer, for each of its locks. */
 static rql_status list_names(struct rqli_waiting *self, struct rqli_guest *guest)
 {
+    struct rqli_nonce *names = guest->nonces;
+
     for (size_t i = 0; guest->acquirer && i < guest->n_nonces; i++) {
         const void *there;
 
-        guest->nonces[i].guest = guest;
-        there = found(tsearch(&guest->nonces[i], &self->named, order_named));
-        if (there != &guest->nonces[i]) {
+        names[i].guest = guest;
+        there = found(tsearch(&names[i], &self->named, order_named));
+        if (there != &names[i]) {
             forget_names(self, guest, i);
             return there ? RQL_E_BUSY : RQL_E_NOMEM;
         }
