@@ -8,6 +8,8 @@
 #define HOST "rql:hst:1/2/0/0123456789abcdef0123456789abcdef"
 #define NONCE "00112233445566778899aabbccddeeff"
 #define NEVER "9007199254740992"
+#define OTHERS "fedcba9876543210fedcba9876543210"
+#define OTHER "rql:acq:1/3/0/0/" OTHERS
 #define AGES_MS "1000000000000000"
 
 #define RECORD HOST " 1000 " NONCE " 0 q "
@@ -164,6 +166,9 @@ static void who_leaves_minds_no_foreign_key(void **state)
     ask("HSET rql:lock:a acq_id " ACQUIRER " rql_nonce " NONCE);
     check_leave("2 0");
     assert_int_equal(ask_int("DBSIZE"), 1);
+    ask("ZADD rql:lock_queue:a 1 " OTHER);
+    check_leave("0 0");
+    assert_int_equal(ask_int("DBSIZE"), 2);
 }
 
 int main(void)
