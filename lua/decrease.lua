@@ -2,8 +2,8 @@
 --
 -- @keys lock queue requests live fence
 -- @args grant_nonce nonce unused_ms chance
--- Returns "1 served ttl_left_ms" when taken back, "0 served 0" when the grant or the re-entry had ended;
--- served: see settle.lua.
+-- Returns "1 served ttl_left_ms" when taken back, "0 0 ttl_left_ms" when the re-entry had ended before, "0
+-- served 0" when the grant had; served: see settle.lua.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -11,12 +11,17 @@ local ended = "0"
 -- @include clock
 -- @include extension
 
-if call("HGET", lock, "rql_nonce") == ARGV[1] and call("HDEL", lock, "rql_ext:" .. ARGV[2]) == 1 then
-    local left = take_back(lock, now_text, ARGV[3])
-    if left > 0 then
-        return "1 0 " .. math.min(left, 2592000000)
+if call("HGET", lock, "rql_nonce") == ARGV[1] then
+    local left
+    if call("HDEL", lock, "rql_ext:" .. ARGV[2]) == 1 then
+        left = take_back(lock, now_text, ARGV[3])
+        ended = "1"
+    else
+        left = math.max(call("PTTL", lock), 0) -- an earlier answer was lost, maybe
     end
-    ended = "1"
+    if left > 0 then
+        return ended .. " 0 " .. math.min(left, 2592000000)
+    end
 end
 if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue) == 0 then
     return ended .. " 0 0"

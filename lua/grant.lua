@@ -12,8 +12,7 @@ if last and not is_less(last, token) and tonumber(last) then
 end
 call("HSET", lock, "acq_id", acquirer, "hst_id", host, "ts", now_seconds, "ini_ttl", ttl_ms,
      "rql_nonce", nonce, "rql_token", token, unpack(fields, first_field))
-local is_kept = redis.pcall("PEXPIRE", lock, lease_ms)
-if is_kept ~= 1 then -- the right to may be missing: a lock without ttl would stay for ever (F-24)
-    call("DEL", lock)
-    return is_kept
+if redis.pcall("PEXPIRE", lock, lease_ms) ~= 1 then
+    call("DEL", lock) -- the right to may be missing: a lock without ttl would stay for ever (F-24)
+    return redis.call("PEXPIRE", lock, lease_ms) -- the error, out of whatever function includes this
 end

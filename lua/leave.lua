@@ -32,7 +32,8 @@ if type(record) == "string" and select(3, read_record(record)) == nonce then
     what = math.max(what, 1)
 end
 local waiting = redis.pcall("ZCARD", queue)
-if waiting == 0 or type(waiting) ~= "number" or redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
+local is_foreign = type(waiting) ~= "number" or type(record) == "table"
+if is_foreign or waiting == 0 or redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
     return what .. " 0"
 end
 

@@ -98,19 +98,17 @@ void rqli_ending_write(const struct rqli_ending *self, struct rqli_call *call)
     rqli_call_chance(call);
 }
 
+/* Also where an attempt before has taken the extension back, and its answer was lost. */
 static rql_status understand(const struct rqli_ending *self, const struct rqli_outcome *outcome)
 {
-    if (outcome->what != 1) {
-        return RQL_NOT_HELD;
-    }
-    if (self->unused_ms > 0) {
+    if (self->unused_ms > 0 && (outcome->what == 1 || outcome->third > 0)) {
         rqli_keeper_on_shortened(self->client->keeper, self->lock, self->begun_us, outcome->third);
     }
-    return RQL_OK;
+    return outcome->what == 1 ? RQL_OK : RQL_NOT_HELD;
 }
 
-/* Of a grant of ours, when no more attempt is made. */
-static rql_status conclude_grant(const struct rqli_ending *self, rql_status status)
+/* Of a lock of ours, when no more attempt is made. */
+static rql_status conclude_own(const struct rqli_ending *self, rql_status status)
 {
     const rql_lock *lock = self->lock;
     const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
@@ -119,7 +117,7 @@ static rql_status conclude_grant(const struct rqli_ending *self, rql_status stat
     if (status == RQL_NOT_HELD && self->may_have_ended) {
         return self->believed;
     }
-    if (rqli_may_pass(status)) {
+    if (rqli_may_pass(status) && self->unused_ms == 0) {
         rqli_keeper_withdraw(self->client->keeper, &what, lock->ttl_ms);
     }
     return status;
@@ -156,8 +154,8 @@ bool rqli_ending_is_over(struct rqli_ending *self, rql_status *status, rql_error
     if (rqli_may_pass(*status) && rqli_now_us() + PAUSE_US < self->until_us) {
         return false;
     }
-    if (self->lock && self->unused_ms == 0) {
-        *status = conclude_grant(self, *status);
+    if (self->lock) {
+        *status = conclude_own(self, *status);
     }
     if (*status < 0 && self->may_have_ended) {
         *status = rqli_ending_fault(self->keys->lock.data, *status, error);

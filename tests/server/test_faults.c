@@ -287,7 +287,6 @@ static bool is_busy(void *data)
     return busy;
 }
 
-/* It says no for longer than the caller waits. The lock would stay for the rest of its ttl. */
 static rql_series *hold_series_y(rql_client *client)
 {
     static const char *const names[] = {"y"};
@@ -310,6 +309,7 @@ static void expect_made_up_for(rql_status status, const char *name)
     await_int(0, "EXISTS rql:lock:%s", name);
 }
 
+/* It says no for longer than the caller waits. The lock would stay for the rest of its ttl. */
 static void release_at_a_busy_server_is_made_up_for(void **state)
 {
     redisContext *script = redis_server_connect(&server);

@@ -225,7 +225,6 @@ static void crowd_of_the_dead_is_passed_by_at_once(void **state)
     }
 }
 
-/* They keep their places for as long as they seem to live, and nobody asks in a loop meanwhile. */
 static void plant_signs_of_life(int64_t from_now_us)
 {
     freeReplyObject(
@@ -235,6 +234,7 @@ static void plant_signs_of_life(int64_t from_now_us)
                      CROWD, (long long)from_now_us));
 }
 
+/* They keep their places for as long as they seem to live, and nobody asks in a loop meanwhile. */
 static void who_is_only_out_of_reach_is_waited_for(void **state)
 {
     rql_lock_options options = patient(client);

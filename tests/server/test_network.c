@@ -68,6 +68,8 @@ struct victim {
     rql_client *client;
     rql_client *other;
     rql_lock *lock;
+    rql_lock *inner; /* a re-entry that extends it */
+    rql_lock *innermost;
     void (*prepare)(struct victim *self);
     void (*call)(struct victim *self);
 };
@@ -171,6 +173,35 @@ static void lost_reply_of_a_release_changes_nothing(void **state)
 {
     (void)state;
     lose_each_reply(&(struct victim){.prepare = hold_x, .call = release});
+}
+
+static void enter_x_again(struct victim *self)
+{
+    rql_lock_options options = patient(self->client);
+
+    hold_x(self);
+    options.conflict_strategy = RQL_EXTENDABLE_WORK_THROUGH;
+    self->inner = hold_with(self->client, "x", &options);
+    options.conflict_strategy = RQL_WORK_THROUGH;
+    self->innermost = hold_with(self->client, "x", &options);
+}
+
+static void leave_and_release(struct victim *self)
+{
+    int64_t left_ms;
+
+    CHECK_OK(rql_lock_release(self->inner, NULL));
+    left_ms = ask_int("PTTL rql:lock:x");
+    assert_true(rql_lock_remaining_ms(self->innermost) <= left_ms);
+    CHECK_OK(rql_lock_release(self->innermost, NULL));
+    CHECK_OK(rql_lock_release(self->lock, NULL));
+}
+
+/* Nor does another re-entry believe in what was taken back. */
+static void lost_reply_of_a_re_entrys_end_changes_nothing(void **state)
+{
+    (void)state;
+    lose_each_reply(&(struct victim){.prepare = enter_x_again, .call = leave_and_release});
 }
 
 static void lost_reply_of_an_extension_changes_nothing(void **state)
@@ -457,6 +488,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         TEST(lost_reply_of_an_acquisition_changes_nothing),
         TEST(lost_reply_of_a_release_changes_nothing),
+        TEST(lost_reply_of_a_re_entrys_end_changes_nothing),
         TEST(lost_reply_of_an_extension_changes_nothing),
         TEST(lost_reply_of_a_withdrawal_changes_nothing),
         TEST(lost_word_to_a_waiter_costs_no_grant),

@@ -54,6 +54,25 @@ static void a_ruby_waiter_in_front_of_a_free_lock_has_two_seconds(void **state)
     CHECK_QUEUE_IS_EMPTY("x");
 }
 
+/* The server's clock was set back after it was seen: its time is not over only then. */
+static void a_ruby_waiter_seen_in_the_future_has_two_seconds(void **state)
+{
+    rql_lock_options options = patient(client);
+    long long score = (long long)time(NULL) - 1;
+    char seen[TEXT_SIZE];
+    rql_lock *lock;
+
+    (void)state;
+    options.timeout_ms = 4 * GRACE_US / 1000 * wait_slowness();
+    options.queue_ttl_ms = RQL_FOREVER;
+    ask("ZADD rql:lock_queue:x %lld " RUBY, score);
+    (void)snprintf(seen, sizeof seen, "%lld000000 %lld " RUBY, score + 3600, score);
+    freeReplyObject(redisCommand(raw, "HSET rql:req:x ruby %s", seen));
+    lock = hold_with(client, "x", &options);
+    CHECK_OK(rql_lock_release(lock, NULL));
+    CHECK_QUEUE_IS_EMPTY("x");
+}
+
 static void a_release_leaves_the_lock_free_for_a_ruby_waiter(void **state)
 {
     rql_lock *held = hold(client, "x");
@@ -198,6 +217,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         TEST(a_ruby_waiter_in_front_of_a_free_lock_has_two_seconds),
+        TEST(a_ruby_waiter_seen_in_the_future_has_two_seconds),
         TEST(a_release_leaves_the_lock_free_for_a_ruby_waiter),
         TEST(a_live_ruby_waiter_is_not_overtaken),
         TEST(rubys_expire_wakes_the_waiter_at_once),

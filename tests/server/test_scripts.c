@@ -8,6 +8,8 @@
 #define HOST "rql:hst:1/2/0/0123456789abcdef0123456789abcdef"
 #define NONCE "00112233445566778899aabbccddeeff"
 #define NEVER "9007199254740992"
+#define OTHERS "fedcba9876543210fedcba9876543210"
+#define OTHER "rql:acq:1/3/0/0/" OTHERS
 #define AGES_MS "1000000000000000"
 
 #define RECORD HOST " 1000 " NONCE " 0 q "
@@ -164,12 +166,45 @@ static void who_leaves_minds_no_foreign_key(void **state)
     ask("HSET rql:lock:a acq_id " ACQUIRER " rql_nonce " NONCE);
     check_leave("2 0");
     assert_int_equal(ask_int("DBSIZE"), 1);
+    ask("ZADD rql:lock_queue:a 1 " OTHER);
+    check_leave("0 0");
+    assert_int_equal(ask_int("DBSIZE"), 2);
+}
+
+/* Of another that lives, and that nobody can grant for: such a number is no time. */
+static void queue_one_without_ttl(void)
+{
+    ask("ZADD rql:lock_queue:a 1 " OTHER);
+    freeReplyObject(redisCommand(raw, "HSET rql:req:a %s %s", OTHER, HOST " 08 " NONCE " 0 q "));
+    freeReplyObject(redisCommand(raw, "EVAL %s 0",
+                                 "return redis.call('ZADD', 'rql:live', "
+                                 "redis.call('TIME')[1] * 1e6, '" OTHERS "')"));
+}
+
+/* Whoever asks, and however deep in its script: an error within an answer would be none. */
+static void a_grant_that_gets_no_ttl_is_an_error(void **state)
+{
+    static const enum rqli_script_id ids[] = {RQLI_SCRIPT_ACQUIRE, RQLI_SCRIPT_ACQUIRE_SERIES};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
+        redisReply *reply;
+
+        ask("FLUSHALL");
+        queue_one_without_ttl();
+        reply = acquire(ids[i], "1000");
+        assert_int_equal(reply->type, REDIS_REPLY_ERROR);
+        freeReplyObject(reply);
+        assert_int_equal(ask_int("EXISTS rql:lock:a"), 0);
+        assert_int_equal(ask_int("ZRANK rql:lock_queue:a " OTHER), 0);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(who_leaves_minds_no_foreign_key, set_up),
+        cmocka_unit_test_setup(a_grant_that_gets_no_ttl_is_an_error, set_up),
         cmocka_unit_test_setup(ttl_is_checked_before_the_first_write, set_up),
         cmocka_unit_test_setup(ttl_of_ages_is_answered_in_digits, set_up),
         cmocka_unit_test_setup(a_series_serves_no_more_dead_than_one_lock, set_up),
