@@ -1,6 +1,7 @@
 #include "base/writer.h"
 
 #include "base/text.h"
+#include <rql/base.h>
 
 enum { INT_SIZE = 24, DIGITS_MAX = 6 };
 
@@ -57,6 +58,17 @@ void rqli_write_decimal(struct rqli_writer *self, int64_t value, unsigned digits
     rqli_write_int(self, value / powers[digits]);
     rqli_write_text(self, ".");
     rqli_write_bytes(self, fraction, length);
+}
+
+void rqli_write_seconds(struct rqli_writer *self, int64_t ms, const char *forever)
+{
+    if (ms == RQL_FOREVER) {
+        rqli_write_text(self, forever);
+    } else if (ms % 1000 == 0) {
+        rqli_write_int(self, ms / 1000);
+    } else {
+        rqli_write_decimal(self, ms, 3);
+    }
 }
 
 static bool continues(const unsigned char *at, size_t count)

@@ -22,6 +22,8 @@ void rqli_write_uint(struct rqli_writer *self, uint64_t value);
 /* value / 10^digits (at most 6), at least one digit behind the point and no zeros at its end: as
  * Ruby prints a Float. */
 void rqli_write_decimal(struct rqli_writer *self, int64_t value, unsigned digits);
+/* As the gem prints a duration: whole seconds without a point; `forever` for RQL_FOREVER. */
+void rqli_write_seconds(struct rqli_writer *self, int64_t ms, const char *forever);
 
 /* A JSON string with its quotes. Control bytes are escaped; what is no UTF-8 becomes U+FFFD, byte
  * by byte. NULL: null. */

@@ -12,17 +12,6 @@ static void write_list(struct rqli_writer *writer, const rql_log_field *field)
     rqli_write_text(writer, "]");
 }
 
-static void write_seconds(struct rqli_writer *writer, int64_t ms)
-{
-    if (ms == RQL_FOREVER) {
-        rqli_write_text(writer, "null");
-    } else if (ms % 1000 == 0) {
-        rqli_write_int(writer, ms / 1000);
-    } else {
-        rqli_write_decimal(writer, ms, 3);
-    }
-}
-
 static void write_value(struct rqli_writer *writer, const rql_log_field *field)
 {
     switch (field->kind) {
@@ -34,7 +23,7 @@ static void write_value(struct rqli_writer *writer, const rql_log_field *field)
         rqli_write_int(writer, field->number);
         break;
     case RQL_LOG_SECONDS:
-        write_seconds(writer, field->number);
+        rqli_write_seconds(writer, field->number, "null");
         break;
     case RQL_LOG_MS:
         rqli_write_decimal(writer, (field->number + 9) / 10, 2);

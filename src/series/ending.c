@@ -123,15 +123,16 @@ static void release_all(struct releases *self)
         }
         rqli_signal_wait(&never, 0, rqli_now_us() + PAUSE_US);
     }
-    if (self->count > 0 && rqli_may_pass(status)) {
+    if (self->count == 0) {
+        return;
+    }
+    if (rqli_may_pass(status)) {
         withdraw_rest(self);
     }
-    if (self->count > 0 && self->may_have_ended) {
+    if (self->may_have_ended) {
         status = rqli_ending_fault(self->locks[0]->keys.lock.data, status, &detail);
     }
-    if (self->count > 0) {
-        conclude(self, status, &detail);
-    }
+    conclude(self, status, &detail);
 }
 
 /* Re-entries end one by one before the grants that they share. */

@@ -222,6 +222,21 @@ static void lost_word_to_a_waiter_costs_no_grant(void **state)
     }
 }
 
+static void stand_and_listen(struct asked *asked)
+{
+    start_asking(asked, "x");
+    run_until_int(1, "ZCARD rql:lock_queue:x");
+    await_ear();
+}
+
+static void hand_over(rql_lock *held, struct asked *asked)
+{
+    CHECK_OK(rql_lock_release(held, NULL));
+    await_asked(asked);
+    CHECK_OK(asked->status);
+    CHECK_OK(release_and_wait(asked->lock));
+}
+
 /* The push itself, on a connection that stays: a poll finds the grant. */
 static void a_lost_push_costs_a_poll(void **state)
 {
@@ -232,15 +247,10 @@ static void a_lost_push_costs_a_poll(void **state)
     begin_trial(CONNECT_MS, CONNECT_MS);
     asked = asked_for();
     asked.options.retry_delay_ms = 60000;
-    start_asking(&asked, "x");
-    run_until_int(1, "ZCARD rql:lock_queue:x");
-    await_ear();
+    stand_and_listen(&asked);
     run_for_ms(100);
     proxy_drop_reply(proxy, 1);
-    CHECK_OK(rql_lock_release(held, NULL));
-    await_asked(&asked);
-    CHECK_OK(asked.status);
-    CHECK_OK(release_and_wait(asked.lock));
+    hand_over(held, &asked);
     end_trial();
     expect_nothing_left("x");
 }
@@ -255,13 +265,8 @@ static void pushes_may_come_byte_by_byte(void **state)
     proxy_dribble(proxy, PROXY_BOTH, true);
     asked = asked_for();
     asked.options.retry_delay_ms = 20000;
-    start_asking(&asked, "x");
-    run_until_int(1, "ZCARD rql:lock_queue:x");
-    await_ear();
-    CHECK_OK(rql_lock_release(held, NULL));
-    await_asked(&asked);
-    CHECK_OK(asked.status);
-    CHECK_OK(release_and_wait(asked.lock));
+    stand_and_listen(&asked);
+    hand_over(held, &asked);
     end_trial();
 }
 
@@ -273,15 +278,10 @@ static void a_subscriber_that_is_cut_comes_back(void **state)
     (void)state;
     begin_trial(CONNECT_MS, CONNECT_MS);
     asked = asked_for();
-    start_asking(&asked, "x");
-    run_until_int(1, "ZCARD rql:lock_queue:x");
-    await_ear();
+    stand_and_listen(&asked);
     ask("CLIENT KILL TYPE pubsub");
     await_ear();
-    CHECK_OK(rql_lock_release(held, NULL));
-    await_asked(&asked);
-    CHECK_OK(asked.status);
-    CHECK_OK(release_and_wait(asked.lock));
+    hand_over(held, &asked);
     end_trial();
     expect_nothing_left("x");
 }
@@ -306,9 +306,7 @@ static void a_subscriber_that_hears_nothing_is_replaced(void **state)
         begin_trial(CONNECT_MS, 1000);
         asked = asked_for();
         asked.options.retry_delay_ms = 20000;
-        start_asking(&asked, "x");
-        run_until_int(1, "ZCARD rql:lock_queue:x");
-        await_ear();
+        stand_and_listen(&asked);
         proxy_mute_last(proxy);
         if (!is_known) {
             ask("CLIENT KILL TYPE pubsub");
@@ -316,10 +314,7 @@ static void a_subscriber_that_hears_nothing_is_replaced(void **state)
         before = proxy_counts(proxy).connections;
         run_until(has_reconnected, &before);
         await_ear();
-        CHECK_OK(rql_lock_release(held, NULL));
-        await_asked(&asked);
-        CHECK_OK(asked.status);
-        CHECK_OK(release_and_wait(asked.lock));
+        hand_over(held, &asked);
         end_trial();
         held = hold(other, "x");
     }
