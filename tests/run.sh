@@ -269,7 +269,8 @@ stage_guarantees() {
 
 # Valgrind is twenty times slower and runs one thread at a time: what uses each part once.
 stage_valgrind() {
-    CC=gcc CXX=g++ build gcc && check gcc --setup valgrind --suite unit --suite memory
+    CC=gcc CXX=g++ build gcc &&
+        check gcc --setup valgrind --suite unit --suite memory --timeout-multiplier 3
 }
 
 # By name only: half an hour.

@@ -274,6 +274,12 @@ static inline void waiter_start_as(struct waiter *self, int64_t count)
     await_int(count, "ZCARD rql:lock_queue:%s", self->name);
 }
 
+/* Also without an answer to its last words (50 ms) where it is kept from running. */
+static inline bool has_timed_out(rql_status status)
+{
+    return status == RQL_TIMED_OUT || (status == RQL_E_UNKNOWN && wait_slowness() > 1);
+}
+
 static inline rql_status waiter_join(struct waiter *self)
 {
     assert_int_equal(pthread_join(self->thread, NULL), 0);

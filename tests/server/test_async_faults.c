@@ -12,20 +12,11 @@ enum {
     SILENCE_MS = 100, /* that a client takes for a broken connection */
     CONNECT_MS = 20000,
     CLOSING_MS = 3000, /* of connecting: closing may have to wait for it */
-    SLOWNESS_MAX = 4,
     IMPATIENT_MS = 300,
     CUTS = 20,
 };
 
 static struct proxy *proxy;
-
-/* A silence that is taken for a loss by mistake costs a repetition, and no more. */
-static int64_t stretched(int64_t timeout_ms)
-{
-    int64_t slowness = wait_slowness();
-
-    return timeout_ms * (slowness < SLOWNESS_MAX ? slowness : SLOWNESS_MAX);
-}
 
 /* A client and its loop, behind the proxy. */
 static void begin_trial(int64_t connect_timeout_ms, int64_t io_timeout_ms)
@@ -33,8 +24,8 @@ static void begin_trial(int64_t connect_timeout_ms, int64_t io_timeout_ms)
     rql_options options = client_options();
 
     options.url = proxy_url(proxy);
-    options.connect_timeout_ms = stretched(connect_timeout_ms);
-    options.io_timeout_ms = stretched(io_timeout_ms);
+    options.connect_timeout_ms = wait_stretched(connect_timeout_ms);
+    options.io_timeout_ms = wait_stretched(io_timeout_ms);
     client = new_client_with(&options);
     CHECK_OK(rql_loop_open(&loop, client, &uv, NULL));
 }

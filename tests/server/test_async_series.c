@@ -213,7 +213,7 @@ static void refusals_tell_what_stood_against_it(void **state)
 
     (void)state;
     wish_for(&taken.wish, client, abc, 3);
-    taken.wish.lock.timeout_ms = 50;
+    taken.wish.lock.timeout_ms = wait_stretched(50);
     taken.wish.lock.detailed_acq_timeout_error = true;
     taken.wish.lock.refusal = &refusal;
     start_taking(&taken);
@@ -236,7 +236,7 @@ static void the_gems_way_keeps_nothing_when_it_fails(void **state)
     (void)state;
     wish_for(&taken.wish, client, abc, 3);
     taken.wish.options.mode = RQL_SERIES_GEM;
-    taken.wish.lock.timeout_ms = 50;
+    taken.wish.lock.timeout_ms = wait_stretched(50);
     start_taking(&taken);
     await_taken(&taken);
     assert_int_equal(taken.status, RQL_TIMED_OUT);

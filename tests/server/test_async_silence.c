@@ -6,16 +6,9 @@
 /* A server that falls silent: every call on a loop ends, and what it left behind is taken back when
  * the server is heard again. */
 
-enum { CROWD = 16, IMPATIENT_MS = 200, SILENCE_MS = 700, CONNECT_MS = 700, SLOWNESS_MAX = 4 };
+enum { CROWD = 16, IMPATIENT_MS = 200, SILENCE_MS = 700, CONNECT_MS = 700 };
 
 static struct proxy *proxy;
-
-static int64_t stretched(int64_t timeout_ms)
-{
-    int64_t slowness = wait_slowness();
-
-    return timeout_ms * (slowness < SLOWNESS_MAX ? slowness : SLOWNESS_MAX);
-}
 
 /* A loop behind the proxy that has both its connections. */
 static int set_up_silence(void **state)
@@ -28,8 +21,8 @@ static int set_up_silence(void **state)
     client = rql_client_free(client);
     proxy = proxy_start(server.socket_path);
     options.url = proxy_url(proxy);
-    options.connect_timeout_ms = stretched(CONNECT_MS);
-    options.io_timeout_ms = stretched(SILENCE_MS);
+    options.connect_timeout_ms = wait_stretched(CONNECT_MS);
+    options.io_timeout_ms = wait_stretched(SILENCE_MS);
     client = new_client_with(&options);
     (void)open_loop_of(client);
     asked = asked_for();
@@ -145,7 +138,7 @@ static void deadlines_end_what_a_silent_server_does_not(void **state)
     run_until(all_done, waiting);
     run_until(all_done, asking);
     assert_true(wait_clock_us() - begun_us <=
-                (stretched(SILENCE_MS) + IMPATIENT_MS + 400 * wait_slowness()) * 1000);
+                (wait_stretched(SILENCE_MS) + IMPATIENT_MS + 400 * wait_slowness()) * 1000);
     for (size_t i = 0; i < CROWD; i++) {
         assert_true(waiting[i].status == RQL_E_UNKNOWN || waiting[i].status == RQL_TIMED_OUT);
         assert_true(asking[i].status < 0 || asking[i].status == RQL_TIMED_OUT);

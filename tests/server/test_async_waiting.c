@@ -315,7 +315,7 @@ static void a_refusal_is_described(void **state)
     rql_refusal refusal = {0};
 
     (void)state;
-    asked.options.timeout_ms = 50;
+    asked.options.timeout_ms = wait_stretched(50);
     asked.options.detailed_acq_timeout_error = true;
     asked.options.refusal = &refusal;
     start_asking(&asked, "x");

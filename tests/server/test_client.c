@@ -1,5 +1,6 @@
 #include "check.h"
 #include "redis_server.h"
+#include "wait.h"
 
 #include <rql/rql.h>
 
@@ -127,7 +128,7 @@ static void free_lock_is_free_and_held_lock_is_not(void **state)
     CHECK_OK(rql_lock_acquire(client, "a", &options, &lock, NULL));
     assert_int_equal(rql_check_until_free(client, "a", &options, NULL), RQL_RETRY_LIMIT);
     options.retry_count = RQL_FOREVER;
-    options.timeout_ms = 50;
+    options.timeout_ms = wait_stretched(50);
     assert_int_equal(rql_check_until_free(client, "a", &options, NULL), RQL_TIMED_OUT);
     options.fail_fast = true;
     assert_int_equal(rql_check_until_free(client, "a", &options, NULL), RQL_FAIL_FAST_NO_TRY);

@@ -12,7 +12,6 @@ enum {
     RUBY_PLACES = 16, /* with the login of the subscriber, and the notice */
     SILENCE_MS = 100, /* that a client takes for a broken connection */
     CONNECT_MS = 20000,
-    SLOWNESS_MAX = 4,
     IMPATIENT_MS = 300,
     LONGER_MS = 1000,
     UNUSED_MS = 1200,   /* after which a connection is looked at before it is used */
@@ -37,21 +36,13 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A silence that is taken for a loss by mistake costs a repetition, and no more. */
-static int64_t stretched(int64_t timeout_ms)
-{
-    int64_t slowness = wait_slowness();
-
-    return timeout_ms * (slowness < SLOWNESS_MAX ? slowness : SLOWNESS_MAX);
-}
-
 static rql_client *client_through_proxy(int64_t connect_timeout_ms, int64_t io_timeout_ms)
 {
     rql_options options = client_options();
 
     options.url = proxy_url(proxy);
-    options.connect_timeout_ms = stretched(connect_timeout_ms);
-    options.io_timeout_ms = stretched(io_timeout_ms);
+    options.connect_timeout_ms = wait_stretched(connect_timeout_ms);
+    options.io_timeout_ms = wait_stretched(io_timeout_ms);
     return new_client_with(&options);
 }
 

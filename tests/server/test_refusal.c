@@ -159,7 +159,7 @@ static void what_is_not_there_is_no_data(void **state)
 
     (void)state;
     options.detailed_acq_timeout_error = true;
-    options.timeout_ms = 20;
+    options.timeout_ms = wait_stretched(20);
     assert_int_equal(rql_lock_acquire(client, "x", &options, &lock, NULL), RQL_TIMED_OUT);
     assert_null(refusal.queue);
     at = strstr(refusal.message, "; <Queue Data> => ");

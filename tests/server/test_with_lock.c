@@ -40,7 +40,7 @@ static void without_the_lock_the_block_does_not_run(void **state)
     options.fail_fast = true;
     assert_int_equal(rql_with_lock(client, "x", &options, &block, NULL), RQL_FAIL_FAST_NO_TRY);
     options.fail_fast = false;
-    options.timeout_ms = 20;
+    options.timeout_ms = wait_stretched(20);
     assert_int_equal(rql_with_lock(client, "x", &options, &block, NULL), RQL_TIMED_OUT);
     assert_int_equal(rql_with_lock(client, "", &options, &block, &error), RQL_E_INVALID);
     assert_int_equal(error.status, RQL_E_INVALID);
@@ -196,7 +196,7 @@ static void *acquire_and_look_for_cancellation(void *data)
     rql_lock_options options = patient(client);
     rql_lock *lock = NULL;
 
-    options.timeout_ms = 400;
+    options.timeout_ms = wait_stretched(400);
     leaver->status = rql_lock_acquire(client, "x", &options, &lock, NULL);
     leaver->returned = true;
     pthread_testcancel();

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { PAUSE_US = 500, QUIET_STALL_US = 10000 };
+enum { PAUSE_US = 500, QUIET_STALL_US = 10000, STRETCH_MAX = 10 };
 
 int64_t wait_clock_us(void)
 {
@@ -22,6 +22,13 @@ int64_t wait_slowness(void)
     int64_t factor = text ? strtoll(text, NULL, 10) : 1;
 
     return (factor < 1 ? 1 : factor) * (1 + stall_worst_us() / QUIET_STALL_US);
+}
+
+int64_t wait_stretched(int64_t ms)
+{
+    int64_t slowness = wait_slowness();
+
+    return ms * (slowness < STRETCH_MAX ? slowness : STRETCH_MAX);
 }
 
 bool wait_until(bool (*holds)(void *data), void *data, int64_t within_ms)

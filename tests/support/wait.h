@@ -19,4 +19,8 @@ bool wait_readable(int fd, int64_t within_ms);
  * RQL_TEST_SLOW, and what this process was kept from running since its first server (stall.h). */
 int64_t wait_slowness(void);
 
+/* A time-out that is to pass while all is well, and not because this process is kept from running:
+ * `ms`, longer by the slowness, ten times at most. */
+int64_t wait_stretched(int64_t ms);
+
 #endif
