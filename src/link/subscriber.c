@@ -32,6 +32,8 @@ struct rqli_subscriber {
     } shared;                    /* everything in here under shared.mutex */
 };
 
+static _Thread_local const struct rqli_waiter *own_waits; /* the innermost of this thread */
+
 struct rqli_subscriber *rqli_subscriber_new(const struct rqli_endpoint *endpoint)
 {
     struct rqli_subscriber *self = calloc(1, sizeof *self);
@@ -89,25 +91,31 @@ static bool same_lock(const struct rqli_waiter *a, const struct rqli_waiter *b)
            memcmp(a->lock_key.data, b->lock_key.data, a->lock_key.length) == 0;
 }
 
+/* An acquirer is of one thread: whoever else waits is another (ident.h). */
+static bool waits_already(const struct rqli_waiter *waiter)
+{
+    const struct rqli_waiter *other = own_waits;
+
+    while (other && !(strcmp(other->acquirer, waiter->acquirer) == 0 && same_lock(other, waiter))) {
+        other = other->outer;
+    }
+    return other != NULL;
+}
+
 rql_status rqli_subscriber_join(struct rqli_subscriber *self, struct rqli_waiter *waiter)
 {
-    const struct rqli_waiter *other;
-    rql_status status = RQL_OK;
-
+    if (waits_already(waiter)) {
+        return RQL_E_BUSY;
+    }
+    waiter->outer = own_waits;
+    own_waits = waiter;
     (void)pthread_mutex_lock(&self->shared.mutex);
-    for (other = self->shared.first; other; other = other->next) {
-        if (same_lock(other, waiter) && strcmp(other->acquirer, waiter->acquirer) == 0) {
-            status = RQL_E_BUSY;
-        }
-    }
-    if (!status) {
-        waiter->previous = self->shared.last;
-        waiter->next = NULL;
-        *(self->shared.last ? &self->shared.last->next : &self->shared.first) = waiter;
-        self->shared.last = waiter;
-    }
+    waiter->previous = self->shared.last;
+    waiter->next = NULL;
+    *(self->shared.last ? &self->shared.last->next : &self->shared.first) = waiter;
+    self->shared.last = waiter;
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    return status;
+    return RQL_OK;
 }
 
 static void unlock(struct rqli_subscriber *self)
@@ -139,6 +147,7 @@ static void pass_on_reading(struct rqli_subscriber *self, const struct rqli_wait
 
 void rqli_subscriber_leave(struct rqli_subscriber *self, struct rqli_waiter *waiter)
 {
+    own_waits = waiter->outer;
     (void)pthread_mutex_lock(&self->shared.mutex);
     if (!self->shared.reader) {
         pass_on_reading(self, waiter); /* it was called to read, and goes instead */

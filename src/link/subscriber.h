@@ -36,6 +36,7 @@ struct rqli_waiter {
     int64_t deadline_us;        /* of its call: it connects for all no longer than that */
     struct rqli_waiter *next;
     struct rqli_waiter *previous;
+    const struct rqli_waiter *outer; /* of the same thread, which called again from a callback */
     struct rqli_push push;
     bool pushed;
     bool nudged; /* should look for itself */
