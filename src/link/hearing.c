@@ -68,9 +68,18 @@ bool rqli_hearing_open(struct rqli_hearing *self, int64_t deadline_us)
     return done;
 }
 
+/* The server knows of the test, and nothing has been heard since. */
+static bool is_awaited(const struct rqli_hearing *self)
+{
+    return self->called_us != 0 && self->deaf_us != 0 && self->heard_us < self->called_us;
+}
+
+/* A test whose end is awaited is not begun anew: where io_timeout is longer than the pause between
+ * two, none would ever end. */
 bool rqli_hearing_wants_call(struct rqli_hearing *self, int64_t now_us)
 {
-    if (now_us - self->heard_us < QUIET_US || now_us - self->called_us < QUIET_US) {
+    if (now_us - self->heard_us < QUIET_US || now_us - self->called_us < QUIET_US ||
+        is_awaited(self)) {
         return false;
     }
     self->called_us = now_us;
@@ -91,8 +100,7 @@ void rqli_hearing_on_called(struct rqli_hearing *self, int64_t n_heard, int64_t 
 /* What has come and was not read yet is our fault, not its. */
 bool rqli_hearing_is_deaf(const struct rqli_hearing *self, int64_t now_us)
 {
-    return self->called_us != 0 && self->deaf_us != 0 && self->heard_us < self->called_us &&
-           now_us >= self->deaf_us && !rqli_wire_has_bytes(&self->wire);
+    return is_awaited(self) && now_us >= self->deaf_us && !rqli_wire_has_bytes(&self->wire);
 }
 
 void rqli_hearing_fini(struct rqli_hearing *self)
