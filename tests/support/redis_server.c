@@ -130,6 +130,7 @@ static int launch(struct redis_server *server)
     if (server->pid < 0 || !wait_until(is_up_or_over, server, START_MS)) {
         return -1;
     }
+    stall_watch(server->pid);
     return server->pid > 0 ? 0 : -1;
 }
 
@@ -197,6 +198,7 @@ int redis_server_start_tcp(struct redis_server *server, const char *const *argum
 static void end(struct redis_server *server, int signal_number)
 {
     if (server->pid > 0) {
+        stall_unwatch(server->pid);
         (void)kill(server->pid, signal_number);
         (void)kill(server->pid, SIGCONT); /* it may be paused */
         (void)waitpid(server->pid, NULL, 0);

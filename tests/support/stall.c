@@ -2,19 +2,107 @@
 
 #include "wait.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { MOMENT_US = 2000 };
+enum { MOMENT_US = 2000, MAX_PROCESSES = 16 };
+
+struct watched {
+    pid_t pid; /* 0: free */
+    int fd;    /* kept open: what counts descriptors finds the same number at all times */
+    int64_t delayed_us;
+};
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int n_users;
 static pthread_t watcher;
 static atomic_bool is_watching;
 static _Atomic int64_t worst_us;
+static pthread_mutex_t processes_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct watched processes[MAX_PROCESSES];
+
+static void note(int64_t stall_us)
+{
+    if (stall_us > worst_us) {
+        worst_us = stall_us;
+    }
+}
+
+/* How long it was ready and did not run, in all; the second number of "run delay slices". */
+static int64_t delayed_us(const struct watched *process)
+{
+    char text[96];
+    ssize_t length = pread(process->fd, text, sizeof text - 1, 0);
+    char *second;
+
+    if (length <= 0) {
+        return process->delayed_us; /* it has ended */
+    }
+    text[length] = '\0';
+    (void)strtoll(text, &second, 10);
+    return strtoll(second, NULL, 10) / 1000;
+}
+
+static void look_at_processes(void)
+{
+    (void)pthread_mutex_lock(&processes_mutex);
+    for (struct watched *process = processes; process < processes + MAX_PROCESSES; process++) {
+        if (process->pid > 0) {
+            int64_t now_us = delayed_us(process);
+
+            note(now_us - process->delayed_us);
+            process->delayed_us = now_us;
+        }
+    }
+    (void)pthread_mutex_unlock(&processes_mutex);
+}
+
+static struct watched *find(pid_t pid)
+{
+    struct watched *process = processes;
+
+    while (process < processes + MAX_PROCESSES && process->pid != pid) {
+        process++;
+    }
+    return process < processes + MAX_PROCESSES ? process : NULL;
+}
+
+void stall_watch(pid_t process)
+{
+    struct watched *place;
+    char path[64];
+
+    (void)snprintf(path, sizeof path, "/proc/%d/schedstat", (int)process);
+    (void)pthread_mutex_lock(&processes_mutex);
+    place = find(0);
+    if (place) {
+        place->fd = open(path, O_RDONLY | O_CLOEXEC);
+        place->pid = place->fd >= 0 ? process : 0;
+        place->delayed_us = 0;
+        place->delayed_us = place->pid > 0 ? delayed_us(place) : 0;
+    }
+    (void)pthread_mutex_unlock(&processes_mutex);
+}
+
+void stall_unwatch(pid_t process)
+{
+    struct watched *place;
+
+    (void)pthread_mutex_lock(&processes_mutex);
+    place = process > 0 ? find(process) : NULL;
+    if (place) {
+        (void)close(place->fd);
+        place->pid = 0;
+    }
+    (void)pthread_mutex_unlock(&processes_mutex);
+}
 
 static void *watch(void *data)
 {
@@ -23,13 +111,10 @@ static void *watch(void *data)
     (void)data;
     while (is_watching) {
         int64_t begun_us = wait_clock_us();
-        int64_t stall_us;
 
         (void)nanosleep(&moment, NULL);
-        stall_us = wait_clock_us() - begun_us - MOMENT_US;
-        if (stall_us > worst_us) {
-            worst_us = stall_us;
-        }
+        note(wait_clock_us() - begun_us - MOMENT_US);
+        look_at_processes();
     }
     return NULL;
 }
@@ -42,6 +127,7 @@ static void start(void)
 
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    stall_watch(getpid());
     is_watching = true;
     is_watching = pthread_create(&watcher, NULL, watch, NULL) == 0;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -62,6 +148,7 @@ void stall_end(void)
     if (--n_users == 0 && is_watching) {
         is_watching = false;
         (void)pthread_join(watcher, NULL);
+        stall_unwatch(getpid());
     }
     (void)pthread_mutex_unlock(&mutex);
 }
