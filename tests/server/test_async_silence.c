@@ -158,8 +158,9 @@ static void a_crowd_whose_time_is_over_is_told_so(void **state)
     (void)state;
     start_impatient(crowd);
     run_until(all_done, crowd);
+    await_int(0, "ZCARD rql:lock_queue:x");
     for (size_t i = 0; i < CROWD; i++) {
-        if (crowd[i].status != RQL_TIMED_OUT) {
+        if (!has_timed_out(crowd[i].status)) {
             fail_msg("%s %s", rql_status_text(crowd[i].status), crowd[i].error.message);
         }
     }

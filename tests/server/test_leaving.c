@@ -5,10 +5,16 @@
 /* `error` and `out` stay as they were. */
 static void check_outcome(const rql_lock_options *options, rql_status expected)
 {
-    rql_error error = {.status = RQL_E_SERVER, .message = "untouched"};
     rql_lock *lock = NULL;
+    rql_error error;
+    rql_status status;
+    int rounds = 0;
 
-    assert_int_equal(rql_lock_acquire(client, "x", options, &lock, &error), expected);
+    do {
+        error = (rql_error){.status = RQL_E_SERVER, .message = "untouched"};
+        status = rql_lock_acquire(client, "x", options, &lock, &error);
+    } while (is_cut_short(status, "x", &rounds));
+    assert_int_equal(status, expected);
     assert_null(lock);
     assert_int_equal(error.status, RQL_E_SERVER);
     assert_string_equal(error.message, "untouched");

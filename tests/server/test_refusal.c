@@ -32,9 +32,7 @@ static int tear_down(void **state)
 
 static void check_refused(rql_status expected, const char *message)
 {
-    rql_lock *lock = NULL;
-
-    assert_int_equal(rql_lock_acquire(client, "x", &options, &lock, NULL), expected);
+    assert_int_equal(outcome_of(client, "x", &options), expected);
     assert_int_equal(refusal.reason, expected);
     assert_string_equal(refusal.message, message);
     assert_null(refusal.holder);
@@ -154,13 +152,12 @@ static void details_are_holder_and_queue(void **state)
 static void what_is_not_there_is_no_data(void **state)
 {
     rql_lock *held = hold(other, "x");
-    rql_lock *lock = NULL;
     const char *at;
 
     (void)state;
     options.detailed_acq_timeout_error = true;
     options.timeout_ms = wait_stretched(20);
-    assert_int_equal(rql_lock_acquire(client, "x", &options, &lock, NULL), RQL_TIMED_OUT);
+    assert_int_equal(outcome_of(client, "x", &options), RQL_TIMED_OUT);
     assert_null(refusal.queue);
     at = strstr(refusal.message, "; <Queue Data> => ");
     assert_non_null(at);
@@ -180,10 +177,9 @@ struct detail {
 /* Ends with details, whose data are those that the call hands out as well. */
 static void check_details(const struct detail *row, rql_lock *held)
 {
-    rql_lock *lock = NULL;
     const char *details;
 
-    assert_int_equal(rql_lock_acquire(client, "x", &options, &lock, NULL), row->reason);
+    assert_int_equal(outcome_of(client, "x", &options), row->reason);
     assert_int_equal(refusal.reason, row->reason);
     assert_memory_equal(refusal.message, row->words, strlen(row->words));
     details = strstr(refusal.message, " Details: <Lock Data> => ");
@@ -221,7 +217,7 @@ static void every_reason_has_its_details(void **state)
         options.fail_fast =
             rows[i].reason == RQL_FAIL_FAST_NO_TRY || rows[i].reason == RQL_FAIL_FAST_AFTER_TRY;
         options.retry_count = rows[i].reason == RQL_RETRY_LIMIT ? 1 : RQL_FOREVER;
-        options.timeout_ms = rows[i].reason == RQL_TIMED_OUT ? 20 : AWAIT_MS;
+        options.timeout_ms = rows[i].reason == RQL_TIMED_OUT ? wait_stretched(20) : AWAIT_MS;
         options.conflict_strategy = RQL_DEAD_LOCKING;
         if (rows[i].holder != NONE) {
             held = hold(rows[i].holder == HELD_BY_SELF ? client : other, "x");

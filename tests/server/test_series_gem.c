@@ -84,13 +84,17 @@ static void a_series_that_fails_keeps_nothing(void **state)
         rql_lock *held = hold(other, abc[held_at]);
         struct wish wish;
         rql_series *series = NULL;
+        rql_status status;
+        int rounds = 0;
 
         wish_as_the_gem(&wish, abc, 3, 20000);
         wish.lock.fail_fast = cases[i / 3].fail_fast;
         wish.lock.timeout_ms = cases[i / 3].timeout_ms;
         wish.lock.retry_count = cases[i / 3].retry_count;
-        assert_int_equal(rql_series_acquire(client, &wish.options, &series, NULL),
-                         cases[i / 3].expected);
+        do {
+            status = rql_series_acquire(client, &wish.options, &series, NULL);
+        } while (is_cut_short(status, abc[held_at], &rounds));
+        assert_int_equal(status, cases[i / 3].expected);
         assert_null(series);
         assert_int_equal(wish.result.reason, cases[i / 3].expected);
         assert_int_equal(wish.result.n_acquired, held_at);
@@ -121,7 +125,7 @@ static void what_is_given_back_goes_to_the_next_waiter(void **state)
     await_int(1, "ZCARD rql:lock_queue:b");
     waiter.options.retry_delay_ms = 60000;
     waiter_start(&waiter);
-    assert_int_equal(series_waiter_join(&series), RQL_TIMED_OUT);
+    assert_true(has_timed_out(series_waiter_join(&series)));
     CHECK_OK(waiter_join(&waiter));
     CHECK_OK(rql_lock_release(waiter.lock, NULL));
     CHECK_OK(rql_lock_release(held, NULL));

@@ -115,11 +115,19 @@ static void a_contended_lock_costs_two_commands(void **state)
 /* How long an acquisition takes that ends with `expected`. */
 static int64_t time_refusal(const rql_lock_options *options, rql_status expected)
 {
-    int64_t begun_us = wait_clock_us();
     rql_lock *lock = NULL;
+    rql_status status;
+    int64_t begun_us;
+    int64_t took_us;
+    int rounds = 0;
 
-    assert_int_equal(rql_lock_acquire(client, "x", options, &lock, NULL), expected);
-    return wait_clock_us() - begun_us;
+    do {
+        begun_us = wait_clock_us();
+        status = rql_lock_acquire(client, "x", options, &lock, NULL);
+        took_us = wait_clock_us() - begun_us;
+    } while (is_cut_short(status, "x", &rounds));
+    assert_int_equal(status, expected);
+    return took_us;
 }
 
 static void a_timeout_is_kept_to(void **state)
@@ -267,7 +275,7 @@ static void an_acquirer_that_waits_already_is_busy(void **state)
     }
     options.task = 1;
     options.timeout_ms = wait_stretched(50);
-    assert_int_equal(rql_lock_acquire(client, "x", &options, &lock, &error), RQL_TIMED_OUT);
+    assert_true(has_timed_out(rql_lock_acquire(client, "x", &options, &lock, &error)));
     rqli_subscriber_leave(client->subscriber, &first);
     CHECK_OK(rql_lock_release(held, NULL));
 }
