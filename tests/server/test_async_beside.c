@@ -121,13 +121,13 @@ static void a_lock_that_is_lost_is_told(void **state)
 
     (void)state;
     asked.options.auto_extend = true;
-    asked.options.ttl_ms = 300;
+    asked.options.ttl_ms = wait_stretched(300); /* a renewal has two thirds of it */
     asked.options.on_lost = note_loss;
     asked.options.user_data = &losses;
     start_asking(&asked, "x");
     await_asked(&asked);
     CHECK_OK(asked.status);
-    run_for_ms(600); /* renewed meanwhile */
+    run_for_ms(2 * asked.options.ttl_ms); /* renewed meanwhile */
     assert_int_equal(losses, 0);
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 1);
     ask("DEL rql:lock:x");

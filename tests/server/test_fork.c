@@ -235,7 +235,7 @@ static void fork_beside_a_waiter_and_a_renewal(void **state)
     rql_lock *held = hold(other, "x");
 
     (void)state;
-    renewed.ttl_ms = 600;
+    renewed.ttl_ms = wait_stretched(600);
     renewed.auto_extend = true;
     inherited = hold_with(client, "inherited", &renewed);
     waiter_start_as(&waiter, 1);
