@@ -200,7 +200,6 @@ static void closing_while_the_server_is_gone_takes_no_answer(void **state)
 
 struct own {
     pthread_mutex_t mutex;
-    pthread_cond_t changed;
     rql_loop *loop;
     pthread_t thread;
     rql_status status;
@@ -223,17 +222,30 @@ static void own_done(rql_status status, rql_lock *lock, const rql_error *error, 
     own->status = status;
     own->lock = lock;
     own->n_done++;
-    (void)pthread_cond_signal(&own->changed);
     (void)pthread_mutex_unlock(&own->mutex);
+}
+
+struct own_goal {
+    struct own *own;
+    int n_done;
+};
+
+static bool own_has_done(void *data)
+{
+    const struct own_goal *goal = data;
+    bool has;
+
+    (void)pthread_mutex_lock(&goal->own->mutex);
+    has = goal->own->n_done >= goal->n_done;
+    (void)pthread_mutex_unlock(&goal->own->mutex);
+    return has;
 }
 
 static void await_own(struct own *own, int n_done)
 {
-    (void)pthread_mutex_lock(&own->mutex);
-    while (own->n_done < n_done) {
-        (void)pthread_cond_wait(&own->changed, &own->mutex);
-    }
-    (void)pthread_mutex_unlock(&own->mutex);
+    struct own_goal goal = {own, n_done};
+
+    assert_true(wait_until(own_has_done, &goal, AWAIT_MS));
 }
 
 static void own_closed(void *data)
@@ -250,7 +262,6 @@ static void the_library_may_run_the_loop(void **state)
 
     (void)state;
     (void)pthread_mutex_init(&own.mutex, NULL);
-    (void)pthread_cond_init(&own.changed, NULL);
     CHECK_OK(rql_loop_open(&own.loop, client, NULL, NULL));
     CHECK_OK(rql_acquire_async(own.loop, "x", NULL, &what, NULL));
     await_own(&own, 1);
@@ -269,7 +280,6 @@ static void the_library_may_run_the_loop(void **state)
     CHECK_QUEUE_IS_EMPTY("x");
     CHECK_OK(rql_lock_release(held, NULL));
     (void)pthread_mutex_destroy(&own.mutex);
-    (void)pthread_cond_destroy(&own.changed);
 }
 
 /* ---- fork ---- */

@@ -194,11 +194,19 @@ static void one_sight_is_not_enough(void **state)
     rql_swarm_free(swarm);
 }
 
+static bool is_suspected_anew(void *unused)
+{
+    char text[TEXT_SIZE];
+
+    (void)unused;
+    ask_text(text, "HGET rql:swarm:suspects " RUBY_HOST);
+    return strncmp(text, "1 S ", 4) != 0;
+}
+
 /* Nobody looked meanwhile, or the clock jumped: hosts had no chance to clear themselves. */
 static void suspicions_from_before_a_pause_say_nothing(void **state)
 {
     rql_swarm *swarm;
-    char text[TEXT_SIZE];
 
     (void)state;
     raw_host(RUBY_HOST, 100);
@@ -208,9 +216,7 @@ static void suspicions_from_before_a_pause_say_nothing(void **state)
                                  ".. redis.call('HGET', 'rql:swarm:hsts', ARGV[1]))"));
     assert_int_equal(ask_int("HLEN rql:swarm:suspects"), 2);
     swarm = slow_flusher_of(client);
-    do {
-        ask_text(text, "HGET rql:swarm:suspects " RUBY_HOST);
-    } while (strncmp(text, "1 S ", 4) == 0);
+    assert_true(wait_until(is_suspected_anew, NULL, AWAIT_MS));
     await_int(2, "HLEN rql:swarm:suspects");
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 1);
     rql_swarm_free(swarm);
@@ -261,26 +267,36 @@ static void thread_is_a_host_from_its_first_use_to_its_end(void **state)
     assert_int_equal(ask_int("EXISTS rql:swarm:hsts"), 0);
 }
 
+struct probe {
+    char host[TEXT_SIZE];
+    char text[TEXT_SIZE]; /* its last sign of life */
+};
+
+static bool has_probed_since(void *data)
+{
+    const struct probe *before = data;
+    char after[TEXT_SIZE];
+
+    ask_text(after, "HGET rql:swarm:hsts %s", before->host);
+    return strcmp(before->text, after) != 0;
+}
+
 /* A lock outlives the thread that took it: its host stays. */
 static void host_stays_while_it_holds(void **state)
 {
     struct waiter waiter = {.client = client, .name = "x", .options = patient(client)};
     rql_swarm *swarm = prober_of(client);
-    char host[TEXT_SIZE];
-    char before[TEXT_SIZE];
-    char after[TEXT_SIZE];
+    struct probe before;
 
     (void)state;
     waiter_start(&waiter);
     CHECK_OK(waiter_join(&waiter));
-    ask_text(host, "HGET rql:lock:x hst_id");
+    ask_text(before.host, "HGET rql:lock:x hst_id");
     await_hosts(1);
     rql_swarm_stop(swarm);
     assert_int_equal(ask_int("HLEN rql:swarm:hsts"), 1);
-    ask_text(before, "HGET rql:swarm:hsts %s", host);
-    do {
-        ask_text(after, "HGET rql:swarm:hsts %s", host);
-    } while (strcmp(before, after) == 0);
+    ask_text(before.text, "HGET rql:swarm:hsts %s", before.host);
+    assert_true(wait_until(has_probed_since, &before, AWAIT_MS));
     CHECK_OK(rql_lock_release(waiter.lock, NULL));
     await_hosts(0);
     rql_swarm_free(swarm);

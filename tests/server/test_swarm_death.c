@@ -323,6 +323,11 @@ static void flusher_that_dies_is_flushed_by_the_next(void **state)
 }
 
 /* What the server forgot counts as taken away. */
+static bool has_been_told(void *told_us)
+{
+    return *(atomic_llong *)told_us > 0;
+}
+
 static void server_that_lost_everything_is_told_again(void **state)
 {
     rql_swarm *swarm = prober_of(client);
@@ -341,9 +346,7 @@ static void server_that_lost_everything_is_told_again(void **state)
     redisFree(raw);
     raw = redis_server_connect(&server);
     await_hosts(1);
-    while (told_us == 0) {
-        sleep_ms(1);
-    }
+    assert_true(wait_until(has_been_told, &told_us, AWAIT_MS));
     assert_int_equal(rql_lock_release(lock, NULL), RQL_NOT_HELD);
     rql_swarm_free(swarm);
 }
