@@ -5,6 +5,7 @@ import pty
 import re
 import subprocess
 import sys
+import unicodedata
 
 from harness import (PROGRAM, Program, Server, check_equal, check_in, environment, finish, main,
                      wait_until)
@@ -241,12 +242,20 @@ def names_and_metadata_cannot_reach_the_terminal_raw(server, rql):
     check_equal(lock["meta"], {"m": "\x9b1m"})
 
 
+def columns(text):
+    """What a terminal needs for it: East Asian characters are wide, accents take nothing."""
+    return sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
+               for c in text)
+
+
 def table_columns_are_aligned(server, rql):
-    for name in ("a", "a-much-longer-name", "\u00e9\u00e9"):
+    names = ("a", "a-much-longer-name", "\u00e9\u00e9", "e\u0301", "\u65e5\u672c\u8a9e", "\U0001f512")
+    for name in names:
         rql("lock", name, "--ttl", "1m")
     lines = rql("ls", "--long").out.splitlines()
-    check_equal(len(lines), 4)
-    check_equal(len({line.index(word) for line, word in zip(lines, ["STATUS"] + ["alive"] * 3)}), 1)
+    check_equal(len(lines), 1 + len(names))
+    words = ["STATUS"] + ["alive"] * len(names)
+    check_equal(len({columns(line[:line.index(word)]) for line, word in zip(lines, words)}), 1)
 
 
 def output_of(words, **more):
