@@ -160,7 +160,8 @@ def info_reads_locks_of_the_gem(server, rql):
                 "rql:hst:1/2/4/0123456789abcdef", "ts", "1795254268.4681", "ini_ttl", "5000")
     info = rql("info", "a", "--json").json()
     check_equal((info["token"], info["ts_us"], info["rem_ttl_ms"]), (None, 1795254268468100, None))
-    check_in("forever", rql("info", "a").out)
+    for words in (["info", "a"], ["who"], ["ls", "--long"]):
+        check_in("forever", rql(*words).out)
 
 
 def queue_lists_requests_in_order(server, rql):
@@ -229,6 +230,7 @@ def foreign_keys_are_listed_not_stumbled_over(server, rql):
     rows = {row["name"]: row["status"] for row in rql("ls", "-l", "--json").json()}
     check_equal(rows, {"half": "malformed", "string": "wrong type", "whole": "alive"})
     check_in("wrong type", rql("who").out)
+    assert "forever" not in rql("info", "string").out
 
 
 def names_and_metadata_cannot_reach_the_terminal_raw(server, rql):
