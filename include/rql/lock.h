@@ -371,7 +371,10 @@ RQL_API RQL_MUST_CHECK rql_status rql_force_unlock(rql_client *client, const cha
                                                    rql_unlock_result *out, rql_error *error);
 
 /**
- * Add to the ttl of a lock whoever holds it: the gem's extend_lock_ttl (wire.md section 8).
+ * Add to the ttl of a lock whoever holds it: the gem's extend_lock_ttl. For operators.
+ *
+ * As in the gem, a lock without a ttl counts as one with nothing left: it gets @p add_ms. What is
+ * left afterwards is ::RQL_TTL_MAX_MS at most.
  *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.
