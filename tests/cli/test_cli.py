@@ -63,6 +63,8 @@ def lock_with_try_gives_up_at_once(server, rql):
     check_in("a: not acquired: ", one_line(result.err))
     check_in("held by rql:acq:", result.err)
     check_equal(rql("lock", "a", "-n", "-E", "9").code, 9)
+    result = rql("lock", "a", "--try", "--json")
+    check_equal((result.code, result.json()), (1, None))
 
 
 def lock_with_wait_gives_up_in_time(server, rql):
