@@ -43,8 +43,8 @@ static void print_status(const struct cli_args *args, const rql_host_info_list *
         return;
     }
     root = cli_json_object();
-    cli_json_add_int(root, "hosts", (int64_t)hosts->count);
-    cli_json_add_int(root, "zombies", count_zombies(hosts));
+    cli_json_add_int(root, "swarm_hosts", (int64_t)hosts->count);
+    cli_json_add_int(root, "zombie_hosts", count_zombies(hosts));
     cli_json_add_text(root, "flusher", flusher);
     cli_json_print(root);
 }

@@ -36,7 +36,8 @@ def hosts_are_shown(server, rql):
     hosts = rql("swarm", "info", "--json").json()
     check_equal([(h["hst_id"], h["zombie"]) for h in hosts], [("alive", False), (HOST, True)])
     check_in("dead", rql("swarm", "info").out)
-    check_equal(rql("swarm", "status", "--json").json(), {"hosts": 2, "zombies": 1, "flusher": None})
+    check_equal(rql("swarm", "status", "--json").json(),
+                {"swarm_hosts": 2, "zombie_hosts": 1, "flusher": None})
     check_equal(rql("swarm", "status").out, "hosts: 2, of them dead: 1\nflusher: none\n")
 
 
