@@ -100,7 +100,7 @@ static int run(struct cli_args *args)
 
 const struct cli_command cli_who = {
     .name = "who",
-    .usage = "",
+    .usage = "[--json]",
     .summary = "Show who holds what, since when, and how many wait",
     .notes = "AGE is counted by this machine's clock, the times in --json by the server's.\n",
     .flags = flags,

@@ -301,7 +301,8 @@ def wrong_usage_is_one_line_and_64(server, rql):
                   ["lock", "a", "--meta", "x"], ["lock", "a", "--meta", "=x"],
                   ["lock", "a", "--meta", "acq_id=x"], ["lock", "a", "-E", "256"],
                   ["lock", "a", "-E", "-1"], ["lock", ""], ["lock", "a\nb"], ["lock", "x" * 513],
-                  ["ls", "--retry-count", "some"], ["ls", "--url", "ftp://x"], ["help", "x"]):
+                  ["ls", "--retry-count", "some"], ["ls", "--url", "ftp://x"], ["help", "x"],
+                  ["stats", "--json", "--openmetrics"]):
         result = rql(*words)
         check_equal((result.code, result.out), (64, ""), f"{words}: {result.err}")
         one_line(result.err)
