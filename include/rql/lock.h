@@ -7,7 +7,7 @@
  *
  * A lock has a ttl on the server. Its holder counts the same time locally, from before the request
  * was sent, less a margin of max(5 ms, 1 % of the ttl), on a clock that runs through suspend. Until
- * that deadline nobody else is granted the lock (guarantees: README, and reliability.md section 5).
+ * that deadline nobody else is granted the lock (README.md lists the guarantees).
  * What has to hold beyond that is done with the token: let the protected resource refuse every
  * token lower than the highest it has seen, and an equal token with another secret.
  */
@@ -54,7 +54,7 @@ RQL_API void rql_lock_options_init_sized(const rql_client *client, rql_lock_opti
  * Blocks until the lock is held, the deadline passes or the tries are used up. On every result
  * other than RQL_OK and RQL_E_UNKNOWN the request has left the queue; after RQL_E_UNKNOWN the
  * client keeps withdrawing it in the background until the server has confirmed, and a copy of the
- * request that is still on its way is refused by the server after twice `io_timeout_ms` (F-15).
+ * request that is still on its way is refused by the server after twice `io_timeout_ms`.
  *
  * One acquirer (thread and task) may wait once for a lock at a time.
  *
@@ -119,7 +119,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_try(rql_client *client, const char *n
  * Release a lock if it is still ours, hand it to the next waiter, and free the handle.
  *
  * A re-entry ends without releasing: the outer hold goes on. What an extendable re-entry added and
- * did not use is taken back, as at the end of a block in the gem (wire.md section 7).
+ * did not use is taken back, as at the end of a block in the gem.
  * After RQL_E_IO and RQL_E_UNKNOWN the client goes on releasing in the background until the server
  * has confirmed or the lock has expired.
  *
@@ -192,7 +192,7 @@ RQL_API rql_lock_state rql_lock_get_state(const rql_lock *lock);
  * Milliseconds until the local deadline, computed at the call.
  *
  * A lock that was handed over is on its server for at most one second until the client's background
- * thread has claimed the rest, a third of a second after the hand-over (protocol.md 4); until then
+ * thread has claimed the rest, a third of a second after the hand-over; until then
  * this counts to the end of that second.
  *
  * @param[in] lock  The lock.
@@ -351,7 +351,7 @@ typedef struct rql_unlock_result {
 } rql_unlock_result;
 
 /**
- * Release a lock whoever holds it and empty its queue: the gem's unlock (wire.md section 8).
+ * Release a lock whoever holds it and empty its queue: the gem's unlock.
  *
  * Nobody is asked and nobody is told: the holder finds out at its next renewal or release, live
  * waiters put themselves back at their next look. For operators.

@@ -8,7 +8,7 @@
  * Both structs are filled with the defaults of the running library by their init call; then change
  * what you want. Every value means itself: 0 is zero, ::RQL_FOREVER is "no limit". Fields are only
  * ever appended, so programs and libraries of different age work together. Names and defaults are
- * the gem's (wire.md section 11), durations are milliseconds. The table in README.md, `rql --help`
+ * the gem's, durations are milliseconds. The table in README.md, `rql --help`
  * and the environment variables come from the same table in the library.
  */
 
