@@ -51,10 +51,14 @@ RQL_API void rql_lock_options_init_sized(const rql_client *client, rql_lock_opti
 /**
  * Take a lock, waiting in its queue.
  *
- * Blocks until the lock is held, the deadline passes or the tries are used up. On every result
- * other than RQL_OK and RQL_E_UNKNOWN the request has left the queue; after RQL_E_UNKNOWN the
- * client keeps withdrawing it in the background until the server has confirmed, and a copy of the
- * request that is still on its way is refused by the server after twice `io_timeout_ms`.
+ * Blocks until the lock is held, the deadline passes or the tries are used up. The default tries,
+ * the gem's three, are used up after half a second: to wait to the deadline, set `retry_count` to
+ * ::RQL_FOREVER.
+ *
+ * On every result other than RQL_OK and RQL_E_UNKNOWN the request has left the queue; after
+ * RQL_E_UNKNOWN the client keeps withdrawing it in the background until the server has confirmed,
+ * and a copy of the request that is still on its way is refused by the server after twice
+ * `io_timeout_ms`.
  *
  * One acquirer (thread and task) may wait once for a lock at a time.
  *
@@ -66,7 +70,7 @@ RQL_API void rql_lock_options_init_sized(const rql_client *client, rql_lock_opti
  *
  * @retval RQL_OK                   Held; see rql_lock_remaining_ms().
  * @retval RQL_TIMED_OUT            `timeout_ms` passed.
- * @retval RQL_RETRY_LIMIT          `retry_count` tries were refused.
+ * @retval RQL_RETRY_LIMIT          `retry_count` tries were refused, one every `retry_delay_ms`.
  * @retval RQL_FAIL_FAST_NO_TRY     `fail_fast`, and another holds the lock.
  * @retval RQL_FAIL_FAST_AFTER_TRY  `fail_fast`, the lock is free but others are in front.
  * @retval RQL_CONFLICT             This acquirer holds it, and the strategy is ::RQL_DEAD_LOCKING;
