@@ -186,7 +186,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_verify(rql_lock *lock, rql_error *err
 /**
  * What the holder may believe now, without asking the server (redis_exp_lock's locked?).
  *
- * @param[in] lock  The lock.
+ * @param[in] lock  The lock, or NULL (::RQL_GONE).
  * @return The state at this instant.
  * @threads Callable from any thread.
  */
@@ -199,8 +199,8 @@ RQL_API rql_lock_state rql_lock_get_state(const rql_lock *lock);
  * thread has claimed the rest, a third of a second after the hand-over; until then
  * this counts to the end of that second.
  *
- * @param[in] lock  The lock.
- * @return 0 when the lock is gone.
+ * @param[in] lock  The lock, or NULL.
+ * @return 0 when the lock is gone, or for NULL.
  * @threads Callable from any thread.
  */
 RQL_API int64_t rql_lock_remaining_ms(const rql_lock *lock);
@@ -224,8 +224,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_lost_fd(rql_lock *lock, int *out, rql
  * The fencing token: larger than every earlier token of the server, of this lock and all others.
  * A re-entry has the token of the outer grant.
  *
- * @param[in] lock  The lock.
- * @return The token, above 0 and below 2^53.
+ * @param[in] lock  The lock, or NULL.
+ * @return The token, above 0 and below 2^53; 0 for NULL.
  * @threads Callable from any thread.
  */
 RQL_API int64_t rql_lock_token(const rql_lock *lock);
@@ -233,8 +233,8 @@ RQL_API int64_t rql_lock_token(const rql_lock *lock);
 /**
  * The secret of the grant: rql_release_by_secret() accepts it from any process.
  *
- * @param[in] lock  The lock.
- * @return 32 hexadecimal digits; valid until the lock is released or forgotten.
+ * @param[in] lock  The lock, or NULL.
+ * @return 32 hexadecimal digits; valid until the lock is released or forgotten. NULL for NULL.
  * @threads Callable from any thread.
  */
 RQL_API const char *rql_lock_secret(const rql_lock *lock);
@@ -257,8 +257,9 @@ typedef struct rql_lock_facts {
 /**
  * Describe a lock. No I/O.
  *
- * @param[in] lock  The lock.
- * @return The facts; the texts are valid until the lock is released or forgotten.
+ * @param[in] lock  The lock, or NULL.
+ * @return The facts; the texts are valid until the lock is released or forgotten. All zero for
+ * NULL.
  * @threads Callable from any thread.
  */
 RQL_API rql_lock_facts rql_lock_describe(const rql_lock *lock);
