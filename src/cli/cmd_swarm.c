@@ -215,7 +215,8 @@ const struct cli_command cli_swarm = {
     .usage = "run|status|info|probe|flush|zombies",
     .summary = "Find dead hosts and free what they held",
     .notes =
-        "  run      until SIGTERM: flush what the dead held, if elected; a service of systemd\n"
+        "  run      until SIGTERM: flush what the dead held, if elected; a service of systemd;\n"
+        "           --json prints at the end how its parts were\n"
         "  status   how many hosts there are, and who is elected to flush\n"
         "  info     all hosts and how long they have been silent\n"
         "  probe    one sign of life, for this very process\n"

@@ -85,7 +85,8 @@ def service_flushes_and_ends_cleanly(server, rql):
         check_equal(said, b"STOPPING=1")
         channel.close()
     check_equal((result.code, result.err), (0, ""))
-    check_equal(result.json()["flush_zombies"]["enabled"], True)
+    check_equal({name: part["state"] for name, part in result.json().items()},
+                dict.fromkeys(("supervisor", "probe_hosts", "flush_zombies"), "running"))
     check_equal(server.call("EXISTS", "rql:swarm:flusher"), "0")
 
 
