@@ -31,14 +31,13 @@
 /** A duration that never elapses, a count that is never used up. */
 #define RQL_FOREVER INT64_C(-1)
 
-/** Longest lock name in bytes. A name is 1 to this many bytes, without NUL or control bytes (F-92).
- */
+/** Longest lock name in bytes. A name is 1 to this many bytes, without NUL or control bytes. */
 #define RQL_NAME_MAX 512
-/** Longest ttl in milliseconds: 30 days (F-11). */
+/** Longest ttl in milliseconds: 30 days. */
 #define RQL_TTL_MAX_MS INT64_C(2592000000)
-/** Most metadata pairs of one lock (F-93). */
+/** Most metadata pairs of one lock. */
 #define RQL_META_MAX_PAIRS 64
-/** Most bytes of metadata of one lock, names and values together (F-93). */
+/** Most bytes of metadata of one lock, names and values together. */
 #define RQL_META_MAX_BYTES 16384
 /** Size of an acquirer or host id with its terminator. */
 #define RQL_ID_SIZE 128

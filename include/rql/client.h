@@ -80,7 +80,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_client_connect(rql_client *client, rql_err
 RQL_API const char *rql_client_identity(const rql_client *client);
 
 /**
- * The acquirer id that the calling thread takes locks with (wire.md section 2).
+ * The acquirer id that the calling thread takes locks with.
  *
  * @param[in]  client  The client.
  * @param[in]  task    As rql_lock_options::task; 0 for plain threads.
@@ -92,7 +92,7 @@ RQL_API const char *rql_current_acquirer_id(const rql_client *client, uint64_t t
                                             char out[RQL_ID_SIZE]);
 
 /**
- * The host id of the calling thread: what the swarm probes (wire.md section 2).
+ * The host id of the calling thread: what the swarm probes.
  *
  * @param[in]  client  The client.
  * @param[out] out     `rql:hst:<pid>/<thread>/0/<identity>`, terminated.

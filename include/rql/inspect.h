@@ -26,7 +26,7 @@ typedef enum rql_key_status {
     RQL_KEY_MALFORMED = 3,
 } rql_key_status;
 
-/** One lock as it is on the server (wire.md section 3). Absent numbers are -1, texts NULL. */
+/** One lock as it is on the server. Absent numbers are -1, texts NULL. */
 typedef struct rql_lock_info {
     rql_key_status status;        /**< Whether the rest can be relied on. */
     const char *lock_key;         /**< `rql:lock:<name>`. */
@@ -54,7 +54,7 @@ typedef struct rql_request_info {
     int64_t position;   /**< 1 for the next in line. */
 } rql_request_info;
 
-/** One queue as it is on the server (wire.md section 4). */
+/** One queue as it is on the server. */
 typedef struct rql_queue_info {
     rql_key_status status;            /**< Whether the rest can be relied on. */
     const char *lock_queue;           /**< `rql:lock_queue:<name>`. */
@@ -86,8 +86,7 @@ struct rql_refusal {
     int64_t position;      /**< Last known place in the queue, 1 for the first; 0 if not queued. */
     rql_lock_info *holder; /**< Who holds it, when asked for and still there; else NULL. */
     rql_queue_info *queue; /**< Who waits, when asked for and still there; else NULL. */
-    char
-        message[RQL_REFUSAL_MESSAGE_SIZE]; /**< The gem's words (wire.md section 7), cut to size. */
+    char message[RQL_REFUSAL_MESSAGE_SIZE]; /**< The gem's words, cut to size. */
 };
 
 /**

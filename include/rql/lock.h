@@ -7,7 +7,7 @@
  *
  * A lock has a ttl on the server. Its holder counts the same time locally, from before the request
  * was sent, less a margin of max(5 ms, 1 % of the ttl), on a clock that runs through suspend. Until
- * that deadline nobody else is granted the lock (guarantees: README, and reliability.md section 5).
+ * that deadline nobody else is granted the lock (README.md lists the guarantees).
  * What has to hold beyond that is done with the token: let the protected resource refuse every
  * token lower than the highest it has seen, and an equal token with another secret.
  */
@@ -51,10 +51,14 @@ RQL_API void rql_lock_options_init_sized(const rql_client *client, rql_lock_opti
 /**
  * Take a lock, waiting in its queue.
  *
- * Blocks until the lock is held, the deadline passes or the tries are used up. On every result
- * other than RQL_OK and RQL_E_UNKNOWN the request has left the queue; after RQL_E_UNKNOWN the
- * client keeps withdrawing it in the background until the server has confirmed, and a copy of the
- * request that is still on its way is refused by the server after twice `io_timeout_ms` (F-15).
+ * Blocks until the lock is held, the deadline passes or the tries are used up. The default tries,
+ * the gem's three, are used up after half a second: to wait to the deadline, set `retry_count` to
+ * ::RQL_FOREVER.
+ *
+ * On every result other than RQL_OK and RQL_E_UNKNOWN the request has left the queue; after
+ * RQL_E_UNKNOWN the client keeps withdrawing it in the background until the server has confirmed,
+ * and a copy of the request that is still on its way is refused by the server after twice
+ * `io_timeout_ms`.
  *
  * One acquirer (thread and task) may wait once for a lock at a time.
  *
@@ -66,7 +70,7 @@ RQL_API void rql_lock_options_init_sized(const rql_client *client, rql_lock_opti
  *
  * @retval RQL_OK                   Held; see rql_lock_remaining_ms().
  * @retval RQL_TIMED_OUT            `timeout_ms` passed.
- * @retval RQL_RETRY_LIMIT          `retry_count` tries were refused.
+ * @retval RQL_RETRY_LIMIT          `retry_count` tries were refused, one every `retry_delay_ms`.
  * @retval RQL_FAIL_FAST_NO_TRY     `fail_fast`, and another holds the lock.
  * @retval RQL_FAIL_FAST_AFTER_TRY  `fail_fast`, the lock is free but others are in front.
  * @retval RQL_CONFLICT             This acquirer holds it, and the strategy is ::RQL_DEAD_LOCKING;
@@ -119,7 +123,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_try(rql_client *client, const char *n
  * Release a lock if it is still ours, hand it to the next waiter, and free the handle.
  *
  * A re-entry ends without releasing: the outer hold goes on. What an extendable re-entry added and
- * did not use is taken back, as at the end of a block in the gem (wire.md section 7).
+ * did not use is taken back, as at the end of a block in the gem.
  * After RQL_E_IO and RQL_E_UNKNOWN the client goes on releasing in the background until the server
  * has confirmed or the lock has expired.
  *
@@ -182,7 +186,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_verify(rql_lock *lock, rql_error *err
 /**
  * What the holder may believe now, without asking the server (redis_exp_lock's locked?).
  *
- * @param[in] lock  The lock.
+ * @param[in] lock  The lock, or NULL (::RQL_GONE).
  * @return The state at this instant.
  * @threads Callable from any thread.
  */
@@ -192,11 +196,11 @@ RQL_API rql_lock_state rql_lock_get_state(const rql_lock *lock);
  * Milliseconds until the local deadline, computed at the call.
  *
  * A lock that was handed over is on its server for at most one second until the client's background
- * thread has claimed the rest, a third of a second after the hand-over (protocol.md 4); until then
+ * thread has claimed the rest, a third of a second after the hand-over; until then
  * this counts to the end of that second.
  *
- * @param[in] lock  The lock.
- * @return 0 when the lock is gone.
+ * @param[in] lock  The lock, or NULL.
+ * @return 0 when the lock is gone, or for NULL.
  * @threads Callable from any thread.
  */
 RQL_API int64_t rql_lock_remaining_ms(const rql_lock *lock);
@@ -220,8 +224,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_lost_fd(rql_lock *lock, int *out, rql
  * The fencing token: larger than every earlier token of the server, of this lock and all others.
  * A re-entry has the token of the outer grant.
  *
- * @param[in] lock  The lock.
- * @return The token, above 0 and below 2^53.
+ * @param[in] lock  The lock, or NULL.
+ * @return The token, above 0 and below 2^53; 0 for NULL.
  * @threads Callable from any thread.
  */
 RQL_API int64_t rql_lock_token(const rql_lock *lock);
@@ -229,8 +233,8 @@ RQL_API int64_t rql_lock_token(const rql_lock *lock);
 /**
  * The secret of the grant: rql_release_by_secret() accepts it from any process.
  *
- * @param[in] lock  The lock.
- * @return 32 hexadecimal digits; valid until the lock is released or forgotten.
+ * @param[in] lock  The lock, or NULL.
+ * @return 32 hexadecimal digits; valid until the lock is released or forgotten. NULL for NULL.
  * @threads Callable from any thread.
  */
 RQL_API const char *rql_lock_secret(const rql_lock *lock);
@@ -253,8 +257,9 @@ typedef struct rql_lock_facts {
 /**
  * Describe a lock. No I/O.
  *
- * @param[in] lock  The lock.
- * @return The facts; the texts are valid until the lock is released or forgotten.
+ * @param[in] lock  The lock, or NULL.
+ * @return The facts; the texts are valid until the lock is released or forgotten. All zero for
+ * NULL.
  * @threads Callable from any thread.
  */
 RQL_API rql_lock_facts rql_lock_describe(const rql_lock *lock);
@@ -351,7 +356,7 @@ typedef struct rql_unlock_result {
 } rql_unlock_result;
 
 /**
- * Release a lock whoever holds it and empty its queue: the gem's unlock (wire.md section 8).
+ * Release a lock whoever holds it and empty its queue: the gem's unlock.
  *
  * Nobody is asked and nobody is told: the holder finds out at its next renewal or release, live
  * waiters put themselves back at their next look. For operators.
@@ -371,7 +376,10 @@ RQL_API RQL_MUST_CHECK rql_status rql_force_unlock(rql_client *client, const cha
                                                    rql_unlock_result *out, rql_error *error);
 
 /**
- * Add to the ttl of a lock whoever holds it: the gem's extend_lock_ttl (wire.md section 8).
+ * Add to the ttl of a lock whoever holds it: the gem's extend_lock_ttl. For operators.
+ *
+ * As in the gem, a lock without a ttl counts as one with nothing left: it gets @p add_ms. What is
+ * left afterwards is ::RQL_TTL_MAX_MS at most.
  *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.

@@ -96,7 +96,7 @@ struct rql_log_record {
 /**
  * Write a log line as the gem prints it: `[redis_queued_locks.NAME] key => value ...`.
  *
- * Byte for byte, with what is odd in the gem's lines (wire.md section 12): the closing quote of
+ * Byte for byte, with what is odd in the gem's lines: the closing quote of
  * `acs_strat` is missing in `fail_fast_or_limits_reached_or_deadlock__dequeue`; there is no blank
  * before `queue_ttl` in `start_lock_series_obtaining`; the host is called `host_id` in
  * `extendable_reentrant_lock_obtained`. Control bytes, which no name has, become `?`.
@@ -144,7 +144,7 @@ RQL_API void rql_log_to_file(const rql_log_record *record, void *file);
  */
 RQL_API void rql_log_json_to_file(const rql_log_record *record, void *file);
 
-/** What happened. The first ten are the gem's (wire.md section 13). */
+/** What happened. The first ten are the gem's. */
 typedef enum rql_event_kind {
     RQL_EVENT_LOCK_OBTAINED = 0, /**< `ttl_ms`, `ts_us`, `acq_time_us`, `token`. */
     RQL_EVENT_EXTENDABLE_REENTRANT_LOCK_OBTAINED = 1, /**< The same. */

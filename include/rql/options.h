@@ -8,7 +8,7 @@
  * Both structs are filled with the defaults of the running library by their init call; then change
  * what you want. Every value means itself: 0 is zero, ::RQL_FOREVER is "no limit". Fields are only
  * ever appended, so programs and libraries of different age work together. Names and defaults are
- * the gem's (wire.md section 11), durations are milliseconds. The table in README.md, `rql --help`
+ * the gem's, durations are milliseconds. The table in README.md, `rql --help`
  * and the environment variables come from the same table in the library.
  */
 
@@ -180,8 +180,10 @@ typedef struct rql_lock_options {
      * the server keeps the lock in its compact form; a longer one may take it twice the memory. */
     uint64_t task;
 
-    bool auto_extend;    /**< Renew at a third of the ttl until released. Default false. */
-    int64_t max_hold_ms; /**< Renewal ends after this, or ::RQL_FOREVER (default). */
+    bool auto_extend; /**< Renew at a third of the ttl until released. Default false. */
+    /** No renewal lasts beyond this, counted from the acquisition. 1 or more, or ::RQL_FOREVER
+     *  (default). */
+    int64_t max_hold_ms;
     rql_lost_fn on_lost; /**< Told when the lock is lost, or NULL. */
     void *user_data;     /**< Given to `on_lost`. */
 

@@ -198,7 +198,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_series_extend(rql_series *series, int64_t 
 /**
  * What the holder may believe of all locks together: the worst of rql_lock_get_state().
  *
- * @param[in] series  The series.
+ * @param[in] series  The series, or NULL (::RQL_GONE).
  * @return The state at this instant.
  * @threads Callable from any thread.
  */
@@ -207,8 +207,8 @@ RQL_API rql_lock_state rql_series_get_state(const rql_series *series);
 /**
  * Milliseconds until the first local deadline of the locks; see rql_lock_remaining_ms().
  *
- * @param[in] series  The series.
- * @return 0 when one of them is gone.
+ * @param[in] series  The series, or NULL.
+ * @return 0 when one of them is gone, or for NULL.
  * @threads Callable from any thread.
  */
 RQL_API int64_t rql_series_remaining_ms(const rql_series *series);
@@ -233,8 +233,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_series_lost_fd(rql_series *series, int *ou
 /**
  * Number of locks.
  *
- * @param[in] series  The series.
- * @return 1 to ::RQL_SERIES_MAX.
+ * @param[in] series  The series, or NULL.
+ * @return 1 to ::RQL_SERIES_MAX; 0 for NULL.
  * @threads Callable from any thread.
  */
 RQL_API size_t rql_series_count(const rql_series *series);
@@ -242,7 +242,7 @@ RQL_API size_t rql_series_count(const rql_series *series);
 /**
  * One of the locks: for its token, its facts and its time.
  *
- * @param[in] series  The series.
+ * @param[in] series  The series, or NULL, which has no lock.
  * @param[in] index   Place of its name in rql_series_options::names.
  * @return The lock, NULL past the last one; valid until the series is released or forgotten.
  * @threads Callable from any thread.

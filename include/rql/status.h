@@ -15,7 +15,7 @@ RQL_BEGIN_DECLS
  *
  * Zero means the call did what its name says. A positive value is an outcome the caller must
  * expect and handle. A negative value is a fault: pass it up, it carries detail in ::rql_error.
- * The values are fixed for ever. reliability.md 1.H is the taxonomy behind the faults.
+ * The values are fixed for ever.
  */
 typedef enum rql_status {
     RQL_OK = 0, /**< Done. */
@@ -43,7 +43,7 @@ typedef enum rql_status {
     RQL_E_READ_ONLY = -9,    /**< The server is a replica (READONLY, MASTERDOWN, MOVED). */
     RQL_E_UNAVAILABLE = -10, /**< LOADING, BUSY, OOM, MISCONF and the like, or no sign of life
                                   of this host has reached the swarm: try again later. */
-    RQL_E_FORKED = -11,      /**< The handle belongs to the parent process (F-81). */
+    RQL_E_FORKED = -11,      /**< The handle belongs to the parent process. */
     RQL_E_BUSY = -12,        /**< This acquirer is already waiting for this lock. */
     RQL_E_UNSUPPORTED = -13, /**< This library was built without it. Nothing was done. */
 } rql_status;

@@ -3,7 +3,7 @@
 
 /**
  * @file swarm.h
- * @brief The swarm: dead hosts are found, their locks and requests freed (wire.md section 10).
+ * @brief The swarm: dead hosts are found, their locks and requests freed.
  *
  * A host is a thread of a client: what locks name as their hst_id. While a swarm runs, each thread
  * that has used its client is a host of `rql:swarm:hsts`, the gem's hash, and gives a sign of life

@@ -4,7 +4,7 @@
 /**
  * @file sweep.h
  * @brief Clear many locks and requests at once: the gem's clear_locks, clear_locks_of,
- *        clear_current_locks and clear_dead_requests (wire.md section 8). For operators.
+ *        clear_current_locks and clear_dead_requests. For operators.
  *
  * A sweep finds its keys with SCAN, looks at them in batches and ends what it is to end by one
  * short script a key, so the server serves others all the while, whatever there is to sweep. It is

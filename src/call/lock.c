@@ -317,16 +317,19 @@ rql_status rql_lock_lost_fd(rql_lock *lock, int *out, rql_error *error)
 
 int64_t rql_lock_token(const rql_lock *lock)
 {
-    return lock->token;
+    return lock ? lock->token : 0;
 }
 
 const char *rql_lock_secret(const rql_lock *lock)
 {
-    return lock->grant_nonce;
+    return lock ? lock->grant_nonce : NULL;
 }
 
 rql_lock_facts rql_lock_describe(const rql_lock *lock)
 {
+    if (!lock) {
+        return (rql_lock_facts){.name = NULL};
+    }
     return (rql_lock_facts){
         .name = lock->name,
         .lock_key = lock->keys.lock.data,

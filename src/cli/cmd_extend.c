@@ -61,7 +61,8 @@ const struct cli_command cli_extend = {
     .name = "extend",
     .usage = "NAME --add DURATION --force",
     .summary = "Change the remaining ttl of a lock, whoever holds it",
-    .notes = "A lock that is shortened to nothing ends at once.\n",
+    .notes =
+        "A lock that is shortened to nothing ends at once. One without a ttl has DURATION left.\n",
     .flags = flags,
     .needs_name = true,
     .run = run,

@@ -20,11 +20,7 @@ static void add_times(struct cli_table *table, const rql_lock_info *info)
     cli_table_add(table, "ttl");
     cli_table_add_duration(table, info->ini_ttl_ms);
     cli_table_add(table, "left");
-    if (info->rem_ttl_ms == RQL_FOREVER) {
-        cli_table_add(table, "forever");
-    } else {
-        cli_table_add_duration(table, info->rem_ttl_ms);
-    }
+    cli_add_left(table, info);
 }
 
 static void add_reentries(struct cli_table *table, const rql_lock_info *info)

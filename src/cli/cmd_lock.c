@@ -77,7 +77,8 @@ const struct cli_command cli_lock = {
     .summary = "Take a lock and leave it to its ttl",
     .notes =
         "Prints the token, and the secret that `rql unlock NAME --secret` accepts. Nobody renews\n"
-        "the lock: it ends after its ttl. Waits for ever unless told otherwise.\n",
+        "the lock: it ends after its ttl. Waits for ever unless told otherwise. Prints null with\n"
+        "--json when it was not acquired.\n",
     .flags = flags,
     .needs_name = true,
     .run = run,

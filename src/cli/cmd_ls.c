@@ -95,7 +95,7 @@ static void print_locks(const rql_lock_info_list *list)
 
         cli_table_add_pair(&table, info->name, cli_key_status_text(info->status));
         cli_table_add_duration(&table, cli_age_ms(info->ts_us));
-        cli_table_add_duration(&table, info->rem_ttl_ms);
+        cli_add_left(&table, info);
         if (info->token > 0) {
             cli_table_add_int(&table, info->token);
         } else {

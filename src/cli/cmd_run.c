@@ -14,7 +14,7 @@ const struct cli_flag cli_run_flags[] = {
      CLI_FIELD(auto_extend), CLI_ON, 0},
     {"no-auto-extend", NULL, "end the command before the ttl ends", CLI_FIELD(auto_extend), CLI_OFF,
      0},
-    {"max-hold", "LIMIT", "stop renewing after this long; default forever", CLI_FIELD(max_hold_ms),
+    {"max-hold", "LIMIT", "no renewal lasts beyond this; default forever", CLI_FIELD(max_hold_ms),
      CLI_LIMIT, 0},
     {"kill-after", "DURATION", "time from SIGTERM to SIGKILL; default a third of the ttl",
      CLI_FIELD(kill_after_ms), CLI_DURATION, 'k'},

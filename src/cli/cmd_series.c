@@ -58,7 +58,8 @@ const struct cli_command cli_series = {
         "in the given order. It is ended when one of the locks is lost.\n"
         "\n"
         "With --gem a series holds what it has got so far while it waits for the next, and two in\n"
-        "opposite orders wait for each other; the ttl of each lock grows with those that follow.\n",
+        "opposite orders wait for each other; the ttl of each lock grows with those that follow.\n"
+        "What it has got when it is interrupted is held until that ttl is over.\n",
     .flags = cli_run_flags,
     .more_flags = flags,
     .needs_name = true,

@@ -195,15 +195,20 @@ static int show(const struct cli_args *args, rql_client *client)
 
 static int run(struct cli_args *args)
 {
+    CLI_AUTO(rql_client_free) rql_client *client = NULL;
     int code = CLI_DONE;
-    CLI_AUTO(rql_client_free) rql_client *client = cli_open(args, &code);
 
+    if (args->json && args->openmetrics) {
+        cli_say("stats: one of --json and --openmetrics is enough; see rql stats --help");
+        return CLI_USAGE;
+    }
+    client = cli_open(args, &code);
     return client ? show(args, client) : code;
 }
 
 const struct cli_command cli_stats = {
     .name = "stats",
-    .usage = "",
+    .usage = "[--json | --openmetrics]",
     .summary = "Count locks, queues, waiting requests and hosts",
     .notes = "What the server shows of all programs together. What one program has done, it tells\n"
              "itself: rql_client_stats() of the library.\n",

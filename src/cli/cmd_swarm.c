@@ -43,8 +43,8 @@ static void print_status(const struct cli_args *args, const rql_host_info_list *
         return;
     }
     root = cli_json_object();
-    cli_json_add_int(root, "hosts", (int64_t)hosts->count);
-    cli_json_add_int(root, "zombies", count_zombies(hosts));
+    cli_json_add_int(root, "swarm_hosts", (int64_t)hosts->count);
+    cli_json_add_int(root, "zombie_hosts", count_zombies(hosts));
     cli_json_add_text(root, "flusher", flusher);
     cli_json_print(root);
 }
@@ -215,7 +215,8 @@ const struct cli_command cli_swarm = {
     .usage = "run|status|info|probe|flush|zombies",
     .summary = "Find dead hosts and free what they held",
     .notes =
-        "  run      until SIGTERM: flush what the dead held, if elected; a service of systemd\n"
+        "  run      until SIGTERM: flush what the dead held, if elected; a service of systemd;\n"
+        "           --json prints at the end how its parts were\n"
         "  status   how many hosts there are, and who is elected to flush\n"
         "  info     all hosts and how long they have been silent\n"
         "  probe    one sign of life, for this very process\n"

@@ -97,10 +97,10 @@ static int run_swarm(const struct cli_args *args, rql_client *client, const sigs
     cli_notify("READY=1\nSTATUS=Looking for dead hosts");
     wait_for_end(ending, client);
     cli_notify("STOPPING=1");
-    rql_swarm_stop(swarm);
     if (args->json) {
         print_end(client);
     }
+    rql_swarm_stop(swarm);
     return CLI_DONE;
 }
 

@@ -44,7 +44,7 @@ static void print_text(const rql_lock_info_list *locks, const rql_queue_info_lis
 
         cli_table_add(&table, info->name);
         cli_table_add_duration(&table, cli_age_ms(info->ts_us));
-        cli_table_add_duration(&table, info->rem_ttl_ms);
+        cli_add_left(&table, info);
         cli_table_add_int(&table, info->spc_cnt > 0 ? info->spc_cnt : 0);
         cli_table_add_int(&table, count_waiting(queues, info->name));
         cli_table_add_pair(&table,
@@ -100,7 +100,7 @@ static int run(struct cli_args *args)
 
 const struct cli_command cli_who = {
     .name = "who",
-    .usage = "",
+    .usage = "[--json]",
     .summary = "Show who holds what, since when, and how many wait",
     .notes = "AGE is counted by this machine's clock, the times in --json by the server's.\n",
     .flags = flags,

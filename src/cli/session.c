@@ -110,6 +110,9 @@ int cli_acquire(const struct cli_args *args, rql_client *client, rql_lock **out)
     options.refusal = &refusal;
     status = rql_lock_acquire(client, args->name, &options, &lock, &error);
     if (status > 0) {
+        if (args->json) {
+            cli_json_print(cli_json_text(NULL));
+        }
         say_refused(args, status, &refusal);
         return (int)args->conflict_exit_code;
     }

@@ -2,17 +2,20 @@
 
 #include "output.h"
 
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <wchar.h>
 
 enum {
     MS_PER_SECOND = 1000,
     SECONDS_PER_MINUTE = 60,
     SECONDS_PER_HOUR = 3600,
     SECONDS_PER_DAY = 86400,
-    ESCAPE_SIZE = 8, /* longest escape, "\u202e", with its terminator */
+    ESCAPE_SIZE = 8,         /* longest escape, "\u202e", with its terminator */
+    FIRST_COMBINING = 0x300, /* all characters before it take one column */
 };
 
 static bool is_tail(unsigned char byte)
@@ -122,12 +125,34 @@ char *cli_text_for_json(const char *text)
     return out;
 }
 
+/* By the C library's tables: 2 for wide characters, 0 for those that are put upon the last one. */
+static size_t width_of(uint32_t c)
+{
+    static locale_t utf8;
+    locale_t old;
+    int width;
+
+    if (c >= FIRST_COMBINING && !utf8) {
+        utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", NULL);
+    }
+    if (c < FIRST_COMBINING || !utf8) {
+        return 1;
+    }
+    old = uselocale(utf8);
+    width = wcwidth((wchar_t)c);
+    (void)uselocale(old);
+    return width < 0 ? 1 : (size_t)width;
+}
+
 size_t cli_text_width(const char *text)
 {
     size_t width = 0;
+    uint32_t c = 0;
+    size_t n;
 
-    for (; *text; text++) {
-        width += !is_tail((unsigned char)*text);
+    for (; *text; text += n > 0 ? n : 1) {
+        n = decode(text, &c);
+        width += n > 0 ? width_of(c) : 1;
     }
     return width;
 }

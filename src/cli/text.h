@@ -16,7 +16,7 @@ char *cli_text_for_terminal(const char *text);
 /* malloc'd. Bytes that are no UTF-8 become U+FFFD. */
 char *cli_text_for_json(const char *text);
 
-/* Columns that valid text takes on a terminal, one for each character. */
+/* Columns that text takes on a terminal. */
 size_t cli_text_width(const char *text);
 
 /* "500ms", "2s", "5m", "1h", "1d", "0", with a sign if wanted. No unit is no duration. */

@@ -1,7 +1,5 @@
 #include "view.h"
 
-#include "output.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +16,15 @@ const char *cli_key_status_text(rql_key_status status)
         return "malformed";
     }
     return "unknown";
+}
+
+void cli_add_left(struct cli_table *table, const rql_lock_info *info)
+{
+    if (info->status == RQL_KEY_ALIVE && info->rem_ttl_ms == RQL_FOREVER) {
+        cli_table_add(table, "forever");
+    } else {
+        cli_table_add_duration(table, info->rem_ttl_ms);
+    }
 }
 
 static cJSON *meta_to_json(const rql_lock_info *info)

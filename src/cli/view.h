@@ -3,11 +3,16 @@
 
 /* Locks and queues as the reading commands show them. */
 
+#include "output.h"
+
 #include <cJSON.h>
 #include <rql/rql.h>
 
-/* "ok", "released", "wrong type", "malformed". Static. */
+/* "alive", "released", "wrong type", "malformed". Static. */
 const char *cli_key_status_text(rql_key_status status);
+
+/* What is left of its ttl: "12.3s", "forever"; "-" where nothing is known. */
+void cli_add_left(struct cli_table *table, const rql_lock_info *info);
 
 cJSON *cli_lock_to_json(const rql_lock_info *info);
 cJSON *cli_queue_to_json(const rql_queue_info *info);

@@ -52,11 +52,12 @@ int cli_watch_signals(sigset_t *old_out)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+/* The last renewal lasts to renewal_end_ms, no longer. */
 static bool is_renewed(const struct watch *self)
 {
     const int64_t end_ms = self->rules->renewal_end_ms;
 
-    return end_ms == RQL_FOREVER || cli_now_ms() < end_ms;
+    return end_ms == RQL_FOREVER || cli_now_ms() < end_ms - self->rules->grace_ms;
 }
 
 static bool is_lost(const struct watch *self)

@@ -143,10 +143,10 @@ rql_status rql_series_lost_fd(rql_series *series, int *out, rql_error *error)
 
 size_t rql_series_count(const rql_series *series)
 {
-    return series->count;
+    return series ? series->count : 0;
 }
 
 const rql_lock *rql_series_lock(const rql_series *series, size_t index)
 {
-    return index < series->count ? series->locks[index] : NULL;
+    return index < rql_series_count(series) ? series->locks[index] : NULL;
 }

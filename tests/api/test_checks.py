@@ -56,6 +56,8 @@ CASES = [
     ("acquire asks no clock", {"src/acquire/r.c": "    x = rqli_now_us();\n"}, check_words),
     ("acquire has no thread", {"src/acquire/r.c": "    pthread_mutex_t m;\n"}, check_words),
     ("the library never prints", {"src/call/a.c": "    printf(x);\n"}, check_words),
+    ("headers name no file that a user has not", {"include/rql/a.h": "/* wire.md 3 */\n"}, check_words),
+    ("nor to numbers of a design", {"include/rql/a.h": "/* a rule (F-12) */\n"}, check_words),
     ("no unfinished work", {"src/call/a.c": "/* TO" + "DO */\n"}, check_words),
     ("no long function", {"src/call/a.c": LONG}, check_numbers),
     ("no long file", {"src/call/a.c": "int a;\n" * 501}, check_numbers),

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 
-from harness import PATIENCE_S, PROGRAM, check_equal, environment, main
+from harness import PATIENCE_S, PROGRAM, Program, check_equal, environment, main
 
 README = os.path.join(os.path.dirname(__file__), "..", "..", "README.md")
 
@@ -42,5 +42,32 @@ def runs(line):
     return test
 
 
+def rights():
+    """The commands of each line of the answer about rights, in its order."""
+    with open(README, encoding="utf-8") as file:
+        answer = re.search(r"Which rights does a user need\?(.*?)reported at connect", file.read(), re.S)
+    points = re.split(r"^\* ", answer.group(1), flags=re.M)[1:]
+    return [re.sub(r"`rql \w+`", "", point).split("`")[1::2] for point in points]
+
+
+def rights_of_the_answer_suffice(server, rql):
+    locks, looks, sweeps, force = [" ".join(words).split() for words in rights()]
+    for user, commands, lines in (
+            ("lock", locks, ["run a -- true", "series a b -- true", "lock a --try --ttl 1m",
+                             "extend a --add 1s --force"]),
+            ("look", locks + looks, ["info a", "ls", "ls -l", "ls -q -l", "ls -k", "who"]),
+            ("sweep", locks + looks + sweeps,
+             ["stats", "swarm status", "swarm info", "swarm probe", "swarm zombies", "swarm flush", "dead",
+              "clear-of --host h --acquirer a --force", "clear --dry-run"]),
+            ("force", locks + force, ["unlock a --force"]),
+            ("sweep", locks + looks + sweeps, ["clear --force"])):
+        server.call("ACL", "SETUSER", user, "reset", "on", ">pw", "~rql:*", "&rql:wake:*",
+                    *("+" + command for command in commands))
+        own = Program(f"unix://{user}:pw@{server.path}")
+        for line in lines:
+            result = own(*line.split())
+            check_equal((result.code, result.err), (0, ""), f"{user}: rql {line}")
+
+
 if __name__ == "__main__":
-    sys.exit(main([runs(line) for line in example_lines()]))
+    sys.exit(main([runs(line) for line in example_lines()] + [rights_of_the_answer_suffice]))

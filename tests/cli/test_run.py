@@ -281,9 +281,17 @@ def without_renewal_the_command_ends_before_the_ttl(server, rql):
         check_equal(finish(process).code, 75)
 
 
-def max_hold_ends_the_command(server, rql):
-    result = rql("run", "a", "--ttl", "600ms", "--max-hold", "700ms", "--", "sleep", "60")
-    check_equal(result.code, 75)
+def max_hold_ends_the_command_before_its_lock(server, rql):
+    with Folder() as folder:
+        process = start_script(rql, folder,
+                               f"trap \"'{PROGRAM}' info a > held; exit 0\" TERM; echo > up\n"
+                               "while :; do sleep 0.01; done",
+                               "--ttl", "3s", "--kill-after", "2s", "--max-hold", "4s")
+        folder.await_lines("up")
+        result = finish(process)
+        check_in("rql: a: the lock cannot be kept; ending the command\n", result.err)
+        check_equal(result.code, 75)
+        check_in("alive", folder.read("held"))
 
 
 def lock_lost_unnoticed_is_told_at_the_end(server, rql):
@@ -447,7 +455,7 @@ if __name__ == "__main__":
         stopped_command_is_ended_too,
         lock_that_cannot_be_renewed_ends_the_command_before_its_deadline,
         without_renewal_the_command_ends_before_the_ttl,
-        max_hold_ends_the_command,
+        max_hold_ends_the_command_before_its_lock,
         lock_lost_unnoticed_is_told_at_the_end,
         release_that_fails_keeps_the_commands_code,
         command_can_read_the_terminal,

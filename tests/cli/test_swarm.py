@@ -36,7 +36,8 @@ def hosts_are_shown(server, rql):
     hosts = rql("swarm", "info", "--json").json()
     check_equal([(h["hst_id"], h["zombie"]) for h in hosts], [("alive", False), (HOST, True)])
     check_in("dead", rql("swarm", "info").out)
-    check_equal(rql("swarm", "status", "--json").json(), {"hosts": 2, "zombies": 1, "flusher": None})
+    check_equal(rql("swarm", "status", "--json").json(),
+                {"swarm_hosts": 2, "zombie_hosts": 1, "flusher": None})
     check_equal(rql("swarm", "status").out, "hosts: 2, of them dead: 1\nflusher: none\n")
 
 
@@ -84,7 +85,8 @@ def service_flushes_and_ends_cleanly(server, rql):
         check_equal(said, b"STOPPING=1")
         channel.close()
     check_equal((result.code, result.err), (0, ""))
-    check_equal(result.json()["flush_zombies"]["enabled"], True)
+    check_equal({name: part["state"] for name, part in result.json().items()},
+                dict.fromkeys(("supervisor", "probe_hosts", "flush_zombies"), "running"))
     check_equal(server.call("EXISTS", "rql:swarm:flusher"), "0")
 
 

@@ -189,6 +189,13 @@ static void missing_arguments_are_refused(void **state)
     assert_int_equal(rql_lock_verify(NULL, &error), RQL_E_INVALID);
     assert_int_equal(rql_lock_get_state(NULL), RQL_GONE);
     assert_int_equal(rql_lock_remaining_ms(NULL), 0);
+    assert_int_equal(rql_lock_token(NULL), 0);
+    assert_null(rql_lock_secret(NULL));
+    assert_null(rql_lock_describe(NULL).name);
+    assert_int_equal(rql_series_get_state(NULL), RQL_GONE);
+    assert_int_equal(rql_series_remaining_ms(NULL), 0);
+    assert_int_equal(rql_series_count(NULL), 0);
+    assert_null(rql_series_lock(NULL, 0));
     assert_int_equal(ask_int("DBSIZE"), 0);
 }
 
