@@ -31,9 +31,7 @@ if type(record) == "string" and select(3, read_record(record)) == nonce then
     redis.pcall("ZREM", queue, acquirer)
     what = math.max(what, 1)
 end
-local waiting = redis.pcall("ZCARD", queue)
-local is_foreign = type(waiting) ~= "number" or type(record) == "table"
-if is_foreign or waiting == 0 or redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
+if type(record) == "table" or call("EXISTS", queue) == 0 or redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
     return what .. " 0"
 end
 

@@ -1,9 +1,7 @@
 -- Included by every script that deletes a lock which was seen before: whether it still is that grant.
 --
--- Uses call, lock, queue and requests of the including script; ARGV begins with acq_id, hst_id, ts and nonce.
+-- Uses call and lock of the including script; ARGV begins with acq_id, hst_id, ts and nonce.
 
-local waiting = redis.pcall("ZCARD", queue)
-local records = redis.pcall("HLEN", requests)
 local held = call("HMGET", lock, "acq_id", "hst_id", "ts", "rql_nonce")
 
 for i = 1, 4 do

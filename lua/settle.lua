@@ -1,4 +1,5 @@
--- Included where a lock is free: serves its queue (protocol.md 1 to 6).
+-- Included where a lock is free: serves its queue (protocol.md 1 to 6). What somebody else has put under the
+-- queue's key counts as an empty one: an error here would hide what the script has done to the lock.
 --
 -- Uses clock.lua, waiters.lua and alive.lua, and of the including script call, lock, queue, requests, live, fence and
 -- chance; me and oldest_us, nil unless it acts for a waiter, whose turn it may be; and turn, which is nil at
@@ -11,12 +12,12 @@ local CLAIM_MS = "1000" -- G: a lock handed over lives this long until its owner
 local AT_ONCE = 32
 local GONE, PASSED, SKIPPED = 1, 0.1, 4 -- what a turn costs
 local deaf = {}
-local page, at, width = nil, 0, 1
+local page = redis.pcall("ZRANGE", queue, "0", "0") -- it is mostly the first's turn
+local at, width = 0, 1
 
-if chance + 0 < 32768 and call("HGET", requests, "random") then
+if chance + 0 < 32768 and page[1] and call("HGET", requests, "random") then
     -- @include luck
 end
-page = page or call("ZRANGE", queue, "0", "0") -- it is mostly the first's turn
 repeat
     for i = 1, #page do
         local waiter, cost = page[i], GONE

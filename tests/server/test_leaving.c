@@ -132,6 +132,38 @@ static void a_foreign_queue_key_keeps_no_client(void **state)
     CHECK_OK(rql_lock_release(held, NULL));
 }
 
+/* What is no queue has nobody to serve: the lock is free, and that is what the holder is told. */
+static void a_foreign_queue_key_is_no_fault_of_a_release(void **state)
+{
+    rql_lock *held = hold(client, "x");
+
+    (void)state;
+    ask("SET rql:lock_queue:x foreign");
+    CHECK_OK(rql_lock_release(held, NULL));
+    assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
+    assert_int_equal(ask_int("STRLEN rql:lock_queue:x"), 7);
+}
+
+/* Nor of the end of a re-entry that is the end of the lock, nor of what comes too late. */
+static void a_foreign_queue_key_hides_no_end(void **state)
+{
+    rql_lock *held = hold(client, "x");
+    rql_lock_options options = patient(client);
+    rql_lock *inner;
+
+    (void)state;
+    options.conflict_strategy = RQL_EXTENDABLE_WORK_THROUGH;
+    inner = hold_with(client, "x", &options);
+    ask("HDEL rql:lock:x rql_end");
+    ask("PEXPIRE rql:lock:x 30000"); /* less than what is taken back */
+    ask("SET rql:lock_queue:x foreign");
+    CHECK_OK(rql_lock_release(inner, NULL));
+    assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
+    assert_int_equal(rql_lock_extend(held, 60000, NULL), RQL_NOT_HELD);
+    assert_int_equal(rql_lock_release(held, NULL), RQL_NOT_HELD);
+    assert_int_equal(ask_int("STRLEN rql:lock_queue:x"), 7);
+}
+
 static void a_foreign_request_key_is_an_error(void **state)
 {
     rql_lock *held = hold(other, "x");
@@ -254,6 +286,8 @@ int main(void)
         TEST(a_foreign_lock_key_is_an_error),
         TEST(a_foreign_queue_key_is_an_error),
         TEST(a_foreign_queue_key_keeps_no_client),
+        TEST(a_foreign_queue_key_is_no_fault_of_a_release),
+        TEST(a_foreign_queue_key_hides_no_end),
         TEST(a_foreign_request_key_is_an_error),
         TEST(a_full_server_is_tried_until_the_deadline),
         TEST(a_full_server_that_recovers_ends_the_wait),
