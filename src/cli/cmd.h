@@ -101,7 +101,9 @@ struct cli_command {
     bool needs_name;
     bool takes_names;   /* a series of them */
     bool takes_command; /* words after "--" */
-    int (*run)(struct cli_args *args);
+    /* Before there is a client. CLI_DONE, or the exit code after a line on stderr. Or NULL. */
+    int (*prepare)(struct cli_args *args);
+    int (*run)(const struct cli_args *args, rql_client *client);
 };
 
 extern const struct cli_command cli_run;

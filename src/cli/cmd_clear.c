@@ -1,6 +1,5 @@
 #include "cmd.h"
 #include "output.h"
-#include "scope.h"
 #include "sweep.h"
 
 static const struct cli_flag flags[] = {
@@ -31,16 +30,9 @@ static int clear(const struct cli_args *args, rql_client *client)
     return code;
 }
 
-static int run(struct cli_args *args)
+static int prepare(struct cli_args *args)
 {
-    CLI_AUTO(rql_client_free) rql_client *client = NULL;
-    int code = CLI_DONE;
-
-    if (!cli_sweep_is_meant(args, "clear")) {
-        return CLI_USAGE;
-    }
-    client = cli_open(args, &code);
-    return client ? clear(args, client) : code;
+    return cli_sweep_is_meant(args, "clear") ? CLI_DONE : CLI_USAGE;
 }
 
 const struct cli_command cli_clear = {
@@ -51,5 +43,6 @@ const struct cli_command cli_clear = {
         "Asks no holder: each finds out at its next renewal or release. Waiters that live put\n"
         "themselves back.\n",
     .flags = flags,
-    .run = run,
+    .prepare = prepare,
+    .run = clear,
 };

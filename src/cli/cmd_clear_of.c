@@ -1,6 +1,5 @@
 #include "cmd.h"
 #include "output.h"
-#include "scope.h"
 #include "sweep.h"
 
 static const struct cli_flag flags[] = {
@@ -34,20 +33,13 @@ static int clear(const struct cli_args *args, rql_client *client)
     return code;
 }
 
-static int run(struct cli_args *args)
+static int prepare(struct cli_args *args)
 {
-    CLI_AUTO(rql_client_free) rql_client *client = NULL;
-    int code = CLI_DONE;
-
     if (!args->host || !args->acquirer) {
         cli_say("clear-of: --host and --acquirer are needed; see rql clear-of --help");
         return CLI_USAGE;
     }
-    if (!cli_sweep_is_meant(args, "clear-of")) {
-        return CLI_USAGE;
-    }
-    client = cli_open(args, &code);
-    return client ? clear(args, client) : code;
+    return cli_sweep_is_meant(args, "clear-of") ? CLI_DONE : CLI_USAGE;
 }
 
 const struct cli_command cli_clear_of = {
@@ -58,5 +50,6 @@ const struct cli_command cli_clear_of = {
         "Locks are released where both ids match, requests are removed by the acquirer alone.\n"
         "Each lock goes to its next waiter.\n",
     .flags = flags,
-    .run = run,
+    .prepare = prepare,
+    .run = clear,
 };

@@ -46,14 +46,6 @@ static int clear(const struct cli_args *args, rql_client *client)
     return code;
 }
 
-static int run(struct cli_args *args)
-{
-    int code = CLI_DONE;
-    CLI_AUTO(rql_client_free) rql_client *client = cli_open(args, &code);
-
-    return client ? clear(args, client) : code;
-}
-
 const struct cli_command cli_dead = {
     .name = "dead",
     .usage = "[--older-than DURATION] [--dry-run]",
@@ -62,5 +54,5 @@ const struct cli_command cli_dead = {
         "Waiters of librql that live keep their places. Those of the gem show no sign of life:\n"
         "they are taken for dead by their age, and put themselves back if they are not.\n",
     .flags = flags,
-    .run = run,
+    .run = clear,
 };

@@ -1,6 +1,5 @@
 #include "cmd.h"
 #include "output.h"
-#include "scope.h"
 
 #include <stdio.h>
 
@@ -44,17 +43,13 @@ static int extend(const struct cli_args *args, rql_client *client)
     return status == RQL_OK ? CLI_DONE : CLI_REFUSED;
 }
 
-static int run(struct cli_args *args)
+static int prepare(struct cli_args *args)
 {
-    CLI_AUTO(rql_client_free) rql_client *client = NULL;
-    int code = CLI_DONE;
-
     if (args->add_ms == CLI_UNSET || !args->force) {
         cli_say("extend: --add DURATION and --force are needed; see rql extend --help");
         return CLI_USAGE;
     }
-    client = cli_open(args, &code);
-    return client ? extend(args, client) : code;
+    return CLI_DONE;
 }
 
 const struct cli_command cli_extend = {
@@ -65,5 +60,6 @@ const struct cli_command cli_extend = {
         "A lock that is shortened to nothing ends at once. One without a ttl has DURATION left.\n",
     .flags = flags,
     .needs_name = true,
-    .run = run,
+    .prepare = prepare,
+    .run = extend,
 };

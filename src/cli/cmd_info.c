@@ -77,14 +77,6 @@ static int show(const struct cli_args *args, rql_client *client)
     return info ? CLI_DONE : CLI_REFUSED;
 }
 
-static int run(struct cli_args *args)
-{
-    int code = CLI_DONE;
-    CLI_AUTO(rql_client_free) rql_client *client = cli_open(args, &code);
-
-    return client ? show(args, client) : code;
-}
-
 const struct cli_command cli_info = {
     .name = "info",
     .usage = "NAME",
@@ -92,5 +84,5 @@ const struct cli_command cli_info = {
     .notes = "Prints null with --json, and exits with 1, when nobody holds it.\n",
     .flags = flags,
     .needs_name = true,
-    .run = run,
+    .run = show,
 };

@@ -54,15 +54,11 @@ static void print_text(const rql_lock *lock)
     cli_table_print(&table, false);
 }
 
-static int run(struct cli_args *args)
+static int run(const struct cli_args *args, rql_client *client)
 {
-    int code = CLI_DONE;
-    CLI_AUTO(rql_client_free) rql_client *client = cli_open(args, &code);
     CLI_AUTO(rql_lock_forget) rql_lock *lock = NULL;
+    const int code = cli_acquire(args, client, &lock);
 
-    if (client) {
-        code = cli_acquire(args, client, &lock);
-    }
     if (lock && args->json) {
         print_json(lock);
     } else if (lock) {

@@ -169,19 +169,17 @@ static int list_queues(const struct cli_args *args, rql_client *client)
     return CLI_DONE;
 }
 
-static int run(struct cli_args *args)
+static int prepare(struct cli_args *args)
 {
-    CLI_AUTO(rql_client_free) rql_client *client = NULL;
-    int code = CLI_DONE;
-
     if (args->keys && (args->queues || args->details)) {
         cli_say("ls: --keys goes with neither --queues nor --long; see rql ls --help");
         return CLI_USAGE;
     }
-    client = cli_open(args, &code);
-    if (!client) {
-        return code;
-    }
+    return CLI_DONE;
+}
+
+static int run(const struct cli_args *args, rql_client *client)
+{
     if (!args->details) {
         return list_names(args, client);
     }
@@ -193,5 +191,6 @@ const struct cli_command cli_ls = {
     .usage = "[--queues | --keys] [--long]",
     .summary = "List locks, queues or keys",
     .flags = flags,
+    .prepare = prepare,
     .run = run,
 };

@@ -46,14 +46,6 @@ static int show(const struct cli_args *args, rql_client *client)
     return info ? CLI_DONE : CLI_REFUSED;
 }
 
-static int run(struct cli_args *args)
-{
-    int code = CLI_DONE;
-    CLI_AUTO(rql_client_free) rql_client *client = cli_open(args, &code);
-
-    return client ? show(args, client) : code;
-}
-
 const struct cli_command cli_queue = {
     .name = "queue",
     .usage = "NAME",
@@ -61,5 +53,5 @@ const struct cli_command cli_queue = {
     .notes = "Prints null with --json, and exits with 1, when nobody waits.\n",
     .flags = flags,
     .needs_name = true,
-    .run = run,
+    .run = show,
 };

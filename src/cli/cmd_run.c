@@ -100,15 +100,11 @@ int cli_run_held(const struct cli_args *args, struct cli_held *held)
     return was_ended || !was_held ? CLI_LOST : code;
 }
 
-static int run(struct cli_args *args)
+static int run(const struct cli_args *args, rql_client *client)
 {
-    int code = CLI_DONE;
-    CLI_AUTO(rql_client_free) rql_client *client = cli_open(args, &code);
     struct cli_held held = {.label = args->name};
+    const int code = cli_acquire(args, client, &held.lock);
 
-    if (client) {
-        code = cli_acquire(args, client, &held.lock);
-    }
     return held.lock ? cli_run_held(args, &held) : code;
 }
 

@@ -32,18 +32,16 @@ static char *join_names(const struct cli_args *args)
     return text;
 }
 
-static int run(struct cli_args *args)
+static int run(const struct cli_args *args, rql_client *client)
 {
-    int code = CLI_DONE;
-    CLI_AUTO(rql_client_free) rql_client *client = cli_open(args, &code);
     CLI_AUTO(cli_free) char *label = join_names(args);
     struct cli_held held = {.label = label};
+    struct cli_args own = *args;
+    int code;
 
-    args->name = label;
-    if (client) {
-        code = cli_acquire_series(args, client, &held.series);
-    }
-    return held.series ? cli_run_held(args, &held) : code;
+    own.name = label;
+    code = cli_acquire_series(&own, client, &held.series);
+    return held.series ? cli_run_held(&own, &held) : code;
 }
 
 const struct cli_command cli_series = {

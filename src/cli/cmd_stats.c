@@ -193,17 +193,13 @@ static int show(const struct cli_args *args, rql_client *client)
     return CLI_DONE;
 }
 
-static int run(struct cli_args *args)
+static int prepare(struct cli_args *args)
 {
-    CLI_AUTO(rql_client_free) rql_client *client = NULL;
-    int code = CLI_DONE;
-
     if (args->json && args->openmetrics) {
         cli_say("stats: one of --json and --openmetrics is enough; see rql stats --help");
         return CLI_USAGE;
     }
-    client = cli_open(args, &code);
-    return client ? show(args, client) : code;
+    return CLI_DONE;
 }
 
 const struct cli_command cli_stats = {
@@ -213,5 +209,6 @@ const struct cli_command cli_stats = {
     .notes = "What the server shows of all programs together. What one program has done, it tells\n"
              "itself: rql_client_stats() of the library.\n",
     .flags = flags,
-    .run = run,
+    .prepare = prepare,
+    .run = show,
 };

@@ -180,34 +180,45 @@ static int show_zombies(const struct cli_args *args, rql_client *client)
     return CLI_DONE;
 }
 
-static const struct {
+static const struct action {
     const char *name;
-    int (*act)(const struct cli_args *args, rql_client *client);
+    int (*prepare)(struct cli_args *args); /* or NULL */
+    int (*run)(const struct cli_args *args, rql_client *client);
 } actions[] = {
-    {"status", show_status}, {"info", show_hosts},      {"probe", probe},
-    {"flush", flush},        {"zombies", show_zombies},
+    {"run", cli_swarm_prepare, cli_swarm_run},
+    {"status", NULL, show_status},
+    {"info", NULL, show_hosts},
+    {"probe", NULL, probe},
+    {"flush", NULL, flush},
+    {"zombies", NULL, show_zombies},
 };
 
-static int act(const struct cli_args *args, size_t which)
+static const struct action *find_action(const char *name)
 {
-    int code = CLI_DONE;
-    CLI_AUTO(rql_client_free) rql_client *client = cli_open(args, &code);
-
-    return client ? actions[which].act(args, client) : code;
-}
-
-static int run(struct cli_args *args)
-{
-    if (strcmp(args->name, "run") == 0) {
-        return cli_swarm_run(args);
-    }
     for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
-        if (strcmp(args->name, actions[i].name) == 0) {
-            return act(args, i);
+        if (strcmp(name, actions[i].name) == 0) {
+            return &actions[i];
         }
     }
-    cli_say("swarm: unknown action %s; see rql swarm --help", args->name);
-    return CLI_USAGE;
+    return NULL;
+}
+
+static int prepare(struct cli_args *args)
+{
+    const struct action *action = find_action(args->name);
+
+    if (!action) {
+        cli_say("swarm: unknown action %s; see rql swarm --help", args->name);
+        return CLI_USAGE;
+    }
+    return action->prepare ? action->prepare(args) : CLI_DONE;
+}
+
+static int run(const struct cli_args *args, rql_client *client)
+{
+    const struct action *action = find_action(args->name);
+
+    return action ? action->run(args, client) : CLI_USAGE;
 }
 
 const struct cli_command cli_swarm = {
@@ -226,5 +237,6 @@ const struct cli_command cli_swarm = {
     .flags = flags,
     .name_is = "which action? ",
     .needs_name = true,
+    .prepare = prepare,
     .run = run,
 };

@@ -10,12 +10,14 @@
 /* Looks at the swarm this often when systemd does not want to know more often. */
 enum { LOOK_MS = 60000 };
 
-static void block_ending_signals(sigset_t *ending)
+static sigset_t ending_signals(void)
 {
-    (void)sigemptyset(ending);
-    (void)sigaddset(ending, SIGTERM);
-    (void)sigaddset(ending, SIGINT);
-    (void)pthread_sigmask(SIG_BLOCK, ending, NULL);
+    sigset_t ending;
+
+    (void)sigemptyset(&ending);
+    (void)sigaddset(&ending, SIGTERM);
+    (void)sigaddset(&ending, SIGINT);
+    return ending;
 }
 
 static const char *state_text(rql_element_state state)
@@ -71,22 +73,23 @@ static bool is_well(rql_client *client)
            status.flush_zombies.state <= RQL_ELEMENT_RUNNING;
 }
 
-static void wait_for_end(const sigset_t *ending, rql_client *client)
+static void wait_for_end(rql_client *client)
 {
+    const sigset_t ending = ending_signals();
     const int64_t watchdog_ms = cli_notify_watchdog_ms();
     const int64_t look_ms = watchdog_ms > 0 ? watchdog_ms : LOOK_MS;
     const struct timespec pause = {.tv_sec = look_ms / 1000, .tv_nsec = look_ms % 1000 * 1000000};
     int signal = -1;
 
     while (signal < 0) {
-        signal = sigtimedwait(ending, NULL, &pause);
+        signal = sigtimedwait(&ending, NULL, &pause);
         if (signal < 0 && errno == EAGAIN && watchdog_ms > 0 && is_well(client)) {
             cli_notify("WATCHDOG=1");
         }
     }
 }
 
-static int run_swarm(const struct cli_args *args, rql_client *client, const sigset_t *ending)
+int cli_swarm_run(const struct cli_args *args, rql_client *client)
 {
     CLI_AUTO(rql_swarm_free) rql_swarm *swarm = NULL;
     rql_error error = {.status = RQL_OK};
@@ -95,7 +98,7 @@ static int run_swarm(const struct cli_args *args, rql_client *client, const sigs
         return cli_fault(&error);
     }
     cli_notify("READY=1\nSTATUS=Looking for dead hosts");
-    wait_for_end(ending, client);
+    wait_for_end(client);
     cli_notify("STOPPING=1");
     if (args->json) {
         print_end(client);
@@ -104,15 +107,11 @@ static int run_swarm(const struct cli_args *args, rql_client *client, const sigs
     return CLI_DONE;
 }
 
-int cli_swarm_run(const struct cli_args *args)
+int cli_swarm_prepare(struct cli_args *args)
 {
-    struct cli_args own = *args;
-    CLI_AUTO(rql_client_free) rql_client *client = NULL;
-    sigset_t ending;
-    int code = CLI_DONE;
+    const sigset_t ending = ending_signals();
 
-    block_ending_signals(&ending);
-    own.options.auto_swarm = false;
-    client = cli_open(&own, &code);
-    return client ? run_swarm(args, client, &ending) : code;
+    (void)pthread_sigmask(SIG_BLOCK, &ending, NULL);
+    args->options.auto_swarm = false;
+    return CLI_DONE;
 }

@@ -1,6 +1,5 @@
 #include "cmd.h"
 #include "output.h"
-#include "scope.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -89,20 +88,19 @@ static const char *read_secret(const char *given, char line[SECRET_LINE_SIZE])
     return line;
 }
 
-static int run(struct cli_args *args)
+static int prepare(struct cli_args *args)
 {
-    CLI_AUTO(rql_client_free) rql_client *client = NULL;
-    char line[SECRET_LINE_SIZE];
-    int code = CLI_DONE;
-
     if (args->force == (args->secret != NULL)) {
         cli_say("unlock: one of --secret and --force is needed; see rql unlock --help");
         return CLI_USAGE;
     }
-    client = cli_open(args, &code);
-    if (!client) {
-        return code;
-    }
+    return CLI_DONE;
+}
+
+static int run(const struct cli_args *args, rql_client *client)
+{
+    char line[SECRET_LINE_SIZE];
+
     return args->force ? unlock_by_force(args, client)
                        : unlock_by_secret(args, client, read_secret(args->secret, line));
 }
@@ -115,5 +113,6 @@ const struct cli_command cli_unlock = {
              "release, live waiters put themselves back.\n",
     .flags = flags,
     .needs_name = true,
+    .prepare = prepare,
     .run = run,
 };

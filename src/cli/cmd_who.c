@@ -90,19 +90,11 @@ static int show(const struct cli_args *args, rql_client *client)
     return CLI_DONE;
 }
 
-static int run(struct cli_args *args)
-{
-    int code = CLI_DONE;
-    CLI_AUTO(rql_client_free) rql_client *client = cli_open(args, &code);
-
-    return client ? show(args, client) : code;
-}
-
 const struct cli_command cli_who = {
     .name = "who",
     .usage = "[--json]",
     .summary = "Show who holds what, since when, and how many wait",
     .notes = "AGE is counted by this machine's clock, the times in --json by the server's.\n",
     .flags = flags,
-    .run = run,
+    .run = show,
 };

@@ -1,5 +1,6 @@
 #include "cmd.h"
 #include "output.h"
+#include "scope.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -35,6 +36,17 @@ static int help_on(const char *name)
     return command ? cli_help_command(command) : CLI_USAGE;
 }
 
+static int run_with_client(const struct cli_command *command, struct cli_args *args)
+{
+    CLI_AUTO(rql_client_free) rql_client *client = NULL;
+    int code = command->prepare ? command->prepare(args) : CLI_DONE;
+
+    if (code == CLI_DONE) {
+        client = cli_open(args, &code);
+    }
+    return client ? command->run(args, client) : code;
+}
+
 static int run_command(struct cli_args *args)
 {
     const struct cli_command *command = find_command(*args->next);
@@ -48,7 +60,7 @@ static int run_command(struct cli_args *args)
     if (code != CLI_DONE) {
         return code;
     }
-    return args->help ? cli_help_command(command) : command->run(args);
+    return args->help ? cli_help_command(command) : run_with_client(command, args);
 }
 
 static int run_all(struct cli_args *args)

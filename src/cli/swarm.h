@@ -5,7 +5,8 @@
 
 #include "cmd.h"
 
-/* Until SIGTERM or SIGINT. */
-int cli_swarm_run(const struct cli_args *args);
+/* Until SIGTERM or SIGINT; those are blocked before there is a client. */
+int cli_swarm_prepare(struct cli_args *args);
+int cli_swarm_run(const struct cli_args *args, rql_client *client);
 
 #endif
