@@ -1,5 +1,4 @@
 #include "cmd.h"
-#include "output.h"
 #include "sweep.h"
 
 static const struct cli_flag flags[] = {
@@ -12,21 +11,13 @@ static const struct cli_flag flags[] = {
 
 static int clear(const struct cli_args *args, rql_client *client)
 {
-    rql_sweep_options options;
-    rql_sweep_result result = {.rel_key_cnt = 0};
-    rql_error error = {.status = RQL_OK};
     struct cli_sweep sweep;
-    bool shows;
     int code;
 
-    cli_sweep_init(&sweep, args, client, &options);
-    (void)!rql_clear_locks(client, &options, &result, &error);
-    code = cli_sweep_end(&sweep, &error, &result, &shows);
-    if (shows && args->json) {
-        cli_json_print(cli_sweep_to_json(args, &result));
-    } else if (shows) {
-        cli_sweep_print(args, &result, "locks and queues");
-    }
+    cli_sweep_init(&sweep, args, client);
+    (void)!rql_clear_locks(client, &sweep.options, &sweep.result, &sweep.error);
+    code = cli_sweep_end(&sweep);
+    cli_sweep_show(&sweep, "locks and queues");
     return code;
 }
 

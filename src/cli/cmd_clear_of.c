@@ -15,21 +15,13 @@ static const struct cli_flag flags[] = {
 static int clear(const struct cli_args *args, rql_client *client)
 {
     const rql_sweep_owner owner = {.acq_id = args->acquirer, .hst_id = args->host};
-    rql_sweep_options options;
-    rql_sweep_result result = {.rel_key_cnt = 0};
-    rql_error error = {.status = RQL_OK};
     struct cli_sweep sweep;
-    bool shows;
     int code;
 
-    cli_sweep_init(&sweep, args, client, &options);
-    (void)!rql_clear_locks_of(client, &owner, &options, &result, &error);
-    code = cli_sweep_end(&sweep, &error, &result, &shows);
-    if (shows && args->json) {
-        cli_json_print(cli_sweep_to_json(args, &result));
-    } else if (shows) {
-        cli_sweep_print(args, &result, "locks");
-    }
+    cli_sweep_init(&sweep, args, client);
+    (void)!rql_clear_locks_of(client, &owner, &sweep.options, &sweep.result, &sweep.error);
+    code = cli_sweep_end(&sweep);
+    cli_sweep_show(&sweep, "locks");
     return code;
 }
 

@@ -11,10 +11,9 @@ static const struct cli_flag flags[] = {
     {.name = NULL},
 };
 
-static void print_json(const struct cli_args *args, const rql_sweep_result *result,
-                       const rql_text_list *queues)
+static void print_json(const struct cli_sweep *sweep, const rql_text_list *queues)
 {
-    cJSON *root = cli_sweep_to_json(args, result);
+    cJSON *root = cli_sweep_to_json(sweep);
     cJSON *array = cli_json_array();
     size_t i;
 
@@ -28,20 +27,16 @@ static void print_json(const struct cli_args *args, const rql_sweep_result *resu
 static int clear(const struct cli_args *args, rql_client *client)
 {
     CLI_AUTO(rql_text_list_free) rql_text_list *queues = NULL;
-    rql_sweep_options options;
-    rql_sweep_result result = {.rel_key_cnt = 0};
-    rql_error error = {.status = RQL_OK};
     struct cli_sweep sweep;
-    bool shows;
     int code;
 
-    cli_sweep_init(&sweep, args, client, &options);
-    (void)!rql_clear_dead_requests(client, &options, &result, &queues, &error);
-    code = cli_sweep_end(&sweep, &error, &result, &shows);
-    if (shows && args->json) {
-        print_json(args, &result, queues);
-    } else if (shows) {
-        cli_sweep_print(args, &result, NULL);
+    cli_sweep_init(&sweep, args, client);
+    (void)!rql_clear_dead_requests(client, &sweep.options, &sweep.result, &queues, &sweep.error);
+    code = cli_sweep_end(&sweep);
+    if (sweep.shows && args->json) {
+        print_json(&sweep, queues);
+    } else if (sweep.shows) {
+        cli_sweep_print(&sweep, NULL);
     }
     return code;
 }

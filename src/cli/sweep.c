@@ -22,21 +22,17 @@ static bool show_progress(int64_t done, int64_t found, void *user_data)
     return true;
 }
 
-void cli_sweep_init(struct cli_sweep *self, const struct cli_args *args, const rql_client *client,
-                    rql_sweep_options *options)
+void cli_sweep_init(struct cli_sweep *self, const struct cli_args *args, const rql_client *client)
 {
-    *self = (struct cli_sweep){
-        .shows_progress = isatty(STDERR_FILENO) == 1,
-        .next_ms = cli_now_ms() + PAUSE_MS,
-    };
-    rql_sweep_options_init(client, options);
-    options->dry_run = args->dry_run;
+    *self = (struct cli_sweep){.args = args, .next_ms = cli_now_ms() + PAUSE_MS};
+    rql_sweep_options_init(client, &self->options);
+    self->options.dry_run = args->dry_run;
     if (args->older_than_ms != CLI_UNSET) {
-        options->dead_ttl_ms = args->older_than_ms;
+        self->options.dead_ttl_ms = args->older_than_ms;
     }
-    if (self->shows_progress) {
-        options->on_progress = show_progress;
-        options->user_data = self;
+    if (isatty(STDERR_FILENO) == 1) {
+        self->options.on_progress = show_progress;
+        self->options.user_data = self;
     }
 }
 
@@ -53,21 +49,21 @@ static bool has_done_something(const rql_sweep_result *result)
     return result->rel_key_cnt > 0 || result->rem_request_cnt > 0;
 }
 
-int cli_sweep_end(struct cli_sweep *self, const rql_error *error, const rql_sweep_result *result,
-                  bool *shows)
+int cli_sweep_end(struct cli_sweep *self)
 {
     if (self->has_line) {
         (void)fputs("\r                                                    \r", stderr);
     }
-    *shows = error->status == RQL_OK || has_done_something(result);
-    return error->status == RQL_OK ? CLI_DONE : cli_fault(error);
+    self->shows = self->error.status == RQL_OK || has_done_something(&self->result);
+    return self->error.status == RQL_OK ? CLI_DONE : cli_fault(&self->error);
 }
 
-cJSON *cli_sweep_to_json(const struct cli_args *args, const rql_sweep_result *result)
+cJSON *cli_sweep_to_json(const struct cli_sweep *self)
 {
+    const rql_sweep_result *result = &self->result;
     cJSON *root = cli_json_object();
 
-    cli_json_add_bool(root, "dry_run", args->dry_run);
+    cli_json_add_bool(root, "dry_run", self->options.dry_run);
     cli_json_add_int(root, "rel_key_cnt", result->rel_key_cnt);
     cli_json_add_int(root, "tch_queue_cnt", result->tch_queue_cnt);
     cli_json_add_int(root, "rem_request_cnt", result->rem_request_cnt);
@@ -77,9 +73,10 @@ cJSON *cli_sweep_to_json(const struct cli_args *args, const rql_sweep_result *re
     return root;
 }
 
-void cli_sweep_print(const struct cli_args *args, const rql_sweep_result *result, const char *what)
+void cli_sweep_print(const struct cli_sweep *self, const char *what)
 {
-    const char *would_be = args->dry_run ? " would be" : "";
+    const rql_sweep_result *result = &self->result;
+    const char *would_be = self->options.dry_run ? " would be" : "";
 
     if (what) {
         (void)printf("%s:%s released: %lld\n", what, would_be, (long long)result->rel_key_cnt);
@@ -92,5 +89,14 @@ void cli_sweep_print(const struct cli_args *args, const rql_sweep_result *result
     if (result->foreign_key_cnt > 0) {
         (void)printf("keys left alone, neither lock nor queue: %lld\n",
                      (long long)result->foreign_key_cnt);
+    }
+}
+
+void cli_sweep_show(const struct cli_sweep *self, const char *what)
+{
+    if (self->shows && self->args->json) {
+        cli_json_print(cli_sweep_to_json(self));
+    } else if (self->shows) {
+        cli_sweep_print(self, what);
     }
 }

@@ -7,29 +7,33 @@
 
 #include <cJSON.h>
 
-/* A line on stderr that is written over and over, if stderr is a terminal. */
+/* The words of one call, and its line on stderr that is written over and over, on a terminal. */
 struct cli_sweep {
-    bool shows_progress;
+    const struct cli_args *args;
+    rql_sweep_options options;
+    rql_sweep_result result;
+    rql_error error;
+    bool shows; /* there is a result to show: always, but for a fault before anything was done */
     bool has_line;
     int64_t next_ms; /* not written again before that */
 };
 
-/* `sweep` outlives the options. */
-void cli_sweep_init(struct cli_sweep *self, const struct cli_args *args, const rql_client *client,
-                    rql_sweep_options *options);
+/* Stays where it is: the options lead back to it. */
+void cli_sweep_init(struct cli_sweep *self, const struct cli_args *args, const rql_client *client);
 
 /* False after having said what is missing: --force or --dry-run, one of them. */
 bool cli_sweep_is_meant(const struct cli_args *args, const char *command);
 
-/* Takes the line away. CLI_DONE, or the exit code after a line on stderr; *shows says whether there
- * is a result to show: always, but for a fault before anything was done. */
-int cli_sweep_end(struct cli_sweep *self, const rql_error *error, const rql_sweep_result *result,
-                  bool *shows);
+/* After the call. Takes the line away. CLI_DONE, or the exit code after a line on stderr. */
+int cli_sweep_end(struct cli_sweep *self);
+
+/* Then, if there is a result: as JSON or as text. `what` counts in rel_key_cnt. */
+void cli_sweep_show(const struct cli_sweep *self, const char *what);
 
 /* The counts, for a command that adds its own. */
-cJSON *cli_sweep_to_json(const struct cli_args *args, const rql_sweep_result *result);
+cJSON *cli_sweep_to_json(const struct cli_sweep *self);
 
-/* "2 locks and queues released", and what else there is to say. `what` counts in rel_key_cnt. */
-void cli_sweep_print(const struct cli_args *args, const rql_sweep_result *result, const char *what);
+/* "2 locks and queues released", and what else there is to say. */
+void cli_sweep_print(const struct cli_sweep *self, const char *what);
 
 #endif
