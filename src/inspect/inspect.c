@@ -34,92 +34,82 @@ static rql_status check_out(const rql_client *client, const void *out, rql_error
     return status;
 }
 
-static rql_status check(const rql_client *client, const char *name, const void *out,
-                        rql_error *error)
+/* About one name. */
+struct question {
+    struct rqli_reader reader;
+    struct rqli_keys keys;
+    char memory[RQLI_KEYS_ROOM];
+};
+
+static rql_status question_init(struct question *self, rql_client *client, const char *name,
+                                const void *out, rql_error *error)
 {
     rql_status status = check_out(client, out, error);
 
-    return status ? status : rqli_name_check(name, error);
+    status = status ? status : rqli_name_check(name, error);
+    if (!status) {
+        self->reader = (struct rqli_reader){client, name, error};
+        rqli_keys_init(&self->keys, self->memory, rqli_slice_of(name));
+    }
+    return status;
 }
 
 rql_status rql_is_locked(rql_client *client, const char *name, bool *out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    const struct rqli_reader reader = {client, name, error};
-    char memory[RQLI_KEYS_ROOM];
-    struct rqli_keys keys;
-    rql_status status = check(client, name, out, error);
+    struct question about;
+    rql_status status = question_init(&about, client, name, out, error);
 
-    if (status) {
-        return status;
-    }
-    rqli_keys_init(&keys, memory, rqli_slice_of(name));
-    return rqli_read_exists(&reader, keys.lock, out);
+    return status ? status : rqli_read_exists(&about.reader, about.keys.lock, out);
 }
 
 rql_status rql_is_queued(rql_client *client, const char *name, bool *out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    const struct rqli_reader reader = {client, name, error};
-    char memory[RQLI_KEYS_ROOM];
-    struct rqli_keys keys;
-    rql_status status = check(client, name, out, error);
+    struct question about;
+    rql_status status = question_init(&about, client, name, out, error);
 
-    if (status) {
-        return status;
-    }
-    rqli_keys_init(&keys, memory, rqli_slice_of(name));
-    return rqli_read_exists(&reader, keys.queue, out);
+    return status ? status : rqli_read_exists(&about.reader, about.keys.queue, out);
 }
 
 rql_status rql_get_lock_info(rql_client *client, const char *name, rql_lock_info **out,
                              rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    const struct rqli_reader reader = {client, name, error};
+    struct question about;
     RQLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
-    char memory[RQLI_KEYS_ROOM];
-    struct rqli_keys keys;
-    rql_status status = check(client, name, out, error);
+    rql_status status = question_init(&about, client, name, out, error);
 
-    if (status) {
-        return status;
+    if (!status) {
+        status = rqli_read_locks(&about.reader, &about.keys.lock, 1, &info);
     }
-    rqli_keys_init(&keys, memory, rqli_slice_of(name));
-    status = rqli_read_locks(&reader, &keys.lock, 1, &info);
-    if (status) {
-        return status;
+    if (!status && info->status == RQL_KEY_RELEASED) {
+        status = RQL_NOT_FOUND;
     }
-    if (info->status == RQL_KEY_RELEASED) {
-        return RQL_NOT_FOUND;
+    if (!status) {
+        *out = RQLI_GIVE(info);
     }
-    *out = RQLI_GIVE(info);
-    return RQL_OK;
+    return status;
 }
 
 rql_status rql_get_queue_info(rql_client *client, const char *name, rql_queue_info **out,
                               rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    const struct rqli_reader reader = {client, name, error};
+    struct question about;
     RQLI_AUTO(rql_queue_info_free) rql_queue_info *info = NULL;
-    char memory[RQLI_KEYS_ROOM];
-    struct rqli_keys keys;
-    rql_status status = check(client, name, out, error);
+    rql_status status = question_init(&about, client, name, out, error);
 
-    if (status) {
-        return status;
+    if (!status) {
+        status = rqli_read_queues(&about.reader, &about.keys.queue, 1, &info);
     }
-    rqli_keys_init(&keys, memory, rqli_slice_of(name));
-    status = rqli_read_queues(&reader, &keys.queue, 1, &info);
-    if (status) {
-        return status;
+    if (!status && info->status == RQL_KEY_RELEASED) {
+        status = RQL_NOT_FOUND;
     }
-    if (info->status == RQL_KEY_RELEASED) {
-        return RQL_NOT_FOUND;
+    if (!status) {
+        *out = RQLI_GIVE(info);
     }
-    *out = RQLI_GIVE(info);
-    return RQL_OK;
+    return status;
 }
 
 rql_lock_info *rql_lock_info_free(rql_lock_info *info)
@@ -186,64 +176,46 @@ static void *new_list(const struct rqli_reader *reader, struct rqli_scan *scan, 
     return list;
 }
 
-static rql_status list_locks(const struct rqli_reader *reader, rql_lock_info_list **out)
-{
-    RQLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *list = NULL;
-    RQLI_AUTO(rqli_scan_fini) struct rqli_scan scan;
-    rql_status status;
-
-    rqli_scan_init(&scan, RQLI_KEY_LOCK);
-    list = new_list(reader, &scan, sizeof *list, &status);
-    if (!list) {
-        return status;
-    }
-    list->count = scan.count;
-    list->item = (rql_lock_info **)(list + 1);
-    status = rqli_read_locks(reader, scan.keys, scan.count, list->item);
-    if (status) {
-        return status;
-    }
-    *out = RQLI_GIVE(list);
-    return RQL_OK;
-}
-
 rql_status rql_list_locks_info(rql_client *client, rql_lock_info_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {client, RQLI_KEY_LOCK "*", error};
+    RQLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *list = NULL;
+    RQLI_AUTO(rqli_scan_fini) struct rqli_scan scan;
     rql_status status = check_out(client, out, error);
 
-    return status ? status : list_locks(&reader, out);
-}
-
-static rql_status list_queues(const struct rqli_reader *reader, rql_queue_info_list **out)
-{
-    RQLI_AUTO(rql_queue_info_list_free) rql_queue_info_list *list = NULL;
-    RQLI_AUTO(rqli_scan_fini) struct rqli_scan scan;
-    rql_status status;
-
-    rqli_scan_init(&scan, RQLI_KEY_QUEUE);
-    list = new_list(reader, &scan, sizeof *list, &status);
-    if (!list) {
-        return status;
+    rqli_scan_init(&scan, RQLI_KEY_LOCK);
+    list = status ? NULL : new_list(&reader, &scan, sizeof *list, &status);
+    if (list) {
+        list->count = scan.count;
+        list->item = (rql_lock_info **)(list + 1);
+        status = rqli_read_locks(&reader, scan.keys, scan.count, list->item);
     }
-    list->count = scan.count;
-    list->item = (rql_queue_info **)(list + 1);
-    status = rqli_read_queues(reader, scan.keys, scan.count, list->item);
-    if (status) {
-        return status;
+    if (!status) {
+        *out = RQLI_GIVE(list);
     }
-    *out = RQLI_GIVE(list);
-    return RQL_OK;
+    return status;
 }
 
 rql_status rql_list_queues_info(rql_client *client, rql_queue_info_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {client, RQLI_KEY_QUEUE "*", error};
+    RQLI_AUTO(rql_queue_info_list_free) rql_queue_info_list *list = NULL;
+    RQLI_AUTO(rqli_scan_fini) struct rqli_scan scan;
     rql_status status = check_out(client, out, error);
 
-    return status ? status : list_queues(&reader, out);
+    rqli_scan_init(&scan, RQLI_KEY_QUEUE);
+    list = status ? NULL : new_list(&reader, &scan, sizeof *list, &status);
+    if (list) {
+        list->count = scan.count;
+        list->item = (rql_queue_info **)(list + 1);
+        status = rqli_read_queues(&reader, scan.keys, scan.count, list->item);
+    }
+    if (!status) {
+        *out = RQLI_GIVE(list);
+    }
+    return status;
 }
 
 rql_lock_info_list *rql_lock_info_list_free(rql_lock_info_list *list)
