@@ -31,27 +31,27 @@ rql_status rqli_read_exists(const struct rqli_reader *self, struct rqli_slice ke
     return RQL_OK;
 }
 
-static rql_status scan_step(const struct rqli_reader *self, struct rqli_scan *scan)
+rql_status rqli_read_page(const struct rqli_reader *self, struct rqli_scan *scan, int64_t count)
 {
     RQLI_AUTO(rqli_give_back)
     struct rqli_exchange *exchange = rqli_exchange_take(self->client->link);
-    int64_t count = self->client->options.key_extraction_batch_size;
     rql_status status;
 
     if (!exchange) {
         return rqli_fail_nomem(self->error);
     }
-    rqli_scan_ask(scan, &exchange->command, rqli_smaller(count, SCAN_COUNT_MAX));
+    rqli_scan_ask(scan, &exchange->command, count);
     status = rqli_reader_run(self, exchange);
     return status ? status : rqli_scan_take(scan, exchange->reply, self->error);
 }
 
 rql_status rqli_read_scan(const struct rqli_reader *self, struct rqli_scan *scan)
 {
+    int64_t wanted = self->client->options.key_extraction_batch_size;
     rql_status status = RQL_OK;
 
     while (!status && !scan->is_done) {
-        status = scan_step(self, scan);
+        status = rqli_read_page(self, scan, rqli_smaller(wanted, SCAN_COUNT_MAX));
     }
     return status;
 }

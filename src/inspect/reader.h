@@ -17,6 +17,9 @@ struct rqli_reader {
 
 rql_status rqli_read_exists(const struct rqli_reader *self, struct rqli_slice key, bool *out);
 
+/* One step of a scan, with this COUNT. */
+rql_status rqli_read_page(const struct rqli_reader *self, struct rqli_scan *scan, int64_t count);
+
 /* Finds all keys with the prefix of the scan. */
 rql_status rqli_read_scan(const struct rqli_reader *self, struct rqli_scan *scan);
 

@@ -37,20 +37,6 @@ static rql_status report(const struct rqli_sweep *self)
     return goes_on ? RQL_OK : RQL_STOPPED;
 }
 
-static rql_status scan_step(const struct rqli_reader *reader, struct rqli_sweep_part *part)
-{
-    RQLI_AUTO(rqli_give_back)
-    struct rqli_exchange *exchange = rqli_exchange_take(reader->client->link);
-    rql_status status;
-
-    if (!exchange) {
-        return rqli_fail_nomem(reader->error);
-    }
-    rqli_scan_ask(&part->scan, &exchange->command, rqli_smaller(part->batch_size, SCAN_COUNT_MAX));
-    status = rqli_reader_run(reader, exchange);
-    return status ? status : rqli_scan_take(&part->scan, exchange->reply, reader->error);
-}
-
 static void skip_long_keys(struct rqli_sweep *self, struct rqli_scan *scan)
 {
     size_t kept = 0;
@@ -68,11 +54,12 @@ static void skip_long_keys(struct rqli_sweep *self, struct rqli_scan *scan)
 static rql_status find(struct rqli_sweep *self, struct rqli_sweep_part *part)
 {
     const struct rqli_reader reader = {self->client, part->rule->where, self->error};
+    int64_t count = rqli_smaller(part->batch_size, SCAN_COUNT_MAX);
     int64_t found_before = self->found;
     rql_status status = RQL_OK;
 
     while (!status && !part->scan.is_done) {
-        status = scan_step(&reader, part);
+        status = rqli_read_page(&reader, &part->scan, count);
         if (part->scan.is_done) {
             skip_long_keys(self, &part->scan);
         }
