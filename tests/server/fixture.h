@@ -352,6 +352,14 @@ static inline int start_server(void **state)
     return raw ? 0 : -1;
 }
 
+/* What most tests begin with. */
+static inline int empty_server(void **state)
+{
+    (void)state;
+    ask("FLUSHALL");
+    return 0;
+}
+
 static inline int stop_server(void **state)
 {
     (void)state;

@@ -19,19 +19,6 @@ enum {
     SILENCE_MS = 200, /* that a client takes for a broken connection */
 };
 
-static int set_up(void **state)
-{
-    (void)state;
-    ask("FLUSHALL");
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    return 0;
-}
-
 /* Threads that take one lock in turn until they are stopped. */
 struct crowd {
     rql_client *clients[2];
@@ -377,7 +364,7 @@ static void replies_of_others_are_never_taken(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup(name, empty_server)
         TEST(scripts_may_be_flushed_all_the_time),
         TEST(lost_subscribers_cost_one_poll_at_most),
         TEST(lost_command_connections_cost_one_poll_at_most),

@@ -1,12 +1,4 @@
-#include "check.h"
-
-#include "redis_server.h"
-
-#include <rql/rql.h>
-
-#include <hiredis.h>
-#include <stdlib.h>
-#include <string.h>
+#include "clients.h"
 
 #define ACQ1 "rql:acq:18466/600/620/640/aaaaaaaaaaaaaaa1"
 #define HST1 "rql:hst:18466/600/640/aaaaaaaaaaaaaaa1"
@@ -16,77 +8,11 @@
 #define WAIT2 "rql:acq:90002/1/2/3/ffffffffffffff02"
 #define WAIT3 "rql:acq:90003/1/2/3/ffffffffffffff03"
 
-static struct redis_server server;
-static redisContext *raw;
-static rql_client *client;
-
-static void ask(const char *format, ...)
-{
-    redisReply *reply;
-    va_list args;
-
-    va_start(args, format);
-    reply = redisvCommand(raw, format, args);
-    va_end(args);
-    assert_non_null(reply);
-    if (reply->type == REDIS_REPLY_ERROR) {
-        fail_msg("%s: %s", format, reply->str);
-    }
-    freeReplyObject(reply);
-}
-
 /* As the gem takes a lock (wire.md 3). */
 static void take_lock(const char *key, const char *acq_id, const char *hst_id, const char *ts)
 {
     ask("HSET %s acq_id %s hst_id %s ts %s ini_ttl 9000", key, acq_id, hst_id, ts);
     ask("PEXPIRE %s 9000", key);
-}
-
-static rql_client *new_client(void)
-{
-    char url[160];
-    rql_options options;
-    rql_client *made = NULL;
-
-    (void)snprintf(url, sizeof url, "unix://%s", server.socket_path);
-    rql_options_init(&options);
-    options.url = url;
-    options.io_timeout_ms = 10000;
-    CHECK_OK(rql_client_new(&made, &options, NULL));
-    return made;
-}
-
-static int start(void **state)
-{
-    (void)state;
-    if (redis_server_start(&server)) {
-        return -1;
-    }
-    raw = redisConnectUnix(server.socket_path);
-    return !raw || raw->err;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    redisFree(raw);
-    redis_server_stop(&server);
-    return 0;
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    ask("FLUSHALL");
-    client = new_client();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    client = rql_client_free(client);
-    return 0;
 }
 
 static void check_texts(rql_status (*list)(rql_client *, rql_text_list **, rql_error *),
@@ -274,7 +200,8 @@ static void metadata_of_the_gem_is_kept_whole(void **state)
 
     (void)state;
     take_lock("rql:lock:x", ACQ1, HST1, "1795255131.070483");
-    ask("HSET rql:lock:x some data n 12 f 1.5 %s emptykey %s %s", "", "sp ace", "v v");
+    freeReplyObject(redisCommand(raw, "HSET rql:lock:x some data n 12 f 1.5 %s emptykey %s %s", "",
+                                 "sp ace", "v v"));
     info = lock_info("x");
     assert_int_equal(info->n_meta, 5);
     for (size_t i = 0; i < info->n_meta; i++) {
@@ -374,7 +301,7 @@ static void a_refusal_is_cleared_with_what_it_holds(void **state)
 
 static void a_server_that_is_gone_is_a_fault(void **state)
 {
-    struct redis_server other = server;
+    struct redis_server first = server;
     rql_lock_info_list *list = NULL;
     rql_client *lonely;
     rql_error error = {0};
@@ -385,7 +312,7 @@ static void a_server_that_is_gone_is_a_fault(void **state)
     CHECK_OK(rql_list_locks_info(lonely, &list, &error));
     list = rql_lock_info_list_free(list);
     redis_server_stop(&server);
-    server = other;
+    server = first;
     assert_int_equal(rql_list_locks_info(lonely, &list, &error), RQL_E_IO);
     assert_int_equal(error.status, RQL_E_IO);
     assert_null(list);
@@ -395,22 +322,21 @@ static void a_server_that_is_gone_is_a_fault(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(an_empty_database_has_nothing, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(keys_are_listed_as_by_the_gem, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(locks_are_described_as_by_the_gem, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(queues_are_described_as_by_the_gem, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(metadata_of_the_gem_is_kept_whole, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(keys_the_gem_stumbles_over_have_a_status, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(names_and_places_are_checked_before_anything_is_sent,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(names_are_no_patterns, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_refusal_is_cleared_with_what_it_holds, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_server_that_is_gone_is_a_fault, set_up, tear_down),
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        TEST(an_empty_database_has_nothing),
+        TEST(keys_are_listed_as_by_the_gem),
+        TEST(locks_are_described_as_by_the_gem),
+        TEST(queues_are_described_as_by_the_gem),
+        TEST(metadata_of_the_gem_is_kept_whole),
+        TEST(keys_the_gem_stumbles_over_have_a_status),
+        TEST(names_and_places_are_checked_before_anything_is_sent),
+        TEST(names_are_no_patterns),
+        TEST(a_refusal_is_cleared_with_what_it_holds),
+        TEST(a_server_that_is_gone_is_a_fault),
     };
 
     if (!redis_server_available()) {
         return skip_all("no redis-server");
     }
-    return cmocka_run_group_tests_name("inspect", tests, start, stop);
+    return cmocka_run_group_tests(tests, start_server, stop_server);
 }

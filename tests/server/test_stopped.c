@@ -9,19 +9,6 @@ enum {
     SLACK_MS = 100,     /* of the machine */
 };
 
-static int set_up(void **state)
-{
-    (void)state;
-    ask("FLUSHALL");
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    return 0;
-}
-
 static rql_client *new_client_waiting(int64_t io_timeout_ms)
 {
     rql_options options = client_options();
@@ -212,7 +199,7 @@ static void grant_to_the_dead_is_not_lost_for_long(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup(name, empty_server)
         TEST(stopped_server_holds_up_no_call_beyond_its_deadline),
         TEST(one_try_at_a_stopped_server_ends_with_its_last_words),
         TEST(stop_for_a_moment_is_a_delay),

@@ -4,19 +4,6 @@
 
 /* A process that exits while its threads wait, and one that loads and unloads the library. */
 
-static int set_up(void **state)
-{
-    (void)state;
-    ask("FLUSHALL");
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    return 0;
-}
-
 static void exit_while_waiting(void)
 {
     rql_client *own = new_client_in_child();
@@ -125,7 +112,7 @@ static void library_can_be_loaded_used_and_unloaded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup(name, empty_server)
         TEST(exit_does_not_wait_for_waiters),
         TEST(library_can_be_loaded_used_and_unloaded),
     };
