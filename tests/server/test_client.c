@@ -214,16 +214,16 @@ static void block_does_not_run_without_the_lock(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(ids_have_the_gems_form, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(this_thread_is_a_possible_host, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(acquired_locks_are_those_still_held, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(verify_asks_the_server, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(free_lock_is_free_and_held_lock_is_not, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(check_returns_when_the_ttl_ends, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(value_of_a_block_comes_back_and_the_lock_is_gone, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(block_that_overruns_is_told, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(block_does_not_run_without_the_lock, set_up, tear_down),
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        TEST(ids_have_the_gems_form),
+        TEST(this_thread_is_a_possible_host),
+        TEST(acquired_locks_are_those_still_held),
+        TEST(verify_asks_the_server),
+        TEST(free_lock_is_free_and_held_lock_is_not),
+        TEST(check_returns_when_the_ttl_ends),
+        TEST(value_of_a_block_comes_back_and_the_lock_is_gone),
+        TEST(block_that_overruns_is_told),
+        TEST(block_does_not_run_without_the_lock),
     };
     int failed;
 

@@ -1,4 +1,5 @@
 #include "children.h"
+#include "clients.h"
 
 #include "proxy.h"
 #include "threads.h"
@@ -9,23 +10,6 @@
 /* A process that forks: the child has nothing of its parent's, and does it no harm. */
 
 enum { FORKS = 20, HAMMERS = 4 };
-
-static rql_client *client;
-
-static int set_up(void **state)
-{
-    (void)state;
-    ask("FLUSHALL");
-    client = new_client();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    client = rql_client_free(client);
-    return 0;
-}
 
 static rql_lock *inherited;
 
@@ -229,7 +213,6 @@ static void parents_death_is_seen_while_a_child_lives(void **state)
 /* With a thread that waits, and so an open subscriber, and a lock that is renewed. */
 static void fork_beside_a_waiter_and_a_renewal(void **state)
 {
-    rql_client *other = new_client();
     struct waiter waiter = {.client = client, .name = "x", .options = patient(client)};
     rql_lock_options renewed = patient(client);
     rql_lock *held = hold(other, "x");
@@ -247,7 +230,6 @@ static void fork_beside_a_waiter_and_a_renewal(void **state)
     CHECK_OK(rql_lock_release(waiter.lock, NULL));
     CHECK_OK(rql_lock_verify(inherited, NULL));
     CHECK_OK(rql_lock_release(inherited, NULL));
-    rql_client_free(other);
 }
 
 static rql_lock *lock_of_block;

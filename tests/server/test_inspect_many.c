@@ -459,21 +459,16 @@ static void missing_rights_are_a_fault(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(ten_thousand_locks_are_listed_among_strange_ones, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(many_queues_are_listed_among_strange_ones, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(any_batch_size_lists_everything, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(huge_keys_of_others_are_reported_and_break_nothing, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(long_queues_are_read_in_pages, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(keys_that_vanish_before_the_look_are_released, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_moving_database_is_listed_without_losing_what_stays,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_user_who_may_not_measure_lists_all_the_same, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(missing_rights_are_a_fault, set_up, tear_down),
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        TEST(ten_thousand_locks_are_listed_among_strange_ones),
+        TEST(many_queues_are_listed_among_strange_ones),
+        TEST(any_batch_size_lists_everything),
+        TEST(huge_keys_of_others_are_reported_and_break_nothing),
+        TEST(long_queues_are_read_in_pages),
+        TEST(keys_that_vanish_before_the_look_are_released),
+        TEST(a_moving_database_is_listed_without_losing_what_stays),
+        TEST(a_user_who_may_not_measure_lists_all_the_same),
+        TEST(missing_rights_are_a_fault),
     };
 
     if (!redis_server_available()) {

@@ -333,18 +333,15 @@ static void a_new_owners_lock_is_never_ended(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_freed_goes_to_the_next_waiter, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(who_stands_behind_a_withdrawn_request_is_served, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(who_stands_behind_the_dead_is_served, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_waiter_that_lives_is_not_dead_however_old, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(waiters_of_a_cleared_queue_come_back_in_order, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(all_waiters_get_a_lock_that_was_cleared, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_lock_that_changed_hands_is_not_touched, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_new_owners_lock_is_never_ended, set_up, tear_down),
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        TEST(what_is_freed_goes_to_the_next_waiter),
+        TEST(who_stands_behind_a_withdrawn_request_is_served),
+        TEST(who_stands_behind_the_dead_is_served),
+        TEST(a_waiter_that_lives_is_not_dead_however_old),
+        TEST(waiters_of_a_cleared_queue_come_back_in_order),
+        TEST(all_waiters_get_a_lock_that_was_cleared),
+        TEST(a_lock_that_changed_hands_is_not_touched),
+        TEST(a_new_owners_lock_is_never_ended),
     };
 
     if (!redis_server_available()) {
