@@ -17,7 +17,7 @@ root=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
 out=${RQL_BUILD_DIR:-$root/build}
 jobs=${RQL_JOBS:-$(getconf _NPROCESSORS_ONLN)}
 all='format docs shell gcc clang light tidy asan tsan valgrind budget fuzz'
-by_name='guarantees valgrind_all'
+by_name='guarantees explore valgrind_all'
 passed=0
 failed=0
 skipped=0
@@ -264,6 +264,15 @@ stage_guarantees() {
     CC=gcc CXX=g++ build gcc && check gcc --suite guarantees --num-processes 1 --timeout-multiplier 10
     kept=$?
     sed -n '/^# ok - /d;/^# /p' "$out/gcc/meson-logs/run-guarantees.txt"
+    return "$kept"
+}
+
+# By name only: the scripts in every order that more clients, calls and mishaps allow.
+stage_explore() {
+    export RQL_TEST_LONG=1
+    CC=gcc CXX=g++ build gcc && check gcc --suite explore --timeout-multiplier 10
+    kept=$?
+    grep -h '^ok\|^not ok\|^#' "$out/gcc/meson-logs/run-explore.txt"
     return "$kept"
 }
 

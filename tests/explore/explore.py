@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+"""Try every order of what a few clients may do with one lock: the real scripts, in a real server.
+
+Usage: explore.py PRELOAD [--mutants]
+
+PRELOAD is clock.c as a shared object. A state is what the server has, what each client knows, and
+the time; from each state every possible action is tried, breadth first, so that the first way found
+to something that must not happen (model.py) is a shortest one. It is printed, action by action.
+
+From every so many states all clients then do their best: each has to come to an end, also if one of
+them was killed, and nothing may be left behind.
+
+--mutants: the scripts with one mistake each (mutants.py); every one of them has to be found.
+Environment: RQL_TEST_REDIS   the server's program
+             RQL_TEST_LONG    any: larger bounds
+"""
+import os
+import pathlib
+import sys
+import time
+from typing import NamedTuple
+
+import model
+from mutants import MUTANTS
+from server import EMPTY, ScriptError, Server
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "lua"))
+from embed import expanded  # noqa: E402
+
+SCRIPTS = ("acquire", "release", "leave", "extend")
+T0_US = 1_700_000_000_000_000
+BATCH = 200
+MANY = 50_000  # three times the states of any of SMALL: a mistake may have no end of them
+ROUND_US = 700_000
+ROUNDS = 60
+FORGOTTEN_US = 61_000_000  # after which no key of a lock is left
+
+
+class Bounds(NamedTuple):
+    name: str
+    acquisitions: tuple  # of each client
+    ticks: int
+    faults: int
+    losses: int
+    ticks_us: tuple    # beyond the lease of a hand-over, a ttl, a silence
+    sample: int        # every so many states are brought to an end
+
+
+QUICK = (
+    Bounds("two clients, one comes again", (2, 1), 2, 1, 0, (1_100_000, 5_100_000), 200),
+    Bounds("three clients", (1, 1, 1), 1, 0, 0, (1_100_000, 5_100_000), 200),
+    Bounds("the clock is set back", (1, 1), 2, 0, 0, (-400_000, 1_100_000), 200),
+    Bounds("all data is lost", (1, 1), 2, 1, 1, (1_100_000, 5_100_000), 200),
+)
+# Mistakes show early.
+SMALL = (
+    Bounds("two clients", (1, 1), 2, 1, 0, (1_100_000, 5_100_000), 200),
+    Bounds("two clients, one comes again", (2, 1), 1, 0, 0, (1_100_000,), 200),
+    Bounds("three clients", (1, 1, 1), 1, 0, 0, (5_100_000,), 200),
+    Bounds("the clock is set back", (1, 1, 1), 1, 0, 0, (-400_000,), 200),
+    Bounds("all data is lost", (1, 1), 1, 0, 1, (1_100_000,), 200),
+)
+LONG = (
+    Bounds("two clients come again", (2, 2), 2, 1, 0, (1_100_000, 5_100_000), 2000),
+    Bounds("three clients, in full", (1, 1, 1), 2, 0, 0, (1_100_000, 5_100_000), 1000),
+    Bounds("three clients, and an answer is lost", (1, 1, 1), 1, 1, 0, (1_100_000, 5_100_000), 1000),
+    Bounds("the clock is set back for three", (1, 1, 1), 2, 0, 0, (-400_000, 1_100_000), 1000),
+    Bounds("all data of three is lost", (1, 1, 1), 1, 0, 1, (1_100_000, 5_100_000), 1000),
+)
+
+
+def scripts_of(edits=()):
+    """Name -> text, with everything included; edits: (text, its replacement), in all of them."""
+    texts = {name: expanded(ROOT / "lua" / f"{name}.lua") for name in SCRIPTS}
+    for old, new in edits:
+        if not any(old in text for text in texts.values()):
+            sys.exit(f"explore.py: no script has {old!r}")
+        texts = {name: text.replace(old, new) for name, text in texts.items()}
+    return texts
+
+
+def ears_of(state):
+    return frozenset(model.identity(index) for index, client in enumerate(state.clients) if client.hears)
+
+
+class Found(Exception):
+    """Something that must not happen, and how one comes there."""
+
+    def __init__(self, what, steps):
+        super().__init__(what)
+        self.steps = steps
+
+
+class Explorer:
+    def __init__(self, server, bounds, limit):
+        self.server, self.bounds, self.limit = server, bounds, limit
+        first = model.State(T0_US, EMPTY, tuple(model.Client(left=number)
+                                                for number in bounds.acquisitions),
+                            bounds.ticks, bounds.faults, bounds.losses)
+        self.came_from = {first: None}
+        self.n_tried = 0
+
+    def way_to(self, state):
+        steps = []
+        while self.came_from[state]:
+            state, action, answer = self.came_from[state]
+            steps.append((action, answer))
+        return steps[::-1]
+
+    def explore(self):
+        layer = list(self.came_from)
+        while layer:
+            layer = self.next_layer(layer)
+
+    def next_layer(self, layer):
+        found, asked = [], {}
+        for state in layer:
+            for action in model.actions(state, self.bounds.ticks_us):
+                if model.call_of(state, action):
+                    asked.setdefault((state.now_us, ears_of(state)), []).append((state, action))
+                else:
+                    self.note(state, action, None, model.after_local(state, action, EMPTY), found)
+        for (now_us, ears), jobs in asked.items():
+            self.server.set_time(now_us)
+            self.server.set_ears(ears)
+            for at in range(0, len(jobs), BATCH):
+                self.ask(jobs[at:at + BATCH], found)
+        return found
+
+    def ask(self, jobs, found):
+        calls = [(state.contents, *model.call_of(state, action)) for state, action in jobs]
+        for (state, action), (answer, contents) in zip(jobs, self.server.run(calls)):
+            try:
+                after = model.after_call(state, action, answer, contents)
+            except model.Broken as broken:
+                raise Found(broken, [*self.way_to(state), (action, answer)]) from None
+            self.note(state, action, answer, after, found)
+
+    def note(self, state, action, answer, after, found):
+        self.n_tried += 1
+        if after not in self.came_from:
+            self.came_from[after] = (state, action, answer)
+            found.append(after)
+            if len(self.came_from) > self.limit:
+                raise Found(f"more than {self.limit} states", self.way_to(after))
+
+    # ---- the end of it ----
+
+    def end_all(self):
+        """From a sample of the states: all end, or all but one that was killed."""
+        n_ended = 0
+        for state in list(self.came_from)[::self.bounds.sample]:
+            for killed in (None, *range(len(state.clients))):
+                self.end(state, killed)
+                n_ended += 1
+        return n_ended
+
+    def end(self, state, killed):
+        steps = self.way_to(state)
+        if killed is not None:
+            dead = state.clients[killed]._replace(left=0, hears=False, pushed=(), mode=model.IDLE)
+            state = model.replaced(state, killed, dead)
+            steps = [*steps, (("kill", killed), None)]
+        try:
+            for _ in range(ROUNDS):
+                if all(client.mode == model.IDLE and client.left == 0 for client in state.clients):
+                    break
+                state = self.live_on(state, steps)
+            else:
+                raise model.Broken("not all come to an end")
+            self.judge_rest(state)
+        except model.Broken as broken:
+            raise Found(broken, steps) from None
+
+    def live_on(self, state, steps):
+        """Every client does the next thing that it should; then time passes."""
+        for index in range(len(state.clients)):
+            client = state.clients[index]
+            word = "take" if client.pushed else model.CALLS[client.mode][0]
+            if word == "acquire" and client.left == 0:
+                continue
+            state = self.act(state, (word, index) if word == "take" else (word, index, False), steps)
+        return state._replace(now_us=state.now_us + ROUND_US)
+
+    def act(self, state, action, steps):
+        call = model.call_of(state, action)
+        if not call:
+            steps.append((action, None))
+            return model.after_local(state, action, EMPTY)
+        self.server.set_time(state.now_us)
+        self.server.set_ears(ears_of(state))
+        (answer, contents), = self.server.run([(state.contents, *call)])
+        steps.append((action, answer))
+        return model.after_call(state, action, answer, contents)
+
+    def judge_rest(self, state):
+        now = model.read_contents(state.contents)
+        back_us = -min(0, *self.bounds.ticks_us, 0) * self.bounds.ticks  # by which all lives longer
+        model.demand(not now.lock or now.lock_ends_us <= state.now_us + model.TTL_MS * 1000 + back_us,
+                     "the lock of the dead outlives its ttl")
+        self.server.set_time(state.now_us + FORGOTTEN_US)
+        (_, contents), = self.server.run([(state.contents, "release", ("none", model.NO_CHANCE))])
+        left = model.read_contents(contents)
+        model.demand(not left.lock and not left.queue and not left.records and not left.seen,
+                     "something is left when all is over")
+
+
+def explore(server, bounds, limit=10_000_000):
+    begun = time.monotonic()
+    explorer = Explorer(server, bounds, limit)
+    explorer.explore()
+    tried = explorer.n_tried
+    n_ended = explorer.end_all()
+    return f"{bounds.name}: {len(explorer.came_from)} states, {tried} steps, {n_ended} ends, " \
+           f"{time.monotonic() - begun:.0f} s"
+
+
+def tell(found):
+    for number, (action, answer) in enumerate(found.steps, 1):
+        word, which, *lost = action
+        print(f"#   {number:2} {word} {which}{' (answer lost)' if any(lost) else ''}"
+              f"{'' if answer is None else ' -> ' + answer}")
+    print(f"#   then: {found}")
+
+
+def verdict(number, name, holds):
+    print(f"{'ok' if holds else 'not ok'} {number} - {name}", flush=True)
+
+
+def check(preload, program, all_bounds):
+    failed = 0
+    print(f"1..{len(all_bounds)}")
+    for number, bounds in enumerate(all_bounds, 1):
+        with Server(program, preload, scripts_of()) as server:
+            try:
+                verdict(number, explore(server, bounds), True)
+            except Found as found:
+                failed += 1
+                verdict(number, bounds.name, False)
+                tell(found)
+    return failed
+
+
+def is_found(preload, program, edits):
+    with Server(program, preload, scripts_of(edits)) as server:
+        for bounds in SMALL:
+            try:
+                explore(server, bounds, MANY)
+            except Found as found:
+                return found
+            except ScriptError as error:
+                return error
+    return None
+
+
+def check_mutants(preload, program):
+    failed = 0
+    print(f"1..{len(MUTANTS)}")
+    for number, (name, *edits) in enumerate(MUTANTS, 1):
+        found = is_found(preload, program, edits)
+        failed += not found
+        verdict(number, f"{name}: {found or 'nobody noticed'}", found is not None)
+    return failed
+
+
+def main():
+    preload, *words = sys.argv[1:] or sys.exit(__doc__)
+    program = os.environ.get("RQL_TEST_REDIS")
+    if not program:
+        print("1..0 # SKIP no redis-server")
+        return 0
+    if words == ["--mutants"]:
+        return check_mutants(preload, program) > 0
+    return check(preload, program, LONG if os.environ.get("RQL_TEST_LONG") else QUICK) > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
