@@ -133,10 +133,10 @@ static void ask(rql_request *self)
 /* A server that is busy with us is waited for; one that says nothing is not. */
 static bool is_answering(rql_request *self)
 {
-    if (!rqli_pipe_is_talking(self->job.loop->pipe, LAST_WORDS_US)) {
+    if (!rqli_pipe_is_talking(self->job.loop->pipe, RQLI_LAST_WORDS_US)) {
         return false;
     }
-    set_due(self, rqli_now_us() + LAST_WORDS_US);
+    set_due(self, rqli_now_us() + RQLI_LAST_WORDS_US);
     return true;
 }
 

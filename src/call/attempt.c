@@ -140,7 +140,7 @@ void rqli_attempt_init(struct attempt *self, rql_lock *lock, const rql_lock_opti
                    .deadline_us = deadline_us},
         .may_retry = atomic_load_explicit(&lock->client->was_connected, memory_order_relaxed),
         .deadline_us = deadline_us,
-        .last_words_us = LAST_WORDS_US,
+        .last_words_us = RQLI_LAST_WORDS_US,
     };
     out->rank = -1;
 }

@@ -30,8 +30,6 @@ struct attempt {
     bool was_held;
 };
 
-enum { LAST_WORDS_US = 50000 }; /* a call ends within this after its deadline (P6) */
-
 static inline int64_t later(int64_t a_us, int64_t b_us)
 {
     return a_us > b_us ? a_us : b_us;

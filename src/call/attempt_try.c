@@ -252,7 +252,7 @@ static void spend_last_words(struct attempt *attempt)
     int64_t over_us = rqli_now_us() - attempt->deadline_us;
 
     if (over_us > 0) {
-        attempt->last_words_us = later(0, LAST_WORDS_US - over_us);
+        attempt->last_words_us = later(0, RQLI_LAST_WORDS_US - over_us);
     }
 }
 

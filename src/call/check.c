@@ -20,6 +20,16 @@ struct check {
     char memory[RQLI_KEYS_ROOM];
 };
 
+/* Within the last words after the deadline, however long an answer may take otherwise. */
+static int64_t look_until_us(const struct check *self)
+{
+    int64_t until_us = rqli_client_patience_us(self->client, rqli_now_us());
+
+    return until_us - RQLI_LAST_WORDS_US < self->deadline_us
+               ? until_us
+               : self->deadline_us + RQLI_LAST_WORDS_US;
+}
+
 /* *left_ms: PTTL, or FREE. */
 static rql_status look(struct check *self, int64_t *left_ms, rql_error *error)
 {
@@ -36,8 +46,7 @@ static rql_status look(struct check *self, int64_t *left_ms, rql_error *error)
     rqli_command_begin(&exchange->command, 2);
     rqli_command_text(&exchange->command, "PTTL");
     rqli_command_slice(&exchange->command, self->keys.lock);
-    status =
-        rqli_exchange_run(exchange, rqli_client_patience_us(self->client, rqli_now_us()), error);
+    status = rqli_exchange_run(exchange, look_until_us(self), error);
     if (!status && exchange->reply[0].type != RQLI_REPLY_INTEGER) {
         status = rqli_exchange_fault(exchange, &exchange->reply[0], "HEXISTS", self->keys.lock.data,
                                      error);

@@ -61,6 +61,8 @@ rql_status rqli_client_check(const rql_client *client, rql_error *error);
 /* RQL_E_INVALID unless the name may be a lock's (F-92). */
 rql_status rqli_name_check(const char *name, rql_error *error);
 
+enum { RQLI_LAST_WORDS_US = 50000 }; /* a call ends within this after its deadline (P6) */
+
 /* When a single command has to be answered: connect and answer. */
 int64_t rqli_client_patience_us(const rql_client *client, int64_t now_us);
 

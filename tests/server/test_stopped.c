@@ -112,6 +112,24 @@ static void one_try_at_a_stopped_server_ends_with_its_last_words(void **state)
     rql_client_free(client);
 }
 
+static void a_look_at_a_stopped_server_ends_in_time(void **state)
+{
+    rql_client *client = new_client_waiting(60000);
+    rql_lock_options options = patient(client);
+    int64_t begun_us;
+
+    (void)state;
+    CHECK_OK(rql_client_connect(client, NULL));
+    options.timeout_ms = IMPATIENT_MS;
+    redis_server_pause(&server);
+    begun_us = wait_clock_us();
+    assert_true(rql_check_until_free(client, "x", &options, NULL) < 0);
+    assert_true(wait_clock_us() - begun_us <=
+                (IMPATIENT_MS + (LAST_WORDS_MS + SLACK_MS) * wait_slowness()) * 1000);
+    redis_server_resume(&server);
+    rql_client_free(client);
+}
+
 static void stop_for_a_moment_is_a_delay(void **state)
 {
     rql_client *client = new_client();
@@ -202,6 +220,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup(name, empty_server)
         TEST(stopped_server_holds_up_no_call_beyond_its_deadline),
         TEST(one_try_at_a_stopped_server_ends_with_its_last_words),
+        TEST(a_look_at_a_stopped_server_ends_in_time),
         TEST(stop_for_a_moment_is_a_delay),
         TEST(stop_for_longer_than_the_silence_allowed_costs_no_grant),
         TEST(grant_to_the_dead_is_not_lost_for_long),
