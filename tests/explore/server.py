@@ -1,8 +1,10 @@
 """A private redis-server whose time of day is ours, spoken to in whole batches."""
+import ctypes
 import hashlib
 import mmap
 import os
 import pathlib
+import signal
 import socket
 import struct
 import subprocess
@@ -21,6 +23,11 @@ class ServerError(Exception):
 
 class ScriptError(Exception):
     """A script failed."""
+
+
+def die_with_parent():
+    """PR_SET_PDEATHSIG: no server outlives a test that was killed."""
+    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))
 
 
 def encoded(words):
@@ -79,7 +86,8 @@ class Server:
             [self.program, "--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no",
              "--dir", self.folder.name, "--enable-debug-command", "local"],
             env={**os.environ, "LD_PRELOAD": self.preload, "RQL_CLOCK": clock},
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            preexec_fn=die_with_parent)
         try:
             self.connect(path)
         except BaseException:
