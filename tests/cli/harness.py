@@ -1,7 +1,7 @@
 """A private server, the program under test, and TAP output. Standard library only."""
-import ctypes
 import json
 import os
+import pathlib
 import shutil
 import signal
 import socket
@@ -10,6 +10,9 @@ import sys
 import tempfile
 import time
 import traceback
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from private_server import die_with_parent, encoded  # noqa: E402
 
 PROGRAM = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
 PATIENCE_S = 20
@@ -46,11 +49,6 @@ def is_gone(pid):
         return True
 
 
-def die_with_parent():
-    """PR_SET_PDEATHSIG: no server outlives a test that was killed."""
-    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))
-
-
 class Server:
     """A redis-server on a Unix socket in a fresh folder."""
 
@@ -72,13 +70,10 @@ class Server:
 
     def call(self, *words):
         """One command; its reply's first line, or the text of a bulk reply."""
-        parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
-        data = b"*%d\r\n" % len(parts)
-        data += b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
         with socket.socket(socket.AF_UNIX) as channel:
             channel.settimeout(PATIENCE_S)
             channel.connect(self.path)
-            channel.sendall(data)
+            channel.sendall(encoded(words))
             with channel.makefile("rb") as reply:
                 line = reply.readline().rstrip(b"\r\n")
                 if line[:1] == b"$" and line != b"$-1":

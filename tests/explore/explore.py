@@ -22,14 +22,13 @@ from typing import NamedTuple
 
 import model
 from mutants import MUTANTS
-from server import EMPTY, ScriptError, Server
+from server import EMPTY, T0_US, ScriptError, Server
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "lua"))
 from embed import expanded  # noqa: E402
 
 SCRIPTS = ("acquire", "release", "leave", "extend")
-T0_US = 1_700_000_000_000_000
 BATCH = 200
 MANY = 50_000  # three times the states of any of SMALL: a mistake may have no end of them
 ROUND_US = 700_000
@@ -117,8 +116,10 @@ class Explorer:
         found, asked = [], {}
         for state in layer:
             for action in model.actions(state, self.bounds.ticks_us):
-                if model.call_of(state, action):
-                    asked.setdefault((state.now_us, ears_of(state)), []).append((state, action))
+                call = model.call_of(state, action)
+                if call:
+                    when = state.now_us, ears_of(state)
+                    asked.setdefault(when, []).append((state, action, call))
                 else:
                     self.note(state, action, None, model.after_local(state, action, EMPTY), found)
         for (now_us, ears), jobs in asked.items():
@@ -129,8 +130,8 @@ class Explorer:
         return found
 
     def ask(self, jobs, found):
-        calls = [(state.contents, *model.call_of(state, action)) for state, action in jobs]
-        for (state, action), (answer, contents) in zip(jobs, self.server.run(calls)):
+        answers = self.server.run([(state.contents, *call) for state, _, call in jobs])
+        for (state, action, _), (answer, contents) in zip(jobs, answers):
             try:
                 after = model.after_call(state, action, answer, contents)
             except model.Broken as broken:
@@ -196,7 +197,7 @@ class Explorer:
 
     def judge_rest(self, state):
         now = model.read_contents(state.contents)
-        back_us = -min(0, *self.bounds.ticks_us, 0) * self.bounds.ticks  # by which all lives longer
+        back_us = -min(0, *self.bounds.ticks_us) * self.bounds.ticks  # by which all lives longer
         model.demand(not now.lock or now.lock_ends_us <= state.now_us + model.TTL_MS * 1000 + back_us,
                      "the lock of the dead outlives its ttl")
         self.server.set_time(state.now_us + FORGOTTEN_US)
