@@ -71,7 +71,7 @@ static int run_all(struct cli_args *args)
         return code;
     }
     if (args->version) {
-        (void)printf("rql %d.%d.%d\n", RQL_VERSION_MAJOR, RQL_VERSION_MINOR, RQL_VERSION_PATCH);
+        (void)printf("rql %s\n", rql_version());
         return CLI_DONE;
     }
     if (args->help) {

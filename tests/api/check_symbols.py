@@ -8,7 +8,7 @@ import sys
 
 def declared_functions(headers):
     names = set()
-    for path in pathlib.Path(headers).glob("*.h"):
+    for path in pathlib.Path(headers).glob("*.h*"):  # and version.h.in
         text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
         names |= set(re.findall(r"^RQL_API[^;]*?\b(rql_\w+)\s*\(", text, flags=re.M))
     return names

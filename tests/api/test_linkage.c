@@ -15,6 +15,17 @@ static void client_round_trip(void **state)
     assert_null(client);
 }
 
+static void the_version_is_told_as_text(void **state)
+{
+    char numbers[32];
+
+    (void)state;
+    (void)snprintf(numbers, sizeof numbers, "%d.%d.%d", RQL_VERSION_MAJOR, RQL_VERSION_MINOR,
+                   RQL_VERSION_PATCH);
+    assert_string_equal(RQL_VERSION, numbers);
+    assert_string_equal(rql_version(), RQL_VERSION);
+}
+
 static void every_status_has_a_text_of_its_own(void **state)
 {
     const char *unknown = rql_status_text((rql_status)12345);
@@ -42,6 +53,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(client_round_trip),
+        cmocka_unit_test(the_version_is_told_as_text),
         cmocka_unit_test(every_status_has_a_text_of_its_own),
         cmocka_unit_test(the_options_table_ends),
     };
