@@ -127,11 +127,13 @@ build_programs() {
         build=${XDG_CACHE_HOME:-$HOME/.cache}/rql-build-bench
         mkdir -p "$build" || fail "cannot write $build"
     fi
-    made_for="$PWD with libpq $(pkg-config --modversion libpq 2>/dev/null)" # it may have come since
+    options='--buildtype=release -Dbench=enabled -Dprogram=disabled'
+    made_for="$PWD $options with libpq $(pkg-config --modversion libpq 2>/dev/null)" # it may have come since
     if [ "$(cat "$build/made-for" 2>/dev/null)" != "$made_for" ]; then
         echo "building in $build" >&2
         rm -rf "$build"
-        meson setup --buildtype=release "$build" >"$scratch/build.log" 2>&1 || show_build_log
+        # shellcheck disable=SC2086 # a list of words
+        meson setup $options "$build" >"$scratch/build.log" 2>&1 || show_build_log
         echo "$made_for" >"$build/made-for"
     fi
     ninja -C "$build" "$@" >"$scratch/build.log" 2>&1 || show_build_log

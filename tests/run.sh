@@ -166,7 +166,7 @@ targets=
 build() {
     name=$1
     shift
-    set -- "$@" --werror "$out/$name" "$root"
+    set -- -Dtests=enabled -Dbench=enabled "$@" --werror "$out/$name" "$root"
     [ ! -d "$out/$name/meson-private" ] || set -- --reconfigure "$@"
     # shellcheck disable=SC2086 # a word list on purpose
     quietly "$name-setup" meson setup "$@" &&
@@ -224,8 +224,13 @@ stage_shell() {
     verdict $?
 }
 
+# With the archive beside the shared library: it is tried out as well.
+build_gcc() {
+    CC=gcc CXX=g++ build gcc -Ddefault_library=both
+}
+
 stage_gcc() {
-    CC=gcc CXX=g++ build gcc && check gcc
+    build_gcc && check gcc
 }
 
 # Proves that nothing hides in asserts, and that clang has nothing to say.
@@ -261,7 +266,7 @@ stage_tsan() {
 # By name only: minutes. What README.md promises about the dead, in full size, with its figures.
 stage_guarantees() {
     export RQL_TEST_LONG=1
-    CC=gcc CXX=g++ build gcc && check gcc --suite guarantees --num-processes 1 --timeout-multiplier 10
+    build_gcc && check gcc --suite guarantees --num-processes 1 --timeout-multiplier 10
     kept=$?
     sed -n '/^# ok - /d;/^# /p' "$out/gcc/meson-logs/run-guarantees.txt"
     return "$kept"
@@ -270,7 +275,7 @@ stage_guarantees() {
 # By name only: the scripts in every order that more clients, calls and mishaps allow.
 stage_explore() {
     export RQL_TEST_LONG=1
-    CC=gcc CXX=g++ build gcc && check gcc --suite explore --timeout-multiplier 10
+    build_gcc && check gcc --suite explore --timeout-multiplier 10
     kept=$?
     grep -h '^ok\|^not ok\|^#' "$out/gcc/meson-logs/run-explore.txt"
     return "$kept"
@@ -278,13 +283,13 @@ stage_explore() {
 
 # Valgrind is twenty times slower and runs one thread at a time: what uses each part once.
 stage_valgrind() {
-    CC=gcc CXX=g++ build gcc &&
+    build_gcc &&
         check gcc --setup valgrind --suite unit --suite memory --timeout-multiplier 3
 }
 
 # By name only: half an hour.
 stage_valgrind_all() {
-    CC=gcc CXX=g++ build gcc && check gcc --setup valgrind --suite unit --suite server --suite golden
+    build_gcc && check gcc --setup valgrind --suite unit --suite server --suite golden
 }
 
 # It knows neither cleanup attributes nor functions that do not return.

@@ -4,13 +4,16 @@
 #
 # shellcheck disable=SC2317 # functions are called through trap and try
 #
-# Usage: consumer.sh BUILD_FOLDER README CC [CXX]; skipped without RQL_TEST_REDIS. Prints TAP.
+# Usage: consumer.sh BUILD_FOLDER README LIBRARY CC [CXX]; skipped without RQL_TEST_REDIS. Prints TAP.
+# LIBRARY is what was built: shared, static, or both; then the archive is linked as well. A compiler
+# is one argument, also when it is several words.
 set -eu
 
 build=$1
 readme=$2
-cc=$3
-cxx=${4:-}
+library=$3
+cc=$4
+cxx=${5:-}
 work=$(mktemp -d /tmp/rql-test-XXXXXX)
 export RQL_LOCAL_DIR="$work/local" RQL_LOCAL_IDLE=1
 
@@ -61,17 +64,28 @@ flags() {
 # compile OUTPUT COMPILER OPTION...
 compile() {
     output=$1
-    shift
-    # shellcheck disable=SC2046 # word lists on purpose
-    "$@" -Wall -Wextra -Wpedantic -Werror $(flags --cflags) "$work/report.c" -x none -o "$output" \
+    compiler=$2
+    shift 2
+    # shellcheck disable=SC2046,SC2086 # word lists on purpose
+    $compiler "$@" -Wall -Wextra -Wpedantic -Werror $(flags --cflags) "$work/report.c" -x none -o "$output" \
         $(flags --libs) -Wl,-rpath,"$(dirname "$(dirname "$pc")")"
+}
+
+# The archive, with what rql.pc says that it needs; nothing of ours is loaded then.
+link_archive() {
+    # shellcheck disable=SC2046,SC2086 # word lists on purpose
+    $cc -x c $(flags --cflags) "$work/report.c" -x none -o "$work/archived" \
+        $(flags --static --libs | sed 's/-lrql\>/-l:librql.a/')
+    ! readelf -d "$work/archived" | grep librql
 }
 
 if [ -z "${RQL_TEST_REDIS:-}" ]; then
     echo '1..0 # SKIP no redis-server'
     exit 0
 fi
-echo "1..$((2 * (${cxx:+2} + 3) + 1))"
+in_all=$((2 * (${cxx:+2} + 3) + 1))
+[ "$library" != both ] || in_all=$((in_all + 2))
+echo "1..$in_all"
 try 'the library is installed' install_copy
 pc=$(find "$work/root" -name rql.pc)
 standard='c99'
@@ -85,4 +99,8 @@ for program in 1 2; do
     fi
     standard=gnu99 # for the header of libuv
 done
+if [ "$library" = both ]; then
+    try 'it can be linked with the archive' link_archive
+    try 'and takes a lock' "$work/archived"
+fi
 exit "$failed"

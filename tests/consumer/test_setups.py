@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""What `meson setup` makes of the options of the build, with the packages that a machine may have or lack.
+
+Usage: test_setups.py SOURCE_FOLDER CC...    prints TAP. Standard library only; nothing is compiled.
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SOURCE, CC = sys.argv[1], sys.argv[2:]
+LIBRARY = ["hiredis", "libuv"]
+
+
+class Setup:
+    """One build folder, set up where pkg-config knows the named packages and no others."""
+
+    def __init__(self, packages, *options):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="rql-test-"))
+        self.build = self.folder / "build"
+        for package in packages:
+            path = subprocess.check_output(["pkg-config", "--variable=pcfiledir", package], text=True).strip()
+            shutil.copy(f"{path}/{package}.pc", self.folder)
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("PKG_CONFIG")}
+        done = subprocess.run(["meson", "setup", *options, self.build, SOURCE], check=False, text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env={**kept, "CC": " ".join(CC), "PKG_CONFIG_LIBDIR": str(self.folder),
+                                   "CMAKE": "false"})  # which would find what pkg-config must not
+        self.worked, self.said = done.returncode == 0, done.stdout
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.folder)
+
+    def look(self, what):
+        return json.loads(subprocess.check_output(["meson", "introspect", what, self.build]))
+
+    def programs(self):
+        return {target["name"] for target in self.look("--targets") if target["type"] == "executable"}
+
+    def installed(self):
+        targets = [target for target in self.look("--targets") if target["installed"]]
+        return {pathlib.Path(name).name for target in targets for name in target["install_filename"]}
+
+
+def check(good, setup, what):
+    if not good:
+        raise AssertionError(what + "\n" + setup.said)
+
+
+def check_pkg_config(setup):
+    lines = (setup.build / "meson-private/rql.pc").read_text().splitlines()
+    needs = "".join(line for line in lines if line.startswith("Requires.private:"))
+    check("hiredis" in needs and "libuv" in needs, setup, f"rql.pc: {lines}")
+
+
+def a_plain_build_is_library_and_program():
+    with Setup(LIBRARY + ["libcjson"]) as plain:
+        check(plain.worked, plain, "the set-up failed")
+        check(plain.programs() == {"rql"}, plain, f"programs: {plain.programs()}")
+        check(not plain.look("--tests"), plain, "it has tests")
+        check("rql" in plain.installed(), plain, f"installed: {plain.installed()}")
+        check_pkg_config(plain)
+
+
+def a_missing_cjson_is_named():
+    with Setup(LIBRARY) as setup:
+        check(not setup.worked, setup, "the set-up passed over it")
+        check("libcjson-dev" in setup.said, setup, "its name is not said")
+        check("-Dprogram=disabled" in setup.said, setup, "the way on is not said")
+
+
+def the_library_and_the_demonstration_need_no_cjson():
+    with Setup(LIBRARY, "-Dprogram=disabled", "-Dbench=enabled") as setup:
+        check(setup.worked, setup, "the set-up failed")
+        check("rql-demo" in setup.programs(), setup, f"programs: {setup.programs()}")
+        check("rql" not in setup.programs() | setup.installed(), setup, "the program is there")
+
+
+def tests_that_are_asked_for_need_cmocka():
+    with Setup(LIBRARY + ["libcjson"], "-Dtests=enabled") as setup:
+        check(not setup.worked and "cmocka" in setup.said, setup, "a missing cmocka was passed over")
+
+
+def the_archive_is_installed_beside_the_shared_library():
+    with Setup(LIBRARY, "-Dprogram=disabled", "-Ddefault_library=both") as setup:
+        check(setup.worked, setup, "the set-up failed")
+        check({"librql.a", "librql.so"} <= setup.installed(), setup, f"installed: {setup.installed()}")
+
+
+def main():
+    tests = [a_plain_build_is_library_and_program, a_missing_cjson_is_named,
+             the_library_and_the_demonstration_need_no_cjson, tests_that_are_asked_for_need_cmocka,
+             the_archive_is_installed_beside_the_shared_library]
+    failed = 0
+    print(f"1..{len(tests)}")
+    for number, test in enumerate(tests, 1):
+        try:
+            test()
+            word = "ok"
+        except (AssertionError, OSError, subprocess.CalledProcessError) as wrong:
+            print("# " + str(wrong).replace("\n", "\n# "))
+            failed += 1
+            word = "not ok"
+        print(word, number, "-", test.__name__.replace("_", " "), flush=True)
+    return failed > 0
+
+
+sys.exit(main())
