@@ -7,6 +7,7 @@
 #include "client/lock.h"
 #include "keeper/keeper.h"
 #include "keeper/renewal.h"
+#include "keeper/withdrawal.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -28,7 +29,7 @@ struct rqli_keeper {
         const rql_lock *told; /* whose on_lost runs, or NULL */
         rql_lock *first;
         struct rqli_renewals batch; /* under way */
-        struct rqli_withdrawal *withdrawals;
+        struct rqli_withdrawals withdrawals;
         int64_t next_look_us; /* when the thread looks again by itself */
         unsigned added;       /* leases added since its last look */
         bool is_running;

@@ -37,6 +37,11 @@ struct rqli_keeper *rqli_keeper_new(rql_client *client)
 
 static void on_timer(uv_timer_t *timer);
 
+static int64_t earlier(int64_t a_us, int64_t b_us)
+{
+    return a_us < b_us ? a_us : b_us;
+}
+
 static bool is_loop_thread(const struct rqli_keeper *self)
 {
     uv_thread_t me = uv_thread_self();
@@ -65,7 +70,7 @@ struct rqli_keeper *rqli_keeper_free(struct rqli_keeper *self)
         (void)pthread_mutex_unlock(&self->shared.mutex);
         (void)uv_thread_join(&self->thread);
     }
-    rqli_withdrawals_free(self->shared.withdrawals);
+    rqli_withdrawals_fini(&self->shared.withdrawals);
     rqli_link_free(self->link);
     (void)pthread_mutex_destroy(&self->shared.mutex);
     (void)pthread_cond_destroy(&self->shared.callback_ended);
@@ -135,7 +140,7 @@ static void tell_losses(struct rqli_keeper *self)
 /* Under the mutex. */
 static int64_t earliest_due(const struct rqli_keeper *self)
 {
-    int64_t due_us = rqli_withdrawals_due_us(self->shared.withdrawals);
+    int64_t due_us = rqli_withdrawals_due_us(&self->shared.withdrawals);
     const rql_lock *lock;
 
     if (self->shared.shall_stop && self->shared.stop_us < due_us) {
@@ -164,22 +169,42 @@ static void plan(struct rqli_keeper *self)
     self->shared.next_look_us = due_us;
 }
 
+/* Under the mutex. The first loss that has to be told; RQLI_NEVER_US: none. */
+static int64_t next_loss_us(const struct rqli_keeper *self)
+{
+    int64_t loss_us = RQLI_NEVER_US;
+    const rql_lock *lock;
+
+    for (lock = self->shared.first; lock; lock = lock->kept.next) {
+        if (lock->kept.is_watched && !lock->kept.lease.is_told &&
+            rqli_lease_end_us(&lock->kept.lease) < loss_us) {
+            loss_us = rqli_lease_end_us(&lock->kept.lease);
+        }
+    }
+    return loss_us;
+}
+
+/* Under the mutex. */
+static int64_t next_renewal_us(const struct rqli_keeper *self)
+{
+    int64_t renew_us = RQLI_NEVER_US;
+    const rql_lock *lock;
+
+    for (lock = self->shared.first; lock; lock = lock->kept.next) {
+        renew_us = earlier(lock->kept.lease.renew_us, renew_us);
+    }
+    return renew_us;
+}
+
 /* Under the mutex: no call may last beyond the next loss that has to be told, or the end. */
 static int64_t patience_us(const struct rqli_keeper *self)
 {
     int64_t until_us = rqli_client_patience_us(self->client, rqli_now_us());
-    const rql_lock *lock;
 
-    if (self->shared.shall_stop && self->shared.stop_us < until_us) {
-        until_us = self->shared.stop_us;
+    if (self->shared.shall_stop) {
+        until_us = earlier(until_us, self->shared.stop_us);
     }
-    for (lock = self->shared.first; lock; lock = lock->kept.next) {
-        if (lock->kept.is_watched && !lock->kept.lease.is_told &&
-            rqli_lease_end_us(&lock->kept.lease) < until_us) {
-            until_us = rqli_lease_end_us(&lock->kept.lease);
-        }
-    }
-    return until_us;
+    return earlier(until_us, next_loss_us(self));
 }
 
 /* Under the mutex, released while it talks to the server. */
@@ -226,27 +251,42 @@ static void renew_some(struct rqli_keeper *self)
     }
 }
 
-/* Under the mutex, released while it talks to the server. */
-static void withdraw_some(struct rqli_keeper *self)
+/* Under the mutex. The end waits for nothing beyond it. */
+static bool is_out_of_time(const struct rqli_keeper *self)
 {
-    struct rqli_withdrawal *due =
-        rqli_withdrawals_take_due(&self->shared.withdrawals, rqli_now_us());
+    return self->shared.shall_stop && rqli_now_us() >= self->shared.stop_us;
+}
 
-    while (due) {
-        int64_t until_us = patience_us(self);
-        bool is_done;
+/* Under the mutex. A withdrawal is waited for until the next renewal is due, which goes behind it
+ * on the same connection, or for the usual grace; and for half of the time to the next loss, at
+ * most. */
+static int64_t withdrawing_until_us(const struct rqli_keeper *self)
+{
+    int64_t now_us = rqli_now_us();
+    int64_t until_us = now_us + RQLI_LAST_WORDS_US;
+    int64_t renewal_us = next_renewal_us(self);
 
-        (void)pthread_mutex_unlock(&self->shared.mutex);
-        is_done = rqli_withdrawal_run(due, self->link, until_us);
-        (void)pthread_mutex_lock(&self->shared.mutex);
-        if (is_done) {
-            rqli_withdrawals_free(due);
-        } else {
-            rqli_withdrawals_add(&self->shared.withdrawals, due);
-        }
-        tell_losses(self);
-        due = rqli_withdrawals_take_due(&self->shared.withdrawals, rqli_now_us());
+    until_us = renewal_us > until_us ? renewal_us : until_us;
+    until_us = earlier(until_us, now_us + (next_loss_us(self) - now_us) / 2);
+    return earlier(until_us, patience_us(self));
+}
+
+/* Under the mutex, released while it talks to the server. False: nothing was to be withdrawn. */
+static bool withdraw_some(struct rqli_keeper *self)
+{
+    struct rqli_withdrawal_batch batch;
+    int64_t until_us;
+
+    rqli_withdrawals_take(&self->shared.withdrawals, &batch, rqli_now_us());
+    if (batch.count == 0) {
+        return false;
     }
+    until_us = withdrawing_until_us(self);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_withdrawal_batch_run(&batch, self->link, until_us);
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_withdrawals_put_back(&self->shared.withdrawals, &batch);
+    return true;
 }
 
 /* Loop thread. Everything that is due, and when to come again. */
@@ -255,9 +295,10 @@ static void look(struct rqli_keeper *self)
     int64_t left_us;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
-    tell_losses(self);
-    renew_some(self);
-    withdraw_some(self);
+    do {
+        tell_losses(self);
+        renew_some(self);
+    } while (!is_out_of_time(self) && withdraw_some(self));
     plan(self);
     left_us = self->shared.next_look_us == RQLI_NEVER_US
                   ? RQLI_NEVER_US
@@ -276,7 +317,8 @@ static bool is_over(struct rqli_keeper *self)
 
     (void)pthread_mutex_lock(&self->shared.mutex);
     over = self->shared.shall_stop &&
-           (!self->shared.withdrawals || rqli_now_us() >= self->shared.stop_us);
+           (rqli_withdrawals_due_us(&self->shared.withdrawals) == RQLI_NEVER_US ||
+            is_out_of_time(self));
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return over;
 }
@@ -420,13 +462,12 @@ void rqli_keeper_withdraw(struct rqli_keeper *self, const struct rqli_withdrawal
         return;
     }
     (void)pthread_mutex_lock(&self->shared.mutex);
-    if (start(self)) {
-        rqli_withdrawals_add(&self->shared.withdrawals, one);
+    if (start(self) && rqli_withdrawals_add(&self->shared.withdrawals, one)) {
         rqli_keeper_rouse(self);
         one = NULL;
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    rqli_withdrawals_free(one);
+    (void)rqli_withdrawal_free(one);
 }
 
 void rqli_keeper_doubt(struct rqli_keeper *self)

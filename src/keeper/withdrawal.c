@@ -3,81 +3,156 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "carry/perform.h"
+#include "carry/perform_each.h"
 #include "carry/serving.h"
 
 #include <rql/base.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { PAUSE_US = 100000 };
 
 struct rqli_withdrawal {
-    struct rqli_withdrawal *next;
+    struct rqli_due due; /* first */
     int64_t until_us;
-    int64_t due_us;
-    char name[RQL_NAME_MAX + 1];
+    int64_t again_us; /* of the next attempt, if the last one has not settled it */
+    bool is_confirmed;
     char acquirer[RQL_ID_SIZE];
     char nonce[RQLI_HEX_SIZE];
+    char name[];
 };
 
 struct rqli_withdrawal *rqli_withdrawal_new(const struct rqli_withdrawal_of *what, int64_t until_us)
 {
-    struct rqli_withdrawal *self = calloc(1, sizeof *self);
+    size_t name_size = strlen(what->name) + 1;
+    struct rqli_withdrawal *self = malloc(sizeof *self + name_size);
 
     if (self) {
-        self->until_us = until_us;
-        (void)snprintf(self->name, sizeof self->name, "%s", what->name);
+        *self = (struct rqli_withdrawal){.until_us = until_us};
         (void)snprintf(self->acquirer, sizeof self->acquirer, "%s", what->acquirer);
         (void)snprintf(self->nonce, sizeof self->nonce, "%s", what->nonce);
+        memcpy(self->name, what->name, name_size);
     }
     return self;
 }
 
-void rqli_withdrawals_add(struct rqli_withdrawal **list, struct rqli_withdrawal *one)
+struct rqli_withdrawal *rqli_withdrawal_free(struct rqli_withdrawal *self)
 {
-    one->next = *list;
-    *list = one;
-}
-
-void rqli_withdrawals_free(struct rqli_withdrawal *list)
-{
-    while (list) {
-        struct rqli_withdrawal *next = list->next;
-
-        free(list);
-        list = next;
-    }
-}
-
-int64_t rqli_withdrawals_due_us(const struct rqli_withdrawal *list)
-{
-    int64_t due_us = RQLI_NEVER_US;
-
-    for (; list; list = list->next) {
-        due_us = list->due_us < due_us ? list->due_us : due_us;
-    }
-    return due_us;
-}
-
-struct rqli_withdrawal *rqli_withdrawals_take_due(struct rqli_withdrawal **list, int64_t now_us)
-{
-    struct rqli_withdrawal **at = list;
-
-    while (*at) {
-        struct rqli_withdrawal *one = *at;
-
-        if (now_us < one->due_us) {
-            at = &one->next;
-            continue;
-        }
-        *at = one->next;
-        one->next = NULL;
-        if (now_us < one->until_us) {
-            return one;
-        }
-        free(one);
-    }
+    free(self);
     return NULL;
+}
+
+bool rqli_withdrawals_add(struct rqli_withdrawals *self, struct rqli_withdrawal *one)
+{
+    if (!rqli_heap_reserve(&self->heap)) {
+        return false;
+    }
+    rqli_heap_set(&self->heap, &one->due, 0);
+    return true;
+}
+
+static void drop(struct rqli_withdrawals *self, struct rqli_withdrawal *one)
+{
+    rqli_heap_unreserve(&self->heap, &one->due);
+    free(one);
+}
+
+void rqli_withdrawals_fini(struct rqli_withdrawals *self)
+{
+    struct rqli_due *due = rqli_heap_take_due(&self->heap, RQLI_NEVER_US);
+
+    while (due) {
+        free(due);
+        due = rqli_heap_take_due(&self->heap, RQLI_NEVER_US);
+    }
+    rqli_heap_fini(&self->heap);
+}
+
+int64_t rqli_withdrawals_due_us(const struct rqli_withdrawals *self)
+{
+    return rqli_heap_first_us(&self->heap);
+}
+
+void rqli_withdrawals_take(struct rqli_withdrawals *self, struct rqli_withdrawal_batch *batch,
+                           int64_t now_us)
+{
+    struct rqli_withdrawal *one;
+
+    batch->count = 0;
+    while (batch->count < RQLI_WITHDRAWALS_MAX) {
+        one = (struct rqli_withdrawal *)rqli_heap_take_due(&self->heap, now_us);
+        if (!one) {
+            break;
+        }
+        if (now_us < one->until_us) {
+            batch->item[batch->count++] = one;
+        } else {
+            drop(self, one);
+        }
+    }
+}
+
+void rqli_withdrawals_put_back(struct rqli_withdrawals *self,
+                               const struct rqli_withdrawal_batch *batch)
+{
+    for (size_t i = 0; i < batch->count; i++) {
+        struct rqli_withdrawal *one = batch->item[i];
+
+        if (one->is_confirmed) {
+            drop(self, one);
+        } else {
+            rqli_heap_set(&self->heap, &one->due, one->again_us);
+        }
+    }
+}
+
+struct writing {
+    const struct rqli_withdrawal_batch *batch;
+    struct rqli_keys keys; /* of the one that is being written */
+    char memory[RQLI_KEYS_ROOM];
+};
+
+static void write_one(void *context, size_t index, struct rqli_call *call)
+{
+    struct writing *self = context;
+    const struct rqli_withdrawal *one = self->batch->item[index];
+    const struct rqli_withdrawal_of what = {one->name, one->acquirer, one->nonce};
+
+    rqli_keys_init(&self->keys, self->memory, rqli_slice_of(one->name));
+    rqli_withdraw_write(&what, &self->keys, call);
+}
+
+/* Once more is harmless: it serves a long queue to its end. */
+static void note_answer(struct rqli_withdrawal *self, const struct rqli_exchange *exchange,
+                        const struct rqli_reply *reply, int64_t now_us)
+{
+    if (reply->type == RQLI_REPLY_ERROR) {
+        (void)rqli_exchange_fault(exchange, reply, "leave", self->name, NULL);
+    } else if (rqli_serve_is_due(reply)) {
+        self->again_us = now_us;
+    } else {
+        self->is_confirmed = true;
+    }
+}
+
+void rqli_withdrawal_batch_run(struct rqli_withdrawal_batch *self, struct rqli_link *link,
+                               int64_t deadline_us)
+{
+    struct writing writing = {.batch = self};
+    struct rqli_calls calls = {.count = self->count, .write = write_one, .context = &writing};
+    struct rqli_exchange *exchange = NULL;
+    int64_t now_us;
+
+    (void)rqli_perform_each(link, &calls, deadline_us, &exchange, NULL);
+    now_us = rqli_now_us();
+    for (size_t i = 0; i < self->count; i++) {
+        self->item[i]->again_us = now_us + PAUSE_US;
+        if (exchange) {
+            note_answer(self->item[i], exchange, &exchange->reply[i], now_us);
+        }
+    }
+    rqli_exchange_give(exchange);
 }
 
 void rqli_withdraw_write(const struct rqli_withdrawal_of *what, const struct rqli_keys *keys,
@@ -103,17 +178,4 @@ bool rqli_withdraw(struct rqli_link *link, const struct rqli_keys *keys,
     }
     rqli_exchange_give(exchange);
     return status == RQL_OK;
-}
-
-bool rqli_withdrawal_run(struct rqli_withdrawal *self, struct rqli_link *link, int64_t deadline_us)
-{
-    const struct rqli_withdrawal_of what = {self->name, self->acquirer, self->nonce};
-    char memory[RQLI_KEYS_ROOM];
-    struct rqli_keys keys;
-    bool is_confirmed;
-
-    rqli_keys_init(&keys, memory, rqli_slice_of(self->name));
-    is_confirmed = rqli_withdraw(link, &keys, &what, deadline_us);
-    self->due_us = rqli_now_us() + PAUSE_US;
-    return is_confirmed;
 }

@@ -1,0 +1,160 @@
+#include "fixture.h"
+
+#include "proxy.h"
+
+#include "client/client.h"
+#include "keeper/keeper.h"
+#include "keeper/withdrawal.h"
+
+/* What the background thread gives back for others, beside the locks that it keeps. RQL_TEST_CROWD:
+ * how many withdrawals. */
+
+enum { USUAL = 2000, FULL = 100000, TTL_MS = 2000, FAR_MS = 5, IO_MS = 500 };
+
+static struct proxy *proxy;
+static long n_withdrawals;
+
+static int set_up(void **state)
+{
+    (void)state;
+    ask("FLUSHALL");
+    ask("CONFIG RESETSTAT");
+    proxy = proxy_start(server.socket_path);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    proxy = proxy_stop(proxy);
+    return 0;
+}
+
+static rql_client *client_through_proxy(int64_t io_timeout_ms)
+{
+    rql_options options = client_options();
+
+    options.url = proxy_url(proxy);
+    options.io_timeout_ms = io_timeout_ms;
+    return new_client_with(&options);
+}
+
+static void withdraw(rql_client *client, long count)
+{
+    const struct rqli_withdrawal_of what = {"y", "nobody", "0123456789abcdef0123456789abcdef"};
+
+    for (long i = 0; i < count; i++) {
+        rqli_keeper_withdraw(client->keeper, &what, 600000);
+    }
+}
+
+static int64_t end_ms(void)
+{
+    return ask_int("PEXPIRETIME rql:lock:x");
+}
+
+static bool ends_later_or_never(void *data)
+{
+    int64_t ends_ms = end_ms();
+
+    return ends_ms < 0 || ends_ms > *(int64_t *)data;
+}
+
+static void await_renewal(void)
+{
+    int64_t before_ms = end_ms();
+
+    assert_true(wait_until(ends_later_or_never, &before_ms, AWAIT_MS));
+    assert_int_equal(ask_int("EXISTS rql:lock:x"), 1);
+}
+
+static rql_lock *hold_renewed(rql_client *client)
+{
+    rql_lock_options options = patient(client);
+    rql_lock *lock;
+
+    options.ttl_ms = wait_stretched(TTL_MS);
+    options.auto_extend = true;
+    lock = hold_with(client, "x", &options);
+    await_renewal(); /* the background thread is connected */
+    return lock;
+}
+
+static bool all_are_withdrawn(void *data)
+{
+    return calls_of("evalsha") >= n_withdrawals + *(int64_t *)data;
+}
+
+/* One by one they would take longer than the lock lives. */
+static void a_crowd_of_withdrawals_costs_no_renewed_lock_its_life(void **state)
+{
+    rql_client *client = client_through_proxy(20000);
+    rql_lock *lock = hold_renewed(client);
+    int64_t before = calls_of("evalsha");
+
+    (void)state;
+    proxy_delay(proxy, PROXY_DOWN, FAR_MS);
+    withdraw(client, n_withdrawals);
+    for (int i = 0; i < 4; i++) {
+        await_renewal();
+    }
+    CHECK_OK(rql_lock_verify(lock, NULL));
+    assert_true(wait_until(all_are_withdrawn, &before, AWAIT_MS));
+    CHECK_OK(rql_lock_release(lock, NULL));
+    rql_client_free(client);
+}
+
+static void a_withdrawal_without_answer_holds_up_no_renewal(void **state)
+{
+    rql_client *client = client_through_proxy(20000);
+    rql_lock *lock = hold_renewed(client);
+
+    (void)state;
+    proxy_freeze(proxy, PROXY_DOWN, true);
+    withdraw(client, 1);
+    await_renewal();
+    proxy_freeze(proxy, PROXY_DOWN, false);
+    await_renewal();
+    CHECK_OK(rql_lock_verify(lock, NULL));
+    CHECK_OK(rql_lock_release(lock, NULL));
+    rql_client_free(client);
+}
+
+static void the_end_of_a_client_waits_for_its_time_out_and_not_for_a_crowd(void **state)
+{
+    rql_client *client = client_through_proxy(wait_stretched(IO_MS));
+    rql_lock *lock = hold_renewed(client);
+    int64_t begun_us;
+
+    (void)state;
+    CHECK_OK(rql_lock_release(lock, NULL));
+    proxy_delay(proxy, PROXY_DOWN, wait_stretched(IO_MS) / 4);
+    withdraw(client, n_withdrawals);
+    begun_us = wait_clock_us();
+    rql_client_free(client);
+    assert_true(wait_clock_us() - begun_us < 2 * IO_MS * 1000 * wait_slowness());
+}
+
+static int start(void **state)
+{
+    const char *text = getenv("RQL_TEST_CROWD");
+    long wanted = text ? strtol(text, NULL, 10) : USUAL;
+
+    n_withdrawals = wanted > 0 && wanted <= FULL ? wanted : USUAL;
+    return start_server(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        TEST(a_crowd_of_withdrawals_costs_no_renewed_lock_its_life),
+        TEST(a_withdrawal_without_answer_holds_up_no_renewal),
+        TEST(the_end_of_a_client_waits_for_its_time_out_and_not_for_a_crowd),
+    };
+
+    if (!redis_server_available()) {
+        return skip_all("no redis-server");
+    }
+    return cmocka_run_group_tests(tests, start, stop_server);
+}
