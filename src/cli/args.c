@@ -1,4 +1,5 @@
 #include "cmd.h"
+#include "guess.h"
 #include "output.h"
 #include "text.h"
 
@@ -18,6 +19,8 @@ static const struct cli_flag top_flags[] = {
 
 const char *const cli_forever_options[] = {"try_to_lock_timeout_ms", "retry_count",
                                            "default_queue_ttl_ms", NULL};
+
+enum { LINE_SIZE = 1024 };
 
 /* What stands before the command's name. */
 static const struct cli_command top = {.flags = top_flags};
@@ -137,6 +140,33 @@ static const char *find_option(const struct word *word)
         }
     }
     return NULL;
+}
+
+/* Names that this flag may have been meant to have. */
+static int unknown_flag(const struct cli_command *command, const struct word *word)
+{
+    const struct cli_flag *const tables[] = {command->flags, command->more_flags, cli_common_flags};
+    const bool is_long = word->text[1] == '-';
+    struct cli_guess guess;
+    char said[LINE_SIZE];
+    char meant[CLI_GUESS_SIZE];
+    const rql_option_row *row;
+    size_t i;
+
+    cli_guess_init(&guess, word->text + 2, is_long ? word->name_length - 2 : 0);
+    for (i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+        const struct cli_flag *flag = tables[i];
+
+        for (; flag && flag->name; flag++) {
+            cli_guess_propose(&guess, flag->name);
+        }
+    }
+    for (i = 0; (row = rql_option_row_at(i)) != NULL; i++) {
+        cli_guess_propose(&guess, row->name);
+    }
+    (void)snprintf(said, sizeof said, "%.*s%s", (int)word->name_length, word->text,
+                   cli_guess_text(&guess, "--", true, meant));
+    return misused(command, "unknown flag ", said); /* without its value: that may be a secret */
 }
 
 static int store_duration(const struct cli_command *command, const struct cli_flag *flag,
@@ -264,8 +294,7 @@ static int take_flag(struct cli_args *args, const struct cli_command *command)
     char *value;
 
     if (!flag && !option) {
-        args->next[-1][word.name_length] = '\0'; /* a value may be a secret */
-        return misused(command, "unknown flag ", word.text);
+        return unknown_flag(command, &word);
     }
     if (is_switch) {
         return inner ? misused(command, "no value is wanted in ", word.text)
@@ -292,23 +321,40 @@ static int take_name(struct cli_args *args, const struct cli_command *command, c
     return CLI_DONE;
 }
 
+/* A "--" before any name begins names that may look like flags, up to the next "--". The other one
+ * begins the command. */
+static int take_dashes(struct cli_args *args, const struct cli_command *command)
+{
+    const bool can_name = command->needs_name || command->takes_glob;
+
+    args->next += 1;
+    if (can_name && !args->name && !args->only_names) {
+        args->only_names = true;
+        return CLI_DONE;
+    }
+    if (command->takes_command) {
+        args->command = args->next;
+        return CLI_DONE;
+    }
+    if (args->only_names) {
+        args->only_names = false;
+        return CLI_DONE;
+    }
+    return misused(command, "nothing can follow ", "--");
+}
+
 static int take_word(struct cli_args *args, const struct cli_command *command)
 {
     char *word = *args->next;
 
     if (strcmp(word, "--") == 0) {
-        if (!command->takes_command) {
-            return misused(command, "nothing can follow ", word);
-        }
-        args->command = args->next + 1;
-        args->next += 1;
-        return CLI_DONE;
+        return take_dashes(args, command);
     }
-    if (word[0] == '-' && word[1] != '\0') {
+    if (!args->only_names && word[0] == '-' && word[1] != '\0') {
         return take_flag(args, command);
     }
     args->next += 1;
-    if (command->needs_name && (!args->name || command->takes_names)) {
+    if (command->takes_names || ((command->needs_name || command->takes_glob) && !args->name)) {
         return take_name(args, command, word);
     }
     return misused(
@@ -327,6 +373,9 @@ static int check_words(const struct cli_args *args, const struct cli_command *co
     }
     if (command->takes_command && (!args->command || !args->command[0])) {
         return misused(command, "which command? ", command->usage);
+    }
+    if (args->fail_fast && args->wait_ms != CLI_UNSET) {
+        return misused(command, "--try does not go with ", "--wait");
     }
     return CLI_DONE;
 }

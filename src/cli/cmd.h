@@ -38,6 +38,7 @@ struct cli_args {
     rql_error env_error;
 
     bool help, version, json;
+    bool only_names; /* no flags up to the next "--" */
     bool fail_fast, auto_extend;
     bool gem;
     bool force, dry_run;
@@ -100,6 +101,7 @@ struct cli_command {
     const char *name_is;               /* what its name is, if not a lock's; or NULL */
     bool needs_name;
     bool takes_names;   /* a series of them */
+    bool takes_glob;    /* in place of a name, or nothing */
     bool takes_command; /* words after "--" */
     /* Before there is a client. CLI_DONE, or the exit code after a line on stderr. Or NULL. */
     int (*prepare)(struct cli_args *args);
@@ -133,6 +135,9 @@ void cli_args_init(struct cli_args *args, char **words);
 /* Takes flags up to the first other word (command NULL: what stands before the command's name), or
  * everything. Answers CLI_DONE, or CLI_USAGE after having said what is wrong. */
 int cli_args_parse(struct cli_args *args, const struct cli_command *command);
+
+/* Says of each variable RQL_... of the environment that nothing reads it. */
+void cli_say_unknown_variables(void);
 
 /* Options whose default in this program is "forever" (the library's suits a worker's loop, not a
  * command that was started to wait). NULL at the end. */

@@ -1,3 +1,4 @@
+#include "guess.h"
 #include "output.h"
 #include "scope.h"
 #include "swarm.h"
@@ -203,12 +204,25 @@ static const struct action *find_action(const char *name)
     return NULL;
 }
 
+static void say_unknown(const char *name)
+{
+    struct cli_guess guess;
+    char meant[CLI_GUESS_SIZE];
+
+    cli_guess_init(&guess, name, strlen(name));
+    for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
+        cli_guess_propose(&guess, actions[i].name);
+    }
+    cli_say("swarm: unknown action %s%s; see rql swarm --help", name,
+            cli_guess_text(&guess, "", false, meant));
+}
+
 static int prepare(struct cli_args *args)
 {
     const struct action *action = find_action(args->name);
 
     if (!action) {
-        cli_say("swarm: unknown action %s; see rql swarm --help", args->name);
+        say_unknown(args->name);
         return CLI_USAGE;
     }
     return action->prepare ? action->prepare(args) : CLI_DONE;

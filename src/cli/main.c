@@ -1,4 +1,5 @@
 #include "cmd.h"
+#include "guess.h"
 #include "output.h"
 #include "scope.h"
 
@@ -15,14 +16,19 @@ const struct cli_command *const cli_commands[] = {
 
 static const struct cli_command *find_command(const char *name)
 {
+    struct cli_guess guess;
+    char meant[CLI_GUESS_SIZE];
     size_t i;
 
+    cli_guess_init(&guess, name, strlen(name));
     for (i = 0; cli_commands[i]; i++) {
         if (strcmp(cli_commands[i]->name, name) == 0) {
             return cli_commands[i];
         }
+        cli_guess_propose(&guess, cli_commands[i]->name);
     }
-    cli_say("unknown command %s; see rql --help", name);
+    cli_guess_propose(&guess, "help");
+    cli_say("unknown command %s%s; see rql --help", name, cli_guess_text(&guess, "", false, meant));
     return NULL;
 }
 

@@ -26,6 +26,7 @@ rql_client *cli_open(const struct cli_args *args, int *code_out)
     rql_client *client = NULL;
     rql_error error = {.status = RQL_OK};
 
+    cli_say_unknown_variables();
     if (args->env_status != RQL_OK) {
         *code_out = cli_fault(&args->env_error);
         return NULL;

@@ -313,6 +313,54 @@ def unknown_flag_is_named_with_its_command(server, rql):
              rql("queue", "a", "--nonsense=1").err)
 
 
+def mistyped_words_are_guessed(server, rql):
+    for words, said in ((["rnu"], "unknown command rnu (did you mean run?)"),
+                        (["help", "serise"], "unknown command serise (did you mean series?)"),
+                        (["ls", "--quues"], "ls: unknown flag --quues (did you mean --queues?)"),
+                        (["ls", "--retry_cuont=3"],
+                         "ls: unknown flag --retry_cuont (did you mean --retry-count?)"),
+                        (["swarm", "statsu"], "swarm: unknown action statsu (did you mean status?)")):
+        result = rql(*words)
+        check_equal((result.code, result.out), (64, ""))
+        check_in(said + "; see rql ", one_line(result.err))
+    for words in (["nonsense"], ["ls", "--nonsense"], ["ls", "-x"], ["swarm", "nonsense"]):
+        assert "did you mean" not in rql(*words).err
+
+
+def unknown_variables_are_told_once_each(server, rql):
+    result = rql("run", "a", "--", "true", RQL_RETRY_CUONT="3", RQL_NONSENSE="x", RQL_TOKEN="1")
+    check_equal(result.code, 0)
+    check_equal(sorted(result.err.splitlines()),
+                ["rql: unknown variable RQL_NONSENSE is ignored",
+                 "rql: unknown variable RQL_RETRY_CUONT is ignored (did you mean RQL_RETRY_COUNT?)"])
+    check_equal(rql("help", RQL_NONSENSE="x").err, "")
+
+
+def names_between_dashes_may_look_like_flags(server, rql):
+    check_equal(rql("lock", "--ttl", "1m", "--", "--force").code, 0)
+    check_equal(rql("ls").out, "--force\n")
+    check_equal(rql("info", "--json", "--", "--force").json()["name"], "--force")
+    check_equal(rql("info", "--", "--force", "--", "--json").json()["name"], "--force")
+    check_equal(rql("run", "--", "-n", "--", "printenv", "RQL_LOCK").out, "-n\n")
+    check_equal(rql("series", "--", "-b", "--try", "--", "printenv", "RQL_LOCK").out, "-b\n--try\n")
+    for words, said in ((["run", "--", "-n", "-m", "--", "true"], "at -m"),
+                        (["run", "--", "-n"], "which command?"), (["run", "--", "--", "true"], "which lock?"),
+                        (["info", "--", "-n", "-m"], "one too many: -m"),
+                        (["info", "--", "-n", "--", "--"], "nothing can follow --"),
+                        (["stats", "--", "-n"], "nothing can follow --")):
+        result = rql(*words)
+        check_equal((result.code, result.out), (64, ""), result.err)
+        check_in(said, one_line(result.err))
+
+
+def try_with_wait_is_wrong_usage(server, rql):
+    for words in (["lock", "a", "--try", "--wait", "1s"], ["run", "a", "-w0", "-n", "--", "true"],
+                  ["series", "a", "--wait=forever", "--try", "--", "true"]):
+        result = rql(*words)
+        check_equal((result.code, result.out), (64, ""))
+        check_in("--try does not go with --wait", one_line(result.err))
+
+
 def bad_environment_is_named(server, rql):
     result = rql("ls", RQL_RETRY_COUNT="some")
     check_equal(result.code, 64)
@@ -426,6 +474,10 @@ if __name__ == "__main__":
         colours_are_for_terminals_only,
         wrong_usage_is_one_line_and_64,
         unknown_flag_is_named_with_its_command,
+        mistyped_words_are_guessed,
+        unknown_variables_are_told_once_each,
+        names_between_dashes_may_look_like_flags,
+        try_with_wait_is_wrong_usage,
         bad_environment_is_named,
         unreachable_server_is_one_line_without_the_password,
         wrong_password_is_a_fault,

@@ -89,7 +89,7 @@ def ttl_of_the_gem_grows(server, rql):
 
 def wrong_usage_is_told(server, rql):
     many = [str(number) for number in range(65)]
-    for words, said in ((["--", "true"], "which lock?"), (["a", "b"], "which command?"),
+    for words, said in ((["--", "true"], "which command?"), (["a", "b"], "which command?"),
                         ([*many, "--", "true"], "too many names at 64"),
                         (["a", "--nope", "--", "true"], "unknown flag --nope")):
         result = rql("series", *words)
