@@ -214,7 +214,28 @@ RQL_API void rql_options_init_sized(rql_options *options, size_t size);
 #define rql_options_init(options) rql_options_init_sized((options), sizeof *(options))
 
 /**
- * Change what the environment says: `RQL_URL`, `RQL_RETRY_COUNT`, … one variable per option.
+ * Read a duration as people write it: "500ms", "0.5s", "1h30m", "30d".
+ *
+ * One number or more, each with its unit: `d`, `h`, `m`, `s`, `ms`, from the longest to the
+ * shortest, each at most once. The last number may have up to nine digits behind a point. Only 0
+ * needs no unit. A '-' in front makes it negative.
+ *
+ * @param[in]  text    The text.
+ * @param[out] out_ms  The duration in milliseconds; untouched unless RQL_OK.
+ * @param[out] error   Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK         Read.
+ * @retval RQL_E_INVALID  It is no duration, no whole number of milliseconds, or does not fit into
+ *                        64 bits; or a pointer is NULL.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_parse_duration(const char *text, int64_t *out_ms,
+                                                     rql_error *error);
+
+/**
+ * Change what the environment says: `RQL_URL`, `RQL_RETRY_COUNT`, … one variable per option, with
+ * values as for rql_options_set().
  *
  * @param[in,out] options  Filled by rql_options_init(). `url` then points into the environment.
  * @param[out]    error    Names the variable and its range; or NULL.
@@ -231,8 +252,9 @@ RQL_API RQL_MUST_CHECK rql_status rql_options_from_env(rql_options *options, rql
  *
  * @param[in,out] options  Filled by rql_options_init().
  * @param[in]     name     Name of the field, with `_` or `-`: "retry_delay_ms", "retry-delay-ms".
- * @param[in]     value    Text: a whole number, "forever", "true"/"false", a strategy, a URL. A URL
- *                         is borrowed until rql_client_new().
+ * @param[in]     value    Text: a whole number, "forever", "true"/"false", a strategy, a URL. What
+ *                         is counted in milliseconds may be a duration, see rql_parse_duration().
+ *                         A URL is borrowed until rql_client_new().
  * @param[out]    error    What was wrong; or NULL.
  *
  * @retval RQL_OK         Set.

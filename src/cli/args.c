@@ -1,7 +1,6 @@
 #include "cmd.h"
 #include "guess.h"
 #include "output.h"
-#include "text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -178,11 +177,12 @@ static int store_duration(const struct cli_command *command, const struct cli_fl
         *field = RQL_FOREVER;
         return CLI_DONE;
     }
-    if (cli_parse_duration(text, &value_ms) && (value_ms >= 0 || flag->kind == CLI_CHANGE)) {
+    if (rql_parse_duration(text, &value_ms, NULL) == RQL_OK &&
+        (value_ms >= 0 || flag->kind == CLI_CHANGE)) {
         *field = value_ms;
         return CLI_DONE;
     }
-    cli_say("%s: --%s %s is no duration: write it with its unit, such as 5s or 500ms%s",
+    cli_say("%s: --%s %s is no duration: write it with its unit, such as 500ms, 0.5s or 1h30m%s",
             command->name, flag->name, text, flag->kind == CLI_LIMIT ? ", or forever" : "");
     return CLI_USAGE;
 }

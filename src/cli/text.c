@@ -157,64 +157,6 @@ size_t cli_text_width(const char *text)
     return width;
 }
 
-static const struct {
-    const char *name;
-    int64_t ms;
-} units[] = {
-    {"ms", 1},
-    {"s", MS_PER_SECOND},
-    {"m", INT64_C(1000) * SECONDS_PER_MINUTE},
-    {"h", INT64_C(1000) * SECONDS_PER_HOUR},
-    {"d", INT64_C(1000) * SECONDS_PER_DAY},
-};
-
-/* Digits only, so that " 5s", "+5s" and "0x5s" are refused. Answers what follows them, or NULL. */
-static const char *read_digits(const char *text, int64_t *out)
-{
-    int64_t value = 0;
-
-    if (*text < '0' || *text > '9') {
-        return NULL;
-    }
-    for (; *text >= '0' && *text <= '9'; text++) {
-        if (__builtin_mul_overflow(value, 10, &value) ||
-            __builtin_add_overflow(value, *text - '0', &value)) {
-            return NULL;
-        }
-    }
-    *out = value;
-    return text;
-}
-
-static bool scale(int64_t value, const char *unit, int64_t *out_ms)
-{
-    size_t i;
-
-    if (value == 0 && *unit == '\0') {
-        *out_ms = 0;
-        return true;
-    }
-    for (i = 0; i < sizeof units / sizeof units[0]; i++) {
-        if (strcmp(unit, units[i].name) == 0) {
-            return !__builtin_mul_overflow(value, units[i].ms, out_ms);
-        }
-    }
-    return false;
-}
-
-bool cli_parse_duration(const char *text, int64_t *out_ms)
-{
-    const bool is_negative = *text == '-';
-    int64_t value = 0;
-    const char *unit = read_digits(text + is_negative, &value);
-
-    if (!unit || !scale(value, unit, &value)) {
-        return false;
-    }
-    *out_ms = is_negative ? -value : value;
-    return true;
-}
-
 /* A count of a larger unit and one of the next smaller. */
 static const char *print_two(char *out, int64_t seconds, int64_t large, const char *letters)
 {

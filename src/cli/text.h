@@ -19,9 +19,6 @@ char *cli_text_for_json(const char *text);
 /* Columns that text takes on a terminal. */
 size_t cli_text_width(const char *text);
 
-/* "500ms", "2s", "5m", "1h", "1d", "0", with a sign if wanted. No unit is no duration. */
-bool cli_parse_duration(const char *text, int64_t *out_ms);
-
 /* "850ms", "12.3s", "5m03s", "2h05m", "3d04h"; negative: "-". */
 const char *cli_format_duration(int64_t value_ms, char out[CLI_DURATION_SIZE]);
 

@@ -36,6 +36,13 @@ static bool parse_word(const char *const *words, const char *value, int64_t *out
     return false;
 }
 
+/* No sign: -1ms is not "forever". */
+static bool parse_duration(const struct rqli_option *option, const char *value, int64_t *out)
+{
+    return strcmp(option->shown.unit, "ms") == 0 && *value != '-' &&
+           rql_parse_duration(value, out, NULL) == RQL_OK;
+}
+
 static bool parse(const struct rqli_option *option, const char *value, int64_t *out)
 {
     if (option->words) {
@@ -45,7 +52,8 @@ static bool parse(const struct rqli_option *option, const char *value, int64_t *
         *out = RQL_FOREVER;
         return true;
     }
-    return rqli_parse_int(rqli_slice_of(value), out) && rqli_option_accepts(option, *out);
+    return (rqli_parse_int(rqli_slice_of(value), out) || parse_duration(option, value, out)) &&
+           rqli_option_accepts(option, *out);
 }
 
 /* name is what the user wrote it under: the option, or the variable. */

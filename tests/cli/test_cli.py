@@ -361,6 +361,25 @@ def try_with_wait_is_wrong_usage(server, rql):
         check_in("--try does not go with --wait", one_line(result.err))
 
 
+def durations_have_fractions_and_parts_everywhere(server, rql):
+    for text, ttl_ms in (("0.5s", "500"), ("1h30m", "5400000"), ("30d", "2592000000"),
+                         ("1m0.25s", "60250")):
+        for words in (["--ttl", text], ["--default-lock-ttl-ms", text]):
+            lock = rql("lock", "a", *words, "--json").json()
+            check_equal(str(lock["ttl_ms"]), ttl_ms)
+            rql("unlock", "a", "--force")
+        check_equal(str(rql("lock", "a", "--json", RQL_DEFAULT_LOCK_TTL_MS=text).json()["ttl_ms"]), ttl_ms)
+        check_equal(rql("extend", "a", "--add=-" + text, "--force").code, 0)
+        assert not server.is_locked("a")
+    rql("lock", "a", "--ttl", "1m")
+    check_equal(rql("lock", "a", "--wait", "0.15s").code, 1)
+    check_equal(rql("dead", "--older-than", "1d12h").code, 0)
+    for text in ("0.5", "0.0001s", "30m1h", "1h1h", "1.5h30m", "1.s", ".5s"):
+        result = rql("lock", "a", "--ttl", text)
+        check_equal(result.code, 64)
+        check_in("is no duration: write it with its unit, such as 500ms, 0.5s or 1h30m", one_line(result.err))
+
+
 def bad_environment_is_named(server, rql):
     result = rql("ls", RQL_RETRY_COUNT="some")
     check_equal(result.code, 64)
@@ -478,6 +497,7 @@ if __name__ == "__main__":
         unknown_variables_are_told_once_each,
         names_between_dashes_may_look_like_flags,
         try_with_wait_is_wrong_usage,
+        durations_have_fractions_and_parts_everywhere,
         bad_environment_is_named,
         unreachable_server_is_one_line_without_the_password,
         wrong_password_is_a_fault,

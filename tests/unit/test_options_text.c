@@ -72,6 +72,10 @@ static void options_are_set_by_name(void **state)
     assert_int_equal(options.retry_count, RQL_FOREVER);
     CHECK_OK(rql_options_set(&options, "default_queue_ttl_ms", "-1", NULL));
     assert_int_equal(options.default_queue_ttl_ms, RQL_FOREVER);
+    CHECK_OK(rql_options_set(&options, "retry_delay_ms", "1m0.5s", NULL));
+    assert_int_equal(options.retry_delay_ms, 60500);
+    CHECK_OK(rql_options_set(&options, "default_lock_ttl_ms", "30d", NULL));
+    assert_int_equal(options.default_lock_ttl_ms, RQL_TTL_MAX_MS);
     CHECK_OK(rql_options_set(&options, "is_timed_by_default", "true", NULL));
     assert_true(options.is_timed_by_default);
     CHECK_OK(rql_options_set(&options, "is_timed_by_default", "false", NULL));
@@ -102,6 +106,11 @@ static void what_is_no_value_changes_nothing(void **state)
          "retry_delay_ms is too long; it must be 1 to 3600000"},
         {"retry_delay_ms", "forever", "retry_delay_ms is forever; it must be 1 to 3600000"},
         {"retry_delay_ms", "-1", "retry_delay_ms is -1; it must be 1 to 3600000"},
+        {"retry_delay_ms", "2h", "retry_delay_ms is 2h; it must be 1 to 3600000"},
+        {"default_queue_ttl_ms", "-1ms",
+         "default_queue_ttl_ms is -1ms; it must be 1 or more, or forever"},
+        {"retry_count", "5ms", "retry_count is 5ms; it must be 0 or more, or forever"},
+        {"spin_us", "1ms", "spin_us is 1ms; it must be 0 to 1000"},
         {"retry_count", "-2", "retry_count is -2; it must be 0 or more, or forever"},
         {"is_timed_by_default", "1", "is_timed_by_default is 1; it must be true | false"},
         {"default_access_strategy", "QUEUED",
