@@ -70,7 +70,9 @@ RQL_API void rql_lock_options_init_sized(const rql_client *client, rql_lock_opti
  *
  * @retval RQL_OK                   Held; see rql_lock_remaining_ms().
  * @retval RQL_TIMED_OUT            `timeout_ms` passed.
- * @retval RQL_RETRY_LIMIT          `retry_count` tries were refused, one every `retry_delay_ms`.
+ * @retval RQL_RETRY_LIMIT          `retry_count` tries were refused, one every `retry_delay_ms`. A
+ * grant that was over by the time that its answer was here is such a try: the ttl has to outlast
+ * the round trip, which the refusal's message says then. With `fail_fast` there is one try.
  * @retval RQL_FAIL_FAST_NO_TRY     `fail_fast`, and another holds the lock.
  * @retval RQL_FAIL_FAST_AFTER_TRY  `fail_fast`, the lock is free but others are in front.
  * @retval RQL_CONFLICT             This acquirer holds it, and the strategy is ::RQL_DEAD_LOCKING;
@@ -110,6 +112,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_acquire(rql_client *client, const cha
  * @retval RQL_OK                   Held.
  * @retval RQL_FAIL_FAST_NO_TRY     Another holds the lock.
  * @retval RQL_FAIL_FAST_AFTER_TRY  The lock is free but others are in front.
+ * @retval RQL_RETRY_LIMIT          It was granted, and over by the time that the answer was here.
  * @retval RQL_CONFLICT             As for rql_lock_acquire(); faults too.
  *
  * @owner   The caller owns `*out`.

@@ -125,8 +125,8 @@ void rqli_request_on_refused(struct rqli_request *self, rql_status outcome)
 void rqli_request_on_queued(struct rqli_request *self, const struct rqli_request_place *place,
                             const struct rqli_request_view *view)
 {
-    if (self->tries == 0) {
-        self->tries = 1;
+    if (self->tick_us == RQLI_NEVER_US) {
+        self->tries++;
         self->tick_us = view->now_us + self->limits.delay_us + view->jitter_us;
     }
     self->in_queue = true;
@@ -150,6 +150,22 @@ void rqli_request_on_again(struct rqli_request *self, int64_t now_us)
         end_with(self, RQL_TIMED_OUT);
     } else {
         move_to(self, RQLI_REQUEST_TRYING);
+    }
+}
+
+void rqli_request_on_over(struct rqli_request *self, const struct rqli_request_view *view)
+{
+    self->tries += self->was_counted ? 0 : 1;
+    self->in_queue = true;
+    self->verdict = RQL_TIMED_OUT;
+    self->tick_us = RQLI_NEVER_US; /* the next answer counts */
+    self->retry_us = view->now_us + self->limits.delay_us + view->jitter_us;
+    if (tries_are_used_up(self)) {
+        end_with(self, RQL_RETRY_LIMIT);
+    } else if (view->now_us >= self->limits.deadline_us) {
+        end_with(self, RQL_TIMED_OUT);
+    } else {
+        sleep_on(self, view);
     }
 }
 
@@ -197,6 +213,7 @@ static bool asks_now(struct rqli_request *self, const struct rqli_request_view *
 {
     bool ticked = count_tick(self, view);
 
+    self->was_counted = ticked;
     if (self->retry_us != RQLI_NEVER_US) {
         return view->now_us >= self->retry_us;
     }
@@ -223,6 +240,7 @@ void rqli_request_on_time(struct rqli_request *self, const struct rqli_request_v
 
 void rqli_request_on_look(struct rqli_request *self)
 {
+    self->was_counted = false;
     move_to(self, RQLI_REQUEST_TRYING);
 }
 

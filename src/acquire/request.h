@@ -60,8 +60,9 @@ struct rqli_request {
     int64_t poll_us;  /* next sign of life, if we lead */
     int64_t retry_us; /* after a try without result, or RQLI_NEVER_US */
     int64_t wake_us;
-    bool led;      /* when the server was asked last */
-    bool in_queue; /* something of ours may be on the server */
+    bool led;         /* when the server was asked last */
+    bool in_queue;    /* something of ours may be on the server */
+    bool was_counted; /* the try under way is one already: its time had come */
 };
 
 struct rqli_request_step {
@@ -77,8 +78,12 @@ void rqli_request_on_granted(struct rqli_request *self);
 void rqli_request_on_refused(struct rqli_request *self, rql_status outcome); /* not in the queue */
 void rqli_request_on_queued(struct rqli_request *self, const struct rqli_request_place *place,
                             const struct rqli_request_view *view);
-/* Ask again at once: the script had too much to do, or the grant came too late to be relied on. */
+/* Ask again at once: the script had too much to do. */
 void rqli_request_on_again(struct rqli_request *self, int64_t now_us);
+
+/* Granted, and over by the time that it was known: a try like any other, for the next grant would
+ * most likely end the same way. */
+void rqli_request_on_over(struct rqli_request *self, const struct rqli_request_view *view);
 
 /* The try had no result, or a passing one: try again after a pause, within the deadline. */
 void rqli_request_on_setback(struct rqli_request *self, rql_status fault,

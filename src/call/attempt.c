@@ -96,7 +96,7 @@ void rqli_attempt_begin(const struct attempt *self, struct rqli_request *request
     const rql_lock_options *options = self->options;
     const struct rqli_request_limits limits = {
         .deadline_us = self->deadline_us,
-        .tries = options->retry_count == 0 ? 1 : options->retry_count,
+        .tries = options->fail_fast || options->retry_count == 0 ? 1 : options->retry_count,
         .delay_us = options->retry_delay_ms * 1000,
     };
 

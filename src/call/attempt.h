@@ -9,7 +9,8 @@ struct rqli_attempt_result {
     struct rqli_lease_terms terms; /* RQL_OK */
     int64_t rank;                  /* last known, -1: never queued */
     int64_t tries;
-    int64_t asked; /* how often the server was */
+    int64_t asked;  /* how often the server was */
+    int64_t n_over; /* grants that were over by the time that they were known */
     int64_t waited_us;
     int64_t ended_us; /* local time */
 };

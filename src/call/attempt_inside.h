@@ -87,9 +87,9 @@ rql_status rqli_attempt_check_host(const struct attempt *self, int64_t now_us, r
 
 struct rqli_try rqli_attempt_failed(struct attempt *attempt, rql_status fault);
 
-/* A grant that cannot be relied on: it came too late, and is asked for again at once. Where
- * somebody took the ttl away it would come the same, and is asked for again after a pause. */
-struct rqli_try rqli_attempt_not_in_force(const struct rqli_answer *answer);
+/* A grant that cannot be relied on: it came too late, or somebody took the ttl away. */
+struct rqli_try rqli_attempt_not_in_force(struct attempt *attempt,
+                                          const struct rqli_answer *answer);
 
 /* What an answer leads to that is no grant; no I/O. */
 struct rqli_try rqli_attempt_decide(struct attempt *attempt, const struct rqli_exchange *exchange,

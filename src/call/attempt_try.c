@@ -74,12 +74,18 @@ static struct rqli_try faulty(rql_status fault)
     return (struct rqli_try){.result = RQLI_TRY_FAULT, .status = fault};
 }
 
-struct rqli_try rqli_attempt_not_in_force(const struct rqli_answer *answer)
+struct rqli_try rqli_attempt_not_in_force(struct attempt *attempt, const struct rqli_answer *answer)
 {
     if (answer->left_ms < 0) {
         return (struct rqli_try){.result = RQLI_TRY_SETBACK, .status = RQL_E_UNKNOWN};
     }
-    return again();
+    /* A host that counts as dead is told so by the next try, and a re-entry ends with its lock. */
+    if (rqli_keeper_is_overdue(attempt->client->keeper, rqli_now_us()) ||
+        answer->process != RQL_LOCK_OBTAINING) {
+        return again();
+    }
+    attempt->out->n_over++;
+    return (struct rqli_try){.result = RQLI_TRY_OVER};
 }
 
 static struct rqli_try granted(struct attempt *attempt, const struct rqli_exchange *exchange,
@@ -87,7 +93,7 @@ static struct rqli_try granted(struct attempt *attempt, const struct rqli_exchan
 {
     if (!rqli_grant_by_answer(attempt->lock, attempt->options, answer, exchange->sent_us,
                               &attempt->out->terms)) {
-        return rqli_attempt_not_in_force(answer);
+        return rqli_attempt_not_in_force(attempt, answer);
     }
     return (struct rqli_try){.result = RQLI_TRY_GRANTED};
 }

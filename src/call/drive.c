@@ -27,6 +27,10 @@ void rqli_drive_on_try(struct rqli_request *request, const struct rqli_try *resu
     case RQLI_TRY_AGAIN:
         rqli_request_on_again(request, look_around(world).now_us);
         break;
+    case RQLI_TRY_OVER:
+        view = look_around(world);
+        rqli_request_on_over(request, &view);
+        break;
     case RQLI_TRY_SETBACK:
         view = look_around(world);
         rqli_request_on_setback(request, result->status, &view);

@@ -11,6 +11,7 @@ enum rqli_try_result {
     RQLI_TRY_QUEUED,  /* place says where */
     RQLI_TRY_REFUSED, /* status says how; nothing is left on the server */
     RQLI_TRY_AGAIN,   /* at once */
+    RQLI_TRY_OVER,    /* granted, and over before that was known */
     RQLI_TRY_SETBACK, /* status; trying again may help */
     RQLI_TRY_FAULT,   /* status; trying again will not */
 };

@@ -119,6 +119,17 @@ static void add_reason(struct writer *self, const rql_lock *lock, const rql_lock
     }
 }
 
+/* What the gem has no words for: it does not ask whether what it took still lives. */
+static void add_over(struct writer *self, int64_t n_over, int64_t ttl_ms)
+{
+    if (n_over > 0) {
+        add(self,
+            " %lld %s over by the time that the answer was here: a ttl of %lld ms must outlast the "
+            "round trip.",
+            (long long)n_over, n_over == 1 ? "grant was" : "grants were", (long long)ttl_ms);
+    }
+}
+
 void rqli_refusal_fill(const rql_lock *lock, const rql_lock_options *options, rql_status reason,
                        const struct rqli_attempt_result *result)
 {
@@ -131,6 +142,7 @@ void rqli_refusal_fill(const rql_lock *lock, const rql_lock_options *options, rq
     refusal->tries = result->tries;
     refusal->position = result->rank + 1;
     add_reason(&writer, lock, options, reason);
+    add_over(&writer, result->n_over, options->ttl_ms);
     if (options->detailed_acq_timeout_error) {
         (void)!rql_get_lock_info(lock->client, lock->name, &refusal->holder, NULL);
         (void)!rql_get_queue_info(lock->client, lock->name, &refusal->queue, NULL);

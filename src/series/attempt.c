@@ -40,7 +40,7 @@ static struct rqli_try granted(struct series_attempt *self, const struct rqli_ex
 
         if (!rqli_grant_by_answer(self->locks[i], &self->plan->lock, &answer, exchange->sent_us,
                                   &self->out->terms[at])) {
-            return rqli_attempt_not_in_force(&answer);
+            return rqli_attempt_not_in_force(&self->attempt, &answer);
         }
         self->out->fate[at] = RQL_SERIES_ACQUIRED;
     }

@@ -9,7 +9,7 @@
 enum { ORIGIN_US = 7000000, LOG_SIZE = 64, N_WORLDS = 20000, STEPS_MAX = 100000 };
 
 /* Plays what is written: one letter an answer, to whatever it is asked.
- *   try:   g granted, q queued, c conflict, a again, s setback, f fault
+ *   try:   g granted, q queued, c conflict, a again, o over already, s setback, f fault
  *   wait:  t the time came, p pushed, l look
  *   leave: y confirmed, n not
  * and writes down what it was asked: T, W, L. */
@@ -58,6 +58,9 @@ static struct rqli_try try_take(void *self, rql_error *error)
         break;
     case 'a':
         given.result = RQLI_TRY_AGAIN;
+        break;
+    case 'o':
+        given.result = RQLI_TRY_OVER;
         break;
     case 's':
         given.result = RQLI_TRY_SETBACK;
@@ -133,6 +136,12 @@ static void each_answer_leads_to_the_right_next_step(void **state)
         {"refused", "c", "T", 0, RQL_CONFLICT},
         {"asked again", "aag", "TTT", 0, RQL_OK},
         {"pushed", "qp", "TW", 0, RQL_OK},
+        {"granted too late, then in time", "otg", "TWT", 0, RQL_OK},
+        {"granted too late each time", "otaotoy", "TWTTWTL", 0, RQL_RETRY_LIMIT},
+        {"granted too late, and by push", "op", "TW", 0, RQL_OK},
+        {"granted too late at a look, which is a try more", "qlotqy", "TWTWTL", 0, RQL_RETRY_LIMIT},
+        {"granted too late, then queued for the rest", "otqtqy", "TWTWTL", 0, RQL_RETRY_LIMIT},
+        {"granted too late, and no leave", "ototon", "TWTWTL", 0, RQL_E_UNKNOWN},
         {"told to look", "qlqlg", "TWTWT", 0, RQL_OK},
         {"waits, and its last try asks", "qttg", "TWWT", 0, RQL_OK},
         {"tries used up", "qttqy", "TWWTL", 0, RQL_RETRY_LIMIT},
@@ -226,7 +235,7 @@ static rql_status some_fault(struct chaos *chaos)
 static struct rqli_try try_chaos(void *self, rql_error *error)
 {
     struct chaos *chaos = self;
-    struct rqli_try given = {.result = (enum rqli_try_result)chance_below(&chaos->seed, 6)};
+    struct rqli_try given = {.result = (enum rqli_try_result)chance_below(&chaos->seed, 7)};
 
     (void)error;
     step(chaos);
@@ -240,7 +249,8 @@ static struct rqli_try try_chaos(void *self, rql_error *error)
         given.status = some_fault(chaos);
     } else {
         chaos->is_ours = given.result == RQLI_TRY_GRANTED;
-        chaos->may_be_there = given.result == RQLI_TRY_QUEUED || given.result == RQLI_TRY_AGAIN;
+        chaos->may_be_there = given.result == RQLI_TRY_QUEUED || given.result == RQLI_TRY_AGAIN ||
+                              given.result == RQLI_TRY_OVER;
         given.status = given.result == RQLI_TRY_REFUSED ? RQL_CONFLICT : RQL_OK;
     }
     return given;

@@ -111,11 +111,36 @@ static void a_fault_of_a_queued_request_always_leaves(void **state)
     }
 }
 
+/* The first of all waiters asks whenever a try is counted; whatever that brings is this try. */
+static void a_grant_that_was_over_is_counted_once(void **state)
+{
+    static const struct rqli_request_place first = {.lock_ends_us = RQLI_NEVER_US,
+                                                    .is_first = true};
+    struct rqli_request_view view = {.now_us = ORIGIN_US, .leads = true, .is_listening = true};
+    struct rqli_request request = born(4);
+
+    (void)state;
+    rqli_request_on_queued(&request, &first, &view);
+    assert_int_equal(request.tries, 1);
+    for (int64_t tries = 2; tries <= 3; tries++) {
+        view.now_us = rqli_request_next(&request).until_us;
+        rqli_request_on_time(&request, &view);
+        assert_int_equal(rqli_request_next(&request).want, RQLI_WANT_TRY);
+        rqli_request_on_over(&request, &view);
+        assert_int_equal(request.tries, tries);
+        assert_int_equal(rqli_request_next(&request).until_us, view.now_us + 200000);
+    }
+    rqli_request_on_look(&request);
+    rqli_request_on_over(&request, &view);
+    check_leaving(request, true, RQL_RETRY_LIMIT);
+}
+
 /* What may not happen in a state that the machine has left. */
 enum slip {
     SLIP_GRANTED,
     SLIP_REFUSED,
     SLIP_QUEUED,
+    SLIP_OVER,
     SLIP_SETBACK,
     SLIP_TIME,
     SLIP_LOOK,
@@ -140,6 +165,9 @@ static void blunder(void *data)
         break;
     case SLIP_QUEUED:
         rqli_request_on_queued(&self->request, &nowhere, &at_origin);
+        break;
+    case SLIP_OVER:
+        rqli_request_on_over(&self->request, &at_origin);
         break;
     case SLIP_SETBACK:
         rqli_request_on_setback(&self->request, RQL_E_IO, &at_origin);
@@ -170,7 +198,7 @@ static void nothing_happens_to_a_request_that_has_ended(void **state)
 
 static void who_leaves_only_leaves(void **state)
 {
-    static const enum slip slips[] = {SLIP_QUEUED, SLIP_SETBACK, SLIP_TIME, SLIP_LOOK};
+    static const enum slip slips[] = {SLIP_QUEUED, SLIP_OVER, SLIP_SETBACK, SLIP_TIME, SLIP_LOOK};
 
     (void)state;
     for (size_t i = 0; i < sizeof slips / sizeof slips[0]; i++) {
@@ -277,6 +305,10 @@ static void try_by_chance(struct life *life)
         break;
     case 7:
         rqli_request_on_again(&life->request, life->now_us);
+        break;
+    case 8:
+    case 9:
+        rqli_request_on_over(&life->request, &view);
         break;
     default:
         rqli_request_on_queued(&life->request, &place, &view);
@@ -391,6 +423,7 @@ int main(void)
         cmocka_unit_test(outcomes_end_it_and_leave_nothing),
         cmocka_unit_test(faults_leave_what_they_may_have_left),
         cmocka_unit_test(a_fault_of_a_queued_request_always_leaves),
+        cmocka_unit_test(a_grant_that_was_over_is_counted_once),
         cmocka_unit_test(nothing_happens_to_a_request_that_has_ended),
         cmocka_unit_test(who_leaves_only_leaves),
         cmocka_unit_test(outcomes_and_faults_are_not_mixed_up),
