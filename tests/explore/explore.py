@@ -3,7 +3,7 @@
 
 Usage: explore.py PRELOAD [--mutants]
 
-PRELOAD is clock.c as a shared object. A state is what the server has, what each client knows, and
+PRELOAD is tests/support/clock.c as a shared object. A state is what the server has, what each client knows, and
 the time; from each state every possible action is tried, breadth first, so that the first way found
 to something that must not happen (model.py) is a shortest one. It is printed, action by action.
 
