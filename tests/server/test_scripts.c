@@ -10,6 +10,7 @@
 #define NEVER "9007199254740992"
 #define OTHERS "fedcba9876543210fedcba9876543210"
 #define OTHER "rql:acq:1/3/0/0/" OTHERS
+#define OTHER_HOST "rql:hst:1/3/0/" OTHERS
 #define AGES_MS "1000000000000000"
 
 #define RECORD HOST " 1000 " NONCE " 0 q "
@@ -28,7 +29,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* EVAL of a script for one or more locks called a, b, ... */
+/* EVAL of a script for one or more locks called a, b, ...; a flush knows of the dead as well. */
 static redisReply *eval(enum rqli_script_id id, size_t n_locks, const char *const *args,
                         size_t n_args)
 {
@@ -44,6 +45,10 @@ static redisReply *eval(enum rqli_script_id id, size_t n_locks, const char *cons
     }
     words[n++] = "rql:live";
     words[n++] = "rql:fence";
+    if (id == RQLI_SCRIPT_FLUSH_LOCK) {
+        words[n++] = "rql:swarm:hsts";
+        words[n++] = "rql:swarm:suspects";
+    }
     (void)snprintf(count, sizeof count, "%zu", n - 3);
     words[2] = count;
     for (size_t i = 0; i < n_args; i++) {
@@ -200,6 +205,65 @@ static void a_grant_that_gets_no_ttl_is_an_error(void **state)
     }
 }
 
+enum { SEEN = 4 };
+
+/* What was seen of a lock, and what it may have become until somebody comes to delete it. */
+static const char *const seen[SEEN] = {ACQUIRER, HOST, "1795254268.4681", NONCE};
+static const char *const is_now[SEEN] = {OTHER, OTHER_HOST, "1795254268.4682", OTHERS};
+static const char *const fields[SEEN] = {"acq_id", "hst_id", "ts", "rql_nonce"};
+
+/* Both hosts are: only what it compares keeps a flush from a grant that it has not seen. */
+static void declare_hosts_dead(void)
+{
+    ask("HSET rql:swarm:hsts %s 5.5 %s 5.5", HOST, OTHER_HOST);
+    freeReplyObject(redisCommand(raw, "HSET rql:swarm:suspects %s %s %s %s", HOST, "1 D 5.5",
+                                 OTHER_HOST, "1 D 5.5"));
+}
+
+static void put_lock(void)
+{
+    ask("DEL rql:lock:a");
+    for (size_t i = 0; i < SEEN; i++) {
+        ask("HSET rql:lock:a %s %s", fields[i], seen[i]);
+    }
+}
+
+static void check_delete(enum rqli_script_id id, const char *const *args, const char *expected)
+{
+    redisReply *reply = eval(id, 1, args, SEEN + 1);
+
+    assert_int_equal(reply->type, REDIS_REPLY_STRING);
+    assert_string_equal(reply->str, expected);
+    freeReplyObject(reply);
+    assert_int_equal(ask_int("EXISTS rql:lock:a"), expected[0] == '0');
+}
+
+/* Whoever deletes what is dead or old comes later than the look: it may be another's by then. */
+static void what_has_changed_since_it_was_seen_stays(void **state)
+{
+    static const enum rqli_script_id ids[] = {RQLI_SCRIPT_SWEEP_LOCK, RQLI_SCRIPT_FLUSH_LOCK};
+
+    (void)state;
+    declare_hosts_dead();
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
+        const char *args[SEEN + 1] = {seen[0], seen[1], seen[2], seen[3], "40000"};
+
+        put_lock();
+        for (size_t at = 0; at < SEEN; at++) {
+            args[at] = is_now[at];
+            check_delete(ids[i], args, "0 0");
+            args[at] = seen[at];
+        }
+        args[SEEN - 1] = ""; /* the gem's have none */
+        check_delete(ids[i], args, "0 0");
+        ask("HDEL rql:lock:a rql_nonce");
+        check_delete(ids[i], args, "1 0");
+        put_lock();
+        args[SEEN - 1] = seen[SEEN - 1];
+        check_delete(ids[i], args, "1 0");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +272,7 @@ int main(void)
         cmocka_unit_test_setup(ttl_is_checked_before_the_first_write, set_up),
         cmocka_unit_test_setup(ttl_of_ages_is_answered_in_digits, set_up),
         cmocka_unit_test_setup(a_series_serves_no_more_dead_than_one_lock, set_up),
+        cmocka_unit_test_setup(what_has_changed_since_it_was_seen_stays, set_up),
     };
 
     if (!redis_server_available()) {
