@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 /* Parts of a message are cut so that all of them fit into rql_error::message. */
-enum { WHERE_SIZE = 88, TEXT_SIZE = 112, ESCAPE_SIZE = 4, CUT_SIZE = 4 };
+enum { WHERE_SIZE = 88, TEXT_SIZE = 112, ESCAPE_SIZE = 4, CUT_SIZE = 4, SHA_SIZE = 40 };
 
 struct error_class {
     const char *code;
@@ -60,13 +60,19 @@ static struct rqli_slice from(struct rqli_slice text, const char *start)
     return (struct rqli_slice){start, text.length - (size_t)(start - text.data)};
 }
 
-/* Redis 7 appends " script: <sha>, on @user_script:12.": worth nothing to the caller. */
+/* Redis 7 appends " script: <sha>, on @user_script:12.": worth nothing to the caller. The words of
+ * the error may have " script: " in them, too: what follows the sha tells them apart. */
 static struct rqli_slice without_tail(struct rqli_slice text)
 {
-    const char *tail = find(text, " script: ");
+    static const char word[] = " script: ";
+    struct rqli_slice rest = text;
+    const char *tail;
 
-    if (tail && find(from(text, tail), ", on @")) {
-        text.length = (size_t)(tail - text.data);
+    while ((tail = find(rest, word))) {
+        rest = from(rest, tail + strlen(word));
+        if (rest.length > SHA_SIZE && begins_with(from(rest, rest.data + SHA_SIZE), ", on @")) {
+            return (struct rqli_slice){text.data, (size_t)(tail - text.data)};
+        }
     }
     return text;
 }
@@ -89,6 +95,15 @@ static struct rqli_slice without_front(struct rqli_slice text)
         text = from(rest, end + 2);
     }
     return text.length > 0 && text.data[0] == '-' ? from(text, text.data + 1) : text;
+}
+
+/* Redis 7.2 and later, and Valkey: "ERR ACL failure in script: User w has no permissions to run the
+ * 'publish' command". A message has room for the long name of a user, or for that front. */
+static struct rqli_slice without_acl_front(struct rqli_slice text)
+{
+    static const char front[] = "ERR ACL failure in script: ";
+
+    return begins_with(text, front) ? from(text, text.data + strlen(front)) : text;
 }
 
 static struct rqli_slice useful_part(struct rqli_slice text)
@@ -164,7 +179,7 @@ rql_status rqli_reply_fault(const struct rqli_reply *reply, const char *what, co
     }
     useful = useful_part(reply->text);
     class = classify(useful);
-    show(text, sizeof text, useful);
+    show(text, sizeof text, without_acl_front(useful));
     return rqli_fail(error, class->status, "%.24s on %s: %s%s", what, place, text,
                      class->nothing_done ? "; nothing was done" : "");
 }

@@ -79,9 +79,15 @@ static void errors_within_scripts_are_classed_and_stripped(void **state)
          "poll on rql:lock:x: ERR The user executing the script can't run this command or "
          "subcommand"},
         {"ERR ACL failure in script: User w has no permissions to run the 'publish' command",
+         RQL_E_AUTH, "poll on rql:lock:x: User w has no permissions to run the 'publish' command"},
+        {"ERR ACL failure in script: User a-service-with-a-name-of-46-bytes-in-production has no "
+         "permissions to run the 'hmset' command script: " SHA ", on @user_script:1.",
          RQL_E_AUTH,
-         "poll on rql:lock:x: ERR ACL failure in script: User w has no permissions to run the "
-         "'publish' command"},
+         "poll on rql:lock:x: User a-service-with-a-name-of-46-bytes-in-production has no "
+         "permissions to run the 'hmset' command"},
+        {"ERR ACL failure in script: No permissions to access a key script: " SHA
+         ", on @user_script:1.",
+         RQL_E_AUTH, "poll on rql:lock:x: No permissions to access a key"},
         {"ERR user_script:1: Script attempted to access nonexistent global variable 'x' "
          "script: " SHA ", on @user_script:1.",
          RQL_E_SERVER,
@@ -90,6 +96,8 @@ static void errors_within_scripts_are_classed_and_stripped(void **state)
         {"ERR Error running script (call to f_" SHA "): @user_script:12", RQL_E_SERVER, NULL},
         {"ERR a word script: in the text", RQL_E_SERVER,
          "poll on rql:lock:x: ERR a word script: in the text"},
+        {"ERR a word script: in the text, on @end", RQL_E_SERVER,
+         "poll on rql:lock:x: ERR a word script: in the text, on @end"},
     };
 
     (void)state;
