@@ -60,23 +60,38 @@ static bool ends_later_or_never(void *data)
     return ends_ms < 0 || ends_ms > *(int64_t *)data;
 }
 
-static void await_renewal(void)
+static void await_end_after(int64_t ends_ms)
 {
-    int64_t before_ms = end_ms();
-
-    assert_true(wait_until(ends_later_or_never, &before_ms, AWAIT_MS));
+    assert_true(wait_until(ends_later_or_never, &ends_ms, AWAIT_MS));
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 1);
 }
 
+struct seen {
+    const rql_lock *lock;
+    int64_t left_ms;
+};
+
+static bool has_more_left(void *data)
+{
+    struct seen *seen = data;
+    int64_t before_ms = seen->left_ms;
+
+    seen->left_ms = rql_lock_remaining_ms(seen->lock);
+    return seen->left_ms > before_ms;
+}
+
+/* The background thread has renewed it, and has its answer. */
 static rql_lock *hold_renewed(rql_client *client)
 {
     rql_lock_options options = patient(client);
+    struct seen seen = {.left_ms = INT64_MAX};
     rql_lock *lock;
 
     options.ttl_ms = wait_stretched(TTL_MS);
     options.auto_extend = true;
     lock = hold_with(client, "x", &options);
-    await_renewal(); /* the background thread is connected */
+    seen.lock = lock;
+    assert_true(wait_until(has_more_left, &seen, AWAIT_MS));
     return lock;
 }
 
@@ -96,7 +111,7 @@ static void a_crowd_of_withdrawals_costs_no_renewed_lock_its_life(void **state)
     proxy_delay(proxy, PROXY_DOWN, FAR_MS);
     withdraw(client, n_withdrawals);
     for (int i = 0; i < 4; i++) {
-        await_renewal();
+        await_end_after(end_ms());
     }
     CHECK_OK(rql_lock_verify(lock, NULL));
     assert_true(wait_until(all_are_withdrawn, &before, AWAIT_MS));
@@ -108,13 +123,14 @@ static void a_withdrawal_without_answer_holds_up_no_renewal(void **state)
 {
     rql_client *client = client_through_proxy(20000);
     rql_lock *lock = hold_renewed(client);
+    int64_t ends_ms = end_ms();
 
     (void)state;
     proxy_freeze(proxy, PROXY_DOWN, true);
     withdraw(client, 1);
-    await_renewal();
+    await_end_after(ends_ms);
     proxy_freeze(proxy, PROXY_DOWN, false);
-    await_renewal();
+    await_end_after(end_ms());
     CHECK_OK(rql_lock_verify(lock, NULL));
     CHECK_OK(rql_lock_release(lock, NULL));
     rql_client_free(client);
