@@ -92,12 +92,25 @@ bool rqli_lease_wants_renewal(const struct rqli_lease *self, int64_t now_us, int
     return *ttl_ms_out >= 1;
 }
 
+int64_t rqli_lease_renewal_us(const struct rqli_lease *self)
+{
+    return self->state == RQL_GONE ? RQLI_NEVER_US : self->renew_us;
+}
+
+int64_t rqli_lease_loss_us(const struct rqli_lease *self)
+{
+    if (self->is_told) {
+        return RQLI_NEVER_US;
+    }
+    return self->state == RQL_GONE ? 0 : rqli_lease_end_us(self);
+}
+
 int64_t rqli_lease_due_us(const struct rqli_lease *self)
 {
-    if (self->state == RQL_GONE) {
-        return self->is_told ? RQLI_NEVER_US : 0;
-    }
-    return self->renew_us < rqli_lease_end_us(self) ? self->renew_us : rqli_lease_end_us(self);
+    int64_t renewal_us = rqli_lease_renewal_us(self);
+    int64_t loss_us = rqli_lease_loss_us(self);
+
+    return renewal_us < loss_us ? renewal_us : loss_us;
 }
 
 void rqli_lease_on_extended(struct rqli_lease *self, int64_t sent_us, int64_t left_ms)

@@ -50,7 +50,12 @@ int64_t rqli_lease_end_us(const struct rqli_lease *self);
 /* True: now is the time to extend by *ttl_ms_out (what is left to claim, or the whole ttl). */
 bool rqli_lease_wants_renewal(const struct rqli_lease *self, int64_t now_us, int64_t *ttl_ms_out);
 
-/* When something is due: a renewal, or telling the loss. RQLI_NEVER_US: nothing. */
+/* When it is to be renewed or claimed, and when its loss is to be told: 0, it is lost.
+ * RQLI_NEVER_US: not, or no more. */
+int64_t rqli_lease_renewal_us(const struct rqli_lease *self);
+int64_t rqli_lease_loss_us(const struct rqli_lease *self);
+
+/* Whichever is earlier. */
 int64_t rqli_lease_due_us(const struct rqli_lease *self);
 
 /* The extension sent at sent_us was acknowledged: left_ms from then on. */

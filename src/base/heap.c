@@ -110,6 +110,11 @@ void rqli_heap_set(struct rqli_heap *self, struct rqli_due *due, int64_t at_us)
     settle(self, due, due->place > 0 ? due->place : new_place(self));
 }
 
+struct rqli_due *rqli_heap_first(const struct rqli_heap *self)
+{
+    return self->count > 0 ? self->items[1] : NULL;
+}
+
 int64_t rqli_heap_first_us(const struct rqli_heap *self)
 {
     return self->count > 0 ? self->items[1]->at_us : RQLI_NEVER_US;
@@ -117,7 +122,7 @@ int64_t rqli_heap_first_us(const struct rqli_heap *self)
 
 struct rqli_due *rqli_heap_take_due(struct rqli_heap *self, int64_t now_us)
 {
-    struct rqli_due *first = self->count > 0 ? self->items[1] : NULL;
+    struct rqli_due *first = rqli_heap_first(self);
 
     if (!first || first->at_us > now_us) {
         return NULL;

@@ -32,6 +32,9 @@ void rqli_heap_set(struct rqli_heap *self, struct rqli_due *due, int64_t at_us);
 /* RQLI_NEVER_US: nothing is due. */
 int64_t rqli_heap_first_us(const struct rqli_heap *self);
 
+/* Stays in it. NULL: nothing is due. */
+struct rqli_due *rqli_heap_first(const struct rqli_heap *self);
+
 /* Takes the first one out whose time has come, or NULL. */
 struct rqli_due *rqli_heap_take_due(struct rqli_heap *self, int64_t now_us);
 

@@ -4,6 +4,7 @@
 /* A held lock, as the calls, the driver and the keeper share it. */
 
 #include "acquire/lease.h"
+#include "base/heap.h"
 #include "base/random.h"
 #include "client/audience.h"
 #include "script/keys.h"
@@ -38,7 +39,11 @@ struct rql_lock {
         struct rqli_lease lease;
         rql_lock *next; /* in the keeper's list */
         rql_lock *previous;
+        rql_lock *next_renewed;  /* in its bucket of those that renew */
+        struct rqli_due renewal; /* in the keeper's schedule */
+        struct rqli_due loss;
         bool is_listed;
+        bool is_renewed; /* is in such a bucket */
         bool is_watched; /* the background thread has to look after it */
         int lost_fd;     /* -1: not asked for */
     } kept;              /* everything in here under the keeper's mutex */

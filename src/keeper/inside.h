@@ -7,6 +7,8 @@
 #include "client/lock.h"
 #include "keeper/keeper.h"
 #include "keeper/renewal.h"
+#include "keeper/renewed.h"
+#include "keeper/schedule.h"
 #include "keeper/withdrawal.h"
 
 #include <pthread.h>
@@ -26,9 +28,11 @@ struct rqli_keeper {
     struct {
         pthread_mutex_t mutex;
         pthread_cond_t callback_ended;
-        const rql_lock *told; /* whose on_lost runs, or NULL */
-        rql_lock *first;
-        struct rqli_renewals batch; /* under way */
+        const rql_lock *told;          /* whose on_lost runs, or NULL */
+        rql_lock *first;               /* of all */
+        struct rqli_schedule schedule; /* of those that have to be looked after */
+        struct rqli_renewed renewed;   /* of those that renew */
+        struct rqli_renewals batch;    /* under way */
         struct rqli_withdrawals withdrawals;
         int64_t next_look_us; /* when the thread looks again by itself */
         unsigned added;       /* leases added since its last look */

@@ -71,6 +71,8 @@ struct rqli_keeper *rqli_keeper_free(struct rqli_keeper *self)
         (void)uv_thread_join(&self->thread);
     }
     rqli_withdrawals_fini(&self->shared.withdrawals);
+    rqli_schedule_fini(&self->shared.schedule);
+    rqli_renewed_fini(&self->shared.renewed);
     rqli_link_free(self->link);
     (void)pthread_mutex_destroy(&self->shared.mutex);
     (void)pthread_cond_destroy(&self->shared.callback_ended);
@@ -95,6 +97,7 @@ static void tell(struct rqli_keeper *self, rql_lock *lock)
 {
     rqli_lease_on_gone(&lock->kept.lease);
     lock->kept.lease.is_told = true;
+    rqli_schedule_update(&self->shared.schedule, lock);
     if (lock->kept.lost_fd >= 0) {
         (void)eventfd_write(lock->kept.lost_fd, 1);
     }
@@ -113,47 +116,28 @@ static void tell(struct rqli_keeper *self, rql_lock *lock)
     }
 }
 
-/* Under the mutex. The first lease whose loss has to be told, or NULL. */
-static rql_lock *next_loss(const struct rqli_keeper *self, int64_t now_us)
-{
-    rql_lock *lock = self->shared.first;
-
-    while (lock && (!lock->kept.is_watched || lock->kept.lease.is_told ||
-                    rqli_lease_state(&lock->kept.lease, now_us) != RQL_GONE)) {
-        lock = lock->kept.next;
-    }
-    return lock;
-}
-
 /* Under the mutex, released for each callback, which may release any lock: start over after each.
  */
 static void tell_losses(struct rqli_keeper *self)
 {
-    rql_lock *lock = next_loss(self, rqli_now_us());
+    rql_lock *lock = rqli_schedule_lost(&self->shared.schedule, rqli_now_us());
 
     while (lock) {
         tell(self, lock);
-        lock = next_loss(self, rqli_now_us());
+        lock = rqli_schedule_lost(&self->shared.schedule, rqli_now_us());
     }
 }
 
 /* Under the mutex. */
-static int64_t earliest_due(const struct rqli_keeper *self)
+static int64_t earliest_due(struct rqli_keeper *self)
 {
     int64_t due_us = rqli_withdrawals_due_us(&self->shared.withdrawals);
-    const rql_lock *lock;
 
-    if (self->shared.shall_stop && self->shared.stop_us < due_us) {
-        due_us = self->shared.stop_us;
+    if (self->shared.shall_stop) {
+        due_us = earlier(due_us, self->shared.stop_us);
     }
-    for (lock = self->shared.first; lock; lock = lock->kept.next) {
-        int64_t lease_us = rqli_lease_due_us(&lock->kept.lease);
-
-        if (lock->kept.is_watched && !lock->kept.lease.is_told && lease_us < due_us) {
-            due_us = lease_us;
-        }
-    }
-    return due_us;
+    due_us = earlier(due_us, rqli_schedule_renewal_us(&self->shared.schedule));
+    return earlier(due_us, rqli_schedule_loss_us(&self->shared.schedule));
 }
 
 /* Under the mutex: when the thread shall look again. */
@@ -169,42 +153,15 @@ static void plan(struct rqli_keeper *self)
     self->shared.next_look_us = due_us;
 }
 
-/* Under the mutex. The first loss that has to be told; RQLI_NEVER_US: none. */
-static int64_t next_loss_us(const struct rqli_keeper *self)
-{
-    int64_t loss_us = RQLI_NEVER_US;
-    const rql_lock *lock;
-
-    for (lock = self->shared.first; lock; lock = lock->kept.next) {
-        if (lock->kept.is_watched && !lock->kept.lease.is_told &&
-            rqli_lease_end_us(&lock->kept.lease) < loss_us) {
-            loss_us = rqli_lease_end_us(&lock->kept.lease);
-        }
-    }
-    return loss_us;
-}
-
-/* Under the mutex. */
-static int64_t next_renewal_us(const struct rqli_keeper *self)
-{
-    int64_t renew_us = RQLI_NEVER_US;
-    const rql_lock *lock;
-
-    for (lock = self->shared.first; lock; lock = lock->kept.next) {
-        renew_us = earlier(lock->kept.lease.renew_us, renew_us);
-    }
-    return renew_us;
-}
-
 /* Under the mutex: no call may last beyond the next loss that has to be told, or the end. */
-static int64_t patience_us(const struct rqli_keeper *self)
+static int64_t patience_us(struct rqli_keeper *self)
 {
     int64_t until_us = rqli_client_patience_us(self->client, rqli_now_us());
 
     if (self->shared.shall_stop) {
         until_us = earlier(until_us, self->shared.stop_us);
     }
-    return earlier(until_us, next_loss_us(self));
+    return earlier(until_us, rqli_schedule_loss_us(&self->shared.schedule));
 }
 
 /* Under the mutex, released while it talks to the server. */
@@ -236,7 +193,7 @@ static void renew_some(struct rqli_keeper *self)
 {
     struct rqli_renewals *batch = &self->shared.batch;
 
-    rqli_renewals_collect(batch, self->shared.first, rqli_now_us());
+    rqli_renewals_collect(batch, &self->shared.schedule, rqli_now_us());
     while (batch->count > 0) {
         struct rqli_exchange *exchange = rqli_exchange_take(self->link);
         rql_status status = exchange ? exchange_batch(self, exchange, false) : RQL_E_NOMEM;
@@ -244,10 +201,10 @@ static void renew_some(struct rqli_keeper *self)
         if (!status && script_is_unknown(exchange)) {
             status = exchange_batch(self, exchange, true);
         }
-        rqli_renewals_apply(batch, status ? NULL : exchange, rqli_now_us());
+        rqli_renewals_apply(batch, &self->shared.schedule, status ? NULL : exchange, rqli_now_us());
         rqli_exchange_give(exchange);
         tell_losses(self);
-        rqli_renewals_collect(batch, self->shared.first, rqli_now_us());
+        rqli_renewals_collect(batch, &self->shared.schedule, rqli_now_us());
     }
 }
 
@@ -260,14 +217,15 @@ static bool is_out_of_time(const struct rqli_keeper *self)
 /* Under the mutex. A withdrawal is waited for until the next renewal is due, which goes behind it
  * on the same connection, or for the usual grace; and for half of the time to the next loss, at
  * most. */
-static int64_t withdrawing_until_us(const struct rqli_keeper *self)
+static int64_t withdrawing_until_us(struct rqli_keeper *self)
 {
     int64_t now_us = rqli_now_us();
     int64_t until_us = now_us + RQLI_LAST_WORDS_US;
-    int64_t renewal_us = next_renewal_us(self);
+    int64_t renewal_us = rqli_schedule_renewal_us(&self->shared.schedule);
+    int64_t loss_us = rqli_schedule_loss_us(&self->shared.schedule);
 
     until_us = renewal_us > until_us ? renewal_us : until_us;
-    until_us = earlier(until_us, now_us + (next_loss_us(self) - now_us) / 2);
+    until_us = earlier(until_us, now_us + (loss_us - now_us) / 2);
     return earlier(until_us, patience_us(self));
 }
 
@@ -384,10 +342,9 @@ static bool start(struct rqli_keeper *self)
 
 bool rqli_keeper_watch(struct rqli_keeper *self, rql_lock *lock)
 {
-    if (!start(self)) {
+    if (!start(self) || !rqli_schedule_enter(&self->shared.schedule, lock)) {
         return false;
     }
-    lock->kept.is_watched = true;
     self->shared.added++;
     if (rqli_lease_due_us(&lock->kept.lease) < self->shared.next_look_us) {
         rqli_keeper_rouse(self);
@@ -418,7 +375,19 @@ static void unlist(struct rqli_keeper *self, rql_lock *lock)
         }
         lock->kept.is_listed = false;
     }
+    rqli_schedule_leave(&self->shared.schedule, lock);
+    rqli_renewed_remove(&self->shared.renewed, lock);
     rqli_renewals_forget(&self->shared.batch, lock);
+}
+
+/* Under the mutex. False: no memory, or no thread. */
+static bool look_after(struct rqli_keeper *self, rql_lock *lock)
+{
+    const struct rqli_lease *lease = &lock->kept.lease;
+    bool is_passive = !lease->renews && lease->is_claimed && !lock->on_lost;
+
+    return (!lease->renews || rqli_renewed_add(&self->shared.renewed, lock)) &&
+           (is_passive || rqli_keeper_watch(self, lock));
 }
 
 rql_status rqli_keeper_add(struct rqli_keeper *self, rql_lock *lock,
@@ -433,7 +402,7 @@ rql_status rqli_keeper_add(struct rqli_keeper *self, rql_lock *lock,
     rqli_lease_init(&lock->kept.lease, terms);
     lock->kept.lease.host_end_us = self->host_end_us;
     list(self, lock);
-    if ((terms->renews || !terms->is_claimed || lock->on_lost) && !rqli_keeper_watch(self, lock)) {
+    if (!look_after(self, lock)) {
         unlist(self, lock);
         status = rqli_fail(error, RQL_E_NOMEM, "%s: the background thread could not be started",
                            lock->name);

@@ -14,25 +14,35 @@ static bool owner_is_gone(const rql_lock *lock)
     return tgkill(getpid(), lock->owner_thread, 0) != 0 && errno == ESRCH;
 }
 
-void rqli_renewals_collect(struct rqli_renewals *self, rql_lock *first, int64_t now_us)
+/* False: it shall not go on, or no more than that is left of the hold. */
+static bool wants_renewal(const rql_lock *lock, int64_t now_us, int64_t *ttl_ms_out)
 {
-    rql_lock *lock;
+    const struct rqli_lease *lease = &lock->kept.lease;
 
+    return !(lease->renews && owner_is_gone(lock)) &&
+           rqli_lease_wants_renewal(lease, now_us, ttl_ms_out);
+}
+
+void rqli_renewals_collect(struct rqli_renewals *self, struct rqli_schedule *schedule,
+                           int64_t now_us)
+{
     self->count = 0;
-    for (lock = first; lock && self->count < RQLI_RENEWALS_MAX; lock = lock->kept.next) {
-        struct rqli_lease *lease = &lock->kept.lease;
+    while (self->count < RQLI_RENEWALS_MAX) {
+        rql_lock *lock = rqli_schedule_take_renewal(schedule, now_us);
         int64_t ttl_ms;
 
-        if (now_us < lease->renew_us || rqli_lease_state(lease, now_us) == RQL_GONE) {
-            continue;
+        if (!lock) {
+            break;
         }
-        if ((lease->renews && owner_is_gone(lock)) ||
-            !rqli_lease_wants_renewal(lease, now_us, &ttl_ms)) {
-            rqli_lease_stop_renewal(lease);
-            continue;
+        if (rqli_lease_state(&lock->kept.lease, now_us) == RQL_GONE) {
+            continue; /* to be told as lost */
         }
-        self->item[self->count].lock = lock;
-        self->item[self->count++].ttl_ms = ttl_ms;
+        if (wants_renewal(lock, now_us, &ttl_ms)) {
+            self->item[self->count].lock = lock;
+            self->item[self->count++].ttl_ms = ttl_ms;
+        } else {
+            rqli_lease_stop_renewal(&lock->kept.lease);
+        }
     }
 }
 
@@ -82,19 +92,23 @@ static void apply(rql_lock *lock, const struct rqli_exchange *exchange,
     }
 }
 
-void rqli_renewals_apply(struct rqli_renewals *self, const struct rqli_exchange *exchange,
-                         int64_t now_us)
+void rqli_renewals_apply(struct rqli_renewals *self, struct rqli_schedule *schedule,
+                         const struct rqli_exchange *exchange, int64_t now_us)
 {
     size_t i;
 
     for (i = 0; i < self->count; i++) {
         rql_lock *lock = self->item[i].lock;
 
-        if (lock && exchange) {
+        if (!lock) {
+            continue;
+        }
+        if (exchange) {
             apply(lock, exchange, &exchange->reply[self->item[i].reply_at], now_us);
-        } else if (lock) {
+        } else {
             rqli_lease_on_setback(&lock->kept.lease, now_us);
         }
+        rqli_schedule_update(schedule, lock);
     }
     self->count = 0;
 }

@@ -6,6 +6,7 @@
  * forgotten. */
 
 #include "client/lock.h"
+#include "keeper/schedule.h"
 #include "link/link.h"
 
 enum { RQLI_RENEWALS_MAX = 64 };
@@ -20,13 +21,14 @@ struct rqli_renewals {
     } item[RQLI_RENEWALS_MAX];
 };
 
-/* first: of the keeper's list. Also ends renewals that shall not go on (F-54). */
-void rqli_renewals_collect(struct rqli_renewals *self, rql_lock *first, int64_t now_us);
+/* Also ends renewals that shall not go on (F-54). */
+void rqli_renewals_collect(struct rqli_renewals *self, struct rqli_schedule *schedule,
+                           int64_t now_us);
 void rqli_renewals_forget(struct rqli_renewals *self, const rql_lock *lock);
 void rqli_renewals_write(struct rqli_renewals *self, struct rqli_command *command, bool with_text);
 
 /* exchange: answered, or NULL if there was no answer. */
-void rqli_renewals_apply(struct rqli_renewals *self, const struct rqli_exchange *exchange,
-                         int64_t now_us);
+void rqli_renewals_apply(struct rqli_renewals *self, struct rqli_schedule *schedule,
+                         const struct rqli_exchange *exchange, int64_t now_us);
 
 #endif

@@ -9,16 +9,10 @@
 
 static bool is_extended(struct rqli_keeper *self, const char *name, const char *acquirer)
 {
-    int64_t now_us = rqli_now_us();
-    const rql_lock *lock;
-    bool extends = false;
+    bool extends;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
-    for (lock = self->shared.first; lock && !extends; lock = lock->kept.next) {
-        extends = lock->kept.lease.renews && strcmp(lock->name, name) == 0 &&
-                  strcmp(lock->acquirer, acquirer) == 0 &&
-                  rqli_lease_state(&lock->kept.lease, now_us) != RQL_GONE;
-    }
+    extends = rqli_renewed_has(&self->shared.renewed, name, acquirer, rqli_now_us());
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return extends;
 }
@@ -40,9 +34,11 @@ struct rqli_lease rqli_keeper_lease(struct rqli_keeper *self, const rql_lock *lo
     return lease;
 }
 
-static void rouse_for(struct rqli_keeper *self, const rql_lock *lock)
+/* Under the mutex. Something may be due earlier than before. */
+static void rouse_for(struct rqli_keeper *self, rql_lock *lock)
 {
     if (lock->kept.is_watched) {
+        rqli_schedule_update(&self->shared.schedule, lock);
         rqli_keeper_rouse(self);
     }
 }
@@ -52,6 +48,7 @@ void rqli_keeper_on_extended(struct rqli_keeper *self, rql_lock *lock, int64_t s
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
     rqli_lease_on_extended(&lock->kept.lease, sent_us, left_ms);
+    rqli_schedule_update(&self->shared.schedule, lock);
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
@@ -108,6 +105,9 @@ void rqli_keeper_on_probed(struct rqli_keeper *self, int64_t sent_us, int64_t si
     for (lock = self->shared.first; lock; lock = lock->kept.next) {
         if (rqli_lease_state(&lock->kept.lease, rqli_now_us()) != RQL_GONE) {
             lock->kept.lease.host_end_us = host_end_us;
+        }
+        if (is_earlier) {
+            rqli_schedule_update(&self->shared.schedule, lock);
         }
     }
     if (is_earlier) {

@@ -1,0 +1,185 @@
+#include "fixture.h"
+
+#include "client/client.h"
+#include "keeper/inside.h"
+
+/* What a call and a renewal cost beside many renewed locks. In processor time of one thread, which
+ * does not depend on what else the machine does. RQL_TEST_HELD: beside how many. */
+
+enum { USUAL = 20000, FULL = 100000, LONG_MS = 3600000, BRIEF_MS = 1200 };
+
+enum { ROUNDS = 20, PAIRS = 50, RENEWALS = 6 };
+
+static long n_held;
+static rql_client *client;
+static rql_series **held;
+static size_t n_series;
+
+static rql_lock_options renewed(int64_t ttl_ms)
+{
+    rql_lock_options options = patient(client);
+
+    options.ttl_ms = ttl_ms;
+    options.auto_extend = true;
+    return options;
+}
+
+static void hold_one_series(rql_series **out)
+{
+    static char names[RQL_SERIES_MAX][24];
+    static const char *list[RQL_SERIES_MAX];
+    rql_lock_options lock = renewed(LONG_MS);
+    rql_series_options options;
+    rql_error error = {0};
+
+    for (size_t i = 0; i < RQL_SERIES_MAX; i++) {
+        (void)snprintf(names[i], sizeof names[i], "held-%zu-%zu", n_series, i);
+        list[i] = names[i];
+    }
+    rql_series_options_init(&options);
+    options.names = list;
+    options.n_names = RQL_SERIES_MAX;
+    options.lock = &lock;
+    if (rql_series_acquire(client, &options, out, &error)) {
+        fail_msg("series: %s", error.message);
+    }
+}
+
+static void hold_many(void)
+{
+    for (n_series = 0; n_series < (size_t)n_held / RQL_SERIES_MAX; n_series++) {
+        hold_one_series(&held[n_series]);
+    }
+}
+
+static void let_go(void)
+{
+    while (n_series > 0) {
+        (void)rql_series_forget(held[--n_series]);
+    }
+}
+
+static int64_t clock_us(clockid_t clock)
+{
+    struct timespec now;
+
+    assert_int_equal(clock_gettime(clock, &now), 0);
+    return now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000;
+}
+
+/* The least time that some pairs took, of many rounds. */
+static int64_t pairs_us(clockid_t clock)
+{
+    int64_t least_us = INT64_MAX;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        int64_t begun_us = clock_us(clock);
+        int64_t took_us;
+
+        for (int k = 0; k < PAIRS; k++) {
+            CHECK_OK(rql_lock_release(hold(client, "y"), NULL));
+        }
+        took_us = clock_us(clock) - begun_us;
+        least_us = took_us < least_us ? took_us : least_us;
+    }
+    return least_us;
+}
+
+static void a_pair_beside_many_renewed_locks_costs_what_it_costs_alone(void **state)
+{
+    bool is_full = getenv("RQL_TEST_HELD");
+    int64_t alone_us[2];
+    int64_t beside_us[2];
+
+    (void)state;
+    CHECK_OK(rql_lock_release(hold(client, "y"), NULL));
+    alone_us[0] = pairs_us(CLOCK_THREAD_CPUTIME_ID);
+    alone_us[1] = pairs_us(CLOCK_MONOTONIC);
+    hold_many();
+    beside_us[0] = pairs_us(CLOCK_THREAD_CPUTIME_ID);
+    beside_us[1] = pairs_us(CLOCK_MONOTONIC);
+    print_message("# %d pairs: alone %lld us of the processor, %lld us; beside %ld: %lld, %lld\n",
+                  PAIRS, (long long)alone_us[0], (long long)alone_us[1], n_held,
+                  (long long)beside_us[0], (long long)beside_us[1]);
+    assert_true(beside_us[0] <= alone_us[0] * 3 / 2);
+    assert_true(!is_full || beside_us[1] <= alone_us[1] * 3 / 2);
+}
+
+static bool has_run(void *data)
+{
+    return calls_of("evalsha") >= *(int64_t *)data;
+}
+
+/* Processor time of the background thread for some renewals of a short lock. */
+static int64_t renewals_us(void)
+{
+    int64_t until = calls_of("evalsha") + RENEWALS;
+    clockid_t clock;
+    int64_t begun_us;
+
+    assert_int_equal(pthread_getcpuclockid(client->keeper->thread, &clock), 0);
+    begun_us = clock_us(clock);
+    assert_true(wait_until(has_run, &until, AWAIT_MS));
+    return clock_us(clock) - begun_us;
+}
+
+static void a_renewal_beside_many_costs_what_it_costs_alone(void **state)
+{
+    rql_lock_options options = renewed(wait_stretched(BRIEF_MS));
+    rql_lock *lock = hold_with(client, "y", &options);
+    int64_t alone_us = renewals_us();
+    int64_t beside_us;
+
+    (void)state;
+    hold_many();
+    beside_us = renewals_us();
+    print_message("# %d renewals: alone %lld us, beside %ld %lld us\n", RENEWALS,
+                  (long long)alone_us, n_held, (long long)beside_us);
+    assert_true(beside_us <= alone_us * 5);
+    CHECK_OK(rql_lock_release(lock, NULL));
+}
+
+static int set_up(void **state)
+{
+    (void)empty_server(state);
+    client = new_client();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    let_go();
+    client = rql_client_free(client);
+    return 0;
+}
+
+static int start(void **state)
+{
+    const char *text = getenv("RQL_TEST_HELD");
+    long wanted = text ? strtol(text, NULL, 10) : USUAL;
+
+    n_held = wanted >= RQL_SERIES_MAX && wanted <= FULL ? wanted : USUAL;
+    held = calloc((size_t)n_held / RQL_SERIES_MAX, sizeof(rql_series *));
+    return held ? start_server(state) : -1;
+}
+
+static int stop(void **state)
+{
+    free(held);
+    return stop_server(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        TEST(a_pair_beside_many_renewed_locks_costs_what_it_costs_alone),
+        TEST(a_renewal_beside_many_costs_what_it_costs_alone),
+    };
+
+    if (!redis_server_available()) {
+        return skip_all("no redis-server");
+    }
+    return cmocka_run_group_tests(tests, start, stop);
+}
