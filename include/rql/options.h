@@ -180,7 +180,12 @@ typedef struct rql_lock_options {
      * the server keeps the lock in its compact form; a longer one may take it twice the memory. */
     uint64_t task;
 
-    bool auto_extend; /**< Renew at a third of the ttl until released. Default false. */
+    /** Renew at a third of the ttl until released. Default false. Renewal also ends when the thread
+     *  has ended that acquired the lock, or that runs the loop it was acquired on: nobody works
+     *  under it any more, and it ends by its ttl. What has to outlive the thread that works is
+     *  acquired by one that stays, with a `task` of its own to be an acquirer of its own, or on a
+     *  loop. */
+    bool auto_extend;
     /** No renewal lasts beyond this, counted from the acquisition. 1 or more, or ::RQL_FOREVER
      *  (default). */
     int64_t max_hold_ms;

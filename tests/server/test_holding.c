@@ -153,6 +153,53 @@ static void renewal_ends_with_its_thread(void **state)
     assert_int_equal(rql_lock_release(lock, NULL), RQL_NOT_HELD);
 }
 
+struct asked {
+    rql_loop *loop;
+    _Atomic(rql_lock *) lock;
+};
+
+static void note_lock(rql_status status, rql_lock *lock, const rql_error *error, void *data)
+{
+    struct asked *self = data;
+
+    (void)status;
+    (void)error;
+    self->lock = lock;
+}
+
+static bool has_lock(void *data)
+{
+    return ((struct asked *)data)->lock != NULL;
+}
+
+static void *ask_and_end(void *data)
+{
+    struct asked *self = data;
+    rql_acquiring what = {.done = note_lock, .user_data = self};
+    rql_lock_options options = renewed(wait_stretched(TTL_MS));
+
+    options.task = 1;
+    return rql_acquire_async(self->loop, "x", &options, &what, NULL) ? data : NULL;
+}
+
+/* The thread that stays is the loop's, and the lock that of a task of its own. */
+static void a_lock_outlives_the_thread_that_asked_a_loop_for_it(void **state)
+{
+    struct asked asked = {0};
+    void *failed = NULL;
+    pthread_t thread;
+
+    (void)state;
+    CHECK_OK(rql_loop_open(&asked.loop, client, NULL, NULL));
+    assert_int_equal(pthread_create(&thread, NULL, ask_and_end, &asked), 0);
+    assert_int_equal(pthread_join(thread, &failed), 0);
+    assert_null(failed);
+    assert_true(wait_until(has_lock, &asked, AWAIT_MS));
+    CHECK_OK(await_renewals(asked.lock, rql_lock_describe(asked.lock).ttl_ms, false));
+    CHECK_OK(rql_lock_release(asked.lock, NULL));
+    CHECK_OK(rql_loop_close(asked.loop, NULL, NULL, NULL));
+}
+
 /* Release, extension and renewal are the owner's: they leave alone what another holds by then. */
 static void what_another_holds_by_now_is_left_alone(void **state)
 {
@@ -372,6 +419,7 @@ int main(void)
         TEST(max_hold_ends_renewal),
         TEST(forget_ends_renewal),
         TEST(renewal_ends_with_its_thread),
+        TEST(a_lock_outlives_the_thread_that_asked_a_loop_for_it),
         TEST(what_another_holds_by_now_is_left_alone),
         TEST(a_lock_handed_over_is_claimed_after_a_third_of_a_second),
         TEST(a_short_lock_handed_over_needs_no_claim),
