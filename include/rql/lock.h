@@ -10,6 +10,9 @@
  * that deadline nobody else is granted the lock (README.md lists the guarantees).
  * What has to hold beyond that is done with the token: let the protected resource refuse every
  * token lower than the highest it has seen, and an equal token with another secret.
+ *
+ * Any thread may use and release a lock. Renewal (rql_lock_options::auto_extend) is tied to the
+ * thread that acquired it and ends with it; rql_lock_options says how to keep it up.
  */
 
 #include <rql/base.h>
@@ -146,6 +149,11 @@ RQL_API rql_status rql_lock_release(rql_lock *lock, rql_error *error);
 
 /**
  * Free the handle and leave the lock to its ttl (the gem's lock without a block). Renewal ends.
+ *
+ * With a swarm (swarm.h) the lock goes on counting as its thread's: a process that dies is a dead
+ * host, and the lock is freed before its ttl is over. A thread that ends while its process lives is
+ * none: it leaves the swarm, and what it has left is kept for its whole ttl, also when the process
+ * dies later. (The gem frees it once the thread has been gone for zombie_ttl.)
  *
  * @param[in] lock  The lock, or NULL.
  * @return NULL.

@@ -170,7 +170,8 @@ RQL_API rql_status rql_series_release(rql_series *series, rql_series_result *res
                                       rql_error *error);
 
 /**
- * Free the handle and leave the locks to their ttl (the gem's lock_series without a block).
+ * Free the handle and leave the locks to their ttl (the gem's lock_series without a block), as
+ * rql_lock_forget() does.
  *
  * @param[in] series  The series, or NULL.
  * @return NULL.

@@ -12,7 +12,8 @@
  * `zombie_ttl_ms`, and was seen to be silent twice, at least half of that apart, is dead: its locks
  * are deleted and handed to the next waiters, its requests leave all queues. Each script that
  * deletes checks all of that again, so a lock that changed hands and a host that came back are left
- * alone. Hosts that never joined are never touched.
+ * alone. Hosts that never joined are never touched, nor is what a host that left has left behind
+ * with rql_lock_forget(): it ends by its ttl.
  *
  * The other side of it: a host that was only paused or cut off for that long loses its locks too.
  * While a swarm runs, no lease of its client is relied on for longer than `zombie_ttl_ms` (less a

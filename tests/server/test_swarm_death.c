@@ -48,6 +48,56 @@ static void requests_of_killed_waiters_go(void **state)
     rql_swarm_free(swarm);
 }
 
+static void leave_a_lock(rql_client *own, const char *name)
+{
+    rql_lock_options options = patient(own);
+    rql_lock *lock = NULL;
+
+    options.ttl_ms = DAY_MS;
+    must(rql_lock_acquire(own, name, &options, &lock, NULL) == RQL_OK, 31);
+    must(rql_probe_hosts(own, NULL, NULL, NULL) == RQL_OK, 32); /* as a host that is known */
+    rql_lock_forget(lock);
+}
+
+static void *leave_a_lock_and_end(void *own)
+{
+    leave_a_lock(own, "of_the_ended");
+    return NULL;
+}
+
+static void leave_locks(void)
+{
+    rql_client *own = new_client_in_child();
+    pthread_t thread;
+
+    start_prober_in_child(own);
+    must(pthread_create(&thread, NULL, leave_a_lock_and_end, own) == 0, 33);
+    must(pthread_join(thread, NULL) == 0, 34);
+    leave_a_lock(own, "of_the_living");
+    (void)pause();
+}
+
+/* The thread that ended has been silent for longer than the process that died. */
+static void lock_left_by_a_thread_that_ended_is_kept_and_goes_with_a_process_otherwise(void **state)
+{
+    rql_swarm_options options = paced(client);
+    pid_t child = start_child(leave_locks);
+    char host[TEXT_SIZE];
+    rql_swarm *swarm;
+
+    (void)state;
+    await_int(1, "EXISTS rql:lock:of_the_living");
+    await_int(1, "HEXISTS rql:swarm:hsts %s", ask_text(host, "HGET rql:lock:of_the_living hst_id"));
+    await_hosts(1);
+    options.probe_hosts = false;
+    swarm = swarm_with(client, &options);
+    kill_child(child);
+    await_within(0, "EXISTS rql:lock:of_the_living", bound_ms(&options));
+    await_hosts(0);
+    assert_true(ask_int("PTTL rql:lock:of_the_ended") > DAY_MS / 2);
+    rql_swarm_free(swarm);
+}
+
 static void note_loss(rql_lock *lock, void *user_data)
 {
     (void)lock;
@@ -434,6 +484,8 @@ int main(void)
 #define TEST_OF_PROCESSES(name)                                                                    \
     {#name, CHILDREN_MAY_MAKE_THREADS ? (name) : pass_over, set_up, tear_down, NULL}
         TEST_OF_PROCESSES(requests_of_killed_waiters_go),
+        TEST_OF_PROCESSES(
+            lock_left_by_a_thread_that_ended_is_kept_and_goes_with_a_process_otherwise),
         TEST_OF_PROCESSES(host_that_stops_for_less_than_the_ttl_keeps_all),
         TEST_OF_PROCESSES(host_that_stops_for_longer_loses_its_lock_and_waits_again),
         TEST(host_that_is_cut_off_gives_up_before_it_is_flushed),
