@@ -79,7 +79,7 @@ void rqli_link_break_off(struct rqli_link *self, bool silent)
     self->shared.silent_id = silent ? self->wire.client_id : 0;
     (void)shutdown(self->wire.fd, SHUT_RDWR);
     while (self->shared.first) {
-        bool sent = self->shared.first->begins_at < self->shared.sending_at;
+        bool sent = self->shared.first->begins_at < self->shared.sent_at;
 
         rqli_link_finish_first(self, sent ? RQL_E_UNKNOWN : RQL_E_IO, now_us);
     }
@@ -92,6 +92,8 @@ void rqli_link_bury(struct rqli_link *self)
 {
     if (self->shared.state == BROKEN && !self->shared.reader && !self->shared.writing) {
         rqli_wire_close(&self->wire);
+        rqli_command_reset(&self->shared.sending);
+        self->shared.n_sent = 0;
         self->shared.state = DOWN;
         (void)pthread_cond_broadcast(&self->shared.connected);
     }
@@ -159,7 +161,7 @@ static rql_status attempt(struct rqli_link *self, int64_t deadline_us, rql_error
         self->shared.generation++;
         self->shared.backoff_ms = 0;
         self->shared.next_attempt_us = 0;
-        self->shared.sending_at = self->shared.queued_at;
+        self->shared.sent_at = self->shared.queued_at;
         self->shared.reading = reading;
     }
     (void)pthread_cond_broadcast(&self->shared.connected);

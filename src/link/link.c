@@ -3,10 +3,11 @@
 #include "link/endpoint.h"
 #include "link/link_inside.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { LOOK_UP_US = 100000 };
 
 struct rqli_link *rqli_link_new(const struct rqli_endpoint *endpoint)
 {
@@ -61,7 +62,7 @@ struct rqli_link *rqli_link_free(struct rqli_link *self)
         free_exchanges(self->shared.first);
         free_spares(&self->spares);
         rqli_command_fini(&self->shared.out);
-        rqli_command_fini(&self->shared.spare);
+        rqli_command_fini(&self->shared.sending);
         (void)pthread_mutex_destroy(&self->shared.mutex);
         (void)pthread_cond_destroy(&self->shared.connected);
         free(self);
@@ -186,57 +187,93 @@ static bool may_write(const struct rqli_link *self)
            (self->shared.n_batches < RQLI_LINK_BATCHES && self->shared.n_unsent >= callers / 2);
 }
 
+/* Under the mutex. The socket is full, or somebody sends. */
+static bool has_unsent(const struct rqli_link *self)
+{
+    return self->shared.n_sent < self->shared.sending.length;
+}
+
 /* Under the mutex: all that has been put in the stream, to be sent now. */
-static struct rqli_slice begin_batch(struct rqli_link *self)
+static void begin_batch(struct rqli_link *self)
 {
     struct rqli_command batch = self->shared.out;
 
-    self->shared.out = self->shared.spare;
-    self->shared.spare = batch;
-    self->shared.sending_at = self->shared.queued_at;
+    self->shared.out = self->shared.sending;
+    self->shared.sending = batch;
+    self->shared.sending_ends = self->shared.queued_at;
     self->shared.n_unsent = 0;
     if (self->shared.n_batches < RQLI_LINK_BATCHES) {
         self->shared.n_batches++;
     }
     self->shared.batch_ends[self->shared.n_batches - 1] = self->shared.queued_at;
-    return (struct rqli_slice){batch.data, batch.length};
+}
+
+/* Under the mutex. Nothing that a server could answer was sent as a whole: it is not the server
+ * that is silent. */
+static bool awaits_nothing(const struct rqli_link *self)
+{
+    const struct exchange *first = self->shared.first;
+
+    return first &&
+           (first->next ? first->next->begins_at : self->shared.queued_at) > self->shared.sent_at;
+}
+
+/* Under the mutex: so much of the batch was taken by the system. True: all of it. */
+static bool end_sending(struct rqli_link *self, size_t sent)
+{
+    self->shared.n_sent += sent;
+    self->shared.sent_at =
+        self->shared.sending_ends - (self->shared.sending.length - self->shared.n_sent);
+    if (has_unsent(self)) {
+        return false;
+    }
+    rqli_command_reset(&self->shared.sending);
+    self->shared.n_sent = 0;
+    return true;
 }
 
 /* Under the mutex, released while it sends. What goes at once goes before those who were called are
- * woken: they would take the processor from us, and the server has nothing to do till then. */
-static bool send_batch(struct rqli_link *self, struct rqli_slice batch)
+ * woken: they would take the processor from us, and the server has nothing to do till then. False:
+ * the socket is full, or broken. */
+static bool send_some(struct rqli_link *self, bool is_rest)
 {
-    int64_t until_us = silence_us(self);
+    const char *bytes = self->shared.sending.data + self->shared.n_sent;
+    size_t length = self->shared.sending.length - self->shared.n_sent;
+    bool begins_silence = is_rest && awaits_nothing(self);
     ssize_t sent;
-    bool is_sent;
 
+    self->shared.sent_at = self->shared.sending_ends;
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    sent = rqli_wire_send_some(&self->wire, batch.data, batch.length);
+    sent = rqli_wire_send_some(&self->wire, bytes, length);
     (void)pthread_mutex_lock(&self->shared.mutex);
-    if (sent < 0 || (size_t)sent == batch.length) {
-        return sent >= 0;
+    if (sent < 0) {
+        rqli_link_break_off(self, false);
+        return false;
     }
-    rqli_link_unlock(self);
-    is_sent = rqli_wire_send(&self->wire, batch.data + sent, batch.length - (size_t)sent, until_us);
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    return is_sent;
+    if (begins_silence && sent > 0) {
+        self->shared.heard_us = rqli_now_us();
+    }
+    return end_sending(self, (size_t)sent);
 }
 
-/* Under the mutex, released while it sends. Whoever finds nobody writing writes for all, and so not
- * by its own deadline: half a command would be the end of the others' connection. */
+/* Under the mutex, released while it sends. Whoever finds nobody writing writes for all, but waits
+ * for nobody: when the socket is full the rest stays in the stream, for the reader to send when
+ * there is room, or for the next who comes. */
 static void write_out(struct rqli_link *self)
 {
-    if (self->shared.writing) {
+    bool goes_on = !self->shared.writing;
+
+    if (!goes_on) {
         return;
     }
     self->shared.writing = true;
-    while (may_write(self)) {
-        bool is_sent = send_batch(self, begin_batch(self));
+    while (goes_on) {
+        bool is_rest = has_unsent(self);
 
-        rqli_command_reset(&self->shared.spare);
-        if (!is_sent) {
-            rqli_link_break_off(self, errno == EAGAIN);
+        if (!is_rest && may_write(self)) {
+            begin_batch(self);
         }
+        goes_on = self->shared.state == UP && has_unsent(self) && send_some(self, is_rest);
     }
     self->shared.writing = false;
     rqli_link_bury(self);
@@ -274,15 +311,26 @@ static void appoint_reader(struct rqli_link *self)
     }
 }
 
-/* Reader only; under the mutex, released while it waits for bytes. One read, at most. */
-static void read_once(struct rqli_link *self, int64_t deadline_us)
+static int64_t earlier(int64_t a_us, int64_t b_us)
+{
+    return a_us < b_us ? a_us : b_us;
+}
+
+/* Reader only; under the mutex, released while it waits for bytes, and for room if some are to be
+ * sent. One read, at most. It looks up now and then: the socket may have become full meanwhile. */
+static void read_once(struct rqli_link *self, int64_t now_us, int64_t deadline_us)
 {
     int64_t given_up_us = silence_us(self);
-    int64_t until_us = deadline_us < given_up_us ? deadline_us : given_up_us;
+    int64_t until_us = earlier(earlier(deadline_us, given_up_us), now_us + LOOK_UP_US);
     int64_t spin_us = self->shared.callers == 1 ? self->wire.endpoint->spin_us : 0;
+    bool wants_room = has_unsent(self) && !self->shared.writing;
     enum rqli_wire_read got;
 
     rqli_link_unlock(self);
+    if (wants_room) {
+        rqli_wire_await_room(&self->wire, until_us);
+        until_us = 0;
+    }
     got = rqli_wire_read(&self->wire, until_us, spin_us);
     if (got == RQLI_WIRE_NOTHING && rqli_now_us() >= given_up_us) {
         got = rqli_wire_read(&self->wire, 0, 0); /* was it the server that stood still, or we? */
@@ -296,10 +344,10 @@ static void read_once(struct rqli_link *self, int64_t deadline_us)
         if (!hand_out(self)) {
             rqli_link_break_off(self, false);
         }
-        write_out(self); /* what has waited for these answers */
-    } else if (got == RQLI_WIRE_BROKEN || rqli_now_us() >= given_up_us) {
+    } else if (got == RQLI_WIRE_BROKEN || rqli_now_us() >= silence_us(self)) {
         rqli_link_break_off(self, got != RQLI_WIRE_BROKEN);
     }
+    write_out(self); /* what has waited for these answers, or for room */
 }
 
 /* Until its owner is called, or the deadline. True: the result is there. */
@@ -330,7 +378,7 @@ static void await_replies(struct rqli_link *self, struct exchange *exchange, int
         }
         if (self->shared.reader == exchange) {
             atomic_store_explicit(&exchange->mark, AWAKE, memory_order_relaxed);
-            read_once(self, deadline_us);
+            read_once(self, now_us, deadline_us);
         } else if (!is_late) {
             rqli_link_unlock(self);
             (void)sleep_on(exchange, deadline_us);

@@ -53,10 +53,12 @@ struct rqli_link {
         enum state state;
         struct exchange *reader; /* reads for all, or NULL */
         bool writing;
-        struct rqli_command out;   /* bytes to send */
-        struct rqli_command spare; /* bytes being sent */
-        uint64_t queued_at;        /* stream place behind `out` */
-        uint64_t sending_at;       /* stream place behind what was handed to the system */
+        struct rqli_command out;     /* bytes to send */
+        struct rqli_command sending; /* before them: bytes being sent */
+        size_t n_sent;               /* of them */
+        uint64_t queued_at;          /* stream place behind `out` */
+        uint64_t sending_ends;       /* the same behind `sending` */
+        uint64_t sent_at; /* the same behind what was, or is being, handed to the system */
         uint64_t batch_ends[RQLI_LINK_BATCHES]; /* stream places behind what is unanswered */
         size_t n_batches;
         struct exchange *first; /* in flight, in the order of the stream */

@@ -106,6 +106,19 @@ bool rqli_wire_send(struct rqli_wire *self, const char *bytes, size_t length, in
     return true;
 }
 
+void rqli_wire_await_room(const struct rqli_wire *self, int64_t until_us)
+{
+    struct pollfd wanted = {.fd = self->fd, .events = POLLIN | POLLOUT};
+    int64_t left_us = until_us - rqli_now_us();
+    struct timespec left;
+
+    if (left_us > 0) {
+        left = (struct timespec){.tv_sec = (time_t)(left_us / 1000000),
+                                 .tv_nsec = (long)(left_us % 1000000) * 1000};
+        (void)ppoll(&wanted, 1, &left, NULL);
+    }
+}
+
 void rqli_wire_abandon(struct rqli_wire *self)
 {
     int nothing = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -38,6 +38,9 @@ bool rqli_wire_send(struct rqli_wire *self, const char *bytes, size_t length, in
 /* As many bytes as go without waiting; -1: broken. */
 ssize_t rqli_wire_send_some(struct rqli_wire *self, const char *bytes, size_t length);
 
+/* Waits for bytes, room for more to be sent, or until_us. */
+void rqli_wire_await_room(const struct rqli_wire *self, int64_t until_us);
+
 /* In a fork child, where a loop may still look at the number: puts nothing in the socket's place.
  * Takes no lock, allocates nothing. */
 void rqli_wire_abandon(struct rqli_wire *self);

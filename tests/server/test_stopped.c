@@ -1,5 +1,8 @@
 #include "fixture.h"
 
+#include "client/client.h"
+#include "link/link.h"
+
 /* A server that is stopped for a while, and waiters that died without a word. */
 
 enum {
@@ -7,6 +10,10 @@ enum {
     IMPATIENT_MS = 1000,
     LAST_WORDS_MS = 50, /* after the deadline (P6) */
     SLACK_MS = 100,     /* of the machine */
+    BULK_BYTES = 16000, /* of a request: a few of them are more than a socket takes */
+    CALLS = 40,
+    N_CALLERS = 4,
+    BRIEF_MS = 20,
 };
 
 static rql_client *new_client_waiting(int64_t io_timeout_ms)
@@ -109,6 +116,98 @@ static void one_try_at_a_stopped_server_ends_with_its_last_words(void **state)
     redis_server_resume(&server);
     expect_nothing_left("x");
     assert_true(best_us <= (LAST_WORDS_MS + 30) * 1000 * wait_slowness());
+    rql_client_free(client);
+}
+
+/* A request of many bytes. */
+static rql_lock_options bulky(const rql_client *client, int64_t timeout_ms)
+{
+    static char bulk[BULK_BYTES];
+    static rql_meta meta = {"bulk", bulk};
+    rql_lock_options options = patient(client);
+
+    memset(bulk, 'x', sizeof bulk - 1);
+    options.meta = &meta;
+    options.n_meta = 1;
+    options.timeout_ms = timeout_ms;
+    return options;
+}
+
+/* What was sent in part goes on where it stopped: all is done on the connection that there was. */
+static void expect_the_same_connection(rql_client *client)
+{
+    CHECK_OK(rql_lock_release(hold(client, "z"), NULL));
+    expect_nothing_left("y");
+    assert_int_equal(rqli_link_counts(client->link).connections, 1);
+}
+
+/* Many calls, one after the other: what they leave behind fills the socket. */
+struct caller {
+    rql_client *client;
+    pthread_t thread;
+    int n_late;
+    int n_answered;
+};
+
+static void *call_and_call(void *data)
+{
+    struct caller *self = data;
+    rql_lock_options options = bulky(self->client, BRIEF_MS);
+
+    for (int i = 0; i < CALLS; i++) {
+        int64_t limit_us = (BRIEF_MS + (LAST_WORDS_MS + SLACK_MS) * wait_slowness()) * 1000;
+        int64_t begun_us = wait_clock_us();
+        rql_lock *lock = NULL;
+
+        self->n_answered +=
+            rql_lock_acquire(self->client, "y", &options, &lock, NULL) != RQL_E_UNKNOWN;
+        self->n_late += wait_clock_us() - begun_us > limit_us;
+    }
+    return NULL;
+}
+
+static void expect_calls_in_time(rql_client *client, size_t n_callers)
+{
+    struct caller callers[N_CALLERS];
+
+    for (size_t i = 0; i < n_callers; i++) {
+        callers[i] = (struct caller){.client = client};
+        assert_int_equal(pthread_create(&callers[i].thread, NULL, call_and_call, &callers[i]), 0);
+    }
+    for (size_t i = 0; i < n_callers; i++) {
+        assert_int_equal(pthread_join(callers[i].thread, NULL), 0);
+        assert_int_equal(callers[i].n_late, 0);
+        assert_int_equal(callers[i].n_answered, 0);
+    }
+}
+
+static void who_writes_for_others_ends_by_its_own_deadline(void **state)
+{
+    rql_client *client = new_client_waiting(60000);
+    struct waiter lasting = {.client = client, .name = "x", .options = patient(client)};
+
+    (void)state;
+    CHECK_OK(rql_client_connect(client, NULL));
+    redis_server_pause(&server);
+    waiter_start(&lasting);
+    expect_calls_in_time(client, N_CALLERS);
+    redis_server_resume(&server);
+    CHECK_OK(waiter_join(&lasting));
+    CHECK_OK(rql_lock_release(lasting.lock, NULL));
+    expect_the_same_connection(client);
+    rql_client_free(client);
+}
+
+static void who_is_alone_with_a_full_socket_ends_by_its_deadline(void **state)
+{
+    rql_client *client = new_client_waiting(60000);
+
+    (void)state;
+    CHECK_OK(rql_client_connect(client, NULL));
+    redis_server_pause(&server);
+    expect_calls_in_time(client, 1);
+    redis_server_resume(&server);
+    expect_the_same_connection(client);
     rql_client_free(client);
 }
 
@@ -220,6 +319,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup(name, empty_server)
         TEST(stopped_server_holds_up_no_call_beyond_its_deadline),
         TEST(one_try_at_a_stopped_server_ends_with_its_last_words),
+        TEST(who_writes_for_others_ends_by_its_own_deadline),
+        TEST(who_is_alone_with_a_full_socket_ends_by_its_deadline),
         TEST(a_look_at_a_stopped_server_ends_in_time),
         TEST(stop_for_a_moment_is_a_delay),
         TEST(stop_for_longer_than_the_silence_allowed_costs_no_grant),
