@@ -79,11 +79,19 @@ static struct rqli_reply *node_of(const redisReadTask *task)
     return &items[task->idx];
 }
 
+/* RESP2 is all that we speak, but hiredis from 1.0 on reads RESP3 as well, and makes its types by
+ * the same functions, told apart by the task's type. Who makes NULL of a value ends the connection.
+ */
+static bool is_text(int type)
+{
+    return type == REDIS_REPLY_STRING || type == REDIS_REPLY_STATUS || type == REDIS_REPLY_ERROR;
+}
+
 static void *make_string(const redisReadTask *task, char *bytes, size_t length)
 {
     struct rqli_decoder *decoder = task->privdata;
     struct rqli_reply *node = node_of(task);
-    char *copy = rqli_arena_take(decoder->arena, length + 1);
+    char *copy = is_text(task->type) ? rqli_arena_take(decoder->arena, length + 1) : NULL;
 
     if (!copy) {
         return NULL;
@@ -110,7 +118,8 @@ static void *make_items(const redisReadTask *task, size_t count)
         up = up->parent;
     }
     decoder->arena->elements += count;
-    if (depth > DEPTH_MAX || count > ELEMENTS_MAX || decoder->arena->elements > ELEMENTS_MAX) {
+    if (task->type != REDIS_REPLY_ARRAY || depth > DEPTH_MAX || count > ELEMENTS_MAX ||
+        decoder->arena->elements > ELEMENTS_MAX) {
         return NULL;
     }
     items = rqli_arena_take(decoder->arena, count * sizeof *items);
@@ -129,6 +138,22 @@ static void *make_array(const redisReadTask *task, size_t count)
 {
     return make_items(task, count);
 }
+
+static void *refuse_double(const redisReadTask *task, double value, char *text, size_t length)
+{
+    (void)task;
+    (void)value;
+    (void)text;
+    (void)length;
+    return NULL;
+}
+
+static void *refuse_bool(const redisReadTask *task, int value)
+{
+    (void)task;
+    (void)value;
+    return NULL;
+}
 #else
 static void *make_array(const redisReadTask *task, int count)
 {
@@ -145,10 +170,14 @@ static void *make_integer(const redisReadTask *task, long long value)
     return node;
 }
 
+/* A text or an array without a length; what has a type of its own is RESP3's. */
 static void *make_nil(const redisReadTask *task)
 {
     struct rqli_reply *node = node_of(task);
 
+    if (task->type == REDIS_REPLY_NIL) {
+        return NULL;
+    }
     node->type = RQLI_REPLY_NIL;
     return node;
 }
@@ -159,12 +188,16 @@ static void keep(void *object)
     (void)object;
 }
 
-/* RESP2 only: the makers of other types stay NULL, and the reader never calls them. */
+/* A type without a function would be read over as if it were there. */
 static redisReplyObjectFunctions makers = {
     .createString = make_string,
     .createArray = make_array,
     .createInteger = make_integer,
     .createNil = make_nil,
+#if defined(HIREDIS_MAJOR) && HIREDIS_MAJOR >= 1
+    .createDouble = refuse_double,
+    .createBool = refuse_bool,
+#endif
     .freeObject = keep,
 };
 

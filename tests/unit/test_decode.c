@@ -200,6 +200,21 @@ static void what_is_not_the_protocol_is_an_error_for_good(void **state)
         "*99999999999999999999\r\n",
         "*2\r\n:1\r\n!\r\n",
         "*1\r\n*1\r\n*1\r\n*1\r\n?",
+        "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:5\r\n",
+        "*1\r\n*1\r\n*1\r\n*1\r\n*0\r\n",
+        /* RESP3, of which a newer hiredis knows more */
+        ">2\r\n+x\r\n+y\r\n",
+        "~1\r\n:1\r\n",
+        "%1\r\n+x\r\n:1\r\n",
+        "%0\r\n",
+        "|1\r\n+x\r\n:1\r\n",
+        ",1.5\r\n",
+        "#t\r\n",
+        "_\r\n",
+        "(12345\r\n",
+        "=5\r\ntxt:a\r\n",
+        "*2\r\n:1\r\n#f\r\n",
+        "*2\r\n:1\r\n%1\r\n:1\r\n:2\r\n",
     };
 
     (void)state;
