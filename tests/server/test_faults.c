@@ -47,9 +47,18 @@ static const char *const rights[] = {
     "del",     "persist",
 };
 
+/* Redis 7.0 does not say which command a script may not call. */
+static bool is_named(const char *message, const char *right)
+{
+    char quoted[32];
+
+    (void)snprintf(quoted, sizeof quoted, "'%s' command", right);
+    return strstr(message, quoted) || strstr(message, "can't run this command");
+}
+
 static void expect_allowed_or_told(rql_status status, const rql_error *error, const char *right)
 {
-    if (status < 0 && status != RQL_E_AUTH) {
+    if (status < 0 && (status != RQL_E_AUTH || !is_named(error->message, right))) {
         fail_msg("without %s: %s: %s", right, rql_status_text(status), error->message);
     }
 }
