@@ -4,13 +4,16 @@
 
 enum { PATIENCE_MS = 20000 };
 
+/* Scores as the recorded server printed them; newer ones print an exponent. */
 static const char *const dump_script =
     "local function pairs_of(flat) local list = {}"
     "  for i = 1, #flat, 2 do list[#list + 1] = {flat[i], flat[i + 1]} end"
     "  return list end\n"
     "local readers = {"
     "  hash = function(key) return pairs_of(redis.call('HGETALL', key)) end,"
-    "  zset = function(key) return pairs_of(redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')) end,"
+    "  zset = function(key) local list = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')"
+    "    for i = 2, #list, 2 do list[i] = string.format('%.17g', list[i]) end"
+    "    return pairs_of(list) end,"
     "  string = function(key) return redis.call('GET', key) end}\n"
     "local time = redis.call('TIME')\n"
     "local dump = {now = time[1] .. string.format('.%06d', time[2]), keys = {}}\n"
