@@ -87,7 +87,7 @@ uint64_t rqli_ear_generation(const struct rqli_ear *self)
 
 int64_t rqli_ear_client_id(const struct rqli_ear *self)
 {
-    return self->hearing.wire.client_id;
+    return self->hearing.wire.seat.client_id;
 }
 
 struct rqli_subscriber_counts rqli_ear_counts(const struct rqli_ear *self)

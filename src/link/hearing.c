@@ -57,7 +57,8 @@ bool rqli_hearing_open(struct rqli_hearing *self, int64_t deadline_us)
     rqli_hearing_forget(self);
     self->called_us = 0;
     rqli_push_subscribe(&command, self->wire.endpoint->identity);
-    if (!command.failed && rqli_wire_open(&self->wire, 0, deadline_us, &reading, NULL) == RQL_OK) {
+    if (!command.failed &&
+        rqli_wire_open(&self->wire, NULL, deadline_us, &reading, NULL) == RQL_OK) {
         done = rqli_wire_send(&self->wire, command.data, command.length, deadline_us) &&
                await_confirmation(self, deadline_us);
         if (!done) {

@@ -76,7 +76,7 @@ void rqli_link_break_off(struct rqli_link *self, bool silent)
         return;
     }
     self->shared.state = BROKEN;
-    self->shared.silent_id = silent ? self->wire.client_id : 0;
+    self->shared.silent = silent ? self->wire.seat : (struct rqli_seat){0};
     (void)shutdown(self->wire.fd, SHUT_RDWR);
     while (self->shared.first) {
         bool sent = self->shared.first->begins_at < self->shared.sent_at;
@@ -135,14 +135,14 @@ static void back_off(struct rqli_link *self)
 static rql_status attempt(struct rqli_link *self, int64_t deadline_us, rql_error *error)
 {
     int64_t limit_us = rqli_after_ms(rqli_now_us(), self->wire.endpoint->connect_timeout_ms);
-    int64_t predecessor_id = self->shared.silent_id;
+    const struct rqli_seat predecessor = self->shared.silent;
     struct rqli_clock_reading reading = {0};
     rql_error fault = {0};
     rql_status status;
 
     self->shared.state = CONNECTING;
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    status = rqli_wire_open(&self->wire, predecessor_id,
+    status = rqli_wire_open(&self->wire, &predecessor,
                             limit_us < deadline_us ? limit_us : deadline_us, &reading, &fault);
     (void)pthread_mutex_lock(&self->shared.mutex);
     if (status) {
@@ -241,6 +241,16 @@ rql_status rqli_link_connect(struct rqli_link *self, int64_t deadline_us, rql_er
     status = rqli_link_connect_locked(self, deadline_us, error);
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return status;
+}
+
+bool rqli_link_was_read_only(struct rqli_link *self)
+{
+    bool was_read_only;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    was_read_only = self->shared.state == UP && self->wire.is_read_only;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return was_read_only;
 }
 
 bool rqli_link_clock(struct rqli_link *self, struct rqli_clock_reading *out)

@@ -49,6 +49,9 @@ rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us
 /* Connects if need be; what rqli_exchange_run() would do first. RQL_OK at once when connected. */
 rql_status rqli_link_connect(struct rqli_link *self, int64_t deadline_us, rql_error *error);
 
+/* The server took no write when it was connected to: a replica. */
+bool rqli_link_was_read_only(struct rqli_link *self);
+
 /* The reading of the server's clock from the last login; false: never connected. */
 bool rqli_link_clock(struct rqli_link *self, struct rqli_clock_reading *out);
 

@@ -68,8 +68,8 @@ struct rqli_link {
         unsigned n_unsent;       /* exchanges in `out` */
         int64_t heard_us;        /* last byte, or begin of the silence */
         uint64_t generation;
-        int64_t n_commands; /* put in the stream so far */
-        int64_t silent_id;  /* the predecessor, if it fell silent and may still be served (F-15) */
+        int64_t n_commands;      /* put in the stream so far */
+        struct rqli_seat silent; /* the predecessor, if it fell silent and may still be served */
         int64_t backoff_ms;
         int64_t next_attempt_us;
         rql_error last_fault; /* of connecting */

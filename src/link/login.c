@@ -6,6 +6,7 @@
 #include "link/endpoint.h"
 #include "link/push.h"
 #include "script/command.h"
+#include "script/keys.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +14,19 @@
 #include <string.h>
 
 /* The words of a login in the order they are sent; a word that is not needed is left out. */
-enum word { AUTH, SELECT, TIME, CLIENT_ID, PUBLISH, SETNAME, KILL, WORDS };
+enum word {
+    AUTH,
+    SELECT,
+    TIME,
+    CLIENT_ID,
+    PUBLISH,
+    SETNAME,
+    WRITE,
+    CLIENT_INFO,
+    INFO,
+    KILL,
+    WORDS
+};
 
 struct login {
     struct rqli_wire *wire;
@@ -59,7 +72,30 @@ static void write_credentials(struct login *self)
     }
 }
 
-static void write_words(struct login *self, int64_t predecessor_id)
+void rqli_login_write_probe(struct rqli_command *command)
+{
+    rqli_command_begin(command, 3);
+    rqli_command_text(command, "ZREM");
+    rqli_command_text(command, RQLI_KEY_LIVE);
+    rqli_command_text(command, "-");
+}
+
+/* What nothing fails without: it may be refused. */
+static void write_questions(struct login *self)
+{
+    struct rqli_command *command;
+
+    self->sent[self->command.n_commands] = WRITE;
+    rqli_login_write_probe(&self->command);
+    command = open_word(self, CLIENT_INFO, 2);
+    rqli_command_text(command, "CLIENT");
+    rqli_command_text(command, "INFO");
+    command = open_word(self, INFO, 2);
+    rqli_command_text(command, "INFO");
+    rqli_command_text(command, "server");
+}
+
+static void write_words(struct login *self, bool is_for_commands)
 {
     char name[64];
     struct rqli_command *command;
@@ -78,12 +114,8 @@ static void write_words(struct login *self, int64_t predecessor_id)
     rqli_command_text(command, "CLIENT");
     rqli_command_text(command, "SETNAME");
     rqli_command_text(command, name);
-    if (predecessor_id > 0) {
-        command = open_word(self, KILL, 4);
-        rqli_command_text(command, "CLIENT");
-        rqli_command_text(command, "KILL");
-        rqli_command_text(command, "ID");
-        rqli_command_int(command, predecessor_id);
+    if (is_for_commands) {
+        write_questions(self);
     }
 }
 
@@ -102,14 +134,46 @@ static rql_status take_time(struct login *self, const struct rqli_reply *reply, 
     return RQL_OK;
 }
 
-/* SETNAME and KILL may be refused: one is a courtesy, the other has not_after behind it (F-15). */
+/* The text between two marks, if it fits. */
+static void copy_between(char *out, size_t size, const struct rqli_reply *reply, const char *begin,
+                         const char *end)
+{
+    struct rqli_slice rest = reply->text;
+    const char *from = memmem(rest.data, rest.length, begin, strlen(begin));
+    const char *to;
+
+    if (!from) {
+        return;
+    }
+    from += strlen(begin);
+    rest.length -= (size_t)(from - rest.data);
+    to = memmem(from, rest.length, end, strlen(end));
+    if (to && (size_t)(to - from) < size) {
+        memcpy(out, from, (size_t)(to - from));
+    }
+}
+
+static void take_answer(struct login *self, enum word word, const struct rqli_reply *reply)
+{
+    struct rqli_seat *seat = &self->wire->seat;
+
+    if (reply->type == RQLI_REPLY_ERROR) {
+        self->wire->is_read_only = word == WRITE && rqli_reply_says(reply, "READONLY");
+    } else if (reply->type == RQLI_REPLY_TEXT && word == CLIENT_INFO) {
+        copy_between(seat->address, sizeof seat->address, reply, " addr=", " laddr=");
+    } else if (reply->type == RQLI_REPLY_TEXT && word == INFO) {
+        copy_between(seat->run_id, sizeof seat->run_id, reply, "\nrun_id:", "\r");
+    }
+}
+
 static rql_status take_reply(struct login *self, enum word word, const struct rqli_reply *reply,
                              rql_error *error)
 {
-    static const char *const names[WORDS] = {"AUTH",    "SELECT",         "TIME",       "CLIENT ID",
-                                             "PUBLISH", "CLIENT SETNAME", "CLIENT KILL"};
+    static const char *const names[WRITE] = {"AUTH",      "SELECT",  "TIME",
+                                             "CLIENT ID", "PUBLISH", "CLIENT SETNAME"};
 
-    if (word == SETNAME || word == KILL) {
+    if (word >= SETNAME) {
+        take_answer(self, word, reply);
         return RQL_OK;
     }
     if (reply->type == RQLI_REPLY_ERROR) {
@@ -119,7 +183,7 @@ static rql_status take_reply(struct login *self, enum word word, const struct rq
         return take_time(self, reply, error);
     }
     if (word == CLIENT_ID) {
-        self->wire->client_id = reply->integer;
+        self->wire->seat.client_id = reply->integer;
     }
     return RQL_OK;
 }
@@ -159,27 +223,18 @@ static rql_status read_reply(struct login *self, int64_t deadline_us, struct rql
     }
 }
 
-rql_status rqli_login(struct rqli_wire *wire, int64_t predecessor_id, int64_t deadline_us,
-                      struct rqli_clock_reading *reading_out, rql_error *error)
+/* Sends what was written, and takes the replies. */
+static rql_status ask(struct login *self, int64_t deadline_us, rql_error *error)
 {
-    RQLI_AUTO(login_free) struct login *self = calloc(1, sizeof *self);
     rql_status status = RQL_OK;
-    int i;
 
-    if (!self) {
-        return rqli_fail_nomem(error);
-    }
-    self->wire = wire;
-    self->reading = reading_out;
-    write_words(self, predecessor_id);
     if (self->command.failed) {
         return rqli_fail_nomem(error);
     }
-    reading_out->sent_us = rqli_now_us();
-    if (!rqli_wire_send(wire, self->command.data, self->command.length, deadline_us)) {
+    if (!rqli_wire_send(self->wire, self->command.data, self->command.length, deadline_us)) {
         return broken_by_errno(self, error);
     }
-    for (i = 0; !status && i < self->command.n_commands; i++) {
+    for (int i = 0; !status && i < self->command.n_commands; i++) {
         struct rqli_reply reply = {0};
 
         status = read_reply(self, deadline_us, &reply, error);
@@ -188,6 +243,49 @@ rql_status rqli_login(struct rqli_wire *wire, int64_t predecessor_id, int64_t de
         }
     }
     explicit_bzero(self->command.data, self->command.length);
+    return status;
+}
+
+/* Only what is surely ours: a server that was started anew gives old numbers, and behind a Unix
+ * socket old addresses, to strangers. Where that cannot be seen, or KILL is not allowed, what was
+ * sent there has not_after behind it. */
+static rql_status end_predecessor(struct login *self, const struct rqli_seat *predecessor,
+                                  int64_t deadline_us, rql_error *error)
+{
+    struct rqli_command *command;
+
+    if (predecessor->client_id == 0 || !*predecessor->address || !*predecessor->run_id ||
+        strcmp(predecessor->run_id, self->wire->seat.run_id) != 0) {
+        return RQL_OK;
+    }
+    rqli_command_reset(&self->command);
+    command = open_word(self, KILL, 6);
+    rqli_command_text(command, "CLIENT");
+    rqli_command_text(command, "KILL");
+    rqli_command_text(command, "ID");
+    rqli_command_int(command, predecessor->client_id);
+    rqli_command_text(command, "ADDR");
+    rqli_command_text(command, predecessor->address);
+    return ask(self, deadline_us, error);
+}
+
+rql_status rqli_login(struct rqli_wire *wire, const struct rqli_seat *predecessor,
+                      int64_t deadline_us, struct rqli_clock_reading *reading_out, rql_error *error)
+{
+    RQLI_AUTO(login_free) struct login *self = calloc(1, sizeof *self);
+    rql_status status;
+
+    if (!self) {
+        return rqli_fail_nomem(error);
+    }
+    self->wire = wire;
+    self->reading = reading_out;
+    write_words(self, predecessor != NULL);
+    reading_out->sent_us = rqli_now_us();
+    status = ask(self, deadline_us, error);
+    if (!status && predecessor) {
+        status = end_predecessor(self, predecessor, deadline_us, error);
+    }
     if (!status && !rqli_decoder_is_empty(&wire->decoder)) {
         status = rqli_fail(error, RQL_E_PROTOCOL, "%s: more answers than questions at login",
                            wire->endpoint->where);

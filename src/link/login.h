@@ -5,8 +5,15 @@
  */
 
 #include "link/wire.h"
+#include "script/command.h"
 
-rql_status rqli_login(struct rqli_wire *wire, int64_t predecessor_id, int64_t deadline_us,
-                      struct rqli_clock_reading *reading_out, rql_error *error);
+/* As rqli_wire_open(), of a wire that is connected. */
+rql_status rqli_login(struct rqli_wire *wire, const struct rqli_seat *predecessor,
+                      int64_t deadline_us, struct rqli_clock_reading *reading_out,
+                      rql_error *error);
+
+/* A write that changes nothing, for no client has the identity "-"; a replica refuses it all the
+ * same. */
+void rqli_login_write_probe(struct rqli_command *command);
 
 #endif

@@ -31,7 +31,7 @@ struct rqli_pipe {
     struct rqli_arena arena;
     struct rqli_reply reply; /* that is being read */
     int64_t heard_us;        /* last byte, or begin of the silence */
-    int64_t silent_id;       /* the predecessor, if it fell silent (F-15) */
+    struct rqli_seat silent; /* the predecessor, if it fell silent */
     bool shall_drop;
     struct rqli_clock_reading reading;
     rql_error fault; /* of connecting */
@@ -44,8 +44,8 @@ static bool open_pipe(struct rqli_line *line, int64_t deadline_us)
     struct rqli_pipe *self = (struct rqli_pipe *)line;
 
     self->fault = (rql_error){0};
-    return rqli_wire_open(&self->wire, self->silent_id, deadline_us, &self->reading,
-                          &self->fault) == RQL_OK;
+    return rqli_wire_open(&self->wire, &self->silent, deadline_us, &self->reading, &self->fault) ==
+           RQL_OK;
 }
 
 static void on_opened(struct rqli_line *line, bool is_open)
@@ -53,7 +53,7 @@ static void on_opened(struct rqli_line *line, bool is_open)
     struct rqli_pipe *self = (struct rqli_pipe *)line;
 
     if (is_open) {
-        self->silent_id = 0;
+        self->silent = (struct rqli_seat){0};
         self->heard_us = rqli_now_us();
         (void)atomic_fetch_add_explicit(&self->generation, 1, memory_order_relaxed);
     }
@@ -182,7 +182,7 @@ static void break_off(struct rqli_pipe *self, bool is_silent)
     if (!rqli_pipe_is_up(self)) {
         return;
     }
-    self->silent_id = is_silent ? self->wire.client_id : 0;
+    self->silent = is_silent ? self->wire.seat : (struct rqli_seat){0};
     self->shall_drop = false;
     rqli_line_drop(&self->line);
     rqli_command_reset(&self->out);

@@ -250,7 +250,7 @@ static void listen_again(struct rqli_subscriber *self, int64_t deadline_us)
     self->shared.is_listening = done;
     if (done) {
         self->shared.generation++;
-        self->shared.client_id = self->hearing.wire.client_id;
+        self->shared.client_id = self->hearing.wire.seat.client_id;
         nudge(self, NULL, NULL);
     } else {
         self->shared.next_attempt_us =

@@ -15,8 +15,9 @@
 
 enum { READ_BYTES = 16384, EXACT_US = 20000, LONGEST_US = 60000000 };
 
-rql_status rqli_wire_open(struct rqli_wire *self, int64_t predecessor_id, int64_t deadline_us,
-                          struct rqli_clock_reading *reading_out, rql_error *error)
+rql_status rqli_wire_open(struct rqli_wire *self, const struct rqli_seat *predecessor,
+                          int64_t deadline_us, struct rqli_clock_reading *reading_out,
+                          rql_error *error)
 {
     rql_status status = rqli_dial(self->endpoint, deadline_us, &self->fd, error);
 
@@ -24,11 +25,13 @@ rql_status rqli_wire_open(struct rqli_wire *self, int64_t predecessor_id, int64_
         return status;
     }
     self->read_limit_us = 0;
+    self->seat = (struct rqli_seat){0};
+    self->is_read_only = false;
     if (!rqli_decoder_init(&self->decoder)) {
         rqli_wire_close(self);
         return rqli_fail_nomem(error);
     }
-    status = rqli_login(self, predecessor_id, deadline_us, reading_out, error);
+    status = rqli_login(self, predecessor, deadline_us, reading_out, error);
     if (status) {
         rqli_wire_close(self);
     }

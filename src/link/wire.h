@@ -10,11 +10,22 @@
 
 struct rqli_endpoint;
 
+enum { RQLI_ADDRESS_SIZE = 128, RQLI_RUN_ID_SIZE = 48 };
+
+/* What a connection is to its server. The number alone says nothing once the server was started
+ * anew, for it gives the same ones again. */
+struct rqli_seat {
+    int64_t client_id;               /* CLIENT ID; 0: none */
+    char address[RQLI_ADDRESS_SIZE]; /* CLIENT INFO's addr; "": not told */
+    char run_id[RQLI_RUN_ID_SIZE];   /* of this run of the server; "": not told */
+};
+
 struct rqli_wire {
     const struct rqli_endpoint *endpoint;
     int fd;                /* -1: closed */
     int64_t read_limit_us; /* SO_RCVTIMEO as it is set */
-    int64_t client_id;     /* CLIENT ID of this connection */
+    struct rqli_seat seat;
+    bool is_read_only; /* the server took no write at login */
     struct rqli_decoder decoder;
 };
 
@@ -26,10 +37,13 @@ struct rqli_clock_reading {
     int64_t server_us;
 };
 
-/* Connects and logs in: AUTH, SELECT, CLIENT SETNAME, CLIENT ID, TIME, the right to publish, and
- * CLIENT KILL ID of predecessor_id if that is not 0 (protocol.md 7). */
-rql_status rqli_wire_open(struct rqli_wire *self, int64_t predecessor_id, int64_t deadline_us,
-                          struct rqli_clock_reading *reading_out, rql_error *error);
+/* Connects and logs in: AUTH, SELECT, CLIENT SETNAME, CLIENT ID, TIME, the right to publish. With a
+ * predecessor it also finds out its seat and whether the server takes writes, and has the server
+ * end that connection, if it is there and surely ours: what was sent on it may still be done. NULL:
+ * it will only listen. */
+rql_status rqli_wire_open(struct rqli_wire *self, const struct rqli_seat *predecessor,
+                          int64_t deadline_us, struct rqli_clock_reading *reading_out,
+                          rql_error *error);
 void rqli_wire_close(struct rqli_wire *self); /* closed already is fine */
 
 /* All bytes, or false (errno says why: EPIPE, EAGAIN at the deadline, ...). */

@@ -7,7 +7,7 @@
 enum {
     CROWD = 16,
     PLACES = 3,       /* of a reply in a call: the script is unknown, then it is not */
-    LATE_PLACES = 7,  /* the same after the login of a new connection */
+    LATE_PLACES = 10, /* the same after the login of a new connection */
     WAIT_PLACES = 10, /* of a word to a waiter, on either connection */
     SILENCE_MS = 100, /* that a client takes for a broken connection */
     CONNECT_MS = 20000,

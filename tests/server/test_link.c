@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/time.h>
 
 enum {
@@ -23,6 +24,7 @@ enum {
     TEXT_MAX = 6000,
     LONG_MS = 20000,
     MUCH = 1 << 20,
+    NUMBERS = 50, /* more clients than a server has seen at its start */
     HASTE_US = 20000
 };
 
@@ -451,6 +453,103 @@ static void silent_server_is_left_and_its_old_connection_killed(void **state)
     proxy_stop(proxy);
 }
 
+/* It is connected, and falls silent: its number. */
+static int64_t silence(struct crew *crew, struct proxy *proxy)
+{
+    struct rqli_exchange *exchange = rqli_exchange_take(crew->link);
+    int64_t id;
+
+    rqli_command_begin(&exchange->command, 2);
+    rqli_command_text(&exchange->command, "CLIENT");
+    rqli_command_text(&exchange->command, "ID");
+    CHECK_OK(rqli_exchange_run(exchange, rqli_after_ms(rqli_now_us(), LONG_MS), NULL));
+    id = exchange->reply->integer;
+    rqli_exchange_give(exchange);
+    proxy_mute_last(proxy); /* and so it stays, at the server's end too */
+    assert_int_equal(echo(crew, "into the void"), RQL_E_UNKNOWN);
+    return id;
+}
+
+static int64_t number_of(redisContext *context)
+{
+    redisReply *reply = redisCommand(context, "CLIENT ID");
+    int64_t id = reply ? reply->integer : -1;
+
+    freeReplyObject(reply);
+    return id;
+}
+
+/* Somebody else's connection with this number. */
+static redisContext *stranger_with(int64_t id)
+{
+    redisContext *stranger = redis_server_connect(&server);
+
+    while (number_of(stranger) < id) {
+        redisFree(stranger);
+        stranger = redis_server_connect(&server);
+    }
+    assert_int_equal(number_of(stranger), id);
+    return stranger;
+}
+
+/* A server that was started anew gives the same numbers again, and behind a Unix socket all have
+ * the same address. */
+static void stranger_with_the_number_of_a_silent_connection_lives(void **state)
+{
+    struct crew crew;
+    struct proxy *proxy = proxy_start(server.socket_path);
+    redisContext *before = redis_server_connect(&server);
+    redisContext *stranger;
+    int64_t id;
+    char byte;
+
+    (void)state;
+    while (number_of(before) < NUMBERS) {
+        redisFree(before);
+        before = redis_server_connect(&server);
+    }
+    redisFree(before);
+    join(&crew, proxy_url(proxy), 200);
+    id = silence(&crew, proxy);
+    assert_int_equal(redis_server_restart(&server), 0);
+    stranger = stranger_with(id);
+    must_recover(&crew, "after");
+    assert_int_equal(recv(stranger->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT), -1); /* no end */
+    assert_int_equal(number_of(stranger), id);
+    redisFree(stranger);
+    part(&crew);
+    proxy_stop(proxy);
+}
+
+/* Without the right to see which run of the server it is, or its own address, or to kill. */
+static void what_cannot_be_seen_is_not_killed(void **state)
+{
+    static const char *const rights[] = {"", "-info", "-client|info", "-client|kill"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
+        struct proxy *proxy = proxy_start(server.socket_path);
+        redisContext *admin = redis_server_connect(&server);
+        struct crew crew;
+        char url[160];
+
+        freeReplyObject(
+            redisCommand(admin, "ACL SETUSER meek reset on >pw ~* &* +@all %s", rights[i]));
+        (void)snprintf(url, sizeof url, "unix://meek:pw@%s", proxy_socket_path(proxy));
+        join(&crew, url, 200);
+        (void)silence(&crew, proxy);
+        must_recover(&crew, "after");
+        if (*rights[i]) {
+            assert_int_not_equal(count_links(), 1);
+        } else {
+            assert_true(wait_until(one_link_is_left, NULL, LONG_MS));
+        }
+        part(&crew);
+        proxy_stop(proxy);
+        redisFree(admin);
+    }
+}
+
 static void one_byte_at_a_time_is_enough(void **state)
 {
     struct crew crew;
@@ -815,6 +914,8 @@ int main(void)
         cmocka_unit_test(reply_of_a_caller_who_left_is_dropped),
         cmocka_unit_test(slow_server_is_not_a_silent_one),
         cmocka_unit_test(silent_server_is_left_and_its_old_connection_killed),
+        cmocka_unit_test(stranger_with_the_number_of_a_silent_connection_lives),
+        cmocka_unit_test(what_cannot_be_seen_is_not_killed),
         cmocka_unit_test(one_byte_at_a_time_is_enough),
         cmocka_unit_test(reply_cut_anywhere_is_unknown_and_the_next_is_right),
         cmocka_unit_test(login_cut_anywhere_is_no_connection),

@@ -6,7 +6,7 @@
 
 enum {
     PLACES = 7,       /* of a reply in a call: three scripts are unknown, then they are not */
-    LATE_PLACES = 11, /* the same after the login of a new connection */
+    LATE_PLACES = 14, /* the same after the login of a new connection */
     SILENCE_MS = 100, /* that a client takes for a broken connection */
     CONNECT_MS = 20000,
     IMPATIENT_MS = 200,

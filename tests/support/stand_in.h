@@ -8,8 +8,11 @@
 
 #include <stdbool.h>
 
-/* The replies to a login without user and database: TIME, CLIENT ID, PUBLISH, CLIENT SETNAME. */
-#define STAND_IN_LOGIN "*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n:7\r\n:0\r\n+OK\r\n"
+/* The replies to a login without user and database: TIME, CLIENT ID, PUBLISH, CLIENT SETNAME; and a
+ * write, CLIENT INFO and INFO, which may be refused. */
+#define STAND_IN_LOGIN                                                                             \
+    "*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n:7\r\n:0\r\n+OK\r\n"                                    \
+    ":0\r\n-NOPERM no\r\n-NOPERM no\r\n"
 
 struct stand_in;
 
