@@ -62,6 +62,8 @@ RQL_API rql_client *rql_client_free(rql_client *client);
  * @retval RQL_OK             Connected, logged in, the database is selected.
  * @retval RQL_E_IO           Unreachable, refused, or no answer within `connect_timeout_ms`.
  * @retval RQL_E_AUTH         Wrong user or password, or rights are missing.
+ * @retval RQL_E_READ_ONLY    Connected, to a replica that takes no writes: locks can be looked at,
+ *                            not acquired. A later call looks again.
  * @retval RQL_E_UNAVAILABLE  The server is loading its data.
  * @retval RQL_E_PROTOCOL     What listens there is no Redis or Valkey.
  * @retval RQL_E_FORKED       The client belongs to the parent process.

@@ -264,8 +264,9 @@ static void spend_last_words(struct attempt *attempt)
 
 struct rqli_try rqli_attempt_failed(struct attempt *attempt, rql_status fault)
 {
-    bool passes = fault == RQL_E_UNKNOWN || fault == RQL_E_UNAVAILABLE ||
-                  fault == RQL_E_READ_ONLY || (fault == RQL_E_IO && attempt->may_retry);
+    bool refuses = fault == RQL_E_UNAVAILABLE || fault == RQL_E_READ_ONLY;
+    bool passes = fault == RQL_E_UNKNOWN || (refuses && !attempt->options->fail_fast) ||
+                  (fault == RQL_E_IO && attempt->may_retry);
 
     spend_last_words(attempt);
     return passes ? (struct rqli_try){.result = RQLI_TRY_SETBACK, .status = fault} : faulty(fault);

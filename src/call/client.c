@@ -8,6 +8,7 @@
 #include "client/swarm_door.h"
 #include "keeper/keeper.h"
 #include "link/link.h"
+#include "link/login.h"
 #include "link/subscriber.h"
 #include "options/options.h"
 #include "stats/stats.h"
@@ -131,15 +132,41 @@ rql_client *rql_client_free(rql_client *client)
     return NULL;
 }
 
+/* Login found a replica: whether it still is one. Then its connection is dropped, for the next one
+ * may lead to the master. */
+static rql_status check_writable(const rql_client *client, int64_t deadline_us, rql_error *error)
+{
+    struct rqli_exchange *exchange = rqli_exchange_take(client->link);
+    rql_status status;
+
+    if (!exchange) {
+        return rqli_fail_nomem(error);
+    }
+    rqli_login_write_probe(&exchange->command);
+    status = rqli_exchange_run(exchange, deadline_us, error);
+    if (!status && exchange->reply->type == RQLI_REPLY_ERROR) {
+        status =
+            rqli_exchange_fault(exchange, exchange->reply, "ZREM", client->endpoint.where, error);
+    }
+    rqli_exchange_give(exchange);
+    return status;
+}
+
 rql_status rql_client_connect(rql_client *client, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
+    int64_t deadline_us;
     rql_status status = rqli_client_check(client, error);
 
     if (status) {
         return status;
     }
-    return rqli_link_connect(client->link, rqli_client_patience_us(client, rqli_now_us()), error);
+    deadline_us = rqli_client_patience_us(client, rqli_now_us());
+    status = rqli_link_connect(client->link, deadline_us, error);
+    if (!status && rqli_link_was_read_only(client->link)) {
+        status = check_writable(client, deadline_us, error);
+    }
+    return status;
 }
 
 const char *rql_client_identity(const rql_client *client)

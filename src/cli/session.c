@@ -14,6 +14,9 @@ static rql_status connect(const struct cli_args *args, rql_client **out, rql_err
     if (status == RQL_OK) {
         status = rql_client_connect(client, error);
     }
+    if (status == RQL_E_READ_ONLY) {
+        status = RQL_OK; /* to look at locks is possible, and it may become a master */
+    }
     if (status == RQL_OK) {
         *out = client;
         client = NULL;
