@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/mask.h"
 #include "base/must.h"
+#include "base/uv_start.h"
 
 #include <string.h>
 
@@ -126,23 +127,15 @@ static bool start_thread(struct rqli_element *self)
     return failed == 0;
 }
 
-static void drop_loop(struct rqli_element *self)
-{
-    uv_close((uv_handle_t *)&self->call, NULL);
-    uv_close((uv_handle_t *)&self->timer, NULL);
-    (void)uv_run(&self->loop, UV_RUN_DEFAULT);
-    (void)uv_loop_close(&self->loop);
-}
-
 static bool make_loop(struct rqli_element *self)
 {
-    if (uv_loop_init(&self->loop) != 0) {
+    if (!rqli_uv_loop_init(&self->loop)) {
         return false;
     }
     self->call.data = self;
     self->timer.data = self;
     if (uv_async_init(&self->loop, &self->call, on_call) != 0) {
-        (void)uv_loop_close(&self->loop);
+        rqli_uv_loop_drop(&self->loop);
         return false;
     }
     (void)uv_timer_init(&self->loop, &self->timer);
@@ -157,7 +150,7 @@ static bool begin(struct rqli_element *self)
     if (make_loop(self)) {
         self->shared.has_thread = start_thread(self);
         if (!self->shared.has_thread) {
-            drop_loop(self);
+            rqli_uv_loop_drop(&self->loop);
         }
     }
     self->shared.is_looping = self->shared.has_thread;

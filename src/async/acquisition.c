@@ -45,7 +45,7 @@ static void set_due(rql_request *self, int64_t at_us)
     rqli_heap_set(&self->job.loop->heap, &self->due, at_us);
 }
 
-/* Without memory there is only the status to tell. */
+/* Without memory only what it was is told, and not why. */
 static void note_fault(rql_request *self, const rql_error *fault)
 {
     if (!self->detail) {

@@ -3,6 +3,7 @@
 #include "base/mask.h"
 #include "base/must.h"
 #include "base/scope.h"
+#include "base/uv_start.h"
 #include "client/cancel.h"
 #include "client/client.h"
 #include "keeper/server_clock.h"
@@ -204,7 +205,7 @@ static bool start_own(rql_loop *loop)
 {
     loop->own.is_used = true;
     loop->uv = &loop->own.uv;
-    if (uv_loop_init(loop->uv) != 0) {
+    if (!rqli_uv_loop_init(loop->uv)) {
         return false;
     }
     if (!make_parts(loop) || !set_going(loop)) {
@@ -244,7 +245,7 @@ rql_status rql_loop_open(rql_loop **out, rql_client *client, struct uv_loop_s *u
     }
     loop->client = client;
     (void)pthread_mutex_init(&loop->shared.mutex, NULL);
-    if (uv ? !start_on(loop, uv) : !start_own(loop)) {
+    if (!rqli_uv_pool_start() || (uv ? !start_on(loop, uv) : !start_own(loop))) {
         return rqli_fail(error, RQL_E_NOMEM, "rql_loop_open: no memory, descriptor or thread");
     }
     *out = RQLI_GIVE(loop);

@@ -118,7 +118,10 @@ void rqli_attempt_tell_fault(const struct attempt *self, rql_status status, cons
         (void)rqli_fail(error, status,
                         "%s: the withdrawal of the request was not confirmed, and goes on",
                         self->lock->name);
-    } else if (status < 0 && error && detail) {
+    } else if (status < 0 && !detail) {
+        (void)rqli_fail(error, status, "%s: %s; there was no memory to keep why", self->lock->name,
+                        rql_status_text(status));
+    } else if (status < 0 && error) {
         *error = *detail;
     }
 }

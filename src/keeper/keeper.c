@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/mask.h"
 #include "base/must.h"
+#include "base/uv_start.h"
 #include "client/client.h"
 #include "keeper/withdrawal.h"
 #include "link/link.h"
@@ -328,7 +329,7 @@ static bool start(struct rqli_keeper *self)
     if (self->shared.is_running) {
         return true;
     }
-    if (uv_loop_init(&self->loop) != 0) {
+    if (!rqli_uv_loop_init(&self->loop)) {
         return false;
     }
     self->call.data = self;
@@ -336,6 +337,9 @@ static bool start(struct rqli_keeper *self)
     (void)uv_timer_init(&self->loop, &self->timer);
     if (uv_async_init(&self->loop, &self->call, on_call) == 0) {
         self->shared.is_running = start_thread(self);
+    }
+    if (!self->shared.is_running) {
+        rqli_uv_loop_drop(&self->loop);
     }
     return self->shared.is_running;
 }

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "base/uv_start.h"
 #include "link/endpoint.h"
 
 enum { BACKOFF_FIRST_MS = 10, BACKOFF_LAST_MS = 2000 };
@@ -71,7 +72,8 @@ static void back_off(struct rqli_line *self)
 
 static bool watch_first(struct rqli_line *self)
 {
-    if (uv_poll_init_socket(self->loop, &self->poll, self->wire->fd) != 0) {
+    if (!rqli_uv_has_room(self->wire->fd) ||
+        uv_poll_init_socket(self->loop, &self->poll, self->wire->fd) != 0) {
         rqli_wire_close(self->wire);
         return false;
     }

@@ -1,6 +1,7 @@
 #include "link/pipe.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/must.h"
 #include "link/endpoint.h"
 #include "link/line.h"
@@ -56,6 +57,9 @@ static void on_opened(struct rqli_line *line, bool is_open)
         self->silent = (struct rqli_seat){0};
         self->heard_us = rqli_now_us();
         (void)atomic_fetch_add_explicit(&self->generation, 1, memory_order_relaxed);
+    } else if (self->fault.status == RQL_OK) { /* it was opened, and cannot be watched */
+        (void)rqli_fail(&self->fault, RQL_E_NOMEM, "%s: no memory to watch the connection",
+                        self->wire.endpoint->where);
     }
     self->listener->on_opened(self->listener->self, &self->reading, &self->fault);
 }

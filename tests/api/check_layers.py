@@ -28,7 +28,7 @@ MAY_USE = {
 }
 VENDOR = {
     "hiredis": ["src/link/"],
-    "uv.h": ["src/keeper/", "src/link/line", "src/link/local", "src/async/loop", "swarm/"],
+    "uv.h": ["src/base/uv_start", "src/keeper/", "src/link/line", "src/link/local", "src/async/loop", "swarm/"],
     "cJSON.h": ["src/cli/"],
     "openssl": ["src/link/"],
 }

@@ -1,0 +1,184 @@
+#include "base/uv_start.h"
+
+#include "base/fork.h"
+#include "base/mask.h"
+#include "base/must.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum {
+    FDS = 6,     /* of the first loop: its epoll, two pipes, and an eventfd */
+    ROOM = 4096, /* more than what a loop and its handlers of fork() take beside the table */
+    POOL_THREADS = 4,
+    POOL_THREADS_MAX = 1024,
+};
+
+/* volatile: or the compiler knows better than to ask. */
+static bool has_memory(size_t size)
+{
+    void *volatile memory = malloc(size);
+    bool has = memory != NULL;
+
+    free(memory);
+    return has;
+}
+
+bool rqli_uv_has_room(int fd)
+{
+    return has_memory(ROOM + 2 * ((size_t)fd + FDS) * sizeof(void *)); /* a power of two of them */
+}
+
+/* Returns the highest of as many as the first loop takes; -1: there are not as many. */
+static int highest_descriptor(void)
+{
+    int fds[FDS];
+    int highest = -1;
+    int n = 0;
+
+    while (n < FDS && (fds[n] = eventfd(0, EFD_CLOEXEC)) >= 0) {
+        highest = fds[n] > highest ? fds[n] : highest;
+        n++;
+    }
+    for (int i = 0; i < n; i++) {
+        (void)close(fds[i]);
+    }
+    return n == FDS ? highest : -1;
+}
+
+bool rqli_uv_loop_init(uv_loop_t *loop)
+{
+    int fd = highest_descriptor();
+
+    return fd >= 0 && rqli_uv_has_room(fd) && uv_loop_init(loop) == 0;
+}
+
+static void close_handle(uv_handle_t *handle, void *unused)
+{
+    (void)unused;
+    if (!uv_is_closing(handle)) {
+        uv_close(handle, NULL);
+    }
+}
+
+void rqli_uv_loop_drop(uv_loop_t *loop)
+{
+    uv_walk(loop, close_handle, NULL);
+    (void)uv_run(loop, UV_RUN_DEFAULT);
+    RQLI_MUST(uv_loop_close(loop) == 0);
+}
+
+/* As many threads as the pool has, all there at once. */
+struct crowd {
+    pthread_mutex_t held; /* until all are there */
+    size_t count;
+
+    struct member {
+        struct crowd *crowd;
+        uv_thread_t thread;
+        pid_t id;
+    } member[];
+};
+
+static void stand_there(void *argument)
+{
+    struct member *self = argument;
+
+    self->id = gettid();
+    (void)pthread_mutex_lock(&self->crowd->held);
+    (void)pthread_mutex_unlock(&self->crowd->held);
+}
+
+/* A thread that was joined still counts for the limits until the kernel has forgotten it. */
+static void await_end(struct member *self)
+{
+    RQLI_MUST(uv_thread_join(&self->thread) == 0);
+    while (tgkill(getpid(), self->id, 0) == 0) {
+        (void)sched_yield();
+    }
+}
+
+static size_t pool_threads(void)
+{
+    /* libuv reads it next. NOLINTNEXTLINE(concurrency-mt-unsafe) */
+    const char *text = getenv("UV_THREADPOOL_SIZE");
+    unsigned long count = text ? strtoul(text, NULL, 10) : POOL_THREADS;
+
+    count = count > 0 ? count : 1;
+    return count < POOL_THREADS_MAX ? count : POOL_THREADS_MAX;
+}
+
+/* Like libuv's own, so that theirs get the stacks that these have left. */
+static bool has_threads(void)
+{
+    size_t wanted = pool_threads();
+    struct crowd *crowd = calloc(1, sizeof *crowd + wanted * sizeof *crowd->member);
+    bool has;
+
+    if (!crowd) {
+        return false;
+    }
+    (void)pthread_mutex_init(&crowd->held, NULL);
+    (void)pthread_mutex_lock(&crowd->held);
+    for (has = true; has && crowd->count < wanted; crowd->count += has) {
+        struct member *next = &crowd->member[crowd->count];
+
+        next->crowd = crowd;
+        has = uv_thread_create(&next->thread, stand_there, next) == 0;
+    }
+    (void)pthread_mutex_unlock(&crowd->held);
+    for (size_t i = 0; i < crowd->count; i++) {
+        await_end(&crowd->member[i]);
+    }
+    (void)pthread_mutex_destroy(&crowd->held);
+    free(crowd);
+    return has;
+}
+
+static void do_nothing(uv_work_t *work)
+{
+    (void)work;
+}
+
+/* The first work starts it. */
+static bool start_pool(void)
+{
+    uv_work_t work;
+    uv_loop_t loop;
+    bool has;
+
+    if (!rqli_uv_loop_init(&loop)) {
+        return false;
+    }
+    has = has_threads();
+    if (has) {
+        (void)uv_queue_work(&loop, &work, do_nothing, NULL);
+    }
+    rqli_uv_loop_drop(&loop);
+    return has;
+}
+
+/* The process that has it: a child of fork() has none. Two who start it at once do no harm. */
+static atomic_uint started_in;
+
+bool rqli_uv_pool_start(void)
+{
+    unsigned here = 1 + rqli_fork_generation();
+    bool has = atomic_load(&started_in) == here;
+
+    if (!has) {
+        sigset_t before = rqli_mask_all();
+
+        has = start_pool();
+        rqli_mask_restore(&before);
+        if (has) {
+            atomic_store(&started_in, here);
+        }
+    }
+    return has;
+}
