@@ -178,6 +178,25 @@ RQL_API RQL_MUST_CHECK rql_status rql_acquire_async(rql_loop *loop, const char *
 RQL_API rql_status rql_request_cancel(rql_request *request);
 
 /**
+ * What keeps a request from its lock, other than those who hold it or stand in front: the fault of
+ * its last try. The request goes on trying until its time is over; a fault that no time can mend
+ * ends it.
+ *
+ * @param[in]  request  The request. It may be used until its callback is called.
+ * @param[out] error    Detail of the fault, or NULL.
+ *
+ * @retval RQL_OK             Nothing: its last try was answered, or it has not been tried yet.
+ * @retval RQL_E_IO           The server cannot be reached.
+ * @retval RQL_E_UNKNOWN      It does not answer.
+ * @retval RQL_E_READ_ONLY    It is a replica.
+ * @retval RQL_E_UNAVAILABLE  It is loading, out of memory or busy.
+ * @retval RQL_E_INVALID      NULL.
+ *
+ * @threads The loop's thread only.
+ */
+RQL_API rql_status rql_request_fault(const rql_request *request, rql_error *error);
+
+/**
  * Told how a call ended.
  *
  * @param[in] status     Any status of the blocking call.

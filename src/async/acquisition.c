@@ -48,6 +48,7 @@ static void set_due(rql_request *self, int64_t at_us)
 /* Without memory only what it was is told, and not why. */
 static void note_fault(rql_request *self, const rql_error *fault)
 {
+    self->fault = fault->status;
     if (!self->detail) {
         self->detail = malloc(sizeof *self->detail);
     }
@@ -97,6 +98,7 @@ static void read_try(struct rqli_errand *errand, const struct rqli_exchange *ans
         return;
     }
     result = self->kind->read(self->attempt, answer, &detail);
+    self->fault = RQL_OK;
     if (result.status < 0) {
         note_fault(self, &detail);
     }
@@ -346,4 +348,22 @@ rql_status rql_request_cancel(rql_request *request)
         rqli_loop_post(request->job.loop, &request->cancelling);
     }
     return status;
+}
+
+rql_status rql_request_fault(const rql_request *request, rql_error *error)
+{
+    if (!request) {
+        return rqli_fail(error, RQL_E_INVALID, "fault: no request");
+    }
+    while (request->part) {
+        request = request->part;
+    }
+    if (!request->fault) {
+        return RQL_OK;
+    }
+    if (error && request->detail) {
+        *error = *request->detail;
+        return request->fault;
+    }
+    return rqli_fail(error, request->fault, "%s", rql_status_text(request->fault));
 }

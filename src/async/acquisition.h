@@ -31,7 +31,9 @@ struct rql_request {
     struct rqli_errand errand; /* of trying; and of leaving, if it is one lock */
     struct rqli_due due;
     struct rqli_request machine;
+    rql_request *part; /* the one that tries in its place, or NULL: of a series in the gem's mode */
     rql_error *detail; /* of the last fault, or NULL */
+    rql_status fault;  /* of the last try; RQL_OK: it was answered */
     int64_t begun_us;
     uint64_t watch; /* place in the pipe of a look at Ruby's lock, or 0 */
     bool has_joined;

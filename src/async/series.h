@@ -37,7 +37,6 @@ struct rqli_serial {
 
     struct {
         rql_lock_options options;
-        rql_request *member; /* under way, or NULL */
     } gem;
 };
 

@@ -36,7 +36,7 @@ static void on_member(rql_status status, rql_lock *lock, const rql_error *error,
     rql_series *series = self->series;
     size_t at = series->count;
 
-    self->gem.member = NULL;
+    self->request.part = NULL;
     self->result.fate[at] = status ? RQL_SERIES_REFUSED : RQL_SERIES_ACQUIRED;
     if (!status) {
         series->locks[series->count++] = lock;
@@ -71,7 +71,7 @@ static void take_next(struct rqli_serial *self)
         return;
     }
     rqli_single_be(member, self->number);
-    self->gem.member = member;
+    self->request.part = member;
     rqli_loop_begin(loop, (struct rqli_job *)member);
 }
 
@@ -95,7 +95,7 @@ void rqli_serial_cancel_gem(struct rqli_job *job)
     struct rqli_serial *self = (struct rqli_serial *)job;
 
     self->request.shall_cancel = true;
-    if (self->gem.member) {
-        rqli_acquisition_cancel(&self->gem.member->job);
+    if (self->request.part) {
+        rqli_acquisition_cancel(&self->request.part->job);
     }
 }
