@@ -187,7 +187,7 @@ RQL_API rql_status rql_request_cancel(rql_request *request);
  *
  * @retval RQL_OK             Nothing: its last try was answered, or it has not been tried yet.
  * @retval RQL_E_IO           The server cannot be reached.
- * @retval RQL_E_UNKNOWN      It does not answer.
+ * @retval RQL_E_UNKNOWN      It does not answer; half of `io_timeout_ms` has passed.
  * @retval RQL_E_READ_ONLY    It is a replica.
  * @retval RQL_E_UNAVAILABLE  It is loading, out of memory or busy.
  * @retval RQL_E_INVALID      NULL.

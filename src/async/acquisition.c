@@ -126,6 +126,7 @@ static void ask(rql_request *self)
         self->kind->observe_try(attempt->lock);
     }
     attempt->out->asked++;
+    self->tried_us = rqli_now_us();
     set_due(self, later(attempt->deadline_us, rqli_now_us() + attempt->last_words_us));
     rqli_errand_go(&self->job.loop->errands, &self->errand, &trying);
 }
@@ -350,6 +351,14 @@ rql_status rql_request_cancel(rql_request *request)
     return status;
 }
 
+/* Half of the time after which the connection counts as broken: whoever looks now and then hears of
+ * the silence before that. */
+static bool is_unanswered(const rql_request *self)
+{
+    return self->machine.state == RQLI_REQUEST_TRYING &&
+           rqli_now_us() - self->tried_us > self->attempt->client->options.io_timeout_ms * 500;
+}
+
 rql_status rql_request_fault(const rql_request *request, rql_error *error)
 {
     if (!request) {
@@ -359,7 +368,9 @@ rql_status rql_request_fault(const rql_request *request, rql_error *error)
         request = request->part;
     }
     if (!request->fault) {
-        return RQL_OK;
+        return is_unanswered(request) ? rqli_fail(error, RQL_E_UNKNOWN, "%s: no answer so far",
+                                                  request->job.loop->errands.where)
+                                      : RQL_OK;
     }
     if (error && request->detail) {
         *error = *request->detail;

@@ -35,7 +35,8 @@ struct rql_request {
     rql_error *detail; /* of the last fault, or NULL */
     rql_status fault;  /* of the last try; RQL_OK: it was answered */
     int64_t begun_us;
-    uint64_t watch; /* place in the pipe of a look at Ruby's lock, or 0 */
+    int64_t tried_us; /* when the last try began */
+    uint64_t watch;   /* place in the pipe of a look at Ruby's lock, or 0 */
     bool has_joined;
     bool shall_cancel;          /* as soon as the try under way is answered */
     bool _Atomic is_cancelling; /* posted, and not taken yet */

@@ -105,6 +105,7 @@ struct cli_command {
     bool takes_command; /* words after "--" */
     /* Before there is a client. CLI_DONE, or the exit code after a line on stderr. Or NULL. */
     int (*prepare)(struct cli_args *args);
+    /* The exit code; or minus a signal that is to end the program. */
     int (*run)(const struct cli_args *args, rql_client *client);
 };
 
@@ -146,13 +147,8 @@ extern const char *const cli_forever_options[];
 int cli_help(void);
 int cli_help_command(const struct cli_command *command);
 
-/* A connected client, or NULL after a line on stderr; *code_out is then the exit code. */
-rql_client *cli_open(const struct cli_args *args, int *code_out);
-
-/* Takes args->name as the flags say. CLI_DONE, or the exit code after a line on stderr. */
-int cli_acquire(const struct cli_args *args, rql_client *client, rql_lock **out);
-
-/* The same for args->names. */
-int cli_acquire_series(const struct cli_args *args, rql_client *client, rql_series **out);
+/* A connected client, or NULL after a line on stderr; *code_out is then the exit code. Connecting
+ * takes its part of --wait. */
+rql_client *cli_open(struct cli_args *args, int *code_out);
 
 #endif

@@ -1,4 +1,4 @@
-#include "cmd.h"
+#include "acquire.h"
 #include "output.h"
 #include "scope.h"
 
@@ -56,15 +56,19 @@ static void print_text(const rql_lock *lock)
 
 static int run(const struct cli_args *args, rql_client *client)
 {
-    CLI_AUTO(rql_lock_forget) rql_lock *lock = NULL;
-    const int code = cli_acquire(args, client, &lock);
+    struct cli_held held = {.label = args->name};
+    const int code = cli_acquire(args, client, &held);
 
-    if (lock && args->json) {
-        print_json(lock);
-    } else if (lock) {
-        print_text(lock);
+    if (!held.lock) {
+        return code;
     }
-    return code;
+    if (args->json) {
+        print_json(held.lock);
+    } else {
+        print_text(held.lock);
+    }
+    (void)rql_lock_forget(held.lock);
+    return CLI_DONE;
 }
 
 const struct cli_command cli_lock = {

@@ -56,15 +56,14 @@ static int run_command(const struct cli_args *args, struct cli_watch_rules *rule
     CLI_AUTO(cli_free) char *tokens = cli_held_tokens(rules->held);
     CLI_AUTO(cli_free) char **environment = cli_child_environment(names, tokens);
     struct cli_child child;
-    sigset_t mask;
     int code;
 
-    rules->signal_fd = cli_watch_signals(&mask);
+    rules->signal_fd = cli_watch_signals();
     if (rules->signal_fd < 0) {
         cli_say("%s: no descriptor for signals", rules->held->label);
         return CLI_FAULT;
     }
-    code = cli_child_start(&child, args->command, environment, &mask);
+    code = cli_child_start(&child, args->command, environment, &rules->held->mask);
     if (code == CLI_DONE) {
         code = cli_watch(rules, &child, lost_out);
         cli_child_fini(&child);
@@ -103,7 +102,7 @@ int cli_run_held(const struct cli_args *args, struct cli_held *held)
 static int run(const struct cli_args *args, rql_client *client)
 {
     struct cli_held held = {.label = args->name};
-    const int code = cli_acquire(args, client, &held.lock);
+    const int code = cli_acquire(args, client, &held);
 
     return held.lock ? cli_run_held(args, &held) : code;
 }

@@ -40,7 +40,7 @@ static int run(const struct cli_args *args, rql_client *client)
     int code;
 
     own.name = label;
-    code = cli_acquire_series(&own, client, &held.series);
+    code = cli_acquire(&own, client, &held);
     return held.series ? cli_run_held(&own, &held) : code;
 }
 
@@ -57,7 +57,7 @@ const struct cli_command cli_series = {
         "\n"
         "With --gem a series holds what it has got so far while it waits for the next, and two in\n"
         "opposite orders wait for each other; the ttl of each lock grows with those that follow.\n"
-        "What it has got when it is interrupted is held until that ttl is over.\n",
+        "What it has got when it is killed is held until that ttl is over.\n",
     .flags = cli_run_flags,
     .more_flags = flags,
     .needs_name = true,

@@ -4,11 +4,13 @@
 /* What a command runs under: one lock, or a series of them. */
 
 #include <rql/rql.h>
+#include <signal.h>
 
 struct cli_held {
     const char *label;  /* the name or names, for messages; borrowed */
     rql_lock *lock;     /* one of these two, owned */
     rql_series *series; /* */
+    sigset_t mask;      /* of signals, as it was before the wait: for the command */
 };
 
 rql_lock_state cli_held_state(const struct cli_held *self);

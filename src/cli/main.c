@@ -2,6 +2,7 @@
 #include "guess.h"
 #include "output.h"
 #include "scope.h"
+#include "waiting.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -106,7 +107,12 @@ int main(int argc, char **argv)
 {
     static char *no_words[] = {NULL};
     struct cli_args args;
+    int code;
 
     cli_args_init(&args, argc > 0 ? argv + 1 : no_words);
-    return check_output(run_all(&args));
+    code = check_output(run_all(&args));
+    if (code < 0) {
+        cli_die_by(-code);
+    }
+    return code;
 }

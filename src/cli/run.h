@@ -3,8 +3,7 @@
 
 /* What `rql run` and `rql series` have in common. */
 
-#include "cmd.h"
-#include "held.h"
+#include "acquire.h"
 
 extern const struct cli_flag cli_run_flags[];
 

@@ -32,7 +32,7 @@ static bool is_ignored(int signal_number)
     return sigaction(signal_number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-int cli_watch_signals(sigset_t *old_out)
+int cli_watch_signals(void)
 {
     const struct sigaction plain = {.sa_handler = SIG_DFL};
     sigset_t set;
@@ -47,7 +47,7 @@ int cli_watch_signals(sigset_t *old_out)
     (void)sigaddset(&set, SIGTTOU);         /* or taking the terminal back would stop us */
     (void)sigaction(SIGCHLD, &plain, NULL); /* whoever ignored it would leave nothing to wait for */
     (void)sigaddset(&set, SIGCHLD);
-    (void)pthread_sigmask(SIG_BLOCK, &set, old_out);
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
     (void)sigdelset(&set, SIGTTOU);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }

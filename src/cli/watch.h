@@ -22,8 +22,8 @@ struct cli_watch_rules {
 };
 
 /* Blocks the signals that are to be forwarded and answers a descriptor that reports them, or -1.
- * *old_out is the mask for the command. Signals that were ignored stay so, as nohup wants it. */
-int cli_watch_signals(sigset_t *old_out);
+ * Signals that were ignored stay so, as nohup wants it. */
+int cli_watch_signals(void);
 
 /* *lost_out: the command was told to end because of the lock. CLI_DONE, or the exit code after a
  * line on stderr; the command has ended in both cases. */

@@ -28,7 +28,8 @@ MAY_USE = {
 }
 VENDOR = {
     "hiredis": ["src/link/"],
-    "uv.h": ["src/base/uv_start", "src/keeper/", "src/link/line", "src/link/local", "src/async/loop", "swarm/"],
+    "uv.h": ["src/base/uv_start", "src/keeper/", "src/link/line", "src/link/local", "src/async/loop",
+             "src/cli/waiting", "swarm/"],
     "cJSON.h": ["src/cli/"],
     "openssl": ["src/link/"],
 }

@@ -139,6 +139,7 @@ def a_waiting_run_can_be_interrupted(server, rql):
     wait_until(lambda: server.queue_length("a") == 1, "it waits")
     process.send_signal(signal.SIGINT)
     check_equal(finish(process).code, -signal.SIGINT)
+    check_equal(server.queue_length("a"), 0)
 
 
 def twenty_at_once_lose_no_update(server, rql):

@@ -134,6 +134,32 @@ static void a_series_tells_what_keeps_it(void **state)
     }
 }
 
+/* The word comes while the connection still counts as good. */
+static void a_silent_server_is_told(void **state)
+{
+    struct wait wait = {.n_done = 0};
+    rql_lock *held = hold(other, "x");
+    rql_options options = client_options();
+
+    (void)state;
+    close_loop();
+    client = rql_client_free(client);
+    options.io_timeout_ms = wait_stretched(1000);
+    client = new_client_with(&options);
+    CHECK_OK(rql_loop_open(&loop, client, &uv, NULL));
+    begin_lock(&wait);
+    run_until_int(1, "ZCARD rql:lock_queue:x");
+    redis_server_pause(&server);
+    await_fault(&wait, RQL_E_UNKNOWN);
+    redis_server_resume(&server);
+    assert_non_null(strstr(wait.error.message, ": no answer so far"));
+    await_fault(&wait, RQL_OK);
+    CHECK_OK(rql_lock_release(held, NULL));
+    run_until(is_over, &wait);
+    CHECK_OK(wait.status);
+    CHECK_OK(rql_lock_release(wait.lock, NULL));
+}
+
 static void no_request_has_no_fault_to_tell(void **state)
 {
     rql_error error = {0};
@@ -148,6 +174,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         LOOP_TEST(a_lock_tells_what_keeps_it),
         LOOP_TEST(a_series_tells_what_keeps_it),
+        LOOP_TEST(a_silent_server_is_told),
         LOOP_TEST(no_request_has_no_fault_to_tell),
     };
 

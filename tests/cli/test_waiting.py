@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""rql run, lock and series while they wait: signals, a server that is away, and what is said."""
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+
+from harness import (PATIENCE_S, Program, Server, check_equal, check_in, finish, is_gone, main,
+                     wait_until)
+
+RUN = ("run", "a", "--", "echo", "ran")
+WAYS = (RUN, ("lock", "a", "--json"), ("series", "z", "a", "--", "echo", "ran"),
+        ("series", "--gem", "z", "a", "--", "echo", "ran"))
+
+
+def start_waiting(server, rql, words=RUN):
+    before = server.queue_length("a")
+    process = rql.start(*words)
+    wait_until(lambda: server.queue_length("a") > before, "it waits")
+    return process
+
+
+def read_line(process):
+    """One line of stderr, also of a process that goes on. No buffer: select() would not see into it."""
+    line = b""
+    while not line.endswith(b"\n"):
+        if not select.select([process.stderr], [], [], PATIENCE_S)[0]:
+            raise AssertionError(f"nothing was said after {line!r}")
+        byte = os.read(process.stderr.fileno(), 1)
+        if not byte:
+            raise AssertionError(f"stderr ended after {line!r}")
+        line += byte
+    return line.decode()
+
+
+def a_signal_takes_the_request_out_of_its_queue(server, rql):
+    rql("lock", "a", "--ttl", "1m")
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for words in WAYS:
+            process = start_waiting(server, rql, words)
+            process.send_signal(number)
+            result = finish(process)
+            check_equal((result.code, result.out, result.err), (-number, "", ""), f"{words}")
+            check_equal([server.queue_length(name) for name in "az"], [0, 0], f"{words}")
+            assert not server.is_locked("z"), f"{words}"
+
+
+def who_waits_behind_an_interrupted_one_is_next(server, rql):
+    secret = rql("lock", "a", "--ttl", "1m", "--json").json()["secret"]
+    first = start_waiting(server, rql)
+    second = start_waiting(server, rql)
+    first.send_signal(signal.SIGTERM)
+    check_equal(finish(first).code, -signal.SIGTERM)
+    check_equal(server.queue_length("a"), 1)
+    check_equal(rql("unlock", "a", "--secret", secret).code, 0)
+    check_equal(finish(second).out, "ran\n")
+
+
+def is_withdrawn_after_two_signals(server, rql):
+    process = start_waiting(server, rql)
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGINT)
+    assert finish(process).code in (-signal.SIGINT, -signal.SIGTERM)
+    return server.queue_length("a") == 0
+
+
+def two_signals_in_a_row_count_as_one(server, rql):
+    """As timeout(1) sends them. There are milliseconds to withdraw in: a busy machine may need more tries."""
+    rql("lock", "a", "--ttl", "1m")
+    assert any(is_withdrawn_after_two_signals(server, rql) for _ in range(10))
+
+
+def a_second_signal_ends_it_at_once(server, rql):
+    rql("lock", "a", "--ttl", "1m")
+    process = start_waiting(server, rql, (*RUN[:2], "--io-timeout-ms", "60s", *RUN[2:]))
+    os.kill(server.process.pid, signal.SIGSTOP)
+    process.send_signal(signal.SIGINT)
+    wait_until(lambda: signal_is_taken(process.pid), "the first signal is taken")
+    assert process.poll() is None, "it waits for the server to confirm"
+    process.send_signal(signal.SIGTERM)
+    try:
+        wait_until(lambda: is_gone(process.pid), "it ends", 5)
+    finally:
+        os.kill(server.process.pid, signal.SIGCONT)
+    assert finish(process).code in (-signal.SIGINT, -signal.SIGTERM)
+
+
+def signal_is_taken(pid):
+    """Nothing is pending any more."""
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+        pending = re.search(r"^ShdPnd:\s*(\w+)", file.read(), re.M).group(1)
+    return int(pending, 16) == 0
+
+
+def signals_that_are_ignored_stay_ignored(server, rql):
+    secret = rql("lock", "a", "--ttl", "1m", "--json").json()["secret"]
+    kept = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    process = start_waiting(server, rql)
+    signal.signal(signal.SIGHUP, kept)
+    process.send_signal(signal.SIGHUP)
+    check_equal(rql("unlock", "a", "--secret", secret).code, 0)
+    check_equal(finish(process).out, "ran\n")
+
+
+def a_replica_is_told_and_waited_for(server, rql):
+    for words in WAYS:
+        server.call("REPLICAOF", "127.0.0.1", "1")
+        process = rql.start(*words)
+        begun = time.monotonic()
+        check_in(": waiting: acquire", (line := read_line(process)))
+        check_in("READONLY", line)
+        said_after = time.monotonic() - begun
+        assert said_after < 5, f"said after {said_after} s"
+        server.call("REPLICAOF", "NO", "ONE")
+        result = finish(process)
+        check_equal((result.code, result.err), (0, ""))
+        rql("unlock", "a", "--force")
+
+
+def another_reason_is_told_too(server, rql):
+    server.call("CONFIG", "SET", "maxmemory", "1")
+    process = rql.start(*RUN)
+    check_in("rql: a: waiting: acquire on rql:lock:a: OOM", read_line(process))
+    server.call("REPLICAOF", "127.0.0.1", "1")
+    server.call("CONFIG", "SET", "maxmemory", "0")
+    check_in("READONLY", read_line(process))
+    server.call("REPLICAOF", "NO", "ONE")
+    result = finish(process)
+    check_equal((result.code, result.out, result.err), (0, "ran\n", ""))
+
+
+class OwnServer(Server):
+    """One that a test may end and start again."""
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+
+    def start_again(self):
+        self.process = subprocess.Popen(self.process.args, stdin=subprocess.DEVNULL)
+        wait_until(self.answers, "the server answers")
+
+
+def a_server_that_goes_away_is_told_once(server, rql):
+    own = OwnServer()
+    try:
+        there = Program(own.url)
+        there("lock", "a", "--ttl", "1m")
+        process = start_waiting(own, there)
+        own.end()
+        line = read_line(process)
+        check_in("rql: a: waiting: ", line)
+        check_in(own.path, line)
+        time.sleep(1)
+        own.start_again()
+        result = finish(process)
+        check_equal((result.code, result.out, result.err), (0, "ran\n", ""))
+    finally:
+        own.stop()
+
+
+def a_silent_server_is_told(server, rql):
+    rql("lock", "a", "--ttl", "1m")
+    process = start_waiting(server, rql)
+    os.kill(server.process.pid, signal.SIGSTOP)
+    line = read_line(process)
+    os.kill(server.process.pid, signal.SIGCONT)
+    check_in("rql: a: waiting: ", line)
+    process.terminate()
+    finish(process)
+
+
+def wait_waits_for_a_server_that_is_not_up_yet(server, rql):
+    own = OwnServer()
+    there = Program(own.url)
+    try:
+        for words in (("run", "a", "--wait", "20s", "--", "echo", "ran"),
+                      ("lock", "b", "--wait", "forever"),
+                      ("series", "c", "d", "-w", "20s", "--", "echo", "ran")):
+            own.end()
+            process = there.start(*words)
+            line = read_line(process)
+            check_in(": waiting for the server: cannot connect to " + own.url, line)
+            own.start_again()
+            result = finish(process)
+            check_equal((result.code, result.err), (0, ""))
+        own.end()
+        begun = time.monotonic()
+        result = there("run", "a", "--wait", "0.4s", "--", "echo", "ran")
+        assert time.monotonic() - begun >= 0.4
+        check_equal((result.code, result.out), (69, ""))
+        check_equal(len(result.err.splitlines()), 2)
+        result = there("run", "a", "--wait", "0", "--", "echo", "ran")
+        check_equal((result.code, result.err.count("\n")), (69, 1))
+    finally:
+        own.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main([
+        a_signal_takes_the_request_out_of_its_queue,
+        who_waits_behind_an_interrupted_one_is_next,
+        two_signals_in_a_row_count_as_one,
+        a_second_signal_ends_it_at_once,
+        signals_that_are_ignored_stay_ignored,
+        a_replica_is_told_and_waited_for,
+        another_reason_is_told_too,
+        a_server_that_goes_away_is_told_once,
+        a_silent_server_is_told,
+        wait_waits_for_a_server_that_is_not_up_yet,
+    ]))
