@@ -63,6 +63,9 @@ RQL_API void rql_lock_options_init_sized(const rql_client *client, rql_lock_opti
  * and a copy of the request that is still on its way is refused by the server after twice
  * `io_timeout_ms`.
  *
+ * The deadline is `timeout_ms` from the call. What is in the queue by then is withdrawn, for which
+ * the server has 50 ms more, or two round trips as measured of late if that is more.
+ *
  * One acquirer (thread and task) may wait once for a lock at a time.
  *
  * @param[in]  client   The client.
@@ -348,7 +351,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_release_by_secret(rql_client *client, cons
  *
  * @retval RQL_OK                It was free.
  * @retval RQL_RETRY_LIMIT       Held at each of `retry_count` looks.
- * @retval RQL_TIMED_OUT         Held until `timeout_ms` passed.
+ * @retval RQL_TIMED_OUT         Held until `timeout_ms` passed; the last answer may come as much
+ *                               later as for rql_lock_acquire().
  * @retval RQL_FAIL_FAST_NO_TRY  Held, and `fail_fast`.
  * @retval RQL_E_INVALID         A name or option is out of range.
  * @retval RQL_E_IO              No answer; other faults of status.h likewise.

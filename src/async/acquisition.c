@@ -112,7 +112,7 @@ static void read_try(struct rqli_errand *errand, const struct rqli_exchange *ans
 
 static const struct rqli_errand_kind trying = {false, write_try, read_try};
 
-/* A call with a deadline gets its last words, as in call/attempt.c. */
+/* A call with a deadline gets its grace, as in call/attempt.c. */
 static void ask(rql_request *self)
 {
     struct attempt *attempt = self->attempt;
@@ -127,7 +127,8 @@ static void ask(rql_request *self)
     }
     attempt->out->asked++;
     self->tried_us = rqli_now_us();
-    set_due(self, later(attempt->deadline_us, rqli_now_us() + attempt->last_words_us));
+    set_due(self,
+            later(attempt->deadline_us, self->tried_us + rqli_client_grace_us(attempt->client)));
     rqli_errand_go(&self->job.loop->errands, &self->errand, &trying);
 }
 
@@ -136,10 +137,12 @@ static void ask(rql_request *self)
 /* A server that is busy with us is waited for; one that says nothing is not. */
 static bool is_answering(rql_request *self)
 {
-    if (!rqli_pipe_is_talking(self->job.loop->pipe, RQLI_LAST_WORDS_US)) {
+    int64_t grace_us = rqli_client_grace_us(self->attempt->client);
+
+    if (!rqli_pipe_is_talking(self->job.loop->pipe, grace_us)) {
         return false;
     }
-    set_due(self, rqli_now_us() + RQLI_LAST_WORDS_US);
+    set_due(self, rqli_now_us() + grace_us);
     return true;
 }
 

@@ -12,8 +12,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-enum { GRACE_US = 50000 };
-
 /* The end of one hold: rqli_end() on a loop. */
 struct release {
     struct rqli_job job; /* first */
@@ -93,10 +91,11 @@ static void give_up(struct release *self)
 {
     rql_loop *loop = self->job.loop;
     bool was_sent = self->errand.state == RQLI_ERRAND_SENT;
+    int64_t grace_us = rqli_client_grace_us(loop->client);
     rql_error error = {0};
 
-    if (rqli_pipe_is_talking(loop->pipe, GRACE_US)) {
-        rqli_heap_set(&loop->heap, &self->due, rqli_now_us() + GRACE_US);
+    if (rqli_pipe_is_talking(loop->pipe, grace_us)) {
+        rqli_heap_set(&loop->heap, &self->due, rqli_now_us() + grace_us);
         return;
     }
     rqli_errand_stop(&self->errand);

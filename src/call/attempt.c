@@ -57,11 +57,12 @@ int64_t rqli_attempt_leave_until(const struct attempt *self)
 {
     int64_t now_us = rqli_now_us();
     int64_t until_us = rqli_after_ms(now_us, self->client->options.io_timeout_ms);
+    int64_t grace_us = rqli_client_grace_us(self->client);
 
     if (until_us > self->deadline_us) {
-        until_us = self->deadline_us;
+        until_us = self->deadline_us + grace_us;
     }
-    return later(until_us, now_us + self->last_words_us);
+    return later(until_us, self->had_grace ? now_us : now_us + grace_us / 2);
 }
 
 static bool leave(void *self)
@@ -143,7 +144,6 @@ void rqli_attempt_init(struct attempt *self, rql_lock *lock, const rql_lock_opti
                    .deadline_us = deadline_us},
         .may_retry = atomic_load_explicit(&lock->client->was_connected, memory_order_relaxed),
         .deadline_us = deadline_us,
-        .last_words_us = RQLI_LAST_WORDS_US,
     };
     out->rank = -1;
 }

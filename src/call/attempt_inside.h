@@ -22,7 +22,7 @@ struct attempt {
     bool has_joined;
     bool may_retry; /* this client has been connected before */
     int64_t deadline_us;
-    int64_t last_words_us; /* the server's time for an answer after the deadline */
+    bool had_grace; /* a try failed after the deadline: what leaves the queue has only the rest */
     struct rqli_request_place place;
     /* Of the last refusal, for its driver to look after: */
     bool was_restored; /* the others of this client for this lock should look, too */

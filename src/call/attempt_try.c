@@ -221,9 +221,10 @@ struct rqli_try rqli_attempt_read(struct attempt *attempt, const struct rqli_exc
     return rqli_attempt_decide(attempt, exchange, &answer);
 }
 
-/* The first connection gives the first reading of the server's clock, before the first script.
- * Afterwards nobody asks the link any more: all acquisitions go through its mutex. */
-static rql_status connect_first(struct attempt *attempt, int64_t deadline_us, rql_error *error)
+/* The first connection gives the first reading of the server's clock, before the first script, and
+ * how far away it is: *until_us follows. Afterwards nobody asks the link any more: all acquisitions
+ * go through its mutex. */
+static rql_status connect_first(struct attempt *attempt, int64_t *until_us, rql_error *error)
 {
     rql_client *client = attempt->client;
     struct rqli_clock_reading reading;
@@ -232,11 +233,12 @@ static rql_status connect_first(struct attempt *attempt, int64_t deadline_us, rq
     if (attempt->may_retry) {
         return RQL_OK;
     }
-    status = rqli_link_connect(client->link, deadline_us, error);
+    status = rqli_link_connect(client->link, *until_us, error);
     attempt->may_retry = rqli_link_clock(client->link, &reading);
     if (!status) {
         rqli_server_clock_learn(client, &reading);
         atomic_store_explicit(&client->was_connected, true, memory_order_relaxed);
+        *until_us = rqli_attempt_ask_until(attempt, rqli_now_us());
     }
     return status;
 }
@@ -252,23 +254,13 @@ rql_status rqli_attempt_check_host(const struct attempt *self, int64_t now_us, r
                      self->lock->name);
 }
 
-/* A silent server is waited for once: if the last try had the time, what withdraws it has none. */
-static void spend_last_words(struct attempt *attempt)
-{
-    int64_t over_us = rqli_now_us() - attempt->deadline_us;
-
-    if (over_us > 0) {
-        attempt->last_words_us = later(0, RQLI_LAST_WORDS_US - over_us);
-    }
-}
-
 struct rqli_try rqli_attempt_failed(struct attempt *attempt, rql_status fault)
 {
     bool refuses = fault == RQL_E_UNAVAILABLE || fault == RQL_E_READ_ONLY;
     bool passes = fault == RQL_E_UNKNOWN || (refuses && !attempt->options->fail_fast) ||
                   (fault == RQL_E_IO && attempt->may_retry);
 
-    spend_last_words(attempt);
+    attempt->had_grace = rqli_now_us() > attempt->deadline_us;
     return passes ? (struct rqli_try){.result = RQLI_TRY_SETBACK, .status = fault} : faulty(fault);
 }
 
@@ -277,7 +269,7 @@ int64_t rqli_attempt_ask_until(const struct attempt *self, int64_t now_us)
     int64_t until_us = rqli_client_patience_us(self->client, now_us);
 
     if (self->deadline_us < until_us) {
-        until_us = later(self->deadline_us, now_us + self->last_words_us);
+        until_us = later(self->deadline_us, now_us + rqli_client_grace_us(self->client));
     }
     return until_us;
 }
@@ -293,7 +285,7 @@ struct rqli_exchange *rqli_attempt_carry(struct attempt *attempt,
     int64_t until_us = rqli_attempt_ask_until(attempt, now_us);
     rql_status status = rqli_attempt_check_host(attempt, now_us, error);
 
-    status = status ? status : connect_first(attempt, until_us, error);
+    status = status ? status : connect_first(attempt, &until_us, error);
     if (!status) {
         write(attempt, &call, now_us);
         attempt->out->asked++;

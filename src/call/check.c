@@ -20,14 +20,13 @@ struct check {
     char memory[RQLI_KEYS_ROOM];
 };
 
-/* Within the last words after the deadline, however long an answer may take otherwise. */
+/* Within the grace after the deadline, however long an answer may take otherwise. */
 static int64_t look_until_us(const struct check *self)
 {
     int64_t until_us = rqli_client_patience_us(self->client, rqli_now_us());
+    int64_t grace_us = rqli_client_grace_us(self->client);
 
-    return until_us - RQLI_LAST_WORDS_US < self->deadline_us
-               ? until_us
-               : self->deadline_us + RQLI_LAST_WORDS_US;
+    return until_us - grace_us < self->deadline_us ? until_us : self->deadline_us + grace_us;
 }
 
 /* *left_ms: PTTL, or FREE. */
@@ -51,6 +50,7 @@ static rql_status look(struct check *self, int64_t *left_ms, rql_error *error)
         status = rqli_exchange_fault(exchange, &exchange->reply[0], "HEXISTS", self->keys.lock.data,
                                      error);
     } else if (!status) {
+        rqli_client_on_round_trip(self->client, exchange->received_us - exchange->sent_us);
         *left_ms = exchange->reply[0].integer == 1 ? exchange->reply[1].integer : FREE;
     }
     rqli_exchange_give(exchange);

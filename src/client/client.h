@@ -40,10 +40,11 @@ struct rql_client {
     struct rqli_hosts *hosts;                /* the threads that the swarm vouches for */
     struct rql_swarm *swarm;                 /* of auto_swarm, or NULL */
     struct rql_swarm *_Atomic running_swarm; /* that or the caller's; not freed yet */
-    char *url;                    /* for the connections of its swarm; has the password */
-    bool is_member;               /* fork was joined */
-    atomic_bool was_connected;    /* and its clock was learned from */
-    _Atomic uint64_t n_acquirers; /* requests that are acquirers of their own */
+    char *url;                     /* for the connections of its swarm; has the password */
+    bool is_member;                /* fork was joined */
+    atomic_bool was_connected;     /* and its clock was learned from */
+    _Atomic int64_t round_trip_us; /* to the server and back, of late; 0: not known */
+    _Atomic uint64_t n_acquirers;  /* requests that are acquirers of their own */
 
     struct {
         pthread_mutex_t mutex;
@@ -61,7 +62,12 @@ rql_status rqli_client_check(const rql_client *client, rql_error *error);
 /* RQL_E_INVALID unless the name may be a lock's (F-92). */
 rql_status rqli_name_check(const char *name, rql_error *error);
 
-enum { RQLI_LAST_WORDS_US = 50000 }; /* a call ends within this after its deadline (P6) */
+/* A reply came so long after its command was sent. Any thread. */
+void rqli_client_on_round_trip(rql_client *client, int64_t took_us);
+
+/* How long a call may last beyond its deadline, to take back what it asked for: two round trips as
+ * measured of late, and 50 ms at least. */
+int64_t rqli_client_grace_us(const rql_client *client);
 
 /* When a single command has to be answered: connect and answer. */
 int64_t rqli_client_patience_us(const rql_client *client, int64_t now_us);

@@ -221,7 +221,7 @@ static bool is_out_of_time(const struct rqli_keeper *self)
 static int64_t withdrawing_until_us(struct rqli_keeper *self)
 {
     int64_t now_us = rqli_now_us();
-    int64_t until_us = now_us + RQLI_LAST_WORDS_US;
+    int64_t until_us = now_us + rqli_client_grace_us(self->client);
     int64_t renewal_us = rqli_schedule_renewal_us(&self->shared.schedule);
     int64_t loss_us = rqli_schedule_loss_us(&self->shared.schedule);
 

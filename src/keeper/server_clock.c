@@ -10,6 +10,7 @@ void rqli_server_clock_learn(rql_client *client, const struct rqli_clock_reading
 {
     enum rqli_skew_news news;
 
+    rqli_client_on_round_trip(client, reading->received_us - reading->sent_us);
     (void)pthread_mutex_lock(&client->shared.mutex);
     news = rqli_skew_add(&client->shared.skew, reading->sent_us, reading->server_us,
                          reading->received_us);

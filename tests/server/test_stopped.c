@@ -119,14 +119,14 @@ static void one_try_at_a_stopped_server_ends_with_its_last_words(void **state)
     rql_client_free(client);
 }
 
+static char bulk[BULK_BYTES];
+static const rql_meta meta = {"bulk", bulk};
+
 /* A request of many bytes. */
 static rql_lock_options bulky(const rql_client *client, int64_t timeout_ms)
 {
-    static char bulk[BULK_BYTES];
-    static rql_meta meta = {"bulk", bulk};
     rql_lock_options options = patient(client);
 
-    memset(bulk, 'x', sizeof bulk - 1);
     options.meta = &meta;
     options.n_meta = 1;
     options.timeout_ms = timeout_ms;
@@ -170,6 +170,7 @@ static void expect_calls_in_time(rql_client *client, size_t n_callers)
 {
     struct caller callers[N_CALLERS];
 
+    memset(bulk, 'x', sizeof bulk - 1);
     for (size_t i = 0; i < n_callers; i++) {
         callers[i] = (struct caller){.client = client};
         assert_int_equal(pthread_create(&callers[i].thread, NULL, call_and_call, &callers[i]), 0);
