@@ -28,8 +28,13 @@ static void fill(const struct cli_args *args, const rql_client *client, rql_lock
 static void fill_renewal(const struct cli_args *args, rql_lock_options *out)
 {
     out->auto_extend = args->command && args->auto_extend;
-    if (args->max_hold_ms != CLI_UNSET) {
-        out->max_hold_ms = args->max_hold_ms;
+    if (args->max_hold_ms == CLI_UNSET) {
+        return;
+    }
+    out->max_hold_ms = args->max_hold_ms;
+    /* Then it ends in time also when nobody is left to release it. */
+    if (args->max_hold_ms != RQL_FOREVER && args->max_hold_ms < out->ttl_ms) {
+        out->ttl_ms = args->max_hold_ms;
     }
 }
 

@@ -374,6 +374,9 @@ static int check_words(const struct cli_args *args, const struct cli_command *co
     if (command->takes_command && (!args->command || !args->command[0])) {
         return misused(command, "which command? ", command->usage);
     }
+    if (args->max_hold_ms >= 0 && args->kill_after_ms >= args->max_hold_ms) {
+        return misused(command, "--kill-after has to be shorter than ", "--max-hold");
+    }
     if (args->fail_fast && args->wait_ms != CLI_UNSET) {
         return misused(command, "--try does not go with ", "--wait");
     }

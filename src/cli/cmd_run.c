@@ -14,8 +14,8 @@ const struct cli_flag cli_run_flags[] = {
      CLI_FIELD(auto_extend), CLI_ON, 0},
     {"no-auto-extend", NULL, "end the command before the ttl ends", CLI_FIELD(auto_extend), CLI_OFF,
      0},
-    {"max-hold", "LIMIT", "no renewal lasts beyond this; default forever", CLI_FIELD(max_hold_ms),
-     CLI_LIMIT, 0},
+    {"max-hold", "LIMIT", "end the command and release by then; default forever",
+     CLI_FIELD(max_hold_ms), CLI_LIMIT, 0},
     {"kill-after", "DURATION", "time from SIGTERM to SIGKILL; default a third of the ttl",
      CLI_FIELD(kill_after_ms), CLI_DURATION, 'k'},
     {"meta", "NAME=VALUE", "keep this in the lock, readable by all; may be repeated", 0, CLI_META,
@@ -26,15 +26,11 @@ const struct cli_flag cli_run_flags[] = {
     {.name = NULL},
 };
 
-static int64_t renewal_end(const struct cli_args *args, int64_t held_since_ms)
+static int64_t hold_end(const struct cli_args *args)
 {
-    if (!args->auto_extend) {
-        return 0;
-    }
-    if (args->max_hold_ms == CLI_UNSET || args->max_hold_ms == RQL_FOREVER) {
-        return RQL_FOREVER;
-    }
-    return held_since_ms + args->max_hold_ms;
+    const bool is_limited = args->max_hold_ms != CLI_UNSET && args->max_hold_ms != RQL_FOREVER;
+
+    return is_limited ? cli_after_ms(args->max_hold_ms) : INT64_MAX;
 }
 
 static struct cli_watch_rules make_rules(const struct cli_args *args, const struct cli_held *held)
@@ -45,7 +41,8 @@ static struct cli_watch_rules make_rules(const struct cli_args *args, const stru
         .held = held,
         .signal_fd = -1,
         .grace_ms = is_told ? args->kill_after_ms : cli_held_ttl_ms(held) / 3,
-        .renewal_end_ms = renewal_end(args, cli_now_ms()),
+        .is_renewed = args->auto_extend,
+        .hold_end_ms = hold_end(args),
     };
 }
 

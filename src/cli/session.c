@@ -37,13 +37,13 @@ static rql_status connect_in_time(struct cli_args *args, rql_client **out, rql_e
 {
     const struct timespec pause = {.tv_nsec = PAUSE_MS * NS_PER_MS};
     const bool is_limited = args->wait_ms != RQL_FOREVER;
-    const int64_t end_ms = cli_now_ms() + (is_limited ? args->wait_ms : 0);
+    const int64_t end_ms = is_limited ? cli_after_ms(args->wait_ms) : INT64_MAX;
     rql_status status = connect(args, out, error);
 
-    if (may_pass(status) && (!is_limited || cli_now_ms() < end_ms)) {
+    if (may_pass(status) && cli_now_ms() < end_ms) {
         cli_say("%s: waiting for the server: %s", args->name, error->message);
     }
-    while (may_pass(status) && (!is_limited || cli_now_ms() < end_ms)) {
+    while (may_pass(status) && cli_now_ms() < end_ms) {
         (void)nanosleep(&pause, NULL);
         status = connect(args, out, error);
     }

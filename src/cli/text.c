@@ -207,6 +207,13 @@ int64_t cli_now_ms(void)
     return read_clock_us(CLOCK_BOOTTIME) / 1000;
 }
 
+int64_t cli_after_ms(int64_t ms)
+{
+    int64_t sum;
+
+    return __builtin_add_overflow(cli_now_ms(), ms, &sum) ? INT64_MAX : sum;
+}
+
 int64_t cli_age_ms(int64_t time_us)
 {
     const int64_t age_ms = (read_clock_us(CLOCK_REALTIME) - time_us) / 1000;

@@ -25,6 +25,9 @@ const char *cli_format_duration(int64_t value_ms, char out[CLI_DURATION_SIZE]);
 /* Milliseconds on a clock that runs through suspend, as the library's deadlines do. */
 int64_t cli_now_ms(void);
 
+/* That clock in so many milliseconds, INT64_MAX at most. */
+int64_t cli_after_ms(int64_t ms);
+
 /* Milliseconds since a wall clock time in microseconds since 1970; -1 stays -1. For display. */
 int64_t cli_age_ms(int64_t time_us);
 

@@ -52,12 +52,20 @@ int cli_watch_signals(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* The last renewal lasts to renewal_end_ms, no longer. */
+/* Until the lock ends, or may not be held any longer. */
+static int64_t left_ms(const struct watch *self)
+{
+    const int64_t remaining_ms = cli_held_remaining_ms(self->rules->held);
+    const int64_t hold_ms = self->rules->hold_end_ms - cli_now_ms();
+
+    return hold_ms < remaining_ms ? hold_ms : remaining_ms;
+}
+
+/* The last renewal lasts to hold_end_ms, no longer. */
 static bool is_renewed(const struct watch *self)
 {
-    const int64_t end_ms = self->rules->renewal_end_ms;
-
-    return end_ms == RQL_FOREVER || cli_now_ms() < end_ms - self->rules->grace_ms;
+    return self->rules->is_renewed &&
+           cli_now_ms() < self->rules->hold_end_ms - self->rules->grace_ms;
 }
 
 static bool is_lost(const struct watch *self)
@@ -70,7 +78,7 @@ static bool is_lost(const struct watch *self)
 /* Near the end with no renewal to hope for. A healthy lock is renewed long before. */
 static bool is_about_to_end(const struct watch *self)
 {
-    if (cli_held_remaining_ms(self->rules->held) > self->rules->grace_ms) {
+    if (left_ms(self) > self->rules->grace_ms) {
         return false;
     }
     return !is_renewed(self) || cli_held_state(self->rules->held) == RQL_DOUBTFUL;
@@ -79,7 +87,7 @@ static bool is_about_to_end(const struct watch *self)
 /* SIGCONT as well: a stopped command could not react. */
 static void terminate(struct watch *self, bool lost)
 {
-    const int64_t remaining_ms = cli_held_remaining_ms(self->rules->held);
+    const int64_t remaining_ms = left_ms(self);
     int64_t grace_ms = self->rules->grace_ms;
 
     if (!lost && remaining_ms < grace_ms) {
@@ -189,7 +197,7 @@ static int next_look_ms(const struct watch *self)
     if (self->is_ending) {
         wait_ms = self->kill_at_ms - cli_now_ms();
     } else {
-        wait_ms = cli_held_remaining_ms(self->rules->held) - self->rules->grace_ms;
+        wait_ms = left_ms(self) - self->rules->grace_ms;
         wait_ms = wait_ms > LOOK_MS ? wait_ms : LOOK_MS;
     }
     wait_ms = wait_ms > 0 ? wait_ms : 0;

@@ -18,7 +18,8 @@ struct cli_watch_rules {
     const struct cli_held *held; /* borrowed */
     int signal_fd;               /* of cli_watch_signals() */
     int64_t grace_ms;            /* from SIGTERM to SIGKILL */
-    int64_t renewal_end_ms;      /* cli_now_ms() to which renewal lasts, or RQL_FOREVER; 0: none */
+    bool is_renewed;             /* the lock is, until hold_end_ms */
+    int64_t hold_end_ms;         /* cli_now_ms() at which the command has ended, or INT64_MAX */
 };
 
 /* Blocks the signals that are to be forwarded and answers a descriptor that reports them, or -1.

@@ -295,6 +295,26 @@ def max_hold_ends_the_command_before_its_lock(server, rql):
         check_in("alive", folder.read("held"))
 
 
+def max_hold_is_the_most_whatever_the_ttl(server, rql):
+    for flags in ([], ["--no-auto-extend"]):
+        with Folder() as folder:
+            process = start_script(rql, folder, "trap 'echo TERM > s' TERM; echo $$ > up; while :; do sleep 0.01; done",
+                                   "--ttl", "1h", "--max-hold", "1.5s", *flags)
+            wait_until(lambda: server.is_locked("a"), "it holds the lock")
+            taken_at = time.monotonic()
+            assert int(server.call("PTTL", "rql:lock:a")) <= 1500
+            folder.await_lines("up")
+            result = finish(process)
+            held_s = time.monotonic() - taken_at
+            check_equal((result.code, folder.read("s")), (75, "TERM\n"), result.err)
+            assert held_s < 10, f"held for {held_s} s"
+            assert not server.is_locked("a")
+    result = rql("run", "a", "--max-hold", "2s", "--kill-after", "2s", "--", "true")
+    check_equal((result.code, result.out), (64, ""))
+    check_in("--kill-after has to be shorter than --max-hold", result.err)
+    check_equal(rql("run", "a", "--max-hold", "forever", "--kill-after", "2s", "--", "true").code, 0)
+
+
 def lock_lost_unnoticed_is_told_at_the_end(server, rql):
     result = rql("run", "a", "--ttl", "1m", "--", "sh", "-c",
                  f"'{PROGRAM}' unlock a --force > /dev/null; exit 3")
@@ -457,6 +477,7 @@ if __name__ == "__main__":
         lock_that_cannot_be_renewed_ends_the_command_before_its_deadline,
         without_renewal_the_command_ends_before_the_ttl,
         max_hold_ends_the_command_before_its_lock,
+        max_hold_is_the_most_whatever_the_ttl,
         lock_lost_unnoticed_is_told_at_the_end,
         release_that_fails_keeps_the_commands_code,
         command_can_read_the_terminal,
