@@ -1,5 +1,6 @@
 #include "cmd.h"
 #include "guess.h"
+#include "logger.h"
 #include "output.h"
 
 #include <stdio.h>
@@ -217,17 +218,15 @@ static int store_meta(struct cli_args *args, const struct cli_command *command, 
     return CLI_DONE;
 }
 
-/* The lines go out as they come: stderr has no buffer. */
 static int store_log(struct cli_args *args, const struct cli_command *command, const char *form)
 {
     if (strcmp(form, "text") == 0) {
-        args->options.logger = rql_log_to_file;
+        args->options.logger = cli_log_text;
     } else if (strcmp(form, "json") == 0) {
-        args->options.logger = rql_log_json_to_file;
+        args->options.logger = cli_log_json;
     } else {
         return misused(command, "log lines are written as text or json, not as ", form);
     }
-    args->options.logger_data = stderr;
     return CLI_DONE;
 }
 

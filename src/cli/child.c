@@ -1,5 +1,6 @@
 #include "child.h"
 
+#include "broken_pipe.h"
 #include "cmd.h"
 #include "output.h"
 
@@ -81,6 +82,7 @@ _Noreturn static void become_command(const struct start *start)
     (void)setpgid(0, 0);
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == start->parent) {
         (void)pthread_sigmask(SIG_SETMASK, start->mask, NULL);
+        cli_broken_pipe_restore();
         (void)execvpe(start->words[0], start->words, start->environment);
         number = errno;
         (void)!write(start->report_fd, &number, sizeof number);

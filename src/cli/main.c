@@ -1,3 +1,4 @@
+#include "broken_pipe.h"
 #include "cmd.h"
 #include "guess.h"
 #include "output.h"
@@ -5,6 +6,7 @@
 #include "waiting.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -99,6 +101,9 @@ static int check_output(int code)
     if (fflush(stdout) == 0 && !ferror(stdout)) {
         return code;
     }
+    if (code == CLI_DONE && cli_broken_pipe_is_deadly()) {
+        return -SIGPIPE;
+    }
     cli_say("cannot write the output: %s", cli_errno_text(errno, text, sizeof text));
     return code == CLI_DONE ? CLI_CANNOT_WRITE : code;
 }
@@ -109,6 +114,7 @@ int main(int argc, char **argv)
     struct cli_args args;
     int code;
 
+    cli_broken_pipe_init();
     cli_args_init(&args, argc > 0 ? argv + 1 : no_words);
     code = check_output(run_all(&args));
     if (code < 0) {

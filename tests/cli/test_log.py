@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
 """What rql tells of itself: --log of the commands that take locks, and rql stats."""
+import datetime
 import json
+import os
 import re
 import signal
+import subprocess
 import sys
 import time
 
-from harness import check_equal, check_in, finish, main, wait_until
+from harness import PROGRAM, check_equal, check_in, environment, finish, main, wait_until
 
+TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 LIFE = ["start_lock_obtaining", "start_try_to_lock_cycle", "lock_obtained", "expire_lock"]
 
 
 def names_in(text):
-    return re.findall(r"^\[redis_queued_locks\.(\S+)\] ", text, re.M)
+    return re.findall(TIME + r" \[redis_queued_locks\.(\S+)\] ", text, re.M)
 
 
 def run_logs_the_life_of_its_lock(server, rql):
@@ -29,6 +33,8 @@ def log_can_be_json(server, rql):
     lines = [json.loads(line) for line in result.err.splitlines()]
     check_equal([line["name"] for line in lines], LIFE)
     for line in lines:
+        check_equal(list(line)[0], "time")
+        assert re.fullmatch(TIME, line["time"]), line["time"]
         check_equal((line["lock_key"], line["queue_ttl"], line["acs_strat"]),
                     ("rql:lock:a", 15, "queued"))
     assert lines[2]["acq_time"] > 0
@@ -73,6 +79,65 @@ def a_swarm_logs_what_it_does(server, rql):
     check_in("[redis_queued_locks.swarm_flusher_retired]", said)
 
 
+def the_time_is_that_of_the_line(server, rql):
+    before = time.time()
+    result = rql("run", "a", "--log", "json", "--", "sleep", "0.2")
+    after = time.time()
+    times = [datetime.datetime.fromisoformat(json.loads(line)["time"].replace("Z", "+00:00")).timestamp()
+             for line in result.err.splitlines()]
+    assert before - 0.01 <= times[0] <= times[-1] - 0.2 + 0.01, times
+    assert times[-1] <= after
+
+
+def a_name_as_long_as_can_be_is_logged_whole(server, rql):
+    name = "n" * 512
+    for form in ("text", "json"):
+        result = rql("series", name, "m" * 512, "k" * 512, "--log", form, "--", "true")
+        check_equal(result.code, 0)
+        check_equal(result.err.count("\n"), 6)
+        check_in("rql:lock:" + name, result.err)
+
+
+class PipeWithoutReader:
+    def __enter__(self):
+        reader, self.fd = os.pipe()
+        os.close(reader)
+        return self.fd
+
+    def __exit__(self, *_):
+        os.close(self.fd)
+
+
+def work_goes_on_when_nobody_reads_the_log_any_more(server, rql):
+    for words in (["run", "a", "--log", "text"], ["series", "a", "b", "--log", "json"]):
+        with PipeWithoutReader() as pipe:
+            done = subprocess.run([PROGRAM, *words, "--", "sh", "-c", "sleep 0.1; echo ran; exit 7"],
+                                  env=environment(rql.url), stdout=subprocess.PIPE, stderr=pipe, check=False)
+        check_equal((done.returncode, done.stdout), (7, b"ran\n"))
+        assert not server.is_locked("a")
+    with PipeWithoutReader() as pipe:
+        done = subprocess.run([PROGRAM, "lock", "a", "--ttl", "1m", "--json", "--log", "text"],
+                              env=environment(rql.url), stdout=subprocess.PIPE, stderr=pipe, check=False)
+    check_equal((done.returncode, json.loads(done.stdout)["name"]), (0, "a"))
+
+
+def a_reader_of_results_that_goes_ends_the_program(server, rql):
+    with PipeWithoutReader() as pipe:
+        for words in (["ls"], ["help"]):
+            rql("lock", "a", "--ttl", "1m")
+            done = subprocess.run([PROGRAM, *words], env=environment(rql.url), stdout=pipe,
+                                  stderr=subprocess.PIPE, check=False)
+            check_equal((done.returncode, done.stderr), (-signal.SIGPIPE, b""))
+
+
+def the_command_has_the_disposition_of_sigpipe_that_rql_had(server, rql):
+    for kept in (True, False):  # Python ignores it and restores it in what it starts, unless told not to
+        done = subprocess.run([PROGRAM, "run", "a", "--", "grep", "SigIgn", "/proc/self/status"],
+                              env=environment(rql.url), stdout=subprocess.PIPE, restore_signals=kept, check=False)
+        ignored = int(done.stdout.split()[1], 16) >> (signal.SIGPIPE - 1) & 1
+        check_equal(ignored, 0 if kept else 1)
+
+
 def nothing_is_logged_unless_wanted(server, rql):
     check_equal(rql("run", "a", "--", "true").err, "")
     result = rql("run", "a", "--log", "xml", "--", "true")
@@ -111,6 +176,11 @@ if __name__ == "__main__":
         a_series_logs_its_own_lines,
         a_name_with_a_strange_byte_stays_one_json_line,
         a_swarm_logs_what_it_does,
+        the_time_is_that_of_the_line,
+        a_name_as_long_as_can_be_is_logged_whole,
+        work_goes_on_when_nobody_reads_the_log_any_more,
+        a_reader_of_results_that_goes_ends_the_program,
+        the_command_has_the_disposition_of_sigpipe_that_rql_had,
         nothing_is_logged_unless_wanted,
         stats_count_what_the_server_shows,
         stats_of_an_empty_server_are_zero,
