@@ -9,7 +9,8 @@
  * library starts. All its requests share one command connection and, from the first wait on, one
  * subscriber connection, beside those of the client. A waiting request costs memory, and no
  * command: the server is asked by one request of each lock for all that wait there (see
- * rql_acquire_async()).
+ * rql_acquire_async()). A loop of the caller that ends, having nothing more to do, hangs its
+ * subscriber up, for nobody would read it; the next wait connects it anew.
  *
  * Rules that hold for every call here:
  *

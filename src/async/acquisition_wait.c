@@ -90,6 +90,11 @@ void rqli_loop_on_pushed(void *loop, const struct rqli_pushed *pushed, int64_t r
     }
 }
 
+void rqli_loop_on_read(void *loop)
+{
+    rqli_subscriber_drain(((rql_loop *)loop)->client->subscriber);
+}
+
 bool rqli_acquisition_take_what_came(rql_request *self)
 {
     struct rqli_waiter *waiter = &self->attempt->waiter;

@@ -230,6 +230,9 @@ static void on_round(uv_prepare_t *round)
     set_timer(loop);
     rqli_loop_hold_open(loop,
                         loop->own.is_used || loop->is_closing || has_jobs(loop) || has_posts(loop));
+    if (!uv_loop_alive(loop->uv)) {
+        rqli_ear_rest(loop->ear); /* it ends with this round, and may never be run again */
+    }
 }
 
 bool rqli_loop_prepare(rql_loop *loop)

@@ -178,8 +178,8 @@ static bool make_parts(rql_loop *loop)
     const struct rqli_endpoint *endpoint = &loop->client->endpoint;
 
     loop->pipe_listener = (struct rqli_pipe_listener){on_pipe_opened, loop};
-    loop->ear_listener =
-        (struct rqli_ear_listener){rqli_loop_on_listening, rqli_loop_on_pushed, loop};
+    loop->ear_listener = (struct rqli_ear_listener){rqli_loop_on_listening, rqli_loop_on_pushed,
+                                                    rqli_loop_on_read, loop};
     loop->pipe = rqli_pipe_new(loop->uv, endpoint, &loop->pipe_listener);
     loop->ear = rqli_ear_new(loop->uv, endpoint, &loop->ear_listener);
     loop->errands = (struct rqli_errands){.pipe = loop->pipe, .where = endpoint->where};

@@ -21,5 +21,6 @@ void rqli_loop_fold(rql_loop *loop);
 /* acquisition.c: as in rqli_ear_listener, of the loop. */
 void rqli_loop_on_listening(void *loop);
 void rqli_loop_on_pushed(void *loop, const struct rqli_pushed *pushed, int64_t received_us);
+void rqli_loop_on_read(void *loop);
 
 #endif

@@ -126,6 +126,14 @@ void rqli_ear_read(struct rqli_ear *self)
     if (got == RQLI_WIRE_BROKEN || (got == RQLI_WIRE_BYTES && !take_pushes(self))) {
         rqli_line_drop(&self->line);
     }
+    if (got == RQLI_WIRE_BYTES) {
+        self->listener->on_read(self->listener->self);
+    }
+}
+
+void rqli_ear_rest(struct rqli_ear *self)
+{
+    rqli_line_drop(&self->line);
 }
 
 static bool drop_if_deaf(struct rqli_ear *self, int64_t now_us)

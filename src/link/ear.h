@@ -12,6 +12,7 @@ struct uv_loop_s;
 struct rqli_ear_listener {
     void (*on_listening)(void *self); /* subscribed: what was said before is lost (F-41) */
     void (*on_pushed)(void *self, const struct rqli_pushed *pushed, int64_t received_us);
+    void (*on_read)(void *self); /* all that has come was taken */
     void *self;
 };
 
@@ -31,6 +32,9 @@ bool rqli_ear_wants_call(struct rqli_ear *self);
 void rqli_ear_on_called(struct rqli_ear *self, int64_t n_heard);
 
 void rqli_ear_read(struct rqli_ear *self); /* what has come */
+
+/* Nobody will read for a while: hangs up, so that the server keeps nothing for it. */
+void rqli_ear_rest(struct rqli_ear *self);
 
 /* When to connect, if `wanted`. */
 int64_t rqli_ear_due_us(const struct rqli_ear *self, bool wanted);

@@ -6,6 +6,7 @@
 #include "link/hearing.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -16,7 +17,8 @@ enum { BACKOFF_MS = 100 };
 enum mark { WAITING, CALLED };
 
 struct rqli_subscriber {
-    struct rqli_hearing hearing; /* the reader's */
+    struct rqli_hearing hearing; /* the reader's; of whoever has the mutex, if there is none */
+    atomic_bool is_open;         /* as shared.is_listening, for a look without the mutex */
 
     struct {
         pthread_mutex_t mutex;
@@ -236,6 +238,13 @@ static bool take_pushes(struct rqli_subscriber *self)
     return state == 0;
 }
 
+/* Under the mutex. */
+static void set_listening(struct rqli_subscriber *self, bool is_listening)
+{
+    self->shared.is_listening = is_listening;
+    atomic_store_explicit(&self->is_open, is_listening, memory_order_relaxed);
+}
+
 /* Reader only; under the mutex, released while it connects. After every subscription all waiters
  * look for themselves: what was said before it is lost (F-41). */
 static void listen_again(struct rqli_subscriber *self, int64_t deadline_us)
@@ -247,7 +256,7 @@ static void listen_again(struct rqli_subscriber *self, int64_t deadline_us)
     unlock(self);
     done = rqli_hearing_open(&self->hearing, limit_us < deadline_us ? limit_us : deadline_us);
     (void)pthread_mutex_lock(&self->shared.mutex);
-    self->shared.is_listening = done;
+    set_listening(self, done);
     if (done) {
         self->shared.generation++;
         self->shared.client_id = self->hearing.wire.seat.client_id;
@@ -255,6 +264,17 @@ static void listen_again(struct rqli_subscriber *self, int64_t deadline_us)
     } else {
         self->shared.next_attempt_us =
             rqli_after_ms(rqli_now_us(), BACKOFF_MS + rqli_random_below(BACKOFF_MS));
+    }
+}
+
+/* Reader only, under the mutex. */
+static void take_bytes(struct rqli_subscriber *self, enum rqli_wire_read got)
+{
+    if (got == RQLI_WIRE_BROKEN || (got == RQLI_WIRE_BYTES && !take_pushes(self))) {
+        rqli_wire_close(&self->hearing.wire);
+        set_listening(self, false);
+        self->shared.next_attempt_us = 0;
+        nudge(self, NULL, NULL);
     }
 }
 
@@ -266,12 +286,19 @@ static void read_once(struct rqli_subscriber *self, int64_t until_us)
     unlock(self);
     got = rqli_wire_read(&self->hearing.wire, until_us, 0);
     (void)pthread_mutex_lock(&self->shared.mutex);
-    if (got == RQLI_WIRE_BROKEN || (got == RQLI_WIRE_BYTES && !take_pushes(self))) {
-        rqli_wire_close(&self->hearing.wire);
-        self->shared.is_listening = false;
-        self->shared.next_attempt_us = 0;
-        nudge(self, NULL, NULL);
+    take_bytes(self, got);
+}
+
+void rqli_subscriber_drain(struct rqli_subscriber *self)
+{
+    if (!atomic_load_explicit(&self->is_open, memory_order_relaxed)) {
+        return;
     }
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (self->shared.is_listening && !self->shared.first && !self->shared.reader) {
+        take_bytes(self, rqli_wire_read(&self->hearing.wire, 0, 0));
+    }
+    unlock(self);
 }
 
 /* Under the mutex, released while it sleeps. */

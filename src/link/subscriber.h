@@ -83,6 +83,11 @@ struct rqli_waiter_view rqli_subscriber_view(struct rqli_subscriber *self,
 bool rqli_subscriber_wants_call(struct rqli_subscriber *self);
 void rqli_subscriber_on_called(struct rqli_subscriber *self, int64_t n_heard);
 
+/* Takes what has come while no thread waits: all of a client are told on one channel, and what is
+ * for a loop comes here too. By whoever reads for a loop, or the server would keep it. Any thread;
+ * next to nothing where no thread has waited. */
+void rqli_subscriber_drain(struct rqli_subscriber *self);
+
 /* What it has done so far. Any thread. */
 struct rqli_subscriber_counts {
     int64_t connections;

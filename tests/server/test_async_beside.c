@@ -4,7 +4,7 @@
 
 #define RUBY "rql:acq:1/2/3/4/0123456789abcdef"
 
-enum { CROWD = 8 };
+enum { CROWD = 8, MESSAGES = 400, MESSAGE_SIZE = 8000 };
 
 static void ruby_holds(void)
 {
@@ -156,6 +156,89 @@ static void a_lock_that_was_handed_over_is_claimed(void **state)
     CHECK_OK(release_and_wait(asked.lock));
 }
 
+/* A thread of the client waits, and has what it waited for. */
+static void let_a_thread_wait(void)
+{
+    rql_lock *held = hold(other, "thread");
+    struct waiter waiter = {
+        .client = client, .name = "thread", .options = patient(client), .releases = true};
+
+    waiter_start_as(&waiter, 1);
+    await_int(1, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");
+    CHECK_OK(rql_lock_release(held, NULL));
+    CHECK_OK(waiter_join(&waiter));
+}
+
+/* Each as large as the pushes of many hand-overs: all on the client's channel. */
+static void publish_much(void)
+{
+    static char text[MESSAGE_SIZE];
+
+    memset(text, 'x', sizeof text);
+    for (int i = 0; i < MESSAGES; i++) {
+        redisReply *reply = redisCommand(raw, "PUBLISH rql:wake:%s %b", rql_client_identity(client),
+                                         text, sizeof text);
+
+        assert_non_null(reply);
+        freeReplyObject(reply);
+    }
+}
+
+/* What the server keeps for those who do not read. */
+static bool nothing_is_kept(const void *data)
+{
+    redisReply *reply = ask_reply("CLIENT LIST TYPE pubsub");
+    int64_t kept = 0;
+
+    (void)data;
+    for (const char *at = reply->str; (at = strstr(at, " omem=")); at++) {
+        kept += strtoll(at + strlen(" omem="), NULL, 10);
+    }
+    freeReplyObject(reply);
+    return kept == 0;
+}
+
+static void a_loop_reads_what_no_thread_reads(void **state)
+{
+    rql_lock *held = hold(other, "x");
+    struct asked asked = asked_for();
+
+    (void)state;
+    let_a_thread_wait();
+    start_asking(&asked, "x");
+    run_until_int(2, "EVAL return(redis.call('pubsub','numsub','rql:wake:%s')[2]) 0",
+                  rql_client_identity(client));
+    publish_much();
+    run_until(nothing_is_kept, NULL);
+    CHECK_OK(rql_lock_release(held, NULL));
+    await_asked(&asked);
+    CHECK_OK(release_and_wait(asked.lock));
+    let_a_thread_wait(); /* on the same connection */
+    assert_int_equal(ask_int("EVAL return(redis.call('pubsub','numsub','rql:wake:%s')[2]) 0",
+                             rql_client_identity(client)),
+                     2);
+}
+
+/* A loop of the program's that has nothing more to do may never be run again. */
+static void a_loop_that_ends_does_not_listen(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        rql_lock *held = hold(other, "x");
+        struct asked asked = asked_for();
+
+        start_asking(&asked, "x");
+        run_until_int(1, "EVAL return(redis.call('pubsub','numsub','rql:wake:%s')[2]) 0",
+                      rql_client_identity(client));
+        CHECK_OK(rql_lock_release(held, NULL));
+        await_asked(&asked);
+        CHECK_OK(release_and_wait(asked.lock));
+        assert_int_equal(uv_run(&uv, UV_RUN_DEFAULT), 0);
+        await_int(0, "EVAL return(redis.call('pubsub','numsub','rql:wake:%s')[2]) 0",
+                  rql_client_identity(client));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -164,6 +247,8 @@ int main(void)
         LOOP_TEST(two_loops_of_a_client_share_its_queue),
         LOOP_TEST(a_lock_that_is_lost_is_told),
         LOOP_TEST(a_lock_that_was_handed_over_is_claimed),
+        LOOP_TEST(a_loop_reads_what_no_thread_reads),
+        LOOP_TEST(a_loop_that_ends_does_not_listen),
     };
 
     if (!redis_server_available()) {
