@@ -22,26 +22,33 @@ static const int64_t end_ms = 15000;
 static const int64_t short_ms = 200;
 static const int64_t slack_ms = 1000;
 
-/* A folder of its own for each test: <base>/local for the server, <base>/bin for programs. */
+/* A folder of its own for each test: <base>/local for the server, <base>/bin for programs, and
+ * <base>/tested, where the server under test has the name that is looked for first. */
 static struct {
     char base[32];
     char folder[48];
     char bin[48];
+    char tested[48];
     char socket[64];
     char post[64];
-    char path[4096]; /* PATH with the server under test in front */
+    char path[128]; /* PATH with the server under test in front */
 } place;
 
 static void set_environment(void)
 {
-    const char *server = getenv("RQL_TEST_REDIS");
-    const char *name = server ? strrchr(server, '/') : NULL;
-
-    (void)snprintf(place.path, sizeof place.path, "%.*s:/usr/bin:/bin",
-                   name ? (int)(name - server) : 0, server);
+    (void)snprintf(place.path, sizeof place.path, "%s:/usr/bin:/bin", place.tested);
     (void)setenv("PATH", place.path, 1);
     (void)setenv("RQL_LOCAL_DIR", place.folder, 1);
     (void)setenv("RQL_LOCAL_IDLE", "1", 1);
+}
+
+static int link_tested_server(void)
+{
+    char name[80];
+
+    (void)snprintf(place.tested, sizeof place.tested, "%s/tested", place.base);
+    (void)snprintf(name, sizeof name, "%s/redis-server", place.tested);
+    return mkdir(place.tested, 0700) || symlink(getenv("RQL_TEST_REDIS"), name);
 }
 
 static int make_place(void **state)
@@ -55,6 +62,9 @@ static int make_place(void **state)
     (void)snprintf(place.bin, sizeof place.bin, "%s/bin", place.base);
     (void)snprintf(place.socket, sizeof place.socket, "%s/redis.sock", place.folder);
     (void)snprintf(place.post, sizeof place.post, "%s/guard.lock", place.folder);
+    if (link_tested_server() != 0) {
+        return -1;
+    }
     set_environment();
     return mkdir(place.bin, 0700);
 }
@@ -180,6 +190,7 @@ static int remove_place(void **state)
     (void)unlink(place.folder); /* in case it is a link */
     remove_all_in(place.folder);
     remove_all_in(place.bin);
+    remove_all_in(place.tested);
     return rmdir(place.base);
 }
 
