@@ -5,10 +5,13 @@
 # --quick is the stage gcc. Installs the Debian packages that are missing (as root, or by sudo).
 # The last line of output is "N passed, N failed"; the exit status says the same.
 #
-# Environment: RQL_BUILD_DIR   folder of the build trees (default: build/ of the repository)
-#              RQL_JOBS        parallel compilations and tests (default: number of processors)
-#              RQL_FUZZ_S      seconds for each fuzz target (default 10)
-#              RQL_BUDGET      "refresh": the stage budget writes its counts down anew
+# Environment: RQL_BUILD_DIR     folder of the build trees (default: build/ of the repository)
+#              RQL_JOBS          parallel compilations and tests (default: number of processors)
+#              RQL_TEST_REDIS    the server that is tested with (default: redis-server in PATH)
+#              RQL_FUZZ_S        seconds for each fuzz target (default 10)
+#              RQL_BUDGET        "refresh": the stage budget writes its counts down anew
+#              RQL_DEBIAN13_DIR  folder of the stage debian13's system, 1 GB, for more than one
+#                                repository to share (default: debian13/ beside the build trees)
 #
 # shellcheck disable=SC2317 # functions are called through their stage's name and by trap
 set -u
@@ -17,7 +20,7 @@ root=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
 out=${RQL_BUILD_DIR:-$root/build}
 jobs=${RQL_JOBS:-$(getconf _NPROCESSORS_ONLN)}
 all='format docs shell gcc clang light tidy asan tsan valgrind budget fuzz'
-by_name='guarantees explore valgrind_all'
+by_name='guarantees explore valgrind_all debian13'
 passed=0
 failed=0
 skipped=0
@@ -27,14 +30,18 @@ export DEBIAN_FRONTEND=noninteractive
 
 # ---- packages ----
 
-packages='meson ninja-build gcc g++ libc6-dev pkg-config libhiredis-dev libuv1-dev libcjson-dev
-libcmocka-dev redis-server valgrind clang clang-format clang-tidy doxygen shellcheck python3'
+# What the stages with_gcc need, and all of them.
+packages_gcc='meson ninja-build gcc g++ libc6-dev pkg-config libhiredis-dev libuv1-dev libcjson-dev
+libcmocka-dev redis-server python3'
+packages_all="$packages_gcc valgrind clang clang-format clang-tidy doxygen shellcheck"
+with_gcc='gcc light guarantees explore debian13'
 optional='cppcheck'
 policy=/usr/sbin/policy-rc.d
 remove_policy=
 missing=
 sudo='sudo -n'
 [ ! -t 0 ] || sudo=sudo # somebody is there who can type a password
+[ "$(id -u)" -ne 0 ] || sudo=
 
 is_installed() {
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
@@ -45,6 +52,10 @@ list_missing() {
     for package in "$@"; do
         is_installed "$package" || printf '%s ' "$package"
     done
+}
+
+needs_gcc_alone() {
+    [ "$packages" = "$packages_gcc" ]
 }
 
 # The sanitizers' libraries of the default clang.
@@ -58,11 +69,7 @@ runtime_package() {
 }
 
 as_root() {
-    if [ "$(id -u)" -eq 0 ]; then
-        "$@"
-    else
-        $sudo "$@"
-    fi
+    $sudo "$@"
 }
 
 # Debian starts a service when it is installed. Our tests run servers of their own: while this
@@ -86,7 +93,7 @@ apt_install() {
 install_missing() {
     forbid_services
     as_root apt-get update >>"$out/packages.log" 2>&1 </dev/null
-    set -- "$@" "$(runtime_package)"
+    needs_gcc_alone || set -- "$@" "$(runtime_package)"
     # One unknown name fails the whole list: then one by one.
     if ! apt_install "$@"; then
         for package in "$@"; do
@@ -94,7 +101,7 @@ install_missing() {
         done
     fi
     for package in $optional; do
-        is_installed "$package" || apt_install "$package"
+        needs_gcc_alone || is_installed "$package" || apt_install "$package"
     done
     case " $* " in
     *' redis-server '*) # a policy that was there before may have let it start
@@ -112,7 +119,7 @@ need_packages() {
     fi
     # shellcheck disable=SC2046,SC2086 # word lists on purpose
     set -- $(list_missing $packages)
-    if [ $# -eq 0 ] && has_runtime; then
+    if [ $# -eq 0 ] && { needs_gcc_alone || has_runtime; }; then
         return
     fi
     echo "installing $*"
@@ -153,6 +160,20 @@ quietly() {
 
 # ---- building and testing ----
 
+# The server that RQL_TEST_REDIS names; none: meson looks for it.
+server=
+find_server() {
+    [ -n "${RQL_TEST_REDIS:-}" ] || return 0
+    server=$(command -v "$RQL_TEST_REDIS") || {
+        echo "run.sh: RQL_TEST_REDIS: there is no $RQL_TEST_REDIS" >&2
+        exit 1
+    }
+    case $server in
+    /*) ;;
+    *) server=$PWD/$server ;;
+    esac
+}
+
 # Sanitizers want an address space that clang 14 knows; not everywhere may it be asked for.
 if setarch -R true 2>/dev/null; then
     fixed='setarch -R'
@@ -166,7 +187,8 @@ targets=
 build() {
     name=$1
     shift
-    set -- -Dtests=enabled -Dbench=enabled "$@" --werror "$out/$name" "$root"
+    set -- -Dtests=enabled -Dbench=enabled -Dtest_server="$server" "$@" --werror \
+        "$out/$name" "$root"
     [ ! -d "$out/$name/meson-private" ] || set -- --reconfigure "$@"
     # shellcheck disable=SC2086 # a word list on purpose
     quietly "$name-setup" meson setup "$@" &&
@@ -281,6 +303,43 @@ stage_explore() {
     return "$kept"
 }
 
+# in_debian13 SERVER: the stage gcc there, with this server. In the background, because a shell that
+# waits for a command in the foreground hears no signal; and as its own child, with which it ends.
+in_debian13() {
+    log=$out/debian13-$1.log
+    $sudo sh "$debian13" run "$system" "$root" "$out/debian13-build" env RQL_BUILD_DIR=/build \
+        RQL_JOBS="$jobs" RQL_TEST_REDIS="/usr/bin/$1" sh /source/tests/run.sh gcc >"$log" 2>&1 &
+    wait $!
+    counts=$(sed -n 's/^[a-zA-Z]* *gcc: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped.*/\1 \2 \3/p' "$log")
+    if [ -z "$counts" ]; then
+        tail -n 50 "$log"
+        verdict 1
+        return 1
+    fi
+    # shellcheck disable=SC2086 # a word list on purpose
+    set -- "$1" $counts
+    add_counts "$2" "$3" "$4"
+    [ "$3" -eq 0 ] || cat "$log"
+    echo "     $1: $2 passed, $3 failed, $4 skipped"
+    [ "$3" -eq 0 ]
+}
+
+# By name only: the next Debian's compiler and libraries, with the servers that it has.
+stage_debian13() {
+    debian13=$root/tests/support/debian13.sh
+    system=${RQL_DEBIAN13_DIR:-$out/debian13}
+    mkdir -p "$out/debian13-build"
+    is_installed debootstrap || { as_root apt-get update >>"$out/packages.log" 2>&1 && apt_install debootstrap; }
+    # shellcheck disable=SC2086 # a word list on purpose
+    quietly debian13 as_root sh "$debian13" make "$system" $packages_gcc valkey-server || {
+        verdict 1
+        return 1
+    }
+    in_debian13 redis-server
+    fine=$?
+    in_debian13 valkey-server && [ "$fine" -eq 0 ]
+}
+
 # Valgrind is twenty times slower and runs one thread at a time: what uses each part once.
 stage_valgrind() {
     build_gcc &&
@@ -333,9 +392,8 @@ stage_budget() {
     set -- "release=$out/budget/tests/budget/budget-pairs" \
         "light=$out/budget-light/tests/budget/budget-pairs"
     [ "${RQL_BUDGET:-}" != refresh ] || set -- --refresh "$@"
-    RQL_TEST_REDIS=$(command -v redis-server)
-    export RQL_TEST_REDIS
-    counts=$(python3 "$root/tests/budget/count.py" "$@") || {
+    counts=$(RQL_TEST_REDIS=${server:-$(command -v redis-server)} \
+        python3 "$root/tests/budget/count.py" "$@") || {
         verdict 1
         return 1
     }
@@ -398,10 +456,19 @@ for stage in "$@"; do
     esac
 done
 
+packages=$packages_gcc
+for stage in "$@"; do
+    case " $with_gcc " in
+    *" $stage "*) ;;
+    *) packages=$packages_all ;;
+    esac
+done
+
 mkdir -p "$out"
 trap allow_services EXIT
 trap 'exit 1' HUP INT TERM
 need_packages
+find_server
 for stage in "$@"; do
     run "$stage"
 done
