@@ -122,9 +122,9 @@ def work_goes_on_when_nobody_reads_the_log_any_more(server, rql):
 
 
 def a_reader_of_results_that_goes_ends_the_program(server, rql):
+    rql("lock", "a", "--ttl", "1m")
     with PipeWithoutReader() as pipe:
         for words in (["ls"], ["help"]):
-            rql("lock", "a", "--ttl", "1m")
             done = subprocess.run([PROGRAM, *words], env=environment(rql.url), stdout=pipe,
                                   stderr=subprocess.PIPE, check=False)
             check_equal((done.returncode, done.stderr), (-signal.SIGPIPE, b""))
