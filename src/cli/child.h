@@ -35,8 +35,8 @@ void cli_child_fini(struct cli_child *self);
 /* The exit code that says how the command ended, as a shell would. */
 int cli_child_code(const struct cli_child *self);
 
-/* malloc'd as a whole (free the array only): this program's environment, with RQL_LOCK and
- * RQL_TOKEN as given, and RQL_URL without its user and password. */
-char **cli_child_environment(const char *names, const char *tokens);
+/* malloc'd as a whole (free the array only): this program's environment, with RQL_LOCK, RQL_TOKEN
+ * and RQL_URL as given. */
+char **cli_child_environment(const char *names, const char *tokens, const char *url);
 
 #endif

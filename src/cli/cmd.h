@@ -68,8 +68,8 @@ enum cli_flag_kind {
 struct cli_flag {
     const char *name;  /* without "--" */
     const char *value; /* what the help calls its value; NULL for switches */
-    const char *help;
-    size_t offset; /* of its field in struct cli_args */
+    const char *help;  /* NULL: not in the help */
+    size_t offset;     /* of its field in struct cli_args */
     enum cli_flag_kind kind;
     char letter; /* its short form, or 0 */
 };
@@ -93,9 +93,10 @@ struct cli_flag {
 
 struct cli_command {
     const char *name;
-    const char *usage;   /* what follows the name */
-    const char *summary; /* one line */
-    const char *notes;   /* more lines for its --help, or NULL */
+    const char *usage;    /* what follows the name */
+    const char *summary;  /* one line */
+    const char *examples; /* lines for its --help, or NULL */
+    const char *notes;    /* more lines for its --help, or NULL */
     const struct cli_flag *flags;
     const struct cli_flag *more_flags; /* or NULL */
     const char *name_is;               /* what its name is, if not a lock's; or NULL */
@@ -145,6 +146,7 @@ void cli_say_unknown_variables(void);
 extern const char *const cli_forever_options[];
 
 int cli_help(void);
+int cli_help_options(void);
 int cli_help_command(const struct cli_command *command);
 
 /* A connected client, or NULL after a line on stderr; *code_out is then the exit code. Connecting

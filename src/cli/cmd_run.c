@@ -6,20 +6,19 @@
 #include "watch.h"
 
 const struct cli_flag cli_run_flags[] = {
-    {"ttl", "DURATION", "life of the lock between renewals", CLI_FIELD(ttl_ms), CLI_DURATION, 0},
+    {"ttl", "DURATION", "life of the lock between renewals; default 5s", CLI_FIELD(ttl_ms),
+     CLI_DURATION, 0},
     {"wait", "LIMIT", "give up after this long; default forever", CLI_FIELD(wait_ms), CLI_LIMIT,
      'w'},
     {"try", NULL, "do not wait at all", CLI_FIELD(fail_fast), CLI_ON, 'n'},
-    {"auto-extend", NULL, "renew the lock while the command runs; the default",
-     CLI_FIELD(auto_extend), CLI_ON, 0},
-    {"no-auto-extend", NULL, "end the command before the ttl ends", CLI_FIELD(auto_extend), CLI_OFF,
-     0},
-    {"max-hold", "LIMIT", "end the command and release by then; default forever",
-     CLI_FIELD(max_hold_ms), CLI_LIMIT, 0},
-    {"kill-after", "DURATION", "time from SIGTERM to SIGKILL; default a third of the ttl",
-     CLI_FIELD(kill_after_ms), CLI_DURATION, 'k'},
-    {"meta", "NAME=VALUE", "keep this in the lock, readable by all; may be repeated", 0, CLI_META,
-     'm'},
+    {"auto-extend", NULL, NULL, CLI_FIELD(auto_extend), CLI_ON, 0},
+    {"no-auto-extend", NULL, "do not renew: end it before the ttl ends", CLI_FIELD(auto_extend),
+     CLI_OFF, 0},
+    {"max-hold", "LIMIT", "end it and release by then; default forever", CLI_FIELD(max_hold_ms),
+     CLI_LIMIT, 0},
+    {"kill-after", "DURATION", "from SIGTERM to SIGKILL; default ttl / 3", CLI_FIELD(kill_after_ms),
+     CLI_DURATION, 'k'},
+    {"meta", "NAME=VALUE", "keep this in the lock; may be repeated", 0, CLI_META, 'm'},
     {"conflict-exit-code", "CODE", "exit code when not acquired; default 1",
      CLI_FIELD(conflict_exit_code), CLI_CODE, 'E'},
     CLI_LOG_FLAG,
@@ -51,7 +50,7 @@ static int run_command(const struct cli_args *args, struct cli_watch_rules *rule
 {
     CLI_AUTO(cli_free) char *names = cli_held_names(rules->held);
     CLI_AUTO(cli_free) char *tokens = cli_held_tokens(rules->held);
-    CLI_AUTO(cli_free) char **environment = cli_child_environment(names, tokens);
+    CLI_AUTO(cli_free) char **environment = cli_child_environment(names, tokens, args->options.url);
     struct cli_child child;
     int code;
 
@@ -108,16 +107,12 @@ const struct cli_command cli_run = {
     .name = "run",
     .usage = "NAME [flags] -- COMMAND [ARGUMENT ...]",
     .summary = "Run a command under a lock",
-    .notes =
-        "Waits for the lock, runs COMMAND without a shell, releases the lock, and exits with the\n"
-        "command's exit code. The command finds the lock's name in RQL_LOCK and its fencing token\n"
-        "in RQL_TOKEN; user and password in RQL_URL are kept from it. Signals are forwarded.\n"
-        "\n"
-        "When the lock is lost, or cannot be renewed and is about to end, the command and what it\n"
-        "started get SIGTERM, then SIGKILL; the exit code is 75. The command is killed when rql "
-        "is.\n"
-        "Let the resource that the command works on refuse every token lower than the highest it\n"
-        "has seen: a stopped process can neither renew nor kill.\n",
+    .examples = "  rql run nightly -- ./backup.sh                    waits for its turn\n"
+                "  rql run nightly --try -E 0 -- ./backup.sh         or leaves it to who is at it\n"
+                "  rql run deploy --wait 5m --ttl 30s -- make deploy\n",
+    .notes = "COMMAND runs without a shell, finds RQL_LOCK, RQL_TOKEN and RQL_URL, and gets\n"
+             "the signals that rql gets. When the lock is lost it gets SIGTERM, then SIGKILL,\n"
+             "and the exit code is 75; otherwise it is COMMAND's own.\n",
     .flags = cli_run_flags,
     .needs_name = true,
     .takes_command = true,

@@ -48,13 +48,12 @@ const struct cli_command cli_series = {
     .name = "series",
     .usage = "NAME... [flags] -- COMMAND [ARGUMENT ...]",
     .summary = "Run a command under several locks: all or none",
+    .examples = "  rql series disk net -- ./migrate.sh\n",
     .notes =
         "As rql run, but for up to 64 locks at once. While it waits it holds none of them, and it\n"
-        "cannot deadlock with another series, in whatever order their names are given.\n"
-        "\n"
-        "The command finds the names in RQL_LOCK and the fencing tokens in RQL_TOKEN, one a line,\n"
-        "in the given order. It is ended when one of the locks is lost.\n"
-        "\n"
+        "cannot deadlock with another series, in whatever order their names are given. The "
+        "command\n"
+        "finds names in RQL_LOCK and tokens in RQL_TOKEN, one a line, in the given order.\n"
         "With --gem a series holds what it has got so far while it waits for the next, and two in\n"
         "opposite orders wait for each other; the ttl of each lock grows with those that follow.\n"
         "What it has got when it is killed is held until that ttl is over.\n",

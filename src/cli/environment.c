@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The command's environment. A password in RQL_URL is a secret that most commands have no need of;
- * the rest of the URL stays, so that an rql inside the command asks the same server or fails, and
- * never locks on another one without a word. */
+/* The command's environment. RQL_URL is the one that this program uses, login included: an rql or a
+ * worker inside the command has to find the same server, and would lock on another one without a
+ * word. Other users cannot read it: unlike a command line, an environment is its owner's. */
 
 enum { OWN_TEXTS = 3 };
 
@@ -40,69 +40,32 @@ static void add_text(struct block *self, const char *name, const char *value)
     self->left -= (size_t)length + 1;
 }
 
-/* Where a login ends: a password may hold any byte, so at the last '@'. The path of a socket may
- * hold one too, but stands behind a '/'. */
-static char *find_login_end(char *url, char *login)
+static bool is_own(const char *entry)
 {
-    char *at = strncmp(url, "unix:", 5) == 0 ? memrchr(login, '@', strcspn(login, "/?")) : NULL;
-
-    return at ? at : strrchr(login, '@');
+    return is_variable(entry, "RQL_LOCK") || is_variable(entry, "RQL_TOKEN") ||
+           is_variable(entry, "RQL_URL");
 }
 
-/* Cuts "user:password@" out of "scheme://user:password@rest". */
-static void cut_login(char *url)
+char **cli_child_environment(const char *names, const char *tokens, const char *url)
 {
-    char *login = strstr(url, "://");
-    char *at;
+    struct block block = {.left = sizeof "RQL_LOCK=" + sizeof "RQL_TOKEN=" + sizeof "RQL_URL=" +
+                                  strlen(names) + strlen(tokens) + strlen(url)};
+    size_t n_items = OWN_TEXTS + 1;
+    char **entry;
 
-    if (!login || login[3] == '/') {
-        return;
+    for (entry = environ; *entry; entry++) {
+        n_items++;
     }
-    login += 3;
-    at = find_login_end(url, login);
-    if (at && memchr(login, ':', (size_t)(at - login))) {
-        (void)memmove(login, at + 1, strlen(at + 1) + 1);
-    }
-}
-
-static void add_inherited(struct block *self, char **environment)
-{
-    for (; *environment; environment++) {
-        if (is_variable(*environment, "RQL_URL")) {
-            add_text(self, "RQL_URL", *environment + sizeof "RQL_URL");
-            cut_login(self->items[self->count - 1] + sizeof "RQL_URL");
-        } else if (!is_variable(*environment, "RQL_LOCK") &&
-                   !is_variable(*environment, "RQL_TOKEN")) {
-            self->items[self->count++] = *environment;
-        }
-    }
-}
-
-/* What the own texts can take at most. */
-static size_t measure(char **environment, size_t *n_out)
-{
-    size_t size = sizeof "RQL_LOCK=" + sizeof "RQL_TOKEN=";
-
-    for (*n_out = 0; environment[*n_out]; *n_out += 1) {
-        if (is_variable(environment[*n_out], "RQL_URL")) {
-            size += strlen(environment[*n_out]) + 1;
-        }
-    }
-    return size;
-}
-
-char **cli_child_environment(const char *names, const char *tokens)
-{
-    struct block block = {.items = NULL};
-    size_t n_items = 0;
-
-    block.left = measure(environ, &n_items) + strlen(names) + strlen(tokens);
-    n_items += OWN_TEXTS;
     block.items = cli_must(malloc(n_items * sizeof *block.items + block.left));
     block.text = (char *)(block.items + n_items);
-    add_inherited(&block, environ);
+    for (entry = environ; *entry; entry++) {
+        if (!is_own(*entry)) {
+            block.items[block.count++] = *entry;
+        }
+    }
     add_text(&block, "RQL_LOCK", names);
     add_text(&block, "RQL_TOKEN", tokens);
+    add_text(&block, "RQL_URL", url);
     block.items[block.count] = NULL;
     return block.items;
 }

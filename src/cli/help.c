@@ -20,9 +20,18 @@ static const char exit_codes[] =
     "  otherwise, from these two: the command's own code, or 128 plus the signal that ended it\n";
 
 static const char option_rules[] =
-    "Flags of all commands, before or after the command's name. The environment variable says the\n"
-    "same; the flag wins. A password belongs into RQL_URL or a file that sets it, not into --url:\n"
-    "other users can read command lines.\n";
+    "Usage: rql --OPTION VALUE COMMAND ...\n"
+    "       rql COMMAND --OPTION VALUE ...\n"
+    "Options of the library, which every command takes. The environment variable says the same; "
+    "the\n"
+    "flag wins. What is counted in ms may be a duration: 500ms, 0.5s, 1h30m, 30d. A password "
+    "belongs\n"
+    "into RQL_URL or a file that sets it, not into --url: other users can read command lines.\n";
+
+static const char common_rules[] =
+    "The server is the one that RQL_URL or --url names: redis://user:pass@host:port/db,\n"
+    "unix:///path?db=n, or local: (default), a private one for each user.\n"
+    "A name that looks like a flag stands between two dashes: rql info -- -x\n";
 
 static bool is_forever_here(const char *name)
 {
@@ -50,15 +59,16 @@ static void print_option(const rql_option_row *row)
                  !is_forever && row->unit[0] != '\0' ? " " : "", is_forever ? "" : row->unit);
 }
 
-static void print_options(void)
+int cli_help_options(void)
 {
     const rql_option_row *row;
     size_t i;
 
-    (void)printf("\n%s\n", option_rules);
+    (void)printf("%s\n", option_rules);
     for (i = 0; (row = rql_option_row_at(i)) != NULL; i++) {
         print_option(row);
     }
+    return CLI_DONE;
 }
 
 static void add_flags(struct cli_table *table, const struct cli_flag *flags)
@@ -67,6 +77,9 @@ static void add_flags(struct cli_table *table, const struct cli_flag *flags)
     char text[FLAG_SIZE];
 
     for (; flags->name; flags++) {
+        if (!flags->help) {
+            continue;
+        }
         letter[1] = flags->letter;
         (void)snprintf(text, sizeof text, "  %s--%s%s%s", flags->letter != 0 ? letter : "    ",
                        flags->name, flags->value ? " " : "", flags->value ? flags->value : "");
@@ -74,13 +87,23 @@ static void add_flags(struct cli_table *table, const struct cli_flag *flags)
     }
 }
 
+static bool has_durations(const struct cli_flag *flags)
+{
+    for (; flags->name; flags++) {
+        if (flags->kind == CLI_DURATION || flags->kind == CLI_LIMIT || flags->kind == CLI_CHANGE) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int cli_help_command(const struct cli_command *command)
 {
     CLI_AUTO_TABLE struct cli_table table = {.n_columns = 2};
 
     (void)printf("Usage: rql %s %s\n%s.\n\n", command->name, command->usage, command->summary);
-    if (command->notes) {
-        (void)printf("%s\n", command->notes);
+    if (command->examples) {
+        (void)printf("%s\n", command->examples);
     }
     add_flags(&table, command->flags);
     if (command->more_flags) {
@@ -88,10 +111,11 @@ int cli_help_command(const struct cli_command *command)
     }
     add_flags(&table, cli_common_flags);
     cli_table_print(&table, false);
-    (void)puts("\nA DURATION has a unit: 500ms, 2s, 5m, 1h, 1d; only 0 needs none. A LIMIT is a\n"
-               "duration or \"forever\".");
-    print_options();
-    (void)printf("\n%s", exit_codes);
+    (void)printf("\n%s", command->notes ? command->notes : "");
+    if (has_durations(command->flags)) {
+        (void)puts("A DURATION is written 500ms, 0.5s, 1h30m or 30d, a LIMIT also \"forever\".");
+    }
+    (void)puts("More: rql help options (every option and its variable), rql help (exit codes).");
     return CLI_DONE;
 }
 
@@ -101,15 +125,17 @@ int cli_help(void)
     char text[FLAG_SIZE];
     size_t i;
 
-    (void)puts("Usage: rql [flags] COMMAND ...\nLocks with a fair queue, on Redis or Valkey.\n");
+    (void)puts("Usage: rql COMMAND ...\nLocks with a fair queue, on Redis or Valkey.\n");
     for (i = 0; cli_commands[i]; i++) {
         (void)snprintf(text, sizeof text, "  %s", cli_commands[i]->name);
         cli_table_add_pair(&table, text, cli_commands[i]->summary);
     }
-    cli_table_add_pair(&table, "  help COMMAND", "The flags of one command, as COMMAND --help");
+    cli_table_add_pair(&table, "  help COMMAND",
+                       "Flags and examples of one command, as COMMAND --help");
+    cli_table_add_pair(&table, "  help options",
+                       "Every option of the library, with its environment variable");
     cli_table_add_pair(&table, "  --version", "The version");
     cli_table_print(&table, false);
-    print_options();
-    (void)printf("\n%s", exit_codes);
+    (void)printf("\n%s\n%s", common_rules, exit_codes);
     return CLI_DONE;
 }

@@ -31,17 +31,22 @@ static const struct cli_command *find_command(const char *name)
         cli_guess_propose(&guess, cli_commands[i]->name);
     }
     cli_guess_propose(&guess, "help");
+    cli_guess_propose(&guess, "options");
     cli_say("unknown command %s%s; see rql --help", name, cli_guess_text(&guess, "", false, meant));
     return NULL;
 }
 
 static int help_on(const char *name)
 {
-    const struct cli_command *command = name ? find_command(name) : NULL;
+    const struct cli_command *command;
 
     if (!name) {
         return cli_help();
     }
+    if (strcmp(name, "options") == 0) {
+        return cli_help_options();
+    }
+    command = find_command(name);
     return command ? cli_help_command(command) : CLI_USAGE;
 }
 

@@ -432,6 +432,7 @@ def help_lists_commands_options_and_exit_codes(server, rql):
         check_in(f"\n  {command} ", text)
     for code in ("0 ", "1 ", "64", "69", "74", "75", "126", "127"):
         check_in(f"\n  {code}", text)
+    check_in("\n  help options ", text)
     check_equal(rql("help").out, text)
 
 
@@ -445,16 +446,26 @@ def options_in(header):
     return [name for name in names if name != "size" and not listeners.search(name)]
 
 
-def help_of_everything_has_all_options(server, rql):
+def help_options_has_all_options(server, rql):
     header = os.path.join(os.path.dirname(os.path.abspath(__file__)),
                           "../../include/rql/options.h")
     names = options_in(header)
     assert len(names) >= 15
-    for words in (["--help"], *([command, "--help"] for command in COMMANDS)):
-        text = rql(*words).out
-        for name in names:
-            check_in("--" + name.replace("_", "-") + " ", text)
-            check_in("RQL_" + name.upper(), text)
+    text = rql("help", "options").out
+    for name in names:
+        check_in("--" + name.replace("_", "-") + " ", text)
+        check_in("RQL_" + name.upper(), text)
+
+
+def help_run_is_one_screen_with_examples(server, rql):
+    lines = rql("help", "run").out.splitlines()
+    assert len(lines) <= 24, len(lines)
+    assert max(map(len, lines)) <= 80, max(lines, key=len)
+    assert sum(line.startswith("  rql run ") for line in lines) >= 3
+    for flag in ("--ttl", "--wait", "--try", "--no-auto-extend", "--max-hold", "--kill-after", "--meta",
+                 "--conflict-exit-code", "--log", "--help"):
+        check_in(" " + flag, "\n".join(lines))
+    check_in("rql help options", lines[-1])
 
 
 def help_of_a_command_wins_over_its_words(server, rql):
@@ -505,6 +516,7 @@ if __name__ == "__main__":
         output_that_cannot_be_written_is_74,
         version_is_printed,
         help_lists_commands_options_and_exit_codes,
-        help_of_everything_has_all_options,
+        help_options_has_all_options,
+        help_run_is_one_screen_with_examples,
         help_of_a_command_wins_over_its_words,
     ]))

@@ -92,17 +92,31 @@ def token_is_that_of_the_lock(server, rql):
         check_equal(finish(process).code, 143)
 
 
-def password_is_kept_from_the_command(server, rql):
+def command_finds_the_server_that_rql_uses(server, rql):
+    inner = ("run", "a", "--", "sh", "-c", f"'{PROGRAM}' info a --json; echo $RQL_URL")
     closed = Server("--requirepass", "geheim")
+    url = f"unix://default:geheim@{closed.path}"
     try:
-        secret = Program(f"unix://default:geheim@{closed.path}")
-        result = secret("run", "a", "--", "env")
-        check_equal(result.code, 0, result.err)
-        assert "geheim" not in result.out
-        check_in(f"RQL_URL=unix://{closed.path}\n", result.out)
+        for result in (Program(url)(*inner), rql("--url", url, *inner), rql(*inner, RQL_URL=url)):
+            check_equal((result.code, result.err), (0, ""))
+            check_in('"name":"a"', result.out.replace(" ", "").replace("\t", ""))
+            check_equal(result.out.splitlines()[-1], url)
+        assert not server.is_locked("a")
     finally:
         closed.stop()
-    check_in(f"RQL_URL={rql.url}\n", rql("run", "a", "--", "env").out)
+    check_equal(rql("run", "a", "--", "sh", "-c", "echo $RQL_URL").out, rql.url + "\n")
+
+
+def no_password_is_in_a_command_line(server, rql):
+    closed = Server("--requirepass", "geheim")
+    try:
+        result = Program(f"unix://default:geheim@{closed.path}")(
+            "run", "a", "--", "sh", "-c", "cat /proc/$PPID/cmdline /proc/$$/cmdline; ps -e -o args || true")
+        check_equal(result.code, 0, result.err)
+        check_in("run", result.out)
+        assert "default:geheim@" not in result.out
+    finally:
+        closed.stop()
 
 
 def command_inherits_only_the_standard_descriptors(server, rql):
@@ -459,7 +473,8 @@ if __name__ == "__main__":
         command_runs_without_a_shell,
         command_sees_lock_and_token,
         token_is_that_of_the_lock,
-        password_is_kept_from_the_command,
+        command_finds_the_server_that_rql_uses,
+        no_password_is_in_a_command_line,
         command_inherits_only_the_standard_descriptors,
         command_starts_with_the_signal_mask_of_rql,
         not_acquired_has_its_own_code,
