@@ -65,13 +65,26 @@ static void write_unlock(struct rqli_command *command, const struct rqli_keys *k
     rqli_command_text(command, "EXEC");
 }
 
+/* Why there was no transaction: of what the server refused, the first; EXEC only says that it did.
+ */
+static const struct rqli_reply *refused_part(const struct rqli_exchange *exchange)
+{
+    size_t last = exchange->command.n_commands - 1;
+    size_t i = 0;
+
+    while (i < last && exchange->reply[i].type != RQLI_REPLY_ERROR) {
+        i++;
+    }
+    return &exchange->reply[i];
+}
+
 static rql_status read_unlock(const struct rqli_exchange *exchange, const char *key,
                               rql_unlock_result *out, rql_error *error)
 {
     const struct rqli_reply *done = &exchange->reply[exchange->command.n_commands - 1];
 
     if (done->type != RQLI_REPLY_ARRAY || done->count != 2) {
-        return rqli_exchange_fault(exchange, done, "unlock", key, error);
+        return rqli_exchange_fault(exchange, refused_part(exchange), "unlock", key, error);
     }
     if (done->items[0].type == RQLI_REPLY_ERROR) {
         return rqli_exchange_fault(exchange, &done->items[0], "unlock", key, error);

@@ -31,6 +31,7 @@ static const struct error_class phrases[] = {
     {"WRONGTYPE", RQL_E_WRONG_TYPE, false},
     {"The user executing the script can't", RQL_E_AUTH, false},
     {"ACL failure in script", RQL_E_AUTH, false},
+    {"EXECABORT Transaction discarded because of: NOPERM", RQL_E_AUTH, true},
     {"ERR max number of clients reached", RQL_E_UNAVAILABLE, true},
 };
 

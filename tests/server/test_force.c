@@ -65,6 +65,29 @@ static void unlock_of_a_foreign_queue_is_an_error(void **state)
     assert_int_equal(ask_int("STRLEN rql:lock_queue:x"), 7);
 }
 
+static void unlock_without_a_right_names_it(void **state)
+{
+    static const char *const rights[] = {"multi", "zremrangebyscore", "expire", "exec"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
+        rql_options options = client_options();
+        char url[sizeof server.url + 32];
+        char named[64];
+        rql_client *limited;
+        rql_error error = {0};
+
+        ask("ACL SETUSER limited reset on >pw ~* &* +@all -%s", rights[i]);
+        (void)snprintf(url, sizeof url, "unix://limited:pw@%s", server.socket_path);
+        (void)snprintf(named, sizeof named, "no permissions to run the '%s' command", rights[i]);
+        options.url = url;
+        limited = new_client_with(&options);
+        assert_int_equal(rql_force_unlock(limited, "x", NULL, &error), RQL_E_AUTH);
+        assert_non_null(strstr(error.message, named));
+        rql_client_free(limited);
+    }
+}
+
 /* When the lock ends, by the server's clock. */
 static int64_t end_ms(void)
 {
@@ -329,6 +352,7 @@ int main(void)
         TEST(unlock_says_what_was_there),
         TEST(a_live_waiter_comes_back_after_an_unlock),
         TEST(unlock_of_a_foreign_queue_is_an_error),
+        TEST(unlock_without_a_right_names_it),
         TEST(extend_adds_whoever_holds_the_lock),
         TEST(extend_below_zero_ends_the_lock),
         TEST(extend_is_kept_within_30_days),

@@ -32,6 +32,10 @@ static void every_code_has_its_class(void **state)
         {"TRYAGAIN Multiple keys request during rehashing of slot", RQL_E_UNAVAILABLE},
         {"CLUSTERDOWN Hash slot not served", RQL_E_UNAVAILABLE},
         {"OOM", RQL_E_UNAVAILABLE},
+        {"EXECABORT Transaction discarded because of: NOPERM User w has no permissions to run the "
+         "'exec' command",
+         RQL_E_AUTH},
+        {"EXECABORT Transaction discarded because of previous errors.", RQL_E_SERVER},
         {"ERR unknown command 'FOO'", RQL_E_SERVER},
         {"NOSCRIPT No matching script.", RQL_E_SERVER},
         {"BUSYKEY Target key name already exists.", RQL_E_SERVER},
