@@ -19,7 +19,7 @@
     "for i = 1, ARGV[2] do redis.call('ZADD', 'rql:lock_queue:' .. string.char(ARGV[1]), i, "      \
     "'rql:acq:9/' .. i .. '/0/0/fedcba9876543210fedcba9876543210') end"
 
-enum { LOCKS = 8, CROWD = 60, AT_ONCE = 30, WORDS = 64, KEY_SIZE = 32 };
+enum { LOCKS = 8, CROWD = 60, AT_ONCE = 30, WORDS = 64, KEY_SIZE = 32, WORD_SIZE = 128 };
 
 static int set_up(void **state)
 {
@@ -264,6 +264,160 @@ static void what_has_changed_since_it_was_seen_stays(void **state)
     }
 }
 
+/* Acquirer i of client i asks: for a, or for the series of a, b and c. */
+static redisReply *ask_as(enum rqli_script_id id, int i, int nonce, const char *how)
+{
+    char acquirer[WORD_SIZE];
+    char host[WORD_SIZE];
+    char nonces[WORD_SIZE];
+    const char *const args[] = {acquirer, host, "30000", nonces, NEVER, how};
+    bool is_series = id == RQLI_SCRIPT_ACQUIRE_SERIES;
+
+    (void)snprintf(acquirer, sizeof acquirer, "rql:acq:1/%d/0/0/%032d", i, i);
+    (void)snprintf(host, sizeof host, "rql:hst:1/%d/0/%032d", i, i);
+    (void)snprintf(nonces, sizeof nonces, "%032d%032d%032d", nonce, nonce + 100, nonce + 200);
+    nonces[is_series ? 96 : 32] = '\0';
+    return eval(id, is_series ? 3 : 1, args, sizeof args / sizeof args[0]);
+}
+
+static void ask_for_a(enum rqli_script_id id, int i)
+{
+    freeReplyObject(ask_as(id, i, 100 + i, "qw- 1000 0 1000 40000"));
+}
+
+static void release_a_of(int i)
+{
+    char nonce[WORD_SIZE];
+    const char *const args[] = {nonce, "40000"};
+
+    (void)snprintf(nonce, sizeof nonce, "%032d", 100 + i);
+    freeReplyObject(eval(RQLI_SCRIPT_RELEASE, 1, args, sizeof args / sizeof args[0]));
+}
+
+static void check_holder(const char *name, int nonce)
+{
+    char text[TEXT_SIZE];
+
+    ask_text(text, "HGET rql:lock:%s rql_nonce", name);
+    assert_int_equal(strtol(text, NULL, 10), nonce);
+}
+
+/* They live, hear, and stand behind each other: 2, 3 and 4 wait for what 1 holds. */
+static redisContext *let_three_wait(void)
+{
+    redisContext *ear = redis_server_connect(&server);
+
+    assert_non_null(ear);
+    for (int i = 1; i <= 4; i++) {
+        ask_for_a(RQLI_SCRIPT_ACQUIRE, i);
+        freeReplyObject(redisCommand(ear, "SUBSCRIBE rql:wake:%032d", i));
+    }
+    check_holder("a", 101);
+    assert_int_equal(ask_int("ZCARD rql:lock_queue:a"), 3);
+    return ear;
+}
+
+static void a_release_serves_who_has_waited_longest(void **state)
+{
+    redisContext *ear = let_three_wait();
+
+    (void)state;
+    for (int i = 1; i <= 3; i++) {
+        release_a_of(i);
+        check_holder("a", 101 + i);
+        assert_int_equal(ask_int("ZCARD rql:lock_queue:a"), 3 - i);
+    }
+    redisFree(ear);
+}
+
+/* The lock is free: its holder's time is over. */
+static void who_comes_to_a_free_lock_overtakes_nobody(void **state)
+{
+    static const enum rqli_script_id ids[] = {RQLI_SCRIPT_ACQUIRE, RQLI_SCRIPT_ACQUIRE_SERIES};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
+        redisContext *ear;
+
+        ask("FLUSHALL");
+        ear = let_three_wait();
+        ask("DEL rql:lock:a");
+        ask_for_a(ids[i], 5);
+        check_holder("a", 102);
+        assert_int_equal(ask_int("ZCARD rql:lock_queue:a"), 3);
+        assert_int_equal(ask_int("EXISTS rql:lock:b rql:lock:c"), 0);
+        redisFree(ear);
+    }
+}
+
+/* Nothing was heard of its owner before: it has the whole ttl from now on. */
+static void a_re_entry_claims_what_was_handed_over(void **state)
+{
+    static const enum rqli_script_id ids[] = {RQLI_SCRIPT_ACQUIRE, RQLI_SCRIPT_ACQUIRE_SERIES};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
+        redisContext *ear;
+
+        ask("FLUSHALL");
+        ear = let_three_wait();
+        release_a_of(1);
+        assert_int_equal(ask_int("HEXISTS rql:lock:a rql_claim"), 1);
+        assert_in_range(ask_int("PTTL rql:lock:a"), 1, 1000);
+        freeReplyObject(ask_as(ids[i], 2, 500, "qt- 1000 0 1000 40000"));
+        check_holder("a", 102);
+        assert_int_equal(ask_int("HGET rql:lock:a spc_cnt"), 1);
+        assert_int_equal(ask_int("HEXISTS rql:lock:a rql_claim"), 0);
+        assert_in_range(ask_int("PTTL rql:lock:a"), 1001, 30000);
+        redisFree(ear);
+    }
+}
+
+static void check_whole_series(void)
+{
+    ask_for_a(RQLI_SCRIPT_ACQUIRE_SERIES, 5);
+    for (int i = 0; i < 3; i++) {
+        char name[] = {(char)('a' + i), '\0'};
+
+        check_holder(name, 105 + 100 * i);
+        assert_in_range(ask_int("PTTL rql:lock:%s", name), 1, 30000);
+        assert_true(ask_int("HGET rql:lock:%s rql_token", name) > 0);
+        CHECK_QUEUE_IS_EMPTY(name);
+    }
+}
+
+/* At once, and after any one of its locks was held when it came. */
+static void a_series_is_granted_as_a_whole(void **state)
+{
+    (void)state;
+    check_whole_series();
+    for (int i = 0; i < 3; i++) {
+        ask("FLUSHALL");
+        ask("HSET rql:lock:%c acq_id " OTHER, 'a' + i);
+        ask_for_a(RQLI_SCRIPT_ACQUIRE_SERIES, 5);
+        assert_int_equal(ask_int("EXISTS rql:lock:a rql:lock:b rql:lock:c"), 1);
+        ask("DEL rql:lock:%c", 'a' + i);
+        check_whole_series();
+    }
+}
+
+/* It was sent for an acquisition that is over long since. */
+static void what_comes_too_late_does_nothing(void **state)
+{
+    static const char *const args[] = {ACQUIRER, HOST, "1000", NONCE, "1", "qw- 1000 0 1000 40000"};
+    redisReply *reply = eval(RQLI_SCRIPT_ACQUIRE, 1, args, sizeof args / sizeof args[0]);
+
+    (void)state;
+    assert_int_equal(reply->type, REDIS_REPLY_STRING);
+    assert_memory_equal(reply->str, "5 ", 2);
+    freeReplyObject(reply);
+    reply = eval(RQLI_SCRIPT_ACQUIRE_SERIES, 1, args, sizeof args / sizeof args[0]);
+    assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+    assert_int_equal(reply->element[0]->integer, 5);
+    freeReplyObject(reply);
+    assert_int_equal(ask_int("DBSIZE"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +427,11 @@ int main(void)
         cmocka_unit_test_setup(ttl_of_ages_is_answered_in_digits, set_up),
         cmocka_unit_test_setup(a_series_serves_no_more_dead_than_one_lock, set_up),
         cmocka_unit_test_setup(what_has_changed_since_it_was_seen_stays, set_up),
+        cmocka_unit_test_setup(a_release_serves_who_has_waited_longest, set_up),
+        cmocka_unit_test_setup(who_comes_to_a_free_lock_overtakes_nobody, set_up),
+        cmocka_unit_test_setup(a_re_entry_claims_what_was_handed_over, set_up),
+        cmocka_unit_test_setup(a_series_is_granted_as_a_whole, set_up),
+        cmocka_unit_test_setup(what_comes_too_late_does_nothing, set_up),
     };
 
     if (!redis_server_available()) {
