@@ -167,6 +167,46 @@ static void check_told_no_more(struct silence *self)
     }
 }
 
+static bool is_over(void *end_us)
+{
+    return wait_clock_us() >= *(int64_t *)end_us;
+}
+
+/* Of whatever was renewed before, nothing is left a ttl later. */
+static rql_lock_state state_a_ttl_later(const rql_lock *lock)
+{
+    int64_t end_us = wait_clock_us() + TTL_MS * 1000;
+
+    assert_true(wait_until(is_over, &end_us, AWAIT_MS));
+    return rql_lock_get_state(lock);
+}
+
+static void a_renewal_without_an_answer_keeps_nothing(void **state)
+{
+    rql_lock_options options = watched(true);
+    rql_lock *lock = hold_with(client, "x", &options);
+    rql_lock_state believed;
+
+    (void)state;
+    redis_server_pause(&server);
+    believed = state_a_ttl_later(lock);
+    redis_server_resume(&server);
+    assert_int_equal(believed, RQL_GONE);
+    assert_int_equal(rql_lock_release(lock, NULL), RQL_NOT_HELD);
+}
+
+/* Something else is under its key. */
+static void a_renewal_that_is_a_fault_keeps_nothing(void **state)
+{
+    rql_lock_options options = watched(true);
+    rql_lock *lock = hold_with(client, "x", &options);
+
+    (void)state;
+    ask("SET rql:lock:x foreign");
+    assert_int_equal(state_a_ttl_later(lock), RQL_GONE);
+    rql_lock_forget(lock);
+}
+
 static void a_silent_server_is_given_up_before_the_lock_ends_there(void **state)
 {
     struct silence silence = {0};
@@ -174,8 +214,9 @@ static void a_silent_server_is_given_up_before_the_lock_ends_there(void **state)
     (void)state;
     hold_in_silence(&silence, true);
     redis_server_pause(&server);
-    check_told_in_time(&silence);
+    (void)wait_until(are_all_told, &silence, AWAIT_MS);
     redis_server_resume(&server);
+    check_told_in_time(&silence);
     check_told_no_more(&silence);
 }
 
@@ -356,6 +397,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         TEST(a_deleted_lock_is_noticed_at_the_next_renewal),
         TEST(a_lock_taken_over_is_noticed_and_left_alone),
+        TEST(a_renewal_without_an_answer_keeps_nothing),
+        TEST(a_renewal_that_is_a_fault_keeps_nothing),
         TEST(a_silent_server_is_given_up_before_the_lock_ends_there),
         TEST(a_lock_that_ends_by_its_ttl_is_told),
         TEST(a_loss_found_by_asking_is_told_at_once),
