@@ -24,6 +24,18 @@ static void start_crowd(struct asked crowd[CROWD], const char *name)
     run_until_int(CROWD, "ZCARD rql:lock_queue:%s", name);
 }
 
+/* They do not ask at ticks. */
+static void start_patient_crowd(struct asked crowd[CROWD])
+{
+    for (size_t i = 0; i < CROWD; i++) {
+        crowd[i] = asked_for();
+        crowd[i].releases = true;
+        crowd[i].options.retry_delay_ms = 3600000;
+        start_asking(&crowd[i], "x");
+    }
+    run_until_int(CROWD, "ZCARD rql:lock_queue:x");
+}
+
 /* The client's subscriber of this loop is there. */
 static void await_ear(void)
 {
@@ -66,6 +78,7 @@ static void threads_and_loops_wait_in_one_queue(void **state)
     waiter_start_as(&after, 3);
     start_asking(&last, "x");
     run_until_int(4, "ZCARD rql:lock_queue:x");
+    run_until_int(2, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");
     CHECK_OK(rql_lock_release(held, NULL));
     await_asked(&first);
     CHECK_OK(waiter_join(&before));
@@ -88,13 +101,7 @@ static void a_contended_lock_costs_two_commands(void **state)
     int64_t calls;
 
     (void)state;
-    for (size_t i = 0; i < CROWD; i++) {
-        crowd[i] = asked_for();
-        crowd[i].releases = true;
-        crowd[i].options.retry_delay_ms = 3600000;
-        start_asking(&crowd[i], "x");
-    }
-    run_until_int(CROWD, "ZCARD rql:lock_queue:x");
+    start_patient_crowd(crowd);
     await_ear();
     run_for_ms(300); /* the looks after the subscription are over */
     calls = calls_of("evalsha");
@@ -271,6 +278,34 @@ static void times_out(int64_t timeout_ms)
     CHECK_QUEUE_IS_EMPTY("x");
 }
 
+struct looks {
+    int64_t at_least;
+};
+
+static bool has_looks(const void *data)
+{
+    return calls_of("evalsha") >= ((const struct looks *)data)->at_least;
+}
+
+/* What was said while nobody listened is lost: all look, those too who else leave it to the first.
+ */
+static void all_look_when_the_subscriber_has_come_back(void **state)
+{
+    static struct asked crowd[CROWD]; /* outlives a failure */
+    rql_lock *held = hold(other, "x");
+    struct looks looks = {.at_least = calls_of("evalsha") + 2 * CROWD};
+
+    (void)state;
+    start_patient_crowd(crowd);
+    for (int i = 0; i < 3; i++) {
+        run_until(has_looks, &looks);
+        looks.at_least = calls_of("evalsha") + CROWD;
+        ask("CLIENT KILL TYPE pubsub");
+    }
+    CHECK_OK(rql_lock_release(held, NULL));
+    run_until(all_released, crowd);
+}
+
 static void deadlines_end_a_wait(void **state)
 {
     rql_lock *held = hold(other, "x");
@@ -309,6 +344,8 @@ static void followers_count_the_tries_that_they_slept_through(void **state)
     second.options.retry_jitter_ms = 0;
     first.releases = true;
     start_asking(&first, "x");
+    run_until_int(1,
+                  "ZCARD rql:lock_queue:x"); /* connected: the second one counts from its begin */
     start_asking(&second, "x");
     run_until_int(2, "ZCARD rql:lock_queue:x");
     run_for_ms(200);
@@ -440,6 +477,7 @@ int main(void)
         LOOP_TEST(a_grant_and_a_cancel_at_once_leak_nothing),
         LOOP_TEST(the_next_one_leads_when_the_leader_goes),
         LOOP_TEST(followers_do_not_ask),
+        LOOP_TEST(all_look_when_the_subscriber_has_come_back),
         LOOP_TEST(deadlines_end_a_wait),
         LOOP_TEST(tries_are_counted_by_timer),
         LOOP_TEST(followers_count_the_tries_that_they_slept_through),
