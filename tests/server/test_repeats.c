@@ -5,7 +5,7 @@
 
 /* A re-entry whose answer was lost is asked for again: it is one all the same. */
 
-enum { OUTER_MS = 50000, ADDED_MS = 20000, TASK = 7 };
+enum { OUTER_MS = 50000, ADDED_MS = 200000, TASK = 7, GIVEN_UP_MS = 100 };
 
 static struct proxy *proxy;
 static int64_t n_connections;
@@ -96,6 +96,40 @@ static void a_re_entry_that_extends_adds_its_ttl_once(void **state)
     CHECK_OK(rql_lock_release(outer, NULL));
 }
 
+/* Nobody heard of it in time, so it is withdrawn. */
+static void a_re_entry_that_was_given_up_takes_back_what_it_added(void **state)
+{
+    rql_lock *outer = hold_outer();
+    rql_lock_options again = with(RQL_EXTENDABLE_WORK_THROUGH, ADDED_MS);
+    rql_lock *inner = NULL;
+
+    (void)state;
+    again.timeout_ms = GIVEN_UP_MS;
+    proxy_freeze(proxy, PROXY_DOWN, true);
+    assert_int_equal(rql_lock_acquire(client, "x", &again, &inner, NULL), RQL_E_UNKNOWN);
+    proxy_heal(proxy);
+    await_int(1, "EVAL return(redis.call('pttl','rql:lock:x')<%d) 0", OUTER_MS + ADDED_MS / 2);
+    assert_int_equal(ask_int("HGET rql:lock:x spc_ext_ttl"), ADDED_MS);
+    CHECK_OK(rql_lock_release(outer, NULL));
+}
+
+/* What another re-entry has added stays. */
+static void the_end_of_a_re_entry_takes_back_its_own_once(void **state)
+{
+    rql_lock *outer = hold_outer();
+    rql_lock_options again = with(RQL_EXTENDABLE_WORK_THROUGH, ADDED_MS);
+    rql_lock *first = hold_with(client, "x", &again);
+    rql_lock *second = hold_with(client, "x", &again);
+
+    (void)state;
+    lose_an_answer();
+    CHECK_OK(rql_lock_release(second, NULL));
+    assert_true(proxy_counts(proxy).connections > n_connections);
+    assert_true(ask_int("PTTL rql:lock:x") > OUTER_MS + ADDED_MS / 2);
+    CHECK_OK(rql_lock_release(first, NULL));
+    CHECK_OK(rql_lock_release(outer, NULL));
+}
+
 static rql_lock *take_on_loop(rql_conflict_strategy strategy, int64_t ttl_ms)
 {
     struct asked asked = {.options = with(strategy, ttl_ms)};
@@ -166,6 +200,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_proxy, tear_down_proxy)
         TEST(a_re_entry_counts_once),
         TEST(a_re_entry_that_extends_adds_its_ttl_once),
+        TEST(a_re_entry_that_was_given_up_takes_back_what_it_added),
+        TEST(the_end_of_a_re_entry_takes_back_its_own_once),
         TEST(a_re_entry_on_a_loop_is_one_too),
         TEST(a_re_entry_into_a_series_counts_once),
         TEST(a_re_entry_into_a_part_of_a_series_counts_once),
