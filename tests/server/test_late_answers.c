@@ -3,10 +3,10 @@
 #include "async_fixture.h"
 #include "proxy.h"
 
-/* Answers that are long under way. A lease counts from the question: nobody may rely on a lock for
- * longer than the server keeps it. */
+/* Words that are long under way. A lease counts from the question: nobody may rely on a lock for
+ * longer than the server keeps it. And a question that nobody waits for any more does nothing. */
 
-enum { TTL_MS = 6000, LATE_MS = 300, RENEWED_MS = 2400 };
+enum { TTL_MS = 6000, LATE_MS = 300, RENEWED_MS = 2400, PATIENCE_MS = 100 };
 
 static struct proxy *proxy;
 
@@ -208,14 +208,61 @@ static void a_series_counts_from_the_question_too(void **state)
     CHECK_OK(rql_series_release(series, NULL, NULL));
 }
 
+static bool has_passed(void *until_us)
+{
+    return wait_clock_us() >= *(int64_t *)until_us;
+}
+
+static bool has_been_called(void *before)
+{
+    return calls_of("evalsha") > *(int64_t *)before;
+}
+
+static rql_client *impatient_client(int64_t patience_ms)
+{
+    rql_options options = client_options();
+
+    options.url = proxy_url(proxy);
+    options.io_timeout_ms = patience_ms;
+    return new_client_with(&options);
+}
+
+/* The first try is held up, another is granted, and released; then the first one comes. Nobody may
+ * end its connection. */
+static void a_question_that_comes_too_late_is_not_answered(void **state)
+{
+    int64_t patience_ms = wait_stretched(PATIENCE_MS);
+    rql_client *own = impatient_client(patience_ms);
+    int64_t until_us;
+    int64_t calls;
+
+    (void)state;
+    ask("ACL SETUSER default -client|kill");
+    CHECK_OK(rql_lock_release(hold(own, "x"), NULL)); /* the server knows the script */
+    proxy_mute_last(proxy);
+    CHECK_OK(rql_lock_release(hold(own, "x"), NULL));
+    until_us = wait_clock_us() + 3 * patience_ms * 1000;
+    assert_true(wait_until(has_passed, &until_us, AWAIT_MS));
+    calls = calls_of("evalsha");
+    proxy_heal(proxy);
+    assert_true(wait_until(has_been_called, &calls, AWAIT_MS));
+    assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
+    ask("ACL SETUSER default +client|kill");
+    rql_client_free(own);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_proxy, tear_down_proxy)
-        TEST(a_grant_counts_from_the_question),         TEST(a_re_entry_counts_from_the_question),
-        TEST(an_extension_counts_from_the_question),    TEST(a_renewal_counts_from_the_question),
-        TEST(a_lock_handed_over_counts_from_its_grant), TEST(a_loop_counts_from_the_question_too),
+        TEST(a_grant_counts_from_the_question),
+        TEST(a_re_entry_counts_from_the_question),
+        TEST(an_extension_counts_from_the_question),
+        TEST(a_renewal_counts_from_the_question),
+        TEST(a_lock_handed_over_counts_from_its_grant),
+        TEST(a_loop_counts_from_the_question_too),
         TEST(a_series_counts_from_the_question_too),
+        TEST(a_question_that_comes_too_late_is_not_answered),
     };
 
     if (!redis_server_available()) {
