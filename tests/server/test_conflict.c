@@ -2,7 +2,7 @@
 
 /* What happens when the acquirer already holds the lock it asks for (wire.md 6 a to d, 7). */
 
-enum { OUTER_MS = 50000 };
+enum { OUTER_MS = 50000, SHORT_TTL_MS = 1000 };
 
 static rql_client *client;
 static rql_lock_options again; /* how the second acquisition asks */
@@ -246,6 +246,30 @@ static void the_end_of_an_extension_is_the_end_for_all_who_share_it(void **state
     CHECK_OK(rql_lock_release(sharing, NULL));
 }
 
+/* It was to last a minute: without the extension it ends with the outer hold. */
+static void who_relied_on_an_extension_is_told_of_its_end(void **state)
+{
+    rql_lock_options options = patient(client);
+    rql_lock *first;
+    rql_lock *extending;
+    rql_lock *sharing;
+    int lost_fd = -1;
+
+    (void)state;
+    options.ttl_ms = wait_stretched(SHORT_TTL_MS);
+    first = hold_with(client, "y", &options);
+    again.conflict_strategy = RQL_EXTENDABLE_WORK_THROUGH;
+    extending = hold_with(client, "y", &again);
+    again.conflict_strategy = RQL_WORK_THROUGH;
+    sharing = hold_with(client, "y", &again);
+    CHECK_OK(rql_lock_lost_fd(sharing, &lost_fd, NULL));
+    assert_true(rql_lock_remaining_ms(sharing) > again.ttl_ms / 2);
+    CHECK_OK(rql_lock_release(extending, NULL));
+    assert_true(wait_readable(lost_fd, AWAIT_MS));
+    assert_int_equal(rql_lock_release(sharing, NULL), RQL_NOT_HELD);
+    rql_lock_forget(first);
+}
+
 static void dead_locking_is_a_conflict(void **state)
 {
     rql_lock *inner = NULL;
@@ -401,6 +425,7 @@ int main(void)
         TEST(an_extension_that_is_used_up_takes_nothing_back),
         TEST(what_was_promised_outlives_the_end_of_an_extension),
         TEST(the_end_of_an_extension_is_the_end_for_all_who_share_it),
+        TEST(who_relied_on_an_extension_is_told_of_its_end),
         TEST(dead_locking_is_a_conflict),
         TEST(fail_fast_matters_only_to_those_who_would_wait),
         TEST(wait_for_lock_waits_for_the_own_lock_to_end),
