@@ -9,7 +9,7 @@
 /* What the background thread gives back for others, beside the locks that it keeps. RQL_TEST_CROWD:
  * how many withdrawals. */
 
-enum { USUAL = 2000, FULL = 100000, TTL_MS = 2000, FAR_MS = 5, IO_MS = 500 };
+enum { USUAL = 2000, FULL = 100000, TTL_MS = 2000, FAR_MS = 5, IO_MS = 500, PATIENCE_MS = 250 };
 
 static struct proxy *proxy;
 static long n_withdrawals;
@@ -160,10 +160,50 @@ static int start(void **state)
     return start_server(state);
 }
 
+static bool has_passed(void *until_us)
+{
+    return wait_clock_us() >= *(int64_t *)until_us;
+}
+
+static rql_client *impatient_client(int64_t patience_ms)
+{
+    rql_options options = client_options();
+
+    options.url = proxy_url(proxy);
+    options.connect_timeout_ms = patience_ms;
+    options.io_timeout_ms = patience_ms;
+    return new_client_with(&options);
+}
+
+/* It was granted, and nobody heard of it. Nor is the server to be had for longer than a call may
+ * last. */
+static void what_nobody_heard_of_is_given_back_however_late(void **state)
+{
+    int64_t patience_ms = wait_stretched(PATIENCE_MS); /* once to connect, once to be answered */
+    rql_client *client = impatient_client(patience_ms);
+    rql_lock_options options = patient(client);
+    int64_t until_us;
+    rql_lock *lock = NULL;
+
+    (void)state;
+    CHECK_OK(rql_lock_release(hold(client, "x"), NULL)); /* the server knows the script */
+    options.timeout_ms = PATIENCE_MS;
+    proxy_cut_reply(proxy, 1);
+    proxy_refuse(proxy, true);
+    assert_int_equal(rql_lock_acquire(client, "x", &options, &lock, NULL), RQL_E_UNKNOWN);
+    assert_int_equal(ask_int("EXISTS rql:lock:x"), 1);
+    until_us = wait_clock_us() + 5 * patience_ms * 1000;
+    assert_true(wait_until(has_passed, &until_us, AWAIT_MS));
+    proxy_heal(proxy);
+    await_int(0, "EXISTS rql:lock:x");
+    rql_client_free(client);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        TEST(what_nobody_heard_of_is_given_back_however_late),
         TEST(a_crowd_of_withdrawals_costs_no_renewed_lock_its_life),
         TEST(a_withdrawal_without_answer_holds_up_no_renewal),
         TEST(the_end_of_a_client_waits_for_its_time_out_and_not_for_a_crowd),
