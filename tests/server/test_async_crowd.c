@@ -180,9 +180,29 @@ static int stop_crowd(void **state)
     return stop_server(state);
 }
 
+/* Nothing was sent yet: what is asked for last is the first that the server hears of. */
+static void what_gives_back_goes_first(void **state)
+{
+    rql_lock *own = hold(client, "x");
+    struct asked asked = asked_for();
+    int status = INT_MAX;
+    const rql_done done = {on_released_status, &status};
+
+    (void)state;
+    CHECK_OK(rql_lock_release(hold(client, "y"), NULL)); /* the server knows the scripts */
+    asked.options.fail_fast = true;
+    start_asking(&asked, "x");
+    CHECK_OK(rql_release_async(loop, own, &done, NULL));
+    await_asked(&asked);
+    CHECK_OK(asked.status);
+    CHECK_OK((rql_status)status);
+    CHECK_OK(release_and_wait(asked.lock));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        LOOP_TEST(what_gives_back_goes_first),
         LOOP_TEST(a_crowd_waits_for_little),
         LOOP_TEST(a_crowd_survives_its_connections),
     };
