@@ -46,7 +46,7 @@ static int start_server_with_clock(void **state)
     char *before;
     int failed;
 
-    if (!clock || make_clock()) {
+    if (!clock || access(clock, R_OK) != 0 || make_clock()) {
         return -1;
     }
     before = now ? strdup(now) : NULL;
