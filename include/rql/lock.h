@@ -339,6 +339,28 @@ RQL_API RQL_MUST_CHECK rql_status rql_release_by_secret(rql_client *client, cons
                                                         const char *secret, rql_error *error);
 
 /**
+ * Make a grant live at least @p ttl_ms from now by its secret, from any process. Never shortens.
+ *
+ * Its holder does not learn of it, and counts on its own deadline as before.
+ *
+ * @param[in]  client  The client.
+ * @param[in]  name    The lock's name.
+ * @param[in]  secret  rql_lock_secret() of the grant.
+ * @param[in]  ttl_ms  1 to ::RQL_TTL_MAX_MS.
+ * @param[out] error   Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK         Extended.
+ * @retval RQL_NOT_HELD   No grant with this secret is in force.
+ * @retval RQL_E_INVALID  The name or the secret is malformed, or @p ttl_ms out of range.
+ * @retval RQL_E_UNKNOWN  No answer; repeat it, that is safe. Other faults of status.h likewise.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_extend_by_secret(rql_client *client, const char *name,
+                                                       const char *secret, int64_t ttl_ms,
+                                                       rql_error *error);
+
+/**
  * Wait until nobody holds a lock, without taking it (redislock's check).
  *
  * Asks every `retry_delay_ms` plus jitter, and when the lock's ttl ends, until it is free, for at

@@ -28,23 +28,65 @@ static bool is_secret(const char *secret)
     return length == RQL_SECRET_SIZE - 1 && secret[length] == '\0';
 }
 
-rql_status rql_release_by_secret(rql_client *client, const char *name, const char *secret,
-                                 rql_error *error)
+static rql_status check_secret(const rql_client *client, const char *name, const char *secret,
+                               rql_error *error)
 {
-    RQLI_DEFER_CANCEL;
-    char memory[RQLI_KEYS_ROOM];
-    struct rqli_keys keys;
     rql_status status = check(client, name, error);
 
     if (!status && !is_secret(secret)) {
         status = rqli_fail(error, RQL_E_INVALID, "secret: must be %d hexadecimal digits",
                            RQL_SECRET_SIZE - 1);
     }
+    return status;
+}
+
+rql_status rql_release_by_secret(rql_client *client, const char *name, const char *secret,
+                                 rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    char memory[RQLI_KEYS_ROOM];
+    struct rqli_keys keys;
+    rql_status status = check_secret(client, name, secret, error);
+
     if (status) {
         return status;
     }
     rqli_keys_init(&keys, memory, rqli_slice_of(name));
     return rqli_release(client, &keys, secret, error);
+}
+
+rql_status rql_extend_by_secret(rql_client *client, const char *name, const char *secret,
+                                int64_t ttl_ms, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    struct rqli_exchange *exchange = NULL;
+    char memory[RQLI_KEYS_ROOM];
+    struct rqli_keys keys;
+    struct rqli_call call;
+    struct rqli_outcome outcome;
+    rql_status status = check_secret(client, name, secret, error);
+
+    if (!status && (ttl_ms < 1 || ttl_ms > RQL_TTL_MAX_MS)) {
+        status = rqli_fail(error, RQL_E_INVALID, "ttl_ms is %lld; it must be 1 to %lld",
+                           (long long)ttl_ms, (long long)RQL_TTL_MAX_MS);
+    }
+    if (status) {
+        return status;
+    }
+    rqli_keys_init(&keys, memory, rqli_slice_of(name));
+    rqli_call_init(&call, RQLI_SCRIPT_EXTEND, &keys);
+    rqli_call_text(&call, secret);
+    rqli_call_int(&call, ttl_ms);
+    rqli_call_chance(&call);
+    status = rqli_perform(client->link, &call, rqli_client_patience_us(client, rqli_now_us()),
+                          &exchange, error);
+    if (!status && !rqli_outcome_read(exchange->reply, &outcome)) {
+        status = rqli_exchange_fault(exchange, exchange->reply, "extend", keys.lock.data, error);
+    } else if (!status && outcome.what != 1) {
+        status = RQL_NOT_HELD;
+    }
+    rqli_exchange_give(exchange);
+    return status;
 }
 
 /* The very commands of the gem's unlock (wire.md 8): queue first, then the lock, in one. */

@@ -1,10 +1,8 @@
 #include "cmd.h"
 #include "output.h"
+#include "secret.h"
 
 #include <stdio.h>
-#include <string.h>
-
-enum { SECRET_LINE_SIZE = RQL_SECRET_SIZE + 1 };
 
 static const struct cli_flag flags[] = {
     {"secret", "SECRET", "release the grant with this secret; - reads it from stdin",
@@ -75,19 +73,6 @@ static int unlock_by_secret(const struct cli_args *args, rql_client *client, con
     return status == RQL_OK ? CLI_DONE : CLI_REFUSED;
 }
 
-/* "-" keeps the secret out of the process list. */
-static const char *read_secret(const char *given, char line[SECRET_LINE_SIZE])
-{
-    if (strcmp(given, "-") != 0) {
-        return given;
-    }
-    if (!fgets(line, SECRET_LINE_SIZE, stdin)) {
-        line[0] = '\0';
-    }
-    line[strcspn(line, "\r\n")] = '\0';
-    return line;
-}
-
 static int prepare(struct cli_args *args)
 {
     if (args->force == (args->secret != NULL)) {
@@ -99,10 +84,10 @@ static int prepare(struct cli_args *args)
 
 static int run(const struct cli_args *args, rql_client *client)
 {
-    char line[SECRET_LINE_SIZE];
+    char line[CLI_SECRET_LINE_SIZE];
 
     return args->force ? unlock_by_force(args, client)
-                       : unlock_by_secret(args, client, read_secret(args->secret, line));
+                       : unlock_by_secret(args, client, cli_secret_read(args->secret, line));
 }
 
 const struct cli_command cli_unlock = {

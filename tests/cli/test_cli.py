@@ -130,9 +130,28 @@ def extend_changes_the_ttl_both_ways(server, rql):
     one_line(result.err)
 
 
-def extend_wants_force(server, rql):
+def extend_by_secret_extends_only_that_grant(server, rql):
+    secret = rql("lock", "a", "--ttl", "1m", "--json").json()["secret"]
+    result = rql("extend", "a", "--add", "1h", "--secret", "0" * 32)
+    check_equal((result.code, result.out), (1, ""))
+    check_in("a: not extended: no grant with this secret is in force", one_line(result.err))
+    assert int(server.call("PTTL", "rql:lock:a")) <= 60000
+    check_equal(rql("extend", "a", "--add", "1h", "--secret", secret).out, "ttl: changed\n")
+    assert 3600000 < int(server.call("PTTL", "rql:lock:a")) <= 3660000
+    result = rql("extend", "a", "--add=1h", "-s", "-", "--json", text_in=secret + "\n")
+    check_equal((result.code, result.json()), (0, {"name": "a", "extended": True, "add_ms": 3600000}))
+    assert 7200000 < int(server.call("PTTL", "rql:lock:a")) <= 7260000
+    check_equal(rql("extend", "a", "--add", "-1h", "--secret", secret).code, 64)
+    check_equal(rql("unlock", "a", "--secret", secret).code, 0)
+    check_equal(rql("extend", "a", "--add", "1h", "--secret", secret).code, 1)
+
+
+def extend_wants_exactly_one_way(server, rql):
     check_equal(rql("extend", "a", "--add", "5s").code, 64)
     check_equal(rql("extend", "a", "--force").code, 64)
+    check_equal(rql("extend", "a", "--secret", "0" * 32).code, 64)
+    check_equal(rql("extend", "a", "--add", "5s", "--force", "--secret", "0" * 32).code, 64)
+    check_equal(rql("extend", "a", "--add", "5s", "--secret", "short").code, 64)
 
 
 def info_shows_holder_times_and_metadata(server, rql):
@@ -489,7 +508,8 @@ if __name__ == "__main__":
         unlock_by_force_releases_and_says_what_was_there,
         unlock_wants_exactly_one_way,
         extend_changes_the_ttl_both_ways,
-        extend_wants_force,
+        extend_by_secret_extends_only_that_grant,
+        extend_wants_exactly_one_way,
         info_shows_holder_times_and_metadata,
         info_of_a_free_lock_is_an_outcome,
         info_reads_locks_of_the_gem,

@@ -299,6 +299,27 @@ static void the_secret_releases_from_any_client(void **state)
     assert_int_equal(rql_lock_release(lock, NULL), RQL_NOT_HELD);
 }
 
+static void the_secret_extends_from_any_client(void **state)
+{
+    rql_lock *lock = hold(client, "x");
+    const char *secret = rql_lock_secret(lock);
+
+    (void)state;
+    assert_int_equal(rql_extend_by_secret(other, "x", "00000000000000000000000000000000", 1, NULL),
+                     RQL_NOT_HELD);
+    assert_int_equal(rql_extend_by_secret(other, "y", secret, 1, NULL), RQL_NOT_HELD);
+    CHECK_OK(rql_extend_by_secret(other, "x", secret, 1000, NULL)); /* never shortens */
+    assert_in_range(ask_int("PTTL rql:lock:x"), 2000, 60000);
+    CHECK_OK(rql_extend_by_secret(other, "x", secret, 3600000, NULL));
+    assert_in_range(ask_int("PTTL rql:lock:x"), 3000000, 3600000);
+    assert_int_equal(rql_extend_by_secret(other, "x", secret, 0, NULL), RQL_E_INVALID);
+    assert_int_equal(rql_extend_by_secret(other, "x", secret, RQL_TTL_MAX_MS + 1, NULL),
+                     RQL_E_INVALID);
+    assert_int_equal(rql_extend_by_secret(other, "x", "short", 1, NULL), RQL_E_INVALID);
+    CHECK_OK(rql_lock_release(lock, NULL));
+    assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
+}
+
 static void a_malformed_secret_is_refused(void **state)
 {
     static const char *const bad[] = {
@@ -351,6 +372,7 @@ int main(void)
         TEST(forget_leaves_the_lock_to_its_ttl),
         TEST(tokens_rise_across_locks_clients_and_lost_data),
         TEST(the_secret_releases_from_any_client),
+        TEST(the_secret_extends_from_any_client),
         TEST(a_malformed_secret_is_refused),
         TEST(tasks_and_threads_are_acquirers_of_their_own),
     };
