@@ -36,6 +36,27 @@ RQL_BEGIN_DECLS
  */
 typedef bool (*rql_sweep_progress_fn)(int64_t done, int64_t found, void *user_data);
 
+/**
+ * Chooses what a sweep is about: asked once for each lock and each queue that was found.
+ *
+ * Called on the sweeping thread, with no library mutex held.
+ *
+ * @param[in] name       Name of the lock, or of the lock that the queue is of. Any bytes.
+ * @param[in] user_data  rql_sweep_options::user_data.
+ * @return false to leave it alone.
+ */
+typedef bool (*rql_sweep_wants_fn)(const char *name, void *user_data);
+
+/**
+ * Told of each lock that was ended, and each queue that requests were removed from; in a dry run of
+ * those that would be. Called as ::rql_sweep_wants_fn.
+ *
+ * @param[in] key        The key: `rql:lock:<name>` or `rql:lock_queue:<name>`. Valid during the
+ * call.
+ * @param[in] user_data  rql_sweep_options::user_data.
+ */
+typedef void (*rql_sweep_swept_fn)(const char *key, void *user_data);
+
 /** Settings of one sweep. Fill with rql_sweep_options_init(). */
 typedef struct rql_sweep_options {
     size_t size; /**< Set by rql_sweep_options_init(); do not change. */
@@ -56,7 +77,10 @@ typedef struct rql_sweep_options {
     bool dry_run; /**< Only count what would be done now. Default false. */
 
     rql_sweep_progress_fn on_progress; /**< Told how far the sweep is, or NULL. */
-    void *user_data;                   /**< Given to `on_progress`. */
+    void *user_data;                   /**< Given to these functions. */
+
+    rql_sweep_wants_fn wants;    /**< Chooses locks and queues by name; NULL (default): all. */
+    rql_sweep_swept_fn on_swept; /**< Told what is swept, or in a dry run would be; or NULL. */
 } rql_sweep_options;
 
 /** What a sweep has done, or would do. Filled whenever the sweep began, also on a fault. */

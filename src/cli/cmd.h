@@ -87,7 +87,7 @@ struct cli_flag {
     }
 #define CLI_DRY_RUN_FLAG                                                                           \
     {                                                                                              \
-        .name = "dry-run", .help = "only count what would be done", .offset = CLI_FIELD(dry_run),  \
+        .name = "dry-run", .help = "only show what would be done", .offset = CLI_FIELD(dry_run),   \
         .kind = CLI_ON                                                                             \
     }
 
@@ -102,7 +102,7 @@ struct cli_command {
     const char *name_is;               /* what its name is, if not a lock's; or NULL */
     bool needs_name;
     bool takes_names;   /* a series of them */
-    bool takes_glob;    /* in place of a name, or nothing */
+    bool takes_glob;    /* `name` may be one, or NULL */
     bool takes_command; /* words after "--" */
     /* Before there is a client. CLI_DONE, or the exit code after a line on stderr. Or NULL. */
     int (*prepare)(struct cli_args *args);

@@ -2,7 +2,7 @@
 #include "sweep.h"
 
 static const struct cli_flag flags[] = {
-    {"force", NULL, "release all locks whoever holds them, and empty all queues", CLI_FIELD(force),
+    {"force", NULL, "release them whoever holds them, and empty their queues", CLI_FIELD(force),
      CLI_ON, 0},
     CLI_DRY_RUN_FLAG,
     CLI_JSON_FLAG,
@@ -11,7 +11,7 @@ static const struct cli_flag flags[] = {
 
 static int clear(const struct cli_args *args, rql_client *client)
 {
-    struct cli_sweep sweep;
+    CLI_AUTO_SWEEP struct cli_sweep sweep;
     int code;
 
     cli_sweep_init(&sweep, args, client);
@@ -28,12 +28,15 @@ static int prepare(struct cli_args *args)
 
 const struct cli_command cli_clear = {
     .name = "clear",
-    .usage = "--dry-run | --force",
-    .summary = "Release all locks and empty all queues",
+    .usage = "[GLOB] (--dry-run | --force)",
+    .summary = "Release locks and empty queues: all, or those that match",
+    .examples = "  rql clear 'orders:*' --dry-run\n",
     .notes =
+        "GLOB is matched with the names of the locks: * ? [a-z] [!a].\n"
         "Asks no holder: each finds out at its next renewal or release. Waiters that live put\n"
         "themselves back.\n",
     .flags = flags,
+    .takes_glob = true,
     .prepare = prepare,
     .run = clear,
 };

@@ -15,7 +15,7 @@ static const struct cli_flag flags[] = {
 static int clear(const struct cli_args *args, rql_client *client)
 {
     const rql_sweep_owner owner = {.acq_id = args->acquirer, .hst_id = args->host};
-    struct cli_sweep sweep;
+    CLI_AUTO_SWEEP struct cli_sweep sweep;
     int code;
 
     cli_sweep_init(&sweep, args, client);

@@ -27,7 +27,7 @@ static void print_json(const struct cli_sweep *sweep, const rql_text_list *queue
 static int clear(const struct cli_args *args, rql_client *client)
 {
     CLI_AUTO(rql_text_list_free) rql_text_list *queues = NULL;
-    struct cli_sweep sweep;
+    CLI_AUTO_SWEEP struct cli_sweep sweep;
     int code;
 
     cli_sweep_init(&sweep, args, client);

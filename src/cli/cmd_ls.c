@@ -1,4 +1,4 @@
-#include "cmd.h"
+#include "glob.h"
 #include "output.h"
 #include "scope.h"
 #include "text.h"
@@ -34,6 +34,14 @@ static const char *without_prefix(const char *key, const char *prefix)
     return strncmp(key, prefix, length) == 0 ? key + length : key;
 }
 
+/* Of the lock that a key is about. */
+static const char *name_in(const char *key)
+{
+    const char *name = without_prefix(key, lock_prefix);
+
+    return name != key ? name : without_prefix(key, queue_prefix);
+}
+
 static void print_texts(const struct cli_args *args, rql_text_list *list, const char *prefix)
 {
     CLI_AUTO_TABLE struct cli_table table = {.n_columns = 1};
@@ -46,6 +54,9 @@ static void print_texts(const struct cli_args *args, rql_text_list *list, const 
     for (i = 0; i < list->count; i++) {
         const char *text = without_prefix(list->item[i], prefix);
 
+        if (!cli_glob_matches(args, name_in(list->item[i]))) {
+            continue;
+        }
         if (array) {
             cli_json_append(array, cli_json_text(text));
         } else {
@@ -116,6 +127,7 @@ static int list_locks(const struct cli_args *args, rql_client *client)
     if (rql_list_locks_info(client, &list, &error) != RQL_OK) {
         return cli_fault(&error);
     }
+    cli_glob_locks(args, list);
     cli_sort_locks(list);
     if (!args->json) {
         print_locks(list);
@@ -156,6 +168,7 @@ static int list_queues(const struct cli_args *args, rql_client *client)
     if (rql_list_queues_info(client, &list, &error) != RQL_OK) {
         return cli_fault(&error);
     }
+    cli_glob_queues(args, list);
     cli_sort_queues(list);
     if (!args->json) {
         print_queues(list);
@@ -188,9 +201,12 @@ static int run(const struct cli_args *args, rql_client *client)
 
 const struct cli_command cli_ls = {
     .name = "ls",
-    .usage = "[--queues | --keys] [--long]",
+    .usage = "[GLOB] [--queues | --keys] [--long]",
     .summary = "List locks, queues or keys",
+    .examples = "  rql ls 'orders:*' --long\n",
+    .notes = "GLOB is matched with the names of the locks: * ? [a-z] [!a].\n",
     .flags = flags,
+    .takes_glob = true,
     .prepare = prepare,
     .run = run,
 };

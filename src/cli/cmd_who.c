@@ -1,4 +1,4 @@
-#include "cmd.h"
+#include "glob.h"
 #include "output.h"
 #include "scope.h"
 #include "text.h"
@@ -80,6 +80,7 @@ static int show(const struct cli_args *args, rql_client *client)
         rql_list_queues_info(client, &queues, &error) != RQL_OK) {
         return cli_fault(&error);
     }
+    cli_glob_locks(args, locks);
     cli_sort_locks(locks);
     cli_sort_queues(queues);
     if (args->json) {
@@ -92,9 +93,11 @@ static int show(const struct cli_args *args, rql_client *client)
 
 const struct cli_command cli_who = {
     .name = "who",
-    .usage = "[--json]",
+    .usage = "[GLOB] [--json]",
     .summary = "Show who holds what, since when, and how many wait",
-    .notes = "AGE is counted by this machine's clock, the times in --json by the server's.\n",
+    .notes = "GLOB is matched with the names of the locks: * ? [a-z] [!a].\n"
+             "AGE is counted by this machine's clock, the times in --json by the server's.\n",
     .flags = flags,
+    .takes_glob = true,
     .run = show,
 };

@@ -69,6 +69,11 @@ void cli_table_add(struct cli_table *self, const char *text)
     add_owned(self, cli_text_for_terminal(text ? text : "-"));
 }
 
+void cli_table_add_raw(struct cli_table *self, const char *text)
+{
+    add_owned(self, strdup(text));
+}
+
 void cli_table_add_int(struct cli_table *self, int64_t value)
 {
     char text[NUMBER_SIZE];

@@ -1,9 +1,11 @@
 #include "sweep.h"
 
-#include "output.h"
+#include "glob.h"
 #include "text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { PAUSE_MS = 100 };
@@ -22,6 +24,24 @@ static bool show_progress(int64_t done, int64_t found, void *user_data)
     return true;
 }
 
+static bool is_wanted(const char *name, void *user_data)
+{
+    const struct cli_sweep *self = user_data;
+
+    return cli_glob_matches(self->args, name);
+}
+
+static void note_swept(const char *key, void *user_data)
+{
+    struct cli_sweep *self = user_data;
+
+    if (self->args->json) {
+        cli_table_add_raw(&self->named, key);
+    } else {
+        cli_table_add(&self->named, key);
+    }
+}
+
 void cli_sweep_init(struct cli_sweep *self, const struct cli_args *args, const rql_client *client)
 {
     *self = (struct cli_sweep){.args = args, .next_ms = cli_now_ms() + PAUSE_MS};
@@ -30,10 +50,25 @@ void cli_sweep_init(struct cli_sweep *self, const struct cli_args *args, const r
     if (args->older_than_ms != CLI_UNSET) {
         self->options.dead_ttl_ms = args->older_than_ms;
     }
+    self->options.user_data = self;
+    self->options.wants = is_wanted;
+    self->named.n_columns = 1;
+    if (args->dry_run) {
+        self->options.on_swept = note_swept;
+    }
     if (isatty(STDERR_FILENO) == 1) {
         self->options.on_progress = show_progress;
-        self->options.user_data = self;
     }
+}
+
+void cli_sweep_fini_p(struct cli_sweep *self)
+{
+    cli_table_fini_p(&self->named);
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 bool cli_sweep_is_meant(const struct cli_args *args, const char *command)
@@ -54,8 +89,21 @@ int cli_sweep_end(struct cli_sweep *self)
     if (self->has_line) {
         (void)fputs("\r                                                    \r", stderr);
     }
+    if (self->named.n_cells > 1) {
+        qsort(self->named.cells, self->named.n_cells, sizeof self->named.cells[0], compare_keys);
+    }
     self->shows = self->error.status == RQL_OK || has_done_something(&self->result);
     return self->error.status == RQL_OK ? CLI_DONE : cli_fault(&self->error);
+}
+
+static void add_named(cJSON *root, const struct cli_table *named)
+{
+    cJSON *array = cli_json_array();
+
+    for (size_t i = 0; i < named->n_cells; i++) {
+        cli_json_append(array, cli_json_text(named->cells[i]));
+    }
+    cli_json_add(root, "keys", array);
 }
 
 cJSON *cli_sweep_to_json(const struct cli_sweep *self)
@@ -70,6 +118,9 @@ cJSON *cli_sweep_to_json(const struct cli_sweep *self)
     cli_json_add_int(root, "handed_over_cnt", result->handed_over_cnt);
     cli_json_add_int(root, "foreign_key_cnt", result->foreign_key_cnt);
     cli_json_add_int(root, "rel_time_us", result->rel_time_us);
+    if (self->options.dry_run) {
+        add_named(root, &self->named);
+    }
     return root;
 }
 
@@ -78,6 +129,7 @@ void cli_sweep_print(const struct cli_sweep *self, const char *what)
     const rql_sweep_result *result = &self->result;
     const char *would_be = self->options.dry_run ? " would be" : "";
 
+    cli_table_print(&self->named, false);
     if (what) {
         (void)printf("%s:%s released: %lld\n", what, would_be, (long long)result->rel_key_cnt);
     }

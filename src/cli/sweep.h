@@ -4,6 +4,7 @@
 /* What the sweeping commands share: settings, progress on a terminal, and how results are shown. */
 
 #include "cmd.h"
+#include "output.h"
 
 #include <cJSON.h>
 
@@ -15,7 +16,8 @@ struct cli_sweep {
     rql_error error;
     bool shows; /* there is a result to show: always, but for a fault before anything was done */
     bool has_line;
-    int64_t next_ms; /* not written again before that */
+    int64_t next_ms;        /* not written again before that */
+    struct cli_table named; /* of a dry run: what would be swept */
 };
 
 /* Stays where it is: the options lead back to it. */
@@ -23,6 +25,11 @@ void cli_sweep_init(struct cli_sweep *self, const struct cli_args *args, const r
 
 /* False after having said what is missing: --force or --dry-run, one of them. */
 bool cli_sweep_is_meant(const struct cli_args *args, const char *command);
+
+/* Frees what was named. */
+void cli_sweep_fini_p(struct cli_sweep *self);
+
+#define CLI_AUTO_SWEEP __attribute__((cleanup(cli_sweep_fini_p)))
 
 /* After the call. Takes the line away. CLI_DONE, or the exit code after a line on stderr. */
 int cli_sweep_end(struct cli_sweep *self);

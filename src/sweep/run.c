@@ -37,11 +37,21 @@ static rql_status report(const struct rqli_sweep *self)
     return goes_on ? RQL_OK : RQL_STOPPED;
 }
 
-static void skip_long_keys(struct rqli_sweep *self, struct rqli_scan *scan)
+static bool is_wanted(const struct rqli_sweep *self, struct rqli_slice key, const char *prefix)
+{
+    const rql_sweep_options *options = self->options;
+
+    return !options->wants || options->wants(key.data + strlen(prefix), options->user_data);
+}
+
+static void skip_keys(struct rqli_sweep *self, struct rqli_scan *scan, const char *prefix)
 {
     size_t kept = 0;
 
     for (size_t i = 0; i < scan->count; i++) {
+        if (!is_wanted(self, scan->keys[i], prefix)) {
+            continue;
+        }
         if (scan->keys[i].length <= KEY_MAX) {
             scan->keys[kept++] = scan->keys[i];
         } else {
@@ -49,6 +59,13 @@ static void skip_long_keys(struct rqli_sweep *self, struct rqli_scan *scan)
         }
     }
     scan->count = kept;
+}
+
+static void tell_swept(const struct rqli_sweep *self, struct rqli_slice key)
+{
+    if (self->options->on_swept) {
+        self->options->on_swept(key.data, self->options->user_data);
+    }
 }
 
 static rql_status find(struct rqli_sweep *self, struct rqli_sweep_part *part)
@@ -61,7 +78,7 @@ static rql_status find(struct rqli_sweep *self, struct rqli_sweep_part *part)
     while (!status && !part->scan.is_done) {
         status = rqli_read_page(&reader, &part->scan, count);
         if (part->scan.is_done) {
-            skip_long_keys(self, &part->scan);
+            skip_keys(self, &part->scan, part->rule->prefix);
         }
         self->found = found_before + (int64_t)part->scan.count;
         status = status ? status : report(self);
@@ -153,6 +170,9 @@ static rql_status take_answer(struct batch *batch, size_t i, const struct rqli_e
         return rqli_exchange_fault(exchange, reply, rqli_scripts[rule->script].name,
                                    batch->targets[i].key.data, batch->error);
     }
+    if (outcome.what > 0 && batch->targets[i].removed == 0) {
+        tell_swept(batch->sweep, batch->targets[i].key);
+    }
     *again = rule->note(batch->sweep, &batch->targets[i], &outcome);
     if (!*again) {
         serve_rest(batch, &batch->targets[i]);
@@ -225,6 +245,7 @@ static rql_status consider(struct batch *batch, struct rqli_slice key,
     }
     if (verdict == RQLI_SWEEP_END && sweep->options->dry_run && !rule->previews_by_calls) {
         rule->preview(sweep, seen);
+        tell_swept(sweep, key);
     } else if (verdict == RQLI_SWEEP_END) {
         batch->targets[batch->n++] = (struct rqli_sweep_target){.key = key, .seen = seen};
     }

@@ -225,6 +225,23 @@ def ls_lists_names_keys_and_queues(server, rql):
     check_equal(rql("ls", "--keys", "--long").code, 64)
 
 
+def ls_and_who_take_a_glob(server, rql):
+    for name in ("orders:1", "orders:2", "stock", "a/b"):
+        rql("lock", name, "--ttl", "1m")
+        server.call("ZADD", "rql:lock_queue:" + name, "1795254268.5", "rql:acq:1/2/3/4/0123456789abcdef")
+    check_equal(rql("ls", "orders:*").out, "orders:1\norders:2\n")
+    check_equal(rql("ls", "a*b").out, "a/b\n")
+    check_equal(rql("ls", "orders:[!1]", "--json").json(), ["orders:2"])
+    check_equal(rql("ls", "-q", "stoc?").out, "stock\n")
+    check_equal(rql("ls", "--keys", "stock").out, "rql:lock:stock\nrql:lock_queue:stock\n")
+    check_equal([lock["name"] for lock in rql("ls", "-l", "--json", "orders:*").json()], ["orders:1", "orders:2"])
+    check_equal([queue["name"] for queue in rql("ls", "-q", "-l", "--json", "*k").json()], ["stock"])
+    check_equal([(lock["name"], lock["waiting"]) for lock in rql("who", "--json", "s*").json()], [("stock", 1)])
+    check_equal((rql("ls", "none").code, rql("ls", "none").out), (0, ""))
+    check_equal(len(rql("who", "orders:*").out.splitlines()), 3)
+    check_equal(rql("ls", "a", "b").code, 64)
+
+
 def ls_of_nothing_is_empty(server, rql):
     check_equal((rql("ls").code, rql("ls").out), (0, ""))
     check_equal(rql("ls", "--json").json(), [])
@@ -516,6 +533,7 @@ if __name__ == "__main__":
         queue_lists_requests_in_order,
         queue_of_a_free_lock_is_an_outcome,
         ls_lists_names_keys_and_queues,
+        ls_and_who_take_a_glob,
         ls_of_nothing_is_empty,
         who_joins_locks_and_queues,
         foreign_keys_are_listed_not_stumbled_over,

@@ -35,7 +35,7 @@ def counts(result):
 
 def clear_wants_to_be_meant(server, rql):
     hold(server, "a")
-    for words in (["clear"], ["clear", "--force", "--dry-run"], ["clear", "a", "--force"],
+    for words in (["clear"], ["clear", "--force", "--dry-run"], ["clear", "a", "b", "--force"],
                   ["clear-of", "--host", RUBY_HOST, "--acquirer", RUBY],
                   ["clear-of", "--host", RUBY_HOST, "--force"],
                   ["clear-of", "--acquirer", RUBY, "--force"],
@@ -55,7 +55,10 @@ def clear_releases_locks_and_queues(server, rql):
     wait_for(server, "c")
     server.call("SET", "rql:lock:foreign", "x")
     check_equal(counts(rql("clear", "--dry-run", "--json")), (4, 2, 2, 0, 1))
-    check_in("locks and queues: would be released: 4", rql("clear", "--dry-run").out)
+    check_equal(rql("clear", "--dry-run").out, "rql:lock:a\nrql:lock:b\nrql:lock_queue:a\nrql:lock_queue:c\n"
+                "locks and queues: would be released: 4\n"
+                "requests: would be removed: 2 from 2 queues\n"
+                "keys left alone, neither lock nor queue: 1\n")
     assert server.is_locked("a")
     result = rql("clear", "--force")
     check_equal(result.code, 0, result.err)
@@ -65,6 +68,28 @@ def clear_releases_locks_and_queues(server, rql):
     check_equal(result.err, "")
     check_equal(rql("ls").out, "foreign\n")
     check_equal(counts(rql("clear", "--force", "--json")), (0, 0, 0, 0, 1))
+
+
+def clear_takes_a_glob_and_names_what_would_go(server, rql):
+    for name in ("orders:1", "orders:2", "stock", "-x"):
+        hold(server, name)
+        wait_for(server, name)
+    result = rql("clear", "orders:*", "--dry-run", "--json").json()
+    check_equal(result["keys"], ["rql:lock:orders:1", "rql:lock:orders:2", "rql:lock_queue:orders:1",
+                                 "rql:lock_queue:orders:2"])
+    check_equal(result["rel_key_cnt"], 4)
+    assert server.is_locked("orders:1")
+    check_equal(rql("clear", "orders:[!1]", "--force").out, "locks and queues: released: 2\n"
+                                                            "requests: removed: 1 from 1 queues\n")
+    check_equal(rql("ls").out, "-x\norders:1\nstock\n")
+    check_equal(rql("clear", "--force", "--", "-?").code, 0)
+    check_equal(rql("ls").out, "orders:1\nstock\n")
+    check_equal(rql("clear", "none*", "--dry-run", "--json").json()["keys"], [])
+    hold(server, "e\x1b")
+    check_equal(rql("clear", "e*", "--dry-run", "--json").json()["keys"], ["rql:lock:e\x1b"])
+    check_in("rql:lock:e\\x1b\n", rql("clear", "e*", "--dry-run").out)
+    check_in("rql:lock:stock", rql("clear-of", "--host", RUBY_HOST, "--acquirer", RUBY, "--dry-run").out)
+    server.call("DEL", "rql:lock_queue:orders:1", "rql:lock_queue:stock")
 
 
 def clear_of_releases_by_both_ids_and_serves_waiters(server, rql):
@@ -145,6 +170,7 @@ if __name__ == "__main__":
     sys.exit(main([
         clear_wants_to_be_meant,
         clear_releases_locks_and_queues,
+        clear_takes_a_glob_and_names_what_would_go,
         clear_of_releases_by_both_ids_and_serves_waiters,
         dead_removes_old_requests_of_the_gem,
         dead_leaves_who_lives,

@@ -533,6 +533,78 @@ static void scripts_that_are_forgotten_midway_are_taught_again(void **state)
     check_counts(clear_all(&options), 20, 0, 0);
 }
 
+/* What was told, one key a line. */
+struct told {
+    char keys[512];
+};
+
+static bool wants_b(const char *name, void *data)
+{
+    (void)data;
+    return name[0] == 'b';
+}
+
+static void note_swept(const char *key, void *data)
+{
+    struct told *told = data;
+    size_t length = strlen(told->keys);
+
+    (void)snprintf(told->keys + length, sizeof told->keys - length, "%s\n", key);
+}
+
+static rql_sweep_options only_b(struct told *told, bool dry_run)
+{
+    rql_sweep_options options;
+
+    rql_sweep_options_init(client, &options);
+    options.wants = wants_b;
+    options.on_swept = note_swept;
+    options.user_data = told;
+    options.dry_run = dry_run;
+    *told = (struct told){.keys = ""};
+    return options;
+}
+
+static void a_sweep_ends_what_is_wanted_and_names_it(void **state)
+{
+    static const char all[] = "rql:lock_queue:b\nrql:lock:b\n";
+
+    (void)state;
+    for (int dry_run = 1; dry_run >= 0; dry_run--) {
+        struct told told;
+        const rql_sweep_options options = only_b(&told, dry_run);
+
+        hold_as("a", RUBY, RUBY_HOST);
+        hold_as("b", RUBY, RUBY_HOST);
+        ask("ZADD rql:lock_queue:a 1795255163.5 %s", OTHER);
+        ask("ZADD rql:lock_queue:b 1795255163.5 %s", OTHER);
+        assert_int_equal(clear_all(&options).rel_key_cnt, 2);
+        assert_string_equal(told.keys, all);
+        assert_int_equal(ask_int("EXISTS rql:lock:b rql:lock_queue:b"), dry_run ? 2 : 0);
+        assert_int_equal(ask_int("EXISTS rql:lock:a rql:lock_queue:a"), 2);
+    }
+}
+
+static void all_sweeps_name_what_they_sweep(void **state)
+{
+    (void)state;
+    for (int dry_run = 1; dry_run >= 0; dry_run--) {
+        struct told told;
+        rql_sweep_options options = only_b(&told, dry_run);
+
+        hold_as("b", RUBY, RUBY_HOST);
+        hold_as("b2", OTHER, OTHER_HOST);
+        ask("ZADD rql:lock_queue:b2 1.5 %s", RUBY);
+        ask("ZADD rql:lock_queue:a 1.5 %s", RUBY);
+        (void)clear_of(RUBY, RUBY_HOST, &options);
+        assert_string_equal(told.keys, "rql:lock:b\nrql:lock_queue:b2\n");
+        ask("ZADD rql:lock_queue:b2 1.5 %s 2.5 %s", DEAD, OTHER);
+        options = only_b(&told, dry_run);
+        CHECK_OK(rql_clear_dead_requests(client, &options, NULL, NULL, NULL));
+        assert_string_equal(told.keys, "rql:lock_queue:b2\n");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -553,6 +625,8 @@ int main(void)
         TEST(long_queues_are_gone_through),
         TEST(who_stands_behind_a_whole_page_is_served),
         TEST(progress_is_told_and_may_stop_it),
+        TEST(a_sweep_ends_what_is_wanted_and_names_it),
+        TEST(all_sweeps_name_what_they_sweep),
         TEST(bad_arguments_are_refused),
         TEST(a_fork_child_is_refused),
         TEST(a_server_that_has_forgotten_its_scripts_is_taught),
