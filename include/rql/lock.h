@@ -153,6 +153,10 @@ RQL_API rql_status rql_lock_release(rql_lock *lock, rql_error *error);
 /**
  * Free the handle and leave the lock to its ttl (the gem's lock without a block). Renewal ends.
  *
+ * What was handed over and is not claimed yet is claimed now; where that gets no answer, the client
+ * goes on in the background until the server has confirmed, rql_client_free() for up to
+ * `io_timeout_ms`.
+ *
  * With a swarm (swarm.h) the lock goes on counting as its thread's: a process that dies is a dead
  * host, and the lock is freed before its ttl is over. A thread that ends while its process lives is
  * none: it leaves the swarm, and what it has left is kept for its whole ttl, also when the process
@@ -165,7 +169,8 @@ RQL_API rql_status rql_lock_release(rql_lock *lock, rql_error *error);
 RQL_API rql_lock *rql_lock_forget(rql_lock *lock);
 
 /**
- * Make the lock live at least @p ttl_ms from now, if it is still ours. Never shortens.
+ * Make the lock live at least @p ttl_ms from now, if it is still ours. Never shortens, and never
+ * brings back what is ::RQL_GONE, also where the server has not noticed yet.
  *
  * @param[in]  lock    The lock.
  * @param[in]  ttl_ms  1 to ::RQL_TTL_MAX_MS.

@@ -165,3 +165,11 @@ void rqli_lease_stop_renewal(struct rqli_lease *self)
     self->renew_us = RQLI_NEVER_US;
     self->doubt_us = RQLI_NEVER_US;
 }
+
+void rqli_lease_on_forgotten(struct rqli_lease *self, int64_t now_us)
+{
+    rqli_lease_stop_renewal(self);
+    if (!self->is_claimed) {
+        self->renew_us = now_us;
+    }
+}

@@ -66,5 +66,7 @@ void rqli_lease_on_setback(struct rqli_lease *self, int64_t now_us); /* no answe
 void rqli_lease_on_doubt(struct rqli_lease *self, int64_t now_us);   /* the clock jumped: verify */
 void rqli_lease_on_gone(struct rqli_lease *self);
 void rqli_lease_stop_renewal(struct rqli_lease *self); /* it ends by its ttl */
+/* Left to its ttl: what is not claimed of it is claimed from now on. */
+void rqli_lease_on_forgotten(struct rqli_lease *self, int64_t now_us);
 
 #endif

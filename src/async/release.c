@@ -223,26 +223,38 @@ static void write_extension(struct rqli_errand *errand, struct rqli_call *call, 
     rqli_extend_write(self->lock, self->ttl_ms, call);
 }
 
+static void end_extension(struct extension *self, rql_status status, const rql_error *error)
+{
+    rql_done done = self->done;
+
+    rqli_loop_finish(&self->job);
+    free(self);
+    rqli_tell_done(&done, status, error);
+}
+
 static void read_extension(struct rqli_errand *errand, const struct rqli_exchange *answer,
                            rql_status status, const rql_error *fault)
 {
     struct extension *self = extension_of(errand);
     rql_error error = *fault;
-    rql_done done = self->done;
 
     if (!status) {
         status = rqli_extend_read(self->lock, self->ttl_ms, answer, &error);
     }
-    rqli_loop_finish(&self->job);
-    free(self);
-    rqli_tell_done(&done, status, &error);
+    end_extension(self, status, &error);
 }
 
 static void begin_extension(struct rqli_job *job)
 {
     static const struct rqli_errand_kind extending = {true, write_extension, read_extension};
 
-    rqli_errand_go(&job->loop->errands, &((struct extension *)job)->errand, &extending);
+    struct extension *self = (struct extension *)job;
+
+    if (rql_lock_get_state(self->lock) == RQL_GONE) {
+        end_extension(self, RQL_NOT_HELD, NULL);
+        return;
+    }
+    rqli_errand_go(&job->loop->errands, &self->errand, &extending);
 }
 
 rql_status rql_extend_async(rql_loop *loop, rql_lock *lock, int64_t ttl_ms, const rql_done *done,

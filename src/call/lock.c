@@ -164,16 +164,18 @@ rql_status rql_lock_release(rql_lock *lock, rql_error *error)
     return status;
 }
 
-/* What was handed over lives for a second unless claimed; the grant was for its ttl. */
-static void claim(rql_lock *lock)
+/* What was handed over lives for a second unless claimed; the grant was for its ttl. False: it
+ * still has to be. */
+static bool claim(rql_lock *lock)
 {
     struct rqli_lease lease = rqli_keeper_lease(lock->client->keeper, lock);
     int64_t now_us = rqli_now_us();
     int64_t left_ms = lock->ttl_ms - (now_us - lease.begun_us) / 1000;
 
     if (!lease.is_claimed && left_ms > 0 && rqli_lease_state(&lease, now_us) != RQL_GONE) {
-        (void)!rql_lock_extend(lock, left_ms, NULL);
+        return !rqli_may_pass(rql_lock_extend(lock, left_ms, NULL));
     }
+    return true;
 }
 
 rql_lock *rql_lock_forget(rql_lock *lock)
@@ -181,7 +183,10 @@ rql_lock *rql_lock_forget(rql_lock *lock)
     RQLI_DEFER_CANCEL;
 
     if (lock && rqli_client_check(lock->client, NULL) == RQL_OK) {
-        claim(lock);
+        if (!claim(lock)) {
+            rqli_keeper_adopt(lock->client->keeper, lock);
+            return NULL;
+        }
         rqli_keeper_remove(lock->client->keeper, lock);
     }
     return rqli_lock_free(lock);
@@ -218,7 +223,9 @@ rql_status rqli_extend_read(rql_lock *lock, int64_t ttl_ms, const struct rqli_ex
         rqli_keeper_on_gone(lock->client->keeper, lock);
         return RQL_NOT_HELD;
     }
-    rqli_keeper_on_extended(lock->client->keeper, lock, answer->sent_us, outcome.third);
+    if (!rqli_keeper_on_extended(lock->client->keeper, lock, answer->sent_us, outcome.third)) {
+        return RQL_NOT_HELD;
+    }
     rqli_observe_extended(lock, ttl_ms);
     return RQL_OK;
 }
@@ -232,6 +239,9 @@ rql_status rql_lock_extend(rql_lock *lock, int64_t ttl_ms, rql_error *error)
 
     if (status) {
         return status;
+    }
+    if (rql_lock_get_state(lock) == RQL_GONE) {
+        return RQL_NOT_HELD;
     }
     rqli_extend_write(lock, ttl_ms, &call);
     status = rqli_perform(lock->client->link, &call,

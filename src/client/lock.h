@@ -45,6 +45,7 @@ struct rql_lock {
         bool is_listed;
         bool is_renewed; /* is in such a bucket */
         bool is_watched; /* the background thread has to look after it */
+        bool is_adopted; /* is the keeper's own: its holder has forgotten it */
         int lost_fd;     /* -1: not asked for */
     } kept;              /* everything in here under the keeper's mutex */
 

@@ -1,8 +1,8 @@
 #ifndef RQLI_KEEPER_INSIDE_H
 #define RQLI_KEEPER_INSIDE_H
 
-/* What keeper.c (the thread) and view.c (looking at leases) share. The functions are called
- * under the keeper's mutex. */
+/* What keeper.c (the thread), view.c (looking at leases) and adopted.c share. The functions are
+ * called under the keeper's mutex. */
 
 #include "client/lock.h"
 #include "keeper/keeper.h"
@@ -36,6 +36,7 @@ struct rqli_keeper {
         struct rqli_withdrawals withdrawals;
         int64_t next_look_us; /* when the thread looks again by itself */
         unsigned added;       /* leases added since its last look */
+        size_t n_adopted;     /* of the listed ones */
         bool is_running;
         bool shall_stop;
         int64_t stop_us; /* then at the latest: what is still to withdraw is left to its ttl */
@@ -44,6 +45,15 @@ struct rqli_keeper {
 
 /* The thread must know this lease by the time that something of it is due. False: no thread. */
 bool rqli_keeper_watch(struct rqli_keeper *self, rql_lock *lock);
+
+void rqli_keeper_unlist(struct rqli_keeper *self, rql_lock *lock);
+
+/* Released while it waits: until no callback of it runs. */
+void rqli_keeper_await_callback(struct rqli_keeper *self, const rql_lock *lock);
+
+/* What there was to do for it, or for all, is done or in vain; see rqli_keeper_adopt(). */
+void rqli_keeper_free_one_adopted(struct rqli_keeper *self, rql_lock *lock);
+void rqli_keeper_free_adopted(struct rqli_keeper *self);
 
 /* Has the thread look now. */
 void rqli_keeper_rouse(struct rqli_keeper *self);

@@ -71,6 +71,7 @@ struct rqli_keeper *rqli_keeper_free(struct rqli_keeper *self)
         (void)pthread_mutex_unlock(&self->shared.mutex);
         (void)uv_thread_join(&self->thread);
     }
+    rqli_keeper_free_adopted(self);
     rqli_withdrawals_fini(&self->shared.withdrawals);
     rqli_schedule_fini(&self->shared.schedule);
     rqli_renewed_fini(&self->shared.renewed);
@@ -96,6 +97,10 @@ void rqli_keeper_abandon(struct rqli_keeper *self)
 /* Under the mutex, released for the callback. Loop thread. */
 static void tell(struct rqli_keeper *self, rql_lock *lock)
 {
+    if (lock->kept.is_adopted) {
+        rqli_keeper_free_one_adopted(self, lock);
+        return;
+    }
     rqli_lease_on_gone(&lock->kept.lease);
     lock->kept.lease.is_told = true;
     rqli_schedule_update(&self->shared.schedule, lock);
@@ -269,14 +274,15 @@ static void look(struct rqli_keeper *self)
     }
 }
 
-/* What is still to withdraw may take until stop_us. */
+/* What is still to withdraw, or to claim, may take until stop_us. */
 static bool is_over(struct rqli_keeper *self)
 {
     bool over;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
     over = self->shared.shall_stop &&
-           (rqli_withdrawals_due_us(&self->shared.withdrawals) == RQLI_NEVER_US ||
+           ((rqli_withdrawals_due_us(&self->shared.withdrawals) == RQLI_NEVER_US &&
+             self->shared.n_adopted == 0) ||
             is_out_of_time(self));
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return over;
@@ -368,8 +374,7 @@ static void list(struct rqli_keeper *self, rql_lock *lock)
     lock->kept.is_listed = true;
 }
 
-/* Under the mutex. */
-static void unlist(struct rqli_keeper *self, rql_lock *lock)
+void rqli_keeper_unlist(struct rqli_keeper *self, rql_lock *lock)
 {
     if (lock->kept.is_listed) {
         *(lock->kept.previous ? &lock->kept.previous->kept.next : &self->shared.first) =
@@ -407,7 +412,7 @@ rql_status rqli_keeper_add(struct rqli_keeper *self, rql_lock *lock,
     lock->kept.lease.host_end_us = self->host_end_us;
     list(self, lock);
     if (!look_after(self, lock)) {
-        unlist(self, lock);
+        rqli_keeper_unlist(self, lock);
         status = rqli_fail(error, RQL_E_NOMEM, "%s: the background thread could not be started",
                            lock->name);
     }
@@ -415,13 +420,18 @@ rql_status rqli_keeper_add(struct rqli_keeper *self, rql_lock *lock,
     return status;
 }
 
-void rqli_keeper_remove(struct rqli_keeper *self, rql_lock *lock)
+void rqli_keeper_await_callback(struct rqli_keeper *self, const rql_lock *lock)
 {
-    (void)pthread_mutex_lock(&self->shared.mutex);
     while (self->shared.told == lock && !is_loop_thread(self)) {
         (void)pthread_cond_wait(&self->shared.callback_ended, &self->shared.mutex);
     }
-    unlist(self, lock);
+}
+
+void rqli_keeper_remove(struct rqli_keeper *self, rql_lock *lock)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_keeper_await_callback(self, lock);
+    rqli_keeper_unlist(self, lock);
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 

@@ -30,6 +30,11 @@ rql_status rqli_keeper_add(struct rqli_keeper *self, rql_lock *lock,
 /* Unlists it. Afterwards no callback of it runs or will run, unless this is called from it. */
 void rqli_keeper_remove(struct rqli_keeper *self, rql_lock *lock);
 
+/* Takes a lock whose holder has left it to its ttl, and of which only a part is claimed: claims the
+ * rest until that is confirmed or must have ended, tells nobody, and frees it. Without memory or
+ * thread for that it is freed at once. */
+void rqli_keeper_adopt(struct rqli_keeper *self, rql_lock *lock);
+
 /* Goes on giving back a request or grant until the server has confirmed, or until what it may have
  * been granted for ttl_ms must have ended (F-14). Without memory for it, that end is the only one.
  */
@@ -56,7 +61,8 @@ void rqli_keeper_on_probing(struct rqli_keeper *self, int64_t silence_ms);
 bool rqli_keeper_extends(struct rqli_keeper *self, const char *name, const char *acquirer);
 
 struct rqli_lease rqli_keeper_lease(struct rqli_keeper *self, const rql_lock *lock); /* a copy */
-void rqli_keeper_on_extended(struct rqli_keeper *self, rql_lock *lock, int64_t sent_us,
+/* False: nothing changes, the lease was gone by then and stays so. */
+bool rqli_keeper_on_extended(struct rqli_keeper *self, rql_lock *lock, int64_t sent_us,
                              int64_t left_ms);
 /* An extension of this grant ended at sent_us: those who share the grant have left_ms at most. */
 void rqli_keeper_on_shortened(struct rqli_keeper *self, const rql_lock *ended, int64_t sent_us,

@@ -84,10 +84,10 @@ static void apply(rql_lock *lock, const struct rqli_exchange *exchange,
 
     if (!rqli_outcome_read(reply, &outcome)) {
         rqli_lease_on_setback(lease, now_us);
-    } else if (outcome.what == 1) {
+    } else if (outcome.what == 1 && !lock->kept.is_adopted) {
         rqli_lease_on_extended(lease, exchange->sent_us, outcome.third);
         rqli_observe_renewed(lock);
-    } else {
+    } else { /* or there is nothing more to do for it */
         rqli_lease_on_gone(lease);
     }
 }

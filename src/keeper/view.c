@@ -43,13 +43,24 @@ static void rouse_for(struct rqli_keeper *self, rql_lock *lock)
     }
 }
 
-void rqli_keeper_on_extended(struct rqli_keeper *self, rql_lock *lock, int64_t sent_us,
+bool rqli_keeper_on_extended(struct rqli_keeper *self, rql_lock *lock, int64_t sent_us,
                              int64_t left_ms)
 {
+    bool is_gone;
+
     (void)pthread_mutex_lock(&self->shared.mutex);
-    rqli_lease_on_extended(&lock->kept.lease, sent_us, left_ms);
-    rqli_schedule_update(&self->shared.schedule, lock);
+    is_gone = rqli_lease_state(&lock->kept.lease, rqli_now_us()) == RQL_GONE;
+    if (!is_gone) {
+        rqli_lease_on_extended(&lock->kept.lease, sent_us, left_ms);
+        rqli_schedule_update(&self->shared.schedule, lock);
+        is_gone = rqli_lease_state(&lock->kept.lease, rqli_now_us()) == RQL_GONE;
+    }
+    if (is_gone) {
+        rqli_lease_on_gone(&lock->kept.lease);
+        rouse_for(self, lock);
+    }
     (void)pthread_mutex_unlock(&self->shared.mutex);
+    return !is_gone;
 }
 
 void rqli_keeper_on_shortened(struct rqli_keeper *self, const rql_lock *ended, int64_t sent_us,
@@ -180,7 +191,7 @@ void rqli_keeper_each(struct rqli_keeper *self, void (*visit)(const rql_lock *lo
 
     (void)pthread_mutex_lock(&self->shared.mutex);
     for (lock = self->shared.first; lock; lock = lock->kept.next) {
-        if (rqli_lease_state(&lock->kept.lease, now_us) != RQL_GONE) {
+        if (!lock->kept.is_adopted && rqli_lease_state(&lock->kept.lease, now_us) != RQL_GONE) {
             visit(lock, context);
         }
     }

@@ -47,8 +47,8 @@ static rql_status take_reply(rql_lock *lock, const struct rqli_exchange *exchang
         rqli_keeper_on_gone(keeper, lock);
         return RQL_NOT_HELD;
     }
-    rqli_keeper_on_extended(keeper, lock, exchange->sent_us, outcome.third);
-    return RQL_OK;
+    return rqli_keeper_on_extended(keeper, lock, exchange->sent_us, outcome.third) ? RQL_OK
+                                                                                   : RQL_NOT_HELD;
 }
 
 /* The first fault, else whether one had ended. */
