@@ -3,6 +3,7 @@
 
 /* "did you mean ...?": the known word that is nearest to one that was mistyped. */
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { CLI_GUESS_SIZE = 96 };
@@ -19,9 +20,9 @@ void cli_guess_init(struct cli_guess *self, const char *word, size_t length);
 /* A word that would have been right. '-' and '_' are the same. */
 void cli_guess_propose(struct cli_guess *self, const char *word);
 
-/* " (did you mean <prefix><word>?)" with '-' for '_' if it is `dashed`; empty if nothing is near.
+/* " (did you mean <prefix><word>?)" with '-' for '_' if it `is_dashed`; empty if nothing is near.
  */
-const char *cli_guess_text(const struct cli_guess *self, const char *prefix, int dashed,
+const char *cli_guess_text(const struct cli_guess *self, const char *prefix, bool is_dashed,
                            char out[CLI_GUESS_SIZE]);
 
 #endif

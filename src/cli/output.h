@@ -36,7 +36,7 @@ struct cli_table {
     char **cells;
 };
 
-void cli_table_add(struct cli_table *self, const char *text); /* copied, made safe; NULL: "-" */
+void cli_table_add(struct cli_table *self, const char *text);     /* copied, made safe; NULL: "-" */
 void cli_table_add_raw(struct cli_table *self, const char *text); /* copied as it is: for JSON */
 void cli_table_add_int(struct cli_table *self, int64_t value);
 void cli_table_add_duration(struct cli_table *self, int64_t value_ms);

@@ -5,7 +5,7 @@
 
 #include <time.h>
 
-enum { PAUSE_MS = 100, NS_PER_MS = 1000000 };
+enum { PAUSE_NS = 100000000 };
 
 static rql_status connect(const struct cli_args *args, rql_client **out, rql_error *error)
 {
@@ -35,7 +35,7 @@ static bool may_pass(rql_status status)
  * wait for the lock. */
 static rql_status connect_in_time(struct cli_args *args, rql_client **out, rql_error *error)
 {
-    const struct timespec pause = {.tv_nsec = PAUSE_MS * NS_PER_MS};
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
     const bool is_limited = args->wait_ms != RQL_FOREVER;
     const int64_t end_ms = is_limited ? cli_after_ms(args->wait_ms) : INT64_MAX;
     rql_status status = connect(args, out, error);

@@ -120,6 +120,16 @@ def a_replica_is_told_and_waited_for(server, rql):
         rql("unlock", "a", "--force")
 
 
+def try_waits_for_nothing(server, rql):
+    server.call("REPLICAOF", "127.0.0.1", "1")
+    for words in WAYS:
+        result = rql(words[0], "--try", *words[1:])
+        check_equal((result.code, result.out), (69, ""))
+        check_equal(result.err.count("\n"), 1)
+        check_in("READONLY", result.err)
+    server.call("REPLICAOF", "NO", "ONE")
+
+
 def another_reason_is_told_too(server, rql):
     server.call("CONFIG", "SET", "maxmemory", "1")
     process = rql.start(*RUN)
@@ -207,6 +217,7 @@ if __name__ == "__main__":
         a_second_signal_ends_it_at_once,
         signals_that_are_ignored_stay_ignored,
         a_replica_is_told_and_waited_for,
+        try_waits_for_nothing,
         another_reason_is_told_too,
         a_server_that_goes_away_is_told_once,
         a_silent_server_is_told,
