@@ -149,8 +149,8 @@ static void find(const char *name, void *out, size_t size)
     memcpy(out, &symbol, size);
 }
 
-int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-                   void *data)
+int pthread_create(pthread_t *newthread, const pthread_attr_t *attr, void *(*start_routine)(void *),
+                   void *arg)
 {
     int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
@@ -160,16 +160,16 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
         return EAGAIN;
     }
     n_threads++;
-    return real(thread, attributes, run, data);
+    return real(newthread, attr, start_routine, arg);
 }
 
-int pthread_join(pthread_t thread, void **result)
+int pthread_join(pthread_t th, void **thread_return)
 {
     int (*real)(pthread_t, void **);
 
     find("pthread_join", &real, sizeof real);
     n_threads--;
-    return real(thread, result);
+    return real(th, thread_return);
 }
 
 /* True: done. What is missing may be why not. */
