@@ -146,6 +146,9 @@ void rqli_attempt_init(struct attempt *self, rql_lock *lock, const rql_lock_opti
         .deadline_us = deadline_us,
     };
     out->rank = -1;
+    if (options->auto_extend) {
+        rqli_keeper_prepare(lock->client->keeper, 0);
+    }
 }
 
 rql_status rqli_attempt_run(struct attempt *self, const struct rqli_world *world, rql_error *error)
@@ -156,6 +159,9 @@ rql_status rqli_attempt_run(struct attempt *self, const struct rqli_world *world
     rql_error detail = {0};
     rql_status status;
 
+    if (self->options->auto_extend) {
+        rqli_keeper_prepare(self->client->keeper, self->deadline_us);
+    }
     rqli_attempt_begin(self, &request);
     if (!self->options->fail_fast && rqli_subscriber_is_listening(subscriber)) {
         status = rqli_attempt_join(self, error);

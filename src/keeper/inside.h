@@ -4,11 +4,13 @@
 /* What keeper.c (the thread), view.c (looking at leases) and adopted.c share. The functions are
  * called under the keeper's mutex. */
 
+#include "base/signal.h"
 #include "client/lock.h"
 #include "keeper/keeper.h"
 #include "keeper/renewal.h"
 #include "keeper/renewed.h"
 #include "keeper/schedule.h"
+#include "keeper/trace.h"
 #include "keeper/withdrawal.h"
 
 #include <pthread.h>
@@ -24,6 +26,7 @@ struct rqli_keeper {
     uv_timer_t timer;
     _Atomic int64_t host_end_us; /* of new leases; see rqli_keeper_on_probed() */
     atomic_bool has_extended;    /* a lease that renews was added, once */
+    rqli_signal runs;            /* 1: the thread does */
 
     struct {
         pthread_mutex_t mutex;
@@ -37,6 +40,7 @@ struct rqli_keeper {
         int64_t next_look_us; /* when the thread looks again by itself */
         unsigned added;       /* leases added since its last look */
         size_t n_adopted;     /* of the listed ones */
+        struct rqli_trace trace;
         bool is_running;
         bool shall_stop;
         int64_t stop_us; /* then at the latest: what is still to withdraw is left to its ttl */

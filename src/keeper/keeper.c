@@ -53,6 +53,7 @@ static bool is_loop_thread(const struct rqli_keeper *self)
 void rqli_keeper_rouse(struct rqli_keeper *self)
 {
     if (self->shared.is_running) {
+        rqli_trace_add(&self->shared.trace, RQLI_TRACE_ROUSED, self->shared.next_look_us);
         self->shared.next_look_us = 0;
         (void)uv_async_send(&self->call);
     }
@@ -103,6 +104,7 @@ static void tell(struct rqli_keeper *self, rql_lock *lock)
     }
     rqli_lease_on_gone(&lock->kept.lease);
     lock->kept.lease.is_told = true;
+    rqli_trace_add(&self->shared.trace, RQLI_TRACE_LOST, lock->token);
     rqli_schedule_update(&self->shared.schedule, lock);
     if (lock->kept.lost_fd >= 0) {
         (void)eventfd_write(lock->kept.lost_fd, 1);
@@ -157,6 +159,7 @@ static void plan(struct rqli_keeper *self)
     }
     self->shared.added = 0;
     self->shared.next_look_us = due_us;
+    rqli_trace_add(&self->shared.trace, RQLI_TRACE_PLANNED, due_us);
 }
 
 /* Under the mutex: no call may last beyond the next loss that has to be told, or the end. */
@@ -182,6 +185,7 @@ static rql_status exchange_batch(struct rqli_keeper *self, struct rqli_exchange 
     if (exchange->command.n_commands == 0) {
         return RQL_E_IO;
     }
+    rqli_trace_add(&self->shared.trace, RQLI_TRACE_RENEWS, exchange->command.n_commands);
     (void)pthread_mutex_unlock(&self->shared.mutex);
     status = rqli_exchange_run(exchange, until_us, NULL);
     (void)pthread_mutex_lock(&self->shared.mutex);
@@ -207,6 +211,7 @@ static void renew_some(struct rqli_keeper *self)
         if (!status && script_is_unknown(exchange)) {
             status = exchange_batch(self, exchange, true);
         }
+        rqli_trace_add(&self->shared.trace, RQLI_TRACE_RENEWED, status);
         rqli_renewals_apply(batch, &self->shared.schedule, status ? NULL : exchange, rqli_now_us());
         rqli_exchange_give(exchange);
         tell_losses(self);
@@ -246,9 +251,11 @@ static bool withdraw_some(struct rqli_keeper *self)
         return false;
     }
     until_us = withdrawing_until_us(self);
+    rqli_trace_add(&self->shared.trace, RQLI_TRACE_WITHDRAWS, (int64_t)batch.count);
     (void)pthread_mutex_unlock(&self->shared.mutex);
     rqli_withdrawal_batch_run(&batch, self->link, until_us);
     (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_trace_add(&self->shared.trace, RQLI_TRACE_WITHDREW, until_us);
     rqli_withdrawals_put_back(&self->shared.withdrawals, &batch);
     return true;
 }
@@ -259,6 +266,7 @@ static void look(struct rqli_keeper *self)
     int64_t left_us;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_trace_add(&self->shared.trace, RQLI_TRACE_LOOKS, self->shared.next_look_us);
     do {
         tell_losses(self);
         renew_some(self);
@@ -315,6 +323,8 @@ static void run(void *argument)
 {
     struct rqli_keeper *self = argument;
 
+    atomic_store_explicit(&self->runs, 1, memory_order_release);
+    rqli_signal_wake(&self->runs);
     (void)pthread_setname_np(pthread_self(), "rql-keeper");
     (void)uv_run(&self->loop, UV_RUN_DEFAULT);
     RQLI_MUST(uv_loop_close(&self->loop) == 0);
@@ -348,6 +358,26 @@ static bool start(struct rqli_keeper *self)
         rqli_uv_loop_drop(&self->loop);
     }
     return self->shared.is_running;
+}
+
+static bool runs(struct rqli_keeper *self)
+{
+    return atomic_load_explicit(&self->runs, memory_order_acquire) == 1;
+}
+
+void rqli_keeper_prepare(struct rqli_keeper *self, int64_t until_us)
+{
+    bool is_started;
+
+    if (runs(self)) {
+        return;
+    }
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    is_started = start(self);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    while (is_started && !runs(self) && rqli_now_us() < until_us) {
+        rqli_signal_wait(&self->runs, 0, until_us);
+    }
 }
 
 bool rqli_keeper_watch(struct rqli_keeper *self, rql_lock *lock)

@@ -9,6 +9,7 @@
 
 #include "acquire/lease.h"
 #include "base/text.h"
+#include "keeper/trace.h"
 
 #include <rql/client.h>
 
@@ -22,6 +23,15 @@ void rqli_keeper_abandon(struct rqli_keeper *self);             /* as rqli_link_
 
 /* The background thread's connection, to see what it has counted. */
 struct rqli_link *rqli_keeper_link(const struct rqli_keeper *self);
+
+/* What that thread did last: a copy. */
+struct rqli_trace rqli_keeper_trace(struct rqli_keeper *self);
+
+/* Before a lock is taken that is to be renewed: starts the thread, and waits until until_us at most
+ * for it to run. The system keeps a new thread from running for longer than others, on a busy
+ * machine for longer than a short lease lasts. That it cannot be started rqli_keeper_add() tells.
+ */
+void rqli_keeper_prepare(struct rqli_keeper *self, int64_t until_us);
 
 /* Lists a lock. RQL_E_NOMEM: it needs watching, and the thread could not be started. */
 rql_status rqli_keeper_add(struct rqli_keeper *self, rql_lock *lock,

@@ -183,6 +183,16 @@ rql_status rqli_keeper_share_lost_fd(struct rqli_keeper *self, rql_lock *lock, i
     return rqli_keeper_lost_fd(self, lock, &unused, error);
 }
 
+struct rqli_trace rqli_keeper_trace(struct rqli_keeper *self)
+{
+    struct rqli_trace trace;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    trace = self->shared.trace;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return trace;
+}
+
 void rqli_keeper_each(struct rqli_keeper *self, void (*visit)(const rql_lock *lock, void *context),
                       void *context)
 {

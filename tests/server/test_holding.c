@@ -1,11 +1,51 @@
 #include "clients.h"
 
+#include "client/client.h"
+#include "client/lock.h"
+#include "keeper/keeper.h"
 #include "stall.h"
 #include "threads.h"
+
+#include <dlfcn.h>
+#include <uv.h>
 
 /* What keeps a lock: renewal, its ends, and the claim of what was handed over. */
 
 enum { TTL_MS = 900, CLAIM_MS = 1000, RACERS = 4, RACES = 250 };
+
+/* The system may keep a new thread from running. */
+static int64_t start_delay_ms;
+
+struct start {
+    uv_thread_cb entry;
+    void *arg;
+    int64_t delay_ms;
+};
+
+static void start_late(void *data)
+{
+    struct start start = *(struct start *)data;
+    const struct timespec delay = {.tv_sec = start.delay_ms / 1000,
+                                   .tv_nsec = start.delay_ms % 1000 * 1000000};
+
+    free(data);
+    (void)nanosleep(&delay, NULL);
+    start.entry(start.arg);
+}
+
+int uv_thread_create(uv_thread_t *tid, uv_thread_cb entry, void *arg)
+{
+    int (*real)(uv_thread_t *, uv_thread_cb, void *);
+    void *symbol = dlsym(RTLD_NEXT, "uv_thread_create");
+    struct start *start = malloc(sizeof *start);
+
+    memcpy(&real, &symbol, sizeof real);
+    if (!start) {
+        return UV_ENOMEM;
+    }
+    *start = (struct start){entry, arg, start_delay_ms};
+    return real(tid, start_late, start);
+}
 
 static rql_lock_options renewed(int64_t ttl_ms)
 {
@@ -61,6 +101,24 @@ static void check_held(rql_lock *lock, int64_t ttl_ms)
     CHECK_OK(rql_lock_release(lock, NULL));
 }
 
+/* What the keeper's thread did: why it was lost. */
+static void print_trace(const rql_lock *lock)
+{
+    static const char *const names[] = {"roused",    "looks",    "renews", "renewed",
+                                        "withdraws", "withdrew", "lost",   "planned"};
+    struct rqli_trace trace = rqli_keeper_trace(client->keeper);
+    unsigned i = trace.n > RQLI_TRACE_SIZE ? trace.n - RQLI_TRACE_SIZE : 0;
+
+    print_message("# asked for at %lld; stalls of %lld us\n", (long long)lock->begun_us,
+                  (long long)stall_worst_us());
+    for (; i < trace.n; i++) {
+        unsigned at = i % RQLI_TRACE_SIZE;
+
+        print_message("# %lld %s %lld\n", (long long)trace.item[at].at_us,
+                      names[trace.item[at].what], (long long)trace.item[at].value);
+    }
+}
+
 /* A renewal has two thirds of the ttl. Where nobody runs for about that long the lock is lost, and
  * the next one gets more. */
 static void keep_a_short_lock(bool forgets)
@@ -74,6 +132,9 @@ static void keep_a_short_lock(bool forgets)
         options.ttl_ms *= 4;
         lock = hold_with(client, "x", &options);
         status = await_renewals(lock, options.ttl_ms, forgets);
+    }
+    if (status) {
+        print_trace(lock);
     }
     CHECK_OK(status);
     check_held(lock, options.ttl_ms);
@@ -90,6 +151,21 @@ static void renewals_go_on_when_the_server_has_forgotten_the_script(void **state
 {
     (void)state;
     keep_a_short_lock(true);
+}
+
+/* Its thread is there before the lock is: a lease does not begin with a wait for that. */
+static void a_lock_is_renewed_however_late_its_thread_starts(void **state)
+{
+    int64_t ttl_ms = wait_stretched(TTL_MS);
+    rql_lock_options options = renewed(ttl_ms);
+    rql_lock *lock;
+
+    (void)state;
+    start_delay_ms = ttl_ms + ttl_ms / 4;
+    lock = hold_with(client, "x", &options);
+    start_delay_ms = 0;
+    CHECK_OK(await_renewals(lock, ttl_ms, false));
+    check_held(lock, ttl_ms);
 }
 
 static bool has_ended(void *last_end_ms)
@@ -416,6 +492,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         TEST(auto_extend_keeps_a_short_lock),
         TEST(renewals_go_on_when_the_server_has_forgotten_the_script),
+        TEST(a_lock_is_renewed_however_late_its_thread_starts),
         TEST(max_hold_ends_renewal),
         TEST(forget_ends_renewal),
         TEST(renewal_ends_with_its_thread),

@@ -126,21 +126,6 @@ void free(void *ptr)
     __libc_free(ptr);
 }
 
-static bool allocations_can_fail(void)
-{
-    void *volatile memory;
-
-    lack = no_lack;
-    lack.nth = 1;
-    is_scarce = true;
-    memory = malloc(1);
-    is_scarce = false;
-    free(memory);
-    return memory == NULL;
-}
-
-#endif
-
 /* The C library's own. */
 static void find(const char *name, void *out, size_t size)
 {
@@ -171,6 +156,21 @@ int pthread_join(pthread_t th, void **thread_return)
     n_threads--;
     return real(th, thread_return);
 }
+
+static bool allocations_can_fail(void)
+{
+    void *volatile memory;
+
+    lack = no_lack;
+    lack.nth = 1;
+    is_scarce = true;
+    memory = malloc(1);
+    is_scarce = false;
+    free(memory);
+    return memory == NULL;
+}
+
+#endif
 
 /* True: done. What is missing may be why not. */
 static bool done(rql_status status, const rql_error *error)
