@@ -6,9 +6,9 @@
 /* What a call and a renewal cost beside many renewed locks. In processor time of one thread, which
  * does not depend on what else the machine does. RQL_TEST_HELD: beside how many. */
 
-enum { USUAL = 20000, FULL = 100000, LONG_MS = 3600000, BRIEF_MS = 1200 };
+enum { USUAL = 20000, FULL = 100000, LONG_MS = 3600000, BRIEF_MS = 900 };
 
-enum { ROUNDS = 20, PAIRS = 50, RENEWALS = 6 };
+enum { ROUNDS = 20, PAIRS = 50, RENEWALS = 3 };
 
 static long n_held;
 static rql_client *client;
