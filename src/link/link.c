@@ -208,16 +208,6 @@ static void begin_batch(struct rqli_link *self)
     self->shared.batch_ends[self->shared.n_batches - 1] = self->shared.queued_at;
 }
 
-/* Under the mutex. Nothing that a server could answer was sent as a whole: it is not the server
- * that is silent. */
-static bool awaits_nothing(const struct rqli_link *self)
-{
-    const struct exchange *first = self->shared.first;
-
-    return first &&
-           (first->next ? first->next->begins_at : self->shared.queued_at) > self->shared.sent_at;
-}
-
 /* Under the mutex: so much of the batch was taken by the system. True: all of it. */
 static bool end_sending(struct rqli_link *self, size_t sent)
 {
@@ -235,11 +225,10 @@ static bool end_sending(struct rqli_link *self, size_t sent)
 /* Under the mutex, released while it sends. What goes at once goes before those who were called are
  * woken: they would take the processor from us, and the server has nothing to do till then. False:
  * the socket is full, or broken. */
-static bool send_some(struct rqli_link *self, bool is_rest)
+static bool send_some(struct rqli_link *self)
 {
     const char *bytes = self->shared.sending.data + self->shared.n_sent;
     size_t length = self->shared.sending.length - self->shared.n_sent;
-    bool begins_silence = is_rest && awaits_nothing(self);
     ssize_t sent;
 
     self->shared.sent_at = self->shared.sending_ends;
@@ -249,9 +238,6 @@ static bool send_some(struct rqli_link *self, bool is_rest)
     if (sent < 0) {
         rqli_link_break_off(self, false);
         return false;
-    }
-    if (begins_silence && sent > 0) {
-        self->shared.heard_us = rqli_now_us();
     }
     return end_sending(self, (size_t)sent);
 }
@@ -268,12 +254,10 @@ static void write_out(struct rqli_link *self)
     }
     self->shared.writing = true;
     while (goes_on) {
-        bool is_rest = has_unsent(self);
-
-        if (!is_rest && may_write(self)) {
+        if (!has_unsent(self) && may_write(self)) {
             begin_batch(self);
         }
-        goes_on = self->shared.state == UP && has_unsent(self) && send_some(self, is_rest);
+        goes_on = self->shared.state == UP && has_unsent(self) && send_some(self);
     }
     self->shared.writing = false;
     rqli_link_bury(self);

@@ -9,7 +9,7 @@
 /* What the background thread gives back for others, beside the locks that it keeps. RQL_TEST_CROWD:
  * how many withdrawals. */
 
-enum { USUAL = 2000, FULL = 100000, TTL_MS = 2000, FAR_MS = 5, IO_MS = 500, PATIENCE_MS = 250 };
+enum { USUAL = 2000, FULL = 100000, TTL_MS = 2000, FAR_MS = 100, IO_MS = 500, PATIENCE_MS = 250 };
 
 static struct proxy *proxy;
 static long n_withdrawals;
@@ -100,7 +100,7 @@ static bool all_are_withdrawn(void *data)
     return calls_of("evalsha") >= n_withdrawals + *(int64_t *)data;
 }
 
-/* One by one they would take longer than the lock lives. */
+/* One by one, and all before the next renewal, they would take longer than the lock lives. */
 static void a_crowd_of_withdrawals_costs_no_renewed_lock_its_life(void **state)
 {
     rql_client *client = client_through_proxy(20000);
