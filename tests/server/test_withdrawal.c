@@ -110,7 +110,7 @@ static void a_crowd_of_withdrawals_costs_no_renewed_lock_its_life(void **state)
     (void)state;
     proxy_delay(proxy, PROXY_DOWN, FAR_MS);
     withdraw(client, n_withdrawals);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 3; i++) {
         await_end_after(end_ms());
     }
     CHECK_OK(rql_lock_verify(lock, NULL));
