@@ -80,20 +80,32 @@ static void a_grant_counts_from_the_question(void **state)
     CHECK_OK(rql_lock_release(lock, NULL));
 }
 
-static void a_re_entry_counts_from_the_question(void **state)
+static rql_lock *enter_again(rql_conflict_strategy strategy)
 {
     rql_lock_options options = short_lived();
+
+    options.conflict_strategy = strategy;
+    return hold_with(client, "x", &options);
+}
+
+static void a_re_entry_counts_from_the_question(void **state)
+{
     rql_lock *outer = take();
     rql_lock *inner;
+    rql_lock *sharing;
 
     (void)state;
-    options.conflict_strategy = RQL_EXTENDABLE_WORK_THROUGH;
     be_late();
-    inner = hold_with(client, "x", &options);
+    inner = enter_again(RQL_EXTENDABLE_WORK_THROUGH);
     check(inner);
     be_late();
-    CHECK_OK(rql_lock_release(inner, NULL)); /* takes back what it did not use, of both */
+    sharing = enter_again(RQL_WORK_THROUGH);
+    check(sharing);
+    be_late();
+    CHECK_OK(rql_lock_release(inner, NULL)); /* takes back what it did not use, of all */
+    check(sharing);
     check(outer);
+    CHECK_OK(rql_lock_release(sharing, NULL));
     CHECK_OK(rql_lock_release(outer, NULL));
 }
 
@@ -149,6 +161,7 @@ static void a_lock_handed_over_counts_from_its_grant(void **state)
     struct waiter waiter = {.client = client, .name = "x", .options = short_lived()};
 
     (void)state;
+    waiter.options.retry_delay_ms = 60000;
     make_listen(client, other);
     waiter_start_as(&waiter, 1);
     be_late();
