@@ -199,11 +199,28 @@ static void what_nobody_heard_of_is_given_back_however_late(void **state)
     rql_client_free(client);
 }
 
+/* Its holder is done with it, and was told that it may be there still. */
+static void what_could_not_be_released_is_released_later(void **state)
+{
+    rql_client *client = impatient_client(wait_stretched(PATIENCE_MS));
+    rql_lock *lock = hold(client, "x");
+
+    (void)state;
+    proxy_refuse(proxy, true);
+    proxy_cut(proxy);
+    assert_true(rql_lock_release(lock, NULL) < 0);
+    assert_int_equal(ask_int("EXISTS rql:lock:x"), 1);
+    proxy_heal(proxy);
+    await_int(0, "EXISTS rql:lock:x");
+    rql_client_free(client);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         TEST(what_nobody_heard_of_is_given_back_however_late),
+        TEST(what_could_not_be_released_is_released_later),
         TEST(a_crowd_of_withdrawals_costs_no_renewed_lock_its_life),
         TEST(a_withdrawal_without_answer_holds_up_no_renewal),
         TEST(the_end_of_a_client_waits_for_its_time_out_and_not_for_a_crowd),
