@@ -401,6 +401,23 @@ static void a_series_is_granted_as_a_whole(void **state)
     }
 }
 
+/* Somebody clears it away: nothing of it stays, and the others stay. */
+static void a_request_that_is_swept_leaves_no_record(void **state)
+{
+    redisContext *ear = let_three_wait();
+    char acquirer[WORD_SIZE];
+    const char *const args[] = {acquirer, "40000"};
+
+    (void)state;
+    for (int i = 2; i <= 4; i++) {
+        (void)snprintf(acquirer, sizeof acquirer, "rql:acq:1/%d/0/0/%032d", i, i);
+        freeReplyObject(eval(RQLI_SCRIPT_SWEEP_REQUEST, 1, args, sizeof args / sizeof args[0]));
+        assert_int_equal(ask_int("ZCARD rql:lock_queue:a"), 4 - i);
+        assert_int_equal(ask_int("HLEN rql:req:a"), 4 - i);
+    }
+    redisFree(ear);
+}
+
 /* It was sent for an acquisition that is over long since. */
 static void what_comes_too_late_does_nothing(void **state)
 {
@@ -431,6 +448,7 @@ int main(void)
         cmocka_unit_test_setup(who_comes_to_a_free_lock_overtakes_nobody, set_up),
         cmocka_unit_test_setup(a_re_entry_claims_what_was_handed_over, set_up),
         cmocka_unit_test_setup(a_series_is_granted_as_a_whole, set_up),
+        cmocka_unit_test_setup(a_request_that_is_swept_leaves_no_record, set_up),
         cmocka_unit_test_setup(what_comes_too_late_does_nothing, set_up),
     };
 
