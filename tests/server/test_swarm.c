@@ -128,6 +128,17 @@ static void flush_by_hand_frees_what_the_dead_held(void **state)
     zombies = rql_zombies_free(zombies);
 }
 
+/* What another version or language may have written there. */
+static void a_host_without_a_time_is_never_dead(void **state)
+{
+    (void)state;
+    ask("HSET rql:swarm:hsts " RUBY_HOST " garbage b -5 c inf d 0x10");
+    raw_lock("x", RUBY_ACQUIRER, RUBY_HOST);
+    CHECK_OK(rql_flush_zombies(client, NULL, NULL, NULL));
+    assert_int_equal(ask_int("EXISTS rql:lock:x"), 1);
+    assert_int_equal(ask_int("HLEN rql:swarm:hsts"), 4);
+}
+
 static void what_is_flushed_goes_to_the_next_waiter(void **state)
 {
     struct waiter waiter = {.client = other, .name = "x", .options = patient(other)};
@@ -397,6 +408,7 @@ int main(void)
         TEST(info_tells_the_dead_from_the_living),
         TEST(zombies_are_found),
         TEST(flush_by_hand_frees_what_the_dead_held),
+        TEST(a_host_without_a_time_is_never_dead),
         TEST(what_is_flushed_goes_to_the_next_waiter),
         TEST(verdict_ends_with_the_next_sign_of_life),
         TEST(one_sight_is_not_enough),
