@@ -121,13 +121,15 @@ def a_replica_is_told_and_waited_for(server, rql):
 
 
 def try_waits_for_nothing(server, rql):
-    server.call("REPLICAOF", "127.0.0.1", "1")
-    for words in WAYS:
-        result = rql(words[0], "--try", *words[1:])
-        check_equal((result.code, result.out), (69, ""))
-        check_equal(result.err.count("\n"), 1)
-        check_in("READONLY", result.err)
-    server.call("REPLICAOF", "NO", "ONE")
+    for words, undo, reason in (
+            (("REPLICAOF", "127.0.0.1", "1"), ("REPLICAOF", "NO", "ONE"), "READONLY"),
+            (("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0"), "OOM")):
+        server.call(*words)
+        results = [rql(way[0], "--try", *way[1:]) for way in WAYS]
+        server.call(*undo)
+        for result in results:
+            check_equal((result.code, result.out, result.err.count("\n")), (69, "", 1), result.err)
+            check_in(reason, result.err)
 
 
 def another_reason_is_told_too(server, rql):
