@@ -98,13 +98,21 @@ static struct rqli_slice without_front(struct rqli_slice text)
     return text.length > 0 && text.data[0] == '-' ? from(text, text.data + 1) : text;
 }
 
-/* Redis 7.2 and later, and Valkey: "ERR ACL failure in script: User w has no permissions to run the
- * 'publish' command". A message has room for the long name of a user, or for that front. */
+/* In front of "User w has no permissions to run the 'publish' command", by Redis 7.2 and later and
+ * by Valkey. A message has room for the long name of a user, or for these. */
+static const char *const acl_fronts[] = {
+    "ERR ACL failure in script: ",
+    "EXECABORT Transaction discarded because of: ",
+};
+
 static struct rqli_slice without_acl_front(struct rqli_slice text)
 {
-    static const char front[] = "ERR ACL failure in script: ";
-
-    return begins_with(text, front) ? from(text, text.data + strlen(front)) : text;
+    for (size_t i = 0; i < sizeof acl_fronts / sizeof acl_fronts[0]; i++) {
+        if (begins_with(text, acl_fronts[i])) {
+            return from(text, text.data + strlen(acl_fronts[i]));
+        }
+    }
+    return text;
 }
 
 static struct rqli_slice useful_part(struct rqli_slice text)

@@ -89,6 +89,12 @@ static void errors_within_scripts_are_classed_and_stripped(void **state)
          RQL_E_AUTH,
          "poll on rql:lock:x: User a-service-with-a-name-of-46-bytes-in-production has no "
          "permissions to run the 'hmset' command"},
+        {"EXECABORT Transaction discarded because of: NOPERM User "
+         "a-service-with-a-name-of-34-bytes "
+         "has no permissions to run the 'exec' command",
+         RQL_E_AUTH,
+         "poll on rql:lock:x: NOPERM User a-service-with-a-name-of-34-bytes has no permissions to "
+         "run the 'exec' command; nothing was done"},
         {"ERR ACL failure in script: No permissions to access a key script: " SHA
          ", on @user_script:1.",
          RQL_E_AUTH, "poll on rql:lock:x: No permissions to access a key"},
