@@ -168,8 +168,10 @@ static void a_first_sign_of_life_without_answer_binds_the_locks(void **state)
     rql_swarm_options options = quick(client);
     rql_lock *lock = hold(client, "x");
     rql_swarm *swarm;
+    int lost_fd = -1;
 
     (void)state;
+    CHECK_OK(rql_lock_lost_fd(lock, &lost_fd, NULL));
     CHECK_OK(rql_probe_hosts(client, NULL, NULL, NULL)); /* the server knows the script now */
     ask("DEL rql:swarm:hsts");
     options.flush_zombies = false;
@@ -179,7 +181,8 @@ static void a_first_sign_of_life_without_answer_binds_the_locks(void **state)
     await_hosts(1);
     proxy_refuse(proxy, true);
     proxy_cut(proxy);
-    assert_true(wait_until(holds_nothing, lock, AWAIT_MS));
+    assert_true(wait_readable(lost_fd, AWAIT_MS));
+    assert_true(holds_nothing(lock));
     (void)!rql_lock_release(lock, NULL);
     rql_swarm_free(swarm);
     proxy_stop(proxy);
