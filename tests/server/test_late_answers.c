@@ -2,12 +2,11 @@
 
 #include "async_fixture.h"
 #include "proxy.h"
-#include "swarm_fixture.h"
 
 /* Words that are long under way. A lease counts from the question: nobody may rely on a lock for
  * longer than the server keeps it. And a question that nobody waits for any more does nothing. */
 
-enum { TTL_MS = 6000, LATE_MS = 300, RENEWED_MS = 2400, PATIENCE_MS = 100, MARGIN_MS = 50 };
+enum { TTL_MS = 6000, LATE_MS = 300, RENEWED_MS = 2400, PATIENCE_MS = 100 };
 
 static struct proxy *proxy;
 
@@ -222,39 +221,6 @@ static void a_series_counts_from_the_question_too(void **state)
     CHECK_OK(rql_series_release(series, NULL, NULL));
 }
 
-/* Of the last sign of life of the one host there is, by the server's clock. */
-static int64_t age_ms(void)
-{
-    return ask_int("EVAL return("
-                   "(redis.call('time')[1]-redis.call('hvals','rql:swarm:hsts')[1])*1000"
-                   "+redis.call('time')[2]/1000) 0");
-}
-
-/* Nor does a host hold what it has for longer than others take it for alive, less a margin of 1 %.
- */
-static void a_sign_of_life_counts_from_its_question(void **state)
-{
-    rql_swarm_options options = quick(other);
-    rql_lock *lock = hold(other, "x");
-    struct watched watched = {.lock = lock, .lowest_ms = INT64_MAX};
-    rql_swarm *swarm;
-    int64_t left_ms;
-
-    (void)state;
-    options.flush_zombies = false;
-    options.zombie_ttl_ms = TTL_MS;
-    options.probe_url = proxy_url(proxy);
-    be_late();
-    swarm = swarm_with(other, &options);
-    assert_true(wait_until(has_more_time, &watched, AWAIT_MS));
-    proxy_freeze(proxy, PROXY_BOTH, true);
-    left_ms = TTL_MS - age_ms();
-    assert_true(rql_lock_remaining_ms(lock) <= left_ms - MARGIN_MS);
-    proxy_heal(proxy);
-    rql_swarm_free(swarm);
-    CHECK_OK(rql_lock_release(lock, NULL));
-}
-
 static bool has_passed(void *until_us)
 {
     return wait_clock_us() >= *(int64_t *)until_us;
@@ -309,7 +275,6 @@ int main(void)
         TEST(a_lock_handed_over_counts_from_its_grant),
         TEST(a_loop_counts_from_the_question_too),
         TEST(a_series_counts_from_the_question_too),
-        TEST(a_sign_of_life_counts_from_its_question),
         TEST(a_question_that_comes_too_late_is_not_answered),
     };
 
