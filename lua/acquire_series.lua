@@ -10,8 +10,9 @@
 -- nonces are 32 digits for each lock; ask and metadata as for acquire.lua, but that the conflict
 -- strategies are t and, for all others, d.
 -- Returns {1, now_us, {token, ttl_left_ms, process 0|1, grant's nonce} of each lock}: all are held;
---         {0, now_us, pttl_ms, rank, is_first, was_restored, 0, score_us, state of each}: queued;
+--         {0, now_us, pttl_ms, rank, is_first, was_restored, of_ruby, score_us, state of each}: queued;
 --         {2|3|4, now_us, pttl_ms, state of each}, {5|6, now_us}: as acquire.lua.
+-- of_ruby is the number of the first lock that has to be watched, as for acquire.lua, or 0.
 -- pttl_ms is of the lock that ends last, rank that of the worst place. state is what stands against
 -- the lock: 0 nothing, 1 another holds it, 2 others are in front, 3 this acquirer holds it.
 
@@ -29,6 +30,7 @@ end
 -- @include ttl
 local access, conflict, fail_fast, wait_ms, known_us, queue_ttl_ms, chance =
     string.match(ARGV[6], "^(%a)(%a)(.) (%-?%d+) (%d+) (%-?%d+) (%d+)$")
+local holds = access == "Q" or access == "R"
 local entries = {}
 local states = {}
 
@@ -57,6 +59,7 @@ local function look(i)
     entry.is_answered = entry.is_granted or (entry.is_own and held[5] == nonce)
     entry.is_there = record or score
     entry.is_queued = is_known
+    entry.access = record and select(5, read_record(record))
     entry.score_us = is_known and score and micros_of(score)
     return entry
 end
@@ -82,6 +85,13 @@ local function answer_held()
     return answer
 end
 
+local function withdraw(entry)
+    if entry.is_there then
+        call("ZREM", queue, acquirer)
+        forget(requests, acquirer, entry.access)
+    end
+end
+
 local function take()
     for i = 1, count do
         local entry = turn_to(i)
@@ -92,19 +102,21 @@ local function take()
             -- @include grant
             entry.token, entry.nonce = token, nonce
         end
-        if entry.is_there then
-            drop(queue, requests, acquirer)
+        withdraw(entry)
+        if entry.passed then
+            call("HSET", requests, "series", now_text .. " " .. entry.passed)
         end
     end
     return answer_held()
 end
 
--- Until then nothing can be granted: the end of the last of those that others hold; -1: not known.
+-- Until then nothing can be granted: the end of the last of those that others hold, or of the last
+-- reservation; -1: not known.
 local function longest_ttl()
     local longest = -1
     for i = 1, count do
-        turn_to(i)
-        longest = math.max(longest, states[i] == 1 and call("PTTL", lock) or -1)
+        local entry = turn_to(i)
+        longest = math.max(longest, states[i] == 1 and call("PTTL", lock) or entry.free_ms or -1)
     end
     return longest
 end
@@ -119,9 +131,7 @@ end
 
 local function refuse(why)
     for i = 1, count do
-        if turn_to(i).is_there then
-            drop(queue, requests, acquirer)
-        end
+        withdraw(turn_to(i))
     end
     return answer_not_held(why, now, longest_ttl())
 end
@@ -131,7 +141,7 @@ local function new_score()
     local us = now_text
     for i = 1, count do
         turn_to(i)
-        local tail = tail_us(queue, now_text)
+        local tail = tail_us(queue, requests, now_text)
         us = is_less(us, tail) and tail or us
     end
     return us
@@ -141,26 +151,34 @@ local function enqueue(us)
     for i = 1, count do
         local entry = turn_to(i)
         if not entry.is_own then
-            if not entry.is_queued then
-                call("HSET", requests, acquirer, record_of(host, ttl_ms, nonce, until_us, "s"))
-                entry.is_queued, entry.is_there = true, true
+            if entry.score_us ~= us then
+                if not entry.is_queued then
+                    forget(requests, acquirer, entry.access)
+                    entry.access = holds and "S" or "s"
+                    if holds then
+                        call("HINCRBY", requests, "holders", "1")
+                    end
+                end
+                call("HSET", requests, acquirer, record_of(host, ttl_ms, nonce, until_us, entry.access, us))
+                call("ZADD", queue, seconds_of(us), acquirer)
+                entry.score_us, entry.is_queued, entry.is_there = us, true, true
             end
-            call("ZADD", queue, seconds_of(us), acquirer)
-            keep(queue, requests, call("ZCARD", queue))
+            keep(queue, requests)
         end
     end
 end
 
--- Serves the queue of a free lock; returns what then stands against it.
-local function state_of(entry, oldest_us)
+-- Serves the queue of a free lock; returns what then stands against it. yields: it is not taken now, and
+-- somebody else may have it meanwhile.
+local function state_of(entry, oldest_us, yields)
     if entry.is_own then
         return 0
     elseif entry.owner then
         return 1
     end
-    local me, turn = acquirer, nil
+    local me, turn, free_ms, passed = acquirer, nil, nil, nil
     -- @include settle
-    entry.is_again = turn == "again"
+    entry.is_again, entry.free_ms, entry.passed = turn == "again", free_ms, passed
     return turn == "mine" and 0 or 2
 end
 
@@ -191,7 +209,7 @@ for i = 1, count do
 end
 if n_free < count and fail_fast == "f" then
     return refuse(2)
-elseif n_free == count and access == "r" then
+elseif n_free == count and (access == "r" or access == "R") then
     return take()
 end
 
@@ -203,6 +221,11 @@ for i = 1, count do
     local entry = entries[i]
     score_us = entry.score_us or score_us
     restored = is_poll and not entry.is_own and not entry.score_us and 1 or restored
+    if restored == 1 then
+        turn_to(i)
+        local n_there = call("ZCARD", queue)
+        -- @include restore
+    end
 end
 score_us = score_us ~= "0" and score_us or new_score()
 enqueue(score_us)
@@ -222,6 +245,12 @@ elseif fail_fast == "f" then
 elseif is_again then
     return {6, now}
 end
+for i = 1, count do
+    local entry = turn_to(i)
+    if states[i] == 0 and not entry.is_own and call("ZCARD", queue) > 1 then
+        state_of(entry, oldest_us, true)
+    end
+end
 
 if score_us + 0 < oldest_us then
     score_us = new_score()
@@ -234,10 +263,15 @@ if score_us + 0 < oldest_us then
     end
 end
 
-local worst, lead = 0, 1
+local worst, lead, of_ruby = 0, 1, 0
 for i = 1, count do
-    local rank = not turn_to(i).is_own and call("ZRANK", queue, acquirer) or 0
-    worst = math.max(worst, rank)
-    lead = leads(queue, acquirer, rank) == "1" and lead or 0
+    local entry = turn_to(i)
+    local rank = not entry.is_own and call("ZRANK", queue, acquirer)
+    local is_first = rank and leads(queue, requests, acquirer, rank) == "1"
+    if of_ruby == 0 and is_first and (rank > 0 or (entry.owner and not entry.nonce)) then
+        of_ruby = i
+    end
+    worst = math.max(worst, rank or 0)
+    lead = (entry.is_own or is_first) and lead or 0 -- without a rank: a Ruby was let by
 end
-return answer_not_held(0, now, longest_ttl(), worst, lead, restored, 0, score_us + 0)
+return answer_not_held(0, now, longest_ttl(), worst, lead, restored, of_ruby, score_us + 0)

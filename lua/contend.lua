@@ -1,13 +1,14 @@
 -- Included by acquire.lua where the lock is held or has a queue: answers, or leaves the lock to be taken,
 -- without a request.
 --
--- Uses clock.lua, and what acquire.lua has.
+-- Uses clock.lua, and what acquire.lua has; n_keys, how many of lock, queue and requests there are.
 
 -- @include waiters
 -- @include alive
 
 local access, conflict, fail_fast, wait_ms, known_us, more_at =
     string.match(ARGV[6], "^(%a)(%a)(.) (%-?%d+) (%d+) ()")
+local is_random = access == "r" or access == "R"
 local owner = call("HGET", lock, "acq_id")
 local holder = owner == acquirer and call("HGET", lock, "rql_nonce")
 local mine = call("HGET", requests, acquirer)
@@ -20,11 +21,13 @@ end
 if holder and (holder == nonce or conflict == "t" or conflict == "e") then
     -- @include holding
 elseif owner == acquirer and conflict == "d" then
-    drop(queue, requests, acquirer)
+    call("ZREM", queue, acquirer)
+    forget(requests, acquirer, mine and select(5, read_record(mine)))
     return "4 " .. now_text .. " " .. ttl_left(lock)
 elseif owner and fail_fast == "f" then
     return "2 " .. now_text .. " " .. ttl_left(lock)
-elseif owner or access ~= "r" then
+elseif owner or not is_random then
     -- @include stand
 end
-drop(queue, requests, acquirer)
+call("ZREM", queue, acquirer)
+forget(requests, acquirer, access)

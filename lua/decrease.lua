@@ -23,11 +23,11 @@ if call("HGET", lock, "rql_nonce") == ARGV[1] then
         return ended .. " 0 " .. math.min(left, 2592000000)
     end
 end
-if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue) == 0 then
+if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue, requests) == 0 then
     return ended .. " 0 0"
 end
 
-local chance, me, oldest_us, turn = ARGV[4]
+local chance, me, oldest_us, holds, yields, turn, free_ms, passed = ARGV[4]
 -- @include waiters
 -- @include alive
 -- @include settle

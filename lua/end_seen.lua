@@ -3,11 +3,11 @@
 -- Uses call, lock, queue and requests of the including script; the chance is the fifth argument.
 
 local is_deleted = call("DEL", lock)
-if call("EXISTS", queue) == 0 or type(redis.pcall("HLEN", requests)) ~= "number" then
+if call("EXISTS", queue, requests) == 0 or type(redis.pcall("HLEN", requests)) ~= "number" then
     return is_deleted .. " 0" -- nobody waits, or nobody knows who
 end
 
-local chance, me, oldest_us, turn = ARGV[5]
+local chance, me, oldest_us, holds, yields, turn, free_ms, passed = ARGV[5]
 -- @include clock
 -- @include waiters
 -- @include alive

@@ -24,11 +24,11 @@ if held[1] == ARGV[1] then
     end
     return "1 " .. now_text .. " " .. math.min(left, 2592000000)
 end
-if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue) == 0 then
+if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue, requests) == 0 then
     return "0 " .. now_text
 end
 
-local chance, me, oldest_us, turn = ARGV[3]
+local chance, me, oldest_us, holds, yields, turn, free_ms, passed = ARGV[3]
 -- @include waiters
 -- @include alive
 -- @include settle

@@ -16,9 +16,9 @@ local PAGE = 40 -- less than 1 ms
 
 local function host_of(acquirer)
     local record = call("HGET", requests, acquirer)
-    local host = record and string.match(record, "^(%S+) ")
+    local host, _, _, _, access = read_record(record or "")
     if host then
-        return host
+        return host, access
     end
     local thread, rest = string.match(acquirer, "^rql:acq:([^/]*/[^/]*)/[^/]*/(.*)$")
     return thread and "rql:hst:" .. thread .. "/" .. rest
@@ -28,9 +28,10 @@ call("HLEN", requests) -- before any write: a foreign type is an error
 local waiters = call("ZRANGE", queue, from, from + PAGE - 1)
 local removed = 0
 for _, acquirer in ipairs(waiters) do
-    local host = host_of(acquirer)
+    local host, access = host_of(acquirer)
     if host and is_dead(host) then
-        drop(queue, requests, acquirer)
+        call("ZREM", queue, acquirer)
+        forget(requests, acquirer, access)
         removed = removed + 1
     end
 end

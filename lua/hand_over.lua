@@ -1,7 +1,8 @@
 -- Included by our_turn.lua where a waiter of another client gets the lock: it is told, and if it does not
 -- hear, the lock is taken back.
 --
--- Uses what our_turn.lua uses, and the words of the waiter's record. Leaves turn if it was heard.
+-- Uses what our_turn.lua uses, and the words of the waiter's record. Leaves heard, how many clients did; and
+-- turn, unless none did. If this user may tell nobody, the lock is left to the next poll.
 
 local acquirer, lease_ms = waiter, ttl_ms
 local fields, first_field = {}, 1
@@ -16,9 +17,12 @@ end
 
 -- @include grant
 
-if tell(identity, nonce .. " " .. token .. " " .. now_text .. " " .. lease_ms) then
-    drop(queue, requests, acquirer)
+heard = tell(identity, nonce .. " " .. token .. " " .. now_text .. " " .. lease_ms)
+if heard and heard > 0 then
+    call("ZREM", queue, acquirer)
+    forget(requests, acquirer, access)
     turn = "granted"
 else
     call("DEL", lock)
+    turn = not heard and "free" or nil
 end

@@ -26,16 +26,24 @@ elseif held[2] then
     take_back(lock, now_text, held[2])
     what = 3
 end
-if type(record) == "string" and select(3, read_record(record)) == nonce then
-    call("HDEL", requests, acquirer)
+local _, _, asked, _, access = read_record(type(record) == "string" and record or "")
+if asked == nonce then
+    forget(requests, acquirer, access)
     redis.pcall("ZREM", queue, acquirer)
     what = math.max(what, 1)
 end
-if type(record) == "table" or call("EXISTS", queue) == 0 or redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
+if type(record) == "table" or call("EXISTS", queue, requests) == 0 then
+    return what .. " 0"
+elseif redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
+    local head = redis.pcall("ZRANGE", queue, "0", "0")[1]
+    if head and call("HEXISTS", requests, head) == 0 then
+        local me
+        -- @include tell_first
+    end
     return what .. " 0"
 end
 
-local chance, me, oldest_us, turn = ARGV[3]
+local chance, me, oldest_us, holds, yields, turn, free_ms, passed = ARGV[3]
 -- @include settle
 
 return what .. " " .. served

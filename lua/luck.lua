@@ -4,7 +4,8 @@
 
 local place = chance % call("ZCARD", queue)
 local pick = call("ZRANGE", queue, place, place)[1]
-local record = pick and identity_of(pick) and call("HGET", requests, pick)
-if record and select(5, read_record(record)) == "r" then
+local record = pick and call("HGET", requests, pick)
+local access = record and select(5, read_record(record))
+if access == "r" or access == "R" then
     page, width = {pick}, 0
 end

@@ -16,26 +16,31 @@ local function end_of(wait_ms, time, micros)
 end
 
 -- What read_record() reads.
-local function record_of(host, ttl_ms, nonce, until_us, access)
-    local head = host .. " " .. ttl_ms .. " " .. nonce .. " " .. until_us .. " " .. access .. " "
+local function record_of(host, ttl_ms, nonce, until_us, access, score_us)
+    local head = host .. " " .. ttl_ms .. " " .. nonce .. " " .. until_us .. " " .. access .. " " .. score_us .. " "
     return #ARGV > 6 and head .. cmsgpack.pack({unpack(ARGV, 7)}) or head
 end
 
--- Behind the last, also when the clock stood still; not behind a score from the future (F-38, F-39).
-local function tail_us(queue, now_text)
-    local last = redis.call("ZRANGE", queue, "-1", "-1", "WITHSCORES")[2]
-    local us = last and math.floor(last * 1000000 + 0.5) or 0
-    if us >= now_text + 0 and us - now_text < 1000000 then
-        return string.format("%.0f", us + 1)
+-- Behind the last, also when the clock stood still or was set back. But not behind a Ruby from the future: it
+-- brings a clock of its own, and all who came after it would be behind those with a right one.
+local function tail_us(queue, requests, now_text)
+    local FUTURE_US, PLACES = 1000000, -32
+    local last = redis.call("ZRANGE", queue, PLACES, "-1", "WITHSCORES")
+    for i = #last, 2, -2 do
+        local us = math.floor(last[i] * 1000000 + 0.5)
+        if us < now_text + 0 then
+            return now_text
+        elseif us - now_text < FUTURE_US or redis.call("HEXISTS", requests, last[i - 1]) == 1 then
+            return string.format("%.0f", us + 1)
+        end
     end
     return now_text
 end
 
--- The gem's queues have no ttl, and stay so; a queue of one is its waiter's.
-local function keep(queue, requests, count)
-    if count == 1 or redis.call("PTTL", queue) > 0 then
-        redis.call("PEXPIRE", queue, "60000")
-    end
+-- Both end with their last waiter; or, if the last ones died, a while after that. A Ruby that still waits
+-- then puts itself back.
+local function keep(queue, requests)
+    redis.call("PEXPIRE", queue, "60000")
     redis.call("PEXPIRE", requests, "60000")
 end
 
@@ -55,16 +60,16 @@ local function show_life(live, acquirer, now_text, is_poll)
 end
 
 -- "1": the first waiter of ours, who polls for its client; Ruby's in front do not count.
-local function leads(queue, acquirer, rank)
-    if rank == 0 then
-        return "1"
-    elseif identity_of(redis.call("ZRANGE", queue, "0", "0")[1]) then
-        return "0"
-    end
-    for _, waiter in ipairs(redis.call("ZRANGE", queue, "0", "15")) do
-        if identity_of(waiter) then
-            return waiter == acquirer and "1" or "0"
+local function leads(queue, requests, acquirer, rank)
+    local PLACES = 512 -- behind more Rubies than that everybody looks for himself
+    for from = 0, math.min(rank, PLACES) - 1, 32 do
+        local others = redis.call("ZRANGE", queue, from, math.min(from + 31, rank - 1))
+        local records = redis.call("HMGET", requests, unpack(others))
+        for i = 1, #others do
+            if records[i] then
+                return "0"
+            end
         end
     end
-    return "0"
+    return "1"
 end

@@ -11,11 +11,11 @@ local owned = call("HGET", lock, "rql_nonce") == ARGV[1]
 if owned then
     call("DEL", lock)
 end
-if call("EXISTS", queue) == 0 or (not owned and call("HEXISTS", lock, "acq_id") == 1) then
+if call("EXISTS", queue, requests) == 0 or (not owned and call("HEXISTS", lock, "acq_id") == 1) then
     return owned and "1 0" or "0 0"
 end
 
-local chance, me, oldest_us, turn = ARGV[2]
+local chance, me, oldest_us, holds, yields, turn, free_ms, passed = ARGV[2]
 -- @include clock
 -- @include waiters
 -- @include alive

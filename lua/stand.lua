@@ -5,38 +5,53 @@
 
 -- @include queueing
 
-local me, oldest_us, turn, queue_ttl_ms, chance = acquirer, 0, nil, nil, nil
+local me, holds, oldest_us = acquirer, access == "Q" or access == "R", 0
+local turn, yields, free_ms, passed, queue_ttl_ms, chance
 local is_poll = known_us ~= "0"
-local score = mine and call("ZSCORE", queue, acquirer)
-local score_us, last_two = now_text, {}
+local until_us = end_of(wait_ms, time, micros)
 local count = call("ZCARD", queue) -- before any write: a foreign type is an error
+local score = mine and call("ZSCORE", queue, acquirer)
+local was_removed = is_poll and not score
+local score_us, last_two = is_poll and known_us or now_text, {}
 
--- The record first: what leaves needs it, should the rest be denied (F-24).
-if not mine or not string.find(mine, " " .. nonce .. " ", 1, true) then
-    call("HSET", requests, acquirer, record_of(host, ttl_ms, nonce, end_of(wait_ms, time, micros), access))
-    if access == "r" then
-        call("HSET", requests, "random", "1")
-    end
+if was_removed or (count == 0 and n_keys > (owner and 1 or 0)) then
+    local n_there = count
+    -- @include restore
+    count = call("ZCARD", queue)
+    score = mine and call("ZSCORE", queue, acquirer)
 end
 if score then
     score_us = micros_of(score)
-elseif is_poll then
-    score_us = known_us
+end
+-- The record first: what leaves needs it, should the rest be denied.
+if not mine or not string.find(mine, " " .. nonce .. " ", 1, true) then
+    if mine then
+        forget(requests, acquirer, (select(5, read_record(mine))))
+    end
+    call("HSET", requests, acquirer, record_of(host, ttl_ms, nonce, until_us, access, score_us))
+    if is_random then
+        call("HINCRBY", requests, "random", "1")
+    end
+    if holds then
+        call("HINCRBY", requests, "holders", "1")
+    end
+end
+if not score and is_poll then
     count = count + call("ZADD", queue, seconds_of(score_us), acquirer)
-else
+elseif not score then
     count = count + call("ZADD", queue, now_seconds, acquirer)
     if count == 5 then
         plant_tree(queue, acquirer)
     end
     last_two = call("ZRANGE", queue, "-2", "-1")
     if last_two[#last_two] ~= acquirer then
-        score_us = tail_us(queue, now_text)
-        call("ZADD", queue, seconds_of(score_us), acquirer)
+        score_us = tail_us(queue, requests, now_text)
+        -- @include stand_at
     end
 end
-local is_behind_ours = last_two[2] == acquirer and identity_of(last_two[1])
+local is_behind_ours = last_two[2] == acquirer and call("HEXISTS", requests, last_two[1]) == 1
 if not is_behind_ours then
-    keep(queue, requests, count)
+    keep(queue, requests)
 end
 show_life(live, acquirer, now_text, is_poll)
 
@@ -49,22 +64,28 @@ if not owner then
 end
 if turn ~= "mine" then
     if fail_fast == "f" then
-        drop(queue, requests, acquirer)
+        call("ZREM", queue, acquirer)
+        forget(requests, acquirer, access)
         return "3 " .. now_text .. " " .. ttl_left(lock)
     elseif turn == "again" then
         return "6 " .. now_text
     elseif score_us + 0 < oldest_us then
-        score_us = tail_us(queue, now_text)
-        call("ZADD", queue, seconds_of(score_us), acquirer)
-        keep(queue, requests, call("ZCARD", queue)) -- serving the queue may have taken its ttl
+        score_us = tail_us(queue, requests, now_text)
+        -- @include stand_at
     end
     local rank, is_first = count - 1, count == 1 and "1" or "0"
     if not owner or (count > 1 and not is_behind_ours) then
         rank = call("ZRANK", queue, acquirer)
-        is_first = leads(queue, acquirer, rank)
+        is_first = leads(queue, requests, acquirer, rank)
     end
-    local next_owner = is_first == "1" and (owner or turn == "free" and call("ZRANGE", queue, "0", "0")[1])
-    local of_ruby = next_owner and not identity_of(next_owner) and "1" or "0"
-    return "0 " .. now_text .. " " .. ttl_left(lock) .. " " .. rank .. " " .. is_first .. " " ..
-        (is_poll and not score and "1" or "0") .. " " .. of_ruby .. " " .. score_us
+    local of_ruby = "0"
+    if is_first == "1" and owner then
+        of_ruby = (rank > 0 or call("HEXISTS", lock, "rql_nonce") == 0) and "1" or "0"
+    elseif is_first == "1" and free_ms and rank > 0 then
+        of_ruby = "1"
+    end
+    return "0 " .. now_text .. " " .. (free_ms or ttl_left(lock)) .. " " .. rank .. " " .. is_first .. " " ..
+        (was_removed and "1" or "0") .. " " .. of_ruby .. " " .. score_us
+elseif passed then
+    call("HSET", requests, "series", now_text .. " " .. passed)
 end

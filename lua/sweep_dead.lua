@@ -16,10 +16,9 @@ local PAGE = 40 -- less than 1 ms
 -- @include alive
 
 local function is_dead(acquirer)
-    local identity = identity_of(acquirer)
-    local record = identity and call("HGET", requests, acquirer)
+    local record = call("HGET", requests, acquirer)
     local host, _, _, until_us = read_record(record or "")
-    return not host or not is_alive(live, identity, now_text, until_us)
+    return not host or not is_alive(live, identity_of(acquirer), now_text, until_us)
 end
 
 local function dead_of(waiters)
@@ -41,7 +40,9 @@ if is_dry then
     return {#dead, next_from, 0}
 end
 for _, acquirer in ipairs(dead) do
-    drop(queue, requests, acquirer)
+    local record = call("HGET", requests, acquirer)
+    call("ZREM", queue, acquirer)
+    forget(requests, acquirer, record and select(5, read_record(record)))
 end
 if not is_end or call("EXISTS", queue) == 0 or redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
     return {#dead, next_from, 0} -- held, or there are more pages

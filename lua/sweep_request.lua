@@ -7,16 +7,18 @@
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 
+-- @include waiters
+
 call("HLEN", requests) -- before any write: a foreign type is an error
 local is_removed = call("ZREM", queue, ARGV[1])
-call("HDEL", requests, ARGV[1])
-if is_removed == 0 or call("EXISTS", queue) == 0 or redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
+local record = call("HGET", requests, ARGV[1])
+forget(requests, ARGV[1], record and select(5, read_record(record)))
+if is_removed == 0 or call("EXISTS", queue, requests) == 0 or redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
     return is_removed .. " 0"
 end
 
-local chance, me, oldest_us, turn = ARGV[2]
+local chance, me, oldest_us, holds, yields, turn, free_ms, passed = ARGV[2]
 -- @include clock
--- @include waiters
 -- @include alive
 -- @include settle
 

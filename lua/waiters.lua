@@ -2,27 +2,42 @@
 --
 -- These capture no local of the script: each that is captured costs the server as much as a small command
 -- does, in every call of the script, needed or not. So does number-to-text.
+--
+-- A waiter of ours has a record in the hash of requests; whoever has none is the gem's. Nothing else tells
+-- them apart: an acquirer id is whatever its owner likes.
 
-local budget, n_gone = 30, 0 -- of settle.lua, in turns of the dead: less than 1 ms in one call of the script
-
--- Ours have 32 hexadecimal digits at the end, Ruby's 16: nil.
-local function identity_of(acquirer)
-    return #acquirer > 32 and string.match(acquirer, "^/(%x+)$", -33) or nil
-end
+local budget = 30 -- of settle.lua, in turns of the dead: less than 1 ms in one call of the script
 
 -- The words of a request record: host, ttl, nonce, until when (us, 0: for ever), access (q queued, r random,
--- s series); and where its metadata begins, packed. Nothing: it is no record.
+-- s series; a capital: who holds other locks meanwhile), score (us; version 0.1 wrote none); and where its
+-- metadata begins, packed. Nothing: it is no record.
 local function read_record(record)
-    return string.match(record, "^(%S+) (%d+) (%x+) (%d+) (%a) ()")
+    return string.match(record, "^(%S+) (%d+) (%x+) (%d+) (%a) (%d*) ?()")
 end
 
-local function drop(queue, requests, acquirer)
-    redis.call("ZREM", queue, acquirer)
-    redis.call("HDEL", requests, acquirer)
+-- The channel and the heartbeat of a waiter of ours bear its client's identity, which ends its acquirer id.
+local function identity_of(acquirer)
+    return string.sub(acquirer, -32)
 end
 
--- Whether a client hears a message.
+-- The record goes, and what it is counted in: random requests and those of holders are counted, so that
+-- others know of them without a look at each. How a lock is kept free for a series ends with its request.
+local function forget(requests, acquirer, access)
+    if redis.call("HDEL", requests, acquirer) == 0 or access == "q" or not access then
+        return
+    end
+    if (access == "r" or access == "R") and redis.call("HINCRBY", requests, "random", "-1") < 1 then
+        redis.call("HDEL", requests, "random")
+    elseif access == "s" or access == "S" then
+        redis.call("HDEL", requests, "series")
+    end
+    if access < "a" and redis.call("HINCRBY", requests, "holders", "-1") < 1 then
+        redis.call("HDEL", requests, "holders")
+    end
+end
+
+-- How many clients hear a message; nil: this user may not send it.
 local function tell(identity, message)
     local heard = redis.pcall("PUBLISH", "rql:wake:" .. identity, message)
-    return type(heard) == "number" and heard > 0
+    return type(heard) == "number" and heard or nil
 end

@@ -204,6 +204,11 @@ typedef struct rql_lock_options {
     rql_event_fn instrumenter; /**< Takes its events; default the client's. */
     void *instrumenter_data;   /**< Given to `instrumenter`. */
     void *instrument;          /**< Handed on in rql_event::instrument. Default NULL. */
+
+    /** The caller holds other locks, of which this client does not know. Default false. What this
+     *  acquirer holds through this client counts without it; see series.h for what it is good for.
+     */
+    bool nested;
 } rql_lock_options;
 
 /**

@@ -43,26 +43,33 @@ static bool tries_are_used_up(const struct rqli_request *self)
     return self->limits.tries != RQL_FOREVER && self->tries >= self->limits.tries;
 }
 
-/* Whoever leads looks after it. */
-static bool is_asleep(const struct rqli_request_view *view)
+/* The first waiter of its client, and the first of all, look after the lock; mostly they are one.
+ */
+static bool looks_after(const struct rqli_request *self, const struct rqli_request_view *view)
 {
-    return view->is_told && !view->leads;
+    return view->leads || self->place.is_first;
+}
+
+/* Whoever leads looks after it. */
+static bool is_asleep(const struct rqli_request *self, const struct rqli_request_view *view)
+{
+    return view->is_told && !looks_after(self, view);
 }
 
 /* How often the server is asked: by the first of all waiters; and once by whoever has come to lead
  * those of its client, who knows nothing of the present holder. */
 static bool polls_at_ticks(const struct rqli_request *self, const struct rqli_request_view *view)
 {
-    if (is_asleep(view)) {
+    if (is_asleep(self, view)) {
         return false;
     }
-    return !view->is_listening || (view->leads && (self->place.is_first || !self->led));
+    return !view->is_listening || self->place.is_first || (view->leads && !self->led);
 }
 
 /* A follower wakes for the sign of life too: it may lead by then, unless it is told. */
 static int64_t look_us(const struct rqli_request *self, const struct rqli_request_view *view)
 {
-    if (!is_asleep(view)) {
+    if (!is_asleep(self, view)) {
         return earlier(self->tick_us, self->poll_us);
     }
     return self->limits.tries == RQL_FOREVER ? RQLI_NEVER_US : self->tick_us;
@@ -74,7 +81,7 @@ static void sleep_on(struct rqli_request *self, const struct rqli_request_view *
 
     self->wake_us = pauses ? self->retry_us : look_us(self, view);
     self->wake_us = earlier(self->wake_us, self->limits.deadline_us);
-    if (!pauses && view->leads && self->place.lock_ends_us != RQLI_NEVER_US) {
+    if (!pauses && looks_after(self, view) && self->place.lock_ends_us != RQLI_NEVER_US) {
         self->wake_us = earlier(self->wake_us, self->place.lock_ends_us + AFTER_EXPIRY_US);
     }
     move_to(self, RQLI_REQUEST_QUEUED);
@@ -220,7 +227,7 @@ static bool asks_now(struct rqli_request *self, const struct rqli_request_view *
     if (tries_are_used_up(self) || (ticked && polls_at_ticks(self, view))) {
         return true;
     }
-    if (!view->leads) {
+    if (!looks_after(self, view)) {
         self->poll_us = view->now_us >= self->poll_us ? view->now_us + LIFE_US : self->poll_us;
         return false;
     }

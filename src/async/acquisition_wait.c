@@ -53,9 +53,23 @@ static void nudge(struct rqli_guest *guest)
     rouse(guest);
 }
 
+/* Whatever it was told by is used up, or may be no more. */
+static void nudge_anew(struct rqli_guest *guest)
+{
+    of_guest(guest)->attempt->waiter.watches = false;
+    nudge(guest);
+}
+
+static void nudge_watcher(struct rqli_guest *guest)
+{
+    if (of_guest(guest)->attempt->waiter.watches) {
+        nudge_anew(guest);
+    }
+}
+
 void rqli_loop_on_listening(void *loop)
 {
-    rqli_waiting_each(&((rql_loop *)loop)->waiting, false, nudge);
+    rqli_waiting_each(&((rql_loop *)loop)->waiting, false, nudge_anew);
 }
 
 void rqli_loop_on_pushed(void *loop, const struct rqli_pushed *pushed, int64_t received_us)
@@ -64,11 +78,10 @@ void rqli_loop_on_pushed(void *loop, const struct rqli_pushed *pushed, int64_t r
     struct rqli_guest *guest;
 
     if (pushed->kind == RQLI_PUSHED_CHANGE) {
-        /* A series concerns every lock; without a key all may have changed. */
         if (pushed->lock_key.data) {
-            rqli_waiting_each_of(waiting, pushed->lock_key, true, nudge);
+            rqli_waiting_each_of(waiting, pushed->lock_key, false, nudge_watcher);
         } else {
-            rqli_waiting_each(waiting, true, nudge);
+            rqli_waiting_each(waiting, true, nudge_anew); /* all may have changed */
         }
         return;
     }
@@ -118,8 +131,8 @@ static void on_looked(void *owner, const struct rqli_exchange *answer, rql_statu
     rql_request *self = owner;
 
     self->watch = 0;
-    if (!fault && answer->reply->type == RQLI_REPLY_NIL && self->attempt->was_held) {
-        nudge(&self->guest); /* it has become free meanwhile */
+    if (!fault && answer->reply->type == RQLI_REPLY_NIL) {
+        nudge(&self->guest); /* free when the watch began; what was before that is not told */
     }
 }
 
@@ -130,10 +143,15 @@ static void watch_ruby(rql_request *self)
     uint64_t ear = rqli_ear_generation(loop->ear);
     bool is_set_up = loop->tracking_pipe == pipe && loop->tracking_ear == ear;
 
+    if (self->attempt->waiter.watches && self->attempt->watch_generation == pipe) {
+        return;
+    }
     if (self->watch || !rqli_ear_is_listening(loop->ear) || !rqli_pipe_has_room(loop->pipe)) {
         return;
     }
-    rqli_tracking_write(rqli_pipe_out(loop->pipe), self->attempt->lock->keys.lock,
+    self->attempt->waiter.watches = true;
+    self->attempt->watch_generation = pipe;
+    rqli_tracking_write(rqli_pipe_out(loop->pipe), self->attempt->watched,
                         is_set_up ? 0 : rqli_ear_client_id(loop->ear));
     if (!is_set_up) {
         loop->tracking_pipe = pipe;
@@ -175,7 +193,7 @@ void rqli_acquisition_attend(rql_request *self)
         rqli_waiting_each_of(&loop->waiting, self->guest.lock_key, false, nudge);
         self->attempt->waiter.nudged = false;
     }
-    if (attempt->behind_ruby && leads) {
+    if (attempt->watched.data) {
         watch_ruby(self);
     }
 }

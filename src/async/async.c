@@ -231,6 +231,7 @@ static void begin(struct rqli_job *job)
     self->number = is_alone ? rqli_loop_new_acquirer(job->loop) : self->number;
     if (self->number) {
         rqli_own_acquirer_id(self->lock->acquirer, self->number, client->identity);
+        self->lock->holder = RQLI_HOLDER_ANY;
     }
     rqli_observe_init(&self->lock->audience, client, &self->options);
     rqli_observe_started(self->lock);

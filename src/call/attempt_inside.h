@@ -25,9 +25,9 @@ struct attempt {
     bool had_grace; /* a try failed after the deadline: what leaves the queue has only the rest */
     struct rqli_request_place place;
     /* Of the last refusal, for its driver to look after: */
-    bool was_restored; /* the others of this client for this lock should look, too */
-    bool behind_ruby;  /* its release has to be watched for */
-    bool was_held;
+    bool was_restored;         /* the others of this client for this lock should look, too */
+    struct rqli_slice watched; /* key of a lock of Ruby's; empty: none */
+    uint64_t watch_generation; /* of the connection whose next change of it is told */
 };
 
 static inline int64_t later(int64_t a_us, int64_t b_us)

@@ -27,11 +27,15 @@ static int64_t wait_left_ms(const struct attempt *attempt, int64_t now_us)
 
 void rqli_attempt_add_words(const struct attempt *attempt, struct rqli_call *call, int64_t now_us)
 {
-    static const char access[] = "qr";
+    static const char access[] = "qrQR"; /* the second two: it holds other locks */
     static const char conflict[] = "wted";
     const rql_lock_options *options = attempt->options;
+    /* Who does not wait is in nobody's way. */
+    bool is_nested =
+        !options->fail_fast &&
+        (options->nested || rqli_holders_has(&attempt->client->holders, attempt->lock->holder));
     struct rqli_ask ask = {
-        .access = access[options->access_strategy],
+        .access = access[(int)options->access_strategy + (is_nested ? 2 : 0)],
         .conflict = conflict[options->conflict_strategy],
         .fail_fast = options->fail_fast,
         .wait_ms = wait_left_ms(attempt, now_us),
@@ -106,14 +110,19 @@ static struct rqli_try join_late(struct attempt *attempt, rql_error *error)
     return status ? faulty(status) : again();
 }
 
-/* True: the lock has become free meanwhile. */
+/* True: the lock was free when the watch began; what happened before that is not told. */
 static bool watch_ruby(struct attempt *attempt, uint64_t link_generation)
 {
+    bool is_new;
     struct rqli_waiter_view around =
-        rqli_subscriber_view(attempt->client->subscriber, &attempt->waiter);
+        rqli_subscriber_watch(attempt->client->subscriber, &attempt->waiter, &is_new);
 
-    return around.is_listening && around.leads &&
-           rqli_tracking_arm(attempt->client, attempt->lock->keys.lock, link_generation, &around,
+    if (!is_new && attempt->watch_generation == link_generation) {
+        return false;
+    }
+    attempt->watch_generation = link_generation;
+    return around.is_listening &&
+           rqli_tracking_arm(attempt->client, attempt->watched, link_generation, &around,
                              rqli_attempt_ask_until(attempt, rqli_now_us()));
 }
 
@@ -151,8 +160,7 @@ static struct rqli_try queued(struct attempt *attempt, const struct rqli_exchang
     };
     attempt->out->rank = answer->rank;
     attempt->was_restored = answer->was_restored;
-    attempt->behind_ruby = answer->is_of_ruby && answer->is_first;
-    attempt->was_held = was_held;
+    attempt->watched = answer->of_ruby != 0 ? attempt->lock->keys.lock : (struct rqli_slice){0};
     return (struct rqli_try){.result = RQLI_TRY_QUEUED, .place = attempt->place};
 }
 
@@ -169,7 +177,7 @@ struct rqli_try rqli_attempt_attend(struct attempt *attempt, struct rqli_try res
     if (attempt->was_restored) {
         rqli_subscriber_nudge(attempt->client->subscriber, &attempt->waiter);
     }
-    if (attempt->behind_ruby && watch_ruby(attempt, link_generation) && attempt->was_held) {
+    if (attempt->watched.data && watch_ruby(attempt, link_generation)) {
         return again();
     }
     return result;

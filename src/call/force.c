@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "call/ending.h"
 #include "carry/perform.h"
+#include "carry/serving.h"
 #include "client/cancel.h"
 #include "client/client.h"
 #include "link/link.h"
@@ -166,6 +167,7 @@ rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_res
     if (status) {
         return status;
     }
+    (void)rqli_serve(client->link, &keys, rqli_client_patience_us(client, rqli_now_us()));
     rqli_observe_unlocked(client, &keys, &result);
     if (out) {
         *out = result;
@@ -200,5 +202,8 @@ rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms
         status = RQL_NOT_FOUND;
     }
     rqli_exchange_give(exchange);
+    if (!status && add_ms < 0) { /* it may have ended by that */
+        (void)rqli_serve(client->link, &keys, rqli_client_patience_us(client, rqli_now_us()));
+    }
     return status;
 }

@@ -5,8 +5,17 @@
 #include "waiting.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { HOLDER_SIZE = 2 * RQL_ID_SIZE + 32 };
+
+/* This program is run by one that holds locks: `rql run`. */
+static bool is_nested(void)
+{
+    const char *held = getenv("RQL_LOCK");
+
+    return held && held[0] != '\0';
+}
 
 static void fill(const struct cli_args *args, const rql_client *client, rql_lock_options *out)
 {
@@ -14,6 +23,7 @@ static void fill(const struct cli_args *args, const rql_client *client, rql_lock
     out->meta = args->n_meta > 0 ? args->meta : NULL;
     out->n_meta = args->n_meta;
     out->fail_fast = args->fail_fast;
+    out->nested = is_nested();
     out->detailed_acq_timeout_error = true;
     if (args->ttl_ms != CLI_UNSET) {
         out->ttl_ms = args->ttl_ms;

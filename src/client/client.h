@@ -7,6 +7,7 @@
 #include "base/fork.h"
 #include "base/random.h"
 #include "client/handle.h"
+#include "client/holders.h"
 #include "link/endpoint.h"
 
 #include <pthread.h>
@@ -36,7 +37,8 @@ struct rql_client {
     struct rqli_subscriber *subscriber; /* pushes to the waiters */
     struct rqli_keeper *keeper;         /* leases, and what the background thread does */
     struct rqli_stats *stats;
-    struct rqli_spares handles;              /* of locks, to be used again */
+    struct rqli_spares handles; /* of locks, to be used again */
+    struct rqli_holders holders;
     struct rqli_hosts *hosts;                /* the threads that the swarm vouches for */
     struct rql_swarm *swarm;                 /* of auto_swarm, or NULL */
     struct rql_swarm *_Atomic running_swarm; /* that or the caller's; not freed yet */

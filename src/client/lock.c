@@ -24,6 +24,7 @@ static rql_lock *set_up(rql_lock *made, rql_client *client, struct rqli_slice wo
     rqli_keys_init(&lock->keys, lock->memory, word);
     lock->name = lock->keys.lock.data + lock->keys.lock.length - word.length;
     rqli_acquirer_id(lock->acquirer, task, client->identity);
+    lock->holder = rqli_holder_of(task > 0 ? task : (uint64_t)lock->owner_thread);
     rqli_host_id(lock->host, lock->owner_thread, client->identity);
     rqli_hosts_meet(client->hosts, lock->owner_thread);
     return rqli_random_hex(lock->nonce) ? RQLI_GIVE(lock) : NULL;

@@ -34,6 +34,7 @@ struct rql_lock {
     rql_lost_fn on_lost;
     void *user_data;
     pid_t owner_thread; /* renewal ends with it (F-54) */
+    uint32_t holder;    /* its acquirer, as rqli_holders counts it */
 
     struct {
         struct rqli_lease lease;

@@ -402,6 +402,7 @@ static void list(struct rqli_keeper *self, rql_lock *lock)
     }
     self->shared.first = lock;
     lock->kept.is_listed = true;
+    rqli_holders_count(&self->client->holders, lock->holder, 1);
 }
 
 void rqli_keeper_unlist(struct rqli_keeper *self, rql_lock *lock)
@@ -413,6 +414,7 @@ void rqli_keeper_unlist(struct rqli_keeper *self, rql_lock *lock)
             lock->kept.next->kept.previous = lock->kept.previous;
         }
         lock->kept.is_listed = false;
+        rqli_holders_count(&self->client->holders, lock->holder, (uint32_t)-1);
     }
     rqli_schedule_leave(&self->shared.schedule, lock);
     rqli_renewed_remove(&self->shared.renewed, lock);

@@ -87,10 +87,14 @@ struct rqli_subscriber_counts rqli_subscriber_counts(struct rqli_subscriber *sel
     return counts;
 }
 
+static bool is_same(struct rqli_slice a, struct rqli_slice b)
+{
+    return a.length == b.length && memcmp(a.data, b.data, a.length) == 0;
+}
+
 static bool same_lock(const struct rqli_waiter *a, const struct rqli_waiter *b)
 {
-    return a->lock_key.length == b->lock_key.length &&
-           memcmp(a->lock_key.data, b->lock_key.data, a->lock_key.length) == 0;
+    return is_same(a->lock_key, b->lock_key);
 }
 
 /* An acquirer is of one thread: whoever else waits is another (ident.h). */
@@ -166,11 +170,24 @@ static void nudge(struct rqli_subscriber *self, const struct rqli_slice *lock_ke
     struct rqli_waiter *waiter;
 
     for (waiter = self->shared.first; waiter; waiter = waiter->next) {
-        bool concerned = !lock_key || waiter->waits_for_several ||
-                         (waiter->lock_key.length == lock_key->length &&
-                          memcmp(waiter->lock_key.data, lock_key->data, lock_key->length) == 0);
+        bool concerned = !lock_key || is_same(waiter->lock_key, *lock_key);
 
         if (concerned && waiter != except) {
+            waiter->watches = false; /* whatever it was told by may be no more */
+            waiter->nudged = true;
+            call(self, waiter);
+        }
+    }
+}
+
+/* Under the mutex. Told once, as asked for. */
+static void nudge_watchers(struct rqli_subscriber *self, struct rqli_slice lock_key)
+{
+    for (struct rqli_waiter *waiter = self->shared.first; waiter; waiter = waiter->next) {
+        bool concerned = waiter->waits_for_several || is_same(waiter->lock_key, lock_key);
+
+        if (waiter->watches && concerned) {
+            waiter->watches = false;
             waiter->nudged = true;
             call(self, waiter);
         }
@@ -227,8 +244,10 @@ static bool take_pushes(struct rqli_subscriber *self)
 
     while (state > 0) {
         self->shared.n_pushes += pushed.kind != RQLI_PUSHED_NOTHING;
-        if (pushed.kind == RQLI_PUSHED_CHANGE) {
-            nudge(self, pushed.lock_key.data ? &pushed.lock_key : NULL, NULL);
+        if (pushed.kind == RQLI_PUSHED_CHANGE && pushed.lock_key.data) {
+            nudge_watchers(self, pushed.lock_key);
+        } else if (pushed.kind == RQLI_PUSHED_CHANGE) {
+            nudge(self, NULL, NULL); /* all may have changed */
         } else if (pushed.kind == RQLI_PUSHED_GRANT || pushed.kind == RQLI_PUSHED_LOOK) {
             deliver(self, &pushed);
         }
@@ -383,23 +402,43 @@ void rqli_subscriber_on_called(struct rqli_subscriber *self, int64_t n_heard)
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-struct rqli_waiter_view rqli_subscriber_view(struct rqli_subscriber *self,
-                                             const struct rqli_waiter *waiter)
+/* Under the mutex. */
+static struct rqli_waiter_view view_of(const struct rqli_subscriber *self,
+                                       const struct rqli_waiter *waiter)
 {
-    struct rqli_waiter_view view;
-    const struct rqli_waiter *first;
+    const struct rqli_waiter *first = self->shared.first;
 
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    first = self->shared.first;
     while (first && !same_lock(first, waiter)) {
         first = first->next;
     }
-    view = (struct rqli_waiter_view){
+    return (struct rqli_waiter_view){
         .leads = first == waiter,
         .is_listening = self->shared.is_listening,
         .generation = self->shared.generation,
         .client_id = self->shared.client_id,
     };
+}
+
+struct rqli_waiter_view rqli_subscriber_view(struct rqli_subscriber *self,
+                                             const struct rqli_waiter *waiter)
+{
+    struct rqli_waiter_view view;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    view = view_of(self, waiter);
+    unlock(self);
+    return view;
+}
+
+struct rqli_waiter_view rqli_subscriber_watch(struct rqli_subscriber *self,
+                                              struct rqli_waiter *waiter, bool *is_new_out)
+{
+    struct rqli_waiter_view view;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    *is_new_out = !waiter->watches;
+    waiter->watches = true;
+    view = view_of(self, waiter);
     unlock(self);
     return view;
 }

@@ -29,7 +29,7 @@ struct rqli_push {
 /* One waiting request; on the stack of its caller. The first six are set by the caller. */
 struct rqli_waiter {
     struct rqli_slice lock_key; /* of a series: its nonces, which no key is like */
-    bool waits_for_several;     /* a series: a change of any lock concerns it */
+    bool waits_for_several;     /* a series */
     const char *name;           /* of the lock */
     const char *acquirer;       /* who waits */
     const char *nonce;          /* 32 digits; of a series: those of all its requests in a row */
@@ -39,8 +39,9 @@ struct rqli_waiter {
     const struct rqli_waiter *outer; /* of the same thread, which called again from a callback */
     struct rqli_push push;
     bool pushed;
-    bool nudged; /* should look for itself */
-    bool sleeps; /* in rqli_subscriber_wait(): can be called to read */
+    bool nudged;  /* should look for itself */
+    bool watches; /* a lock of Ruby's: has asked to be told of its next change */
+    bool sleeps;  /* in rqli_subscriber_wait(): can be called to read */
     rqli_signal mark;
 };
 
@@ -77,6 +78,11 @@ struct rqli_waiter_view {
 
 struct rqli_waiter_view rqli_subscriber_view(struct rqli_subscriber *self,
                                              const struct rqli_waiter *waiter);
+
+/* The same for one that has the next change of a lock told: it looks when there is one.
+ * *is_new_out: it has not asked for that before, or was told since. */
+struct rqli_waiter_view rqli_subscriber_watch(struct rqli_subscriber *self,
+                                              struct rqli_waiter *waiter, bool *is_new_out);
 
 /* Whether it still hears, asked by whoever has asked the server (F-43). True: send
  * rqli_push_call() on the command connection, and tell how many heard it. */

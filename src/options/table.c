@@ -122,6 +122,7 @@ static const struct rqli_option rows[] = {
 static const struct rqli_option call_rows[] = {
     {PER_CALL(fail_fast), SWITCH},
     {PER_CALL(auto_extend), SWITCH},
+    {PER_CALL(nested), SWITCH},
     {PER_CALL(log_sample_this), SWITCH},
     {PER_CALL(instr_sample_this), SWITCH},
     {PER_CALL(max_hold_ms), FROM_OR_FOREVER(1), .fallback = RQL_FOREVER},

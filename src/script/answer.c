@@ -39,7 +39,7 @@ static bool read_queued(const struct rqli_line *line, struct rqli_answer *out)
     out->rank = line->numbers[3];
     out->is_first = line->numbers[4] != 0;
     out->was_restored = line->numbers[5] != 0;
-    out->is_of_ruby = line->numbers[6] != 0;
+    out->of_ruby = line->numbers[6];
     out->score_us = line->numbers[7];
     return true;
 }

@@ -31,7 +31,7 @@ struct rqli_answer {
     int64_t score_us;        /* queued */
     bool is_first;           /* queued: no other waiter of ours in front */
     bool was_restored;       /* queued: somebody had removed it */
-    bool is_of_ruby;         /* queued: the lock is Ruby's, or Ruby's turn: no push will come */
+    int64_t of_ruby;         /* queued: from 1, the lock that is Ruby's or will be */
 };
 
 /* False: not what acquire.lua answers. */

@@ -37,7 +37,7 @@ void rqli_call_chance(struct rqli_call *self); /* where a script wants one: 0 to
 
 /* What acquire.lua reads only when the lock is not simply free. */
 struct rqli_ask {
-    char access;   /* q, r */
+    char access;   /* q, r; Q, R: of one who holds other locks */
     char conflict; /* w, t, e, d */
     bool fail_fast;
     int64_t wait_ms;      /* -1: for ever */

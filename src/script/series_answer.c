@@ -64,6 +64,9 @@ bool rqli_series_answer_read(const struct rqli_reply *reply, size_t count, struc
     if (!rqli_answer_read(reply, out)) {
         return false;
     }
+    if (out->of_ruby < 0 || out->of_ruby > (int64_t)count) {
+        return false;
+    }
     return out->kind == RQLI_ANSWER_STALE || out->kind == RQLI_ANSWER_AGAIN ||
            has_obstacles(reply, count);
 }

@@ -66,6 +66,7 @@ struct rqli_try rqli_series_attempt_read(struct attempt *attempt,
     struct series_attempt *self = (struct series_attempt *)attempt;
     const struct rqli_reply *reply = exchange->reply;
     struct rqli_answer answer;
+    struct rqli_try result;
     bool is_good = rqli_series_answer_read(reply, self->count, &answer);
 
     if (!is_good || (answer.kind == RQLI_ANSWER_GRANTED && !is_for_us(self, reply))) {
@@ -82,7 +83,11 @@ struct rqli_try rqli_series_attempt_read(struct attempt *attempt,
     if (answer.kind != RQLI_ANSWER_STALE && answer.kind != RQLI_ANSWER_AGAIN) {
         note_obstacles(self, reply);
     }
-    return rqli_attempt_decide(&self->attempt, exchange, &answer);
+    result = rqli_attempt_decide(&self->attempt, exchange, &answer);
+    if (result.result == RQLI_TRY_QUEUED && answer.of_ruby > 0) {
+        self->attempt.watched = self->keys[answer.of_ruby - 1]->lock;
+    }
+    return result;
 }
 
 static struct rqli_try try_take(void *self, rql_error *error)

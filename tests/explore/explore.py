@@ -44,13 +44,20 @@ class Bounds(NamedTuple):
     losses: int
     ticks_us: tuple    # beyond the lease of a hand-over, a ttl, a silence
     sample: int        # every so many states are brought to an end
+    edits: tuple = ()  # of the scripts: (text, its replacement)
 
+
+# With such a budget a call passes only one that is dead or does not hear, and whoever made it repeats it.
+FRUGAL = (("local budget = 30", "local budget = 1"),)
+HOUR_US = 3_600_000_000
 
 QUICK = (
     Bounds("two clients, one comes again", (2, 1), 2, 1, 0, (1_100_000, 5_100_000), 200),
     Bounds("three clients", (1, 1, 1), 1, 0, 0, (1_100_000, 5_100_000), 200),
     Bounds("the clock is set back", (1, 1), 2, 0, 0, (-400_000, 1_100_000), 200),
     Bounds("all data is lost", (1, 1), 2, 1, 1, (1_100_000, 5_100_000), 200),
+    Bounds("more do not hear than a call passes", (1, 1, 1), 0, 1, 0, (), 200, FRUGAL),
+    Bounds("the clock is set back an hour", (1, 1, 1), 1, 0, 0, (-HOUR_US,), 5000),
 )
 # Mistakes show early.
 SMALL = (
@@ -59,6 +66,8 @@ SMALL = (
     Bounds("three clients", (1, 1, 1), 1, 0, 0, (5_100_000,), 200),
     Bounds("the clock is set back", (1, 1, 1), 1, 0, 0, (-400_000,), 200),
     Bounds("all data is lost", (1, 1), 1, 0, 1, (1_100_000,), 200),
+    Bounds("more do not hear than a call passes", (1, 1, 1), 0, 1, 0, (), 200, FRUGAL),
+    Bounds("the clock is set back an hour", (1, 1, 1), 1, 0, 0, (-HOUR_US,), 5000),
 )
 LONG = (
     Bounds("two clients come again", (2, 2), 2, 1, 0, (1_100_000, 5_100_000), 2000),
@@ -66,6 +75,8 @@ LONG = (
     Bounds("three clients, and an answer is lost", (1, 1, 1), 1, 1, 0, (1_100_000, 5_100_000), 1000),
     Bounds("the clock is set back for three", (1, 1, 1), 2, 0, 0, (-400_000, 1_100_000), 1000),
     Bounds("all data of three is lost", (1, 1, 1), 1, 0, 1, (1_100_000, 5_100_000), 1000),
+    Bounds("more do not hear, and time passes", (1, 1, 1), 1, 2, 0, (5_100_000,), 5000, FRUGAL),
+    Bounds("the clock is set back an hour, and time passes", (1, 1, 1), 2, 0, 0, (-HOUR_US, 1_100_000), 50000),
 )
 
 
@@ -130,13 +141,26 @@ class Explorer:
         return found
 
     def ask(self, jobs, found):
-        answers = self.server.run([(state.contents, *call) for state, _, call in jobs])
+        answers = self.run_out([(state.contents, *call) for state, _, call in jobs])
         for (state, action, _), (answer, contents) in zip(jobs, answers):
             try:
                 after = model.after_call(state, action, answer, contents)
             except model.Broken as broken:
                 raise Found(broken, [*self.way_to(state), (action, answer)]) from None
             self.note(state, action, answer, after, found)
+
+    def run_out(self, calls):
+        """Calls that had too much to do are repeated, as the library does, until they have an answer."""
+        answers = self.server.run(calls)
+        while True:
+            partly = [index for index, (answer, _) in enumerate(answers)
+                      if model.is_partly(calls[index][1], answer)]
+            if not partly:
+                return answers
+            again = [(answers[index][1], *model.repeated(*calls[index][1:])) for index in partly]
+            for index, (told, contents) in zip(partly, self.server.run(again)):
+                what = "" if calls[index][1] == "acquire" else answers[index][0][:2]
+                answers[index] = what + told[len(what):], contents
 
     def note(self, state, action, answer, after, found):
         self.n_tried += 1
@@ -152,10 +176,14 @@ class Explorer:
         """From a sample of the states: all end, or all but one that was killed."""
         n_ended = 0
         for state in list(self.came_from)[::self.bounds.sample]:
-            for killed in (None, *range(len(state.clients))):
+            for killed in (None, *(range(len(state.clients)) if self.outlasts_a_step_back() else ())):
                 self.end(state, killed)
                 n_ended += 1
         return n_ended
+
+    def outlasts_a_step_back(self):
+        """What the dead hold lives longer by that."""
+        return -min(0, 0, *self.bounds.ticks_us) < ROUNDS * ROUND_US
 
     def end(self, state, killed):
         steps = self.way_to(state)
@@ -191,16 +219,16 @@ class Explorer:
             return model.after_local(state, action, EMPTY)
         self.server.set_time(state.now_us)
         self.server.set_ears(ears_of(state))
-        (answer, contents), = self.server.run([(state.contents, *call)])
+        (answer, contents), = self.run_out([(state.contents, *call)])
         steps.append((action, answer))
         return model.after_call(state, action, answer, contents)
 
     def judge_rest(self, state):
         now = model.read_contents(state.contents)
-        back_us = -min(0, *self.bounds.ticks_us) * self.bounds.ticks  # by which all lives longer
+        back_us = -min(0, 0, *self.bounds.ticks_us) * self.bounds.ticks  # by which all lives longer
         model.demand(not now.lock or now.lock_ends_us <= state.now_us + model.TTL_MS * 1000 + back_us,
                      "the lock of the dead outlives its ttl")
-        self.server.set_time(state.now_us + FORGOTTEN_US)
+        self.server.set_time(state.now_us + FORGOTTEN_US + back_us)
         (_, contents), = self.server.run([(state.contents, "release", ("none", model.NO_CHANCE))])
         left = model.read_contents(contents)
         model.demand(not left.lock and not left.queue and not left.records and not left.seen,
@@ -233,7 +261,7 @@ def check(preload, program, all_bounds):
     failed = 0
     print(f"1..{len(all_bounds)}")
     for number, bounds in enumerate(all_bounds, 1):
-        with Server(program, preload, scripts_of()) as server:
+        with Server(program, preload, scripts_of(bounds.edits)) as server:
             try:
                 verdict(number, explore(server, bounds), True)
             except Found as found:
@@ -244,8 +272,8 @@ def check(preload, program, all_bounds):
 
 
 def is_found(preload, program, edits):
-    with Server(program, preload, scripts_of(edits)) as server:
-        for bounds in SMALL:
+    for bounds in SMALL:
+        with Server(program, preload, scripts_of((*edits, *bounds.edits))) as server:
             try:
                 explore(server, bounds, MANY)
             except Found as found:

@@ -126,6 +126,16 @@ CALLS = {
 }
 
 
+def is_partly(script, answer):
+    """There was too much to do for one call."""
+    return answer[0] == "6" if script == "acquire" else script != "extend" and answer[2:] == "2"
+
+
+def repeated(script, words):
+    """The call that does the rest."""
+    return (script, words) if script == "acquire" else ("release", ("-", NO_CHANCE))
+
+
 def is_open(state, client, word):
     if word == "acquire":
         return client.left > 0
@@ -222,7 +232,7 @@ def after_call(state, action, answer, contents):
     after = replaced(state, index, client)._replace(
         now_us=state.now_us + (word == "acquire"), # no two arrive at once
         contents=contents, faults=state.faults - is_lost)
-    after = line_up(state, after, index)
+    after = heard_anew(line_up(state, after, index))
     if not is_lost:
         after = replaced(after, index, after_answer(after, index, word, answer))
     judge_answer(after, index, word, answer, is_lost)
@@ -243,6 +253,15 @@ def line_up(before, after, actor):
     else:  # no bounds are so wide that it has waited for longer than queue_ttl
         demand(float(now.queue[who]) == float(place), f"client {actor} has lost its place")
     return replaced(after, actor, client._replace(heard_us=after.now_us))
+
+
+def heard_anew(state):
+    """Who was heard of before the clock was set back counts as heard of when that is noticed."""
+    seen = read_contents(state.contents).seen
+    for index, client in enumerate(state.clients):
+        heard_us = min(client.heard_us, int(seen.get(identity(index), client.heard_us)))
+        state = replaced(state, index, client._replace(heard_us=heard_us))
+    return state
 
 
 def deliver(before, after, actor):
@@ -314,7 +333,7 @@ def judge_service(before, after, actor, was, now):
         if who not in was.queue or index == actor or index in served:
             continue
         if is_live(client, after.now_us):
-            demand(who in now.queue, f"client {index} was dropped, and lives")
+            demand(who in now.queue or not client.hears, f"client {index} was dropped, and lives and hears")
             turn = before.clients[served[0]].arrived if served else 0
             demand(not client.hears or not served or 0 < turn < client.arrived,
                    f"client {index} was passed over, and lives and hears")

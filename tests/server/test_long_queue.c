@@ -1,6 +1,7 @@
 #include "series_fixture.h"
 
 #include "async_fixture.h"
+#include "dead.h"
 #include "swarm_fixture.h"
 
 #include "base/clock.h"
@@ -18,6 +19,9 @@ enum {
     TOO_SLOW_US = 4000,
     POLL_MS = 1600, /* the waiter asks by itself: later it is not known who served it */
     ROUNDS = 5,
+    SOON_US = 100000,
+    LATEST_US = 3000000, /* a third of the silence of the dead, and what a slow machine adds */
+    SLOWNESS_LIMIT = 10, /* a machine that is slower says nothing about a tenth of a second */
 };
 
 #define OWNER "rql:acq:90001/1/2/3/ffffffffffffff01"
@@ -67,11 +71,11 @@ struct way {
 };
 
 /* Its client listens already: it asks once, and then is silent for a while. */
-static void start_behind_the_crowd(struct waiter *live)
+static void start_behind_the_crowd(struct waiter *live, int64_t count)
 {
     *live = (struct waiter){.client = other, .name = "x", .options = patient(other)};
     live->options.retry_delay_ms = 60000;
-    waiter_start_as(live, CROWD + 1);
+    waiter_start_as(live, count + 1);
 }
 
 static void check_calls(const char *name)
@@ -95,7 +99,7 @@ static bool passes_in_time(const struct way *way)
     way->take();
     plant_crowd();
     begun_us = wait_clock_us();
-    start_behind_the_crowd(&live);
+    start_behind_the_crowd(&live, CROWD);
     begin_measuring();
     way->end();
     CHECK_OK(waiter_join(&live));
@@ -225,6 +229,113 @@ static void crowd_of_the_dead_is_passed_by_at_once(void **state)
     }
 }
 
+/* From what frees the lock to the end of the live one's call. */
+static int64_t time_behind(const struct crowd *crowd, const struct way *way)
+{
+    struct waiter live;
+    int64_t freed_us;
+
+    way->take();
+    plant_dead("x", crowd);
+    start_behind_the_crowd(&live, crowd->count);
+    begin_measuring();
+    freed_us = wait_clock_us();
+    way->end();
+    CHECK_OK(waiter_join(&live));
+    print_message("# %s, %s: %lld us, %lld calls, %lld of them over 1 ms\n", crowd->text, way->name,
+                  (long long)(live.ended_us - freed_us), (long long)calls_of("evalsha"),
+                  (long long)count_slower(SLOW_US));
+    assert_true(count_slower(TOO_SLOW_US) <= 1 + calls_of("evalsha") / 2);
+    CHECK_OK(rql_lock_release(live.lock, NULL));
+    ask("FLUSHALL");
+    return live.ended_us - freed_us;
+}
+
+/* Again only if the machine was too slow to tell. */
+static bool is_soon(const struct crowd *crowd, const struct way *way)
+{
+    int64_t took_us = time_behind(crowd, way);
+
+    for (int round = 1; round < ROUNDS && took_us >= SOON_US && wait_slowness() > SLOWNESS_LIMIT;
+         round++) {
+        make_listen(other, client);
+        took_us = time_behind(crowd, way);
+    }
+    return took_us < SOON_US * wait_slowness() && took_us < SOON_US * SLOWNESS_LIMIT;
+}
+
+static void force_unlock(void)
+{
+    CHECK_OK(rql_force_unlock(client, "x", NULL, NULL));
+    assert_int_equal(rql_lock_release(held, NULL), RQL_NOT_HELD);
+}
+
+static void clear_all(void)
+{
+    CHECK_OK(rql_clear_locks(client, NULL, NULL, NULL));
+}
+
+static void shorten_to_nothing(void)
+{
+    CHECK_OK(rql_force_extend(client, "x", -RQL_TTL_MAX_MS, NULL));
+}
+
+/* Of those some seem to live: they are none of its business. */
+static void sweep_some_dead(void)
+{
+    rql_sweep_options options;
+
+    rql_sweep_options_init(client, &options);
+    options.dead_ttl_ms = 1000;
+    ask("DEL rql:lock:x");
+    CHECK_OK(rql_clear_dead_requests(client, &options, NULL, NULL, NULL));
+}
+
+static void check_behind(const struct crowd *crowd)
+{
+    static const struct way ways[] = {
+        {"release", take_lock, release},
+        {"release on a loop", take_lock, release_on_loop},
+        {"release of a series", take_series_of_three, release_series},
+        {"withdrawal", take_lock, withdraw},
+        {"unlock", take_lock, force_unlock},
+        {"an extension by less than nothing", take_of_owner, shorten_to_nothing},
+        {"clear_locks", take_of_owner, clear_all},
+        {"clear_locks_of, a lock", take_of_owner, sweep_owner},
+        {"clear_locks_of, a request", take_of_owner, sweep_request_of_owner},
+        {"clear_dead_requests", take_of_owner, sweep_some_dead},
+        {"flush_zombies", take_of_owner, flush_lock},
+    };
+
+    int n_late = 0;
+
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        make_listen(other, client);
+        n_late += !is_soon(crowd, &ways[i]);
+    }
+    assert_int_equal(n_late, 0);
+}
+
+static void the_living_do_not_wait_for_processes_killed_just_now(void **state)
+{
+    (void)state;
+    check_behind(&(struct crowd){"8 processes", 8, DEAD_FRESH, false});
+    check_behind(&(struct crowd){"1000 processes", 1000, DEAD_FRESH, false});
+}
+
+static void the_living_do_not_wait_for_the_threads_of_a_process_killed_just_now(void **state)
+{
+    (void)state;
+    check_behind(&(struct crowd){"300 of one process", 300, DEAD_FRESH, true});
+}
+
+static void the_living_do_not_wait_for_processes_killed_long_ago(void **state)
+{
+    (void)state;
+    check_behind(&(struct crowd){"1000 silent processes", 1000, DEAD_SILENT, false});
+    check_behind(&(struct crowd){"1000 of one silent process", 1000, DEAD_SILENT, true});
+}
+
 static void plant_signs_of_life(int64_t from_now_us)
 {
     freeReplyObject(
@@ -234,22 +345,64 @@ static void plant_signs_of_life(int64_t from_now_us)
                      CROWD, (long long)from_now_us));
 }
 
-/* They keep their places for as long as they seem to live, and nobody asks in a loop meanwhile. */
-static void who_is_only_out_of_reach_is_waited_for(void **state)
+static const struct crowd killed_just_now[] = {
+    {"1000 processes", 1000, DEAD_FRESH, false},
+    {"300 of one process", 300, DEAD_FRESH, true},
+};
+
+enum { N_KILLED = sizeof killed_just_now / sizeof killed_just_now[0] };
+
+/* Whoever asks for a free lock has it, though all in front of him still seem to live. */
+static void who_asks_finds_a_free_lock_behind_those_killed_just_now(void **state)
 {
     rql_lock_options options = patient(client);
-    rql_lock *lock = NULL;
 
     (void)state;
-    plant_crowd();
-    plant_signs_of_life(INT64_C(4000000));
-    options.timeout_ms = wait_stretched(200);
-    begin_measuring();
-    assert_true(has_timed_out(rql_lock_acquire(client, "x", &options, &lock, NULL)));
-    print_message("# %lld calls, %lld of them over 1 ms\n", (long long)calls_of("evalsha"),
-                  (long long)count_slower(SLOW_US));
-    assert_true(calls_of("evalsha") < 10 + options.timeout_ms / 200);
-    await_int(CROWD, "ZCARD rql:lock_queue:x");
+    for (int i = 0; i < N_KILLED; i++) {
+        int64_t begun_us;
+        rql_lock *lock;
+
+        plant_dead("x", &killed_just_now[i]);
+        begin_measuring();
+        begun_us = wait_clock_us();
+        lock = hold_with(client, "x", &options);
+        begun_us = wait_clock_us() - begun_us;
+        print_message("# %s: %lld us, %lld calls, %lld of them over 1 ms\n",
+                      killed_just_now[i].text, (long long)begun_us, (long long)calls_of("evalsha"),
+                      (long long)count_slower(SLOW_US));
+        assert_true(begun_us < SOON_US * SLOWNESS_LIMIT);
+        assert_true(count_slower(TOO_SLOW_US) <= 1 + calls_of("evalsha") / 2);
+        CHECK_OK(rql_lock_release(lock, NULL));
+        ask("FLUSHALL");
+    }
+}
+
+/* Of a lock that nobody of ours has freed. */
+static void check_next_poll(const struct crowd *crowd, const char *text, int64_t ttl_ms)
+{
+    struct waiter live;
+    int64_t freed_us;
+
+    make_listen(other, client);
+    take_of_owner();
+    plant_dead("x", crowd);
+    start_behind_the_crowd(&live, crowd->count);
+    ask("PEXPIRE rql:lock:x %lld", (long long)ttl_ms);
+    freed_us = wait_clock_us() + ttl_ms * 1000;
+    CHECK_OK(waiter_join(&live));
+    print_message("# %s, %s: %lld us\n", crowd->text, text, (long long)(live.ended_us - freed_us));
+    assert_true(live.ended_us - freed_us < LATEST_US);
+    CHECK_OK(rql_lock_release(live.lock, NULL));
+    ask("FLUSHALL");
+}
+
+static void the_next_poll_finds_a_free_lock_behind_those_killed_just_now(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_KILLED; i++) {
+        check_next_poll(&killed_just_now[i], "expiry", 300);
+        check_next_poll(&killed_just_now[i], "Ruby's release", 0);
+    }
 }
 
 /* The server's clock was set back after they died: they are not alive for as long as that. */
@@ -272,12 +425,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_loop, tear_down_loop)
         TEST(crowd_of_the_dead_is_passed_by_at_once),
-        TEST(who_is_only_out_of_reach_is_waited_for),
+        TEST(the_living_do_not_wait_for_processes_killed_just_now),
+        TEST(the_living_do_not_wait_for_the_threads_of_a_process_killed_just_now),
+        TEST(the_living_do_not_wait_for_processes_killed_long_ago),
+        TEST(who_asks_finds_a_free_lock_behind_those_killed_just_now),
+        TEST(the_next_poll_finds_a_free_lock_behind_those_killed_just_now),
         TEST(signs_of_life_from_the_future_are_none),
     };
 
     if (!redis_server_available()) {
         return skip_all("no redis-server");
     }
-    return cmocka_run_group_tests(tests, start_server, stop_server);
+    return cmocka_run_group_tests(tests, start_server_with_pattern, stop_server);
 }

@@ -57,13 +57,13 @@ static void a_place_in_the_queue_is_read(void **state)
     assert_int_equal(answer.left_ms, 4321);
     assert_int_equal(answer.rank, 7);
     assert_int_equal(answer.score_us, 1795254268000000);
-    assert_true(answer.is_first && !answer.was_restored && !answer.is_of_ruby);
+    assert_true(answer.is_first && !answer.was_restored && answer.of_ruby == 0);
     assert_true(read_case(&other, &answer));
     assert_int_equal(answer.left_ms, -1);
     assert_int_equal(answer.score_us, -3);
-    assert_true(!answer.is_first && answer.was_restored && answer.is_of_ruby);
+    assert_true(!answer.is_first && answer.was_restored && answer.of_ruby != 0);
     assert_true(read_case(&mixed, &answer));
-    assert_true(!answer.is_first && answer.was_restored && !answer.is_of_ruby);
+    assert_true(!answer.is_first && answer.was_restored && answer.of_ruby == 0);
     assert_true(read_case(&newer, &answer));
 }
 

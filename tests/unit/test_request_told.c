@@ -23,7 +23,7 @@ static void begin(int64_t tries, int64_t deadline_us)
 
 static void queue_up(void)
 {
-    const struct rqli_request_place place = {.lock_ends_us = RQLI_NEVER_US, .is_first = true};
+    const struct rqli_request_place place = {.lock_ends_us = RQLI_NEVER_US};
 
     rqli_request_on_queued(&request, &place, &view);
 }

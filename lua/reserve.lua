@@ -1,0 +1,34 @@
+-- Included by our_turn.lua and settle.lua where a series is the first at a free lock and does not take it: it
+-- takes all of its locks or none. The lock stays free for it, but not without end: who waits here may hold
+-- another lock of the series.
+--
+-- Who is marked as holding something is served before all others meanwhile; so many of them, for not all are
+-- part of a circle, and the series would wait for ever. Anybody else is served when the
+-- reservation lapses: one, then it begins anew and is twice as long, for a series that is passed each time
+-- would never be served. A Ruby takes a lock only at the head of the queue: so whoever is in front leaves it,
+-- and comes back with its next poll.
+--
+-- Uses what settle.lua uses, and waiter. Leaves reserved_for, may_pass, free_ms, and what is to be noted if
+-- somebody is let by; and turn if nobody behind it can be served.
+
+local RESERVED_US, LONGEST_US, MARKED = 2000000, 60000000, 16
+local since_us, n_passed, n_marked, whom =
+    string.match(call("HGET", requests, "series") or "", "^(%d+) (%d+) (%d+) (.*)$")
+if whom ~= waiter or is_less(now_text, since_us) then
+    since_us, n_passed, n_marked, whom = nil, "0", "0", waiter
+end
+if not since_us or not me then -- for whom nobody asks, the lock has become free just now
+    since_us = now_text
+    call("HSET", requests, "series", since_us .. " " .. n_passed .. " " .. n_marked .. " " .. whom)
+end
+local left_us = math.min(RESERVED_US * 2 ^ n_passed, LONGEST_US) - (now_text - since_us)
+reserved_for, may_pass, cost = waiter, left_us <= 0, KEPT
+serves_marked = n_marked + 0 < MARKED
+if_passed = n_passed + 1 .. " 0 " .. whom
+if_marked = n_passed .. " " .. n_marked + 1 .. " " .. whom
+free_ms = math.max(math.ceil(left_us / 1000), 1)
+if holds and serves_marked then
+    turn = "mine"
+elseif not may_pass and not (serves_marked and call("HEXISTS", requests, "holders") == 1) then
+    turn = "free"
+end
