@@ -3,8 +3,11 @@
 import os
 import sys
 import tempfile
+import time
 
-from harness import check_equal, check_in, finish, main, wait_until
+from harness import PROGRAM, check_equal, check_in, finish, main, wait_until
+
+RESERVED_S = 2  # how long a free lock is kept for a series before another is let past
 
 
 def command_runs_under_all_locks_and_releases_them(server, rql):
@@ -66,6 +69,35 @@ def opposite_orders_do_not_deadlock(server, rql):
             check_equal(file.read().strip(), "10")
 
 
+def nested(server, rql, outer, inner):
+    """What a command does that runs under a lock of its own, while a series that waits for that
+    lock is first in line for another; answers what it printed and how long it took."""
+    with tempfile.TemporaryDirectory() as folder:
+        fifo = folder + "/go"
+        os.mkfifo(fifo)
+        process = rql.start(*outer, "--", "sh", "-c", f'read line < {fifo}; exec "$@"', "sh",
+                            PROGRAM, *inner, "--", "echo", "ran")
+        with open(fifo, "w", encoding="ascii") as go:
+            series = rql.start("series", "a", "b", "--", "echo", "series")
+            wait_until(lambda: server.queue_length("a") == 1, "the series waits")
+            assert not server.is_locked("a")
+            begun = time.monotonic()
+            go.write("\n")
+        result = finish(process)
+        took = time.monotonic() - begun
+        check_equal(finish(series).out, "series\n")
+        return result.out, took
+
+
+def a_command_under_a_lock_has_what_is_reserved_for_who_waits_for_it(server, rql):
+    for inner in (["run", "a", "--wait", "10s"], ["series", "a", "c", "--wait", "10s"],
+                  ["series", "--gem", "c", "a", "--wait", "10s"]):
+        for outer in (["run", "b"], ["series", "b", "d"]):
+            out, took = nested(server, rql, outer, inner)
+            check_equal(out, "ran\n")
+            assert took < RESERVED_S, f"{outer} {inner} took {took} s"
+
+
 def command_ends_when_one_of_the_locks_is_taken_away(server, rql):
     for name in "abc":
         process = rql.start("series", "a", "b", "c", "--ttl", "600ms", "--", "sleep", "60")
@@ -109,6 +141,7 @@ if __name__ == "__main__":
         nothing_is_taken_when_one_is_held,
         series_waits_until_all_are_free,
         opposite_orders_do_not_deadlock,
+        a_command_under_a_lock_has_what_is_reserved_for_who_waits_for_it,
         command_ends_when_one_of_the_locks_is_taken_away,
         ttl_of_the_gem_grows,
         wrong_usage_is_told,
