@@ -159,7 +159,8 @@ local function enqueue(us)
                         call("HINCRBY", requests, "holders", "1")
                     end
                 end
-                call("HSET", requests, acquirer, record_of(host, ttl_ms, nonce, until_us, entry.access, us))
+                call("HSET", requests, acquirer,
+                     record_of(acquirer, host, ttl_ms, nonce, until_us, entry.access, us))
                 call("ZADD", queue, seconds_of(us), acquirer)
                 entry.score_us, entry.is_queued, entry.is_there = us, true, true
             end

@@ -18,7 +18,7 @@ local function host_of(acquirer)
     local record = call("HGET", requests, acquirer)
     local host, _, _, _, access = read_record(record or "")
     if host then
-        return host, access
+        return whole_host(host, acquirer), access
     end
     local thread, rest = string.match(acquirer, "^rql:acq:([^/]*/[^/]*)/[^/]*/(.*)$")
     return thread and "rql:hst:" .. thread .. "/" .. rest

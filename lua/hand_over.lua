@@ -5,6 +5,7 @@
 -- turn, unless none did. If this user may tell nobody, the lock is left to the next poll.
 
 local acquirer, lease_ms = waiter, ttl_ms
+local host = whole_host(host, waiter)
 local fields, first_field = {}, 1
 if meta_at <= #record then
     fields = cmsgpack.unpack(string.sub(record, meta_at))

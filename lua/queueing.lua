@@ -16,8 +16,10 @@ local function end_of(wait_ms, time, micros)
 end
 
 -- What read_record() reads.
-local function record_of(host, ttl_ms, nonce, until_us, access, score_us)
-    local head = host .. " " .. ttl_ms .. " " .. nonce .. " " .. until_us .. " " .. access .. " " .. score_us .. " "
+local function record_of(acquirer, host, ttl_ms, nonce, until_us, access, score_us)
+    local place = string.sub(host, 1, -33)
+    local head = (place .. string.sub(acquirer, -32) == host and place or host) .. " " .. ttl_ms .. " " ..
+        nonce .. " " .. until_us .. " " .. access .. " " .. score_us .. " "
     return #ARGV > 6 and head .. cmsgpack.pack({unpack(ARGV, 7)}) or head
 end
 

@@ -28,7 +28,7 @@ if not mine or not string.find(mine, " " .. nonce .. " ", 1, true) then
     if mine then
         forget(requests, acquirer, (select(5, read_record(mine))))
     end
-    call("HSET", requests, acquirer, record_of(host, ttl_ms, nonce, until_us, access, score_us))
+    call("HSET", requests, acquirer, record_of(acquirer, host, ttl_ms, nonce, until_us, access, score_us))
     if is_random then
         call("HINCRBY", requests, "random", "1")
     end

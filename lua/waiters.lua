@@ -8,11 +8,16 @@
 
 local budget = 30 -- of settle.lua, in turns of the dead: less than 1 ms in one call of the script
 
--- The words of a request record: host, ttl, nonce, until when (us, 0: for ever), access (q queued, r random,
--- s series; a capital: who holds other locks meanwhile), score (us; version 0.1 wrote none); and where its
--- metadata begins, packed. Nothing: it is no record.
+-- The words of a request record: host (see whole_host()), ttl, nonce, until when (us, 0: for ever), access (q
+-- queued, r random, s series; a capital: who holds other locks meanwhile), score (us; version 0.1 wrote none);
+-- and where its metadata begins, packed. Nothing: it is no record.
 local function read_record(record)
     return string.match(record, "^(%S+) (%d+) (%x+) (%d+) (%a) (%d*) ?()")
+end
+
+-- A record leaves out the identity that ends the ids of host and acquirer alike; one of version 0.1 did not.
+local function whole_host(host, acquirer)
+    return string.byte(host, -1) == 47 and host .. string.sub(acquirer, -32) or host
 end
 
 -- The channel and the heartbeat of a waiter of ours bear its client's identity, which ends its acquirer id.

@@ -1,8 +1,8 @@
 #ifndef RQLI_IDENT_H
 #define RQLI_IDENT_H
 
-/* Who is asking: acquirer and host ids (wire.md section 2). Opaque to everybody but settle.lua,
- * which tells ours from Ruby's by the length of the identity. */
+/* Who is asking: acquirer and host ids, in the form of the gem's. Opaque to everybody but the
+ * scripts: the identity, of 32 digits, ends both, and names the client's channel and sign of life. */
 
 #include <rql/base.h>
 #include <sys/types.h>

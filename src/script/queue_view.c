@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/must.h"
+#include "base/random.h"
 #include "script/gem_number.h"
 #include "script/keys.h"
 #include "script/pack.h"
@@ -204,7 +205,7 @@ size_t rqli_queue_view_ask_hosts(struct rqli_queue_view *self, struct rqli_comma
     return self->n_asked;
 }
 
-/* The first word of a record; no word at all if it cannot be a host id. */
+/* The first word of a record. */
 static struct rqli_slice host_in(struct rqli_slice record)
 {
     const char *end = record.length > 0 ? memchr(record.data, ' ', record.length) : NULL;
@@ -212,21 +213,37 @@ static struct rqli_slice host_in(struct rqli_slice record)
     if (end) {
         record.length = (size_t)(end - record.data);
     }
-    if (record.length >= RQL_ID_SIZE || !rqli_is_plain(record)) {
-        record.length = 0;
-    }
     return record;
 }
 
+/* A record leaves out the identity, which ends the acquirer's id too. */
+static struct rqli_slice whole_host(struct rqli_slice host, struct rqli_slice acquirer,
+                                    char memory[RQL_ID_SIZE])
+{
+    const size_t left_out = RQLI_HEX_SIZE - 1;
+    size_t length = host.length + left_out;
+
+    if (host.length == 0 || host.data[host.length - 1] != '/' || acquirer.length < left_out ||
+        length >= RQL_ID_SIZE) {
+        return host;
+    }
+    memcpy(memory, host.data, host.length);
+    memcpy(memory + host.length, acquirer.data + acquirer.length - left_out, left_out);
+    return (struct rqli_slice){memory, length};
+}
+
+/* None, if what the record has cannot be a host id. */
 static bool set_host(struct rqli_queue_view *self, struct rqli_queue_row *row,
                      const struct rqli_reply *record)
 {
+    struct rqli_slice acquirer = {self->text + row->acq_at, row->acq_length};
     struct rqli_slice host = {0};
+    char memory[RQL_ID_SIZE];
 
     if (record->type == RQLI_REPLY_TEXT) {
-        host = host_in(record->text);
+        host = whole_host(host_in(record->text), acquirer, memory);
     }
-    if (host.length == 0) {
+    if (host.length == 0 || host.length >= RQL_ID_SIZE || !rqli_is_plain(host)) {
         return true;
     }
     if (!reserve_text(self, host.length + 1)) {

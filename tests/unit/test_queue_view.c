@@ -192,6 +192,36 @@ static void hosts_are_the_first_word_of_a_record(void **state)
     free(info);
 }
 
+#define IDENTITY "00112233445566778899aabbccddeeff"
+
+/* The identity stands once, at the end of the acquirer's id. */
+static void a_host_has_the_identity_of_its_acquirer(void **state)
+{
+    static const char *const words[] = {"rql:acq:1/2/3/0/" IDENTITY, "1", "short", "2",
+                                        "rql:acq:1/2/4/0/" IDENTITY, "3"};
+    char long_word[RQL_ID_SIZE - 32] = {0};
+    const struct rqli_reply records[] = {tree_text("rql:hst:1/2/0/ 5000 nonce"),
+                                         tree_text("rql:hst:1/2/0/ 5000 nonce"),
+                                         tree_bytes(long_word, sizeof long_word)};
+    const struct rqli_reply reply = tree_array(records, 3);
+    struct rqli_command command = {0};
+    struct rqli_queue_view view;
+    rql_queue_info *info;
+
+    (void)state;
+    memset(long_word, '/', sizeof long_word);
+    rqli_queue_view_init(&view, rqli_slice_of(KEY), 9);
+    CHECK_OK(take_page(&view, words, 6));
+    assert_int_equal(rqli_queue_view_ask_hosts(&view, &command, 3), 3);
+    rqli_command_fini(&command);
+    CHECK_OK(rqli_queue_view_take_hosts(&view, &reply, KEY, NULL));
+    info = finish(&view);
+    assert_string_equal(info->requests[0].hst_id, "rql:hst:1/2/0/" IDENTITY);
+    assert_string_equal(info->requests[1].hst_id, "rql:hst:1/2/0/");
+    assert_int_equal(strlen(info->requests[2].hst_id), sizeof long_word);
+    free(info);
+}
+
 static void records_of_another_type_name_no_host(void **state)
 {
     static const char *const words[] = {"a", "1"};
@@ -272,6 +302,7 @@ int main(void)
         cmocka_unit_test(scores_nobody_can_read_spoil_only_themselves),
         cmocka_unit_test(what_is_no_queue_has_a_status),
         cmocka_unit_test(hosts_are_the_first_word_of_a_record),
+        cmocka_unit_test(a_host_has_the_identity_of_its_acquirer),
         cmocka_unit_test(records_of_another_type_name_no_host),
         cmocka_unit_test(names_that_are_too_long_have_no_records),
         cmocka_unit_test(replies_that_say_nothing_are_faults),
