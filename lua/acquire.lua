@@ -12,7 +12,7 @@
 -- Returns one line, for lists are slow to build:
 --   "1 now_us ttl_left_ms token process(0|1|2) was_handed_over grant's_nonce": held;
 --   "0 now_us pttl_ms rank is_first was_restored of_ruby score_us": queued; of_ruby: 1 a Ruby holds the
---   lock, or is in front and takes it next, of which no push tells: it has to be watched;
+--   lock, is in front and takes it next, or may unlock it, of which no push tells: it has to be watched;
 --   "2|3|4 now_us pttl_ms": fail_fast_no_try | fail_fast_after_try | conflict;
 --   "5 now_us": stale, came after not_after_us; "6 now_us": again, repeat the call.
 

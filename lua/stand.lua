@@ -80,7 +80,8 @@ if turn ~= "mine" then
     end
     local of_ruby = "0"
     if is_first == "1" and owner then
-        of_ruby = (rank > 0 or call("HEXISTS", lock, "rql_nonce") == 0) and "1" or "0"
+        -- Ruby may unlock what ours holds, too; but a watch from the first moment would slow hand-overs.
+        of_ruby = (rank > 0 or is_poll or call("HEXISTS", lock, "rql_nonce") == 0) and "1" or "0"
     elseif is_first == "1" and free_ms and rank > 0 then
         of_ruby = "1"
     end
