@@ -179,6 +179,10 @@ typedef struct rql_lock_options {
     /** Tells apart several acquirers of one thread: the gem's fiber slot. Default 0. Up to 99999
      * the server keeps the lock in its compact form; a longer one may take it twice the memory. */
     uint64_t task;
+    /** The caller holds other locks, of which this client does not know. Default false. What this
+     *  acquirer holds through this client counts without it; see series.h for what it is good for.
+     */
+    bool nested;
 
     /** Renew at a third of the ttl until released. Default false. Renewal also ends when the thread
      *  has ended that acquired the lock, or that runs the loop it was acquired on: nobody works
@@ -204,11 +208,6 @@ typedef struct rql_lock_options {
     rql_event_fn instrumenter; /**< Takes its events; default the client's. */
     void *instrumenter_data;   /**< Given to `instrumenter`. */
     void *instrument;          /**< Handed on in rql_event::instrument. Default NULL. */
-
-    /** The caller holds other locks, of which this client does not know. Default false. What this
-     *  acquirer holds through this client counts without it; see series.h for what it is good for.
-     */
-    bool nested;
 } rql_lock_options;
 
 /**
