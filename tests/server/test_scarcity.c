@@ -41,14 +41,6 @@ static atomic_long n_threads;
 static struct lack lack;
 static rql_lock *held;
 
-static void note_missing(long lacking)
-{
-    if (!atomic_exchange(&report->is_missing, true)) {
-        report->lacking = lacking;
-        report->n_frames = backtrace(report->frame, FRAMES);
-    }
-}
-
 #ifndef __has_feature
 #define __has_feature(name) 0
 #endif
@@ -61,6 +53,14 @@ static bool allocations_can_fail(void)
 }
 
 #else
+
+static void note_missing(long lacking)
+{
+    if (!atomic_exchange(&report->is_missing, true)) {
+        report->lacking = lacking;
+        report->n_frames = backtrace(report->frame, FRAMES);
+    }
+}
 
 /* glibc's, by the names that no replacement takes. */
 void *__libc_malloc(size_t size);
