@@ -2,7 +2,8 @@
 #define RQLI_IDENT_H
 
 /* Who is asking: acquirer and host ids, in the form of the gem's. Opaque to everybody but the
- * scripts: the identity, of 32 digits, ends both, and names the client's channel and sign of life. */
+ * scripts: the identity, of 32 digits, ends both, and names the client's channel and sign of life.
+ */
 
 #include <rql/base.h>
 #include <sys/types.h>

@@ -12,7 +12,7 @@ enum { HOLDER_SIZE = 2 * RQL_ID_SIZE + 32 };
 /* This program is run by one that holds locks: `rql run`. */
 static bool is_nested(void)
 {
-    const char *held = getenv("RQL_LOCK");
+    const char *held = getenv("RQL_LOCK"); /* NOLINT(concurrency-mt-unsafe) */
 
     return held && held[0] != '\0';
 }

@@ -112,7 +112,7 @@ static void a_pair_beside_many_renewed_locks_costs_what_it_costs_alone(void **st
     hold_many();
     of_processor = ratio_of(alone, CLOCK_THREAD_CPUTIME_ID);
     of_time = ratio_of(alone, CLOCK_MONOTONIC);
-    alone = rql_client_free(alone);
+    (void)rql_client_free(alone);
     print_message("# %d pairs beside %ld over %d alone: %.2f of the processor, %.2f of the time\n",
                   PAIRS, n_held, PAIRS, of_processor, of_time);
     assert_true(of_processor <= PAIR_MOST);
