@@ -80,6 +80,15 @@ class Server:
                     return reply.read(int(line[1:])).decode(errors="replace")
                 return None if line == b"$-1" else line[1:].decode()
 
+    def whole_reply(self, *words):
+        """One command; its reply as it is sent."""
+        with socket.socket(socket.AF_UNIX) as channel:
+            channel.settimeout(PATIENCE_S)
+            channel.connect(self.path)
+            channel.sendall(encoded(words) + encoded(["QUIT"]))
+            with channel.makefile("rb") as reply:
+                return reply.read().decode(errors="replace")
+
     def is_locked(self, name):
         return self.call("EXISTS", "rql:lock:" + name) == "1"
 

@@ -5,10 +5,20 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 
-from harness import PATIENCE_S, PROGRAM, Program, check_equal, environment, main
+from harness import (PATIENCE_S, PROGRAM, Program, check_equal, environment, finish, main,
+                     wait_until)
 
-README = os.path.join(os.path.dirname(__file__), "..", "..", "README.md")
+ROOT = os.path.join(os.path.dirname(__file__), "..", "..")
+README = os.path.join(ROOT, "README.md")
+LUA = os.path.join(ROOT, "lua")
+LOCKING = "acquire acquire_series decrease extend force_extend leave release".split()
+SENT_TO_LOCK = set("eval evalsha ping subscribe client|id client|setname".split())
+RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
+# What the library asks for, and does without.
+WITH_GRACE = {"info", "client|info", "client|kill", "client|tracking", "client|caching", "memory|usage",
+              "__redis__:invalidate"}
 
 
 def example_lines():
@@ -47,11 +57,41 @@ def rights():
     with open(README, encoding="utf-8") as file:
         answer = re.search(r"Which rights does a user need\?(.*?)reported at connect", file.read(), re.S)
     points = re.split(r"^\* ", answer.group(1), flags=re.M)[1:]
-    return [re.sub(r"`rql \w+`", "", point).split("`")[1::2] for point in points]
+    return [" ".join(re.sub(r"`rql \w+`", "", point).split("`")[1::2]).split() for point in points]
 
 
-def rights_of_the_answer_suffice(server, rql):
-    locks, looks, sweeps, force = [" ".join(words).split() for words in rights()]
+def commands_of(script):
+    """What a script calls, with what it includes."""
+    with open(os.path.join(LUA, script + ".lua"), encoding="utf-8") as file:
+        text = file.read()
+    return {command.lower() for command in re.findall(r'\bp?call\("([A-Z]+)"', text)}.union(
+        *(commands_of(name) for name in re.findall(r"@include (\w+)", text)))
+
+
+def rights_of_the_answer_are_those_of_the_scripts(_server, _rql):
+    locks, _, sweeps, _ = rights()
+    called = set().union(*(commands_of(script) for script in LOCKING))
+    check_equal(set(locks), called | SENT_TO_LOCK, "to lock")
+    scripts = [name[:-4] for name in os.listdir(LUA) if name.endswith(".lua")]
+    called = set().union(*(commands_of(script) for script in scripts))
+    check_equal(called - set(locks) - set(sweeps), set(), "to sweep")
+
+
+def make_user(server, user, commands):
+    server.call("ACL", "SETUSER", user, "reset", "on", ">pw", "~rql:*", "&rql:wake:*",
+                *("+" + command for command in commands))
+    server.call("ACL", "LOG", "RESET")
+    return Program(f"unix://{user}:pw@{server.path}")
+
+
+def check_refused_nothing(server, user):
+    """Some refusals change what is done, and no answer tells of them."""
+    refused = set(re.findall(r"\r\nobject\r\n\$\d+\r\n(.*?)\r\n", server.whole_reply("ACL", "LOG")))
+    check_equal(refused - WITH_GRACE, set(), f"refused to {user}")
+
+
+def rights_of_the_answer_suffice(server, _rql):
+    locks, looks, sweeps, force = rights()
     for user, commands, lines in (
             ("lock", locks, ["run a -- true", "series a b -- true", "lock a --try --ttl 1m",
                              "extend a --add 1s --force"]),
@@ -61,13 +101,47 @@ def rights_of_the_answer_suffice(server, rql):
               "clear-of --host h --acquirer a --force", "clear --dry-run"]),
             ("force", locks + force, ["unlock a --force"]),
             ("sweep", locks + looks + sweeps, ["clear --force"])):
-        server.call("ACL", "SETUSER", user, "reset", "on", ">pw", "~rql:*", "&rql:wake:*",
-                    *("+" + command for command in commands))
-        own = Program(f"unix://{user}:pw@{server.path}")
+        own = make_user(server, user, commands)
+        server.call("ZADD", "rql:lock_queue:q", 1, RUBY)
         for line in lines:
             result = own(*line.split())
             check_equal((result.code, result.err), (0, ""), f"{user}: rql {line}")
+        check_refused_nothing(server, user)
+
+
+def wait_for_queue(server, name, length):
+    wait_until(lambda: server.queue_length(name) == length, f"{length} wait for {name}")
+
+
+def rights_to_lock_suffice_in_a_queue_that_was_emptied(server, rql):
+    own = make_user(server, "lock", rights()[0])
+    secret = rql("lock", "a", "--ttl", "1m", "--json").json()["secret"]
+    check_equal(own("extend", "a", "--add", "1m", "--secret", secret).code, 0)
+    waiter = own.start("run", "a", "--", "true")
+    wait_for_queue(server, "a", 1)
+    server.call("DEL", "rql:lock_queue:a")
+    check_equal(own("unlock", "a", "--secret", secret).code, 0)
+    check_equal(finish(waiter).code, 0)
+    check_refused_nothing(server, "lock")
+
+
+def rights_to_lock_suffice_behind_a_series_and_a_ruby(server, rql):
+    own = make_user(server, "lock", rights()[0])
+    secrets = [rql("lock", name, "--ttl", "1m", "--json").json()["secret"] for name in "ab"]
+    series = own.start("series", "a", "b", "--", "true")
+    wait_for_queue(server, "a", 1)
+    server.call("ZADD", "rql:lock_queue:a", time.time(), RUBY)
+    waiter = own.start("run", "a", "--", "true")
+    wait_for_queue(server, "a", 3)
+    check_equal(own("unlock", "a", "--secret", secrets[0]).code, 0)
+    check_equal(finish(waiter).code, 0)
+    check_equal(own("unlock", "b", "--secret", secrets[1]).code, 0)
+    check_equal(finish(series).code, 0)
+    check_refused_nothing(server, "lock")
 
 
 if __name__ == "__main__":
-    sys.exit(main([runs(line) for line in example_lines()] + [rights_of_the_answer_suffice]))
+    sys.exit(main([runs(line) for line in example_lines()] +
+                  [rights_of_the_answer_are_those_of_the_scripts, rights_of_the_answer_suffice,
+                   rights_to_lock_suffice_in_a_queue_that_was_emptied,
+                   rights_to_lock_suffice_behind_a_series_and_a_ruby]))
