@@ -140,9 +140,8 @@ typedef struct rql_acquiring {
  * `timeout_ms` counts from the call, and what is withdrawn then has the time that it has in
  * rql_lock_acquire(), and more while the server is answering others of this loop. `retry_count`
  * counts as in rql_lock_acquire(): with the default of 3 a request gives up after half a second, so
- * a request that is to wait wants
- * ::RQL_FOREVER. rql_lock_options::refusal, if set, is filled in before the callback and must live
- * until then.
+ * a request that is to wait wants ::RQL_FOREVER. rql_lock_options::refusal, if set, is filled in
+ * before the callback and must live until then.
  *
  * @param[in]     loop     The loop.
  * @param[in]     name     As for rql_lock_acquire(). Copied.

@@ -89,9 +89,9 @@ RQL_API void rql_lock_options_init_sized(const rql_client *client, rql_lock_opti
  * @retval RQL_E_BUSY               This acquirer is waiting for this lock already.
  * @retval RQL_E_WRONG_TYPE         A key of the lock has a foreign type.
  * @retval RQL_E_AUTH               Rights are missing.
- * @retval RQL_E_READ_ONLY          The server is a replica.
- * @retval RQL_E_UNAVAILABLE        The server is loading, out of memory or busy, until the
- * deadline.
+ * @retval RQL_E_READ_ONLY          The server is a replica, until the deadline; with `fail_fast`
+ * this is told at once.
+ * @retval RQL_E_UNAVAILABLE        It is loading, out of memory or busy; likewise.
  * @retval RQL_E_SERVER             Any other error of the server.
  * @retval RQL_E_PROTOCOL           The answer made no sense.
  * @retval RQL_E_NOMEM              Out of memory.
@@ -400,8 +400,9 @@ typedef struct rql_unlock_result {
 /**
  * Release a lock whoever holds it and empty its queue: the gem's unlock.
  *
- * Nobody is asked and nobody is told: the holder finds out at its next renewal or release, live
- * waiters put themselves back at their next look. For operators.
+ * The holder is not asked, and finds out at its next renewal or release. Waiters that live keep
+ * their places: those of librql are put back at once and the first is served, the gem's put
+ * themselves back at their next try. For operators.
  *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.
@@ -421,7 +422,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_force_unlock(rql_client *client, const cha
  * Add to the ttl of a lock whoever holds it: the gem's extend_lock_ttl. For operators.
  *
  * As in the gem, a lock without a ttl counts as one with nothing left: it gets @p add_ms. What is
- * left afterwards is ::RQL_TTL_MAX_MS at most.
+ * left afterwards is ::RQL_TTL_MAX_MS at most. A lock that ends by it goes to the next waiter.
  *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.

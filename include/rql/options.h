@@ -179,9 +179,11 @@ typedef struct rql_lock_options {
     /** Tells apart several acquirers of one thread: the gem's fiber slot. Default 0. Up to 99999
      * the server keeps the lock in its compact form; a longer one may take it twice the memory. */
     uint64_t task;
-    /** The caller holds other locks, of which this client does not know. Default false. What this
-     *  acquirer holds through this client counts without it; see series.h for what it is good for.
-     */
+    /** The caller holds other locks, of which this client does not know: through another client, or
+     *  for a process that runs under a lock, as `rql run` says by RQL_LOCK. Default false. A free
+     *  lock that is kept for a series is then not kept from this request (see series.h): the series
+     *  may be waiting for one of those. What this acquirer holds through this client counts without
+     *  it. Said where nothing is held, it only makes series wait. */
     bool nested;
 
     /** Renew at a third of the ttl until released. Default false. Renewal also ends when the thread

@@ -9,6 +9,24 @@
  * everybody else, also in Ruby. While a series waits it holds nothing (::RQL_SERIES_ATOMIC) or what
  * it has got so far (::RQL_SERIES_GEM); when it fails it holds nothing in both. Redis Cluster is
  * not served; if it were, all names of an atomic series would need the same `{tag}`.
+ *
+ * A free lock at whose head an atomic series stands is kept for it, for the series takes all of its
+ * locks or none. That has an end, because who waits behind it may hold what it waits for:
+ *
+ * - Whoever holds another lock is served meanwhile, before the series and all others; 16 of them,
+ *   then somebody else has to be let past first. A client knows what it holds itself: the locks of
+ *   the acquirer that asks (thread and task); for a request on a loop without a task, any lock of
+ *   the client. rql_lock_options::nested tells what is held otherwise. With `fail_fast` nobody is
+ *   waited for, and holding counts for nothing.
+ * - From everybody else it is kept for 2 s at most. Then one of them is let past, and the series
+ *   keeps its place in front of the others; the next time is twice as long, up to 60 s. The time
+ *   begins when the lock becomes free, and anew when somebody gives up waiting for it.
+ * - Of a Ruby nothing is known, and it takes a lock only at the head of the queue. When the time is
+ *   over, all who stand in front of it leave the queue, and return to their old places with their
+ *   next poll.
+ *
+ * So who holds one lock and asks for another, and a series that waits for both, do not block each
+ * other: not at all if it is known who holds, and else for as long as the lock is kept.
  */
 
 #include <rql/base.h>
@@ -27,8 +45,8 @@ typedef enum rql_series_mode {
     /**
      * All locks in one step on the server. Until that is possible the request stands in every queue
      * with one and the same place in line, so two series never wait for each other, in whatever
-     * order their names are given. A free lock at whose head a series stands is kept free for it.
-     * A name may be given once.
+     * order their names are given. A free lock at whose head a series stands is kept for it for a
+     * while, see above. A name may be given once.
      */
     RQL_SERIES_ATOMIC = 0,
     /**
@@ -110,7 +128,8 @@ RQL_API void rql_series_options_init_sized(rql_series_options *options, size_t s
  * Take all locks of a series, waiting in their queues, or none.
  *
  * On every result but RQL_OK nothing is held and no request is left in a queue; after RQL_E_UNKNOWN
- * the client sees to that in the background, as for rql_lock_acquire().
+ * the client sees to that in the background, as for rql_lock_acquire(). The deadline is as there;
+ * in the gem's mode each lock has one.
  *
  * @param[in]  client   The client.
  * @param[in]  options  What to take and how.
