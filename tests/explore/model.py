@@ -1,8 +1,8 @@
 """Clients as the scripts see them, and what must never happen.
 
 A client may do whatever a real one may, at any moment: ask again, withdraw, release late, lose an
-answer, stop hearing. What it is bound to in the real library (when to poll, when to give up) only
-makes it do less. So whatever is impossible here is impossible there, as far as the bounds go.
+answer, stop hearing, lack a right. What it is bound to in the real library (when to poll, when to give
+up) only makes it do less. So whatever is impossible here is impossible there, as far as the bounds go.
 """
 import functools
 import json
@@ -12,13 +12,14 @@ TTL_MS, QUEUE_TTL_MS = 3000, 15000
 SILENCE_US = 5_000_000  # X of lua/alive.lua
 CLAIM_US = 1_000_000    # G of lua/settle.lua
 NOT_AFTER_US = 1_000_000
-NO_CHANCE = "40000"     # for lua/luck.lua: none of these requests is random
+NO_CHANCE = "40000"     # for lua/luck.lua: the queue is served in its order
 
 IDLE, WAITING, HOLDING, LEAVING, RELEASING = "idle", "waiting", "holding", "leaving", "releasing"
 
 
 class Client(NamedTuple):
     mode: str = IDLE
+    access: str = "q"     # see lua/acquire.lua
     left: int = 1         # acquisitions to come
     number: int = 0       # of this one
     score: str = "0"      # its place, if an answer told
@@ -37,9 +38,12 @@ class State(NamedTuple):
     ticks: int            # that are left
     faults: int           # that are left
     losses: int           # of all data, that are left
+    clears: int = 0       # of the lock and its queue by others, that are left
+    denials: int = 0      # of a command, that are left
     top: int = 0          # the highest token so far
     excludes: bool = True  # no data was lost: one holder at a time
     back_us: int = 0      # by which the server's clock was set back
+    was_cleared: bool = False
 
     @property
     def true_us(self):
@@ -58,12 +62,18 @@ class Contents(NamedTuple):
     queue: dict           # acquirer -> score
     queue_has_ttl: bool
     records: dict
+    counts: dict          # of the records, as text
     records_have_ttl: bool
     seen: dict            # identity -> when
 
     @property
     def owner(self):
         return self.lock.get("rql_nonce")
+
+    @property
+    def waiting(self):
+        """Those too whose places others have removed."""
+        return {**self.queue, **self.records}
 
     def at(self, now_us):
         """As a server shows it at that time: what has expired is not there."""
@@ -79,20 +89,25 @@ def paired(flat):
 @functools.lru_cache(4096)
 def read_contents(text):
     lock, lock_at, queue, queue_at, records, records_at, live, _, _ = json.loads(text)
+    fields = paired(records)
     return Contents(
         paired(lock), int(lock_at) * 1000, paired(queue), int(queue_at) > 0,
-        {name: record for name, record in paired(records).items() if name.startswith("rql:")},
+        {name: record.split(" ") for name, record in fields.items() if name.startswith("rql:")},
+        {name: count for name, count in fields.items() if not name.startswith("rql:")},
         int(records_at) > 0, paired(live))
 
 
+@functools.lru_cache
 def identity(index):
     return f"{index + 1:032x}"
 
 
+@functools.lru_cache
 def acquirer(index):
     return f"rql:acq:{index + 1}/{index + 1}/0/0/{identity(index)}"
 
 
+@functools.lru_cache
 def nonce(index, number):
     return f"{index + 1:016x}{number:016x}"
 
@@ -105,13 +120,13 @@ def call_of(state, action):
     if not asks:
         return None
     client = state.clients[index]
-    if word in ("acquire", "poll", "late"):
-        number = client.number + (word == "acquire")
+    if word in ("acquire", "deny", "poll", "late"):
+        number = client.number + (word in ("acquire", "deny"))
         not_after_us = state.now_us + (-1 if word == "late" else NOT_AFTER_US)
-        return "acquire", (
+        return "deny" if word == "deny" else "acquire", (
             acquirer(index), f"rql:hst:{index + 1}/{index + 1}/0/{identity(index)}", str(TTL_MS),
             nonce(index, number), str(not_after_us),
-            f"qw- -1 {client.score} {QUEUE_TTL_MS} {NO_CHANCE}")
+            f"{client.access}w- -1 {client.score} {QUEUE_TTL_MS} {NO_CHANCE}")
     if word == "leave":
         return "leave", (acquirer(index), nonce(index, client.number), NO_CHANCE)
     if word == "release":
@@ -120,6 +135,7 @@ def call_of(state, action):
 
 
 # late: what was sent for an acquisition that is over comes to the server now (F-15).
+# deny: acquire, by a user who lacks a right.
 CALLS = {
     IDLE: ("acquire", "late"), WAITING: ("poll", "leave"), HOLDING: ("release", "extend"),
     LEAVING: ("leave",), RELEASING: ("release",),
@@ -154,6 +170,8 @@ def actions(state, ticks_us):
                 yield (word, index, False)
                 if state.faults and word != "late":
                     yield (word, index, True)
+                if state.denials and word == "acquire":
+                    yield ("deny", index, False)
         if client.pushed:
             yield ("take", index)
         if state.faults and client.hears and client.mode == WAITING:
@@ -163,6 +181,9 @@ def actions(state, ticks_us):
             yield ("tick", tick_us)
     if state.losses:
         yield ("lose", 1000)  # a server takes longer than that to come back
+    if state.clears and read_contents(state.contents).queue:
+        yield ("clear", "the queue")
+        yield ("clear", "the lock and the queue")
 
 
 # ---- what comes of it ----
@@ -194,8 +215,22 @@ def after_local(state, action, empty):
     if word == "tick":
         return state._replace(now_us=state.now_us + which, ticks=state.ticks - 1,
                               back_us=state.back_us - min(which, 0))
+    if word == "clear":
+        return cleared(state, which == "the lock and the queue")
     return state._replace(now_us=state.now_us + which, contents=empty, excludes=False,
                           losses=state.losses - 1)
+
+
+def cleared(state, takes_lock):
+    """As by Ruby's unlock and clear_locks: who held the lock is excluded no more, and does not know it."""
+    lock, lock_at, _, _, *others = json.loads(state.contents)
+    whole = [{}, "-2"] if takes_lock else [lock, lock_at]
+    text = json.dumps([*whole, {}, "-2", *others], separators=(",", ":")).replace("/", "\\/")  # as cjson does
+    state = state._replace(contents=text, clears=state.clears - 1, was_cleared=True)
+    for index, client in enumerate(state.clients if takes_lock else ()):
+        over = client._replace(ends_us=min(client.ends_us, 1), pushed=client.pushed and (client.pushed[0], 1))
+        state = replaced(state, index, over)
+    return state
 
 
 def after_answer(state, index, word, answer):
@@ -223,6 +258,12 @@ def after_call(state, action, answer, contents):
         demand(answer[0] == "5", "a call was done long after its time")
         return state
     client = state.clients[index]
+    if word == "deny":
+        demand(answer == "denied", "a call was done without the right to")
+        judge_keys(state, read_contents(contents))
+        left = client._replace(mode=LEAVING, number=client.number + 1)
+        return replaced(state, index, left)._replace(contents=contents, denials=state.denials - 1)
+    demand(not is_partly(call_of(state, action)[0], answer), "a call is repeated without end")
     if word == "acquire":
         client = client._replace(mode=WAITING, number=client.number + 1, score="0")
     elif word == "leave":
@@ -246,7 +287,8 @@ def line_up(before, after, actor):
     client, who = after.clients[actor], acquirer(actor)
     if client.mode != WAITING or who not in now.queue:
         return after
-    place = was.queue.get(who) or float(client.score) / 1e6
+    record = was.records.get(who)
+    place = was.queue.get(who) or float(record[5] if record else client.score) / 1e6
     if client.arrived == 0 or not place:
         others = [one.arrived for index, one in enumerate(after.clients) if index != actor]
         client = client._replace(arrived=max(others) + 1)
@@ -259,8 +301,9 @@ def heard_anew(state):
     """Who was heard of before the clock was set back counts as heard of when that is noticed."""
     seen = read_contents(state.contents).seen
     for index, client in enumerate(state.clients):
-        heard_us = min(client.heard_us, int(seen.get(identity(index), client.heard_us)))
-        state = replaced(state, index, client._replace(heard_us=heard_us))
+        heard_us = int(seen.get(identity(index), client.heard_us))
+        if heard_us < client.heard_us:
+            state = replaced(state, index, client._replace(heard_us=heard_us))
     return state
 
 
@@ -294,19 +337,26 @@ def judge_answer(after, index, word, answer, is_lost):
         elif not is_lost:
             demand(acquirer(index) in now.queue, "told that it waits, and is not in the queue")
     elif word == "leave":
-        demand(acquirer(index) not in now.queue, "has left, and is still in the queue")
+        demand(acquirer(index) not in now.waiting, "has left, and is still in the queue")
         demand(now.owner != nonce(index, client.number), "has left, and still owns the lock")
     elif word == "release":
         demand(now.owner != nonce(index, client.number), "has released, and still owns the lock")
 
 
-def judge_keys(now):
+def judge_keys(state, now):
     if now.lock:
         demand(now.lock_ends_us > 0, "a lock without a ttl")
         demand(now.lock.get("rql_nonce") and now.lock.get("rql_token"), "half a lock")
     demand(not now.queue or now.queue_has_ttl, "a queue without a ttl")
     demand(not now.records or now.records_have_ttl, "requests without a ttl")
-    demand(set(now.records) == set(now.queue), "a request without a place, or a place without one")
+    demand(set(now.records) == set(now.queue) or (state.was_cleared and not now.queue),
+           "a request without a place, or a place without one")
+    for who in now.queue:
+        demand(int(now.records[who][5]) == round(float(now.queue[who]) * 1e6),
+               "a request that tells another place")
+    for name, accesses in (("random", "rR"), ("holders", "RQ")):
+        count = sum(record[4] in accesses for record in now.records.values())
+        demand(now.counts.get(name) == (str(count) if count else None), f"not counted: {name}")
 
 
 def judge_holders(after, now):
@@ -325,15 +375,18 @@ def is_live(client, now_us):
 
 
 def judge_service(before, after, actor, was, now):
-    """P4: in order, past nobody who lives and hears; and nobody but the dead is dropped."""
+    """P4: in order, past nobody who lives and hears; and nobody but the dead is dropped.
+    Who takes a free lock at random may pass."""
     served = [index for index, client in enumerate(after.clients)
               if now.owner != was.owner and now.owner == nonce(index, client.number)]
+    if served == [actor] and before.clients[actor].access in "rR":
+        return
     for index, client in enumerate(before.clients):
         who = acquirer(index)
-        if who not in was.queue or index == actor or index in served:
+        if who not in was.waiting or index == actor or index in served:
             continue
         if is_live(client, after.now_us):
-            demand(who in now.queue or not client.hears, f"client {index} was dropped, and lives and hears")
+            demand(who in now.waiting or not client.hears, f"client {index} was dropped, and lives and hears")
             turn = before.clients[served[0]].arrived if served else 0
             demand(not client.hears or not served or 0 < turn < client.arrived,
                    f"client {index} was passed over, and lives and hears")
@@ -341,19 +394,21 @@ def judge_service(before, after, actor, was, now):
         client = before.clients[served[0]]
         demand(client.hears, "the lock was given to one who does not hear")
         demand(is_live(client, after.now_us), "the lock was given to one who is dead")
+        heard_us = int(now.seen[identity(served[0])])
+        demand(heard_us <= after.now_us + SILENCE_US, "a sign of life that is to come was believed")
         demand(now.lock_ends_us <= after.now_us + CLAIM_US, "a lock was given, and not for a short time")
 
 
 def judge_progress(after, now):
     """A free lock is never left lying while somebody waits who lives and hears."""
     for index, client in enumerate(after.clients):
-        demand(now.lock or acquirer(index) not in now.queue or not client.hears
+        demand(now.lock or acquirer(index) not in now.waiting or not client.hears
                or not is_live(client, after.now_us), f"the lock is free, and client {index} waits")
 
 
 def judge_change(before, after, actor, word):
     was, now = read_contents(before.contents).at(before.now_us), read_contents(after.contents)
-    judge_keys(now)
+    judge_keys(after, now)
     top = before.top
     if now.owner not in (None, was.owner):
         token = int(now.lock["rql_token"])
