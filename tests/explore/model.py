@@ -108,6 +108,11 @@ def acquirer(index):
 
 
 @functools.lru_cache
+def host(index):
+    return f"rql:hst:{index + 1}/{index + 1}/0/{identity(index)}"
+
+
+@functools.lru_cache
 def nonce(index, number):
     return f"{index + 1:016x}{number:016x}"
 
@@ -124,8 +129,7 @@ def call_of(state, action):
         number = client.number + (word in ("acquire", "deny"))
         not_after_us = state.now_us + (-1 if word == "late" else NOT_AFTER_US)
         return "deny" if word == "deny" else "acquire", (
-            acquirer(index), f"rql:hst:{index + 1}/{index + 1}/0/{identity(index)}", str(TTL_MS),
-            nonce(index, number), str(not_after_us),
+            acquirer(index), host(index), str(TTL_MS), nonce(index, number), str(not_after_us),
             f"{client.access}w- -1 {client.score} {QUEUE_TTL_MS} {NO_CHANCE}")
     if word == "leave":
         return "leave", (acquirer(index), nonce(index, client.number), NO_CHANCE)
@@ -367,6 +371,8 @@ def judge_holders(after, now):
             demand(after.back_us + now.lock_ends_us + 1000 > client.ends_us,
                    f"client {index} counts on more than there is")
             demand(now.lock.get("rql_token") == client.token, f"client {index} holds another's token")
+            demand((now.lock.get("acq_id"), now.lock.get("hst_id")) == (acquirer(index), host(index)),
+                   f"client {index} holds a lock in another's name")
 
 
 def is_live(client, now_us):
