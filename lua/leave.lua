@@ -27,7 +27,9 @@ elseif held[2] then
     what = 3
 end
 local _, _, asked, _, access = read_record(type(record) == "string" and record or "")
+local was_head
 if asked == nonce then
+    was_head = redis.pcall("ZRANK", queue, acquirer) == 0
     forget(requests, acquirer, access)
     redis.pcall("ZREM", queue, acquirer)
     what = math.max(what, 1)
@@ -36,7 +38,9 @@ if type(record) == "table" or call("EXISTS", queue, requests) == 0 then
     return what .. " 0"
 elseif redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
     local head = redis.pcall("ZRANGE", queue, "0", "0")[1]
-    if head and call("HEXISTS", requests, head) == 0 then
+    -- Ruby is in front, or has the lock, and tells nobody when it ends: who leads from now on has to watch it.
+    if head and (call("HEXISTS", requests, head) == 0
+        or (was_head and redis.pcall("HEXISTS", lock, "rql_nonce") == 0)) then
         local me
         -- @include tell_first
     end

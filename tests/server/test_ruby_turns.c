@@ -217,6 +217,29 @@ static int64_t after_the_leader_has_gone(void)
     return released_us;
 }
 
+/* Ruby holds, and the first of ours, which was told of it, has given up. */
+static int64_t after_the_first_has_gone(void)
+{
+    struct waiter first = waiter_of(client);
+    struct waiter second = waiter_of(other);
+    struct ruby ruby;
+    int64_t released_us;
+
+    ruby_open(&ruby, 1);
+    assert_true(ruby_lock(&ruby, "x", 60000, LONG_MS));
+    first.options.timeout_ms = 100;
+    waiter_start_as(&first, 1);
+    waiter_start_as(&second, 2);
+    assert_true(has_timed_out(waiter_join(&first)));
+    await_int(1, "ZCARD rql:lock_queue:x");
+    ruby_sleep_ms(HOLD_MS);
+    released_us = wait_clock_us();
+    ruby_release(&ruby, "x");
+    released_us = join_and_release(&second) - released_us;
+    ruby_close(&ruby);
+    return released_us;
+}
+
 /* Nobody of ours stands in the queue any more when ours releases. */
 static int64_t after_ruby_swept_the_queue(void)
 {
@@ -381,6 +404,7 @@ static void who_comes_to_lead_is_told(void **state)
 {
     (void)state;
     check_idle("C, Ruby, C that gives up, C", after_the_leader_has_gone);
+    check_idle("Ruby, C that gives up, C", after_the_first_has_gone);
 }
 
 static void who_was_swept_is_told_when_ours_releases(void **state)
