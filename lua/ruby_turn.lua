@@ -2,8 +2,9 @@
 -- itself, when it tries again and is the first. It has a while for that, then it counts as dead.
 --
 -- The while is one for all who stand in the queue when it begins: n dead ones do not cost n times as much, and
--- all leave when it is over; see last_ruby.lua. It begins anew for whoever has come to the head otherwise, and
--- if it was begun in the future: then the clock was set back.
+-- all leave when it is over; see last_ruby.lua. It begins anew for whoever has come to the head otherwise, also
+-- for one that has had the lock since and asks again, as its score tells; and if it was begun in the future:
+-- then the clock was set back.
 --
 -- Uses what settle.lua uses, and waiter. Leaves turn and free_ms, or a waiter that is passed.
 
@@ -12,10 +13,10 @@ if at > 0 then -- a series, and others that it does not let by; they have their 
     at = 0
 end
 local score = call("ZSCORE", queue, waiter)
-local since_us, last_us, n_gone, _, head =
+local since_us, last_us, n_gone, known_score, head =
     string.match(call("HGET", requests, "ruby") or "", "^(%d+) (%d+) (%d) (%S+) (.*)$")
 local is_known = since_us and not is_less(now_text, since_us)
-    and (head == waiter or (n_gone ~= "0" and score * 1000000 <= last_us + 0))
+    and ((head == waiter and known_score == score) or (n_gone ~= "0" and score * 1000000 <= last_us + 0))
 
 if me and score * 1000000 < oldest_us then
     is_known = false -- a live one would have moved to the tail

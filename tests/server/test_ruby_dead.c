@@ -312,6 +312,32 @@ static void newcomers_do_not_prolong_the_grace(void **state)
     check_nobody_waits();
 }
 
+/* It was at the head before, has had the lock, and is there once more. */
+static void a_ruby_that_asks_again_has_its_while_again(void **state)
+{
+    struct ruby_waiter ruby = ruby_waiter_as(1);
+    struct waiter between = waiter_of(other);
+    struct waiter behind = waiter_of(third);
+    rql_lock *held = hold(client, "x");
+    int64_t freed_us;
+
+    (void)state;
+    ruby.hold_ms = 20;
+    assert_false(ruby_try(&ruby.ruby, "x", 60000));
+    waiter_start_as(&between, 2);
+    CHECK_OK(rql_lock_release(held, NULL));
+    freed_us = wait_clock_us();
+    assert_true(ruby_try(&ruby.ruby, "x", 60000));
+    ruby_release(&ruby.ruby, "x");
+    CHECK_OK(waiter_join(&between));
+    ruby_waiter_start_as(&ruby, 1);
+    waiter_start_as(&behind, 2);
+    ruby_sleep_ms((freed_us + GRACE_US - wait_clock_us()) / 1000 + 50);
+    freed_us = wait_clock_us();
+    CHECK_OK(rql_lock_release(between.lock, NULL));
+    check_ruby_then_c(&ruby, &behind, freed_us, "a Ruby that asks again");
+}
+
 #define LONG_IDENTITY "0123456789abcdef0123456789abcdef"
 
 static void a_ruby_with_a_long_identity_is_next(void **state)
@@ -438,6 +464,7 @@ int main(void)
         TEST(dead_of_both_kinds_cost_one_grace_together),
         TEST(living_rubies_among_dead_ones_are_next),
         TEST(newcomers_do_not_prolong_the_grace),
+        TEST(a_ruby_that_asks_again_has_its_while_again),
         TEST(a_ruby_with_a_long_identity_is_next),
         TEST(a_ruby_with_a_long_identity_does_not_starve),
         TEST(an_id_without_a_record_has_one_grace),
