@@ -13,8 +13,9 @@
 --         {0, now_us, pttl_ms, rank, is_first, was_restored, of_ruby, score_us, state of each}: queued;
 --         {2|3|4, now_us, pttl_ms, state of each}, {5|6, now_us}: as acquire.lua.
 -- of_ruby is the number of the first lock that has to be watched, as for acquire.lua, or 0.
--- pttl_ms is of the lock that ends last, rank that of the worst place. state is what stands against
--- the lock: 0 nothing, 1 another holds it, 2 others are in front, 3 this acquirer holds it.
+-- pttl_ms is of the lock that ends last, or until a reservation of this series lapses; rank that of the worst
+-- place. state is what stands against the lock: 0 nothing, 1 another holds it, 2 others are in front, 3 this
+-- acquirer holds it.
 
 local call = redis.call
 local lock, queue, requests, nonce -- of the one that is looked at
@@ -33,6 +34,7 @@ local access, conflict, fail_fast, wait_ms, known_us, queue_ttl_ms, chance =
 local holds = access == "Q" or access == "R"
 local entries = {}
 local states = {}
+local kept_ms -- how long a lock is kept free for this series at most, that others wait for
 
 -- @include waiters
 -- @include alive
@@ -104,21 +106,21 @@ local function take()
         end
         withdraw(entry)
         if entry.passed then
-            call("HSET", requests, "series", now_text .. " " .. entry.passed)
+            call("HSET", requests, "series", entry.passed)
         end
     end
     return answer_held()
 end
 
 -- Until then nothing can be granted: the end of the last of those that others hold, or of the last
--- reservation; -1: not known.
+-- reservation; but not later than a reservation of its own lapses; -1: not known.
 local function longest_ttl()
     local longest = -1
     for i = 1, count do
         local entry = turn_to(i)
         longest = math.max(longest, states[i] == 1 and call("PTTL", lock) or entry.free_ms or -1)
     end
-    return longest
+    return (longest == -1 or (kept_ms or longest) < longest) and kept_ms or longest
 end
 
 local function answer_not_held(...)
@@ -250,6 +252,9 @@ for i = 1, count do
     local entry = turn_to(i)
     if states[i] == 0 and not entry.is_own and call("ZCARD", queue) > 1 then
         state_of(entry, oldest_us, true)
+        if entry.free_ms and entry.free_ms > 1 then -- else it has lapsed
+            kept_ms = math.min(kept_ms or entry.free_ms, entry.free_ms)
+        end
     end
 end
 
@@ -269,10 +274,11 @@ for i = 1, count do
     local entry = turn_to(i)
     local rank = not entry.is_own and call("ZRANK", queue, acquirer)
     local is_first = rank and leads(queue, requests, acquirer, rank) == "1"
-    if of_ruby == 0 and is_first and (rank > 0 or (entry.owner and not entry.nonce)) then
+    local is_let_by = not entry.is_own and not rank -- a Ruby, that has the place
+    if of_ruby == 0 and (is_let_by or (is_first and (rank > 0 or (entry.owner and not entry.nonce)))) then
         of_ruby = i
     end
     worst = math.max(worst, rank or 0)
-    lead = (entry.is_own or is_first) and lead or 0 -- without a rank: a Ruby was let by
+    lead = (entry.is_own or is_first or is_let_by) and lead or 0
 end
 return answer_not_held(0, now, longest_ttl(), worst, lead, restored, of_ruby, score_us + 0)

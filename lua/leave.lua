@@ -41,7 +41,7 @@ elseif redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
     -- Ruby is in front, or has the lock, and tells nobody when it ends: who leads from now on has to watch it.
     if head and (call("HEXISTS", requests, head) == 0
         or (was_head and redis.pcall("HEXISTS", lock, "rql_nonce") == 0)) then
-        local me
+        local me, n_left
         -- @include tell_first
     end
     return what .. " 0"

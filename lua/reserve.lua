@@ -8,6 +8,9 @@
 -- would never be served. A Ruby takes a lock only at the head of the queue: so whoever is in front leaves it,
 -- and comes back with its next poll.
 --
+-- It begins when the lock is first seen free. Nothing but a grant past the series begins it anew: who leaves the
+-- queue, or takes the lock at random, would otherwise make it last for ever.
+--
 -- Uses what settle.lua uses, and waiter. Leaves reserved_for, may_pass, free_ms, and what is to be noted if
 -- somebody is let by; and turn if nobody behind it can be served.
 
@@ -17,17 +20,26 @@ local since_us, n_passed, n_marked, whom =
 if whom ~= waiter or is_less(now_text, since_us) then
     since_us, n_passed, n_marked, whom = nil, "0", "0", waiter
 end
-if not since_us or not me then -- for whom nobody asks, the lock has become free just now
+local length_us = math.min(RESERVED_US * 2 ^ n_passed, LONGEST_US)
+local is_begun = since_us and since_us ~= "0"
+if is_begun and now_text - since_us >= length_us then
+    local ruby_us, score, ruby = string.match(call("HGET", requests, "ruby") or "", "^(%d+) %d+ %d (%S+) (.*)$")
+    if ruby and not is_less(ruby_us, since_us) and call("ZSCORE", queue, ruby) ~= score then
+        is_begun, n_passed, n_marked = false, n_passed + 1, "0" -- it was let by, and has been served
+        length_us = math.min(2 * length_us, LONGEST_US)
+    end
+end
+if not is_begun then
     since_us = now_text
     call("HSET", requests, "series", since_us .. " " .. n_passed .. " " .. n_marked .. " " .. whom)
 end
-local left_us = math.min(RESERVED_US * 2 ^ n_passed, LONGEST_US) - (now_text - since_us)
+local left_us = length_us - (now_text - since_us)
 reserved_for, may_pass, cost = waiter, left_us <= 0, KEPT
 serves_marked = n_marked + 0 < MARKED
-if_passed = n_passed + 1 .. " 0 " .. whom
-if_marked = n_passed .. " " .. n_marked + 1 .. " " .. whom
+if_passed = "0 " .. n_passed + 1 .. " 0 " .. whom
+if_marked = "0 " .. n_passed .. " " .. n_marked + 1 .. " " .. whom
 free_ms = math.max(math.ceil(left_us / 1000), 1)
-if holds and serves_marked then
+if holds and not yields and serves_marked then
     turn = "mine"
 elseif not may_pass and not (serves_marked and call("HEXISTS", requests, "holders") == 1) then
     turn = "free"

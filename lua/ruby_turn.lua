@@ -8,6 +8,7 @@
 --
 -- Uses what settle.lua uses, and waiter. Leaves turn and free_ms, or a waiter that is passed.
 
+local n_left = at
 if at > 0 then -- a series, and others that it does not let by; they have their records
     call("ZREMRANGEBYRANK", queue, 0, at - 1)
     at = 0

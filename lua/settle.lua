@@ -43,6 +43,8 @@ repeat
         end
         if turn then
             cost = 0
+        elseif waiter == me and yields and reserved_for then
+            cost = KEPT
         elseif waiter == me and yields then
             -- @include reserve
         elseif waiter == me then -- who asks is alive
@@ -50,7 +52,7 @@ repeat
         elseif host then
             -- @include our_turn
         elseif reserved_for and not may_pass then
-            turn = "free"
+            cost = KEPT -- who holds something may stand behind this Ruby
         else
             -- @include ruby_turn
         end
@@ -78,6 +80,6 @@ repeat
 until turn
 passed = reserved_for and (turn == "granted" or turn == "mine") and (may_pass and if_passed or if_marked)
 if passed and turn == "granted" then
-    call("HSET", requests, "series", now_text .. " " .. passed)
+    call("HSET", requests, "series", passed)
 end
 local served = turn == "granted" and "1" or turn == "again" and "2" or "0"

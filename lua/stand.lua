@@ -88,5 +88,5 @@ if turn ~= "mine" then
     return "0 " .. now_text .. " " .. (free_ms or ttl_left(lock)) .. " " .. rank .. " " .. is_first .. " " ..
         (was_removed and "1" or "0") .. " " .. of_ruby .. " " .. score_us
 elseif passed then
-    call("HSET", requests, "series", now_text .. " " .. passed)
+    call("HSET", requests, "series", passed)
 end

@@ -2,10 +2,11 @@
 -- that lives and hears is told to look, and has itself told of what Ruby does. If there seems to be none, a
 -- Ruby may have removed it, as it does with all that have waited for long.
 --
--- Uses call, queue, requests, live, me, now_text, waiters.lua and alive.lua.
+-- Uses call, queue, requests, live, me, now_text, waiters.lua and alive.lua; and n_left, how many have just left
+-- the queue so that this Ruby is its head, or nil.
 
 local PLACES = 512 -- behind more Rubies than that nobody is looked for
-local from, n_there, is_told, is_over = 0, 0, false, false
+local from, n_there, is_told, is_over = 0, n_left or 0, false, false
 repeat
     local others = call("ZRANGE", queue, from, from + 31)
     for i = 1, #others do

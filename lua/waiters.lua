@@ -26,7 +26,8 @@ local function identity_of(acquirer)
 end
 
 -- The record goes, and what it is counted in: random requests and those of holders are counted, so that
--- others know of them without a look at each. How a lock is kept free for a series ends with its request.
+-- others know of them without a look at each. How a lock is kept free for a series ends with its request, and
+-- with no other's.
 local function forget(requests, acquirer, access)
     if redis.call("HDEL", requests, acquirer) == 0 or access == "q" or not access then
         return
@@ -34,7 +35,10 @@ local function forget(requests, acquirer, access)
     if (access == "r" or access == "R") and redis.call("HINCRBY", requests, "random", "-1") < 1 then
         redis.call("HDEL", requests, "random")
     elseif access == "s" or access == "S" then
-        redis.call("HDEL", requests, "series")
+        local kept = redis.call("HGET", requests, "series")
+        if kept and string.sub(kept, -#acquirer) == acquirer then
+            redis.call("HDEL", requests, "series")
+        end
     end
     if access < "a" and redis.call("HINCRBY", requests, "holders", "-1") < 1 then
         redis.call("HDEL", requests, "holders")

@@ -143,14 +143,14 @@ static void watch_ruby(rql_request *self)
     uint64_t ear = rqli_ear_generation(loop->ear);
     bool is_set_up = loop->tracking_pipe == pipe && loop->tracking_ear == ear;
 
-    if (self->attempt->waiter.watches && self->attempt->watch_generation == pipe) {
+    if (self->attempt->waiter.watches && rqli_attempt_is_armed(self->attempt, pipe)) {
         return;
     }
     if (self->watch || !rqli_ear_is_listening(loop->ear) || !rqli_pipe_has_room(loop->pipe)) {
         return;
     }
     self->attempt->waiter.watches = true;
-    self->attempt->watch_generation = pipe;
+    rqli_attempt_arm(self->attempt, pipe);
     rqli_tracking_write(rqli_pipe_out(loop->pipe), self->attempt->watched,
                         is_set_up ? 0 : rqli_ear_client_id(loop->ear));
     if (!is_set_up) {

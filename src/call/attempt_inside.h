@@ -27,8 +27,21 @@ struct attempt {
     /* Of the last refusal, for its driver to look after: */
     bool was_restored;         /* the others of this client for this lock should look, too */
     struct rqli_slice watched; /* key of a lock of Ruby's; empty: none */
-    uint64_t watch_generation; /* of the connection whose next change of it is told */
+    const char *armed;         /* the key of which the next change is told; a series has several */
+    uint64_t watch_generation; /* of the connection that it is told for */
 };
+
+/* It has asked to be told of the next change of this lock, and the connection is still the same. */
+static inline bool rqli_attempt_is_armed(const struct attempt *self, uint64_t generation)
+{
+    return self->armed == self->watched.data && self->watch_generation == generation;
+}
+
+static inline void rqli_attempt_arm(struct attempt *self, uint64_t generation)
+{
+    self->armed = self->watched.data;
+    self->watch_generation = generation;
+}
 
 static inline int64_t later(int64_t a_us, int64_t b_us)
 {

@@ -117,10 +117,10 @@ static bool watch_ruby(struct attempt *attempt, uint64_t link_generation)
     struct rqli_waiter_view around =
         rqli_subscriber_watch(attempt->client->subscriber, &attempt->waiter, &is_new);
 
-    if (!is_new && attempt->watch_generation == link_generation) {
+    if (!is_new && rqli_attempt_is_armed(attempt, link_generation)) {
         return false;
     }
-    attempt->watch_generation = link_generation;
+    rqli_attempt_arm(attempt, link_generation);
     return around.is_listening &&
            rqli_tracking_arm(attempt->client, attempt->watched, link_generation, &around,
                              rqli_attempt_ask_until(attempt, rqli_now_us()));

@@ -178,6 +178,62 @@ static void a_holder_that_waits_already_is_served_first(void **state)
     check_soon("nested, by a release", nested.granted_us - released_us);
 }
 
+/* Nobody can know whether that Ruby is part of the circle. */
+static void a_holder_behind_a_ruby_is_served_first_too(void **state)
+{
+    rql_lock *held = hold(third, "a");
+    struct series_waiter series;
+    struct nested nested;
+    struct ruby ruby;
+    int64_t released_us;
+
+    (void)state;
+    ruby_open(&ruby, 1);
+    start_nested(&nested);
+    series_waiter_init(&series, client, ab, 2);
+    series.releases = true;
+    series_waiter_start_as(&series, 1);
+    assert_false(ruby_try(&ruby, "a", 60000));
+    nested.may_ask = true;
+    await_int(3, "ZCARD rql:lock_queue:a");
+    released_us = wait_clock_us();
+    CHECK_OK(rql_lock_release(held, NULL));
+    assert_int_equal(pthread_join(nested.thread, NULL), 0);
+    RUBY_DO(&ruby, "ZREM rql:lock_queue:a %s", ruby.acq_id);
+    ruby_close(&ruby);
+    check_all_are_served(&series);
+    assert_int_equal(nested.status, RQL_OK);
+    check_soon("nested, behind a Ruby", nested.granted_us - released_us);
+}
+
+/* The series asks, and is marked itself: it may not keep for itself what it cannot take. */
+static void a_series_of_a_holder_lets_another_holder_by(void **state)
+{
+    struct series_waiter series;
+    struct nested nested;
+    struct ruby ruby;
+    int64_t released_us;
+
+    (void)state;
+    ruby_open(&ruby, 1);
+    assert_true(ruby_lock(&ruby, "a", 60000, GIVE_UP_MS));
+    start_nested(&nested);
+    series_waiter_init(&series, client, ab, 2);
+    series.wish.lock.nested = true;
+    series.releases = true;
+    series_waiter_start_as(&series, 1);
+    nested.may_ask = true;
+    await_int(2, "ZCARD rql:lock_queue:a");
+    ruby_sleep_ms(RUBY_DELAY_MS); /* the series watches */
+    released_us = wait_clock_us();
+    ruby_release(&ruby, "a");
+    assert_int_equal(pthread_join(nested.thread, NULL), 0);
+    ruby_close(&ruby);
+    check_all_are_served(&series);
+    assert_int_equal(nested.status, RQL_OK);
+    check_soon("nested, past a series of a holder", nested.granted_us - released_us);
+}
+
 /* Being a holder is of no advantage where nothing is reserved. */
 static void a_holder_waits_in_line_for_a_lock_that_is_held(void **state)
 {
@@ -407,6 +463,8 @@ int main(void)
         TEST(a_holder_has_what_is_reserved_for_who_waits_for_it),
         TEST(a_holder_is_served_before_those_who_hold_nothing),
         TEST(a_holder_that_waits_already_is_served_first),
+        TEST(a_holder_behind_a_ruby_is_served_first_too),
+        TEST(a_series_of_a_holder_lets_another_holder_by),
         TEST(a_holder_waits_in_line_for_a_lock_that_is_held),
         TEST(a_gem_series_has_what_is_reserved_for_who_waits_for_it),
         TEST(what_a_loop_holds_counts_for_all_its_requests),
