@@ -20,7 +20,7 @@
  *   waited for, and holding counts for nothing.
  * - From everybody else it is kept for 2 s at most. Then one of them is let past, and the series
  *   keeps its place in front of the others; the next time is twice as long, up to 60 s. The time
- *   begins when the lock becomes free, and anew when somebody gives up waiting for it.
+ *   begins when the lock is first seen free, and anew when somebody was let past.
  * - Of a Ruby nothing is known, and it takes a lock only at the head of the queue. When the time is
  *   over, all who stand in front of it leave the queue, and return to their old places with their
  *   next poll.
