@@ -15,9 +15,9 @@
  *
  * - Whoever holds another lock is served meanwhile, before the series and all others; 16 of them,
  *   then somebody else has to be let past first. A client knows what it holds itself: the locks of
- *   the acquirer that asks (thread and task); for a request on a loop without a task, any lock of
- *   the client. rql_lock_options::nested tells what is held otherwise. With `fail_fast` nobody is
- *   waited for, and holding counts for nothing.
+ *   the acquirer that asks (thread and task), those left to their ttl too; for a request on a loop
+ *   without a task, any lock of the client. rql_lock_options::nested tells what is held otherwise.
+ *   With `fail_fast` nobody is waited for, and holding counts for nothing.
  * - From everybody else it is kept for 2 s at most. Then one of them is let past, and the series
  *   keeps its place in front of the others; the next time is twice as long, up to 60 s. The time
  *   begins when the lock is first seen free, and anew when somebody was let past.

@@ -31,9 +31,9 @@ void rqli_attempt_add_words(const struct attempt *attempt, struct rqli_call *cal
     static const char conflict[] = "wted";
     const rql_lock_options *options = attempt->options;
     /* Who does not wait is in nobody's way. */
-    bool is_nested =
-        !options->fail_fast &&
-        (options->nested || rqli_holders_has(&attempt->client->holders, attempt->lock->holder));
+    bool is_nested = !options->fail_fast &&
+                     (options->nested ||
+                      rqli_holders_has(&attempt->client->holders, attempt->lock->holder, now_us));
     struct rqli_ask ask = {
         .access = access[(int)options->access_strategy + (is_nested ? 2 : 0)],
         .conflict = conflict[options->conflict_strategy],

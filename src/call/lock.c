@@ -183,6 +183,8 @@ rql_lock *rql_lock_forget(rql_lock *lock)
     RQLI_DEFER_CANCEL;
 
     if (lock && rqli_client_check(lock->client, NULL) == RQL_OK) {
+        rqli_holders_leave(&lock->client->holders, lock->holder,
+                           rqli_after_ms(rqli_now_us(), rql_lock_remaining_ms(lock)));
         if (!claim(lock)) {
             rqli_keeper_adopt(lock->client->keeper, lock);
             return NULL;

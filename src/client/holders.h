@@ -13,6 +13,8 @@ enum { RQLI_HOLDERS = 256 };
 struct rqli_holders {
     _Atomic uint32_t all;
     _Atomic uint32_t of[RQLI_HOLDERS]; /* those who share a place count for each other */
+    _Atomic int64_t left_until_us[1 + RQLI_HOLDERS]; /* of all, and of each: what was left to its
+                                                        ttl is held until then */
 };
 
 /* Where the thread or task is counted that is the acquirer; from 1. */
@@ -30,10 +32,15 @@ static inline void rqli_holders_count(struct rqli_holders *self, uint32_t holder
     }
 }
 
-static inline bool rqli_holders_has(const struct rqli_holders *self, uint32_t holder)
+/* Nobody looks after such a lock any more, and its acquirer holds it until then. */
+void rqli_holders_leave(struct rqli_holders *self, uint32_t holder, int64_t until_us);
+
+static inline bool rqli_holders_has(const struct rqli_holders *self, uint32_t holder,
+                                    int64_t now_us)
 {
     return atomic_load_explicit(holder == RQLI_HOLDER_ANY ? &self->all : &self->of[holder - 1],
-                                memory_order_relaxed) > 0;
+                                memory_order_relaxed) > 0 ||
+           atomic_load_explicit(&self->left_until_us[holder], memory_order_relaxed) > now_us;
 }
 
 #endif

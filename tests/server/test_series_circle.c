@@ -92,6 +92,28 @@ static void a_holder_has_what_is_reserved_for_who_waits_for_it(void **state)
     check_soon("nested", begun_us);
 }
 
+/* As after the gem's lock without a block. */
+static void a_holder_that_left_its_lock_to_its_ttl_is_one(void **state)
+{
+    rql_lock_options options = impatient(other);
+    struct series_waiter series;
+    rql_lock *inner = NULL;
+    int64_t begun_us;
+    rql_status status;
+
+    (void)state;
+    (void)rql_lock_forget(hold(other, "b"));
+    reserve_a(&series);
+    begun_us = wait_clock_us();
+    status = rql_lock_acquire(other, "a", &options, &inner, NULL);
+    begun_us = wait_clock_us() - begun_us;
+    (void)rql_lock_release(inner, NULL);
+    CHECK_OK(rql_force_unlock(other, "b", NULL, NULL));
+    check_all_are_served(&series);
+    assert_int_equal(status, RQL_OK);
+    check_soon("nested in what was left to its ttl", begun_us);
+}
+
 /* Who holds nothing has come before, and waits behind the reservation. */
 static void a_holder_is_served_before_those_who_hold_nothing(void **state)
 {
@@ -461,6 +483,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_three, tear_down_three)
         TEST(a_holder_has_what_is_reserved_for_who_waits_for_it),
+        TEST(a_holder_that_left_its_lock_to_its_ttl_is_one),
         TEST(a_holder_is_served_before_those_who_hold_nothing),
         TEST(a_holder_that_waits_already_is_served_first),
         TEST(a_holder_behind_a_ruby_is_served_first_too),
