@@ -24,7 +24,8 @@ local length_us = math.min(RESERVED_US * 2 ^ n_passed, LONGEST_US)
 local is_begun = since_us and since_us ~= "0"
 if is_begun and now_text - since_us >= length_us then
     local ruby_us, score, ruby = string.match(call("HGET", requests, "ruby") or "", "^(%d+) %d+ %d (%S+) (.*)$")
-    if ruby and not is_less(ruby_us, since_us) and call("ZSCORE", queue, ruby) ~= score then
+    if ruby and not is_less(ruby_us, since_us) and not is_less(now_text, ruby_us)
+        and call("ZSCORE", queue, ruby) ~= score then
         is_begun, n_passed, n_marked = false, n_passed + 1, "0" -- it was let by, and has been served
         length_us = math.min(2 * length_us, LONGEST_US)
     end

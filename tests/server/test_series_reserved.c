@@ -203,6 +203,20 @@ static void a_series_is_passed_by_one_ruby_at_a_time(void **state)
     assert_false(has_it);
 }
 
+static void do_nothing(void)
+{
+    ruby_sleep_ms(MOMENT_MS);
+}
+
+/* The clock was set back since it had its turn. */
+static void a_ruby_of_the_future_does_not_prolong_a_reservation(void **state)
+{
+    (void)state;
+    freeReplyObject(redisCommand(raw, "HSET rql:req:a ruby %s",
+                                 "9795370457159169 1795370454830280 0 1795370454.83 gone"));
+    check_beside(do_nothing, "a Ruby of the future");
+}
+
 /* The one behind it asks often. */
 static void a_series_behind_another_does_not_prolong_its_reservation(void **state)
 {
@@ -237,6 +251,7 @@ int main(void)
         TEST(one_who_gives_up_does_not_prolong_a_reservation),
         TEST(a_series_that_gives_up_does_not_prolong_that_of_another),
         TEST(one_who_takes_at_random_does_not_prolong_a_reservation),
+        TEST(a_ruby_of_the_future_does_not_prolong_a_reservation),
         TEST(a_series_behind_another_does_not_prolong_its_reservation),
         TEST(a_ruby_has_its_turn_when_the_reservation_ends),
         TEST(a_series_is_passed_by_one_ruby_at_a_time),
