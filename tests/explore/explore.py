@@ -90,7 +90,7 @@ LONG = (
     Bounds("all data of three is lost", (1, 1, 1), 1, 0, 1, (1_100_000, 5_100_000), 1000),
     Bounds("more do not hear, and time passes", (1, 1, 1), 1, 2, 0, (5_100_000,), 5000, FRUGAL),
     Bounds("the clock is set back an hour, and time passes", (1, 1, 1), 2, 0, 0, (-HOUR_US, 1_100_000), 50000),
-    Bounds("others remove the queue, and time passes", (1, 1, 1), 1, 1, 0, (5_100_000,), 5000, clears=1),
+    Bounds("others remove the queue, and time passes", (1, 1, 1), 1, 0, 0, (1_100_000, 5_100_000), 5000, clears=1),
     Bounds("random, and time passes", (1, 1, 1), 2, 0, 0, (1_100_000, 5_100_000), 5000, accesses="qrR"),
 )
 
