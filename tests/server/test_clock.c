@@ -1,75 +1,21 @@
+#include "clock_fixture.h"
 #include "series_fixture.h"
-
-#include <sys/mman.h>
 
 /* A server whose clock is set while locks are held. */
 
 enum { HOUR_S = 3600 };
 
 static rql_client *client;
-static volatile int64_t *set_forward_us; /* the server reads it whenever it asks for the time */
-static char path[] = "/tmp/rql-clock-XXXXXX";
 
-static int make_clock(void)
+static int start_stepping_server(void **state)
 {
-    int fd = mkstemp(path);
-    void *page = MAP_FAILED;
-
-    if (fd >= 0 && ftruncate(fd, sizeof *set_forward_us) == 0) {
-        page = mmap(NULL, sizeof *set_forward_us, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
-                    fd, 0);
-    }
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    if (page == MAP_FAILED) {
-        return -1;
-    }
-    set_forward_us = page;
-    return 0;
-}
-
-static void set_or_unset(const char *name, const char *value)
-{
-    if (value) {
-        (void)setenv(name, value, 1);
-    } else {
-        (void)unsetenv(name);
-    }
-}
-
-/* For the server, and for nobody else. */
-static int start_server_with_clock(void **state)
-{
-    const char *clock = getenv("RQL_TEST_CLOCK");
-    const char *now = getenv("LD_PRELOAD");
-    char *before;
-    int failed;
-
-    if (!clock || access(clock, R_OK) != 0 || make_clock()) {
-        return -1;
-    }
-    before = now ? strdup(now) : NULL;
-    (void)setenv("RQL_CLOCK", path, 1);
-    (void)setenv("RQL_CLOCK_STEPS", "1", 1);
-    (void)setenv("LD_PRELOAD", clock, 1);
-    failed = start_server(state);
-    set_or_unset("LD_PRELOAD", before);
-    free(before);
-    return failed;
-}
-
-static int stop_server_with_clock(void **state)
-{
-    (void)munmap((void *)(uintptr_t)set_forward_us, sizeof *set_forward_us);
-    (void)unlink(path);
-    return stop_server(state);
+    return start_server_with_clock_at(state, 0);
 }
 
 static int set_up(void **state)
 {
     (void)state;
-    *set_forward_us = 0;
+    *server_clock_us = 0;
     ask("FLUSHALL");
     client = new_client();
     return 0;
@@ -84,7 +30,7 @@ static int tear_down(void **state)
 
 static void set_forward(int64_t seconds)
 {
-    *set_forward_us += seconds * 1000000;
+    *server_clock_us += seconds * 1000000;
 }
 
 static bool is_held(void *lock)
@@ -152,5 +98,5 @@ int main(void)
     if (!redis_server_available()) {
         return skip_all("no redis-server");
     }
-    return cmocka_run_group_tests(tests, start_server_with_clock, stop_server_with_clock);
+    return cmocka_run_group_tests(tests, start_stepping_server, stop_server_with_clock);
 }

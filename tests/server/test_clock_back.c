@@ -1,9 +1,6 @@
 #include "clients.h"
+#include "clock_fixture.h"
 #include "series_fixture.h"
-
-#include <fcntl.h>
-#include <stdatomic.h>
-#include <sys/mman.h>
 
 /* The server's clock is set back while many wait: who came later is served later all the same. The
  * server is told the time of day by this test (support/clock.c). */
@@ -11,19 +8,22 @@
 enum { N_WAITERS = 6, N_BEFORE = 3, HOUR_S = 3600, POLL_MS = 2000, TICK_NS = 200000 };
 
 static struct {
-    _Atomic int64_t *told_us; /* what the server reads */
     _Atomic int64_t offset_us;
     atomic_bool is_over;
     pthread_t thread;
-    char path[64];
-} told = {.path = "/tmp/rql-clock-XXXXXX"};
+} told;
 
-static void tell_time(void)
+static int64_t time_to_tell(void)
 {
     struct timespec now;
 
     (void)clock_gettime(CLOCK_REALTIME, &now);
-    *told.told_us = now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000 + told.offset_us;
+    return now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000 + told.offset_us;
+}
+
+static void tell_time(void)
+{
+    *server_clock_us = time_to_tell();
 }
 
 static void *keep_telling(void *data)
@@ -45,32 +45,16 @@ static void set_clock(int64_t offset_s)
 
 static int start_told_server(void **state)
 {
-    const char *preload = getenv("RQL_TEST_CLOCK");
-    int fd = mkstemp(told.path);
-    int result;
+    int failed = start_server_with_clock_at(state, time_to_tell());
 
-    if (!preload || fd < 0 || ftruncate(fd, sizeof *told.told_us)) {
-        return -1;
-    }
-    told.told_us = mmap(NULL, sizeof *told.told_us, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    (void)close(fd);
-    if (told.told_us == MAP_FAILED) {
-        return -1;
-    }
-    tell_time();
-    (void)setenv("RQL_CLOCK", told.path, 1);
-    (void)setenv("LD_PRELOAD", preload, 1);
-    result = start_server(state);
-    (void)unsetenv("LD_PRELOAD");
-    return result ? result : pthread_create(&told.thread, NULL, keep_telling, NULL);
+    return failed ? failed : pthread_create(&told.thread, NULL, keep_telling, NULL);
 }
 
 static int stop_told_server(void **state)
 {
     told.is_over = true;
     (void)pthread_join(told.thread, NULL);
-    (void)unlink(told.path);
-    return stop_server(state);
+    return stop_server_with_clock(state);
 }
 
 static rql_client *clients[3];
