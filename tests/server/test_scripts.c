@@ -1,13 +1,7 @@
-#include "fixture.h"
-
-#include "script/script.h"
+#include "scripts_fixture.h"
 
 /* What scripts do with arguments and keys that no call of the library sends or makes. */
 
-#define ACQUIRER "rql:acq:1/2/0/0/0123456789abcdef0123456789abcdef"
-#define HOST "rql:hst:1/2/0/0123456789abcdef0123456789abcdef"
-#define NONCE "00112233445566778899aabbccddeeff"
-#define NEVER "9007199254740992"
 #define OTHERS "fedcba9876543210fedcba9876543210"
 #define OTHER "rql:acq:1/3/0/0/" OTHERS
 #define OTHER_HOST "rql:hst:1/3/0/" OTHERS
@@ -19,43 +13,7 @@
     "for i = 1, ARGV[2] do redis.call('ZADD', 'rql:lock_queue:' .. string.char(ARGV[1]), i, "      \
     "'rql:acq:9/' .. i .. '/0/0/fedcba9876543210fedcba9876543210') end"
 
-enum { LOCKS = 8, CROWD = 60, AT_ONCE = 30, WORDS = 64, KEY_SIZE = 32, WORD_SIZE = 128 };
-
-static int set_up(void **state)
-{
-    (void)state;
-    ask("FLUSHALL");
-    ask("CONFIG RESETSTAT");
-    return 0;
-}
-
-/* EVAL of a script for one or more locks called a, b, ...; a flush knows of the dead as well. */
-static redisReply *eval(enum rqli_script_id id, size_t n_locks, const char *const *args,
-                        size_t n_args)
-{
-    static const char *const kinds[] = {"rql:lock:", "rql:lock_queue:", "rql:req:"};
-    char keys[LOCKS * 3][KEY_SIZE];
-    const char *words[WORDS] = {"EVAL", rqli_scripts[id].text};
-    char count[KEY_SIZE];
-    size_t n = 3;
-
-    for (size_t i = 0; i < n_locks * 3; i++) {
-        (void)snprintf(keys[i], KEY_SIZE, "%s%c", kinds[i % 3], (char)('a' + i / 3));
-        words[n++] = keys[i];
-    }
-    words[n++] = "rql:live";
-    words[n++] = "rql:fence";
-    if (id == RQLI_SCRIPT_FLUSH_LOCK) {
-        words[n++] = "rql:swarm:hsts";
-        words[n++] = "rql:swarm:suspects";
-    }
-    (void)snprintf(count, sizeof count, "%zu", n - 3);
-    words[2] = count;
-    for (size_t i = 0; i < n_args; i++) {
-        words[n++] = args[i];
-    }
-    return redisCommandArgv(raw, (int)n, words, NULL);
-}
+enum { CROWD = 60, AT_ONCE = 30 };
 
 static redisReply *acquire(enum rqli_script_id id, const char *ttl_ms)
 {
@@ -264,44 +222,6 @@ static void what_has_changed_since_it_was_seen_stays(void **state)
     }
 }
 
-/* Acquirer i of client i asks: for a, or for the series of a, b and c. */
-static redisReply *ask_as(enum rqli_script_id id, int i, int nonce, const char *how)
-{
-    char acquirer[WORD_SIZE];
-    char host[WORD_SIZE];
-    char nonces[WORD_SIZE];
-    const char *const args[] = {acquirer, host, "30000", nonces, NEVER, how};
-    bool is_series = id == RQLI_SCRIPT_ACQUIRE_SERIES;
-
-    (void)snprintf(acquirer, sizeof acquirer, "rql:acq:1/%d/0/0/%032d", i, i);
-    (void)snprintf(host, sizeof host, "rql:hst:1/%d/0/%032d", i, i);
-    (void)snprintf(nonces, sizeof nonces, "%032d%032d%032d", nonce, nonce + 100, nonce + 200);
-    nonces[is_series ? 96 : 32] = '\0';
-    return eval(id, is_series ? 3 : 1, args, sizeof args / sizeof args[0]);
-}
-
-static void ask_for_a(enum rqli_script_id id, int i)
-{
-    freeReplyObject(ask_as(id, i, 100 + i, "qw- 1000 0 1000 40000"));
-}
-
-static void release_a_of(int i)
-{
-    char nonce[WORD_SIZE];
-    const char *const args[] = {nonce, "40000"};
-
-    (void)snprintf(nonce, sizeof nonce, "%032d", 100 + i);
-    freeReplyObject(eval(RQLI_SCRIPT_RELEASE, 1, args, sizeof args / sizeof args[0]));
-}
-
-static void check_holder(const char *name, int nonce)
-{
-    char text[TEXT_SIZE];
-
-    ask_text(text, "HGET rql:lock:%s rql_nonce", name);
-    assert_int_equal(strtol(text, NULL, 10), nonce);
-}
-
 /* They live, hear, and stand behind each other: 2, 3 and 4 wait for what 1 holds. */
 static redisContext *let_three_wait(void)
 {
@@ -401,6 +321,17 @@ static void a_series_is_granted_as_a_whole(void **state)
     }
 }
 
+/* Whatever others have ended of it: its holder has all of its locks or none. */
+static void a_series_that_lost_a_part_is_granted_anew(void **state)
+{
+    (void)state;
+    check_whole_series();
+    for (int i = 0; i < 3; i++) {
+        ask("DEL rql:lock:%c", 'a' + i);
+        check_whole_series();
+    }
+}
+
 /* Somebody clears it away: nothing of it stays, and the others stay. */
 static void a_request_that_is_swept_leaves_no_record(void **state)
 {
@@ -448,6 +379,7 @@ int main(void)
         cmocka_unit_test_setup(who_comes_to_a_free_lock_overtakes_nobody, set_up),
         cmocka_unit_test_setup(a_re_entry_claims_what_was_handed_over, set_up),
         cmocka_unit_test_setup(a_series_is_granted_as_a_whole, set_up),
+        cmocka_unit_test_setup(a_series_that_lost_a_part_is_granted_anew, set_up),
         cmocka_unit_test_setup(a_request_that_is_swept_leaves_no_record, set_up),
         cmocka_unit_test_setup(what_comes_too_late_does_nothing, set_up),
     };
