@@ -319,6 +319,20 @@ static inline rql_status waiter_join(struct waiter *self)
     return self->status;
 }
 
+/* The client listens from now on: what follows does not depend on its first wait. */
+static inline void make_listen(rql_client *of, rql_client *holder)
+{
+    rql_lock *held = hold(holder, "listen");
+    struct waiter waiter = {
+        .client = of, .name = "listen", .options = patient(of), .releases = true};
+
+    waiter_start_as(&waiter, 1);
+    await_int(1, "EVAL return(redis.call('pubsub','numsub','rql:wake:%s')[2]) 0",
+              rql_client_identity(of));
+    CHECK_OK(rql_lock_release(held, NULL));
+    CHECK_OK(waiter_join(&waiter));
+}
+
 /* In a fresh process, which ends with this one; ended by kill_child(). */
 static inline pid_t start_child(void (*body)(void))
 {

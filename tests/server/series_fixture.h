@@ -47,20 +47,6 @@ static inline rql_series *take_series(rql_client *of, const char *const *names, 
     return take_series_with(of, &wish);
 }
 
-/* The client listens from now on: what follows does not depend on its first wait. */
-static inline void make_listen(rql_client *of, rql_client *holder)
-{
-    rql_lock *held = hold(holder, "listen");
-    struct waiter waiter = {
-        .client = of, .name = "listen", .options = patient(of), .releases = true};
-
-    waiter_start_as(&waiter, 1);
-    await_int(1, "EVAL return(redis.call('pubsub','numsub','rql:wake:%s')[2]) 0",
-              rql_client_identity(of));
-    CHECK_OK(rql_lock_release(held, NULL));
-    CHECK_OK(waiter_join(&waiter));
-}
-
 #define CHECK_NOTHING_OF(name)                                                                     \
     do {                                                                                           \
         assert_int_equal(ask_int("EXISTS rql:lock:%s", name), 0);                                  \

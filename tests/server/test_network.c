@@ -259,19 +259,6 @@ static void push_that_comes_byte_by_byte_is_a_push(void **state)
     rql_client_free(other);
 }
 
-/* Opens the subscriber connection of a client, the last one through the proxy. */
-static void wait_once(rql_client *waits, rql_client *holds)
-{
-    struct waiter waiter = {.client = waits, .name = "warm", .options = patient(waits)};
-    rql_lock *held = hold(holds, "warm");
-
-    waiter.releases = true;
-    waiter_start_as(&waiter, 1);
-    await_int(1, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");
-    CHECK_OK(rql_lock_release(held, NULL));
-    CHECK_OK(waiter_join(&waiter));
-}
-
 static bool has_reconnected(void *data)
 {
     const int64_t *before = data;
@@ -304,7 +291,7 @@ static void subscriber_that_hears_nothing_is_replaced(void **state)
     for (int is_known = 0; is_known <= 1; is_known++) {
         rql_client *client = client_through_proxy(CONNECT_MS, LONGER_MS);
 
-        wait_once(client, other);
+        make_listen(client, other);
         proxy_mute_last(proxy);
         if (!is_known) {
             ask("CLIENT KILL TYPE pubsub");

@@ -46,19 +46,6 @@ static void the_queue_is_served_in_its_order(void **state)
     CHECK_QUEUE_IS_EMPTY("x");
 }
 
-/* Opens the subscriber connection of a client. */
-static void wait_once(rql_client *waits, rql_client *holds)
-{
-    struct waiter waiter = {.client = waits, .name = "warm", .options = patient(waits)};
-    rql_lock *held = hold(holds, "warm");
-
-    waiter.releases = true;
-    waiter_start_as(&waiter, 1);
-    await_int(2, "EXISTS rql:live rql:lock:warm");
-    CHECK_OK(rql_lock_release(held, NULL));
-    CHECK_OK(waiter_join(&waiter));
-}
-
 struct contention {
     rql_status worst[CROWD];
     int handed_over[CROWD];
@@ -94,8 +81,8 @@ static void a_contended_lock_costs_two_commands(void **state)
     size_t i;
 
     (void)state;
-    wait_once(client, other);
-    wait_once(other, client);
+    make_listen(client, other);
+    make_listen(other, client);
     pings = calls_of("ping");
     calls = calls_of("evalsha");
     scripts = calls_of("eval");
@@ -271,7 +258,7 @@ static void an_acquirer_that_waits_already_is_busy(void **state)
         assert_int_equal(rql_lock_acquire(client, "x", &options, &lock, &error), RQL_E_BUSY);
         assert_int_equal(error.status, RQL_E_BUSY);
         CHECK_QUEUE_IS_EMPTY("x");
-        wait_once(client, other); /* and again while pushes arrive */
+        make_listen(client, other); /* and again while pushes arrive */
     }
     options.task = 1;
     options.timeout_ms = wait_stretched(50);
