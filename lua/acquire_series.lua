@@ -143,7 +143,7 @@ local function new_score()
     local us = now_text
     for i = 1, count do
         turn_to(i)
-        local tail = tail_us(queue, requests, now_text)
+        local tail = tail_us(queue, requests, fence, now_text)
         us = is_less(us, tail) and tail or us
     end
     return us

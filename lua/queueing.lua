@@ -24,14 +24,19 @@ local function record_of(acquirer, host, ttl_ms, nonce, until_us, access, score_
 end
 
 -- Behind the last, also when the clock stood still or was set back. But not behind a Ruby from the future: it
--- brings a clock of its own, and all who came after it would be behind those with a right one.
-local function tail_us(queue, requests, now_text)
+-- brings a clock of its own, and all who came after it would be behind those with a right one. Where the last
+-- token is from the future too, the server's clock was set back, and Ruby's is the right one.
+local function tail_us(queue, requests, fence, now_text)
     local FUTURE_US, PLACES = 1000000, -32
     local last = redis.call("ZRANGE", queue, PLACES, "-1", "WITHSCORES")
+    local token = redis.pcall("GET", fence)
+    local was_set_back = type(token) == "string" and (tonumber(token) or 0) - now_text >= FUTURE_US
     for i = #last, 2, -2 do
         local us = math.floor(last[i] * 1000000 + 0.5)
         if us < now_text + 0 then
             return now_text
+        elseif was_set_back then
+            return string.format("%.0f", us + 1)
         elseif us - now_text < FUTURE_US or redis.call("HEXISTS", requests, last[i - 1]) == 1 then
             return string.format("%.0f", us + 1)
         end

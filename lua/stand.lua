@@ -45,7 +45,7 @@ elseif not score then
     end
     last_two = call("ZRANGE", queue, "-2", "-1")
     if last_two[#last_two] ~= acquirer then
-        score_us = tail_us(queue, requests, now_text)
+        score_us = tail_us(queue, requests, fence, now_text)
         -- @include stand_at
     end
 end
@@ -70,7 +70,7 @@ if turn ~= "mine" then
     elseif turn == "again" then
         return "6 " .. now_text
     elseif score_us + 0 < oldest_us then
-        score_us = tail_us(queue, requests, now_text)
+        score_us = tail_us(queue, requests, fence, now_text)
         -- @include stand_at
     end
     local rank, is_first = count - 1, count == 1 and "1" or "0"

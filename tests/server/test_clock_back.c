@@ -2,6 +2,8 @@
 #include "clock_fixture.h"
 #include "series_fixture.h"
 
+#include "ruby.h"
+
 /* The server's clock is set back while many wait: who came later is served later all the same. The
  * server is told the time of day by this test (support/clock.c). */
 
@@ -169,6 +171,26 @@ static void also_when_the_queue_was_emptied_meanwhile(void **state)
     }
 }
 
+/* Its own clock is right, and its score is from the future for as long as the step was. */
+static void a_ruby_is_not_overtaken_either(void **state)
+{
+    struct waiter waiters[N_WAITERS];
+    struct ruby_waiter ruby = {.name = "x", .within_ms = 12000, .hold_ms = 20};
+    rql_lock *held = hold(client, "x");
+
+    (void)state;
+    set_clock(-HOUR_S);
+    ruby_open(&ruby.ruby, 1);
+    ruby_waiter_start_as(&ruby, 1);
+    start_some(waiters, 1, 3);
+    CHECK_OK(rql_lock_release(held, NULL));
+    assert_true(ruby_waiter_join(&ruby));
+    CHECK_OK(waiter_join(&waiters[1]));
+    CHECK_OK(waiter_join(&waiters[2]));
+    assert_true(ruby.granted_us < waiters[1].ended_us);
+    assert_true(waiters[1].token < waiters[2].token);
+}
+
 /* A dead one from before the step must not keep newcomers away until the clock has come so far. */
 static void the_dead_from_before_a_step_back_keep_nobody_waiting(void **state)
 {
@@ -193,6 +215,7 @@ int main(void)
         TEST(who_waited_before_a_step_back_is_served_before_newcomers),
         TEST(also_when_the_lock_is_released_at_once),
         TEST(also_when_the_queue_was_emptied_meanwhile),
+        TEST(a_ruby_is_not_overtaken_either),
         TEST(the_dead_from_before_a_step_back_keep_nobody_waiting),
     };
 
