@@ -35,9 +35,8 @@ local function tail_us(queue, requests, fence, now_text)
         local us = math.floor(last[i] * 1000000 + 0.5)
         if us < now_text + 0 then
             return now_text
-        elseif was_set_back then
-            return string.format("%.0f", us + 1)
-        elseif us - now_text < FUTURE_US or redis.call("HEXISTS", requests, last[i - 1]) == 1 then
+        elseif was_set_back or us - now_text < FUTURE_US
+            or redis.call("HEXISTS", requests, last[i - 1]) == 1 then
             return string.format("%.0f", us + 1)
         end
     end
