@@ -110,6 +110,17 @@ static bool takes_series(int i, size_t n_locks, const char *how)
     return has_it;
 }
 
+static void leave(int i)
+{
+    char acquirer[WORD_SIZE];
+    char nonce[WORD_SIZE];
+    const char *const args[] = {acquirer, nonce, "40000"};
+
+    (void)snprintf(acquirer, sizeof acquirer, "rql:acq:1/%d/0/0/%032d", i, i);
+    (void)snprintf(nonce, sizeof nonce, "%032d", 100 + i);
+    freeReplyObject(eval(RQLI_SCRIPT_LEAVE, 1, args, sizeof args / sizeof args[0]));
+}
+
 /* A series of a, b and c; somebody holds b. */
 static void let_a_series_wait(void)
 {
@@ -234,6 +245,83 @@ static void a_series_puts_others_back_with_itself(void **state)
     check_holder("a", 106);
 }
 
+/* It has to let others by then, and might sleep for longer. */
+static void a_series_asks_when_its_reservation_lapses(void **state)
+{
+    redisReply *reply;
+
+    (void)state;
+    let_a_series_wait();
+    ask("PEXPIRE rql:lock:b %d", LONGEST_MS);
+    (void)waits(6, "q" FOR_EVER);
+    reply = ask_as(RQLI_SCRIPT_ACQUIRE_SERIES, SERIES, 100 + SERIES, "q" FOR_EVER);
+    assert_int_equal(reply->element[0]->integer, 0);
+    assert_int_equal(reply->element[2]->integer, WHILE_MS);
+    freeReplyObject(reply);
+}
+
+static void another_series_that_goes_leaves_the_reservation_as_it_is(void **state)
+{
+    (void)state;
+    let_a_series_wait();
+    assert_false(takes_series(6, 1, "q" FOR_EVER));
+    pass_ms(1);
+    leave(6);
+    assert_int_equal(waits(7, "q" FOR_EVER), WHILE_MS - 1);
+}
+
+/* It stands behind the first, and wants no reservation of its own. */
+static void another_series_that_asks_leaves_the_reservation_as_it_is(void **state)
+{
+    (void)state;
+    let_a_series_wait();
+    assert_false(takes_series(6, 3, "q" FOR_EVER));
+    assert_int_equal(waits(7, "q" FOR_EVER), WHILE_MS);
+    pass_ms(1);
+    assert_false(takes_series(6, 3, "q" FOR_EVER));
+    assert_int_equal(waits(7, "q" FOR_EVER), WHILE_MS - 1);
+    pass_ms(WHILE_MS - 1);
+    assert_false(takes_series(6, 3, "q" FOR_EVER));
+    check_holder("a", 107);
+}
+
+/* Nobody else of ours is there; and no push tells it when the Ruby has been. */
+static void a_series_lets_a_ruby_past_by_itself_and_watches_it(void **state)
+{
+    redisReply *reply;
+
+    (void)state;
+    let_a_series_wait();
+    pass_ms(1);
+    let_a_ruby_wait(1);
+    assert_false(takes_series(SERIES, 3, "q" FOR_EVER));
+    pass_ms(WHILE_MS);
+    reply = ask_as(RQLI_SCRIPT_ACQUIRE_SERIES, SERIES, 100 + SERIES, "q" FOR_EVER);
+    assert_int_equal(reply->element[0]->integer, 0);
+    assert_int_equal(reply->element[6]->integer, 1);
+    freeReplyObject(reply);
+    assert_int_equal(ask_int("ZRANK rql:lock_queue:a " RUBY, 1), 0);
+}
+
+/* It takes the lock when nobody of ours is in front: they come back as they were. */
+static void a_series_counts_a_ruby_that_was_let_past(void **state)
+{
+    char how[WORD_SIZE];
+
+    (void)state;
+    let_a_series_wait();
+    (void)snprintf(how, sizeof how, "qw- -1 %lld 600000 40000", (long long)*server_clock_us);
+    pass_ms(1);
+    let_a_ruby_wait(1);
+    assert_int_equal(waits(7, "q" FOR_EVER), WHILE_MS);
+    pass_ms(WHILE_MS);
+    assert_int_equal(waits(7, "q" FOR_EVER), WHILE_MS);
+    assert_int_equal(ask_int("ZRANK rql:lock_queue:a " RUBY, 1), 0);
+    ask("ZREM rql:lock_queue:a " RUBY, 1); /* it has the lock, and releases it */
+    assert_false(takes_series(SERIES, 3, how));
+    assert_int_equal(waits(7, "q" FOR_EVER), 2 * WHILE_MS);
+}
+
 /* Not all who hold something are part of a circle: they must not keep the series waiting for ever.
  */
 static void so_many_who_hold_something_are_served_before_a_series(void **state)
@@ -352,6 +440,24 @@ static void whoever_lives_and_hears_is_told_of_a_ruby_in_front(void **state)
     assert_int_equal(next_to_look(), 7);
 }
 
+/* Nobody else learns of what a Ruby does: it waits in front, or holds the lock. */
+static void who_comes_to_lead_beside_a_ruby_is_told(void **state)
+{
+    (void)state;
+    ask("HSET rql:lock:a acq_id " RUBY, 1);
+    (void)waits(6, "q" FOR_EVER);
+    (void)waits(7, "q" FOR_EVER);
+    leave(6);
+    assert_int_equal(next_to_look(), 7);
+    ask("FLUSHALL");
+    assert_true(takes(HOLDER, "q" FOR_EVER, NULL));
+    let_a_ruby_wait(1);
+    (void)waits(6, "q" FOR_EVER);
+    (void)waits(7, "q" FOR_EVER);
+    leave(6);
+    assert_int_equal(next_to_look(), 7);
+}
+
 /* As Ruby does with all that wait for long. */
 static void whoever_a_ruby_has_removed_is_told_of_it(void **state)
 {
@@ -447,6 +553,11 @@ int main(void)
         TEST(a_reservation_of_the_future_begins_anew),
         TEST(a_series_counts_whom_the_lock_is_handed_to),
         TEST(a_series_counts_another_that_is_let_past),
+        TEST(a_series_asks_when_its_reservation_lapses),
+        TEST(another_series_that_goes_leaves_the_reservation_as_it_is),
+        TEST(another_series_that_asks_leaves_the_reservation_as_it_is),
+        TEST(a_series_lets_a_ruby_past_by_itself_and_watches_it),
+        TEST(a_series_counts_a_ruby_that_was_let_past),
         TEST(a_series_that_asks_serves_whom_it_has_to_let_past),
         TEST(a_series_that_has_waited_for_longer_than_queue_ttl_serves_others),
         TEST(a_series_comes_after_those_who_waited_when_the_clock_was_set_back),
@@ -460,6 +571,7 @@ int main(void)
         TEST(the_while_of_a_ruby_among_rubies_leaves_no_residue),
         TEST(a_ruby_that_has_waited_for_longer_than_queue_ttl_has_no_while),
         TEST(whoever_lives_and_hears_is_told_of_a_ruby_in_front),
+        TEST(who_comes_to_lead_beside_a_ruby_is_told),
         TEST(whoever_a_ruby_has_removed_is_told_of_it),
         TEST(who_has_given_up_is_not_served),
         TEST(only_who_asked_for_it_may_be_lucky),
