@@ -322,6 +322,21 @@ static void a_series_counts_a_ruby_that_was_let_past(void **state)
     assert_int_equal(waits(7, "q" FOR_EVER), 2 * WHILE_MS);
 }
 
+/* The clock was set back since, and the Ruby has nothing to do with this series. */
+static void a_series_counts_no_ruby_of_the_future(void **state)
+{
+    (void)state;
+    assert_true(takes(HOLDER, "q" FOR_EVER, NULL));
+    let_a_ruby_wait(1);
+    release_a_of(HOLDER);
+    ask("ZREM rql:lock_queue:a " RUBY, 1);
+    pass_ms(-HOUR_MS);
+    let_a_series_wait();
+    assert_int_equal(waits(6, "q" FOR_EVER), WHILE_MS);
+    pass_ms(WHILE_MS);
+    assert_true(takes(6, "q" FOR_EVER, NULL));
+}
+
 /* Not all who hold something are part of a circle: they must not keep the series waiting for ever.
  */
 static void so_many_who_hold_something_are_served_before_a_series(void **state)
@@ -558,6 +573,7 @@ int main(void)
         TEST(another_series_that_asks_leaves_the_reservation_as_it_is),
         TEST(a_series_lets_a_ruby_past_by_itself_and_watches_it),
         TEST(a_series_counts_a_ruby_that_was_let_past),
+        TEST(a_series_counts_no_ruby_of_the_future),
         TEST(a_series_that_asks_serves_whom_it_has_to_let_past),
         TEST(a_series_that_has_waited_for_longer_than_queue_ttl_serves_others),
         TEST(a_series_comes_after_those_who_waited_when_the_clock_was_set_back),
