@@ -57,6 +57,7 @@ void rqli_link_finish_first(struct rqli_link *self, rql_status status, int64_t n
     done->in_flight = false;
     done->status = status;
     done->visible.received_us = now_us;
+    self->shared.is_far = now_us - done->visible.sent_us > RQLI_LINK_FAR_US;
     end_batches(self);
     if (done->given) {
         rqli_link_recycle(self, done);
@@ -163,6 +164,7 @@ static rql_status attempt(struct rqli_link *self, int64_t deadline_us, rql_error
         self->shared.next_attempt_us = 0;
         self->shared.sent_at = self->shared.queued_at;
         self->shared.reading = reading;
+        self->shared.is_far = reading.received_us - reading.sent_us > RQLI_LINK_FAR_US;
     }
     (void)pthread_cond_broadcast(&self->shared.connected);
     return status;

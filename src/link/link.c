@@ -183,7 +183,7 @@ static bool may_write(const struct rqli_link *self)
     if (self->shared.state != UP || self->shared.out.length == 0) {
         return false;
     }
-    return callers <= RQLI_LINK_AT_ONCE || self->shared.n_batches == 0 ||
+    return callers <= RQLI_LINK_AT_ONCE || self->shared.n_batches == 0 || self->shared.is_far ||
            (self->shared.n_batches < RQLI_LINK_BATCHES && self->shared.n_unsent >= callers / 2);
 }
 

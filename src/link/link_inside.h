@@ -23,8 +23,10 @@ enum mark {
 /* The commands of so many callers go out at once. Those of more go out together, for that takes us
  * and the server fewer system calls: while a batch is unanswered a second one grows, until it is
  * that of half of the callers. Then the server has work while they have, and both do all the time;
- * a second one that did not wait would be that of the first who was woken. */
-enum { RQLI_LINK_AT_ONCE = 8, RQLI_LINK_BATCHES = 2 };
+ * a second one that did not wait would be that of the first who was woken. Where an answer takes
+ * longer than RQLI_LINK_FAR_US all go out at once: waiting for others' would cost a caller its
+ * time. */
+enum { RQLI_LINK_AT_ONCE = 8, RQLI_LINK_BATCHES = 2, RQLI_LINK_FAR_US = 10000 };
 
 struct exchange {
     struct rqli_exchange visible; /* first: the caller's part */
@@ -66,6 +68,7 @@ struct rqli_link {
         struct rqli_wakes wakes; /* of called owners */
         unsigned callers;        /* that wait for an exchange in flight */
         unsigned n_unsent;       /* exchanges in `out` */
+        bool is_far;             /* the last answer took longer than RQLI_LINK_FAR_US */
         int64_t heard_us;        /* last byte, or begin of the silence */
         uint64_t generation;
         int64_t n_commands;      /* put in the stream so far */

@@ -2,6 +2,7 @@
 
 #include "async_fixture.h"
 #include "proxy.h"
+#include "threads.h"
 
 /* A server that is far away: what times out is withdrawn and known to be, within two round trips
  * after the deadline. */
@@ -158,6 +159,52 @@ static void it_is_known_of_a_try_that_the_deadline_found_under_way(void **state)
     expect_timed_out(of_first_try);
 }
 
+enum { CROWD = 24, TURNS = 3, SPREAD_MS = 400 };
+
+struct crowd {
+    char names[CROWD][4];
+    rql_lock *held[CROWD];
+    rql_status worst[CROWD]; /* of what each was told */
+};
+
+static void time_out_often(size_t index, void *data)
+{
+    struct crowd *crowd = data;
+    rql_lock_options options = patient(client);
+    rql_lock *lock = NULL;
+
+    for (size_t i = 0; i < TURNS; i++) {
+        rql_status status;
+
+        options.timeout_ms = SPREAD_MS + (int64_t)((index * 53 + i * 131) % SPREAD_MS);
+        status = rql_lock_acquire(client, crowd->names[index], &options, &lock, NULL);
+        crowd->worst[index] = i == 0 || status < crowd->worst[index] ? status : crowd->worst[index];
+    }
+}
+
+/* Many threads send and withdraw beside each other, and none waits for the answers of others. */
+static void many_threads_know_it_as_well(void **state)
+{
+    struct crowd crowd;
+    int unknown = 0;
+
+    (void)state;
+    for (size_t i = 0; i < CROWD; i++) {
+        (void)snprintf(crowd.names[i], sizeof crowd.names[i], "c%zu", i);
+        crowd.held[i] = hold(other, crowd.names[i]);
+    }
+    (void)of_first_try();
+    threads_run(CROWD, time_out_often, &crowd);
+    for (size_t i = 0; i < CROWD; i++) {
+        unknown += crowd.worst[i] == RQL_E_UNKNOWN;
+        assert_true(crowd.worst[i] == RQL_TIMED_OUT || crowd.worst[i] == RQL_E_UNKNOWN);
+        CHECK_OK(rql_lock_release(crowd.held[i], NULL));
+    }
+    if (wait_slowness() == 1) {
+        assert_int_equal(unknown, 0);
+    }
+}
+
 /* The server knows the scripts, or each would take two round trips the first time. */
 static int set_up_far(void **state)
 {
@@ -201,6 +248,7 @@ int main(void)
         TEST(it_is_known_of_a_lock_on_a_loop),
         TEST(it_is_known_of_a_series_on_a_loop),
         TEST(it_is_known_of_a_try_that_the_deadline_found_under_way),
+        TEST(many_threads_know_it_as_well),
     };
 
     if (!redis_server_available()) {
