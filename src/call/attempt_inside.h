@@ -73,7 +73,8 @@ enum rqli_wake rqli_attempt_sleep(struct attempt *self, int64_t until_us);
 /* What was pushed: a grant in force, or a reason to look. */
 enum rqli_wait_result rqli_attempt_take_push(struct attempt *self);
 
-/* How long asking, and leaving the queue may take. */
+/* How long asking, and leaving the queue may take. Who is in the queue already asks until the
+ * deadline: the withdrawal follows on the same connection, and has all of the grace. */
 int64_t rqli_attempt_ask_until(const struct attempt *self, int64_t now_us);
 int64_t rqli_attempt_leave_until(const struct attempt *self);
 

@@ -282,10 +282,12 @@ int64_t rqli_attempt_ask_until(const struct attempt *self, int64_t now_us)
 {
     int64_t until_us = rqli_client_patience_us(self->client, now_us);
 
-    if (self->deadline_us < until_us) {
-        until_us = later(self->deadline_us, now_us + rqli_client_grace_us(self->client));
+    if (self->deadline_us >= until_us) {
+        return until_us;
     }
-    return until_us;
+    return self->out->rank >= 0
+               ? self->deadline_us
+               : later(self->deadline_us, now_us + rqli_client_grace_us(self->client));
 }
 
 struct rqli_exchange *rqli_attempt_carry(struct attempt *attempt,

@@ -159,6 +159,36 @@ static void it_is_known_of_a_try_that_the_deadline_found_under_way(void **state)
     expect_timed_out(of_first_try);
 }
 
+/* The deadline finds a later poll under way: the withdrawal follows at once, and does not wait for
+ * the answer. */
+static void a_poll_under_way_keeps_nobody(void **state)
+{
+    enum { DELAY_MS = 300, LATE_MS = 20, LIMIT_MS = ROUND_TRIP_MS + WAY_MS };
+
+    rql_lock_options options = in_vain(client);
+    struct waiter listener = {
+        .client = client, .name = "w", .options = patient(client), .releases = true};
+    rql_lock *of_others = hold(other, "w");
+    rql_lock *lock = NULL;
+    int64_t took_us = 0;
+
+    (void)state;
+    waiter_start_as(&listener, 1);
+    (void)of_thread(); /* the subscriber listens by then */
+    options.retry_delay_ms = DELAY_MS;
+    options.retry_jitter_ms = 0;
+    options.timeout_ms = ROUND_TRIP_MS + DELAY_MS + LATE_MS;
+    for (int i = 0; i == 0 || (i < ROUNDS && wait_slowness() > 1 && took_us > 0); i++) {
+        int64_t begun_us = wait_clock_us();
+
+        assert_true(has_timed_out(rql_lock_acquire(client, "x", &options, &lock, NULL)));
+        took_us = wait_clock_us() - begun_us - (options.timeout_ms + LIMIT_MS) * 1000;
+    }
+    CHECK_OK(rql_lock_release(of_others, NULL));
+    CHECK_OK(waiter_join(&listener));
+    assert_true(took_us <= 0);
+}
+
 enum { CROWD = 24, TURNS = 3, SPREAD_MS = 400 };
 
 struct crowd {
@@ -248,6 +278,7 @@ int main(void)
         TEST(it_is_known_of_a_lock_on_a_loop),
         TEST(it_is_known_of_a_series_on_a_loop),
         TEST(it_is_known_of_a_try_that_the_deadline_found_under_way),
+        TEST(a_poll_under_way_keeps_nobody),
         TEST(many_threads_know_it_as_well),
     };
 
