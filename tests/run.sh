@@ -6,7 +6,8 @@
 # The last line of output is "N passed, N failed"; the exit status says the same.
 #
 # Environment: RQL_BUILD_DIR     folder of the build trees (default: build/ of the repository)
-#              RQL_JOBS          parallel compilations and tests (default: number of processors)
+#              RQL_JOBS          parallel compilations (default: number of processors); of tests there
+#                                are twice as many at once, for they wait more than they work
 #              RQL_TEST_REDIS    the server that is tested with (default: redis-server in PATH)
 #              RQL_FUZZ_S        seconds for each fuzz target (default 10)
 #              RQL_BUDGET        "refresh": the stage budget writes its counts down anew
@@ -202,8 +203,8 @@ check() {
     shift
     rm -f "$out/$name/meson-logs/run-$stage"*
     # shellcheck disable=SC2086 # a word list on purpose
-    $fixed meson test -C "$out/$name" --no-rebuild --num-processes "$jobs" --logbase "run-$stage" \
-        "$@" >"$out/$stage-test.log" 2>&1
+    $fixed meson test -C "$out/$name" --no-rebuild --num-processes "$((2 * jobs))" \
+        --logbase "run-$stage" "$@" >"$out/$stage-test.log" 2>&1
     status=$?
     counts=$(python3 "$root/tests/support/tally.py" "$out/$name/meson-logs/run-$stage"*.json) || {
         tail -n 50 "$out/$stage-test.log"
@@ -343,12 +344,14 @@ stage_debian13() {
 # Valgrind is twenty times slower and runs one thread at a time: what uses each part once.
 stage_valgrind() {
     build_gcc &&
-        check gcc --setup valgrind --suite unit --suite memory --timeout-multiplier 3
+        check gcc --setup valgrind --suite unit --suite memory --timeout-multiplier 3 \
+            --num-processes "$jobs"
 }
 
 # By name only: half an hour.
 stage_valgrind_all() {
-    build_gcc && check gcc --setup valgrind --suite unit --suite server --suite golden
+    build_gcc && check gcc --setup valgrind --suite unit --suite server --suite golden \
+        --num-processes "$jobs"
 }
 
 # It knows neither cleanup attributes nor functions that do not return.
