@@ -110,14 +110,6 @@ static struct rqli_try join_late(struct attempt *attempt, rql_error *error)
     return status ? faulty(status) : again();
 }
 
-/* What only helps to wait ends with the wait: the time after it is for taking the request back. */
-static int64_t help_until(const struct attempt *attempt)
-{
-    int64_t until_us = rqli_client_patience_us(attempt->client, rqli_now_us());
-
-    return attempt->deadline_us < until_us ? attempt->deadline_us : until_us;
-}
-
 /* True: the lock was free when the watch began; what happened before that is not told. */
 static bool watch_ruby(struct attempt *attempt, uint64_t link_generation)
 {
@@ -129,8 +121,9 @@ static bool watch_ruby(struct attempt *attempt, uint64_t link_generation)
         return false;
     }
     rqli_attempt_arm(attempt, link_generation);
-    return around.is_listening && rqli_tracking_arm(attempt->client, attempt->watched,
-                                                    link_generation, &around, help_until(attempt));
+    return around.is_listening &&
+           rqli_tracking_arm(attempt->client, attempt->watched, link_generation, &around,
+                             rqli_attempt_ask_until(attempt, rqli_now_us()));
 }
 
 /* Nobody is told of a connection that brings nothing any more: whoever waits for a push waits on,
@@ -145,7 +138,8 @@ static void test_hearing(const struct attempt *attempt)
         return;
     }
     rqli_push_call(&exchange->command, client->endpoint.identity);
-    if (rqli_exchange_run(exchange, help_until(attempt), NULL) == RQL_OK &&
+    if (rqli_exchange_run(exchange, rqli_attempt_ask_until(attempt, rqli_now_us()), NULL) ==
+            RQL_OK &&
         exchange->reply->type == RQLI_REPLY_INTEGER) {
         rqli_subscriber_on_called(client->subscriber, exchange->reply->integer);
     }
