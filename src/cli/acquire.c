@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { HOLDER_SIZE = 2 * RQL_ID_SIZE + 32 };
 
@@ -57,15 +58,33 @@ static void describe_holder(const rql_refusal *refusal, char out[HOLDER_SIZE])
     }
 }
 
+/* What the library says of grants that were over by the time that their answer was here: that the
+ * ttl has to outlast the round trip. */
+static int find_over(const char *message, const char **out)
+{
+    static const char last[] = " must outlast the round trip.";
+    const char *end = strstr(message, last);
+    const char *begin = end;
+
+    while (begin && begin > message && begin[-1] != '.') {
+        begin--;
+    }
+    *out = begin ? begin : "";
+    return begin ? (int)(end - begin) + (int)sizeof last - 2 : 0;
+}
+
 static void say_refused(const struct cli_args *args, const struct cli_waiting *waiting,
                         const rql_series_result *result, const rql_refusal *refusal)
 {
     const bool is_named = !waiting->name && result->failed_on < args->n_names;
     char holder[HOLDER_SIZE];
+    const char *over;
+    const int over_length = find_over(refusal->message, &over);
 
     describe_holder(refusal, holder);
-    cli_say("%s: not acquired: %s%s%s%s", waiting->label, rql_status_text(waiting->status),
-            is_named ? "; failed on " : "", is_named ? args->names[result->failed_on] : "", holder);
+    cli_say("%s: not acquired: %s%s%s%s%s%.*s", waiting->label, rql_status_text(waiting->status),
+            is_named ? "; failed on " : "", is_named ? args->names[result->failed_on] : "", holder,
+            over_length > 0 ? ";" : "", over_length, over);
 }
 
 static void fill_series(const struct cli_args *args, const rql_lock_options *lock,

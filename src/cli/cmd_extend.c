@@ -33,7 +33,8 @@ static void print(const struct cli_args *args, bool is_extended)
 }
 
 /* The library extends to a time from now on, never shortens, and looks at the secret itself: what
- * changes between the look at the ttl and that does no harm. */
+ * changes between the look at the ttl and that does no harm. The most there is is left, as by
+ * force. */
 static rql_status extend_by_secret(const struct cli_args *args, rql_client *client,
                                    rql_error *error)
 {
@@ -46,7 +47,7 @@ static rql_status extend_by_secret(const struct cli_args *args, rql_client *clie
     if (status < 0) {
         return status;
     }
-    left_ms = left_ms > RQL_TTL_MAX_MS ? RQL_TTL_MAX_MS : left_ms;
+    left_ms = left_ms < RQL_TTL_MAX_MS - args->add_ms ? left_ms : RQL_TTL_MAX_MS - args->add_ms;
     return rql_extend_by_secret(client, args->name, secret, left_ms + args->add_ms, error);
 }
 

@@ -9,8 +9,8 @@
 
 static const char prefix[] = "RQL_";
 
-/* What rql run gives to its command. */
-static const char *const own[] = {"RQL_LOCK", "RQL_TOKEN"};
+/* What rql run gives to its command, and what the server of local: is found and kept by. */
+static const char *const own[] = {"RQL_LOCK", "RQL_TOKEN", "RQL_LOCAL_DIR", "RQL_LOCAL_IDLE"};
 
 static bool is_same(const char *name, size_t length, const char *known)
 {

@@ -3,8 +3,11 @@
 import os
 import pty
 import re
+import socket
 import subprocess
 import sys
+import threading
+import time
 import unicodedata
 
 from harness import (PROGRAM, Program, Server, check_equal, check_in, environment, finish, main,
@@ -65,6 +68,44 @@ def lock_with_try_gives_up_at_once(server, rql):
     check_equal(rql("lock", "a", "-n", "-E", "9").code, 9)
     result = rql("lock", "a", "--try", "--json")
     check_equal((result.code, result.json()), (1, None))
+
+
+class FarServer:
+    """The server, 30 ms away in each direction."""
+
+    def __init__(self, server):
+        self.server, self.path = server, server.folder + "/far"
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.path)
+        self.listener.listen()
+        threading.Thread(target=self.take, daemon=True).start()
+
+    def take(self):
+        while True:
+            near, _ = self.listener.accept()
+            far = socket.socket(socket.AF_UNIX)
+            far.connect(self.server.path)
+            for ends in ((near, far), (far, near)):
+                threading.Thread(target=self.carry, args=ends, daemon=True).start()
+
+    @staticmethod
+    def carry(source, sink):
+        try:
+            while data := source.recv(65536):
+                time.sleep(0.03)
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # the other side has gone
+
+
+def a_ttl_below_the_round_trip_is_named(server, rql):
+    url = "unix://" + FarServer(server).path
+    for words in (["lock", "a"], ["run", "a", "--", "true"], ["series", "a", "b", "--", "true"]):
+        result = rql(words[0], "--ttl", "20ms", "--try", *words[1:], RQL_URL=url)
+        check_equal((result.code, result.out), (1, ""))
+        check_in("; 1 grant was over by the time that the answer was here: "
+                 "a ttl of 20 ms must outlast the round trip\n", one_line(result.err))
 
 
 def lock_with_wait_gives_up_in_time(server, rql):
@@ -142,6 +183,8 @@ def extend_by_secret_extends_only_that_grant(server, rql):
     check_equal((result.code, result.json()), (0, {"name": "a", "extended": True, "add_ms": 3600000}))
     assert 7200000 < int(server.call("PTTL", "rql:lock:a")) <= 7260000
     check_equal(rql("extend", "a", "--add", "-1h", "--secret", secret).code, 64)
+    check_equal(rql("extend", "a", "--add", "30d", "--secret", secret).code, 0)
+    assert 2591900000 < int(server.call("PTTL", "rql:lock:a")) <= 2592000000
     check_equal(rql("unlock", "a", "--secret", secret).code, 0)
     check_equal(rql("extend", "a", "--add", "1h", "--secret", secret).code, 1)
 
@@ -370,6 +413,7 @@ def unknown_variables_are_told_once_each(server, rql):
                 ["rql: unknown variable RQL_NONSENSE is ignored",
                  "rql: unknown variable RQL_RETRY_CUONT is ignored (did you mean RQL_RETRY_COUNT?)"])
     check_equal(rql("help", RQL_NONSENSE="x").err, "")
+    check_equal(rql("ls", RQL_LOCAL_DIR="/nowhere", RQL_LOCAL_IDLE="5").err, "")
 
 
 def names_between_dashes_may_look_like_flags(server, rql):
@@ -518,6 +562,7 @@ if __name__ == "__main__":
         lock_prints_json_with_exact_numbers,
         lock_that_was_waited_for_lives_for_its_whole_ttl,
         lock_with_try_gives_up_at_once,
+        a_ttl_below_the_round_trip_is_named,
         lock_with_wait_gives_up_in_time,
         environment_sets_options_and_flags_win,
         unlock_by_secret_releases_only_that_grant,
