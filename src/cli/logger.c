@@ -1,6 +1,9 @@
 #include "logger.h"
 
+#include "output.h"
+
 #include <rql/rql.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -23,6 +26,23 @@ static void format_time(char out[TIME_SIZE])
     (void)snprintf(out + length, TIME_SIZE - length, ".%03ldZ", now.tv_nsec / NS_PER_MS);
 }
 
+/* Renewals and signals wait for the thread that logs: what nobody reads is left out. */
+static bool may_write(void)
+{
+    static atomic_uint n_unread;
+    unsigned left_out;
+
+    if (!cli_is_heard()) {
+        (void)atomic_fetch_add(&n_unread, 1);
+        return false;
+    }
+    left_out = atomic_exchange(&n_unread, 0);
+    if (left_out > 0) {
+        cli_tell("log: nobody read for a while; %u lines are left out", left_out);
+    }
+    return true;
+}
+
 /* Head, line and line feed in one write, so that lines do not mix. `skip` bytes of the line stand
  * in the head already. A reader that is gone is no reason to end. */
 static void write_line(const char *head, size_t head_length, size_t skip, format_fn *format,
@@ -30,9 +50,15 @@ static void write_line(const char *head, size_t head_length, size_t skip, format
 {
     const size_t size = head_length + format(record, NULL, 0) + 2;
     char small[LINE_SIZE];
-    char *const text = size <= sizeof small ? small : malloc(size);
+    char *text = small;
     size_t length;
 
+    if (!may_write()) {
+        return;
+    }
+    if (size > sizeof small) {
+        text = malloc(size);
+    }
     if (!text) {
         return;
     }

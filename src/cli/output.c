@@ -4,6 +4,7 @@
 #include "scope.h"
 #include "text.h"
 
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,18 +29,43 @@ void *cli_must(void *memory)
     return memory;
 }
 
-void cli_say(const char *format, ...)
+static void say(const char *format, va_list list)
 {
     CLI_AUTO(cli_free) char *safe = NULL;
     char line[LINE_SIZE];
-    va_list list;
 
-    va_start(list, format);
     (void)vsnprintf(line, sizeof line, format, list);
-    va_end(list);
     safe = cli_text_for_terminal(line);
     (void)fflush(stdout); /* so that the two appear in order */
     (void)fprintf(stderr, "rql: %s\n", safe);
+}
+
+void cli_say(const char *format, ...)
+{
+    va_list list;
+
+    va_start(list, format);
+    say(format, list);
+    va_end(list);
+}
+
+bool cli_is_heard(void)
+{
+    struct pollfd reader = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+    return poll(&reader, 1, 0) == 1;
+}
+
+void cli_tell(const char *format, ...)
+{
+    va_list list;
+
+    if (!cli_is_heard()) {
+        return;
+    }
+    va_start(list, format);
+    say(format, list);
+    va_end(list);
 }
 
 int cli_fault(const rql_error *error)

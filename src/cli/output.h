@@ -14,6 +14,13 @@
 /* One line on stderr: "rql: " and the text, made safe. */
 void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* The same for what has to go on meanwhile, signals and the watch over a lock: it is left out where
+ * whoever reads stderr has stopped to, and the pipe is full. */
+void cli_tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A line on stderr does not block. */
+bool cli_is_heard(void);
+
 /* Says what went wrong; answers the exit code. */
 int cli_fault(const rql_error *error);
 

@@ -126,7 +126,7 @@ static void look(uv_timer_t *timer)
     }
     (void)rql_request_fault(self->request, &fault);
     if (fault.status != RQL_OK && is_news(&self->said, &fault)) {
-        cli_say("%s: waiting: %s", self->waiting->label, fault.message);
+        cli_tell("%s: waiting: %s", self->waiting->label, fault.message);
     }
     self->said = fault;
 }

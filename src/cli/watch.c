@@ -21,6 +21,7 @@ struct watch {
     struct cli_terminal terminal;
     int lost_fd;
     bool is_ending; /* SIGTERM was sent */
+    bool was_lost;  /* because the lock was lost: the grace is all that is left */
     bool is_killed; /* SIGKILL was sent */
     int64_t kill_at_ms;
 };
@@ -87,18 +88,22 @@ static bool is_about_to_end(const struct watch *self)
 /* SIGCONT as well: a stopped command could not react. */
 static void terminate(struct watch *self, bool lost)
 {
-    const int64_t remaining_ms = left_ms(self);
-    int64_t grace_ms = self->rules->grace_ms;
-
-    if (!lost && remaining_ms < grace_ms) {
-        grace_ms = remaining_ms;
-    }
-    cli_say("%s: the lock %s; ending the command", self->rules->held->label,
-            lost ? "is lost" : "cannot be kept");
+    cli_tell("%s: the lock %s; ending the command", self->rules->held->label,
+             lost ? "is lost" : "cannot be kept");
     self->is_ending = true;
-    self->kill_at_ms = cli_now_ms() + grace_ms;
+    self->was_lost = lost;
+    self->kill_at_ms = cli_now_ms() + self->rules->grace_ms;
     cli_child_signal(self->child, SIGTERM);
     cli_child_signal(self->child, SIGCONT);
+}
+
+/* From SIGTERM to SIGKILL. A lock that is renewed meanwhile is held for longer than it is now. */
+static int64_t grace_left_ms(const struct watch *self)
+{
+    const int64_t grace_ms = self->kill_at_ms - cli_now_ms();
+    const int64_t lock_ms = self->was_lost ? grace_ms : left_ms(self);
+
+    return lock_ms < grace_ms ? lock_ms : grace_ms;
 }
 
 static void check_lock(struct watch *self)
@@ -111,7 +116,7 @@ static void check_lock(struct watch *self)
             terminate(self, lost);
         }
     }
-    if (self->is_ending && !self->is_killed && cli_now_ms() >= self->kill_at_ms) {
+    if (self->is_ending && !self->is_killed && grace_left_ms(self) <= 0) {
         self->is_killed = true;
         cli_child_signal(self->child, SIGKILL);
     }
@@ -124,8 +129,8 @@ static void suspend(struct watch *self)
     const bool was_given = self->terminal.is_given;
     char left[CLI_DURATION_SIZE];
 
-    cli_say("%s: stopped; the lock ends in %s unless continued", self->rules->held->label,
-            cli_format_duration(cli_held_remaining_ms(self->rules->held), left));
+    cli_tell("%s: stopped; the lock ends in %s unless continued", self->rules->held->label,
+             cli_format_duration(cli_held_remaining_ms(self->rules->held), left));
     cli_terminal_take(&self->terminal);
     cli_terminal_suspend();
     check_lock(self);
@@ -187,6 +192,20 @@ static void read_signals(struct watch *self)
 }
 
 /* Doubt has no descriptor: look again when the lock could come near its end. */
+static int64_t until_look_ms(const struct watch *self)
+{
+    const int64_t grace_ms = self->rules->grace_ms;
+    int64_t wait_ms = left_ms(self) - grace_ms;
+    int64_t renewed_ms;
+
+    if (!is_renewed(self)) {
+        return wait_ms;
+    }
+    renewed_ms = self->rules->hold_end_ms - grace_ms - cli_now_ms();
+    wait_ms = wait_ms > LOOK_MS ? wait_ms : LOOK_MS;
+    return wait_ms < renewed_ms ? wait_ms : renewed_ms;
+}
+
 static int next_look_ms(const struct watch *self)
 {
     int64_t wait_ms;
@@ -194,12 +213,7 @@ static int next_look_ms(const struct watch *self)
     if (self->is_killed) {
         return -1;
     }
-    if (self->is_ending) {
-        wait_ms = self->kill_at_ms - cli_now_ms();
-    } else {
-        wait_ms = left_ms(self) - self->rules->grace_ms;
-        wait_ms = wait_ms > LOOK_MS ? wait_ms : LOOK_MS;
-    }
+    wait_ms = self->is_ending ? grace_left_ms(self) : until_look_ms(self);
     wait_ms = wait_ms > 0 ? wait_ms : 0;
     return (int)(wait_ms < LONGEST_SLEEP_MS ? wait_ms : LONGEST_SLEEP_MS);
 }
@@ -212,7 +226,7 @@ static void watch_until_end(struct watch *self)
     };
 
     while (!self->child->has_ended) {
-        fds[1].fd = self->is_ending ? -1 : self->lost_fd;
+        fds[1].fd = self->was_lost || self->is_killed ? -1 : self->lost_fd;
         (void)poll(fds, sizeof fds / sizeof fds[0], next_look_ms(self));
         read_signals(self);
         if (!self->child->has_ended) {
@@ -223,12 +237,10 @@ static void watch_until_end(struct watch *self)
 
 static int end_at_once(struct cli_child *child, const rql_error *error)
 {
-    const int code = cli_fault(error);
-
     cli_child_signal(child, SIGKILL);
     (void)waitpid(child->pid, &child->status, 0);
     child->has_ended = true;
-    return code;
+    return cli_fault(error);
 }
 
 int cli_watch(const struct cli_watch_rules *rules, struct cli_child *child, bool *lost_out)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from harness import PROGRAM, check_equal, check_in, environment, finish, main, wait_until
+from harness import PATIENCE_S, PROGRAM, check_equal, check_in, environment, finish, main, wait_until
 
 TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 LIFE = ["start_lock_obtaining", "start_try_to_lock_cycle", "lock_obtained", "expire_lock"]
@@ -121,6 +121,33 @@ def work_goes_on_when_nobody_reads_the_log_any_more(server, rql):
     check_equal((done.returncode, json.loads(done.stdout)["name"]), (0, "a"))
 
 
+class FullPipe:
+    """Somebody could read, but does not, and there is no room for more."""
+
+    def __enter__(self):
+        self.reader, self.fd = os.pipe()
+        os.set_blocking(self.fd, False)
+        try:
+            while os.write(self.fd, bytes(4096)):
+                pass
+        except BlockingIOError:
+            os.set_blocking(self.fd, True)
+        return self.fd
+
+    def __exit__(self, *_):
+        os.close(self.fd)
+        os.close(self.reader)
+
+
+def a_reader_that_reads_no_more_keeps_nobody(server, rql):
+    lose = ["sh", "-c", f"'{PROGRAM}' unlock a --force > /dev/null; exec sleep 60"]
+    for flags, command, code in ((["--log", "text"], ["true"], 0), ([], lose, 75)):
+        with FullPipe() as pipe:
+            done = subprocess.run([PROGRAM, "run", "a", "--ttl", "3s", *flags, "--", *command],
+                                  env=environment(rql.url), stderr=pipe, timeout=PATIENCE_S, check=False)
+        check_equal(done.returncode, code)
+
+
 def a_reader_of_results_that_goes_ends_the_program(server, rql):
     rql("lock", "a", "--ttl", "1m")
     with PipeWithoutReader() as pipe:
@@ -179,6 +206,7 @@ if __name__ == "__main__":
         the_time_is_that_of_the_line,
         a_name_as_long_as_can_be_is_logged_whole,
         work_goes_on_when_nobody_reads_the_log_any_more,
+        a_reader_that_reads_no_more_keeps_nobody,
         a_reader_of_results_that_goes_ends_the_program,
         the_command_has_the_disposition_of_sigpipe_that_rql_had,
         nothing_is_logged_unless_wanted,
