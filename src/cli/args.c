@@ -361,6 +361,18 @@ static int take_word(struct cli_args *args, const struct cli_command *command)
         command->takes_command ? "put -- in front of the command, at " : "one too many: ", word);
 }
 
+/* The command would be told to end before it begins. */
+static const char *find_too_short(const struct cli_args *args)
+{
+    const int64_t ttl_ms =
+        args->ttl_ms != CLI_UNSET ? args->ttl_ms : args->options.default_lock_ttl_ms;
+
+    if (args->max_hold_ms >= 0 && args->kill_after_ms >= args->max_hold_ms) {
+        return "--max-hold";
+    }
+    return !args->auto_extend && args->kill_after_ms >= ttl_ms ? "--ttl" : NULL;
+}
+
 static int check_words(const struct cli_args *args, const struct cli_command *command)
 {
     if (args->help) {
@@ -373,8 +385,11 @@ static int check_words(const struct cli_args *args, const struct cli_command *co
     if (command->takes_command && (!args->command || !args->command[0])) {
         return misused(command, "which command? ", command->usage);
     }
-    if (args->max_hold_ms >= 0 && args->kill_after_ms >= args->max_hold_ms) {
-        return misused(command, "--kill-after has to be shorter than ", "--max-hold");
+    if (args->max_hold_ms == 0) {
+        return misused(command, "nothing can be done within ", "--max-hold 0");
+    }
+    if (find_too_short(args)) {
+        return misused(command, "--kill-after has to be shorter than ", find_too_short(args));
     }
     if (args->fail_fast && args->wait_ms != CLI_UNSET) {
         return misused(command, "--try does not go with ", "--wait");

@@ -327,6 +327,21 @@ def max_hold_is_the_most_whatever_the_ttl(server, rql):
     check_equal((result.code, result.out), (64, ""))
     check_in("--kill-after has to be shorter than --max-hold", result.err)
     check_equal(rql("run", "a", "--max-hold", "forever", "--kill-after", "2s", "--", "true").code, 0)
+    result = rql("run", "a", "--max-hold", "0", "--", "true")
+    check_equal((result.code, result.err.count("--max-hold 0")), (64, 1), result.err)
+
+
+def max_hold_leaves_the_grace_whatever_the_ttl(server, rql):
+    with Folder() as folder:
+        process = start_script(rql, folder, "trap 'echo > told' TERM; echo > up; while :; do sleep 0.01; done",
+                               "--ttl", "900ms", "--max-hold", "4s", "--kill-after", "3s")
+        folder.await_lines("told")
+        told_at = time.monotonic()
+        check_equal(finish(process).code, 75)
+        assert time.monotonic() - told_at > 2, f"killed {time.monotonic() - told_at} s after SIGTERM"
+    result = rql("run", "a", "--no-auto-extend", "--ttl", "2s", "--kill-after", "2s", "--", "true")
+    check_equal(result.code, 64)
+    check_in("--kill-after has to be shorter than --ttl", result.err)
 
 
 def lock_lost_unnoticed_is_told_at_the_end(server, rql):
@@ -493,6 +508,7 @@ if __name__ == "__main__":
         without_renewal_the_command_ends_before_the_ttl,
         max_hold_ends_the_command_before_its_lock,
         max_hold_is_the_most_whatever_the_ttl,
+        max_hold_leaves_the_grace_whatever_the_ttl,
         lock_lost_unnoticed_is_told_at_the_end,
         release_that_fails_keeps_the_commands_code,
         command_can_read_the_terminal,
