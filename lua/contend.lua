@@ -28,6 +28,8 @@ elseif owner and fail_fast == "f" then
     return "2 " .. now_text .. " " .. ttl_left(lock)
 elseif owner or not is_random then
     -- @include stand
+elseif mine then
+    access = select(5, read_record(mine)) -- of an earlier request
 end
 call("ZREM", queue, acquirer)
 forget(requests, acquirer, access)
