@@ -29,7 +29,7 @@ void *cli_must(void *memory)
     return memory;
 }
 
-static void say(const char *format, va_list list)
+static void __attribute__((format(printf, 1, 0))) say(const char *format, va_list list)
 {
     CLI_AUTO(cli_free) char *safe = NULL;
     char line[LINE_SIZE];
