@@ -1,12 +1,12 @@
 #include "flush.h"
 
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "client/cancel.h"
 #include "observe/observe.h"
-#include "script/pack.h"
 #include "swarm_inside.h"
 #include "talk.h"
+#include "wire/pack.h"
 
 #include <stdio.h>
 

@@ -4,9 +4,9 @@
 /* One round of the flusher: look at the hosts, end what the dead held, remove them. What it does is
  * decided by the scripts (lua/swarm_look.lua, lua/flush_*.lua); here is who is asked, and when. */
 
-#include "client/client.h"
-#include "inspect/texts.h"
-#include "sweep/run.h"
+#include "admin/sweep_run.h"
+#include "admin/texts.h"
+#include "lock/client.h"
 
 struct rqli_flush {
     rql_client *client; /* which is told of it */

@@ -1,8 +1,8 @@
 #include "flush.h"
 
-#include "script/keys.h"
-#include "script/pack.h"
-#include "sweep/looks.h"
+#include "admin/looks.h"
+#include "wire/keys.h"
+#include "wire/pack.h"
 
 static enum rqli_sweep_verdict judge_lock(const struct rqli_sweep *sweep,
                                           const struct rqli_reply *seen)

@@ -4,7 +4,7 @@
 /* Which threads of a client are hosts of the swarm, and what the server knows of them. A thread
  * comes in at its first use of the client and goes out when it has ended and holds nothing. */
 
-#include "client/swarm_door.h"
+#include "lock/swarm_door.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,14 +1,14 @@
 #include "probe.h"
 
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/ident.h"
-#include "client/cancel.h"
-#include "client/lock.h"
-#include "keeper/keeper.h"
+#include "lock/leases.h"
+#include "lock/lock.h"
 #include "observe/observe.h"
-#include "script/answer.h"
 #include "talk.h"
+#include "wire/answer.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -88,7 +88,7 @@ static rql_status take(struct rqli_probe *self, const struct rqli_exchange *exch
         self->n_dead += outcome.second;
     }
     if (self->n_dead > 0 || plan->n_retried > 0) {
-        rqli_keeper_doubt(self->client->keeper);
+        rqli_leases_doubt(self->client->leases);
     }
     return RQL_OK;
 }
@@ -104,7 +104,7 @@ static bool has_left(const struct rqli_probe *self)
 static void bound_leases(const struct rqli_probe *self, int64_t sent_us)
 {
     if (self->zombie_ttl_ms > 0 && self->who != RQLI_HOSTS_NEW) {
-        rqli_keeper_on_probed(self->client->keeper, sent_us,
+        rqli_leases_on_probed(self->client->leases, sent_us,
                               has_left(self) ? RQL_FOREVER : self->zombie_ttl_ms);
     }
 }
@@ -116,7 +116,7 @@ static rql_status tell(struct rqli_probe *self, const struct message *message, r
     rql_status status;
 
     if (self->zombie_ttl_ms > 0 && message->plan->n_new + message->plan->n_known > 0) {
-        rqli_keeper_on_probing(self->client->keeper, self->zombie_ttl_ms);
+        rqli_leases_on_probing(self->client->leases, self->zombie_ttl_ms);
     }
     status = rqli_talk_run(&talk, &exchange, error);
     if (!status) {
@@ -170,7 +170,7 @@ static rql_status probe_alone(struct rqli_probe *self, rql_error *error)
     __attribute__((cleanup(rqli_hosts_plan_fini_p))) struct rqli_hosts_plan plan = {0};
 
     (void)pthread_mutex_lock(probing);
-    rqli_keeper_each(self->client->keeper, add_holder, hosts);
+    rqli_leases_each(self->client->leases, add_holder, hosts);
     if (!rqli_hosts_plan(hosts, self->who, lives, &plan)) {
         return rqli_fail_nomem(error);
     }

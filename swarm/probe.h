@@ -3,9 +3,9 @@
 
 /* One sign of life for the hosts of a client: one exchange, whatever their number. */
 
-#include "client/client.h"
+#include "admin/texts.h"
 #include "hosts.h"
-#include "inspect/texts.h"
+#include "lock/client.h"
 
 struct rqli_probe {
     rql_client *client; /* whose hosts */

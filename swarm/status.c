@@ -1,8 +1,8 @@
+#include "admin/batch.h"
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/scope.h"
-#include "client/cancel.h"
-#include "client/client.h"
-#include "inspect/batch.h"
+#include "lock/client.h"
 #include "swarm_inside.h"
 
 #include <stdio.h>
@@ -62,7 +62,7 @@ rql_status rql_swarm_flusher(rql_client *client, char out[RQL_ID_SIZE], rql_erro
     if (status) {
         return status;
     }
-    exchange = rqli_exchange_take(client->link);
+    exchange = rqli_exchange_take(client->conn);
     if (!exchange) {
         return rqli_fail_nomem(error);
     }

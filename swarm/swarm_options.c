@@ -1,4 +1,4 @@
-#include "client/client.h"
+#include "lock/client.h"
 #include "options/table.h"
 #include "swarm_inside.h"
 

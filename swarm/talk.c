@@ -11,7 +11,7 @@ static rql_status run_once(const struct rqli_talk *self, struct rqli_exchange *e
     if (exchange->command.failed) {
         return rqli_fail_nomem(error);
     }
-    return rqli_exchange_run(exchange, rqli_client_patience_us(self->via, rqli_now_us()), error);
+    return rqli_exchange_run(exchange, rqli_client_budget_us(self->via, rqli_now_us()), error);
 }
 
 static bool is_unknown(const struct rqli_exchange *exchange)
@@ -40,7 +40,7 @@ static rql_status check(const struct rqli_talk *self, const struct rqli_exchange
 rql_status rqli_talk_run(const struct rqli_talk *self, struct rqli_exchange **out, rql_error *error)
 {
     RQLI_AUTO(rqli_give_back)
-    struct rqli_exchange *exchange = rqli_exchange_take(self->via->link);
+    struct rqli_exchange *exchange = rqli_exchange_take(self->via->conn);
     rql_status status;
 
     if (!exchange) {

@@ -4,11 +4,11 @@
 /* Calls of the swarm's scripts: many in one exchange, taught to the server when it does not know
  * them. Any thread. */
 
+#include "admin/batch.h"
 #include "base/scope.h"
-#include "client/client.h"
-#include "inspect/batch.h"
-#include "link/link.h"
-#include "script/call.h"
+#include "lock/client.h"
+#include "net/conn_threads.h"
+#include "wire/call.h"
 
 struct rqli_talk {
     rql_client *via;  /* whose connection and time-outs */

@@ -1,11 +1,11 @@
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/scope.h"
-#include "client/cancel.h"
-#include "client/client.h"
 #include "flush.h"
-#include "roll.h"
-#include "script/pack.h"
+#include "host_table.h"
+#include "lock/client.h"
 #include "swarm_inside.h"
+#include "wire/pack.h"
 
 #include <rql/inspect.h>
 #include <string.h>
@@ -37,7 +37,7 @@ rql_host_info_list *rql_host_info_list_free(rql_host_info_list *list)
     return NULL;
 }
 
-static rql_host_info_list *lay_out(const struct rqli_roll *rows, int64_t zombie_ttl_ms)
+static rql_host_info_list *lay_out(const struct rqli_host_table *rows, int64_t zombie_ttl_ms)
 {
     size_t size = sizeof(rql_host_info_list) + rows->count * sizeof(rql_host_info);
     rql_host_info_list *list;
@@ -56,7 +56,7 @@ static rql_host_info_list *lay_out(const struct rqli_roll *rows, int64_t zombie_
     for (size_t i = 0; i < rows->count; i++) {
         item[i] = (rql_host_info){
             .hst_id = rqli_pack(&cursor, rqli_slice_of(rows->item[i].host)),
-            .is_zombie = rqli_roll_is_zombie(rows, &rows->item[i], zombie_ttl_ms),
+            .is_zombie = rqli_host_table_is_zombie(rows, &rows->item[i], zombie_ttl_ms),
             .last_probe_us = rows->item[i].last_us,
         };
     }
@@ -68,11 +68,11 @@ rql_status rql_swarm_info(rql_client *client, int64_t zombie_ttl_ms, rql_host_in
                           rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    RQLI_AUTO(rqli_roll_fini) struct rqli_roll rows = {0};
+    RQLI_AUTO(rqli_host_table_fini) struct rqli_host_table rows = {0};
     rql_status status = check(client, zombie_ttl_ms, out, error);
     rql_host_info_list *list;
 
-    status = status ? status : rqli_roll_read(client, &rows, error);
+    status = status ? status : rqli_host_table_read(client, &rows, error);
     if (status) {
         return status;
     }
@@ -98,11 +98,11 @@ rql_zombies *rql_zombies_free(rql_zombies *zombies)
 static rql_status find_hosts(rql_client *client, int64_t zombie_ttl_ms, struct rqli_texts *hosts,
                              rql_error *error)
 {
-    RQLI_AUTO(rqli_roll_fini) struct rqli_roll rows = {0};
-    rql_status status = rqli_roll_read(client, &rows, error);
+    RQLI_AUTO(rqli_host_table_fini) struct rqli_host_table rows = {0};
+    rql_status status = rqli_host_table_read(client, &rows, error);
 
     for (size_t i = 0; !status && i < rows.count; i++) {
-        if (rqli_roll_is_zombie(&rows, &rows.item[i], zombie_ttl_ms)) {
+        if (rqli_host_table_is_zombie(&rows, &rows.item[i], zombie_ttl_ms)) {
             rqli_texts_add(hosts, rows.item[i].host);
         }
     }

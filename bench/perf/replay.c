@@ -1,7 +1,7 @@
 #include "perf/replay.h"
 
 #include "perf/floor.h"
-#include "script/call.h"
+#include "wire/call.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,18 +9,18 @@
 #include <pthread.h>
 #include <stddef.h>
 
-enum { RQLI_WAKES = 128 };
+enum { RQLI_WAKE_LIST = 128 };
 
-struct rqli_wakes {
-    rqli_signal *signals[RQLI_WAKES]; /* under the mutex */
+struct rqli_wake_list {
+    rqli_signal *signals[RQLI_WAKE_LIST]; /* under the mutex */
     size_t count;
 };
 
 /* Under the mutex. Wakes at once when there is no place left. */
-void rqli_wakes_add(struct rqli_wakes *self, rqli_signal *signal);
+void rqli_wake_list_add(struct rqli_wake_list *self, rqli_signal *signal);
 
 /* Unlocks the mutex, then wakes them, the last one first. Who slept there may be gone by then: what
  * has come to be in that place wakes once in vain. */
-void rqli_wakes_unlock(struct rqli_wakes *self, pthread_mutex_t *mutex);
+void rqli_wake_list_unlock(struct rqli_wake_list *self, pthread_mutex_t *mutex);
 
 #endif

@@ -1,8 +1,8 @@
 #include "base/clock.h"
-#include "client/client.h"
-#include "link/link.h"
-#include "link/wire.h"
-#include "observe/inside.h"
+#include "lock/client.h"
+#include "net/conn_threads.h"
+#include "net/socket.h"
+#include "observe/observe_inside.h"
 
 static const char *const names[] = {
     [RQL_EVENT_LOCK_OBTAINED] = "redis_queued_locks.lock_obtained",
@@ -60,8 +60,8 @@ struct rql_event rqli_event_of_request(rql_event_kind kind, const rql_lock *lock
     event.lock_key = lock->keys.lock.data;
     event.acq_id = lock->acquirer;
     event.hst_id = lock->host;
-    event.ttl_ms = lock->audience.ttl_ms;
-    event.instrument = lock->audience.instrument;
+    event.ttl_ms = lock->listeners.ttl_ms;
+    event.instrument = lock->listeners.instrument;
     return event;
 }
 
@@ -75,9 +75,9 @@ struct rql_event rqli_event_of_lock(rql_event_kind kind, const rql_lock *lock)
     return event;
 }
 
-void rqli_event_send(const struct rql_event *event, const struct rqli_audience *audience)
+void rqli_event_send(const struct rql_event *event, const struct rqli_listeners *listeners)
 {
-    audience->instrumenter(event, audience->instrumenter_data);
+    listeners->instrumenter(event, listeners->instrumenter_data);
 }
 
 /* The last reading, carried on by the local clock: no earlier than it is, so that what follows a
@@ -86,7 +86,7 @@ int64_t rqli_event_time_us(rql_client *client)
 {
     struct rqli_clock_reading reading;
 
-    if (!rqli_link_clock(client->link, &reading)) {
+    if (!rqli_conn_clock(client->conn, &reading)) {
         return -1;
     }
     return reading.server_us + (rqli_now_us() - reading.sent_us);

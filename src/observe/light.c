@@ -2,9 +2,9 @@
 
 #include "base/error.h"
 #include "observe/observe.h"
-#include "observe/series.h"
+#include "observe/observe_series.h"
+#include "observe/stats.h"
 #include "options/options.h"
-#include "stats/stats.h"
 
 #include <stdlib.h>
 
@@ -39,7 +39,7 @@ struct rqli_stats *rqli_stats_free(struct rqli_stats *self)
     return NULL;
 }
 
-void rqli_observe_init(struct rqli_audience *self, const rql_client *client,
+void rqli_observe_init(struct rqli_listeners *self, const rql_client *client,
                        const rql_lock_options *options)
 {
     (void)self;

@@ -1,5 +1,5 @@
 #include "base/must.h"
-#include "observe/inside.h"
+#include "observe/observe_inside.h"
 
 void rqli_log_begin(struct rqli_log_line *self, const char *name)
 {
@@ -41,32 +41,32 @@ void rqli_log_common(struct rqli_log_line *self, const struct rqli_log_subject *
 {
     static const char *const strategies[] = {"queued", "random"};
 
-    rqli_log_number(self, "queue_ttl", RQL_LOG_SECONDS, subject->audience->queue_ttl_ms);
+    rqli_log_number(self, "queue_ttl", RQL_LOG_SECONDS, subject->listeners->queue_ttl_ms);
     rqli_log_quoted(self, "acq_id", subject->acquirer);
     rqli_log_quoted(self, host_name, subject->host);
-    rqli_log_quoted(self, "acs_strat", strategies[subject->audience->access_strategy]);
+    rqli_log_quoted(self, "acs_strat", strategies[subject->listeners->access_strategy]);
 }
 
 void rqli_log_begin_lock(struct rqli_log_line *self, const char *name, const rql_lock *lock)
 {
-    const struct rqli_log_subject subject = {&lock->audience, lock->acquirer, lock->host};
+    const struct rqli_log_subject subject = {&lock->listeners, lock->acquirer, lock->host};
 
     rqli_log_begin(self, name);
     rqli_log_quoted(self, "lock_key", lock->keys.lock.data);
     rqli_log_common(self, &subject, "hst_id");
 }
 
-void rqli_log_send(struct rqli_log_line *self, const struct rqli_audience *audience)
+void rqli_log_send(struct rqli_log_line *self, const struct rqli_listeners *listeners)
 {
-    audience->logger(&self->record, audience->logger_data);
+    listeners->logger(&self->record, listeners->logger_data);
 }
 
 void rqli_log_plain(const rql_lock *lock, const char *name)
 {
     struct rqli_log_line line;
 
-    if (lock->audience.logger) {
+    if (lock->listeners.logger) {
         rqli_log_begin_lock(&line, name, lock);
-        rqli_log_send(&line, &lock->audience);
+        rqli_log_send(&line, &lock->listeners);
     }
 }

@@ -3,10 +3,10 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "call/attempt.h"
-#include "client/client.h"
-#include "observe/inside.h"
-#include "stats/stats.h"
+#include "lock/attempt.h"
+#include "lock/client.h"
+#include "observe/observe_inside.h"
+#include "observe/stats.h"
 
 /* The gem's weights: 15 is 16 of 101, and 0 is still 1 of 101 (wire.md 11). */
 static bool is_drawn(int64_t percent)
@@ -42,10 +42,10 @@ rql_status rqli_listeners_check(rql_log_fn logger, rql_event_fn instrumenter, rq
     return RQL_OK;
 }
 
-void rqli_observe_init(struct rqli_audience *self, const rql_client *client,
+void rqli_observe_init(struct rqli_listeners *self, const rql_client *client,
                        const rql_lock_options *options)
 {
-    *self = (struct rqli_audience){
+    *self = (struct rqli_listeners){
         .logger = is_logged(&client->options, options) ? options->logger : NULL,
         .logger_data = options->logger_data,
         .instrumenter = is_instrumented(&client->options, options) ? options->instrumenter : NULL,
@@ -77,7 +77,7 @@ static void send_event(const rql_lock *lock, rql_event_kind kind)
 {
     struct rql_event event = rqli_event_of_lock(kind, lock);
 
-    rqli_event_send(&event, &lock->audience);
+    rqli_event_send(&event, &lock->listeners);
 }
 
 void rqli_observe_started(const rql_lock *lock)
@@ -88,7 +88,7 @@ void rqli_observe_started(const rql_lock *lock)
 /* The gem calls the host host_id in this one line. */
 static void begin_obtained(struct rqli_log_line *line, const rql_lock *lock)
 {
-    const struct rqli_log_subject subject = {&lock->audience, lock->acquirer, lock->host};
+    const struct rqli_log_subject subject = {&lock->listeners, lock->acquirer, lock->host};
 
     if (lock->process != RQL_EXTENDABLE_CONFLICT_WORK_THROUGH) {
         rqli_log_begin_lock(
@@ -107,7 +107,7 @@ static void log_obtained(const rql_lock *lock)
 
     begin_obtained(&line, lock);
     rqli_log_number(&line, "acq_time", RQL_LOG_MS, lock->waited_us);
-    rqli_log_send(&line, &lock->audience);
+    rqli_log_send(&line, &lock->listeners);
 }
 
 static void tell_obtained(const rql_lock *lock)
@@ -136,10 +136,10 @@ void rqli_observe_obtained(const rql_lock *lock)
     if (lock->hand_off_us >= 0) {
         time_it(lock, RQLI_STAT_HAND_OFF, lock->hand_off_us);
     }
-    if (lock->audience.logger) {
+    if (lock->listeners.logger) {
         log_obtained(lock);
     }
-    if (lock->audience.instrumenter) {
+    if (lock->listeners.instrumenter) {
         tell_obtained(lock);
     }
 }
@@ -170,11 +170,11 @@ void rqli_observe_refused(const rql_lock *lock, const struct rqli_attempt_result
     if (is_dequeued(result, status)) {
         rqli_log_plain(lock, "fail_fast_or_limits_reached_or_deadlock__dequeue");
     }
-    if (lock->audience.instrumenter) {
+    if (lock->listeners.instrumenter) {
         event = rqli_event_of_request(kind, lock);
         event.acq_time_us = result->waited_us;
         event.status = status;
-        rqli_event_send(&event, &lock->audience);
+        rqli_event_send(&event, &lock->listeners);
     }
 }
 
@@ -183,10 +183,10 @@ void rqli_observe_extended(const rql_lock *lock, int64_t ttl_ms)
     struct rql_event event;
 
     count(lock, RQLI_STAT_EXTENSIONS, 1);
-    if (lock->audience.instrumenter) {
+    if (lock->listeners.instrumenter) {
         event = rqli_event_of_lock(RQL_EVENT_LOCK_EXTENDED, lock);
         event.ttl_ms = ttl_ms;
-        rqli_event_send(&event, &lock->audience);
+        rqli_event_send(&event, &lock->listeners);
     }
 }
 
@@ -197,13 +197,13 @@ void rqli_observe_renewed(const rql_lock *lock)
 
 bool rqli_observe_tells(const rql_lock *lock)
 {
-    return lock->audience.instrumenter != NULL;
+    return lock->listeners.instrumenter != NULL;
 }
 
 void rqli_observe_lost(const rql_lock *lock)
 {
     count(lock, RQLI_STAT_LOST, 1);
-    if (lock->audience.instrumenter) {
+    if (lock->listeners.instrumenter) {
         send_event(lock, RQL_EVENT_LOCK_LOST);
     }
 }
@@ -217,15 +217,15 @@ void rqli_observe_ending(const rql_lock *lock)
 
 void rqli_observe_decreasing(const rql_lock *lock, int64_t unused_ms)
 {
-    const struct rqli_log_subject subject = {&lock->audience, lock->acquirer, lock->host};
+    const struct rqli_log_subject subject = {&lock->listeners, lock->acquirer, lock->host};
     struct rqli_log_line line;
 
-    if (lock->audience.logger) {
+    if (lock->listeners.logger) {
         rqli_log_begin(&line, "decrease_lock");
         rqli_log_quoted(&line, "lock_key", lock->keys.lock.data);
         rqli_log_number(&line, "decreased_ttl", RQL_LOG_INTEGER, unused_ms);
         rqli_log_common(&line, &subject, "hst_id");
-        rqli_log_send(&line, &lock->audience);
+        rqli_log_send(&line, &lock->listeners);
     }
 }
 
@@ -243,13 +243,13 @@ void rqli_observe_ended(const rql_lock *lock, rql_status status)
     struct rql_event event;
 
     rqli_observe_end_of_part(lock, now_us, status);
-    if (lock->audience.instrumenter) {
+    if (lock->listeners.instrumenter) {
         event = rqli_event_of_lock(lock->process == RQL_LOCK_OBTAINING
                                        ? RQL_EVENT_LOCK_HOLD_AND_RELEASE
                                        : RQL_EVENT_REENTRANT_LOCK_HOLD_COMPLETES,
                                    lock);
         event.hold_time_us = now_us - lock->held_us;
         event.status = status;
-        rqli_event_send(&event, &lock->audience);
+        rqli_event_send(&event, &lock->listeners);
     }
 }

@@ -9,7 +9,7 @@
  * functions: light.c.
  */
 
-#include "client/audience.h"
+#include "observe/listeners.h"
 
 #include <rql/lock.h>
 #include <rql/observe.h>
@@ -20,7 +20,7 @@ struct rqli_keys;
 struct rqli_sweep;
 
 /* Asks the samplers. */
-void rqli_observe_init(struct rqli_audience *self, const rql_client *client,
+void rqli_observe_init(struct rqli_listeners *self, const rql_client *client,
                        const rql_lock_options *options);
 
 /* An acquisition. */

@@ -1,8 +1,8 @@
-#include "client/client.h"
-#include "observe/inside.h"
+#include "lock/client.h"
 #include "observe/observe.h"
-#include "script/answer.h"
-#include "stats/stats.h"
+#include "observe/observe_inside.h"
+#include "observe/stats.h"
+#include "wire/answer.h"
 
 /* What one run of acquire.lua proves of the steps that the gem takes one by one; observe.h of the
  * public headers has the list. */
@@ -10,7 +10,7 @@
 void rqli_observe_try(const rql_lock *lock)
 {
     rqli_log_plain(lock, "start_try_to_lock_cycle");
-    if (lock->audience.logs_tries) {
+    if (lock->listeners.logs_tries) {
         rqli_log_plain(lock, "try_lock.start");
     }
 }
@@ -21,7 +21,7 @@ static void log_with_status(const rql_lock *lock, const char *name, const char *
 
     rqli_log_begin_lock(&line, name, lock);
     rqli_log_quoted(&line, "spc_status", spc_status);
-    rqli_log_send(&line, &lock->audience);
+    rqli_log_send(&line, &lock->listeners);
 }
 
 /* The two lines in front of every end of a conflict. */
@@ -40,7 +40,7 @@ static void log_conflict_at(const rql_lock *lock, const char *name, const char *
     rqli_log_begin_lock(&line, name, lock);
     rqli_log_quoted(&line, "spc_status", spc_status);
     rqli_log_number(&line, "last_spc_ts", RQL_LOG_TIME, server_us);
-    rqli_log_send(&line, &lock->audience);
+    rqli_log_send(&line, &lock->listeners);
 }
 
 static void log_extension(const rql_lock *lock, int64_t server_us)
@@ -51,9 +51,9 @@ static void log_extension(const rql_lock *lock, int64_t server_us)
     log_conflict(lock, spc_status);
     rqli_log_begin_lock(&line, "try_lock.reentrant_lock__extend_and_work_through", lock);
     rqli_log_quoted(&line, "spc_status", spc_status);
-    rqli_log_number(&line, "last_ext_ttl", RQL_LOG_INTEGER, lock->audience.ttl_ms);
+    rqli_log_number(&line, "last_ext_ttl", RQL_LOG_INTEGER, lock->listeners.ttl_ms);
     rqli_log_number(&line, "last_ext_ts", RQL_LOG_TIME, server_us);
-    rqli_log_send(&line, &lock->audience);
+    rqli_log_send(&line, &lock->listeners);
 }
 
 static void log_grant(const rql_lock *lock, const struct rqli_answer *answer)
@@ -96,12 +96,12 @@ static void log_first(const rql_lock *lock)
 
     rqli_log_begin_lock(&line, "try_lock.get_first_from_queue", lock);
     rqli_log_quoted(&line, "first_acq_id_in_queue", lock->acquirer);
-    rqli_log_send(&line, &lock->audience);
+    rqli_log_send(&line, &lock->listeners);
 }
 
 void rqli_observe_answer(const rql_lock *lock, const struct rqli_answer *answer)
 {
-    if (lock->audience.logger && lock->audience.logs_tries) {
+    if (lock->listeners.logger && lock->listeners.logs_tries) {
         log_steps(lock, answer);
     }
 }
@@ -116,9 +116,9 @@ static void tell_requeued(const rql_lock *lock)
     struct rql_event event;
 
     count(lock, RQLI_STAT_REQUEUED);
-    if (lock->audience.instrumenter) {
+    if (lock->listeners.instrumenter) {
         event = rqli_event_of_request(RQL_EVENT_REQUEST_REQUEUED, lock);
-        rqli_event_send(&event, &lock->audience);
+        rqli_event_send(&event, &lock->listeners);
     }
 }
 
@@ -126,7 +126,7 @@ void rqli_observe_queued(const rql_lock *lock, const struct rqli_answer *answer,
                          int64_t known_score_us)
 {
     bool is_requeued = known_score_us > 0 && answer->score_us > known_score_us;
-    bool logs_steps = lock->audience.logger && lock->audience.logs_tries;
+    bool logs_steps = lock->listeners.logger && lock->listeners.logs_tries;
 
     if (answer->was_restored) {
         count(lock, RQLI_STAT_RESTORED);

@@ -1,5 +1,5 @@
-#ifndef RQLI_OPTION_TABLE_H
-#define RQLI_OPTION_TABLE_H
+#ifndef RQLI_TABLE_H
+#define RQLI_TABLE_H
 
 /* The options table: the one place that knows names, defaults and ranges. Constant. */
 

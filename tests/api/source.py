@@ -4,11 +4,13 @@ import re
 
 
 def files(root, folders, patterns=("*.c", "*.h")):
-    """All sources below the folders that exist, sorted."""
+    """The files named, and all sources below the folders named that exist, sorted."""
     found = []
-    for folder in folders:
+    for name in folders:
+        path = pathlib.Path(root) / name
+        found += [path] if path.is_file() else []
         for pattern in patterns:
-            found += (pathlib.Path(root) / folder).rglob(pattern)
+            found += path.rglob(pattern)
     return sorted(found)
 
 

@@ -7,7 +7,7 @@
 #include "fixture.h"
 
 #include "base/random.h"
-#include "script/call.h"
+#include "wire/call.h"
 
 struct asker {
     char acquirer[RQL_ID_SIZE];

@@ -3,10 +3,10 @@
 
 #include "clients.h"
 
-#include "client/client.h"
 #include "counting.h"
-#include "keeper/keeper.h"
-#include "link/link.h"
+#include "lock/client.h"
+#include "lock/leases.h"
+#include "net/conn_threads.h"
 #include "threads.h"
 
 #include <stdatomic.h>
@@ -214,14 +214,14 @@ static void many_pairs(size_t index, void *data)
 
 static bool all_have_asked(void *data)
 {
-    return rqli_link_counts(client->link).commands >= *(const int64_t *)data;
+    return rqli_conn_counts(client->conn).commands >= *(const int64_t *)data;
 }
 
 /* The server is silent until every thread waits for its first answer: more at once there never are.
  */
 static void start_together(struct crowd *crowd)
 {
-    int64_t commands = rqli_link_counts(client->link).commands + THREADS;
+    int64_t commands = rqli_conn_counts(client->conn).commands + THREADS;
 
     redis_server_pause(&server);
     crowd->threads = threads_start(THREADS, many_pairs, crowd);
@@ -264,8 +264,8 @@ struct match {
  * machine that does not stall they have none to make. */
 static int64_t count_claims(void)
 {
-    return rqli_link_counts(rqli_keeper_link(client->keeper)).commands +
-           rqli_link_counts(rqli_keeper_link(other->keeper)).commands;
+    return rqli_conn_counts(rqli_leases_link(client->leases)).commands +
+           rqli_conn_counts(rqli_leases_link(other->leases)).commands;
 }
 
 static bool has_waiter(void *data)

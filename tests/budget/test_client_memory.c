@@ -4,17 +4,17 @@
 
 #include "fixture.h"
 
-#include "client/client.h"
 #include "counting.h"
-#include "keeper/keeper.h"
-#include "link/link.h"
+#include "lock/client.h"
+#include "lock/leases.h"
+#include "net/conn_threads.h"
 
 #include <malloc.h>
 
 enum { CLIENTS = 16, BUDGET_BYTES = 300 * 1024 };
 
 struct use {
-    int64_t heap;
+    int64_t timers;
     int64_t resident;
 };
 
@@ -54,7 +54,7 @@ static bool has_renewed(void *data)
 {
     const rql_client *client = data;
 
-    return rqli_link_counts(rqli_keeper_link(client->keeper)).commands > 0;
+    return rqli_conn_counts(rqli_leases_link(client->leases)).commands > 0;
 }
 
 /* It has waited as well, and kept a lock alive: it has all its connections, and its thread. */
@@ -91,14 +91,14 @@ static void check(const char *what, rql_client *(*make)(void))
         clients[i] = make();
     }
     use = use_now();
-    use.heap = (use.heap - before.heap) / CLIENTS;
+    use.timers = (use.timers - before.timers) / CLIENTS;
     use.resident = (use.resident - before.resident) / CLIENTS;
     for (int i = 0; i <= CLIENTS; i++) {
         rql_client_free(clients[i]);
     }
-    (void)printf("# %s: %lld bytes allocated, %lld resident, of %d\n", what, (long long)use.heap,
+    (void)printf("# %s: %lld bytes allocated, %lld resident, of %d\n", what, (long long)use.timers,
                  (long long)use.resident, BUDGET_BYTES);
-    assert_in_range(use.heap, 1, BUDGET_BYTES);
+    assert_in_range(use.timers, 1, BUDGET_BYTES);
     assert_in_range(use.resident, 1, BUDGET_BYTES);
 }
 

@@ -1,7 +1,7 @@
 /* Bytes of a server, once in one piece and once in pieces: the same replies, within the caps. The
  * first byte says how the pieces are cut. */
 
-#include "link/decode.h"
+#include "net/decode.h"
 
 #include <stdlib.h>
 #include <string.h>

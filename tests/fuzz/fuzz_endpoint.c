@@ -1,4 +1,4 @@
-#include "link/endpoint.h"
+#include "net/endpoint.h"
 
 #include <stdlib.h>
 #include <string.h>

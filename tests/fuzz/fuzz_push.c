@@ -1,9 +1,9 @@
 /* What comes over the subscriber connection. The first byte picks: the payload of a message on the
  * client's channel, or all bytes of the server. */
 
-#include "link/decode.h"
-#include "link/push.h"
-#include "script/answer.h"
+#include "net/decode.h"
+#include "wire/answer.h"
+#include "wire/push.h"
 
 #include <stdio.h>
 #include <stdlib.h>

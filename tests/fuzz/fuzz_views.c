@@ -1,9 +1,9 @@
 /* Builds reply trees from bytes and shows them to everything that decodes replies for inspection.
  */
 
-#include "script/lock_view.h"
-#include "script/queue_view.h"
-#include "script/scan.h"
+#include "admin/lock_view.h"
+#include "admin/queue_view.h"
+#include "admin/scan.h"
 
 #include <stdint.h>
 #include <stdlib.h>

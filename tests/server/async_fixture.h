@@ -11,7 +11,7 @@
 
 static uv_loop_t uv;
 static rql_loop *loop;
-static uv_timer_t patience;
+static uv_timer_t budget;
 static pthread_t uv_owner;
 static bool inside_call; /* no callback may come now */
 
@@ -96,14 +96,14 @@ static inline void run_until(bool (*holds)(const void *data), const void *data)
 {
     int64_t end_us = wait_clock_us() + AWAIT_MS * INT64_C(1000) * wait_slowness();
 
-    (void)uv_timer_start(&patience, on_no_patience, 20, 20);
+    (void)uv_timer_start(&budget, on_no_patience, 20, 20);
     while (!holds(data)) {
         if (wait_clock_us() > end_us) {
             fail_msg("the loop did not get there in time");
         }
         (void)uv_run(&uv, UV_RUN_ONCE);
     }
-    (void)uv_timer_stop(&patience);
+    (void)uv_timer_stop(&budget);
 }
 
 static inline void note_time(uv_timer_t *timer)
@@ -117,12 +117,12 @@ static inline void run_for_ms(int64_t ms)
 {
     bool is_over = false;
 
-    patience.data = &is_over;
-    (void)uv_timer_start(&patience, note_time, (uint64_t)ms, 1);
+    budget.data = &is_over;
+    (void)uv_timer_start(&budget, note_time, (uint64_t)ms, 1);
     while (!is_over) {
         (void)uv_run(&uv, UV_RUN_ONCE);
     }
-    (void)uv_timer_stop(&patience);
+    (void)uv_timer_stop(&budget);
 }
 
 static inline bool is_done(const void *data)
@@ -210,7 +210,7 @@ static inline int open_loop_of(rql_client *owner)
     inside_call = false;
     uv_owner = pthread_self();
     CHECK_OK(uv_loop_init(&uv));
-    CHECK_OK(uv_timer_init(&uv, &patience));
+    CHECK_OK(uv_timer_init(&uv, &budget));
     CHECK_OK(rql_loop_open(&loop, owner, &uv, NULL));
     return 0;
 }
@@ -224,7 +224,7 @@ static inline int set_up_loop(void **state)
 static inline int tear_down_loop(void **state)
 {
     close_loop();
-    uv_close((uv_handle_t *)&patience, NULL);
+    uv_close((uv_handle_t *)&budget, NULL);
     CHECK_OK(uv_run(&uv, UV_RUN_DEFAULT));
     CHECK_OK(uv_loop_close(&uv));
     return tear_down(state);

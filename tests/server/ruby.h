@@ -11,7 +11,7 @@
 enum { RUBY_DELAY_MS = 200, RUBY_JITTER_MS = 25, RUBY_QUEUE_TTL_S = 15 };
 
 struct ruby {
-    redisContext *link;
+    redisContext *conn;
     char acq_id[RQL_ID_SIZE];
     char hst_id[RQL_ID_SIZE];
     double score; /* remembered; 0: none yet */
@@ -21,12 +21,12 @@ struct ruby {
 /* `identity`: 16 digits as the gem makes them, or whatever it was told to use. */
 static inline void ruby_open_as(struct ruby *self, int number, const char *identity)
 {
-    *self = (struct ruby){.link = redis_server_connect(&server), .seed = (unsigned)number};
+    *self = (struct ruby){.conn = redis_server_connect(&server), .seed = (unsigned)number};
     (void)snprintf(self->acq_id, sizeof self->acq_id, "rql:acq:%d/600/620/640/%s", 20000 + number,
                    identity);
     (void)snprintf(self->hst_id, sizeof self->hst_id, "rql:hst:%d/600/640/%s", 20000 + number,
                    identity);
-    if (!self->link) {
+    if (!self->conn) {
         abort();
     }
 }
@@ -41,15 +41,15 @@ static inline void ruby_open(struct ruby *self, int number)
 
 static inline void ruby_close(struct ruby *self)
 {
-    redisFree(self->link);
-    self->link = NULL;
+    redisFree(self->conn);
+    self->conn = NULL;
 }
 
 static inline redisReply *ruby_read(const struct ruby *self)
 {
     redisReply *reply = NULL;
 
-    if (redisGetReply(self->link, (void **)&reply) != REDIS_OK || !reply) {
+    if (redisGetReply(self->conn, (void **)&reply) != REDIS_OK || !reply) {
         abort();
     }
     return reply;
@@ -63,7 +63,7 @@ static inline redisReply *ruby_ask(const struct ruby *self, const char *format, 
     va_list args;
 
     va_start(args, format);
-    (void)redisvAppendCommand(self->link, format, args);
+    (void)redisvAppendCommand(self->conn, format, args);
     va_end(args);
     return ruby_read(self);
 }
@@ -92,8 +92,8 @@ static inline bool ruby_gets(const struct ruby *self, char out[TEXT_SIZE], const
 /* How the gem drops its WATCH. */
 static inline bool ruby_goes_without(const struct ruby *self)
 {
-    (void)redisAppendCommand(self->link, "MULTI");
-    (void)redisAppendCommand(self->link, "EXEC");
+    (void)redisAppendCommand(self->conn, "MULTI");
+    (void)redisAppendCommand(self->conn, "EXEC");
     freeReplyObject(ruby_read(self));
     freeReplyObject(ruby_read(self));
     return false;
@@ -104,13 +104,13 @@ static inline bool ruby_takes(struct ruby *self, const char *name, int64_t ttl_m
     redisReply *reply;
     bool is_done;
 
-    (void)redisAppendCommand(self->link, "MULTI");
-    (void)redisAppendCommand(self->link, "ZREM rql:lock_queue:%s %s", name, self->acq_id);
-    (void)redisAppendCommand(self->link,
+    (void)redisAppendCommand(self->conn, "MULTI");
+    (void)redisAppendCommand(self->conn, "ZREM rql:lock_queue:%s %s", name, self->acq_id);
+    (void)redisAppendCommand(self->conn,
                              "HSET rql:lock:%s acq_id %s hst_id %s ts %.6f ini_ttl %lld", name,
                              self->acq_id, self->hst_id, ruby_now(), (long long)ttl_ms);
-    (void)redisAppendCommand(self->link, "PEXPIRE rql:lock:%s %lld", name, (long long)ttl_ms);
-    (void)redisAppendCommand(self->link, "EXEC");
+    (void)redisAppendCommand(self->conn, "PEXPIRE rql:lock:%s %lld", name, (long long)ttl_ms);
+    (void)redisAppendCommand(self->conn, "EXEC");
     for (int i = 0; i < 4; i++) {
         freeReplyObject(ruby_read(self));
     }
@@ -190,10 +190,10 @@ static inline void ruby_release(const struct ruby *self, const char *name)
 
 static inline void ruby_unlock(const struct ruby *self, const char *name)
 {
-    (void)redisAppendCommand(self->link, "MULTI");
-    (void)redisAppendCommand(self->link, "ZREMRANGEBYSCORE rql:lock_queue:%s -inf +inf", name);
-    (void)redisAppendCommand(self->link, "EXPIRE rql:lock:%s 0", name);
-    (void)redisAppendCommand(self->link, "EXEC");
+    (void)redisAppendCommand(self->conn, "MULTI");
+    (void)redisAppendCommand(self->conn, "ZREMRANGEBYSCORE rql:lock_queue:%s -inf +inf", name);
+    (void)redisAppendCommand(self->conn, "EXPIRE rql:lock:%s 0", name);
+    (void)redisAppendCommand(self->conn, "EXEC");
     for (int i = 0; i < 4; i++) {
         freeReplyObject(ruby_read(self));
     }
@@ -204,8 +204,8 @@ static inline void ruby_clear_locks(const struct ruby *self, const char *name)
 {
     RUBY_DO(self, "SCAN 0 MATCH rql:lock_queue:* count 100");
     RUBY_DO(self, "SCAN 0 MATCH rql:lock:* count 100");
-    (void)redisAppendCommand(self->link, "EXPIRE rql:lock_queue:%s 0", name);
-    (void)redisAppendCommand(self->link, "EXPIRE rql:lock:%s 0", name);
+    (void)redisAppendCommand(self->conn, "EXPIRE rql:lock_queue:%s 0", name);
+    (void)redisAppendCommand(self->conn, "EXPIRE rql:lock:%s 0", name);
     freeReplyObject(ruby_read(self));
     freeReplyObject(ruby_read(self));
 }

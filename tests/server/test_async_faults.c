@@ -43,7 +43,7 @@ static int set_up_network(void **state)
     uv_owner = pthread_self();
     proxy = proxy_start(server.socket_path);
     CHECK_OK(uv_loop_init(&uv));
-    CHECK_OK(uv_timer_init(&uv, &patience));
+    CHECK_OK(uv_timer_init(&uv, &budget));
     return 0;
 }
 

@@ -1,8 +1,8 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "link/dial.h"
-#include "link/fd.h"
+#include "net/dial.h"
+#include "net/fd.h"
 #include "wait.h"
 
 #include <arpa/inet.h>

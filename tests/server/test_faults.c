@@ -323,7 +323,7 @@ static void release_at_a_busy_server_is_made_up_for(void **state)
 {
     redisContext *script = redis_server_connect(&server);
     rql_options options = client_options();
-    rql_lock_options patience;
+    rql_lock_options budget;
     rql_client *client;
     redisReply *ended = NULL;
     rql_status status;
@@ -335,9 +335,9 @@ static void release_at_a_busy_server_is_made_up_for(void **state)
     options.connect_timeout_ms = IO_TIMEOUT_MS;
     options.io_timeout_ms = IO_TIMEOUT_MS;
     client = new_client_with(&options);
-    patience = patient(client);
-    patience.ttl_ms = 600000;
-    held = hold_with(client, "x", &patience);
+    budget = patient(client);
+    budget.ttl_ms = 600000;
+    held = hold_with(client, "x", &budget);
     series = hold_series_y(client);
     ask("CONFIG SET busy-reply-threshold 1");
     assert_int_equal(redisAppendCommand(script, "EVAL %s 0", BUSY_FOR_10_S), REDIS_OK);

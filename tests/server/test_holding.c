@@ -1,8 +1,8 @@
 #include "clients.h"
 
-#include "client/client.h"
-#include "client/lock.h"
-#include "keeper/keeper.h"
+#include "lock/client.h"
+#include "lock/leases.h"
+#include "lock/lock.h"
 #include "stall.h"
 #include "threads.h"
 
@@ -106,7 +106,7 @@ static void print_trace(const rql_lock *lock)
 {
     static const char *const names[] = {"roused",    "looks",    "renews", "renewed",
                                         "withdraws", "withdrew", "lost",   "planned"};
-    struct rqli_trace trace = rqli_keeper_trace(client->keeper);
+    struct rqli_trace trace = rqli_leases_trace(client->leases);
     unsigned i = trace.n > RQLI_TRACE_SIZE ? trace.n - RQLI_TRACE_SIZE : 0;
 
     print_message("# asked for at %lld; stalls of %lld us\n", (long long)lock->begun_us,

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "inspect/reader.h"
+#include "admin/reader.h"
 #include "redis_server.h"
 #include "threads.h"
 

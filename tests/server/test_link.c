@@ -1,8 +1,8 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "link/endpoint.h"
-#include "link/link.h"
+#include "net/conn_threads.h"
+#include "net/endpoint.h"
 #include "proxy.h"
 #include "redis_server.h"
 #include "stand_in.h"
@@ -33,7 +33,7 @@ static struct redis_server server;
 /* A link to a URL, and what its threads found. */
 struct crew {
     struct rqli_endpoint endpoint;
-    struct rqli_link *link;
+    struct rqli_conn *conn;
     int64_t deadline_ms;
     atomic_int n_ok;
     atomic_int n_unknown;
@@ -70,13 +70,13 @@ static void join(struct crew *crew, const char *url, int64_t io_timeout_ms)
     crew->endpoint.io_timeout_ms = io_timeout_ms;
     crew->endpoint.identity = "00112233445566778899aabbccddeeff";
     crew->deadline_ms = LONG_MS;
-    crew->link = rqli_link_new(&crew->endpoint);
-    assert_non_null(crew->link);
+    crew->conn = rqli_conn_new(&crew->endpoint);
+    assert_non_null(crew->conn);
 }
 
 static void part(struct crew *crew)
 {
-    rqli_link_free(crew->link);
+    rqli_conn_free(crew->conn);
     rqli_endpoint_fini(&crew->endpoint);
 }
 
@@ -97,7 +97,7 @@ static bool answers(const struct rqli_reply *reply, const char *text, size_t len
 static rql_status echo_times(struct crew *crew, int n, const char *text, size_t length,
                              bool *own_out)
 {
-    struct rqli_exchange *exchange = rqli_exchange_take(crew->link);
+    struct rqli_exchange *exchange = rqli_exchange_take(crew->conn);
     rql_status status;
 
     for (int i = 0; i < n; i++) {
@@ -131,7 +131,7 @@ static void must_recover(struct crew *crew, const char *text)
 
 static uint64_t generation_of(struct crew *crew)
 {
-    struct rqli_exchange *exchange = rqli_exchange_take(crew->link);
+    struct rqli_exchange *exchange = rqli_exchange_take(crew->conn);
     uint64_t generation;
 
     write_echo(&exchange->command, "which", 5);
@@ -234,7 +234,7 @@ static void ping_rounds(size_t index, void *data)
 
     (void)index;
     for (int i = 0; i < 3 * ROUNDS; i++) {
-        struct rqli_exchange *exchange = rqli_exchange_take(crew->link);
+        struct rqli_exchange *exchange = rqli_exchange_take(crew->conn);
         rql_status status;
 
         rqli_command_begin(&exchange->command, 1);
@@ -268,13 +268,13 @@ static void exchange_in_a_hurry(size_t index, void *data)
     char text[TEXT_MAX + 20];
 
     for (unsigned i = 0; i < ROUNDS; i++) {
-        struct rqli_exchange *exchange = rqli_exchange_take(all->link);
+        struct rqli_exchange *exchange = rqli_exchange_take(all->conn);
         size_t length = compose(text, index, i, &dice);
-        int64_t patience_us = index % 2 ? rand_r(&dice) % 300 : LONG_MS * 1000;
+        int64_t budget_us = index % 2 ? rand_r(&dice) % 300 : LONG_MS * 1000;
         rql_status status;
 
         write_echo(&exchange->command, text, length);
-        status = rqli_exchange_run(exchange, rqli_now_us() + patience_us, NULL);
+        status = rqli_exchange_run(exchange, rqli_now_us() + budget_us, NULL);
         note(crew, status, status || answers(exchange->reply, text, length), 0);
         rqli_exchange_give(exchange);
     }
@@ -310,7 +310,7 @@ static void echo_as_told(size_t index, void *data)
 static void echo_much_in_a_hurry(size_t index, void *data)
 {
     struct crew *crew = data;
-    struct rqli_exchange *exchange = rqli_exchange_take(crew->link);
+    struct rqli_exchange *exchange = rqli_exchange_take(crew->conn);
     char *text = calloc(1, MUCH);
     rql_status status;
 
@@ -396,7 +396,7 @@ static void slow_server_is_not_a_silent_one(void **state)
 
     (void)state;
     join(&crew, server.url, 500 * wait_slowness());
-    exchange = rqli_exchange_take(crew.link);
+    exchange = rqli_exchange_take(crew.conn);
     for (int i = 0; i < 3; i++) {
         rqli_command_begin(&exchange->command, 3);
         rqli_command_text(&exchange->command, "BLPOP");
@@ -456,7 +456,7 @@ static void silent_server_is_left_and_its_old_connection_killed(void **state)
 /* It is connected, and falls silent: its number. */
 static int64_t silence(struct crew *crew, struct proxy *proxy)
 {
-    struct rqli_exchange *exchange = rqli_exchange_take(crew->link);
+    struct rqli_exchange *exchange = rqli_exchange_take(crew->conn);
     int64_t id;
 
     rqli_command_begin(&exchange->command, 2);
@@ -792,7 +792,7 @@ static void storm_of_signals_changes_nothing(void **state)
     alarm_every(1000);
     threads_run(8, exchange_rounds, &crew);
     for (int i = 0; i < 100; i++) {
-        rqli_link_drop(crew.link, generation_of(&crew));
+        rqli_conn_drop(crew.conn, generation_of(&crew));
     }
     alarm_every(0);
     assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
@@ -851,7 +851,7 @@ static void every_connection_resolves_the_address_anew(void **state)
     moving_port = ports[1];
     CHECK_OK(echo(&crew, "still here"));
     assert_int_equal(proxy_counts(there).connections, 0);
-    rqli_link_drop(crew.link, generation_of(&crew));
+    rqli_conn_drop(crew.conn, generation_of(&crew));
     CHECK_OK(echo(&crew, "there"));
     assert_int_equal(proxy_counts(here).connections, 1);
     assert_int_equal(proxy_counts(there).connections, 1);

@@ -1,8 +1,8 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "link/fd.h"
-#include "link/local.h"
+#include "net/fd.h"
+#include "net/local.h"
 #include "wait.h"
 
 #include <dirent.h>

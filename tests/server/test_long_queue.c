@@ -5,9 +5,9 @@
 #include "swarm_fixture.h"
 
 #include "base/clock.h"
-#include "client/client.h"
-#include "client/lock.h"
-#include "keeper/withdrawal.h"
+#include "lock/client.h"
+#include "lock/lock.h"
+#include "lock/withdrawal.h"
 
 /* A crowd of the dead at the head of a queue: each way in which a lock can become free passes it by
  * at once, in calls that keep the server busy for less than a millisecond each (protocol.md 1). */
@@ -149,8 +149,8 @@ static void withdraw(void)
 {
     const struct rqli_withdrawal_of what = {"x", "", rql_lock_secret(held)};
 
-    assert_true(rqli_withdraw(client->link, &held->keys, &what,
-                              rqli_client_patience_us(client, rqli_now_us())));
+    assert_true(rqli_withdraw(client->conn, &held->keys, &what,
+                              rqli_client_budget_us(client, rqli_now_us())));
     assert_int_equal(rql_lock_release(held, NULL), RQL_NOT_HELD);
 }
 

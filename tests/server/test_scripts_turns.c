@@ -30,12 +30,12 @@ static int start_still_server(void **state)
 
 static int set_up_ear(void **state)
 {
-    const struct timeval patience = {.tv_sec = MESSAGE_S};
+    const struct timeval budget = {.tv_sec = MESSAGE_S};
 
     *server_clock_us = FIRST_US;
     ear = redis_server_connect(&server);
     assert_non_null(ear);
-    (void)redisSetTimeout(ear, patience);
+    (void)redisSetTimeout(ear, budget);
     for (int i = 1; i < SUBSCRIBED; i++) {
         freeReplyObject(redisCommand(ear, "SUBSCRIBE rql:wake:%032d", i));
     }

@@ -1,7 +1,7 @@
 #include "fixture.h"
 
-#include "client/client.h"
-#include "link/link.h"
+#include "lock/client.h"
+#include "net/conn_threads.h"
 
 /* A server that is stopped for a while, and waiters that died without a word. */
 
@@ -138,7 +138,7 @@ static void expect_the_same_connection(rql_client *client)
 {
     CHECK_OK(rql_lock_release(hold(client, "z"), NULL));
     expect_nothing_left("y");
-    assert_int_equal(rqli_link_counts(client->link).connections, 1);
+    assert_int_equal(rqli_conn_counts(client->conn).connections, 1);
 }
 
 /* Many calls, one after the other: what they leave behind fills the socket. */

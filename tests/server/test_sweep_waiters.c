@@ -1,7 +1,7 @@
 #include "fixture.h"
 
-#include "script/script.h"
 #include "threads.h"
+#include "wire/script.h"
 
 #include <stdatomic.h>
 

@@ -1,8 +1,8 @@
 #include "clients.h"
 
 #include "base/text.h"
-#include "client/client.h"
-#include "link/subscriber.h"
+#include "lock/client.h"
+#include "net/subscriber.h"
 #include "threads.h"
 
 enum { CROWD = 16, ROUNDS = 20 };

@@ -2,9 +2,9 @@
 
 #include "proxy.h"
 
-#include "client/client.h"
-#include "keeper/keeper.h"
-#include "keeper/withdrawal.h"
+#include "lock/client.h"
+#include "lock/leases.h"
+#include "lock/withdrawal.h"
 
 /* What the background thread gives back for others, beside the locks that it keeps. RQL_TEST_CROWD:
  * how many withdrawals. */
@@ -44,7 +44,7 @@ static void withdraw(rql_client *client, long count)
     const struct rqli_withdrawal_of what = {"y", "nobody", "0123456789abcdef0123456789abcdef"};
 
     for (long i = 0; i < count; i++) {
-        rqli_keeper_withdraw(client->keeper, &what, 600000);
+        rqli_leases_withdraw(client->leases, &what, 600000);
     }
 }
 

@@ -3,7 +3,7 @@
 
 /* Reply trees for tests, written down as values. */
 
-#include "script/reply.h"
+#include "wire/reply.h"
 
 #define TREE_COUNT(items) (sizeof(items) / sizeof(items)[0])
 

@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "aborts.h"
-#include "script/call.h"
+#include "wire/call.h"
 
 #include <stdlib.h>
 

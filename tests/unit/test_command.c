@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "script/command.h"
+#include "wire/command.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "link/decode.h"
+#include "net/decode.h"
 
 #include <stdlib.h>
 

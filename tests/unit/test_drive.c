@@ -1,8 +1,8 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "call/drive.h"
 #include "chance.h"
+#include "lock/drive.h"
 
 #include <rql/base.h>
 

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "link/endpoint.h"
+#include "net/endpoint.h"
 
 #include <stdlib.h>
 #include <string.h>

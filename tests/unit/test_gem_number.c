@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "script/gem_number.h"
+#include "wire/number.h"
 
 struct number_row {
     const char *text;

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "client/client.h"
+#include "lock/client.h"
 
 /* How long a call may last beyond its deadline. */
 

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "async/waiting.h"
+#include "lock/waiting.h"
 
 #include <string.h>
 

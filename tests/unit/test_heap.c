@@ -1,23 +1,23 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "base/heap.h"
+#include "base/timers.h"
 #include "chance.h"
 
 #include <string.h>
 
 enum { COUNT = 200, STEPS = 20000 };
 
-static struct rqli_heap heap;
+static struct rqli_timers timers;
 static struct rqli_due dues[COUNT];
 
 static int set_up(void **state)
 {
     (void)state;
-    heap = (struct rqli_heap){0};
+    timers = (struct rqli_timers){0};
     memset(dues, 0, sizeof dues);
     for (size_t i = 0; i < COUNT; i++) {
-        assert_true(rqli_heap_reserve(&heap));
+        assert_true(rqli_timers_reserve(&timers));
     }
     return 0;
 }
@@ -25,48 +25,48 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    rqli_heap_fini(&heap);
+    rqli_timers_fini(&timers);
     return 0;
 }
 
 static void nothing_is_due_in_an_empty_heap(void **state)
 {
     (void)state;
-    assert_int_equal(rqli_heap_first_us(&heap), RQLI_NEVER_US);
-    assert_null(rqli_heap_take_due(&heap, RQLI_NEVER_US - 1));
+    assert_int_equal(rqli_timers_first_us(&timers), RQLI_NEVER_US);
+    assert_null(rqli_timers_take_due(&timers, RQLI_NEVER_US - 1));
 }
 
 static void the_earliest_comes_first(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT; i++) {
-        rqli_heap_set(&heap, &dues[i], (int64_t)(i * 7919 % COUNT));
+        rqli_timers_set(&timers, &dues[i], (int64_t)(i * 7919 % COUNT));
     }
     for (int64_t at_us = 0; at_us < COUNT; at_us++) {
         struct rqli_due *due;
 
-        assert_null(rqli_heap_take_due(&heap, at_us - 1));
-        due = rqli_heap_take_due(&heap, at_us);
+        assert_null(rqli_timers_take_due(&timers, at_us - 1));
+        due = rqli_timers_take_due(&timers, at_us);
         assert_non_null(due);
         assert_int_equal(due->at_us, at_us);
         assert_int_equal(due->place, 0);
     }
-    assert_int_equal(rqli_heap_first_us(&heap), RQLI_NEVER_US);
+    assert_int_equal(rqli_timers_first_us(&timers), RQLI_NEVER_US);
 }
 
 static void what_is_never_due_is_not_in_it(void **state)
 {
     (void)state;
-    rqli_heap_set(&heap, &dues[0], RQLI_NEVER_US);
-    assert_int_equal(heap.count, 0);
-    rqli_heap_set(&heap, &dues[0], 5);
-    rqli_heap_set(&heap, &dues[0], RQLI_NEVER_US);
-    assert_int_equal(heap.count, 0);
-    rqli_heap_set(&heap, &dues[0], 5);
-    rqli_heap_unreserve(&heap, &dues[0]);
-    assert_int_equal(heap.count, 0);
-    assert_int_equal(heap.reserved, COUNT - 1);
-    assert_true(rqli_heap_reserve(&heap));
+    rqli_timers_set(&timers, &dues[0], RQLI_NEVER_US);
+    assert_int_equal(timers.count, 0);
+    rqli_timers_set(&timers, &dues[0], 5);
+    rqli_timers_set(&timers, &dues[0], RQLI_NEVER_US);
+    assert_int_equal(timers.count, 0);
+    rqli_timers_set(&timers, &dues[0], 5);
+    rqli_timers_unreserve(&timers, &dues[0]);
+    assert_int_equal(timers.count, 0);
+    assert_int_equal(timers.reserved, COUNT - 1);
+    assert_true(rqli_timers_reserve(&timers));
 }
 
 static int64_t find_earliest(void)
@@ -92,13 +92,13 @@ static void it_is_right_whatever_happens(void **state)
         uint32_t what = chance_below(&chance, 4);
 
         if (what == 0) {
-            rqli_heap_set(&heap, due, RQLI_NEVER_US);
+            rqli_timers_set(&timers, due, RQLI_NEVER_US);
         } else if (what == 1) {
-            (void)rqli_heap_take_due(&heap, chance_below(&chance, 1000));
+            (void)rqli_timers_take_due(&timers, chance_below(&chance, 1000));
         } else {
-            rqli_heap_set(&heap, due, chance_below(&chance, 1000));
+            rqli_timers_set(&timers, due, chance_below(&chance, 1000));
         }
-        assert_int_equal(rqli_heap_first_us(&heap), find_earliest());
+        assert_int_equal(rqli_timers_first_us(&timers), find_earliest());
     }
 }
 

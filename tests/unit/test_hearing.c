@@ -1,8 +1,8 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "link/endpoint.h"
-#include "link/hearing.h"
+#include "net/endpoint.h"
+#include "net/hearing.h"
 
 /* When a subscriber connection that brings nothing is put to the test, and given up (F-43). */
 
@@ -15,7 +15,7 @@ static void begin_with(int64_t io_timeout_ms)
 {
     endpoint.io_timeout_ms = io_timeout_ms;
     hearing = (struct rqli_hearing){
-        .wire = {.endpoint = &endpoint, .fd = -1},
+        .sock = {.endpoint = &endpoint, .fd = -1},
         .heard_us = SECOND_US,
     };
 }

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "stats/stats.h"
+#include "observe/stats.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "script/keys.h"
+#include "wire/keys.h"
 
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 #include "check.h"
 
-#include "acquire/lease.h"
 #include "base/clock.h"
 #include "chance.h"
+#include "lock/lease.h"
 
 #include <rql/base.h>
 

@@ -1,11 +1,11 @@
 #include "check.h"
 #include "observe/observe.h"
 
-#include "call/attempt.h"
-#include "client/client.h"
-#include "observe/series.h"
-#include "script/answer.h"
-#include "stats/stats.h"
+#include "lock/attempt.h"
+#include "lock/client.h"
+#include "observe/observe_series.h"
+#include "observe/stats.h"
+#include "wire/answer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,11 +43,11 @@ static rql_lock *make_lock(const char *name)
     rqli_keys_init(&made->keys, made->memory, word);
     (void)snprintf(made->acquirer, sizeof made->acquirer, "%s", ACQUIRER);
     (void)snprintf(made->host, sizeof made->host, "%s", HOST);
-    made->audience = (struct rqli_audience){.logger = take,
-                                            .logger_data = lines,
-                                            .ttl_ms = 5000,
-                                            .queue_ttl_ms = 15000,
-                                            .logs_tries = true};
+    made->listeners = (struct rqli_listeners){.logger = take,
+                                              .logger_data = lines,
+                                              .ttl_ms = 5000,
+                                              .queue_ttl_ms = 15000,
+                                              .logs_tries = true};
     return made;
 }
 
@@ -98,7 +98,7 @@ static void a_try_has_one_line_and_its_steps_only_when_wanted(void **state)
     rqli_observe_try(lock);
     check_line("[redis_queued_locks.start_try_to_lock_cycle]" COMMON);
     check_line("[redis_queued_locks.try_lock.start]" COMMON);
-    lock->audience.logs_tries = false;
+    lock->listeners.logs_tries = false;
     rqli_observe_try(lock);
     check_line("[redis_queued_locks.start_try_to_lock_cycle]" COMMON);
     check_no_more();
@@ -224,7 +224,7 @@ static void a_refusal_leaves_the_queue_but_for_those_who_never_queued(void **sta
     struct rqli_attempt_result result = {.asked = 1};
 
     (void)state;
-    lock->audience.access_strategy = RQL_RANDOM;
+    lock->listeners.access_strategy = RQL_RANDOM;
     for (size_t i = 0; i < sizeof leaves / sizeof leaves[0]; i++) {
         rqli_observe_refused(lock, &result, leaves[i]);
         check_line(line);
@@ -259,7 +259,7 @@ static void a_series_has_lines_of_its_own(void **state)
     char expected[LINE_SIZE];
 
     (void)state;
-    series.audience = lock->audience;
+    series.listeners = lock->listeners;
     rqli_observe_series_started(&series, &plan);
     (void)snprintf(expected, sizeof expected,
                    "[redis_queued_locks.start_lock_series_obtaining] lock_keys => "

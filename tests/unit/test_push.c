@@ -1,8 +1,8 @@
 #include "check.h"
 
-#include "link/push.h"
 #include "reply_tree.h"
-#include "script/answer.h"
+#include "wire/answer.h"
+#include "wire/push.h"
 
 #define NONCE "0123456789abcdef0123456789abcdef"
 #define CHANGES "__redis__:invalidate"

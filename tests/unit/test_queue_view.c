@@ -1,7 +1,7 @@
 #include "check.h"
 
+#include "admin/queue_view.h"
 #include "reply_tree.h"
-#include "script/queue_view.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "script/reply.h"
+#include "wire/reply.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 #include "check.h"
 
-#include "acquire/request.h"
 #include "base/clock.h"
+#include "lock/request.h"
 
 #include <rql/base.h>
 

@@ -1,9 +1,9 @@
 #include "check.h"
 
 #include "aborts.h"
-#include "acquire/request.h"
 #include "base/clock.h"
 #include "chance.h"
+#include "lock/request.h"
 
 #include <rql/base.h>
 

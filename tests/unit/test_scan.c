@@ -1,7 +1,7 @@
 #include "check.h"
 
+#include "admin/scan.h"
 #include "reply_tree.h"
-#include "script/scan.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "reply_tree.h"
-#include "script/series_answer.h"
+#include "wire/series_answer.h"
 
 #include <rql/base.h>
 

@@ -1,9 +1,9 @@
 #include "check.h"
 
 #include "aborts.h"
+#include "lock/series.h"
 #include "options/options.h"
-#include "script/call.h"
-#include "series/series.h"
+#include "wire/call.h"
 
 #include <stdlib.h>
 #include <string.h>

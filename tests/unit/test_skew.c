@@ -1,7 +1,7 @@
 #include "check.h"
 
-#include "acquire/skew.h"
 #include "chance.h"
+#include "lock/clock_offset.h"
 
 enum {
     NOW_US = 900000000,
@@ -16,66 +16,69 @@ enum {
 #define OFFSET_US (NOW_US - INT64_C(1795254268468100))
 
 /* A reading whose two ways took `half_us` each. */
-static enum rqli_skew_news read_clock(struct rqli_skew *skew, int64_t offset_us, int64_t at_us,
-                                      int64_t half_us)
+static enum rqli_clock_offset_news read_clock(struct rqli_clock_offset *clock_offset,
+                                              int64_t offset_us, int64_t at_us, int64_t half_us)
 {
-    return rqli_skew_add(skew, at_us - half_us, at_us - offset_us, at_us + half_us);
+    return rqli_clock_offset_add(clock_offset, at_us - half_us, at_us - offset_us, at_us + half_us);
 }
 
-/* The lower bound of the offset, as the caller of rqli_skew_earliest() sees it. */
-static int64_t bound_us(const struct rqli_skew *skew, int64_t at_us)
+/* The lower bound of the offset, as the caller of rqli_clock_offset_earliest() sees it. */
+static int64_t bound_us(const struct rqli_clock_offset *clock_offset, int64_t at_us)
 {
     int64_t local_us = 0;
 
-    assert_true(rqli_skew_earliest(skew, 0, at_us, &local_us));
+    assert_true(rqli_clock_offset_earliest(clock_offset, 0, at_us, &local_us));
     return local_us;
 }
 
 static void without_a_reading_nothing_is_known(void **state)
 {
-    const struct rqli_skew skew = {0};
+    const struct rqli_clock_offset clock_offset = {0};
     int64_t local_us = 77;
 
     (void)state;
-    assert_false(rqli_skew_earliest(&skew, 1, NOW_US, &local_us));
+    assert_false(rqli_clock_offset_earliest(&clock_offset, 1, NOW_US, &local_us));
     assert_int_equal(local_us, 77);
-    assert_true(rqli_skew_server_latest(&skew, NOW_US) == INT64_MAX);
+    assert_true(rqli_clock_offset_server_latest(&clock_offset, NOW_US) == INT64_MAX);
 }
 
 /* A reading of nothing would lie within the window. */
 static void a_machine_that_has_just_started_knows_nothing_either(void **state)
 {
-    struct rqli_skew skew = {0};
+    struct rqli_clock_offset clock_offset = {0};
     int64_t early_us = 3 * SECOND_US;
     int64_t local_us;
 
     (void)state;
-    assert_false(rqli_skew_earliest(&skew, 1, early_us, &local_us));
-    assert_int_equal(read_clock(&skew, -SECOND_US, early_us, 50), RQLI_SKEW_FINE);
-    assert_int_equal(bound_us(&skew, early_us), -SECOND_US - 50);
+    assert_false(rqli_clock_offset_earliest(&clock_offset, 1, early_us, &local_us));
+    assert_int_equal(read_clock(&clock_offset, -SECOND_US, early_us, 50), RQLI_CLOCK_OFFSET_FINE);
+    assert_int_equal(bound_us(&clock_offset, early_us), -SECOND_US - 50);
 }
 
 /* To the microsecond: a reading at the end of a window begins the next. */
 static void windows_follow_each_other(void **state)
 {
-    struct rqli_skew skew = {0};
+    struct rqli_clock_offset clock_offset = {0};
 
     (void)state;
-    (void)read_clock(&skew, OFFSET_US, NOW_US, 10);
-    (void)read_clock(&skew, OFFSET_US, NOW_US + 5 * SECOND_US - 20, 30);
-    assert_int_equal(OFFSET_US - bound_us(&skew, NOW_US + 12 * SECOND_US), 30);
+    (void)read_clock(&clock_offset, OFFSET_US, NOW_US, 10);
+    (void)read_clock(&clock_offset, OFFSET_US, NOW_US + 5 * SECOND_US - 20, 30);
+    assert_int_equal(OFFSET_US - bound_us(&clock_offset, NOW_US + 12 * SECOND_US), 30);
 }
 
 static void one_reading_bounds_both_ways(void **state)
 {
-    struct rqli_skew skew = {0};
+    struct rqli_clock_offset clock_offset = {0};
     int64_t local_us = 0;
 
     (void)state;
-    assert_int_equal(read_clock(&skew, OFFSET_US, NOW_US, 50), RQLI_SKEW_FINE);
-    assert_true(rqli_skew_earliest(&skew, NOW_US - OFFSET_US, NOW_US + 100, &local_us));
+    assert_int_equal(read_clock(&clock_offset, OFFSET_US, NOW_US, 50), RQLI_CLOCK_OFFSET_FINE);
+    assert_true(
+        rqli_clock_offset_earliest(&clock_offset, NOW_US - OFFSET_US, NOW_US + 100, &local_us));
     assert_int_equal(local_us, NOW_US - 50);
-    assert_int_equal(rqli_skew_server_latest(&skew, NOW_US + 100) - (NOW_US + 100 - OFFSET_US), 50);
+    assert_int_equal(rqli_clock_offset_server_latest(&clock_offset, NOW_US + 100) -
+                         (NOW_US + 100 - OFFSET_US),
+                     50);
 }
 
 static void the_best_bound_of_the_window_counts(void **state)
@@ -94,43 +97,46 @@ static void the_best_bound_of_the_window_counts(void **state)
         {12 * SECOND_US, 100, 100},
     };
 
-    struct rqli_skew skew = {0};
+    struct rqli_clock_offset clock_offset = {0};
 
     (void)state;
     for (size_t i = 0; i < sizeof readings / sizeof readings[0]; i++) {
         int64_t at_us = NOW_US + readings[i].at_us;
 
         print_message("# reading at %lld us\n", (long long)readings[i].at_us);
-        assert_int_equal(read_clock(&skew, OFFSET_US, at_us, readings[i].half_us), RQLI_SKEW_FINE);
-        assert_int_equal(OFFSET_US - bound_us(&skew, at_us), readings[i].expected_half_us);
+        assert_int_equal(read_clock(&clock_offset, OFFSET_US, at_us, readings[i].half_us),
+                         RQLI_CLOCK_OFFSET_FINE);
+        assert_int_equal(OFFSET_US - bound_us(&clock_offset, at_us), readings[i].expected_half_us);
     }
 }
 
 static void a_bound_fades_without_new_readings(void **state)
 {
-    struct rqli_skew skew = {0};
+    struct rqli_clock_offset clock_offset = {0};
     int64_t local_us;
 
     (void)state;
-    (void)read_clock(&skew, OFFSET_US, NOW_US, 10);
-    (void)read_clock(&skew, OFFSET_US, NOW_US + 6 * SECOND_US, 80);
+    (void)read_clock(&clock_offset, OFFSET_US, NOW_US, 10);
+    (void)read_clock(&clock_offset, OFFSET_US, NOW_US + 6 * SECOND_US, 80);
     /* The windows begin when the first answer came: 10 us after its time. */
-    assert_int_equal(OFFSET_US - bound_us(&skew, NOW_US + 10 * SECOND_US + 9), 10);
-    assert_int_equal(OFFSET_US - bound_us(&skew, NOW_US + 10 * SECOND_US + 10), 80);
-    assert_int_equal(OFFSET_US - bound_us(&skew, NOW_US + 15 * SECOND_US + 9), 80);
-    assert_false(rqli_skew_earliest(&skew, 0, NOW_US + 15 * SECOND_US + 10, &local_us));
-    assert_int_equal(rqli_skew_server_latest(&skew, NOW_US + 60 * SECOND_US),
+    assert_int_equal(OFFSET_US - bound_us(&clock_offset, NOW_US + 10 * SECOND_US + 9), 10);
+    assert_int_equal(OFFSET_US - bound_us(&clock_offset, NOW_US + 10 * SECOND_US + 10), 80);
+    assert_int_equal(OFFSET_US - bound_us(&clock_offset, NOW_US + 15 * SECOND_US + 9), 80);
+    assert_false(
+        rqli_clock_offset_earliest(&clock_offset, 0, NOW_US + 15 * SECOND_US + 10, &local_us));
+    assert_int_equal(rqli_clock_offset_server_latest(&clock_offset, NOW_US + 60 * SECOND_US),
                      NOW_US + 60 * SECOND_US - OFFSET_US + 80);
 }
 
 static void after_a_silence_it_begins_anew(void **state)
 {
-    struct rqli_skew skew = {0};
+    struct rqli_clock_offset clock_offset = {0};
 
     (void)state;
-    (void)read_clock(&skew, OFFSET_US, NOW_US, 10);
-    assert_int_equal(read_clock(&skew, OFFSET_US, NOW_US + 10 * SECOND_US, 400), RQLI_SKEW_FINE);
-    assert_int_equal(OFFSET_US - bound_us(&skew, NOW_US + 10 * SECOND_US), 400);
+    (void)read_clock(&clock_offset, OFFSET_US, NOW_US, 10);
+    assert_int_equal(read_clock(&clock_offset, OFFSET_US, NOW_US + 10 * SECOND_US, 400),
+                     RQLI_CLOCK_OFFSET_FINE);
+    assert_int_equal(OFFSET_US - bound_us(&clock_offset, NOW_US + 10 * SECOND_US), 400);
 }
 
 /* Bounds 100 us wide: a step is seen when it takes the offset out of them, drift included. */
@@ -139,72 +145,76 @@ static void steps_beyond_the_bounds_are_recognised(void **state)
     static const struct {
         int64_t step_us; /* of the offset: < 0 when the server's clock goes forward */
         int64_t after_us;
-        enum rqli_skew_news expected;
+        enum rqli_clock_offset_news expected;
     } cases[] = {
-        {0, SECOND_US, RQLI_SKEW_FINE},
-        {DRIFT_US + 200, SECOND_US, RQLI_SKEW_FINE},
-        {DRIFT_US + 201, SECOND_US, RQLI_SKEW_STEPPED},
-        {-DRIFT_US - 200, SECOND_US, RQLI_SKEW_FINE},
-        {-DRIFT_US - 201, SECOND_US, RQLI_SKEW_STEPPED},
-        {INT64_C(3600) * SECOND_US, 9 * SECOND_US, RQLI_SKEW_STEPPED},
-        {INT64_C(-3600) * SECOND_US, 9 * SECOND_US, RQLI_SKEW_STEPPED},
-        {INT64_C(3600) * SECOND_US, 10 * SECOND_US, RQLI_SKEW_FINE}, /* nothing left to compare */
+        {0, SECOND_US, RQLI_CLOCK_OFFSET_FINE},
+        {DRIFT_US + 200, SECOND_US, RQLI_CLOCK_OFFSET_FINE},
+        {DRIFT_US + 201, SECOND_US, RQLI_CLOCK_OFFSET_STEPPED},
+        {-DRIFT_US - 200, SECOND_US, RQLI_CLOCK_OFFSET_FINE},
+        {-DRIFT_US - 201, SECOND_US, RQLI_CLOCK_OFFSET_STEPPED},
+        {INT64_C(3600) * SECOND_US, 9 * SECOND_US, RQLI_CLOCK_OFFSET_STEPPED},
+        {INT64_C(-3600) * SECOND_US, 9 * SECOND_US, RQLI_CLOCK_OFFSET_STEPPED},
+        {INT64_C(3600) * SECOND_US, 10 * SECOND_US,
+         RQLI_CLOCK_OFFSET_FINE}, /* nothing left to compare */
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int64_t at_us = NOW_US + cases[i].after_us;
         int64_t offset_us = OFFSET_US + cases[i].step_us;
-        struct rqli_skew skew = {0};
+        struct rqli_clock_offset clock_offset = {0};
 
         print_message("# step %lld us\n", (long long)cases[i].step_us);
-        (void)read_clock(&skew, OFFSET_US, NOW_US, 100);
-        assert_int_equal(read_clock(&skew, offset_us, at_us, 100), cases[i].expected);
-        assert_true(cases[i].expected == RQLI_SKEW_FINE ||
-                    bound_us(&skew, at_us) == offset_us - 100);
+        (void)read_clock(&clock_offset, OFFSET_US, NOW_US, 100);
+        assert_int_equal(read_clock(&clock_offset, offset_us, at_us, 100), cases[i].expected);
+        assert_true(cases[i].expected == RQLI_CLOCK_OFFSET_FINE ||
+                    bound_us(&clock_offset, at_us) == offset_us - 100);
     }
 }
 
 static void the_best_bound_sees_a_step_that_the_last_would_miss(void **state)
 {
-    struct rqli_skew skew = {0};
+    struct rqli_clock_offset clock_offset = {0};
 
     (void)state;
-    (void)read_clock(&skew, OFFSET_US, NOW_US, 10);
-    (void)read_clock(&skew, OFFSET_US, NOW_US + SECOND_US, 900000);
-    assert_int_equal(read_clock(&skew, OFFSET_US - 5000, NOW_US + 2 * SECOND_US, 10),
-                     RQLI_SKEW_STEPPED);
+    (void)read_clock(&clock_offset, OFFSET_US, NOW_US, 10);
+    (void)read_clock(&clock_offset, OFFSET_US, NOW_US + SECOND_US, 900000);
+    assert_int_equal(read_clock(&clock_offset, OFFSET_US - 5000, NOW_US + 2 * SECOND_US, 10),
+                     RQLI_CLOCK_OFFSET_STEPPED);
 }
 
 static void what_was_known_before_a_step_is_forgotten(void **state)
 {
-    struct rqli_skew skew = {0};
+    struct rqli_clock_offset clock_offset = {0};
     int64_t later_us = NOW_US + 4 * SECOND_US;
 
     (void)state;
-    (void)read_clock(&skew, OFFSET_US, NOW_US, 10);
-    assert_int_equal(read_clock(&skew, OFFSET_US - SECOND_US, later_us, 30), RQLI_SKEW_STEPPED);
-    assert_int_equal(OFFSET_US - SECOND_US - bound_us(&skew, later_us), 30);
-    assert_int_equal(read_clock(&skew, OFFSET_US - SECOND_US, later_us + 2 * SECOND_US, 500),
-                     RQLI_SKEW_FINE);
-    assert_int_equal(OFFSET_US - SECOND_US - bound_us(&skew, later_us + 9 * SECOND_US), 30);
+    (void)read_clock(&clock_offset, OFFSET_US, NOW_US, 10);
+    assert_int_equal(read_clock(&clock_offset, OFFSET_US - SECOND_US, later_us, 30),
+                     RQLI_CLOCK_OFFSET_STEPPED);
+    assert_int_equal(OFFSET_US - SECOND_US - bound_us(&clock_offset, later_us), 30);
+    assert_int_equal(
+        read_clock(&clock_offset, OFFSET_US - SECOND_US, later_us + 2 * SECOND_US, 500),
+        RQLI_CLOCK_OFFSET_FINE);
+    assert_int_equal(OFFSET_US - SECOND_US - bound_us(&clock_offset, later_us + 9 * SECOND_US), 30);
 }
 
 /* Threads take their readings, and add them when they are scheduled. */
 static void a_reading_that_comes_late_is_no_step(void **state)
 {
-    struct rqli_skew skew = {0};
+    struct rqli_clock_offset clock_offset = {0};
 
     (void)state;
-    (void)read_clock(&skew, OFFSET_US, NOW_US + 6 * SECOND_US, 200);
-    assert_int_equal(read_clock(&skew, OFFSET_US, NOW_US + 5 * SECOND_US, 20), RQLI_SKEW_FINE);
-    assert_int_equal(OFFSET_US - bound_us(&skew, NOW_US + 6 * SECOND_US), 20);
+    (void)read_clock(&clock_offset, OFFSET_US, NOW_US + 6 * SECOND_US, 200);
+    assert_int_equal(read_clock(&clock_offset, OFFSET_US, NOW_US + 5 * SECOND_US, 20),
+                     RQLI_CLOCK_OFFSET_FINE);
+    assert_int_equal(OFFSET_US - bound_us(&clock_offset, NOW_US + 6 * SECOND_US), 20);
 }
 
 /* A server whose clock runs at another rate, and jumps now and then. */
 struct world {
     uint32_t seed;
-    struct rqli_skew skew;
+    struct rqli_clock_offset clock_offset;
     int64_t now_us;
     int64_t offset_us;  /* the truth, at the time of its last change */
     int64_t changed_us; /* when that was */
@@ -222,14 +232,14 @@ static void jump(struct world *world, int64_t by_us)
     world->changed_us = world->now_us;
 }
 
-static enum rqli_skew_news exchange(struct world *world, uint32_t slowest_us)
+static enum rqli_clock_offset_news exchange(struct world *world, uint32_t slowest_us)
 {
     int64_t sent_us = world->now_us;
     int64_t answered_us = sent_us + chance_below(&world->seed, slowest_us);
 
     world->now_us = answered_us + chance_below(&world->seed, slowest_us);
-    return rqli_skew_add(&world->skew, sent_us, answered_us - truth_us(world, answered_us),
-                         world->now_us);
+    return rqli_clock_offset_add(&world->clock_offset, sent_us,
+                                 answered_us - truth_us(world, answered_us), world->now_us);
 }
 
 /* What is said to be the earliest is not late, and what is said to be the latest not early. */
@@ -237,11 +247,11 @@ static void check_bounds(struct world *world)
 {
     int64_t at_us = world->now_us + chance_below(&world->seed, 12 * SECOND_US);
     int64_t then_us = world->now_us - truth_us(world, world->now_us);
-    int64_t latest_us = rqli_skew_server_latest(&world->skew, world->now_us);
+    int64_t latest_us = rqli_clock_offset_server_latest(&world->clock_offset, world->now_us);
     int64_t local_us;
 
     assert_true(latest_us >= then_us - DRIFT_US);
-    if (rqli_skew_earliest(&world->skew, then_us, at_us, &local_us)) {
+    if (rqli_clock_offset_earliest(&world->clock_offset, then_us, at_us, &local_us)) {
         assert_true(local_us <= world->now_us + DRIFT_US);
         assert_true(at_us < world->now_us + 10 * SECOND_US);
     }
@@ -263,7 +273,7 @@ static void live(uint32_t seed)
             jump(&world, chance_below(&world.seed, 2) ? step_us : -step_us);
         }
         assert_int_equal(exchange(&world, chance_below(&world.seed, 4) ? 400 : 90000),
-                         jumps ? RQLI_SKEW_STEPPED : RQLI_SKEW_FINE);
+                         jumps ? RQLI_CLOCK_OFFSET_STEPPED : RQLI_CLOCK_OFFSET_FINE);
         check_bounds(&world);
     }
 }

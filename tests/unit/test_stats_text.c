@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "stats/rows.h"
+#include "observe/rows.h"
 #include "strict_json.h"
 
 #include <rql/stats.h>

@@ -1,9 +1,9 @@
 #include "check.h"
 
-#include "client/client.h"
+#include "admin/sweep_options.h"
+#include "admin/sweep_rules.h"
+#include "lock/client.h"
 #include "reply_tree.h"
-#include "sweep/options.h"
-#include "sweep/rules.h"
 
 #include <string.h>
 

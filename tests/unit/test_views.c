@@ -1,7 +1,7 @@
 #include "check.h"
 
+#include "admin/lock_view.h"
 #include "reply_tree.h"
-#include "script/lock_view.h"
 
 #include <stdlib.h>
 

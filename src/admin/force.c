@@ -1,0 +1,209 @@
+#include "base/cancel.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "lock/client.h"
+#include "lock/ending.h"
+#include "net/conn_threads.h"
+#include "net/perform.h"
+#include "net/serving.h"
+#include "observe/observe.h"
+#include "wire/answer.h"
+
+#include <ctype.h>
+#include <rql/lock.h>
+
+static rql_status check(const rql_client *client, const char *name, rql_error *error)
+{
+    rql_status status = rqli_client_check(client, error);
+
+    return status ? status : rqli_name_check(name, error);
+}
+
+static bool is_secret(const char *secret)
+{
+    size_t length = 0;
+
+    while (secret && isxdigit((unsigned char)secret[length])) {
+        length++;
+    }
+    return length == RQL_SECRET_SIZE - 1 && secret[length] == '\0';
+}
+
+static rql_status check_secret(const rql_client *client, const char *name, const char *secret,
+                               rql_error *error)
+{
+    rql_status status = check(client, name, error);
+
+    if (!status && !is_secret(secret)) {
+        status = rqli_fail(error, RQL_E_INVALID, "secret: must be %d hexadecimal digits",
+                           RQL_SECRET_SIZE - 1);
+    }
+    return status;
+}
+
+rql_status rql_release_by_secret(rql_client *client, const char *name, const char *secret,
+                                 rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    char memory[RQLI_KEYS_ROOM];
+    struct rqli_keys keys;
+    rql_status status = check_secret(client, name, secret, error);
+
+    if (status) {
+        return status;
+    }
+    rqli_keys_init(&keys, memory, rqli_slice_of(name));
+    return rqli_release(client, &keys, secret, error);
+}
+
+rql_status rql_extend_by_secret(rql_client *client, const char *name, const char *secret,
+                                int64_t ttl_ms, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    struct rqli_exchange *exchange = NULL;
+    char memory[RQLI_KEYS_ROOM];
+    struct rqli_keys keys;
+    struct rqli_call call;
+    struct rqli_outcome outcome;
+    rql_status status = check_secret(client, name, secret, error);
+
+    if (!status && (ttl_ms < 1 || ttl_ms > RQL_TTL_MAX_MS)) {
+        status = rqli_fail(error, RQL_E_INVALID, "ttl_ms is %lld; it must be 1 to %lld",
+                           (long long)ttl_ms, (long long)RQL_TTL_MAX_MS);
+    }
+    if (status) {
+        return status;
+    }
+    rqli_keys_init(&keys, memory, rqli_slice_of(name));
+    rqli_call_init(&call, RQLI_SCRIPT_EXTEND, &keys);
+    rqli_call_text(&call, secret);
+    rqli_call_int(&call, ttl_ms);
+    rqli_call_chance(&call);
+    status = rqli_perform(client->conn, &call, rqli_client_budget_us(client, rqli_now_us()),
+                          &exchange, error);
+    if (!status && !rqli_outcome_read(exchange->reply, &outcome)) {
+        status = rqli_exchange_fault(exchange, exchange->reply, "extend", keys.lock.data, error);
+    } else if (!status && outcome.what != 1) {
+        status = RQL_NOT_HELD;
+    }
+    rqli_exchange_give(exchange);
+    return status;
+}
+
+/* The very commands of the gem's unlock (wire.md 8): queue first, then the lock, in one. */
+static void write_unlock(struct rqli_command *command, const struct rqli_keys *keys)
+{
+    rqli_command_begin(command, 1);
+    rqli_command_text(command, "MULTI");
+    rqli_command_begin(command, 4);
+    rqli_command_text(command, "ZREMRANGEBYSCORE");
+    rqli_command_slice(command, keys->queue);
+    rqli_command_text(command, "-inf");
+    rqli_command_text(command, "+inf");
+    rqli_command_begin(command, 3);
+    rqli_command_text(command, "EXPIRE");
+    rqli_command_slice(command, keys->lock);
+    rqli_command_text(command, "0");
+    rqli_command_begin(command, 1);
+    rqli_command_text(command, "EXEC");
+}
+
+/* Why there was no transaction: of what the server refused, the first; EXEC only says that it did.
+ */
+static const struct rqli_reply *refused_part(const struct rqli_exchange *exchange)
+{
+    size_t last = exchange->command.n_commands - 1;
+    size_t i = 0;
+
+    while (i < last && exchange->reply[i].type != RQLI_REPLY_ERROR) {
+        i++;
+    }
+    return &exchange->reply[i];
+}
+
+static rql_status read_unlock(const struct rqli_exchange *exchange, const char *key,
+                              rql_unlock_result *out, rql_error *error)
+{
+    const struct rqli_reply *done = &exchange->reply[exchange->command.n_commands - 1];
+
+    if (done->type != RQLI_REPLY_ARRAY || done->count != 2) {
+        return rqli_exchange_fault(exchange, refused_part(exchange), "unlock", key, error);
+    }
+    if (done->items[0].type == RQLI_REPLY_ERROR) {
+        return rqli_exchange_fault(exchange, &done->items[0], "unlock", key, error);
+    }
+    *out = (rql_unlock_result){
+        .lock_released = done->items[1].integer > 0,
+        .queue_released = done->items[0].integer > 0,
+        .rel_time_us = exchange->received_us - exchange->sent_us,
+    };
+    return RQL_OK;
+}
+
+rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_result *out,
+                            rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    struct rqli_exchange *exchange;
+    char memory[RQLI_KEYS_ROOM];
+    struct rqli_keys keys;
+    rql_unlock_result result;
+    rql_status status = check(client, name, error);
+
+    if (status) {
+        return status;
+    }
+    exchange = rqli_exchange_take(client->conn);
+    if (!exchange) {
+        return rqli_fail_nomem(error);
+    }
+    rqli_keys_init(&keys, memory, rqli_slice_of(name));
+    write_unlock(&exchange->command, &keys);
+    status = rqli_exchange_run(exchange, rqli_client_budget_us(client, rqli_now_us()), error);
+    if (!status) {
+        status = read_unlock(exchange, keys.lock.data, &result, error);
+    }
+    rqli_exchange_give(exchange);
+    if (status) {
+        return status;
+    }
+    (void)rqli_serve(client->conn, &keys, rqli_client_budget_us(client, rqli_now_us()));
+    rqli_observe_unlocked(client, &keys, &result);
+    if (out) {
+        *out = result;
+    }
+    return RQL_OK;
+}
+
+rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    struct rqli_exchange *exchange = NULL;
+    char memory[RQLI_KEYS_ROOM];
+    struct rqli_keys keys;
+    struct rqli_call call;
+    rql_status status = check(client, name, error);
+
+    if (!status && (add_ms > RQL_TTL_MAX_MS || add_ms < -RQL_TTL_MAX_MS)) {
+        status = rqli_fail(error, RQL_E_INVALID, "add_ms is %lld; it must be within +-%lld",
+                           (long long)add_ms, (long long)RQL_TTL_MAX_MS);
+    }
+    if (status) {
+        return status;
+    }
+    rqli_keys_init(&keys, memory, rqli_slice_of(name));
+    rqli_call_init(&call, RQLI_SCRIPT_FORCE_EXTEND, &keys);
+    rqli_call_int(&call, add_ms);
+    status = rqli_perform(client->conn, &call, rqli_client_budget_us(client, rqli_now_us()),
+                          &exchange, error);
+    if (!status && exchange->reply->type != RQLI_REPLY_INTEGER) {
+        status = rqli_exchange_fault(exchange, exchange->reply, "extend", keys.lock.data, error);
+    } else if (!status && exchange->reply->integer == 0) {
+        status = RQL_NOT_FOUND;
+    }
+    rqli_exchange_give(exchange);
+    if (!status && add_ms < 0) { /* it may have ended by that */
+        (void)rqli_serve(client->conn, &keys, rqli_client_budget_us(client, rqli_now_us()));
+    }
+    return status;
+}

@@ -1,0 +1,242 @@
+#include "admin/lock_view.h"
+
+#include "base/error.h"
+#include "wire/keys.h"
+#include "wire/number.h"
+#include "wire/pack.h"
+
+#include <stdlib.h>
+
+enum { PTTL_NO_TTL = -1, PTTL_NO_KEY = -2 };
+
+struct field {
+    const char *name;
+
+    enum { FIELD_TEXT, FIELD_SECONDS, FIELD_INTEGER, FIELD_IGNORED } kind;
+
+    bool is_needed;
+    size_t offset;
+};
+
+#define FIELD_AT(member) offsetof(rql_lock_info, member)
+
+/* The gem's eleven names and our token. Anything else is metadata, or ours and nobody's business.
+ * lock_key and rem_ttl can be stored through the gem's Symbol keys; it overwrites them too. */
+static const struct field fields[] = {
+    {"acq_id", FIELD_TEXT, true, FIELD_AT(acq_id)},
+    {"hst_id", FIELD_TEXT, true, FIELD_AT(hst_id)},
+    {"ts", FIELD_SECONDS, true, FIELD_AT(ts_us)},
+    {"ini_ttl", FIELD_INTEGER, true, FIELD_AT(ini_ttl_ms)},
+    {"spc_cnt", FIELD_INTEGER, false, FIELD_AT(spc_cnt)},
+    {"l_spc_ts", FIELD_SECONDS, false, FIELD_AT(l_spc_ts_us)},
+    {"spc_ext_ttl", FIELD_INTEGER, false, FIELD_AT(spc_ext_ttl_ms)},
+    {"l_spc_ext_ts", FIELD_SECONDS, false, FIELD_AT(l_spc_ext_ts_us)},
+    {"l_spc_ext_ini_ttl", FIELD_INTEGER, false, FIELD_AT(l_spc_ext_ini_ttl_ms)},
+    {"rql_token", FIELD_INTEGER, false, FIELD_AT(token)},
+    {"lock_key", FIELD_IGNORED, false, 0},
+    {"rem_ttl", FIELD_IGNORED, false, 0},
+};
+
+enum { N_FIELDS = sizeof fields / sizeof fields[0] };
+
+void rqli_lock_view_ask(struct rqli_command *command, struct rqli_slice key)
+{
+    rqli_command_begin(command, 2);
+    rqli_command_text(command, "HGETALL");
+    rqli_command_slice(command, key);
+    rqli_command_begin(command, 2);
+    rqli_command_text(command, "PTTL");
+    rqli_command_slice(command, key);
+}
+
+static const struct field *find_field(struct rqli_slice name)
+{
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        if (strlen(fields[i].name) == name.length &&
+            memcmp(fields[i].name, name.data, name.length) == 0) {
+            return &fields[i];
+        }
+    }
+    return NULL;
+}
+
+static bool is_meta(struct rqli_slice name)
+{
+    return !find_field(name) && !rqli_has_prefix(name, rqli_slice_of("rql_"));
+}
+
+static bool is_hash(const struct rqli_reply *reply)
+{
+    if (reply->type != RQLI_REPLY_ARRAY || reply->count % 2 != 0) {
+        return false;
+    }
+    for (size_t i = 0; i < reply->count; i++) {
+        if (reply->items[i].type != RQLI_REPLY_TEXT) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static size_t measure(const struct rqli_reply *hash, size_t *n_meta)
+{
+    size_t size = 0;
+
+    *n_meta = 0;
+    for (size_t i = 0; i < hash->count; i += 2) {
+        size += hash->items[i].text.length + hash->items[i + 1].text.length + 2;
+        *n_meta += is_meta(hash->items[i].text);
+    }
+    return size + *n_meta * sizeof(rql_meta);
+}
+
+/* Everything absent but the key; `size` more bytes hold the metadata and, at *cursor, their texts.
+ */
+static rql_lock_info *new_info(struct rqli_slice key, size_t n_meta, size_t size, char **cursor)
+{
+    rql_lock_info *info = malloc(sizeof *info + size + key.length + 1);
+    rql_meta *meta;
+
+    if (!info) {
+        return NULL;
+    }
+    meta = (rql_meta *)(info + 1);
+    *cursor = (char *)(meta + n_meta);
+    *info = (rql_lock_info){
+        .ts_us = -1,
+        .ini_ttl_ms = -1,
+        .rem_ttl_ms = -1,
+        .spc_cnt = -1,
+        .l_spc_ts_us = -1,
+        .spc_ext_ttl_ms = -1,
+        .l_spc_ext_ts_us = -1,
+        .l_spc_ext_ini_ttl_ms = -1,
+        .token = -1,
+        .meta = n_meta > 0 ? meta : NULL,
+    };
+    info->lock_key = rqli_pack(cursor, key);
+    info->name = info->lock_key + (key.length - rqli_name_in(key, RQLI_KEY_LOCK).length);
+    info->status = rqli_is_plain(key) ? RQL_KEY_ALIVE : RQL_KEY_MALFORMED;
+    return info;
+}
+
+static bool put_text(rql_lock_info *info, size_t offset, struct rqli_slice value, char **cursor)
+{
+    const char *text = rqli_pack(cursor, value);
+
+    memcpy((char *)info + offset, &text, sizeof text);
+    return value.length > 0 && rqli_is_plain(value);
+}
+
+/* False if the value cannot be relied on. */
+static bool put_field(rql_lock_info *info, const struct field *field, struct rqli_slice value,
+                      char **cursor)
+{
+    int64_t number = -1;
+    bool is_good = true;
+
+    switch (field->kind) {
+    case FIELD_TEXT:
+        return put_text(info, field->offset, value, cursor);
+    case FIELD_SECONDS:
+        is_good = rqli_gem_seconds(value, &number);
+        break;
+    case FIELD_INTEGER:
+        is_good = rqli_gem_integer(value, &number);
+        break;
+    case FIELD_IGNORED:
+        return true;
+    }
+    if (is_good) {
+        memcpy((char *)info + field->offset, &number, sizeof number);
+    }
+    return is_good;
+}
+
+static void put_meta(rql_lock_info *info, struct rqli_slice name, struct rqli_slice value,
+                     char **cursor)
+{
+    rql_meta *pair = (rql_meta *)(info + 1) + info->n_meta++;
+
+    pair->name = rqli_pack(cursor, name);
+    pair->value = rqli_pack(cursor, value);
+}
+
+static void fill(rql_lock_info *info, const struct rqli_reply *hash, char **cursor)
+{
+    unsigned missing = 0;
+
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        missing |= (unsigned)fields[i].is_needed << i;
+    }
+    for (size_t i = 0; i < hash->count; i += 2) {
+        struct rqli_slice name = hash->items[i].text;
+        struct rqli_slice value = hash->items[i + 1].text;
+        const struct field *field = find_field(name);
+
+        if (field && put_field(info, field, value, cursor)) {
+            missing &= ~(1U << (field - fields));
+        } else if (field) {
+            info->status = RQL_KEY_MALFORMED;
+        } else if (is_meta(name)) {
+            put_meta(info, name, value, cursor);
+        }
+    }
+    if (missing != 0) {
+        info->status = RQL_KEY_MALFORMED;
+    }
+}
+
+rql_status rqli_lock_view_bare(struct rqli_slice key, rql_key_status status, rql_lock_info **out,
+                               rql_error *error)
+{
+    char *cursor;
+    rql_lock_info *info = new_info(key, 0, 0, &cursor);
+
+    if (!info) {
+        return rqli_fail_nomem(error);
+    }
+    info->status = status;
+    *out = info;
+    return RQL_OK;
+}
+
+/* PTTL says "none" with the very value of RQL_FOREVER. */
+static rql_status read_hash(const struct rqli_reply *replies, struct rqli_slice key,
+                            rql_lock_info **out, rql_error *error)
+{
+    size_t n_meta;
+    size_t size = measure(&replies[0], &n_meta);
+    char *cursor;
+    rql_lock_info *info = new_info(key, n_meta, size, &cursor);
+
+    if (!info) {
+        return rqli_fail_nomem(error);
+    }
+    fill(info, &replies[0], &cursor);
+    info->rem_ttl_ms = replies[1].integer == PTTL_NO_TTL ? RQL_FOREVER : replies[1].integer;
+    *out = info;
+    return RQL_OK;
+}
+
+rql_status rqli_lock_view_read(const struct rqli_reply *replies, struct rqli_slice key,
+                               const char *where, rql_lock_info **out, rql_error *error)
+{
+    const struct rqli_reply *hash = &replies[0];
+    const struct rqli_reply *ttl = &replies[1];
+
+    if (hash->type == RQLI_REPLY_ERROR && rqli_reply_class(hash) == RQL_E_WRONG_TYPE) {
+        return rqli_lock_view_bare(key, RQL_KEY_WRONG_TYPE, out, error);
+    }
+    if (!is_hash(hash)) {
+        return rqli_reply_fault(hash, "HGETALL", where, error);
+    }
+    if (ttl->type != RQLI_REPLY_INTEGER) {
+        return rqli_reply_fault(ttl, "PTTL", where, error);
+    }
+    /* The two commands are no transaction: a lock that ended between them is gone. */
+    if (hash->count == 0 || ttl->integer == PTTL_NO_KEY) {
+        return rqli_lock_view_bare(key, RQL_KEY_RELEASED, out, error);
+    }
+    return read_hash(replies, key, out, error);
+}

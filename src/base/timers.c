@@ -1,0 +1,132 @@
+#include "base/timers.h"
+
+#include "base/clock.h"
+#include "base/must.h"
+
+#include <stdlib.h>
+
+enum { FIRST_CAPACITY = 64 };
+
+bool rqli_timers_reserve(struct rqli_timers *self)
+{
+    size_t capacity = self->capacity ? self->capacity * 2 : FIRST_CAPACITY;
+    struct rqli_due **items;
+
+    if (self->reserved + 1 >= self->capacity) {
+        items = realloc(self->items, capacity * sizeof(struct rqli_due *));
+        if (!items) {
+            return false;
+        }
+        self->items = items;
+        self->capacity = capacity;
+    }
+    self->reserved++;
+    return true;
+}
+
+void rqli_timers_unreserve(struct rqli_timers *self, struct rqli_due *due)
+{
+    rqli_timers_set(self, due, RQLI_NEVER_US);
+    self->reserved--;
+}
+
+void rqli_timers_fini(struct rqli_timers *self)
+{
+    free(self->items);
+    *self = (struct rqli_timers){0};
+}
+
+static void put(struct rqli_timers *self, struct rqli_due *due, size_t place)
+{
+    self->items[place] = due;
+    due->place = place;
+}
+
+static void sift_up(struct rqli_timers *self, struct rqli_due *due, size_t place)
+{
+    while (place > 1 && self->items[place / 2]->at_us > due->at_us) {
+        put(self, self->items[place / 2], place);
+        place /= 2;
+    }
+    put(self, due, place);
+}
+
+static void sift_down(struct rqli_timers *self, struct rqli_due *due, size_t place)
+{
+    size_t child = place * 2;
+
+    while (child <= self->count) {
+        if (child < self->count && self->items[child + 1]->at_us < self->items[child]->at_us) {
+            child++;
+        }
+        if (self->items[child]->at_us >= due->at_us) {
+            break;
+        }
+        put(self, self->items[child], place);
+        place = child;
+        child = place * 2;
+    }
+    put(self, due, place);
+}
+
+/* Where it stands or above, else below. */
+static void settle(struct rqli_timers *self, struct rqli_due *due, size_t place)
+{
+    sift_up(self, due, place);
+    sift_down(self, due, due->place);
+}
+
+static void take_out(struct rqli_timers *self, struct rqli_due *due)
+{
+    size_t place = due->place;
+    struct rqli_due *last = self->items[self->count--];
+
+    due->place = 0;
+    if (last != due) {
+        settle(self, last, place);
+    }
+}
+
+static size_t new_place(struct rqli_timers *self)
+{
+    RQLI_MUST(self->count < self->reserved);
+    return ++self->count;
+}
+
+static void remove_if_there(struct rqli_timers *self, struct rqli_due *due)
+{
+    if (due->place > 0) {
+        take_out(self, due);
+    }
+}
+
+void rqli_timers_set(struct rqli_timers *self, struct rqli_due *due, int64_t at_us)
+{
+    due->at_us = at_us;
+    if (at_us == RQLI_NEVER_US) {
+        remove_if_there(self, due);
+        return;
+    }
+    settle(self, due, due->place > 0 ? due->place : new_place(self));
+}
+
+struct rqli_due *rqli_timers_first(const struct rqli_timers *self)
+{
+    return self->count > 0 ? self->items[1] : NULL;
+}
+
+int64_t rqli_timers_first_us(const struct rqli_timers *self)
+{
+    return self->count > 0 ? self->items[1]->at_us : RQLI_NEVER_US;
+}
+
+struct rqli_due *rqli_timers_take_due(struct rqli_timers *self, int64_t now_us)
+{
+    struct rqli_due *first = rqli_timers_first(self);
+
+    if (!first || first->at_us > now_us) {
+        return NULL;
+    }
+    take_out(self, first);
+    return first;
+}

@@ -1,0 +1,342 @@
+#include "base/cancel.h"
+#include "base/error.h"
+#include "base/ident.h"
+#include "lock/acquisition.h"
+#include "lock/async_inside.h"
+#include "lock/client.h"
+#include "lock/leases.h"
+#include "lock/lock_calls.h"
+#include "lock/refusal.h"
+#include "lock/withdrawal.h"
+#include "net/serving.h"
+#include "observe/observe.h"
+#include "options/options.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The acquisition of one lock. */
+struct single {
+    rql_request request; /* first */
+    struct attempt attempt;
+    struct rqli_attempt_result result;
+    rql_lock_options options;
+    rql_lock *lock; /* NULL: not made, or given away */
+    struct rqli_nonce nonce;
+    uint64_t number;   /* of its acquirer; 0: the task that the caller has named */
+    rql_status status; /* while its refusal is filled in */
+    rql_acquired_fn done;
+    void *user_data;
+    char *name;
+};
+
+static struct single *of_request(rql_request *request)
+{
+    return (struct single *)request;
+}
+
+/* The last word: `lock` is the callee's. */
+static void tell(struct single *self, rql_status status, rql_lock *lock, const rql_error *error)
+{
+    rqli_lock_free(self->lock);
+    self->done(status, lock, status < 0 ? error : NULL, self->user_data);
+    rqli_acquisition_free(&self->request);
+}
+
+static void refuse(struct single *self, rql_status status, const rql_error *error)
+{
+    rqli_observe_refused(self->lock, &self->result, status);
+    tell(self, status, NULL, error);
+}
+
+/* ---- the refusal, which may have questions of its own ---- */
+
+static rql_status fill_refusal(void *user_data, rql_error *error)
+{
+    const struct single *self = user_data;
+
+    (void)error;
+    rqli_refusal_fill(self->lock, &self->options, self->status, &self->result);
+    return RQL_OK;
+}
+
+static void on_refusal_filled(rql_status status, const rql_error *error, void *user_data)
+{
+    struct single *self = user_data;
+
+    (void)status;
+    (void)error;
+    refuse(self, self->status, NULL);
+}
+
+static void describe_refusal(struct single *self, rql_status status)
+{
+    const rql_work work = {fill_refusal, on_refusal_filled, self};
+
+    self->status = status;
+    if (!self->options.detailed_acq_timeout_error ||
+        !rqli_work_begin(self->request.job.loop, &work)) {
+        self->options.detailed_acq_timeout_error = false;
+        (void)fill_refusal(self, NULL);
+        refuse(self, status, NULL);
+    }
+}
+
+/* ---- the end ---- */
+
+/* Granted, and nobody can look after it. */
+static void on_given_back(rql_status status, const rql_error *error, void *user_data)
+{
+    struct single *self = user_data;
+    rql_error nomem;
+
+    (void)status;
+    (void)error;
+    refuse(self, rqli_fail_nomem(&nomem), &nomem);
+}
+
+static void give_back(struct single *self, const rql_error *error)
+{
+    const rql_done done = {on_given_back, self};
+    rql_lock *lock = self->lock;
+
+    if (!rqli_release_begin(self->request.job.loop, lock, &done, false)) {
+        refuse(self, RQL_E_NOMEM, error);
+    }
+}
+
+static void hold(struct single *self)
+{
+    rql_error error = {0};
+    rql_lock *lock = self->lock;
+
+    if (rqli_lock_keep(lock, &self->options, &self->result, &error)) {
+        give_back(self, &error);
+        return;
+    }
+    rqli_observe_obtained(lock);
+    self->lock = NULL;
+    tell(self, RQL_OK, lock, NULL);
+}
+
+static void finish(rql_request *request, rql_status status, const rql_error *detail)
+{
+    struct single *self = of_request(request);
+
+    if (status == RQL_OK) {
+        hold(self);
+    } else if (status > 0 && self->options.refusal) {
+        describe_refusal(self, status);
+    } else {
+        refuse(self, status, detail);
+    }
+}
+
+/* ---- leaving the queue ---- */
+
+static struct rqli_withdrawal_of withdrawal_of(const rql_lock *lock)
+{
+    return (struct rqli_withdrawal_of){lock->name, lock->acquirer, lock->nonce};
+}
+
+static void leave_it_to_the_keeper(struct single *self)
+{
+    const struct rqli_withdrawal_of what = withdrawal_of(self->lock);
+
+    rqli_leases_withdraw(self->lock->client->leases, &what, self->options.ttl_ms);
+}
+
+static struct single *of_errand(struct rqli_queued_call *queued_call)
+{
+    return (struct single *)((char *)queued_call - offsetof(struct single, request.queued_call));
+}
+
+static void write_leave(struct rqli_queued_call *queued_call, struct rqli_call *call,
+                        int64_t now_us)
+{
+    const rql_lock *lock = of_errand(queued_call)->lock;
+    const struct rqli_withdrawal_of what = withdrawal_of(lock);
+
+    (void)now_us;
+    rqli_withdraw_write(&what, &lock->keys, call);
+}
+
+static void read_leave(struct rqli_queued_call *queued_call, const struct rqli_exchange *answer,
+                       rql_status status, const rql_error *error)
+{
+    struct single *self = of_errand(queued_call);
+
+    (void)error;
+    /* Once more is harmless: it serves a long queue to its end. */
+    if (status || rqli_serve_is_due(answer->reply)) {
+        leave_it_to_the_keeper(self);
+    }
+    rqli_acquisition_left(&self->request, status == RQL_OK);
+}
+
+static const struct rqli_queued_call_kind leaving = {true, write_leave, read_leave};
+
+static void leave(rql_request *request)
+{
+    rqli_queued_call_go(&request->job.loop->call_queue, &request->queued_call, &leaving);
+}
+
+static void give_up_leaving(rql_request *request)
+{
+    rqli_queued_call_stop(&request->queued_call);
+    leave_it_to_the_keeper(of_request(request));
+    rqli_acquisition_left(request, false);
+}
+
+/* ---- the begin ---- */
+
+static const struct rqli_request_kind kind = {
+    .observe_try = rqli_observe_try,
+    .write = rqli_attempt_write,
+    .read = rqli_attempt_read,
+    .take_push = rqli_attempt_take_push,
+    .leave = leave,
+    .give_up_leaving = give_up_leaving,
+    .finish = finish,
+};
+
+static void prepare(struct single *self, bool is_alone)
+{
+    rql_lock *lock = self->lock;
+    rql_request *request = &self->request;
+
+    rqli_attempt_init(&self->attempt, lock, &self->options, &self->result);
+    self->nonce = (struct rqli_nonce){.digits = lock->nonce, .lock_key = lock->keys.lock};
+    request->attempt = &self->attempt;
+    request->guest.lock_key = lock->keys.lock;
+    request->guest.acquirer = is_alone ? NULL : lock->acquirer;
+    request->guest.nonces = &self->nonce;
+    request->guest.n_nonces = 1;
+}
+
+static void begin(struct rqli_job *job)
+{
+    struct single *self = (struct single *)job;
+    rql_client *client = job->loop->client;
+    bool is_alone = self->options.task == 0 && self->number == 0;
+    rql_error error = {0};
+    rql_status status;
+
+    self->lock = rqli_lock_new_of_many(client, self->name, self->options.task);
+    if (!self->lock) {
+        status = rqli_fail_nomem(&error);
+        tell(self, status, NULL, &error);
+        return;
+    }
+    self->number = is_alone ? rqli_loop_new_acquirer(job->loop) : self->number;
+    if (self->number) {
+        rqli_own_acquirer_id(self->lock->acquirer, self->number, client->identity);
+        self->lock->holder = RQLI_HOLDER_ANY;
+    }
+    rqli_observe_init(&self->lock->listeners, client, &self->options);
+    rqli_observe_started(self->lock);
+    self->result = (struct rqli_attempt_result){.rank = -1, .tries = 1};
+    if (!is_alone && rqli_lock_waits_for_itself(self->lock, &self->options)) {
+        finish(&self->request, RQL_CONFLICT, NULL);
+        return;
+    }
+    prepare(self, is_alone);
+    status = rqli_acquisition_begin(&self->request, &error);
+    if (status) {
+        refuse(self, status, &error);
+    }
+}
+
+size_t rqli_options_room(const rql_lock_options *options)
+{
+    size_t room = options->n_meta * sizeof *options->meta;
+
+    for (size_t i = 0; i < options->n_meta; i++) {
+        room += strlen(options->meta[i].name) + strlen(options->meta[i].value) + 2;
+    }
+    return room;
+}
+
+static char *copy_text(char **at, const char *text)
+{
+    size_t size = strlen(text) + 1;
+    char *copy = memcpy(*at, text, size);
+
+    *at += size;
+    return copy;
+}
+
+char *rqli_options_copy(rql_lock_options *options, char *memory)
+{
+    rql_meta *pairs = (rql_meta *)(void *)memory;
+    char *at = memory + options->n_meta * sizeof *pairs;
+
+    for (size_t i = 0; i < options->n_meta; i++) {
+        pairs[i].name = copy_text(&at, options->meta[i].name);
+        pairs[i].value = copy_text(&at, options->meta[i].value);
+    }
+    options->meta = pairs;
+    return at;
+}
+
+rql_request *rqli_single_new(rql_loop *loop, const char *name, const rql_lock_options *options,
+                             const rql_acquiring *what)
+{
+    size_t room = rqli_options_room(options) + strlen(name) + 1;
+    struct single *self = calloc(1, sizeof *self + room);
+
+    if (!self) {
+        return NULL;
+    }
+    rqli_acquisition_init(&self->request, &kind, begin);
+    self->request.job.loop = loop;
+    self->options = *options;
+    self->name = rqli_options_copy(&self->options, (char *)(self + 1));
+    memcpy(self->name, name, strlen(name) + 1);
+    self->done = what->done;
+    self->user_data = what->user_data;
+    return &self->request;
+}
+
+void rqli_single_be(rql_request *request, uint64_t number)
+{
+    ((struct single *)request)->number = number;
+}
+
+rql_status rqli_async_start(rql_loop *loop, struct rqli_job *job, rql_error *error)
+{
+    if (!job) {
+        return rqli_fail_nomem(error);
+    }
+    if (!rqli_loop_start(loop, job)) {
+        free(job);
+        return rqli_fail(error, RQL_E_INVALID, "the loop is closed");
+    }
+    return RQL_OK;
+}
+
+rql_status rql_acquire_async(rql_loop *loop, const char *name, const rql_lock_options *options,
+                             rql_acquiring *what, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    rql_lock_options read;
+    rql_request *request;
+    rql_status status = rqli_loop_check(loop, error);
+
+    if (!status) {
+        status = rqli_name_check(name, error);
+    }
+    if (!status) {
+        status = rqli_lock_options_read(&read, &loop->client->of_calls, options, error);
+    }
+    if (status) {
+        return status;
+    }
+    if (!what || !what->done) {
+        return rqli_fail(error, RQL_E_INVALID, "%s: nobody is to be told", name);
+    }
+    request = rqli_single_new(loop, name, &read, what);
+    what->request = request; /* before the loop's thread can be done with it */
+    return rqli_async_start(loop, (struct rqli_job *)request, error);
+}

@@ -1,0 +1,77 @@
+#ifndef RQLI_CLIENT_H
+#define RQLI_CLIENT_H
+
+/* The insides of a client: what all public calls share. */
+
+#include "base/fork.h"
+#include "base/random.h"
+#include "lock/clock_offset.h"
+#include "lock/handle.h"
+#include "lock/holders.h"
+#include "net/endpoint.h"
+
+#include <pthread.h>
+#include <rql/client.h>
+#include <stdatomic.h>
+
+/* What the connections of loops have counted. */
+struct rqli_traffic {
+    int64_t commands;
+    int64_t connections;
+    int64_t pushes;
+};
+
+struct rqli_hosts;
+struct rqli_leases;
+struct rqli_conn;
+struct rqli_stats;
+struct rqli_subscriber;
+
+struct rql_client {
+    struct rqli_fork_member fork; /* first: what leads to a foreign one leads to its begin */
+    rql_options options;          /* constant after new; url is not kept */
+    rql_lock_options of_calls;    /* what they say of a call that says nothing */
+    struct rqli_endpoint endpoint;
+    char identity[RQLI_HEX_SIZE];
+    struct rqli_conn *conn;             /* commands of the callers */
+    struct rqli_subscriber *subscriber; /* pushes to the waiters */
+    struct rqli_leases *leases;         /* leases, and what the background thread does */
+    struct rqli_stats *stats;
+    struct rqli_freelist handles; /* of locks, to be used again */
+    struct rqli_holders holders;
+    struct rqli_hosts *hosts;                /* the threads that the swarm vouches for */
+    struct rql_swarm *swarm;                 /* of auto_swarm, or NULL */
+    struct rql_swarm *_Atomic running_swarm; /* that or the caller's; not freed yet */
+    char *url;                     /* for the connections of its swarm; has the password */
+    bool is_member;                /* fork was joined */
+    atomic_bool was_connected;     /* and its clock was learned from */
+    _Atomic int64_t round_trip_us; /* to the server and back, of late; 0: not known */
+    _Atomic uint64_t n_acquirers;  /* requests that are acquirers of their own */
+
+    struct {
+        pthread_mutex_t mutex;
+        struct rqli_clock_offset clock_offset;
+        uint64_t tracking_link;       /* generations that CLIENT TRACKING was set up for */
+        uint64_t tracking_subscriber; /* (protocol.md 22) */
+        struct rql_loop *loops;       /* that are open */
+        struct rqli_traffic past;     /* of those that are not */
+    } shared;                         /* everything in here under shared.mutex */
+};
+
+/* RQL_E_INVALID for NULL, RQL_E_FORKED in a child of the client's process. */
+rql_status rqli_client_check(const rql_client *client, rql_error *error);
+
+/* RQL_E_INVALID unless the name may be a lock's (F-92). */
+rql_status rqli_name_check(const char *name, rql_error *error);
+
+/* A reply came so long after its command was sent. Any thread. */
+void rqli_client_on_round_trip(rql_client *client, int64_t took_us);
+
+/* How long a call may last beyond its deadline, to take back what it asked for: two round trips as
+ * measured of late, and 50 ms at least. */
+int64_t rqli_client_grace_us(const rql_client *client);
+
+/* When a single command has to be answered: connect and answer. */
+int64_t rqli_client_budget_us(const rql_client *client, int64_t now_us);
+
+#endif

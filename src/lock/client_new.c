@@ -1,0 +1,187 @@
+#include "lock/client_new.h"
+
+#include "base/cancel.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/ident.h"
+#include "base/scope.h"
+#include "lock/leases.h"
+#include "lock/swarm_door.h"
+#include "net/conn_threads.h"
+#include "net/login.h"
+#include "net/subscriber.h"
+#include "observe/stats.h"
+#include "options/options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+RQLI_DEFINE_AUTO(rql_client *, rql_client_free);
+
+static void abandon(void *self)
+{
+    rql_client *client = self;
+
+    rqli_conn_abandon(client->conn);
+    rqli_subscriber_abandon(client->subscriber);
+    rqli_leases_abandon(client->leases);
+}
+
+static void set_up_endpoint(rql_client *client)
+{
+    client->endpoint.connect_timeout_ms = client->options.connect_timeout_ms;
+    client->endpoint.io_timeout_ms = client->options.io_timeout_ms;
+    client->endpoint.spin_us = client->options.spin_us;
+    client->endpoint.identity = client->identity;
+    client->url = strdup(client->options.url);
+    client->options.url = NULL;
+}
+
+static rql_status build(rql_client *client, rql_error *error)
+{
+    set_up_endpoint(client);
+    client->conn = rqli_conn_new(&client->endpoint);
+    client->subscriber = rqli_subscriber_new(&client->endpoint);
+    client->leases = rqli_leases_new(client);
+    client->stats = rqli_stats_new();
+    client->hosts = rqli_hosts_new();
+    if (!client->conn || !client->subscriber || !client->leases || !client->stats ||
+        !client->hosts || !client->url) {
+        return rqli_fail_nomem(error);
+    }
+    if (!rqli_random_hex(client->identity)) {
+        return rqli_fail(error, RQL_E_NOMEM, "client: the system gave no random numbers");
+    }
+    client->is_member = rqli_fork_join(&client->fork, abandon, client);
+    return client->is_member ? RQL_OK : rqli_fail_nomem(error);
+}
+
+rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_error *error)
+{
+    RQLI_AUTO(rql_client_free) rql_client *client = NULL;
+    rql_status status;
+
+    client = calloc(1, sizeof *client);
+    if (!client) {
+        return rqli_fail_nomem(error);
+    }
+    (void)pthread_mutex_init(&client->shared.mutex, NULL);
+    status = rqli_options_read(&client->options, options, error);
+    if (!status) {
+        rqli_lock_options_fill(&client->of_calls, &client->options);
+        status = rqli_endpoint_parse(&client->endpoint, client->options.url, error);
+    }
+    if (!status) {
+        status = build(client, error);
+    }
+    if (status) {
+        return status;
+    }
+    *out = RQLI_GIVE(client);
+    return RQL_OK;
+}
+
+rql_status rql_client_new(rql_client **out, const rql_options *options, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    RQLI_AUTO(rql_client_free) rql_client *client = NULL;
+    rql_status status;
+
+    if (!out) {
+        return rqli_fail(error, RQL_E_INVALID, "rql_client_new: out is NULL");
+    }
+    status = rqli_client_make(&client, options, error);
+    if (status) {
+        return status;
+    }
+    if (client->options.auto_swarm) {
+        status = rql_swarm_start(client, NULL, &client->swarm, error);
+    }
+    if (status) {
+        return status;
+    }
+    *out = RQLI_GIVE(client);
+    return RQL_OK;
+}
+
+rql_client *rql_client_free(rql_client *client)
+{
+    RQLI_DEFER_CANCEL;
+
+    /* In a fork child threads that are not there may have been changing it: it stays (F-82). */
+    if (!client || (client->is_member && rqli_fork_is_foreign(&client->fork))) {
+        return NULL;
+    }
+    (void)rql_swarm_free(client->swarm);
+    if (client->is_member) {
+        rqli_fork_leave(&client->fork);
+    }
+    rqli_leases_free(client->leases);
+    rqli_subscriber_free(client->subscriber);
+    rqli_conn_free(client->conn);
+    rqli_stats_free(client->stats);
+    rqli_hosts_free(client->hosts);
+    rqli_freelist_fini(&client->handles);
+    if (client->url) {
+        explicit_bzero(client->url, strlen(client->url));
+        free(client->url);
+    }
+    rqli_endpoint_fini(&client->endpoint);
+    (void)pthread_mutex_destroy(&client->shared.mutex);
+    free(client);
+    return NULL;
+}
+
+/* Login found a replica: whether it still is one. Then its connection is dropped, for the next one
+ * may lead to the master. */
+static rql_status check_writable(const rql_client *client, int64_t deadline_us, rql_error *error)
+{
+    struct rqli_exchange *exchange = rqli_exchange_take(client->conn);
+    rql_status status;
+
+    if (!exchange) {
+        return rqli_fail_nomem(error);
+    }
+    rqli_login_write_probe(&exchange->command);
+    status = rqli_exchange_run(exchange, deadline_us, error);
+    if (!status && exchange->reply->type == RQLI_REPLY_ERROR) {
+        status =
+            rqli_exchange_fault(exchange, exchange->reply, "ZREM", client->endpoint.where, error);
+    }
+    rqli_exchange_give(exchange);
+    return status;
+}
+
+rql_status rql_client_connect(rql_client *client, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    int64_t deadline_us;
+    rql_status status = rqli_client_check(client, error);
+
+    if (status) {
+        return status;
+    }
+    deadline_us = rqli_client_budget_us(client, rqli_now_us());
+    status = rqli_conn_connect(client->conn, deadline_us, error);
+    if (!status && rqli_conn_was_read_only(client->conn)) {
+        status = check_writable(client, deadline_us, error);
+    }
+    return status;
+}
+
+const char *rql_client_identity(const rql_client *client)
+{
+    return client->identity;
+}
+
+const char *rql_current_acquirer_id(const rql_client *client, uint64_t task, char out[RQL_ID_SIZE])
+{
+    rqli_acquirer_id(out, task, client->identity);
+    return out;
+}
+
+const char *rql_current_host_id(const rql_client *client, char out[RQL_ID_SIZE])
+{
+    rqli_host_id(out, rqli_thread_id(), client->identity);
+    return out;
+}

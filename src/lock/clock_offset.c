@@ -1,0 +1,68 @@
+#include "lock/clock_offset.h"
+
+enum {
+    BUCKET_US = 5000000,
+    WINDOW_US = 2 * BUCKET_US,
+    DRIFT_US = 2000, /* clocks that run at different rates (200 ppm) part by this in a window */
+};
+
+/* Of readings that are no older than the window. */
+static int64_t best_lo(const struct rqli_clock_offset *self, int64_t now_us)
+{
+    if (now_us - self->begun_us >= BUCKET_US) {
+        return self->lo_us[0];
+    }
+    return self->lo_us[0] > self->lo_us[1] ? self->lo_us[0] : self->lo_us[1];
+}
+
+static bool is_old(const struct rqli_clock_offset *self, int64_t now_us)
+{
+    return self->begun_us == 0 || now_us - self->begun_us >= WINDOW_US;
+}
+
+static void restart(struct rqli_clock_offset *self, int64_t lo_us, int64_t now_us)
+{
+    self->lo_us[0] = lo_us;
+    self->lo_us[1] = lo_us;
+    self->begun_us = now_us;
+}
+
+enum rqli_clock_offset_news rqli_clock_offset_add(struct rqli_clock_offset *self, int64_t sent_us,
+                                                  int64_t server_us, int64_t received_us)
+{
+    int64_t lo_us = sent_us - server_us;
+    int64_t before_us = self->hi_us;
+
+    self->hi_us = received_us - server_us;
+    if (is_old(self, received_us)) {
+        restart(self, lo_us, received_us);
+        return RQLI_CLOCK_OFFSET_FINE;
+    }
+    if (self->hi_us < best_lo(self, received_us) - DRIFT_US || lo_us > before_us + DRIFT_US) {
+        restart(self, lo_us, received_us);
+        return RQLI_CLOCK_OFFSET_STEPPED;
+    }
+    if (received_us - self->begun_us >= BUCKET_US) {
+        self->lo_us[1] = self->lo_us[0];
+        self->lo_us[0] = lo_us;
+        self->begun_us += BUCKET_US;
+    } else if (lo_us > self->lo_us[0]) {
+        self->lo_us[0] = lo_us;
+    }
+    return RQLI_CLOCK_OFFSET_FINE;
+}
+
+bool rqli_clock_offset_earliest(const struct rqli_clock_offset *self, int64_t server_us,
+                                int64_t now_us, int64_t *out_us)
+{
+    if (is_old(self, now_us)) {
+        return false;
+    }
+    *out_us = server_us + best_lo(self, now_us);
+    return true;
+}
+
+int64_t rqli_clock_offset_server_latest(const struct rqli_clock_offset *self, int64_t now_us)
+{
+    return self->begun_us == 0 ? INT64_MAX : now_us - best_lo(self, now_us);
+}

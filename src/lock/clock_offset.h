@@ -1,0 +1,33 @@
+#ifndef RQLI_CLOCK_OFFSET_H
+#define RQLI_CLOCK_OFFSET_H
+
+/*
+ * What is known of (local clock - server clock), from replies that carry the server's time S:
+ * it is at least (sent - S) and at most (received - S) (protocol.md 15). Pure: time is an argument.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rqli_clock_offset {
+    int64_t lo_us[2]; /* best lower bound of these five seconds and of the five before */
+    int64_t hi_us;    /* upper bound of the newest reading */
+    int64_t begun_us; /* of the five seconds of lo_us[0]; 0: no reading */
+};
+
+enum rqli_clock_offset_news {
+    RQLI_CLOCK_OFFSET_FINE,
+    RQLI_CLOCK_OFFSET_STEPPED, /* the server's clock jumped: what was held before is doubtful */
+};
+
+enum rqli_clock_offset_news rqli_clock_offset_add(struct rqli_clock_offset *self, int64_t sent_us,
+                                                  int64_t server_us, int64_t received_us);
+
+/* False: readings are ten seconds old. Else the local time that server_us was no earlier than. */
+bool rqli_clock_offset_earliest(const struct rqli_clock_offset *self, int64_t server_us,
+                                int64_t now_us, int64_t *out_us);
+
+/* The server's time now, at the latest; for not_after (protocol.md 7). INT64_MAX: no reading. */
+int64_t rqli_clock_offset_server_latest(const struct rqli_clock_offset *self, int64_t now_us);
+
+#endif

@@ -1,0 +1,175 @@
+#include "lock/lease.h"
+
+#include "base/clock.h"
+
+#include <rql/base.h>
+
+enum {
+    MARGIN_LEAST_US = 5000,
+    CLAIM_MS = 1000, /* G (protocol.md 4) */
+    SETBACK_LEAST_US = 20000,
+    DOUBT_PAUSE_US = 1000000, /* a doubt is not left open for a share of a long ttl */
+};
+
+int64_t rqli_lease_margin_us(int64_t ttl_ms)
+{
+    int64_t margin_us = ttl_ms * 10;
+
+    margin_us = margin_us < MARGIN_LEAST_US ? MARGIN_LEAST_US : margin_us;
+    return margin_us < ttl_ms * 500 ? margin_us : ttl_ms * 500;
+}
+
+/* What its renewals are paced by: what was handed over lives only until it is claimed. */
+static int64_t period_us(const struct rqli_lease *self)
+{
+    return (self->is_claimed ? self->ttl_ms : CLAIM_MS) * 1000;
+}
+
+static void count_from(struct rqli_lease *self, int64_t from_us, int64_t left_ms)
+{
+    int64_t pace_us = period_us(self) / 3;
+
+    left_ms = left_ms < RQL_TTL_MAX_MS ? left_ms : RQL_TTL_MAX_MS;
+    self->known_us = from_us;
+    self->deadline_us = from_us + left_ms * 1000 - rqli_lease_margin_us(left_ms);
+    self->renew_us = RQLI_NEVER_US;
+    self->doubt_us = RQLI_NEVER_US;
+    if (self->renews || !self->is_claimed) {
+        self->renew_us = from_us + pace_us;
+        self->doubt_us = from_us + 2 * pace_us;
+    }
+}
+
+void rqli_lease_init(struct rqli_lease *self, const struct rqli_lease_terms *terms)
+{
+    *self = (struct rqli_lease){
+        .state = RQL_HELD,
+        .ttl_ms = terms->ttl_ms,
+        .begun_us = terms->begun_us,
+        .hold_end_us = rqli_after_ms(terms->begun_us, terms->max_hold_ms),
+        .host_end_us = RQLI_NEVER_US,
+        .renews = terms->renews,
+        .is_claimed = terms->is_claimed,
+    };
+    count_from(self, terms->begun_us, terms->left_ms);
+}
+
+int64_t rqli_lease_end_us(const struct rqli_lease *self)
+{
+    return self->host_end_us < self->deadline_us ? self->host_end_us : self->deadline_us;
+}
+
+rql_lock_state rqli_lease_state(const struct rqli_lease *self, int64_t now_us)
+{
+    if (self->state == RQL_GONE || now_us >= rqli_lease_end_us(self)) {
+        return RQL_GONE;
+    }
+    return now_us >= self->doubt_us ? RQL_DOUBTFUL : self->state;
+}
+
+int64_t rqli_lease_remaining_ms(const struct rqli_lease *self, int64_t now_us)
+{
+    if (rqli_lease_state(self, now_us) == RQL_GONE) {
+        return 0;
+    }
+    return (rqli_lease_end_us(self) - now_us) / 1000;
+}
+
+bool rqli_lease_wants_renewal(const struct rqli_lease *self, int64_t now_us, int64_t *ttl_ms_out)
+{
+    int64_t end_us = self->deadline_us; /* to verify: what we believe in */
+
+    if (self->state == RQL_GONE || now_us < self->renew_us) {
+        return false;
+    }
+    if (self->renews) {
+        end_us = now_us + self->ttl_ms * 1000;
+        end_us = end_us < self->hold_end_us ? end_us : self->hold_end_us;
+    } else if (!self->is_claimed) {
+        end_us = self->begun_us + self->ttl_ms * 1000; /* what the grant was for */
+    }
+    *ttl_ms_out = (end_us - now_us) / 1000;
+    return *ttl_ms_out >= 1;
+}
+
+int64_t rqli_lease_renewal_us(const struct rqli_lease *self)
+{
+    return self->state == RQL_GONE ? RQLI_NEVER_US : self->renew_us;
+}
+
+int64_t rqli_lease_loss_us(const struct rqli_lease *self)
+{
+    if (self->is_told) {
+        return RQLI_NEVER_US;
+    }
+    return self->state == RQL_GONE ? 0 : rqli_lease_end_us(self);
+}
+
+int64_t rqli_lease_due_us(const struct rqli_lease *self)
+{
+    int64_t renewal_us = rqli_lease_renewal_us(self);
+    int64_t loss_us = rqli_lease_loss_us(self);
+
+    return renewal_us < loss_us ? renewal_us : loss_us;
+}
+
+void rqli_lease_on_extended(struct rqli_lease *self, int64_t sent_us, int64_t left_ms)
+{
+    if (self->state == RQL_GONE || sent_us < self->known_us) {
+        return; /* answers overtake each other: two connections extend */
+    }
+    self->is_claimed = true;
+    count_from(self, sent_us, left_ms);
+    if (sent_us < self->doubted_us) {
+        self->renew_us = self->doubted_us;
+    } else {
+        self->state = RQL_HELD;
+    }
+}
+
+void rqli_lease_on_shortened(struct rqli_lease *self, int64_t sent_us, int64_t left_ms)
+{
+    int64_t deadline_us = sent_us + left_ms * 1000 - rqli_lease_margin_us(left_ms);
+
+    self->deadline_us = deadline_us < self->deadline_us ? deadline_us : self->deadline_us;
+    self->known_us = sent_us > self->known_us ? sent_us : self->known_us;
+}
+
+void rqli_lease_on_setback(struct rqli_lease *self, int64_t now_us)
+{
+    int64_t pause_us = period_us(self) / 20;
+
+    if (self->state == RQL_DOUBTFUL && pause_us > DOUBT_PAUSE_US) {
+        pause_us = DOUBT_PAUSE_US;
+    }
+    self->renew_us = now_us + (pause_us > SETBACK_LEAST_US ? pause_us : SETBACK_LEAST_US);
+}
+
+void rqli_lease_on_doubt(struct rqli_lease *self, int64_t now_us)
+{
+    if (self->state != RQL_GONE) {
+        self->state = RQL_DOUBTFUL;
+        self->doubted_us = now_us;
+        self->renew_us = now_us;
+    }
+}
+
+void rqli_lease_on_gone(struct rqli_lease *self)
+{
+    self->state = RQL_GONE;
+}
+
+void rqli_lease_stop_renewal(struct rqli_lease *self)
+{
+    self->renews = false;
+    self->renew_us = RQLI_NEVER_US;
+    self->doubt_us = RQLI_NEVER_US;
+}
+
+void rqli_lease_on_forgotten(struct rqli_lease *self, int64_t now_us)
+{
+    rqli_lease_stop_renewal(self);
+    if (!self->is_claimed) {
+        self->renew_us = now_us;
+    }
+}

@@ -1,0 +1,62 @@
+#ifndef RQLI_LOCK_H
+#define RQLI_LOCK_H
+
+/* A held lock, as the calls, the driver and the keeper share it. */
+
+#include "base/random.h"
+#include "base/timers.h"
+#include "lock/lease.h"
+#include "observe/listeners.h"
+#include "wire/keys.h"
+
+#include <rql/lock.h>
+#include <sys/types.h>
+
+struct rql_lock {
+    rql_client *client;
+    const char *name; /* the end of keys.lock */
+    struct rqli_keys keys;
+    char acquirer[RQL_ID_SIZE];
+    char host[RQL_ID_SIZE];
+    char nonce[RQLI_HEX_SIZE];       /* of this request */
+    char grant_nonce[RQLI_HEX_SIZE]; /* of the grant: the outer one's for a re-entry */
+    int64_t token;
+    int64_t ts_us;
+    int64_t ttl_ms;
+    int64_t begun_us; /* local time of the request's answer; for the end of a re-entry */
+    int64_t held_us;  /* local time of the grant's arrival; for how long it was held */
+    int64_t waited_us;
+    int64_t hand_off_us; /* pushed: from the grant to its arrival, at most; else -1 */
+    int64_t tries;
+    struct rqli_listeners listeners; /* constant once the acquisition has begun */
+    rql_lock_process process;
+    bool handed_over;
+    rql_lost_fn on_lost;
+    void *user_data;
+    pid_t owner_thread; /* renewal ends with it (F-54) */
+    uint32_t holder;    /* its acquirer, as rqli_holders counts it */
+
+    struct {
+        struct rqli_lease lease;
+        rql_lock *next; /* in the keeper's list */
+        rql_lock *previous;
+        rql_lock *next_renewed;  /* in its bucket of those that renew */
+        struct rqli_due renewal; /* in the keeper's schedule */
+        struct rqli_due loss;
+        bool is_listed;
+        bool is_renewed; /* is in such a bucket */
+        bool is_watched; /* the background thread has to look after it */
+        bool is_adopted; /* is the keeper's own: its holder has forgotten it */
+        int lost_fd;     /* -1: not asked for */
+    } kept;              /* everything in here under the keeper's mutex */
+
+    size_t room; /* of memory */
+    char memory[];
+};
+
+rql_lock *rqli_lock_new(rql_client *client, const char *name, uint64_t task);
+/* In as little memory as that takes. */
+rql_lock *rqli_lock_new_of_many(rql_client *client, const char *name, uint64_t task);
+rql_lock *rqli_lock_free(rql_lock *lock);
+
+#endif

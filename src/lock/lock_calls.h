@@ -1,0 +1,26 @@
+#ifndef RQLI_LOCK_CALLS_H
+#define RQLI_LOCK_CALLS_H
+
+/* What the calls of one lock share with those on a loop. */
+
+#include "lock/lock.h"
+
+struct rqli_attempt_result;
+struct rqli_call;
+struct rqli_exchange;
+
+/* Waiting for a lock that oneself keeps extending would never end (protocol.md 10). */
+bool rqli_lock_waits_for_itself(const rql_lock *lock, const rql_lock_options *options);
+
+/* It was granted on these terms: fills in the rest and has the keeper look after it. On a fault it
+ * is still to be ended. */
+rql_status rqli_lock_keep(rql_lock *lock, const rql_lock_options *options,
+                          const struct rqli_attempt_result *result, rql_error *error);
+
+/* rql_lock_extend(), in steps. */
+rql_status rqli_extend_check(const rql_lock *lock, int64_t ttl_ms, rql_error *error);
+void rqli_extend_write(const rql_lock *lock, int64_t ttl_ms, struct rqli_call *call);
+rql_status rqli_extend_read(rql_lock *lock, int64_t ttl_ms, const struct rqli_exchange *answer,
+                            rql_error *error);
+
+#endif

@@ -1,0 +1,256 @@
+#include "lock/loop.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "lock/client.h"
+#include "lock/loop_inside.h"
+
+#include <stddef.h>
+
+rql_status rqli_loop_check(rql_loop *loop, rql_error *error)
+{
+    if (!loop) {
+        return rqli_fail(error, RQL_E_INVALID, "loop is NULL");
+    }
+    return rqli_client_check(loop->client, error);
+}
+
+uint64_t rqli_loop_new_acquirer(const rql_loop *loop)
+{
+    return 1 + atomic_fetch_add_explicit(&loop->client->n_acquirers, 1, memory_order_relaxed);
+}
+
+bool rqli_loop_is_here(const rql_loop *loop)
+{
+    uv_thread_t me = uv_thread_self();
+
+    return uv_thread_equal(&me, &loop->uv_thread);
+}
+
+/* Loop's thread. A loop with nothing else to do must not end now; nor wait for us when we are done.
+ */
+void rqli_loop_hold_open(rql_loop *loop, bool holds)
+{
+    if (holds != loop->is_held_open) {
+        loop->is_held_open = holds;
+        if (holds) {
+            uv_ref((uv_handle_t *)&loop->call);
+        } else {
+            uv_unref((uv_handle_t *)&loop->call);
+        }
+    }
+}
+
+/* Under the mutex. */
+static void put(rql_loop *loop, struct rqli_post *post)
+{
+    post->next = NULL;
+    *(loop->shared.last ? &loop->shared.last->next : &loop->shared.first) = post;
+    loop->shared.last = post;
+}
+
+/* is_new: not when the loop is closed. Under the mutex to the end: the loop may be gone as soon as
+ * it has found the post. */
+static bool mail(rql_loop *loop, struct rqli_post *post, bool is_new)
+{
+    bool is_taken;
+    bool was_empty;
+
+    (void)pthread_mutex_lock(&loop->shared.mutex);
+    was_empty = !loop->shared.first;
+    is_taken = !is_new || !loop->shared.is_closed;
+    if (is_taken) {
+        put(loop, post);
+        if (was_empty) {
+            (void)uv_async_send(&loop->call);
+        }
+    }
+    (void)pthread_mutex_unlock(&loop->shared.mutex);
+    return is_taken;
+}
+
+void rqli_loop_begin(rql_loop *loop, struct rqli_job *job)
+{
+    job->loop = loop;
+    rqli_ring_add(&loop->jobs, &job->ring);
+    job->begin(job);
+}
+
+static void begin_posted(struct rqli_post *post)
+{
+    struct rqli_job *job = (struct rqli_job *)((char *)post - offsetof(struct rqli_job, post));
+
+    rqli_loop_begin(job->loop, job);
+}
+
+bool rqli_loop_start(rql_loop *loop, struct rqli_job *job)
+{
+    job->loop = loop;
+    job->post.take = begin_posted;
+    if (rqli_loop_is_here(loop)) {
+        rqli_loop_hold_open(loop, true); /* it may be about to end */
+    }
+    return mail(loop, &job->post, true);
+}
+
+void rqli_loop_post(rql_loop *loop, struct rqli_post *post)
+{
+    (void)mail(loop, post, false);
+}
+
+void rqli_loop_finish(struct rqli_job *job)
+{
+    rqli_ring_remove(&job->ring);
+}
+
+static bool has_jobs(const rql_loop *loop)
+{
+    return loop->jobs.next != &loop->jobs;
+}
+
+void rqli_loop_listen(rql_loop *loop)
+{
+    loop->wants_pushes = true;
+}
+
+/* Takes what was posted. What the takers post comes in the next round. */
+static void take_posts(rql_loop *loop)
+{
+    struct rqli_post *post;
+
+    (void)pthread_mutex_lock(&loop->shared.mutex);
+    post = loop->shared.first;
+    loop->shared.first = NULL;
+    loop->shared.last = NULL;
+    (void)pthread_mutex_unlock(&loop->shared.mutex);
+    while (post) {
+        struct rqli_post *next = post->next;
+
+        post->take(post);
+        post = next;
+    }
+}
+
+static bool is_foreign(const rql_loop *loop)
+{
+    return rqli_fork_is_foreign(&loop->fork);
+}
+
+static void on_call(uv_async_t *call)
+{
+    rql_loop *loop = call->data;
+
+    if (!is_foreign(loop)) {
+        take_posts(loop);
+    }
+}
+
+static bool wants_pipe(const rql_loop *loop)
+{
+    return rqli_call_queue_are_waiting(&loop->call_queue);
+}
+
+static bool wants_ear(const rql_loop *loop)
+{
+    return loop->wants_pushes && !rqli_waiting_is_empty(&loop->waiting);
+}
+
+static int64_t earlier(int64_t a_us, int64_t b_us)
+{
+    return a_us < b_us ? a_us : b_us;
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    rql_loop *loop = timer->data;
+    struct rqli_due *due;
+    int64_t now_us;
+
+    loop->timer_us = RQLI_NEVER_US;
+    if (is_foreign(loop)) {
+        return;
+    }
+    /* What has come is taken first: it may be the loop that was held up. */
+    rqli_pipe_read(loop->pipe);
+    rqli_ear_read(loop->ear);
+    now_us = rqli_now_us();
+    rqli_pipe_tend(loop->pipe, now_us, wants_pipe(loop));
+    rqli_ear_tend(loop->ear, now_us, wants_ear(loop));
+    due = rqli_timers_take_due(&loop->timers, now_us);
+    while (due) {
+        due->fire(due);
+        due = rqli_timers_take_due(&loop->timers, now_us);
+    }
+}
+
+static void set_timer(rql_loop *loop)
+{
+    int64_t at_us =
+        earlier(rqli_timers_first_us(&loop->timers), rqli_ear_due_us(loop->ear, wants_ear(loop)));
+    int64_t left_us;
+
+    at_us = earlier(at_us, rqli_pipe_due_us(loop->pipe, wants_pipe(loop)));
+    if (at_us == loop->timer_us) {
+        return;
+    }
+    loop->timer_us = at_us;
+    if (at_us == RQLI_NEVER_US) {
+        (void)uv_timer_stop(&loop->timer);
+        return;
+    }
+    left_us = at_us - rqli_now_us();
+    uv_update_time(loop->uv);
+    (void)uv_timer_start(&loop->timer, on_timer, left_us > 0 ? (uint64_t)left_us / 1000 + 1 : 0, 0);
+}
+
+static bool has_posts(rql_loop *loop)
+{
+    bool has;
+
+    (void)pthread_mutex_lock(&loop->shared.mutex);
+    has = loop->shared.first != NULL;
+    (void)pthread_mutex_unlock(&loop->shared.mutex);
+    return has;
+}
+
+/* Once in each round, before the loop sleeps: one write for all that was said in it. */
+static void on_round(uv_prepare_t *round)
+{
+    rql_loop *loop = round->data;
+
+    if (is_foreign(loop)) {
+        return;
+    }
+    rqli_call_queue_write(&loop->call_queue);
+    rqli_pipe_write(loop->pipe);
+    if (loop->is_closing && !has_jobs(loop) && !has_posts(loop)) {
+        rqli_loop_fold(loop);
+        return;
+    }
+    set_timer(loop);
+    rqli_loop_hold_open(loop,
+                        loop->own.is_used || loop->is_closing || has_jobs(loop) || has_posts(loop));
+    if (!uv_loop_alive(loop->uv)) {
+        rqli_ear_rest(loop->ear); /* it ends with this round, and may never be run again */
+    }
+}
+
+bool rqli_loop_prepare(rql_loop *loop)
+{
+    loop->call.data = loop;
+    loop->round.data = loop;
+    loop->timer.data = loop;
+    loop->jobs = (struct rqli_ring){&loop->jobs, &loop->jobs};
+    loop->timer_us = RQLI_NEVER_US;
+    if (uv_async_init(loop->uv, &loop->call, on_call) != 0) {
+        return false;
+    }
+    loop->is_held_open = true;
+    rqli_loop_hold_open(loop, loop->own.is_used);
+    (void)uv_timer_init(loop->uv, &loop->timer);
+    uv_unref((uv_handle_t *)&loop->timer);
+    (void)uv_prepare_init(loop->uv, &loop->round);
+    uv_unref((uv_handle_t *)&loop->round);
+    (void)uv_prepare_start(&loop->round, on_round);
+    return true;
+}

@@ -1,0 +1,123 @@
+#ifndef RQLI_LOOP_H
+#define RQLI_LOOP_H
+
+/*
+ * A client's door to an event loop: what all asynchronous calls share.
+ *
+ * A call fills in a job and posts it; the loop's thread takes it from there, and is the only one to
+ * touch it until its end. Nothing blocks, and nobody is called back but from a round of the loop.
+ */
+
+#include "base/fork.h"
+#include "base/timers.h"
+#include "lock/waiting.h"
+#include "net/call_queue.h"
+#include "net/ear.h"
+#include "net/subscriber.h"
+
+#include <pthread.h>
+#include <rql/async.h>
+#include <uv.h>
+
+struct rqli_traffic;
+
+/* What another thread has to say. Part of what it is about. */
+struct rqli_post {
+    struct rqli_post *next;
+    void (*take)(struct rqli_post *self);
+};
+
+/* A list that ends where it begins. */
+struct rqli_ring {
+    struct rqli_ring *next;
+    struct rqli_ring *previous;
+};
+
+static inline void rqli_ring_add(struct rqli_ring *self, struct rqli_ring *item)
+{
+    *item = (struct rqli_ring){self->next, self};
+    self->next->previous = item;
+    self->next = item;
+}
+
+static inline void rqli_ring_remove(const struct rqli_ring *item)
+{
+    item->previous->next = item->next;
+    item->next->previous = item->previous;
+}
+
+/* Something that was asked for and is not done yet. */
+struct rqli_job {
+    struct rqli_ring ring; /* first: of all that are under way */
+    struct rqli_post post; /* its own first news */
+    rql_loop *loop;
+    void (*begin)(struct rqli_job *self);
+    void (*cancel)(struct rqli_job *self); /* the loop is closed; NULL: ends by itself */
+};
+
+struct rql_loop {
+    struct rqli_fork_member fork; /* first: what leads to a foreign one leads to its begin */
+    rql_client *client;
+    uv_loop_t *uv;
+    uv_async_t call;
+    uv_prepare_t round;
+    uv_timer_t timer;
+    struct rqli_pipe_listener pipe_listener;
+    struct rqli_ear_listener ear_listener;
+    struct rqli_pipe *pipe;
+    struct rqli_ear *ear;
+    struct rqli_call_queue call_queue;
+    struct rqli_waiting waiting;
+    struct rqli_timers timers;
+    struct rqli_ring jobs;  /* under way */
+    uint64_t tracking_pipe; /* generations that CLIENT TRACKING was set up for */
+    uint64_t tracking_ear;
+    int64_t timer_us; /* it is set to */
+    bool wants_pushes;
+    bool is_held_open;     /* the uv loop, by us */
+    bool is_closing;       /* it ends when no job is under way */
+    size_t n_parts;        /* that are still to be closed; 0: not begun */
+    uv_thread_t uv_thread; /* that runs the loop */
+    rql_closed_fn closed;
+    void *closed_data;
+    struct rqli_post closing;
+    rql_loop *next; /* of the client's, under its mutex */
+
+    struct {
+        uv_loop_t uv;
+        uv_thread_t thread;
+        bool is_used;
+    } own;
+
+    struct {
+        pthread_mutex_t mutex;
+        struct rqli_post *first;
+        struct rqli_post *last;
+        bool is_closed; /* nothing new is taken */
+    } shared;           /* everything in here under shared.mutex */
+};
+
+/* Any thread. RQL_E_INVALID: NULL, or closed; RQL_E_FORKED. */
+rql_status rqli_loop_check(rql_loop *loop, rql_error *error);
+
+/* Any thread. Hands a job over; it is begun on the loop's thread. False: the loop is closed. */
+bool rqli_loop_start(rql_loop *loop, struct rqli_job *job);
+/* Any thread. The same for news of a job that is under way. */
+void rqli_loop_post(rql_loop *loop, struct rqli_post *post);
+
+/* Loop's thread: a job as part of another, also when the loop is closed. */
+void rqli_loop_begin(rql_loop *loop, struct rqli_job *job);
+
+/* Any thread. For rqli_own_acquirer_id(). */
+uint64_t rqli_loop_new_acquirer(const rql_loop *loop);
+
+/* Loop's thread: a job is done. Frees nothing. */
+void rqli_loop_finish(struct rqli_job *job);
+
+/* Adds what a loop's connections have counted. */
+void rqli_traffic_add(struct rqli_traffic *self, const rql_loop *loop);
+
+/* Loop's thread: somebody waits who is to be told by push. */
+void rqli_loop_listen(rql_loop *loop);
+
+#endif

@@ -1,0 +1,296 @@
+#include "base/cancel.h"
+#include "base/error.h"
+#include "base/mask.h"
+#include "base/must.h"
+#include "base/scope.h"
+#include "base/uv_start.h"
+#include "lock/client.h"
+#include "lock/loop_inside.h"
+#include "lock/server_clock.h"
+
+#include <stdlib.h>
+
+static void list(rql_loop *loop)
+{
+    rql_client *client = loop->client;
+
+    (void)pthread_mutex_lock(&client->shared.mutex);
+    loop->next = client->shared.loops;
+    client->shared.loops = loop;
+    (void)pthread_mutex_unlock(&client->shared.mutex);
+}
+
+/* What it has counted stays with the client. */
+static void unlist(rql_loop *loop)
+{
+    rql_client *client = loop->client;
+    rql_loop **at = &client->shared.loops;
+
+    (void)pthread_mutex_lock(&client->shared.mutex);
+    while (*at != loop) {
+        at = &(*at)->next;
+    }
+    *at = loop->next;
+    rqli_traffic_add(&client->shared.past, loop);
+    (void)pthread_mutex_unlock(&client->shared.mutex);
+}
+
+void rqli_traffic_add(struct rqli_traffic *self, const rql_loop *loop)
+{
+    struct rqli_conn_counts commands = rqli_pipe_counts(loop->pipe);
+    struct rqli_subscriber_counts pushes = rqli_ear_counts(loop->ear);
+
+    self->commands += commands.commands;
+    self->connections += commands.connections + pushes.connections;
+    self->pushes += pushes.pushes;
+}
+
+static void loop_free(rql_loop *loop)
+{
+    rqli_pipe_free(loop->pipe);
+    rqli_ear_free(loop->ear);
+    rqli_timers_fini(&loop->timers);
+    (void)pthread_mutex_destroy(&loop->shared.mutex);
+    free(loop);
+}
+
+RQLI_DEFINE_AUTO(rql_loop *, loop_free);
+
+/* The last handle is closed. A loop of our own is freed by who closed it. */
+static void end(rql_loop *loop)
+{
+    rql_closed_fn closed = loop->closed;
+    void *user_data = loop->closed_data;
+
+    rqli_fork_leave(&loop->fork);
+    unlist(loop);
+    if (!loop->own.is_used) {
+        loop_free(loop);
+    }
+    if (closed) {
+        closed(user_data);
+    }
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    rql_loop *loop = handle->data;
+
+    if (--loop->n_parts == 0) {
+        end(loop);
+    }
+}
+
+static void on_connection_closed(void *data)
+{
+    rql_loop *loop = data;
+
+    if (--loop->n_parts == 0) {
+        loop->n_parts = 3;
+        uv_close((uv_handle_t *)&loop->call, on_handle_closed);
+        uv_close((uv_handle_t *)&loop->timer, on_handle_closed);
+        uv_close((uv_handle_t *)&loop->round, on_handle_closed);
+    }
+}
+
+void rqli_loop_fold(rql_loop *loop)
+{
+    if (loop->n_parts > 0) {
+        return;
+    }
+    loop->n_parts = 2;
+    rqli_loop_hold_open(loop, true);
+    rqli_pipe_close(loop->pipe, on_connection_closed, loop);
+    rqli_ear_close(loop->ear, on_connection_closed, loop);
+}
+
+/* One by one from a ring of their own: to cancel one may end others. */
+static void cancel_all(rql_loop *loop)
+{
+    struct rqli_ring old = loop->jobs;
+
+    if (old.next == &loop->jobs) {
+        return;
+    }
+    old.next->previous = &old;
+    old.previous->next = &old;
+    loop->jobs = (struct rqli_ring){&loop->jobs, &loop->jobs};
+    while (old.next != &old) {
+        struct rqli_job *job = (struct rqli_job *)old.next;
+
+        rqli_ring_remove(&job->ring);
+        rqli_ring_add(&loop->jobs, &job->ring);
+        if (job->cancel) {
+            job->cancel(job);
+        }
+    }
+}
+
+static void begin_closing(struct rqli_post *post)
+{
+    rql_loop *loop = (rql_loop *)((char *)post - offsetof(rql_loop, closing));
+
+    loop->is_closing = true;
+    cancel_all(loop);
+}
+
+static void run(void *argument)
+{
+    rql_loop *loop = argument;
+
+    (void)pthread_setname_np(pthread_self(), "rql-loop");
+    (void)uv_run(&loop->own.uv, UV_RUN_DEFAULT);
+    RQLI_MUST(uv_loop_close(&loop->own.uv) == 0);
+}
+
+static bool start_thread(rql_loop *loop)
+{
+    sigset_t before = rqli_mask_all();
+    int failed = uv_thread_create(&loop->own.thread, run, loop);
+    rqli_mask_restore(&before);
+    loop->uv_thread = loop->own.thread;
+    return failed == 0;
+}
+
+static void on_pipe_opened(void *self, const struct rqli_clock_reading *reading,
+                           const rql_error *fault)
+{
+    rql_loop *loop = self;
+
+    if (rqli_pipe_is_up(loop->pipe)) {
+        rqli_server_clock_learn(loop->client, reading);
+        atomic_store_explicit(&loop->client->was_connected, true, memory_order_relaxed);
+    } else {
+        rqli_call_queue_fail(&loop->call_queue, fault);
+    }
+}
+
+static void abandon(void *self)
+{
+    rql_loop *loop = self;
+
+    rqli_pipe_abandon(loop->pipe);
+    rqli_ear_abandon(loop->ear);
+}
+
+static bool make_parts(rql_loop *loop)
+{
+    const struct rqli_endpoint *endpoint = &loop->client->endpoint;
+
+    loop->pipe_listener = (struct rqli_pipe_listener){on_pipe_opened, loop};
+    loop->ear_listener = (struct rqli_ear_listener){rqli_loop_on_listening, rqli_loop_on_pushed,
+                                                    rqli_loop_on_read, loop};
+    loop->pipe = rqli_pipe_new(loop->uv, endpoint, &loop->pipe_listener);
+    loop->ear = rqli_ear_new(loop->uv, endpoint, &loop->ear_listener);
+    loop->call_queue = (struct rqli_call_queue){.pipe = loop->pipe, .where = endpoint->where};
+    loop->closing.take = begin_closing;
+    return loop->pipe && loop->ear;
+}
+
+/* From here on it ends by being closed. */
+static bool set_going(rql_loop *loop)
+{
+    if (!rqli_fork_join(&loop->fork, abandon, loop)) {
+        return false;
+    }
+    if (!rqli_loop_prepare(loop)) {
+        rqli_fork_leave(&loop->fork);
+        return false;
+    }
+    list(loop);
+    return true;
+}
+
+static bool start_own(rql_loop *loop)
+{
+    loop->own.is_used = true;
+    loop->uv = &loop->own.uv;
+    if (!rqli_uv_loop_init(loop->uv)) {
+        return false;
+    }
+    if (!make_parts(loop) || !set_going(loop)) {
+        (void)uv_loop_close(loop->uv);
+        return false;
+    }
+    if (!start_thread(loop)) {
+        loop->is_closing = true; /* ends here in place of there */
+        run(loop);
+        return false;
+    }
+    return true;
+}
+
+static bool start_on(rql_loop *loop, uv_loop_t *uv)
+{
+    loop->uv = uv;
+    loop->uv_thread = uv_thread_self();
+    return make_parts(loop) && set_going(loop);
+}
+
+rql_status rql_loop_open(rql_loop **out, rql_client *client, struct uv_loop_s *uv, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    RQLI_AUTO(loop_free) rql_loop *loop = NULL;
+    rql_status status = rqli_client_check(client, error);
+
+    if (status) {
+        return status;
+    }
+    if (!out) {
+        return rqli_fail(error, RQL_E_INVALID, "rql_loop_open: out is NULL");
+    }
+    loop = calloc(1, sizeof *loop);
+    if (!loop) {
+        return rqli_fail_nomem(error);
+    }
+    loop->client = client;
+    (void)pthread_mutex_init(&loop->shared.mutex, NULL);
+    if (!rqli_uv_pool_start() || (uv ? !start_on(loop, uv) : !start_own(loop))) {
+        return rqli_fail(error, RQL_E_NOMEM, "rql_loop_open: no memory, descriptor or thread");
+    }
+    *out = RQLI_GIVE(loop);
+    return RQL_OK;
+}
+
+/* False: it was closed before. */
+static bool shut(rql_loop *loop)
+{
+    bool was_open;
+
+    (void)pthread_mutex_lock(&loop->shared.mutex);
+    was_open = !loop->shared.is_closed;
+    loop->shared.is_closed = true;
+    (void)pthread_mutex_unlock(&loop->shared.mutex);
+    return was_open;
+}
+
+rql_status rql_loop_close(rql_loop *loop, rql_closed_fn closed, void *user_data, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    rql_status status = rqli_loop_check(loop, error);
+    bool is_own;
+
+    if (status) {
+        return status;
+    }
+    is_own = loop->own.is_used;
+    if (is_own && rqli_loop_is_here(loop)) {
+        return rqli_fail(
+            error, RQL_E_INVALID,
+            "rql_loop_close: from a callback of this loop, which would wait for itself");
+    }
+    if (!shut(loop)) {
+        return rqli_fail(error, RQL_E_INVALID, "rql_loop_close: it is closed already");
+    }
+    loop->closed = closed;
+    loop->closed_data = user_data;
+    if (rqli_loop_is_here(loop)) {
+        rqli_loop_hold_open(loop, true);
+    }
+    rqli_loop_post(loop, &loop->closing);
+    if (is_own) {
+        (void)uv_thread_join(&loop->own.thread);
+        loop_free(loop);
+    }
+    return RQL_OK;
+}

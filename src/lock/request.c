@@ -1,0 +1,298 @@
+#include "lock/request.h"
+
+#include "base/clock.h"
+#include "base/must.h"
+
+#include <rql/base.h>
+
+enum {
+    LIFE_US = 5000000 / 3,  /* a sign of life at least every X/3 (protocol.md) */
+    AFTER_EXPIRY_US = 2000, /* the server's clock has passed the ttl by then (F-44) */
+    SETBACK_US = 20000,     /* pause after a try without result */
+};
+
+#define MAY(state) (1U << RQLI_REQUEST_##state)
+
+/* The whole machine at a glance: row = from, bits = allowed targets. */
+static const unsigned allowed[RQLI_REQUEST_STATE_COUNT] = {
+    [RQLI_REQUEST_TRYING] = MAY(TRYING) | MAY(QUEUED) | MAY(LEAVING) | MAY(DONE),
+    [RQLI_REQUEST_QUEUED] = MAY(QUEUED) | MAY(TRYING) | MAY(LEAVING) | MAY(DONE),
+    [RQLI_REQUEST_LEAVING] = MAY(DONE),
+    [RQLI_REQUEST_DONE] = 0,
+};
+
+static void move_to(struct rqli_request *self, enum rqli_request_state next)
+{
+    RQLI_MUST(allowed[self->state] & (1U << next));
+    self->state = next;
+}
+
+static void end_with(struct rqli_request *self, rql_status verdict)
+{
+    self->verdict = verdict;
+    move_to(self, self->in_queue ? RQLI_REQUEST_LEAVING : RQLI_REQUEST_DONE);
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static bool tries_are_used_up(const struct rqli_request *self)
+{
+    return self->limits.tries != RQL_FOREVER && self->tries >= self->limits.tries;
+}
+
+/* The first waiter of its client, and the first of all, look after the lock; mostly they are one.
+ */
+static bool looks_after(const struct rqli_request *self, const struct rqli_request_view *view)
+{
+    return view->leads || self->place.is_first;
+}
+
+/* Whoever leads looks after it. */
+static bool is_asleep(const struct rqli_request *self, const struct rqli_request_view *view)
+{
+    return view->is_told && !looks_after(self, view);
+}
+
+/* How often the server is asked: by the first of all waiters; and once by whoever has come to lead
+ * those of its client, who knows nothing of the present holder. */
+static bool polls_at_ticks(const struct rqli_request *self, const struct rqli_request_view *view)
+{
+    if (is_asleep(self, view)) {
+        return false;
+    }
+    return !view->is_listening || self->place.is_first || (view->leads && !self->led);
+}
+
+/* A follower wakes for the sign of life too: it may lead by then, unless it is told. */
+static int64_t look_us(const struct rqli_request *self, const struct rqli_request_view *view)
+{
+    if (!is_asleep(self, view)) {
+        return earlier(self->tick_us, self->poll_us);
+    }
+    return self->limits.tries == RQL_FOREVER ? RQLI_NEVER_US : self->tick_us;
+}
+
+static void sleep_on(struct rqli_request *self, const struct rqli_request_view *view)
+{
+    bool pauses = self->retry_us != RQLI_NEVER_US;
+
+    self->wake_us = pauses ? self->retry_us : look_us(self, view);
+    self->wake_us = earlier(self->wake_us, self->limits.deadline_us);
+    if (!pauses && looks_after(self, view) && self->place.lock_ends_us != RQLI_NEVER_US) {
+        self->wake_us = earlier(self->wake_us, self->place.lock_ends_us + AFTER_EXPIRY_US);
+    }
+    move_to(self, RQLI_REQUEST_QUEUED);
+}
+
+void rqli_request_init(struct rqli_request *self, const struct rqli_request_limits *limits)
+{
+    *self = (struct rqli_request){
+        .limits = *limits,
+        .state = RQLI_REQUEST_TRYING,
+        .place.lock_ends_us = RQLI_NEVER_US,
+        .tick_us = RQLI_NEVER_US,
+        .poll_us = RQLI_NEVER_US,
+        .retry_us = RQLI_NEVER_US,
+    };
+}
+
+struct rqli_request_step rqli_request_next(const struct rqli_request *self)
+{
+    switch (self->state) {
+    case RQLI_REQUEST_TRYING:
+        return (struct rqli_request_step){.want = RQLI_WANT_TRY};
+    case RQLI_REQUEST_QUEUED:
+        return (struct rqli_request_step){.want = RQLI_WANT_WAIT, .until_us = self->wake_us};
+    case RQLI_REQUEST_LEAVING:
+        return (struct rqli_request_step){.want = RQLI_WANT_LEAVE};
+    case RQLI_REQUEST_DONE:
+    case RQLI_REQUEST_STATE_COUNT:
+        break;
+    }
+    return (struct rqli_request_step){.want = RQLI_WANT_FINISH, .status = self->verdict};
+}
+
+void rqli_request_on_granted(struct rqli_request *self)
+{
+    self->in_queue = false;
+    end_with(self, RQL_OK);
+}
+
+void rqli_request_on_refused(struct rqli_request *self, rql_status outcome)
+{
+    RQLI_MUST(outcome > 0);
+    self->in_queue = false;
+    self->tries++;
+    end_with(self, outcome);
+}
+
+void rqli_request_on_queued(struct rqli_request *self, const struct rqli_request_place *place,
+                            const struct rqli_request_view *view)
+{
+    if (self->tick_us == RQLI_NEVER_US) {
+        self->tries++;
+        self->tick_us = view->now_us + self->limits.delay_us + view->jitter_us;
+    }
+    self->in_queue = true;
+    self->place = *place;
+    self->led = view->leads;
+    self->poll_us = view->now_us + LIFE_US;
+    self->retry_us = RQLI_NEVER_US;
+    if (tries_are_used_up(self)) {
+        end_with(self, RQL_RETRY_LIMIT);
+    } else if (view->now_us >= self->limits.deadline_us) {
+        end_with(self, RQL_TIMED_OUT);
+    } else {
+        sleep_on(self, view);
+    }
+}
+
+void rqli_request_on_again(struct rqli_request *self, int64_t now_us)
+{
+    self->in_queue = true;
+    if (now_us >= self->limits.deadline_us) {
+        end_with(self, RQL_TIMED_OUT);
+    } else {
+        move_to(self, RQLI_REQUEST_TRYING);
+    }
+}
+
+void rqli_request_on_over(struct rqli_request *self, const struct rqli_request_view *view)
+{
+    self->tries += self->was_counted ? 0 : 1;
+    self->in_queue = true;
+    self->verdict = RQL_TIMED_OUT;
+    self->tick_us = RQLI_NEVER_US; /* the next answer counts */
+    self->retry_us = view->now_us + self->limits.delay_us + view->jitter_us;
+    if (tries_are_used_up(self)) {
+        end_with(self, RQL_RETRY_LIMIT);
+    } else if (view->now_us >= self->limits.deadline_us) {
+        end_with(self, RQL_TIMED_OUT);
+    } else {
+        sleep_on(self, view);
+    }
+}
+
+/* These say that nothing was done; after all others something may have been. */
+static bool did_nothing(rql_status fault)
+{
+    return fault == RQL_E_IO || fault == RQL_E_READ_ONLY || fault == RQL_E_UNAVAILABLE ||
+           fault == RQL_E_NOMEM;
+}
+
+void rqli_request_on_setback(struct rqli_request *self, rql_status fault,
+                             const struct rqli_request_view *view)
+{
+    RQLI_MUST(fault < 0);
+    self->in_queue = self->in_queue || !did_nothing(fault);
+    if (view->now_us >= self->limits.deadline_us) {
+        end_with(self, fault);
+        return;
+    }
+    self->verdict = fault; /* unless a later try has a result */
+    self->retry_us = view->now_us + SETBACK_US + view->jitter_us;
+    sleep_on(self, view);
+}
+
+void rqli_request_on_fault(struct rqli_request *self, rql_status fault)
+{
+    RQLI_MUST(fault < 0);
+    self->in_queue = self->in_queue || !did_nothing(fault);
+    end_with(self, fault);
+}
+
+/* Counts the try whose time has come: by timer, whether or not the server is asked (protocol.md
+ * 12). */
+static bool count_tick(struct rqli_request *self, const struct rqli_request_view *view)
+{
+    if (view->now_us < self->tick_us) {
+        return false;
+    }
+    self->tries++;
+    self->tick_us = view->now_us + self->limits.delay_us + view->jitter_us;
+    return true;
+}
+
+static bool asks_now(struct rqli_request *self, const struct rqli_request_view *view)
+{
+    bool ticked = count_tick(self, view);
+
+    self->was_counted = ticked;
+    if (self->retry_us != RQLI_NEVER_US) {
+        return view->now_us >= self->retry_us;
+    }
+    if (tries_are_used_up(self) || (ticked && polls_at_ticks(self, view))) {
+        return true;
+    }
+    if (!looks_after(self, view)) {
+        self->poll_us = view->now_us >= self->poll_us ? view->now_us + LIFE_US : self->poll_us;
+        return false;
+    }
+    return view->now_us >= self->poll_us || view->now_us >= self->place.lock_ends_us;
+}
+
+void rqli_request_on_time(struct rqli_request *self, const struct rqli_request_view *view)
+{
+    if (view->now_us >= self->limits.deadline_us) {
+        end_with(self, self->retry_us != RQLI_NEVER_US ? self->verdict : RQL_TIMED_OUT);
+    } else if (asks_now(self, view)) {
+        move_to(self, RQLI_REQUEST_TRYING);
+    } else {
+        sleep_on(self, view);
+    }
+}
+
+void rqli_request_on_look(struct rqli_request *self)
+{
+    self->was_counted = false;
+    move_to(self, RQLI_REQUEST_TRYING);
+}
+
+void rqli_request_catch_up(struct rqli_request *self, const struct rqli_request_view *view)
+{
+    int64_t period_us = self->limits.delay_us + view->jitter_us;
+    int64_t missed;
+
+    if (self->limits.tries == RQL_FOREVER && view->now_us >= self->tick_us) {
+        missed = 1 + (view->now_us - self->tick_us) / period_us;
+        self->tries += missed;
+        self->tick_us += missed * period_us;
+    }
+}
+
+void rqli_request_on_lead(struct rqli_request *self, const struct rqli_request_view *view)
+{
+    if (self->state == RQLI_REQUEST_QUEUED) {
+        rqli_request_catch_up(self, view);
+        self->poll_us = view->now_us + LIFE_US;
+        sleep_on(self, view);
+    }
+}
+
+void rqli_request_on_late(struct rqli_request *self)
+{
+    end_with(self, self->retry_us != RQLI_NEVER_US ? self->verdict : RQL_TIMED_OUT);
+}
+
+void rqli_request_on_cancelled(struct rqli_request *self, bool may_be_there)
+{
+    if (self->state == RQLI_REQUEST_TRYING || self->state == RQLI_REQUEST_QUEUED) {
+        self->in_queue = self->in_queue || may_be_there;
+        end_with(self, RQL_CANCELLED);
+    }
+}
+
+void rqli_request_on_left(struct rqli_request *self, bool is_confirmed)
+{
+    self->in_queue = !is_confirmed;
+    /* What says that nothing was done would not be true of the tries before it. */
+    if (!is_confirmed && (self->verdict > 0 || did_nothing(self->verdict))) {
+        self->verdict = RQL_E_UNKNOWN;
+    } else if (is_confirmed && self->verdict == RQL_E_UNKNOWN) {
+        self->verdict = RQL_TIMED_OUT; /* what was unknown is withdrawn */
+    }
+    move_to(self, RQLI_REQUEST_DONE);
+}

@@ -1,0 +1,303 @@
+#include "lock/series.h"
+
+#include "base/cancel.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/scope.h"
+#include "lock/client.h"
+#include "lock/leases.h"
+#include "lock/lock_calls.h"
+#include "lock/refusal.h"
+#include "observe/observe_series.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+rql_series *rqli_series_free(rql_series *series)
+{
+    if (series) {
+        for (size_t i = 0; i < series->count; i++) {
+            rqli_lock_free(series->locks[i]);
+        }
+        free(series);
+    }
+    return NULL;
+}
+
+RQLI_DEFINE_AUTO(rql_series *, rqli_series_free);
+
+void rqli_series_unlist(rql_series *series, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        rqli_leases_remove(series->client->leases, series->locks[i]);
+    }
+}
+
+/* Gives back the first `count` locks, the last one first. */
+static rql_status give_back(rql_series *series, size_t count, rql_error *error)
+{
+    rqli_series_unlist(series, count);
+    return count > 0 ? rqli_series_end(series->locks, count, error) : RQL_OK;
+}
+
+bool rqli_series_make_locks(rql_series *series, const struct rqli_series_plan *plan)
+{
+    const rql_series_options *options = &plan->options;
+
+    for (; series->count < options->n_names; series->count++) {
+        series->locks[series->count] =
+            rqli_lock_new(series->client, options->names[series->count], plan->lock.task);
+        if (!series->locks[series->count]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static rql_status keep_all(rql_series *series, const struct rqli_series_plan *plan,
+                           struct rqli_series_outcome *outcome, rql_error *error)
+{
+    rql_status status = RQL_OK;
+
+    for (size_t i = 0; !status && i < series->count; i++) {
+        outcome->all.terms = outcome->terms[i];
+        status = rqli_lock_keep(series->locks[i], &plan->lock, &outcome->all, error);
+    }
+    return status;
+}
+
+/* The first that something stood against, in the order that the server looks. */
+static size_t find_obstacle(const struct rqli_series_plan *plan, const rql_series_fate *fate)
+{
+    size_t count = plan->options.n_names;
+
+    for (size_t i = 0; i < count; i++) {
+        size_t at = plan->order[i];
+
+        if (fate[at] == RQL_SERIES_HELD || fate[at] == RQL_SERIES_BEHIND ||
+            fate[at] == RQL_SERIES_OWN) {
+            return at;
+        }
+    }
+    return count;
+}
+
+void rqli_series_fill_refusal(rql_series *series, const struct rqli_series_plan *plan,
+                              const struct rqli_series_outcome *outcome, rql_status status)
+{
+    size_t at = find_obstacle(plan, outcome->fate);
+
+    if (status > 0 && plan->lock.refusal) {
+        at = at < series->count ? at : 0;
+        rqli_refusal_fill(series->locks[at], &plan->lock, status, &outcome->all);
+    }
+}
+
+void rqli_series_on_refused(rql_series *series, const struct rqli_series_plan *plan,
+                            const struct rqli_series_outcome *outcome, rql_status status,
+                            rql_series_result *result)
+{
+    memcpy(result->fate, outcome->fate, sizeof result->fate);
+    result->failed_on = find_obstacle(plan, outcome->fate);
+    rqli_observe_series_refused(series, &outcome->all, status);
+}
+
+rql_status rqli_series_on_granted(rql_series *series, const struct rqli_series_plan *plan,
+                                  struct rqli_series_outcome *outcome, rql_series_result *result,
+                                  rql_error *error)
+{
+    rql_status status;
+
+    memcpy(result->fate, outcome->fate, sizeof result->fate);
+    result->n_acquired = series->count;
+    series->begun_us = outcome->terms[0].begun_us;
+    status = keep_all(series, plan, outcome, error);
+    if (status) {
+        rqli_observe_series_refused(series, &outcome->all, status);
+    } else {
+        rqli_observe_series_taken(series);
+    }
+    return status;
+}
+
+static rql_status take_at_once(rql_series *series, const struct rqli_series_plan *plan,
+                               rql_series_result *result, rql_error *error)
+{
+    struct rqli_series_outcome outcome = {.all.tries = 1};
+    rql_status status;
+
+    if (!rqli_series_make_locks(series, plan)) {
+        return rqli_fail_nomem(error);
+    }
+    rqli_observe_series_members(series);
+    status = rqli_series_attempt(series, plan, &outcome, error);
+    if (status) {
+        rqli_series_fill_refusal(series, plan, &outcome, status);
+        rqli_series_on_refused(series, plan, &outcome, status, result);
+        return status;
+    }
+    status = rqli_series_on_granted(series, plan, &outcome, result, error);
+    if (status) {
+        (void)give_back(series, series->count, NULL);
+    }
+    return status;
+}
+
+static rql_status take_in_turn(rql_series *series, const struct rqli_series_plan *plan,
+                               rql_series_result *result, rql_error *error)
+{
+    const rql_series_options *options = &plan->options;
+    rql_lock_options lock = plan->lock;
+    rql_status status = RQL_OK;
+
+    rqli_observe_series_member(series, &lock);
+    while (!status && series->count < options->n_names) {
+        size_t at = series->count;
+
+        lock.ttl_ms = rqli_series_ttl_ms(&plan->lock, options->n_names, at);
+        status =
+            rql_lock_acquire(series->client, options->names[at], &lock, &series->locks[at], error);
+        result->fate[at] = status ? RQL_SERIES_REFUSED : RQL_SERIES_ACQUIRED;
+        series->count += status ? 0 : 1;
+    }
+    result->n_acquired = series->count;
+    if (status) {
+        result->failed_on = series->count;
+        rqli_observe_series_returned(series, give_back(series, series->count, NULL));
+        return status;
+    }
+    series->begun_us = series->locks[series->count - 1]->begun_us;
+    return RQL_OK;
+}
+
+rql_series *rqli_series_new(rql_client *client, const struct rqli_series_plan *plan)
+{
+    rql_series *series = calloc(1, sizeof *series);
+
+    if (series) {
+        series->client = client;
+        rqli_observe_series_init(series, plan);
+        rqli_observe_series_started(series, plan);
+    }
+    return series;
+}
+
+void rqli_series_on_end(rql_series *series, int64_t begun_us, rql_status status,
+                        rql_series_result *result)
+{
+    series->held_us = rqli_now_us();
+    series->acq_time_us = series->held_us - begun_us;
+    result->reason = status;
+    result->acq_time_us = series->acq_time_us;
+    if (!status) {
+        rqli_observe_series_obtained(series);
+        result->ending = RQL_SERIES_BY_TTL;
+    }
+}
+
+/* *out is set on RQL_OK. The result tells how it was, whatever it was. */
+static rql_status acquire(rql_client *client, const struct rqli_series_plan *plan,
+                          rql_series_result *result, rql_series **out, rql_error *error)
+{
+    int64_t begun_us = rqli_now_us();
+    RQLI_AUTO(rqli_series_free) rql_series *series = rqli_series_new(client, plan);
+    rql_status status;
+
+    if (!series) {
+        result->reason = rqli_fail_nomem(error);
+        return result->reason;
+    }
+    status = plan->options.mode == RQL_SERIES_GEM ? take_in_turn(series, plan, result, error)
+                                                  : take_at_once(series, plan, result, error);
+    rqli_series_on_end(series, begun_us, status, result);
+    if (!status) {
+        *out = RQLI_GIVE(series);
+    }
+    return status;
+}
+
+static rql_status check(rql_client *client, const rql_series_options *options,
+                        struct rqli_series_plan *plan, rql_series **out, rql_error *error)
+{
+    rql_status status = rqli_client_check(client, error);
+
+    if (!status) {
+        status = rqli_series_plan(plan, &client->of_calls, options, error);
+    }
+    if (!status && !out) {
+        status = rqli_fail(error, RQL_E_INVALID, "series: out is NULL");
+    }
+    return status;
+}
+
+static rql_status acquire_and_tell(rql_client *client, const struct rqli_series_plan *plan,
+                                   rql_series **out, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    size_t count = plan->options.n_names;
+    rql_series_result result = {.count = count, .failed_on = count};
+
+    (void)acquire(client, plan, &result, out, error);
+    if (plan->options.result) {
+        *plan->options.result = result;
+    }
+    return result.reason;
+}
+
+rql_status rql_series_acquire(rql_client *client, const rql_series_options *options,
+                              rql_series **out, rql_error *error)
+{
+    struct rqli_series_plan plan;
+    rql_status status = check(client, options, &plan, out, error);
+
+    return status ? status : acquire_and_tell(client, &plan, out, error);
+}
+
+rql_status rql_series_try(rql_client *client, const rql_series_options *options, rql_series **out,
+                          rql_error *error)
+{
+    struct rqli_series_plan plan;
+    rql_status status = check(client, options, &plan, out, error);
+
+    plan.lock.fail_fast = true;
+    return status ? status : acquire_and_tell(client, &plan, out, error);
+}
+
+void rqli_series_on_released(rql_series *series, rql_status status, rql_series_result *result)
+{
+    rqli_observe_series_ended(series, status);
+    if (result) {
+        result->hold_time_us = rqli_now_us() - series->held_us;
+        result->ending = status < 0 ? RQL_SERIES_NOT_ENDED : RQL_SERIES_BY_RELEASE;
+    }
+}
+
+rql_status rql_series_release(rql_series *series, rql_series_result *result, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    rql_status status;
+
+    if (!series) {
+        return RQL_OK;
+    }
+    status = rqli_client_check(series->client, error);
+    if (!status) {
+        rqli_observe_series_ending(series);
+        status = give_back(series, series->count, error);
+        rqli_series_on_released(series, status, result);
+    }
+    rqli_series_free(series);
+    return status;
+}
+
+rql_series *rql_series_forget(rql_series *series)
+{
+    RQLI_DEFER_CANCEL;
+
+    if (series) {
+        for (size_t i = series->count; i-- > 0;) {
+            series->locks[i] = rql_lock_forget(series->locks[i]);
+        }
+    }
+    return rqli_series_free(series);
+}

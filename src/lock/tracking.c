@@ -1,0 +1,71 @@
+#include "lock/tracking.h"
+
+#include "lock/client.h"
+#include "net/conn_threads.h"
+#include "net/subscriber.h"
+
+/* Once for each pair of connections: changes of keys that we look at go to our subscriber. */
+static bool needs_set_up(rql_client *client, uint64_t conn, uint64_t subscriber)
+{
+    bool needed;
+
+    (void)pthread_mutex_lock(&client->shared.mutex);
+    needed =
+        client->shared.tracking_link != conn || client->shared.tracking_subscriber != subscriber;
+    client->shared.tracking_link = conn;
+    client->shared.tracking_subscriber = subscriber;
+    (void)pthread_mutex_unlock(&client->shared.mutex);
+    return needed;
+}
+
+static void write_set_up(struct rqli_command *command, int64_t subscriber_id)
+{
+    rqli_command_begin(command, 6);
+    rqli_command_text(command, "CLIENT");
+    rqli_command_text(command, "TRACKING");
+    rqli_command_text(command, "ON");
+    rqli_command_text(command, "REDIRECT");
+    rqli_command_int(command, subscriber_id);
+    rqli_command_text(command, "OPTIN");
+}
+
+/* In one write: a command in between would use up the opt-in. */
+static void write_look(struct rqli_command *command, struct rqli_slice lock_key)
+{
+    rqli_command_begin(command, 3);
+    rqli_command_text(command, "CLIENT");
+    rqli_command_text(command, "CACHING");
+    rqli_command_text(command, "YES");
+    rqli_command_begin(command, 3);
+    rqli_command_text(command, "HGET");
+    rqli_command_slice(command, lock_key);
+    rqli_command_text(command, "acq_id");
+}
+
+void rqli_tracking_write(struct rqli_command *command, struct rqli_slice lock_key,
+                         int64_t subscriber_id)
+{
+    if (subscriber_id > 0) {
+        write_set_up(command, subscriber_id);
+    }
+    write_look(command, lock_key);
+}
+
+bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key, uint64_t link_generation,
+                       const struct rqli_waiter_view *around, int64_t until_us)
+{
+    struct rqli_exchange *exchange = rqli_exchange_take(client->conn);
+    bool is_free = false;
+
+    if (!exchange) {
+        return false;
+    }
+    rqli_tracking_write(
+        &exchange->command, lock_key,
+        needs_set_up(client, link_generation, around->generation) ? around->client_id : 0);
+    if (rqli_exchange_run(exchange, until_us, NULL) == RQL_OK) {
+        is_free = exchange->reply[exchange->command.n_commands - 1].type == RQLI_REPLY_NIL;
+    }
+    rqli_exchange_give(exchange);
+    return is_free;
+}

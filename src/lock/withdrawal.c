@@ -1,0 +1,181 @@
+#include "lock/withdrawal.h"
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "net/perform.h"
+#include "net/perform_each.h"
+#include "net/serving.h"
+
+#include <rql/base.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAUSE_US = 100000 };
+
+struct rqli_withdrawal {
+    struct rqli_due due; /* first */
+    int64_t until_us;
+    int64_t again_us; /* of the next attempt, if the last one has not settled it */
+    bool is_confirmed;
+    char acquirer[RQL_ID_SIZE];
+    char nonce[RQLI_HEX_SIZE];
+    char name[];
+};
+
+struct rqli_withdrawal *rqli_withdrawal_new(const struct rqli_withdrawal_of *what, int64_t until_us)
+{
+    size_t name_size = strlen(what->name) + 1;
+    struct rqli_withdrawal *self = malloc(sizeof *self + name_size);
+
+    if (self) {
+        *self = (struct rqli_withdrawal){.until_us = until_us};
+        (void)snprintf(self->acquirer, sizeof self->acquirer, "%s", what->acquirer);
+        (void)snprintf(self->nonce, sizeof self->nonce, "%s", what->nonce);
+        memcpy(self->name, what->name, name_size);
+    }
+    return self;
+}
+
+struct rqli_withdrawal *rqli_withdrawal_free(struct rqli_withdrawal *self)
+{
+    free(self);
+    return NULL;
+}
+
+bool rqli_withdrawals_add(struct rqli_withdrawals *self, struct rqli_withdrawal *one)
+{
+    if (!rqli_timers_reserve(&self->timers)) {
+        return false;
+    }
+    rqli_timers_set(&self->timers, &one->due, 0);
+    return true;
+}
+
+static void drop(struct rqli_withdrawals *self, struct rqli_withdrawal *one)
+{
+    rqli_timers_unreserve(&self->timers, &one->due);
+    free(one);
+}
+
+void rqli_withdrawals_fini(struct rqli_withdrawals *self)
+{
+    struct rqli_due *due = rqli_timers_take_due(&self->timers, RQLI_NEVER_US);
+
+    while (due) {
+        free(due);
+        due = rqli_timers_take_due(&self->timers, RQLI_NEVER_US);
+    }
+    rqli_timers_fini(&self->timers);
+}
+
+int64_t rqli_withdrawals_due_us(const struct rqli_withdrawals *self)
+{
+    return rqli_timers_first_us(&self->timers);
+}
+
+void rqli_withdrawals_take(struct rqli_withdrawals *self, struct rqli_withdrawal_batch *batch,
+                           int64_t now_us)
+{
+    struct rqli_withdrawal *one;
+
+    batch->count = 0;
+    while (batch->count < RQLI_WITHDRAWALS_MAX) {
+        one = (struct rqli_withdrawal *)rqli_timers_take_due(&self->timers, now_us);
+        if (!one) {
+            break;
+        }
+        if (now_us < one->until_us) {
+            batch->item[batch->count++] = one;
+        } else {
+            drop(self, one);
+        }
+    }
+}
+
+void rqli_withdrawals_put_back(struct rqli_withdrawals *self,
+                               const struct rqli_withdrawal_batch *batch)
+{
+    for (size_t i = 0; i < batch->count; i++) {
+        struct rqli_withdrawal *one = batch->item[i];
+
+        if (one->is_confirmed) {
+            drop(self, one);
+        } else {
+            rqli_timers_set(&self->timers, &one->due, one->again_us);
+        }
+    }
+}
+
+struct writing {
+    const struct rqli_withdrawal_batch *batch;
+    struct rqli_keys keys; /* of the one that is being written */
+    char memory[RQLI_KEYS_ROOM];
+};
+
+static void write_one(void *context, size_t index, struct rqli_call *call)
+{
+    struct writing *self = context;
+    const struct rqli_withdrawal *one = self->batch->item[index];
+    const struct rqli_withdrawal_of what = {one->name, one->acquirer, one->nonce};
+
+    rqli_keys_init(&self->keys, self->memory, rqli_slice_of(one->name));
+    rqli_withdraw_write(&what, &self->keys, call);
+}
+
+/* Once more is harmless: it serves a long queue to its end. */
+static void note_answer(struct rqli_withdrawal *self, const struct rqli_exchange *exchange,
+                        const struct rqli_reply *reply, int64_t now_us)
+{
+    if (reply->type == RQLI_REPLY_ERROR) {
+        (void)rqli_exchange_fault(exchange, reply, "leave", self->name, NULL);
+    } else if (rqli_serve_is_due(reply)) {
+        self->again_us = now_us;
+    } else {
+        self->is_confirmed = true;
+    }
+}
+
+void rqli_withdrawal_batch_run(struct rqli_withdrawal_batch *self, struct rqli_conn *conn,
+                               int64_t deadline_us)
+{
+    struct writing writing = {.batch = self};
+    struct rqli_calls calls = {.count = self->count, .write = write_one, .context = &writing};
+    struct rqli_exchange *exchange = NULL;
+    int64_t now_us;
+
+    (void)rqli_perform_each(conn, &calls, deadline_us, &exchange, NULL);
+    now_us = rqli_now_us();
+    for (size_t i = 0; i < self->count; i++) {
+        self->item[i]->again_us = now_us + PAUSE_US;
+        if (exchange) {
+            note_answer(self->item[i], exchange, &exchange->reply[i], now_us);
+        }
+    }
+    rqli_exchange_give(exchange);
+}
+
+void rqli_withdraw_write(const struct rqli_withdrawal_of *what, const struct rqli_keys *keys,
+                         struct rqli_call *call)
+{
+    rqli_call_init(call, RQLI_SCRIPT_LEAVE, keys);
+    rqli_call_text(call, what->acquirer);
+    rqli_call_text(call, what->nonce);
+    rqli_call_chance(call);
+}
+
+bool rqli_withdraw(struct rqli_conn *conn, const struct rqli_keys *keys,
+                   const struct rqli_withdrawal_of *what, int64_t deadline_us)
+{
+    struct rqli_exchange *exchange = NULL;
+    struct rqli_call call;
+    rql_status status;
+
+    rqli_withdraw_write(what, keys, &call);
+    status = rqli_perform(conn, &call, deadline_us, &exchange, NULL);
+    if (!status) {
+        rqli_serve_if_due(conn, keys, exchange->reply, deadline_us);
+    }
+    rqli_exchange_give(exchange);
+    return status == RQL_OK;
+}

@@ -1,0 +1,64 @@
+#ifndef RQLI_WITHDRAWAL_H
+#define RQLI_WITHDRAWAL_H
+
+/* Requests and grants whose end the server has not confirmed: given back again and again until it
+ * does, or until they must have ended by themselves (F-14). Many in one round trip. */
+
+#include "base/timers.h"
+#include "net/conn_threads.h"
+
+struct rqli_call;
+struct rqli_keys;
+struct rqli_withdrawal;
+
+struct rqli_withdrawal_of {
+    const char *name;
+    const char *acquirer; /* "": only a grant, by its nonce */
+    const char *nonce;
+};
+
+/* The next one to be tried first. Zeroed: none. */
+struct rqli_withdrawals {
+    struct rqli_timers timers;
+};
+
+enum { RQLI_WITHDRAWALS_MAX = 64 };
+
+struct rqli_withdrawal_batch {
+    size_t count;
+    struct rqli_withdrawal *item[RQLI_WITHDRAWALS_MAX];
+};
+
+/* Copies. NULL: no memory. */
+struct rqli_withdrawal *rqli_withdrawal_new(const struct rqli_withdrawal_of *what,
+                                            int64_t until_us);
+struct rqli_withdrawal *rqli_withdrawal_free(struct rqli_withdrawal *self);
+
+/* Takes it over, to be tried at once. False: no memory; it stays the caller's. */
+bool rqli_withdrawals_add(struct rqli_withdrawals *self, struct rqli_withdrawal *one);
+void rqli_withdrawals_fini(struct rqli_withdrawals *self);
+
+/* When the next one has to be tried; RQLI_NEVER_US: there is none. */
+int64_t rqli_withdrawals_due_us(const struct rqli_withdrawals *self);
+
+/* Takes out some whose time has come. Those past their end are dropped. */
+void rqli_withdrawals_take(struct rqli_withdrawals *self, struct rqli_withdrawal_batch *batch,
+                           int64_t now_us);
+
+/* Asks the server once for all of them, in one exchange. */
+void rqli_withdrawal_batch_run(struct rqli_withdrawal_batch *self, struct rqli_conn *conn,
+                               int64_t deadline_us);
+
+/* Drops what the server has confirmed; the others are tried again, after a pause. */
+void rqli_withdrawals_put_back(struct rqli_withdrawals *self,
+                               const struct rqli_withdrawal_batch *batch);
+
+/* The call that asks the server for it. */
+void rqli_withdraw_write(const struct rqli_withdrawal_of *what, const struct rqli_keys *keys,
+                         struct rqli_call *call);
+
+/* Asks the server once, without a record. True: it has confirmed. */
+bool rqli_withdraw(struct rqli_conn *conn, const struct rqli_keys *keys,
+                   const struct rqli_withdrawal_of *what, int64_t deadline_us);
+
+#endif

@@ -1,0 +1,77 @@
+#ifndef RQLI_CONN_THREADS_H
+#define RQLI_CONN_THREADS_H
+
+/*
+ * The command connection of a client, shared by all its threads and driven by them.
+ *
+ * A caller takes an exchange, writes commands into it, runs it, reads the replies and gives it
+ * back. Callers write at once; one waiting caller at a time reads for all and then hands the
+ * reading on (architecture.md section 3). An exchange whose caller's deadline passed is given back
+ * while its reply is still to come: the reply is read and dropped (protocol.md 17).
+ */
+
+#include "wire/command.h"
+#include "wire/reply.h"
+
+#include <rql/status.h>
+
+struct rqli_clock_reading;
+struct rqli_endpoint;
+struct rqli_conn;
+
+struct rqli_exchange {
+    struct rqli_command command;    /* fill before rqli_exchange_run() */
+    const struct rqli_reply *reply; /* command.n_commands of them, after RQL_OK */
+    int64_t sent_us;                /* just before the bytes were handed to the system */
+    int64_t received_us;            /* when the last reply was there */
+    uint64_t generation;            /* of the connection that carried it */
+    void (*drop)(const struct rqli_exchange *self); /* ends that connection */
+    void *carrier;                                  /* it, for drop */
+};
+
+/* endpoint is borrowed and must outlive the link. Connects at the first run. */
+struct rqli_conn *rqli_conn_new(const struct rqli_endpoint *endpoint);
+struct rqli_conn *rqli_conn_free(struct rqli_conn *self);
+
+/* Any thread. NULL: out of memory. The command is empty. */
+struct rqli_exchange *rqli_exchange_take(struct rqli_conn *self);
+void rqli_exchange_give(struct rqli_exchange *exchange); /* NULL is fine */
+
+/*
+ * Any thread; blocks until all replies are there, or deadline_us.
+ *   RQL_OK         all replies are there; each may be an error reply
+ *   RQL_E_IO       could not connect; nothing was sent
+ *   RQL_E_UNKNOWN  sent, at least in part, and no answer
+ *   RQL_E_AUTH, RQL_E_UNAVAILABLE, RQL_E_PROTOCOL, RQL_E_NOMEM   as their names say
+ */
+rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us, rql_error *error);
+
+/* Connects if need be; what rqli_exchange_run() would do first. RQL_OK at once when connected. */
+rql_status rqli_conn_connect(struct rqli_conn *self, int64_t deadline_us, rql_error *error);
+
+/* The server took no write when it was connected to: a replica. */
+bool rqli_conn_was_read_only(struct rqli_conn *self);
+
+/* The reading of the server's clock from the last login; false: never connected. */
+bool rqli_conn_clock(struct rqli_conn *self, struct rqli_clock_reading *out);
+
+/* Drops the connection: the next run resolves the address afresh. */
+void rqli_conn_drop(struct rqli_conn *self, uint64_t generation);
+
+/* rqli_reply_fault() for a reply of this exchange. An answer that makes no sense ends its
+ * connection, for the next ones may be those of others (F-19); so does READONLY (F-73). */
+rql_status rqli_exchange_fault(const struct rqli_exchange *exchange, const struct rqli_reply *reply,
+                               const char *what, const char *where, rql_error *error);
+
+/* What it has done so far. Any thread. */
+struct rqli_conn_counts {
+    int64_t commands;
+    int64_t connections;
+};
+
+struct rqli_conn_counts rqli_conn_counts(struct rqli_conn *self);
+
+/* In a fork child: closes the socket without a word and takes no lock (F-81). */
+void rqli_conn_abandon(struct rqli_conn *self);
+
+#endif

@@ -1,0 +1,244 @@
+#include "net/decode.h"
+
+#include <hiredis/hiredis.h>
+#include <hiredis/read.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ELEMENTS_MAX = 131072, DEPTH_MAX = 4, BLOCK_BYTES = 65536 };
+
+static const size_t bytes_max = 16U << 20;
+
+struct rqli_arena_block {
+    struct rqli_arena_block *older;
+    size_t size;
+    _Alignas(16) char memory[];
+};
+
+void rqli_arena_reset(struct rqli_arena *self)
+{
+    struct rqli_arena_block *block = self->blocks;
+
+    while (block) {
+        struct rqli_arena_block *older = block->older;
+
+        free(block);
+        block = older;
+    }
+    self->blocks = NULL;
+    self->used = 0;
+    self->bytes = 0;
+    self->elements = 0;
+}
+
+static bool add_block(struct rqli_arena *self, size_t size)
+{
+    size_t bytes = size > BLOCK_BYTES ? size : BLOCK_BYTES;
+    struct rqli_arena_block *block = malloc(sizeof *block + bytes);
+
+    if (!block) {
+        return false;
+    }
+    block->older = self->blocks;
+    block->size = bytes;
+    self->blocks = block;
+    self->used = 0;
+    return true;
+}
+
+void *rqli_arena_take(struct rqli_arena *self, size_t size)
+{
+    size_t rounded = (size + 15) & ~(size_t)15;
+    size_t room = self->blocks ? self->blocks->size : sizeof self->first;
+    char *memory;
+
+    if (size > bytes_max || self->bytes + rounded > bytes_max) {
+        return NULL;
+    }
+    if (rounded > room - self->used && !add_block(self, rounded)) {
+        return NULL;
+    }
+    memory = self->blocks ? self->blocks->memory : self->first;
+    memory += self->used;
+    self->used += rounded;
+    self->bytes += rounded;
+    return memory;
+}
+
+/* The node of the value that hiredis is about to make: the root, or an item of its parent, which
+ * hiredis knows by its items. */
+static struct rqli_reply *node_of(const redisReadTask *task)
+{
+    struct rqli_decoder *decoder = task->privdata;
+    struct rqli_reply *items;
+
+    if (!task->parent) {
+        return decoder->root;
+    }
+    items = task->parent->obj;
+    return &items[task->idx];
+}
+
+/* RESP2 is all that we speak, but hiredis from 1.0 on reads RESP3 as well, and makes its types by
+ * the same functions, told apart by the task's type. Who makes NULL of a value ends the connection.
+ */
+static bool is_text(int type)
+{
+    return type == REDIS_REPLY_STRING || type == REDIS_REPLY_STATUS || type == REDIS_REPLY_ERROR;
+}
+
+static void *make_string(const redisReadTask *task, char *bytes, size_t length)
+{
+    struct rqli_decoder *decoder = task->privdata;
+    struct rqli_reply *node = node_of(task);
+    char *copy = is_text(task->type) ? rqli_arena_take(decoder->arena, length + 1) : NULL;
+
+    if (!copy) {
+        return NULL;
+    }
+    memcpy(copy, bytes, length);
+    copy[length] = '\0';
+    node->type = task->type == REDIS_REPLY_ERROR    ? RQLI_REPLY_ERROR
+                 : task->type == REDIS_REPLY_STATUS ? RQLI_REPLY_STATUS
+                                                    : RQLI_REPLY_TEXT;
+    node->text = (struct rqli_slice){copy, length};
+    return node;
+}
+
+static void *make_items(const redisReadTask *task, size_t count)
+{
+    struct rqli_decoder *decoder = task->privdata;
+    struct rqli_reply *node = node_of(task);
+    struct rqli_reply *items = NULL;
+    const redisReadTask *up = task;
+    int depth = 0;
+
+    while (up) {
+        depth++;
+        up = up->parent;
+    }
+    decoder->arena->elements += count;
+    if (task->type != REDIS_REPLY_ARRAY || depth > DEPTH_MAX || count > ELEMENTS_MAX ||
+        decoder->arena->elements > ELEMENTS_MAX) {
+        return NULL;
+    }
+    items = rqli_arena_take(decoder->arena, count * sizeof *items);
+    if (!items) {
+        return NULL;
+    }
+    memset(items, 0, count * sizeof *items);
+    node->type = RQLI_REPLY_ARRAY;
+    node->count = count;
+    node->items = items;
+    return items;
+}
+
+#if defined(HIREDIS_MAJOR) && HIREDIS_MAJOR >= 1
+static void *make_array(const redisReadTask *task, size_t count)
+{
+    return make_items(task, count);
+}
+
+static void *refuse_double(const redisReadTask *task, double value, char *text, size_t length)
+{
+    (void)task;
+    (void)value;
+    (void)text;
+    (void)length;
+    return NULL;
+}
+
+static void *refuse_bool(const redisReadTask *task, int value)
+{
+    (void)task;
+    (void)value;
+    return NULL;
+}
+#else
+static void *make_array(const redisReadTask *task, int count)
+{
+    return count < 0 ? NULL : make_items(task, (size_t)count);
+}
+#endif
+
+static void *make_integer(const redisReadTask *task, long long value)
+{
+    struct rqli_reply *node = node_of(task);
+
+    node->type = RQLI_REPLY_INTEGER;
+    node->integer = value;
+    return node;
+}
+
+/* A text or an array without a length; what has a type of its own is RESP3's. */
+static void *make_nil(const redisReadTask *task)
+{
+    struct rqli_reply *node = node_of(task);
+
+    if (task->type == REDIS_REPLY_NIL) {
+        return NULL;
+    }
+    node->type = RQLI_REPLY_NIL;
+    return node;
+}
+
+/* Replies belong to their arena. */
+static void keep(void *object)
+{
+    (void)object;
+}
+
+/* A type without a function would be read over as if it were there. */
+static redisReplyObjectFunctions makers = {
+    .createString = make_string,
+    .createArray = make_array,
+    .createInteger = make_integer,
+    .createNil = make_nil,
+#if defined(HIREDIS_MAJOR) && HIREDIS_MAJOR >= 1
+    .createDouble = refuse_double,
+    .createBool = refuse_bool,
+#endif
+    .freeObject = keep,
+};
+
+bool rqli_decoder_init(struct rqli_decoder *self)
+{
+    *self = (struct rqli_decoder){.reader = redisReaderCreateWithFunctions(&makers)};
+    if (self->reader) {
+        self->reader->privdata = self;
+    }
+    return self->reader != NULL;
+}
+
+void rqli_decoder_fini(struct rqli_decoder *self)
+{
+    if (self->reader) {
+        redisReaderFree(self->reader);
+        self->reader = NULL;
+    }
+}
+
+bool rqli_decoder_feed(struct rqli_decoder *self, const char *bytes, size_t length)
+{
+    if (self->reader->len - self->reader->pos + length > bytes_max) {
+        return false;
+    }
+    return redisReaderFeed(self->reader, bytes, length) == REDIS_OK;
+}
+
+int rqli_decoder_next(struct rqli_decoder *self, struct rqli_arena *arena, struct rqli_reply *root)
+{
+    void *done = NULL;
+
+    self->arena = arena;
+    self->root = root;
+    if (redisReaderGetReply(self->reader, &done) != REDIS_OK) {
+        return -1;
+    }
+    return done ? 1 : 0;
+}
+
+bool rqli_decoder_is_empty(const struct rqli_decoder *self)
+{
+    return self->reader->pos == self->reader->len;
+}

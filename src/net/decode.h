@@ -1,0 +1,46 @@
+#ifndef RQLI_DECODE_H
+#define RQLI_DECODE_H
+
+/*
+ * Bytes in, replies out: hiredis' reader with our own object functions, which put every reply into
+ * an arena and enforce the caps (F-62, F-69): 16 MiB, 131072 elements, four levels an arena.
+ */
+
+#include "wire/reply.h"
+
+struct redisReader;
+
+enum { RQLI_ARENA_FIRST_BYTES = 2048 };
+
+/* Memory of the replies of one exchange. Warm, it allocates nothing for small replies. */
+struct rqli_arena {
+    struct rqli_arena_block *blocks;
+    size_t used; /* of the newest block, or of `first` */
+    size_t bytes;
+    size_t elements;
+    _Alignas(16) char first[RQLI_ARENA_FIRST_BYTES];
+};
+
+void rqli_arena_reset(struct rqli_arena *self);
+void *rqli_arena_take(struct rqli_arena *self, size_t size); /* NULL: over the cap or no memory */
+
+struct rqli_decoder {
+    struct redisReader *reader;
+    struct rqli_arena *arena; /* of the reply being read */
+    struct rqli_reply *root;  /* where it goes */
+};
+
+bool rqli_decoder_init(struct rqli_decoder *self);
+void rqli_decoder_fini(struct rqli_decoder *self);
+
+/* False: the buffer would grow over its cap, or no memory. */
+bool rqli_decoder_feed(struct rqli_decoder *self, const char *bytes, size_t length);
+
+/* Puts the next reply into *root and arena, the same two until it is complete.
+ * 1: complete, 0: needs more bytes, -1: not the protocol, or over a cap. */
+int rqli_decoder_next(struct rqli_decoder *self, struct rqli_arena *arena, struct rqli_reply *root);
+
+/* No byte is left that no reply has taken. */
+bool rqli_decoder_is_empty(const struct rqli_decoder *self);
+
+#endif

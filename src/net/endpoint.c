@@ -1,0 +1,400 @@
+#include "net/endpoint.h"
+
+#include "base/error.h"
+#include "base/text.h"
+#include "net/local.h"
+
+#include <arpa/inet.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/un.h>
+
+/*
+ * No message repeats a byte of the URL: one that is written wrongly may have its password in any
+ * part ("redis://user:pa/ss@host").
+ */
+
+enum {
+    URL_BYTES_MAX = 4096,
+    HOST_BYTES_MAX = 253,
+    PORT_DEFAULT = 6379,
+    PORT_MAX = 65535,
+    DATABASE_MAX = 65535,
+    DATABASE_TEXT_SIZE = 16,
+};
+
+struct parts {
+    struct rqli_slice login; /* user[:password] */
+    struct rqli_slice host;  /* host[:port] */
+    struct rqli_slice path;  /* with its '/', or empty */
+    struct rqli_slice query; /* behind '?', or empty */
+};
+
+static struct rqli_slice take(struct rqli_slice *rest, size_t length)
+{
+    struct rqli_slice taken = {rest->data, length};
+
+    rest->data += length;
+    rest->length -= length;
+    return taken;
+}
+
+static bool skip(struct rqli_slice *rest, const char *prefix)
+{
+    size_t length = strlen(prefix);
+
+    if (rest->length < length || memcmp(rest->data, prefix, length) != 0) {
+        return false;
+    }
+    (void)take(rest, length);
+    return true;
+}
+
+static size_t length_before(struct rqli_slice text, const char *stops)
+{
+    size_t i = 0;
+
+    while (i < text.length && !strchr(stops, text.data[i])) {
+        i++;
+    }
+    return i;
+}
+
+/* Bytes that no URL has; anything from 0x80 up is taken for UTF-8. */
+static bool has_bad_bytes(struct rqli_slice url)
+{
+    size_t i;
+
+    for (i = 0; i < url.length; i++) {
+        unsigned char byte = (unsigned char)url.data[i];
+
+        if (byte <= ' ' || byte == '#' || byte == 0x7f) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What stands behind "scheme://". A raw '@' in the password is forgiven: the last one counts. */
+static struct parts split(struct rqli_slice rest)
+{
+    struct rqli_slice authority = take(&rest, length_before(rest, "/?"));
+    const char *at = memrchr(authority.data, '@', authority.length);
+    struct parts parts = {.login = {authority.data, 0}};
+
+    if (at) {
+        parts.login = take(&authority, (size_t)(at - authority.data));
+        (void)take(&authority, 1);
+    }
+    parts.host = authority;
+    parts.path = take(&rest, length_before(rest, "?"));
+    (void)skip(&rest, "?");
+    parts.query = rest;
+    return parts;
+}
+
+static int hex_value(char digit)
+{
+    if (digit >= '0' && digit <= '9') {
+        return digit - '0';
+    }
+    digit = (char)(digit | 0x20); /* lower case */
+    return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
+}
+
+/* The byte at the front, decoded; -1: bad encoding, or a NUL. */
+static int take_byte(struct rqli_slice *rest)
+{
+    struct rqli_slice code = take(rest, 1);
+    int high;
+    int low;
+
+    if (code.data[0] != '%') {
+        return (unsigned char)code.data[0];
+    }
+    if (rest->length < 2) {
+        return -1;
+    }
+    code = take(rest, 2);
+    high = hex_value(code.data[0]);
+    low = hex_value(code.data[1]);
+    return high < 0 || low < 0 || high + low == 0 ? -1 : high * 16 + low;
+}
+
+static rql_status decode(char **out, struct rqli_slice text, const char *part, rql_error *error)
+{
+    char *next = calloc(1, text.length + 1);
+
+    *out = next;
+    if (!next) {
+        return rqli_fail_nomem(error);
+    }
+    while (text.length > 0) {
+        int byte = take_byte(&text);
+
+        if (byte < 0) {
+            return rqli_fail(error, RQL_E_INVALID, "url: bad percent-encoding in the %s", part);
+        }
+        *next++ = (char)byte;
+    }
+    return RQL_OK;
+}
+
+static rql_status read_login(struct rqli_endpoint *self, struct rqli_slice login, rql_error *error)
+{
+    struct rqli_slice user = take(&login, length_before(login, ":"));
+    bool has_password = skip(&login, ":");
+    rql_status status = RQL_OK;
+
+    if (user.length > 0 && !has_password) {
+        return rqli_fail(error, RQL_E_INVALID,
+                         "url: a user needs a password (an empty one is user:@)");
+    }
+    if (user.length > 0) {
+        status = decode(&self->user, user, "user", error);
+    }
+    if (!status && (user.length > 0 || login.length > 0)) {
+        status = decode(&self->password, login, "password", error);
+    }
+    return status;
+}
+
+static bool parse_number(struct rqli_slice text, int min, int max, int *out)
+{
+    int64_t value;
+
+    if (length_before(text, "-") < text.length || !rqli_parse_int(text, &value) || value < min ||
+        value > max) {
+        return false;
+    }
+    *out = (int)value;
+    return true;
+}
+
+static rql_status read_database(struct rqli_endpoint *self, struct rqli_slice text,
+                                rql_error *error)
+{
+    if (!parse_number(text, 0, DATABASE_MAX, &self->database)) {
+        return rqli_fail(error, RQL_E_INVALID, "url: the database is no number from 0 to %d",
+                         DATABASE_MAX);
+    }
+    return RQL_OK;
+}
+
+static bool is_host_name(const char *host)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
+    size_t length = strlen(host);
+
+    return length <= HOST_BYTES_MAX && strspn(host, allowed) == length;
+}
+
+static bool is_ipv6(const char *host)
+{
+    struct in6_addr address;
+
+    return inet_pton(AF_INET6, host, &address) == 1;
+}
+
+/* Takes the host from the front; an address in brackets, a name, or nothing. */
+static rql_status read_host(struct rqli_endpoint *self, struct rqli_slice *rest, rql_error *error)
+{
+    bool has_brackets = skip(rest, "[");
+    struct rqli_slice host = take(rest, length_before(*rest, has_brackets ? "]" : ":"));
+
+    self->host = host.length > 0 ? strndup(host.data, host.length) : strdup("127.0.0.1");
+    if (!self->host) {
+        return rqli_fail_nomem(error);
+    }
+    if (has_brackets ? !skip(rest, "]") || !is_ipv6(self->host) : !is_host_name(self->host)) {
+        return rqli_fail(error, RQL_E_INVALID,
+                         "url: the host is no name, IPv4 address or [IPv6 address]");
+    }
+    return RQL_OK;
+}
+
+static rql_status read_port(struct rqli_endpoint *self, struct rqli_slice rest, rql_error *error)
+{
+    self->port = PORT_DEFAULT;
+    if (rest.length > 0 && (!skip(&rest, ":") || !parse_number(rest, 1, PORT_MAX, &self->port))) {
+        return rqli_fail(error, RQL_E_INVALID, "url: the port is no number from 1 to %d", PORT_MAX);
+    }
+    return RQL_OK;
+}
+
+/* NULL: out of memory. */
+__attribute__((format(printf, 1, 2))) static char *write_text(const char *format, ...)
+{
+    char *text = NULL;
+    va_list args;
+    int length;
+
+    va_start(args, format);
+    length = vasprintf(&text, format, args);
+    va_end(args);
+    return length < 0 ? NULL : text;
+}
+
+static rql_status name_tcp(struct rqli_endpoint *self, rql_error *error)
+{
+    bool is_v6 = strchr(self->host, ':') != NULL;
+    char database[DATABASE_TEXT_SIZE] = "";
+
+    if (self->database > 0) {
+        (void)snprintf(database, sizeof database, "/%d", self->database);
+    }
+    self->where = write_text("redis://%s%s%s:%d%s", is_v6 ? "[" : "", self->host, is_v6 ? "]" : "",
+                             self->port, database);
+    return self->where ? RQL_OK : rqli_fail_nomem(error);
+}
+
+static rql_status read_tcp(struct rqli_endpoint *self, struct parts parts, rql_error *error)
+{
+    rql_status status = read_login(self, parts.login, error);
+
+    if (!status) {
+        status = read_host(self, &parts.host, error);
+    }
+    if (!status) {
+        status = read_port(self, parts.host, error);
+    }
+    if (!status && skip(&parts.path, "/") && parts.path.length > 0) {
+        status = read_database(self, parts.path, error);
+    }
+    if (!status && parts.query.length > 0) {
+        status = rqli_fail(error, RQL_E_INVALID,
+                           "url: unknown query key; redis:// takes the database as /db");
+    }
+    return status ? status : name_tcp(self, error);
+}
+
+/* As written in the URL, so that decoded control bytes cannot break up a message. */
+static rql_status name_unix(struct rqli_endpoint *self, struct rqli_slice path, rql_error *error)
+{
+    char database[DATABASE_TEXT_SIZE] = "";
+
+    if (self->database > 0) {
+        (void)snprintf(database, sizeof database, "?db=%d", self->database);
+    }
+    self->where = write_text("unix://%.*s%s", (int)path.length, path.data, database);
+    return self->where ? RQL_OK : rqli_fail_nomem(error);
+}
+
+static rql_status check_socket_path(const char *path, rql_error *error)
+{
+    struct sockaddr_un address;
+
+    if (path[0] != '/' || strlen(path) >= sizeof address.sun_path) {
+        return rqli_fail(error, RQL_E_INVALID,
+                         "url: the socket path must start with '/' and have at most %zu bytes",
+                         sizeof address.sun_path - 1);
+    }
+    return RQL_OK;
+}
+
+static rql_status read_unix(struct rqli_endpoint *self, struct parts parts, rql_error *error)
+{
+    rql_status status;
+
+    if (parts.host.length > 0) {
+        return rqli_fail(error, RQL_E_INVALID,
+                         "url: unix:// takes no host; use unix:///path or unix://user:pass@/path");
+    }
+    status = read_login(self, parts.login, error);
+    if (!status) {
+        status = decode(&self->path, parts.path, "path", error);
+    }
+    if (!status) {
+        status = check_socket_path(self->path, error);
+    }
+    if (!status && parts.query.length > 0) {
+        status = skip(&parts.query, "db=")
+                     ? read_database(self, parts.query, error)
+                     : rqli_fail(error, RQL_E_INVALID, "url: unknown query key; only db is known");
+    }
+    return status ? status : name_unix(self, parts.path, error);
+}
+
+static rql_status read_local(struct rqli_endpoint *self, struct rqli_slice rest, rql_error *error)
+{
+    if (rest.length > 0) {
+        return rqli_fail(error, RQL_E_INVALID, "url: nothing may follow local:");
+    }
+    self->path = rqli_local_path();
+    self->where = strdup("local:");
+    if (!self->path || !self->where) {
+        return rqli_fail_nomem(error);
+    }
+    return check_socket_path(self->path, error);
+}
+
+static rql_status read_url(struct rqli_endpoint *self, struct rqli_slice url, rql_error *error)
+{
+    if (url.length > URL_BYTES_MAX) {
+        return rqli_fail(error, RQL_E_INVALID, "url: longer than %d bytes", URL_BYTES_MAX);
+    }
+    if (has_bad_bytes(url)) {
+        return rqli_fail(error, RQL_E_INVALID,
+                         "url: spaces, control bytes and '#' must be percent-encoded");
+    }
+    if (skip(&url, "redis://")) {
+        self->kind = RQLI_ENDPOINT_TCP;
+        return read_tcp(self, split(url), error);
+    }
+    if (skip(&url, "unix://")) {
+        self->kind = RQLI_ENDPOINT_UNIX;
+        return read_unix(self, split(url), error);
+    }
+    if (skip(&url, "local:")) {
+        self->kind = RQLI_ENDPOINT_LOCAL;
+        return read_local(self, url, error);
+    }
+    if (skip(&url, "rediss://")) {
+        return rqli_fail(error, RQL_E_INVALID, "url: rediss:// needs TLS, which is not built in");
+    }
+    return rqli_fail(error, RQL_E_INVALID, "url: unknown scheme; use redis://, unix:// or local:");
+}
+
+static void publish(struct rqli_endpoint *out, const struct rqli_endpoint *read)
+{
+    out->kind = read->kind;
+    out->host = read->host;
+    out->path = read->path;
+    out->user = read->user;
+    out->password = read->password;
+    out->where = read->where;
+    out->port = read->port;
+    out->database = read->database;
+}
+
+rql_status rqli_endpoint_parse(struct rqli_endpoint *out, const char *url, rql_error *error)
+{
+    struct rqli_endpoint read = {0};
+    rql_status status;
+
+    if (!url) {
+        return rqli_fail(error, RQL_E_INVALID, "url: missing");
+    }
+    status = read_url(&read, rqli_slice_of(url), error);
+    if (status) {
+        rqli_endpoint_fini(&read);
+        return status;
+    }
+    publish(out, &read);
+    return RQL_OK;
+}
+
+void rqli_endpoint_fini(struct rqli_endpoint *self)
+{
+    if (self->password) {
+        explicit_bzero(self->password, strlen(self->password));
+    }
+    free(self->host);
+    free(self->path);
+    free(self->user);
+    free(self->password);
+    free(self->where);
+    self->host = self->path = self->user = self->password = self->where = NULL;
+}

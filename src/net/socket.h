@@ -1,0 +1,77 @@
+#ifndef RQLI_SOCKET_H
+#define RQLI_SOCKET_H
+
+/* One connection: a socket and the decoder of what comes in. No lock, no thread of its own; link.c
+ * and subscriber.c say who may read and who may write. */
+
+#include "net/decode.h"
+
+#include <sys/types.h>
+
+struct rqli_endpoint;
+
+enum { RQLI_ADDRESS_SIZE = 128, RQLI_RUN_ID_SIZE = 48 };
+
+/* What a connection is to its server. The number alone says nothing once the server was started
+ * anew, for it gives the same ones again. */
+struct rqli_seat {
+    int64_t client_id;               /* CLIENT ID; 0: none */
+    char address[RQLI_ADDRESS_SIZE]; /* CLIENT INFO's addr; "": not told */
+    char run_id[RQLI_RUN_ID_SIZE];   /* of this run of the server; "": not told */
+};
+
+struct rqli_socket {
+    const struct rqli_endpoint *endpoint;
+    int fd;                /* -1: closed */
+    int64_t read_limit_us; /* SO_RCVTIMEO as it is set */
+    struct rqli_seat seat;
+    bool is_read_only; /* the server took no write at login */
+    struct rqli_decoder decoder;
+};
+
+/* What one reply said about the server's clock: it was server_us somewhere between the other two.
+ */
+struct rqli_clock_reading {
+    int64_t sent_us;
+    int64_t received_us; /* 0: no reading */
+    int64_t server_us;
+};
+
+/* Connects and logs in: AUTH, SELECT, CLIENT SETNAME, CLIENT ID, TIME, the right to publish. With a
+ * predecessor it also finds out its seat and whether the server takes writes, and has the server
+ * end that connection, if it is there and surely ours: what was sent on it may still be done. NULL:
+ * it will only listen. */
+rql_status rqli_socket_open(struct rqli_socket *self, const struct rqli_seat *predecessor,
+                            int64_t deadline_us, struct rqli_clock_reading *reading_out,
+                            rql_error *error);
+void rqli_socket_close(struct rqli_socket *self); /* closed already is fine */
+
+/* All bytes, or false (errno says why: EPIPE, EAGAIN at the deadline, ...). */
+bool rqli_socket_send(struct rqli_socket *self, const char *bytes, size_t length,
+                      int64_t deadline_us);
+
+/* As many bytes as go without waiting; -1: broken. */
+ssize_t rqli_socket_send_some(struct rqli_socket *self, const char *bytes, size_t length);
+
+/* Waits for bytes, room for more to be sent, or until_us. */
+void rqli_socket_await_room(const struct rqli_socket *self, int64_t until_us);
+
+/* In a fork child, where a loop may still look at the number: puts nothing in the socket's place.
+ * Takes no lock, allocates nothing. */
+void rqli_socket_abandon(struct rqli_socket *self);
+
+/* Something has come and is not in the decoder yet. */
+bool rqli_socket_has_bytes(const struct rqli_socket *self);
+/* Nothing has come, nor an end. */
+bool rqli_socket_is_quiet(const struct rqli_socket *self);
+
+enum rqli_socket_read {
+    RQLI_SOCKET_BYTES,   /* something came and is in the decoder */
+    RQLI_SOCKET_NOTHING, /* until_us passed, or a signal */
+    RQLI_SOCKET_BROKEN,  /* closed, reset, or more than the decoder takes */
+};
+
+/* Waits for bytes until until_us; looks for spin_us before it sleeps. */
+enum rqli_socket_read rqli_socket_read(struct rqli_socket *self, int64_t until_us, int64_t spin_us);
+
+#endif

@@ -1,0 +1,174 @@
+/* Options as text: set by name, from the environment, and the table as users see it. */
+
+#include "base/error.h"
+#include "base/text.h"
+#include "options/table.h"
+
+#include <stdlib.h>
+
+/* Longest value or name that a message repeats. */
+enum { REPEAT_MAX = 40 };
+
+/* Text from outside is only repeated where it cannot harm a terminal or fill the message. */
+static const char *repeatable(const char *value)
+{
+    size_t length = strnlen(value, REPEAT_MAX + 1);
+
+    if (length == 0 || length > REPEAT_MAX) {
+        return length == 0 ? "empty" : "too long";
+    }
+    for (size_t i = 0; i < length; i++) {
+        if (value[i] < 0x20 || value[i] > 0x7E) {
+            return "unreadable";
+        }
+    }
+    return value;
+}
+
+static bool parse_word(const char *const *words, const char *value, int64_t *out)
+{
+    for (int i = 0; words[i]; i++) {
+        if (strcmp(words[i], value) == 0) {
+            *out = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* No sign: -1ms is not "forever". */
+static bool parse_duration(const struct rqli_option *option, const char *value, int64_t *out)
+{
+    return strcmp(option->shown.unit, "ms") == 0 && *value != '-' &&
+           rql_parse_duration(value, out, NULL) == RQL_OK;
+}
+
+static bool parse(const struct rqli_option *option, const char *value, int64_t *out)
+{
+    if (option->words) {
+        return parse_word(option->words, value, out);
+    }
+    if (option->forever && strcmp(value, "forever") == 0) {
+        *out = RQL_FOREVER;
+        return true;
+    }
+    return (rqli_parse_int(rqli_slice_of(value), out) || parse_duration(option, value, out)) &&
+           rqli_option_accepts(option, *out);
+}
+
+/* name is what the user wrote it under: the option, or the variable. */
+static rql_status assign(const struct rqli_option *option, rql_options *options, const char *name,
+                         const char *value, rql_error *error)
+{
+    void *field = (char *)options + option->offset;
+    int64_t number;
+
+    if (option->kind == RQLI_OPTION_TEXT) {
+        rql_status status = rqli_option_check(option, &value, name, error);
+
+        if (!status) {
+            memcpy(field, &value, sizeof value);
+        }
+        return status;
+    }
+    if (!parse(option, value, &number)) {
+        return rqli_fail(error, RQL_E_INVALID, "%s is %s; it must be %s", name, repeatable(value),
+                         option->shown.range);
+    }
+    rqli_option_store(option, field, number);
+    return RQL_OK;
+}
+
+static rql_status assign_from_env(rql_options *options, rql_error *error)
+{
+    const struct rqli_option *option;
+    rql_status status = RQL_OK;
+
+    for (size_t i = 0; !status && (option = rqli_option_at(i)); i++) {
+        /* The contract rules out changes meanwhile. NOLINTNEXTLINE(concurrency-mt-unsafe) */
+        const char *value = getenv(option->shown.env);
+
+        if (value) {
+            status = assign(option, options, option->shown.env, value, error);
+        }
+    }
+    return status;
+}
+
+static rql_status check_set_up(const rql_options *options, rql_error *error)
+{
+    return rqli_option_check_size(options ? options->size : 0, RQLI_OPTIONS_LEAST, error);
+}
+
+rql_status rql_options_from_env(rql_options *options, rql_error *error)
+{
+    rql_options changed;
+    rql_status status = check_set_up(options, error);
+    size_t known;
+
+    if (status) {
+        return status;
+    }
+    /* The shorter struct of an older program takes the variables of its own fields. */
+    known = options->size < sizeof changed ? options->size : sizeof changed;
+    memcpy(&changed, options, known);
+    status = assign_from_env(&changed, error);
+    if (!status) {
+        memcpy(options, &changed, known);
+    }
+    return status;
+}
+
+static bool same_name(const char *field, const char *name)
+{
+    for (; *field != '\0' && *name != '\0'; field++, name++) {
+        if (*field != *name && !(*field == '_' && *name == '-')) {
+            return false;
+        }
+    }
+    return *field == *name;
+}
+
+static const struct rqli_option *find(const char *name)
+{
+    const struct rqli_option *option;
+
+    for (size_t i = 0; (option = rqli_option_at(i)); i++) {
+        if (same_name(option->shown.name, name)) {
+            return option;
+        }
+    }
+    return NULL;
+}
+
+/* The struct of an older program has no room for newer options. */
+static bool has_room(const rql_options *options, const struct rqli_option *option)
+{
+    return option->offset + rqli_option_width(option) <= options->size;
+}
+
+rql_status rql_options_set(rql_options *options, const char *name, const char *value,
+                           rql_error *error)
+{
+    const struct rqli_option *option;
+    rql_status status = check_set_up(options, error);
+
+    if (status) {
+        return status;
+    }
+    if (!name || !value) {
+        return rqli_fail(error, RQL_E_INVALID, "options: name or value is NULL");
+    }
+    option = find(name);
+    if (!option || !has_room(options, option)) {
+        return rqli_fail(error, RQL_E_INVALID, "options: no such option: %s", repeatable(name));
+    }
+    return assign(option, options, option->shown.name, value, error);
+}
+
+const rql_option_row *rql_option_row_at(size_t index)
+{
+    const struct rqli_option *option = rqli_option_at(index);
+
+    return option ? &option->shown : NULL;
+}

@@ -1,0 +1,199 @@
+#include "wire/reply.h"
+
+#include "base/error.h"
+
+#include <stdio.h>
+
+/* Parts of a message are cut so that all of them fit into rql_error::message. */
+enum { WHERE_SIZE = 88, TEXT_SIZE = 112, ESCAPE_SIZE = 4, CUT_SIZE = 4, SHA_SIZE = 40 };
+
+struct error_class {
+    const char *code;
+    rql_status status;
+    /* Refused before the first write, by scripts too: Redis checks these codes only until a script
+     * has written. NOPERM and WRONGTYPE may come later. */
+    bool nothing_done;
+};
+
+static const struct error_class classes[] = {
+    {"NOAUTH", RQL_E_AUTH, true},           {"WRONGPASS", RQL_E_AUTH, true},
+    {"NOPERM", RQL_E_AUTH, false},          {"DENIED", RQL_E_AUTH, true},
+    {"WRONGTYPE", RQL_E_WRONG_TYPE, false}, {"READONLY", RQL_E_READ_ONLY, true},
+    {"MASTERDOWN", RQL_E_READ_ONLY, true},  {"MOVED", RQL_E_READ_ONLY, true},
+    {"ASK", RQL_E_READ_ONLY, true},         {"LOADING", RQL_E_UNAVAILABLE, true},
+    {"BUSY", RQL_E_UNAVAILABLE, true},      {"OOM", RQL_E_UNAVAILABLE, true},
+    {"MISCONF", RQL_E_UNAVAILABLE, true},   {"NOREPLICAS", RQL_E_UNAVAILABLE, true},
+    {"TRYAGAIN", RQL_E_UNAVAILABLE, true},  {"CLUSTERDOWN", RQL_E_UNAVAILABLE, true},
+};
+
+/* Faults without a code of their own; inside a script, that some servers report so. */
+static const struct error_class phrases[] = {
+    {"WRONGTYPE", RQL_E_WRONG_TYPE, false},
+    {"The user executing the script can't", RQL_E_AUTH, false},
+    {"ACL failure in script", RQL_E_AUTH, false},
+    {"EXECABORT Transaction discarded because of: NOPERM", RQL_E_AUTH, true},
+    {"ERR max number of clients reached", RQL_E_UNAVAILABLE, true},
+};
+
+static const struct error_class other = {"", RQL_E_SERVER, false};
+
+static bool begins_with(struct rqli_slice text, const char *word)
+{
+    size_t length = strlen(word);
+
+    return text.length >= length && memcmp(text.data, word, length) == 0;
+}
+
+static bool first_word_is(struct rqli_slice text, const char *word)
+{
+    size_t length = strlen(word);
+
+    return begins_with(text, word) && (text.length == length || text.data[length] == ' ');
+}
+
+static const char *find(struct rqli_slice text, const char *part)
+{
+    return text.length > 0 ? memmem(text.data, text.length, part, strlen(part)) : NULL;
+}
+
+static struct rqli_slice from(struct rqli_slice text, const char *start)
+{
+    return (struct rqli_slice){start, text.length - (size_t)(start - text.data)};
+}
+
+/* Redis 7 appends " script: <sha>, on @user_script:12.": worth nothing to the caller. The words of
+ * the error may have " script: " in them, too: what follows the sha tells them apart. */
+static struct rqli_slice without_tail(struct rqli_slice text)
+{
+    static const char word[] = " script: ";
+    struct rqli_slice rest = text;
+    const char *tail;
+
+    while ((tail = find(rest, word))) {
+        rest = from(rest, tail + strlen(word));
+        if (rest.length > SHA_SIZE && begins_with(from(rest, rest.data + SHA_SIZE), ", on @")) {
+            return (struct rqli_slice){text.data, (size_t)(tail - text.data)};
+        }
+    }
+    return text;
+}
+
+/* Redis 6 puts "ERR Error running script (call to f_<sha>): @user_script:1: " in front. */
+static struct rqli_slice without_front(struct rqli_slice text)
+{
+    const char *mark;
+
+    if (!begins_with(text, "ERR Error running script")) {
+        return text;
+    }
+    while ((mark = find(text, "@user_script:"))) {
+        struct rqli_slice rest = from(text, mark + strlen("@user_script:"));
+        const char *end = find(rest, ": ");
+
+        if (!end) {
+            break;
+        }
+        text = from(rest, end + 2);
+    }
+    return text.length > 0 && text.data[0] == '-' ? from(text, text.data + 1) : text;
+}
+
+/* In front of "User w has no permissions to run the 'publish' command", by Redis 7.2 and later and
+ * by Valkey. A message has room for the long name of a user, or for these. */
+static const char *const acl_fronts[] = {
+    "ERR ACL failure in script: ",
+    "EXECABORT Transaction discarded because of: ",
+};
+
+static struct rqli_slice without_acl_front(struct rqli_slice text)
+{
+    for (size_t i = 0; i < sizeof acl_fronts / sizeof acl_fronts[0]; i++) {
+        if (begins_with(text, acl_fronts[i])) {
+            return from(text, text.data + strlen(acl_fronts[i]));
+        }
+    }
+    return text;
+}
+
+static struct rqli_slice useful_part(struct rqli_slice text)
+{
+    return without_front(without_tail(text));
+}
+
+static const struct error_class *classify(struct rqli_slice text)
+{
+    for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
+        if (first_word_is(text, classes[i].code)) {
+            return &classes[i];
+        }
+    }
+    for (size_t i = 0; i < sizeof phrases / sizeof phrases[0]; i++) {
+        if (find(text, phrases[i].code)) {
+            return &phrases[i];
+        }
+    }
+    return &other;
+}
+
+rql_status rqli_reply_class(const struct rqli_reply *error_reply)
+{
+    return classify(useful_part(error_reply->text))->status;
+}
+
+/* Ends a text that was cut, not within a character of UTF-8. */
+static size_t put_cut(char *out, size_t length)
+{
+    while (length > 0 && ((unsigned char)out[length - 1] & 0xC0) == 0x80) {
+        length--;
+    }
+    if (length > 0 && ((unsigned char)out[length - 1] & 0x80)) {
+        length--;
+    }
+    memcpy(out + length, "...", sizeof "...");
+    return length + 3;
+}
+
+/* One line for a terminal: control bytes escaped, cut to size. */
+static void show(char *out, size_t size, struct rqli_slice text)
+{
+    size_t length = 0;
+
+    for (size_t i = 0; i < text.length; i++) {
+        unsigned char byte = (unsigned char)text.data[i];
+
+        if (length + ESCAPE_SIZE + CUT_SIZE > size) {
+            length = put_cut(out, length);
+            break;
+        }
+        if (byte < 0x20 || byte == 0x7F) {
+            length += (size_t)snprintf(out + length, size - length, "\\x%02x", byte);
+        } else {
+            out[length++] = (char)byte;
+        }
+    }
+    out[length] = '\0';
+}
+
+rql_status rqli_reply_fault(const struct rqli_reply *reply, const char *what, const char *where,
+                            rql_error *error)
+{
+    const struct error_class *class;
+    struct rqli_slice useful;
+    char place[WHERE_SIZE];
+    char text[TEXT_SIZE];
+
+    show(place, sizeof place, rqli_slice_of(where));
+    if (reply->type != RQLI_REPLY_ERROR) {
+        return rqli_fail(error, RQL_E_PROTOCOL, "%.24s on %s: unexpected reply", what, place);
+    }
+    useful = useful_part(reply->text);
+    class = classify(useful);
+    show(text, sizeof text, without_acl_front(useful));
+    return rqli_fail(error, class->status, "%.24s on %s: %s%s", what, place, text,
+                     class->nothing_done ? "; nothing was done" : "");
+}
+
+bool rqli_reply_says(const struct rqli_reply *reply, const char *word)
+{
+    return first_word_is(reply->text, word);
+}
