@@ -21,7 +21,7 @@ root=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
 out=${RQL_BUILD_DIR:-$root/build}
 jobs=${RQL_JOBS:-$(getconf _NPROCESSORS_ONLN)}
 all='format docs shell gcc clang light tidy asan tsan valgrind budget fuzz'
-by_name='guarantees explore valgrind_all debian13'
+by_name='guarantees explore mutants valgrind_all debian13'
 passed=0
 failed=0
 skipped=0
@@ -35,7 +35,7 @@ export DEBIAN_FRONTEND=noninteractive
 packages_gcc='meson ninja-build gcc g++ libc6-dev pkg-config libhiredis-dev libuv1-dev libcjson-dev
 libcmocka-dev redis-server python3'
 packages_all="$packages_gcc valgrind clang clang-format clang-tidy doxygen shellcheck"
-with_gcc='gcc light guarantees explore debian13'
+with_gcc='gcc light guarantees explore mutants debian13'
 optional='cppcheck'
 policy=/usr/sbin/policy-rc.d
 remove_policy=
@@ -302,6 +302,23 @@ stage_explore() {
     kept=$?
     grep -h '^ok\|^not ok\|^#' "$out/gcc/meson-logs/run-explore.txt"
     return "$kept"
+}
+
+# By name only: half an hour. Mistakes that are planted one at a time, each to be found by the tests that
+# tests/mutants.toml names; `python3 tests/mutants.py --only src/...` plants some of them.
+stage_mutants() {
+    rm -f "$out/mutants.json"
+    RQL_TEST_REDIS=$server python3 "$root/tests/mutants.py" --dir "$out/mutants" --jobs "$jobs" \
+        --json "$out/mutants.json"
+    found=$?
+    counts=$(sed -n 's/^ "\(passed\|failed\|skipped\)": \([0-9]*\),$/\2/p' "$out/mutants.json" 2>/dev/null)
+    if [ -z "$counts" ]; then
+        verdict 1
+        return 1
+    fi
+    # shellcheck disable=SC2086 # a word list on purpose
+    add_counts $counts
+    return "$found"
 }
 
 # in_debian13 SERVER: the stage gcc there, with this server. In the background, because a shell that
