@@ -208,7 +208,7 @@ class Copy:
         noted = {}
         for test in map(json.loads, log.read_text().splitlines()):
             name = test["name"].split(" / ")[-1]
-            if noted.get(name, test)["result"] in FINE:
+            if name not in noted or noted[name]["result"] in FINE:
                 noted[name] = test
         return noted
 
@@ -326,7 +326,7 @@ def try_all(mistakes, with_explored, folder, jobs):
                         progress.tell(some[0])
         except queue.Empty:
             pass
-        except Wrong as wrong:
+        except Exception as wrong:  # ends the others too
             wrongs.append(wrong)
 
     workers = [threading.Thread(target=labour, args=(copy,)) for copy in copies]
