@@ -8,7 +8,7 @@
 #include "lock/clock_offset.h"
 #include "lock/handle.h"
 #include "lock/holders.h"
-#include "net/endpoint.h"
+#include "net/url.h"
 
 #include <pthread.h>
 #include <rql/client.h>

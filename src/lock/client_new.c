@@ -69,7 +69,7 @@ rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_er
     status = rqli_options_read(&client->options, options, error);
     if (!status) {
         rqli_lock_options_fill(&client->of_calls, &client->options);
-        status = rqli_endpoint_parse(&client->endpoint, client->options.url, error);
+        status = rqli_url_parse(&client->endpoint, client->options.url, error);
     }
     if (!status) {
         status = build(client, error);

@@ -1,7 +1,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "net/conn_threads_inside.h"
-#include "net/endpoint.h"
+#include "net/url.h"
 
 #include <stdlib.h>
 #include <string.h>

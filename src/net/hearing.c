@@ -1,7 +1,8 @@
 #include "net/hearing.h"
 
 #include "base/clock.h"
-#include "net/endpoint.h"
+#include "net/login.h"
+#include "net/url.h"
 
 enum { QUIET_US = 5000000 };
 
@@ -57,8 +58,7 @@ bool rqli_hearing_open(struct rqli_hearing *self, int64_t deadline_us)
     rqli_hearing_forget(self);
     self->called_us = 0;
     rqli_push_subscribe(&command, self->sock.endpoint->identity);
-    if (!command.failed &&
-        rqli_socket_open(&self->sock, NULL, deadline_us, &reading, NULL) == RQL_OK) {
+    if (!command.failed && rqli_login(&self->sock, NULL, deadline_us, &reading, NULL) == RQL_OK) {
         done = rqli_socket_send(&self->sock, command.data, command.length, deadline_us) &&
                await_confirmation(self, deadline_us);
         if (!done) {

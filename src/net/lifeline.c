@@ -2,7 +2,8 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "net/conn_threads_inside.h"
-#include "net/endpoint.h"
+#include "net/login.h"
+#include "net/url.h"
 
 #include <errno.h>
 #include <sys/socket.h>
@@ -143,8 +144,8 @@ static rql_status attempt(struct rqli_conn *self, int64_t deadline_us, rql_error
 
     self->shared.state = CONNECTING;
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    status = rqli_socket_open(&self->sock, &predecessor,
-                              limit_us < deadline_us ? limit_us : deadline_us, &reading, &fault);
+    status = rqli_login(&self->sock, &predecessor, limit_us < deadline_us ? limit_us : deadline_us,
+                        &reading, &fault);
     (void)pthread_mutex_lock(&self->shared.mutex);
     if (status) {
         self->shared.state = DOWN;

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "base/uv_start.h"
-#include "net/endpoint.h"
+#include "net/url.h"
 
 enum { BACKOFF_FIRST_MS = 10, BACKOFF_LAST_MS = 2000 };
 

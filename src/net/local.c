@@ -5,27 +5,229 @@
 #include "base/text.h"
 #include "net/connect.h"
 #include "net/fd.h"
-#include "net/local_start.h"
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <time.h>
 
 /*
  * Everything is decided under a lock on the folder itself, which nobody can remove and make anew:
- * joiners hold it until they are connected, the guard for its last look and the shutdown. So nobody
- * connects to a server that is about to end, and the guard counts every joiner.
+ * joiners hold it until they are connected, the guard for its last check and the shutdown. So
+ * nobody connects to a server that is about to end, and the guard counts every joiner.
  */
 
-#define SOCKET_NAME "redis.sock"
-#define POST_NAME "guard.lock"
+#define GUARD_LOCK_NAME "guard.lock"
+#define DEFAULT_IDLE_S "60"
+#define DEFAULT_FOLDERS "/usr/local/bin:/usr/bin:/bin:/usr/sbin"
 
-enum { STEP_MS = 2, WAIT_MS_MAX = 60000 };
+enum { STEP_MS = 2, WAIT_MS_MAX = 60000, IDLE_S_MAX = 86400 };
+
+extern const char rqli_local_guard[]; /* local_guard.sh */
+
+/* What the guard needs to know. */
+struct plan {
+    char *server;
+    char *client;
+    char *path; /* "PATH=..." */
+    const char *idle_s;
+};
+
+static void plan_fini_p(const struct plan *self)
+{
+    free(self->server);
+    free(self->client);
+    free(self->path);
+}
+
+static bool is_program(const char *path)
+{
+    struct stat info;
+
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
+}
+
+/* The first `name` in a list of folders. NULL: there is none. */
+static char *find_in(const char *folders, const char *name)
+{
+    for (;;) {
+        int length = (int)strcspn(folders, ":");
+        char *path = NULL;
+
+        if (asprintf(&path, "%.*s/%s", length, folders, name) < 0) {
+            return NULL;
+        }
+        if (path[0] == '/' && length > 0 && is_program(path)) {
+            return path;
+        }
+        free(path);
+        if (folders[length] == '\0') {
+            return NULL;
+        }
+        folders += length + 1;
+    }
+}
+
+static const char *search_path(void)
+{
+    const char *path = secure_getenv("PATH");
+
+    return path && path[0] != '\0' ? path : DEFAULT_FOLDERS;
+}
+
+static char *find_either(const char *name, const char *other)
+{
+    char *path = find_in(search_path(), name);
+
+    return path ? path : find_in(search_path(), other);
+}
+
+static rql_status find_programs(struct plan *out, rql_error *error)
+{
+    char *flock = find_in(DEFAULT_FOLDERS, "flock");
+    bool has_flock = flock != NULL;
+
+    free(flock);
+    errno = ENOENT;
+    out->server = find_either("redis-server", "valkey-server");
+    if (!out->server) {
+        return rqli_fail(error, RQL_E_IO,
+                         "local: no redis-server or valkey-server in PATH; install redis-server or "
+                         "set RQL_URL");
+    }
+    out->client = find_either("redis-cli", "valkey-cli");
+    if (!out->client) {
+        return rqli_fail(error, RQL_E_IO,
+                         "local: no redis-cli or valkey-cli in PATH; install redis-tools or set "
+                         "RQL_URL");
+    }
+    if (!has_flock) {
+        return rqli_fail(error, RQL_E_IO,
+                         "local: no program flock; install util-linux or set RQL_URL");
+    }
+    return RQL_OK;
+}
+
+static rql_status read_idle(struct plan *out, rql_error *error)
+{
+    const char *text = secure_getenv("RQL_LOCAL_IDLE");
+    int64_t idle_s;
+
+    out->idle_s = text && text[0] != '\0' ? text : DEFAULT_IDLE_S;
+    if (rqli_parse_int(rqli_slice_of(out->idle_s), &idle_s) && idle_s >= 1 &&
+        idle_s <= IDLE_S_MAX && out->idle_s[0] != '0') {
+        return RQL_OK;
+    }
+    errno = EINVAL;
+    return rqli_fail(error, RQL_E_IO, "local: RQL_LOCAL_IDLE is no number of seconds from 1 to %d",
+                     IDLE_S_MAX);
+}
+
+/* Signals as a fresh program has them, the three standard streams nowhere, nothing else open. */
+static int set_up(posix_spawnattr_t *attributes, posix_spawn_file_actions_t *actions)
+{
+    sigset_t none;
+    sigset_t all;
+    int code = 0;
+    int fd;
+
+    (void)sigemptyset(&none);
+    (void)sigfillset(&all);
+    code |= posix_spawnattr_setsigmask(attributes, &none);
+    code |= posix_spawnattr_setsigdefault(attributes, &all);
+    code |= posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
+                                                     POSIX_SPAWN_SETSIGDEF);
+    for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        code |= posix_spawn_file_actions_addopen(actions, fd, "/dev/null", O_RDWR, 0);
+    }
+    code |= posix_spawn_file_actions_addclosefrom_np(actions, STDERR_FILENO + 1);
+    return code | posix_spawn_file_actions_addchdir_np(actions, "/");
+}
+
+/* posix_spawn() changes nothing of its lists, but does not say so. */
+static char *const *own(const char *const *list)
+{
+    union {
+        const char *const *given;
+        char *const *wanted;
+    } list_as = {.given = list};
+
+    return list_as.wanted;
+}
+
+static int spawn(pid_t *out, const char *const *arguments, const char *const *environment)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    int code = posix_spawnattr_init(&attributes);
+
+    if (code != 0) {
+        return code;
+    }
+    code = posix_spawn_file_actions_init(&actions);
+    if (code == 0) {
+        code = set_up(&attributes, &actions) != 0 ? ENOMEM : 0;
+        if (code == 0) {
+            code = posix_spawn(out, "/bin/sh", &actions, &attributes, own(arguments),
+                               own(environment));
+        }
+        (void)posix_spawn_file_actions_destroy(&actions);
+    }
+    (void)posix_spawnattr_destroy(&attributes);
+    return code;
+}
+
+static rql_status make_plan(struct plan *out, rql_error *error)
+{
+    rql_status status = read_idle(out, error);
+
+    if (!status) {
+        status = find_programs(out, error);
+    }
+    if (!status && asprintf(&out->path, "PATH=%s", search_path()) < 0) {
+        out->path = NULL;
+        status = rqli_fail_nomem(error);
+    }
+    return status;
+}
+
+/* Starts the guard of the private server: detached from this process, in a session of its own, with
+ * none of its descriptors, and nobody's child. task: "start", no server is there and the caller
+ * holds the lock of the folder; "adopt", a server is there that has lost its guard. RQL_OK: what
+ * becomes of it shows at the socket. */
+static rql_status start_guard(const char *task, const char *folder, rql_error *error)
+{
+    RQLI_AUTO(plan_fini) struct plan plan = {0};
+    rql_status status = make_plan(&plan, error);
+    char text[128];
+    pid_t pid;
+    int code;
+
+    if (status) {
+        return status;
+    }
+    code = spawn(&pid,
+                 (const char *const[]){"sh", "-c", rqli_local_guard, "rql-local-guard", task,
+                                       folder, plan.server, plan.client, plan.idle_s, NULL},
+                 (const char *const[]){plan.path, "LC_ALL=C", NULL});
+    if (code != 0) {
+        errno = code;
+        return rqli_fail(error, RQL_E_IO, "local: cannot start /bin/sh: %s",
+                         strerror_r(code, text, sizeof text));
+    }
+    /* The shell puts the guard in its background and ends: no zombie stays with the caller. ECHILD:
+     * the program has collected it already, with a handler or by ignoring SIGCHLD. */
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+    return RQL_OK;
+}
 
 struct visit {
     const char *path; /* of the socket */
@@ -44,30 +246,6 @@ static void unlock_folder_p(const struct visit *visit)
         (void)close(visit->folder_fd);
     }
     errno = saved;
-}
-
-static const char *environment(const char *name)
-{
-    const char *value = secure_getenv(name);
-
-    return value && value[0] != '\0' ? value : NULL;
-}
-
-char *rqli_local_path(void)
-{
-    const char *own = environment("RQL_LOCAL_DIR");
-    const char *runtime = environment("XDG_RUNTIME_DIR");
-    char *path = NULL;
-    int length;
-
-    if (own) {
-        length = asprintf(&path, "%s/" SOCKET_NAME, own);
-    } else if (runtime) {
-        length = asprintf(&path, "%s/rql/" SOCKET_NAME, runtime);
-    } else {
-        length = asprintf(&path, "/tmp/rql-%ju/" SOCKET_NAME, (uintmax_t)geteuid());
-    }
-    return length < 0 ? NULL : path;
 }
 
 static rql_status fail_at(const char *place, const char *what, rql_error *error)
@@ -102,7 +280,7 @@ static rql_status open_folder(struct visit *visit, rql_error *error)
     return RQL_OK;
 }
 
-/* One look later. False: the deadline has passed. */
+/* One step later. False: the deadline has passed. */
 static bool wait_a_step(int64_t deadline_us)
 {
     const struct timespec step = {.tv_nsec = STEP_MS * 1000000L};
@@ -129,7 +307,7 @@ static rql_status lock_folder(const struct visit *visit, rql_error *error)
 static bool has_guard(const struct visit *visit)
 {
     RQLI_AUTO(rqli_fd_close)
-    int fd = openat(visit->folder_fd, POST_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    int fd = openat(visit->folder_fd, GUARD_LOCK_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 
     return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0;
 }
@@ -157,7 +335,7 @@ static bool answers(int fd, int64_t deadline_us)
 
 static rql_status start_server(const struct visit *visit, int *out_fd, rql_error *error)
 {
-    rql_status status = rqli_local_start(RQLI_LOCAL_START, visit->folder, error);
+    rql_status status = start_guard("start", visit->folder, error);
 
     if (status) {
         return status;
@@ -189,7 +367,7 @@ static rql_status join(const struct visit *visit, int *out_fd, rql_error *error)
         return fail_at(visit->path, "cannot connect to", error);
     }
     if (!has_guard(visit)) {
-        status = rqli_local_start(RQLI_LOCAL_ADOPT, visit->folder, error);
+        status = start_guard("adopt", visit->folder, error);
     }
     if (!status) {
         *out_fd = rqli_fd_give(&fd);

@@ -8,10 +8,6 @@
 #include <rql/status.h>
 #include <stdint.h>
 
-/* The socket path for this user, malloc'd; NULL: out of memory. RQL_LOCAL_DIR overrides the folder.
- */
-char *rqli_local_path(void);
-
 /* Makes sure that a server answers at `path`, starting one if needed, before deadline_us.
  * RQL_OK, or RQL_E_IO with one line that says what is missing ("no redis-server or valkey-server in
  * PATH"), what failed and where, or RQL_E_NOMEM. Several processes at once start one server (file

@@ -3,8 +3,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/scope.h"
-#include "net/endpoint.h"
-#include "wire/command.h"
+#include "net/connect.h"
+#include "net/local.h"
 #include "wire/keys.h"
 #include "wire/push.h"
 
@@ -13,8 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The words of a login in the order they are sent; a word that is not needed is left out. */
-enum word {
+/* In the order they are sent; what is not needed is left out. From SETNAME on nothing fails without
+ * them: they may be refused. */
+enum question {
     AUTH,
     SELECT,
     TIME,
@@ -25,14 +26,14 @@ enum word {
     CLIENT_INFO,
     INFO,
     KILL,
-    WORDS
+    QUESTIONS
 };
 
 struct login {
     struct rqli_socket *sock;
     struct rqli_command command;
     struct rqli_arena arena;
-    enum word sent[WORDS];
+    enum question sent[QUESTIONS];
     struct rqli_clock_reading *reading;
 };
 
@@ -45,93 +46,42 @@ static void login_free(struct login *self)
 
 RQLI_DEFINE_AUTO(struct login *, login_free);
 
-static struct rqli_command *open_word(struct login *self, enum word word, size_t argc)
+/* Where the next command goes, which asks this. */
+static struct rqli_command *next(struct login *self, enum question question)
 {
-    self->sent[self->command.n_commands] = word;
-    rqli_command_begin(&self->command, argc);
+    self->sent[self->command.n_commands] = question;
     return &self->command;
-}
-
-static void write_credentials(struct login *self)
-{
-    const struct rqli_endpoint *endpoint = self->sock->endpoint;
-    struct rqli_command *command;
-
-    if (endpoint->password) {
-        command = open_word(self, AUTH, endpoint->user ? 3 : 2);
-        rqli_command_text(command, "AUTH");
-        if (endpoint->user) {
-            rqli_command_text(command, endpoint->user);
-        }
-        rqli_command_text(command, endpoint->password);
-    }
-    if (endpoint->database != 0) {
-        command = open_word(self, SELECT, 2);
-        rqli_command_text(command, "SELECT");
-        rqli_command_int(command, endpoint->database);
-    }
 }
 
 void rqli_login_write_probe(struct rqli_command *command)
 {
-    rqli_command_begin(command, 3);
-    rqli_command_text(command, "ZREM");
-    rqli_command_text(command, RQLI_KEY_LIVE);
-    rqli_command_text(command, "-");
+    rqli_command_words(command, "ZREM", RQLI_KEY_LIVE, "-", NULL);
 }
 
-/* What nothing fails without: it may be refused. */
-static void write_questions(struct login *self)
+static void write_questions(struct login *self, bool is_for_commands)
 {
-    struct rqli_command *command;
+    const struct rqli_endpoint *endpoint = self->sock->endpoint;
+    char text[64];
 
-    self->sent[self->command.n_commands] = WRITE;
-    rqli_login_write_probe(&self->command);
-    command = open_word(self, CLIENT_INFO, 2);
-    rqli_command_text(command, "CLIENT");
-    rqli_command_text(command, "INFO");
-    command = open_word(self, INFO, 2);
-    rqli_command_text(command, "INFO");
-    rqli_command_text(command, "server");
-}
-
-static void write_words(struct login *self, bool is_for_commands)
-{
-    char name[64];
-    struct rqli_command *command;
-
-    write_credentials(self);
-    rqli_command_text(open_word(self, TIME, 1), "TIME");
-    command = open_word(self, CLIENT_ID, 2);
-    rqli_command_text(command, "CLIENT");
-    rqli_command_text(command, "ID");
-
-    self->sent[self->command.n_commands] = PUBLISH;
-    rqli_push_call(&self->command, self->sock->endpoint->identity);
-
-    (void)snprintf(name, sizeof name, "rql-%s", self->sock->endpoint->identity);
-    command = open_word(self, SETNAME, 3);
-    rqli_command_text(command, "CLIENT");
-    rqli_command_text(command, "SETNAME");
-    rqli_command_text(command, name);
+    if (endpoint->password && endpoint->user) {
+        rqli_command_words(next(self, AUTH), "AUTH", endpoint->user, endpoint->password, NULL);
+    } else if (endpoint->password) {
+        rqli_command_words(next(self, AUTH), "AUTH", endpoint->password, NULL);
+    }
+    if (endpoint->database != 0) {
+        (void)snprintf(text, sizeof text, "%d", endpoint->database);
+        rqli_command_words(next(self, SELECT), "SELECT", text, NULL);
+    }
+    rqli_command_words(next(self, TIME), "TIME", NULL);
+    rqli_command_words(next(self, CLIENT_ID), "CLIENT", "ID", NULL);
+    rqli_push_call(next(self, PUBLISH), endpoint->identity);
+    (void)snprintf(text, sizeof text, "rql-%s", endpoint->identity);
+    rqli_command_words(next(self, SETNAME), "CLIENT", "SETNAME", text, NULL);
     if (is_for_commands) {
-        write_questions(self);
+        rqli_login_write_probe(next(self, WRITE));
+        rqli_command_words(next(self, CLIENT_INFO), "CLIENT", "INFO", NULL);
+        rqli_command_words(next(self, INFO), "INFO", "server", NULL);
     }
-}
-
-static rql_status take_time(struct login *self, const struct rqli_reply *reply, rql_error *error)
-{
-    int64_t seconds;
-    int64_t us;
-
-    if (reply->type != RQLI_REPLY_ARRAY || reply->count != 2 ||
-        !rqli_parse_int(reply->items[0].text, &seconds) ||
-        !rqli_parse_int(reply->items[1].text, &us)) {
-        return rqli_reply_fault(reply, "TIME", self->sock->endpoint->where, error);
-    }
-    self->reading->server_us = seconds * 1000000 + us;
-    self->reading->received_us = rqli_now_us();
-    return RQL_OK;
 }
 
 /* The text between two marks, if it fits. */
@@ -153,36 +103,42 @@ static void copy_between(char *out, size_t size, const struct rqli_reply *reply,
     }
 }
 
-static void take_answer(struct login *self, enum word word, const struct rqli_reply *reply)
+/* What nothing fails without. */
+static void take_optional(struct login *self, enum question question,
+                          const struct rqli_reply *reply)
 {
     struct rqli_seat *seat = &self->sock->seat;
 
     if (reply->type == RQLI_REPLY_ERROR) {
-        self->sock->is_read_only = word == WRITE && rqli_reply_says(reply, "READONLY");
-    } else if (reply->type == RQLI_REPLY_TEXT && word == CLIENT_INFO) {
+        self->sock->is_read_only = question == WRITE && rqli_reply_says(reply, "READONLY");
+    } else if (reply->type == RQLI_REPLY_TEXT && question == CLIENT_INFO) {
         copy_between(seat->address, sizeof seat->address, reply, " addr=", " laddr=");
-    } else if (reply->type == RQLI_REPLY_TEXT && word == INFO) {
+    } else if (reply->type == RQLI_REPLY_TEXT && question == INFO) {
         copy_between(seat->run_id, sizeof seat->run_id, reply, "\nrun_id:", "\r");
     }
 }
 
-static rql_status take_reply(struct login *self, enum word word, const struct rqli_reply *reply,
-                             rql_error *error)
+static rql_status take_reply(struct login *self, enum question question,
+                             const struct rqli_reply *reply, rql_error *error)
 {
-    static const char *const names[WRITE] = {"AUTH",      "SELECT",  "TIME",
-                                             "CLIENT ID", "PUBLISH", "CLIENT SETNAME"};
+    static const char *const names[SETNAME] = {"AUTH", "SELECT", "TIME", "CLIENT ID", "PUBLISH"};
+    int64_t seconds;
+    int64_t us;
 
-    if (word >= SETNAME) {
-        take_answer(self, word, reply);
+    if (question >= SETNAME) {
+        take_optional(self, question, reply);
         return RQL_OK;
     }
-    if (reply->type == RQLI_REPLY_ERROR) {
-        return rqli_reply_fault(reply, names[word], self->sock->endpoint->where, error);
+    if (reply->type == RQLI_REPLY_ERROR ||
+        (question == TIME && (reply->type != RQLI_REPLY_ARRAY || reply->count != 2 ||
+                              !rqli_parse_int(reply->items[0].text, &seconds) ||
+                              !rqli_parse_int(reply->items[1].text, &us)))) {
+        return rqli_reply_fault(reply, names[question], self->sock->endpoint->where, error);
     }
-    if (word == TIME) {
-        return take_time(self, reply, error);
-    }
-    if (word == CLIENT_ID) {
+    if (question == TIME) {
+        self->reading->server_us = seconds * 1000000 + us;
+        self->reading->received_us = rqli_now_us();
+    } else if (question == CLIENT_ID) {
         self->sock->seat.client_id = reply->integer;
     }
     return RQL_OK;
@@ -190,14 +146,10 @@ static rql_status take_reply(struct login *self, enum word word, const struct rq
 
 static rql_status broken(const struct login *self, const char *why, rql_error *error)
 {
-    return rqli_fail(error, RQL_E_IO, "cannot log in to %s: %s", self->sock->endpoint->where, why);
-}
-
-static rql_status broken_by_errno(const struct login *self, rql_error *error)
-{
     char text[128];
 
-    return broken(self, strerror_r(errno, text, sizeof text), error);
+    return rqli_fail(error, RQL_E_IO, "cannot log in to %s: %s", self->sock->endpoint->where,
+                     why ? why : strerror_r(errno, text, sizeof text));
 }
 
 static rql_status read_reply(struct login *self, int64_t deadline_us, struct rqli_reply *reply,
@@ -214,7 +166,7 @@ static rql_status read_reply(struct login *self, int64_t deadline_us, struct rql
             return RQL_OK;
         }
         if (rqli_socket_read(self->sock, deadline_us, 0) == RQLI_SOCKET_BROKEN) {
-            return broken_by_errno(self, error);
+            return broken(self, NULL, error);
         }
         if (rqli_now_us() >= deadline_us) {
             errno = ETIMEDOUT;
@@ -232,7 +184,7 @@ static rql_status ask(struct login *self, int64_t deadline_us, rql_error *error)
         return rqli_fail_nomem(error);
     }
     if (!rqli_socket_send(self->sock, self->command.data, self->command.length, deadline_us)) {
-        return broken_by_errno(self, error);
+        return broken(self, NULL, error);
     }
     for (int i = 0; !status && i < self->command.n_commands; i++) {
         struct rqli_reply reply = {0};
@@ -252,25 +204,22 @@ static rql_status ask(struct login *self, int64_t deadline_us, rql_error *error)
 static rql_status end_predecessor(struct login *self, const struct rqli_seat *predecessor,
                                   int64_t deadline_us, rql_error *error)
 {
-    struct rqli_command *command;
+    char id[24];
 
     if (predecessor->client_id == 0 || !*predecessor->address || !*predecessor->run_id ||
         strcmp(predecessor->run_id, self->sock->seat.run_id) != 0) {
         return RQL_OK;
     }
+    (void)snprintf(id, sizeof id, "%lld", (long long)predecessor->client_id);
     rqli_command_reset(&self->command);
-    command = open_word(self, KILL, 6);
-    rqli_command_text(command, "CLIENT");
-    rqli_command_text(command, "KILL");
-    rqli_command_text(command, "ID");
-    rqli_command_int(command, predecessor->client_id);
-    rqli_command_text(command, "ADDR");
-    rqli_command_text(command, predecessor->address);
+    rqli_command_words(next(self, KILL), "CLIENT", "KILL", "ID", id, "ADDR", predecessor->address,
+                       NULL);
     return ask(self, deadline_us, error);
 }
 
-rql_status rqli_login(struct rqli_socket *sock, const struct rqli_seat *predecessor,
-                      int64_t deadline_us, struct rqli_clock_reading *reading_out, rql_error *error)
+static rql_status log_in(struct rqli_socket *sock, const struct rqli_seat *predecessor,
+                         int64_t deadline_us, struct rqli_clock_reading *reading_out,
+                         rql_error *error)
 {
     RQLI_AUTO(login_free) struct login *self = calloc(1, sizeof *self);
     rql_status status;
@@ -280,7 +229,7 @@ rql_status rqli_login(struct rqli_socket *sock, const struct rqli_seat *predeces
     }
     self->sock = sock;
     self->reading = reading_out;
-    write_words(self, predecessor != NULL);
+    write_questions(self, predecessor != NULL);
     reading_out->sent_us = rqli_now_us();
     status = ask(self, deadline_us, error);
     if (!status && predecessor) {
@@ -289,6 +238,28 @@ rql_status rqli_login(struct rqli_socket *sock, const struct rqli_seat *predeces
     if (!status && !rqli_decoder_is_empty(&sock->decoder)) {
         status = rqli_fail(error, RQL_E_PROTOCOL, "%s: more answers than questions at login",
                            sock->endpoint->where);
+    }
+    return status;
+}
+
+rql_status rqli_login(struct rqli_socket *sock, const struct rqli_seat *predecessor,
+                      int64_t deadline_us, struct rqli_clock_reading *reading_out, rql_error *error)
+{
+    const struct rqli_endpoint *endpoint = sock->endpoint;
+    int fd = -1;
+    rql_status status = endpoint->kind == RQLI_ENDPOINT_LOCAL
+                            ? rqli_local_join(endpoint->path, deadline_us, &fd, error)
+                            : rqli_connect(endpoint, deadline_us, &fd, error);
+
+    if (status) {
+        return status;
+    }
+    if (!rqli_socket_begin(sock, fd)) {
+        return rqli_fail_nomem(error);
+    }
+    status = log_in(sock, predecessor, deadline_us, reading_out, error);
+    if (status) {
+        rqli_socket_close(sock);
     }
     return status;
 }

@@ -3,8 +3,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/must.h"
-#include "net/endpoint.h"
 #include "net/line.h"
+#include "net/login.h"
+#include "net/url.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -45,8 +46,8 @@ static bool open_pipe(struct rqli_line *line, int64_t deadline_us)
     struct rqli_pipe *self = (struct rqli_pipe *)line;
 
     self->fault = (rql_error){0};
-    return rqli_socket_open(&self->sock, &self->silent, deadline_us, &self->reading,
-                            &self->fault) == RQL_OK;
+    return rqli_login(&self->sock, &self->silent, deadline_us, &self->reading, &self->fault) ==
+           RQL_OK;
 }
 
 static void on_opened(struct rqli_line *line, bool is_open)

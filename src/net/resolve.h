@@ -2,7 +2,7 @@
 #define RQLI_RESOLVE_H
 
 /* Host names to addresses, before an absolute deadline. getaddrinfo() cannot be interrupted, so it
- * runs in a thread of its own that a caller whose deadline passed leaves behind (F-63). */
+ * runs in a thread of its own that a caller whose deadline passed leaves behind. */
 
 #include <rql/status.h>
 #include <stdint.h>

@@ -1,9 +1,6 @@
 #include "net/socket.h"
 
 #include "base/clock.h"
-#include "base/error.h"
-#include "net/dial.h"
-#include "net/login.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,27 +12,17 @@
 
 enum { READ_BYTES = 16384, EXACT_US = 20000, LONGEST_US = 60000000 };
 
-rql_status rqli_socket_open(struct rqli_socket *self, const struct rqli_seat *predecessor,
-                            int64_t deadline_us, struct rqli_clock_reading *reading_out,
-                            rql_error *error)
+bool rqli_socket_begin(struct rqli_socket *self, int fd)
 {
-    rql_status status = rqli_dial(self->endpoint, deadline_us, &self->fd, error);
-
-    if (status) {
-        return status;
-    }
+    self->fd = fd;
     self->read_limit_us = 0;
     self->seat = (struct rqli_seat){0};
     self->is_read_only = false;
     if (!rqli_decoder_init(&self->decoder)) {
         rqli_socket_close(self);
-        return rqli_fail_nomem(error);
+        return false;
     }
-    status = rqli_login(self, predecessor, deadline_us, reading_out, error);
-    if (status) {
-        rqli_socket_close(self);
-    }
-    return status;
+    return true;
 }
 
 void rqli_socket_close(struct rqli_socket *self)
@@ -65,26 +52,21 @@ bool rqli_socket_is_quiet(const struct rqli_socket *self)
     return recv(self->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
-static bool await_room(int fd, int64_t deadline_us)
+/* After a send() that took nothing; errno says why. */
+static bool may_send_again(int fd, int64_t deadline_us)
 {
     struct pollfd wanted = {.fd = fd, .events = POLLOUT};
     int64_t left_us = deadline_us - rqli_now_us();
 
+    if (errno != EAGAIN) {
+        return errno == EINTR;
+    }
     if (left_us <= 0) {
         errno = EAGAIN;
         return false;
     }
     return poll(&wanted, 1, (int)(left_us / 1000 < 60000 ? left_us / 1000 + 1 : 60000)) >= 0 ||
            errno == EINTR;
-}
-
-/* After a send() that took nothing; errno says why. */
-static bool may_send_again(int fd, int64_t deadline_us)
-{
-    if (errno == EAGAIN) {
-        return await_room(fd, deadline_us);
-    }
-    return errno == EINTR;
 }
 
 ssize_t rqli_socket_send_some(struct rqli_socket *self, const char *bytes, size_t length)
@@ -152,7 +134,7 @@ static void limit_read(struct rqli_socket *self, int64_t left_us)
     }
 }
 
-/* May end early, never late: what has to be told by a deadline waits here (P7). */
+/* May end early, never late: what has to be told by a deadline waits here. */
 static ssize_t await_bytes(struct rqli_socket *self, char *buffer, int64_t left_us)
 {
     struct pollfd wanted = {.fd = self->fd, .events = POLLIN};

@@ -1,8 +1,8 @@
 #ifndef RQLI_SOCKET_H
 #define RQLI_SOCKET_H
 
-/* One connection: a socket and the decoder of what comes in. No lock, no thread of its own; link.c
- * and subscriber.c say who may read and who may write. */
+/* One connection: a socket and the decoder of what comes in. No lock, no thread of its own; its
+ * owner says who may read and who may write. */
 
 #include "net/decode.h"
 
@@ -37,13 +37,9 @@ struct rqli_clock_reading {
     int64_t server_us;
 };
 
-/* Connects and logs in: AUTH, SELECT, CLIENT SETNAME, CLIENT ID, TIME, the right to publish. With a
- * predecessor it also finds out its seat and whether the server takes writes, and has the server
- * end that connection, if it is there and surely ours: what was sent on it may still be done. NULL:
- * it will only listen. */
-rql_status rqli_socket_open(struct rqli_socket *self, const struct rqli_seat *predecessor,
-                            int64_t deadline_us, struct rqli_clock_reading *reading_out,
-                            rql_error *error);
+/* Begins a connection on a descriptor, which is its own from now on. False: out of memory; closed.
+ */
+bool rqli_socket_begin(struct rqli_socket *self, int fd);
 void rqli_socket_close(struct rqli_socket *self); /* closed already is fine */
 
 /* All bytes, or false (errno says why: EPIPE, EAGAIN at the deadline, ...). */

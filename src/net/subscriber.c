@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "base/wakes.h"
-#include "net/endpoint.h"
 #include "net/hearing.h"
+#include "net/url.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

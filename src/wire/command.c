@@ -1,5 +1,6 @@
 #include "wire/command.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 
 /* No command of ours comes near the upper bound; it keeps a wrong length from eating the machine.
@@ -119,6 +120,25 @@ void rqli_command_int(struct rqli_command *self, int64_t word)
     if (reserve(self, HEADER_SIZE + sizeof digits + END_SIZE)) {
         put_word(self, digits, length);
     }
+}
+
+void rqli_command_words(struct rqli_command *self, ...)
+{
+    va_list words;
+    size_t count = 0;
+    const char *word;
+
+    va_start(words, self);
+    while (va_arg(words, const char *)) {
+        count++;
+    }
+    va_end(words);
+    rqli_command_begin(self, count);
+    va_start(words, self);
+    for (word = va_arg(words, const char *); word; word = va_arg(words, const char *)) {
+        rqli_command_text(self, word);
+    }
+    va_end(words);
 }
 
 bool rqli_command_append(struct rqli_command *self, const struct rqli_command *other)

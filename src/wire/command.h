@@ -23,6 +23,9 @@ void rqli_command_slice(struct rqli_command *self, struct rqli_slice word);
 void rqli_command_text(struct rqli_command *self, const char *word);
 void rqli_command_int(struct rqli_command *self, int64_t word);
 
+/* A whole command of texts, NULL behind the last one. */
+__attribute__((sentinel)) void rqli_command_words(struct rqli_command *self, ...);
+
 /* Copies the bytes of another buffer behind the own, and nothing but the bytes: n_commands stays.
  * False: out of memory, nothing was copied. */
 bool rqli_command_append(struct rqli_command *self, const struct rqli_command *other);

@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "net/dial.h"
+#include "net/connect.h"
 #include "net/fd.h"
 #include "wait.h"
 
@@ -178,7 +178,7 @@ static struct rqli_endpoint at_url(const char *url)
 {
     struct rqli_endpoint endpoint = {.io_timeout_ms = 1234};
 
-    CHECK_OK(rqli_endpoint_parse(&endpoint, url, NULL));
+    CHECK_OK(rqli_url_parse(&endpoint, url, NULL));
     return endpoint;
 }
 
@@ -196,7 +196,7 @@ static int reach(struct rqli_endpoint endpoint)
     rql_error error = {0};
     int fd = -1;
 
-    if (rqli_dial(&endpoint, rqli_after_ms(rqli_now_us(), long_ms), &fd, &error)) {
+    if (rqli_connect(&endpoint, rqli_after_ms(rqli_now_us(), long_ms), &fd, &error)) {
         fail_msg("%s", error.message);
     }
     rqli_endpoint_fini(&endpoint);
@@ -211,7 +211,7 @@ static int miss(struct rqli_endpoint endpoint, int64_t within_ms, const char *re
     char wanted[128];
     int fd = -7;
 
-    assert_int_equal(rqli_dial(&endpoint, rqli_after_ms(start_us, within_ms), &fd, &error),
+    assert_int_equal(rqli_connect(&endpoint, rqli_after_ms(start_us, within_ms), &fd, &error),
                      RQL_E_IO);
     assert_in_range(rqli_now_us() - start_us, 0, (within_ms + slack_ms) * 1000 * wait_slowness());
     (void)snprintf(wanted, sizeof wanted, "cannot connect to %s: %s", endpoint.where, reason);
@@ -385,7 +385,7 @@ static void a_passed_deadline_fails(void **state)
     int fd = -1;
 
     (void)state;
-    assert_int_equal(rqli_dial(&endpoint, 0, &fd, NULL), RQL_E_IO);
+    assert_int_equal(rqli_connect(&endpoint, 0, &fd, NULL), RQL_E_IO);
     assert_int_equal(fd, -1);
     rqli_endpoint_fini(&endpoint);
     (void)close(listener);
@@ -399,7 +399,7 @@ static void an_endless_deadline_is_no_overflow(void **state)
     int fd = -1;
 
     (void)state;
-    CHECK_OK(rqli_dial(&endpoint, RQLI_NEVER_US, &fd, NULL));
+    CHECK_OK(rqli_connect(&endpoint, RQLI_NEVER_US, &fd, NULL));
     rqli_endpoint_fini(&endpoint);
     (void)close(fd);
     (void)close(listener);
@@ -429,7 +429,7 @@ static void every_address_is_tried(void **state)
     (void)state;
     names.addresses = addresses;
     fill(dead, fds);
-    CHECK_OK(rqli_dial(&endpoint, rqli_after_ms(rqli_now_us(), short_ms * 10), &fd, NULL));
+    CHECK_OK(rqli_connect(&endpoint, rqli_after_ms(rqli_now_us(), short_ms * 10), &fd, NULL));
     rqli_endpoint_fini(&endpoint);
     (void)close(fd);
     drop(fds);

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "net/conn_threads.h"
-#include "net/endpoint.h"
+#include "net/url.h"
 #include "proxy.h"
 #include "redis_server.h"
 #include "stand_in.h"
@@ -65,7 +65,7 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *re
 static void join(struct crew *crew, const char *url, int64_t io_timeout_ms)
 {
     memset(crew, 0, sizeof *crew);
-    CHECK_OK(rqli_endpoint_parse(&crew->endpoint, url, NULL));
+    CHECK_OK(rqli_url_parse(&crew->endpoint, url, NULL));
     crew->endpoint.connect_timeout_ms = 2000;
     crew->endpoint.io_timeout_ms = io_timeout_ms;
     crew->endpoint.identity = "00112233445566778899aabbccddeeff";

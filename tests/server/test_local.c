@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "net/fd.h"
 #include "net/local.h"
+#include "net/url.h"
 #include "wait.h"
 
 #include <dirent.h>
@@ -73,10 +74,14 @@ static int make_place(void **state)
 static rql_status join(int64_t within_ms, int *out_fd, rql_error *error)
 {
     RQLI_AUTO(rqli_fd_close) int fd = -1;
-    char *path = rqli_local_path();
-    rql_status status = rqli_local_join(path, rqli_after_ms(rqli_now_us(), within_ms), &fd, error);
+    struct rqli_endpoint endpoint = {0};
+    rql_status status = rqli_url_parse(&endpoint, "local:", error);
 
-    free(path);
+    if (!status) {
+        status =
+            rqli_local_join(endpoint.path, rqli_after_ms(rqli_now_us(), within_ms), &fd, error);
+    }
+    rqli_endpoint_fini(&endpoint);
     *out_fd = rqli_fd_give(&fd);
     return status;
 }

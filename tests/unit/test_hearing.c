@@ -1,8 +1,8 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "net/endpoint.h"
 #include "net/hearing.h"
+#include "net/url.h"
 
 /* When a subscriber connection that brings nothing is put to the test, and given up (F-43). */
 

@@ -1,19 +1,16 @@
-#include "net/endpoint.h"
+#include "net/url.h"
 
 #include "base/error.h"
 #include "base/text.h"
-#include "net/local.h"
 
 #include <arpa/inet.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/un.h>
+#include <unistd.h>
 
-/*
- * No message repeats a byte of the URL: one that is written wrongly may have its password in any
- * part ("redis://user:pa/ss@host").
- */
+/* No message repeats a byte of the URL: one that is written wrongly may have its password in any
+ * part ("redis://user:pa/ss@host"). */
 
 enum {
     URL_BYTES_MAX = 4096,
@@ -182,33 +179,24 @@ static rql_status read_database(struct rqli_endpoint *self, struct rqli_slice te
     return RQL_OK;
 }
 
-static bool is_host_name(const char *host)
-{
-    static const char allowed[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
-    size_t length = strlen(host);
-
-    return length <= HOST_BYTES_MAX && strspn(host, allowed) == length;
-}
-
-static bool is_ipv6(const char *host)
-{
-    struct in6_addr address;
-
-    return inet_pton(AF_INET6, host, &address) == 1;
-}
-
 /* Takes the host from the front; an address in brackets, a name, or nothing. */
 static rql_status read_host(struct rqli_endpoint *self, struct rqli_slice *rest, rql_error *error)
 {
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
     bool has_brackets = skip(rest, "[");
     struct rqli_slice host = take(rest, length_before(*rest, has_brackets ? "]" : ":"));
+    struct in6_addr address;
+    bool is_valid;
 
     self->host = host.length > 0 ? strndup(host.data, host.length) : strdup("127.0.0.1");
     if (!self->host) {
         return rqli_fail_nomem(error);
     }
-    if (has_brackets ? !skip(rest, "]") || !is_ipv6(self->host) : !is_host_name(self->host)) {
+    is_valid = has_brackets ? skip(rest, "]") && inet_pton(AF_INET6, self->host, &address) == 1
+                            : host.length <= HOST_BYTES_MAX &&
+                                  strspn(self->host, allowed) == strlen(self->host);
+    if (!is_valid) {
         return rqli_fail(error, RQL_E_INVALID,
                          "url: the host is no name, IPv4 address or [IPv6 address]");
     }
@@ -224,30 +212,21 @@ static rql_status read_port(struct rqli_endpoint *self, struct rqli_slice rest, 
     return RQL_OK;
 }
 
-/* NULL: out of memory. */
-__attribute__((format(printf, 1, 2))) static char *write_text(const char *format, ...)
+/* What messages call the server. */
+static rql_status name_server(struct rqli_endpoint *self, const char *scheme,
+                              struct rqli_slice place, const char *before_database,
+                              rql_error *error)
 {
-    char *text = NULL;
-    va_list args;
-    int length;
-
-    va_start(args, format);
-    length = vasprintf(&text, format, args);
-    va_end(args);
-    return length < 0 ? NULL : text;
-}
-
-static rql_status name_tcp(struct rqli_endpoint *self, rql_error *error)
-{
-    bool is_v6 = strchr(self->host, ':') != NULL;
     char database[DATABASE_TEXT_SIZE] = "";
 
     if (self->database > 0) {
-        (void)snprintf(database, sizeof database, "/%d", self->database);
+        (void)snprintf(database, sizeof database, "%s%d", before_database, self->database);
     }
-    self->where = write_text("redis://%s%s%s:%d%s", is_v6 ? "[" : "", self->host, is_v6 ? "]" : "",
-                             self->port, database);
-    return self->where ? RQL_OK : rqli_fail_nomem(error);
+    if (asprintf(&self->where, "%s%.*s%s", scheme, (int)place.length, place.data, database) < 0) {
+        self->where = NULL;
+        return rqli_fail_nomem(error);
+    }
+    return RQL_OK;
 }
 
 static rql_status read_tcp(struct rqli_endpoint *self, struct parts parts, rql_error *error)
@@ -267,19 +246,15 @@ static rql_status read_tcp(struct rqli_endpoint *self, struct parts parts, rql_e
         status = rqli_fail(error, RQL_E_INVALID,
                            "url: unknown query key; redis:// takes the database as /db");
     }
-    return status ? status : name_tcp(self, error);
-}
+    if (!status) {
+        bool is_v6 = strchr(self->host, ':') != NULL;
+        char place[HOST_BYTES_MAX + sizeof "[]:65535"];
 
-/* As written in the URL, so that decoded control bytes cannot break up a message. */
-static rql_status name_unix(struct rqli_endpoint *self, struct rqli_slice path, rql_error *error)
-{
-    char database[DATABASE_TEXT_SIZE] = "";
-
-    if (self->database > 0) {
-        (void)snprintf(database, sizeof database, "?db=%d", self->database);
+        (void)snprintf(place, sizeof place, "%s%s%s:%d", is_v6 ? "[" : "", self->host,
+                       is_v6 ? "]" : "", self->port);
+        status = name_server(self, "redis://", rqli_slice_of(place), "/", error);
     }
-    self->where = write_text("unix://%.*s%s", (int)path.length, path.data, database);
-    return self->where ? RQL_OK : rqli_fail_nomem(error);
+    return status;
 }
 
 static rql_status check_socket_path(const char *path, rql_error *error)
@@ -314,15 +289,32 @@ static rql_status read_unix(struct rqli_endpoint *self, struct parts parts, rql_
                      ? read_database(self, parts.query, error)
                      : rqli_fail(error, RQL_E_INVALID, "url: unknown query key; only db is known");
     }
-    return status ? status : name_unix(self, parts.path, error);
+    /* As written in the URL, so that decoded control bytes cannot break up a message. */
+    return status ? status : name_server(self, "unix://", parts.path, "?db=", error);
 }
 
+/* In a folder that only this user can enter; a program with more rights than its user must not be
+ * led elsewhere by the environment. */
 static rql_status read_local(struct rqli_endpoint *self, struct rqli_slice rest, rql_error *error)
 {
+    static const char socket_name[] = "redis.sock";
+    const char *own = secure_getenv("RQL_LOCAL_DIR");
+    const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
+    int length;
+
     if (rest.length > 0) {
         return rqli_fail(error, RQL_E_INVALID, "url: nothing may follow local:");
     }
-    self->path = rqli_local_path();
+    if (own && own[0] != '\0') {
+        length = asprintf(&self->path, "%s/%s", own, socket_name);
+    } else if (runtime && runtime[0] != '\0') {
+        length = asprintf(&self->path, "%s/rql/%s", runtime, socket_name);
+    } else {
+        length = asprintf(&self->path, "/tmp/rql-%ju/%s", (uintmax_t)geteuid(), socket_name);
+    }
+    if (length < 0) {
+        self->path = NULL;
+    }
     self->where = strdup("local:");
     if (!self->path || !self->where) {
         return rqli_fail_nomem(error);
@@ -357,19 +349,7 @@ static rql_status read_url(struct rqli_endpoint *self, struct rqli_slice url, rq
     return rqli_fail(error, RQL_E_INVALID, "url: unknown scheme; use redis://, unix:// or local:");
 }
 
-static void publish(struct rqli_endpoint *out, const struct rqli_endpoint *read)
-{
-    out->kind = read->kind;
-    out->host = read->host;
-    out->path = read->path;
-    out->user = read->user;
-    out->password = read->password;
-    out->where = read->where;
-    out->port = read->port;
-    out->database = read->database;
-}
-
-rql_status rqli_endpoint_parse(struct rqli_endpoint *out, const char *url, rql_error *error)
+rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error *error)
 {
     struct rqli_endpoint read = {0};
     rql_status status;
@@ -382,7 +362,11 @@ rql_status rqli_endpoint_parse(struct rqli_endpoint *out, const char *url, rql_e
         rqli_endpoint_fini(&read);
         return status;
     }
-    publish(out, &read);
+    read.connect_timeout_ms = out->connect_timeout_ms;
+    read.io_timeout_ms = out->io_timeout_ms;
+    read.spin_us = out->spin_us;
+    read.identity = out->identity;
+    *out = read;
     return RQL_OK;
 }
 

@@ -1,7 +1,7 @@
-#ifndef RQLI_ENDPOINT_H
-#define RQLI_ENDPOINT_H
+#ifndef RQLI_URL_H
+#define RQLI_URL_H
 
-/* Where the server is and how to log in: a parsed URL. Constant after rqli_endpoint_parse(). */
+/* Where the server is and how to log in: a parsed URL. Constant after rqli_url_parse(). */
 
 #include <rql/status.h>
 #include <stdbool.h>
@@ -26,7 +26,7 @@ struct rqli_endpoint {
 
 /* Fills everything that the URL says; the last four fields are the caller's. *out is untouched on
  * failure. RQL_E_INVALID names the part that is wrong, without the password. */
-rql_status rqli_endpoint_parse(struct rqli_endpoint *out, const char *url, rql_error *error);
+rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error *error);
 void rqli_endpoint_fini(struct rqli_endpoint *self); /* wipes the password */
 
 #endif

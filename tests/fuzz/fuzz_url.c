@@ -1,4 +1,4 @@
-#include "net/endpoint.h"
+#include "net/url.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static void check_where(const struct rqli_endpoint *endpoint)
 {
     struct rqli_endpoint again = {0};
 
-    must(rqli_endpoint_parse(&again, endpoint->where, NULL) == RQL_OK);
+    must(rqli_url_parse(&again, endpoint->where, NULL) == RQL_OK);
     must(again.kind == endpoint->kind && again.port == endpoint->port);
     must(again.database == endpoint->database && !again.user && !again.password);
     must(!again.host == !endpoint->host && !again.path == !endpoint->path);
@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(url, data, size);
     }
     url[size] = '\0';
-    if (rqli_endpoint_parse(&endpoint, url, &error) == RQL_OK) {
+    if (rqli_url_parse(&endpoint, url, &error) == RQL_OK) {
         check_parsed(&endpoint);
         check_where(&endpoint);
         rqli_endpoint_fini(&endpoint);

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "net/endpoint.h"
+#include "net/url.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +75,7 @@ static void check_good(const struct good *row)
     struct rqli_endpoint endpoint = {0};
     rql_error error = {0};
 
-    if (rqli_endpoint_parse(&endpoint, row->url, &error)) {
+    if (rqli_url_parse(&endpoint, row->url, &error)) {
         fail_msg("%s: %s", row->url, error.message);
     }
     assert_int_equal(endpoint.kind, row->kind);
@@ -178,7 +178,7 @@ static void check_bad(const struct bad *row)
     const char *url = row->url ? row->url : "(null)";
     rql_error error = {0};
 
-    if (rqli_endpoint_parse(&endpoint, row->url, &error) != RQL_E_INVALID) {
+    if (rqli_url_parse(&endpoint, row->url, &error) != RQL_E_INVALID) {
         fail_msg("%s was not refused", url);
     }
     if (!strstr(error.message, row->part) || strstr(error.message, "sesame")) {
@@ -187,7 +187,7 @@ static void check_bad(const struct bad *row)
     assert_int_equal(endpoint.port, 7);
     assert_int_equal(endpoint.database, 8);
     assert_null(endpoint.where);
-    assert_int_equal(rqli_endpoint_parse(&endpoint, row->url, NULL), RQL_E_INVALID);
+    assert_int_equal(rqli_url_parse(&endpoint, row->url, NULL), RQL_E_INVALID);
 }
 
 static void a_wrong_url_is_refused_by_its_part(void **state)
@@ -210,7 +210,7 @@ static void check_leaks(const char *url)
     struct rqli_endpoint endpoint = {0};
     rql_error error = {0};
 
-    (void)rqli_endpoint_parse(&endpoint, url, &error);
+    (void)rqli_url_parse(&endpoint, url, &error);
     if (leaks(endpoint.where) || leaks(error.message)) {
         fail_msg("%s leaks", url);
     }
@@ -243,7 +243,7 @@ static void the_callers_fields_stay(void **state)
         .connect_timeout_ms = 1, .io_timeout_ms = 2, .spin_us = 3, .identity = "me"};
 
     (void)state;
-    CHECK_OK(rqli_endpoint_parse(&endpoint, "redis://h", NULL));
+    CHECK_OK(rqli_url_parse(&endpoint, "redis://h", NULL));
     assert_int_equal(endpoint.connect_timeout_ms, 1);
     assert_int_equal(endpoint.io_timeout_ms, 2);
     assert_int_equal(endpoint.spin_us, 3);
@@ -261,12 +261,12 @@ static void a_url_has_a_limit(void **state)
     (void)state;
     memset(url + start, 'p', sizeof url - start);
     memcpy(url + sizeof url - 4, "@h", 3);
-    CHECK_OK(rqli_endpoint_parse(&endpoint, url, NULL));
+    CHECK_OK(rqli_url_parse(&endpoint, url, NULL));
     assert_int_equal(strlen(endpoint.password), 4096 - start - 2);
     rqli_endpoint_fini(&endpoint);
     memcpy(url + sizeof url - 4, "@hh", 4);
     assert_int_equal(strlen(url), 4097);
-    assert_int_equal(rqli_endpoint_parse(&endpoint, url, &error), RQL_E_INVALID);
+    assert_int_equal(rqli_url_parse(&endpoint, url, &error), RQL_E_INVALID);
     assert_non_null(strstr(error.message, "4096"));
 }
 
@@ -275,7 +275,7 @@ static void ending_twice_is_fine(void **state)
     struct rqli_endpoint endpoint = {0};
 
     (void)state;
-    CHECK_OK(rqli_endpoint_parse(&endpoint, "redis://u:p@h", NULL));
+    CHECK_OK(rqli_url_parse(&endpoint, "redis://u:p@h", NULL));
     rqli_endpoint_fini(&endpoint);
     assert_null(endpoint.password);
     rqli_endpoint_fini(&endpoint);
@@ -312,7 +312,7 @@ static void local_is_a_socket_in_a_folder_of_the_user(void **state)
 
         set_or_clear("RQL_LOCAL_DIR", folder_cases[i].own);
         set_or_clear("XDG_RUNTIME_DIR", folder_cases[i].runtime);
-        CHECK_OK(rqli_endpoint_parse(&endpoint, "local:", NULL));
+        CHECK_OK(rqli_url_parse(&endpoint, "local:", NULL));
         assert_int_equal(endpoint.kind, RQLI_ENDPOINT_LOCAL);
         assert_string_equal(endpoint.path, folder_cases[i].path ? folder_cases[i].path : in_tmp);
         assert_string_equal(endpoint.where, "local:");
@@ -329,7 +329,7 @@ static void a_local_folder_must_fit_and_be_absolute(void **state)
     (void)state;
     for (i = 0; i < sizeof folders / sizeof *folders; i++) {
         set_or_clear("RQL_LOCAL_DIR", folders[i]);
-        assert_int_equal(rqli_endpoint_parse(&endpoint, "local:", NULL), RQL_E_INVALID);
+        assert_int_equal(rqli_url_parse(&endpoint, "local:", NULL), RQL_E_INVALID);
     }
     set_or_clear("RQL_LOCAL_DIR", NULL);
 }
