@@ -4,6 +4,8 @@
 #include "net/conn_threads.h"
 #include "net/subscriber.h"
 
+#include <stdio.h>
+
 /* Once for each pair of connections: changes of keys that we look at go to our subscriber. */
 static bool needs_set_up(rql_client *client, uint64_t conn, uint64_t subscriber)
 {
@@ -18,37 +20,21 @@ static bool needs_set_up(rql_client *client, uint64_t conn, uint64_t subscriber)
     return needed;
 }
 
-static void write_set_up(struct rqli_command *command, int64_t subscriber_id)
+void rqli_tracking_write(struct rqli_command *command, struct rqli_slice lock_key,
+                         int64_t subscriber_id)
 {
-    rqli_command_begin(command, 6);
-    rqli_command_text(command, "CLIENT");
-    rqli_command_text(command, "TRACKING");
-    rqli_command_text(command, "ON");
-    rqli_command_text(command, "REDIRECT");
-    rqli_command_int(command, subscriber_id);
-    rqli_command_text(command, "OPTIN");
-}
+    char id[24];
 
-/* In one write: a command in between would use up the opt-in. */
-static void write_look(struct rqli_command *command, struct rqli_slice lock_key)
-{
-    rqli_command_begin(command, 3);
-    rqli_command_text(command, "CLIENT");
-    rqli_command_text(command, "CACHING");
-    rqli_command_text(command, "YES");
+    if (subscriber_id > 0) {
+        (void)snprintf(id, sizeof id, "%lld", (long long)subscriber_id);
+        rqli_command_words(command, "CLIENT", "TRACKING", "ON", "REDIRECT", id, "OPTIN", NULL);
+    }
+    /* In one write: a command in between would use up the opt-in. */
+    rqli_command_words(command, "CLIENT", "CACHING", "YES", NULL);
     rqli_command_begin(command, 3);
     rqli_command_text(command, "HGET");
     rqli_command_slice(command, lock_key);
     rqli_command_text(command, "acq_id");
-}
-
-void rqli_tracking_write(struct rqli_command *command, struct rqli_slice lock_key,
-                         int64_t subscriber_id)
-{
-    if (subscriber_id > 0) {
-        write_set_up(command, subscriber_id);
-    }
-    write_look(command, lock_key);
 }
 
 bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key, uint64_t link_generation,

@@ -5,6 +5,7 @@
  * subscriber.h says of that of threads. One thread: the loop's. */
 
 #include "net/hearing.h"
+#include "net/subscriber.h"
 
 struct rqli_ear;
 struct uv_loop_s;

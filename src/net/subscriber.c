@@ -1,6 +1,7 @@
 #include "net/subscriber.h"
 
 #include "base/clock.h"
+#include "base/random.h"
 #include "base/wakes.h"
 #include "net/hearing.h"
 #include "net/url.h"

@@ -9,22 +9,13 @@
  * push is a hint: every wait has an end at which the waiter looks for itself.
  */
 
-#include "base/random.h"
 #include "base/signal.h"
-#include "base/text.h"
+#include "wire/push.h"
 
 #include <rql/status.h>
 
 struct rqli_endpoint;
 struct rqli_subscriber;
-
-/* A grant that another's release has made for us. */
-struct rqli_push {
-    int64_t token;
-    int64_t server_us;   /* when it was granted */
-    int64_t lease_ms;    /* how long it lives unless claimed */
-    int64_t received_us; /* when it arrived here */
-};
 
 /* One waiting request; on the stack of its caller. The first six are set by the caller. */
 struct rqli_waiter {

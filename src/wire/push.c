@@ -7,6 +7,8 @@
 
 #define CHANGES "__redis__:invalidate"
 
+enum { CHANNEL_SIZE = 64 };
+
 static bool is_text(const struct rqli_reply *reply, const char *text)
 {
     return reply->type == RQLI_REPLY_TEXT && reply->text.length == strlen(text) &&
@@ -99,28 +101,24 @@ struct rqli_pushed rqli_push_read(const struct rqli_reply *reply)
     return pushed;
 }
 
-static void write_channel(struct rqli_command *command, const char *identity)
+static const char *channel_of(char *out, size_t size, const char *identity)
 {
-    char channel[64];
-
-    (void)snprintf(channel, sizeof channel, RQLI_CHANNEL "%s", identity);
-    rqli_command_text(command, channel);
+    (void)snprintf(out, size, RQLI_CHANNEL "%s", identity);
+    return out;
 }
 
 void rqli_push_call(struct rqli_command *command, const char *identity)
 {
-    rqli_command_begin(command, 3);
-    rqli_command_text(command, "PUBLISH");
-    write_channel(command, identity);
-    rqli_command_text(command, "hello");
+    char channel[CHANNEL_SIZE];
+
+    rqli_command_words(command, "PUBLISH", channel_of(channel, sizeof channel, identity), "hello",
+                       NULL);
 }
 
 void rqli_push_subscribe(struct rqli_command *command, const char *identity)
 {
-    rqli_command_begin(command, 2);
-    rqli_command_text(command, "SUBSCRIBE");
-    write_channel(command, identity);
-    rqli_command_begin(command, 2);
-    rqli_command_text(command, "SUBSCRIBE");
-    rqli_command_text(command, CHANGES);
+    char channel[CHANNEL_SIZE];
+
+    rqli_command_words(command, "SUBSCRIBE", channel_of(channel, sizeof channel, identity), NULL);
+    rqli_command_words(command, "SUBSCRIBE", CHANGES, NULL);
 }

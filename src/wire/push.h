@@ -3,11 +3,19 @@
 
 /* What comes over the subscriber connection, decoded. Pure. */
 
-#include "net/subscriber.h"
+#include "base/random.h"
 #include "wire/command.h"
 #include "wire/reply.h"
 
 #include <rql/base.h>
+
+/* A grant that another's release has made for us. */
+struct rqli_push {
+    int64_t token;
+    int64_t server_us;   /* when it was granted */
+    int64_t lease_ms;    /* how long it lives unless claimed */
+    int64_t received_us; /* when it arrived here */
+};
 
 enum rqli_pushed_kind {
     RQLI_PUSHED_NOTHING,      /* not for us: ignored */
