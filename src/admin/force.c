@@ -93,19 +93,10 @@ rql_status rql_extend_by_secret(rql_client *client, const char *name, const char
 /* The very commands of the gem's unlock (wire.md 8): queue first, then the lock, in one. */
 static void write_unlock(struct rqli_command *command, const struct rqli_keys *keys)
 {
-    rqli_command_begin(command, 1);
-    rqli_command_text(command, "MULTI");
-    rqli_command_begin(command, 4);
-    rqli_command_text(command, "ZREMRANGEBYSCORE");
-    rqli_command_slice(command, keys->queue);
-    rqli_command_text(command, "-inf");
-    rqli_command_text(command, "+inf");
-    rqli_command_begin(command, 3);
-    rqli_command_text(command, "EXPIRE");
-    rqli_command_slice(command, keys->lock);
-    rqli_command_text(command, "0");
-    rqli_command_begin(command, 1);
-    rqli_command_text(command, "EXEC");
+    rqli_command_words(command, "MULTI", NULL);
+    rqli_command_words(command, "ZREMRANGEBYSCORE", keys->queue.data, "-inf", "+inf", NULL);
+    rqli_command_words(command, "EXPIRE", keys->lock.data, "0", NULL);
+    rqli_command_words(command, "EXEC", NULL);
 }
 
 /* Why there was no transaction: of what the server refused, the first; EXEC only says that it did.

@@ -8,6 +8,7 @@
 #include "lock/client.h"
 #include "lock/ending.h"
 #include "lock/leases.h"
+#include "lock/query.h"
 #include "lock/refusal.h"
 #include "net/perform.h"
 #include "observe/observe.h"
@@ -264,31 +265,24 @@ static bool is_text(const struct rqli_reply *reply, const char *text)
 rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    struct rqli_exchange *exchange;
+    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
     rql_status status = check_lock(lock, error);
 
+    if (!status) {
+        status = rqli_query(lock->client, &exchange, error, "HGET", lock->keys.lock.data,
+                            "rql_nonce", NULL);
+    }
     if (status) {
         return status;
     }
-    exchange = rqli_exchange_take(lock->client->conn);
-    if (!exchange) {
-        return rqli_fail_nomem(error);
+    if (exchange->reply->type != RQLI_REPLY_TEXT && exchange->reply->type != RQLI_REPLY_NIL) {
+        return rqli_exchange_fault(exchange, exchange->reply, "HGET", lock->keys.lock.data, error);
     }
-    rqli_command_begin(&exchange->command, 3);
-    rqli_command_text(&exchange->command, "HGET");
-    rqli_command_slice(&exchange->command, lock->keys.lock);
-    rqli_command_text(&exchange->command, "rql_nonce");
-    status = rqli_exchange_run(exchange, rqli_client_budget_us(lock->client, rqli_now_us()), error);
-    if (!status && exchange->reply->type != RQLI_REPLY_TEXT &&
-        exchange->reply->type != RQLI_REPLY_NIL) {
-        status =
-            rqli_exchange_fault(exchange, exchange->reply, "HGET", lock->keys.lock.data, error);
-    } else if (!status && !is_text(exchange->reply, lock->grant_nonce)) {
+    if (!is_text(exchange->reply, lock->grant_nonce)) {
         rqli_leases_on_gone(lock->client->leases, lock);
-        status = RQL_NOT_HELD;
+        return RQL_NOT_HELD;
     }
-    rqli_exchange_give(exchange);
-    return status;
+    return RQL_OK;
 }
 
 rql_lock_state rql_lock_get_state(const rql_lock *lock)

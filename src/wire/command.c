@@ -1,6 +1,5 @@
 #include "wire/command.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 
 /* No command of ours comes near the upper bound; it keeps a wrong length from eating the machine.
@@ -122,22 +121,29 @@ void rqli_command_int(struct rqli_command *self, int64_t word)
     }
 }
 
-void rqli_command_words(struct rqli_command *self, ...)
+void rqli_command_list(struct rqli_command *self, va_list words)
 {
-    va_list words;
+    va_list ahead;
     size_t count = 0;
     const char *word;
 
-    va_start(words, self);
-    while (va_arg(words, const char *)) {
+    va_copy(ahead, words);
+    while (va_arg(ahead, const char *)) {
         count++;
     }
-    va_end(words);
+    va_end(ahead);
     rqli_command_begin(self, count);
-    va_start(words, self);
     for (word = va_arg(words, const char *); word; word = va_arg(words, const char *)) {
         rqli_command_text(self, word);
     }
+}
+
+void rqli_command_words(struct rqli_command *self, ...)
+{
+    va_list words;
+
+    va_start(words, self);
+    rqli_command_list(self, words);
     va_end(words);
 }
 

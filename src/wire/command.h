@@ -6,6 +6,8 @@
 
 #include "base/text.h"
 
+#include <stdarg.h>
+
 struct rqli_command {
     char *data;
     size_t length;
@@ -25,6 +27,7 @@ void rqli_command_int(struct rqli_command *self, int64_t word);
 
 /* A whole command of texts, NULL behind the last one. */
 __attribute__((sentinel)) void rqli_command_words(struct rqli_command *self, ...);
+void rqli_command_list(struct rqli_command *self, va_list words);
 
 /* Copies the bytes of another buffer behind the own, and nothing but the bytes: n_commands stays.
  * False: out of memory, nothing was copied. */
