@@ -6,7 +6,7 @@
 #
 #   --quick        less than five minutes with the installation, instead of twenty
 #   --json         one JSON object per line on stdout
-#   --figures      writes bench/figures and the figures' block of README.md as well
+#   --figures      writes bench/figures and the results in README.md and bench/README.md as well
 #   --only GROUP   pairs, tcp, handoff, peers, scale or async
 #
 # Installs what is missing (Debian's packages; npm's libraries into the build folder). A peer that

@@ -1,12 +1,28 @@
-"""Writes what was measured into README.md, between its two marks."""
+"""Writes what was measured into README.md and bench/README.md, between their two marks."""
 import json
 import pathlib
+import textwrap
 
 from figures import write_figures
 from report import ratio_text, verdict
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BEGIN, END = "<!-- measured -->", "<!-- /measured -->"
+
+# The targets that README.md has, in its words.
+BRIEF = {
+    "pair, 1 thread, no spin / plain lock": "acquire and release, 1 thread: rate over the plain lock's",
+    "pair, 32 threads / plain lock": "the same, 32 threads on one connection",
+    "commands but PING per acquisition, 32 waiters": "commands per acquisition, 32 threads waiting",
+    "hand-off p50, released at once, 8 waiters / PING": "median hand-off, 8 threads waiting, in PING round trips",
+    "hand-off p50, held 1 ms, 32 waiters / PostgreSQL":
+        "median hand-off after holds of 1 ms, 32 threads waiting, over PostgreSQL",
+    "acquisitions/s on one lock, 32 workers / PostgreSQL": "acquisitions per second of one lock, 32 workers, over PostgreSQL",
+    "acquisition with 100,000 waiting / with 1, server CPU":
+        "server time of an acquisition behind 100,000 waiting, over behind 1",
+    "server memory per held lock, bytes": "server memory per held lock, bytes",
+    "server memory per waiting request, bytes": "server memory per waiting request, bytes",
+}
 
 CAPTIONS = (
     ("pairs", "Rate of uncontended acquire and release over the plain lock's, by threads; bars are "
@@ -25,25 +41,42 @@ def about_text(about):
     missing = "".join(f" Not available: {name} ({why})." for name, why in about["missing"].items())
     command = "sh bench/run.sh --quick --figures" if about["mode"] == "quick" else (
         "sh bench/run.sh --figures")
-    return (
+    text = (
         f"Measured on {about['date']} by `{command}`: {about['system']}, {about['processors']} x "
         f"{about['processor']}, {versions}. Medians of {about['cycles']} interleaved cycles; "
         f"{100 * about['quiet']:.0f} % of the slots had the machine for themselves.{missing}")
+    return textwrap.fill(text, 118, break_long_words=False, break_on_hyphens=False)
 
 
-def target_lines(targets):
-    yield "| Target | Wanted | Measured (quartiles) | |"
+def table(head, targets, name_of):
+    yield f"| {head} | Wanted | Measured (quartiles) | |"
     yield "|---|---|---|---|"
     for row in targets:
         wanted = (">= " if row["at_least"] else "<= ") + f"{row['limit']:g}"
-        yield f"| {row['target']} | {wanted} | {ratio_text(row)} | {verdict(row)} |"
+        yield f"| {name_of(row['target'])} | {wanted} | {ratio_text(row)} | {verdict(row)} |"
 
 
-def block(about, targets):
-    lines = [BEGIN, about_text(about), ""]
-    for name, caption in CAPTIONS:
-        lines += [f"![{caption}](bench/figures/{name}.svg)", ""]
-    return "\n".join([*lines, *target_lines(targets), END])
+def picture(name, caption, folder):
+    return [f"![{caption}]({folder}/{name}.svg)", ""]
+
+
+def brief(about, targets):
+    """README.md's: one figure and one table."""
+    chosen = [row for row in targets if row["target"] in BRIEF]
+    figure = picture("peers", "librql beside PostgreSQL, etcd and Redis lock libraries.",
+                     "bench/figures")
+    return [*figure, *table("What", chosen, BRIEF.get), "", about_text(about)]
+
+
+def whole(about, targets):
+    figures = [line for name, caption in CAPTIONS for line in picture(name, caption, "figures")]
+    return [about_text(about), "", *figures, *table("Target", targets, str)]
+
+
+def renew(path, lines):
+    before, rest = path.read_text(encoding="utf-8").split(BEGIN)
+    text = "\n".join([BEGIN, *lines, END])
+    path.write_text(before + text + rest.split(END)[1], encoding="utf-8")
 
 
 def write(about, cases, targets):
@@ -52,7 +85,5 @@ def write(about, cases, targets):
     write_figures(rows, folder)
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     (folder / "results.jsonl").write_text(lines, encoding="ascii")
-    path = ROOT / "README.md"
-    text = path.read_text(encoding="utf-8")
-    before, rest = text.split(BEGIN)
-    path.write_text(before + block(about, targets) + rest.split(END)[1], encoding="utf-8")
+    renew(ROOT / "README.md", brief(about, targets))
+    renew(ROOT / "bench/README.md", whole(about, targets))

@@ -7,9 +7,9 @@
  *
  * A lock has a ttl on the server. Its holder counts the same time locally, from before the request
  * was sent, less a margin of max(5 ms, 1 % of the ttl), on a clock that runs through suspend. Until
- * that deadline nobody else is granted the lock (README.md lists the guarantees).
- * What has to hold beyond that is done with the token: let the protected resource refuse every
- * token lower than the highest it has seen, and an equal token with another secret.
+ * that deadline nobody else is granted the lock (the page "Guarantees" beside this header has the
+ * conditions). What has to hold beyond that is done with the token: let the protected resource
+ * refuse every token lower than the highest it has seen, and an equal token with another secret.
  *
  * Any thread may use and release a lock. Renewal (rql_lock_options::auto_extend) is tied to the
  * thread that acquired it and ends with it; rql_lock_options says how to keep it up.

@@ -8,8 +8,8 @@
  * Both structs are filled with the defaults of the running library by their init call; then change
  * what you want. Every value means itself: 0 is zero, ::RQL_FOREVER is "no limit". Fields are only
  * ever appended, so programs and libraries of different age work together. Names and defaults are
- * the gem's, durations are milliseconds. The table in README.md, `rql --help`
- * and the environment variables come from the same table in the library.
+ * the gem's, durations are milliseconds. The page "Options" beside this header, `rql help options`
+ * and the environment variables come from one table in the library.
  */
 
 #include <rql/base.h>

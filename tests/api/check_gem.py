@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The table "From the gem to C" in README.md: every call of the gem has a row without a gap, what the
-row names exists, and one of its tests uses it. Usage: check_gem.py REPOSITORY"""
+"""The table "From the gem to C" in include/rql/gem.md: every call of the gem has a row without a gap, what
+the row names exists, and one of its tests uses it. Usage: check_gem.py REPOSITORY"""
 import os
 import re
 import sys
 
-# The gem's public calls (wire.md 6 to 13).
+# The gem's public calls.
 CALLS = """lock lock! lock_series lock_series! unlock extend_lock_ttl locked? queued? lock_info
     queue_info locks locks_info queues queues_info keys clear_locks clear_locks_of
     clear_current_locks clear_dead_requests current_acquirer_id current_host_id possible_host_ids
@@ -18,8 +18,8 @@ def read(*parts):
         return file.read()
 
 
-def rows(readme):
-    table = re.search(r"<!-- gem -->\n(.*?)<!-- /gem -->", readme, re.S).group(1)
+def rows(page):
+    table = re.search(r"<!-- gem -->\n(.*?)<!-- /gem -->", page, re.S).group(1)
     for line in table.splitlines()[2:]:
         yield [cell.strip() for cell in line.strip("|").split(" | ")]
 
@@ -50,9 +50,10 @@ def complaints_of(root, cells, headers):
 
 def complaints(root):
     headers = "".join(read(root, "include/rql", name)
-                      for name in sorted(os.listdir(os.path.join(root, "include/rql"))))
+                      for name in sorted(os.listdir(os.path.join(root, "include/rql")))
+                      if name.endswith(".h"))
     seen = set()
-    for cells in rows(read(root, "README.md")):
+    for cells in rows(read(root, "include/rql/gem.md")):
         if len(cells) != 5 or not all(cells):
             yield f"a gap in the row {cells}"
             continue

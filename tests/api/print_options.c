@@ -1,15 +1,16 @@
-/* Prints the library's options table as the Markdown of README.md. */
+/* Prints the library's options table as the Markdown of include/rql/options.md. */
 
 #include <rql/rql.h>
 
 #include <stdio.h>
+#include <string.h>
 
-/* A bar would end the cell. */
+/* A bar would end the cell, and an at sign begins a command of Doxygen. */
 static void print_cell(const char *text)
 {
     (void)fputs("| ", stdout);
     for (; *text; text++) {
-        (void)fputs(*text == '|' ? "\\" : "", stdout);
+        (void)fputs(strchr("|@", *text) ? "\\" : "", stdout);
         (void)putchar(*text);
     }
     (void)putchar(' ');

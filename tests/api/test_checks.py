@@ -24,7 +24,7 @@ OTHERS = "".join(f"| `{call}` | - | - | t.c | Same. |\n" for call in check_gem.C
 
 
 def table(row):
-    return {"README.md": f"<!-- gem -->\nhead\n-----\n{row}{OTHERS}<!-- /gem -->\n",
+    return {"include/rql/gem.md": f"<!-- gem -->\nhead\n-----\n{row}{OTHERS}<!-- /gem -->\n",
             "src/cli/cmd_lock.c": ""}
 
 

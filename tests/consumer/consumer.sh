@@ -1,19 +1,20 @@
 #!/bin/sh
-# Installs a build into a fresh folder, then builds and runs the programs of README.md against that
+# Installs a build into a fresh folder, then builds and runs the programs of our pages against that
 # copy with nothing but pkg-config, as a packager's user would.
 #
 # shellcheck disable=SC2317 # functions are called through trap and try
 #
-# Usage: consumer.sh BUILD_FOLDER README LIBRARY CC [CXX]; skipped without RQL_TEST_REDIS. Prints TAP.
+# Usage: consumer.sh BUILD_FOLDER README EVENT_LOOP LIBRARY CC [CXX]; skipped without RQL_TEST_REDIS. Prints TAP.
 # LIBRARY is what was built: shared, static, or both; then the archive is linked as well. A compiler
 # is one argument, also when it is several words.
 set -eu
 
 build=$1
 readme=$2
-library=$3
-cc=$4
-cxx=${5:-}
+event_loop=$3
+library=$4
+cc=$5
+cxx=${6:-}
 work=$(mktemp -d /tmp/rql-test-XXXXXX)
 export RQL_LOCAL_DIR="$work/local" RQL_LOCAL_IDLE=1
 
@@ -45,12 +46,12 @@ install_copy() {
     DESTDIR="$work/root" meson install -C "$build" --no-rebuild
 }
 
-# The n-th C program of the page; what has no main() is none.
+# The first C program of a page; what has no main() is none.
 extract_program() {
-    awk -v wanted="$1" '
+    awk '
         /^```c$/ { inside = 1; text = ""; next }
-        /^```$/ && inside { inside = 0; if (text ~ /int main/ && ++n == wanted) printf "%s", text }
-        inside { text = text $0 "\n" }' "$readme" >"$work/report.c"
+        /^```$/ && inside { inside = 0; if (text ~ /int main/) { printf "%s", text; exit } }
+        inside { text = text $0 "\n" }' "$1" >"$work/report.c"
     grep -q main "$work/report.c"
 }
 
@@ -89,8 +90,8 @@ echo "1..$in_all"
 try 'the library is installed' install_copy
 pc=$(find "$work/root" -name rql.pc)
 standard='c99'
-for program in 1 2; do
-    try "README.md has program $program" extract_program "$program"
+for page in "$readme" "$event_loop"; do
+    try "$(basename "$page") has a program" extract_program "$page"
     try "it compiles in $standard" compile "$work/c" "$cc" -x c "-std=$standard"
     try "it takes a lock in $standard" "$work/c"
     if [ -n "$cxx" ]; then
