@@ -3,7 +3,8 @@
 #
 # Usage: sh tests/run.sh [--quick | STAGE...]     no argument: all stages, cheapest first
 # --quick is the stage gcc. Installs the Debian packages that are missing (as root, or by sudo).
-# The last line of output is "N passed, N failed"; the exit status says the same.
+# The first line of output says how long it will take, the last one is "N passed, N failed"; the exit
+# status says the same.
 #
 # Environment: RQL_BUILD_DIR     folder of the build trees (default: build/ of the repository)
 #              RQL_JOBS          parallel compilations (default: number of processors); of tests there
@@ -445,6 +446,36 @@ stage_fuzz() {
 
 # ---- main ----
 
+# What a stage takes on two processors that do nothing else, from a clean clone, in seconds.
+seconds_of() {
+    case $1 in
+    gcc) echo 330 ;;
+    clang | asan) echo 250 ;;
+    tsan) echo 220 ;;
+    guarantees) echo 270 ;;
+    valgrind) echo 120 ;;
+    tidy) echo 100 ;;
+    light) echo 50 ;;
+    budget) echo 40 ;;
+    fuzz) echo $((10 + 5 * ${RQL_FUZZ_S:-10})) ;;
+    explore) echo 600 ;;
+    mutants | valgrind_all) echo 1800 ;;
+    debian13) echo 900 ;;
+    *) echo 3 ;;
+    esac
+}
+
+# say_time STAGE...: before anything else, for whoever waits.
+say_time() {
+    seconds=0
+    for stage in "$@"; do
+        seconds=$((seconds + $(seconds_of "$stage")))
+    done
+    about='less than a minute'
+    [ "$seconds" -lt 60 ] || about="about $(((seconds + 30) / 60)) min"
+    echo "$*: $about on two free processors, once the packages are installed"
+}
+
 # run STAGE: one line, and what was wrong above it.
 run() {
     stage=$1
@@ -484,6 +515,7 @@ for stage in "$@"; do
     esac
 done
 
+say_time "$@"
 mkdir -p "$out"
 trap allow_services EXIT
 trap 'exit 1' HUP INT TERM
