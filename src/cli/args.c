@@ -1,11 +1,15 @@
 #include "cmd.h"
 #include "guess.h"
-#include "logger.h"
-#include "output.h"
+#include "messages.h"
+#include "scope.h"
 
+#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+const char *const cli_forever_options[] = {"try_to_lock_timeout_ms", "retry_count",
+                                           "default_queue_ttl_ms", NULL};
 
 const struct cli_flag cli_common_flags[] = {
     {.name = "help", .letter = 'h', .help = "this text", .offset = CLI_FIELD(help), .kind = CLI_ON},
@@ -17,37 +21,41 @@ static const struct cli_flag top_flags[] = {
     {.name = NULL},
 };
 
-const char *const cli_forever_options[] = {"try_to_lock_timeout_ms", "retry_count",
-                                           "default_queue_ttl_ms", NULL};
-
-enum { LINE_SIZE = 1024 };
-
 /* What stands before the command's name. */
 static const struct cli_command top = {.flags = top_flags};
 
-/* One flag as it stands on the command line. */
-struct word {
-    const char *text;   /* as written */
-    size_t name_length; /* of the part before "=" */
-    const char *value;  /* what follows "=", or NULL */
+enum {
+    FLAGS_MAX = 128,
+    NAME_SIZE = 64,
+    LINE_SIZE = 1024,
+    LONG_FLAG = 256,   /* getopt_long() answers this plus its index for a long flag, */
+    BARE_ARGUMENT = 1, /* this for what is no flag, and a letter for a short flag */
 };
 
-static int misused(const struct cli_command *command, const char *what, const char *word)
+/* All flags that a command takes, the options of the library too, as getopt_long() wants them. */
+struct flags {
+    const struct cli_command *command;
+    size_t count;
+    struct cli_flag item[FLAGS_MAX];
+    struct option longs[FLAGS_MAX + 1];
+    char names[FLAGS_MAX][NAME_SIZE]; /* of options: with '-' for '_' */
+    char letters[2 * FLAGS_MAX + 3];  /* "-:k:nw:" */
+};
+
+static int misused(const struct cli_command *command, const char *what, const char *argument)
 {
     if (command->name) {
-        cli_say("%s: %s%s; see rql %s --help", command->name, what, word, command->name);
+        cli_say("%s: %s%s; see rql %s --help", command->name, what, argument, command->name);
     } else {
-        cli_say("%s%s; see rql --help", what, word);
+        cli_say("%s%s; see rql --help", what, argument);
     }
     return CLI_USAGE;
 }
 
-void cli_args_init(struct cli_args *args, char **words)
+void cli_args_init(struct cli_args *args, char **arguments)
 {
-    size_t i;
-
     *args = (struct cli_args){
-        .next = words,
+        .next = arguments,
         .auto_extend = true,
         .ttl_ms = CLI_UNSET,
         .wait_ms = CLI_UNSET,
@@ -58,7 +66,7 @@ void cli_args_init(struct cli_args *args, char **words)
         .conflict_exit_code = CLI_REFUSED,
     };
     rql_options_init(&args->options);
-    for (i = 0; cli_forever_options[i] && args->env_status == RQL_OK; i++) {
+    for (size_t i = 0; cli_forever_options[i] && args->env_status == RQL_OK; i++) {
         args->env_status =
             rql_options_set(&args->options, cli_forever_options[i], "forever", &args->env_error);
     }
@@ -67,107 +75,102 @@ void cli_args_init(struct cli_args *args, char **words)
     }
 }
 
-static struct word split(const char *text)
-{
-    const char *equals = strchr(text, '=');
+/* ---- the table of flags ---- */
 
-    return (struct word){
-        .text = text,
-        .name_length = equals ? (size_t)(equals - text) : strlen(text),
-        .value = equals ? equals + 1 : NULL,
-    };
-}
-
-static bool is_named(const struct word *word, const char *name)
+static void add_flag(struct flags *self, const struct cli_flag *flag)
 {
-    return strlen(name) + 2 == word->name_length &&
-           strncmp(word->text + 2, name, word->name_length - 2) == 0;
-}
+    const bool is_switch = flag->kind == CLI_ON || flag->kind == CLI_OFF;
+    const size_t length = strlen(self->letters);
 
-static bool is_flag(const struct word *word, const struct cli_flag *flag)
-{
-    if (word->text[1] != '-') {
-        return flag->letter != 0 && flag->letter == word->text[1];
+    if (self->count == FLAGS_MAX) {
+        abort(); /* the tables have outgrown it */
     }
-    return is_named(word, flag->name);
+    self->item[self->count] = *flag;
+    self->longs[self->count] = (struct option){
+        .name = flag->name,
+        .has_arg = is_switch ? no_argument : required_argument,
+        .val = LONG_FLAG + (int)self->count,
+    };
+    self->count++;
+    if (flag->letter != 0) {
+        self->letters[length] = flag->letter;
+        self->letters[length + 1] = is_switch ? '\0' : ':';
+    }
 }
 
-static const struct cli_flag *find_in(const struct cli_flag *flags, const struct word *word)
+/* Flags of the same name hide those that come after them. */
+static void collect_flags(struct flags *self, const struct cli_command *command)
 {
-    for (; flags->name; flags++) {
-        if (is_flag(word, flags)) {
-            return flags;
+    const struct cli_flag *const tables[] = {command->flags, command->more_flags, cli_common_flags};
+    const rql_option_row *row;
+
+    /* '+' ends at the first argument that is no flag, '-' answers it in its place; ':' tells a
+     * missing value from an unknown flag. */
+    *self = (struct flags){.command = command, .letters = {command->name ? '-' : '+', ':'}};
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+        for (const struct cli_flag *flag = tables[i]; flag && flag->name; flag++) {
+            add_flag(self, flag);
         }
     }
-    return NULL;
-}
+    for (size_t i = 0; (row = rql_option_row_at(i)) != NULL; i++) {
+        char *name = self->names[i];
 
-static const struct cli_flag *find_flag(const struct cli_command *command, const struct word *word)
-{
-    const struct cli_flag *flag = find_in(command->flags, word);
-
-    if (!flag && command->more_flags) {
-        flag = find_in(command->more_flags, word);
+        (void)snprintf(name, NAME_SIZE, "%s", row->name);
+        for (char *at = name; *at; at++) {
+            *at = *at == '_' ? '-' : *at;
+        }
+        add_flag(self, &(struct cli_flag){.name = name, .offset = i, .kind = CLI_OPTION});
     }
-    return flag ? flag : find_in(cli_common_flags, word);
 }
 
-/* Is this word of the command line the option's name, with '-' for '_'? */
-static bool is_option(const struct word *word, const char *name)
+static const struct cli_flag *find_flag(const struct flags *self, int found)
 {
-    size_t i;
+    size_t i = 0;
 
-    if (strlen(name) + 2 != word->name_length) {
+    if (found >= LONG_FLAG) {
+        return &self->item[found - LONG_FLAG];
+    }
+    while (self->item[i].letter != found) {
+        i++;
+    }
+    return &self->item[i];
+}
+
+/* getopt_long() would take "--sec" for "--secret": a flag that is added later could not be told
+ * from one that scripts have abbreviated. */
+static bool is_unknown(const struct flags *self, const char *argument)
+{
+    const size_t length = argument ? strcspn(argument, "=") : 0;
+
+    if (length <= 2 || strncmp(argument, "--", 2) != 0) {
         return false;
     }
-    for (i = 0; name[i] != '\0'; i++) {
-        if (word->text[i + 2] != (name[i] == '_' ? '-' : name[i])) {
+    for (size_t i = 0; i < self->count; i++) {
+        if (strlen(self->item[i].name) == length - 2 &&
+            strncmp(self->item[i].name, argument + 2, length - 2) == 0) {
             return false;
         }
     }
     return true;
 }
 
-/* The library's name of the option that a word such as "--retry-count" means, or NULL. */
-static const char *find_option(const struct word *word)
+/* Without its value, which may be a secret. */
+static int unknown_flag(const struct flags *self, const char *argument, size_t length)
 {
-    const rql_option_row *row;
-    size_t i;
-
-    for (i = 0; (row = rql_option_row_at(i)) != NULL; i++) {
-        if (is_option(word, row->name)) {
-            return row->name;
-        }
-    }
-    return NULL;
-}
-
-/* Names that this flag may have been meant to have. */
-static int unknown_flag(const struct cli_command *command, const struct word *word)
-{
-    const struct cli_flag *const tables[] = {command->flags, command->more_flags, cli_common_flags};
-    const bool is_long = word->text[1] == '-';
     struct cli_guess guess;
     char said[LINE_SIZE];
     char meant[CLI_GUESS_SIZE];
-    const rql_option_row *row;
-    size_t i;
 
-    cli_guess_init(&guess, word->text + 2, is_long ? word->name_length - 2 : 0);
-    for (i = 0; i < sizeof tables / sizeof tables[0]; i++) {
-        const struct cli_flag *flag = tables[i];
-
-        for (; flag && flag->name; flag++) {
-            cli_guess_propose(&guess, flag->name);
-        }
+    cli_guess_init(&guess, argument + 2, length - 2);
+    for (size_t i = 0; i < self->count; i++) {
+        cli_guess_propose(&guess, self->item[i].name);
     }
-    for (i = 0; (row = rql_option_row_at(i)) != NULL; i++) {
-        cli_guess_propose(&guess, row->name);
-    }
-    (void)snprintf(said, sizeof said, "%.*s%s", (int)word->name_length, word->text,
-                   cli_guess_text(&guess, "--", true, meant));
-    return misused(command, "unknown flag ", said); /* without its value: that may be a secret */
+    (void)snprintf(said, sizeof said, "%.*s%s", (int)length, argument,
+                   cli_guess_text(&guess, "--", meant));
+    return misused(self->command, "unknown flag ", said);
 }
+
+/* ---- the values of flags ---- */
 
 static int store_duration(const struct cli_command *command, const struct cli_flag *flag,
                           const char *text, int64_t *field)
@@ -202,7 +205,7 @@ static int store_code(const struct cli_command *command, const struct cli_flag *
     return CLI_DONE;
 }
 
-/* Cuts the word in two where it stands: the pair refers to its halves. */
+/* Cuts the argument in two where it stands: the pair refers to its halves. */
 static int store_meta(struct cli_args *args, const struct cli_command *command, char *text)
 {
     char *equals = strchr(text, '=');
@@ -230,6 +233,15 @@ static int store_log(struct cli_args *args, const struct cli_command *command, c
     return CLI_DONE;
 }
 
+static int store_option(struct cli_args *args, size_t row, const char *value)
+{
+    rql_error error = {.status = RQL_OK};
+    const char *name = rql_option_row_at(row)->name;
+
+    return rql_options_set(&args->options, name, value, &error) == RQL_OK ? CLI_DONE
+                                                                          : cli_fault(&error);
+}
+
 static int store(struct cli_args *args, const struct cli_command *command,
                  const struct cli_flag *flag, char *value)
 {
@@ -253,62 +265,25 @@ static int store(struct cli_args *args, const struct cli_command *command,
         return store_meta(args, command, value);
     case CLI_LOG:
         return store_log(args, command, value);
+    case CLI_OPTION:
+        return store_option(args, flag->offset, value);
     }
     return CLI_USAGE;
 }
 
-static int store_option(struct cli_args *args, const char *name, const char *value)
-{
-    rql_error error = {.status = RQL_OK};
-
-    return rql_options_set(&args->options, name, value, &error) == RQL_OK ? CLI_DONE
-                                                                          : cli_fault(&error);
-}
-
-/* The value of a flag: after "=" or after the letter, else the next word, whatever it starts with.
- */
-static char *take_value(struct cli_args *args, const char *inner)
-{
-    if (inner) {
-        return args->next[-1] + (inner - args->next[-1]);
-    }
-    return *args->next ? *args->next++ : NULL;
-}
-
-static const char *inner_value(const struct word *word)
-{
-    if (word->text[1] == '-') {
-        return word->value;
-    }
-    return word->text[2] != '\0' ? word->text + 2 : NULL;
-}
-
-static int take_flag(struct cli_args *args, const struct cli_command *command)
-{
-    const struct word word = split(*args->next++);
-    const struct cli_flag *flag = find_flag(command, &word);
-    const char *option = flag || word.text[1] != '-' ? NULL : find_option(&word);
-    const bool is_switch = flag && (flag->kind == CLI_ON || flag->kind == CLI_OFF);
-    const char *inner = inner_value(&word);
-    char *value;
-
-    if (!flag && !option) {
-        return unknown_flag(command, &word);
-    }
-    if (is_switch) {
-        return inner ? misused(command, "no value is wanted in ", word.text)
-                     : store(args, command, flag, NULL);
-    }
-    value = take_value(args, inner);
-    if (!value) {
-        return misused(command, "a value is missing after ", word.text);
-    }
-    return option ? store_option(args, option, value) : store(args, command, flag, value);
-}
+/* ---- the command line ---- */
 
 static int take_name(struct cli_args *args, const struct cli_command *command, const char *name)
 {
-    if (!args->name) {
+    const bool is_first = (command->needs_name || command->takes_glob) && !args->name;
+
+    if (!is_first && !command->takes_names) {
+        return misused(command,
+                       command->takes_command ? "put -- in front of the command, at "
+                                              : "one too many: ",
+                       name);
+    }
+    if (is_first) {
         args->name = name;
     }
     if (command->takes_names) {
@@ -326,7 +301,6 @@ static int take_dashes(struct cli_args *args, const struct cli_command *command)
 {
     const bool can_name = command->needs_name || command->takes_glob;
 
-    args->next += 1;
     if (can_name && !args->name && !args->only_names) {
         args->only_names = true;
         return CLI_DONE;
@@ -342,23 +316,61 @@ static int take_dashes(struct cli_args *args, const struct cli_command *command)
     return misused(command, "nothing can follow ", "--");
 }
 
-static int take_word(struct cli_args *args, const struct cli_command *command)
+static int take_only_name(struct cli_args *args, const struct cli_command *command)
 {
-    char *word = *args->next;
+    const char *argument = *args->next++;
 
-    if (strcmp(word, "--") == 0) {
-        return take_dashes(args, command);
+    return strcmp(argument, "--") == 0 ? take_dashes(args, command)
+                                       : take_name(args, command, argument);
+}
+
+/* What getopt_long() has found in this argument. */
+static int take_found(struct cli_args *args, const struct flags *flags, int found,
+                      const char *argument)
+{
+    const char letter[] = {'-', (char)optopt, '\0'};
+
+    switch (found) {
+    case BARE_ARGUMENT:
+        return take_name(args, flags->command, optarg);
+    case ':':
+        return misused(flags->command, "a value is missing after ", argument);
+    case '?':
+        return optopt >= LONG_FLAG ? misused(flags->command, "no value is wanted in ", argument)
+                                   : unknown_flag(flags, letter, 2);
+    default:
+        return store(args, flags->command, find_flag(flags, found), optarg);
     }
-    if (!args->only_names && word[0] == '-' && word[1] != '\0') {
-        return take_flag(args, command);
+}
+
+/* Up to a "--" and with it, or everything; of what stands before the command's name, the flags. */
+static int take_flags(struct cli_args *args, const struct flags *flags)
+{
+    char **const arguments = args->next - 1; /* getopt_long() skips the first */
+    int count = 1;
+    int code = CLI_DONE;
+
+    while (arguments[count]) {
+        count++;
     }
-    args->next += 1;
-    if (command->takes_names || ((command->needs_name || command->takes_glob) && !args->name)) {
-        return take_name(args, command, word);
+    opterr = 0;
+    optind = 0;
+    while (code == CLI_DONE) {
+        const char *argument = arguments[optind > 0 ? optind : 1];
+        int found;
+
+        if (is_unknown(flags, argument)) {
+            return unknown_flag(flags, argument, strcspn(argument, "="));
+        }
+        found = getopt_long(count, arguments, flags->letters, flags->longs, NULL);
+        if (found < 0) {
+            args->next = arguments + optind;
+            return argument && strcmp(argument, "--") == 0 ? take_dashes(args, flags->command)
+                                                           : CLI_DONE;
+        }
+        code = take_found(args, flags, found, argument);
     }
-    return misused(
-        command,
-        command->takes_command ? "put -- in front of the command, at " : "one too many: ", word);
+    return code;
 }
 
 /* The command would be told to end before it begins. */
@@ -373,7 +385,7 @@ static const char *find_too_short(const struct cli_args *args)
     return !args->auto_extend && args->kill_after_ms >= ttl_ms ? "--ttl" : NULL;
 }
 
-static int check_words(const struct cli_args *args, const struct cli_command *command)
+static int check_arguments(const struct cli_args *args, const struct cli_command *command)
 {
     if (args->help) {
         return CLI_DONE;
@@ -397,25 +409,17 @@ static int check_words(const struct cli_args *args, const struct cli_command *co
     return CLI_DONE;
 }
 
-static int parse_top(struct cli_args *args)
-{
-    int code = CLI_DONE;
-
-    while (code == CLI_DONE && *args->next && (*args->next)[0] == '-') {
-        code = take_word(args, &top);
-    }
-    return code;
-}
-
 int cli_args_parse(struct cli_args *args, const struct cli_command *command)
 {
+    struct flags flags;
     int code = CLI_DONE;
 
+    collect_flags(&flags, command ? command : &top);
     if (!command) {
-        return parse_top(args);
+        return take_flags(args, &flags);
     }
     while (code == CLI_DONE && *args->next && !args->command) {
-        code = take_word(args, command);
+        code = args->only_names ? take_only_name(args, command) : take_flags(args, &flags);
     }
-    return code == CLI_DONE ? check_words(args, command) : code;
+    return code == CLI_DONE ? check_arguments(args, command) : code;
 }

@@ -1,8 +1,7 @@
 #include "child.h"
 
-#include "broken_pipe.h"
 #include "cmd.h"
-#include "output.h"
+#include "messages.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,13 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ERROR_TEXT_SIZE = 128 };
-
 static int fail(const char *what)
 {
-    char text[ERROR_TEXT_SIZE];
-
-    cli_say("%s: %s", what, cli_errno_text(errno, text, sizeof text));
+    cli_say_errno(what, errno);
     return CLI_FAULT;
 }
 
@@ -92,9 +87,7 @@ _Noreturn static void become_command(const struct start *start)
 
 static int explain(const char *word, int number)
 {
-    char text[ERROR_TEXT_SIZE];
-
-    cli_say("%s: %s", word, cli_errno_text(number, text, sizeof text));
+    cli_say_errno(word, number);
     return number == ENOENT || number == ENOTDIR ? CLI_NO_COMMAND : CLI_CANNOT_RUN;
 }
 

@@ -6,7 +6,7 @@
  *
  * Two things end it when this program is killed. The kernel kills the command itself (its parent
  * death signal). A guard, a second child that only waits for a pipe to close, kills the group: a
- * shell script's current step would go on otherwise, without the lock (F-97). What leaves the
+ * shell script's current step would go on otherwise, without the lock. What leaves the
  * group (setsid) is not found. */
 
 #include <signal.h>

@@ -1,8 +1,10 @@
 #ifndef CLI_CMD_H
 #define CLI_CMD_H
 
-/* What a command of the program is: one file each, with one static table entry. main.c lists them,
- * args.c parses for them, help.c describes them. */
+/* What a command of the program is: an entry in a table. The files cmd_*.c have those of one kind
+ * each, main.c lists them, args.c parses for them, help.c describes them. */
+
+#include "out.h"
 
 #include <rql/rql.h>
 #include <stdbool.h>
@@ -27,14 +29,14 @@ enum cli_exit {
 
 /* Everything that the command line can say, for all commands. */
 struct cli_args {
-    char **next;      /* first word not looked at yet; the array ends in NULL */
+    char **next;      /* first argument not parsed yet, behind another; the array ends in NULL */
     const char *name; /* of the lock, or NULL; of a series: all of them, for messages */
     size_t n_names;   /* of a series */
     const char *names[RQL_SERIES_MAX];
-    char **command; /* words after "--", or NULL */
+    char **command; /* arguments after "--", or NULL */
 
     rql_options options;   /* defaults, then environment, then flags */
-    rql_status env_status; /* what the environment was like; told when a client is made */
+    rql_status env_status; /* what the environment was like; said when a client is made */
     rql_error env_error;
 
     bool help, version, json;
@@ -62,6 +64,7 @@ enum cli_flag_kind {
     CLI_TEXT,     /* const char * */
     CLI_META,     /* NAME=VALUE, may be repeated */
     CLI_LOG,      /* "text" or "json": the log lines of the library go to stderr */
+    CLI_OPTION,   /* of the library; `offset` is its row there */
 };
 
 /* One flag. A table of them ends with an entry without a name. */
@@ -103,7 +106,7 @@ struct cli_command {
     bool needs_name;
     bool takes_names;   /* a series of them */
     bool takes_glob;    /* `name` may be one, or NULL */
-    bool takes_command; /* words after "--" */
+    bool takes_command; /* arguments after "--" */
     /* Before there is a client. CLI_DONE, or the exit code after a line on stderr. Or NULL. */
     int (*prepare)(struct cli_args *args);
     /* The exit code; or minus a signal that is to end the program. */
@@ -131,15 +134,24 @@ extern const struct cli_command *const cli_commands[];
 /* Flags that every command has. */
 extern const struct cli_flag cli_common_flags[];
 
-/* Defaults and environment. `words` ends in NULL and outlives `args`. */
-void cli_args_init(struct cli_args *args, char **words);
+/* Defaults and environment. An argument stands before `arguments`, which end in NULL and outlive
+ * `args`. */
+void cli_args_init(struct cli_args *args, char **arguments);
 
-/* Takes flags up to the first other word (command NULL: what stands before the command's name), or
- * everything. Answers CLI_DONE, or CLI_USAGE after having said what is wrong. */
+/* Takes the flags before the command's name (command NULL), or everything behind it. Answers
+ * CLI_DONE, or CLI_USAGE after having said what is wrong. */
 int cli_args_parse(struct cli_args *args, const struct cli_command *command);
 
-/* Says of each variable RQL_... of the environment that nothing reads it. */
-void cli_say_unknown_variables(void);
+static inline enum out_form cli_out_form(const struct cli_args *args)
+{
+    return args->json ? OUT_JSON : OUT_TABLE;
+}
+
+/* Does the glob, if there is one, match the name of a lock? It is as in the shell, but '/' is a
+ * letter. */
+bool cli_glob_matches(const struct cli_args *args, const char *name);
+
+#define CLI_GLOB_NOTE "GLOB is matched with the names of the locks: * ? [a-z] [!a] \\*.\n"
 
 /* Options whose default in this program is "forever" (the library's suits a worker's loop, not a
  * command that was started to wait). NULL at the end. */
@@ -148,9 +160,5 @@ extern const char *const cli_forever_options[];
 int cli_help(void);
 int cli_help_options(void);
 int cli_help_command(const struct cli_command *command);
-
-/* A connected client, or NULL after a line on stderr; *code_out is then the exit code. Connecting
- * takes its part of --wait. */
-rql_client *cli_open(struct cli_args *args, int *code_out);
 
 #endif

@@ -1,19 +1,9 @@
 #include "cmd.h"
-#include "output.h"
+#include "messages.h"
 #include "scope.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const struct cli_flag flags[] = {
-    CLI_JSON_FLAG,
-    {.name = "openmetrics",
-     .help = "print gauges in the OpenMetrics text format",
-     .offset = CLI_FIELD(openmetrics),
-     .kind = CLI_ON},
-    {.name = NULL},
-};
 
 /* What a server shows of all clients together. */
 struct fleet {
@@ -21,40 +11,10 @@ struct fleet {
     int64_t queues;
     int64_t requests;
     int64_t hosts;       /* that hold or wait; of the gem's waiters no host is known */
-    int64_t swarm_hosts; /* that give signs of life, or did */
+    int64_t swarm_hosts; /* that send heartbeats, or did */
     int64_t zombies;     /* of these: the dead */
     int64_t damaged;
 };
-
-struct gauge {
-    const char *name;
-    const char *label;
-    const char *help;
-    size_t offset;
-};
-
-static const struct gauge gauges[] = {
-    {"locks", "locks held", "Locks that are held.", offsetof(struct fleet, locks)},
-    {"queues", "queues", "Queues that somebody waits in.", offsetof(struct fleet, queues)},
-    {"requests", "requests waiting", "Requests that wait.", offsetof(struct fleet, requests)},
-    {"hosts", "hosts", "Hosts that hold or wait.", offsetof(struct fleet, hosts)},
-    {"swarm_hosts", "hosts of the swarm", "Hosts of the swarm.",
-     offsetof(struct fleet, swarm_hosts)},
-    {"zombie_hosts", "of them dead", "Hosts of the swarm that are dead.",
-     offsetof(struct fleet, zombies)},
-    {"damaged_keys", "damaged keys", "Keys under the prefixes that are no locks or queues.",
-     offsetof(struct fleet, damaged)},
-};
-
-enum { N_GAUGES = sizeof gauges / sizeof gauges[0] };
-
-static int64_t value_of(const struct fleet *fleet, size_t index)
-{
-    int64_t value;
-
-    memcpy(&value, (const char *)fleet + gauges[index].offset, sizeof value);
-    return value;
-}
 
 static bool is_damaged(rql_key_status status)
 {
@@ -74,16 +34,6 @@ static void count_locks(struct fleet *fleet, const rql_lock_info_list *locks, co
     }
 }
 
-static void count_requests(struct fleet *fleet, const rql_queue_info *queue, const char **hosts)
-{
-    fleet->requests += (int64_t)queue->n_requests;
-    for (size_t i = 0; i < queue->n_requests; i++) {
-        if (queue->requests[i].hst_id) {
-            hosts[fleet->hosts++] = queue->requests[i].hst_id;
-        }
-    }
-}
-
 static void count_queues(struct fleet *fleet, const rql_queue_info_list *queues, const char **hosts)
 {
     for (size_t i = 0; i < queues->count; i++) {
@@ -91,29 +41,35 @@ static void count_queues(struct fleet *fleet, const rql_queue_info_list *queues,
 
         fleet->queues += info->status == RQL_KEY_ALIVE;
         fleet->damaged += is_damaged(info->status);
-        count_requests(fleet, info, hosts);
+        fleet->requests += (int64_t)info->n_requests;
+        for (size_t j = 0; j < info->n_requests; j++) {
+            if (info->requests[j].hst_id) {
+                hosts[fleet->hosts++] = info->requests[j].hst_id;
+            }
+        }
     }
 }
 
-static int by_text(const void *left, const void *right)
+static int compare_texts(const void *a, const void *b)
 {
-    return strcmp(*(const char *const *)left, *(const char *const *)right);
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 static int64_t count_distinct(const char **texts, size_t count)
 {
     int64_t distinct = 0;
 
-    qsort(texts, count, sizeof texts[0], by_text);
+    qsort(texts, count, sizeof texts[0], compare_texts);
     for (size_t i = 0; i < count; i++) {
         distinct += i == 0 || strcmp(texts[i], texts[i - 1]) != 0;
     }
     return distinct;
 }
 
-static struct fleet count_all(const rql_lock_info_list *locks, const rql_queue_info_list *queues)
+static struct fleet count_all(const rql_lock_info_list *locks, const rql_queue_info_list *queues,
+                              const rql_host_info_list *swarm)
 {
-    struct fleet fleet = {.locks = 0};
+    struct fleet fleet = {.swarm_hosts = (int64_t)swarm->count};
     size_t most = locks->count;
     const char **hosts;
 
@@ -125,47 +81,26 @@ static struct fleet count_all(const rql_lock_info_list *locks, const rql_queue_i
     count_queues(&fleet, queues, hosts);
     fleet.hosts = count_distinct(hosts, (size_t)fleet.hosts);
     free(hosts);
+    for (size_t i = 0; i < swarm->count; i++) {
+        fleet.zombies += swarm->item[i].is_zombie;
+    }
     return fleet;
 }
 
-static void count_swarm(struct fleet *fleet, const rql_host_info_list *hosts)
+static void print(struct out *out, const struct fleet *fleet)
 {
-    fleet->swarm_hosts = (int64_t)hosts->count;
-    for (size_t i = 0; i < hosts->count; i++) {
-        fleet->zombies += hosts->item[i].is_zombie;
-    }
-}
-
-static void print_text(const struct fleet *fleet)
-{
-    CLI_AUTO_TABLE struct cli_table table = {.n_columns = 2};
-
-    for (size_t i = 0; i < N_GAUGES; i++) {
-        cli_table_add(&table, gauges[i].label);
-        cli_table_add_int(&table, value_of(fleet, i));
-    }
-    cli_table_print(&table, false);
-}
-
-static void print_json(const struct fleet *fleet)
-{
-    cJSON *object = cli_json_object();
-
-    for (size_t i = 0; i < N_GAUGES; i++) {
-        cli_json_add_int(object, gauges[i].name, value_of(fleet, i));
-    }
-    cli_json_print(object);
-}
-
-static void print_openmetrics(const struct fleet *fleet)
-{
-    for (size_t i = 0; i < N_GAUGES; i++) {
-        const char *name = gauges[i].name;
-
-        (void)printf("# TYPE rql_%s gauge\n# HELP rql_%s %s\nrql_%s %lld\n", name, name,
-                     gauges[i].help, name, (long long)value_of(fleet, i));
-    }
-    (void)puts("# EOF");
+    out_begin(out, NULL);
+    out_gauge(out, "locks held", "locks", "Locks that are held.", fleet->locks);
+    out_gauge(out, "queues", "queues", "Queues that somebody waits in.", fleet->queues);
+    out_gauge(out, "requests waiting", "requests", "Requests that wait.", fleet->requests);
+    out_gauge(out, "hosts", "hosts", "Hosts that hold or wait.", fleet->hosts);
+    out_gauge(out, "hosts of the swarm", "swarm_hosts", "Hosts of the swarm.", fleet->swarm_hosts);
+    out_gauge(out, "of them dead", "zombie_hosts", "Hosts of the swarm that are dead.",
+              fleet->zombies);
+    out_gauge(out, "damaged keys", "damaged_keys",
+              "Keys under the prefixes that are no locks or queues.", fleet->damaged);
+    out_end(out);
+    out_print(out);
 }
 
 static int show(const struct cli_args *args, rql_client *client)
@@ -173,6 +108,7 @@ static int show(const struct cli_args *args, rql_client *client)
     CLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *locks = NULL;
     CLI_AUTO(rql_queue_info_list_free) rql_queue_info_list *queues = NULL;
     CLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;
+    struct out out = out_fields(args->openmetrics ? OUT_OPENMETRICS : cli_out_form(args));
     rql_error error = {.status = RQL_OK};
     struct fleet fleet;
 
@@ -181,17 +117,19 @@ static int show(const struct cli_args *args, rql_client *client)
         rql_swarm_info(client, args->options.zombie_ttl_ms, &hosts, &error) != RQL_OK) {
         return cli_fault(&error);
     }
-    fleet = count_all(locks, queues);
-    count_swarm(&fleet, hosts);
-    if (args->openmetrics) {
-        print_openmetrics(&fleet);
-    } else if (args->json) {
-        print_json(&fleet);
-    } else {
-        print_text(&fleet);
-    }
+    fleet = count_all(locks, queues, hosts);
+    print(&out, &fleet);
     return CLI_DONE;
 }
+
+static const struct cli_flag flags[] = {
+    CLI_JSON_FLAG,
+    {.name = "openmetrics",
+     .help = "print gauges in the OpenMetrics text format",
+     .offset = CLI_FIELD(openmetrics),
+     .kind = CLI_ON},
+    {.name = NULL},
+};
 
 static int prepare(struct cli_args *args)
 {

@@ -1,61 +1,166 @@
+#include "cmd.h"
 #include "guess.h"
-#include "output.h"
+#include "messages.h"
 #include "scope.h"
-#include "swarm.h"
 #include "text.h"
 
-#include <stdio.h>
+#include <errno.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
 
-static const struct cli_flag flags[] = {
-    CLI_JSON_FLAG,
-    CLI_LOG_FLAG,
-    {.name = NULL},
-};
+/* How often `run` checks its swarm when systemd does not want to know more often. */
+enum { CHECK_MS = 60000 };
 
-static void add_texts(cJSON *root, const char *key, const rql_text_list *list)
+/* False: no address. A leading '@' stands for the abstract name space. */
+static bool fill_address(struct sockaddr_un *address, socklen_t *size_out)
 {
-    cJSON *array = cli_json_array();
+    const char *path = getenv("NOTIFY_SOCKET"); /* NOLINT(concurrency-mt-unsafe) */
+    const size_t length = path ? strlen(path) : 0;
 
-    for (size_t i = 0; i < list->count; i++) {
-        cli_json_append(array, cli_json_text(list->item[i]));
+    if (length < 2 || length >= sizeof address->sun_path || (*path != '/' && *path != '@')) {
+        return false;
     }
-    cli_json_add(root, key, array);
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    (void)memcpy(address->sun_path, path, length);
+    if (*path == '@') {
+        address->sun_path[0] = '\0';
+    }
+    *size_out = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length);
+    return true;
 }
 
-static int64_t count_zombies(const rql_host_info_list *hosts)
+/* One datagram to systemd, as sd_notify(3) has it. What cannot be sent is not missed. */
+static void notify(const char *text)
 {
-    int64_t zombies = 0;
+    struct sockaddr_un address;
+    socklen_t size;
+    __attribute__((cleanup(cli_close_p))) int fd = -1;
 
-    for (size_t i = 0; i < hosts->count; i++) {
-        zombies += hosts->item[i].is_zombie;
-    }
-    return zombies;
-}
-
-static void print_status(const struct cli_args *args, const rql_host_info_list *hosts,
-                         const char *flusher)
-{
-    cJSON *root;
-
-    if (!args->json) {
-        (void)printf("hosts: %zu, of them dead: %lld\nflusher: %s\n", hosts->count,
-                     (long long)count_zombies(hosts), flusher ? flusher : "none");
+    if (!fill_address(&address, &size)) {
         return;
     }
-    root = cli_json_object();
-    cli_json_add_int(root, "swarm_hosts", (int64_t)hosts->count);
-    cli_json_add_int(root, "zombie_hosts", count_zombies(hosts));
-    cli_json_add_text(root, "flusher", flusher);
-    cli_json_print(root);
+    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0) {
+        (void)sendto(fd, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&address, size);
+    }
+}
+
+/* How often to say WATCHDOG=1: half of $WATCHDOG_USEC. 0: nobody waits for it. */
+static int64_t read_watchdog_ms(void)
+{
+    const char *text = getenv("WATCHDOG_USEC"); /* NOLINT(concurrency-mt-unsafe) */
+    const int64_t us = text ? strtoll(text, NULL, 10) : 0;
+
+    return us > 0 ? us / 2000 + 1 : 0;
+}
+
+static sigset_t ending_signals(void)
+{
+    sigset_t ending;
+
+    (void)sigemptyset(&ending);
+    (void)sigaddset(&ending, SIGTERM);
+    (void)sigaddset(&ending, SIGINT);
+    return ending;
+}
+
+/* Before there is a client: its threads inherit the mask. */
+static int prepare_service(struct cli_args *args)
+{
+    const sigset_t ending = ending_signals();
+
+    (void)pthread_sigmask(SIG_BLOCK, &ending, NULL);
+    args->options.auto_swarm = false;
+    return CLI_DONE;
+}
+
+/* Nothing hangs or is dead. */
+static bool is_well(rql_client *client)
+{
+    rql_swarm_status status;
+
+    return rql_get_swarm_status(client, &status, NULL) == RQL_OK &&
+           status.supervisor.state == RQL_ELEMENT_RUNNING &&
+           status.probe_hosts.state <= RQL_ELEMENT_RUNNING &&
+           status.flush_zombies.state <= RQL_ELEMENT_RUNNING;
+}
+
+static void wait_for_end(rql_client *client)
+{
+    const sigset_t ending = ending_signals();
+    const int64_t watchdog_ms = read_watchdog_ms();
+    const int64_t check_ms = watchdog_ms > 0 ? watchdog_ms : CHECK_MS;
+    const struct timespec pause = {.tv_sec = check_ms / 1000, .tv_nsec = check_ms % 1000 * 1000000};
+    int signal = -1;
+
+    while (signal < 0) {
+        signal = sigtimedwait(&ending, NULL, &pause);
+        if (signal < 0 && errno == EAGAIN && watchdog_ms > 0 && is_well(client)) {
+            notify("WATCHDOG=1");
+        }
+    }
+}
+
+static void print_element(struct out *out, const char *key, const rql_element_status *element)
+{
+    static const char *const states[] = {"off", "running", "hung", "dead"};
+    static const char *const breakers[] = {"closed", "open", "half_open"};
+
+    out_begin(out, key);
+    out_bool(out, "enabled", element->enabled);
+    out_text(out, NULL, "state", states[element->state]);
+    out_text(out, NULL, "breaker", breakers[element->breaker]);
+    out_number(out, NULL, "steps", OUT_INT, element->steps);
+    out_number(out, NULL, "failures", OUT_INT, element->failures);
+    out_number(out, NULL, "restarts", OUT_INT, element->restarts);
+    out_end(out);
+}
+
+static void print_end(const struct cli_args *args, rql_client *client)
+{
+    struct out out = out_fields(cli_out_form(args));
+    rql_swarm_status status;
+
+    if (!args->json || rql_get_swarm_status(client, &status, NULL) != RQL_OK) {
+        return;
+    }
+    out_begin(&out, NULL);
+    print_element(&out, "supervisor", &status.supervisor);
+    print_element(&out, "probe_hosts", &status.probe_hosts);
+    print_element(&out, "flush_zombies", &status.flush_zombies);
+    out_end(&out);
+    out_print(&out);
+}
+
+static int run_service(const struct cli_args *args, rql_client *client)
+{
+    CLI_AUTO(rql_swarm_free) rql_swarm *swarm = NULL;
+    rql_error error = {.status = RQL_OK};
+
+    if (rql_swarm_start(client, NULL, &swarm, &error) != RQL_OK) {
+        return cli_fault(&error);
+    }
+    notify("READY=1\nSTATUS=Looking for dead hosts");
+    wait_for_end(client);
+    notify("STOPPING=1");
+    print_end(args, client);
+    rql_swarm_stop(swarm);
+    return CLI_DONE;
 }
 
 static int show_status(const struct cli_args *args, rql_client *client)
 {
     CLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;
+    struct out out = out_fields(cli_out_form(args));
     rql_error error = {.status = RQL_OK};
     char flusher[RQL_ID_SIZE];
     rql_status status = rql_swarm_info(client, args->options.zombie_ttl_ms, &hosts, &error);
+    int64_t n_dead = 0;
 
     if (status == RQL_OK) {
         status = rql_swarm_flusher(client, flusher, &error);
@@ -63,121 +168,107 @@ static int show_status(const struct cli_args *args, rql_client *client)
     if (status < 0) {
         return cli_fault(&error);
     }
-    print_status(args, hosts, status == RQL_OK ? flusher : NULL);
+    for (size_t i = 0; i < hosts->count; i++) {
+        n_dead += hosts->item[i].is_zombie;
+    }
+    out_begin(&out, NULL);
+    out_number(&out, NULL, "swarm_hosts", OUT_INT, (int64_t)hosts->count);
+    out_number(&out, NULL, "zombie_hosts", OUT_INT, n_dead);
+    out_text(&out, NULL, "flusher", status == RQL_OK ? flusher : NULL);
+    out_end(&out);
+    out_line(&out, "hosts: %zu, of them dead: %lld", hosts->count, (long long)n_dead);
+    out_line(&out, "flusher: %s", status == RQL_OK ? flusher : "none");
+    out_print(&out);
     return CLI_DONE;
-}
-
-static void print_hosts(const rql_host_info_list *hosts)
-{
-    CLI_AUTO_TABLE struct cli_table table = {.n_columns = 3};
-
-    cli_table_add(&table, "HOST");
-    cli_table_add_pair(&table, "SILENT", "STATE");
-    for (size_t i = 0; i < hosts->count; i++) {
-        cli_table_add(&table, hosts->item[i].hst_id);
-        cli_table_add_duration(&table, cli_age_ms(hosts->item[i].last_probe_us));
-        cli_table_add(&table, hosts->item[i].is_zombie ? "dead" : "alive");
-    }
-    cli_table_print(&table, true);
-}
-
-static void print_hosts_json(const rql_host_info_list *hosts)
-{
-    cJSON *array = cli_json_array();
-
-    for (size_t i = 0; i < hosts->count; i++) {
-        cJSON *object = cli_json_object();
-
-        cli_json_add_text(object, "hst_id", hosts->item[i].hst_id);
-        cli_json_add_bool(object, "zombie", hosts->item[i].is_zombie);
-        cli_json_add_count(object, "last_probe_us", hosts->item[i].last_probe_us);
-        cli_json_append(array, object);
-    }
-    cli_json_print(array);
 }
 
 static int show_hosts(const struct cli_args *args, rql_client *client)
 {
+    static const char *const headings[] = {"HOST", "SILENT", "STATE", NULL};
     CLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;
     rql_error error = {.status = RQL_OK};
+    struct out out;
 
     if (rql_swarm_info(client, args->options.zombie_ttl_ms, &hosts, &error) != RQL_OK) {
         return cli_fault(&error);
     }
-    if (args->json) {
-        print_hosts_json(hosts);
-    } else {
-        print_hosts(hosts);
+    out = out_columns(cli_out_form(args), headings);
+    out_begin_list(&out, NULL);
+    for (size_t i = 0; i < hosts->count; i++) {
+        const rql_host_info *host = &hosts->item[i];
+
+        out_begin(&out, NULL);
+        out_text(&out, "HOST", "hst_id", host->hst_id);
+        out_bool(&out, "zombie", host->is_zombie);
+        out_text(&out, "STATE", NULL, host->is_zombie ? "dead" : "alive");
+        out_number(&out, "SILENT", "last_probe_us", OUT_AGE, host->last_probe_us);
+        out_end(&out);
     }
+    out_end(&out);
+    out_print(&out);
     return CLI_DONE;
 }
 
 static int probe(const struct cli_args *args, rql_client *client)
 {
     CLI_AUTO(rql_text_list_free) rql_text_list *hosts = NULL;
+    struct out out = out_fields(cli_out_form(args));
     rql_error error = {.status = RQL_OK};
     int64_t at_us = 0;
 
     if (rql_probe_hosts(client, &hosts, &at_us, &error) != RQL_OK) {
         return cli_fault(&error);
     }
-    if (args->json) {
-        cJSON *root = cli_json_object();
-
-        add_texts(root, "hosts", hosts);
-        cli_json_add_int(root, "at_us", at_us);
-        cli_json_print(root);
-    } else {
-        (void)printf("hosts told: %zu\n", hosts->count);
-    }
+    out_begin(&out, NULL);
+    out_list(&out, "hosts", hosts);
+    out_number(&out, NULL, "at_us", OUT_INT, at_us);
+    out_end(&out);
+    out_line(&out, "hosts told: %zu", hosts->count);
+    out_print(&out);
     return CLI_DONE;
 }
 
-static void print_zombies(const struct cli_args *args, const rql_zombies *zombies, bool are_flushed)
+static void print_zombies(struct out *out, const rql_zombies *zombies, bool are_flushed)
 {
-    cJSON *root;
-
-    if (!args->json) {
-        (void)printf("dead hosts: %zu\nlocks%s: %zu\n", zombies->hosts->count,
-                     are_flushed ? " released" : "", zombies->locks->count);
-        if (are_flushed) {
-            (void)printf("requests removed: %lld\nlocks handed to waiters: %lld\n",
-                         (long long)zombies->rem_request_cnt, (long long)zombies->handed_over_cnt);
-        }
-        return;
-    }
-    root = cli_json_object();
-    add_texts(root, "hosts", zombies->hosts);
-    add_texts(root, "acquirers", zombies->acquirers);
-    add_texts(root, "locks", zombies->locks);
+    out_begin(out, NULL);
+    out_list(out, "hosts", zombies->hosts);
+    out_list(out, "acquirers", zombies->acquirers);
+    out_list(out, "locks", zombies->locks);
+    out_line(out, "dead hosts: %zu", zombies->hosts->count);
+    out_line(out, "locks%s: %zu", are_flushed ? " released" : "", zombies->locks->count);
     if (are_flushed) {
-        cli_json_add_int(root, "rem_request_cnt", zombies->rem_request_cnt);
-        cli_json_add_int(root, "handed_over_cnt", zombies->handed_over_cnt);
+        out_number(out, NULL, "rem_request_cnt", OUT_INT, zombies->rem_request_cnt);
+        out_number(out, NULL, "handed_over_cnt", OUT_INT, zombies->handed_over_cnt);
+        out_line(out, "requests removed: %lld", (long long)zombies->rem_request_cnt);
+        out_line(out, "locks handed to waiters: %lld", (long long)zombies->handed_over_cnt);
     }
-    cli_json_print(root);
+    out_end(out);
+    out_print(out);
 }
 
 static int flush(const struct cli_args *args, rql_client *client)
 {
     CLI_AUTO(rql_zombies_free) rql_zombies *zombies = NULL;
+    struct out out = out_fields(cli_out_form(args));
     rql_error error = {.status = RQL_OK};
 
     if (rql_flush_zombies(client, NULL, &zombies, &error) != RQL_OK) {
         return cli_fault(&error);
     }
-    print_zombies(args, zombies, true);
+    print_zombies(&out, zombies, true);
     return CLI_DONE;
 }
 
 static int show_zombies(const struct cli_args *args, rql_client *client)
 {
     CLI_AUTO(rql_zombies_free) rql_zombies *zombies = NULL;
+    struct out out = out_fields(cli_out_form(args));
     rql_error error = {.status = RQL_OK};
 
     if (rql_zombies_info(client, args->options.zombie_ttl_ms, &zombies, &error) != RQL_OK) {
         return cli_fault(&error);
     }
-    print_zombies(args, zombies, false);
+    print_zombies(&out, zombies, false);
     return CLI_DONE;
 }
 
@@ -186,7 +277,7 @@ static const struct action {
     int (*prepare)(struct cli_args *args); /* or NULL */
     int (*run)(const struct cli_args *args, rql_client *client);
 } actions[] = {
-    {"run", cli_swarm_prepare, cli_swarm_run},
+    {"run", prepare_service, run_service},
     {"status", NULL, show_status},
     {"info", NULL, show_hosts},
     {"probe", NULL, probe},
@@ -194,27 +285,22 @@ static const struct action {
     {"zombies", NULL, show_zombies},
 };
 
+/* NULL after having said that there is none. */
 static const struct action *find_action(const char *name)
-{
-    for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
-        if (strcmp(name, actions[i].name) == 0) {
-            return &actions[i];
-        }
-    }
-    return NULL;
-}
-
-static void say_unknown(const char *name)
 {
     struct cli_guess guess;
     char meant[CLI_GUESS_SIZE];
 
     cli_guess_init(&guess, name, strlen(name));
     for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
+        if (strcmp(name, actions[i].name) == 0) {
+            return &actions[i];
+        }
         cli_guess_propose(&guess, actions[i].name);
     }
     cli_say("swarm: unknown action %s%s; see rql swarm --help", name,
-            cli_guess_text(&guess, "", false, meant));
+            cli_guess_text(&guess, "", meant));
+    return NULL;
 }
 
 static int prepare(struct cli_args *args)
@@ -222,7 +308,6 @@ static int prepare(struct cli_args *args)
     const struct action *action = find_action(args->name);
 
     if (!action) {
-        say_unknown(args->name);
         return CLI_USAGE;
     }
     return action->prepare ? action->prepare(args) : CLI_DONE;
@@ -234,6 +319,12 @@ static int run(const struct cli_args *args, rql_client *client)
 
     return action ? action->run(args, client) : CLI_USAGE;
 }
+
+static const struct cli_flag flags[] = {
+    CLI_JSON_FLAG,
+    CLI_LOG_FLAG,
+    {.name = NULL},
+};
 
 const struct cli_command cli_swarm = {
     .name = "swarm",

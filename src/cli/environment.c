@@ -1,5 +1,5 @@
 #include "child.h"
-#include "output.h"
+#include "messages.h"
 #include "scope.h"
 
 #include <stdio.h>

@@ -1,8 +1,11 @@
 #include "guess.h"
 
+#include "messages.h"
+
+#include <rql/rql.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { LENGTH_MAX = 64 };
 
@@ -21,48 +24,26 @@ static bool is_same(char a, char b)
     return a == b || (a == '-' && b == '_') || (a == '_' && b == '-');
 }
 
-/* Rows of the table of distances between the beginnings of two words. */
-struct rows {
-    size_t *before; /* the last: a swap looks two rows back */
-    size_t *last;
-    size_t *row;
-};
-
-static bool is_swap(const char *a, size_t i, const char *b, size_t j)
-{
-    return i > 1 && j > 1 && is_same(a[i - 1], b[j - 2]) && is_same(a[i - 2], b[j - 1]);
-}
-
-static void fill_row(const struct rows *rows, const char *a, size_t i, const char *b,
-                     size_t b_length)
-{
-    size_t *row = rows->row;
-
-    row[0] = i;
-    for (size_t j = 1; j <= b_length; j++) {
-        row[j] = least(rows->last[j - 1] + !is_same(a[i - 1], b[j - 1]),
-                       least(rows->last[j], row[j - 1]) + 1);
-        if (is_swap(a, i, b, j)) {
-            row[j] = least(row[j], rows->before[j - 2] + 1);
-        }
-    }
-}
-
-/* Letters to add, drop, change or swap with their neighbour to come from one word to the other. */
+/* Letters to add, drop, change or swap with their neighbour to come from one word to the other:
+ * cell [i][j] is that of their first i and j letters. */
 static size_t distance(const char *a, size_t a_length, const char *b, size_t b_length)
 {
-    size_t memory[3][LENGTH_MAX + 1];
-    struct rows rows = {memory[0], memory[1], memory[2]};
+    size_t cell[LENGTH_MAX + 1][LENGTH_MAX + 1];
 
-    for (size_t j = 0; j <= b_length; j++) {
-        rows.before[j] = j;
-        rows.last[j] = j;
+    for (size_t i = 0; i <= a_length; i++) {
+        for (size_t j = 0; j <= b_length; j++) {
+            if (i == 0 || j == 0) {
+                cell[i][j] = i + j;
+                continue;
+            }
+            cell[i][j] = least(cell[i - 1][j - 1] + !is_same(a[i - 1], b[j - 1]),
+                               least(cell[i - 1][j], cell[i][j - 1]) + 1);
+            if (i > 1 && j > 1 && is_same(a[i - 1], b[j - 2]) && is_same(a[i - 2], b[j - 1])) {
+                cell[i][j] = least(cell[i][j], cell[i - 2][j - 2] + 1);
+            }
+        }
     }
-    for (size_t i = 1; i <= a_length; i++) {
-        fill_row(&rows, a, i, b, b_length);
-        rows = (struct rows){rows.last, rows.row, rows.before};
-    }
-    return rows.last[b_length];
+    return cell[a_length][b_length];
 }
 
 void cli_guess_propose(struct cli_guess *self, const char *word)
@@ -80,23 +61,54 @@ void cli_guess_propose(struct cli_guess *self, const char *word)
     }
 }
 
-const char *cli_guess_text(const struct cli_guess *self, const char *prefix, bool is_dashed,
+const char *cli_guess_text(const struct cli_guess *self, const char *prefix,
                            char out[CLI_GUESS_SIZE])
 {
     const size_t most = 1 + self->length / 4;
-    char *at;
-    int start;
+    const bool is_near = self->best && self->distance <= most && self->distance < self->length;
 
-    out[0] = '\0';
-    if (!self->best || self->distance > most || self->distance >= self->length) {
-        return out;
+    (void)snprintf(out, CLI_GUESS_SIZE, is_near ? " (did you mean %s%s?)" : "", prefix, self->best);
+    return out;
+}
+
+/* What rql run gives to its command, and what the server of local: is found and kept by. */
+static const char *const own_variables[] = {"RQL_LOCK", "RQL_TOKEN", "RQL_LOCAL_DIR",
+                                            "RQL_LOCAL_IDLE"};
+
+static bool is_named(const char *entry, size_t length, const char *name)
+{
+    return strlen(name) == length && strncmp(entry, name, length) == 0;
+}
+
+static bool is_known(const char *entry, size_t length, struct cli_guess *guess)
+{
+    const rql_option_row *row;
+
+    for (size_t i = 0; (row = rql_option_row_at(i)) != NULL; i++) {
+        if (is_named(entry, length, row->env)) {
+            return true;
+        }
+        cli_guess_propose(guess, row->env);
     }
-    start = snprintf(out, CLI_GUESS_SIZE, " (did you mean %s", prefix);
-    (void)snprintf(out + start, CLI_GUESS_SIZE - (size_t)start, "%s?)", self->best);
-    for (at = out + start; is_dashed && *at; at++) {
-        if (*at == '_') {
-            *at = '-';
+    for (size_t i = 0; i < sizeof own_variables / sizeof own_variables[0]; i++) {
+        if (is_named(entry, length, own_variables[i])) {
+            return true;
         }
     }
-    return out;
+    return false;
+}
+
+void cli_say_unknown_variables(void)
+{
+    for (char **entry = environ; *entry; entry++) {
+        const size_t length = strcspn(*entry, "=");
+        struct cli_guess guess;
+        char meant[CLI_GUESS_SIZE];
+
+        cli_guess_init(&guess, *entry, length);
+        if (strncmp(*entry, "RQL_", 4) == 0 && !is_known(*entry, length, &guess)) {
+            cli_say("unknown variable %.*s is ignored%s", (int)length, *entry,
+                    cli_guess_text(&guess, "", meant));
+        }
+    }
 }

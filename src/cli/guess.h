@@ -20,9 +20,12 @@ void cli_guess_init(struct cli_guess *self, const char *word, size_t length);
 /* A word that would have been right. '-' and '_' are the same. */
 void cli_guess_propose(struct cli_guess *self, const char *word);
 
-/* " (did you mean <prefix><word>?)" with '-' for '_' if it `is_dashed`; empty if nothing is near.
- */
-const char *cli_guess_text(const struct cli_guess *self, const char *prefix, bool is_dashed,
+/* " (did you mean <prefix><word>?)"; empty if nothing is near. */
+const char *cli_guess_text(const struct cli_guess *self, const char *prefix,
                            char out[CLI_GUESS_SIZE]);
+
+/* Says of each variable RQL_... of the environment that nothing reads it: one that is mistyped is a
+ * setting that is not in force, and nobody would know. */
+void cli_say_unknown_variables(void);
 
 #endif

@@ -1,12 +1,13 @@
 #include "held.h"
 
-#include "output.h"
+#include "messages.h"
+#include "scope.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_SIZE = RQL_NAME_MAX + 2 };
+enum { HOLDER_SIZE = 2 * RQL_ID_SIZE + 32 };
 
 static size_t count_of(const struct cli_held *self)
 {
@@ -30,10 +31,9 @@ int64_t cli_held_remaining_ms(const struct cli_held *self)
 
 int64_t cli_held_ttl_ms(const struct cli_held *self)
 {
-    int64_t least_ms = rql_lock_describe(lock_at(self, 0)).ttl_ms;
-    size_t i;
+    int64_t least_ms = INT64_MAX;
 
-    for (i = 1; i < count_of(self); i++) {
+    for (size_t i = 0; i < count_of(self); i++) {
         const int64_t ttl_ms = rql_lock_describe(lock_at(self, i)).ttl_ms;
 
         least_ms = ttl_ms < least_ms ? ttl_ms : least_ms;
@@ -57,28 +57,23 @@ rql_status cli_held_release(struct cli_held *self, rql_error *error)
     return status;
 }
 
-static char *join(const struct cli_held *self, bool tokens)
+static char *join(const struct cli_held *self, bool as_tokens)
 {
-    const size_t size = count_of(self) * LINE_SIZE;
-    char *text = cli_must(malloc(size));
-    size_t length = 0;
-    size_t i;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = cli_must(open_memstream(&text, &size));
 
-    for (i = 0; i < count_of(self); i++) {
+    for (size_t i = 0; i < count_of(self); i++) {
         const rql_lock *lock = lock_at(self, i);
-        const char *end = i + 1 < count_of(self) ? "\n" : "";
-        int written;
 
-        if (tokens) {
-            written = snprintf(text + length, size - length, "%lld%s",
-                               (long long)rql_lock_token(lock), end);
+        (void)fputs(i > 0 ? "\n" : "", out);
+        if (as_tokens) {
+            (void)fprintf(out, "%lld", (long long)rql_lock_token(lock));
         } else {
-            written =
-                snprintf(text + length, size - length, "%s%s", rql_lock_describe(lock).name, end);
+            (void)fputs(rql_lock_describe(lock).name, out);
         }
-        length += written > 0 ? (size_t)written : 0;
     }
-    return text;
+    return cli_must(fclose(out) == 0 ? text : NULL);
 }
 
 char *cli_held_names(const struct cli_held *self)
@@ -89,4 +84,145 @@ char *cli_held_names(const struct cli_held *self)
 char *cli_held_tokens(const struct cli_held *self)
 {
     return join(self, true);
+}
+
+/* This program is run by one that holds locks: `rql run`. */
+static bool is_nested(void)
+{
+    const char *held = getenv("RQL_LOCK"); /* NOLINT(concurrency-mt-unsafe) */
+
+    return held && held[0] != '\0';
+}
+
+static void fill_lock(const struct cli_args *args, const rql_client *client, rql_lock_options *out)
+{
+    rql_lock_options_init(client, out);
+    out->meta = args->n_meta > 0 ? args->meta : NULL;
+    out->n_meta = args->n_meta;
+    out->fail_fast = args->fail_fast;
+    out->nested = is_nested();
+    out->detailed_acq_timeout_error = true;
+    out->auto_extend = args->command && args->auto_extend; /* `lock` leaves its lock to the ttl */
+    if (args->ttl_ms != CLI_UNSET) {
+        out->ttl_ms = args->ttl_ms;
+    }
+    if (args->wait_ms != CLI_UNSET) {
+        out->timeout_ms = args->wait_ms;
+        out->retry_count = RQL_FOREVER;
+    }
+    if (args->max_hold_ms != CLI_UNSET) {
+        out->max_hold_ms = args->max_hold_ms;
+    }
+    /* Then it ends in time also when nobody is left to release it. */
+    if (args->max_hold_ms > 0 && args->max_hold_ms < out->ttl_ms) {
+        out->ttl_ms = args->max_hold_ms;
+    }
+}
+
+static void fill_series(const struct cli_args *args, const rql_lock_options *lock,
+                        rql_series_result *result, rql_series_options *out)
+{
+    rql_series_options_init(out);
+    out->mode = args->gem ? RQL_SERIES_GEM : RQL_SERIES_ATOMIC;
+    out->names = args->names;
+    out->n_names = args->n_names;
+    out->lock = lock;
+    out->result = result;
+}
+
+/* What the library says of grants that were over by the time that their reply was here: that the
+ * ttl has to outlast the round trip. */
+static int find_over(const char *message, const char **out)
+{
+    static const char last[] = " must outlast the round trip.";
+    const char *end = strstr(message, last);
+    const char *begin = end;
+
+    while (begin && begin > message && begin[-1] != '.') {
+        begin--;
+    }
+    *out = begin ? begin : "";
+    return begin ? (int)(end - begin) + (int)sizeof last - 2 : 0;
+}
+
+static void say_refused(const struct cli_args *args, const struct cli_wait *wait)
+{
+    const size_t failed_on = wait->series.result->failed_on;
+    const bool is_named = !wait->name && failed_on < args->n_names;
+    const rql_refusal *refusal = wait->lock.refusal;
+    char holder[HOLDER_SIZE] = "";
+    const char *over;
+    const int over_length = find_over(refusal->message, &over);
+
+    if (refusal->holder && refusal->holder->acq_id && refusal->holder->hst_id) {
+        (void)snprintf(holder, sizeof holder, "; held by %s on %s", refusal->holder->acq_id,
+                       refusal->holder->hst_id);
+    }
+    cli_say("%s: not acquired: %s%s%s%s%s%.*s", wait->held->label, rql_status_text(wait->status),
+            is_named ? "; failed on " : "", is_named ? args->names[failed_on] : "", holder,
+            over_length > 0 ? ";" : "", over_length, over);
+}
+
+/* A wait ended with nothing held. */
+static int refuse(const struct cli_args *args, const struct cli_wait *wait)
+{
+    struct out out = out_fields(cli_out_form(args));
+
+    if (wait->signal != 0) {
+        return -wait->signal;
+    }
+    if (wait->status < 0) {
+        return cli_fault(&wait->error);
+    }
+    out_print(&out);
+    say_refused(args, wait);
+    return (int)args->conflict_exit_code;
+}
+
+/* A lock that was handed over lives for a second until it is claimed. The claim is made before
+ * anybody relies on the lock, and tells at once when it is gone already. */
+static rql_status claim(const struct cli_held *held, rql_error *error)
+{
+    rql_status status = RQL_OK;
+
+    for (size_t i = 0; status == RQL_OK && i < count_of(held); i++) {
+        const rql_lock_facts facts = rql_lock_describe(lock_at(held, i));
+
+        if (facts.handed_over) {
+            status = held->series ? rql_series_extend(held->series, facts.ttl_ms, error)
+                                  : rql_lock_extend(held->lock, facts.ttl_ms, error);
+        }
+    }
+    return status;
+}
+
+/* What cannot be claimed is given back. */
+static int claim_or_release(struct cli_held *held)
+{
+    rql_error error = {.status = RQL_OK};
+    const rql_status status = claim(held, &error);
+
+    if (status == RQL_OK) {
+        return CLI_DONE;
+    }
+    (void)cli_held_release(held, NULL);
+    (void)pthread_sigmask(SIG_SETMASK, &held->mask, NULL);
+    if (status == RQL_NOT_HELD) {
+        cli_say("%s: lost as soon as it was acquired", held->label);
+        return CLI_LOST;
+    }
+    return cli_fault(&error);
+}
+
+int cli_acquire(const struct cli_args *args, rql_client *client, struct cli_held *held)
+{
+    __attribute__((cleanup(rql_refusal_clear_p))) rql_refusal refusal = {.reason = RQL_OK};
+    rql_series_result result = {.reason = RQL_OK};
+    struct cli_wait wait = {.name = args->n_names > 0 ? NULL : args->name, .held = held};
+
+    fill_lock(args, client, &wait.lock);
+    wait.lock.refusal = &refusal;
+    fill_series(args, &wait.lock, &result, &wait.series);
+    cli_wait(&wait, client);
+    return wait.signal == 0 && wait.status == RQL_OK ? claim_or_release(held) : refuse(args, &wait);
 }

@@ -1,9 +1,11 @@
 #ifndef CLI_HELD_H
 #define CLI_HELD_H
 
-/* What a command runs under: one lock, or a series of them. */
+/* What a command runs under: one lock, or a series of them; how it is acquired, and how it is
+ * waited for. */
 
-#include <rql/rql.h>
+#include "cmd.h"
+
 #include <signal.h>
 
 struct cli_held {
@@ -12,6 +14,11 @@ struct cli_held {
     rql_series *series; /* */
     sigset_t mask;      /* of signals, as it was before the wait: for the command */
 };
+
+/* Acquires the lock or the series that the arguments name, as the flags say. If that is held, it is
+ * in *held; the signals that end a wait stay blocked. Else answers the exit code, after a line on
+ * stderr; or, without a line, minus the signal that ended the wait and is to end the program. */
+int cli_acquire(const struct cli_args *args, rql_client *client, struct cli_held *held);
 
 rql_lock_state cli_held_state(const struct cli_held *self);
 int64_t cli_held_remaining_ms(const struct cli_held *self);
@@ -23,8 +30,30 @@ rql_status cli_held_lost_fd(const struct cli_held *self, int *out, rql_error *er
 /* Releases what is held, once. */
 rql_status cli_held_release(struct cli_held *self, rql_error *error);
 
-/* malloc'd: for the command's environment, one a line, in the given order. */
+/* malloc'd: names or tokens for the command's environment, one a line, in the given order. */
 char *cli_held_names(const struct cli_held *self);
 char *cli_held_tokens(const struct cli_held *self);
+
+/* One wait: what to ask for, and how it ended. */
+struct cli_wait {
+    const char *name; /* of one lock; NULL: a series */
+    rql_lock_options lock;
+    rql_series_options series;
+
+    struct cli_held *held; /* filled if the status is RQL_OK and no signal came */
+    rql_status status;
+    rql_error error;
+    int signal; /* that ended it, or 0 */
+};
+
+/* Waits for a lock or a series on this thread, and takes signals meanwhile: SIGINT, SIGTERM and
+ * SIGHUP take the request out of its queue, a second one ends the program at once. What keeps the
+ * server from serving the request is said on stderr, once, and again when it changes.
+ *
+ * The signals stay blocked when something is held, and are let through again otherwise. */
+void cli_wait(struct cli_wait *self, rql_client *client);
+
+/* Ends the program as this signal does. */
+_Noreturn void cli_die_by(int signal_number);
 
 #endif

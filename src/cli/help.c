@@ -1,6 +1,4 @@
 #include "cmd.h"
-#include "output.h"
-#include "text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -71,7 +69,7 @@ int cli_help_options(void)
     return CLI_DONE;
 }
 
-static void add_flags(struct cli_table *table, const struct cli_flag *flags)
+static void add_flags(struct out *out, const struct cli_flag *flags)
 {
     char letter[] = "-x, ";
     char text[FLAG_SIZE];
@@ -83,7 +81,7 @@ static void add_flags(struct cli_table *table, const struct cli_flag *flags)
         letter[1] = flags->letter;
         (void)snprintf(text, sizeof text, "  %s--%s%s%s", flags->letter != 0 ? letter : "    ",
                        flags->name, flags->value ? " " : "", flags->value ? flags->value : "");
-        cli_table_add_pair(table, text, flags->help);
+        out_pair(out, text, flags->help);
     }
 }
 
@@ -99,18 +97,18 @@ static bool has_durations(const struct cli_flag *flags)
 
 int cli_help_command(const struct cli_command *command)
 {
-    CLI_AUTO_TABLE struct cli_table table = {.n_columns = 2};
+    struct out out = out_fields(OUT_TABLE);
 
     (void)printf("Usage: rql %s %s\n%s.\n\n", command->name, command->usage, command->summary);
     if (command->examples) {
         (void)printf("%s\n", command->examples);
     }
-    add_flags(&table, command->flags);
+    add_flags(&out, command->flags);
     if (command->more_flags) {
-        add_flags(&table, command->more_flags);
+        add_flags(&out, command->more_flags);
     }
-    add_flags(&table, cli_common_flags);
-    cli_table_print(&table, false);
+    add_flags(&out, cli_common_flags);
+    out_print(&out);
     (void)printf("\n%s", command->notes ? command->notes : "");
     if (has_durations(command->flags)) {
         (void)puts("A DURATION is written 500ms, 0.5s, 1h30m or 30d, a LIMIT also \"forever\".");
@@ -121,21 +119,19 @@ int cli_help_command(const struct cli_command *command)
 
 int cli_help(void)
 {
-    CLI_AUTO_TABLE struct cli_table table = {.n_columns = 2};
+    struct out out = out_fields(OUT_TABLE);
     char text[FLAG_SIZE];
     size_t i;
 
     (void)puts("Usage: rql COMMAND ...\nLocks with a fair queue, on Redis or Valkey.\n");
     for (i = 0; cli_commands[i]; i++) {
         (void)snprintf(text, sizeof text, "  %s", cli_commands[i]->name);
-        cli_table_add_pair(&table, text, cli_commands[i]->summary);
+        out_pair(&out, text, cli_commands[i]->summary);
     }
-    cli_table_add_pair(&table, "  help COMMAND",
-                       "Flags and examples of one command, as COMMAND --help");
-    cli_table_add_pair(&table, "  help options",
-                       "Every option of the library, with its environment variable");
-    cli_table_add_pair(&table, "  --version", "The version");
-    cli_table_print(&table, false);
+    out_pair(&out, "  help COMMAND", "Flags and examples of one command, as COMMAND --help");
+    out_pair(&out, "  help options", "Every option of the library, with its environment variable");
+    out_pair(&out, "  --version", "The version");
+    out_print(&out);
     (void)printf("\n%s\n%s", common_rules, exit_codes);
     return CLI_DONE;
 }

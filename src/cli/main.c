@@ -1,16 +1,17 @@
-#include "broken_pipe.h"
 #include "cmd.h"
 #include "guess.h"
-#include "output.h"
+#include "held.h"
+#include "messages.h"
 #include "scope.h"
-#include "waiting.h"
+#include "text.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
-enum { ERROR_TEXT_SIZE = 128 };
+enum { PAUSE_NS = 100000000 };
 
 const struct cli_command *const cli_commands[] = {
     &cli_run, &cli_series, &cli_lock,     &cli_unlock, &cli_extend, &cli_info,  &cli_queue, &cli_ls,
@@ -21,10 +22,9 @@ static const struct cli_command *find_command(const char *name)
 {
     struct cli_guess guess;
     char meant[CLI_GUESS_SIZE];
-    size_t i;
 
     cli_guess_init(&guess, name, strlen(name));
-    for (i = 0; cli_commands[i]; i++) {
+    for (size_t i = 0; cli_commands[i]; i++) {
         if (strcmp(cli_commands[i]->name, name) == 0) {
             return cli_commands[i];
         }
@@ -32,7 +32,7 @@ static const struct cli_command *find_command(const char *name)
     }
     cli_guess_propose(&guess, "help");
     cli_guess_propose(&guess, "options");
-    cli_say("unknown command %s%s; see rql --help", name, cli_guess_text(&guess, "", false, meant));
+    cli_say("unknown command %s%s; see rql --help", name, cli_guess_text(&guess, "", meant));
     return NULL;
 }
 
@@ -50,15 +50,69 @@ static int help_on(const char *name)
     return command ? cli_help_command(command) : CLI_USAGE;
 }
 
+static rql_status connect(const struct cli_args *args, rql_client **out, rql_error *error)
+{
+    CLI_AUTO(rql_client_free) rql_client *client = NULL;
+    rql_status status = rql_client_new(&client, &args->options, error);
+
+    if (status == RQL_OK) {
+        status = rql_client_connect(client, error);
+    }
+    if (status == RQL_E_READ_ONLY) {
+        status = RQL_OK; /* to read is possible, and it may become a master */
+    }
+    if (status == RQL_OK) {
+        *out = client;
+        client = NULL;
+    }
+    return status;
+}
+
+/* Nobody was there, or the server is not ready yet. */
+static bool may_pass(rql_status status)
+{
+    return status == RQL_E_IO || status == RQL_E_UNKNOWN || status == RQL_E_UNAVAILABLE;
+}
+
+/* With --wait a server that is not up yet is waited for, and what is left of that time goes to the
+ * wait for the lock. */
+static rql_status connect_in_time(struct cli_args *args, rql_client **out, rql_error *error)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    const bool is_limited = args->wait_ms != RQL_FOREVER;
+    const int64_t end_ms = is_limited ? cli_after_ms(args->wait_ms) : INT64_MAX;
+    rql_status status = connect(args, out, error);
+
+    if (may_pass(status) && cli_now_ms() < end_ms) {
+        cli_say("%s: waiting for the server: %s", args->name, error->message);
+    }
+    while (may_pass(status) && cli_now_ms() < end_ms) {
+        (void)nanosleep(&pause, NULL);
+        status = connect(args, out, error);
+    }
+    if (is_limited) {
+        args->wait_ms = end_ms > cli_now_ms() ? end_ms - cli_now_ms() : 0;
+    }
+    return status;
+}
+
 static int run_with_client(const struct cli_command *command, struct cli_args *args)
 {
     CLI_AUTO(rql_client_free) rql_client *client = NULL;
-    int code = command->prepare ? command->prepare(args) : CLI_DONE;
+    const int code = command->prepare ? command->prepare(args) : CLI_DONE;
+    rql_error error = {.status = RQL_OK};
+    rql_status status;
 
-    if (code == CLI_DONE) {
-        client = cli_open(args, &code);
+    if (code != CLI_DONE) {
+        return code;
     }
-    return client ? command->run(args, client) : code;
+    cli_say_unknown_variables();
+    if (args->env_status != RQL_OK) {
+        return cli_fault(&args->env_error);
+    }
+    status = args->wait_ms == CLI_UNSET ? connect(args, &client, &error)
+                                        : connect_in_time(args, &client, &error);
+    return status == RQL_OK ? command->run(args, client) : cli_fault(&error);
 }
 
 static int run_command(struct cli_args *args)
@@ -101,26 +155,25 @@ static int run_all(struct cli_args *args)
 /* A result that did not reach its reader is a failure, even when the lock was taken. */
 static int check_output(int code)
 {
-    char text[ERROR_TEXT_SIZE];
-
     if (fflush(stdout) == 0 && !ferror(stdout)) {
         return code;
     }
     if (code == CLI_DONE && cli_broken_pipe_is_deadly()) {
         return -SIGPIPE;
     }
-    cli_say("cannot write the output: %s", cli_errno_text(errno, text, sizeof text));
+    cli_say_errno("cannot write the output", errno);
     return code == CLI_DONE ? CLI_CANNOT_WRITE : code;
 }
 
 int main(int argc, char **argv)
 {
-    static char *no_words[] = {NULL};
+    static char name[] = "rql";
+    static char *nothing[] = {name, NULL};
     struct cli_args args;
     int code;
 
     cli_broken_pipe_init();
-    cli_args_init(&args, argc > 0 ? argv + 1 : no_words);
+    cli_args_init(&args, argc > 0 ? argv + 1 : nothing + 1);
     code = check_output(run_all(&args));
     if (code < 0) {
         cli_die_by(-code);

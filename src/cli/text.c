@@ -1,6 +1,6 @@
 #include "text.h"
 
-#include "output.h"
+#include "messages.h"
 
 #include <locale.h>
 #include <stdio.h>
@@ -11,9 +11,6 @@
 
 enum {
     MS_PER_SECOND = 1000,
-    SECONDS_PER_MINUTE = 60,
-    SECONDS_PER_HOUR = 3600,
-    SECONDS_PER_DAY = 86400,
     ESCAPE_SIZE = 8,         /* longest escape, "\u202e", with its terminator */
     FIRST_COMBINING = 0x300, /* all characters before it take one column */
 };
@@ -69,60 +66,44 @@ static bool is_dangerous(uint32_t c)
 
 static int write_escape(char out[ESCAPE_SIZE], uint32_t c)
 {
-    if (c == '\n') {
-        return snprintf(out, ESCAPE_SIZE, "\\n");
+    if (c == '\n' || c == '\t') {
+        return snprintf(out, ESCAPE_SIZE, "\\%c", c == '\n' ? 'n' : 't');
     }
-    if (c == '\t') {
-        return snprintf(out, ESCAPE_SIZE, "\\t");
-    }
-    return c < 0x80 ? snprintf(out, ESCAPE_SIZE, "\\x%02x", (unsigned)c)
-                    : snprintf(out, ESCAPE_SIZE, "\\u%04x", (unsigned)(c & 0xffff));
+    return snprintf(out, ESCAPE_SIZE, c < 0x80 ? "\\x%02x" : "\\u%04x", (unsigned)(c & 0xffff));
 }
 
-static char *allocate(size_t length, size_t growth)
+static char *clean(const char *text, bool for_terminal)
 {
-    return cli_must(length < SIZE_MAX / growth - 1 ? malloc(length * growth + 1) : NULL);
+    const size_t length = strlen(text);
+    char *const out =
+        cli_must(length < SIZE_MAX / ESCAPE_SIZE - 1 ? malloc(length * ESCAPE_SIZE + 1) : NULL);
+    char *end = out;
+    uint32_t c = 0;
+    size_t n;
+
+    for (; *text; text += n > 0 ? n : 1) {
+        n = decode(text, &c);
+        if (n > 0 && !(for_terminal && is_dangerous(c))) {
+            end = mempcpy(end, text, n);
+        } else if (n > 0) {
+            end += write_escape(end, c);
+        } else {
+            end += for_terminal ? snprintf(end, ESCAPE_SIZE, "\\x%02x", (unsigned char)*text)
+                                : snprintf(end, ESCAPE_SIZE, "\xef\xbf\xbd"); /* U+FFFD */
+        }
+    }
+    *end = '\0';
+    return out;
 }
 
 char *cli_text_for_terminal(const char *text)
 {
-    char *const out = allocate(strlen(text), ESCAPE_SIZE);
-    size_t used = 0;
-    uint32_t c = 0;
-    size_t n;
-
-    while (*text) {
-        n = decode(text, &c);
-        if (n > 0 && !is_dangerous(c)) {
-            (void)memcpy(out + used, text, n);
-            used += n;
-        } else if (n > 0) {
-            used += (size_t)write_escape(out + used, c);
-        } else {
-            used += (size_t)snprintf(out + used, ESCAPE_SIZE, "\\x%02x", (unsigned char)*text);
-        }
-        text += n > 0 ? n : 1;
-    }
-    out[used] = '\0';
-    return out;
+    return clean(text, true);
 }
 
 char *cli_text_for_json(const char *text)
 {
-    static const char replacement[] = "\xef\xbf\xbd"; /* U+FFFD */
-    char *const out = allocate(strlen(text), sizeof replacement - 1);
-    size_t used = 0;
-    uint32_t c = 0;
-    size_t n;
-
-    while (*text) {
-        n = decode(text, &c);
-        (void)memcpy(out + used, n > 0 ? text : replacement, n > 0 ? n : sizeof replacement - 1);
-        used += n > 0 ? n : sizeof replacement - 1;
-        text += n > 0 ? n : 1;
-    }
-    out[used] = '\0';
-    return out;
+    return clean(text, false);
 }
 
 /* By the C library's tables: 2 for wide characters, 0 for those that are put upon the last one. */
@@ -157,33 +138,27 @@ size_t cli_text_width(const char *text)
     return width;
 }
 
-/* A count of a larger unit and one of the next smaller. */
-static const char *print_two(char *out, int64_t seconds, int64_t large, const char *letters)
-{
-    const int64_t small = large == SECONDS_PER_MINUTE ? 1
-                          : large == SECONDS_PER_HOUR ? SECONDS_PER_MINUTE
-                                                      : SECONDS_PER_HOUR;
-
-    (void)snprintf(out, CLI_DURATION_SIZE, "%lld%c%02lld%c", (long long)(seconds / large),
-                   letters[0], (long long)(seconds % large / small), letters[1]);
-    return out;
-}
-
 const char *cli_format_duration(int64_t value_ms, char out[CLI_DURATION_SIZE])
 {
+    static const struct {
+        int64_t large_s;
+        int64_t small_s;
+        char letters[2];
+    } units[] = {{86400, 3600, "dh"}, {3600, 60, "hm"}, {60, 1, "ms"}};
+
     const int64_t s = value_ms / MS_PER_SECOND;
 
     if (value_ms < 0) {
         return "-";
     }
-    if (s >= SECONDS_PER_DAY) {
-        return print_two(out, s, SECONDS_PER_DAY, "dh");
-    }
-    if (s >= SECONDS_PER_HOUR) {
-        return print_two(out, s, SECONDS_PER_HOUR, "hm");
-    }
-    if (s >= SECONDS_PER_MINUTE) {
-        return print_two(out, s, SECONDS_PER_MINUTE, "ms");
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        if (s >= units[i].large_s) {
+            (void)snprintf(out, CLI_DURATION_SIZE, "%lld%c%02lld%c",
+                           (long long)(s / units[i].large_s), units[i].letters[0],
+                           (long long)(s % units[i].large_s / units[i].small_s),
+                           units[i].letters[1]);
+            return out;
+        }
     }
     if (s > 0) {
         (void)snprintf(out, CLI_DURATION_SIZE, "%lld.%llds", (long long)s,

@@ -1,6 +1,5 @@
-#include "waiting.h"
-
-#include "output.h"
+#include "held.h"
+#include "messages.h"
 #include "text.h"
 
 #include <stdlib.h>
@@ -10,20 +9,19 @@
 #include <uv.h>
 
 enum {
-    LOOK_MS = 100,
+    CHECK_MS = 100,
     TWICE_MS = 100, /* timeout(1) sends its signal twice in a row, and means it once */
 };
 
 static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
 
-/* The loop that a wait runs on. */
-struct world {
-    struct cli_waiting *waiting;
+/* A wait on its loop. */
+struct waiting {
+    struct cli_wait *wait;
     uv_loop_t uv;
     uv_poll_t signals;
-    uv_timer_t look;
+    uv_timer_t check;
     uv_timer_t last;
-    uv_work_t nothing;
     rql_loop *loop;
     rql_request *request; /* while it is under way */
     int signal_fd;
@@ -41,12 +39,7 @@ _Noreturn void cli_die_by(int signal_number)
     (void)sigemptyset(&set);
     (void)sigaddset(&set, signal_number);
     (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-    _Exit(128 + signal_number);
-}
-
-void cli_wait_unblock(const sigset_t *mask)
-{
-    (void)pthread_sigmask(SIG_SETMASK, mask, NULL);
+    _Exit(CLI_SIGNALLED + signal_number);
 }
 
 /* What nohup or a shell has ignored stays ignored. */
@@ -54,10 +47,9 @@ static sigset_t block_signals(sigset_t *old_out)
 {
     struct sigaction action;
     sigset_t set;
-    size_t i;
 
     (void)sigemptyset(&set);
-    for (i = 0; i < sizeof ending / sizeof ending[0]; i++) {
+    for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++) {
         if (sigaction(ending[i], NULL, &action) != 0 || action.sa_handler != SIG_IGN) {
             (void)sigaddset(&set, ending[i]);
         }
@@ -68,18 +60,18 @@ static sigset_t block_signals(sigset_t *old_out)
 
 static void end_at_once(uv_timer_t *timer)
 {
-    const struct world *self = timer->data;
+    const struct waiting *self = timer->data;
 
-    cli_die_by(self->waiting->signal);
+    cli_die_by(self->wait->signal);
 }
 
-static void take_signal(struct world *self, int signal_number)
+static void take_signal(struct waiting *self, int signal_number)
 {
     const int64_t now_ms = cli_now_ms();
     int64_t pause_ms;
 
-    if (self->waiting->signal == 0) {
-        self->waiting->signal = signal_number;
+    if (self->wait->signal == 0) {
+        self->wait->signal = signal_number;
         self->signalled_ms = now_ms;
         (void)rql_request_cancel(self->request);
         return;
@@ -90,7 +82,7 @@ static void take_signal(struct world *self, int signal_number)
 
 static void on_signals(uv_poll_t *poll, int status, int events)
 {
-    struct world *self = poll->data;
+    struct waiting *self = poll->data;
     struct signalfd_siginfo info;
 
     (void)status;
@@ -116,107 +108,102 @@ static bool is_news(const rql_error *said, const rql_error *now)
     return now->status != said->status || strcmp(now->message, said->message) != 0;
 }
 
-static void look(uv_timer_t *timer)
+static void check_fault(uv_timer_t *timer)
 {
-    struct world *self = timer->data;
+    struct waiting *self = timer->data;
     rql_error fault = {.status = RQL_OK};
 
-    if (!self->request || self->waiting->signal != 0) {
+    if (!self->request || self->wait->signal != 0) {
         return;
     }
     (void)rql_request_fault(self->request, &fault);
     if (fault.status != RQL_OK && is_news(&self->said, &fault)) {
-        cli_tell("%s: waiting: %s", self->waiting->label, fault.message);
+        cli_say_nowait("%s: waiting: %s", self->wait->held->label, fault.message);
     }
     self->said = fault;
 }
 
-static void note_end(struct world *self, rql_status status, const rql_error *error)
+static void note_end(struct waiting *self, rql_status status, const rql_error *error)
 {
     self->request = NULL;
-    self->waiting->status = status;
+    self->wait->status = status;
     if (error) {
-        self->waiting->error = *error;
+        self->wait->error = *error;
     }
 }
 
 static void on_lock(rql_status status, rql_lock *lock, const rql_error *error, void *user_data)
 {
-    struct world *self = user_data;
+    struct waiting *self = user_data;
 
-    self->waiting->lock = lock;
+    self->wait->held->lock = lock;
     note_end(self, status, error);
 }
 
 static void on_series(rql_status status, rql_series *series, const rql_error *error,
                       void *user_data)
 {
-    struct world *self = user_data;
+    struct waiting *self = user_data;
 
-    self->waiting->series = series;
+    self->wait->held->series = series;
     note_end(self, status, error);
 }
 
-static rql_status begin(struct world *self)
+static rql_status begin(struct waiting *self)
 {
-    struct cli_waiting *waiting = self->waiting;
+    struct cli_wait *wait = self->wait;
     rql_acquiring one = {.done = on_lock, .user_data = self};
     rql_series_acquiring all = {.done = on_series, .user_data = self};
     rql_status status;
 
-    if (waiting->name) {
-        status =
-            rql_acquire_async(self->loop, waiting->name, waiting->options, &one, &waiting->error);
+    if (wait->name) {
+        status = rql_acquire_async(self->loop, wait->name, &wait->lock, &one, &wait->error);
         self->request = status == RQL_OK ? one.request : NULL;
     } else {
-        status =
-            rql_series_acquire_async(self->loop, waiting->series_options, &all, &waiting->error);
+        status = rql_series_acquire_async(self->loop, &wait->series, &all, &wait->error);
         self->request = status == RQL_OK ? all.request : NULL;
     }
     return status;
 }
 
-static void do_nothing(uv_work_t *work)
+/* libuv ends the process where it finds no memory, descriptor or thread for what it sets up once.
+ * The library has it do so after a check, when it makes a loop of its own. That also starts the
+ * threads that connecting needs, which let no signal through: what one of them took would be lost
+ * for those who wait for it here. */
+static rql_status start_libuv(rql_client *client, rql_error *error)
 {
-    (void)work;
+    rql_loop *loop = NULL;
+    const rql_status status = rql_loop_open(&loop, client, NULL, error);
+
+    return status == RQL_OK ? rql_loop_close(loop, NULL, NULL, error) : status;
 }
 
-/* libuv's threads, which connecting needs, live on and inherit this mask: a signal that one of them
- * let through would be lost for those who wait for it here. */
-static void start_pool(struct world *self)
+static rql_status open_waiting(struct waiting *self, rql_client *client, const sigset_t *set)
 {
-    sigset_t all;
-    sigset_t old;
+    rql_status status = start_libuv(client, &self->wait->error);
 
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    (void)uv_queue_work(&self->uv, &self->nothing, do_nothing, NULL);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-}
-
-static bool open_world(struct world *self, const sigset_t *set)
-{
+    if (status != RQL_OK) {
+        return status;
+    }
     self->signal_fd = signalfd(-1, set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (self->signal_fd < 0) {
-        return false;
+    if (self->signal_fd < 0 || uv_loop_init(&self->uv) != 0) {
+        cli_die_nomem();
     }
-    if (uv_loop_init(&self->uv) != 0) {
-        (void)close(self->signal_fd);
-        return false;
-    }
-    (void)uv_timer_init(&self->uv, &self->look);
+    (void)uv_timer_init(&self->uv, &self->check);
     (void)uv_timer_init(&self->uv, &self->last);
     (void)uv_poll_init(&self->uv, &self->signals, self->signal_fd);
-    self->look.data = self;
+    self->check.data = self;
     self->last.data = self;
     self->signals.data = self;
-    start_pool(self);
-    return true;
+    return rql_loop_open(&self->loop, client, &self->uv, &self->wait->error);
 }
 
-static void close_world(struct world *self)
+static void close_waiting(struct waiting *self)
 {
-    uv_close((uv_handle_t *)&self->look, NULL);
+    if (self->signal_fd < 0) {
+        return;
+    }
+    uv_close((uv_handle_t *)&self->check, NULL);
     uv_close((uv_handle_t *)&self->last, NULL);
     uv_close((uv_handle_t *)&self->signals, NULL);
     if (self->loop) {
@@ -227,46 +214,37 @@ static void close_world(struct world *self)
     (void)close(self->signal_fd);
 }
 
-static void run(struct world *self)
+static rql_status run(struct waiting *self)
 {
-    self->waiting->status = begin(self);
-    if (self->request) {
-        (void)uv_poll_start(&self->signals, UV_READABLE, on_signals);
-        (void)uv_timer_start(&self->look, look, LOOK_MS, LOOK_MS);
+    const rql_status status = begin(self);
+
+    if (status != RQL_OK) {
+        return status;
     }
+    (void)uv_poll_start(&self->signals, UV_READABLE, on_signals);
+    (void)uv_timer_start(&self->check, check_fault, CHECK_MS, CHECK_MS);
     while (self->request) {
         (void)uv_run(&self->uv, UV_RUN_ONCE);
     }
+    return self->wait->status;
 }
 
-/* The signal came first, or at the same time: then nothing was begun under the lock. */
-static void give_back(struct cli_waiting *self)
+void cli_wait(struct cli_wait *self, rql_client *client)
 {
-    (void)rql_lock_release(self->lock, NULL);
-    (void)rql_series_release(self->series, NULL, NULL);
-    self->lock = NULL;
-    self->series = NULL;
-}
+    struct waiting waiting = {.wait = self, .signal_fd = -1};
+    const sigset_t set = block_signals(&self->held->mask);
 
-void cli_wait(struct cli_waiting *self, rql_client *client)
-{
-    struct world world = {.waiting = self};
-    const sigset_t set = block_signals(&self->mask);
-
-    self->error = (rql_error){.status = RQL_OK};
-    self->signal = 0;
-    if (!open_world(&world, &set)) {
-        cli_die_nomem();
-    }
-    self->status = rql_loop_open(&world.loop, client, &world.uv, &self->error);
+    self->status = open_waiting(&waiting, client, &set);
     if (self->status == RQL_OK) {
-        run(&world);
+        self->status = run(&waiting);
     }
     if (self->signal != 0 || self->status != RQL_OK) {
-        cli_wait_unblock(&self->mask); /* closing may take its time: a second signal ends it */
+        /* Closing may take its time: a second signal ends it. */
+        (void)pthread_sigmask(SIG_SETMASK, &self->held->mask, NULL);
     }
-    close_world(&world);
+    close_waiting(&waiting);
     if (self->signal != 0) {
-        give_back(self);
+        /* It came first, or at the same time: nothing was begun under the lock. */
+        (void)cli_held_release(self->held, NULL);
     }
 }

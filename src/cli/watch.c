@@ -1,7 +1,7 @@
 #include "watch.h"
 
 #include "cmd.h"
-#include "output.h"
+#include "messages.h"
 #include "terminal.h"
 #include "text.h"
 
@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 20, LONGEST_SLEEP_MS = 60000 };
+enum { CHECK_MS = 20, LONGEST_SLEEP_MS = 60000 };
 
 static const int forwarded[] = {SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT, SIGUSR1,
                                 SIGUSR2, SIGWINCH, SIGCONT, SIGTSTP};
@@ -88,8 +88,8 @@ static bool is_about_to_end(const struct watch *self)
 /* SIGCONT as well: a stopped command could not react. */
 static void terminate(struct watch *self, bool lost)
 {
-    cli_tell("%s: the lock %s; ending the command", self->rules->held->label,
-             lost ? "is lost" : "cannot be kept");
+    cli_say_nowait("%s: the lock %s; ending the command", self->rules->held->label,
+                   lost ? "is lost" : "cannot be kept");
     self->is_ending = true;
     self->was_lost = lost;
     self->kill_at_ms = cli_now_ms() + self->rules->grace_ms;
@@ -129,8 +129,8 @@ static void suspend(struct watch *self)
     const bool was_given = self->terminal.is_given;
     char left[CLI_DURATION_SIZE];
 
-    cli_tell("%s: stopped; the lock ends in %s unless continued", self->rules->held->label,
-             cli_format_duration(cli_held_remaining_ms(self->rules->held), left));
+    cli_say_nowait("%s: stopped; the lock ends in %s unless continued", self->rules->held->label,
+                   cli_format_duration(cli_held_remaining_ms(self->rules->held), left));
     cli_terminal_take(&self->terminal);
     cli_terminal_suspend();
     check_lock(self);
@@ -191,8 +191,8 @@ static void read_signals(struct watch *self)
     }
 }
 
-/* Doubt has no descriptor: look again when the lock could come near its end. */
-static int64_t until_look_ms(const struct watch *self)
+/* Doubt has no descriptor: check again when the lock could come near its end. */
+static int64_t until_check_ms(const struct watch *self)
 {
     const int64_t grace_ms = self->rules->grace_ms;
     int64_t wait_ms = left_ms(self) - grace_ms;
@@ -202,18 +202,18 @@ static int64_t until_look_ms(const struct watch *self)
         return wait_ms;
     }
     renewed_ms = self->rules->hold_end_ms - grace_ms - cli_now_ms();
-    wait_ms = wait_ms > LOOK_MS ? wait_ms : LOOK_MS;
+    wait_ms = wait_ms > CHECK_MS ? wait_ms : CHECK_MS;
     return wait_ms < renewed_ms ? wait_ms : renewed_ms;
 }
 
-static int next_look_ms(const struct watch *self)
+static int next_check_ms(const struct watch *self)
 {
     int64_t wait_ms;
 
     if (self->is_killed) {
         return -1;
     }
-    wait_ms = self->is_ending ? grace_left_ms(self) : until_look_ms(self);
+    wait_ms = self->is_ending ? grace_left_ms(self) : until_check_ms(self);
     wait_ms = wait_ms > 0 ? wait_ms : 0;
     return (int)(wait_ms < LONGEST_SLEEP_MS ? wait_ms : LONGEST_SLEEP_MS);
 }
@@ -227,7 +227,7 @@ static void watch_until_end(struct watch *self)
 
     while (!self->child->has_ended) {
         fds[1].fd = self->was_lost || self->is_killed ? -1 : self->lost_fd;
-        (void)poll(fds, sizeof fds / sizeof fds[0], next_look_ms(self));
+        (void)poll(fds, sizeof fds / sizeof fds[0], next_check_ms(self));
         read_signals(self);
         if (!self->child->has_ended) {
             check_lock(self);

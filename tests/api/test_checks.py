@@ -25,7 +25,7 @@ OTHERS = "".join(f"| `{call}` | - | - | t.c | Same. |\n" for call in check_gem.C
 
 def table(row):
     return {"include/rql/gem.md": f"<!-- gem -->\nhead\n-----\n{row}{OTHERS}<!-- /gem -->\n",
-            "src/cli/cmd_lock.c": ""}
+            "src/cli/cmd_hold.c": '    .name = "lock",\n'}
 
 
 LONG = "int f(void)\n{\n" + "    g();\n" * 80 + "}\n"

@@ -275,6 +275,7 @@ def ls_and_who_take_a_glob(server, rql):
     check_equal(rql("ls", "orders:*").out, "orders:1\norders:2\n")
     check_equal(rql("ls", "a*b").out, "a/b\n")
     check_equal(rql("ls", "orders:[!1]", "--json").json(), ["orders:2"])
+    check_equal(rql("ls", "orders:\\*").out, "")  # the star itself
     check_equal(rql("ls", "-q", "stoc?").out, "stock\n")
     check_equal(rql("ls", "--keys", "stock").out, "rql:lock:stock\nrql:lock_queue:stock\n")
     check_equal([lock["name"] for lock in rql("ls", "-l", "--json", "orders:*").json()], ["orders:1", "orders:2"])
@@ -390,6 +391,22 @@ def wrong_usage_is_one_line_and_64(server, rql):
 def unknown_flag_is_named_with_its_command(server, rql):
     check_in("queue: unknown flag --nonsense; see rql queue --help",
              rql("queue", "a", "--nonsense=1").err)
+
+
+def what_may_be_a_secret_is_not_repeated(_server, rql):
+    for words, said in ((["--secrt=hush"], "unknown flag --secrt (did you mean --secret?)"),
+                        (["--secr", "hush"], "unknown flag --secr (did you mean --secret?)"), (["-xhush"], "unknown flag -x;")):
+        result = rql("unlock", "a", *words)
+        check_equal((result.code, result.out), (64, ""))
+        check_in(said, one_line(result.err))
+        assert "hush" not in result.err, result.err
+
+
+def flags_are_written_out(server, rql):
+    rql("lock", "a", "--ttl", "1m")
+    check_equal(rql("info", "a", "--jso").code, 64)
+    check_equal(rql("ls", "-lq", "--json").json(), [])
+    check_equal(rql("lock", "a", "-nE7").code, 7)
 
 
 def mistyped_words_are_guessed(server, rql):
@@ -587,6 +604,8 @@ if __name__ == "__main__":
         colours_are_for_terminals_only,
         wrong_usage_is_one_line_and_64,
         unknown_flag_is_named_with_its_command,
+        what_may_be_a_secret_is_not_repeated,
+        flags_are_written_out,
         mistyped_words_are_guessed,
         unknown_variables_are_told_once_each,
         names_between_dashes_may_look_like_flags,

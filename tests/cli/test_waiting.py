@@ -2,14 +2,15 @@
 """rql run, lock and series while they wait: signals, a server that is away, and what is said."""
 import os
 import re
+import resource
 import select
 import signal
 import subprocess
 import sys
 import time
 
-from harness import (PATIENCE_S, Program, Server, check_equal, check_in, finish, is_gone, main,
-                     wait_until)
+from harness import (PATIENCE_S, PROGRAM, Program, Server, check_equal, check_in, environment, finish,
+                     is_gone, main, wait_until)
 
 RUN = ("run", "a", "--", "echo", "ran")
 WAYS = (RUN, ("lock", "a", "--json"), ("series", "z", "a", "--", "echo", "ran"),
@@ -211,6 +212,20 @@ def wait_waits_for_a_server_that_is_not_up_yet(server, rql):
         own.stop()
 
 
+def too_few_descriptors_are_told(server, rql):
+    """libuv ends the process where it finds none for what it sets up once."""
+    codes = []
+    for limit in range(4, 30):
+        done = subprocess.run([PROGRAM, "lock", "a", "--ttl", "1s"], env=environment(rql.url), check=False, text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
+        codes.append(done.returncode)
+        check_equal((done.returncode in (0, 69), done.stderr.count("\n")), (True, done.returncode > 0),
+                    f"limit {limit}: {done}")
+        rql("unlock", "a", "--force")
+    check_equal((codes[0], codes[-1]), (69, 0))
+
+
 if __name__ == "__main__":
     sys.exit(main([
         a_signal_takes_the_request_out_of_its_queue,
@@ -224,4 +239,5 @@ if __name__ == "__main__":
         a_server_that_goes_away_is_told_once,
         a_silent_server_is_told,
         wait_waits_for_a_server_that_is_not_up_yet,
+        too_few_descriptors_are_told,
     ]))

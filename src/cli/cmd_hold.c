@@ -1,0 +1,232 @@
+#include "child.h"
+#include "held.h"
+#include "messages.h"
+#include "scope.h"
+#include "text.h"
+#include "watch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* run, series, lock: the commands that acquire. */
+
+static int64_t hold_end(const struct cli_args *args)
+{
+    const bool is_limited = args->max_hold_ms != CLI_UNSET && args->max_hold_ms != RQL_FOREVER;
+
+    return is_limited ? cli_after_ms(args->max_hold_ms) : INT64_MAX;
+}
+
+/* Runs the command from its start to its end. Answers how it ended. */
+static int run_command(const struct cli_args *args, struct cli_watch_rules *rules, bool *lost_out)
+{
+    CLI_AUTO(cli_free) char *names = cli_held_names(rules->held);
+    CLI_AUTO(cli_free) char *tokens = cli_held_tokens(rules->held);
+    CLI_AUTO(cli_free) char **environment = cli_child_environment(names, tokens, args->options.url);
+    __attribute__((cleanup(cli_close_p))) int signal_fd = cli_watch_signals();
+    struct cli_child child;
+    int code;
+
+    if (signal_fd < 0) {
+        cli_say("%s: no descriptor for signals", rules->held->label);
+        return CLI_FAULT;
+    }
+    rules->signal_fd = signal_fd;
+    code = cli_child_start(&child, args->command, environment, &rules->held->mask);
+    if (code == CLI_DONE) {
+        code = cli_watch(rules, &child, lost_out);
+        cli_child_fini(&child);
+        code = code == CLI_DONE ? cli_child_code(&child) : code;
+    }
+    return code;
+}
+
+/* Runs the command while this is held, then releases it. A lock that had ended before is a loss
+ * that nobody could report in time. A release without a reply is none: the lock ends by its ttl,
+ * the command ran under it. */
+static int run_held(const struct cli_args *args, struct cli_held *held)
+{
+    const bool has_grace = args->kill_after_ms != CLI_UNSET;
+    struct cli_watch_rules rules = {
+        .held = held,
+        .grace_ms = has_grace ? args->kill_after_ms : cli_held_ttl_ms(held) / 3,
+        .is_renewed = args->auto_extend,
+        .hold_end_ms = hold_end(args),
+    };
+    rql_error error = {.status = RQL_OK};
+    bool was_ended = false;
+    const int code = run_command(args, &rules, &was_ended);
+    const rql_status released = cli_held_release(held, &error);
+
+    if (released < 0) {
+        (void)cli_fault(&error);
+    } else if (released == RQL_NOT_HELD && !was_ended) {
+        cli_say("%s: the lock had ended before the command did", held->label);
+    }
+    return was_ended || released == RQL_NOT_HELD ? CLI_LOST : code;
+}
+
+static int run(const struct cli_args *args, rql_client *client)
+{
+    struct cli_held held = {.label = args->name};
+    const int code = cli_acquire(args, client, &held);
+
+    return held.lock ? run_held(args, &held) : code;
+}
+
+/* "a, b, c", malloc'd. */
+static char *join_names(const struct cli_args *args)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = cli_must(open_memstream(&text, &size));
+
+    for (size_t i = 0; i < args->n_names; i++) {
+        (void)fprintf(out, "%s%s", i > 0 ? ", " : "", args->names[i]);
+    }
+    return cli_must(fclose(out) == 0 ? text : NULL);
+}
+
+static int run_series(const struct cli_args *args, rql_client *client)
+{
+    CLI_AUTO(cli_free) char *label = join_names(args);
+    struct cli_held held = {.label = label};
+    const int code = cli_acquire(args, client, &held);
+
+    return held.series ? run_held(args, &held) : code;
+}
+
+static void print(struct out *out, const rql_lock *lock)
+{
+    const rql_lock_facts facts = rql_lock_describe(lock);
+
+    out_begin(out, NULL);
+    out_text(out, "NAME", "name", facts.name);
+    out_text(out, NULL, "lock_key", facts.lock_key);
+    out_number(out, "TOKEN", "token", OUT_INT, rql_lock_token(lock));
+    out_text(out, "SECRET", "secret", rql_lock_secret(lock));
+    out_text(out, NULL, "acq_id", facts.acq_id);
+    out_text(out, NULL, "hst_id", facts.hst_id);
+    out_number(out, NULL, "ts_us", OUT_INT, facts.ts_us);
+    out_number(out, NULL, "ttl_ms", OUT_INT, facts.ttl_ms);
+    out_number(out, "LEFT", "remaining_ms", OUT_MS, rql_lock_remaining_ms(lock));
+    out_number(out, NULL, "waited_us", OUT_INT, facts.waited_us);
+    out_number(out, NULL, "tries", OUT_INT, facts.tries);
+    out_bool(out, "handed_over", facts.handed_over);
+    out_end(out);
+    out_print(out);
+}
+
+static int lock(const struct cli_args *args, rql_client *client)
+{
+    struct out out = out_fields(cli_out_form(args));
+    struct cli_held held = {.label = args->name};
+    const int code = cli_acquire(args, client, &held);
+
+    if (held.lock) {
+        print(&out, held.lock);
+        (void)rql_lock_forget(held.lock);
+    }
+    return code;
+}
+
+#define WAIT_FLAGS                                                                                 \
+    {"wait",    "LIMIT", "give up after this long; default forever", CLI_FIELD(wait_ms),           \
+     CLI_LIMIT, 'w'},                                                                              \
+    {                                                                                              \
+        "try", NULL, "do not wait at all", CLI_FIELD(fail_fast), CLI_ON, 'n'                       \
+    }
+#define CONFLICT_FLAG                                                                              \
+    {                                                                                              \
+        "conflict-exit-code", "CODE", "exit code when not acquired; default 1",                    \
+            CLI_FIELD(conflict_exit_code), CLI_CODE, 'E'                                           \
+    }
+
+static const struct cli_flag run_flags[] = {
+    {"ttl", "DURATION", "life of the lock between renewals; default 5s", CLI_FIELD(ttl_ms),
+     CLI_DURATION, 0},
+    WAIT_FLAGS,
+    {"auto-extend", NULL, NULL, CLI_FIELD(auto_extend), CLI_ON, 0},
+    {"no-auto-extend", NULL, "do not renew: end it before the ttl ends", CLI_FIELD(auto_extend),
+     CLI_OFF, 0},
+    {"max-hold", "LIMIT", "end it and release by then; default forever", CLI_FIELD(max_hold_ms),
+     CLI_LIMIT, 0},
+    {"kill-after", "DURATION", "from SIGTERM to SIGKILL; default ttl / 3", CLI_FIELD(kill_after_ms),
+     CLI_DURATION, 'k'},
+    {"meta", "NAME=VALUE", "keep this in the lock; may be repeated", 0, CLI_META, 'm'},
+    CONFLICT_FLAG,
+    CLI_LOG_FLAG,
+    {.name = NULL},
+};
+
+static const struct cli_flag series_flags[] = {
+    {.name = "gem",
+     .help = "take one after the other, in the given order, as the gem's lock_series",
+     .offset = CLI_FIELD(gem),
+     .kind = CLI_ON},
+    {.name = NULL},
+};
+
+static const struct cli_flag lock_flags[] = {
+    {"ttl", "DURATION", "life of the lock", CLI_FIELD(ttl_ms), CLI_DURATION, 0},
+    WAIT_FLAGS,
+    {"meta", "NAME=VALUE", "keep this in the lock, readable by all; may be repeated", 0, CLI_META,
+     'm'},
+    CONFLICT_FLAG,
+    CLI_LOG_FLAG,
+    CLI_JSON_FLAG,
+    {.name = NULL},
+};
+
+const struct cli_command cli_run = {
+    .name = "run",
+    .usage = "NAME [flags] -- COMMAND [ARGUMENT ...]",
+    .summary = "Run a command under a lock",
+    .examples = "  rql run nightly -- ./backup.sh                    waits for its turn\n"
+                "  rql run nightly --try -E 0 -- ./backup.sh         or leaves it to who is at it\n"
+                "  rql run deploy --wait 5m --ttl 30s -- make deploy\n",
+    .notes = "COMMAND runs without a shell, finds RQL_LOCK, RQL_TOKEN and RQL_URL, and gets\n"
+             "the signals that rql gets. When the lock is lost it gets SIGTERM, then SIGKILL,\n"
+             "and the exit code is 75; otherwise it is COMMAND's own.\n",
+    .flags = run_flags,
+    .needs_name = true,
+    .takes_command = true,
+    .run = run,
+};
+
+const struct cli_command cli_series = {
+    .name = "series",
+    .usage = "NAME... [flags] -- COMMAND [ARGUMENT ...]",
+    .summary = "Run a command under several locks: all or none",
+    .examples = "  rql series disk net -- ./migrate.sh\n",
+    .notes =
+        "As rql run, but for up to 64 locks at once. While it waits it holds none of them, and it\n"
+        "cannot deadlock with another series, in whatever order their names are given. The "
+        "command\n"
+        "finds names in RQL_LOCK and tokens in RQL_TOKEN, one a line, in the given order.\n"
+        "A free lock is kept for the series that is first in line, from others that wait: for 2 s\n"
+        "at most, and twice as long each time that one of them was let past, up to 60 s. An rql\n"
+        "under rql run or rql series holds a lock already, and is let past at once.\n"
+        "With --gem a series holds what it has got so far while it waits for the next, and two in\n"
+        "opposite orders wait for each other; the ttl of each lock grows with those that follow.\n"
+        "What it has got when it is killed is held until that ttl is over.\n",
+    .flags = run_flags,
+    .more_flags = series_flags,
+    .needs_name = true,
+    .takes_names = true,
+    .takes_command = true,
+    .run = run_series,
+};
+
+const struct cli_command cli_lock = {
+    .name = "lock",
+    .usage = "NAME [flags]",
+    .summary = "Take a lock and leave it to its ttl",
+    .notes =
+        "Prints the token, and the secret that `rql unlock NAME --secret` accepts. Nobody renews\n"
+        "the lock: it ends after its ttl. Waits for ever unless told otherwise. Prints null with\n"
+        "--json when it was not acquired.\n",
+    .flags = lock_flags,
+    .needs_name = true,
+    .run = lock,
+};

@@ -1,0 +1,401 @@
+#include "cmd.h"
+#include "messages.h"
+#include "scope.h"
+#include "text.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* info, queue, ls, who: the commands that show locks and queues. */
+
+enum { LABEL_SIZE = 256 };
+
+static const char lock_prefix[] = "rql:lock:";
+static const char queue_prefix[] = "rql:lock_queue:";
+
+/* A pattern in place of a name, as the shell has them: * ? [a-z] [!a]. A '/' is a letter. */
+bool cli_glob_matches(const struct cli_args *args, const char *name)
+{
+    return !args->name || fnmatch(args->name, name, 0) == 0;
+}
+
+static const char *status_text(rql_key_status status)
+{
+    switch (status) {
+    case RQL_KEY_ALIVE:
+        return "alive";
+    case RQL_KEY_RELEASED:
+        return "released";
+    case RQL_KEY_WRONG_TYPE:
+        return "wrong type";
+    case RQL_KEY_MALFORMED:
+        return "malformed";
+    }
+    return "unknown";
+}
+
+static void print_meta(struct out *out, const rql_lock_info *info)
+{
+    char label[LABEL_SIZE];
+
+    out_begin(out, "meta");
+    for (size_t i = 0; i < info->n_meta; i++) {
+        out_text(out, NULL, info->meta[i].name, info->meta[i].value);
+        (void)snprintf(label, sizeof label, "meta %s", info->meta[i].name);
+        out_pair(out, label, info->meta[i].value);
+    }
+    out_end(out);
+}
+
+/* The fields of a lock. What it does not have is left out of a list of fields. */
+static void print_lock(struct out *out, const char *heading, const rql_lock_info *info)
+{
+    const bool is_reentered = info->spc_cnt > 0;
+
+    out_text(out, heading, "name", info->name);
+    out_text(out, NULL, "lock_key", info->lock_key);
+    out_text(out, "STATUS", "status", status_text(info->status));
+    out_text(out, "HOLDER", "acq_id", info->acq_id);
+    out_text(out, "HOST", "hst_id", info->hst_id);
+    out_number(out, "AGE", "ts_us", OUT_AGE, info->ts_us);
+    out_number(out, "TTL", "ini_ttl_ms", OUT_MS, info->ini_ttl_ms);
+    if (info->status == RQL_KEY_ALIVE && info->rem_ttl_ms == RQL_FOREVER) {
+        out_text(out, "LEFT", NULL, "forever");
+        out_number(out, NULL, "rem_ttl_ms", OUT_MS, info->rem_ttl_ms);
+    } else {
+        out_number(out, "LEFT", "rem_ttl_ms", OUT_MS, info->rem_ttl_ms);
+    }
+    out_number(out, is_reentered ? "RE-ENTRIES" : NULL, "spc_cnt", OUT_COUNT, info->spc_cnt);
+    out_number(out, NULL, "l_spc_ts_us", OUT_AGE, info->l_spc_ts_us);
+    out_number(out, is_reentered ? "EXTENDED BY" : NULL, "spc_ext_ttl_ms", OUT_MS,
+               info->spc_ext_ttl_ms);
+    out_number(out, NULL, "l_spc_ext_ts_us", OUT_AGE, info->l_spc_ext_ts_us);
+    out_number(out, NULL, "l_spc_ext_ini_ttl_ms", OUT_MS, info->l_spc_ext_ini_ttl_ms);
+    out_number(out, info->token > 0 ? "TOKEN" : NULL, "token", OUT_COUNT, info->token);
+    print_meta(out, info);
+}
+
+static void print_queue(struct out *out, const rql_queue_info *info)
+{
+    out_begin(out, NULL);
+    out_text(out, "QUEUE", "name", info->name);
+    out_text(out, NULL, "lock_queue", info->lock_queue);
+    out_text(out, "STATUS", "status", status_text(info->status));
+    out_number(out, "WAITING", NULL, OUT_INT, (int64_t)info->n_requests);
+    out_text(out, "FIRST", NULL, info->n_requests > 0 ? info->requests[0].acq_id : NULL);
+    out_begin_list(out, "requests");
+    for (size_t i = 0; i < info->n_requests; i++) {
+        const rql_request_info *request = &info->requests[i];
+
+        out_begin(out, NULL);
+        out_number(out, "POSITION", "position", OUT_INT, request->position);
+        out_text(out, "ACQUIRER", "acq_id", request->acq_id);
+        out_text(out, "HOST", "hst_id", request->hst_id);
+        out_number(out, "AGE", "score_us", OUT_AGE, request->score_us);
+        out_end(out);
+    }
+    out_end(out);
+    out_end(out);
+}
+
+static int show_lock(const struct cli_args *args, rql_client *client)
+{
+    CLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
+    struct out out = out_fields(cli_out_form(args));
+    rql_error error = {.status = RQL_OK};
+
+    if (rql_get_lock_info(client, args->name, &info, &error) < 0) {
+        return cli_fault(&error);
+    }
+    if (info) {
+        out_begin(&out, NULL);
+        print_lock(&out, "NAME", info);
+        out_end(&out);
+    }
+    out_print(&out);
+    if (!info) {
+        cli_say("%s: nobody holds it", args->name);
+    }
+    return info ? CLI_DONE : CLI_REFUSED;
+}
+
+static int show_queue(const struct cli_args *args, rql_client *client)
+{
+    static const char *const headings[] = {"POSITION", "AGE", "ACQUIRER", "HOST", NULL};
+    CLI_AUTO(rql_queue_info_free) rql_queue_info *info = NULL;
+    rql_error error = {.status = RQL_OK};
+    struct out out;
+
+    if (rql_get_queue_info(client, args->name, &info, &error) < 0) {
+        return cli_fault(&error);
+    }
+    if (args->json || (info && info->status == RQL_KEY_ALIVE)) {
+        out = out_columns(cli_out_form(args), headings);
+        if (info) {
+            print_queue(&out, info);
+        }
+        out_print(&out);
+    } else if (info) {
+        cli_say("%s: its queue cannot be read: %s", args->name, status_text(info->status));
+    }
+    if (!info) {
+        cli_say("%s: nobody waits", args->name);
+    }
+    return info ? CLI_DONE : CLI_REFUSED;
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int compare_locks(const void *a, const void *b)
+{
+    const rql_lock_info *const *left = a;
+    const rql_lock_info *const *right = b;
+
+    return strcmp((*left)->lock_key, (*right)->lock_key);
+}
+
+static int compare_queues(const void *a, const void *b)
+{
+    const rql_queue_info *const *left = a;
+    const rql_queue_info *const *right = b;
+
+    return strcmp((*left)->lock_queue, (*right)->lock_queue);
+}
+
+/* By name, so that two listings can be compared. */
+static void sort(void *items, size_t count, int (*compare)(const void *, const void *))
+{
+    if (count > 1) {
+        qsort(items, count, sizeof(void *), compare);
+    }
+}
+
+static const char *without_prefix(const char *key, const char *prefix)
+{
+    const size_t length = strlen(prefix);
+
+    return strncmp(key, prefix, length) == 0 ? key + length : key;
+}
+
+/* The glob is for the name of the lock that a key is about. */
+static void print_keys(const struct cli_args *args, rql_text_list *list)
+{
+    struct out out = out_texts(cli_out_form(args));
+
+    sort(list->item, list->count, compare_texts);
+    out_begin_list(&out, NULL);
+    for (size_t i = 0; i < list->count; i++) {
+        const char *key = list->item[i];
+        const char *name = without_prefix(key, lock_prefix);
+
+        name = name == key ? without_prefix(key, queue_prefix) : name;
+        if (cli_glob_matches(args, name)) {
+            out_item(&out, args->keys ? key : name);
+        }
+    }
+    out_end(&out);
+    out_print(&out);
+}
+
+static int list_keys(const struct cli_args *args, rql_client *client)
+{
+    CLI_AUTO(rql_text_list_free) rql_text_list *list = NULL;
+    rql_error error = {.status = RQL_OK};
+    const rql_status status = args->keys     ? rql_list_keys(client, &list, &error)
+                              : args->queues ? rql_list_queues(client, &list, &error)
+                                             : rql_list_locks(client, &list, &error);
+
+    if (status != RQL_OK) {
+        return cli_fault(&error);
+    }
+    print_keys(args, list);
+    return CLI_DONE;
+}
+
+static int list_locks(const struct cli_args *args, rql_client *client)
+{
+    static const char *const headings[] = {"LOCK",  "STATUS", "AGE", "LEFT",
+                                           "TOKEN", "HOLDER", NULL};
+    CLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *list = NULL;
+    rql_error error = {.status = RQL_OK};
+    struct out out;
+
+    if (rql_list_locks_info(client, &list, &error) != RQL_OK) {
+        return cli_fault(&error);
+    }
+    sort(list->item, list->count, compare_locks);
+    out = out_columns(cli_out_form(args), headings);
+    out_begin_list(&out, NULL);
+    for (size_t i = 0; i < list->count; i++) {
+        if (cli_glob_matches(args, list->item[i]->name)) {
+            out_begin(&out, NULL);
+            print_lock(&out, "LOCK", list->item[i]);
+            out_end(&out);
+        }
+    }
+    out_end(&out);
+    out_print(&out);
+    return CLI_DONE;
+}
+
+static int list_queues(const struct cli_args *args, rql_client *client)
+{
+    static const char *const headings[] = {"QUEUE", "STATUS", "WAITING", "FIRST", NULL};
+    CLI_AUTO(rql_queue_info_list_free) rql_queue_info_list *list = NULL;
+    rql_error error = {.status = RQL_OK};
+    struct out out;
+
+    if (rql_list_queues_info(client, &list, &error) != RQL_OK) {
+        return cli_fault(&error);
+    }
+    sort(list->item, list->count, compare_queues);
+    out = out_columns(cli_out_form(args), headings);
+    out_begin_list(&out, NULL);
+    for (size_t i = 0; i < list->count; i++) {
+        if (cli_glob_matches(args, list->item[i]->name)) {
+            print_queue(&out, list->item[i]);
+        }
+    }
+    out_end(&out);
+    out_print(&out);
+    return CLI_DONE;
+}
+
+static int check_list(struct cli_args *args)
+{
+    if (args->keys && (args->queues || args->details)) {
+        cli_say("ls: --keys goes with neither --queues nor --long; see rql ls --help");
+        return CLI_USAGE;
+    }
+    return CLI_DONE;
+}
+
+static int list(const struct cli_args *args, rql_client *client)
+{
+    if (!args->details) {
+        return list_keys(args, client);
+    }
+    return args->queues ? list_queues(args, client) : list_locks(args, client);
+}
+
+static int compare_to_queue(const void *key, const void *element)
+{
+    const rql_queue_info *const *queue = element;
+
+    return strcmp(key, (*queue)->name);
+}
+
+/* The queues are sorted by name. */
+static int64_t count_waiting(const rql_queue_info_list *queues, const char *name)
+{
+    rql_queue_info *const *found = queues->count > 0 ? bsearch(name, queues->item, queues->count,
+                                                               sizeof(void *), compare_to_queue)
+                                                     : NULL;
+
+    return found ? (int64_t)(*found)->n_requests : 0;
+}
+
+static void print_holder(struct out *out, const rql_lock_info *info, int64_t n_waiting)
+{
+    out_begin(out, NULL);
+    print_lock(out, "LOCK", info);
+    if (info->status != RQL_KEY_ALIVE) {
+        out_text(out, "HOLDER", NULL, status_text(info->status));
+    }
+    if (info->spc_cnt <= 0) {
+        out_number(out, "RE-ENTRIES", NULL, OUT_INT, 0);
+    }
+    out_number(out, NULL, "age_ms", OUT_MS, cli_age_ms(info->ts_us));
+    out_number(out, "WAITING", "waiting", OUT_INT, n_waiting);
+    out_end(out);
+}
+
+static int show_holders(const struct cli_args *args, rql_client *client)
+{
+    static const char *const headings[] = {"LOCK",    "AGE",    "LEFT", "RE-ENTRIES",
+                                           "WAITING", "HOLDER", "HOST", NULL};
+    CLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *locks = NULL;
+    CLI_AUTO(rql_queue_info_list_free) rql_queue_info_list *queues = NULL;
+    rql_error error = {.status = RQL_OK};
+    struct out out;
+
+    if (rql_list_locks_info(client, &locks, &error) != RQL_OK ||
+        rql_list_queues_info(client, &queues, &error) != RQL_OK) {
+        return cli_fault(&error);
+    }
+    sort(locks->item, locks->count, compare_locks);
+    sort(queues->item, queues->count, compare_queues);
+    out = out_columns(cli_out_form(args), headings);
+    out_begin_list(&out, NULL);
+    for (size_t i = 0; i < locks->count; i++) {
+        const rql_lock_info *info = locks->item[i];
+
+        if (cli_glob_matches(args, info->name)) {
+            print_holder(&out, info, count_waiting(queues, info->name));
+        }
+    }
+    out_end(&out);
+    out_print(&out);
+    return CLI_DONE;
+}
+
+static const struct cli_flag json_flags[] = {
+    CLI_JSON_FLAG,
+    {.name = NULL},
+};
+
+static const struct cli_flag list_flags[] = {
+    {"queues", NULL, "queues instead of locks", CLI_FIELD(queues), CLI_ON, 'q'},
+    {"keys", NULL, "full names of all keys, of locks and queues", CLI_FIELD(keys), CLI_ON, 'k'},
+    {"long", NULL, "details of each", CLI_FIELD(details), CLI_ON, 'l'},
+    CLI_JSON_FLAG,
+    {.name = NULL},
+};
+
+const struct cli_command cli_info = {
+    .name = "info",
+    .usage = "NAME",
+    .summary = "Show who holds a lock, since when and how long still",
+    .notes = "Prints null with --json, and exits with 1, when nobody holds it.\n",
+    .flags = json_flags,
+    .needs_name = true,
+    .run = show_lock,
+};
+
+const struct cli_command cli_queue = {
+    .name = "queue",
+    .usage = "NAME",
+    .summary = "Show who waits for a lock, first in line first",
+    .notes = "Prints null with --json, and exits with 1, when nobody waits.\n",
+    .flags = json_flags,
+    .needs_name = true,
+    .run = show_queue,
+};
+
+const struct cli_command cli_ls = {
+    .name = "ls",
+    .usage = "[GLOB] [--queues | --keys] [--long]",
+    .summary = "List locks, queues or keys",
+    .examples = "  rql ls 'orders:*' --long\n",
+    .notes = CLI_GLOB_NOTE,
+    .flags = list_flags,
+    .takes_glob = true,
+    .prepare = check_list,
+    .run = list,
+};
+
+const struct cli_command cli_who = {
+    .name = "who",
+    .usage = "[GLOB] [--json]",
+    .summary = "Show who holds what, since when, and how many wait",
+    .notes = CLI_GLOB_NOTE
+    "AGE is counted by this machine's clock, the times in --json by the server's.\n",
+    .flags = json_flags,
+    .takes_glob = true,
+    .run = show_holders,
+};

@@ -1,0 +1,329 @@
+#include "out.h"
+
+#include "messages.h"
+#include "scope.h"
+#include "text.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { NUMBER_SIZE = 24, LINE_SIZE = 2048, FIRST_CELLS = 64, GAP = 2 };
+
+/* ---- the table ---- */
+
+static char **add_cells(struct out *self, size_t count)
+{
+    if (self->n_cells + count > self->capacity) {
+        self->capacity = self->capacity > 0 ? self->capacity * 2 : FIRST_CELLS;
+        self->cells = cli_must(reallocarray(self->cells, self->capacity, sizeof *self->cells));
+    }
+    for (size_t i = 0; i < count; i++) {
+        self->cells[self->n_cells++] = NULL;
+    }
+    return self->cells + self->n_cells - count;
+}
+
+/* In the row that is open, or begins with it; NULL: the table has no such column. */
+static char **find_cell(struct out *self, const char *heading)
+{
+    for (size_t i = 0; i < self->n_columns; i++) {
+        if (strcmp(self->headings[i], heading) == 0) {
+            if (!self->has_row) {
+                (void)add_cells(self, self->n_columns);
+                self->has_row = true;
+            }
+            return self->cells + self->n_cells - self->n_columns + i;
+        }
+    }
+    return NULL;
+}
+
+/* "RE-ENTRIES" is a column, "re-entries" a line. */
+static char *label_of(const char *heading)
+{
+    char *label = cli_text_for_terminal(heading);
+
+    for (char *at = label; *at; at++) {
+        *at = (char)tolower((unsigned char)*at);
+    }
+    return label;
+}
+
+/* A field that is said again takes the place of the one before. */
+static void set_cell(struct out *self, const char *heading, const char *text)
+{
+    char **cell;
+
+    if (self->headings) {
+        cell = find_cell(self, heading);
+        if (cell) {
+            free(*cell);
+            *cell = cli_text_for_terminal(text);
+        }
+        return;
+    }
+    cell = add_cells(self, 2);
+    cell[0] = label_of(heading);
+    cell[1] = cli_text_for_terminal(text);
+}
+
+static const char *cell_at(const struct out *self, size_t index)
+{
+    return self->cells[index] ? self->cells[index] : "-";
+}
+
+static const char *environment(const char *name)
+{
+    const char *value = secure_getenv(name);
+
+    return value && *value ? value : NULL;
+}
+
+static bool wants_colour(void)
+{
+    const char *terminal = environment("TERM");
+
+    return isatty(STDOUT_FILENO) && !environment("NO_COLOR") && terminal &&
+           strcmp(terminal, "dumb") != 0;
+}
+
+static void print_row(const struct out *self, size_t first, const size_t *widths)
+{
+    const size_t last = first + self->n_columns - 1;
+
+    for (size_t i = first; i < last; i++) {
+        const size_t pad = widths[i - first] - cli_text_width(cell_at(self, i)) + GAP;
+
+        (void)printf("%s%*s", cell_at(self, i), (int)pad, "");
+    }
+    (void)printf("%s", cell_at(self, last));
+}
+
+static void print_table(const struct out *self)
+{
+    const bool is_bright = self->headings && wants_colour();
+    size_t widths[OUT_COLUMNS_MAX] = {0};
+
+    for (size_t i = 0; i < self->n_cells; i++) {
+        const size_t width = cli_text_width(cell_at(self, i));
+        size_t *widest = &widths[i % self->n_columns];
+
+        *widest = width > *widest ? width : *widest;
+    }
+    for (size_t i = 0; i < self->n_cells; i += self->n_columns) {
+        (void)fputs(i == 0 && is_bright ? "\033[1m" : "", stdout);
+        print_row(self, i, widths);
+        (void)puts(i == 0 && is_bright ? "\033[0m" : "");
+    }
+}
+
+/* Prints what the table has so far, so that what follows stands below it. */
+static void flush_table(struct out *self)
+{
+    if (self->n_cells > 0) {
+        print_table(self);
+    }
+    for (size_t i = 0; i < self->n_cells; i++) {
+        free(self->cells[i]);
+    }
+    self->n_cells = 0;
+}
+
+/* ---- JSON ---- */
+
+static cJSON *json_text(const char *text)
+{
+    CLI_AUTO(cli_free) char *valid = text ? cli_text_for_json(text) : NULL;
+
+    return cli_must(valid ? cJSON_CreateString(valid) : cJSON_CreateNull());
+}
+
+/* cJSON keeps numbers as double, and prints large ones with an exponent: integers go in as text. */
+static cJSON *json_number(int64_t value)
+{
+    char text[NUMBER_SIZE];
+
+    (void)snprintf(text, sizeof text, "%lld", (long long)value);
+    return cli_must(cJSON_CreateRaw(text));
+}
+
+/* Under the key, or in the array if there is none; or it is the root. */
+static void add_json(struct out *self, const char *key, cJSON *item)
+{
+    cJSON *parent = self->depth > 0 ? self->open[self->depth - 1] : NULL;
+    CLI_AUTO(cli_free) char *valid = key ? cli_text_for_json(key) : NULL;
+
+    if (!parent) {
+        self->root = item;
+    } else if (!(key ? cJSON_AddItemToObject(parent, valid, item)
+                     : cJSON_AddItemToArray(parent, item))) {
+        cli_die_nomem();
+    }
+}
+
+static void open_json(struct out *self, const char *key, cJSON *item)
+{
+    add_json(self, key, cli_must(item));
+    self->open[self->depth++] = item;
+}
+
+static void print_json(struct out *self)
+{
+    char *text = cli_must(self->root ? cJSON_Print(self->root) : strdup("null"));
+
+    (void)puts(text);
+    free(text);
+    cJSON_Delete(self->root);
+}
+
+/* ---- the sink ---- */
+
+struct out out_fields(enum out_form form)
+{
+    return (struct out){.form = form, .n_columns = 2};
+}
+
+struct out out_columns(enum out_form form, const char *const *headings)
+{
+    struct out self = {.form = form, .headings = headings};
+
+    while (headings[self.n_columns] && self.n_columns < OUT_COLUMNS_MAX) {
+        self.n_columns++;
+    }
+    for (size_t i = 0; form == OUT_TABLE && i < self.n_columns; i++) {
+        *add_cells(&self, 1) = cli_text_for_terminal(headings[i]);
+    }
+    return self;
+}
+
+struct out out_texts(enum out_form form)
+{
+    return (struct out){.form = form, .n_columns = 1};
+}
+
+void out_begin(struct out *self, const char *key)
+{
+    if (!key) {
+        self->has_row = false;
+    }
+    if (self->form == OUT_JSON) {
+        open_json(self, key, cJSON_CreateObject());
+    }
+}
+
+void out_begin_list(struct out *self, const char *key)
+{
+    if (self->form == OUT_JSON) {
+        open_json(self, key, cJSON_CreateArray());
+    }
+}
+
+void out_end(struct out *self)
+{
+    if (self->form == OUT_JSON) {
+        self->depth--;
+    }
+}
+
+void out_text(struct out *self, const char *heading, const char *key, const char *text)
+{
+    if (self->form == OUT_JSON && key) {
+        add_json(self, key, json_text(text));
+    } else if (self->form == OUT_TABLE && heading) {
+        set_cell(self, heading, text ? text : "-");
+    }
+}
+
+void out_number(struct out *self, const char *heading, const char *key, enum out_kind kind,
+                int64_t value)
+{
+    char text[CLI_DURATION_SIZE];
+
+    if (self->form == OUT_JSON && key) {
+        add_json(self, key, kind == OUT_INT || value >= 0 ? json_number(value) : json_text(NULL));
+    } else if (self->form == OUT_TABLE && heading) {
+        if (kind == OUT_MS || kind == OUT_AGE) {
+            set_cell(self, heading,
+                     cli_format_duration(kind == OUT_AGE ? cli_age_ms(value) : value, text));
+            return;
+        }
+        (void)snprintf(text, sizeof text, "%lld", (long long)value);
+        set_cell(self, heading, text);
+    }
+}
+
+void out_bool(struct out *self, const char *key, bool value)
+{
+    if (self->form == OUT_JSON) {
+        add_json(self, key, cli_must(cJSON_CreateBool(value)));
+    }
+}
+
+void out_item(struct out *self, const char *text)
+{
+    if (self->form == OUT_JSON) {
+        add_json(self, NULL, json_text(text));
+    } else {
+        *add_cells(self, 1) = cli_text_for_terminal(text);
+    }
+}
+
+void out_list(struct out *self, const char *key, const rql_text_list *list)
+{
+    out_begin_list(self, key);
+    for (size_t i = 0; self->form == OUT_JSON && list && i < list->count; i++) {
+        out_item(self, list->item[i]);
+    }
+    out_end(self);
+}
+
+void out_pair(struct out *self, const char *label, const char *text)
+{
+    if (self->form == OUT_TABLE && !self->headings) {
+        out_item(self, label);
+        out_item(self, text);
+    }
+}
+
+void out_gauge(struct out *self, const char *label, const char *name, const char *help,
+               int64_t value)
+{
+    if (self->form == OUT_OPENMETRICS) {
+        (void)printf("# TYPE rql_%s gauge\n# HELP rql_%s %s\nrql_%s %lld\n", name, name, help, name,
+                     (long long)value);
+    }
+    out_number(self, label, name, OUT_INT, value);
+}
+
+void out_line(struct out *self, const char *format, ...)
+{
+    CLI_AUTO(cli_free) char *safe = NULL;
+    char line[LINE_SIZE];
+    va_list list;
+
+    if (self->form != OUT_TABLE) {
+        return;
+    }
+    flush_table(self);
+    va_start(list, format);
+    (void)vsnprintf(line, sizeof line, format, list);
+    va_end(list);
+    safe = cli_text_for_terminal(line);
+    (void)puts(safe);
+}
+
+void out_print(struct out *self)
+{
+    if (self->form == OUT_JSON) {
+        print_json(self);
+    } else if (self->form == OUT_OPENMETRICS) {
+        (void)puts("# EOF");
+    }
+    flush_table(self);
+    free(self->cells);
+    *self = (struct out){.form = self->form};
+}

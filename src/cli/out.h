@@ -1,0 +1,82 @@
+#ifndef CLI_OUT_H
+#define CLI_OUT_H
+
+/* The sink for results, which go to stdout. A command names each field once, with its heading and
+ * its key; the sink writes the form that was asked for: a table for people, JSON or OpenMetrics for
+ * machines.
+ *
+ * Names and metadata come from strangers: control bytes never reach a terminal, and JSON is always
+ * valid UTF-8. */
+
+#include <cJSON.h>
+#include <rql/rql.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum out_form { OUT_TABLE, OUT_JSON, OUT_OPENMETRICS };
+
+enum { OUT_COLUMNS_MAX = 8, OUT_DEPTH_MAX = 4 };
+
+struct out {
+    enum out_form form;
+    const char *const *headings; /* of the columns; NULL: there are none */
+    bool has_row;                /* fields go into the last row */
+    size_t n_columns;
+    size_t n_cells;
+    size_t capacity;
+    char **cells; /* row by row; NULL: nothing was said */
+    size_t depth;
+    cJSON *open[OUT_DEPTH_MAX]; /* the root, and what is open inside of it */
+    cJSON *root;
+};
+
+/* What a number is. JSON has it as it is; all but OUT_INT are null when they are negative. */
+enum out_kind {
+    OUT_INT,
+    OUT_COUNT,
+    OUT_MS,  /* a duration; the table says "12.3s" */
+    OUT_AGE, /* a time in microseconds since 1970; the table says how long ago that was */
+};
+
+/* One field a line. `key` and `heading` of all fields: NULL leaves the field out of that form. */
+struct out out_fields(enum out_form form);
+
+/* A table with these columns, in this order; a field with another heading is not in it. The array
+ * ends in NULL. */
+struct out out_columns(enum out_form form, const char *const *headings);
+
+/* One text a line, see out_item(). */
+struct out out_texts(enum out_form form);
+
+/* An object or an array of JSON, under a key; or, without one, in an array or as the whole: such an
+ * object is a row of the table. If nothing begins, JSON says null. */
+void out_begin(struct out *self, const char *key);
+void out_begin_list(struct out *self, const char *key);
+void out_end(struct out *self);
+
+void out_text(struct out *self, const char *heading, const char *key, const char *text);
+void out_number(struct out *self, const char *heading, const char *key, enum out_kind kind,
+                int64_t value);
+void out_bool(struct out *self, const char *key, bool value);
+
+/* A text of an array; a line. */
+void out_item(struct out *self, const char *text);
+
+/* An array of texts; other forms have none. */
+void out_list(struct out *self, const char *key, const rql_text_list *list);
+
+/* Two cells that are no field: label and text, as they are. */
+void out_pair(struct out *self, const char *label, const char *text);
+
+/* A field that is a family of OpenMetrics, too. */
+void out_gauge(struct out *self, const char *label, const char *name, const char *help,
+               int64_t value);
+
+/* A sentence in place of, or after, a table; other forms have none. */
+void out_line(struct out *self, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Prints what there is, and frees it. */
+void out_print(struct out *self);
+
+#endif
