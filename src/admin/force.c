@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/client.h"
-#include "lock/ending.h"
+#include "lock/end.h"
 #include "net/conn_threads.h"
 #include "net/perform.h"
 #include "net/serving.h"

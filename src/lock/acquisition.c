@@ -42,7 +42,7 @@ struct rqli_world rqli_acquisition_world(rql_request *self)
 
 static void set_due(rql_request *self, int64_t at_us)
 {
-    rqli_timers_set(&self->job.loop->timers, &self->due, at_us);
+    rqli_timers_set(&self->job.loop->op.timers, &self->due, at_us);
 }
 
 /* Without memory only what it was is told, and not why. */
@@ -129,7 +129,7 @@ static void ask(rql_request *self)
     self->tried_us = rqli_now_us();
     set_due(self,
             later(attempt->deadline_us, self->tried_us + rqli_client_grace_us(attempt->client)));
-    rqli_queued_call_go(&self->job.loop->call_queue, &self->queued_call, &trying);
+    rqli_queued_call_go(&self->job.loop->op.queue, &self->queued_call, &trying);
 }
 
 /* ---- time ---- */
@@ -139,7 +139,7 @@ static bool is_answering(rql_request *self)
 {
     int64_t grace_us = rqli_client_grace_us(self->attempt->client);
 
-    if (!rqli_pipe_is_talking(self->job.loop->pipe, grace_us)) {
+    if (!rqli_pipe_is_talking(self->job.loop->op.pipe, grace_us)) {
         return false;
     }
     set_due(self, rqli_now_us() + grace_us);
@@ -149,14 +149,14 @@ static bool is_answering(rql_request *self)
 static void on_late_try(rql_request *self)
 {
     bool was_sent = self->queued_call.state == RQLI_QUEUED_CALL_SENT;
-    const char *where = self->job.loop->call_queue.where;
+    const char *where = self->job.loop->op.queue.where;
     rql_error fault = {0};
 
     if (was_sent && is_answering(self)) {
         return;
     }
     rqli_queued_call_stop(&self->queued_call);
-    if (!was_sent && rqli_pipe_is_up(self->job.loop->pipe)) {
+    if (!was_sent && rqli_pipe_is_up(self->job.loop->op.pipe)) {
         rqli_request_on_late(&self->machine);
         rqli_acquisition_drive(self);
         return;
@@ -202,7 +202,7 @@ static void finish(rql_request *self, rql_status status)
     rql_error error = {0};
 
     rqli_acquisition_stop_waiting(self);
-    rqli_timers_unreserve(&self->job.loop->timers, &self->due);
+    rqli_timers_unreserve(&self->job.loop->op.timers, &self->due);
     rqli_request_catch_up(&self->machine, &view);
     rqli_attempt_end(self->attempt, &self->machine, self->begun_us);
     rqli_attempt_tell_fault(self->attempt, status, self->detail, &error);
@@ -264,7 +264,7 @@ static rql_status join(rql_request *self, rql_error *error)
 
 rql_status rqli_acquisition_begin(rql_request *self, rql_error *error)
 {
-    struct rqli_timers *timers = &self->job.loop->timers;
+    struct rqli_timers *timers = &self->job.loop->op.timers;
     struct attempt *attempt = self->attempt;
     rql_status status;
 
@@ -372,7 +372,7 @@ rql_status rql_request_fault(const rql_request *request, rql_error *error)
     }
     if (!request->fault) {
         return is_unanswered(request) ? rqli_fail(error, RQL_E_UNKNOWN, "%s: no answer so far",
-                                                  request->job.loop->call_queue.where)
+                                                  request->job.loop->op.queue.where)
                                       : RQL_OK;
     }
     if (error && request->detail) {

@@ -30,7 +30,7 @@ void rqli_acquisition_stop_waiting(rql_request *self)
         leader = rqli_waiting_leave(&loop->waiting, &self->guest);
     }
     if (self->watch) {
-        rqli_pipe_orphan(loop->pipe, self->watch);
+        rqli_pipe_orphan(loop->op.pipe, self->watch);
     }
     if (leader) {
         on_lead(of_guest(leader));
@@ -139,27 +139,27 @@ static void on_looked(void *owner, const struct rqli_exchange *answer, rql_statu
 static void watch_ruby(rql_request *self)
 {
     rql_loop *loop = self->job.loop;
-    uint64_t pipe = rqli_pipe_generation(loop->pipe);
+    uint64_t pipe = rqli_pipe_generation(loop->op.pipe);
     uint64_t ear = rqli_ear_generation(loop->ear);
     bool is_set_up = loop->tracking_pipe == pipe && loop->tracking_ear == ear;
 
     if (self->attempt->waiter.watches && rqli_attempt_is_armed(self->attempt, pipe)) {
         return;
     }
-    if (self->watch || !rqli_ear_is_listening(loop->ear) || !rqli_pipe_has_room(loop->pipe)) {
+    if (self->watch || !rqli_ear_is_listening(loop->ear) || !rqli_pipe_has_room(loop->op.pipe)) {
         return;
     }
     self->attempt->waiter.watches = true;
     rqli_attempt_arm(self->attempt, pipe);
-    rqli_tracking_write(rqli_pipe_out(loop->pipe), self->attempt->watched,
+    rqli_tracking_write(rqli_pipe_out(loop->op.pipe), self->attempt->watched,
                         is_set_up ? 0 : rqli_ear_client_id(loop->ear));
     if (!is_set_up) {
         loop->tracking_pipe = pipe;
         loop->tracking_ear = ear;
-        (void)rqli_pipe_expect(loop->pipe, NULL, NULL);
+        (void)rqli_pipe_expect(loop->op.pipe, NULL, NULL);
     }
-    (void)rqli_pipe_expect(loop->pipe, NULL, NULL);
-    self->watch = rqli_pipe_expect(loop->pipe, on_looked, self);
+    (void)rqli_pipe_expect(loop->op.pipe, NULL, NULL);
+    self->watch = rqli_pipe_expect(loop->op.pipe, on_looked, self);
 }
 
 /* ---- whether pushes still come ---- */
@@ -175,9 +175,9 @@ static void on_called(void *owner, const struct rqli_exchange *answer, rql_statu
 
 static void test_hearing(rql_loop *loop)
 {
-    if (rqli_pipe_has_room(loop->pipe) && rqli_ear_wants_call(loop->ear)) {
-        rqli_push_call(rqli_pipe_out(loop->pipe), loop->client->endpoint.identity);
-        (void)rqli_pipe_expect(loop->pipe, on_called, loop);
+    if (rqli_pipe_has_room(loop->op.pipe) && rqli_ear_wants_call(loop->ear)) {
+        rqli_push_call(rqli_pipe_out(loop->op.pipe), loop->client->endpoint.identity);
+        (void)rqli_pipe_expect(loop->op.pipe, on_called, loop);
     }
 }
 

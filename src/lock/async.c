@@ -7,7 +7,7 @@
 #include "lock/leases.h"
 #include "lock/lock_calls.h"
 #include "lock/refusal.h"
-#include "lock/withdrawal.h"
+#include "lock/withdraw.h"
 #include "net/serving.h"
 #include "observe/observe.h"
 #include "options/options.h"
@@ -179,7 +179,7 @@ static const struct rqli_queued_call_kind leaving = {true, write_leave, read_lea
 
 static void leave(rql_request *request)
 {
-    rqli_queued_call_go(&request->job.loop->call_queue, &request->queued_call, &leaving);
+    rqli_queued_call_go(&request->job.loop->op.queue, &request->queued_call, &leaving);
 }
 
 static void give_up_leaving(rql_request *request)

@@ -5,7 +5,7 @@
 #include "base/ident.h"
 #include "lock/client.h"
 #include "lock/leases.h"
-#include "lock/withdrawal.h"
+#include "lock/withdraw.h"
 #include "net/serving.h"
 #include "observe/observe_series.h"
 
@@ -167,7 +167,7 @@ static void leave(rql_request *request)
 
         leaving->all = self;
         leaving->lock = self->atomic.attempt.locks[i];
-        rqli_queued_call_go(&request->job.loop->call_queue, &leaving->queued_call, &leaving_queue);
+        rqli_queued_call_go(&request->job.loop->op.queue, &leaving->queued_call, &leaving_queue);
     }
 }
 

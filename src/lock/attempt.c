@@ -4,7 +4,7 @@
 #include "lock/client.h"
 #include "lock/grant.h"
 #include "lock/leases.h"
-#include "lock/withdrawal.h"
+#include "lock/withdraw.h"
 #include "observe/observe.h"
 
 void rqli_attempt_view(void *self, struct rqli_request_view *out)

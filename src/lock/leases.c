@@ -7,7 +7,7 @@
 #include "base/must.h"
 #include "base/uv_start.h"
 #include "lock/client.h"
-#include "lock/withdrawal.h"
+#include "lock/withdraw.h"
 #include "net/conn_threads.h"
 
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 #include "lock/renewed.h"
 #include "lock/schedule.h"
 #include "lock/trace.h"
-#include "lock/withdrawal.h"
+#include "lock/withdraw.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -6,14 +6,14 @@
 #include "base/scope.h"
 #include "lock/attempt.h"
 #include "lock/client.h"
-#include "lock/ending.h"
+#include "lock/end.h"
+#include "lock/extend.h"
 #include "lock/leases.h"
 #include "lock/query.h"
 #include "lock/refusal.h"
-#include "net/perform.h"
+#include "net/conn_threads.h"
 #include "observe/observe.h"
 #include "options/options.h"
-#include "wire/answer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +74,7 @@ static rql_status hold(rql_lock *lock, const rql_lock_options *options,
     rql_status status = rqli_lock_keep(lock, options, result, error);
 
     if (status) {
-        (void)rqli_end(lock, NULL);
+        (void)rqli_end(&lock, 1, NULL);
     }
     return status;
 }
@@ -158,7 +158,7 @@ rql_status rql_lock_release(rql_lock *lock, rql_error *error)
     if (!status) {
         rqli_leases_remove(lock->client->leases, lock);
         rqli_observe_ending(lock);
-        status = rqli_end(lock, error);
+        status = rqli_end(&lock, 1, error);
         rqli_observe_ended(lock, status);
     }
     rqli_lock_free(lock);
@@ -195,65 +195,15 @@ rql_lock *rql_lock_forget(rql_lock *lock)
     return rqli_lock_free(lock);
 }
 
-rql_status rqli_extend_check(const rql_lock *lock, int64_t ttl_ms, rql_error *error)
-{
-    rql_status status = check_lock(lock, error);
-
-    if (!status && (ttl_ms < 1 || ttl_ms > RQL_TTL_MAX_MS)) {
-        status = rqli_fail(error, RQL_E_INVALID, "ttl_ms is %lld; it must be 1 to %lld",
-                           (long long)ttl_ms, (long long)RQL_TTL_MAX_MS);
-    }
-    return status;
-}
-
-void rqli_extend_write(const rql_lock *lock, int64_t ttl_ms, struct rqli_call *call)
-{
-    rqli_call_init(call, RQLI_SCRIPT_EXTEND, &lock->keys);
-    rqli_call_text(call, lock->grant_nonce);
-    rqli_call_int(call, ttl_ms);
-    rqli_call_chance(call);
-}
-
-rql_status rqli_extend_read(rql_lock *lock, int64_t ttl_ms, const struct rqli_exchange *answer,
-                            rql_error *error)
-{
-    struct rqli_outcome outcome;
-
-    if (!rqli_outcome_read(answer->reply, &outcome)) {
-        return rqli_exchange_fault(answer, answer->reply, "extend", lock->name, error);
-    }
-    if (outcome.what != 1) {
-        rqli_leases_on_gone(lock->client->leases, lock);
-        return RQL_NOT_HELD;
-    }
-    if (!rqli_leases_on_extended(lock->client->leases, lock, answer->sent_us, outcome.third)) {
-        return RQL_NOT_HELD;
-    }
-    rqli_observe_extended(lock, ttl_ms);
-    return RQL_OK;
-}
-
 rql_status rql_lock_extend(rql_lock *lock, int64_t ttl_ms, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    struct rqli_exchange *exchange = NULL;
-    struct rqli_call call;
-    rql_status status = rqli_extend_check(lock, ttl_ms, error);
+    rql_status status = check_lock(lock, error);
 
-    if (status) {
-        return status;
-    }
-    if (rql_lock_get_state(lock) == RQL_GONE) {
-        return RQL_NOT_HELD;
-    }
-    rqli_extend_write(lock, ttl_ms, &call);
-    status = rqli_perform(lock->client->conn, &call,
-                          rqli_client_budget_us(lock->client, rqli_now_us()), &exchange, error);
     if (!status) {
-        status = rqli_extend_read(lock, ttl_ms, exchange, error);
-        rqli_exchange_give(exchange);
+        status = rqli_extend_check(ttl_ms, error);
     }
-    return status;
+    return status ? status : rqli_extend(&lock, 1, ttl_ms, error);
 }
 
 static bool is_text(const struct rqli_reply *reply, const char *text)

@@ -6,8 +6,6 @@
 #include "lock/lock.h"
 
 struct rqli_attempt_result;
-struct rqli_call;
-struct rqli_exchange;
 
 /* Waiting for a lock that oneself keeps extending would never end (protocol.md 10). */
 bool rqli_lock_waits_for_itself(const rql_lock *lock, const rql_lock_options *options);
@@ -16,11 +14,5 @@ bool rqli_lock_waits_for_itself(const rql_lock *lock, const rql_lock_options *op
  * is still to be ended. */
 rql_status rqli_lock_keep(rql_lock *lock, const rql_lock_options *options,
                           const struct rqli_attempt_result *result, rql_error *error);
-
-/* rql_lock_extend(), in steps. */
-rql_status rqli_extend_check(const rql_lock *lock, int64_t ttl_ms, rql_error *error);
-void rqli_extend_write(const rql_lock *lock, int64_t ttl_ms, struct rqli_call *call);
-rql_status rqli_extend_read(rql_lock *lock, int64_t ttl_ms, const struct rqli_exchange *answer,
-                            rql_error *error);
 
 #endif

@@ -147,7 +147,7 @@ static void on_call(uv_async_t *call)
 
 static bool wants_pipe(const rql_loop *loop)
 {
-    return rqli_call_queue_are_waiting(&loop->call_queue);
+    return rqli_call_queue_are_waiting(&loop->op.queue);
 }
 
 static bool wants_ear(const rql_loop *loop)
@@ -171,25 +171,25 @@ static void on_timer(uv_timer_t *timer)
         return;
     }
     /* What has come is taken first: it may be the loop that was held up. */
-    rqli_pipe_read(loop->pipe);
+    rqli_pipe_read(loop->op.pipe);
     rqli_ear_read(loop->ear);
     now_us = rqli_now_us();
-    rqli_pipe_tend(loop->pipe, now_us, wants_pipe(loop));
+    rqli_pipe_tend(loop->op.pipe, now_us, wants_pipe(loop));
     rqli_ear_tend(loop->ear, now_us, wants_ear(loop));
-    due = rqli_timers_take_due(&loop->timers, now_us);
+    due = rqli_timers_take_due(&loop->op.timers, now_us);
     while (due) {
         due->fire(due);
-        due = rqli_timers_take_due(&loop->timers, now_us);
+        due = rqli_timers_take_due(&loop->op.timers, now_us);
     }
 }
 
 static void set_timer(rql_loop *loop)
 {
-    int64_t at_us =
-        earlier(rqli_timers_first_us(&loop->timers), rqli_ear_due_us(loop->ear, wants_ear(loop)));
+    int64_t at_us = earlier(rqli_timers_first_us(&loop->op.timers),
+                            rqli_ear_due_us(loop->ear, wants_ear(loop)));
     int64_t left_us;
 
-    at_us = earlier(at_us, rqli_pipe_due_us(loop->pipe, wants_pipe(loop)));
+    at_us = earlier(at_us, rqli_pipe_due_us(loop->op.pipe, wants_pipe(loop)));
     if (at_us == loop->timer_us) {
         return;
     }
@@ -221,8 +221,8 @@ static void on_round(uv_prepare_t *round)
     if (is_foreign(loop)) {
         return;
     }
-    rqli_call_queue_write(&loop->call_queue);
-    rqli_pipe_write(loop->pipe);
+    rqli_call_queue_write(&loop->op.queue);
+    rqli_pipe_write(loop->op.pipe);
     if (loop->is_closing && !has_jobs(loop) && !has_posts(loop)) {
         rqli_loop_fold(loop);
         return;

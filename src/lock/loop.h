@@ -9,11 +9,9 @@
  */
 
 #include "base/fork.h"
-#include "base/timers.h"
 #include "lock/waiting.h"
-#include "net/call_queue.h"
 #include "net/ear.h"
-#include "net/subscriber.h"
+#include "net/op_loop.h"
 
 #include <pthread.h>
 #include <rql/async.h>
@@ -64,11 +62,9 @@ struct rql_loop {
     uv_timer_t timer;
     struct rqli_pipe_listener pipe_listener;
     struct rqli_ear_listener ear_listener;
-    struct rqli_pipe *pipe;
+    struct rqli_op_loop op; /* what its operations share */
     struct rqli_ear *ear;
-    struct rqli_call_queue call_queue;
     struct rqli_waiting waiting;
-    struct rqli_timers timers;
     struct rqli_ring jobs;  /* under way */
     uint64_t tracking_pipe; /* generations that CLIENT TRACKING was set up for */
     uint64_t tracking_ear;

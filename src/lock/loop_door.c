@@ -37,7 +37,7 @@ static void unlist(rql_loop *loop)
 
 void rqli_traffic_add(struct rqli_traffic *self, const rql_loop *loop)
 {
-    struct rqli_conn_counts commands = rqli_pipe_counts(loop->pipe);
+    struct rqli_conn_counts commands = rqli_pipe_counts(loop->op.pipe);
     struct rqli_subscriber_counts pushes = rqli_ear_counts(loop->ear);
 
     self->commands += commands.commands;
@@ -47,9 +47,9 @@ void rqli_traffic_add(struct rqli_traffic *self, const rql_loop *loop)
 
 static void loop_free(rql_loop *loop)
 {
-    rqli_pipe_free(loop->pipe);
+    rqli_pipe_free(loop->op.pipe);
     rqli_ear_free(loop->ear);
-    rqli_timers_fini(&loop->timers);
+    rqli_timers_fini(&loop->op.timers);
     (void)pthread_mutex_destroy(&loop->shared.mutex);
     free(loop);
 }
@@ -100,7 +100,7 @@ void rqli_loop_fold(rql_loop *loop)
     }
     loop->n_parts = 2;
     rqli_loop_hold_open(loop, true);
-    rqli_pipe_close(loop->pipe, on_connection_closed, loop);
+    rqli_pipe_close(loop->op.pipe, on_connection_closed, loop);
     rqli_ear_close(loop->ear, on_connection_closed, loop);
 }
 
@@ -157,11 +157,11 @@ static void on_pipe_opened(void *self, const struct rqli_clock_reading *reading,
 {
     rql_loop *loop = self;
 
-    if (rqli_pipe_is_up(loop->pipe)) {
+    if (rqli_pipe_is_up(loop->op.pipe)) {
         rqli_server_clock_learn(loop->client, reading);
         atomic_store_explicit(&loop->client->was_connected, true, memory_order_relaxed);
     } else {
-        rqli_call_queue_fail(&loop->call_queue, fault);
+        rqli_call_queue_fail(&loop->op.queue, fault);
     }
 }
 
@@ -169,7 +169,7 @@ static void abandon(void *self)
 {
     rql_loop *loop = self;
 
-    rqli_pipe_abandon(loop->pipe);
+    rqli_pipe_abandon(loop->op.pipe);
     rqli_ear_abandon(loop->ear);
 }
 
@@ -180,11 +180,11 @@ static bool make_parts(rql_loop *loop)
     loop->pipe_listener = (struct rqli_pipe_listener){on_pipe_opened, loop};
     loop->ear_listener = (struct rqli_ear_listener){rqli_loop_on_listening, rqli_loop_on_pushed,
                                                     rqli_loop_on_read, loop};
-    loop->pipe = rqli_pipe_new(loop->uv, endpoint, &loop->pipe_listener);
+    loop->op.pipe = rqli_pipe_new(loop->uv, endpoint, &loop->pipe_listener);
     loop->ear = rqli_ear_new(loop->uv, endpoint, &loop->ear_listener);
-    loop->call_queue = (struct rqli_call_queue){.pipe = loop->pipe, .where = endpoint->where};
+    loop->op.queue = (struct rqli_call_queue){.pipe = loop->op.pipe, .where = endpoint->where};
     loop->closing.take = begin_closing;
-    return loop->pipe && loop->ear;
+    return loop->op.pipe && loop->ear;
 }
 
 /* From here on it ends by being closed. */

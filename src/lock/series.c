@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "base/scope.h"
 #include "lock/client.h"
+#include "lock/end.h"
+#include "lock/extend.h"
 #include "lock/leases.h"
 #include "lock/lock_calls.h"
 #include "lock/refusal.h"
@@ -37,7 +39,7 @@ void rqli_series_unlist(rql_series *series, size_t count)
 static rql_status give_back(rql_series *series, size_t count, rql_error *error)
 {
     rqli_series_unlist(series, count);
-    return count > 0 ? rqli_series_end(series->locks, count, error) : RQL_OK;
+    return count > 0 ? rqli_end(series->locks, count, error) : RQL_OK;
 }
 
 bool rqli_series_make_locks(rql_series *series, const struct rqli_series_plan *plan)
@@ -300,4 +302,82 @@ rql_series *rql_series_forget(rql_series *series)
         }
     }
     return rqli_series_free(series);
+}
+
+static rql_status check_held(const rql_series *series, rql_error *error)
+{
+    if (!series) {
+        return rqli_fail(error, RQL_E_INVALID, "series is NULL");
+    }
+    return rqli_client_check(series->client, error);
+}
+
+rql_status rql_series_extend(rql_series *series, int64_t ttl_ms, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    rql_status status = check_held(series, error);
+
+    if (!status) {
+        status = rqli_extend_check(ttl_ms, error);
+    }
+    return status ? status : rqli_extend(series->locks, series->count, ttl_ms, error);
+}
+
+rql_lock_state rql_series_get_state(const rql_series *series)
+{
+    rql_lock_state worst = RQL_HELD;
+
+    if (check_held(series, NULL)) {
+        return RQL_GONE;
+    }
+    for (size_t i = 0; i < series->count; i++) {
+        rql_lock_state state = rql_lock_get_state(series->locks[i]);
+
+        worst = state > worst ? state : worst;
+    }
+    return worst;
+}
+
+int64_t rql_series_remaining_ms(const rql_series *series)
+{
+    int64_t least_ms = RQL_TTL_MAX_MS;
+
+    if (check_held(series, NULL)) {
+        return 0;
+    }
+    for (size_t i = 0; i < series->count; i++) {
+        int64_t left_ms = rql_lock_remaining_ms(series->locks[i]);
+
+        least_ms = left_ms < least_ms ? left_ms : least_ms;
+    }
+    return least_ms;
+}
+
+rql_status rql_series_lost_fd(rql_series *series, int *out, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    rql_status status = check_held(series, error);
+    int fd = -1;
+
+    if (status) {
+        return status;
+    }
+    status = rqli_leases_lost_fd(series->client->leases, series->locks[0], &fd, error);
+    for (size_t i = 1; !status && i < series->count; i++) {
+        status = rqli_leases_share_lost_fd(series->client->leases, series->locks[i], fd, error);
+    }
+    if (!status) {
+        *out = fd;
+    }
+    return status;
+}
+
+size_t rql_series_count(const rql_series *series)
+{
+    return series ? series->count : 0;
+}
+
+const rql_lock *rql_series_lock(const rql_series *series, size_t index)
+{
+    return index < rql_series_count(series) ? series->locks[index] : NULL;
 }

@@ -66,7 +66,4 @@ void rqli_series_unlist(rql_series *series, size_t count);
 /* result: or NULL. */
 void rqli_series_on_released(rql_series *series, rql_status status, rql_series_result *result);
 
-/* Statuses of rql_series_release(), for locks that are off the keeper's list; frees none. */
-rql_status rqli_series_end(rql_lock *const *locks, size_t count, rql_error *error);
-
 #endif

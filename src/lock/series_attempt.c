@@ -3,7 +3,7 @@
 #include "lock/grant.h"
 #include "lock/leases.h"
 #include "lock/series.h"
-#include "lock/withdrawal.h"
+#include "lock/withdraw.h"
 #include "net/perform_each.h"
 #include "net/serving.h"
 #include "wire/series_answer.h"

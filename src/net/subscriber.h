@@ -30,7 +30,8 @@ struct rqli_waiter {
     const struct rqli_waiter *outer; /* of the same thread, which called again from a callback */
     struct rqli_push push;
     bool pushed;
-    bool nudged;  /* should look for itself */
+    bool nudged; /* should look for itself */
+    bool has_joined;
     bool watches; /* a lock of Ruby's: has asked to be told of its next change */
     bool sleeps;  /* in rqli_subscriber_wait(): can be called to read */
     rqli_signal mark;

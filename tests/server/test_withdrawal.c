@@ -4,7 +4,7 @@
 
 #include "lock/client.h"
 #include "lock/leases.h"
-#include "lock/withdrawal.h"
+#include "lock/withdraw.h"
 
 /* What the background thread gives back for others, beside the locks that it keeps. RQL_TEST_CROWD:
  * how many withdrawals. */

@@ -1,9 +1,8 @@
-#include "lock/withdrawal.h"
+#include "lock/withdraw.h"
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "net/perform.h"
-#include "net/perform_each.h"
+#include "net/op.h"
 #include "net/serving.h"
 
 #include <rql/base.h>
@@ -107,54 +106,6 @@ void rqli_withdrawals_put_back(struct rqli_withdrawals *self,
     }
 }
 
-struct writing {
-    const struct rqli_withdrawal_batch *batch;
-    struct rqli_keys keys; /* of the one that is being written */
-    char memory[RQLI_KEYS_ROOM];
-};
-
-static void write_one(void *context, size_t index, struct rqli_call *call)
-{
-    struct writing *self = context;
-    const struct rqli_withdrawal *one = self->batch->item[index];
-    const struct rqli_withdrawal_of what = {one->name, one->acquirer, one->nonce};
-
-    rqli_keys_init(&self->keys, self->memory, rqli_slice_of(one->name));
-    rqli_withdraw_write(&what, &self->keys, call);
-}
-
-/* Once more is harmless: it serves a long queue to its end. */
-static void note_answer(struct rqli_withdrawal *self, const struct rqli_exchange *exchange,
-                        const struct rqli_reply *reply, int64_t now_us)
-{
-    if (reply->type == RQLI_REPLY_ERROR) {
-        (void)rqli_exchange_fault(exchange, reply, "leave", self->name, NULL);
-    } else if (rqli_serve_is_due(reply)) {
-        self->again_us = now_us;
-    } else {
-        self->is_confirmed = true;
-    }
-}
-
-void rqli_withdrawal_batch_run(struct rqli_withdrawal_batch *self, struct rqli_conn *conn,
-                               int64_t deadline_us)
-{
-    struct writing writing = {.batch = self};
-    struct rqli_calls calls = {.count = self->count, .write = write_one, .context = &writing};
-    struct rqli_exchange *exchange = NULL;
-    int64_t now_us;
-
-    (void)rqli_perform_each(conn, &calls, deadline_us, &exchange, NULL);
-    now_us = rqli_now_us();
-    for (size_t i = 0; i < self->count; i++) {
-        self->item[i]->again_us = now_us + PAUSE_US;
-        if (exchange) {
-            note_answer(self->item[i], exchange, &exchange->reply[i], now_us);
-        }
-    }
-    rqli_exchange_give(exchange);
-}
-
 void rqli_withdraw_write(const struct rqli_withdrawal_of *what, const struct rqli_keys *keys,
                          struct rqli_call *call)
 {
@@ -162,6 +113,59 @@ void rqli_withdraw_write(const struct rqli_withdrawal_of *what, const struct rql
     rqli_call_text(call, what->acquirer);
     rqli_call_text(call, what->nonce);
     rqli_call_chance(call);
+}
+
+/* One round of a batch. */
+struct withdraw {
+    struct rqli_op op; /* first */
+    const struct rqli_withdrawal_batch *batch;
+    bool has_asked;
+    struct rqli_keys keys; /* of the one that is being written */
+    char memory[RQLI_KEYS_ROOM];
+};
+
+static void write_withdraw(struct rqli_op *op, size_t i, struct rqli_call *call)
+{
+    struct withdraw *self = (struct withdraw *)op;
+    const struct rqli_withdrawal *one = self->batch->item[i];
+    const struct rqli_withdrawal_of what = {one->name, one->acquirer, one->nonce};
+
+    rqli_keys_init(&self->keys, self->memory, rqli_slice_of(one->name));
+    rqli_withdraw_write(&what, &self->keys, call);
+}
+
+/* Once more at once is harmless: it serves a long queue to its end. */
+static void read_withdraw(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
+                          const struct rqli_reply *reply, const rql_error *fault)
+{
+    struct rqli_withdrawal *one = ((struct withdraw *)op)->batch->item[i];
+    bool is_due = reply && rqli_serve_is_due(reply);
+
+    (void)answer;
+    (void)fault;
+    one->again_us = rqli_now_us() + (is_due ? 0 : PAUSE_US);
+    one->is_confirmed = reply && !is_due;
+}
+
+static enum rqli_op_next next(struct rqli_op *op)
+{
+    struct withdraw *self = (struct withdraw *)op;
+    bool had_asked = self->has_asked;
+
+    self->has_asked = true;
+    return had_asked ? RQLI_OP_OVER : RQLI_OP_AGAIN;
+}
+
+void rqli_withdrawal_batch_run(struct rqli_withdrawal_batch *self, struct rqli_conn *conn,
+                               int64_t until_us)
+{
+    static const struct rqli_op_ops ops = {write_withdraw, read_withdraw, next, NULL};
+    struct withdraw withdraw;
+
+    withdraw.op = (struct rqli_op){.ops = &ops, .n_calls = self->count, .until_us = until_us};
+    withdraw.batch = self;
+    withdraw.has_asked = false;
+    (void)rqli_op_run(&withdraw.op, conn, NULL);
 }
 
 bool rqli_withdraw(struct rqli_conn *conn, const struct rqli_keys *keys,
@@ -172,7 +176,7 @@ bool rqli_withdraw(struct rqli_conn *conn, const struct rqli_keys *keys,
     rql_status status;
 
     rqli_withdraw_write(what, keys, &call);
-    status = rqli_perform(conn, &call, deadline_us, &exchange, NULL);
+    status = rqli_call_run(conn, &call, deadline_us, &exchange, NULL);
     if (!status) {
         rqli_serve_if_due(conn, keys, exchange->reply, deadline_us);
     }

@@ -1,8 +1,8 @@
-#ifndef RQLI_WITHDRAWAL_H
-#define RQLI_WITHDRAWAL_H
+#ifndef RQLI_WITHDRAW_H
+#define RQLI_WITHDRAW_H
 
-/* Requests and grants whose end the server has not confirmed: given back again and again until it
- * does, or until they must have ended by themselves (F-14). Many in one round trip. */
+/* Requests and grants whose end the server has not confirmed: withdrawn again and again until it
+ * does, or until they must have ended by themselves. Many in one round trip. */
 
 #include "base/timers.h"
 #include "net/conn_threads.h"
@@ -22,7 +22,7 @@ struct rqli_withdrawals {
     struct rqli_timers timers;
 };
 
-enum { RQLI_WITHDRAWALS_MAX = 64 };
+enum { RQLI_WITHDRAWALS_MAX = 64 /* RQLI_OP_CALLS_MAX */ };
 
 struct rqli_withdrawal_batch {
     size_t count;
@@ -45,20 +45,19 @@ int64_t rqli_withdrawals_due_us(const struct rqli_withdrawals *self);
 void rqli_withdrawals_take(struct rqli_withdrawals *self, struct rqli_withdrawal_batch *batch,
                            int64_t now_us);
 
-/* Asks the server once for all of them, in one exchange. */
+/* Asks the server once for all of them, in one round. Blocks. */
 void rqli_withdrawal_batch_run(struct rqli_withdrawal_batch *self, struct rqli_conn *conn,
-                               int64_t deadline_us);
+                               int64_t until_us);
 
 /* Drops what the server has confirmed; the others are tried again, after a pause. */
 void rqli_withdrawals_put_back(struct rqli_withdrawals *self,
                                const struct rqli_withdrawal_batch *batch);
 
+bool rqli_withdraw(struct rqli_conn *conn, const struct rqli_keys *keys,
+                   const struct rqli_withdrawal_of *what, int64_t deadline_us);
+
 /* The call that asks the server for it. */
 void rqli_withdraw_write(const struct rqli_withdrawal_of *what, const struct rqli_keys *keys,
                          struct rqli_call *call);
-
-/* Asks the server once, without a record. True: it has confirmed. */
-bool rqli_withdraw(struct rqli_conn *conn, const struct rqli_keys *keys,
-                   const struct rqli_withdrawal_of *what, int64_t deadline_us);
 
 #endif

@@ -1,0 +1,261 @@
+#include "base/cancel.h"
+#include "base/error.h"
+#include "lock/async_inside.h"
+#include "lock/async_series.h"
+#include "lock/client.h"
+#include "lock/end.h"
+#include "lock/extend.h"
+#include "lock/leases.h"
+#include "lock/series.h"
+#include "lock/withdraw.h"
+#include "observe/observe.h"
+#include "observe/observe_series.h"
+
+#include <stdlib.h>
+
+/* The end, or an extension, of what is held: of a lock or a series, on a loop. */
+struct ending {
+    struct rqli_job job; /* first */
+    struct rqli_op_task task;
+    struct rqli_end end;
+    rql_lock *one;
+    rql_lock *const *locks; /* that one, or the first `count` of a series */
+    size_t count;
+    rql_series *series; /* that is freed at the end, or NULL */
+    rql_series_result *result;
+    bool is_whole; /* `one` is observed and freed here */
+    rql_done done;
+    struct rqli_end_part *parts;
+    struct rqli_op_call calls[];
+};
+
+void rqli_tell_done(const rql_done *done, rql_status status, const rql_error *error)
+{
+    if (done->fn) {
+        done->fn(status, status < 0 ? error : NULL, done->user_data);
+    }
+}
+
+static void finish_end(struct ending *self, rql_status status, const rql_error *error)
+{
+    rql_done done = self->done;
+    rql_error detail = {0};
+
+    if (status < 0) {
+        detail = *error;
+    }
+    if (self->series) {
+        rqli_series_on_released(self->series, status, self->result);
+        (void)rqli_series_free(self->series);
+    } else if (self->is_whole && self->one) {
+        rqli_observe_ended(self->one, status);
+        rqli_lock_free(self->one);
+    }
+    rqli_loop_finish(&self->job);
+    free(self);
+    rqli_tell_done(&done, status, &detail);
+}
+
+static void on_ended(struct rqli_op_task *task)
+{
+    struct ending *self = (struct ending *)((char *)task - offsetof(struct ending, task));
+
+    finish_end(self, self->end.op.status, &self->end.error);
+}
+
+/* Without memory to do it here it goes on in the background. */
+static void end_without_memory(struct ending *self)
+{
+    rql_error error;
+    rql_status status = rqli_fail_nomem(&error);
+
+    for (size_t i = 0; i < self->count; i++) {
+        const rql_lock *lock = self->locks[i];
+        const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
+
+        rqli_leases_withdraw(lock->client->leases, &what, lock->ttl_ms);
+    }
+    finish_end(self, status, &error);
+}
+
+static void begin_end(struct rqli_job *job)
+{
+    struct ending *self = (struct ending *)job;
+
+    if (self->series) {
+        rqli_observe_series_ending(self->series);
+    }
+    for (size_t i = 0; i < self->count; i++) {
+        rqli_leases_remove(self->locks[i]->client->leases, self->locks[i]);
+    }
+    if (self->is_whole && self->one) {
+        rqli_observe_ending(self->one);
+    }
+    if (self->count == 0) {
+        finish_end(self, RQL_OK, NULL);
+        return;
+    }
+    rqli_end_init(&self->end, self->parts, self->locks, self->count);
+    self->task = (struct rqli_op_task){
+        .op = &self->end.op, .loop = &job->loop->op, .done = on_ended, .calls = self->calls};
+    if (!rqli_op_start(&self->task)) {
+        end_without_memory(self);
+    }
+}
+
+static struct ending *ending_new(rql_lock *const *locks, size_t count, const rql_done *done)
+{
+    size_t room = sizeof(struct rqli_op_call) + sizeof(struct rqli_end_part);
+    struct ending *self = calloc(1, sizeof *self + count * room);
+
+    if (self) {
+        self->job.begin = begin_end;
+        self->locks = locks;
+        self->count = count;
+        self->parts = (struct rqli_end_part *)(void *)&self->calls[count];
+        self->done = done ? *done : (rql_done){NULL, NULL};
+    }
+    return self;
+}
+
+static struct ending *ending_of_one(rql_lock *lock, const rql_done *done, bool is_whole)
+{
+    struct ending *self = ending_new(NULL, lock ? 1 : 0, done);
+
+    if (self) {
+        self->one = lock;
+        self->locks = &self->one;
+        self->is_whole = is_whole;
+    }
+    return self;
+}
+
+static bool begin_on(rql_loop *loop, struct ending *self)
+{
+    if (self) {
+        rqli_loop_begin(loop, &self->job);
+    }
+    return self != NULL;
+}
+
+bool rqli_release_begin(rql_loop *loop, rql_lock *lock, const rql_done *done, bool is_whole)
+{
+    return begin_on(loop, ending_of_one(lock, done, is_whole));
+}
+
+bool rqli_series_return(rql_loop *loop, rql_series *series, size_t count, const rql_done *done)
+{
+    return begin_on(loop, ending_new(series->locks, count, done));
+}
+
+rql_status rqli_async_check_of(rql_loop *loop, const rql_client *client, const char *what,
+                               rql_error *error)
+{
+    rql_status status = rqli_loop_check(loop, error);
+
+    if (!status && client != loop->client) {
+        status = rqli_fail(error, RQL_E_INVALID, "%s: of another client than the loop", what);
+    }
+    return status;
+}
+
+rql_status rql_release_async(rql_loop *loop, rql_lock *lock, const rql_done *done, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    rql_status status = lock ? rqli_async_check_of(loop, lock->client, lock->name, error)
+                             : rqli_loop_check(loop, error);
+
+    if (status) {
+        return status;
+    }
+    return rqli_async_start(loop, (struct rqli_job *)ending_of_one(lock, done, true), error);
+}
+
+rql_status rql_series_release_async(rql_loop *loop, rql_series *series, rql_series_result *result,
+                                    const rql_done *done, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    struct ending *self;
+    rql_status status = series ? rqli_async_check_of(loop, series->client, "series", error)
+                               : rqli_loop_check(loop, error);
+
+    if (status) {
+        return status;
+    }
+    self = series ? ending_new(series->locks, series->count, done) : ending_new(NULL, 0, done);
+    if (self) {
+        self->series = series;
+        self->result = result;
+    }
+    return rqli_async_start(loop, (struct rqli_job *)self, error);
+}
+
+/* rql_lock_extend() on a loop. */
+struct extension {
+    struct rqli_job job; /* first */
+    struct rqli_op_task task;
+    struct rqli_op_call call;
+    struct rqli_extend extend;
+    rql_lock *lock;
+    rql_done done;
+};
+
+static void finish_extension(struct extension *self, rql_status status, const rql_error *error)
+{
+    rql_done done = self->done;
+    rql_error detail = {0};
+
+    if (status < 0) {
+        detail = *error;
+    }
+    rqli_loop_finish(&self->job);
+    free(self);
+    rqli_tell_done(&done, status, &detail);
+}
+
+static void on_extended(struct rqli_op_task *task)
+{
+    struct extension *self = (struct extension *)((char *)task - offsetof(struct extension, task));
+
+    finish_extension(self, self->extend.op.status, &self->extend.error);
+}
+
+static void begin_extension(struct rqli_job *job)
+{
+    struct extension *self = (struct extension *)job;
+    rql_error error;
+
+    self->task = (struct rqli_op_task){
+        .op = &self->extend.op, .loop = &job->loop->op, .done = on_extended, .calls = &self->call};
+    rqli_extend_init(&self->extend, &self->lock, 1, self->extend.ttl_ms);
+    if (!rqli_op_start(&self->task)) {
+        finish_extension(self, rqli_fail_nomem(&error), &error);
+    }
+}
+
+rql_status rql_extend_async(rql_loop *loop, rql_lock *lock, int64_t ttl_ms, const rql_done *done,
+                            rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    struct extension *self;
+    rql_status status = lock ? rqli_client_check(lock->client, error)
+                             : rqli_fail(error, RQL_E_INVALID, "lock is NULL");
+
+    if (!status) {
+        status = rqli_extend_check(ttl_ms, error);
+    }
+    if (!status) {
+        status = rqli_async_check_of(loop, lock->client, lock->name, error);
+    }
+    if (status) {
+        return status;
+    }
+    self = calloc(1, sizeof *self);
+    if (self) {
+        self->job.begin = begin_extension;
+        self->lock = lock;
+        self->extend.ttl_ms = ttl_ms;
+        self->done = done ? *done : (rql_done){NULL, NULL};
+    }
+    return rqli_async_start(loop, (struct rqli_job *)self, error);
+}

@@ -1,0 +1,253 @@
+#include "lock/end.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "lock/client.h"
+#include "lock/leases.h"
+#include "lock/withdraw.h"
+#include "net/serving.h"
+#include "observe/observe.h"
+#include "wire/answer.h"
+
+enum {
+    PAUSE_US = 20000,  /* between two calls of which the first got no reply */
+    BLOCK_SLACK_MS = 2 /* the gem takes back of an extension: ttl - elapsed - 2 */
+};
+
+bool rqli_may_pass(rql_status status)
+{
+    return status == RQL_E_UNKNOWN || status == RQL_E_IO || status == RQL_E_UNAVAILABLE ||
+           status == RQL_E_READ_ONLY;
+}
+
+static void write_end(struct rqli_op *op, size_t i, struct rqli_call *call)
+{
+    const struct rqli_end_part *part = &((struct rqli_end *)op)->parts[i];
+
+    if (part->is_serving) {
+        rqli_serve_write(part->keys, call);
+        return;
+    }
+    if (part->unused_ms > 0) {
+        rqli_call_init(call, RQLI_SCRIPT_DECREASE, part->keys);
+        rqli_call_text(call, part->lock->grant_nonce);
+        rqli_call_text(call, part->nonce);
+        rqli_call_int(call, part->unused_ms);
+    } else {
+        rqli_call_init(call, RQLI_SCRIPT_RELEASE, part->keys);
+        rqli_call_text(call, part->nonce);
+    }
+    rqli_call_chance(call);
+}
+
+/* Also where a call before has taken the extension back, and its reply was lost. */
+static rql_status understand(struct rqli_end *self, struct rqli_end_part *part,
+                             const struct rqli_exchange *answer, const struct rqli_reply *reply)
+{
+    struct rqli_outcome outcome;
+
+    if (!rqli_outcome_read(reply, &outcome)) {
+        return rqli_exchange_fault(answer, reply, part->unused_ms > 0 ? "decrease" : "release",
+                                   part->keys->lock.data, &self->fault);
+    }
+    part->is_serving = outcome.second == RQLI_SERVED_PARTLY;
+    if (part->unused_ms > 0 && (outcome.what == 1 || outcome.third > 0)) {
+        rqli_leases_on_shortened(self->client->leases, part->lock, self->begun_us, outcome.third);
+    }
+    return outcome.what == 1 ? RQL_OK : RQL_NOT_HELD;
+}
+
+static void read_end(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
+                     const struct rqli_reply *reply, const rql_error *fault)
+{
+    struct rqli_end *self = (struct rqli_end *)op;
+    struct rqli_end_part *part = &self->parts[i];
+
+    if (part->is_settled) { /* only served: a fault ends that, the next poll serves */
+        part->is_serving = reply && rqli_serve_is_due(reply);
+    } else if (reply) {
+        part->status = understand(self, part, answer, reply);
+    } else {
+        self->fault = *fault;
+        part->status = fault->status;
+        part->may_have_ended = part->may_have_ended || fault->status == RQL_E_UNKNOWN;
+    }
+}
+
+/* No more is asked about it. The operation's status is the first fault; else that one had ended. */
+static void settle(struct rqli_end *self, struct rqli_end_part *part)
+{
+    const rql_lock *lock = part->lock;
+
+    part->is_settled = true;
+    if (part->status == RQL_NOT_HELD && part->may_have_ended && lock) {
+        part->status = part->believed; /* the call without a reply has released it */
+    } else if (rqli_may_pass(part->status) && part->unused_ms == 0 && lock) {
+        const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
+
+        rqli_leases_withdraw(self->client->leases, &what, lock->ttl_ms);
+    }
+    if (part->status < 0 && part->status != RQL_E_UNKNOWN && part->may_have_ended) {
+        part->status = rqli_fail(&self->fault, RQL_E_UNKNOWN,
+                                 "%s: sent without an answer, and may have been done; then: %s",
+                                 part->keys->lock.data, rql_status_text(part->status));
+    }
+    if (self->op.status >= 0 && part->status != RQL_OK) {
+        self->op.status = part->status;
+        if (part->status < 0) {
+            self->error = self->fault;
+        }
+    }
+}
+
+static enum rqli_op_next next(struct rqli_op *op)
+{
+    struct rqli_end *self = (struct rqli_end *)op;
+    int64_t now_us = rqli_now_us();
+    bool has_time = now_us + PAUSE_US < op->until_us;
+    bool pauses = false;
+    size_t n_left = 0;
+
+    for (size_t i = 0; self->has_asked && i < op->n_calls; i++) {
+        struct rqli_end_part *part = &self->parts[i];
+        bool repeats = !part->is_settled && has_time && rqli_may_pass(part->status);
+
+        if (!repeats && !part->is_settled) {
+            settle(self, part);
+        }
+        if (repeats || (part->is_serving && now_us < op->until_us)) {
+            self->parts[n_left++] = *part;
+        }
+        pauses = pauses || repeats;
+    }
+    op->n_calls = self->has_asked ? n_left : op->n_calls;
+    if (op->n_calls == 0) {
+        self->parts = self->later;
+        op->n_calls = self->n_later;
+        self->n_later = 0;
+    }
+    op->again_us = pauses ? now_us + PAUSE_US : 0;
+    self->has_asked = true;
+    return op->n_calls == 0 ? RQLI_OP_OVER : RQLI_OP_AGAIN;
+}
+
+static const struct rqli_op_ops ops = {write_end, read_end, next, NULL};
+
+static void begin(struct rqli_end *self, rql_client *client, struct rqli_end_part *parts)
+{
+    int64_t now_us = rqli_now_us();
+
+    self->op = (struct rqli_op){
+        .ops = &ops,
+        .until_us = rqli_client_budget_us(client, now_us),
+        .grace_us = rqli_client_grace_us(client),
+        .gives_back = true,
+    };
+    self->client = client;
+    self->begun_us = now_us;
+    self->parts = parts;
+    self->n_later = 0;
+    self->has_asked = false;
+}
+
+/* What the holder believed up to now: RQL_OK or RQL_NOT_HELD. Off the list the lease is ours. */
+static rql_status as_believed(const rql_lock *lock)
+{
+    return rqli_lease_state(&lock->kept.lease, rqli_now_us()) == RQL_GONE ? RQL_NOT_HELD : RQL_OK;
+}
+
+static int64_t unused_ms(const struct rqli_end *self, const rql_lock *lock)
+{
+    if (lock->process != RQL_EXTENDABLE_CONFLICT_WORK_THROUGH) {
+        return 0;
+    }
+    return lock->ttl_ms - (self->begun_us - lock->begun_us) / 1000 - BLOCK_SLACK_MS;
+}
+
+/* A re-entry that added nothing, or has used it up, ends without a call. */
+static bool add_reentry(struct rqli_end *self, struct rqli_end_part *part)
+{
+    part->unused_ms = unused_ms(self, part->lock);
+    if (part->unused_ms <= 0) {
+        part->status = part->believed;
+        settle(self, part);
+        return false;
+    }
+    rqli_observe_decreasing(part->lock, part->unused_ms);
+    return true;
+}
+
+static size_t add_parts(struct rqli_end *self, struct rqli_end_part *parts, rql_lock *const *locks,
+                        size_t count, bool reentries)
+{
+    size_t n_added = 0;
+
+    for (size_t i = count; i-- > 0;) { /* in a series, what was taken last goes first */
+        struct rqli_end_part *part = &parts[n_added];
+        rql_lock *lock = locks[i];
+
+        if ((lock->process != RQL_LOCK_OBTAINING) == reentries) {
+            *part = (struct rqli_end_part){.lock = lock,
+                                           .keys = &lock->keys,
+                                           .nonce = lock->nonce,
+                                           .believed = as_believed(lock)};
+            n_added += !reentries || add_reentry(self, part);
+        }
+    }
+    return n_added;
+}
+
+/* A re-entry ends before the grant that it shares. They do not go in one round: a server that has
+ * lost the script of the one would do the other first. */
+void rqli_end_init(struct rqli_end *self, struct rqli_end_part *parts, rql_lock *const *locks,
+                   size_t count)
+{
+    begin(self, locks[0]->client, parts);
+    self->op.n_calls = add_parts(self, parts, locks, count, true);
+    self->later = parts + self->op.n_calls;
+    self->n_later = add_parts(self, self->later, locks, count, false);
+    self->op.pushes_first = count == 1 && locks[0]->handed_over; /* others wait, most likely */
+}
+
+static rql_status run(struct rqli_end *self, rql_error *error)
+{
+    rql_status status = rqli_op_run(&self->op, self->client->conn, NULL);
+
+    if (status < 0 && error) {
+        *error = self->error;
+    }
+    return status;
+}
+
+/* Apart from that of several, which needs twenty times the stack. */
+static rql_status end_one(rql_lock *const *lock, rql_error *error)
+{
+    struct rqli_end_part part;
+    struct rqli_end self;
+
+    rqli_end_init(&self, &part, lock, 1);
+    return run(&self, error);
+}
+
+rql_status rqli_end(rql_lock *const *locks, size_t count, rql_error *error)
+{
+    struct rqli_end_part parts[RQL_SERIES_MAX];
+    struct rqli_end self;
+
+    if (count == 1) {
+        return end_one(locks, error);
+    }
+    rqli_end_init(&self, parts, locks, count);
+    return run(&self, error);
+}
+
+rql_status rqli_release(rql_client *client, const struct rqli_keys *keys, const char *nonce,
+                        rql_error *error)
+{
+    struct rqli_end_part part = {.keys = keys, .nonce = nonce};
+    struct rqli_end self;
+
+    begin(&self, client, &part);
+    self.op.n_calls = 1;
+    return run(&self, error);
+}

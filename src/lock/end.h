@@ -1,0 +1,51 @@
+#ifndef RQLI_END_H
+#define RQLI_END_H
+
+/* The end of 1 to 64 holds on the server: grants are released with their owner checked, re-entries
+ * taken back. The queue of each lock that it frees is served to its end. */
+
+#include "lock/lock.h"
+#include "net/op.h"
+
+#include <rql/series.h>
+
+struct rqli_end_part {
+    rql_lock *lock; /* NULL: only its keys and nonce are known */
+    const struct rqli_keys *keys;
+    const char *nonce;
+    int64_t unused_ms;   /* of a re-entry's extension; 0: a grant */
+    bool may_have_ended; /* a call for it got no reply */
+    bool is_settled;     /* its status is part of the operation's */
+    bool is_serving;     /* it has ended; its queue is still to be served */
+    rql_status believed; /* before the first call */
+    rql_status status;
+};
+
+struct rqli_end {
+    struct rqli_op op; /* first */
+    rql_client *client;
+    int64_t begun_us;
+    bool has_asked;              /* there were calls, and all are answered */
+    struct rqli_end_part *parts; /* the first op.n_calls are still to be asked for */
+    struct rqli_end_part *later; /* after those, when they are settled: */
+    size_t n_later;
+    rql_error fault; /* the last one */
+    rql_error error; /* that op.status is; else nothing is in it */
+};
+
+/* The locks are off the list of leases; they are not freed. parts has room for count. Then drive
+ * op, of which also the first `next` may say that it is over: RQL_OK, RQL_NOT_HELD, or a fault. */
+void rqli_end_init(struct rqli_end *self, struct rqli_end_part *parts, rql_lock *const *locks,
+                   size_t count);
+
+/* Blocks. Statuses of rql_lock_release(). */
+rql_status rqli_end(rql_lock *const *locks, size_t count, rql_error *error);
+
+/* Releases the grant of this nonce. To repeat that is safe: a nonce is never granted twice. */
+rql_status rqli_release(rql_client *client, const struct rqli_keys *keys, const char *nonce,
+                        rql_error *error);
+
+/* This fault of an idempotent call may be gone at the next one. */
+bool rqli_may_pass(rql_status status);
+
+#endif

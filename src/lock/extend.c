@@ -1,0 +1,122 @@
+#include "lock/extend.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "lock/client.h"
+#include "lock/leases.h"
+#include "observe/observe.h"
+#include "wire/answer.h"
+
+rql_status rqli_extend_check(int64_t ttl_ms, rql_error *error)
+{
+    if (ttl_ms < 1 || ttl_ms > RQL_TTL_MAX_MS) {
+        return rqli_fail(error, RQL_E_INVALID, "ttl_ms is %lld; it must be 1 to %lld",
+                         (long long)ttl_ms, (long long)RQL_TTL_MAX_MS);
+    }
+    return RQL_OK;
+}
+
+static void write_extend(struct rqli_op *op, size_t i, struct rqli_call *call)
+{
+    const struct rqli_extend *self = (const struct rqli_extend *)op;
+
+    rqli_call_init(call, RQLI_SCRIPT_EXTEND, &self->locks[i]->keys);
+    rqli_call_text(call, self->locks[i]->grant_nonce);
+    rqli_call_int(call, self->ttl_ms);
+    rqli_call_chance(call);
+}
+
+static rql_status understand(const struct rqli_extend *self, rql_lock *lock,
+                             const struct rqli_exchange *answer, const struct rqli_reply *reply,
+                             rql_error *fault)
+{
+    struct rqli_leases *leases = lock->client->leases;
+    struct rqli_outcome outcome;
+
+    if (!rqli_outcome_read(reply, &outcome)) {
+        return rqli_exchange_fault(answer, reply, "extend", lock->keys.lock.data, fault);
+    }
+    if (outcome.what != 1) {
+        rqli_leases_on_gone(leases, lock);
+        return RQL_NOT_HELD;
+    }
+    if (!rqli_leases_on_extended(leases, lock, answer->sent_us, outcome.third)) {
+        return RQL_NOT_HELD;
+    }
+    rqli_observe_extended(lock, self->ttl_ms);
+    return RQL_OK;
+}
+
+/* The operation's status is the first fault; else that one had ended. */
+static void read_extend(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
+                        const struct rqli_reply *reply, const rql_error *fault)
+{
+    struct rqli_extend *self = (struct rqli_extend *)op;
+    rql_error found;
+    rql_status status;
+
+    if (reply) {
+        status = understand(self, self->locks[i], answer, reply, &found);
+    } else {
+        found = *fault;
+        status = fault->status;
+    }
+    if (op->status >= 0 && status != RQL_OK) {
+        op->status = status;
+        if (status < 0) {
+            self->error = found;
+        }
+    }
+}
+
+/* One that is known to be over is not asked for: its name may be another's by now. */
+static bool is_gone(const struct rqli_extend *self)
+{
+    return self->op.n_calls == 1 && rql_lock_get_state(self->locks[0]) == RQL_GONE;
+}
+
+static enum rqli_op_next next(struct rqli_op *op)
+{
+    struct rqli_extend *self = (struct rqli_extend *)op;
+
+    if (self->has_asked) {
+        return RQLI_OP_OVER;
+    }
+    self->has_asked = true;
+    if (is_gone(self)) {
+        op->status = RQL_NOT_HELD;
+        return RQLI_OP_OVER;
+    }
+    return RQLI_OP_AGAIN;
+}
+
+void rqli_extend_init(struct rqli_extend *self, rql_lock *const *locks, size_t count,
+                      int64_t ttl_ms)
+{
+    static const struct rqli_op_ops ops = {write_extend, read_extend, next, NULL};
+    const rql_client *client = locks[0]->client;
+
+    self->op = (struct rqli_op){
+        .ops = &ops,
+        .n_calls = count,
+        .until_us = rqli_client_budget_us(client, rqli_now_us()),
+        .grace_us = rqli_client_grace_us(client),
+        .gives_back = true,
+    };
+    self->locks = locks;
+    self->ttl_ms = ttl_ms;
+    self->has_asked = false;
+}
+
+rql_status rqli_extend(rql_lock *const *locks, size_t count, int64_t ttl_ms, rql_error *error)
+{
+    struct rqli_extend self;
+    rql_status status;
+
+    rqli_extend_init(&self, locks, count, ttl_ms);
+    status = rqli_op_run(&self.op, locks[0]->client->conn, NULL);
+    if (status < 0 && error) {
+        *error = self.error;
+    }
+    return status;
+}

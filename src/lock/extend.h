@@ -1,0 +1,27 @@
+#ifndef RQLI_EXTEND_H
+#define RQLI_EXTEND_H
+
+/* A new ttl for 1 to 64 holds, at once. */
+
+#include "lock/lock.h"
+#include "net/op.h"
+
+struct rqli_extend {
+    struct rqli_op op; /* first */
+    rql_lock *const *locks;
+    int64_t ttl_ms;
+    bool has_asked;
+    rql_error error; /* that op.status is; else nothing is in it */
+};
+
+/* RQL_E_INVALID (raised): no such ttl. */
+rql_status rqli_extend_check(int64_t ttl_ms, rql_error *error);
+
+/* Then drive op: RQL_OK, RQL_NOT_HELD (one at least has ended), or a fault. */
+void rqli_extend_init(struct rqli_extend *self, rql_lock *const *locks, size_t count,
+                      int64_t ttl_ms);
+
+/* Blocks. */
+rql_status rqli_extend(rql_lock *const *locks, size_t count, int64_t ttl_ms, rql_error *error);
+
+#endif

@@ -1,0 +1,164 @@
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/scope.h"
+#include "net/op.h"
+
+RQLI_DEFINE_AUTO(struct rqli_exchange *, rqli_exchange_give);
+
+/* The calls of one round; a bit for each that is not answered yet. */
+struct round {
+    struct rqli_op *op;
+    struct rqli_exchange *exchange;
+    uint64_t open;
+    bool with_texts; /* the server did not know a script: the first call of each brings its text */
+};
+
+static void write_calls(const struct round *self, struct rqli_command *command)
+{
+    struct rqli_call call;
+    uint64_t taught = 0;
+
+    rqli_command_reset(command);
+    if (self->op->pushes_first) {
+        rqli_command_begin(command, 1);
+        rqli_command_text(command, "PING");
+    }
+    for (size_t i = 0; i < self->op->n_calls; i++) {
+        if ((self->open >> i & 1) != 0) {
+            uint64_t script;
+
+            self->op->ops->write(self->op, i, &call);
+            script = UINT64_C(1) << call.script;
+            rqli_call_write(&call, command, self->with_texts && (taught & script) == 0);
+            taught |= script;
+        }
+    }
+}
+
+/* An error reply becomes a fault that names its call. */
+static void read_error(const struct round *self, size_t i, const struct rqli_reply *reply)
+{
+    rql_error fault = {0};
+    struct rqli_call call;
+
+    self->op->ops->write(self->op, i, &call);
+    (void)rqli_exchange_fault(self->exchange, reply, rqli_scripts[call.script].name,
+                              call.keys->lock.data, &fault);
+    self->op->ops->read(self->op, i, NULL, NULL, &fault);
+}
+
+/* Calls of a script that the server does not know stay open; may_repeat: they can be sent again. */
+static void read_replies(struct round *self, bool may_repeat)
+{
+    const struct rqli_reply *reply = &self->exchange->reply[self->op->pushes_first];
+    uint64_t answered = self->open;
+
+    for (size_t i = 0; i < self->op->n_calls; i++) {
+        if ((answered >> i & 1) == 0) {
+            continue;
+        }
+        self->open &= ~(UINT64_C(1) << i);
+        if (reply->type != RQLI_REPLY_ERROR) {
+            self->op->ops->read(self->op, i, self->exchange, reply, NULL);
+        } else if (may_repeat && rqli_reply_says(reply, "NOSCRIPT")) {
+            self->open |= UINT64_C(1) << i;
+        } else {
+            read_error(self, i, reply);
+        }
+        reply++;
+    }
+}
+
+static void read_fault(struct round *self, const rql_error *fault)
+{
+    for (size_t i = 0; i < self->op->n_calls; i++) {
+        if ((self->open >> i & 1) != 0) {
+            self->op->ops->read(self->op, i, NULL, NULL, fault);
+        }
+    }
+    self->open = 0;
+}
+
+static void run_round(struct rqli_op *op, struct rqli_conn *conn)
+{
+    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = rqli_exchange_take(conn);
+    struct round round = {op, exchange, UINT64_MAX >> (RQLI_OP_CALLS_MAX - op->n_calls), false};
+    rql_error fault = {0};
+
+    if (!exchange) {
+        (void)rqli_fail_nomem(&fault);
+        read_fault(&round, &fault);
+    }
+    while (round.open != 0) {
+        write_calls(&round, &exchange->command);
+        if (rqli_exchange_run(exchange, op->until_us, &fault)) {
+            read_fault(&round, &fault);
+        } else {
+            read_replies(&round, !round.with_texts || rqli_now_us() < op->until_us);
+            round.with_texts = true;
+        }
+    }
+}
+
+static enum rqli_wake wait(struct rqli_op *op, struct rqli_subscriber *subscriber)
+{
+    rqli_signal never = 0;
+
+    if (op->waiter && op->waiter->has_joined) {
+        return rqli_subscriber_wait(subscriber, op->waiter, op->again_us);
+    }
+    rqli_signal_wait(&never, 0, op->again_us);
+    return RQLI_WAKE_TIME;
+}
+
+rql_status rqli_op_run(struct rqli_op *op, struct rqli_conn *conn,
+                       struct rqli_subscriber *subscriber)
+{
+    enum rqli_op_next next = op->ops->next(op);
+
+    while (next != RQLI_OP_OVER) {
+        if (next == RQLI_OP_WAIT) {
+            op->ops->woken(op, wait(op, subscriber));
+        } else {
+            if (op->again_us > 0) {
+                rqli_signal never = 0;
+
+                rqli_signal_wait(&never, 0, op->again_us);
+            }
+            run_round(op, conn);
+        }
+        next = op->ops->next(op);
+    }
+    return op->status;
+}
+
+rql_status rqli_call_run(struct rqli_conn *conn, const struct rqli_call *call, int64_t until_us,
+                         struct rqli_exchange **out, rql_error *error)
+{
+    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = rqli_exchange_take(conn);
+    bool with_text = false;
+    bool is_unknown;
+
+    if (!exchange) {
+        return rqli_fail_nomem(error);
+    }
+    do {
+        rql_status status;
+
+        rqli_command_reset(&exchange->command);
+        rqli_call_write(call, &exchange->command, with_text);
+        status = rqli_exchange_run(exchange, until_us, error);
+        if (status) {
+            return status;
+        }
+        is_unknown = !with_text && exchange->reply->type == RQLI_REPLY_ERROR &&
+                     rqli_reply_says(exchange->reply, "NOSCRIPT");
+        with_text = true;
+    } while (is_unknown);
+    if (exchange->reply->type == RQLI_REPLY_ERROR) {
+        return rqli_exchange_fault(exchange, exchange->reply, rqli_scripts[call->script].name,
+                                   call->keys->lock.data, error);
+    }
+    *out = RQLI_GIVE(exchange);
+    return RQL_OK;
+}
