@@ -4,7 +4,7 @@
 #include "lock/client.h"
 #include "lock/end.h"
 #include "net/conn_threads.h"
-#include "net/perform.h"
+#include "net/op.h"
 #include "net/serving.h"
 #include "observe/observe.h"
 #include "wire/answer.h"
@@ -79,8 +79,8 @@ rql_status rql_extend_by_secret(rql_client *client, const char *name, const char
     rqli_call_text(&call, secret);
     rqli_call_int(&call, ttl_ms);
     rqli_call_chance(&call);
-    status = rqli_perform(client->conn, &call, rqli_client_budget_us(client, rqli_now_us()),
-                          &exchange, error);
+    status = rqli_call_run(client->conn, &call, rqli_client_budget_us(client, rqli_now_us()),
+                           &exchange, error);
     if (!status && !rqli_outcome_read(exchange->reply, &outcome)) {
         status = rqli_exchange_fault(exchange, exchange->reply, "extend", keys.lock.data, error);
     } else if (!status && outcome.what != 1) {
@@ -185,8 +185,8 @@ rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms
     rqli_keys_init(&keys, memory, rqli_slice_of(name));
     rqli_call_init(&call, RQLI_SCRIPT_FORCE_EXTEND, &keys);
     rqli_call_int(&call, add_ms);
-    status = rqli_perform(client->conn, &call, rqli_client_budget_us(client, rqli_now_us()),
-                          &exchange, error);
+    status = rqli_call_run(client->conn, &call, rqli_client_budget_us(client, rqli_now_us()),
+                           &exchange, error);
     if (!status && exchange->reply->type != RQLI_REPLY_INTEGER) {
         status = rqli_exchange_fault(exchange, exchange->reply, "extend", keys.lock.data, error);
     } else if (!status && exchange->reply->integer == 0) {

@@ -1,14 +1,12 @@
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/ident.h"
-#include "lock/acquisition.h"
 #include "lock/async_inside.h"
+#include "lock/async_request.h"
 #include "lock/client.h"
 #include "lock/leases.h"
 #include "lock/lock_calls.h"
 #include "lock/refusal.h"
-#include "lock/withdraw.h"
-#include "net/serving.h"
 #include "observe/observe.h"
 #include "options/options.h"
 
@@ -19,8 +17,7 @@
 /* The acquisition of one lock. */
 struct single {
     rql_request request; /* first */
-    struct attempt attempt;
-    struct rqli_attempt_result result;
+    struct rqli_op_call call;
     rql_lock_options options;
     rql_lock *lock; /* NULL: not made, or given away */
     struct rqli_nonce nonce;
@@ -31,23 +28,18 @@ struct single {
     char *name;
 };
 
-static struct single *of_request(rql_request *request)
-{
-    return (struct single *)request;
-}
-
-/* The last word: `lock` is the callee's. */
-static void tell(struct single *self, rql_status status, rql_lock *lock, const rql_error *error)
+/* The end: `lock` is the callee's. */
+static void finish(struct single *self, rql_status status, rql_lock *lock, const rql_error *error)
 {
     rqli_lock_free(self->lock);
     self->done(status, lock, status < 0 ? error : NULL, self->user_data);
-    rqli_acquisition_free(&self->request);
+    rqli_request_free(&self->request);
 }
 
 static void refuse(struct single *self, rql_status status, const rql_error *error)
 {
-    rqli_observe_refused(self->lock, &self->result, status);
-    tell(self, status, NULL, error);
+    rqli_observe_refused(self->lock, &self->request.result, status);
+    finish(self, status, NULL, error);
 }
 
 /* ---- the refusal, which may have questions of its own ---- */
@@ -57,7 +49,7 @@ static rql_status fill_refusal(void *user_data, rql_error *error)
     const struct single *self = user_data;
 
     (void)error;
-    rqli_refusal_fill(self->lock, &self->options, self->status, &self->result);
+    rqli_refusal_fill(self->lock, &self->options, self->status, &self->request.result);
     return RQL_OK;
 }
 
@@ -111,108 +103,51 @@ static void hold(struct single *self)
     rql_error error = {0};
     rql_lock *lock = self->lock;
 
-    if (rqli_lock_keep(lock, &self->options, &self->result, &error)) {
+    if (rqli_lock_keep(lock, &self->options, &self->request.result, &error)) {
         give_back(self, &error);
         return;
     }
     rqli_observe_obtained(lock);
     self->lock = NULL;
-    tell(self, RQL_OK, lock, NULL);
+    finish(self, RQL_OK, lock, NULL);
 }
 
-static void finish(rql_request *request, rql_status status, const rql_error *detail)
+static void on_over(struct single *self, rql_status status, const rql_error *error)
 {
-    struct single *self = of_request(request);
-
     if (status == RQL_OK) {
         hold(self);
     } else if (status > 0 && self->options.refusal) {
         describe_refusal(self, status);
     } else {
-        refuse(self, status, detail);
+        refuse(self, status, error);
     }
 }
 
-/* ---- leaving the queue ---- */
-
-static struct rqli_withdrawal_of withdrawal_of(const rql_lock *lock)
+static void on_done(struct rqli_op_task *task)
 {
-    return (struct rqli_withdrawal_of){lock->name, lock->acquirer, lock->nonce};
-}
+    rql_request *request = rqli_request_of(task);
+    rql_error error = {0};
 
-static void leave_it_to_the_keeper(struct single *self)
-{
-    const struct rqli_withdrawal_of what = withdrawal_of(self->lock);
-
-    rqli_leases_withdraw(self->lock->client->leases, &what, self->options.ttl_ms);
-}
-
-static struct single *of_errand(struct rqli_queued_call *queued_call)
-{
-    return (struct single *)((char *)queued_call - offsetof(struct single, request.queued_call));
-}
-
-static void write_leave(struct rqli_queued_call *queued_call, struct rqli_call *call,
-                        int64_t now_us)
-{
-    const rql_lock *lock = of_errand(queued_call)->lock;
-    const struct rqli_withdrawal_of what = withdrawal_of(lock);
-
-    (void)now_us;
-    rqli_withdraw_write(&what, &lock->keys, call);
-}
-
-static void read_leave(struct rqli_queued_call *queued_call, const struct rqli_exchange *answer,
-                       rql_status status, const rql_error *error)
-{
-    struct single *self = of_errand(queued_call);
-
-    (void)error;
-    /* Once more is harmless: it serves a long queue to its end. */
-    if (status || rqli_serve_is_due(answer->reply)) {
-        leave_it_to_the_keeper(self);
-    }
-    rqli_acquisition_left(&self->request, status == RQL_OK);
-}
-
-static const struct rqli_queued_call_kind leaving = {true, write_leave, read_leave};
-
-static void leave(rql_request *request)
-{
-    rqli_queued_call_go(&request->job.loop->op.queue, &request->queued_call, &leaving);
-}
-
-static void give_up_leaving(rql_request *request)
-{
-    rqli_queued_call_stop(&request->queued_call);
-    leave_it_to_the_keeper(of_request(request));
-    rqli_acquisition_left(request, false);
+    rqli_acquire_tell_fault(&request->acquire, &error);
+    on_over((struct single *)request, request->acquire.op.status, &error);
 }
 
 /* ---- the begin ---- */
-
-static const struct rqli_request_kind kind = {
-    .observe_try = rqli_observe_try,
-    .write = rqli_attempt_write,
-    .read = rqli_attempt_read,
-    .take_push = rqli_attempt_take_push,
-    .leave = leave,
-    .give_up_leaving = give_up_leaving,
-    .finish = finish,
-};
 
 static void prepare(struct single *self, bool is_alone)
 {
     rql_lock *lock = self->lock;
     rql_request *request = &self->request;
 
-    rqli_attempt_init(&self->attempt, lock, &self->options, &self->result);
     self->nonce = (struct rqli_nonce){.digits = lock->nonce, .lock_key = lock->keys.lock};
-    request->attempt = &self->attempt;
-    request->guest.lock_key = lock->keys.lock;
-    request->guest.acquirer = is_alone ? NULL : lock->acquirer;
-    request->guest.nonces = &self->nonce;
-    request->guest.n_nonces = 1;
+    request->acquire =
+        (struct rqli_acquire){.locks = &self->lock, .count = 1, .options = &self->options};
+    request->task.calls = &self->call;
+    request->task.done = on_done;
+    request->guest = (struct rqli_guest){.lock_key = lock->keys.lock,
+                                         .acquirer = is_alone ? NULL : lock->acquirer,
+                                         .nonces = &self->nonce,
+                                         .n_nonces = 1};
 }
 
 static void begin(struct rqli_job *job)
@@ -226,7 +161,7 @@ static void begin(struct rqli_job *job)
     self->lock = rqli_lock_new_of_many(client, self->name, self->options.task);
     if (!self->lock) {
         status = rqli_fail_nomem(&error);
-        tell(self, status, NULL, &error);
+        finish(self, status, NULL, &error);
         return;
     }
     self->number = is_alone ? rqli_loop_new_acquirer(job->loop) : self->number;
@@ -236,13 +171,13 @@ static void begin(struct rqli_job *job)
     }
     rqli_observe_init(&self->lock->listeners, client, &self->options);
     rqli_observe_started(self->lock);
-    self->result = (struct rqli_attempt_result){.rank = -1, .tries = 1};
+    self->request.result = (struct rqli_acquire_result){.rank = -1, .tries = 1};
     if (!is_alone && rqli_lock_waits_for_itself(self->lock, &self->options)) {
-        finish(&self->request, RQL_CONFLICT, NULL);
+        on_over(self, RQL_CONFLICT, NULL);
         return;
     }
     prepare(self, is_alone);
-    status = rqli_acquisition_begin(&self->request, &error);
+    status = rqli_request_begin(&self->request, &error);
     if (status) {
         refuse(self, status, &error);
     }
@@ -289,7 +224,7 @@ rql_request *rqli_single_new(rql_loop *loop, const char *name, const rql_lock_op
     if (!self) {
         return NULL;
     }
-    rqli_acquisition_init(&self->request, &kind, begin);
+    rqli_request_prepare(&self->request, begin);
     self->request.job.loop = loop;
     self->options = *options;
     self->name = rqli_options_copy(&self->options, (char *)(self + 1));

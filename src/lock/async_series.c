@@ -5,8 +5,6 @@
 #include "base/ident.h"
 #include "lock/client.h"
 #include "lock/leases.h"
-#include "lock/withdraw.h"
-#include "net/serving.h"
 #include "observe/observe_series.h"
 
 #include <stddef.h>
@@ -29,14 +27,14 @@ void rqli_serial_tell(struct rqli_serial *self)
         series = rqli_series_free(series);
     }
     self->done(status, series, status < 0 ? &self->error : NULL, self->user_data);
-    rqli_acquisition_free(&self->request);
+    rqli_request_free(&self->request);
 }
 
 /* ---- the end of an atomic one ---- */
 
 static void refuse(struct rqli_serial *self)
 {
-    rqli_series_on_refused(self->series, &self->plan, &self->atomic.outcome, self->status,
+    rqli_series_on_refused(self->series, &self->plan, &self->request.result, self->status,
                            &self->result);
     rqli_serial_tell(self);
 }
@@ -46,7 +44,8 @@ static rql_status fill_refusal(void *user_data, rql_error *error)
     struct rqli_serial *self = user_data;
 
     (void)error;
-    rqli_series_fill_refusal(self->series, &self->plan, &self->atomic.outcome, self->status);
+    rqli_series_fill_refusal(self->series, &self->plan, &self->request.result, self->status,
+                             &self->result);
     return RQL_OK;
 }
 
@@ -82,7 +81,7 @@ static void hold(struct rqli_serial *self)
     const rql_done done = {on_given_back, self};
     rql_series *series = self->series;
 
-    self->status = rqli_series_on_granted(series, &self->plan, &self->atomic.outcome, &self->result,
+    self->status = rqli_series_on_granted(series, &self->plan, &self->request.result, &self->result,
                                           &self->error);
     if (!self->status ||
         !rqli_series_return(self->request.job.loop, series, series->count, &done)) {
@@ -90,132 +89,44 @@ static void hold(struct rqli_serial *self)
     }
 }
 
-static struct rqli_serial *of_request(rql_request *request)
+static void on_done(struct rqli_op_task *task)
 {
-    return (struct rqli_serial *)request;
-}
+    struct rqli_serial *self = (struct rqli_serial *)rqli_request_of(task);
 
-static void finish(rql_request *request, rql_status status, const rql_error *detail)
-{
-    struct rqli_serial *self = of_request(request);
-
-    self->status = status;
-    if (status) {
-        self->error = *detail;
+    self->status = self->request.acquire.op.status;
+    rqli_acquire_tell_fault(&self->request.acquire, &self->error);
+    if (self->status) {
         describe_refusal(self);
     } else {
         hold(self);
     }
 }
 
-/* ---- leaving all queues ---- */
-
-static struct rqli_series_leaving *leaving_of(struct rqli_queued_call *queued_call)
-{
-    return (struct rqli_series_leaving *)((char *)queued_call -
-                                          offsetof(struct rqli_series_leaving, queued_call));
-}
-
-static void write_leave(struct rqli_queued_call *queued_call, struct rqli_call *call,
-                        int64_t now_us)
-{
-    const rql_lock *lock = leaving_of(queued_call)->lock;
-    const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
-
-    (void)now_us;
-    rqli_withdraw_write(&what, &lock->keys, call);
-}
-
-static void leave_it_to_the_keeper(const struct rqli_series_leaving *leaving)
-{
-    const rql_lock *lock = leaving->lock;
-    const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
-
-    rqli_leases_withdraw(lock->client->leases, &what, leaving->all->plan.lock.ttl_ms);
-}
-
-static void on_left(struct rqli_series_leaving *leaving, bool is_confirmed)
-{
-    struct rqli_serial *self = leaving->all;
-
-    self->atomic.is_confirmed = self->atomic.is_confirmed && is_confirmed;
-    if (--self->atomic.n_leaving == 0) {
-        rqli_acquisition_left(&self->request, self->atomic.is_confirmed);
-    }
-}
-
-static void read_leave(struct rqli_queued_call *queued_call, const struct rqli_exchange *answer,
-                       rql_status status, const rql_error *error)
-{
-    (void)error;
-    /* Once more is harmless: it serves a long queue to its end. */
-    if (status || rqli_serve_is_due(answer->reply)) {
-        leave_it_to_the_keeper(leaving_of(queued_call));
-    }
-    on_left(leaving_of(queued_call), status == RQL_OK);
-}
-
-static void leave(rql_request *request)
-{
-    static const struct rqli_queued_call_kind leaving_queue = {true, write_leave, read_leave};
-    struct rqli_serial *self = of_request(request);
-
-    self->atomic.n_leaving = self->series->count;
-    self->atomic.is_confirmed = true;
-    for (size_t i = 0; i < self->series->count; i++) {
-        struct rqli_series_leaving *leaving = &self->atomic.leavings[i];
-
-        leaving->all = self;
-        leaving->lock = self->atomic.attempt.locks[i];
-        rqli_queued_call_go(&request->job.loop->op.queue, &leaving->queued_call, &leaving_queue);
-    }
-}
-
-/* The last of them may be its end. */
-static void give_up_leaving(rql_request *request)
-{
-    struct rqli_serial *self = of_request(request);
-    size_t n_left = self->atomic.n_leaving;
-
-    for (size_t i = 0; n_left > 0; i++) {
-        struct rqli_series_leaving *leaving = &self->atomic.leavings[i];
-
-        if (rqli_queued_call_is_under_way(&leaving->queued_call)) {
-            n_left--;
-            rqli_queued_call_stop(&leaving->queued_call);
-            leave_it_to_the_keeper(leaving);
-            on_left(leaving, false);
-        }
-    }
-}
-
 /* ---- the begin ---- */
-
-static const struct rqli_request_kind atomically = {
-    .write = rqli_series_attempt_write,
-    .read = rqli_series_attempt_read,
-    .take_push = rqli_series_attempt_take_push,
-    .leave = leave,
-    .give_up_leaving = give_up_leaving,
-    .finish = finish,
-};
 
 static void prepare(struct rqli_serial *self)
 {
     rql_request *request = &self->request;
-    struct series_attempt *attempt = &self->atomic.attempt;
+    rql_series *series = self->series;
+    struct rqli_acquire *acquire = &request->acquire;
 
-    rqli_series_attempt_init(attempt, self->series, &self->plan, &self->atomic.outcome);
-    for (size_t i = 0; i < self->series->count; i++) {
-        const rql_lock *lock = attempt->locks[i];
+    self->atomic.several.order = self->plan.order;
+    self->atomic.several.fate = self->result.fate;
+    acquire->locks = series->locks;
+    acquire->count = series->count;
+    acquire->several = &self->atomic.several;
+    acquire->options = &self->plan.lock;
+    for (size_t i = 0; i < series->count; i++) {
+        const rql_lock *lock = rqli_acquire_lock(acquire, i);
 
         self->atomic.nonces[i] =
             (struct rqli_nonce){.digits = lock->nonce, .lock_key = lock->keys.lock};
     }
-    request->attempt = &attempt->attempt;
-    request->guest.acquirer = self->number ? NULL : attempt->attempt.lock->acquirer;
+    request->task.calls = self->atomic.calls;
+    request->task.done = on_done;
+    request->guest.acquirer = self->number ? NULL : rqli_acquire_lock(acquire, 0)->acquirer;
     request->guest.nonces = self->atomic.nonces;
-    request->guest.n_nonces = self->series->count;
+    request->guest.n_nonces = series->count;
 }
 
 static void be_one_acquirer(const struct rqli_serial *self)
@@ -240,9 +151,9 @@ void rqli_serial_begin_atomic(struct rqli_job *job)
     }
     be_one_acquirer(self);
     rqli_observe_series_members(self->series);
-    self->atomic.outcome.all.tries = 1;
+    self->request.result.tries = 1;
     prepare(self);
-    self->status = rqli_acquisition_begin(&self->request, &self->error);
+    self->status = rqli_request_begin(&self->request, &self->error);
     if (self->status) {
         refuse(self);
     }
@@ -286,7 +197,7 @@ static struct rqli_serial *serial_new(rql_loop *loop, const struct rqli_series_p
     if (!self) {
         return NULL;
     }
-    rqli_acquisition_init(&self->request, &atomically, begin);
+    rqli_request_prepare(&self->request, begin);
     if (plan->options.mode == RQL_SERIES_GEM) {
         self->request.job.cancel = rqli_serial_cancel_gem;
     }

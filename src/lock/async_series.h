@@ -3,16 +3,9 @@
 
 /* A series on a loop: what the two modes of acquiring it, and its release, share. */
 
-#include "lock/acquisition.h"
 #include "lock/async_inside.h"
-#include "lock/series_attempt.h"
-
-/* One of several leaves. */
-struct rqli_series_leaving {
-    struct rqli_queued_call queued_call;
-    struct rqli_serial *all;
-    const rql_lock *lock;
-};
+#include "lock/async_request.h"
+#include "lock/series.h"
 
 /* The acquisition of a series. */
 struct rqli_serial {
@@ -27,12 +20,9 @@ struct rqli_serial {
     void *user_data;
 
     struct {
-        struct series_attempt attempt;
-        struct rqli_series_outcome outcome;
+        struct rqli_acquire_several several;
         struct rqli_nonce nonces[RQL_SERIES_MAX];
-        struct rqli_series_leaving leavings[RQL_SERIES_MAX];
-        size_t n_leaving;
-        bool is_confirmed;
+        struct rqli_op_call calls[RQL_SERIES_MAX];
     } atomic;
 
     struct {

@@ -31,13 +31,14 @@ static bool is_in_force(const rql_lock *lock, const struct rqli_lease_terms *ter
 }
 
 bool rqli_grant_by_answer(rql_lock *lock, const rql_lock_options *options,
-                          const struct rqli_answer *answer, int64_t sent_us,
-                          struct rqli_lease_terms *terms_out)
+                          const struct rqli_answer *answer, int64_t sent_us)
 {
-    *terms_out = terms_of(options, sent_us, answer->left_ms);
-    if (answer->nonce.length != sizeof lock->grant_nonce - 1 || !is_in_force(lock, terms_out)) {
+    const struct rqli_lease_terms terms = terms_of(options, sent_us, answer->left_ms);
+
+    if (answer->nonce.length != sizeof lock->grant_nonce - 1 || !is_in_force(lock, &terms)) {
         return false;
     }
+    rqli_lease_init(&lock->kept.lease, &terms);
     memcpy(lock->grant_nonce, answer->nonce.data, answer->nonce.length);
     lock->begun_us = sent_us;
     lock->token = answer->token;
@@ -52,8 +53,9 @@ bool rqli_grant_by_answer(rql_lock *lock, const rql_lock_options *options,
 }
 
 bool rqli_grant_by_push(rql_lock *lock, const rql_lock_options *options,
-                        const struct rqli_push *push, struct rqli_lease_terms *terms_out)
+                        const struct rqli_push *push)
 {
+    struct rqli_lease_terms terms;
     int64_t begun_us;
 
     if (!rqli_server_clock_earliest(lock->client, push->server_us, push->received_us, &begun_us)) {
@@ -63,11 +65,12 @@ bool rqli_grant_by_push(rql_lock *lock, const rql_lock_options *options,
     if (push->received_us - begun_us > rqli_lease_margin_us(push->lease_ms)) {
         return false;
     }
-    *terms_out = terms_of(options, begun_us, push->lease_ms);
-    terms_out->is_claimed = push->lease_ms >= options->ttl_ms;
-    if (!is_in_force(lock, terms_out)) {
+    terms = terms_of(options, begun_us, push->lease_ms);
+    terms.is_claimed = push->lease_ms >= options->ttl_ms;
+    if (!is_in_force(lock, &terms)) {
         return false;
     }
+    rqli_lease_init(&lock->kept.lease, &terms);
     memcpy(lock->grant_nonce, lock->nonce, sizeof lock->grant_nonce);
     lock->begun_us = begun_us;
     lock->token = push->token;

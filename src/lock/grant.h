@@ -8,15 +8,14 @@
 struct rqli_answer;
 struct rqli_push;
 
-/* True: the lock is filled in and ours on these terms. False: that may be over already, so the
- * server has to be asked again (F-02, F-03). */
+/* True: the lock is filled in and ours, with its lease. False: that may be over already, so the
+ * server has to be asked again. */
 bool rqli_grant_by_answer(rql_lock *lock, const rql_lock_options *options,
-                          const struct rqli_answer *answer, int64_t sent_us,
-                          struct rqli_lease_terms *terms_out);
+                          const struct rqli_answer *answer, int64_t sent_us);
 
 /* The same. A push tells of a grant in the past. How far in the past is known only if the server's
  * clock is; if it is not, or the push is old, the server is asked (protocol.md 15). */
 bool rqli_grant_by_push(rql_lock *lock, const rql_lock_options *options,
-                        const struct rqli_push *push, struct rqli_lease_terms *terms_out);
+                        const struct rqli_push *push);
 
 #endif

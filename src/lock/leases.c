@@ -431,16 +431,14 @@ static bool look_after(struct rqli_leases *self, rql_lock *lock)
            (is_passive || rqli_leases_watch(self, lock));
 }
 
-rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock,
-                           const struct rqli_lease_terms *terms, rql_error *error)
+rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *error)
 {
     rql_status status = RQL_OK;
 
-    if (terms->renews) {
+    if (lock->kept.lease.renews) {
         atomic_store_explicit(&self->has_extended, true, memory_order_relaxed);
     }
     (void)pthread_mutex_lock(&self->shared.mutex);
-    rqli_lease_init(&lock->kept.lease, terms);
     lock->kept.lease.host_end_us = self->host_end_us;
     list(self, lock);
     if (!look_after(self, lock)) {

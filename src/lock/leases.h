@@ -33,9 +33,9 @@ struct rqli_trace rqli_leases_trace(struct rqli_leases *self);
  */
 void rqli_leases_prepare(struct rqli_leases *self, int64_t until_us);
 
-/* Lists a lock. RQL_E_NOMEM: it needs watching, and the thread could not be started. */
-rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock,
-                           const struct rqli_lease_terms *terms, rql_error *error);
+/* Lists a lock that was granted. RQL_E_NOMEM: it needs watching, and the thread could not be
+ * started. */
+rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *error);
 
 /* Unlists it. Afterwards no callback of it runs or will run, unless this is called from it. */
 void rqli_leases_remove(struct rqli_leases *self, rql_lock *lock);

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/scope.h"
-#include "lock/attempt.h"
+#include "lock/acquire.h"
 #include "lock/client.h"
 #include "lock/end.h"
 #include "lock/extend.h"
@@ -57,7 +57,7 @@ bool rqli_lock_waits_for_itself(const rql_lock *lock, const rql_lock_options *op
 }
 
 rql_status rqli_lock_keep(rql_lock *lock, const rql_lock_options *options,
-                          const struct rqli_attempt_result *result, rql_error *error)
+                          const struct rqli_acquire_result *result, rql_error *error)
 {
     lock->ttl_ms = options->ttl_ms;
     lock->held_us = result->ended_us;
@@ -65,11 +65,11 @@ rql_status rqli_lock_keep(rql_lock *lock, const rql_lock_options *options,
     lock->tries = result->tries;
     lock->on_lost = options->on_lost;
     lock->user_data = options->user_data;
-    return rqli_leases_add(lock->client->leases, lock, &result->terms, error);
+    return rqli_leases_add(lock->client->leases, lock, error);
 }
 
 static rql_status hold(rql_lock *lock, const rql_lock_options *options,
-                       const struct rqli_attempt_result *result, rql_error *error)
+                       const struct rqli_acquire_result *result, rql_error *error)
 {
     rql_status status = rqli_lock_keep(lock, options, result, error);
 
@@ -81,12 +81,19 @@ static rql_status hold(rql_lock *lock, const rql_lock_options *options,
 
 static rql_status try_to_hold(rql_lock *lock, const rql_lock_options *options, rql_error *error)
 {
-    struct rqli_attempt_result result = {.rank = -1, .tries = 1};
+    struct rqli_acquire_result result = {.rank = -1, .tries = 1};
     rql_status status = RQL_CONFLICT;
 
     rqli_observe_started(lock);
     if (!rqli_lock_waits_for_itself(lock, options)) {
-        status = rqli_attempt(lock, options, &result, error);
+        struct rqli_acquire acquire = {.locks = &lock,
+                                       .count = 1,
+                                       .options = options,
+                                       .result = &result,
+                                       .begun_us = rqli_now_us()};
+
+        rqli_acquire_init(&acquire);
+        status = rqli_acquire_run(&acquire, error);
     }
     if (status > 0 && options->refusal) {
         rqli_refusal_fill(lock, options, status, &result);

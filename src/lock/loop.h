@@ -17,6 +17,7 @@
 #include <rql/async.h>
 #include <uv.h>
 
+struct rqli_acquire;
 struct rqli_traffic;
 
 /* What another thread has to say. Part of what it is about. */
@@ -112,6 +113,10 @@ void rqli_loop_finish(struct rqli_job *job);
 
 /* Adds what a loop's connections have counted. */
 void rqli_traffic_add(struct rqli_traffic *self, const rql_loop *loop);
+
+/* Loop's thread. How an acquisition listens; see lock/wait.h. */
+void rqli_loop_attend(struct rqli_acquire *acquire);
+void rqli_loop_end_wait(struct rqli_acquire *acquire, bool had_joined);
 
 /* Loop's thread: somebody waits who is to be told by push. */
 void rqli_loop_listen(rql_loop *loop);

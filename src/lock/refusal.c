@@ -131,7 +131,7 @@ static void add_over(struct writer *self, int64_t n_over, int64_t ttl_ms)
 }
 
 void rqli_refusal_fill(const rql_lock *lock, const rql_lock_options *options, rql_status reason,
-                       const struct rqli_attempt_result *result)
+                       const struct rqli_acquire_result *result)
 {
     rql_refusal *refusal = options->refusal;
     struct writer writer = {refusal->message, sizeof refusal->message};

@@ -57,13 +57,12 @@ bool rqli_series_make_locks(rql_series *series, const struct rqli_series_plan *p
 }
 
 static rql_status keep_all(rql_series *series, const struct rqli_series_plan *plan,
-                           struct rqli_series_outcome *outcome, rql_error *error)
+                           const struct rqli_acquire_result *acquired, rql_error *error)
 {
     rql_status status = RQL_OK;
 
     for (size_t i = 0; !status && i < series->count; i++) {
-        outcome->all.terms = outcome->terms[i];
-        status = rqli_lock_keep(series->locks[i], &plan->lock, &outcome->all, error);
+        status = rqli_lock_keep(series->locks[i], &plan->lock, acquired, error);
     }
     return status;
 }
@@ -85,60 +84,79 @@ static size_t find_obstacle(const struct rqli_series_plan *plan, const rql_serie
 }
 
 void rqli_series_fill_refusal(rql_series *series, const struct rqli_series_plan *plan,
-                              const struct rqli_series_outcome *outcome, rql_status status)
+                              const struct rqli_acquire_result *acquired, rql_status status,
+                              const rql_series_result *result)
 {
-    size_t at = find_obstacle(plan, outcome->fate);
+    size_t at = find_obstacle(plan, result->fate);
 
     if (status > 0 && plan->lock.refusal) {
         at = at < series->count ? at : 0;
-        rqli_refusal_fill(series->locks[at], &plan->lock, status, &outcome->all);
+        rqli_refusal_fill(series->locks[at], &plan->lock, status, acquired);
     }
 }
 
 void rqli_series_on_refused(rql_series *series, const struct rqli_series_plan *plan,
-                            const struct rqli_series_outcome *outcome, rql_status status,
+                            const struct rqli_acquire_result *acquired, rql_status status,
                             rql_series_result *result)
 {
-    memcpy(result->fate, outcome->fate, sizeof result->fate);
-    result->failed_on = find_obstacle(plan, outcome->fate);
-    rqli_observe_series_refused(series, &outcome->all, status);
+    result->failed_on = find_obstacle(plan, result->fate);
+    rqli_observe_series_refused(series, acquired, status);
 }
 
 rql_status rqli_series_on_granted(rql_series *series, const struct rqli_series_plan *plan,
-                                  struct rqli_series_outcome *outcome, rql_series_result *result,
-                                  rql_error *error)
+                                  const struct rqli_acquire_result *acquired,
+                                  rql_series_result *result, rql_error *error)
 {
     rql_status status;
 
-    memcpy(result->fate, outcome->fate, sizeof result->fate);
     result->n_acquired = series->count;
-    series->begun_us = outcome->terms[0].begun_us;
-    status = keep_all(series, plan, outcome, error);
+    series->begun_us = series->locks[0]->begun_us;
+    status = keep_all(series, plan, acquired, error);
     if (status) {
-        rqli_observe_series_refused(series, &outcome->all, status);
+        rqli_observe_series_refused(series, acquired, status);
     } else {
         rqli_observe_series_taken(series);
     }
     return status;
 }
 
+static rql_status acquire_atomically(rql_series *series, const struct rqli_series_plan *plan,
+                                     struct rqli_acquire_result *acquired,
+                                     rql_series_result *result, rql_error *error)
+{
+    struct rqli_acquire_several several;
+    struct rqli_acquire acquire = {
+        .locks = series->locks,
+        .several = &several,
+        .count = series->count,
+        .options = &plan->lock,
+        .result = acquired,
+        .begun_us = rqli_now_us(),
+    };
+
+    several.order = plan->order;
+    several.fate = result->fate;
+    rqli_acquire_init(&acquire);
+    return rqli_acquire_run(&acquire, error);
+}
+
 static rql_status take_at_once(rql_series *series, const struct rqli_series_plan *plan,
                                rql_series_result *result, rql_error *error)
 {
-    struct rqli_series_outcome outcome = {.all.tries = 1};
+    struct rqli_acquire_result acquired = {.rank = -1, .tries = 1};
     rql_status status;
 
     if (!rqli_series_make_locks(series, plan)) {
         return rqli_fail_nomem(error);
     }
     rqli_observe_series_members(series);
-    status = rqli_series_attempt(series, plan, &outcome, error);
+    status = acquire_atomically(series, plan, &acquired, result, error);
     if (status) {
-        rqli_series_fill_refusal(series, plan, &outcome, status);
-        rqli_series_on_refused(series, plan, &outcome, status, result);
+        rqli_series_fill_refusal(series, plan, &acquired, status, result);
+        rqli_series_on_refused(series, plan, &acquired, status, result);
         return status;
     }
-    status = rqli_series_on_granted(series, plan, &outcome, result, error);
+    status = rqli_series_on_granted(series, plan, &acquired, result, error);
     if (status) {
         (void)give_back(series, series->count, NULL);
     }

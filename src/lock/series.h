@@ -3,7 +3,7 @@
 
 /* Several locks as one: what the calls of series.h share. */
 
-#include "lock/attempt.h"
+#include "lock/acquire.h"
 
 #include <rql/series.h>
 
@@ -30,18 +30,6 @@ rql_status rqli_series_plan(struct rqli_series_plan *out, const rql_lock_options
 /* The gem's ttl of the index-th of `count` locks (wire.md 9). */
 int64_t rqli_series_ttl_ms(const rql_lock_options *options, size_t count, size_t index);
 
-/* What an atomic acquisition came to, in the given order. */
-struct rqli_series_outcome {
-    struct rqli_attempt_result all;
-    struct rqli_lease_terms terms[RQL_SERIES_MAX]; /* RQL_OK */
-    rql_series_fate fate[RQL_SERIES_MAX];
-};
-
-/* Any status of rql_lock_acquire(). On RQL_OK all locks are held, and none is listed by the keeper.
- */
-rql_status rqli_series_attempt(rql_series *series, const struct rqli_series_plan *plan,
-                               struct rqli_series_outcome *out, rql_error *error);
-
 /* rql_series_acquire() in steps: for series.c (a thread) and async/series.c (a loop). NULL: no
  * memory. */
 rql_series *rqli_series_new(rql_client *client, const struct rqli_series_plan *plan);
@@ -49,14 +37,15 @@ rql_series *rqli_series_free(rql_series *series);
 bool rqli_series_make_locks(rql_series *series, const struct rqli_series_plan *plan);
 /* An atomic one: what the options want to know of its refusal, with questions to the server. */
 void rqli_series_fill_refusal(rql_series *series, const struct rqli_series_plan *plan,
-                              const struct rqli_series_outcome *outcome, rql_status status);
+                              const struct rqli_acquire_result *acquired, rql_status status,
+                              const rql_series_result *result);
 /* An atomic one: refused; or granted, and now kept. On a fault it is still to be given back. */
 void rqli_series_on_refused(rql_series *series, const struct rqli_series_plan *plan,
-                            const struct rqli_series_outcome *outcome, rql_status status,
+                            const struct rqli_acquire_result *acquired, rql_status status,
                             rql_series_result *result);
 rql_status rqli_series_on_granted(rql_series *series, const struct rqli_series_plan *plan,
-                                  struct rqli_series_outcome *outcome, rql_series_result *result,
-                                  rql_error *error);
+                                  const struct rqli_acquire_result *acquired,
+                                  rql_series_result *result, rql_error *error);
 /* Either mode: what it came to. */
 void rqli_series_on_end(rql_series *series, int64_t begun_us, rql_status status,
                         rql_series_result *result);

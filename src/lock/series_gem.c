@@ -96,6 +96,6 @@ void rqli_serial_cancel_gem(struct rqli_job *job)
 
     self->request.shall_cancel = true;
     if (self->request.part) {
-        rqli_acquisition_cancel(&self->request.part->job);
+        rqli_request_cancel(&self->request.part->job);
     }
 }

@@ -167,19 +167,3 @@ void rqli_withdrawal_batch_run(struct rqli_withdrawal_batch *self, struct rqli_c
     withdraw.has_asked = false;
     (void)rqli_op_run(&withdraw.op, conn, NULL);
 }
-
-bool rqli_withdraw(struct rqli_conn *conn, const struct rqli_keys *keys,
-                   const struct rqli_withdrawal_of *what, int64_t deadline_us)
-{
-    struct rqli_exchange *exchange = NULL;
-    struct rqli_call call;
-    rql_status status;
-
-    rqli_withdraw_write(what, keys, &call);
-    status = rqli_call_run(conn, &call, deadline_us, &exchange, NULL);
-    if (!status) {
-        rqli_serve_if_due(conn, keys, exchange->reply, deadline_us);
-    }
-    rqli_exchange_give(exchange);
-    return status == RQL_OK;
-}

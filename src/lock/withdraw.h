@@ -53,9 +53,6 @@ void rqli_withdrawal_batch_run(struct rqli_withdrawal_batch *self, struct rqli_c
 void rqli_withdrawals_put_back(struct rqli_withdrawals *self,
                                const struct rqli_withdrawal_batch *batch);
 
-bool rqli_withdraw(struct rqli_conn *conn, const struct rqli_keys *keys,
-                   const struct rqli_withdrawal_of *what, int64_t deadline_us);
-
 /* The call that asks the server for it. */
 void rqli_withdraw_write(const struct rqli_withdrawal_of *what, const struct rqli_keys *keys,
                          struct rqli_call *call);

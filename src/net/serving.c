@@ -1,6 +1,6 @@
 #include "net/serving.h"
 
-#include "net/perform.h"
+#include "net/op.h"
 #include "wire/answer.h"
 
 bool rqli_serve_is_due(const struct rqli_reply *reply)
@@ -27,7 +27,7 @@ static bool serve_once(struct rqli_conn *conn, const struct rqli_keys *keys, int
     bool is_answered;
 
     rqli_serve_write(keys, &call);
-    is_answered = rqli_perform(conn, &call, deadline_us, &exchange, NULL) == RQL_OK &&
+    is_answered = rqli_call_run(conn, &call, deadline_us, &exchange, NULL) == RQL_OK &&
                   rqli_outcome_read(exchange->reply, outcome);
     rqli_exchange_give(exchange);
     return is_answered;

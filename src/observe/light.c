@@ -77,7 +77,7 @@ void rqli_observe_queued(const rql_lock *lock, const struct rqli_answer *answer,
     (void)known_score_us;
 }
 
-void rqli_observe_asked(const rql_lock *lock, const struct rqli_attempt_result *result)
+void rqli_observe_asked(const rql_lock *lock, const struct rqli_acquire_result *result)
 {
     (void)lock;
     (void)result;
@@ -88,7 +88,7 @@ void rqli_observe_obtained(const rql_lock *lock)
     (void)lock;
 }
 
-void rqli_observe_refused(const rql_lock *lock, const struct rqli_attempt_result *result,
+void rqli_observe_refused(const rql_lock *lock, const struct rqli_acquire_result *result,
                           rql_status status)
 {
     (void)lock;
@@ -177,7 +177,7 @@ void rqli_observe_series_obtained(const rql_series *series)
     (void)series;
 }
 
-void rqli_observe_series_refused(const rql_series *series, const struct rqli_attempt_result *result,
+void rqli_observe_series_refused(const rql_series *series, const struct rqli_acquire_result *result,
                                  rql_status status)
 {
     (void)series;

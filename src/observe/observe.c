@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "lock/attempt.h"
+#include "lock/acquire.h"
 #include "lock/client.h"
 #include "observe/observe_inside.h"
 #include "observe/stats.h"
@@ -144,7 +144,7 @@ void rqli_observe_obtained(const rql_lock *lock)
     }
 }
 
-void rqli_observe_asked(const rql_lock *lock, const struct rqli_attempt_result *result)
+void rqli_observe_asked(const rql_lock *lock, const struct rqli_acquire_result *result)
 {
     count(lock, RQLI_STAT_TRIES, result->tries);
     if (result->asked > 1) {
@@ -154,12 +154,12 @@ void rqli_observe_asked(const rql_lock *lock, const struct rqli_attempt_result *
 
 /* What takes a request out of its queue. The gem says nothing of faults; a conflict that was found
  * without the server has queued nothing. */
-static bool is_dequeued(const struct rqli_attempt_result *result, rql_status status)
+static bool is_dequeued(const struct rqli_acquire_result *result, rql_status status)
 {
     return status > 0 && status != RQL_FAIL_FAST_NO_TRY && result->asked > 0;
 }
 
-void rqli_observe_refused(const rql_lock *lock, const struct rqli_attempt_result *result,
+void rqli_observe_refused(const rql_lock *lock, const struct rqli_acquire_result *result,
                           rql_status status)
 {
     rql_event_kind kind =

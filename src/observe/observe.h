@@ -15,7 +15,7 @@
 #include <rql/observe.h>
 
 struct rqli_answer;
-struct rqli_attempt_result;
+struct rqli_acquire_result;
 struct rqli_keys;
 struct rqli_sweep;
 
@@ -31,9 +31,9 @@ void rqli_observe_answer(const rql_lock *lock, const struct rqli_answer *answer)
 void rqli_observe_queued(const rql_lock *lock, const struct rqli_answer *answer,
                          int64_t known_score_us);
 /* The server was asked for the last time: result->tries, result->asked. */
-void rqli_observe_asked(const rql_lock *lock, const struct rqli_attempt_result *result);
+void rqli_observe_asked(const rql_lock *lock, const struct rqli_acquire_result *result);
 void rqli_observe_obtained(const rql_lock *lock);
-void rqli_observe_refused(const rql_lock *lock, const struct rqli_attempt_result *result,
+void rqli_observe_refused(const rql_lock *lock, const struct rqli_acquire_result *result,
                           rql_status status);
 
 /* A hold. */

@@ -129,7 +129,7 @@ void rqli_observe_series_obtained(const rql_series *series)
     }
 }
 
-void rqli_observe_series_refused(const rql_series *series, const struct rqli_attempt_result *result,
+void rqli_observe_series_refused(const rql_series *series, const struct rqli_acquire_result *result,
                                  rql_status status)
 {
     const char *keys[RQL_SERIES_MAX];

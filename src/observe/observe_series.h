@@ -21,7 +21,7 @@ void rqli_observe_series_taken(const rql_series *series);
 void rqli_observe_series_obtained(const rql_series *series);
 
 /* An atomic one was not acquired. */
-void rqli_observe_series_refused(const rql_series *series, const struct rqli_attempt_result *result,
+void rqli_observe_series_refused(const rql_series *series, const struct rqli_acquire_result *result,
                                  rql_status status);
 
 /* One that failed gave back what it had: its first `count` locks. */

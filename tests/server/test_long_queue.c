@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "lock/client.h"
+#include "lock/leases.h"
 #include "lock/lock.h"
 #include "lock/withdraw.h"
 
@@ -144,13 +145,21 @@ static void release_series(void)
     CHECK_OK(rql_series_release(held_series, NULL, NULL));
 }
 
+static bool has_another_holder(void *data)
+{
+    char nonce[TEXT_SIZE];
+
+    (void)data;
+    return strcmp(ask_text(nonce, "HGET rql:lock:x rql_nonce"), rql_lock_secret(held)) != 0;
+}
+
 /* What a waiter does that gives up, and was granted the lock meanwhile. */
 static void withdraw(void)
 {
     const struct rqli_withdrawal_of what = {"x", "", rql_lock_secret(held)};
 
-    assert_true(rqli_withdraw(client->conn, &held->keys, &what,
-                              rqli_client_budget_us(client, rqli_now_us())));
+    rqli_leases_withdraw(client->leases, &what, held->ttl_ms);
+    assert_true(wait_until(has_another_holder, NULL, AWAIT_MS));
     assert_int_equal(rql_lock_release(held, NULL), RQL_NOT_HELD);
 }
 

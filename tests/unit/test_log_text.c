@@ -1,7 +1,7 @@
 #include "check.h"
 #include "observe/observe.h"
 
-#include "lock/attempt.h"
+#include "lock/acquire.h"
 #include "lock/client.h"
 #include "observe/observe_series.h"
 #include "observe/stats.h"
@@ -221,7 +221,7 @@ static void a_refusal_leaves_the_queue_but_for_those_who_never_queued(void **sta
         "' acs_strat => 'random";
     static const rql_status leaves[] = {RQL_TIMED_OUT, RQL_RETRY_LIMIT, RQL_FAIL_FAST_AFTER_TRY,
                                         RQL_CONFLICT};
-    struct rqli_attempt_result result = {.asked = 1};
+    struct rqli_acquire_result result = {.asked = 1};
 
     (void)state;
     lock->listeners.access_strategy = RQL_RANDOM;

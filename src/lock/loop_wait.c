@@ -1,68 +1,58 @@
-#include "lock/acquisition_inside.h"
+#include "lock/async_request.h"
 #include "lock/client.h"
 #include "lock/loop_inside.h"
 #include "lock/tracking.h"
+#include "lock/wait.h"
 
-#include <stddef.h>
+/* What comes in for those who wait on a loop. */
 
 static rql_request *of_guest(struct rqli_guest *guest)
 {
     return (rql_request *)((char *)guest - offsetof(rql_request, guest));
 }
 
-static void on_lead(rql_request *self)
+static void on_lead(struct rqli_guest *guest)
 {
-    struct rqli_request_view view = rqli_acquisition_view(self);
+    rql_request *self = of_guest(guest);
+    struct rqli_request_view view = rqli_wait_view(&self->acquire);
 
-    if (self->machine.state == RQLI_REQUEST_QUEUED) {
-        rqli_request_on_lead(&self->machine, &view);
-        rqli_acquisition_drive(self);
-    }
+    rqli_request_on_lead(&self->acquire.request, &view);
+    rqli_op_replan(&self->task);
 }
 
-void rqli_acquisition_stop_waiting(rql_request *self)
+void rqli_loop_end_wait(struct rqli_acquire *acquire, bool had_joined)
 {
-    rql_loop *loop = self->job.loop;
+    rql_loop *loop = acquire->loop;
+    rql_request *self = of_guest(acquire->guest);
     struct rqli_guest *leader = NULL;
 
-    if (self->has_joined) {
-        self->has_joined = false;
-        leader = rqli_waiting_leave(&loop->waiting, &self->guest);
+    if (had_joined) {
+        leader = rqli_waiting_leave(&loop->waiting, acquire->guest);
     }
     if (self->watch) {
         rqli_pipe_orphan(loop->op.pipe, self->watch);
     }
     if (leader) {
-        on_lead(of_guest(leader));
-    }
-}
-
-/* Something may have come for it while it waits. */
-static void rouse(struct rqli_guest *guest)
-{
-    rql_request *self = of_guest(guest);
-
-    if (self->machine.state == RQLI_REQUEST_QUEUED) {
-        rqli_acquisition_drive(self);
+        on_lead(leader);
     }
 }
 
 static void nudge(struct rqli_guest *guest)
 {
-    of_guest(guest)->attempt->waiter.nudged = true;
-    rouse(guest);
+    of_guest(guest)->acquire.waiter.nudged = true;
+    rqli_op_replan(&of_guest(guest)->task);
 }
 
 /* Whatever it was told by is used up, or may be no more. */
 static void nudge_anew(struct rqli_guest *guest)
 {
-    of_guest(guest)->attempt->waiter.watches = false;
+    of_guest(guest)->acquire.waiter.watches = false;
     nudge(guest);
 }
 
 static void nudge_watcher(struct rqli_guest *guest)
 {
-    if (of_guest(guest)->attempt->waiter.watches) {
+    if (of_guest(guest)->acquire.waiter.watches) {
         nudge_anew(guest);
     }
 }
@@ -89,17 +79,17 @@ void rqli_loop_on_pushed(void *loop, const struct rqli_pushed *pushed, int64_t r
                 ? rqli_waiting_of_nonce(waiting, pushed->nonce)
                 : NULL;
     if (!guest) {
-        return; /* of another, or too late; see link/subscriber.c */
+        return; /* of another, or too late */
     }
     if (pushed->kind == RQLI_PUSHED_LOOK) {
         nudge(guest);
     } else {
-        struct rqli_waiter *waiter = &of_guest(guest)->attempt->waiter;
+        struct rqli_waiter *waiter = &of_guest(guest)->acquire.waiter;
 
         waiter->push = pushed->push;
         waiter->push.received_us = received_us;
         waiter->pushed = true;
-        rouse(guest);
+        rqli_op_replan(&of_guest(guest)->task);
     }
 }
 
@@ -108,25 +98,9 @@ void rqli_loop_on_read(void *loop)
     rqli_subscriber_drain(((rql_loop *)loop)->client->subscriber);
 }
 
-bool rqli_acquisition_take_what_came(rql_request *self)
-{
-    struct rqli_waiter *waiter = &self->attempt->waiter;
-    struct rqli_world world = rqli_acquisition_world(self);
-    enum rqli_wait_result result = RQLI_WAIT_LOOK;
-
-    if (waiter->pushed) {
-        result = self->kind->take_push(self->attempt);
-    } else if (!waiter->nudged) {
-        return false;
-    }
-    waiter->nudged = false;
-    rqli_drive_on_wait(&self->machine, result, &world);
-    return true;
-}
-
 /* ---- a lock of Ruby's ---- */
 
-static void on_looked(void *owner, const struct rqli_exchange *answer, rql_status fault)
+static void on_asked(void *owner, const struct rqli_exchange *answer, rql_status fault)
 {
     rql_request *self = owner;
 
@@ -136,22 +110,23 @@ static void on_looked(void *owner, const struct rqli_exchange *answer, rql_statu
     }
 }
 
-static void watch_ruby(rql_request *self)
+static void watch_ruby(struct rqli_acquire *acquire)
 {
-    rql_loop *loop = self->job.loop;
+    rql_loop *loop = acquire->loop;
+    rql_request *self = of_guest(acquire->guest);
     uint64_t pipe = rqli_pipe_generation(loop->op.pipe);
     uint64_t ear = rqli_ear_generation(loop->ear);
     bool is_set_up = loop->tracking_pipe == pipe && loop->tracking_ear == ear;
 
-    if (self->attempt->waiter.watches && rqli_attempt_is_armed(self->attempt, pipe)) {
+    if (acquire->waiter.watches && rqli_wait_is_armed(acquire, pipe)) {
         return;
     }
     if (self->watch || !rqli_ear_is_listening(loop->ear) || !rqli_pipe_has_room(loop->op.pipe)) {
         return;
     }
-    self->attempt->waiter.watches = true;
-    rqli_attempt_arm(self->attempt, pipe);
-    rqli_tracking_write(rqli_pipe_out(loop->op.pipe), self->attempt->watched,
+    acquire->waiter.watches = true;
+    rqli_wait_arm(acquire, pipe);
+    rqli_tracking_write(rqli_pipe_out(loop->op.pipe), acquire->watched,
                         is_set_up ? 0 : rqli_ear_client_id(loop->ear));
     if (!is_set_up) {
         loop->tracking_pipe = pipe;
@@ -159,7 +134,7 @@ static void watch_ruby(rql_request *self)
         (void)rqli_pipe_expect(loop->op.pipe, NULL, NULL);
     }
     (void)rqli_pipe_expect(loop->op.pipe, NULL, NULL);
-    self->watch = rqli_pipe_expect(loop->op.pipe, on_looked, self);
+    self->watch = rqli_pipe_expect(loop->op.pipe, on_asked, self);
 }
 
 /* ---- whether pushes still come ---- */
@@ -173,7 +148,7 @@ static void on_called(void *owner, const struct rqli_exchange *answer, rql_statu
     }
 }
 
-static void test_hearing(rql_loop *loop)
+static void test_subscription(rql_loop *loop)
 {
     if (rqli_pipe_has_room(loop->op.pipe) && rqli_ear_wants_call(loop->ear)) {
         rqli_push_call(rqli_pipe_out(loop->op.pipe), loop->client->endpoint.identity);
@@ -181,19 +156,18 @@ static void test_hearing(rql_loop *loop)
     }
 }
 
-void rqli_acquisition_attend(rql_request *self)
+void rqli_loop_attend(struct rqli_acquire *acquire)
 {
-    const struct attempt *attempt = self->attempt;
-    rql_loop *loop = self->job.loop;
-    bool leads = rqli_waiting_leads(&self->guest);
+    rql_loop *loop = acquire->loop;
 
     rqli_loop_listen(loop);
-    test_hearing(loop);
-    if (attempt->was_restored && leads) { /* all others, once, and not each of them all others */
-        rqli_waiting_each_of(&loop->waiting, self->guest.lock_key, false, nudge);
-        self->attempt->waiter.nudged = false;
+    test_subscription(loop);
+    if (acquire->was_restored && rqli_waiting_leads(acquire->guest)) {
+        /* All others, once, and not each of them all others. */
+        rqli_waiting_each_of(&loop->waiting, acquire->guest->lock_key, false, nudge);
+        acquire->waiter.nudged = false;
     }
-    if (attempt->watched.data) {
-        watch_ruby(self);
+    if (acquire->watched.data) {
+        watch_ruby(acquire);
     }
 }

@@ -1,0 +1,396 @@
+#include "lock/acquire.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "lock/client.h"
+#include "lock/grant.h"
+#include "lock/leases.h"
+#include "lock/server_clock.h"
+#include "lock/wait.h"
+#include "lock/withdraw.h"
+#include "net/serving.h"
+#include "observe/observe.h"
+#include "wire/series_answer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Three years: what waits longer waits for ever, and no number of the scripts gets an exponent. */
+static const int64_t LONGEST_WAIT_MS = INT64_C(100000000000);
+
+static int64_t later(int64_t a_us, int64_t b_us)
+{
+    return a_us > b_us ? a_us : b_us;
+}
+
+static int64_t deadline_us(const struct rqli_acquire *self)
+{
+    return self->request.limits.deadline_us;
+}
+
+/* ---- asking ---- */
+
+static int64_t wait_left_ms(const struct rqli_acquire *self, int64_t now_us)
+{
+    int64_t left_ms = (deadline_us(self) - now_us) / 1000;
+
+    if (left_ms > LONGEST_WAIT_MS) {
+        return -1;
+    }
+    return left_ms > 0 ? left_ms : 0;
+}
+
+static void add_arguments(const struct rqli_acquire *self, struct rqli_call *call, int64_t now_us)
+{
+    static const char access[] = "qrQR"; /* the second two: it holds other locks */
+    static const char conflict[] = "wted";
+    const rql_lock_options *options = self->options;
+    const rql_lock *lock = rqli_acquire_lock(self, 0);
+    /* Who does not wait is in nobody's way. */
+    bool is_nested =
+        !options->fail_fast &&
+        (options->nested || rqli_holders_has(&self->client->holders, lock->holder, now_us));
+    const struct rqli_ask ask = {
+        .access = access[(int)options->access_strategy + (is_nested ? 2 : 0)],
+        .conflict = conflict[options->conflict_strategy],
+        .fail_fast = options->fail_fast,
+        .wait_ms = wait_left_ms(self, now_us),
+        .queue_ttl_ms = options->queue_ttl_ms,
+        .score_us = self->request.place.score_us,
+        .chance = rqli_random_below(65536),
+    };
+
+    rqli_call_text(call, lock->acquirer);
+    rqli_call_text(call, lock->host);
+    rqli_call_int(call, options->ttl_ms);
+    rqli_call_text(call, self->several ? self->several->nonces : lock->nonce);
+    rqli_call_int(call, rqli_server_clock_not_after(self->client, now_us));
+    rqli_call_ask(call, &ask);
+    for (size_t i = 0; i < options->n_meta; i++) {
+        rqli_call_text(call, options->meta[i].name);
+        rqli_call_text(call, options->meta[i].value);
+    }
+}
+
+/* The lock of the i-th call of a round of leaving: that of the i-th bit set. */
+static rql_lock *leaving_lock(const struct rqli_acquire *self, size_t i, uint64_t *bit_out)
+{
+    size_t at = 0;
+
+    while ((self->open >> at & 1) == 0 || i-- > 0) {
+        at++;
+    }
+    *bit_out = UINT64_C(1) << at;
+    return rqli_acquire_lock(self, at);
+}
+
+static void write_calls(struct rqli_op *op, size_t i, struct rqli_call *call)
+{
+    const struct rqli_acquire *self = (const struct rqli_acquire *)op;
+
+    if (self->is_leaving) {
+        uint64_t bit;
+        const rql_lock *lock = leaving_lock(self, i, &bit);
+        const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
+
+        rqli_withdraw_write(&what, &lock->keys, call);
+        return;
+    }
+    if (self->several) {
+        rqli_call_init_series(call, RQLI_SCRIPT_ACQUIRE_SERIES, self->several->keys, self->count);
+    } else {
+        rqli_call_init(call, RQLI_SCRIPT_ACQUIRE, &self->locks[0]->keys);
+    }
+    add_arguments(self, call, rqli_now_us());
+}
+
+/* ---- leaving ---- */
+
+static int64_t leave_until_us(const struct rqli_acquire *self, int64_t now_us)
+{
+    int64_t until_us = rqli_after_ms(now_us, self->client->options.io_timeout_ms);
+    int64_t grace_us = rqli_client_grace_us(self->client);
+
+    if (until_us > deadline_us(self)) {
+        until_us = deadline_us(self) + grace_us;
+    }
+    return later(until_us, self->had_grace ? now_us : now_us + grace_us / 2);
+}
+
+static void withdraw_in_background(const struct rqli_acquire *self, const rql_lock *lock)
+{
+    const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
+
+    rqli_leases_withdraw(self->client->leases, &what, self->options->ttl_ms);
+}
+
+static void read_leave(struct rqli_acquire *self, size_t i, const struct rqli_reply *reply)
+{
+    uint64_t bit;
+    const rql_lock *lock = leaving_lock(self, i, &bit);
+
+    if (reply && rqli_serve_is_due(reply)) {
+        self->due |= bit;
+    } else if (!reply && !self->serves) {
+        self->is_confirmed = false;
+        withdraw_in_background(self, lock);
+    }
+}
+
+static void send_leaving(struct rqli_acquire *self, uint64_t open)
+{
+    self->open = open;
+    self->due = 0;
+    self->op.n_calls = (size_t)__builtin_popcountll(open);
+    self->op.again_us = 0;
+}
+
+/* True: there are calls to send. The withdrawal goes behind what was sent before it; once more is
+ * harmless, and serves a long queue to its end. */
+static bool leave(struct rqli_acquire *self)
+{
+    int64_t now_us = rqli_now_us();
+
+    if (!self->is_leaving) {
+        self->is_leaving = true;
+        self->is_confirmed = true;
+        self->op.gives_back = true;
+        self->op.until_us = leave_until_us(self, now_us);
+        send_leaving(self, UINT64_MAX >> (RQLI_OP_CALLS_MAX - self->count));
+        return true;
+    }
+    self->serves = true;
+    if (self->due != 0 && now_us < self->op.until_us) {
+        send_leaving(self, self->due);
+        return true;
+    }
+    rqli_request_on_left(&self->request, self->is_confirmed);
+    return false;
+}
+
+/* ---- from step to step ---- */
+
+static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
+                       const struct rqli_reply *reply, const rql_error *fault)
+{
+    struct rqli_acquire *self = (struct rqli_acquire *)op;
+
+    if (self->is_leaving) {
+        read_leave(self, i, reply);
+    } else if (reply) {
+        rqli_acquire_read(self, answer, reply);
+    } else {
+        rqli_acquire_on_failed(self, fault);
+    }
+}
+
+/* What is acquired by a host that may count as dead would be lost at once. */
+static rql_status check_host(const struct rqli_acquire *self, int64_t now_us, rql_error *error)
+{
+    if (!rqli_leases_is_overdue(self->client->leases, now_us)) {
+        return RQL_OK;
+    }
+    return rqli_fail(error, RQL_E_UNAVAILABLE,
+                     "%s: the swarm has not reached its server for so long that this host may "
+                     "count as dead; nothing was sent",
+                     rqli_acquire_lock(self, 0)->name);
+}
+
+/* False: it failed before anything was sent. */
+static bool try_once(struct rqli_acquire *self)
+{
+    rql_error fault;
+
+    self->tried_us = rqli_now_us();
+    self->op.until_us = rqli_wait_until_us(self, self->tried_us);
+    self->op.is_late = false;
+    if (!self->several) {
+        rqli_observe_try(self->locks[0]);
+    }
+    if (check_host(self, self->tried_us, &fault) || rqli_wait_connect(self, &fault)) {
+        rqli_acquire_on_failed(self, &fault);
+        return false;
+    }
+    self->result->asked++;
+    self->op.n_calls = 1;
+    self->op.again_us = 0;
+    self->op.grace_us = rqli_client_grace_us(self->client);
+    return true;
+}
+
+/* A push tells one request that it has the lock; one for several, only to look: nobody else grants
+ * to that. */
+static void take_push(struct rqli_acquire *self)
+{
+    self->waiter.pushed = false;
+    if (!self->several && rqli_grant_by_push(self->locks[0], self->options, &self->waiter.push)) {
+        rqli_request_on_granted(&self->request);
+    } else {
+        rqli_request_on_look(&self->request);
+    }
+}
+
+static void woken(struct rqli_op *op, enum rqli_wake wake)
+{
+    struct rqli_acquire *self = (struct rqli_acquire *)op;
+    struct rqli_request_view view;
+
+    switch (wake) {
+    case RQLI_WAKE_TIME:
+        view = rqli_wait_view(self);
+        rqli_request_on_time(&self->request, &view);
+        break;
+    case RQLI_WAKE_PUSH:
+        take_push(self);
+        break;
+    case RQLI_WAKE_LOOK:
+        rqli_request_on_look(&self->request);
+        break;
+    }
+}
+
+static void finish(struct rqli_acquire *self, rql_status status)
+{
+    struct rqli_request_view view = rqli_wait_view(self);
+
+    rqli_wait_end(self);
+    if (view.is_told) { /* it slept through what it would have counted */
+        rqli_request_catch_up(&self->request, &view);
+    }
+    self->op.status = status;
+    self->result->tries = self->request.tries > 0 ? self->request.tries : 1;
+    self->result->ended_us = rqli_now_us();
+    self->result->waited_us = self->result->ended_us - self->begun_us;
+    rqli_observe_asked(rqli_acquire_lock(self, 0), self->result);
+}
+
+static enum rqli_op_next next(struct rqli_op *op)
+{
+    struct rqli_acquire *self = (struct rqli_acquire *)op;
+    enum rqli_wake wake;
+
+    if (op->is_cancelled) {
+        rqli_request_on_cancelled(&self->request, false);
+    }
+    for (;;) {
+        struct rqli_request_step step = rqli_request_next(&self->request);
+
+        switch (step.want) {
+        case RQLI_WANT_TRY:
+            if (try_once(self)) {
+                return RQLI_OP_AGAIN;
+            }
+            break;
+        case RQLI_WANT_WAIT:
+            if (!rqli_wait_has_come(self, &wake)) {
+                op->again_us = step.until_us;
+                return RQLI_OP_WAIT;
+            }
+            woken(op, wake);
+            break;
+        case RQLI_WANT_LEAVE:
+            if (leave(self)) {
+                return RQLI_OP_AGAIN;
+            }
+            break;
+        case RQLI_WANT_FINISH:
+            finish(self, step.status);
+            return RQLI_OP_OVER;
+        }
+    }
+}
+
+/* ---- from begin to end ---- */
+
+static void init_several(struct rqli_acquire *self)
+{
+    struct rqli_acquire_several *several = self->several;
+    char *nonce = several->nonces;
+
+    for (size_t i = 0; i < self->count; i++) {
+        const rql_lock *lock = rqli_acquire_lock(self, i);
+
+        several->keys[i] = &lock->keys;
+        memcpy(nonce, lock->nonce, RQLI_HEX_SIZE);
+        nonce += RQLI_HEX_SIZE - 1;
+    }
+    self->waiter.nonce = several->nonces;
+    self->waiter.lock_key = rqli_slice_of(several->nonces);
+    self->waiter.waits_for_several = true;
+}
+
+void rqli_acquire_init(struct rqli_acquire *self)
+{
+    static const struct rqli_op_ops ops = {write_calls, read_reply, next, woken};
+    const rql_lock_options *options = self->options;
+    const rql_lock *first = rqli_acquire_lock(self, 0);
+    const struct rqli_request_limits limits = {
+        .deadline_us = rqli_after_ms(self->begun_us, options->timeout_ms),
+        .tries = options->fail_fast || options->retry_count == 0 ? 1 : options->retry_count,
+        .delay_us = options->retry_delay_ms * 1000,
+    };
+
+    self->client = first->client;
+    self->op.ops = &ops;
+    self->op.waiter = &self->waiter;
+    self->waiter = (struct rqli_waiter){.lock_key = first->keys.lock,
+                                        .name = first->name,
+                                        .acquirer = first->acquirer,
+                                        .nonce = first->nonce,
+                                        .deadline_us = limits.deadline_us};
+    if (self->several) {
+        init_several(self);
+    }
+    rqli_request_init(&self->request, &limits);
+    self->result->rank = -1;
+    if (options->auto_extend) {
+        rqli_leases_prepare(self->client->leases, 0);
+    }
+}
+
+rql_status rqli_acquire_begin(struct rqli_acquire *self, rql_error *error)
+{
+    return self->options->fail_fast ? RQL_OK : rqli_wait_begin(self, error);
+}
+
+void rqli_acquire_abandon(struct rqli_acquire *self)
+{
+    rqli_wait_end(self);
+}
+
+void rqli_acquire_tell_fault(const struct rqli_acquire *self, rql_error *error)
+{
+    rql_status status = self->op.status;
+    const char *name = rqli_acquire_lock(self, 0)->name;
+    bool is_known = self->error && self->error->status != RQL_OK;
+
+    if (status == RQL_E_UNKNOWN && (!is_known || self->error->status != status)) {
+        (void)rqli_fail(error, status,
+                        "%s: the server has not confirmed the withdrawal of the request, which "
+                        "goes on in the background",
+                        name);
+    } else if (status < 0 && !is_known) {
+        (void)rqli_fail(error, status, "%s: %s; there was no memory to keep why", name,
+                        rql_status_text(status));
+    } else if (status < 0 && error) {
+        *error = *self->error;
+    }
+}
+
+rql_status rqli_acquire_run(struct rqli_acquire *self, rql_error *error)
+{
+    rql_error detail = {.status = RQL_OK};
+    rql_status status;
+
+    self->error = &detail;
+    if (self->options->auto_extend) {
+        rqli_leases_prepare(self->client->leases, deadline_us(self));
+    }
+    status = rqli_acquire_begin(self, error);
+    if (!status) {
+        status = rqli_op_run(&self->op, self->client->conn, self->client->subscriber);
+        rqli_acquire_tell_fault(self, error);
+    }
+    self->error = NULL;
+    return status;
+}

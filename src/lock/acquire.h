@@ -1,0 +1,100 @@
+#ifndef RQLI_ACQUIRE_H
+#define RQLI_ACQUIRE_H
+
+/*
+ * The acquisition of one lock, or of 2 to 64 at once: one request that stands in the queue of each,
+ * under a nonce of its own. rqli_request decides, this does it, as an operation that a thread or a
+ * loop drives; rqli_wait_*() are how either listens for pushes.
+ */
+
+#include "lock/lock.h"
+#include "lock/request.h"
+#include "net/op.h"
+#include "wire/answer.h"
+
+#include <rql/series.h>
+
+struct rqli_guest;
+struct rql_loop;
+
+/* What it came to. */
+struct rqli_acquire_result {
+    int64_t rank; /* last known, -1: never queued */
+    int64_t tries;
+    int64_t asked;  /* how often the server was */
+    int64_t n_over; /* grants that were over by the time that they were known */
+    int64_t waited_us;
+    int64_t ended_us; /* local time */
+};
+
+/* What only one for several locks needs. The scripts take them in the canonical order. */
+struct rqli_acquire_several {
+    const size_t *order;   /* of the locks, sorted bytewise */
+    rql_series_fate *fate; /* of each, in the order asked for */
+    const struct rqli_keys *keys[RQL_SERIES_MAX];
+    char nonces[RQL_SERIES_MAX * (RQLI_HEX_SIZE - 1) + 1]; /* all in a row */
+};
+
+struct rqli_acquire {
+    struct rqli_op op; /* first */
+    rql_client *client;
+    const rql_lock_options *options;
+    rql_lock *const *locks;               /* in the order asked for */
+    struct rqli_acquire_several *several; /* NULL: one lock */
+    size_t count;
+    int64_t begun_us;
+    struct rqli_request request;
+    struct rqli_waiter waiter;
+    struct rqli_acquire_result *result;
+
+    struct rqli_op_task *task; /* on a loop; NULL: on the thread of its caller */
+    struct rql_loop *loop;
+    struct rqli_guest *guest;
+
+    rql_error *error;  /* room for the last fault; NULL: none yet, or no memory for it */
+    rql_status fault;  /* of the last try; RQL_OK: it was answered */
+    int64_t tried_us;  /* when the last try began */
+    bool had_grace;    /* a try failed after the deadline: leaving has only the rest */
+    bool is_leaving;   /* the calls of this round withdraw */
+    bool is_confirmed; /* all that have left so far were withdrawn */
+    bool serves;       /* they only serve queues: the withdrawal is confirmed */
+    uint64_t open;     /* a bit for each lock that is asked for in this round of leaving */
+    uint64_t due;      /* whose queue is still to be served */
+
+    /* Of the last refusal: */
+    bool was_restored;         /* the others of this client for this lock should look, too */
+    struct rqli_slice watched; /* key of a lock of Ruby's; empty: none */
+    const char *armed;         /* the key of which the next change is told; a series has several */
+    uint64_t watch_generation; /* of the connection that it is told for */
+};
+
+/* locks, count, several (with order and fate), options, result and begun_us are set, and outlive
+ * it; on a loop also task, loop and guest. All else is zero. */
+void rqli_acquire_init(struct rqli_acquire *self);
+
+/* Before it is driven: registers it with those who wait. RQL_E_BUSY, RQL_E_NOMEM (raised): it is
+ * not to be driven. */
+rql_status rqli_acquire_begin(struct rqli_acquire *self, rql_error *error);
+
+/* It was begun, and is not driven after all. */
+void rqli_acquire_abandon(struct rqli_acquire *self);
+
+/* It is over: fills in the fault of its status, if that is one. */
+void rqli_acquire_tell_fault(const struct rqli_acquire *self, rql_error *error);
+
+/* Drives it on the caller's thread. Any status of rql_lock_acquire(). On RQL_OK the locks are held,
+ * and not yet listed as leases. */
+rql_status rqli_acquire_run(struct rqli_acquire *self, rql_error *error);
+
+/* The i-th lock in the canonical order. */
+static inline rql_lock *rqli_acquire_lock(const struct rqli_acquire *self, size_t i)
+{
+    return self->locks[self->several ? self->several->order[i] : 0];
+}
+
+/* What a try came to: its answer, or why there is none. */
+void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_exchange *exchange,
+                       const struct rqli_reply *reply);
+void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault);
+
+#endif

@@ -1,0 +1,185 @@
+#include "lock/wait.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "lock/client.h"
+#include "lock/loop.h"
+#include "lock/server_clock.h"
+#include "lock/tracking.h"
+
+static int64_t later(int64_t a_us, int64_t b_us)
+{
+    return a_us > b_us ? a_us : b_us;
+}
+
+static rql_status fail_busy(const struct rqli_acquire *self, rql_error *error)
+{
+    return rqli_fail(error, RQL_E_BUSY, "%s: %s waits for it already", self->waiter.name,
+                     self->waiter.acquirer);
+}
+
+static rql_status join_thread(struct rqli_acquire *self, rql_error *error)
+{
+    rql_status status = rqli_subscriber_join(self->client->subscriber, &self->waiter);
+
+    self->waiter.has_joined = status == RQL_OK;
+    return status ? fail_busy(self, error) : RQL_OK;
+}
+
+static rql_status join_loop(struct rqli_acquire *self, rql_error *error)
+{
+    rql_status status = rqli_waiting_join(&self->loop->waiting, self->guest);
+
+    self->waiter.has_joined = status == RQL_OK;
+    if (status == RQL_E_BUSY) {
+        return fail_busy(self, error);
+    }
+    return status ? rqli_fail_nomem(error) : RQL_OK;
+}
+
+/* A thread joins before it asks whenever its client listens: a grant may be pushed before the
+ * answer is read. */
+rql_status rqli_wait_begin(struct rqli_acquire *self, rql_error *error)
+{
+    if (self->loop) {
+        return join_loop(self, error);
+    }
+    return rqli_subscriber_is_listening(self->client->subscriber) ? join_thread(self, error)
+                                                                  : RQL_OK;
+}
+
+void rqli_wait_end(struct rqli_acquire *self)
+{
+    bool had_joined = self->waiter.has_joined;
+
+    self->waiter.has_joined = false;
+    if (self->loop) {
+        rqli_loop_end_wait(self, had_joined);
+    } else if (had_joined) {
+        rqli_subscriber_leave(self->client->subscriber, &self->waiter);
+    }
+}
+
+/* Afterwards nobody asks the connection any more: all acquisitions go through its mutex. */
+rql_status rqli_wait_connect(struct rqli_acquire *self, rql_error *error)
+{
+    rql_client *client = self->client;
+    struct rqli_clock_reading reading;
+    rql_status status;
+
+    if (self->loop || atomic_load_explicit(&client->was_connected, memory_order_relaxed)) {
+        return RQL_OK;
+    }
+    status = rqli_conn_connect(client->conn, self->op.until_us, error);
+    if (rqli_conn_clock(client->conn, &reading)) {
+        rqli_server_clock_learn(client, &reading);
+        atomic_store_explicit(&client->was_connected, true, memory_order_relaxed);
+    }
+    self->op.until_us = status ? self->op.until_us : rqli_wait_until_us(self, rqli_now_us());
+    return status;
+}
+
+/* Who is in the queue already asks until the deadline: the withdrawal follows on the same
+ * connection, and has all of the grace. On a loop the answer of a server that is busy with others
+ * is waited for, and its silence found by the connection. */
+int64_t rqli_wait_until_us(const struct rqli_acquire *self, int64_t now_us)
+{
+    int64_t deadline_us = self->request.limits.deadline_us;
+    int64_t until_us = rqli_client_budget_us(self->client, now_us);
+    int64_t with_grace_us = later(deadline_us, now_us + rqli_client_grace_us(self->client));
+
+    if (self->loop) {
+        return with_grace_us;
+    }
+    if (deadline_us >= until_us) {
+        return until_us;
+    }
+    return self->result->rank >= 0 ? deadline_us : with_grace_us;
+}
+
+struct rqli_request_view rqli_wait_view(const struct rqli_acquire *self)
+{
+    struct rqli_request_view view = {
+        .now_us = rqli_now_us(),
+        .jitter_us = rqli_random_below((uint32_t)self->options->retry_jitter_ms * 1000U),
+    };
+
+    if (self->loop) {
+        view.leads = self->waiter.has_joined && rqli_waiting_leads(self->guest);
+        view.is_listening = rqli_ear_is_listening(self->loop->ear);
+        view.is_told = true;
+    } else if (self->waiter.has_joined) {
+        struct rqli_waiter_view around =
+            rqli_subscriber_view(self->client->subscriber, &self->waiter);
+
+        view.leads = around.leads;
+        view.is_listening = around.is_listening;
+    }
+    return view;
+}
+
+bool rqli_wait_has_come(struct rqli_acquire *self, enum rqli_wake *out)
+{
+    struct rqli_waiter *waiter = &self->waiter;
+    bool has_come = self->loop && (waiter->pushed || waiter->nudged);
+
+    if (has_come) {
+        *out = waiter->pushed ? RQLI_WAKE_PUSH : RQLI_WAKE_LOOK;
+        waiter->nudged = false;
+    }
+    return has_come;
+}
+
+/* ---- a thread ---- */
+
+/* True: the lock was free when the watch began; what happened before that is not told. */
+static bool watch_ruby(struct rqli_acquire *self, uint64_t generation)
+{
+    bool is_new;
+    struct rqli_waiter_view around =
+        rqli_subscriber_watch(self->client->subscriber, &self->waiter, &is_new);
+
+    if (!is_new && rqli_wait_is_armed(self, generation)) {
+        return false;
+    }
+    rqli_wait_arm(self, generation);
+    return around.is_listening &&
+           rqli_tracking_arm(self->client, self->watched, generation, &around,
+                             rqli_wait_until_us(self, rqli_now_us()));
+}
+
+/* A subscription that brings nothing any more is silent, and whoever waits for a push would be
+ * passed over at each hand-over: it is put to the test when it has been quiet. */
+static void test_subscription(const struct rqli_acquire *self)
+{
+    rql_client *client = self->client;
+    struct rqli_exchange *exchange =
+        rqli_subscriber_wants_call(client->subscriber) ? rqli_exchange_take(client->conn) : NULL;
+
+    if (!exchange) {
+        return;
+    }
+    rqli_push_call(&exchange->command, client->endpoint.identity);
+    if (rqli_exchange_run(exchange, rqli_wait_until_us(self, rqli_now_us()), NULL) == RQL_OK &&
+        exchange->reply->type == RQLI_REPLY_INTEGER) {
+        rqli_subscriber_on_called(client->subscriber, exchange->reply->integer);
+    }
+    rqli_exchange_give(exchange);
+}
+
+enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generation,
+                                     rql_error *error)
+{
+    if (self->loop) {
+        rqli_loop_attend(self);
+        return RQLI_WAIT_ON;
+    }
+    if (!self->waiter.has_joined) { /* what was pushed before we joined is lost */
+        return join_thread(self, error) ? RQLI_WAIT_FAULT : RQLI_WAIT_ASK;
+    }
+    test_subscription(self);
+    if (self->was_restored) {
+        rqli_subscriber_nudge(self->client->subscriber, &self->waiter);
+    }
+    return self->watched.data && watch_ruby(self, generation) ? RQLI_WAIT_ASK : RQLI_WAIT_ON;
+}

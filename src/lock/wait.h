@@ -1,0 +1,48 @@
+#ifndef RQLI_WAIT_H
+#define RQLI_WAIT_H
+
+/* How an acquisition listens for what is pushed, on its thread or on its loop: this is all in which
+ * the two differ. */
+
+#include "lock/acquire.h"
+
+/* RQL_E_BUSY: this acquirer waits for this lock already; RQL_E_NOMEM. Both raised. */
+rql_status rqli_wait_begin(struct rqli_acquire *self, rql_error *error);
+void rqli_wait_end(struct rqli_acquire *self);
+
+/* A thread: connects for the first time, so that the server's clock and distance are known before
+ * the first script. */
+rql_status rqli_wait_connect(struct rqli_acquire *self, rql_error *error);
+
+/* How long a try may take. */
+int64_t rqli_wait_until_us(const struct rqli_acquire *self, int64_t now_us);
+
+struct rqli_request_view rqli_wait_view(const struct rqli_acquire *self);
+
+/* On a loop: something has come since it was last asked. True: *out is what. */
+bool rqli_wait_has_come(struct rqli_acquire *self, enum rqli_wake *out);
+
+/* It has asked to be told of the next change of this lock, and the connection is still the same. */
+static inline bool rqli_wait_is_armed(const struct rqli_acquire *self, uint64_t generation)
+{
+    return self->armed == self->watched.data && self->watch_generation == generation;
+}
+
+static inline void rqli_wait_arm(struct rqli_acquire *self, uint64_t generation)
+{
+    self->armed = self->watched.data;
+    self->watch_generation = generation;
+}
+
+enum rqli_wait_next {
+    RQLI_WAIT_ON,
+    RQLI_WAIT_ASK, /* something may have been missed: ask the server again */
+    RQLI_WAIT_FAULT
+};
+
+/* A refusal was answered on this connection: listens if that is new, tells the others, watches a
+ * lock of Ruby's. Raises RQL_E_BUSY. */
+enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generation,
+                                     rql_error *error);
+
+#endif
