@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "observe/observe.h"
+#include "options/options.h"
 #include "swarm_inside.h"
 #include "talk.h"
 #include "wire/pack.h"
@@ -279,7 +280,8 @@ rql_status rql_flush_zombies(rql_client *client, const rql_swarm_options *option
     rql_swarm_options read;
     rql_status status = rqli_client_check(client, error);
 
-    status = status ? status : rqli_swarm_options_read(&read, &client->options, options, error);
+    status =
+        status ? status : rqli_options_read(RQLI_OF_SWARM, &read, &client->options, options, error);
     if (status) {
         return status;
     }

@@ -5,6 +5,7 @@
 #include "lock/client_new.h"
 #include "lock/leases.h"
 #include "observe/observe.h"
+#include "options/options.h"
 #include "probe.h"
 #include "swarm_inside.h"
 
@@ -218,6 +219,11 @@ static rql_status start(struct rql_swarm *self, rql_error *error)
     return start_elements(self, error);
 }
 
+void rql_swarm_options_init_sized(const rql_client *client, rql_swarm_options *options, size_t size)
+{
+    rqli_options_init(RQLI_OF_SWARM, options, size, client ? &client->options : NULL);
+}
+
 rql_status rql_swarm_start(rql_client *client, const rql_swarm_options *options, rql_swarm **out,
                            rql_error *error)
 {
@@ -232,7 +238,7 @@ rql_status rql_swarm_start(rql_client *client, const rql_swarm_options *options,
     if (!out) {
         return rqli_fail(error, RQL_E_INVALID, "no place for the result");
     }
-    status = rqli_swarm_options_read(&read, &client->options, options, error);
+    status = rqli_options_read(RQLI_OF_SWARM, &read, &client->options, options, error);
     if (status) {
         return status;
     }

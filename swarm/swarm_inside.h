@@ -22,10 +22,6 @@ struct rql_swarm {
     atomic_bool is_running; /* not stopped */
 };
 
-/* The caller's settings over those of the client, checked. The URLs stay the caller's. */
-rql_status rqli_swarm_options_read(rql_swarm_options *out, const rql_options *client,
-                                   const rql_swarm_options *given, rql_error *error);
-
 /* What was found becomes a result; it ends here. */
 rql_status rqli_zombies_give(struct rqli_flush *found, rql_zombies **out, rql_error *error);
 

@@ -1,15 +1,20 @@
 #include "admin/batch.h"
-#include "admin/sweep_options.h"
 #include "admin/sweep_rules.h"
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/scope.h"
 #include "lock/client.h"
 #include "observe/observe.h"
+#include "options/options.h"
 
 #include <string.h>
 
 enum { ID_MAX = 512, PARTS_MAX = 2 };
+
+void rql_sweep_options_init_sized(const rql_client *client, rql_sweep_options *options, size_t size)
+{
+    rqli_options_init(RQLI_OF_SWEEP, options, size, client ? &client->options : NULL);
+}
 
 /* The parts of one public call, and its walks over the keys. */
 struct plan {
@@ -37,7 +42,8 @@ static rql_status check(const rql_client *client, const rql_sweep_options *given
 {
     rql_status status = rqli_client_check(client, error);
 
-    return status ? status : rqli_sweep_options_read(options, &client->options, given, error);
+    return status ? status
+                  : rqli_options_read(RQLI_OF_SWEEP, options, &client->options, given, error);
 }
 
 static rql_status run(struct rqli_sweep *sweep, struct plan *plan, rql_event_kind kind,

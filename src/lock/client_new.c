@@ -66,9 +66,9 @@ rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_er
         return rqli_fail_nomem(error);
     }
     (void)pthread_mutex_init(&client->shared.mutex, NULL);
-    status = rqli_options_read(&client->options, options, error);
+    status = rqli_options_read(RQLI_OF_CLIENT, &client->options, NULL, options, error);
     if (!status) {
-        rqli_lock_options_fill(&client->of_calls, &client->options);
+        rqli_options_fill(RQLI_OF_LOCK, &client->of_calls, &client->options);
         status = rqli_url_parse(&client->endpoint, client->options.url, error);
     }
     if (!status) {

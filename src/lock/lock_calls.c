@@ -23,10 +23,7 @@ RQLI_DEFINE_AUTO(rql_lock *, rqli_lock_free);
 
 void rql_lock_options_init_sized(const rql_client *client, rql_lock_options *options, size_t size)
 {
-    rql_lock_options filled;
-
-    rqli_lock_options_fill(&filled, client ? &client->options : NULL);
-    rqli_options_hand_out(options, size, &filled, sizeof filled);
+    rqli_options_init(RQLI_OF_LOCK, options, size, client ? &client->options : NULL);
 }
 
 static rql_status check(rql_client *client, const char *name, const void *out, rql_error *error)

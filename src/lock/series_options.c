@@ -6,19 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST = offsetof(rql_series_options, result) + sizeof(rql_series_result *) };
-
-static void fill(rql_series_options *out)
-{
-    *out = (rql_series_options){.size = sizeof *out, .mode = RQL_SERIES_ATOMIC};
-}
-
 void rql_series_options_init_sized(rql_series_options *options, size_t size)
 {
-    rql_series_options filled;
-
-    fill(&filled);
-    rqli_options_hand_out(options, size, &filled, sizeof filled);
+    rqli_options_init(RQLI_OF_SERIES, options, size, NULL);
 }
 
 int64_t rqli_series_ttl_ms(const rql_lock_options *options, size_t count, size_t index)
@@ -83,15 +73,10 @@ rql_status rqli_series_plan(struct rqli_series_plan *out, const rql_lock_options
 {
     rql_status status;
 
-    fill(&out->options);
     if (!given) {
         return rqli_fail(error, RQL_E_INVALID, "a series without options has no names");
     }
-    status = rqli_options_lay_over(&out->options, sizeof out->options, given, LEAST, error);
-    if (!status && out->options.mode != RQL_SERIES_ATOMIC && out->options.mode != RQL_SERIES_GEM) {
-        status = rqli_fail(error, RQL_E_INVALID, "mode is %d; it must be 0 or 1",
-                           (int)out->options.mode);
-    }
+    status = rqli_options_read(RQLI_OF_SERIES, &out->options, NULL, given, error);
     if (!status) {
         status = check_names(&out->options, error);
     }

@@ -2,33 +2,305 @@
 
 #include "base/error.h"
 #include "options/meta.h"
-#include "options/table.h"
 
+#include <inttypes.h>
+#include <rql/series.h>
+#include <rql/swarm.h>
+#include <rql/sweep.h>
+#include <stdalign.h>
 #include <string.h>
 
-static void fill_defaults(rql_options *out)
+/* Longer structs are uninitialised memory, not newer programs. */
+enum { STRUCT_SIZE_MAX = 4096 };
+
+static const char *const bool_words[] = {"false", "true", NULL};
+static const char *const access_words[] = {"queued", "random", NULL};
+static const char *const conflict_words[] = {"wait_for_lock", "work_through",
+                                             "extendable_work_through", "dead_locking", NULL};
+static const char *const mode_words[] = {"atomic", "gem", NULL};
+
+_Static_assert(sizeof(bool) == 1, "switches are read as bytes");
+_Static_assert(sizeof(rql_access_strategy) == sizeof(int), "strategies are read as int");
+_Static_assert(sizeof(rql_conflict_strategy) == sizeof(int), "strategies are read as int");
+_Static_assert(sizeof(rql_series_mode) == sizeof(int), "modes are read as int");
+_Static_assert(RQL_TTL_MAX_MS == 2592000000, "the table below says it in digits");
+
+union any_options {
+    rql_options of_client;
+    rql_lock_options of_lock;
+    rql_series_options of_series;
+    rql_sweep_options of_sweep;
+    rql_swarm_options of_swarm;
+};
+
+/* The least size is less than the first version of the struct had. */
+static const struct {
+    size_t size;
+    size_t least;
+} structs[] = {
+    [RQLI_OF_CLIENT] = {sizeof(rql_options), RQLI_OPTIONS_LEAST},
+    [RQLI_OF_LOCK] = {sizeof(rql_lock_options), offsetof(rql_lock_options, queue_ttl_ms)},
+    [RQLI_OF_SERIES] = {sizeof(rql_series_options),
+                        offsetof(rql_series_options, result) + sizeof(rql_series_result *)},
+    [RQLI_OF_SWEEP] = {sizeof(rql_sweep_options), offsetof(rql_sweep_options, lock_scan_size)},
+    [RQLI_OF_SWARM] = {sizeof(rql_swarm_options), offsetof(rql_swarm_options, probe_hosts)},
+};
+
+#define OF(which, type, member) .in[which] = {#member, offsetof(type, member)}
+#define OF_CLIENT(member, variable)                                                                \
+    .shown.name = #member, .shown.env = (variable), OF(RQLI_OF_CLIENT, rql_options, member)
+#define OF_LOCK(member) OF(RQLI_OF_LOCK, rql_lock_options, member)
+#define OF_SERIES(member) OF(RQLI_OF_SERIES, rql_series_options, member)
+#define OF_SWEEP(member) OF(RQLI_OF_SWEEP, rql_sweep_options, member)
+#define OF_SWARM(member) OF(RQLI_OF_SWARM, rql_swarm_options, member)
+#define WITHIN(low, high)                                                                          \
+    .kind = RQLI_OPTION_INT, .shown.range = #low " to " #high, .min = INT64_C(low),                \
+    .max = INT64_C(high)
+#define FROM_OR_FOREVER(low)                                                                       \
+    .kind = RQLI_OPTION_INT, .shown.range = #low " or more, or forever", .min = INT64_C(low),      \
+    .max = INT64_MAX, .forever = true
+#define SWITCH                                                                                     \
+    .kind = RQLI_OPTION_BOOL, .shown.range = "true | false", .max = 1, .words = bool_words,        \
+    .shown.default_value = "false", .shown.unit = ""
+#define SWITCH_ON                                                                                  \
+    .kind = RQLI_OPTION_BOOL, .shown.range = "true | false", .max = 1, .words = bool_words,        \
+    .shown.default_value = "true", .shown.unit = "", .fallback = 1
+#define ONE_OF(list, range_text, first)                                                            \
+    .kind = RQLI_OPTION_ENUM, .shown.range = (range_text), .words = (list),                        \
+    .max = sizeof(list) / sizeof(list)[0] - 2, .shown.default_value = (first), .shown.unit = ""
+#define DEFAULT(number, unit_text)                                                                 \
+    .shown.default_value = #number, .fallback = INT64_C(number), .shown.unit = (unit_text)
+
+static const struct rqli_option rows[] = {
+    {OF_CLIENT(url, "RQL_URL"), .kind = RQLI_OPTION_TEXT, .shown.unit = "",
+     .shown.default_value = "local:",
+     .shown.range = "redis://user:pass@host:port/db, unix:///path?db=n or local:",
+     .shown.help = "Where the server is."},
+    {OF_CLIENT(connect_timeout_ms, "RQL_CONNECT_TIMEOUT_MS"), WITHIN(1, 600000),
+     DEFAULT(1000, "ms"), .shown.help = "Longest time to connect and log in."},
+    {OF_CLIENT(io_timeout_ms, "RQL_IO_TIMEOUT_MS"), WITHIN(1, 600000), DEFAULT(1000, "ms"),
+     .shown.help = "Longest silence of the server."},
+    {OF_CLIENT(spin_us, "RQL_SPIN_US"), WITHIN(0, 1000), DEFAULT(0, "us"),
+     .shown.help = "How long a caller that is alone spins before it sleeps."},
+    {OF_CLIENT(retry_count, "RQL_RETRY_COUNT"), OF_LOCK(retry_count), FROM_OR_FOREVER(0),
+     DEFAULT(3, "tries"), .shown.help = "Tries in all; 0 acts as 1."},
+    {OF_CLIENT(retry_delay_ms, "RQL_RETRY_DELAY_MS"), OF_LOCK(retry_delay_ms), WITHIN(1, 3600000),
+     DEFAULT(200, "ms"), .shown.help = "Time between tries."},
+    {OF_CLIENT(retry_jitter_ms, "RQL_RETRY_JITTER_MS"), OF_LOCK(retry_jitter_ms),
+     WITHIN(0, 3600000), DEFAULT(25, "ms"),
+     .shown.help = "Random extra time between tries, 0 to this."},
+    {OF_CLIENT(try_to_lock_timeout_ms, "RQL_TRY_TO_LOCK_TIMEOUT_MS"), OF_LOCK(timeout_ms),
+     FROM_OR_FOREVER(0), DEFAULT(10000, "ms"),
+     .shown.help = "Longest time for a whole acquisition; 0: one try."},
+    {OF_CLIENT(default_lock_ttl_ms, "RQL_DEFAULT_LOCK_TTL_MS"), OF_LOCK(ttl_ms),
+     WITHIN(1, 2592000000), DEFAULT(5000, "ms"), .shown.help = "Life of a lock."},
+    {OF_CLIENT(default_queue_ttl_ms, "RQL_DEFAULT_QUEUE_TTL_MS"), OF_LOCK(queue_ttl_ms),
+     FROM_OR_FOREVER(1), DEFAULT(15000, "ms"),
+     .shown.help = "Time after which a request moves to the tail of its queue."},
+    {OF_CLIENT(is_timed_by_default, "RQL_IS_TIMED_BY_DEFAULT"), OF_LOCK(timed), SWITCH,
+     .shown.help = "Blocks that run longer than their ttl are reported."},
+    {OF_CLIENT(detailed_acq_timeout_error, "RQL_DETAILED_ACQ_TIMEOUT_ERROR"),
+     OF_LOCK(detailed_acq_timeout_error), SWITCH,
+     .shown.help = "Refusals say who holds the lock and who waits for it."},
+    {OF_CLIENT(default_conflict_strategy, "RQL_DEFAULT_CONFLICT_STRATEGY"),
+     OF_LOCK(conflict_strategy),
+     ONE_OF(conflict_words, "wait_for_lock | work_through | extendable_work_through | dead_locking",
+            "wait_for_lock"),
+     .shown.help = "What happens when the acquirer already holds the lock."},
+    {OF_CLIENT(default_access_strategy, "RQL_DEFAULT_ACCESS_STRATEGY"), OF_LOCK(access_strategy),
+     ONE_OF(access_words, "queued | random", "queued"), .shown.help = "How a request is served."},
+    {OF_CLIENT(key_extraction_batch_size, "RQL_KEY_EXTRACTION_BATCH_SIZE"), WITHIN(1, 100000),
+     DEFAULT(500, "keys"), .shown.help = "COUNT of each SCAN."},
+    {OF_CLIENT(lock_release_batch_size, "RQL_LOCK_RELEASE_BATCH_SIZE"), OF_SWEEP(batch_size),
+     WITHIN(1, 100000), DEFAULT(100, "keys"),
+     .shown.help = "Keys looked for and released at once when all locks or dead requests go."},
+    {OF_CLIENT(clear_locks_of_lock_scan_size, "RQL_CLEAR_LOCKS_OF_LOCK_SCAN_SIZE"),
+     OF_SWEEP(lock_scan_size), WITHIN(1, 100000), DEFAULT(300, "keys"),
+     .shown.help = "Locks looked for and released at once when those of one acquirer go."},
+    {OF_CLIENT(clear_locks_of_queue_scan_size, "RQL_CLEAR_LOCKS_OF_QUEUE_SCAN_SIZE"),
+     OF_SWEEP(queue_scan_size), WITHIN(1, 100000), DEFAULT(300, "keys"),
+     .shown.help = "The same for the queues that the acquirer waits in."},
+    {OF_CLIENT(dead_request_ttl_ms, "RQL_DEAD_REQUEST_TTL_MS"), WITHIN(1, 315360000000),
+     DEFAULT(86400000, "ms"), .shown.help = "Age from which a request may count as dead."},
+    {OF_CLIENT(log_lock_try, "RQL_LOG_LOCK_TRY"), OF_LOCK(log_lock_try), SWITCH,
+     .shown.help = "The steps of each try are logged too."},
+    {OF_CLIENT(log_sampling_enabled, "RQL_LOG_SAMPLING_ENABLED"), SWITCH,
+     .shown.help = "Only some acquisitions are logged."},
+    {OF_CLIENT(log_sampling_percent, "RQL_LOG_SAMPLING_PERCENT"), WITHIN(0, 100),
+     DEFAULT(15, "percent"), .shown.help = "About how many of them."},
+    {OF_CLIENT(instr_sampling_enabled, "RQL_INSTR_SAMPLING_ENABLED"), SWITCH,
+     .shown.help = "Only some acquisitions send events."},
+    {OF_CLIENT(instr_sampling_percent, "RQL_INSTR_SAMPLING_PERCENT"), WITHIN(0, 100),
+     DEFAULT(15, "percent"), .shown.help = "About how many of them."},
+    {OF_CLIENT(auto_swarm, "RQL_AUTO_SWARM"), SWITCH,
+     .shown.help = "A new client starts its swarm."},
+    {OF_CLIENT(swarm_liveness_probing_period_ms, "RQL_SWARM_LIVENESS_PROBING_PERIOD_MS"),
+     OF_SWARM(liveness_probing_period_ms), WITHIN(1, 3600000), DEFAULT(2000, "ms"),
+     .shown.help = "How often a swarm's supervisor looks at its parts."},
+    {OF_CLIENT(swarm_probe_hosts, "RQL_SWARM_PROBE_HOSTS"), OF_SWARM(probe_hosts), SWITCH_ON,
+     .shown.help = "A swarm gives signs of life for the hosts of its client."},
+    {OF_CLIENT(swarm_probe_period_ms, "RQL_SWARM_PROBE_PERIOD_MS"), OF_SWARM(probe_period_ms),
+     WITHIN(1, 3600000), DEFAULT(2000, "ms"),
+     .shown.help = "How often; at most half of zombie_ttl_ms."},
+    {OF_CLIENT(swarm_flush_zombies, "RQL_SWARM_FLUSH_ZOMBIES"), OF_SWARM(flush_zombies), SWITCH_ON,
+     .shown.help = "A swarm frees what dead hosts held."},
+    {OF_CLIENT(zombie_ttl_ms, "RQL_ZOMBIE_TTL_MS"), OF_SWARM(zombie_ttl_ms), WITHIN(1, 31536000000),
+     DEFAULT(15000, "ms"), .shown.help = "A host of the swarm that is silent for longer is dead."},
+    {OF_CLIENT(zombie_flush_period_ms, "RQL_ZOMBIE_FLUSH_PERIOD_MS"),
+     OF_SWARM(zombie_flush_period_ms), WITHIN(1, 3600000), DEFAULT(10000, "ms"),
+     .shown.help = "What the dead held is free this much later at most."},
+    {OF_CLIENT(zombie_lock_scan_size, "RQL_ZOMBIE_LOCK_SCAN_SIZE"), OF_SWARM(zombie_lock_scan_size),
+     WITHIN(1, 100000), DEFAULT(500, "keys"),
+     .shown.help = "Locks looked for at once when the dead are flushed."},
+    {OF_CLIENT(zombie_queue_scan_size, "RQL_ZOMBIE_QUEUE_SCAN_SIZE"),
+     OF_SWARM(zombie_queue_scan_size), WITHIN(1, 100000), DEFAULT(500, "keys"),
+     .shown.help = "The same for queues."},
+
+    /* The rest is of single calls and not shown. */
+    {OF_LOCK(fail_fast), SWITCH},
+    {OF_LOCK(auto_extend), SWITCH},
+    {OF_LOCK(nested), SWITCH},
+    {OF_LOCK(log_sample_this), SWITCH},
+    {OF_LOCK(instr_sample_this), SWITCH},
+    {OF_LOCK(max_hold_ms), FROM_OR_FOREVER(1), .fallback = RQL_FOREVER},
+    {OF_SERIES(mode), ONE_OF(mode_words, "0 or 1", "atomic")},
+    /* A sweep may take any age, a client's default may not. */
+    {OF_SWEEP(dead_ttl_ms), OF(RQLI_OF_CLIENT, rql_options, dead_request_ttl_ms),
+     WITHIN(0, 315360000000), DEFAULT(86400000, "ms")},
+    {OF_SWEEP(dry_run), SWITCH},
+};
+
+enum { N_ROWS = sizeof rows / sizeof rows[0] };
+
+const struct rqli_option *rqli_option_at(size_t index)
 {
-    const struct rqli_option *option;
+    return index < N_ROWS && rows[index].shown.name ? &rows[index] : NULL;
+}
 
-    memset(out, 0, sizeof *out);
-    out->size = sizeof *out;
-    for (size_t i = 0; (option = rqli_option_at(i)); i++) {
-        char *field = (char *)out + option->offset;
+size_t rqli_option_width(const struct rqli_option *self)
+{
+    static const size_t widths[] = {
+        [RQLI_OPTION_INT] = sizeof(int64_t),
+        [RQLI_OPTION_BOOL] = sizeof(bool),
+        [RQLI_OPTION_ENUM] = sizeof(int),
+        [RQLI_OPTION_TEXT] = sizeof(char *),
+    };
 
-        if (option->kind == RQLI_OPTION_TEXT) {
-            memcpy(field, &option->shown.default_value, rqli_option_width(option));
+    return widths[self->kind];
+}
+
+/* Bytes, not the field's type: a caller's struct may hold any, and a bool of 7 is undefined. */
+int64_t rqli_option_load(const struct rqli_option *self, const void *field)
+{
+    unsigned char byte;
+    int64_t number;
+    int word;
+
+    if (self->kind == RQLI_OPTION_BOOL) {
+        memcpy(&byte, field, sizeof byte);
+        return byte;
+    }
+    if (self->kind == RQLI_OPTION_ENUM) {
+        memcpy(&word, field, sizeof word);
+        return word;
+    }
+    memcpy(&number, field, sizeof number);
+    return number;
+}
+
+void rqli_option_store(const struct rqli_option *self, void *field, int64_t value)
+{
+    unsigned char byte = (unsigned char)value;
+    int word = (int)value;
+
+    if (self->kind == RQLI_OPTION_BOOL) {
+        memcpy(field, &byte, sizeof byte);
+    } else if (self->kind == RQLI_OPTION_ENUM) {
+        memcpy(field, &word, sizeof word);
+    } else {
+        memcpy(field, &value, sizeof value);
+    }
+}
+
+bool rqli_option_accepts(const struct rqli_option *self, int64_t value)
+{
+    return (value >= self->min && value <= self->max) || (self->forever && value == RQL_FOREVER);
+}
+
+rql_status rqli_option_check(const struct rqli_option *self, const void *field, const char *name,
+                             rql_error *error)
+{
+    const char *text;
+    int64_t value;
+
+    if (self->kind == RQLI_OPTION_TEXT) {
+        memcpy(&text, field, sizeof text);
+        return text && text[0] != '\0'
+                   ? RQL_OK
+                   : rqli_fail(error, RQL_E_INVALID, "%s is %s; it must be %s", name,
+                               text ? "empty" : "NULL", self->shown.range);
+    }
+    value = rqli_option_load(self, field);
+    if (!rqli_option_accepts(self, value)) {
+        return rqli_fail(error, RQL_E_INVALID, "%s is %" PRId64 "; it must be %s", name, value,
+                         self->shown.range);
+    }
+    return RQL_OK;
+}
+
+rql_status rqli_option_check_size(size_t size, size_t least, rql_error *error)
+{
+    if (size < least || size > STRUCT_SIZE_MAX || size % alignof(rql_options) != 0) {
+        return rqli_fail(error, RQL_E_INVALID, "options: not set up by their init call");
+    }
+    return RQL_OK;
+}
+
+void rqli_options_fill(enum rqli_option_struct which, void *out, const rql_options *client)
+{
+    memset(out, 0, structs[which].size);
+    memcpy(out, &structs[which].size, sizeof structs[which].size);
+    for (size_t i = 0; i < N_ROWS; i++) {
+        const struct rqli_option *row = &rows[i];
+        char *field = (char *)out + row->in[which].offset;
+        int64_t value = row->fallback;
+
+        if (!row->in[which].name) {
+            continue;
+        }
+        if (client && row->in[RQLI_OF_CLIENT].name && row->kind != RQLI_OPTION_TEXT) {
+            value = rqli_option_load(row, (const char *)client + row->in[RQLI_OF_CLIENT].offset);
+        }
+        if (row->kind == RQLI_OPTION_TEXT) {
+            memcpy(field, &row->shown.default_value, sizeof row->shown.default_value);
         } else {
-            rqli_option_store(option, field, option->fallback);
+            rqli_option_store(row, field, value);
         }
     }
+    if (which == RQLI_OF_LOCK && client) {
+        rql_lock_options *of_lock = out;
+
+        of_lock->logger = client->logger;
+        of_lock->logger_data = client->logger_data;
+        of_lock->instrumenter = client->instrumenter;
+        of_lock->instrumenter_data = client->instrumenter_data;
+    }
+}
+
+void rqli_options_init(enum rqli_option_struct which, void *out, size_t size,
+                       const rql_options *client)
+{
+    union any_options filled;
+
+    rqli_options_fill(which, &filled, client);
+    memset(out, 0, size);
+    memcpy(out, &filled, size < structs[which].size ? size : structs[which].size);
+    memcpy(out, &size, sizeof size);
 }
 
 void rql_options_init_sized(rql_options *options, size_t size)
 {
-    rql_options defaults;
-
-    fill_defaults(&defaults);
-    rqli_options_hand_out(options, size, &defaults, sizeof defaults);
+    rqli_options_init(RQLI_OF_CLIENT, options, size, NULL);
 }
 
 /* A newer program may hand us a longer struct: fine while the part we do not know is zero. */
@@ -44,14 +316,16 @@ static bool tail_is_zero(const void *given, size_t size, size_t known)
     return true;
 }
 
-rql_status rqli_options_lay_over(void *out, size_t known, const void *given, size_t least,
-                                 rql_error *error)
+/* The fields of a caller's struct over those in *out. An older program has fewer of them. */
+static rql_status lay_over(enum rqli_option_struct which, void *out, const void *given,
+                           rql_error *error)
 {
+    const size_t known = structs[which].size;
     rql_status status;
     size_t size;
 
     memcpy(&size, given, sizeof size);
-    status = rqli_option_check_size(size, least, error);
+    status = rqli_option_check_size(size, structs[which].least, error);
     if (status) {
         return status;
     }
@@ -63,112 +337,56 @@ rql_status rqli_options_lay_over(void *out, size_t known, const void *given, siz
     return RQL_OK;
 }
 
-void rqli_options_hand_out(void *out, size_t size, const void *ours, size_t known)
+/* What the table does not say: metadata, and listeners of a light build. */
+static rql_status check_others(enum rqli_option_struct which, const union any_options *read,
+                               rql_error *error)
 {
-    memset(out, 0, size);
-    memcpy(out, ours, size < known ? size : known);
-    memcpy(out, &size, sizeof size);
-}
+    const rql_options *of_client = &read->of_client;
+    const rql_lock_options *of_lock = &read->of_lock;
+    rql_status status;
 
-static rql_status check_fields(const rql_options *options, rql_error *error)
-{
-    const struct rqli_option *option;
-    rql_status status = RQL_OK;
-
-    for (size_t i = 0; !status && (option = rqli_option_at(i)); i++) {
-        const char *field = (const char *)options + option->offset;
-
-        status = rqli_option_check(option, field, option->shown.name, error);
+    if (which == RQLI_OF_CLIENT) {
+        return rqli_listeners_check(of_client->logger, of_client->instrumenter, error);
     }
-    return status;
+    if (which != RQLI_OF_LOCK) {
+        return RQL_OK;
+    }
+    status = rqli_meta_check(of_lock->meta, of_lock->n_meta, error);
+    return status ? status : rqli_listeners_check(of_lock->logger, of_lock->instrumenter, error);
 }
 
-rql_status rqli_options_read(rql_options *out, const rql_options *given, rql_error *error)
+rql_status rqli_options_read_over(enum rqli_option_struct which, void *out, const void *defaults,
+                                  const void *given, rql_error *error)
 {
     rql_status status = RQL_OK;
-    rql_options read;
+    union any_options read;
 
-    fill_defaults(&read);
+    memcpy(&read, defaults, structs[which].size);
     if (given) {
-        status = rqli_options_lay_over(&read, sizeof read, given, RQLI_OPTIONS_LEAST, error);
+        status = lay_over(which, &read, given, error);
     }
-    if (!status) {
-        status = check_fields(&read, error);
-    }
-    if (!status) {
-        status = rqli_listeners_check(read.logger, read.instrumenter, error);
-    }
-    if (!status) {
-        *out = read;
-    }
-    return status;
-}
+    for (size_t i = 0; !status && given && i < N_ROWS; i++) {
+        const char *name = rows[i].in[which].name;
 
-void rqli_lock_options_fill(rql_lock_options *out, const rql_options *client)
-{
-    const struct rqli_option *option;
-    rql_options defaults;
-
-    if (!client) {
-        fill_defaults(&defaults);
-        client = &defaults;
-    }
-    memset(out, 0, sizeof *out);
-    out->size = sizeof *out;
-    for (size_t i = 0; (option = rqli_option_at(i)); i++) {
-        if (option->call_name) {
-            rqli_option_store(option, (char *)out + option->call_offset,
-                              rqli_option_load(option, (const char *)client + option->offset));
+        if (name) {
+            status = rqli_option_check(&rows[i], (const char *)&read + rows[i].in[which].offset,
+                                       name, error);
         }
     }
-    for (size_t i = 0; (option = rqli_call_option_at(i)); i++) {
-        rqli_option_store(option, (char *)out + option->call_offset, option->fallback);
-    }
-    out->logger = client->logger;
-    out->logger_data = client->logger_data;
-    out->instrumenter = client->instrumenter;
-    out->instrumenter_data = client->instrumenter_data;
-}
-
-static rql_status check_call_field(const struct rqli_option *option,
-                                   const rql_lock_options *options, rql_error *error)
-{
-    const char *field = (const char *)options + option->call_offset;
-
-    return option->call_name ? rqli_option_check(option, field, option->call_name, error) : RQL_OK;
-}
-
-static rql_status check_call_fields(const rql_lock_options *options, rql_error *error)
-{
-    const struct rqli_option *option;
-    rql_status status = RQL_OK;
-
-    for (size_t i = 0; !status && (option = rqli_option_at(i)); i++) {
-        status = check_call_field(option, options, error);
-    }
-    for (size_t i = 0; !status && (option = rqli_call_option_at(i)); i++) {
-        status = check_call_field(option, options, error);
-    }
-    return status ? status : rqli_meta_check(options->meta, options->n_meta, error);
-}
-
-rql_status rqli_lock_options_read(rql_lock_options *out, const rql_lock_options *defaults,
-                                  const rql_lock_options *given, rql_error *error)
-{
-    rql_lock_options read = *defaults;
-    rql_status status = RQL_OK;
-
-    if (given) {
-        status = rqli_options_lay_over(&read, sizeof read, given, RQLI_LOCK_OPTIONS_LEAST, error);
-    }
-    if (given && !status) {
-        status = check_call_fields(&read, error);
-    }
-    if (given && !status) {
-        status = rqli_listeners_check(read.logger, read.instrumenter, error);
+    if (!status && given) {
+        status = check_others(which, &read, error);
     }
     if (!status) {
-        *out = read;
+        memcpy(out, &read, structs[which].size);
     }
     return status;
+}
+
+rql_status rqli_options_read(enum rqli_option_struct which, void *out, const rql_options *client,
+                             const void *given, rql_error *error)
+{
+    union any_options defaults;
+
+    rqli_options_fill(which, &defaults, client);
+    return rqli_options_read_over(which, out, &defaults, given, error);
 }

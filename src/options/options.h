@@ -1,31 +1,90 @@
 #ifndef RQLI_OPTIONS_H
 #define RQLI_OPTIONS_H
 
-/* The options table and what it drives: defaults, validation, reading of sized structs. */
+/* One table of all options: the one place that knows names, defaults and ranges. It fills and
+ * checks every struct of options. Structs are of the size that the caller was compiled with. */
 
 #include <rql/options.h>
+
+/* The structs that have options. */
+enum rqli_option_struct {
+    RQLI_OF_CLIENT, /* rql_options */
+    RQLI_OF_LOCK,   /* rql_lock_options */
+    RQLI_OF_SERIES, /* rql_series_options */
+    RQLI_OF_SWEEP,  /* rql_sweep_options */
+    RQLI_OF_SWARM,  /* rql_swarm_options */
+    RQLI_N_OPTION_STRUCTS
+};
+
+/* A little less than the first version of rql_options had. */
+enum { RQLI_OPTIONS_LEAST = offsetof(rql_options, connect_timeout_ms) };
+
+struct rqli_option {
+    rql_option_row shown; /* without a name: not an option of the client */
+
+    enum rqli_option_kind {
+        RQLI_OPTION_INT,
+        RQLI_OPTION_BOOL,
+        RQLI_OPTION_ENUM,
+        RQLI_OPTION_TEXT,
+    } kind;
+
+    bool forever; /* RQL_FOREVER is a value too */
+    int64_t min;
+    int64_t max;
+    int64_t fallback;         /* the default, as a number */
+    const char *const *words; /* of switches and strategies, by value; NULL-terminated */
+
+    struct {
+        const char *name; /* NULL: this struct does not have it */
+        size_t offset;
+    } in[RQLI_N_OPTION_STRUCTS];
+};
+
+/* The index-th option of the client, or NULL past the last one. */
+const struct rqli_option *rqli_option_at(size_t index);
+
+/* Bytes of its field. */
+size_t rqli_option_width(const struct rqli_option *self);
+
+/* The value of a number, switch or strategy, whatever bytes the field has. */
+int64_t rqli_option_load(const struct rqli_option *self, const void *field);
+void rqli_option_store(const struct rqli_option *self, void *field, int64_t value);
+
+bool rqli_option_accepts(const struct rqli_option *self, int64_t value);
+
+/* name: what the user knows the field by. */
+rql_status rqli_option_check(const struct rqli_option *self, const void *field, const char *name,
+                             rql_error *error);
+
+/* Is this a size that an init call can have written? */
+rql_status rqli_option_check_size(size_t size, size_t least, rql_error *error);
+
+/* A whole struct with what the client's options say, or, where they say nothing, the defaults.
+ * NULL: all defaults. */
+void rqli_options_fill(enum rqli_option_struct which, void *out, const rql_options *client);
+
+/* The same for a struct of a caller that has `size` bytes. */
+void rqli_options_init(enum rqli_option_struct which, void *out, size_t size,
+                       const rql_options *client);
+
+/* The caller's struct over what rqli_options_fill() says, checked; NULL: just that. *out changes
+ * only on RQL_OK. */
+rql_status rqli_options_read(enum rqli_option_struct which, void *out, const rql_options *client,
+                             const void *given, rql_error *error);
+/* The same over a struct that was filled before. */
+rql_status rqli_options_read_over(enum rqli_option_struct which, void *out, const void *defaults,
+                                  const void *given, rql_error *error);
+
+static inline rql_status rqli_lock_options_read(rql_lock_options *out,
+                                                const rql_lock_options *defaults,
+                                                const rql_lock_options *given, rql_error *error)
+{
+    return rqli_options_read_over(RQLI_OF_LOCK, out, defaults, given, error);
+}
 
 /* RQL_E_UNSUPPORTED if somebody wants to listen to a light build; observe/ knows which one it is.
  */
 rql_status rqli_listeners_check(rql_log_fn logger, rql_event_fn instrumenter, rql_error *error);
-
-/* The caller's struct over the defaults, checked. NULL: the defaults. */
-rql_status rqli_options_read(rql_options *out, const rql_options *given, rql_error *error);
-
-/* The same for one acquisition, over the defaults of its client. */
-rql_status rqli_lock_options_read(rql_lock_options *out, const rql_lock_options *defaults,
-                                  const rql_lock_options *given, rql_error *error);
-
-/* Fills a per-call struct from a client's options; NULL: from the library's defaults. */
-void rqli_lock_options_fill(rql_lock_options *out, const rql_options *client);
-
-/* A caller's sized struct over the defaults in *out, which is known bytes long; both start with
- * their size. The fields are still to be checked. For all structs of options. */
-rql_status rqli_options_lay_over(void *out, size_t known, const void *given, size_t least,
-                                 rql_error *error);
-
-/* The other way: what a caller whose struct has `size` bytes gets of ours, which begins with its
- * size and is known bytes long. For all structs of options. */
-void rqli_options_hand_out(void *out, size_t size, const void *ours, size_t known);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "options/table.h"
+#include "options/options.h"
 
 #include <stdlib.h>
 
@@ -60,7 +60,7 @@ static bool parse(const struct rqli_option *option, const char *value, int64_t *
 static rql_status assign(const struct rqli_option *option, rql_options *options, const char *name,
                          const char *value, rql_error *error)
 {
-    void *field = (char *)options + option->offset;
+    void *field = (char *)options + option->in[RQLI_OF_CLIENT].offset;
     int64_t number;
 
     if (option->kind == RQLI_OPTION_TEXT) {
@@ -144,7 +144,7 @@ static const struct rqli_option *find(const char *name)
 /* The struct of an older program has no room for newer options. */
 static bool has_room(const rql_options *options, const struct rqli_option *option)
 {
-    return option->offset + rqli_option_width(option) <= options->size;
+    return option->in[RQLI_OF_CLIENT].offset + rqli_option_width(option) <= options->size;
 }
 
 rql_status rql_options_set(rql_options *options, const char *name, const char *value,

@@ -15,9 +15,9 @@ static void check_read(const rql_options *given)
     rql_options read;
     rql_options again;
 
-    if (rqli_options_read(&read, given, NULL) == RQL_OK) {
+    if (rqli_options_read(RQLI_OF_CLIENT, &read, NULL, given, NULL) == RQL_OK) {
         RQLI_MUST(read.size == sizeof read);
-        RQLI_MUST(rqli_options_read(&again, &read, NULL) == RQL_OK);
+        RQLI_MUST(rqli_options_read(RQLI_OF_CLIENT, &again, NULL, &read, NULL) == RQL_OK);
         RQLI_MUST(memcmp(&again, &read, sizeof read) == 0);
     }
 }
@@ -63,7 +63,7 @@ static void read_call(const uint8_t *data, size_t size)
     rql_lock_options defaults;
 
     memcpy(text, data, text_size);
-    rqli_lock_options_fill(&defaults, NULL);
+    rqli_options_fill(RQLI_OF_LOCK, &defaults, NULL);
     size = size < sizeof given ? size : sizeof given;
     memcpy(&given, data, size);
     given.options.size = size;
@@ -93,7 +93,7 @@ static void set_by_name(const uint8_t *data, size_t size)
         RQLI_MUST(memcmp(&options, &before, sizeof options) == 0);
         return;
     }
-    RQLI_MUST(rqli_options_read(&before, &options, NULL) == RQL_OK);
+    RQLI_MUST(rqli_options_read(RQLI_OF_CLIENT, &before, NULL, &options, NULL) == RQL_OK);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

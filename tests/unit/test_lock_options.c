@@ -14,7 +14,7 @@ static rql_status read_call(const rql_lock_options *options, rql_error *detail)
 {
     rql_lock_options defaults;
 
-    rqli_lock_options_fill(&defaults, &client);
+    rqli_options_fill(RQLI_OF_LOCK, &defaults, &client);
     return rqli_lock_options_read(&read_back, &defaults, options, detail);
 }
 
@@ -22,7 +22,7 @@ static int set_up(void **state)
 {
     (void)state;
     rql_options_init(&client);
-    rqli_lock_options_fill(&given, &client);
+    rqli_options_fill(RQLI_OF_LOCK, &given, &client);
     memset(&read_back, 0, sizeof read_back);
     memset(&error, 0, sizeof error);
     return 0;
@@ -61,7 +61,7 @@ static void without_a_client_the_defaults_are_the_librarys(void **state)
 
     (void)state;
     memset(&options, 0xA5, sizeof options);
-    rqli_lock_options_fill(&options, NULL);
+    rqli_options_fill(RQLI_OF_LOCK, &options, NULL);
     assert_memory_equal(&options, &given, sizeof options);
     assert_int_equal(options.ttl_ms, 5000);
     assert_int_equal(options.queue_ttl_ms, 15000);

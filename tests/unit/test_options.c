@@ -1,7 +1,6 @@
 #include "check.h"
 
 #include "options/options.h"
-#include "options/table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -131,7 +130,7 @@ static rql_status read_call(rql_lock_options *out, const rql_options *client,
 {
     rql_lock_options defaults;
 
-    rqli_lock_options_fill(&defaults, client);
+    rqli_options_fill(RQLI_OF_LOCK, &defaults, client);
     return rqli_lock_options_read(out, &defaults, given, error);
 }
 
@@ -139,7 +138,7 @@ static void check_row(size_t index)
 {
     const struct rqli_option *option = option_of(fields[index].name);
 
-    assert_int_equal(option->offset, fields[index].offset);
+    assert_int_equal(option->in[RQLI_OF_CLIENT].offset, fields[index].offset);
     assert_int_equal(rqli_option_width(option), fields[index].width);
 }
 
@@ -177,8 +176,9 @@ static void the_defaults_are_those_of_the_header(void **state)
         const struct rqli_option *option = option_of(bounds[i].name);
 
         print_message("# option %s\n", bounds[i].name);
-        assert_true(rqli_option_load(option, (char *)&options + option->offset) ==
-                    bounds[i].fallback);
+        assert_true(
+            rqli_option_load(option, (char *)&options + option->in[RQLI_OF_CLIENT].offset) ==
+            bounds[i].fallback);
     }
 }
 
@@ -188,8 +188,8 @@ static rql_status read_with(const struct rqli_option *option, int64_t value, rql
     rql_options read;
 
     rql_options_init(&given);
-    rqli_option_store(option, (char *)&given + option->offset, value);
-    return rqli_options_read(&read, &given, error);
+    rqli_option_store(option, (char *)&given + option->in[RQLI_OF_CLIENT].offset, value);
+    return rqli_options_read(RQLI_OF_CLIENT, &read, NULL, &given, error);
 }
 
 static rql_status call_with(const struct rqli_option *option, int64_t value, rql_error *error)
@@ -199,8 +199,8 @@ static rql_status call_with(const struct rqli_option *option, int64_t value, rql
     rql_options client;
 
     rql_options_init(&client);
-    rqli_lock_options_fill(&given, NULL);
-    rqli_option_store(option, (char *)&given + option->call_offset, value);
+    rqli_options_fill(RQLI_OF_LOCK, &given, NULL);
+    rqli_option_store(option, (char *)&given + option->in[RQLI_OF_LOCK].offset, value);
     return read_call(&read, &client, &given, error);
 }
 
@@ -256,8 +256,8 @@ static void every_bound_is_kept_per_call(void **state)
     for (size_t i = 0; i < N_BOUNDS; i++) {
         const struct rqli_option *option = option_of(bounds[i].name);
 
-        if (option->call_name) {
-            check_bounds(call_with, &bounds[i], option->call_name);
+        if (option->in[RQLI_OF_LOCK].name) {
+            check_bounds(call_with, &bounds[i], option->in[RQLI_OF_LOCK].name);
             n_checked++;
         }
     }
@@ -296,7 +296,7 @@ static void no_options_are_the_defaults(void **state)
 
     (void)state;
     rql_options_init(&defaults);
-    CHECK_OK(rqli_options_read(&read, NULL, NULL));
+    CHECK_OK(rqli_options_read(RQLI_OF_CLIENT, &read, NULL, NULL, NULL));
     assert_memory_equal(&read, &defaults, sizeof read);
 }
 
@@ -309,10 +309,10 @@ static void a_url_must_be_there(void **state)
     (void)state;
     rql_options_init(&given);
     given.url = NULL;
-    assert_int_equal(rqli_options_read(&read, &given, &error), RQL_E_INVALID);
+    assert_int_equal(rqli_options_read(RQLI_OF_CLIENT, &read, NULL, &given, &error), RQL_E_INVALID);
     assert_non_null(strstr(error.message, "url is NULL; it must be redis://"));
     given.url = "";
-    assert_int_equal(rqli_options_read(&read, &given, &error), RQL_E_INVALID);
+    assert_int_equal(rqli_options_read(RQLI_OF_CLIENT, &read, NULL, &given, &error), RQL_E_INVALID);
     assert_non_null(strstr(error.message, "url is empty"));
 }
 
@@ -326,7 +326,7 @@ static void older_program_gets_defaults_for_new_fields(void **state)
     rql_options_init_sized(&given, offsetof(rql_options, key_extraction_batch_size));
     assert_int_equal((uint64_t)given.key_extraction_batch_size, UINT64_C(0xA5A5A5A5A5A5A5A5));
     given.retry_delay_ms = 5;
-    CHECK_OK(rqli_options_read(&read, &given, NULL));
+    CHECK_OK(rqli_options_read(RQLI_OF_CLIENT, &read, NULL, &given, NULL));
     assert_int_equal(read.size, sizeof read);
     assert_int_equal(read.retry_delay_ms, 5);
     assert_int_equal(read.key_extraction_batch_size, 500);
@@ -346,11 +346,12 @@ static void newer_program_is_accepted_while_unknown_fields_are_zero(void **state
     memset(&given, 0xA5, sizeof given);
     rql_options_init_sized(&given.known, sizeof given);
     assert_int_equal(given.unknown, 0);
-    CHECK_OK(rqli_options_read(&read, &given.known, &error));
+    CHECK_OK(rqli_options_read(RQLI_OF_CLIENT, &read, NULL, &given.known, &error));
     assert_int_equal(read.size, sizeof read);
     assert_int_equal(error.status, 0);
     given.unknown = INT64_C(1) << 56;
-    assert_int_equal(rqli_options_read(&read, &given.known, &error), RQL_E_INVALID);
+    assert_int_equal(rqli_options_read(RQLI_OF_CLIENT, &read, NULL, &given.known, &error),
+                     RQL_E_INVALID);
     assert_int_equal(error.status, RQL_E_INVALID);
     assert_non_null(strstr(error.message, "does not know"));
 }
@@ -368,7 +369,7 @@ static void calls_of_older_and_newer_programs_are_read_too(void **state)
     (void)state;
     rql_options_init(&client);
     client.retry_delay_ms = 77;
-    rqli_lock_options_fill(&given.known, &client);
+    rqli_options_fill(RQLI_OF_LOCK, &given.known, &client);
     given.known.size = offsetof(rql_lock_options, retry_delay_ms);
     given.known.ttl_ms = 9;
     given.known.retry_delay_ms = -1;
@@ -378,7 +379,7 @@ static void calls_of_older_and_newer_programs_are_read_too(void **state)
     assert_int_equal(read.retry_delay_ms, 77);
     assert_int_equal(read.max_hold_ms, RQL_FOREVER);
 
-    rqli_lock_options_fill(&given.known, &client);
+    rqli_options_fill(RQLI_OF_LOCK, &given.known, &client);
     given.known.size = sizeof given;
     CHECK_OK(read_call(&read, &client, &given.known, NULL));
     given.unknown = 1;
@@ -402,9 +403,10 @@ static void a_struct_that_was_not_set_up_is_refused(void **state)
         print_message("# size %zu\n", sizes[i]);
         rql_options_init(&given);
         given.size = sizes[i];
-        assert_int_equal(rqli_options_read(&read, &given, &error), RQL_E_INVALID);
+        assert_int_equal(rqli_options_read(RQLI_OF_CLIENT, &read, NULL, &given, &error),
+                         RQL_E_INVALID);
         assert_non_null(strstr(error.message, "not set up"));
-        rqli_lock_options_fill(&call, &client);
+        rqli_options_fill(RQLI_OF_LOCK, &call, &client);
         call.size = sizes[i];
         assert_int_equal(read_call(&call, &client, &call, NULL), RQL_E_INVALID);
     }
@@ -421,10 +423,10 @@ static void a_refusal_leaves_the_result_untouched(void **state)
     read = before;
     memcpy(&call_read, &call_before, sizeof call_read);
     rql_options_init(&given);
-    rqli_lock_options_fill(&call, &given);
+    rqli_options_fill(RQLI_OF_LOCK, &call, &given);
     given.spin_us = 1001;
     call.ttl_ms = 0;
-    assert_int_equal(rqli_options_read(&read, &given, NULL), RQL_E_INVALID);
+    assert_int_equal(rqli_options_read(RQLI_OF_CLIENT, &read, NULL, &given, NULL), RQL_E_INVALID);
     assert_memory_equal(&read, &before, sizeof read);
     assert_int_equal(read_call(&call_read, &given, &call, NULL), RQL_E_INVALID);
     assert_memory_equal(&call_read, &call_before, sizeof call_read);

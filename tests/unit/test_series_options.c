@@ -20,7 +20,7 @@ static rql_status make_plan(const rql_series_options *options)
 {
     rql_lock_options defaults;
 
-    rqli_lock_options_fill(&defaults, &client);
+    rqli_options_fill(RQLI_OF_LOCK, &defaults, &client);
     return rqli_series_plan(&plan, &defaults, options, &error);
 }
 
@@ -102,7 +102,7 @@ static void options_of_each_lock_are_checked(void **state)
     rql_lock_options lock;
 
     (void)state;
-    rqli_lock_options_fill(&lock, &client);
+    rqli_options_fill(RQLI_OF_LOCK, &lock, &client);
     given.lock = &lock;
     lock.ttl_ms = 0;
     assert_int_equal(make_plan(&given), RQL_E_INVALID);

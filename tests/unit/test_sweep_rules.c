@@ -1,8 +1,8 @@
 #include "check.h"
 
-#include "admin/sweep_options.h"
 #include "admin/sweep_rules.h"
 #include "lock/client.h"
+#include "options/options.h"
 #include "reply_tree.h"
 
 #include <string.h>
@@ -141,7 +141,7 @@ static void options_come_from_the_client(void **state)
 
     (void)state;
     rql_options_init(&client);
-    CHECK_OK(rqli_sweep_options_read(&options, &client, NULL, NULL));
+    CHECK_OK(rqli_options_read(RQLI_OF_SWEEP, &options, &client, NULL, NULL));
     assert_int_equal(options.size, sizeof options);
     assert_int_equal(options.batch_size, 100);
     assert_int_equal(options.lock_scan_size, 300);
@@ -153,7 +153,7 @@ static void options_come_from_the_client(void **state)
     client.clear_locks_of_lock_scan_size = 8;
     client.clear_locks_of_queue_scan_size = 9;
     client.dead_request_ttl_ms = 10;
-    CHECK_OK(rqli_sweep_options_read(&options, &client, NULL, NULL));
+    CHECK_OK(rqli_options_read(RQLI_OF_SWEEP, &options, &client, NULL, NULL));
     assert_int_equal(options.batch_size, 7);
     assert_int_equal(options.lock_scan_size, 8);
     assert_int_equal(options.queue_scan_size, 9);
@@ -187,19 +187,19 @@ static void options_are_checked(void **state)
         for (size_t j = 0; j < TREE_COUNT(bad); j++) {
             rql_sweep_options_init(NULL, &given);
             *field = bad[j];
-            assert_int_equal(rqli_sweep_options_read(&read, &client, &given, &error),
+            assert_int_equal(rqli_options_read(RQLI_OF_SWEEP, &read, &client, &given, &error),
                              RQL_E_INVALID);
             assert_non_null(strstr(error.message, "must be"));
         }
         *field = numbers[i].least;
-        CHECK_OK(rqli_sweep_options_read(&read, &client, &given, NULL));
+        CHECK_OK(rqli_options_read(RQLI_OF_SWEEP, &read, &client, &given, NULL));
         *field = numbers[i].most;
-        CHECK_OK(rqli_sweep_options_read(&read, &client, &given, NULL));
+        CHECK_OK(rqli_options_read(RQLI_OF_SWEEP, &read, &client, &given, NULL));
     }
     memset((char *)&given + offsetof(rql_sweep_options, dry_run), 7, 1);
-    assert_int_equal(rqli_sweep_options_read(&read, &client, &given, NULL), RQL_E_INVALID);
+    assert_int_equal(rqli_options_read(RQLI_OF_SWEEP, &read, &client, &given, NULL), RQL_E_INVALID);
     memset(&given, 0, sizeof given);
-    assert_int_equal(rqli_sweep_options_read(&read, &client, &given, NULL), RQL_E_INVALID);
+    assert_int_equal(rqli_options_read(RQLI_OF_SWEEP, &read, &client, &given, NULL), RQL_E_INVALID);
 }
 
 /* A program that was built with fewer fields, and one with more. */
@@ -220,14 +220,15 @@ static void programs_of_other_ages_are_understood(void **state)
     rql_sweep_options_init_sized(NULL, &given.known, older);
     assert_int_equal(given.known.queue_scan_size, -1);
     given.known.batch_size = 5;
-    CHECK_OK(rqli_sweep_options_read(&read, &client, &given.known, NULL));
+    CHECK_OK(rqli_options_read(RQLI_OF_SWEEP, &read, &client, &given.known, NULL));
     assert_int_equal(read.batch_size, 5);
     assert_int_equal(read.queue_scan_size, 300);
     rql_sweep_options_init_sized(NULL, &given.known, sizeof given);
     assert_int_equal(given.newer, 0);
-    CHECK_OK(rqli_sweep_options_read(&read, &client, &given.known, NULL));
+    CHECK_OK(rqli_options_read(RQLI_OF_SWEEP, &read, &client, &given.known, NULL));
     given.newer = 1;
-    assert_int_equal(rqli_sweep_options_read(&read, &client, &given.known, NULL), RQL_E_INVALID);
+    assert_int_equal(rqli_options_read(RQLI_OF_SWEEP, &read, &client, &given.known, NULL),
+                     RQL_E_INVALID);
 }
 
 int main(void)
