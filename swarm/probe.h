@@ -4,8 +4,10 @@
 /* One sign of life for the hosts of a client: one exchange, whatever their number. */
 
 #include "admin/texts.h"
-#include "hosts.h"
 #include "lock/client.h"
+#include "lock/hosts.h"
+
+#include <rql/swarm.h>
 
 struct rqli_probe {
     rql_client *client; /* whose hosts */

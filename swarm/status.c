@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/scope.h"
 #include "lock/client.h"
+#include "lock/hosts.h"
 #include "swarm_inside.h"
 
 #include <stdio.h>

@@ -321,8 +321,8 @@ rql_swarm *rql_swarm_free(rql_swarm *swarm)
     stop(swarm);
     leave(swarm);
     leave_rolls(swarm);
-    rql_client_free(swarm->prober_client);
-    rql_client_free(swarm->flusher_client);
+    rqli_client_free(swarm->prober_client);
+    rqli_client_free(swarm->flusher_client);
     rqli_element_fini(&swarm->supervisor);
     rqli_element_fini(&swarm->prober);
     rqli_element_fini(&swarm->flusher);

@@ -5,7 +5,7 @@
 
 #include "element.h"
 #include "flush.h"
-#include "hosts.h"
+#include "lock/hosts.h"
 
 #include <rql/swarm.h>
 

@@ -14,13 +14,6 @@
 #include <rql/client.h>
 #include <stdatomic.h>
 
-/* What the connections of loops have counted. */
-struct rqli_traffic {
-    int64_t commands;
-    int64_t connections;
-    int64_t pushes;
-};
-
 struct rqli_hosts;
 struct rqli_leases;
 struct rqli_conn;
@@ -53,8 +46,6 @@ struct rql_client {
         struct rqli_clock_offset clock_offset;
         uint64_t tracking_link;       /* generations that CLIENT TRACKING was set up for */
         uint64_t tracking_subscriber; /* (protocol.md 22) */
-        struct rql_loop *loops;       /* that are open */
-        struct rqli_traffic past;     /* of those that are not */
     } shared;                         /* everything in here under shared.mutex */
 };
 

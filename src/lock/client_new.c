@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "base/ident.h"
 #include "base/scope.h"
+#include "lock/hosts.h"
 #include "lock/leases.h"
-#include "lock/swarm_door.h"
 #include "net/conn_threads.h"
 #include "net/login.h"
 #include "net/subscriber.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-RQLI_DEFINE_AUTO(rql_client *, rql_client_free);
+RQLI_DEFINE_AUTO(rql_client *, rqli_client_free);
 
 static void abandon(void *self)
 {
@@ -33,17 +33,18 @@ static void set_up_endpoint(rql_client *client)
     client->endpoint.io_timeout_ms = client->options.io_timeout_ms;
     client->endpoint.spin_us = client->options.spin_us;
     client->endpoint.identity = client->identity;
+    client->endpoint.stats = client->stats;
     client->url = strdup(client->options.url);
     client->options.url = NULL;
 }
 
 static rql_status build(rql_client *client, rql_error *error)
 {
+    client->stats = rqli_stats_new();
     set_up_endpoint(client);
     client->conn = rqli_conn_new(&client->endpoint);
     client->subscriber = rqli_subscriber_new(&client->endpoint);
     client->leases = rqli_leases_new(client);
-    client->stats = rqli_stats_new();
     client->hosts = rqli_hosts_new();
     if (!client->conn || !client->subscriber || !client->leases || !client->stats ||
         !client->hosts || !client->url) {
@@ -58,7 +59,7 @@ static rql_status build(rql_client *client, rql_error *error)
 
 rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_error *error)
 {
-    RQLI_AUTO(rql_client_free) rql_client *client = NULL;
+    RQLI_AUTO(rqli_client_free) rql_client *client = NULL;
     rql_status status;
 
     client = calloc(1, sizeof *client);
@@ -81,38 +82,12 @@ rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_er
     return RQL_OK;
 }
 
-rql_status rql_client_new(rql_client **out, const rql_options *options, rql_error *error)
+rql_client *rqli_client_free(rql_client *client)
 {
-    RQLI_DEFER_CANCEL;
-    RQLI_AUTO(rql_client_free) rql_client *client = NULL;
-    rql_status status;
-
-    if (!out) {
-        return rqli_fail(error, RQL_E_INVALID, "rql_client_new: out is NULL");
-    }
-    status = rqli_client_make(&client, options, error);
-    if (status) {
-        return status;
-    }
-    if (client->options.auto_swarm) {
-        status = rql_swarm_start(client, NULL, &client->swarm, error);
-    }
-    if (status) {
-        return status;
-    }
-    *out = RQLI_GIVE(client);
-    return RQL_OK;
-}
-
-rql_client *rql_client_free(rql_client *client)
-{
-    RQLI_DEFER_CANCEL;
-
     /* In a fork child threads that are not there may have been changing it: it stays (F-82). */
     if (!client || (client->is_member && rqli_fork_is_foreign(&client->fork))) {
         return NULL;
     }
-    (void)rql_swarm_free(client->swarm);
     if (client->is_member) {
         rqli_fork_leave(&client->fork);
     }

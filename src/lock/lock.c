@@ -4,7 +4,7 @@
 #include "base/scope.h"
 #include "lock/client.h"
 #include "lock/handle.h"
-#include "lock/swarm_door.h"
+#include "lock/hosts.h"
 
 #include <unistd.h>
 

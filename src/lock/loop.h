@@ -18,7 +18,6 @@
 #include <uv.h>
 
 struct rqli_acquire;
-struct rqli_traffic;
 
 /* What another thread has to say. Part of what it is about. */
 struct rqli_post {
@@ -78,7 +77,6 @@ struct rql_loop {
     rql_closed_fn closed;
     void *closed_data;
     struct rqli_post closing;
-    rql_loop *next; /* of the client's, under its mutex */
 
     struct {
         uv_loop_t uv;
@@ -110,9 +108,6 @@ uint64_t rqli_loop_new_acquirer(const rql_loop *loop);
 
 /* Loop's thread: a job is done. Frees nothing. */
 void rqli_loop_finish(struct rqli_job *job);
-
-/* Adds what a loop's connections have counted. */
-void rqli_traffic_add(struct rqli_traffic *self, const rql_loop *loop);
 
 /* Loop's thread. How an acquisition listens; see lock/wait.h. */
 void rqli_loop_attend(struct rqli_acquire *acquire);

@@ -10,41 +10,6 @@
 
 #include <stdlib.h>
 
-static void list(rql_loop *loop)
-{
-    rql_client *client = loop->client;
-
-    (void)pthread_mutex_lock(&client->shared.mutex);
-    loop->next = client->shared.loops;
-    client->shared.loops = loop;
-    (void)pthread_mutex_unlock(&client->shared.mutex);
-}
-
-/* What it has counted stays with the client. */
-static void unlist(rql_loop *loop)
-{
-    rql_client *client = loop->client;
-    rql_loop **at = &client->shared.loops;
-
-    (void)pthread_mutex_lock(&client->shared.mutex);
-    while (*at != loop) {
-        at = &(*at)->next;
-    }
-    *at = loop->next;
-    rqli_traffic_add(&client->shared.past, loop);
-    (void)pthread_mutex_unlock(&client->shared.mutex);
-}
-
-void rqli_traffic_add(struct rqli_traffic *self, const rql_loop *loop)
-{
-    struct rqli_conn_counts commands = rqli_pipe_counts(loop->op.pipe);
-    struct rqli_subscriber_counts pushes = rqli_ear_counts(loop->ear);
-
-    self->commands += commands.commands;
-    self->connections += commands.connections + pushes.connections;
-    self->pushes += pushes.pushes;
-}
-
 static void loop_free(rql_loop *loop)
 {
     rqli_pipe_free(loop->op.pipe);
@@ -63,7 +28,6 @@ static void end(rql_loop *loop)
     void *user_data = loop->closed_data;
 
     rqli_fork_leave(&loop->fork);
-    unlist(loop);
     if (!loop->own.is_used) {
         loop_free(loop);
     }
@@ -197,7 +161,6 @@ static bool set_going(rql_loop *loop)
         rqli_fork_leave(&loop->fork);
         return false;
     }
-    list(loop);
     return true;
 }
 

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "net/conn_threads_inside.h"
 #include "net/url.h"
+#include "observe/stats.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -157,6 +158,7 @@ static bool put_in_stream(struct rqli_conn *self, struct exchange *exchange)
     atomic_store_explicit(&exchange->mark, AWAKE, memory_order_relaxed);
     self->shared.queued_at += command->length;
     self->shared.n_commands += command->n_commands;
+    rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_COMMANDS, command->n_commands);
     self->shared.callers++;
     self->shared.n_unsent++;
     if (self->shared.last) {

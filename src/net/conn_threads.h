@@ -63,7 +63,7 @@ void rqli_conn_drop(struct rqli_conn *self, uint64_t generation);
 rql_status rqli_exchange_fault(const struct rqli_exchange *exchange, const struct rqli_reply *reply,
                                const char *what, const char *where, rql_error *error);
 
-/* What it has done so far. Any thread. */
+/* What this connection has done so far. Any thread. */
 struct rqli_conn_counts {
     int64_t commands;
     int64_t connections;

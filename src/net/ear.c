@@ -1,7 +1,10 @@
 #include "net/ear.h"
 
 #include "base/clock.h"
+#include "base/ident.h"
 #include "net/line.h"
+#include "net/url.h"
+#include "observe/stats.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -11,12 +14,18 @@ struct rqli_ear {
     struct rqli_hearing hearing;
     const struct rqli_ear_listener *listener;
     _Atomic uint64_t generation;
-    _Atomic int64_t n_pushes;
 };
 
 static bool open_ear(struct rqli_line *line, int64_t deadline_us)
 {
     return rqli_hearing_open(&((struct rqli_ear *)line)->hearing, deadline_us);
+}
+
+/* On the loop's thread. */
+static void count(const struct rqli_ear *self, enum rqli_stat what)
+{
+    rqli_stats_count(self->hearing.sock.endpoint->stats, (rqli_stats_shard)rqli_thread_id(), what,
+                     1);
 }
 
 static void on_opened(struct rqli_line *line, bool is_open)
@@ -25,6 +34,7 @@ static void on_opened(struct rqli_line *line, bool is_open)
 
     if (is_open) {
         (void)atomic_fetch_add_explicit(&self->generation, 1, memory_order_relaxed);
+        count(self, RQLI_STAT_CONNECTIONS);
         self->listener->on_listening(self->listener->self);
     }
 }
@@ -90,14 +100,6 @@ int64_t rqli_ear_client_id(const struct rqli_ear *self)
     return self->hearing.sock.seat.client_id;
 }
 
-struct rqli_subscriber_counts rqli_ear_counts(const struct rqli_ear *self)
-{
-    return (struct rqli_subscriber_counts){
-        .connections = (int64_t)rqli_ear_generation(self),
-        .pushes = atomic_load_explicit(&self->n_pushes, memory_order_relaxed),
-    };
-}
-
 /* False: the connection made no sense. */
 static bool take_pushes(struct rqli_ear *self)
 {
@@ -107,7 +109,7 @@ static bool take_pushes(struct rqli_ear *self)
 
     while (state > 0) {
         if (pushed.kind != RQLI_PUSHED_NOTHING) {
-            (void)atomic_fetch_add_explicit(&self->n_pushes, 1, memory_order_relaxed);
+            count(self, RQLI_STAT_PUSHES);
             self->listener->on_pushed(self->listener->self, &pushed, now_us);
         }
         rqli_hearing_forget(&self->hearing);

@@ -41,7 +41,4 @@ void rqli_ear_rest(struct rqli_ear *self);
 int64_t rqli_ear_due_us(const struct rqli_ear *self, bool wanted);
 void rqli_ear_tend(struct rqli_ear *self, int64_t now_us, bool wanted);
 
-/* So far. Any thread. */
-struct rqli_subscriber_counts rqli_ear_counts(const struct rqli_ear *self);
-
 #endif

@@ -4,6 +4,7 @@
 #include "net/conn_threads_inside.h"
 #include "net/login.h"
 #include "net/url.h"
+#include "observe/stats.h"
 
 #include <errno.h>
 #include <sys/socket.h>
@@ -161,6 +162,7 @@ static rql_status attempt(struct rqli_conn *self, int64_t deadline_us, rql_error
     } else {
         self->shared.state = UP;
         self->shared.generation++;
+        rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_CONNECTIONS, 1);
         self->shared.backoff_ms = 0;
         self->shared.next_attempt_us = 0;
         self->shared.sent_at = self->shared.queued_at;

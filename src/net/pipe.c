@@ -2,10 +2,12 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/ident.h"
 #include "base/must.h"
 #include "net/line.h"
 #include "net/login.h"
 #include "net/url.h"
+#include "observe/stats.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -37,7 +39,6 @@ struct rqli_pipe {
     bool shall_drop;
     struct rqli_clock_reading reading;
     rql_error fault; /* of connecting */
-    _Atomic int64_t n_commands;
     _Atomic uint64_t generation;
 };
 
@@ -50,6 +51,12 @@ static bool open_pipe(struct rqli_line *line, int64_t deadline_us)
            RQL_OK;
 }
 
+/* On the loop's thread. */
+static void count(const struct rqli_pipe *self, enum rqli_stat what)
+{
+    rqli_stats_count(self->sock.endpoint->stats, (rqli_stats_shard)rqli_thread_id(), what, 1);
+}
+
 static void on_opened(struct rqli_line *line, bool is_open)
 {
     struct rqli_pipe *self = (struct rqli_pipe *)line;
@@ -58,6 +65,7 @@ static void on_opened(struct rqli_line *line, bool is_open)
         self->silent = (struct rqli_seat){0};
         self->heard_us = rqli_now_us();
         (void)atomic_fetch_add_explicit(&self->generation, 1, memory_order_relaxed);
+        count(self, RQLI_STAT_CONNECTIONS);
     } else if (self->fault.status == RQL_OK) { /* it was opened, and cannot be watched */
         (void)rqli_fail(&self->fault, RQL_E_NOMEM, "%s: no memory to watch the connection",
                         self->sock.endpoint->where);
@@ -119,14 +127,6 @@ uint64_t rqli_pipe_generation(const struct rqli_pipe *self)
     return atomic_load_explicit(&self->generation, memory_order_relaxed);
 }
 
-struct rqli_conn_counts rqli_pipe_counts(const struct rqli_pipe *self)
-{
-    return (struct rqli_conn_counts){
-        .commands = atomic_load_explicit(&self->n_commands, memory_order_relaxed),
-        .connections = (int64_t)rqli_pipe_generation(self),
-    };
-}
-
 bool rqli_pipe_has_room(const struct rqli_pipe *self)
 {
     return rqli_pipe_is_up(self) && self->next - self->first < IN_FLIGHT_MAX - SPARE &&
@@ -157,7 +157,7 @@ uint64_t rqli_pipe_expect(struct rqli_pipe *self, rqli_pipe_fn fn, void *owner)
         .sent_us = now_us,
         .ends_at = self->written_at + self->out.length - self->n_written,
     };
-    (void)atomic_fetch_add_explicit(&self->n_commands, 1, memory_order_relaxed);
+    count(self, RQLI_STAT_COMMANDS);
     return self->next++;
 }
 

@@ -57,7 +57,4 @@ void rqli_pipe_read(struct rqli_pipe *self);  /* what has come */
 int64_t rqli_pipe_due_us(const struct rqli_pipe *self, bool wanted);
 void rqli_pipe_tend(struct rqli_pipe *self, int64_t now_us, bool wanted);
 
-/* So far. Any thread. */
-struct rqli_conn_counts rqli_pipe_counts(const struct rqli_pipe *self);
-
 #endif

@@ -5,6 +5,7 @@
 #include "base/wakes.h"
 #include "net/hearing.h"
 #include "net/url.h"
+#include "observe/stats.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -28,7 +29,6 @@ struct rqli_subscriber {
         struct rqli_waiter *reader;
         bool is_listening;
         uint64_t generation;
-        int64_t n_pushes;
         int64_t client_id;
         int64_t next_attempt_us;
         struct rqli_wake_list wake_list; /* of called waiters */
@@ -75,17 +75,6 @@ bool rqli_subscriber_is_listening(struct rqli_subscriber *self)
     is_listening = self->shared.is_listening;
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return is_listening;
-}
-
-struct rqli_subscriber_counts rqli_subscriber_counts(struct rqli_subscriber *self)
-{
-    struct rqli_subscriber_counts counts;
-
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    counts.connections = (int64_t)self->shared.generation;
-    counts.pushes = self->shared.n_pushes;
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    return counts;
 }
 
 static bool is_same(struct rqli_slice a, struct rqli_slice b)
@@ -244,7 +233,9 @@ static bool take_pushes(struct rqli_subscriber *self)
     int state = rqli_hearing_next(&self->hearing, &pushed);
 
     while (state > 0) {
-        self->shared.n_pushes += pushed.kind != RQLI_PUSHED_NOTHING;
+        if (pushed.kind != RQLI_PUSHED_NOTHING) {
+            rqli_stats_count(self->hearing.sock.endpoint->stats, 0, RQLI_STAT_PUSHES, 1);
+        }
         if (pushed.kind == RQLI_PUSHED_CHANGE && pushed.lock_key.data) {
             nudge_watchers(self, pushed.lock_key);
         } else if (pushed.kind == RQLI_PUSHED_CHANGE) {
@@ -279,6 +270,7 @@ static void listen_again(struct rqli_subscriber *self, int64_t deadline_us)
     set_listening(self, done);
     if (done) {
         self->shared.generation++;
+        rqli_stats_count(self->hearing.sock.endpoint->stats, 0, RQLI_STAT_CONNECTIONS, 1);
         self->shared.client_id = self->hearing.sock.seat.client_id;
         nudge(self, NULL, NULL);
     } else {

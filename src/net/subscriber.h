@@ -86,14 +86,6 @@ void rqli_subscriber_on_called(struct rqli_subscriber *self, int64_t n_heard);
  * next to nothing where no thread has waited. */
 void rqli_subscriber_drain(struct rqli_subscriber *self);
 
-/* What it has done so far. Any thread. */
-struct rqli_subscriber_counts {
-    int64_t connections;
-    int64_t pushes; /* that told something */
-};
-
-struct rqli_subscriber_counts rqli_subscriber_counts(struct rqli_subscriber *self);
-
 /* All other waiters for the same lock shall look for themselves (protocol.md 5); all others, if it
  * waits for several. */
 void rqli_subscriber_nudge(struct rqli_subscriber *self, const struct rqli_waiter *waiter);

@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct rqli_stats;
+
 enum rqli_endpoint_kind { RQLI_ENDPOINT_TCP, RQLI_ENDPOINT_UNIX, RQLI_ENDPOINT_LOCAL };
 
 struct rqli_endpoint {
@@ -21,10 +23,11 @@ struct rqli_endpoint {
     int64_t connect_timeout_ms;
     int64_t io_timeout_ms;
     int64_t spin_us;
-    const char *identity; /* of the client; names the connection and the channel */
+    const char *identity;     /* of the client; names the connection and the channel */
+    struct rqli_stats *stats; /* of the client; connections count into them */
 };
 
-/* Fills everything that the URL says; the last four fields are the caller's. *out is untouched on
+/* Fills everything that the URL says; the last five fields are the caller's. *out is untouched on
  * failure. RQL_E_INVALID names the part that is wrong, without the password. */
 rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error *error);
 void rqli_endpoint_fini(struct rqli_endpoint *self); /* wipes the password */

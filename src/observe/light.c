@@ -19,12 +19,20 @@ rql_status rqli_listeners_check(rql_log_fn logger, rql_event_fn instrumenter, rq
     return logger || instrumenter ? fail_light(error) : RQL_OK;
 }
 
-rql_status rql_client_stats_sized(rql_client *client, rql_stats *out, size_t size)
+rql_status rqli_stats_read(const struct rqli_stats *self, rql_stats *out)
 {
-    (void)client;
+    (void)self;
     (void)out;
-    (void)size;
-    return fail_light(NULL);
+    return RQL_E_UNSUPPORTED;
+}
+
+void rqli_stats_count(struct rqli_stats *self, rqli_stats_shard shard, enum rqli_stat what,
+                      int64_t n)
+{
+    (void)self;
+    (void)shard;
+    (void)what;
+    (void)n;
 }
 
 /* There is nothing to keep; but NULL is said to mean that memory ran out. */

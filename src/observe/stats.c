@@ -22,38 +22,6 @@ struct rqli_stats {
     struct shard shard[SHARDS];
 };
 
-/* Where the reading of each counter goes. */
-static const size_t places[] = {
-    [RQLI_STAT_ACQUISITIONS] = offsetof(rql_stats, acquisitions),
-    [RQLI_STAT_HAND_OVERS] = offsetof(rql_stats, hand_overs),
-    [RQLI_STAT_REENTRIES] = offsetof(rql_stats, reentries),
-    [RQLI_STAT_TRIES] = offsetof(rql_stats, tries),
-    [RQLI_STAT_POLLS] = offsetof(rql_stats, polls),
-    [RQLI_STAT_REQUEUED] = offsetof(rql_stats, requeued),
-    [RQLI_STAT_RESTORED] = offsetof(rql_stats, restored),
-    [RQLI_STAT_RELEASES] = offsetof(rql_stats, releases),
-    [RQLI_STAT_RELEASES_NOT_HELD] = offsetof(rql_stats, releases_not_held),
-    [RQLI_STAT_RELEASES_FAILED] = offsetof(rql_stats, releases_failed),
-    [RQLI_STAT_EXTENSIONS] = offsetof(rql_stats, extensions),
-    [RQLI_STAT_RENEWALS] = offsetof(rql_stats, renewals),
-    [RQLI_STAT_LOST] = offsetof(rql_stats, lost),
-    [RQLI_STAT_SWEPT_KEYS] = offsetof(rql_stats, swept_keys),
-    [RQLI_STAT_PROBES] = offsetof(rql_stats, probes),
-    [RQLI_STAT_HOSTS_DECLARED_DEAD] = offsetof(rql_stats, hosts_declared_dead),
-    [RQLI_STAT_SWARM_FAILURES] = offsetof(rql_stats, swarm_failures),
-    [RQLI_STAT_SWARM_RESTARTS] = offsetof(rql_stats, swarm_restarts),
-    [RQLI_STAT_ZOMBIE_HOSTS] = offsetof(rql_stats, zombie_hosts),
-    [RQLI_STAT_ZOMBIE_LOCKS] = offsetof(rql_stats, zombie_locks),
-    [RQLI_STAT_ZOMBIE_REQUESTS] = offsetof(rql_stats, zombie_requests),
-    [RQLI_STAT_ZOMBIE_HAND_OVERS] = offsetof(rql_stats, zombie_hand_overs),
-    [RQLI_STAT_TIMED_OUT] = offsetof(rql_stats, timed_out),
-    [RQLI_STAT_RETRY_LIMIT] = offsetof(rql_stats, retry_limit),
-    [RQLI_STAT_FAIL_FAST_NO_TRY] = offsetof(rql_stats, fail_fast_no_try),
-    [RQLI_STAT_FAIL_FAST_AFTER_TRY] = offsetof(rql_stats, fail_fast_after_try),
-    [RQLI_STAT_CONFLICTS] = offsetof(rql_stats, conflicts),
-    [RQLI_STAT_CANCELLED] = offsetof(rql_stats, cancelled),
-};
-
 struct rqli_stats *rqli_stats_new(void)
 {
     struct rqli_stats *self = aligned_alloc(LINE_BYTES, sizeof *self);
@@ -132,17 +100,15 @@ static void read_times(const struct rqli_stats *self, enum rqli_stat_time what, 
     }
 }
 
-void rqli_stats_read(const struct rqli_stats *self, rql_stats *out)
+rql_status rqli_stats_read(const struct rqli_stats *self, rql_stats *out)
 {
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        int64_t total = sum(self, i);
-
-        memcpy((char *)out + places[i], &total, sizeof total);
-    }
+    *out = (rql_stats){.size = sizeof *out};
+#define COUNTER(constant, field, help) out->field = sum(self, RQLI_STAT_##constant);
+#define PART(constant, field, family, help, label, value) COUNTER(constant, field, help)
+#define TIMES(constant, field, help) read_times(self, RQLI_STAT_##constant, &out->field);
+#include "observe/counters.def"
     for (size_t i = 0; i < RQL_STATS_FAULTS; i++) {
         out->faults[i] = sum(self, RQLI_STAT_FAULTS + i);
     }
-    read_times(self, RQLI_STAT_WAIT, &out->wait);
-    read_times(self, RQLI_STAT_HOLD, &out->hold);
-    read_times(self, RQLI_STAT_HAND_OFF, &out->hand_off);
+    return RQL_OK;
 }

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "net/conn_threads.h"
 #include "net/url.h"
+#include "observe/stats.h"
 #include "proxy.h"
 #include "redis_server.h"
 #include "stand_in.h"
@@ -70,6 +71,8 @@ static void join(struct crew *crew, const char *url, int64_t io_timeout_ms)
     crew->endpoint.io_timeout_ms = io_timeout_ms;
     crew->endpoint.identity = "00112233445566778899aabbccddeeff";
     crew->deadline_ms = LONG_MS;
+    crew->endpoint.stats = rqli_stats_new();
+    assert_non_null(crew->endpoint.stats);
     crew->conn = rqli_conn_new(&crew->endpoint);
     assert_non_null(crew->conn);
 }
@@ -77,6 +80,7 @@ static void join(struct crew *crew, const char *url, int64_t io_timeout_ms)
 static void part(struct crew *crew)
 {
     rqli_conn_free(crew->conn);
+    rqli_stats_free(crew->endpoint.stats);
     rqli_endpoint_fini(&crew->endpoint);
 }
 

@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "flush.h"
-#include "hosts.h"
+#include "lock/hosts.h"
 #include "supervisor.h"
 
 /* An element as its supervisor sees it, and the hosts of a client. No thread, no clock. */

@@ -4,12 +4,11 @@
 /* Which threads of a client are hosts of the swarm, and what the server knows of them. A thread
  * comes in at its first use of the client and goes out when it has ended and holds nothing. */
 
-#include "lock/swarm_door.h"
-
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 struct rqli_host {
     pid_t thread;
@@ -49,6 +48,13 @@ enum rqli_hosts_who {
     RQLI_HOSTS_HOLDERS, /* only who holds stays */
     RQLI_HOSTS_NONE,    /* all leave */
 };
+
+/* The hosts of one client: its threads. NULL: out of memory. */
+struct rqli_hosts *rqli_hosts_new(void);
+struct rqli_hosts *rqli_hosts_free(struct rqli_hosts *self); /* NULL is fine */
+
+/* Any thread. This thread uses the client: a host from now on, if a swarm runs. */
+void rqli_hosts_meet(struct rqli_hosts *self, pid_t thread);
 
 /* Lets threads in, and has on_new called for each. */
 void rqli_hosts_open(struct rqli_hosts *self, void (*on_new)(void *context), void *context);

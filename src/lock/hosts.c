@@ -1,4 +1,4 @@
-#include "hosts.h"
+#include "lock/hosts.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,64 @@
+/* A client with all that it has: what no single part of the library can do, for a swarm uses the
+ * client that starts it. */
+
+#include "base/cancel.h"
+#include "base/error.h"
+#include "base/scope.h"
+#include "lock/client_new.h"
+#include "observe/stats.h"
+
+#include <rql/swarm.h>
+#include <string.h>
+
+RQLI_DEFINE_AUTO(rql_client *, rqli_client_free);
+
+rql_status rql_client_new(rql_client **out, const rql_options *options, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    RQLI_AUTO(rqli_client_free) rql_client *client = NULL;
+    rql_status status;
+
+    if (!out) {
+        return rqli_fail(error, RQL_E_INVALID, "rql_client_new: out is NULL");
+    }
+    status = rqli_client_make(&client, options, error);
+    if (!status && client->options.auto_swarm) {
+        status = rql_swarm_start(client, NULL, &client->swarm, error);
+    }
+    if (status) {
+        return status;
+    }
+    *out = RQLI_GIVE(client);
+    return RQL_OK;
+}
+
+rql_client *rql_client_free(rql_client *client)
+{
+    RQLI_DEFER_CANCEL;
+
+    if (client) {
+        (void)rql_swarm_free(client->swarm); /* in a fork child it stays, as the client does */
+    }
+    return rqli_client_free(client);
+}
+
+rql_status rql_client_stats_sized(rql_client *client, rql_stats *out, size_t size)
+{
+    RQLI_DEFER_CANCEL;
+    rql_status status = rqli_client_check(client, NULL);
+    rql_stats all;
+
+    if (!status && (!out || size < sizeof out->size)) {
+        status = RQL_E_INVALID;
+    }
+    if (!status) {
+        status = rqli_stats_read(client->stats, &all);
+    }
+    if (status) {
+        return status;
+    }
+    memset(out, 0, size);
+    memcpy(out, &all, size < sizeof all ? size : sizeof all);
+    out->size = size < sizeof all ? size : sizeof all;
+    return RQL_OK;
+}
