@@ -10,6 +10,7 @@ import check_calls
 import check_gem
 import check_layers
 import check_numbers
+import check_pages
 import check_words
 
 CLEAN = {
@@ -29,6 +30,8 @@ def table(row):
 
 
 LONG = "int f(void)\n{\n" + "    g();\n" * 80 + "}\n"
+PAGES = {"README.md": "[b](src/base/b.c#L1) [gem](https://rubygems.org)\n", "tests/server/test_a.c": "",
+         "tests/README.md": "| a fault | server/a | `server/faults.h` |\n"}
 CASES = [
     (None, {}, check_layers),
     (None, {}, check_words),
@@ -63,6 +66,11 @@ CASES = [
     ("no long file", {"src/lock/a.c": "int a;\n" * 501}, check_numbers),
     ("no parameter train", {"src/lock/a.c": "int f(int a, int (*b)(int, int), int c[2], int d, int e, int g)\n{\n}\n"},
      check_numbers),
+    (None, PAGES, check_pages),
+    ("a README of many lines", {"README.md": "line\n" * 251}, check_pages),
+    ("a README of wide lines", {"README.md": "x" * 121}, check_pages),
+    ("a link to what is not there", {"README.md": "[map](src/map.md)\n"}, check_pages),
+    ("a named test that is not there", {"tests/README.md": "| a fault | server/faults |\n"}, check_pages),
     ("a function that nobody tests", {"tests/t.c": "/* rql_a() */\n"}, check_calls),
     (None, table(ROW), check_gem),
     ("a call of the gem without a row", table(""), check_gem),
