@@ -11,18 +11,8 @@
 const char *const cli_forever_options[] = {"try_to_lock_timeout_ms", "retry_count",
                                            "default_queue_ttl_ms", NULL};
 
-const struct cli_flag cli_common_flags[] = {
-    {.name = "help", .letter = 'h', .help = "this text", .offset = CLI_FIELD(help), .kind = CLI_ON},
-    {.name = NULL},
-};
-
-static const struct cli_flag top_flags[] = {
-    {.name = "version", .letter = 'V', .offset = CLI_FIELD(version), .kind = CLI_ON},
-    {.name = NULL},
-};
-
 /* What stands before the command's name. */
-static const struct cli_command top = {.flags = top_flags};
+static const struct cli_command top = {.name = ""};
 
 enum {
     FLAGS_MAX = 128,
@@ -32,7 +22,8 @@ enum {
     BARE_ARGUMENT = 1, /* this for what is no flag, and a letter for a short flag */
 };
 
-/* All flags that a command takes, the options of the library too, as getopt_long() wants them. */
+/* All flags that a command takes, the options of the library too, as getopt_long() wants them. Of
+ * two with one name the first counts. */
 struct flags {
     const struct cli_command *command;
     size_t count;
@@ -41,16 +32,6 @@ struct flags {
     char names[FLAGS_MAX][NAME_SIZE]; /* of options: with '-' for '_' */
     char letters[2 * FLAGS_MAX + 3];  /* "-:k:nw:" */
 };
-
-static int misused(const struct cli_command *command, const char *what, const char *argument)
-{
-    if (command->name) {
-        cli_say("%s: %s%s; see rql %s --help", command->name, what, argument, command->name);
-    } else {
-        cli_say("%s%s; see rql --help", what, argument);
-    }
-    return CLI_USAGE;
-}
 
 void cli_args_init(struct cli_args *args, char **arguments)
 {
@@ -75,8 +56,6 @@ void cli_args_init(struct cli_args *args, char **arguments)
     }
 }
 
-/* ---- the table of flags ---- */
-
 static void add_flag(struct flags *self, const struct cli_flag *flag)
 {
     const bool is_switch = flag->kind == CLI_ON || flag->kind == CLI_OFF;
@@ -98,17 +77,15 @@ static void add_flag(struct flags *self, const struct cli_flag *flag)
     }
 }
 
-/* Flags of the same name hide those that come after them. */
 static void collect_flags(struct flags *self, const struct cli_command *command)
 {
-    const struct cli_flag *const tables[] = {command->flags, command->more_flags, cli_common_flags};
     const rql_option_row *row;
 
     /* '+' ends at the first argument that is no flag, '-' answers it in its place; ':' tells a
      * missing value from an unknown flag. */
-    *self = (struct flags){.command = command, .letters = {command->name ? '-' : '+', ':'}};
-    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
-        for (const struct cli_flag *flag = tables[i]; flag && flag->name; flag++) {
+    *self = (struct flags){.command = command, .letters = {command == &top ? '+' : '-', ':'}};
+    for (const struct cli_flag *flag = cli_flags; flag->name; flag++) {
+        if (cli_flag_is_of(flag, command)) {
             add_flag(self, flag);
         }
     }
@@ -167,128 +144,25 @@ static int unknown_flag(const struct flags *self, const char *argument, size_t l
     }
     (void)snprintf(said, sizeof said, "%.*s%s", (int)length, argument,
                    cli_guess_text(&guess, "--", meant));
-    return misused(self->command, "unknown flag ", said);
+    return cli_misused(self->command, "unknown flag ", said);
 }
-
-/* ---- the values of flags ---- */
-
-static int store_duration(const struct cli_command *command, const struct cli_flag *flag,
-                          const char *text, int64_t *field)
-{
-    int64_t value_ms = 0;
-
-    if (flag->kind == CLI_LIMIT && strcmp(text, "forever") == 0) {
-        *field = RQL_FOREVER;
-        return CLI_DONE;
-    }
-    if (rql_parse_duration(text, &value_ms, NULL) == RQL_OK &&
-        (value_ms >= 0 || flag->kind == CLI_CHANGE)) {
-        *field = value_ms;
-        return CLI_DONE;
-    }
-    cli_say("%s: --%s %s is no duration: write it with its unit, such as 500ms, 0.5s or 1h30m%s",
-            command->name, flag->name, text, flag->kind == CLI_LIMIT ? ", or forever" : "");
-    return CLI_USAGE;
-}
-
-static int store_code(const struct cli_command *command, const struct cli_flag *flag,
-                      const char *text, int64_t *field)
-{
-    char *end = NULL;
-    const long value = strtol(text, &end, 10);
-
-    if (*text < '0' || *text > '9' || *end != '\0' || value > 255) {
-        cli_say("%s: --%s %s is no exit code: 0 to 255", command->name, flag->name, text);
-        return CLI_USAGE;
-    }
-    *field = value;
-    return CLI_DONE;
-}
-
-/* Cuts the argument in two where it stands: the pair refers to its halves. */
-static int store_meta(struct cli_args *args, const struct cli_command *command, char *text)
-{
-    char *equals = strchr(text, '=');
-
-    if (!equals || equals == text) {
-        return misused(command, "metadata is written NAME=VALUE, not ", text);
-    }
-    if (args->n_meta == RQL_META_MAX_PAIRS) {
-        return misused(command, "too much metadata at ", text);
-    }
-    *equals = '\0';
-    args->meta[args->n_meta++] = (rql_meta){.name = text, .value = equals + 1};
-    return CLI_DONE;
-}
-
-static int store_log(struct cli_args *args, const struct cli_command *command, const char *form)
-{
-    if (strcmp(form, "text") == 0) {
-        args->options.logger = cli_log_text;
-    } else if (strcmp(form, "json") == 0) {
-        args->options.logger = cli_log_json;
-    } else {
-        return misused(command, "log lines are written as text or json, not as ", form);
-    }
-    return CLI_DONE;
-}
-
-static int store_option(struct cli_args *args, size_t row, const char *value)
-{
-    rql_error error = {.status = RQL_OK};
-    const char *name = rql_option_row_at(row)->name;
-
-    return rql_options_set(&args->options, name, value, &error) == RQL_OK ? CLI_DONE
-                                                                          : cli_fault(&error);
-}
-
-static int store(struct cli_args *args, const struct cli_command *command,
-                 const struct cli_flag *flag, char *value)
-{
-    void *field = (char *)args + flag->offset;
-
-    switch (flag->kind) {
-    case CLI_ON:
-    case CLI_OFF:
-        *(bool *)field = flag->kind == CLI_ON;
-        return CLI_DONE;
-    case CLI_DURATION:
-    case CLI_LIMIT:
-    case CLI_CHANGE:
-        return store_duration(command, flag, value, field);
-    case CLI_CODE:
-        return store_code(command, flag, value, field);
-    case CLI_TEXT:
-        *(const char **)field = value;
-        return CLI_DONE;
-    case CLI_META:
-        return store_meta(args, command, value);
-    case CLI_LOG:
-        return store_log(args, command, value);
-    case CLI_OPTION:
-        return store_option(args, flag->offset, value);
-    }
-    return CLI_USAGE;
-}
-
-/* ---- the command line ---- */
 
 static int take_name(struct cli_args *args, const struct cli_command *command, const char *name)
 {
     const bool is_first = (command->needs_name || command->takes_glob) && !args->name;
 
     if (!is_first && !command->takes_names) {
-        return misused(command,
-                       command->takes_command ? "put -- in front of the command, at "
-                                              : "one too many: ",
-                       name);
+        return cli_misused(command,
+                           command->takes_command ? "put -- in front of the command, at "
+                                                  : "one too many: ",
+                           name);
     }
     if (is_first) {
         args->name = name;
     }
     if (command->takes_names) {
         if (args->n_names == RQL_SERIES_MAX) {
-            return misused(command, "too many names at ", name);
+            return cli_misused(command, "too many names at ", name);
         }
         args->names[args->n_names++] = name;
     }
@@ -313,7 +187,7 @@ static int take_dashes(struct cli_args *args, const struct cli_command *command)
         args->only_names = false;
         return CLI_DONE;
     }
-    return misused(command, "nothing can follow ", "--");
+    return cli_misused(command, "nothing can follow ", "--");
 }
 
 static int take_only_name(struct cli_args *args, const struct cli_command *command)
@@ -334,12 +208,12 @@ static int take_found(struct cli_args *args, const struct flags *flags, int foun
     case BARE_ARGUMENT:
         return take_name(args, flags->command, optarg);
     case ':':
-        return misused(flags->command, "a value is missing after ", argument);
+        return cli_misused(flags->command, "a value is missing after ", argument);
     case '?':
-        return optopt >= LONG_FLAG ? misused(flags->command, "no value is wanted in ", argument)
+        return optopt >= LONG_FLAG ? cli_misused(flags->command, "no value is wanted in ", argument)
                                    : unknown_flag(flags, letter, 2);
     default:
-        return store(args, flags->command, find_flag(flags, found), optarg);
+        return cli_flag_store(find_flag(flags, found), flags->command, args, optarg);
     }
 }
 
@@ -391,20 +265,20 @@ static int check_arguments(const struct cli_args *args, const struct cli_command
         return CLI_DONE;
     }
     if (command->needs_name && !args->name) {
-        return misused(command, command->name_is ? command->name_is : "which lock? ",
-                       command->usage);
+        return cli_misused(command, command->name_is ? command->name_is : "which lock? ",
+                           command->usage);
     }
     if (command->takes_command && (!args->command || !args->command[0])) {
-        return misused(command, "which command? ", command->usage);
+        return cli_misused(command, "which command? ", command->usage);
     }
     if (args->max_hold_ms == 0) {
-        return misused(command, "nothing can be done within ", "--max-hold 0");
+        return cli_misused(command, "nothing can be done within ", "--max-hold 0");
     }
     if (find_too_short(args)) {
-        return misused(command, "--kill-after has to be shorter than ", find_too_short(args));
+        return cli_misused(command, "--kill-after has to be shorter than ", find_too_short(args));
     }
     if (args->fail_fast && args->wait_ms != CLI_UNSET) {
-        return misused(command, "--try does not go with ", "--wait");
+        return cli_misused(command, "--try does not go with ", "--wait");
     }
     return CLI_DONE;
 }

@@ -9,6 +9,8 @@
  * shell script's current step would go on otherwise, without the lock. What leaves the
  * group (setsid) is not found. */
 
+#include "held.h"
+
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,8 +37,19 @@ void cli_child_fini(struct cli_child *self);
 /* The exit code that says how the command ended, as a shell would. */
 int cli_child_code(const struct cli_child *self);
 
-/* malloc'd as a whole (free the array only): this program's environment, with RQL_LOCK, RQL_TOKEN
- * and RQL_URL as given. */
-char **cli_child_environment(const char *names, const char *tokens, const char *url);
+enum { CLI_OWN_VARIABLES = 3 };
+
+/* The command's environment: this program's, with its own RQL_LOCK, RQL_TOKEN and RQL_URL. The URL
+ * is the one that this program uses, login included: an rql or a worker inside the command has to
+ * find the same server, and would lock on another one without a word. Other users cannot read it:
+ * unlike a command line, an environment is its owner's. */
+struct cli_environment {
+    char **items; /* ends in NULL */
+    char *own[CLI_OWN_VARIABLES];
+};
+
+void cli_environment_init(struct cli_environment *self, const struct cli_held *held,
+                          const char *url);
+void cli_environment_fini_p(struct cli_environment *self);
 
 #endif

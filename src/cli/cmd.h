@@ -67,32 +67,28 @@ enum cli_flag_kind {
     CLI_OPTION,   /* of the library; `offset` is its row there */
 };
 
-/* One flag. A table of them ends with an entry without a name. */
 struct cli_flag {
     const char *name;  /* without "--" */
+    char letter;       /* its short form, or 0 */
     const char *value; /* what the help calls its value; NULL for switches */
     const char *help;  /* NULL: not in the help */
-    size_t offset;     /* of its field in struct cli_args */
     enum cli_flag_kind kind;
-    char letter; /* its short form, or 0 */
+    size_t offset;        /* of its field in struct cli_args */
+    const char *commands; /* that take it: names, a space between two; NULL: all */
 };
 
 #define CLI_FIELD(field) offsetof(struct cli_args, field)
-#define CLI_JSON_FLAG                                                                              \
-    {                                                                                              \
-        .name = "json", .help = "print JSON for machines", .offset = CLI_FIELD(json),              \
-        .kind = CLI_ON                                                                             \
-    }
-#define CLI_LOG_FLAG                                                                               \
-    {                                                                                              \
-        .name = "log", .value = "FORM", .help = "write what happens on stderr, as text or json",   \
-        .kind = CLI_LOG                                                                            \
-    }
-#define CLI_DRY_RUN_FLAG                                                                           \
-    {                                                                                              \
-        .name = "dry-run", .help = "only show what would be done", .offset = CLI_FIELD(dry_run),   \
-        .kind = CLI_ON                                                                             \
-    }
+
+/* The one table of flags, for the command line and for the help. Its end has no name. */
+extern const struct cli_flag cli_flags[];
+
+/* A run of a command: what was asked for, and what becomes of it. */
+struct cli_session {
+    const struct cli_args *args;
+    rql_client *client;
+    struct out out; /* printed by main.c after CLI_DONE; else by the command, if at all */
+    rql_error error;
+};
 
 struct cli_command {
     const char *name;
@@ -100,9 +96,7 @@ struct cli_command {
     const char *summary;  /* one line */
     const char *examples; /* lines for its --help, or NULL */
     const char *notes;    /* more lines for its --help, or NULL */
-    const struct cli_flag *flags;
-    const struct cli_flag *more_flags; /* or NULL */
-    const char *name_is;               /* what its name is, if not a lock's; or NULL */
+    const char *name_is;  /* what its name is, if not a lock's; or NULL */
     bool needs_name;
     bool takes_names;   /* a series of them */
     bool takes_glob;    /* `name` may be one, or NULL */
@@ -110,7 +104,7 @@ struct cli_command {
     /* Before there is a client. CLI_DONE, or the exit code after a line on stderr. Or NULL. */
     int (*prepare)(struct cli_args *args);
     /* The exit code; or minus a signal that is to end the program. */
-    int (*run)(const struct cli_args *args, rql_client *client);
+    int (*run)(struct cli_session *self);
 };
 
 extern const struct cli_command cli_run;
@@ -131,9 +125,6 @@ extern const struct cli_command cli_swarm;
 /* All commands, NULL at the end. */
 extern const struct cli_command *const cli_commands[];
 
-/* Flags that every command has. */
-extern const struct cli_flag cli_common_flags[];
-
 /* Defaults and environment. An argument stands before `arguments`, which end in NULL and outlive
  * `args`. */
 void cli_args_init(struct cli_args *args, char **arguments);
@@ -142,10 +133,17 @@ void cli_args_init(struct cli_args *args, char **arguments);
  * CLI_DONE, or CLI_USAGE after having said what is wrong. */
 int cli_args_parse(struct cli_args *args, const struct cli_command *command);
 
-static inline enum out_form cli_out_form(const struct cli_args *args)
-{
-    return args->json ? OUT_JSON : OUT_TABLE;
-}
+/* The answer is no: prints what there is, says why, and answers CLI_REFUSED. */
+int cli_refuse(struct cli_session *self, const char *why);
+
+bool cli_flag_is_of(const struct cli_flag *self, const struct cli_command *command);
+
+/* Keeps a value in its field; it stays the caller's. CLI_DONE, or CLI_USAGE as above. */
+int cli_flag_store(const struct cli_flag *self, const struct cli_command *command,
+                   struct cli_args *args, char *value);
+
+/* Says what is wrong with an argument; answers CLI_USAGE. */
+int cli_misused(const struct cli_command *command, const char *what, const char *argument);
 
 /* Does the glob, if there is one, match the name of a lock? It is as in the shell, but '/' is a
  * letter. */

@@ -22,50 +22,50 @@ static const char *read_secret(const char *given, char line[SECRET_LINE_SIZE])
     return line;
 }
 
-static int unlock_by_force(const struct cli_args *args, rql_client *client)
+static int unlock_by_force(struct cli_session *self)
 {
-    struct out out = out_fields(cli_out_form(args));
+    struct out *out = &self->out;
     rql_unlock_result result = {.lock_released = false};
-    rql_error error = {.status = RQL_OK};
 
-    if (rql_force_unlock(client, args->name, &result, &error) != RQL_OK) {
-        return cli_fault(&error);
+    if (rql_force_unlock(self->client, self->args->name, &result, &self->error) != RQL_OK) {
+        return cli_fault(&self->error);
     }
-    out_begin(&out, NULL);
-    out_text(&out, NULL, "name", args->name);
-    out_bool(&out, "lock_released", result.lock_released);
-    out_bool(&out, "queue_released", result.queue_released);
-    out_number(&out, NULL, "rel_time_us", OUT_INT, result.rel_time_us);
-    out_end(&out);
-    out_line(&out, "lock: %s, queue: %s", result.lock_released ? "released" : "was free",
+    out_begin(out, NULL);
+    out_text(out, NULL, "name", self->args->name);
+    out_bool(out, "lock_released", result.lock_released);
+    out_bool(out, "queue_released", result.queue_released);
+    out_number(out, NULL, "rel_time_us", OUT_INT, result.rel_time_us);
+    out_end(out);
+    out_line(out, "lock: %s, queue: %s", result.lock_released ? "released" : "was free",
              result.queue_released ? "emptied" : "was empty");
-    out_print(&out);
     return CLI_DONE;
 }
 
-static int unlock_by_secret(const struct cli_args *args, rql_client *client)
+static int unlock_by_secret(struct cli_session *self)
 {
-    struct out out = out_fields(cli_out_form(args));
+    struct out *out = &self->out;
     char line[SECRET_LINE_SIZE];
-    const char *secret = read_secret(args->secret, line);
-    rql_error error = {.status = RQL_OK};
-    const rql_status status = rql_release_by_secret(client, args->name, secret, &error);
+    const char *secret = read_secret(self->args->secret, line);
+    const rql_status status =
+        rql_release_by_secret(self->client, self->args->name, secret, &self->error);
 
     if (status < 0) {
-        return cli_fault(&error);
+        return cli_fault(&self->error);
     }
-    out_begin(&out, NULL);
-    out_text(&out, NULL, "name", args->name);
-    out_bool(&out, "lock_released", status == RQL_OK);
-    out_end(&out);
-    if (status == RQL_OK) {
-        out_line(&out, "lock: released");
-    }
-    out_print(&out);
+    out_begin(out, NULL);
+    out_text(out, NULL, "name", self->args->name);
+    out_bool(out, "lock_released", status == RQL_OK);
+    out_end(out);
     if (status != RQL_OK) {
-        cli_say("%s: not released: no grant with this secret is in force", args->name);
+        return cli_refuse(self, "not released: no grant with this secret is in force");
     }
-    return status == RQL_OK ? CLI_DONE : CLI_REFUSED;
+    out_line(out, "lock: released");
+    return CLI_DONE;
+}
+
+static int unlock(struct cli_session *self)
+{
+    return self->args->force ? unlock_by_force(self) : unlock_by_secret(self);
 }
 
 static int check_unlock(struct cli_args *args)
@@ -77,54 +77,48 @@ static int check_unlock(struct cli_args *args)
     return CLI_DONE;
 }
 
-static int unlock(const struct cli_args *args, rql_client *client)
-{
-    return args->force ? unlock_by_force(args, client) : unlock_by_secret(args, client);
-}
-
 /* The library extends to a time from now on, never shortens, and checks the secret itself: what
  * changes between reading the ttl and that does no harm. The most there is is left, as by force. */
-static rql_status extend_by_secret(const struct cli_args *args, rql_client *client,
-                                   rql_error *error)
+static rql_status extend_by_secret(struct cli_session *self)
 {
     CLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
+    const struct cli_args *args = self->args;
+    const int64_t most_ms = RQL_TTL_MAX_MS - args->add_ms;
     char line[SECRET_LINE_SIZE];
     const char *secret = read_secret(args->secret, line);
-    rql_status status = rql_get_lock_info(client, args->name, &info, error);
+    rql_status status = rql_get_lock_info(self->client, args->name, &info, &self->error);
     int64_t left_ms = info && info->rem_ttl_ms > 0 ? info->rem_ttl_ms : 0;
 
     if (status < 0) {
         return status;
     }
-    left_ms = left_ms < RQL_TTL_MAX_MS - args->add_ms ? left_ms : RQL_TTL_MAX_MS - args->add_ms;
-    return rql_extend_by_secret(client, args->name, secret, left_ms + args->add_ms, error);
+    left_ms = left_ms < most_ms ? left_ms : most_ms;
+    return rql_extend_by_secret(self->client, args->name, secret, left_ms + args->add_ms,
+                                &self->error);
 }
 
-static int extend(const struct cli_args *args, rql_client *client)
+static int extend(struct cli_session *self)
 {
-    struct out out = out_fields(cli_out_form(args));
-    rql_error error = {.status = RQL_OK};
-    const rql_status status = args->force
-                                  ? rql_force_extend(client, args->name, args->add_ms, &error)
-                                  : extend_by_secret(args, client, &error);
+    const struct cli_args *args = self->args;
+    const rql_status status =
+        args->force ? rql_force_extend(self->client, args->name, args->add_ms, &self->error)
+                    : extend_by_secret(self);
 
     if (status < 0) {
-        return cli_fault(&error);
+        return cli_fault(&self->error);
     }
-    out_begin(&out, NULL);
-    out_text(&out, NULL, "name", args->name);
-    out_bool(&out, "extended", status == RQL_OK);
-    out_number(&out, NULL, "add_ms", OUT_INT, args->add_ms);
-    out_end(&out);
-    if (status == RQL_OK) {
-        out_line(&out, "ttl: changed");
-    }
-    out_print(&out);
+    out_begin(&self->out, NULL);
+    out_text(&self->out, NULL, "name", args->name);
+    out_bool(&self->out, "extended", status == RQL_OK);
+    out_number(&self->out, NULL, "add_ms", OUT_INT, args->add_ms);
+    out_end(&self->out);
     if (status != RQL_OK) {
-        cli_say("%s: not extended: %s", args->name,
-                args->force ? "nobody holds it" : "no grant with this secret is in force");
+        return cli_refuse(self, args->force
+                                    ? "not extended: nobody holds it"
+                                    : "not extended: no grant with this secret is in force");
     }
-    return status == RQL_OK ? CLI_DONE : CLI_REFUSED;
+    out_line(&self->out, "ttl: changed");
+    return CLI_DONE;
 }
 
 static int check_extend(struct cli_args *args)
@@ -141,32 +135,12 @@ static int check_extend(struct cli_args *args)
     return CLI_DONE;
 }
 
-static const struct cli_flag unlock_flags[] = {
-    {"secret", "SECRET", "release the grant with this secret; - reads it from stdin",
-     CLI_FIELD(secret), CLI_TEXT, 's'},
-    {"force", NULL, "release the lock whoever holds it, and empty its queue", CLI_FIELD(force),
-     CLI_ON, 0},
-    CLI_JSON_FLAG,
-    {.name = NULL},
-};
-
-static const struct cli_flag extend_flags[] = {
-    {"add", "DURATION", "add this to the remaining ttl; -5s shortens it, by force only",
-     CLI_FIELD(add_ms), CLI_CHANGE, 'a'},
-    {"secret", "SECRET", "of the grant with this secret; - reads it from stdin", CLI_FIELD(secret),
-     CLI_TEXT, 's'},
-    {"force", NULL, "whoever holds the lock", CLI_FIELD(force), CLI_ON, 0},
-    CLI_JSON_FLAG,
-    {.name = NULL},
-};
-
 const struct cli_command cli_unlock = {
     .name = "unlock",
     .usage = "NAME --secret SECRET | NAME --force",
     .summary = "Release a lock by its secret, or by force",
     .notes = "--force asks nobody and tells nobody: the holder finds out at its next renewal or\n"
              "release, live waiters put themselves back.\n",
-    .flags = unlock_flags,
     .needs_name = true,
     .prepare = check_unlock,
     .run = unlock,
@@ -179,7 +153,6 @@ const struct cli_command cli_extend = {
     .notes =
         "By force a lock that is shortened to nothing ends at once, and one without a ttl has\n"
         "DURATION left. The secret is what rql lock has printed.\n",
-    .flags = extend_flags,
     .needs_name = true,
     .prepare = check_extend,
     .run = extend,

@@ -20,19 +20,18 @@ static int64_t hold_end(const struct cli_args *args)
 /* Runs the command from its start to its end. Answers how it ended. */
 static int run_command(const struct cli_args *args, struct cli_watch_rules *rules, bool *lost_out)
 {
-    CLI_AUTO(cli_free) char *names = cli_held_names(rules->held);
-    CLI_AUTO(cli_free) char *tokens = cli_held_tokens(rules->held);
-    CLI_AUTO(cli_free) char **environment = cli_child_environment(names, tokens, args->options.url);
+    __attribute__((cleanup(cli_environment_fini_p))) struct cli_environment environment;
     __attribute__((cleanup(cli_close_p))) int signal_fd = cli_watch_signals();
     struct cli_child child;
     int code;
 
+    cli_environment_init(&environment, rules->held, args->options.url);
     if (signal_fd < 0) {
         cli_say("%s: no descriptor for signals", rules->held->label);
         return CLI_FAULT;
     }
     rules->signal_fd = signal_fd;
-    code = cli_child_start(&child, args->command, environment, &rules->held->mask);
+    code = cli_child_start(&child, args->command, environment.items, &rules->held->mask);
     if (code == CLI_DONE) {
         code = cli_watch(rules, &child, lost_out);
         cli_child_fini(&child);
@@ -66,12 +65,12 @@ static int run_held(const struct cli_args *args, struct cli_held *held)
     return was_ended || released == RQL_NOT_HELD ? CLI_LOST : code;
 }
 
-static int run(const struct cli_args *args, rql_client *client)
+static int run(struct cli_session *self)
 {
-    struct cli_held held = {.label = args->name};
-    const int code = cli_acquire(args, client, &held);
+    struct cli_held held = {.label = self->args->name};
+    const int code = cli_acquire(self, &held);
 
-    return held.lock ? run_held(args, &held) : code;
+    return held.lock ? run_held(self->args, &held) : code;
 }
 
 /* "a, b, c", malloc'd. */
@@ -87,19 +86,28 @@ static char *join_names(const struct cli_args *args)
     return cli_must(fclose(out) == 0 ? text : NULL);
 }
 
-static int run_series(const struct cli_args *args, rql_client *client)
+static int run_series(struct cli_session *self)
 {
-    CLI_AUTO(cli_free) char *label = join_names(args);
+    CLI_AUTO(cli_free) char *label = join_names(self->args);
     struct cli_held held = {.label = label};
-    const int code = cli_acquire(args, client, &held);
+    const int code = cli_acquire(self, &held);
 
-    return held.series ? run_held(args, &held) : code;
+    return held.series ? run_held(self->args, &held) : code;
 }
 
-static void print(struct out *out, const rql_lock *lock)
+static int lock(struct cli_session *self)
 {
-    const rql_lock_facts facts = rql_lock_describe(lock);
+    CLI_AUTO(rql_lock_forget) rql_lock *lock = NULL;
+    struct cli_held held = {.label = self->args->name};
+    const int code = cli_acquire(self, &held);
+    struct out *out = &self->out;
+    rql_lock_facts facts;
 
+    lock = held.lock;
+    if (!lock) {
+        return code;
+    }
+    facts = rql_lock_describe(lock);
     out_begin(out, NULL);
     out_text(out, "NAME", "name", facts.name);
     out_text(out, NULL, "lock_key", facts.lock_key);
@@ -114,69 +122,8 @@ static void print(struct out *out, const rql_lock *lock)
     out_number(out, NULL, "tries", OUT_INT, facts.tries);
     out_bool(out, "handed_over", facts.handed_over);
     out_end(out);
-    out_print(out);
+    return CLI_DONE;
 }
-
-static int lock(const struct cli_args *args, rql_client *client)
-{
-    struct out out = out_fields(cli_out_form(args));
-    struct cli_held held = {.label = args->name};
-    const int code = cli_acquire(args, client, &held);
-
-    if (held.lock) {
-        print(&out, held.lock);
-        (void)rql_lock_forget(held.lock);
-    }
-    return code;
-}
-
-#define WAIT_FLAGS                                                                                 \
-    {"wait",    "LIMIT", "give up after this long; default forever", CLI_FIELD(wait_ms),           \
-     CLI_LIMIT, 'w'},                                                                              \
-    {                                                                                              \
-        "try", NULL, "do not wait at all", CLI_FIELD(fail_fast), CLI_ON, 'n'                       \
-    }
-#define CONFLICT_FLAG                                                                              \
-    {                                                                                              \
-        "conflict-exit-code", "CODE", "exit code when not acquired; default 1",                    \
-            CLI_FIELD(conflict_exit_code), CLI_CODE, 'E'                                           \
-    }
-
-static const struct cli_flag run_flags[] = {
-    {"ttl", "DURATION", "life of the lock between renewals; default 5s", CLI_FIELD(ttl_ms),
-     CLI_DURATION, 0},
-    WAIT_FLAGS,
-    {"auto-extend", NULL, NULL, CLI_FIELD(auto_extend), CLI_ON, 0},
-    {"no-auto-extend", NULL, "do not renew: end it before the ttl ends", CLI_FIELD(auto_extend),
-     CLI_OFF, 0},
-    {"max-hold", "LIMIT", "end it and release by then; default forever", CLI_FIELD(max_hold_ms),
-     CLI_LIMIT, 0},
-    {"kill-after", "DURATION", "from SIGTERM to SIGKILL; default ttl / 3", CLI_FIELD(kill_after_ms),
-     CLI_DURATION, 'k'},
-    {"meta", "NAME=VALUE", "keep this in the lock; may be repeated", 0, CLI_META, 'm'},
-    CONFLICT_FLAG,
-    CLI_LOG_FLAG,
-    {.name = NULL},
-};
-
-static const struct cli_flag series_flags[] = {
-    {.name = "gem",
-     .help = "take one after the other, in the given order, as the gem's lock_series",
-     .offset = CLI_FIELD(gem),
-     .kind = CLI_ON},
-    {.name = NULL},
-};
-
-static const struct cli_flag lock_flags[] = {
-    {"ttl", "DURATION", "life of the lock", CLI_FIELD(ttl_ms), CLI_DURATION, 0},
-    WAIT_FLAGS,
-    {"meta", "NAME=VALUE", "keep this in the lock, readable by all; may be repeated", 0, CLI_META,
-     'm'},
-    CONFLICT_FLAG,
-    CLI_LOG_FLAG,
-    CLI_JSON_FLAG,
-    {.name = NULL},
-};
 
 const struct cli_command cli_run = {
     .name = "run",
@@ -188,7 +135,6 @@ const struct cli_command cli_run = {
     .notes = "COMMAND runs without a shell, finds RQL_LOCK, RQL_TOKEN and RQL_URL, and gets\n"
              "the signals that rql gets. When the lock is lost it gets SIGTERM, then SIGKILL,\n"
              "and the exit code is 75; otherwise it is COMMAND's own.\n",
-    .flags = run_flags,
     .needs_name = true,
     .takes_command = true,
     .run = run,
@@ -210,8 +156,6 @@ const struct cli_command cli_series = {
         "With --gem a series holds what it has got so far while it waits for the next, and two in\n"
         "opposite orders wait for each other; the ttl of each lock grows with those that follow.\n"
         "What it has got when it is killed is held until that ttl is over.\n",
-    .flags = run_flags,
-    .more_flags = series_flags,
     .needs_name = true,
     .takes_names = true,
     .takes_command = true,
@@ -226,7 +170,6 @@ const struct cli_command cli_lock = {
         "Prints the token, and the secret that `rql unlock NAME --secret` accepts. Nobody renews\n"
         "the lock: it ends after its ttl. Waits for ever unless told otherwise. Prints null with\n"
         "--json when it was not acquired.\n",
-    .flags = lock_flags,
     .needs_name = true,
     .run = lock,
 };

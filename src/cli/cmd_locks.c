@@ -12,9 +12,6 @@
 
 enum { LABEL_SIZE = 256 };
 
-static const char lock_prefix[] = "rql:lock:";
-static const char queue_prefix[] = "rql:lock_queue:";
-
 /* A pattern in place of a name, as the shell has them: * ? [a-z] [!a]. A '/' is a letter. */
 bool cli_glob_matches(const struct cli_args *args, const char *name)
 {
@@ -100,50 +97,40 @@ static void print_queue(struct out *out, const rql_queue_info *info)
     out_end(out);
 }
 
-static int show_lock(const struct cli_args *args, rql_client *client)
+static int show_lock(struct cli_session *self)
 {
     CLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
-    struct out out = out_fields(cli_out_form(args));
-    rql_error error = {.status = RQL_OK};
 
-    if (rql_get_lock_info(client, args->name, &info, &error) < 0) {
-        return cli_fault(&error);
+    if (rql_get_lock_info(self->client, self->args->name, &info, &self->error) < 0) {
+        return cli_fault(&self->error);
     }
-    if (info) {
-        out_begin(&out, NULL);
-        print_lock(&out, "NAME", info);
-        out_end(&out);
-    }
-    out_print(&out);
     if (!info) {
-        cli_say("%s: nobody holds it", args->name);
+        return cli_refuse(self, "nobody holds it");
     }
-    return info ? CLI_DONE : CLI_REFUSED;
+    out_begin(&self->out, NULL);
+    print_lock(&self->out, "NAME", info);
+    out_end(&self->out);
+    return CLI_DONE;
 }
 
-static int show_queue(const struct cli_args *args, rql_client *client)
+static int show_queue(struct cli_session *self)
 {
     static const char *const headings[] = {"POSITION", "AGE", "ACQUIRER", "HOST", NULL};
     CLI_AUTO(rql_queue_info_free) rql_queue_info *info = NULL;
-    rql_error error = {.status = RQL_OK};
-    struct out out;
 
-    if (rql_get_queue_info(client, args->name, &info, &error) < 0) {
-        return cli_fault(&error);
-    }
-    if (args->json || (info && info->status == RQL_KEY_ALIVE)) {
-        out = out_columns(cli_out_form(args), headings);
-        if (info) {
-            print_queue(&out, info);
-        }
-        out_print(&out);
-    } else if (info) {
-        cli_say("%s: its queue cannot be read: %s", args->name, status_text(info->status));
+    if (rql_get_queue_info(self->client, self->args->name, &info, &self->error) < 0) {
+        return cli_fault(&self->error);
     }
     if (!info) {
-        cli_say("%s: nobody waits", args->name);
+        return cli_refuse(self, "nobody waits");
     }
-    return info ? CLI_DONE : CLI_REFUSED;
+    if (info->status == RQL_KEY_ALIVE || self->args->json) {
+        out_columns(&self->out, headings);
+        print_queue(&self->out, info);
+    } else {
+        cli_say("%s: its queue cannot be read: %s", self->args->name, status_text(info->status));
+    }
+    return CLI_DONE;
 }
 
 static int compare_texts(const void *a, const void *b)
@@ -183,104 +170,50 @@ static const char *without_prefix(const char *key, const char *prefix)
 }
 
 /* The glob is for the name of the lock that a key is about. */
-static void print_keys(const struct cli_args *args, rql_text_list *list)
-{
-    struct out out = out_texts(cli_out_form(args));
-
-    sort(list->item, list->count, compare_texts);
-    out_begin_list(&out, NULL);
-    for (size_t i = 0; i < list->count; i++) {
-        const char *key = list->item[i];
-        const char *name = without_prefix(key, lock_prefix);
-
-        name = name == key ? without_prefix(key, queue_prefix) : name;
-        if (cli_glob_matches(args, name)) {
-            out_item(&out, args->keys ? key : name);
-        }
-    }
-    out_end(&out);
-    out_print(&out);
-}
-
-static int list_keys(const struct cli_args *args, rql_client *client)
+static int list_keys(struct cli_session *self)
 {
     CLI_AUTO(rql_text_list_free) rql_text_list *list = NULL;
-    rql_error error = {.status = RQL_OK};
-    const rql_status status = args->keys     ? rql_list_keys(client, &list, &error)
-                              : args->queues ? rql_list_queues(client, &list, &error)
-                                             : rql_list_locks(client, &list, &error);
+    const struct cli_args *args = self->args;
+    const rql_status status = args->keys     ? rql_list_keys(self->client, &list, &self->error)
+                              : args->queues ? rql_list_queues(self->client, &list, &self->error)
+                                             : rql_list_locks(self->client, &list, &self->error);
 
     if (status != RQL_OK) {
-        return cli_fault(&error);
+        return cli_fault(&self->error);
     }
-    print_keys(args, list);
-    return CLI_DONE;
-}
-
-static int list_locks(const struct cli_args *args, rql_client *client)
-{
-    static const char *const headings[] = {"LOCK",  "STATUS", "AGE", "LEFT",
-                                           "TOKEN", "HOLDER", NULL};
-    CLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *list = NULL;
-    rql_error error = {.status = RQL_OK};
-    struct out out;
-
-    if (rql_list_locks_info(client, &list, &error) != RQL_OK) {
-        return cli_fault(&error);
-    }
-    sort(list->item, list->count, compare_locks);
-    out = out_columns(cli_out_form(args), headings);
-    out_begin_list(&out, NULL);
+    sort(list->item, list->count, compare_texts);
+    out_begin_list(&self->out, NULL);
     for (size_t i = 0; i < list->count; i++) {
-        if (cli_glob_matches(args, list->item[i]->name)) {
-            out_begin(&out, NULL);
-            print_lock(&out, "LOCK", list->item[i]);
-            out_end(&out);
+        const char *key = list->item[i];
+        const char *name = without_prefix(key, "rql:lock:");
+
+        name = name == key ? without_prefix(key, "rql:lock_queue:") : name;
+        if (cli_glob_matches(args, name)) {
+            out_item(&self->out, args->keys ? key : name);
         }
     }
-    out_end(&out);
-    out_print(&out);
+    out_end(&self->out);
     return CLI_DONE;
 }
 
-static int list_queues(const struct cli_args *args, rql_client *client)
+static int list_queues(struct cli_session *self)
 {
     static const char *const headings[] = {"QUEUE", "STATUS", "WAITING", "FIRST", NULL};
     CLI_AUTO(rql_queue_info_list_free) rql_queue_info_list *list = NULL;
-    rql_error error = {.status = RQL_OK};
-    struct out out;
 
-    if (rql_list_queues_info(client, &list, &error) != RQL_OK) {
-        return cli_fault(&error);
+    if (rql_list_queues_info(self->client, &list, &self->error) != RQL_OK) {
+        return cli_fault(&self->error);
     }
     sort(list->item, list->count, compare_queues);
-    out = out_columns(cli_out_form(args), headings);
-    out_begin_list(&out, NULL);
+    out_columns(&self->out, headings);
+    out_begin_list(&self->out, NULL);
     for (size_t i = 0; i < list->count; i++) {
-        if (cli_glob_matches(args, list->item[i]->name)) {
-            print_queue(&out, list->item[i]);
+        if (cli_glob_matches(self->args, list->item[i]->name)) {
+            print_queue(&self->out, list->item[i]);
         }
     }
-    out_end(&out);
-    out_print(&out);
+    out_end(&self->out);
     return CLI_DONE;
-}
-
-static int check_list(struct cli_args *args)
-{
-    if (args->keys && (args->queues || args->details)) {
-        cli_say("ls: --keys goes with neither --queues nor --long; see rql ls --help");
-        return CLI_USAGE;
-    }
-    return CLI_DONE;
-}
-
-static int list(const struct cli_args *args, rql_client *client)
-{
-    if (!args->details) {
-        return list_keys(args, client);
-    }
-    return args->queues ? list_queues(args, client) : list_locks(args, client);
 }
 
 static int compare_to_queue(const void *key, const void *element)
@@ -290,20 +223,15 @@ static int compare_to_queue(const void *key, const void *element)
     return strcmp(key, (*queue)->name);
 }
 
-/* The queues are sorted by name. */
-static int64_t count_waiting(const rql_queue_info_list *queues, const char *name)
+/* What `who` has that `ls` has not. The queues are sorted by name. */
+static void print_holder(struct out *out, const rql_lock_info *info,
+                         const rql_queue_info_list *queues)
 {
-    rql_queue_info *const *found = queues->count > 0 ? bsearch(name, queues->item, queues->count,
-                                                               sizeof(void *), compare_to_queue)
-                                                     : NULL;
+    rql_queue_info *const *queue =
+        queues->count > 0
+            ? bsearch(info->name, queues->item, queues->count, sizeof(void *), compare_to_queue)
+            : NULL;
 
-    return found ? (int64_t)(*found)->n_requests : 0;
-}
-
-static void print_holder(struct out *out, const rql_lock_info *info, int64_t n_waiting)
-{
-    out_begin(out, NULL);
-    print_lock(out, "LOCK", info);
     if (info->status != RQL_KEY_ALIVE) {
         out_text(out, "HOLDER", NULL, status_text(info->status));
     }
@@ -311,58 +239,71 @@ static void print_holder(struct out *out, const rql_lock_info *info, int64_t n_w
         out_number(out, "RE-ENTRIES", NULL, OUT_INT, 0);
     }
     out_number(out, NULL, "age_ms", OUT_MS, cli_age_ms(info->ts_us));
-    out_number(out, "WAITING", "waiting", OUT_INT, n_waiting);
-    out_end(out);
+    out_number(out, "WAITING", "waiting", OUT_INT, queue ? (int64_t)(*queue)->n_requests : 0);
 }
 
-static int show_holders(const struct cli_args *args, rql_client *client)
+static int list_locks(struct cli_session *self, const char *const *headings, bool is_who)
 {
-    static const char *const headings[] = {"LOCK",    "AGE",    "LEFT", "RE-ENTRIES",
-                                           "WAITING", "HOLDER", "HOST", NULL};
     CLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *locks = NULL;
     CLI_AUTO(rql_queue_info_list_free) rql_queue_info_list *queues = NULL;
-    rql_error error = {.status = RQL_OK};
-    struct out out;
 
-    if (rql_list_locks_info(client, &locks, &error) != RQL_OK ||
-        rql_list_queues_info(client, &queues, &error) != RQL_OK) {
-        return cli_fault(&error);
+    if (rql_list_locks_info(self->client, &locks, &self->error) != RQL_OK ||
+        (is_who && rql_list_queues_info(self->client, &queues, &self->error) != RQL_OK)) {
+        return cli_fault(&self->error);
     }
     sort(locks->item, locks->count, compare_locks);
-    sort(queues->item, queues->count, compare_queues);
-    out = out_columns(cli_out_form(args), headings);
-    out_begin_list(&out, NULL);
+    if (queues) {
+        sort(queues->item, queues->count, compare_queues);
+    }
+    out_columns(&self->out, headings);
+    out_begin_list(&self->out, NULL);
     for (size_t i = 0; i < locks->count; i++) {
-        const rql_lock_info *info = locks->item[i];
-
-        if (cli_glob_matches(args, info->name)) {
-            print_holder(&out, info, count_waiting(queues, info->name));
+        if (cli_glob_matches(self->args, locks->item[i]->name)) {
+            out_begin(&self->out, NULL);
+            print_lock(&self->out, "LOCK", locks->item[i]);
+            if (queues) {
+                print_holder(&self->out, locks->item[i], queues);
+            }
+            out_end(&self->out);
         }
     }
-    out_end(&out);
-    out_print(&out);
+    out_end(&self->out);
     return CLI_DONE;
 }
 
-static const struct cli_flag json_flags[] = {
-    CLI_JSON_FLAG,
-    {.name = NULL},
-};
+static int who(struct cli_session *self)
+{
+    static const char *const headings[] = {"LOCK",    "AGE",    "LEFT", "RE-ENTRIES",
+                                           "WAITING", "HOLDER", "HOST", NULL};
 
-static const struct cli_flag list_flags[] = {
-    {"queues", NULL, "queues instead of locks", CLI_FIELD(queues), CLI_ON, 'q'},
-    {"keys", NULL, "full names of all keys, of locks and queues", CLI_FIELD(keys), CLI_ON, 'k'},
-    {"long", NULL, "details of each", CLI_FIELD(details), CLI_ON, 'l'},
-    CLI_JSON_FLAG,
-    {.name = NULL},
-};
+    return list_locks(self, headings, true);
+}
+
+static int ls(struct cli_session *self)
+{
+    static const char *const headings[] = {"LOCK",  "STATUS", "AGE", "LEFT",
+                                           "TOKEN", "HOLDER", NULL};
+
+    if (!self->args->details) {
+        return list_keys(self);
+    }
+    return self->args->queues ? list_queues(self) : list_locks(self, headings, false);
+}
+
+static int check_ls(struct cli_args *args)
+{
+    if (args->keys && (args->queues || args->details)) {
+        cli_say("ls: --keys goes with neither --queues nor --long; see rql ls --help");
+        return CLI_USAGE;
+    }
+    return CLI_DONE;
+}
 
 const struct cli_command cli_info = {
     .name = "info",
     .usage = "NAME",
     .summary = "Show who holds a lock, since when and how long still",
     .notes = "Prints null with --json, and exits with 1, when nobody holds it.\n",
-    .flags = json_flags,
     .needs_name = true,
     .run = show_lock,
 };
@@ -372,7 +313,6 @@ const struct cli_command cli_queue = {
     .usage = "NAME",
     .summary = "Show who waits for a lock, first in line first",
     .notes = "Prints null with --json, and exits with 1, when nobody waits.\n",
-    .flags = json_flags,
     .needs_name = true,
     .run = show_queue,
 };
@@ -383,10 +323,9 @@ const struct cli_command cli_ls = {
     .summary = "List locks, queues or keys",
     .examples = "  rql ls 'orders:*' --long\n",
     .notes = CLI_GLOB_NOTE,
-    .flags = list_flags,
     .takes_glob = true,
-    .prepare = check_list,
-    .run = list,
+    .prepare = check_ls,
+    .run = ls,
 };
 
 const struct cli_command cli_who = {
@@ -395,7 +334,6 @@ const struct cli_command cli_who = {
     .summary = "Show who holds what, since when, and how many wait",
     .notes = CLI_GLOB_NOTE
     "AGE is counted by this machine's clock, the times in --json by the server's.\n",
-    .flags = json_flags,
     .takes_glob = true,
-    .run = show_holders,
+    .run = who,
 };

@@ -87,49 +87,34 @@ static struct fleet count_all(const rql_lock_info_list *locks, const rql_queue_i
     return fleet;
 }
 
-static void print(struct out *out, const struct fleet *fleet)
-{
-    out_begin(out, NULL);
-    out_gauge(out, "locks held", "locks", "Locks that are held.", fleet->locks);
-    out_gauge(out, "queues", "queues", "Queues that somebody waits in.", fleet->queues);
-    out_gauge(out, "requests waiting", "requests", "Requests that wait.", fleet->requests);
-    out_gauge(out, "hosts", "hosts", "Hosts that hold or wait.", fleet->hosts);
-    out_gauge(out, "hosts of the swarm", "swarm_hosts", "Hosts of the swarm.", fleet->swarm_hosts);
-    out_gauge(out, "of them dead", "zombie_hosts", "Hosts of the swarm that are dead.",
-              fleet->zombies);
-    out_gauge(out, "damaged keys", "damaged_keys",
-              "Keys under the prefixes that are no locks or queues.", fleet->damaged);
-    out_end(out);
-    out_print(out);
-}
-
-static int show(const struct cli_args *args, rql_client *client)
+static int show(struct cli_session *self)
 {
     CLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *locks = NULL;
     CLI_AUTO(rql_queue_info_list_free) rql_queue_info_list *queues = NULL;
     CLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;
-    struct out out = out_fields(args->openmetrics ? OUT_OPENMETRICS : cli_out_form(args));
-    rql_error error = {.status = RQL_OK};
+    struct out *out = &self->out;
     struct fleet fleet;
 
-    if (rql_list_locks_info(client, &locks, &error) != RQL_OK ||
-        rql_list_queues_info(client, &queues, &error) != RQL_OK ||
-        rql_swarm_info(client, args->options.zombie_ttl_ms, &hosts, &error) != RQL_OK) {
-        return cli_fault(&error);
+    if (rql_list_locks_info(self->client, &locks, &self->error) != RQL_OK ||
+        rql_list_queues_info(self->client, &queues, &self->error) != RQL_OK ||
+        rql_swarm_info(self->client, self->args->options.zombie_ttl_ms, &hosts, &self->error) !=
+            RQL_OK) {
+        return cli_fault(&self->error);
     }
     fleet = count_all(locks, queues, hosts);
-    print(&out, &fleet);
+    out_begin(out, NULL);
+    out_gauge(out, "locks held", "locks", "Locks that are held.", fleet.locks);
+    out_gauge(out, "queues", "queues", "Queues that somebody waits in.", fleet.queues);
+    out_gauge(out, "requests waiting", "requests", "Requests that wait.", fleet.requests);
+    out_gauge(out, "hosts", "hosts", "Hosts that hold or wait.", fleet.hosts);
+    out_gauge(out, "hosts of the swarm", "swarm_hosts", "Hosts of the swarm.", fleet.swarm_hosts);
+    out_gauge(out, "of them dead", "zombie_hosts", "Hosts of the swarm that are dead.",
+              fleet.zombies);
+    out_gauge(out, "damaged keys", "damaged_keys",
+              "Keys under the prefixes that are no locks or queues.", fleet.damaged);
+    out_end(out);
     return CLI_DONE;
 }
-
-static const struct cli_flag flags[] = {
-    CLI_JSON_FLAG,
-    {.name = "openmetrics",
-     .help = "print gauges in the OpenMetrics text format",
-     .offset = CLI_FIELD(openmetrics),
-     .kind = CLI_ON},
-    {.name = NULL},
-};
 
 static int prepare(struct cli_args *args)
 {
@@ -146,7 +131,6 @@ const struct cli_command cli_stats = {
     .summary = "Count locks, queues, waiting requests and hosts",
     .notes = "What the server shows of all programs together. What one program has done, it tells\n"
              "itself: rql_client_stats() of the library.\n",
-    .flags = flags,
     .prepare = prepare,
     .run = show,
 };

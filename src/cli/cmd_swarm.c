@@ -121,167 +121,143 @@ static void print_element(struct out *out, const char *key, const rql_element_st
     out_end(out);
 }
 
-static void print_end(const struct cli_args *args, rql_client *client)
+static void print_end(struct cli_session *self)
 {
-    struct out out = out_fields(cli_out_form(args));
     rql_swarm_status status;
 
-    if (!args->json || rql_get_swarm_status(client, &status, NULL) != RQL_OK) {
+    if (!self->args->json || rql_get_swarm_status(self->client, &status, NULL) != RQL_OK) {
         return;
     }
-    out_begin(&out, NULL);
-    print_element(&out, "supervisor", &status.supervisor);
-    print_element(&out, "probe_hosts", &status.probe_hosts);
-    print_element(&out, "flush_zombies", &status.flush_zombies);
-    out_end(&out);
-    out_print(&out);
+    out_begin(&self->out, NULL);
+    print_element(&self->out, "supervisor", &status.supervisor);
+    print_element(&self->out, "probe_hosts", &status.probe_hosts);
+    print_element(&self->out, "flush_zombies", &status.flush_zombies);
+    out_end(&self->out);
 }
 
-static int run_service(const struct cli_args *args, rql_client *client)
+static int run_service(struct cli_session *self)
 {
     CLI_AUTO(rql_swarm_free) rql_swarm *swarm = NULL;
-    rql_error error = {.status = RQL_OK};
 
-    if (rql_swarm_start(client, NULL, &swarm, &error) != RQL_OK) {
-        return cli_fault(&error);
+    if (rql_swarm_start(self->client, NULL, &swarm, &self->error) != RQL_OK) {
+        return cli_fault(&self->error);
     }
     notify("READY=1\nSTATUS=Looking for dead hosts");
-    wait_for_end(client);
+    wait_for_end(self->client);
     notify("STOPPING=1");
-    print_end(args, client);
+    print_end(self);
     rql_swarm_stop(swarm);
     return CLI_DONE;
 }
 
-static int show_status(const struct cli_args *args, rql_client *client)
+static int show_status(struct cli_session *self)
 {
     CLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;
-    struct out out = out_fields(cli_out_form(args));
-    rql_error error = {.status = RQL_OK};
     char flusher[RQL_ID_SIZE];
-    rql_status status = rql_swarm_info(client, args->options.zombie_ttl_ms, &hosts, &error);
+    rql_status status =
+        rql_swarm_info(self->client, self->args->options.zombie_ttl_ms, &hosts, &self->error);
     int64_t n_dead = 0;
 
     if (status == RQL_OK) {
-        status = rql_swarm_flusher(client, flusher, &error);
+        status = rql_swarm_flusher(self->client, flusher, &self->error);
     }
     if (status < 0) {
-        return cli_fault(&error);
+        return cli_fault(&self->error);
     }
     for (size_t i = 0; i < hosts->count; i++) {
         n_dead += hosts->item[i].is_zombie;
     }
-    out_begin(&out, NULL);
-    out_number(&out, NULL, "swarm_hosts", OUT_INT, (int64_t)hosts->count);
-    out_number(&out, NULL, "zombie_hosts", OUT_INT, n_dead);
-    out_text(&out, NULL, "flusher", status == RQL_OK ? flusher : NULL);
-    out_end(&out);
-    out_line(&out, "hosts: %zu, of them dead: %lld", hosts->count, (long long)n_dead);
-    out_line(&out, "flusher: %s", status == RQL_OK ? flusher : "none");
-    out_print(&out);
+    out_begin(&self->out, NULL);
+    out_number(&self->out, NULL, "swarm_hosts", OUT_INT, (int64_t)hosts->count);
+    out_number(&self->out, NULL, "zombie_hosts", OUT_INT, n_dead);
+    out_text(&self->out, NULL, "flusher", status == RQL_OK ? flusher : NULL);
+    out_end(&self->out);
+    out_line(&self->out, "hosts: %zu, of them dead: %lld", hosts->count, (long long)n_dead);
+    out_line(&self->out, "flusher: %s", status == RQL_OK ? flusher : "none");
     return CLI_DONE;
 }
 
-static int show_hosts(const struct cli_args *args, rql_client *client)
+static int show_hosts(struct cli_session *self)
 {
     static const char *const headings[] = {"HOST", "SILENT", "STATE", NULL};
     CLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;
-    rql_error error = {.status = RQL_OK};
-    struct out out;
 
-    if (rql_swarm_info(client, args->options.zombie_ttl_ms, &hosts, &error) != RQL_OK) {
-        return cli_fault(&error);
+    if (rql_swarm_info(self->client, self->args->options.zombie_ttl_ms, &hosts, &self->error) !=
+        RQL_OK) {
+        return cli_fault(&self->error);
     }
-    out = out_columns(cli_out_form(args), headings);
-    out_begin_list(&out, NULL);
+    out_columns(&self->out, headings);
+    out_begin_list(&self->out, NULL);
     for (size_t i = 0; i < hosts->count; i++) {
         const rql_host_info *host = &hosts->item[i];
 
-        out_begin(&out, NULL);
-        out_text(&out, "HOST", "hst_id", host->hst_id);
-        out_bool(&out, "zombie", host->is_zombie);
-        out_text(&out, "STATE", NULL, host->is_zombie ? "dead" : "alive");
-        out_number(&out, "SILENT", "last_probe_us", OUT_AGE, host->last_probe_us);
-        out_end(&out);
+        out_begin(&self->out, NULL);
+        out_text(&self->out, "HOST", "hst_id", host->hst_id);
+        out_bool(&self->out, "zombie", host->is_zombie);
+        out_text(&self->out, "STATE", NULL, host->is_zombie ? "dead" : "alive");
+        out_number(&self->out, "SILENT", "last_probe_us", OUT_AGE, host->last_probe_us);
+        out_end(&self->out);
     }
-    out_end(&out);
-    out_print(&out);
+    out_end(&self->out);
     return CLI_DONE;
 }
 
-static int probe(const struct cli_args *args, rql_client *client)
+static int probe(struct cli_session *self)
 {
     CLI_AUTO(rql_text_list_free) rql_text_list *hosts = NULL;
-    struct out out = out_fields(cli_out_form(args));
-    rql_error error = {.status = RQL_OK};
     int64_t at_us = 0;
 
-    if (rql_probe_hosts(client, &hosts, &at_us, &error) != RQL_OK) {
-        return cli_fault(&error);
+    if (rql_probe_hosts(self->client, &hosts, &at_us, &self->error) != RQL_OK) {
+        return cli_fault(&self->error);
     }
-    out_begin(&out, NULL);
-    out_list(&out, "hosts", hosts);
-    out_number(&out, NULL, "at_us", OUT_INT, at_us);
-    out_end(&out);
-    out_line(&out, "hosts told: %zu", hosts->count);
-    out_print(&out);
+    out_begin(&self->out, NULL);
+    out_list(&self->out, "hosts", hosts);
+    out_number(&self->out, NULL, "at_us", OUT_INT, at_us);
+    out_end(&self->out);
+    out_line(&self->out, "hosts told: %zu", hosts->count);
     return CLI_DONE;
 }
 
-static void print_zombies(struct out *out, const rql_zombies *zombies, bool are_flushed)
+/* flush, and zombies, which changes nothing. */
+static int show_zombies(struct cli_session *self)
 {
+    CLI_AUTO(rql_zombies_free) rql_zombies *zombies = NULL;
+    const bool flushes = strcmp(self->args->name, "flush") == 0;
+    const rql_status status =
+        flushes ? rql_flush_zombies(self->client, NULL, &zombies, &self->error)
+                : rql_zombies_info(self->client, self->args->options.zombie_ttl_ms, &zombies,
+                                   &self->error);
+    struct out *out = &self->out;
+
+    if (status != RQL_OK) {
+        return cli_fault(&self->error);
+    }
     out_begin(out, NULL);
     out_list(out, "hosts", zombies->hosts);
     out_list(out, "acquirers", zombies->acquirers);
     out_list(out, "locks", zombies->locks);
     out_line(out, "dead hosts: %zu", zombies->hosts->count);
-    out_line(out, "locks%s: %zu", are_flushed ? " released" : "", zombies->locks->count);
-    if (are_flushed) {
+    out_line(out, "locks%s: %zu", flushes ? " released" : "", zombies->locks->count);
+    if (flushes) {
         out_number(out, NULL, "rem_request_cnt", OUT_INT, zombies->rem_request_cnt);
         out_number(out, NULL, "handed_over_cnt", OUT_INT, zombies->handed_over_cnt);
         out_line(out, "requests removed: %lld", (long long)zombies->rem_request_cnt);
         out_line(out, "locks handed to waiters: %lld", (long long)zombies->handed_over_cnt);
     }
     out_end(out);
-    out_print(out);
-}
-
-static int flush(const struct cli_args *args, rql_client *client)
-{
-    CLI_AUTO(rql_zombies_free) rql_zombies *zombies = NULL;
-    struct out out = out_fields(cli_out_form(args));
-    rql_error error = {.status = RQL_OK};
-
-    if (rql_flush_zombies(client, NULL, &zombies, &error) != RQL_OK) {
-        return cli_fault(&error);
-    }
-    print_zombies(&out, zombies, true);
-    return CLI_DONE;
-}
-
-static int show_zombies(const struct cli_args *args, rql_client *client)
-{
-    CLI_AUTO(rql_zombies_free) rql_zombies *zombies = NULL;
-    struct out out = out_fields(cli_out_form(args));
-    rql_error error = {.status = RQL_OK};
-
-    if (rql_zombies_info(client, args->options.zombie_ttl_ms, &zombies, &error) != RQL_OK) {
-        return cli_fault(&error);
-    }
-    print_zombies(&out, zombies, false);
     return CLI_DONE;
 }
 
 static const struct action {
     const char *name;
     int (*prepare)(struct cli_args *args); /* or NULL */
-    int (*run)(const struct cli_args *args, rql_client *client);
+    int (*run)(struct cli_session *self);
 } actions[] = {
     {"run", prepare_service, run_service},
     {"status", NULL, show_status},
     {"info", NULL, show_hosts},
     {"probe", NULL, probe},
-    {"flush", NULL, flush},
+    {"flush", NULL, show_zombies},
     {"zombies", NULL, show_zombies},
 };
 
@@ -313,18 +289,12 @@ static int prepare(struct cli_args *args)
     return action->prepare ? action->prepare(args) : CLI_DONE;
 }
 
-static int run(const struct cli_args *args, rql_client *client)
+static int run(struct cli_session *self)
 {
-    const struct action *action = find_action(args->name);
+    const struct action *action = find_action(self->args->name);
 
-    return action ? action->run(args, client) : CLI_USAGE;
+    return action ? action->run(self) : CLI_USAGE;
 }
-
-static const struct cli_flag flags[] = {
-    CLI_JSON_FLAG,
-    CLI_LOG_FLAG,
-    {.name = NULL},
-};
 
 const struct cli_command cli_swarm = {
     .name = "swarm",
@@ -339,7 +309,6 @@ const struct cli_command cli_swarm = {
         "  flush    now and at first sight, without an election\n"
         "  zombies  the dead and their locks; changes nothing\n"
         "What dead is: --zombie-ttl-ms, the same for all swarms of a server.\n",
-    .flags = flags,
     .name_is = "which action? ",
     .needs_name = true,
     .prepare = prepare,

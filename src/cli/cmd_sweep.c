@@ -14,10 +14,9 @@ enum { PROGRESS_MS = 100 };
 
 /* One call of the library, and its line on stderr that is written over and over, on a terminal. */
 struct sweep {
-    const struct cli_args *args;
+    struct cli_session *session;
     rql_sweep_options options;
     rql_sweep_result result;
-    rql_error error;
     bool has_progress;
     int64_t next_ms; /* no progress is written before that */
     size_t n_swept;
@@ -42,7 +41,7 @@ static bool is_wanted(const char *name, void *user_data)
 {
     const struct sweep *self = user_data;
 
-    return cli_glob_matches(self->args, name);
+    return cli_glob_matches(self->session->args, name);
 }
 
 static void note_swept(const char *key, void *user_data)
@@ -54,10 +53,12 @@ static void note_swept(const char *key, void *user_data)
 }
 
 /* It stays where it is: the options lead back to it. */
-static void init(struct sweep *self, const struct cli_args *args, const rql_client *client)
+static void init(struct sweep *self, struct cli_session *session)
 {
-    *self = (struct sweep){.args = args, .next_ms = cli_now_ms() + PROGRESS_MS};
-    rql_sweep_options_init(client, &self->options);
+    const struct cli_args *args = session->args;
+
+    *self = (struct sweep){.session = session, .next_ms = cli_now_ms() + PROGRESS_MS};
+    rql_sweep_options_init(session->client, &self->options);
     self->options.dry_run = args->dry_run;
     if (args->older_than_ms != CLI_UNSET) {
         self->options.dead_ttl_ms = args->older_than_ms;
@@ -73,15 +74,34 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* `what` is released: rel_key_cnt of them. NULL: nothing is, by `dead`. */
-static void print_lines(struct out *out, const struct sweep *self, const char *what)
+/* `what` is released; NULL: nothing is, by `dead`. */
+static void print(const struct sweep *self, const char *what, const rql_text_list *queues)
 {
+    struct out *out = &self->session->out;
     const rql_sweep_result *result = &self->result;
     const char *would_be = self->options.dry_run ? " would be" : "";
 
+    out_begin(out, NULL);
+    out_bool(out, "dry_run", self->options.dry_run);
+    out_number(out, NULL, "rel_key_cnt", OUT_INT, result->rel_key_cnt);
+    out_number(out, NULL, "tch_queue_cnt", OUT_INT, result->tch_queue_cnt);
+    out_number(out, NULL, "rem_request_cnt", OUT_INT, result->rem_request_cnt);
+    out_number(out, NULL, "handed_over_cnt", OUT_INT, result->handed_over_cnt);
+    out_number(out, NULL, "foreign_key_cnt", OUT_INT, result->foreign_key_cnt);
+    out_number(out, NULL, "rel_time_us", OUT_INT, result->rel_time_us);
+    if (self->options.dry_run) {
+        out_begin_list(out, "keys");
+        for (size_t i = 0; i < self->n_swept; i++) {
+            out_item(out, self->swept[i]);
+        }
+        out_end(out);
+    }
     if (what) {
         out_line(out, "%s:%s released: %lld", what, would_be, (long long)result->rel_key_cnt);
+    } else {
+        out_list(out, "processed_queues", queues);
     }
+    out_end(out);
     out_line(out, "requests:%s removed: %lld from %lld queues", would_be,
              (long long)result->rem_request_cnt, (long long)result->tch_queue_cnt);
     if (result->handed_over_cnt > 0) {
@@ -93,35 +113,7 @@ static void print_lines(struct out *out, const struct sweep *self, const char *w
     }
 }
 
-static void print(const struct sweep *self, const char *what, const rql_text_list *queues)
-{
-    struct out out = out_texts(cli_out_form(self->args));
-    const rql_sweep_result *result = &self->result;
-
-    out_begin(&out, NULL);
-    out_bool(&out, "dry_run", self->options.dry_run);
-    out_number(&out, NULL, "rel_key_cnt", OUT_INT, result->rel_key_cnt);
-    out_number(&out, NULL, "tch_queue_cnt", OUT_INT, result->tch_queue_cnt);
-    out_number(&out, NULL, "rem_request_cnt", OUT_INT, result->rem_request_cnt);
-    out_number(&out, NULL, "handed_over_cnt", OUT_INT, result->handed_over_cnt);
-    out_number(&out, NULL, "foreign_key_cnt", OUT_INT, result->foreign_key_cnt);
-    out_number(&out, NULL, "rel_time_us", OUT_INT, result->rel_time_us);
-    if (self->options.dry_run) {
-        out_begin_list(&out, "keys");
-        for (size_t i = 0; i < self->n_swept; i++) {
-            out_item(&out, self->swept[i]);
-        }
-        out_end(&out);
-    }
-    if (!what) {
-        out_list(&out, "processed_queues", queues);
-    }
-    out_end(&out);
-    print_lines(&out, self, what);
-    out_print(&out);
-}
-
-/* After the call. There is a result to show but for a fault before anything was done. */
+/* After the call. A fault that came after something was done has a result, too. */
 static int finish(struct sweep *self, const char *what, const rql_text_list *queues)
 {
     const bool has_changed = self->result.rel_key_cnt > 0 || self->result.rem_request_cnt > 0;
@@ -133,11 +125,14 @@ static int finish(struct sweep *self, const char *what, const rql_text_list *que
     if (self->n_swept > 1) {
         qsort(self->swept, self->n_swept, sizeof self->swept[0], compare_keys);
     }
-    if (self->error.status != RQL_OK) {
-        code = cli_fault(&self->error);
+    if (self->session->error.status != RQL_OK) {
+        code = cli_fault(&self->session->error);
     }
     if (code == CLI_DONE || has_changed) {
         print(self, what, queues);
+    }
+    if (code != CLI_DONE && has_changed) {
+        out_print(&self->session->out);
     }
     for (size_t i = 0; i < self->n_swept; i++) {
         free(self->swept[i]);
@@ -146,32 +141,33 @@ static int finish(struct sweep *self, const char *what, const rql_text_list *que
     return code;
 }
 
-static int clear(const struct cli_args *args, rql_client *client)
+static int clear(struct cli_session *self)
 {
     struct sweep sweep;
 
-    init(&sweep, args, client);
-    (void)!rql_clear_locks(client, &sweep.options, &sweep.result, &sweep.error);
+    init(&sweep, self);
+    (void)!rql_clear_locks(self->client, &sweep.options, &sweep.result, &self->error);
     return finish(&sweep, "locks and queues", NULL);
 }
 
-static int clear_of(const struct cli_args *args, rql_client *client)
+static int clear_of(struct cli_session *self)
 {
-    const rql_sweep_owner owner = {.acq_id = args->acquirer, .hst_id = args->host};
+    const rql_sweep_owner owner = {.acq_id = self->args->acquirer, .hst_id = self->args->host};
     struct sweep sweep;
 
-    init(&sweep, args, client);
-    (void)!rql_clear_locks_of(client, &owner, &sweep.options, &sweep.result, &sweep.error);
+    init(&sweep, self);
+    (void)!rql_clear_locks_of(self->client, &owner, &sweep.options, &sweep.result, &self->error);
     return finish(&sweep, "locks", NULL);
 }
 
-static int clear_dead(const struct cli_args *args, rql_client *client)
+static int clear_dead(struct cli_session *self)
 {
     CLI_AUTO(rql_text_list_free) rql_text_list *queues = NULL;
     struct sweep sweep;
 
-    init(&sweep, args, client);
-    (void)!rql_clear_dead_requests(client, &sweep.options, &sweep.result, &queues, &sweep.error);
+    init(&sweep, self);
+    (void)!rql_clear_dead_requests(self->client, &sweep.options, &sweep.result, &queues,
+                                   &self->error);
     return finish(&sweep, NULL, queues);
 }
 
@@ -199,32 +195,6 @@ static int check_clear_of(struct cli_args *args)
     return check_meant(args, "clear-of");
 }
 
-static const struct cli_flag clear_flags[] = {
-    {"force", NULL, "release them whoever holds them, and empty their queues", CLI_FIELD(force),
-     CLI_ON, 0},
-    CLI_DRY_RUN_FLAG,
-    CLI_JSON_FLAG,
-    {.name = NULL},
-};
-
-static const struct cli_flag clear_of_flags[] = {
-    {"host", "HOST", "host id of the locks, as rql who shows it", CLI_FIELD(host), CLI_TEXT, 0},
-    {"acquirer", "ACQUIRER", "acquirer id of the locks and requests", CLI_FIELD(acquirer), CLI_TEXT,
-     0},
-    {"force", NULL, "release them although others hold them", CLI_FIELD(force), CLI_ON, 0},
-    CLI_DRY_RUN_FLAG,
-    CLI_JSON_FLAG,
-    {.name = NULL},
-};
-
-static const struct cli_flag dead_flags[] = {
-    {"older-than", "DURATION", "only requests of this age or more; else --dead-request-ttl-ms",
-     CLI_FIELD(older_than_ms), CLI_DURATION, 0},
-    CLI_DRY_RUN_FLAG,
-    CLI_JSON_FLAG,
-    {.name = NULL},
-};
-
 const struct cli_command cli_clear = {
     .name = "clear",
     .usage = "[GLOB] (--dry-run | --force)",
@@ -233,7 +203,6 @@ const struct cli_command cli_clear = {
     .notes = CLI_GLOB_NOTE
     "Asks no holder: each finds out at its next renewal or release. Waiters that live put\n"
     "themselves back.\n",
-    .flags = clear_flags,
     .takes_glob = true,
     .prepare = check_clear,
     .run = clear,
@@ -246,7 +215,6 @@ const struct cli_command cli_clear_of = {
     .notes =
         "Locks are released where both ids match, requests are removed by the acquirer alone.\n"
         "Each lock goes to its next waiter.\n",
-    .flags = clear_of_flags,
     .prepare = check_clear_of,
     .run = clear_of,
 };
@@ -258,6 +226,5 @@ const struct cli_command cli_dead = {
     .notes =
         "Waiters of librql that live keep their places. Those of the gem show no sign of life:\n"
         "they are taken for dead by their age, and put themselves back if they are not.\n",
-    .flags = dead_flags,
     .run = clear_dead,
 };

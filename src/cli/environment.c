@@ -1,71 +1,69 @@
 #include "child.h"
 #include "messages.h"
-#include "scope.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* The command's environment. RQL_URL is the one that this program uses, login included: an rql or a
- * worker inside the command has to find the same server, and would lock on another one without a
- * word. Other users cannot read it: unlike a command line, an environment is its owner's. */
-
-enum { OWN_TEXTS = 3 };
-
-/* Room for the texts that differ from this program's own environment, behind the array. */
-struct block {
-    char **items;
-    size_t count;
-    char *text;
-    size_t left;
-};
-
-static bool is_variable(const char *entry, const char *name)
+/* "RQL_LOCK=a\nb": names or tokens, one a line, in the given order. */
+static char *join(const char *variable, const struct cli_held *held, bool as_tokens)
 {
-    const size_t length = strlen(name);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = cli_must(open_memstream(&text, &size));
 
-    return strncmp(entry, name, length) == 0 && entry[length] == '=';
-}
+    (void)fputs(variable, out);
+    for (size_t i = 0; i < cli_held_count(held); i++) {
+        const rql_lock *lock = cli_held_lock(held, i);
 
-static void add_text(struct block *self, const char *name, const char *value)
-{
-    const int length = snprintf(self->text, self->left, "%s=%s", name, value);
-
-    if (length < 0 || (size_t)length >= self->left) {
-        cli_die_nomem();
-    }
-    self->items[self->count++] = self->text;
-    self->text += length + 1;
-    self->left -= (size_t)length + 1;
-}
-
-static bool is_own(const char *entry)
-{
-    return is_variable(entry, "RQL_LOCK") || is_variable(entry, "RQL_TOKEN") ||
-           is_variable(entry, "RQL_URL");
-}
-
-char **cli_child_environment(const char *names, const char *tokens, const char *url)
-{
-    struct block block = {.left = sizeof "RQL_LOCK=" + sizeof "RQL_TOKEN=" + sizeof "RQL_URL=" +
-                                  strlen(names) + strlen(tokens) + strlen(url)};
-    size_t n_items = OWN_TEXTS + 1;
-    char **entry;
-
-    for (entry = environ; *entry; entry++) {
-        n_items++;
-    }
-    block.items = cli_must(malloc(n_items * sizeof *block.items + block.left));
-    block.text = (char *)(block.items + n_items);
-    for (entry = environ; *entry; entry++) {
-        if (!is_own(*entry)) {
-            block.items[block.count++] = *entry;
+        (void)fputs(i > 0 ? "\n" : "", out);
+        if (as_tokens) {
+            (void)fprintf(out, "%lld", (long long)rql_lock_token(lock));
+        } else {
+            (void)fputs(rql_lock_describe(lock).name, out);
         }
     }
-    add_text(&block, "RQL_LOCK", names);
-    add_text(&block, "RQL_TOKEN", tokens);
-    add_text(&block, "RQL_URL", url);
-    block.items[block.count] = NULL;
-    return block.items;
+    return cli_must(fclose(out) == 0 ? text : NULL);
+}
+
+static bool is_own(const struct cli_environment *self, const char *entry)
+{
+    for (size_t i = 0; i < CLI_OWN_VARIABLES; i++) {
+        if (strncmp(entry, self->own[i], strcspn(self->own[i], "=") + 1) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void cli_environment_init(struct cli_environment *self, const struct cli_held *held,
+                          const char *url)
+{
+    size_t count = 0;
+
+    self->own[0] = join("RQL_LOCK=", held, false);
+    self->own[1] = join("RQL_TOKEN=", held, true);
+    if (asprintf(&self->own[2], "RQL_URL=%s", url) < 0) {
+        cli_die_nomem();
+    }
+    while (environ[count]) {
+        count++;
+    }
+    self->items = cli_must(calloc(count + CLI_OWN_VARIABLES + 1, sizeof *self->items));
+    count = 0;
+    for (char **entry = environ; *entry; entry++) {
+        if (!is_own(self, *entry)) {
+            self->items[count++] = *entry;
+        }
+    }
+    (void)memcpy(self->items + count, self->own, sizeof self->own);
+}
+
+void cli_environment_fini_p(struct cli_environment *self)
+{
+    for (size_t i = 0; i < CLI_OWN_VARIABLES; i++) {
+        free(self->own[i]);
+    }
+    free(self->items);
 }

@@ -9,12 +9,12 @@
 
 enum { HOLDER_SIZE = 2 * RQL_ID_SIZE + 32 };
 
-static size_t count_of(const struct cli_held *self)
+size_t cli_held_count(const struct cli_held *self)
 {
     return self->series ? rql_series_count(self->series) : 1;
 }
 
-static const rql_lock *lock_at(const struct cli_held *self, size_t index)
+const rql_lock *cli_held_lock(const struct cli_held *self, size_t index)
 {
     return self->series ? rql_series_lock(self->series, index) : self->lock;
 }
@@ -33,8 +33,8 @@ int64_t cli_held_ttl_ms(const struct cli_held *self)
 {
     int64_t least_ms = INT64_MAX;
 
-    for (size_t i = 0; i < count_of(self); i++) {
-        const int64_t ttl_ms = rql_lock_describe(lock_at(self, i)).ttl_ms;
+    for (size_t i = 0; i < cli_held_count(self); i++) {
+        const int64_t ttl_ms = rql_lock_describe(cli_held_lock(self, i)).ttl_ms;
 
         least_ms = ttl_ms < least_ms ? ttl_ms : least_ms;
     }
@@ -55,35 +55,6 @@ rql_status cli_held_release(struct cli_held *self, rql_error *error)
     self->series = NULL;
     self->lock = NULL;
     return status;
-}
-
-static char *join(const struct cli_held *self, bool as_tokens)
-{
-    char *text = NULL;
-    size_t size = 0;
-    FILE *out = cli_must(open_memstream(&text, &size));
-
-    for (size_t i = 0; i < count_of(self); i++) {
-        const rql_lock *lock = lock_at(self, i);
-
-        (void)fputs(i > 0 ? "\n" : "", out);
-        if (as_tokens) {
-            (void)fprintf(out, "%lld", (long long)rql_lock_token(lock));
-        } else {
-            (void)fputs(rql_lock_describe(lock).name, out);
-        }
-    }
-    return cli_must(fclose(out) == 0 ? text : NULL);
-}
-
-char *cli_held_names(const struct cli_held *self)
-{
-    return join(self, false);
-}
-
-char *cli_held_tokens(const struct cli_held *self)
-{
-    return join(self, true);
 }
 
 /* This program is run by one that holds locks: `rql run`. */
@@ -164,19 +135,17 @@ static void say_refused(const struct cli_args *args, const struct cli_wait *wait
 }
 
 /* A wait ended with nothing held. */
-static int refuse(const struct cli_args *args, const struct cli_wait *wait)
+static int refuse(struct cli_session *session, const struct cli_wait *wait)
 {
-    struct out out = out_fields(cli_out_form(args));
-
     if (wait->signal != 0) {
         return -wait->signal;
     }
     if (wait->status < 0) {
         return cli_fault(&wait->error);
     }
-    out_print(&out);
-    say_refused(args, wait);
-    return (int)args->conflict_exit_code;
+    out_print(&session->out);
+    say_refused(session->args, wait);
+    return (int)session->args->conflict_exit_code;
 }
 
 /* A lock that was handed over lives for a second until it is claimed. The claim is made before
@@ -185,8 +154,8 @@ static rql_status claim(const struct cli_held *held, rql_error *error)
 {
     rql_status status = RQL_OK;
 
-    for (size_t i = 0; status == RQL_OK && i < count_of(held); i++) {
-        const rql_lock_facts facts = rql_lock_describe(lock_at(held, i));
+    for (size_t i = 0; status == RQL_OK && i < cli_held_count(held); i++) {
+        const rql_lock_facts facts = rql_lock_describe(cli_held_lock(held, i));
 
         if (facts.handed_over) {
             status = held->series ? rql_series_extend(held->series, facts.ttl_ms, error)
@@ -214,15 +183,17 @@ static int claim_or_release(struct cli_held *held)
     return cli_fault(&error);
 }
 
-int cli_acquire(const struct cli_args *args, rql_client *client, struct cli_held *held)
+int cli_acquire(struct cli_session *session, struct cli_held *held)
 {
     __attribute__((cleanup(rql_refusal_clear_p))) rql_refusal refusal = {.reason = RQL_OK};
+    const struct cli_args *args = session->args;
     rql_series_result result = {.reason = RQL_OK};
     struct cli_wait wait = {.name = args->n_names > 0 ? NULL : args->name, .held = held};
 
-    fill_lock(args, client, &wait.lock);
+    fill_lock(args, session->client, &wait.lock);
     wait.lock.refusal = &refusal;
     fill_series(args, &wait.lock, &result, &wait.series);
-    cli_wait(&wait, client);
-    return wait.signal == 0 && wait.status == RQL_OK ? claim_or_release(held) : refuse(args, &wait);
+    cli_wait(&wait, session->client);
+    return wait.signal == 0 && wait.status == RQL_OK ? claim_or_release(held)
+                                                     : refuse(session, &wait);
 }

@@ -18,7 +18,10 @@ struct cli_held {
 /* Acquires the lock or the series that the arguments name, as the flags say. If that is held, it is
  * in *held; the signals that end a wait stay blocked. Else answers the exit code, after a line on
  * stderr; or, without a line, minus the signal that ended the wait and is to end the program. */
-int cli_acquire(const struct cli_args *args, rql_client *client, struct cli_held *held);
+int cli_acquire(struct cli_session *session, struct cli_held *held);
+
+size_t cli_held_count(const struct cli_held *self);
+const rql_lock *cli_held_lock(const struct cli_held *self, size_t index);
 
 rql_lock_state cli_held_state(const struct cli_held *self);
 int64_t cli_held_remaining_ms(const struct cli_held *self);
@@ -29,10 +32,6 @@ rql_status cli_held_lost_fd(const struct cli_held *self, int *out, rql_error *er
 
 /* Releases what is held, once. */
 rql_status cli_held_release(struct cli_held *self, rql_error *error);
-
-/* malloc'd: names or tokens for the command's environment, one a line, in the given order. */
-char *cli_held_names(const struct cli_held *self);
-char *cli_held_tokens(const struct cli_held *self);
 
 /* One wait: what to ask for, and how it ended. */
 struct cli_wait {

@@ -33,9 +33,7 @@ static const char common_rules[] =
 
 static bool is_forever_here(const char *name)
 {
-    size_t i;
-
-    for (i = 0; cli_forever_options[i]; i++) {
+    for (size_t i = 0; cli_forever_options[i]; i++) {
         if (strcmp(cli_forever_options[i], name) == 0) {
             return true;
         }
@@ -60,57 +58,47 @@ static void print_option(const rql_option_row *row)
 int cli_help_options(void)
 {
     const rql_option_row *row;
-    size_t i;
 
     (void)printf("%s\n", option_rules);
-    for (i = 0; (row = rql_option_row_at(i)) != NULL; i++) {
+    for (size_t i = 0; (row = rql_option_row_at(i)) != NULL; i++) {
         print_option(row);
     }
     return CLI_DONE;
 }
 
-static void add_flags(struct out *out, const struct cli_flag *flags)
+/* True if the value of one is a duration. */
+static bool add_flags(struct out *out, const struct cli_command *command)
 {
+    bool has_durations = false;
     char letter[] = "-x, ";
     char text[FLAG_SIZE];
 
-    for (; flags->name; flags++) {
-        if (!flags->help) {
-            continue;
-        }
-        letter[1] = flags->letter;
-        (void)snprintf(text, sizeof text, "  %s--%s%s%s", flags->letter != 0 ? letter : "    ",
-                       flags->name, flags->value ? " " : "", flags->value ? flags->value : "");
-        out_pair(out, text, flags->help);
-    }
-}
-
-static bool has_durations(const struct cli_flag *flags)
-{
-    for (; flags->name; flags++) {
-        if (flags->kind == CLI_DURATION || flags->kind == CLI_LIMIT || flags->kind == CLI_CHANGE) {
-            return true;
+    for (const struct cli_flag *flag = cli_flags; flag->name; flag++) {
+        if (flag->help && cli_flag_is_of(flag, command)) {
+            letter[1] = flag->letter;
+            (void)snprintf(text, sizeof text, "  %s--%s%s%s", flag->letter != 0 ? letter : "    ",
+                           flag->name, flag->value ? " " : "", flag->value ? flag->value : "");
+            out_pair(out, text, flag->help);
+            has_durations = has_durations || flag->kind == CLI_DURATION ||
+                            flag->kind == CLI_LIMIT || flag->kind == CLI_CHANGE;
         }
     }
-    return false;
+    return has_durations;
 }
 
 int cli_help_command(const struct cli_command *command)
 {
     struct out out = out_fields(OUT_TABLE);
+    bool has_durations;
 
     (void)printf("Usage: rql %s %s\n%s.\n\n", command->name, command->usage, command->summary);
     if (command->examples) {
         (void)printf("%s\n", command->examples);
     }
-    add_flags(&out, command->flags);
-    if (command->more_flags) {
-        add_flags(&out, command->more_flags);
-    }
-    add_flags(&out, cli_common_flags);
+    has_durations = add_flags(&out, command);
     out_print(&out);
     (void)printf("\n%s", command->notes ? command->notes : "");
-    if (has_durations(command->flags)) {
+    if (has_durations) {
         (void)puts("A DURATION is written 500ms, 0.5s, 1h30m or 30d, a LIMIT also \"forever\".");
     }
     (void)puts("More: rql help options (every option and its variable), rql help (exit codes).");
@@ -121,10 +109,9 @@ int cli_help(void)
 {
     struct out out = out_fields(OUT_TABLE);
     char text[FLAG_SIZE];
-    size_t i;
 
     (void)puts("Usage: rql COMMAND ...\nLocks with a fair queue, on Redis or Valkey.\n");
-    for (i = 0; cli_commands[i]; i++) {
+    for (size_t i = 0; cli_commands[i]; i++) {
         (void)snprintf(text, sizeof text, "  %s", cli_commands[i]->name);
         out_pair(&out, text, cli_commands[i]->summary);
     }

@@ -96,11 +96,18 @@ static rql_status connect_in_time(struct cli_args *args, rql_client **out, rql_e
     return status;
 }
 
+int cli_refuse(struct cli_session *self, const char *why)
+{
+    out_print(&self->out);
+    cli_say("%s: %s", self->args->name, why);
+    return CLI_REFUSED;
+}
+
 static int run_with_client(const struct cli_command *command, struct cli_args *args)
 {
     CLI_AUTO(rql_client_free) rql_client *client = NULL;
-    const int code = command->prepare ? command->prepare(args) : CLI_DONE;
-    rql_error error = {.status = RQL_OK};
+    struct cli_session session = {.args = args};
+    int code = command->prepare ? command->prepare(args) : CLI_DONE;
     rql_status status;
 
     if (code != CLI_DONE) {
@@ -110,9 +117,20 @@ static int run_with_client(const struct cli_command *command, struct cli_args *a
     if (args->env_status != RQL_OK) {
         return cli_fault(&args->env_error);
     }
-    status = args->wait_ms == CLI_UNSET ? connect(args, &client, &error)
-                                        : connect_in_time(args, &client, &error);
-    return status == RQL_OK ? command->run(args, client) : cli_fault(&error);
+    status = args->wait_ms == CLI_UNSET ? connect(args, &client, &session.error)
+                                        : connect_in_time(args, &client, &session.error);
+    if (status != RQL_OK) {
+        return cli_fault(&session.error);
+    }
+    session.client = client;
+    session.out = out_fields(args->openmetrics ? OUT_OPENMETRICS
+                             : args->json      ? OUT_JSON
+                                               : OUT_TABLE);
+    code = command->run(&session);
+    if (code == CLI_DONE) {
+        out_print(&session.out);
+    }
+    return code;
 }
 
 static int run_command(struct cli_args *args)

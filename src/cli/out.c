@@ -187,22 +187,16 @@ struct out out_fields(enum out_form form)
     return (struct out){.form = form, .n_columns = 2};
 }
 
-struct out out_columns(enum out_form form, const char *const *headings)
+void out_columns(struct out *self, const char *const *headings)
 {
-    struct out self = {.form = form, .headings = headings};
-
-    while (headings[self.n_columns] && self.n_columns < OUT_COLUMNS_MAX) {
-        self.n_columns++;
+    self->headings = headings;
+    self->n_columns = 0;
+    while (headings[self->n_columns] && self->n_columns < OUT_COLUMNS_MAX) {
+        self->n_columns++;
     }
-    for (size_t i = 0; form == OUT_TABLE && i < self.n_columns; i++) {
-        *add_cells(&self, 1) = cli_text_for_terminal(headings[i]);
+    for (size_t i = 0; self->form == OUT_TABLE && i < self->n_columns; i++) {
+        *add_cells(self, 1) = cli_text_for_terminal(headings[i]);
     }
-    return self;
-}
-
-struct out out_texts(enum out_form form)
-{
-    return (struct out){.form = form, .n_columns = 1};
 }
 
 void out_begin(struct out *self, const char *key)
@@ -268,6 +262,7 @@ void out_item(struct out *self, const char *text)
     if (self->form == OUT_JSON) {
         add_json(self, NULL, json_text(text));
     } else {
+        self->n_columns = 1;
         *add_cells(self, 1) = cli_text_for_terminal(text);
     }
 }
@@ -283,9 +278,12 @@ void out_list(struct out *self, const char *key, const rql_text_list *list)
 
 void out_pair(struct out *self, const char *label, const char *text)
 {
+    char **cell;
+
     if (self->form == OUT_TABLE && !self->headings) {
-        out_item(self, label);
-        out_item(self, text);
+        cell = add_cells(self, 2);
+        cell[0] = cli_text_for_terminal(label);
+        cell[1] = cli_text_for_terminal(text);
     }
 }
 

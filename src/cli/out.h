@@ -42,12 +42,9 @@ enum out_kind {
 /* One field a line. `key` and `heading` of all fields: NULL leaves the field out of that form. */
 struct out out_fields(enum out_form form);
 
-/* A table with these columns, in this order; a field with another heading is not in it. The array
- * ends in NULL. */
-struct out out_columns(enum out_form form, const char *const *headings);
-
-/* One text a line, see out_item(). */
-struct out out_texts(enum out_form form);
+/* Instead: a table with these columns, in this order; a field with another heading is not in it.
+ * The array ends in NULL. */
+void out_columns(struct out *self, const char *const *headings);
 
 /* An object or an array of JSON, under a key; or, without one, in an array or as the whole: such an
  * object is a row of the table. If nothing begins, JSON says null. */
@@ -60,7 +57,7 @@ void out_number(struct out *self, const char *heading, const char *key, enum out
                 int64_t value);
 void out_bool(struct out *self, const char *key, bool value);
 
-/* A text of an array; a line. */
+/* A text of an array; a line. All that is said is items, then. */
 void out_item(struct out *self, const char *text);
 
 /* An array of texts; other forms have none. */
@@ -76,7 +73,7 @@ void out_gauge(struct out *self, const char *label, const char *name, const char
 /* A sentence in place of, or after, a table; other forms have none. */
 void out_line(struct out *self, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Prints what there is, and frees it. */
+/* Prints what there is, and frees it; once. */
 void out_print(struct out *self);
 
 #endif
