@@ -1,73 +1,130 @@
+#include "net/conn_threads.h"
+
 #include "base/clock.h"
 #include "base/error.h"
-#include "net/conn_threads_inside.h"
+#include "base/freelist.h"
+#include "base/random.h"
+#include "base/wakes.h"
+#include "net/login.h"
+#include "net/stream.h"
 #include "net/url.h"
 #include "observe/stats.h"
 
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-enum { LOOK_UP_US = 100000 };
+enum {
+    /* The commands of so many callers go out at once. Those of more go out together, for that takes
+     * us and the server fewer system calls: while a batch is unanswered a second one grows, until
+     * it is that of half of the callers. Then the server has work while they have, and both do all
+     * the time; a second one that did not wait would be that of the first who was woken. */
+    AT_ONCE = 8,
+    BATCHES = 2,
+    /* Where an answer takes longer all go out at once: waiting for others' would cost a caller its
+     * time. */
+    FAR_US = 10000,
+    /* The reader looks at the socket's other end as often: it may have become full meanwhile. */
+    CHECK_US = 100000,
+    /* Servers and those between end what is not used for long. */
+    UNUSED_US = 1000000,
+};
+
+/* What the owner of an exchange sleeps on: its wait word. */
+enum {
+    AWAKE,    /* on its way, or reading */
+    ASLEEP,   /* has to be woken */
+    FINISHED, /* the result is there; it needs no mutex to take it */
+    READER,   /* shall read, and has not begun */
+};
+
+enum state { DOWN, CONNECTING, UP, BROKEN };
+
+struct exchange {
+    struct rqli_exchange visible; /* first: the caller's part */
+    struct rqli_conn *conn;
+    struct rqli_stream_call call;
+    struct rqli_arena arena;
+    struct rqli_reply *roots;
+    int n_done;
+    bool in_flight;
+    bool left;  /* its caller waits no more: the replies are read and dropped */
+    bool given; /* and has given it back: to be recycled when they are there */
+    rql_status status;
+    rqli_signal wait_word;
+};
+
+struct rqli_conn {
+    struct rqli_socket sock;       /* fd: by whoever connects, reads or writes, as below */
+    struct rqli_freelist freelist; /* exchanges */
+    rqli_signal n_attempts;        /* to connect, that are over; who waits for one sleeps on it */
+
+    struct {
+        pthread_mutex_t mutex;
+        enum state state;
+        struct rqli_stream stream;
+        struct exchange *reader; /* reads for all, or NULL */
+        bool writing;
+        uint64_t batch_ends[BATCHES]; /* positions behind what is unanswered */
+        size_t n_batches;
+        struct rqli_wake_list wake_list; /* of called owners */
+        unsigned callers;                /* that wait for an exchange in flight */
+        unsigned n_unsent;               /* exchanges in stream.out */
+        bool is_far;                     /* the last answer took longer than FAR_US */
+        uint64_t generation;
+        int64_t n_commands;      /* put in the stream so far */
+        struct rqli_seat silent; /* the predecessor, if it fell silent and may still be served */
+        rql_error last_fault;    /* of connecting */
+        struct rqli_clock_reading reading;
+    } shared; /* everything in here under shared.mutex */
+};
 
 struct rqli_conn *rqli_conn_new(const struct rqli_endpoint *endpoint)
 {
     struct rqli_conn *self = calloc(1, sizeof *self);
-    pthread_condattr_t attributes;
 
-    if (!self) {
-        return NULL;
+    if (self) {
+        self->sock.endpoint = endpoint;
+        self->sock.fd = -1;
+        (void)pthread_mutex_init(&self->shared.mutex, NULL);
     }
-    self->sock.endpoint = endpoint;
-    self->sock.fd = -1;
-    self->shared.state = DOWN;
-    (void)pthread_mutex_init(&self->shared.mutex, NULL);
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&self->shared.connected, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
     return self;
 }
 
-void rqli_conn_free_exchange(struct exchange *exchange)
+static struct exchange *exchange_of(struct rqli_stream_call *call)
+{
+    return call ? (struct exchange *)((char *)call - offsetof(struct exchange, call)) : NULL;
+}
+
+static void free_exchange(struct exchange *exchange)
 {
     rqli_command_fini(&exchange->visible.command);
     rqli_arena_reset(&exchange->arena);
     free(exchange);
 }
 
-static void free_exchanges(struct exchange *exchange)
-{
-    while (exchange) {
-        struct exchange *next = exchange->next;
-
-        rqli_conn_free_exchange(exchange);
-        exchange = next;
-    }
-}
-
-static void free_spares(struct rqli_freelist *freelist)
-{
-    struct exchange *exchange = rqli_freelist_take(freelist);
-
-    while (exchange) {
-        rqli_conn_free_exchange(exchange);
-        exchange = rqli_freelist_take(freelist);
-    }
-}
-
 struct rqli_conn *rqli_conn_free(struct rqli_conn *self)
 {
-    if (self) {
-        rqli_socket_close(&self->sock);
-        free_exchanges(self->shared.first);
-        free_spares(&self->freelist);
-        rqli_command_fini(&self->shared.out);
-        rqli_command_fini(&self->shared.sending);
-        (void)pthread_mutex_destroy(&self->shared.mutex);
-        (void)pthread_cond_destroy(&self->shared.connected);
-        free(self);
+    struct exchange *spare;
+
+    if (!self) {
+        return NULL;
     }
+    rqli_socket_close(&self->sock);
+    while (self->shared.stream.first) {
+        free_exchange(exchange_of(rqli_stream_take(&self->shared.stream)));
+    }
+    for (spare = rqli_freelist_take(&self->freelist); spare;
+         spare = rqli_freelist_take(&self->freelist)) {
+        free_exchange(spare);
+    }
+    rqli_stream_fini(&self->shared.stream);
+    (void)pthread_mutex_destroy(&self->shared.mutex);
+    free(self);
     return NULL;
 }
 
@@ -89,6 +146,8 @@ struct rqli_conn_counts rqli_conn_counts(struct rqli_conn *self)
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return counts;
 }
+
+/* ---- exchanges ---- */
 
 static void drop(const struct rqli_exchange *exchange)
 {
@@ -114,6 +173,15 @@ struct rqli_exchange *rqli_exchange_take(struct rqli_conn *self)
     return &exchange->visible;
 }
 
+/* Its memory may be used again. Needs no mutex. */
+static void recycle(struct rqli_conn *self, struct exchange *exchange)
+{
+    rqli_arena_reset(&exchange->arena);
+    if (!rqli_freelist_keep(&self->freelist, exchange)) {
+        free_exchange(exchange);
+    }
+}
+
 /* True: its replies are still to come, and whoever reads them recycles it. */
 static bool leave_behind(struct rqli_conn *self, struct exchange *exchange)
 {
@@ -131,11 +199,31 @@ void rqli_exchange_give(struct rqli_exchange *exchange)
     struct exchange *whole = (struct exchange *)exchange;
 
     if (whole && !(whole->left && leave_behind(whole->conn, whole))) {
-        rqli_conn_recycle(whole->conn, whole);
+        recycle(whole->conn, whole);
     }
 }
 
-/* Under the mutex: room for the replies, bytes into the stream, a place in the line. */
+/* Unlocks the mutex and wakes whom was called: the next reader first, on whom the others will
+ * depend, for it was called last. */
+static void unlock(struct rqli_conn *self)
+{
+    rqli_wake_list_unlock(&self->shared.wake_list, &self->shared.mutex);
+}
+
+/* Under the mutex: sets the wait word of its owner, and notes it for being woken. */
+static void call_owner(struct rqli_conn *self, struct exchange *exchange, int32_t word)
+{
+    int32_t before = atomic_exchange_explicit(&exchange->wait_word, word, memory_order_acq_rel);
+
+    if (before == READER) {
+        self->shared.reader = NULL; /* it has not begun, and will not */
+    }
+    if (before == ASLEEP) {
+        rqli_wake_list_add(&self->shared.wake_list, &exchange->wait_word);
+    }
+}
+
+/* Under the mutex: room for the replies, bytes into the stream, a position in it. */
 static bool put_in_stream(struct rqli_conn *self, struct exchange *exchange)
 {
     struct rqli_command *command = &exchange->visible.command;
@@ -143,85 +231,256 @@ static bool put_in_stream(struct rqli_conn *self, struct exchange *exchange)
 
     rqli_arena_reset(&exchange->arena);
     exchange->roots = rqli_arena_take(&exchange->arena, size);
-    if (!exchange->roots || !rqli_command_append(&self->shared.out, command)) {
+    if (!exchange->roots || !rqli_command_append(&self->shared.stream.out, command)) {
         return false;
     }
     memset(exchange->roots, 0, size);
     exchange->visible.reply = exchange->roots;
     exchange->visible.generation = self->shared.generation;
-    exchange->begins_at = self->shared.queued_at;
     exchange->n_done = 0;
     exchange->status = RQL_OK;
     exchange->in_flight = true;
-    exchange->next = NULL;
     exchange->visible.sent_us = rqli_now_us();
-    atomic_store_explicit(&exchange->mark, AWAKE, memory_order_relaxed);
-    self->shared.queued_at += command->length;
+    atomic_store_explicit(&exchange->wait_word, AWAKE, memory_order_relaxed);
+    rqli_stream_expect(&self->shared.stream, &exchange->call, exchange->visible.sent_us);
     self->shared.n_commands += command->n_commands;
     rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_COMMANDS, command->n_commands);
     self->shared.callers++;
     self->shared.n_unsent++;
-    if (self->shared.last) {
-        self->shared.last->next = exchange;
-    } else {
-        self->shared.first = exchange;
-        self->shared.heard_us = exchange->visible.sent_us;
-    }
-    self->shared.last = exchange;
     return true;
 }
 
-/* Under the mutex. When a connection that has not been heard since is given up. */
-static int64_t silence_us(const struct rqli_conn *self)
+/* Under the mutex: takes the oldest exchange off the stream with its result, and the batches off
+ * that are answered with it. */
+static void finish_first(struct rqli_conn *self, rql_status status, int64_t now_us)
 {
-    return rqli_after_ms(self->shared.heard_us, self->sock.endpoint->io_timeout_ms);
+    struct rqli_stream *stream = &self->shared.stream;
+    struct exchange *done = exchange_of(rqli_stream_take(stream));
+
+    done->in_flight = false;
+    done->status = status;
+    done->visible.received_us = now_us;
+    self->shared.is_far = now_us - done->visible.sent_us > FAR_US;
+    while (self->shared.n_batches > 0 &&
+           (!stream->first || stream->first->begins_at >= self->shared.batch_ends[0])) {
+        self->shared.batch_ends[0] = self->shared.batch_ends[1];
+        self->shared.n_batches--;
+    }
+    if (done->given) {
+        recycle(self, done);
+        return;
+    }
+    if (!done->left) {
+        self->shared.callers--;
+    }
+    call_owner(self, done, FINISHED);
 }
+
+/* ---- the end of a connection, and the next one ---- */
+
+/* Under the mutex. The connection is of no use any more; whoever still uses the socket finds it
+ * shut down. */
+static void break_off(struct rqli_conn *self, bool is_silent)
+{
+    struct rqli_stream *stream = &self->shared.stream;
+    int64_t now_us = rqli_now_us();
+
+    if (self->shared.state != UP) {
+        return;
+    }
+    self->shared.state = BROKEN;
+    self->shared.silent = is_silent ? self->sock.seat : (struct rqli_seat){0};
+    (void)shutdown(self->sock.fd, SHUT_RDWR);
+    while (stream->first) {
+        finish_first(self, rqli_stream_fate(stream, stream->first), now_us);
+    }
+    rqli_command_reset(&stream->out);
+    self->shared.n_unsent = 0;
+    self->shared.n_batches = 0;
+}
+
+/* Under the mutex: those who wait for a connection see how it stands. */
+static void on_attempt_over(struct rqli_conn *self)
+{
+    (void)atomic_fetch_add_explicit(&self->n_attempts, 1, memory_order_relaxed);
+    rqli_signal_wake(&self->n_attempts);
+}
+
+/* Under the mutex: closes a broken connection when nobody uses its socket. */
+static void close_if_broken(struct rqli_conn *self)
+{
+    if (self->shared.state == BROKEN && !self->shared.reader && !self->shared.writing) {
+        rqli_socket_close(&self->sock);
+        self->shared.state = DOWN;
+        on_attempt_over(self);
+    }
+}
+
+/* Under the mutex, which is released meanwhile. */
+static void await_attempt(struct rqli_conn *self, int64_t until_us)
+{
+    int32_t seen = atomic_load_explicit(&self->n_attempts, memory_order_relaxed);
+
+    unlock(self);
+    rqli_signal_wait(&self->n_attempts, seen, until_us);
+    (void)pthread_mutex_lock(&self->shared.mutex);
+}
+
+/* Under the mutex, which is released while it connects. */
+static rql_status attempt(struct rqli_conn *self, int64_t deadline_us, rql_error *error)
+{
+    int64_t limit_us = rqli_after_ms(rqli_now_us(), self->sock.endpoint->connect_timeout_ms);
+    const struct rqli_seat predecessor = self->shared.silent;
+    struct rqli_clock_reading reading = {0};
+    rql_error fault = {0};
+    rql_status status;
+    int64_t now_us;
+
+    self->shared.state = CONNECTING;
+    unlock(self);
+    status = rqli_login(&self->sock, &predecessor, limit_us < deadline_us ? limit_us : deadline_us,
+                        &reading, &fault);
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    now_us = rqli_now_us();
+    if (!status) {
+        self->shared.state = UP;
+        self->shared.generation++;
+        rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_CONNECTIONS, 1);
+        self->shared.reading = reading;
+        self->shared.is_far = reading.received_us - reading.sent_us > FAR_US;
+        rqli_stream_on_connected(&self->shared.stream, now_us);
+    } else {
+        self->shared.state = DOWN;
+        self->shared.last_fault = (rql_error){0};
+        /* One that an impatient caller cut short says nothing to the others. */
+        if (now_us >= limit_us || now_us < deadline_us) {
+            self->shared.last_fault = fault;
+            rqli_backoff_on_failure(&self->shared.stream.backoff, now_us,
+                                    rqli_random_below(RQLI_BACKOFF_RANDOM));
+        }
+        if (error) {
+            *error = fault;
+        }
+    }
+    on_attempt_over(self);
+    return status;
+}
+
+static rql_status no_time_left(const struct rqli_conn *self, rql_error *error)
+{
+    errno = ETIMEDOUT;
+    return rqli_fail(error, RQL_E_IO, "cannot connect to %s: no time left%s%s",
+                     self->sock.endpoint->where, self->shared.last_fault.status ? "; " : "",
+                     self->shared.last_fault.message);
+}
+
+/* Under the mutex. A connection that ended while it was not used: seen before the next command is
+ * sent that is nothing; behind it, nobody knows whether the command was done. */
+static void end_if_ended(struct rqli_conn *self)
+{
+    bool is_unused = !self->shared.stream.first && !self->shared.reader && !self->shared.writing;
+
+    if (self->shared.state == UP && is_unused &&
+        rqli_now_us() - self->shared.stream.heard_us >= UNUSED_US &&
+        !rqli_socket_is_quiet(&self->sock)) {
+        break_off(self, false);
+        close_if_broken(self);
+    }
+}
+
+/* Under the mutex, released meanwhile: waits for another's attempt and shares its failure, or makes
+ * one, as soon as that is allowed again. */
+static rql_status connect_locked(struct rqli_conn *self, int64_t deadline_us, rql_error *error)
+{
+    bool waited_for_attempt = false;
+    rql_status status = RQL_OK;
+
+    end_if_ended(self);
+    while (!status && self->shared.state != UP) {
+        bool is_down = self->shared.state == DOWN;
+        int64_t next_us = self->shared.stream.backoff.next_us;
+        int64_t now_us = rqli_now_us();
+
+        if (is_down && waited_for_attempt && self->shared.last_fault.status) {
+            status = self->shared.last_fault.status;
+            if (error) {
+                *error = self->shared.last_fault;
+            }
+        } else if (now_us >= deadline_us) {
+            status = no_time_left(self, error);
+        } else if (is_down && now_us >= next_us) {
+            status = attempt(self, deadline_us, error);
+        } else if (is_down) {
+            await_attempt(self, next_us < deadline_us ? next_us : deadline_us);
+        } else {
+            waited_for_attempt = self->shared.state == CONNECTING;
+            await_attempt(self, deadline_us);
+        }
+    }
+    return status;
+}
+
+rql_status rqli_conn_connect(struct rqli_conn *self, int64_t deadline_us, rql_error *error)
+{
+    rql_status status;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    status = connect_locked(self, deadline_us, error);
+    unlock(self);
+    return status;
+}
+
+bool rqli_conn_was_read_only(struct rqli_conn *self)
+{
+    bool was_read_only;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    was_read_only = self->shared.state == UP && self->sock.is_read_only;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return was_read_only;
+}
+
+bool rqli_conn_clock(struct rqli_conn *self, struct rqli_clock_reading *out)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    *out = self->shared.reading;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return out->received_us != 0;
+}
+
+void rqli_conn_drop(struct rqli_conn *self, uint64_t generation)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (self->shared.generation == generation) {
+        break_off(self, false);
+        close_if_broken(self);
+    }
+    unlock(self);
+}
+
+/* ---- writing and reading for all ---- */
 
 /* Under the mutex. */
 static bool may_write(const struct rqli_conn *self)
 {
     unsigned callers = self->shared.callers;
 
-    if (self->shared.state != UP || self->shared.out.length == 0) {
+    if (self->shared.state != UP || self->shared.stream.out.length == 0) {
         return false;
     }
-    return callers <= RQLI_CONN_AT_ONCE || self->shared.n_batches == 0 || self->shared.is_far ||
-           (self->shared.n_batches < RQLI_CONN_BATCHES && self->shared.n_unsent >= callers / 2);
-}
-
-/* Under the mutex. The socket is full, or somebody sends. */
-static bool has_unsent(const struct rqli_conn *self)
-{
-    return self->shared.n_sent < self->shared.sending.length;
+    return callers <= AT_ONCE || self->shared.n_batches == 0 || self->shared.is_far ||
+           (self->shared.n_batches < BATCHES && self->shared.n_unsent >= callers / 2);
 }
 
 /* Under the mutex: all that has been put in the stream, to be sent now. */
 static void begin_batch(struct rqli_conn *self)
 {
-    struct rqli_command batch = self->shared.out;
-
-    self->shared.out = self->shared.sending;
-    self->shared.sending = batch;
-    self->shared.sending_ends = self->shared.queued_at;
+    rqli_stream_begin_batch(&self->shared.stream);
     self->shared.n_unsent = 0;
-    if (self->shared.n_batches < RQLI_CONN_BATCHES) {
+    if (self->shared.n_batches < BATCHES) {
         self->shared.n_batches++;
     }
-    self->shared.batch_ends[self->shared.n_batches - 1] = self->shared.queued_at;
-}
-
-/* Under the mutex: so much of the batch was taken by the system. True: all of it. */
-static bool end_sending(struct rqli_conn *self, size_t sent)
-{
-    self->shared.n_sent += sent;
-    self->shared.sent_at =
-        self->shared.sending_ends - (self->shared.sending.length - self->shared.n_sent);
-    if (has_unsent(self)) {
-        return false;
-    }
-    rqli_command_reset(&self->shared.sending);
-    self->shared.n_sent = 0;
-    return true;
+    self->shared.batch_ends[self->shared.n_batches - 1] = self->shared.stream.queued_at;
 }
 
 /* Under the mutex, released while it sends. What goes at once goes before those who were called are
@@ -229,19 +488,17 @@ static bool end_sending(struct rqli_conn *self, size_t sent)
  * the socket is full, or broken. */
 static bool send_some(struct rqli_conn *self)
 {
-    const char *bytes = self->shared.sending.data + self->shared.n_sent;
-    size_t length = self->shared.sending.length - self->shared.n_sent;
+    struct rqli_slice bytes = rqli_stream_send(&self->shared.stream);
     ssize_t sent;
 
-    self->shared.sent_at = self->shared.sending_ends;
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    sent = rqli_socket_send_some(&self->sock, bytes, length);
+    sent = rqli_socket_send_some(&self->sock, bytes.data, bytes.length);
     (void)pthread_mutex_lock(&self->shared.mutex);
     if (sent < 0) {
-        rqli_conn_break_off(self, false);
+        break_off(self, false);
         return false;
     }
-    return end_sending(self, (size_t)sent);
+    return rqli_stream_on_sent(&self->shared.stream, (size_t)sent);
 }
 
 /* Under the mutex, released while it sends. Whoever finds nobody writing writes for all, but waits
@@ -256,20 +513,21 @@ static void write_out(struct rqli_conn *self)
     }
     self->shared.writing = true;
     while (goes_on) {
-        if (!has_unsent(self) && may_write(self)) {
+        if (!rqli_stream_has_unsent(&self->shared.stream) && may_write(self)) {
             begin_batch(self);
         }
-        goes_on = self->shared.state == UP && has_unsent(self) && send_some(self);
+        goes_on = self->shared.state == UP && rqli_stream_has_unsent(&self->shared.stream) &&
+                  send_some(self);
     }
     self->shared.writing = false;
-    rqli_conn_bury(self);
+    close_if_broken(self);
 }
 
 /* Under the mutex: gives what has come to those who wait for it. False: it made no sense. */
 static bool hand_out(struct rqli_conn *self)
 {
-    while (self->shared.first) {
-        struct exchange *first = self->shared.first;
+    while (self->shared.stream.first) {
+        struct exchange *first = exchange_of(self->shared.stream.first);
         int state =
             rqli_decoder_next(&self->sock.decoder, &first->arena, &first->roots[first->n_done]);
 
@@ -277,7 +535,7 @@ static bool hand_out(struct rqli_conn *self)
             return state == 0;
         }
         if (++first->n_done == first->visible.command.n_commands) {
-            rqli_conn_finish_first(self, RQL_OK, self->shared.heard_us);
+            finish_first(self, RQL_OK, self->shared.stream.heard_us);
         }
     }
     return rqli_decoder_is_empty(&self->sock.decoder); /* no reply that nobody asked for */
@@ -286,15 +544,21 @@ static bool hand_out(struct rqli_conn *self)
 /* Under the mutex: the role of the reader goes to the oldest caller still there. */
 static void appoint_reader(struct rqli_conn *self)
 {
-    struct exchange *next = self->shared.first;
+    struct exchange *next = exchange_of(self->shared.stream.first);
 
     while (next && next->left) {
-        next = next->next;
+        next = exchange_of(next->call.next);
     }
     self->shared.reader = next;
     if (next) {
-        rqli_conn_call(self, next, READER);
+        call_owner(self, next, READER);
     }
+}
+
+/* Under the mutex. When a connection that has not been heard since is given up. */
+static int64_t silence_us(const struct rqli_conn *self)
+{
+    return rqli_after_ms(self->shared.stream.heard_us, self->sock.endpoint->io_timeout_ms);
 }
 
 static int64_t earlier(int64_t a_us, int64_t b_us)
@@ -303,16 +567,16 @@ static int64_t earlier(int64_t a_us, int64_t b_us)
 }
 
 /* Reader only; under the mutex, released while it waits for bytes, and for room if some are to be
- * sent. One read, at most. It looks up now and then: the socket may have become full meanwhile. */
+ * sent. One read, at most. */
 static void read_once(struct rqli_conn *self, int64_t now_us, int64_t deadline_us)
 {
     int64_t given_up_us = silence_us(self);
-    int64_t until_us = earlier(earlier(deadline_us, given_up_us), now_us + LOOK_UP_US);
+    int64_t until_us = earlier(earlier(deadline_us, given_up_us), now_us + CHECK_US);
     int64_t spin_us = self->shared.callers == 1 ? self->sock.endpoint->spin_us : 0;
-    bool wants_room = has_unsent(self) && !self->shared.writing;
+    bool wants_room = rqli_stream_has_unsent(&self->shared.stream) && !self->shared.writing;
     enum rqli_socket_read got;
 
-    rqli_conn_unlock(self);
+    unlock(self);
     if (wants_room) {
         rqli_socket_await_room(&self->sock, until_us);
         until_us = 0;
@@ -326,12 +590,12 @@ static void read_once(struct rqli_conn *self, int64_t now_us, int64_t deadline_u
         return;
     }
     if (got == RQLI_SOCKET_BYTES) {
-        self->shared.heard_us = rqli_now_us();
+        self->shared.stream.heard_us = rqli_now_us();
         if (!hand_out(self)) {
-            rqli_conn_break_off(self, false);
+            break_off(self, false);
         }
     } else if (got == RQLI_SOCKET_BROKEN || rqli_now_us() >= silence_us(self)) {
-        rqli_conn_break_off(self, got != RQLI_SOCKET_BROKEN);
+        break_off(self, got != RQLI_SOCKET_BROKEN);
     }
     write_out(self); /* what has waited for these answers, or for room */
 }
@@ -341,11 +605,11 @@ static bool sleep_on(struct exchange *exchange, int64_t deadline_us)
 {
     int32_t seen = AWAKE;
 
-    (void)atomic_compare_exchange_strong_explicit(&exchange->mark, &seen, ASLEEP,
+    (void)atomic_compare_exchange_strong_explicit(&exchange->wait_word, &seen, ASLEEP,
                                                   memory_order_acq_rel, memory_order_acquire);
     if (seen == AWAKE || seen == ASLEEP) {
-        rqli_signal_wait(&exchange->mark, ASLEEP, deadline_us);
-        seen = atomic_load_explicit(&exchange->mark, memory_order_acquire);
+        rqli_signal_wait(&exchange->wait_word, ASLEEP, deadline_us);
+        seen = atomic_load_explicit(&exchange->wait_word, memory_order_acquire);
     }
     return seen == FINISHED;
 }
@@ -363,25 +627,15 @@ static void await_replies(struct rqli_conn *self, struct exchange *exchange, int
             self->shared.reader = exchange;
         }
         if (self->shared.reader == exchange) {
-            atomic_store_explicit(&exchange->mark, AWAKE, memory_order_relaxed);
+            atomic_store_explicit(&exchange->wait_word, AWAKE, memory_order_relaxed);
             read_once(self, now_us, deadline_us);
         } else if (!is_late) {
-            rqli_conn_unlock(self);
+            unlock(self);
             (void)sleep_on(exchange, deadline_us);
             (void)pthread_mutex_lock(&self->shared.mutex);
         }
         now_us = rqli_now_us();
     }
-}
-
-static rql_status no_answer(const struct rqli_conn *self, rql_status status, rql_error *error)
-{
-    if (status == RQL_E_UNKNOWN) {
-        return rqli_fail(error, status, "%s: no answer; the command may or may not have been done",
-                         self->sock.endpoint->where);
-    }
-    return rqli_fail(error, status, "%s: the connection broke before the command was sent",
-                     self->sock.endpoint->where);
 }
 
 /* Under the mutex, which is unlocked in the end. */
@@ -391,7 +645,7 @@ static rql_status take_part(struct rqli_conn *self, struct exchange *exchange, i
 
     write_out(self);
     if (exchange->in_flight && self->shared.reader) {
-        rqli_conn_unlock(self);
+        unlock(self);
         if (sleep_on(exchange, deadline_us)) {
             return exchange->status;
         }
@@ -406,9 +660,9 @@ static rql_status take_part(struct rqli_conn *self, struct exchange *exchange, i
     /* Also when we never read: we may have written for others after our own reply was taken. */
     if (self->shared.reader == exchange || !self->shared.reader) {
         appoint_reader(self);
-        rqli_conn_bury(self);
+        close_if_broken(self);
     }
-    rqli_conn_unlock(self);
+    unlock(self);
     return status;
 }
 
@@ -422,14 +676,25 @@ rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us
         return rqli_fail_nomem(error);
     }
     (void)pthread_mutex_lock(&self->shared.mutex);
-    status = rqli_conn_connect_locked(self, deadline_us, error);
+    status = connect_locked(self, deadline_us, error);
     if (!status && !put_in_stream(self, whole)) {
         status = rqli_fail_nomem(error);
     }
     if (status) {
-        (void)pthread_mutex_unlock(&self->shared.mutex);
+        unlock(self);
         return status;
     }
     status = take_part(self, whole, deadline_us);
-    return status ? no_answer(self, status, error) : RQL_OK;
+    return status ? rqli_stream_fault(status, self->sock.endpoint->where, error) : RQL_OK;
+}
+
+rql_status rqli_exchange_fault(const struct rqli_exchange *exchange, const struct rqli_reply *reply,
+                               const char *what, const char *where, rql_error *error)
+{
+    rql_status status = rqli_reply_fault(reply, what, where, error);
+
+    if (status == RQL_E_PROTOCOL || status == RQL_E_READ_ONLY) {
+        exchange->drop(exchange);
+    }
+    return status;
 }

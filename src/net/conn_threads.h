@@ -6,8 +6,9 @@
  *
  * A caller takes an exchange, writes commands into it, runs it, reads the replies and gives it
  * back. Callers write at once; one waiting caller at a time reads for all and then hands the
- * reading on (architecture.md section 3). An exchange whose caller's deadline passed is given back
- * while its reply is still to come: the reply is read and dropped (protocol.md 17).
+ * reading on, so no thread of ours is needed and a reply wakes its owner straight from the kernel.
+ * An exchange whose caller's deadline passed is given back while its reply is still to come: the
+ * reply is read and dropped.
  */
 
 #include "wire/command.h"
@@ -29,7 +30,7 @@ struct rqli_exchange {
     void *carrier;                                  /* it, for drop */
 };
 
-/* endpoint is borrowed and must outlive the link. Connects at the first run. */
+/* endpoint is borrowed and must outlive the connection. Connects at the first run. */
 struct rqli_conn *rqli_conn_new(const struct rqli_endpoint *endpoint);
 struct rqli_conn *rqli_conn_free(struct rqli_conn *self);
 
@@ -59,7 +60,8 @@ bool rqli_conn_clock(struct rqli_conn *self, struct rqli_clock_reading *out);
 void rqli_conn_drop(struct rqli_conn *self, uint64_t generation);
 
 /* rqli_reply_fault() for a reply of this exchange. An answer that makes no sense ends its
- * connection, for the next ones may be those of others (F-19); so does READONLY (F-73). */
+ * connection, for the next ones may be those of others; so does READONLY, for the name may lead to
+ * the new master by now. */
 rql_status rqli_exchange_fault(const struct rqli_exchange *exchange, const struct rqli_reply *reply,
                                const char *what, const char *where, rql_error *error);
 
@@ -71,7 +73,7 @@ struct rqli_conn_counts {
 
 struct rqli_conn_counts rqli_conn_counts(struct rqli_conn *self);
 
-/* In a fork child: closes the socket without a word and takes no lock (F-81). */
+/* In a fork child: closes the socket without a word and takes no lock. */
 void rqli_conn_abandon(struct rqli_conn *self);
 
 #endif

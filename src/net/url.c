@@ -366,6 +366,7 @@ rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error 
     read.io_timeout_ms = out->io_timeout_ms;
     read.spin_us = out->spin_us;
     read.identity = out->identity;
+    read.stats = out->stats;
     *out = read;
     return RQL_OK;
 }

@@ -1,0 +1,69 @@
+#include "net/stream.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+enum { BACKOFF_FIRST_MS = 10, BACKOFF_LAST_MS = 2000 };
+
+void rqli_backoff_on_failure(struct rqli_backoff *self, int64_t now_us, uint32_t random)
+{
+    int64_t ms = self->ms * 2;
+
+    ms = ms < BACKOFF_FIRST_MS ? BACKOFF_FIRST_MS : ms;
+    self->ms = ms < BACKOFF_LAST_MS ? ms : BACKOFF_LAST_MS;
+    self->next_us = rqli_after_ms(now_us, 1 + self->ms * random / RQLI_BACKOFF_RANDOM);
+}
+
+void rqli_stream_fini(struct rqli_stream *self)
+{
+    rqli_command_fini(&self->out);
+    rqli_command_fini(&self->sending);
+}
+
+void rqli_stream_on_connected(struct rqli_stream *self, int64_t now_us)
+{
+    rqli_command_reset(&self->out);
+    rqli_command_reset(&self->sending);
+    self->n_sent = 0;
+    self->out_at = self->queued_at;
+    self->sent_at = self->queued_at;
+    self->heard_us = now_us;
+    self->backoff = (struct rqli_backoff){0};
+}
+
+void rqli_stream_begin_batch(struct rqli_stream *self)
+{
+    struct rqli_command batch = self->out;
+
+    self->out = self->sending;
+    self->sending = batch;
+    self->out_at = self->queued_at;
+}
+
+struct rqli_slice rqli_stream_send(struct rqli_stream *self)
+{
+    self->sent_at = self->out_at;
+    return (struct rqli_slice){self->sending.data + self->n_sent,
+                               self->sending.length - self->n_sent};
+}
+
+bool rqli_stream_on_sent(struct rqli_stream *self, size_t sent)
+{
+    self->n_sent += sent;
+    self->sent_at = self->out_at - (self->sending.length - self->n_sent);
+    if (rqli_stream_has_unsent(self)) {
+        return false;
+    }
+    rqli_command_reset(&self->sending);
+    self->n_sent = 0;
+    return true;
+}
+
+rql_status rqli_stream_fault(rql_status fate, const char *where, rql_error *error)
+{
+    return rqli_fail(error, fate,
+                     fate == RQL_E_UNKNOWN
+                         ? "%s: no answer; the command may or may not have been done"
+                         : "%s: the connection broke before the command was sent",
+                     where);
+}
