@@ -32,7 +32,7 @@ NAMES = {
 }
 TEXT = {
     "src swarm include tests bench lua": {r"\bTODO\b|\bFIXME\b|\bXXX\b": "finish it or leave it out"},
-    "include": {r"\b(?!README\b)\w+\.md\b|\bF-\d+": "the headers are the manual: say it there"},
+    "include tests bench": {r"\b(?!README\b)\w+\.md\b|\bF-\d+": "say the reason itself"},
 }
 
 

@@ -1,4 +1,4 @@
-/* Prints the library's options table as the Markdown of include/rql/options.md. */
+/* Prints the library's options table as Markdown, for the options page of the manual. */
 
 #include <rql/rql.h>
 

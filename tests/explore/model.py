@@ -138,7 +138,7 @@ def call_of(state, action):
     return "extend", (nonce(index, client.number), str(TTL_MS), NO_CHANCE)
 
 
-# late: what was sent for an acquisition that is over comes to the server now (F-15).
+# late: what was sent for an acquisition that is over comes to the server now: its connection was slow.
 # deny: acquire, by a user who lacks a right.
 CALLS = {
     IDLE: ("acquire", "late"), WAITING: ("poll", "leave"), HOLDING: ("release", "extend"),

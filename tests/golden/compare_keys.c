@@ -105,7 +105,7 @@ static bool compare_lock_ttl(struct comparison *self, const char *key, const cJS
 
     if (recorded_life(self, recorded, &was_life) && replayed_life(self, replayed, &life)) {
         if (field_of(cJSON_GetObjectItem(replayed, "value"), "rql_claim") && was_life > CLAIM_MS) {
-            was_life = CLAIM_MS; /* handed over and not heard of yet (protocol.md 4) */
+            was_life = CLAIM_MS; /* handed over and not claimed yet */
         }
         return fabs(was_life - life) < LIFE_TOLERANCE_MS ||
                compare_fail(self, key, "lived for %.0f ms, lives for %.0f ms", was_life, life);

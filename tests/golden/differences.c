@@ -1,7 +1,7 @@
 #include "golden.h"
 
 /* differences.json: {differences: [{scenario, step | from | steps, ruby, skip, options, result,
- * error, nested, state, why, design}]}. README.md explains it. */
+ * error, nested, state, why}]}. README.md explains it. */
 
 cJSON *golden_differences;
 

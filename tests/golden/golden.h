@@ -121,7 +121,7 @@ bool compare_differs(struct comparison *self, const char *path, const cJSON *rec
 bool compare_fail(struct comparison *self, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* ---- strict.c: would the gem's readers take this key? (wire.md 3 and 4) ---- */
+/* ---- strict.c: would the gem's readers take this key? ---- */
 
 /* Of one key of a dump; NULL, or what is wrong with it. */
 const char *strict_fault(const cJSON *key);

@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-/* Everything that the library writes and the gem does not: architecture.md 4, protocol.md "Keys".
- * The gem takes such fields for metadata and does not see such keys. */
+/* Everything that the library writes and the gem does not. The gem takes such fields for metadata
+ * and does not see such keys. */
 
 static const char *const keys[] = {"rql:live", "rql:fence", "rql:swarm:suspects",
                                    "rql:swarm:flusher"};

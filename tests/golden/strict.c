@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A reader as strict as Ruby's Float() and Integer(), and stricter where wire.md 3 gives the form.
+/* A reader as strict as Ruby's Float() and Integer(), and stricter where the gem writes one form.
  */
 
 static const char *const floats[] = {"ts", "l_spc_ts", "l_spc_ext_ts"};
@@ -48,7 +48,7 @@ static bool is_integer(const char *text)
     return digits > 0 && digits < 19 && text[digits] == '\0' && (text[0] != '0' || digits == 1);
 }
 
-/* `rql:acq:1/2/3/4/identity`: `numbers` of them, then the identity (wire.md 2). */
+/* `rql:acq:1/2/3/4/identity`: `numbers` of them, then the identity. */
 static bool is_id(const char *text, const char *prefix, int numbers)
 {
     const char *at = text + strlen(prefix);

@@ -110,7 +110,8 @@ static void acquire_and_release(void)
     CHECK_OK(release_and_wait(lock));
 }
 
-/* It may be repeated until there is an answer, and does not add up (F-18). */
+/* It may be repeated until there is an answer, and does not add up: it sets what is left, it does
+ * not add to it. */
 static void extend_and_release(void)
 {
     rql_lock *lock = acquire("x");

@@ -1,6 +1,6 @@
 #include "fixture.h"
 
-/* What happens when the acquirer already holds the lock it asks for (wire.md 6 a to d, 7). */
+/* What happens when the acquirer already holds the lock it asks for. */
 
 enum { OUTER_MS = 50000, SHORT_TTL_MS = 1000 };
 
@@ -147,7 +147,7 @@ static void re_entries_keep_what_they_do_not_know(void **state)
     assert_string_equal(ask_text(text, "HGET rql:lock:x rql_nonce"), rql_lock_secret(outer));
 }
 
-/* What was used stays, ttl - elapsed - 2 ms goes (wire.md 7). */
+/* What was used stays, ttl - elapsed - 2 ms goes, as in the gem. */
 static void check_taken_back(rql_lock *inner, int64_t ttl_ms, const struct span *taken)
 {
     int64_t shortest_ms = (wait_clock_us() - taken->end_us) / 1000;

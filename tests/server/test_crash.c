@@ -252,7 +252,7 @@ static void crash_without_loss_changes_nothing(void **state)
     pair_end(&pair);
 }
 
-/* Two holders are possible after lost data; their tokens tell who is the later one (F-26). */
+/* Two holders are possible after lost data; their tokens tell who is the later one. */
 static void crash_with_loss_is_told_at_the_next_word(void **state)
 {
     struct pair pair;

@@ -196,7 +196,7 @@ static void user_without_keys_or_channels_is_told(void **state)
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
 }
 
-/* Rights that go while a lock is held: it stands until its deadline (F-74). */
+/* Rights that go while a lock is held: it stands until its deadline. */
 static void rights_that_come_back_are_used(void **state)
 {
     rql_client *client;
@@ -216,7 +216,8 @@ static void rights_that_come_back_are_used(void **state)
     rql_client_free(client);
 }
 
-/* A hand-over takes no more memory than was there (F-35). */
+/* A hand-over takes no more memory than was there: a full server would keep a free lock from its
+ * waiters. */
 static void full_server_still_hands_over(void **state)
 {
     rql_client *other = new_client();
@@ -370,7 +371,8 @@ static void restart_slowly(void)
     assert_non_null(raw);
 }
 
-/* What was held and waited for goes on where it was (F-72). */
+/* What was held and waited for goes on where it was: a server that loads has refused, not lost it.
+ */
 static void server_that_loads_is_waited_for(void **state)
 {
     rql_client *other = new_client();

@@ -146,7 +146,7 @@ static void extend_is_kept_within_30_days(void **state)
     CHECK_OK(rql_lock_release(held, NULL));
 }
 
-/* PTTL is -1 then, and the gem adds to it (wire.md 6). */
+/* PTTL is -1 then, and the gem adds to it. */
 static void a_lock_without_ttl_gets_one(void **state)
 {
     (void)state;

@@ -8,7 +8,7 @@
 #define WAIT2 "rql:acq:90002/1/2/3/ffffffffffffff02"
 #define WAIT3 "rql:acq:90003/1/2/3/ffffffffffffff03"
 
-/* As the gem takes a lock (wire.md 3). */
+/* As the gem takes a lock. */
 static void take_lock(const char *key, const char *acq_id, const char *hst_id, const char *ts)
 {
     ask("HSET %s acq_id %s hst_id %s ts %s ini_ttl 9000", key, acq_id, hst_id, ts);

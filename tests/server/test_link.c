@@ -231,7 +231,7 @@ static void many_threads_each_get_their_own_replies(void **state)
 }
 
 /* PING as fast as possible: whoever loses a wake-up, or leaves a batch without a reader, hangs
- * until the deadline (architecture.md section 3). */
+ * until the deadline. */
 static void ping_rounds(size_t index, void *data)
 {
     struct crew *crew = data;

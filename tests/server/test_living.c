@@ -180,7 +180,7 @@ static void give_signs_of_life(void)
     (void)pause();
 }
 
-/* Of the gem's form: rql:hst:<process>/... (wire.md 2). */
+/* Of the gem's form: rql:hst:<process>/... */
 static void find_id(struct host *host)
 {
     redisReply *reply = ask_reply("HKEYS rql:swarm:hsts");

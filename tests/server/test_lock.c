@@ -72,7 +72,7 @@ static void acquire_writes_the_gems_fields_in_the_gems_order(void **state)
     CHECK_OK(rql_lock_release(lock, NULL));
 }
 
-/* `%d.%06d` without the zeros at its end, but ".0" if whole (wire.md 3). */
+/* `%d.%06d` without the zeros at its end, but ".0" if whole: as Ruby prints it. */
 static void check_seconds(const char *text, int64_t us)
 {
     char expected[32];

@@ -11,7 +11,7 @@
 #include "lock/withdraw.h"
 
 /* A crowd of the dead at the head of a queue: each way in which a lock can become free passes it by
- * at once, in calls that keep the server busy for less than a millisecond each (protocol.md 1). */
+ * at once, in calls that keep the server busy for less than a millisecond each. */
 
 enum {
     CROWD = 500,

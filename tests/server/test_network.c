@@ -123,7 +123,8 @@ static void release(struct victim *self)
     CHECK_OK(rql_lock_release(self->lock, NULL));
 }
 
-/* It may be repeated until there is an answer, and does not add up (F-18). */
+/* It may be repeated until there is an answer, and does not add up: it sets what is left, it does
+ * not add to it. */
 static void extend_and_release(struct victim *self)
 {
     rql_error error = {0};

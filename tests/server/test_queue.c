@@ -152,7 +152,8 @@ static void an_old_request_still_takes_a_free_lock(void **state)
     CHECK_QUEUE_IS_EMPTY("x");
 }
 
-/* A score from the future (another's clock) does not pull later ones with it (F-38). */
+/* A score from the future (another's clock) does not pull later ones with it: one wrong clock would
+ * delay all who come after. */
 static void scores_are_the_servers_time(void **state)
 {
     rql_lock *held = hold(other, "x");

@@ -1,6 +1,6 @@
 #include "fixture.h"
 
-/* What a refusal tells: reason, place, holder, queue, and the gem's words (wire.md 7). */
+/* What a refusal tells: reason, place, holder, queue, and the gem's words. */
 
 #define RUBY "rql:acq:1/2/3/4/0123456789abcdef"
 

@@ -1,6 +1,6 @@
 #include "clients.h"
 
-/* Beside the gem: it waits and holds as redis_queued_locks does, in raw commands (wire.md 4, 6). */
+/* Beside the gem: it waits and holds as redis_queued_locks does, in raw commands. */
 
 #define RUBY "rql:acq:1/2/3/4/0123456789abcdef"
 

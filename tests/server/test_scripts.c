@@ -37,7 +37,7 @@ static void expect_out_of_range(redisReply *reply)
     assert_int_equal(ask_int("DBSIZE"), 0);
 }
 
-/* F-11: a lock without a ttl would be one for ever. */
+/* A lock without a ttl would be one for ever. */
 static void ttl_is_checked_before_the_first_write(void **state)
 {
     static const char *const wrong[] = {"1e3", "0x10", " 10",        "10 ", "1000.0", "010",  "0",

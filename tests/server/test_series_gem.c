@@ -1,7 +1,7 @@
 #include "clients.h"
 #include "series_fixture.h"
 
-/* One lock after the other, as the gem's lock_series (wire.md 9), but without its leaks. */
+/* One lock after the other, as the gem's lock_series, but without its leaks. */
 
 /* With the gem's defaults for everything but the ttl. */
 static void wish_as_the_gem(struct wish *wish, const char *const *names, size_t count,

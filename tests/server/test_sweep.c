@@ -1,7 +1,7 @@
 #include "clients.h"
 
 /* Clearing many at once: the gem's clear_locks, clear_locks_of, clear_current_locks and
- * clear_dead_requests (wire.md 8). */
+ * clear_dead_requests. */
 
 #define RUBY "rql:acq:18466/600/620/640/aaaaaaaaaaaaaaa1"
 #define RUBY_HOST "rql:hst:18466/600/640/aaaaaaaaaaaaaaa1"

@@ -81,7 +81,7 @@ static void what_is_freed_goes_to_the_next_waiter(void **state)
     CHECK_OK(rql_lock_release(waiter.lock, NULL));
 }
 
-/* The gem's waiter at the head of a free lock is left alone for two seconds (protocol.md 6): then a
+/* The gem's waiter at the head of a free lock is left alone for two seconds: then a
  * poll would have removed it before the sweep. */
 static void who_stands_behind_a_withdrawn_request_is_served(void **state)
 {
@@ -264,7 +264,7 @@ struct race {
     _Atomic int64_t n_faults;
 };
 
-/* By tries: a lock that was handed over would live for a second only (protocol.md 4). */
+/* By tries: a lock that was handed over would live for a second only. */
 static void take_and_release(struct race *race, size_t index, size_t round)
 {
     static const char *const names[NAMES] = {"a", "b", "c"};

@@ -238,7 +238,7 @@ static void no_more_signals(struct sigaction *before)
     (void)sigaction(SIGUSR1, before, NULL);
 }
 
-/* No SA_RESTART: each one interrupts what it meets (F-66). */
+/* No SA_RESTART: each one interrupts what it meets. */
 static struct sigaction count_signals(void)
 {
     struct sigaction counts = {.sa_handler = count_signal};

@@ -8,7 +8,7 @@ struct number_row {
     int64_t value;
 };
 
-/* What Ruby's Float() takes in the forms that the gem and servers write (wire.md 3). */
+/* What Ruby's Float() takes in the forms that the gem and servers write. */
 static const struct number_row seconds_table[] = {
     {"1795254268.4681", true, 1795254268468100},
     {"1795254268.4157422", true, 1795254268415742},

@@ -4,7 +4,8 @@
 #include "net/hearing.h"
 #include "net/url.h"
 
-/* When a subscriber connection that brings nothing is put to the test, and given up (F-43). */
+/* When a subscriber connection that brings nothing is put to the test, and given up: a PING proves
+ * the socket, not that pushes arrive. */
 
 enum { SECOND_US = 1000000, LOOK_US = 5 * SECOND_US / 3 };
 

@@ -42,7 +42,7 @@ static struct rqli_lease renewed(int64_t ttl_ms, int64_t max_hold_ms)
     return lease;
 }
 
-/* What was handed over lives for a second until it is claimed (protocol.md 4). */
+/* What was handed over lives for a second until it is claimed: its new holder may be dead. */
 static struct rqli_lease handed_over(int64_t ttl_ms, bool renews)
 {
     struct rqli_lease_terms terms = terms_of(ttl_ms);
@@ -528,7 +528,7 @@ static int say_seed(void **state)
     return 0;
 }
 
-/* What its host may be taken for dead at bounds it as its own deadline does (protocol.md 16). */
+/* What its host may be taken for dead at bounds it as its own deadline does. */
 static void it_ends_with_its_host(void **state)
 {
     struct rqli_lease lease = plain(10000);

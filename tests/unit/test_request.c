@@ -376,7 +376,8 @@ static void setbacks_in_the_queue_change_none_of_its_times(void **state)
     PLAY_ALL(stories);
 }
 
-/* protocol.md 13, with a delay below and one above the time between signs of life. */
+/* Only one request of each lock polls; with a delay below and one above the time between
+ * heartbeats. */
 static void the_server_is_asked_for_all_by_the_first(void **state)
 {
     static const struct story stories[] = {
