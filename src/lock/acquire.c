@@ -251,12 +251,7 @@ static void woken(struct rqli_op *op, enum rqli_wake wake)
 
 static void finish(struct rqli_acquire *self, rql_status status)
 {
-    struct rqli_request_view view = rqli_wait_view(self);
-
     rqli_wait_end(self);
-    if (view.is_told) { /* it slept through what it would have counted */
-        rqli_request_catch_up(&self->request, &view);
-    }
     self->op.status = status;
     self->result->tries = self->request.tries > 0 ? self->request.tries : 1;
     self->result->ended_us = rqli_now_us();

@@ -100,34 +100,43 @@ static void settle(struct rqli_end *self, struct rqli_end_part *part)
     }
 }
 
-static enum rqli_op_next next(struct rqli_op *op)
+/* All calls of a round are answered. Returns how many are to be repeated, now in front. */
+static size_t settle_round(struct rqli_end *self)
 {
-    struct rqli_end *self = (struct rqli_end *)op;
     int64_t now_us = rqli_now_us();
-    bool has_time = now_us + PAUSE_US < op->until_us;
-    bool pauses = false;
+    bool has_time = now_us + PAUSE_US < self->op.until_us;
     size_t n_left = 0;
 
-    for (size_t i = 0; self->has_asked && i < op->n_calls; i++) {
+    self->op.again_us = 0;
+    for (size_t i = 0; i < self->op.n_calls; i++) {
         struct rqli_end_part *part = &self->parts[i];
         bool repeats = !part->is_settled && has_time && rqli_may_pass(part->status);
 
-        if (!repeats && !part->is_settled) {
+        if (repeats) {
+            self->op.again_us = now_us + PAUSE_US;
+        } else if (!part->is_settled) {
             settle(self, part);
         }
-        if (repeats || (part->is_serving && now_us < op->until_us)) {
+        if (repeats || (part->is_serving && now_us < self->op.until_us)) {
             self->parts[n_left++] = *part;
         }
-        pauses = pauses || repeats;
     }
-    op->n_calls = self->has_asked ? n_left : op->n_calls;
+    return n_left;
+}
+
+static enum rqli_op_next next(struct rqli_op *op)
+{
+    struct rqli_end *self = (struct rqli_end *)op;
+
+    if (self->has_asked) {
+        op->n_calls = settle_round(self);
+    }
+    self->has_asked = true;
     if (op->n_calls == 0) {
         self->parts = self->later;
         op->n_calls = self->n_later;
         self->n_later = 0;
     }
-    op->again_us = pauses ? now_us + PAUSE_US : 0;
-    self->has_asked = true;
     return op->n_calls == 0 ? RQLI_OP_OVER : RQLI_OP_AGAIN;
 }
 

@@ -24,8 +24,10 @@ void rqli_loop_end_wait(struct rqli_acquire *acquire, bool had_joined)
 {
     rql_loop *loop = acquire->loop;
     rql_request *self = of_guest(acquire->guest);
+    struct rqli_request_view view = rqli_wait_view(acquire);
     struct rqli_guest *leader = NULL;
 
+    rqli_request_catch_up(&acquire->request, &view); /* what it slept through */
     if (had_joined) {
         leader = rqli_waiting_leave(&loop->waiting, acquire->guest);
     }

@@ -83,7 +83,7 @@ static void run_round(struct rqli_op *op, struct rqli_conn *conn)
 {
     RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = rqli_exchange_take(conn);
     struct round round = {op, exchange, UINT64_MAX >> (RQLI_OP_CALLS_MAX - op->n_calls), false};
-    rql_error fault = {0};
+    rql_error fault;
 
     if (!exchange) {
         (void)rqli_fail_nomem(&fault);
