@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plant one mistake at a time and see whether the tests find it.
 
-Usage: mutants.py [--only TEXT]... [--from FILE] [--json FILE] [--dir DIR] [--jobs N]
+Usage: mutants.py [--only TEXT]... [--not-missed] [--from FILE] [--json FILE] [--dir DIR] [--jobs N]
        mutants.py --check BUILD
 
 The mistakes are a table (mutants.toml): a sentence, a file, a text that occurs exactly once in it, what
@@ -13,6 +13,7 @@ that fails is repeated, so that one failure of a busy machine finds nothing; one
 The mistakes of tests/explore/mutants.py, in scripts, are tried by the explorer and counted along.
 
 --only TEXT   those whose sentence has TEXT or whose file begins with it; any of several
+--not-missed  without those that are marked `missed`: they take longest, for all their tests are run
 --from FILE   another table
 --json FILE   write there what came out
 --check BUILD plant nothing: does every text occur once, and does the build tree have every test?
@@ -390,6 +391,7 @@ def report(outcomes, json_path):
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--only", action="append")
+    parser.add_argument("--not-missed", action="store_true")
     parser.add_argument("--from", dest="table", default=TABLE)
     parser.add_argument("--json")
     parser.add_argument("--dir", type=pathlib.Path, default=ROOT / "build" / "mutants")
@@ -405,7 +407,8 @@ def main():
         def is_wanted(what, file):
             return not words.only or any(text in what or file.startswith(text) for text in words.only)
 
-        mistakes = [mistake for mistake in read_table(words.table) if is_wanted(mistake.what, mistake.file)]
+        mistakes = [mistake for mistake in read_table(words.table) if is_wanted(mistake.what, mistake.file)
+                    and not (words.not_missed and mistake.is_missed)]
         return report(try_all(mistakes, is_wanted(EXPLORED, "lua/"), words.dir.resolve(), words.jobs), words.json) > 0
     except Wrong as wrong:
         print(f"mutants.py: {wrong}", file=sys.stderr)
