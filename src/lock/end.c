@@ -100,24 +100,27 @@ static void settle(struct rqli_end *self, struct rqli_end_part *part)
     }
 }
 
+static bool has_time(const struct rqli_end *self, int64_t pause_us)
+{
+    return rqli_now_us() + pause_us < self->op.until_us;
+}
+
 /* All calls of a round are answered. Returns how many are to be repeated, now in front. */
 static size_t settle_round(struct rqli_end *self)
 {
-    int64_t now_us = rqli_now_us();
-    bool has_time = now_us + PAUSE_US < self->op.until_us;
     size_t n_left = 0;
 
     self->op.again_us = 0;
     for (size_t i = 0; i < self->op.n_calls; i++) {
         struct rqli_end_part *part = &self->parts[i];
-        bool repeats = !part->is_settled && has_time && rqli_may_pass(part->status);
+        bool repeats = !part->is_settled && rqli_may_pass(part->status) && has_time(self, PAUSE_US);
 
         if (repeats) {
-            self->op.again_us = now_us + PAUSE_US;
+            self->op.again_us = rqli_now_us() + PAUSE_US;
         } else if (!part->is_settled) {
             settle(self, part);
         }
-        if (repeats || (part->is_serving && now_us < self->op.until_us)) {
+        if (repeats || (part->is_serving && has_time(self, 0))) {
             self->parts[n_left++] = *part;
         }
     }
@@ -160,9 +163,9 @@ static void begin(struct rqli_end *self, rql_client *client, struct rqli_end_par
 }
 
 /* What the holder believed up to now: RQL_OK or RQL_NOT_HELD. Off the list the lease is ours. */
-static rql_status as_believed(const rql_lock *lock)
+static rql_status as_believed(const rql_lock *lock, int64_t now_us)
 {
-    return rqli_lease_state(&lock->kept.lease, rqli_now_us()) == RQL_GONE ? RQL_NOT_HELD : RQL_OK;
+    return rqli_lease_state(&lock->kept.lease, now_us) == RQL_GONE ? RQL_NOT_HELD : RQL_OK;
 }
 
 static int64_t unused_ms(const struct rqli_end *self, const rql_lock *lock)
@@ -199,7 +202,7 @@ static size_t add_parts(struct rqli_end *self, struct rqli_end_part *parts, rql_
             *part = (struct rqli_end_part){.lock = lock,
                                            .keys = &lock->keys,
                                            .nonce = lock->nonce,
-                                           .believed = as_believed(lock)};
+                                           .believed = as_believed(lock, self->begun_us)};
             n_added += !reentries || add_reentry(self, part);
         }
     }

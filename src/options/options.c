@@ -358,14 +358,16 @@ static rql_status check_others(enum rqli_option_struct which, const union any_op
 rql_status rqli_options_read_over(enum rqli_option_struct which, void *out, const void *defaults,
                                   const void *given, rql_error *error)
 {
-    rql_status status = RQL_OK;
     union any_options read;
+    rql_status status;
 
-    memcpy(&read, defaults, structs[which].size);
-    if (given) {
-        status = lay_over(which, &read, given, error);
+    if (!given) { /* the defaults were checked */
+        memcpy(out, defaults, structs[which].size);
+        return RQL_OK;
     }
-    for (size_t i = 0; !status && given && i < N_ROWS; i++) {
+    memcpy(&read, defaults, structs[which].size);
+    status = lay_over(which, &read, given, error);
+    for (size_t i = 0; !status && i < N_ROWS; i++) {
         const char *name = rows[i].in[which].name;
 
         if (name) {
@@ -373,7 +375,7 @@ rql_status rqli_options_read_over(enum rqli_option_struct which, void *out, cons
                                        name, error);
         }
     }
-    if (!status && given) {
+    if (!status) {
         status = check_others(which, &read, error);
     }
     if (!status) {
