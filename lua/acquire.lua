@@ -6,7 +6,7 @@
 -- @args acquirer host ttl_ms nonce not_after_us ask ...
 --
 -- ask, read only when the lock is not simply free: "<access q|r><conflict w|t|e|d><fail_fast f|->
--- <wait_ms, -1 for ever> <known score us, 0> <queue_ttl_ms, -1 for ever> <chance 0..65535>". A capital access:
+-- <wait_ms, -1 for ever> <known score us, 0> <queue_ttl_ms, -1 for ever> <random 0..65535>". A capital access:
 -- the acquirer holds other locks, or may do so.
 -- Further arguments are metadata: name, value, ...
 -- Returns one line, for lists are slow to build:
@@ -29,7 +29,7 @@ end
 
 local n_keys = call("EXISTS", lock, queue, requests)
 if n_keys > 0 then
-    -- @include contend
+    -- @include contended
 end
 
 -- @include grant

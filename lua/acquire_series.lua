@@ -29,7 +29,7 @@ if is_less(ARGV[5], now_text) then
     return {5, now}
 end
 -- @include ttl
-local access, conflict, fail_fast, wait_ms, known_us, queue_ttl_ms, chance =
+local access, conflict, fail_fast, wait_ms, known_us, queue_ttl_ms, random =
     string.match(ARGV[6], "^(%a)(%a)(.) (%-?%d+) (%d+) (%-?%d+) (%d+)$")
 local holds = access == "Q" or access == "R"
 local entries = {}
@@ -37,8 +37,8 @@ local states = {}
 local kept_ms -- how long a lock is kept free for this series at most, that others wait for
 
 -- @include waiters
--- @include alive
--- @include queueing
+-- @include is_alive
+-- @include queue
 
 local until_us = end_of(wait_ms, time, micros)
 
@@ -180,7 +180,7 @@ local function state_of(entry, oldest_us, yields)
         return 1
     end
     local me, turn, free_ms, passed = acquirer, nil, nil, nil
-    -- @include settle
+    -- @include serve_queue
     entry.is_again, entry.free_ms, entry.passed = turn == "again", free_ms, passed
     return turn == "mine" and 0 or 2
 end
@@ -219,7 +219,7 @@ end
 local is_poll = known_us ~= "0"
 local restored = 0
 local score_us = known_us
-show_life(live, acquirer, now_text, is_poll)
+note_heartbeat(live, acquirer, now_text, is_poll)
 for i = 1, count do
     local entry = entries[i]
     score_us = entry.score_us or score_us

@@ -1,9 +1,9 @@
 -- End an extendable re-entry: take back the part of its ttl that was not used (wire.md 7).
 --
 -- @keys lock queue requests live fence
--- @args grant_nonce nonce unused_ms chance
+-- @args grant_nonce nonce unused_ms random
 -- Returns "1 served ttl_left_ms" when taken back, "0 0 ttl_left_ms" when the re-entry had ended before, "0
--- served 0" when the grant had; served: see settle.lua.
+-- served 0" when the grant had; served: see serve_queue.lua.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -27,9 +27,9 @@ if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue, requests) == 0 
     return ended .. " 0 0"
 end
 
-local chance, me, oldest_us, holds, yields, turn, free_ms, passed = ARGV[4]
+local random, me, oldest_us, holds, yields, turn, free_ms, passed = ARGV[4]
 -- @include waiters
--- @include alive
--- @include settle
+-- @include is_alive
+-- @include serve_queue
 
 return ended .. " " .. served .. " 0"

@@ -1,7 +1,7 @@
 -- Let a grant live for at least ttl_ms from now if it is still in force; never shortens, never creates.
 --
 -- @keys lock queue requests live fence
--- @args nonce ttl_ms chance
+-- @args nonce ttl_ms random
 -- Returns "1 now_us ttl_left_ms" when in force, "0 now_us" when the grant has ended. While it is
 -- extended by re-entries, ttl_left_ms does not count what they may take back. What a long queue leaves
 -- to be served is left to its next poll.
@@ -28,9 +28,9 @@ if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue, requests) == 0 
     return "0 " .. now_text
 end
 
-local chance, me, oldest_us, holds, yields, turn, free_ms, passed = ARGV[3]
+local random, me, oldest_us, holds, yields, turn, free_ms, passed = ARGV[3]
 -- @include waiters
--- @include alive
--- @include settle
+-- @include is_alive
+-- @include serve_queue
 
 return "0 " .. now_text

@@ -12,7 +12,7 @@ local hosts, suspects = KEYS[6], KEYS[7]
 local from = tonumber(ARGV[1])
 local PAGE = 40 -- less than 1 ms
 -- @include waiters
--- @include verdict
+-- @include is_dead_host
 
 local function host_of(acquirer)
     local record = call("HGET", requests, acquirer)
@@ -29,7 +29,7 @@ local waiters = call("ZRANGE", queue, from, from + PAGE - 1)
 local removed = 0
 for _, acquirer in ipairs(waiters) do
     local host, access = host_of(acquirer)
-    if host and is_dead(host) then
+    if host and is_dead_host(host) then
         call("ZREM", queue, acquirer)
         forget(requests, acquirer, access)
         removed = removed + 1

@@ -18,7 +18,7 @@ end
 
 -- @include grant
 
-heard = tell(identity, nonce .. " " .. token .. " " .. now_text .. " " .. lease_ms)
+heard = notify(identity, nonce .. " " .. token .. " " .. now_text .. " " .. lease_ms)
 if heard and heard > 0 then
     call("ZREM", queue, acquirer)
     forget(requests, acquirer, access)

@@ -1,8 +1,8 @@
--- Included by settle.lua where dead Rubies were passed, and it is the turn of another. If they were several,
+-- Included by serve_queue.lua where dead Rubies were passed, and it is the turn of another. If they were several,
 -- only the first of them had its while at the head. So the last one is put back, with a short while for all:
 -- who lives comes back to its old place within that, and takes the lock.
 --
--- Uses what settle.lua uses. Leaves turn and free_ms if the lock stays free for them.
+-- Uses what serve_queue.lua uses. Leaves turn and free_ms if the lock stays free for them.
 
 local SECOND_US = 500000 -- twice the gem's retry_delay and retry_jitter
 local _, last_us, n_gone, score, head =

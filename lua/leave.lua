@@ -1,9 +1,9 @@
 -- Withdraw a request, whatever became of it: out of the queue, and what it was granted is given back.
 --
 -- @keys lock queue requests live fence
--- @args acquirer nonce chance
+-- @args acquirer nonce random
 -- Returns "what served"; what: 0 nothing there, 1 left the queue, 2 released, 3 re-entry undone; served:
--- see settle.lua.
+-- see serve_queue.lua.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -11,7 +11,7 @@ local acquirer, nonce = ARGV[1], ARGV[2]
 local what = 0
 -- @include clock
 -- @include waiters
--- @include alive
+-- @include is_alive
 -- @include extension
 
 -- What somebody else has put under a key is none of ours; the rest goes all the same, and nobody is served.
@@ -42,12 +42,12 @@ elseif redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
     if head and (call("HEXISTS", requests, head) == 0
         or (was_head and redis.pcall("HEXISTS", lock, "rql_nonce") == 0)) then
         local me, n_left
-        -- @include tell_first
+        -- @include notify_first
     end
     return what .. " 0"
 end
 
-local chance, me, oldest_us, holds, yields, turn, free_ms, passed = ARGV[3]
--- @include settle
+local random, me, oldest_us, holds, yields, turn, free_ms, passed = ARGV[3]
+-- @include serve_queue
 
 return what .. " " .. served

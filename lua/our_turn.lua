@@ -1,12 +1,12 @@
--- Included by settle.lua where it is the turn of a waiter of ours: it gets the lock, or is dead, or its client
+-- Included by serve_queue.lua where it is the turn of a waiter of ours: it gets the lock, or is dead, or its client
 -- does not hear, or the lock stays free for it or another.
 --
--- Uses what settle.lua uses, waiter and the words of its record. Leaves turn, or a waiter that is passed.
+-- Uses what serve_queue.lua uses, waiter and the words of its record. Leaves turn, or a waiter that is passed.
 
 local identity = identity_of(waiter)
 if not silent[identity] and is_alive(live, identity, now_text, until_us) then
     local heard
-    if (not hears_all or n_rubies > 0) and tell(identity, "hello") == 0 then
+    if (not hears_all or n_rubies > 0) and notify(identity, "hello") == 0 then
         heard = 0 -- where one did not hear there may be many: a word is cheaper than a grant
     elseif n_rubies > 0 then
         -- @include last_ruby
@@ -19,7 +19,7 @@ if not silent[identity] and is_alive(live, identity, now_text, until_us) then
         -- No script but its own sees all of its locks: it is told to look at once. (The text is no grant:
         -- who knows only those skips it.) Not by one that cannot take the lock: two would tell each other
         -- without end.
-        heard = yields and 1 or tell(identity, nonce .. " look")
+        heard = yields and 1 or notify(identity, nonce .. " look")
         if not heard then
             turn = "free"
         elseif heard > 0 and not reserved_for then

@@ -1,8 +1,8 @@
 -- Release a grant if it is still in force, and give the lock to the next waiter.
 --
 -- @keys lock queue requests live fence
--- @args nonce chance
--- Returns "1 served" when released, "0 served" when the grant had ended; served: see settle.lua.
+-- @args nonce random
+-- Returns "1 served" when released, "0 served" when the grant had ended; served: see serve_queue.lua.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -15,10 +15,10 @@ if call("EXISTS", queue, requests) == 0 or (not owned and call("HEXISTS", lock, 
     return owned and "1 0" or "0 0"
 end
 
-local chance, me, oldest_us, holds, yields, turn, free_ms, passed = ARGV[2]
+local random, me, oldest_us, holds, yields, turn, free_ms, passed = ARGV[2]
 -- @include clock
 -- @include waiters
--- @include alive
--- @include settle
+-- @include is_alive
+-- @include serve_queue
 
 return (owned and "1 " or "0 ") .. served

@@ -1,4 +1,4 @@
--- Included by our_turn.lua and settle.lua where a series is the first at a free lock and does not take it: it
+-- Included by our_turn.lua and serve_queue.lua where a series is the first at a free lock and does not take it: it
 -- takes all of its locks or none. The lock stays free for it, but not without end: who waits here may hold
 -- another lock of the series.
 --
@@ -11,7 +11,7 @@
 -- It begins when the lock is first seen free. Nothing but a grant past the series begins it anew: who leaves the
 -- queue, or takes the lock at random, would otherwise make it last for ever.
 --
--- Uses what settle.lua uses, and waiter. Leaves reserved_for, may_pass, free_ms, and what is to be noted if
+-- Uses what serve_queue.lua uses, and waiter. Leaves reserved_for, may_pass, free_ms, and what is to be noted if
 -- somebody is let by; and turn if nobody behind it can be served.
 
 local RESERVED_US, LONGEST_US, MARKED = 2000000, 60000000, 16

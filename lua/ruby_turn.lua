@@ -1,4 +1,4 @@
--- Included by settle.lua where it is the turn of a waiter without a record, a Ruby's: it takes a free lock by
+-- Included by serve_queue.lua where it is the turn of a waiter without a record, a Ruby's: it takes a free lock by
 -- itself, when it tries again and is the first. It has a while for that, then it counts as dead.
 --
 -- The while is one for all who stand in the queue when it begins: n dead ones do not cost n times as much, and
@@ -6,7 +6,7 @@
 -- for one that has had the lock since and asks again, as its score tells; and if it was begun in the future:
 -- then the clock was set back.
 --
--- Uses what settle.lua uses, and waiter. Leaves turn and free_ms, or a waiter that is passed.
+-- Uses what serve_queue.lua uses, and waiter. Leaves turn and free_ms, or a waiter that is passed.
 
 local n_left = at
 if at > 0 then -- a series, and others that it does not let by; they have their records
@@ -30,7 +30,7 @@ else
         since_us, last_us = now_text, string.format("%.0f", math.ceil(tail * 1000000))
         call("HSET", requests, "ruby", since_us .. " " .. last_us .. " 0 " .. score .. " " .. waiter)
         call("PEXPIRE", requests, "60000")
-        -- @include tell_first
+        -- @include notify_first
     end
     turn, free_ms = "free", math.ceil((GRACE_US - (now_text - since_us)) / 1000)
 end

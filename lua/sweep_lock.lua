@@ -1,11 +1,11 @@
 -- Delete a lock if it is still the grant that was seen, and give it to the next waiter.
 --
 -- @keys lock queue requests live fence
--- @args acq_id hst_id ts nonce chance
--- A field that was not there is "". Returns "is_deleted served"; served: see settle.lua.
+-- @args acq_id hst_id ts nonce random
+-- A field that was not there is "". Returns "is_deleted served"; served: see serve_queue.lua.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 
--- @include seen
--- @include end_seen
+-- @include check_grant
+-- @include delete_and_serve

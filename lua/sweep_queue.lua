@@ -12,7 +12,7 @@ local PLACES = 300 -- at the head, among which the first waiters are looked for:
 local told = {}
 -- @include clock
 -- @include waiters
--- @include alive
+-- @include is_alive
 
 local count = call("ZCARD", queue)
 for _, acquirer in ipairs(call("ZRANGE", queue, 0, PLACES - 1)) do
@@ -27,6 +27,6 @@ for _, acquirer in ipairs(call("ZRANGE", queue, 0, PLACES - 1)) do
 end
 call("UNLINK", queue)
 for identity, nonce in pairs(told) do
-    tell(identity, nonce .. " look")
+    notify(identity, nonce .. " look")
 end
 return {count > 0 and 1 or 0, count}

@@ -1,8 +1,8 @@
 -- Remove the request of one acquirer from a queue; if the lock is free, serve who is next.
 --
 -- @keys lock queue requests live fence
--- @args acquirer chance
--- Returns "is_removed served"; served: see settle.lua.
+-- @args acquirer random
+-- Returns "is_removed served"; served: see serve_queue.lua.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -17,9 +17,9 @@ if is_removed == 0 or call("EXISTS", queue, requests) == 0 or redis.pcall("HEXIS
     return is_removed .. " 0"
 end
 
-local chance, me, oldest_us, holds, yields, turn, free_ms, passed = ARGV[2]
+local random, me, oldest_us, holds, yields, turn, free_ms, passed = ARGV[2]
 -- @include clock
--- @include alive
--- @include settle
+-- @include is_alive
+-- @include serve_queue
 
 return is_removed .. " " .. served

@@ -6,7 +6,7 @@
 -- A waiter of ours has a record in the hash of requests; whoever has none is the gem's. Nothing else tells
 -- them apart: an acquirer id is whatever its owner likes.
 
-local budget = 30 -- of settle.lua, in turns of the dead: less than 1 ms in one call of the script
+local budget = 30 -- of serve_queue.lua, in turns of the dead: less than 1 ms in one call of the script
 
 -- The words of a request record: host (see whole_host()), ttl, nonce, until when (us, 0: for ever), access (q
 -- queued, r random, s series; a capital: who holds other locks meanwhile), score (us; version 0.1 wrote none);
@@ -46,7 +46,7 @@ local function forget(requests, acquirer, access)
 end
 
 -- How many clients hear a message; nil: this user may not send it.
-local function tell(identity, message)
+local function notify(identity, message)
     local heard = redis.pcall("PUBLISH", "rql:wake:" .. identity, message)
     return type(heard) == "number" and heard or nil
 end

@@ -152,7 +152,7 @@ static void write_burial(const void *context, struct rqli_command *command, bool
     const struct burial *burial = context;
     struct rqli_call call;
 
-    rqli_call_init(&call, RQLI_SCRIPT_SWARM_BURY, NULL);
+    rqli_call_init(&call, RQLI_SCRIPT_SWARM_REMOVE, NULL);
     for (size_t i = 0; i < burial->n; i++) {
         rqli_call_text(&call, burial->hosts[i]);
     }
@@ -178,13 +178,13 @@ static bool take_burial(struct rqli_flush *self, const struct burial *burial,
 
 static rql_status bury_some(struct rqli_flush *self, struct burial *burial, rql_error *error)
 {
-    const struct rqli_talk talk = {self->via, "swarm_bury", write_burial, burial};
+    const struct rqli_talk talk = {self->via, "swarm_remove", write_burial, burial};
     RQLI_AUTO(rqli_give_back) struct rqli_exchange *exchange = NULL;
     rql_status status = rqli_talk_run(&talk, &exchange, error);
 
     if (!status && !take_burial(self, burial, exchange->reply)) {
         status =
-            rqli_exchange_fault(exchange, exchange->reply, "swarm_bury", RQLI_KEY_HOSTS, error);
+            rqli_exchange_fault(exchange, exchange->reply, "swarm_remove", RQLI_KEY_HOSTS, error);
     }
     return status;
 }

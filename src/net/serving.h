@@ -7,7 +7,7 @@
 #include "net/conn_threads.h"
 #include "wire/call.h"
 
-/* Of the scripts that end in settle.lua. */
+/* Of the scripts that end in serve_queue.lua. */
 enum rqli_served {
     RQLI_SERVED_NOBODY = 0,
     RQLI_SERVED_ONE = 1,   /* the lock was handed over */

@@ -29,7 +29,7 @@ static bool next_word(struct rqli_slice *rest, struct rqli_slice *word)
     return true;
 }
 
-/* Anybody may publish: what settle.lua would not have written must not become a lease. */
+/* Anybody may publish: what serve_queue.lua would not have written must not become a lease. */
 static bool is_plausible(const struct rqli_push *push)
 {
     return push->token > 0 && push->server_us > 0 && push->server_us <= RQLI_SERVER_US_MAX &&
@@ -41,7 +41,7 @@ static bool is_nonce(struct rqli_slice word)
     return word.length == RQLI_HEX_SIZE - 1;
 }
 
-/* "<nonce> <token> <server us> <lease ms>", made by settle.lua. */
+/* "<nonce> <token> <server us> <lease ms>", made by serve_queue.lua. */
 static void read_grant(struct rqli_pushed *pushed, struct rqli_slice rest)
 {
     struct rqli_slice nonce;
@@ -57,7 +57,7 @@ static void read_grant(struct rqli_pushed *pushed, struct rqli_slice rest)
     }
 }
 
-/* "<nonce> look", made by settle.lua and sweep_queue.lua. False: it is something else. */
+/* "<nonce> look", made by serve_queue.lua and sweep_queue.lua. False: it is something else. */
 static bool read_nudge(struct rqli_pushed *pushed, struct rqli_slice rest)
 {
     static const char look[] = "look";

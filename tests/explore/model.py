@@ -9,10 +9,10 @@ import json
 from typing import NamedTuple
 
 TTL_MS, QUEUE_TTL_MS = 3000, 15000
-SILENCE_US = 5_000_000  # X of lua/alive.lua
-CLAIM_US = 1_000_000    # G of lua/settle.lua
+SILENCE_US = 5_000_000  # X of lua/is_alive.lua
+CLAIM_US = 1_000_000    # G of lua/serve_queue.lua
 NOT_AFTER_US = 1_000_000
-NO_CHANCE = "40000"     # for lua/luck.lua: the queue is served in its order
+NO_CHANCE = "40000"     # for lua/serve_queue.lua: the queue is served in its order
 
 IDLE, WAITING, HOLDING, LEAVING, RELEASING = "idle", "waiting", "holding", "leaving", "releasing"
 

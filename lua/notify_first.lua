@@ -2,7 +2,7 @@
 -- that lives and hears is told to look, and has itself told of what Ruby does. If there seems to be none, a
 -- Ruby may have removed it, as it does with all that have waited for long.
 --
--- Uses call, queue, requests, live, me, now_text, waiters.lua and alive.lua; and n_left, how many have just left
+-- Uses call, queue, requests, live, me, now_text, waiters.lua and is_alive.lua; and n_left, how many have just left
 -- the queue so that this Ruby is its head, or nil.
 
 local PLACES = 512 -- behind more Rubies than that nobody is looked for
@@ -15,7 +15,7 @@ repeat
         local identity = identity_of(others[i])
         n_there = n_there + (host and 1 or 0)
         is_told = others[i] == me or (host and is_alive(live, identity, now_text, until_us)
-            and tell(identity, nonce .. " look") ~= 0)
+            and notify(identity, nonce .. " look") ~= 0)
         if is_told then
             break
         end

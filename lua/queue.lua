@@ -52,13 +52,13 @@ end
 
 -- Redis walks a short queue from its head for each newcomer, up to 128 of them; not if it ever had a long
 -- member. It has one for a moment, and stays a tree for as long as it lives.
-local function plant_tree(queue, acquirer)
+local function keep_as_tree(queue, acquirer)
     redis.call("ZADD", queue, "0", acquirer .. acquirer)
     redis.call("ZREM", queue, acquirer .. acquirer)
 end
 
 -- One sign of life counts for all waiters of a client. Who was silent for long is forgotten.
-local function show_life(live, acquirer, now_text, is_poll)
+local function note_heartbeat(live, acquirer, now_text, is_poll)
     if redis.call("ZADD", live, now_text, string.sub(acquirer, -32)) == 1 or is_poll then
         redis.call("ZREMRANGEBYSCORE", live, "-inf", now_text - 50000000)
         redis.call("PEXPIRE", live, "60000")

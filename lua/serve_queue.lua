@@ -5,8 +5,8 @@
 -- of a waiter that can be served is passed once, not by each call again. Who lives puts itself back in its
 -- old place with its next poll, which is due as soon as its client hears again.
 --
--- Uses clock.lua, waiters.lua and alive.lua, and of the including script call, lock, queue, requests, live,
--- fence and chance; unless it acts for a waiter nil: me, whose turn it may be, oldest_us, holds, whether it is
+-- Uses clock.lua, waiters.lua and is_alive.lua, and of the including script call, lock, queue, requests, live,
+-- fence and random; unless it acts for a waiter nil: me, whose turn it may be, oldest_us, holds, whether it is
 -- marked as holding something, and yields, whether it cannot take the lock now; and turn, free_ms and passed,
 -- which are nil at first. Leaves turn: "granted", "mine", "free", or "again" if there was too much to do for one
 -- call; free_ms, if the lock stays free for somebody: for how long; passed, if it was reserved for another; and
@@ -27,8 +27,8 @@ if not page[1] and not page.err then
     -- @include restore
     page = call("ZRANGE", queue, "0", "0")
 end
-if chance + 0 < 32768 and page[1] and call("HGET", requests, "random") then
-    -- @include luck
+if random + 0 < 32768 and page[1] and call("HGET", requests, "random") then
+    -- @include random
 end
 repeat
     for i = 1, #page do

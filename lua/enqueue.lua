@@ -1,12 +1,12 @@
--- Included by contend.lua where a request has to wait: it stands in the queue, which is served if the lock is
+-- Included by contended.lua where a request has to wait: it stands in the queue, which is served if the lock is
 -- free. Answers, or leaves the lock to be taken: it was its turn.
 --
--- Uses what contend.lua uses and has.
+-- Uses what contended.lua uses and has.
 
--- @include queueing
+-- @include queue
 
 local me, holds, oldest_us = acquirer, access == "Q" or access == "R", 0
-local turn, yields, free_ms, passed, queue_ttl_ms, chance
+local turn, yields, free_ms, passed, queue_ttl_ms, random
 local is_poll = known_us ~= "0"
 local until_us = end_of(wait_ms, time, micros)
 local count = call("ZCARD", queue) -- before any write: a foreign type is an error
@@ -41,26 +41,26 @@ if not score and is_poll then
 elseif not score then
     count = count + call("ZADD", queue, now_seconds, acquirer)
     if count == 5 then
-        plant_tree(queue, acquirer)
+        keep_as_tree(queue, acquirer)
     end
     last_two = call("ZRANGE", queue, "-2", "-1")
     if last_two[#last_two] ~= acquirer then
         score_us = tail_us(queue, requests, fence, now_text)
-        -- @include stand_at
+        -- @include enqueue_at
     end
 end
 local is_behind_ours = last_two[2] == acquirer and call("HEXISTS", requests, last_two[1]) == 1
 if not is_behind_ours then
     keep(queue, requests)
 end
-show_life(live, acquirer, now_text, is_poll)
+note_heartbeat(live, acquirer, now_text, is_poll)
 
 if not owner or score or is_poll then
-    queue_ttl_ms, chance = string.match(ARGV[6], "^(%-?%d+) (%d+)$", more_at)
+    queue_ttl_ms, random = string.match(ARGV[6], "^(%-?%d+) (%d+)$", more_at)
     oldest_us = queue_ttl_ms ~= "-1" and now_text - queue_ttl_ms * 1000 or 0
 end
 if not owner then
-    -- @include settle
+    -- @include serve_queue
 end
 if turn ~= "mine" then
     if fail_fast == "f" then
@@ -71,7 +71,7 @@ if turn ~= "mine" then
         return "6 " .. now_text
     elseif score_us + 0 < oldest_us then
         score_us = tail_us(queue, requests, fence, now_text)
-        -- @include stand_at
+        -- @include enqueue_at
     end
     local rank, is_first = count - 1, count == 1 and "1" or "0"
     if not owner or (count > 1 and not is_behind_ours) then

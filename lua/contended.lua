@@ -4,7 +4,7 @@
 -- Uses clock.lua, and what acquire.lua has; n_keys, how many of lock, queue and requests there are.
 
 -- @include waiters
--- @include alive
+-- @include is_alive
 
 local access, conflict, fail_fast, wait_ms, known_us, more_at =
     string.match(ARGV[6], "^(%a)(%a)(.) (%-?%d+) (%d+) ()")
@@ -19,7 +19,7 @@ local function ttl_left(lock)
 end
 
 if holder and (holder == nonce or conflict == "t" or conflict == "e") then
-    -- @include holding
+    -- @include reenter
 elseif owner == acquirer and conflict == "d" then
     call("ZREM", queue, acquirer)
     forget(requests, acquirer, mine and select(5, read_record(mine)))
@@ -27,7 +27,7 @@ elseif owner == acquirer and conflict == "d" then
 elseif owner and fail_fast == "f" then
     return "2 " .. now_text .. " " .. ttl_left(lock)
 elseif owner or not is_random then
-    -- @include stand
+    -- @include enqueue
 elseif mine then
     access = select(5, read_record(mine)) -- of an earlier request
 end

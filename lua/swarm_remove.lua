@@ -8,10 +8,10 @@ local call = redis.call
 local hosts, suspects = KEYS[1], KEYS[2]
 local answer = {}
 
--- @include verdict
+-- @include is_dead_host
 
 for i = 1, #ARGV do
-    answer[i] = is_dead(ARGV[i]) and call("HDEL", hosts, ARGV[i]) or 0
+    answer[i] = is_dead_host(ARGV[i]) and call("HDEL", hosts, ARGV[i]) or 0
     call("HDEL", suspects, ARGV[i])
 end
 answer[#answer + 1] = 0
