@@ -5,12 +5,13 @@
  * @file client.h
  * @brief A client: one connection to the server, shared by all threads of the process.
  *
- * A client has one command connection that its callers drive themselves, one subscriber connection
- * from the first wait on, and one background thread from the first lease that has to be watched.
- * It installs no signal handler, writes to no stream and changes nothing of the process.
+ * A client has one command connection, which its callers read and write themselves, one subscriber
+ * connection from the first wait on, and one background thread from the first lease that needs
+ * watching. It installs no signal handler, writes to no stream and changes no state of the process.
  *
- * After fork() every call on a handle of the parent answers ::RQL_E_FORKED in the child and touches
- * nothing of the parent's; only the free functions may be called. A child makes its own client.
+ * After fork() every call on a handle of the parent returns ::RQL_E_FORKED in the child and touches
+ * nothing of the parent's; the functions that free a handle may still be called. A child makes its
+ * own client.
  */
 
 #include <rql/base.h>
@@ -32,7 +33,7 @@ typedef struct rql_client rql_client;
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_E_INVALID  An option is out of range or the URL cannot be read. Nothing was done.
  * @retval RQL_E_NOMEM    Out of memory, or the system gave no random numbers.
- * @retval RQL_E_UNSUPPORTED  A light build, and somebody wants to listen (observe.h).
+ * @retval RQL_E_UNSUPPORTED  A light build, and a listener was given (observe.h).
  *
  * @owner   The caller owns `*out`; release with rql_client_free().
  * @threads Callable from any thread.
@@ -43,9 +44,9 @@ RQL_API RQL_MUST_CHECK rql_status rql_client_new(rql_client **out, const rql_opt
 /**
  * End a client: stop its background thread and close its connections.
  *
- * Locks that are still held are left to their ttl; release them first. Releases and cancels that
- * the server has not confirmed yet get at most `io_timeout_ms` more; an attempt to connect that is
- * under way, its `connect_timeout_ms`.
+ * Locks that are still held are left to their ttl; release them first. Releases and cancellations
+ * that the server has not confirmed yet get at most another `io_timeout_ms`; an attempt to connect
+ * that is under way, its `connect_timeout_ms`.
  *
  * @param[in] client  The client, or NULL.
  * @return NULL, so that `c = rql_client_free(c)` leaves no dangling pointer.
@@ -54,18 +55,18 @@ RQL_API RQL_MUST_CHECK rql_status rql_client_new(rql_client **out, const rql_opt
 RQL_API rql_client *rql_client_free(rql_client *client);
 
 /**
- * Connect now instead of at the first command, and check what a later call would stumble over.
+ * Connect now instead of at the first command, and check what would make a later call fail.
  *
  * @param[in]  client  The client.
  * @param[out] error   Detail of a fault, or NULL.
  *
  * @retval RQL_OK             Connected, logged in, the database is selected.
- * @retval RQL_E_IO           Unreachable, refused, or no answer within `connect_timeout_ms`.
+ * @retval RQL_E_IO           Unreachable, refused, or no reply within `connect_timeout_ms`.
  * @retval RQL_E_AUTH         Wrong user or password, or rights are missing.
- * @retval RQL_E_READ_ONLY    Connected, to a replica that takes no writes: locks can be looked at,
- *                            not acquired. A later call looks again.
+ * @retval RQL_E_READ_ONLY    Connected, to a replica that takes no writes: locks can be inspected,
+ *                            not acquired. A later call checks again.
  * @retval RQL_E_UNAVAILABLE  The server is loading its data.
- * @retval RQL_E_PROTOCOL     What listens there is no Redis or Valkey.
+ * @retval RQL_E_PROTOCOL     The peer does not speak the Redis protocol.
  * @retval RQL_E_FORKED       The client belongs to the parent process.
  *
  * @threads Callable from any thread.

@@ -3,10 +3,10 @@
 
 /**
  * @file inspect.h
- * @brief Look at locks, queues and keys. Reads only; nothing here takes or changes a lock.
+ * @brief Inspect locks, queues and keys. Reads only; nothing here takes or changes a lock.
  *
  * The caller frees every result with one call. Listings use SCAN in batches of
- * `key_extraction_batch_size`: they never stall the server, and are no snapshot.
+ * `key_extraction_batch_size`: they never stall the server, and are not a snapshot.
  */
 
 #include <rql/base.h>
@@ -19,10 +19,10 @@ RQL_BEGIN_DECLS
 /** What was found under a key. */
 typedef enum rql_key_status {
     RQL_KEY_ALIVE = 0,      /**< A complete lock, or a queue. */
-    RQL_KEY_RELEASED = 1,   /**< Gone between SCAN and the look at it (the gem's :released). */
+    RQL_KEY_RELEASED = 1,   /**< Gone between SCAN and the reading (the gem's :released). */
     RQL_KEY_WRONG_TYPE = 2, /**< The key holds something else. */
-    /** A field lacks, a number cannot be read, a text or the key has a zero byte (it is cut there),
-     *  or there is more under the key than a listing reads. */
+    /** A field is missing, a number cannot be read, a text or the key has a zero byte (it is cut
+       there), or the key holds more than a listing reads. */
     RQL_KEY_MALFORMED = 3,
 } rql_key_status;
 
@@ -50,7 +50,7 @@ typedef struct rql_lock_info {
 typedef struct rql_request_info {
     const char *acq_id; /**< Who waits. */
     const char *hst_id; /**< On which host; NULL for requests of the gem, which do not say. */
-    int64_t score_us;   /**< Its place: microseconds since 1970. */
+    int64_t score_us;   /**< Its place in line: microseconds since 1970. */
     int64_t position;   /**< 1 for the next in line. */
 } rql_request_info;
 
@@ -80,13 +80,13 @@ typedef struct rql_queue_info_list {
 
 /** Why an acquisition was refused. Set to zero before use; see rql_lock_options::refusal. */
 struct rql_refusal {
-    rql_status reason;     /**< The outcome the call returned. */
-    int64_t waited_us;     /**< How long it tried. */
-    int64_t tries;         /**< How often. */
-    int64_t position;      /**< Last known place in the queue, 1 for the first; 0 if not queued. */
-    rql_lock_info *holder; /**< Who holds it, when asked for and still there; else NULL. */
-    rql_queue_info *queue; /**< Who waits, when asked for and still there; else NULL. */
-    char message[RQL_REFUSAL_MESSAGE_SIZE]; /**< The gem's words, cut to size. */
+    rql_status reason; /**< The outcome the call returned. */
+    int64_t waited_us; /**< How long it tried. */
+    int64_t tries;     /**< How often. */
+    int64_t position;  /**< Last known position in the queue, 1 for the first; 0 if not queued. */
+    rql_lock_info *holder; /**< Who holds it, if asked for and still there; else NULL. */
+    rql_queue_info *queue; /**< Who waits, if asked for and still there; else NULL. */
+    char message[RQL_REFUSAL_MESSAGE_SIZE]; /**< The gem's message, cut to size. */
 };
 
 /**
@@ -106,7 +106,7 @@ RQL_API void rql_refusal_clear(rql_refusal *refusal);
  * @param[out] error   Detail of a fault, or NULL.
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_E_INVALID  The name is malformed.
- * @retval RQL_E_IO       No answer; other faults of status.h likewise.
+ * @retval RQL_E_IO       No reply; also other faults of status.h.
  * @threads Callable from any thread.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_is_locked(rql_client *client, const char *name, bool *out,
@@ -121,7 +121,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_is_locked(rql_client *client, const char *
  * @param[out] error   Detail of a fault, or NULL.
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_E_INVALID  The name is malformed.
- * @retval RQL_E_IO       No answer; other faults of status.h likewise.
+ * @retval RQL_E_IO       No reply; also other faults of status.h.
  * @threads Callable from any thread.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_is_queued(rql_client *client, const char *name, bool *out,
@@ -132,12 +132,12 @@ RQL_API RQL_MUST_CHECK rql_status rql_is_queued(rql_client *client, const char *
  *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.
- * @param[out] out     The lock; untouched unless RQL_OK. Look at its `status` first.
+ * @param[out] out     The lock; untouched unless RQL_OK. Check its `status` first.
  * @param[out] error   Detail of a fault, or NULL.
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_NOT_FOUND  There is no such lock.
  * @retval RQL_E_INVALID  The name is malformed.
- * @retval RQL_E_IO       No answer; other faults of status.h likewise.
+ * @retval RQL_E_IO       No reply; also other faults of status.h.
  * @owner   The caller owns `*out`; release with rql_lock_info_free().
  * @threads Callable from any thread.
  */
@@ -149,12 +149,12 @@ RQL_API RQL_MUST_CHECK rql_status rql_get_lock_info(rql_client *client, const ch
  *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.
- * @param[out] out     The queue; untouched unless RQL_OK. Look at its `status` first.
+ * @param[out] out     The queue; untouched unless RQL_OK. Check its `status` first.
  * @param[out] error   Detail of a fault, or NULL.
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_NOT_FOUND  Nobody waits.
  * @retval RQL_E_INVALID  The name is malformed.
- * @retval RQL_E_IO       No answer; other faults of status.h likewise.
+ * @retval RQL_E_IO       No reply; also other faults of status.h.
  * @owner   The caller owns `*out`; release with rql_queue_info_free().
  * @threads Callable from any thread.
  */
@@ -186,7 +186,7 @@ RQL_API rql_queue_info *rql_queue_info_free(rql_queue_info *info);
  * @param[out] out     The full key names, each once; untouched unless RQL_OK.
  * @param[out] error   Detail of a fault, or NULL.
  * @retval RQL_OK    `*out` is set.
- * @retval RQL_E_IO  No answer; other faults of status.h likewise.
+ * @retval RQL_E_IO  No reply; also other faults of status.h.
  * @owner   The caller owns `*out`; release with rql_text_list_free().
  * @threads Callable from any thread.
  */
@@ -200,7 +200,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_list_locks(rql_client *client, rql_text_li
  * @param[out] out     The full key names, each once; untouched unless RQL_OK.
  * @param[out] error   Detail of a fault, or NULL.
  * @retval RQL_OK    `*out` is set.
- * @retval RQL_E_IO  No answer; other faults of status.h likewise.
+ * @retval RQL_E_IO  No reply; also other faults of status.h.
  * @owner   The caller owns `*out`; release with rql_text_list_free().
  * @threads Callable from any thread.
  */
@@ -214,7 +214,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_list_queues(rql_client *client, rql_text_l
  * @param[out] out     The full key names, each once; untouched unless RQL_OK.
  * @param[out] error   Detail of a fault, or NULL.
  * @retval RQL_OK    `*out` is set.
- * @retval RQL_E_IO  No answer; other faults of status.h likewise.
+ * @retval RQL_E_IO  No reply; also other faults of status.h.
  * @owner   The caller owns `*out`; release with rql_text_list_free().
  * @threads Callable from any thread.
  */
@@ -222,13 +222,13 @@ RQL_API RQL_MUST_CHECK rql_status rql_list_keys(rql_client *client, rql_text_lis
                                                 rql_error *error);
 
 /**
- * Describe all locks. A key that is no lock is listed with its status; the listing goes on.
+ * Describe all locks. A key that is not a lock is listed with its status; the listing goes on.
  *
  * @param[in]  client  The client.
  * @param[out] out     The locks; untouched unless RQL_OK.
  * @param[out] error   Detail of a fault, or NULL.
  * @retval RQL_OK    `*out` is set.
- * @retval RQL_E_IO  No answer; other faults of status.h likewise.
+ * @retval RQL_E_IO  No reply; also other faults of status.h.
  * @owner   The caller owns `*out`; release with rql_lock_info_list_free().
  * @threads Callable from any thread.
  */
@@ -236,13 +236,13 @@ RQL_API RQL_MUST_CHECK rql_status rql_list_locks_info(rql_client *client, rql_lo
                                                       rql_error *error);
 
 /**
- * Describe all queues. A key that is no queue is listed with its status; the listing goes on.
+ * Describe all queues. A key that is not a queue is listed with its status; the listing goes on.
  *
  * @param[in]  client  The client.
  * @param[out] out     The queues; untouched unless RQL_OK.
  * @param[out] error   Detail of a fault, or NULL.
  * @retval RQL_OK    `*out` is set.
- * @retval RQL_E_IO  No answer; other faults of status.h likewise.
+ * @retval RQL_E_IO  No reply; also other faults of status.h.
  * @owner   The caller owns `*out`; release with rql_queue_info_list_free().
  * @threads Callable from any thread.
  */

@@ -8,11 +8,11 @@
  * A lock has a ttl on the server. Its holder counts the same time locally, from before the request
  * was sent, less a margin of max(5 ms, 1 % of the ttl), on a clock that runs through suspend. Until
  * that deadline nobody else is granted the lock (the page "Guarantees" beside this header has the
- * conditions). What has to hold beyond that is done with the token: let the protected resource
- * refuse every token lower than the highest it has seen, and an equal token with another secret.
+ * conditions). For anything beyond that use the token: let the protected resource refuse every
+ * token lower than the highest it has seen, and an equal token with another secret.
  *
  * Any thread may use and release a lock. Renewal (rql_lock_options::auto_extend) is tied to the
- * thread that acquired it and ends with it; rql_lock_options says how to keep it up.
+ * thread that acquired the lock and ends with it; rql_lock_options says how to keep it going.
  */
 
 #include <rql/base.h>
@@ -22,10 +22,10 @@
 
 RQL_BEGIN_DECLS
 
-/** What a holder may believe. */
+/** What a holder may rely on. */
 typedef enum rql_lock_state {
     RQL_HELD = 0,     /**< Held until the local deadline at least. */
-    RQL_DOUBTFUL = 1, /**< Still before the deadline, but a renewal is late or the clock jumped. */
+    RQL_DOUBTFUL = 1, /**< Before the deadline, but a renewal is late or the clock jumped. */
     RQL_GONE = 2,     /**< Lost, expired or released: somebody else may hold it. */
 } rql_lock_state;
 
@@ -60,11 +60,12 @@ RQL_API void rql_lock_options_init_sized(const rql_client *client, rql_lock_opti
  *
  * On every result other than RQL_OK and RQL_E_UNKNOWN the request has left the queue; after
  * RQL_E_UNKNOWN the client keeps withdrawing it in the background until the server has confirmed,
- * and a copy of the request that is still on its way is refused by the server after twice
+ * and if a copy of the request is still on its way, the server refuses it after twice
  * `io_timeout_ms`.
  *
- * The deadline is `timeout_ms` from the call. What is in the queue by then is withdrawn, for which
- * the server has 50 ms more, or two round trips as measured of late if that is more.
+ * The deadline is `timeout_ms` from the call. A request that is still in the queue then is
+ * withdrawn, for which the server has another 50 ms, or two round trips as measured recently if
+ * that is more.
  *
  * One acquirer (thread and task) may wait once for a lock at a time.
  *
@@ -77,37 +78,39 @@ RQL_API void rql_lock_options_init_sized(const rql_client *client, rql_lock_opti
  * @retval RQL_OK                   Held; see rql_lock_remaining_ms().
  * @retval RQL_TIMED_OUT            `timeout_ms` passed.
  * @retval RQL_RETRY_LIMIT          `retry_count` tries were refused, one every `retry_delay_ms`. A
- * grant that was over by the time that its answer was here is such a try: the ttl has to outlast
- * the round trip, which the refusal's message says then. With `fail_fast` there is one try.
+ *                                  grant that had expired when its reply arrived counts as such a
+ *                                  try: the ttl must be longer than the round trip; the refusal's
+ *                                  message says so. With `fail_fast` there is one try.
  * @retval RQL_FAIL_FAST_NO_TRY     `fail_fast`, and another holds the lock.
  * @retval RQL_FAIL_FAST_AFTER_TRY  `fail_fast`, the lock is free but others are in front.
  * @retval RQL_CONFLICT             This acquirer holds it, and the strategy is ::RQL_DEAD_LOCKING;
- * or it would wait for a lock that it keeps extending itself.
- * @retval RQL_E_INVALID            A name, option or metadata out of its limits; nothing was sent.
+ *                                  or it would wait for a lock that it keeps extending itself.
+ * @retval RQL_E_INVALID            A name, an option or metadata outside its limits; nothing was
+ *                                  sent.
  * @retval RQL_E_IO                 No connection.
  * @retval RQL_E_UNKNOWN            The connection broke or fell silent, and the deadline passed.
  * @retval RQL_E_BUSY               This acquirer is waiting for this lock already.
  * @retval RQL_E_WRONG_TYPE         A key of the lock has a foreign type.
  * @retval RQL_E_AUTH               Rights are missing.
- * @retval RQL_E_READ_ONLY          The server is a replica, until the deadline; with `fail_fast`
- * this is told at once.
+ * @retval RQL_E_READ_ONLY          The server was a replica until the deadline; with `fail_fast`
+ *                                  returned at once.
  * @retval RQL_E_UNAVAILABLE        It is loading, out of memory or busy; likewise.
  * @retval RQL_E_SERVER             Any other error of the server.
- * @retval RQL_E_PROTOCOL           The answer made no sense.
+ * @retval RQL_E_PROTOCOL           The reply could not be understood.
  * @retval RQL_E_NOMEM              Out of memory.
  * @retval RQL_E_FORKED             The client belongs to the parent process.
- * @retval RQL_E_UNSUPPORTED        A light build, and somebody wants to listen (observe.h).
+ * @retval RQL_E_UNSUPPORTED        A light build, and a listener was given (observe.h).
  *
  * @owner   The caller owns `*out`; end it with rql_lock_release() or rql_lock_forget().
  * @threads Callable from any thread. Holds no mutex while it waits. Thread cancellation is
- * deferred.
+ *          deferred.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_lock_acquire(rql_client *client, const char *name,
                                                    const rql_lock_options *options, rql_lock **out,
                                                    rql_error *error);
 
 /**
- * Take a lock if that is possible at once: rql_lock_acquire() with `fail_fast`.
+ * Take a lock if it is available at once: rql_lock_acquire() with `fail_fast`.
  *
  * @param[in]  client   The client.
  * @param[in]  name     As for rql_lock_acquire().
@@ -118,7 +121,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_acquire(rql_client *client, const cha
  * @retval RQL_OK                   Held.
  * @retval RQL_FAIL_FAST_NO_TRY     Another holds the lock.
  * @retval RQL_FAIL_FAST_AFTER_TRY  The lock is free but others are in front.
- * @retval RQL_RETRY_LIMIT          It was granted, and over by the time that the answer was here.
+ * @retval RQL_RETRY_LIMIT          It was granted, but had expired when the reply arrived.
  * @retval RQL_CONFLICT             As for rql_lock_acquire(); faults too.
  *
  * @owner   The caller owns `*out`.
@@ -131,10 +134,10 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_try(rql_client *client, const char *n
 /**
  * Release a lock if it is still ours, hand it to the next waiter, and free the handle.
  *
- * A re-entry ends without releasing: the outer hold goes on. What an extendable re-entry added and
- * did not use is taken back, as at the end of a block in the gem.
- * After RQL_E_IO and RQL_E_UNKNOWN the client goes on releasing in the background until the server
- * has confirmed or the lock has expired.
+ * A re-entry ends without releasing: the outer hold continues. What an extendable re-entry added
+ * and did not use is subtracted again, as at the end of a block in the gem. After RQL_E_IO and
+ * RQL_E_UNKNOWN the client keeps releasing in the background until the server has confirmed or the
+ * lock has expired.
  *
  * @param[in]  lock   The lock, or NULL (RQL_OK). Invalid afterwards, whatever the result.
  * @param[out] error  Detail of a fault, or NULL.
@@ -157,10 +160,11 @@ RQL_API rql_status rql_lock_release(rql_lock *lock, rql_error *error);
  * goes on in the background until the server has confirmed, rql_client_free() for up to
  * `io_timeout_ms`.
  *
- * With a swarm (swarm.h) the lock goes on counting as its thread's: a process that dies is a dead
- * host, and the lock is freed before its ttl is over. A thread that ends while its process lives is
- * none: it leaves the swarm, and what it has left is kept for its whole ttl, also when the process
- * dies later. (The gem frees it once the thread has been gone for zombie_ttl.)
+ * With a swarm (swarm.h) the lock still belongs to its thread: if the process dies, its hosts are
+ * dead, and the lock is freed before its ttl is over. A thread that ends while its process lives is
+ * no dead host: it leaves the swarm, and the locks that it has left are kept for their whole ttl,
+ * even if the process dies later. (The gem frees them once the thread has been gone for
+ * zombie_ttl.)
  *
  * @param[in] lock  The lock, or NULL.
  * @return NULL.
@@ -170,7 +174,7 @@ RQL_API rql_lock *rql_lock_forget(rql_lock *lock);
 
 /**
  * Make the lock live at least @p ttl_ms from now, if it is still ours. Never shortens, and never
- * brings back what is ::RQL_GONE, also where the server has not noticed yet.
+ * revives a lock that is ::RQL_GONE, even if the server has not noticed yet.
  *
  * @param[in]  lock    The lock.
  * @param[in]  ttl_ms  1 to ::RQL_TTL_MAX_MS.
@@ -180,7 +184,7 @@ RQL_API rql_lock *rql_lock_forget(rql_lock *lock);
  * @retval RQL_NOT_HELD   The grant has ended; the state is now ::RQL_GONE.
  * @retval RQL_E_INVALID  @p ttl_ms is out of range.
  * @retval RQL_E_IO       No connection; the old deadline stands.
- * @retval RQL_E_UNKNOWN  No answer; the old deadline stands.
+ * @retval RQL_E_UNKNOWN  No reply; the old deadline stands.
  * @retval RQL_E_SERVER   The server refused; other faults of status.h likewise.
  * @retval RQL_E_FORKED   The lock belongs to the parent process.
  *
@@ -196,14 +200,14 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_extend(rql_lock *lock, int64_t ttl_ms
  *
  * @retval RQL_OK        In force.
  * @retval RQL_NOT_HELD  The grant has ended; the state is now ::RQL_GONE.
- * @retval RQL_E_IO      No answer; other faults of status.h likewise.
+ * @retval RQL_E_IO      No reply; also other faults of status.h.
  *
  * @threads Callable from any thread.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_lock_verify(rql_lock *lock, rql_error *error);
 
 /**
- * What the holder may believe now, without asking the server (redis_exp_lock's locked?).
+ * What the holder may rely on now, without asking the server (redis_exp_lock's locked?).
  *
  * @param[in] lock  The lock, or NULL (::RQL_GONE).
  * @return The state at this instant.
@@ -214,9 +218,9 @@ RQL_API rql_lock_state rql_lock_get_state(const rql_lock *lock);
 /**
  * Milliseconds until the local deadline, computed at the call.
  *
- * A lock that was handed over is on its server for at most one second until the client's background
- * thread has claimed the rest, a third of a second after the hand-over; until then
- * this counts to the end of that second.
+ * A lock that was handed over lives on the server for at most one second, until the client's
+ * background thread has claimed the rest, a third of a second after the hand-over. Until then this
+ * counts to the end of that second.
  *
  * @param[in] lock  The lock, or NULL.
  * @return 0 when the lock is gone, or for NULL.
@@ -232,7 +236,7 @@ RQL_API int64_t rql_lock_remaining_ms(const rql_lock *lock);
  * @param[out] error  Detail of a fault, or NULL.
  *
  * @retval RQL_OK        `*out` is set.
- * @retval RQL_E_NOMEM   No descriptor or no background thread was to be had.
+ * @retval RQL_E_NOMEM   No descriptor or no background thread could be had.
  * @retval RQL_E_FORKED  The lock belongs to the parent process.
  *
  * @threads Callable from any thread.
@@ -258,7 +262,7 @@ RQL_API int64_t rql_lock_token(const rql_lock *lock);
  */
 RQL_API const char *rql_lock_secret(const rql_lock *lock);
 
-/** What an acquisition was like. */
+/** The facts of an acquisition. */
 typedef struct rql_lock_facts {
     const char *name;         /**< The lock's name. */
     const char *lock_key;     /**< Its key, `rql:lock:<name>`. */
@@ -269,8 +273,8 @@ typedef struct rql_lock_facts {
     int64_t ttl_ms;           /**< The ttl that was asked for. */
     int64_t waited_us;        /**< From the call to the grant's arrival. */
     int64_t tries;            /**< Tries, counted as the gem does: by timer. */
-    bool handed_over;         /**< Granted by another's release, not by an own try. A ttl of
-                                   at most a second: only if the push arrived. */
+    bool handed_over; /**< Granted by someone else's release, not by a try of its own. With a ttl of
+                         a second or less: only if the push arrived. */
 } rql_lock_facts;
 
 /**
@@ -278,7 +282,7 @@ typedef struct rql_lock_facts {
  *
  * @param[in] lock  The lock, or NULL.
  * @return The facts; the texts are valid until the lock is released or forgotten. All zero for
- * NULL.
+ *         NULL.
  * @threads Callable from any thread.
  */
 RQL_API rql_lock_facts rql_lock_describe(const rql_lock *lock);
@@ -300,11 +304,11 @@ typedef struct rql_block {
 } rql_block;
 
 /**
- * Acquire, run a block, release: however the block ends.
+ * Acquire, run a block, and release however the block ends.
  *
  * The release also happens when the block is left by a C++ exception, pthread_exit() or thread
  * cancellation; longjmp() out of it leaves the lock to its ttl. With `timed`, a block that ran for
- * longer than its ttl is reported; C cannot interrupt it, let it look at rql_lock_remaining_ms().
+ * longer than its ttl is reported; C cannot interrupt it; let it check rql_lock_remaining_ms().
  *
  * @param[in]     client   The client.
  * @param[in]     name     As for rql_lock_acquire().
@@ -312,12 +316,12 @@ typedef struct rql_block {
  * @param[in,out] block    What to run; its `value` is filled in.
  * @param[out]    error    Detail of a fault, or NULL.
  *
- * @retval RQL_OK             The block ran and the lock was held to its end.
+ * @retval RQL_OK             The block ran, and the lock was held until its end.
  * @retval RQL_BLOCK_OVERRAN  `timed`, and the block ran longer than the ttl.
  * @retval RQL_NOT_HELD       The block ran, but the lock had ended before it did.
- * @retval RQL_TIMED_OUT      Not acquired, the block did not run; other outcomes and faults of
- *                            rql_lock_acquire() likewise.
- * @retval RQL_E_UNKNOWN      Not acquired, or the block ran and the release got no answer.
+ * @retval RQL_TIMED_OUT      Not acquired, the block did not run; also other outcomes and faults of
+ *                            rql_lock_acquire().
+ * @retval RQL_E_UNKNOWN      Not acquired, or the block ran and the release got no reply.
  *
  * @threads Callable from any thread.
  */
@@ -336,7 +340,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_with_lock(rql_client *client, const char *
  * @retval RQL_OK         Released, and handed to the next waiter.
  * @retval RQL_NOT_HELD   No grant with this secret is in force.
  * @retval RQL_E_INVALID  The name or the secret is malformed.
- * @retval RQL_E_UNKNOWN  No answer; repeat it, that is safe. Other faults of status.h likewise.
+ * @retval RQL_E_UNKNOWN  No reply; it is safe to repeat the call. Also other faults of status.h.
  *
  * @threads Callable from any thread.
  */
@@ -346,7 +350,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_release_by_secret(rql_client *client, cons
 /**
  * Make a grant live at least @p ttl_ms from now by its secret, from any process. Never shortens.
  *
- * Its holder does not learn of it, and counts on its own deadline as before.
+ * Its holder does not learn of it, and relies on its own deadline as before.
  *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.
@@ -357,7 +361,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_release_by_secret(rql_client *client, cons
  * @retval RQL_OK         Extended.
  * @retval RQL_NOT_HELD   No grant with this secret is in force.
  * @retval RQL_E_INVALID  The name or the secret is malformed, or @p ttl_ms out of range.
- * @retval RQL_E_UNKNOWN  No answer; repeat it, that is safe. Other faults of status.h likewise.
+ * @retval RQL_E_UNKNOWN  No reply; it is safe to repeat the call. Also other faults of status.h.
  *
  * @threads Callable from any thread.
  */
@@ -377,12 +381,12 @@ RQL_API RQL_MUST_CHECK rql_status rql_extend_by_secret(rql_client *client, const
  * @param[out] error    Detail of a fault, or NULL.
  *
  * @retval RQL_OK                It was free.
- * @retval RQL_RETRY_LIMIT       Held at each of `retry_count` looks.
- * @retval RQL_TIMED_OUT         Held until `timeout_ms` passed; the last answer may come as much
+ * @retval RQL_RETRY_LIMIT       Held at each of `retry_count` checks.
+ * @retval RQL_TIMED_OUT         Held until `timeout_ms` passed; the last reply may come as much
  *                               later as for rql_lock_acquire().
  * @retval RQL_FAIL_FAST_NO_TRY  Held, and `fail_fast`.
  * @retval RQL_E_INVALID         A name or option is out of range.
- * @retval RQL_E_IO              No answer; other faults of status.h likewise.
+ * @retval RQL_E_IO              No reply; also other faults of status.h.
  *
  * @threads Callable from any thread.
  */
@@ -400,9 +404,9 @@ typedef struct rql_unlock_result {
 /**
  * Release a lock whoever holds it and empty its queue: the gem's unlock.
  *
- * The holder is not asked, and finds out at its next renewal or release. Waiters that live keep
- * their places: those of librql are put back at once and the first is served, the gem's put
- * themselves back at their next try. For operators.
+ * The holder is not asked, and finds out at its next renewal or release. Live waiters keep their
+ * places: those of librql are put back at once and the first is served, the gem's put themselves
+ * back with their next try. For operators.
  *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.
@@ -411,7 +415,7 @@ typedef struct rql_unlock_result {
  *
  * @retval RQL_OK         Done; see @p out.
  * @retval RQL_E_INVALID  The name is malformed.
- * @retval RQL_E_UNKNOWN  No answer. Other faults of status.h likewise.
+ * @retval RQL_E_UNKNOWN  No reply. Also other faults of status.h.
  *
  * @threads Callable from any thread.
  */
@@ -421,8 +425,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_force_unlock(rql_client *client, const cha
 /**
  * Add to the ttl of a lock whoever holds it: the gem's extend_lock_ttl. For operators.
  *
- * As in the gem, a lock without a ttl counts as one with nothing left: it gets @p add_ms. What is
- * left afterwards is ::RQL_TTL_MAX_MS at most. A lock that ends by it goes to the next waiter.
+ * As in the gem, a lock without a ttl counts as one with nothing left: it gets @p add_ms. The ttl
+ * is then ::RQL_TTL_MAX_MS at most. If this ends the lock, it goes to the next waiter.
  *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.
@@ -433,7 +437,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_force_unlock(rql_client *client, const cha
  * @retval RQL_OK         Done.
  * @retval RQL_NOT_FOUND  There is no such lock (:async_expire_or_no_lock).
  * @retval RQL_E_INVALID  The name or @p add_ms is out of range.
- * @retval RQL_E_UNKNOWN  No answer; repeating would add again. Other faults of status.h likewise.
+ * @retval RQL_E_UNKNOWN  No reply; repeating would add again. Also other faults of status.h.
  *
  * @threads Callable from any thread.
  */

@@ -3,22 +3,22 @@
 
 /**
  * @file observe.h
- * @brief What the library tells while it works: log lines and events, in the gem's words.
+ * @brief What the library reports while it works: log lines and events, in the gem's terms.
  *
- * The library never prints. Who wants to know gives a function: rql_options::logger for log lines,
- * rql_options::instrumenter for events, or the fields of the same names in ::rql_lock_options for
- * one acquisition. As long as nobody listens nothing is built, sampled or allocated.
+ * The library never prints. To receive log lines set rql_options::logger, to receive events
+ * rql_options::instrumenter, or the fields of the same names in ::rql_lock_options for one
+ * acquisition. As long as nobody listens, nothing is built, sampled or allocated.
  *
- * Both functions run on the thread that the news are from: on the caller's, inside its call, and
- * for ::RQL_EVENT_LOCK_LOST on the client's background thread; for news of a swarm on a thread of
- * the swarm. No library mutex is held, thread cancellation is deferred. They may call anything but
- * rql_client_free(), for a swarm neither rql_swarm_stop() nor rql_swarm_free(), and must return:
- * what waits for them is the caller's lock, the renewals of the client, or its signs of life.
+ * Both functions run on the thread where it happens: the caller's, inside its call; the client's
+ * background thread for ::RQL_EVENT_LOCK_LOST; a thread of the swarm for its events. No library
+ * mutex is held, thread cancellation is deferred. They may call anything but rql_client_free(), and
+ * for events of a swarm neither rql_swarm_stop() nor rql_swarm_free(). They must return soon: the
+ * caller's lock, the renewals of the client or its heartbeats wait for them.
  *
  * Sampling (rql_options::log_sampling_enabled and others) is decided once for each acquisition, and
  * holds until its lock is released; for other calls it is decided by each call.
  *
- * A library that was built with `-Dlight=true` has none of it, and refuses who wants to listen with
+ * A library that was built with `-Dlight=true` has none of this, and refuses listeners with
  * ::RQL_E_UNSUPPORTED.
  */
 
@@ -29,7 +29,7 @@
 
 RQL_BEGIN_DECLS
 
-/** What a field of a log line holds, and how the gem prints it. */
+/** The type of a field of a log line, and how the gem prints it. */
 typedef enum rql_log_kind {
     RQL_LOG_QUOTED = 0,  /**< `text`, in single quotes. */
     RQL_LOG_RAW = 1,     /**< `text` as it is. */
@@ -42,10 +42,10 @@ typedef enum rql_log_kind {
 
 /** One `name => value` of a log line. */
 typedef struct rql_log_field {
-    const char *name;         /**< As the gem has it: "lock_key", "acq_time". */
+    const char *name;         /**< The gem's: "lock_key", "acq_time". */
     rql_log_kind kind;        /**< Which of the others is set. */
     const char *text;         /**< Terminated, or NULL. */
-    int64_t number;           /**< In the unit that `kind` says. */
+    int64_t number;           /**< In the unit that `kind` names. */
     size_t n_items;           /**< Number of items. */
     const char *const *items; /**< Terminated texts, or NULL. */
 } rql_log_field;
@@ -53,15 +53,15 @@ typedef struct rql_log_field {
 /**
  * One log line. Valid during the call that it is given to.
  *
- * Lines of one acquisition, in this order, and when they come:
+ * The lines of one acquisition, in this order, and when they are sent:
  *
  * - `start_lock_obtaining`: always.
- * - `start_try_to_lock_cycle`: each time that the server is asked. (A try of the gem is a poll;
+ * - `start_try_to_lock_cycle`: each time that the server is polled. (A try of the gem is a poll;
  *   here most waiting is done without one.)
- * - with `log_lock_try`, around each of these, as far as the answer proves it:
- *   `try_lock.start` before; `try_lock.rconn_fetched` after any answer;
- *   `try_lock.same_process_conflict_detected`, `..._analyzed` and one of
- *   `try_lock.reentrant_lock__work_through`, `try_lock.reentrant_lock__extend_and_work_through`,
+ * - with `log_lock_try`, around each of these, as far as the reply proves it: `try_lock.start`
+ *   before; `try_lock.rconn_fetched` after any reply; `try_lock.same_process_conflict_detected`,
+ *   `..._analyzed` and one of `try_lock.reentrant_lock__work_through`,
+ *   `try_lock.reentrant_lock__extend_and_work_through`,
  *   `try_lock.single_process_lock_conflict__dead_lock` for a re-entry or conflict;
  *   `try_lock.acq_added_to_queue` when the request is in the queue, or was for a moment
  *   (::RQL_FAIL_FAST_AFTER_TRY); `try_lock.get_first_from_queue` when it is the first there;
@@ -77,12 +77,12 @@ typedef struct rql_log_field {
  * `lock_obtained` and its like: its tries are no tries of one lock), `lock_series_obtained`,
  * `expire_lock_series`.
  *
- * A swarm, which the gem has no lines of: one for each of its events, called as the event without
- * its `rql.`, with `element`, `status`, `hosts`, `locks`, `requests`, `handed_over` and `rel_time`
- * as far as the event has them.
+ * A swarm, for which the gem has no lines: one for each of its events, named like the event without
+ * `rql.`, with `element`, `status`, `hosts`, `locks`, `requests`, `handed_over` and `rel_time` as
+ * far as the event has them.
  *
- * Not sent, for one script does the whole try and its answer does not tell:
- * `try_lock.remove_expired_acqs` (a free lock is taken without a look at the queue),
+ * Not sent, because one script does the whole try and its reply does not tell:
+ * `try_lock.remove_expired_acqs` (a free lock is taken without reading the queue),
  * `try_lock.exit__no_first` and `try_lock.exit__lock_still_obtained` (they name who is first, who
  * holds it and all its fields), `spc_status => 'conflict_wait_for_lock'` (a waiter is not told that
  * the holder is itself).
@@ -96,10 +96,10 @@ struct rql_log_record {
 /**
  * Write a log line as the gem prints it: `[redis_queued_locks.NAME] key => value ...`.
  *
- * Byte for byte, with what is odd in the gem's lines: the closing quote of
- * `acs_strat` is missing in `fail_fast_or_limits_reached_or_deadlock__dequeue`; there is no blank
- * before `queue_ttl` in `start_lock_series_obtaining`; the host is called `host_id` in
- * `extendable_reentrant_lock_obtained`. Control bytes, which no name has, become `?`.
+ * Byte for byte, including the oddities of the gem's lines: the closing quote of `acs_strat` is
+ * missing in `fail_fast_or_limits_reached_or_deadlock__dequeue`; there is no blank before
+ * `queue_ttl` in `start_lock_series_obtaining`; the host is called `host_id` in
+ * `extendable_reentrant_lock_obtained`. Control bytes, which no name contains, become `?`.
  *
  * @param[in]  record  The line.
  * @param[out] buffer  Where to; terminated, cut to size. May be NULL if @p size is 0.
@@ -112,7 +112,7 @@ RQL_API size_t rql_log_text(const rql_log_record *record, char *buffer, size_t s
 /**
  * Write a log line as one JSON object: `{"name":"lock_obtained","lock_key":"rql:lock:x",...}`.
  *
- * Well-formed whatever the bytes: what is no UTF-8 becomes U+FFFD. Times are numbers in the gem's
+ * Well-formed whatever the bytes: what is not UTF-8 becomes U+FFFD. Times are numbers in the gem's
  * units (`queue_ttl` seconds, `acq_time` milliseconds); ::RQL_FOREVER is null.
  *
  * @param[in]  record  The line.
@@ -126,8 +126,8 @@ RQL_API size_t rql_log_json(const rql_log_record *record, char *buffer, size_t s
 /**
  * A ready ::rql_log_fn: rql_log_text() and a line feed, in one write.
  *
- * Waits as long as the file makes it wait: so does the call that is logged, but no renewal, for
- * the background thread has no lines.
+ * Waits as long as the file makes it wait, and so does the call that is logged; renewals do not,
+ * because the background thread sends no lines.
  *
  * @param[in] record  The line.
  * @param[in] file    A `FILE *`, open for writing; it is not flushed.
@@ -169,25 +169,25 @@ typedef enum rql_event_kind {
     RQL_EVENT_REQUEST_REQUEUED = 12,
     RQL_EVENT_LOCK_EXTENDED = 13, /**< By rql_lock_extend(): `ttl_ms` from now on. Not renewals. */
     /** As rql_lost_fn, and just before it, for the locks that it is called for: renewed, handed
-     *  over, with `on_lost` or a descriptor. Others find out when they are released. The lock may
-     *  not be ended by the function that is told so: rql_lost_fn may. */
+     *  over, with `on_lost` or a descriptor. Other losses are found at the release. This function
+     *  may not end the lock; rql_lost_fn may. */
     RQL_EVENT_LOCK_LOST = 14,
     RQL_EVENT_LOCK_HANDED_OVER = 15, /**< Granted by another's release; `lock_obtained` follows. */
     RQL_EVENT_SWEPT =
         16, /**< rql_clear_dead_requests(): `tch_queue_cnt`, `rel_time_us`, `at_us`. */
 
-    /** Of a swarm (rql/swarm.h), never sampled, all with `at_us`. An `element` takes a step for too
-     *  long; it is replaced as soon as that ends. */
+    /** Of a swarm (rql/swarm.h), never sampled, all with `at_us`. A step of an `element` takes too
+     *  long; it is replaced as soon as the step ends. */
     RQL_EVENT_SWARM_ELEMENT_HUNG = 17,
-    RQL_EVENT_SWARM_ELEMENT_RESTARTED = 18, /**< The supervisor has given an `element` a thread. */
-    /** The steps of an `element` fail, the last one with `status`: it tries less often. */
+    RQL_EVENT_SWARM_ELEMENT_RESTARTED = 18, /**< The supervisor has restarted an `element`. */
+    /** The steps of an `element` fail, the last one with `status`; it tries less often. */
     RQL_EVENT_SWARM_BREAKER_OPENED = 19,
     RQL_EVENT_SWARM_BREAKER_CLOSED = 20,  /**< They succeed again. */
     RQL_EVENT_SWARM_FLUSHER_ELECTED = 21, /**< This swarm flushes from now on, for all. */
-    /** It does no longer: another does, it was stopped, or it got no answer. */
+    /** It no longer does: another does, it was stopped, or it got no reply. */
     RQL_EVENT_SWARM_FLUSHER_RETIRED = 22,
     /** `host_cnt` hosts of this client were silent for too long: others may have what they held;
-     *  what is lost follows as ::RQL_EVENT_LOCK_LOST. */
+     *  the losses follow as ::RQL_EVENT_LOCK_LOST. */
     RQL_EVENT_SWARM_HOSTS_DECLARED_DEAD = 23,
     /** Dead hosts were flushed, by a swarm or by rql_flush_zombies(): `host_cnt`, `rel_key_cnt`,
      *  `rem_request_cnt`, `handed_over_cnt`, `rel_time_us`, and how it ended: `status`. */
@@ -195,8 +195,8 @@ typedef enum rql_event_kind {
 } rql_event_kind;
 
 /**
- * One event. Valid during the call that it is given to. What an event does not have is -1 or NULL,
- * and `status` ::RQL_OK. Fields are only ever appended.
+ * One event. Valid during the call that it is given to. Fields that an event does not have are -1
+ * or NULL, and `status` is ::RQL_OK. Fields are only ever appended.
  */
 struct rql_event {
     rql_event_kind kind; /**< What happened. */

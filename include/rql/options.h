@@ -23,7 +23,7 @@ RQL_BEGIN_DECLS
 typedef enum rql_access_strategy {
     RQL_QUEUED = 0, /**< In order of arrival. */
     RQL_RANDOM =
-        1, /**< Takes a free lock at once, whoever waits; a hand-over may pick it by luck. */
+        1, /**< Takes a free lock at once, whoever waits; a hand-over may choose it at random. */
 } rql_access_strategy;
 
 /** What happens when the acquirer already holds the lock it asks for. */
@@ -41,7 +41,7 @@ typedef struct rql_log_record rql_log_record;
 typedef struct rql_event rql_event;
 
 /**
- * Takes a log line. Threads and duties: observe.h.
+ * Receives a log line. observe.h says on which thread, and what it may do.
  *
  * @param[in] record     The line; valid during the call.
  * @param[in] user_data  The `logger_data` beside the function.
@@ -49,7 +49,7 @@ typedef struct rql_event rql_event;
 typedef void (*rql_log_fn)(const rql_log_record *record, void *user_data);
 
 /**
- * Takes an event (the gem's instrumenter). Threads and duties: observe.h.
+ * Receives an event (the gem's instrumenter). observe.h says on which thread, and what it may do.
  *
  * @param[in] event      The event; valid during the call.
  * @param[in] user_data  The `instrumenter_data` beside the function.
@@ -57,12 +57,13 @@ typedef void (*rql_log_fn)(const rql_log_record *record, void *user_data);
 typedef void (*rql_event_fn)(const rql_event *event, void *user_data);
 
 /**
- * Decides whether one case is logged, or instrumented. Only asked when somebody listens, sampling
- * is on and the case is not wanted anyway; on the caller's thread, with no library mutex held.
+ * Decides whether one case is logged, or instrumented. Only called when there is a listener,
+ * sampling is on and the case is not wanted anyway; on the caller's thread, with no library mutex
+ * held.
  *
  * @param[in] percent    The percentage of the options.
  * @param[in] user_data  The data beside the function.
- * @return true to let it be told.
+ * @return true to report it.
  */
 typedef bool (*rql_sampler_fn)(int64_t percent, void *user_data);
 
@@ -76,7 +77,8 @@ typedef struct rql_options {
      */
     const char *url;
     int64_t connect_timeout_ms; /**< Connect and log in. 1 to 600000. Default 1000. */
-    int64_t io_timeout_ms;      /**< Longest silence of the server. 1 to 600000. Default 1000. */
+    int64_t io_timeout_ms;      /**< Give up on a connection after this long without a byte from the
+                                   server. 1 to 600000. Default 1000. */
     int64_t spin_us; /**< How long a caller that is alone spins before it sleeps. 0 to 1000. Default
                         0. */
 
@@ -85,7 +87,8 @@ typedef struct rql_options {
     int64_t retry_jitter_ms; /**< Random extra time, 0 to this. 0 to 3600000. Default 25. */
     int64_t try_to_lock_timeout_ms;  /**< Whole acquisition, or ::RQL_FOREVER. Default 10000. */
     int64_t default_lock_ttl_ms;     /**< Life of a lock. 1 to ::RQL_TTL_MAX_MS. Default 5000. */
-    int64_t default_queue_ttl_ms;    /**< Place in the queue, or ::RQL_FOREVER. Default 15000. */
+    int64_t default_queue_ttl_ms;    /**< After this long a request moves to the tail, or
+                                        ::RQL_FOREVER. Default 15000. */
     bool is_timed_by_default;        /**< Blocks are timed. Default false. */
     bool detailed_acq_timeout_error; /**< Refusals carry holder and queue. Default false. */
     rql_conflict_strategy default_conflict_strategy; /**< Default ::RQL_WAIT_FOR_LOCK. */
@@ -102,40 +105,41 @@ typedef struct rql_options {
      *  86400000. */
     int64_t dead_request_ttl_ms;
 
-    /* Of what is told while it works; see observe.h. */
+    /* What is reported; see observe.h. */
     bool log_lock_try;              /**< Log the steps of each try too. Default false. */
     bool log_sampling_enabled;      /**< Log only some acquisitions. Default false. */
     bool instr_sampling_enabled;    /**< The same for events. Default false. */
     int64_t log_sampling_percent;   /**< About how many of 100. 0 to 100. Default 15. */
     int64_t instr_sampling_percent; /**< The same for events. Default 15. */
-    rql_log_fn logger;              /**< Takes log lines, or NULL (default). */
+    rql_log_fn logger;              /**< Receives log lines, or NULL (default). */
     void *logger_data;              /**< Given to `logger`. */
-    /** Decides what is logged. NULL (default): the gem's weights, `percent` >= a random number of 0
-     *  to 100. */
+    /** Decides what is logged. NULL (default): as the gem does, if `percent` >= a random number of
+     * 0 to 100. */
     rql_sampler_fn log_sampler;
     void *log_sampler_data;       /**< Given to `log_sampler`. */
-    rql_event_fn instrumenter;    /**< Takes events, or NULL (default). */
+    rql_event_fn instrumenter;    /**< Receives events, or NULL (default). */
     void *instrumenter_data;      /**< Given to `instrumenter`. */
     rql_sampler_fn instr_sampler; /**< As `log_sampler`, for events. */
     void *instr_sampler_data;     /**< Given to `instr_sampler`. */
 
     /* Of the swarm; see swarm.h. */
     bool auto_swarm;                          /**< A new client starts its swarm. Default false. */
-    bool swarm_probe_hosts;                   /**< Give signs of life. Default true. */
+    bool swarm_probe_hosts;                   /**< Send heartbeats. Default true. */
     bool swarm_flush_zombies;                 /**< Free what dead hosts held. Default true. */
-    int64_t swarm_liveness_probing_period_ms; /**< How often the supervisor looks. 1 to 3600000.
-                                                 Default 2000. */
-    int64_t swarm_probe_period_ms;  /**< How often a sign of life. 1 to 3600000. Default 2000. */
-    int64_t zombie_ttl_ms;          /**< Silence of the dead. 1 to 31536000000. Default 15000. */
-    int64_t zombie_flush_period_ms; /**< Found this much later at most. 1 to 3600000. Default 10000.
-                                     */
+    int64_t swarm_liveness_probing_period_ms; /**< How often the supervisor checks the others. 1 to
+                                                 3600000. Default 2000. */
+    int64_t swarm_probe_period_ms; /**< Time between heartbeats. 1 to 3600000. Default 2000. */
+    int64_t zombie_ttl_ms; /**< A host that is silent for longer is dead. 1 to 31536000000. Default
+                              15000. */
+    /** Dead hosts are found within it. 1 to 3600000. Default 10000. */
+    int64_t zombie_flush_period_ms;
     int64_t zombie_lock_scan_size;  /**< COUNT of SCAN for locks. 1 to 100000. Default 500. */
     int64_t zombie_queue_scan_size; /**< The same for queues. Default 500. */
 } rql_options;
 
 /** One pair of metadata, kept in the lock and readable by everybody. */
 typedef struct rql_meta {
-    const char *name;  /**< 1 byte or more; no field of the lock, nothing starting with `rql_`. */
+    const char *name; /**< 1 byte or more; no field name of a lock, nothing starting with `rql_`. */
     const char *value; /**< Any text. */
 } rql_meta;
 
@@ -146,12 +150,12 @@ typedef struct rql_lock rql_lock;
 typedef struct rql_refusal rql_refusal;
 
 /**
- * Told once when a held lock is lost: not renewed in time, taken away, or its server's clock
+ * Called once when a held lock is lost: not renewed in time, taken away, or its server's clock
  * jumped.
  *
  * Called from the client's background thread with no library mutex held. It may call anything but
  * rql_client_free() and rql_loop_close(), and must return soon: renewals of the same client wait
- * for it, and so does whoever releases the lock, a loop with all that is on it too.
+ * for it, and so does whoever releases the lock, including a loop with everything on it.
  *
  * @param[in] lock       The lost lock; still owned by whoever acquired it, still to be released.
  * @param[in] user_data  rql_lock_options::user_data.
@@ -176,26 +180,25 @@ typedef struct rql_lock_options {
     const rql_meta *meta; /**< Pairs to keep in the lock, or NULL. Borrowed for the call. */
     size_t n_meta; /**< Number of pairs, at most ::RQL_META_MAX_PAIRS; 0: `meta` is not read. */
 
-    /** Tells apart several acquirers of one thread: the gem's fiber slot. Default 0. Up to 99999
+    /** Distinguishes several acquirers of one thread: the gem's fiber slot. Default 0. Up to 99999
      * the server keeps the lock in its compact form; a longer one may take it twice the memory. */
     uint64_t task;
-    /** The caller holds other locks, of which this client does not know: through another client, or
-     *  for a process that runs under a lock, as `rql run` says by RQL_LOCK. Default false. A free
-     *  lock that is kept for a series is then not kept from this request (see series.h): the series
-     *  may be waiting for one of those. What this acquirer holds through this client counts without
-     *  it. Said where nothing is held, it only makes series wait. */
+    /** The caller holds other locks that this client does not know of: through another client, or
+     * because the process runs under a lock, as `rql run` says by RQL_LOCK. Default false. A free
+     * lock that is kept for a series is then not kept from this request (see series.h): the series
+     * may be waiting for one of those. What this acquirer holds through this client is known
+     * anyway. Set where nothing is held, it only makes series wait. */
     bool nested;
 
     /** Renew at a third of the ttl until released. Default false. Renewal also ends when the thread
-     *  has ended that acquired the lock, or that runs the loop it was acquired on: nobody works
-     *  under it any more, and it ends by its ttl. What has to outlive the thread that works is
-     *  acquired by one that stays, with a `task` of its own to be an acquirer of its own, or on a
-     *  loop. */
+     * that acquired the lock, or runs the loop it was acquired on, has ended: nobody works under it
+     * any more, and it ends by its ttl. Acquire a lock that must outlive its thread on a thread
+     * that stays, with a `task` of its own to be an acquirer of its own, or on a loop. */
     bool auto_extend;
     /** No renewal lasts beyond this, counted from the acquisition. 1 or more, or ::RQL_FOREVER
      *  (default). */
     int64_t max_hold_ms;
-    rql_lost_fn on_lost; /**< Told when the lock is lost, or NULL. */
+    rql_lost_fn on_lost; /**< Called when the lock is lost, or NULL. */
     void *user_data;     /**< Given to `on_lost`. */
 
     bool detailed_acq_timeout_error; /**< Fill holder and queue of `refusal`. */
@@ -203,13 +206,13 @@ typedef struct rql_lock_options {
     rql_refusal *refusal;
 
     bool log_lock_try;         /**< See rql_options::log_lock_try. */
-    bool log_sample_this;      /**< Logged whatever the sampling says. Default false. */
-    bool instr_sample_this;    /**< Instrumented whatever the sampling says. Default false. */
-    rql_log_fn logger;         /**< Takes the log lines of this one; default the client's. */
+    bool log_sample_this;      /**< Logged whatever the sampling decides. Default false. */
+    bool instr_sample_this;    /**< Instrumented whatever the sampling decides. Default false. */
+    rql_log_fn logger;         /**< Receives its log lines; default the client's. */
     void *logger_data;         /**< Given to `logger`. */
-    rql_event_fn instrumenter; /**< Takes its events; default the client's. */
+    rql_event_fn instrumenter; /**< Receives its events; default the client's. */
     void *instrumenter_data;   /**< Given to `instrumenter`. */
-    void *instrument;          /**< Handed on in rql_event::instrument. Default NULL. */
+    void *instrument;          /**< Passed on in rql_event::instrument. Default NULL. */
 } rql_lock_options;
 
 /**
@@ -225,7 +228,7 @@ RQL_API void rql_options_init_sized(rql_options *options, size_t size);
 #define rql_options_init(options) rql_options_init_sized((options), sizeof *(options))
 
 /**
- * Read a duration as people write it: "500ms", "0.5s", "1h30m", "30d".
+ * Read a duration in the form that people write: "500ms", "0.5s", "1h30m", "30d".
  *
  * One number or more, each with its unit: `d`, `h`, `m`, `s`, `ms`, from the longest to the
  * shortest, each at most once. The last number may have up to nine digits behind a point. Only 0
@@ -236,8 +239,8 @@ RQL_API void rql_options_init_sized(rql_options *options, size_t size);
  * @param[out] error   Detail of a fault, or NULL.
  *
  * @retval RQL_OK         Read.
- * @retval RQL_E_INVALID  It is no duration, no whole number of milliseconds, or does not fit into
- *                        64 bits; or a pointer is NULL.
+ * @retval RQL_E_INVALID  Not a duration, not a whole number of milliseconds, or too long for 64
+ *                        bits; or a pointer is NULL.
  *
  * @threads Callable from any thread.
  */
@@ -245,13 +248,13 @@ RQL_API RQL_MUST_CHECK rql_status rql_parse_duration(const char *text, int64_t *
                                                      rql_error *error);
 
 /**
- * Change what the environment says: `RQL_URL`, `RQL_RETRY_COUNT`, … one variable per option, with
- * values as for rql_options_set().
+ * Take what is set in the environment: `RQL_URL`, `RQL_RETRY_COUNT`, … one variable per option,
+ * with values as for rql_options_set().
  *
  * @param[in,out] options  Filled by rql_options_init(). `url` then points into the environment.
  * @param[out]    error    Names the variable and its range; or NULL.
  *
- * @retval RQL_OK         All variables that are set were taken.
+ * @retval RQL_OK         All variables that are set were read.
  * @retval RQL_E_INVALID  A variable is no value of its option; @p options is unchanged.
  *
  * @threads No other thread may change the environment meanwhile.

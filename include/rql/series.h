@@ -5,28 +5,31 @@
  * @file series.h
  * @brief Take several locks: all of them or none.
  *
- * Each lock of a series is a normal lock: with a token of its own, readable and waited for by
- * everybody else, also in Ruby. While a series waits it holds nothing (::RQL_SERIES_ATOMIC) or what
- * it has got so far (::RQL_SERIES_GEM); when it fails it holds nothing in both. Redis Cluster is
- * not served; if it were, all names of an atomic series would need the same `{tag}`.
+ * Each lock of a series is a normal lock: it has a token of its own, and everybody else can read it
+ * and wait for it, also in Ruby. While a series waits it holds nothing (::RQL_SERIES_ATOMIC) or
+ * what it has acquired so far (::RQL_SERIES_GEM); when it fails it holds nothing in either mode.
+ * Redis Cluster is not supported; if it were, all names of an atomic series would need the same
+ * `{tag}`.
  *
- * A free lock at whose head an atomic series stands is kept for it, for the series takes all of its
- * locks or none. That has an end, because who waits behind it may hold what it waits for:
+ * A free lock is kept for the atomic series that is first in its queue, because the series takes
+ * all of its locks or none. That has an end, since those who wait behind it may hold what it waits
+ * for:
  *
- * - Whoever holds another lock is served meanwhile, before the series and all others; 16 of them,
- *   then somebody else has to be let past first. A client knows what it holds itself: the locks of
+ * - Whoever holds another lock is served meanwhile, before the series and all others; after 16 of
+ *   them somebody else must be let past first. A client knows what it holds itself: the locks of
  *   the acquirer that asks (thread and task), those left to their ttl too; for a request on a loop
- *   without a task, any lock of the client. rql_lock_options::nested tells what is held otherwise.
- *   With `fail_fast` nobody is waited for, and holding counts for nothing.
+ *   without a task, any lock of the client. rql_lock_options::nested tells of other locks. With
+ *   `fail_fast` nobody waits, so what is held does not matter.
  * - From everybody else it is kept for 2 s at most. Then one of them is let past, and the series
  *   keeps its place in front of the others; the next time is twice as long, up to 60 s. The time
- *   begins when the lock is first seen free, and anew when somebody was let past.
- * - Of a Ruby nothing is known, and it takes a lock only at the head of the queue. When the time is
- *   over, all who stand in front of it leave the queue, and return to their old places with their
- *   next poll.
+ *   starts when the lock is first seen free, and again when somebody has been let past.
+ * - What a Ruby client holds is not known, and it takes a lock only at the head of the queue. When
+ *   the time is over, all requests in front of it leave the queue, and return to their old places
+ *   with their next poll.
  *
- * So who holds one lock and asks for another, and a series that waits for both, do not block each
- * other: not at all if it is known who holds, and else for as long as the lock is kept.
+ * So an acquirer that holds one lock and asks for another, and a series that waits for both, do not
+ * block each other: not at all if it is known what the acquirer holds, otherwise only for as long
+ * as the lock is kept.
  */
 
 #include <rql/base.h>
@@ -43,45 +46,45 @@ RQL_BEGIN_DECLS
 /** How a series is acquired. */
 typedef enum rql_series_mode {
     /**
-     * All locks in one step on the server. Until that is possible the request stands in every queue
-     * with one and the same place in line, so two series never wait for each other, in whatever
-     * order their names are given. A free lock at whose head a series stands is kept for it for a
-     * while, see above. A name may be given once.
+     * All locks in one step on the server. Until that is possible the request waits in every queue
+     * with the same score, so two series never wait for each other, in whatever order their names
+     * are given. A free lock is kept for a while for the series that is first in its queue, see
+     * above. A name may be given once.
      */
     RQL_SERIES_ATOMIC = 0,
     /**
      * One after the other in the given order, as the gem's lock_series: each with its own retries
      * and timeout, the i-th of n for (ttl + retry_delay + retry_jitter) * (n - i). Two series in
-     * opposite orders wait for each other until one gives up. Unlike the gem's, a series that
-     * fails gives back what it took.
+     * opposite orders wait for each other until one gives up. Unlike the gem's, a series that fails
+     * releases what it took.
      */
     RQL_SERIES_GEM = 1,
 } rql_series_mode;
 
 /** What became of one lock of a series. */
 typedef enum rql_series_fate {
-    RQL_SERIES_UNTRIED = 0,  /**< Not asked for, or nothing was heard of it. */
-    RQL_SERIES_ACQUIRED = 1, /**< Acquired; given back again if the series failed. */
+    RQL_SERIES_UNTRIED = 0,  /**< Not asked for, or no reply told of it. */
+    RQL_SERIES_ACQUIRED = 1, /**< Acquired; released again if the series failed. */
     RQL_SERIES_REFUSED = 2,  /**< Gem: the one that failed, for the reason of the series. */
-    RQL_SERIES_OPEN = 3,     /**< Atomic: nothing stood against it but the others. */
+    RQL_SERIES_OPEN = 3,     /**< Atomic: it was available, but others of the series were not. */
     RQL_SERIES_HELD = 4,     /**< Atomic: somebody else held it. */
-    RQL_SERIES_BEHIND = 5,   /**< Atomic: it was free, but others stood in front. */
+    RQL_SERIES_BEHIND = 5,   /**< Atomic: it was free, but others were in front. */
     RQL_SERIES_OWN = 6,      /**< Atomic: this acquirer held it (::RQL_CONFLICT). */
 } rql_series_fate;
 
 /** How the locks of a series end. */
 typedef enum rql_series_ending {
-    RQL_SERIES_NOT_ENDED = 0, /**< Nothing was held, or the release got no answer. */
+    RQL_SERIES_NOT_ENDED = 0, /**< Nothing was held, or the release got no reply. */
     RQL_SERIES_BY_TTL = 1,    /**< By their ttl (the gem's :redis_key_ttl). */
     RQL_SERIES_BY_RELEASE =
         2, /**< Released (the gem's :immediate_release_after_yield); or had ended by then. */
 } rql_series_ending;
 
-/** What a series was like. Plain data of the caller; nothing to release. */
+/** The result of a series. Plain data of the caller; nothing to release. */
 typedef struct rql_series_result {
     rql_status reason;        /**< What the acquisition returned. */
     size_t count;             /**< Number of names. */
-    size_t n_acquired;        /**< How many were acquired, also if they were given back. */
+    size_t n_acquired;        /**< How many were acquired, even if they were released again. */
     size_t failed_on;         /**< Index of the name that it failed on; `count` if on none. */
     int64_t acq_time_us;      /**< How long the acquisition took. */
     int64_t hold_time_us;     /**< From there to the end of the release; 0 before. */
@@ -99,10 +102,10 @@ typedef struct rql_series_options {
 
     /**
      * Settings of each lock, or NULL for the client's. Borrowed for the call. In an atomic series
-     * `timeout_ms` and `retry_count` are those of the whole, and `queue_ttl_ms` moves the request
-     * to the tail of all queues; of the conflict strategies
-     * ::RQL_WORK_THROUGH shares a lock that this acquirer holds, all others are ::RQL_CONFLICT; a
-     * ::RQL_RANDOM series takes free locks whoever waits for them, and waits in order otherwise.
+     * `timeout_ms` and `retry_count` are for the whole, and `queue_ttl_ms` moves the request to the
+     * tail of all queues; of the conflict strategies ::RQL_WORK_THROUGH shares a lock that this
+     * acquirer holds, all others are ::RQL_CONFLICT; a ::RQL_RANDOM series takes free locks whoever
+     * waits for them, and waits in order otherwise.
      */
     const rql_lock_options *lock;
 
@@ -128,8 +131,8 @@ RQL_API void rql_series_options_init_sized(rql_series_options *options, size_t s
  * Take all locks of a series, waiting in their queues, or none.
  *
  * On every result but RQL_OK nothing is held and no request is left in a queue; after RQL_E_UNKNOWN
- * the client sees to that in the background, as for rql_lock_acquire(). The deadline is as there;
- * in the gem's mode each lock has one.
+ * the client ensures that in the background, as for rql_lock_acquire(). The deadline is as there;
+ * in the gem's mode each lock has its own.
  *
  * @param[in]  client   The client.
  * @param[in]  options  What to take and how.
@@ -137,8 +140,8 @@ RQL_API void rql_series_options_init_sized(rql_series_options *options, size_t s
  * @param[out] error    Detail of a fault, or NULL; untouched unless negative.
  *
  * @retval RQL_OK         All are held; see rql_series_remaining_ms().
- * @retval RQL_TIMED_OUT  `timeout_ms` passed; other outcomes and faults of rql_lock_acquire()
- *                        likewise, with rql_series_result::failed_on for the lock.
+ * @retval RQL_TIMED_OUT  `timeout_ms` passed; also other outcomes and faults of rql_lock_acquire(),
+ *                        with rql_series_result::failed_on for the lock.
  * @retval RQL_CONFLICT   This acquirer holds one of them; see rql_series_options::lock.
  * @retval RQL_E_INVALID  No name, too many, a malformed one, the same twice (atomic), a ttl that is
  *                        too long once it is multiplied (gem), or an option out of its range.
@@ -151,7 +154,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_series_acquire(rql_client *client,
                                                      rql_series **out, rql_error *error);
 
 /**
- * Take all locks of a series if that is possible at once: rql_series_acquire() with `fail_fast`.
+ * Take all locks of a series if they are available at once: rql_series_acquire() with `fail_fast`.
  *
  * @param[in]  client   The client.
  * @param[in]  options  What to take and how; `fail_fast` is taken as true.
@@ -160,7 +163,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_series_acquire(rql_client *client,
  *
  * @retval RQL_OK                   All are held.
  * @retval RQL_FAIL_FAST_NO_TRY     Another holds one of them.
- * @retval RQL_FAIL_FAST_AFTER_TRY  One is free but others are in front.
+ * @retval RQL_FAIL_FAST_AFTER_TRY  One is free, but others are in front.
  * @retval RQL_CONFLICT             As for rql_series_acquire(); faults too.
  *
  * @owner   The caller owns `*out`.
@@ -180,8 +183,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_series_try(rql_client *client,
  *
  * @retval RQL_OK         All released. Nobody else held one of them up to now.
  * @retval RQL_NOT_HELD   At least one had ended before.
- * @retval RQL_E_UNKNOWN  No answer for at least one; it goes on as in rql_lock_release(), whose
- *                        other faults are possible likewise.
+ * @retval RQL_E_UNKNOWN  No reply for at least one; it is released in the background as in
+ *                        rql_lock_release(), whose other faults are possible, too.
  *
  * @threads Callable from any thread, not only the one that acquired.
  */
@@ -208,7 +211,7 @@ RQL_API rql_series *rql_series_forget(rql_series *series);
  * @retval RQL_OK         All are extended.
  * @retval RQL_NOT_HELD   At least one had ended; the others are extended.
  * @retval RQL_E_INVALID  @p ttl_ms is out of range.
- * @retval RQL_E_UNKNOWN  No answer; other faults of rql_lock_extend() likewise.
+ * @retval RQL_E_UNKNOWN  No reply; also other faults of rql_lock_extend().
  *
  * @threads Callable from any thread.
  */
@@ -216,7 +219,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_series_extend(rql_series *series, int64_t 
                                                     rql_error *error);
 
 /**
- * What the holder may believe of all locks together: the worst of rql_lock_get_state().
+ * What the holder may rely on for all locks together: the worst of rql_lock_get_state().
  *
  * @param[in] series  The series, or NULL (::RQL_GONE).
  * @return The state at this instant.
@@ -242,7 +245,7 @@ RQL_API int64_t rql_series_remaining_ms(const rql_series *series);
  * @param[out] error   Detail of a fault, or NULL.
  *
  * @retval RQL_OK        `*out` is set.
- * @retval RQL_E_NOMEM   No descriptors or no background thread were to be had.
+ * @retval RQL_E_NOMEM   No descriptors or no background thread could be had.
  * @retval RQL_E_FORKED  The series belongs to the parent process.
  *
  * @threads Callable from any thread.
@@ -260,10 +263,10 @@ RQL_API RQL_MUST_CHECK rql_status rql_series_lost_fd(rql_series *series, int *ou
 RQL_API size_t rql_series_count(const rql_series *series);
 
 /**
- * One of the locks: for its token, its facts and its time.
+ * One of the locks: to read its token, its facts and its time.
  *
  * @param[in] series  The series, or NULL, which has no lock.
- * @param[in] index   Place of its name in rql_series_options::names.
+ * @param[in] index   Index of its name in rql_series_options::names.
  * @return The lock, NULL past the last one; valid until the series is released or forgotten.
  * @threads Callable from any thread.
  */
@@ -286,7 +289,7 @@ typedef struct rql_series_block {
 } rql_series_block;
 
 /**
- * Acquire a series, run a block, release: however the block ends, as rql_with_lock().
+ * Acquire a series, run a block, and release however the block ends, as rql_with_lock().
  *
  * With `timed`, a block that ran longer than the ttl of the options (in gem mode: before it was
  * multiplied) is reported.
@@ -296,12 +299,12 @@ typedef struct rql_series_block {
  * @param[in,out] block    What to run; its `value` is filled in.
  * @param[out]    error    Detail of a fault, or NULL.
  *
- * @retval RQL_OK             The block ran and all locks were held to its end.
+ * @retval RQL_OK             The block ran, and all locks were held until its end.
  * @retval RQL_BLOCK_OVERRAN  `timed`, and the block ran longer than the ttl.
  * @retval RQL_NOT_HELD       The block ran, but a lock had ended before it did.
- * @retval RQL_TIMED_OUT      Not acquired, the block did not run; other outcomes and faults of
- *                            rql_series_acquire() likewise.
- * @retval RQL_E_UNKNOWN      Not acquired, or the block ran and a release got no answer.
+ * @retval RQL_TIMED_OUT      Not acquired, the block did not run; also other outcomes and faults of
+ *                            rql_series_acquire().
+ * @retval RQL_E_UNKNOWN      Not acquired, or the block ran and a release got no reply.
  *
  * @threads Callable from any thread.
  */

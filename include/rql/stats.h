@@ -6,7 +6,7 @@
  * @brief What a client has done so far: counters and times, always on, as data, JSON or
  * OpenMetrics.
  *
- * Counting costs a few nanoseconds and no allocation. A reading is no snapshot: what happens
+ * Counting costs a few nanoseconds and no allocation. A reading is not a snapshot: what happens
  * meanwhile may be in one number and not yet in another.
  */
 
@@ -32,16 +32,16 @@ typedef struct rql_histogram {
 typedef struct rql_stats {
     size_t size; /**< Bytes that are filled in; set by rql_client_stats(). */
 
-    int64_t acquisitions; /**< Locks obtained, those of a series one by one; no re-entries. */
-    int64_t hand_overs;   /**< Of them: granted by another's release. */
-    int64_t reentries;    /**< Locks re-entered. */
-    int64_t tries;        /**< Tries of all acquisitions, as rql_lock_facts::tries. */
-    int64_t polls;        /**< How often a request that waited asked the server. */
-    int64_t requeued;     /**< Requests moved to the tail after their queue_ttl. */
-    int64_t restored;     /**< Requests that somebody had removed, and that put themselves back. */
-    int64_t timed_out;    /**< Acquisitions that ended so, those of a series as one: */
-    int64_t retry_limit;  /**< ::RQL_RETRY_LIMIT. */
-    int64_t fail_fast_no_try;         /**< ::RQL_FAIL_FAST_NO_TRY. */
+    int64_t acquisitions;     /**< Locks obtained, those of a series one by one; no re-entries. */
+    int64_t hand_overs;       /**< Of them: granted by another's release. */
+    int64_t reentries;        /**< Locks re-entered. */
+    int64_t tries;            /**< Tries of all acquisitions, as rql_lock_facts::tries. */
+    int64_t polls;            /**< Polls sent by waiting requests. */
+    int64_t requeued;         /**< Requests moved to the tail after their queue_ttl. */
+    int64_t restored;         /**< Requests that others had removed and that put themselves back. */
+    int64_t timed_out;        /**< Acquisitions that ended so, those of a series as one: */
+    int64_t retry_limit;      /**< ::RQL_RETRY_LIMIT. */
+    int64_t fail_fast_no_try; /**< ::RQL_FAIL_FAST_NO_TRY. */
     int64_t fail_fast_after_try;      /**< ::RQL_FAIL_FAST_AFTER_TRY. */
     int64_t conflicts;                /**< ::RQL_CONFLICT. */
     int64_t cancelled;                /**< ::RQL_CANCELLED. */
@@ -50,25 +50,26 @@ typedef struct rql_stats {
     int64_t releases_not_held;        /**< With ::RQL_NOT_HELD. */
     int64_t releases_failed;          /**< With a fault. */
     int64_t extensions;               /**< By rql_lock_extend(). */
-    int64_t renewals;                 /**< By `auto_extend`, and claims of what was handed over. */
-    int64_t lost;                     /**< Losses that were told (::RQL_EVENT_LOCK_LOST). */
+    int64_t renewals;    /**< By `auto_extend`, and claims of locks that were handed over. */
+    int64_t lost;        /**< Losses that were reported (::RQL_EVENT_LOCK_LOST). */
     int64_t swept_keys;  /**< Locks and queues ended by the calls of sweep.h, and by unlocks. */
     int64_t commands;    /**< Commands and script calls sent. */
     int64_t connections; /**< Connections made, for commands and pushes. */
-    int64_t pushes;      /**< Grants and nudges that the server pushed. */
+    int64_t pushes;      /**< Grants and wake hints that the server pushed. */
 
-    int64_t probes;              /**< Signs of life of this client's hosts, all together as one. */
-    int64_t hosts_declared_dead; /**< Of this client's, while they were away. */
+    int64_t probes;              /**< Heartbeats for this client's hosts, one for all together. */
+    int64_t hosts_declared_dead; /**< Hosts of this client that were declared dead while they were
+                                    away. */
     int64_t swarm_failures;      /**< Steps of its swarm that failed. */
     int64_t swarm_restarts;      /**< Elements of its swarm that were restarted. */
     int64_t zombie_hosts;        /**< Dead hosts that it removed. */
-    int64_t zombie_locks;        /**< Locks of theirs that it ended. */
-    int64_t zombie_requests;     /**< Requests of theirs that it removed. */
-    int64_t zombie_hand_overs;   /**< Locks that went to a waiter by that. */
+    int64_t zombie_locks;        /**< Locks of dead hosts that it ended. */
+    int64_t zombie_requests;     /**< Requests of dead hosts that it removed. */
+    int64_t zombie_hand_overs;   /**< Locks handed to a waiter while flushing dead hosts. */
 
     rql_histogram wait;     /**< From the call to the grant. */
     rql_histogram hold;     /**< From the grant to the end of the release. */
-    rql_histogram hand_off; /**< From a grant on the server to its arrival by push, at most. */
+    rql_histogram hand_off; /**< From a grant on the server to the arrival of its push, at most. */
 } rql_stats;
 
 /**
@@ -119,12 +120,12 @@ RQL_API size_t rql_histogram_bucket(int64_t time_us);
 RQL_API int64_t rql_histogram_upper(size_t bucket);
 
 /**
- * The time that a share of all times do not exceed: 0.5 is the median, 0.99 the 99th percentile.
+ * The time that a share of all times does not exceed: 0.5 is the median, 0.99 the 99th percentile.
  *
  * @param[in] histogram  Times.
  * @param[in] share      0 to 1.
  * @return Microseconds: never less than the true one, and at most 12.5 % more. -1: there are none,
- *         or @p share is no number.
+ *         or @p share is not a number.
  * @threads Callable from any thread.
  */
 RQL_API int64_t rql_stats_quantile(const rql_histogram *histogram, double share);

@@ -13,9 +13,9 @@ RQL_BEGIN_DECLS
 /**
  * Result of every fallible call.
  *
- * Zero means the call did what its name says. A positive value is an outcome the caller must
- * expect and handle. A negative value is a fault: pass it up, it carries detail in ::rql_error.
- * The values are fixed for ever.
+ * Zero means the call did what its name says. A positive value is an outcome the caller must expect
+ * and handle. A negative value is a fault: pass it up, it carries detail in ::rql_error. The values
+ * never change.
  */
 typedef enum rql_status {
     RQL_OK = 0, /**< Done. */
@@ -30,19 +30,19 @@ typedef enum rql_status {
     RQL_NOT_FOUND = 7,     /**< There is no such lock or queue. */
     RQL_BLOCK_OVERRAN = 8, /**< A timed block ran longer than its ttl. */
     RQL_STOPPED = 9,       /**< The caller's progress callback ended the call. */
-    RQL_CANCELLED = 10,    /**< The caller took its waiting request back. */
+    RQL_CANCELLED = 10,    /**< The caller cancelled its waiting request. */
 
     RQL_E_INVALID = -1,      /**< Bad argument or option. Nothing was sent. */
     RQL_E_NOMEM = -2,        /**< Allocation failed. */
     RQL_E_IO = -3,           /**< No connection. Nothing was done on the server. */
-    RQL_E_UNKNOWN = -4,      /**< Sent, but no answer: the server may or may not have done it. */
-    RQL_E_PROTOCOL = -5,     /**< The answer had an unexpected shape; the connection was dropped. */
+    RQL_E_UNKNOWN = -4,      /**< Sent, but no reply: the server may or may not have done it. */
+    RQL_E_PROTOCOL = -5,     /**< The reply had an unexpected form; the connection was dropped. */
     RQL_E_SERVER = -6,       /**< The server refused the command for a reason not listed here. */
     RQL_E_AUTH = -7,         /**< NOAUTH, WRONGPASS, NOPERM: check the user and its rights. */
     RQL_E_WRONG_TYPE = -8,   /**< A key of the lock holds another type (WRONGTYPE). */
     RQL_E_READ_ONLY = -9,    /**< The server is a replica (READONLY, MASTERDOWN, MOVED). */
-    RQL_E_UNAVAILABLE = -10, /**< LOADING, BUSY, OOM, MISCONF and the like, or no sign of life
-                                  of this host has reached the swarm: try again later. */
+    RQL_E_UNAVAILABLE = -10, /**< LOADING, BUSY, OOM, MISCONF and the like, or no heartbeat of this
+                                host has reached the swarm: try again later. */
     RQL_E_FORKED = -11,      /**< The handle belongs to the parent process. */
     RQL_E_BUSY = -12,        /**< This acquirer is already waiting for this lock. */
     RQL_E_UNSUPPORTED = -13, /**< This library was built without it. Nothing was done. */

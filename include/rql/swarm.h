@@ -3,24 +3,24 @@
 
 /**
  * @file swarm.h
- * @brief The swarm: dead hosts are found, their locks and requests freed.
+ * @brief The swarm: finds dead hosts, frees their locks and removes their requests.
  *
  * A host is a thread of a client: what locks name as their hst_id. While a swarm runs, each thread
- * that has used its client is a host of `rql:swarm:hsts`, the gem's hash, and gives a sign of life
+ * that has used its client is a host in `rql:swarm:hsts`, the gem's hash, and sends a heartbeat
  * every `probe_period_ms`; it leaves when it ends and holds nothing. One flusher, elected among all
  * swarms of a server, watches the hosts by the server's clock. A host that has been silent for
- * `zombie_ttl_ms`, and was seen to be silent twice, at least half of that apart, is dead: its locks
+ * `zombie_ttl_ms`, and was seen silent twice, at least half of that time apart, is dead: its locks
  * are deleted and handed to the next waiters, its requests leave all queues. Each script that
  * deletes checks all of that again, so a lock that changed hands and a host that came back are left
- * alone. Hosts that never joined are never touched, nor is what a host that left has left behind
- * with rql_lock_forget(): it ends by its ttl.
+ * alone. Hosts that never joined are never touched, and neither is what a host left behind with
+ * rql_lock_forget() before it left the swarm: that ends by its ttl.
  *
- * The other side of it: a host that was only paused or cut off for that long loses its locks too.
- * While a swarm runs, no lease of its client is relied on for longer than `zombie_ttl_ms` (less a
- * margin) after the last sign of life that the server confirmed; the loss is told as any other
- * (rql_lock_options::on_lost). After an outage that long nothing is acquired until the next sign of
- * life has arrived, a quarter of `zombie_ttl_ms` later at most. All swarms of a server, and Ruby's,
- * need the same `zombie_ttl_ms`.
+ * The price: a host that was only paused or cut off for that long loses its locks, too. While a
+ * swarm runs, its client relies on no lease for longer than `zombie_ttl_ms` (less a margin) after
+ * the last heartbeat that the server confirmed; such a loss is reported like any other
+ * (rql_lock_options::on_lost). After an outage that long nothing is acquired until the next
+ * heartbeat has arrived, at most a quarter of `zombie_ttl_ms` later. All swarms of a server, Ruby's
+ * too, need the same `zombie_ttl_ms`.
  *
  * After fork() nothing of this runs in the child.
  */
@@ -39,15 +39,17 @@ typedef struct rql_swarm rql_swarm;
 typedef struct rql_swarm_options {
     size_t size; /**< Set by rql_swarm_options_init(); do not change. */
 
-    int64_t liveness_probing_period_ms; /**< How often the supervisor looks at the others. Default
+    int64_t liveness_probing_period_ms; /**< How often the supervisor checks the others. Default
                                            rql_options::swarm_liveness_probing_period_ms. */
-    bool probe_hosts;        /**< Give signs of life. Default rql_options::swarm_probe_hosts. */
-    int64_t probe_period_ms; /**< How often; at most half of `zombie_ttl_ms`. Default
-                                rql_options::swarm_probe_period_ms. */
-    const char *probe_url;   /**< Where to, if not to the client's server; or NULL. Copied. */
-    bool flush_zombies;      /**< Stand for flusher. Default rql_options::swarm_flush_zombies. */
-    int64_t zombie_ttl_ms;   /**< Silence of the dead. Default rql_options::zombie_ttl_ms. */
-    int64_t zombie_flush_period_ms; /**< The dead are found this long after at the latest. Default
+    bool probe_hosts;               /**< Send heartbeats. Default rql_options::swarm_probe_hosts. */
+    int64_t probe_period_ms;        /**< How often; at most half of `zombie_ttl_ms`. Default
+                                       rql_options::swarm_probe_period_ms. */
+    const char *probe_url;          /**< Their server, if not the client's; or NULL. Copied. */
+    bool flush_zombies;             /**< Take part in the election of the flusher. Default
+                                       rql_options::swarm_flush_zombies. */
+    int64_t zombie_ttl_ms;          /**< A host that is silent for longer is dead. Default
+                                       rql_options::zombie_ttl_ms. */
+    int64_t zombie_flush_period_ms; /**< A dead host is found at most this much later. Default
                                        rql_options::zombie_flush_period_ms. */
     int64_t zombie_lock_scan_size;  /**< COUNT of SCAN for locks, 1000 at most. Default
                                        rql_options::zombie_lock_scan_size. */
@@ -72,9 +74,9 @@ RQL_API void rql_swarm_options_init_sized(const rql_client *client, rql_swarm_op
     rql_swarm_options_init_sized((client), (options), sizeof *(options))
 
 /**
- * Start the swarm of a client (the gem's swarmize!): a supervisor, and what is enabled of prober
- * and flusher, each with a thread, a loop and a connection of its own. Returns at once; a server
- * that is away is waited for in the background. rql_options::auto_swarm does it for a new client.
+ * Start the swarm of a client (the gem's swarmize!): a supervisor and, where enabled, prober and
+ * flusher, each with a thread, a loop and a connection of its own. Returns at once; if the server
+ * is away, it is tried again in the background. rql_options::auto_swarm does it for a new client.
  *
  * @param[in]  client   The client; it has one swarm at most.
  * @param[in]  options  Settings, or NULL for the client's.
@@ -84,7 +86,7 @@ RQL_API void rql_swarm_options_init_sized(const rql_client *client, rql_swarm_op
  * @retval RQL_OK         `*out` runs.
  * @retval RQL_E_INVALID  A setting is out of range, or a URL malformed.
  * @retval RQL_E_BUSY     The client has a swarm already.
- * @retval RQL_E_NOMEM    No memory, or no thread to be had.
+ * @retval RQL_E_NOMEM    No memory, or no thread could be had.
  * @retval RQL_E_FORKED   The client belongs to the parent process.
  *
  * @owner   The caller owns `*out`; release with rql_swarm_free() before the client.
@@ -96,7 +98,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_swarm_start(rql_client *client,
 
 /**
  * Stop a swarm (the gem's deswarmize!): the flusher steps down, and hosts that hold nothing leave.
- * Those that hold locks go on giving signs of life until they do not, or until rql_swarm_free().
+ * Those that hold locks keep sending heartbeats until they hold none, or until rql_swarm_free().
  * Waits for what is under way, at most the client's connect_timeout_ms + io_timeout_ms for each of
  * prober and flusher.
  *
@@ -106,9 +108,10 @@ RQL_API RQL_MUST_CHECK rql_status rql_swarm_start(rql_client *client,
 RQL_API void rql_swarm_stop(rql_swarm *swarm);
 
 /**
- * Stop a swarm and release it. All its hosts leave, so locks still held are flushed by nobody and
- * end by their ttl. If the server is not reached, they are left behind, and what these threads
- * acquire later may be flushed: free the client too. In a fork child it does nothing.
+ * Stop a swarm and release it. All its hosts leave, so nobody flushes locks that are still held:
+ * they end by their ttl. If the server cannot be reached, the hosts stay in the hash, and what
+ * these threads acquire later may be flushed: free the client, too. In a fork child it does
+ * nothing.
  *
  * @param[in] swarm  The swarm, or NULL.
  * @return NULL.
@@ -116,18 +119,18 @@ RQL_API void rql_swarm_stop(rql_swarm *swarm);
  */
 RQL_API rql_swarm *rql_swarm_free(rql_swarm *swarm);
 
-/** How a part of a swarm is. */
+/** The state of a part of a swarm. */
 typedef enum rql_element_state {
     RQL_ELEMENT_OFF = 0,     /**< Not enabled, or stopped. */
     RQL_ELEMENT_RUNNING = 1, /**< Alive. */
-    RQL_ELEMENT_HUNG = 2,    /**< In one step for too long; replaced as soon as that ends. */
+    RQL_ELEMENT_HUNG = 2,    /**< Its step takes too long; replaced as soon as that ends. */
     RQL_ELEMENT_DEAD = 3,    /**< Its thread has ended; the supervisor starts another. */
 } rql_element_state;
 
-/** Whether a part of a swarm talks to its server. */
+/** Whether a part of a swarm calls its server. */
 typedef enum rql_breaker_state {
     RQL_BREAKER_CLOSED = 0,    /**< It does. */
-    RQL_BREAKER_OPEN = 1,      /**< Not for a while: its last steps have failed. */
+    RQL_BREAKER_OPEN = 1,      /**< It does not for a while: its last steps have failed. */
     RQL_BREAKER_HALF_OPEN = 2, /**< One step shows whether it works again. */
 } rql_breaker_state;
 
@@ -141,22 +144,22 @@ typedef struct rql_element_status {
     int64_t restarts;          /**< By the supervisor. */
 } rql_element_status;
 
-/** What rql_get_swarm_status() tells (the gem's swarm_status). */
+/** The result of rql_get_swarm_status() (the gem's swarm_status). */
 typedef struct rql_swarm_status {
     bool auto_swarm;                  /**< rql_options::auto_swarm of the client. */
     bool is_running;                  /**< Started and not stopped. */
     bool is_flusher;                  /**< Elected at the flusher's last step. */
     int64_t hosts;                    /**< Hosts of this client that the server knows. */
-    rql_element_status supervisor;    /**< Looks after the other two. */
-    rql_element_status probe_hosts;   /**< Gives signs of life. */
-    rql_element_status flush_zombies; /**< Frees what the dead held. */
+    rql_element_status supervisor;    /**< Supervises the other two. */
+    rql_element_status probe_hosts;   /**< Sends heartbeats. */
+    rql_element_status flush_zombies; /**< Frees what dead hosts held. */
 } rql_swarm_status;
 
 /**
- * How is the swarm of this client? Asks no server.
+ * The state of this client's swarm, without asking the server.
  *
  * @param[in]  client  The client.
- * @param[out] out     The answer; untouched unless RQL_OK.
+ * @param[out] out     The state; untouched unless RQL_OK.
  * @param[out] error   Detail of a fault, or NULL.
  * @retval RQL_OK         `*out` is set; all zero if there is no swarm.
  * @retval RQL_E_INVALID  A pointer is NULL.
@@ -167,25 +170,26 @@ RQL_API RQL_MUST_CHECK rql_status rql_get_swarm_status(rql_client *client, rql_s
                                                        rql_error *error);
 
 /**
- * Who is elected to flush, among all swarms of the server.
+ * Which of all swarms of the server is elected to flush.
  *
  * @param[in]  client  The client.
- * @param[out] out     Identity of the flusher's connection (rql_client_identity() of none of the
- *                     callers'); untouched unless RQL_OK.
+ * @param[out] out     Identity of the flusher's own connection (not the rql_client_identity() of a
+ *                     client); untouched unless RQL_OK.
  * @param[out] error   Detail of a fault, or NULL.
  * @retval RQL_OK         `out` is set.
- * @retval RQL_NOT_FOUND  Nobody is.
- * @retval RQL_E_IO       No answer; other faults of status.h likewise.
+ * @retval RQL_NOT_FOUND  None is.
+ * @retval RQL_E_IO       No reply; also other faults of status.h.
  * @threads Callable from any thread.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_swarm_flusher(rql_client *client, char out[RQL_ID_SIZE],
                                                     rql_error *error);
 
-/** One host of the swarm, whoever's it is. */
+/** One host of the swarm, of any client. */
 typedef struct rql_host_info {
     const char *hst_id;    /**< Its id. */
     bool is_zombie;        /**< Silent for longer than the ttl, by the server's clock. */
-    int64_t last_probe_us; /**< Its last sign of life, microseconds since 1970; -1: no time. */
+    int64_t last_probe_us; /**< Its last heartbeat, microseconds since 1970; -1: none that can be
+                              read. */
 } rql_host_info;
 
 /** All hosts, in one allocation. */
@@ -198,12 +202,12 @@ typedef struct rql_host_info_list {
  * All hosts of the server's swarm (the gem's swarm_info). Ids with a zero byte are left out.
  *
  * @param[in]  client         The client.
- * @param[in]  zombie_ttl_ms  Silence of the dead; 1 to 31536000000.
+ * @param[in]  zombie_ttl_ms  A host that is silent for longer is dead; 1 to 31536000000.
  * @param[out] out            The hosts; untouched unless RQL_OK.
  * @param[out] error          Detail of a fault, or NULL.
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_E_INVALID  The ttl is out of range.
- * @retval RQL_E_IO       No answer; other faults of status.h likewise.
+ * @retval RQL_E_IO       No reply; also other faults of status.h.
  * @owner   The caller owns `*out`; release with rql_host_info_list_free().
  * @threads Callable from any thread.
  */
@@ -229,9 +233,9 @@ typedef struct rql_zombies {
 } rql_zombies;
 
 /**
- * Release what was found.
+ * Release a result of rql_zombies_info() or rql_flush_zombies().
  *
- * @param[in] zombies  It, or NULL.
+ * @param[in] zombies  The result, or NULL.
  * @return NULL.
  * @threads It must not be in use by another thread.
  */
@@ -241,12 +245,12 @@ RQL_API rql_zombies *rql_zombies_free(rql_zombies *zombies);
  * Dead hosts and what they hold (the gem's zombies_info). Changes nothing.
  *
  * @param[in]  client         The client.
- * @param[in]  zombie_ttl_ms  Silence of the dead; 1 to 31536000000.
+ * @param[in]  zombie_ttl_ms  A host that is silent for longer is dead; 1 to 31536000000.
  * @param[out] out            What was found; untouched unless RQL_OK.
  * @param[out] error          Detail of a fault, or NULL.
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_E_INVALID  The ttl is out of range.
- * @retval RQL_E_IO       No answer; other faults of status.h likewise.
+ * @retval RQL_E_IO       No reply; also other faults of status.h.
  * @owner   The caller owns `*out`; release with rql_zombies_free().
  * @threads Callable from any thread.
  */
@@ -254,15 +258,15 @@ RQL_API RQL_MUST_CHECK rql_status rql_zombies_info(rql_client *client, int64_t z
                                                    rql_zombies **out, rql_error *error);
 
 /**
- * The dead hosts alone; costs no look at the locks.
+ * Only the dead hosts; reads no locks.
  *
  * @param[in]  client         The client.
- * @param[in]  zombie_ttl_ms  Silence of the dead; 1 to 31536000000.
+ * @param[in]  zombie_ttl_ms  A host that is silent for longer is dead; 1 to 31536000000.
  * @param[out] out            Host ids; untouched unless RQL_OK.
  * @param[out] error          Detail of a fault, or NULL.
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_E_INVALID  The ttl is out of range.
- * @retval RQL_E_IO       No answer; other faults of status.h likewise.
+ * @retval RQL_E_IO       No reply; also other faults of status.h.
  * @owner   The caller owns `*out`; release with rql_text_list_free().
  * @threads Callable from any thread.
  */
@@ -273,12 +277,12 @@ RQL_API RQL_MUST_CHECK rql_status rql_zombie_hosts(rql_client *client, int64_t z
  * The keys of the locks of dead hosts.
  *
  * @param[in]  client         The client.
- * @param[in]  zombie_ttl_ms  Silence of the dead; 1 to 31536000000.
+ * @param[in]  zombie_ttl_ms  A host that is silent for longer is dead; 1 to 31536000000.
  * @param[out] out            `rql:lock:<name>`; untouched unless RQL_OK.
  * @param[out] error          Detail of a fault, or NULL.
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_E_INVALID  The ttl is out of range.
- * @retval RQL_E_IO       No answer; other faults of status.h likewise.
+ * @retval RQL_E_IO       No reply; also other faults of status.h.
  * @owner   The caller owns `*out`; release with rql_text_list_free().
  * @threads Callable from any thread.
  */
@@ -289,12 +293,12 @@ RQL_API RQL_MUST_CHECK rql_status rql_zombie_locks(rql_client *client, int64_t z
  * The acquirers that hold locks of dead hosts.
  *
  * @param[in]  client         The client.
- * @param[in]  zombie_ttl_ms  Silence of the dead; 1 to 31536000000.
+ * @param[in]  zombie_ttl_ms  A host that is silent for longer is dead; 1 to 31536000000.
  * @param[out] out            Acquirer ids, each once; untouched unless RQL_OK.
  * @param[out] error          Detail of a fault, or NULL.
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_E_INVALID  The ttl is out of range.
- * @retval RQL_E_IO       No answer; other faults of status.h likewise.
+ * @retval RQL_E_IO       No reply; also other faults of status.h.
  * @owner   The caller owns `*out`; release with rql_text_list_free().
  * @threads Callable from any thread.
  */
@@ -302,16 +306,16 @@ RQL_API RQL_MUST_CHECK rql_status rql_zombie_acquirers(rql_client *client, int64
                                                        rql_text_list **out, rql_error *error);
 
 /**
- * Give one sign of life by hand (the gem's probe_hosts): for the calling thread, for all threads
- * that hold locks of this client, and for the hosts of its swarm if there is one. Who begins must
+ * Send one heartbeat by hand (the gem's probe_hosts): for the calling thread, for all threads that
+ * hold locks of this client, and for the hosts of its swarm if there is one. Once you have started,
  * go on, at least twice in each zombie ttl; a running swarm does.
  *
  * @param[in]  client  The client.
- * @param[out] hosts   The host ids that were told, or NULL; untouched unless RQL_OK.
- * @param[out] at_us   The time they were told with, microseconds since 1970, or NULL.
+ * @param[out] hosts   The host ids that were written, or NULL; untouched unless RQL_OK.
+ * @param[out] at_us   The time that was written, microseconds since 1970, or NULL.
  * @param[out] error   Detail of a fault, or NULL.
  * @retval RQL_OK    Done.
- * @retval RQL_E_IO  No answer; other faults of status.h likewise.
+ * @retval RQL_E_IO  No reply; also other faults of status.h.
  * @owner   The caller owns `*hosts`; release with rql_text_list_free().
  * @threads Callable from any thread.
  */
@@ -319,8 +323,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_probe_hosts(rql_client *client, rql_text_l
                                                   int64_t *at_us, rql_error *error);
 
 /**
- * Flush now, by hand (the gem's flush_zombies): whoever is elected, and at first sight, without the
- * second look that a running swarm takes. A host that is only slow loses its locks as well.
+ * Flush now, by hand (the gem's flush_zombies): whoever is elected, and at once, without the second
+ * check that a running swarm makes. A host that is only slow loses its locks, too.
  *
  * @param[in]  client   The client.
  * @param[in]  options  `zombie_ttl_ms` and the scan sizes are read; or NULL for the client's.
@@ -328,7 +332,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_probe_hosts(rql_client *client, rql_text_l
  * @param[out] error    Detail of a fault, or NULL. What was done by then is done.
  * @retval RQL_OK         Done.
  * @retval RQL_E_INVALID  A setting is out of range.
- * @retval RQL_E_IO       No answer; other faults of status.h likewise.
+ * @retval RQL_E_IO       No reply; also other faults of status.h.
  * @owner   The caller owns `*out`; release with rql_zombies_free().
  * @threads Callable from any thread.
  */

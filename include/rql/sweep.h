@@ -6,12 +6,12 @@
  * @brief Clear many locks and requests at once: the gem's clear_locks, clear_locks_of,
  *        clear_current_locks and clear_dead_requests. For operators.
  *
- * A sweep finds its keys with SCAN, looks at them in batches and ends what it is to end by one
- * short script a key, so the server serves others all the while, whatever there is to sweep. It is
- * no snapshot: what comes into being meanwhile may be missed. A lock is only ended if it still is
- * the grant that the sweep has seen; one that changed hands between look and script stays. What
- * becomes free is handed to the next waiter of librql in the same script. Keys that hold something
- * else than a lock or a queue, or more than can be read, are left alone and counted.
+ * A sweep finds its keys with SCAN, reads them in batches and ends what it has to end by one short
+ * script per key, so the server keeps serving others, however much there is to sweep. It is not a
+ * snapshot: what is created meanwhile may be missed. A lock is only ended if it is still the grant
+ * that the sweep has seen; one that changed hands before the script ran stays. What becomes free is
+ * handed to the next waiter of librql in the same script. Keys that hold something other than a
+ * lock or a queue, or more than can be read, are left alone and counted.
  *
  * A fault ends a sweep where it is. What was done by then is done, and in the result; call again
  * for the rest.
@@ -25,34 +25,34 @@
 RQL_BEGIN_DECLS
 
 /**
- * Told how far a sweep is: while it looks for keys and after each batch.
+ * Called with the progress of a sweep: while it looks for keys and after each batch.
  *
  * Called on the sweeping thread, with no library mutex held.
  *
- * @param[in] done       Keys that were looked at.
+ * @param[in] done       Keys that were inspected.
  * @param[in] found      Keys found so far; final once @p done is above 0.
  * @param[in] user_data  rql_sweep_options::user_data.
- * @return false to end the sweep here: it returns ::RQL_STOPPED.
+ * @return false to end the sweep now: it returns ::RQL_STOPPED.
  */
 typedef bool (*rql_sweep_progress_fn)(int64_t done, int64_t found, void *user_data);
 
 /**
- * Chooses what a sweep is about: asked once for each lock and each queue that was found.
+ * Chooses what a sweep ends: called once for each lock and each queue that was found.
  *
  * Called on the sweeping thread, with no library mutex held.
  *
- * @param[in] name       Name of the lock, or of the lock that the queue is of. Any bytes.
+ * @param[in] name       Name of the lock, or of the lock that the queue belongs to. Any bytes.
  * @param[in] user_data  rql_sweep_options::user_data.
  * @return false to leave it alone.
  */
 typedef bool (*rql_sweep_wants_fn)(const char *name, void *user_data);
 
 /**
- * Told of each lock that was ended, and each queue that requests were removed from; in a dry run of
- * those that would be. Called as ::rql_sweep_wants_fn.
+ * Called for each lock that was ended and each queue that requests were removed from; in a dry run,
+ * for those that would be. On the sweeping thread, with no library mutex held.
  *
  * @param[in] key        The key: `rql:lock:<name>` or `rql:lock_queue:<name>`. Valid during the
- * call.
+ *                       call.
  * @param[in] user_data  rql_sweep_options::user_data.
  */
 typedef void (*rql_sweep_swept_fn)(const char *key, void *user_data);
@@ -62,8 +62,8 @@ typedef struct rql_sweep_options {
     size_t size; /**< Set by rql_sweep_options_init(); do not change. */
 
     /** Of rql_clear_locks() and rql_clear_dead_requests(): COUNT of each SCAN, and how many keys go
-     *  into one batch, at most 100. 1 to 100000; SCAN is told 1000 at most. Default
-     * rql_options::lock_release_batch_size. */
+     *  into one batch, at most 100. 1 to 100000; SCAN is given at most 1000. Default
+     *  rql_options::lock_release_batch_size. */
     int64_t batch_size;
     /** The same for the locks of rql_clear_locks_of(). Default
      *  rql_options::clear_locks_of_lock_scan_size. */
@@ -74,23 +74,23 @@ typedef struct rql_sweep_options {
      *  Default rql_options::dead_request_ttl_ms. */
     int64_t dead_ttl_ms;
 
-    bool dry_run; /**< Only count what would be done now. Default false. */
+    bool dry_run; /**< Only count what would be done. Default false. */
 
-    rql_sweep_progress_fn on_progress; /**< Told how far the sweep is, or NULL. */
+    rql_sweep_progress_fn on_progress; /**< Called with the progress, or NULL. */
     void *user_data;                   /**< Given to these functions. */
 
     rql_sweep_wants_fn wants;    /**< Chooses locks and queues by name; NULL (default): all. */
-    rql_sweep_swept_fn on_swept; /**< Told what is swept, or in a dry run would be; or NULL. */
+    rql_sweep_swept_fn on_swept; /**< Called for what is (dry run: would be) swept; or NULL. */
 } rql_sweep_options;
 
-/** What a sweep has done, or would do. Filled whenever the sweep began, also on a fault. */
+/** What a sweep has done, or would do. Filled in whenever the sweep began, even on a fault. */
 typedef struct rql_sweep_result {
     int64_t rel_key_cnt;     /**< Locks ended; of rql_clear_locks() queues removed as well. */
     int64_t tch_queue_cnt;   /**< Queues that a request was removed from. */
     int64_t rem_request_cnt; /**< Requests removed. The gem does not count them. */
     int64_t
         handed_over_cnt; /**< Locks that went to a waiter at once. The gem hands nothing over. */
-    int64_t foreign_key_cnt; /**< Keys left alone: of another type, or too large to look at. */
+    int64_t foreign_key_cnt; /**< Keys left alone: of another type, or too large to read. */
     int64_t rel_time_us;     /**< How long it took. */
 } rql_sweep_result;
 
@@ -118,9 +118,9 @@ RQL_API void rql_sweep_options_init_sized(const rql_client *client, rql_sweep_op
 /**
  * End all locks and empty all queues, whoever holds them and waits: the gem's clear_locks.
  *
- * Queues first, then locks, as the gem does. Holders of this client find their locks lost at once,
- * others at their next renewal or release. Waiters that live put themselves back, with the place
- * that they had: those of librql at once, the gem's at their next try.
+ * Queues first, then locks, as the gem does. Holders of this client learn of the loss at once,
+ * others at their next renewal or release. Live waiters put themselves back in their old places:
+ * those of librql at once, the gem's with their next try.
  *
  * @param[in]  client   The client.
  * @param[in]  options  Settings, or NULL for the client's.
@@ -130,9 +130,9 @@ RQL_API void rql_sweep_options_init_sized(const rql_client *client, rql_sweep_op
  * @retval RQL_OK         Done.
  * @retval RQL_STOPPED    `on_progress` ended it.
  * @retval RQL_E_INVALID  An option is out of range; nothing was sent.
- * @retval RQL_E_IO       No connection; the batch that could not be sent was not done.
- * @retval RQL_E_UNKNOWN  No answer: of the last batch, which is not in @p out, all or some may have
- *                        been done. Other faults of status.h likewise.
+ * @retval RQL_E_IO       No connection; the batch that could not be sent was not executed.
+ * @retval RQL_E_UNKNOWN  No reply: all or part of the last batch, which is not in @p out, may have
+ *                        been done. Also other faults of status.h.
  *
  * @threads Callable from any thread. Thread cancellation is deferred.
  */
@@ -144,8 +144,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_clear_locks(rql_client *client,
  * End the locks of one acquirer on one host, and withdraw the acquirer from all queues: the gem's
  * clear_locks_of.
  *
- * Locks go where both ids match, requests by the acquirer alone. A waiter that lives puts itself
- * back with the place that it had.
+ * Locks go where both ids match, requests by the acquirer alone. A live waiter puts itself back in
+ * its old place.
  *
  * @param[in]  client   The client.
  * @param[in]  owner    Whose locks.
@@ -156,7 +156,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_clear_locks(rql_client *client,
  * @retval RQL_OK         Done.
  * @retval RQL_STOPPED    `on_progress` ended it.
  * @retval RQL_E_INVALID  An id or an option is out of range; nothing was sent.
- * @retval RQL_E_UNKNOWN  As for rql_clear_locks(); other faults likewise.
+ * @retval RQL_E_UNKNOWN  As for rql_clear_locks(), whose other faults are possible, too.
  *
  * @threads Callable from any thread. Thread cancellation is deferred.
  */
@@ -169,7 +169,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_clear_locks_of(rql_client *client,
  * End the locks of the calling thread, and withdraw it from all queues: the gem's
  * clear_current_locks, that is rql_clear_locks_of() with the ids of the caller.
  *
- * Handles of these locks are lost from then on and still to be released.
+ * The handles of these locks are ::RQL_GONE from then on, and must still be released.
  *
  * @param[in]  client   The client.
  * @param[in]  task     As rql_lock_options::task; 0 for plain threads.
@@ -180,7 +180,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_clear_locks_of(rql_client *client,
  * @retval RQL_OK         Done.
  * @retval RQL_STOPPED    `on_progress` ended it.
  * @retval RQL_E_INVALID  An option is out of range; nothing was sent.
- * @retval RQL_E_UNKNOWN  As for rql_clear_locks(); other faults likewise.
+ * @retval RQL_E_UNKNOWN  As for rql_clear_locks(), whose other faults are possible, too.
  *
  * @threads Callable from any thread. Thread cancellation is deferred.
  */
@@ -191,11 +191,11 @@ RQL_API RQL_MUST_CHECK rql_status rql_clear_current_locks(rql_client *client, ui
 /**
  * Remove dead requests from all queues: the gem's clear_dead_requests.
  *
- * Looked at are requests that entered their queue `dead_ttl_ms` ago or earlier, by the server's
- * clock. Those of the gem, which give no sign of life, are removed; one that lives puts itself
- * back. Those of librql are removed when their client has been silent for 5 s or their time is
- * over; one that lives keeps its place however old it is, which the gem would not do. Where the
- * lock is free, it goes to who is next.
+ * Concerns requests that entered their queue `dead_ttl_ms` ago or earlier, by the server's clock.
+ * Those of the gem, which sends no heartbeats, are removed; a live one puts itself back. Those of
+ * librql are removed if their client has been silent for 5 s or their time is over; a live one
+ * keeps its place however old it is, which the gem would not do. If the lock is free, it goes to
+ * the next in line.
  *
  * @param[in]  client   The client.
  * @param[in]  options  Settings, or NULL for the client's.
@@ -207,7 +207,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_clear_current_locks(rql_client *client, ui
  * @retval RQL_OK         Done.
  * @retval RQL_STOPPED    `on_progress` ended it.
  * @retval RQL_E_INVALID  An option is out of range; nothing was sent.
- * @retval RQL_E_UNKNOWN  As for rql_clear_locks(); other faults likewise.
+ * @retval RQL_E_UNKNOWN  As for rql_clear_locks(), whose other faults are possible, too.
  *
  * @owner   The caller owns `*queues`; release with rql_text_list_free().
  * @threads Callable from any thread. Thread cancellation is deferred.
