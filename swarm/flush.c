@@ -1,5 +1,6 @@
 #include "flush.h"
 
+#include "admin/rules.h"
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -64,7 +65,7 @@ static bool take_page(struct rqli_flush *self, struct look *look, const struct r
     (void)snprintf(look->cursor, sizeof look->cursor, "%s", reply->items[1].text.data);
     for (size_t i = 2; i < reply->count; i += 2) {
         if (rqli_is_plain(reply->items[i].text)) {
-            rqli_texts_add(&self->dead, reply->items[i].text.data);
+            rqli_list_add(&self->dead, reply->items[i].text, 0);
         }
     }
     return true;
@@ -73,7 +74,7 @@ static bool take_page(struct rqli_flush *self, struct look *look, const struct r
 static rql_status ask_look(struct rqli_flush *self, struct look *look, rql_error *error)
 {
     const struct rqli_talk talk = {self->via, "swarm_look", write_look, look};
-    RQLI_AUTO(rqli_give_back) struct rqli_exchange *exchange = NULL;
+    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
     rql_status status = rqli_talk_run(&talk, &exchange, error);
 
     if (!status && !take_page(self, look, exchange->reply)) {
@@ -104,7 +105,7 @@ static rql_status look_at_all(struct rqli_flush *self, rql_error *error)
     if (!status && self->dead.failed) {
         status = rqli_fail_nomem(error);
     }
-    rqli_texts_sort(&self->dead);
+    rqli_list_sort(&self->dead);
     return status;
 }
 
@@ -122,28 +123,30 @@ static bool on_progress(int64_t done, int64_t found, void *context)
     return is_wanted(self);
 }
 
-static rql_status sweep(struct rqli_flush *self, rql_error *error)
+static rql_status sweep_all(struct rqli_flush *self, rql_error *error)
 {
     const rql_sweep_options options = {.on_progress = on_progress, .user_data = self};
-    __attribute__((cleanup(rqli_sweep_fini_p))) struct rqli_sweep engine = {
-        .client = self->via, .options = &options, .error = error, .subject = self, .notes = self};
-    struct rqli_sweep_part parts[] = {
-        {.rule = &rqli_flush_locks, .batch_size = self->lock_scan_size},
-        {.rule = &rqli_flush_queues, .batch_size = self->queue_scan_size},
+    RQLI_AUTO(rqli_sweep_fini)
+    struct rqli_sweep sweep = {
+        .client = self->via,
+        .options = &options,
+        .error = error,
+        .dead_hosts = &self->dead,
+        .locks = &self->locks,
+        .acquirers = &self->acquirers,
     };
     rql_status status;
 
-    rqli_scan_init(&parts[0].scan, parts[0].rule->prefix);
-    rqli_scan_init(&parts[1].scan, parts[1].rule->prefix);
-    status = rqli_sweep_run(&engine, parts, 2);
-    self->handed_over = engine.result.handed_over_cnt;
-    rqli_scan_fini(&parts[0].scan);
-    rqli_scan_fini(&parts[1].scan);
+    rqli_sweep_add(&sweep, &rqli_rule_zombie_locks, self->lock_scan_size);
+    rqli_sweep_add(&sweep, &rqli_rule_zombie_requests, self->queue_scan_size);
+    status = rqli_sweep_run(&sweep);
+    self->removed = sweep.result.rem_request_cnt;
+    self->handed_over = sweep.result.handed_over_cnt;
     return status;
 }
 
 struct burial {
-    char **hosts;
+    const struct rqli_item *hosts;
     size_t n;
 };
 
@@ -154,7 +157,7 @@ static void write_burial(const void *context, struct rqli_command *command, bool
 
     rqli_call_init(&call, RQLI_SCRIPT_SWARM_REMOVE, NULL);
     for (size_t i = 0; i < burial->n; i++) {
-        rqli_call_text(&call, burial->hosts[i]);
+        rqli_call_slice(&call, burial->hosts[i].text);
     }
     rqli_call_write(&call, command, with_text);
 }
@@ -170,7 +173,7 @@ static bool take_burial(struct rqli_flush *self, const struct burial *burial,
             return false;
         }
         if (reply->items[i].integer == 1) {
-            rqli_texts_add(&self->hosts, burial->hosts[i]);
+            rqli_list_add(&self->hosts, burial->hosts[i].text, 0);
         }
     }
     return true;
@@ -179,7 +182,7 @@ static bool take_burial(struct rqli_flush *self, const struct burial *burial,
 static rql_status bury_some(struct rqli_flush *self, struct burial *burial, rql_error *error)
 {
     const struct rqli_talk talk = {self->via, "swarm_remove", write_burial, burial};
-    RQLI_AUTO(rqli_give_back) struct rqli_exchange *exchange = NULL;
+    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
     rql_status status = rqli_talk_run(&talk, &exchange, error);
 
     if (!status && !take_burial(self, burial, exchange->reply)) {
@@ -226,9 +229,9 @@ rql_status rqli_flush_run(struct rqli_flush *self, rql_error *error)
     if (status || !self->is_elected || self->dead.count == 0) {
         return status;
     }
-    status = sweep(self, error);
+    status = sweep_all(self, error);
     status = status ? status : bury(self, error);
-    rqli_texts_sort(&self->acquirers);
+    rqli_list_sort(&self->acquirers);
     tell_flushed(self, begun_us, status);
     return status;
 }
@@ -245,10 +248,10 @@ void rqli_flush_resign(struct rqli_flush *self)
 
 void rqli_flush_fini_p(struct rqli_flush *self)
 {
-    rqli_texts_fini(&self->dead);
-    rqli_texts_fini(&self->hosts);
-    rqli_texts_fini(&self->acquirers);
-    rqli_texts_fini(&self->locks);
+    rqli_list_fini_p(&self->dead);
+    rqli_list_fini_p(&self->hosts);
+    rqli_list_fini_p(&self->acquirers);
+    rqli_list_fini_p(&self->locks);
 }
 
 int64_t rqli_flush_look_ms(int64_t zombie_ttl_ms, int64_t flush_period_ms)

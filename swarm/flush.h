@@ -4,9 +4,7 @@
 /* One round of the flusher: look at the hosts, end what the dead held, remove them. What it does is
  * decided by the scripts (lua/swarm_look.lua, lua/flush_*.lua); here is who is asked, and when. */
 
-#include "admin/sweep_run.h"
-#include "admin/texts.h"
-#include "lock/client.h"
+#include "admin/pages.h"
 
 struct rqli_flush {
     rql_client *client; /* which is told of it */
@@ -20,12 +18,12 @@ struct rqli_flush {
     bool (*goes_on)(void *context); /* asked now and then; false ends the round. Or NULL */
     void *context;
 
-    bool is_elected;         /* out */
-    int64_t renewed_us;      /* the election */
-    struct rqli_texts dead;  /* hosts with a verdict, sorted */
-    struct rqli_texts hosts; /* out: of them, those that were removed */
-    struct rqli_texts acquirers;
-    struct rqli_texts locks;
+    bool is_elected;        /* out */
+    int64_t renewed_us;     /* the election */
+    struct rqli_list dead;  /* hosts with a verdict, sorted */
+    struct rqli_list hosts; /* out: of them, those that were removed */
+    struct rqli_list acquirers;
+    struct rqli_list locks;
     int64_t removed;
     int64_t handed_over;
 };
@@ -39,9 +37,5 @@ void rqli_flush_resign(struct rqli_flush *self);
 
 /* How often the flusher looks, so that the dead are found flush_period_ms after their ttl. */
 int64_t rqli_flush_look_ms(int64_t zombie_ttl_ms, int64_t flush_period_ms);
-
-/* Rules of the sweeping engine; subject: a struct rqli_flush. */
-extern const struct rqli_sweep_rule rqli_flush_locks;
-extern const struct rqli_sweep_rule rqli_flush_queues;
 
 #endif

@@ -112,7 +112,7 @@ static void bound_leases(const struct rqli_probe *self, int64_t sent_us)
 static rql_status tell(struct rqli_probe *self, const struct message *message, rql_error *error)
 {
     const struct rqli_talk talk = {self->via, "swarm_probe", write_all, message};
-    RQLI_AUTO(rqli_give_back) struct rqli_exchange *exchange = NULL;
+    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
     rql_status status;
 
     if (self->zombie_ttl_ms > 0 && message->plan->n_new + message->plan->n_known > 0) {
@@ -137,7 +137,7 @@ static void name_all(const struct rqli_probe *self, struct message *message)
     for (size_t i = 0; i < message->count; i++) {
         rqli_host_id(message->names[i], message->plan->threads[i], self->client->identity);
         if (self->told && i < n_staying) {
-            rqli_texts_add(self->told, message->names[i]);
+            rqli_list_add(self->told, rqli_slice_of(message->names[i]), 0);
         }
     }
 }
@@ -193,7 +193,7 @@ rql_status rql_probe_hosts(rql_client *client, rql_text_list **hosts, int64_t *a
                            rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    RQLI_AUTO(rqli_texts_fini) struct rqli_texts told = {0};
+    RQLI_AUTO(rqli_list_fini) struct rqli_list told = {0};
     struct rqli_probe probe = {.client = client, .via = client, .told = &told};
     rql_status status = rqli_client_check(client, error);
 
@@ -203,7 +203,7 @@ rql_status rql_probe_hosts(rql_client *client, rql_text_list **hosts, int64_t *a
     rqli_hosts_add(client->hosts, rqli_thread_id(), false);
     status = rqli_probe_run(&probe, error);
     if (!status && hosts) {
-        status = rqli_texts_give(&told, hosts, error);
+        status = rqli_list_give(&told, hosts, error);
     }
     if (!status && at_us) {
         *at_us = probe.server_us;

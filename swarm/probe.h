@@ -3,7 +3,7 @@
 
 /* One sign of life for the hosts of a client: one exchange, whatever their number. */
 
-#include "admin/texts.h"
+#include "admin/pages.h"
 #include "lock/client.h"
 #include "lock/hosts.h"
 
@@ -13,10 +13,10 @@ struct rqli_probe {
     rql_client *client; /* whose hosts */
     rql_client *via;    /* whose connection */
     enum rqli_hosts_who who;
-    int64_t zombie_ttl_ms;   /* that the client's leases are bound by; 0: they are not */
-    struct rqli_texts *told; /* the hosts that were told, or NULL */
-    int64_t server_us;       /* out: with this time; 0: there was nothing to tell */
-    int64_t n_dead;          /* out: that were declared dead meanwhile */
+    int64_t zombie_ttl_ms;  /* that the client's leases are bound by; 0: they are not */
+    struct rqli_list *told; /* the hosts that were told, or NULL */
+    int64_t server_us;      /* out: with this time; 0: there was nothing to tell */
+    int64_t n_dead;         /* out: that were declared dead meanwhile */
 };
 
 /* Any thread. RQL_OK: the server knows. */

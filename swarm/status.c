@@ -1,10 +1,11 @@
-#include "admin/batch.h"
+#include "admin/pages.h"
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/scope.h"
 #include "lock/client.h"
 #include "lock/hosts.h"
 #include "swarm_inside.h"
+#include "wire/keys.h"
 
 #include <stdio.h>
 
@@ -19,7 +20,7 @@ rql_status rql_get_swarm_status(rql_client *client, rql_swarm_status *out, rql_e
         return status;
     }
     if (!out) {
-        return rqli_fail(error, RQL_E_INVALID, "no place for the result");
+        return rqli_fail(error, RQL_E_INVALID, "out is NULL");
     }
     filled.auto_swarm = client->options.auto_swarm;
     swarm = atomic_load(&client->running_swarm);
@@ -54,22 +55,14 @@ rql_status rql_swarm_flusher(rql_client *client, char out[RQL_ID_SIZE], rql_erro
 {
     RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {client, RQLI_KEY_FLUSHER, error};
-    RQLI_AUTO(rqli_give_back) struct rqli_exchange *exchange = NULL;
+    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
     rql_status status = rqli_client_check(client, error);
 
     if (!status && !out) {
-        status = rqli_fail(error, RQL_E_INVALID, "no place for the result");
+        status = rqli_fail(error, RQL_E_INVALID, "out is NULL");
     }
-    if (status) {
-        return status;
+    if (!status) {
+        status = rqli_query(client, &exchange, error, "GET", RQLI_KEY_FLUSHER, NULL);
     }
-    exchange = rqli_exchange_take(client->conn);
-    if (!exchange) {
-        return rqli_fail_nomem(error);
-    }
-    rqli_command_begin(&exchange->command, 2);
-    rqli_command_text(&exchange->command, "GET");
-    rqli_command_text(&exchange->command, RQLI_KEY_FLUSHER);
-    status = rqli_reader_run(&reader, exchange);
-    return status ? status : read_flusher(exchange, out, error);
+    return status ? rqli_reader_status(&reader, status) : read_flusher(exchange, out, error);
 }

@@ -236,7 +236,7 @@ rql_status rql_swarm_start(rql_client *client, const rql_swarm_options *options,
         return status;
     }
     if (!out) {
-        return rqli_fail(error, RQL_E_INVALID, "no place for the result");
+        return rqli_fail(error, RQL_E_INVALID, "out is NULL");
     }
     status = rqli_options_read(RQLI_OF_SWARM, &read, &client->options, options, error);
     if (status) {

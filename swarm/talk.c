@@ -39,7 +39,7 @@ static rql_status check(const struct rqli_talk *self, const struct rqli_exchange
 
 rql_status rqli_talk_run(const struct rqli_talk *self, struct rqli_exchange **out, rql_error *error)
 {
-    RQLI_AUTO(rqli_give_back)
+    RQLI_AUTO(rqli_exchange_give)
     struct rqli_exchange *exchange = rqli_exchange_take(self->via->conn);
     rql_status status;
 

@@ -4,10 +4,7 @@
 /* Calls of the swarm's scripts: many in one exchange, taught to the server when it does not know
  * them. Any thread. */
 
-#include "admin/batch.h"
-#include "base/scope.h"
-#include "lock/client.h"
-#include "net/conn_threads.h"
+#include "lock/query.h"
 #include "wire/call.h"
 
 struct rqli_talk {

@@ -1,16 +1,16 @@
 #include "base/cancel.h"
 #include "base/error.h"
-#include "base/scope.h"
 #include "flush.h"
-#include "host_table.h"
-#include "lock/client.h"
 #include "swarm_inside.h"
+#include "wire/keys.h"
 #include "wire/pack.h"
 
 #include <rql/inspect.h>
 #include <string.h>
 
 #define TTL_MAX_MS INT64_C(31536000000)
+
+enum { HOSTS_PAGE = 500 };
 
 RQLI_DEFINE_AUTO(rql_lock_info_list *, rql_lock_info_list_free);
 RQLI_DEFINE_AUTO(rql_zombies *, rql_zombies_free);
@@ -21,7 +21,7 @@ static rql_status check(const rql_client *client, int64_t zombie_ttl_ms, const v
     rql_status status = rqli_client_check(client, error);
 
     if (!status && !out) {
-        status = rqli_fail(error, RQL_E_INVALID, "no place for the result");
+        status = rqli_fail(error, RQL_E_INVALID, "out is NULL");
     }
     if (!status && (zombie_ttl_ms < 1 || zombie_ttl_ms > TTL_MAX_MS)) {
         status =
@@ -37,49 +37,51 @@ rql_host_info_list *rql_host_info_list_free(rql_host_info_list *list)
     return NULL;
 }
 
-static rql_host_info_list *lay_out(const struct rqli_host_table *rows, int64_t zombie_ttl_ms)
+static rql_status read_hosts(rql_client *client, struct rqli_walk *hosts, rql_error *error)
 {
-    size_t size = sizeof(rql_host_info_list) + rows->count * sizeof(rql_host_info);
-    rql_host_info_list *list;
-    rql_host_info *item;
-    char *cursor;
+    const struct rqli_reader reader = {client, RQLI_KEY_HOSTS, error};
 
-    for (size_t i = 0; i < rows->count; i++) {
-        size += strlen(rows->item[i].host) + 1;
-    }
-    list = malloc(size);
-    if (!list) {
-        return NULL;
-    }
-    item = (rql_host_info *)(list + 1);
-    cursor = (char *)(item + rows->count);
-    for (size_t i = 0; i < rows->count; i++) {
-        item[i] = (rql_host_info){
-            .hst_id = rqli_pack(&cursor, rqli_slice_of(rows->item[i].host)),
-            .is_zombie = rqli_host_table_is_zombie(rows, &rows->item[i], zombie_ttl_ms),
-            .last_probe_us = rows->item[i].last_us,
-        };
-    }
-    *list = (rql_host_info_list){.count = rows->count, .item = item};
-    return list;
+    rqli_walk_init(hosts, NULL, RQLI_KEY_HOSTS);
+    return rqli_walk_read_all(&reader, hosts, HOSTS_PAGE);
+}
+
+/* Its last heartbeat is that long ago by the server's clock. One without a time is none. */
+static bool is_zombie(const struct rqli_walk *hosts, size_t i, int64_t zombie_ttl_ms)
+{
+    int64_t last_us = hosts->found.item[i].number;
+
+    return last_us >= 0 && last_us < hosts->server_us - zombie_ttl_ms * 1000;
 }
 
 rql_status rql_swarm_info(rql_client *client, int64_t zombie_ttl_ms, rql_host_info_list **out,
                           rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    RQLI_AUTO(rqli_host_table_fini) struct rqli_host_table rows = {0};
+    RQLI_AUTO(rqli_walk_fini) struct rqli_walk hosts = {0};
     rql_status status = check(client, zombie_ttl_ms, out, error);
+    const struct rqli_list *found = &hosts.found;
     rql_host_info_list *list;
+    rql_host_info *item;
+    char *cursor;
 
-    status = status ? status : rqli_host_table_read(client, &rows, error);
+    status = status ? status : read_hosts(client, &hosts, error);
     if (status) {
         return status;
     }
-    list = lay_out(&rows, zombie_ttl_ms);
+    list = malloc(sizeof *list + found->count * sizeof *item + rqli_list_size(found));
     if (!list) {
         return rqli_fail_nomem(error);
     }
+    item = (rql_host_info *)(list + 1);
+    cursor = (char *)(item + found->count);
+    for (size_t i = 0; i < found->count; i++) {
+        item[i] = (rql_host_info){
+            .hst_id = rqli_pack(&cursor, found->item[i].text),
+            .is_zombie = is_zombie(&hosts, i, zombie_ttl_ms),
+            .last_probe_us = found->item[i].number,
+        };
+    }
+    *list = (rql_host_info_list){.count = found->count, .item = item};
     *out = list;
     return RQL_OK;
 }
@@ -95,15 +97,15 @@ rql_zombies *rql_zombies_free(rql_zombies *zombies)
     return NULL;
 }
 
-static rql_status find_hosts(rql_client *client, int64_t zombie_ttl_ms, struct rqli_texts *hosts,
+static rql_status find_hosts(rql_client *client, int64_t zombie_ttl_ms, struct rqli_list *zombies,
                              rql_error *error)
 {
-    RQLI_AUTO(rqli_host_table_fini) struct rqli_host_table rows = {0};
-    rql_status status = rqli_host_table_read(client, &rows, error);
+    RQLI_AUTO(rqli_walk_fini) struct rqli_walk hosts = {0};
+    rql_status status = read_hosts(client, &hosts, error);
 
-    for (size_t i = 0; !status && i < rows.count; i++) {
-        if (rqli_host_table_is_zombie(&rows, &rows.item[i], zombie_ttl_ms)) {
-            rqli_texts_add(hosts, rows.item[i].host);
+    for (size_t i = 0; !status && i < hosts.found.count; i++) {
+        if (is_zombie(&hosts, i, zombie_ttl_ms)) {
+            rqli_list_add(zombies, hosts.found.item[i].text, 0);
         }
     }
     return status;
@@ -122,12 +124,12 @@ static rql_status find_locks(rql_client *client, struct rqli_flush *found, rql_e
     for (size_t i = 0; !status && i < locks->count; i++) {
         const rql_lock_info *info = locks->item[i];
 
-        if (info->hst_id && rqli_texts_has(&found->hosts, info->hst_id)) {
-            rqli_texts_add(&found->locks, info->lock_key);
-            rqli_texts_add(&found->acquirers, info->acq_id ? info->acq_id : "");
+        if (info->hst_id && rqli_list_has(&found->hosts, rqli_slice_of(info->hst_id))) {
+            rqli_list_add(&found->locks, rqli_slice_of(info->lock_key), 0);
+            rqli_list_add(&found->acquirers, rqli_slice_of(info->acq_id ? info->acq_id : ""), 0);
         }
     }
-    rqli_texts_sort(&found->acquirers);
+    rqli_list_sort(&found->acquirers);
     return status;
 }
 
@@ -141,9 +143,9 @@ rql_status rqli_zombies_give(struct rqli_flush *found, rql_zombies **out, rql_er
     }
     zombies->rem_request_cnt = found->removed;
     zombies->handed_over_cnt = found->handed_over;
-    status = rqli_texts_give(&found->hosts, &zombies->hosts, error);
-    status = status ? status : rqli_texts_give(&found->acquirers, &zombies->acquirers, error);
-    status = status ? status : rqli_texts_give(&found->locks, &zombies->locks, error);
+    status = rqli_list_give(&found->hosts, &zombies->hosts, error);
+    status = status ? status : rqli_list_give(&found->acquirers, &zombies->acquirers, error);
+    status = status ? status : rqli_list_give(&found->locks, &zombies->locks, error);
     if (!status) {
         *out = RQLI_GIVE(zombies);
     }
@@ -166,11 +168,11 @@ rql_status rql_zombie_hosts(rql_client *client, int64_t zombie_ttl_ms, rql_text_
                             rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    RQLI_AUTO(rqli_texts_fini) struct rqli_texts hosts = {0};
+    RQLI_AUTO(rqli_list_fini) struct rqli_list hosts = {0};
     rql_status status = check(client, zombie_ttl_ms, out, error);
 
     status = status ? status : find_hosts(client, zombie_ttl_ms, &hosts, error);
-    return status ? status : rqli_texts_give(&hosts, out, error);
+    return status ? status : rqli_list_give(&hosts, out, error);
 }
 
 rql_status rql_zombie_locks(rql_client *client, int64_t zombie_ttl_ms, rql_text_list **out,

@@ -1,13 +1,18 @@
-#include "admin/reader.h"
+#include "admin/lock_info.h"
+#include "admin/queue_info.h"
 #include "base/cancel.h"
 #include "base/error.h"
-#include "base/scope.h"
-#include "lock/client.h"
+#include "base/ident.h"
+#include "lock/leases.h"
+#include "lock/lock.h"
 #include "wire/keys.h"
 
+#include <dirent.h>
 #include <rql/inspect.h>
 
 #define PREFIX_OF_ALL "rql:lock"
+
+enum { SCAN_COUNT_MAX = 10000 };
 
 RQLI_DEFINE_AUTO(rql_lock_info *, rql_lock_info_free);
 RQLI_DEFINE_AUTO(rql_queue_info *, rql_queue_info_free);
@@ -29,20 +34,20 @@ static rql_status check_out(const rql_client *client, const void *out, rql_error
     rql_status status = rqli_client_check(client, error);
 
     if (!status && !out) {
-        status = rqli_fail(error, RQL_E_INVALID, "no place for the result");
+        status = rqli_fail(error, RQL_E_INVALID, "out is NULL");
     }
     return status;
 }
 
 /* About one name. */
-struct question {
+struct subject {
     struct rqli_reader reader;
     struct rqli_keys keys;
     char memory[RQLI_KEYS_ROOM];
 };
 
-static rql_status question_init(struct question *self, rql_client *client, const char *name,
-                                const void *out, rql_error *error)
+static rql_status subject_init(struct subject *self, rql_client *client, const char *name,
+                               const void *out, rql_error *error)
 {
     rql_status status = check_out(client, out, error);
 
@@ -54,34 +59,51 @@ static rql_status question_init(struct question *self, rql_client *client, const
     return status;
 }
 
+static rql_status read_exists(const struct rqli_reader *reader, const char *key, bool *out)
+{
+    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+    rql_status status = rqli_query(reader->client, &exchange, reader->error, "EXISTS", key, NULL);
+
+    if (status) {
+        return rqli_reader_status(reader, status);
+    }
+    if (exchange->reply->type != RQLI_REPLY_INTEGER) {
+        return rqli_exchange_fault(exchange, exchange->reply, "EXISTS", key, reader->error);
+    }
+    *out = exchange->reply->integer != 0;
+    return RQL_OK;
+}
+
 rql_status rql_is_locked(rql_client *client, const char *name, bool *out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    struct question about;
-    rql_status status = question_init(&about, client, name, out, error);
+    struct subject subject;
+    rql_status status = subject_init(&subject, client, name, out, error);
 
-    return status ? status : rqli_read_exists(&about.reader, about.keys.lock, out);
+    return status ? status : read_exists(&subject.reader, subject.keys.lock.data, out);
 }
 
 rql_status rql_is_queued(rql_client *client, const char *name, bool *out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    struct question about;
-    rql_status status = question_init(&about, client, name, out, error);
+    struct subject subject;
+    rql_status status = subject_init(&subject, client, name, out, error);
 
-    return status ? status : rqli_read_exists(&about.reader, about.keys.queue, out);
+    return status ? status : read_exists(&subject.reader, subject.keys.queue.data, out);
 }
 
 rql_status rql_get_lock_info(rql_client *client, const char *name, rql_lock_info **out,
                              rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    struct question about;
+    struct subject subject;
     RQLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
-    rql_status status = question_init(&about, client, name, out, error);
+    rql_status status = subject_init(&subject, client, name, out, error);
 
     if (!status) {
-        status = rqli_read_locks(&about.reader, &about.keys.lock, 1, &info);
+        const struct rqli_item key = {.text = subject.keys.lock};
+
+        status = rqli_read_locks(&subject.reader, &key, 1, &info);
     }
     if (!status && info->status == RQL_KEY_RELEASED) {
         status = RQL_NOT_FOUND;
@@ -96,12 +118,14 @@ rql_status rql_get_queue_info(rql_client *client, const char *name, rql_queue_in
                               rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    struct question about;
+    struct subject subject;
     RQLI_AUTO(rql_queue_info_free) rql_queue_info *info = NULL;
-    rql_status status = question_init(&about, client, name, out, error);
+    rql_status status = subject_init(&subject, client, name, out, error);
 
     if (!status) {
-        status = rqli_read_queues(&about.reader, &about.keys.queue, 1, &info);
+        const struct rqli_item key = {.text = subject.keys.queue};
+
+        status = rqli_read_queues(&subject.reader, &key, 1, &info);
     }
     if (!status && info->status == RQL_KEY_RELEASED) {
         status = RQL_NOT_FOUND;
@@ -130,20 +154,26 @@ rql_text_list *rql_text_list_free(rql_text_list *list)
     return NULL;
 }
 
+/* All keys with the prefix of the walk. */
+static rql_status walk_keys(rql_client *client, struct rqli_walk *walk, const char *prefix,
+                            rql_error *error)
+{
+    const struct rqli_reader reader = {client, prefix, error};
+    int64_t count = rqli_smaller(client->options.key_extraction_batch_size, SCAN_COUNT_MAX);
+
+    rqli_walk_init(walk, prefix, NULL);
+    return rqli_walk_read_all(&reader, walk, count);
+}
+
 static rql_status list_keys(rql_client *client, const char *prefix, rql_text_list **out,
                             rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    const struct rqli_reader reader = {client, prefix, error};
-    RQLI_AUTO(rqli_scan_fini) struct rqli_scan scan;
-    rql_status status;
+    RQLI_AUTO(rqli_walk_fini) struct rqli_walk walk = {0};
+    rql_status status = check_out(client, out, error);
 
-    rqli_scan_init(&scan, prefix);
-    status = check_out(client, out, error);
-    if (!status) {
-        status = rqli_read_scan(&reader, &scan);
-    }
-    return status ? status : rqli_scan_texts(&scan, out, error);
+    status = status ? status : walk_keys(client, &walk, prefix, error);
+    return status ? status : rqli_list_give(&walk.found, out, error);
 }
 
 rql_status rql_list_locks(rql_client *client, rql_text_list **out, rql_error *error)
@@ -161,36 +191,25 @@ rql_status rql_list_keys(rql_client *client, rql_text_list **out, rql_error *err
     return list_keys(client, PREFIX_OF_ALL, out, error);
 }
 
-/* All keys with the prefix of the scan, and a list with room for as many; NULL: *status says why.
- */
-static void *new_list(const struct rqli_reader *reader, struct rqli_scan *scan, size_t head_size,
-                      rql_status *status)
-{
-    void *list = NULL;
-
-    *status = rqli_read_scan(reader, scan);
-    if (!*status) {
-        list = calloc(1, head_size + scan->count * sizeof(void *));
-        *status = list ? RQL_OK : rqli_fail_nomem(reader->error);
-    }
-    return list;
-}
-
 rql_status rql_list_locks_info(rql_client *client, rql_lock_info_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {client, RQLI_KEY_LOCK "*", error};
     RQLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *list = NULL;
-    RQLI_AUTO(rqli_scan_fini) struct rqli_scan scan;
+    RQLI_AUTO(rqli_walk_fini) struct rqli_walk walk = {0};
     rql_status status = check_out(client, out, error);
 
-    rqli_scan_init(&scan, RQLI_KEY_LOCK);
-    list = status ? NULL : new_list(&reader, &scan, sizeof *list, &status);
-    if (list) {
-        list->count = scan.count;
-        list->item = (rql_lock_info **)(list + 1);
-        status = rqli_read_locks(&reader, scan.keys, scan.count, list->item);
+    status = status ? status : walk_keys(client, &walk, RQLI_KEY_LOCK, error);
+    if (status) {
+        return status;
     }
+    list = calloc(1, sizeof *list + walk.found.count * sizeof list->item[0]);
+    if (!list) {
+        return rqli_fail_nomem(error);
+    }
+    list->count = walk.found.count;
+    list->item = (rql_lock_info **)(list + 1);
+    status = rqli_read_locks(&reader, walk.found.item, list->count, list->item);
     if (!status) {
         *out = RQLI_GIVE(list);
     }
@@ -202,16 +221,20 @@ rql_status rql_list_queues_info(rql_client *client, rql_queue_info_list **out, r
     RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {client, RQLI_KEY_QUEUE "*", error};
     RQLI_AUTO(rql_queue_info_list_free) rql_queue_info_list *list = NULL;
-    RQLI_AUTO(rqli_scan_fini) struct rqli_scan scan;
+    RQLI_AUTO(rqli_walk_fini) struct rqli_walk walk = {0};
     rql_status status = check_out(client, out, error);
 
-    rqli_scan_init(&scan, RQLI_KEY_QUEUE);
-    list = status ? NULL : new_list(&reader, &scan, sizeof *list, &status);
-    if (list) {
-        list->count = scan.count;
-        list->item = (rql_queue_info **)(list + 1);
-        status = rqli_read_queues(&reader, scan.keys, scan.count, list->item);
+    status = status ? status : walk_keys(client, &walk, RQLI_KEY_QUEUE, error);
+    if (status) {
+        return status;
     }
+    list = calloc(1, sizeof *list + walk.found.count * sizeof list->item[0]);
+    if (!list) {
+        return rqli_fail_nomem(error);
+    }
+    list->count = walk.found.count;
+    list->item = (rql_queue_info **)(list + 1);
+    status = rqli_read_queues(&reader, walk.found.item, list->count, list->item);
     if (!status) {
         *out = RQLI_GIVE(list);
     }
@@ -234,4 +257,55 @@ rql_queue_info_list *rql_queue_info_list_free(rql_queue_info_list *list)
     }
     free(list);
     return NULL;
+}
+
+static void add_name(const rql_lock *lock, void *context)
+{
+    rqli_list_add(context, rqli_slice_of(lock->name), 0);
+}
+
+rql_status rql_acquired_locks(rql_client *client, rql_text_list **out, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    RQLI_AUTO(rqli_list_fini) struct rqli_list names = {0};
+    rql_status status = check_out(client, out, error);
+
+    if (status) {
+        return status;
+    }
+    rqli_leases_each(client->leases, add_name, &names);
+    return rqli_list_give(&names, out, error);
+}
+
+static void add_host(struct rqli_list *hosts, const struct dirent *entry, const char *identity)
+{
+    char host[RQL_ID_SIZE];
+    int64_t thread;
+
+    if (rqli_parse_int(rqli_slice_of(entry->d_name), &thread)) {
+        rqli_host_id(host, (pid_t)thread, identity);
+        rqli_list_add(hosts, rqli_slice_of(host), 0);
+    }
+}
+
+rql_status rql_possible_host_ids(rql_client *client, rql_text_list **out, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    RQLI_AUTO(rqli_list_fini) struct rqli_list hosts = {0};
+    rql_status status = check_out(client, out, error);
+    const struct dirent *entry;
+    DIR *threads;
+
+    if (status) {
+        return status;
+    }
+    threads = opendir("/proc/self/task");
+    if (!threads) {
+        return rqli_fail(error, RQL_E_IO, "/proc/self/task cannot be read");
+    }
+    while ((entry = readdir(threads))) { /* NOLINT(concurrency-mt-unsafe): a DIR of our own */
+        add_host(&hosts, entry, client->identity);
+    }
+    (void)closedir(threads);
+    return rqli_list_give(&hosts, out, error);
 }

@@ -19,6 +19,12 @@ static inline struct rqli_slice rqli_slice_of(const char *text)
     return (struct rqli_slice){text, strlen(text)};
 }
 
+static inline bool rqli_slice_is(struct rqli_slice slice, const char *text)
+{
+    return strlen(text) == slice.length &&
+           (slice.length == 0 || memcmp(text, slice.data, slice.length) == 0);
+}
+
 /* Decimal digits with an optional '-', nothing else, no overflow. */
 bool rqli_parse_int(struct rqli_slice text, int64_t *out);
 

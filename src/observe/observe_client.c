@@ -1,4 +1,4 @@
-#include "admin/sweep_run.h"
+#include "admin/sweep.h"
 #include "lock/client.h"
 #include "observe/observe.h"
 #include "observe/observe_inside.h"
@@ -47,7 +47,7 @@ static void tell_swept(const struct rqli_sweep *sweep, rql_event_kind kind, rql_
         event.tch_queue_cnt = sweep->result.tch_queue_cnt;
     }
     if (kind == RQL_EVENT_RELEASE_LOCKS_OF) {
-        const rql_sweep_owner *owner = sweep->subject;
+        const rql_sweep_owner *owner = sweep->owner;
 
         event.acq_id = owner->acq_id;
         event.hst_id = owner->hst_id;

@@ -85,3 +85,19 @@ bool rqli_outcome_read(const struct rqli_reply *reply, struct rqli_outcome *out)
     }
     return true;
 }
+
+bool rqli_time_read(const struct rqli_reply *reply, int64_t *out_us)
+{
+    int64_t seconds;
+    int64_t us;
+
+    if (reply->type != RQLI_REPLY_ARRAY || reply->count != 2 ||
+        reply->items[0].type != RQLI_REPLY_TEXT || reply->items[1].type != RQLI_REPLY_TEXT ||
+        !rqli_parse_int(reply->items[0].text, &seconds) ||
+        !rqli_parse_int(reply->items[1].text, &us) || seconds < 0 ||
+        seconds > RQLI_SERVER_US_MAX / 1000000) {
+        return false;
+    }
+    *out_us = seconds * 1000000 + us;
+    return true;
+}

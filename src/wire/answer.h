@@ -49,4 +49,7 @@ struct rqli_outcome {
 
 bool rqli_outcome_read(const struct rqli_reply *reply, struct rqli_outcome *out);
 
+/* What TIME answers, in microseconds. */
+bool rqli_time_read(const struct rqli_reply *reply, int64_t *out_us);
+
 #endif

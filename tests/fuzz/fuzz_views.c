@@ -1,9 +1,8 @@
 /* Builds reply trees from bytes and shows them to everything that decodes replies for inspection.
  */
 
-#include "admin/lock_view.h"
-#include "admin/queue_view.h"
-#include "admin/scan.h"
+#include "admin/lock_info.h"
+#include "admin/queue_info.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -159,7 +158,7 @@ static size_t show_lock(const struct rqli_reply *replies)
     rql_lock_info *info = NULL;
     size_t length;
 
-    if (rqli_lock_view_read(replies, key, "fuzz", &info, NULL)) {
+    if (rqli_lock_info_read(replies, key, "fuzz", &info, NULL)) {
         must(!info);
         return 0;
     }
@@ -175,51 +174,59 @@ static size_t show_lock(const struct rqli_reply *replies)
 static size_t show_queue(const struct rqli_reply *replies)
 {
     struct rqli_command command = {0};
-    struct rqli_queue_view view;
+    struct rqli_queue_reading reading;
     rql_queue_info *info = NULL;
     size_t length = 0;
     rql_status status = RQL_OK;
 
-    rqli_queue_view_init(&view, rqli_slice_of("rql:lock_queue:fuzz"), MAX_ITEMS);
+    rqli_queue_reading_init(&reading, rqli_slice_of("rql:lock_queue:fuzz"), MAX_ITEMS);
     for (size_t i = 0; !status && i < 2; i++) {
-        rqli_queue_view_ask(&view, &command);
-        status = rqli_queue_view_take(&view, &replies[i], "fuzz", NULL);
+        rqli_queue_reading_ask(&reading, &command);
+        status = rqli_queue_reading_take(&reading, &replies[i], "fuzz", NULL);
     }
-    if (!status && rqli_queue_view_ask_hosts(&view, &command, MAX_ITEMS) > 0) {
-        status = rqli_queue_view_take_hosts(&view, &replies[2], "fuzz", NULL);
+    if (!status && rqli_queue_reading_ask_hosts(&reading, &command, MAX_ITEMS) > 0) {
+        status = rqli_queue_reading_take_hosts(&reading, &replies[2], "fuzz", NULL);
     }
-    if (!status && !rqli_queue_view_finish(&view, &info, NULL)) {
+    if (!status && !rqli_queue_reading_finish(&reading, &info, NULL)) {
         for (size_t i = 0; i < info->n_requests; i++) {
             length += read_all(info->requests[i].acq_id) + read_all(info->requests[i].hst_id);
         }
         free(info);
     }
     rqli_command_fini(&command);
-    rqli_queue_view_fini(&view);
+    rqli_queue_reading_fini(&reading);
     return length;
 }
 
-static size_t show_scan(const struct rqli_reply *replies)
+static void drop_nothing(const struct rqli_exchange *exchange)
+{
+    (void)exchange;
+}
+
+/* Keys, or the fields of a hash. */
+static size_t show_walk(const struct rqli_reply *replies, const char *hash)
 {
     struct rqli_command command = {0};
-    struct rqli_scan scan;
+    struct rqli_walk walk;
     rql_text_list *list = NULL;
     size_t length = 0;
     rql_status status = RQL_OK;
 
-    rqli_scan_init(&scan, "rql:lock:");
-    for (size_t i = 0; !status && i < N_ROOTS; i++) {
-        rqli_scan_ask(&scan, &command, 10);
-        status = rqli_scan_take(&scan, &replies[i], NULL);
+    rqli_walk_init(&walk, "rql:lock:", hash);
+    for (size_t i = 0; !status && i + (hash != NULL) < N_ROOTS; i += hash ? 2 : 1) {
+        const struct rqli_exchange exchange = {.reply = &replies[i], .drop = drop_nothing};
+
+        rqli_walk_ask(&walk, &command, 10);
+        status = rqli_walk_take(&walk, &exchange, NULL);
     }
-    if (!rqli_scan_texts(&scan, &list, NULL)) {
+    if (!rqli_list_give(&walk.found, &list, NULL)) {
         for (size_t i = 0; i < list->count; i++) {
             length += strlen(list->item[i]);
         }
         free(list);
     }
     rqli_command_fini(&command);
-    rqli_scan_fini(&scan);
+    rqli_walk_fini_p(&walk);
     return length;
 }
 
@@ -233,15 +240,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < N_ROOTS; i++) {
         grow(&input, &forest, &forest.nodes[i], 0);
     }
-    switch (kind % 3) {
+    switch (kind % 4) {
     case 0:
         shown = show_lock(forest.nodes);
         break;
     case 1:
         shown = show_queue(forest.nodes);
         break;
+    case 2:
+        shown = show_walk(forest.nodes, NULL);
+        break;
     default:
-        shown = show_scan(forest.nodes);
+        shown = show_walk(forest.nodes, "rql:swarm:hsts");
         break;
     }
     must(shown < SIZE_MAX);

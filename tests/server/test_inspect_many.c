@@ -1,6 +1,7 @@
 #include "check.h"
 
-#include "admin/reader.h"
+#include "admin/lock_info.h"
+#include "admin/queue_info.h"
 #include "redis_server.h"
 #include "threads.h"
 
@@ -339,10 +340,10 @@ static void long_queues_are_read_in_pages(void **state)
 static void keys_that_vanish_before_the_look_are_released(void **state)
 {
     const struct rqli_reader reader = {client, "test", NULL};
-    const struct rqli_slice locks[] = {rqli_slice_of("rql:lock:gone"),
-                                       rqli_slice_of("rql:lock:job-1")};
-    const struct rqli_slice queues[] = {rqli_slice_of("rql:lock_queue:gone"),
-                                        rqli_slice_of("rql:lock_queue:job-10")};
+    const struct rqli_item locks[] = {{rqli_slice_of("rql:lock:gone"), 0},
+                                      {rqli_slice_of("rql:lock:job-1"), 0}};
+    const struct rqli_item queues[] = {{rqli_slice_of("rql:lock_queue:gone"), 0},
+                                       {rqli_slice_of("rql:lock_queue:job-10"), 0}};
     rql_lock_info *lock[2] = {NULL};
     rql_queue_info *queue[2] = {NULL};
 

@@ -1,4 +1,4 @@
-#include "admin/lock_view.h"
+#include "admin/lock_info.h"
 
 #include "base/error.h"
 #include "wire/keys.h"
@@ -39,7 +39,7 @@ static const struct field fields[] = {
 
 enum { N_FIELDS = sizeof fields / sizeof fields[0] };
 
-void rqli_lock_view_ask(struct rqli_command *command, struct rqli_slice key)
+void rqli_lock_info_ask(struct rqli_command *command, struct rqli_slice key)
 {
     rqli_command_begin(command, 2);
     rqli_command_text(command, "HGETALL");
@@ -52,8 +52,7 @@ void rqli_lock_view_ask(struct rqli_command *command, struct rqli_slice key)
 static const struct field *find_field(struct rqli_slice name)
 {
     for (size_t i = 0; i < N_FIELDS; i++) {
-        if (strlen(fields[i].name) == name.length &&
-            memcmp(fields[i].name, name.data, name.length) == 0) {
+        if (rqli_slice_is(name, fields[i].name)) {
             return &fields[i];
         }
     }
@@ -187,8 +186,9 @@ static void fill(rql_lock_info *info, const struct rqli_reply *hash, char **curs
     }
 }
 
-rql_status rqli_lock_view_bare(struct rqli_slice key, rql_key_status status, rql_lock_info **out,
-                               rql_error *error)
+/* A lock of which only the key and this status are known. */
+static rql_status give_bare(struct rqli_slice key, rql_key_status status, rql_lock_info **out,
+                            rql_error *error)
 {
     char *cursor;
     rql_lock_info *info = new_info(key, 0, 0, &cursor);
@@ -219,14 +219,14 @@ static rql_status read_hash(const struct rqli_reply *replies, struct rqli_slice 
     return RQL_OK;
 }
 
-rql_status rqli_lock_view_read(const struct rqli_reply *replies, struct rqli_slice key,
+rql_status rqli_lock_info_read(const struct rqli_reply *replies, struct rqli_slice key,
                                const char *where, rql_lock_info **out, rql_error *error)
 {
     const struct rqli_reply *hash = &replies[0];
     const struct rqli_reply *ttl = &replies[1];
 
     if (hash->type == RQLI_REPLY_ERROR && rqli_reply_class(hash) == RQL_E_WRONG_TYPE) {
-        return rqli_lock_view_bare(key, RQL_KEY_WRONG_TYPE, out, error);
+        return give_bare(key, RQL_KEY_WRONG_TYPE, out, error);
     }
     if (!is_hash(hash)) {
         return rqli_reply_fault(hash, "HGETALL", where, error);
@@ -236,7 +236,44 @@ rql_status rqli_lock_view_read(const struct rqli_reply *replies, struct rqli_sli
     }
     /* The two commands are no transaction: a lock that ended between them is gone. */
     if (hash->count == 0 || ttl->integer == PTTL_NO_KEY) {
-        return rqli_lock_view_bare(key, RQL_KEY_RELEASED, out, error);
+        return give_bare(key, RQL_KEY_RELEASED, out, error);
     }
     return read_hash(replies, key, out, error);
+}
+
+static rql_status read_some(const struct rqli_reader *reader, const struct rqli_batch *batch,
+                            size_t first, size_t n)
+{
+    const struct rqli_item *keys = batch->keys + first;
+    rql_lock_info **out = (rql_lock_info **)batch->context + first;
+    RQLI_AUTO(rqli_exchange_give)
+    struct rqli_exchange *exchange = rqli_exchange_take(reader->client->conn);
+    rql_status status;
+
+    for (size_t i = 0; exchange && i < n; i++) {
+        rqli_lock_info_ask(&exchange->command, keys[i].text);
+    }
+    status = rqli_reader_run(reader, exchange);
+    for (size_t i = 0; !status && i < n; i++) {
+        status = rqli_lock_info_read(&exchange->reply[RQLI_LOCK_INFO_REPLIES * i], keys[i].text,
+                                     reader->where, &out[i], reader->error);
+    }
+    return status;
+}
+
+static rql_status report_unread(const struct rqli_reader *reader, const struct rqli_batch *batch,
+                                size_t i)
+{
+    rql_lock_info **out = (rql_lock_info **)batch->context + i;
+
+    return give_bare(batch->keys[i].text, RQL_KEY_MALFORMED, out, reader->error);
+}
+
+rql_status rqli_read_locks(const struct rqli_reader *reader, const struct rqli_item *keys, size_t n,
+                           rql_lock_info **out)
+{
+    static const struct rqli_batch_ops locks = {"HLEN", RQLI_BATCH_ELEMENTS, read_some,
+                                                report_unread};
+
+    return rqli_batch_read(reader, &locks, keys, n, out);
 }

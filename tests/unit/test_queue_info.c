@@ -1,13 +1,14 @@
 #include "check.h"
 
-#include "admin/queue_view.h"
+#include "admin/queue_info.h"
 #include "reply_tree.h"
 
 #include <stdlib.h>
 
 #define KEY "rql:lock_queue:x"
 
-static rql_status take_page(struct rqli_queue_view *view, const char *const *words, size_t count)
+static rql_status take_page(struct rqli_queue_reading *reading, const char *const *words,
+                            size_t count)
 {
     struct rqli_reply items[64];
     struct rqli_reply reply;
@@ -16,25 +17,25 @@ static rql_status take_page(struct rqli_queue_view *view, const char *const *wor
         items[i] = tree_text(words[i]);
     }
     reply = tree_array(items, count);
-    return rqli_queue_view_take(view, &reply, KEY, NULL);
+    return rqli_queue_reading_take(reading, &reply, KEY, NULL);
 }
 
-static rql_queue_info *finish(struct rqli_queue_view *view)
+static rql_queue_info *finish(struct rqli_queue_reading *reading)
 {
     rql_queue_info *info = NULL;
 
-    CHECK_OK(rqli_queue_view_finish(view, &info, NULL));
-    rqli_queue_view_fini(view);
+    CHECK_OK(rqli_queue_reading_finish(reading, &info, NULL));
+    rqli_queue_reading_fini(reading);
     assert_string_equal(info->lock_queue, KEY);
     assert_string_equal(info->name, "x");
     return info;
 }
 
-static void check_asks(const struct rqli_queue_view *view, const char *expected)
+static void check_asks(const struct rqli_queue_reading *reading, const char *expected)
 {
     struct rqli_command command = {0};
 
-    rqli_queue_view_ask(view, &command);
+    rqli_queue_reading_ask(reading, &command);
     rqli_command_slice(&command, (struct rqli_slice){"", 1});
     assert_int_equal(command.n_commands, 1);
     assert_non_null(strstr(command.data, expected));
@@ -46,21 +47,21 @@ static void pages_continue_at_the_last_score_behind_its_ties(void **state)
     static const char *const first[] = {"a", "1.5", "b", "2", "c", "2"};
     static const char *const second[] = {"d", "2", "e", "2", "f", "2"};
     static const char *const third[] = {"g", "3"};
-    struct rqli_queue_view view;
+    struct rqli_queue_reading reading;
     rql_queue_info *info;
 
     (void)state;
-    rqli_queue_view_init(&view, rqli_slice_of(KEY), 3);
-    check_asks(&view, "$4\r\n-inf\r\n$4\r\n+inf\r\n$7\r\nBYSCORE\r\n$5\r\nLIMIT\r\n"
-                      "$1\r\n0\r\n$1\r\n3\r\n$10\r\nWITHSCORES\r\n");
-    CHECK_OK(take_page(&view, first, 6));
-    assert_true(view.has_more);
-    check_asks(&view, "$1\r\n2\r\n$4\r\n+inf\r\n$7\r\nBYSCORE\r\n$5\r\nLIMIT\r\n$1\r\n2\r\n");
-    CHECK_OK(take_page(&view, second, 6));
-    check_asks(&view, "$1\r\n2\r\n$4\r\n+inf\r\n$7\r\nBYSCORE\r\n$5\r\nLIMIT\r\n$1\r\n5\r\n");
-    CHECK_OK(take_page(&view, third, 2));
-    assert_false(view.has_more);
-    info = finish(&view);
+    rqli_queue_reading_init(&reading, rqli_slice_of(KEY), 3);
+    check_asks(&reading, "$4\r\n-inf\r\n$4\r\n+inf\r\n$7\r\nBYSCORE\r\n$5\r\nLIMIT\r\n"
+                         "$1\r\n0\r\n$1\r\n3\r\n$10\r\nWITHSCORES\r\n");
+    CHECK_OK(take_page(&reading, first, 6));
+    assert_true(reading.has_more);
+    check_asks(&reading, "$1\r\n2\r\n$4\r\n+inf\r\n$7\r\nBYSCORE\r\n$5\r\nLIMIT\r\n$1\r\n2\r\n");
+    CHECK_OK(take_page(&reading, second, 6));
+    check_asks(&reading, "$1\r\n2\r\n$4\r\n+inf\r\n$7\r\nBYSCORE\r\n$5\r\nLIMIT\r\n$1\r\n5\r\n");
+    CHECK_OK(take_page(&reading, third, 2));
+    assert_false(reading.has_more);
+    info = finish(&reading);
     assert_int_equal(info->status, RQL_KEY_ALIVE);
     assert_int_equal(info->n_requests, 7);
     for (size_t i = 0; i < info->n_requests; i++) {
@@ -83,13 +84,13 @@ static void scores_are_read_with_all_their_digits(void **state)
         "c", "1795254268.4681001",
         "d", "1.7952542684681123e+9",
     };
-    struct rqli_queue_view view;
+    struct rqli_queue_reading reading;
     rql_queue_info *info;
 
     (void)state;
-    rqli_queue_view_init(&view, rqli_slice_of(KEY), RQLI_QUEUE_PAGE);
-    CHECK_OK(take_page(&view, words, 8));
-    info = finish(&view);
+    rqli_queue_reading_init(&reading, rqli_slice_of(KEY), RQLI_QUEUE_PAGE);
+    CHECK_OK(take_page(&reading, words, 8));
+    info = finish(&reading);
     assert_int_equal(info->status, RQL_KEY_ALIVE);
     assert_int_equal(info->requests[0].score_us, -1500000);
     assert_int_equal(info->requests[1].score_us, 10);
@@ -105,12 +106,12 @@ static void scores_nobody_can_read_spoil_only_themselves(void **state)
     (void)state;
     for (size_t i = 0; i < TREE_COUNT(bad); i++) {
         const char *const words[] = {"a", "1", "b", bad[i], "c", "3"};
-        struct rqli_queue_view view;
+        struct rqli_queue_reading reading;
         rql_queue_info *info;
 
-        rqli_queue_view_init(&view, rqli_slice_of(KEY), RQLI_QUEUE_PAGE);
-        CHECK_OK(take_page(&view, words, 6));
-        info = finish(&view);
+        rqli_queue_reading_init(&reading, rqli_slice_of(KEY), RQLI_QUEUE_PAGE);
+        CHECK_OK(take_page(&reading, words, 6));
+        info = finish(&reading);
         assert_int_equal(info->status, RQL_KEY_MALFORMED);
         assert_int_equal(info->n_requests, 3);
         assert_int_equal(info->requests[0].score_us, 1000000);
@@ -125,28 +126,28 @@ static void what_is_no_queue_has_a_status(void **state)
     const struct rqli_reply wrong = tree_error("WRONGTYPE Operation against a key");
     const struct rqli_reply nul[] = {tree_bytes("a\0b", 3), tree_text("1")};
     const struct rqli_reply page = tree_array(nul, 2);
-    struct rqli_queue_view view;
+    struct rqli_queue_reading reading;
     rql_queue_info *info;
 
     (void)state;
-    rqli_queue_view_init(&view, rqli_slice_of(KEY), 5);
-    CHECK_OK(rqli_queue_view_take(&view, &wrong, KEY, NULL));
-    assert_false(view.has_more);
-    info = finish(&view);
+    rqli_queue_reading_init(&reading, rqli_slice_of(KEY), 5);
+    CHECK_OK(rqli_queue_reading_take(&reading, &wrong, KEY, NULL));
+    assert_false(reading.has_more);
+    info = finish(&reading);
     assert_int_equal(info->status, RQL_KEY_WRONG_TYPE);
     free(info);
 
-    rqli_queue_view_init(&view, rqli_slice_of(KEY), 5);
-    CHECK_OK(take_page(&view, NULL, 0));
-    info = finish(&view);
+    rqli_queue_reading_init(&reading, rqli_slice_of(KEY), 5);
+    CHECK_OK(take_page(&reading, NULL, 0));
+    info = finish(&reading);
     assert_int_equal(info->status, RQL_KEY_RELEASED);
     assert_int_equal(info->n_requests, 0);
     assert_null(info->requests);
     free(info);
 
-    rqli_queue_view_init(&view, rqli_slice_of(KEY), 5);
-    CHECK_OK(rqli_queue_view_take(&view, &page, KEY, NULL));
-    info = finish(&view);
+    rqli_queue_reading_init(&reading, rqli_slice_of(KEY), 5);
+    CHECK_OK(rqli_queue_reading_take(&reading, &page, KEY, NULL));
+    info = finish(&reading);
     assert_int_equal(info->status, RQL_KEY_MALFORMED);
     assert_string_equal(info->requests[0].acq_id, "a");
     free(info);
@@ -164,25 +165,25 @@ static void hosts_are_the_first_word_of_a_record(void **state)
                                         tree_bytes("h\0st x", 6)};
     const struct rqli_reply replies[] = {tree_array(first, 3), tree_array(second, 4)};
     struct rqli_command command = {0};
-    struct rqli_queue_view view;
+    struct rqli_queue_reading reading;
     rql_queue_info *info;
 
     (void)state;
     memset(long_word, 'h', RQL_ID_SIZE);
-    rqli_queue_view_init(&view, rqli_slice_of(KEY), 9);
-    CHECK_OK(take_page(&view, words, 14));
-    assert_int_equal(rqli_queue_view_ask_hosts(&view, &command, 3), 3);
-    CHECK_OK(rqli_queue_view_take_hosts(&view, &replies[0], KEY, NULL));
-    assert_int_equal(rqli_queue_view_ask_hosts(&view, &command, 100), 4);
-    CHECK_OK(rqli_queue_view_take_hosts(&view, &replies[1], KEY, NULL));
-    assert_int_equal(rqli_queue_view_ask_hosts(&view, &command, 100), 0);
+    rqli_queue_reading_init(&reading, rqli_slice_of(KEY), 9);
+    CHECK_OK(take_page(&reading, words, 14));
+    assert_int_equal(rqli_queue_reading_ask_hosts(&reading, &command, 3), 3);
+    CHECK_OK(rqli_queue_reading_take_hosts(&reading, &replies[0], KEY, NULL));
+    assert_int_equal(rqli_queue_reading_ask_hosts(&reading, &command, 100), 4);
+    CHECK_OK(rqli_queue_reading_take_hosts(&reading, &replies[1], KEY, NULL));
+    assert_int_equal(rqli_queue_reading_ask_hosts(&reading, &command, 100), 0);
     rqli_command_slice(&command, (struct rqli_slice){"", 1});
     assert_string_equal(command.data,
                         "*5\r\n$5\r\nHMGET\r\n$9\r\nrql:req:x\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n"
                         "*6\r\n$5\r\nHMGET\r\n$9\r\nrql:req:x\r\n$1\r\nd\r\n$1\r\ne\r\n$1\r\nf\r\n"
                         "$1\r\ng\r\n$1\r\n");
     rqli_command_fini(&command);
-    info = finish(&view);
+    info = finish(&reading);
     assert_string_equal(info->requests[0].hst_id, "rql:hst:1/2/0/ff");
     assert_null(info->requests[1].hst_id);
     assert_string_equal(info->requests[2].hst_id, "alone");
@@ -205,17 +206,17 @@ static void a_host_has_the_identity_of_its_acquirer(void **state)
                                          tree_bytes(long_word, sizeof long_word)};
     const struct rqli_reply reply = tree_array(records, 3);
     struct rqli_command command = {0};
-    struct rqli_queue_view view;
+    struct rqli_queue_reading reading;
     rql_queue_info *info;
 
     (void)state;
     memset(long_word, '/', sizeof long_word);
-    rqli_queue_view_init(&view, rqli_slice_of(KEY), 9);
-    CHECK_OK(take_page(&view, words, 6));
-    assert_int_equal(rqli_queue_view_ask_hosts(&view, &command, 3), 3);
+    rqli_queue_reading_init(&reading, rqli_slice_of(KEY), 9);
+    CHECK_OK(take_page(&reading, words, 6));
+    assert_int_equal(rqli_queue_reading_ask_hosts(&reading, &command, 3), 3);
     rqli_command_fini(&command);
-    CHECK_OK(rqli_queue_view_take_hosts(&view, &reply, KEY, NULL));
-    info = finish(&view);
+    CHECK_OK(rqli_queue_reading_take_hosts(&reading, &reply, KEY, NULL));
+    info = finish(&reading);
     assert_string_equal(info->requests[0].hst_id, "rql:hst:1/2/0/" IDENTITY);
     assert_string_equal(info->requests[1].hst_id, "rql:hst:1/2/0/");
     assert_int_equal(strlen(info->requests[2].hst_id), sizeof long_word);
@@ -227,17 +228,17 @@ static void records_of_another_type_name_no_host(void **state)
     static const char *const words[] = {"a", "1"};
     const struct rqli_reply wrong = tree_error("WRONGTYPE Operation against a key");
     struct rqli_command command = {0};
-    struct rqli_queue_view view;
+    struct rqli_queue_reading reading;
     rql_queue_info *info;
 
     (void)state;
-    rqli_queue_view_init(&view, rqli_slice_of(KEY), 9);
-    CHECK_OK(take_page(&view, words, 2));
-    assert_int_equal(rqli_queue_view_ask_hosts(&view, &command, 9), 1);
-    CHECK_OK(rqli_queue_view_take_hosts(&view, &wrong, KEY, NULL));
-    assert_int_equal(rqli_queue_view_ask_hosts(&view, &command, 9), 0);
+    rqli_queue_reading_init(&reading, rqli_slice_of(KEY), 9);
+    CHECK_OK(take_page(&reading, words, 2));
+    assert_int_equal(rqli_queue_reading_ask_hosts(&reading, &command, 9), 1);
+    CHECK_OK(rqli_queue_reading_take_hosts(&reading, &wrong, KEY, NULL));
+    assert_int_equal(rqli_queue_reading_ask_hosts(&reading, &command, 9), 0);
     rqli_command_fini(&command);
-    info = finish(&view);
+    info = finish(&reading);
     assert_int_equal(info->status, RQL_KEY_ALIVE);
     assert_null(info->requests[0].hst_id);
     free(info);
@@ -249,19 +250,19 @@ static void names_that_are_too_long_have_no_records(void **state)
     static const char prefix[] = "rql:lock_queue:";
     char key[RQL_NAME_MAX + 32];
     struct rqli_command command = {0};
-    struct rqli_queue_view view;
+    struct rqli_queue_reading reading;
 
     (void)state;
     memset(key, 'n', sizeof key);
     memcpy(key, prefix, sizeof prefix - 1);
-    rqli_queue_view_init(&view, (struct rqli_slice){key, 15 + RQL_NAME_MAX}, 9);
-    CHECK_OK(take_page(&view, words, 2));
-    assert_int_equal(rqli_queue_view_ask_hosts(&view, &command, 9), 1);
-    rqli_queue_view_fini(&view);
-    rqli_queue_view_init(&view, (struct rqli_slice){key, 15 + RQL_NAME_MAX + 1}, 9);
-    CHECK_OK(take_page(&view, words, 2));
-    assert_int_equal(rqli_queue_view_ask_hosts(&view, &command, 9), 0);
-    rqli_queue_view_fini(&view);
+    rqli_queue_reading_init(&reading, (struct rqli_slice){key, 15 + RQL_NAME_MAX}, 9);
+    CHECK_OK(take_page(&reading, words, 2));
+    assert_int_equal(rqli_queue_reading_ask_hosts(&reading, &command, 9), 1);
+    rqli_queue_reading_fini(&reading);
+    rqli_queue_reading_init(&reading, (struct rqli_slice){key, 15 + RQL_NAME_MAX + 1}, 9);
+    CHECK_OK(take_page(&reading, words, 2));
+    assert_int_equal(rqli_queue_reading_ask_hosts(&reading, &command, 9), 0);
+    rqli_queue_reading_fini(&reading);
     rqli_command_fini(&command);
 }
 
@@ -278,19 +279,19 @@ static void replies_that_say_nothing_are_faults(void **state)
                                      tree_array(four, 4), tree_nil(),           tree_text("x")};
     const struct rqli_reply refused = tree_error("NOPERM no");
     struct rqli_command command = {0};
-    struct rqli_queue_view view;
+    struct rqli_queue_reading reading;
     rql_error error = {0};
 
     (void)state;
-    rqli_queue_view_init(&view, rqli_slice_of(KEY), 1);
+    rqli_queue_reading_init(&reading, rqli_slice_of(KEY), 1);
     for (size_t i = 0; i < TREE_COUNT(bad); i++) {
-        assert_int_equal(rqli_queue_view_take(&view, &bad[i], KEY, &error), RQL_E_PROTOCOL);
+        assert_int_equal(rqli_queue_reading_take(&reading, &bad[i], KEY, &error), RQL_E_PROTOCOL);
     }
-    assert_int_equal(rqli_queue_view_take(&view, &refused, KEY, &error), RQL_E_AUTH);
-    CHECK_OK(take_page(&view, words, 2));
-    assert_int_equal(rqli_queue_view_ask_hosts(&view, &command, 9), 1);
-    assert_int_equal(rqli_queue_view_take_hosts(&view, &bad[0], KEY, &error), RQL_E_PROTOCOL);
-    rqli_queue_view_fini(&view);
+    assert_int_equal(rqli_queue_reading_take(&reading, &refused, KEY, &error), RQL_E_AUTH);
+    CHECK_OK(take_page(&reading, words, 2));
+    assert_int_equal(rqli_queue_reading_ask_hosts(&reading, &command, 9), 1);
+    assert_int_equal(rqli_queue_reading_take_hosts(&reading, &bad[0], KEY, &error), RQL_E_PROTOCOL);
+    rqli_queue_reading_fini(&reading);
     rqli_command_fini(&command);
 }
 
@@ -308,5 +309,5 @@ int main(void)
         cmocka_unit_test(replies_that_say_nothing_are_faults),
     };
 
-    return cmocka_run_group_tests_name("queue_view", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("queue_info", tests, NULL, NULL);
 }

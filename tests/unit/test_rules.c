@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "admin/sweep_rules.h"
+#include "admin/rules.h"
 #include "lock/client.h"
 #include "options/options.h"
 #include "reply_tree.h"
@@ -12,13 +12,22 @@
 #define NONCE "0123456789abcdef0123456789abcdef"
 
 static const rql_sweep_owner owner = {.acq_id = ACQ, .hst_id = HST};
+static struct rqli_list dead;
 
-static enum rqli_sweep_verdict judge(const struct rqli_sweep_rule *rule, const void *subject,
-                                     struct rqli_reply seen)
+struct judged {
+    const struct rqli_sweep_rule *rule;
+    struct rqli_reply seen;
+    enum rqli_sweep_verdict verdict;
+};
+
+static void check_judged(const struct judged *rows, size_t n)
 {
-    const struct rqli_sweep sweep = {.subject = subject};
+    const struct rqli_sweep sweep = {.owner = &owner, .dead_hosts = &dead};
 
-    return rule->judge(&sweep, &seen);
+    for (size_t i = 0; i < n; i++) {
+        print_message("# row %zu\n", i);
+        assert_int_equal(rqli_rule_judge(rows[i].rule, &sweep, &rows[i].seen), rows[i].verdict);
+    }
 }
 
 static void locks_are_judged_by_four_fields(void **state)
@@ -30,33 +39,113 @@ static void locks_are_judged_by_four_fields(void **state)
     const struct rqli_reply longer[] = {tree_text(ACQ "1"), tree_text(HST), tree_nil(), tree_nil()};
     const struct rqli_reply gone[] = {tree_nil(), tree_nil(), tree_nil(), tree_nil()};
     const struct rqli_reply odd[] = {tree_text(ACQ), tree_text(HST), tree_int(1), tree_nil()};
+    const struct judged rows[] = {
+        {&rqli_rule_all_locks, tree_array(whole, 4), RQLI_SWEEP_REMOVE},
+        {&rqli_rule_all_locks, tree_array(gone, 4), RQLI_SWEEP_REMOVE},
+        {&rqli_rule_all_locks, tree_text(ACQ), RQLI_SWEEP_MALFORMED},
+        {&rqli_rule_locks_of, tree_array(whole, 4), RQLI_SWEEP_REMOVE},
+        {&rqli_rule_locks_of, tree_array(hosts, 4), RQLI_SWEEP_KEEP},
+        {&rqli_rule_locks_of, tree_array(longer, 4), RQLI_SWEEP_KEEP},
+        {&rqli_rule_locks_of, tree_array(gone, 4), RQLI_SWEEP_KEEP},
+        {&rqli_rule_locks_of, tree_array(odd, 4), RQLI_SWEEP_MALFORMED},
+        {&rqli_rule_locks_of, tree_array(whole, 3), RQLI_SWEEP_MALFORMED},
+        {&rqli_rule_zombie_locks, tree_array(whole, 4), RQLI_SWEEP_REMOVE},
+        {&rqli_rule_zombie_locks, tree_array(hosts, 4), RQLI_SWEEP_KEEP},
+        {&rqli_rule_zombie_locks, tree_array(gone, 4), RQLI_SWEEP_KEEP},
+    };
 
     (void)state;
-    assert_int_equal(judge(&rqli_sweep_all_locks, NULL, tree_array(whole, 4)), RQLI_SWEEP_END);
-    assert_int_equal(judge(&rqli_sweep_all_locks, NULL, tree_array(gone, 4)), RQLI_SWEEP_END);
-    assert_int_equal(judge(&rqli_sweep_locks_of, &owner, tree_array(whole, 4)), RQLI_SWEEP_END);
-    assert_int_equal(judge(&rqli_sweep_locks_of, &owner, tree_array(hosts, 4)), RQLI_SWEEP_LEAVE);
-    assert_int_equal(judge(&rqli_sweep_locks_of, &owner, tree_array(longer, 4)), RQLI_SWEEP_LEAVE);
-    assert_int_equal(judge(&rqli_sweep_locks_of, &owner, tree_array(gone, 4)), RQLI_SWEEP_LEAVE);
-    assert_int_equal(judge(&rqli_sweep_locks_of, &owner, tree_array(odd, 4)), RQLI_SWEEP_NONSENSE);
-    assert_int_equal(judge(&rqli_sweep_locks_of, &owner, tree_array(whole, 3)),
-                     RQLI_SWEEP_NONSENSE);
-    assert_int_equal(judge(&rqli_sweep_all_locks, NULL, tree_text(ACQ)), RQLI_SWEEP_NONSENSE);
+    rqli_list_add(&dead, rqli_slice_of("a"), 0);
+    rqli_list_add(&dead, rqli_slice_of(HST), 0);
+    check_judged(rows, TREE_COUNT(rows));
+    rqli_list_fini_p(&dead);
 }
 
 static void queues_are_judged_by_what_is_in_them(void **state)
 {
+    const struct judged rows[] = {
+        {&rqli_rule_all_queues, tree_int(3), RQLI_SWEEP_REMOVE},
+        {&rqli_rule_all_queues, tree_int(0), RQLI_SWEEP_KEEP},
+        {&rqli_rule_all_queues, tree_nil(), RQLI_SWEEP_MALFORMED},
+        {&rqli_rule_requests_of, tree_text("1.5"), RQLI_SWEEP_REMOVE},
+        {&rqli_rule_requests_of, tree_nil(), RQLI_SWEEP_KEEP},
+        {&rqli_rule_requests_of, tree_int(1), RQLI_SWEEP_MALFORMED},
+        {&rqli_rule_dead_requests, tree_int(1), RQLI_SWEEP_REMOVE},
+        {&rqli_rule_dead_requests, tree_int(0), RQLI_SWEEP_KEEP},
+        {&rqli_rule_dead_requests, tree_text("1"), RQLI_SWEEP_MALFORMED},
+        {&rqli_rule_dead_requests, tree_int(INT64_MAX), RQLI_SWEEP_MALFORMED},
+        {&rqli_rule_zombie_requests, tree_int(1), RQLI_SWEEP_REMOVE},
+        {&rqli_rule_zombie_requests, tree_int(0), RQLI_SWEEP_KEEP},
+    };
+
     (void)state;
-    assert_int_equal(judge(&rqli_sweep_all_queues, NULL, tree_int(3)), RQLI_SWEEP_END);
-    assert_int_equal(judge(&rqli_sweep_all_queues, NULL, tree_int(0)), RQLI_SWEEP_LEAVE);
-    assert_int_equal(judge(&rqli_sweep_all_queues, NULL, tree_nil()), RQLI_SWEEP_NONSENSE);
-    assert_int_equal(judge(&rqli_sweep_requests_of, &owner, tree_text("1.5")), RQLI_SWEEP_END);
-    assert_int_equal(judge(&rqli_sweep_requests_of, &owner, tree_nil()), RQLI_SWEEP_LEAVE);
-    assert_int_equal(judge(&rqli_sweep_requests_of, &owner, tree_int(1)), RQLI_SWEEP_NONSENSE);
-    assert_int_equal(judge(&rqli_sweep_dead, NULL, tree_int(1)), RQLI_SWEEP_END);
-    assert_int_equal(judge(&rqli_sweep_dead, NULL, tree_int(0)), RQLI_SWEEP_LEAVE);
-    assert_int_equal(judge(&rqli_sweep_dead, NULL, tree_text("1")), RQLI_SWEEP_NONSENSE);
-    assert_int_equal(judge(&rqli_sweep_dead, NULL, tree_int(INT64_MAX)), RQLI_SWEEP_NONSENSE);
+    check_judged(rows, TREE_COUNT(rows));
+}
+
+static void each_rule_inspects_with_one_command(void **state)
+{
+    static const struct {
+        const struct rqli_sweep_rule *rule;
+        const char *bytes;
+    } rows[] = {
+        {&rqli_rule_all_locks, "*6\r\n$5\r\nHMGET\r\n$1\r\nk\r\n$6\r\nacq_id\r\n$6\r\nhst_id\r\n"
+                               "$2\r\nts\r\n$9\r\nrql_nonce\r\n"},
+        {&rqli_rule_all_queues, "*2\r\n$5\r\nZCARD\r\n$1\r\nk\r\n"},
+        {&rqli_rule_requests_of, "*3\r\n$6\r\nZSCORE\r\n$1\r\nk\r\n$42\r\n" ACQ "\r\n"},
+        {&rqli_rule_dead_requests,
+         "*4\r\n$6\r\nZCOUNT\r\n$1\r\nk\r\n$4\r\n-inf\r\n$8\r\n1.500000\r\n"},
+    };
+    const struct rqli_sweep sweep = {.owner = &owner, .age.seconds = "1.500000"};
+
+    (void)state;
+    for (size_t i = 0; i < TREE_COUNT(rows); i++) {
+        struct rqli_command command = {0};
+
+        rqli_rule_inspect(rows[i].rule, &sweep, &command, rqli_slice_of("k"));
+        rqli_command_slice(&command, (struct rqli_slice){"", 1});
+        assert_int_equal(command.n_commands, 1);
+        assert_memory_equal(command.data, rows[i].bytes, strlen(rows[i].bytes));
+        assert_int_equal(command.length, strlen(rows[i].bytes) + sizeof "$1\r\n\0\r\n" - 1);
+        rqli_command_fini(&command);
+    }
+}
+
+/* The numbers of an answer, and the fields of the result that they count in. */
+static void answers_count_in_the_fields_of_the_result(void **state)
+{
+    static const struct {
+        const struct rqli_sweep_rule *rule;
+        struct rqli_outcome outcome;
+        int64_t keys, queues, requests, served;
+    } rows[] = {
+        {&rqli_rule_all_queues, {1, 7, 0}, 1, 1, 7, 0},
+        {&rqli_rule_all_queues, {0, 0, 0}, 0, 0, 0, 0},
+        {&rqli_rule_all_locks, {1, 2, 0}, 1, 0, 0, 2},
+        {&rqli_rule_locks_of, {0, 0, 0}, 0, 0, 0, 0},
+        {&rqli_rule_requests_of, {1, 1, 0}, 0, 1, 1, 1},
+        {&rqli_rule_requests_of, {0, 0, 0}, 0, 0, 0, 0},
+        {&rqli_rule_zombie_locks, {1, 1, 0}, 1, 0, 0, 1},
+        {&rqli_rule_zombie_requests, {3, -1, 2}, 0, 1, 3, 2},
+    };
+    const struct rqli_reply fields[] = {tree_nil(), tree_text(HST), tree_nil(), tree_nil()};
+    const struct rqli_reply grant = tree_array(fields, 4);
+    const struct rqli_reply counted = tree_int(9);
+    const rql_sweep_options options = {.dry_run = false};
+
+    (void)state;
+    for (size_t i = 0; i < TREE_COUNT(rows); i++) {
+        bool is_lock = rows[i].rule->inspection == RQLI_INSPECT_GRANT;
+        struct rqli_sweep sweep = {.options = &options};
+        struct rqli_sweep_target target = {.key = rqli_slice_of("k"),
+                                           .seen = is_lock ? &grant : &counted};
+
+        print_message("# row %zu\n", i);
+        assert_false(rqli_rule_count(rows[i].rule, &sweep, &target, &rows[i].outcome));
+        assert_int_equal(sweep.result.rel_key_cnt, rows[i].keys);
+        assert_int_equal(sweep.result.tch_queue_cnt, rows[i].queues);
+        assert_int_equal(sweep.result.rem_request_cnt, rows[i].requests);
+        assert_int_equal(target.served, rows[i].served);
+    }
 }
 
 /* What was not there is told as "", for the script to compare. */
@@ -66,12 +155,12 @@ static void a_grant_is_told_field_by_field(void **state)
                                         tree_text(NONCE)};
     const struct rqli_reply seen = tree_array(fields, 4);
     const struct rqli_sweep_target target = {.seen = &seen};
-    const struct rqli_sweep sweep = {.subject = NULL};
+    const struct rqli_sweep sweep = {0};
     struct rqli_call call;
 
     (void)state;
-    rqli_call_init(&call, RQLI_SCRIPT_SWEEP_LOCK, NULL);
-    rqli_sweep_all_locks.tell(&sweep, &target, &call);
+    rqli_rule_write(&rqli_rule_all_locks, &sweep, &target, &call);
+    assert_int_equal(call.script, RQLI_SCRIPT_SWEEP_LOCK);
     assert_int_equal(call.n_args, 5);
     assert_int_equal(call.args[0].length, strlen(ACQ));
     assert_int_equal(call.args[1].length, 4);
@@ -122,7 +211,7 @@ static void steps_through_a_queue_come_to_an_end(void **state)
         size_t step = 0;
 
         print_message("# row %zu\n", i);
-        while (rqli_sweep_dead.note(&sweep, &target, &table[i].steps[step])) {
+        while (rqli_rule_count(&rqli_rule_dead_requests, &sweep, &target, &table[i].steps[step])) {
             assert_true(table[i].goes_on[step]);
             assert_true(target.from == table[i].steps[step].second);
             step++;
@@ -236,6 +325,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(locks_are_judged_by_four_fields),
         cmocka_unit_test(queues_are_judged_by_what_is_in_them),
+        cmocka_unit_test(each_rule_inspects_with_one_command),
+        cmocka_unit_test(answers_count_in_the_fields_of_the_result),
         cmocka_unit_test(a_grant_is_told_field_by_field),
         cmocka_unit_test(ages_are_counted_from_the_servers_clock),
         cmocka_unit_test(steps_through_a_queue_come_to_an_end),
@@ -244,5 +335,5 @@ int main(void)
         cmocka_unit_test(programs_of_other_ages_are_understood),
     };
 
-    return cmocka_run_group_tests_name("sweep_rules", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("rules", tests, NULL, NULL);
 }

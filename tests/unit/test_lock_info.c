@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "admin/lock_view.h"
+#include "admin/lock_info.h"
 #include "reply_tree.h"
 
 #include <stdlib.h>
@@ -13,10 +13,10 @@
 #define LIST_MAX 40
 
 /* Fields and values up to NULL. */
-static rql_lock_info *view_of(const char *const *words, int64_t pttl)
+static rql_lock_info *info_of(const char *const *words, int64_t pttl)
 {
     struct rqli_reply items[LIST_MAX];
-    struct rqli_reply replies[RQLI_LOCK_VIEW_REPLIES];
+    struct rqli_reply replies[RQLI_LOCK_INFO_REPLIES];
     rql_lock_info *info = NULL;
     size_t count = 0;
 
@@ -25,7 +25,7 @@ static rql_lock_info *view_of(const char *const *words, int64_t pttl)
     }
     replies[0] = tree_array(items, count);
     replies[1] = tree_int(pttl);
-    CHECK_OK(rqli_lock_view_read(replies, rqli_slice_of(KEY), KEY, &info, NULL));
+    CHECK_OK(rqli_lock_info_read(replies, rqli_slice_of(KEY), KEY, &info, NULL));
     assert_string_equal(info->lock_key, KEY);
     assert_string_equal(info->name, "x");
     return info;
@@ -128,7 +128,7 @@ static const struct lock_row lock_table[] = {
 
 static void check_row(const struct lock_row *row)
 {
-    rql_lock_info *info = view_of(row->words, 1500);
+    rql_lock_info *info = info_of(row->words, 1500);
 
     if (info->status != row->status || info->ts_us != row->ts_us ||
         info->ini_ttl_ms != row->ini_ttl_ms || info->rem_ttl_ms != 1500) {
@@ -166,7 +166,7 @@ static void a_whole_lock_has_all_its_fields(void **state)
         "0123456789abcdef",
         NULL,
     };
-    rql_lock_info *info = view_of(words, -1);
+    rql_lock_info *info = info_of(words, -1);
 
     (void)state;
     assert_int_equal(info->status, RQL_KEY_ALIVE);
@@ -187,7 +187,7 @@ static void a_whole_lock_has_all_its_fields(void **state)
 static void a_lock_of_the_gem_lacks_what_was_never_written(void **state)
 {
     static const char *const words[] = {WHOLE, NULL};
-    rql_lock_info *info = view_of(words, 0);
+    rql_lock_info *info = info_of(words, 0);
 
     (void)state;
     assert_int_equal(info->rem_ttl_ms, 0);
@@ -209,7 +209,7 @@ static void metadata_keeps_its_order_and_ours_is_left_out(void **state)
     static const char *const expected[][2] = {{"z", "first"},      {"some", "data"},
                                               {"", "emptykey"},    {"sp ace", "v v"},
                                               {"rql", "not ours"}, {"a", ""}};
-    rql_lock_info *info = view_of(words, 10);
+    rql_lock_info *info = info_of(words, 10);
 
     (void)state;
     assert_int_equal(info->status, RQL_KEY_ALIVE);
@@ -226,7 +226,7 @@ static void check_status(const struct rqli_reply *replies, struct rqli_slice key
 {
     rql_lock_info *info = NULL;
 
-    CHECK_OK(rqli_lock_view_read(replies, key, KEY, &info, NULL));
+    CHECK_OK(rqli_lock_info_read(replies, key, KEY, &info, NULL));
     assert_int_equal(info->status, expected);
     assert_int_equal(info->ts_us, -1);
     assert_int_equal(info->token, -1);
@@ -265,7 +265,7 @@ static void texts_with_a_nul_cannot_be_relied_on(void **state)
     rql_lock_info *info = NULL;
 
     (void)state;
-    CHECK_OK(rqli_lock_view_read(replies, key, KEY, &info, NULL));
+    CHECK_OK(rqli_lock_info_read(replies, key, KEY, &info, NULL));
     assert_int_equal(info->status, RQL_KEY_MALFORMED);
     assert_string_equal(info->name, "a");
     assert_string_equal(info->acq_id, "a");
@@ -281,7 +281,7 @@ static void check_fault(struct rqli_reply hash, struct rqli_reply ttl, rql_statu
     rql_lock_info *info = NULL;
     rql_error error = {0};
 
-    assert_int_equal(rqli_lock_view_read(replies, rqli_slice_of(KEY), KEY, &info, &error),
+    assert_int_equal(rqli_lock_info_read(replies, rqli_slice_of(KEY), KEY, &info, &error),
                      expected);
     assert_int_equal(error.status, expected);
     assert_null(info);
@@ -316,5 +316,5 @@ int main(void)
         cmocka_unit_test(replies_that_say_nothing_are_faults),
     };
 
-    return cmocka_run_group_tests_name("views", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("lock_info", tests, NULL, NULL);
 }

@@ -1,0 +1,413 @@
+#include "admin/pages.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "wire/answer.h"
+#include "wire/number.h"
+#include "wire/pack.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    FIRST_ITEMS = 64,
+    FIRST_BLOCK = 1024,
+    LARGEST_BLOCK = 65536,
+    PATTERN_SIZE = 64,
+    ROUNDS_MAX = 1 << 20,   /* of a hash: a server that never ends the walk is broken */
+    BATCH_BYTES = 4 << 20,  /* a quarter of what a connection carries: keys may grow meanwhile */
+    MEMORY_SAMPLES = 128,   /* items that the server measures */
+    GUESSED_ITEM_SIZE = 128 /* where the server does not say */
+};
+
+rql_status rqli_reader_status(const struct rqli_reader *self, rql_status status)
+{
+    if (status != RQL_E_UNKNOWN) {
+        return status;
+    }
+    return rqli_fail(self->error, RQL_E_IO,
+                     "%s: no answer; the connection broke or the server was silent", self->where);
+}
+
+rql_status rqli_reader_run(const struct rqli_reader *self, struct rqli_exchange *exchange)
+{
+    if (!exchange) {
+        return rqli_fail_nomem(self->error);
+    }
+    return rqli_reader_status(
+        self, rqli_exchange_run(exchange, rqli_client_budget_us(self->client, rqli_now_us()),
+                                self->error));
+}
+
+/* Never moved, so that items may point into it. */
+struct rqli_list_block {
+    struct rqli_list_block *next;
+    size_t size;
+    size_t used;
+    char text[];
+};
+
+void rqli_list_fini_p(struct rqli_list *self)
+{
+    while (self->blocks) {
+        struct rqli_list_block *block = self->blocks;
+
+        self->blocks = block->next;
+        free(block);
+    }
+    free(self->item);
+    *self = (struct rqli_list){0};
+}
+
+static bool reserve_item(struct rqli_list *self)
+{
+    size_t capacity = self->capacity > 0 ? 2 * self->capacity : FIRST_ITEMS;
+    struct rqli_item *item;
+
+    if (self->count < self->capacity) {
+        return true;
+    }
+    item = reallocarray(self->item, capacity, sizeof *item);
+    if (!item) {
+        return false;
+    }
+    self->item = item;
+    self->capacity = capacity;
+    return true;
+}
+
+/* Room for `size` bytes of text, or NULL. */
+static char *reserve_text(struct rqli_list *self, size_t size)
+{
+    struct rqli_list_block *block = self->blocks;
+
+    if (!block || block->size - block->used < size) {
+        size_t room = block ? 2 * block->size : FIRST_BLOCK;
+
+        room = room < LARGEST_BLOCK ? room : LARGEST_BLOCK;
+        room = room > size ? room : size;
+        block = malloc(sizeof *block + room);
+        if (!block) {
+            return NULL;
+        }
+        block->next = self->blocks;
+        block->size = room;
+        block->used = 0;
+        self->blocks = block;
+    }
+    block->used += size;
+    return block->text + block->used - size;
+}
+
+void rqli_list_add(struct rqli_list *self, struct rqli_slice text, int64_t number)
+{
+    char *cursor = reserve_item(self) ? reserve_text(self, text.length + 1) : NULL;
+
+    if (!cursor) {
+        self->failed = true;
+        return;
+    }
+    text.data = rqli_pack(&cursor, text);
+    self->item[self->count++] = (struct rqli_item){text, number};
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    const struct rqli_slice *left = &((const struct rqli_item *)a)->text;
+    const struct rqli_slice *right = &((const struct rqli_item *)b)->text;
+    size_t common = left->length < right->length ? left->length : right->length;
+    int order = common > 0 ? memcmp(left->data, right->data, common) : 0;
+
+    return order != 0 ? order : (left->length > right->length) - (left->length < right->length);
+}
+
+static int compare(const void *a, const void *b)
+{
+    int64_t left = ((const struct rqli_item *)a)->number;
+    int64_t right = ((const struct rqli_item *)b)->number;
+    int order = compare_texts(a, b);
+
+    return order != 0 ? order : (left < right) - (left > right);
+}
+
+void rqli_list_sort(struct rqli_list *self)
+{
+    size_t kept = 0;
+
+    if (self->count == 0) {
+        return;
+    }
+    qsort(self->item, self->count, sizeof *self->item, compare);
+    for (size_t i = 1; i < self->count; i++) {
+        if (compare_texts(&self->item[kept], &self->item[i]) != 0) {
+            self->item[++kept] = self->item[i];
+        }
+    }
+    self->count = kept + 1;
+}
+
+bool rqli_list_has(const struct rqli_list *self, struct rqli_slice text)
+{
+    const struct rqli_item wanted = {.text = text};
+
+    return self->count > 0 &&
+           bsearch(&wanted, self->item, self->count, sizeof *self->item, compare_texts) != NULL;
+}
+
+size_t rqli_list_size(const struct rqli_list *self)
+{
+    size_t size = 0;
+
+    for (size_t i = 0; i < self->count; i++) {
+        size += self->item[i].text.length + 1;
+    }
+    return size;
+}
+
+rql_status rqli_list_give(const struct rqli_list *self, rql_text_list **out, rql_error *error)
+{
+    size_t size = self->count * sizeof(char *) + rqli_list_size(self);
+    rql_text_list *list = self->failed ? NULL : malloc(sizeof *list + size);
+    char *cursor;
+
+    if (!list) {
+        return rqli_fail_nomem(error);
+    }
+    list->count = 0;
+    list->item = (const char **)(list + 1);
+    cursor = (char *)(list->item + self->count);
+    for (size_t i = 0; i < self->count; i++) {
+        if (rqli_is_plain(self->item[i].text)) {
+            list->item[list->count++] = rqli_pack(&cursor, self->item[i].text);
+        }
+    }
+    *out = list;
+    return RQL_OK;
+}
+
+void rqli_walk_init(struct rqli_walk *self, const char *prefix, const char *hash)
+{
+    *self = (struct rqli_walk){.prefix = prefix, .hash = hash, .cursor = "0"};
+}
+
+void rqli_walk_ask(const struct rqli_walk *self, struct rqli_command *command, int64_t count)
+{
+    char digits[RQLI_CURSOR_SIZE];
+    char pattern[PATTERN_SIZE];
+
+    (void)snprintf(digits, sizeof digits, "%lld", (long long)count);
+    if (self->hash) {
+        rqli_command_words(command, "TIME", NULL);
+        rqli_command_words(command, "HSCAN", self->hash, self->cursor, "COUNT", digits, NULL);
+        return;
+    }
+    (void)snprintf(pattern, sizeof pattern, "%s*", self->prefix);
+    rqli_command_words(command, "SCAN", self->cursor, "MATCH", pattern, "COUNT", digits, NULL);
+}
+
+/* {cursor, texts}; of a hash there are two for each field. */
+static bool is_page(const struct rqli_walk *self, const struct rqli_reply *reply)
+{
+    const struct rqli_reply *cursor = reply->items;
+    const struct rqli_reply *found;
+
+    if (reply->type != RQLI_REPLY_ARRAY || reply->count != 2 || cursor->type != RQLI_REPLY_TEXT ||
+        cursor->text.length == 0 || cursor->text.length >= RQLI_CURSOR_SIZE ||
+        !rqli_is_plain(cursor->text)) {
+        return false;
+    }
+    found = &reply->items[1];
+    for (size_t i = 0; found->type == RQLI_REPLY_ARRAY && i < found->count; i++) {
+        if (found->items[i].type != RQLI_REPLY_TEXT) {
+            return false;
+        }
+    }
+    return found->type == RQLI_REPLY_ARRAY && (!self->hash || found->count % 2 == 0);
+}
+
+/* A host that no client of ours can have written is nobody's. */
+static void add_fields(struct rqli_walk *self, const struct rqli_reply *found)
+{
+    for (size_t i = 0; i < found->count; i += 2) {
+        int64_t time_us = -1;
+
+        if (!rqli_gem_seconds(found->items[i + 1].text, &time_us) || time_us < 0) {
+            time_us = -1;
+        }
+        if (rqli_is_plain(found->items[i].text)) {
+            rqli_list_add(&self->found, found->items[i].text, time_us);
+        }
+    }
+}
+
+static void add_keys(struct rqli_walk *self, const struct rqli_reply *found)
+{
+    const struct rqli_slice prefix = rqli_slice_of(self->prefix);
+
+    for (size_t i = 0; i < found->count; i++) {
+        if (rqli_has_prefix(found->items[i].text, prefix)) {
+            rqli_list_add(&self->found, found->items[i].text, 0);
+        }
+    }
+}
+
+rql_status rqli_walk_take(struct rqli_walk *self, const struct rqli_exchange *exchange,
+                          rql_error *error)
+{
+    const struct rqli_reply *page = &exchange->reply[self->hash ? 1 : 0];
+
+    if (self->hash && !rqli_time_read(exchange->reply, &self->server_us)) {
+        return rqli_exchange_fault(exchange, exchange->reply, "TIME", "server", error);
+    }
+    if (!is_page(self, page)) {
+        return rqli_exchange_fault(exchange, page, self->hash ? "HSCAN" : "SCAN",
+                                   self->hash ? self->hash : self->prefix, error);
+    }
+    if (self->hash) {
+        add_fields(self, &page->items[1]);
+    } else {
+        add_keys(self, &page->items[1]);
+    }
+    if (self->found.failed) {
+        return rqli_fail_nomem(error);
+    }
+    (void)snprintf(self->cursor, sizeof self->cursor, "%s", page->items[0].text.data);
+    self->is_done = strcmp(self->cursor, "0") == 0;
+    if (self->is_done) {
+        rqli_list_sort(&self->found);
+    }
+    return RQL_OK;
+}
+
+rql_status rqli_walk_read(const struct rqli_reader *reader, struct rqli_walk *self, int64_t count)
+{
+    RQLI_AUTO(rqli_exchange_give)
+    struct rqli_exchange *exchange = rqli_exchange_take(reader->client->conn);
+    rql_status status;
+
+    if (exchange) {
+        rqli_walk_ask(self, &exchange->command, count);
+    }
+    status = rqli_reader_run(reader, exchange);
+    return status ? status : rqli_walk_take(self, exchange, reader->error);
+}
+
+rql_status rqli_walk_read_all(const struct rqli_reader *reader, struct rqli_walk *self,
+                              int64_t count)
+{
+    rql_status status = RQL_OK;
+
+    for (int i = 0; !status && !self->is_done && (!self->hash || i < ROUNDS_MAX); i++) {
+        status = rqli_walk_read(reader, self, count);
+    }
+    if (!self->is_done) {
+        rqli_list_sort(&self->found);
+    }
+    return status;
+}
+
+/* `most` is how many items are read at once. Sums of a batch of costs cannot overflow. */
+static struct rqli_cost price(int64_t count, int64_t bytes, int64_t most)
+{
+    struct rqli_cost cost = {0};
+
+    if (count > 0) {
+        int64_t each = bytes > 0 ? bytes / count + 1 : 1;
+
+        cost.items = rqli_smaller(count, most);
+        cost.bytes = cost.items * rqli_smaller(each, BATCH_BYTES + 1);
+    }
+    return cost;
+}
+
+static rql_status read_cost(const struct rqli_reader *reader, const struct rqli_batch_ops *ops,
+                            const struct rqli_reply *replies, struct rqli_cost *out)
+{
+    const struct rqli_reply *count = &replies[0];
+    const struct rqli_reply *memory = &replies[1];
+    int64_t bytes;
+
+    /* Reading it will say so again, at no cost. */
+    if (count->type == RQLI_REPLY_ERROR && rqli_reply_class(count) == RQL_E_WRONG_TYPE) {
+        *out = (struct rqli_cost){0};
+        return RQL_OK;
+    }
+    if (count->type != RQLI_REPLY_INTEGER) {
+        return rqli_reply_fault(count, ops->counter, reader->where, reader->error);
+    }
+    bytes = rqli_smaller(count->integer, RQLI_BATCH_ELEMENTS) * GUESSED_ITEM_SIZE;
+    if (memory->type == RQLI_REPLY_INTEGER) {
+        bytes = memory->integer;
+    }
+    *out = price(count->integer, bytes, ops->most);
+    return RQL_OK;
+}
+
+static void ask_cost(struct rqli_command *command, const char *counter, struct rqli_slice key)
+{
+    rqli_command_begin(command, 2);
+    rqli_command_text(command, counter);
+    rqli_command_slice(command, key);
+    rqli_command_begin(command, 5);
+    rqli_command_text(command, "MEMORY");
+    rqli_command_text(command, "USAGE");
+    rqli_command_slice(command, key);
+    rqli_command_text(command, "SAMPLES");
+    rqli_command_int(command, MEMORY_SAMPLES);
+}
+
+/* Fills the costs of n keys. */
+static rql_status measure(const struct rqli_reader *reader, struct rqli_batch *batch, size_t n)
+{
+    RQLI_AUTO(rqli_exchange_give)
+    struct rqli_exchange *exchange = rqli_exchange_take(reader->client->conn);
+    rql_status status;
+
+    for (size_t i = 0; exchange && i < n; i++) {
+        ask_cost(&exchange->command, batch->ops->counter, batch->keys[batch->first + i].text);
+    }
+    status = rqli_reader_run(reader, exchange);
+    for (size_t i = 0; !status && i < n; i++) {
+        status = read_cost(reader, batch->ops, &exchange->reply[2 * i], &batch->costs[i]);
+    }
+    return status;
+}
+
+/* How many of the n keys whose costs these are go into one exchange; 0: the first is too large. */
+static size_t fit(const struct rqli_cost *costs, size_t n)
+{
+    int64_t elements = 0;
+    int64_t bytes = 0;
+    size_t i = 0;
+
+    for (; i < n; i++) {
+        elements += 2 * (costs[i].items + RQLI_SPARE_ITEMS);
+        bytes += costs[i].bytes;
+        if (elements > RQLI_BATCH_ELEMENTS || bytes > BATCH_BYTES) {
+            break;
+        }
+    }
+    return i;
+}
+
+rql_status rqli_batch_read(const struct rqli_reader *reader, const struct rqli_batch_ops *ops,
+                           const struct rqli_item *keys, size_t n, void *context)
+{
+    struct rqli_batch batch = {.ops = ops, .context = context, .keys = keys};
+    rql_status status = RQL_OK;
+
+    while (!status && batch.first < n) {
+        size_t n_known = (size_t)rqli_smaller((int64_t)(n - batch.first), RQLI_BATCH_KEYS);
+
+        status = measure(reader, &batch, n_known);
+        for (size_t i = 0; !status && i < n_known;) {
+            size_t n_fit = fit(&batch.costs[i], n_known - i);
+
+            status = n_fit > 0 ? ops->read(reader, &batch, batch.first + i, n_fit)
+                               : ops->report_unread(reader, &batch, batch.first + i);
+            i += n_fit > 0 ? n_fit : 1;
+        }
+        batch.first += n_known;
+    }
+    return status;
+}

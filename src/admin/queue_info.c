@@ -1,0 +1,344 @@
+#include "admin/queue_info.h"
+
+#include "base/error.h"
+#include "base/must.h"
+#include "base/random.h"
+#include "wire/keys.h"
+#include "wire/number.h"
+#include "wire/pack.h"
+
+#include <stdlib.h>
+
+void rqli_queue_reading_init(struct rqli_queue_reading *self, struct rqli_slice key, int64_t limit)
+{
+    RQLI_MUST(limit > 0 && limit <= RQLI_QUEUE_PAGE);
+    *self = (struct rqli_queue_reading){
+        .key = key,
+        .status = rqli_is_plain(key) ? RQL_KEY_ALIVE : RQL_KEY_MALFORMED,
+        .limit = limit,
+        .has_more = true,
+        .last_score = "-inf",
+    };
+}
+
+void rqli_queue_reading_fini(struct rqli_queue_reading *self)
+{
+    rqli_list_fini_p(&self->requests);
+    rqli_list_fini_p(&self->hosts);
+}
+
+void rqli_queue_reading_ask(const struct rqli_queue_reading *self, struct rqli_command *command)
+{
+    rqli_command_begin(command, 9);
+    rqli_command_text(command, "ZRANGE");
+    rqli_command_slice(command, self->key);
+    rqli_command_text(command, self->last_score);
+    rqli_command_text(command, "+inf");
+    rqli_command_text(command, "BYSCORE");
+    rqli_command_text(command, "LIMIT");
+    rqli_command_int(command, self->n_ties);
+    rqli_command_int(command, self->limit);
+    rqli_command_text(command, "WITHSCORES");
+}
+
+static bool is_page(const struct rqli_reply *reply, size_t limit)
+{
+    if (reply->type != RQLI_REPLY_ARRAY || reply->count % 2 != 0 || reply->count / 2 > limit) {
+        return false;
+    }
+    for (size_t i = 0; i < reply->count; i++) {
+        const struct rqli_reply *item = &reply->items[i];
+
+        if (item->type != RQLI_REPLY_TEXT ||
+            (i % 2 == 1 && item->text.length >= RQLI_QUEUE_SCORE_SIZE)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void count_ties(struct rqli_queue_reading *self, struct rqli_slice score)
+{
+    bool is_tie = rqli_slice_is(score, self->last_score);
+
+    self->n_ties = is_tie ? self->n_ties + 1 : 1;
+    memcpy(self->last_score, score.data, score.length);
+    self->last_score[score.length] = '\0';
+}
+
+rql_status rqli_queue_reading_take(struct rqli_queue_reading *self, const struct rqli_reply *reply,
+                                   const char *where, rql_error *error)
+{
+    self->has_more = false;
+    if (reply->type == RQLI_REPLY_ERROR && rqli_reply_class(reply) == RQL_E_WRONG_TYPE) {
+        self->status = RQL_KEY_WRONG_TYPE;
+        return RQL_OK;
+    }
+    if (!is_page(reply, (size_t)self->limit)) {
+        return rqli_reply_fault(reply, "ZRANGE", where, error);
+    }
+    for (size_t i = 0; i < reply->count; i += 2) {
+        struct rqli_slice acquirer = reply->items[i].text;
+        struct rqli_slice score = reply->items[i + 1].text;
+        int64_t score_us = -1;
+
+        if (!rqli_gem_seconds(score, &score_us) || !rqli_is_plain(acquirer)) {
+            self->status = RQL_KEY_MALFORMED;
+        }
+        rqli_list_add(&self->requests, acquirer, score_us);
+        count_ties(self, score);
+    }
+    self->has_more = reply->count / 2 == (size_t)self->limit;
+    return self->requests.failed ? rqli_fail_nomem(error) : RQL_OK;
+}
+
+/* A name that is too long for us has no requests of ours, nor a record of them. */
+static size_t count_unknown(const struct rqli_queue_reading *self)
+{
+    bool may_have = rqli_name_in(self->key, RQLI_KEY_QUEUE).length <= RQL_NAME_MAX;
+
+    return may_have ? self->requests.count - self->hosts.count : 0;
+}
+
+static struct rqli_slice records_key(struct rqli_slice name, char memory[RQLI_KEY_SIZE])
+{
+    const size_t prefix_length = sizeof RQLI_KEY_REQUESTS - 1;
+
+    memcpy(memory, RQLI_KEY_REQUESTS, prefix_length);
+    memcpy(memory + prefix_length, name.data, name.length);
+    return (struct rqli_slice){memory, prefix_length + name.length};
+}
+
+size_t rqli_queue_reading_ask_hosts(struct rqli_queue_reading *self, struct rqli_command *command,
+                                    size_t limit)
+{
+    size_t unknown = count_unknown(self);
+    char memory[RQLI_KEY_SIZE];
+
+    self->n_asked = unknown < limit ? unknown : limit;
+    if (self->n_asked == 0) {
+        return 0;
+    }
+    rqli_command_begin(command, 2 + self->n_asked);
+    rqli_command_text(command, "HMGET");
+    rqli_command_slice(command, records_key(rqli_name_in(self->key, RQLI_KEY_QUEUE), memory));
+    for (size_t i = 0; i < self->n_asked; i++) {
+        rqli_command_slice(command, self->requests.item[self->hosts.count + i].text);
+    }
+    return self->n_asked;
+}
+
+/* The first word of a record. */
+static struct rqli_slice host_in(struct rqli_slice record)
+{
+    const char *end = record.length > 0 ? memchr(record.data, ' ', record.length) : NULL;
+
+    if (end) {
+        record.length = (size_t)(end - record.data);
+    }
+    return record;
+}
+
+/* A record leaves out the identity, which ends the acquirer's id too. */
+static struct rqli_slice whole_host(struct rqli_slice host, struct rqli_slice acquirer,
+                                    char memory[RQL_ID_SIZE])
+{
+    const size_t left_out = RQLI_HEX_SIZE - 1;
+    size_t length = host.length + left_out;
+
+    if (host.length == 0 || host.data[host.length - 1] != '/' || acquirer.length < left_out ||
+        length >= RQL_ID_SIZE) {
+        return host;
+    }
+    memcpy(memory, host.data, host.length);
+    memcpy(memory + host.length, acquirer.data + acquirer.length - left_out, left_out);
+    return (struct rqli_slice){memory, length};
+}
+
+/* "", if what the record has cannot be a host id. */
+static void add_host(struct rqli_queue_reading *self, const struct rqli_reply *record)
+{
+    const struct rqli_slice unknown = {"", 0};
+    struct rqli_slice host = unknown;
+    char memory[RQL_ID_SIZE];
+
+    if (record && record->type == RQLI_REPLY_TEXT) {
+        host =
+            whole_host(host_in(record->text), self->requests.item[self->hosts.count].text, memory);
+    }
+    rqli_list_add(&self->hosts, host.length < RQL_ID_SIZE && rqli_is_plain(host) ? host : unknown,
+                  0);
+}
+
+/* Records of another type name no host. */
+rql_status rqli_queue_reading_take_hosts(struct rqli_queue_reading *self,
+                                         const struct rqli_reply *reply, const char *where,
+                                         rql_error *error)
+{
+    bool are_foreign =
+        reply->type == RQLI_REPLY_ERROR && rqli_reply_class(reply) == RQL_E_WRONG_TYPE;
+
+    if (!are_foreign && (reply->type != RQLI_REPLY_ARRAY || reply->count != self->n_asked)) {
+        return rqli_reply_fault(reply, "HMGET", where, error);
+    }
+    for (size_t i = 0; i < self->n_asked && !self->hosts.failed; i++) {
+        add_host(self, are_foreign ? NULL : &reply->items[i]);
+    }
+    return self->hosts.failed ? rqli_fail_nomem(error) : RQL_OK;
+}
+
+rql_status rqli_queue_reading_finish(const struct rqli_queue_reading *self, rql_queue_info **out,
+                                     rql_error *error)
+{
+    const size_t count = self->requests.count;
+    bool is_gone = self->status == RQL_KEY_ALIVE && count == 0;
+    rql_request_info *requests;
+    rql_queue_info *info;
+    char *cursor;
+
+    info = malloc(sizeof *info + count * sizeof *requests + self->key.length + 1 +
+                  rqli_list_size(&self->requests) + rqli_list_size(&self->hosts));
+    if (!info) {
+        return rqli_fail_nomem(error);
+    }
+    requests = (rql_request_info *)(info + 1);
+    cursor = (char *)(requests + count);
+    *info = (rql_queue_info){
+        .status = is_gone ? RQL_KEY_RELEASED : self->status,
+        .lock_queue = rqli_pack(&cursor, self->key),
+        .n_requests = count,
+        .requests = count > 0 ? requests : NULL,
+    };
+    info->name =
+        info->lock_queue + (self->key.length - rqli_name_in(self->key, RQLI_KEY_QUEUE).length);
+    for (size_t i = 0; i < count; i++) {
+        bool has_host = i < self->hosts.count && self->hosts.item[i].text.length > 0;
+
+        requests[i] = (rql_request_info){
+            .acq_id = rqli_pack(&cursor, self->requests.item[i].text),
+            .hst_id = has_host ? rqli_pack(&cursor, self->hosts.item[i].text) : NULL,
+            .score_us = self->requests.item[i].number,
+            .position = (int64_t)i + 1,
+        };
+    }
+    *out = info;
+    return RQL_OK;
+}
+
+/* Queues that are read together. */
+struct readings {
+    size_t n;
+    struct rqli_queue_reading of[];
+};
+
+static void free_readings_p(struct readings **slot)
+{
+    struct readings *self = *slot;
+
+    for (size_t i = 0; self && i < self->n; i++) {
+        rqli_queue_reading_fini(&self->of[i]);
+    }
+    free(self);
+}
+
+/* One page of each. */
+static rql_status read_pages(const struct rqli_reader *reader, struct rqli_queue_reading *of,
+                             size_t n)
+{
+    RQLI_AUTO(rqli_exchange_give)
+    struct rqli_exchange *exchange = rqli_exchange_take(reader->client->conn);
+    rql_status status;
+
+    for (size_t i = 0; exchange && i < n; i++) {
+        rqli_queue_reading_ask(&of[i], &exchange->command);
+    }
+    status = rqli_reader_run(reader, exchange);
+    for (size_t i = 0; !status && i < n; i++) {
+        status = rqli_queue_reading_take(&of[i], &exchange->reply[i], reader->where, reader->error);
+    }
+    return status;
+}
+
+/* The next few records of all queues together. */
+static rql_status read_some_hosts(const struct rqli_reader *reader, struct readings *readings,
+                                  bool *has_more)
+{
+    RQLI_AUTO(rqli_exchange_give)
+    struct rqli_exchange *exchange = rqli_exchange_take(reader->client->conn);
+    const struct rqli_reply *reply;
+    size_t room = RQLI_QUEUE_HOSTS;
+    rql_status status;
+
+    for (size_t i = 0; exchange && i < readings->n; i++) {
+        room -= rqli_queue_reading_ask_hosts(&readings->of[i], &exchange->command, room);
+    }
+    *has_more = room == 0;
+    if (exchange && exchange->command.n_commands == 0) {
+        return RQL_OK;
+    }
+    status = rqli_reader_run(reader, exchange);
+    if (status) {
+        return status;
+    }
+    reply = exchange->reply;
+    for (size_t i = 0; !status && i < readings->n; i++) {
+        if (readings->of[i].n_asked > 0) {
+            status = rqli_queue_reading_take_hosts(&readings->of[i], reply++, reader->where,
+                                                   reader->error);
+        }
+    }
+    return status;
+}
+
+static rql_status read_some(const struct rqli_reader *reader, const struct rqli_batch *batch,
+                            size_t first, size_t n)
+{
+    __attribute__((cleanup(free_readings_p))) struct readings *readings =
+        calloc(1, sizeof *readings + n * sizeof readings->of[0]);
+    rql_queue_info **out = (rql_queue_info **)batch->context + first;
+    bool has_more = true;
+    rql_status status;
+
+    if (!readings) {
+        return rqli_fail_nomem(reader->error);
+    }
+    for (; readings->n < n; readings->n++) {
+        int64_t items = batch->costs[first - batch->first + readings->n].items;
+
+        rqli_queue_reading_init(&readings->of[readings->n], batch->keys[first + readings->n].text,
+                                rqli_smaller(items + RQLI_SPARE_ITEMS, RQLI_QUEUE_PAGE));
+    }
+    status = read_pages(reader, readings->of, n);
+    for (size_t i = 0; i < n; i++) {
+        while (!status && readings->of[i].has_more) {
+            status = read_pages(reader, &readings->of[i], 1);
+        }
+    }
+    while (!status && has_more) {
+        status = read_some_hosts(reader, readings, &has_more);
+    }
+    for (size_t i = 0; !status && i < n; i++) {
+        status = rqli_queue_reading_finish(&readings->of[i], &out[i], reader->error);
+    }
+    return status;
+}
+
+static rql_status report_unread(const struct rqli_reader *reader, const struct rqli_batch *batch,
+                                size_t i)
+{
+    rql_queue_info **out = (rql_queue_info **)batch->context + i;
+    struct rqli_queue_reading reading;
+
+    rqli_queue_reading_init(&reading, batch->keys[i].text, 1);
+    reading.status = RQL_KEY_MALFORMED;
+    return rqli_queue_reading_finish(&reading, out, reader->error);
+}
+
+rql_status rqli_read_queues(const struct rqli_reader *reader, const struct rqli_item *keys,
+                            size_t n, rql_queue_info **out)
+{
+    static const struct rqli_batch_ops queues = {"ZCARD", RQLI_QUEUE_PAGE, read_some,
+                                                 report_unread};
+
+    return rqli_batch_read(reader, &queues, keys, n, out);
+}

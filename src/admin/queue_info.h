@@ -1,0 +1,55 @@
+#ifndef RQLI_QUEUE_INFO_H
+#define RQLI_QUEUE_INFO_H
+
+/* A queue as rql_queue_info in one allocation, gathered from pages of its sorted set and from the
+ * records of its requests, which name the hosts. A page begins at the score where the last one
+ * ended, not at a rank: requests that leave meanwhile hide no others. */
+
+#include "admin/pages.h"
+
+#include <rql/inspect.h>
+
+enum {
+    RQLI_QUEUE_PAGE = 1000, /* requests of one command */
+    RQLI_QUEUE_HOSTS = 200, /* records of one exchange; each carries metadata */
+    RQLI_QUEUE_SCORE_SIZE = 40,
+};
+
+struct rqli_queue_reading {
+    struct rqli_slice key; /* borrowed */
+    rql_key_status status;
+    int64_t limit;             /* of a page */
+    bool has_more;             /* the last page was full */
+    size_t n_asked;            /* records asked for by the command that is under way */
+    struct rqli_list requests; /* acquirers in their order, with their scores; -1: unreadable */
+    struct rqli_list hosts;    /* of the first so many of them; "": unknown */
+    int64_t n_ties;            /* requests that have the last score */
+    char last_score[RQLI_QUEUE_SCORE_SIZE];
+};
+
+/* limit is 1 to RQLI_QUEUE_PAGE. The rest does no I/O either. */
+void rqli_queue_reading_init(struct rqli_queue_reading *self, struct rqli_slice key, int64_t limit);
+void rqli_queue_reading_fini(struct rqli_queue_reading *self);
+
+/* While has_more: ask for a page, take it. `where` is for messages. */
+void rqli_queue_reading_ask(const struct rqli_queue_reading *self, struct rqli_command *command);
+rql_status rqli_queue_reading_take(struct rqli_queue_reading *self, const struct rqli_reply *reply,
+                                   const char *where, rql_error *error);
+
+/* Asks for at most `limit` records that are still unknown; returns how many. 0: none was asked for,
+ * there is no reply to take. */
+size_t rqli_queue_reading_ask_hosts(struct rqli_queue_reading *self, struct rqli_command *command,
+                                    size_t limit);
+rql_status rqli_queue_reading_take_hosts(struct rqli_queue_reading *self,
+                                         const struct rqli_reply *reply, const char *where,
+                                         rql_error *error);
+
+/* An empty queue is RQL_KEY_RELEASED: the server keeps no empty sets. */
+rql_status rqli_queue_reading_finish(const struct rqli_queue_reading *self, rql_queue_info **out,
+                                     rql_error *error);
+
+/* As rqli_read_locks(). */
+rql_status rqli_read_queues(const struct rqli_reader *reader, const struct rqli_item *keys,
+                            size_t n, rql_queue_info **out);
+
+#endif

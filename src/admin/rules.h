@@ -1,0 +1,112 @@
+#ifndef RQLI_RULES_H
+#define RQLI_RULES_H
+
+/* What sweeps look for, and what they do with it. No I/O here. */
+
+#include "admin/sweep.h"
+#include "wire/answer.h"
+#include "wire/call.h"
+
+/* More than that is counted under no key; what a server says beyond is malformed. */
+#define RQLI_SWEEP_COUNT_MAX (INT64_C(1) << 40)
+
+/* The command that inspects a key. */
+enum rqli_inspection {
+    RQLI_INSPECT_GRANT,  /* what tells one grant of a lock from all others */
+    RQLI_INSPECT_LENGTH, /* of a queue */
+    RQLI_INSPECT_SCORE,  /* of the owner's request in a queue */
+    RQLI_INSPECT_OLD,    /* how many requests of a queue have the age */
+};
+
+/* Items of the reply about a grant; the nonce is of ours only. */
+enum rqli_grant_field {
+    RQLI_GRANT_ACQ_ID,
+    RQLI_GRANT_HST_ID,
+    RQLI_GRANT_TS,
+    RQLI_GRANT_NONCE,
+    RQLI_GRANT_FIELDS
+};
+
+/* What the script of a rule is told. */
+enum rqli_rule_argument {
+    RQLI_ARGUMENT_NONE,
+    RQLI_ARGUMENT_GRANT,  /* its fields */
+    RQLI_ARGUMENT_OWNER,  /* acq_id */
+    RQLI_ARGUMENT_OLDEST, /* time */
+    RQLI_ARGUMENT_FROM,   /* where in a queue this call begins */
+    RQLI_ARGUMENT_DRY_RUN,
+    RQLI_ARGUMENT_RANDOM, /* for a hand-over by chance */
+};
+
+/* One of the numbers that a script answers. */
+enum rqli_rule_number {
+    RQLI_NUMBER_NONE,
+    RQLI_NUMBER_FIRST,
+    RQLI_NUMBER_SECOND,
+    RQLI_NUMBER_THIRD
+};
+
+enum { RQLI_RULE_ARGUMENTS = 4 };
+
+struct rqli_sweep_rule {
+    const char *prefix;  /* of the keys */
+    const char *pattern; /* the same, for messages */
+    enum rqli_inspection inspection;
+    /* Of locks, whose grant was inspected; NULL: all. */
+    bool (*wants)(const struct rqli_sweep *sweep, const struct rqli_reply *grant);
+    enum rqli_script_id script;
+    enum rqli_rule_argument arguments[RQLI_RULE_ARGUMENTS]; /* up to NONE */
+
+    /* How its answer counts. The first number says how many were removed. */
+    bool counts_keys;   /* as keys */
+    bool counts_queues; /* each queue that any was removed from */
+    enum rqli_rule_number requests;
+    enum rqli_rule_number served; /* enum rqli_served */
+    enum rqli_rule_number next;   /* of a script that goes through a queue in steps: where the next
+                                     begins, or -1. In a dry run such a script is called as well */
+};
+
+/* One key that is to be swept. */
+struct rqli_sweep_target {
+    struct rqli_slice key;
+    const struct rqli_reply *seen; /* the reply of the inspection */
+    char *memory;                  /* of keys */
+    struct rqli_keys keys;
+    int64_t from;    /* of the next step */
+    int64_t removed; /* by earlier steps */
+    int64_t served;  /* by all steps */
+    bool goes_on;    /* there is another step, or the queue is still to be served */
+    bool is_serving;
+};
+
+enum rqli_sweep_verdict {
+    RQLI_SWEEP_KEEP,
+    RQLI_SWEEP_REMOVE,
+    RQLI_SWEEP_MALFORMED, /* no such reply exists */
+};
+
+/* Writes the one command that inspects. Its name is for messages. */
+void rqli_rule_inspect(const struct rqli_sweep_rule *self, const struct rqli_sweep *sweep,
+                       struct rqli_command *command, struct rqli_slice key);
+const char *rqli_inspection_name(enum rqli_inspection inspection);
+
+enum rqli_sweep_verdict rqli_rule_judge(const struct rqli_sweep_rule *self,
+                                        const struct rqli_sweep *sweep,
+                                        const struct rqli_reply *seen);
+
+void rqli_rule_write(const struct rqli_sweep_rule *self, const struct rqli_sweep *sweep,
+                     const struct rqli_sweep_target *target, struct rqli_call *call);
+
+/* Counts what the script did. True: it is to be called again. */
+bool rqli_rule_count(const struct rqli_sweep_rule *self, struct rqli_sweep *sweep,
+                     struct rqli_sweep_target *target, const struct rqli_outcome *outcome);
+
+extern const struct rqli_sweep_rule rqli_rule_all_queues;
+extern const struct rqli_sweep_rule rqli_rule_all_locks;
+extern const struct rqli_sweep_rule rqli_rule_locks_of;      /* the owner */
+extern const struct rqli_sweep_rule rqli_rule_requests_of;   /* the owner */
+extern const struct rqli_sweep_rule rqli_rule_dead_requests; /* of the age */
+extern const struct rqli_sweep_rule rqli_rule_zombie_locks;  /* of dead hosts */
+extern const struct rqli_sweep_rule rqli_rule_zombie_requests;
+
+#endif
