@@ -18,7 +18,7 @@ enum {
     FLAGS_MAX = 128,
     NAME_SIZE = 64,
     LINE_SIZE = 1024,
-    LONG_FLAG = 256,   /* getopt_long() answers this plus its index for a long flag, */
+    LONG_FLAG = 256,   /* getopt_long() returns this plus its index for a long flag, */
     BARE_ARGUMENT = 1, /* this for what is no flag, and a letter for a short flag */
 };
 
@@ -81,7 +81,7 @@ static void collect_flags(struct flags *self, const struct cli_command *command)
 {
     const rql_option_row *row;
 
-    /* '+' ends at the first argument that is no flag, '-' answers it in its place; ':' tells a
+    /* '+' ends at the first argument that is no flag, '-' returns it in its turn; ':' tells a
      * missing value from an unknown flag. */
     *self = (struct flags){.command = command, .letters = {command == &top ? '+' : '-', ':'}};
     for (const struct cli_flag *flag = cli_flags; flag->name; flag++) {
@@ -113,8 +113,8 @@ static const struct cli_flag *find_flag(const struct flags *self, int found)
     return &self->item[i];
 }
 
-/* getopt_long() would take "--sec" for "--secret": a flag that is added later could not be told
- * from one that scripts have abbreviated. */
+/* getopt_long() would take "--sec" for "--secret": a flag that is added later would change
+ * what a script has abbreviated, or make it fail. */
 static bool is_unknown(const struct flags *self, const char *argument)
 {
     const size_t length = argument ? strcspn(argument, "=") : 0;

@@ -62,7 +62,7 @@ static int start_guard(struct cli_child *self)
 }
 
 struct start {
-    char **words;
+    char **arguments;
     char **environment;
     const sigset_t *mask;
     pid_t parent;
@@ -78,21 +78,15 @@ _Noreturn static void become_command(const struct start *start)
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == start->parent) {
         (void)pthread_sigmask(SIG_SETMASK, start->mask, NULL);
         cli_broken_pipe_restore();
-        (void)execvpe(start->words[0], start->words, start->environment);
+        (void)execvpe(start->arguments[0], start->arguments, start->environment);
         number = errno;
         (void)!write(start->report_fd, &number, sizeof number);
     }
     _exit(CLI_NO_COMMAND);
 }
 
-static int explain(const char *word, int number)
-{
-    cli_say_errno(word, number);
-    return number == ENOENT || number == ENOTDIR ? CLI_NO_COMMAND : CLI_CANNOT_RUN;
-}
-
 /* Waits until the command runs, or is known not to. */
-static int await_exec(const struct cli_child *self, int fd, const char *word)
+static int await_exec(const struct cli_child *self, int fd, const char *program)
 {
     int number = 0;
     ssize_t got = read(fd, &number, sizeof number);
@@ -104,7 +98,8 @@ static int await_exec(const struct cli_child *self, int fd, const char *word)
         return CLI_DONE;
     }
     (void)waitpid(self->pid, NULL, 0);
-    return explain(word, number);
+    cli_say_errno(program, number);
+    return number == ENOENT || number == ENOTDIR ? CLI_NO_COMMAND : CLI_CANNOT_RUN;
 }
 
 static int start_command(struct cli_child *self, struct start *start)
@@ -125,15 +120,16 @@ static int start_command(struct cli_child *self, struct start *start)
         (void)!write(self->guard_fd, &self->pid, sizeof self->pid);
     }
     (void)close(ends[1]);
-    code = self->pid > 0 ? await_exec(self, ends[0], start->words[0]) : fail("fork");
+    code = self->pid > 0 ? await_exec(self, ends[0], start->arguments[0]) : fail("fork");
     (void)close(ends[0]);
     return code;
 }
 
-int cli_child_start(struct cli_child *out, char **words, char **environment, const sigset_t *mask)
+int cli_child_start(struct cli_child *out, char **arguments, char **environment,
+                    const sigset_t *mask)
 {
     struct start start = {
-        .words = words, .environment = environment, .mask = mask, .parent = getpid()};
+        .arguments = arguments, .environment = environment, .mask = mask, .parent = getpid()};
     int code;
 
     *out = (struct cli_child){.pid = -1, .guard = -1, .guard_fd = -1};

@@ -24,9 +24,10 @@ struct cli_child {
     int status; /* from waitpid, when it has ended */
 };
 
-/* Runs words[0], found along PATH, without a shell, with this signal mask. CLI_DONE, or the exit
- * code after a line on stderr. */
-int cli_child_start(struct cli_child *out, char **words, char **environment, const sigset_t *mask);
+/* Runs arguments[0], found along PATH, without a shell, with this signal mask. CLI_DONE, or the
+ * exit code after a line on stderr. */
+int cli_child_start(struct cli_child *out, char **arguments, char **environment,
+                    const sigset_t *mask);
 
 /* To the whole group. Harmless when it has ended. */
 void cli_child_signal(const struct cli_child *self, int signal_number);
@@ -41,7 +42,7 @@ enum { CLI_OWN_VARIABLES = 3 };
 
 /* The command's environment: this program's, with its own RQL_LOCK, RQL_TOKEN and RQL_URL. The URL
  * is the one that this program uses, login included: an rql or a worker inside the command has to
- * find the same server, and would lock on another one without a word. Other users cannot read it:
+ * find the same server, and would silently lock on another one. Other users cannot read it:
  * unlike a command line, an environment is its owner's. */
 struct cli_environment {
     char **items; /* ends in NULL */

@@ -129,11 +129,11 @@ extern const struct cli_command *const cli_commands[];
  * `args`. */
 void cli_args_init(struct cli_args *args, char **arguments);
 
-/* Takes the flags before the command's name (command NULL), or everything behind it. Answers
+/* Takes the flags before the command's name (command NULL), or everything behind it. Returns
  * CLI_DONE, or CLI_USAGE after having said what is wrong. */
 int cli_args_parse(struct cli_args *args, const struct cli_command *command);
 
-/* The answer is no: prints what there is, says why, and answers CLI_REFUSED. */
+/* The answer is no: prints what there is, says why, and returns CLI_REFUSED. */
 int cli_refuse(struct cli_session *self, const char *why);
 
 bool cli_flag_is_of(const struct cli_flag *self, const struct cli_command *command);
@@ -142,7 +142,7 @@ bool cli_flag_is_of(const struct cli_flag *self, const struct cli_command *comma
 int cli_flag_store(const struct cli_flag *self, const struct cli_command *command,
                    struct cli_args *args, char *value);
 
-/* Says what is wrong with an argument; answers CLI_USAGE. */
+/* Says what is wrong with an argument; returns CLI_USAGE. */
 int cli_misused(const struct cli_command *command, const char *what, const char *argument);
 
 /* Does the glob, if there is one, match the name of a lock? It is as in the shell, but '/' is a

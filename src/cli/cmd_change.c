@@ -139,8 +139,9 @@ const struct cli_command cli_unlock = {
     .name = "unlock",
     .usage = "NAME --secret SECRET | NAME --force",
     .summary = "Release a lock by its secret, or by force",
-    .notes = "--force asks nobody and tells nobody: the holder finds out at its next renewal or\n"
-             "release, live waiters put themselves back.\n",
+    .notes =
+        "--force asks no holder and notifies nobody: the holder finds out at its next renewal or\n"
+        "release, live waiters put themselves back.\n",
     .needs_name = true,
     .prepare = check_unlock,
     .run = unlock,

@@ -10,14 +10,7 @@
 
 /* run, series, lock: the commands that acquire. */
 
-static int64_t hold_end(const struct cli_args *args)
-{
-    const bool is_limited = args->max_hold_ms != CLI_UNSET && args->max_hold_ms != RQL_FOREVER;
-
-    return is_limited ? cli_after_ms(args->max_hold_ms) : INT64_MAX;
-}
-
-/* Runs the command from its start to its end. Answers how it ended. */
+/* Runs the command from its start to its end. Returns how it ended. */
 static int run_command(const struct cli_args *args, struct cli_watch_rules *rules, bool *lost_out)
 {
     __attribute__((cleanup(cli_environment_fini_p))) struct cli_environment environment;
@@ -46,11 +39,12 @@ static int run_command(const struct cli_args *args, struct cli_watch_rules *rule
 static int run_held(const struct cli_args *args, struct cli_held *held)
 {
     const bool has_grace = args->kill_after_ms != CLI_UNSET;
+    const bool is_limited = args->max_hold_ms != CLI_UNSET && args->max_hold_ms != RQL_FOREVER;
     struct cli_watch_rules rules = {
         .held = held,
         .grace_ms = has_grace ? args->kill_after_ms : cli_held_ttl_ms(held) / 3,
         .is_renewed = args->auto_extend,
-        .hold_end_ms = hold_end(args),
+        .hold_end_ms = is_limited ? cli_after_ms(args->max_hold_ms) : INT64_MAX,
     };
     rql_error error = {.status = RQL_OK};
     bool was_ended = false;

@@ -33,23 +33,11 @@ static const char *status_text(rql_key_status status)
     return "unknown";
 }
 
-static void print_meta(struct out *out, const rql_lock_info *info)
-{
-    char label[LABEL_SIZE];
-
-    out_begin(out, "meta");
-    for (size_t i = 0; i < info->n_meta; i++) {
-        out_text(out, NULL, info->meta[i].name, info->meta[i].value);
-        (void)snprintf(label, sizeof label, "meta %s", info->meta[i].name);
-        out_pair(out, label, info->meta[i].value);
-    }
-    out_end(out);
-}
-
 /* The fields of a lock. What it does not have is left out of a list of fields. */
 static void print_lock(struct out *out, const char *heading, const rql_lock_info *info)
 {
     const bool is_reentered = info->spc_cnt > 0;
+    char label[LABEL_SIZE];
 
     out_text(out, heading, "name", info->name);
     out_text(out, NULL, "lock_key", info->lock_key);
@@ -71,7 +59,13 @@ static void print_lock(struct out *out, const char *heading, const rql_lock_info
     out_number(out, NULL, "l_spc_ext_ts_us", OUT_AGE, info->l_spc_ext_ts_us);
     out_number(out, NULL, "l_spc_ext_ini_ttl_ms", OUT_MS, info->l_spc_ext_ini_ttl_ms);
     out_number(out, info->token > 0 ? "TOKEN" : NULL, "token", OUT_COUNT, info->token);
-    print_meta(out, info);
+    out_begin(out, "meta");
+    for (size_t i = 0; i < info->n_meta; i++) {
+        out_text(out, NULL, info->meta[i].name, info->meta[i].value);
+        (void)snprintf(label, sizeof label, "meta %s", info->meta[i].name);
+        out_pair(out, label, info->meta[i].value);
+    }
+    out_end(out);
 }
 
 static void print_queue(struct out *out, const rql_queue_info *info)
@@ -133,11 +127,6 @@ static int show_queue(struct cli_session *self)
     return CLI_DONE;
 }
 
-static int compare_texts(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static int compare_locks(const void *a, const void *b)
 {
     const rql_lock_info *const *left = a;
@@ -181,7 +170,7 @@ static int list_keys(struct cli_session *self)
     if (status != RQL_OK) {
         return cli_fault(&self->error);
     }
-    sort(list->item, list->count, compare_texts);
+    sort(list->item, list->count, cli_compare_texts);
     out_begin_list(&self->out, NULL);
     for (size_t i = 0; i < list->count; i++) {
         const char *key = list->item[i];

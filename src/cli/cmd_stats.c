@@ -1,6 +1,7 @@
 #include "cmd.h"
 #include "messages.h"
 #include "scope.h"
+#include "text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,28 +51,13 @@ static void count_queues(struct fleet *fleet, const rql_queue_info_list *queues,
     }
 }
 
-static int compare_texts(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-static int64_t count_distinct(const char **texts, size_t count)
-{
-    int64_t distinct = 0;
-
-    qsort(texts, count, sizeof texts[0], compare_texts);
-    for (size_t i = 0; i < count; i++) {
-        distinct += i == 0 || strcmp(texts[i], texts[i - 1]) != 0;
-    }
-    return distinct;
-}
-
 static struct fleet count_all(const rql_lock_info_list *locks, const rql_queue_info_list *queues,
                               const rql_host_info_list *swarm)
 {
     struct fleet fleet = {.swarm_hosts = (int64_t)swarm->count};
     size_t most = locks->count;
     const char **hosts;
+    int64_t distinct = 0;
 
     for (size_t i = 0; i < queues->count; i++) {
         most += queues->item[i]->n_requests;
@@ -79,7 +65,11 @@ static struct fleet count_all(const rql_lock_info_list *locks, const rql_queue_i
     hosts = cli_must(calloc(most + 1, sizeof *hosts));
     count_locks(&fleet, locks, hosts);
     count_queues(&fleet, queues, hosts);
-    fleet.hosts = count_distinct(hosts, (size_t)fleet.hosts);
+    qsort(hosts, (size_t)fleet.hosts, sizeof *hosts, cli_compare_texts);
+    for (int64_t i = 0; i < fleet.hosts; i++) {
+        distinct += i == 0 || strcmp(hosts[i], hosts[i - 1]) != 0;
+    }
+    fleet.hosts = distinct;
     free(hosts);
     for (size_t i = 0; i < swarm->count; i++) {
         fleet.zombies += swarm->item[i].is_zombie;

@@ -121,23 +121,10 @@ static void print_element(struct out *out, const char *key, const rql_element_st
     out_end(out);
 }
 
-static void print_end(struct cli_session *self)
-{
-    rql_swarm_status status;
-
-    if (!self->args->json || rql_get_swarm_status(self->client, &status, NULL) != RQL_OK) {
-        return;
-    }
-    out_begin(&self->out, NULL);
-    print_element(&self->out, "supervisor", &status.supervisor);
-    print_element(&self->out, "probe_hosts", &status.probe_hosts);
-    print_element(&self->out, "flush_zombies", &status.flush_zombies);
-    out_end(&self->out);
-}
-
 static int run_service(struct cli_session *self)
 {
     CLI_AUTO(rql_swarm_free) rql_swarm *swarm = NULL;
+    rql_swarm_status status;
 
     if (rql_swarm_start(self->client, NULL, &swarm, &self->error) != RQL_OK) {
         return cli_fault(&self->error);
@@ -145,7 +132,13 @@ static int run_service(struct cli_session *self)
     notify("READY=1\nSTATUS=Looking for dead hosts");
     wait_for_end(self->client);
     notify("STOPPING=1");
-    print_end(self);
+    if (rql_get_swarm_status(self->client, &status, NULL) == RQL_OK) {
+        out_begin(&self->out, NULL);
+        print_element(&self->out, "supervisor", &status.supervisor);
+        print_element(&self->out, "probe_hosts", &status.probe_hosts);
+        print_element(&self->out, "flush_zombies", &status.flush_zombies);
+        out_end(&self->out);
+    }
     rql_swarm_stop(swarm);
     return CLI_DONE;
 }
@@ -305,7 +298,7 @@ const struct cli_command cli_swarm = {
         "           --json prints at the end how its parts were\n"
         "  status   how many hosts there are, and who is elected to flush\n"
         "  info     all hosts and how long they have been silent\n"
-        "  probe    one sign of life, for this very process\n"
+        "  probe    one heartbeat, for this very process\n"
         "  flush    now and at first sight, without an election\n"
         "  zombies  the dead and their locks; changes nothing\n"
         "What dead is: --zombie-ttl-ms, the same for all swarms of a server.\n",

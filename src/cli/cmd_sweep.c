@@ -69,11 +69,6 @@ static void init(struct sweep *self, struct cli_session *session)
     self->options.on_progress = isatty(STDERR_FILENO) == 1 ? show_progress : NULL;
 }
 
-static int compare_keys(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* `what` is released; NULL: nothing is, by `dead`. */
 static void print(const struct sweep *self, const char *what, const rql_text_list *queues)
 {
@@ -123,7 +118,7 @@ static int finish(struct sweep *self, const char *what, const rql_text_list *que
         (void)fputs("\r                                                    \r", stderr);
     }
     if (self->n_swept > 1) {
-        qsort(self->swept, self->n_swept, sizeof self->swept[0], compare_keys);
+        qsort(self->swept, self->n_swept, sizeof self->swept[0], cli_compare_texts);
     }
     if (self->session->error.status != RQL_OK) {
         code = cli_fault(&self->session->error);
@@ -223,8 +218,7 @@ const struct cli_command cli_dead = {
     .name = "dead",
     .usage = "[--older-than DURATION] [--dry-run]",
     .summary = "Remove the requests of dead waiters from all queues",
-    .notes =
-        "Waiters of librql that live keep their places. Those of the gem show no sign of life:\n"
-        "they are taken for dead by their age, and put themselves back if they are not.\n",
+    .notes = "Waiters of librql that live keep their rank. Those of the gem send no heartbeats:\n"
+             "they are taken for dead by their age, and put themselves back if they are not.\n",
     .run = clear_dead,
 };

@@ -57,21 +57,15 @@ rql_status cli_held_release(struct cli_held *self, rql_error *error)
     return status;
 }
 
-/* This program is run by one that holds locks: `rql run`. */
-static bool is_nested(void)
-{
-    const char *held = getenv("RQL_LOCK"); /* NOLINT(concurrency-mt-unsafe) */
-
-    return held && held[0] != '\0';
-}
-
 static void fill_lock(const struct cli_args *args, const rql_client *client, rql_lock_options *out)
 {
+    const char *outer = getenv("RQL_LOCK"); /* NOLINT(concurrency-mt-unsafe) */
+
     rql_lock_options_init(client, out);
     out->meta = args->n_meta > 0 ? args->meta : NULL;
     out->n_meta = args->n_meta;
     out->fail_fast = args->fail_fast;
-    out->nested = is_nested();
+    out->nested = outer && *outer; /* this program is run under `rql run` */
     out->detailed_acq_timeout_error = true;
     out->auto_extend = args->command && args->auto_extend; /* `lock` leaves its lock to the ttl */
     if (args->ttl_ms != CLI_UNSET) {
@@ -88,17 +82,6 @@ static void fill_lock(const struct cli_args *args, const rql_client *client, rql
     if (args->max_hold_ms > 0 && args->max_hold_ms < out->ttl_ms) {
         out->ttl_ms = args->max_hold_ms;
     }
-}
-
-static void fill_series(const struct cli_args *args, const rql_lock_options *lock,
-                        rql_series_result *result, rql_series_options *out)
-{
-    rql_series_options_init(out);
-    out->mode = args->gem ? RQL_SERIES_GEM : RQL_SERIES_ATOMIC;
-    out->names = args->names;
-    out->n_names = args->n_names;
-    out->lock = lock;
-    out->result = result;
 }
 
 /* What the library says of grants that were over by the time that their reply was here: that the
@@ -149,28 +132,21 @@ static int refuse(struct cli_session *session, const struct cli_wait *wait)
 }
 
 /* A lock that was handed over lives for a second until it is claimed. The claim is made before
- * anybody relies on the lock, and tells at once when it is gone already. */
-static rql_status claim(const struct cli_held *held, rql_error *error)
+ * anybody relies on the lock, and fails at once when it is gone already. What cannot be claimed is
+ * given back. */
+static int claim(struct cli_held *held)
 {
+    rql_error error = {.status = RQL_OK};
     rql_status status = RQL_OK;
 
     for (size_t i = 0; status == RQL_OK && i < cli_held_count(held); i++) {
         const rql_lock_facts facts = rql_lock_describe(cli_held_lock(held, i));
 
         if (facts.handed_over) {
-            status = held->series ? rql_series_extend(held->series, facts.ttl_ms, error)
-                                  : rql_lock_extend(held->lock, facts.ttl_ms, error);
+            status = held->series ? rql_series_extend(held->series, facts.ttl_ms, &error)
+                                  : rql_lock_extend(held->lock, facts.ttl_ms, &error);
         }
     }
-    return status;
-}
-
-/* What cannot be claimed is given back. */
-static int claim_or_release(struct cli_held *held)
-{
-    rql_error error = {.status = RQL_OK};
-    const rql_status status = claim(held, &error);
-
     if (status == RQL_OK) {
         return CLI_DONE;
     }
@@ -192,8 +168,12 @@ int cli_acquire(struct cli_session *session, struct cli_held *held)
 
     fill_lock(args, session->client, &wait.lock);
     wait.lock.refusal = &refusal;
-    fill_series(args, &wait.lock, &result, &wait.series);
+    rql_series_options_init(&wait.series);
+    wait.series.mode = args->gem ? RQL_SERIES_GEM : RQL_SERIES_ATOMIC;
+    wait.series.names = args->names;
+    wait.series.n_names = args->n_names;
+    wait.series.lock = &wait.lock;
+    wait.series.result = &result;
     cli_wait(&wait, session->client);
-    return wait.signal == 0 && wait.status == RQL_OK ? claim_or_release(held)
-                                                     : refuse(session, &wait);
+    return wait.signal == 0 && wait.status == RQL_OK ? claim(held) : refuse(session, &wait);
 }

@@ -16,7 +16,7 @@ struct cli_held {
 };
 
 /* Acquires the lock or the series that the arguments name, as the flags say. If that is held, it is
- * in *held; the signals that end a wait stay blocked. Else answers the exit code, after a line on
+ * in *held; the signals that end a wait stay blocked. Else returns the exit code, after a line on
  * stderr; or, without a line, minus the signal that ended the wait and is to end the program. */
 int cli_acquire(struct cli_session *session, struct cli_held *held);
 

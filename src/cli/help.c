@@ -31,37 +31,27 @@ static const char common_rules[] =
     "unix:///path?db=n, or local: (default), a private one for each user.\n"
     "A name that looks like a flag stands between two dashes: rql info -- -x\n";
 
-static bool is_forever_here(const char *name)
-{
-    for (size_t i = 0; cli_forever_options[i]; i++) {
-        if (strcmp(cli_forever_options[i], name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void print_option(const rql_option_row *row)
-{
-    const bool is_forever = is_forever_here(row->name);
-    const char *at;
-
-    (void)fputs("  --", stdout);
-    for (at = row->name; *at; at++) {
-        (void)putchar(*at == '_' ? '-' : *at);
-    }
-    (void)printf(" VALUE   (%s)\n      %s\n      %s; default %s%s%s\n", row->env, row->help,
-                 row->range, is_forever ? "forever" : row->default_value,
-                 !is_forever && row->unit[0] != '\0' ? " " : "", is_forever ? "" : row->unit);
-}
-
 int cli_help_options(void)
 {
     const rql_option_row *row;
 
     (void)printf("%s\n", option_rules);
     for (size_t i = 0; (row = rql_option_row_at(i)) != NULL; i++) {
-        print_option(row);
+        const char *value = row->default_value;
+        const char *unit = row->unit;
+
+        for (size_t j = 0; cli_forever_options[j]; j++) {
+            if (strcmp(cli_forever_options[j], row->name) == 0) {
+                value = "forever";
+                unit = "";
+            }
+        }
+        (void)fputs("  --", stdout);
+        for (const char *at = row->name; *at; at++) {
+            (void)putchar(*at == '_' ? '-' : *at);
+        }
+        (void)printf(" VALUE   (%s)\n      %s\n      %s; default %s%s%s\n", row->env, row->help,
+                     row->range, value, *unit ? " " : "", unit);
     }
     return CLI_DONE;
 }

@@ -17,7 +17,7 @@ void cli_say_nowait(const char *format, ...) __attribute__((format(printf, 1, 2)
 /* "rql: what: " and the system's text for errno. */
 void cli_say_errno(const char *what, int number);
 
-/* Says what went wrong; answers the exit code. */
+/* Says what went wrong; returns the exit code. */
 int cli_fault(const rql_error *error);
 
 /* Out of memory: says so and ends the program. What it runs dies with it. */

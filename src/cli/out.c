@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { NUMBER_SIZE = 24, LINE_SIZE = 2048, FIRST_CELLS = 64, GAP = 2 };
+enum { LINE_SIZE = 2048, FIRST_CELLS = 64, GAP = 2 };
 
 /* ---- the table ---- */
 
@@ -27,48 +27,34 @@ static char **add_cells(struct out *self, size_t count)
     return self->cells + self->n_cells - count;
 }
 
-/* In the row that is open, or begins with it; NULL: the table has no such column. */
-static char **find_cell(struct out *self, const char *heading)
-{
-    for (size_t i = 0; i < self->n_columns; i++) {
-        if (strcmp(self->headings[i], heading) == 0) {
-            if (!self->has_row) {
-                (void)add_cells(self, self->n_columns);
-                self->has_row = true;
-            }
-            return self->cells + self->n_cells - self->n_columns + i;
-        }
-    }
-    return NULL;
-}
-
-/* "RE-ENTRIES" is a column, "re-entries" a line. */
-static char *label_of(const char *heading)
-{
-    char *label = cli_text_for_terminal(heading);
-
-    for (char *at = label; *at; at++) {
-        *at = (char)tolower((unsigned char)*at);
-    }
-    return label;
-}
-
-/* A field that is said again takes the place of the one before. */
+/* A field that is said again replaces the one before. As a column it is "RE-ENTRIES", as the label
+ * of a line "re-entries". */
 static void set_cell(struct out *self, const char *heading, const char *text)
 {
+    size_t column = 0;
     char **cell;
 
-    if (self->headings) {
-        cell = find_cell(self, heading);
-        if (cell) {
-            free(*cell);
-            *cell = cli_text_for_terminal(text);
+    if (!self->headings) {
+        cell = add_cells(self, 2);
+        cell[0] = cli_text_for_terminal(heading);
+        cell[1] = cli_text_for_terminal(text);
+        for (char *at = cell[0]; *at; at++) {
+            *at = (char)tolower((unsigned char)*at);
         }
         return;
     }
-    cell = add_cells(self, 2);
-    cell[0] = label_of(heading);
-    cell[1] = cli_text_for_terminal(text);
+    while (column < self->n_columns && strcmp(self->headings[column], heading) != 0) {
+        column++;
+    }
+    if (column < self->n_columns) {
+        if (!self->has_row) {
+            (void)add_cells(self, self->n_columns);
+            self->has_row = true;
+        }
+        cell = self->cells + self->n_cells - self->n_columns + column;
+        free(*cell);
+        *cell = cli_text_for_terminal(text);
+    }
 }
 
 static const char *cell_at(const struct out *self, size_t index)
@@ -83,29 +69,11 @@ static const char *environment(const char *name)
     return value && *value ? value : NULL;
 }
 
-static bool wants_colour(void)
-{
-    const char *terminal = environment("TERM");
-
-    return isatty(STDOUT_FILENO) && !environment("NO_COLOR") && terminal &&
-           strcmp(terminal, "dumb") != 0;
-}
-
-static void print_row(const struct out *self, size_t first, const size_t *widths)
-{
-    const size_t last = first + self->n_columns - 1;
-
-    for (size_t i = first; i < last; i++) {
-        const size_t pad = widths[i - first] - cli_text_width(cell_at(self, i)) + GAP;
-
-        (void)printf("%s%*s", cell_at(self, i), (int)pad, "");
-    }
-    (void)printf("%s", cell_at(self, last));
-}
-
 static void print_table(const struct out *self)
 {
-    const bool is_bright = self->headings && wants_colour();
+    const char *terminal = environment("TERM");
+    const bool is_bright = self->headings && isatty(STDOUT_FILENO) && !environment("NO_COLOR") &&
+                           terminal && strcmp(terminal, "dumb") != 0;
     size_t widths[OUT_COLUMNS_MAX] = {0};
 
     for (size_t i = 0; i < self->n_cells; i++) {
@@ -114,10 +82,18 @@ static void print_table(const struct out *self)
 
         *widest = width > *widest ? width : *widest;
     }
-    for (size_t i = 0; i < self->n_cells; i += self->n_columns) {
-        (void)fputs(i == 0 && is_bright ? "\033[1m" : "", stdout);
-        print_row(self, i, widths);
-        (void)puts(i == 0 && is_bright ? "\033[0m" : "");
+    for (size_t i = 0; i < self->n_cells; i++) {
+        const size_t column = i % self->n_columns;
+        const bool is_first = i == 0 && is_bright;
+        const bool is_last = column + 1 == self->n_columns;
+        const char *cell = cell_at(self, i);
+
+        (void)printf("%s%s", is_first ? "\033[1m" : "", cell);
+        if (is_last) {
+            (void)puts(i < self->n_columns && is_bright ? "\033[0m" : "");
+        } else {
+            (void)printf("%*s", (int)(widths[column] - cli_text_width(cell) + GAP), "");
+        }
     }
 }
 
@@ -142,15 +118,6 @@ static cJSON *json_text(const char *text)
     return cli_must(valid ? cJSON_CreateString(valid) : cJSON_CreateNull());
 }
 
-/* cJSON keeps numbers as double, and prints large ones with an exponent: integers go in as text. */
-static cJSON *json_number(int64_t value)
-{
-    char text[NUMBER_SIZE];
-
-    (void)snprintf(text, sizeof text, "%lld", (long long)value);
-    return cli_must(cJSON_CreateRaw(text));
-}
-
 /* Under the key, or in the array if there is none; or it is the root. */
 static void add_json(struct out *self, const char *key, cJSON *item)
 {
@@ -169,15 +136,6 @@ static void open_json(struct out *self, const char *key, cJSON *item)
 {
     add_json(self, key, cli_must(item));
     self->open[self->depth++] = item;
-}
-
-static void print_json(struct out *self)
-{
-    char *text = cli_must(self->root ? cJSON_Print(self->root) : strdup("null"));
-
-    (void)puts(text);
-    free(text);
-    cJSON_Delete(self->root);
 }
 
 /* ---- the sink ---- */
@@ -232,21 +190,23 @@ void out_text(struct out *self, const char *heading, const char *key, const char
     }
 }
 
+/* cJSON keeps numbers as double, and prints large ones with an exponent: integers go in as text. */
 void out_number(struct out *self, const char *heading, const char *key, enum out_kind kind,
                 int64_t value)
 {
+    const bool is_duration = kind == OUT_MS || kind == OUT_AGE;
     char text[CLI_DURATION_SIZE];
 
+    (void)snprintf(text, sizeof text, "%lld", (long long)value);
     if (self->form == OUT_JSON && key) {
-        add_json(self, key, kind == OUT_INT || value >= 0 ? json_number(value) : json_text(NULL));
+        add_json(
+            self, key,
+            cli_must(kind == OUT_INT || value >= 0 ? cJSON_CreateRaw(text) : cJSON_CreateNull()));
     } else if (self->form == OUT_TABLE && heading) {
-        if (kind == OUT_MS || kind == OUT_AGE) {
-            set_cell(self, heading,
-                     cli_format_duration(kind == OUT_AGE ? cli_age_ms(value) : value, text));
-            return;
-        }
-        (void)snprintf(text, sizeof text, "%lld", (long long)value);
-        set_cell(self, heading, text);
+        set_cell(self, heading,
+                 is_duration
+                     ? cli_format_duration(kind == OUT_AGE ? cli_age_ms(value) : value, text)
+                     : text);
     }
 }
 
@@ -316,8 +276,13 @@ void out_line(struct out *self, const char *format, ...)
 
 void out_print(struct out *self)
 {
+    char *text;
+
     if (self->form == OUT_JSON) {
-        print_json(self);
+        text = cli_must(self->root ? cJSON_Print(self->root) : strdup("null"));
+        (void)puts(text);
+        free(text);
+        cJSON_Delete(self->root);
     } else if (self->form == OUT_OPENMETRICS) {
         (void)puts("# EOF");
     }

@@ -70,7 +70,7 @@ void out_pair(struct out *self, const char *label, const char *text);
 void out_gauge(struct out *self, const char *label, const char *name, const char *help,
                int64_t value);
 
-/* A sentence in place of, or after, a table; other forms have none. */
+/* A sentence instead of, or after, a table; other forms have none. */
 void out_line(struct out *self, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Prints what there is, and frees it; once. */

@@ -25,7 +25,7 @@ bool cli_terminal_give(struct cli_terminal *self, pid_t group);
 /* Takes it back if it was given. SIGTTOU has to be blocked. */
 void cli_terminal_take(struct cli_terminal *self);
 
-/* Stops this program's whole group as ^Z does, for the shell to notice; answers when continued. */
+/* Stops this program's whole group as ^Z does, for the shell to notice; returns when continued. */
 void cli_terminal_suspend(void);
 
 #endif

@@ -15,36 +15,22 @@ enum {
     FIRST_COMBINING = 0x300, /* all characters before it take one column */
 };
 
-static bool is_tail(unsigned char byte)
-{
-    return (byte & 0xc0) == 0x80;
-}
-
-static size_t length_of_sequence(unsigned char first)
-{
-    if (first < 0x80) {
-        return 1;
-    }
-    if (first >= 0xc2 && first <= 0xdf) {
-        return 2;
-    }
-    if (first >= 0xe0 && first <= 0xef) {
-        return 3;
-    }
-    return first >= 0xf0 && first <= 0xf4 ? 4 : 0;
-}
-
-/* Bytes of the valid character at `text`, or 0. The terminator is no tail, so it stops in time. */
+/* Bytes of the valid UTF-8 character at `text`, or 0. The terminator continues none, so it stops in
+ * time. */
 static size_t decode(const char *text, uint32_t *out)
 {
     static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
     const unsigned char first = (unsigned char)text[0];
-    const size_t length = length_of_sequence(first);
+    const size_t length = first < 0x80   ? 1
+                          : first < 0xc2 ? 0
+                          : first < 0xe0 ? 2
+                          : first < 0xf0 ? 3
+                          : first < 0xf5 ? 4
+                                         : 0;
     uint32_t value = length == 1 ? first : first & (0x7fU >> length);
-    size_t i;
 
-    for (i = 1; i < length; i++) {
-        if (!is_tail((unsigned char)text[i])) {
+    for (size_t i = 1; i < length; i++) {
+        if (((unsigned char)text[i] & 0xc0) != 0x80) {
             return 0;
         }
         value = value << 6 | ((unsigned char)text[i] & 0x3fU);
@@ -104,6 +90,11 @@ char *cli_text_for_terminal(const char *text)
 char *cli_text_for_json(const char *text)
 {
     return clean(text, false);
+}
+
+int cli_compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 /* By the C library's tables: 2 for wide characters, 0 for those that are put upon the last one. */

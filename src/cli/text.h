@@ -16,6 +16,9 @@ char *cli_text_for_terminal(const char *text);
 /* malloc'd. Bytes that are no UTF-8 become U+FFFD. */
 char *cli_text_for_json(const char *text);
 
+/* For qsort(), of an array of texts. */
+int cli_compare_texts(const void *a, const void *b);
+
 /* Columns that text takes on a terminal. */
 size_t cli_text_width(const char *text);
 

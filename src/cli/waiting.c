@@ -65,31 +65,23 @@ static void end_at_once(uv_timer_t *timer)
     cli_die_by(self->wait->signal);
 }
 
-static void take_signal(struct waiting *self, int signal_number)
-{
-    const int64_t now_ms = cli_now_ms();
-    int64_t pause_ms;
-
-    if (self->wait->signal == 0) {
-        self->wait->signal = signal_number;
-        self->signalled_ms = now_ms;
-        (void)rql_request_cancel(self->request);
-        return;
-    }
-    pause_ms = self->signalled_ms + TWICE_MS - now_ms;
-    (void)uv_timer_start(&self->last, end_at_once, pause_ms > 0 ? (uint64_t)pause_ms : 0, 0);
-}
-
 static void on_signals(uv_poll_t *poll, int status, int events)
 {
     struct waiting *self = poll->data;
     struct signalfd_siginfo info;
+    int64_t pause_ms;
 
     (void)status;
     (void)events;
     while (read(self->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
-        if (self->request) {
-            take_signal(self, (int)info.ssi_signo);
+        if (self->request && self->wait->signal == 0) {
+            self->wait->signal = (int)info.ssi_signo;
+            self->signalled_ms = cli_now_ms();
+            (void)rql_request_cancel(self->request);
+        } else if (self->request) {
+            pause_ms = self->signalled_ms + TWICE_MS - cli_now_ms();
+            (void)uv_timer_start(&self->last, end_at_once, pause_ms > 0 ? (uint64_t)pause_ms : 0,
+                                 0);
         }
     }
 }
@@ -149,23 +141,6 @@ static void on_series(rql_status status, rql_series *series, const rql_error *er
     note_end(self, status, error);
 }
 
-static rql_status begin(struct waiting *self)
-{
-    struct cli_wait *wait = self->wait;
-    rql_acquiring one = {.done = on_lock, .user_data = self};
-    rql_series_acquiring all = {.done = on_series, .user_data = self};
-    rql_status status;
-
-    if (wait->name) {
-        status = rql_acquire_async(self->loop, wait->name, &wait->lock, &one, &wait->error);
-        self->request = status == RQL_OK ? one.request : NULL;
-    } else {
-        status = rql_series_acquire_async(self->loop, &wait->series, &all, &wait->error);
-        self->request = status == RQL_OK ? all.request : NULL;
-    }
-    return status;
-}
-
 /* libuv ends the process where it finds no memory, descriptor or thread for what it sets up once.
  * The library has it do so after a check, when it makes a loop of its own. That also starts the
  * threads that connecting needs, which let no signal through: what one of them took would be lost
@@ -216,17 +191,23 @@ static void close_waiting(struct waiting *self)
 
 static rql_status run(struct waiting *self)
 {
-    const rql_status status = begin(self);
+    struct cli_wait *wait = self->wait;
+    rql_acquiring one = {.done = on_lock, .user_data = self};
+    rql_series_acquiring all = {.done = on_series, .user_data = self};
+    const rql_status status =
+        wait->name ? rql_acquire_async(self->loop, wait->name, &wait->lock, &one, &wait->error)
+                   : rql_series_acquire_async(self->loop, &wait->series, &all, &wait->error);
 
     if (status != RQL_OK) {
         return status;
     }
+    self->request = wait->name ? one.request : all.request;
     (void)uv_poll_start(&self->signals, UV_READABLE, on_signals);
     (void)uv_timer_start(&self->check, check_fault, CHECK_MS, CHECK_MS);
     while (self->request) {
         (void)uv_run(&self->uv, UV_RUN_ONCE);
     }
-    return self->wait->status;
+    return wait->status;
 }
 
 void cli_wait(struct cli_wait *self, rql_client *client)

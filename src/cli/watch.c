@@ -26,22 +26,15 @@ struct watch {
     int64_t kill_at_ms;
 };
 
-static bool is_ignored(int signal_number)
-{
-    struct sigaction action = {.sa_handler = SIG_DFL};
-
-    return sigaction(signal_number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
 int cli_watch_signals(void)
 {
     const struct sigaction plain = {.sa_handler = SIG_DFL};
+    struct sigaction action;
     sigset_t set;
-    size_t i;
 
     (void)sigemptyset(&set);
-    for (i = 0; i < sizeof forwarded / sizeof forwarded[0]; i++) {
-        if (!is_ignored(forwarded[i])) {
+    for (size_t i = 0; i < sizeof forwarded / sizeof forwarded[0]; i++) {
+        if (sigaction(forwarded[i], NULL, &action) != 0 || action.sa_handler != SIG_IGN) {
             (void)sigaddset(&set, forwarded[i]);
         }
     }
@@ -170,50 +163,39 @@ static void on_child_changed(struct watch *self)
     }
 }
 
-static void on_signal(struct watch *self, int signal_number)
-{
-    if (signal_number == SIGCHLD) {
-        on_child_changed(self);
-        return;
-    }
-    if (signal_number == SIGCONT) {
-        check_lock(self);
-    }
-    cli_child_signal(self->child, signal_number);
-}
-
 static void read_signals(struct watch *self)
 {
     struct signalfd_siginfo info;
 
     while (read(self->rules->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
-        on_signal(self, (int)info.ssi_signo);
+        if (info.ssi_signo == SIGCHLD) {
+            on_child_changed(self);
+            continue;
+        }
+        if (info.ssi_signo == SIGCONT) {
+            check_lock(self);
+        }
+        cli_child_signal(self->child, (int)info.ssi_signo);
     }
 }
 
 /* Doubt has no descriptor: check again when the lock could come near its end. */
-static int64_t until_check_ms(const struct watch *self)
+static int next_check_ms(const struct watch *self)
 {
     const int64_t grace_ms = self->rules->grace_ms;
     int64_t wait_ms = left_ms(self) - grace_ms;
     int64_t renewed_ms;
 
-    if (!is_renewed(self)) {
-        return wait_ms;
-    }
-    renewed_ms = self->rules->hold_end_ms - grace_ms - cli_now_ms();
-    wait_ms = wait_ms > CHECK_MS ? wait_ms : CHECK_MS;
-    return wait_ms < renewed_ms ? wait_ms : renewed_ms;
-}
-
-static int next_check_ms(const struct watch *self)
-{
-    int64_t wait_ms;
-
     if (self->is_killed) {
         return -1;
     }
-    wait_ms = self->is_ending ? grace_left_ms(self) : until_check_ms(self);
+    if (self->is_ending) {
+        wait_ms = grace_left_ms(self);
+    } else if (is_renewed(self)) {
+        renewed_ms = self->rules->hold_end_ms - grace_ms - cli_now_ms();
+        wait_ms = wait_ms > CHECK_MS ? wait_ms : CHECK_MS;
+        wait_ms = wait_ms < renewed_ms ? wait_ms : renewed_ms;
+    }
     wait_ms = wait_ms > 0 ? wait_ms : 0;
     return (int)(wait_ms < LONGEST_SLEEP_MS ? wait_ms : LONGEST_SLEEP_MS);
 }
@@ -235,14 +217,6 @@ static void watch_until_end(struct watch *self)
     }
 }
 
-static int end_at_once(struct cli_child *child, const rql_error *error)
-{
-    cli_child_signal(child, SIGKILL);
-    (void)waitpid(child->pid, &child->status, 0);
-    child->has_ended = true;
-    return cli_fault(error);
-}
-
 int cli_watch(const struct cli_watch_rules *rules, struct cli_child *child, bool *lost_out)
 {
     struct watch watch = {.rules = rules, .child = child, .lost_fd = -1};
@@ -250,7 +224,10 @@ int cli_watch(const struct cli_watch_rules *rules, struct cli_child *child, bool
 
     *lost_out = false;
     if (cli_held_lost_fd(rules->held, &watch.lost_fd, &error) != RQL_OK) {
-        return end_at_once(child, &error);
+        cli_child_signal(child, SIGKILL);
+        (void)waitpid(child->pid, &child->status, 0);
+        child->has_ended = true;
+        return cli_fault(&error);
     }
     cli_terminal_init(&watch.terminal);
     watch_until_end(&watch);

@@ -22,7 +22,7 @@ struct cli_watch_rules {
     int64_t hold_end_ms;         /* cli_now_ms() at which the command has ended, or INT64_MAX */
 };
 
-/* Blocks the signals that are to be forwarded and answers a descriptor that reports them, or -1.
+/* Blocks the signals that are to be forwarded and returns a descriptor that reports them, or -1.
  * Signals that were ignored stay so, as nohup wants it. */
 int cli_watch_signals(void);
 
