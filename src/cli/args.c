@@ -93,8 +93,8 @@ static void collect_flags(struct flags *self, const struct cli_command *command)
         char *name = self->names[i];
 
         (void)snprintf(name, NAME_SIZE, "%s", row->name);
-        for (char *at = name; *at; at++) {
-            *at = *at == '_' ? '-' : *at;
+        for (char *at = name; (at = strchr(at, '_')) != NULL;) {
+            *at = '-';
         }
         add_flag(self, &(struct cli_flag){.name = name, .offset = i, .kind = CLI_OPTION});
     }
@@ -117,7 +117,7 @@ static const struct cli_flag *find_flag(const struct flags *self, int found)
  * what a script has abbreviated, or make it fail. */
 static bool is_unknown(const struct flags *self, const char *argument)
 {
-    const size_t length = argument ? strcspn(argument, "=") : 0;
+    const size_t length = strcspn(argument, "=");
 
     if (length <= 2 || strncmp(argument, "--", 2) != 0) {
         return false;
@@ -233,9 +233,10 @@ static int take_flags(struct cli_args *args, const struct flags *flags)
         const char *argument = arguments[optind > 0 ? optind : 1];
         int found;
 
-        if (is_unknown(flags, argument)) {
+        if (argument && is_unknown(flags, argument)) {
             return unknown_flag(flags, argument, strcspn(argument, "="));
         }
+        /* NOLINTNEXTLINE(concurrency-mt-unsafe): there is no other thread yet */
         found = getopt_long(count, arguments, flags->letters, flags->longs, NULL);
         if (found < 0) {
             args->next = arguments + optind;

@@ -69,10 +69,10 @@ enum cli_flag_kind {
 
 struct cli_flag {
     const char *name;  /* without "--" */
-    char letter;       /* its short form, or 0 */
     const char *value; /* what the help calls its value; NULL for switches */
     const char *help;  /* NULL: not in the help */
     enum cli_flag_kind kind;
+    char letter;          /* its short form, or 0 */
     size_t offset;        /* of its field in struct cli_args */
     const char *commands; /* that take it: names, a space between two; NULL: all */
 };
@@ -139,7 +139,7 @@ int cli_refuse(struct cli_session *self, const char *why);
 bool cli_flag_is_of(const struct cli_flag *self, const struct cli_command *command);
 
 /* Keeps a value in its field; it stays the caller's. CLI_DONE, or CLI_USAGE as above. */
-int cli_flag_store(const struct cli_flag *self, const struct cli_command *command,
+int cli_flag_store(const struct cli_flag *flag, const struct cli_command *command,
                    struct cli_args *args, char *value);
 
 /* Says what is wrong with an argument; returns CLI_USAGE. */

@@ -212,15 +212,18 @@ static int compare_to_queue(const void *key, const void *element)
     return strcmp(key, (*queue)->name);
 }
 
-/* What `who` has that `ls` has not. The queues are sorted by name. */
+/* What `who` has and `ls` has not, which gives no queues. They are sorted by name. */
 static void print_holder(struct out *out, const rql_lock_info *info,
                          const rql_queue_info_list *queues)
 {
-    rql_queue_info *const *queue =
-        queues->count > 0
-            ? bsearch(info->name, queues->item, queues->count, sizeof(void *), compare_to_queue)
-            : NULL;
+    rql_queue_info *const *queue = NULL;
 
+    if (!queues) {
+        return;
+    }
+    if (queues->count > 0) {
+        queue = bsearch(info->name, queues->item, queues->count, sizeof(void *), compare_to_queue);
+    }
     if (info->status != RQL_KEY_ALIVE) {
         out_text(out, "HOLDER", NULL, status_text(info->status));
     }
@@ -250,9 +253,7 @@ static int list_locks(struct cli_session *self, const char *const *headings, boo
         if (cli_glob_matches(self->args, locks->item[i]->name)) {
             out_begin(&self->out, NULL);
             print_lock(&self->out, "LOCK", locks->item[i]);
-            if (queues) {
-                print_holder(&self->out, locks->item[i], queues);
-            }
+            print_holder(&self->out, locks->item[i], queues);
             out_end(&self->out);
         }
     }

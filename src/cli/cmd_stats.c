@@ -22,6 +22,14 @@ static bool is_damaged(rql_key_status status)
     return status == RQL_KEY_WRONG_TYPE || status == RQL_KEY_MALFORMED;
 }
 
+/* NULL: there is none, or it is not known. */
+static void add_host(struct fleet *fleet, const char **hosts, const char *host)
+{
+    if (host) {
+        hosts[fleet->hosts++] = host;
+    }
+}
+
 static void count_locks(struct fleet *fleet, const rql_lock_info_list *locks, const char **hosts)
 {
     for (size_t i = 0; i < locks->count; i++) {
@@ -29,9 +37,7 @@ static void count_locks(struct fleet *fleet, const rql_lock_info_list *locks, co
 
         fleet->locks += info->status == RQL_KEY_ALIVE;
         fleet->damaged += is_damaged(info->status);
-        if (info->status == RQL_KEY_ALIVE && info->hst_id) {
-            hosts[fleet->hosts++] = info->hst_id;
-        }
+        add_host(fleet, hosts, info->status == RQL_KEY_ALIVE ? info->hst_id : NULL);
     }
 }
 
@@ -44,9 +50,7 @@ static void count_queues(struct fleet *fleet, const rql_queue_info_list *queues,
         fleet->damaged += is_damaged(info->status);
         fleet->requests += (int64_t)info->n_requests;
         for (size_t j = 0; j < info->n_requests; j++) {
-            if (info->requests[j].hst_id) {
-                hosts[fleet->hosts++] = info->requests[j].hst_id;
-            }
+            add_host(fleet, hosts, info->requests[j].hst_id);
         }
     }
 }

@@ -30,17 +30,18 @@ static size_t distance(const char *a, size_t a_length, const char *b, size_t b_l
 {
     size_t cell[LENGTH_MAX + 1][LENGTH_MAX + 1];
 
-    for (size_t i = 0; i <= a_length; i++) {
-        for (size_t j = 0; j <= b_length; j++) {
-            if (i == 0 || j == 0) {
-                cell[i][j] = i + j;
-                continue;
-            }
-            cell[i][j] = least(cell[i - 1][j - 1] + !is_same(a[i - 1], b[j - 1]),
-                               least(cell[i - 1][j], cell[i][j - 1]) + 1);
-            if (i > 1 && j > 1 && is_same(a[i - 1], b[j - 2]) && is_same(a[i - 2], b[j - 1])) {
-                cell[i][j] = least(cell[i][j], cell[i - 2][j - 2] + 1);
-            }
+    for (size_t j = 0; j <= b_length; j++) {
+        cell[0][j] = j;
+    }
+    for (size_t i = 1; i <= a_length; i++) {
+        cell[i][0] = i;
+        for (size_t j = 1; j <= b_length; j++) {
+            const bool is_swap =
+                i > 1 && j > 1 && is_same(a[i - 1], b[j - 2]) && is_same(a[i - 2], b[j - 1]);
+            const size_t changed = cell[i - 1][j - 1] + !is_same(a[i - 1], b[j - 1]);
+            const size_t longer = least(cell[i - 1][j], cell[i][j - 1]) + 1;
+
+            cell[i][j] = least(least(changed, longer), is_swap ? cell[i - 2][j - 2] + 1 : longer);
         }
     }
     return cell[a_length][b_length];
@@ -65,9 +66,11 @@ const char *cli_guess_text(const struct cli_guess *self, const char *prefix,
                            char out[CLI_GUESS_SIZE])
 {
     const size_t most = 1 + self->length / 4;
-    const bool is_near = self->best && self->distance <= most && self->distance < self->length;
 
-    (void)snprintf(out, CLI_GUESS_SIZE, is_near ? " (did you mean %s%s?)" : "", prefix, self->best);
+    out[0] = '\0';
+    if (self->best && self->distance <= most && self->distance < self->length) {
+        (void)snprintf(out, CLI_GUESS_SIZE, " (did you mean %s%s?)", prefix, self->best);
+    }
     return out;
 }
 

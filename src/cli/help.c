@@ -31,21 +31,25 @@ static const char common_rules[] =
     "unix:///path?db=n, or local: (default), a private one for each user.\n"
     "A name that looks like a flag stands between two dashes: rql info -- -x\n";
 
+static bool is_forever(const rql_option_row *row)
+{
+    size_t i = 0;
+
+    while (cli_forever_options[i] && strcmp(cli_forever_options[i], row->name) != 0) {
+        i++;
+    }
+    return cli_forever_options[i] != NULL;
+}
+
 int cli_help_options(void)
 {
     const rql_option_row *row;
 
     (void)printf("%s\n", option_rules);
     for (size_t i = 0; (row = rql_option_row_at(i)) != NULL; i++) {
-        const char *value = row->default_value;
-        const char *unit = row->unit;
+        const char *value = is_forever(row) ? "forever" : row->default_value;
+        const char *unit = is_forever(row) ? "" : row->unit;
 
-        for (size_t j = 0; cli_forever_options[j]; j++) {
-            if (strcmp(cli_forever_options[j], row->name) == 0) {
-                value = "forever";
-                unit = "";
-            }
-        }
         (void)fputs("  --", stdout);
         for (const char *at = row->name; *at; at++) {
             (void)putchar(*at == '_' ? '-' : *at);

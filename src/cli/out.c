@@ -4,7 +4,6 @@
 #include "scope.h"
 #include "text.h"
 
-#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +26,20 @@ static char **add_cells(struct out *self, size_t count)
     return self->cells + self->n_cells - count;
 }
 
-/* A field that is said again replaces the one before. As a column it is "RE-ENTRIES", as the label
- * of a line "re-entries". */
+/* "RE-ENTRIES" is a column, "re-entries" a line. */
+static char *label_of(const char *heading)
+{
+    char *label = cli_text_for_terminal(heading);
+
+    for (char *at = label; *at; at++) {
+        if (*at >= 'A' && *at <= 'Z') {
+            *at = (char)(*at - 'A' + 'a');
+        }
+    }
+    return label;
+}
+
+/* A field that is said again replaces the one before. */
 static void set_cell(struct out *self, const char *heading, const char *text)
 {
     size_t column = 0;
@@ -36,11 +47,8 @@ static void set_cell(struct out *self, const char *heading, const char *text)
 
     if (!self->headings) {
         cell = add_cells(self, 2);
-        cell[0] = cli_text_for_terminal(heading);
+        cell[0] = label_of(heading);
         cell[1] = cli_text_for_terminal(text);
-        for (char *at = cell[0]; *at; at++) {
-            *at = (char)tolower((unsigned char)*at);
-        }
         return;
     }
     while (column < self->n_columns && strcmp(self->headings[column], heading) != 0) {
