@@ -16,13 +16,6 @@
 
 enum { AFTER_EXPIRY_US = 2000, FREE = -2 /* PTTL of a key that is not there */ };
 
-static rql_status check_name(const rql_client *client, const char *name, rql_error *error)
-{
-    rql_status status = rqli_client_check(client, error);
-
-    return status ? status : rqli_name_check(name, error);
-}
-
 static bool is_secret(const char *secret)
 {
     size_t length = 0;
@@ -33,44 +26,36 @@ static bool is_secret(const char *secret)
     return length == RQL_SECRET_SIZE - 1 && secret[length] == '\0';
 }
 
-static rql_status check_secret(const rql_client *client, const char *name, const char *secret,
-                               rql_error *error)
+static rql_status check_secret(const char *secret, rql_error *error)
 {
-    rql_status status = check_name(client, name, error);
-
-    if (!status && !is_secret(secret)) {
-        status = rqli_fail(error, RQL_E_INVALID, "secret: must be %d hexadecimal digits",
+    return is_secret(secret)
+               ? RQL_OK
+               : rqli_fail(error, RQL_E_INVALID, "secret: must be %d hexadecimal digits",
                            RQL_SECRET_SIZE - 1);
-    }
-    return status;
 }
 
 rql_status rql_release_by_secret(rql_client *client, const char *name, const char *secret,
                                  rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    char memory[RQLI_KEYS_ROOM];
-    struct rqli_keys keys;
-    rql_status status = check_secret(client, name, secret, error);
+    struct rqli_named lock;
+    rql_status status = rqli_named_init(&lock, client, name, error);
 
-    if (status) {
-        return status;
-    }
-    rqli_keys_init(&keys, memory, rqli_slice_of(name));
-    return rqli_release(client, &keys, secret, error);
+    status = status ? status : check_secret(secret, error);
+    return status ? status : rqli_release(client, &lock.keys, secret, error);
 }
 
 rql_status rql_extend_by_secret(rql_client *client, const char *name, const char *secret,
                                 int64_t ttl_ms, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    struct rqli_exchange *exchange = NULL;
-    char memory[RQLI_KEYS_ROOM];
-    struct rqli_keys keys;
+    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+    struct rqli_named lock;
     struct rqli_call call;
     struct rqli_outcome outcome;
-    rql_status status = check_secret(client, name, secret, error);
+    rql_status status = rqli_named_init(&lock, client, name, error);
 
+    status = status ? status : check_secret(secret, error);
     if (!status && (ttl_ms < 1 || ttl_ms > RQL_TTL_MAX_MS)) {
         status = rqli_fail(error, RQL_E_INVALID, "ttl_ms is %lld; it must be 1 to %lld",
                            (long long)ttl_ms, (long long)RQL_TTL_MAX_MS);
@@ -78,29 +63,19 @@ rql_status rql_extend_by_secret(rql_client *client, const char *name, const char
     if (status) {
         return status;
     }
-    rqli_keys_init(&keys, memory, rqli_slice_of(name));
-    rqli_call_init(&call, RQLI_SCRIPT_EXTEND, &keys);
+    rqli_call_init(&call, RQLI_SCRIPT_EXTEND, &lock.keys);
     rqli_call_text(&call, secret);
     rqli_call_int(&call, ttl_ms);
     rqli_call_chance(&call);
     status = rqli_call_run(client->conn, &call, rqli_client_budget_us(client, rqli_now_us()),
                            &exchange, error);
-    if (!status && !rqli_outcome_read(exchange->reply, &outcome)) {
-        status = rqli_exchange_fault(exchange, exchange->reply, "extend", keys.lock.data, error);
-    } else if (!status && outcome.what != 1) {
-        status = RQL_NOT_HELD;
+    if (status) {
+        return status;
     }
-    rqli_exchange_give(exchange);
-    return status;
-}
-
-/* The very commands of the gem's unlock: queue first, then the lock, in one. */
-static void write_unlock(struct rqli_command *command, const struct rqli_keys *keys)
-{
-    rqli_command_words(command, "MULTI", NULL);
-    rqli_command_words(command, "ZREMRANGEBYSCORE", keys->queue.data, "-inf", "+inf", NULL);
-    rqli_command_words(command, "EXPIRE", keys->lock.data, "0", NULL);
-    rqli_command_words(command, "EXEC", NULL);
+    if (!rqli_outcome_read(exchange->reply, &outcome)) {
+        return rqli_exchange_fault(exchange, exchange->reply, "extend", lock.keys.lock.data, error);
+    }
+    return outcome.what == 1 ? RQL_OK : RQL_NOT_HELD;
 }
 
 /* Why there was no transaction: of what the server refused, the first; EXEC only says that it did.
@@ -135,35 +110,40 @@ static rql_status read_unlock(const struct rqli_exchange *exchange, const char *
     return RQL_OK;
 }
 
+static rql_status unlock(rql_client *client, const struct rqli_keys *keys, rql_unlock_result *out,
+                         rql_error *error)
+{
+    RQLI_AUTO(rqli_exchange_give)
+    struct rqli_exchange *exchange = rqli_exchange_take(client->conn);
+    rql_status status;
+
+    if (!exchange) {
+        return rqli_fail_nomem(error);
+    }
+    /* The very commands of the gem's unlock: queue first, then the lock, in one. */
+    rqli_command_words(&exchange->command, "MULTI", NULL);
+    rqli_command_words(&exchange->command, "ZREMRANGEBYSCORE", keys->queue.data, "-inf", "+inf",
+                       NULL);
+    rqli_command_words(&exchange->command, "EXPIRE", keys->lock.data, "0", NULL);
+    rqli_command_words(&exchange->command, "EXEC", NULL);
+    status = rqli_exchange_run(exchange, rqli_client_budget_us(client, rqli_now_us()), error);
+    return status ? status : read_unlock(exchange, keys->lock.data, out, error);
+}
+
 rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_result *out,
                             rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    struct rqli_exchange *exchange;
-    char memory[RQLI_KEYS_ROOM];
-    struct rqli_keys keys;
+    struct rqli_named lock;
     rql_unlock_result result;
-    rql_status status = check_name(client, name, error);
+    rql_status status = rqli_named_init(&lock, client, name, error);
 
+    status = status ? status : unlock(client, &lock.keys, &result, error);
     if (status) {
         return status;
     }
-    exchange = rqli_exchange_take(client->conn);
-    if (!exchange) {
-        return rqli_fail_nomem(error);
-    }
-    rqli_keys_init(&keys, memory, rqli_slice_of(name));
-    write_unlock(&exchange->command, &keys);
-    status = rqli_exchange_run(exchange, rqli_client_budget_us(client, rqli_now_us()), error);
-    if (!status) {
-        status = read_unlock(exchange, keys.lock.data, &result, error);
-    }
-    rqli_exchange_give(exchange);
-    if (status) {
-        return status;
-    }
-    (void)rqli_serve(client->conn, &keys, rqli_client_budget_us(client, rqli_now_us()));
-    rqli_observe_unlocked(client, &keys, &result);
+    (void)rqli_serve(client->conn, &lock.keys, rqli_client_budget_us(client, rqli_now_us()));
+    rqli_observe_unlocked(client, &lock.keys, &result);
     if (out) {
         *out = result;
     }
@@ -173,11 +153,10 @@ rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_res
 rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    struct rqli_exchange *exchange = NULL;
-    char memory[RQLI_KEYS_ROOM];
-    struct rqli_keys keys;
+    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+    struct rqli_named lock;
     struct rqli_call call;
-    rql_status status = check_name(client, name, error);
+    rql_status status = rqli_named_init(&lock, client, name, error);
 
     if (!status && (add_ms > RQL_TTL_MAX_MS || add_ms < -RQL_TTL_MAX_MS)) {
         status = rqli_fail(error, RQL_E_INVALID, "add_ms is %lld; it must be within +-%lld",
@@ -186,33 +165,34 @@ rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms
     if (status) {
         return status;
     }
-    rqli_keys_init(&keys, memory, rqli_slice_of(name));
-    rqli_call_init(&call, RQLI_SCRIPT_FORCE_EXTEND, &keys);
+    rqli_call_init(&call, RQLI_SCRIPT_FORCE_EXTEND, &lock.keys);
     rqli_call_int(&call, add_ms);
     status = rqli_call_run(client->conn, &call, rqli_client_budget_us(client, rqli_now_us()),
                            &exchange, error);
-    if (!status && exchange->reply->type != RQLI_REPLY_INTEGER) {
-        status = rqli_exchange_fault(exchange, exchange->reply, "extend", keys.lock.data, error);
-    } else if (!status && exchange->reply->integer == 0) {
-        status = RQL_NOT_FOUND;
+    if (status) {
+        return status;
     }
-    rqli_exchange_give(exchange);
-    if (!status && add_ms < 0) { /* it may have ended by that */
-        (void)rqli_serve(client->conn, &keys, rqli_client_budget_us(client, rqli_now_us()));
+    if (exchange->reply->type != RQLI_REPLY_INTEGER) {
+        return rqli_exchange_fault(exchange, exchange->reply, "extend", lock.keys.lock.data, error);
     }
-    return status;
+    if (exchange->reply->integer == 0) {
+        return RQL_NOT_FOUND;
+    }
+    if (add_ms < 0) { /* it may have ended by that */
+        (void)rqli_serve(client->conn, &lock.keys, rqli_client_budget_us(client, rqli_now_us()));
+    }
+    return RQL_OK;
 }
 
-/* One who waits for a lock without asking for it. */
+/* Waits until a lock is free, without asking for it. */
 struct check {
     rql_client *client;
     const rql_lock_options *options;
     int64_t deadline_us;
-    struct rqli_keys keys;
-    char memory[RQLI_KEYS_ROOM];
+    struct rqli_named lock;
 };
 
-/* Within the grace after the deadline, however long an answer may take otherwise. */
+/* Within the grace after the deadline, however long a reply may take otherwise. */
 static int64_t poll_until_us(const struct check *self)
 {
     int64_t until_us = rqli_client_budget_us(self->client, rqli_now_us());
@@ -231,15 +211,15 @@ static rql_status poll(struct check *self, int64_t *left_ms, rql_error *error)
     if (!exchange) {
         return rqli_fail_nomem(error);
     }
-    rqli_command_words(&exchange->command, "HEXISTS", self->keys.lock.data, "acq_id", NULL);
-    rqli_command_words(&exchange->command, "PTTL", self->keys.lock.data, NULL);
+    rqli_command_words(&exchange->command, "HEXISTS", self->lock.keys.lock.data, "acq_id", NULL);
+    rqli_command_words(&exchange->command, "PTTL", self->lock.keys.lock.data, NULL);
     status = rqli_exchange_run(exchange, poll_until_us(self), error);
     if (status) {
         return status;
     }
     if (exchange->reply[0].type != RQLI_REPLY_INTEGER) {
-        return rqli_exchange_fault(exchange, &exchange->reply[0], "HEXISTS", self->keys.lock.data,
-                                   error);
+        return rqli_exchange_fault(exchange, &exchange->reply[0], "HEXISTS",
+                                   self->lock.keys.lock.data, error);
     }
     rqli_client_on_round_trip(self->client, exchange->received_us - exchange->sent_us);
     *left_ms = exchange->reply[0].integer == 1 ? exchange->reply[1].integer : FREE;
@@ -291,21 +271,15 @@ rql_status rql_check_until_free(rql_client *client, const char *name,
 {
     RQLI_DEFER_CANCEL;
     rql_lock_options read;
-    struct check self;
-    rql_status status = rqli_client_check(client, error);
+    struct check self = {.client = client, .options = &read};
+    rql_status status = rqli_named_init(&self.lock, client, name, error);
 
-    if (!status) {
-        status = rqli_name_check(name, error);
-    }
     if (!status) {
         status = rqli_lock_options_read(&read, &client->of_calls, options, error);
     }
     if (status) {
         return status;
     }
-    self.client = client;
-    self.options = &read;
     self.deadline_us = rqli_after_ms(rqli_now_us(), read.timeout_ms);
-    rqli_keys_init(&self.keys, self.memory, rqli_slice_of(name));
     return wait_until_free(&self, error);
 }

@@ -40,35 +40,25 @@ static rql_status check_out(const rql_client *client, const void *out, rql_error
 }
 
 /* About one name. */
-struct subject {
-    struct rqli_reader reader;
-    struct rqli_keys keys;
-    char memory[RQLI_KEYS_ROOM];
-};
-
-static rql_status subject_init(struct subject *self, rql_client *client, const char *name,
-                               const void *out, rql_error *error)
+static rql_status check_named(struct rqli_named *lock, const rql_client *client, const char *name,
+                              const void *out, rql_error *error)
 {
     rql_status status = check_out(client, out, error);
 
-    status = status ? status : rqli_name_check(name, error);
-    if (!status) {
-        self->reader = (struct rqli_reader){client, name, error};
-        rqli_keys_init(&self->keys, self->memory, rqli_slice_of(name));
-    }
-    return status;
+    return status ? status : rqli_named_init(lock, client, name, error);
 }
 
-static rql_status read_exists(const struct rqli_reader *reader, const char *key, bool *out)
+static rql_status read_exists(rql_client *client, const char *key, bool *out, rql_error *error)
 {
+    const struct rqli_reader reader = {client, key, error};
     RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
-    rql_status status = rqli_query(reader->client, &exchange, reader->error, "EXISTS", key, NULL);
+    rql_status status = rqli_query(client, &exchange, error, "EXISTS", key, NULL);
 
     if (status) {
-        return rqli_reader_status(reader, status);
+        return rqli_reader_status(&reader, status);
     }
     if (exchange->reply->type != RQLI_REPLY_INTEGER) {
-        return rqli_exchange_fault(exchange, exchange->reply, "EXISTS", key, reader->error);
+        return rqli_exchange_fault(exchange, exchange->reply, "EXISTS", key, error);
     }
     *out = exchange->reply->integer != 0;
     return RQL_OK;
@@ -77,33 +67,34 @@ static rql_status read_exists(const struct rqli_reader *reader, const char *key,
 rql_status rql_is_locked(rql_client *client, const char *name, bool *out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    struct subject subject;
-    rql_status status = subject_init(&subject, client, name, out, error);
+    struct rqli_named lock;
+    rql_status status = check_named(&lock, client, name, out, error);
 
-    return status ? status : read_exists(&subject.reader, subject.keys.lock.data, out);
+    return status ? status : read_exists(client, lock.keys.lock.data, out, error);
 }
 
 rql_status rql_is_queued(rql_client *client, const char *name, bool *out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    struct subject subject;
-    rql_status status = subject_init(&subject, client, name, out, error);
+    struct rqli_named lock;
+    rql_status status = check_named(&lock, client, name, out, error);
 
-    return status ? status : read_exists(&subject.reader, subject.keys.queue.data, out);
+    return status ? status : read_exists(client, lock.keys.queue.data, out, error);
 }
 
 rql_status rql_get_lock_info(rql_client *client, const char *name, rql_lock_info **out,
                              rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    struct subject subject;
+    const struct rqli_reader reader = {client, name, error};
     RQLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
-    rql_status status = subject_init(&subject, client, name, out, error);
+    struct rqli_named lock;
+    rql_status status = check_named(&lock, client, name, out, error);
 
     if (!status) {
-        const struct rqli_item key = {.text = subject.keys.lock};
+        const struct rqli_item key = {.text = lock.keys.lock};
 
-        status = rqli_read_locks(&subject.reader, &key, 1, &info);
+        status = rqli_read_locks(&reader, &key, 1, &info);
     }
     if (!status && info->status == RQL_KEY_RELEASED) {
         status = RQL_NOT_FOUND;
@@ -118,14 +109,15 @@ rql_status rql_get_queue_info(rql_client *client, const char *name, rql_queue_in
                               rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    struct subject subject;
+    const struct rqli_reader reader = {client, name, error};
     RQLI_AUTO(rql_queue_info_free) rql_queue_info *info = NULL;
-    rql_status status = subject_init(&subject, client, name, out, error);
+    struct rqli_named lock;
+    rql_status status = check_named(&lock, client, name, out, error);
 
     if (!status) {
-        const struct rqli_item key = {.text = subject.keys.queue};
+        const struct rqli_item key = {.text = lock.keys.queue};
 
-        status = rqli_read_queues(&subject.reader, &key, 1, &info);
+        status = rqli_read_queues(&reader, &key, 1, &info);
     }
     if (!status && info->status == RQL_KEY_RELEASED) {
         status = RQL_NOT_FOUND;

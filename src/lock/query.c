@@ -33,3 +33,17 @@ rql_status rqli_query(rql_client *client, struct rqli_exchange **out, rql_error 
     *out = RQLI_GIVE(exchange);
     return RQL_OK;
 }
+
+rql_status rqli_named_init(struct rqli_named *self, const rql_client *client, const char *name,
+                           rql_error *error)
+{
+    rql_status status = rqli_client_check(client, error);
+
+    if (!status) {
+        status = rqli_name_check(name, error);
+    }
+    if (!status) {
+        rqli_keys_init(&self->keys, self->memory, rqli_slice_of(name));
+    }
+    return status;
+}

@@ -1,11 +1,11 @@
-#include "options/meta.h"
+#include "options/options.h"
 
 #include "base/error.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-/* The lock's own fields, and names that a description of it has (wire.md 3). */
+/* The lock's own fields, and names that a description of it has. */
 static bool is_reserved(const char *name)
 {
     static const char *const fields[] = {"acq_id",       "hst_id",      "ts",
@@ -19,16 +19,6 @@ static bool is_reserved(const char *name)
         }
     }
     return strncmp(name, "rql_", 4) == 0;
-}
-
-static bool is_among(const char *name, const rql_meta *meta, size_t n_meta)
-{
-    for (size_t i = 0; i < n_meta; i++) {
-        if (strcmp(meta[i].name, name) == 0) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* What is wrong with the last of n pairs, or NULL. */
@@ -50,7 +40,12 @@ static const char *fault_of_last(const rql_meta *meta, size_t n, size_t *n_bytes
     if (is_reserved(pair->name)) {
         return "name is reserved: a field of the lock, or begins with rql_";
     }
-    return is_among(pair->name, meta, n - 1) ? "name is there twice" : NULL;
+    for (size_t i = 0; i + 1 < n; i++) {
+        if (strcmp(meta[i].name, pair->name) == 0) {
+            return "name is there twice";
+        }
+    }
+    return NULL;
 }
 
 rql_status rqli_meta_check(const rql_meta *meta, size_t n_meta, rql_error *error)

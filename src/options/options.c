@@ -1,7 +1,6 @@
 #include "options/options.h"
 
 #include "base/error.h"
-#include "options/meta.h"
 
 #include <inttypes.h>
 #include <rql/series.h>

@@ -83,6 +83,10 @@ static inline rql_status rqli_lock_options_read(rql_lock_options *out,
     return rqli_options_read_over(RQLI_OF_LOCK, out, defaults, given, error);
 }
 
+/* Metadata: few and small pairs that cannot pass for fields of the lock. RQL_E_INVALID names the
+ * first pair that is wrong, by its index. */
+rql_status rqli_meta_check(const rql_meta *meta, size_t n_meta, rql_error *error);
+
 /* RQL_E_UNSUPPORTED if somebody wants to listen to a light build; observe/ knows which one it is.
  */
 rql_status rqli_listeners_check(rql_log_fn logger, rql_event_fn instrumenter, rql_error *error);

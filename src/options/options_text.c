@@ -141,12 +141,6 @@ static const struct rqli_option *find(const char *name)
     return NULL;
 }
 
-/* The struct of an older program has no room for newer options. */
-static bool has_room(const rql_options *options, const struct rqli_option *option)
-{
-    return option->in[RQLI_OF_CLIENT].offset + rqli_option_width(option) <= options->size;
-}
-
 rql_status rql_options_set(rql_options *options, const char *name, const char *value,
                            rql_error *error)
 {
@@ -160,7 +154,8 @@ rql_status rql_options_set(rql_options *options, const char *name, const char *v
         return rqli_fail(error, RQL_E_INVALID, "options: name or value is NULL");
     }
     option = find(name);
-    if (!option || !has_room(options, option)) {
+    /* The struct of an older program has no room for newer options. */
+    if (!option || option->in[RQLI_OF_CLIENT].offset + rqli_option_width(option) > options->size) {
         return rqli_fail(error, RQL_E_INVALID, "options: no such option: %s", repeatable(name));
     }
     return assign(option, options, option->shown.name, value, error);
