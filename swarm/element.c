@@ -36,12 +36,10 @@ static void sleep_for(struct rqli_element *self, int64_t us)
     (void)uv_timer_start(&self->timer, on_timer, us > 0 ? (uint64_t)us / 1000 + 1 : 0, 0);
 }
 
-static void tell(const struct rqli_element *self, rql_event_kind what, rql_status status)
+static void notify(const struct rqli_element *self, enum rqli_moment moment, rql_status status)
 {
-    const struct rqli_swarm_news news = {
-        .kind = what, .element = self->kind->label, .status = status};
-
-    self->kind->tell(self->context, &news);
+    self->kind->notify(self->context, moment,
+                       (struct rqli_figures){.element = self->kind->label, .status = status});
 }
 
 /* Under the mutex, released for the step and for its news. */
@@ -59,8 +57,7 @@ static void take_step(struct rqli_element *self, bool is_timed)
     is_closed = self->shared.watch.breaker == RQL_BREAKER_CLOSED;
     if (was_closed != is_closed) {
         (void)pthread_mutex_unlock(&self->shared.mutex);
-        tell(self, is_closed ? RQL_EVENT_SWARM_BREAKER_CLOSED : RQL_EVENT_SWARM_BREAKER_OPENED,
-             status);
+        notify(self, is_closed ? RQLI_ON_BREAKER_CLOSED : RQLI_ON_BREAKER_OPENED, status);
         (void)pthread_mutex_lock(&self->shared.mutex);
     }
 }
@@ -280,10 +277,8 @@ void rqli_element_look_after(struct rqli_element *self)
     action = act(self);
     (void)pthread_mutex_unlock(&self->shared.mutex);
     if (action != RQLI_WATCH_NOTHING) {
-        tell(self,
-             action == RQLI_WATCH_START ? RQL_EVENT_SWARM_ELEMENT_RESTARTED
-                                        : RQL_EVENT_SWARM_ELEMENT_HUNG,
-             RQL_OK);
+        notify(self, action == RQLI_WATCH_START ? RQLI_ON_ELEMENT_RESTARTED : RQLI_ON_ELEMENT_HUNG,
+               RQL_OK);
     }
 }
 

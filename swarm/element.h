@@ -17,7 +17,7 @@ struct rqli_element_kind {
     /* Not negative: it went well. is_timed: the period is over; else it was roused in between. */
     rql_status (*step)(void *context, bool is_timed);
     /* News of it; no mutex is held. */
-    void (*tell)(void *context, const struct rqli_swarm_news *news);
+    void (*notify)(void *context, enum rqli_moment moment, struct rqli_figures figures);
 };
 
 struct rqli_element {

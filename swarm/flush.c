@@ -4,7 +4,8 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "observe/observe.h"
+#include "lock/notify.h"
+#include "lock/server_clock.h"
 #include "options/options.h"
 #include "swarm_inside.h"
 #include "talk.h"
@@ -206,19 +207,20 @@ static rql_status bury(struct rqli_flush *self, rql_error *error)
     return status;
 }
 
-static void tell_flushed(const struct rqli_flush *self, int64_t begun_us, rql_status status)
+static void notify_flushed(const struct rqli_flush *self, int64_t begun_us, rql_status status)
 {
-    const struct rqli_swarm_news news = {
-        .kind = RQL_EVENT_SWARM_ZOMBIES_FLUSHED,
+    const struct rqli_subject subject = rqli_subject_of_swarm(self->client);
+    const struct rqli_figures figures = {
         .status = status,
-        .hosts = (int64_t)self->hosts.count,
-        .locks = (int64_t)self->locks.count,
-        .requests = self->removed,
-        .handed_over = self->handed_over,
-        .took_us = rqli_now_us() - begun_us,
+        .host_cnt = (int64_t)self->hosts.count,
+        .rel_key_cnt = (int64_t)self->locks.count,
+        .rem_request_cnt = self->removed,
+        .handed_over_cnt = self->handed_over,
+        .rel_time_us = rqli_now_us() - begun_us,
+        .at_us = rqli_server_clock_now_us(self->client),
     };
 
-    rqli_observe_swarm(self->client, &news);
+    rqli_observe(RQLI_ON_ZOMBIES_FLUSHED, &subject, &figures);
 }
 
 rql_status rqli_flush_run(struct rqli_flush *self, rql_error *error)
@@ -232,7 +234,7 @@ rql_status rqli_flush_run(struct rqli_flush *self, rql_error *error)
     status = sweep_all(self, error);
     status = status ? status : bury(self, error);
     rqli_list_sort(&self->acquirers);
-    tell_flushed(self, begun_us, status);
+    notify_flushed(self, begun_us, status);
     return status;
 }
 

@@ -6,7 +6,8 @@
 #include "base/ident.h"
 #include "lock/leases.h"
 #include "lock/lock.h"
-#include "observe/observe.h"
+#include "lock/notify.h"
+#include "lock/server_clock.h"
 #include "talk.h"
 #include "wire/answer.h"
 
@@ -109,6 +110,17 @@ static void bound_leases(const struct rqli_probe *self, int64_t sent_us)
     }
 }
 
+static void notify(const struct rqli_probe *self, enum rqli_moment moment)
+{
+    const struct rqli_subject subject = rqli_subject_of_swarm(self->client);
+    const struct rqli_figures figures = {
+        .host_cnt = self->n_dead,
+        .at_us = rqli_server_clock_now_us(self->client),
+    };
+
+    rqli_observe(moment, &subject, &figures);
+}
+
 static rql_status tell(struct rqli_probe *self, const struct message *message, rql_error *error)
 {
     const struct rqli_talk talk = {self->via, "swarm_probe", write_all, message};
@@ -125,7 +137,7 @@ static rql_status tell(struct rqli_probe *self, const struct message *message, r
     if (!status) {
         rqli_hosts_apply(self->client->hosts, message->plan);
         bound_leases(self, exchange->sent_us);
-        rqli_observe_probed(self->client);
+        notify(self, RQLI_ON_PROBED);
     }
     return status;
 }
@@ -180,11 +192,9 @@ static rql_status probe_alone(struct rqli_probe *self, rql_error *error)
 rql_status rqli_probe_run(struct rqli_probe *self, rql_error *error)
 {
     rql_status status = probe_alone(self, error);
-    const struct rqli_swarm_news news = {.kind = RQL_EVENT_SWARM_HOSTS_DECLARED_DEAD,
-                                         .hosts = self->n_dead};
 
     if (self->n_dead > 0) {
-        rqli_observe_swarm(self->client, &news);
+        notify(self, RQLI_ON_HOSTS_DECLARED_DEAD);
     }
     return status;
 }

@@ -4,7 +4,8 @@
 #include "lock/client.h"
 #include "lock/client_new.h"
 #include "lock/leases.h"
-#include "observe/observe.h"
+#include "lock/notify.h"
+#include "lock/server_clock.h"
 #include "options/options.h"
 #include "probe.h"
 #include "swarm_inside.h"
@@ -30,17 +31,19 @@ static rql_status probe(struct rql_swarm *self, enum rqli_hosts_who who)
     return rqli_probe_run(&probe, NULL);
 }
 
-static void tell(void *context, const struct rqli_swarm_news *news)
+static void notify(void *context, enum rqli_moment moment, struct rqli_figures figures)
 {
     const struct rql_swarm *self = context;
+    const struct rqli_subject subject = rqli_subject_of_swarm(self->client);
 
-    rqli_observe_swarm(self->client, news);
+    figures.at_us = rqli_server_clock_now_us(self->client);
+    rqli_observe(moment, &subject, &figures);
 }
 
-static rql_status noted(const struct rql_swarm *self, rql_status status)
+static rql_status noted(struct rql_swarm *self, rql_status status)
 {
     if (status < 0) {
-        rqli_observe_step_failed(self->client);
+        notify(self, RQLI_ON_STEP_FAILED, (struct rqli_figures){0});
     }
     return status;
 }
@@ -65,8 +68,8 @@ static bool goes_on(void *context)
 static void note_election(struct rql_swarm *self, bool is_elected)
 {
     if (atomic_exchange(&self->is_flusher, is_elected) != is_elected) {
-        tell(self, &(struct rqli_swarm_news){.kind = is_elected ? RQL_EVENT_SWARM_FLUSHER_ELECTED
-                                                                : RQL_EVENT_SWARM_FLUSHER_RETIRED});
+        notify(self, is_elected ? RQLI_ON_FLUSHER_ELECTED : RQLI_ON_FLUSHER_RETIRED,
+               (struct rqli_figures){0});
     }
 }
 
@@ -100,11 +103,11 @@ static rql_status step_of_supervisor(void *context, bool is_timed)
 }
 
 static const struct rqli_element_kind prober_kind = {"rql-prober", "probe_hosts", step_of_prober,
-                                                     tell};
+                                                     notify};
 static const struct rqli_element_kind flusher_kind = {"rql-flusher", "flush_zombies",
-                                                      step_of_flusher, tell};
+                                                      step_of_flusher, notify};
 static const struct rqli_element_kind supervisor_kind = {"rql-supervisor", "supervisor",
-                                                         step_of_supervisor, tell};
+                                                         step_of_supervisor, notify};
 
 static void on_new_host(void *context)
 {

@@ -4,10 +4,11 @@
 #include "base/random.h"
 #include "base/signal.h"
 #include "lock/end.h"
+#include "lock/notify.h"
 #include "lock/query.h"
+#include "lock/server_clock.h"
 #include "net/op.h"
 #include "net/serving.h"
-#include "observe/observe.h"
 #include "options/options.h"
 #include "wire/answer.h"
 
@@ -130,6 +131,22 @@ static rql_status unlock(rql_client *client, const struct rqli_keys *keys, rql_u
     return status ? status : read_unlock(exchange, keys->lock.data, out, error);
 }
 
+static void notify_unlocked(const rql_client *client, const struct rqli_keys *keys,
+                            const rql_unlock_result *result)
+{
+    struct rqli_subject subject = rqli_subject_of_call(client);
+    const struct rqli_figures figures = {
+        .lock_queue = keys->queue.data,
+        .rel_key_cnt = result->lock_released + result->queue_released,
+        .rel_time_us = result->rel_time_us,
+        .at_us = rqli_server_clock_now_us(client),
+    };
+
+    subject.keys = &keys->lock.data;
+    subject.n_keys = 1;
+    rqli_observe(RQLI_ON_UNLOCKED, &subject, &figures);
+}
+
 rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_result *out,
                             rql_error *error)
 {
@@ -143,7 +160,7 @@ rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_res
         return status;
     }
     (void)rqli_serve(client->conn, &lock.keys, rqli_client_budget_us(client, rqli_now_us()));
-    rqli_observe_unlocked(client, &lock.keys, &result);
+    notify_unlocked(client, &lock.keys, &result);
     if (out) {
         *out = result;
     }

@@ -4,9 +4,10 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "lock/notify.h"
+#include "lock/server_clock.h"
 #include "net/op.h"
 #include "net/serving.h"
-#include "observe/observe.h"
 #include "options/options.h"
 #include "wire/pack.h"
 
@@ -354,11 +355,29 @@ static rql_status check(const rql_client *client, const rql_sweep_options *given
     return status;
 }
 
-static rql_status run(struct rqli_sweep *sweep, rql_event_kind kind, rql_sweep_result *out)
+static void notify_swept(const struct rqli_sweep *sweep, enum rqli_moment moment, rql_status status)
+{
+    struct rqli_subject subject = rqli_subject_of_call(sweep->client);
+    const struct rqli_figures figures = {
+        .status = status,
+        .rel_key_cnt = sweep->result.rel_key_cnt,
+        .tch_queue_cnt = sweep->result.tch_queue_cnt,
+        .rel_time_us = sweep->result.rel_time_us,
+        .at_us = rqli_server_clock_now_us(sweep->client),
+    };
+
+    subject.acquirer = sweep->owner ? sweep->owner->acq_id : NULL;
+    subject.host = sweep->owner ? sweep->owner->hst_id : NULL;
+    rqli_observe(moment, &subject, &figures);
+}
+
+static rql_status run(struct rqli_sweep *sweep, enum rqli_moment moment, rql_sweep_result *out)
 {
     rql_status status = rqli_sweep_run(sweep);
 
-    rqli_observe_swept(sweep, kind, status);
+    if (!sweep->options->dry_run) {
+        notify_swept(sweep, moment, status);
+    }
     if (out) {
         *out = sweep->result;
     }
@@ -379,7 +398,7 @@ rql_status rql_clear_locks(rql_client *client, const rql_sweep_options *options,
     sweep.options = &read;
     rqli_sweep_add(&sweep, &rqli_rule_all_queues, read.batch_size);
     rqli_sweep_add(&sweep, &rqli_rule_all_locks, read.batch_size);
-    return run(&sweep, RQL_EVENT_EXPLICIT_ALL_LOCKS_RELEASE, out);
+    return run(&sweep, RQLI_ON_CLEARED, out);
 }
 
 static rql_status check_id(const char *id, const char *what, rql_error *error)
@@ -419,7 +438,7 @@ rql_status rql_clear_locks_of(rql_client *client, const rql_sweep_owner *owner,
     sweep.options = &read;
     rqli_sweep_add(&sweep, &rqli_rule_locks_of, read.lock_scan_size);
     rqli_sweep_add(&sweep, &rqli_rule_requests_of, read.queue_scan_size);
-    return run(&sweep, RQL_EVENT_RELEASE_LOCKS_OF, out);
+    return run(&sweep, RQLI_ON_CLEARED_OF, out);
 }
 
 rql_status rql_clear_current_locks(rql_client *client, uint64_t task,
@@ -476,7 +495,7 @@ rql_status rql_clear_dead_requests(rql_client *client, const rql_sweep_options *
     rqli_sweep_add(&sweep, &rqli_rule_dead_requests, read.batch_size);
     status = read_age(&sweep);
     if (!status) {
-        status = run(&sweep, RQL_EVENT_SWEPT, out);
+        status = run(&sweep, RQLI_ON_SWEPT, out);
     }
     if (!status && queues) {
         status = rqli_list_give(&sweep.parts[0].walk.found, queues, error);

@@ -205,7 +205,7 @@ static bool try_once(struct rqli_acquire *self)
     self->op.until_us = rqli_wait_until_us(self, self->tried_us);
     self->op.is_late = false;
     if (!self->several) {
-        rqli_observe_try(self->locks[0]);
+        rqli_observe(RQLI_ON_TRY, &self->locks[0]->subject, NULL);
     }
     if (check_host(self, self->tried_us, &fault) || rqli_wait_connect(self, &fault)) {
         rqli_acquire_on_failed(self, &fault);
@@ -256,7 +256,9 @@ static void finish(struct rqli_acquire *self, rql_status status)
     self->result->tries = self->request.tries > 0 ? self->request.tries : 1;
     self->result->ended_us = rqli_now_us();
     self->result->waited_us = self->result->ended_us - self->begun_us;
-    rqli_observe_asked(rqli_acquire_lock(self, 0), self->result);
+    rqli_observe(
+        RQLI_ON_ASKED, &rqli_acquire_lock(self, 0)->subject,
+        &(struct rqli_figures){.tries = self->result->tries, .asked = self->result->asked});
 }
 
 static enum rqli_op_next next(struct rqli_op *op)

@@ -6,8 +6,8 @@
 #include "lock/client.h"
 #include "lock/leases.h"
 #include "lock/lock_calls.h"
+#include "lock/notify.h"
 #include "lock/refusal.h"
-#include "observe/observe.h"
 #include "options/options.h"
 
 #include <stddef.h>
@@ -38,7 +38,7 @@ static void finish(struct single *self, rql_status status, rql_lock *lock, const
 
 static void refuse(struct single *self, rql_status status, const rql_error *error)
 {
-    rqli_observe_refused(self->lock, &self->request.result, status);
+    rqli_notify_refused(&self->lock->subject, &self->request.result, status);
     finish(self, status, NULL, error);
 }
 
@@ -107,7 +107,7 @@ static void hold(struct single *self)
         give_back(self, &error);
         return;
     }
-    rqli_observe_obtained(lock);
+    rqli_notify_obtained(lock);
     self->lock = NULL;
     finish(self, RQL_OK, lock, NULL);
 }
@@ -169,8 +169,8 @@ static void begin(struct rqli_job *job)
         rqli_own_acquirer_id(self->lock->acquirer, self->number, client->identity);
         self->lock->holder = RQLI_HOLDER_ANY;
     }
-    rqli_observe_init(&self->lock->listeners, client, &self->options);
-    rqli_observe_started(self->lock);
+    rqli_subject_listen(&self->lock->subject, &client->options, &self->options);
+    rqli_observe(RQLI_ON_STARTED, &self->lock->subject, NULL);
     self->request.result = (struct rqli_acquire_result){.rank = -1, .tries = 1};
     if (!is_alone && rqli_lock_waits_for_itself(self->lock, &self->options)) {
         on_over(self, RQL_CONFLICT, NULL);

@@ -6,10 +6,9 @@
 #include "lock/end.h"
 #include "lock/extend.h"
 #include "lock/leases.h"
+#include "lock/notify.h"
 #include "lock/series.h"
 #include "lock/withdraw.h"
-#include "observe/observe.h"
-#include "observe/observe_series.h"
 
 #include <stdlib.h>
 
@@ -48,7 +47,7 @@ static void finish_end(struct ending *self, rql_status status, const rql_error *
         rqli_series_on_released(self->series, status, self->result);
         (void)rqli_series_free(self->series);
     } else if (self->is_whole && self->one) {
-        rqli_observe_ended(self->one, status);
+        rqli_notify_ended(self->one, status);
         rqli_lock_free(self->one);
     }
     rqli_loop_finish(&self->job);
@@ -83,13 +82,13 @@ static void begin_end(struct rqli_job *job)
     struct ending *self = (struct ending *)job;
 
     if (self->series) {
-        rqli_observe_series_ending(self->series);
+        rqli_observe(RQLI_ON_SERIES_ENDING, &self->series->subject, NULL);
     }
     for (size_t i = 0; i < self->count; i++) {
         rqli_leases_remove(self->locks[i]->client->leases, self->locks[i]);
     }
     if (self->is_whole && self->one) {
-        rqli_observe_ending(self->one);
+        rqli_notify_ending(self->one);
     }
     if (self->count == 0) {
         finish_end(self, RQL_OK, NULL);

@@ -5,7 +5,6 @@
 #include "base/ident.h"
 #include "lock/client.h"
 #include "lock/leases.h"
-#include "observe/observe_series.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -150,7 +149,7 @@ void rqli_serial_begin_atomic(struct rqli_job *job)
         return;
     }
     be_one_acquirer(self);
-    rqli_observe_series_members(self->series);
+    rqli_series_share_with_all(self->series, &self->plan);
     self->request.result.tries = 1;
     prepare(self);
     self->status = rqli_request_begin(&self->request, &self->error);

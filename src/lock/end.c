@@ -185,7 +185,8 @@ static bool add_reentry(struct rqli_end *self, struct rqli_end_part *part)
         settle(self, part);
         return false;
     }
-    rqli_observe_decreasing(part->lock, part->unused_ms);
+    rqli_observe(RQLI_ON_ENDING_EXTENSION, &part->lock->subject,
+                 &(struct rqli_figures){.ttl_ms = part->unused_ms});
     return true;
 }
 

@@ -26,6 +26,14 @@ static void write_extend(struct rqli_op *op, size_t i, struct rqli_call *call)
     rqli_call_chance(call);
 }
 
+static void notify_extended(const rql_lock *lock, int64_t ttl_ms)
+{
+    struct rqli_figures figures = rqli_lock_figures(lock);
+
+    figures.ttl_ms = ttl_ms;
+    rqli_observe(RQLI_ON_EXTENDED, &lock->subject, &figures);
+}
+
 static rql_status understand(const struct rqli_extend *self, rql_lock *lock,
                              const struct rqli_exchange *answer, const struct rqli_reply *reply,
                              rql_error *fault)
@@ -43,7 +51,7 @@ static rql_status understand(const struct rqli_extend *self, rql_lock *lock,
     if (!rqli_leases_on_extended(leases, lock, answer->sent_us, outcome.third)) {
         return RQL_NOT_HELD;
     }
-    rqli_observe_extended(lock, self->ttl_ms);
+    notify_extended(lock, self->ttl_ms);
     return RQL_OK;
 }
 

@@ -98,6 +98,8 @@ void rqli_leases_abandon(struct rqli_leases *self)
 /* Under the mutex, released for the callback. Loop thread. */
 static void tell(struct rqli_leases *self, rql_lock *lock)
 {
+    const struct rqli_figures figures = rqli_lock_figures(lock);
+
     if (lock->kept.is_adopted) {
         rqli_leases_free_one_adopted(self, lock);
         return;
@@ -109,12 +111,12 @@ static void tell(struct rqli_leases *self, rql_lock *lock)
     if (lock->kept.lost_fd >= 0) {
         (void)eventfd_write(lock->kept.lost_fd, 1);
     }
-    if (!lock->on_lost && !rqli_observe_tells(lock)) {
-        rqli_observe_lost(lock);
+    if (!lock->on_lost && !lock->subject.instrumenter) {
+        rqli_observe(RQLI_ON_LOST, &lock->subject, &figures);
     } else {
         self->shared.told = lock;
         (void)pthread_mutex_unlock(&self->shared.mutex);
-        rqli_observe_lost(lock);
+        rqli_observe(RQLI_ON_LOST, &lock->subject, &figures);
         if (lock->on_lost) {
             lock->on_lost(lock, lock->user_data);
         }

@@ -6,7 +6,7 @@
 #include "base/random.h"
 #include "base/timers.h"
 #include "lock/lease.h"
-#include "observe/listeners.h"
+#include "observe/observe.h"
 #include "wire/keys.h"
 
 #include <rql/lock.h>
@@ -28,7 +28,7 @@ struct rql_lock {
     int64_t waited_us;
     int64_t hand_off_us; /* pushed: from the grant to its arrival, at most; else -1 */
     int64_t tries;
-    struct rqli_listeners listeners; /* constant once the acquisition has begun */
+    struct rqli_subject subject; /* who listens; constant once the acquisition has begun */
     rql_lock_process process;
     bool handed_over;
     rql_lost_fn on_lost;
@@ -58,5 +58,8 @@ rql_lock *rqli_lock_new(rql_client *client, const char *name, uint64_t task);
 /* In as little memory as that takes. */
 rql_lock *rqli_lock_new_of_many(rql_client *client, const char *name, uint64_t task);
 rql_lock *rqli_lock_free(rql_lock *lock);
+
+/* Of one that is held: what its events say. */
+struct rqli_figures rqli_lock_figures(const rql_lock *lock);
 
 #endif

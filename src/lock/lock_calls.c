@@ -9,10 +9,10 @@
 #include "lock/end.h"
 #include "lock/extend.h"
 #include "lock/leases.h"
+#include "lock/notify.h"
 #include "lock/query.h"
 #include "lock/refusal.h"
 #include "net/conn_threads.h"
-#include "observe/observe.h"
 #include "options/options.h"
 
 #include <stdlib.h>
@@ -81,7 +81,7 @@ static rql_status try_to_hold(rql_lock *lock, const rql_lock_options *options, r
     struct rqli_acquire_result result = {.rank = -1, .tries = 1};
     rql_status status = RQL_CONFLICT;
 
-    rqli_observe_started(lock);
+    rqli_observe(RQLI_ON_STARTED, &lock->subject, NULL);
     if (!rqli_lock_waits_for_itself(lock, options)) {
         struct rqli_acquire acquire = {.locks = &lock,
                                        .count = 1,
@@ -99,9 +99,9 @@ static rql_status try_to_hold(rql_lock *lock, const rql_lock_options *options, r
         status = hold(lock, options, &result, error);
     }
     if (status) {
-        rqli_observe_refused(lock, &result, status);
+        rqli_notify_refused(&lock->subject, &result, status);
     } else {
-        rqli_observe_obtained(lock);
+        rqli_notify_obtained(lock);
     }
     return status;
 }
@@ -116,7 +116,7 @@ static rql_status acquire(rql_client *client, const char *name, const rql_lock_o
     if (!lock) {
         return rqli_fail_nomem(error);
     }
-    rqli_observe_init(&lock->listeners, client, options);
+    rqli_subject_listen(&lock->subject, &client->options, options);
     status = try_to_hold(lock, options, error);
     if (status) {
         return status;
@@ -161,9 +161,9 @@ rql_status rql_lock_release(rql_lock *lock, rql_error *error)
     status = rqli_client_check(lock->client, error);
     if (!status) {
         rqli_leases_remove(lock->client->leases, lock);
-        rqli_observe_ending(lock);
+        rqli_notify_ending(lock);
         status = rqli_end(&lock, 1, error);
-        rqli_observe_ended(lock, status);
+        rqli_notify_ended(lock, status);
     }
     rqli_lock_free(lock);
     return status;

@@ -86,7 +86,7 @@ static void apply(rql_lock *lock, const struct rqli_exchange *exchange,
         rqli_lease_on_setback(lease, now_us);
     } else if (outcome.what == 1 && !lock->kept.is_adopted) {
         rqli_lease_on_extended(lease, exchange->sent_us, outcome.third);
-        rqli_observe_renewed(lock);
+        rqli_observe(RQLI_ON_RENEWED, &lock->subject, NULL);
     } else { /* or there is nothing more to do for it */
         rqli_lease_on_gone(lease);
     }

@@ -3,14 +3,15 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/ident.h"
 #include "base/scope.h"
 #include "lock/client.h"
 #include "lock/end.h"
 #include "lock/extend.h"
 #include "lock/leases.h"
 #include "lock/lock_calls.h"
+#include "lock/notify.h"
 #include "lock/refusal.h"
-#include "observe/observe_series.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,37 @@ bool rqli_series_make_locks(rql_series *series, const struct rqli_series_plan *p
         }
     }
     return true;
+}
+
+/* Its locks are known. */
+static void name_subject(rql_series *series)
+{
+    for (size_t i = 0; i < series->count; i++) {
+        series->keys[i] = series->locks[i]->keys.lock.data;
+    }
+    series->subject.n_keys = series->count;
+    series->subject.acquirer = series->locks[0]->acquirer;
+    series->subject.host = series->locks[0]->host;
+}
+
+void rqli_series_share_listeners(const rql_series *series, rql_lock_options *options)
+{
+    options->logger = series->subject.logger;
+    options->log_sample_this = true;
+    options->instrumenter = series->subject.instrumenter;
+    options->instr_sample_this = true;
+}
+
+void rqli_series_share_with_all(rql_series *series, const struct rqli_series_plan *plan)
+{
+    rql_lock_options options = plan->lock;
+
+    name_subject(series);
+    rqli_series_share_listeners(series, &options);
+    options.log_lock_try = false; /* its tries are those of all */
+    for (size_t i = 0; i < series->count; i++) {
+        rqli_subject_listen(&series->locks[i]->subject, &series->client->options, &options);
+    }
 }
 
 static rql_status keep_all(rql_series *series, const struct rqli_series_plan *plan,
@@ -100,7 +132,7 @@ void rqli_series_on_refused(rql_series *series, const struct rqli_series_plan *p
                             rql_series_result *result)
 {
     result->failed_on = find_obstacle(plan, result->fate);
-    rqli_observe_series_refused(series, acquired, status);
+    rqli_notify_refused(&series->subject, acquired, status);
 }
 
 rql_status rqli_series_on_granted(rql_series *series, const struct rqli_series_plan *plan,
@@ -113,9 +145,10 @@ rql_status rqli_series_on_granted(rql_series *series, const struct rqli_series_p
     series->begun_us = series->locks[0]->begun_us;
     status = keep_all(series, plan, acquired, error);
     if (status) {
-        rqli_observe_series_refused(series, acquired, status);
-    } else {
-        rqli_observe_series_taken(series);
+        rqli_notify_refused(&series->subject, acquired, status);
+    }
+    for (size_t i = 0; !status && i < series->count; i++) {
+        rqli_notify_obtained(series->locks[i]);
     }
     return status;
 }
@@ -149,7 +182,7 @@ static rql_status take_at_once(rql_series *series, const struct rqli_series_plan
     if (!rqli_series_make_locks(series, plan)) {
         return rqli_fail_nomem(error);
     }
-    rqli_observe_series_members(series);
+    rqli_series_share_with_all(series, plan);
     status = acquire_atomically(series, plan, &acquired, result, error);
     if (status) {
         rqli_series_fill_refusal(series, plan, &acquired, status, result);
@@ -170,7 +203,7 @@ static rql_status take_in_turn(rql_series *series, const struct rqli_series_plan
     rql_lock_options lock = plan->lock;
     rql_status status = RQL_OK;
 
-    rqli_observe_series_member(series, &lock);
+    rqli_series_share_listeners(series, &lock);
     while (!status && series->count < options->n_names) {
         size_t at = series->count;
 
@@ -183,7 +216,7 @@ static rql_status take_in_turn(rql_series *series, const struct rqli_series_plan
     result->n_acquired = series->count;
     if (status) {
         result->failed_on = series->count;
-        rqli_observe_series_returned(series, give_back(series, series->count, NULL));
+        rqli_notify_series_returned(series, give_back(series, series->count, NULL));
         return status;
     }
     series->begun_us = series->locks[series->count - 1]->begun_us;
@@ -196,10 +229,27 @@ rql_series *rqli_series_new(rql_client *client, const struct rqli_series_plan *p
 
     if (series) {
         series->client = client;
-        rqli_observe_series_init(series, plan);
-        rqli_observe_series_started(series, plan);
+        series->subject = (struct rqli_subject){
+            .stats = client->stats,
+            .keys = series->keys,
+            .shard = (rqli_stats_shard)rqli_thread_id(),
+            .is_series = true,
+        };
+        rqli_subject_listen(&series->subject, &client->options, &plan->lock);
+        rqli_notify_series_started(series, plan);
     }
     return series;
+}
+
+static void notify_obtained(rql_series *series)
+{
+    const struct rqli_figures figures = {
+        .ts_us = series->locks[series->count - 1]->ts_us,
+        .acq_time_us = series->acq_time_us,
+    };
+
+    name_subject(series);
+    rqli_observe(RQLI_ON_SERIES_OBTAINED, &series->subject, &figures);
 }
 
 void rqli_series_on_end(rql_series *series, int64_t begun_us, rql_status status,
@@ -210,7 +260,7 @@ void rqli_series_on_end(rql_series *series, int64_t begun_us, rql_status status,
     result->reason = status;
     result->acq_time_us = series->acq_time_us;
     if (!status) {
-        rqli_observe_series_obtained(series);
+        notify_obtained(series);
         result->ending = RQL_SERIES_BY_TTL;
     }
 }
@@ -285,7 +335,7 @@ rql_status rql_series_try(rql_client *client, const rql_series_options *options,
 
 void rqli_series_on_released(rql_series *series, rql_status status, rql_series_result *result)
 {
-    rqli_observe_series_ended(series, status);
+    rqli_notify_series_ended(series, status);
     if (result) {
         result->hold_time_us = rqli_now_us() - series->held_us;
         result->ending = status < 0 ? RQL_SERIES_NOT_ENDED : RQL_SERIES_BY_RELEASE;
@@ -302,7 +352,7 @@ rql_status rql_series_release(rql_series *series, rql_series_result *result, rql
     }
     status = rqli_client_check(series->client, error);
     if (!status) {
-        rqli_observe_series_ending(series);
+        rqli_observe(RQLI_ON_SERIES_ENDING, &series->subject, NULL);
         status = give_back(series, series->count, error);
         rqli_series_on_released(series, status, result);
     }

@@ -13,7 +13,8 @@ struct rql_series {
     int64_t begun_us; /* when the last of them was asked for with success: a block's time runs */
     int64_t held_us;  /* when all were there */
     int64_t acq_time_us;
-    struct rqli_listeners listeners;
+    struct rqli_subject subject; /* named once its locks are made */
+    const char *keys[RQL_SERIES_MAX];
     rql_lock *locks[RQL_SERIES_MAX]; /* in the given order */
 };
 
@@ -35,6 +36,10 @@ int64_t rqli_series_ttl_ms(const rql_lock_options *options, size_t count, size_t
 rql_series *rqli_series_new(rql_client *client, const struct rqli_series_plan *plan);
 rql_series *rqli_series_free(rql_series *series);
 bool rqli_series_make_locks(rql_series *series, const struct rqli_series_plan *plan);
+/* One that is acquired by a call of its own is heard by whoever hears the series. */
+void rqli_series_share_listeners(const rql_series *series, rql_lock_options *options);
+/* The same for those of an atomic series, once they are made. */
+void rqli_series_share_with_all(rql_series *series, const struct rqli_series_plan *plan);
 /* An atomic one: what the options want to know of its refusal, with questions to the server. */
 void rqli_series_fill_refusal(rql_series *series, const struct rqli_series_plan *plan,
                               const struct rqli_acquire_result *acquired, rql_status status,

@@ -1,6 +1,6 @@
 #include "base/error.h"
 #include "lock/async_series.h"
-#include "observe/observe_series.h"
+#include "lock/notify.h"
 
 /* One lock after the other, each with its own retries and timeout, as series/series.c does it. */
 
@@ -11,7 +11,7 @@ static void on_returned(rql_status status, const rql_error *error, void *user_da
     struct rqli_serial *self = user_data;
 
     (void)error;
-    rqli_observe_series_returned(self->series, status);
+    rqli_notify_series_returned(self->series, status);
     rqli_serial_tell(self);
 }
 
@@ -86,7 +86,7 @@ void rqli_serial_begin_gem(struct rqli_job *job)
         return;
     }
     self->gem.options = self->plan.lock;
-    rqli_observe_series_member(self->series, &self->gem.options);
+    rqli_series_share_listeners(self->series, &self->gem.options);
     take_next(self);
 }
 

@@ -1,7 +1,9 @@
 #include "lock/server_clock.h"
 
+#include "base/clock.h"
 #include "lock/client.h"
 #include "lock/leases.h"
+#include "net/conn_threads.h"
 #include "net/socket.h"
 
 static const int64_t no_limit_us = INT64_C(1) << 53; /* as far as a double counts exactly */
@@ -42,4 +44,14 @@ bool rqli_server_clock_earliest(rql_client *client, int64_t server_us, int64_t n
     is_known = rqli_clock_offset_earliest(&client->shared.clock_offset, server_us, now_us, out_us);
     (void)pthread_mutex_unlock(&client->shared.mutex);
     return is_known;
+}
+
+int64_t rqli_server_clock_now_us(const rql_client *client)
+{
+    struct rqli_clock_reading reading;
+
+    if (!rqli_conn_clock(client->conn, &reading)) {
+        return -1;
+    }
+    return reading.server_us + (rqli_now_us() - reading.sent_us);
 }

@@ -87,6 +87,21 @@ static void on_granted(struct rqli_acquire *self, const struct rqli_exchange *ex
     }
 }
 
+static void notify_queued(const struct rqli_acquire *self, const struct rqli_answer *answer)
+{
+    const struct rqli_subject *subject = &rqli_acquire_lock(self, 0)->subject;
+    int64_t known_us = self->request.place.score_us;
+
+    if (answer->was_restored) {
+        rqli_observe(RQLI_ON_RESTORED, subject, NULL);
+    }
+    if (known_us > 0 && answer->score_us > known_us) {
+        rqli_observe(RQLI_ON_REQUEUED, subject, NULL);
+    } else if (answer->rank == 0) {
+        rqli_observe(RQLI_ON_FIRST_IN_QUEUE, subject, NULL);
+    }
+}
+
 static void on_queued(struct rqli_acquire *self, const struct rqli_exchange *exchange,
                       const struct rqli_answer *answer)
 {
@@ -101,7 +116,7 @@ static void on_queued(struct rqli_acquire *self, const struct rqli_exchange *exc
     struct rqli_request_view view;
     rql_error fault;
 
-    rqli_observe_queued(rqli_acquire_lock(self, 0), answer, self->request.place.score_us);
+    notify_queued(self, answer);
     self->result->rank = answer->rank;
     self->was_restored = answer->was_restored;
     self->watched =
@@ -189,6 +204,30 @@ static bool read_answer(const struct rqli_acquire *self, const struct rqli_reply
     return rqli_answer_read(reply, out) && rqli_answer_is_for(out, self->locks[0]->nonce);
 }
 
+static enum rqli_moment moment_of(const struct rqli_answer *answer)
+{
+    switch (answer->kind) {
+    case RQLI_ANSWER_GRANTED:
+        if (answer->process == RQL_CONFLICT_WORK_THROUGH) {
+            return RQLI_ON_ANSWERED_REENTRY;
+        }
+        if (answer->process == RQL_EXTENDABLE_CONFLICT_WORK_THROUGH) {
+            return RQLI_ON_ANSWERED_EXTENSION;
+        }
+        return answer->was_handed_over ? RQLI_ON_ANSWERED : RQLI_ON_ANSWERED_FREE;
+    case RQLI_ANSWER_CONFLICT:
+        return RQLI_ON_ANSWERED_CONFLICT;
+    case RQLI_ANSWER_QUEUED:
+    case RQLI_ANSWER_FAIL_FAST_AFTER_TRY:
+        return RQLI_ON_ANSWERED_QUEUED;
+    case RQLI_ANSWER_FAIL_FAST_NO_TRY:
+    case RQLI_ANSWER_STALE:
+    case RQLI_ANSWER_AGAIN:
+        break;
+    }
+    return RQLI_ON_ANSWERED;
+}
+
 void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_exchange *exchange,
                        const struct rqli_reply *reply)
 {
@@ -209,7 +248,8 @@ void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_exchange *ex
         (struct rqli_clock_reading){exchange->sent_us, exchange->received_us, answer.server_us};
     rqli_server_clock_learn(self->client, &reading);
     if (!self->several) {
-        rqli_observe_answer(lock, &answer);
+        rqli_observe(moment_of(&answer), &lock->subject,
+                     &(struct rqli_figures){.ts_us = answer.server_us});
     }
     self->fault = RQL_OK;
     on_answer(self, exchange, reply, &answer);

@@ -1,12 +1,16 @@
 #include "observe/observe.h"
-#include "options/options.h"
 
-#include "base/clock.h"
+#include "base/must.h"
 #include "base/random.h"
-#include "lock/acquire.h"
-#include "lock/client.h"
-#include "observe/observe_inside.h"
-#include "observe/stats.h"
+
+enum { FIELDS_MAX = 8 };
+
+struct line {
+    rql_log_record record;
+    rql_log_field fields[FIELDS_MAX];
+};
+
+/* ---- who listens ---- */
 
 /* The gem's weights: 15 is 16 of 101, and 0 is still 1 of 101 (wire.md 11). */
 static bool is_drawn(int64_t percent)
@@ -34,222 +38,195 @@ static bool is_instrumented(const rql_options *client, const rql_lock_options *o
                : is_drawn(client->instr_sampling_percent);
 }
 
-rql_status rqli_listeners_check(rql_log_fn logger, rql_event_fn instrumenter, rql_error *error)
+void rqli_subject_listen(struct rqli_subject *self, const rql_options *client,
+                         const rql_lock_options *options)
 {
-    (void)logger;
-    (void)instrumenter;
-    (void)error;
-    return RQL_OK;
+    self->logger = is_logged(client, options) ? options->logger : NULL;
+    self->logger_data = options->logger_data;
+    self->instrumenter = is_instrumented(client, options) ? options->instrumenter : NULL;
+    self->instrumenter_data = options->instrumenter_data;
+    self->instrument = options->instrument;
+    self->ttl_ms = options->ttl_ms;
+    self->queue_ttl_ms = options->queue_ttl_ms;
+    self->access_strategy = options->access_strategy;
+    self->logs_tries = options->log_lock_try;
 }
 
-void rqli_observe_init(struct rqli_listeners *self, const rql_client *client,
-                       const rql_lock_options *options)
+/* ---- counting ---- */
+
+static void count_all(enum rqli_moment moment, const struct rqli_subject *s,
+                      const struct rqli_figures *f)
 {
-    *self = (struct rqli_listeners){
-        .logger = is_logged(&client->options, options) ? options->logger : NULL,
-        .logger_data = options->logger_data,
-        .instrumenter = is_instrumented(&client->options, options) ? options->instrumenter : NULL,
-        .instrumenter_data = options->instrumenter_data,
-        .instrument = options->instrument,
-        .ttl_ms = options->ttl_ms,
-        .queue_ttl_ms = options->queue_ttl_ms,
-        .access_strategy = options->access_strategy,
-        .logs_tries = options->log_lock_try,
+    switch (moment) {
+#define MOMENT(name)                                                                               \
+    break;                                                                                         \
+    case RQLI_ON_##name:
+#define COUNT(counter, n)                                                                          \
+    if ((n) > 0) {                                                                                 \
+        rqli_stats_count(s->stats, s->shard, RQLI_STAT_##counter, (n));                            \
+    }
+#define TIME(histogram, time_us)                                                                   \
+    if ((time_us) >= 0) {                                                                          \
+        rqli_stats_time(s->stats, s->shard, RQLI_STAT_##histogram, (time_us));                     \
+    }
+#define COUNT_REFUSAL(status) rqli_stats_refusal(s->stats, s->shard, (status));
+    default:
+#include "observe/moments.def"
+        break;
+    }
+}
+
+/* ---- log lines ---- */
+
+static rql_log_field *add(struct line *self, const char *name, rql_log_kind kind)
+{
+    rql_log_field *field = &self->fields[self->record.n_fields];
+
+    RQLI_MUST(self->record.n_fields < FIELDS_MAX);
+    self->record.n_fields++;
+    *field = (rql_log_field){.name = name, .kind = kind};
+    return field;
+}
+
+static void add_text(struct line *self, const char *name, const char *text)
+{
+    add(self, name, RQL_LOG_QUOTED)->text = text;
+}
+
+static void add_number(struct line *self, const char *name, rql_log_kind kind, int64_t number)
+{
+    add(self, name, kind)->number = number;
+}
+
+static void add_keys(struct line *self, const struct rqli_subject *s)
+{
+    rql_log_field *field;
+
+    if (s->is_series) {
+        field = add(self, "lock_keys", RQL_LOG_LIST);
+        field->items = s->keys;
+        field->n_items = s->n_keys;
+    } else {
+        add_text(self, "lock_key", s->keys[0]);
+    }
+}
+
+static void add_common(struct line *self, const struct rqli_subject *s, const char *host_name)
+{
+    static const char *const strategies[] = {"queued", "random"};
+
+    add_number(self, "queue_ttl", RQL_LOG_SECONDS, s->queue_ttl_ms);
+    add_text(self, "acq_id", s->acquirer);
+    add_text(self, host_name, s->host);
+    add_text(self, "acs_strat", strategies[s->access_strategy]);
+}
+
+/* Not inlined: whoever only counts would pay for its stack. */
+__attribute__((noinline)) static void log_all(enum rqli_moment moment, const struct rqli_subject *s,
+                                              const struct rqli_figures *f)
+{
+    struct line l;
+
+#define KEYS add_keys(&l, s)
+#define COMMON_AS(host_name) add_common(&l, s, host_name)
+#define COMMON COMMON_AS("hst_id")
+#define ABOUT KEYS, COMMON
+#define NOTHING (void)0
+#define TEXT(name, text) add_text(&l, name, text)
+#define STATUS TEXT("status", rql_status_text(f->status))
+#define NUMBER(name, number) add_number(&l, name, RQL_LOG_INTEGER, number)
+#define MS(name, time_us) add_number(&l, name, RQL_LOG_MS, time_us)
+#define TIME_OF(name, time_us) add_number(&l, name, RQL_LOG_TIME, time_us)
+    switch (moment) {
+#define MOMENT(name)                                                                               \
+    break;                                                                                         \
+    case RQLI_ON_##name:
+#define LINE(text, ...)                                                                            \
+    l.record = (rql_log_record){.name = (text), .fields = l.fields};                               \
+    __VA_ARGS__;                                                                                   \
+    s->logger(&l.record, s->logger_data);
+#define STEP(text, ...)                                                                            \
+    if (s->logs_tries) {                                                                           \
+        LINE(text, __VA_ARGS__)                                                                    \
+    }
+    default:
+#include "observe/moments.def"
+        break;
+    }
+}
+
+/* ---- events ---- */
+
+/* With its name, and nothing that it does not have. */
+static struct rql_event event_of(rql_event_kind kind, const char *name)
+{
+    return (struct rql_event){
+        .kind = kind,
+        .name = name,
+        .ttl_ms = -1,
+        .ts_us = -1,
+        .acq_time_us = -1,
+        .hold_time_us = -1,
+        .rel_time_us = -1,
+        .rel_key_cnt = -1,
+        .tch_queue_cnt = -1,
+        .at_us = -1,
+        .token = -1,
+        .host_cnt = -1,
+        .rem_request_cnt = -1,
+        .handed_over_cnt = -1,
     };
 }
 
-static struct rqli_stats *stats_of(const rql_lock *lock)
+static void set_request(struct rql_event *event, const struct rqli_subject *s)
 {
-    return lock->client->stats;
-}
-
-static void count(const rql_lock *lock, enum rqli_stat what, int64_t n)
-{
-    rqli_stats_count(stats_of(lock), (rqli_stats_shard)lock->owner_thread, what, n);
-}
-
-static void time_it(const rql_lock *lock, enum rqli_stat_time what, int64_t time_us)
-{
-    rqli_stats_time(stats_of(lock), (rqli_stats_shard)lock->owner_thread, what, time_us);
-}
-
-static void send_event(const rql_lock *lock, rql_event_kind kind)
-{
-    struct rql_event event = rqli_event_of_lock(kind, lock);
-
-    rqli_event_send(&event, &lock->listeners);
-}
-
-void rqli_observe_started(const rql_lock *lock)
-{
-    rqli_log_plain(lock, "start_lock_obtaining");
-}
-
-/* The gem calls the host host_id in this one line. */
-static void begin_obtained(struct rqli_log_line *line, const rql_lock *lock)
-{
-    const struct rqli_log_subject subject = {&lock->listeners, lock->acquirer, lock->host};
-
-    if (lock->process != RQL_EXTENDABLE_CONFLICT_WORK_THROUGH) {
-        rqli_log_begin_lock(
-            line, lock->process == RQL_LOCK_OBTAINING ? "lock_obtained" : "reentrant_lock_obtained",
-            lock);
-        return;
+    if (s->is_series) {
+        event->lock_keys = s->keys;
+        event->n_lock_keys = s->n_keys;
+    } else {
+        event->lock_key = s->keys[0];
     }
-    rqli_log_begin(line, "extendable_reentrant_lock_obtained");
-    rqli_log_quoted(line, "lock_key", lock->keys.lock.data);
-    rqli_log_common(line, &subject, "host_id");
+    event->acq_id = s->acquirer;
+    event->hst_id = s->host;
+    event->ttl_ms = s->ttl_ms;
+    event->instrument = s->instrument;
 }
 
-static void log_obtained(const rql_lock *lock)
+__attribute__((noinline)) static void send_all(enum rqli_moment moment,
+                                               const struct rqli_subject *s,
+                                               const struct rqli_figures *f)
 {
-    struct rqli_log_line line;
+    struct rql_event e;
 
-    begin_obtained(&line, lock);
-    rqli_log_number(&line, "acq_time", RQL_LOG_MS, lock->waited_us);
-    rqli_log_send(&line, &lock->listeners);
-}
-
-static void tell_obtained(const rql_lock *lock)
-{
-    static const rql_event_kind kinds[] = {
-        [RQL_LOCK_OBTAINING] = RQL_EVENT_LOCK_OBTAINED,
-        [RQL_CONFLICT_WORK_THROUGH] = RQL_EVENT_REENTRANT_LOCK_OBTAINED,
-        [RQL_EXTENDABLE_CONFLICT_WORK_THROUGH] = RQL_EVENT_EXTENDABLE_REENTRANT_LOCK_OBTAINED,
-    };
-
-    if (lock->handed_over) {
-        send_event(lock, RQL_EVENT_LOCK_HANDED_OVER);
+#define SET(member) e.member = f->member
+#define OF_NAME e.lock_key = s->keys[0]
+#define OF_IDS e.acq_id = s->acquirer, e.hst_id = s->host
+#define OF_REQUEST set_request(&e, s)
+#define OF_HOLD OF_REQUEST, SET(ts_us), SET(acq_time_us), SET(token)
+    switch (moment) {
+#define MOMENT(name)                                                                               \
+    break;                                                                                         \
+    case RQLI_ON_##name:
+#define EVENT(condition, what, name, ...)                                                          \
+    if (condition) {                                                                               \
+        e = event_of(RQL_EVENT_##what, name);                                                      \
+        __VA_ARGS__;                                                                               \
+        s->instrumenter(&e, s->instrumenter_data);                                                 \
     }
-    send_event(lock, kinds[lock->process]);
-}
-
-void rqli_observe_obtained(const rql_lock *lock)
-{
-    bool is_first = lock->process == RQL_LOCK_OBTAINING;
-
-    count(lock, is_first ? RQLI_STAT_ACQUISITIONS : RQLI_STAT_REENTRIES, 1);
-    time_it(lock, RQLI_STAT_WAIT, lock->waited_us);
-    if (lock->handed_over) {
-        count(lock, RQLI_STAT_HAND_OVERS, 1);
-    }
-    if (lock->hand_off_us >= 0) {
-        time_it(lock, RQLI_STAT_HAND_OFF, lock->hand_off_us);
-    }
-    if (lock->listeners.logger) {
-        log_obtained(lock);
-    }
-    if (lock->listeners.instrumenter) {
-        tell_obtained(lock);
+    default:
+#include "observe/moments.def"
+        break;
     }
 }
 
-void rqli_observe_asked(const rql_lock *lock, const struct rqli_acquire_result *result)
+void rqli_observe(enum rqli_moment moment, const struct rqli_subject *s,
+                  const struct rqli_figures *f)
 {
-    count(lock, RQLI_STAT_TRIES, result->tries);
-    if (result->asked > 1) {
-        count(lock, RQLI_STAT_POLLS, result->asked - 1);
+    count_all(moment, s, f);
+    if (s->logger) {
+        log_all(moment, s, f);
     }
-}
-
-/* What takes a request out of its queue. The gem says nothing of faults; a conflict that was found
- * without the server has queued nothing. */
-static bool is_dequeued(const struct rqli_acquire_result *result, rql_status status)
-{
-    return status > 0 && status != RQL_FAIL_FAST_NO_TRY && result->asked > 0;
-}
-
-void rqli_observe_refused(const rql_lock *lock, const struct rqli_acquire_result *result,
-                          rql_status status)
-{
-    rql_event_kind kind =
-        status == RQL_TIMED_OUT ? RQL_EVENT_LOCK_TIMED_OUT : RQL_EVENT_LOCK_FAILED;
-    struct rql_event event;
-
-    rqli_stats_refusal(stats_of(lock), (rqli_stats_shard)lock->owner_thread, status);
-    if (is_dequeued(result, status)) {
-        rqli_log_plain(lock, "fail_fast_or_limits_reached_or_deadlock__dequeue");
-    }
-    if (lock->listeners.instrumenter) {
-        event = rqli_event_of_request(kind, lock);
-        event.acq_time_us = result->waited_us;
-        event.status = status;
-        rqli_event_send(&event, &lock->listeners);
-    }
-}
-
-void rqli_observe_extended(const rql_lock *lock, int64_t ttl_ms)
-{
-    struct rql_event event;
-
-    count(lock, RQLI_STAT_EXTENSIONS, 1);
-    if (lock->listeners.instrumenter) {
-        event = rqli_event_of_lock(RQL_EVENT_LOCK_EXTENDED, lock);
-        event.ttl_ms = ttl_ms;
-        rqli_event_send(&event, &lock->listeners);
-    }
-}
-
-void rqli_observe_renewed(const rql_lock *lock)
-{
-    count(lock, RQLI_STAT_RENEWALS, 1);
-}
-
-bool rqli_observe_tells(const rql_lock *lock)
-{
-    return lock->listeners.instrumenter != NULL;
-}
-
-void rqli_observe_lost(const rql_lock *lock)
-{
-    count(lock, RQLI_STAT_LOST, 1);
-    if (lock->listeners.instrumenter) {
-        send_event(lock, RQL_EVENT_LOCK_LOST);
-    }
-}
-
-void rqli_observe_ending(const rql_lock *lock)
-{
-    if (lock->process == RQL_LOCK_OBTAINING) {
-        rqli_log_plain(lock, "expire_lock");
-    }
-}
-
-void rqli_observe_decreasing(const rql_lock *lock, int64_t unused_ms)
-{
-    const struct rqli_log_subject subject = {&lock->listeners, lock->acquirer, lock->host};
-    struct rqli_log_line line;
-
-    if (lock->listeners.logger) {
-        rqli_log_begin(&line, "decrease_lock");
-        rqli_log_quoted(&line, "lock_key", lock->keys.lock.data);
-        rqli_log_number(&line, "decreased_ttl", RQL_LOG_INTEGER, unused_ms);
-        rqli_log_common(&line, &subject, "hst_id");
-        rqli_log_send(&line, &lock->listeners);
-    }
-}
-
-void rqli_observe_end_of_part(const rql_lock *lock, int64_t now_us, rql_status status)
-{
-    enum rqli_stat what = status < 0 ? RQLI_STAT_RELEASES_FAILED : RQLI_STAT_RELEASES_NOT_HELD;
-
-    count(lock, status == RQL_OK ? RQLI_STAT_RELEASES : what, 1);
-    time_it(lock, RQLI_STAT_HOLD, now_us - lock->held_us);
-}
-
-void rqli_observe_ended(const rql_lock *lock, rql_status status)
-{
-    int64_t now_us = rqli_now_us();
-    struct rql_event event;
-
-    rqli_observe_end_of_part(lock, now_us, status);
-    if (lock->listeners.instrumenter) {
-        event = rqli_event_of_lock(lock->process == RQL_LOCK_OBTAINING
-                                       ? RQL_EVENT_LOCK_HOLD_AND_RELEASE
-                                       : RQL_EVENT_REENTRANT_LOCK_HOLD_COMPLETES,
-                                   lock);
-        event.hold_time_us = now_us - lock->held_us;
-        event.status = status;
-        rqli_event_send(&event, &lock->listeners);
+    if (s->instrumenter) {
+        send_all(moment, s, f);
     }
 }

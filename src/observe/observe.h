@@ -2,74 +2,75 @@
 #define RQLI_OBSERVE_H
 
 /*
- * Every moment that somebody may want to hear of: one function each, which counts it, and logs and
- * tells it if somebody listens. The calls say what happened and decide nothing.
+ * What happens, told with plain data: it is counted, and logged and sent as an event if somebody
+ * listens. moments.def has all moments, and what each of them counts, logs and sends. Whoever tells
+ * decides nothing by it.
  *
- * On the thread that it happened on, without a mutex, except where said. A light build has empty
- * functions: light.c.
+ * On the thread that it happens on, without a mutex, except where said. A light build does nothing:
+ * light.c.
  */
 
-#include "observe/listeners.h"
+#include "observe/stats.h"
 
 #include <rql/lock.h>
 #include <rql/observe.h>
 
-struct rqli_answer;
-struct rqli_acquire_result;
-struct rqli_keys;
-struct rqli_sweep;
+enum rqli_moment {
 
-/* Asks the samplers. */
-void rqli_observe_init(struct rqli_listeners *self, const rql_client *client,
-                       const rql_lock_options *options);
-
-/* An acquisition. */
-void rqli_observe_started(const rql_lock *lock);
-void rqli_observe_try(const rql_lock *lock);
-void rqli_observe_answer(const rql_lock *lock, const struct rqli_answer *answer);
-/* known_score_us: its place before, or 0. */
-void rqli_observe_queued(const rql_lock *lock, const struct rqli_answer *answer,
-                         int64_t known_score_us);
-/* The server was asked for the last time: result->tries, result->asked. */
-void rqli_observe_asked(const rql_lock *lock, const struct rqli_acquire_result *result);
-void rqli_observe_obtained(const rql_lock *lock);
-void rqli_observe_refused(const rql_lock *lock, const struct rqli_acquire_result *result,
-                          rql_status status);
-
-/* A hold. */
-void rqli_observe_extended(const rql_lock *lock, int64_t ttl_ms);
-void rqli_observe_renewed(const rql_lock *lock); /* under the keeper's mutex: only counts */
-void rqli_observe_lost(const rql_lock *lock);
-void rqli_observe_ending(const rql_lock *lock);
-void rqli_observe_decreasing(const rql_lock *lock, int64_t unused_ms);
-void rqli_observe_ended(const rql_lock *lock, rql_status status);
-/* Only counts: it ended as part of something else. */
-void rqli_observe_end_of_part(const rql_lock *lock, int64_t now_us, rql_status status);
-
-/* Is there anything to do for rqli_observe_lost() but to count? */
-bool rqli_observe_tells(const rql_lock *lock);
-
-/* For operators. kind: which of the events of a sweep; a dry run is none. */
-void rqli_observe_unlocked(rql_client *client, const struct rqli_keys *keys,
-                           const rql_unlock_result *result);
-void rqli_observe_swept(const struct rqli_sweep *sweep, rql_event_kind kind, rql_status status);
-
-/* What a swarm has to tell; `kind` says which of the figures count. */
-struct rqli_swarm_news {
-    rql_event_kind kind;
-    const char *element; /* static */
-    rql_status status;
-    int64_t hosts;
-    int64_t locks;
-    int64_t requests;
-    int64_t handed_over;
-    int64_t took_us;
+#define MOMENT(name) RQLI_ON_##name,
+#include "observe/moments.def"
 };
 
-/* On the thread of an element, or of who did it by hand. Never sampled. */
-void rqli_observe_swarm(rql_client *client, const struct rqli_swarm_news *news);
-/* These only count. */
-void rqli_observe_probed(rql_client *client);
-void rqli_observe_step_failed(rql_client *client);
+/* What it is about: a lock, a series, a call for operators, a swarm. A lock and a series keep
+ * theirs: who listens is decided once, and constant once the acquisition has begun. */
+struct rqli_subject {
+    struct rqli_stats *stats;
+    const char *const *keys; /* of locks: 1, of a series up to 64; NULL: none */
+    size_t n_keys;
+    const char *acquirer;
+    const char *host;
+    rql_log_fn logger; /* NULL: nobody, or not sampled */
+    void *logger_data;
+    rql_event_fn instrumenter; /* the same */
+    void *instrumenter_data;
+    void *instrument;
+    int64_t ttl_ms;
+    int64_t queue_ttl_ms;
+    rql_access_strategy access_strategy;
+    rqli_stats_shard shard;
+    bool is_series;
+    bool logs_tries;
+};
+
+/* Only what the moment needs, as rql_event calls it; moments.def tells. */
+struct rqli_figures {
+    rql_status status;
+    bool is_handed_over;
+    int64_t tries;
+    int64_t asked;       /* how often the server was */
+    int64_t hand_off_us; /* from the grant to its arrival by push, at most; -1: none */
+    int64_t ttl_ms;
+    int64_t ts_us;
+    int64_t acq_time_us;
+    int64_t hold_time_us;
+    int64_t rel_time_us;
+    int64_t at_us;
+    int64_t token;
+    int64_t rel_key_cnt;
+    int64_t tch_queue_cnt;
+    int64_t host_cnt;
+    int64_t rem_request_cnt;
+    int64_t handed_over_cnt;
+    const char *lock_queue;
+    const char *element;
+};
+
+/* Says who listens, as the options of the client and of the call have it; asks the samplers. */
+void rqli_subject_listen(struct rqli_subject *self, const rql_options *client,
+                         const rql_lock_options *options);
+
+/* f: NULL where the moment needs none. */
+void rqli_observe(enum rqli_moment moment, const struct rqli_subject *s,
+                  const struct rqli_figures *f);
 
 #endif

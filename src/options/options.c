@@ -336,6 +336,15 @@ static rql_status lay_over(enum rqli_option_struct which, void *out, const void 
     return RQL_OK;
 }
 
+static rql_status check_listeners(rql_log_fn logger, rql_event_fn instrumenter, rql_error *error)
+{
+    if (RQLI_LIGHT && (logger || instrumenter)) {
+        return rqli_fail(error, RQL_E_UNSUPPORTED,
+                         "librql was built without logs, events and statistics; nothing was sent");
+    }
+    return RQL_OK;
+}
+
 /* What the table does not say: metadata, and listeners of a light build. */
 static rql_status check_others(enum rqli_option_struct which, const union any_options *read,
                                rql_error *error)
@@ -345,13 +354,13 @@ static rql_status check_others(enum rqli_option_struct which, const union any_op
     rql_status status;
 
     if (which == RQLI_OF_CLIENT) {
-        return rqli_listeners_check(of_client->logger, of_client->instrumenter, error);
+        return check_listeners(of_client->logger, of_client->instrumenter, error);
     }
     if (which != RQLI_OF_LOCK) {
         return RQL_OK;
     }
     status = rqli_meta_check(of_lock->meta, of_lock->n_meta, error);
-    return status ? status : rqli_listeners_check(of_lock->logger, of_lock->instrumenter, error);
+    return status ? status : check_listeners(of_lock->logger, of_lock->instrumenter, error);
 }
 
 rql_status rqli_options_read_over(enum rqli_option_struct which, void *out, const void *defaults,

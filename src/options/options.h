@@ -87,8 +87,4 @@ static inline rql_status rqli_lock_options_read(rql_lock_options *out,
  * first pair that is wrong, by its index. */
 rql_status rqli_meta_check(const rql_meta *meta, size_t n_meta, rql_error *error);
 
-/* RQL_E_UNSUPPORTED if somebody wants to listen to a light build; observe/ knows which one it is.
- */
-rql_status rqli_listeners_check(rql_log_fn logger, rql_event_fn instrumenter, rql_error *error);
-
 #endif

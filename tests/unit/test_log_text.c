@@ -1,11 +1,8 @@
 #include "check.h"
-#include "observe/observe.h"
 
-#include "lock/acquire.h"
 #include "lock/client.h"
-#include "observe/observe_series.h"
-#include "observe/stats.h"
-#include "wire/answer.h"
+#include "lock/notify.h"
+#include "lock/series.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,11 +40,16 @@ static rql_lock *make_lock(const char *name)
     rqli_keys_init(&made->keys, made->memory, word);
     (void)snprintf(made->acquirer, sizeof made->acquirer, "%s", ACQUIRER);
     (void)snprintf(made->host, sizeof made->host, "%s", HOST);
-    made->listeners = (struct rqli_listeners){.logger = take,
-                                              .logger_data = lines,
-                                              .ttl_ms = 5000,
-                                              .queue_ttl_ms = 15000,
-                                              .logs_tries = true};
+    made->subject = (struct rqli_subject){.stats = client->stats,
+                                          .keys = &made->keys.lock.data,
+                                          .n_keys = 1,
+                                          .acquirer = made->acquirer,
+                                          .host = made->host,
+                                          .logger = take,
+                                          .logger_data = lines,
+                                          .ttl_ms = 5000,
+                                          .queue_ttl_ms = 15000,
+                                          .logs_tries = true};
     return made;
 }
 
@@ -84,10 +86,15 @@ static void check_no_more(void)
     assert_int_equal(n_lines, n_taken);
 }
 
+static void tell(enum rqli_moment moment, struct rqli_figures figures)
+{
+    rqli_observe(moment, &lock->subject, &figures);
+}
+
 static void an_acquisition_begins(void **state)
 {
     (void)state;
-    rqli_observe_started(lock);
+    tell(RQLI_ON_STARTED, (struct rqli_figures){0});
     check_line("[redis_queued_locks.start_lock_obtaining]" COMMON);
     check_no_more();
 }
@@ -95,37 +102,30 @@ static void an_acquisition_begins(void **state)
 static void a_try_has_one_line_and_its_steps_only_when_wanted(void **state)
 {
     (void)state;
-    rqli_observe_try(lock);
+    tell(RQLI_ON_TRY, (struct rqli_figures){0});
     check_line("[redis_queued_locks.start_try_to_lock_cycle]" COMMON);
     check_line("[redis_queued_locks.try_lock.start]" COMMON);
-    lock->listeners.logs_tries = false;
-    rqli_observe_try(lock);
+    lock->subject.logs_tries = false;
+    tell(RQLI_ON_TRY, (struct rqli_figures){0});
     check_line("[redis_queued_locks.start_try_to_lock_cycle]" COMMON);
     check_no_more();
 }
 
 static void a_free_lock_is_taken(void **state)
 {
-    struct rqli_answer answer = {.kind = RQLI_ANSWER_GRANTED, .process = RQL_LOCK_OBTAINING};
-
     (void)state;
-    rqli_observe_answer(lock, &answer);
+    tell(RQLI_ON_ANSWERED_FREE, (struct rqli_figures){0});
     check_line("[redis_queued_locks.try_lock.rconn_fetched]" COMMON);
     check_line("[redis_queued_locks.try_lock.obtain__free_to_acquire]" COMMON);
-    answer.was_handed_over = true;
-    rqli_observe_answer(lock, &answer);
+    tell(RQLI_ON_ANSWERED, (struct rqli_figures){0});
     check_line("[redis_queued_locks.try_lock.rconn_fetched]" COMMON);
     check_no_more();
 }
 
 static void a_re_entry_is_found(void **state)
 {
-    struct rqli_answer answer = {.kind = RQLI_ANSWER_GRANTED,
-                                 .process = RQL_CONFLICT_WORK_THROUGH,
-                                 .server_us = INT64_C(1795255158435815)};
-
     (void)state;
-    rqli_observe_answer(lock, &answer);
+    tell(RQLI_ON_ANSWERED_REENTRY, (struct rqli_figures){.ts_us = INT64_C(1795255158435815)});
     check_line("[redis_queued_locks.try_lock.rconn_fetched]" COMMON);
     check_line("[redis_queued_locks.try_lock.same_process_conflict_detected]" COMMON);
     check_line("[redis_queued_locks.try_lock.same_process_conflict_analyzed]" COMMON
@@ -137,12 +137,8 @@ static void a_re_entry_is_found(void **state)
 
 static void an_extending_re_entry_is_found(void **state)
 {
-    struct rqli_answer answer = {.kind = RQLI_ANSWER_GRANTED,
-                                 .process = RQL_EXTENDABLE_CONFLICT_WORK_THROUGH,
-                                 .server_us = INT64_C(1795255161080997)};
-
     (void)state;
-    rqli_observe_answer(lock, &answer);
+    tell(RQLI_ON_ANSWERED_EXTENSION, (struct rqli_figures){.ts_us = INT64_C(1795255161080997)});
     n_taken = 2;
     check_line("[redis_queued_locks.try_lock.same_process_conflict_analyzed]" COMMON
                " spc_status => 'extendable_conflict_work_through'");
@@ -154,11 +150,8 @@ static void an_extending_re_entry_is_found(void **state)
 
 static void a_conflict_is_found(void **state)
 {
-    struct rqli_answer answer = {.kind = RQLI_ANSWER_CONFLICT,
-                                 .server_us = INT64_C(1795255160499760)};
-
     (void)state;
-    rqli_observe_answer(lock, &answer);
+    tell(RQLI_ON_ANSWERED_CONFLICT, (struct rqli_figures){.ts_us = INT64_C(1795255160499760)});
     n_taken = 2;
     check_line("[redis_queued_locks.try_lock.same_process_conflict_analyzed]" COMMON
                " spc_status => 'conflict_dead_lock'");
@@ -169,26 +162,24 @@ static void a_conflict_is_found(void **state)
 
 static void a_queued_request_knows_whether_it_is_first(void **state)
 {
-    struct rqli_answer answer = {.kind = RQLI_ANSWER_QUEUED, .score_us = 7};
-
     (void)state;
-    rqli_observe_answer(lock, &answer);
-    rqli_observe_queued(lock, &answer, 0);
+    tell(RQLI_ON_ANSWERED_QUEUED, (struct rqli_figures){0});
+    tell(RQLI_ON_FIRST_IN_QUEUE, (struct rqli_figures){0});
     n_taken = 1;
     check_line("[redis_queued_locks.try_lock.acq_added_to_queue]" COMMON);
     check_line("[redis_queued_locks.try_lock.get_first_from_queue]" COMMON
                " first_acq_id_in_queue => '" ACQUIRER "'");
-    answer.rank = 1;
-    rqli_observe_queued(lock, &answer, 7);
+    lock->subject.logs_tries = false;
+    tell(RQLI_ON_ANSWERED_QUEUED, (struct rqli_figures){0});
+    tell(RQLI_ON_FIRST_IN_QUEUE, (struct rqli_figures){0});
     check_no_more();
 }
 
 static void a_request_moves_to_the_tail(void **state)
 {
-    struct rqli_answer answer = {.kind = RQLI_ANSWER_QUEUED, .score_us = 8};
-
     (void)state;
-    rqli_observe_queued(lock, &answer, 7);
+    tell(RQLI_ON_RESTORED, (struct rqli_figures){0});
+    tell(RQLI_ON_REQUEUED, (struct rqli_figures){0});
     check_line("[redis_queued_locks.try_lock.exit__queue_ttl_reached]" COMMON);
     check_line("[redis_queued_locks.dead_score_reached__reset_acquirer_position]" COMMON);
     check_no_more();
@@ -198,15 +189,15 @@ static void a_lock_is_obtained(void **state)
 {
     (void)state;
     lock->waited_us = 102495;
-    rqli_observe_obtained(lock);
+    rqli_notify_obtained(lock);
     check_line("[redis_queued_locks.lock_obtained]" COMMON " acq_time => 102.5 (ms)");
     lock->process = RQL_CONFLICT_WORK_THROUGH;
     lock->waited_us = 2330;
-    rqli_observe_obtained(lock);
+    rqli_notify_obtained(lock);
     check_line("[redis_queued_locks.reentrant_lock_obtained]" COMMON " acq_time => 2.33 (ms)");
     lock->process = RQL_EXTENDABLE_CONFLICT_WORK_THROUGH;
     lock->waited_us = 3000;
-    rqli_observe_obtained(lock);
+    rqli_notify_obtained(lock);
     check_line("[redis_queued_locks.extendable_reentrant_lock_obtained]"
                " lock_key => 'rql:lock:x' queue_ttl => 15 acq_id => '" ACQUIRER
                "' host_id => '" HOST "' acs_strat => 'queued' acq_time => 3.0 (ms)");
@@ -224,26 +215,26 @@ static void a_refusal_leaves_the_queue_but_for_those_who_never_queued(void **sta
     struct rqli_acquire_result result = {.asked = 1};
 
     (void)state;
-    lock->listeners.access_strategy = RQL_RANDOM;
+    lock->subject.access_strategy = RQL_RANDOM;
     for (size_t i = 0; i < sizeof leaves / sizeof leaves[0]; i++) {
-        rqli_observe_refused(lock, &result, leaves[i]);
+        rqli_notify_refused(&lock->subject, &result, leaves[i]);
         check_line(line);
     }
-    rqli_observe_refused(lock, &result, RQL_FAIL_FAST_NO_TRY);
-    rqli_observe_refused(lock, &result, RQL_E_IO);
+    rqli_notify_refused(&lock->subject, &result, RQL_FAIL_FAST_NO_TRY);
+    rqli_notify_refused(&lock->subject, &result, RQL_E_IO);
     result.asked = 0;
-    rqli_observe_refused(lock, &result, RQL_CONFLICT);
+    rqli_notify_refused(&lock->subject, &result, RQL_CONFLICT);
     check_no_more();
 }
 
 static void a_hold_ends(void **state)
 {
     (void)state;
-    rqli_observe_ending(lock);
+    rqli_notify_ending(lock);
     check_line("[redis_queued_locks.expire_lock]" COMMON);
     lock->process = RQL_EXTENDABLE_CONFLICT_WORK_THROUGH;
-    rqli_observe_ending(lock);
-    rqli_observe_decreasing(lock, 4673);
+    rqli_notify_ending(lock);
+    tell(RQLI_ON_ENDING_EXTENSION, (struct rqli_figures){.ttl_ms = 4673});
     check_line("[redis_queued_locks.decrease_lock] lock_key => 'rql:lock:x' decreased_ttl => 4673"
                " queue_ttl => 15" IDS);
     check_no_more();
@@ -259,8 +250,10 @@ static void a_series_has_lines_of_its_own(void **state)
     char expected[LINE_SIZE];
 
     (void)state;
-    series.listeners = lock->listeners;
-    rqli_observe_series_started(&series, &plan);
+    series.subject = lock->subject;
+    series.subject.is_series = true;
+    series.subject.keys = series.keys;
+    rqli_notify_series_started(&series, &plan);
     (void)snprintf(expected, sizeof expected,
                    "[redis_queued_locks.start_lock_series_obtaining] lock_keys => "
                    "'[\"rql:lock:b\", \"rql:lock:a\", \"rql:lock:c\"]'queue_ttl => 15 "
@@ -269,10 +262,14 @@ static void a_series_has_lines_of_its_own(void **state)
     check_line(expected);
     series.locks[0] = make_lock("a");
     series.locks[1] = make_lock("b");
-    rqli_observe_series_obtained(&series);
+    series.keys[0] = series.locks[0]->keys.lock.data;
+    series.keys[1] = series.locks[1]->keys.lock.data;
+    series.subject.n_keys = 2;
+    rqli_observe(RQLI_ON_SERIES_OBTAINED, &series.subject,
+                 &(struct rqli_figures){.acq_time_us = series.acq_time_us});
     check_line("[redis_queued_locks.lock_series_obtained] lock_keys => "
                "'[\"rql:lock:a\", \"rql:lock:b\"]' queue_ttl => 15" IDS " acq_time => 79.35 (ms)");
-    rqli_observe_series_ending(&series);
+    rqli_observe(RQLI_ON_SERIES_ENDING, &series.subject, NULL);
     check_line("[redis_queued_locks.expire_lock_series] lock_keys => "
                "'[\"rql:lock:a\", \"rql:lock:b\"]' queue_ttl => 15" IDS);
     check_no_more();
