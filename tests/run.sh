@@ -458,7 +458,7 @@ seconds_of() {
     light) echo 50 ;;
     budget) echo 40 ;;
     fuzz) echo $((10 + 5 * ${RQL_FUZZ_S:-10})) ;;
-    explore) echo 600 ;;
+    explore) echo 2400 ;;
     mutants | valgrind_all) echo 1800 ;;
     debian13) echo 900 ;;
     *) echo 3 ;;

@@ -6,15 +6,15 @@
 
 #include <unistd.h>
 
-enum { PATIENCE_SECONDS = 30 };
+enum { TIMEOUT_SECONDS = 30 };
 
 static bool await_threads(struct crew *self, int n)
 {
-    int answered = await_posts(&self->done, n, PATIENCE_SECONDS);
+    int answered = await_posts(&self->done, n, TIMEOUT_SECONDS);
 
     if (answered < n) {
         fault_raise(&self->fault, "%d of %d threads did not answer in %d s", n - answered, n,
-                    PATIENCE_SECONDS);
+                    TIMEOUT_SECONDS);
     }
     return !fault_text(&self->fault);
 }
@@ -103,7 +103,7 @@ bool crew_run(struct crew *self, const struct order *order, struct outcome *out)
 void crew_stop(struct crew *self)
 {
     bool broken = fault_text(&self->fault) != NULL; /* then nobody may be listening */
-    int64_t deadline_ns = now_ns() + (broken ? 0 : PATIENCE_SECONDS * RQLB_SECOND);
+    int64_t deadline_ns = now_ns() + (broken ? 0 : TIMEOUT_SECONDS * RQLB_SECOND);
     int i;
 
     self->order.shape = SHAPE_QUIT;

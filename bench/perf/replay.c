@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { TTL_MS = 3600 * 1000, KEEP_SECONDS = 3600, PATIENCE_SECONDS = 20 };
+enum { TTL_MS = 3600 * 1000, KEEP_SECONDS = 3600, TIMEOUT_SECONDS = 20 };
 
 static const char identity[] = "be9c0000000000000000000000000001";
 
@@ -90,10 +90,10 @@ void replay_close(struct replay *self)
 
 bool replay_listen(struct replay *self)
 {
-    const struct timeval patience = {.tv_sec = PATIENCE_SECONDS};
+    const struct timeval timeout = {.tv_sec = TIMEOUT_SECONDS};
     char text[64];
 
-    (void)redisSetTimeout(self->subscriber, patience);
+    (void)redisSetTimeout(self->subscriber, timeout);
     (void)snprintf(text, sizeof text, "SUBSCRIBE " RQLI_CHANNEL "%s", identity);
     return ask(self->subscriber, self->fault, text);
 }

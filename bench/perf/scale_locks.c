@@ -91,7 +91,7 @@ static bool scan(struct locks *self, int64_t *found)
     return true;
 }
 
-/* Locks of a host that gives one sign of life and then no more. */
+/* Locks of a host that sends one heartbeat and then no more. */
 static bool make_zombies(struct locks *self, int64_t count)
 {
     rql_lock_options options;

@@ -6,7 +6,7 @@
 enum {
     HELD_BYTES = 400,    /* budgets, each */
     WAITING_BYTES = 450, /* of a client that several wait in */
-    LIFE_BYTES = 150,    /* and once for each client: its sign of life */
+    LIFE_BYTES = 150,    /* and once for each client: its heartbeat */
     LOCKS = 20000,
     REQUESTS = 10000,
     PER_CLIENT = 50,

@@ -15,10 +15,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from private_server import die_with_parent, encoded  # noqa: E402
 
 PROGRAM = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
-PATIENCE_S = 20
+TIMEOUT_S = 20
 
 
-def wait_until(condition, what, patience_s=PATIENCE_S):
+def wait_until(condition, what, patience_s=TIMEOUT_S):
     """Waits for a condition and answers its value; a test never sleeps for a fixed time."""
     end = time.monotonic() + patience_s
     while True:
@@ -71,7 +71,7 @@ class Server:
     def call(self, *words):
         """One command; its reply's first line, or the text of a bulk reply."""
         with socket.socket(socket.AF_UNIX) as channel:
-            channel.settimeout(PATIENCE_S)
+            channel.settimeout(TIMEOUT_S)
             channel.connect(self.path)
             channel.sendall(encoded(words))
             with channel.makefile("rb") as reply:
@@ -83,7 +83,7 @@ class Server:
     def whole_reply(self, *words):
         """One command; its reply as it is sent."""
         with socket.socket(socket.AF_UNIX) as channel:
-            channel.settimeout(PATIENCE_S)
+            channel.settimeout(TIMEOUT_S)
             channel.connect(self.path)
             channel.sendall(encoded(words) + encoded(["QUIT"]))
             with channel.makefile("rb") as reply:
@@ -129,7 +129,7 @@ class Program:
     def __call__(self, *words, text_in=None, **more):
         done = subprocess.run([PROGRAM, *words], env=environment(self.url, **more),
                               input=text_in, stdin=None if text_in else subprocess.DEVNULL,
-                              capture_output=True, timeout=PATIENCE_S * 3, check=False, text=True)
+                              capture_output=True, timeout=TIMEOUT_S * 3, check=False, text=True)
         return Result(done.returncode, done.stdout, done.stderr)
 
     def start(self, *words, **more):
@@ -150,7 +150,7 @@ class Program:
 
 
 def finish(process):
-    out, err = process.communicate(timeout=PATIENCE_S)
+    out, err = process.communicate(timeout=TIMEOUT_S)
     return Result(process.returncode, out, err)
 
 

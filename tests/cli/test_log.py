@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from harness import PATIENCE_S, PROGRAM, check_equal, check_in, environment, finish, main, wait_until
+from harness import TIMEOUT_S, PROGRAM, check_equal, check_in, environment, finish, main, wait_until
 
 TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 LIFE = ["start_lock_obtaining", "start_try_to_lock_cycle", "lock_obtained", "expire_lock"]
@@ -144,7 +144,7 @@ def a_reader_that_reads_no_more_keeps_nobody(server, rql):
     for flags, command, code in ((["--log", "text"], ["true"], 0), ([], lose, 75)):
         with FullPipe() as pipe:
             done = subprocess.run([PROGRAM, "run", "a", "--ttl", "3s", *flags, "--", *command],
-                                  env=environment(rql.url), stderr=pipe, timeout=PATIENCE_S, check=False)
+                                  env=environment(rql.url), stderr=pipe, timeout=TIMEOUT_S, check=False)
         check_equal(done.returncode, code)
 
 

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 
-from harness import (PATIENCE_S, PROGRAM, Program, check_equal, environment, finish, main,
+from harness import (TIMEOUT_S, PROGRAM, Program, check_equal, environment, finish, main,
                      wait_until)
 
 ROOT = os.path.join(os.path.dirname(__file__), "..", "..")
@@ -45,7 +45,7 @@ def runs(line):
             variables = environment(server.url)
             variables["PATH"] = folder + ":" + variables["PATH"]
             done = subprocess.run(["sh", "-c", line], cwd=folder, env=variables, text=True,
-                                  capture_output=True, timeout=PATIENCE_S, check=False)
+                                  capture_output=True, timeout=TIMEOUT_S, check=False)
         check_equal((done.returncode, done.stderr), (0, ""), line)
 
     test.__name__ = re.sub(r"\W+", "_", line).strip("_")

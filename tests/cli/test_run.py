@@ -9,7 +9,7 @@ import tempfile
 import termios
 import time
 
-from harness import (PATIENCE_S, PROGRAM, Program, Server, check_equal, check_in, environment,
+from harness import (TIMEOUT_S, PROGRAM, Program, Server, check_equal, check_in, environment,
                      finish, is_gone, main, wait_until)
 
 
@@ -406,7 +406,7 @@ class Terminal:
         self.text = self.text.split(wanted, 1)[1]
 
     def read_some(self):
-        if not select.select([self.fd], [], [], PATIENCE_S)[0]:
+        if not select.select([self.fd], [], [], TIMEOUT_S)[0]:
             return b""
         try:
             return os.read(self.fd, 4096)

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 
-from harness import PATIENCE_S, check_equal, check_in, finish, main, wait_until
+from harness import TIMEOUT_S, check_equal, check_in, finish, main, wait_until
 
 HOST = "rql:hst:1/2/4/0123456789abcdef"
 ACQUIRER = "rql:acq:1/2/3/4/0123456789abcdef"
@@ -53,7 +53,7 @@ def zombies_are_shown_and_flushed(server, rql):
     check_in("dead hosts: 0", rql("swarm", "flush").out)
 
 
-def probe_is_one_sign_of_life(server, rql):
+def probe_is_one_heartbeat(server, rql):
     result = rql("swarm", "probe", "--json").json()
     check_equal(len(result["hosts"]), 1)
     assert server.call("HEXISTS", "rql:swarm:hsts", result["hosts"][0]) == "1"
@@ -64,7 +64,7 @@ def listener(folder):
     path = folder + "/notify"
     channel = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     channel.bind(path)
-    channel.settimeout(PATIENCE_S)
+    channel.settimeout(TIMEOUT_S)
     return channel, path
 
 
@@ -94,7 +94,7 @@ def service_speaks_to_abstract_sockets(_server, rql):
     name = f"rql-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
         channel.bind("\0" + name)
-        channel.settimeout(PATIENCE_S)
+        channel.settimeout(TIMEOUT_S)
         service = rql.start("swarm", "run", NOTIFY_SOCKET="@" + name, RQL_AUTO_SWARM="true")
         check_in("READY=1", channel.recv(256).decode())
         service.send_signal(signal.SIGINT)
@@ -108,6 +108,6 @@ def service_needs_a_server(_server, rql):
 
 if __name__ == "__main__":
     sys.exit(main([
-        actions_are_checked, hosts_are_shown, zombies_are_shown_and_flushed, probe_is_one_sign_of_life,
+        actions_are_checked, hosts_are_shown, zombies_are_shown_and_flushed, probe_is_one_heartbeat,
         service_flushes_and_ends_cleanly, service_speaks_to_abstract_sockets, service_needs_a_server,
     ]))

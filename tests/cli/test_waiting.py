@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from harness import (PATIENCE_S, PROGRAM, Program, Server, check_equal, check_in, environment, finish,
+from harness import (TIMEOUT_S, PROGRAM, Program, Server, check_equal, check_in, environment, finish,
                      is_gone, main, wait_until)
 
 RUN = ("run", "a", "--", "echo", "ran")
@@ -28,7 +28,7 @@ def read_line(process):
     """One line of stderr, also of a process that goes on. No buffer: select() would not see into it."""
     line = b""
     while not line.endswith(b"\n"):
-        if not select.select([process.stderr], [], [], PATIENCE_S)[0]:
+        if not select.select([process.stderr], [], [], TIMEOUT_S)[0]:
             raise AssertionError(f"nothing was said after {line!r}")
         byte = os.read(process.stderr.fileno(), 1)
         if not byte:

@@ -53,7 +53,7 @@ class Bounds(NamedTuple):
     accesses: str = ""  # of the first clients; of the others q
 
 
-# With such a budget a call passes only one that is dead or does not hear, and whoever made it repeats it.
+# With such a budget a call passes only one that is dead or has no subscription, and whoever made it repeats it.
 FRUGAL = (("local budget = 30", "local budget = 1"),)
 HOUR_US = 3_600_000_000
 
@@ -62,8 +62,8 @@ QUICK = (
     Bounds("three clients", (1, 1, 1), 1, 0, 0, (1_100_000, 5_100_000), 200),
     Bounds("the clock is set back", (1, 1), 2, 0, 0, (-400_000, 1_100_000), 200),
     Bounds("all data is lost", (1, 1), 2, 1, 1, (1_100_000, 5_100_000), 200),
-    Bounds("one does not hear", (1, 1, 1), 0, 1, 0, (), 500),
-    Bounds("more do not hear than a call passes", (1, 1, 1), 0, 1, 0, (), 200, FRUGAL),
+    Bounds("one has no subscription", (1, 1, 1), 0, 1, 0, (), 500),
+    Bounds("more have no subscription than a call passes", (1, 1, 1), 0, 1, 0, (), 200, FRUGAL),
     Bounds("the clock is set back an hour", (1, 1, 1), 1, 0, 0, (-HOUR_US,), 5000),
     Bounds("others remove the queue", (1, 1, 1), 0, 0, 0, (), 500, clears=1),
     Bounds("random, and who holds something", (1, 1, 1), 0, 0, 0, (), 500, accesses="qrQ"),
@@ -75,8 +75,8 @@ SMALL = (
     Bounds("three clients", (1, 1, 1), 1, 0, 0, (5_100_000,), 200),
     Bounds("the clock is set back", (1, 1, 1), 1, 0, 0, (-400_000,), 200),
     Bounds("all data is lost", (1, 1), 1, 0, 1, (1_100_000,), 200),
-    Bounds("one does not hear", (1, 1, 1), 0, 1, 0, (), 500),
-    Bounds("more do not hear than a call passes", (1, 1, 1), 0, 1, 0, (), 200, FRUGAL),
+    Bounds("one has no subscription", (1, 1, 1), 0, 1, 0, (), 500),
+    Bounds("more have no subscription than a call passes", (1, 1, 1), 0, 1, 0, (), 200, FRUGAL),
     Bounds("the clock is set back an hour", (1, 1, 1), 1, 0, 0, (-HOUR_US,), 5000),
     Bounds("others remove the queue", (1, 1, 1), 0, 0, 0, (), 500, clears=1),
     Bounds("random, and who holds something", (1, 1, 1), 0, 0, 0, (), 500, accesses="qrQ"),
@@ -88,7 +88,7 @@ LONG = (
     Bounds("three clients, and an answer is lost", (1, 1, 1), 1, 1, 0, (1_100_000, 5_100_000), 1000),
     Bounds("the clock is set back for three", (1, 1, 1), 2, 0, 0, (-400_000, 1_100_000), 1000),
     Bounds("all data of three is lost", (1, 1, 1), 1, 0, 1, (1_100_000, 5_100_000), 1000),
-    Bounds("more do not hear, and time passes", (1, 1, 1), 1, 2, 0, (5_100_000,), 5000, FRUGAL),
+    Bounds("more have no subscription, and time passes", (1, 1, 1), 1, 2, 0, (5_100_000,), 5000, FRUGAL),
     Bounds("the clock is set back an hour, and time passes", (1, 1, 1), 2, 0, 0, (-HOUR_US, 1_100_000), 50000),
     Bounds("others remove the queue, and time passes", (1, 1, 1), 1, 0, 0, (1_100_000, 5_100_000), 5000, clears=1),
     Bounds("random, and time passes", (1, 1, 1), 2, 0, 0, (1_100_000, 5_100_000), 5000, accesses="qrR"),
@@ -109,8 +109,8 @@ def scripts_of(edits=()):
     return texts
 
 
-def ears_of(state):
-    return frozenset(model.identity(index) for index, client in enumerate(state.clients) if client.hears)
+def subscribed_of(state):
+    return frozenset(model.identity(index) for index, client in enumerate(state.clients) if client.is_subscribed)
 
 
 class Found(Exception):
@@ -150,13 +150,13 @@ class Explorer:
             for action in model.actions(state, self.bounds.ticks_us):
                 call = model.call_of(state, action)
                 if call:
-                    when = state.now_us, ears_of(state)
+                    when = state.now_us, subscribed_of(state)
                     asked.setdefault(when, []).append((state, action, call))
                 else:
                     self.note(state, action, None, model.after_local(state, action, EMPTY), found)
-        for (now_us, ears), jobs in asked.items():
+        for (now_us, subscribed), jobs in asked.items():
             self.server.set_time(now_us)
-            self.server.set_ears(ears)
+            self.server.set_subscribed(subscribed)
             for at in range(0, len(jobs), BATCH):
                 self.ask(jobs[at:at + BATCH], found)
         self.layer = found
@@ -210,7 +210,7 @@ class Explorer:
     def end(self, state, killed):
         steps = self.way_to(state)
         if killed is not None:
-            dead = state.clients[killed]._replace(left=0, hears=False, pushed=(), mode=model.IDLE)
+            dead = state.clients[killed]._replace(left=0, is_subscribed=False, pushed=(), mode=model.IDLE)
             state = model.replaced(state, killed, dead)
             steps = [*steps, (("kill", killed), None)]
         try:
@@ -240,7 +240,7 @@ class Explorer:
             steps.append((action, None))
             return model.after_local(state, action, EMPTY)
         self.server.set_time(state.now_us)
-        self.server.set_ears(ears_of(state))
+        self.server.set_subscribed(subscribed_of(state))
         (answer, contents), = self.run_out([(state.contents, *call)])
         steps.append((action, answer))
         return model.after_call(state, action, answer, contents)
@@ -251,7 +251,7 @@ class Explorer:
         model.demand(not now.lock or now.lock_ends_us <= state.now_us + model.TTL_MS * 1000 + back_us,
                      "the lock of the dead outlives its ttl")
         self.server.set_time(state.now_us + FORGOTTEN_US + back_us)
-        (_, contents), = self.server.run([(state.contents, "release", ("none", model.NO_CHANCE))])
+        (_, contents), = self.server.run([(state.contents, "release", ("none", model.NO_RANDOM))])
         left = model.read_contents(contents)
         model.demand(not left.lock and not left.queue and not left.records and not left.seen,
                      "something is left when all is over")

@@ -1,7 +1,7 @@
 """Clients as the scripts see them, and what must never happen.
 
 A client may do whatever a real one may, at any moment: ask again, withdraw, release late, lose an
-answer, stop hearing, lack a right. What it is bound to in the real library (when to poll, when to give
+answer, lose its subscription, lack a right. What it is bound to in the real library (when to poll, when to give
 up) only makes it do less. So whatever is impossible here is impossible there, as far as the bounds go.
 """
 import functools
@@ -12,7 +12,7 @@ TTL_MS, QUEUE_TTL_MS = 3000, 15000
 SILENCE_US = 5_000_000  # X of lua/is_alive.lua
 CLAIM_US = 1_000_000    # G of lua/serve_queue.lua
 NOT_AFTER_US = 1_000_000
-NO_CHANCE = "40000"     # for lua/serve_queue.lua: the queue is served in its order
+NO_RANDOM = "40000"     # for lua/serve_queue.lua: the queue is served in its order
 
 IDLE, WAITING, HOLDING, LEAVING, RELEASING = "idle", "waiting", "holding", "leaving", "releasing"
 
@@ -25,8 +25,8 @@ class Client(NamedTuple):
     score: str = "0"      # its place, if an answer told
     ends_us: int = 0      # holding: of its lease, in true time
     token: str = ""       # holding
-    pushed: tuple = ()    # waiting: (token, end of the lease in true time) that came to its ear
-    hears: bool = True
+    pushed: tuple = ()    # waiting: (token, end of the lease in true time) that arrived on its channel
+    is_subscribed: bool = True
     arrived: int = 0      # its turn among those who wait; 0: it has none
     heard_us: int = 0     # when it last asked and stayed
 
@@ -130,12 +130,12 @@ def call_of(state, action):
         not_after_us = state.now_us + (-1 if word == "late" else NOT_AFTER_US)
         return "deny" if word == "deny" else "acquire", (
             acquirer(index), host(index), str(TTL_MS), nonce(index, number), str(not_after_us),
-            f"{client.access}w- -1 {client.score} {QUEUE_TTL_MS} {NO_CHANCE}")
+            f"{client.access}w- -1 {client.score} {QUEUE_TTL_MS} {NO_RANDOM}")
     if word == "leave":
-        return "leave", (acquirer(index), nonce(index, client.number), NO_CHANCE)
+        return "leave", (acquirer(index), nonce(index, client.number), NO_RANDOM)
     if word == "release":
-        return "release", (nonce(index, client.number), NO_CHANCE)
-    return "extend", (nonce(index, client.number), str(TTL_MS), NO_CHANCE)
+        return "release", (nonce(index, client.number), NO_RANDOM)
+    return "extend", (nonce(index, client.number), str(TTL_MS), NO_RANDOM)
 
 
 # late: what was sent for an acquisition that is over comes to the server now: its connection was slow.
@@ -153,7 +153,7 @@ def is_partly(script, answer):
 
 def repeated(script, words):
     """The call that does the rest."""
-    return (script, words) if script == "acquire" else ("release", ("-", NO_CHANCE))
+    return (script, words) if script == "acquire" else ("release", ("-", NO_RANDOM))
 
 
 def is_open(state, client, word):
@@ -178,8 +178,8 @@ def actions(state, ticks_us):
                     yield ("deny", index, False)
         if client.pushed:
             yield ("take", index)
-        if state.faults and client.hears and client.mode == WAITING:
-            yield ("deafen", index)
+        if state.faults and client.is_subscribed and client.mode == WAITING:
+            yield ("unsubscribe", index)
     if state.ticks:
         for tick_us in ticks_us:
             yield ("tick", tick_us)
@@ -212,10 +212,10 @@ def after_local(state, action, empty):
             taken = taken._replace(mode=HOLDING, ends_us=ends_us, token=token, score="0", arrived=0,
                                    heard_us=0)
         return replaced(state, which, taken)
-    if word == "deafen":
+    if word == "unsubscribe":
         client = state.clients[which]
-        deaf = client._replace(hears=False, pushed=())
-        return replaced(state, which, deaf)._replace(faults=state.faults - 1)
+        unheard = client._replace(is_subscribed=False, pushed=())
+        return replaced(state, which, unheard)._replace(faults=state.faults - 1)
     if word == "tick":
         return state._replace(now_us=state.now_us + which, ticks=state.ticks - 1,
                               back_us=state.back_us - min(which, 0))
@@ -312,7 +312,7 @@ def heard_anew(state):
 
 
 def deliver(before, after, actor):
-    """A new owner that is another than who asked was told, if it hears."""
+    """A new owner that is another than who asked was notified, if it is subscribed."""
     was, now = read_contents(before.contents).at(before.now_us), read_contents(after.contents)
     if now.owner in (None, was.owner):
         return after
@@ -364,7 +364,7 @@ def judge_keys(state, now):
 
 
 def judge_holders(after, now):
-    """P1: as long as nothing was lost, one holder at a time, and what it holds is its own."""
+    """As long as nothing was lost, one holder at a time, and what it holds is its own."""
     for index, client in enumerate(after.clients):
         if client.mode == HOLDING and client.ends_us > after.true_us:
             demand(now.owner == nonce(index, client.number), f"client {index} holds what is not its own")
@@ -381,7 +381,7 @@ def is_live(client, now_us):
 
 
 def judge_service(before, after, actor, was, now):
-    """P4: in order, past nobody who lives and hears; and nobody but the dead is dropped.
+    """In order, past nobody who is alive and subscribed; and nobody but the dead is dropped.
     Who takes a free lock at random may pass."""
     served = [index for index, client in enumerate(after.clients)
               if now.owner != was.owner and now.owner == nonce(index, client.number)]
@@ -392,23 +392,24 @@ def judge_service(before, after, actor, was, now):
         if who not in was.waiting or index == actor or index in served:
             continue
         if is_live(client, after.now_us):
-            demand(who in now.waiting or not client.hears, f"client {index} was dropped, and lives and hears")
+            demand(who in now.waiting or not client.is_subscribed,
+                   f"client {index} was dropped, and is alive and subscribed")
             turn = before.clients[served[0]].arrived if served else 0
-            demand(not client.hears or not served or 0 < turn < client.arrived,
-                   f"client {index} was passed over, and lives and hears")
+            demand(not client.is_subscribed or not served or 0 < turn < client.arrived,
+                   f"client {index} was passed over, and is alive and subscribed")
     if served and served[0] != actor:
         client = before.clients[served[0]]
-        demand(client.hears, "the lock was given to one who does not hear")
+        demand(client.is_subscribed, "the lock was given to one without a subscription")
         demand(is_live(client, after.now_us), "the lock was given to one who is dead")
         heard_us = int(now.seen[identity(served[0])])
-        demand(heard_us <= after.now_us + SILENCE_US, "a sign of life that is to come was believed")
+        demand(heard_us <= after.now_us + SILENCE_US, "a heartbeat that is to come was believed")
         demand(now.lock_ends_us <= after.now_us + CLAIM_US, "a lock was given, and not for a short time")
 
 
 def judge_progress(after, now):
-    """A free lock is never left lying while somebody waits who lives and hears."""
+    """A free lock is never left lying while somebody waits who is alive and subscribed."""
     for index, client in enumerate(after.clients):
-        demand(now.lock or acquirer(index) not in now.waiting or not client.hears
+        demand(now.lock or acquirer(index) not in now.waiting or not client.is_subscribed
                or not is_live(client, after.now_us), f"the lock is free, and client {index} waits")
 
 
@@ -418,7 +419,7 @@ def judge_change(before, after, actor, word):
     top = before.top
     if now.owner not in (None, was.owner):
         token = int(now.lock["rql_token"])
-        demand(token > top, f"token {token} is not above {top} (P2)")
+        demand(token > top, f"token {token} is not above {top}")
         top = token
     elif now.owner:
         demand(now.lock.get("rql_token") == was.lock.get("rql_token"), "a lock has changed its token")

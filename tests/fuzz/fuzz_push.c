@@ -53,7 +53,7 @@ static void check_grant(const struct rqli_pushed *pushed)
     must(again.push.lease_ms == push->lease_ms);
 }
 
-/* So is a nudge. */
+/* So is a wake hint. */
 static void check_look(const struct rqli_pushed *pushed)
 {
     struct rqli_pushed again;

@@ -7,7 +7,7 @@
 /* lock and lock!, with everything that a recorded block can hold. No asserts: these run in threads
  * of their own, and inside blocks. */
 
-enum { LAST_WORDS_US = 45000 /* of 50000 */ };
+enum { GRACE_US = 45000 /* of 50000 */ };
 
 struct block {
     struct run *run;
@@ -208,7 +208,7 @@ cJSON *calls_block_outcome(const struct run *self)
 static bool is_late_timeout(const struct run *self, rql_status status, int64_t timeout_ms)
 {
     return status == RQL_E_UNKNOWN && !self->world->proxy && timeout_ms >= 0 &&
-           wait_clock_us() - self->begun_us >= timeout_ms * 1000 + LAST_WORDS_US;
+           wait_clock_us() - self->begun_us >= timeout_ms * 1000 + GRACE_US;
 }
 
 static cJSON *failed(struct run *self, rql_status status, const struct call_settings *settings,

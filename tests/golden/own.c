@@ -85,7 +85,7 @@ const char *own_key_fault(const cJSON *key)
     if (strcmp(name, "rql:live") == 0) {
         return strcmp(type, "zset") == 0 && is_nonce(value->child->child->valuestring)
                    ? NULL
-                   : "no signs of life";
+                   : "no heartbeats";
     }
     return strcmp(type, "hash") == 0 ? NULL : "no hash";
 }

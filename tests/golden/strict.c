@@ -125,7 +125,7 @@ static const char *queue_fault(const cJSON *requests)
     return NULL;
 }
 
-/* Hosts of the swarm and their last signs of life. */
+/* Hosts of the swarm and their last heartbeats. */
 static const char *hosts_fault(const cJSON *hosts)
 {
     const cJSON *host;

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-enum { PATIENCE_MS = 20000 };
+enum { TIMEOUT_MS = 20000 };
 
 /* Scores as the recorded server printed them; newer ones print an exponent. */
 static const char *const dump_script =
@@ -74,7 +74,7 @@ static rql_client *make_client(struct world *self)
 
     rql_options_init(&options);
     options.url = self->proxy ? proxy_url(self->proxy) : self->server.url;
-    options.io_timeout_ms = self->proxy ? self->io_timeout_ms : PATIENCE_MS;
+    options.io_timeout_ms = self->proxy ? self->io_timeout_ms : TIMEOUT_MS;
     options.connect_timeout_ms = options.io_timeout_ms;
     CHECK_OK(rql_client_new(&client, &options, NULL));
     CHECK_OK(rql_client_connect(client, NULL));

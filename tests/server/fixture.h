@@ -274,11 +274,11 @@ static inline void waiter_start_as(struct waiter *self, int64_t count)
     await_int(count, "ZCARD rql:lock_queue:%s", self->name);
 }
 
-/* Also without an answer to its last words (50 ms) where it is kept from running. */
+/* Also without an answer to its withdrawal (50 ms) where it is kept from running. */
 static inline bool has_timed_out(rql_status status)
 {
     if (status == RQL_E_UNKNOWN) {
-        print_message("# its last words got no answer; slowness %lld\n",
+        print_message("# its withdrawal got no answer; slowness %lld\n",
                       (long long)wait_slowness());
     }
     return status == RQL_TIMED_OUT || (status == RQL_E_UNKNOWN && wait_slowness() > 1);
@@ -286,7 +286,7 @@ static inline bool has_timed_out(rql_status status)
 
 enum { CUT_SHORT_MAX = 50 };
 
-/* It ended by its deadline, but without an answer to its last words where it was kept from running:
+/* It ended by its deadline, but without an answer to its withdrawal where it was kept from running:
  * to be asked for again by who wants to see all that an outcome brings. Nothing of it is left in
  * the queue then. */
 static inline bool is_cut_short(rql_status status, const char *name, int *rounds)

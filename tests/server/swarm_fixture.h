@@ -49,7 +49,7 @@ static inline rql_swarm *swarm_of(rql_client *of)
     return swarm_with(of, &options);
 }
 
-/* Gives signs of life and flushes nothing. */
+/* Sends heartbeats and flushes nothing. */
 static inline rql_swarm *prober_of(rql_client *of)
 {
     rql_swarm_options options = quick(of);
@@ -66,7 +66,7 @@ static inline rql_swarm *flusher_of(rql_client *of)
     return swarm_with(of, &options);
 }
 
-/* A host whose last sign of life is `age_s` seconds old. */
+/* A host whose last heartbeat is `age_s` seconds old. */
 static inline void raw_host(const char *host, int64_t age_s)
 {
     ask("EVAL "

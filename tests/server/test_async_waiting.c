@@ -438,7 +438,7 @@ static void a_task_that_holds_may_enter_again(void **state)
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
 }
 
-/* Nobody looks at the loop for longer than a sign of life may be late. */
+/* Nobody looks at the loop for longer than a heartbeat may be late. */
 static void a_loop_that_stalls_loses_no_place(void **state)
 {
     rql_lock *held = hold(other, "x");

@@ -6,7 +6,7 @@
 /* Words that are long under way. A lease counts from the question: nobody may rely on a lock for
  * longer than the server keeps it. And a question that nobody waits for any more does nothing. */
 
-enum { TTL_MS = 6000, LATE_MS = 300, RENEWED_MS = 2400, PATIENCE_MS = 100 };
+enum { TTL_MS = 6000, LATE_MS = 300, RENEWED_MS = 2400, TIMEOUT_MS = 100 };
 
 static struct proxy *proxy;
 
@@ -244,7 +244,7 @@ static rql_client *impatient_client(int64_t patience_ms)
  * end its connection. */
 static void a_question_that_comes_too_late_is_not_answered(void **state)
 {
-    int64_t patience_ms = wait_stretched(PATIENCE_MS);
+    int64_t patience_ms = wait_stretched(TIMEOUT_MS);
     rql_client *own = impatient_client(patience_ms);
     int64_t until_us;
     int64_t calls;

@@ -119,7 +119,7 @@ static void judge(const struct host *host, int64_t silence_us)
     }
 }
 
-/* The silence is that between two signs of life, as the server dates them. */
+/* The silence is that between two heartbeats, as the server dates them. */
 static bool pause_once(const struct host *host)
 {
     int64_t first_us;
@@ -165,7 +165,7 @@ static void *pause_again_and_again(void *data)
     return NULL;
 }
 
-static void give_signs_of_life(void)
+static void give_heartbeats(void)
 {
     rql_client *own = new_client_in_child();
     rql_swarm_options options;
@@ -198,7 +198,7 @@ static void find_id(struct host *host)
 
 static void start_host(struct host *host, int64_t count)
 {
-    *host = (struct host){.child = start_child(give_signs_of_life)};
+    *host = (struct host){.child = start_child(give_heartbeats)};
     await_hosts(count);
     find_id(host);
     host->look = redis_server_connect(&server);

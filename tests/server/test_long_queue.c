@@ -344,7 +344,7 @@ static void the_living_do_not_wait_for_processes_killed_long_ago(void **state)
     check_behind(&(struct crowd){"1000 of one silent process", 1000, DEAD_SILENT, true});
 }
 
-static void plant_signs_of_life(int64_t from_now_us)
+static void plant_heartbeats(int64_t from_now_us)
 {
     freeReplyObject(
         redisCommand(raw, "EVAL %s 0 %d %lld",
@@ -414,14 +414,14 @@ static void the_next_poll_finds_a_free_lock_behind_those_killed_just_now(void **
 }
 
 /* The server's clock was set back after they died: they are not alive for as long as that. */
-static void signs_of_life_from_the_future_are_none(void **state)
+static void heartbeats_from_the_future_are_none(void **state)
 {
     rql_lock_options options = patient(client);
     rql_lock *lock;
 
     (void)state;
     plant_crowd();
-    plant_signs_of_life(INT64_C(3600000000));
+    plant_heartbeats(INT64_C(3600000000));
     options.timeout_ms = SHORT_MS;
     lock = hold_with(client, "x", &options);
     CHECK_OK(rql_lock_release(lock, NULL));
@@ -438,7 +438,7 @@ int main(void)
         TEST(the_living_do_not_wait_for_processes_killed_long_ago),
         TEST(who_asks_finds_a_free_lock_behind_those_killed_just_now),
         TEST(the_next_poll_finds_a_free_lock_behind_those_killed_just_now),
-        TEST(signs_of_life_from_the_future_are_none),
+        TEST(heartbeats_from_the_future_are_none),
     };
 
     if (!redis_server_available()) {

@@ -14,9 +14,9 @@ enum {
     CONNECT_MS = 20000,
     IMPATIENT_MS = 300,
     LONGER_MS = 1000,
-    UNUSED_MS = 1200,   /* after which a connection is looked at before it is used */
-    LAST_WORDS_MS = 50, /* after the deadline (P6) */
-    SLACK_MS = 100,     /* of the machine */
+    UNUSED_MS = 1200, /* after which a connection is looked at before it is used */
+    GRACE_MS = 50,    /* after the deadline */
+    SLACK_MS = 100,   /* of the machine */
 };
 
 static struct proxy *proxy;
@@ -305,7 +305,7 @@ static void subscriber_that_hears_nothing_is_replaced(void **state)
 
 static bool ended_in_time(const struct waiter *waiter, int64_t begun_us)
 {
-    int64_t limit_ms = IMPATIENT_MS + (LAST_WORDS_MS + SLACK_MS) * wait_slowness();
+    int64_t limit_ms = IMPATIENT_MS + (GRACE_MS + SLACK_MS) * wait_slowness();
 
     return waiter->ended_us - begun_us <= limit_ms * 1000;
 }
@@ -379,7 +379,7 @@ static void subscriber_that_cannot_connect_holds_up_nobody(void **state)
     rql_client_free(other);
 }
 
-/* A Ruby worker holds the lock, so the server is asked for more than a place in the queue (P6). */
+/* A Ruby worker holds the lock, so the server is asked for more than a place in the queue . */
 static void lost_word_about_ruby_holds_up_nobody(void **state)
 {
     (void)state;

@@ -136,7 +136,7 @@ static void who_lives_and_does_not_hear_is_served_too(void **state)
 {
     struct ruby_waiter ruby = ruby_waiter_as(1);
     struct waiter behind = waiter_of(third);
-    struct waiter deaf;
+    struct waiter unsubscribed;
     rql_options options = client_options();
     rql_client *limited;
     rql_lock *held = hold(client, "x");
@@ -148,20 +148,20 @@ static void who_lives_and_does_not_hear_is_served_too(void **state)
     (void)snprintf(url, sizeof url, "unix://limited:pw@%s", server.socket_path);
     options.url = url;
     limited = new_client_with(&options);
-    deaf = waiter_of(limited);
-    deaf.releases = true;
+    unsubscribed = waiter_of(limited);
+    unsubscribed.releases = true;
     behind.releases = true;
     ruby.hold_ms = 20;
-    waiter_start_as(&deaf, 1);
+    waiter_start_as(&unsubscribed, 1);
     ruby_waiter_start_as(&ruby, 2);
     waiter_start_as(&behind, 3);
     freed_us = wait_clock_us();
     CHECK_OK(rql_lock_release(held, NULL));
     (void)ruby_waiter_join(&ruby);
     CHECK_OK(waiter_join(&behind));
-    CHECK_OK(waiter_join(&deaf));
+    CHECK_OK(waiter_join(&unsubscribed));
     assert_true(ruby.has_it);
-    assert_true(deaf.ended_us - freed_us < GRACE_US);
+    assert_true(unsubscribed.ended_us - freed_us < GRACE_US);
     rql_client_free(limited);
     check_nobody_waits();
 }

@@ -225,21 +225,21 @@ static void what_has_changed_since_it_was_seen_stays(void **state)
 /* They live, hear, and stand behind each other: 2, 3 and 4 wait for what 1 holds. */
 static redisContext *let_three_wait(void)
 {
-    redisContext *ear = redis_server_connect(&server);
+    redisContext *subscriber = redis_server_connect(&server);
 
-    assert_non_null(ear);
+    assert_non_null(subscriber);
     for (int i = 1; i <= 4; i++) {
         ask_for_a(RQLI_SCRIPT_ACQUIRE, i);
-        freeReplyObject(redisCommand(ear, "SUBSCRIBE rql:wake:%032d", i));
+        freeReplyObject(redisCommand(subscriber, "SUBSCRIBE rql:wake:%032d", i));
     }
     check_holder("a", 101);
     assert_int_equal(ask_int("ZCARD rql:lock_queue:a"), 3);
-    return ear;
+    return subscriber;
 }
 
 static void a_release_serves_who_has_waited_longest(void **state)
 {
-    redisContext *ear = let_three_wait();
+    redisContext *subscriber = let_three_wait();
 
     (void)state;
     for (int i = 1; i <= 3; i++) {
@@ -247,7 +247,7 @@ static void a_release_serves_who_has_waited_longest(void **state)
         check_holder("a", 101 + i);
         assert_int_equal(ask_int("ZCARD rql:lock_queue:a"), 3 - i);
     }
-    redisFree(ear);
+    redisFree(subscriber);
 }
 
 /* The lock is free: its holder's time is over. */
@@ -257,16 +257,16 @@ static void who_comes_to_a_free_lock_overtakes_nobody(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
-        redisContext *ear;
+        redisContext *subscriber;
 
         ask("FLUSHALL");
-        ear = let_three_wait();
+        subscriber = let_three_wait();
         ask("DEL rql:lock:a");
         ask_for_a(ids[i], 5);
         check_holder("a", 102);
         assert_int_equal(ask_int("ZCARD rql:lock_queue:a"), 3);
         assert_int_equal(ask_int("EXISTS rql:lock:b rql:lock:c"), 0);
-        redisFree(ear);
+        redisFree(subscriber);
     }
 }
 
@@ -277,10 +277,10 @@ static void a_re_entry_claims_what_was_handed_over(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
-        redisContext *ear;
+        redisContext *subscriber;
 
         ask("FLUSHALL");
-        ear = let_three_wait();
+        subscriber = let_three_wait();
         release_a_of(1);
         assert_int_equal(ask_int("HEXISTS rql:lock:a rql_claim"), 1);
         assert_in_range(ask_int("PTTL rql:lock:a"), 1, 1000);
@@ -289,7 +289,7 @@ static void a_re_entry_claims_what_was_handed_over(void **state)
         assert_int_equal(ask_int("HGET rql:lock:a spc_cnt"), 1);
         assert_int_equal(ask_int("HEXISTS rql:lock:a rql_claim"), 0);
         assert_in_range(ask_int("PTTL rql:lock:a"), 1001, 30000);
-        redisFree(ear);
+        redisFree(subscriber);
     }
 }
 
@@ -335,7 +335,7 @@ static void a_series_that_lost_a_part_is_granted_anew(void **state)
 /* Somebody clears it away: nothing of it stays, and the others stay. */
 static void a_request_that_is_swept_leaves_no_record(void **state)
 {
-    redisContext *ear = let_three_wait();
+    redisContext *subscriber = let_three_wait();
     char acquirer[WORD_SIZE];
     const char *const args[] = {acquirer, "40000"};
 
@@ -346,7 +346,7 @@ static void a_request_that_is_swept_leaves_no_record(void **state)
         assert_int_equal(ask_int("ZCARD rql:lock_queue:a"), 4 - i);
         assert_int_equal(ask_int("HLEN rql:req:a"), 4 - i);
     }
-    redisFree(ear);
+    redisFree(subscriber);
 }
 
 /* It was sent for an acquisition that is over long since. */

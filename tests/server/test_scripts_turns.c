@@ -21,7 +21,7 @@ enum {
 #define FOR_EVER "w- -1 0 600000 40000"
 #define RUBY "rql:acq:9/%d/0/0/0123456789abcdef"
 
-static redisContext *ear;
+static redisContext *subscriber;
 
 static int start_still_server(void **state)
 {
@@ -33,11 +33,11 @@ static int set_up_ear(void **state)
     const struct timeval budget = {.tv_sec = MESSAGE_S};
 
     *server_clock_us = FIRST_US;
-    ear = redis_server_connect(&server);
-    assert_non_null(ear);
-    (void)redisSetTimeout(ear, budget);
+    subscriber = redis_server_connect(&server);
+    assert_non_null(subscriber);
+    (void)redisSetTimeout(subscriber, budget);
     for (int i = 1; i < SUBSCRIBED; i++) {
-        freeReplyObject(redisCommand(ear, "SUBSCRIBE rql:wake:%032d", i));
+        freeReplyObject(redisCommand(subscriber, "SUBSCRIBE rql:wake:%032d", i));
     }
     return set_up(state);
 }
@@ -45,8 +45,8 @@ static int set_up_ear(void **state)
 static int tear_down_ear(void **state)
 {
     (void)state;
-    redisFree(ear);
-    ear = NULL;
+    redisFree(subscriber);
+    subscriber = NULL;
     return 0;
 }
 
@@ -62,7 +62,7 @@ static int next_to_look(void)
     const char *end;
     int i = -1;
 
-    if (redisGetReply(ear, (void **)&message) != REDIS_OK || message->elements != 3) {
+    if (redisGetReply(subscriber, (void **)&message) != REDIS_OK || message->elements != 3) {
         fail_msg("nobody was told");
         return -1;
     }
@@ -496,18 +496,19 @@ static void who_has_given_up_is_not_served(void **state)
     check_holder("a", 107);
 }
 
-/* A chance picks a place in the queue; whoever has not asked for it there does not have it. */
-static void only_who_asked_for_it_may_be_lucky(void **state)
+/* A random number picks a place in the queue; whoever has not asked for it there does not have it.
+ */
+static void only_who_asked_for_it_is_chosen_at_random(void **state)
 {
     static const struct {
-        const char *chance;
-        int lucky;
+        const char *random;
+        int chosen;
     } rows[] = {{"1", 6}, {"2", 8}};
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char nonce[WORD_SIZE];
-        const char *const args[] = {nonce, rows[i].chance};
+        const char *const args[] = {nonce, rows[i].random};
 
         ask("FLUSHALL");
         assert_true(takes(HOLDER, "q" FOR_EVER, NULL));
@@ -516,7 +517,7 @@ static void only_who_asked_for_it_may_be_lucky(void **state)
         (void)waits(8, "r" FOR_EVER);
         (void)snprintf(nonce, sizeof nonce, "%032d", 100 + HOLDER);
         freeReplyObject(eval(RQLI_SCRIPT_RELEASE, 1, args, sizeof args / sizeof args[0]));
-        check_holder("a", 100 + rows[i].lucky);
+        check_holder("a", 100 + rows[i].chosen);
     }
 }
 
@@ -590,7 +591,7 @@ int main(void)
         TEST(who_comes_to_lead_beside_a_ruby_is_told),
         TEST(whoever_a_ruby_has_removed_is_told_of_it),
         TEST(who_has_given_up_is_not_served),
-        TEST(only_who_asked_for_it_may_be_lucky),
+        TEST(only_who_asked_for_it_is_chosen_at_random),
         TEST(of_a_swept_queue_every_client_is_told),
         TEST(a_flush_that_frees_a_turn_asks_for_a_release),
     };

@@ -263,7 +263,7 @@ static void a_dead_series_is_passed_over_at_once(void **state)
 
 #define DEAF "rql:acq:1/2/0/0/0123456789abcdef0123456789abcdef"
 
-/* A request of a series whose client has no subscriber; signs of life as given. */
+/* A request of a series whose client has no subscriber; heartbeats as given. */
 static void put_deaf_series(const char *name, bool is_fresh)
 {
     redisReply *reply = redisCommand(raw, "HSET rql:req:%s %s %s", name, DEAF,

@@ -8,7 +8,7 @@
 enum {
     CROWD = 16,
     IMPATIENT_MS = 1000,
-    LAST_WORDS_MS = 50, /* after the deadline (P6) */
+    GRACE_MS = 50,      /* after the deadline */
     SLACK_MS = 100,     /* of the machine */
     BULK_BYTES = 16000, /* of a request: a few of them are more than a socket takes */
     CALLS = 40,
@@ -26,7 +26,7 @@ static rql_client *new_client_waiting(int64_t io_timeout_ms)
 
 static bool ended_in_time(const struct waiter *waiter, int64_t begun_us)
 {
-    int64_t limit_ms = IMPATIENT_MS + (LAST_WORDS_MS + SLACK_MS) * wait_slowness();
+    int64_t limit_ms = IMPATIENT_MS + (GRACE_MS + SLACK_MS) * wait_slowness();
 
     return waiter->ended_us - begun_us <= limit_ms * 1000;
 }
@@ -92,7 +92,7 @@ static void stopped_server_holds_up_no_call_beyond_its_deadline(void **state)
     stop_server_around_waiters(false);
 }
 
-static void one_try_at_a_stopped_server_ends_with_its_last_words(void **state)
+static void one_try_at_a_stopped_server_ends_with_its_withdrawal(void **state)
 {
     rql_client *client = new_client_waiting(1000);
     rql_lock_options options = patient(client);
@@ -115,7 +115,7 @@ static void one_try_at_a_stopped_server_ends_with_its_last_words(void **state)
     }
     redis_server_resume(&server);
     expect_nothing_left("x");
-    assert_true(best_us <= (LAST_WORDS_MS + 30) * 1000 * wait_slowness());
+    assert_true(best_us <= (GRACE_MS + 30) * 1000 * wait_slowness());
     rql_client_free(client);
 }
 
@@ -155,7 +155,7 @@ static void *call_and_call(void *data)
     rql_lock_options options = bulky(self->client, BRIEF_MS);
 
     for (int i = 0; i < CALLS; i++) {
-        int64_t limit_us = (BRIEF_MS + (LAST_WORDS_MS + SLACK_MS) * wait_slowness()) * 1000;
+        int64_t limit_us = (BRIEF_MS + (GRACE_MS + SLACK_MS) * wait_slowness()) * 1000;
         int64_t begun_us = wait_clock_us();
         rql_lock *lock = NULL;
 
@@ -225,7 +225,7 @@ static void a_look_at_a_stopped_server_ends_in_time(void **state)
     begun_us = wait_clock_us();
     assert_true(rql_check_until_free(client, "x", &options, NULL) < 0);
     assert_true(wait_clock_us() - begun_us <=
-                (IMPATIENT_MS + (LAST_WORDS_MS + SLACK_MS) * wait_slowness()) * 1000);
+                (IMPATIENT_MS + (GRACE_MS + SLACK_MS) * wait_slowness()) * 1000);
     redis_server_resume(&server);
     rql_client_free(client);
 }
@@ -305,7 +305,7 @@ static void grant_to_the_dead_is_not_lost_for_long(void **state)
     begun_us = wait_clock_us();
     CHECK_OK(rql_lock_release(held, NULL));
     CHECK_OK(waiter_join(&live));
-    /* The claim time, or the live one's next sign of life, whichever is later. */
+    /* The claim time, or the live one's next heartbeat, whichever is later. */
     if (live.ended_us - begun_us > (1667 + SLACK_MS) * 1000 * wait_slowness()) {
         fail_msg("after %lld us", (long long)(live.ended_us - begun_us));
     }
@@ -319,7 +319,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup(name, empty_server)
         TEST(stopped_server_holds_up_no_call_beyond_its_deadline),
-        TEST(one_try_at_a_stopped_server_ends_with_its_last_words),
+        TEST(one_try_at_a_stopped_server_ends_with_its_withdrawal),
         TEST(who_writes_for_others_ends_by_its_own_deadline),
         TEST(who_is_alone_with_a_full_socket_ends_by_its_deadline),
         TEST(a_look_at_a_stopped_server_ends_in_time),

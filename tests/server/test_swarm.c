@@ -19,7 +19,7 @@ static void expect_item(const rql_text_list *list, size_t count, const char *fir
     }
 }
 
-static void one_sign_of_life_by_hand(void **state)
+static void one_heartbeat_by_hand(void **state)
 {
     rql_text_list *hosts = NULL;
     char host[RQL_ID_SIZE];
@@ -159,7 +159,7 @@ static void what_is_flushed_goes_to_the_next_waiter(void **state)
 }
 
 /* The verdict is on a host as it was; one that probed again is another matter. */
-static void verdict_ends_with_the_next_sign_of_life(void **state)
+static void verdict_ends_with_the_next_heartbeat(void **state)
 {
     rql_lock *lock = hold(client, "x");
     rql_lock_facts facts = rql_lock_describe(lock);
@@ -287,7 +287,7 @@ static void thread_is_a_host_from_its_first_use_to_its_end(void **state)
 
 struct probe {
     char host[TEXT_SIZE];
-    char text[TEXT_SIZE]; /* its last sign of life */
+    char text[TEXT_SIZE]; /* its last heartbeat */
 };
 
 static bool has_probed_since(void *data)
@@ -404,13 +404,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(one_sign_of_life_by_hand),
+        TEST(one_heartbeat_by_hand),
         TEST(info_tells_the_dead_from_the_living),
         TEST(zombies_are_found),
         TEST(flush_by_hand_frees_what_the_dead_held),
         TEST(a_host_without_a_time_is_never_dead),
         TEST(what_is_flushed_goes_to_the_next_waiter),
-        TEST(verdict_ends_with_the_next_sign_of_life),
+        TEST(verdict_ends_with_the_next_heartbeat),
         TEST(one_sight_is_not_enough),
         TEST(suspicions_from_before_a_pause_say_nothing),
         TEST(settings_are_checked),

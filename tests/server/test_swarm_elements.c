@@ -152,17 +152,17 @@ static int64_t count_login(struct proxy *proxy)
 {
     rql_options options = client_options();
     int64_t before = proxy_counts(proxy).replies;
-    rql_client *guest;
+    rql_client *visitor;
 
     options.url = proxy_url(proxy);
-    guest = new_client_with(&options);
-    CHECK_OK(rql_client_connect(guest, NULL));
-    rql_client_free(guest);
+    visitor = new_client_with(&options);
+    CHECK_OK(rql_client_connect(visitor, NULL));
+    rql_client_free(visitor);
     return proxy_counts(proxy).replies - before;
 }
 
 /* The server knows the host, and the client does not know that it does. */
-static void a_first_sign_of_life_without_answer_binds_the_locks(void **state)
+static void a_first_heartbeat_without_answer_binds_the_locks(void **state)
 {
     struct proxy *proxy = proxy_start(server.socket_path);
     rql_swarm_options options = quick(client);
@@ -334,7 +334,7 @@ int main(void)
         TEST(server_that_is_away_is_not_hammered_and_found_again),
         TEST(elements_have_connections_of_their_own),
         TEST(locks_are_scanned_only_when_somebody_is_dead),
-        TEST(a_first_sign_of_life_without_answer_binds_the_locks),
+        TEST(a_first_heartbeat_without_answer_binds_the_locks),
         TEST(nothing_is_acquired_while_the_host_may_count_as_dead),
         TEST(demotion_and_promotion_cost_no_living_host_its_locks),
         TEST(swarm_goes_on_with_the_replica_that_takes_over),

@@ -9,7 +9,7 @@
 /* What the background thread gives back for others, beside the locks that it keeps. RQL_TEST_CROWD:
  * how many withdrawals. */
 
-enum { USUAL = 2000, FULL = 100000, TTL_MS = 2000, IO_MS = 500, PATIENCE_MS = 250 };
+enum { USUAL = 2000, FULL = 100000, TTL_MS = 2000, IO_MS = 500, TIMEOUT_MS = 250 };
 
 static struct proxy *proxy;
 static long n_withdrawals;
@@ -185,7 +185,7 @@ static rql_client *impatient_client(int64_t patience_ms)
  * last. */
 static void what_nobody_heard_of_is_given_back_however_late(void **state)
 {
-    int64_t patience_ms = wait_stretched(PATIENCE_MS); /* once to connect, once to be answered */
+    int64_t patience_ms = wait_stretched(TIMEOUT_MS); /* once to connect, once to be answered */
     rql_client *client = impatient_client(patience_ms);
     rql_lock_options options = patient(client);
     int64_t until_us;
@@ -193,7 +193,7 @@ static void what_nobody_heard_of_is_given_back_however_late(void **state)
 
     (void)state;
     CHECK_OK(rql_lock_release(hold(client, "x"), NULL)); /* the server knows the script */
-    options.timeout_ms = PATIENCE_MS;
+    options.timeout_ms = TIMEOUT_MS;
     proxy_cut_reply(proxy, 1);
     proxy_refuse(proxy, true);
     assert_int_equal(rql_lock_acquire(client, "x", &options, &lock, NULL), RQL_E_UNKNOWN);
@@ -208,7 +208,7 @@ static void what_nobody_heard_of_is_given_back_however_late(void **state)
 /* Its holder is done with it, and was told that it may be there still. */
 static void what_could_not_be_released_is_released_later(void **state)
 {
-    rql_client *client = impatient_client(wait_stretched(PATIENCE_MS));
+    rql_client *client = impatient_client(wait_stretched(TIMEOUT_MS));
     rql_lock *lock = hold(client, "x");
 
     (void)state;

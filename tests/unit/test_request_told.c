@@ -108,7 +108,7 @@ static void who_comes_to_lead_asks_at_its_next_tick(void **state)
     check_wants(RQLI_WANT_TRY);
 }
 
-static void who_comes_to_lead_gives_a_sign_of_life_in_time(void **state)
+static void who_comes_to_lead_sends_a_heartbeat_in_time(void **state)
 {
     (void)state;
     begin(RQL_FOREVER, RQLI_NEVER_US);
@@ -227,7 +227,7 @@ int main(void)
         cmocka_unit_test(a_follower_sleeps_while_nobody_listens),
         cmocka_unit_test(a_follower_counts_a_limited_number_of_tries),
         cmocka_unit_test(who_comes_to_lead_asks_at_its_next_tick),
-        cmocka_unit_test(who_comes_to_lead_gives_a_sign_of_life_in_time),
+        cmocka_unit_test(who_comes_to_lead_sends_a_heartbeat_in_time),
         cmocka_unit_test(who_asks_or_leaves_already_does_not_mind_leading),
         cmocka_unit_test(a_setback_is_slept_off_by_followers_too),
         cmocka_unit_test(tries_slept_through_are_counted),

@@ -183,7 +183,7 @@ static void hosts_come_and_go(void **state)
     rqli_hosts_free(hosts);
 }
 
-/* An answer that was lost: the server may have had the host, and lost patience with it. */
+/* An answer that was lost: the server may have had the host, and given it up. */
 static void host_that_is_told_twice_is_counted(void **state)
 {
     struct rqli_hosts *hosts = rqli_hosts_new();
