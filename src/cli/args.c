@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The command line: flags as getopt_long() has them, but for abbreviations, and names and commands
+ * about "--", which have rules of their own. */
+
 const char *const cli_forever_options[] = {"try_to_lock_timeout_ms", "retry_count",
                                            "default_queue_ttl_ms", NULL};
 
@@ -100,6 +103,7 @@ static void collect_flags(struct flags *self, const struct cli_command *command)
     }
 }
 
+/* getopt_long() has found it, so it is there. */
 static const struct cli_flag *find_flag(const struct flags *self, int found)
 {
     size_t i = 0;
@@ -147,6 +151,8 @@ static int unknown_flag(const struct flags *self, const char *argument, size_t l
     return cli_misused(self->command, "unknown flag ", said);
 }
 
+/* Names and commands look alike, so a command always stands behind "--": with its flags it could
+ * not be told from ours otherwise. */
 static int take_name(struct cli_args *args, const struct cli_command *command, const char *name)
 {
     const bool is_first = (command->needs_name || command->takes_glob) && !args->name;
@@ -227,8 +233,8 @@ static int take_flags(struct cli_args *args, const struct flags *flags)
     while (arguments[count]) {
         count++;
     }
-    opterr = 0;
-    optind = 0;
+    opterr = 0; /* its messages would say the value of an unknown flag */
+    optind = 0; /* begins anew: its state is that of another array */
     while (code == CLI_DONE) {
         const char *argument = arguments[optind > 0 ? optind : 1];
         int found;
@@ -248,7 +254,8 @@ static int take_flags(struct cli_args *args, const struct flags *flags)
     return code;
 }
 
-/* The command would be told to end before it begins. */
+/* The grace between SIGTERM and SIGKILL lies inside the time that the lock is held for sure: with a
+ * longer one the command would be ended before it begins. */
 static const char *find_too_short(const struct cli_args *args)
 {
     const int64_t ttl_ms =

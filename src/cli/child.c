@@ -45,6 +45,7 @@ _Noreturn static void become_guard(int fd)
     run_guard(STDIN_FILENO);
 }
 
+/* Before the command: there is no moment in which it runs unguarded. */
 static int start_guard(struct cli_child *self)
 {
     int ends[2] = {-1, -1};
@@ -102,6 +103,7 @@ static int await_exec(const struct cli_child *self, int fd, const char *program)
     return number == ENOENT || number == ENOTDIR ? CLI_NO_COMMAND : CLI_CANNOT_RUN;
 }
 
+/* The guard learns the group from the pipe that it watches. */
 static int start_command(struct cli_child *self, struct start *start)
 {
     int ends[2] = {-1, -1};

@@ -68,6 +68,7 @@ static int unlock(struct cli_session *self)
     return self->args->force ? unlock_by_force(self) : unlock_by_secret(self);
 }
 
+/* Force is never what happens when a secret was forgotten. */
 static int check_unlock(struct cli_args *args)
 {
     if (args->force == (args->secret != NULL)) {

@@ -67,7 +67,7 @@ static int run(struct cli_session *self)
     return held.lock ? run_held(self->args, &held) : code;
 }
 
-/* "a, b, c", malloc'd. */
+/* "a, b, c", malloc'd: a series has no other name in messages. */
 static char *join_names(const struct cli_args *args)
 {
     char *text = NULL;
@@ -89,6 +89,7 @@ static int run_series(struct cli_session *self)
     return held.series ? run_held(self->args, &held) : code;
 }
 
+/* The lock outlives this program: it is neither renewed nor released. */
 static int lock(struct cli_session *self)
 {
     CLI_AUTO(rql_lock_forget) rql_lock *lock = NULL;

@@ -12,7 +12,8 @@
 
 enum { LABEL_SIZE = 256 };
 
-/* A pattern in place of a name, as the shell has them: * ? [a-z] [!a]. A '/' is a letter. */
+/* All names come from the server and are matched here: the patterns of Redis differ from those of
+ * the shell, which users know. No FNM_PATHNAME: in names of locks a '/' is a letter. */
 bool cli_glob_matches(const struct cli_args *args, const char *name)
 {
     return !args->name || fnmatch(args->name, name, 0) == 0;
@@ -107,6 +108,7 @@ static int show_lock(struct cli_session *self)
     return CLI_DONE;
 }
 
+/* A key of another type is no queue that could be shown as a table; JSON has its status. */
 static int show_queue(struct cli_session *self)
 {
     static const char *const headings[] = {"POSITION", "AGE", "ACQUIRER", "HOST", NULL};
@@ -151,6 +153,7 @@ static void sort(void *items, size_t count, int (*compare)(const void *, const v
     }
 }
 
+/* Without it, or as it is. */
 static const char *without_prefix(const char *key, const char *prefix)
 {
     const size_t length = strlen(prefix);

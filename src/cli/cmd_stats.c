@@ -55,6 +55,7 @@ static void count_queues(struct fleet *fleet, const rql_queue_info_list *queues,
     }
 }
 
+/* A host that holds or waits more than once counts once. */
 static struct fleet count_all(const rql_lock_info_list *locks, const rql_queue_info_list *queues,
                               const rql_host_info_list *swarm)
 {

@@ -79,7 +79,7 @@ static int prepare_service(struct cli_args *args)
     return CLI_DONE;
 }
 
-/* Nothing hangs or is dead. */
+/* Nothing hangs or is dead. Otherwise systemd is not notified, and restarts what is silent. */
 static bool is_well(rql_client *client)
 {
     rql_swarm_status status;
@@ -90,6 +90,7 @@ static bool is_well(rql_client *client)
            status.flush_zombies.state <= RQL_ELEMENT_RUNNING;
 }
 
+/* The swarm works in threads of the library; this one has nothing to do but to wait for the end. */
 static void wait_for_end(rql_client *client)
 {
     const sigset_t ending = ending_signals();
@@ -143,6 +144,7 @@ static int run_service(struct cli_session *self)
     return CLI_DONE;
 }
 
+/* No flusher is no fault: nobody was elected yet, or the term is over. */
 static int show_status(struct cli_session *self)
 {
     CLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;

@@ -23,6 +23,7 @@ struct sweep {
     char **swept; /* of a dry run: keys that would be swept */
 };
 
+/* True: go on. */
 static bool show_progress(int64_t done, int64_t found, void *user_data)
 {
     struct sweep *self = user_data;
@@ -44,6 +45,7 @@ static bool is_wanted(const char *name, void *user_data)
     return cli_glob_matches(self->session->args, name);
 }
 
+/* The library names them as it finds them; they are shown sorted, when all are known. */
 static void note_swept(const char *key, void *user_data)
 {
     struct sweep *self = user_data;
@@ -166,7 +168,7 @@ static int clear_dead(struct cli_session *self)
     return finish(&sweep, NULL, queues);
 }
 
-/* A sweep says which of the two is meant. */
+/* Neither is the default: a sweep without a flag would be one typing error away from all locks. */
 static int check_meant(const struct cli_args *args, const char *command)
 {
     if (args->force == args->dry_run) {

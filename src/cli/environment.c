@@ -27,6 +27,7 @@ static char *join(const char *variable, const struct cli_held *held, bool as_tok
     return cli_must(fclose(out) == 0 ? text : NULL);
 }
 
+/* An outer `rql run` has set them, too: theirs are replaced, not doubled. */
 static bool is_own(const struct cli_environment *self, const char *entry)
 {
     for (size_t i = 0; i < CLI_OWN_VARIABLES; i++) {

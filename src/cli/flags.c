@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In the order in which the help of a command shows them. */
+/* In the order in which the help of a command shows them. A flag whose text depends on the command
+ * has a row for each text. */
 const struct cli_flag cli_flags[] = {
     {"version", NULL, NULL, CLI_ON, 'V', CLI_FIELD(version), ""},
     {"ttl", "DURATION", "life of the lock between renewals; default 5s", CLI_DURATION, 0,
@@ -107,6 +108,7 @@ static int store_duration(const struct cli_command *command, const struct cli_fl
     return CLI_USAGE;
 }
 
+/* strtol() would take blanks and signs, too. */
 static int store_code(const struct cli_command *command, const struct cli_flag *flag,
                       const char *text, int64_t *field)
 {

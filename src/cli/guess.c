@@ -47,6 +47,7 @@ static size_t distance(const char *a, size_t a_length, const char *b, size_t b_l
     return cell[a_length][b_length];
 }
 
+/* The first of several that are equally near stays. */
 void cli_guess_propose(struct cli_guess *self, const char *word)
 {
     const size_t length = strlen(word);
@@ -62,6 +63,8 @@ void cli_guess_propose(struct cli_guess *self, const char *word)
     }
 }
 
+/* A quarter of the letters may be wrong, and one in short words; what shares no letter is no guess.
+ */
 const char *cli_guess_text(const struct cli_guess *self, const char *prefix,
                            char out[CLI_GUESS_SIZE])
 {

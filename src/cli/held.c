@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Where a series and a lock differ for those who hold: in the names of the functions, no more. */
+
 enum { HOLDER_SIZE = 2 * RQL_ID_SIZE + 32 };
 
 size_t cli_held_count(const struct cli_held *self)
@@ -71,14 +73,15 @@ static void fill_lock(const struct cli_args *args, const rql_client *client, rql
     if (args->ttl_ms != CLI_UNSET) {
         out->ttl_ms = args->ttl_ms;
     }
-    if (args->wait_ms != CLI_UNSET) {
+    if (args->wait_ms !=
+        CLI_UNSET) { /* then tries are not counted, whatever the environment says */
         out->timeout_ms = args->wait_ms;
         out->retry_count = RQL_FOREVER;
     }
     if (args->max_hold_ms != CLI_UNSET) {
         out->max_hold_ms = args->max_hold_ms;
     }
-    /* Then it ends in time also when nobody is left to release it. */
+    /* With a ttl below --max-hold it ends in time also when nobody is left to release it. */
     if (args->max_hold_ms > 0 && args->max_hold_ms < out->ttl_ms) {
         out->ttl_ms = args->max_hold_ms;
     }
@@ -99,6 +102,7 @@ static int find_over(const char *message, const char **out)
     return begin ? (int)(end - begin) + (int)sizeof last - 2 : 0;
 }
 
+/* One line for people; what else there is to know of a refusal is in the log lines. */
 static void say_refused(const struct cli_args *args, const struct cli_wait *wait)
 {
     const size_t failed_on = wait->series.result->failed_on;

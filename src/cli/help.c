@@ -31,6 +31,7 @@ static const char common_rules[] =
     "unix:///path?db=n, or local: (default), a private one for each user.\n"
     "A name that looks like a flag stands between two dashes: rql info -- -x\n";
 
+/* The table of the library has the library's default. */
 static bool is_forever(const rql_option_row *row)
 {
     size_t i = 0;

@@ -50,25 +50,24 @@ static int help_on(const char *name)
     return command ? cli_help_command(command) : CLI_USAGE;
 }
 
+/* A replica is fine: to read is possible, and it may become a master. */
 static rql_status connect(const struct cli_args *args, rql_client **out, rql_error *error)
 {
-    CLI_AUTO(rql_client_free) rql_client *client = NULL;
-    rql_status status = rql_client_new(&client, &args->options, error);
+    rql_status status = rql_client_new(out, &args->options, error);
 
     if (status == RQL_OK) {
-        status = rql_client_connect(client, error);
+        status = rql_client_connect(*out, error);
     }
     if (status == RQL_E_READ_ONLY) {
-        status = RQL_OK; /* to read is possible, and it may become a master */
+        return RQL_OK;
     }
-    if (status == RQL_OK) {
-        *out = client;
-        client = NULL;
+    if (status != RQL_OK) {
+        *out = rql_client_free(*out);
     }
     return status;
 }
 
-/* Nobody was there, or the server is not ready yet. */
+/* Nobody was there, or the server is not ready yet. Wrong passwords and the like do not pass. */
 static bool may_pass(rql_status status)
 {
     return status == RQL_E_IO || status == RQL_E_UNKNOWN || status == RQL_E_UNAVAILABLE;
@@ -103,6 +102,8 @@ int cli_refuse(struct cli_session *self, const char *why)
     return CLI_REFUSED;
 }
 
+/* Says of mistyped variables before anything else: the one that was meant may be why the rest
+ * fails. */
 static int run_with_client(const struct cli_command *command, struct cli_args *args)
 {
     CLI_AUTO(rql_client_free) rql_client *client = NULL;
@@ -149,6 +150,7 @@ static int run_command(struct cli_args *args)
     return args->help ? cli_help_command(command) : run_with_client(command, args);
 }
 
+/* `help` is no command of the table: it needs neither a client nor a valid environment. */
 static int run_all(struct cli_args *args)
 {
     const int code = cli_args_parse(args, NULL);
@@ -190,11 +192,12 @@ int main(int argc, char **argv)
     struct cli_args args;
     int code;
 
-    cli_broken_pipe_init();
+    cli_broken_pipe_init(); /* before anything is written */
     cli_args_init(&args, argc > 0 ? argv + 1 : nothing + 1);
     code = check_output(run_all(&args));
     if (code < 0) {
-        cli_die_by(-code);
+        cli_die_by(
+            -code); /* a shell tells "ended by a signal" from an exit code, and stops its loop */
     }
     return code;
 }

@@ -16,8 +16,10 @@
 
 enum { LINE_SIZE = 2048, HEAD_SIZE = 128, ERROR_TEXT_SIZE = 128, NS_PER_MS = 1000000 };
 
+/* As this program was started with it; the command gets it back. */
 static struct sigaction before = {.sa_handler = SIG_DFL};
 
+/* By write(): stdio may need memory. */
 _Noreturn void cli_die_nomem(void)
 {
     static const char line[] = "rql: out of memory\n";
@@ -81,6 +83,7 @@ void cli_say_errno(const char *what, int number)
     cli_say("%s: %s", what, strerror_r(number, text, sizeof text));
 }
 
+/* What the library calls invalid came from the command line or the environment. */
 int cli_fault(const rql_error *error)
 {
     cli_say("%s", error->message[0] != '\0' ? error->message : rql_status_text(error->status));

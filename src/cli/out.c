@@ -14,6 +14,7 @@ enum { LINE_SIZE = 2048, FIRST_CELLS = 64, GAP = 2 };
 
 /* ---- the table ---- */
 
+/* Cells are kept until the end: the width of a column is known when its last cell is. */
 static char **add_cells(struct out *self, size_t count)
 {
     if (self->n_cells + count > self->capacity) {
@@ -77,6 +78,7 @@ static const char *environment(const char *name)
     return value && *value ? value : NULL;
 }
 
+/* Headings are bold on a terminal that can show it, unless NO_COLOR (no-color.org) is set. */
 static void print_table(const struct out *self)
 {
     const char *terminal = environment("TERM");
@@ -140,6 +142,7 @@ static void add_json(struct out *self, const char *key, cJSON *item)
     }
 }
 
+/* It belongs to its parent at once: freeing the root frees all. */
 static void open_json(struct out *self, const char *key, cJSON *item)
 {
     add_json(self, key, cli_must(item));

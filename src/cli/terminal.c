@@ -19,6 +19,7 @@ void cli_terminal_fini(struct cli_terminal *self)
     self->fd = -1;
 }
 
+/* Only the foreground can give it: in the background it is somebody else's. */
 bool cli_terminal_give(struct cli_terminal *self, pid_t group)
 {
     if (self->fd < 0 || tcgetpgrp(self->fd) != getpgrp()) {

@@ -15,6 +15,9 @@ enum {
     FIRST_COMBINING = 0x300, /* all characters before it take one column */
 };
 
+/* The C library decodes by the locale, which may be any; names are UTF-8 by the rules of the API,
+ * and strangers do not keep to rules. */
+
 /* Bytes of the valid UTF-8 character at `text`, or 0. The terminator continues none, so it stops in
  * time. */
 static size_t decode(const char *text, uint32_t *out)
@@ -50,6 +53,7 @@ static bool is_dangerous(uint32_t c)
            (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
 }
 
+/* Printable, and the same for equal bytes: what is shown can be compared and searched for. */
 static int write_escape(char out[ESCAPE_SIZE], uint32_t c)
 {
     if (c == '\n' || c == '\t') {
@@ -160,6 +164,8 @@ const char *cli_format_duration(int64_t value_ms, char out[CLI_DURATION_SIZE])
     return out;
 }
 
+/* Two clocks, never mixed: deadlines are on the one that runs through suspend, as the library's;
+ * the wall clock is for display. */
 static int64_t read_clock_us(clockid_t clock)
 {
     struct timespec now = {0};

@@ -8,6 +8,9 @@
 #include <unistd.h>
 #include <uv.h>
 
+/* The wait is a request on a loop, not a blocking call: a signal has to take it out of its queue,
+ * and only the thread of its loop may ask why it is not served. */
+
 enum {
     CHECK_MS = 100,
     TWICE_MS = 100, /* timeout(1) sends its signal twice in a row, and means it once */
@@ -58,6 +61,8 @@ static sigset_t block_signals(sigset_t *old_out)
     return set;
 }
 
+/* The second signal: whoever sends it does not want to wait for the server. The request is left to
+ * the rules for dead waiters. */
 static void end_at_once(uv_timer_t *timer)
 {
     const struct waiting *self = timer->data;
@@ -115,6 +120,7 @@ static void check_fault(uv_timer_t *timer)
     self->said = fault;
 }
 
+/* The request is gone when its callback returns: nobody may ask it or cancel it any more. */
 static void note_end(struct waiting *self, rql_status status, const rql_error *error)
 {
     self->request = NULL;
@@ -173,6 +179,7 @@ static rql_status open_waiting(struct waiting *self, rql_client *client, const s
     return rql_loop_open(&self->loop, client, &self->uv, &self->wait->error);
 }
 
+/* The loop runs on until the library has taken everything of its own off it. */
 static void close_waiting(struct waiting *self)
 {
     if (self->signal_fd < 0) {

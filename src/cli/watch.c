@@ -10,8 +10,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* A lock in doubt is looked after every CHECK_MS, all else sleeps until something happens or is
+ * due. */
 enum { CHECK_MS = 20, LONGEST_SLEEP_MS = 60000 };
 
+/* What a terminal, a shell or a supervisor sends to a job. */
 static const int forwarded[] = {SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT, SIGUSR1,
                                 SIGUSR2, SIGWINCH, SIGCONT, SIGTSTP};
 
@@ -99,6 +102,7 @@ static int64_t grace_left_ms(const struct watch *self)
     return lock_ms < grace_ms ? lock_ms : grace_ms;
 }
 
+/* Once the end is decided it stays: the command may have begun to clear up. */
 static void check_lock(struct watch *self)
 {
     bool lost;
@@ -148,6 +152,7 @@ static void on_stopped(struct watch *self, int signal_number)
     }
 }
 
+/* SIGCHLD may stand for several changes, and for the guard's. */
 static void on_child_changed(struct watch *self)
 {
     int status = 0;
