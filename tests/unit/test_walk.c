@@ -214,5 +214,5 @@ int main(void)
         cmocka_unit_test(hashes_of_another_shape_are_faults),
     };
 
-    return cmocka_run_group_tests_name("pages", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("walk", tests, NULL, NULL);
 }
