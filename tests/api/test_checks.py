@@ -7,10 +7,10 @@ import sys
 import tempfile
 
 import check_calls
+import check_documents
 import check_gem
 import check_layers
 import check_numbers
-import check_pages
 import check_words
 
 CLEAN = {
@@ -67,11 +67,11 @@ CASES = [
     ("no long file", {"src/lock/a.c": "int a;\n" * 501}, check_numbers),
     ("no parameter train", {"src/lock/a.c": "int f(int a, int (*b)(int, int), int c[2], int d, int e, int g)\n{\n}\n"},
      check_numbers),
-    (None, PAGES, check_pages),
-    ("a README of many lines", {"README.md": "line\n" * 251}, check_pages),
-    ("a README of wide lines", {"README.md": "x" * 121}, check_pages),
-    ("a link to what is not there", {"README.md": "[map](src/map.svg)\n"}, check_pages),
-    ("a named test that is not there", {"tests/README.md": "| a fault | server/faults |\n"}, check_pages),
+    (None, PAGES, check_documents),
+    ("a README of many lines", {"README.md": "line\n" * 251}, check_documents),
+    ("a README of wide lines", {"README.md": "x" * 121}, check_documents),
+    ("a link to what is not there", {"README.md": "[map](src/map.svg)\n"}, check_documents),
+    ("a named test that is not there", {"tests/README.md": "| a fault | server/faults |\n"}, check_documents),
     ("a function that nobody tests", {"tests/t.c": "/* rql_a() */\n"}, check_calls),
     (None, table(ROW), check_gem),
     ("a call of the gem without a row", table(""), check_gem),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Our pages: README.md is short, what a link leads to exists, and so do the tests that tests/README.md names.
-Usage: check_pages.py REPOSITORY"""
+Usage: check_documents.py REPOSITORY"""
 import pathlib
 import re
 import sys
