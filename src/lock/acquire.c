@@ -243,7 +243,7 @@ static void woken(struct rqli_op *op, enum rqli_wake wake)
     case RQLI_WAKE_PUSH:
         take_push(self);
         break;
-    case RQLI_WAKE_LOOK:
+    case RQLI_WAKE_HINT:
         rqli_request_on_look(&self->request);
         break;
     }
@@ -311,9 +311,26 @@ static void init_several(struct rqli_acquire *self)
         memcpy(nonce, lock->nonce, RQLI_HEX_SIZE);
         nonce += RQLI_HEX_SIZE - 1;
     }
-    self->waiter.nonce = several->nonces;
-    self->waiter.lock_key = rqli_slice_of(several->nonces);
-    self->waiter.waits_for_several = true;
+}
+
+/* Whom pushes for one of its nonces are for. */
+static void init_waiter(struct rqli_acquire *self)
+{
+    const rql_lock *first = rqli_acquire_lock(self, 0);
+    struct rqli_waiter_nonce *nonces = self->several ? self->several->waiting : &self->waiting;
+
+    for (size_t i = 0; i < self->count; i++) {
+        const rql_lock *lock = rqli_acquire_lock(self, i);
+
+        nonces[i] = (struct rqli_waiter_nonce){.digits = lock->nonce, .lock_key = lock->keys.lock};
+    }
+    self->waiter = (struct rqli_waiter){.acquirer = first->acquirer,
+                                        .nonces = nonces,
+                                        .n_nonces = self->count,
+                                        .deadline_us = deadline_us(self)};
+    if (!self->several) {
+        self->waiter.lock_key = first->keys.lock;
+    }
 }
 
 void rqli_acquire_init(struct rqli_acquire *self)
@@ -330,15 +347,11 @@ void rqli_acquire_init(struct rqli_acquire *self)
     self->client = first->client;
     self->op.ops = &ops;
     self->op.waiter = &self->waiter;
-    self->waiter = (struct rqli_waiter){.lock_key = first->keys.lock,
-                                        .name = first->name,
-                                        .acquirer = first->acquirer,
-                                        .nonce = first->nonce,
-                                        .deadline_us = limits.deadline_us};
+    rqli_request_init(&self->request, &limits);
+    init_waiter(self);
     if (self->several) {
         init_several(self);
     }
-    rqli_request_init(&self->request, &limits);
     self->result->rank = -1;
     if (options->auto_extend) {
         rqli_leases_prepare(self->client->leases, 0);
@@ -385,7 +398,7 @@ rql_status rqli_acquire_run(struct rqli_acquire *self, rql_error *error)
     }
     status = rqli_acquire_begin(self, error);
     if (!status) {
-        status = rqli_op_run(&self->op, self->client->conn, self->client->subscriber);
+        status = rqli_op_run(&self->op, self->client->conn, self->client->pushes);
         rqli_acquire_tell_fault(self, error);
     }
     self->error = NULL;

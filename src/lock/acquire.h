@@ -14,7 +14,6 @@
 
 #include <rql/series.h>
 
-struct rqli_guest;
 struct rql_loop;
 
 /* What it came to. */
@@ -33,6 +32,7 @@ struct rqli_acquire_several {
     rql_series_fate *fate; /* of each, in the order asked for */
     const struct rqli_keys *keys[RQL_SERIES_MAX];
     char nonces[RQL_SERIES_MAX * (RQLI_HEX_SIZE - 1) + 1]; /* all in a row */
+    struct rqli_waiter_nonce waiting[RQL_SERIES_MAX];
 };
 
 struct rqli_acquire {
@@ -45,11 +45,11 @@ struct rqli_acquire {
     int64_t begun_us;
     struct rqli_request request;
     struct rqli_waiter waiter;
+    struct rqli_waiter_nonce waiting; /* of one lock */
     struct rqli_acquire_result *result;
 
     struct rqli_op_task *task; /* on a loop; NULL: on the thread of its caller */
     struct rql_loop *loop;
-    struct rqli_guest *guest;
 
     rql_error *error;  /* room for the last fault; NULL: none yet, or no memory for it */
     rql_status fault;  /* of the last try; RQL_OK: it was answered */
@@ -69,11 +69,11 @@ struct rqli_acquire {
 };
 
 /* locks, count, several (with order and fate), options, result and begun_us are set, and outlive
- * it; on a loop also task, loop and guest. All else is zero. */
+ * it; on a loop also task and loop. All else is zero. */
 void rqli_acquire_init(struct rqli_acquire *self);
 
-/* Before it is driven: registers it with those who wait. RQL_E_BUSY, RQL_E_NOMEM (raised): it is
- * not to be driven. */
+/* Before it is driven: registers it with those who wait. RQL_E_BUSY (raised): it is not to be
+ * driven. */
 rql_status rqli_acquire_begin(struct rqli_acquire *self, rql_error *error);
 
 /* It was begun, and is not driven after all. */

@@ -19,8 +19,7 @@ struct single {
     rql_request request; /* first */
     struct rqli_op_call call;
     rql_lock_options options;
-    rql_lock *lock; /* NULL: not made, or given away */
-    struct rqli_nonce nonce;
+    rql_lock *lock;    /* NULL: not made, or given away */
     uint64_t number;   /* of its acquirer; 0: the task that the caller has named */
     rql_status status; /* while its refusal is filled in */
     rql_acquired_fn done;
@@ -134,20 +133,14 @@ static void on_done(struct rqli_op_task *task)
 
 /* ---- the begin ---- */
 
-static void prepare(struct single *self, bool is_alone)
+static void prepare(struct single *self)
 {
-    rql_lock *lock = self->lock;
     rql_request *request = &self->request;
 
-    self->nonce = (struct rqli_nonce){.digits = lock->nonce, .lock_key = lock->keys.lock};
     request->acquire =
         (struct rqli_acquire){.locks = &self->lock, .count = 1, .options = &self->options};
     request->task.calls = &self->call;
     request->task.done = on_done;
-    request->guest = (struct rqli_guest){.lock_key = lock->keys.lock,
-                                         .acquirer = is_alone ? NULL : lock->acquirer,
-                                         .nonces = &self->nonce,
-                                         .n_nonces = 1};
 }
 
 static void begin(struct rqli_job *job)
@@ -176,7 +169,7 @@ static void begin(struct rqli_job *job)
         on_over(self, RQL_CONFLICT, NULL);
         return;
     }
-    prepare(self, is_alone);
+    prepare(self);
     status = rqli_request_begin(&self->request, &error);
     if (status) {
         refuse(self, status, &error);

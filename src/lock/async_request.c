@@ -16,7 +16,6 @@ rql_status rqli_request_begin(rql_request *self, rql_error *error)
     acquire->begun_us = self->begun_us;
     acquire->task = &self->task;
     acquire->loop = loop;
-    acquire->guest = &self->guest;
     rqli_acquire_init(acquire);
     acquire->op.is_cancelled = self->shall_cancel;
     self->task.op = &acquire->op;

@@ -12,7 +12,6 @@ struct rql_request {
     struct rqli_op_task task;
     struct rqli_acquire acquire;
     struct rqli_acquire_result result;
-    struct rqli_guest guest;
     rql_request *part; /* the one that tries in its place, or NULL: of a series in the gem's mode */
     uint64_t watch;    /* position in the stream of a look at Ruby's lock, or 0 */
     int64_t begun_us;
@@ -24,7 +23,7 @@ struct rql_request {
 /* Any thread. The job of a new request; `begin` makes its locks and then begins the acquisition. */
 void rqli_request_prepare(rql_request *self, void (*begin)(struct rqli_job *job));
 
-/* acquire (as rqli_acquire_init() says), guest, task.calls and task.done are set.
+/* acquire (as rqli_acquire_init() says), task.calls and task.done are set.
  * RQL_E_BUSY, RQL_E_NOMEM (raised): it was not begun. Else task.done comes, now or later. */
 rql_status rqli_request_begin(rql_request *self, rql_error *error);
 

@@ -115,17 +115,8 @@ static void prepare(struct rqli_serial *self)
     acquire->count = series->count;
     acquire->several = &self->atomic.several;
     acquire->options = &self->plan.lock;
-    for (size_t i = 0; i < series->count; i++) {
-        const rql_lock *lock = rqli_acquire_lock(acquire, i);
-
-        self->atomic.nonces[i] =
-            (struct rqli_nonce){.digits = lock->nonce, .lock_key = lock->keys.lock};
-    }
     request->task.calls = self->atomic.calls;
     request->task.done = on_done;
-    request->guest.acquirer = self->number ? NULL : rqli_acquire_lock(acquire, 0)->acquirer;
-    request->guest.nonces = self->atomic.nonces;
-    request->guest.n_nonces = series->count;
 }
 
 static void be_one_acquirer(const struct rqli_serial *self)

@@ -21,7 +21,6 @@ struct rqli_serial {
 
     struct {
         struct rqli_acquire_several several;
-        struct rqli_nonce nonces[RQL_SERIES_MAX];
         struct rqli_op_call calls[RQL_SERIES_MAX];
     } atomic;
 

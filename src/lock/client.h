@@ -18,7 +18,7 @@ struct rqli_hosts;
 struct rqli_leases;
 struct rqli_conn;
 struct rqli_stats;
-struct rqli_subscriber;
+struct rqli_push_threads;
 
 struct rql_client {
     struct rqli_fork_member fork; /* first: what leads to a foreign one leads to its begin */
@@ -26,9 +26,9 @@ struct rql_client {
     rql_lock_options of_calls;    /* what they say of a call that says nothing */
     struct rqli_endpoint endpoint;
     char identity[RQLI_HEX_SIZE];
-    struct rqli_conn *conn;             /* commands of the callers */
-    struct rqli_subscriber *subscriber; /* pushes to the waiters */
-    struct rqli_leases *leases;         /* leases, and what the background thread does */
+    struct rqli_conn *conn;           /* commands of the callers */
+    struct rqli_push_threads *pushes; /* pushes to the waiters */
+    struct rqli_leases *leases;       /* leases, and what the background thread does */
     struct rqli_stats *stats;
     struct rqli_freelist handles; /* of locks, to be used again */
     struct rqli_holders holders;

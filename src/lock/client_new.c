@@ -9,7 +9,7 @@
 #include "lock/leases.h"
 #include "net/conn_threads.h"
 #include "net/login.h"
-#include "net/subscriber.h"
+#include "net/push_threads.h"
 #include "observe/stats.h"
 #include "options/options.h"
 
@@ -23,7 +23,7 @@ static void abandon(void *self)
     rql_client *client = self;
 
     rqli_conn_abandon(client->conn);
-    rqli_subscriber_abandon(client->subscriber);
+    rqli_push_threads_abandon(client->pushes);
     rqli_leases_abandon(client->leases);
 }
 
@@ -43,11 +43,11 @@ static rql_status build(rql_client *client, rql_error *error)
     client->stats = rqli_stats_new();
     set_up_endpoint(client);
     client->conn = rqli_conn_new(&client->endpoint);
-    client->subscriber = rqli_subscriber_new(&client->endpoint);
+    client->pushes = rqli_push_threads_new(&client->endpoint);
     client->leases = rqli_leases_new(client);
     client->hosts = rqli_hosts_new();
-    if (!client->conn || !client->subscriber || !client->leases || !client->stats ||
-        !client->hosts || !client->url) {
+    if (!client->conn || !client->pushes || !client->leases || !client->stats || !client->hosts ||
+        !client->url) {
         return rqli_fail_nomem(error);
     }
     if (!rqli_random_hex(client->identity)) {
@@ -92,7 +92,7 @@ rql_client *rqli_client_free(rql_client *client)
         rqli_fork_leave(&client->fork);
     }
     rqli_leases_free(client->leases);
-    rqli_subscriber_free(client->subscriber);
+    rqli_push_threads_free(client->pushes);
     rqli_conn_free(client->conn);
     rqli_stats_free(client->stats);
     rqli_hosts_free(client->hosts);

@@ -4,7 +4,7 @@
 #include "lock/client.h"
 #include "lock/leases.h"
 #include "lock/server_clock.h"
-#include "net/subscriber.h"
+#include "net/push_threads.h"
 #include "wire/answer.h"
 
 #include <string.h>

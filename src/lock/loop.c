@@ -145,14 +145,9 @@ static void on_call(uv_async_t *call)
     }
 }
 
-static bool wants_pipe(const rql_loop *loop)
+static bool wants_conn(const rql_loop *loop)
 {
     return rqli_call_queue_are_waiting(&loop->op.queue);
-}
-
-static bool wants_ear(const rql_loop *loop)
-{
-    return loop->wants_pushes && !rqli_waiting_is_empty(&loop->waiting);
 }
 
 static int64_t earlier(int64_t a_us, int64_t b_us)
@@ -171,11 +166,11 @@ static void on_timer(uv_timer_t *timer)
         return;
     }
     /* What has come is taken first: it may be the loop that was held up. */
-    rqli_pipe_read(loop->op.pipe);
-    rqli_ear_read(loop->ear);
+    rqli_conn_loop_read(loop->op.conn);
+    rqli_push_loop_read(loop->pushes);
     now_us = rqli_now_us();
-    rqli_pipe_tend(loop->op.pipe, now_us, wants_pipe(loop));
-    rqli_ear_tend(loop->ear, now_us, wants_ear(loop));
+    rqli_conn_loop_tend(loop->op.conn, now_us, wants_conn(loop));
+    rqli_push_loop_tend(loop->pushes, now_us, loop->wants_pushes);
     due = rqli_timers_take_due(&loop->op.timers, now_us);
     while (due) {
         due->fire(due);
@@ -186,10 +181,10 @@ static void on_timer(uv_timer_t *timer)
 static void set_timer(rql_loop *loop)
 {
     int64_t at_us = earlier(rqli_timers_first_us(&loop->op.timers),
-                            rqli_ear_due_us(loop->ear, wants_ear(loop)));
+                            rqli_push_loop_due_us(loop->pushes, loop->wants_pushes));
     int64_t left_us;
 
-    at_us = earlier(at_us, rqli_pipe_due_us(loop->op.pipe, wants_pipe(loop)));
+    at_us = earlier(at_us, rqli_conn_loop_due_us(loop->op.conn, wants_conn(loop)));
     if (at_us == loop->timer_us) {
         return;
     }
@@ -222,7 +217,7 @@ static void on_round(uv_prepare_t *round)
         return;
     }
     rqli_call_queue_write(&loop->op.queue);
-    rqli_pipe_write(loop->op.pipe);
+    rqli_conn_loop_write(loop->op.conn);
     if (loop->is_closing && !has_jobs(loop) && !has_posts(loop)) {
         rqli_loop_fold(loop);
         return;
@@ -231,7 +226,7 @@ static void on_round(uv_prepare_t *round)
     rqli_loop_hold_open(loop,
                         loop->own.is_used || loop->is_closing || has_jobs(loop) || has_posts(loop));
     if (!uv_loop_alive(loop->uv)) {
-        rqli_ear_rest(loop->ear); /* it ends with this round, and may never be run again */
+        rqli_push_loop_rest(loop->pushes); /* it ends with this round, and may never be run again */
     }
 }
 

@@ -9,9 +9,8 @@
  */
 
 #include "base/fork.h"
-#include "lock/waiting.h"
-#include "net/ear.h"
 #include "net/op_loop.h"
+#include "net/push_loop.h"
 
 #include <pthread.h>
 #include <rql/async.h>
@@ -60,14 +59,13 @@ struct rql_loop {
     uv_async_t call;
     uv_prepare_t round;
     uv_timer_t timer;
-    struct rqli_pipe_listener pipe_listener;
-    struct rqli_ear_listener ear_listener;
+    struct rqli_conn_loop_listener conn_listener;
+    struct rqli_push_loop_listener push_listener;
     struct rqli_op_loop op; /* what its operations share */
-    struct rqli_ear *ear;
-    struct rqli_waiting waiting;
+    struct rqli_push_loop *pushes;
     struct rqli_ring jobs;  /* under way */
-    uint64_t tracking_pipe; /* generations that CLIENT TRACKING was set up for */
-    uint64_t tracking_ear;
+    uint64_t tracking_conn; /* generations that CLIENT TRACKING was set up for */
+    uint64_t tracking_pushes;
     int64_t timer_us; /* it is set to */
     bool wants_pushes;
     bool is_held_open;     /* the uv loop, by us */
@@ -111,7 +109,7 @@ void rqli_loop_finish(struct rqli_job *job);
 
 /* Loop's thread. How an acquisition listens; see lock/wait.h. */
 void rqli_loop_attend(struct rqli_acquire *acquire);
-void rqli_loop_end_wait(struct rqli_acquire *acquire, bool had_joined);
+void rqli_loop_end_wait(struct rqli_acquire *acquire);
 
 /* Loop's thread: somebody waits who is to be told by push. */
 void rqli_loop_listen(rql_loop *loop);

@@ -12,8 +12,8 @@
 
 static void loop_free(rql_loop *loop)
 {
-    rqli_pipe_free(loop->op.pipe);
-    rqli_ear_free(loop->ear);
+    rqli_conn_loop_free(loop->op.conn);
+    rqli_push_loop_free(loop->pushes);
     rqli_timers_fini(&loop->op.timers);
     (void)pthread_mutex_destroy(&loop->shared.mutex);
     free(loop);
@@ -64,8 +64,8 @@ void rqli_loop_fold(rql_loop *loop)
     }
     loop->n_parts = 2;
     rqli_loop_hold_open(loop, true);
-    rqli_pipe_close(loop->op.pipe, on_connection_closed, loop);
-    rqli_ear_close(loop->ear, on_connection_closed, loop);
+    rqli_conn_loop_close(loop->op.conn, on_connection_closed, loop);
+    rqli_push_loop_close(loop->pushes, on_connection_closed, loop);
 }
 
 /* One by one from a ring of their own: to cancel one may end others. */
@@ -116,12 +116,12 @@ static bool start_thread(rql_loop *loop)
     return failed == 0;
 }
 
-static void on_pipe_opened(void *self, const struct rqli_clock_reading *reading,
+static void on_conn_opened(void *self, const struct rqli_clock_reading *reading,
                            const rql_error *fault)
 {
     rql_loop *loop = self;
 
-    if (rqli_pipe_is_up(loop->op.pipe)) {
+    if (rqli_conn_loop_is_up(loop->op.conn)) {
         rqli_server_clock_learn(loop->client, reading);
         atomic_store_explicit(&loop->client->was_connected, true, memory_order_relaxed);
     } else {
@@ -133,22 +133,22 @@ static void abandon(void *self)
 {
     rql_loop *loop = self;
 
-    rqli_pipe_abandon(loop->op.pipe);
-    rqli_ear_abandon(loop->ear);
+    rqli_conn_loop_abandon(loop->op.conn);
+    rqli_push_loop_abandon(loop->pushes);
 }
 
 static bool make_parts(rql_loop *loop)
 {
     const struct rqli_endpoint *endpoint = &loop->client->endpoint;
 
-    loop->pipe_listener = (struct rqli_pipe_listener){on_pipe_opened, loop};
-    loop->ear_listener = (struct rqli_ear_listener){rqli_loop_on_listening, rqli_loop_on_pushed,
-                                                    rqli_loop_on_read, loop};
-    loop->op.pipe = rqli_pipe_new(loop->uv, endpoint, &loop->pipe_listener);
-    loop->ear = rqli_ear_new(loop->uv, endpoint, &loop->ear_listener);
-    loop->op.queue = (struct rqli_call_queue){.pipe = loop->op.pipe, .where = endpoint->where};
+    loop->conn_listener = (struct rqli_conn_loop_listener){on_conn_opened, loop};
+    loop->push_listener =
+        (struct rqli_push_loop_listener){rqli_loop_rouse, rqli_loop_on_read, loop};
+    loop->op.conn = rqli_conn_loop_new(loop->uv, endpoint, &loop->conn_listener);
+    loop->pushes = rqli_push_loop_new(loop->uv, endpoint, &loop->push_listener);
+    loop->op.queue = (struct rqli_call_queue){.conn = loop->op.conn, .where = endpoint->where};
     loop->closing.take = begin_closing;
-    return loop->op.pipe && loop->ear;
+    return loop->op.conn && loop->pushes;
 }
 
 /* From here on it ends by being closed. */

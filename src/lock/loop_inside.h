@@ -18,9 +18,8 @@ void rqli_loop_hold_open(rql_loop *loop, bool holds);
 /* It is closing, and no job is under way any more: begins to end what it is made of. */
 void rqli_loop_fold(rql_loop *loop);
 
-/* acquisition.c: as in rqli_ear_listener, of the loop. */
-void rqli_loop_on_listening(void *loop);
-void rqli_loop_on_pushed(void *loop, const struct rqli_pushed *pushed, int64_t received_us);
+/* loop_wait.c: as in rqli_push_loop_listener, of the loop. */
+void rqli_loop_rouse(struct rqli_waiter *waiter);
 void rqli_loop_on_read(void *loop);
 
 #endif

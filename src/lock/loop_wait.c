@@ -6,98 +6,40 @@
 
 /* What comes in for those who wait on a loop. */
 
-static rql_request *of_guest(struct rqli_guest *guest)
+static rql_request *of_waiter(struct rqli_waiter *waiter)
 {
-    return (rql_request *)((char *)guest - offsetof(rql_request, guest));
+    return (rql_request *)((char *)waiter - offsetof(rql_request, acquire.waiter));
 }
 
-static void on_lead(struct rqli_guest *guest)
-{
-    rql_request *self = of_guest(guest);
-    struct rqli_request_view view = rqli_wait_view(&self->acquire);
-
-    rqli_request_on_lead(&self->acquire.request, &view);
-    rqli_op_replan(&self->task);
-}
-
-void rqli_loop_end_wait(struct rqli_acquire *acquire, bool had_joined)
+void rqli_loop_end_wait(struct rqli_acquire *acquire)
 {
     rql_loop *loop = acquire->loop;
-    rql_request *self = of_guest(acquire->guest);
+    rql_request *self = of_waiter(&acquire->waiter);
     struct rqli_request_view view = rqli_wait_view(acquire);
-    struct rqli_guest *leader = NULL;
+    struct rqli_waiter *leader = NULL;
 
     rqli_request_catch_up(&acquire->request, &view); /* what it slept through */
-    if (had_joined) {
-        leader = rqli_waiting_leave(&loop->waiting, acquire->guest);
+    if (acquire->waiter.has_joined) {
+        leader = rqli_push_loop_leave(loop->pushes, &acquire->waiter);
     }
     if (self->watch) {
-        rqli_pipe_orphan(loop->op.pipe, self->watch);
+        rqli_conn_loop_orphan(loop->op.conn, self->watch);
     }
     if (leader) {
-        on_lead(leader);
+        view = rqli_wait_view(&of_waiter(leader)->acquire);
+        rqli_request_on_lead(&of_waiter(leader)->acquire.request, &view);
+        rqli_op_replan(&of_waiter(leader)->task);
     }
 }
 
-static void nudge(struct rqli_guest *guest)
+void rqli_loop_rouse(struct rqli_waiter *waiter)
 {
-    of_guest(guest)->acquire.waiter.nudged = true;
-    rqli_op_replan(&of_guest(guest)->task);
-}
-
-/* Whatever it was told by is used up, or may be no more. */
-static void nudge_anew(struct rqli_guest *guest)
-{
-    of_guest(guest)->acquire.waiter.watches = false;
-    nudge(guest);
-}
-
-static void nudge_watcher(struct rqli_guest *guest)
-{
-    if (of_guest(guest)->acquire.waiter.watches) {
-        nudge_anew(guest);
-    }
-}
-
-void rqli_loop_on_listening(void *loop)
-{
-    rqli_waiting_each(&((rql_loop *)loop)->waiting, false, nudge_anew);
-}
-
-void rqli_loop_on_pushed(void *loop, const struct rqli_pushed *pushed, int64_t received_us)
-{
-    const struct rqli_waiting *waiting = &((rql_loop *)loop)->waiting;
-    struct rqli_guest *guest;
-
-    if (pushed->kind == RQLI_PUSHED_CHANGE) {
-        if (pushed->lock_key.data) {
-            rqli_waiting_each_of(waiting, pushed->lock_key, false, nudge_watcher);
-        } else {
-            rqli_waiting_each(waiting, true, nudge_anew); /* all may have changed */
-        }
-        return;
-    }
-    guest = pushed->kind == RQLI_PUSHED_GRANT || pushed->kind == RQLI_PUSHED_LOOK
-                ? rqli_waiting_of_nonce(waiting, pushed->nonce)
-                : NULL;
-    if (!guest) {
-        return; /* of another, or too late */
-    }
-    if (pushed->kind == RQLI_PUSHED_LOOK) {
-        nudge(guest);
-    } else {
-        struct rqli_waiter *waiter = &of_guest(guest)->acquire.waiter;
-
-        waiter->push = pushed->push;
-        waiter->push.received_us = received_us;
-        waiter->pushed = true;
-        rqli_op_replan(&of_guest(guest)->task);
-    }
+    rqli_op_replan(&of_waiter(waiter)->task);
 }
 
 void rqli_loop_on_read(void *loop)
 {
-    rqli_subscriber_drain(((rql_loop *)loop)->client->subscriber);
+    rqli_push_threads_drain(((rql_loop *)loop)->client->pushes);
 }
 
 /* ---- a lock of Ruby's ---- */
@@ -108,53 +50,57 @@ static void on_asked(void *owner, const struct rqli_exchange *answer, rql_status
 
     self->watch = 0;
     if (!fault && answer->reply->type == RQLI_REPLY_NIL) {
-        nudge(&self->guest); /* free when the watch began; what was before that is not told */
+        /* Free when the watch began; what was before that is not told. */
+        self->acquire.waiter.hinted = true;
+        rqli_op_replan(&self->task);
     }
 }
 
 static void watch_ruby(struct rqli_acquire *acquire)
 {
     rql_loop *loop = acquire->loop;
-    rql_request *self = of_guest(acquire->guest);
-    uint64_t pipe = rqli_pipe_generation(loop->op.pipe);
-    uint64_t ear = rqli_ear_generation(loop->ear);
-    bool is_set_up = loop->tracking_pipe == pipe && loop->tracking_ear == ear;
+    struct rqli_conn_loop *conn = loop->op.conn;
+    rql_request *self = of_waiter(&acquire->waiter);
+    struct rqli_push_view around = rqli_push_loop_view(loop->pushes, &acquire->waiter);
+    uint64_t generation = rqli_conn_loop_generation(conn);
+    bool is_set_up =
+        loop->tracking_conn == generation && loop->tracking_pushes == around.generation;
 
-    if (acquire->waiter.watches && rqli_wait_is_armed(acquire, pipe)) {
+    if (acquire->waiter.watches && rqli_wait_is_armed(acquire, generation)) {
         return;
     }
-    if (self->watch || !rqli_ear_is_listening(loop->ear) || !rqli_pipe_has_room(loop->op.pipe)) {
+    if (self->watch || !around.is_listening || !rqli_conn_loop_has_room(conn)) {
         return;
     }
     acquire->waiter.watches = true;
-    rqli_wait_arm(acquire, pipe);
-    rqli_tracking_write(rqli_pipe_out(loop->op.pipe), acquire->watched,
-                        is_set_up ? 0 : rqli_ear_client_id(loop->ear));
+    rqli_wait_arm(acquire, generation);
+    rqli_tracking_write(rqli_conn_loop_out(conn), acquire->watched,
+                        is_set_up ? 0 : around.client_id);
     if (!is_set_up) {
-        loop->tracking_pipe = pipe;
-        loop->tracking_ear = ear;
-        (void)rqli_pipe_expect(loop->op.pipe, NULL, NULL);
+        loop->tracking_conn = generation;
+        loop->tracking_pushes = around.generation;
+        (void)rqli_conn_loop_expect(conn, NULL, NULL);
     }
-    (void)rqli_pipe_expect(loop->op.pipe, NULL, NULL);
-    self->watch = rqli_pipe_expect(loop->op.pipe, on_asked, self);
+    (void)rqli_conn_loop_expect(conn, NULL, NULL);
+    self->watch = rqli_conn_loop_expect(conn, on_asked, self);
 }
 
 /* ---- whether pushes still come ---- */
 
-static void on_called(void *owner, const struct rqli_exchange *answer, rql_status fault)
+static void on_pinged(void *owner, const struct rqli_exchange *answer, rql_status fault)
 {
     rql_loop *loop = owner;
 
     if (!fault && answer->reply->type == RQLI_REPLY_INTEGER) {
-        rqli_ear_on_called(loop->ear, answer->reply->integer);
+        rqli_push_loop_on_pinged(loop->pushes, answer->reply->integer);
     }
 }
 
-static void test_subscription(rql_loop *loop)
+static void ping_subscription(rql_loop *loop)
 {
-    if (rqli_pipe_has_room(loop->op.pipe) && rqli_ear_wants_call(loop->ear)) {
-        rqli_push_call(rqli_pipe_out(loop->op.pipe), loop->client->endpoint.identity);
-        (void)rqli_pipe_expect(loop->op.pipe, on_called, loop);
+    if (rqli_conn_loop_has_room(loop->op.conn) && rqli_push_loop_wants_ping(loop->pushes)) {
+        rqli_push_ping(rqli_conn_loop_out(loop->op.conn), loop->client->endpoint.identity);
+        (void)rqli_conn_loop_expect(loop->op.conn, on_pinged, loop);
     }
 }
 
@@ -163,11 +109,10 @@ void rqli_loop_attend(struct rqli_acquire *acquire)
     rql_loop *loop = acquire->loop;
 
     rqli_loop_listen(loop);
-    test_subscription(loop);
-    if (acquire->was_restored && rqli_waiting_leads(acquire->guest)) {
+    ping_subscription(loop);
+    if (acquire->was_restored && rqli_waiter_leads(&acquire->waiter)) {
         /* All others, once, and not each of them all others. */
-        rqli_waiting_each_of(&loop->waiting, acquire->guest->lock_key, false, nudge);
-        acquire->waiter.nudged = false;
+        rqli_push_loop_hint_others(loop->pushes, &acquire->waiter);
     }
     if (acquire->watched.data) {
         watch_ruby(acquire);

@@ -2,7 +2,7 @@
 
 #include "lock/client.h"
 #include "net/conn_threads.h"
-#include "net/subscriber.h"
+#include "net/push_threads.h"
 
 #include <stdio.h>
 
@@ -38,7 +38,7 @@ void rqli_tracking_write(struct rqli_command *command, struct rqli_slice lock_ke
 }
 
 bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key, uint64_t link_generation,
-                       const struct rqli_waiter_view *around, int64_t until_us)
+                       const struct rqli_push_view *around, int64_t until_us)
 {
     struct rqli_exchange *exchange = rqli_exchange_take(client->conn);
     bool is_free = false;

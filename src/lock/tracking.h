@@ -9,12 +9,12 @@
 #include <rql/client.h>
 
 struct rqli_command;
-struct rqli_waiter_view;
+struct rqli_push_view;
 
 /* Arms one notice for the lock's next change. link_generation is the command connection's, `around`
  * the subscriber that is to be told. True: the lock is free by now, and that was heard in time. */
 bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key, uint64_t link_generation,
-                       const struct rqli_waiter_view *around, int64_t until_us);
+                       const struct rqli_push_view *around, int64_t until_us);
 
 /* The commands for it, the last of which asks who holds the lock: nil, it is free.
  * subscriber_id: to redirect to, if that is to be set up; else 0. */

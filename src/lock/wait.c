@@ -12,51 +12,30 @@ static int64_t later(int64_t a_us, int64_t b_us)
     return a_us > b_us ? a_us : b_us;
 }
 
-static rql_status fail_busy(const struct rqli_acquire *self, rql_error *error)
+static rql_status join(struct rqli_acquire *self, rql_error *error)
 {
-    return rqli_fail(error, RQL_E_BUSY, "%s: %s waits for it already", self->waiter.name,
-                     self->waiter.acquirer);
-}
+    rql_status status = self->loop ? rqli_push_loop_join(self->loop->pushes, &self->waiter)
+                                   : rqli_push_threads_join(self->client->pushes, &self->waiter);
 
-static rql_status join_thread(struct rqli_acquire *self, rql_error *error)
-{
-    rql_status status = rqli_subscriber_join(self->client->subscriber, &self->waiter);
-
-    self->waiter.has_joined = status == RQL_OK;
-    return status ? fail_busy(self, error) : RQL_OK;
-}
-
-static rql_status join_loop(struct rqli_acquire *self, rql_error *error)
-{
-    rql_status status = rqli_waiting_join(&self->loop->waiting, self->guest);
-
-    self->waiter.has_joined = status == RQL_OK;
-    if (status == RQL_E_BUSY) {
-        return fail_busy(self, error);
-    }
-    return status ? rqli_fail_nomem(error) : RQL_OK;
+    return status ? rqli_fail(error, status, "%s: %s waits for it already",
+                              rqli_acquire_lock(self, 0)->name, self->waiter.acquirer)
+                  : RQL_OK;
 }
 
 /* A thread joins before it asks whenever its client listens: a grant may be pushed before the
  * answer is read. */
 rql_status rqli_wait_begin(struct rqli_acquire *self, rql_error *error)
 {
-    if (self->loop) {
-        return join_loop(self, error);
-    }
-    return rqli_subscriber_is_listening(self->client->subscriber) ? join_thread(self, error)
-                                                                  : RQL_OK;
+    return self->loop || rqli_push_threads_is_listening(self->client->pushes) ? join(self, error)
+                                                                              : RQL_OK;
 }
 
 void rqli_wait_end(struct rqli_acquire *self)
 {
-    bool had_joined = self->waiter.has_joined;
-
-    self->waiter.has_joined = false;
     if (self->loop) {
-        rqli_loop_end_wait(self, had_joined);
-    } else if (had_joined) {
-        rqli_subscriber_leave(self->client->subscriber, &self->waiter);
+        rqli_loop_end_wait(self);
+    } else if (self->waiter.has_joined) {
+        rqli_push_threads_leave(self->client->pushes, &self->waiter);
     }
 }
 
@@ -103,29 +82,27 @@ struct rqli_request_view rqli_wait_view(const struct rqli_acquire *self)
         .now_us = rqli_now_us(),
         .jitter_us = rqli_random_below((uint32_t)self->options->retry_jitter_ms * 1000U),
     };
+    struct rqli_push_view around = {0};
 
     if (self->loop) {
-        view.leads = self->waiter.has_joined && rqli_waiting_leads(self->guest);
-        view.is_listening = rqli_ear_is_listening(self->loop->ear);
-        view.is_told = true;
+        around = rqli_push_loop_view(self->loop->pushes, &self->waiter);
     } else if (self->waiter.has_joined) {
-        struct rqli_waiter_view around =
-            rqli_subscriber_view(self->client->subscriber, &self->waiter);
-
-        view.leads = around.leads;
-        view.is_listening = around.is_listening;
+        around = rqli_push_threads_view(self->client->pushes, &self->waiter);
     }
+    view.leads = self->waiter.has_joined && around.leads;
+    view.is_listening = around.is_listening;
+    view.is_told = self->loop != NULL;
     return view;
 }
 
 bool rqli_wait_has_come(struct rqli_acquire *self, enum rqli_wake *out)
 {
     struct rqli_waiter *waiter = &self->waiter;
-    bool has_come = self->loop && (waiter->pushed || waiter->nudged);
+    bool has_come = self->loop && (waiter->pushed || waiter->hinted);
 
     if (has_come) {
-        *out = waiter->pushed ? RQLI_WAKE_PUSH : RQLI_WAKE_LOOK;
-        waiter->nudged = false;
+        *out = waiter->pushed ? RQLI_WAKE_PUSH : RQLI_WAKE_HINT;
+        waiter->hinted = false;
     }
     return has_come;
 }
@@ -136,8 +113,8 @@ bool rqli_wait_has_come(struct rqli_acquire *self, enum rqli_wake *out)
 static bool watch_ruby(struct rqli_acquire *self, uint64_t generation)
 {
     bool is_new;
-    struct rqli_waiter_view around =
-        rqli_subscriber_watch(self->client->subscriber, &self->waiter, &is_new);
+    struct rqli_push_view around =
+        rqli_push_threads_watch(self->client->pushes, &self->waiter, &is_new);
 
     if (!is_new && rqli_wait_is_armed(self, generation)) {
         return false;
@@ -150,19 +127,19 @@ static bool watch_ruby(struct rqli_acquire *self, uint64_t generation)
 
 /* A subscription that brings nothing any more is silent, and whoever waits for a push would be
  * passed over at each hand-over: it is put to the test when it has been quiet. */
-static void test_subscription(const struct rqli_acquire *self)
+static void ping_subscription(const struct rqli_acquire *self)
 {
     rql_client *client = self->client;
     struct rqli_exchange *exchange =
-        rqli_subscriber_wants_call(client->subscriber) ? rqli_exchange_take(client->conn) : NULL;
+        rqli_push_threads_wants_ping(client->pushes) ? rqli_exchange_take(client->conn) : NULL;
 
     if (!exchange) {
         return;
     }
-    rqli_push_call(&exchange->command, client->endpoint.identity);
+    rqli_push_ping(&exchange->command, client->endpoint.identity);
     if (rqli_exchange_run(exchange, rqli_wait_until_us(self, rqli_now_us()), NULL) == RQL_OK &&
         exchange->reply->type == RQLI_REPLY_INTEGER) {
-        rqli_subscriber_on_called(client->subscriber, exchange->reply->integer);
+        rqli_push_threads_on_pinged(client->pushes, exchange->reply->integer);
     }
     rqli_exchange_give(exchange);
 }
@@ -175,11 +152,11 @@ enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generat
         return RQLI_WAIT_ON;
     }
     if (!self->waiter.has_joined) { /* what was pushed before we joined is lost */
-        return join_thread(self, error) ? RQLI_WAIT_FAULT : RQLI_WAIT_ASK;
+        return join(self, error) ? RQLI_WAIT_FAULT : RQLI_WAIT_ASK;
     }
-    test_subscription(self);
+    ping_subscription(self);
     if (self->was_restored) {
-        rqli_subscriber_nudge(self->client->subscriber, &self->waiter);
+        rqli_push_threads_hint_others(self->client->pushes, &self->waiter);
     }
     return self->watched.data && watch_ruby(self, generation) ? RQLI_WAIT_ASK : RQLI_WAIT_ON;
 }

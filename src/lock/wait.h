@@ -6,7 +6,7 @@
 
 #include "lock/acquire.h"
 
-/* RQL_E_BUSY: this acquirer waits for this lock already; RQL_E_NOMEM. Both raised. */
+/* RQL_E_BUSY: this acquirer waits for this lock already; raised. */
 rql_status rqli_wait_begin(struct rqli_acquire *self, rql_error *error);
 void rqli_wait_end(struct rqli_acquire *self);
 

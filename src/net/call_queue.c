@@ -1,7 +1,7 @@
 #include "net/call_queue.h"
 
 #include "base/clock.h"
-#include "base/error.h"
+#include "net/stream.h"
 
 static struct rqli_queued_call_line *line_of(const struct rqli_queued_call *queued_call)
 {
@@ -47,7 +47,7 @@ void rqli_queued_call_stop(struct rqli_queued_call *queued_call)
     if (queued_call->state == RQLI_QUEUED_CALL_QUEUED) {
         take_from_line(queued_call);
     } else if (queued_call->state == RQLI_QUEUED_CALL_SENT) {
-        rqli_pipe_orphan(queued_call->all->pipe, queued_call->place);
+        rqli_conn_loop_orphan(queued_call->all->conn, queued_call->position);
         queued_call->state = RQLI_QUEUED_CALL_IDLE;
     }
 }
@@ -65,16 +65,6 @@ bool rqli_call_queue_are_waiting(const struct rqli_call_queue *self)
     return next_of(self) != NULL;
 }
 
-static rql_status no_answer(const struct rqli_call_queue *self, rql_status status, rql_error *error)
-{
-    if (status == RQL_E_UNKNOWN) {
-        return rqli_fail(error, status, "%s: no answer; the command may or may not have been done",
-                         self->where);
-    }
-    return rqli_fail(error, status, "%s: the connection broke before the command was sent",
-                     self->where);
-}
-
 static void on_answer(void *owner, const struct rqli_exchange *answer, rql_status status)
 {
     struct rqli_queued_call *queued_call = owner;
@@ -82,7 +72,7 @@ static void on_answer(void *owner, const struct rqli_exchange *answer, rql_statu
 
     queued_call->state = RQLI_QUEUED_CALL_IDLE;
     if (status) {
-        (void)no_answer(queued_call->all, status, &error);
+        (void)rqli_stream_fault(status, queued_call->all->where, &error);
     } else if (answer->reply->type == RQLI_REPLY_ERROR) {
         if (rqli_reply_says(answer->reply, "NOSCRIPT")) {
             queued_call->is_repeated = true;
@@ -103,14 +93,14 @@ static void write_one(struct rqli_call_queue *self, struct rqli_queued_call *que
 
     take_from_line(queued_call);
     queued_call->kind->write(queued_call, &call, rqli_now_us());
-    with_text = queued_call->is_repeated && queued_call->place >= self->taught[call.script];
-    rqli_call_write(&call, rqli_pipe_out(self->pipe), with_text);
-    queued_call->place = rqli_pipe_expect(self->pipe, on_answer, queued_call);
+    with_text = queued_call->is_repeated && queued_call->position >= self->taught[call.script];
+    rqli_call_write(&call, rqli_conn_loop_out(self->conn), with_text);
+    queued_call->position = rqli_conn_loop_expect(self->conn, on_answer, queued_call);
     queued_call->state = RQLI_QUEUED_CALL_SENT;
     queued_call->script = call.script;
     queued_call->keys = call.keys;
     if (with_text) {
-        self->taught[call.script] = queued_call->place;
+        self->taught[call.script] = queued_call->position;
     }
 }
 
@@ -118,7 +108,7 @@ void rqli_call_queue_write(struct rqli_call_queue *self)
 {
     struct rqli_queued_call *next = next_of(self);
 
-    while (next && rqli_pipe_has_room(self->pipe)) {
+    while (next && rqli_conn_loop_has_room(self->conn)) {
         write_one(self, next);
         next = next_of(self);
     }

@@ -7,7 +7,7 @@
  * (F-22); and its answer, or why there is none, is told once. One thread: the loop's.
  */
 
-#include "net/pipe.h"
+#include "net/conn_loop.h"
 #include "wire/call.h"
 
 struct rqli_queued_call;
@@ -33,7 +33,7 @@ struct rqli_queued_call {
     struct rqli_call_queue *all;
     struct rqli_queued_call *next; /* queued */
     struct rqli_queued_call *previous;
-    uint64_t place; /* sent: in the pipe; script and keys are for messages */
+    uint64_t position; /* sent: on the connection; script and keys are for messages */
     const struct rqli_keys *keys;
     enum rqli_script_id script;
     enum rqli_queued_call_state state;
@@ -46,12 +46,12 @@ struct rqli_queued_call_line {
 };
 
 struct rqli_call_queue {
-    struct rqli_pipe *pipe;
+    struct rqli_conn_loop *conn;
     const char *where;                    /* for messages */
     struct rqli_queued_call_line repeats; /* go first, to keep the order */
     struct rqli_queued_call_line returns;
     struct rqli_queued_call_line wishes;
-    uint64_t taught[RQLI_SCRIPT_COUNT]; /* place of the last call with the text */
+    uint64_t taught[RQLI_SCRIPT_COUNT]; /* position of the last call with the text */
 };
 
 /* Puts it in line. */
@@ -71,7 +71,7 @@ bool rqli_call_queue_are_waiting(const struct rqli_call_queue *self);
 /* Writes as many as may be under way. */
 void rqli_call_queue_write(struct rqli_call_queue *self);
 
-/* The pipe cannot be opened: all that wait for it are told. */
+/* The connection cannot be opened: all that wait for it are told. */
 void rqli_call_queue_fail(struct rqli_call_queue *self, const rql_error *fault);
 
 #endif

@@ -74,7 +74,7 @@ static void write_questions(struct login *self, bool is_for_commands)
     }
     rqli_command_words(next(self, TIME), "TIME", NULL);
     rqli_command_words(next(self, CLIENT_ID), "CLIENT", "ID", NULL);
-    rqli_push_call(next(self, PUBLISH), endpoint->identity);
+    rqli_push_ping(next(self, PUBLISH), endpoint->identity);
     (void)snprintf(text, sizeof text, "rql-%s", endpoint->identity);
     rqli_command_words(next(self, SETNAME), "CLIENT", "SETNAME", text, NULL);
     if (is_for_commands) {

@@ -8,7 +8,7 @@
  */
 
 #include "net/conn_threads.h"
-#include "net/subscriber.h"
+#include "net/push_threads.h"
 #include "wire/call.h"
 
 struct rqli_op;
@@ -55,7 +55,7 @@ struct rqli_op {
  * connection last that it heard first, and so tells whom the script hands the lock to before us.
  */
 rql_status rqli_op_run(struct rqli_op *op, struct rqli_conn *conn,
-                       struct rqli_subscriber *subscriber);
+                       struct rqli_push_threads *subscriber);
 
 /* A single call, not repeated. RQL_OK: *out holds the reply, which is no error; give it back. Any
  * other status: nothing to give back. */

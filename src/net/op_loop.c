@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "net/stream.h"
 
 #include <stddef.h>
 
@@ -100,9 +101,8 @@ static void fail_in_time(const struct rqli_op_task *self, bool was_sent, rql_err
     const char *where = self->loop->queue.where;
 
     if (was_sent) {
-        (void)rqli_fail(fault, RQL_E_UNKNOWN,
-                        "%s: no answer; the command may or may not have been done", where);
-    } else if (rqli_pipe_is_up(self->loop->pipe)) {
+        (void)rqli_stream_fault(RQL_E_UNKNOWN, where, fault);
+    } else if (rqli_conn_loop_is_up(self->loop->conn)) {
         (void)rqli_fail(fault, RQL_E_IO, "%s: no time left; nothing was sent", where);
     } else {
         (void)rqli_fail(fault, RQL_E_IO, "cannot connect to %s: no time left", where);
@@ -116,11 +116,11 @@ static void give_up(struct rqli_op_task *self)
     bool was_sent = is_sent(self);
     size_t count = op->n_calls;
 
-    if ((was_sent || op->gives_back) && rqli_pipe_is_talking(self->loop->pipe, op->grace_us)) {
+    if ((was_sent || op->gives_back) && rqli_conn_loop_is_talking(self->loop->conn, op->grace_us)) {
         set_due(self, rqli_now_us() + op->grace_us);
         return;
     }
-    op->is_late = !was_sent && rqli_pipe_is_up(self->loop->pipe);
+    op->is_late = !was_sent && rqli_conn_loop_is_up(self->loop->conn);
     for (size_t i = 0; i < count; i++) {
         struct rqli_queued_call *queued = &self->calls[i].queued;
 

@@ -9,7 +9,7 @@
 
 /* What those of one loop share. */
 struct rqli_op_loop {
-    struct rqli_pipe *pipe;
+    struct rqli_conn_loop *conn;
     struct rqli_call_queue queue;
     struct rqli_timers timers;
 };

@@ -100,19 +100,19 @@ static void run_round(struct rqli_op *op, struct rqli_conn *conn)
     }
 }
 
-static enum rqli_wake wait(struct rqli_op *op, struct rqli_subscriber *subscriber)
+static enum rqli_wake wait(struct rqli_op *op, struct rqli_push_threads *subscriber)
 {
     rqli_signal never = 0;
 
     if (op->waiter && op->waiter->has_joined) {
-        return rqli_subscriber_wait(subscriber, op->waiter, op->again_us);
+        return rqli_push_threads_wait(subscriber, op->waiter, op->again_us);
     }
     rqli_signal_wait(&never, 0, op->again_us);
     return RQLI_WAKE_TIME;
 }
 
 rql_status rqli_op_run(struct rqli_op *op, struct rqli_conn *conn,
-                       struct rqli_subscriber *subscriber)
+                       struct rqli_push_threads *subscriber)
 {
     enum rqli_op_next next = op->ops->next(op);
 

@@ -68,7 +68,7 @@ static bool read_nudge(struct rqli_pushed *pushed, struct rqli_slice rest)
         return false;
     }
     memcpy(pushed->nonce, nonce.data, nonce.length);
-    pushed->kind = RQLI_PUSHED_LOOK;
+    pushed->kind = RQLI_PUSHED_HINT;
     return true;
 }
 
@@ -107,7 +107,7 @@ static const char *channel_of(char *out, size_t size, const char *identity)
     return out;
 }
 
-void rqli_push_call(struct rqli_command *command, const char *identity)
+void rqli_push_ping(struct rqli_command *command, const char *identity)
 {
     char channel[CHANNEL_SIZE];
 

@@ -21,7 +21,7 @@ enum rqli_pushed_kind {
     RQLI_PUSHED_NOTHING,      /* not for us: ignored */
     RQLI_PUSHED_CONFIRMATION, /* of a subscription */
     RQLI_PUSHED_GRANT,        /* a lock was handed over */
-    RQLI_PUSHED_LOOK,         /* the request of this nonce should look for itself: a series */
+    RQLI_PUSHED_HINT,         /* the request of this nonce should look for itself: a series */
     RQLI_PUSHED_CHANGE,       /* a tracked key changed; all of them if lock_key is empty */
 };
 
@@ -38,6 +38,6 @@ struct rqli_pushed rqli_push_read(const struct rqli_reply *reply);
 void rqli_push_subscribe(struct rqli_command *command, const char *identity);
 
 /* One command: a message to that channel that says nothing. How many hear it is the answer. */
-void rqli_push_call(struct rqli_command *command, const char *identity);
+void rqli_push_ping(struct rqli_command *command, const char *identity);
 
 #endif

@@ -1,7 +1,8 @@
 #ifndef RQLI_REPLY_H
 #define RQLI_REPLY_H
 
-/* A reply of the server as a tree that link/ has built and capped. Lives as long as its exchange.
+/* A reply of the server as a tree that net/decode has built and capped. Lives as long as its
+ * exchange.
  */
 
 #include "base/text.h"
@@ -25,7 +26,7 @@ struct rqli_reply {
     const struct rqli_reply *items;
 };
 
-/* The status that an error reply stands for (reliability.md 1.H). */
+/* The status that an error reply stands for. */
 rql_status rqli_reply_class(const struct rqli_reply *error_reply);
 
 /* Raises the fault of an error reply, or of a reply of another shape than expected. `what` is the

@@ -66,7 +66,7 @@ static void check_look(const struct rqli_pushed *pushed)
     }
     length = snprintf(text, sizeof text, "%s look", pushed->nonce);
     again = read_payload(text, (size_t)length);
-    must(again.kind == RQLI_PUSHED_LOOK && strcmp(again.nonce, pushed->nonce) == 0);
+    must(again.kind == RQLI_PUSHED_HINT && strcmp(again.nonce, pushed->nonce) == 0);
 }
 
 static void check(const struct rqli_pushed *pushed)
@@ -77,7 +77,7 @@ static void check(const struct rqli_pushed *pushed)
         check_grant(pushed);
         return;
     }
-    if (pushed->kind == RQLI_PUSHED_LOOK) {
+    if (pushed->kind == RQLI_PUSHED_HINT) {
         check_look(pushed);
         return;
     }

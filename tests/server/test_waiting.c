@@ -2,7 +2,7 @@
 
 #include "base/text.h"
 #include "lock/client.h"
-#include "net/subscriber.h"
+#include "net/push_threads.h"
 #include "threads.h"
 
 enum { CROWD = 16, ROUNDS = 20 };
@@ -242,18 +242,22 @@ static void an_acquirer_that_waits_already_is_busy(void **state)
     rql_lock *held = hold(other, "x");
     rql_lock_options options = patient(client);
     char acquirer[RQL_ID_SIZE];
-    struct rqli_waiter first = {
+    struct rqli_waiter_nonce nonce = {
+        .digits = "0123456789abcdef0123456789abcdef",
         .lock_key = rqli_slice_of("rql:lock:x"),
-        .name = "x",
+    };
+    struct rqli_waiter first = {
+        .lock_key = nonce.lock_key,
         .acquirer = rql_current_acquirer_id(client, 0, acquirer),
-        .nonce = "0123456789abcdef0123456789abcdef",
+        .nonces = &nonce,
+        .n_nonces = 1,
     };
     rql_error error = {0};
     rql_lock *lock = NULL;
     int i;
 
     (void)state;
-    CHECK_OK(rqli_subscriber_join(client->subscriber, &first));
+    CHECK_OK(rqli_push_threads_join(client->pushes, &first));
     for (i = 0; i < 2; i++) {
         assert_int_equal(rql_lock_acquire(client, "x", &options, &lock, &error), RQL_E_BUSY);
         assert_int_equal(error.status, RQL_E_BUSY);
@@ -263,7 +267,7 @@ static void an_acquirer_that_waits_already_is_busy(void **state)
     options.task = 1;
     options.timeout_ms = wait_stretched(50);
     assert_true(has_timed_out(rql_lock_acquire(client, "x", &options, &lock, &error)));
-    rqli_subscriber_leave(client->subscriber, &first);
+    rqli_push_threads_leave(client->pushes, &first);
     CHECK_OK(rql_lock_release(held, NULL));
 }
 

@@ -53,7 +53,7 @@ static void a_nudge_is_read(void **state)
     struct rqli_pushed pushed = read_message(NONCE " look");
 
     (void)state;
-    assert_int_equal(pushed.kind, RQLI_PUSHED_LOOK);
+    assert_int_equal(pushed.kind, RQLI_PUSHED_HINT);
     assert_string_equal(pushed.nonce, NONCE);
 }
 

@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "net/hearing.h"
+#include "net/subscription.h"
 #include "net/url.h"
 
 /* When a subscriber connection that brings nothing is put to the test, and given up: a PING proves
@@ -10,12 +10,12 @@
 enum { SECOND_US = 1000000, LOOK_US = 5 * SECOND_US / 3 };
 
 static struct rqli_endpoint endpoint;
-static struct rqli_hearing hearing;
+static struct rqli_subscription subscription;
 
 static void begin_with(int64_t io_timeout_ms)
 {
     endpoint.io_timeout_ms = io_timeout_ms;
-    hearing = (struct rqli_hearing){
+    subscription = (struct rqli_subscription){
         .sock = {.endpoint = &endpoint, .fd = -1},
         .heard_us = SECOND_US,
     };
@@ -26,29 +26,29 @@ static void begin_with(int64_t io_timeout_ms)
 static int64_t give_up_us(int64_t n_heard)
 {
     for (int64_t now_us = SECOND_US; now_us < 600 * SECOND_US; now_us += LOOK_US) {
-        if (rqli_hearing_is_deaf(&hearing, now_us)) {
+        if (rqli_subscription_is_silent(&subscription, now_us)) {
             return now_us;
         }
-        if (rqli_hearing_wants_call(&hearing, now_us)) {
-            rqli_hearing_on_called(&hearing, n_heard, now_us);
+        if (rqli_subscription_wants_ping(&subscription, now_us)) {
+            rqli_subscription_on_pinged(&subscription, n_heard, now_us);
         }
     }
     return RQLI_NEVER_US;
 }
 
 /* The least and the most that there may be, and what is longer than the pause between tests. */
-static void one_that_brings_nothing_is_given_up_whatever_the_patience(void **state)
+static void one_that_brings_nothing_is_given_up_whatever_the_timeout(void **state)
 {
-    static const int64_t patience_ms[] = {1, 1000, 4999, 5000, 5001, 8000, 20000, 500000};
+    static const int64_t io_timeout_ms[] = {1, 1000, 4999, 5000, 5001, 8000, 20000, 500000};
 
     (void)state;
-    for (size_t i = 0; i < sizeof patience_ms / sizeof *patience_ms; i++) {
+    for (size_t i = 0; i < sizeof io_timeout_ms / sizeof *io_timeout_ms; i++) {
         int64_t gone_us;
 
-        begin_with(patience_ms[i]);
+        begin_with(io_timeout_ms[i]);
         gone_us = give_up_us(1);
-        assert_in_range(gone_us, 6 * SECOND_US + patience_ms[i] * 1000,
-                        6 * SECOND_US + patience_ms[i] * 1000 + 2 * LOOK_US);
+        assert_in_range(gone_us, 6 * SECOND_US + io_timeout_ms[i] * 1000,
+                        6 * SECOND_US + io_timeout_ms[i] * 1000 + 2 * LOOK_US);
     }
 }
 
@@ -63,13 +63,14 @@ static void what_is_heard_in_time_ends_the_test(void **state)
 {
     (void)state;
     begin_with(20000);
-    assert_true(rqli_hearing_wants_call(&hearing, 6 * SECOND_US));
-    rqli_hearing_on_called(&hearing, 1, 6 * SECOND_US);
-    assert_false(rqli_hearing_wants_call(&hearing, 12 * SECOND_US));
-    hearing.heard_us = 13 * SECOND_US;
-    assert_false(rqli_hearing_is_deaf(&hearing, 60 * SECOND_US));
-    assert_false(rqli_hearing_wants_call(&hearing, 17 * SECOND_US));
-    assert_true(rqli_hearing_wants_call(&hearing, 18 * SECOND_US)); /* and the next one begins */
+    assert_true(rqli_subscription_wants_ping(&subscription, 6 * SECOND_US));
+    rqli_subscription_on_pinged(&subscription, 1, 6 * SECOND_US);
+    assert_false(rqli_subscription_wants_ping(&subscription, 12 * SECOND_US));
+    subscription.heard_us = 13 * SECOND_US;
+    assert_false(rqli_subscription_is_silent(&subscription, 60 * SECOND_US));
+    assert_false(rqli_subscription_wants_ping(&subscription, 17 * SECOND_US));
+    assert_true(
+        rqli_subscription_wants_ping(&subscription, 18 * SECOND_US)); /* and the next one begins */
 }
 
 /* The command connection broke: nobody knows whether the server has heard of it. */
@@ -77,16 +78,16 @@ static void a_test_without_answer_is_repeated(void **state)
 {
     (void)state;
     begin_with(20000);
-    assert_true(rqli_hearing_wants_call(&hearing, 6 * SECOND_US));
-    assert_false(rqli_hearing_wants_call(&hearing, 10 * SECOND_US));
-    assert_false(rqli_hearing_is_deaf(&hearing, 10 * SECOND_US));
-    assert_true(rqli_hearing_wants_call(&hearing, 11 * SECOND_US));
+    assert_true(rqli_subscription_wants_ping(&subscription, 6 * SECOND_US));
+    assert_false(rqli_subscription_wants_ping(&subscription, 10 * SECOND_US));
+    assert_false(rqli_subscription_is_silent(&subscription, 10 * SECOND_US));
+    assert_true(rqli_subscription_wants_ping(&subscription, 11 * SECOND_US));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_that_brings_nothing_is_given_up_whatever_the_patience),
+        cmocka_unit_test(one_that_brings_nothing_is_given_up_whatever_the_timeout),
         cmocka_unit_test(one_that_the_server_does_not_know_is_given_up_at_once),
         cmocka_unit_test(what_is_heard_in_time_ends_the_test),
         cmocka_unit_test(a_test_without_answer_is_repeated),

@@ -1,0 +1,62 @@
+#ifndef RQLI_CONN_LOOP_H
+#define RQLI_CONN_LOOP_H
+
+/*
+ * The command connection of a loop. Commands are gathered and written once in a round of the loop;
+ * each is answered through a function, in their order. One thread: the loop's.
+ *
+ * As on the connection of threads, a server that is silent for io_timeout ends the connection, and
+ * what was sent is then unknown.
+ */
+
+#include "net/conn_threads.h"
+#include "net/socket.h"
+
+struct rqli_conn_loop;
+struct uv_loop_s;
+
+/* The answer to one command, one reply; or why there is none: RQL_E_UNKNOWN, RQL_E_IO (not sent).
+ */
+typedef void (*rqli_conn_loop_fn)(void *owner, const struct rqli_exchange *answer,
+                                  rql_status fault);
+
+struct rqli_conn_loop_listener {
+    /* Connected; or not, with the reason. */
+    void (*on_opened)(void *self, const struct rqli_clock_reading *reading, const rql_error *fault);
+    void *self;
+};
+
+/* endpoint and listener are borrowed. NULL: no memory. */
+struct rqli_conn_loop *rqli_conn_loop_new(struct uv_loop_s *loop,
+                                          const struct rqli_endpoint *endpoint,
+                                          const struct rqli_conn_loop_listener *listener);
+/* Afterwards, when it is closed, `closed` is called; then free it. */
+void rqli_conn_loop_close(struct rqli_conn_loop *self, void (*closed)(void *data), void *data);
+struct rqli_conn_loop *rqli_conn_loop_free(struct rqli_conn_loop *self);
+void rqli_conn_loop_abandon(struct rqli_conn_loop *self); /* as rqli_uv_socket_abandon() */
+
+bool rqli_conn_loop_is_up(const struct rqli_conn_loop *self);
+uint64_t rqli_conn_loop_generation(const struct rqli_conn_loop *self); /* 0: never connected */
+
+/* Is there room for some more commands? Not while it is down. */
+bool rqli_conn_loop_has_room(const struct rqli_conn_loop *self);
+
+/* Where the next command goes; then say who is told of its reply, for each. The result names the
+ * position in the stream, from 1. */
+struct rqli_command *rqli_conn_loop_out(struct rqli_conn_loop *self);
+uint64_t rqli_conn_loop_expect(struct rqli_conn_loop *self, rqli_conn_loop_fn fn, void *owner);
+
+/* Its owner is gone: the reply is read and dropped. */
+void rqli_conn_loop_orphan(struct rqli_conn_loop *self, uint64_t position);
+
+/* Did the server say anything within this time? */
+bool rqli_conn_loop_is_talking(const struct rqli_conn_loop *self, int64_t within_us);
+
+void rqli_conn_loop_write(struct rqli_conn_loop *self); /* what is gathered */
+void rqli_conn_loop_read(struct rqli_conn_loop *self);  /* what has come */
+
+/* When it is to be tended: connecting, if `wanted`, or silence. */
+int64_t rqli_conn_loop_due_us(const struct rqli_conn_loop *self, bool wanted);
+void rqli_conn_loop_tend(struct rqli_conn_loop *self, int64_t now_us, bool wanted);
+
+#endif

@@ -1,0 +1,341 @@
+#include "net/waiters.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+
+#define OWNER_OF(entry, type, member) ((type *)((char *)(entry)-offsetof(type, member)))
+
+/* ---- entries by hash ---- */
+
+static struct rqli_table_entry **head_of(struct rqli_table *self, uint64_t hash)
+{
+    return &self->heads[hash & (self->n_heads - 1)];
+}
+
+/* Twice the heads; without memory the chains grow longer. */
+static void grow(struct rqli_table *self)
+{
+    struct rqli_table larger = {.n_heads = self->n_heads * 2, .count = self->count};
+
+    larger.heads = calloc(larger.n_heads, sizeof *larger.heads);
+    if (!larger.heads) {
+        return;
+    }
+    for (size_t i = 0; i < self->n_heads; i++) {
+        while (self->heads[i]) {
+            struct rqli_table_entry *entry = self->heads[i];
+            struct rqli_table_entry **head = head_of(&larger, entry->hash);
+
+            self->heads[i] = entry->next;
+            entry->next = *head;
+            *head = entry;
+        }
+    }
+    if (self->heads != self->few) {
+        free(self->heads);
+    }
+    *self = larger;
+}
+
+static void put(struct rqli_table *self, struct rqli_table_entry *entry, uint64_t hash)
+{
+    struct rqli_table_entry **head;
+
+    if (!self->heads) {
+        self->heads = self->few;
+        self->n_heads = RQLI_TABLE_FEW;
+    } else if (self->count >= self->n_heads) {
+        grow(self);
+    }
+    head = head_of(self, hash);
+    *entry = (struct rqli_table_entry){*head, hash};
+    *head = entry;
+    self->count++;
+}
+
+static void take(struct rqli_table *self, const struct rqli_table_entry *entry)
+{
+    struct rqli_table_entry **at = head_of(self, entry->hash);
+
+    while (*at != entry) {
+        at = &(*at)->next;
+    }
+    *at = entry->next;
+    self->count--;
+}
+
+/* Entries of other hashes may be among them. */
+static struct rqli_table_entry *chain_of(const struct rqli_table *self, uint64_t hash)
+{
+    return self->count > 0 ? self->heads[hash & (self->n_heads - 1)] : NULL;
+}
+
+static void free_table(struct rqli_table *self)
+{
+    if (self->heads != self->few) {
+        free(self->heads);
+    }
+}
+
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 32;
+}
+
+static uint64_t hash_of(uint64_t hash, struct rqli_slice bytes)
+{
+    const char *at = bytes.data;
+    const char *end = at + bytes.length;
+    uint64_t word = bytes.length;
+
+    for (; at + sizeof word <= end; at += sizeof word) {
+        hash = mix(hash, word);
+        memcpy(&word, at, sizeof word);
+    }
+    hash = mix(hash, word);
+    for (word = 0; at < end; at++) {
+        word = word << 8 | (unsigned char)*at;
+    }
+    return mix(hash, word);
+}
+
+/* Names come from anywhere: where we are in memory keeps chains from being made on purpose. */
+static uint64_t hash_lock(const struct rqli_waiters *self, struct rqli_slice lock_key)
+{
+    return hash_of((uint64_t)(uintptr_t)self, lock_key);
+}
+
+static uint64_t hash_acquirer(uint64_t of_lock, const char *acquirer)
+{
+    return hash_of(of_lock, rqli_slice_of(acquirer));
+}
+
+/* They are random; half of them tell nearly all apart. */
+static uint64_t hash_digits(const char *digits)
+{
+    return hash_of(0, (struct rqli_slice){digits, RQLI_HEX_SIZE / 2});
+}
+
+/* ---- who waits ---- */
+
+static bool is_same(struct rqli_slice a, struct rqli_slice b)
+{
+    return a.length == b.length && memcmp(a.data, b.data, a.length) == 0;
+}
+
+static struct rqli_waiter *leader_of(const struct rqli_waiters *self, struct rqli_slice lock_key,
+                                     uint64_t hash)
+{
+    struct rqli_table_entry *entry = chain_of(&self->by_lock, hash);
+
+    while (entry && !is_same(OWNER_OF(entry, struct rqli_waiter, by_lock)->lock_key, lock_key)) {
+        entry = entry->next;
+    }
+    return entry ? OWNER_OF(entry, struct rqli_waiter, by_lock) : NULL;
+}
+
+static struct rqli_waiter *waiter_of(const struct rqli_waiters *self, const char *digits)
+{
+    struct rqli_table_entry *entry = chain_of(&self->by_digits, hash_digits(digits));
+
+    while (entry && memcmp(OWNER_OF(entry, struct rqli_waiter_nonce, by_digits)->digits, digits,
+                           RQLI_HEX_SIZE - 1) != 0) {
+        entry = entry->next;
+    }
+    return entry ? OWNER_OF(entry, struct rqli_waiter_nonce, by_digits)->waiter : NULL;
+}
+
+static bool waits_already(const struct rqli_waiters *self, const char *acquirer,
+                          const struct rqli_waiter_nonce *nonce)
+{
+    struct rqli_table_entry *entry = chain_of(&self->by_acquirer, nonce->by_acquirer.hash);
+
+    for (; entry; entry = entry->next) {
+        const struct rqli_waiter_nonce *other =
+            OWNER_OF(entry, struct rqli_waiter_nonce, by_acquirer);
+
+        if (entry->hash == nonce->by_acquirer.hash &&
+            strcmp(other->waiter->acquirer, acquirer) == 0 &&
+            is_same(other->lock_key, nonce->lock_key)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void rqli_waiters_fini(struct rqli_waiters *self)
+{
+    free_table(&self->by_lock);
+    free_table(&self->by_digits);
+    free_table(&self->by_acquirer);
+}
+
+/* Behind the others for its lock. */
+static void enter_bucket(struct rqli_waiters *self, struct rqli_waiter *waiter, uint64_t hash)
+{
+    struct rqli_waiter *leader = leader_of(self, waiter->lock_key, hash);
+
+    waiter->is_first = !leader;
+    if (leader) {
+        waiter->ring_next = leader;
+        waiter->ring_previous = leader->ring_previous;
+        leader->ring_previous->ring_next = waiter;
+        leader->ring_previous = waiter;
+    } else {
+        waiter->ring_next = waiter;
+        waiter->ring_previous = waiter;
+        put(&self->by_lock, &waiter->by_lock, hash);
+    }
+}
+
+rql_status rqli_waiters_join(struct rqli_waiters *self, struct rqli_waiter *waiter)
+{
+    uint64_t hash = 0;
+
+    for (size_t i = 0; i < waiter->n_nonces; i++) {
+        struct rqli_waiter_nonce *nonce = &waiter->nonces[i];
+
+        hash = hash_lock(self, nonce->lock_key);
+        nonce->by_acquirer.hash = hash_acquirer(hash, waiter->acquirer);
+        if (waits_already(self, waiter->acquirer, nonce)) {
+            return RQL_E_BUSY;
+        }
+    }
+    for (size_t i = 0; i < waiter->n_nonces; i++) {
+        struct rqli_waiter_nonce *nonce = &waiter->nonces[i];
+
+        nonce->waiter = waiter;
+        put(&self->by_digits, &nonce->by_digits, hash_digits(nonce->digits));
+        put(&self->by_acquirer, &nonce->by_acquirer, nonce->by_acquirer.hash);
+    }
+    enter_bucket(self, waiter,
+                 waiter->lock_key.length > 0 ? hash : hash_lock(self, waiter->lock_key));
+    waiter->next = NULL;
+    waiter->previous = self->last;
+    *(self->last ? &self->last->next : &self->first) = waiter;
+    self->last = waiter;
+    waiter->has_joined = true;
+    return RQL_OK;
+}
+
+struct rqli_waiter *rqli_waiters_leave(struct rqli_waiters *self, struct rqli_waiter *waiter)
+{
+    struct rqli_waiter *leader = NULL;
+
+    waiter->has_joined = false;
+    for (size_t i = 0; i < waiter->n_nonces; i++) {
+        take(&self->by_digits, &waiter->nonces[i].by_digits);
+        take(&self->by_acquirer, &waiter->nonces[i].by_acquirer);
+    }
+    if (waiter->is_first) {
+        take(&self->by_lock, &waiter->by_lock);
+        leader = waiter->ring_next != waiter ? waiter->ring_next : NULL;
+    }
+    if (leader) {
+        leader->is_first = true;
+        put(&self->by_lock, &leader->by_lock, waiter->by_lock.hash);
+    }
+    waiter->ring_next->ring_previous = waiter->ring_previous;
+    waiter->ring_previous->ring_next = waiter->ring_next;
+    *(waiter->previous ? &waiter->previous->next : &self->first) = waiter->next;
+    *(waiter->next ? &waiter->next->previous : &self->last) = waiter->previous;
+    return waiter->lock_key.length > 0 ? leader : NULL;
+}
+
+/* ---- what comes for them ---- */
+
+/* Whatever it was told by is used up, or may be no more. */
+static void hint(struct rqli_waiters *self, struct rqli_waiter *waiter)
+{
+    waiter->watches = false;
+    waiter->hinted = true;
+    self->rouse(self, waiter);
+}
+
+static void hint_each(struct rqli_waiters *self, bool only_leaders)
+{
+    struct rqli_waiter *waiter = self->first;
+
+    while (waiter) {
+        struct rqli_waiter *next = waiter->next;
+
+        if (!only_leaders || rqli_waiter_leads(waiter)) {
+            hint(self, waiter);
+        }
+        waiter = next;
+    }
+}
+
+void rqli_waiters_hint_all(struct rqli_waiters *self)
+{
+    hint_each(self, false);
+}
+
+/* The next in its bucket, or NULL. */
+static struct rqli_waiter *after(const struct rqli_waiter *waiter)
+{
+    return waiter->ring_next->is_first ? NULL : waiter->ring_next;
+}
+
+void rqli_waiters_hint_others(struct rqli_waiters *self, const struct rqli_waiter *waiter)
+{
+    bool are_all = waiter->lock_key.length == 0;
+    struct rqli_waiter *other =
+        are_all ? self->first
+                : leader_of(self, waiter->lock_key, hash_lock(self, waiter->lock_key));
+
+    while (other) {
+        struct rqli_waiter *next = are_all ? other->next : after(other);
+
+        if (other != waiter) {
+            hint(self, other);
+        }
+        other = next;
+    }
+}
+
+/* Of one lock's key, or the empty one: those who wait for several. */
+static void hint_watchers(struct rqli_waiters *self, struct rqli_slice lock_key)
+{
+    struct rqli_waiter *waiter = leader_of(self, lock_key, hash_lock(self, lock_key));
+
+    while (waiter) {
+        struct rqli_waiter *next = after(waiter);
+
+        if (waiter->watches) {
+            hint(self, waiter);
+        }
+        waiter = next;
+    }
+}
+
+void rqli_waiters_deliver(struct rqli_waiters *self, const struct rqli_pushed *pushed,
+                          int64_t received_us)
+{
+    struct rqli_waiter *waiter = NULL;
+
+    if (pushed->kind == RQLI_PUSHED_CHANGE && pushed->lock_key.data) {
+        hint_watchers(self, pushed->lock_key);
+        hint_watchers(self, (struct rqli_slice){0});
+    } else if (pushed->kind == RQLI_PUSHED_CHANGE) {
+        hint_each(self,
+                  true); /* all keys may have changed; who leads sees whether the others ask */
+    } else if (pushed->kind == RQLI_PUSHED_GRANT || pushed->kind == RQLI_PUSHED_HINT) {
+        waiter = waiter_of(self, pushed->nonce);
+    }
+    /* A hint that nobody waits for came too late, which is no loss. A grant that nobody waits for
+     * was answered to a poll before its push came, or its request was withdrawn: either way
+     * leave.lua and the poll know better than the push. */
+    if (!waiter) {
+        return;
+    }
+    if (pushed->kind == RQLI_PUSHED_HINT) {
+        waiter->hinted = true;
+    } else {
+        waiter->push = pushed->push;
+        waiter->push.received_us = received_us;
+        waiter->pushed = true;
+    }
+    self->rouse(self, waiter);
+}

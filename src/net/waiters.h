@@ -1,0 +1,101 @@
+#ifndef RQLI_WAITERS_H
+#define RQLI_WAITERS_H
+
+/*
+ * Those of one connection who wait for a lock: by lock, the oldest in front, who leads; by the
+ * nonces that pushes are for; and by acquirer. What comes for them is noted here, and they are
+ * roused. Allocates nothing for up to a few; nothing is searched for one by one.
+ *
+ * No lock, no thread: push_threads.c has them under its mutex, push_loop.c on the loop's thread.
+ */
+
+#include "base/signal.h"
+#include "wire/push.h"
+
+#include <rql/status.h>
+
+struct rqli_table_entry {
+    struct rqli_table_entry *next;
+    uint64_t hash;
+};
+
+enum { RQLI_TABLE_FEW = 16 };
+
+/* Entries by hash, in chains. */
+struct rqli_table {
+    struct rqli_table_entry **heads; /* NULL: empty; `few`, as long as they are enough */
+    size_t n_heads;
+    size_t count;
+    struct rqli_table_entry *few[RQLI_TABLE_FEW];
+};
+
+struct rqli_waiter;
+
+/* A request of a waiter, for one lock. The first two are set by its owner. */
+struct rqli_waiter_nonce {
+    const char *digits; /* 32 */
+    struct rqli_slice lock_key;
+    struct rqli_waiter *waiter;
+    struct rqli_table_entry by_digits;
+    struct rqli_table_entry by_acquirer;
+};
+
+/* One that waits. The first five are set by its owner, and outlive its stay. */
+struct rqli_waiter {
+    struct rqli_slice lock_key; /* empty: it waits for several locks, and leads itself */
+    const char *acquirer;       /* may be there once for each lock */
+    struct rqli_waiter_nonce *nonces;
+    size_t n_nonces;
+    int64_t deadline_us; /* of a thread: it connects for all no longer than that */
+
+    struct rqli_push push; /* what has come, if it was pushed */
+    bool pushed;
+    bool hinted;  /* something changed: should ask the server */
+    bool watches; /* a lock of Ruby's: has asked to be told of its next change */
+
+    bool has_joined;
+    bool is_first; /* of its bucket: those for the same lock, in a ring */
+    bool sleeps;   /* a thread in rqli_push_threads_wait(): can be called to read */
+    rqli_signal wait_word;
+    struct rqli_waiter *next; /* of all, in the order they came */
+    struct rqli_waiter *previous;
+    struct rqli_waiter *ring_next;
+    struct rqli_waiter *ring_previous;
+    struct rqli_table_entry by_lock; /* of the first */
+};
+
+struct rqli_waiters {
+    /* Something has come for it. May end its stay, but of no other. */
+    void (*rouse)(struct rqli_waiters *self, struct rqli_waiter *waiter);
+    struct rqli_waiter *first; /* the oldest of all */
+    struct rqli_waiter *last;
+    struct rqli_table by_lock;
+    struct rqli_table by_digits;
+    struct rqli_table by_acquirer;
+};
+
+void rqli_waiters_fini(struct rqli_waiters *self);
+
+/* RQL_E_BUSY (not raised): this acquirer waits for one of these locks already. */
+rql_status rqli_waiters_join(struct rqli_waiters *self, struct rqli_waiter *waiter);
+
+/* Who leads from now on, if that was the one; else NULL. */
+struct rqli_waiter *rqli_waiters_leave(struct rqli_waiters *self, struct rqli_waiter *waiter);
+
+/* The first for its lock; who waits for several locks always does. */
+static inline bool rqli_waiter_leads(const struct rqli_waiter *waiter)
+{
+    return waiter->is_first || waiter->lock_key.length == 0;
+}
+
+/* What the server pushed: noted for those whom it concerns. */
+void rqli_waiters_deliver(struct rqli_waiters *self, const struct rqli_pushed *pushed,
+                          int64_t received_us);
+
+/* All shall ask the server: what was pushed before a new subscription is lost. */
+void rqli_waiters_hint_all(struct rqli_waiters *self);
+
+/* All others for its lock; all others, if it waits for several. */
+void rqli_waiters_hint_others(struct rqli_waiters *self, const struct rqli_waiter *waiter);
+
+#endif

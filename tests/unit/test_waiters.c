@@ -1,0 +1,329 @@
+#include "check.h"
+
+#include "net/waiters.h"
+
+#include <string.h>
+
+/* Many enough for the tables to grow twice. */
+enum { COUNT = 60, LOCKS = 7, DIGITS = 33, NAME_SIZE = 16, STEPS = 20000 };
+
+static struct rqli_waiters waiters;
+static struct rqli_waiter waiter[COUNT];
+static struct rqli_waiter_nonce nonces[COUNT];
+static char digits[COUNT][DIGITS];
+static char names[COUNT][NAME_SIZE]; /* each has its own: none outlives its waiter */
+static char acquirers[COUNT][NAME_SIZE];
+static size_t n_roused;
+static struct rqli_waiter *roused[COUNT];
+static bool leaves_when_roused;
+
+static void rouse(struct rqli_waiters *self, struct rqli_waiter *one)
+{
+    roused[n_roused++] = one;
+    if (leaves_when_roused) {
+        (void)rqli_waiters_leave(self, one);
+    }
+}
+
+/* Waiter i waits for lock i % LOCKS, as acquirer i. */
+static int set_up(void **state)
+{
+    (void)state;
+    rqli_waiters_fini(&waiters);
+    waiters = (struct rqli_waiters){.rouse = rouse};
+    n_roused = 0;
+    leaves_when_roused = false;
+    for (size_t i = 0; i < COUNT; i++) {
+        (void)snprintf(names[i], NAME_SIZE, "lock-%zu", i % LOCKS);
+        (void)snprintf(acquirers[i], NAME_SIZE, "acq-%zu", i);
+        (void)snprintf(digits[i], DIGITS, "%032zx", i * 7919);
+        nonces[i] =
+            (struct rqli_waiter_nonce){.digits = digits[i], .lock_key = rqli_slice_of(names[i])};
+        waiter[i] = (struct rqli_waiter){.lock_key = rqli_slice_of(names[i]),
+                                         .acquirer = acquirers[i],
+                                         .nonces = &nonces[i],
+                                         .n_nonces = 1};
+    }
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    rqli_waiters_fini(&waiters);
+    waiters = (struct rqli_waiters){0};
+    return 0;
+}
+
+/* It waits for the locks of the next three as well. */
+static void be_several(size_t i)
+{
+    waiter[i].lock_key = (struct rqli_slice){0};
+    waiter[i].n_nonces = 4;
+}
+
+static void join(size_t i)
+{
+    assert_int_equal(rqli_waiters_join(&waiters, &waiter[i]), RQL_OK);
+}
+
+static void join_all(void)
+{
+    for (size_t i = 0; i < COUNT; i++) {
+        join(i);
+    }
+}
+
+static struct rqli_waiter *leave(size_t i)
+{
+    struct rqli_waiter *leader = rqli_waiters_leave(&waiters, &waiter[i]);
+
+    memset(names[i], 'x', NAME_SIZE - 1);
+    return leader;
+}
+
+/* Whom a push for this nonce rouses, or NULL. */
+static struct rqli_waiter *hinted_by(const char *nonce)
+{
+    struct rqli_pushed pushed = {.kind = RQLI_PUSHED_HINT};
+
+    memcpy(pushed.nonce, nonce, DIGITS);
+    n_roused = 0;
+    rqli_waiters_deliver(&waiters, &pushed, 1);
+    return n_roused > 0 ? roused[0] : NULL;
+}
+
+static void the_oldest_leads(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT; i++) {
+        join(i);
+        assert_int_equal(rqli_waiter_leads(&waiter[i]), i < LOCKS);
+    }
+    /* Each that goes leaves the lead to the next for its lock; a follower leaves none. */
+    assert_null(leave(2 * LOCKS));
+    for (size_t i = 0; i < COUNT; i++) {
+        size_t next = i == LOCKS ? 3 * LOCKS : i + LOCKS;
+
+        if (i == 2 * LOCKS) {
+            continue;
+        }
+        assert_ptr_equal(leave(i), next < COUNT ? &waiter[next] : NULL);
+        assert_true(next >= COUNT || rqli_waiter_leads(&waiter[next]));
+    }
+    assert_null(waiters.first);
+    assert_null(waiters.last);
+}
+
+static void an_acquirer_waits_once_for_a_lock(void **state)
+{
+    (void)state;
+    waiter[LOCKS].acquirer = acquirers[0]; /* the same lock */
+    waiter[1].acquirer = acquirers[0];     /* another */
+    join(0);
+    assert_int_equal(rqli_waiters_join(&waiters, &waiter[LOCKS]), RQL_E_BUSY);
+    assert_false(waiter[LOCKS].has_joined);
+    assert_null(hinted_by(digits[LOCKS]));
+    join(1);
+    join(2 * LOCKS);
+    assert_ptr_equal(leave(0), &waiter[2 * LOCKS]);
+    join(LOCKS);
+}
+
+static void one_for_several_waits_once_for_each_of_its_locks(void **state)
+{
+    (void)state;
+    be_several(0);
+    waiter[LOCKS + 2].acquirer = acquirers[0];
+    join(0);
+    assert_int_equal(rqli_waiters_join(&waiters, &waiter[LOCKS + 2]), RQL_E_BUSY);
+    assert_null(rqli_waiters_leave(&waiters, &waiter[0]));
+    join(LOCKS + 2);
+    assert_int_equal(rqli_waiters_join(&waiters, &waiter[0]), RQL_E_BUSY);
+    assert_null(hinted_by(digits[0]));
+    (void)rqli_waiters_leave(&waiters, &waiter[LOCKS + 2]);
+    join(0);
+    for (size_t i = 0; i < 4; i++) {
+        assert_ptr_equal(hinted_by(digits[i]), &waiter[0]);
+    }
+    assert_true(rqli_waiter_leads(&waiter[0]));
+    be_several(10);
+    join(10);
+    assert_true(rqli_waiter_leads(&waiter[10]));
+    assert_null(rqli_waiters_leave(&waiters, &waiter[0])); /* nobody leads in its place */
+}
+
+static void a_grant_is_for_one(void **state)
+{
+    struct rqli_pushed pushed = {.kind = RQLI_PUSHED_GRANT, .push = {.token = 7, .lease_ms = 5}};
+
+    (void)state;
+    join_all();
+    memcpy(pushed.nonce, digits[3], DIGITS);
+    rqli_waiters_deliver(&waiters, &pushed, 99);
+    assert_int_equal(n_roused, 1);
+    assert_ptr_equal(roused[0], &waiter[3]);
+    assert_true(waiter[3].pushed);
+    assert_false(waiter[3].hinted);
+    assert_int_equal(waiter[3].push.token, 7);
+    assert_int_equal(waiter[3].push.received_us, 99);
+    (void)leave(3);
+    rqli_waiters_deliver(&waiters, &pushed, 100); /* too late */
+    assert_int_equal(n_roused, 1);
+}
+
+/* Who watches, and what changed: how many are roused? All leave the watch. */
+static const struct change {
+    const char *name;
+    const char *lock; /* NULL: all may have changed */
+    size_t n_roused;
+} changes[] = {
+    {"a lock that some watch", "lock-3", 2 + 1},
+    {"a lock that nobody waits for", "lock-9", 1},
+    {"all: those who lead", NULL, LOCKS + 1},
+};
+
+static void a_change_is_for_those_who_watch(void **state)
+{
+    (void)state;
+    for (size_t row = 0; row < sizeof changes / sizeof *changes; row++) {
+        struct rqli_pushed pushed = {.kind = RQLI_PUSHED_CHANGE};
+
+        (void)set_up(state);
+        waiter[3].watches = true;
+        waiter[3 + LOCKS].watches = true;
+        waiter[4].watches = true;
+        be_several(COUNT - 4);
+        waiter[COUNT - 4].watches = true;
+        for (size_t i = 0; i <= COUNT - 4; i++) {
+            join(i);
+        }
+        if (changes[row].lock) {
+            pushed.lock_key = rqli_slice_of(changes[row].lock);
+        }
+        rqli_waiters_deliver(&waiters, &pushed, 1);
+        if (n_roused != changes[row].n_roused) {
+            fail_msg("%s: %zu roused", changes[row].name, n_roused);
+        }
+        for (size_t i = 0; i < n_roused; i++) {
+            assert_true(roused[i]->hinted);
+            assert_false(roused[i]->watches);
+        }
+    }
+}
+
+static void the_others_for_a_lock_are_hinted(void **state)
+{
+    (void)state;
+    join_all();
+    rqli_waiters_hint_others(&waiters, &waiter[LOCKS + 2]);
+    assert_int_equal(n_roused, (COUNT - 2 + LOCKS - 1) / LOCKS - 1);
+    assert_ptr_equal(roused[0], &waiter[2]); /* the oldest first */
+    assert_ptr_equal(roused[1], &waiter[2 * LOCKS + 2]);
+    assert_false(waiter[LOCKS + 2].hinted);
+    n_roused = 0;
+    be_several(5); /* as it is looked at here */
+    rqli_waiters_hint_others(&waiters, &waiter[5]);
+    assert_int_equal(n_roused, COUNT - 1);
+    waiter[5].lock_key = rqli_slice_of(names[5]);
+    waiter[5].n_nonces = 1;
+}
+
+static void who_is_roused_may_go(void **state)
+{
+    (void)state;
+    leaves_when_roused = true;
+    join_all();
+    rqli_waiters_hint_others(&waiters, &waiter[LOCKS]);
+    assert_int_equal(n_roused, (COUNT + LOCKS - 1) / LOCKS - 1);
+    assert_true(rqli_waiter_leads(&waiter[LOCKS]));
+    n_roused = 0;
+    rqli_waiters_hint_all(&waiters);
+    assert_int_equal(n_roused, COUNT - ((COUNT + LOCKS - 1) / LOCKS - 1));
+    assert_null(waiters.first);
+}
+
+/* ---- against a model: an array that is searched one by one ---- */
+
+static struct rqli_waiter *model[COUNT];
+static size_t n_model;
+
+static bool is_for_lock(const struct rqli_waiter *one, const struct rqli_waiter *other)
+{
+    return one->lock_key.length == other->lock_key.length &&
+           memcmp(one->lock_key.data, other->lock_key.data, one->lock_key.length) == 0;
+}
+
+static struct rqli_waiter *model_leader(const struct rqli_waiter *of)
+{
+    for (size_t i = 0; i < n_model; i++) {
+        if (is_for_lock(model[i], of)) {
+            return model[i];
+        }
+    }
+    return NULL;
+}
+
+static void step(size_t i)
+{
+    struct rqli_waiter *one = &waiter[i];
+
+    if (!one->has_joined) {
+        join(i);
+        model[n_model++] = one;
+    } else {
+        bool led = model_leader(one) == one;
+        struct rqli_waiter *leader = rqli_waiters_leave(&waiters, one);
+        size_t at = 0;
+
+        while (model[at] != one) {
+            at++;
+        }
+        memmove(&model[at], &model[at + 1], (--n_model - at) * sizeof model[0]);
+        assert_ptr_equal(leader, led ? model_leader(one) : NULL);
+    }
+}
+
+static void random_steps_end_as_in_a_model(void **state)
+{
+    uint32_t random = 20261122;
+
+    (void)state;
+    n_model = 0;
+    for (int n = 0; n < STEPS; n++) {
+        struct rqli_waiter *at = waiters.first;
+
+        random = random * 1664525 + 1013904223;
+        step((random >> 8) % COUNT);
+        if (n % 100 != 0) {
+            continue;
+        }
+        at = waiters.first;
+        for (size_t i = 0; i < n_model; i++) {
+            assert_ptr_equal(at, model[i]);
+            assert_int_equal(rqli_waiter_leads(at), model_leader(at) == at);
+            at = at->next;
+        }
+        assert_null(at);
+        for (size_t i = 0; i < COUNT; i++) {
+            assert_ptr_equal(hinted_by(digits[i]), waiter[i].has_joined ? &waiter[i] : NULL);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        TEST(the_oldest_leads),
+        TEST(an_acquirer_waits_once_for_a_lock),
+        TEST(one_for_several_waits_once_for_each_of_its_locks),
+        TEST(a_grant_is_for_one),
+        TEST(a_change_is_for_those_who_watch),
+        TEST(the_others_for_a_lock_are_hinted),
+        TEST(who_is_roused_may_go),
+        TEST(random_steps_end_as_in_a_model),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
