@@ -144,7 +144,10 @@ RQL_API void rql_log_to_file(const rql_log_record *record, void *file);
  */
 RQL_API void rql_log_json_to_file(const rql_log_record *record, void *file);
 
-/** What happened. The first ten are the gem's. */
+/**
+ * What happened. The first ten are the gem's; the name of each other one is `rql.` and its kind in
+ * lower case: `rql.lock_failed`, `rql.swarm_breaker_opened`.
+ */
 typedef enum rql_event_kind {
     RQL_EVENT_LOCK_OBTAINED = 0, /**< `ttl_ms`, `ts_us`, `acq_time_us`, `token`. */
     RQL_EVENT_EXTENDABLE_REENTRANT_LOCK_OBTAINED = 1, /**< The same. */
