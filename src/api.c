@@ -4,7 +4,7 @@
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/scope.h"
-#include "lock/client_new.h"
+#include "lock/client.h"
 #include "observe/stats.h"
 
 #include <rql/swarm.h>

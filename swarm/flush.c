@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/notify.h"
-#include "lock/server_clock.h"
+#include "lock/client.h"
 #include "options/options.h"
 #include "swarm_inside.h"
 #include "talk.h"

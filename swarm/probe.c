@@ -7,7 +7,7 @@
 #include "lock/leases.h"
 #include "lock/lock.h"
 #include "lock/notify.h"
-#include "lock/server_clock.h"
+#include "lock/client.h"
 #include "talk.h"
 #include "wire/answer.h"
 

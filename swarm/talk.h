@@ -4,7 +4,7 @@
 /* Calls of the swarm's scripts: many in one exchange, taught to the server when it does not know
  * them. Any thread. */
 
-#include "lock/query.h"
+#include "lock/client.h"
 #include "wire/call.h"
 
 struct rqli_talk {

@@ -5,7 +5,7 @@
  * many keys. No exchange gets more than the connection carries, whatever is stored, and each has
  * its own deadline. Any thread. */
 
-#include "lock/query.h"
+#include "lock/client.h"
 #include "wire/command.h"
 #include "wire/reply.h"
 

@@ -5,7 +5,6 @@
 #include "lock/client.h"
 #include "lock/grant.h"
 #include "lock/leases.h"
-#include "lock/server_clock.h"
 #include "lock/wait.h"
 #include "lock/withdraw.h"
 #include "net/serving.h"

@@ -1,7 +1,6 @@
 #include "base/cancel.h"
 #include "base/error.h"
-#include "lock/async_inside.h"
-#include "lock/async_series.h"
+#include "lock/async.h"
 #include "lock/client.h"
 #include "lock/end.h"
 #include "lock/extend.h"

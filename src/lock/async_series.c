@@ -1,4 +1,5 @@
-#include "lock/async_series.h"
+#include "lock/async.h"
+#include "lock/notify.h"
 
 #include "base/cancel.h"
 #include "base/error.h"
@@ -10,7 +11,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-void rqli_serial_tell(struct rqli_serial *self)
+/* The acquisition of a series. */
+struct acquiring {
+    rql_request request; /* first; of the gem's mode only a handle */
+    struct rqli_series_plan plan;
+    rql_series_result result;
+    rql_series *series;
+    uint64_t number; /* of its acquirer; 0: the task that the caller has named */
+    rql_status status;
+    rql_error error;
+    rql_series_acquired_fn done;
+    void *user_data;
+
+    struct {
+        struct rqli_acquire_several several;
+        struct rqli_op_call calls[RQL_SERIES_MAX];
+    } atomic;
+
+    struct {
+        rql_lock_options options;
+    } gem;
+};
+
+static void finish(struct acquiring *self)
 {
     rql_series *series = self->series;
     rql_status status = self->status;
@@ -31,16 +54,16 @@ void rqli_serial_tell(struct rqli_serial *self)
 
 /* ---- the end of an atomic one ---- */
 
-static void refuse(struct rqli_serial *self)
+static void refuse(struct acquiring *self)
 {
     rqli_series_on_refused(self->series, &self->plan, &self->request.result, self->status,
                            &self->result);
-    rqli_serial_tell(self);
+    finish(self);
 }
 
 static rql_status fill_refusal(void *user_data, rql_error *error)
 {
-    struct rqli_serial *self = user_data;
+    struct acquiring *self = user_data;
 
     (void)error;
     rqli_series_fill_refusal(self->series, &self->plan, &self->request.result, self->status,
@@ -55,7 +78,7 @@ static void on_refusal_filled(rql_status status, const rql_error *error, void *u
     refuse(user_data);
 }
 
-static void describe_refusal(struct rqli_serial *self)
+static void describe_refusal(struct acquiring *self)
 {
     const rql_work work = {fill_refusal, on_refusal_filled, self};
     rql_lock_options *options = &self->plan.lock;
@@ -72,10 +95,10 @@ static void on_given_back(rql_status status, const rql_error *error, void *user_
 {
     (void)status;
     (void)error;
-    rqli_serial_tell(user_data);
+    finish(user_data);
 }
 
-static void hold(struct rqli_serial *self)
+static void hold(struct acquiring *self)
 {
     const rql_done done = {on_given_back, self};
     rql_series *series = self->series;
@@ -84,13 +107,13 @@ static void hold(struct rqli_serial *self)
                                           &self->error);
     if (!self->status ||
         !rqli_series_return(self->request.job.loop, series, series->count, &done)) {
-        rqli_serial_tell(self);
+        finish(self);
     }
 }
 
 static void on_done(struct rqli_op_task *task)
 {
-    struct rqli_serial *self = (struct rqli_serial *)rqli_request_of(task);
+    struct acquiring *self = (struct acquiring *)rqli_request_of(task);
 
     self->status = self->request.acquire.op.status;
     rqli_acquire_tell_fault(&self->request.acquire, &self->error);
@@ -103,7 +126,7 @@ static void on_done(struct rqli_op_task *task)
 
 /* ---- the begin ---- */
 
-static void prepare(struct rqli_serial *self)
+static void prepare(struct acquiring *self)
 {
     rql_request *request = &self->request;
     rql_series *series = self->series;
@@ -119,7 +142,7 @@ static void prepare(struct rqli_serial *self)
     request->task.done = on_done;
 }
 
-static void be_one_acquirer(const struct rqli_serial *self)
+static void be_one_acquirer(const struct acquiring *self)
 {
     const rql_series *series = self->series;
 
@@ -129,14 +152,14 @@ static void be_one_acquirer(const struct rqli_serial *self)
     }
 }
 
-void rqli_serial_begin_atomic(struct rqli_job *job)
+static void begin_atomic(struct rqli_job *job)
 {
-    struct rqli_serial *self = (struct rqli_serial *)job;
+    struct acquiring *self = (struct acquiring *)job;
 
     self->series = rqli_series_new(job->loop->client, &self->plan);
     if (!self->series || !rqli_series_make_locks(self->series, &self->plan)) {
         self->status = rqli_fail_nomem(&self->error);
-        rqli_serial_tell(self);
+        finish(self);
         return;
     }
     be_one_acquirer(self);
@@ -149,15 +172,115 @@ void rqli_serial_begin_atomic(struct rqli_job *job)
     }
 }
 
+/* ---- the gem's mode ---- */
+
+/* One lock after the other, each with its own retries and timeout, as series/series.c does it. */
+
+static void take_next(struct acquiring *self);
+
+static void on_returned(rql_status status, const rql_error *error, void *user_data)
+{
+    struct acquiring *self = user_data;
+
+    (void)error;
+    rqli_notify_series_returned(self->series, status);
+    finish(self);
+}
+
+static void fail(struct acquiring *self, rql_status status, const rql_error *error)
+{
+    const rql_done done = {on_returned, self};
+    rql_series *series = self->series;
+
+    self->status = status;
+    if (error) {
+        self->error = *error;
+    }
+    self->result.failed_on = series->count;
+    if (!rqli_series_return(self->request.job.loop, series, series->count, &done)) {
+        on_returned(RQL_E_NOMEM, NULL, self);
+    }
+}
+
+static void on_member(rql_status status, rql_lock *lock, const rql_error *error, void *user_data)
+{
+    struct acquiring *self = user_data;
+    rql_series *series = self->series;
+    size_t at = series->count;
+
+    self->request.part = NULL;
+    self->result.fate[at] = status ? RQL_SERIES_REFUSED : RQL_SERIES_ACQUIRED;
+    if (!status) {
+        series->locks[series->count++] = lock;
+    }
+    self->result.n_acquired = series->count;
+    if (status) {
+        fail(self, status, error);
+    } else if (self->request.shall_cancel) {
+        fail(self, RQL_CANCELLED, NULL);
+    } else if (series->count < self->plan.options.n_names) {
+        take_next(self);
+    } else {
+        series->begun_us = lock->begun_us;
+        finish(self);
+    }
+}
+
+static void take_next(struct acquiring *self)
+{
+    const rql_acquiring what = {.done = on_member, .user_data = self};
+    const rql_series_options *options = &self->plan.options;
+    rql_loop *loop = self->request.job.loop;
+    size_t at = self->series->count;
+    rql_request *member;
+
+    self->gem.options.ttl_ms = rqli_series_ttl_ms(&self->plan.lock, options->n_names, at);
+    member = rqli_single_new(loop, options->names[at], &self->gem.options, &what);
+    if (!member) {
+        rql_error error;
+
+        fail(self, rqli_fail_nomem(&error), &error);
+        return;
+    }
+    rqli_single_be(member, self->number);
+    self->request.part = member;
+    rqli_loop_begin(loop, (struct rqli_job *)member);
+}
+
+static void begin_gem(struct rqli_job *job)
+{
+    struct acquiring *self = (struct acquiring *)job;
+
+    self->series = rqli_series_new(job->loop->client, &self->plan);
+    if (!self->series) {
+        self->status = rqli_fail_nomem(&self->error);
+        finish(self);
+        return;
+    }
+    self->gem.options = self->plan.lock;
+    rqli_series_share_listeners(self->series, &self->gem.options);
+    take_next(self);
+}
+
+static void cancel_gem(struct rqli_job *job)
+{
+    struct acquiring *self = (struct acquiring *)job;
+
+    self->request.shall_cancel = true;
+    if (self->request.part) {
+        rqli_request_cancel(&self->request.part->job);
+    }
+}
+
 static void begin(struct rqli_job *job)
 {
-    struct rqli_serial *self = (struct rqli_serial *)job;
+    struct acquiring *self = (struct acquiring *)job;
 
     self->number = self->plan.lock.task ? 0 : rqli_loop_new_acquirer(job->loop);
     if (self->plan.options.mode == RQL_SERIES_GEM) {
-        rqli_serial_begin_gem(job);
+        begin_gem(job);
     } else {
-        rqli_serial_begin_atomic(job);
+        begin_atomic(job);
     }
 }
 
@@ -175,12 +298,12 @@ static void copy_names(rql_series_options *options, char *memory)
     options->names = names;
 }
 
-static struct rqli_serial *serial_new(rql_loop *loop, const struct rqli_series_plan *plan,
-                                      const rql_series_acquiring *what)
+static struct acquiring *acquiring_new(rql_loop *loop, const struct rqli_series_plan *plan,
+                                       const rql_series_acquiring *what)
 {
     size_t n_names = plan->options.n_names;
     size_t names = n_names * (sizeof(char *) + RQL_NAME_MAX + 1);
-    struct rqli_serial *self =
+    struct acquiring *self =
         calloc(1, sizeof *self + names + rqli_options_room(&plan->lock) + sizeof(rql_meta));
     char *memory = (char *)(self + 1);
 
@@ -189,7 +312,7 @@ static struct rqli_serial *serial_new(rql_loop *loop, const struct rqli_series_p
     }
     rqli_request_prepare(&self->request, begin);
     if (plan->options.mode == RQL_SERIES_GEM) {
-        self->request.job.cancel = rqli_serial_cancel_gem;
+        self->request.job.cancel = cancel_gem;
     }
     self->request.job.loop = loop;
     self->plan = *plan;
@@ -207,7 +330,7 @@ rql_status rql_series_acquire_async(rql_loop *loop, const rql_series_options *op
 {
     RQLI_DEFER_CANCEL;
     struct rqli_series_plan plan;
-    struct rqli_serial *self;
+    struct acquiring *self;
     rql_status status = rqli_loop_check(loop, error);
 
     if (!status) {
@@ -219,7 +342,7 @@ rql_status rql_series_acquire_async(rql_loop *loop, const rql_series_options *op
     if (!what || !what->done) {
         return rqli_fail(error, RQL_E_INVALID, "series: nobody is to be told");
     }
-    self = serial_new(loop, &plan, what);
+    self = acquiring_new(loop, &plan, what);
     what->request = (rql_request *)self; /* before the loop's thread can be done with it */
     return rqli_async_start(loop, (struct rqli_job *)self, error);
 }

@@ -5,14 +5,19 @@
 
 #include "base/fork.h"
 #include "base/random.h"
+#include "base/scope.h"
 #include "lock/clock_offset.h"
-#include "lock/handle.h"
 #include "lock/holders.h"
+#include "lock/lock.h"
+#include "net/conn_threads.h"
 #include "net/url.h"
+#include "wire/keys.h"
 
 #include <pthread.h>
 #include <rql/client.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 struct rqli_hosts;
 struct rqli_leases;
@@ -64,5 +69,52 @@ int64_t rqli_client_grace_us(const rql_client *client);
 
 /* When a single command has to be answered: connect and answer. */
 int64_t rqli_client_budget_us(const rql_client *client, int64_t now_us);
+
+/* A client from new to free, without a swarm. */
+
+rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_error *error);
+rql_client *rqli_client_free(rql_client *client);
+
+/* What a client knows of the server's clock (protocol.md 15). Any thread; takes the client's mutex.
+ */
+
+struct rqli_clock_reading;
+
+/* Every reply that carries the server's time sharpens what we know. A clock that was set makes all
+ * leases doubtful. */
+void rqli_server_clock_learn(rql_client *client, const struct rqli_clock_reading *reading);
+
+/* Server time after which a try that is sent now may not take effect any more: twice the patience
+ * from now (F-15). */
+int64_t rqli_server_clock_not_after(rql_client *client, int64_t now_us);
+
+/* The earliest local time at which the server's clock may have shown server_us; false: nothing
+ * recent is known of it. */
+bool rqli_server_clock_earliest(rql_client *client, int64_t server_us, int64_t now_us,
+                                int64_t *out_us);
+
+/* The last reading, carried on by the local clock; -1: there is none. No earlier than the server's,
+ * so that what follows a grant is not told to be before it. */
+int64_t rqli_server_clock_now_us(const rql_client *client);
+
+/* Plain commands over a client's connection, one at a time. */
+
+RQLI_DEFINE_AUTO(struct rqli_exchange *, rqli_exchange_give);
+
+/* Runs one command of texts, NULL behind the last, within the time of a single command. RQL_OK:
+ * *out holds its reply, which is no error, and is to be given back. Otherwise *out stays as it was.
+ */
+__attribute__((sentinel)) rql_status rqli_query(rql_client *client, struct rqli_exchange **out,
+                                                rql_error *error, ...);
+
+/* The keys of a name that a caller gave. It is not moved: they are in it. */
+struct rqli_named {
+    struct rqli_keys keys;
+    char memory[RQLI_KEYS_ROOM];
+};
+
+/* Checks the client and the name first. */
+rql_status rqli_named_init(struct rqli_named *self, const rql_client *client, const char *name,
+                           rql_error *error);
 
 #endif

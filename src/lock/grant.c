@@ -1,12 +1,18 @@
 #include "lock/grant.h"
 
 #include "base/clock.h"
+#include "lock/acquire.h"
 #include "lock/client.h"
+#include "lock/clock_offset.h"
 #include "lock/leases.h"
-#include "lock/server_clock.h"
+#include "lock/wait.h"
 #include "net/push_threads.h"
+#include "net/socket.h"
+#include "observe/observe.h"
 #include "wire/answer.h"
+#include "wire/series_answer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static struct rqli_lease_terms terms_of(const rql_lock_options *options, int64_t begun_us,
@@ -79,4 +85,246 @@ bool rqli_grant_by_push(rql_lock *lock, const rql_lock_options *options,
     lock->process = RQL_LOCK_OBTAINING;
     lock->handed_over = true;
     return true;
+}
+
+/* What a try to acquire leads to: its answer, or why there is none. */
+
+/* On a loop, where many wait, memory for a fault is taken when there is one; without it only what
+ * it was is told, and not why. */
+static void note_fault(struct rqli_acquire *self, const rql_error *fault)
+{
+    self->fault = fault->status;
+    if (!self->error) {
+        self->error = malloc(sizeof *self->error);
+    }
+    if (self->error) {
+        *self->error = *fault;
+    }
+}
+
+/* A try had no answer. What may pass by itself is tried again until the deadline; a server that
+ * never answered is not. */
+void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault)
+{
+    struct rqli_request_view view = rqli_wait_view(self);
+    bool refuses = fault->status == RQL_E_UNAVAILABLE || fault->status == RQL_E_READ_ONLY;
+    bool may_retry = atomic_load_explicit(&self->client->was_connected, memory_order_relaxed);
+
+    note_fault(self, fault);
+    self->had_grace = view.now_us > self->request.limits.deadline_us;
+    if (self->op.is_late) {
+        rqli_request_on_late(&self->request);
+    } else if (fault->status == RQL_E_UNKNOWN || (refuses && !self->options->fail_fast) ||
+               (fault->status == RQL_E_IO && may_retry)) {
+        rqli_request_on_setback(&self->request, fault->status, &view);
+    } else {
+        rqli_request_on_fault(&self->request, fault->status);
+    }
+}
+
+/* A grant that cannot be relied on: it came too late, or somebody took the ttl away. */
+static void on_not_in_force(struct rqli_acquire *self, const struct rqli_answer *answer)
+{
+    struct rqli_request_view view = rqli_wait_view(self);
+
+    if (answer->left_ms < 0) {
+        rqli_request_on_setback(&self->request, RQL_E_UNKNOWN, &view);
+    } else if (rqli_leases_is_overdue(self->client->leases, view.now_us) ||
+               answer->process != RQL_LOCK_OBTAINING) {
+        /* A host that counts as dead is told so by the next try; a re-entry ends with its lock. */
+        rqli_request_on_again(&self->request, view.now_us);
+    } else {
+        self->result->n_over++;
+        rqli_request_on_over(&self->request, &view);
+    }
+}
+
+static void on_granted(struct rqli_acquire *self, const struct rqli_exchange *exchange,
+                       const struct rqli_reply *reply, const struct rqli_answer *answer)
+{
+    for (size_t i = 0; i < self->count; i++) {
+        struct rqli_answer grant = self->several ? rqli_series_answer_grant(reply, i) : *answer;
+
+        if (!rqli_grant_by_answer(rqli_acquire_lock(self, i), self->options, &grant,
+                                  exchange->sent_us)) {
+            on_not_in_force(self, &grant);
+            return;
+        }
+        if (self->several) {
+            self->several->fate[self->several->order[i]] = RQL_SERIES_ACQUIRED;
+        }
+    }
+    if (self->op.is_cancelled) { /* it is not taken: leaving gives it back */
+        rqli_request_on_again(&self->request, rqli_now_us());
+    } else {
+        rqli_request_on_granted(&self->request);
+    }
+}
+
+static void notify_queued(const struct rqli_acquire *self, const struct rqli_answer *answer)
+{
+    const struct rqli_subject *subject = &rqli_acquire_lock(self, 0)->subject;
+    int64_t known_us = self->request.place.score_us;
+
+    if (answer->was_restored) {
+        rqli_observe(RQLI_ON_RESTORED, subject, NULL);
+    }
+    if (known_us > 0 && answer->score_us > known_us) {
+        rqli_observe(RQLI_ON_REQUEUED, subject, NULL);
+    } else if (answer->rank == 0) {
+        rqli_observe(RQLI_ON_FIRST_IN_QUEUE, subject, NULL);
+    }
+}
+
+static void on_queued(struct rqli_acquire *self, const struct rqli_exchange *exchange,
+                      const struct rqli_answer *answer)
+{
+    bool was_held = answer->left_ms >= 0;
+    const struct rqli_request_place place = {
+        .lock_ends_us = was_held ? exchange->received_us + answer->left_ms * 1000 : RQLI_NEVER_US,
+        .rank = answer->rank,
+        .score_us = answer->score_us,
+        .is_first = answer->is_first,
+    };
+    size_t of_ruby = answer->of_ruby > 0 ? (size_t)answer->of_ruby - 1 : 0;
+    struct rqli_request_view view;
+    rql_error fault;
+
+    notify_queued(self, answer);
+    self->result->rank = answer->rank;
+    self->was_restored = answer->was_restored;
+    self->watched =
+        answer->of_ruby != 0 ? rqli_acquire_lock(self, of_ruby)->keys.lock : (struct rqli_slice){0};
+    self->request.place = place;
+    switch (rqli_wait_attend(self, exchange->generation, &fault)) {
+    case RQLI_WAIT_ON:
+        view = rqli_wait_view(self);
+        rqli_request_on_queued(&self->request, &place, &view);
+        break;
+    case RQLI_WAIT_ASK:
+        rqli_request_on_again(&self->request, rqli_now_us());
+        break;
+    case RQLI_WAIT_FAULT:
+        note_fault(self, &fault);
+        rqli_request_on_fault(&self->request, fault.status);
+        break;
+    }
+}
+
+static void note_obstacles(struct rqli_acquire *self, const struct rqli_reply *reply)
+{
+    static const rql_series_fate fates[] = {
+        [RQLI_OBSTACLE_NONE] = RQL_SERIES_OPEN,
+        [RQLI_OBSTACLE_HELD] = RQL_SERIES_HELD,
+        [RQLI_OBSTACLE_QUEUE] = RQL_SERIES_BEHIND,
+        [RQLI_OBSTACLE_OWN] = RQL_SERIES_OWN,
+    };
+
+    for (size_t i = 0; self->several && i < self->count; i++) {
+        self->several->fate[self->several->order[i]] = fates[rqli_series_answer_obstacle(reply, i)];
+    }
+}
+
+static void on_answer(struct rqli_acquire *self, const struct rqli_exchange *exchange,
+                      const struct rqli_reply *reply, const struct rqli_answer *answer)
+{
+    switch (answer->kind) {
+    case RQLI_ANSWER_GRANTED:
+        on_granted(self, exchange, reply, answer);
+        break;
+    case RQLI_ANSWER_QUEUED:
+        note_obstacles(self, reply);
+        on_queued(self, exchange, answer);
+        break;
+    case RQLI_ANSWER_FAIL_FAST_NO_TRY:
+        note_obstacles(self, reply);
+        rqli_request_on_refused(&self->request, RQL_FAIL_FAST_NO_TRY);
+        break;
+    case RQLI_ANSWER_FAIL_FAST_AFTER_TRY:
+        note_obstacles(self, reply);
+        rqli_request_on_refused(&self->request, RQL_FAIL_FAST_AFTER_TRY);
+        break;
+    case RQLI_ANSWER_CONFLICT:
+        note_obstacles(self, reply);
+        rqli_request_on_refused(&self->request, RQL_CONFLICT);
+        break;
+    case RQLI_ANSWER_STALE:
+    case RQLI_ANSWER_AGAIN:
+        rqli_request_on_again(&self->request, rqli_now_us());
+        break;
+    }
+}
+
+/* A grant bears our nonces wherever it is no re-entry, unless replies are out of step. */
+static bool is_for_us(const struct rqli_acquire *self, const struct rqli_reply *reply)
+{
+    for (size_t i = 0; i < self->count; i++) {
+        struct rqli_answer grant = rqli_series_answer_grant(reply, i);
+
+        if (!rqli_answer_is_for(&grant, rqli_acquire_lock(self, i)->nonce)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool read_answer(const struct rqli_acquire *self, const struct rqli_reply *reply,
+                        struct rqli_answer *out)
+{
+    if (self->several) {
+        return rqli_series_answer_read(reply, self->count, out) &&
+               (out->kind != RQLI_ANSWER_GRANTED || is_for_us(self, reply));
+    }
+    return rqli_answer_read(reply, out) && rqli_answer_is_for(out, self->locks[0]->nonce);
+}
+
+static enum rqli_moment moment_of(const struct rqli_answer *answer)
+{
+    switch (answer->kind) {
+    case RQLI_ANSWER_GRANTED:
+        if (answer->process == RQL_CONFLICT_WORK_THROUGH) {
+            return RQLI_ON_ANSWERED_REENTRY;
+        }
+        if (answer->process == RQL_EXTENDABLE_CONFLICT_WORK_THROUGH) {
+            return RQLI_ON_ANSWERED_EXTENSION;
+        }
+        return answer->was_handed_over ? RQLI_ON_ANSWERED : RQLI_ON_ANSWERED_FREE;
+    case RQLI_ANSWER_CONFLICT:
+        return RQLI_ON_ANSWERED_CONFLICT;
+    case RQLI_ANSWER_QUEUED:
+    case RQLI_ANSWER_FAIL_FAST_AFTER_TRY:
+        return RQLI_ON_ANSWERED_QUEUED;
+    case RQLI_ANSWER_FAIL_FAST_NO_TRY:
+    case RQLI_ANSWER_STALE:
+    case RQLI_ANSWER_AGAIN:
+        break;
+    }
+    return RQLI_ON_ANSWERED;
+}
+
+void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_exchange *exchange,
+                       const struct rqli_reply *reply)
+{
+    const rql_lock *lock = rqli_acquire_lock(self, 0);
+    struct rqli_answer answer;
+    struct rqli_clock_reading reading;
+
+    if (!read_answer(self, reply, &answer)) {
+        rql_error fault;
+
+        (void)rqli_exchange_fault(exchange, reply, self->several ? "acquire_series" : "acquire",
+                                  lock->name, &fault);
+        note_fault(self, &fault);
+        rqli_request_on_fault(&self->request, fault.status);
+        return;
+    }
+    reading =
+        (struct rqli_clock_reading){exchange->sent_us, exchange->received_us, answer.server_us};
+    rqli_server_clock_learn(self->client, &reading);
+    if (!self->several) {
+        rqli_observe(moment_of(&answer), &lock->subject,
+                     &(struct rqli_figures){.ts_us = answer.server_us});
+    }
+    self->fault = RQL_OK;
+    on_answer(self, exchange, reply, &answer);
 }

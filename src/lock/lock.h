@@ -3,13 +3,16 @@
 
 /* A held lock, as the calls, the driver and the keeper share it. */
 
+#include "base/freelist.h"
 #include "base/random.h"
 #include "base/timers.h"
 #include "lock/lease.h"
 #include "observe/observe.h"
 #include "wire/keys.h"
 
+#include <rql/client.h>
 #include <rql/lock.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 struct rql_lock {
@@ -61,5 +64,26 @@ rql_lock *rqli_lock_free(rql_lock *lock);
 
 /* Of one that is held: what its events say. */
 struct rqli_figures rqli_lock_figures(const rql_lock *lock);
+
+/* The memory of lock handles. A client keeps a few that were given back, so that an acquisition
+ * costs no allocation. */
+
+/* Zeroed, with `room` bytes of memory behind it. NULL: out of memory. */
+rql_lock *rqli_handle_take(struct rqli_freelist *kept, size_t room);
+/* The same, and of no more memory than that: for one of many. */
+rql_lock *rqli_handle_make(size_t room);
+void rqli_handle_give(struct rqli_freelist *kept, rql_lock *lock);
+
+/* What the calls of one lock share with those on a loop. */
+
+struct rqli_acquire_result;
+
+/* Waiting for a lock that oneself keeps extending would never end (protocol.md 10). */
+bool rqli_lock_waits_for_itself(const rql_lock *lock, const rql_lock_options *options);
+
+/* It was granted on these terms: fills in the rest and has the keeper look after it. On a fault it
+ * is still to be ended. */
+rql_status rqli_lock_keep(rql_lock *lock, const rql_lock_options *options,
+                          const struct rqli_acquire_result *result, rql_error *error);
 
 #endif

@@ -1,7 +1,6 @@
-#include "lock/async_request.h"
+#include "lock/async.h"
 #include "lock/client.h"
-#include "lock/loop_inside.h"
-#include "lock/tracking.h"
+#include "lock/loop.h"
 #include "lock/wait.h"
 
 /* What comes in for those who wait on a loop. */

@@ -4,7 +4,6 @@
 #include "base/ident.h"
 #include "lock/client.h"
 #include "lock/series.h"
-#include "lock/server_clock.h"
 
 #include <stdlib.h>
 

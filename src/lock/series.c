@@ -9,7 +9,7 @@
 #include "lock/end.h"
 #include "lock/extend.h"
 #include "lock/leases.h"
-#include "lock/lock_calls.h"
+#include "lock/lock.h"
 #include "lock/notify.h"
 #include "lock/refusal.h"
 

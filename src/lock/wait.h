@@ -4,7 +4,10 @@
 /* How an acquisition listens for what is pushed, on its thread or on its loop: this is all in which
  * the two differ. */
 
+#include "base/text.h"
 #include "lock/acquire.h"
+
+#include <rql/client.h>
 
 /* RQL_E_BUSY: this acquirer waits for this lock already; raised. */
 rql_status rqli_wait_begin(struct rqli_acquire *self, rql_error *error);
@@ -44,5 +47,21 @@ enum rqli_wait_next {
  * lock of Ruby's. Raises RQL_E_BUSY. */
 enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generation,
                                      rql_error *error);
+
+/* No push comes from Ruby. So the server is asked to tell our subscriber when it changes a lock
+ * (CLIENT TRACKING, protocol.md 21). A hint: polling goes on in any case. */
+
+struct rqli_command;
+struct rqli_push_view;
+
+/* Arms one notice for the lock's next change. link_generation is the command connection's, `around`
+ * the subscriber that is to be told. True: the lock is free by now, and that was heard in time. */
+bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key, uint64_t link_generation,
+                       const struct rqli_push_view *around, int64_t until_us);
+
+/* The commands for it, the last of which asks who holds the lock: nil, it is free.
+ * subscriber_id: to redirect to, if that is to be set up; else 0. */
+void rqli_tracking_write(struct rqli_command *command, struct rqli_slice lock_key,
+                         int64_t subscriber_id);
 
 #endif

@@ -5,8 +5,7 @@
 #include "base/scope.h"
 #include "base/uv_start.h"
 #include "lock/client.h"
-#include "lock/loop_inside.h"
-#include "lock/server_clock.h"
+#include "lock/loop.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "lock/async_inside.h"
+#include "lock/async.h"
 #include "lock/client.h"
 #include "lock/lock.h"
 #include "options/options.h"

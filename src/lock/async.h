@@ -1,0 +1,75 @@
+#ifndef RQLI_ASYNC_H
+#define RQLI_ASYNC_H
+
+/* What the asynchronous calls share: checks on any thread, and parts that others are made of, on
+ * the loop's. */
+
+#include "lock/acquire.h"
+#include "lock/loop.h"
+#include "lock/series.h"
+
+/* Any thread. Hands the job over, which is freed if it cannot be; NULL: no memory. */
+rql_status rqli_async_start(rql_loop *loop, struct rqli_job *job, rql_error *error);
+
+/* Any thread. The request for one lock; copies. NULL: no memory. */
+rql_request *rqli_single_new(rql_loop *loop, const char *name, const rql_lock_options *options,
+                             const rql_acquiring *what);
+
+/* It has the acquirer of this number, which others have, too. */
+void rqli_single_be(rql_request *request, uint64_t number);
+
+/* Any thread. RQL_E_INVALID: `what` is of another client. */
+rql_status rqli_async_check_of(rql_loop *loop, const rql_client *client, const char *what,
+                               rql_error *error);
+
+/* Copies the metadata into `memory`, which has the room, and returns what is behind it. */
+size_t rqli_options_room(const rql_lock_options *options);
+char *rqli_options_copy(rql_lock_options *options, char *memory);
+
+void rqli_tell_done(const rql_done *done, rql_status status, const rql_error *error);
+
+/* Loop's thread. False: no memory, nothing was begun. is_whole: the lock is unlisted and observed
+ * before, freed at the end; else that is its owner's part. */
+bool rqli_release_begin(rql_loop *loop, rql_lock *lock, const rql_done *done, bool is_whole);
+bool rqli_work_begin(rql_loop *loop, const rql_work *work);
+
+/* An acquisition on a loop: of one lock (async.c), or of a series (async_series.c). */
+
+struct rql_request {
+    struct rqli_job job; /* first */
+    struct rqli_post cancelling;
+    struct rqli_op_task task;
+    struct rqli_acquire acquire;
+    struct rqli_acquire_result result;
+    rql_request *part; /* the one that tries in its place, or NULL: of a series in the gem's mode */
+    uint64_t watch;    /* position in the stream of a look at Ruby's lock, or 0 */
+    int64_t begun_us;
+    bool shall_cancel;          /* as soon as what is under way is answered */
+    bool _Atomic is_cancelling; /* posted, and not taken yet */
+    bool is_over;               /* freed when that is taken */
+};
+
+/* Any thread. The job of a new request; `start` makes its locks and then begins the acquisition. */
+void rqli_request_prepare(rql_request *self, void (*start)(struct rqli_job *job));
+
+/* acquire (as rqli_acquire_init() says), task.calls and task.done are set.
+ * RQL_E_BUSY, RQL_E_NOMEM (raised): it was not begun. Else task.done comes, now or later. */
+rql_status rqli_request_begin(rql_request *self, rql_error *error);
+
+static inline rql_request *rqli_request_of(struct rqli_op_task *task)
+{
+    return (rql_request *)((char *)task - offsetof(rql_request, task));
+}
+
+/* The last step: no more of it is used, but by a cancellation on its way. Behind the callback:
+ * until that is called, another thread may cancel it. */
+void rqli_request_free(rql_request *self);
+
+/* As rqli_job::cancel. */
+void rqli_request_cancel(struct rqli_job *job);
+
+/* Gives back the first `count` locks, the last one first. `done` is told the status of
+ * rql_series_release(). False: no memory, nothing was done. */
+bool rqli_series_return(rql_loop *loop, rql_series *series, size_t count, const rql_done *done);
+
+#endif
