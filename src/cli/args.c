@@ -140,14 +140,13 @@ static int unknown_flag(const struct flags *self, const char *argument, size_t l
 {
     struct cli_guess guess;
     char said[LINE_SIZE];
-    char meant[CLI_GUESS_SIZE];
 
     cli_guess_init(&guess, argument + 2, length - 2);
     for (size_t i = 0; i < self->count; i++) {
         cli_guess_propose(&guess, self->item[i].name);
     }
     (void)snprintf(said, sizeof said, "%.*s%s", (int)length, argument,
-                   cli_guess_text(&guess, "--", meant));
+                   cli_guess_text(&guess, "--"));
     return cli_misused(self->command, "unknown flag ", said);
 }
 

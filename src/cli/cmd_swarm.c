@@ -260,7 +260,6 @@ static const struct action {
 static const struct action *find_action(const char *name)
 {
     struct cli_guess guess;
-    char meant[CLI_GUESS_SIZE];
 
     cli_guess_init(&guess, name, strlen(name));
     for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
@@ -269,8 +268,7 @@ static const struct action *find_action(const char *name)
         }
         cli_guess_propose(&guess, actions[i].name);
     }
-    cli_say("swarm: unknown action %s%s; see rql swarm --help", name,
-            cli_guess_text(&guess, "", meant));
+    cli_say("swarm: unknown action %s%s; see rql swarm --help", name, cli_guess_text(&guess, ""));
     return NULL;
 }
 

@@ -65,16 +65,12 @@ void cli_guess_propose(struct cli_guess *self, const char *word)
 
 /* A quarter of the letters may be wrong, and one in short words; what shares no letter is no guess.
  */
-const char *cli_guess_text(const struct cli_guess *self, const char *prefix,
-                           char out[CLI_GUESS_SIZE])
+const char *cli_guess_text(struct cli_guess *self, const char *prefix)
 {
-    const size_t most = 1 + self->length / 4;
-
-    out[0] = '\0';
-    if (self->best && self->distance <= most && self->distance < self->length) {
-        (void)snprintf(out, CLI_GUESS_SIZE, " (did you mean %s%s?)", prefix, self->best);
+    if (self->best && self->distance <= 1 + self->length / 4 && self->distance < self->length) {
+        (void)snprintf(self->text, sizeof self->text, " (did you mean %s%s?)", prefix, self->best);
     }
-    return out;
+    return self->text;
 }
 
 /* What rql run gives to its command, and what the server of local: is found and kept by. */
@@ -109,12 +105,11 @@ void cli_say_unknown_variables(void)
     for (char **entry = environ; *entry; entry++) {
         const size_t length = strcspn(*entry, "=");
         struct cli_guess guess;
-        char meant[CLI_GUESS_SIZE];
 
         cli_guess_init(&guess, *entry, length);
         if (strncmp(*entry, "RQL_", 4) == 0 && !is_known(*entry, length, &guess)) {
             cli_say("unknown variable %.*s is ignored%s", (int)length, *entry,
-                    cli_guess_text(&guess, "", meant));
+                    cli_guess_text(&guess, ""));
         }
     }
 }

@@ -13,6 +13,7 @@ struct cli_guess {
     size_t length;
     const char *best; /* borrowed from who proposed it, or NULL */
     size_t distance;
+    char text[CLI_GUESS_SIZE];
 };
 
 void cli_guess_init(struct cli_guess *self, const char *word, size_t length);
@@ -21,8 +22,7 @@ void cli_guess_init(struct cli_guess *self, const char *word, size_t length);
 void cli_guess_propose(struct cli_guess *self, const char *word);
 
 /* " (did you mean <prefix><word>?)"; empty if nothing is near. */
-const char *cli_guess_text(const struct cli_guess *self, const char *prefix,
-                           char out[CLI_GUESS_SIZE]);
+const char *cli_guess_text(struct cli_guess *self, const char *prefix);
 
 /* Says of each variable RQL_... of the environment that nothing reads it: one that is mistyped is a
  * setting that is not in force, and nobody would know. */

@@ -21,7 +21,6 @@ const struct cli_command *const cli_commands[] = {
 static const struct cli_command *find_command(const char *name)
 {
     struct cli_guess guess;
-    char meant[CLI_GUESS_SIZE];
 
     cli_guess_init(&guess, name, strlen(name));
     for (size_t i = 0; cli_commands[i]; i++) {
@@ -32,7 +31,7 @@ static const struct cli_command *find_command(const char *name)
     }
     cli_guess_propose(&guess, "help");
     cli_guess_propose(&guess, "options");
-    cli_say("unknown command %s%s; see rql --help", name, cli_guess_text(&guess, "", meant));
+    cli_say("unknown command %s%s; see rql --help", name, cli_guess_text(&guess, ""));
     return NULL;
 }
 

@@ -4,6 +4,7 @@
 #include "scope.h"
 #include "text.h"
 
+#include <cJSON.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,11 +8,12 @@
  * Names and metadata come from strangers: control bytes never reach a terminal, and JSON is always
  * valid UTF-8. */
 
-#include <cJSON.h>
 #include <rql/rql.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct cJSON;
 
 enum out_form { OUT_TABLE, OUT_JSON, OUT_OPENMETRICS };
 
@@ -27,8 +28,8 @@ struct out {
     size_t capacity;
     char **cells; /* row by row; NULL: nothing was said */
     size_t depth;
-    cJSON *open[OUT_DEPTH_MAX]; /* the root, and what is open inside of it */
-    cJSON *root;
+    struct cJSON *open[OUT_DEPTH_MAX]; /* the root, and what is open inside of it */
+    struct cJSON *root;
 };
 
 /* What a number is. JSON has it as it is; all but OUT_INT are null when they are negative. */

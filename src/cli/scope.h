@@ -1,9 +1,8 @@
 #ifndef CLI_SCOPE_H
 #define CLI_SCOPE_H
 
-/* Scope-bound release of what the program gets from the library and from cJSON. */
+/* Scope-bound release of what the program gets from the library and the system. */
 
-#include <cJSON.h>
 #include <rql/rql.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -22,7 +22,7 @@ VENDOR = {
     "hiredis": ["src/net/"],
     "uv.h": ["src/base/uv_start", "src/net/uv_socket", "src/net/local", "src/lock/leases", "src/lock/loop",
              "src/cli/waiting", "swarm/"],
-    "cJSON.h": ["src/cli/"],
+    "cJSON.h": ["src/cli/out"],
     "openssl": ["src/net/"],
 }
 # These decide: time and random numbers are their arguments, memory is their caller's.
