@@ -390,6 +390,39 @@ static void who_stands_behind_a_whole_page_is_served(void **state)
     CHECK_OK(rql_lock_release(waiter.lock, NULL));
 }
 
+/* The script leaves that to its caller. */
+static void a_free_lock_goes_to_who_stands_behind_the_dead(void **state)
+{
+    redisContext *subscriber = redisConnectUnix(server.socket_path);
+    rql_sweep_result result;
+
+    (void)state;
+    assert_non_null(subscriber);
+    freeReplyObject(redisCommand(subscriber, "SUBSCRIBE rql:wake:" OURS));
+    live(OURS);
+    ask("ZADD rql:lock_queue:x 0.5 " DEAD);
+    wait_as("x", 1, OURS, 0);
+    result = clear_dead(0, false, 1);
+    check_counts(result, 0, 1, 1);
+    assert_int_equal(result.handed_over_cnt, 1);
+    assert_int_equal(ask_int("HEXISTS rql:lock:x acq_id"), 1);
+    redisFree(subscriber);
+}
+
+/* The script is the first to see them. */
+static void foreign_records_of_requests_are_left_alone_and_counted(void **state)
+{
+    rql_sweep_result result;
+
+    (void)state;
+    ask("ZADD rql:lock_queue:s 1 " DEAD);
+    ask("SET rql:req:s x");
+    result = clear_dead(0, false, 1);
+    check_counts(result, 0, 0, 0);
+    assert_int_equal(result.foreign_key_cnt, 1);
+    assert_int_equal(ask_int("ZCARD rql:lock_queue:s"), 1);
+}
+
 struct steps {
     int64_t calls;
     int64_t last_done;
@@ -626,6 +659,8 @@ int main(void)
         TEST(requests_of_ours_that_live_keep_their_places),
         TEST(long_queues_are_gone_through),
         TEST(who_stands_behind_a_whole_page_is_served),
+        TEST(a_free_lock_goes_to_who_stands_behind_the_dead),
+        TEST(foreign_records_of_requests_are_left_alone_and_counted),
         TEST(progress_is_told_and_may_stop_it),
         TEST(a_sweep_ends_what_is_wanted_and_names_it),
         TEST(all_sweeps_name_what_they_sweep),
