@@ -1,4 +1,4 @@
--- Take a lock, re-enter it, or stand in its queue; look again while waiting. One round trip.
+-- Take a lock, re-enter it, or wait in its queue; poll while waiting. One round trip.
 --
 -- Safe to repeat with the same nonce: a grant is answered again, a request keeps its place.
 --
@@ -6,13 +6,13 @@
 -- @args acquirer host ttl_ms nonce not_after_us ask ...
 --
 -- ask, read only when the lock is not simply free: "<access q|r><conflict w|t|e|d><fail_fast f|->
--- <wait_ms, -1 for ever> <known score us, 0> <queue_ttl_ms, -1 for ever> <random 0..65535>". A capital access:
--- the acquirer holds other locks, or may do so.
+-- <wait_ms, -1 for ever> <known score us, 0> <queue_ttl_ms, -1 for ever> <random 0..65535>". A capital
+-- access: the acquirer holds other locks, or may do so. A known score makes the call a poll.
 -- Further arguments are metadata: name, value, ...
 -- Returns one line, for lists are slow to build:
 --   "1 now_us ttl_left_ms token process(0|1|2) was_handed_over grant's_nonce": held;
 --   "0 now_us pttl_ms rank is_first was_restored of_ruby score_us": queued; of_ruby: 1 a Ruby holds the
---   lock, is in front and takes it next, or may unlock it, of which no push tells: it has to be watched;
+--   lock, is in front and takes it next, or may unlock it, of which no push tells: it has to be tracked;
 --   "2|3|4 now_us pttl_ms": fail_fast_no_try | fail_fast_after_try | conflict;
 --   "5 now_us": stale, came after not_after_us; "6 now_us": again, repeat the call.
 
@@ -28,10 +28,163 @@ end
 -- @include ttl
 
 local n_keys = call("EXISTS", lock, queue, requests)
-if n_keys > 0 then
-    -- @include contended
+if n_keys == 0 then
+    -- @include grant
+    return "1 " .. now_text .. " " .. ttl_ms .. " " .. token .. " 0 0 " .. nonce
 end
 
--- @include grant
+-- It is held, or others wait.
+-- @include waiters
+-- @include is_alive
 
+local access, conflict, fail_fast, wait_ms, known_us, more_at =
+    string.match(ARGV[6], "^(%a)(%a)(.) (%-?%d+) (%d+) ()")
+local is_random = access == "r" or access == "R"
+local owner = call("HGET", lock, "acq_id")
+local holder = owner == acquirer and call("HGET", lock, "rql_nonce")
+local mine = call("HGET", requests, acquirer)
+
+-- PTTL of a lock, no longer than any of ours: a long number would get an exponent in an answer.
+local function ttl_left(lock)
+    return math.min(redis.call("PTTL", lock), 2592000000)
+end
+
+if holder and (holder == nonce or conflict == "t" or conflict == "e") then
+    -- The request is a repetition, or its acquirer enters again.
+    local more = call("HMGET", lock, "rql_token", "rql_claim", "rql_spc")
+    local token, claim, last_entry = more[1], more[2], more[3]
+    local process = "0"
+
+    if claim then -- the first that is heard of a holder that was handed the lock: it has the whole ttl now
+        call("HDEL", lock, "rql_claim")
+        call("PEXPIRE", lock, call("HGET", lock, "ini_ttl"))
+    end
+    if holder ~= nonce and conflict == "t" then
+        process = "1"
+        if last_entry ~= nonce then
+            call("HINCRBY", lock, "spc_cnt", "1")
+            call("HSET", lock, "l_spc_ts", now_seconds, "rql_spc", nonce)
+        end
+    elseif holder ~= nonce then
+        process = "2"
+        if call("HSETNX", lock, "rql_ext:" .. nonce, ttl_ms) == 1 then
+            local left = math.max(call("PTTL", lock), 0)
+            call("HSETNX", lock, "rql_end", string.format("%.0f", now_text + left * 1000))
+            call("PEXPIRE", lock, math.min(left + ttl_ms, 2592000000))
+            call("HINCRBY", lock, "spc_ext_ttl", ttl_ms)
+            call("HINCRBY", lock, "spc_cnt", "1")
+            call("HSET", lock, "l_spc_ext_ts", now_seconds, "l_spc_ext_ini_ttl", ttl_ms)
+        end
+    end
+    return "1 " .. now_text .. " " .. ttl_left(lock) .. " " .. token .. " " .. process .. " " ..
+        (claim and "1" or "0") .. " " .. holder
+elseif owner == acquirer and conflict == "d" then
+    call("ZREM", queue, acquirer)
+    forget(requests, acquirer, mine and select(5, read_record(mine)))
+    return "4 " .. now_text .. " " .. ttl_left(lock)
+elseif owner and fail_fast == "f" then
+    return "2 " .. now_text .. " " .. ttl_left(lock)
+elseif not owner and is_random then
+    if mine then
+        access = select(5, read_record(mine)) -- of an earlier request
+    end
+else
+    -- It waits: it enters the queue, which is served if the lock is free, and may be served itself.
+    -- @include queue
+
+    local me, holds, oldest_us = acquirer, access == "Q" or access == "R", 0
+    local turn, yields, free_ms, passed, queue_ttl_ms, random
+    local is_poll = known_us ~= "0"
+    local until_us = end_of(wait_ms, time, micros)
+    local count = call("ZCARD", queue) -- before any write: a foreign type is an error
+    local score = mine and call("ZSCORE", queue, acquirer)
+    local was_removed = is_poll and not score
+    local score_us, last_two = is_poll and known_us or now_text, {}
+
+    if was_removed or (count == 0 and n_keys > (owner and 1 or 0)) then
+        local n_there = count
+        -- @include restore
+        count = call("ZCARD", queue)
+        score = mine and call("ZSCORE", queue, acquirer)
+    end
+    if score then
+        score_us = micros_of(score)
+    end
+    -- The record first: what leaves needs it, should the rest be denied.
+    if not mine or not string.find(mine, " " .. nonce .. " ", 1, true) then
+        if mine then
+            forget(requests, acquirer, (select(5, read_record(mine))))
+        end
+        call("HSET", requests, acquirer, record_of(acquirer, host, ttl_ms, nonce, until_us, access, score_us))
+        if is_random then
+            call("HINCRBY", requests, "random", "1")
+        end
+        if holds then
+            call("HINCRBY", requests, "holders", "1")
+        end
+    end
+    if not score and is_poll then
+        count = count + call("ZADD", queue, seconds_of(score_us), acquirer)
+    elseif not score then
+        count = count + call("ZADD", queue, now_seconds, acquirer)
+        if count == 5 then
+            -- Redis walks a short queue from its head for each newcomer, up to 128 of them; not if it ever
+            -- had a long member. It has one for a moment, and stays a tree for as long as it lives.
+            call("ZADD", queue, "0", acquirer .. acquirer)
+            call("ZREM", queue, acquirer .. acquirer)
+        end
+        last_two = call("ZRANGE", queue, "-2", "-1")
+        if last_two[#last_two] ~= acquirer then
+            score_us = tail_us(queue, requests, fence, now_text)
+            put_at(queue, requests, acquirer, seconds_of(score_us),
+                   record_of(acquirer, host, ttl_ms, nonce, until_us, access, score_us))
+        end
+    end
+    local is_behind_ours = last_two[2] == acquirer and call("HEXISTS", requests, last_two[1]) == 1
+    if not is_behind_ours then
+        keep(queue, requests)
+    end
+    note_heartbeat(live, acquirer, now_text, is_poll)
+
+    if not owner or score or is_poll then
+        queue_ttl_ms, random = string.match(ARGV[6], "^(%-?%d+) (%d+)$", more_at)
+        oldest_us = queue_ttl_ms ~= "-1" and now_text - queue_ttl_ms * 1000 or 0
+    end
+    if not owner then
+        -- @include serve_queue
+    end
+    if turn ~= "mine" then
+        if fail_fast == "f" then
+            call("ZREM", queue, acquirer)
+            forget(requests, acquirer, access)
+            return "3 " .. now_text .. " " .. ttl_left(lock)
+        elseif turn == "again" then
+            return "6 " .. now_text
+        elseif score_us + 0 < oldest_us then -- its queue_ttl is over: it goes to the tail
+            score_us = tail_us(queue, requests, fence, now_text)
+            put_at(queue, requests, acquirer, seconds_of(score_us),
+                   record_of(acquirer, host, ttl_ms, nonce, until_us, access, score_us))
+        end
+        local rank, is_first = count - 1, count == 1 and "1" or "0"
+        if not owner or (count > 1 and not is_behind_ours) then
+            rank = call("ZRANK", queue, acquirer)
+            is_first = leads(queue, requests, acquirer, rank)
+        end
+        local of_ruby = "0"
+        if is_first == "1" and owner then
+            -- Ruby may unlock what ours holds, too; but a watch from the first moment would slow hand-overs.
+            of_ruby = (rank > 0 or is_poll or call("HEXISTS", lock, "rql_nonce") == 0) and "1" or "0"
+        elseif is_first == "1" and free_ms and rank > 0 then
+            of_ruby = "1"
+        end
+        return "0 " .. now_text .. " " .. (free_ms or ttl_left(lock)) .. " " .. rank .. " " .. is_first ..
+            " " .. (was_removed and "1" or "0") .. " " .. of_ruby .. " " .. score_us
+    elseif passed then
+        call("HSET", requests, "series", passed)
+    end
+end
+
+call("ZREM", queue, acquirer)
+forget(requests, acquirer, access)
+-- @include grant
 return "1 " .. now_text .. " " .. ttl_ms .. " " .. token .. " 0 0 " .. nonce

@@ -1,7 +1,7 @@
 -- Take several locks in one step, or wait for all of them while holding none. One round trip.
 --
--- A request stands in all its queues with one score: any two series stand in the same order in every
--- queue that they share, so they cannot wait for each other in a circle. Safe to repeat with the same
+-- A request is in all its queues with one score: any two series are in the same order in every queue that
+-- they share, so they cannot wait for each other in a circle. Safe to repeat with the same
 -- nonces: a grant is answered again, a request keeps its place. All keys must be of one hash slot.
 --
 -- @keys lock queue requests ... live fence
@@ -12,9 +12,9 @@
 -- Returns {1, now_us, {token, ttl_left_ms, process 0|1, grant's nonce} of each lock}: all are held;
 --         {0, now_us, pttl_ms, rank, is_first, was_restored, of_ruby, score_us, state of each}: queued;
 --         {2|3|4, now_us, pttl_ms, state of each}, {5|6, now_us}: as acquire.lua.
--- of_ruby is the number of the first lock that has to be watched, as for acquire.lua, or 0.
+-- of_ruby is the number of the first lock that has to be tracked, as for acquire.lua, or 0.
 -- pttl_ms is of the lock that ends last, or until a reservation of this series lapses; rank that of the worst
--- place. state is what stands against the lock: 0 nothing, 1 another holds it, 2 others are in front, 3 this
+-- place. state is what is in the way: 0 nothing, 1 another holds it, 2 others are in front, 3 this
 -- acquirer holds it.
 
 local call = redis.call
@@ -161,9 +161,8 @@ local function enqueue(us)
                         call("HINCRBY", requests, "holders", "1")
                     end
                 end
-                call("HSET", requests, acquirer,
-                     record_of(acquirer, host, ttl_ms, nonce, until_us, entry.access, us))
-                call("ZADD", queue, seconds_of(us), acquirer)
+                put_at(queue, requests, acquirer, seconds_of(us),
+                       record_of(acquirer, host, ttl_ms, nonce, until_us, entry.access, us))
                 entry.score_us, entry.is_queued, entry.is_there = us, true, true
             end
             keep(queue, requests)
@@ -171,7 +170,7 @@ local function enqueue(us)
     end
 end
 
--- Serves the queue of a free lock; returns what then stands against it. yields: it is not taken now, and
+-- Serves the queue of a free lock; returns what is then in the way. yields: it is not taken now, and
 -- somebody else may have it meanwhile.
 local function state_of(entry, oldest_us, yields)
     if entry.is_own then

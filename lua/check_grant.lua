@@ -1,6 +1,7 @@
--- Included by every script that deletes a lock which was seen before: whether it still is that grant.
+-- For a script that deletes a lock which a client has seen: whether it still is that grant. ARGV begins with
+-- acq_id, hst_id, ts and nonce, as they were seen.
 --
--- Uses call and lock of the including script; ARGV begins with acq_id, hst_id, ts and nonce.
+-- in: call lock
 
 local held = call("HMGET", lock, "acq_id", "hst_id", "ts", "rql_nonce")
 

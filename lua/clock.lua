@@ -1,10 +1,11 @@
--- Included by every script that needs the time.
+-- The server's time. now_text is microseconds since 1970 in digits, now_seconds what the gem writes. Texts,
+-- because numbers are slow to print and to read. Who has to reckon writes now_text + 0, which reads the
+-- digits once; tonumber() reads them twice.
 --
--- Uses call of the including script. now_text is microseconds since 1970 in digits, now_seconds what the gem
--- writes. Texts, because numbers are slow to print and to read. Who has to reckon writes now_text + 0, which
--- reads the digits once; tonumber() reads them twice.
+-- in: call
+-- out: time micros now_text now_seconds is_less
 
--- Seconds with six decimals in the gem's form: the shortest, but ".0" if whole (wire.md 3).
+-- Seconds with six decimals as the gem writes and reads them: the shortest form, but ".0" if whole.
 local function shortest(text)
     return (string.gsub(string.gsub(text, "0+$", ""), "%.$", ".0"))
 end

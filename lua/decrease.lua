@@ -1,9 +1,9 @@
--- End an extendable re-entry: take back the part of its ttl that was not used (wire.md 7).
+-- End an extendable re-entry: take back the part of its ttl that was not used (lua/README.md 19).
 --
 -- @keys lock queue requests live fence
 -- @args grant_nonce nonce unused_ms random
 -- Returns "1 served ttl_left_ms" when taken back, "0 0 ttl_left_ms" when the re-entry had ended before, "0
--- served 0" when the grant had; served: see serve_queue.lua.
+-- served 0" when the grant had; served: lua/README.md 9.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]

@@ -1,6 +1,7 @@
--- Included at the end of every script that deletes a lock which was seen before: it goes to the next waiter.
+-- The end of a script that deletes a lock which a client has seen: it goes to the next waiter. The random
+-- number is the fifth argument.
 --
--- Uses call, lock, queue and requests of the including script; the random number is the fifth argument.
+-- in: call lock queue requests live fence
 
 local is_deleted = call("DEL", lock)
 if call("EXISTS", queue, requests) == 0 or type(redis.pcall("HLEN", requests)) ~= "number" then

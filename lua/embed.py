@@ -4,12 +4,25 @@
 A script declares its contract in its head comment:
     -- @keys lock queue                    ("..." after them: these once for each of several locks)
     -- @args acquirer host ttl_ms          (a last "..." stands for any number more)
-A line "-- @include name" stands for the text of name.lua in the same folder.
+A line "-- @include name" stands for the text of name.lua in the same folder, a fragment. Its head says
+which local variables it needs, and which of its own it leaves to its includer; either may have more lines:
+    -- in: call lock queue
+    -- out: served
+Checked: a fragment is included where all that it needs is declared, uses nothing else, needs all that it
+lists, and declares what it leaves. So a script uses no global variable, which a server would refuse only
+when it comes to that line.
 """
 import hashlib
 import pathlib
 import re
 import sys
+
+GLOBALS = {"redis", "KEYS", "ARGV", "cmsgpack", "string", "math", "tonumber", "tostring", "type", "select",
+           "unpack", "pairs", "ipairs"}
+KEYWORDS = set("and break do else elseif end false for function if in local nil not or repeat return then "
+               "true until while".split())
+TOKEN = re.compile(r"""--\ @include\ (?P<include>\w+)$ | --.*?$ | "(?:\\.|[^"\\\n])*" | (?P<name>[A-Za-z_]\w*)
+                       | \d[\w.]* | \.\.\.? | [=~<>]= | (?P<sign>[^\s\w])""", re.M | re.X)
 
 
 def c_literal(text):
@@ -35,8 +48,125 @@ def declared(text, tag, path):
     return found[0].split()
 
 
+def listed(text, tag):
+    """The variables of all lines "-- in: ..." or "-- out: ..."."""
+    return [name for line in re.findall(rf"^-- {tag}: (.*)$", text, re.M) for name in line.split()]
+
+
+class Names:
+    """Follows the blocks of a script or fragment: what it declares, and what it uses and does not declare."""
+
+    def __init__(self, path, needed):
+        self.path = path
+        self.needed = set(needed)
+        self.blocks = [set()]  # what is declared in each that is open, beside what is needed
+        self.used = set()      # of what is needed
+        self.faults = []
+
+    def fault(self, line, what):
+        self.faults.append(f"{self.path}:{line}: {what}")
+
+    def use(self, name, line, why):
+        if not any(name in block for block in self.blocks) and name not in GLOBALS:
+            self.used.add(name)
+            if name not in self.needed:
+                self.fault(line, why)
+
+    def include(self, name, line):
+        text = self.path.with_name(name + ".lua").read_text("ascii")
+        for needed in listed(text, "in"):
+            self.use(needed, line, f"{name}.lua needs {needed}, which is not declared here")
+        self.blocks[-1].update(listed(text, "out"))
+
+
+def parameters(tokens, at):
+    """The names up to the closing parenthesis."""
+    names = set()
+    while tokens[at][1] != ")":
+        names.add(tokens[at][1])
+        at += 1
+    return names, at
+
+
+def follow(names, tokens):
+    """Adds to `names` what the tokens, (kind, text, line) of each, declare and use."""
+    open_signs, at, waits_for_do = [], 0, False
+    while at < len(tokens):
+        kind, text, line = tokens[at]
+        before, after = tokens[at - 1][1] if at else "", tokens[at + 1][1] if at + 1 < len(tokens) else ""
+        if kind == "include":
+            names.include(text, line)
+        elif text in ("local", "for") and after != "function":
+            if text == "for":
+                names.blocks.append(set())
+                waits_for_do = True
+            while tokens[at + 1][0] == "name" and tokens[at + 1][1] not in KEYWORDS:
+                names.blocks[-1].add(tokens[at + 1][1])
+                at += 1 + (tokens[at + 2][1] == "," if at + 2 < len(tokens) else 0)
+                if tokens[at][1] != ",":
+                    break
+        elif text == "function":
+            if kind == "name" and before == "local":
+                names.blocks[-1].add(after)
+            while tokens[at][1] != "(":
+                at += 1
+            own, at = parameters(tokens, at + 1)
+            names.blocks.append(own)
+        elif text in ("then", "repeat", "else") or (text == "do" and not waits_for_do):
+            if text == "else":
+                names.blocks.pop()
+            names.blocks.append(set())
+        elif text in ("end", "elseif", "until"):
+            names.blocks.pop()
+        elif text == "do":
+            waits_for_do = False
+        elif kind == "sign" and text in "({[":
+            open_signs.append(text)
+        elif kind == "sign" and text in ")}]":
+            open_signs.pop()
+        elif kind == "name" and text not in KEYWORDS and before not in (".", ":"):
+            is_field = open_signs[-1:] == ["{"] and before in ("{", ",") and after == "="
+            if not is_field:
+                names.use(text, line, f"{text} is not declared here")
+        at += 1
+
+
+def faults_of(path):
+    """What is wrong with the variables of a script or of a fragment."""
+    text = path.read_text("ascii")
+    tokens = []
+    for found in TOKEN.finditer(text):
+        kind = found.lastgroup or ("" if found[0].startswith("--") else "other")
+        if kind:
+            tokens.append((kind, found[kind] if kind != "other" else found[0], text.count("\n", 0, found.start()) + 1))
+    names = Names(path, listed(text, "in"))
+    follow(names, tokens)
+    for name in sorted(names.needed - names.used):
+        names.fault(1, f"{name} is listed as needed, and is not")
+    for name in listed(text, "out"):
+        if name not in names.blocks[0]:
+            names.fault(1, f"{name} is listed as left to the includer, and is not declared")
+    return names.faults
+
+
+def included(path):
+    """All fragments that a script consists of."""
+    for name in re.findall(r"^ *-- @include (\w+)$", path.read_text("ascii"), re.M):
+        fragment = path.with_name(name + ".lua")
+        yield fragment
+        yield from included(fragment)
+
+
+def check(scripts):
+    paths = sorted({*scripts, *(fragment for script in scripts for fragment in included(script))})
+    faults = [fault for path in paths for fault in faults_of(path)]
+    if faults:
+        sys.exit("\n".join(faults))
+
+
 def main():
     out_c, out_h, *inputs = map(pathlib.Path, sys.argv[1:])
+    check(inputs)
     enum, rows = [], []
     for path in sorted(inputs):
         text = expanded(path)

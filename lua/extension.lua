@@ -1,4 +1,6 @@
--- Included by every script that ends an extendable re-entry: what it added goes, what was promised stays.
+-- The end of an extendable re-entry: what it added goes, what was promised stays.
+--
+-- out: take_back
 
 -- Returns what is left of the lock in ms; 0: it has ended. rql_end is its end without extensions.
 local function take_back(lock, now_text, ms)

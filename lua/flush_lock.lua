@@ -2,7 +2,7 @@
 --
 -- @keys lock queue requests live fence hosts suspects
 -- @args acq_id hst_id ts nonce random
--- A field that was not there is "". Returns "is_deleted served"; served: see serve_queue.lua.
+-- A field that was not there is "". Returns "is_deleted served"; served: lua/README.md 9.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]

@@ -2,7 +2,7 @@
 --
 -- @keys lock queue requests live fence hosts suspects
 -- @args from
--- The host of a request is in its record; Ruby's are told by their acquirer id (wire.md 2).
+-- The host of a request is in its record; a Ruby's is told from its acquirer id, which names the same thread.
 -- Returns {number removed, place to go on from or -1, served}; served 2: the lock is free, serve who is
 -- next.
 

@@ -1,4 +1,5 @@
--- Add to the ttl of a lock whoever holds it: the gem's extend_lock_ttl, for operators (wire.md 8).
+-- Add to the ttl of a lock whoever holds it, for operators: the gem's extend_lock_ttl. A sum of 0 or less
+-- ends the lock, as there.
 --
 -- @keys lock
 -- @args add_ms

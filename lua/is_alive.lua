@@ -1,11 +1,12 @@
--- Included by every script that tells the dead in a queue.
+-- Who is dead in a queue.
 --
--- Uses clock.lua.
+-- in: is_less
+-- out: is_alive
 
--- Whether its time is not over, and its client was heard of within X. What was heard in the future was heard
--- before the clock was set back; when, is not known: it counts as heard now, once.
+-- Whether its time is not over, and its client was heard of within SILENCE_US. What was heard in the future
+-- was heard before the clock was set back; when, is not known: it counts as heard now, once.
 local function is_alive(live, identity, now_text, until_us)
-    local SILENCE_US = 5000000 -- X: a client silent for longer is dead
+    local SILENCE_US = 5000000 -- a client silent for longer is dead
     if until_us ~= "0" and is_less(until_us, now_text) then
         return false
     end

@@ -1,8 +1,9 @@
--- Included by every script that ends what dead hosts left behind.
+-- For scripts that end what dead hosts left behind.
 --
--- Uses call, hosts and suspects of the including script.
+-- in: call hosts suspects
+-- out: is_dead_host
 
--- Declared dead, and silent ever since: a probe that came later voids the verdict.
+-- Declared dead, and silent ever since: a probe that came later voids that.
 local function is_dead_host(host)
     local record = call("HGET", suspects, host)
     local value = record and string.match(record, "^%d+ D (.*)$")

@@ -1,9 +1,9 @@
--- Withdraw a request, whatever became of it: out of the queue, and what it was granted is given back.
+-- Withdraw a request, whatever has become of it: out of the queue, and what it was granted is given back.
 --
 -- @keys lock queue requests live fence
 -- @args acquirer nonce random
 -- Returns "what served"; what: 0 nothing there, 1 left the queue, 2 released, 3 re-entry undone; served:
--- see serve_queue.lua.
+-- lua/README.md 9.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -38,7 +38,8 @@ if type(record) == "table" or call("EXISTS", queue, requests) == 0 then
     return what .. " 0"
 elseif redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
     local head = redis.pcall("ZRANGE", queue, "0", "0")[1]
-    -- Ruby is in front, or has the lock, and tells nobody when it ends: who leads from now on has to watch it.
+    -- Ruby is in front, or has the lock, and tells nobody when it ends: who leads from now on has to track
+    -- the lock.
     if head and (call("HEXISTS", requests, head) == 0
         or (was_head and redis.pcall("HEXISTS", lock, "rql_nonce") == 0)) then
         local me, n_left

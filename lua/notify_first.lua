@@ -1,9 +1,10 @@
--- Included where a Ruby stands at the head of a queue: no push will come from it, so the first waiter of ours
--- that lives and hears is told to look, and has itself told of what Ruby does. If there seems to be none, a
--- Ruby may have removed it, as it does with all that have waited for long.
+-- Where a Ruby is at the head of a queue: no push will come from it, so the first waiter of ours that lives
+-- and hears is told to look, and has the server tell it of what Ruby does. If there seems to be none, a Ruby
+-- may have removed it, as it does with all that have waited for long.
 --
--- Uses call, queue, requests, live, me, now_text, waiters.lua and is_alive.lua; and n_left, how many have just left
--- the queue so that this Ruby is its head, or nil.
+-- in: call queue requests live now_text read_record identity_of notify is_alive me n_left
+--
+-- n_left: how many have just left the queue so that this Ruby is its head, or nil.
 
 local PLACES = 512 -- behind more Rubies than that nobody is looked for
 local from, n_there, is_told, is_over = 0, n_left or 0, false, false

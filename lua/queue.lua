@@ -1,6 +1,7 @@
--- Included by every script that puts a request into a queue.
+-- For scripts that put a request into a queue; its metadata is in ARGV. These capture as little as those of
+-- waiters.lua.
 --
--- Uses waiters.lua, and the metadata in ARGV. Captures as little as that does, see there.
+-- out: seconds_of micros_of end_of record_of tail_us put_at keep note_heartbeat leads
 
 local function seconds_of(us)
     return string.sub(us, 1, -7) .. "." .. string.sub(us, -6)
@@ -50,14 +51,13 @@ local function keep(queue, requests)
     redis.call("PEXPIRE", requests, "60000")
 end
 
--- Redis walks a short queue from its head for each newcomer, up to 128 of them; not if it ever had a long
--- member. It has one for a moment, and stays a tree for as long as it lives.
-local function keep_as_tree(queue, acquirer)
-    redis.call("ZADD", queue, "0", acquirer .. acquirer)
-    redis.call("ZREM", queue, acquirer .. acquirer)
+-- A request in its place. The record first: if it cannot be written, the place is none to put it back to.
+local function put_at(queue, requests, acquirer, seconds, record)
+    redis.call("HSET", requests, acquirer, record)
+    redis.call("ZADD", queue, seconds, acquirer)
 end
 
--- One sign of life counts for all waiters of a client. Who was silent for long is forgotten.
+-- One heartbeat counts for all waiters of a client. Who was silent for long is forgotten.
 local function note_heartbeat(live, acquirer, now_text, is_poll)
     if redis.call("ZADD", live, now_text, string.sub(acquirer, -32)) == 1 or is_poll then
         redis.call("ZREMRANGEBYSCORE", live, "-inf", now_text - 50000000)

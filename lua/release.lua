@@ -2,7 +2,7 @@
 --
 -- @keys lock queue requests live fence
 -- @args nonce random
--- Returns "1 served" when released, "0 served" when the grant had ended; served: see serve_queue.lua.
+-- Returns "1 served" when released, "0 served" when the grant had ended; served: lua/README.md 9.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]

@@ -1,18 +1,19 @@
--- Included by our_turn.lua and serve_queue.lua where a series is the first at a free lock and does not take it: it
--- takes all of its locks or none. The lock stays free for it, but not without end: who waits here may hold
--- another lock of the series.
+-- Where a series is the first at a free lock and does not take it: it takes all of its locks or none. The
+-- lock stays free for it, but not without end: who waits here may hold another lock of the series.
 --
--- Who is marked as holding something is served before all others meanwhile; so many of them, for not all are
--- part of a circle, and the series would wait for ever. Anybody else is served when the
+-- Who is marked as holding something is served before all others meanwhile; no more than MARKED of them, for
+-- not all are part of a circle, and the series would wait for ever. Anybody else is served when the
 -- reservation lapses: one, then it begins anew and is twice as long, for a series that is passed each time
 -- would never be served. A Ruby takes a lock only at the head of the queue: so whoever is in front leaves it,
 -- and comes back with its next poll.
 --
--- It begins when the lock is first seen free. Nothing but a grant past the series begins it anew: who leaves the
--- queue, or takes the lock at random, would otherwise make it last for ever.
+-- It begins when the lock is first seen free. Nothing but a grant past the series begins it anew: who leaves
+-- the queue, or takes the lock at random, would otherwise make it last for ever.
 --
--- Uses what serve_queue.lua uses, and waiter. Leaves reserved_for, may_pass, free_ms, and what is to be noted if
--- somebody is let by; and turn if nobody behind it can be served.
+-- in: call queue requests now_text is_less waiter holds yields KEPT
+-- in: turn free_ms cost reserved_for may_pass serves_marked if_passed if_marked
+--
+-- Sets what is in the second line; turn only if nobody behind the series can be served.
 
 local RESERVED_US, LONGEST_US, MARKED = 2000000, 60000000, 16
 local since_us, n_passed, n_marked, whom =
@@ -23,7 +24,8 @@ end
 local length_us = math.min(RESERVED_US * 2 ^ n_passed, LONGEST_US)
 local is_begun = since_us and since_us ~= "0"
 if is_begun and now_text - since_us >= length_us then
-    local ruby_us, score, ruby = string.match(call("HGET", requests, "ruby") or "", "^(%d+) %d+ %d (%S+) (.*)$")
+    local ruby_us, score, ruby =
+        string.match(call("HGET", requests, "ruby") or "", "^(%d+) %d+ %d (%S+) (.*)$")
     if ruby and not is_less(ruby_us, since_us) and not is_less(now_text, ruby_us)
         and call("ZSCORE", queue, ruby) ~= score then
         is_begun, n_passed, n_marked = false, n_passed + 1, "0" -- it was let by, and has been served

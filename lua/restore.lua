@@ -1,8 +1,10 @@
--- Included where somebody has removed waiters from a queue: who has a record and no place is put back in its
--- old one. The gem's unlock and clear_locks empty a queue; who waits there goes on waiting.
+-- Where somebody has removed waiters from a queue: who has a record and no place is put back in its old one.
+-- The gem's unlock and clear_locks empty a queue; who waits there goes on waiting.
 --
--- Uses call, queue, requests and read_record(), and n_there: how many have a place, at most. All come back in
--- one call, some 3 us each: whoever was served before would overtake the others.
+-- in: call queue requests read_record n_there
+--
+-- n_there: how many have a place, at most. All come back in one call, some 3 us each: whoever was served
+-- before would overtake the others.
 
 local n_requests = redis.pcall("HLEN", requests)
 if type(n_requests) == "number" and n_requests > 0 then

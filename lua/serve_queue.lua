@@ -1,19 +1,26 @@
--- Included where a lock is free: serves its queue. What somebody else has put under the queue's key counts as
--- an empty one: an error here would hide what the script has done to the lock.
+-- Serves the queue of a free lock. What somebody else has put under the queue's key counts as an empty one:
+-- an error here would hide what the script has done to the lock.
 --
 -- Who cannot be served leaves the queue, the dead and those whose client hears nothing: whatever is in front
 -- of a waiter that can be served is passed once, not by each call again. Who lives puts itself back in its
 -- old place with its next poll, which is due as soon as its client hears again.
 --
--- Uses clock.lua, waiters.lua and is_alive.lua, and of the including script call, lock, queue, requests, live,
--- fence and random; unless it acts for a waiter nil: me, whose turn it may be, oldest_us, holds, whether it is
--- marked as holding something, and yields, whether it cannot take the lock now; and turn, free_ms and passed,
--- which are nil at first. Leaves turn: "granted", "mine", "free", or "again" if there was too much to do for one
--- call; free_ms, if the lock stays free for somebody: for how long; passed, if it was reserved for another; and
--- for answers served: 0 nobody was, 1 it was handed over, 2 ask again.
+-- in: call lock queue requests live fence random now_text now_seconds is_less budget
+-- in: read_record whole_host identity_of forget notify is_alive
+-- in: me holds yields oldest_us turn free_ms passed
+-- out: served
+--
+-- me is the waiter that the script acts for, and that may take the lock; holds: it is marked as holding
+-- something; yields: it cannot take the lock now; oldest_us: a score below it has outlived its queue_ttl. All
+-- are nil in a script that acts for nobody. turn, free_ms and passed are nil before, and set here:
+-- turn     "granted" to another; "mine"; "free", it stays so; "again", too much to do for one call
+-- free_ms  for how long it stays free for somebody
+-- passed   what to note for the series that was let wait, see reserve.lua
+-- served   for answers: 0 nobody was, 1 it was handed over, 2 call again
 
 local GRACE_US = 2000000 -- a Ruby waiter at the head of a free lock gets this long to take it
-local CLAIM_MS = "1000" -- G: a lock handed over lives this long until its owner is heard of
+local CLAIM_MS = "1000" -- a lock handed over lives this long until its owner is heard of
+local SECOND_US = 500000 -- what Rubies get once more; twice the gem's retry_delay and retry_jitter
 local AT_ONCE = 32
 local DEAD, SILENT, KEPT = 1, 3, 0.1 -- what a turn costs
 local silent, hears_all, n_dropped = {}, true, 0
@@ -28,18 +35,47 @@ if not page[1] and not page.err then
     page = call("ZRANGE", queue, "0", "0")
 end
 if random + 0 < 32768 and page[1] and call("HGET", requests, "random") then
-    -- @include random
+    -- In half the cases one that asked for it may overtake the head, whatever its place. It is a page of its
+    -- own, which counts for no place in the queue.
+    local place = random % call("ZCARD", queue)
+    local pick = call("ZRANGE", queue, place, place)[1]
+    local record = pick and call("HGET", requests, pick)
+    local access = record and select(5, read_record(record))
+    if access == "r" or access == "R" then
+        page, width = {pick}, 0
+    end
 end
 repeat
     for i = 1, #page do
         local waiter, cost = page[i], DEAD
         local record = waiter ~= me and call("HGET", requests, waiter)
         local host, ttl_ms, nonce, until_us, access, score_us, meta_at
+        local identity, heard -- of a waiter of ours; how many clients heard what it was told
+        local lives = waiter == me -- who asks is alive
         if record then
             host, ttl_ms, nonce, until_us, access, score_us, meta_at = read_record(record)
         end
-        if waiter == me and n_rubies > 0 then
-            -- @include last_ruby
+        if host then
+            identity = identity_of(waiter)
+            lives = not silent[identity] and is_alive(live, identity, now_text, until_us)
+        end
+        if host and lives and (not hears_all or n_rubies > 0) and notify(identity, "hello") == 0 then
+            heard = 0 -- where one did not hear there may be many: a message is cheaper than a grant
+        elseif lives and n_rubies > 0 then
+            -- Dead Rubies were passed, and it is the turn of another. If they were several, only the first of
+            -- them had its while at the head. So the last one is put back, with a short while for all: who
+            -- lives comes back to its old place within that, and takes the lock.
+            local _, last_us, n_gone, score, head =
+                string.match(call("HGET", requests, "ruby"), "^(%d+) (%d+) (%d) (%S+) (.*)$")
+            if n_gone == "1" then
+                call("HDEL", requests, "ruby")
+            else
+                local since = string.format("%.0f", now_text - GRACE_US + SECOND_US)
+                call("ZADD", queue, score, head)
+                call("HSET", requests, "ruby", since .. " " .. last_us .. " 0 " .. score .. " " .. head)
+                turn, free_ms = "free", SECOND_US / 1000
+            end
+            n_rubies = 0
         end
         if turn then
             cost = 0
@@ -47,14 +83,92 @@ repeat
             cost = KEPT
         elseif waiter == me and yields then
             -- @include reserve
-        elseif waiter == me then -- who asks is alive
+        elseif waiter == me then
             turn = (not reserved_for or may_pass) and "mine" or "free"
-        elseif host then
-            -- @include our_turn
-        elseif reserved_for and not may_pass then
-            cost = KEPT -- who holds something may stand behind this Ruby
+        elseif not host and reserved_for and not may_pass then
+            cost = KEPT -- who holds something may wait behind this Ruby
+        elseif not host then
+            -- A waiter without a record is a Ruby's: it takes a free lock by itself, when it tries again and
+            -- is the first. It has a while for that, then it counts as dead.
+            --
+            -- The while is one for all who are in the queue when it begins: n dead ones do not cost n times
+            -- as much, and all leave when it is over. It begins anew for whoever has come to the head
+            -- otherwise, also for one that has had the lock since and asks again, as its score tells; and if
+            -- it was begun in the future: then the clock was set back.
+            local n_left = at
+            if at > 0 then -- a series, and others that it does not let by; they have their records
+                call("ZREMRANGEBYRANK", queue, 0, at - 1)
+                at = 0
+            end
+            local score = call("ZSCORE", queue, waiter)
+            local since_us, last_us, n_gone, known_score, head =
+                string.match(call("HGET", requests, "ruby") or "", "^(%d+) (%d+) (%d) (%S+) (.*)$")
+            local is_known = since_us and not is_less(now_text, since_us)
+                and ((head == waiter and known_score == score)
+                    or (n_gone ~= "0" and score * 1000000 <= last_us + 0))
+
+            if me and score * 1000000 < oldest_us then
+                cost = DEAD -- as the gem does: a live one would have moved to the tail
+            elseif is_known and now_text - since_us >= GRACE_US then
+                n_rubies = math.min(n_gone + 1, 2)
+                call("HSET", requests, "ruby",
+                     since_us .. " " .. last_us .. " " .. n_rubies .. " " .. score .. " " .. waiter)
+            else
+                if not is_known then
+                    local tail = call("ZRANGE", queue, "-1", "-1", "WITHSCORES")[2]
+                    since_us, last_us = now_text, string.format("%.0f", math.ceil(tail * 1000000))
+                    call("HSET", requests, "ruby",
+                         since_us .. " " .. last_us .. " 0 " .. score .. " " .. waiter)
+                    call("PEXPIRE", requests, "60000")
+                    -- @include notify_first
+                end
+                turn, free_ms = "free", math.ceil((GRACE_US - (now_text - since_us)) / 1000)
+            end
+        elseif not lives or heard == 0 then
+            cost = DEAD
+        elseif reserved_for and not may_pass and not (serves_marked and access < "a") then
+            cost = KEPT
+        elseif access == "s" or access == "S" then
+            -- No script but its own sees all locks of a series: it is told to look at once. (The text is no
+            -- grant: who knows only those skips it.) Not by one that cannot take the lock: two would tell
+            -- each other without end.
+            heard = yields and 1 or notify(identity, nonce .. " look")
+            if not heard then
+                turn = "free"
+            elseif heard > 0 and not reserved_for then
+                -- @include reserve
+            elseif heard > 0 then
+                cost = KEPT
+            end
         else
-            -- @include ruby_turn
+            -- It gets the lock and is told; if it does not hear, the lock is taken back. If this user may
+            -- tell nobody, the lock is left to the next poll.
+            local acquirer, lease_ms, host = waiter, ttl_ms, whole_host(host, waiter)
+            local fields, first_field = {}, 1
+            if meta_at <= #record then
+                fields = cmsgpack.unpack(string.sub(record, meta_at))
+            end
+            if is_less(CLAIM_MS, ttl_ms) then
+                lease_ms = CLAIM_MS
+                fields[#fields + 1] = "rql_claim"
+                fields[#fields + 1] = "1"
+            end
+
+            -- @include grant
+
+            heard = notify(identity, nonce .. " " .. token .. " " .. now_text .. " " .. lease_ms)
+            if heard and heard > 0 then
+                call("ZREM", queue, acquirer)
+                forget(requests, acquirer, access)
+                turn = "granted"
+            else
+                call("DEL", lock)
+                turn = not heard and "free" or nil
+            end
+        end
+        if heard == 0 then
+            silent[identity], hears_all = true, false
+            cost = SILENT
         end
         if turn then
             break

@@ -4,7 +4,7 @@
 -- @keys hosts suspects flusher
 -- @args me lease_ms ttl_us wait_us cursor
 -- me is elected for lease_ms unless another is; "": by hand, without election. cursor: "" only elects,
--- "-" steps down. A suspicion is "<since> S <value>", a verdict "<since> D <value>"; both end with the
+-- "-" steps down. A suspect is "<since> S <value>", a dead host "<since> D <value>"; both end with the
 -- next probe. The field "" says when the elected one looked last.
 -- Returns {0} when another is elected, else {1, next cursor, host, value, ...} of the dead.
 
@@ -25,7 +25,7 @@ local function age_of(value)
     return now - tonumber(value) * 1000000
 end
 
--- After a time without looks, or a jump of the clock, hosts had no chance to clear themselves.
+-- After a time in which nobody looked, or a jump of the clock, hosts could not clear themselves.
 local function begin_round()
     local last = tonumber(call("HGET", suspects, "") or 0) or 0
     if now - last > wait_us or last > now then

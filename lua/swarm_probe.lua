@@ -1,4 +1,4 @@
--- Signs of life of hosts, and the names of those that leave.
+-- Heartbeats of hosts, and the names of those that leave.
 --
 -- @keys hosts suspects flusher
 -- @args n_new n_known ...

@@ -3,7 +3,7 @@
 -- @keys lock queue requests live fence
 -- @args oldest_us from is_dry
 -- Only requests up to oldest_us old are looked at. Of ours those are dead that have no record, whose time
--- is over or whose client is silent; Ruby's are, for they give no sign of life.
+-- is over or whose client is silent; Ruby's are, for they send no heartbeat.
 -- Returns {number removed, place to go on from or -1, served}; served 2: the lock is free, serve who is
 -- next.
 

@@ -2,7 +2,7 @@
 --
 -- @keys lock queue requests live fence
 -- @args acquirer random
--- Returns "is_removed served"; served: see serve_queue.lua.
+-- Returns "is_removed served"; served: lua/README.md 9.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]

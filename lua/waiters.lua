@@ -1,4 +1,6 @@
--- Included by every script that reads a queue: who waits there.
+-- Who waits in a queue.
+--
+-- out: budget read_record whole_host identity_of forget notify
 --
 -- These capture no local of the script: each that is captured costs the server as much as a small command
 -- does, in every call of the script, needed or not. So does number-to-text.
@@ -8,8 +10,8 @@
 
 local budget = 30 -- of serve_queue.lua, in turns of the dead: less than 1 ms in one call of the script
 
--- The words of a request record: host (see whole_host()), ttl, nonce, until when (us, 0: for ever), access (q
--- queued, r random, s series; a capital: who holds other locks meanwhile), score (us; version 0.1 wrote none);
+-- A request record in parts: host (see whole_host()), ttl, nonce, until when (us, 0: for ever), access (q
+-- queued, r random, s series; a capital: it holds other locks too), score (us; version 0.1 wrote none);
 -- and where its metadata begins, packed. Nothing: it is no record.
 local function read_record(record)
     return string.match(record, "^(%S+) (%d+) (%x+) (%d+) (%a) (%d*) ?()")

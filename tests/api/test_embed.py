@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""lua/embed.py refuses scripts whose variables do not fit together, and accepts those that do. Prints TAP."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+EMBED = pathlib.Path(__file__).resolve().parents[2] / "lua" / "embed.py"
+HEAD = "-- @keys lock\n-- @args\n"
+ANSWER = "-- in: call lock\n-- out: answer\nlocal answer = call(\"GET\", lock)\n"
+SCRIPT = (HEAD + "local call, lock = redis.call, KEYS[1]\n-- @include answer\n"
+          "for i = 1, 2 do\n    local t = {i = i, [i] = {x = 1}}\n    answer = answer .. t.i .. #t[i]\nend\n"
+          "return answer\n")
+
+# (what is tested, what is complained of or None, {file: text, beside the good ones})
+CASES = (
+    ("scripts that fit together", None, {}),
+    ("a fragment may hand on what it needs and what it gets", None, {
+        "s.lua": SCRIPT.replace("include answer", "include more"),
+        "more.lua": "-- in: call\n-- in: lock\n-- out: answer\n-- @include answer\n"}),
+    ("a local function, its parameters and a loop's variables", None, {
+        "s.lua": HEAD + "local function f(a, b)\n    return a .. b .. f(b, a)\nend\n"
+                 "for _, x in ipairs(KEYS) do\n    f(x, x)\nend\nreturn 1\n"}),
+    ("what is in a comment or a text is no variable", None, {"s.lua": HEAD + 'return "fence" -- not fence\n'}),
+    ("an includer that lacks a variable", "s.lua:4: answer.lua needs lock", {
+        "s.lua": SCRIPT.replace("call, lock = redis.call, KEYS[1]", "call = redis.call")}),
+    ("an includer that declares it too late", "s.lua:3: answer.lua needs call", {
+        "s.lua": HEAD + "-- @include answer\nlocal call, lock = redis.call, KEYS[1]\nreturn answer\n"}),
+    ("an includer that declares it in another block", "s.lua:7: answer.lua needs lock", {
+        "s.lua": HEAD + "local call = redis.call\nif call then\n    local lock = KEYS[1]\nend\n"
+                 "-- @include answer\nreturn answer\n"}),
+    ("an includer that declares it in the other branch", "s.lua:7: answer.lua needs lock", {
+        "s.lua": HEAD + "local call = redis.call\nif call then\n    local lock = KEYS[1]\nelse\n"
+                 "    -- @include answer\nend\nreturn 1\n"}),
+    ("an includer that has it of another function only", "s.lua:7: answer.lua needs lock", {
+        "s.lua": HEAD + "local call = redis.call\nlocal function f(lock)\n    return lock\nend\n"
+                 "-- @include answer\nreturn f(answer)\n"}),
+    ("a fragment that lacks what its own fragment needs", "more.lua:3: answer.lua needs lock", {
+        "s.lua": SCRIPT.replace("include answer", "include more"),
+        "more.lua": "-- in: call\n-- out: answer\n-- @include answer\n"}),
+    ("what a fragment leaves ends with the block that includes it", "s.lua:7: answer is not declared", {
+        "s.lua": HEAD + "local call, lock = redis.call, KEYS[1]\ndo\n    -- @include answer\nend\nreturn answer\n"}),
+    ("a fragment that uses what it does not list", "answer.lua:3: fence is not declared", {
+        "answer.lua": ANSWER.replace("lock)", "lock, fence)")}),
+    ("a fragment that lists what it does not use", "answer.lua:1: fence is listed as needed", {
+        "answer.lua": ANSWER.replace("in: call", "in: fence call"),
+        "s.lua": SCRIPT.replace("call, lock = redis.call,", "call, lock, fence = redis.call, KEYS[1],")}),
+    ("a fragment that does not declare what it leaves", "answer.lua:1: token is listed as left", {
+        "answer.lua": ANSWER.replace("out: answer", "out: answer token")}),
+    ("a fragment that declares it in a block", "answer.lua:1: answer is listed as left", {
+        "answer.lua": "-- in: call lock\n-- out: answer\nif lock then\n    local answer = call(\"GET\", lock)\nend\n"}),
+    ("what a fragment does not say it leaves", "s.lua:7: answer is not declared", {
+        "answer.lua": ANSWER.replace("-- out: answer\n", "")}),
+    ("a script with a global variable", "s.lua:3: token is not declared", {"s.lua": HEAD + "return token\n"}),
+)
+
+
+def complaint_of(planted):
+    """What the build would show; None: it goes on."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        for name, text in {"answer.lua": ANSWER, "s.lua": SCRIPT, **planted}.items():
+            (root / name).write_text(text)
+        done = subprocess.run([sys.executable, EMBED, root / "t.c", root / "t.h", root / "s.lua"],
+                              capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return None if (root / "t.c").exists() else "no table"
+        return "a table all the same" if (root / "t.c").exists() else done.stderr
+
+
+def main():
+    print(f"1..{len(CASES)}")
+    failed = 0
+    for number, (title, wanted, planted) in enumerate(CASES, 1):
+        complaint = complaint_of(planted)
+        good = complaint is None if wanted is None else wanted in (complaint or "")
+        failed += not good
+        print("ok" if good else "not ok", number, title)
+        if not good:
+            print("#", complaint)
+    return failed > 0
+
+
+sys.exit(main())
