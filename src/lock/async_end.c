@@ -143,6 +143,7 @@ bool rqli_release_begin(rql_loop *loop, rql_lock *lock, const rql_done *done, bo
 
 bool rqli_series_return(rql_loop *loop, rql_series *series, size_t count, const rql_done *done)
 {
+    rqli_series_unlist(series, count); /* without memory its locks are freed at once */
     return begin_on(loop, ending_new(series->locks, count, done));
 }
 
