@@ -302,6 +302,14 @@ static enum rqli_moment moment_of(const struct rqli_answer *answer)
     return RQLI_ON_ANSWERED;
 }
 
+static void log_answer(const rql_lock *lock, const struct rqli_answer *answer)
+{
+    if (lock->subject.logger) {
+        rqli_observe(moment_of(answer), &lock->subject,
+                     &(struct rqli_figures){.ts_us = answer->server_us});
+    }
+}
+
 void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_exchange *exchange,
                        const struct rqli_reply *reply)
 {
@@ -322,8 +330,7 @@ void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_exchange *ex
         (struct rqli_clock_reading){exchange->sent_us, exchange->received_us, answer.server_us};
     rqli_server_clock_learn(self->client, &reading);
     if (!self->several) {
-        rqli_observe(moment_of(&answer), &lock->subject,
-                     &(struct rqli_figures){.ts_us = answer.server_us});
+        log_answer(lock, &answer);
     }
     self->fault = RQL_OK;
     on_answer(self, exchange, reply, &answer);

@@ -38,14 +38,12 @@ static rql_lock *set_up(rql_lock *made, rql_client *client, struct rqli_slice wo
     rqli_acquirer_id(lock->acquirer, task, client->identity);
     lock->holder = rqli_holder_of(task > 0 ? task : (uint64_t)lock->owner_thread);
     rqli_host_id(lock->host, lock->owner_thread, client->identity);
-    lock->subject = (struct rqli_subject){
-        .stats = client->stats,
-        .keys = &lock->keys.lock.data,
-        .n_keys = 1,
-        .acquirer = lock->acquirer,
-        .host = lock->host,
-        .shard = (rqli_stats_shard)lock->owner_thread,
-    };
+    lock->subject.stats = client->stats;
+    lock->subject.keys = &lock->keys.lock.data;
+    lock->subject.n_keys = 1;
+    lock->subject.acquirer = lock->acquirer;
+    lock->subject.host = lock->host;
+    lock->subject.shard = (rqli_stats_shard)lock->owner_thread;
     rqli_hosts_meet(client->hosts, lock->owner_thread);
     return rqli_random_hex(lock->nonce) ? RQLI_GIVE(lock) : NULL;
 }
@@ -73,17 +71,6 @@ rql_lock *rqli_lock_free(rql_lock *lock)
         rqli_handle_give(&lock->client->handles, lock);
     }
     return NULL;
-}
-
-struct rqli_figures rqli_lock_figures(const rql_lock *lock)
-{
-    return (struct rqli_figures){
-        .ts_us = lock->ts_us,
-        .acq_time_us = lock->waited_us,
-        .hand_off_us = lock->hand_off_us,
-        .token = lock->token,
-        .is_handed_over = lock->handed_over,
-    };
 }
 
 enum { ROOM = 512 }; /* of a handle that is kept: names of up to 160 bytes */

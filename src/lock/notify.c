@@ -9,14 +9,19 @@
 
 void rqli_notify_obtained(const rql_lock *lock)
 {
-    static const enum rqli_moment moments[] = {
-        [RQL_LOCK_OBTAINING] = RQLI_ON_OBTAINED,
-        [RQL_CONFLICT_WORK_THROUGH] = RQLI_ON_REENTERED,
-        [RQL_EXTENDABLE_CONFLICT_WORK_THROUGH] = RQLI_ON_REENTERED_WITH_EXTENSION,
-    };
     const struct rqli_figures figures = rqli_lock_figures(lock);
 
-    rqli_observe(moments[lock->process], &lock->subject, &figures);
+    switch (lock->process) {
+    case RQL_LOCK_OBTAINING:
+        rqli_observe(RQLI_ON_OBTAINED, &lock->subject, &figures);
+        break;
+    case RQL_CONFLICT_WORK_THROUGH:
+        rqli_observe(RQLI_ON_REENTERED, &lock->subject, &figures);
+        break;
+    case RQL_EXTENDABLE_CONFLICT_WORK_THROUGH:
+        rqli_observe(RQLI_ON_REENTERED_WITH_EXTENSION, &lock->subject, &figures);
+        break;
+    }
 }
 
 /* What takes a request out of its queue. The gem says nothing of faults; a conflict that was found
@@ -34,7 +39,11 @@ void rqli_notify_refused(const struct rqli_subject *subject,
     if (!subject->is_series && is_dequeued(result, status)) {
         rqli_observe(RQLI_ON_DEQUEUED, subject, NULL);
     }
-    rqli_observe(status == RQL_TIMED_OUT ? RQLI_ON_TIMED_OUT : RQLI_ON_FAILED, subject, &figures);
+    if (status == RQL_TIMED_OUT) {
+        rqli_observe(RQLI_ON_TIMED_OUT, subject, &figures);
+    } else {
+        rqli_observe(RQLI_ON_FAILED, subject, &figures);
+    }
 }
 
 void rqli_notify_ending(const rql_lock *lock)
@@ -46,12 +55,15 @@ void rqli_notify_ending(const rql_lock *lock)
 
 void rqli_notify_ended(const rql_lock *lock, rql_status status)
 {
-    bool is_reentry = lock->process != RQL_LOCK_OBTAINING;
     struct rqli_figures figures = rqli_lock_figures(lock);
 
     figures.status = status;
     figures.hold_time_us = rqli_now_us() - lock->held_us;
-    rqli_observe(is_reentry ? RQLI_ON_REENTRY_ENDED : RQLI_ON_ENDED, &lock->subject, &figures);
+    if (lock->process == RQL_LOCK_OBTAINING) {
+        rqli_observe(RQLI_ON_ENDED, &lock->subject, &figures);
+    } else {
+        rqli_observe(RQLI_ON_REENTRY_ENDED, &lock->subject, &figures);
+    }
 }
 
 static void log_started(const rql_series *series, uint64_t task, const char *const *keys, size_t n)

@@ -6,12 +6,6 @@
 
 #include <stdlib.h>
 
-void rqli_observe(enum rqli_moment moment, const struct rqli_subject *s,
-                  const struct rqli_figures *f)
-{
-    (void)moment, (void)s, (void)f;
-}
-
 void rqli_subject_listen(struct rqli_subject *self, const rql_options *client,
                          const rql_lock_options *options)
 {

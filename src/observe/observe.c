@@ -52,30 +52,6 @@ void rqli_subject_listen(struct rqli_subject *self, const rql_options *client,
     self->logs_tries = options->log_lock_try;
 }
 
-/* ---- counting ---- */
-
-static void count_all(enum rqli_moment moment, const struct rqli_subject *s,
-                      const struct rqli_figures *f)
-{
-    switch (moment) {
-#define MOMENT(name)                                                                               \
-    break;                                                                                         \
-    case RQLI_ON_##name:
-#define COUNT(counter, n)                                                                          \
-    if ((n) > 0) {                                                                                 \
-        rqli_stats_count(s->stats, s->shard, RQLI_STAT_##counter, (n));                            \
-    }
-#define TIME(histogram, time_us)                                                                   \
-    if ((time_us) >= 0) {                                                                          \
-        rqli_stats_time(s->stats, s->shard, RQLI_STAT_##histogram, (time_us));                     \
-    }
-#define COUNT_REFUSAL(status) rqli_stats_refusal(s->stats, s->shard, (status));
-    default:
-#include "observe/moments.def"
-        break;
-    }
-}
-
 /* ---- log lines ---- */
 
 static rql_log_field *add(struct line *self, const char *name, rql_log_kind kind)
@@ -121,9 +97,8 @@ static void add_common(struct line *self, const struct rqli_subject *s, const ch
     add_text(self, "acs_strat", strategies[s->access_strategy]);
 }
 
-/* Not inlined: whoever only counts would pay for its stack. */
-__attribute__((noinline)) static void log_all(enum rqli_moment moment, const struct rqli_subject *s,
-                                              const struct rqli_figures *f)
+static void log_all(enum rqli_moment moment, const struct rqli_subject *s,
+                    const struct rqli_figures *f)
 {
     struct line l;
 
@@ -192,9 +167,8 @@ static void set_request(struct rql_event *event, const struct rqli_subject *s)
     event->instrument = s->instrument;
 }
 
-__attribute__((noinline)) static void send_all(enum rqli_moment moment,
-                                               const struct rqli_subject *s,
-                                               const struct rqli_figures *f)
+static void send_all(enum rqli_moment moment, const struct rqli_subject *s,
+                     const struct rqli_figures *f)
 {
     struct rql_event e;
 
@@ -219,10 +193,9 @@ __attribute__((noinline)) static void send_all(enum rqli_moment moment,
     }
 }
 
-void rqli_observe(enum rqli_moment moment, const struct rqli_subject *s,
+void rqli_publish(enum rqli_moment moment, const struct rqli_subject *s,
                   const struct rqli_figures *f)
 {
-    count_all(moment, s, f);
     if (s->logger) {
         log_all(moment, s, f);
     }

@@ -69,8 +69,39 @@ struct rqli_figures {
 void rqli_subject_listen(struct rqli_subject *self, const rql_options *client,
                          const rql_lock_options *options);
 
-/* f: NULL where the moment needs none. */
-void rqli_observe(enum rqli_moment moment, const struct rqli_subject *s,
+/* Logs and sends what somebody listens to. */
+void rqli_publish(enum rqli_moment moment, const struct rqli_subject *s,
                   const struct rqli_figures *f);
+
+/* f: NULL where the moment needs none. Inline: of a moment that is known when its call is compiled
+ * only the counting is left, and nothing of it in a light build. */
+static inline void rqli_observe(enum rqli_moment moment, const struct rqli_subject *s,
+                                const struct rqli_figures *f)
+{
+#if RQLI_LIGHT
+    (void)moment, (void)s, (void)f;
+#else
+    switch (moment) {
+#define MOMENT(name)                                                                               \
+    break;                                                                                         \
+    case RQLI_ON_##name:
+#define COUNT(counter, n)                                                                          \
+    if ((n) > 0) {                                                                                 \
+        rqli_stats_count(s->stats, s->shard, RQLI_STAT_##counter, (n));                            \
+    }
+#define TIME(histogram, time_us)                                                                   \
+    if ((time_us) >= 0) {                                                                          \
+        rqli_stats_time(s->stats, s->shard, RQLI_STAT_##histogram, (time_us));                     \
+    }
+#define COUNT_REFUSAL(status) rqli_stats_refusal(s->stats, s->shard, (status));
+    default:
+#include "observe/moments.def"
+        break;
+    }
+    if (s->logger || s->instrumenter) {
+        rqli_publish(moment, s, f);
+    }
+#endif
+}
 
 #endif
