@@ -4,10 +4,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/ident.h"
+#include "lock/client.h"
 #include "lock/leases.h"
 #include "lock/lock.h"
 #include "lock/notify.h"
-#include "lock/client.h"
 #include "talk.h"
 #include "wire/answer.h"
 
