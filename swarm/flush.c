@@ -126,11 +126,10 @@ static bool on_progress(int64_t done, int64_t found, void *context)
 
 static rql_status sweep_all(struct rqli_flush *self, rql_error *error)
 {
-    const rql_sweep_options options = {.on_progress = on_progress, .user_data = self};
     RQLI_AUTO(rqli_sweep_fini)
     struct rqli_sweep sweep = {
         .client = self->via,
-        .options = &options,
+        .options = {.on_progress = on_progress, .user_data = self},
         .error = error,
         .dead_hosts = &self->dead,
         .locks = &self->locks,

@@ -16,6 +16,7 @@
 
 enum { AFTER_EXPIRY_US = 2000, FREE = -2 /* PTTL of a key that is not there */ };
 
+/* The nonce of a grant, which only its holder knows. */
 static bool is_secret(const char *secret)
 {
     size_t length = 0;
@@ -217,7 +218,7 @@ static int64_t poll_until_us(const struct check *self)
     return until_us - grace_us < self->deadline_us ? until_us : self->deadline_us + grace_us;
 }
 
-/* *left_ms: PTTL, or FREE. */
+/* *left_ms: PTTL, or FREE. As the scripts see it: a hash without acq_id is no lock. */
 static rql_status poll(struct check *self, int64_t *left_ms, rql_error *error)
 {
     RQLI_AUTO(rqli_exchange_give)

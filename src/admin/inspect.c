@@ -280,6 +280,8 @@ static void add_host(struct rqli_list *hosts, const struct dirent *entry, const 
     }
 }
 
+/* Each thread of the process is a host of its own to the others, whether it holds anything or not.
+ */
 rql_status rql_possible_host_ids(rql_client *client, rql_text_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;

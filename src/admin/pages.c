@@ -39,7 +39,7 @@ rql_status rqli_reader_run(const struct rqli_reader *self, struct rqli_exchange 
                                 self->error));
 }
 
-/* Never moved, so that items may point into it. */
+/* Texts of many items. Never moved, so that items may point into it. */
 struct rqli_list_block {
     struct rqli_list_block *next;
     size_t size;
@@ -205,7 +205,8 @@ void rqli_walk_ask(const struct rqli_walk *self, struct rqli_command *command, i
     rqli_command_words(command, "SCAN", self->cursor, "MATCH", pattern, "COUNT", digits, NULL);
 }
 
-/* {cursor, texts}; of a hash there are two for each field. */
+/* {cursor, texts}; of a hash there are two for each field. The cursor goes back to the server in
+ * the next command, so what is no cursor of a server is refused. */
 static bool is_page(const struct rqli_walk *self, const struct rqli_reply *reply)
 {
     const struct rqli_reply *cursor = reply->items;
@@ -225,7 +226,8 @@ static bool is_page(const struct rqli_walk *self, const struct rqli_reply *reply
     return found->type == RQLI_REPLY_ARRAY && (!self->hash || found->count % 2 == 0);
 }
 
-/* A host that no client of ours can have written is nobody's. */
+/* Whoever wrote a field whose name a C program cannot see whole, it is no host. A time that is none
+ * is kept as -1: such a host is listed, but never taken for dead. */
 static void add_fields(struct rqli_walk *self, const struct rqli_reply *found)
 {
     for (size_t i = 0; i < found->count; i += 2) {
@@ -240,6 +242,7 @@ static void add_fields(struct rqli_walk *self, const struct rqli_reply *found)
     }
 }
 
+/* The server has matched the pattern; a peer that is none is not believed. */
 static void add_keys(struct rqli_walk *self, const struct rqli_reply *found)
 {
     const struct rqli_slice prefix = rqli_slice_of(self->prefix);

@@ -94,7 +94,7 @@ enum rqli_sweep_verdict rqli_rule_judge(const struct rqli_sweep_rule *self,
     return is_wanted ? RQLI_SWEEP_REMOVE : RQLI_SWEEP_KEEP;
 }
 
-/* What was not there is told as "", for the script to compare. */
+/* What tells this grant from all others, for the script to compare. What was not there is "". */
 static void write_grant(const struct rqli_reply *seen, struct rqli_call *call)
 {
     static const struct rqli_slice nothing = {"", 0};
@@ -127,7 +127,7 @@ void rqli_rule_write(const struct rqli_sweep_rule *self, const struct rqli_sweep
             rqli_call_int(call, target->from);
             break;
         case RQLI_ARGUMENT_DRY_RUN:
-            rqli_call_int(call, sweep->options->dry_run);
+            rqli_call_int(call, sweep->options.dry_run);
             break;
         case RQLI_ARGUMENT_RANDOM:
             rqli_call_chance(call);
@@ -167,7 +167,7 @@ static void on_lock_removed(struct rqli_sweep *sweep, const struct rqli_sweep_ta
 /* Requests of the queue that were seen: what was removed is in it no more. */
 static int64_t seen_so_far(const struct rqli_sweep *sweep, const struct rqli_sweep_target *target)
 {
-    return target->from + (sweep->options->dry_run ? 0 : target->removed);
+    return target->from + (sweep->options.dry_run ? 0 : target->removed);
 }
 
 bool rqli_rule_count(const struct rqli_sweep_rule *self, struct rqli_sweep *sweep,
@@ -188,7 +188,7 @@ bool rqli_rule_count(const struct rqli_sweep_rule *self, struct rqli_sweep *swee
         sweep->result.tch_queue_cnt++;
     }
     sweep->result.rem_request_cnt += numbers[self->requests];
-    if (self->inspection == RQLI_INSPECT_GRANT && outcome->what > 0 && !sweep->options->dry_run) {
+    if (self->inspection == RQLI_INSPECT_GRANT && outcome->what > 0 && !sweep->options.dry_run) {
         on_lock_removed(sweep, target);
     }
     if (numbers[self->served] > 0) {
@@ -205,6 +205,7 @@ bool rqli_rule_count(const struct rqli_sweep_rule *self, struct rqli_sweep *swee
            seen_so_far(sweep, target) <= target->seen->integer;
 }
 
+/* By both ids, as the gem does it: one acquirer id may have come from several hosts. */
 static bool is_of_owner(const struct rqli_sweep *sweep, const struct rqli_reply *grant)
 {
     const struct rqli_reply *acq_id = &grant->items[RQLI_GRANT_ACQ_ID];
@@ -214,12 +215,16 @@ static bool is_of_owner(const struct rqli_sweep *sweep, const struct rqli_reply 
            hst_id->type == RQLI_REPLY_TEXT && rqli_slice_is(hst_id->text, sweep->owner->hst_id);
 }
 
+/* The script asks again whether the host is dead: it may have come back meanwhile. */
 static bool is_of_dead_host(const struct rqli_sweep *sweep, const struct rqli_reply *grant)
 {
     const struct rqli_reply *host = &grant->items[RQLI_GRANT_HST_ID];
 
     return host->type == RQLI_REPLY_TEXT && rqli_list_has(sweep->dead_hosts, host->text);
 }
+
+/* Queues are inspected by their length, not by their requests: reading those is the script's work,
+ * page by page and in one step with the removal. */
 
 #define LOCKS .prefix = RQLI_KEY_LOCK, .pattern = RQLI_KEY_LOCK "*"
 #define QUEUES .prefix = RQLI_KEY_QUEUE, .pattern = RQLI_KEY_QUEUE "*"

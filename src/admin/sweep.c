@@ -19,6 +19,10 @@ enum {
     ID_MAX = 512,
 };
 
+/* SCAN in small steps, one exchange that inspects a batch, then a script call for each key that is
+ * wanted: no single command holds the server up, however many keys there are. Between inspection
+ * and call a lock may change hands. The script is told which grant was seen and keeps any other. */
+
 /* The targets of one batch: an operation that calls the script of the rule for each. */
 struct batch {
     struct rqli_op op; /* first */
@@ -47,25 +51,21 @@ void rqli_sweep_fini_p(struct rqli_sweep *self)
 
 static rql_status report(const struct rqli_sweep *self)
 {
-    rql_sweep_progress_fn on_progress = self->options->on_progress;
-    bool goes_on = !on_progress || on_progress(self->done, self->found, self->options->user_data);
+    rql_sweep_progress_fn on_progress = self->options.on_progress;
+    bool goes_on = !on_progress || on_progress(self->done, self->found, self->options.user_data);
 
     return goes_on ? RQL_OK : RQL_STOPPED;
 }
 
-static bool is_wanted(const struct rqli_sweep *self, struct rqli_slice key, const char *prefix)
-{
-    const rql_sweep_options *options = self->options;
-
-    return !options->wants || options->wants(key.data + strlen(prefix), options->user_data);
-}
-
 static void skip_keys(struct rqli_sweep *self, struct rqli_list *keys, const char *prefix)
 {
+    const rql_sweep_options *options = &self->options;
     size_t kept = 0;
 
     for (size_t i = 0; i < keys->count; i++) {
-        if (!is_wanted(self, keys->item[i].text, prefix)) {
+        const char *name = keys->item[i].text.data + strlen(prefix);
+
+        if (options->wants && !options->wants(name, options->user_data)) {
             continue;
         }
         if (keys->item[i].text.length <= KEY_MAX) {
@@ -77,6 +77,8 @@ static void skip_keys(struct rqli_sweep *self, struct rqli_list *keys, const cha
     keys->count = kept;
 }
 
+/* All keys are found before the first is swept: what a sweep itself makes (a lock that it hands
+ * over) is not swept again, and the caller is told of how many the progress is. */
 static rql_status find(struct rqli_sweep *self, struct rqli_sweep_part *part)
 {
     const struct rqli_reader reader = {self->client, part->rule->pattern, self->error};
@@ -127,8 +129,8 @@ static bool is_plausible(const struct rqli_outcome *outcome)
 
 static void on_swept(const struct rqli_sweep *sweep, struct rqli_slice key)
 {
-    if (sweep->options->on_swept) {
-        sweep->options->on_swept(key.data, sweep->options->user_data);
+    if (sweep->options.on_swept) {
+        sweep->options.on_swept(key.data, sweep->options.user_data);
     }
 }
 
@@ -247,7 +249,7 @@ static rql_status consider(struct batch *self, struct rqli_slice key,
         return rqli_exchange_fault(exchange, seen, rqli_inspection_name(self->rule->inspection),
                                    key.data, sweep->error);
     }
-    if (verdict == RQLI_SWEEP_REMOVE && sweep->options->dry_run &&
+    if (verdict == RQLI_SWEEP_REMOVE && sweep->options.dry_run &&
         self->rule->next == RQLI_NUMBER_NONE) {
         preview(self, key, seen);
     } else if (verdict == RQLI_SWEEP_REMOVE && !add_target(self, key, seen)) {
@@ -344,19 +346,22 @@ void rql_sweep_options_init_sized(const rql_client *client, rql_sweep_options *o
     rqli_options_init(RQLI_OF_SWEEP, options, size, client ? &client->options : NULL);
 }
 
-static rql_status check(const rql_client *client, const rql_sweep_options *given,
-                        rql_sweep_options *options, rql_error *error)
+static rql_status begin(struct rqli_sweep *self, rql_client *client, const rql_sweep_options *given,
+                        rql_error *error)
 {
     rql_status status = rqli_client_check(client, error);
 
+    *self = (struct rqli_sweep){.client = client, .error = error};
     if (!status) {
-        status = rqli_options_read(RQLI_OF_SWEEP, options, &client->options, given, error);
+        status = rqli_options_read(RQLI_OF_SWEEP, &self->options, &client->options, given, error);
     }
     return status;
 }
 
-static void notify_swept(const struct rqli_sweep *sweep, enum rqli_moment moment, rql_status status)
+/* A dry run is no event. */
+static rql_status run(struct rqli_sweep *sweep, enum rqli_moment moment, rql_sweep_result *out)
 {
+    rql_status status = rqli_sweep_run(sweep);
     struct rqli_subject subject = rqli_subject_of_call(sweep->client);
     const struct rqli_figures figures = {
         .status = status,
@@ -368,15 +373,8 @@ static void notify_swept(const struct rqli_sweep *sweep, enum rqli_moment moment
 
     subject.acquirer = sweep->owner ? sweep->owner->acq_id : NULL;
     subject.host = sweep->owner ? sweep->owner->hst_id : NULL;
-    rqli_observe(moment, &subject, &figures);
-}
-
-static rql_status run(struct rqli_sweep *sweep, enum rqli_moment moment, rql_sweep_result *out)
-{
-    rql_status status = rqli_sweep_run(sweep);
-
-    if (!sweep->options->dry_run) {
-        notify_swept(sweep, moment, status);
+    if (!sweep->options.dry_run) {
+        rqli_observe(moment, &subject, &figures);
     }
     if (out) {
         *out = sweep->result;
@@ -388,16 +386,14 @@ rql_status rql_clear_locks(rql_client *client, const rql_sweep_options *options,
                            rql_sweep_result *out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    rql_sweep_options read;
-    RQLI_AUTO(rqli_sweep_fini) struct rqli_sweep sweep = {.client = client, .error = error};
-    rql_status status = check(client, options, &read, error);
+    RQLI_AUTO(rqli_sweep_fini) struct rqli_sweep sweep;
+    rql_status status = begin(&sweep, client, options, error);
 
     if (status) {
         return status;
     }
-    sweep.options = &read;
-    rqli_sweep_add(&sweep, &rqli_rule_all_queues, read.batch_size);
-    rqli_sweep_add(&sweep, &rqli_rule_all_locks, read.batch_size);
+    rqli_sweep_add(&sweep, &rqli_rule_all_queues, sweep.options.batch_size);
+    rqli_sweep_add(&sweep, &rqli_rule_all_locks, sweep.options.batch_size);
     return run(&sweep, RQLI_ON_CLEARED, out);
 }
 
@@ -424,10 +420,8 @@ rql_status rql_clear_locks_of(rql_client *client, const rql_sweep_owner *owner,
                               rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    rql_sweep_options read;
-    RQLI_AUTO(rqli_sweep_fini)
-    struct rqli_sweep sweep = {.client = client, .error = error, .owner = owner};
-    rql_status status = check(client, options, &read, error);
+    RQLI_AUTO(rqli_sweep_fini) struct rqli_sweep sweep;
+    rql_status status = begin(&sweep, client, options, error);
 
     if (!status) {
         status = check_owner(owner, error);
@@ -435,9 +429,9 @@ rql_status rql_clear_locks_of(rql_client *client, const rql_sweep_owner *owner,
     if (status) {
         return status;
     }
-    sweep.options = &read;
-    rqli_sweep_add(&sweep, &rqli_rule_locks_of, read.lock_scan_size);
-    rqli_sweep_add(&sweep, &rqli_rule_requests_of, read.queue_scan_size);
+    sweep.owner = owner;
+    rqli_sweep_add(&sweep, &rqli_rule_locks_of, sweep.options.lock_scan_size);
+    rqli_sweep_add(&sweep, &rqli_rule_requests_of, sweep.options.queue_scan_size);
     return run(&sweep, RQLI_ON_CLEARED_OF, out);
 }
 
@@ -473,7 +467,7 @@ static rql_status read_age(struct rqli_sweep *sweep)
     if (!rqli_time_read(exchange->reply, &server_us)) {
         return rqli_exchange_fault(exchange, exchange->reply, "TIME", "server", sweep->error);
     }
-    rqli_sweep_age_init(&sweep->age, server_us, sweep->options->dead_ttl_ms);
+    rqli_sweep_age_init(&sweep->age, server_us, sweep->options.dead_ttl_ms);
     return RQL_OK;
 }
 
@@ -481,9 +475,8 @@ rql_status rql_clear_dead_requests(rql_client *client, const rql_sweep_options *
                                    rql_sweep_result *out, rql_text_list **queues, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    rql_sweep_options read;
-    RQLI_AUTO(rqli_sweep_fini) struct rqli_sweep sweep = {.client = client, .error = error};
-    rql_status status = check(client, options, &read, error);
+    RQLI_AUTO(rqli_sweep_fini) struct rqli_sweep sweep;
+    rql_status status = begin(&sweep, client, options, error);
 
     if (status) {
         return status;
@@ -491,8 +484,7 @@ rql_status rql_clear_dead_requests(rql_client *client, const rql_sweep_options *
     if (out) {
         *out = sweep.result;
     }
-    sweep.options = &read;
-    rqli_sweep_add(&sweep, &rqli_rule_dead_requests, read.batch_size);
+    rqli_sweep_add(&sweep, &rqli_rule_dead_requests, sweep.options.batch_size);
     status = read_age(&sweep);
     if (!status) {
         status = run(&sweep, RQLI_ON_SWEPT, out);

@@ -31,7 +31,7 @@ struct rqli_sweep_part {
 
 struct rqli_sweep {
     rql_client *client;
-    const rql_sweep_options *options;
+    rql_sweep_options options;
     rql_error *error;
 
     /* Whom or what the rules are about; each needs one of them at most. */

@@ -135,7 +135,7 @@ static void answers_count_in_the_fields_of_the_result(void **state)
     (void)state;
     for (size_t i = 0; i < TREE_COUNT(rows); i++) {
         bool is_lock = rows[i].rule->inspection == RQLI_INSPECT_GRANT;
-        struct rqli_sweep sweep = {.options = &options};
+        struct rqli_sweep sweep = {.options = options};
         struct rqli_sweep_target target = {.key = rqli_slice_of("k"),
                                            .seen = is_lock ? &grant : &counted};
 
@@ -206,7 +206,7 @@ static void steps_through_a_queue_come_to_an_end(void **state)
     for (size_t i = 0; i < TREE_COUNT(table); i++) {
         const rql_sweep_options options = {.dry_run = table[i].dry_run};
         const struct rqli_reply seen = tree_int(table[i].counted);
-        struct rqli_sweep sweep = {.options = &options};
+        struct rqli_sweep sweep = {.options = options};
         struct rqli_sweep_target target = {.seen = &seen};
         size_t step = 0;
 
