@@ -152,6 +152,11 @@ static bool wants_conn(const rql_loop *loop)
     return rqli_call_queue_are_waiting(&loop->op.queue);
 }
 
+static bool wants_pushes(const rql_loop *loop)
+{
+    return loop->wants_pushes && rqli_push_loop_has_waiters(&loop->pushes);
+}
+
 static int64_t earlier(int64_t a_us, int64_t b_us)
 {
     return a_us < b_us ? a_us : b_us;
@@ -169,10 +174,10 @@ static void on_timer(uv_timer_t *timer)
     }
     /* What has come is taken first: it may be the loop that was held up. */
     rqli_conn_loop_read(loop->op.conn);
-    rqli_push_loop_read(loop->pushes);
+    rqli_conn_loop_read(loop->pushes.conn);
     now_us = rqli_now_us();
     rqli_conn_loop_tend(loop->op.conn, now_us, wants_conn(loop));
-    rqli_push_loop_tend(loop->pushes, now_us, loop->wants_pushes);
+    rqli_conn_loop_tend(loop->pushes.conn, now_us, wants_pushes(loop));
     due = rqli_timers_take_due(&loop->op.timers, now_us);
     while (due) {
         due->fire(due);
@@ -183,7 +188,7 @@ static void on_timer(uv_timer_t *timer)
 static void set_timer(rql_loop *loop)
 {
     int64_t at_us = earlier(rqli_timers_first_us(&loop->op.timers),
-                            rqli_push_loop_due_us(loop->pushes, loop->wants_pushes));
+                            rqli_conn_loop_due_us(loop->pushes.conn, wants_pushes(loop)));
     int64_t left_us;
 
     at_us = earlier(at_us, rqli_conn_loop_due_us(loop->op.conn, wants_conn(loop)));
@@ -228,7 +233,9 @@ static void on_round(uv_prepare_t *round)
     rqli_loop_hold_open(loop,
                         loop->own.is_used || loop->is_closing || has_jobs(loop) || has_posts(loop));
     if (!uv_loop_alive(loop->uv)) {
-        rqli_push_loop_rest(loop->pushes); /* it ends with this round, and may never be run again */
+        /* It ends with this round, and may never be run again: the server would keep pushes for it.
+         */
+        rqli_conn_loop_drop(loop->pushes.conn);
     }
 }
 

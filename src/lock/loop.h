@@ -60,9 +60,8 @@ struct rql_loop {
     uv_prepare_t round;
     uv_timer_t timer;
     struct rqli_conn_loop_listener conn_listener;
-    struct rqli_push_loop_listener push_listener;
     struct rqli_op_loop op; /* what its operations share */
-    struct rqli_push_loop *pushes;
+    struct rqli_push_loop pushes;
     struct rqli_ring jobs;  /* under way */
     uint64_t tracking_conn; /* generations that CLIENT TRACKING was set up for */
     uint64_t tracking_pushes;
@@ -129,8 +128,8 @@ void rqli_loop_hold_open(rql_loop *loop, bool holds);
 /* It is closing, and no job is under way any more: begins to end what it is made of. */
 void rqli_loop_fold(rql_loop *loop);
 
-/* loop_wait.c: as in rqli_push_loop_listener, of the loop. */
-void rqli_loop_rouse(struct rqli_waiter *waiter);
+/* loop_wait.c: as in rqli_push_loop, of the loop. */
+void rqli_loop_rouse(struct rqli_waiters *waiters, struct rqli_waiter *waiter);
 void rqli_loop_on_read(void *loop);
 
 #endif

@@ -12,7 +12,7 @@
 static void loop_free(rql_loop *loop)
 {
     rqli_conn_loop_free(loop->op.conn);
-    rqli_push_loop_free(loop->pushes);
+    rqli_push_loop_fini(&loop->pushes);
     rqli_timers_fini(&loop->op.timers);
     (void)pthread_mutex_destroy(&loop->shared.mutex);
     free(loop);
@@ -64,7 +64,7 @@ void rqli_loop_fold(rql_loop *loop)
     loop->n_parts = 2;
     rqli_loop_hold_open(loop, true);
     rqli_conn_loop_close(loop->op.conn, on_connection_closed, loop);
-    rqli_push_loop_close(loop->pushes, on_connection_closed, loop);
+    rqli_conn_loop_close(loop->pushes.conn, on_connection_closed, loop);
 }
 
 /* One by one from a ring of their own: to cancel one may end others. */
@@ -133,21 +133,21 @@ static void abandon(void *self)
     rql_loop *loop = self;
 
     rqli_conn_loop_abandon(loop->op.conn);
-    rqli_push_loop_abandon(loop->pushes);
+    rqli_conn_loop_abandon(loop->pushes.conn);
 }
 
 static bool make_parts(rql_loop *loop)
 {
     const struct rqli_endpoint *endpoint = &loop->client->endpoint;
+    bool has_pushes = rqli_push_loop_init(&loop->pushes, loop->uv, endpoint, rqli_loop_rouse);
 
-    loop->conn_listener = (struct rqli_conn_loop_listener){on_conn_opened, loop};
-    loop->push_listener =
-        (struct rqli_push_loop_listener){rqli_loop_rouse, rqli_loop_on_read, loop};
+    loop->pushes.on_read = rqli_loop_on_read;
+    loop->pushes.owner = loop;
+    loop->conn_listener = (struct rqli_conn_loop_listener){on_conn_opened, NULL, loop};
     loop->op.conn = rqli_conn_loop_new(loop->uv, endpoint, &loop->conn_listener);
-    loop->pushes = rqli_push_loop_new(loop->uv, endpoint, &loop->push_listener);
     loop->op.queue = (struct rqli_call_queue){.conn = loop->op.conn, .where = endpoint->where};
     loop->closing.take = begin_closing;
-    return loop->op.conn && loop->pushes;
+    return loop->op.conn && has_pushes;
 }
 
 /* From here on it ends by being closed. */

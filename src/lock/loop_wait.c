@@ -19,7 +19,7 @@ void rqli_loop_end_wait(struct rqli_acquire *acquire)
 
     rqli_request_catch_up(&acquire->request, &view); /* what it slept through */
     if (acquire->waiter.has_joined) {
-        leader = rqli_push_loop_leave(loop->pushes, &acquire->waiter);
+        leader = rqli_waiters_leave(&loop->pushes.waiters, &acquire->waiter);
     }
     if (self->watch) {
         rqli_conn_loop_orphan(loop->op.conn, self->watch);
@@ -31,8 +31,9 @@ void rqli_loop_end_wait(struct rqli_acquire *acquire)
     }
 }
 
-void rqli_loop_rouse(struct rqli_waiter *waiter)
+void rqli_loop_rouse(struct rqli_waiters *waiters, struct rqli_waiter *waiter)
 {
+    (void)waiters;
     rqli_op_replan(&of_waiter(waiter)->task);
 }
 
@@ -60,7 +61,7 @@ static void watch_ruby(struct rqli_acquire *acquire)
     rql_loop *loop = acquire->loop;
     struct rqli_conn_loop *conn = loop->op.conn;
     rql_request *self = of_waiter(&acquire->waiter);
-    struct rqli_push_view around = rqli_push_loop_view(loop->pushes, &acquire->waiter);
+    struct rqli_push_view around = rqli_push_loop_view(&loop->pushes, &acquire->waiter);
     uint64_t generation = rqli_conn_loop_generation(conn);
     bool is_set_up =
         loop->tracking_conn == generation && loop->tracking_pushes == around.generation;
@@ -91,13 +92,13 @@ static void on_pinged(void *owner, const struct rqli_exchange *answer, rql_statu
     rql_loop *loop = owner;
 
     if (!fault && answer->reply->type == RQLI_REPLY_INTEGER) {
-        rqli_push_loop_on_pinged(loop->pushes, answer->reply->integer);
+        rqli_push_loop_on_pinged(&loop->pushes, answer->reply->integer);
     }
 }
 
 static void ping_subscription(rql_loop *loop)
 {
-    if (rqli_conn_loop_has_room(loop->op.conn) && rqli_push_loop_wants_ping(loop->pushes)) {
+    if (rqli_conn_loop_has_room(loop->op.conn) && rqli_push_loop_wants_ping(&loop->pushes)) {
         rqli_push_ping(rqli_conn_loop_out(loop->op.conn), loop->client->endpoint.identity);
         (void)rqli_conn_loop_expect(loop->op.conn, on_pinged, loop);
     }
@@ -111,7 +112,7 @@ void rqli_loop_attend(struct rqli_acquire *acquire)
     ping_subscription(loop);
     if (acquire->was_restored && rqli_waiter_leads(&acquire->waiter)) {
         /* All others, once, and not each of them all others. */
-        rqli_push_loop_hint_others(loop->pushes, &acquire->waiter);
+        rqli_waiters_hint_others(&loop->pushes.waiters, &acquire->waiter);
     }
     if (acquire->watched.data) {
         watch_ruby(acquire);

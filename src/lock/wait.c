@@ -16,7 +16,7 @@ static int64_t later(int64_t a_us, int64_t b_us)
 
 static rql_status join(struct rqli_acquire *self, rql_error *error)
 {
-    rql_status status = self->loop ? rqli_push_loop_join(self->loop->pushes, &self->waiter)
+    rql_status status = self->loop ? rqli_waiters_join(&self->loop->pushes.waiters, &self->waiter)
                                    : rqli_push_threads_join(self->client->pushes, &self->waiter);
 
     return status ? rqli_fail(error, status, "%s: %s waits for it already",
@@ -87,7 +87,7 @@ struct rqli_request_view rqli_wait_view(const struct rqli_acquire *self)
     struct rqli_push_view around = {0};
 
     if (self->loop) {
-        around = rqli_push_loop_view(self->loop->pushes, &self->waiter);
+        around = rqli_push_loop_view(&self->loop->pushes, &self->waiter);
     } else if (self->waiter.has_joined) {
         around = rqli_push_threads_view(self->client->pushes, &self->waiter);
     }

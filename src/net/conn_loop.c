@@ -4,12 +4,16 @@
 #include "base/error.h"
 #include "base/ident.h"
 #include "base/must.h"
+#include "base/random.h"
+#include "base/uv_start.h"
 #include "net/login.h"
+#include "net/stream.h"
+#include "net/subscription.h"
 #include "net/url.h"
-#include "net/uv_socket.h"
 #include "observe/stats.h"
 
 #include <stdlib.h>
+#include <uv.h>
 
 /* SPARE: a caller that finds room may write a few commands more. */
 enum { IN_FLIGHT_MAX = 4096, SPARE = 8, GATHERED_MAX_BYTES = 1 << 20 };
@@ -22,66 +26,33 @@ struct slot {
     int64_t sent_us;
 };
 
+enum state { DOWN, CONNECTING, UP, CLOSING };
+
 struct rqli_conn_loop {
-    struct rqli_uv_socket uv; /* first: its ops are given it */
-    struct rqli_socket sock;
     const struct rqli_conn_loop_listener *listener;
+    struct rqli_socket sock; /* while CONNECTING the pool's, with silent, reading and fault */
+    uv_loop_t *loop;
+    uv_work_t work;
+    uv_poll_t poll;
+    enum state state;
+    bool was_opened; /* by the pool */
+    bool wants_room; /* is told when there is room for more bytes */
+    bool is_abandoned;
+    void (*closed)(void *); /* of rqli_conn_loop_close() */
+    void *closed_data;
+
     struct rqli_stream stream;
-    struct slot
-        slots[IN_FLIGHT_MAX]; /* a ring: those from `first` to before `next` are in flight */
+    struct slot *slots; /* a ring: those from `first` to before `next` are in flight */
     uint64_t first;
-    uint64_t next; /* number of the next command, from 1 */
+    uint64_t next; /* position of the next command, from 1 */
     struct rqli_arena arena;
     struct rqli_reply reply; /* that is being read */
-    struct rqli_seat silent; /* the predecessor, if it fell silent */
     bool shall_drop;
+    struct rqli_seat silent; /* the predecessor, if it fell silent */
     struct rqli_clock_reading reading;
     rql_error fault; /* of connecting */
     uint64_t generation;
 };
-
-static bool open_conn(struct rqli_uv_socket *uv, int64_t deadline_us)
-{
-    struct rqli_conn_loop *self = (struct rqli_conn_loop *)uv;
-
-    self->fault = (rql_error){0};
-    return rqli_login(&self->sock, &self->silent, deadline_us, &self->reading, &self->fault) ==
-           RQL_OK;
-}
-
-/* On the loop's thread. */
-static void count(const struct rqli_conn_loop *self, enum rqli_stat what)
-{
-    rqli_stats_count(self->sock.endpoint->stats, (rqli_stats_shard)rqli_thread_id(), what, 1);
-}
-
-static void on_opened(struct rqli_uv_socket *uv, bool is_open)
-{
-    struct rqli_conn_loop *self = (struct rqli_conn_loop *)uv;
-
-    if (is_open) {
-        self->silent = (struct rqli_seat){0};
-        rqli_stream_on_connected(&self->stream, rqli_now_us());
-        self->generation++;
-        count(self, RQLI_STAT_CONNECTIONS);
-    } else if (self->fault.status == RQL_OK) { /* it was opened, and cannot be watched */
-        (void)rqli_fail(&self->fault, RQL_E_NOMEM, "%s: no memory to watch the connection",
-                        self->sock.endpoint->where);
-    }
-    self->listener->on_opened(self->listener->self, &self->reading, &self->fault);
-}
-
-static void on_readable(struct rqli_uv_socket *uv)
-{
-    rqli_conn_loop_read((struct rqli_conn_loop *)uv);
-}
-
-static void on_writable(struct rqli_uv_socket *uv)
-{
-    rqli_conn_loop_write((struct rqli_conn_loop *)uv);
-}
-
-static const struct rqli_uv_socket_ops ops = {open_conn, on_opened, on_readable, on_writable};
 
 struct rqli_conn_loop *rqli_conn_loop_new(struct uv_loop_s *loop,
                                           const struct rqli_endpoint *endpoint,
@@ -89,15 +60,21 @@ struct rqli_conn_loop *rqli_conn_loop_new(struct uv_loop_s *loop,
 {
     struct rqli_conn_loop *self = calloc(1, sizeof *self);
 
-    if (self) {
-        rqli_uv_socket_init(&self->uv, &ops, &self->sock, loop);
-        self->sock.endpoint = endpoint;
-        self->sock.fd = -1;
-        self->listener = listener;
-        self->first = 1;
-        self->next = 1;
+    if (!self) {
+        return NULL;
     }
-    return self;
+    self->listener = listener;
+    self->sock.endpoint = endpoint;
+    self->sock.fd = -1;
+    self->loop = loop;
+    self->work.data = self;
+    self->poll.data = self;
+    self->first = 1;
+    self->next = 1;
+    if (!listener->on_push) {
+        self->slots = calloc(IN_FLIGHT_MAX, sizeof *self->slots);
+    }
+    return self->slots || listener->on_push ? self : rqli_conn_loop_free(self);
 }
 
 struct rqli_conn_loop *rqli_conn_loop_free(struct rqli_conn_loop *self)
@@ -106,6 +83,7 @@ struct rqli_conn_loop *rqli_conn_loop_free(struct rqli_conn_loop *self)
         rqli_socket_close(&self->sock);
         rqli_stream_fini(&self->stream);
         rqli_arena_reset(&self->arena);
+        free(self->slots);
         free(self);
     }
     return NULL;
@@ -113,12 +91,15 @@ struct rqli_conn_loop *rqli_conn_loop_free(struct rqli_conn_loop *self)
 
 void rqli_conn_loop_abandon(struct rqli_conn_loop *self)
 {
-    rqli_uv_socket_abandon(&self->uv);
+    self->is_abandoned = true;
+    if (self->sock.fd >= 0) {
+        rqli_socket_abandon(&self->sock);
+    }
 }
 
 bool rqli_conn_loop_is_up(const struct rqli_conn_loop *self)
 {
-    return rqli_uv_socket_is_up(&self->uv);
+    return self->state == UP;
 }
 
 uint64_t rqli_conn_loop_generation(const struct rqli_conn_loop *self)
@@ -126,11 +107,27 @@ uint64_t rqli_conn_loop_generation(const struct rqli_conn_loop *self)
     return self->generation;
 }
 
+int64_t rqli_conn_loop_heard_us(const struct rqli_conn_loop *self)
+{
+    return self->stream.heard_us;
+}
+
+const struct rqli_socket *rqli_conn_loop_socket(const struct rqli_conn_loop *self)
+{
+    return &self->sock;
+}
+
+/* On the loop's thread. */
+static void count(const struct rqli_conn_loop *self, enum rqli_stat what)
+{
+    rqli_stats_count(self->sock.endpoint->stats, (rqli_stats_shard)rqli_thread_id(), what, 1);
+}
+
 /* ---- calls ---- */
 
 bool rqli_conn_loop_has_room(const struct rqli_conn_loop *self)
 {
-    return rqli_conn_loop_is_up(self) && self->next - self->first < IN_FLIGHT_MAX - SPARE &&
+    return self->state == UP && self->next - self->first < IN_FLIGHT_MAX - SPARE &&
            self->stream.queued_at - self->stream.sent_at < GATHERED_MAX_BYTES;
 }
 
@@ -139,14 +136,9 @@ struct rqli_command *rqli_conn_loop_out(struct rqli_conn_loop *self)
     return &self->stream.out;
 }
 
-static struct slot *slot_at(struct rqli_conn_loop *self, uint64_t position)
-{
-    return &self->slots[position % IN_FLIGHT_MAX];
-}
-
 uint64_t rqli_conn_loop_expect(struct rqli_conn_loop *self, rqli_conn_loop_fn fn, void *owner)
 {
-    struct slot *slot = slot_at(self, self->next);
+    struct slot *slot = &self->slots[self->next % IN_FLIGHT_MAX];
 
     RQLI_MUST(self->next - self->first < IN_FLIGHT_MAX);
     *slot = (struct slot){.fn = fn, .owner = owner, .sent_us = rqli_now_us()};
@@ -158,31 +150,40 @@ uint64_t rqli_conn_loop_expect(struct rqli_conn_loop *self, rqli_conn_loop_fn fn
 void rqli_conn_loop_orphan(struct rqli_conn_loop *self, uint64_t position)
 {
     if (position >= self->first && position < self->next) {
-        slot_at(self, position)->fn = NULL;
+        self->slots[position % IN_FLIGHT_MAX].fn = NULL;
     }
-}
-
-bool rqli_conn_loop_is_talking(const struct rqli_conn_loop *self, int64_t within_us)
-{
-    return rqli_conn_loop_is_up(self) && rqli_now_us() - self->stream.heard_us < within_us;
 }
 
 static struct slot take_first(struct rqli_conn_loop *self)
 {
     (void)rqli_stream_take(&self->stream);
-    return *slot_at(self, self->first++);
+    return self->slots[self->first++ % IN_FLIGHT_MAX];
+}
+
+/* ---- the end of a connection, and the next one ---- */
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    struct rqli_conn_loop *self = handle->data;
+
+    self->state = DOWN;
+    if (self->closed) {
+        self->closed(self->closed_data);
+    }
 }
 
 static void break_off(struct rqli_conn_loop *self, bool is_silent)
 {
     uint64_t end = self->next;
 
-    if (!rqli_conn_loop_is_up(self)) {
+    if (self->state != UP) {
         return;
     }
+    self->state = CLOSING;
     self->silent = is_silent ? self->sock.seat : (struct rqli_seat){0};
     self->shall_drop = false;
-    rqli_uv_socket_drop(&self->uv);
+    uv_close((uv_handle_t *)&self->poll, on_handle_closed); /* leaves the descriptor at once */
+    rqli_socket_close(&self->sock);
     rqli_arena_reset(&self->arena);
     self->reply = (struct rqli_reply){0};
     while (self->first < end) {
@@ -192,6 +193,108 @@ static void break_off(struct rqli_conn_loop *self, bool is_silent)
         if (slot.fn) {
             slot.fn(slot.owner, NULL, fate);
         }
+    }
+}
+
+void rqli_conn_loop_drop(struct rqli_conn_loop *self)
+{
+    break_off(self, false);
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    struct rqli_conn_loop *self = poll->data;
+
+    if (self->is_abandoned) {
+        (void)uv_poll_stop(poll);
+        return;
+    }
+    if (events & UV_WRITABLE) {
+        rqli_conn_loop_write(self);
+    }
+    if (status < 0 || events & UV_READABLE) { /* reading finds out what an error is about */
+        rqli_conn_loop_read(self);
+    }
+}
+
+static void want_room(struct rqli_conn_loop *self, bool wants_room)
+{
+    if (wants_room != self->wants_room && self->state == UP) {
+        self->wants_room = wants_room;
+        (void)uv_poll_start(&self->poll, UV_READABLE | (wants_room ? UV_WRITABLE : 0), on_poll);
+    }
+}
+
+/* On a thread of the pool, while nothing else touches the socket. */
+static void open_socket(uv_work_t *work)
+{
+    struct rqli_conn_loop *self = work->data;
+    int64_t deadline_us = rqli_after_ms(rqli_now_us(), self->sock.endpoint->connect_timeout_ms);
+
+    self->fault = (rql_error){0};
+    self->was_opened = self->listener->on_push ? rqli_subscription_open(&self->sock, deadline_us)
+                                               : rqli_login(&self->sock, &self->silent, deadline_us,
+                                                            &self->reading, &self->fault) == RQL_OK;
+}
+
+static bool start_watching(struct rqli_conn_loop *self)
+{
+    if (!rqli_uv_has_room(self->sock.fd) ||
+        uv_poll_init_socket(self->loop, &self->poll, self->sock.fd) != 0) {
+        rqli_socket_close(&self->sock);
+        (void)rqli_fail(&self->fault, RQL_E_NOMEM, "%s: no memory to watch the connection",
+                        self->sock.endpoint->where);
+        return false;
+    }
+    uv_unref((uv_handle_t *)&self->poll); /* what is under way keeps the loop alive */
+    self->state = UP;
+    self->wants_room = true;
+    want_room(self, false);
+    return true;
+}
+
+static void back_off(struct rqli_conn_loop *self)
+{
+    rqli_backoff_on_failure(&self->stream.backoff, rqli_now_us(),
+                            rqli_random_below(RQLI_BACKOFF_RANDOM));
+}
+
+static void on_opened(uv_work_t *work, int status)
+{
+    struct rqli_conn_loop *self = work->data;
+
+    self->state = DOWN;
+    if (self->closed) {
+        if (status == 0 && self->was_opened) {
+            rqli_socket_close(&self->sock);
+        }
+        self->closed(self->closed_data);
+        return;
+    }
+    if (self->was_opened && start_watching(self)) {
+        self->silent = (struct rqli_seat){0};
+        self->generation++;
+        rqli_stream_on_connected(&self->stream, rqli_now_us());
+        count(self, RQLI_STAT_CONNECTIONS);
+    } else {
+        back_off(self);
+    }
+    self->listener->on_opened(self->listener->self, &self->reading, &self->fault);
+}
+
+void rqli_conn_loop_close(struct rqli_conn_loop *self, void (*closed)(void *data), void *data)
+{
+    while (self->first < self->next) {
+        (void)take_first(self); /* nobody waits for it */
+    }
+    self->closed = closed;
+    self->closed_data = data;
+    if (self->state == UP) {
+        break_off(self, false);
+    } else if (self->state == CONNECTING) {
+        (void)uv_cancel((uv_req_t *)&self->work);
+    } else if (self->state == DOWN) {
+        closed(data);
     }
 }
 
@@ -205,28 +308,39 @@ static void drop(const struct rqli_exchange *exchange)
     self->shall_drop = true; /* others are being told of their replies */
 }
 
-/* Gives what has come to those who wait for it. False: it made no sense. */
+/* To whoever waits for it. */
+static void hand_out_reply(struct rqli_conn_loop *self)
+{
+    struct slot slot = take_first(self);
+    const struct rqli_exchange answer = {
+        .reply = &self->reply,
+        .sent_us = slot.sent_us,
+        .received_us = self->stream.heard_us,
+        .generation = self->generation,
+        .drop = drop,
+        .carrier = self,
+    };
+
+    if (slot.fn) {
+        slot.fn(slot.owner, &answer, RQL_OK);
+    }
+}
+
+/* All that has come. False: it made no sense. */
 static bool hand_out(struct rqli_conn_loop *self)
 {
-    while (self->first < self->next) {
+    const struct rqli_conn_loop_listener *listener = self->listener;
+
+    while (self->state == UP && (self->first < self->next || listener->on_push)) {
         int state = rqli_decoder_next(&self->sock.decoder, &self->arena, &self->reply);
-        struct slot slot;
 
         if (state <= 0) {
             return state == 0;
         }
-        slot = take_first(self);
-        if (slot.fn) {
-            const struct rqli_exchange answer = {
-                .reply = &self->reply,
-                .sent_us = slot.sent_us,
-                .received_us = self->stream.heard_us,
-                .generation = self->generation,
-                .drop = drop,
-                .carrier = self,
-            };
-
-            slot.fn(slot.owner, &answer, RQL_OK);
+        if (listener->on_push) {
+            listener->on_push(listener->self, &self->reply);
+        } else {
+            hand_out_reply(self);
         }
         rqli_arena_reset(&self->arena);
         self->reply = (struct rqli_reply){0};
@@ -234,14 +348,15 @@ static bool hand_out(struct rqli_conn_loop *self)
             return false;
         }
     }
-    return rqli_decoder_is_empty(&self->sock.decoder); /* no reply that nobody asked for */
+    /* No reply that nobody asked for. */
+    return self->state != UP || rqli_decoder_is_empty(&self->sock.decoder);
 }
 
 void rqli_conn_loop_read(struct rqli_conn_loop *self)
 {
     enum rqli_socket_read got = RQLI_SOCKET_NOTHING;
 
-    if (rqli_conn_loop_is_up(self)) {
+    if (self->state == UP) {
         got = rqli_socket_read(&self->sock, 0, 0);
     }
     if (got == RQLI_SOCKET_BYTES) {
@@ -249,6 +364,9 @@ void rqli_conn_loop_read(struct rqli_conn_loop *self)
     }
     if (got == RQLI_SOCKET_BROKEN || (got == RQLI_SOCKET_BYTES && !hand_out(self))) {
         break_off(self, false);
+    }
+    if (got == RQLI_SOCKET_BYTES && self->listener->on_push) {
+        self->listener->on_push(self->listener->self, NULL);
     }
 }
 
@@ -272,23 +390,24 @@ void rqli_conn_loop_write(struct rqli_conn_loop *self)
     if (self->stream.out.failed) {
         break_off(self, false);
     }
-    while (goes_on && rqli_conn_loop_is_up(self)) {
+    while (goes_on && self->state == UP) {
         if (!rqli_stream_has_unsent(&self->stream)) {
             rqli_stream_begin_batch(&self->stream);
         }
         goes_on = rqli_stream_has_unsent(&self->stream) && send_some(self);
     }
-    rqli_uv_socket_want_room(&self->uv, rqli_stream_has_unsent(&self->stream));
+    want_room(self, rqli_stream_has_unsent(&self->stream));
 }
+
+/* ---- time ---- */
 
 int64_t rqli_conn_loop_due_us(const struct rqli_conn_loop *self, bool wanted)
 {
-    if (rqli_conn_loop_is_up(self)) { /* given up when it has been silent for so long */
-        return self->first < self->next
-                   ? rqli_after_ms(self->stream.heard_us, self->sock.endpoint->io_timeout_ms)
-                   : RQLI_NEVER_US;
+    if (self->state == UP && self->first < self->next) { /* given up after so long a silence */
+        return rqli_after_ms(self->stream.heard_us, self->sock.endpoint->io_timeout_ms);
     }
-    return wanted ? rqli_uv_socket_due_us(&self->uv) : RQLI_NEVER_US;
+    return self->state == DOWN && wanted && !self->closed ? self->stream.backoff.next_us
+                                                          : RQLI_NEVER_US;
 }
 
 void rqli_conn_loop_tend(struct rqli_conn_loop *self, int64_t now_us, bool wanted)
@@ -296,20 +415,17 @@ void rqli_conn_loop_tend(struct rqli_conn_loop *self, int64_t now_us, bool wante
     if (rqli_conn_loop_due_us(self, wanted) > now_us) {
         return;
     }
-    if (!rqli_conn_loop_is_up(self)) {
-        rqli_uv_socket_tend(&self->uv, now_us);
+    if (self->state == UP) {
+        rqli_conn_loop_read(self); /* it may be the loop that was held up, and not the server */
+        if (self->state == UP && rqli_conn_loop_due_us(self, wanted) <= rqli_now_us()) {
+            break_off(self, true);
+        }
         return;
     }
-    rqli_conn_loop_read(self); /* it may be the loop that was held up, and not the server */
-    if (rqli_conn_loop_due_us(self, wanted) <= rqli_now_us() && rqli_conn_loop_is_up(self)) {
-        break_off(self, true);
+    self->was_opened = false;
+    if (uv_queue_work(self->loop, &self->work, open_socket, on_opened) == 0) {
+        self->state = CONNECTING;
+    } else {
+        back_off(self);
     }
-}
-
-void rqli_conn_loop_close(struct rqli_conn_loop *self, void (*closed)(void *data), void *data)
-{
-    while (self->first < self->next) {
-        (void)take_first(self); /* nobody waits for it */
-    }
-    rqli_uv_socket_close(&self->uv, closed, data);
 }

@@ -2,8 +2,9 @@
 #define RQLI_CONN_LOOP_H
 
 /*
- * The command connection of a loop. Commands are gathered and written once in a round of the loop;
- * each is answered through a function, in their order. One thread: the loop's.
+ * A connection of a loop: opened on libuv's pool, because that blocks; then watched by the loop,
+ * which never does. For commands, which are gathered and written once in a round of the loop; each
+ * is answered through a function, in their order. Or for pushes. One thread: the loop's.
  *
  * As on the connection of threads, a server that is silent for io_timeout ends the connection, and
  * what was sent is then unknown.
@@ -23,6 +24,9 @@ typedef void (*rqli_conn_loop_fn)(void *owner, const struct rqli_exchange *answe
 struct rqli_conn_loop_listener {
     /* Connected; or not, with the reason. */
     void (*on_opened)(void *self, const struct rqli_clock_reading *reading, const rql_error *fault);
+    /* NULL: it is for commands. Else it is subscribed, and this is what comes; or NULL when all
+     * that has come is taken. */
+    void (*on_push)(void *self, const struct rqli_reply *push);
     void *self;
 };
 
@@ -30,13 +34,23 @@ struct rqli_conn_loop_listener {
 struct rqli_conn_loop *rqli_conn_loop_new(struct uv_loop_s *loop,
                                           const struct rqli_endpoint *endpoint,
                                           const struct rqli_conn_loop_listener *listener);
-/* Afterwards, when it is closed, `closed` is called; then free it. */
+/* Ends it for good; `closed` is called later, when an attempt under way has come to its end; then
+ * free it. */
 void rqli_conn_loop_close(struct rqli_conn_loop *self, void (*closed)(void *data), void *data);
 struct rqli_conn_loop *rqli_conn_loop_free(struct rqli_conn_loop *self);
-void rqli_conn_loop_abandon(struct rqli_conn_loop *self); /* as rqli_uv_socket_abandon() */
+
+/* In a fork child: the parent's connection, under the same number, becomes nothing. */
+void rqli_conn_loop_abandon(struct rqli_conn_loop *self);
+
+/* Ends the connection; what is under way is told. */
+void rqli_conn_loop_drop(struct rqli_conn_loop *self);
 
 bool rqli_conn_loop_is_up(const struct rqli_conn_loop *self);
 uint64_t rqli_conn_loop_generation(const struct rqli_conn_loop *self); /* 0: never connected */
+int64_t rqli_conn_loop_heard_us(const struct rqli_conn_loop *self);    /* when bytes came, last */
+
+/* Its endpoint, always; all else only while it is up. */
+const struct rqli_socket *rqli_conn_loop_socket(const struct rqli_conn_loop *self);
 
 /* Is there room for some more commands? Not while it is down. */
 bool rqli_conn_loop_has_room(const struct rqli_conn_loop *self);
@@ -48,9 +62,6 @@ uint64_t rqli_conn_loop_expect(struct rqli_conn_loop *self, rqli_conn_loop_fn fn
 
 /* Its owner is gone: the reply is read and dropped. */
 void rqli_conn_loop_orphan(struct rqli_conn_loop *self, uint64_t position);
-
-/* Did the server say anything within this time? */
-bool rqli_conn_loop_is_talking(const struct rqli_conn_loop *self, int64_t within_us);
 
 void rqli_conn_loop_write(struct rqli_conn_loop *self); /* what is gathered */
 void rqli_conn_loop_read(struct rqli_conn_loop *self);  /* what has come */

@@ -109,6 +109,12 @@ static void fail_in_time(const struct rqli_op_task *self, bool was_sent, rql_err
     }
 }
 
+/* Did the server say anything within this time? */
+static bool is_talking(const struct rqli_conn_loop *conn, int64_t within_us)
+{
+    return rqli_conn_loop_is_up(conn) && rqli_now_us() - rqli_conn_loop_heard_us(conn) < within_us;
+}
+
 /* No reply in time. A server that is busy with others of this loop is waited for. */
 static void give_up(struct rqli_op_task *self)
 {
@@ -116,7 +122,7 @@ static void give_up(struct rqli_op_task *self)
     bool was_sent = is_sent(self);
     size_t count = op->n_calls;
 
-    if ((was_sent || op->gives_back) && rqli_conn_loop_is_talking(self->loop->conn, op->grace_us)) {
+    if ((was_sent || op->gives_back) && is_talking(self->loop->conn, op->grace_us)) {
         set_due(self, rqli_now_us() + op->grace_us);
         return;
     }

@@ -19,8 +19,14 @@
 enum { WAITING, CALLED };
 
 struct rqli_push_threads {
-    struct rqli_subscription subscription; /* the reader's; if none, of whoever has the mutex */
-    atomic_bool is_open;                   /* as shared.is_listening, without the mutex */
+    /* The reader's; if there is none, of whoever has the mutex: */
+    struct rqli_socket sock;
+    struct rqli_arena arena;
+    struct rqli_reply reply; /* that is being read */
+    int64_t heard_us;        /* when something came, last */
+    struct rqli_subscription subscription;
+
+    atomic_bool is_open; /* as shared.is_listening, without the mutex */
 
     struct {
         pthread_mutex_t mutex;
@@ -51,8 +57,8 @@ struct rqli_push_threads *rqli_push_threads_new(const struct rqli_endpoint *endp
     struct rqli_push_threads *self = calloc(1, sizeof *self);
 
     if (self) {
-        self->subscription.sock.endpoint = endpoint;
-        self->subscription.sock.fd = -1;
+        self->sock.endpoint = endpoint;
+        self->sock.fd = -1;
         self->shared.waiters.rouse = call;
         (void)pthread_mutex_init(&self->shared.mutex, NULL);
     }
@@ -62,7 +68,8 @@ struct rqli_push_threads *rqli_push_threads_new(const struct rqli_endpoint *endp
 struct rqli_push_threads *rqli_push_threads_free(struct rqli_push_threads *self)
 {
     if (self) {
-        rqli_subscription_fini(&self->subscription);
+        rqli_socket_close(&self->sock);
+        rqli_arena_reset(&self->arena);
         rqli_waiters_fini(&self->shared.waiters);
         (void)pthread_mutex_destroy(&self->shared.mutex);
         free(self);
@@ -72,9 +79,9 @@ struct rqli_push_threads *rqli_push_threads_free(struct rqli_push_threads *self)
 
 void rqli_push_threads_abandon(struct rqli_push_threads *self)
 {
-    if (self && self->subscription.sock.fd >= 0) {
-        (void)close(self->subscription.sock.fd);
-        self->subscription.sock.fd = -1;
+    if (self && self->sock.fd >= 0) {
+        (void)close(self->sock.fd);
+        self->sock.fd = -1;
     }
 }
 
@@ -191,19 +198,21 @@ static void set_listening(struct rqli_push_threads *self, bool is_listening)
  * ask for themselves: what was said before it is lost. */
 static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
 {
-    int64_t limit_us =
-        rqli_after_ms(rqli_now_us(), self->subscription.sock.endpoint->connect_timeout_ms);
+    int64_t limit_us = rqli_after_ms(rqli_now_us(), self->sock.endpoint->connect_timeout_ms);
     bool done;
 
     unlock(self);
-    done = rqli_subscription_open(&self->subscription,
-                                  limit_us < deadline_us ? limit_us : deadline_us);
+    done = rqli_subscription_open(&self->sock, limit_us < deadline_us ? limit_us : deadline_us);
     lock(self);
     set_listening(self, done);
     if (done) {
+        self->heard_us = rqli_now_us();
+        self->subscription = (struct rqli_subscription){0};
+        rqli_arena_reset(&self->arena); /* of the one before */
+        self->reply = (struct rqli_reply){0};
         self->shared.generation++;
-        rqli_stats_count(self->subscription.sock.endpoint->stats, 0, RQLI_STAT_CONNECTIONS, 1);
-        self->shared.client_id = self->subscription.sock.seat.client_id;
+        rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_CONNECTIONS, 1);
+        self->shared.client_id = self->sock.seat.client_id;
         self->shared.backoff = (struct rqli_backoff){0};
         rqli_waiters_hint_all(&self->shared.waiters);
     } else {
@@ -216,15 +225,17 @@ static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
 static bool take_pushes(struct rqli_push_threads *self)
 {
     struct rqli_pushed pushed;
-    int state = rqli_subscription_next(&self->subscription, &pushed);
+    int state = rqli_decoder_next(&self->sock.decoder, &self->arena, &self->reply);
 
     while (state > 0) {
+        pushed = rqli_push_read(&self->reply);
         if (pushed.kind != RQLI_PUSHED_NOTHING) {
-            rqli_stats_count(self->subscription.sock.endpoint->stats, 0, RQLI_STAT_PUSHES, 1);
-            rqli_waiters_deliver(&self->shared.waiters, &pushed, self->subscription.heard_us);
+            rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_PUSHES, 1);
+            rqli_waiters_deliver(&self->shared.waiters, &pushed, self->heard_us);
         }
-        rqli_subscription_forget(&self->subscription);
-        state = rqli_subscription_next(&self->subscription, &pushed);
+        rqli_arena_reset(&self->arena);
+        self->reply = (struct rqli_reply){0};
+        state = rqli_decoder_next(&self->sock.decoder, &self->arena, &self->reply);
     }
     return state == 0;
 }
@@ -232,8 +243,11 @@ static bool take_pushes(struct rqli_push_threads *self)
 /* Reader only, under the mutex. */
 static void take_bytes(struct rqli_push_threads *self, enum rqli_socket_read got)
 {
+    if (got == RQLI_SOCKET_BYTES) {
+        self->heard_us = rqli_now_us();
+    }
     if (got == RQLI_SOCKET_BROKEN || (got == RQLI_SOCKET_BYTES && !take_pushes(self))) {
-        rqli_socket_close(&self->subscription.sock);
+        rqli_socket_close(&self->sock);
         set_listening(self, false);
         rqli_waiters_hint_all(&self->shared.waiters);
     }
@@ -246,7 +260,7 @@ void rqli_push_threads_drain(struct rqli_push_threads *self)
     }
     lock(self);
     if (self->shared.is_listening && !self->shared.waiters.first && !self->shared.reader) {
-        take_bytes(self, rqli_socket_read(&self->subscription.sock, 0, 0));
+        take_bytes(self, rqli_socket_read(&self->sock, 0, 0));
     }
     unlock(self);
 }
@@ -267,7 +281,7 @@ static void sleep_or_read(struct rqli_push_threads *self, struct rqli_waiter *wa
         enum rqli_socket_read got;
 
         unlock(self);
-        got = rqli_socket_read(&self->subscription.sock, until_us, 0);
+        got = rqli_socket_read(&self->sock, until_us, 0);
         lock(self);
         take_bytes(self, got);
     } else {
@@ -308,10 +322,12 @@ enum rqli_wake rqli_push_threads_wait(struct rqli_push_threads *self, struct rql
 /* Under the mutex. Its reader finds it broken then. */
 static bool end_if_silent(struct rqli_push_threads *self, int64_t now_us)
 {
-    bool is_silent = rqli_subscription_is_silent(&self->subscription, now_us);
+    /* What has come and was not read yet is our fault, not its. */
+    bool is_silent = rqli_subscription_is_silent(&self->subscription, self->heard_us, now_us) &&
+                     !rqli_socket_has_bytes(&self->sock);
 
     if (is_silent) {
-        (void)shutdown(self->subscription.sock.fd, SHUT_RDWR);
+        (void)shutdown(self->sock.fd, SHUT_RDWR);
     }
     return is_silent;
 }
@@ -323,7 +339,7 @@ bool rqli_push_threads_wants_ping(struct rqli_push_threads *self)
 
     lock(self);
     wants = self->shared.is_listening && !end_if_silent(self, now_us) &&
-            rqli_subscription_wants_ping(&self->subscription, now_us);
+            rqli_subscription_wants_ping(&self->subscription, self->heard_us, now_us);
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return wants;
 }
@@ -334,7 +350,8 @@ void rqli_push_threads_on_pinged(struct rqli_push_threads *self, int64_t n_recei
 
     lock(self);
     if (self->shared.is_listening) {
-        rqli_subscription_on_pinged(&self->subscription, n_received, now_us);
+        rqli_subscription_on_pinged(&self->subscription, n_received,
+                                    self->sock.endpoint->io_timeout_ms, now_us);
         (void)end_if_silent(self, now_us);
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);

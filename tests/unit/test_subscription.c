@@ -2,23 +2,21 @@
 
 #include "base/clock.h"
 #include "net/subscription.h"
-#include "net/url.h"
 
 /* When a subscriber connection that brings nothing is put to the test, and given up: a PING proves
  * the socket, not that pushes arrive. */
 
 enum { SECOND_US = 1000000, LOOK_US = 5 * SECOND_US / 3 };
 
-static struct rqli_endpoint endpoint;
+static int64_t timeout_ms;
+static int64_t heard_us;
 static struct rqli_subscription subscription;
 
 static void begin_with(int64_t io_timeout_ms)
 {
-    endpoint.io_timeout_ms = io_timeout_ms;
-    subscription = (struct rqli_subscription){
-        .sock = {.endpoint = &endpoint, .fd = -1},
-        .heard_us = SECOND_US,
-    };
+    timeout_ms = io_timeout_ms;
+    heard_us = SECOND_US;
+    subscription = (struct rqli_subscription){0};
 }
 
 /* A waiter looks again and again, and the server says each time how many heard the test. The time
@@ -26,11 +24,11 @@ static void begin_with(int64_t io_timeout_ms)
 static int64_t give_up_us(int64_t n_heard)
 {
     for (int64_t now_us = SECOND_US; now_us < 600 * SECOND_US; now_us += LOOK_US) {
-        if (rqli_subscription_is_silent(&subscription, now_us)) {
+        if (rqli_subscription_is_silent(&subscription, heard_us, now_us)) {
             return now_us;
         }
-        if (rqli_subscription_wants_ping(&subscription, now_us)) {
-            rqli_subscription_on_pinged(&subscription, n_heard, now_us);
+        if (rqli_subscription_wants_ping(&subscription, heard_us, now_us)) {
+            rqli_subscription_on_pinged(&subscription, n_heard, timeout_ms, now_us);
         }
     }
     return RQLI_NEVER_US;
@@ -63,14 +61,14 @@ static void what_is_heard_in_time_ends_the_test(void **state)
 {
     (void)state;
     begin_with(20000);
-    assert_true(rqli_subscription_wants_ping(&subscription, 6 * SECOND_US));
-    rqli_subscription_on_pinged(&subscription, 1, 6 * SECOND_US);
-    assert_false(rqli_subscription_wants_ping(&subscription, 12 * SECOND_US));
-    subscription.heard_us = 13 * SECOND_US;
-    assert_false(rqli_subscription_is_silent(&subscription, 60 * SECOND_US));
-    assert_false(rqli_subscription_wants_ping(&subscription, 17 * SECOND_US));
-    assert_true(
-        rqli_subscription_wants_ping(&subscription, 18 * SECOND_US)); /* and the next one begins */
+    assert_true(rqli_subscription_wants_ping(&subscription, heard_us, 6 * SECOND_US));
+    rqli_subscription_on_pinged(&subscription, 1, timeout_ms, 6 * SECOND_US);
+    assert_false(rqli_subscription_wants_ping(&subscription, heard_us, 12 * SECOND_US));
+    heard_us = 13 * SECOND_US;
+    assert_false(rqli_subscription_is_silent(&subscription, heard_us, 60 * SECOND_US));
+    assert_false(rqli_subscription_wants_ping(&subscription, heard_us, 17 * SECOND_US));
+    assert_true(rqli_subscription_wants_ping(&subscription, heard_us,
+                                             18 * SECOND_US)); /* and the next one begins */
 }
 
 /* The command connection broke: nobody knows whether the server has heard of it. */
@@ -78,10 +76,10 @@ static void a_test_without_answer_is_repeated(void **state)
 {
     (void)state;
     begin_with(20000);
-    assert_true(rqli_subscription_wants_ping(&subscription, 6 * SECOND_US));
-    assert_false(rqli_subscription_wants_ping(&subscription, 10 * SECOND_US));
-    assert_false(rqli_subscription_is_silent(&subscription, 10 * SECOND_US));
-    assert_true(rqli_subscription_wants_ping(&subscription, 11 * SECOND_US));
+    assert_true(rqli_subscription_wants_ping(&subscription, heard_us, 6 * SECOND_US));
+    assert_false(rqli_subscription_wants_ping(&subscription, heard_us, 10 * SECOND_US));
+    assert_false(rqli_subscription_is_silent(&subscription, heard_us, 10 * SECOND_US));
+    assert_true(rqli_subscription_wants_ping(&subscription, heard_us, 11 * SECOND_US));
 }
 
 int main(void)
