@@ -9,7 +9,7 @@
 #include "lock/withdraw.h"
 #include "net/serving.h"
 #include "observe/observe.h"
-#include "wire/series_answer.h"
+#include "wire/answer.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,6 @@
 #include "net/socket.h"
 #include "observe/observe.h"
 #include "wire/answer.h"
-#include "wire/series_answer.h"
 
 #include <stdlib.h>
 #include <string.h>

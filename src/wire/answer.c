@@ -1,9 +1,75 @@
 #include "wire/answer.h"
 
-#include "wire/line.h"
-
+#include <rql/base.h>
 #include <rql/lock.h>
 #include <string.h>
+
+/* What a script answers: whole numbers and at the end perhaps a word; as a list, or as one line of
+ * text with blanks between, which costs the server a good deal less. */
+
+enum { NUMBERS_MAX = 8 };
+
+struct fields {
+    int64_t numbers[NUMBERS_MAX];
+    size_t count;           /* of those */
+    struct rqli_slice word; /* what follows them, empty if they are all; of a list: if it is text */
+};
+
+static struct rqli_slice next_word(struct rqli_slice *rest)
+{
+    const char *blank = memchr(rest->data, ' ', rest->length);
+    size_t length = blank ? (size_t)(blank - rest->data) : rest->length;
+    struct rqli_slice word = {rest->data, length};
+
+    rest->data += length;
+    rest->length -= length;
+    if (blank) {
+        rest->data++;
+        rest->length--;
+    }
+    return word;
+}
+
+static void read_text(struct fields *self, struct rqli_slice text)
+{
+    while (text.length > 0 && self->count < NUMBERS_MAX) {
+        struct rqli_slice rest = text;
+
+        if (!rqli_parse_int(next_word(&rest), &self->numbers[self->count])) {
+            break;
+        }
+        self->count++;
+        text = rest;
+    }
+    self->word = text;
+}
+
+static void read_list(struct fields *self, const struct rqli_reply *list)
+{
+    size_t i = 0;
+
+    while (i < list->count && i < NUMBERS_MAX && list->items[i].type == RQLI_REPLY_INTEGER) {
+        self->numbers[i] = list->items[i].integer;
+        i++;
+    }
+    self->count = i;
+    if (i < list->count && list->items[i].type == RQLI_REPLY_TEXT) {
+        self->word = list->items[i].text;
+    }
+}
+
+/* The numbers that it begins with, so many as fit. A reply of another shape has none. */
+static struct fields read_fields(const struct rqli_reply *reply)
+{
+    struct fields self = {.count = 0};
+
+    if (reply->type == RQLI_REPLY_TEXT) {
+        read_text(&self, reply->text);
+    } else if (reply->type == RQLI_REPLY_ARRAY) {
+        read_list(&self, reply);
+    }
+    return self;
+}
 
 /* No longer than any lock of ours: the server may say anything, and this is reckoned with. */
 static int64_t bounded_ms(int64_t left_ms)
@@ -17,51 +83,51 @@ static bool is_time(int64_t server_us)
     return server_us >= 0 && server_us <= RQLI_SERVER_US_MAX;
 }
 
-static bool read_granted(const struct rqli_line *line, struct rqli_answer *out)
+static bool read_granted(const struct fields *fields, struct rqli_answer *out)
 {
-    if (line->count != 6 || line->word.length == 0) {
+    if (fields->count != 6 || fields->word.length == 0) {
         return false;
     }
-    out->left_ms = bounded_ms(line->numbers[2]);
-    out->token = line->numbers[3];
-    out->process = line->numbers[4];
-    out->was_handed_over = line->numbers[5] != 0;
-    out->nonce = line->word;
+    out->left_ms = bounded_ms(fields->numbers[2]);
+    out->token = fields->numbers[3];
+    out->process = fields->numbers[4];
+    out->was_handed_over = fields->numbers[5] != 0;
+    out->nonce = fields->word;
     return out->token > 0 && out->process >= 0 && out->process <= 2;
 }
 
-static bool read_queued(const struct rqli_line *line, struct rqli_answer *out)
+static bool read_queued(const struct fields *fields, struct rqli_answer *out)
 {
-    if (line->count != 8) {
+    if (fields->count != 8) {
         return false;
     }
-    out->left_ms = bounded_ms(line->numbers[2]);
-    out->rank = line->numbers[3];
-    out->is_first = line->numbers[4] != 0;
-    out->was_restored = line->numbers[5] != 0;
-    out->of_ruby = line->numbers[6];
-    out->score_us = line->numbers[7];
+    out->left_ms = bounded_ms(fields->numbers[2]);
+    out->rank = fields->numbers[3];
+    out->is_first = fields->numbers[4] != 0;
+    out->was_restored = fields->numbers[5] != 0;
+    out->of_ruby = fields->numbers[6];
+    out->score_us = fields->numbers[7];
     return true;
 }
 
 bool rqli_answer_read(const struct rqli_reply *reply, struct rqli_answer *out)
 {
-    struct rqli_line line = rqli_line_read(reply);
+    struct fields fields = read_fields(reply);
 
     *out = (struct rqli_answer){.left_ms = -1};
-    if (line.count < 2 || line.numbers[0] < RQLI_ANSWER_QUEUED ||
-        line.numbers[0] > RQLI_ANSWER_AGAIN || !is_time(line.numbers[1])) {
+    if (fields.count < 2 || fields.numbers[0] < RQLI_ANSWER_QUEUED ||
+        fields.numbers[0] > RQLI_ANSWER_AGAIN || !is_time(fields.numbers[1])) {
         return false;
     }
-    out->kind = (enum rqli_answer_kind)line.numbers[0];
-    out->server_us = line.numbers[1];
+    out->kind = (enum rqli_answer_kind)fields.numbers[0];
+    out->server_us = fields.numbers[1];
     if (out->kind == RQLI_ANSWER_GRANTED) {
-        return read_granted(&line, out);
+        return read_granted(&fields, out);
     }
     if (out->kind == RQLI_ANSWER_QUEUED) {
-        return read_queued(&line, out);
+        return read_queued(&fields, out);
     }
-    out->left_ms = line.count > 2 ? bounded_ms(line.numbers[2]) : -1;
+    out->left_ms = fields.count > 2 ? bounded_ms(fields.numbers[2]) : -1;
     return true;
 }
 
@@ -74,14 +140,14 @@ bool rqli_answer_is_for(const struct rqli_answer *self, const char *nonce)
 
 bool rqli_outcome_read(const struct rqli_reply *reply, struct rqli_outcome *out)
 {
-    struct rqli_line line = rqli_line_read(reply);
+    struct fields fields = read_fields(reply);
 
-    if (line.count < 2) {
+    if (fields.count < 2) {
         return false;
     }
-    *out = (struct rqli_outcome){line.numbers[0], line.numbers[1], 0};
-    if (line.count > 2) {
-        out->third = line.numbers[2];
+    *out = (struct rqli_outcome){fields.numbers[0], fields.numbers[1], 0};
+    if (fields.count > 2) {
+        out->third = fields.numbers[2];
     }
     return true;
 }
@@ -101,3 +167,96 @@ bool rqli_time_read(const struct rqli_reply *reply, int64_t *out_us)
     *out_us = seconds * 1000000 + us;
     return true;
 }
+
+/* Where the parts begin, and how long one is. */
+enum { GRANT_HEAD = 2, GRANT_PART = 4, QUEUED_HEAD = 8, REFUSED_HEAD = 3 };
+
+static bool is_integer(const struct rqli_reply *reply, int64_t least, int64_t most)
+{
+    return reply->type == RQLI_REPLY_INTEGER && reply->integer >= least && reply->integer <= most;
+}
+
+/* {token, ttl_left_ms, process, grant's nonce} */
+static bool is_part(const struct rqli_reply *part)
+{
+    return is_integer(&part[0], 1, INT64_MAX) && is_integer(&part[1], INT64_MIN, INT64_MAX) &&
+           is_integer(&part[2], 0, 1) && part[3].type == RQLI_REPLY_TEXT;
+}
+
+static bool is_grant(const struct rqli_reply *reply, size_t count)
+{
+    if (reply->count != GRANT_HEAD + GRANT_PART * count) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!is_part(&reply->items[GRANT_HEAD + GRANT_PART * i])) {
+            return false;
+        }
+    }
+    return is_integer(&reply->items[1], 0, RQLI_SERVER_US_MAX);
+}
+
+static size_t head_of(const struct rqli_reply *reply)
+{
+    return reply->items[0].integer == RQLI_ANSWER_QUEUED ? QUEUED_HEAD : REFUSED_HEAD;
+}
+
+static bool has_obstacles(const struct rqli_reply *reply, size_t count)
+{
+    size_t head = head_of(reply);
+
+    if (reply->count != head + count) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!is_integer(&reply->items[head + i], RQLI_OBSTACLE_NONE, RQLI_OBSTACLE_OWN)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool rqli_series_answer_read(const struct rqli_reply *reply, size_t count, struct rqli_answer *out)
+{
+    if (reply->type == RQLI_REPLY_ARRAY && reply->count > 0 &&
+        is_integer(reply->items, RQLI_ANSWER_GRANTED, RQLI_ANSWER_GRANTED)) {
+        *out = (struct rqli_answer){.kind = RQLI_ANSWER_GRANTED, .left_ms = -1};
+        if (!is_grant(reply, count)) {
+            return false;
+        }
+        out->server_us = reply->items[1].integer;
+        return true;
+    }
+    if (!rqli_answer_read(reply, out)) {
+        return false;
+    }
+    if (out->of_ruby < 0 || out->of_ruby > (int64_t)count) {
+        return false;
+    }
+    return out->kind == RQLI_ANSWER_STALE || out->kind == RQLI_ANSWER_AGAIN ||
+           has_obstacles(reply, count);
+}
+
+struct rqli_answer rqli_series_answer_grant(const struct rqli_reply *reply, size_t index)
+{
+    const struct rqli_reply *part = &reply->items[GRANT_HEAD + GRANT_PART * index];
+    int64_t left_ms = part[1].integer;
+
+    return (struct rqli_answer){
+        .kind = RQLI_ANSWER_GRANTED,
+        .server_us = reply->items[1].integer,
+        .token = part[0].integer,
+        .left_ms = left_ms < -1               ? -1
+                   : left_ms < RQL_TTL_MAX_MS ? left_ms
+                                              : RQL_TTL_MAX_MS,
+        .process = part[2].integer,
+        .nonce = part[3].text,
+    };
+}
+
+enum rqli_obstacle rqli_series_answer_obstacle(const struct rqli_reply *reply, size_t index)
+{
+    return (enum rqli_obstacle)reply->items[head_of(reply) + index].integer;
+}
+
+/* The words are in the reply. Nothing is left behind the last one. */

@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "reply_tree.h"
-#include "wire/series_answer.h"
+#include "wire/answer.h"
 
 #include <rql/base.h>
 
