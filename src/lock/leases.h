@@ -2,30 +2,80 @@
 #define RQLI_LEASES_H
 
 /*
- * Keeps the leases of a client: the list of what is held, and one background thread, started at the
- * first need, that renews, claims what was handed over, tells losses, and withdraws requests whose
- * end was never confirmed. The thread has its own connection (protocol.md 18) and a libuv loop.
+ * Keeps the leases of a client: the table of what is held, and one background thread, started at
+ * the first need, that renews, claims what was handed over, tells losses, and withdraws requests
+ * whose end was never confirmed. The thread has a connection of its own, so that no call of the
+ * caller's delays a renewal.
  */
 
 #include "base/text.h"
-#include "lock/lease.h"
-#include "lock/trace.h"
+#include "base/worker.h"
+#include "lock/lease_table.h"
+#include "lock/renewal.h"
+#include "lock/withdraw.h"
 
+#include <pthread.h>
 #include <rql/client.h>
+#include <stdatomic.h>
 
-struct rqli_leases;
-struct rqli_conn;
-struct rqli_withdrawal_of;
+/* What the background thread did last, and when: for whoever asks why a lock was lost. A ring of
+ * plain data; read by tests, and in a core file. */
+enum rqli_trace_what {
+    RQLI_TRACE_ROUSED,    /* by another; value: for when */
+    RQLI_TRACE_LOOKS,     /* value: when that was planned by itself */
+    RQLI_TRACE_RENEWS,    /* value: how many */
+    RQLI_TRACE_RENEWED,   /* value: the status of the exchange */
+    RQLI_TRACE_WITHDRAWS, /* value: how many */
+    RQLI_TRACE_WITHDREW,  /* value: when that was to end at the latest */
+    RQLI_TRACE_LOST,      /* value: the token */
+    RQLI_TRACE_PLANNED,   /* value: when it looks again by itself */
+};
+
+enum { RQLI_TRACE_SIZE = 64 };
+
+struct rqli_trace {
+    unsigned n; /* added in all; those at the end of them are there */
+
+    struct {
+        int64_t at_us;
+        int64_t value;
+        enum rqli_trace_what what;
+    } item[RQLI_TRACE_SIZE];
+};
+
+struct rqli_leases {
+    struct rqli_worker worker; /* first; started under the mutex */
+    rql_client *client;
+    struct rqli_conn *conn;      /* the thread's own; constant after new */
+    _Atomic int64_t host_end_us; /* of new leases; see rqli_leases_on_probed() */
+    atomic_bool has_extended;    /* a lease that renews was added, once */
+    rqli_signal callback_ended;  /* counts */
+
+    struct {
+        pthread_mutex_t mutex;
+        const rql_lock *told; /* whose on_lost runs, or NULL */
+        struct rqli_lease_table table;
+        struct rqli_renewals batch; /* under way */
+        struct rqli_withdrawals withdrawals;
+        int64_t planned_us; /* when the thread looks again by itself */
+        unsigned added;     /* leases added since its last look */
+        size_t n_adopted;   /* of those in the table */
+        struct rqli_trace trace;
+        bool shall_stop;
+        int64_t stop_us; /* then at the latest: what is still to withdraw is left to its ttl */
+    } shared;            /* everything in here under shared.mutex */
+};
 
 struct rqli_leases *rqli_leases_new(rql_client *client);
 struct rqli_leases *rqli_leases_free(struct rqli_leases *self); /* ends the thread */
 void rqli_leases_abandon(struct rqli_leases *self);             /* as rqli_conn_abandon() */
 
-/* The background thread's connection, to see what it has counted. */
-struct rqli_conn *rqli_leases_link(const struct rqli_leases *self);
+struct rqli_trace rqli_leases_trace(struct rqli_leases *self); /* a copy */
 
-/* What that thread did last: a copy. */
-struct rqli_trace rqli_leases_trace(struct rqli_leases *self);
+/* For the step, under the mutex: adds to the trace; frees one of rqli_leases_adopt() for which all
+ * is done or in vain. */
+void rqli_leases_note(struct rqli_leases *self, enum rqli_trace_what what, int64_t value);
+void rqli_leases_free_adopted(struct rqli_leases *self, rql_lock *lock);
 
 /* Before a lock is taken that is to be renewed: starts the thread, and waits until until_us at most
  * for it to run. The system keeps a new thread from running for longer than others, on a busy
@@ -46,16 +96,16 @@ void rqli_leases_remove(struct rqli_leases *self, rql_lock *lock);
 void rqli_leases_adopt(struct rqli_leases *self, rql_lock *lock);
 
 /* Goes on giving back a request or grant until the server has confirmed, or until what it may have
- * been granted for ttl_ms must have ended (F-14). Without memory for it, that end is the only one.
+ * been granted for ttl_ms must have ended. Without memory for it, that end is the only one.
  */
 void rqli_leases_withdraw(struct rqli_leases *self, const struct rqli_withdrawal_of *what,
                           int64_t ttl_ms);
 
-/* The clock of the server jumped: everything held is doubtful and verified (protocol.md 15). */
+/* The clock of the server jumped: everything held is doubtful and verified. */
 void rqli_leases_doubt(struct rqli_leases *self);
 
 /* The swarm was told at sent_us that this client's hosts live: silent for silence_ms from then on
- * they count as dead, so no lease is relied on for as long as that (protocol.md 16). RQL_FOREVER:
+ * they count as dead, so no lease is relied on for as long as that. RQL_FOREVER:
  * nobody watches them. */
 void rqli_leases_on_probed(struct rqli_leases *self, int64_t sent_us, int64_t silence_ms);
 /* Nobody speaks for the hosts any more, and the server may not know: new leases are not bound. */
@@ -67,7 +117,7 @@ bool rqli_leases_is_overdue(const struct rqli_leases *self, int64_t now_us);
  */
 void rqli_leases_on_probing(struct rqli_leases *self, int64_t silence_ms);
 
-/* Does this client keep extending this lock for this acquirer? (protocol.md 10) */
+/* Does this client keep extending this lock for this acquirer? */
 bool rqli_leases_extends(struct rqli_leases *self, const char *name, const char *acquirer);
 
 struct rqli_lease rqli_leases_lease(struct rqli_leases *self, const rql_lock *lock); /* a copy */
@@ -90,7 +140,7 @@ rql_status rqli_leases_lost_fd(struct rqli_leases *self, rql_lock *lock, int *ou
 rql_status rqli_leases_share_lost_fd(struct rqli_leases *self, rql_lock *lock, int fd,
                                      rql_error *error);
 
-/* Calls visit for every lock held and not lost, under the keeper's mutex. */
+/* Calls visit for every lock held and not lost, under the mutex of the leases. */
 void rqli_leases_each(struct rqli_leases *self, void (*visit)(const rql_lock *lock, void *context),
                       void *context);
 

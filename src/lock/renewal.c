@@ -1,14 +1,31 @@
 #include "lock/renewal.h"
-#include "observe/observe.h"
 
+#include "base/clock.h"
+#include "lock/client.h"
+#include "lock/leases.h"
+#include "observe/observe.h"
 #include "wire/answer.h"
 #include "wire/call.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
-/* A worker that has ended cannot be working under the lock any more (F-54). */
+/* While leases come and go the thread looks this often by itself, so that a short hold does not
+ * have to wake it. Shorter than the time after which a hand-over is claimed. */
+enum { IDLE_LOOK_US = 150000 };
+
+void rqli_renewals_forget(struct rqli_renewals *self, const rql_lock *lock)
+{
+    for (size_t i = 0; i < self->count; i++) {
+        if (self->item[i].lock == lock) {
+            self->item[i].lock = NULL;
+        }
+    }
+}
+
+/* A thread that has ended cannot be working under the lock any more. */
 static bool owner_is_gone(const rql_lock *lock)
 {
     return tgkill(getpid(), lock->owner_thread, 0) != 0 && errno == ESRCH;
@@ -23,12 +40,11 @@ static bool wants_renewal(const rql_lock *lock, int64_t now_us, int64_t *ttl_ms_
            rqli_lease_wants_renewal(lease, now_us, ttl_ms_out);
 }
 
-void rqli_renewals_collect(struct rqli_renewals *self, struct rqli_schedule *schedule,
-                           int64_t now_us)
+static void collect(struct rqli_renewals *self, struct rqli_lease_table *table, int64_t now_us)
 {
     self->count = 0;
     while (self->count < RQLI_RENEWALS_MAX) {
-        rql_lock *lock = rqli_schedule_take_renewal(schedule, now_us);
+        rql_lock *lock = rqli_lease_table_take_renewal(table, now_us);
         int64_t ttl_ms;
 
         if (!lock) {
@@ -46,22 +62,9 @@ void rqli_renewals_collect(struct rqli_renewals *self, struct rqli_schedule *sch
     }
 }
 
-void rqli_renewals_forget(struct rqli_renewals *self, const rql_lock *lock)
+static void write_calls(struct rqli_renewals *self, struct rqli_command *command, bool with_text)
 {
-    size_t i;
-
-    for (i = 0; i < self->count; i++) {
-        if (self->item[i].lock == lock) {
-            self->item[i].lock = NULL;
-        }
-    }
-}
-
-void rqli_renewals_write(struct rqli_renewals *self, struct rqli_command *command, bool with_text)
-{
-    size_t i;
-
-    for (i = 0; i < self->count; i++) {
+    for (size_t i = 0; i < self->count; i++) {
         const rql_lock *lock = self->item[i].lock;
         struct rqli_call call;
 
@@ -92,12 +95,10 @@ static void apply(rql_lock *lock, const struct rqli_exchange *exchange,
     }
 }
 
-void rqli_renewals_apply(struct rqli_renewals *self, struct rqli_schedule *schedule,
-                         const struct rqli_exchange *exchange, int64_t now_us)
+static void apply_all(struct rqli_renewals *self, struct rqli_lease_table *table,
+                      const struct rqli_exchange *exchange, int64_t now_us)
 {
-    size_t i;
-
-    for (i = 0; i < self->count; i++) {
+    for (size_t i = 0; i < self->count; i++) {
         rql_lock *lock = self->item[i].lock;
 
         if (!lock) {
@@ -108,7 +109,193 @@ void rqli_renewals_apply(struct rqli_renewals *self, struct rqli_schedule *sched
         } else {
             rqli_lease_on_setback(&lock->kept.lease, now_us);
         }
-        rqli_schedule_update(schedule, lock);
+        rqli_lease_table_update(table, lock);
     }
     self->count = 0;
+}
+
+/* Here and below: under the mutex of the leases. */
+static int64_t earlier(int64_t a_us, int64_t b_us)
+{
+    return a_us < b_us ? a_us : b_us;
+}
+
+/* Released for the callback. */
+static void tell(struct rqli_leases *self, rql_lock *lock)
+{
+    const struct rqli_figures figures = rqli_lock_figures(lock);
+
+    if (lock->kept.is_adopted) {
+        rqli_leases_free_adopted(self, lock);
+        return;
+    }
+    rqli_lease_on_gone(&lock->kept.lease);
+    lock->kept.lease.is_told = true;
+    rqli_leases_note(self, RQLI_TRACE_LOST, lock->token);
+    rqli_lease_table_update(&self->shared.table, lock);
+    if (lock->kept.lost_fd >= 0) {
+        (void)eventfd_write(lock->kept.lost_fd, 1);
+    }
+    if (!lock->on_lost && !lock->subject.instrumenter) {
+        rqli_observe(RQLI_ON_LOST, &lock->subject, &figures);
+    } else {
+        self->shared.told = lock;
+        (void)pthread_mutex_unlock(&self->shared.mutex);
+        rqli_observe(RQLI_ON_LOST, &lock->subject, &figures);
+        if (lock->on_lost) {
+            lock->on_lost(lock, lock->user_data);
+        }
+        (void)pthread_mutex_lock(&self->shared.mutex);
+        self->shared.told = NULL;
+        (void)atomic_fetch_add(&self->callback_ended, 1);
+        rqli_signal_wake(&self->callback_ended);
+    }
+}
+
+/* Released for each callback, which may release any lock: starts over after each. */
+static void tell_losses(struct rqli_leases *self)
+{
+    rql_lock *lock = rqli_lease_table_lost(&self->shared.table, rqli_now_us());
+
+    while (lock) {
+        tell(self, lock);
+        lock = rqli_lease_table_lost(&self->shared.table, rqli_now_us());
+    }
+}
+
+/* When the thread shall look again. */
+static int64_t plan(struct rqli_leases *self)
+{
+    int64_t due_us = rqli_withdrawals_due_us(&self->shared.withdrawals);
+
+    if (self->shared.shall_stop) {
+        due_us = earlier(due_us, self->shared.stop_us);
+    }
+    due_us = earlier(due_us, rqli_lease_table_renewal_us(&self->shared.table));
+    due_us = earlier(due_us, rqli_lease_table_loss_us(&self->shared.table));
+    if (self->shared.added > 0) {
+        due_us = earlier(due_us, rqli_now_us() + IDLE_LOOK_US);
+    }
+    self->shared.added = 0;
+    self->shared.planned_us = due_us;
+    rqli_leases_note(self, RQLI_TRACE_PLANNED, due_us);
+    return due_us;
+}
+
+/* No call may last beyond the next loss that has to be told, or the end. */
+static int64_t budget_us(struct rqli_leases *self)
+{
+    int64_t until_us = rqli_client_budget_us(self->client, rqli_now_us());
+
+    if (self->shared.shall_stop) {
+        until_us = earlier(until_us, self->shared.stop_us);
+    }
+    return earlier(until_us, rqli_lease_table_loss_us(&self->shared.table));
+}
+
+/* Released while the server is asked. */
+static rql_status exchange_batch(struct rqli_leases *self, struct rqli_exchange *exchange,
+                                 bool with_text)
+{
+    int64_t until_us = budget_us(self);
+    rql_status status;
+
+    rqli_command_reset(&exchange->command);
+    write_calls(&self->shared.batch, &exchange->command, with_text);
+    if (exchange->command.n_commands == 0) {
+        return RQL_E_IO;
+    }
+    rqli_leases_note(self, RQLI_TRACE_RENEWS, exchange->command.n_commands);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    status = rqli_exchange_run(exchange, until_us, NULL);
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    return status;
+}
+
+/* Released while the server is asked. */
+static void renew_some(struct rqli_leases *self)
+{
+    struct rqli_renewals *batch = &self->shared.batch;
+    struct rqli_lease_table *table = &self->shared.table;
+
+    collect(batch, table, rqli_now_us());
+    while (batch->count > 0) {
+        struct rqli_exchange *exchange = rqli_exchange_take(self->conn);
+        rql_status status = exchange ? exchange_batch(self, exchange, false) : RQL_E_NOMEM;
+
+        if (!status && exchange->reply->type == RQLI_REPLY_ERROR &&
+            rqli_reply_says(exchange->reply, "NOSCRIPT")) {
+            status = exchange_batch(self, exchange, true);
+        }
+        rqli_leases_note(self, RQLI_TRACE_RENEWED, status);
+        apply_all(batch, table, status ? NULL : exchange, rqli_now_us());
+        rqli_exchange_give(exchange);
+        tell_losses(self);
+        collect(batch, table, rqli_now_us());
+    }
+}
+
+/* A withdrawal is waited for until the next renewal is due, which goes behind it on the same
+ * connection, or for the usual grace; and for half of the time to the next loss, at most. */
+static int64_t withdrawing_until_us(struct rqli_leases *self)
+{
+    int64_t now_us = rqli_now_us();
+    int64_t until_us = now_us + rqli_client_grace_us(self->client);
+    int64_t renewal_us = rqli_lease_table_renewal_us(&self->shared.table);
+    int64_t loss_us = rqli_lease_table_loss_us(&self->shared.table);
+
+    until_us = renewal_us > until_us ? renewal_us : until_us;
+    until_us = earlier(until_us, now_us + (loss_us - now_us) / 2);
+    return earlier(until_us, budget_us(self));
+}
+
+/* Released while the server is asked. False: nothing was to be withdrawn. */
+static bool withdraw_some(struct rqli_leases *self)
+{
+    struct rqli_withdrawal_batch batch;
+    int64_t until_us;
+
+    rqli_withdrawals_take(&self->shared.withdrawals, &batch, rqli_now_us());
+    if (batch.count == 0) {
+        return false;
+    }
+    until_us = withdrawing_until_us(self);
+    rqli_leases_note(self, RQLI_TRACE_WITHDRAWS, (int64_t)batch.count);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_withdrawal_batch_run(&batch, self->conn, until_us);
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_leases_note(self, RQLI_TRACE_WITHDREW, until_us);
+    rqli_withdrawals_put_back(&self->shared.withdrawals, &batch);
+    return true;
+}
+
+/* The end waits for nothing beyond it. */
+static bool is_out_of_time(const struct rqli_leases *self)
+{
+    return self->shared.shall_stop && rqli_now_us() >= self->shared.stop_us;
+}
+
+/* What is still to withdraw, or to claim, may take until stop_us. */
+static bool is_over(const struct rqli_leases *self)
+{
+    return self->shared.shall_stop &&
+           ((rqli_withdrawals_due_us(&self->shared.withdrawals) == RQLI_NEVER_US &&
+             self->shared.n_adopted == 0) ||
+            is_out_of_time(self));
+}
+
+int64_t rqli_leases_step(struct rqli_worker *worker)
+{
+    struct rqli_leases *self = (struct rqli_leases *)worker;
+    int64_t again_us;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_leases_note(self, RQLI_TRACE_LOOKS, self->shared.planned_us);
+    do {
+        tell_losses(self);
+        renew_some(self);
+    } while (!is_out_of_time(self) && withdraw_some(self));
+    again_us = is_over(self) ? RQLI_WORKER_OVER : plan(self);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return again_us;
 }

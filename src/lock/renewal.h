@@ -1,16 +1,18 @@
 #ifndef RQLI_RENEWAL_H
 #define RQLI_RENEWAL_H
 
-/* Renewals and claims that are due, many in one round trip. Collecting, writing and applying happen
- * under the keeper's mutex, the round trip does not: a lock that is unlisted meanwhile is
- * forgotten. */
+/* What the thread of the leases does: it reports losses, renews and claims, and withdraws. */
 
 #include "lock/lock.h"
-#include "lock/schedule.h"
-#include "net/conn_threads.h"
+
+struct rqli_leases;
+struct rqli_worker;
 
 enum { RQLI_RENEWALS_MAX = 64 };
 
+/* Renewals and claims that are due, many in one round trip. Everything but the round trip happens
+ * under the mutex of the leases: a lock that is removed meanwhile is forgotten. It is no operation
+ * of net/op.h, whose calls are written without that mutex, from keys that have to stay. */
 struct rqli_renewals {
     size_t count;
 
@@ -21,14 +23,9 @@ struct rqli_renewals {
     } item[RQLI_RENEWALS_MAX];
 };
 
-/* Also ends renewals that shall not go on (F-54). */
-void rqli_renewals_collect(struct rqli_renewals *self, struct rqli_schedule *schedule,
-                           int64_t now_us);
 void rqli_renewals_forget(struct rqli_renewals *self, const rql_lock *lock);
-void rqli_renewals_write(struct rqli_renewals *self, struct rqli_command *command, bool with_text);
 
-/* exchange: answered, or NULL if there was no answer. */
-void rqli_renewals_apply(struct rqli_renewals *self, struct rqli_schedule *schedule,
-                         const struct rqli_exchange *exchange, int64_t now_us);
+/* Everything that is due, and when to come again: the step of the leases' worker. */
+int64_t rqli_leases_step(struct rqli_worker *worker);
 
 #endif

@@ -264,8 +264,8 @@ struct match {
  * machine that does not stall they have none to make. */
 static int64_t count_claims(void)
 {
-    return rqli_conn_counts(rqli_leases_link(client->leases)).commands +
-           rqli_conn_counts(rqli_leases_link(other->leases)).commands;
+    return rqli_conn_counts(client->leases->conn).commands +
+           rqli_conn_counts(other->leases->conn).commands;
 }
 
 static bool has_waiter(void *data)

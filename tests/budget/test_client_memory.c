@@ -54,7 +54,7 @@ static bool has_renewed(void *data)
 {
     const rql_client *client = data;
 
-    return rqli_conn_counts(rqli_leases_link(client->leases)).commands > 0;
+    return rqli_conn_counts(client->leases->conn).commands > 0;
 }
 
 /* It has waited as well, and kept a lock alive: it has all its connections, and its thread. */

@@ -1,7 +1,7 @@
 #include "fixture.h"
 
 #include "lock/client.h"
-#include "lock/leases_inside.h"
+#include "lock/leases.h"
 
 /* What a call and a renewal cost beside many renewed locks. In processor time of one thread, which
  * does not depend on what else the machine does. RQL_TEST_HELD: beside how many. */
@@ -131,7 +131,7 @@ static int64_t renewals_us(void)
     clockid_t clock;
     int64_t begun_us;
 
-    assert_int_equal(pthread_getcpuclockid(client->leases->thread, &clock), 0);
+    assert_int_equal(pthread_getcpuclockid(client->leases->worker.thread, &clock), 0);
     begun_us = clock_us(clock);
     assert_true(wait_until(has_run, &until, AWAIT_MS));
     return clock_us(clock) - begun_us;

@@ -1,0 +1,199 @@
+#include "lock/lease_table.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_BUCKETS = 16 };
+
+void rqli_lease_table_fini(struct rqli_lease_table *self)
+{
+    rqli_timers_fini(&self->renewals);
+    rqli_timers_fini(&self->losses);
+    free(self->buckets);
+    *self = (struct rqli_lease_table){0};
+}
+
+void rqli_lease_table_add(struct rqli_lease_table *self, rql_lock *lock)
+{
+    lock->kept.previous = NULL;
+    lock->kept.next = self->first;
+    if (self->first) {
+        self->first->kept.previous = lock;
+    }
+    self->first = lock;
+    lock->kept.is_listed = true;
+}
+
+static void unwatch(struct rqli_lease_table *self, rql_lock *lock)
+{
+    if (lock->kept.is_watched) {
+        rqli_timers_unreserve(&self->renewals, &lock->kept.renewal);
+        rqli_timers_unreserve(&self->losses, &lock->kept.loss);
+        lock->kept.is_watched = false;
+    }
+}
+
+void rqli_lease_table_remove(struct rqli_lease_table *self, rql_lock *lock)
+{
+    if (lock->kept.is_listed) {
+        *(lock->kept.previous ? &lock->kept.previous->kept.next : &self->first) = lock->kept.next;
+        if (lock->kept.next) {
+            lock->kept.next->kept.previous = lock->kept.previous;
+        }
+        lock->kept.is_listed = false;
+    }
+    unwatch(self, lock);
+    rqli_lease_table_remove_renewed(self, lock);
+}
+
+/* Places are reserved, so that an update, which nobody can be told the failure of, needs no memory.
+ */
+bool rqli_lease_table_watch(struct rqli_lease_table *self, rql_lock *lock)
+{
+    if (!lock->kept.is_watched) {
+        if (!rqli_timers_reserve(&self->renewals)) {
+            return false;
+        }
+        if (!rqli_timers_reserve(&self->losses)) {
+            rqli_timers_unreserve(&self->renewals, &lock->kept.renewal);
+            return false;
+        }
+        lock->kept.is_watched = true;
+    }
+    rqli_lease_table_update(self, lock);
+    return true;
+}
+
+void rqli_lease_table_update(struct rqli_lease_table *self, rql_lock *lock)
+{
+    if (lock->kept.is_watched) {
+        rqli_timers_set(&self->renewals, &lock->kept.renewal,
+                        rqli_lease_renewal_us(&lock->kept.lease));
+        rqli_timers_set(&self->losses, &lock->kept.loss, rqli_lease_loss_us(&lock->kept.lease));
+    }
+}
+
+int64_t rqli_lease_table_renewal_us(const struct rqli_lease_table *self)
+{
+    return rqli_timers_first_us(&self->renewals);
+}
+
+static rql_lock *of_loss(struct rqli_due *due)
+{
+    return (rql_lock *)((char *)due - offsetof(rql_lock, kept.loss));
+}
+
+/* A confirmed heartbeat moves the ends of all leases at once, and updates none of them here. */
+int64_t rqli_lease_table_loss_us(struct rqli_lease_table *self)
+{
+    struct rqli_due *first = rqli_timers_first(&self->losses);
+
+    while (first && rqli_lease_loss_us(&of_loss(first)->kept.lease) > first->at_us) {
+        rqli_timers_set(&self->losses, first, rqli_lease_loss_us(&of_loss(first)->kept.lease));
+        first = rqli_timers_first(&self->losses);
+    }
+    return first ? first->at_us : RQLI_NEVER_US;
+}
+
+rql_lock *rqli_lease_table_take_renewal(struct rqli_lease_table *self, int64_t now_us)
+{
+    struct rqli_due *due = rqli_timers_take_due(&self->renewals, now_us);
+
+    return due ? (rql_lock *)((char *)due - offsetof(rql_lock, kept.renewal)) : NULL;
+}
+
+rql_lock *rqli_lease_table_lost(struct rqli_lease_table *self, int64_t now_us)
+{
+    return rqli_lease_table_loss_us(self) <= now_us ? of_loss(rqli_timers_first(&self->losses))
+                                                    : NULL;
+}
+
+/* FNV-1a. */
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+    for (; *text; text++) {
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
+static size_t bucket_of(size_t n_buckets, const char *name, const char *acquirer)
+{
+    return hash_text(hash_text(UINT64_C(0xcbf29ce484222325), name), acquirer) % n_buckets;
+}
+
+static void put(rql_lock **buckets, size_t n_buckets, rql_lock *lock)
+{
+    size_t at = bucket_of(n_buckets, lock->name, lock->acquirer);
+
+    lock->kept.next_renewed = buckets[at];
+    buckets[at] = lock;
+}
+
+static bool grow(struct rqli_lease_table *self)
+{
+    size_t n_grown = self->n_buckets ? self->n_buckets * 2 : FIRST_BUCKETS;
+    rql_lock **grown = calloc(n_grown, sizeof(rql_lock *));
+
+    if (!grown) {
+        return false;
+    }
+    for (size_t i = 0; i < self->n_buckets; i++) {
+        rql_lock *lock = self->buckets[i];
+
+        while (lock) {
+            rql_lock *next = lock->kept.next_renewed;
+
+            put(grown, n_grown, lock);
+            lock = next;
+        }
+    }
+    free(self->buckets);
+    self->buckets = grown;
+    self->n_buckets = n_grown;
+    return true;
+}
+
+bool rqli_lease_table_add_renewed(struct rqli_lease_table *self, rql_lock *lock)
+{
+    if (self->n_renewed == self->n_buckets && !grow(self)) {
+        return false;
+    }
+    put(self->buckets, self->n_buckets, lock);
+    lock->kept.is_renewed = true;
+    self->n_renewed++;
+    return true;
+}
+
+void rqli_lease_table_remove_renewed(struct rqli_lease_table *self, rql_lock *lock)
+{
+    rql_lock **at;
+
+    if (!lock->kept.is_renewed) {
+        return;
+    }
+    at = &self->buckets[bucket_of(self->n_buckets, lock->name, lock->acquirer)];
+    while (*at != lock) {
+        at = &(*at)->kept.next_renewed;
+    }
+    *at = lock->kept.next_renewed;
+    lock->kept.is_renewed = false;
+    self->n_renewed--;
+}
+
+/* Every acquisition of a client that extends asks: a hash, however many are held. */
+bool rqli_lease_table_renews(const struct rqli_lease_table *self, const char *name,
+                             const char *acquirer, int64_t now_us)
+{
+    const rql_lock *lock =
+        self->n_renewed > 0 ? self->buckets[bucket_of(self->n_buckets, name, acquirer)] : NULL;
+
+    while (lock && !(lock->kept.lease.renews && strcmp(lock->name, name) == 0 &&
+                     strcmp(lock->acquirer, acquirer) == 0 &&
+                     rqli_lease_state(&lock->kept.lease, now_us) != RQL_GONE)) {
+        lock = lock->kept.next_renewed;
+    }
+    return lock != NULL;
+}
