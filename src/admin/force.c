@@ -152,7 +152,7 @@ rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_res
 {
     RQLI_DEFER_CANCEL;
     struct rqli_named lock;
-    rql_unlock_result result;
+    rql_unlock_result result = {0};
     rql_status status = rqli_named_init(&lock, client, name, error);
 
     status = status ? status : unlock(client, &lock.keys, &result, error);

@@ -195,7 +195,7 @@ rql_status rql_list_locks_info(rql_client *client, rql_lock_info_list **out, rql
     if (status) {
         return status;
     }
-    list = calloc(1, sizeof *list + walk.found.count * sizeof list->item[0]);
+    list = calloc(1, sizeof *list + walk.found.count * sizeof(void *));
     if (!list) {
         return rqli_fail_nomem(error);
     }
@@ -220,7 +220,7 @@ rql_status rql_list_queues_info(rql_client *client, rql_queue_info_list **out, r
     if (status) {
         return status;
     }
-    list = calloc(1, sizeof *list + walk.found.count * sizeof list->item[0]);
+    list = calloc(1, sizeof *list + walk.found.count * sizeof(void *));
     if (!list) {
         return rqli_fail_nomem(error);
     }

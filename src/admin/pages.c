@@ -29,11 +29,8 @@ rql_status rqli_reader_status(const struct rqli_reader *self, rql_status status)
                      "%s: no answer; the connection broke or the server was silent", self->where);
 }
 
-rql_status rqli_reader_run(const struct rqli_reader *self, struct rqli_exchange *exchange)
+rql_status rqli_reader_send(const struct rqli_reader *self, struct rqli_exchange *exchange)
 {
-    if (!exchange) {
-        return rqli_fail_nomem(self->error);
-    }
     return rqli_reader_status(
         self, rqli_exchange_run(exchange, rqli_client_budget_us(self->client, rqli_now_us()),
                                 self->error));

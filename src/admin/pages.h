@@ -5,6 +5,7 @@
  * many keys. No exchange gets more than the connection carries, whatever is stored, and each has
  * its own deadline. Any thread. */
 
+#include "base/error.h"
 #include "lock/client.h"
 #include "wire/command.h"
 #include "wire/reply.h"
@@ -16,11 +17,18 @@ struct rqli_reader {
     rql_error *error;
 };
 
-/* Runs commands that change nothing: a lost reply leaves no doubt. exchange: NULL is out of memory.
- */
-rql_status rqli_reader_run(const struct rqli_reader *self, struct rqli_exchange *exchange);
-/* The same of what rqli_query() returned. */
+/* What a command that changes nothing came to: a lost reply leaves no doubt. */
 rql_status rqli_reader_status(const struct rqli_reader *self, rql_status status);
+
+/* Runs such commands. exchange: NULL is out of memory. Inline, so that all can see that it is no
+ * success. */
+rql_status rqli_reader_send(const struct rqli_reader *self, struct rqli_exchange *exchange);
+
+static inline rql_status rqli_reader_run(const struct rqli_reader *self,
+                                         struct rqli_exchange *exchange)
+{
+    return exchange ? rqli_reader_send(self, exchange) : rqli_fail_nomem(self->error);
+}
 
 /* Texts of unknown number, each with a number that its user knows. Zero is empty. */
 struct rqli_item {

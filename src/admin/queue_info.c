@@ -231,16 +231,6 @@ struct readings {
     struct rqli_queue_reading of[];
 };
 
-static void free_readings_p(struct readings **slot)
-{
-    struct readings *self = *slot;
-
-    for (size_t i = 0; self && i < self->n; i++) {
-        rqli_queue_reading_fini(&self->of[i]);
-    }
-    free(self);
-}
-
 /* One page of each. */
 static rql_status read_pages(const struct rqli_reader *reader, struct rqli_queue_reading *of,
                              size_t n)
@@ -290,13 +280,30 @@ static rql_status read_some_hosts(const struct rqli_reader *reader, struct readi
     return status;
 }
 
+static rql_status read_all(const struct rqli_reader *reader, struct readings *readings,
+                           rql_queue_info **out)
+{
+    rql_status status = read_pages(reader, readings->of, readings->n);
+    bool has_more = true;
+
+    for (size_t i = 0; i < readings->n; i++) {
+        while (!status && readings->of[i].has_more) {
+            status = read_pages(reader, &readings->of[i], 1);
+        }
+    }
+    while (!status && has_more) {
+        status = read_some_hosts(reader, readings, &has_more);
+    }
+    for (size_t i = 0; !status && i < readings->n; i++) {
+        status = rqli_queue_reading_finish(&readings->of[i], &out[i], reader->error);
+    }
+    return status;
+}
+
 static rql_status read_some(const struct rqli_reader *reader, const struct rqli_batch *batch,
                             size_t first, size_t n)
 {
-    __attribute__((cleanup(free_readings_p))) struct readings *readings =
-        calloc(1, sizeof *readings + n * sizeof readings->of[0]);
-    rql_queue_info **out = (rql_queue_info **)batch->context + first;
-    bool has_more = true;
+    struct readings *readings = calloc(1, sizeof *readings + n * sizeof readings->of[0]);
     rql_status status;
 
     if (!readings) {
@@ -308,18 +315,11 @@ static rql_status read_some(const struct rqli_reader *reader, const struct rqli_
         rqli_queue_reading_init(&readings->of[readings->n], batch->keys[first + readings->n].text,
                                 rqli_smaller(items + RQLI_SPARE_ITEMS, RQLI_QUEUE_PAGE));
     }
-    status = read_pages(reader, readings->of, n);
+    status = read_all(reader, readings, (rql_queue_info **)batch->context + first);
     for (size_t i = 0; i < n; i++) {
-        while (!status && readings->of[i].has_more) {
-            status = read_pages(reader, &readings->of[i], 1);
-        }
+        rqli_queue_reading_fini(&readings->of[i]);
     }
-    while (!status && has_more) {
-        status = read_some_hosts(reader, readings, &has_more);
-    }
-    for (size_t i = 0; !status && i < n; i++) {
-        status = rqli_queue_reading_finish(&readings->of[i], &out[i], reader->error);
-    }
+    free(readings);
     return status;
 }
 

@@ -268,7 +268,10 @@ static rql_status sweep_keys(const struct rqli_reader *reader, const struct rqli
     RQLI_AUTO(free_targets) struct batch batch = {.op.ops = &ops, .sweep = sweep, .rule = rule};
     rql_status status;
 
-    for (size_t i = 0; exchange && i < n; i++) {
+    if (!exchange) {
+        return rqli_fail_nomem(reader->error);
+    }
+    for (size_t i = 0; i < n; i++) {
         rqli_rule_inspect(rule, sweep, &exchange->command, keys[i].text);
     }
     status = rqli_reader_run(reader, exchange);
