@@ -182,23 +182,21 @@ static void recycle(struct rqli_conn *self, struct exchange *exchange)
     }
 }
 
-/* True: its replies are still to come, and whoever reads them recycles it. */
-static bool leave_behind(struct rqli_conn *self, struct exchange *exchange)
-{
-    bool is_in_flight;
-
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    is_in_flight = exchange->in_flight;
-    exchange->given = is_in_flight;
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    return is_in_flight;
-}
-
 void rqli_exchange_give(struct rqli_exchange *exchange)
 {
     struct exchange *whole = (struct exchange *)exchange;
+    bool is_in_flight = false;
 
-    if (whole && !(whole->left && leave_behind(whole->conn, whole))) {
+    if (!whole) {
+        return;
+    }
+    if (whole->left) { /* its replies may still come: then whoever reads them recycles it */
+        (void)pthread_mutex_lock(&whole->conn->shared.mutex);
+        is_in_flight = whole->in_flight;
+        whole->given = is_in_flight;
+        (void)pthread_mutex_unlock(&whole->conn->shared.mutex);
+    }
+    if (!is_in_flight) {
         recycle(whole->conn, whole);
     }
 }
@@ -366,14 +364,6 @@ static rql_status attempt(struct rqli_conn *self, int64_t deadline_us, rql_error
     return status;
 }
 
-static rql_status no_time_left(const struct rqli_conn *self, rql_error *error)
-{
-    errno = ETIMEDOUT;
-    return rqli_fail(error, RQL_E_IO, "cannot connect to %s: no time left%s%s",
-                     self->sock.endpoint->where, self->shared.last_fault.status ? "; " : "",
-                     self->shared.last_fault.message);
-}
-
 /* Under the mutex. A connection that ended while it was not used: seen before the next command is
  * sent that is nothing; behind it, nobody knows whether the command was done. */
 static void end_if_ended(struct rqli_conn *self)
@@ -407,7 +397,11 @@ static rql_status connect_locked(struct rqli_conn *self, int64_t deadline_us, rq
                 *error = self->shared.last_fault;
             }
         } else if (now_us >= deadline_us) {
-            status = no_time_left(self, error);
+            errno = ETIMEDOUT;
+            status =
+                rqli_fail(error, RQL_E_IO, "cannot connect to %s: no time left%s%s",
+                          self->sock.endpoint->where, self->shared.last_fault.status ? "; " : "",
+                          self->shared.last_fault.message);
         } else if (is_down && now_us >= next_us) {
             status = attempt(self, deadline_us, error);
         } else if (is_down) {
@@ -472,17 +466,6 @@ static bool may_write(const struct rqli_conn *self)
            (self->shared.n_batches < BATCHES && self->shared.n_unsent >= callers / 2);
 }
 
-/* Under the mutex: all that has been put in the stream, to be sent now. */
-static void begin_batch(struct rqli_conn *self)
-{
-    rqli_stream_begin_batch(&self->shared.stream);
-    self->shared.n_unsent = 0;
-    if (self->shared.n_batches < BATCHES) {
-        self->shared.n_batches++;
-    }
-    self->shared.batch_ends[self->shared.n_batches - 1] = self->shared.stream.queued_at;
-}
-
 /* Under the mutex, released while it sends. What goes at once goes before those who were called are
  * woken: they would take the processor from us, and the server has nothing to do till then. False:
  * the socket is full, or broken. */
@@ -506,6 +489,7 @@ static bool send_some(struct rqli_conn *self)
  * there is room, or for the next who comes. */
 static void write_out(struct rqli_conn *self)
 {
+    struct rqli_stream *stream = &self->shared.stream;
     bool goes_on = !self->shared.writing;
 
     if (!goes_on) {
@@ -513,11 +497,15 @@ static void write_out(struct rqli_conn *self)
     }
     self->shared.writing = true;
     while (goes_on) {
-        if (!rqli_stream_has_unsent(&self->shared.stream) && may_write(self)) {
-            begin_batch(self);
+        if (!rqli_stream_has_unsent(stream) && may_write(self)) {
+            rqli_stream_begin_batch(stream);
+            self->shared.n_unsent = 0;
+            if (self->shared.n_batches < BATCHES) {
+                self->shared.n_batches++;
+            }
+            self->shared.batch_ends[self->shared.n_batches - 1] = stream->queued_at;
         }
-        goes_on = self->shared.state == UP && rqli_stream_has_unsent(&self->shared.stream) &&
-                  send_some(self);
+        goes_on = self->shared.state == UP && rqli_stream_has_unsent(stream) && send_some(self);
     }
     self->shared.writing = false;
     close_if_broken(self);

@@ -47,24 +47,19 @@ static void plan_fini_p(const struct plan *self)
     free(self->path);
 }
 
-static bool is_program(const char *path)
-{
-    struct stat info;
-
-    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
-}
-
 /* The first `name` in a list of folders. NULL: there is none. */
 static char *find_in(const char *folders, const char *name)
 {
     for (;;) {
         int length = (int)strcspn(folders, ":");
         char *path = NULL;
+        struct stat info;
 
         if (asprintf(&path, "%.*s/%s", length, folders, name) < 0) {
             return NULL;
         }
-        if (path[0] == '/' && length > 0 && is_program(path)) {
+        if (path[0] == '/' && length > 0 && stat(path, &info) == 0 && S_ISREG(info.st_mode) &&
+            access(path, X_OK) == 0) {
             return path;
         }
         free(path);
@@ -184,20 +179,6 @@ static int spawn(pid_t *out, const char *const *arguments, const char *const *en
     return code;
 }
 
-static rql_status make_plan(struct plan *out, rql_error *error)
-{
-    rql_status status = read_idle(out, error);
-
-    if (!status) {
-        status = find_programs(out, error);
-    }
-    if (!status && asprintf(&out->path, "PATH=%s", search_path()) < 0) {
-        out->path = NULL;
-        status = rqli_fail_nomem(error);
-    }
-    return status;
-}
-
 /* Starts the guard of the private server: detached from this process, in a session of its own, with
  * none of its descriptors, and nobody's child. task: "start", no server is there and the caller
  * holds the lock of the folder; "adopt", a server is there that has lost its guard. RQL_OK: what
@@ -205,11 +186,18 @@ static rql_status make_plan(struct plan *out, rql_error *error)
 static rql_status start_guard(const char *task, const char *folder, rql_error *error)
 {
     RQLI_AUTO(plan_fini) struct plan plan = {0};
-    rql_status status = make_plan(&plan, error);
+    rql_status status = read_idle(&plan, error);
     char text[128];
     pid_t pid;
     int code;
 
+    if (!status) {
+        status = find_programs(&plan, error);
+    }
+    if (!status && asprintf(&plan.path, "PATH=%s", search_path()) < 0) {
+        plan.path = NULL;
+        status = rqli_fail_nomem(error);
+    }
     if (status) {
         return status;
     }
@@ -312,23 +300,18 @@ static bool has_guard(const struct visit *visit)
     return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0;
 }
 
-static bool receive_within(int fd, int64_t deadline_us)
-{
-    int64_t left_us = deadline_us - rqli_now_us();
-    int64_t left_ms = left_us <= 0 ? 0 : (left_us + 999) / 1000;
-    struct pollfd wanted = {.fd = fd, .events = POLLIN};
-
-    return poll(&wanted, 1, left_ms > WAIT_MS_MAX ? WAIT_MS_MAX : (int)left_ms) > 0;
-}
-
 /* Nothing else is in the stream of a fresh connection, so nothing of a PONG is left behind. */
 static bool answers(int fd, int64_t deadline_us)
 {
     static const char pong[] = "+PONG\r\n";
     size_t length = sizeof pong - 1;
     char reply[sizeof pong - 1];
+    int64_t left_us = deadline_us - rqli_now_us();
+    int64_t left_ms = left_us <= 0 ? 0 : (left_us + 999) / 1000;
+    struct pollfd wanted = {.fd = fd, .events = POLLIN};
 
-    return send(fd, "PING\r\n", 6, MSG_NOSIGNAL) == 6 && receive_within(fd, deadline_us) &&
+    return send(fd, "PING\r\n", 6, MSG_NOSIGNAL) == 6 &&
+           poll(&wanted, 1, left_ms > WAIT_MS_MAX ? WAIT_MS_MAX : (int)left_ms) > 0 &&
            recv(fd, reply, length, MSG_DONTWAIT) == (ssize_t)length &&
            memcmp(reply, pong, length) == 0;
 }

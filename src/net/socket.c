@@ -148,17 +148,6 @@ static ssize_t await_bytes(struct rqli_socket *self, char *buffer, int64_t left_
     return recv(self->fd, buffer, READ_BYTES, MSG_DONTWAIT);
 }
 
-static ssize_t spin(const struct rqli_socket *self, char *buffer, int64_t spin_us)
-{
-    int64_t end_us = rqli_now_us() + spin_us;
-    ssize_t got;
-
-    do {
-        got = recv(self->fd, buffer, READ_BYTES, MSG_DONTWAIT);
-    } while (got < 0 && errno == EAGAIN && rqli_now_us() < end_us);
-    return got;
-}
-
 enum rqli_socket_read rqli_socket_read(struct rqli_socket *self, int64_t until_us, int64_t spin_us)
 {
     char buffer[READ_BYTES];
@@ -169,7 +158,11 @@ enum rqli_socket_read rqli_socket_read(struct rqli_socket *self, int64_t until_u
     if (left_us <= 0) {
         got = recv(self->fd, buffer, sizeof buffer, MSG_DONTWAIT);
     } else if (spin_us > 0) {
-        got = spin(self, buffer, spin_us);
+        int64_t end_us = rqli_now_us() + spin_us;
+
+        do {
+            got = recv(self->fd, buffer, sizeof buffer, MSG_DONTWAIT);
+        } while (got < 0 && errno == EAGAIN && rqli_now_us() < end_us);
     }
     if (left_us > 0 && got < 0 && errno == EAGAIN) {
         got = await_bytes(self, buffer, left_us);

@@ -58,21 +58,6 @@ static size_t length_before(struct rqli_slice text, const char *stops)
     return i;
 }
 
-/* Bytes that no URL has; anything from 0x80 up is taken for UTF-8. */
-static bool has_bad_bytes(struct rqli_slice url)
-{
-    size_t i;
-
-    for (i = 0; i < url.length; i++) {
-        unsigned char byte = (unsigned char)url.data[i];
-
-        if (byte <= ' ' || byte == '#' || byte == 0x7f) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* What stands behind "scheme://". A raw '@' in the password is forgiven: the last one counts. */
 static struct parts split(struct rqli_slice rest)
 {
@@ -203,15 +188,6 @@ static rql_status read_host(struct rqli_endpoint *self, struct rqli_slice *rest,
     return RQL_OK;
 }
 
-static rql_status read_port(struct rqli_endpoint *self, struct rqli_slice rest, rql_error *error)
-{
-    self->port = PORT_DEFAULT;
-    if (rest.length > 0 && (!skip(&rest, ":") || !parse_number(rest, 1, PORT_MAX, &self->port))) {
-        return rqli_fail(error, RQL_E_INVALID, "url: the port is no number from 1 to %d", PORT_MAX);
-    }
-    return RQL_OK;
-}
-
 /* What messages call the server. */
 static rql_status name_server(struct rqli_endpoint *self, const char *scheme,
                               struct rqli_slice place, const char *before_database,
@@ -236,8 +212,11 @@ static rql_status read_tcp(struct rqli_endpoint *self, struct parts parts, rql_e
     if (!status) {
         status = read_host(self, &parts.host, error);
     }
-    if (!status) {
-        status = read_port(self, parts.host, error);
+    self->port = PORT_DEFAULT;
+    if (!status && parts.host.length > 0 &&
+        (!skip(&parts.host, ":") || !parse_number(parts.host, 1, PORT_MAX, &self->port))) {
+        status =
+            rqli_fail(error, RQL_E_INVALID, "url: the port is no number from 1 to %d", PORT_MAX);
     }
     if (!status && skip(&parts.path, "/") && parts.path.length > 0) {
         status = read_database(self, parts.path, error);
@@ -327,9 +306,13 @@ static rql_status read_url(struct rqli_endpoint *self, struct rqli_slice url, rq
     if (url.length > URL_BYTES_MAX) {
         return rqli_fail(error, RQL_E_INVALID, "url: longer than %d bytes", URL_BYTES_MAX);
     }
-    if (has_bad_bytes(url)) {
-        return rqli_fail(error, RQL_E_INVALID,
-                         "url: spaces, control bytes and '#' must be percent-encoded");
+    for (size_t i = 0; i < url.length; i++) {
+        unsigned char byte = (unsigned char)url.data[i]; /* from 0x80 up it is taken for UTF-8 */
+
+        if (byte <= ' ' || byte == '#' || byte == 0x7f) {
+            return rqli_fail(error, RQL_E_INVALID,
+                             "url: spaces, control bytes and '#' must be percent-encoded");
+        }
     }
     if (skip(&url, "redis://")) {
         self->kind = RQLI_ENDPOINT_TCP;
