@@ -96,14 +96,9 @@ static void unlock(struct rqli_push_threads *self)
     rqli_wake_list_unlock(&self->shared.wake_list, &self->shared.mutex);
 }
 
-bool rqli_push_threads_is_listening(struct rqli_push_threads *self)
+bool rqli_push_threads_is_listening(const struct rqli_push_threads *self)
 {
-    bool is_listening;
-
-    lock(self);
-    is_listening = self->shared.is_listening;
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    return is_listening;
+    return atomic_load_explicit(&self->is_open, memory_order_relaxed);
 }
 
 /* ---- waiters ---- */
@@ -255,7 +250,7 @@ static void take_bytes(struct rqli_push_threads *self, enum rqli_socket_read got
 
 void rqli_push_threads_drain(struct rqli_push_threads *self)
 {
-    if (!atomic_load_explicit(&self->is_open, memory_order_relaxed)) {
+    if (!rqli_push_threads_is_listening(self)) {
         return;
     }
     lock(self);

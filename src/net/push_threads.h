@@ -18,8 +18,9 @@ struct rqli_push_threads *rqli_push_threads_new(const struct rqli_endpoint *endp
 struct rqli_push_threads *rqli_push_threads_free(struct rqli_push_threads *self);
 void rqli_push_threads_abandon(struct rqli_push_threads *self); /* as rqli_conn_abandon() */
 
-/* False: nobody of this client has waited yet, or the connection is down. */
-bool rqli_push_threads_is_listening(struct rqli_push_threads *self);
+/* False: nobody of this client has waited yet, or the connection is down. Takes no mutex: every
+ * acquisition asks. */
+bool rqli_push_threads_is_listening(const struct rqli_push_threads *self);
 
 /* As rqli_waiters_join(). Before the request is sent, whenever it listens: a grant may be pushed
  * before the answer to the request is read. */
