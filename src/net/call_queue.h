@@ -3,8 +3,8 @@
 
 /*
  * Script calls on a loop: each is written when its turn comes, so that a crowd neither fills memory
- * nor keeps the others waiting; by digest, once more with the text if the server does not know it
- * (F-22); and its answer, or why there is none, is told once. One thread: the loop's.
+ * nor keeps the others waiting; by digest, once more with the text if the server does not know it;
+ * and its answer, or why there is none, is told once. One thread: the loop's.
  */
 
 #include "net/conn_loop.h"

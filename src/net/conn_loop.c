@@ -36,7 +36,7 @@ struct rqli_conn_loop {
     uv_poll_t poll;
     enum state state;
     bool was_opened; /* by the pool */
-    bool wants_room; /* is told when there is room for more bytes */
+    bool wants_room; /* watches for room to send more, too */
     bool is_abandoned;
     void (*closed)(void *); /* of rqli_conn_loop_close() */
     void *closed_data;
@@ -305,7 +305,7 @@ static void drop(const struct rqli_exchange *exchange)
 {
     struct rqli_conn_loop *self = exchange->carrier;
 
-    self->shall_drop = true; /* others are being told of their replies */
+    self->shall_drop = true; /* others are being given their replies */
 }
 
 /* To whoever waits for it. */

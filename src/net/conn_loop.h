@@ -42,7 +42,7 @@ struct rqli_conn_loop *rqli_conn_loop_free(struct rqli_conn_loop *self);
 /* In a fork child: the parent's connection, under the same number, becomes nothing. */
 void rqli_conn_loop_abandon(struct rqli_conn_loop *self);
 
-/* Ends the connection; what is under way is told. */
+/* Ends the connection; what is under way gets its fault. */
 void rqli_conn_loop_drop(struct rqli_conn_loop *self);
 
 bool rqli_conn_loop_is_up(const struct rqli_conn_loop *self);
@@ -55,7 +55,7 @@ const struct rqli_socket *rqli_conn_loop_socket(const struct rqli_conn_loop *sel
 /* Is there room for some more commands? Not while it is down. */
 bool rqli_conn_loop_has_room(const struct rqli_conn_loop *self);
 
-/* Where the next command goes; then say who is told of its reply, for each. The result names the
+/* Where the next command goes; then say who gets its reply, for each. The result names the
  * position in the stream, from 1. */
 struct rqli_command *rqli_conn_loop_out(struct rqli_conn_loop *self);
 uint64_t rqli_conn_loop_expect(struct rqli_conn_loop *self, rqli_conn_loop_fn fn, void *owner);

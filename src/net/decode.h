@@ -3,7 +3,7 @@
 
 /*
  * Bytes in, replies out: hiredis' reader with our own object functions, which put every reply into
- * an arena and enforce the caps (F-62, F-69): 16 MiB, 131072 elements, four levels an arena.
+ * an arena and enforce the caps: 16 MiB, 131072 elements, four levels an arena.
  */
 
 #include "wire/reply.h"

@@ -48,19 +48,19 @@ struct rqli_push_view {
 struct rqli_push_view rqli_push_threads_view(struct rqli_push_threads *self,
                                              const struct rqli_waiter *waiter);
 
-/* The same for one that has the next change of a lock told: it asks when there is one.
- * *is_new_out: it has not asked for that before, or was told since. */
+/* The same for one that is to be notified of the next change of a lock: it asks when there is one.
+ * *is_new_out: it has not asked for that before, or was notified since. */
 struct rqli_push_view rqli_push_threads_watch(struct rqli_push_threads *self,
                                               struct rqli_waiter *waiter, bool *is_new_out);
 
 /* Whether pushes still come, asked by whoever has asked the server. True: send rqli_push_ping() on
- * the command connection, and tell how many received it. */
+ * the command connection, and pass on how many received it. */
 bool rqli_push_threads_wants_ping(struct rqli_push_threads *self);
 void rqli_push_threads_on_pinged(struct rqli_push_threads *self, int64_t n_received);
 
-/* Takes what has come while no thread waits: all of a client are told on one channel, and what is
- * for a loop comes here too. By whoever reads for a loop, or the server would keep it. Any thread;
- * next to nothing where no thread has waited. */
+/* Takes what has come while no thread waits: all of a client are notified on one channel, and what
+ * is for a loop comes here too. By whoever reads for a loop, or the server would keep it. Any
+ * thread; next to nothing where no thread has waited. */
 void rqli_push_threads_drain(struct rqli_push_threads *self);
 
 /* As rqli_waiters_hint_others(). */

@@ -2,7 +2,7 @@
 #define RQLI_SERVING_H
 
 /* What a script leaves to its caller: no call takes the server longer than about a millisecond, so
- * a queue with many dead waiters at its head is served in several (protocol.md 1). */
+ * a queue with many dead waiters at its head is served in several. */
 
 #include "net/conn_threads.h"
 #include "wire/call.h"

@@ -134,7 +134,7 @@ static void limit_read(struct rqli_socket *self, int64_t left_us)
     }
 }
 
-/* May end early, never late: what has to be told by a deadline waits here. */
+/* May end early, never late: what has to be reported by a deadline waits here. */
 static ssize_t await_bytes(struct rqli_socket *self, char *buffer, int64_t left_us)
 {
     struct pollfd wanted = {.fd = self->fd, .events = POLLIN};

@@ -16,8 +16,8 @@ enum { RQLI_ADDRESS_SIZE = 128, RQLI_RUN_ID_SIZE = 48 };
  * anew, for it gives the same ones again. */
 struct rqli_seat {
     int64_t client_id;               /* CLIENT ID; 0: none */
-    char address[RQLI_ADDRESS_SIZE]; /* CLIENT INFO's addr; "": not told */
-    char run_id[RQLI_RUN_ID_SIZE];   /* of this run of the server; "": not told */
+    char address[RQLI_ADDRESS_SIZE]; /* CLIENT INFO's addr; "": unknown */
+    char run_id[RQLI_RUN_ID_SIZE];   /* of this run of the server; "": unknown */
 };
 
 struct rqli_socket {
@@ -52,7 +52,7 @@ ssize_t rqli_socket_send_some(struct rqli_socket *self, const char *bytes, size_
 /* Waits for bytes, room for more to be sent, or until_us. */
 void rqli_socket_await_room(const struct rqli_socket *self, int64_t until_us);
 
-/* In a fork child, where a loop may still look at the number: puts nothing in the socket's place.
+/* In a fork child, where a loop may still look at the number: what it leads to becomes nothing.
  * Takes no lock, allocates nothing. */
 void rqli_socket_abandon(struct rqli_socket *self);
 
@@ -67,7 +67,7 @@ enum rqli_socket_read {
     RQLI_SOCKET_BROKEN,  /* closed, reset, or more than the decoder takes */
 };
 
-/* Waits for bytes until until_us; looks for spin_us before it sleeps. */
+/* Waits for bytes until until_us; polls for spin_us before it sleeps. */
 enum rqli_socket_read rqli_socket_read(struct rqli_socket *self, int64_t until_us, int64_t spin_us);
 
 #endif

@@ -102,7 +102,7 @@ static inline rql_status rqli_stream_fate(const struct rqli_stream *self,
     return call->begins_at < self->sent_at ? RQL_E_UNKNOWN : RQL_E_IO;
 }
 
-/* That, in words. where: the server. */
+/* The fault that says so. where: the server. */
 rql_status rqli_stream_fault(rql_status fate, const char *where, rql_error *error);
 
 #endif

@@ -18,7 +18,7 @@ struct rqli_subscription {
 };
 
 /* heard_us: when it said something, last. True: rqli_push_ping() is to be sent on the command
- * connection, and how many received it to be told. */
+ * connection, and how many received it to be passed on. */
 bool rqli_subscription_wants_ping(struct rqli_subscription *self, int64_t heard_us, int64_t now_us);
 void rqli_subscription_on_pinged(struct rqli_subscription *self, int64_t n_received,
                                  int64_t io_timeout_ms, int64_t now_us);

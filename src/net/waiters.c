@@ -245,7 +245,7 @@ struct rqli_waiter *rqli_waiters_leave(struct rqli_waiters *self, struct rqli_wa
 
 /* ---- what comes for them ---- */
 
-/* Whatever it was told by is used up, or may be no more. */
+/* A watch ends with the first hint: it is used up, or its connection may be gone. */
 static void hint(struct rqli_waiters *self, struct rqli_waiter *waiter)
 {
     waiter->watches = false;
