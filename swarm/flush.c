@@ -6,36 +6,41 @@
 #include "base/error.h"
 #include "lock/client.h"
 #include "lock/notify.h"
+#include "net/op.h"
 #include "options/options.h"
-#include "swarm_inside.h"
-#include "talk.h"
+#include "swarm.h"
 #include "wire/pack.h"
 
 #include <stdio.h>
 
 enum {
     CURSOR_SIZE = 24,
-    BURIED_AT_ONCE = 50,
-    ROUNDS_MAX = 1 << 20, /* of one walk over the hosts: a server that never ends it is broken */
+    REMOVED_AT_ONCE = 50,
+    PAGES_MAX = 1 << 20, /* of one walk over the hosts: a server that never ends it is broken */
 };
 
+/* A look at the hosts, page by page, which also is what the flusher's election is renewed with. */
 struct look {
-    const struct rqli_flush *flush;
+    struct rqli_op op; /* first */
+    struct rqli_flush *flush;
     char cursor[CURSOR_SIZE];
+    bool walks;
+    int n_pages;
+    rql_error fault;
 };
 
-static void write_look(const void *context, struct rqli_command *command, bool with_text)
+static void write_look(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
-    const struct look *look = context;
-    struct rqli_call call;
+    const struct look *self = (struct look *)op;
+    const struct rqli_flush *flush = self->flush;
 
-    rqli_call_init(&call, RQLI_SCRIPT_SWARM_LOOK, NULL);
-    rqli_call_text(&call, look->flush->me);
-    rqli_call_int(&call, look->flush->lease_ms);
-    rqli_call_int(&call, look->flush->zombie_ttl_ms * 1000);
-    rqli_call_int(&call, look->flush->wait_ms * 1000);
-    rqli_call_text(&call, look->cursor);
-    rqli_call_write(&call, command, with_text);
+    (void)i;
+    rqli_call_init(call, RQLI_SCRIPT_SWARM_LOOK, NULL);
+    rqli_call_text(call, flush->me);
+    rqli_call_int(call, flush->lease_ms);
+    rqli_call_int(call, flush->zombie_ttl_ms * 1000);
+    rqli_call_int(call, flush->wait_ms * 1000);
+    rqli_call_text(call, self->cursor);
 }
 
 static bool all_are_texts(const struct rqli_reply *items, size_t n)
@@ -72,18 +77,20 @@ static bool take_page(struct rqli_flush *self, struct look *look, const struct r
     return true;
 }
 
-static rql_status ask_look(struct rqli_flush *self, struct look *look, rql_error *error)
+static void read_look(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
+                      const struct rqli_reply *reply, const rql_error *fault)
 {
-    const struct rqli_talk talk = {self->via, "swarm_look", write_look, look};
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
-    rql_status status = rqli_talk_run(&talk, &exchange, error);
+    struct look *self = (struct look *)op;
 
-    if (!status && !take_page(self, look, exchange->reply)) {
-        status =
-            rqli_exchange_fault(exchange, exchange->reply, "swarm_look", RQLI_KEY_HOSTS, error);
+    (void)i;
+    if (fault) {
+        self->fault = *fault;
+        op->status = fault->status;
+    } else if (!take_page(self->flush, self, reply)) {
+        op->status = rqli_exchange_fault(answer, reply, "swarm_look", RQLI_KEY_HOSTS, &self->fault);
+    } else {
+        self->flush->renewed_us = rqli_now_us();
     }
-    self->renewed_us = status ? self->renewed_us : rqli_now_us();
-    return status;
 }
 
 static bool is_wanted(const struct rqli_flush *self)
@@ -91,18 +98,44 @@ static bool is_wanted(const struct rqli_flush *self)
     return !self->goes_on || self->goes_on(self->context);
 }
 
+/* A walk begins with the cursor "0" and ends there; any other is a single call. */
+static enum rqli_op_next next_look(struct rqli_op *op)
+{
+    struct look *self = (struct look *)op;
+    bool has_begun = self->n_pages++ > 0;
+
+    if (op->status ||
+        (has_begun && (!self->flush->is_elected || !self->walks || strcmp(self->cursor, "0") == 0 ||
+                       self->n_pages > PAGES_MAX))) {
+        return RQLI_OP_OVER;
+    }
+    if (has_begun && !is_wanted(self->flush)) {
+        op->status = RQL_STOPPED;
+        return RQLI_OP_OVER;
+    }
+    op->until_us = rqli_client_budget_us(self->flush->via, rqli_now_us());
+    return RQLI_OP_AGAIN;
+}
+
+static rql_status look(struct rqli_flush *self, const char *cursor, rql_error *error)
+{
+    static const struct rqli_op_ops ops = {write_look, read_look, next_look, NULL};
+    struct look look = {.op = {.ops = &ops, .n_calls = 1}, .flush = self};
+    rql_status status;
+
+    (void)snprintf(look.cursor, sizeof look.cursor, "%s", cursor);
+    look.walks = strcmp(cursor, "0") == 0;
+    status = rqli_op_run(&look.op, self->via->conn, NULL);
+    if (status < 0 && error) {
+        *error = look.fault;
+    }
+    return status;
+}
+
 static rql_status look_at_all(struct rqli_flush *self, rql_error *error)
 {
-    struct look look = {.flush = self, .cursor = "0"};
-    rql_status status = RQL_OK;
+    rql_status status = look(self, "0", error);
 
-    for (int i = 0; !status && i < ROUNDS_MAX; i++) {
-        status = ask_look(self, &look, error);
-        if (!status && (!self->is_elected || strcmp(look.cursor, "0") == 0)) {
-            break;
-        }
-        status = status || is_wanted(self) ? status : RQL_STOPPED;
-    }
     if (!status && self->dead.failed) {
         status = rqli_fail_nomem(error);
     }
@@ -114,12 +147,11 @@ static rql_status look_at_all(struct rqli_flush *self, rql_error *error)
 static bool on_progress(int64_t done, int64_t found, void *context)
 {
     struct rqli_flush *self = context;
-    struct look look = {.flush = self, .cursor = ""};
 
     (void)done;
     (void)found;
     if (self->me[0] != '\0' && rqli_now_us() - self->renewed_us > self->lease_ms * 1000 / 4) {
-        (void)ask_look(self, &look, NULL);
+        (void)look(self, "", NULL);
     }
     return is_wanted(self);
 }
@@ -145,63 +177,80 @@ static rql_status sweep_all(struct rqli_flush *self, rql_error *error)
     return status;
 }
 
-struct burial {
-    const struct rqli_item *hosts;
+/* The dead hosts are removed, some in each call. */
+struct removal {
+    struct rqli_op op; /* first */
+    struct rqli_flush *flush;
+    size_t at;
     size_t n;
+    rql_error fault;
 };
 
-static void write_burial(const void *context, struct rqli_command *command, bool with_text)
+static void write_removal(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
-    const struct burial *burial = context;
-    struct rqli_call call;
+    const struct removal *self = (struct removal *)op;
 
-    rqli_call_init(&call, RQLI_SCRIPT_SWARM_REMOVE, NULL);
-    for (size_t i = 0; i < burial->n; i++) {
-        rqli_call_slice(&call, burial->hosts[i].text);
+    (void)i;
+    rqli_call_init(call, RQLI_SCRIPT_SWARM_REMOVE, NULL);
+    for (size_t k = 0; k < self->n; k++) {
+        rqli_call_slice(call, self->flush->dead.item[self->at + k].text);
     }
-    rqli_call_write(&call, command, with_text);
 }
 
-static bool take_burial(struct rqli_flush *self, const struct burial *burial,
-                        const struct rqli_reply *reply)
+static bool take_removed(const struct removal *self, const struct rqli_reply *reply)
 {
-    if (reply->type != RQLI_REPLY_ARRAY || reply->count != burial->n + 1) {
+    if (reply->type != RQLI_REPLY_ARRAY || reply->count != self->n + 1) {
         return false;
     }
-    for (size_t i = 0; i < burial->n; i++) {
-        if (reply->items[i].type != RQLI_REPLY_INTEGER) {
+    for (size_t k = 0; k < self->n; k++) {
+        if (reply->items[k].type != RQLI_REPLY_INTEGER) {
             return false;
         }
-        if (reply->items[i].integer == 1) {
-            rqli_list_add(&self->hosts, burial->hosts[i].text, 0);
+        if (reply->items[k].integer == 1) {
+            rqli_list_add(&self->flush->hosts, self->flush->dead.item[self->at + k].text, 0);
         }
     }
     return true;
 }
 
-static rql_status bury_some(struct rqli_flush *self, struct burial *burial, rql_error *error)
+static void read_removal(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
+                         const struct rqli_reply *reply, const rql_error *fault)
 {
-    const struct rqli_talk talk = {self->via, "swarm_remove", write_burial, burial};
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
-    rql_status status = rqli_talk_run(&talk, &exchange, error);
+    struct removal *self = (struct removal *)op;
 
-    if (!status && !take_burial(self, burial, exchange->reply)) {
-        status =
-            rqli_exchange_fault(exchange, exchange->reply, "swarm_remove", RQLI_KEY_HOSTS, error);
+    (void)i;
+    if (fault) {
+        self->fault = *fault;
+        op->status = fault->status;
+    } else if (!take_removed(self, reply)) {
+        op->status =
+            rqli_exchange_fault(answer, reply, "swarm_remove", RQLI_KEY_HOSTS, &self->fault);
     }
-    return status;
 }
 
-static rql_status bury(struct rqli_flush *self, rql_error *error)
+static enum rqli_op_next next_removal(struct rqli_op *op)
 {
-    rql_status status = RQL_OK;
+    struct removal *self = (struct removal *)op;
+    size_t left;
 
-    for (size_t at = 0; !status && at < self->dead.count; at += BURIED_AT_ONCE) {
-        size_t left = self->dead.count - at;
-        struct burial burial = {self->dead.item + at,
-                                left < BURIED_AT_ONCE ? left : BURIED_AT_ONCE};
+    self->at += self->n;
+    left = self->flush->dead.count - self->at;
+    if (op->status || left == 0) {
+        return RQLI_OP_OVER;
+    }
+    self->n = left < REMOVED_AT_ONCE ? left : REMOVED_AT_ONCE;
+    op->until_us = rqli_client_budget_us(self->flush->via, rqli_now_us());
+    return RQLI_OP_AGAIN;
+}
 
-        status = bury_some(self, &burial, error);
+static rql_status remove_dead(struct rqli_flush *self, rql_error *error)
+{
+    static const struct rqli_op_ops ops = {write_removal, read_removal, next_removal, NULL};
+    struct removal removal = {.op = {.ops = &ops, .n_calls = 1}, .flush = self};
+    rql_status status = rqli_op_run(&removal.op, self->via->conn, NULL);
+
+    if (status < 0 && error) {
+        *error = removal.fault;
     }
     return status;
 }
@@ -231,7 +280,7 @@ rql_status rqli_flush_run(struct rqli_flush *self, rql_error *error)
         return status;
     }
     status = sweep_all(self, error);
-    status = status ? status : bury(self, error);
+    status = status ? status : remove_dead(self, error);
     rqli_list_sort(&self->acquirers);
     notify_flushed(self, begun_us, status);
     return status;
@@ -239,10 +288,8 @@ rql_status rqli_flush_run(struct rqli_flush *self, rql_error *error)
 
 void rqli_flush_resign(struct rqli_flush *self)
 {
-    struct look look = {.flush = self, .cursor = "-"};
-
     if (self->is_elected) {
-        (void)ask_look(self, &look, NULL);
+        (void)look(self, "-", NULL);
         self->is_elected = false;
     }
 }

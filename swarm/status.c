@@ -1,13 +1,25 @@
+#include "swarm.h"
+
 #include "admin/pages.h"
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/scope.h"
+#include "flush.h"
 #include "lock/client.h"
 #include "lock/hosts.h"
-#include "swarm_inside.h"
 #include "wire/keys.h"
+#include "wire/pack.h"
 
+#include <rql/inspect.h>
 #include <stdio.h>
+#include <string.h>
+
+#define TTL_MAX_MS INT64_C(31536000000)
+
+enum { HOSTS_PAGE = 500 };
+
+RQLI_DEFINE_AUTO(rql_lock_info_list *, rql_lock_info_list_free);
+RQLI_DEFINE_AUTO(rql_zombies *, rql_zombies_free);
 
 rql_status rql_get_swarm_status(rql_client *client, rql_swarm_status *out, rql_error *error)
 {
@@ -65,4 +77,192 @@ rql_status rql_swarm_flusher(rql_client *client, char out[RQL_ID_SIZE], rql_erro
         status = rqli_query(client, &exchange, error, "GET", RQLI_KEY_FLUSHER, NULL);
     }
     return status ? rqli_reader_status(&reader, status) : read_flusher(exchange, out, error);
+}
+
+static rql_status check(const rql_client *client, int64_t zombie_ttl_ms, const void *out,
+                        rql_error *error)
+{
+    rql_status status = rqli_client_check(client, error);
+
+    if (!status && !out) {
+        status = rqli_fail(error, RQL_E_INVALID, "out is NULL");
+    }
+    if (!status && (zombie_ttl_ms < 1 || zombie_ttl_ms > TTL_MAX_MS)) {
+        status =
+            rqli_fail(error, RQL_E_INVALID, "zombie_ttl_ms is %lld; it must be 1 to 31536000000",
+                      (long long)zombie_ttl_ms);
+    }
+    return status;
+}
+
+rql_host_info_list *rql_host_info_list_free(rql_host_info_list *list)
+{
+    free(list);
+    return NULL;
+}
+
+static rql_status read_hosts(rql_client *client, struct rqli_walk *hosts, rql_error *error)
+{
+    const struct rqli_reader reader = {client, RQLI_KEY_HOSTS, error};
+
+    rqli_walk_init(hosts, NULL, RQLI_KEY_HOSTS);
+    return rqli_walk_read_all(&reader, hosts, HOSTS_PAGE);
+}
+
+/* Its last heartbeat is that long ago by the server's clock. One without a time is none. */
+static bool is_zombie(const struct rqli_walk *hosts, size_t i, int64_t zombie_ttl_ms)
+{
+    int64_t last_us = hosts->found.item[i].number;
+
+    return last_us >= 0 && last_us < hosts->server_us - zombie_ttl_ms * 1000;
+}
+
+rql_status rql_swarm_info(rql_client *client, int64_t zombie_ttl_ms, rql_host_info_list **out,
+                          rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    RQLI_AUTO(rqli_walk_fini) struct rqli_walk hosts = {0};
+    rql_status status = check(client, zombie_ttl_ms, out, error);
+    const struct rqli_list *found = &hosts.found;
+    rql_host_info_list *list;
+    rql_host_info *item;
+    char *cursor;
+
+    status = status ? status : read_hosts(client, &hosts, error);
+    if (status) {
+        return status;
+    }
+    list = malloc(sizeof *list + found->count * sizeof *item + rqli_list_size(found));
+    if (!list) {
+        return rqli_fail_nomem(error);
+    }
+    item = (rql_host_info *)(list + 1);
+    cursor = (char *)(item + found->count);
+    for (size_t i = 0; i < found->count; i++) {
+        item[i] = (rql_host_info){
+            .hst_id = rqli_pack(&cursor, found->item[i].text),
+            .is_zombie = is_zombie(&hosts, i, zombie_ttl_ms),
+            .last_probe_us = found->item[i].number,
+        };
+    }
+    *list = (rql_host_info_list){.count = found->count, .item = item};
+    *out = list;
+    return RQL_OK;
+}
+
+rql_zombies *rql_zombies_free(rql_zombies *zombies)
+{
+    if (zombies) {
+        (void)rql_text_list_free(zombies->hosts);
+        (void)rql_text_list_free(zombies->acquirers);
+        (void)rql_text_list_free(zombies->locks);
+        free(zombies);
+    }
+    return NULL;
+}
+
+static rql_status find_hosts(rql_client *client, int64_t zombie_ttl_ms, struct rqli_list *zombies,
+                             rql_error *error)
+{
+    RQLI_AUTO(rqli_walk_fini) struct rqli_walk hosts = {0};
+    rql_status status = read_hosts(client, &hosts, error);
+
+    for (size_t i = 0; !status && i < hosts.found.count; i++) {
+        if (is_zombie(&hosts, i, zombie_ttl_ms)) {
+            rqli_list_add(zombies, hosts.found.item[i].text, 0);
+        }
+    }
+    return status;
+}
+
+/* As the flusher would find them: hosts are sorted. */
+static rql_status find_locks(rql_client *client, struct rqli_flush *found, rql_error *error)
+{
+    RQLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *locks = NULL;
+    rql_status status;
+
+    if (found->hosts.count == 0) {
+        return RQL_OK;
+    }
+    status = rql_list_locks_info(client, &locks, error);
+    for (size_t i = 0; !status && i < locks->count; i++) {
+        const rql_lock_info *info = locks->item[i];
+
+        if (info->hst_id && rqli_list_has(&found->hosts, rqli_slice_of(info->hst_id))) {
+            rqli_list_add(&found->locks, rqli_slice_of(info->lock_key), 0);
+            rqli_list_add(&found->acquirers, rqli_slice_of(info->acq_id ? info->acq_id : ""), 0);
+        }
+    }
+    rqli_list_sort(&found->acquirers);
+    return status;
+}
+
+rql_status rqli_zombies_give(struct rqli_flush *found, rql_zombies **out, rql_error *error)
+{
+    RQLI_AUTO(rql_zombies_free) rql_zombies *zombies = calloc(1, sizeof *zombies);
+    rql_status status;
+
+    if (!zombies) {
+        return rqli_fail_nomem(error);
+    }
+    zombies->rem_request_cnt = found->removed;
+    zombies->handed_over_cnt = found->handed_over;
+    status = rqli_list_give(&found->hosts, &zombies->hosts, error);
+    status = status ? status : rqli_list_give(&found->acquirers, &zombies->acquirers, error);
+    status = status ? status : rqli_list_give(&found->locks, &zombies->locks, error);
+    if (!status) {
+        *out = RQLI_GIVE(zombies);
+    }
+    return status;
+}
+
+rql_status rql_zombies_info(rql_client *client, int64_t zombie_ttl_ms, rql_zombies **out,
+                            rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    RQLI_AUTO(rqli_flush_fini) struct rqli_flush found = {.me = ""};
+    rql_status status = check(client, zombie_ttl_ms, out, error);
+
+    status = status ? status : find_hosts(client, zombie_ttl_ms, &found.hosts, error);
+    status = status ? status : find_locks(client, &found, error);
+    return status ? status : rqli_zombies_give(&found, out, error);
+}
+
+rql_status rql_zombie_hosts(rql_client *client, int64_t zombie_ttl_ms, rql_text_list **out,
+                            rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    RQLI_AUTO(rqli_list_fini) struct rqli_list hosts = {0};
+    rql_status status = check(client, zombie_ttl_ms, out, error);
+
+    status = status ? status : find_hosts(client, zombie_ttl_ms, &hosts, error);
+    return status ? status : rqli_list_give(&hosts, out, error);
+}
+
+rql_status rql_zombie_locks(rql_client *client, int64_t zombie_ttl_ms, rql_text_list **out,
+                            rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    RQLI_AUTO(rql_zombies_free) rql_zombies *zombies = NULL;
+    rql_status status = check(client, zombie_ttl_ms, out, error);
+
+    status = status ? status : rql_zombies_info(client, zombie_ttl_ms, &zombies, error);
+    if (!status) {
+        *out = RQLI_GIVE(zombies->locks);
+    }
+    return status;
+}
+
+rql_status rql_zombie_acquirers(rql_client *client, int64_t zombie_ttl_ms, rql_text_list **out,
+                                rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    RQLI_AUTO(rql_zombies_free) rql_zombies *zombies = NULL;
+    rql_status status = check(client, zombie_ttl_ms, out, error);
+
+    status = status ? status : rql_zombies_info(client, zombie_ttl_ms, &zombies, error);
+    if (!status) {
+        *out = RQLI_GIVE(zombies->acquirers);
+    }
+    return status;
 }

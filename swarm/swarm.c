@@ -1,12 +1,12 @@
+#include "swarm.h"
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/scope.h"
+#include "heartbeat.h"
 #include "lock/client.h"
 #include "lock/leases.h"
 #include "lock/notify.h"
 #include "options/options.h"
-#include "probe.h"
-#include "swarm_inside.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -43,7 +43,7 @@ static void read_error(const struct round *self, size_t i, const struct rqli_rep
 
     self->op->ops->write(self->op, i, &call);
     (void)rqli_exchange_fault(self->exchange, reply, rqli_scripts[call.script].name,
-                              call.keys->lock.data, &fault);
+                              rqli_call_subject(&call), &fault);
     self->op->ops->read(self->op, i, NULL, NULL, &fault);
 }
 

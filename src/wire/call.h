@@ -24,6 +24,12 @@ struct rqli_call {
     char numbers[RQLI_CALL_NUMBERS_SIZE];
 };
 
+/* What messages say it is about: a script without a lock works on the hosts of the swarm. */
+static inline const char *rqli_call_subject(const struct rqli_call *self)
+{
+    return self->keys ? self->keys->lock.data : RQLI_KEY_HOSTS;
+}
+
 /* keys and all texts are borrowed until the call is written. */
 void rqli_call_init(struct rqli_call *self, enum rqli_script_id script,
                     const struct rqli_keys *keys);

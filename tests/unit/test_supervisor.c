@@ -2,7 +2,7 @@
 
 #include "flush.h"
 #include "lock/hosts.h"
-#include "supervisor.h"
+#include "supervise.h"
 
 /* An element as its supervisor sees it, and the hosts of a client. No thread, no clock. */
 

@@ -1,11 +1,11 @@
-#ifndef RQLI_SWARM_INSIDE_H
-#define RQLI_SWARM_INSIDE_H
+#ifndef RQLI_SWARM_H
+#define RQLI_SWARM_H
 
-/* The insides of a swarm. */
+/* A swarm, as what it does and what asks it share it. */
 
-#include "element.h"
 #include "flush.h"
 #include "lock/hosts.h"
+#include "supervise.h"
 
 #include <rql/swarm.h>
 

@@ -1,39 +1,115 @@
-#include "element.h"
+#include "supervise.h"
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/mask.h"
-#include "base/must.h"
-#include "base/uv_start.h"
 
 #include <string.h>
+
+enum { REST_US = 1000000 }; /* what a step may take beside its call */
+
+void rqli_watch_init(struct rqli_watch *self, const struct rqli_watch_terms *terms)
+{
+    *self = (struct rqli_watch){.terms = *terms};
+}
+
+void rqli_watch_on_started(struct rqli_watch *self)
+{
+    self->state = RQL_ELEMENT_RUNNING;
+    self->is_in_step = false;
+}
+
+void rqli_watch_on_ended(struct rqli_watch *self, bool was_told_to)
+{
+    self->state = was_told_to ? RQL_ELEMENT_OFF : RQL_ELEMENT_DEAD;
+    self->is_in_step = false;
+}
+
+bool rqli_watch_may_step(struct rqli_watch *self, int64_t now_us)
+{
+    if (self->breaker == RQL_BREAKER_OPEN && now_us >= self->open_until_us) {
+        self->breaker = RQL_BREAKER_HALF_OPEN;
+    }
+    return self->breaker != RQL_BREAKER_OPEN;
+}
+
+void rqli_watch_on_step(struct rqli_watch *self, int64_t now_us)
+{
+    self->is_in_step = true;
+    self->sign_us = now_us;
+}
+
+void rqli_watch_on_sign(struct rqli_watch *self, int64_t now_us)
+{
+    self->sign_us = now_us;
+    if (self->state == RQL_ELEMENT_HUNG) {
+        self->state = RQL_ELEMENT_RUNNING;
+    }
+}
+
+static int64_t at_most(int64_t value, int64_t most)
+{
+    return value < most ? value : most;
+}
+
+static void open(struct rqli_watch *self, int64_t now_us)
+{
+    bool is_again = self->breaker == RQL_BREAKER_HALF_OPEN;
+    int64_t wanted_us = is_again ? 2 * self->open_us : self->terms.open_least_us;
+
+    self->open_us = at_most(wanted_us, self->terms.open_most_us);
+    self->open_until_us = now_us + self->open_us;
+    self->breaker = RQL_BREAKER_OPEN;
+}
+
+static void on_failed(struct rqli_watch *self, int64_t now_us)
+{
+    self->failures++;
+    self->failed_in_a_row++;
+    if (self->breaker == RQL_BREAKER_HALF_OPEN ||
+        self->failed_in_a_row >= self->terms.failures_max) {
+        open(self, now_us);
+    }
+}
+
+void rqli_watch_on_done(struct rqli_watch *self, int64_t now_us, bool succeeded)
+{
+    self->is_in_step = false;
+    rqli_watch_on_sign(self, now_us);
+    if (succeeded) {
+        self->steps++;
+        self->failed_in_a_row = 0;
+        self->breaker = RQL_BREAKER_CLOSED;
+    } else {
+        on_failed(self, now_us);
+    }
+}
+
+enum rqli_watch_action rqli_watch_look(struct rqli_watch *self, int64_t now_us)
+{
+    if (self->state == RQL_ELEMENT_DEAD) {
+        self->restarts++;
+        return RQLI_WATCH_START;
+    }
+    if (self->state == RQL_ELEMENT_RUNNING && self->is_in_step &&
+        now_us - self->sign_us > self->terms.hang_us) {
+        self->state = RQL_ELEMENT_HUNG;
+        return RQLI_WATCH_REPLACE;
+    }
+    return RQLI_WATCH_NOTHING;
+}
 
 void rqli_element_init(struct rqli_element *self, const struct rqli_element_kind *kind,
                        void *context)
 {
-    pthread_condattr_t attributes;
-
     memset(self, 0, sizeof *self);
     self->kind = kind;
     self->context = context;
     (void)pthread_mutex_init(&self->shared.mutex, NULL);
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&self->shared.stepped, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
 }
 
 void rqli_element_fini(struct rqli_element *self)
 {
     (void)pthread_mutex_destroy(&self->shared.mutex);
-    (void)pthread_cond_destroy(&self->shared.stepped);
-}
-
-static void on_timer(uv_timer_t *timer);
-
-static void sleep_for(struct rqli_element *self, int64_t us)
-{
-    (void)uv_timer_start(&self->timer, on_timer, us > 0 ? (uint64_t)us / 1000 + 1 : 0, 0);
 }
 
 static void notify(const struct rqli_element *self, enum rqli_moment moment, rql_status status)
@@ -62,15 +138,21 @@ static void take_step(struct rqli_element *self, bool is_timed)
     }
 }
 
-/* Loop thread. */
-static void step_or_end(struct rqli_element *self, bool is_timed)
+/* Under the mutex. */
+static void note_step(struct rqli_element *self)
 {
+    (void)atomic_fetch_add(&self->stepped, 1);
+    rqli_signal_wake(&self->stepped);
+}
+
+/* On the thread. The period counts from the beginning of a step. */
+static int64_t step_or_end(struct rqli_worker *worker)
+{
+    struct rqli_element *self = (struct rqli_element *)worker;
     int64_t begun_us = rqli_now_us();
+    bool is_timed = begun_us >= self->next_us;
     bool is_over;
 
-    if (uv_is_closing((uv_handle_t *)&self->call)) {
-        return;
-    }
     (void)pthread_mutex_lock(&self->shared.mutex);
     is_over = self->shared.shall_stop || self->shared.shall_restart;
     if (!is_over) {
@@ -80,80 +162,31 @@ static void step_or_end(struct rqli_element *self, bool is_timed)
             take_step(self, is_timed);
         }
         self->shared.tried = number;
-        (void)pthread_cond_broadcast(&self->shared.stepped);
+        note_step(self);
         is_over = self->shared.shall_stop || self->shared.shall_restart;
     }
-    self->shared.is_looping = !is_over;
-    (void)pthread_mutex_unlock(&self->shared.mutex);
     if (is_over) {
-        uv_close((uv_handle_t *)&self->call, NULL);
-        uv_close((uv_handle_t *)&self->timer, NULL);
-    } else if (is_timed) {
-        sleep_for(self, self->period_us - (rqli_now_us() - begun_us));
+        self->shared.is_going = false;
+        rqli_watch_on_ended(&self->shared.watch, self->shared.shall_stop);
+        note_step(self);
     }
-}
-
-static void on_timer(uv_timer_t *timer)
-{
-    step_or_end(timer->data, true);
-}
-
-static void on_call(uv_async_t *call)
-{
-    step_or_end(call->data, false);
-}
-
-static void run(void *argument)
-{
-    struct rqli_element *self = argument;
-
-    (void)pthread_setname_np(pthread_self(), self->kind->name);
-    (void)uv_run(&self->loop, UV_RUN_DEFAULT);
-    RQLI_MUST(uv_loop_close(&self->loop) == 0);
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    rqli_watch_on_ended(&self->shared.watch, self->shared.shall_stop);
-    (void)pthread_cond_broadcast(&self->shared.stepped);
     (void)pthread_mutex_unlock(&self->shared.mutex);
-}
-
-static bool start_thread(struct rqli_element *self)
-{
-    sigset_t before = rqli_mask_all();
-    int failed = uv_thread_create(&self->thread, run, self);
-    rqli_mask_restore(&before);
-    return failed == 0;
-}
-
-static bool make_loop(struct rqli_element *self)
-{
-    if (!rqli_uv_loop_init(&self->loop)) {
-        return false;
+    if (is_timed) {
+        self->next_us = begun_us + self->period_us;
     }
-    self->call.data = self;
-    self->timer.data = self;
-    if (uv_async_init(&self->loop, &self->call, on_call) != 0) {
-        rqli_uv_loop_drop(&self->loop);
-        return false;
-    }
-    (void)uv_timer_init(&self->loop, &self->timer);
-    sleep_for(self, 0);
-    return true;
+    return is_over ? RQLI_WORKER_OVER : self->next_us;
 }
 
 /* Under the mutex. A failure is a death: the supervisor tries again. */
 static bool begin(struct rqli_element *self)
 {
     self->shared.shall_restart = false;
-    if (make_loop(self)) {
-        self->shared.has_thread = start_thread(self);
-        if (!self->shared.has_thread) {
-            rqli_uv_loop_drop(&self->loop);
-        }
-    }
-    self->shared.is_looping = self->shared.has_thread;
-    if (self->shared.has_thread) {
-        rqli_watch_on_started(&self->shared.watch);
-    } else {
+    self->worker = (struct rqli_worker){.name = self->kind->name, .step = step_or_end};
+    self->next_us = 0;
+    rqli_watch_on_started(&self->shared.watch);
+    self->shared.has_thread = rqli_worker_start(&self->worker);
+    self->shared.is_going = self->shared.has_thread;
+    if (!self->shared.has_thread) {
         rqli_watch_on_ended(&self->shared.watch, false);
     }
     return self->shared.has_thread;
@@ -178,8 +211,8 @@ rql_status rqli_element_start(struct rqli_element *self, int64_t period_us,
 /* Under the mutex. */
 static void wake(struct rqli_element *self)
 {
-    if (self->shared.is_looping) {
-        (void)uv_async_send(&self->call);
+    if (self->shared.is_going) {
+        (void)rqli_worker_rouse(&self->worker, 0);
     }
 }
 
@@ -201,7 +234,7 @@ void rqli_element_stop(struct rqli_element *self)
     self->shared.has_thread = false;
     (void)pthread_mutex_unlock(&self->shared.mutex);
     if (has_thread) {
-        (void)uv_thread_join(&self->thread);
+        rqli_worker_stop(&self->worker);
     }
     (void)pthread_mutex_lock(&self->shared.mutex);
     rqli_watch_on_ended(&self->shared.watch, true);
@@ -210,17 +243,18 @@ void rqli_element_stop(struct rqli_element *self)
 
 void rqli_element_await_step(struct rqli_element *self, int64_t for_us)
 {
-    struct timespec until;
+    int64_t until_us = rqli_now_us() + for_us + REST_US;
     uint64_t target;
-    int failed = 0;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += (time_t)(for_us / 1000000) + 1;
     (void)pthread_mutex_lock(&self->shared.mutex);
     target = self->shared.tried + 1 + self->shared.watch.is_in_step;
     wake(self);
-    while (!failed && self->shared.is_looping && self->shared.tried < target) {
-        failed = pthread_cond_timedwait(&self->shared.stepped, &self->shared.mutex, &until);
+    while (self->shared.is_going && self->shared.tried < target && rqli_now_us() < until_us) {
+        int32_t seen = atomic_load(&self->stepped);
+
+        (void)pthread_mutex_unlock(&self->shared.mutex);
+        rqli_signal_wait(&self->stepped, seen, until_us);
+        (void)pthread_mutex_lock(&self->shared.mutex);
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
@@ -247,7 +281,7 @@ static bool restart(struct rqli_element *self)
 {
     if (self->shared.has_thread) {
         (void)pthread_mutex_unlock(&self->shared.mutex);
-        (void)uv_thread_join(&self->thread);
+        rqli_worker_stop(&self->worker);
         (void)pthread_mutex_lock(&self->shared.mutex);
         self->shared.has_thread = false;
     }

@@ -1,7 +1,7 @@
-#ifndef RQLI_PROBE_H
-#define RQLI_PROBE_H
+#ifndef RQLI_HEARTBEAT_H
+#define RQLI_HEARTBEAT_H
 
-/* One sign of life for the hosts of a client: one exchange, whatever their number. */
+/* One heartbeat for the hosts of a client, whatever their number. */
 
 #include "admin/pages.h"
 #include "lock/client.h"
