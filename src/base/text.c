@@ -91,23 +91,15 @@ bool rqli_parse_seconds(struct rqli_slice text, int64_t *out_us)
     return true;
 }
 
-/* Two digits at a time: each acquisition writes some 80. */
 size_t rqli_format_uint(char *out, uint64_t value)
 {
-    static const char pairs[] = "00010203040506070809101112131415161718192021222324"
-                                "25262728293031323334353637383940414243444546474849"
-                                "50515253545556575859606162636465666768697071727374"
-                                "75767778798081828384858687888990919293949596979899";
     char digits[20];
     size_t at = sizeof digits;
 
-    for (; value >= 10; value /= 100) {
-        at -= 2;
-        memcpy(digits + at, pairs + 2 * (value % 100), 2);
-    }
-    if (value > 0 || at == sizeof digits) {
-        digits[--at] = (char)('0' + value);
-    }
+    do {
+        digits[--at] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
     memcpy(out, digits + at, sizeof digits - at);
     return sizeof digits - at;
 }

@@ -160,8 +160,7 @@ static void begin(struct rqli_job *job)
     }
     self->number = is_alone ? rqli_loop_new_acquirer(job->loop) : self->number;
     if (self->number) {
-        rqli_own_acquirer_id(self->lock->acquirer, self->number, client->identity);
-        self->lock->holder = RQLI_HOLDER_ANY;
+        rqli_lock_be(self->lock, self->number);
     }
     rqli_subject_listen(&self->lock->subject, &client->options, &self->options);
     rqli_observe(RQLI_ON_STARTED, &self->lock->subject, NULL);

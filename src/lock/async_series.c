@@ -147,8 +147,7 @@ static void be_one_acquirer(const struct acquiring *self)
     const rql_series *series = self->series;
 
     for (size_t i = 0; self->number && i < series->count; i++) {
-        rqli_own_acquirer_id(series->locks[i]->acquirer, self->number, series->client->identity);
-        series->locks[i]->holder = RQLI_HOLDER_ANY;
+        rqli_lock_be(series->locks[i], self->number);
     }
 }
 

@@ -22,6 +22,34 @@
 
 RQLI_DEFINE_AUTO(rql_lock *, rqli_lock_free);
 
+enum {
+    ROOM = 512,    /* of a handle that is kept: names of up to 160 bytes */
+    NO_THREAD = 0, /* whose ids are not those of a thread and its task */
+};
+
+/* An id takes longer to write than all else that a handle begins with. Who takes its own lock again
+ * has the handle of before, most likely, with the ids in it. */
+static void identify(rql_lock *lock, rql_client *client, uint64_t task)
+{
+    pid_t thread = rqli_thread_id();
+
+    if (lock->ids_of != thread || lock->task != task) {
+        rqli_acquirer_id(lock->acquirer, task, client->identity);
+        rqli_host_id(lock->host, thread, client->identity);
+        lock->ids_of = thread;
+        lock->task = task;
+    }
+    lock->owner_thread = thread;
+    lock->holder = rqli_holder_of(task > 0 ? task : (uint64_t)thread);
+}
+
+void rqli_lock_be(rql_lock *lock, uint64_t number)
+{
+    rqli_own_acquirer_id(lock->acquirer, number, lock->client->identity);
+    lock->ids_of = NO_THREAD;
+    lock->holder = RQLI_HOLDER_ANY;
+}
+
 static rql_lock *set_up(rql_lock *made, rql_client *client, struct rqli_slice word, uint64_t task)
 {
     RQLI_AUTO(rqli_lock_free) rql_lock *lock = made;
@@ -32,12 +60,9 @@ static rql_lock *set_up(rql_lock *made, rql_client *client, struct rqli_slice wo
     lock->client = client;
     lock->kept.lost_fd = -1;
     lock->hand_off_us = -1;
-    lock->owner_thread = rqli_thread_id();
+    identify(lock, client, task);
     rqli_keys_init(&lock->keys, lock->memory, word);
     lock->name = lock->keys.lock.data + lock->keys.lock.length - word.length;
-    rqli_acquirer_id(lock->acquirer, task, client->identity);
-    lock->holder = rqli_holder_of(task > 0 ? task : (uint64_t)lock->owner_thread);
-    rqli_host_id(lock->host, lock->owner_thread, client->identity);
     lock->subject.stats = client->stats;
     lock->subject.keys = &lock->keys.lock.data;
     lock->subject.n_keys = 1;
@@ -48,18 +73,42 @@ static rql_lock *set_up(rql_lock *made, rql_client *client, struct rqli_slice wo
     return rqli_random_hex(lock->nonce) ? RQLI_GIVE(lock) : NULL;
 }
 
+/* The memory of a new handle: nothing is in it. */
+static rql_lock *make(size_t room)
+{
+    rql_lock *lock = malloc(sizeof *lock + room);
+
+    if (lock) {
+        *lock = (rql_lock){.ids_of = NO_THREAD, .room = room};
+    }
+    return lock;
+}
+
+/* That of one that was given back, so that an acquisition costs no allocation; or a new one. */
+static rql_lock *take(rql_client *client, size_t room)
+{
+    rql_lock *lock = room <= ROOM ? rqli_freelist_take(&client->handles) : NULL;
+
+    if (lock) {
+        memset((char *)lock + RQLI_LOCK_KEEPS, 0, sizeof *lock - RQLI_LOCK_KEEPS);
+        lock->room = ROOM;
+        return lock;
+    }
+    return make(room <= ROOM ? ROOM : room);
+}
+
 rql_lock *rqli_lock_new(rql_client *client, const char *name, uint64_t task)
 {
     struct rqli_slice word = rqli_slice_of(name);
 
-    return set_up(rqli_handle_take(&client->handles, rqli_keys_room(word)), client, word, task);
+    return set_up(take(client, rqli_keys_room(word)), client, word, task);
 }
 
 rql_lock *rqli_lock_new_of_many(rql_client *client, const char *name, uint64_t task)
 {
     struct rqli_slice word = rqli_slice_of(name);
 
-    return set_up(rqli_handle_make(rqli_keys_room(word)), client, word, task);
+    return set_up(make(rqli_keys_room(word)), client, word, task);
 }
 
 rql_lock *rqli_lock_free(rql_lock *lock)
@@ -68,43 +117,11 @@ rql_lock *rqli_lock_free(rql_lock *lock)
         if (lock->kept.lost_fd >= 0) {
             (void)close(lock->kept.lost_fd);
         }
-        rqli_handle_give(&lock->client->handles, lock);
+        if (lock->room != ROOM || !rqli_freelist_keep(&lock->client->handles, lock)) {
+            free(lock);
+        }
     }
     return NULL;
-}
-
-enum { ROOM = 512 }; /* of a handle that is kept: names of up to 160 bytes */
-
-rql_lock *rqli_handle_make(size_t room)
-{
-    rql_lock *lock = malloc(sizeof *lock + room);
-
-    if (lock) {
-        *lock = (rql_lock){.room = room};
-    }
-    return lock;
-}
-
-rql_lock *rqli_handle_take(struct rqli_freelist *kept, size_t room)
-{
-    rql_lock *lock = NULL;
-
-    if (room <= ROOM) {
-        lock = rqli_freelist_take(kept);
-        room = ROOM;
-    }
-    if (!lock) {
-        return rqli_handle_make(room);
-    }
-    *lock = (rql_lock){.room = room};
-    return lock;
-}
-
-void rqli_handle_give(struct rqli_freelist *kept, rql_lock *lock)
-{
-    if (lock->room != ROOM || !rqli_freelist_keep(kept, lock)) {
-        free(lock);
-    }
 }
 
 void rql_lock_options_init_sized(const rql_client *client, rql_lock_options *options, size_t size)

@@ -16,11 +16,13 @@
 #include <sys/types.h>
 
 struct rql_lock {
+    char acquirer[RQL_ID_SIZE]; /* the first four stay in a handle that is used again */
+    char host[RQL_ID_SIZE];
+    uint64_t task; /* whose ids they are */
+    pid_t ids_of;
     rql_client *client;
     const char *name; /* the end of keys.lock */
     struct rqli_keys keys;
-    char acquirer[RQL_ID_SIZE];
-    char host[RQL_ID_SIZE];
     char nonce[RQLI_HEX_SIZE];       /* of this request */
     char grant_nonce[RQLI_HEX_SIZE]; /* of the grant: the outer one's for a re-entry */
     int64_t token;
@@ -57,10 +59,15 @@ struct rql_lock {
     char memory[];
 };
 
+enum { RQLI_LOCK_KEEPS = offsetof(struct rql_lock, client) };
+
 rql_lock *rqli_lock_new(rql_client *client, const char *name, uint64_t task);
 /* In as little memory as that takes. */
 rql_lock *rqli_lock_new_of_many(rql_client *client, const char *name, uint64_t task);
 rql_lock *rqli_lock_free(rql_lock *lock);
+
+/* Its acquirer is a request of its own, the number-th of the client, and no thread or task. */
+void rqli_lock_be(rql_lock *lock, uint64_t number);
 
 /* Of one that is held: what its events say. */
 static inline struct rqli_figures rqli_lock_figures(const rql_lock *lock)
@@ -73,15 +80,6 @@ static inline struct rqli_figures rqli_lock_figures(const rql_lock *lock)
         .is_handed_over = lock->handed_over,
     };
 }
-
-/* The memory of lock handles. A client keeps a few that were given back, so that an acquisition
- * costs no allocation. */
-
-/* Zeroed, with `room` bytes of memory behind it. NULL: out of memory. */
-rql_lock *rqli_handle_take(struct rqli_freelist *kept, size_t room);
-/* The same, and of no more memory than that: for one of many. */
-rql_lock *rqli_handle_make(size_t room);
-void rqli_handle_give(struct rqli_freelist *kept, rql_lock *lock);
 
 /* What the calls of one lock share with those on a loop. */
 

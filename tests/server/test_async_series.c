@@ -97,6 +97,25 @@ static void a_free_series_is_taken(rql_series_mode mode)
     CHECK_NOTHING_OF_ABC();
 }
 
+/* The handles of a series are used again by whoever takes a lock next. */
+static void a_lock_after_a_series_bears_the_names_of_its_thread(void **state)
+{
+    struct taken taken = {.n_done = 0};
+    char acquirer[RQL_ID_SIZE];
+    rql_lock *lock;
+
+    (void)state;
+    wish_for(&taken.wish, client, cba, 3);
+    start_taking(&taken);
+    await_taken(&taken);
+    CHECK_OK(taken.status);
+    give_back(&taken);
+    lock = hold(client, "a");
+    (void)rql_current_acquirer_id(client, 0, acquirer);
+    assert_string_equal(rql_lock_describe(lock).acq_id, acquirer);
+    CHECK_OK(rql_lock_release(lock, NULL));
+}
+
 static void all_are_taken_in_one_step(void **state)
 {
     (void)state;
@@ -352,6 +371,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         LOOP_TEST(all_are_taken_in_one_step),
+        LOOP_TEST(a_lock_after_a_series_bears_the_names_of_its_thread),
         LOOP_TEST(all_are_taken_in_turn),
         LOOP_TEST(what_is_given_is_copied),
         LOOP_TEST(a_series_waits_for_the_last_of_its_locks),

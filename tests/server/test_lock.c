@@ -1,4 +1,5 @@
 #include "clients.h"
+#include "threads.h"
 
 #include <ctype.h>
 
@@ -356,6 +357,43 @@ static void tasks_and_threads_are_acquirers_of_their_own(void **state)
     CHECK_OK(rql_lock_release(lock, NULL));
 }
 
+struct names {
+    char acquirer[2][RQL_ID_SIZE]; /* of the lock, and of who asks */
+    char host[2][RQL_ID_SIZE];
+};
+
+static void note_names(size_t index, void *data)
+{
+    struct names *names = data;
+    rql_lock *lock = NULL;
+
+    (void)index;
+    if (rql_lock_acquire(client, "x", NULL, &lock, NULL) == RQL_OK) {
+        (void)strcpy(names->acquirer[0], rql_lock_describe(lock).acq_id);
+        (void)strcpy(names->host[0], rql_lock_describe(lock).hst_id);
+    }
+    (void)rql_lock_release(lock, NULL);
+    (void)rql_current_acquirer_id(client, 0, names->acquirer[1]);
+    (void)rql_current_host_id(client, names->host[1]);
+}
+
+/* Handles are used again, by whoever comes next. */
+static void a_lock_bears_the_names_of_who_takes_it(void **state)
+{
+    struct names ours = {0};
+    struct names theirs = {0};
+
+    (void)state;
+    note_names(0, &ours);
+    threads_run(1, note_names, &theirs);
+    assert_string_equal(theirs.acquirer[0], theirs.acquirer[1]);
+    assert_string_equal(theirs.host[0], theirs.host[1]);
+    assert_string_not_equal(theirs.acquirer[0], ours.acquirer[0]);
+    note_names(0, &ours);
+    assert_string_equal(ours.acquirer[0], ours.acquirer[1]);
+    assert_string_equal(ours.host[0], ours.host[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -375,6 +413,7 @@ int main(void)
         TEST(the_secret_extends_from_any_client),
         TEST(a_malformed_secret_is_refused),
         TEST(tasks_and_threads_are_acquirers_of_their_own),
+        TEST(a_lock_bears_the_names_of_who_takes_it),
     };
 
     if (!redis_server_available()) {
