@@ -113,7 +113,7 @@ static bool has_left(const struct rqli_probe *self)
            (self->who == RQLI_HOSTS_HOLDERS && rqli_hosts_count(self->client->hosts) == 0);
 }
 
-/* A probe of some vouches for none of the others. */
+/* A probe of some says nothing of the others. */
 static void bound_leases(const struct rqli_probe *self, int64_t sent_us)
 {
     if (self->zombie_ttl_ms > 0 && self->who != RQLI_HOSTS_NEW) {

@@ -1,4 +1,5 @@
 #include "swarm.h"
+
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/scope.h"
@@ -194,19 +195,12 @@ static rql_status start_elements(struct rql_swarm *self, rql_error *error)
     return status;
 }
 
-/* False: the client has one already. */
-static bool enrol(struct rql_swarm *self)
-{
-    struct rql_swarm *none = NULL;
-
-    return atomic_compare_exchange_strong(&self->client->running_swarm, &none, self);
-}
-
 static rql_status start(struct rql_swarm *self, rql_error *error)
 {
+    struct rql_swarm *none = NULL;
     rql_status status = check(&self->options, error);
 
-    if (!status && !enrol(self)) {
+    if (!status && !atomic_compare_exchange_strong(&self->client->running_swarm, &none, self)) {
         status = rqli_fail(error, RQL_E_BUSY, "this client has a swarm already");
     }
     status = status ? status : make_clients(self, error);
@@ -296,32 +290,21 @@ void rql_swarm_stop(rql_swarm *swarm)
     }
 }
 
-/* Without an answer the hosts are still there, and may be taken for dead. */
-static void leave(struct rql_swarm *self)
-{
-    rqli_element_stop(&self->prober);
-    if (self->prober_client && probe(self, RQLI_HOSTS_NONE) < 0) {
-        rqli_leases_on_unwatched(self->client->leases);
-    }
-}
-
-static void leave_rolls(struct rql_swarm *self)
-{
-    struct rql_swarm *me = self;
-
-    (void)atomic_compare_exchange_strong(&self->client->running_swarm, &me, NULL);
-}
-
 rql_swarm *rql_swarm_free(rql_swarm *swarm)
 {
     RQLI_DEFER_CANCEL;
+    struct rql_swarm *me = swarm;
 
     if (!swarm || rqli_client_check(swarm->client, NULL) != RQL_OK) {
         return NULL;
     }
     stop(swarm);
-    leave(swarm);
-    leave_rolls(swarm);
+    rqli_element_stop(&swarm->prober);
+    if (swarm->prober_client && probe(swarm, RQLI_HOSTS_NONE) < 0) {
+        /* Without a reply the hosts are still there, and may be taken for dead. */
+        rqli_leases_on_unwatched(swarm->client->leases);
+    }
+    (void)atomic_compare_exchange_strong(&swarm->client->running_swarm, &me, NULL);
     rqli_client_free(swarm->prober_client);
     rqli_client_free(swarm->flusher_client);
     rqli_element_fini(&swarm->supervisor);

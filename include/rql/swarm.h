@@ -75,8 +75,9 @@ RQL_API void rql_swarm_options_init_sized(const rql_client *client, rql_swarm_op
 
 /**
  * Start the swarm of a client (the gem's swarmize!): a supervisor and, where enabled, prober and
- * flusher, each with a thread, a loop and a connection of its own. Returns at once; if the server
- * is away, it is tried again in the background. rql_options::auto_swarm does it for a new client.
+ * flusher, each with a thread of its own, the last two with a connection of their own. Returns at
+ * once; if the server is away, it is tried again in the background. rql_options::auto_swarm does
+ * it for a new client.
  *
  * @param[in]  client   The client; it has one swarm at most.
  * @param[in]  options  Settings, or NULL for the client's.

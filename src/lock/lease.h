@@ -2,7 +2,7 @@
 #define RQLI_LEASE_H
 
 /*
- * A held lock as a state machine: held, doubtful, gone (architecture.md section 6).
+ * A held lock as a state machine: held, doubtful, gone.
  *
  * Pure: time is an argument. Deadlines are local, and earlier than the server's by a margin.
  */
@@ -27,7 +27,7 @@ struct rqli_lease {
     bool is_told;        /* the loss was reported */
 };
 
-/* max(5 ms, 1 %), but never more than half of a very short ttl (F-09). */
+/* max(5 ms, 1 %), but never more than half of a very short ttl. */
 int64_t rqli_lease_margin_us(int64_t ttl_ms);
 
 struct rqli_lease_terms {
@@ -44,7 +44,7 @@ void rqli_lease_init(struct rqli_lease *self, const struct rqli_lease_terms *ter
 rql_lock_state rqli_lease_state(const struct rqli_lease *self, int64_t now_us);
 int64_t rqli_lease_remaining_ms(const struct rqli_lease *self, int64_t now_us);
 
-/* When it is not relied on any more: its own deadline, or its host's (protocol.md 16). */
+/* When it is not relied on any more: its own deadline, or its host's. */
 int64_t rqli_lease_end_us(const struct rqli_lease *self);
 
 /* True: now is the time to extend by *ttl_ms_out (what is left to claim, or the whole ttl). */

@@ -110,11 +110,10 @@ void rqli_leases_doubt(struct rqli_leases *self);
 void rqli_leases_on_probed(struct rqli_leases *self, int64_t sent_us, int64_t silence_ms);
 /* Nobody speaks for the hosts any more, and the server may not know: new leases are not bound. */
 void rqli_leases_on_unwatched(struct rqli_leases *self);
-/* What is acquired now may be flushed at once: the last sign of life is too old. */
+/* What is acquired now may be flushed at once: the last heartbeat is too old. */
 bool rqli_leases_is_overdue(const struct rqli_leases *self, int64_t now_us);
 
-/* A first sign of life is about to be sent: from now on silence may kill, also if no answer comes.
- */
+/* A first heartbeat is about to be sent: from now on silence may kill, also if no reply comes. */
 void rqli_leases_on_probing(struct rqli_leases *self, int64_t silence_ms);
 
 /* Does this client keep extending this lock for this acquirer? */

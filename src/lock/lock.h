@@ -1,7 +1,7 @@
 #ifndef RQLI_LOCK_H
 #define RQLI_LOCK_H
 
-/* A held lock, as the calls, the driver and the keeper share it. */
+/* A held lock, as the calls, the drivers and the leases share it. */
 
 #include "base/freelist.h"
 #include "base/random.h"
@@ -38,22 +38,22 @@ struct rql_lock {
     bool handed_over;
     rql_lost_fn on_lost;
     void *user_data;
-    pid_t owner_thread; /* renewal ends with it (F-54) */
+    pid_t owner_thread; /* renewal ends with it */
     uint32_t holder;    /* its acquirer, as rqli_holders counts it */
 
     struct {
         struct rqli_lease lease;
-        rql_lock *next; /* in the keeper's list */
+        rql_lock *next; /* in the table of the leases */
         rql_lock *previous;
         rql_lock *next_renewed;  /* in its bucket of those that renew */
-        struct rqli_due renewal; /* in the keeper's schedule */
+        struct rqli_due renewal; /* when it is due */
         struct rqli_due loss;
         bool is_listed;
         bool is_renewed; /* is in such a bucket */
         bool is_watched; /* the background thread has to look after it */
-        bool is_adopted; /* is the keeper's own: its holder has forgotten it */
+        bool is_adopted; /* is the leases' own: its holder has forgotten it */
         int lost_fd;     /* -1: not asked for */
-    } kept;              /* everything in here under the keeper's mutex */
+    } kept;              /* everything in here under the mutex of the leases */
 
     size_t room; /* of memory */
     char memory[];
