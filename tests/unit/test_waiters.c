@@ -178,9 +178,9 @@ static const struct change {
     const char *lock; /* NULL: all may have changed */
     size_t n_roused;
 } changes[] = {
-    {"a lock that some watch", "lock-3", 2 + 1},
-    {"a lock that nobody waits for", "lock-9", 1},
-    {"all: those who lead", NULL, LOCKS + 1},
+    {"a lock that some watch", "lock-3", 2 + 2},
+    {"a lock that nobody waits for", "lock-9", 2},
+    {"all: those who lead", NULL, LOCKS + 2},
 };
 
 static void a_change_is_for_those_who_watch(void **state)
@@ -193,9 +193,12 @@ static void a_change_is_for_those_who_watch(void **state)
         waiter[3].watches = true;
         waiter[3 + LOCKS].watches = true;
         waiter[4].watches = true;
-        be_several(COUNT - 4);
-        waiter[COUNT - 4].watches = true;
-        for (size_t i = 0; i <= COUNT - 4; i++) {
+        for (size_t i = COUNT - 8; i < COUNT; i += 4) {
+            be_several(i);
+            waiter[i].watches = true;
+            join(i);
+        }
+        for (size_t i = 0; i < COUNT - 8; i++) {
             join(i);
         }
         if (changes[row].lock) {
