@@ -170,7 +170,7 @@ static rql_status probe_alone(struct rqli_probe *self, rql_error *error)
         return rqli_fail_nomem(error);
     }
     if (beat.count == 0) {
-        bound_leases(self, rqli_now_us());
+        bound_leases(self, rqli_now_us()); /* NOLINT(clang-analyzer-unix.Malloc): fini() frees */
         return RQL_OK;
     }
     if (self->zombie_ttl_ms > 0 && beat.plan.n_new + beat.plan.n_known > 0) {

@@ -260,40 +260,52 @@ static void finish(struct rqli_acquire *self, rql_status status)
         &(struct rqli_figures){.tries = self->result->tries, .asked = self->result->asked});
 }
 
+/* True: nothing has come that ends the wait. */
+static bool waits(struct rqli_acquire *self, int64_t until_us)
+{
+    enum rqli_wake wake;
+
+    if (rqli_wait_has_come(self, &wake)) {
+        woken(&self->op, wake);
+        return false;
+    }
+    self->op.again_us = until_us;
+    return true;
+}
+
+/* False: that is done, and there is another step to take at once. */
+static bool take_step(struct rqli_acquire *self, enum rqli_op_next *out)
+{
+    struct rqli_request_step step = rqli_request_next(&self->request);
+
+    *out = RQLI_OP_AGAIN;
+    switch (step.want) {
+    case RQLI_WANT_TRY:
+        return try_once(self);
+    case RQLI_WANT_WAIT:
+        *out = RQLI_OP_WAIT;
+        return waits(self, step.until_us);
+    case RQLI_WANT_LEAVE:
+        return leave(self);
+    case RQLI_WANT_FINISH:
+        break;
+    }
+    finish(self, step.status);
+    *out = RQLI_OP_OVER;
+    return true;
+}
+
 static enum rqli_op_next next(struct rqli_op *op)
 {
     struct rqli_acquire *self = (struct rqli_acquire *)op;
-    enum rqli_wake wake;
+    enum rqli_op_next out;
 
     if (op->is_cancelled) {
         rqli_request_on_cancelled(&self->request, false);
     }
-    for (;;) {
-        struct rqli_request_step step = rqli_request_next(&self->request);
-
-        switch (step.want) {
-        case RQLI_WANT_TRY:
-            if (try_once(self)) {
-                return RQLI_OP_AGAIN;
-            }
-            break;
-        case RQLI_WANT_WAIT:
-            if (!rqli_wait_has_come(self, &wake)) {
-                op->again_us = step.until_us;
-                return RQLI_OP_WAIT;
-            }
-            woken(op, wake);
-            break;
-        case RQLI_WANT_LEAVE:
-            if (leave(self)) {
-                return RQLI_OP_AGAIN;
-            }
-            break;
-        case RQLI_WANT_FINISH:
-            finish(self, step.status);
-            return RQLI_OP_OVER;
-        }
+    while (!take_step(self, &out)) {
     }
+    return out;
 }
 
 /* ---- from begin to end ---- */

@@ -237,9 +237,12 @@ rql_status rql_extend_async(rql_loop *loop, rql_lock *lock, int64_t ttl_ms, cons
 {
     RQLI_DEFER_CANCEL;
     struct extension *self;
-    rql_status status = lock ? rqli_client_check(lock->client, error)
-                             : rqli_fail(error, RQL_E_INVALID, "lock is NULL");
+    rql_status status;
 
+    if (!lock) {
+        return rqli_fail(error, RQL_E_INVALID, "lock is NULL");
+    }
+    status = rqli_client_check(lock->client, error);
     if (!status) {
         status = rqli_extend_check(ttl_ms, error);
     }

@@ -32,27 +32,22 @@ static bool overran(const rql_lock_options *options, int64_t begun_us)
     return options->timed && rqli_now_us() - begun_us > options->ttl_ms * 1000;
 }
 
-static rql_status check(const rql_client *client, const char *what, bool can_run, rql_error *error)
-{
-    rql_status status = rqli_client_check(client, error);
-
-    if (!status && !can_run) {
-        status = rqli_fail(error, RQL_E_INVALID, "%s: there is no block to run", what);
-    }
-    return status;
-}
-
 rql_status rql_with_lock(rql_client *client, const char *name, const rql_lock_options *options,
                          rql_block *block, rql_error *error)
 {
     __attribute__((cleanup(end_block))) struct hold self = {.error = error};
     rql_lock_options read;
     bool was_late;
-    rql_status status = check(client, name ? name : "rql_with_lock", block && block->run, error);
+    rql_status status = rqli_client_check(client, error);
 
-    if (!status) {
-        status = rqli_lock_options_read(&read, &client->of_calls, options, error);
+    if (status) {
+        return status;
     }
+    if (!block || !block->run) {
+        return rqli_fail(error, RQL_E_INVALID, "%s: there is no block to run",
+                         name ? name : "rql_with_lock");
+    }
+    status = rqli_lock_options_read(&read, &client->of_calls, options, error);
     if (!status) {
         status = rql_lock_acquire(client, name, &read, &self.lock, error);
     }
@@ -71,11 +66,15 @@ rql_status rql_with_series(rql_client *client, const rql_series_options *options
     __attribute__((cleanup(end_block))) struct hold self = {.error = error};
     struct rqli_series_plan plan;
     bool was_late;
-    rql_status status = check(client, "series", block && block->run, error);
+    rql_status status = rqli_client_check(client, error);
 
-    if (!status) {
-        status = rqli_series_plan(&plan, &client->of_calls, options, error);
+    if (status) {
+        return status;
     }
+    if (!block || !block->run) {
+        return rqli_fail(error, RQL_E_INVALID, "series: there is no block to run");
+    }
+    status = rqli_series_plan(&plan, &client->of_calls, options, error);
     if (!status) {
         self.result = plan.options.result;
         status = rql_series_acquire(client, &plan.options, &self.series, error);

@@ -111,6 +111,15 @@ static enum rqli_wake wait(struct rqli_op *op, struct rqli_push_threads *subscri
     return RQLI_WAKE_TIME;
 }
 
+static void pause_before_round(const struct rqli_op *op)
+{
+    rqli_signal never = 0;
+
+    if (op->again_us > 0) {
+        rqli_signal_wait(&never, 0, op->again_us);
+    }
+}
+
 rql_status rqli_op_run(struct rqli_op *op, struct rqli_conn *conn,
                        struct rqli_push_threads *subscriber)
 {
@@ -120,11 +129,7 @@ rql_status rqli_op_run(struct rqli_op *op, struct rqli_conn *conn,
         if (next == RQLI_OP_WAIT) {
             op->ops->woken(op, wait(op, subscriber));
         } else {
-            if (op->again_us > 0) {
-                rqli_signal never = 0;
-
-                rqli_signal_wait(&never, 0, op->again_us);
-            }
+            pause_before_round(op);
             run_round(op, conn);
         }
         next = op->ops->next(op);
