@@ -1,0 +1,95 @@
+#ifndef RQLI_CONN_STATE_H
+#define RQLI_CONN_STATE_H
+
+/* The command connection of threads: conn_threads.c opens it and breaks it off, exchange.c carries
+ * exchanges over it. The functions are called under its mutex. */
+
+#include "base/freelist.h"
+#include "base/wakes.h"
+#include "net/conn_threads.h"
+#include "net/socket.h"
+#include "net/stream.h"
+
+#include <pthread.h>
+#include <stddef.h>
+
+/* What the owner of an exchange sleeps on: its wait word. */
+enum {
+    AWAKE,    /* on its way, or reading */
+    ASLEEP,   /* has to be woken */
+    FINISHED, /* the result is there; it needs no mutex to take it */
+    READER,   /* shall read, and has not begun */
+};
+
+/* So many batches are unanswered at most. */
+enum { RQLI_CONN_BATCHES = 2 };
+
+enum state { DOWN, CONNECTING, UP, BROKEN };
+
+struct exchange {
+    struct rqli_exchange visible; /* first: the caller's part */
+    struct rqli_conn *conn;
+    struct rqli_stream_call call;
+    struct rqli_arena arena;
+    struct rqli_reply *roots;
+    int n_done;
+    bool in_flight;
+    bool left;  /* its caller waits no more: the replies are read and dropped */
+    bool given; /* and has given it back: to be recycled when they are there */
+    rql_status status;
+    rqli_signal wait_word;
+};
+
+struct rqli_conn {
+    struct rqli_socket sock;       /* fd: by whoever connects, reads or writes, as below */
+    struct rqli_freelist freelist; /* exchanges */
+    rqli_signal n_attempts;        /* to connect, that are over; who waits for one sleeps on it */
+
+    struct {
+        pthread_mutex_t mutex;
+        enum state state;
+        struct rqli_stream stream;
+        struct exchange *reader; /* reads for all, or NULL */
+        bool writing;
+        uint64_t batch_ends[RQLI_CONN_BATCHES]; /* positions behind what is unanswered */
+        size_t n_batches;
+        struct rqli_wake_list wake_list; /* of called owners */
+        unsigned callers;                /* that wait for an exchange in flight */
+        unsigned n_unsent;               /* exchanges in stream.out */
+        bool is_far;                     /* the last answer took longer than FAR_US */
+        uint64_t generation;
+        int64_t n_commands;      /* put in the stream so far */
+        struct rqli_seat silent; /* the predecessor, if it fell silent and may still be served */
+        rql_error last_fault;    /* of connecting */
+        struct rqli_clock_reading reading;
+    } shared; /* everything in here under shared.mutex */
+};
+
+static inline struct exchange *exchange_of(struct rqli_stream_call *call)
+{
+    return call ? (struct exchange *)((char *)call - offsetof(struct exchange, call)) : NULL;
+}
+
+/* Unlocks the mutex and wakes whom was called: the next reader first, on whom the others will
+ * depend, for it was called last. */
+void rqli_conn_unlock(struct rqli_conn *self);
+
+/* Under the mutex: sets the wait word of its owner, and notes it for being woken. */
+void rqli_conn_call_owner(struct rqli_conn *self, struct exchange *exchange, int32_t word);
+
+/* Under the mutex: takes the oldest exchange off the stream with its result, and the batches off
+ * that are answered with it. */
+void rqli_conn_finish_first(struct rqli_conn *self, rql_status status, int64_t now_us);
+
+/* Under the mutex. The connection is of no use any more; whoever still uses the socket finds it
+ * shut down. */
+void rqli_conn_break_off(struct rqli_conn *self, bool is_silent);
+
+/* Under the mutex: closes a broken connection when nobody uses its socket. */
+void rqli_conn_close_if_broken(struct rqli_conn *self);
+
+/* Under the mutex, released meanwhile: waits for another's attempt and shares its failure, or makes
+ * one, as soon as that is allowed again. */
+rql_status rqli_conn_connect_locked(struct rqli_conn *self, int64_t deadline_us, rql_error *error);
+
+#endif
