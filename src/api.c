@@ -8,6 +8,7 @@
 #include "observe/stats.h"
 
 #include <rql/swarm.h>
+#include <rql/version.h>
 #include <string.h>
 
 RQLI_DEFINE_AUTO(rql_client *, rqli_client_free);
@@ -61,4 +62,9 @@ rql_status rql_client_stats_sized(rql_client *client, rql_stats *out, size_t siz
     memcpy(out, &all, size < sizeof all ? size : sizeof all);
     out->size = size < sizeof all ? size : sizeof all;
     return RQL_OK;
+}
+
+const char *rql_version(void)
+{
+    return RQL_VERSION;
 }

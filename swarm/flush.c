@@ -4,12 +4,12 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "lock/client.h"
 #include "lock/notify.h"
 #include "net/op.h"
 #include "options/options.h"
 #include "swarm.h"
-#include "wire/pack.h"
 
 #include <stdio.h>
 

@@ -4,11 +4,11 @@
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/scope.h"
+#include "base/text.h"
 #include "flush.h"
 #include "lock/client.h"
 #include "lock/hosts.h"
 #include "wire/keys.h"
-#include "wire/pack.h"
 
 #include <rql/inspect.h>
 #include <stdio.h>

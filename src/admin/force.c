@@ -1,8 +1,8 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/futex.h"
 #include "base/random.h"
-#include "base/signal.h"
 #include "lock/client.h"
 #include "lock/end.h"
 #include "lock/notify.h"
@@ -244,7 +244,7 @@ static rql_status poll(struct check *self, int64_t *left_ms, rql_error *error)
 }
 
 /* The next poll: after the delay, or when the lock ends, or at the deadline. */
-static void pause(const struct check *self, int64_t left_ms)
+static void sleep_until_next(const struct check *self, int64_t left_ms)
 {
     uint32_t jitter_us = (uint32_t)self->options->retry_jitter_ms * 1000U;
     int64_t now_us = rqli_now_us();
@@ -279,7 +279,7 @@ static rql_status wait_until_free(struct check *self, rql_error *error)
         if (rqli_now_us() >= self->deadline_us) {
             return RQL_TIMED_OUT;
         }
-        pause(self, left_ms);
+        sleep_until_next(self, left_ms);
     }
 }
 

@@ -2,7 +2,7 @@
 #include "admin/queue_info.h"
 #include "base/cancel.h"
 #include "base/error.h"
-#include "base/ident.h"
+#include "base/random.h"
 #include "lock/leases.h"
 #include "lock/lock.h"
 #include "wire/keys.h"

@@ -1,9 +1,9 @@
 #include "admin/lock_info.h"
 
 #include "base/error.h"
+#include "base/text.h"
 #include "wire/keys.h"
 #include "wire/number.h"
-#include "wire/pack.h"
 
 #include <stdlib.h>
 

@@ -2,9 +2,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "wire/answer.h"
 #include "wire/number.h"
-#include "wire/pack.h"
 
 #include <stdio.h>
 #include <stdlib.h>

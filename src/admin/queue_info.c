@@ -3,9 +3,9 @@
 #include "base/error.h"
 #include "base/must.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "wire/keys.h"
 #include "wire/number.h"
-#include "wire/pack.h"
 
 #include <stdlib.h>
 

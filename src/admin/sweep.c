@@ -4,12 +4,12 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "lock/client.h"
 #include "lock/notify.h"
 #include "net/op.h"
 #include "net/serving.h"
 #include "options/options.h"
-#include "wire/pack.h"
 
 #include <string.h>
 
@@ -110,7 +110,7 @@ static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
 }
 
 /* The first fault is told. Those behind it are counted all the same: their scripts have run. */
-static void raise(struct batch *self, const rql_error *fault)
+static void note_fault(struct batch *self, const rql_error *fault)
 {
     if (self->op.status >= 0) {
         self->op.status = fault->status;
@@ -158,11 +158,11 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
     } else if (fault && fault->status == RQL_E_WRONG_TYPE) {
         self->sweep->result.foreign_key_cnt++;
     } else if (fault) {
-        raise(self, fault);
+        note_fault(self, fault);
     } else if (!rqli_outcome_read(reply, &outcome) || !is_plausible(&outcome)) {
         (void)rqli_exchange_fault(answer, reply, rqli_scripts[self->rule->script].name,
                                   target->key.data, &malformed);
-        raise(self, &malformed);
+        note_fault(self, &malformed);
     } else {
         if (outcome.what > 0 && target->removed == 0) {
             on_swept(self->sweep, target->key);

@@ -1,5 +1,7 @@
 #include "base/fork.h"
 
+#include "base/must.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -74,4 +76,19 @@ void rqli_fork_leave(struct rqli_fork_member *member)
 unsigned rqli_fork_generation(void)
 {
     return atomic_load_explicit(&generation, memory_order_relaxed);
+}
+
+sigset_t rqli_mask_all(void)
+{
+    sigset_t all;
+    sigset_t before;
+
+    (void)sigfillset(&all);
+    RQLI_MUST(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
+    return before;
+}
+
+void rqli_mask_restore(const sigset_t *before)
+{
+    RQLI_MUST(pthread_sigmask(SIG_SETMASK, before, NULL) == 0);
 }

@@ -8,6 +8,7 @@
  * members stay in it: they are never freed, and a grandchild tells them again.
  */
 
+#include <signal.h>
 #include <stdbool.h>
 
 struct rqli_fork_member {
@@ -29,5 +30,11 @@ static inline bool rqli_fork_is_foreign(const struct rqli_fork_member *member)
 {
     return member->generation != rqli_fork_generation();
 }
+
+/* The host's signals are none of our threads' business: a thread begins with the mask of the one
+ * that starts it, so that one holds all signals back meanwhile (F-65). */
+
+sigset_t rqli_mask_all(void); /* returns what was before */
+void rqli_mask_restore(const sigset_t *before);
 
 #endif

@@ -1,6 +1,6 @@
 #include "base/freelist.h"
 
-#include "base/ident.h"
+#include "base/random.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

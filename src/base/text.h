@@ -38,4 +38,69 @@ size_t rqli_format_uint(char *out, uint64_t value);
 /* 1 to RQL_NAME_MAX bytes, no control bytes. */
 bool rqli_name_is_valid(const char *name);
 
+/* Text into a buffer of fixed size, counting what it would have taken: as snprintf() does, but in
+ * steps. What does not fit is cut. */
+
+struct rqli_writer {
+    char *buffer; /* NULL is fine if size is 0 */
+    size_t size;
+    size_t length; /* of the whole text, written or not */
+};
+
+void rqli_writer_init(struct rqli_writer *self, char *buffer, size_t size);
+void rqli_write_bytes(struct rqli_writer *self, const char *bytes, size_t length);
+void rqli_write_text(struct rqli_writer *self, const char *text);
+void rqli_write_int(struct rqli_writer *self, int64_t value);
+void rqli_write_uint(struct rqli_writer *self, uint64_t value);
+
+/* value / 10^digits (at most 6), at least one digit behind the point and no zeros at its end: as
+ * Ruby prints a Float. */
+void rqli_write_decimal(struct rqli_writer *self, int64_t value, unsigned digits);
+/* As the gem prints a duration: whole seconds without a point; `forever` for RQL_FOREVER. */
+void rqli_write_seconds(struct rqli_writer *self, int64_t ms, const char *forever);
+
+/* A JSON string with its quotes. Control bytes are escaped; what is no UTF-8 becomes U+FFFD, byte
+ * by byte. NULL: null. */
+void rqli_write_json(struct rqli_writer *self, const char *text);
+
+/* Terminates the text; returns its length without the terminator. */
+size_t rqli_writer_end(struct rqli_writer *self);
+
+/* Lays texts out one after the other in memory that was measured before. */
+
+/* Copies text to *cursor, terminates it and moves the cursor behind it. */
+static inline const char *rqli_pack(char **cursor, struct rqli_slice text)
+{
+    char *start = *cursor;
+
+    if (text.length > 0) {
+        memcpy(start, text.data, text.length);
+    }
+    start[text.length] = '\0';
+    *cursor = start + text.length + 1;
+    return start;
+}
+
+/* A C program sees it whole: no NUL inside. */
+static inline bool rqli_is_plain(struct rqli_slice text)
+{
+    return text.length == 0 || !memchr(text.data, '\0', text.length);
+}
+
+static inline bool rqli_has_prefix(struct rqli_slice text, struct rqli_slice prefix)
+{
+    return text.length >= prefix.length && memcmp(text.data, prefix.data, prefix.length) == 0;
+}
+
+/* What follows the prefix of a key, "" if it has another one. */
+static inline struct rqli_slice rqli_name_in(struct rqli_slice key, const char *prefix)
+{
+    size_t length = strlen(prefix);
+
+    if (!rqli_has_prefix(key, (struct rqli_slice){prefix, length})) {
+        length = key.length;
+    }
+    return (struct rqli_slice){key.data + length, key.length - length};
+}
+
 #endif

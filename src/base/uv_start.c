@@ -1,7 +1,6 @@
 #include "base/uv_start.h"
 
 #include "base/fork.h"
-#include "base/mask.h"
 #include "base/must.h"
 
 #include <pthread.h>

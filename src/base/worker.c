@@ -1,7 +1,7 @@
 #include "base/worker.h"
 
 #include "base/clock.h"
-#include "base/mask.h"
+#include "base/fork.h"
 
 #include <uv.h>
 

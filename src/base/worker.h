@@ -4,7 +4,7 @@
 /* A thread that sleeps until something is due. It sleeps on a futex, so it needs no descriptor, and
  * to rouse it costs one system call. */
 
-#include "base/signal.h"
+#include "base/futex.h"
 
 #include <pthread.h>
 

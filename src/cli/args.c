@@ -1,7 +1,7 @@
 #include "cmd.h"
 #include "guess.h"
 #include "messages.h"
-#include "scope.h"
+#include "release.h"
 
 #include <getopt.h>
 #include <stdio.h>

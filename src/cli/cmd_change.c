@@ -1,6 +1,6 @@
 #include "cmd.h"
 #include "messages.h"
-#include "scope.h"
+#include "release.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 #include "child.h"
+#include "format.h"
 #include "held.h"
 #include "messages.h"
-#include "scope.h"
-#include "text.h"
+#include "release.h"
 #include "watch.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "cmd.h"
+#include "format.h"
 #include "messages.h"
-#include "scope.h"
-#include "text.h"
+#include "release.h"
 
 #include <stdlib.h>
 #include <string.h>

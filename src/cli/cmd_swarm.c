@@ -1,8 +1,8 @@
 #include "cmd.h"
+#include "format.h"
 #include "guess.h"
 #include "messages.h"
-#include "scope.h"
-#include "text.h"
+#include "release.h"
 
 #include <errno.h>
 #include <signal.h>

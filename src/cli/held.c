@@ -1,7 +1,7 @@
 #include "held.h"
 
 #include "messages.h"
-#include "scope.h"
+#include "release.h"
 
 #include <stdio.h>
 #include <stdlib.h>

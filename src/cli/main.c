@@ -1,9 +1,9 @@
 #include "cmd.h"
+#include "format.h"
 #include "guess.h"
 #include "held.h"
 #include "messages.h"
-#include "scope.h"
-#include "text.h"
+#include "release.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -1,8 +1,8 @@
 #include "messages.h"
 
 #include "cmd.h"
-#include "scope.h"
-#include "text.h"
+#include "format.h"
+#include "release.h"
 
 #include <poll.h>
 #include <signal.h>

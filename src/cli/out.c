@@ -1,8 +1,8 @@
 #include "out.h"
 
+#include "format.h"
 #include "messages.h"
-#include "scope.h"
-#include "text.h"
+#include "release.h"
 
 #include <cJSON.h>
 #include <stdarg.h>

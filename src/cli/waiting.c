@@ -1,6 +1,6 @@
+#include "format.h"
 #include "held.h"
 #include "messages.h"
-#include "text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 #include "watch.h"
 
 #include "cmd.h"
+#include "format.h"
 #include "messages.h"
 #include "terminal.h"
-#include "text.h"
 
 #include <poll.h>
 #include <sys/signalfd.h>

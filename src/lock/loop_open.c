@@ -1,6 +1,6 @@
 #include "base/cancel.h"
 #include "base/error.h"
-#include "base/mask.h"
+#include "base/fork.h"
 #include "base/must.h"
 #include "base/scope.h"
 #include "base/uv_start.h"

@@ -1,7 +1,7 @@
 #include "lock/notify.h"
 
 #include "base/clock.h"
-#include "base/ident.h"
+#include "base/random.h"
 #include "lock/client.h"
 #include "lock/series.h"
 

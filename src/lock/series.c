@@ -3,7 +3,7 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/ident.h"
+#include "base/random.h"
 #include "base/scope.h"
 #include "lock/client.h"
 #include "lock/end.h"

@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/ident.h"
 #include "base/must.h"
 #include "base/random.h"
 #include "base/uv_start.h"

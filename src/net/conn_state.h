@@ -5,7 +5,7 @@
  * exchanges over it. The functions are called under its mutex. */
 
 #include "base/freelist.h"
-#include "base/wakes.h"
+#include "base/futex.h"
 #include "net/conn_threads.h"
 #include "net/socket.h"
 #include "net/stream.h"

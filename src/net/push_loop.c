@@ -1,7 +1,7 @@
 #include "net/push_loop.h"
 
 #include "base/clock.h"
-#include "base/ident.h"
+#include "base/random.h"
 #include "net/url.h"
 #include "observe/stats.h"
 

@@ -1,8 +1,8 @@
 #include "net/push_threads.h"
 
 #include "base/clock.h"
+#include "base/futex.h"
 #include "base/random.h"
-#include "base/wakes.h"
 #include "net/stream.h"
 #include "net/subscription.h"
 #include "net/url.h"

@@ -2,10 +2,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/mask.h"
+#include "base/fork.h"
+#include "base/futex.h"
 #include "base/must.h"
 #include "base/scope.h"
-#include "base/signal.h"
 #include "net/url.h"
 
 #include <errno.h>

@@ -9,7 +9,7 @@
  * No lock, no thread: push_threads.c has them under its mutex, push_loop.c on the loop's thread.
  */
 
-#include "base/signal.h"
+#include "base/futex.h"
 #include "wire/push.h"
 
 #include <rql/status.h>

@@ -1,4 +1,4 @@
-#include "base/writer.h"
+#include "base/text.h"
 
 #include <rql/observe.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-#include "base/writer.h"
+#include "base/text.h"
 #include "observe/rows.h"
 
 /* The bounds that are shown: powers of two from 16 us to 1074 s, which are bounds of buckets. */

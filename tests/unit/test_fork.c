@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "base/fork.h"
-#include "base/ident.h"
+#include "base/random.h"
 
 #include <string.h>
 #include <sys/wait.h>

@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "base/signal.h"
+#include "base/futex.h"
 #include "threads.h"
 
 #include <rql/base.h>

@@ -1,5 +1,5 @@
-#ifndef CLI_TEXT_H
-#define CLI_TEXT_H
+#ifndef CLI_FORMAT_H
+#define CLI_FORMAT_H
 
 /* Text that strangers wrote, and durations. */
 

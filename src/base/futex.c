@@ -1,8 +1,9 @@
-#include "base/signal.h"
+#include "base/futex.h"
 
 #include "base/clock.h"
 
 #include <linux/futex.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,4 +28,26 @@ void rqli_signal_wait(rqli_signal *signal, int32_t seen, int64_t until_us)
 void rqli_signal_wake(rqli_signal *signal)
 {
     (void)syscall(SYS_futex, signal, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+void rqli_wake_list_add(struct rqli_wake_list *self, rqli_signal *signal)
+{
+    if (self->count == RQLI_WAKE_LIST) {
+        rqli_signal_wake(signal);
+    } else {
+        self->signals[self->count++] = signal;
+    }
+}
+
+void rqli_wake_list_unlock(struct rqli_wake_list *self, pthread_mutex_t *mutex)
+{
+    rqli_signal *signals[RQLI_WAKE_LIST];
+    size_t count = self->count;
+
+    memcpy(signals, self->signals, count * sizeof signals[0]);
+    self->count = 0;
+    (void)pthread_mutex_unlock(mutex);
+    while (count > 0) {
+        rqli_signal_wake(signals[--count]);
+    }
 }

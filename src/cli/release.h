@@ -1,5 +1,5 @@
-#ifndef CLI_SCOPE_H
-#define CLI_SCOPE_H
+#ifndef CLI_RELEASE_H
+#define CLI_RELEASE_H
 
 /* Scope-bound release of what the program gets from the library and the system. */
 

@@ -1,4 +1,4 @@
-#include "text.h"
+#include "format.h"
 
 #include "messages.h"
 

@@ -1,6 +1,0 @@
-#include <rql/version.h>
-
-const char *rql_version(void)
-{
-    return RQL_VERSION;
-}
