@@ -291,6 +291,38 @@ static void end_if_ended(struct rqli_conn *self)
 
 /* Under the mutex, released meanwhile: waits for another's attempt and shares its failure, or makes
  * one, as soon as that is allowed again. */
+static rql_status connect_step(struct rqli_conn *self, int64_t deadline_us,
+                               bool *waited_for_attempt, rql_error *error)
+{
+    const rql_error *last_fault = &self->shared.last_fault;
+    bool is_down = self->shared.state == DOWN;
+    int64_t next_us = self->shared.stream.backoff.next_us;
+    int64_t now_us = rqli_now_us();
+
+    if (is_down && *waited_for_attempt && last_fault->status) {
+        if (error) {
+            *error = *last_fault;
+        }
+        return last_fault->status;
+    }
+    if (now_us >= deadline_us) {
+        errno = ETIMEDOUT;
+        return rqli_fail(error, RQL_E_IO, "cannot connect to %s: no time left%s%s",
+                         self->sock.endpoint->where, last_fault->status ? "; " : "",
+                         last_fault->message);
+    }
+    if (is_down && now_us >= next_us) {
+        return attempt(self, deadline_us, error);
+    }
+    if (is_down) {
+        await_attempt(self, next_us < deadline_us ? next_us : deadline_us);
+    } else {
+        *waited_for_attempt = self->shared.state == CONNECTING;
+        await_attempt(self, deadline_us);
+    }
+    return RQL_OK;
+}
+
 rql_status rqli_conn_connect_locked(struct rqli_conn *self, int64_t deadline_us, rql_error *error)
 {
     bool waited_for_attempt = false;
@@ -298,29 +330,7 @@ rql_status rqli_conn_connect_locked(struct rqli_conn *self, int64_t deadline_us,
 
     end_if_ended(self);
     while (!status && self->shared.state != UP) {
-        bool is_down = self->shared.state == DOWN;
-        int64_t next_us = self->shared.stream.backoff.next_us;
-        int64_t now_us = rqli_now_us();
-
-        if (is_down && waited_for_attempt && self->shared.last_fault.status) {
-            status = self->shared.last_fault.status;
-            if (error) {
-                *error = self->shared.last_fault;
-            }
-        } else if (now_us >= deadline_us) {
-            errno = ETIMEDOUT;
-            status =
-                rqli_fail(error, RQL_E_IO, "cannot connect to %s: no time left%s%s",
-                          self->sock.endpoint->where, self->shared.last_fault.status ? "; " : "",
-                          self->shared.last_fault.message);
-        } else if (is_down && now_us >= next_us) {
-            status = attempt(self, deadline_us, error);
-        } else if (is_down) {
-            await_attempt(self, next_us < deadline_us ? next_us : deadline_us);
-        } else {
-            waited_for_attempt = self->shared.state == CONNECTING;
-            await_attempt(self, deadline_us);
-        }
+        status = connect_step(self, deadline_us, &waited_for_attempt, error);
     }
     return status;
 }

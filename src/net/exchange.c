@@ -77,6 +77,17 @@ static bool send_some(struct rqli_conn *self)
     return rqli_stream_on_sent(&self->shared.stream, (size_t)sent);
 }
 
+/* Under the mutex: all that was put in the stream goes out together. */
+static void begin_batch(struct rqli_conn *self)
+{
+    rqli_stream_begin_batch(&self->shared.stream);
+    self->shared.n_unsent = 0;
+    if (self->shared.n_batches < RQLI_CONN_BATCHES) {
+        self->shared.n_batches++;
+    }
+    self->shared.batch_ends[self->shared.n_batches - 1] = self->shared.stream.queued_at;
+}
+
 /* Under the mutex, released while it sends. Whoever finds nobody writing writes for all, but waits
  * for nobody: when the socket is full the rest stays in the stream, for the reader to send when
  * there is room, or for the next who comes. */
@@ -91,12 +102,7 @@ static void write_out(struct rqli_conn *self)
     self->shared.writing = true;
     while (goes_on) {
         if (!rqli_stream_has_unsent(stream) && may_write(self)) {
-            rqli_stream_begin_batch(stream);
-            self->shared.n_unsent = 0;
-            if (self->shared.n_batches < RQLI_CONN_BATCHES) {
-                self->shared.n_batches++;
-            }
-            self->shared.batch_ends[self->shared.n_batches - 1] = stream->queued_at;
+            begin_batch(self);
         }
         goes_on = self->shared.state == UP && rqli_stream_has_unsent(stream) && send_some(self);
     }

