@@ -1,8 +1,8 @@
 #ifndef RQLI_CLOCK_H
 #define RQLI_CLOCK_H
 
-/* The one clock that decisions are made with: CLOCK_BOOTTIME, which runs through suspend (F-04).
- * Wall clocks are never read; server time comes from the server (F-08). */
+/* The one clock that decisions are made with: CLOCK_BOOTTIME, which runs through suspend: a
+ * lease does, too. Wall clocks are never read, for they jump; server time comes from the server. */
 
 #include <stdint.h>
 

@@ -2,7 +2,7 @@
 #define RQLI_FORK_H
 
 /*
- * What fork() means for clients (F-81, F-82): the child closes its copies of their sockets, so that
+ * What fork() means for clients: the child closes its copies of their sockets, so that
  * the server sees a dead parent as dead, and every handle of the parent is foreign in it. The list
  * below is the library's only process-wide state, because fork is a process-wide event. Foreign
  * members stay in it: they are never freed, and a grandchild tells them again.
@@ -32,7 +32,7 @@ static inline bool rqli_fork_is_foreign(const struct rqli_fork_member *member)
 }
 
 /* The host's signals are none of our threads' business: a thread begins with the mask of the one
- * that starts it, so that one holds all signals back meanwhile (F-65). */
+ * that starts it, so that one holds all signals back meanwhile. */
 
 sigset_t rqli_mask_all(void); /* returns what was before */
 void rqli_mask_restore(const sigset_t *before);

@@ -34,7 +34,7 @@ static bool draw(unsigned char *out, size_t size)
 }
 
 /* Not from the stock: a machine that is copied while it runs has that twice, and who draws the same
- * nonce is answered with the other's grant (F-59). */
+ * nonce is answered with the other's grant. */
 bool rqli_random_hex(char out[RQLI_HEX_SIZE])
 {
     static const char digits[] = "0123456789abcdef";

@@ -1,7 +1,8 @@
 #ifndef RQLI_RANDOM_H
 #define RQLI_RANDOM_H
 
-/* Chance. Identities and nonces come from the system for each use (F-58, F-59); jitter need not. */
+/* Chance. Identities and nonces come from the system for each use, for a copy of the
+ * machine or process would draw the same; jitter need not. */
 
 #include <rql/base.h>
 #include <stdbool.h>

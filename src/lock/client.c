@@ -138,7 +138,7 @@ rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_er
 
 rql_client *rqli_client_free(rql_client *client)
 {
-    /* In a fork child threads that are not there may have been changing it: it stays (F-82). */
+    /* In a fork child threads that are not there may have been changing it: it stays. */
     if (!client || (client->is_member && rqli_fork_is_foreign(&client->fork))) {
         return NULL;
     }

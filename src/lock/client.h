@@ -50,14 +50,14 @@ struct rql_client {
         pthread_mutex_t mutex;
         struct rqli_clock_offset clock_offset;
         uint64_t tracking_link;       /* generations that CLIENT TRACKING was set up for */
-        uint64_t tracking_subscriber; /* (protocol.md 22) */
+        uint64_t tracking_subscriber; /* a new one of either begins anew */
     } shared;                         /* everything in here under shared.mutex */
 };
 
 /* RQL_E_INVALID for NULL, RQL_E_FORKED in a child of the client's process. */
 rql_status rqli_client_check(const rql_client *client, rql_error *error);
 
-/* RQL_E_INVALID unless the name may be a lock's (F-92). */
+/* RQL_E_INVALID unless the name may be a lock's: it becomes part of keys, logs and lines. */
 rql_status rqli_name_check(const char *name, rql_error *error);
 
 /* A reply came so long after its command was sent. Any thread. */
@@ -75,7 +75,7 @@ int64_t rqli_client_budget_us(const rql_client *client, int64_t now_us);
 rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_error *error);
 rql_client *rqli_client_free(rql_client *client);
 
-/* What a client knows of the server's clock (protocol.md 15). Any thread; takes the client's mutex.
+/* What a client knows of the server's clock. Any thread; takes the client's mutex.
  */
 
 struct rqli_clock_reading;
@@ -84,8 +84,8 @@ struct rqli_clock_reading;
  * leases doubtful. */
 void rqli_server_clock_learn(rql_client *client, const struct rqli_clock_reading *reading);
 
-/* Server time after which a try that is sent now may not take effect any more: twice the patience
- * from now (F-15). */
+/* Server time after which a try that is sent now may not take effect any more: twice the time
+ * budget from now. What was held up on its way for longer would take a lock for nobody. */
 int64_t rqli_server_clock_not_after(rql_client *client, int64_t now_us);
 
 /* The earliest local time at which the server's clock may have shown server_us; false: nothing

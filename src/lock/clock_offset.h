@@ -3,7 +3,7 @@
 
 /*
  * What is known of (local clock - server clock), from replies that carry the server's time S:
- * it is at least (sent - S) and at most (received - S) (protocol.md 15). Pure: time is an argument.
+ * it is at least (sent - S) and at most (received - S). Pure: time is an argument.
  */
 
 #include <stdbool.h>
@@ -27,7 +27,7 @@ enum rqli_clock_offset_news rqli_clock_offset_add(struct rqli_clock_offset *self
 bool rqli_clock_offset_earliest(const struct rqli_clock_offset *self, int64_t server_us,
                                 int64_t now_us, int64_t *out_us);
 
-/* The server's time now, at the latest; for not_after (protocol.md 7). INT64_MAX: no reading. */
+/* The server's time now, at the latest; for not_after. INT64_MAX: no reading. */
 int64_t rqli_clock_offset_server_latest(const struct rqli_clock_offset *self, int64_t now_us);
 
 #endif

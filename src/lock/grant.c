@@ -51,7 +51,7 @@ bool rqli_grant_by_answer(rql_lock *lock, const rql_lock_options *options,
     lock->process = (rql_lock_process)answer->process;
     if (lock->process == RQL_LOCK_OBTAINING) {
         lock->handed_over = answer->was_handed_over;
-        /* A token is the time of its grant, unless the clock was set back since then (F-26). */
+        /* A token is the time of its grant, unless the clock was set back since then. */
         lock->ts_us = answer->token < lock->ts_us ? answer->token : lock->ts_us;
     }
     return true;

@@ -14,7 +14,7 @@ bool rqli_grant_by_answer(rql_lock *lock, const rql_lock_options *options,
                           const struct rqli_answer *answer, int64_t sent_us);
 
 /* The same. A push tells of a grant in the past. How far in the past is known only if the server's
- * clock is; if it is not, or the push is old, the server is asked (protocol.md 15). */
+ * clock is; if it is not, or the push is old, the server is asked: it may be over. */
 bool rqli_grant_by_push(rql_lock *lock, const rql_lock_options *options,
                         const struct rqli_push *push);
 

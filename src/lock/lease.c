@@ -6,7 +6,7 @@
 
 enum {
     MARGIN_LEAST_US = 5000,
-    CLAIM_MS = 1000, /* G (protocol.md 4) */
+    CLAIM_MS = 1000, /* what a hand-over lives for until it is claimed */
     SETBACK_LEAST_US = 20000,
     DOUBT_PAUSE_US = 1000000, /* a doubt is not left open for a share of a long ttl */
 };

@@ -85,7 +85,7 @@ static inline struct rqli_figures rqli_lock_figures(const rql_lock *lock)
 
 struct rqli_acquire_result;
 
-/* Waiting for a lock that oneself keeps extending would never end (protocol.md 10). */
+/* Waiting for a lock that oneself keeps extending would never end. */
 bool rqli_lock_waits_for_itself(const rql_lock *lock, const rql_lock_options *options);
 
 /* It was granted on these terms: fills in the rest and has the keeper look after it. On a fault it

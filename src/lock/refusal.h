@@ -1,7 +1,7 @@
 #ifndef RQLI_REFUSAL_H
 #define RQLI_REFUSAL_H
 
-/* Describes a refused acquisition as data and in the gem's words (wire.md section 7). */
+/* Describes a refused acquisition as data and in the gem's words. */
 
 #include "lock/acquire.h"
 

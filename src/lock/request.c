@@ -6,8 +6,8 @@
 #include <rql/base.h>
 
 enum {
-    LIFE_US = 5000000 / 3,  /* a sign of life at least every X/3 (protocol.md) */
-    AFTER_EXPIRY_US = 2000, /* the server's clock has passed the ttl by then (F-44) */
+    LIFE_US = 5000000 / 3,  /* a heartbeat; silent for three of them a client counts as dead */
+    AFTER_EXPIRY_US = 2000, /* the server's clock has passed the ttl by then */
     SETBACK_US = 20000,     /* pause after a try without result */
 };
 
@@ -204,8 +204,8 @@ void rqli_request_on_fault(struct rqli_request *self, rql_status fault)
     end_with(self, fault);
 }
 
-/* Counts the try whose time has come: by timer, whether or not the server is asked (protocol.md
- * 12). */
+/* Counts the try whose time has come: by timer, as the gem counts,
+ * whether or not the server is asked. */
 static bool count_tick(struct rqli_request *self, const struct rqli_request_view *view)
 {
     if (view->now_us < self->tick_us) {

@@ -37,11 +37,11 @@ struct rqli_request_limits {
 struct rqli_request_place {
     int64_t lock_ends_us; /* local time; RQLI_NEVER_US: has no ttl, or is free */
     int64_t rank;         /* 0: next in line */
-    int64_t score_us;     /* keeps the place when somebody empties the queue (protocol.md 11) */
+    int64_t score_us;     /* keeps the place when somebody empties the queue */
     bool is_first;        /* no waiter of ours is in front */
 };
 
-/* What the driver knows when a wait begins or ends (protocol.md 13). */
+/* What the driver knows when a wait begins or ends. */
 struct rqli_request_view {
     int64_t now_us;
     int64_t jitter_us;

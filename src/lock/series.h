@@ -28,7 +28,7 @@ struct rqli_series_plan {
 rql_status rqli_series_plan(struct rqli_series_plan *out, const rql_lock_options *defaults,
                             const rql_series_options *given, rql_error *error);
 
-/* The gem's ttl of the index-th of `count` locks (wire.md 9). */
+/* The gem's ttl of the index-th of `count` locks: the first outlives the waits for all. */
 int64_t rqli_series_ttl_ms(const rql_lock_options *options, size_t count, size_t index);
 
 /* rql_series_acquire() in steps: for series.c (a thread) and async/series.c (a loop). NULL: no

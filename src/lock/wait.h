@@ -49,7 +49,7 @@ enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generat
                                      rql_error *error);
 
 /* No push comes from Ruby. So the server is asked to tell our subscriber when it changes a lock
- * (CLIENT TRACKING, protocol.md 21). A hint: polling goes on in any case. */
+ * (CLIENT TRACKING, lua/README.md 31). A hint: polling goes on in any case. */
 
 struct rqli_command;
 struct rqli_push_view;

@@ -12,7 +12,7 @@ struct line {
 
 /* ---- who listens ---- */
 
-/* The gem's weights: 15 is 16 of 101, and 0 is still 1 of 101 (wire.md 11). */
+/* The gem's weights: 15 is 16 of 101, and 0 is still 1 of 101. */
 static bool is_drawn(int64_t percent)
 {
     return percent >= rqli_random_below(101);

@@ -37,7 +37,8 @@ struct rqli_answer {
 /* False: not what acquire.lua answers. */
 bool rqli_answer_read(const struct rqli_reply *reply, struct rqli_answer *out);
 
-/* False: a grant that is no re-entry, and bears the nonce of another request (F-19). */
+/* False: a grant that is no re-entry, and bears the nonce of another request: the
+ * answers are out of step. */
 bool rqli_answer_is_for(const struct rqli_answer *self, const char *nonce);
 
 /* The others answer at least two numbers; {what, now_us, left_ms}, or shorter. */

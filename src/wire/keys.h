@@ -1,7 +1,7 @@
 #ifndef RQLI_KEYS_H
 #define RQLI_KEYS_H
 
-/* The names of all keys (wire.md section 1, protocol.md "Keys") and of the client's channel. */
+/* The names of all keys (lua/README.md 1) and of the client's channel. */
 
 #include "base/text.h"
 

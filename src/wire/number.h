@@ -1,7 +1,7 @@
 #ifndef RQLI_NUMBER_H
 #define RQLI_NUMBER_H
 
-/* Numbers as Ruby's Float() and Integer() read them (wire.md 3), and scores as servers print them.
+/* Numbers as Ruby's Float() and Integer() read them, and scores as servers print them.
  * What Ruby refuses or reads otherwise (leading zeros are octal there) is refused. No locale. */
 
 #include "base/text.h"

@@ -32,7 +32,7 @@ NAMES = {
 }
 TEXT = {
     "src swarm include tests bench lua": {r"\bTODO\b|\bFIXME\b|\bXXX\b": "finish it or leave it out"},
-    "include tests bench": {r"\b(?!README\b)\w+\.md\b|\bF-\d+": "say the reason itself"},
+    "include src swarm lua tests bench": {r"\b(?!README\b)\w+\.md\b|\bF-\d+": "say the reason itself"},
 }
 
 
