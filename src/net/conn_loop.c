@@ -15,7 +15,12 @@
 #include <uv.h>
 
 /* SPARE: a caller that finds room may write a few commands more. */
-enum { IN_FLIGHT_MAX = 4096, SPARE = 8, GATHERED_MAX_BYTES = 1 << 20 };
+enum {
+    IN_FLIGHT_MAX = 4096,
+    SPARE = 8,
+    GATHERED_MAX_BYTES = 1 << 20,
+    BATCH_BYTES = 4096, /* to begin with: the polls of some locks */
+};
 
 /* One command that is to be answered. */
 struct slot {
@@ -58,6 +63,7 @@ struct rqli_conn_loop *rqli_conn_loop_new(struct uv_loop_s *loop,
                                           const struct rqli_conn_loop_listener *listener)
 {
     struct rqli_conn_loop *self = calloc(1, sizeof *self);
+    bool has_memory = true;
 
     if (!self) {
         return NULL;
@@ -72,8 +78,9 @@ struct rqli_conn_loop *rqli_conn_loop_new(struct uv_loop_s *loop,
     self->next = 1;
     if (!listener->on_push) {
         self->slots = calloc(IN_FLIGHT_MAX, sizeof *self->slots);
+        has_memory = self->slots && rqli_stream_reserve(&self->stream, BATCH_BYTES);
     }
-    return self->slots || listener->on_push ? self : rqli_conn_loop_free(self);
+    return has_memory ? self : rqli_conn_loop_free(self);
 }
 
 struct rqli_conn_loop *rqli_conn_loop_free(struct rqli_conn_loop *self)

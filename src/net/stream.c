@@ -31,6 +31,11 @@ void rqli_stream_on_connected(struct rqli_stream *self, int64_t now_us)
     self->backoff = (struct rqli_backoff){0};
 }
 
+bool rqli_stream_reserve(struct rqli_stream *self, size_t bytes)
+{
+    return rqli_command_reserve(&self->out, bytes) && rqli_command_reserve(&self->sending, bytes);
+}
+
 void rqli_stream_begin_batch(struct rqli_stream *self)
 {
     struct rqli_command batch = self->out;

@@ -85,6 +85,10 @@ static inline bool rqli_stream_has_unsent(const struct rqli_stream *self)
     return self->n_sent < self->sending.length;
 }
 
+/* Room for batches of so many bytes. Both buffers take turns, and would grow at different times.
+ * False: no memory. */
+bool rqli_stream_reserve(struct rqli_stream *self, size_t bytes);
+
 /* All that is in `out` is to be sent now; there is nothing unsent before it. */
 void rqli_stream_begin_batch(struct rqli_stream *self);
 

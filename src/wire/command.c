@@ -41,6 +41,11 @@ static bool grow(struct rqli_command *self, size_t needed)
     return true;
 }
 
+bool rqli_command_reserve(struct rqli_command *self, size_t bytes)
+{
+    return self->capacity >= bytes || grow(self, bytes);
+}
+
 /* Makes room for more bytes; false from the first failure on, until the reset. */
 static inline bool reserve(struct rqli_command *self, size_t more)
 {

@@ -17,6 +17,9 @@ struct rqli_command {
 };
 
 void rqli_command_reset(struct rqli_command *self); /* keeps the memory */
+
+/* Room for so many bytes in all. False: no memory. */
+bool rqli_command_reserve(struct rqli_command *self, size_t bytes);
 void rqli_command_fini(struct rqli_command *self);
 
 /* Opens a command of argc words; then exactly argc of the three below. */

