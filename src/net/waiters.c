@@ -86,17 +86,16 @@ static uint64_t mix(uint64_t hash, uint64_t word)
 
 static uint64_t hash_of(uint64_t hash, struct rqli_slice bytes)
 {
-    const char *at = bytes.data;
-    const char *end = at + bytes.length;
     uint64_t word = bytes.length;
+    size_t at = 0;
 
-    for (; at + sizeof word <= end; at += sizeof word) {
+    for (; bytes.length - at >= sizeof word; at += sizeof word) {
         hash = mix(hash, word);
-        memcpy(&word, at, sizeof word); /* NOLINT(clang-analyzer-core.NonNullParamChecker) */
+        memcpy(&word, bytes.data + at, sizeof word);
     }
     hash = mix(hash, word);
-    for (word = 0; at < end; at++) {
-        word = word << 8 | (unsigned char)*at;
+    for (word = 0; at < bytes.length; at++) {
+        word = word << 8 | (unsigned char)bytes.data[at];
     }
     return mix(hash, word);
 }
