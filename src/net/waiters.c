@@ -121,8 +121,8 @@ static uint64_t hash_digits(const char *digits)
 
 static bool is_same(struct rqli_slice a, struct rqli_slice b)
 {
-    /* No key is empty. NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker) */
-    return a.length == b.length && memcmp(a.data, b.data, a.length) == 0;
+    /* That of a series is none: NULL, with no length. */
+    return a.length == b.length && (a.length == 0 || memcmp(a.data, b.data, a.length) == 0);
 }
 
 static struct rqli_waiter *leader_of(const struct rqli_waiters *self, struct rqli_slice lock_key,

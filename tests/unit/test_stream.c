@@ -18,15 +18,16 @@ static int set_up(void **state)
     return 0;
 }
 
+/* "*1\r\n$1\r\n<letter>\r\n": 11 bytes. */
+enum { CALL_BYTES = 11 };
+
 static void begin(void)
 {
     rqli_stream_fini(&stream);
     stream = (struct rqli_stream){0};
+    assert_true(rqli_stream_reserve(&stream, CALL_BYTES)); /* as that of a loop does */
     rqli_stream_on_connected(&stream, 1);
 }
-
-/* "*1\r\n$1\r\n<letter>\r\n": 11 bytes. */
-enum { CALL_BYTES = 11 };
 
 static void put(int i, int64_t now_us)
 {
