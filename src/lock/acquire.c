@@ -155,7 +155,7 @@ static bool leave(struct rqli_acquire *self)
         self->is_confirmed = true;
         self->op.gives_back = true;
         self->op.until_us = leave_until_us(self, now_us);
-        send_leaving(self, UINT64_MAX >> (RQLI_OP_CALLS_MAX - self->count));
+        send_leaving(self, UINT64_MAX >> (RQL_SERIES_MAX - self->count));
         return true;
     }
     self->serves = true;

@@ -22,7 +22,7 @@ struct rqli_withdrawals {
     struct rqli_timers timers;
 };
 
-enum { RQLI_WITHDRAWALS_MAX = 64 /* RQLI_OP_CALLS_MAX */ };
+enum { RQLI_WITHDRAWALS_MAX = 64 /* bits of what is left of them */ };
 
 struct rqli_withdrawal_batch {
     size_t count;

@@ -73,14 +73,18 @@ static void on_answer(void *owner, const struct rqli_exchange *answer, rql_statu
     queued_call->state = RQLI_QUEUED_CALL_IDLE;
     if (status) {
         (void)rqli_stream_fault(status, queued_call->all->where, &error);
-    } else if (answer->reply->type == RQLI_REPLY_ERROR) {
+    } else if (answer->reply->type == RQLI_REPLY_ERROR && !queued_call->is_plain) {
+        struct rqli_call call;
+
         if (rqli_reply_says(answer->reply, "NOSCRIPT")) {
             queued_call->is_repeated = true;
             put_in_line(queued_call);
             return;
         }
-        status = rqli_exchange_fault(answer, answer->reply, rqli_scripts[queued_call->script].name,
-                                     queued_call->keys->lock.data, &error);
+        rqli_call_begin(&call, NULL); /* the message names it */
+        queued_call->kind->write(queued_call, &call, rqli_now_us());
+        status = rqli_exchange_fault(answer, answer->reply, rqli_scripts[call.script].name,
+                                     rqli_call_subject(&call), &error);
     }
     queued_call->kind->read(queued_call, status ? NULL : answer, status, &error);
 }
@@ -89,16 +93,18 @@ static void on_answer(void *owner, const struct rqli_exchange *answer, rql_statu
 static void write_one(struct rqli_call_queue *self, struct rqli_queued_call *queued_call)
 {
     struct rqli_call call;
-    bool with_text;
+    bool with_text = false;
 
     take_from_line(queued_call);
+    rqli_call_begin(&call, rqli_conn_loop_out(self->conn));
     queued_call->kind->write(queued_call, &call, rqli_now_us());
-    with_text = queued_call->is_repeated && queued_call->position >= self->taught[call.script];
-    rqli_call_write(&call, rqli_conn_loop_out(self->conn), with_text);
+    queued_call->is_plain = call.is_plain;
+    if (!call.is_plain) {
+        with_text = queued_call->is_repeated && queued_call->position >= self->taught[call.script];
+        rqli_call_write(&call, call.out, with_text);
+    }
     queued_call->position = rqli_conn_loop_expect(self->conn, on_answer, queued_call);
     queued_call->state = RQLI_QUEUED_CALL_SENT;
-    queued_call->script = call.script;
-    queued_call->keys = call.keys;
     if (with_text) {
         self->taught[call.script] = queued_call->position;
     }

@@ -2,9 +2,9 @@
 #define RQLI_CALL_QUEUE_H
 
 /*
- * Script calls on a loop: each is written when its turn comes, so that a crowd neither fills memory
- * nor keeps the others waiting; by digest, once more with the text if the server does not know it;
- * and its answer, or why there is none, is told once. One thread: the loop's.
+ * Calls on a loop: each is written when its turn comes, so that a crowd neither fills memory nor
+ * keeps the others waiting; a script's by digest, once more with the text if the server does not
+ * know it; and its answer, or why there is none, is reported once. One thread: the loop's.
  */
 
 #include "net/conn_loop.h"
@@ -15,7 +15,8 @@ struct rqli_queued_call;
 struct rqli_queued_call_kind {
     bool gives_back; /* or keeps: goes before those that want something */
     void (*write)(struct rqli_queued_call *self, struct rqli_call *call, int64_t now_us);
-    /* RQL_OK and the answer, which is no error reply; or a fault, told in *error. */
+    /* RQL_OK and the answer, which is no error reply unless to a plain command; or a fault, as
+     * *error says. */
     void (*read)(struct rqli_queued_call *self, const struct rqli_exchange *answer,
                  rql_status status, const rql_error *error);
 };
@@ -33,10 +34,9 @@ struct rqli_queued_call {
     struct rqli_call_queue *all;
     struct rqli_queued_call *next; /* queued */
     struct rqli_queued_call *previous;
-    uint64_t position; /* sent: on the connection; script and keys are for messages */
-    const struct rqli_keys *keys;
-    enum rqli_script_id script;
+    uint64_t position; /* sent: on the connection */
     enum rqli_queued_call_state state;
+    bool is_plain;
     bool is_repeated; /* the server did not know the script */
 };
 

@@ -2,9 +2,9 @@
 #define RQLI_OP_H
 
 /*
- * An operation: script calls that are sent together, answered one by one, and repeated until the
- * operation says that it is over. It knows neither threads nor loops: rqli_op_run() drives it on
- * the caller's thread, rqli_op_start() on a loop.
+ * An operation: calls that are sent together, answered one by one, and repeated until the operation
+ * says that it is over. A call runs a script, or is a plain command. An operation knows neither
+ * threads nor loops: rqli_op_run() drives it on the caller's thread, rqli_op_start() on a loop.
  */
 
 #include "net/conn_threads.h"
@@ -23,7 +23,8 @@ enum rqli_op_next {
 struct rqli_op_ops {
     /* The i-th of op->n_calls; its keys and texts stay until it is answered. */
     void (*write)(struct rqli_op *op, size_t i, struct rqli_call *call);
-    /* Its reply, which is no error; or why there is none (reply NULL, *fault). */
+    /* Its reply, which is no error reply unless to a plain command; or why there is none (reply
+     * NULL, *fault). */
     void (*read)(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
                  const struct rqli_reply *reply, const rql_error *fault);
     /* Asked first of all, and after each round and each wait. */
@@ -32,7 +33,8 @@ struct rqli_op_ops {
     void (*woken)(struct rqli_op *op, enum rqli_wake wake);
 };
 
-enum { RQLI_OP_CALLS_MAX = 64 };
+/* In one round: two commands for each key of a batch. */
+enum { RQLI_OP_CALLS_MAX = 200 };
 
 struct rqli_op {
     const struct rqli_op_ops *ops;
@@ -57,8 +59,8 @@ struct rqli_op {
 rql_status rqli_op_run(struct rqli_op *op, struct rqli_conn *conn,
                        struct rqli_push_threads *subscriber);
 
-/* A single call, not repeated. RQL_OK: *out holds the reply, which is no error; give it back. Any
- * other status: nothing to give back. */
+/* A single call of a script, not repeated. RQL_OK: *out holds the reply, which is no error; give it
+ * back. Any other status: nothing to give back. */
 rql_status rqli_call_run(struct rqli_conn *conn, const struct rqli_call *call, int64_t until_us,
                          struct rqli_exchange **out, rql_error *error);
 

@@ -3,17 +3,22 @@
 #include "base/scope.h"
 #include "net/op.h"
 
+#include <string.h>
+
 RQLI_DEFINE_AUTO(struct rqli_exchange *, rqli_exchange_give);
 
-/* The calls of one round; a bit for each that is not answered yet. */
+enum call_state { ANSWERED, SCRIPT, PLAIN };
+
+/* The calls of one round. */
 struct round {
     struct rqli_op *op;
     struct rqli_exchange *exchange;
-    uint64_t open;
+    size_t n_open;   /* that are not answered yet */
     bool with_texts; /* the server did not know a script: the first call of each brings its text */
+    uint8_t calls[RQLI_OP_CALLS_MAX]; /* enum call_state */
 };
 
-static void write_calls(const struct round *self, struct rqli_command *command)
+static void write_calls(struct round *self, struct rqli_command *command)
 {
     struct rqli_call call;
     uint64_t taught = 0;
@@ -24,23 +29,27 @@ static void write_calls(const struct round *self, struct rqli_command *command)
         rqli_command_text(command, "PING");
     }
     for (size_t i = 0; i < self->op->n_calls; i++) {
-        if ((self->open >> i & 1) != 0) {
-            uint64_t script;
-
+        if (self->calls[i] != ANSWERED) {
+            rqli_call_begin(&call, command);
             self->op->ops->write(self->op, i, &call);
-            script = UINT64_C(1) << call.script;
+            self->calls[i] = call.is_plain ? PLAIN : SCRIPT;
+        }
+        if (self->calls[i] == SCRIPT) {
+            uint64_t script = UINT64_C(1) << call.script;
+
             rqli_call_write(&call, command, self->with_texts && (taught & script) == 0);
             taught |= script;
         }
     }
 }
 
-/* An error reply becomes a fault that names its call. */
+/* An error reply to a script becomes a fault that names its call. */
 static void read_error(const struct round *self, size_t i, const struct rqli_reply *reply)
 {
     rql_error fault = {0};
     struct rqli_call call;
 
+    rqli_call_begin(&call, NULL);
     self->op->ops->write(self->op, i, &call);
     (void)rqli_exchange_fault(self->exchange, reply, rqli_scripts[call.script].name,
                               rqli_call_subject(&call), &fault);
@@ -51,18 +60,21 @@ static void read_error(const struct round *self, size_t i, const struct rqli_rep
 static void read_replies(struct round *self, bool may_repeat)
 {
     const struct rqli_reply *reply = &self->exchange->reply[self->op->pushes_first];
-    uint64_t answered = self->open;
 
     for (size_t i = 0; i < self->op->n_calls; i++) {
-        if ((answered >> i & 1) == 0) {
+        bool is_error;
+
+        if (self->calls[i] == ANSWERED) {
             continue;
         }
-        self->open &= ~(UINT64_C(1) << i);
-        if (reply->type != RQLI_REPLY_ERROR) {
+        is_error = self->calls[i] == SCRIPT && reply->type == RQLI_REPLY_ERROR;
+        if (!is_error || !may_repeat || !rqli_reply_says(reply, "NOSCRIPT")) {
+            self->calls[i] = ANSWERED;
+            self->n_open--;
+        }
+        if (!is_error) {
             self->op->ops->read(self->op, i, self->exchange, reply, NULL);
-        } else if (may_repeat && rqli_reply_says(reply, "NOSCRIPT")) {
-            self->open |= UINT64_C(1) << i;
-        } else {
+        } else if (self->calls[i] == ANSWERED) {
             read_error(self, i, reply);
         }
         reply++;
@@ -72,24 +84,29 @@ static void read_replies(struct round *self, bool may_repeat)
 static void read_fault(struct round *self, const rql_error *fault)
 {
     for (size_t i = 0; i < self->op->n_calls; i++) {
-        if ((self->open >> i & 1) != 0) {
+        if (self->calls[i] != ANSWERED) {
             self->op->ops->read(self->op, i, NULL, NULL, fault);
         }
     }
-    self->open = 0;
+    self->n_open = 0;
 }
 
 static void run_round(struct rqli_op *op, struct rqli_conn *conn)
 {
     RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = rqli_exchange_take(conn);
-    struct round round = {op, exchange, UINT64_MAX >> (RQLI_OP_CALLS_MAX - op->n_calls), false};
+    struct round round;
     rql_error fault;
 
+    round.op = op;
+    round.exchange = exchange;
+    round.n_open = op->n_calls;
+    round.with_texts = false;
+    memset(round.calls, SCRIPT, op->n_calls);
     if (!exchange) {
         (void)rqli_fail_nomem(&fault);
         read_fault(&round, &fault);
     }
-    while (round.open != 0) {
+    while (round.n_open > 0) {
         write_calls(&round, &exchange->command);
         if (rqli_exchange_run(exchange, op->until_us, &fault)) {
             read_fault(&round, &fault);
@@ -162,7 +179,7 @@ rql_status rqli_call_run(struct rqli_conn *conn, const struct rqli_call *call, i
     } while (is_unknown);
     if (exchange->reply->type == RQLI_REPLY_ERROR) {
         return rqli_exchange_fault(exchange, exchange->reply, rqli_scripts[call->script].name,
-                                   call->keys->lock.data, error);
+                                   rqli_call_subject(call), error);
     }
     *out = RQLI_GIVE(exchange);
     return RQL_OK;
