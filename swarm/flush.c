@@ -171,7 +171,7 @@ static rql_status sweep_all(struct rqli_flush *self, rql_error *error)
 
     rqli_sweep_add(&sweep, &rqli_rule_zombie_locks, self->lock_scan_size);
     rqli_sweep_add(&sweep, &rqli_rule_zombie_requests, self->queue_scan_size);
-    status = rqli_sweep_run(&sweep);
+    status = rqli_op_run(rqli_sweep_begin(&sweep), self->via->conn, NULL);
     self->removed = sweep.result.rem_request_cnt;
     self->handed_over = sweep.result.handed_over_cnt;
     return status;

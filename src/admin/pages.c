@@ -320,34 +320,32 @@ static struct rqli_cost price(int64_t count, int64_t bytes, int64_t most)
     return cost;
 }
 
-static rql_status read_cost(const struct rqli_reader *reader, const struct rqli_batch_ops *ops,
-                            const struct rqli_reply *replies, struct rqli_cost *out)
+bool rqli_cost_read_count(const struct rqli_reply *reply, int64_t *count)
 {
-    const struct rqli_reply *count = &replies[0];
-    const struct rqli_reply *memory = &replies[1];
-    int64_t bytes;
+    /* Of another type: reading it will say so again, at no cost. */
+    bool is_foreign =
+        reply->type == RQLI_REPLY_ERROR && rqli_reply_class(reply) == RQL_E_WRONG_TYPE;
 
-    /* Reading it will say so again, at no cost. */
-    if (count->type == RQLI_REPLY_ERROR && rqli_reply_class(count) == RQL_E_WRONG_TYPE) {
-        *out = (struct rqli_cost){0};
-        return RQL_OK;
-    }
-    if (count->type != RQLI_REPLY_INTEGER) {
-        return rqli_reply_fault(count, ops->counter, reader->where, reader->error);
-    }
-    bytes = rqli_smaller(count->integer, RQLI_BATCH_ELEMENTS) * GUESSED_ITEM_SIZE;
-    if (memory->type == RQLI_REPLY_INTEGER) {
-        bytes = memory->integer;
-    }
-    *out = price(count->integer, bytes, ops->most);
-    return RQL_OK;
+    *count = is_foreign ? 0 : reply->integer;
+    return is_foreign || reply->type == RQLI_REPLY_INTEGER;
 }
 
-static void ask_cost(struct rqli_command *command, const char *counter, struct rqli_slice key)
+struct rqli_cost rqli_cost_of(int64_t count, const struct rqli_reply *memory, int64_t most)
+{
+    int64_t bytes = rqli_smaller(count, RQLI_BATCH_ELEMENTS) * GUESSED_ITEM_SIZE;
+
+    return price(count, memory->type == RQLI_REPLY_INTEGER ? memory->integer : bytes, most);
+}
+
+void rqli_cost_ask_count(struct rqli_command *command, const char *counter, struct rqli_slice key)
 {
     rqli_command_begin(command, 2);
     rqli_command_text(command, counter);
     rqli_command_slice(command, key);
+}
+
+void rqli_cost_ask_memory(struct rqli_command *command, struct rqli_slice key)
+{
     rqli_command_begin(command, 5);
     rqli_command_text(command, "MEMORY");
     rqli_command_text(command, "USAGE");
@@ -364,17 +362,25 @@ static rql_status measure(const struct rqli_reader *reader, struct rqli_batch *b
     rql_status status;
 
     for (size_t i = 0; exchange && i < n; i++) {
-        ask_cost(&exchange->command, batch->ops->counter, batch->keys[batch->first + i].text);
+        const struct rqli_slice key = batch->keys[batch->first + i].text;
+
+        rqli_cost_ask_count(&exchange->command, batch->ops->counter, key);
+        rqli_cost_ask_memory(&exchange->command, key);
     }
     status = rqli_reader_run(reader, exchange);
     for (size_t i = 0; !status && i < n; i++) {
-        status = read_cost(reader, batch->ops, &exchange->reply[2 * i], &batch->costs[i]);
+        const struct rqli_reply *replies = &exchange->reply[2 * i];
+        int64_t count;
+
+        if (!rqli_cost_read_count(&replies[0], &count)) {
+            return rqli_reply_fault(&replies[0], batch->ops->counter, reader->where, reader->error);
+        }
+        batch->costs[i] = rqli_cost_of(count, &replies[1], batch->ops->most);
     }
     return status;
 }
 
-/* How many of the n keys whose costs these are go into one exchange; 0: the first is too large. */
-static size_t fit(const struct rqli_cost *costs, size_t n)
+size_t rqli_cost_fit(const struct rqli_cost *costs, size_t n)
 {
     int64_t elements = 0;
     int64_t bytes = 0;
@@ -401,7 +407,7 @@ rql_status rqli_batch_read(const struct rqli_reader *reader, const struct rqli_b
 
         status = measure(reader, &batch, n_known);
         for (size_t i = 0; !status && i < n_known;) {
-            size_t n_fit = fit(&batch.costs[i], n_known - i);
+            size_t n_fit = rqli_cost_fit(&batch.costs[i], n_known - i);
 
             status = n_fit > 0 ? ops->read(reader, &batch, batch.first + i, n_fit)
                                : ops->report_unread(reader, &batch, batch.first + i);

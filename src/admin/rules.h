@@ -66,19 +66,6 @@ struct rqli_sweep_rule {
                                      begins, or -1. In a dry run such a script is called as well */
 };
 
-/* One key that is to be swept. */
-struct rqli_sweep_target {
-    struct rqli_slice key;
-    const struct rqli_reply *seen; /* the reply of the inspection */
-    char *memory;                  /* of keys */
-    struct rqli_keys keys;
-    int64_t from;    /* of the next step */
-    int64_t removed; /* by earlier steps */
-    int64_t served;  /* by all steps */
-    bool goes_on;    /* there is another step, or the queue is still to be served */
-    bool is_serving;
-};
-
 enum rqli_sweep_verdict {
     RQLI_SWEEP_KEEP,
     RQLI_SWEEP_REMOVE,

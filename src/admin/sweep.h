@@ -3,9 +3,10 @@
 
 /* A sweep finds keys by SCAN, inspects them in batches, calls one script for each that its rule
  * wants and counts. The script repeats the condition where it matters, so what has changed since
- * the inspection is kept. Runs on its caller's thread. */
+ * the inspection is kept. It is an operation: a thread or a loop drives it. */
 
 #include "admin/pages.h"
+#include "net/op.h"
 
 #include <rql/sweep.h>
 
@@ -23,16 +24,38 @@ void rqli_sweep_age_init(struct rqli_sweep_age *self, int64_t server_us, int64_t
 
 /* All keys of one rule. */
 struct rqli_sweep_part {
-    struct rqli_sweep *sweep;
     const struct rqli_sweep_rule *rule;
     int64_t batch_size; /* COUNT of SCAN, and keys in a batch as far as that allows */
     struct rqli_walk walk;
 };
 
+/* One key that is to be swept. */
+struct rqli_sweep_target {
+    struct rqli_slice key;
+    const struct rqli_reply *seen; /* the reply of the inspection, in memory */
+    char *memory;                  /* of that, and of keys */
+    struct rqli_keys keys;
+    int64_t from;    /* of the next step */
+    int64_t removed; /* by earlier steps */
+    int64_t served;  /* by all steps */
+    bool goes_on;    /* there is a step to come, or the queue is still to be served */
+    bool is_serving;
+};
+
+/* What the calls of a round are. */
+enum rqli_sweep_phase {
+    RQLI_SWEEP_BEGIN,
+    RQLI_SWEEP_FIND,    /* a page of SCAN */
+    RQLI_SWEEP_MEASURE, /* how large the keys of a batch are */
+    RQLI_SWEEP_INSPECT, /* those that go into a round together */
+    RQLI_SWEEP_CALL,    /* scripts, for those of them that the rule wants */
+};
+
 struct rqli_sweep {
+    struct rqli_op op; /* first */
     rql_client *client;
     rql_sweep_options options;
-    rql_error *error;
+    rql_error *error; /* gets the fault; or NULL */
 
     /* Whom or what the rules are about; each needs one of them at most. */
     const rql_sweep_owner *owner;
@@ -46,15 +69,26 @@ struct rqli_sweep {
     int64_t found;
     struct rqli_sweep_part parts[RQLI_SWEEP_PARTS_MAX];
     size_t n_parts;
+
+    enum rqli_sweep_phase phase;
+    size_t part;                             /* that is being swept, or found */
+    size_t first;                            /* of its keys: the batch under way begins there, */
+    size_t n_batch;                          /* and has so many */
+    size_t at;                               /* in the batch: the round begins there, */
+    size_t n_at;                             /* and has so many */
+    int64_t item_count;                      /* of the key whose memory comes next */
+    struct rqli_cost costs[RQLI_BATCH_KEYS]; /* of the batch */
+    struct rqli_sweep_target targets[RQLI_BATCH_KEYS];
+    size_t n_targets;
 };
 
 /* Before the run. The options say how large a batch is. */
 void rqli_sweep_add(struct rqli_sweep *self, const struct rqli_sweep_rule *rule,
                     int64_t batch_size);
 
-/* Any thread. Finds the keys of all parts, then sweeps part after part. RQL_STOPPED, or a fault
- * where it ended; the result has what was done by then. */
-rql_status rqli_sweep_run(struct rqli_sweep *self);
+/* The operation, to be driven. It finds the keys of all parts, then sweeps part after part.
+ * RQL_STOPPED, or a fault where it ended; the result has what was done by then. */
+struct rqli_op *rqli_sweep_begin(struct rqli_sweep *self);
 void rqli_sweep_fini_p(struct rqli_sweep *self);
 
 #endif

@@ -1,0 +1,168 @@
+#include "admin/rules.h"
+#include "base/cancel.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "lock/notify.h"
+#include "options/options.h"
+
+#include <string.h>
+
+/* The sweeps that operators ask for, each on its caller's thread. */
+
+enum { ID_MAX = 512 };
+
+void rql_sweep_options_init_sized(const rql_client *client, rql_sweep_options *options, size_t size)
+{
+    rqli_options_init(RQLI_OF_SWEEP, options, size, client ? &client->options : NULL);
+}
+
+static rql_status begin(struct rqli_sweep *self, rql_client *client, const rql_sweep_options *given,
+                        rql_error *error)
+{
+    rql_status status = rqli_client_check(client, error);
+
+    *self = (struct rqli_sweep){.client = client, .error = error};
+    if (!status) {
+        status = rqli_options_read(RQLI_OF_SWEEP, &self->options, &client->options, given, error);
+    }
+    return status;
+}
+
+/* A dry run is no event. */
+static rql_status run(struct rqli_sweep *sweep, enum rqli_moment moment, rql_sweep_result *out)
+{
+    int64_t begun_us = rqli_now_us();
+    rql_status status = rqli_op_run(rqli_sweep_begin(sweep), sweep->client->conn, NULL);
+    struct rqli_subject subject = rqli_subject_of_call(sweep->client);
+    const struct rqli_figures figures = {
+        .status = status,
+        .rel_key_cnt = sweep->result.rel_key_cnt,
+        .tch_queue_cnt = sweep->result.tch_queue_cnt,
+        .rel_time_us = rqli_now_us() - begun_us,
+        .at_us = rqli_server_clock_now_us(sweep->client),
+    };
+
+    sweep->result.rel_time_us = figures.rel_time_us;
+    subject.acquirer = sweep->owner ? sweep->owner->acq_id : NULL;
+    subject.host = sweep->owner ? sweep->owner->hst_id : NULL;
+    if (!sweep->options.dry_run) {
+        rqli_observe(moment, &subject, &figures);
+    }
+    if (out) {
+        *out = sweep->result;
+    }
+    return status;
+}
+
+rql_status rql_clear_locks(rql_client *client, const rql_sweep_options *options,
+                           rql_sweep_result *out, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    RQLI_AUTO(rqli_sweep_fini) struct rqli_sweep sweep;
+    rql_status status = begin(&sweep, client, options, error);
+
+    if (status) {
+        return status;
+    }
+    rqli_sweep_add(&sweep, &rqli_rule_all_queues, sweep.options.batch_size);
+    rqli_sweep_add(&sweep, &rqli_rule_all_locks, sweep.options.batch_size);
+    return run(&sweep, RQLI_ON_CLEARED, out);
+}
+
+static rql_status check_id(const char *id, const char *what, rql_error *error)
+{
+    size_t length = id ? strnlen(id, ID_MAX + 1) : 0;
+
+    if (length == 0 || length > ID_MAX) {
+        return rqli_fail(error, RQL_E_INVALID, "%s: must be 1 to %d bytes; nothing was sent", what,
+                         ID_MAX);
+    }
+    return RQL_OK;
+}
+
+static rql_status check_owner(const rql_sweep_owner *owner, rql_error *error)
+{
+    rql_status status = check_id(owner ? owner->acq_id : NULL, "acq_id", error);
+
+    return status ? status : check_id(owner->hst_id, "hst_id", error);
+}
+
+rql_status rql_clear_locks_of(rql_client *client, const rql_sweep_owner *owner,
+                              const rql_sweep_options *options, rql_sweep_result *out,
+                              rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    RQLI_AUTO(rqli_sweep_fini) struct rqli_sweep sweep;
+    rql_status status = begin(&sweep, client, options, error);
+
+    if (!status) {
+        status = check_owner(owner, error);
+    }
+    if (status) {
+        return status;
+    }
+    sweep.owner = owner;
+    rqli_sweep_add(&sweep, &rqli_rule_locks_of, sweep.options.lock_scan_size);
+    rqli_sweep_add(&sweep, &rqli_rule_requests_of, sweep.options.queue_scan_size);
+    return run(&sweep, RQLI_ON_CLEARED_OF, out);
+}
+
+rql_status rql_clear_current_locks(rql_client *client, uint64_t task,
+                                   const rql_sweep_options *options, rql_sweep_result *out,
+                                   rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    char acq_id[RQL_ID_SIZE];
+    char hst_id[RQL_ID_SIZE];
+    rql_sweep_owner owner;
+    rql_status status = rqli_client_check(client, error);
+
+    if (status) {
+        return status;
+    }
+    owner.acq_id = rql_current_acquirer_id(client, task, acq_id);
+    owner.hst_id = rql_current_host_id(client, hst_id);
+    return rql_clear_locks_of(client, &owner, options, out, error);
+}
+
+/* By the server's clock. */
+static rql_status read_age(struct rqli_sweep *sweep)
+{
+    const struct rqli_reader reader = {sweep->client, "TIME", sweep->error};
+    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+    rql_status status = rqli_query(sweep->client, &exchange, sweep->error, "TIME", NULL);
+    int64_t server_us;
+
+    if (status) {
+        return rqli_reader_status(&reader, status);
+    }
+    if (!rqli_time_read(exchange->reply, &server_us)) {
+        return rqli_exchange_fault(exchange, exchange->reply, "TIME", "server", sweep->error);
+    }
+    rqli_sweep_age_init(&sweep->age, server_us, sweep->options.dead_ttl_ms);
+    return RQL_OK;
+}
+
+rql_status rql_clear_dead_requests(rql_client *client, const rql_sweep_options *options,
+                                   rql_sweep_result *out, rql_text_list **queues, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    RQLI_AUTO(rqli_sweep_fini) struct rqli_sweep sweep;
+    rql_status status = begin(&sweep, client, options, error);
+
+    if (status) {
+        return status;
+    }
+    if (out) {
+        *out = sweep.result;
+    }
+    rqli_sweep_add(&sweep, &rqli_rule_dead_requests, sweep.options.batch_size);
+    status = read_age(&sweep);
+    if (!status) {
+        status = run(&sweep, RQLI_ON_SWEPT, out);
+    }
+    if (!status && queues) {
+        status = rqli_list_give(&sweep.parts[0].walk.found, queues, error);
+    }
+    return status;
+}
