@@ -3,8 +3,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/client.h"
+#include "lock/end.h"
 #include "lock/grant.h"
 #include "lock/leases.h"
+#include "lock/notify.h"
+#include "lock/refusal.h"
 #include "lock/wait.h"
 #include "lock/withdraw.h"
 #include "net/serving.h"
@@ -363,23 +366,84 @@ void rqli_acquire_init(struct rqli_acquire *self)
     if (self->several) {
         init_several(self);
     }
-    self->result->rank = -1;
+    *self->result = (struct rqli_acquire_result){.rank = -1, .tries = 1};
     if (options->auto_extend) {
         rqli_leases_prepare(self->client->leases, 0);
     }
 }
 
-rql_status rqli_acquire_begin(struct rqli_acquire *self, rql_error *error)
+/* Waiting for a lock that oneself keeps extending would never end. */
+static bool waits_for_itself(const struct rqli_acquire *self)
 {
-    return self->options->fail_fast ? RQL_OK : rqli_wait_begin(self, error);
+    const rql_lock *lock = self->locks[0];
+
+    return !self->several && self->options->conflict_strategy == RQL_WAIT_FOR_LOCK &&
+           rqli_leases_extends(self->client->leases, lock->name, lock->acquirer);
+}
+
+bool rqli_acquire_begin(struct rqli_acquire *self)
+{
+    rql_error fault;
+
+    if (self->options->fail_fast) {
+        return true;
+    }
+    if (waits_for_itself(self)) {
+        self->op.status = RQL_CONFLICT;
+        return false;
+    }
+    self->op.status = rqli_wait_begin(self, &fault);
+    if (self->op.status) {
+        rqli_acquire_note_fault(self, &fault);
+    }
+    return self->op.status == RQL_OK;
 }
 
 void rqli_acquire_abandon(struct rqli_acquire *self)
 {
+    rql_error fault;
+
     rqli_wait_end(self);
+    self->op.status = rqli_fail_nomem(&fault);
+    rqli_acquire_note_fault(self, &fault);
 }
 
-void rqli_acquire_tell_fault(const struct rqli_acquire *self, rql_error *error)
+bool rqli_acquire_keep(struct rqli_acquire *self)
+{
+    rql_status status = RQL_OK;
+    rql_error fault;
+
+    for (size_t i = 0; !status && i < self->count; i++) {
+        rql_lock *lock = self->locks[i];
+
+        lock->ttl_ms = self->options->ttl_ms;
+        lock->held_us = self->result->ended_us;
+        lock->waited_us = self->result->waited_us;
+        lock->tries = self->result->tries;
+        lock->on_lost = self->options->on_lost;
+        lock->user_data = self->options->user_data;
+        status = rqli_leases_add(self->client->leases, lock, &fault);
+    }
+    if (status) {
+        self->op.status = status;
+        rqli_acquire_note_fault(self, &fault);
+    }
+    return status == RQL_OK;
+}
+
+void rqli_acquire_report(const struct rqli_acquire *self)
+{
+    if (self->op.status) {
+        rqli_notify_refused(self->several ? self->several->subject : &self->locks[0]->subject,
+                            self->result, self->op.status);
+        return;
+    }
+    for (size_t i = 0; i < self->count; i++) {
+        rqli_notify_obtained(self->locks[i]);
+    }
+}
+
+void rqli_acquire_raise(const struct rqli_acquire *self, rql_error *error)
 {
     rql_status status = self->op.status;
     const char *name = rqli_acquire_lock(self, 0)->name;
@@ -401,17 +465,21 @@ void rqli_acquire_tell_fault(const struct rqli_acquire *self, rql_error *error)
 rql_status rqli_acquire_run(struct rqli_acquire *self, rql_error *error)
 {
     rql_error detail = {.status = RQL_OK};
-    rql_status status;
 
     self->error = &detail;
     if (self->options->auto_extend) {
         rqli_leases_prepare(self->client->leases, deadline_us(self));
     }
-    status = rqli_acquire_begin(self, error);
-    if (!status) {
-        status = rqli_op_run(&self->op, self->client->conn, self->client->pushes);
-        rqli_acquire_tell_fault(self, error);
+    if (rqli_acquire_begin(self)) {
+        (void)rqli_op_run(&self->op, self->client->conn, self->client->pushes);
     }
+    if (self->op.status > 0 && self->options->refusal) {
+        rqli_refusal_fill(self, self->options->detailed_acq_timeout_error);
+    } else if (self->op.status == RQL_OK && !rqli_acquire_keep(self)) {
+        (void)rqli_give_back(self->locks, self->count, NULL);
+    }
+    rqli_acquire_report(self);
+    rqli_acquire_raise(self, error);
     self->error = NULL;
-    return status;
+    return self->op.status;
 }

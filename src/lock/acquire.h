@@ -28,8 +28,9 @@ struct rqli_acquire_result {
 
 /* What only one for several locks needs. The scripts take them in the canonical order. */
 struct rqli_acquire_several {
-    const size_t *order;   /* of the locks, sorted bytewise */
-    rql_series_fate *fate; /* of each, in the order asked for */
+    const struct rqli_subject *subject; /* the series */
+    const size_t *order;                /* of the locks, sorted bytewise */
+    rql_series_fate *fate;              /* of each, in the order asked for */
     const struct rqli_keys *keys[RQL_SERIES_MAX];
     char nonces[RQL_SERIES_MAX * (RQLI_HEX_SIZE - 1) + 1]; /* all in a row */
     struct rqli_waiter_nonce waiting[RQL_SERIES_MAX];
@@ -68,23 +69,28 @@ struct rqli_acquire {
     uint64_t watch_generation; /* of the connection that it is told for */
 };
 
-/* locks, count, several (with order and fate), options, result and begun_us are set, and outlive
- * it; on a loop also task and loop. All else is zero. */
+/* locks, count, several (with subject, order and fate), options, result and begun_us are set, and
+ * outlive it; on a loop also task and loop. All else is zero. */
 void rqli_acquire_init(struct rqli_acquire *self);
 
-/* Before it is driven: registers it with those who wait. RQL_E_BUSY (raised): it is not to be
- * driven. */
-rql_status rqli_acquire_begin(struct rqli_acquire *self, rql_error *error);
-
-/* It was begun, and is not driven after all. */
-void rqli_acquire_abandon(struct rqli_acquire *self);
-
-/* It is over: fills in the fault of its status, if that is one. */
-void rqli_acquire_tell_fault(const struct rqli_acquire *self, rql_error *error);
-
-/* Drives it on the caller's thread. Any status of rql_lock_acquire(). On RQL_OK the locks are held,
- * and not yet listed as leases. */
+/* Drives it on the caller's thread to its end. Any status of rql_lock_acquire(): on RQL_OK the
+ * leases look after the locks, else nothing is held. It is reported; options->refusal is filled. */
 rql_status rqli_acquire_run(struct rqli_acquire *self, rql_error *error);
+
+/* The steps of rqli_acquire_run(), for a loop, where each may take its time. op.status says how it
+ * stands. */
+
+/* Registers it with those who wait. False: it is over, and not to be driven. */
+bool rqli_acquire_begin(struct rqli_acquire *self);
+/* It was begun, and cannot be driven for lack of memory. */
+void rqli_acquire_abandon(struct rqli_acquire *self);
+/* It was granted: the leases look after its locks. False: they cannot, and it is to be given back.
+ */
+bool rqli_acquire_keep(struct rqli_acquire *self);
+/* The last step: tells those who listen what it came to. */
+void rqli_acquire_report(const struct rqli_acquire *self);
+/* It is over: the fault that op.status is, if it is one. */
+void rqli_acquire_raise(const struct rqli_acquire *self, rql_error *error);
 
 /* The i-th lock in the canonical order. */
 static inline rql_lock *rqli_acquire_lock(const struct rqli_acquire *self, size_t i)
@@ -96,5 +102,7 @@ static inline rql_lock *rqli_acquire_lock(const struct rqli_acquire *self, size_
 void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_exchange *exchange,
                        const struct rqli_reply *reply);
 void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault);
+/* Keeps it for rqli_acquire_raise(). */
+void rqli_acquire_note_fault(struct rqli_acquire *self, const rql_error *fault);
 
 #endif

@@ -15,165 +15,146 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The acquisition of one lock. */
-struct single {
-    rql_request request; /* first */
-    struct rqli_op_call call;
-    rql_lock_options options;
-    rql_lock *lock;    /* NULL: not made, or given away */
-    uint64_t number;   /* of its acquirer; 0: the task that the caller has named */
-    rql_status status; /* while its refusal is filled in */
-    rql_acquired_fn done;
-    void *user_data;
-    char *name;
-};
+/* ---- an acquisition, from begin to end ---- */
 
-/* The end: `lock` is the callee's. */
-static void finish(struct single *self, rql_status status, rql_lock *lock, const rql_error *error)
+static void finish(rql_request *self)
 {
-    rqli_lock_free(self->lock);
-    self->done(status, lock, status < 0 ? error : NULL, self->user_data);
-    rqli_request_free(&self->request);
+    rql_error error = {.status = RQL_OK};
+
+    rqli_acquire_report(&self->acquire);
+    rqli_acquire_raise(&self->acquire, &error);
+    self->finish(self, self->acquire.op.status, &error);
 }
 
-static void refuse(struct single *self, rql_status status, const rql_error *error)
-{
-    rqli_notify_refused(&self->lock->subject, &self->request.result, status);
-    finish(self, status, NULL, error);
-}
-
-/* ---- the refusal, which may have questions of its own ---- */
-
+/* The refusal, which may have questions of its own. */
 static rql_status fill_refusal(void *user_data, rql_error *error)
 {
-    const struct single *self = user_data;
+    const rql_request *self = user_data;
 
     (void)error;
-    rqli_refusal_fill(self->lock, &self->options, self->status, &self->request.result);
+    rqli_refusal_fill(&self->acquire, true);
     return RQL_OK;
 }
 
 static void on_refusal_filled(rql_status status, const rql_error *error, void *user_data)
 {
-    struct single *self = user_data;
-
     (void)status;
     (void)error;
-    refuse(self, self->status, NULL);
+    finish(user_data);
 }
 
-static void describe_refusal(struct single *self, rql_status status)
+/* The questions block, so another thread asks them. Without memory for that they are left out: a
+ * loop must not wait. */
+static void describe_refusal(rql_request *self)
 {
     const rql_work work = {fill_refusal, on_refusal_filled, self};
 
-    self->status = status;
-    if (!self->options.detailed_acq_timeout_error ||
-        !rqli_work_begin(self->request.job.loop, &work)) {
-        self->options.detailed_acq_timeout_error = false;
-        (void)fill_refusal(self, NULL);
-        refuse(self, status, NULL);
+    if (!self->acquire.options->detailed_acq_timeout_error ||
+        !rqli_work_begin(self->job.loop, &work)) {
+        rqli_refusal_fill(&self->acquire, false);
+        finish(self);
     }
 }
-
-/* ---- the end ---- */
 
 /* Granted, and nobody can look after it. */
 static void on_given_back(rql_status status, const rql_error *error, void *user_data)
 {
-    struct single *self = user_data;
-    rql_error nomem;
-
     (void)status;
     (void)error;
-    refuse(self, rqli_fail_nomem(&nomem), &nomem);
+    finish(user_data);
 }
 
-static void give_back(struct single *self, const rql_error *error)
+static void on_over(rql_request *self)
 {
+    struct rqli_acquire *acquire = &self->acquire;
     const rql_done done = {on_given_back, self};
-    rql_lock *lock = self->lock;
 
-    if (!rqli_release_begin(self->request.job.loop, lock, &done, false)) {
-        refuse(self, RQL_E_NOMEM, error);
-    }
-}
-
-static void hold(struct single *self)
-{
-    rql_error error = {0};
-    rql_lock *lock = self->lock;
-
-    if (rqli_lock_keep(lock, &self->options, &self->request.result, &error)) {
-        give_back(self, &error);
-        return;
-    }
-    rqli_notify_obtained(lock);
-    self->lock = NULL;
-    finish(self, RQL_OK, lock, NULL);
-}
-
-static void on_over(struct single *self, rql_status status, const rql_error *error)
-{
-    if (status == RQL_OK) {
-        hold(self);
-    } else if (status > 0 && self->options.refusal) {
-        describe_refusal(self, status);
-    } else {
-        refuse(self, status, error);
+    if (acquire->op.status > 0 && acquire->options->refusal) {
+        describe_refusal(self);
+    } else if (acquire->op.status != RQL_OK || rqli_acquire_keep(acquire) ||
+               !rqli_give_back_begin(self->job.loop, acquire->locks, acquire->count, &done)) {
+        finish(self);
     }
 }
 
 static void on_done(struct rqli_op_task *task)
 {
-    rql_request *request = rqli_request_of(task);
-    rql_error error = {0};
-
-    rqli_acquire_tell_fault(&request->acquire, &error);
-    on_over((struct single *)request, request->acquire.op.status, &error);
+    on_over((rql_request *)((char *)task - offsetof(rql_request, task)));
 }
 
-/* ---- the begin ---- */
-
-static void prepare(struct single *self)
+void rqli_request_begin(rql_request *self)
 {
-    rql_request *request = &self->request;
+    rql_loop *loop = self->job.loop;
+    struct rqli_acquire *acquire = &self->acquire;
 
-    request->acquire =
-        (struct rqli_acquire){.locks = &self->lock, .count = 1, .options = &self->options};
-    request->task.calls = &self->call;
-    request->task.done = on_done;
+    acquire->result = &self->result;
+    acquire->begun_us = self->begun_us;
+    acquire->task = &self->task;
+    acquire->loop = loop;
+    rqli_acquire_init(acquire);
+    acquire->op.is_cancelled = self->shall_cancel;
+    self->task.op = &acquire->op;
+    self->task.loop = &loop->op;
+    self->task.done = on_done;
+    if (!rqli_acquire_begin(acquire)) {
+        on_over(self);
+    } else if (!rqli_op_start(&self->task)) {
+        rqli_acquire_abandon(acquire);
+        on_over(self);
+    }
+}
+
+/* ---- of one lock ---- */
+
+struct single {
+    rql_request request; /* first */
+    struct rqli_op_call call;
+    rql_lock_options options;
+    rql_lock *lock;  /* NULL: not made, or given away */
+    uint64_t number; /* of its acquirer; 0: the task that the caller has named */
+    rql_acquired_fn done;
+    void *user_data;
+    char *name;
+};
+
+/* The lock becomes the callee's. */
+static void finish_single(rql_request *request, rql_status status, const rql_error *error)
+{
+    struct single *self = (struct single *)request;
+    rql_lock *lock = self->lock;
+
+    if (status) {
+        lock = rqli_lock_free(lock);
+    }
+    self->done(status, lock, status < 0 ? error : NULL, self->user_data);
+    rqli_request_free(request);
 }
 
 static void begin(struct rqli_job *job)
 {
     struct single *self = (struct single *)job;
     rql_client *client = job->loop->client;
-    bool is_alone = self->options.task == 0 && self->number == 0;
-    rql_error error = {0};
-    rql_status status;
+    rql_error error;
 
     self->lock = rqli_lock_new_of_many(client, self->name, self->options.task);
     if (!self->lock) {
-        status = rqli_fail_nomem(&error);
-        finish(self, status, NULL, &error);
+        finish_single(&self->request, rqli_fail_nomem(&error), &error);
         return;
     }
-    self->number = is_alone ? rqli_loop_new_acquirer(job->loop) : self->number;
+    if (self->options.task == 0 && self->number == 0) {
+        self->number = rqli_loop_new_acquirer(job->loop);
+    }
     if (self->number) {
         rqli_lock_be(self->lock, self->number);
     }
     rqli_subject_listen(&self->lock->subject, &client->options, &self->options);
     rqli_observe(RQLI_ON_STARTED, &self->lock->subject, NULL);
-    self->request.result = (struct rqli_acquire_result){.rank = -1, .tries = 1};
-    if (!is_alone && rqli_lock_waits_for_itself(self->lock, &self->options)) {
-        on_over(self, RQL_CONFLICT, NULL);
-        return;
-    }
-    prepare(self);
-    status = rqli_request_begin(&self->request, &error);
-    if (status) {
-        refuse(self, status, &error);
-    }
+    self->request.acquire.locks = &self->lock;
+    self->request.acquire.count = 1;
+    self->request.acquire.options = &self->options;
+    self->request.task.calls = &self->call;
+    self->request.finish = finish_single;
+    rqli_request_begin(&self->request);
 }
 
 size_t rqli_options_room(const rql_lock_options *options)
@@ -267,28 +248,6 @@ rql_status rql_acquire_async(rql_loop *loop, const char *name, const rql_lock_op
     request = rqli_single_new(loop, name, &read, what);
     what->request = request; /* before the loop's thread can be done with it */
     return rqli_async_start(loop, (struct rqli_job *)request, error);
-}
-
-rql_status rqli_request_begin(rql_request *self, rql_error *error)
-{
-    rql_loop *loop = self->job.loop;
-    struct rqli_acquire *acquire = &self->acquire;
-    rql_status status;
-
-    acquire->result = &self->result;
-    acquire->begun_us = self->begun_us;
-    acquire->task = &self->task;
-    acquire->loop = loop;
-    rqli_acquire_init(acquire);
-    acquire->op.is_cancelled = self->shall_cancel;
-    self->task.op = &acquire->op;
-    self->task.loop = &loop->op;
-    status = rqli_acquire_begin(acquire, error);
-    if (!status && !rqli_op_start(&self->task)) {
-        rqli_acquire_abandon(acquire);
-        status = rqli_fail_nomem(error);
-    }
-    return status;
 }
 
 void rqli_request_free(rql_request *self)

@@ -28,9 +28,13 @@ char *rqli_options_copy(rql_lock_options *options, char *memory);
 
 void rqli_tell_done(const rql_done *done, rql_status status, const rql_error *error);
 
-/* Loop's thread. False: no memory, nothing was begun. is_whole: the lock is unlisted and observed
- * before, freed at the end; else that is its owner's part. */
-bool rqli_release_begin(rql_loop *loop, rql_lock *lock, const rql_done *done, bool is_whole);
+/* Loop's thread. False: no memory, nothing was begun. */
+
+/* rql_lock_release(): it is freed, too. */
+bool rqli_release_begin(rql_loop *loop, rql_lock *lock, const rql_done *done);
+/* rqli_give_back(); the locks stay their owner's. Without memory they are unlisted all the same. */
+bool rqli_give_back_begin(rql_loop *loop, rql_lock *const *locks, size_t count,
+                          const rql_done *done);
 bool rqli_work_begin(rql_loop *loop, const rql_work *work);
 
 /* An acquisition on a loop: of one lock (async.c), or of a series (async_series.c). */
@@ -44,6 +48,8 @@ struct rql_request {
     rql_request *part; /* the one that tries in its place, or NULL: of a series in the gem's mode */
     uint64_t watch;    /* position in the stream of a look at Ruby's lock, or 0 */
     int64_t begun_us;
+    /* It is over and reported, with acquire.op.status. */
+    void (*finish)(rql_request *self, rql_status status, const rql_error *error);
     bool shall_cancel;          /* as soon as what is under way is answered */
     bool _Atomic is_cancelling; /* posted, and not taken yet */
     bool is_over;               /* freed when that is taken */
@@ -52,14 +58,9 @@ struct rql_request {
 /* Any thread. The job of a new request; `start` makes its locks and then begins the acquisition. */
 void rqli_request_prepare(rql_request *self, void (*start)(struct rqli_job *job));
 
-/* acquire (as rqli_acquire_init() says), task.calls and task.done are set.
- * RQL_E_BUSY, RQL_E_NOMEM (raised): it was not begun. Else task.done comes, now or later. */
-rql_status rqli_request_begin(rql_request *self, rql_error *error);
-
-static inline rql_request *rqli_request_of(struct rqli_op_task *task)
-{
-    return (rql_request *)((char *)task - offsetof(rql_request, task));
-}
+/* As rqli_acquire_run(), on a loop. acquire (as rqli_acquire_init() says), task.calls and finish
+ * are set; `finish` comes now or later. */
+void rqli_request_begin(rql_request *self);
 
 /* The last step: no more of it is used, but by a cancellation on its way. Behind the callback:
  * until that is called, another thread may cancel it. */
@@ -67,9 +68,5 @@ void rqli_request_free(rql_request *self);
 
 /* As rqli_job::cancel. */
 void rqli_request_cancel(struct rqli_job *job);
-
-/* Gives back the first `count` locks, the last one first. `done` is told the status of
- * rql_series_release(). False: no memory, nothing was done. */
-bool rqli_series_return(rql_loop *loop, rql_series *series, size_t count, const rql_done *done);
 
 #endif

@@ -45,7 +45,7 @@ static void take_end(struct rqli_post *post)
     int64_t ran_us = rqli_now_us() - self->lock->begun_us;
 
     self->overran = self->ttl_ms > 0 && ran_us > self->ttl_ms * 1000;
-    if (!rqli_release_begin(self->job.loop, self->lock, &done, true)) {
+    if (!rqli_release_begin(self->job.loop, self->lock, &done)) {
         rql_error error = {0};
         rql_status status = rql_lock_release(self->lock, &error); /* blocks, but ends it */
 

@@ -83,9 +83,6 @@ static void begin_end(struct rqli_job *job)
     if (self->series) {
         rqli_observe(RQLI_ON_SERIES_ENDING, &self->series->subject, NULL);
     }
-    for (size_t i = 0; i < self->count; i++) {
-        rqli_leases_remove(self->locks[i]->client->leases, self->locks[i]);
-    }
     if (self->is_whole && self->one) {
         rqli_notify_ending(self->one);
     }
@@ -93,6 +90,7 @@ static void begin_end(struct rqli_job *job)
         finish_end(self, RQL_OK, NULL);
         return;
     }
+    rqli_leases_remove(job->loop->client->leases, self->locks, self->count);
     rqli_end_init(&self->end, self->parts, self->locks, self->count);
     self->task = (struct rqli_op_task){
         .op = &self->end.op, .loop = &job->loop->op, .done = on_ended, .calls = self->calls};
@@ -116,14 +114,14 @@ static struct ending *ending_new(rql_lock *const *locks, size_t count, const rql
     return self;
 }
 
-static struct ending *ending_of_one(rql_lock *lock, const rql_done *done, bool is_whole)
+static struct ending *ending_of_one(rql_lock *lock, const rql_done *done)
 {
     struct ending *self = ending_new(NULL, lock ? 1 : 0, done);
 
     if (self) {
         self->one = lock;
         self->locks = &self->one;
-        self->is_whole = is_whole;
+        self->is_whole = true;
     }
     return self;
 }
@@ -136,15 +134,17 @@ static bool begin_on(rql_loop *loop, struct ending *self)
     return self != NULL;
 }
 
-bool rqli_release_begin(rql_loop *loop, rql_lock *lock, const rql_done *done, bool is_whole)
+bool rqli_release_begin(rql_loop *loop, rql_lock *lock, const rql_done *done)
 {
-    return begin_on(loop, ending_of_one(lock, done, is_whole));
+    return begin_on(loop, ending_of_one(lock, done));
 }
 
-bool rqli_series_return(rql_loop *loop, rql_series *series, size_t count, const rql_done *done)
+bool rqli_give_back_begin(rql_loop *loop, rql_lock *const *locks, size_t count,
+                          const rql_done *done)
 {
-    rqli_series_unlist(series, count); /* without memory its locks are freed at once */
-    return begin_on(loop, ending_new(series->locks, count, done));
+    rqli_leases_remove(loop->client->leases, locks,
+                       count); /* without memory they are freed at once */
+    return begin_on(loop, ending_new(locks, count, done));
 }
 
 rql_status rqli_async_check_of(rql_loop *loop, const rql_client *client, const char *what,
@@ -167,7 +167,7 @@ rql_status rql_release_async(rql_loop *loop, rql_lock *lock, const rql_done *don
     if (status) {
         return status;
     }
-    return rqli_async_start(loop, (struct rqli_job *)ending_of_one(lock, done, true), error);
+    return rqli_async_start(loop, (struct rqli_job *)ending_of_one(lock, done), error);
 }
 
 rql_status rql_series_release_async(rql_loop *loop, rql_series *series, rql_series_result *result,

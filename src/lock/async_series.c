@@ -18,8 +18,6 @@ struct acquiring {
     rql_series_result result;
     rql_series *series;
     uint64_t number; /* of its acquirer; 0: the task that the caller has named */
-    rql_status status;
-    rql_error error;
     rql_series_acquired_fn done;
     void *user_data;
 
@@ -30,145 +28,51 @@ struct acquiring {
 
     struct {
         rql_lock_options options;
+        rql_status status; /* that ended it, while what it had is given back */
+        rql_error error;
     } gem;
 };
 
-static void finish(struct acquiring *self)
+static void finish(struct acquiring *self, rql_status status, const rql_error *error)
 {
-    rql_series *series = self->series;
-    rql_status status = self->status;
+    rql_series *series = rqli_series_conclude(self->series, &self->plan, self->request.begun_us,
+                                              status, &self->result);
 
-    if (series) {
-        rqli_series_on_end(series, self->request.begun_us, status, &self->result);
-    }
-    self->result.reason = status;
-    if (self->plan.options.result) {
-        *self->plan.options.result = self->result;
-    }
-    if (status) {
-        series = rqli_series_free(series);
-    }
-    self->done(status, series, status < 0 ? &self->error : NULL, self->user_data);
+    self->done(status, series, status < 0 ? error : NULL, self->user_data);
     rqli_request_free(&self->request);
 }
 
-/* ---- the end of an atomic one ---- */
-
-static void refuse(struct acquiring *self)
+static void finish_without_memory(struct acquiring *self)
 {
-    rqli_series_on_refused(self->series, &self->plan, &self->request.result, self->status,
-                           &self->result);
-    finish(self);
+    rql_error error;
+    rql_status status = rqli_fail_nomem(&error);
+
+    finish(self, status, &error);
 }
 
-static rql_status fill_refusal(void *user_data, rql_error *error)
-{
-    struct acquiring *self = user_data;
+/* ---- an atomic one ---- */
 
-    (void)error;
-    rqli_series_fill_refusal(self->series, &self->plan, &self->request.result, self->status,
-                             &self->result);
-    return RQL_OK;
+static void finish_atomic(rql_request *request, rql_status status, const rql_error *error)
+{
+    struct acquiring *self = (struct acquiring *)request;
+
+    rqli_series_on_acquired(self->series, &request->acquire, &self->result);
+    finish(self, status, error);
 }
 
-static void on_refusal_filled(rql_status status, const rql_error *error, void *user_data)
-{
-    (void)status;
-    (void)error;
-    refuse(user_data);
-}
-
-static void describe_refusal(struct acquiring *self)
-{
-    const rql_work work = {fill_refusal, on_refusal_filled, self};
-    rql_lock_options *options = &self->plan.lock;
-    bool asks = self->status > 0 && options->refusal && options->detailed_acq_timeout_error;
-
-    if (!asks || !rqli_work_begin(self->request.job.loop, &work)) {
-        options->detailed_acq_timeout_error = false;
-        (void)fill_refusal(self, NULL);
-        refuse(self);
-    }
-}
-
-static void on_given_back(rql_status status, const rql_error *error, void *user_data)
-{
-    (void)status;
-    (void)error;
-    finish(user_data);
-}
-
-static void hold(struct acquiring *self)
-{
-    const rql_done done = {on_given_back, self};
-    rql_series *series = self->series;
-
-    self->status = rqli_series_on_granted(series, &self->plan, &self->request.result, &self->result,
-                                          &self->error);
-    if (!self->status ||
-        !rqli_series_return(self->request.job.loop, series, series->count, &done)) {
-        finish(self);
-    }
-}
-
-static void on_done(struct rqli_op_task *task)
-{
-    struct acquiring *self = (struct acquiring *)rqli_request_of(task);
-
-    self->status = self->request.acquire.op.status;
-    rqli_acquire_tell_fault(&self->request.acquire, &self->error);
-    if (self->status) {
-        describe_refusal(self);
-    } else {
-        hold(self);
-    }
-}
-
-/* ---- the begin ---- */
-
-static void prepare(struct acquiring *self)
+static void begin_atomic(struct acquiring *self)
 {
     rql_request *request = &self->request;
-    rql_series *series = self->series;
-    struct rqli_acquire *acquire = &request->acquire;
 
-    self->atomic.several.order = self->plan.order;
+    request->acquire.several = &self->atomic.several;
     self->atomic.several.fate = self->result.fate;
-    acquire->locks = series->locks;
-    acquire->count = series->count;
-    acquire->several = &self->atomic.several;
-    acquire->options = &self->plan.lock;
-    request->task.calls = self->atomic.calls;
-    request->task.done = on_done;
-}
-
-static void be_one_acquirer(const struct acquiring *self)
-{
-    const rql_series *series = self->series;
-
-    for (size_t i = 0; self->number && i < series->count; i++) {
-        rqli_lock_be(series->locks[i], self->number);
-    }
-}
-
-static void begin_atomic(struct rqli_job *job)
-{
-    struct acquiring *self = (struct acquiring *)job;
-
-    self->series = rqli_series_new(job->loop->client, &self->plan);
-    if (!self->series || !rqli_series_make_locks(self->series, &self->plan)) {
-        self->status = rqli_fail_nomem(&self->error);
-        finish(self);
+    if (!rqli_series_prepare(self->series, &self->plan, self->number, &request->acquire)) {
+        finish_without_memory(self);
         return;
     }
-    be_one_acquirer(self);
-    rqli_series_share_with_all(self->series, &self->plan);
-    self->request.result.tries = 1;
-    prepare(self);
-    self->status = rqli_request_begin(&self->request, &self->error);
-    if (self->status) {
-        refuse(self);
-    }
+    request->task.calls = self->atomic.calls;
+    request->finish = finish_atomic;
+    rqli_request_begin(request);
 }
 
 /* ---- the gem's mode ---- */
@@ -177,88 +81,67 @@ static void begin_atomic(struct rqli_job *job)
 
 static void take_next(struct acquiring *self);
 
-static void on_returned(rql_status status, const rql_error *error, void *user_data)
+static void on_given_back(rql_status status, const rql_error *error, void *user_data)
 {
     struct acquiring *self = user_data;
 
     (void)error;
     rqli_notify_series_returned(self->series, status);
-    finish(self);
+    finish(self, self->gem.status, &self->gem.error);
 }
 
-static void fail(struct acquiring *self, rql_status status, const rql_error *error)
+static void give_back(struct acquiring *self, rql_status why, const rql_error *error)
 {
-    const rql_done done = {on_returned, self};
+    const rql_done done = {on_given_back, self};
     rql_series *series = self->series;
 
-    self->status = status;
+    self->gem.status = why;
     if (error) {
-        self->error = *error;
+        self->gem.error = *error;
     }
-    self->result.failed_on = series->count;
-    if (!rqli_series_return(self->request.job.loop, series, series->count, &done)) {
-        on_returned(RQL_E_NOMEM, NULL, self);
+    if (!rqli_give_back_begin(self->request.job.loop, series->locks, series->count, &done)) {
+        on_given_back(RQL_E_NOMEM, NULL, self);
     }
 }
 
-static void on_member(rql_status status, rql_lock *lock, const rql_error *error, void *user_data)
+static void on_part(rql_status status, rql_lock *lock, const rql_error *error, void *user_data)
 {
     struct acquiring *self = user_data;
-    rql_series *series = self->series;
-    size_t at = series->count;
+    bool is_more = rqli_series_on_part(self->series, &self->plan, lock, &self->result);
 
     self->request.part = NULL;
-    self->result.fate[at] = status ? RQL_SERIES_REFUSED : RQL_SERIES_ACQUIRED;
-    if (!status) {
-        series->locks[series->count++] = lock;
-    }
-    self->result.n_acquired = series->count;
     if (status) {
-        fail(self, status, error);
+        give_back(self, status, error);
     } else if (self->request.shall_cancel) {
-        fail(self, RQL_CANCELLED, NULL);
-    } else if (series->count < self->plan.options.n_names) {
+        self->result.failed_on = self->series->count;
+        give_back(self, RQL_CANCELLED, NULL);
+    } else if (is_more) {
         take_next(self);
     } else {
-        series->begun_us = lock->begun_us;
-        finish(self);
+        finish(self, RQL_OK, NULL);
     }
 }
 
 static void take_next(struct acquiring *self)
 {
-    const rql_acquiring what = {.done = on_member, .user_data = self};
+    const rql_acquiring what = {.done = on_part, .user_data = self};
     const rql_series_options *options = &self->plan.options;
     rql_loop *loop = self->request.job.loop;
     size_t at = self->series->count;
-    rql_request *member;
+    rql_request *part;
 
     self->gem.options.ttl_ms = rqli_series_ttl_ms(&self->plan.lock, options->n_names, at);
-    member = rqli_single_new(loop, options->names[at], &self->gem.options, &what);
-    if (!member) {
+    part = rqli_single_new(loop, options->names[at], &self->gem.options, &what);
+    if (!part) {
         rql_error error;
 
-        fail(self, rqli_fail_nomem(&error), &error);
+        self->result.failed_on = at;
+        give_back(self, rqli_fail_nomem(&error), &error);
         return;
     }
-    rqli_single_be(member, self->number);
-    self->request.part = member;
-    rqli_loop_begin(loop, (struct rqli_job *)member);
-}
-
-static void begin_gem(struct rqli_job *job)
-{
-    struct acquiring *self = (struct acquiring *)job;
-
-    self->series = rqli_series_new(job->loop->client, &self->plan);
-    if (!self->series) {
-        self->status = rqli_fail_nomem(&self->error);
-        finish(self);
-        return;
-    }
-    self->gem.options = self->plan.lock;
-    rqli_series_share_listeners(self->series, &self->gem.options);
-    take_next(self);
+    rqli_single_be(part, self->number);
+    self->request.part = part;
+    rqli_loop_begin(loop, (struct rqli_job *)part);
 }
 
 static void cancel_gem(struct rqli_job *job)
@@ -271,15 +154,22 @@ static void cancel_gem(struct rqli_job *job)
     }
 }
 
+/* ---- either ---- */
+
 static void begin(struct rqli_job *job)
 {
     struct acquiring *self = (struct acquiring *)job;
 
     self->number = self->plan.lock.task ? 0 : rqli_loop_new_acquirer(job->loop);
-    if (self->plan.options.mode == RQL_SERIES_GEM) {
-        begin_gem(job);
+    self->series = rqli_series_new(job->loop->client, &self->plan);
+    if (!self->series) {
+        finish_without_memory(self);
+    } else if (self->plan.options.mode == RQL_SERIES_GEM) {
+        self->gem.options = self->plan.lock;
+        rqli_series_share_listeners(self->series, &self->gem.options);
+        take_next(self);
     } else {
-        begin_atomic(job);
+        begin_atomic(self);
     }
 }
 

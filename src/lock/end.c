@@ -242,11 +242,15 @@ static rql_status end_one(rql_lock *const *lock, rql_error *error)
     return run(&self, error);
 }
 
-rql_status rqli_end(rql_lock *const *locks, size_t count, rql_error *error)
+rql_status rqli_give_back(rql_lock *const *locks, size_t count, rql_error *error)
 {
     struct rqli_end_part parts[RQL_SERIES_MAX];
     struct rqli_end self;
 
+    if (count == 0) {
+        return RQL_OK;
+    }
+    rqli_leases_remove(locks[0]->client->leases, locks, count);
     if (count == 1) {
         return end_one(locks, error);
     }

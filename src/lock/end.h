@@ -38,8 +38,8 @@ struct rqli_end {
 void rqli_end_init(struct rqli_end *self, struct rqli_end_part *parts, rql_lock *const *locks,
                    size_t count);
 
-/* Blocks. Statuses of rql_lock_release(). */
-rql_status rqli_end(rql_lock *const *locks, size_t count, rql_error *error);
+/* Takes the locks off the list of leases and ends them. Blocks. Statuses of rql_lock_release(). */
+rql_status rqli_give_back(rql_lock *const *locks, size_t count, rql_error *error);
 
 /* Releases the grant of this nonce. To repeat that is safe: a nonce is never granted twice. */
 rql_status rqli_release(rql_client *client, const struct rqli_keys *keys, const char *nonce,

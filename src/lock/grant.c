@@ -90,7 +90,7 @@ bool rqli_grant_by_push(rql_lock *lock, const rql_lock_options *options,
 
 /* On a loop, where many wait, memory for a fault is taken when there is one; without it only what
  * it was is told, and not why. */
-static void note_fault(struct rqli_acquire *self, const rql_error *fault)
+void rqli_acquire_note_fault(struct rqli_acquire *self, const rql_error *fault)
 {
     self->fault = fault->status;
     if (!self->error) {
@@ -109,7 +109,7 @@ void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault)
     bool refuses = fault->status == RQL_E_UNAVAILABLE || fault->status == RQL_E_READ_ONLY;
     bool may_retry = atomic_load_explicit(&self->client->was_connected, memory_order_relaxed);
 
-    note_fault(self, fault);
+    rqli_acquire_note_fault(self, fault);
     self->had_grace = view.now_us > self->request.limits.deadline_us;
     if (self->op.is_late) {
         rqli_request_on_late(&self->request);
@@ -204,7 +204,7 @@ static void on_queued(struct rqli_acquire *self, const struct rqli_exchange *exc
         rqli_request_on_again(&self->request, rqli_now_us());
         break;
     case RQLI_WAIT_FAULT:
-        note_fault(self, &fault);
+        rqli_acquire_note_fault(self, &fault);
         rqli_request_on_fault(&self->request, fault.status);
         break;
     }
@@ -321,7 +321,7 @@ void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_exchange *ex
 
         (void)rqli_exchange_fault(exchange, reply, self->several ? "acquire_series" : "acquire",
                                   lock->name, &fault);
-        note_fault(self, &fault);
+        rqli_acquire_note_fault(self, &fault);
         rqli_request_on_fault(&self->request, fault.status);
         return;
     }

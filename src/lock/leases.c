@@ -174,11 +174,13 @@ static void await_callback(struct rqli_leases *self, const rql_lock *lock)
     }
 }
 
-void rqli_leases_remove(struct rqli_leases *self, rql_lock *lock)
+void rqli_leases_remove(struct rqli_leases *self, rql_lock *const *locks, size_t count)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
-    await_callback(self, lock);
-    unlist(self, lock);
+    for (size_t i = 0; i < count; i++) {
+        await_callback(self, locks[i]);
+        unlist(self, locks[i]);
+    }
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 

@@ -88,7 +88,7 @@ void rqli_leases_prepare(struct rqli_leases *self, int64_t until_us);
 rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *error);
 
 /* Unlists it. Afterwards no callback of it runs or will run, unless this is called from it. */
-void rqli_leases_remove(struct rqli_leases *self, rql_lock *lock);
+void rqli_leases_remove(struct rqli_leases *self, rql_lock *const *locks, size_t count);
 
 /* Takes a lock whose holder has left it to its ttl, and of which only a part is claimed: claims the
  * rest until that is confirmed or must have ended, tells nobody, and frees it. Without memory or

@@ -12,7 +12,6 @@
 #include "lock/hosts.h"
 #include "lock/leases.h"
 #include "lock/notify.h"
-#include "lock/refusal.h"
 #include "net/conn_threads.h"
 #include "options/options.h"
 
@@ -129,6 +128,42 @@ void rql_lock_options_init_sized(const rql_client *client, rql_lock_options *opt
     rqli_options_init(RQLI_OF_LOCK, options, size, client ? &client->options : NULL);
 }
 
+static rql_status check_lock(const rql_lock *lock, rql_error *error)
+{
+    if (!lock) {
+        return rqli_fail(error, RQL_E_INVALID, "lock is NULL");
+    }
+    return rqli_client_check(lock->client, error);
+}
+
+static rql_status acquire(rql_client *client, const char *name, const rql_lock_options *options,
+                          rql_lock **out, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    RQLI_AUTO(rqli_lock_free) rql_lock *lock = rqli_lock_new(client, name, options->task);
+    struct rqli_acquire_result result;
+    struct rqli_acquire acquire = {
+        .locks = &lock,
+        .count = 1,
+        .options = options,
+        .result = &result,
+    };
+    rql_status status;
+
+    if (!lock) {
+        return rqli_fail_nomem(error);
+    }
+    rqli_subject_listen(&lock->subject, &client->options, options);
+    rqli_observe(RQLI_ON_STARTED, &lock->subject, NULL);
+    acquire.begun_us = rqli_now_us();
+    rqli_acquire_init(&acquire);
+    status = rqli_acquire_run(&acquire, error);
+    if (!status) {
+        *out = RQLI_GIVE(lock);
+    }
+    return status;
+}
+
 static rql_status check(rql_client *client, const char *name, const void *out, rql_error *error)
 {
     rql_status status = rqli_client_check(client, error);
@@ -140,92 +175,6 @@ static rql_status check(rql_client *client, const char *name, const void *out, r
         status = rqli_fail(error, RQL_E_INVALID, "%s: out is NULL", name);
     }
     return status;
-}
-
-static rql_status check_lock(const rql_lock *lock, rql_error *error)
-{
-    if (!lock) {
-        return rqli_fail(error, RQL_E_INVALID, "lock is NULL");
-    }
-    return rqli_client_check(lock->client, error);
-}
-
-bool rqli_lock_waits_for_itself(const rql_lock *lock, const rql_lock_options *options)
-{
-    return options->conflict_strategy == RQL_WAIT_FOR_LOCK && !options->fail_fast &&
-           rqli_leases_extends(lock->client->leases, lock->name, lock->acquirer);
-}
-
-rql_status rqli_lock_keep(rql_lock *lock, const rql_lock_options *options,
-                          const struct rqli_acquire_result *result, rql_error *error)
-{
-    lock->ttl_ms = options->ttl_ms;
-    lock->held_us = result->ended_us;
-    lock->waited_us = result->waited_us;
-    lock->tries = result->tries;
-    lock->on_lost = options->on_lost;
-    lock->user_data = options->user_data;
-    return rqli_leases_add(lock->client->leases, lock, error);
-}
-
-static rql_status hold(rql_lock *lock, const rql_lock_options *options,
-                       const struct rqli_acquire_result *result, rql_error *error)
-{
-    rql_status status = rqli_lock_keep(lock, options, result, error);
-
-    if (status) {
-        (void)rqli_end(&lock, 1, NULL);
-    }
-    return status;
-}
-
-static rql_status try_to_hold(rql_lock *lock, const rql_lock_options *options, rql_error *error)
-{
-    struct rqli_acquire_result result = {.rank = -1, .tries = 1};
-    rql_status status = RQL_CONFLICT;
-
-    rqli_observe(RQLI_ON_STARTED, &lock->subject, NULL);
-    if (!rqli_lock_waits_for_itself(lock, options)) {
-        struct rqli_acquire acquire = {.locks = &lock,
-                                       .count = 1,
-                                       .options = options,
-                                       .result = &result,
-                                       .begun_us = rqli_now_us()};
-
-        rqli_acquire_init(&acquire);
-        status = rqli_acquire_run(&acquire, error);
-    }
-    if (status > 0 && options->refusal) {
-        rqli_refusal_fill(lock, options, status, &result);
-    }
-    if (!status) {
-        status = hold(lock, options, &result, error);
-    }
-    if (status) {
-        rqli_notify_refused(&lock->subject, &result, status);
-    } else {
-        rqli_notify_obtained(lock);
-    }
-    return status;
-}
-
-static rql_status acquire(rql_client *client, const char *name, const rql_lock_options *options,
-                          rql_lock **out, rql_error *error)
-{
-    RQLI_DEFER_CANCEL;
-    RQLI_AUTO(rqli_lock_free) rql_lock *lock = rqli_lock_new(client, name, options->task);
-    rql_status status;
-
-    if (!lock) {
-        return rqli_fail_nomem(error);
-    }
-    rqli_subject_listen(&lock->subject, &client->options, options);
-    status = try_to_hold(lock, options, error);
-    if (status) {
-        return status;
-    }
-    *out = RQLI_GIVE(lock);
-    return RQL_OK;
 }
 
 rql_status rql_lock_acquire(rql_client *client, const char *name, const rql_lock_options *options,
@@ -263,9 +212,8 @@ rql_status rql_lock_release(rql_lock *lock, rql_error *error)
     }
     status = rqli_client_check(lock->client, error);
     if (!status) {
-        rqli_leases_remove(lock->client->leases, lock);
         rqli_notify_ending(lock);
-        status = rqli_end(&lock, 1, error);
+        status = rqli_give_back(&lock, 1, error);
         rqli_notify_ended(lock, status);
     }
     rqli_lock_free(lock);
@@ -297,7 +245,7 @@ rql_lock *rql_lock_forget(rql_lock *lock)
             rqli_leases_adopt(lock->client->leases, lock);
             return NULL;
         }
-        rqli_leases_remove(lock->client->leases, lock);
+        rqli_leases_remove(lock->client->leases, &lock, 1);
     }
     return rqli_lock_free(lock);
 }

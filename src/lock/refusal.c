@@ -130,11 +130,30 @@ static void add_over(struct writer *self, int64_t n_over, int64_t ttl_ms)
     }
 }
 
-void rqli_refusal_fill(const rql_lock *lock, const rql_lock_options *options, rql_status reason,
-                       const struct rqli_acquire_result *result)
+size_t rqli_refusal_obstacle(const struct rqli_acquire *acquire)
 {
+    const struct rqli_acquire_several *several = acquire->several;
+
+    for (size_t i = 0; i < acquire->count; i++) {
+        size_t at = several->order[i];
+
+        if (several->fate[at] == RQL_SERIES_HELD || several->fate[at] == RQL_SERIES_BEHIND ||
+            several->fate[at] == RQL_SERIES_OWN) {
+            return at;
+        }
+    }
+    return acquire->count;
+}
+
+void rqli_refusal_fill(const struct rqli_acquire *acquire, bool asks)
+{
+    const rql_lock_options *options = acquire->options;
+    const struct rqli_acquire_result *result = acquire->result;
+    rql_status reason = acquire->op.status;
     rql_refusal *refusal = options->refusal;
     struct writer writer = {refusal->message, sizeof refusal->message};
+    size_t at = acquire->several ? rqli_refusal_obstacle(acquire) : 0;
+    const rql_lock *lock = acquire->locks[at < acquire->count ? at : 0];
 
     rql_refusal_clear(refusal);
     refusal->reason = reason;
@@ -143,7 +162,7 @@ void rqli_refusal_fill(const rql_lock *lock, const rql_lock_options *options, rq
     refusal->position = result->rank + 1;
     add_reason(&writer, lock, options, reason);
     add_over(&writer, result->n_over, options->ttl_ms);
-    if (options->detailed_acq_timeout_error) {
+    if (asks) {
         (void)!rql_get_lock_info(lock->client, lock->name, &refusal->holder, NULL);
         (void)!rql_get_queue_info(lock->client, lock->name, &refusal->queue, NULL);
         add(&writer, " Details: <Lock Data> => ");

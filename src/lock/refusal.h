@@ -7,9 +7,12 @@
 
 #include <rql/inspect.h>
 
-/* Fills options->refusal for this outcome. Asks the server for holder and queue if that is wanted;
- * what cannot be had then is left out. */
-void rqli_refusal_fill(const rql_lock *lock, const rql_lock_options *options, rql_status reason,
-                       const struct rqli_acquire_result *result);
+/* The first of several locks that something stood against, in the order that the server looks; one
+ * past the last: none. */
+size_t rqli_refusal_obstacle(const struct rqli_acquire *acquire);
+
+/* It was refused: fills in the refusal of its options. asks: the server, for holder and queue; what
+ * cannot be had then is left out. */
+void rqli_refusal_fill(const struct rqli_acquire *acquire, bool asks);
 
 #endif

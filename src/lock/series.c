@@ -27,36 +27,6 @@ rql_series *rqli_series_free(rql_series *series)
     return NULL;
 }
 
-RQLI_DEFINE_AUTO(rql_series *, rqli_series_free);
-
-void rqli_series_unlist(rql_series *series, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        rqli_leases_remove(series->client->leases, series->locks[i]);
-    }
-}
-
-/* Gives back the first `count` locks, the last one first. */
-static rql_status give_back(rql_series *series, size_t count, rql_error *error)
-{
-    rqli_series_unlist(series, count);
-    return count > 0 ? rqli_end(series->locks, count, error) : RQL_OK;
-}
-
-bool rqli_series_make_locks(rql_series *series, const struct rqli_series_plan *plan)
-{
-    const rql_series_options *options = &plan->options;
-
-    for (; series->count < options->n_names; series->count++) {
-        series->locks[series->count] =
-            rqli_lock_new(series->client, options->names[series->count], plan->lock.task);
-        if (!series->locks[series->count]) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* Its locks are known. */
 static void name_subject(rql_series *series)
 {
@@ -76,151 +46,101 @@ void rqli_series_share_listeners(const rql_series *series, rql_lock_options *opt
     options->instr_sample_this = true;
 }
 
-void rqli_series_share_with_all(rql_series *series, const struct rqli_series_plan *plan)
+bool rqli_series_prepare(rql_series *series, const struct rqli_series_plan *plan, uint64_t number,
+                         struct rqli_acquire *acquire)
 {
-    rql_lock_options options = plan->lock;
+    const rql_series_options *options = &plan->options;
+    rql_lock_options of_lock = plan->lock;
 
-    name_subject(series);
-    rqli_series_share_listeners(series, &options);
-    options.log_lock_try = false; /* its tries are those of all */
-    for (size_t i = 0; i < series->count; i++) {
-        rqli_subject_listen(&series->locks[i]->subject, &series->client->options, &options);
-    }
-}
+    for (; series->count < options->n_names; series->count++) {
+        rql_lock *lock =
+            rqli_lock_new(series->client, options->names[series->count], plan->lock.task);
 
-static rql_status keep_all(rql_series *series, const struct rqli_series_plan *plan,
-                           const struct rqli_acquire_result *acquired, rql_error *error)
-{
-    rql_status status = RQL_OK;
-
-    for (size_t i = 0; !status && i < series->count; i++) {
-        status = rqli_lock_keep(series->locks[i], &plan->lock, acquired, error);
-    }
-    return status;
-}
-
-/* The first that something stood against, in the order that the server looks. */
-static size_t find_obstacle(const struct rqli_series_plan *plan, const rql_series_fate *fate)
-{
-    size_t count = plan->options.n_names;
-
-    for (size_t i = 0; i < count; i++) {
-        size_t at = plan->order[i];
-
-        if (fate[at] == RQL_SERIES_HELD || fate[at] == RQL_SERIES_BEHIND ||
-            fate[at] == RQL_SERIES_OWN) {
-            return at;
+        if (!lock) {
+            return false;
+        }
+        series->locks[series->count] = lock;
+        if (number) {
+            rqli_lock_be(lock, number);
         }
     }
-    return count;
-}
-
-void rqli_series_fill_refusal(rql_series *series, const struct rqli_series_plan *plan,
-                              const struct rqli_acquire_result *acquired, rql_status status,
-                              const rql_series_result *result)
-{
-    size_t at = find_obstacle(plan, result->fate);
-
-    if (status > 0 && plan->lock.refusal) {
-        at = at < series->count ? at : 0;
-        rqli_refusal_fill(series->locks[at], &plan->lock, status, acquired);
+    name_subject(series);
+    rqli_series_share_listeners(series, &of_lock);
+    of_lock.log_lock_try = false; /* its tries are those of all */
+    for (size_t i = 0; i < series->count; i++) {
+        rqli_subject_listen(&series->locks[i]->subject, &series->client->options, &of_lock);
     }
+    acquire->locks = series->locks;
+    acquire->count = series->count;
+    acquire->options = &plan->lock;
+    acquire->several->subject = &series->subject;
+    acquire->several->order = plan->order;
+    return true;
 }
 
-void rqli_series_on_refused(rql_series *series, const struct rqli_series_plan *plan,
-                            const struct rqli_acquire_result *acquired, rql_status status,
-                            rql_series_result *result)
+void rqli_series_on_acquired(rql_series *series, const struct rqli_acquire *acquire,
+                             rql_series_result *result)
 {
-    result->failed_on = find_obstacle(plan, result->fate);
-    rqli_notify_refused(&series->subject, acquired, status);
-}
-
-rql_status rqli_series_on_granted(rql_series *series, const struct rqli_series_plan *plan,
-                                  const struct rqli_acquire_result *acquired,
-                                  rql_series_result *result, rql_error *error)
-{
-    rql_status status;
-
-    result->n_acquired = series->count;
-    series->begun_us = series->locks[0]->begun_us;
-    status = keep_all(series, plan, acquired, error);
-    if (status) {
-        rqli_notify_refused(&series->subject, acquired, status);
+    if (acquire->op.status) {
+        result->failed_on = rqli_refusal_obstacle(acquire);
+    } else {
+        result->n_acquired = series->count;
+        series->begun_us = series->locks[0]->begun_us;
     }
-    for (size_t i = 0; !status && i < series->count; i++) {
-        rqli_notify_obtained(series->locks[i]);
-    }
-    return status;
-}
-
-static rql_status acquire_atomically(rql_series *series, const struct rqli_series_plan *plan,
-                                     struct rqli_acquire_result *acquired,
-                                     rql_series_result *result, rql_error *error)
-{
-    struct rqli_acquire_several several;
-    struct rqli_acquire acquire = {
-        .locks = series->locks,
-        .several = &several,
-        .count = series->count,
-        .options = &plan->lock,
-        .result = acquired,
-        .begun_us = rqli_now_us(),
-    };
-
-    several.order = plan->order;
-    several.fate = result->fate;
-    rqli_acquire_init(&acquire);
-    return rqli_acquire_run(&acquire, error);
 }
 
 static rql_status take_at_once(rql_series *series, const struct rqli_series_plan *plan,
                                rql_series_result *result, rql_error *error)
 {
-    struct rqli_acquire_result acquired = {.rank = -1, .tries = 1};
+    struct rqli_acquire_result acquired;
+    struct rqli_acquire_several several;
+    struct rqli_acquire acquire = {.several = &several, .result = &acquired};
     rql_status status;
 
-    if (!rqli_series_make_locks(series, plan)) {
+    several.fate = result->fate;
+    if (!rqli_series_prepare(series, plan, 0, &acquire)) {
         return rqli_fail_nomem(error);
     }
-    rqli_series_share_with_all(series, plan);
-    status = acquire_atomically(series, plan, &acquired, result, error);
-    if (status) {
-        rqli_series_fill_refusal(series, plan, &acquired, status, result);
-        rqli_series_on_refused(series, plan, &acquired, status, result);
-        return status;
-    }
-    status = rqli_series_on_granted(series, plan, &acquired, result, error);
-    if (status) {
-        (void)give_back(series, series->count, NULL);
-    }
+    acquire.begun_us = rqli_now_us();
+    rqli_acquire_init(&acquire);
+    status = rqli_acquire_run(&acquire, error);
+    rqli_series_on_acquired(series, &acquire, result);
     return status;
+}
+
+bool rqli_series_on_part(rql_series *series, const struct rqli_series_plan *plan, rql_lock *lock,
+                         rql_series_result *result)
+{
+    result->fate[series->count] = lock ? RQL_SERIES_ACQUIRED : RQL_SERIES_REFUSED;
+    if (!lock) {
+        result->failed_on = series->count;
+        return false;
+    }
+    series->locks[series->count++] = lock;
+    series->begun_us = lock->begun_us;
+    result->n_acquired = series->count;
+    return series->count < plan->options.n_names;
 }
 
 static rql_status take_in_turn(rql_series *series, const struct rqli_series_plan *plan,
                                rql_series_result *result, rql_error *error)
 {
-    const rql_series_options *options = &plan->options;
-    rql_lock_options lock = plan->lock;
-    rql_status status = RQL_OK;
+    rql_lock_options of_lock = plan->lock;
+    rql_status status;
+    rql_lock *lock;
 
-    rqli_series_share_listeners(series, &lock);
-    while (!status && series->count < options->n_names) {
+    rqli_series_share_listeners(series, &of_lock);
+    do {
         size_t at = series->count;
 
-        lock.ttl_ms = rqli_series_ttl_ms(&plan->lock, options->n_names, at);
-        status =
-            rql_lock_acquire(series->client, options->names[at], &lock, &series->locks[at], error);
-        result->fate[at] = status ? RQL_SERIES_REFUSED : RQL_SERIES_ACQUIRED;
-        series->count += status ? 0 : 1;
-    }
-    result->n_acquired = series->count;
+        lock = NULL;
+        of_lock.ttl_ms = rqli_series_ttl_ms(&plan->lock, plan->options.n_names, at);
+        status = rql_lock_acquire(series->client, plan->options.names[at], &of_lock, &lock, error);
+    } while (rqli_series_on_part(series, plan, lock, result));
     if (status) {
-        result->failed_on = series->count;
-        rqli_notify_series_returned(series, give_back(series, series->count, NULL));
-        return status;
+        rqli_notify_series_returned(series, rqli_give_back(series->locks, series->count, NULL));
     }
-    series->begun_us = series->locks[series->count - 1]->begun_us;
-    return RQL_OK;
+    return status;
 }
 
 rql_series *rqli_series_new(rql_client *client, const struct rqli_series_plan *plan)
@@ -252,85 +172,73 @@ static void notify_obtained(rql_series *series)
     rqli_observe(RQLI_ON_SERIES_OBTAINED, &series->subject, &figures);
 }
 
-void rqli_series_on_end(rql_series *series, int64_t begun_us, rql_status status,
-                        rql_series_result *result)
+rql_series *rqli_series_conclude(rql_series *series, const struct rqli_series_plan *plan,
+                                 int64_t begun_us, rql_status status, rql_series_result *result)
 {
-    series->held_us = rqli_now_us();
-    series->acq_time_us = series->held_us - begun_us;
+    if (series) {
+        series->held_us = rqli_now_us();
+        series->acq_time_us = series->held_us - begun_us;
+        result->acq_time_us = series->acq_time_us;
+    }
     result->reason = status;
-    result->acq_time_us = series->acq_time_us;
     if (!status) {
         notify_obtained(series);
         result->ending = RQL_SERIES_BY_TTL;
     }
+    if (plan->options.result) {
+        *plan->options.result = *result;
+    }
+    return status ? rqli_series_free(series) : series;
 }
 
-/* *out is set on RQL_OK. The result tells how it was, whatever it was. */
-static rql_status acquire(rql_client *client, const struct rqli_series_plan *plan,
-                          rql_series_result *result, rql_series **out, rql_error *error)
+/* Whoever tries does not wait. */
+static rql_status acquire(rql_client *client, const rql_series_options *options, bool tries,
+                          rql_series **out, rql_error *error)
 {
-    int64_t begun_us = rqli_now_us();
-    RQLI_AUTO(rqli_series_free) rql_series *series = rqli_series_new(client, plan);
-    rql_status status;
-
-    if (!series) {
-        result->reason = rqli_fail_nomem(error);
-        return result->reason;
-    }
-    status = plan->options.mode == RQL_SERIES_GEM ? take_in_turn(series, plan, result, error)
-                                                  : take_at_once(series, plan, result, error);
-    rqli_series_on_end(series, begun_us, status, result);
-    if (!status) {
-        *out = RQLI_GIVE(series);
-    }
-    return status;
-}
-
-static rql_status check(rql_client *client, const rql_series_options *options,
-                        struct rqli_series_plan *plan, rql_series **out, rql_error *error)
-{
+    RQLI_DEFER_CANCEL;
+    struct rqli_series_plan plan;
+    rql_series *series;
+    rql_series_result result;
+    int64_t begun_us;
     rql_status status = rqli_client_check(client, error);
 
     if (!status) {
-        status = rqli_series_plan(plan, &client->of_calls, options, error);
+        status = rqli_series_plan(&plan, &client->of_calls, options, error);
     }
     if (!status && !out) {
         status = rqli_fail(error, RQL_E_INVALID, "series: out is NULL");
     }
-    return status;
-}
-
-static rql_status acquire_and_tell(rql_client *client, const struct rqli_series_plan *plan,
-                                   rql_series **out, rql_error *error)
-{
-    RQLI_DEFER_CANCEL;
-    size_t count = plan->options.n_names;
-    rql_series_result result = {.count = count, .failed_on = count};
-
-    (void)acquire(client, plan, &result, out, error);
-    if (plan->options.result) {
-        *plan->options.result = result;
+    if (status) {
+        return status;
     }
-    return result.reason;
+    plan.lock.fail_fast = plan.lock.fail_fast || tries;
+    result = (rql_series_result){.count = plan.options.n_names, .failed_on = plan.options.n_names};
+    begun_us = rqli_now_us();
+    series = rqli_series_new(client, &plan);
+    if (!series) {
+        status = rqli_fail_nomem(error);
+    } else if (plan.options.mode == RQL_SERIES_GEM) {
+        status = take_in_turn(series, &plan, &result, error);
+    } else {
+        status = take_at_once(series, &plan, &result, error);
+    }
+    series = rqli_series_conclude(series, &plan, begun_us, status, &result);
+    if (!status) {
+        *out = series;
+    }
+    return status;
 }
 
 rql_status rql_series_acquire(rql_client *client, const rql_series_options *options,
                               rql_series **out, rql_error *error)
 {
-    struct rqli_series_plan plan;
-    rql_status status = check(client, options, &plan, out, error);
-
-    return status ? status : acquire_and_tell(client, &plan, out, error);
+    return acquire(client, options, false, out, error);
 }
 
 rql_status rql_series_try(rql_client *client, const rql_series_options *options, rql_series **out,
                           rql_error *error)
 {
-    struct rqli_series_plan plan;
-    rql_status status = check(client, options, &plan, out, error);
-
-    plan.lock.fail_fast = true;
-    return status ? status : acquire_and_tell(client, &plan, out, error);
+    return acquire(client, options, true, out, error);
 }
 
 void rqli_series_on_released(rql_series *series, rql_status status, rql_series_result *result)
@@ -353,7 +261,7 @@ rql_status rql_series_release(rql_series *series, rql_series_result *result, rql
     status = rqli_client_check(series->client, error);
     if (!status) {
         rqli_observe(RQLI_ON_SERIES_ENDING, &series->subject, NULL);
-        status = give_back(series, series->count, error);
+        status = rqli_give_back(series->locks, series->count, error);
         rqli_series_on_released(series, status, result);
     }
     rqli_series_free(series);

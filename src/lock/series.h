@@ -31,32 +31,33 @@ rql_status rqli_series_plan(struct rqli_series_plan *out, const rql_lock_options
 /* The gem's ttl of the index-th of `count` locks: the first outlives the waits for all. */
 int64_t rqli_series_ttl_ms(const rql_lock_options *options, size_t count, size_t index);
 
-/* rql_series_acquire() in steps: for series.c (a thread) and async/series.c (a loop). NULL: no
- * memory. */
+/* rql_series_acquire() in steps: for series.c (a thread) and async_series.c (a loop). */
+
+/* NULL: no memory. */
 rql_series *rqli_series_new(rql_client *client, const struct rqli_series_plan *plan);
 rql_series *rqli_series_free(rql_series *series);
-bool rqli_series_make_locks(rql_series *series, const struct rqli_series_plan *plan);
-/* One that is acquired by a call of its own is heard by whoever hears the series. */
-void rqli_series_share_listeners(const rql_series *series, rql_lock_options *options);
-/* The same for those of an atomic series, once they are made. */
-void rqli_series_share_with_all(rql_series *series, const struct rqli_series_plan *plan);
-/* An atomic one: what the options want to know of its refusal, with questions to the server. */
-void rqli_series_fill_refusal(rql_series *series, const struct rqli_series_plan *plan,
-                              const struct rqli_acquire_result *acquired, rql_status status,
-                              const rql_series_result *result);
-/* An atomic one: refused; or granted, and now kept. On a fault it is still to be given back. */
-void rqli_series_on_refused(rql_series *series, const struct rqli_series_plan *plan,
-                            const struct rqli_acquire_result *acquired, rql_status status,
-                            rql_series_result *result);
-rql_status rqli_series_on_granted(rql_series *series, const struct rqli_series_plan *plan,
-                                  const struct rqli_acquire_result *acquired,
-                                  rql_series_result *result, rql_error *error);
-/* Either mode: what it came to. */
-void rqli_series_on_end(rql_series *series, int64_t begun_us, rql_status status,
-                        rql_series_result *result);
 
-/* Takes the first `count` locks from the keeper's list. */
-void rqli_series_unlist(rql_series *series, size_t count);
+/* An atomic one: makes its locks and fills in their acquisition, of which several (with fate) and
+ * result are set. number: of the acquirer, or 0: this thread, or the task of the options. False: no
+ * memory. */
+bool rqli_series_prepare(rql_series *series, const struct rqli_series_plan *plan, uint64_t number,
+                         struct rqli_acquire *acquire);
+/* Its acquisition is over. */
+void rqli_series_on_acquired(rql_series *series, const struct rqli_acquire *acquire,
+                             rql_series_result *result);
+
+/* The gem's mode: one that is acquired by a call of its own is heard by whoever hears the series.
+ */
+void rqli_series_share_listeners(const rql_series *series, rql_lock_options *options);
+/* The next of its locks was acquired; NULL: it was not. True: there is another one to acquire. */
+bool rqli_series_on_part(rql_series *series, const struct rqli_series_plan *plan, rql_lock *lock,
+                         rql_series_result *result);
+
+/* Either mode: tells what it came to. series: NULL, there was no memory for it. Returns what is
+ * held; NULL: nothing, and it is freed. */
+rql_series *rqli_series_conclude(rql_series *series, const struct rqli_series_plan *plan,
+                                 int64_t begun_us, rql_status status, rql_series_result *result);
+
 /* result: or NULL. */
 void rqli_series_on_released(rql_series *series, rql_status status, rql_series_result *result);
 
