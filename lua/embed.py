@@ -195,7 +195,7 @@ def main():
         "enum rqli_script_id {\n" + "\n".join(enum) + "\n    RQLI_SCRIPT_COUNT\n};\n\n#endif\n"
     )
     out_c.write_text(
-        note + '#pragma GCC diagnostic ignored "-Woverlength-strings"\n\n#include "wire/script.h"\n\n'
+        note + '#pragma GCC diagnostic ignored "-Woverlength-strings"\n\n#include "wire/command.h"\n\n'
         "const struct rqli_script rqli_scripts[RQLI_SCRIPT_COUNT] = {\n" + "\n".join(rows) + "\n};\n"
     )
 

@@ -8,7 +8,7 @@
 #include "flush.h"
 #include "lock/client.h"
 #include "lock/hosts.h"
-#include "wire/keys.h"
+#include "wire/command.h"
 
 #include <rql/inspect.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "perf/replay.h"
 
 #include "perf/floor.h"
-#include "wire/call.h"
+#include "wire/command.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,8 +130,8 @@ static void format_nonce(char out[40], int64_t number)
 
 void replay_acquire(struct replay *self, const char *lock, int64_t number)
 {
-    const struct rqli_ask ask = {
-        .access = 'q', .conflict = 'w', .wait_ms = -1, .queue_ttl_ms = -1, .chance = 65535};
+    const struct rqli_acquire_args ask = {
+        .access = 'q', .conflict = 'w', .wait_ms = -1, .queue_ttl_ms = -1, .random = 65535};
     struct rqli_call call;
     char acquirer[RQL_ID_SIZE];
     char host[RQL_ID_SIZE];
@@ -147,7 +147,7 @@ void replay_acquire(struct replay *self, const char *lock, int64_t number)
     rqli_call_int(&call, TTL_MS);
     rqli_call_text(&call, nonce);
     rqli_call_int(&call, INT64_C(1) << 52);
-    rqli_call_ask(&call, &ask);
+    rqli_call_acquire_args(&call, &ask);
     rqli_call_write(&call, &self->command, false);
 }
 

@@ -7,7 +7,6 @@
 #include "lock/end.h"
 #include "lock/notify.h"
 #include "net/op.h"
-#include "net/serving.h"
 #include "options/options.h"
 #include "wire/answer.h"
 
@@ -67,7 +66,7 @@ rql_status rql_extend_by_secret(rql_client *client, const char *name, const char
     rqli_call_init(&call, RQLI_SCRIPT_EXTEND, &lock.keys);
     rqli_call_text(&call, secret);
     rqli_call_int(&call, ttl_ms);
-    rqli_call_chance(&call);
+    rqli_call_random(&call);
     status = rqli_call_run(client->conn, &call, rqli_client_budget_us(client, rqli_now_us()),
                            &exchange, error);
     if (status) {

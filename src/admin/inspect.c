@@ -5,7 +5,7 @@
 #include "base/random.h"
 #include "lock/leases.h"
 #include "lock/lock.h"
-#include "wire/keys.h"
+#include "wire/command.h"
 
 #include <dirent.h>
 #include <rql/inspect.h>

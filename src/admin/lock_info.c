@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "wire/keys.h"
+#include "wire/command.h"
 #include "wire/number.h"
 
 #include <stdlib.h>

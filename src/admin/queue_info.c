@@ -4,7 +4,7 @@
 #include "base/must.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "wire/keys.h"
+#include "wire/command.h"
 #include "wire/number.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 
 #include "lock/client.h"
 #include "lock/leases.h"
-#include "wire/keys.h"
+#include "wire/command.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -130,7 +130,7 @@ void rqli_rule_write(const struct rqli_sweep_rule *self, const struct rqli_sweep
             rqli_call_int(call, sweep->options.dry_run);
             break;
         case RQLI_ARGUMENT_RANDOM:
-            rqli_call_chance(call);
+            rqli_call_random(call);
             break;
         }
     }

@@ -5,7 +5,7 @@
 
 #include "admin/sweep.h"
 #include "wire/answer.h"
-#include "wire/call.h"
+#include "wire/command.h"
 
 /* More than that is counted under no key; what a server says beyond is malformed. */
 #define RQLI_SWEEP_COUNT_MAX (INT64_C(1) << 40)

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "lock/client.h"
-#include "net/serving.h"
+#include "wire/answer.h"
 
 #include <string.h>
 

@@ -10,7 +10,6 @@
 #include "lock/refusal.h"
 #include "lock/wait.h"
 #include "lock/withdraw.h"
-#include "net/serving.h"
 #include "observe/observe.h"
 #include "wire/answer.h"
 
@@ -52,14 +51,14 @@ static void add_arguments(const struct rqli_acquire *self, struct rqli_call *cal
     bool is_nested =
         !options->fail_fast &&
         (options->nested || rqli_holders_has(&self->client->holders, lock->holder, now_us));
-    const struct rqli_ask ask = {
+    const struct rqli_acquire_args args = {
         .access = access[(int)options->access_strategy + (is_nested ? 2 : 0)],
         .conflict = conflict[options->conflict_strategy],
         .fail_fast = options->fail_fast,
         .wait_ms = wait_left_ms(self, now_us),
         .queue_ttl_ms = options->queue_ttl_ms,
         .score_us = self->request.place.score_us,
-        .chance = rqli_random_below(65536),
+        .random = rqli_random_below(65536),
     };
 
     rqli_call_text(call, lock->acquirer);
@@ -67,7 +66,7 @@ static void add_arguments(const struct rqli_acquire *self, struct rqli_call *cal
     rqli_call_int(call, options->ttl_ms);
     rqli_call_text(call, self->several ? self->several->nonces : lock->nonce);
     rqli_call_int(call, rqli_server_clock_not_after(self->client, now_us));
-    rqli_call_ask(call, &ask);
+    rqli_call_acquire_args(call, &args);
     for (size_t i = 0; i < options->n_meta; i++) {
         rqli_call_text(call, options->meta[i].name);
         rqli_call_text(call, options->meta[i].value);

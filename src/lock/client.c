@@ -9,7 +9,6 @@
 #include "lock/hosts.h"
 #include "lock/leases.h"
 #include "net/conn_threads.h"
-#include "net/login.h"
 #include "net/push_threads.h"
 #include "net/socket.h"
 #include "observe/stats.h"

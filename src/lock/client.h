@@ -11,7 +11,7 @@
 #include "lock/lock.h"
 #include "net/conn_threads.h"
 #include "net/url.h"
-#include "wire/keys.h"
+#include "wire/command.h"
 
 #include <pthread.h>
 #include <rql/client.h>

@@ -5,7 +5,6 @@
 #include "lock/client.h"
 #include "lock/leases.h"
 #include "lock/withdraw.h"
-#include "net/serving.h"
 #include "observe/observe.h"
 #include "wire/answer.h"
 
@@ -37,7 +36,7 @@ static void write_end(struct rqli_op *op, size_t i, struct rqli_call *call)
         rqli_call_init(call, RQLI_SCRIPT_RELEASE, part->keys);
         rqli_call_text(call, part->nonce);
     }
-    rqli_call_chance(call);
+    rqli_call_random(call);
 }
 
 /* Also where a call before has taken the extension back, and its reply was lost. */

@@ -23,7 +23,7 @@ static void write_extend(struct rqli_op *op, size_t i, struct rqli_call *call)
     rqli_call_init(call, RQLI_SCRIPT_EXTEND, &self->locks[i]->keys);
     rqli_call_text(call, self->locks[i]->grant_nonce);
     rqli_call_int(call, self->ttl_ms);
-    rqli_call_chance(call);
+    rqli_call_random(call);
 }
 
 static void notify_extended(const rql_lock *lock, int64_t ttl_ms)

@@ -8,7 +8,7 @@
 #include "base/timers.h"
 #include "lock/lease.h"
 #include "observe/observe.h"
-#include "wire/keys.h"
+#include "wire/command.h"
 
 #include <rql/client.h>
 #include <rql/lock.h>

@@ -5,7 +5,7 @@
 #include "lock/leases.h"
 #include "observe/observe.h"
 #include "wire/answer.h"
-#include "wire/call.h"
+#include "wire/command.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -73,7 +73,7 @@ static void write_calls(struct rqli_renewals *self, struct rqli_command *command
             rqli_call_init(&call, RQLI_SCRIPT_EXTEND, &lock->keys);
             rqli_call_text(&call, lock->grant_nonce);
             rqli_call_int(&call, self->item[i].ttl_ms);
-            rqli_call_chance(&call);
+            rqli_call_random(&call);
             rqli_call_write(&call, command, with_text);
         }
     }

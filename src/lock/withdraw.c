@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "net/op.h"
-#include "net/serving.h"
+#include "wire/answer.h"
 
 #include <rql/base.h>
 #include <stdio.h>
@@ -112,7 +112,7 @@ void rqli_withdraw_write(const struct rqli_withdrawal_of *what, const struct rql
     rqli_call_init(call, RQLI_SCRIPT_LEAVE, keys);
     rqli_call_text(call, what->acquirer);
     rqli_call_text(call, what->nonce);
-    rqli_call_chance(call);
+    rqli_call_random(call);
 }
 
 /* One round of a batch. */

@@ -8,7 +8,7 @@
  */
 
 #include "net/conn_loop.h"
-#include "wire/call.h"
+#include "wire/command.h"
 
 struct rqli_queued_call;
 

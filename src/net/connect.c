@@ -2,17 +2,159 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "net/fd.h"
-#include "net/resolve.h"
+#include "base/fork.h"
+#include "base/futex.h"
+#include "base/must.h"
+#include "base/scope.h"
+#include "net/url.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+
+/* ---- names to addresses ---- */
+
+enum { PORT_TEXT_SIZE = 8 };
+
+enum { ASKED, ANSWERED };
+
+static const struct addrinfo any_stream = {.ai_flags = AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
+
+/* getaddrinfo() cannot be interrupted and may take half a minute. So it runs in a thread of its
+ * own, which a caller whose deadline has passed leaves behind: the question is owned by both, and
+ * the last one frees it. */
+struct question {
+    char *host;
+    char port[PORT_TEXT_SIZE];
+    struct addrinfo *list; /* these three are the caller's from ANSWERED on */
+    int code;              /* of getaddrinfo() */
+    int sys_errno;
+    rqli_signal state;
+    atomic_int n_owners;
+};
+
+static void question_leave(struct question *self)
+{
+    if (atomic_fetch_sub_explicit(&self->n_owners, 1, memory_order_acq_rel) > 1) {
+        return;
+    }
+    if (self->list) {
+        freeaddrinfo(self->list);
+    }
+    free(self->host);
+    free(self);
+}
+
+RQLI_DEFINE_AUTO(struct question *, question_leave);
+
+static void *ask_resolver(void *argument)
+{
+    struct question *self = argument;
+
+    self->code = getaddrinfo(self->host, self->port, &any_stream, &self->list);
+    self->sys_errno = errno;
+    atomic_store_explicit(&self->state, ANSWERED, memory_order_release);
+    rqli_signal_wake(&self->state);
+    question_leave(self);
+    return NULL;
+}
+
+/* Returns an errno. The thread takes none of the program's signals, and nobody joins it. */
+static int start_asking(struct question *self)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    sigset_t before;
+    int code;
+
+    RQLI_MUST(pthread_attr_init(&attributes) == 0);
+    RQLI_MUST(pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) == 0);
+    before = rqli_mask_all();
+    atomic_store_explicit(&self->n_owners, 2, memory_order_relaxed);
+    code = pthread_create(&thread, &attributes, ask_resolver, self);
+    if (code != 0) {
+        atomic_store_explicit(&self->n_owners, 1, memory_order_relaxed);
+    }
+    rqli_mask_restore(&before);
+    (void)pthread_attr_destroy(&attributes);
+    return code;
+}
+
+/* False: not in time. */
+static bool await_answer(struct question *self, int64_t deadline_us)
+{
+    bool is_late = false;
+
+    /* The futex may end its wait early, so the clock decides; what has come by then counts. */
+    while (atomic_load_explicit(&self->state, memory_order_acquire) == ASKED && !is_late) {
+        is_late = rqli_now_us() >= deadline_us;
+        rqli_signal_wait(&self->state, ASKED, deadline_us);
+    }
+    return atomic_load_explicit(&self->state, memory_order_acquire) == ANSWERED;
+}
+
+static rql_status fail_resolving(const struct rqli_endpoint *endpoint, int code, rql_error *error)
+{
+    char text[128];
+
+    return rqli_fail(error, RQL_E_IO, "cannot connect to %.150s: %s", endpoint->where,
+                     code == EAI_SYSTEM ? strerror_r(errno, text, sizeof text)
+                                        : gai_strerror(code));
+}
+
+static rql_status resolve_name(struct addrinfo **out, const struct rqli_endpoint *endpoint,
+                               const char *port, int64_t deadline_us, rql_error *error)
+{
+    RQLI_AUTO(question_leave) struct question *question = calloc(1, sizeof *question);
+
+    if (!question) {
+        return rqli_fail_nomem(error);
+    }
+    atomic_store_explicit(&question->n_owners, 1, memory_order_relaxed);
+    memcpy(question->port, port, sizeof question->port);
+    question->host = strdup(endpoint->host);
+    if (!question->host) {
+        return rqli_fail_nomem(error);
+    }
+    errno = start_asking(question);
+    if (errno != 0) {
+        return fail_resolving(endpoint, EAI_SYSTEM, error);
+    }
+    if (!await_answer(question, deadline_us)) {
+        errno = ETIMEDOUT;
+        return fail_resolving(endpoint, EAI_AGAIN, error);
+    }
+    errno = question->sys_errno;
+    if (question->code != 0) {
+        return fail_resolving(endpoint, question->code, error);
+    }
+    *out = RQLI_GIVE(question->list);
+    return RQL_OK;
+}
+
+static rql_status resolve(struct addrinfo **out, const struct rqli_endpoint *endpoint,
+                          int64_t deadline_us, rql_error *error)
+{
+    struct addrinfo numeric = any_stream;
+    char port[PORT_TEXT_SIZE];
+
+    (void)snprintf(port, sizeof port, "%d", endpoint->port);
+    numeric.ai_flags |= AI_NUMERICHOST;
+    if (getaddrinfo(endpoint->host, port, &numeric, out) == 0) {
+        return RQL_OK; /* an address: no server is asked, no thread needed */
+    }
+    return resolve_name(out, endpoint, port, deadline_us, error);
+}
+
+/* ---- addresses to sockets ---- */
 
 enum {
     WAIT_MS_MAX = 60000,
@@ -30,26 +172,26 @@ static int fail_with(int code)
     return -1;
 }
 
-/* Rounded up, so that a wait never ends before its deadline. */
-static int wait_ms(int64_t deadline_us)
+int rqli_fd_await(int fd, short events, int64_t left_us)
 {
-    int64_t left_us = deadline_us - rqli_now_us();
+    struct pollfd wanted = {.fd = fd, .events = events};
+    struct timespec left = {0};
 
-    if (left_us <= 0) {
-        return 0;
+    if (left_us > 0) {
+        left.tv_sec = (time_t)(left_us / 1000000);
+        left.tv_nsec = (long)(left_us % 1000000) * 1000;
     }
-    return left_us / 1000 >= WAIT_MS_MAX ? WAIT_MS_MAX : (int)((left_us + 999) / 1000);
+    return ppoll(&wanted, 1, &left, NULL);
 }
 
 static int await_connected(int fd, int64_t deadline_us)
 {
-    struct pollfd wanted = {.fd = fd, .events = POLLOUT};
     int code = 0;
     socklen_t size = sizeof code;
     int ready;
 
     do {
-        ready = poll(&wanted, 1, wait_ms(deadline_us));
+        ready = rqli_fd_await(fd, POLLOUT, deadline_us - rqli_now_us());
     } while ((ready < 0 && errno == EINTR) || (ready == 0 && rqli_now_us() < deadline_us));
     if (ready == 0) {
         return fail_with(ETIMEDOUT);
@@ -126,12 +268,12 @@ static int limit_send_ms(int fd, int ms)
 static int connect_path(int fd, const struct sockaddr_un *address, int64_t deadline_us)
 {
     for (;;) {
-        int left_ms = wait_ms(deadline_us);
+        int64_t left_ms = (deadline_us - rqli_now_us() + 999) / 1000; /* 0 would be no limit */
 
-        if (left_ms == 0) {
+        if (left_ms <= 0) {
             return fail_with(ETIMEDOUT);
         }
-        if (limit_send_ms(fd, left_ms) != 0) {
+        if (limit_send_ms(fd, left_ms < WAIT_MS_MAX ? (int)left_ms : WAIT_MS_MAX) != 0) {
             return -1;
         }
         if (connect(fd, (const struct sockaddr *)address, sizeof *address) == 0) {
@@ -172,7 +314,7 @@ rql_status rqli_connect(const struct rqli_endpoint *endpoint, int64_t deadline_u
     if (endpoint->kind == RQLI_ENDPOINT_UNIX) {
         fd = rqli_connect_unix(endpoint->path, deadline_us);
     } else {
-        status = rqli_resolve(&list, endpoint, deadline_us, error);
+        status = resolve(&list, endpoint, deadline_us, error);
         if (status) {
             return status;
         }

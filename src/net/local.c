@@ -1,10 +1,8 @@
-#include "net/local.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "net/connect.h"
-#include "net/fd.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -28,7 +26,7 @@
 #define DEFAULT_IDLE_S "60"
 #define DEFAULT_FOLDERS "/usr/local/bin:/usr/bin:/bin:/usr/sbin"
 
-enum { STEP_MS = 2, WAIT_MS_MAX = 60000, IDLE_S_MAX = 86400 };
+enum { STEP_MS = 2, IDLE_S_MAX = 86400 };
 
 extern const char rqli_local_guard[]; /* local_guard.sh */
 
@@ -306,12 +304,9 @@ static bool answers(int fd, int64_t deadline_us)
     static const char pong[] = "+PONG\r\n";
     size_t length = sizeof pong - 1;
     char reply[sizeof pong - 1];
-    int64_t left_us = deadline_us - rqli_now_us();
-    int64_t left_ms = left_us <= 0 ? 0 : (left_us + 999) / 1000;
-    struct pollfd wanted = {.fd = fd, .events = POLLIN};
 
     return send(fd, "PING\r\n", 6, MSG_NOSIGNAL) == 6 &&
-           poll(&wanted, 1, left_ms > WAIT_MS_MAX ? WAIT_MS_MAX : (int)left_ms) > 0 &&
+           rqli_fd_await(fd, POLLIN, deadline_us - rqli_now_us()) > 0 &&
            recv(fd, reply, length, MSG_DONTWAIT) == (ssize_t)length &&
            memcmp(reply, pong, length) == 0;
 }

@@ -9,7 +9,7 @@
 
 #include "net/conn_threads.h"
 #include "net/push_threads.h"
-#include "wire/call.h"
+#include "wire/command.h"
 
 struct rqli_op;
 
@@ -63,5 +63,9 @@ rql_status rqli_op_run(struct rqli_op *op, struct rqli_conn *conn,
  * back. Any other status: nothing to give back. */
 rql_status rqli_call_run(struct rqli_conn *conn, const struct rqli_call *call, int64_t until_us,
                          struct rqli_exchange **out, rql_error *error);
+
+/* Serves the queue of a lock if that is free. True: it was handed over. A fault ends it: the next
+ * poll serves who is next. */
+bool rqli_serve(struct rqli_conn *conn, const struct rqli_keys *keys, int64_t deadline_us);
 
 #endif

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/scope.h"
 #include "net/op.h"
+#include "wire/answer.h"
 
 #include <string.h>
 
@@ -183,4 +184,21 @@ rql_status rqli_call_run(struct rqli_conn *conn, const struct rqli_call *call, i
     }
     *out = RQLI_GIVE(exchange);
     return RQL_OK;
+}
+
+bool rqli_serve(struct rqli_conn *conn, const struct rqli_keys *keys, int64_t deadline_us)
+{
+    struct rqli_outcome outcome = {.second = RQLI_SERVED_PARTLY};
+    struct rqli_call call;
+
+    rqli_serve_write(keys, &call);
+    while (outcome.second == RQLI_SERVED_PARTLY) {
+        RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+
+        if (rqli_call_run(conn, &call, deadline_us, &exchange, NULL) != RQL_OK ||
+            !rqli_outcome_read(exchange->reply, &outcome)) {
+            return false;
+        }
+    }
+    return outcome.second == RQLI_SERVED_ONE;
 }

@@ -1,29 +1,24 @@
 #include "net/socket.h"
 
 #include "base/clock.h"
+#include "base/error.h"
+#include "base/scope.h"
+#include "net/connect.h"
+#include "wire/answer.h"
+#include "wire/command.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 enum { READ_BYTES = 16384, EXACT_US = 20000, LONGEST_US = 60000000 };
-
-bool rqli_socket_begin(struct rqli_socket *self, int fd)
-{
-    self->fd = fd;
-    self->read_limit_us = 0;
-    self->seat = (struct rqli_seat){0};
-    self->is_read_only = false;
-    if (!rqli_decoder_init(&self->decoder)) {
-        rqli_socket_close(self);
-        return false;
-    }
-    return true;
-}
 
 void rqli_socket_close(struct rqli_socket *self)
 {
@@ -52,23 +47,6 @@ bool rqli_socket_is_quiet(const struct rqli_socket *self)
     return recv(self->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
-/* After a send() that took nothing; errno says why. */
-static bool may_send_again(int fd, int64_t deadline_us)
-{
-    struct pollfd wanted = {.fd = fd, .events = POLLOUT};
-    int64_t left_us = deadline_us - rqli_now_us();
-
-    if (errno != EAGAIN) {
-        return errno == EINTR;
-    }
-    if (left_us <= 0) {
-        errno = EAGAIN;
-        return false;
-    }
-    return poll(&wanted, 1, (int)(left_us / 1000 < 60000 ? left_us / 1000 + 1 : 60000)) >= 0 ||
-           errno == EINTR;
-}
-
 ssize_t rqli_socket_send_some(struct rqli_socket *self, const char *bytes, size_t length)
 {
     ssize_t sent = send(self->fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -81,28 +59,27 @@ bool rqli_socket_send(struct rqli_socket *self, const char *bytes, size_t length
 {
     while (length > 0) {
         ssize_t sent = rqli_socket_send_some(self, bytes, length);
+        int64_t left_us = deadline_us - rqli_now_us();
 
-        if (sent > 0) {
-            bytes += sent;
-            length -= (size_t)sent;
-        } else if (sent < 0 || !may_send_again(self->fd, deadline_us)) {
+        if (sent < 0) {
             return false;
         }
+        if (sent == 0 && left_us <= 0) {
+            errno = EAGAIN;
+            return false;
+        }
+        if (sent == 0) {
+            (void)rqli_fd_await(self->fd, POLLOUT, left_us);
+        }
+        bytes += sent;
+        length -= (size_t)sent;
     }
     return true;
 }
 
 void rqli_socket_await_room(const struct rqli_socket *self, int64_t until_us)
 {
-    struct pollfd wanted = {.fd = self->fd, .events = POLLIN | POLLOUT};
-    int64_t left_us = until_us - rqli_now_us();
-    struct timespec left;
-
-    if (left_us > 0) {
-        left = (struct timespec){.tv_sec = (time_t)(left_us / 1000000),
-                                 .tv_nsec = (long)(left_us % 1000000) * 1000};
-        (void)ppoll(&wanted, 1, &left, NULL);
-    }
+    (void)rqli_fd_await(self->fd, POLLIN | POLLOUT, until_us - rqli_now_us());
 }
 
 void rqli_socket_abandon(struct rqli_socket *self)
@@ -137,14 +114,11 @@ static void limit_read(struct rqli_socket *self, int64_t left_us)
 /* May end early, never late: what has to be reported by a deadline waits here. */
 static ssize_t await_bytes(struct rqli_socket *self, char *buffer, int64_t left_us)
 {
-    struct pollfd wanted = {.fd = self->fd, .events = POLLIN};
-    const struct timespec left = {.tv_nsec = (long)left_us * 1000};
-
     if (left_us > EXACT_US) {
         limit_read(self, left_us < LONGEST_US ? left_us : LONGEST_US);
         return recv(self->fd, buffer, READ_BYTES, 0);
     }
-    (void)ppoll(&wanted, 1, &left, NULL);
+    (void)rqli_fd_await(self->fd, POLLIN, left_us);
     return recv(self->fd, buffer, READ_BYTES, MSG_DONTWAIT);
 }
 
@@ -178,4 +152,253 @@ enum rqli_socket_read rqli_socket_read(struct rqli_socket *self, int64_t until_u
         errno = ECONNRESET;
     }
     return RQLI_SOCKET_BROKEN;
+}
+
+/* ---- login ---- */
+
+/* In the order they are sent; what is not needed is left out. From SETNAME on nothing fails without
+ * them: they may be refused. */
+enum question {
+    AUTH,
+    SELECT,
+    TIME,
+    CLIENT_ID,
+    PUBLISH,
+    SETNAME,
+    WRITE,
+    CLIENT_INFO,
+    INFO,
+    KILL,
+    QUESTIONS
+};
+
+struct login {
+    struct rqli_socket *sock;
+    struct rqli_command command;
+    struct rqli_arena arena;
+    enum question sent[QUESTIONS];
+    struct rqli_clock_reading *reading;
+};
+
+static void login_free(struct login *self)
+{
+    rqli_command_fini(&self->command);
+    rqli_arena_reset(&self->arena);
+    free(self);
+}
+
+RQLI_DEFINE_AUTO(struct login *, login_free);
+
+/* Where the next command goes, which asks this. */
+static struct rqli_command *next(struct login *self, enum question question)
+{
+    self->sent[self->command.n_commands] = question;
+    return &self->command;
+}
+
+void rqli_login_write_probe(struct rqli_command *command)
+{
+    rqli_command_words(command, "ZREM", RQLI_KEY_LIVE, "-", NULL);
+}
+
+static void write_questions(struct login *self, bool is_for_commands)
+{
+    const struct rqli_endpoint *endpoint = self->sock->endpoint;
+    char text[64];
+
+    if (endpoint->password && endpoint->user) {
+        rqli_command_words(next(self, AUTH), "AUTH", endpoint->user, endpoint->password, NULL);
+    } else if (endpoint->password) {
+        rqli_command_words(next(self, AUTH), "AUTH", endpoint->password, NULL);
+    }
+    if (endpoint->database != 0) {
+        (void)snprintf(text, sizeof text, "%d", endpoint->database);
+        rqli_command_words(next(self, SELECT), "SELECT", text, NULL);
+    }
+    rqli_command_words(next(self, TIME), "TIME", NULL);
+    rqli_command_words(next(self, CLIENT_ID), "CLIENT", "ID", NULL);
+    rqli_push_ping(next(self, PUBLISH), endpoint->identity);
+    (void)snprintf(text, sizeof text, "rql-%s", endpoint->identity);
+    rqli_command_words(next(self, SETNAME), "CLIENT", "SETNAME", text, NULL);
+    if (is_for_commands) {
+        rqli_login_write_probe(next(self, WRITE));
+        rqli_command_words(next(self, CLIENT_INFO), "CLIENT", "INFO", NULL);
+        rqli_command_words(next(self, INFO), "INFO", "server", NULL);
+    }
+}
+
+/* The text between two marks, if it fits. */
+static void copy_between(char *out, size_t size, const struct rqli_reply *reply, const char *begin,
+                         const char *end)
+{
+    struct rqli_slice rest = reply->text;
+    const char *from = memmem(rest.data, rest.length, begin, strlen(begin));
+    const char *to;
+
+    if (!from) {
+        return;
+    }
+    from += strlen(begin);
+    rest.length -= (size_t)(from - rest.data);
+    to = memmem(from, rest.length, end, strlen(end));
+    if (to && (size_t)(to - from) < size) {
+        memcpy(out, from, (size_t)(to - from));
+    }
+}
+
+/* What nothing fails without. */
+static void take_optional(struct login *self, enum question question,
+                          const struct rqli_reply *reply)
+{
+    struct rqli_seat *seat = &self->sock->seat;
+
+    if (reply->type == RQLI_REPLY_ERROR) {
+        self->sock->is_read_only = question == WRITE && rqli_reply_says(reply, "READONLY");
+    } else if (reply->type == RQLI_REPLY_TEXT && question == CLIENT_INFO) {
+        copy_between(seat->address, sizeof seat->address, reply, " addr=", " laddr=");
+    } else if (reply->type == RQLI_REPLY_TEXT && question == INFO) {
+        copy_between(seat->run_id, sizeof seat->run_id, reply, "\nrun_id:", "\r");
+    }
+}
+
+static rql_status take_reply(struct login *self, enum question question,
+                             const struct rqli_reply *reply, rql_error *error)
+{
+    static const char *const names[SETNAME] = {"AUTH", "SELECT", "TIME", "CLIENT ID", "PUBLISH"};
+
+    if (question >= SETNAME) {
+        take_optional(self, question, reply);
+        return RQL_OK;
+    }
+    if (reply->type == RQLI_REPLY_ERROR ||
+        (question == TIME && !rqli_time_read(reply, &self->reading->server_us))) {
+        return rqli_reply_fault(reply, names[question], self->sock->endpoint->where, error);
+    }
+    if (question == TIME) {
+        self->reading->received_us = rqli_now_us();
+    } else if (question == CLIENT_ID) {
+        self->sock->seat.client_id = reply->integer;
+    }
+    return RQL_OK;
+}
+
+static rql_status broken(const struct login *self, const char *why, rql_error *error)
+{
+    char text[128];
+
+    return rqli_fail(error, RQL_E_IO, "cannot log in to %s: %s", self->sock->endpoint->where,
+                     why ? why : strerror_r(errno, text, sizeof text));
+}
+
+static rql_status read_reply(struct login *self, int64_t deadline_us, struct rqli_reply *reply,
+                             rql_error *error)
+{
+    for (;;) {
+        int state = rqli_decoder_next(&self->sock->decoder, &self->arena, reply);
+
+        if (state < 0) {
+            return rqli_fail(error, RQL_E_PROTOCOL, "%s: what answers there is no Redis or Valkey",
+                             self->sock->endpoint->where);
+        }
+        if (state > 0) {
+            return RQL_OK;
+        }
+        if (rqli_socket_read(self->sock, deadline_us, 0) == RQLI_SOCKET_BROKEN) {
+            return broken(self, NULL, error);
+        }
+        if (rqli_now_us() >= deadline_us) {
+            errno = ETIMEDOUT;
+            return broken(self, "no answer in time", error);
+        }
+    }
+}
+
+/* Sends what was written, and takes the replies. */
+static rql_status ask_server(struct login *self, int64_t deadline_us, rql_error *error)
+{
+    rql_status status = RQL_OK;
+
+    if (self->command.failed) {
+        return rqli_fail_nomem(error);
+    }
+    if (!rqli_socket_send(self->sock, self->command.data, self->command.length, deadline_us)) {
+        return broken(self, NULL, error);
+    }
+    for (int i = 0; !status && i < self->command.n_commands; i++) {
+        struct rqli_reply reply = {0};
+
+        status = read_reply(self, deadline_us, &reply, error);
+        if (!status) {
+            status = take_reply(self, self->sent[i], &reply, error);
+        }
+    }
+    explicit_bzero(self->command.data, self->command.length);
+    return status;
+}
+
+/* Only what is surely ours: a server that was started anew gives old numbers, and behind a Unix
+ * socket old addresses, to strangers. Where that cannot be seen, or KILL is not allowed, what was
+ * sent there has not_after behind it. */
+static rql_status end_predecessor(struct login *self, const struct rqli_seat *predecessor,
+                                  int64_t deadline_us, rql_error *error)
+{
+    char id[24];
+
+    if (predecessor->client_id == 0 || !*predecessor->address || !*predecessor->run_id ||
+        strcmp(predecessor->run_id, self->sock->seat.run_id) != 0) {
+        return RQL_OK;
+    }
+    (void)snprintf(id, sizeof id, "%lld", (long long)predecessor->client_id);
+    rqli_command_reset(&self->command);
+    rqli_command_words(next(self, KILL), "CLIENT", "KILL", "ID", id, "ADDR", predecessor->address,
+                       NULL);
+    return ask_server(self, deadline_us, error);
+}
+
+static rql_status log_in(struct rqli_socket *sock, const struct rqli_seat *predecessor,
+                         int64_t deadline_us, struct rqli_clock_reading *reading_out,
+                         rql_error *error)
+{
+    RQLI_AUTO(login_free) struct login *self = calloc(1, sizeof *self);
+    rql_status status;
+
+    if (!self || !rqli_decoder_init(&sock->decoder)) {
+        return rqli_fail_nomem(error);
+    }
+    self->sock = sock;
+    self->reading = reading_out;
+    write_questions(self, predecessor != NULL);
+    reading_out->sent_us = rqli_now_us();
+    status = ask_server(self, deadline_us, error);
+    if (!status && predecessor) {
+        status = end_predecessor(self, predecessor, deadline_us, error);
+    }
+    if (!status && !rqli_decoder_is_empty(&sock->decoder)) {
+        status = rqli_fail(error, RQL_E_PROTOCOL, "%s: more answers than questions at login",
+                           sock->endpoint->where);
+    }
+    return status;
+}
+
+rql_status rqli_login(struct rqli_socket *sock, const struct rqli_seat *predecessor,
+                      int64_t deadline_us, struct rqli_clock_reading *reading_out, rql_error *error)
+{
+    const struct rqli_endpoint *endpoint = sock->endpoint;
+    int fd = -1;
+    rql_status status = endpoint->kind == RQLI_ENDPOINT_LOCAL
+                            ? rqli_local_join(endpoint->path, deadline_us, &fd, error)
+                            : rqli_connect(endpoint, deadline_us, &fd, error);
+
+    if (status) {
+        return status;
+    }
+    sock->fd = fd;
+    sock->read_limit_us = 0;
+    sock->seat = (struct rqli_seat){0};
+    sock->is_read_only = false;
+    status = log_in(sock, predecessor, deadline_us, reading_out, error);
+    if (status) {
+        rqli_socket_close(sock);
+    }
+    return status;
 }

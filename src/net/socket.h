@@ -5,6 +5,7 @@
  * owner says who may read and who may write. */
 
 #include "net/decode.h"
+#include "wire/command.h"
 
 #include <sys/types.h>
 
@@ -37,9 +38,17 @@ struct rqli_clock_reading {
     int64_t server_us;
 };
 
-/* Begins a connection on a descriptor, which is its own from now on. False: out of memory; closed.
+/*
+ * A connection from nothing: connects, and says in one write what would fail later, so that it
+ * fails here, with a name: AUTH, SELECT, CLIENT SETNAME, CLIENT ID, TIME, the right to publish.
+ *
+ * With a predecessor it also finds out its seat and whether the server takes writes, and has the
+ * server end that connection, if it is there and surely ours: what was sent on it may still be
+ * done. NULL: it will only listen. Not RQL_OK: the socket is closed.
  */
-bool rqli_socket_begin(struct rqli_socket *self, int fd);
+rql_status rqli_login(struct rqli_socket *self, const struct rqli_seat *predecessor,
+                      int64_t deadline_us, struct rqli_clock_reading *reading_out,
+                      rql_error *error);
 void rqli_socket_close(struct rqli_socket *self); /* closed already is fine */
 
 /* All bytes, or false (errno says why: EPIPE, EAGAIN at the deadline, ...). */
@@ -69,5 +78,9 @@ enum rqli_socket_read {
 
 /* Waits for bytes until until_us; polls for spin_us before it sleeps. */
 enum rqli_socket_read rqli_socket_read(struct rqli_socket *self, int64_t until_us, int64_t spin_us);
+
+/* A write that changes nothing, for no client has the identity "-"; a replica refuses it all the
+ * same. */
+void rqli_login_write_probe(struct rqli_command *command);
 
 #endif

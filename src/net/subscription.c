@@ -1,9 +1,9 @@
 #include "net/subscription.h"
 
 #include "base/clock.h"
-#include "net/login.h"
+#include "net/socket.h"
 #include "net/url.h"
-#include "wire/push.h"
+#include "wire/answer.h"
 
 enum { QUIET_US = 5000000 };
 

@@ -10,7 +10,7 @@
  */
 
 #include "base/futex.h"
-#include "wire/push.h"
+#include "wire/answer.h"
 
 #include <rql/status.h>
 

@@ -1,7 +1,10 @@
 #include "wire/answer.h"
 
+#include "wire/command.h"
+
 #include <rql/base.h>
 #include <rql/lock.h>
+#include <stdio.h>
 #include <string.h>
 
 /* What a script answers: whole numbers and at the end perhaps a word; as a list, or as one line of
@@ -134,8 +137,7 @@ bool rqli_answer_read(const struct rqli_reply *reply, struct rqli_answer *out)
 bool rqli_answer_is_for(const struct rqli_answer *self, const char *nonce)
 {
     return self->kind != RQLI_ANSWER_GRANTED || self->process != RQL_LOCK_OBTAINING ||
-           (self->nonce.length == strlen(nonce) &&
-            memcmp(self->nonce.data, nonce, self->nonce.length) == 0);
+           rqli_slice_is(self->nonce, nonce);
 }
 
 bool rqli_outcome_read(const struct rqli_reply *reply, struct rqli_outcome *out)
@@ -150,6 +152,13 @@ bool rqli_outcome_read(const struct rqli_reply *reply, struct rqli_outcome *out)
         out->third = fields.numbers[2];
     }
     return true;
+}
+
+bool rqli_serve_is_due(const struct rqli_reply *reply)
+{
+    struct rqli_outcome outcome;
+
+    return rqli_outcome_read(reply, &outcome) && outcome.second == RQLI_SERVED_PARTLY;
 }
 
 bool rqli_time_read(const struct rqli_reply *reply, int64_t *out_us)
@@ -167,6 +176,8 @@ bool rqli_time_read(const struct rqli_reply *reply, int64_t *out_us)
     *out_us = seconds * 1000000 + us;
     return true;
 }
+
+/* ---- acquire_series.lua ---- */
 
 /* Where the parts begin, and how long one is. */
 enum { GRANT_HEAD = 2, GRANT_PART = 4, QUEUED_HEAD = 8, REFUSED_HEAD = 3 };
@@ -240,15 +251,12 @@ bool rqli_series_answer_read(const struct rqli_reply *reply, size_t count, struc
 struct rqli_answer rqli_series_answer_grant(const struct rqli_reply *reply, size_t index)
 {
     const struct rqli_reply *part = &reply->items[GRANT_HEAD + GRANT_PART * index];
-    int64_t left_ms = part[1].integer;
 
     return (struct rqli_answer){
         .kind = RQLI_ANSWER_GRANTED,
         .server_us = reply->items[1].integer,
         .token = part[0].integer,
-        .left_ms = left_ms < -1               ? -1
-                   : left_ms < RQL_TTL_MAX_MS ? left_ms
-                                              : RQL_TTL_MAX_MS,
+        .left_ms = bounded_ms(part[1].integer),
         .process = part[2].integer,
         .nonce = part[3].text,
     };
@@ -259,4 +267,90 @@ enum rqli_obstacle rqli_series_answer_obstacle(const struct rqli_reply *reply, s
     return (enum rqli_obstacle)reply->items[head_of(reply) + index].integer;
 }
 
-/* The words are in the reply. Nothing is left behind the last one. */
+/* ---- pushes ---- */
+
+#define CHANGES "__redis__:invalidate"
+
+enum { CHANNEL_SIZE = 64 };
+
+/* Pushes are lines of text, as answers are. Nothing may follow the last word. */
+
+static bool is_text(const struct rqli_reply *reply, const char *text)
+{
+    return reply->type == RQLI_REPLY_TEXT && rqli_slice_is(reply->text, text);
+}
+
+/* "<token> <server us> <lease ms>". Anybody may publish: what serve_queue.lua would not have
+ * written must not become a lease. */
+static bool read_grant(struct rqli_push *push, struct rqli_slice text)
+{
+    struct fields fields = {.count = 0};
+
+    read_text(&fields, text);
+    push->token = fields.numbers[0];
+    push->server_us = fields.numbers[1];
+    push->lease_ms = fields.numbers[2];
+    return fields.count == 3 && fields.word.length == 0 && text.data[text.length - 1] != ' ' &&
+           push->token > 0 && push->server_us > 0 && push->server_us <= RQLI_SERVER_US_MAX &&
+           push->lease_ms > 0 && push->lease_ms <= RQL_TTL_MAX_MS;
+}
+
+/* "<nonce> look", by serve_queue.lua and sweep_queue.lua; or "<nonce> " and a grant, by
+ * serve_queue.lua. */
+static void read_message(struct rqli_pushed *pushed, struct rqli_slice text)
+{
+    struct rqli_slice nonce = next_word(&text);
+
+    if (nonce.length == RQLI_HEX_SIZE - 1 && rqli_slice_is(text, "look")) {
+        pushed->kind = RQLI_PUSHED_HINT;
+    } else if (nonce.length == RQLI_HEX_SIZE - 1 && read_grant(&pushed->push, text)) {
+        pushed->kind = RQLI_PUSHED_GRANT;
+    } else {
+        return;
+    }
+    memcpy(pushed->nonce, nonce.data, nonce.length);
+}
+
+struct rqli_pushed rqli_push_read(const struct rqli_reply *reply)
+{
+    struct rqli_pushed pushed = {.kind = RQLI_PUSHED_NOTHING};
+    const struct rqli_reply *payload;
+
+    if (reply->type != RQLI_REPLY_ARRAY || reply->count != 3) {
+        return pushed;
+    }
+    payload = &reply->items[2];
+    if (is_text(&reply->items[0], "subscribe")) {
+        pushed.kind = RQLI_PUSHED_CONFIRMATION;
+    } else if (is_text(&reply->items[0], "message") && is_text(&reply->items[1], CHANGES)) {
+        pushed.kind = RQLI_PUSHED_CHANGE;
+        if (payload->type == RQLI_REPLY_ARRAY && payload->count == 1) {
+            pushed.lock_key = payload->items[0].text;
+        }
+    } else if (is_text(&reply->items[0], "message") && payload->type == RQLI_REPLY_TEXT) {
+        read_message(&pushed, payload->text);
+    }
+    return pushed;
+}
+
+static const char *channel_of(char *out, size_t size, const char *identity)
+{
+    (void)snprintf(out, size, RQLI_CHANNEL "%s", identity);
+    return out;
+}
+
+void rqli_push_ping(struct rqli_command *command, const char *identity)
+{
+    char channel[CHANNEL_SIZE];
+
+    rqli_command_words(command, "PUBLISH", channel_of(channel, sizeof channel, identity), "hello",
+                       NULL);
+}
+
+void rqli_push_subscribe(struct rqli_command *command, const char *identity)
+{
+    char channel[CHANNEL_SIZE];
+
+    rqli_command_words(command, "SUBSCRIBE", channel_of(channel, sizeof channel, identity), NULL);
+    rqli_command_words(command, "SUBSCRIBE", CHANGES, NULL);
+}

@@ -1,9 +1,14 @@
 #ifndef RQLI_ANSWER_H
 #define RQLI_ANSWER_H
 
-/* What the scripts answer, decoded. The numbers are those of the head comments in lua/. */
+/* What the scripts say, in their replies and in what they publish, decoded. The numbers are those
+ * of the head comments in lua/. Pure. */
 
+#include "base/random.h"
+#include "wire/command.h"
 #include "wire/reply.h"
+
+#include <rql/base.h>
 
 /* Far beyond any clock, and far enough from the end of int64_t to reckon with. */
 #define RQLI_SERVER_US_MAX (INT64_MAX / 4)
@@ -50,10 +55,19 @@ struct rqli_outcome {
 
 bool rqli_outcome_read(const struct rqli_reply *reply, struct rqli_outcome *out);
 
+/* The second number of the scripts that end in serve_queue.lua. */
+enum rqli_served {
+    RQLI_SERVED_NOBODY = 0,
+    RQLI_SERVED_ONE = 1,   /* the lock was handed over */
+    RQLI_SERVED_PARTLY = 2 /* the call of rqli_serve_write() is due */
+};
+
+bool rqli_serve_is_due(const struct rqli_reply *reply);
+
 /* What TIME answers, in microseconds. */
 bool rqli_time_read(const struct rqli_reply *reply, int64_t *out_us);
 
-/* What acquire_series.lua answers, decoded. The numbers are those of its head comment. */
+/* ---- acquire_series.lua ---- */
 
 enum rqli_obstacle {
     RQLI_OBSTACLE_NONE = 0,
@@ -71,5 +85,38 @@ struct rqli_answer rqli_series_answer_grant(const struct rqli_reply *reply, size
 
 /* What stands against the index-th lock, when the answer (read) is no grant. */
 enum rqli_obstacle rqli_series_answer_obstacle(const struct rqli_reply *reply, size_t index);
+
+/* ---- what comes by the push connection ---- */
+
+/* A grant that another's release has made for us. */
+struct rqli_push {
+    int64_t token;
+    int64_t server_us;   /* when it was granted */
+    int64_t lease_ms;    /* how long it lives unless claimed */
+    int64_t received_us; /* when it arrived here */
+};
+
+enum rqli_pushed_kind {
+    RQLI_PUSHED_NOTHING,      /* not for us: ignored */
+    RQLI_PUSHED_CONFIRMATION, /* of a subscription */
+    RQLI_PUSHED_GRANT,        /* a lock was handed over */
+    RQLI_PUSHED_HINT,         /* the request of this nonce should poll: a series */
+    RQLI_PUSHED_CHANGE,       /* a tracked key changed; all of them if lock_key is empty */
+};
+
+struct rqli_pushed {
+    enum rqli_pushed_kind kind;
+    struct rqli_push push;
+    struct rqli_slice lock_key; /* in the reply */
+    char nonce[RQLI_HEX_SIZE];
+};
+
+struct rqli_pushed rqli_push_read(const struct rqli_reply *reply);
+
+/* Two commands: subscribe to the client's own channel, and to what CLIENT TRACKING says. */
+void rqli_push_subscribe(struct rqli_command *command, const char *identity);
+
+/* One command: a message to that channel that says nothing. How many hear it is the answer. */
+void rqli_push_ping(struct rqli_command *command, const char *identity);
 
 #endif

@@ -1,6 +1,36 @@
 #include "wire/command.h"
 
+#include "base/must.h"
+#include "base/random.h"
+
 #include <stdlib.h>
+
+/* Terminated; the cursor moves behind it. */
+static struct rqli_slice join(char **cursor, struct rqli_slice prefix, struct rqli_slice name)
+{
+    char *key = *cursor;
+
+    memcpy(key, prefix.data, prefix.length);
+    memcpy(key + prefix.length, name.data, name.length);
+    key[prefix.length + name.length] = '\0';
+    *cursor = key + prefix.length + name.length + 1;
+    return (struct rqli_slice){key, prefix.length + name.length};
+}
+
+size_t rqli_keys_room(struct rqli_slice name)
+{
+    return 3 * name.length + sizeof RQLI_KEY_LOCK + sizeof RQLI_KEY_QUEUE +
+           sizeof RQLI_KEY_REQUESTS;
+}
+
+void rqli_keys_init(struct rqli_keys *self, char *memory, struct rqli_slice name)
+{
+    self->lock = join(&memory, rqli_slice_of(RQLI_KEY_LOCK), name);
+    self->queue = join(&memory, rqli_slice_of(RQLI_KEY_QUEUE), name);
+    self->requests = join(&memory, rqli_slice_of(RQLI_KEY_REQUESTS), name);
+}
+
+/* ---- commands ---- */
 
 /* No command of ours comes near the upper bound; it keeps a wrong length from eating the machine.
  */
@@ -166,4 +196,166 @@ bool rqli_command_append(struct rqli_command *self, const struct rqli_command *o
         self->length += other->length;
     }
     return true;
+}
+
+/* ---- calls ---- */
+
+/* What a script declares: its lock alone, the swarm's keys, those of a lock, or the last two. */
+enum { SWARM_KEYS = 3, LOCK_KEYS = 5, FLUSH_KEYS = 7 };
+
+enum { NUMBER_BYTES = 20, ACQUIRE_BYTES = 3 + 4 * (1 + NUMBER_BYTES) };
+
+void rqli_call_init(struct rqli_call *self, enum rqli_script_id script,
+                    const struct rqli_keys *keys)
+{
+    self->script = script;
+    self->keys = keys;
+    self->series = NULL;
+    self->n_series = 0;
+    self->n_args = 0;
+    self->used = 0;
+}
+
+void rqli_call_init_series(struct rqli_call *self, enum rqli_script_id script,
+                           const struct rqli_keys *const *keys, size_t count)
+{
+    RQLI_MUST(count > 0);
+    rqli_call_init(self, script, keys[0]);
+    self->series = keys;
+    self->n_series = count;
+}
+
+static void add(struct rqli_call *self, struct rqli_slice word)
+{
+    RQLI_MUST(self->n_args < RQLI_CALL_ARGS_MAX);
+    self->args[self->n_args++] = word;
+}
+
+void rqli_call_text(struct rqli_call *self, const char *text)
+{
+    add(self, rqli_slice_of(text));
+}
+
+void rqli_call_slice(struct rqli_call *self, struct rqli_slice bytes)
+{
+    add(self, bytes);
+}
+
+void rqli_call_int(struct rqli_call *self, int64_t number)
+{
+    char *at = self->numbers + self->used;
+    size_t length;
+
+    RQLI_MUST(self->used + NUMBER_BYTES <= sizeof self->numbers);
+    length = rqli_format_int(at, number);
+    self->used += length;
+    add(self, (struct rqli_slice){at, length});
+}
+
+void rqli_call_random(struct rqli_call *self)
+{
+    rqli_call_int(self, rqli_random_below(65536));
+}
+
+static char *put_number(char *at, int64_t number)
+{
+    *at++ = ' ';
+    return at + rqli_format_int(at, number);
+}
+
+/* One argument of several words: the script splits it up only if it must. */
+void rqli_call_acquire_args(struct rqli_call *self, const struct rqli_acquire_args *args)
+{
+    char *begin = self->numbers + self->used;
+    char *at = begin;
+
+    RQLI_MUST(self->used + ACQUIRE_BYTES <= sizeof self->numbers);
+    *at++ = args->access;
+    *at++ = args->conflict;
+    *at++ = args->fail_fast ? 'f' : '-';
+    at = put_number(at, args->wait_ms);
+    at = put_number(at, args->score_us);
+    at = put_number(at, args->queue_ttl_ms);
+    at = put_number(at, (int64_t)args->random);
+    self->used += (size_t)(at - begin);
+    add(self, (struct rqli_slice){begin, (size_t)(at - begin)});
+}
+
+/* The release of a grant that never was. */
+void rqli_serve_write(const struct rqli_keys *keys, struct rqli_call *call)
+{
+    rqli_call_init(call, RQLI_SCRIPT_RELEASE, keys);
+    rqli_call_text(call, "-");
+    rqli_call_random(call);
+}
+
+static void write_lock_keys(const struct rqli_keys *keys, struct rqli_command *command)
+{
+    rqli_command_slice(command, keys->lock);
+    rqli_command_slice(command, keys->queue);
+    rqli_command_slice(command, keys->requests);
+}
+
+static void write_swarm_keys(struct rqli_command *command)
+{
+    rqli_command_text(command, RQLI_KEY_HOSTS);
+    rqli_command_text(command, RQLI_KEY_SUSPECTS);
+}
+
+static void write_keys(const struct rqli_call *self, struct rqli_command *command, size_t n_keys)
+{
+    if (n_keys == SWARM_KEYS) {
+        write_swarm_keys(command);
+        rqli_command_text(command, RQLI_KEY_FLUSHER);
+        return;
+    }
+    if (n_keys == 1) {
+        rqli_command_slice(command, self->keys->lock);
+        return;
+    }
+    if (self->series) {
+        for (size_t i = 0; i < self->n_series; i++) {
+            write_lock_keys(self->series[i], command);
+        }
+    } else {
+        write_lock_keys(self->keys, command);
+    }
+    rqli_command_text(command, RQLI_KEY_LIVE);
+    rqli_command_text(command, RQLI_KEY_FENCE);
+    if (n_keys == FLUSH_KEYS) {
+        write_swarm_keys(command);
+    }
+}
+
+static size_t count_keys(const struct rqli_call *self, const struct rqli_script *script)
+{
+    size_t n_more = self->series ? self->n_series - 1 : 0;
+
+    RQLI_MUST(script->n_keys == 1 || script->n_keys == SWARM_KEYS || script->n_keys == LOCK_KEYS ||
+              script->n_keys == FLUSH_KEYS);
+    RQLI_MUST((script->n_repeated == 3) == (self->series != NULL));
+    return script->n_keys + n_more * script->n_repeated;
+}
+
+void rqli_call_write(const struct rqli_call *self, struct rqli_command *command, bool with_text)
+{
+    const struct rqli_script *script = &rqli_scripts[self->script];
+    size_t n_keys = count_keys(self, script);
+    size_t i;
+
+    RQLI_MUST(self->n_args == script->n_args ||
+              (script->takes_more && self->n_args > script->n_args));
+    rqli_command_begin(command, 3 + n_keys + self->n_args);
+    if (with_text) {
+        rqli_command_text(command, "EVAL");
+        rqli_command_slice(command, (struct rqli_slice){script->text, script->length});
+    } else {
+        rqli_command_text(command, "EVALSHA");
+        rqli_command_slice(command, (struct rqli_slice){script->sha1, 40});
+    }
+    rqli_command_int(command, (int64_t)n_keys);
+    write_keys(self, command, n_keys);
+    for (i = 0; i < self->n_args; i++) {
+        rqli_command_slice(command, self->args[i]);
+    }
 }

@@ -1,12 +1,49 @@
 #ifndef RQLI_COMMAND_H
 #define RQLI_COMMAND_H
 
-/* Writes Redis commands into one buffer. Appending never fails half-way: when memory runs out the
- * buffer says so once, at the end. Our own formatter, because hiredis' allocates for each call. */
+/*
+ * What is sent: keys, the bytes of commands, and calls of scripts. Pure: writes into memory only.
+ */
 
 #include "base/text.h"
+#include "script_ids.h"
 
+#include <rql/base.h>
 #include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* ---- keys: their names (lua/README.md 1) and that of the client's channel ---- */
+
+#define RQLI_KEY_LOCK "rql:lock:"
+#define RQLI_KEY_QUEUE "rql:lock_queue:"
+#define RQLI_KEY_REQUESTS "rql:req:"
+#define RQLI_KEY_LIVE "rql:live"
+#define RQLI_KEY_FENCE "rql:fence"
+#define RQLI_KEY_HOSTS "rql:swarm:hsts"
+#define RQLI_KEY_SUSPECTS "rql:swarm:suspects"
+#define RQLI_KEY_FLUSHER "rql:swarm:flusher"
+#define RQLI_CHANNEL "rql:wake:"
+
+/* Room for one key, and for all of a lock, of any name that a caller may use. */
+enum { RQLI_KEY_SIZE = RQL_NAME_MAX + 24, RQLI_KEYS_ROOM = 3 * RQLI_KEY_SIZE };
+
+/* The keys of one lock; terminated, for messages. */
+struct rqli_keys {
+    struct rqli_slice lock;
+    struct rqli_slice queue;
+    struct rqli_slice requests;
+};
+
+/* Builds them in `memory`, which has rqli_keys_room() bytes and outlives them. A name that SCAN
+ * finds may have any bytes and length. */
+size_t rqli_keys_room(struct rqli_slice name);
+void rqli_keys_init(struct rqli_keys *self, char *memory, struct rqli_slice name);
+
+/* ---- commands ---- */
+
+/* Writes Redis commands into one buffer. Appending never fails half-way: when memory runs out the
+ * buffer says so once, at the end. Our own formatter, because hiredis' allocates for each call. */
 
 struct rqli_command {
     char *data;
@@ -35,5 +72,94 @@ void rqli_command_list(struct rqli_command *self, va_list words);
 /* Copies the bytes of another buffer behind the own, and nothing but the bytes: n_commands stays.
  * False: out of memory, nothing was copied. */
 bool rqli_command_append(struct rqli_command *self, const struct rqli_command *other);
+
+/* ---- calls ---- */
+
+/* The embedded Lua scripts, made from lua/ by lua/embed.py. */
+
+struct rqli_script {
+    const char *name;
+    const char *text;
+    const char *sha1; /* lower-case hex, as EVALSHA wants it */
+    size_t length;
+    size_t n_keys;     /* for one lock */
+    size_t n_repeated; /* the first of them, once for each lock of a series; 0: no series */
+    size_t n_args;
+    bool takes_more; /* n_args is the least */
+};
+
+extern const struct rqli_script rqli_scripts[RQLI_SCRIPT_COUNT];
+
+/* One call of a script: which one, for which lock or locks, with which words. Or a plain command.
+ */
+
+enum { RQLI_CALL_ARGS_MAX = 6 + 2 * RQL_META_MAX_PAIRS, RQLI_CALL_NUMBERS_SIZE = 192 };
+
+struct rqli_call {
+    struct rqli_command *out; /* what it will be written to */
+    bool is_plain;            /* a command that is written already */
+    enum rqli_script_id script;
+    const struct rqli_keys *keys;          /* of the lock, or of the first of a series */
+    const struct rqli_keys *const *series; /* of all, or NULL */
+    size_t n_series;
+    size_t n_args;
+    size_t used; /* of numbers */
+    struct rqli_slice args[RQLI_CALL_ARGS_MAX];
+    char numbers[RQLI_CALL_NUMBERS_SIZE];
+};
+
+/* What messages say it is about: a script without a lock works on the hosts of the swarm. */
+static inline const char *rqli_call_subject(const struct rqli_call *self)
+{
+    return self->keys ? self->keys->lock.data : RQLI_KEY_HOSTS;
+}
+
+/* keys and all texts are borrowed until the call is written. */
+void rqli_call_init(struct rqli_call *self, enum rqli_script_id script,
+                    const struct rqli_keys *keys);
+/* For a script that takes several locks. The array is borrowed as well. */
+void rqli_call_init_series(struct rqli_call *self, enum rqli_script_id script,
+                           const struct rqli_keys *const *keys, size_t count);
+
+/* No script: write one command to the result. Its reply may be an error reply. */
+static inline struct rqli_command *rqli_call_plain(struct rqli_call *self)
+{
+    self->is_plain = true;
+    return self->out;
+}
+
+void rqli_call_text(struct rqli_call *self, const char *text);
+void rqli_call_slice(struct rqli_call *self, struct rqli_slice bytes);
+void rqli_call_int(struct rqli_call *self, int64_t number);
+/* Where a script wants a random number, to choose among waiters: 0 to 65535. */
+void rqli_call_random(struct rqli_call *self);
+
+/* What acquire.lua reads only when the lock is not simply free. */
+struct rqli_acquire_args {
+    char access;   /* q, r; Q, R: of one who holds other locks */
+    char conflict; /* w, t, e, d */
+    bool fail_fast;
+    int64_t wait_ms;      /* -1: for ever */
+    int64_t queue_ttl_ms; /* -1: for ever */
+    int64_t score_us;     /* of the place in the queue that we had; 0: none */
+    uint32_t random;      /* 0 to 65535 */
+};
+
+void rqli_call_acquire_args(struct rqli_call *self, const struct rqli_acquire_args *args);
+
+/* No call takes the server longer than about a millisecond, so a queue with many dead waiters at
+ * its head is served in several: this call serves a part of it, if the lock is free. */
+void rqli_serve_write(const struct rqli_keys *keys, struct rqli_call *call);
+
+/* As EVALSHA, or with the text as EVAL, which also teaches it to the server. */
+void rqli_call_write(const struct rqli_call *self, struct rqli_command *command, bool with_text);
+
+/* A call is written in two steps: here it begins, for an operation to fill it in; then
+ * rqli_call_write(), unless it has become a plain command. */
+static inline void rqli_call_begin(struct rqli_call *self, struct rqli_command *out)
+{
+    self->out = out;
+    self->is_plain = false;
+}
 
 #endif

@@ -7,7 +7,7 @@
 #include "fixture.h"
 
 #include "base/random.h"
-#include "wire/call.h"
+#include "wire/command.h"
 
 struct asker {
     char acquirer[RQL_ID_SIZE];
@@ -43,12 +43,12 @@ static inline void append_call(const struct rqli_call *call)
 static inline void append_acquire(const struct rqli_keys *keys, const struct asker *asker,
                                   int64_t known_us)
 {
-    const struct rqli_ask ask = {.access = 'q',
-                                 .conflict = 'w',
-                                 .wait_ms = 3600000,
-                                 .queue_ttl_ms = 3600000,
-                                 .score_us = known_us,
-                                 .chance = 65535};
+    const struct rqli_acquire_args ask = {.access = 'q',
+                                          .conflict = 'w',
+                                          .wait_ms = 3600000,
+                                          .queue_ttl_ms = 3600000,
+                                          .score_us = known_us,
+                                          .random = 65535};
     struct rqli_call call;
 
     rqli_call_init(&call, RQLI_SCRIPT_ACQUIRE, keys);
@@ -57,7 +57,7 @@ static inline void append_acquire(const struct rqli_keys *keys, const struct ask
     rqli_call_int(&call, 3600000);
     rqli_call_text(&call, asker->nonce);
     rqli_call_int(&call, INT64_C(1) << 53);
-    rqli_call_ask(&call, &ask);
+    rqli_call_acquire_args(&call, &ask);
     append_call(&call);
 }
 

@@ -3,7 +3,6 @@
 
 #include "net/decode.h"
 #include "wire/answer.h"
-#include "wire/push.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 
 #include "fixture.h"
 
-#include "wire/script.h"
+#include "wire/command.h"
 
 #define ACQUIRER "rql:acq:1/2/0/0/0123456789abcdef0123456789abcdef"
 #define HOST "rql:hst:1/2/0/0123456789abcdef0123456789abcdef"

@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "net/connect.h"
-#include "net/fd.h"
 #include "wait.h"
 
 #include <arpa/inet.h>

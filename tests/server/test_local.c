@@ -1,8 +1,7 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "net/fd.h"
-#include "net/local.h"
+#include "net/connect.h"
 #include "net/url.h"
 #include "wait.h"
 

@@ -1,7 +1,7 @@
 #include "fixture.h"
 
 #include "threads.h"
-#include "wire/script.h"
+#include "wire/command.h"
 
 #include <stdatomic.h>
 

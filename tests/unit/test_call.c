@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "aborts.h"
-#include "wire/call.h"
+#include "wire/command.h"
 
 #include <stdlib.h>
 
@@ -139,7 +139,7 @@ static void begin_acquire(struct rqli_call *call, const struct rqli_keys *keys)
 static void a_wish_is_one_word(void **state)
 {
     static const struct {
-        struct rqli_ask ask;
+        struct rqli_acquire_args ask;
         const char *word;
     } cases[] = {
         {{'q', 'w', false, -1, -1, 0, 0}, "$13\r\nqw- -1 0 -1 0\r\n"},
@@ -158,7 +158,7 @@ static void a_wish_is_one_word(void **state)
 
         rqli_keys_init(&keys, memory, rqli_slice_of("a"));
         begin_acquire(&call, &keys);
-        rqli_call_ask(&call, &cases[i].ask);
+        rqli_call_acquire_args(&call, &cases[i].ask);
         rqli_call_write(&call, &command, false);
         assert_non_null(strstr(bytes_of(&command), "$4\r\n5000\r\n$32\r\n" NONCE "\r\n"));
         assert_non_null(strstr(bytes_of(&command), "$19\r\n9223372036854775807\r\n"));
@@ -185,7 +185,7 @@ static void calls_share_a_buffer(void **state)
 
 static void metadata_up_to_its_limit_is_written(void **state)
 {
-    static const struct rqli_ask ask = {'q', 'w', false, -1, -1, 0, 0};
+    static const struct rqli_acquire_args ask = {'q', 'w', false, -1, -1, 0, 0};
     struct rqli_command command = {0};
     char memory[RQLI_KEYS_ROOM];
     struct rqli_keys keys;
@@ -195,7 +195,7 @@ static void metadata_up_to_its_limit_is_written(void **state)
     (void)state;
     rqli_keys_init(&keys, memory, rqli_slice_of("a"));
     begin_acquire(&call, &keys);
-    rqli_call_ask(&call, &ask);
+    rqli_call_acquire_args(&call, &ask);
     rqli_call_write(&call, &command, false);
     least = command.length;
     assert_memory_equal(command.data, "*14\r\n", 5);
@@ -239,12 +239,13 @@ static void add_numbers(void *data)
 
 static void ask_often(void *data)
 {
-    static const struct rqli_ask ask = {'q', 'w', false, INT64_MIN, INT64_MIN, INT64_MIN, 1};
+    static const struct rqli_acquire_args ask = {'q',       'w',       false, INT64_MIN,
+                                                 INT64_MIN, INT64_MIN, 1};
     struct too_much *self = data;
 
     rqli_call_init(&self->call, RQLI_SCRIPT_ACQUIRE, &self->keys);
     for (int i = 0; i < self->count; i++) {
-        rqli_call_ask(&self->call, &ask);
+        rqli_call_acquire_args(&self->call, &ask);
     }
 }
 

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "wire/keys.h"
+#include "wire/command.h"
 
 #include <stdlib.h>
 

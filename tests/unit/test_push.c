@@ -2,7 +2,6 @@
 
 #include "reply_tree.h"
 #include "wire/answer.h"
-#include "wire/push.h"
 
 #define NONCE "0123456789abcdef0123456789abcdef"
 #define CHANGES "__redis__:invalidate"

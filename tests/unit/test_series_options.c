@@ -3,7 +3,7 @@
 #include "aborts.h"
 #include "lock/series.h"
 #include "options/options.h"
-#include "wire/call.h"
+#include "wire/command.h"
 
 #include <stdlib.h>
 #include <string.h>
