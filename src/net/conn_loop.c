@@ -376,19 +376,6 @@ void rqli_conn_loop_read(struct rqli_conn_loop *self)
     }
 }
 
-/* False: the socket is full, or broken. */
-static bool send_some(struct rqli_conn_loop *self)
-{
-    struct rqli_slice bytes = rqli_stream_send(&self->stream);
-    ssize_t sent = rqli_socket_send_some(&self->sock, bytes.data, bytes.length);
-
-    if (sent < 0) {
-        break_off(self, false);
-        return false;
-    }
-    return rqli_stream_on_sent(&self->stream, (size_t)sent);
-}
-
 void rqli_conn_loop_write(struct rqli_conn_loop *self)
 {
     bool goes_on = true;
@@ -400,7 +387,16 @@ void rqli_conn_loop_write(struct rqli_conn_loop *self)
         if (!rqli_stream_has_unsent(&self->stream)) {
             rqli_stream_begin_batch(&self->stream);
         }
-        goes_on = rqli_stream_has_unsent(&self->stream) && send_some(self);
+        goes_on = rqli_stream_has_unsent(&self->stream);
+        if (goes_on) {
+            struct rqli_slice bytes = rqli_stream_send(&self->stream);
+            ssize_t sent = rqli_socket_send_some(&self->sock, bytes.data, bytes.length);
+
+            if (sent < 0) {
+                break_off(self, false);
+            }
+            goes_on = sent >= 0 && rqli_stream_on_sent(&self->stream, (size_t)sent);
+        }
     }
     want_room(self, rqli_stream_has_unsent(&self->stream));
 }

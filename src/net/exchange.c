@@ -59,24 +59,6 @@ static bool may_write(const struct rqli_conn *self)
            (self->shared.n_batches < RQLI_CONN_BATCHES && self->shared.n_unsent >= callers / 2);
 }
 
-/* Under the mutex, released while it sends. What goes at once goes before those who were called are
- * woken: they would take the processor from us, and the server has nothing to do till then. False:
- * the socket is full, or broken. */
-static bool send_some(struct rqli_conn *self)
-{
-    struct rqli_slice bytes = rqli_stream_send(&self->shared.stream);
-    ssize_t sent;
-
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    sent = rqli_socket_send_some(&self->sock, bytes.data, bytes.length);
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    if (sent < 0) {
-        rqli_conn_break_off(self, false);
-        return false;
-    }
-    return rqli_stream_on_sent(&self->shared.stream, (size_t)sent);
-}
-
 /* Under the mutex: all that was put in the stream goes out together. */
 static void begin_batch(struct rqli_conn *self)
 {
@@ -90,24 +72,39 @@ static void begin_batch(struct rqli_conn *self)
 
 /* Under the mutex, released while it sends. Whoever finds nobody writing writes for all, but waits
  * for nobody: when the socket is full the rest stays in the stream, for the reader to send when
- * there is room, or for the next who comes. */
+ * there is room, or for the next who comes.
+ *
+ * What can go now goes before the owners that were called are woken: they would take the processor
+ * from us, and the server has nothing to do till then. */
 static void write_out(struct rqli_conn *self)
 {
     struct rqli_stream *stream = &self->shared.stream;
-    bool goes_on = !self->shared.writing;
+    bool is_writer = !self->shared.writing;
+    bool goes_on = is_writer;
 
-    if (!goes_on) {
-        return;
-    }
-    self->shared.writing = true;
     while (goes_on) {
         if (!rqli_stream_has_unsent(stream) && may_write(self)) {
             begin_batch(self);
         }
-        goes_on = self->shared.state == UP && rqli_stream_has_unsent(stream) && send_some(self);
+        goes_on = self->shared.state == UP && rqli_stream_has_unsent(stream);
+        if (goes_on) {
+            struct rqli_slice bytes = rqli_stream_send(stream);
+            ssize_t sent;
+
+            self->shared.writing = true;
+            (void)pthread_mutex_unlock(&self->shared.mutex);
+            sent = rqli_socket_send_some(&self->sock, bytes.data, bytes.length);
+            (void)pthread_mutex_lock(&self->shared.mutex);
+            self->shared.writing = false;
+            if (sent < 0) {
+                rqli_conn_break_off(self, false);
+            }
+            goes_on = sent >= 0 && rqli_stream_on_sent(stream, (size_t)sent);
+        }
     }
-    self->shared.writing = false;
-    rqli_conn_close_if_broken(self);
+    if (is_writer) {
+        rqli_conn_close_if_broken(self);
+    }
 }
 
 /* Under the mutex: gives what has come to those who wait for it. False: it made no sense. */
@@ -201,62 +198,13 @@ static bool sleep_on(struct exchange *exchange, int64_t deadline_us)
     return seen == FINISHED;
 }
 
-/* Under the mutex, released while it reads or sleeps. Until our replies are there, or the deadline:
- * reads for all, if nobody does. A late caller still takes what has come already. */
-static void await_replies(struct rqli_conn *self, struct exchange *exchange, int64_t deadline_us)
-{
-    int64_t now_us = exchange->visible.sent_us;
-    bool is_late = false;
-
-    while (exchange->in_flight && !is_late) {
-        is_late = now_us >= deadline_us;
-        if (!self->shared.reader) {
-            self->shared.reader = exchange;
-        }
-        if (self->shared.reader == exchange) {
-            atomic_store_explicit(&exchange->wait_word, AWAKE, memory_order_relaxed);
-            read_once(self, now_us, deadline_us);
-        } else if (!is_late) {
-            rqli_conn_unlock(self);
-            (void)sleep_on(exchange, deadline_us);
-            (void)pthread_mutex_lock(&self->shared.mutex);
-        }
-        now_us = rqli_now_us();
-    }
-}
-
-/* Under the mutex, which is unlocked in the end. */
-static rql_status take_part(struct rqli_conn *self, struct exchange *exchange, int64_t deadline_us)
-{
-    rql_status status;
-
-    write_out(self);
-    if (exchange->in_flight && self->shared.reader) {
-        rqli_conn_unlock(self);
-        if (sleep_on(exchange, deadline_us)) {
-            return exchange->status;
-        }
-        (void)pthread_mutex_lock(&self->shared.mutex);
-    }
-    await_replies(self, exchange, deadline_us);
-    exchange->left = exchange->in_flight;
-    status = exchange->left ? RQL_E_UNKNOWN : exchange->status;
-    if (exchange->left) {
-        self->shared.callers--;
-    }
-    /* Also when we never read: we may have written for others after our own reply was taken. */
-    if (self->shared.reader == exchange || !self->shared.reader) {
-        appoint_reader(self);
-        rqli_conn_close_if_broken(self);
-    }
-    rqli_conn_unlock(self);
-    return status;
-}
-
 rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us, rql_error *error)
 {
-    struct exchange *whole = (struct exchange *)exchange;
-    struct rqli_conn *self = whole->conn;
+    struct exchange *own = (struct exchange *)exchange;
+    struct rqli_conn *self = own->conn;
+    const char *where = self->sock.endpoint->where;
+    int64_t now_us;
+    bool is_late = false;
     rql_status status;
 
     if (exchange->command.failed) {
@@ -264,15 +212,46 @@ rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us
     }
     (void)pthread_mutex_lock(&self->shared.mutex);
     status = rqli_conn_connect_locked(self, deadline_us, error);
-    if (!status && !put_in_stream(self, whole)) {
+    if (!status && !put_in_stream(self, own)) {
         status = rqli_fail_nomem(error);
     }
     if (status) {
         rqli_conn_unlock(self);
         return status;
     }
-    status = take_part(self, whole, deadline_us);
-    return status ? rqli_stream_fault(status, self->sock.endpoint->where, error) : RQL_OK;
+    write_out(self);
+    /* Until our replies are there, or the deadline: reads for all, if nobody does. A late caller
+     * still takes what has come already. */
+    now_us = exchange->sent_us;
+    while (own->in_flight && !is_late) {
+        is_late = now_us >= deadline_us;
+        if (!self->shared.reader) {
+            self->shared.reader = own;
+        }
+        if (self->shared.reader == own) {
+            atomic_store_explicit(&own->wait_word, AWAKE, memory_order_relaxed);
+            read_once(self, now_us, deadline_us);
+        } else if (!is_late) {
+            rqli_conn_unlock(self);
+            if (sleep_on(own, deadline_us)) { /* who gave us our replies goes on reading */
+                return own->status ? rqli_stream_fault(own->status, where, error) : RQL_OK;
+            }
+            (void)pthread_mutex_lock(&self->shared.mutex);
+        }
+        now_us = rqli_now_us();
+    }
+    own->left = own->in_flight;
+    status = own->left ? RQL_E_UNKNOWN : own->status;
+    if (own->left) {
+        self->shared.callers--;
+    }
+    /* Also when we never read: we may have written for others after our own reply was taken. */
+    if (self->shared.reader == own || !self->shared.reader) {
+        appoint_reader(self);
+        rqli_conn_close_if_broken(self);
+    }
+    rqli_conn_unlock(self);
+    return status ? rqli_stream_fault(status, where, error) : RQL_OK;
 }
 
 rql_status rqli_exchange_fault(const struct rqli_exchange *exchange, const struct rqli_reply *reply,

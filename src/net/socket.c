@@ -111,17 +111,6 @@ static void limit_read(struct rqli_socket *self, int64_t left_us)
     }
 }
 
-/* May end early, never late: what has to be reported by a deadline waits here. */
-static ssize_t await_bytes(struct rqli_socket *self, char *buffer, int64_t left_us)
-{
-    if (left_us > EXACT_US) {
-        limit_read(self, left_us < LONGEST_US ? left_us : LONGEST_US);
-        return recv(self->fd, buffer, READ_BYTES, 0);
-    }
-    (void)rqli_fd_await(self->fd, POLLIN, left_us);
-    return recv(self->fd, buffer, READ_BYTES, MSG_DONTWAIT);
-}
-
 enum rqli_socket_read rqli_socket_read(struct rqli_socket *self, int64_t until_us, int64_t spin_us)
 {
     char buffer[READ_BYTES];
@@ -129,17 +118,20 @@ enum rqli_socket_read rqli_socket_read(struct rqli_socket *self, int64_t until_u
     ssize_t got = -1;
 
     errno = EAGAIN;
-    if (left_us <= 0) {
-        got = recv(self->fd, buffer, sizeof buffer, MSG_DONTWAIT);
-    } else if (spin_us > 0) {
-        int64_t end_us = rqli_now_us() + spin_us;
+    if (left_us <= 0 || spin_us > 0) {
+        int64_t end_us = left_us > 0 ? rqli_now_us() + spin_us : 0;
 
         do {
             got = recv(self->fd, buffer, sizeof buffer, MSG_DONTWAIT);
         } while (got < 0 && errno == EAGAIN && rqli_now_us() < end_us);
     }
-    if (left_us > 0 && got < 0 && errno == EAGAIN) {
-        got = await_bytes(self, buffer, left_us);
+    /* May end early, never late: what has to be reported by a deadline waits here. */
+    if (left_us > EXACT_US && got < 0 && errno == EAGAIN) {
+        limit_read(self, left_us < LONGEST_US ? left_us : LONGEST_US);
+        got = recv(self->fd, buffer, sizeof buffer, 0);
+    } else if (left_us > 0 && got < 0 && errno == EAGAIN) {
+        (void)rqli_fd_await(self->fd, POLLIN, left_us);
+        got = recv(self->fd, buffer, sizeof buffer, MSG_DONTWAIT);
     }
     if (got > 0) {
         return rqli_decoder_feed(&self->decoder, buffer, (size_t)got) ? RQLI_SOCKET_BYTES
