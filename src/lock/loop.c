@@ -149,7 +149,7 @@ static void on_call(uv_async_t *call)
 
 static bool wants_conn(const rql_loop *loop)
 {
-    return rqli_call_queue_are_waiting(&loop->op.queue);
+    return rqli_op_loop_has_queued(&loop->op);
 }
 
 static bool wants_pushes(const rql_loop *loop)
@@ -223,7 +223,7 @@ static void on_round(uv_prepare_t *round)
     if (is_foreign(loop)) {
         return;
     }
-    rqli_call_queue_write(&loop->op.queue);
+    rqli_op_loop_write(&loop->op);
     rqli_conn_loop_write(loop->op.conn);
     if (loop->is_closing && !has_jobs(loop) && !has_posts(loop)) {
         rqli_loop_fold(loop);

@@ -124,7 +124,7 @@ static void on_conn_opened(void *self, const struct rqli_clock_reading *reading,
         rqli_server_clock_learn(loop->client, reading);
         atomic_store_explicit(&loop->client->was_connected, true, memory_order_relaxed);
     } else {
-        rqli_call_queue_fail(&loop->op.queue, fault);
+        rqli_op_loop_fail(&loop->op, fault);
     }
 }
 
@@ -145,7 +145,6 @@ static bool make_parts(rql_loop *loop)
     loop->pushes.owner = loop;
     loop->conn_listener = (struct rqli_conn_loop_listener){on_conn_opened, NULL, loop};
     loop->op.conn = rqli_conn_loop_new(loop->uv, endpoint, &loop->conn_listener);
-    loop->op.queue = (struct rqli_call_queue){.conn = loop->op.conn, .where = endpoint->where};
     loop->closing.take = begin_closing;
     return loop->op.conn && has_pushes;
 }

@@ -3,47 +3,178 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "net/stream.h"
+#include "net/url.h"
 
 #include <stddef.h>
+
+static const char *where(const struct rqli_op_loop *self)
+{
+    return rqli_conn_loop_socket(self->conn)->endpoint->where;
+}
+
+/* ---- calls ---- */
+
+static struct rqli_op_line *line_of(const struct rqli_op_call *call)
+{
+    struct rqli_op_loop *loop = call->task->loop;
+
+    if (call->is_repeated) {
+        return &loop->repeats;
+    }
+    return call->task->op->gives_back ? &loop->returns : &loop->wishes;
+}
+
+static void enter_line(struct rqli_op_call *call)
+{
+    struct rqli_op_line *line = line_of(call);
+
+    call->next = NULL;
+    call->previous = line->last;
+    *(line->last ? &line->last->next : &line->first) = call;
+    line->last = call;
+    call->state = RQLI_OP_CALL_QUEUED;
+}
+
+static void leave_line(struct rqli_op_call *call)
+{
+    struct rqli_op_line *line = line_of(call);
+
+    *(call->previous ? &call->previous->next : &line->first) = call->next;
+    *(call->next ? &call->next->previous : &line->last) = call->previous;
+    call->state = RQLI_OP_CALL_IDLE;
+}
+
+/* Its reply concerns nobody any more. */
+static void stop_call(struct rqli_op_call *call)
+{
+    if (call->state == RQLI_OP_CALL_QUEUED) {
+        leave_line(call);
+    } else if (call->state == RQLI_OP_CALL_SENT) {
+        rqli_conn_loop_orphan(call->task->loop->conn, call->position);
+        call->state = RQLI_OP_CALL_IDLE;
+    }
+}
+
+static struct rqli_op_call *first_in_line(const struct rqli_op_loop *self)
+{
+    if (self->repeats.first) {
+        return self->repeats.first;
+    }
+    return self->returns.first ? self->returns.first : self->wishes.first;
+}
+
+bool rqli_op_loop_has_queued(const struct rqli_op_loop *self)
+{
+    return first_in_line(self) != NULL;
+}
+
+static size_t index_of(const struct rqli_op_call *call)
+{
+    return (size_t)(call - call->task->calls);
+}
+
+static void step(struct rqli_op_task *self);
+
+/* The reply to a call, or why there is none; the operation goes on when all calls of its round have
+ * been read. It may be freed within. */
+static void read_call(struct rqli_op_call *call, const struct rqli_exchange *answer,
+                      const rql_error *fault)
+{
+    struct rqli_op_task *task = call->task;
+
+    task->op->ops->read(task->op, index_of(call), answer, answer ? answer->reply : NULL, fault);
+    if (--task->n_open == 0) {
+        step(task);
+    }
+}
+
+static void on_answer(void *owner, const struct rqli_exchange *answer, rql_status status)
+{
+    struct rqli_op_call *self = owner;
+    struct rqli_op *op = self->task->op;
+    rql_error fault = {0};
+
+    self->state = RQLI_OP_CALL_IDLE;
+    if (status) {
+        (void)rqli_stream_fault(status, where(self->task->loop), &fault);
+        read_call(self, NULL, &fault);
+    } else if (self->is_plain || answer->reply->type != RQLI_REPLY_ERROR) {
+        read_call(self, answer, NULL);
+    } else if (rqli_reply_says(answer->reply, "NOSCRIPT")) {
+        self->is_repeated = true;
+        enter_line(self);
+    } else {
+        struct rqli_call call;
+
+        rqli_call_begin(&call, NULL); /* written once more, for the message that names it */
+        op->ops->write(op, index_of(self), &call);
+        (void)rqli_exchange_fault(answer, answer->reply, rqli_scripts[call.script].name,
+                                  rqli_call_subject(&call), &fault);
+        read_call(self, NULL, &fault);
+    }
+}
+
+/* With the text, unless another call behind it has brought that meanwhile. */
+static void write_call(struct rqli_op_loop *self, struct rqli_op_call *first)
+{
+    struct rqli_op *op = first->task->op;
+    struct rqli_call call;
+    bool with_text = false;
+
+    leave_line(first);
+    rqli_call_begin(&call, rqli_conn_loop_out(self->conn));
+    op->ops->write(op, index_of(first), &call);
+    first->is_plain = call.is_plain;
+    if (!call.is_plain) {
+        with_text = first->is_repeated && first->position >= self->taught[call.script];
+        rqli_call_write(&call, call.out, with_text);
+    }
+    first->position = rqli_conn_loop_expect(self->conn, on_answer, first);
+    first->state = RQLI_OP_CALL_SENT;
+    if (with_text) {
+        self->taught[call.script] = first->position;
+    }
+}
+
+void rqli_op_loop_write(struct rqli_op_loop *self)
+{
+    struct rqli_op_call *first = first_in_line(self);
+
+    while (first && rqli_conn_loop_has_room(self->conn)) {
+        write_call(self, first);
+        first = first_in_line(self);
+    }
+}
+
+/* Operations that read the fault may stand in line again, behind: each call fails once. */
+static void fail_line(struct rqli_op_line *line, const rql_error *fault)
+{
+    size_t count = 0;
+    struct rqli_op_call *call;
+
+    for (call = line->first; call; call = call->next) {
+        count++;
+    }
+    for (; count > 0 && line->first; count--) {
+        call = line->first;
+        leave_line(call);
+        read_call(call, NULL, fault);
+    }
+}
+
+void rqli_op_loop_fail(struct rqli_op_loop *self, const rql_error *fault)
+{
+    fail_line(&self->repeats, fault);
+    fail_line(&self->returns, fault);
+    fail_line(&self->wishes, fault);
+}
+
+/* ---- operations ---- */
 
 static void set_due(struct rqli_op_task *self, int64_t at_us)
 {
     rqli_timers_set(&self->loop->timers, &self->due, at_us);
 }
-
-static size_t index_of(const struct rqli_queued_call *queued, struct rqli_op_task **task_out)
-{
-    const struct rqli_op_call *call = (const struct rqli_op_call *)queued;
-
-    *task_out = call->task;
-    return (size_t)(call - call->task->calls);
-}
-
-static void write_call(struct rqli_queued_call *queued, struct rqli_call *call, int64_t now_us)
-{
-    struct rqli_op_task *self;
-    size_t at = index_of(queued, &self);
-
-    (void)now_us;
-    self->op->ops->write(self->op, at, call);
-}
-
-static void step(struct rqli_op_task *self);
-
-static void read_call(struct rqli_queued_call *queued, const struct rqli_exchange *answer,
-                      rql_status status, const rql_error *fault)
-{
-    struct rqli_op_task *self;
-    size_t at = index_of(queued, &self);
-
-    self->op->ops->read(self->op, at, answer, status ? NULL : answer->reply, status ? fault : NULL);
-    if (--self->n_open == 0) {
-        step(self);
-    }
-}
-
-static const struct rqli_queued_call_kind giving = {true, write_call, read_call};
-static const struct rqli_queued_call_kind asking = {false, write_call, read_call};
 
 static void send_calls(struct rqli_op_task *self)
 {
@@ -55,8 +186,8 @@ static void send_calls(struct rqli_op_task *self)
     set_due(self, op->until_us);
     for (size_t i = 0; i < op->n_calls; i++) {
         self->calls[i].task = self;
-        rqli_queued_call_go(&self->loop->queue, &self->calls[i].queued,
-                            op->gives_back ? &giving : &asking);
+        self->calls[i].is_repeated = false;
+        enter_line(&self->calls[i]);
     }
 }
 
@@ -89,54 +220,45 @@ static void step(struct rqli_op_task *self)
 static bool is_sent(const struct rqli_op_task *self)
 {
     for (size_t i = 0; i < self->op->n_calls; i++) {
-        if (self->calls[i].queued.state == RQLI_QUEUED_CALL_SENT) {
+        if (self->calls[i].state == RQLI_OP_CALL_SENT) {
             return true;
         }
     }
     return false;
 }
 
-static void fail_in_time(const struct rqli_op_task *self, bool was_sent, rql_error *fault)
-{
-    const char *where = self->loop->queue.where;
-
-    if (was_sent) {
-        (void)rqli_stream_fault(RQL_E_UNKNOWN, where, fault);
-    } else if (rqli_conn_loop_is_up(self->loop->conn)) {
-        (void)rqli_fail(fault, RQL_E_IO, "%s: no time left; nothing was sent", where);
-    } else {
-        (void)rqli_fail(fault, RQL_E_IO, "cannot connect to %s: no time left", where);
-    }
-}
-
-/* Did the server say anything within this time? */
-static bool is_talking(const struct rqli_conn_loop *conn, int64_t within_us)
-{
-    return rqli_conn_loop_is_up(conn) && rqli_now_us() - rqli_conn_loop_heard_us(conn) < within_us;
-}
-
-/* No reply in time. A server that is busy with others of this loop is waited for. */
+/* No reply in time. A server that is busy with others of this loop is waited for: what was sent, or
+ * gives back, is done sooner that way than if it were begun again. */
 static void give_up(struct rqli_op_task *self)
 {
     struct rqli_op *op = self->op;
+    const struct rqli_op_loop *loop = self->loop;
     bool was_sent = is_sent(self);
+    bool is_up = rqli_conn_loop_is_up(loop->conn);
     size_t count = op->n_calls;
 
-    if ((was_sent || op->gives_back) && is_talking(self->loop->conn, op->grace_us)) {
+    if ((was_sent || op->gives_back) && is_up &&
+        rqli_now_us() - rqli_conn_loop_heard_us(loop->conn) < op->grace_us) {
         set_due(self, rqli_now_us() + op->grace_us);
         return;
     }
-    op->is_late = !was_sent && rqli_conn_loop_is_up(self->loop->conn);
+    op->is_late = !was_sent && is_up;
     for (size_t i = 0; i < count; i++) {
-        struct rqli_queued_call *queued = &self->calls[i].queued;
+        struct rqli_op_call *call = &self->calls[i];
+        rql_error fault;
 
-        if (rqli_queued_call_is_under_way(queued)) {
-            rql_error fault;
-
-            fail_in_time(self, queued->state == RQLI_QUEUED_CALL_SENT, &fault);
-            rqli_queued_call_stop(queued);
-            op->ops->read(op, i, NULL, NULL, &fault);
+        if (call->state == RQLI_OP_CALL_IDLE) {
+            continue;
         }
+        if (call->state == RQLI_OP_CALL_SENT) {
+            (void)rqli_stream_fault(RQL_E_UNKNOWN, where(loop), &fault);
+        } else if (is_up) {
+            (void)rqli_fail(&fault, RQL_E_IO, "%s: no time left; nothing was sent", where(loop));
+        } else {
+            (void)rqli_fail(&fault, RQL_E_IO, "cannot connect to %s: no time left", where(loop));
+        }
+        stop_call(call);
+        op->ops->read(op, i, NULL, NULL, &fault);
     }
     step(self);
 }
@@ -196,7 +318,7 @@ void rqli_op_cancel(struct rqli_op_task *self)
         return;
     }
     for (size_t i = 0; is_calling && i < self->op->n_calls; i++) {
-        rqli_queued_call_stop(&self->calls[i].queued);
+        stop_call(&self->calls[i]);
     }
     step(self);
 }

@@ -118,36 +118,22 @@ static void run_round(struct rqli_op *op, struct rqli_conn *conn)
     }
 }
 
-static enum rqli_wake wait(struct rqli_op *op, struct rqli_push_threads *subscriber)
-{
-    rqli_signal never = 0;
-
-    if (op->waiter && op->waiter->has_joined) {
-        return rqli_push_threads_wait(subscriber, op->waiter, op->again_us);
-    }
-    rqli_signal_wait(&never, 0, op->again_us);
-    return RQLI_WAKE_TIME;
-}
-
-static void pause_before_round(const struct rqli_op *op)
-{
-    rqli_signal never = 0;
-
-    if (op->again_us > 0) {
-        rqli_signal_wait(&never, 0, op->again_us);
-    }
-}
-
 rql_status rqli_op_run(struct rqli_op *op, struct rqli_conn *conn,
                        struct rqli_push_threads *subscriber)
 {
     enum rqli_op_next next = op->ops->next(op);
+    rqli_signal never = 0;
 
     while (next != RQLI_OP_OVER) {
-        if (next == RQLI_OP_WAIT) {
-            op->ops->woken(op, wait(op, subscriber));
+        if (next == RQLI_OP_WAIT && op->waiter && op->waiter->has_joined) {
+            op->ops->woken(op, rqli_push_threads_wait(subscriber, op->waiter, op->again_us));
+        } else if (next == RQLI_OP_WAIT) {
+            rqli_signal_wait(&never, 0, op->again_us);
+            op->ops->woken(op, RQLI_WAKE_TIME);
         } else {
-            pause_before_round(op);
+            if (op->again_us > 0) {
+                rqli_signal_wait(&never, 0, op->again_us);
+            }
             run_round(op, conn);
         }
         next = op->ops->next(op);
