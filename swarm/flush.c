@@ -7,40 +7,36 @@
 #include "base/text.h"
 #include "lock/client.h"
 #include "lock/notify.h"
-#include "net/op.h"
 #include "options/options.h"
 #include "swarm.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum {
-    CURSOR_SIZE = 24,
     REMOVED_AT_ONCE = 50,
     PAGES_MAX = 1 << 20, /* of one walk over the hosts: a server that never ends it is broken */
 };
 
-/* A look at the hosts, page by page, which also is what the flusher's election is renewed with. */
-struct look {
-    struct rqli_op op; /* first */
-    struct rqli_flush *flush;
-    char cursor[CURSOR_SIZE];
-    bool walks;
-    int n_pages;
-    rql_error fault;
-};
-
-static void write_look(struct rqli_op *op, size_t i, struct rqli_call *call)
+static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
-    const struct look *self = (struct look *)op;
-    const struct rqli_flush *flush = self->flush;
+    struct rqli_flush *self = (struct rqli_flush *)op;
 
-    (void)i;
-    rqli_call_init(call, RQLI_SCRIPT_SWARM_LOOK, NULL);
-    rqli_call_text(call, flush->me);
-    rqli_call_int(call, flush->lease_ms);
-    rqli_call_int(call, flush->zombie_ttl_ms * 1000);
-    rqli_call_int(call, flush->wait_ms * 1000);
-    rqli_call_text(call, self->cursor);
+    if (self->phase == RQLI_FLUSH_SWEEP) {
+        self->sweep.op.ops->write(&self->sweep.op, i, call);
+    } else if (self->phase == RQLI_FLUSH_REMOVE) {
+        rqli_call_init(call, RQLI_SCRIPT_SWARM_REMOVE, NULL);
+        for (size_t k = 0; k < self->n; k++) {
+            rqli_call_slice(call, self->dead.item[self->at + k].text);
+        }
+    } else {
+        rqli_call_init(call, RQLI_SCRIPT_SWARM_LOOK, NULL);
+        rqli_call_text(call, self->me);
+        rqli_call_int(call, self->lease_ms);
+        rqli_call_int(call, self->zombie_ttl_ms * 1000);
+        rqli_call_int(call, self->wait_ms * 1000);
+        rqli_call_text(call, self->cursor);
+    }
 }
 
 static bool all_are_texts(const struct rqli_reply *items, size_t n)
@@ -54,7 +50,7 @@ static bool all_are_texts(const struct rqli_reply *items, size_t n)
 }
 
 /* Notes the dead of a page. False: not what the script answers. */
-static bool take_page(struct rqli_flush *self, struct look *look, const struct rqli_reply *reply)
+static bool take_page(struct rqli_flush *self, const struct rqli_reply *reply)
 {
     if (reply->type != RQLI_REPLY_ARRAY || reply->count < 1 ||
         reply->items[0].type != RQLI_REPLY_INTEGER) {
@@ -65,139 +61,20 @@ static bool take_page(struct rqli_flush *self, struct look *look, const struct r
         return true;
     }
     if (reply->count % 2 != 0 || !all_are_texts(reply->items + 1, reply->count - 1) ||
-        reply->items[1].text.length >= CURSOR_SIZE) {
+        reply->items[1].text.length >= sizeof self->cursor) {
         return false;
     }
-    (void)snprintf(look->cursor, sizeof look->cursor, "%s", reply->items[1].text.data);
+    (void)snprintf(self->cursor, sizeof self->cursor, "%s", reply->items[1].text.data);
     for (size_t i = 2; i < reply->count; i += 2) {
         if (rqli_is_plain(reply->items[i].text)) {
             rqli_list_add(&self->dead, reply->items[i].text, 0);
         }
     }
+    self->renewed_us = rqli_now_us();
     return true;
 }
 
-static void read_look(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
-                      const struct rqli_reply *reply, const rql_error *fault)
-{
-    struct look *self = (struct look *)op;
-
-    (void)i;
-    if (fault) {
-        self->fault = *fault;
-        op->status = fault->status;
-    } else if (!take_page(self->flush, self, reply)) {
-        op->status = rqli_exchange_fault(answer, reply, "swarm_look", RQLI_KEY_HOSTS, &self->fault);
-    } else {
-        self->flush->renewed_us = rqli_now_us();
-    }
-}
-
-static bool is_wanted(const struct rqli_flush *self)
-{
-    return !self->goes_on || self->goes_on(self->context);
-}
-
-/* A walk begins with the cursor "0" and ends there; any other is a single call. */
-static enum rqli_op_next next_look(struct rqli_op *op)
-{
-    struct look *self = (struct look *)op;
-    bool has_begun = self->n_pages++ > 0;
-
-    if (op->status ||
-        (has_begun && (!self->flush->is_elected || !self->walks || strcmp(self->cursor, "0") == 0 ||
-                       self->n_pages > PAGES_MAX))) {
-        return RQLI_OP_OVER;
-    }
-    if (has_begun && !is_wanted(self->flush)) {
-        op->status = RQL_STOPPED;
-        return RQLI_OP_OVER;
-    }
-    op->until_us = rqli_client_budget_us(self->flush->via, rqli_now_us());
-    return RQLI_OP_AGAIN;
-}
-
-static rql_status look(struct rqli_flush *self, const char *cursor, rql_error *error)
-{
-    static const struct rqli_op_ops ops = {write_look, read_look, next_look, NULL};
-    struct look look = {.op = {.ops = &ops, .n_calls = 1}, .flush = self};
-    rql_status status;
-
-    (void)snprintf(look.cursor, sizeof look.cursor, "%s", cursor);
-    look.walks = strcmp(cursor, "0") == 0;
-    status = rqli_op_run(&look.op, self->via->conn, NULL);
-    if (status < 0 && error) {
-        *error = look.fault;
-    }
-    return status;
-}
-
-static rql_status look_at_all(struct rqli_flush *self, rql_error *error)
-{
-    rql_status status = look(self, "0", error);
-
-    if (!status && self->dead.failed) {
-        status = rqli_fail_nomem(error);
-    }
-    rqli_list_sort(&self->dead);
-    return status;
-}
-
-/* Long rounds stay elected; a fault here shows at the next look. */
-static bool on_progress(int64_t done, int64_t found, void *context)
-{
-    struct rqli_flush *self = context;
-
-    (void)done;
-    (void)found;
-    if (self->me[0] != '\0' && rqli_now_us() - self->renewed_us > self->lease_ms * 1000 / 4) {
-        (void)look(self, "", NULL);
-    }
-    return is_wanted(self);
-}
-
-static rql_status sweep_all(struct rqli_flush *self, rql_error *error)
-{
-    RQLI_AUTO(rqli_sweep_fini)
-    struct rqli_sweep sweep = {
-        .client = self->via,
-        .options = {.on_progress = on_progress, .user_data = self},
-        .error = error,
-        .dead_hosts = &self->dead,
-        .locks = &self->locks,
-        .acquirers = &self->acquirers,
-    };
-    rql_status status;
-
-    rqli_sweep_add(&sweep, &rqli_rule_zombie_locks, self->lock_scan_size);
-    rqli_sweep_add(&sweep, &rqli_rule_zombie_requests, self->queue_scan_size);
-    status = rqli_op_run(rqli_sweep_begin(&sweep), self->via->conn, NULL);
-    self->removed = sweep.result.rem_request_cnt;
-    self->handed_over = sweep.result.handed_over_cnt;
-    return status;
-}
-
-/* The dead hosts are removed, some in each call. */
-struct removal {
-    struct rqli_op op; /* first */
-    struct rqli_flush *flush;
-    size_t at;
-    size_t n;
-    rql_error fault;
-};
-
-static void write_removal(struct rqli_op *op, size_t i, struct rqli_call *call)
-{
-    const struct removal *self = (struct removal *)op;
-
-    (void)i;
-    rqli_call_init(call, RQLI_SCRIPT_SWARM_REMOVE, NULL);
-    for (size_t k = 0; k < self->n; k++) {
-        rqli_call_slice(call, self->flush->dead.item[self->at + k].text);
-    }
-}
-
-static bool take_removed(const struct removal *self, const struct rqli_reply *reply)
+static bool take_removed(struct rqli_flush *self, const struct rqli_reply *reply)
 {
     if (reply->type != RQLI_REPLY_ARRAY || reply->count != self->n + 1) {
         return false;
@@ -207,95 +84,194 @@ static bool take_removed(const struct removal *self, const struct rqli_reply *re
             return false;
         }
         if (reply->items[k].integer == 1) {
-            rqli_list_add(&self->flush->hosts, self->flush->dead.item[self->at + k].text, 0);
+            rqli_list_add(&self->hosts, self->dead.item[self->at + k].text, 0);
         }
     }
     return true;
 }
 
-static void read_removal(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
-                         const struct rqli_reply *reply, const rql_error *fault)
+/* A fault while it renews is no matter: it shows at the next look. */
+static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
+                       const struct rqli_reply *reply, const rql_error *fault)
 {
-    struct removal *self = (struct removal *)op;
+    struct rqli_flush *self = (struct rqli_flush *)op;
+    bool removes = self->phase == RQLI_FLUSH_REMOVE;
+    rql_error malformed = {0};
 
-    (void)i;
-    if (fault) {
+    if (self->phase == RQLI_FLUSH_SWEEP) {
+        self->sweep.op.ops->read(&self->sweep.op, i, answer, reply, fault);
+        return;
+    }
+    if (!fault && !(removes ? take_removed(self, reply) : take_page(self, reply))) {
+        (void)rqli_exchange_fault(answer, reply, removes ? "swarm_remove" : "swarm_look",
+                                  RQLI_KEY_HOSTS, &malformed);
+        fault = &malformed;
+    }
+    if (fault && self->phase != RQLI_FLUSH_RENEW) {
         self->fault = *fault;
         op->status = fault->status;
-    } else if (!take_removed(self, reply)) {
-        op->status =
-            rqli_exchange_fault(answer, reply, "swarm_remove", RQLI_KEY_HOSTS, &self->fault);
     }
 }
 
-static enum rqli_op_next next_removal(struct rqli_op *op)
-{
-    struct removal *self = (struct removal *)op;
-    size_t left;
-
-    self->at += self->n;
-    left = self->flush->dead.count - self->at;
-    if (op->status || left == 0) {
-        return RQLI_OP_OVER;
-    }
-    self->n = left < REMOVED_AT_ONCE ? left : REMOVED_AT_ONCE;
-    op->until_us = rqli_client_budget_us(self->flush->via, rqli_now_us());
-    return RQLI_OP_AGAIN;
-}
-
-static rql_status remove_dead(struct rqli_flush *self, rql_error *error)
-{
-    static const struct rqli_op_ops ops = {write_removal, read_removal, next_removal, NULL};
-    struct removal removal = {.op = {.ops = &ops, .n_calls = 1}, .flush = self};
-    rql_status status = rqli_op_run(&removal.op, self->via->conn, NULL);
-
-    if (status < 0 && error) {
-        *error = removal.fault;
-    }
-    return status;
-}
-
-static void notify_flushed(const struct rqli_flush *self, int64_t begun_us, rql_status status)
+static void notify_flushed(const struct rqli_flush *self)
 {
     const struct rqli_subject subject = rqli_subject_of_swarm(self->client);
     const struct rqli_figures figures = {
-        .status = status,
+        .status = self->op.status,
         .host_cnt = (int64_t)self->hosts.count,
         .rel_key_cnt = (int64_t)self->locks.count,
-        .rem_request_cnt = self->removed,
-        .handed_over_cnt = self->handed_over,
-        .rel_time_us = rqli_now_us() - begun_us,
+        .rem_request_cnt = self->sweep.result.rem_request_cnt,
+        .handed_over_cnt = self->sweep.result.handed_over_cnt,
+        .rel_time_us = rqli_now_us() - self->begun_us,
         .at_us = rqli_server_clock_now_us(self->client),
     };
 
     rqli_observe(RQLI_ON_ZOMBIES_FLUSHED, &subject, &figures);
 }
 
-rql_status rqli_flush_run(struct rqli_flush *self, rql_error *error)
+static enum rqli_op_next call_once(struct rqli_flush *self, enum rqli_flush_phase phase)
 {
-    int64_t begun_us = rqli_now_us();
-    rql_status status = look_at_all(self, error);
-
-    if (status || !self->is_elected || self->dead.count == 0) {
-        return status;
-    }
-    status = sweep_all(self, error);
-    status = status ? status : remove_dead(self, error);
-    rqli_list_sort(&self->acquirers);
-    notify_flushed(self, begun_us, status);
-    return status;
+    self->phase = phase;
+    self->op.n_calls = 1;
+    self->op.until_us = rqli_client_budget_us(self->via, rqli_now_us());
+    return RQLI_OP_AGAIN;
 }
 
-void rqli_flush_resign(struct rqli_flush *self)
+static enum rqli_op_next remove_on(struct rqli_flush *self)
 {
-    if (self->is_elected) {
-        (void)look(self, "-", NULL);
-        self->is_elected = false;
+    size_t left;
+
+    self->at += self->n;
+    left = self->dead.count - self->at;
+    self->n = left < REMOVED_AT_ONCE ? left : REMOVED_AT_ONCE;
+    return left > 0 ? call_once(self, RQLI_FLUSH_REMOVE) : RQLI_OP_OVER;
+}
+
+static enum rqli_op_next sweep_on(struct rqli_flush *self)
+{
+    struct rqli_op *sweep = &self->sweep.op;
+
+    self->phase = RQLI_FLUSH_SWEEP;
+    if (sweep->ops->next(sweep) == RQLI_OP_AGAIN) {
+        self->op.n_calls = sweep->n_calls;
+        self->op.until_us = sweep->until_us;
+        return RQLI_OP_AGAIN;
     }
+    self->op.status = sweep->status;
+    return sweep->status ? RQLI_OP_OVER : remove_on(self);
+}
+
+static enum rqli_op_next begin_sweep(struct rqli_flush *self)
+{
+    self->sweep = (struct rqli_sweep){
+        .client = self->via,
+        .error = &self->fault,
+        .dead_hosts = &self->dead,
+        .locks = &self->locks,
+        .acquirers = &self->acquirers,
+    };
+    rqli_sweep_add(&self->sweep, &rqli_rule_zombie_locks, self->lock_scan_size);
+    rqli_sweep_add(&self->sweep, &rqli_rule_zombie_requests, self->queue_scan_size);
+    (void)rqli_sweep_begin(&self->sweep);
+    return sweep_on(self);
+}
+
+/* A walk over the hosts begins with the cursor "0" and ends there. */
+static enum rqli_op_next look_on(struct rqli_flush *self)
+{
+    bool is_done = strcmp(self->cursor, "0") == 0 || ++self->n_pages == PAGES_MAX;
+
+    if (self->is_elected && !is_done) {
+        return call_once(self, RQLI_FLUSH_LOOK);
+    }
+    if (self->dead.failed) {
+        self->op.status = rqli_fail_nomem(&self->fault);
+        return RQLI_OP_OVER;
+    }
+    rqli_list_sort(&self->dead);
+    return self->is_elected && self->dead.count > 0 ? begin_sweep(self) : RQLI_OP_OVER;
+}
+
+static bool is_renewal_due(const struct rqli_flush *self)
+{
+    return self->me[0] != '\0' && rqli_now_us() - self->renewed_us > self->lease_ms * 1000 / 4;
+}
+
+static enum rqli_op_next go_on(struct rqli_flush *self)
+{
+    if (self->op.is_cancelled) {
+        self->op.status = RQL_STOPPED;
+    }
+    if (self->op.status) {
+        return RQLI_OP_OVER;
+    }
+    switch (self->phase) {
+    case RQLI_FLUSH_BEGIN:
+        return call_once(self, RQLI_FLUSH_LOOK);
+    case RQLI_FLUSH_LOOK:
+        return look_on(self);
+    case RQLI_FLUSH_SWEEP:
+        if (is_renewal_due(self)) {
+            self->cursor[0] = '\0';
+            return call_once(self, RQLI_FLUSH_RENEW);
+        }
+        return sweep_on(self);
+    case RQLI_FLUSH_RENEW:
+        return sweep_on(self);
+    case RQLI_FLUSH_REMOVE:
+        return remove_on(self);
+    case RQLI_FLUSH_RESIGN:
+        break;
+    }
+    return RQLI_OP_OVER;
+}
+
+static enum rqli_op_next next(struct rqli_op *op)
+{
+    struct rqli_flush *self = (struct rqli_flush *)op;
+    enum rqli_op_next wanted;
+
+    if (self->on_round) {
+        self->on_round(self->context);
+    }
+    wanted = go_on(self);
+    if (wanted == RQLI_OP_OVER && self->sweep.n_parts > 0) {
+        rqli_list_sort(&self->acquirers);
+        notify_flushed(self);
+    }
+    return wanted;
+}
+
+static const struct rqli_op_ops ops = {write_call, read_reply, next, NULL};
+
+struct rqli_op *rqli_flush_begin(struct rqli_flush *self)
+{
+    self->op = (struct rqli_op){.ops = &ops};
+    self->begun_us = rqli_now_us();
+    (void)snprintf(self->cursor, sizeof self->cursor, "0");
+    return &self->op;
+}
+
+static enum rqli_op_next next_to_resign(struct rqli_op *op)
+{
+    struct rqli_flush *self = (struct rqli_flush *)op;
+
+    return self->phase == RQLI_FLUSH_BEGIN ? call_once(self, RQLI_FLUSH_RESIGN) : RQLI_OP_OVER;
+}
+
+struct rqli_op *rqli_flush_resign(struct rqli_flush *self)
+{
+    static const struct rqli_op_ops resigning = {write_call, read_reply, next_to_resign, NULL};
+
+    self->op = (struct rqli_op){.ops = &resigning};
+    self->phase = RQLI_FLUSH_BEGIN;
+    (void)snprintf(self->cursor, sizeof self->cursor, "-");
+    return &self->op;
 }
 
 void rqli_flush_fini_p(struct rqli_flush *self)
 {
+    rqli_sweep_fini_p(&self->sweep);
     rqli_list_fini_p(&self->dead);
     rqli_list_fini_p(&self->hosts);
     rqli_list_fini_p(&self->acquirers);
@@ -337,6 +313,9 @@ rql_status rql_flush_zombies(rql_client *client, const rql_swarm_options *option
         return status;
     }
     rqli_flush_init(&flush, client, &read);
-    status = rqli_flush_run(&flush, error);
+    status = rqli_op_run(rqli_flush_begin(&flush), client->conn, NULL);
+    if (status < 0 && error) {
+        *error = flush.fault;
+    }
     return status || !out ? status : rqli_zombies_give(&flush, out, error);
 }

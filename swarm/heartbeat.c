@@ -15,29 +15,15 @@
 #include <signal.h>
 #include <unistd.h>
 
-/* One call tells of so many: no script holds the server up for long. */
-enum { CALL_HOSTS = 100 };
-
-/* What the server is told: an operation of a call for each hundred hosts. */
-struct heartbeat {
-    struct rqli_op op; /* first */
-    struct rqli_probe *probe;
-    struct rqli_hosts_plan plan;
-    size_t count;
-    char (*names)[RQL_ID_SIZE];
-    size_t at;       /* the first host of this round */
-    int64_t sent_us; /* the first call */
-    rql_error fault;
+enum {
+    CALL_HOSTS = 100, /* in one call: no script holds the server up for long */
+    ROUND_CALLS = 64,
+    AGAIN_US = 1000, /* while another probe of this client is under way */
 };
 
 static bool lives(pid_t thread)
 {
     return tgkill(getpid(), thread, 0) == 0 || errno != ESRCH;
-}
-
-static void unlock_p(pthread_mutex_t **mutex)
-{
-    (void)pthread_mutex_unlock(*mutex);
 }
 
 static void add_holder(const rql_lock *lock, void *context)
@@ -56,7 +42,7 @@ static size_t share(size_t at, size_t n, size_t begin, size_t end)
 
 static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
-    const struct heartbeat *self = (struct heartbeat *)op;
+    const struct rqli_probe *self = (struct rqli_probe *)op;
     const struct rqli_hosts_plan *plan = &self->plan;
     size_t at = self->at + i * CALL_HOSTS;
     size_t n = self->count - at < CALL_HOSTS ? self->count - at : CALL_HOSTS;
@@ -73,7 +59,7 @@ static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
 static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
                        const struct rqli_reply *reply, const rql_error *fault)
 {
-    struct heartbeat *self = (struct heartbeat *)op;
+    struct rqli_probe *self = (struct rqli_probe *)op;
     struct rqli_outcome outcome;
 
     (void)i;
@@ -85,25 +71,10 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
         op->status =
             rqli_exchange_fault(answer, reply, "swarm_probe", RQLI_KEY_HOSTS, &self->fault);
     } else {
-        self->probe->server_us = outcome.what;
-        self->probe->n_dead += outcome.second;
+        self->server_us = outcome.what;
+        self->n_dead += outcome.second;
         self->sent_us = self->sent_us < answer->sent_us ? self->sent_us : answer->sent_us;
     }
-}
-
-static enum rqli_op_next next(struct rqli_op *op)
-{
-    struct heartbeat *self = (struct heartbeat *)op;
-    size_t left;
-
-    self->at += op->n_calls * CALL_HOSTS;
-    if (op->status || self->at >= self->count) {
-        return RQLI_OP_OVER;
-    }
-    left = (self->count - self->at + CALL_HOSTS - 1) / CALL_HOSTS;
-    op->n_calls = left < RQLI_OP_CALLS_MAX ? left : RQLI_OP_CALLS_MAX;
-    op->until_us = rqli_client_budget_us(self->probe->via, rqli_now_us());
-    return RQLI_OP_AGAIN;
 }
 
 /* Nobody is left whom silence could kill. */
@@ -133,72 +104,102 @@ static void notify(const struct rqli_probe *self, enum rqli_moment moment)
     rqli_observe(moment, &subject, &figures);
 }
 
-static bool name_all(struct heartbeat *self)
+static bool name_all(struct rqli_probe *self)
 {
-    const struct rqli_probe *probe = self->probe;
     size_t n_staying = self->plan.n_new + self->plan.n_known;
 
     self->count = n_staying + self->plan.n_leaving;
     self->names = calloc(self->count + 1, sizeof *self->names);
     for (size_t i = 0; self->names && i < self->count; i++) {
-        rqli_host_id(self->names[i], self->plan.threads[i], probe->client->identity);
-        if (probe->told && i < n_staying) {
-            rqli_list_add(probe->told, rqli_slice_of(self->names[i]), 0);
+        rqli_host_id(self->names[i], self->plan.threads[i], self->client->identity);
+        if (self->told && i < n_staying) {
+            rqli_list_add(self->told, rqli_slice_of(self->names[i]), 0);
         }
     }
     return self->names != NULL;
 }
 
-static void fini_p(struct heartbeat *self)
+/* False: another probe of this client is under way. */
+static bool begin(struct rqli_probe *self)
 {
-    rqli_hosts_plan_fini_p(&self->plan);
-    free(self->names);
-}
-
-/* One at a time. */
-static rql_status probe_alone(struct rqli_probe *self, rql_error *error)
-{
-    static const struct rqli_op_ops ops = {write_call, read_reply, next, NULL};
     struct rqli_hosts *hosts = self->client->hosts;
-    __attribute__((cleanup(unlock_p))) pthread_mutex_t *probing = &hosts->probing;
-    RQLI_AUTO(fini)
-    struct heartbeat beat = {.op.ops = &ops, .probe = self, .sent_us = RQLI_NEVER_US};
 
-    (void)pthread_mutex_lock(probing);
+    if (atomic_exchange(&hosts->is_probing, true)) {
+        return false;
+    }
+    self->has_begun = true;
     rqli_leases_each(self->client->leases, add_holder, hosts);
-    if (!rqli_hosts_plan(hosts, self->who, lives, &beat.plan) || !name_all(&beat)) {
-        return rqli_fail_nomem(error);
-    }
-    if (beat.count == 0) {
-        bound_leases(self, rqli_now_us()); /* NOLINT(clang-analyzer-unix.Malloc): fini() frees */
-        return RQL_OK;
-    }
-    if (self->zombie_ttl_ms > 0 && beat.plan.n_new + beat.plan.n_known > 0) {
+    if (!rqli_hosts_plan(hosts, self->who, lives, &self->plan) || !name_all(self)) {
+        self->op.status = rqli_fail_nomem(&self->fault);
+    } else if (self->zombie_ttl_ms > 0 && self->plan.n_new + self->plan.n_known > 0) {
         rqli_leases_on_probing(self->client->leases, self->zombie_ttl_ms);
     }
-    if (rqli_op_run(&beat.op, self->via->conn, NULL)) {
-        if (error) {
-            *error = beat.fault;
-        }
-        return beat.op.status;
-    }
-    if (self->n_dead > 0 || beat.plan.n_retried > 0) {
-        rqli_leases_doubt(self->client->leases);
-    }
-    rqli_hosts_apply(hosts, &beat.plan);
-    bound_leases(self, beat.sent_us);
-    notify(self, RQLI_ON_PROBED);
-    return RQL_OK;
+    return true;
 }
 
-rql_status rqli_probe_run(struct rqli_probe *self, rql_error *error)
+/* The server knows of all; or why it does not is known. */
+static void end(struct rqli_probe *self)
 {
-    rql_status status = probe_alone(self, error);
+    struct rqli_hosts *hosts = self->client->hosts;
 
+    if (!self->op.status && self->count == 0) {
+        bound_leases(self, rqli_now_us());
+    } else if (!self->op.status) {
+        if (self->n_dead > 0 || self->plan.n_retried > 0) {
+            rqli_leases_doubt(self->client->leases);
+        }
+        rqli_hosts_apply(hosts, &self->plan);
+        bound_leases(self, self->sent_us);
+    }
+    rqli_hosts_plan_fini_p(&self->plan);
+    free(self->names);
+    self->has_begun = false;
+    atomic_store(&hosts->is_probing, false);
+    if (!self->op.status && self->count > 0) {
+        notify(self, RQLI_ON_PROBED);
+    }
     if (self->n_dead > 0) {
         notify(self, RQLI_ON_HOSTS_DECLARED_DEAD);
     }
-    return status;
+}
+
+static enum rqli_op_next next(struct rqli_op *op)
+{
+    struct rqli_probe *self = (struct rqli_probe *)op;
+    size_t left;
+
+    if (op->is_cancelled) {
+        op->status = RQL_STOPPED;
+    }
+    if (!self->has_begun && (op->status || !begin(self))) {
+        op->again_us = rqli_now_us() + AGAIN_US;
+        return op->status ? RQLI_OP_OVER : RQLI_OP_WAIT;
+    }
+    self->at += op->n_calls * CALL_HOSTS;
+    if (op->status || self->at >= self->count) {
+        end(self);
+        return RQLI_OP_OVER;
+    }
+    left = (self->count - self->at + CALL_HOSTS - 1) / CALL_HOSTS;
+    op->n_calls = left < ROUND_CALLS ? left : ROUND_CALLS;
+    op->until_us = rqli_client_budget_us(self->via, rqli_now_us());
+    return RQLI_OP_AGAIN;
+}
+
+/* `next` tries again. */
+static void woken(struct rqli_op *op, enum rqli_wake wake)
+{
+    (void)op;
+    (void)wake;
+}
+
+struct rqli_op *rqli_probe_begin(struct rqli_probe *self)
+{
+    static const struct rqli_op_ops ops = {write_call, read_reply, next, woken};
+
+    self->op = (struct rqli_op){.ops = &ops};
+    self->sent_us = RQLI_NEVER_US;
+    return &self->op;
 }
 
 rql_status rql_probe_hosts(rql_client *client, rql_text_list **hosts, int64_t *at_us,
@@ -213,7 +214,10 @@ rql_status rql_probe_hosts(rql_client *client, rql_text_list **hosts, int64_t *a
         return status;
     }
     rqli_hosts_add(client->hosts, rqli_thread_id(), false);
-    status = rqli_probe_run(&probe, error);
+    status = rqli_op_run(rqli_probe_begin(&probe), client->conn, NULL);
+    if (status < 0 && error) {
+        *error = probe.fault;
+    }
     if (!status && hosts) {
         status = rqli_list_give(&told, hosts, error);
     }

@@ -6,20 +6,32 @@
 #include "admin/pages.h"
 #include "lock/client.h"
 #include "lock/hosts.h"
+#include "net/op.h"
 
 #include <rql/swarm.h>
 
 struct rqli_probe {
+    struct rqli_op op;  /* first */
     rql_client *client; /* whose hosts */
     rql_client *via;    /* whose connection */
     enum rqli_hosts_who who;
     int64_t zombie_ttl_ms;  /* that the client's leases are bound by; 0: they are not */
     struct rqli_list *told; /* the hosts that were told, or NULL */
-    int64_t server_us;      /* out: with this time; 0: there was nothing to tell */
-    int64_t n_dead;         /* out: that were declared dead meanwhile */
+
+    rql_error fault;
+    int64_t server_us; /* out: with this time; 0: there was nothing to tell */
+    int64_t n_dead;    /* out: that were declared dead meanwhile */
+
+    bool has_begun;
+    struct rqli_hosts_plan plan;
+    size_t count;
+    char (*names)[RQL_ID_SIZE];
+    size_t at;       /* the first host of this round */
+    int64_t sent_us; /* the first call */
 };
 
-/* Any thread. RQL_OK: the server knows. */
-rql_status rqli_probe_run(struct rqli_probe *self, rql_error *error);
+/* The operation; the members down to `told` are set. RQL_OK: the server knows. What it takes is
+ * given back at its end. */
+struct rqli_op *rqli_probe_begin(struct rqli_probe *self);
 
 #endif

@@ -205,8 +205,8 @@ rql_status rqli_zombies_give(struct rqli_flush *found, rql_zombies **out, rql_er
     if (!zombies) {
         return rqli_fail_nomem(error);
     }
-    zombies->rem_request_cnt = found->removed;
-    zombies->handed_over_cnt = found->handed_over;
+    zombies->rem_request_cnt = found->sweep.result.rem_request_cnt;
+    zombies->handed_over_cnt = found->sweep.result.handed_over_cnt;
     status = rqli_list_give(&found->hosts, &zombies->hosts, error);
     status = status ? status : rqli_list_give(&found->acquirers, &zombies->acquirers, error);
     status = status ? status : rqli_list_give(&found->locks, &zombies->locks, error);

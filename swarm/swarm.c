@@ -27,7 +27,7 @@ static rql_status probe(struct rql_swarm *self, enum rqli_hosts_who who)
         .zombie_ttl_ms = self->options.zombie_ttl_ms,
     };
 
-    return rqli_probe_run(&probe, NULL);
+    return rqli_op_run(rqli_probe_begin(&probe), probe.via->conn, NULL);
 }
 
 static void notify(void *context, enum rqli_moment moment, struct rqli_figures figures)
@@ -56,12 +56,13 @@ static rql_status step_of_prober(void *context, bool is_timed)
     return noted(self, probe(self, who == RQLI_HOSTS_ALL && !is_timed ? RQLI_HOSTS_NEW : who));
 }
 
-static bool goes_on(void *context)
+static void on_round(void *context)
 {
-    struct rql_swarm *self = context;
+    struct rqli_flush *flush = context;
+    struct rql_swarm *self = flush->swarm;
 
     rqli_element_sign(&self->flusher);
-    return !rqli_element_shall_stop(&self->flusher);
+    flush->op.is_cancelled = rqli_element_shall_stop(&self->flusher);
 }
 
 static void note_election(struct rql_swarm *self, bool is_elected)
@@ -84,9 +85,10 @@ static rql_status step_of_flusher(void *context, bool is_timed)
     flush.me = self->flusher_client->identity;
     flush.wait_ms = self->options.zombie_ttl_ms / 2;
     flush.lease_ms = 2 * self->flusher.period_us / 1000 + 1;
-    flush.goes_on = goes_on;
-    flush.context = self;
-    status = rqli_flush_run(&flush, NULL);
+    flush.on_round = on_round;
+    flush.context = &flush;
+    flush.swarm = self;
+    status = rqli_op_run(rqli_flush_begin(&flush), flush.via->conn, NULL);
     note_election(self, flush.is_elected);
     return noted(self, status);
 }
@@ -259,8 +261,9 @@ static void resign(struct rql_swarm *self)
 
     rqli_flush_init(&flush, self->flusher_client, &self->options);
     flush.me = self->flusher_client->identity;
-    flush.is_elected = atomic_load(&self->is_flusher);
-    rqli_flush_resign(&flush);
+    if (atomic_load(&self->is_flusher)) {
+        (void)rqli_op_run(rqli_flush_resign(&flush), flush.via->conn, NULL);
+    }
     note_election(self, false);
 }
 

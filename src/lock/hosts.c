@@ -9,7 +9,6 @@ struct rqli_hosts *rqli_hosts_new(void)
 
     if (self) {
         (void)pthread_mutex_init(&self->shared.mutex, NULL);
-        (void)pthread_mutex_init(&self->probing, NULL);
     }
     return self;
 }
@@ -19,7 +18,6 @@ struct rqli_hosts *rqli_hosts_free(struct rqli_hosts *self)
     if (self) {
         free(self->shared.item);
         (void)pthread_mutex_destroy(&self->shared.mutex);
-        (void)pthread_mutex_destroy(&self->probing);
         free(self);
     }
     return NULL;

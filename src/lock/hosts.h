@@ -30,7 +30,7 @@ struct rqli_hosts {
         void *context;
     } shared; /* everything in here under shared.mutex */
 
-    pthread_mutex_t probing; /* held from a plan to its end */
+    atomic_bool is_probing; /* from a plan to its end: one at a time */
 };
 
 /* What a probe tells: threads in the order new, known, leaving. */
