@@ -219,11 +219,9 @@ static enum rqli_op_next go_on(struct rqli_flush *self)
     case RQLI_FLUSH_RENEW:
         return sweep_on(self);
     case RQLI_FLUSH_REMOVE:
-        return remove_on(self);
-    case RQLI_FLUSH_RESIGN:
         break;
     }
-    return RQLI_OP_OVER;
+    return remove_on(self);
 }
 
 static enum rqli_op_next next(struct rqli_op *op)
@@ -231,8 +229,8 @@ static enum rqli_op_next next(struct rqli_op *op)
     struct rqli_flush *self = (struct rqli_flush *)op;
     enum rqli_op_next wanted;
 
-    if (self->on_round) {
-        self->on_round(self->context);
+    if (self->swarm) {
+        rqli_element_sign(&self->swarm->flusher);
     }
     wanted = go_on(self);
     if (wanted == RQLI_OP_OVER && self->sweep.n_parts > 0) {
@@ -242,30 +240,15 @@ static enum rqli_op_next next(struct rqli_op *op)
     return wanted;
 }
 
-static const struct rqli_op_ops ops = {write_call, read_reply, next, NULL};
-
-struct rqli_op *rqli_flush_begin(struct rqli_flush *self)
+/* RQL_OK, also when another is elected; RQL_STOPPED if it is cancelled; or a fault: what was done
+ * by then is done. The cursor "-" steps down. */
+static struct rqli_op *begin(struct rqli_flush *self, const char *cursor)
 {
-    self->op = (struct rqli_op){.ops = &ops};
+    static const struct rqli_op_ops ops = {write_call, read_reply, next, NULL};
+
+    self->op.ops = &ops;
     self->begun_us = rqli_now_us();
-    (void)snprintf(self->cursor, sizeof self->cursor, "0");
-    return &self->op;
-}
-
-static enum rqli_op_next next_to_resign(struct rqli_op *op)
-{
-    struct rqli_flush *self = (struct rqli_flush *)op;
-
-    return self->phase == RQLI_FLUSH_BEGIN ? call_once(self, RQLI_FLUSH_RESIGN) : RQLI_OP_OVER;
-}
-
-struct rqli_op *rqli_flush_resign(struct rqli_flush *self)
-{
-    static const struct rqli_op_ops resigning = {write_call, read_reply, next_to_resign, NULL};
-
-    self->op = (struct rqli_op){.ops = &resigning};
-    self->phase = RQLI_FLUSH_BEGIN;
-    (void)snprintf(self->cursor, sizeof self->cursor, "-");
+    (void)snprintf(self->cursor, sizeof self->cursor, "%s", cursor);
     return &self->op;
 }
 
@@ -287,7 +270,8 @@ int64_t rqli_flush_look_ms(int64_t zombie_ttl_ms, int64_t flush_period_ms)
     return look_ms > 1 ? look_ms : 1;
 }
 
-void rqli_flush_init(struct rqli_flush *self, rql_client *via, const rql_swarm_options *options)
+/* A flush by hand, with these settings. */
+static void init(struct rqli_flush *self, rql_client *via, const rql_swarm_options *options)
 {
     *self = (struct rqli_flush){
         .client = via,
@@ -298,6 +282,60 @@ void rqli_flush_init(struct rqli_flush *self, rql_client *via, const rql_swarm_o
         .queue_scan_size = options->zombie_queue_scan_size,
     };
 }
+
+/* One of a swarm. */
+static void set_up(struct rql_swarm *swarm)
+{
+    struct rqli_flush *self = &swarm->flush;
+
+    init(self, swarm->flusher_client, &swarm->options);
+    self->client = swarm->client;
+    self->me = swarm->flusher_client->identity;
+    self->wait_ms = swarm->options.zombie_ttl_ms / 2;
+    self->lease_ms = 2 * swarm->flusher.period_us / 1000 + 1;
+    self->swarm = swarm;
+}
+
+static void note_election(struct rql_swarm *swarm, bool is_elected)
+{
+    if (atomic_exchange(&swarm->is_flusher, is_elected) != is_elected) {
+        rqli_swarm_notify(swarm, is_elected ? RQLI_ON_FLUSHER_ELECTED : RQLI_ON_FLUSHER_RETIRED,
+                          (struct rqli_figures){0});
+    }
+}
+
+static struct rqli_op *begin_step(struct rql_swarm *swarm, bool is_timed)
+{
+    (void)is_timed;
+    set_up(swarm);
+    return begin(&swarm->flush, "0");
+}
+
+static void end_step(struct rql_swarm *swarm, rql_status status)
+{
+    rqli_flush_fini_p(&swarm->flush);
+    note_election(swarm, swarm->flush.is_elected);
+    if (status < 0) {
+        rqli_swarm_notify(swarm, RQLI_ON_STEP_FAILED, (struct rqli_figures){0});
+    }
+}
+
+static struct rqli_op *begin_resigning(struct rql_swarm *swarm)
+{
+    set_up(swarm);
+    return atomic_load(&swarm->is_flusher) ? begin(&swarm->flush, "-") : NULL;
+}
+
+/* Without a reply its election ends by its time. */
+static void end_resigning(struct rql_swarm *swarm, rql_status status)
+{
+    (void)status;
+    rqli_flush_fini_p(&swarm->flush);
+    note_election(swarm, false);
+}
+
+const struct rqli_element_ops rqli_flusher_ops = {"flush_zombies", begin_step, end_step,
+                                                  begin_resigning, end_resigning};
 
 rql_status rql_flush_zombies(rql_client *client, const rql_swarm_options *options,
                              rql_zombies **out, rql_error *error)
@@ -312,8 +350,8 @@ rql_status rql_flush_zombies(rql_client *client, const rql_swarm_options *option
     if (status) {
         return status;
     }
-    rqli_flush_init(&flush, client, &read);
-    status = rqli_op_run(rqli_flush_begin(&flush), client->conn, NULL);
+    init(&flush, client, &read);
+    status = rqli_op_run(begin(&flush, "0"), client->conn, NULL);
     if (status < 0 && error) {
         *error = flush.fault;
     }

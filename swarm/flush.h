@@ -15,7 +15,6 @@ enum rqli_flush_phase {
     RQLI_FLUSH_SWEEP, /* of what the dead held */
     RQLI_FLUSH_RENEW, /* in between: long flushes stay elected */
     RQLI_FLUSH_REMOVE,
-    RQLI_FLUSH_RESIGN,
 };
 
 struct rqli_flush {
@@ -28,9 +27,7 @@ struct rqli_flush {
     int64_t lease_ms; /* of the elected */
     int64_t lock_scan_size;
     int64_t queue_scan_size;
-    void (*on_round)(void *context); /* it goes on; or NULL */
-    void *context;
-    struct rql_swarm *swarm;
+    struct rql_swarm *swarm; /* whose step it is; NULL: by hand */
 
     rql_error fault;
     bool is_elected;        /* out */
@@ -49,13 +46,7 @@ struct rqli_flush {
     size_t n;  /* and are so many */
 };
 
-/* From rqli_flush_init() on. RQL_OK, also when another is elected; RQL_STOPPED if it is cancelled;
- * or a fault: what was done by then is done. */
-struct rqli_op *rqli_flush_begin(struct rqli_flush *self);
 void rqli_flush_fini_p(struct rqli_flush *self);
-
-/* Steps down. */
-struct rqli_op *rqli_flush_resign(struct rqli_flush *self);
 
 /* How often the flusher looks, so that the dead are found flush_period_ms after their ttl. */
 int64_t rqli_flush_look_ms(int64_t zombie_ttl_ms, int64_t flush_period_ms);

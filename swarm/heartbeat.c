@@ -9,6 +9,7 @@
 #include "lock/lock.h"
 #include "lock/notify.h"
 #include "net/op.h"
+#include "swarm.h"
 #include "wire/answer.h"
 
 #include <errno.h>
@@ -63,6 +64,7 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
     struct rqli_outcome outcome;
 
     (void)i;
+    self->n_open--;
     if (fault) {
         self->fault = *fault;
         op->status = fault->status;
@@ -163,25 +165,31 @@ static void end(struct rqli_probe *self)
     }
 }
 
+/* Cancelled in the middle, what the server was told already is told again next time. */
 static enum rqli_op_next next(struct rqli_op *op)
 {
     struct rqli_probe *self = (struct rqli_probe *)op;
     size_t left;
 
-    if (op->is_cancelled) {
+    if (self->has_begun) {
+        self->at += op->n_calls * CALL_HOSTS;
+        if (op->is_cancelled && (self->n_open > 0 || self->at < self->count)) {
+            op->status = RQL_STOPPED;
+        }
+    } else if (op->is_cancelled) {
         op->status = RQL_STOPPED;
-    }
-    if (!self->has_begun && (op->status || !begin(self))) {
+        return RQLI_OP_OVER;
+    } else if (!begin(self)) {
         op->again_us = rqli_now_us() + AGAIN_US;
-        return op->status ? RQLI_OP_OVER : RQLI_OP_WAIT;
+        return RQLI_OP_WAIT;
     }
-    self->at += op->n_calls * CALL_HOSTS;
     if (op->status || self->at >= self->count) {
         end(self);
         return RQLI_OP_OVER;
     }
     left = (self->count - self->at + CALL_HOSTS - 1) / CALL_HOSTS;
     op->n_calls = left < ROUND_CALLS ? left : ROUND_CALLS;
+    self->n_open = op->n_calls;
     op->until_us = rqli_client_budget_us(self->via, rqli_now_us());
     return RQLI_OP_AGAIN;
 }
@@ -193,7 +201,9 @@ static void woken(struct rqli_op *op, enum rqli_wake wake)
     (void)wake;
 }
 
-struct rqli_op *rqli_probe_begin(struct rqli_probe *self)
+/* The members down to `told` are set. RQL_OK: the server knows. What it takes is given back at its
+ * end. */
+static struct rqli_op *begin_op(struct rqli_probe *self)
 {
     static const struct rqli_op_ops ops = {write_call, read_reply, next, woken};
 
@@ -201,6 +211,48 @@ struct rqli_op *rqli_probe_begin(struct rqli_probe *self)
     self->sent_us = RQLI_NEVER_US;
     return &self->op;
 }
+
+static struct rqli_op *begin_probe(struct rql_swarm *swarm, enum rqli_hosts_who who)
+{
+    swarm->probe = (struct rqli_probe){
+        .client = swarm->client,
+        .via = swarm->prober_client,
+        .who = who,
+        .zombie_ttl_ms = swarm->options.zombie_ttl_ms,
+    };
+    return begin_op(&swarm->probe);
+}
+
+/* Roused in between: only for who has just come. */
+static struct rqli_op *begin_step(struct rql_swarm *swarm, bool is_timed)
+{
+    bool is_for_new = swarm->who == RQLI_HOSTS_ALL && !is_timed;
+
+    return begin_probe(swarm, is_for_new ? RQLI_HOSTS_NEW : swarm->who);
+}
+
+static void end_step(struct rql_swarm *swarm, rql_status status)
+{
+    if (status < 0) {
+        rqli_swarm_notify(swarm, RQLI_ON_STEP_FAILED, (struct rqli_figures){0});
+    }
+}
+
+static struct rqli_op *begin_leaving(struct rql_swarm *swarm)
+{
+    return begin_probe(swarm, RQLI_HOSTS_NONE);
+}
+
+/* Without a reply the hosts are still there, and may be taken for dead. */
+static void end_leaving(struct rql_swarm *swarm, rql_status status)
+{
+    if (status < 0) {
+        rqli_leases_on_unwatched(swarm->client->leases);
+    }
+}
+
+const struct rqli_element_ops rqli_prober_ops = {"probe_hosts", begin_step, end_step, begin_leaving,
+                                                 end_leaving};
 
 rql_status rql_probe_hosts(rql_client *client, rql_text_list **hosts, int64_t *at_us,
                            rql_error *error)
@@ -214,7 +266,7 @@ rql_status rql_probe_hosts(rql_client *client, rql_text_list **hosts, int64_t *a
         return status;
     }
     rqli_hosts_add(client->hosts, rqli_thread_id(), false);
-    status = rqli_op_run(rqli_probe_begin(&probe), client->conn, NULL);
+    status = rqli_op_run(begin_op(&probe), client->conn, NULL);
     if (status < 0 && error) {
         *error = probe.fault;
     }

@@ -27,11 +27,8 @@ struct rqli_probe {
     size_t count;
     char (*names)[RQL_ID_SIZE];
     size_t at;       /* the first host of this round */
+    size_t n_open;   /* calls of this round without a reply */
     int64_t sent_us; /* the first call */
 };
-
-/* The operation; the members down to `told` are set. RQL_OK: the server knows. What it takes is
- * given back at its end. */
-struct rqli_op *rqli_probe_begin(struct rqli_probe *self);
 
 #endif

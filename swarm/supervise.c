@@ -1,11 +1,10 @@
 #include "supervise.h"
 
 #include "base/clock.h"
-#include "base/error.h"
+#include "swarm.h"
 
+#include <stddef.h>
 #include <string.h>
-
-enum { REST_US = 1000000 }; /* what a step may take beside its call */
 
 void rqli_watch_init(struct rqli_watch *self, const struct rqli_watch_terms *terms)
 {
@@ -51,7 +50,7 @@ static int64_t at_most(int64_t value, int64_t most)
     return value < most ? value : most;
 }
 
-static void open(struct rqli_watch *self, int64_t now_us)
+static void open_breaker(struct rqli_watch *self, int64_t now_us)
 {
     bool is_again = self->breaker == RQL_BREAKER_HALF_OPEN;
     int64_t wanted_us = is_again ? 2 * self->open_us : self->terms.open_least_us;
@@ -67,7 +66,7 @@ static void on_failed(struct rqli_watch *self, int64_t now_us)
     self->failed_in_a_row++;
     if (self->breaker == RQL_BREAKER_HALF_OPEN ||
         self->failed_in_a_row >= self->terms.failures_max) {
-        open(self, now_us);
+        open_breaker(self, now_us);
     }
 }
 
@@ -84,26 +83,30 @@ void rqli_watch_on_done(struct rqli_watch *self, int64_t now_us, bool succeeded)
     }
 }
 
+bool rqli_watch_hangs(const struct rqli_watch *self, int64_t now_us)
+{
+    return self->is_in_step && now_us - self->sign_us > self->terms.hang_us;
+}
+
 enum rqli_watch_action rqli_watch_look(struct rqli_watch *self, int64_t now_us)
 {
     if (self->state == RQL_ELEMENT_DEAD) {
         self->restarts++;
         return RQLI_WATCH_START;
     }
-    if (self->state == RQL_ELEMENT_RUNNING && self->is_in_step &&
-        now_us - self->sign_us > self->terms.hang_us) {
+    if (self->state == RQL_ELEMENT_RUNNING && rqli_watch_hangs(self, now_us)) {
         self->state = RQL_ELEMENT_HUNG;
         return RQLI_WATCH_REPLACE;
     }
     return RQLI_WATCH_NOTHING;
 }
 
-void rqli_element_init(struct rqli_element *self, const struct rqli_element_kind *kind,
-                       void *context)
+void rqli_element_init(struct rqli_element *self, const struct rqli_element_ops *ops,
+                       struct rql_swarm *swarm)
 {
     memset(self, 0, sizeof *self);
-    self->kind = kind;
-    self->context = context;
+    self->ops = ops;
+    self->swarm = swarm;
     (void)pthread_mutex_init(&self->shared.mutex, NULL);
 }
 
@@ -114,159 +117,211 @@ void rqli_element_fini(struct rqli_element *self)
 
 static void notify(const struct rqli_element *self, enum rqli_moment moment, rql_status status)
 {
-    self->kind->notify(self->context, moment,
-                       (struct rqli_figures){.element = self->kind->label, .status = status});
+    rqli_swarm_notify(self->swarm, moment,
+                      (struct rqli_figures){.element = self->ops->label, .status = status});
 }
 
-/* Under the mutex, released for the step and for its news. */
-static void take_step(struct rqli_element *self, bool is_timed)
+static void set_due(struct rqli_element *self, int64_t at_us)
 {
-    bool was_closed = self->shared.watch.breaker == RQL_BREAKER_CLOSED;
-    bool is_closed;
-    rql_status status;
+    rqli_timers_set(&self->loop->op.timers, &self->due, at_us);
+}
 
-    rqli_watch_on_step(&self->shared.watch, rqli_now_us());
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    status = self->kind->step(self->context, is_timed);
+void rqli_element_drop(struct rqli_element *self)
+{
+    if (self->is_begun) {
+        self->is_begun = false;
+        rqli_timers_unreserve(&self->loop->op.timers, &self->due);
+    }
+}
+
+static void note_ended(struct rqli_element *self)
+{
     (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_watch_on_ended(&self->shared.watch, self->shall_stop);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+static void on_over(struct rqli_element *self, rql_status status);
+
+static void on_task_done(struct rqli_op_task *task)
+{
+    struct rqli_element *self =
+        (struct rqli_element *)((char *)task - offsetof(struct rqli_element, task));
+
+    on_over(self, task->op->status);
+}
+
+/* NULL: there is nothing to be done. */
+static void begin_task(struct rqli_element *self, struct rqli_op *op)
+{
+    self->is_busy = true;
+    self->task = (struct rqli_op_task){
+        .op = op, .loop = &self->loop->op, .done = on_task_done, .calls = self->calls};
+    if (!op) {
+        on_over(self, RQL_OK);
+    } else if (!rqli_op_start(&self->task)) {
+        on_over(self, RQL_E_NOMEM);
+    }
+}
+
+/* Nothing of it is under way. */
+static void begin_last(struct rqli_element *self)
+{
+    set_due(self, RQLI_NEVER_US);
+    self->is_last = true;
+    begin_task(self, self->ops->begin_last ? self->ops->begin_last(self->swarm) : NULL);
+}
+
+/* A step is over, or was refused. The supervisor starts who has ended. */
+static void plan_next(struct rqli_element *self)
+{
+    self->tried++;
+    if (self->shall_stop) {
+        begin_last(self);
+        return;
+    }
+    if (self->shall_restart) {
+        note_ended(self);
+    } else {
+        set_due(self, self->is_again ? 0 : self->next_us);
+    }
+    self->is_again = false;
+    rqli_swarm_on_step(self->swarm);
+}
+
+static void on_last_over(struct rqli_element *self, rql_status status)
+{
+    if (self->ops->end_last) {
+        self->ops->end_last(self->swarm, status);
+    }
+    note_ended(self);
+    rqli_element_drop(self);
+    rqli_swarm_on_step(self->swarm);
+}
+
+/* A step that held up the loop, in a callback, is found out by itself. */
+static void on_step_over(struct rqli_element *self, rql_status status)
+{
+    bool was_closed;
+    bool is_closed;
+
+    if (self->ops->end) {
+        self->ops->end(self->swarm, status);
+        rqli_element_look_after(self);
+    }
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    was_closed = self->shared.watch.breaker == RQL_BREAKER_CLOSED;
     rqli_watch_on_done(&self->shared.watch, rqli_now_us(), status >= 0);
     is_closed = self->shared.watch.breaker == RQL_BREAKER_CLOSED;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
     if (was_closed != is_closed) {
-        (void)pthread_mutex_unlock(&self->shared.mutex);
         notify(self, is_closed ? RQLI_ON_BREAKER_CLOSED : RQLI_ON_BREAKER_OPENED, status);
-        (void)pthread_mutex_lock(&self->shared.mutex);
+    }
+    plan_next(self);
+}
+
+static void on_over(struct rqli_element *self, rql_status status)
+{
+    self->is_busy = false;
+    if (self->is_last) {
+        on_last_over(self, status);
+    } else {
+        on_step_over(self, status);
     }
 }
 
-/* Under the mutex. */
-static void note_step(struct rqli_element *self)
+/* The period counts from the beginning of a step. */
+static void on_due(struct rqli_due *due)
 {
-    (void)atomic_fetch_add(&self->stepped, 1);
-    rqli_signal_wake(&self->stepped);
-}
+    struct rqli_element *self =
+        (struct rqli_element *)((char *)due - offsetof(struct rqli_element, due));
+    int64_t now_us = rqli_now_us();
+    bool is_timed = now_us >= self->next_us;
+    bool may_step;
 
-/* On the thread. The period counts from the beginning of a step. */
-static int64_t step_or_end(struct rqli_worker *worker)
-{
-    struct rqli_element *self = (struct rqli_element *)worker;
-    int64_t begun_us = rqli_now_us();
-    bool is_timed = begun_us >= self->next_us;
-    bool is_over;
-
+    if (is_timed) {
+        self->next_us = now_us + self->period_us;
+    }
     (void)pthread_mutex_lock(&self->shared.mutex);
-    is_over = self->shared.shall_stop || self->shared.shall_restart;
-    if (!is_over) {
-        uint64_t number = self->shared.tried + 1;
-
-        if (rqli_watch_may_step(&self->shared.watch, begun_us)) {
-            take_step(self, is_timed);
-        }
-        self->shared.tried = number;
-        note_step(self);
-        is_over = self->shared.shall_stop || self->shared.shall_restart;
-    }
-    if (is_over) {
-        self->shared.is_going = false;
-        rqli_watch_on_ended(&self->shared.watch, self->shared.shall_stop);
-        note_step(self);
+    may_step = rqli_watch_may_step(&self->shared.watch, now_us);
+    if (may_step) {
+        rqli_watch_on_step(&self->shared.watch, now_us);
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    if (is_timed) {
-        self->next_us = begun_us + self->period_us;
+    if (may_step) {
+        begin_task(self, self->ops->begin(self->swarm, is_timed));
+    } else {
+        plan_next(self);
     }
-    return is_over ? RQLI_WORKER_OVER : self->next_us;
 }
 
-/* Under the mutex. A failure is a death: the supervisor tries again. */
-static bool begin(struct rqli_element *self)
+static void start(struct rqli_element *self)
 {
-    self->shared.shall_restart = false;
-    self->worker = (struct rqli_worker){.name = self->kind->name, .step = step_or_end};
+    self->shall_restart = false;
     self->next_us = 0;
+    set_due(self, 0);
+    (void)pthread_mutex_lock(&self->shared.mutex);
     rqli_watch_on_started(&self->shared.watch);
-    self->shared.has_thread = rqli_worker_start(&self->worker);
-    self->shared.is_going = self->shared.has_thread;
-    if (!self->shared.has_thread) {
-        rqli_watch_on_ended(&self->shared.watch, false);
-    }
-    return self->shared.has_thread;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-rql_status rqli_element_start(struct rqli_element *self, int64_t period_us,
-                              const struct rqli_watch_terms *terms, rql_error *error)
+static void on_called(struct rqli_post *post)
 {
-    bool has_begun;
+    struct rqli_element *self =
+        (struct rqli_element *)((char *)post - offsetof(struct rqli_element, rousing));
 
+    atomic_store(&self->is_roused, false);
+    rqli_element_rouse(self);
+}
+
+bool rqli_element_begin(struct rqli_element *self, rql_loop *loop, int64_t period_us,
+                        const struct rqli_watch_terms *terms)
+{
+    if (!rqli_timers_reserve(&loop->op.timers)) {
+        return false;
+    }
+    self->loop = loop;
     self->period_us = period_us;
+    self->due = (struct rqli_due){.fire = on_due};
+    self->rousing.take = on_called;
+    self->is_begun = true;
     (void)pthread_mutex_lock(&self->shared.mutex);
     rqli_watch_init(&self->shared.watch, terms);
     self->shared.is_enabled = true;
-    has_begun = begin(self);
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    return has_begun ? RQL_OK
-                     : rqli_fail(error, RQL_E_NOMEM, "swarm: no thread to be had for %s",
-                                 self->kind->name);
+    start(self);
+    return true;
 }
 
-/* Under the mutex. */
-static void wake(struct rqli_element *self)
+void rqli_element_stop(struct rqli_element *self)
 {
-    if (self->shared.is_going) {
-        (void)rqli_worker_rouse(&self->worker, 0);
+    if (!self->is_begun || self->shall_stop) {
+        return;
+    }
+    self->shall_stop = true;
+    if (self->is_busy) {
+        rqli_op_cancel(&self->task);
+    } else {
+        begin_last(self);
     }
 }
 
 void rqli_element_rouse(struct rqli_element *self)
 {
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    wake(self);
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-}
-
-void rqli_element_stop(struct rqli_element *self)
-{
-    bool has_thread;
-
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    self->shared.shall_stop = true;
-    wake(self);
-    has_thread = self->shared.has_thread;
-    self->shared.has_thread = false;
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    if (has_thread) {
-        rqli_worker_stop(&self->worker);
+    if (!self->is_begun || self->shall_stop || self->shall_restart) {
+        return;
     }
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    rqli_watch_on_ended(&self->shared.watch, true);
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-}
-
-void rqli_element_await_step(struct rqli_element *self, int64_t for_us)
-{
-    int64_t until_us = rqli_now_us() + for_us + REST_US;
-    uint64_t target;
-
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    target = self->shared.tried + 1 + self->shared.watch.is_in_step;
-    wake(self);
-    while (self->shared.is_going && self->shared.tried < target && rqli_now_us() < until_us) {
-        int32_t seen = atomic_load(&self->stepped);
-
-        (void)pthread_mutex_unlock(&self->shared.mutex);
-        rqli_signal_wait(&self->stepped, seen, until_us);
-        (void)pthread_mutex_lock(&self->shared.mutex);
+    self->is_again = self->is_busy;
+    if (!self->is_busy) {
+        set_due(self, 0);
     }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-bool rqli_element_shall_stop(struct rqli_element *self)
+void rqli_element_call(struct rqli_element *self)
 {
-    bool shall_stop;
-
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    shall_stop = self->shared.shall_stop || self->shared.shall_restart;
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    return shall_stop;
+    if (!atomic_exchange(&self->is_roused, true)) {
+        rqli_loop_post(self->loop, &self->rousing);
+    }
 }
 
 void rqli_element_sign(struct rqli_element *self)
@@ -276,56 +331,44 @@ void rqli_element_sign(struct rqli_element *self)
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* Under the mutex: its thread has said its last word. False: no thread to be had. */
-static bool restart(struct rqli_element *self)
-{
-    if (self->shared.has_thread) {
-        (void)pthread_mutex_unlock(&self->shared.mutex);
-        rqli_worker_stop(&self->worker);
-        (void)pthread_mutex_lock(&self->shared.mutex);
-        self->shared.has_thread = false;
-    }
-    return begin(self);
-}
-
-/* Under the mutex. */
-static enum rqli_watch_action act(struct rqli_element *self)
-{
-    enum rqli_watch_action action = RQLI_WATCH_NOTHING;
-
-    if (self->shared.is_enabled && !self->shared.shall_stop) {
-        action = rqli_watch_look(&self->shared.watch, rqli_now_us());
-    }
-    if (action == RQLI_WATCH_START && !restart(self)) {
-        action = RQLI_WATCH_NOTHING;
-    }
-    self->shared.shall_restart = self->shared.shall_restart || action == RQLI_WATCH_REPLACE;
-    return action;
-}
-
+/* What hangs is cut off from its server: whatever it waits for ends by that. */
 void rqli_element_look_after(struct rqli_element *self)
 {
     enum rqli_watch_action action;
 
+    if (!self->is_begun || self->shall_stop) {
+        return;
+    }
     (void)pthread_mutex_lock(&self->shared.mutex);
-    action = act(self);
+    action = rqli_watch_look(&self->shared.watch, rqli_now_us());
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    if (action != RQLI_WATCH_NOTHING) {
-        notify(self, action == RQLI_WATCH_START ? RQLI_ON_ELEMENT_RESTARTED : RQLI_ON_ELEMENT_HUNG,
-               RQL_OK);
+    if (action == RQLI_WATCH_START) {
+        start(self);
+        notify(self, RQLI_ON_ELEMENT_RESTARTED, RQL_OK);
+    } else if (action == RQLI_WATCH_REPLACE) {
+        self->shall_restart = true;
+        notify(self, RQLI_ON_ELEMENT_HUNG, RQL_OK);
+        if (self->is_busy) {
+            rqli_op_cancel(&self->task);
+        }
+        if (self->is_busy) {
+            rqli_conn_loop_drop(self->loop->op.conn);
+        }
     }
 }
 
 void rqli_element_describe(struct rqli_element *self, rql_element_status *out)
 {
+    const struct rqli_watch *watch = &self->shared.watch;
+
     (void)pthread_mutex_lock(&self->shared.mutex);
     *out = (rql_element_status){
         .enabled = self->shared.is_enabled,
-        .state = self->shared.watch.state,
-        .breaker = self->shared.watch.breaker,
-        .steps = self->shared.watch.steps,
-        .failures = self->shared.watch.failures,
-        .restarts = self->shared.watch.restarts,
+        .state = rqli_watch_hangs(watch, rqli_now_us()) ? RQL_ELEMENT_HUNG : watch->state,
+        .breaker = watch->breaker,
+        .steps = watch->steps,
+        .failures = watch->failures,
+        .restarts = watch->restarts,
     };
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }

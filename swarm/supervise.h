@@ -1,18 +1,17 @@
 #ifndef RQLI_SUPERVISE_H
 #define RQLI_SUPERVISE_H
 
-/* The elements of a swarm: each a thread that takes a step every period, and at once when it is
- * roused; and what its supervisor knows of it. Each has a thread of its own, because steps block: a
- * flush of many locks takes longer than a host may be silent. */
+/* The elements of a swarm: what is done in steps, one every period, and at once when it is roused.
+ * A step is an operation on the swarm's loop. And what the supervisor knows of an element. */
 
-#include "base/worker.h"
+#include "lock/loop.h"
 #include "observe/observe.h"
 
 #include <pthread.h>
 #include <rql/swarm.h>
 
-/* What is known of one element of a swarm: whether its thread lives, and whether its steps reach
- * the server. Pure: time is an argument. */
+/* What is known of one element: whether its steps come to an end, and whether they reach the
+ * server. Pure: time is an argument. */
 
 struct rqli_watch_terms {
     int64_t hang_us;       /* a step without a sign for this long hangs */
@@ -37,7 +36,7 @@ struct rqli_watch {
 
 enum rqli_watch_action {
     RQLI_WATCH_NOTHING,
-    RQLI_WATCH_START,   /* its thread has ended: start another */
+    RQLI_WATCH_START,   /* it has ended: begin it anew */
     RQLI_WATCH_REPLACE, /* it hangs: let it end as soon as it can */
 };
 
@@ -52,58 +51,72 @@ void rqli_watch_on_step(struct rqli_watch *self, int64_t now_us);
 void rqli_watch_on_sign(struct rqli_watch *self, int64_t now_us);
 void rqli_watch_on_done(struct rqli_watch *self, int64_t now_us, bool succeeded);
 
+/* Does the step under way hang? */
+bool rqli_watch_hangs(const struct rqli_watch *self, int64_t now_us);
+
 /* The supervisor looks. */
 enum rqli_watch_action rqli_watch_look(struct rqli_watch *self, int64_t now_us);
 
-struct rqli_element_kind {
-    const char *name;  /* of its thread */
+struct rqli_element_ops {
     const char *label; /* of rql_swarm_status */
-    /* Not negative: it went well. is_timed: the period is over; else it was roused in between. */
-    rql_status (*step)(void *context, bool is_timed);
-    /* News of it; no mutex is held. */
-    void (*notify)(void *context, enum rqli_moment moment, struct rqli_figures figures);
+    /* Begins a step; NULL: it is done. is_timed: the period is over; else it was roused. */
+    struct rqli_op *(*begin)(struct rql_swarm *swarm, bool is_timed);
+    void (*end)(struct rql_swarm *swarm, rql_status status); /* of that operation */
+    /* The same of what is done last, when it is stopped; or NULL. */
+    struct rqli_op *(*begin_last)(struct rql_swarm *swarm);
+    void (*end_last)(struct rql_swarm *swarm, rql_status status);
 };
 
+/* Of the loop's thread, but for what is marked. */
 struct rqli_element {
-    struct rqli_worker worker; /* first */
-    const struct rqli_element_kind *kind;
-    void *context;
+    const struct rqli_element_ops *ops;
+    struct rql_swarm *swarm;
+    rql_loop *loop;
     int64_t period_us;
-    int64_t next_us;     /* of its thread: the next step that is not roused */
-    rqli_signal stepped; /* counts: steps, refused ones too, and its end */
+    int64_t next_us; /* the next step that is not roused */
+    uint64_t tried;  /* steps, refused ones too */
+    struct rqli_due due;
+    struct rqli_op_task task;
+    struct rqli_op_call calls[RQLI_OP_CALLS_MAX];
+    bool is_begun; /* and not over */
+    bool is_busy;  /* an operation of it is under way */
+    bool is_last;  /* it is the last one */
+    bool is_again; /* roused meanwhile */
+    bool shall_stop;
+    bool shall_restart; /* end, and be found dead */
+
+    struct rqli_post rousing;
+    atomic_bool is_roused; /* any thread: it is posted */
 
     struct {
         pthread_mutex_t mutex;
         struct rqli_watch watch;
-        uint64_t tried; /* steps begun or refused by the breaker, for waiting */
         bool is_enabled;
-        bool has_thread; /* to be joined */
-        bool is_going;   /* it takes steps */
-        bool shall_stop;
-        bool shall_restart; /* end, and be found dead */
-    } shared;               /* everything in here under shared.mutex */
+    } shared; /* any thread, under shared.mutex */
 };
 
-void rqli_element_init(struct rqli_element *self, const struct rqli_element_kind *kind,
-                       void *context);
-void rqli_element_fini(struct rqli_element *self); /* stopped */
+void rqli_element_init(struct rqli_element *self, const struct rqli_element_ops *ops,
+                       struct rql_swarm *swarm);
+void rqli_element_fini(struct rqli_element *self); /* over */
 
-/* RQL_E_NOMEM: no thread to be had. The first step is taken at once. */
-rql_status rqli_element_start(struct rqli_element *self, int64_t period_us,
-                              const struct rqli_watch_terms *terms, rql_error *error);
-void rqli_element_stop(struct rqli_element *self); /* waits for the step under way */
+/* Takes the first step when the loop runs; before it does, or on its thread. False: no memory. */
+bool rqli_element_begin(struct rqli_element *self, rql_loop *loop, int64_t period_us,
+                        const struct rqli_watch_terms *terms);
+void rqli_element_drop(struct rqli_element *self); /* the loop has not run yet */
 
+/* Loop's thread. The step under way ends as soon as it can, then comes what is done last. Not
+ * begun is fine. */
+void rqli_element_stop(struct rqli_element *self);
 void rqli_element_rouse(struct rqli_element *self);
-
-/* Rouses it and waits until a step that began afterwards is over, at most for_us. */
-void rqli_element_await_step(struct rqli_element *self, int64_t for_us);
-
-bool rqli_element_shall_stop(struct rqli_element *self);
 void rqli_element_sign(struct rqli_element *self); /* from within a step: it does not hang */
 
-/* Supervisor: starts it again if it has died, has it end if it hangs. */
+/* Any thread, until it is stopped. */
+void rqli_element_call(struct rqli_element *self);
+
+/* Supervisor: begins it anew if it has died, has it end if it hangs. */
 void rqli_element_look_after(struct rqli_element *self);
 
+/* Any thread. */
 void rqli_element_describe(struct rqli_element *self, rql_element_status *out);
 
 #endif

@@ -1,9 +1,12 @@
 #include "swarm.h"
 
 #include "base/cancel.h"
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/fork.h"
+#include "base/must.h"
 #include "base/scope.h"
-#include "heartbeat.h"
+#include "base/uv_start.h"
 #include "lock/client.h"
 #include "lock/leases.h"
 #include "lock/notify.h"
@@ -12,109 +15,110 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Start and stop of a swarm, and what its elements do in a step. */
+/* Start and stop of a swarm. */
 
 enum { FAILURES_MAX = 3, HANGS_AFTER = 3 };
 
-RQLI_DEFINE_AUTO(rql_swarm *, rql_swarm_free);
-
-static rql_status probe(struct rql_swarm *self, enum rqli_hosts_who who)
+void rqli_swarm_notify(struct rql_swarm *self, enum rqli_moment moment, struct rqli_figures figures)
 {
-    struct rqli_probe probe = {
-        .client = self->client,
-        .via = self->prober_client,
-        .who = who,
-        .zombie_ttl_ms = self->options.zombie_ttl_ms,
-    };
-
-    return rqli_op_run(rqli_probe_begin(&probe), probe.via->conn, NULL);
-}
-
-static void notify(void *context, enum rqli_moment moment, struct rqli_figures figures)
-{
-    const struct rql_swarm *self = context;
     const struct rqli_subject subject = rqli_subject_of_swarm(self->client);
 
     figures.at_us = rqli_server_clock_now_us(self->client);
     rqli_observe(moment, &subject, &figures);
 }
 
-static rql_status noted(struct rql_swarm *self, rql_status status)
+static struct rqli_op *supervise(struct rql_swarm *self, bool is_timed)
 {
-    if (status < 0) {
-        notify(self, RQLI_ON_STEP_FAILED, (struct rqli_figures){0});
-    }
-    return status;
-}
-
-/* Roused in between: only for who has just come. */
-static rql_status step_of_prober(void *context, bool is_timed)
-{
-    struct rql_swarm *self = context;
-    enum rqli_hosts_who who = (enum rqli_hosts_who)atomic_load(&self->who);
-
-    return noted(self, probe(self, who == RQLI_HOSTS_ALL && !is_timed ? RQLI_HOSTS_NEW : who));
-}
-
-static void on_round(void *context)
-{
-    struct rqli_flush *flush = context;
-    struct rql_swarm *self = flush->swarm;
-
-    rqli_element_sign(&self->flusher);
-    flush->op.is_cancelled = rqli_element_shall_stop(&self->flusher);
-}
-
-static void note_election(struct rql_swarm *self, bool is_elected)
-{
-    if (atomic_exchange(&self->is_flusher, is_elected) != is_elected) {
-        notify(self, is_elected ? RQLI_ON_FLUSHER_ELECTED : RQLI_ON_FLUSHER_RETIRED,
-               (struct rqli_figures){0});
-    }
-}
-
-static rql_status step_of_flusher(void *context, bool is_timed)
-{
-    struct rql_swarm *self = context;
-    __attribute__((cleanup(rqli_flush_fini_p))) struct rqli_flush flush;
-    rql_status status;
-
-    (void)is_timed;
-    rqli_flush_init(&flush, self->flusher_client, &self->options);
-    flush.client = self->client;
-    flush.me = self->flusher_client->identity;
-    flush.wait_ms = self->options.zombie_ttl_ms / 2;
-    flush.lease_ms = 2 * self->flusher.period_us / 1000 + 1;
-    flush.on_round = on_round;
-    flush.context = &flush;
-    flush.swarm = self;
-    status = rqli_op_run(rqli_flush_begin(&flush), flush.via->conn, NULL);
-    note_election(self, flush.is_elected);
-    return noted(self, status);
-}
-
-static rql_status step_of_supervisor(void *context, bool is_timed)
-{
-    struct rql_swarm *self = context;
-
     (void)is_timed;
     rqli_element_look_after(&self->prober);
     rqli_element_look_after(&self->flusher);
-    return RQL_OK;
+    return NULL;
 }
 
-static const struct rqli_element_kind prober_kind = {"rql-prober", "probe_hosts", step_of_prober,
-                                                     notify};
-static const struct rqli_element_kind flusher_kind = {"rql-flusher", "flush_zombies",
-                                                      step_of_flusher, notify};
-static const struct rqli_element_kind supervisor_kind = {"rql-supervisor", "supervisor",
-                                                         step_of_supervisor, notify};
+static void destroy(struct rql_swarm *self)
+{
+    rqli_client_free(self->prober_client);
+    rqli_client_free(self->flusher_client);
+    rqli_element_fini(&self->supervisor);
+    rqli_element_fini(&self->prober);
+    rqli_element_fini(&self->flusher);
+    free(self);
+}
+
+/* The last of its loops is closed. With a thread of its own whoever joins that frees it. */
+static void on_closed(void *context)
+{
+    struct rql_swarm *self = context;
+    rql_closed_fn closed = self->options.closed;
+    void *user_data = self->options.closed_data;
+
+    if (--self->n_open > 0 || self->own.is_used) {
+        return;
+    }
+    destroy(self);
+    if (closed) {
+        closed(user_data);
+    }
+}
+
+static void close_loops(struct rql_swarm *self)
+{
+    rql_loop *loops[] = {self->home, self->away};
+
+    rqli_loop_finish(&self->job);
+    self->n_open = (self->home != NULL) + (self->away != NULL);
+    for (size_t i = 0; i < sizeof loops / sizeof loops[0]; i++) {
+        if (loops[i]) {
+            RQLI_MUST(rql_loop_close(loops[i], on_closed, self, NULL) == RQL_OK);
+        }
+    }
+}
+
+void rqli_swarm_on_step(struct rql_swarm *self)
+{
+    struct rql_swarm *me = self;
+    const struct rqli_element *prober = &self->prober;
+    bool has_probed = !prober->is_begun || prober->shall_restart || prober->tried >= self->awaited;
+    bool has_stopped = !self->supervisor.is_begun && !self->flusher.is_begun && has_probed;
+
+    if (self->is_stopping && has_stopped && atomic_exchange(&self->stopped, 1) == 0) {
+        rqli_signal_wake(&self->stopped);
+    }
+    if (self->is_leaving && has_stopped && !prober->is_begun) {
+        self->is_leaving = false;
+        (void)atomic_compare_exchange_strong(&self->client->running_swarm, &me, NULL);
+        close_loops(self);
+    }
+}
+
+static void begin_stopping(struct rqli_post *post)
+{
+    struct rql_swarm *self =
+        (struct rql_swarm *)((char *)post - offsetof(struct rql_swarm, stopping));
+
+    self->is_stopping = true;
+    self->who = RQLI_HOSTS_HOLDERS;
+    self->awaited = self->prober.tried + 1 + self->prober.is_busy;
+    rqli_element_rouse(&self->prober);
+    rqli_element_stop(&self->supervisor);
+    rqli_element_stop(&self->flusher);
+}
+
+static void begin_leaving(struct rqli_post *post)
+{
+    struct rql_swarm *self =
+        (struct rql_swarm *)((char *)post - offsetof(struct rql_swarm, leaving));
+
+    self->is_leaving = true;
+    rqli_element_stop(&self->prober);
+    rqli_swarm_on_step(self);
+}
 
 static void on_new_host(void *context)
 {
     struct rql_swarm *self = context;
 
-    rqli_element_rouse(&self->prober);
+    rqli_element_call(&self->prober);
 }
 
 /* A client of its own for an element: connection, identity, time-outs. */
@@ -140,14 +144,12 @@ static rql_status check(const rql_swarm_options *options, rql_error *error)
     return RQL_OK;
 }
 
+/* That of the prober is always there: the supervisor uses its loop. */
 static rql_status make_clients(struct rql_swarm *self, rql_error *error)
 {
-    rql_status status = RQL_OK;
+    const char *probe_url = self->options.probe_hosts ? self->options.probe_url : NULL;
+    rql_status status = connect_element(self->client, probe_url, &self->prober_client, error);
 
-    if (self->options.probe_hosts) {
-        status =
-            connect_element(self->client, self->options.probe_url, &self->prober_client, error);
-    }
     if (!status && self->options.flush_zombies) {
         status =
             connect_element(self->client, self->options.flush_url, &self->flusher_client, error);
@@ -177,24 +179,98 @@ static struct rqli_watch_terms terms_of(const struct rql_swarm *self)
     };
 }
 
-static rql_status start_elements(struct rql_swarm *self, rql_error *error)
+static void begin_nothing(struct rqli_job *job)
+{
+    (void)job;
+}
+
+static bool open_loops(struct rql_swarm *self)
+{
+    uv_loop_t *uv = self->options.loop;
+
+    if (!uv) {
+        uv = &self->own.uv;
+        self->own.is_used = rqli_uv_loop_init(uv);
+        if (!self->own.is_used) {
+            return false;
+        }
+    }
+    if (rql_loop_open(&self->home, self->prober_client, uv, NULL) != RQL_OK) {
+        return false;
+    }
+    self->job.begin = begin_nothing;
+    rqli_loop_begin(self->home, &self->job);
+    rqli_loop_hold_open(self->home, true);
+    return !self->flusher_client ||
+           rql_loop_open(&self->away, self->flusher_client, uv, NULL) == RQL_OK;
+}
+
+static bool begin_elements(struct rql_swarm *self)
 {
     const struct rqli_watch_terms terms = terms_of(self);
     const rql_swarm_options *options = &self->options;
     int64_t look_ms = rqli_flush_look_ms(options->zombie_ttl_ms, options->zombie_flush_period_ms);
-    rql_status status = RQL_OK;
 
-    if (self->prober_client) {
-        status = rqli_element_start(&self->prober, options->probe_period_ms * 1000, &terms, error);
+    if (options->probe_hosts &&
+        !rqli_element_begin(&self->prober, self->home, options->probe_period_ms * 1000, &terms)) {
+        return false;
     }
-    if (!status && self->flusher_client) {
-        status = rqli_element_start(&self->flusher, look_ms * 1000, &terms, error);
+    if (self->away && !rqli_element_begin(&self->flusher, self->away, look_ms * 1000, &terms)) {
+        return false;
     }
-    if (!status) {
-        status = rqli_element_start(&self->supervisor, options->liveness_probing_period_ms * 1000,
-                                    &terms, error);
+    return rqli_element_begin(&self->supervisor, self->home,
+                              options->liveness_probing_period_ms * 1000, &terms);
+}
+
+static void run(void *argument)
+{
+    struct rql_swarm *self = argument;
+
+    (void)pthread_setname_np(pthread_self(), "rql-swarm");
+    (void)uv_run(&self->own.uv, UV_RUN_DEFAULT);
+    RQLI_MUST(uv_loop_close(&self->own.uv) == 0);
+}
+
+static bool start_thread(struct rql_swarm *self)
+{
+    sigset_t before = rqli_mask_all();
+    bool has_started = uv_thread_create(&self->own.thread, run, self) == 0;
+
+    rqli_mask_restore(&before);
+    if (has_started) {
+        self->home->uv_thread = self->own.thread;
+        if (self->away) {
+            self->away->uv_thread = self->own.thread;
+        }
     }
-    return status;
+    return has_started;
+}
+
+/* Before its loop has run. On a loop of the caller the rest ends when that runs. */
+static void give_up(struct rql_swarm *self)
+{
+    struct rql_swarm *me = self;
+
+    if (atomic_load(&self->is_running) && self->options.probe_hosts) {
+        rqli_hosts_close(self->client->hosts);
+    }
+    (void)atomic_compare_exchange_strong(&self->client->running_swarm, &me, NULL);
+    rqli_element_drop(&self->supervisor);
+    rqli_element_drop(&self->prober);
+    rqli_element_drop(&self->flusher);
+    self->options.closed = NULL;
+    if (!self->home) {
+        if (self->own.is_used) {
+            RQLI_MUST(uv_loop_close(&self->own.uv) == 0);
+        }
+        destroy(self);
+    } else if (self->own.is_used) {
+        close_loops(self);
+        run(self);
+        destroy(self);
+    } else {
+        close_loops(self);
+    }
 }
 
 static rql_status start(struct rql_swarm *self, rql_error *error)
@@ -209,12 +285,20 @@ static rql_status start(struct rql_swarm *self, rql_error *error)
     if (status) {
         return status;
     }
+    if (!open_loops(self) || !begin_elements(self)) {
+        return rqli_fail(error, RQL_E_NOMEM, "swarm: no memory, or no descriptor");
+    }
     atomic_store(&self->is_running, true);
-    if (self->prober_client) {
+    if (self->options.probe_hosts) {
         rqli_hosts_open(self->client->hosts, on_new_host, self);
     }
-    return start_elements(self, error);
+    if (self->own.is_used && !start_thread(self)) {
+        return rqli_fail(error, RQL_E_NOMEM, "swarm: no thread to be had");
+    }
+    return RQL_OK;
 }
+
+static const struct rqli_element_ops supervisor_ops = {.label = "supervisor", .begin = supervise};
 
 void rql_swarm_options_init_sized(const rql_client *client, rql_swarm_options *options, size_t size)
 {
@@ -225,7 +309,7 @@ rql_status rql_swarm_start(rql_client *client, const rql_swarm_options *options,
                            rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    RQLI_AUTO(rql_swarm_free) rql_swarm *self = NULL;
+    struct rql_swarm *self;
     rql_swarm_options read;
     rql_status status = rqli_client_check(client, error);
 
@@ -245,42 +329,33 @@ rql_status rql_swarm_start(rql_client *client, const rql_swarm_options *options,
     }
     self->client = client;
     self->options = read;
-    rqli_element_init(&self->supervisor, &supervisor_kind, self);
-    rqli_element_init(&self->prober, &prober_kind, self);
-    rqli_element_init(&self->flusher, &flusher_kind, self);
+    self->stopping.take = begin_stopping;
+    self->leaving.take = begin_leaving;
+    rqli_element_init(&self->supervisor, &supervisor_ops, self);
+    rqli_element_init(&self->prober, &rqli_prober_ops, self);
+    rqli_element_init(&self->flusher, &rqli_flusher_ops, self);
     status = start(self, error);
-    if (!status) {
-        *out = RQLI_GIVE(self);
+    if (status) {
+        give_up(self);
+        return status;
     }
-    return status;
+    *out = self;
+    return RQL_OK;
 }
 
-static void resign(struct rql_swarm *self)
-{
-    __attribute__((cleanup(rqli_flush_fini_p))) struct rqli_flush flush;
-
-    rqli_flush_init(&flush, self->flusher_client, &self->options);
-    flush.me = self->flusher_client->identity;
-    if (atomic_load(&self->is_flusher)) {
-        (void)rqli_op_run(rqli_flush_resign(&flush), flush.via->conn, NULL);
-    }
-    note_election(self, false);
-}
-
+/* Whoever calls from a callback of its loop does not wait for it; nor for a loop of the caller. */
 static void stop(struct rql_swarm *self)
 {
     if (!atomic_exchange(&self->is_running, false)) {
         return;
     }
-    rqli_element_stop(&self->supervisor);
-    rqli_element_stop(&self->flusher);
-    if (self->flusher_client) {
-        resign(self);
-    }
-    if (self->prober_client) {
+    if (self->options.probe_hosts) {
         rqli_hosts_close(self->client->hosts);
-        atomic_store(&self->who, RQLI_HOSTS_HOLDERS);
-        rqli_element_await_step(&self->prober, rqli_client_budget_us(self->client, 0));
+    }
+    rqli_loop_post(self->home, &self->stopping);
+    while (self->own.is_used && !rqli_loop_is_here(self->home) &&
+           atomic_load(&self->stopped) == 0) {
+        rqli_signal_wait(&self->stopped, 0, RQLI_NEVER_US);
     }
 }
 
@@ -296,23 +371,17 @@ void rql_swarm_stop(rql_swarm *swarm)
 rql_swarm *rql_swarm_free(rql_swarm *swarm)
 {
     RQLI_DEFER_CANCEL;
-    struct rql_swarm *me = swarm;
+    bool is_own;
 
     if (!swarm || rqli_client_check(swarm->client, NULL) != RQL_OK) {
         return NULL;
     }
+    is_own = swarm->own.is_used;
     stop(swarm);
-    rqli_element_stop(&swarm->prober);
-    if (swarm->prober_client && probe(swarm, RQLI_HOSTS_NONE) < 0) {
-        /* Without a reply the hosts are still there, and may be taken for dead. */
-        rqli_leases_on_unwatched(swarm->client->leases);
+    rqli_loop_post(swarm->home, &swarm->leaving);
+    if (is_own) {
+        (void)uv_thread_join(&swarm->own.thread);
+        destroy(swarm);
     }
-    (void)atomic_compare_exchange_strong(&swarm->client->running_swarm, &me, NULL);
-    rqli_client_free(swarm->prober_client);
-    rqli_client_free(swarm->flusher_client);
-    rqli_element_fini(&swarm->supervisor);
-    rqli_element_fini(&swarm->prober);
-    rqli_element_fini(&swarm->flusher);
-    free(swarm);
     return NULL;
 }

@@ -10,10 +10,10 @@
  * acquisition. As long as nobody listens, nothing is built, sampled or allocated.
  *
  * Both functions run on the thread where it happens: the caller's, inside its call; the client's
- * background thread for ::RQL_EVENT_LOCK_LOST; a thread of the swarm for its events. No library
- * mutex is held, thread cancellation is deferred. They may call anything but rql_client_free(), and
- * for events of a swarm neither rql_swarm_stop() nor rql_swarm_free(). They must return soon: the
- * caller's lock, the renewals of the client or its heartbeats wait for them.
+ * background thread for ::RQL_EVENT_LOCK_LOST; for its events the swarm's thread, or the loop that
+ * it runs on. No library mutex is held, thread cancellation is deferred. They may call anything but
+ * rql_client_free(), and for events of a swarm with a thread of its own not rql_swarm_free(). They
+ * must return soon: the caller's lock, the renewals of the client or its heartbeats wait for them.
  *
  * Sampling (rql_options::log_sampling_enabled and others) is decided once for each acquisition, and
  * holds until its lock is released; for other calls it is decided by each call.

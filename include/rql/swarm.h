@@ -25,6 +25,7 @@
  * After fork() nothing of this runs in the child.
  */
 
+#include <rql/async.h>
 #include <rql/base.h>
 #include <rql/client.h>
 #include <rql/options.h>
@@ -55,7 +56,12 @@ typedef struct rql_swarm_options {
                                        rql_options::zombie_lock_scan_size. */
     int64_t zombie_queue_scan_size; /**< The same for queues. Default
                                        rql_options::zombie_queue_scan_size. */
-    const char *flush_url; /**< The flusher's server, if not the client's; or NULL. Copied. */
+    const char *flush_url;  /**< The flusher's server, if not the client's; or NULL. Copied. */
+    struct uv_loop_s *loop; /**< A `uv_loop_t` of the caller that the swarm runs on; or NULL: one of
+                               its own, in a thread. See rql_swarm_start(). */
+    rql_closed_fn closed;   /**< With `loop`: called on its thread when rql_swarm_free() is done and
+                               nothing of the swarm is left on it; or NULL. */
+    void *closed_data;      /**< Given to `closed`. */
 } rql_swarm_options;
 
 /**
@@ -75,9 +81,18 @@ RQL_API void rql_swarm_options_init_sized(const rql_client *client, rql_swarm_op
 
 /**
  * Start the swarm of a client (the gem's swarmize!): a supervisor and, where enabled, prober and
- * flusher, each with a thread of its own, the last two with a connection of their own. Returns at
- * once; if the server is away, it is tried again in the background. rql_options::auto_swarm does
- * it for a new client.
+ * flusher, the last two with a connection of their own. All three live on one libuv loop, in a
+ * thread of the swarm. Returns at once; if the server is away, it is tried again in the background.
+ * rql_options::auto_swarm does it for a new client. Connecting takes place on libuv's pool, as for
+ * a ::rql_loop.
+ *
+ * With rql_swarm_options::loop they live on that loop, and no thread is started. Its thread makes
+ * this call (libuv's rule for handles), or will run it. The swarm keeps the loop from ending until
+ * it is freed, and runs as long as the loop does: while that stands still no heartbeats are sent,
+ * the locks of the client are lost after `zombie_ttl_ms`, and hosts count as dead.
+ *
+ * Listeners are called on the thread of the loop. One that blocks holds up the whole swarm: a step
+ * that takes too long by that counts as hung, and its element is begun anew.
  *
  * @param[in]  client   The client; it has one swarm at most.
  * @param[in]  options  Settings, or NULL for the client's.
@@ -100,8 +115,9 @@ RQL_API RQL_MUST_CHECK rql_status rql_swarm_start(rql_client *client,
 /**
  * Stop a swarm (the gem's deswarmize!): the flusher steps down, and hosts that hold nothing leave.
  * Those that hold locks keep sending heartbeats until they hold none, or until rql_swarm_free().
- * Waits for what is under way, at most the client's connect_timeout_ms + io_timeout_ms for each of
- * prober and flusher.
+ * Waits for what is under way and for one call of each, at most twice the client's
+ * connect_timeout_ms + io_timeout_ms. It does not wait with a loop of the caller, nor in a callback
+ * of the swarm's own: then all this is done when the loop goes on.
  *
  * @param[in] swarm  The swarm, or NULL. Stopped already is fine.
  * @threads It must not be freed meanwhile.
@@ -114,9 +130,13 @@ RQL_API void rql_swarm_stop(rql_swarm *swarm);
  * these threads acquire later may be flushed: free the client, too. In a fork child it does
  * nothing.
  *
+ * With a loop of the caller it returns at once. Keep running the loop until
+ * rql_swarm_options::closed has been called, which takes as long as rql_swarm_stop() may; the
+ * client lives until then, and uv_loop_close() says UV_EBUSY until then.
+ *
  * @param[in] swarm  The swarm, or NULL.
  * @return NULL.
- * @threads It must not be in use by another thread.
+ * @threads It must not be in use by another thread, and this is no callback of its own thread.
  */
 RQL_API rql_swarm *rql_swarm_free(rql_swarm *swarm);
 
@@ -124,8 +144,8 @@ RQL_API rql_swarm *rql_swarm_free(rql_swarm *swarm);
 typedef enum rql_element_state {
     RQL_ELEMENT_OFF = 0,     /**< Not enabled, or stopped. */
     RQL_ELEMENT_RUNNING = 1, /**< Alive. */
-    RQL_ELEMENT_HUNG = 2,    /**< Its step takes too long; replaced as soon as that ends. */
-    RQL_ELEMENT_DEAD = 3,    /**< Its thread has ended; the supervisor starts another. */
+    RQL_ELEMENT_HUNG = 2,    /**< Its step takes too long; it is ended, and then begun anew. */
+    RQL_ELEMENT_DEAD = 3,    /**< It was ended; the supervisor begins it anew. */
 } rql_element_state;
 
 /** Whether a part of a swarm calls its server. */
@@ -138,7 +158,7 @@ typedef enum rql_breaker_state {
 /** One part of a swarm. */
 typedef struct rql_element_status {
     bool enabled;              /**< By its option. */
-    rql_element_state state;   /**< Of its thread. */
+    rql_element_state state;   /**< Whether it takes its steps. */
     rql_breaker_state breaker; /**< Of its circuit breaker. */
     int64_t steps;             /**< Steps that succeeded. */
     int64_t failures;          /**< Steps that failed. */

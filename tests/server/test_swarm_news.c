@@ -159,7 +159,7 @@ static void host_that_was_declared_dead_is_told(void **state)
 
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 
-/* Hangs in the middle of the flusher's step. */
+/* Hangs in the middle of the flusher's step, and with it the loop that the swarm lives on. */
 static void hang_when_elected(const rql_event *event, void *user_data)
 {
     if (event->kind == RQL_EVENT_SWARM_FLUSHER_ELECTED) {
@@ -167,6 +167,14 @@ static void hang_when_elected(const rql_event *event, void *user_data)
         (void)pthread_mutex_unlock(&gate);
     }
     tape_event(event, user_data);
+}
+
+static bool hangs(void *data)
+{
+    rql_swarm_status status;
+
+    CHECK_OK(rql_get_swarm_status(data, &status, NULL));
+    return status.flush_zombies.state == RQL_ELEMENT_HUNG;
 }
 
 static bool works_again(void *data)
@@ -190,9 +198,10 @@ static void element_that_hangs_is_replaced(void **state)
     own = new_client_with(&client_settings);
     (void)pthread_mutex_lock(&gate);
     swarm = flusher_of(own);
-    tape_await(&tape, RQL_EVENT_SWARM_ELEMENT_HUNG);
-    assert_int_equal(tape.events[RQL_EVENT_SWARM_ELEMENT_RESTARTED].count, 0);
+    assert_true(wait_until(hangs, own, AWAIT_MS));
+    assert_int_equal(tape.events[RQL_EVENT_SWARM_ELEMENT_HUNG].count, 0); /* it holds up the loop */
     (void)pthread_mutex_unlock(&gate);
+    tape_await(&tape, RQL_EVENT_SWARM_ELEMENT_HUNG);
     tape_await(&tape, RQL_EVENT_SWARM_ELEMENT_RESTARTED);
     assert_true(wait_until(works_again, own, AWAIT_MS));
     assert_string_equal(tape.events[RQL_EVENT_SWARM_ELEMENT_HUNG].event.element, "flush_zombies");
@@ -203,13 +212,43 @@ static void element_that_hangs_is_replaced(void **state)
     rql_client_free(own);
 }
 
+static rql_swarm *stopped_by_itself;
+
+static void stop_when_elected(const rql_event *event, void *user_data)
+{
+    if (event->kind == RQL_EVENT_SWARM_FLUSHER_ELECTED) {
+        (void)pthread_mutex_lock(&gate); /* until it is known which swarm it is */
+        (void)pthread_mutex_unlock(&gate);
+        rql_swarm_stop(stopped_by_itself);
+    }
+    tape_event(event, user_data);
+}
+
+/* It cannot wait for itself. */
+static void listener_may_stop_its_swarm(void **state)
+{
+    rql_options client_settings = told_options();
+    rql_client *own;
+
+    (void)state;
+    client_settings.instrumenter = stop_when_elected;
+    own = new_client_with(&client_settings);
+    (void)pthread_mutex_lock(&gate);
+    stopped_by_itself = swarm_of(own);
+    (void)pthread_mutex_unlock(&gate);
+    tape_await(&tape, RQL_EVENT_SWARM_FLUSHER_RETIRED);
+    rql_swarm_free(stopped_by_itself);
+    assert_int_equal(ask_int("EXISTS rql:swarm:flusher"), 0);
+    rql_client_free(own);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_tape, tear_down_tape)
         TEST(flusher_tells_what_it_does),      TEST(flush_by_hand_is_told_as_well),
         TEST(breaker_tells_of_an_outage_once), TEST(host_that_was_declared_dead_is_told),
-        TEST(element_that_hangs_is_replaced),
+        TEST(element_that_hangs_is_replaced),  TEST(listener_may_stop_its_swarm),
     };
 
     if (!redis_server_available()) {

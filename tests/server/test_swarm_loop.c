@@ -1,0 +1,301 @@
+#include "async_fixture.h"
+#include "swarm_fixture.h"
+
+#include "proxy.h"
+
+#include <dirent.h>
+
+/* Where a swarm lives: on a loop of the caller, or on one of its own in the only thread it has. */
+
+#define DEAD_HOST "rql:hst:90001/1/3/ffffffffffffff01"
+#define DEAD_ACQUIRER "rql:acq:90001/1/2/3/ffffffffffffff01"
+
+static bool closed;
+
+static int set_up_uv(void **state)
+{
+    (void)set_up(state);
+    closed = false;
+    loop = NULL;
+    uv_owner = pthread_self();
+    CHECK_OK(uv_loop_init(&uv));
+    CHECK_OK(uv_timer_init(&uv, &budget));
+    return 0;
+}
+
+static rql_swarm_options options_on_loop(const rql_client *of)
+{
+    rql_swarm_options options = quick(of);
+
+    options.loop = &uv;
+    options.closed = on_closed;
+    options.closed_data = &closed;
+    return options;
+}
+
+static rql_swarm *swarm_on_loop(rql_client *of)
+{
+    rql_swarm_options options = options_on_loop(of);
+
+    return swarm_with(of, &options);
+}
+
+/* Threads of this process whose names begin with that. */
+static int count_threads(const char *name)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    struct dirent *task;
+    int count = 0;
+
+    assert_non_null(tasks);
+    while ((task = readdir(tasks))) {
+        char path[300];
+        char text[32] = "";
+        FILE *file;
+
+        (void)snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
+        file = fopen(path, "re");
+        if (file) {
+            count += fgets(text, sizeof text, file) && strncmp(text, name, strlen(name)) == 0;
+            (void)fclose(file);
+        }
+    }
+    (void)closedir(tasks);
+    return count;
+}
+
+static bool has_stepped(void *data)
+{
+    rql_swarm_status status = status_of(data);
+
+    return status.probe_hosts.steps > 0 && status.flush_zombies.steps > 0 &&
+           status.supervisor.steps > 0;
+}
+
+/* Beside libuv's pool, which connects. */
+static void client_has_two_threads_at_most(void **state)
+{
+    rql_lock_options options = patient(client);
+    rql_swarm *swarm;
+    rql_lock *lock = NULL;
+
+    (void)state;
+    swarm = swarm_of(client);
+    options.auto_extend = true;
+    options.ttl_ms = 200;
+    CHECK_OK(rql_lock_acquire(client, "x", &options, &lock, NULL));
+    await_hosts(1);
+    assert_true(wait_until(has_stepped, client, AWAIT_MS));
+    await_int(1, "EVAL return(redis.call('pttl','rql:lock:x')>0)and(1)or(0) 0");
+    assert_int_equal(count_threads("rql-swarm"), 1);
+    assert_int_equal(count_threads("rql-"), 2);
+    CHECK_OK(rql_lock_release(lock, NULL));
+    rql_swarm_free(swarm);
+    assert_int_equal(count_threads("rql-swarm"), 0);
+}
+
+static bool flusher_is_off(const void *data)
+{
+    (void)data;
+    return status_of(client).flush_zombies.state == RQL_ELEMENT_OFF;
+}
+
+static void free_on_loop(rql_swarm *swarm)
+{
+    closed = false;
+    assert_null(rql_swarm_free(swarm));
+    assert_false(closed);
+    run_until(is_true, &closed);
+    assert_false(status_of(client).probe_hosts.enabled);
+}
+
+static void swarm_lives_on_a_loop_of_the_caller(void **state)
+{
+    rql_swarm *swarm = swarm_on_loop(client);
+    rql_lock *lock = hold(client, "x");
+
+    (void)state;
+    assert_int_equal(ask_int("HLEN rql:swarm:hsts"), 0); /* the loop has not run yet */
+    run_until_int(1, "HLEN rql:swarm:hsts");
+    raw_host(DEAD_HOST, 100);
+    raw_lock("y", DEAD_ACQUIRER, DEAD_HOST);
+    run_until_int(0, "HEXISTS rql:swarm:hsts " DEAD_HOST);
+    assert_int_equal(ask_int("EXISTS rql:lock:y"), 0);
+    assert_int_equal(ask_int("EXISTS rql:lock:x"), 1);
+    assert_true(status_of(client).is_flusher);
+    assert_int_equal(count_threads("rql-swarm"), 0);
+    rql_swarm_stop(swarm);
+    assert_false(status_of(client).is_running);
+    assert_int_equal(ask_int("EXISTS rql:swarm:flusher"), 1); /* it waits for nothing */
+    run_until(flusher_is_off, NULL);
+    assert_int_equal(ask_int("EXISTS rql:swarm:flusher"), 0);
+    ask("DEL rql:swarm:hsts");
+    run_until_int(1, "HLEN rql:swarm:hsts"); /* it goes on for who holds a lock */
+    CHECK_OK(rql_lock_release(lock, NULL));
+    run_until_int(0, "HLEN rql:swarm:hsts");
+    free_on_loop(swarm);
+}
+
+/* No run of the loop, no heartbeat; and nothing that waits for one. */
+static void swarm_on_a_loop_that_stands_still_is_freed_when_it_goes_on(void **state)
+{
+    rql_swarm *swarm = swarm_on_loop(client);
+
+    (void)state;
+    CHECK_OK(rql_lock_release(hold(client, "x"), NULL));
+    run_until_int(1, "HLEN rql:swarm:hsts");
+    rql_swarm_stop(swarm);
+    assert_null(rql_swarm_free(swarm));
+    assert_int_equal(ask_int("HLEN rql:swarm:hsts"), 1);
+    assert_false(closed);
+    assert_int_equal(uv_loop_close(&uv), UV_EBUSY);
+    run_until(is_true, &closed);
+    assert_int_equal(ask_int("HLEN rql:swarm:hsts"), 0);
+}
+
+static void swarm_whose_loop_has_never_run_can_be_freed(void **state)
+{
+    (void)state;
+    free_on_loop(swarm_on_loop(client));
+    assert_int_equal(ask_int("EXISTS rql:swarm:flusher"), 0);
+    free_on_loop(swarm_on_loop(client));
+}
+
+static void swarm_that_cannot_start_leaves_nothing_on_the_loop(void **state)
+{
+    rql_swarm_options options = options_on_loop(client);
+    rql_swarm *first = swarm_of(client);
+    rql_swarm *second = NULL;
+
+    (void)state;
+    assert_int_equal(rql_swarm_start(client, &options, &second, NULL), RQL_E_BUSY);
+    assert_true(status_of(client).is_running);
+    rql_swarm_free(first);
+    options.flush_url = "nonsense";
+    assert_int_equal(rql_swarm_start(client, &options, &second, NULL), RQL_E_INVALID);
+    assert_false(uv_loop_alive(&uv));
+    assert_false(closed);
+}
+
+static void close_client(void *data)
+{
+    rql_client **own = data;
+
+    *own = rql_client_free(*own);
+}
+
+static bool is_gone(const void *data)
+{
+    return *(rql_client *const *)data == NULL;
+}
+
+static void client_may_be_freed_when_its_swarm_is_closed(void **state)
+{
+    rql_client *own = new_client();
+    rql_swarm_options options = options_on_loop(own);
+    rql_swarm *swarm;
+
+    (void)state;
+    options.closed = close_client;
+    options.closed_data = &own;
+    swarm = swarm_with(own, &options);
+    CHECK_OK(rql_lock_release(hold(own, "x"), NULL));
+    run_until_int(1, "HLEN rql:swarm:hsts");
+    rql_swarm_free(swarm);
+    run_until(is_gone, &own);
+    assert_int_equal(ask_int("HLEN rql:swarm:hsts"), 0);
+}
+
+static bool probe_fails(const void *data)
+{
+    (void)data;
+    return status_of(client).probe_hosts.breaker != RQL_BREAKER_CLOSED;
+}
+
+static bool probe_works(const void *data)
+{
+    (void)data;
+    return status_of(client).probe_hosts.breaker == RQL_BREAKER_CLOSED;
+}
+
+static void outage_ends_on_a_loop_of_the_caller_as_well(void **state)
+{
+    struct proxy *proxy = proxy_start(server.socket_path);
+    rql_swarm_options options = options_on_loop(client);
+    rql_swarm *swarm;
+
+    (void)state;
+    options.probe_url = proxy_url(proxy);
+    swarm = swarm_with(client, &options);
+    CHECK_OK(rql_lock_release(hold(client, "x"), NULL));
+    run_until_int(1, "HLEN rql:swarm:hsts");
+    proxy_refuse(proxy, true);
+    proxy_cut(proxy);
+    run_until(probe_fails, NULL);
+    proxy_heal(proxy);
+    run_until(probe_works, NULL);
+    proxy_refuse(proxy, true);
+    proxy_cut(proxy);
+    free_on_loop(swarm); /* without a goodbye */
+    assert_int_equal(ask_int("HLEN rql:swarm:hsts"), 1);
+    proxy_stop(proxy);
+}
+
+static void *run_loop(void *unused)
+{
+    (void)unused;
+    return (void *)(intptr_t)uv_run(&uv, UV_RUN_DEFAULT);
+}
+
+static void note_closed(void *data)
+{
+    *(bool *)data = true;
+}
+
+static bool is_off(void *data)
+{
+    return flusher_is_off(data);
+}
+
+/* Nothing but the swarm keeps the loop going, from its start until it is freed. */
+static void swarm_is_stopped_from_another_thread(void **state)
+{
+    rql_swarm_options options = options_on_loop(client);
+    rql_swarm *swarm;
+    pthread_t thread;
+    void *left = NULL;
+
+    (void)state;
+    options.closed = note_closed;
+    swarm = swarm_with(client, &options);
+    assert_int_equal(pthread_create(&thread, NULL, run_loop, NULL), 0);
+    CHECK_OK(rql_lock_release(hold(client, "x"), NULL));
+    await_hosts(1);
+    rql_swarm_stop(swarm);
+    assert_true(wait_until(is_off, NULL, AWAIT_MS));
+    await_hosts(0);
+    rql_swarm_free(swarm);
+    assert_int_equal(pthread_join(thread, &left), 0);
+    assert_null(left);
+    assert_true(closed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_uv, tear_down_loop)
+        TEST(client_has_two_threads_at_most),
+        TEST(swarm_lives_on_a_loop_of_the_caller),
+        TEST(swarm_on_a_loop_that_stands_still_is_freed_when_it_goes_on),
+        TEST(swarm_whose_loop_has_never_run_can_be_freed),
+        TEST(swarm_that_cannot_start_leaves_nothing_on_the_loop),
+        TEST(client_may_be_freed_when_its_swarm_is_closed),
+        TEST(outage_ends_on_a_loop_of_the_caller_as_well),
+        TEST(swarm_is_stopped_from_another_thread),
+    };
+
+    if (!redis_server_available()) {
+        return skip_all("no redis-server");
+    }
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}
