@@ -9,8 +9,8 @@
 #include "lock/hosts.h"
 #include "lock/leases.h"
 #include "net/conn_threads.h"
-#include "net/push_threads.h"
 #include "net/socket.h"
+#include "net/subscription.h"
 #include "observe/stats.h"
 #include "options/options.h"
 

@@ -6,8 +6,8 @@
 #include "lock/clock_offset.h"
 #include "lock/leases.h"
 #include "lock/wait.h"
-#include "net/push_threads.h"
 #include "net/socket.h"
+#include "net/subscription.h"
 #include "observe/observe.h"
 #include "wire/answer.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/fork.h"
 #include "net/op_loop.h"
-#include "net/push_loop.h"
+#include "net/subscription.h"
 
 #include <pthread.h>
 #include <rql/async.h>

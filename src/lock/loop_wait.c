@@ -19,7 +19,7 @@ void rqli_loop_end_wait(struct rqli_acquire *acquire)
 
     rqli_request_catch_up(&acquire->request, &view); /* what it slept through */
     if (acquire->waiter.has_joined) {
-        leader = rqli_waiters_leave(&loop->pushes.waiters, &acquire->waiter);
+        leader = rqli_waiters_leave(&loop->pushes.subscription.waiters, &acquire->waiter);
     }
     if (self->watch) {
         rqli_conn_loop_orphan(loop->op.conn, self->watch);
@@ -112,7 +112,7 @@ void rqli_loop_attend(struct rqli_acquire *acquire)
     ping_subscription(loop);
     if (acquire->was_restored && rqli_waiter_leads(&acquire->waiter)) {
         /* All others, once, and not each of them all others. */
-        rqli_waiters_hint_others(&loop->pushes.waiters, &acquire->waiter);
+        rqli_waiters_hint_others(&loop->pushes.subscription.waiters, &acquire->waiter);
     }
     if (acquire->watched.data) {
         watch_ruby(acquire);

@@ -5,7 +5,7 @@
 #include "lock/client.h"
 #include "lock/loop.h"
 #include "net/conn_threads.h"
-#include "net/push_threads.h"
+#include "net/subscription.h"
 
 #include <stdio.h>
 
@@ -16,8 +16,9 @@ static int64_t later(int64_t a_us, int64_t b_us)
 
 static rql_status join(struct rqli_acquire *self, rql_error *error)
 {
-    rql_status status = self->loop ? rqli_waiters_join(&self->loop->pushes.waiters, &self->waiter)
-                                   : rqli_push_threads_join(self->client->pushes, &self->waiter);
+    rql_status status =
+        self->loop ? rqli_waiters_join(&self->loop->pushes.subscription.waiters, &self->waiter)
+                   : rqli_push_threads_join(self->client->pushes, &self->waiter);
 
     return status ? rqli_fail(error, status, "%s: %s waits for it already",
                               rqli_acquire_lock(self, 0)->name, self->waiter.acquirer)

@@ -7,7 +7,6 @@
 #include "base/uv_start.h"
 #include "net/socket.h"
 #include "net/stream.h"
-#include "net/subscription.h"
 #include "net/url.h"
 #include "observe/stats.h"
 
@@ -238,9 +237,8 @@ static void open_socket(uv_work_t *work)
     int64_t deadline_us = rqli_after_ms(rqli_now_us(), self->sock.endpoint->connect_timeout_ms);
 
     self->fault = (rql_error){0};
-    self->was_opened = self->listener->on_push ? rqli_subscription_open(&self->sock, deadline_us)
-                                               : rqli_login(&self->sock, &self->silent, deadline_us,
-                                                            &self->reading, &self->fault) == RQL_OK;
+    self->was_opened = rqli_login(&self->sock, self->listener->on_push ? NULL : &self->silent,
+                                  deadline_us, &self->reading, &self->fault) == RQL_OK;
 }
 
 static bool start_watching(struct rqli_conn_loop *self)

@@ -8,7 +8,7 @@
  */
 
 #include "net/conn_threads.h"
-#include "net/push_threads.h"
+#include "net/subscription.h"
 #include "wire/command.h"
 
 struct rqli_op;

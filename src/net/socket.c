@@ -148,18 +148,20 @@ enum rqli_socket_read rqli_socket_read(struct rqli_socket *self, int64_t until_u
 
 /* ---- login ---- */
 
-/* In the order they are sent; what is not needed is left out. From SETNAME on nothing fails without
- * them: they may be refused. */
+/* What is asked; in this order, but for the last round trip (SUBSCRIBE and CHANGES, or KILL). What
+ * is not needed is left out. From SETNAME on nothing fails without them: they may be refused. */
 enum question {
     AUTH,
     SELECT,
     TIME,
     CLIENT_ID,
     PUBLISH,
+    SUBSCRIBE,
     SETNAME,
     WRITE,
     CLIENT_INFO,
     INFO,
+    CHANGES,
     KILL,
     QUESTIONS
 };
@@ -256,14 +258,16 @@ static void take_optional(struct login *self, enum question question,
 static rql_status take_reply(struct login *self, enum question question,
                              const struct rqli_reply *reply, rql_error *error)
 {
-    static const char *const names[SETNAME] = {"AUTH", "SELECT", "TIME", "CLIENT ID", "PUBLISH"};
+    static const char *const names[SETNAME] = {"AUTH",      "SELECT",  "TIME",
+                                               "CLIENT ID", "PUBLISH", "SUBSCRIBE"};
 
     if (question >= SETNAME) {
         take_optional(self, question, reply);
         return RQL_OK;
     }
     if (reply->type == RQLI_REPLY_ERROR ||
-        (question == TIME && !rqli_time_read(reply, &self->reading->server_us))) {
+        (question == TIME && !rqli_time_read(reply, &self->reading->server_us)) ||
+        (question == SUBSCRIBE && rqli_push_read(reply).kind != RQLI_PUSHED_CONFIRMATION)) {
         return rqli_reply_fault(reply, names[question], self->sock->endpoint->where, error);
     }
     if (question == TIME) {
@@ -347,6 +351,17 @@ static rql_status end_predecessor(struct login *self, const struct rqli_seat *pr
     return ask_server(self, deadline_us, error);
 }
 
+/* What nothing may follow but pushes. The right to be told of changes may be missing: then waiters
+ * poll. */
+static rql_status subscribe(struct login *self, int64_t deadline_us, rql_error *error)
+{
+    rqli_command_reset(&self->command);
+    self->sent[0] = SUBSCRIBE;
+    self->sent[1] = CHANGES;
+    rqli_push_subscribe(&self->command, self->sock->endpoint->identity);
+    return ask_server(self, deadline_us, error);
+}
+
 static rql_status log_in(struct rqli_socket *sock, const struct rqli_seat *predecessor,
                          int64_t deadline_us, struct rqli_clock_reading *reading_out,
                          rql_error *error)
@@ -362,10 +377,11 @@ static rql_status log_in(struct rqli_socket *sock, const struct rqli_seat *prede
     write_questions(self, predecessor != NULL);
     reading_out->sent_us = rqli_now_us();
     status = ask_server(self, deadline_us, error);
-    if (!status && predecessor) {
-        status = end_predecessor(self, predecessor, deadline_us, error);
+    if (!status) {
+        status = predecessor ? end_predecessor(self, predecessor, deadline_us, error)
+                             : subscribe(self, deadline_us, error);
     }
-    if (!status && !rqli_decoder_is_empty(&sock->decoder)) {
+    if (!status && predecessor && !rqli_decoder_is_empty(&sock->decoder)) {
         status = rqli_fail(error, RQL_E_PROTOCOL, "%s: more answers than questions at login",
                            sock->endpoint->where);
     }

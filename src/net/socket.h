@@ -39,12 +39,13 @@ struct rqli_clock_reading {
 };
 
 /*
- * A connection from nothing: connects, and says in one write what would fail later, so that it
- * fails here, with a name: AUTH, SELECT, CLIENT SETNAME, CLIENT ID, TIME, the right to publish.
+ * A connection from nothing; blocks. Connects, and says in one write what would fail later, so that
+ * it fails here, with a name: AUTH, SELECT, CLIENT SETNAME, CLIENT ID, TIME, the right to publish.
  *
  * With a predecessor it also finds out its seat and whether the server takes writes, and has the
  * server end that connection, if it is there and surely ours: what was sent on it may still be
- * done. NULL: it will only listen. Not RQL_OK: the socket is closed.
+ * done. Without one, NULL, it is subscribed to the client's channel and to changes of Ruby's locks,
+ * and will only listen. Not RQL_OK: the socket is closed.
  */
 rql_status rqli_login(struct rqli_socket *self, const struct rqli_seat *predecessor,
                       int64_t deadline_us, struct rqli_clock_reading *reading_out,

@@ -1,24 +1,36 @@
 #ifndef RQLI_SUBSCRIPTION_H
 #define RQLI_SUBSCRIPTION_H
 
-/* What makes a connection one for pushes, and whether it still brings any. No lock, no thread:
- * push_threads.c and push_loop.c say who uses it. */
+/*
+ * The second connection of a client, and of each loop, opened at the first wait: what the server
+ * pushes to those who wait. A push is a hint: every wait has an end at which the waiter polls.
+ *
+ * Waiting threads read it in turn: one of them, the longest waiting, sleeps in recv() and wakes
+ * straight from the kernel; the others sleep on their own wait word. On a loop it is watched as any
+ * connection of a loop is.
+ */
 
-#include "net/socket.h"
+#include "net/conn_loop.h"
+#include "net/waiters.h"
 
-/* Connects and subscribes; blocks. False: closed again. */
-bool rqli_subscription_open(struct rqli_socket *sock, int64_t deadline_us);
+/* ---- what is the same for threads and on a loop; no lock ---- */
 
-/* A connection may stand and yet bring nothing: the other end is gone, or another server is behind
- * it than behind the commands. So what has been quiet for long is put to the test. Zero for a new
- * connection. */
 struct rqli_subscription {
-    int64_t pinged_us; /* when it was last put to the test; 0: not yet */
-    int64_t silent_us; /* if nothing is heard by then, it was in vain; 0: no answer yet */
+    struct rqli_waiters waiters; /* of threads: the oldest reads */
+    uint64_t generation;         /* how often it was opened; for CLIENT TRACKING */
+    int64_t client_id;           /* of the push connection; to redirect to */
+    int64_t pinged_us;           /* when it was last put to the test; 0: not yet */
+    int64_t silent_us;           /* if nothing is heard by then, it was in vain; 0: no answer yet */
 };
 
-/* heard_us: when it said something, last. True: rqli_push_ping() is to be sent on the command
- * connection, and how many received it to be passed on. */
+/*
+ * A connection may stand and yet bring nothing: the other end is gone, or another server is behind
+ * it than behind the commands. So what has been quiet for long is put to the test, by whoever has
+ * asked the server.
+ *
+ * heard_us: when it said something, last. True: rqli_push_ping() is to be sent on the command
+ * connection, and how many received it to be passed on.
+ */
 bool rqli_subscription_wants_ping(struct rqli_subscription *self, int64_t heard_us, int64_t now_us);
 void rqli_subscription_on_pinged(struct rqli_subscription *self, int64_t n_received,
                                  int64_t io_timeout_ms, int64_t now_us);
@@ -26,5 +38,92 @@ void rqli_subscription_on_pinged(struct rqli_subscription *self, int64_t n_recei
 /* The test was in vain: connect anew, unless something has come that was not read yet. */
 bool rqli_subscription_is_silent(const struct rqli_subscription *self, int64_t heard_us,
                                  int64_t now_us);
+
+enum rqli_wake {
+    RQLI_WAKE_TIME, /* until_us came */
+    RQLI_WAKE_PUSH, /* waiter->push is ours */
+    RQLI_WAKE_HINT, /* something changed: poll */
+};
+
+/* What a waiter should know when it decides how often to poll. */
+struct rqli_push_view {
+    bool leads;          /* the first of this client for this lock */
+    bool is_listening;   /* pushes arrive */
+    uint64_t generation; /* of the subscription */
+    int64_t client_id;
+};
+
+/* ---- of threads: any thread ---- */
+
+struct rqli_push_threads;
+
+struct rqli_push_threads *rqli_push_threads_new(const struct rqli_endpoint *endpoint);
+struct rqli_push_threads *rqli_push_threads_free(struct rqli_push_threads *self);
+void rqli_push_threads_abandon(struct rqli_push_threads *self); /* as rqli_conn_abandon() */
+
+/* False: nobody of this client has waited yet, or the connection is down. Takes no mutex: every
+ * acquisition asks. */
+bool rqli_push_threads_is_listening(const struct rqli_push_threads *self);
+
+/* As rqli_waiters_join(). Before the request is sent, whenever it listens: a grant may be pushed
+ * before the answer to the request is read. */
+rql_status rqli_push_threads_join(struct rqli_push_threads *self, struct rqli_waiter *waiter);
+void rqli_push_threads_leave(struct rqli_push_threads *self, struct rqli_waiter *waiter);
+
+/* Sleeps, reading for all when it is our turn; connects and subscribes when that is needed. */
+enum rqli_wake rqli_push_threads_wait(struct rqli_push_threads *self, struct rqli_waiter *waiter,
+                                      int64_t until_us);
+
+struct rqli_push_view rqli_push_threads_view(struct rqli_push_threads *self,
+                                             const struct rqli_waiter *waiter);
+
+/* The same for one that is to be notified of the next change of a lock: it asks when there is one.
+ * *is_new_out: it has not asked for that before, or was notified since. */
+struct rqli_push_view rqli_push_threads_watch(struct rqli_push_threads *self,
+                                              struct rqli_waiter *waiter, bool *is_new_out);
+
+/* Whether pushes still come, asked by whoever has asked the server. True: send rqli_push_ping() on
+ * the command connection, and pass on how many received it. */
+bool rqli_push_threads_wants_ping(struct rqli_push_threads *self);
+void rqli_push_threads_on_pinged(struct rqli_push_threads *self, int64_t n_received);
+
+/* Takes what has come while no thread waits: all of a client are notified on one channel, and what
+ * is for a loop comes here too. By whoever reads for a loop, or the server would keep it. Any
+ * thread; next to nothing where no thread has waited. */
+void rqli_push_threads_drain(struct rqli_push_threads *self);
+
+/* As rqli_waiters_hint_others(). */
+void rqli_push_threads_hint_others(struct rqli_push_threads *self,
+                                   const struct rqli_waiter *waiter);
+
+/* ---- of a loop: its thread ---- */
+
+struct rqli_push_loop {
+    struct rqli_conn_loop *conn;
+    struct rqli_conn_loop_listener listener;
+    struct rqli_subscription subscription;
+    void (*on_read)(void *owner); /* all that has come was taken */
+    void *owner;
+};
+
+/* rouse: as in struct rqli_waiters. endpoint is borrowed; it is not moved afterwards. False: no
+ * memory. */
+bool rqli_push_loop_init(struct rqli_push_loop *self, struct uv_loop_s *loop,
+                         const struct rqli_endpoint *endpoint,
+                         void (*rouse)(struct rqli_waiters *waiters, struct rqli_waiter *waiter));
+void rqli_push_loop_fini(struct rqli_push_loop *self); /* the connection is closed */
+
+/* Is the connection wanted? */
+static inline bool rqli_push_loop_has_waiters(const struct rqli_push_loop *self)
+{
+    return self->subscription.waiters.first != NULL;
+}
+
+struct rqli_push_view rqli_push_loop_view(const struct rqli_push_loop *self,
+                                          const struct rqli_waiter *waiter);
+
+/* As rqli_push_threads_wants_ping(); by whoever has asked the server. */
+bool rqli_push_loop_wants_ping(struct rqli_push_loop *self);
+void rqli_push_loop_on_pinged(struct rqli_push_loop *self, int64_t n_received);
 
 #endif

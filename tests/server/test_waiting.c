@@ -2,7 +2,7 @@
 
 #include "base/text.h"
 #include "lock/client.h"
-#include "net/push_threads.h"
+#include "net/subscription.h"
 #include "threads.h"
 
 enum { CROWD = 16, ROUNDS = 20 };
