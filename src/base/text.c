@@ -2,7 +2,7 @@
 
 #include <rql/base.h>
 
-enum { MICROSECOND_DIGITS = 6, SAFE_DIGITS = 18 /* so many never overflow */ };
+enum { SAFE_DIGITS = 18 /* so many never overflow */ };
 
 static bool is_digit(char byte)
 {
@@ -43,51 +43,6 @@ bool rqli_parse_int(struct rqli_slice text, int64_t *out)
         return false;
     }
     *out = with_sign(value, negative);
-    return true;
-}
-
-/* The digits behind the point, rounded: Redis prints scores with more digits than they have. */
-static bool take_fraction(struct rqli_slice text, size_t *at, uint64_t *out_us)
-{
-    size_t start = *at;
-    uint64_t value = 0;
-    bool round_up = false;
-
-    for (; *at < text.length && is_digit(text.data[*at]); (*at)++) {
-        if (*at - start < MICROSECOND_DIGITS) {
-            value = value * 10 + (uint64_t)(text.data[*at] - '0');
-        } else if (*at - start == MICROSECOND_DIGITS) {
-            round_up = text.data[*at] >= '5';
-        }
-    }
-    for (size_t n_digits = *at - start; n_digits < MICROSECOND_DIGITS; n_digits++) {
-        value *= 10;
-    }
-    *out_us = value + round_up;
-    return *at > start;
-}
-
-bool rqli_parse_seconds(struct rqli_slice text, int64_t *out_us)
-{
-    bool negative = text.length > 0 && text.data[0] == '-';
-    size_t at = negative ? 1 : 0;
-    uint64_t seconds;
-    uint64_t fraction_us = 0;
-
-    /* One second below the largest number leaves room for the fraction. */
-    if (!take_digits(text, &at, INT64_MAX / 1000000 - 1, &seconds)) {
-        return false;
-    }
-    if (at < text.length && text.data[at] == '.') {
-        at++;
-        if (!take_fraction(text, &at, &fraction_us)) {
-            return false;
-        }
-    }
-    if (at != text.length) {
-        return false;
-    }
-    *out_us = with_sign(seconds * 1000000 + fraction_us, negative);
     return true;
 }
 

@@ -28,9 +28,6 @@ static inline bool rqli_slice_is(struct rqli_slice slice, const char *text)
 /* Decimal digits with an optional '-', nothing else, no overflow. */
 bool rqli_parse_int(struct rqli_slice text, int64_t *out);
 
-/* Seconds as the gem writes them ("1795254268.4681") to microseconds; no exponent, no nan. */
-bool rqli_parse_seconds(struct rqli_slice text, int64_t *out_us);
-
 /* Write a decimal number without terminator; return its length, at most 20. */
 size_t rqli_format_int(char *out, int64_t value);
 size_t rqli_format_uint(char *out, uint64_t value);

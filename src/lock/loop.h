@@ -9,7 +9,7 @@
  */
 
 #include "base/fork.h"
-#include "net/op_loop.h"
+#include "net/op.h"
 #include "net/subscription.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "net/op_loop.h"
+#include "net/op.h"
 
 #include "base/clock.h"
 #include "base/error.h"

@@ -1,7 +1,10 @@
 #include "wire/number.h"
 
-/* More digits or a larger exponent than any double needs in the range of a clock. */
-enum { MAX_MANTISSA = 40, MAX_EXPONENT = 40, EXPANDED_SIZE = MAX_MANTISSA + MAX_EXPONENT + 8 };
+/* With an exponent no double has more digits, nor a larger one, in the range of a clock. */
+enum { MANTISSA_MAX = 40, EXPONENT_MAX = 40, MICROSECOND_DIGITS = 6 };
+
+/* One second below the largest number leaves room for rounding. */
+static const int64_t us_max = INT64_MAX / 1000000 * 1000000 - 1;
 
 static struct rqli_slice behind(struct rqli_slice text, size_t count)
 {
@@ -15,110 +18,80 @@ static struct rqli_slice without_plus(struct rqli_slice text)
     return plus ? behind(text, 1) : text;
 }
 
-static size_t skip_digits(struct rqli_slice text, size_t at)
+static size_t count_digits(struct rqli_slice text, size_t at)
 {
-    while (at < text.length && text.data[at] >= '0' && text.data[at] <= '9') {
-        at++;
+    size_t end = at;
+
+    while (end < text.length && text.data[end] >= '0' && text.data[end] <= '9') {
+        end++;
     }
-    return at;
+    return end - at;
 }
 
-/* Digits, and if there is a point then digits behind it too. */
-static bool is_mantissa(struct rqli_slice text)
-{
-    size_t first = text.length > 0 && text.data[0] == '-' ? 1 : 0;
-    size_t at = skip_digits(text, first);
-
-    if (at == first || at == text.length) {
-        return at > first;
-    }
-    return text.data[at] == '.' && at + 1 < text.length && skip_digits(text, at + 1) == text.length;
-}
-
-static size_t find_exponent(struct rqli_slice text)
+/* Cuts "e9" off, whose number is 0 if there is none. False: it is no number, or far too large. */
+static bool take_exponent(struct rqli_slice *text, int64_t *out)
 {
     size_t at = 0;
 
-    while (at < text.length && text.data[at] != 'e' && text.data[at] != 'E') {
+    while (at < text->length && (text->data[at] | 0x20) != 'e') {
         at++;
     }
-    return at;
-}
-
-/* The digits of a well-formed mantissa without its point; returns where the point was. */
-static size_t strip_point(struct rqli_slice mantissa, char *digits, size_t *n_digits)
-{
-    size_t point = mantissa.length;
-
-    *n_digits = 0;
-    for (size_t i = 0; i < mantissa.length; i++) {
-        if (mantissa.data[i] == '.') {
-            point = i;
-        } else {
-            digits[(*n_digits)++] = mantissa.data[i];
-        }
+    *out = 0;
+    if (at == text->length) {
+        return true;
     }
-    return point;
-}
-
-/* Writes digits with the point moved to `point`, which may lie outside of them. */
-static size_t place_point(char *out, const char *digits, size_t n_digits, int64_t point)
-{
-    size_t length = 0;
-
-    if (point <= 0) {
-        out[length++] = '0';
-    }
-    for (int64_t i = point < 0 ? point : 0; i < (int64_t)n_digits || i < point; i++) {
-        if (i == point) {
-            out[length++] = '.';
-        }
-        out[length] = '0';
-        if (i >= 0 && i < (int64_t)n_digits) {
-            out[length] = digits[i];
-        }
-        length++;
-    }
-    return length;
-}
-
-/* "1.79e9" is "1790000000": moving the point keeps every digit, a double would not. */
-static bool parse_scaled(struct rqli_slice mantissa, int64_t exponent, int64_t *out_us)
-{
-    bool negative = mantissa.length > 0 && mantissa.data[0] == '-';
-    char digits[MAX_MANTISSA];
-    char expanded[EXPANDED_SIZE];
-    size_t n_digits;
-    size_t length = 0;
-    int64_t point;
-
-    if (mantissa.length > MAX_MANTISSA || exponent < -MAX_EXPONENT || exponent > MAX_EXPONENT) {
+    if (at > MANTISSA_MAX || !rqli_parse_int(without_plus(behind(*text, at + 1)), out)) {
         return false;
     }
-    if (negative) {
-        expanded[length++] = '-';
-    }
-    point = (int64_t)strip_point(behind(mantissa, negative), digits, &n_digits) + exponent;
-    length += place_point(expanded + length, digits, n_digits, point);
-    return rqli_parse_seconds((struct rqli_slice){expanded, length}, out_us);
+    text->length = at;
+    return *out >= -EXPONENT_MAX && *out <= EXPONENT_MAX;
 }
 
+/* Digit by digit, so that none is lost as it would be in a double: servers print scores with more
+ * digits than they have, and the gem compares them. */
 bool rqli_gem_seconds(struct rqli_slice text, int64_t *out_us)
 {
-    struct rqli_slice mantissa = without_plus(text);
-    size_t at = find_exponent(mantissa);
+    struct rqli_slice rest = without_plus(text);
+    bool negative = rest.length > 0 && rest.data[0] == '-';
+    bool rounds_up = false;
     int64_t exponent;
+    int64_t us = 0;
+    size_t n_whole;
+    size_t at = 0;
 
-    if (at == mantissa.length) {
-        return rqli_parse_seconds(mantissa, out_us);
-    }
-    if (!rqli_parse_int(without_plus(behind(mantissa, at + 1)), &exponent)) {
+    rest = negative ? behind(rest, 1) : rest;
+    if (!take_exponent(&rest, &exponent)) {
         return false;
     }
-    mantissa.length = at;
-    return is_mantissa(mantissa) && parse_scaled(mantissa, exponent, out_us);
+    n_whole = count_digits(rest, 0);
+    if (n_whole == 0 ||
+        (n_whole < rest.length && (rest.data[n_whole] != '.' || n_whole + 1 == rest.length ||
+                                   n_whole + 1 + count_digits(rest, n_whole + 1) < rest.length))) {
+        return false;
+    }
+    /* Each digit stands for so many powers of ten microseconds; the first that is less rounds. */
+    for (int64_t power = (int64_t)n_whole - 1 + exponent + MICROSECOND_DIGITS; power >= -1;
+         power--) {
+        int digit = 0;
+
+        at += at == n_whole; /* the point */
+        if (at < rest.length) {
+            digit = rest.data[at++] - '0';
+        }
+        if (power < 0) {
+            rounds_up = digit >= 5;
+        } else if (us > (us_max - digit) / 10) {
+            return false;
+        } else {
+            us = us * 10 + digit;
+        }
+    }
+    us += rounds_up;
+    *out_us = negative ? -us : us;
+    return true;
 }
 
+/* A zero in front would be octal for Ruby. */
 bool rqli_gem_integer(struct rqli_slice text, int64_t *out)
 {
     struct rqli_slice number = without_plus(text);

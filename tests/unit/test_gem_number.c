@@ -22,7 +22,13 @@ static const struct number_row seconds_table[] = {
     {"0.0000005", true, 1},
     {"0.0000004", true, 0},
     {"0.9999999", true, 1000000},
+    {"0.000001", true, 1},
+    {"1.9999999", true, 2000000},
+    {"1795254268.4157426", true, 1795254268415743},
+    {"1795254268.4680998325", true, 1795254268468100},
+    {"9223372036853.999999", true, 9223372036853999999},
     {"-1.5", true, -1500000},
+    {"-0.5", true, -500000},
     {"1.79e9", true, 1790000000000000},
     {"1.79E+09", true, 1790000000000000},
     {"1.7952542684681e9", true, 1795254268468100},
@@ -41,6 +47,12 @@ static const struct number_row seconds_table[] = {
     {"1e-41", false, 0},
     {"99999999999999999999", false, 0},
     {"9223372036855", false, 0},
+    {"9223372036854", false, 0},
+    {".5", false, 0},
+    {"-.5", false, 0},
+    {"1..5", false, 0},
+    {"1.-5", false, 0},
+    {"0x1p", false, 0},
     {"", false, 0},
     {"+", false, 0},
     {"-", false, 0},
@@ -130,6 +142,8 @@ static void nothing_behind_the_end_is_read(void **state)
     assert_true(rqli_gem_seconds((struct rqli_slice){text, 4}, &value));
     assert_int_equal(value, 1795000000);
     assert_false(rqli_gem_seconds((struct rqli_slice){text, 5}, &value));
+    assert_true(rqli_gem_seconds((struct rqli_slice){"1.5999", 3}, &value));
+    assert_int_equal(value, 1500000);
     assert_true(rqli_gem_integer((struct rqli_slice){text, 4}, &value));
     assert_int_equal(value, 1795);
     assert_false(rqli_gem_seconds((struct rqli_slice){NULL, 0}, &value));

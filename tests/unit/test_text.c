@@ -71,59 +71,7 @@ static void only_the_bytes_of_the_slice_are_read(void **state)
     (void)state;
     assert_true(rqli_parse_int((struct rqli_slice){"1234", 2}, &value));
     assert_int_equal(value, 12);
-    assert_true(rqli_parse_seconds((struct rqli_slice){"1.5999", 3}, &value));
-    assert_int_equal(value, 1500000);
     assert_false(rqli_parse_int((struct rqli_slice){"1\0002", 3}, &value));
-}
-
-static void seconds_are_read_as_microseconds(void **state)
-{
-    static const struct {
-        const char *text;
-        int64_t us;
-    } cases[] = {
-        {"0", 0},
-        {"1795254268", 1795254268000000},
-        {"1795254268.0", 1795254268000000},
-        {"1795254268.5", 1795254268500000},
-        {"1795254268.4681", 1795254268468100},
-        {"1795254268.4157422", 1795254268415742},
-        {"1795254268.4157426", 1795254268415743},
-        {"1795254268.4681001", 1795254268468100},
-        {"1795254268.4680998325", 1795254268468100},
-        {"1.9999999", 2000000},
-        {"0.000001", 1},
-        {"-0.5", -500000},
-        {"-3.25", -3250000},
-        {"9223372036853.999999", 9223372036853999999},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        int64_t us = 42;
-
-        print_message("# case %s\n", cases[i].text);
-        assert_true(rqli_parse_seconds(rqli_slice_of(cases[i].text), &us));
-        assert_true(us == cases[i].us);
-    }
-}
-
-static void what_are_no_seconds_is_refused(void **state)
-{
-    static const char *const cases[] = {
-        "",    ".",    "1.",   ".5",   "-",    "-.5",   "1.5.5",         "1.5 ",
-        "nan", "-nan", "inf",  "1e9",  "1.e9", "1.5e1", "9223372036854", "99999999999999999999",
-        "+1",  "0x1p", "1..5", "1.-5",
-    };
-
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        int64_t us = 42;
-
-        print_message("# case '%s'\n", cases[i]);
-        assert_false(rqli_parse_seconds(rqli_slice_of(cases[i]), &us));
-        assert_int_equal(us, 42);
-    }
 }
 
 static void numbers_are_written_without_terminator(void **state)
@@ -173,8 +121,6 @@ int main(void)
         cmocka_unit_test(whole_numbers_are_read),
         cmocka_unit_test(what_is_no_whole_number_is_refused),
         cmocka_unit_test(only_the_bytes_of_the_slice_are_read),
-        cmocka_unit_test(seconds_are_read_as_microseconds),
-        cmocka_unit_test(what_are_no_seconds_is_refused),
         cmocka_unit_test(numbers_are_written_without_terminator),
         cmocka_unit_test(names_have_1_to_512_bytes_and_no_control_bytes),
     };
