@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "lock/client.h"
 #include "lock/notify.h"
+#include "lock/server_clock.h"
 #include "options/options.h"
 #include "swarm.h"
 

@@ -8,6 +8,7 @@
 #include "lock/leases.h"
 #include "lock/lock.h"
 #include "lock/notify.h"
+#include "lock/server_clock.h"
 #include "net/op.h"
 #include "swarm.h"
 #include "wire/answer.h"

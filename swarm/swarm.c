@@ -10,6 +10,7 @@
 #include "lock/client.h"
 #include "lock/leases.h"
 #include "lock/notify.h"
+#include "lock/server_clock.h"
 #include "options/options.h"
 
 #include <stdlib.h>

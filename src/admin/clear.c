@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/notify.h"
+#include "lock/server_clock.h"
 #include "options/options.h"
 
 #include <string.h>

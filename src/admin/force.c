@@ -6,6 +6,7 @@
 #include "lock/client.h"
 #include "lock/end.h"
 #include "lock/notify.h"
+#include "lock/server_clock.h"
 #include "net/op.h"
 #include "options/options.h"
 #include "wire/answer.h"

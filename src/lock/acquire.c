@@ -1,4 +1,4 @@
-#include "lock/acquire.h"
+#include "lock/acquisition.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -8,6 +8,7 @@
 #include "lock/leases.h"
 #include "lock/notify.h"
 #include "lock/refusal.h"
+#include "lock/server_clock.h"
 #include "lock/wait.h"
 #include "lock/withdraw.h"
 #include "observe/observe.h"

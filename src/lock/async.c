@@ -213,18 +213,6 @@ void rqli_single_be(rql_request *request, uint64_t number)
     ((struct single *)request)->number = number;
 }
 
-rql_status rqli_async_start(rql_loop *loop, struct rqli_job *job, rql_error *error)
-{
-    if (!job) {
-        return rqli_fail_nomem(error);
-    }
-    if (!rqli_loop_start(loop, job)) {
-        free(job);
-        return rqli_fail(error, RQL_E_INVALID, "the loop is closed");
-    }
-    return RQL_OK;
-}
-
 rql_status rql_acquire_async(rql_loop *loop, const char *name, const rql_lock_options *options,
                              rql_acquiring *what, rql_error *error)
 {
@@ -247,7 +235,7 @@ rql_status rql_acquire_async(rql_loop *loop, const char *name, const rql_lock_op
     }
     request = rqli_single_new(loop, name, &read, what);
     what->request = request; /* before the loop's thread can be done with it */
-    return rqli_async_start(loop, (struct rqli_job *)request, error);
+    return rqli_loop_start(loop, (struct rqli_job *)request, error);
 }
 
 void rqli_request_free(rql_request *self)

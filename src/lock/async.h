@@ -4,12 +4,9 @@
 /* What the asynchronous calls share: checks on any thread, and parts that others are made of, on
  * the loop's. */
 
-#include "lock/acquire.h"
+#include "lock/acquisition.h"
 #include "lock/loop.h"
 #include "lock/series.h"
-
-/* Any thread. Hands the job over, which is freed if it cannot be; NULL: no memory. */
-rql_status rqli_async_start(rql_loop *loop, struct rqli_job *job, rql_error *error);
 
 /* Any thread. The request for one lock; copies. NULL: no memory. */
 rql_request *rqli_single_new(rql_loop *loop, const char *name, const rql_lock_options *options,
@@ -26,8 +23,6 @@ rql_status rqli_async_check_of(rql_loop *loop, const rql_client *client, const c
 size_t rqli_options_room(const rql_lock_options *options);
 char *rqli_options_copy(rql_lock_options *options, char *memory);
 
-void rqli_tell_done(const rql_done *done, rql_status status, const rql_error *error);
-
 /* Loop's thread. False: no memory, nothing was begun. */
 
 /* rql_lock_release(): it is freed, too. */
@@ -35,7 +30,6 @@ bool rqli_release_begin(rql_loop *loop, rql_lock *lock, const rql_done *done);
 /* rqli_give_back(); the locks stay their owner's. Without memory they are unlisted all the same. */
 bool rqli_give_back_begin(rql_loop *loop, rql_lock *const *locks, size_t count,
                           const rql_done *done);
-bool rqli_work_begin(rql_loop *loop, const rql_work *work);
 
 /* An acquisition on a loop: of one lock (async.c), or of a series (async_series.c). */
 
@@ -46,7 +40,6 @@ struct rql_request {
     struct rqli_acquire acquire;
     struct rqli_acquire_result result;
     rql_request *part; /* the one that tries in its place, or NULL: of a series in the gem's mode */
-    uint64_t watch;    /* position in the stream of a look at Ruby's lock, or 0 */
     int64_t begun_us;
     /* It is over and reported, with acquire.op.status. */
     void (*finish)(rql_request *self, rql_status status, const rql_error *error);

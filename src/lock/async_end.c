@@ -27,13 +27,6 @@ struct ending {
     struct rqli_op_call calls[];
 };
 
-void rqli_tell_done(const rql_done *done, rql_status status, const rql_error *error)
-{
-    if (done->fn) {
-        done->fn(status, status < 0 ? error : NULL, done->user_data);
-    }
-}
-
 static void finish_end(struct ending *self, rql_status status, const rql_error *error)
 {
     rql_done done = self->done;
@@ -51,7 +44,7 @@ static void finish_end(struct ending *self, rql_status status, const rql_error *
     }
     rqli_loop_finish(&self->job);
     free(self);
-    rqli_tell_done(&done, status, &detail);
+    rqli_report_done(&done, status, &detail);
 }
 
 static void on_ended(struct rqli_op_task *task)
@@ -167,7 +160,7 @@ rql_status rql_release_async(rql_loop *loop, rql_lock *lock, const rql_done *don
     if (status) {
         return status;
     }
-    return rqli_async_start(loop, (struct rqli_job *)ending_of_one(lock, done), error);
+    return rqli_loop_start(loop, (struct rqli_job *)ending_of_one(lock, done), error);
 }
 
 rql_status rql_series_release_async(rql_loop *loop, rql_series *series, rql_series_result *result,
@@ -186,7 +179,7 @@ rql_status rql_series_release_async(rql_loop *loop, rql_series *series, rql_seri
         self->series = series;
         self->result = result;
     }
-    return rqli_async_start(loop, (struct rqli_job *)self, error);
+    return rqli_loop_start(loop, (struct rqli_job *)self, error);
 }
 
 /* rql_lock_extend() on a loop. */
@@ -209,7 +202,7 @@ static void finish_extension(struct extension *self, rql_status status, const rq
     }
     rqli_loop_finish(&self->job);
     free(self);
-    rqli_tell_done(&done, status, &detail);
+    rqli_report_done(&done, status, &detail);
 }
 
 static void on_extended(struct rqli_op_task *task)
@@ -259,5 +252,5 @@ rql_status rql_extend_async(rql_loop *loop, rql_lock *lock, int64_t ttl_ms, cons
         self->extend.ttl_ms = ttl_ms;
         self->done = done ? *done : (rql_done){NULL, NULL};
     }
-    return rqli_async_start(loop, (struct rqli_job *)self, error);
+    return rqli_loop_start(loop, (struct rqli_job *)self, error);
 }

@@ -86,7 +86,7 @@ static void on_given_back(rql_status status, const rql_error *error, void *user_
     struct acquiring *self = user_data;
 
     (void)error;
-    rqli_notify_series_returned(self->series, status);
+    rqli_series_on_returned(self->series, status);
     finish(self, self->gem.status, &self->gem.error);
 }
 
@@ -233,5 +233,5 @@ rql_status rql_series_acquire_async(rql_loop *loop, const rql_series_options *op
     }
     self = acquiring_new(loop, &plan, what);
     what->request = (rql_request *)self; /* before the loop's thread can be done with it */
-    return rqli_async_start(loop, (struct rqli_job *)self, error);
+    return rqli_loop_start(loop, (struct rqli_job *)self, error);
 }

@@ -6,16 +6,8 @@
 #include "base/random.h"
 #include "base/scope.h"
 #include "base/text.h"
-#include "lock/hosts.h"
-#include "lock/leases.h"
 #include "net/conn_threads.h"
 #include "net/socket.h"
-#include "net/subscription.h"
-#include "observe/stats.h"
-#include "options/options.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 enum { LEAST_GRACE_US = 50000, MOST_MORE_US = 50000 };
 
@@ -67,97 +59,6 @@ int64_t rqli_client_budget_us(const rql_client *client, int64_t now_us)
 {
     return rqli_after_ms(now_us,
                          client->options.connect_timeout_ms + client->options.io_timeout_ms);
-}
-
-RQLI_DEFINE_AUTO(rql_client *, rqli_client_free);
-
-static void abandon(void *self)
-{
-    rql_client *client = self;
-
-    rqli_conn_abandon(client->conn);
-    rqli_push_threads_abandon(client->pushes);
-    rqli_leases_abandon(client->leases);
-}
-
-static void set_up_endpoint(rql_client *client)
-{
-    client->endpoint.connect_timeout_ms = client->options.connect_timeout_ms;
-    client->endpoint.io_timeout_ms = client->options.io_timeout_ms;
-    client->endpoint.spin_us = client->options.spin_us;
-    client->endpoint.identity = client->identity;
-    client->endpoint.stats = client->stats;
-    client->url = strdup(client->options.url);
-    client->options.url = NULL;
-}
-
-static rql_status build(rql_client *client, rql_error *error)
-{
-    client->stats = rqli_stats_new();
-    set_up_endpoint(client);
-    client->conn = rqli_conn_new(&client->endpoint);
-    client->pushes = rqli_push_threads_new(&client->endpoint);
-    client->leases = rqli_leases_new(client);
-    client->hosts = rqli_hosts_new();
-    if (!client->conn || !client->pushes || !client->leases || !client->stats || !client->hosts ||
-        !client->url) {
-        return rqli_fail_nomem(error);
-    }
-    if (!rqli_random_hex(client->identity)) {
-        return rqli_fail(error, RQL_E_NOMEM, "client: the system gave no random numbers");
-    }
-    client->is_member = rqli_fork_join(&client->fork, abandon, client);
-    return client->is_member ? RQL_OK : rqli_fail_nomem(error);
-}
-
-rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_error *error)
-{
-    RQLI_AUTO(rqli_client_free) rql_client *client = NULL;
-    rql_status status;
-
-    client = calloc(1, sizeof *client);
-    if (!client) {
-        return rqli_fail_nomem(error);
-    }
-    (void)pthread_mutex_init(&client->shared.mutex, NULL);
-    status = rqli_options_read(RQLI_OF_CLIENT, &client->options, NULL, options, error);
-    if (!status) {
-        rqli_options_fill(RQLI_OF_LOCK, &client->of_calls, &client->options);
-        status = rqli_url_parse(&client->endpoint, client->options.url, error);
-    }
-    if (!status) {
-        status = build(client, error);
-    }
-    if (status) {
-        return status;
-    }
-    *out = RQLI_GIVE(client);
-    return RQL_OK;
-}
-
-rql_client *rqli_client_free(rql_client *client)
-{
-    /* In a fork child threads that are not there may have been changing it: it stays. */
-    if (!client || (client->is_member && rqli_fork_is_foreign(&client->fork))) {
-        return NULL;
-    }
-    if (client->is_member) {
-        rqli_fork_leave(&client->fork);
-    }
-    rqli_leases_free(client->leases);
-    rqli_push_threads_free(client->pushes);
-    rqli_conn_free(client->conn);
-    rqli_stats_free(client->stats);
-    rqli_hosts_free(client->hosts);
-    rqli_freelist_fini(&client->handles);
-    if (client->url) {
-        explicit_bzero(client->url, strlen(client->url));
-        free(client->url);
-    }
-    rqli_endpoint_fini(&client->endpoint);
-    (void)pthread_mutex_destroy(&client->shared.mutex);
-    free(client);
-    return NULL;
 }
 
 /* Login found a replica: whether it still is one. Then its connection is dropped, for the next one
@@ -212,56 +113,6 @@ const char *rql_current_host_id(const rql_client *client, char out[RQL_ID_SIZE])
 {
     rqli_host_id(out, rqli_thread_id(), client->identity);
     return out;
-}
-
-static const int64_t no_limit_us = INT64_C(1) << 53; /* as far as a double counts exactly */
-
-void rqli_server_clock_learn(rql_client *client, const struct rqli_clock_reading *reading)
-{
-    enum rqli_clock_offset_news news;
-
-    rqli_client_on_round_trip(client, reading->received_us - reading->sent_us);
-    (void)pthread_mutex_lock(&client->shared.mutex);
-    news = rqli_clock_offset_add(&client->shared.clock_offset, reading->sent_us, reading->server_us,
-                                 reading->received_us);
-    (void)pthread_mutex_unlock(&client->shared.mutex);
-    if (news == RQLI_CLOCK_OFFSET_STEPPED) {
-        rqli_leases_doubt(client->leases);
-    }
-}
-
-int64_t rqli_server_clock_not_after(rql_client *client, int64_t now_us)
-{
-    int64_t latest_us;
-
-    (void)pthread_mutex_lock(&client->shared.mutex);
-    latest_us = rqli_clock_offset_server_latest(&client->shared.clock_offset, now_us);
-    (void)pthread_mutex_unlock(&client->shared.mutex);
-    if (latest_us == INT64_MAX) {
-        return no_limit_us;
-    }
-    return latest_us + 2 * client->options.io_timeout_ms * 1000;
-}
-
-bool rqli_server_clock_earliest(rql_client *client, int64_t server_us, int64_t now_us,
-                                int64_t *out_us)
-{
-    bool is_known;
-
-    (void)pthread_mutex_lock(&client->shared.mutex);
-    is_known = rqli_clock_offset_earliest(&client->shared.clock_offset, server_us, now_us, out_us);
-    (void)pthread_mutex_unlock(&client->shared.mutex);
-    return is_known;
-}
-
-int64_t rqli_server_clock_now_us(const rql_client *client)
-{
-    struct rqli_clock_reading reading;
-
-    if (!rqli_conn_clock(client->conn, &reading)) {
-        return -1;
-    }
-    return reading.server_us + (rqli_now_us() - reading.sent_us);
 }
 
 rql_status rqli_query(rql_client *client, struct rqli_exchange **out, rql_error *error, ...)

@@ -4,11 +4,11 @@
 /* The insides of a client: what all public calls share. */
 
 #include "base/fork.h"
+#include "base/freelist.h"
 #include "base/random.h"
 #include "base/scope.h"
 #include "lock/clock_offset.h"
 #include "lock/holders.h"
-#include "lock/lock.h"
 #include "net/conn_threads.h"
 #include "net/url.h"
 #include "wire/command.h"
@@ -74,28 +74,6 @@ int64_t rqli_client_budget_us(const rql_client *client, int64_t now_us);
 
 rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_error *error);
 rql_client *rqli_client_free(rql_client *client);
-
-/* What a client knows of the server's clock. Any thread; takes the client's mutex.
- */
-
-struct rqli_clock_reading;
-
-/* Every reply that carries the server's time sharpens what we know. A clock that was set makes all
- * leases doubtful. */
-void rqli_server_clock_learn(rql_client *client, const struct rqli_clock_reading *reading);
-
-/* Server time after which a try that is sent now may not take effect any more: twice the time
- * budget from now. What was held up on its way for longer would take a lock for nobody. */
-int64_t rqli_server_clock_not_after(rql_client *client, int64_t now_us);
-
-/* The earliest local time at which the server's clock may have shown server_us; false: nothing
- * recent is known of it. */
-bool rqli_server_clock_earliest(rql_client *client, int64_t server_us, int64_t now_us,
-                                int64_t *out_us);
-
-/* The last reading, carried on by the local clock; -1: there is none. No earlier than the server's,
- * so that what follows a grant is not told to be before it. */
-int64_t rqli_server_clock_now_us(const rql_client *client);
 
 /* Plain commands over a client's connection, one at a time. */
 

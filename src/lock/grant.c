@@ -1,10 +1,11 @@
 #include "lock/grant.h"
 
 #include "base/clock.h"
-#include "lock/acquire.h"
+#include "lock/acquisition.h"
 #include "lock/client.h"
 #include "lock/clock_offset.h"
 #include "lock/leases.h"
+#include "lock/server_clock.h"
 #include "lock/wait.h"
 #include "net/socket.h"
 #include "net/subscription.h"

@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/client.h"
-#include "lock/renewal.h"
 #include "net/conn_threads.h"
 
 #include <fcntl.h>
@@ -44,13 +43,22 @@ static void rouse(struct rqli_leases *self, int64_t at_us)
     }
 }
 
+static void forget(struct rqli_renewals *self, const rql_lock *lock)
+{
+    for (size_t i = 0; i < self->count; i++) {
+        if (self->item[i].lock == lock) {
+            self->item[i].lock = NULL;
+        }
+    }
+}
+
 static void unlist(struct rqli_leases *self, rql_lock *lock)
 {
     if (lock->kept.is_listed) {
         rqli_holders_count(&self->client->holders, lock->holder, (uint32_t)-1);
     }
     rqli_lease_table_remove(&self->shared.table, lock);
-    rqli_renewals_forget(&self->shared.batch, lock);
+    forget(&self->shared.batch, lock);
 }
 
 void rqli_leases_free_adopted(struct rqli_leases *self, rql_lock *lock)

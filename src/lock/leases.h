@@ -11,7 +11,6 @@
 #include "base/text.h"
 #include "base/worker.h"
 #include "lock/lease_table.h"
-#include "lock/renewal.h"
 #include "lock/withdraw.h"
 
 #include <pthread.h>
@@ -41,6 +40,21 @@ struct rqli_trace {
         int64_t value;
         enum rqli_trace_what what;
     } item[RQLI_TRACE_SIZE];
+};
+
+enum { RQLI_RENEWALS_MAX = 64 };
+
+/* Renewals and claims that are due, many in one round trip. Everything but the round trip happens
+ * under the mutex of the leases: a lock that is removed meanwhile is forgotten. It is no operation
+ * of net/op.h, whose calls are written without that mutex, from keys that have to stay. */
+struct rqli_renewals {
+    size_t count;
+
+    struct {
+        rql_lock *lock; /* NULL: forgotten */
+        int64_t ttl_ms;
+        int reply_at; /* index of its reply */
+    } item[RQLI_RENEWALS_MAX];
 };
 
 struct rqli_leases {
@@ -76,6 +90,9 @@ struct rqli_trace rqli_leases_trace(struct rqli_leases *self); /* a copy */
  * is done or in vain. */
 void rqli_leases_note(struct rqli_leases *self, enum rqli_trace_what what, int64_t value);
 void rqli_leases_free_adopted(struct rqli_leases *self, rql_lock *lock);
+
+/* The worker's step, in renewal.c: does all that is due, and says when to come again. */
+int64_t rqli_leases_step(struct rqli_worker *worker);
 
 /* Before a lock is taken that is to be renewed: starts the thread, and waits until until_us at most
  * for it to run. The system keeps a new thread from running for longer than others, on a busy

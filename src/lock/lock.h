@@ -1,7 +1,7 @@
 #ifndef RQLI_LOCK_H
 #define RQLI_LOCK_H
 
-/* A held lock, as the calls, the drivers and the leases share it. */
+/* The handle of a lock: of one that is asked for, and then held. */
 
 #include "base/freelist.h"
 #include "base/random.h"
@@ -80,7 +80,5 @@ static inline struct rqli_figures rqli_lock_figures(const rql_lock *lock)
         .is_handed_over = lock->handed_over,
     };
 }
-
-/* What the calls of one lock share with those on a loop. */
 
 #endif

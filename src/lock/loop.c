@@ -3,7 +3,6 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "lock/async.h"
 #include "lock/client.h"
 
 #include <stddef.h>
@@ -85,19 +84,33 @@ static void begin_posted(struct rqli_post *post)
     rqli_loop_begin(job->loop, job);
 }
 
-bool rqli_loop_start(rql_loop *loop, struct rqli_job *job)
+rql_status rqli_loop_start(rql_loop *loop, struct rqli_job *job, rql_error *error)
 {
+    if (!job) {
+        return rqli_fail_nomem(error);
+    }
     job->loop = loop;
     job->post.take = begin_posted;
     if (rqli_loop_is_here(loop)) {
         rqli_loop_hold_open(loop, true); /* it may be about to end */
     }
-    return mail(loop, &job->post, true);
+    if (!mail(loop, &job->post, true)) {
+        free(job);
+        return rqli_fail(error, RQL_E_INVALID, "the loop is closed");
+    }
+    return RQL_OK;
 }
 
 void rqli_loop_post(rql_loop *loop, struct rqli_post *post)
 {
     (void)mail(loop, post, false);
+}
+
+void rqli_report_done(const rql_done *done, rql_status status, const rql_error *error)
+{
+    if (done->fn) {
+        done->fn(status, status < 0 ? error : NULL, done->user_data);
+    }
 }
 
 void rqli_loop_finish(struct rqli_job *job)
@@ -285,7 +298,7 @@ static void on_ran(uv_work_t *uv, int status)
     (void)status; /* nothing cancels it */
     rqli_loop_finish(&self->job);
     free(self);
-    rqli_tell_done(&done, outcome, &error);
+    rqli_report_done(&done, outcome, &error);
 }
 
 /* It fails only without a function to run. */
@@ -330,5 +343,5 @@ rql_status rql_run_async(rql_loop *loop, const rql_work *work, rql_error *error)
     if (!work || !work->run) {
         return rqli_fail(error, RQL_E_INVALID, "rql_run_async: there is nothing to run");
     }
-    return rqli_async_start(loop, work_new(work), error);
+    return rqli_loop_start(loop, work_new(work), error);
 }

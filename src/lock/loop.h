@@ -92,8 +92,9 @@ struct rql_loop {
 /* Any thread. RQL_E_INVALID: NULL, or closed; RQL_E_FORKED. */
 rql_status rqli_loop_check(rql_loop *loop, rql_error *error);
 
-/* Any thread. Hands a job over; it is begun on the loop's thread. False: the loop is closed. */
-bool rqli_loop_start(rql_loop *loop, struct rqli_job *job);
+/* Any thread. Hands a job over, which is begun on the loop's thread; NULL: there was no memory for
+ * it. On a fault, raised, it is freed. */
+rql_status rqli_loop_start(rql_loop *loop, struct rqli_job *job, rql_error *error);
 /* Any thread. The same for news of a job that is under way. */
 void rqli_loop_post(rql_loop *loop, struct rqli_post *post);
 
@@ -102,6 +103,13 @@ void rqli_loop_begin(rql_loop *loop, struct rqli_job *job);
 
 /* Any thread. For rqli_own_acquirer_id(). */
 uint64_t rqli_loop_new_acquirer(const rql_loop *loop);
+
+/* Loop's thread: the same for what blocks, which a thread of libuv's does. False: no memory,
+ * nothing was begun. */
+bool rqli_work_begin(rql_loop *loop, const rql_work *work);
+
+/* Calls it, if it is one. */
+void rqli_report_done(const rql_done *done, rql_status status, const rql_error *error);
 
 /* Loop's thread: a job is done. Frees nothing. */
 void rqli_loop_finish(struct rqli_job *job);

@@ -6,6 +6,7 @@
 #include "base/uv_start.h"
 #include "lock/client.h"
 #include "lock/loop.h"
+#include "lock/server_clock.h"
 
 #include <stdlib.h>
 

@@ -1,19 +1,18 @@
-#include "lock/async.h"
+#include "lock/acquisition.h"
 #include "lock/client.h"
 #include "lock/loop.h"
 #include "lock/wait.h"
 
 /* What comes in for those who wait on a loop. */
 
-static rql_request *of_waiter(struct rqli_waiter *waiter)
+static struct rqli_acquire *of_waiter(struct rqli_waiter *waiter)
 {
-    return (rql_request *)((char *)waiter - offsetof(rql_request, acquire.waiter));
+    return (struct rqli_acquire *)((char *)waiter - offsetof(struct rqli_acquire, waiter));
 }
 
 void rqli_loop_end_wait(struct rqli_acquire *acquire)
 {
     rql_loop *loop = acquire->loop;
-    rql_request *self = of_waiter(&acquire->waiter);
     struct rqli_request_view view = rqli_wait_view(acquire);
     struct rqli_waiter *leader = NULL;
 
@@ -21,20 +20,20 @@ void rqli_loop_end_wait(struct rqli_acquire *acquire)
     if (acquire->waiter.has_joined) {
         leader = rqli_waiters_leave(&loop->pushes.subscription.waiters, &acquire->waiter);
     }
-    if (self->watch) {
-        rqli_conn_loop_orphan(loop->op.conn, self->watch);
+    if (acquire->watch) {
+        rqli_conn_loop_orphan(loop->op.conn, acquire->watch);
     }
     if (leader) {
-        view = rqli_wait_view(&of_waiter(leader)->acquire);
-        rqli_request_on_lead(&of_waiter(leader)->acquire.request, &view);
-        rqli_op_replan(&of_waiter(leader)->task);
+        view = rqli_wait_view(of_waiter(leader));
+        rqli_request_on_lead(&of_waiter(leader)->request, &view);
+        rqli_op_replan(of_waiter(leader)->task);
     }
 }
 
 void rqli_loop_rouse(struct rqli_waiters *waiters, struct rqli_waiter *waiter)
 {
     (void)waiters;
-    rqli_op_replan(&of_waiter(waiter)->task);
+    rqli_op_replan(of_waiter(waiter)->task);
 }
 
 void rqli_loop_on_read(void *loop)
@@ -46,13 +45,13 @@ void rqli_loop_on_read(void *loop)
 
 static void on_asked(void *owner, const struct rqli_exchange *answer, rql_status fault)
 {
-    rql_request *self = owner;
+    struct rqli_acquire *acquire = owner;
 
-    self->watch = 0;
+    acquire->watch = 0;
     if (!fault && answer->reply->type == RQLI_REPLY_NIL) {
         /* Free when the watch began; what was before that is not told. */
-        self->acquire.waiter.hinted = true;
-        rqli_op_replan(&self->task);
+        acquire->waiter.hinted = true;
+        rqli_op_replan(acquire->task);
     }
 }
 
@@ -60,7 +59,6 @@ static void watch_ruby(struct rqli_acquire *acquire)
 {
     rql_loop *loop = acquire->loop;
     struct rqli_conn_loop *conn = loop->op.conn;
-    rql_request *self = of_waiter(&acquire->waiter);
     struct rqli_push_view around = rqli_push_loop_view(&loop->pushes, &acquire->waiter);
     uint64_t generation = rqli_conn_loop_generation(conn);
     bool is_set_up =
@@ -69,7 +67,7 @@ static void watch_ruby(struct rqli_acquire *acquire)
     if (acquire->waiter.watches && rqli_wait_is_armed(acquire, generation)) {
         return;
     }
-    if (self->watch || !around.is_listening || !rqli_conn_loop_has_room(conn)) {
+    if (acquire->watch || !around.is_listening || !rqli_conn_loop_has_room(conn)) {
         return;
     }
     acquire->waiter.watches = true;
@@ -82,7 +80,7 @@ static void watch_ruby(struct rqli_acquire *acquire)
         (void)rqli_conn_loop_expect(conn, NULL, NULL);
     }
     (void)rqli_conn_loop_expect(conn, NULL, NULL);
-    self->watch = rqli_conn_loop_expect(conn, on_asked, self);
+    acquire->watch = rqli_conn_loop_expect(conn, on_asked, acquire);
 }
 
 /* ---- whether pushes still come ---- */

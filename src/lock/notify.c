@@ -1,11 +1,8 @@
 #include "lock/notify.h"
 
 #include "base/clock.h"
-#include "base/random.h"
+#include "lock/acquisition.h"
 #include "lock/client.h"
-#include "lock/series.h"
-
-#include <stdlib.h>
 
 void rqli_notify_obtained(const rql_lock *lock)
 {
@@ -63,66 +60,6 @@ void rqli_notify_ended(const rql_lock *lock, rql_status status)
         rqli_observe(RQLI_ON_ENDED, &lock->subject, &figures);
     } else {
         rqli_observe(RQLI_ON_REENTRY_ENDED, &lock->subject, &figures);
-    }
-}
-
-static void log_started(const rql_series *series, uint64_t task, const char *const *keys, size_t n)
-{
-    char acquirer[RQL_ID_SIZE];
-    char host[RQL_ID_SIZE];
-    struct rqli_subject subject = series->subject;
-
-    subject.keys = keys;
-    subject.n_keys = n;
-    subject.acquirer = acquirer;
-    subject.host = host;
-    rqli_acquirer_id(acquirer, task, series->client->identity);
-    rqli_host_id(host, rqli_thread_id(), series->client->identity);
-    rqli_observe(RQLI_ON_SERIES_STARTED, &subject, NULL);
-}
-
-void rqli_notify_series_started(const rql_series *series, const struct rqli_series_plan *plan)
-{
-    size_t n = plan->options.n_names;
-    const char *keys[RQL_SERIES_MAX];
-    char(*memory)[RQLI_KEYS_ROOM] = NULL;
-
-    if (series->subject.logger) {
-        memory = calloc(n, sizeof *memory);
-    }
-    if (memory) {
-        for (size_t i = 0; i < n; i++) {
-            struct rqli_keys of_lock;
-
-            rqli_keys_init(&of_lock, memory[i], rqli_slice_of(plan->options.names[i]));
-            keys[i] = of_lock.lock.data;
-        }
-        log_started(series, plan->lock.task, keys, n);
-        free(memory);
-    }
-}
-
-void rqli_notify_series_returned(const rql_series *series, rql_status status)
-{
-    int64_t now_us = rqli_now_us();
-
-    for (size_t i = 0; i < series->count; i++) {
-        const struct rqli_figures figures = {.status = status,
-                                             .hold_time_us = now_us - series->locks[i]->held_us};
-
-        rqli_observe(RQLI_ON_PART_ENDED, &series->locks[i]->subject, &figures);
-    }
-}
-
-void rqli_notify_series_ended(const rql_series *series, rql_status status)
-{
-    struct rqli_figures figures = {.status = status, .acq_time_us = series->acq_time_us};
-
-    rqli_notify_series_returned(series, status);
-    if (series->subject.instrumenter) {
-        figures.ts_us = rqli_server_clock_now_us(series->client);
-        figures.hold_time_us = rqli_now_us() - series->held_us;
-        rqli_observe(RQLI_ON_SERIES_ENDED, &series->subject, &figures);
     }
 }
 

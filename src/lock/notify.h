@@ -1,14 +1,13 @@
 #ifndef RQLI_NOTIFY_H
 #define RQLI_NOTIFY_H
 
-/* What locks and series tell rqli_observe(), wherever they are driven. */
+/* What locks tell rqli_observe(), wherever they are driven. */
 
 #include "observe/observe.h"
 
 #include <rql/series.h>
 
 struct rqli_acquire_result;
-struct rqli_series_plan;
 
 void rqli_notify_obtained(const rql_lock *lock);
 
@@ -18,13 +17,6 @@ void rqli_notify_refused(const struct rqli_subject *subject,
 
 void rqli_notify_ending(const rql_lock *lock);
 void rqli_notify_ended(const rql_lock *lock, rql_status status);
-
-/* Its locks are not made yet. Without memory for their keys the line is not sent. */
-void rqli_notify_series_started(const rql_series *series, const struct rqli_series_plan *plan);
-
-/* One that failed gave back what it had: its first `count` locks. */
-void rqli_notify_series_returned(const rql_series *series, rql_status status);
-void rqli_notify_series_ended(const rql_series *series, rql_status status);
 
 /* What is not about one acquisition. Whoever asks the client by a call is sampled, and has no lines
  * in the gem; a swarm is neither. */

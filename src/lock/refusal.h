@@ -3,7 +3,7 @@
 
 /* Describes a refused acquisition as data and in the gem's words. */
 
-#include "lock/acquire.h"
+#include "lock/acquisition.h"
 
 #include <rql/inspect.h>
 

@@ -1,8 +1,7 @@
-#include "lock/renewal.h"
+#include "lock/leases.h"
 
 #include "base/clock.h"
 #include "lock/client.h"
-#include "lock/leases.h"
 #include "observe/observe.h"
 #include "wire/answer.h"
 #include "wire/command.h"
@@ -12,18 +11,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+/* What the thread of the leases does: it reports losses, renews and claims, and withdraws. */
+
 /* While leases come and go the thread looks this often by itself, so that a short hold does not
  * have to wake it. Shorter than the time after which a hand-over is claimed. */
 enum { IDLE_LOOK_US = 150000 };
-
-void rqli_renewals_forget(struct rqli_renewals *self, const rql_lock *lock)
-{
-    for (size_t i = 0; i < self->count; i++) {
-        if (self->item[i].lock == lock) {
-            self->item[i].lock = NULL;
-        }
-    }
-}
 
 /* A thread that has ended cannot be working under the lock any more. */
 static bool owner_is_gone(const rql_lock *lock)

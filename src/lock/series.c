@@ -12,6 +12,7 @@
 #include "lock/lock.h"
 #include "lock/notify.h"
 #include "lock/refusal.h"
+#include "lock/server_clock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -122,6 +123,18 @@ bool rqli_series_on_part(rql_series *series, const struct rqli_series_plan *plan
     return series->count < plan->options.n_names;
 }
 
+void rqli_series_on_returned(const rql_series *series, rql_status status)
+{
+    int64_t now_us = rqli_now_us();
+
+    for (size_t i = 0; i < series->count; i++) {
+        const struct rqli_figures figures = {.status = status,
+                                             .hold_time_us = now_us - series->locks[i]->held_us};
+
+        rqli_observe(RQLI_ON_PART_ENDED, &series->locks[i]->subject, &figures);
+    }
+}
+
 static rql_status take_in_turn(rql_series *series, const struct rqli_series_plan *plan,
                                rql_series_result *result, rql_error *error)
 {
@@ -138,9 +151,46 @@ static rql_status take_in_turn(rql_series *series, const struct rqli_series_plan
         status = rql_lock_acquire(series->client, plan->options.names[at], &of_lock, &lock, error);
     } while (rqli_series_on_part(series, plan, lock, result));
     if (status) {
-        rqli_notify_series_returned(series, rqli_give_back(series->locks, series->count, NULL));
+        rqli_series_on_returned(series, rqli_give_back(series->locks, series->count, NULL));
     }
     return status;
+}
+
+static void log_started(const rql_series *series, uint64_t task, const char *const *keys, size_t n)
+{
+    char acquirer[RQL_ID_SIZE];
+    char host[RQL_ID_SIZE];
+    struct rqli_subject subject = series->subject;
+
+    subject.keys = keys;
+    subject.n_keys = n;
+    subject.acquirer = acquirer;
+    subject.host = host;
+    rqli_acquirer_id(acquirer, task, series->client->identity);
+    rqli_host_id(host, rqli_thread_id(), series->client->identity);
+    rqli_observe(RQLI_ON_SERIES_STARTED, &subject, NULL);
+}
+
+/* Its locks are not made yet. Without memory for their keys the line is not sent. */
+static void notify_started(const rql_series *series, const struct rqli_series_plan *plan)
+{
+    size_t n = plan->options.n_names;
+    const char *keys[RQL_SERIES_MAX];
+    char(*memory)[RQLI_KEYS_ROOM] = NULL;
+
+    if (series->subject.logger) {
+        memory = calloc(n, sizeof *memory);
+    }
+    if (memory) {
+        for (size_t i = 0; i < n; i++) {
+            struct rqli_keys of_lock;
+
+            rqli_keys_init(&of_lock, memory[i], rqli_slice_of(plan->options.names[i]));
+            keys[i] = of_lock.lock.data;
+        }
+        log_started(series, plan->lock.task, keys, n);
+        free(memory);
+    }
 }
 
 rql_series *rqli_series_new(rql_client *client, const struct rqli_series_plan *plan)
@@ -156,7 +206,7 @@ rql_series *rqli_series_new(rql_client *client, const struct rqli_series_plan *p
             .is_series = true,
         };
         rqli_subject_listen(&series->subject, &client->options, &plan->lock);
-        rqli_notify_series_started(series, plan);
+        notify_started(series, plan);
     }
     return series;
 }
@@ -241,9 +291,21 @@ rql_status rql_series_try(rql_client *client, const rql_series_options *options,
     return acquire(client, options, true, out, error);
 }
 
+static void notify_ended(const rql_series *series, rql_status status)
+{
+    struct rqli_figures figures = {.status = status, .acq_time_us = series->acq_time_us};
+
+    rqli_series_on_returned(series, status);
+    if (series->subject.instrumenter) {
+        figures.ts_us = rqli_server_clock_now_us(series->client);
+        figures.hold_time_us = rqli_now_us() - series->held_us;
+        rqli_observe(RQLI_ON_SERIES_ENDED, &series->subject, &figures);
+    }
+}
+
 void rqli_series_on_released(rql_series *series, rql_status status, rql_series_result *result)
 {
-    rqli_notify_series_ended(series, status);
+    notify_ended(series, status);
     if (result) {
         result->hold_time_us = rqli_now_us() - series->held_us;
         result->ending = status < 0 ? RQL_SERIES_NOT_ENDED : RQL_SERIES_BY_RELEASE;

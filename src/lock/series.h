@@ -3,7 +3,7 @@
 
 /* Several locks as one: what the calls of series.h share. */
 
-#include "lock/acquire.h"
+#include "lock/acquisition.h"
 
 #include <rql/series.h>
 
@@ -58,6 +58,8 @@ bool rqli_series_on_part(rql_series *series, const struct rqli_series_plan *plan
 rql_series *rqli_series_conclude(rql_series *series, const struct rqli_series_plan *plan,
                                  int64_t begun_us, rql_status status, rql_series_result *result);
 
+/* It failed and gave back what it had: its first `count` locks. */
+void rqli_series_on_returned(const rql_series *series, rql_status status);
 /* result: or NULL. */
 void rqli_series_on_released(rql_series *series, rql_status status, rql_series_result *result);
 

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "lock/client.h"
 #include "lock/loop.h"
+#include "lock/server_clock.h"
 #include "net/conn_threads.h"
 #include "net/subscription.h"
 

@@ -5,7 +5,7 @@
  * the two differ. */
 
 #include "base/text.h"
-#include "lock/acquire.h"
+#include "lock/acquisition.h"
 
 #include <rql/client.h>
 

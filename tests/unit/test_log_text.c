@@ -242,23 +242,28 @@ static void a_hold_ends(void **state)
 
 static void a_series_has_lines_of_its_own(void **state)
 {
-    static const char *const names[] = {"b", "a", "c"};
-    struct rqli_series_plan plan = {.options = {.names = names, .n_names = 3}};
+    static const char *const keys[] = {"rql:lock:b", "rql:lock:a", "rql:lock:c"};
     rql_series series = {.client = client, .count = 2, .acq_time_us = 79350};
     char acquirer[RQL_ID_SIZE];
     char host[RQL_ID_SIZE];
     char expected[LINE_SIZE];
+    struct rqli_subject started;
 
     (void)state;
     series.subject = lock->subject;
     series.subject.is_series = true;
     series.subject.keys = series.keys;
-    rqli_notify_series_started(&series, &plan);
+    started = series.subject;
+    started.keys = keys;
+    started.n_keys = 3;
+    started.acquirer = rql_current_acquirer_id(client, 0, acquirer);
+    started.host = rql_current_host_id(client, host);
+    rqli_observe(RQLI_ON_SERIES_STARTED, &started, NULL);
     (void)snprintf(expected, sizeof expected,
                    "[redis_queued_locks.start_lock_series_obtaining] lock_keys => "
                    "'[\"rql:lock:b\", \"rql:lock:a\", \"rql:lock:c\"]'queue_ttl => 15 "
                    "acq_id => '%s' hst_id => '%s' acs_strat => 'queued'",
-                   rql_current_acquirer_id(client, 0, acquirer), rql_current_host_id(client, host));
+                   acquirer, host);
     check_line(expected);
     series.locks[0] = make_lock("a");
     series.locks[1] = make_lock("b");

@@ -1,5 +1,5 @@
-#ifndef RQLI_ACQUIRE_H
-#define RQLI_ACQUIRE_H
+#ifndef RQLI_ACQUISITION_H
+#define RQLI_ACQUISITION_H
 
 /*
  * The acquisition of one lock, or of 2 to 64 at once: one request that stands in the queue of each,
@@ -51,6 +51,7 @@ struct rqli_acquire {
 
     struct rqli_op_task *task; /* on a loop; NULL: on the thread of its caller */
     struct rql_loop *loop;
+    uint64_t watch; /* there: position in its stream of the check of Ruby's lock, or 0 */
 
     rql_error *error;  /* room for the last fault; NULL: none yet, or no memory for it */
     rql_status fault;  /* of the last try; RQL_OK: it was answered */

@@ -1,0 +1,249 @@
+#include "base/cancel.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/scope.h"
+#include "lock/acquisition.h"
+#include "lock/client.h"
+#include "lock/end.h"
+#include "lock/extend.h"
+#include "lock/leases.h"
+#include "lock/notify.h"
+#include "net/conn_threads.h"
+#include "options/options.h"
+
+#include <string.h>
+
+/* The calls of rql/lock.h: on the thread of their caller. */
+
+RQLI_DEFINE_AUTO(rql_lock *, rqli_lock_free);
+
+void rql_lock_options_init_sized(const rql_client *client, rql_lock_options *options, size_t size)
+{
+    rqli_options_init(RQLI_OF_LOCK, options, size, client ? &client->options : NULL);
+}
+
+static rql_status check_lock(const rql_lock *lock, rql_error *error)
+{
+    if (!lock) {
+        return rqli_fail(error, RQL_E_INVALID, "lock is NULL");
+    }
+    return rqli_client_check(lock->client, error);
+}
+
+static rql_status acquire(rql_client *client, const char *name, const rql_lock_options *options,
+                          rql_lock **out, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    RQLI_AUTO(rqli_lock_free) rql_lock *lock = rqli_lock_new(client, name, options->task);
+    struct rqli_acquire_result result;
+    struct rqli_acquire acquire = {
+        .locks = &lock,
+        .count = 1,
+        .options = options,
+        .result = &result,
+    };
+    rql_status status;
+
+    if (!lock) {
+        return rqli_fail_nomem(error);
+    }
+    rqli_subject_listen(&lock->subject, &client->options, options);
+    rqli_observe(RQLI_ON_STARTED, &lock->subject, NULL);
+    acquire.begun_us = rqli_now_us();
+    rqli_acquire_init(&acquire);
+    status = rqli_acquire_run(&acquire, error);
+    if (!status) {
+        *out = RQLI_GIVE(lock);
+    }
+    return status;
+}
+
+static rql_status check(rql_client *client, const char *name, const void *out, rql_error *error)
+{
+    rql_status status = rqli_client_check(client, error);
+
+    if (!status) {
+        status = rqli_name_check(name, error);
+    }
+    if (!status && !out) {
+        status = rqli_fail(error, RQL_E_INVALID, "%s: out is NULL", name);
+    }
+    return status;
+}
+
+rql_status rql_lock_acquire(rql_client *client, const char *name, const rql_lock_options *options,
+                            rql_lock **out, rql_error *error)
+{
+    rql_lock_options read;
+    rql_status status = check(client, name, out, error);
+
+    if (!status) {
+        status = rqli_lock_options_read(&read, &client->of_calls, options, error);
+    }
+    return status ? status : acquire(client, name, &read, out, error);
+}
+
+rql_status rql_lock_try(rql_client *client, const char *name, const rql_lock_options *options,
+                        rql_lock **out, rql_error *error)
+{
+    rql_lock_options read;
+    rql_status status = check(client, name, out, error);
+
+    if (!status) {
+        status = rqli_lock_options_read(&read, &client->of_calls, options, error);
+    }
+    read.fail_fast = true;
+    return status ? status : acquire(client, name, &read, out, error);
+}
+
+rql_status rql_lock_release(rql_lock *lock, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    rql_status status;
+
+    if (!lock) {
+        return RQL_OK;
+    }
+    status = rqli_client_check(lock->client, error);
+    if (!status) {
+        rqli_notify_ending(lock);
+        status = rqli_give_back(&lock, 1, error);
+        rqli_notify_ended(lock, status);
+    }
+    rqli_lock_free(lock);
+    return status;
+}
+
+/* What was handed over lives for a second unless claimed; the grant was for its ttl. False: it
+ * still has to be. */
+static bool claim(rql_lock *lock)
+{
+    struct rqli_lease lease = rqli_leases_lease(lock->client->leases, lock);
+    int64_t now_us = rqli_now_us();
+    int64_t left_ms = lock->ttl_ms - (now_us - lease.begun_us) / 1000;
+
+    if (!lease.is_claimed && left_ms > 0 && rqli_lease_state(&lease, now_us) != RQL_GONE) {
+        return !rqli_may_pass(rql_lock_extend(lock, left_ms, NULL));
+    }
+    return true;
+}
+
+rql_lock *rql_lock_forget(rql_lock *lock)
+{
+    RQLI_DEFER_CANCEL;
+
+    if (lock && rqli_client_check(lock->client, NULL) == RQL_OK) {
+        rqli_holders_leave(&lock->client->holders, lock->holder,
+                           rqli_after_ms(rqli_now_us(), rql_lock_remaining_ms(lock)));
+        if (!claim(lock)) {
+            rqli_leases_adopt(lock->client->leases, lock);
+            return NULL;
+        }
+        rqli_leases_remove(lock->client->leases, &lock, 1);
+    }
+    return rqli_lock_free(lock);
+}
+
+rql_status rql_lock_extend(rql_lock *lock, int64_t ttl_ms, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    rql_status status = check_lock(lock, error);
+
+    if (!status) {
+        status = rqli_extend_check(ttl_ms, error);
+    }
+    return status ? status : rqli_extend(&lock, 1, ttl_ms, error);
+}
+
+static bool is_text(const struct rqli_reply *reply, const char *text)
+{
+    return reply->type == RQLI_REPLY_TEXT && reply->text.length == strlen(text) &&
+           memcmp(reply->text.data, text, reply->text.length) == 0;
+}
+
+rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+    rql_status status = check_lock(lock, error);
+
+    if (!status) {
+        status = rqli_query(lock->client, &exchange, error, "HGET", lock->keys.lock.data,
+                            "rql_nonce", NULL);
+    }
+    if (status) {
+        return status;
+    }
+    if (exchange->reply->type != RQLI_REPLY_TEXT && exchange->reply->type != RQLI_REPLY_NIL) {
+        return rqli_exchange_fault(exchange, exchange->reply, "HGET", lock->keys.lock.data, error);
+    }
+    if (!is_text(exchange->reply, lock->grant_nonce)) {
+        rqli_leases_on_gone(lock->client->leases, lock);
+        return RQL_NOT_HELD;
+    }
+    return RQL_OK;
+}
+
+rql_lock_state rql_lock_get_state(const rql_lock *lock)
+{
+    RQLI_DEFER_CANCEL;
+    struct rqli_lease lease;
+
+    if (check_lock(lock, NULL)) {
+        return RQL_GONE;
+    }
+    lease = rqli_leases_lease(lock->client->leases, lock);
+    return rqli_lease_state(&lease, rqli_now_us());
+}
+
+int64_t rql_lock_remaining_ms(const rql_lock *lock)
+{
+    RQLI_DEFER_CANCEL;
+    struct rqli_lease lease;
+
+    if (check_lock(lock, NULL)) {
+        return 0;
+    }
+    lease = rqli_leases_lease(lock->client->leases, lock);
+    return rqli_lease_remaining_ms(&lease, rqli_now_us());
+}
+
+rql_status rql_lock_lost_fd(rql_lock *lock, int *out, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    rql_status status = check_lock(lock, error);
+
+    if (status) {
+        return status;
+    }
+    return rqli_leases_lost_fd(lock->client->leases, lock, out, error);
+}
+
+int64_t rql_lock_token(const rql_lock *lock)
+{
+    return lock ? lock->token : 0;
+}
+
+const char *rql_lock_secret(const rql_lock *lock)
+{
+    return lock ? lock->grant_nonce : NULL;
+}
+
+rql_lock_facts rql_lock_describe(const rql_lock *lock)
+{
+    if (!lock) {
+        return (rql_lock_facts){.name = NULL};
+    }
+    return (rql_lock_facts){
+        .name = lock->name,
+        .lock_key = lock->keys.lock.data,
+        .acq_id = lock->acquirer,
+        .hst_id = lock->host,
+        .process = lock->process,
+        .ts_us = lock->ts_us,
+        .ttl_ms = lock->ttl_ms,
+        .waited_us = lock->waited_us,
+        .tries = lock->tries,
+        .handed_over = lock->handed_over,
+    };
+}

@@ -1,0 +1,56 @@
+#include "lock/server_clock.h"
+
+#include "base/clock.h"
+#include "lock/leases.h"
+#include "net/conn_threads.h"
+#include "net/socket.h"
+
+static const int64_t no_limit_us = INT64_C(1) << 53; /* as far as a double counts exactly */
+
+void rqli_server_clock_learn(rql_client *client, const struct rqli_clock_reading *reading)
+{
+    enum rqli_clock_offset_news news;
+
+    rqli_client_on_round_trip(client, reading->received_us - reading->sent_us);
+    (void)pthread_mutex_lock(&client->shared.mutex);
+    news = rqli_clock_offset_add(&client->shared.clock_offset, reading->sent_us, reading->server_us,
+                                 reading->received_us);
+    (void)pthread_mutex_unlock(&client->shared.mutex);
+    if (news == RQLI_CLOCK_OFFSET_STEPPED) {
+        rqli_leases_doubt(client->leases);
+    }
+}
+
+int64_t rqli_server_clock_not_after(rql_client *client, int64_t now_us)
+{
+    int64_t latest_us;
+
+    (void)pthread_mutex_lock(&client->shared.mutex);
+    latest_us = rqli_clock_offset_server_latest(&client->shared.clock_offset, now_us);
+    (void)pthread_mutex_unlock(&client->shared.mutex);
+    if (latest_us == INT64_MAX) {
+        return no_limit_us;
+    }
+    return latest_us + 2 * client->options.io_timeout_ms * 1000;
+}
+
+bool rqli_server_clock_earliest(rql_client *client, int64_t server_us, int64_t now_us,
+                                int64_t *out_us)
+{
+    bool is_known;
+
+    (void)pthread_mutex_lock(&client->shared.mutex);
+    is_known = rqli_clock_offset_earliest(&client->shared.clock_offset, server_us, now_us, out_us);
+    (void)pthread_mutex_unlock(&client->shared.mutex);
+    return is_known;
+}
+
+int64_t rqli_server_clock_now_us(const rql_client *client)
+{
+    struct rqli_clock_reading reading;
+
+    if (!rqli_conn_clock(client->conn, &reading)) {
+        return -1;
+    }
+    return reading.server_us + (rqli_now_us() - reading.sent_us);
+}

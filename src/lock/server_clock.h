@@ -1,0 +1,27 @@
+#ifndef RQLI_SERVER_CLOCK_H
+#define RQLI_SERVER_CLOCK_H
+
+/* What a client knows of the server's clock. Any thread; takes the client's mutex. */
+
+#include "lock/client.h"
+
+struct rqli_clock_reading;
+
+/* Every reply that carries the server's time sharpens what we know. A clock that was set makes all
+ * leases doubtful. */
+void rqli_server_clock_learn(rql_client *client, const struct rqli_clock_reading *reading);
+
+/* Server time after which a try that is sent now may not take effect any more: twice the time
+ * budget from now. What was held up on its way for longer would take a lock for nobody. */
+int64_t rqli_server_clock_not_after(rql_client *client, int64_t now_us);
+
+/* The earliest local time at which the server's clock may have shown server_us; false: nothing
+ * recent is known of it. */
+bool rqli_server_clock_earliest(rql_client *client, int64_t server_us, int64_t now_us,
+                                int64_t *out_us);
+
+/* The last reading, carried on by the local clock; -1: there is none. No earlier than the server's,
+ * so that what follows a grant is not told to be before it. */
+int64_t rqli_server_clock_now_us(const rql_client *client);
+
+#endif
