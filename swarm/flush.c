@@ -1,6 +1,7 @@
 #include "flush.h"
 
 #include "admin/rules.h"
+#include "admin/sweep.h"
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"

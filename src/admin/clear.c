@@ -1,4 +1,5 @@
 #include "admin/rules.h"
+#include "admin/sweep.h"
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"

@@ -3,7 +3,7 @@
 
 /* What sweeps look for, and what they do with it. No I/O here. */
 
-#include "admin/sweep.h"
+#include "admin/sweep_state.h"
 #include "wire/answer.h"
 #include "wire/command.h"
 
@@ -47,6 +47,8 @@ enum rqli_rule_number {
 };
 
 enum { RQLI_RULE_ARGUMENTS = 4 };
+
+void rqli_sweep_age_init(struct rqli_sweep_age *self, int64_t server_us, int64_t dead_ttl_ms);
 
 struct rqli_sweep_rule {
     const char *prefix;  /* of the keys */
