@@ -5,7 +5,7 @@
  * What fork() means for clients: the child closes its copies of their sockets, so that
  * the server sees a dead parent as dead, and every handle of the parent is foreign in it. The list
  * below is the library's only process-wide state, because fork is a process-wide event. Foreign
- * members stay in it: they are never freed, and a grandchild tells them again.
+ * members stay in it: they are never freed, and a grandchild abandons them again.
  */
 
 #include <signal.h>

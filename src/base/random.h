@@ -1,7 +1,7 @@
 #ifndef RQLI_RANDOM_H
 #define RQLI_RANDOM_H
 
-/* Chance. Identities and nonces come from the system for each use, for a copy of the
+/* Random numbers. Identities and nonces come from the system for each use, for a copy of the
  * machine or process would draw the same; jitter need not. */
 
 #include <rql/base.h>

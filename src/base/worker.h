@@ -38,7 +38,7 @@ void rqli_worker_await(struct rqli_worker *self, int64_t until_us);
  * the step, too. */
 bool rqli_worker_rouse(struct rqli_worker *self, int64_t at_us);
 
-/* Waits until the step has said that it is over, which its owner has told it to do. Not started: is
+/* Waits until the step has said that it is over, as its owner has asked it to. Not started: is
  * fine. */
 void rqli_worker_stop(struct rqli_worker *self);
 

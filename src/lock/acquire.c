@@ -220,8 +220,8 @@ static bool try_once(struct rqli_acquire *self)
     return true;
 }
 
-/* A push tells one request that it has the lock; one for several, only to look: nobody else grants
- * to that. */
+/* To a request for one lock a push brings the grant. A request for several is only asked to poll:
+ * only its own script grants all of them at once. */
 static void take_push(struct rqli_acquire *self)
 {
     self->waiter.pushed = false;

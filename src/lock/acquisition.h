@@ -66,8 +66,8 @@ struct rqli_acquire {
     /* Of the last refusal: */
     bool was_restored;         /* the others of this client for this lock should look, too */
     struct rqli_slice watched; /* key of a lock of Ruby's; empty: none */
-    const char *armed;         /* the key of which the next change is told; a series has several */
-    uint64_t watch_generation; /* of the connection that it is told for */
+    const char *armed;         /* the key whose next change is notified; a series has several */
+    uint64_t watch_generation; /* of the connection that it is armed for */
 };
 
 /* locks, count, several (with subject, order and fate), options, result and begun_us are set, and
@@ -88,7 +88,7 @@ void rqli_acquire_abandon(struct rqli_acquire *self);
 /* It was granted: the leases look after its locks. False: they cannot, and it is to be given back.
  */
 bool rqli_acquire_keep(struct rqli_acquire *self);
-/* The last step: tells those who listen what it came to. */
+/* The last step: reports the result to those who listen. */
 void rqli_acquire_report(const struct rqli_acquire *self);
 /* It is over: the fault that op.status is, if it is one. */
 void rqli_acquire_raise(const struct rqli_acquire *self, rql_error *error);

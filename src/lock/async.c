@@ -231,7 +231,7 @@ rql_status rql_acquire_async(rql_loop *loop, const char *name, const rql_lock_op
         return status;
     }
     if (!what || !what->done) {
-        return rqli_fail(error, RQL_E_INVALID, "%s: nobody is to be told", name);
+        return rqli_fail(error, RQL_E_INVALID, "%s: there is no completion callback", name);
     }
     request = rqli_single_new(loop, name, &read, what);
     what->request = request; /* before the loop's thread can be done with it */

@@ -229,7 +229,7 @@ rql_status rql_series_acquire_async(rql_loop *loop, const rql_series_options *op
         return status;
     }
     if (!what || !what->done) {
-        return rqli_fail(error, RQL_E_INVALID, "series: nobody is to be told");
+        return rqli_fail(error, RQL_E_INVALID, "series: there is no completion callback");
     }
     self = acquiring_new(loop, &plan, what);
     what->request = (rql_request *)self; /* before the loop's thread can be done with it */

@@ -101,7 +101,7 @@ struct rql_hold {
     struct rqli_job job; /* first */
     struct rqli_post ending;
     rql_async_block block;
-    int64_t ttl_ms; /* of a timed block, to be told if it overran; else 0 */
+    int64_t ttl_ms; /* of a timed block, to see whether it overran; else 0 */
     rql_lock *lock;
     bool overran;
     int value;
@@ -167,8 +167,8 @@ static rql_status check_block(rql_loop *loop, const char *name, const rql_async_
         status = rqli_name_check(name, error);
     }
     if (!status && (!block || !block->run || !block->done)) {
-        status = rqli_fail(error, RQL_E_INVALID, "%s: there is no block to run, or nobody to tell",
-                           name);
+        status = rqli_fail(error, RQL_E_INVALID,
+                           "%s: there is no block to run, or no completion callback", name);
     }
     return status;
 }

@@ -89,8 +89,8 @@ bool rqli_grant_by_push(rql_lock *lock, const rql_lock_options *options,
 
 /* What a try to acquire leads to: its answer, or why there is none. */
 
-/* On a loop, where many wait, memory for a fault is taken when there is one; without it only what
- * it was is told, and not why. */
+/* On a loop, where many wait, memory for a fault is taken when there is one; without it only the
+ * status is reported without its reason. */
 void rqli_acquire_note_fault(struct rqli_acquire *self, const rql_error *fault)
 {
     self->fault = fault->status;
@@ -131,7 +131,7 @@ static void on_not_in_force(struct rqli_acquire *self, const struct rqli_answer 
         rqli_request_on_setback(&self->request, RQL_E_UNKNOWN, &view);
     } else if (rqli_leases_is_overdue(self->client->leases, view.now_us) ||
                answer->process != RQL_LOCK_OBTAINING) {
-        /* A host that counts as dead is told so by the next try; a re-entry ends with its lock. */
+        /* The next try reports a host that counts as dead; a re-entry ends with its lock. */
         rqli_request_on_again(&self->request, view.now_us);
     } else {
         self->result->n_over++;

@@ -1,7 +1,7 @@
 #ifndef RQLI_GRANT_H
 #define RQLI_GRANT_H
 
-/* A grant, as an answer or a push tells of it, becomes a held lock. */
+/* A grant that came by a reply or by a push becomes a held lock. */
 
 #include "lock/lock.h"
 
@@ -13,7 +13,7 @@ struct rqli_push;
 bool rqli_grant_by_answer(rql_lock *lock, const rql_lock_options *options,
                           const struct rqli_answer *answer, int64_t sent_us);
 
-/* The same. A push tells of a grant in the past. How far in the past is known only if the server's
+/* The same. The grant that a push brings is in the past, how far is known only if the server's
  * clock is; if it is not, or the push is old, the server is asked: it may be over. */
 bool rqli_grant_by_push(rql_lock *lock, const rql_lock_options *options,
                         const struct rqli_push *push);

@@ -2,7 +2,8 @@
 #define RQLI_HOLDERS_H
 
 /* How many locks of a client each of its acquirers holds. Who asks for a lock while it holds
- * another may be waited for by those who wait in front of it: the server is told so. Any thread. */
+ * another may be waited for by those who wait in front of it: so the server has to know. Any
+ * thread. */
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -183,7 +183,7 @@ static void fill(struct rqli_hosts *self, const unsigned char *kinds, enum rqli_
     }
 }
 
-/* Under the mutex. Returns how many of the new ones have been told of before. */
+/* Under the mutex. Returns how many of the new ones the swarm has been shown before. */
 static size_t note_told(struct rqli_hosts *self, const unsigned char *kinds)
 {
     size_t n_retried = 0;

@@ -33,7 +33,7 @@ struct rqli_hosts {
     atomic_bool is_probing; /* from a plan to its end: one at a time */
 };
 
-/* What a probe tells: threads in the order new, known, leaving. */
+/* What a probe reports: threads in the order new, known, leaving. */
 struct rqli_hosts_plan {
     pid_t *threads;
     size_t n_new;

@@ -50,7 +50,7 @@ int64_t rqli_lease_end_us(const struct rqli_lease *self);
 /* True: now is the time to extend by *ttl_ms_out (what is left to claim, or the whole ttl). */
 bool rqli_lease_wants_renewal(const struct rqli_lease *self, int64_t now_us, int64_t *ttl_ms_out);
 
-/* When it is to be renewed or claimed, and when its loss is to be told: 0, it is lost.
+/* When it is to be renewed or claimed, and when its loss is to be reported: 0, it is lost.
  * RQLI_NEVER_US: not, or no more. */
 int64_t rqli_lease_renewal_us(const struct rqli_lease *self);
 int64_t rqli_lease_loss_us(const struct rqli_lease *self);

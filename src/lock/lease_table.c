@@ -48,7 +48,7 @@ void rqli_lease_table_remove(struct rqli_lease_table *self, rql_lock *lock)
     rqli_lease_table_remove_renewed(self, lock);
 }
 
-/* Places are reserved, so that an update, which nobody can be told the failure of, needs no memory.
+/* Room is reserved, so that an update, whose failure could not be reported, needs no memory.
  */
 bool rqli_lease_table_watch(struct rqli_lease_table *self, rql_lock *lock)
 {

@@ -39,7 +39,7 @@ int64_t rqli_lease_table_loss_us(struct rqli_lease_table *self);
 /* One whose renewal is due, or NULL. It has none until it is updated. */
 rql_lock *rqli_lease_table_take_renewal(struct rqli_lease_table *self, int64_t now_us);
 
-/* One whose loss is to be told, or NULL. */
+/* One whose loss is to be reported, or NULL. */
 rql_lock *rqli_lease_table_lost(struct rqli_lease_table *self, int64_t now_us);
 
 /* It is renewed. False: no memory. */

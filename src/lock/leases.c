@@ -173,7 +173,7 @@ rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *
 /* Released while it waits: until no callback of it runs. */
 static void await_callback(struct rqli_leases *self, const rql_lock *lock)
 {
-    while (self->shared.told == lock && !rqli_worker_is_here(&self->worker)) {
+    while (self->shared.in_callback == lock && !rqli_worker_is_here(&self->worker)) {
         int32_t seen = atomic_load(&self->callback_ended);
 
         (void)pthread_mutex_unlock(&self->shared.mutex);

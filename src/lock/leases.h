@@ -3,7 +3,7 @@
 
 /*
  * Keeps the leases of a client: the table of what is held, and one background thread, started at
- * the first need, that renews, claims what was handed over, tells losses, and withdraws requests
+ * the first need, that renews, claims what was handed over, reports losses, and withdraws requests
  * whose end was never confirmed. The thread has a connection of its own, so that no call of the
  * caller's delays a renewal.
  */
@@ -67,7 +67,7 @@ struct rqli_leases {
 
     struct {
         pthread_mutex_t mutex;
-        const rql_lock *told; /* whose on_lost runs, or NULL */
+        const rql_lock *in_callback; /* whose on_lost runs, or NULL */
         struct rqli_lease_table table;
         struct rqli_renewals batch; /* under way */
         struct rqli_withdrawals withdrawals;
@@ -96,7 +96,7 @@ int64_t rqli_leases_step(struct rqli_worker *worker);
 
 /* Before a lock is taken that is to be renewed: starts the thread, and waits until until_us at most
  * for it to run. The system keeps a new thread from running for longer than others, on a busy
- * machine for longer than a short lease lasts. That it cannot be started rqli_leases_add() tells.
+ * machine for longer than a short lease lasts. If it cannot be started rqli_leases_add() fails.
  */
 void rqli_leases_prepare(struct rqli_leases *self, int64_t until_us);
 
@@ -108,8 +108,8 @@ rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *
 void rqli_leases_remove(struct rqli_leases *self, rql_lock *const *locks, size_t count);
 
 /* Takes a lock whose holder has left it to its ttl, and of which only a part is claimed: claims the
- * rest until that is confirmed or must have ended, tells nobody, and frees it. Without memory or
- * thread for that it is freed at once. */
+ * rest until that is confirmed or must have ended, without a report, and frees it. Without memory
+ * or thread for that it is freed at once. */
 void rqli_leases_adopt(struct rqli_leases *self, rql_lock *lock);
 
 /* Goes on giving back a request or grant until the server has confirmed, or until what it may have
@@ -121,9 +121,9 @@ void rqli_leases_withdraw(struct rqli_leases *self, const struct rqli_withdrawal
 /* The clock of the server jumped: everything held is doubtful and verified. */
 void rqli_leases_doubt(struct rqli_leases *self);
 
-/* The swarm was told at sent_us that this client's hosts live: silent for silence_ms from then on
- * they count as dead, so no lease is relied on for as long as that. RQL_FOREVER:
- * nobody watches them. */
+/* A heartbeat that was sent at sent_us confirmed that this client's hosts live: silent for
+ * silence_ms from then on they count as dead, so no lease is relied on for as long as that.
+ * RQL_FOREVER: nobody watches them. */
 void rqli_leases_on_probed(struct rqli_leases *self, int64_t sent_us, int64_t silence_ms);
 /* Nobody speaks for the hosts any more, and the server may not know: new leases are not bound. */
 void rqli_leases_on_unwatched(struct rqli_leases *self);

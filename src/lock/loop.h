@@ -118,7 +118,7 @@ void rqli_loop_finish(struct rqli_job *job);
 void rqli_loop_attend(struct rqli_acquire *acquire);
 void rqli_loop_end_wait(struct rqli_acquire *acquire);
 
-/* Loop's thread: somebody waits who is to be told by push. */
+/* Loop's thread: a request waits that pushes are for. */
 void rqli_loop_listen(rql_loop *loop);
 
 /* What loop.c (its rounds) and loop_door.c (opening and closing) share. The loop's thread, but

@@ -49,7 +49,7 @@ static void on_asked(void *owner, const struct rqli_exchange *answer, rql_status
 
     acquire->watch = 0;
     if (!fault && answer->reply->type == RQLI_REPLY_NIL) {
-        /* Free when the watch began; what was before that is not told. */
+        /* Free when the watch began; no push reports what was before that. */
         acquire->waiter.hinted = true;
         rqli_op_replan(acquire->task);
     }

@@ -1,7 +1,7 @@
 #ifndef RQLI_NOTIFY_H
 #define RQLI_NOTIFY_H
 
-/* What locks tell rqli_observe(), wherever they are driven. */
+/* What locks report to rqli_observe(), on a thread and on a loop. */
 
 #include "observe/observe.h"
 

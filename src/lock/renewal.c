@@ -43,7 +43,7 @@ static void collect(struct rqli_renewals *self, struct rqli_lease_table *table, 
             break;
         }
         if (rqli_lease_state(&lock->kept.lease, now_us) == RQL_GONE) {
-            continue; /* to be told as lost */
+            continue; /* to be reported as lost */
         }
         if (wants_renewal(lock, now_us, &ttl_ms)) {
             self->item[self->count].lock = lock;
@@ -113,7 +113,7 @@ static int64_t earlier(int64_t a_us, int64_t b_us)
 }
 
 /* Released for the callback. */
-static void tell(struct rqli_leases *self, rql_lock *lock)
+static void report_loss(struct rqli_leases *self, rql_lock *lock)
 {
     const struct rqli_figures figures = rqli_lock_figures(lock);
 
@@ -131,26 +131,26 @@ static void tell(struct rqli_leases *self, rql_lock *lock)
     if (!lock->on_lost && !lock->subject.instrumenter) {
         rqli_observe(RQLI_ON_LOST, &lock->subject, &figures);
     } else {
-        self->shared.told = lock;
+        self->shared.in_callback = lock;
         (void)pthread_mutex_unlock(&self->shared.mutex);
         rqli_observe(RQLI_ON_LOST, &lock->subject, &figures);
         if (lock->on_lost) {
             lock->on_lost(lock, lock->user_data);
         }
         (void)pthread_mutex_lock(&self->shared.mutex);
-        self->shared.told = NULL;
+        self->shared.in_callback = NULL;
         (void)atomic_fetch_add(&self->callback_ended, 1);
         rqli_signal_wake(&self->callback_ended);
     }
 }
 
 /* Released for each callback, which may release any lock: starts over after each. */
-static void tell_losses(struct rqli_leases *self)
+static void report_losses(struct rqli_leases *self)
 {
     rql_lock *lock = rqli_lease_table_lost(&self->shared.table, rqli_now_us());
 
     while (lock) {
-        tell(self, lock);
+        report_loss(self, lock);
         lock = rqli_lease_table_lost(&self->shared.table, rqli_now_us());
     }
 }
@@ -174,7 +174,7 @@ static int64_t plan(struct rqli_leases *self)
     return due_us;
 }
 
-/* No call may last beyond the next loss that has to be told, or the end. */
+/* No call may last beyond the next loss that has to be reported, or the end. */
 static int64_t budget_us(struct rqli_leases *self)
 {
     int64_t until_us = rqli_client_budget_us(self->client, rqli_now_us());
@@ -222,7 +222,7 @@ static void renew_some(struct rqli_leases *self)
         rqli_leases_note(self, RQLI_TRACE_RENEWED, status);
         apply_all(batch, table, status ? NULL : exchange, rqli_now_us());
         rqli_exchange_give(exchange);
-        tell_losses(self);
+        report_losses(self);
         collect(batch, table, rqli_now_us());
     }
 }
@@ -284,7 +284,7 @@ int64_t rqli_leases_step(struct rqli_worker *worker)
     (void)pthread_mutex_lock(&self->shared.mutex);
     rqli_leases_note(self, RQLI_TRACE_LOOKS, self->shared.planned_us);
     do {
-        tell_losses(self);
+        report_losses(self);
         renew_some(self);
     } while (!is_out_of_time(self) && withdraw_some(self));
     again_us = is_over(self) ? RQLI_WORKER_OVER : plan(self);

@@ -66,7 +66,7 @@ static bool polls_at_ticks(const struct rqli_request *self, const struct rqli_re
     return !view->is_listening || self->place.is_first || (view->leads && !self->led);
 }
 
-/* A follower wakes for the sign of life too: it may lead by then, unless it is told. */
+/* A follower also polls now and then, so that its request counts as alive; it may lead by then. */
 static int64_t look_us(const struct rqli_request *self, const struct rqli_request_view *view)
 {
     if (!is_asleep(self, view)) {

@@ -4,8 +4,9 @@
 /*
  * One acquisition as a state machine: trying, queued, leaving, done.
  *
- * Pure: no sockets, clocks, threads or allocation; time and chance are arguments. The driver asks
- * rqli_request_next() what to do, does it, and reports with one of the rqli_request_on_*() calls.
+ * Pure: no sockets, clocks, threads or allocation; time and random numbers are arguments. The
+ * driver asks rqli_request_next() what to do, does it, and reports with one of the
+ * rqli_request_on_*() calls.
  */
 
 #include <rql/status.h>
@@ -92,7 +93,7 @@ void rqli_request_on_setback(struct rqli_request *self, rql_status fault,
 void rqli_request_on_fault(struct rqli_request *self, rql_status fault);
 
 void rqli_request_on_time(struct rqli_request *self, const struct rqli_request_view *view);
-void rqli_request_on_look(struct rqli_request *self); /* told to ask the server */
+void rqli_request_on_look(struct rqli_request *self); /* it is to ask the server */
 void rqli_request_on_lead(struct rqli_request *self, const struct rqli_request_view *view);
 /* The deadline came before its turn to ask; nothing was sent. */
 void rqli_request_on_late(struct rqli_request *self);

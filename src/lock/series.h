@@ -53,7 +53,7 @@ void rqli_series_share_listeners(const rql_series *series, rql_lock_options *opt
 bool rqli_series_on_part(rql_series *series, const struct rqli_series_plan *plan, rql_lock *lock,
                          rql_series_result *result);
 
-/* Either mode: tells what it came to. series: NULL, there was no memory for it. Returns what is
+/* Either mode: reports the result. series: NULL, there was no memory for it. Returns what is
  * held; NULL: nothing, and it is freed. */
 rql_series *rqli_series_conclude(rql_series *series, const struct rqli_series_plan *plan,
                                  int64_t begun_us, rql_status status, rql_series_result *result);

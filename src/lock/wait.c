@@ -113,7 +113,7 @@ bool rqli_wait_has_come(struct rqli_acquire *self, enum rqli_wake *out)
 
 /* ---- a thread ---- */
 
-/* True: the lock was free when the watch began; what happened before that is not told. */
+/* True: the lock was free when the watch began; no push reports what happened before that. */
 static bool watch_ruby(struct rqli_acquire *self, uint64_t generation)
 {
     bool is_new;

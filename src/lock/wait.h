@@ -25,7 +25,7 @@ struct rqli_request_view rqli_wait_view(const struct rqli_acquire *self);
 /* On a loop: something has come since it was last asked. True: *out is what. */
 bool rqli_wait_has_come(struct rqli_acquire *self, enum rqli_wake *out);
 
-/* It has asked to be told of the next change of this lock, and the connection is still the same. */
+/* A notice of the next change of this lock is armed, and the connection is still the same. */
 static inline bool rqli_wait_is_armed(const struct rqli_acquire *self, uint64_t generation)
 {
     return self->armed == self->watched.data && self->watch_generation == generation;
@@ -43,19 +43,19 @@ enum rqli_wait_next {
     RQLI_WAIT_FAULT
 };
 
-/* A refusal was answered on this connection: listens if that is new, tells the others, watches a
+/* A refusal was answered on this connection: listens if that is new, hints the others, watches a
  * lock of Ruby's. Raises RQL_E_BUSY. */
 enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generation,
                                      rql_error *error);
 
-/* No push comes from Ruby. So the server is asked to tell our subscriber when it changes a lock
+/* No push comes from Ruby. So the server is asked to notify our subscriber when Ruby changes a lock
  * (CLIENT TRACKING, lua/README.md 31). A hint: polling goes on in any case. */
 
 struct rqli_command;
 struct rqli_push_view;
 
 /* Arms one notice for the lock's next change. link_generation is the command connection's, `around`
- * the subscriber that is to be told. True: the lock is free by now, and that was heard in time. */
+ * the subscriber that gets it. True: the lock is free by now, and the reply said so in time. */
 bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key, uint64_t link_generation,
                        const struct rqli_push_view *around, int64_t until_us);
 

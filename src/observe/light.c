@@ -1,4 +1,4 @@
-/* A light build: nobody is told anything, and nothing is counted. In place of observe.c and
+/* A light build: nothing is reported, and nothing is counted. In place of observe.c and
  * stats.c.
  */
 

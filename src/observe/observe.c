@@ -124,7 +124,7 @@ static void log_all(enum rqli_moment moment, const struct rqli_subject *s,
     if (s->logs_tries) {                                                                           \
         LINE(text, __VA_ARGS__)                                                                    \
     }
-    default: /* NOLINT(bugprone-branch-clone): not every moment is told to everybody */
+    default: /* NOLINT(bugprone-branch-clone): not every moment goes to everybody */
 #include "observe/moments.def"
         break;
     }
@@ -187,7 +187,7 @@ static void send_all(enum rqli_moment moment, const struct rqli_subject *s,
         __VA_ARGS__;                                                                               \
         s->instrumenter(&e, s->instrumenter_data);                                                 \
     }
-    default: /* NOLINT(bugprone-branch-clone): not every moment is told to everybody */
+    default: /* NOLINT(bugprone-branch-clone): not every moment goes to everybody */
 #include "observe/moments.def"
         break;
     }

@@ -2,9 +2,9 @@
 #define RQLI_OBSERVE_H
 
 /*
- * What happens, told with plain data: it is counted, and logged and sent as an event if somebody
- * listens. moments.def has all moments, and what each of them counts, logs and sends. Whoever tells
- * decides nothing by it.
+ * What happens, reported with plain data: it is counted, and logged and sent as an event if
+ * somebody listens. moments.def has all moments, and what each of them counts, logs and sends.
+ * Whoever reports decides nothing by it.
  *
  * On the thread that it happens on, without a mutex, except where said. A light build does nothing:
  * light.c.
@@ -42,7 +42,7 @@ struct rqli_subject {
     bool logs_tries;
 };
 
-/* Only what the moment needs, as rql_event calls it; moments.def tells. */
+/* Only what the moment needs, as rql_event calls it; see moments.def. */
 struct rqli_figures {
     rql_status status;
     bool is_handed_over;
