@@ -1,3 +1,9 @@
+/*
+ * States: DOWN, CONNECTING (on libuv's pool, which has the socket meanwhile), UP (watched by a
+ * uv_poll_t), and CLOSING until libuv has given the handle back. Nothing here is locked: all but
+ * open_socket() runs on the loop's thread.
+ */
+
 #include "net/conn_loop.h"
 
 #include "base/clock.h"
@@ -159,6 +165,7 @@ void rqli_conn_loop_orphan(struct rqli_conn_loop *self, uint64_t position)
     }
 }
 
+/* The oldest in flight; its owner may put new commands in while it reads the answer. */
 static struct slot take_first(struct rqli_conn_loop *self)
 {
     (void)rqli_stream_take(&self->stream);
@@ -177,6 +184,8 @@ static void on_handle_closed(uv_handle_t *handle)
     }
 }
 
+/* Each command in flight is answered with what is known of it; `end`, because owners may begin anew
+ * within. */
 static void break_off(struct rqli_conn_loop *self, bool is_silent)
 {
     uint64_t end = self->next;
@@ -222,6 +231,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     }
 }
 
+/* Being woken for room all the time would keep the loop busy: only while something is left over. */
 static void want_room(struct rqli_conn_loop *self, bool wants_room)
 {
     if (wants_room != self->wants_room && self->state == UP) {
@@ -230,7 +240,8 @@ static void want_room(struct rqli_conn_loop *self, bool wants_room)
     }
 }
 
-/* On a thread of the pool, while nothing else touches the socket. */
+/* On a thread of the pool, while nothing else touches the socket. Blocks for connect_timeout_ms at
+ * most. */
 static void open_socket(uv_work_t *work)
 {
     struct rqli_conn_loop *self = work->data;
@@ -241,6 +252,7 @@ static void open_socket(uv_work_t *work)
                                   deadline_us, &self->reading, &self->fault) == RQL_OK;
 }
 
+/* libuv would end the process for want of memory, so that is asked for before. */
 static bool start_watching(struct rqli_conn_loop *self)
 {
     if (!rqli_uv_has_room(self->sock.fd) ||
@@ -257,12 +269,14 @@ static bool start_watching(struct rqli_conn_loop *self)
     return true;
 }
 
+/* The next attempt is later with each failure, and at random: see struct rqli_backoff. */
 static void back_off(struct rqli_conn_loop *self)
 {
     rqli_backoff_on_failure(&self->stream.backoff, rqli_now_us(),
                             rqli_random_below(RQLI_BACKOFF_RANDOM));
 }
 
+/* Back on the loop. Closed meanwhile: nobody wants it any more. */
 static void on_opened(uv_work_t *work, int status)
 {
     struct rqli_conn_loop *self = work->data;

@@ -1,7 +1,7 @@
 #ifndef RQLI_CONN_STATE_H
 #define RQLI_CONN_STATE_H
 
-/* The command connection of threads: conn_threads.c opens it and breaks it off, exchange.c carries
+/* What conn_threads.c and exchange.c share: one opens the connection and ends it, the other carries
  * exchanges over it. The functions are called under its mutex. */
 
 #include "base/freelist.h"
@@ -70,8 +70,8 @@ static inline struct exchange *exchange_of(struct rqli_stream_call *call)
     return call ? (struct exchange *)((char *)call - offsetof(struct exchange, call)) : NULL;
 }
 
-/* Unlocks the mutex and wakes whom was called: the next reader first, on whom the others will
- * depend, for it was called last. */
+/* Unlocks the mutex, then wakes the owners in the wake list: the next reader first, on whom the
+ * others depend, for it was called last. */
 void rqli_conn_unlock(struct rqli_conn *self);
 
 /* Under the mutex: sets the wait word of its owner, and notes it for being woken. */

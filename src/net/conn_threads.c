@@ -1,3 +1,12 @@
+/*
+ * The command connection of threads: exchanges as memory, opening the connection, its end. How
+ * exchanges travel over it is in exchange.c.
+ *
+ * States: DOWN, CONNECTING (one caller, without the mutex; others wait for the end of its attempt),
+ * UP, and BROKEN as long as somebody still reads or writes: the descriptor must not be closed under
+ * them, for its number may be another file's a moment later.
+ */
+
 #include "net/conn_state.h"
 
 #include "base/clock.h"
@@ -87,6 +96,7 @@ struct rqli_conn_counts rqli_conn_counts(struct rqli_conn *self)
 
 /* ---- exchanges ---- */
 
+/* As rqli_exchange::drop. Of this connection only: by now there may be a new one, that is good. */
 static void drop(const struct rqli_exchange *exchange)
 {
     rqli_conn_drop(exchange->carrier, exchange->generation);
@@ -111,7 +121,7 @@ struct rqli_exchange *rqli_exchange_take(struct rqli_conn *self)
     return &exchange->visible;
 }
 
-/* Its memory may be used again. Needs no mutex. */
+/* Its memory may be used again: warm, an acquisition allocates nothing. Needs no mutex. */
 static void recycle(struct rqli_conn *self, struct exchange *exchange)
 {
     rqli_arena_reset(&exchange->arena);
@@ -139,14 +149,11 @@ void rqli_exchange_give(struct rqli_exchange *exchange)
     }
 }
 
-/* Unlocks the mutex and wakes whom was called: the next reader first, on whom the others will
- * depend, for it was called last. */
 void rqli_conn_unlock(struct rqli_conn *self)
 {
     rqli_wake_list_unlock(&self->shared.wake_list, &self->shared.mutex);
 }
 
-/* Under the mutex: sets the wait word of its owner, and notes it for being woken. */
 void rqli_conn_call_owner(struct rqli_conn *self, struct exchange *exchange, int32_t word)
 {
     int32_t before = atomic_exchange_explicit(&exchange->wait_word, word, memory_order_acq_rel);
@@ -159,8 +166,6 @@ void rqli_conn_call_owner(struct rqli_conn *self, struct exchange *exchange, int
     }
 }
 
-/* Under the mutex: takes the oldest exchange off the stream with its result, and the batches off
- * that are answered with it. */
 void rqli_conn_finish_first(struct rqli_conn *self, rql_status status, int64_t now_us)
 {
     struct rqli_stream *stream = &self->shared.stream;
@@ -187,8 +192,6 @@ void rqli_conn_finish_first(struct rqli_conn *self, rql_status status, int64_t n
 
 /* ---- the end of a connection, and the next one ---- */
 
-/* Under the mutex. The connection is of no use any more; whoever still uses the socket finds it
- * shut down. */
 void rqli_conn_break_off(struct rqli_conn *self, bool is_silent)
 {
     struct rqli_stream *stream = &self->shared.stream;
@@ -208,14 +211,13 @@ void rqli_conn_break_off(struct rqli_conn *self, bool is_silent)
     self->shared.n_batches = 0;
 }
 
-/* Under the mutex: those who wait for a connection see how it stands. */
+/* Under the mutex: those who wait for a connection see whether it is there now. */
 static void on_attempt_over(struct rqli_conn *self)
 {
     (void)atomic_fetch_add_explicit(&self->n_attempts, 1, memory_order_relaxed);
     rqli_signal_wake(&self->n_attempts);
 }
 
-/* Under the mutex: closes a broken connection when nobody uses its socket. */
 void rqli_conn_close_if_broken(struct rqli_conn *self)
 {
     if (self->shared.state == BROKEN && !self->shared.reader && !self->shared.writing) {
@@ -275,8 +277,9 @@ static rql_status attempt(struct rqli_conn *self, int64_t deadline_us, rql_error
     return status;
 }
 
-/* Under the mutex. A connection that ended while it was not used: seen before the next command is
- * sent that is nothing; behind it, nobody knows whether the command was done. */
+/* Under the mutex. Servers and proxies end connections that are not used. Seen before the next
+ * command is sent, that costs a new connection; seen behind it, nobody knows whether the command
+ * was done. */
 static void end_if_ended(struct rqli_conn *self)
 {
     bool is_unused = !self->shared.stream.first && !self->shared.reader && !self->shared.writing;

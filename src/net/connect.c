@@ -1,3 +1,9 @@
+/*
+ * Everything here is given an absolute deadline, and none of the system's calls takes one: so a
+ * name is resolved in a thread that can be left behind, TCP connects without blocking, and a Unix
+ * socket connects with SO_SNDTIMEO, because a full backlog cannot be polled for.
+ */
+
 #include "net/connect.h"
 
 #include "base/clock.h"
@@ -101,6 +107,7 @@ static bool await_answer(struct question *self, int64_t deadline_us)
     return atomic_load_explicit(&self->state, memory_order_acquire) == ANSWERED;
 }
 
+/* Without the host: `where` has it, and more. */
 static rql_status fail_resolving(const struct rqli_endpoint *endpoint, int code, rql_error *error)
 {
     char text[128];
@@ -184,6 +191,7 @@ int rqli_fd_await(int fd, short events, int64_t left_us)
     return ppoll(&wanted, 1, &left, NULL);
 }
 
+/* 0, or -1 with errno: what became of a connect that was in progress. */
 static int await_connected(int fd, int64_t deadline_us)
 {
     int code = 0;
@@ -246,7 +254,8 @@ static int set_option(int fd, int level, int name, int value)
     return setsockopt(fd, level, name, &value, sizeof value);
 }
 
-/* Keep-alive, so that a peer that vanished without a word is noticed. */
+/* Keep-alive, so that a peer that vanished without a word is noticed. No delay: our commands are
+ * complete when they are sent, and an answer is waited for. */
 static bool set_up_tcp(int fd, int64_t io_timeout_ms)
 {
     return set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1) == 0 &&
@@ -264,7 +273,7 @@ static int limit_send_ms(int fd, int ms)
     return setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 }
 
-/* A full backlog cannot be polled for: a blocking connect waits for it, as long as SO_SNDTIMEO. */
+/* The limit is taken back in the end: SO_SNDTIMEO would hold for every send. */
 static int connect_path(int fd, const struct sockaddr_un *address, int64_t deadline_us)
 {
     for (;;) {

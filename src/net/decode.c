@@ -1,3 +1,10 @@
+/*
+ * hiredis calls the functions below for each value that it reads. Replies are trees in the arena of
+ * their exchange, so that a small one costs no malloc() and all of it is freed at once; what is too
+ * large or too deep for us ends the connection, for nobody could say where in the stream the next
+ * reply begins.
+ */
+
 #include "net/decode.h"
 
 #include <hiredis/hiredis.h>
@@ -31,6 +38,8 @@ void rqli_arena_reset(struct rqli_arena *self)
     self->elements = 0;
 }
 
+/* The first block is part of the arena. Large replies get blocks of 64 KiB, or one of their size.
+ */
 static bool add_block(struct rqli_arena *self, size_t size)
 {
     size_t bytes = size > BLOCK_BYTES ? size : BLOCK_BYTES;
@@ -79,9 +88,9 @@ static struct rqli_reply *node_of(const redisReadTask *task)
     return &items[task->idx];
 }
 
-/* RESP2 is all that we speak, but hiredis from 1.0 on reads RESP3 as well, and makes its types by
- * the same functions, told apart by the task's type. Who makes NULL of a value ends the connection.
- */
+/* RESP2 is all that we speak, but hiredis from 1.0 on reads RESP3 as well and makes its types by
+ * the same functions; only the task's type differs. A function that returns NULL ends the
+ * connection. */
 static bool is_text(int type)
 {
     return type == REDIS_REPLY_STRING || type == REDIS_REPLY_STATUS || type == REDIS_REPLY_ERROR;
@@ -105,6 +114,7 @@ static void *make_string(const redisReadTask *task, char *bytes, size_t length)
     return node;
 }
 
+/* The items are made empty; hiredis fills them in one by one. */
 static void *make_items(const redisReadTask *task, size_t count)
 {
     struct rqli_decoder *decoder = task->privdata;
@@ -220,6 +230,7 @@ void rqli_decoder_fini(struct rqli_decoder *self)
 
 bool rqli_decoder_feed(struct rqli_decoder *self, const char *bytes, size_t length)
 {
+    /* A reply that never ends would grow the buffer until memory runs out. */
     if (self->reader->len - self->reader->pos + length > bytes_max) {
         return false;
     }

@@ -1,3 +1,11 @@
+/*
+ * Exchanges of threads. A caller puts its commands into the stream of the connection, and whoever
+ * finds nobody writing sends all that is there. Then it waits: the oldest caller reads for all (the
+ * leader), gives every caller its replies, and passes the reading on when it has its own. So a
+ * caller that is alone writes and reads itself, and a crowd needs few system calls; there is no
+ * thread in between that would have to be woken first.
+ */
+
 #include "net/conn_state.h"
 
 #include "base/clock.h"
@@ -16,7 +24,8 @@ enum {
      * it is that of half of the callers. Then the server has work while they have, and both do all
      * the time; a second one that did not wait would be that of the first who was woken. */
     AT_ONCE = 8,
-    /* The reader looks at the socket's other end as often: it may have become full meanwhile. */
+    /* The reader checks as often whether there is something to send: another thread may have left
+     * some in the stream, because the socket was full. */
     CHECK_US = 100000,
 };
 
@@ -107,7 +116,9 @@ static void write_out(struct rqli_conn *self)
     }
 }
 
-/* Under the mutex: gives what has come to those who wait for it. False: it made no sense. */
+/* Under the mutex: gives what has come to those who wait for it, in the order of their commands.
+ * Replies of callers who left are read as well, or the next ones would get them. False: it made no
+ * sense. */
 static bool hand_out(struct rqli_conn *self)
 {
     while (self->shared.stream.first) {
@@ -167,7 +178,8 @@ static void read_once(struct rqli_conn *self, int64_t now_us, int64_t deadline_u
     }
     got = rqli_socket_read(&self->sock, until_us, spin_us);
     if (got == RQLI_SOCKET_NOTHING && rqli_now_us() >= given_up_us) {
-        got = rqli_socket_read(&self->sock, 0, 0); /* was it the server that stood still, or we? */
+        got =
+            rqli_socket_read(&self->sock, 0, 0); /* perhaps it was this process that stood still */
     }
     (void)pthread_mutex_lock(&self->shared.mutex);
     if (self->shared.state != UP) {

@@ -68,6 +68,7 @@ static char *find_in(const char *folders, const char *name)
     }
 }
 
+/* A program with more rights than its user must not run what the environment names. */
 static const char *search_path(void)
 {
     const char *path = secure_getenv("PATH");
@@ -82,6 +83,8 @@ static char *find_either(const char *name, const char *other)
     return path ? path : find_in(search_path(), other);
 }
 
+/* The guard is a shell script that uses them: better a message now than a server without a guard.
+ */
 static rql_status find_programs(struct plan *out, rql_error *error)
 {
     char *flock = find_in(DEFAULT_FOLDERS, "flock");
@@ -108,6 +111,7 @@ static rql_status find_programs(struct plan *out, rql_error *error)
     return RQL_OK;
 }
 
+/* Checked here, because the guard has nobody left to complain to. */
 static rql_status read_idle(struct plan *out, rql_error *error)
 {
     const char *text = secure_getenv("RQL_LOCAL_IDLE");
@@ -155,6 +159,7 @@ static char *const *own(const char *const *list)
     return list_as.wanted;
 }
 
+/* Returns an errno. */
 static int spawn(pid_t *out, const char *const *arguments, const char *const *environment)
 {
     posix_spawn_file_actions_t actions;
@@ -290,6 +295,7 @@ static rql_status lock_folder(const struct visit *visit, rql_error *error)
     return RQL_OK;
 }
 
+/* The guard holds this lock as long as it lives. */
 static bool has_guard(const struct visit *visit)
 {
     RQLI_AUTO(rqli_fd_close)
@@ -311,6 +317,8 @@ static bool answers(int fd, int64_t deadline_us)
            memcmp(reply, pong, length) == 0;
 }
 
+/* The first PONG counts: a socket may be there before the server answers, or be left by a dead one.
+ */
 static rql_status start_server(const struct visit *visit, int *out_fd, rql_error *error)
 {
     rql_status status = start_guard("start", visit->folder, error);
@@ -333,6 +341,7 @@ static rql_status start_server(const struct visit *visit, int *out_fd, rql_error
                      visit->path);
 }
 
+/* Under the lock of the folder. A server whose guard was killed gets a new one. */
 static rql_status join(const struct visit *visit, int *out_fd, rql_error *error)
 {
     RQLI_AUTO(rqli_fd_close) int fd = rqli_connect_unix(visit->path, visit->deadline_us);

@@ -1,3 +1,12 @@
+/*
+ * A task is an operation under way on a loop. Its timer is the only one, for three ends: of the
+ * time for replies (CALLING), of the pause before the next round (PAUSING), of a wait (WAITING).
+ *
+ * Calls that give back go ahead of those that want something, so that a crowd that waits keeps
+ * nobody from releasing; calls that are repeated with the script's text go first of all, or those
+ * behind them would overtake.
+ */
+
 #include "net/op.h"
 
 #include "base/clock.h"
@@ -14,6 +23,7 @@ static const char *where(const struct rqli_op_loop *self)
 
 /* ---- calls ---- */
 
+/* The same at both ends: an operation begins to give back between two rounds only. */
 static struct rqli_op_line *line_of(const struct rqli_op_call *call)
 {
     struct rqli_op_loop *loop = call->task->loop;
@@ -88,6 +98,7 @@ static void read_call(struct rqli_op_call *call, const struct rqli_exchange *ans
     }
 }
 
+/* From the connection, in the order of the calls. */
 static void on_answer(void *owner, const struct rqli_exchange *answer, rql_status status)
 {
     struct rqli_op_call *self = owner;
@@ -176,6 +187,7 @@ static void set_due(struct rqli_op_task *self, int64_t at_us)
     rqli_timers_set(&self->loop->timers, &self->due, at_us);
 }
 
+/* They are written by the loop, before it sleeps: rqli_op_loop_write(). */
 static void send_calls(struct rqli_op_task *self)
 {
     struct rqli_op *op = self->op;
@@ -217,6 +229,7 @@ static void step(struct rqli_op_task *self)
     }
 }
 
+/* At least one call: what it does on the server has to be found out. */
 static bool is_sent(const struct rqli_op_task *self)
 {
     for (size_t i = 0; i < self->op->n_calls; i++) {

@@ -1,3 +1,6 @@
+/* Operations on the thread of their caller. A round is one exchange: all calls in one write, and
+ * the calls of scripts that the server did not know once more with their texts. */
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/scope.h"
@@ -8,6 +11,7 @@
 
 RQLI_DEFINE_AUTO(struct rqli_exchange *, rqli_exchange_give);
 
+/* What becomes of a call in its round: a plain command gets its reply as it is, even an error. */
 enum call_state { ANSWERED, SCRIPT, PLAIN };
 
 /* The calls of one round. */
@@ -19,6 +23,7 @@ struct round {
     uint8_t calls[RQLI_OP_CALLS_MAX]; /* enum call_state */
 };
 
+/* A text is sent once, with the first call of its script: the others behind it find it there. */
 static void write_calls(struct round *self, struct rqli_command *command)
 {
     struct rqli_call call;
@@ -44,7 +49,8 @@ static void write_calls(struct round *self, struct rqli_command *command)
     }
 }
 
-/* An error reply to a script becomes a fault that names its call. */
+/* An error reply to a script becomes a fault that names its call, which is written once more for
+ * that: not to the stream. */
 static void read_error(const struct round *self, size_t i, const struct rqli_reply *reply)
 {
     rql_error fault = {0};
@@ -82,6 +88,7 @@ static void read_replies(struct round *self, bool may_repeat)
     }
 }
 
+/* No reply has come; the fault says what may have been done. */
 static void read_fault(struct round *self, const rql_error *fault)
 {
     for (size_t i = 0; i < self->op->n_calls; i++) {

@@ -1,3 +1,6 @@
+/* Sending, reading and login on one descriptor. It is in blocking mode: a thread that reads sleeps
+ * in recv(), and is woken by the kernel itself. */
+
 #include "net/socket.h"
 
 #include "base/clock.h"
@@ -99,7 +102,7 @@ void rqli_socket_abandon(struct rqli_socket *self)
 static void limit_read(struct rqli_socket *self, int64_t left_us)
 {
     struct timeval limit;
-    int64_t limit_us = left_us / 8 * 5;
+    int64_t limit_us = left_us / 8 * 5; /* nearly the same waits again and again: no system call */
 
     if (self->read_limit_us >= left_us / 2 && self->read_limit_us <= left_us / 4 * 3) {
         return;
@@ -148,7 +151,7 @@ enum rqli_socket_read rqli_socket_read(struct rqli_socket *self, int64_t until_u
 
 /* ---- login ---- */
 
-/* What is asked; in this order, but for the last round trip (SUBSCRIBE and CHANGES, or KILL). What
+/* The questions; in this order, but for the last round trip (SUBSCRIBE and CHANGES, or KILL). What
  * is not needed is left out. From SETNAME on nothing fails without them: they may be refused. */
 enum question {
     AUTH,
@@ -183,7 +186,7 @@ static void login_free(struct login *self)
 
 RQLI_DEFINE_AUTO(struct login *, login_free);
 
-/* Where the next command goes, which asks this. */
+/* Where the command of the next question goes. */
 static struct rqli_command *next(struct login *self, enum question question)
 {
     self->sent[self->command.n_commands] = question;
@@ -195,6 +198,7 @@ void rqli_login_write_probe(struct rqli_command *command)
     rqli_command_words(command, "ZREM", RQLI_KEY_LIVE, "-", NULL);
 }
 
+/* All in one write, so that a login is one round trip. */
 static void write_questions(struct login *self, bool is_for_commands)
 {
     const struct rqli_endpoint *endpoint = self->sock->endpoint;
@@ -278,6 +282,7 @@ static rql_status take_reply(struct login *self, enum question question,
     return RQL_OK;
 }
 
+/* errno says why, unless `why` does. */
 static rql_status broken(const struct login *self, const char *why, rql_error *error)
 {
     char text[128];
@@ -328,7 +333,7 @@ static rql_status ask_server(struct login *self, int64_t deadline_us, rql_error 
             status = take_reply(self, self->sent[i], &reply, error);
         }
     }
-    explicit_bzero(self->command.data, self->command.length);
+    explicit_bzero(self->command.data, self->command.length); /* the password was in it */
     return status;
 }
 
@@ -362,6 +367,7 @@ static rql_status subscribe(struct login *self, int64_t deadline_us, rql_error *
     return ask_server(self, deadline_us, error);
 }
 
+/* With the socket connected; the decoder is of this connection only. */
 static rql_status log_in(struct rqli_socket *sock, const struct rqli_seat *predecessor,
                          int64_t deadline_us, struct rqli_clock_reading *reading_out,
                          rql_error *error)
@@ -406,7 +412,7 @@ rql_status rqli_login(struct rqli_socket *sock, const struct rqli_seat *predeces
     sock->is_read_only = false;
     status = log_in(sock, predecessor, deadline_us, reading_out, error);
     if (status) {
-        rqli_socket_close(sock);
+        rqli_socket_close(sock); /* also the decoder, if there is one */
     }
     return status;
 }

@@ -62,7 +62,7 @@ ssize_t rqli_socket_send_some(struct rqli_socket *self, const char *bytes, size_
 /* Waits for bytes, room for more to be sent, or until_us. */
 void rqli_socket_await_room(const struct rqli_socket *self, int64_t until_us);
 
-/* In a fork child, where a loop may still look at the number: what it leads to becomes nothing.
+/* In a fork child, where a loop may still poll the number: what it leads to becomes nothing.
  * Takes no lock, allocates nothing. */
 void rqli_socket_abandon(struct rqli_socket *self);
 

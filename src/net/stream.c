@@ -1,3 +1,6 @@
+/* The order of bytes: `sending` is the batch that is being sent, `out` what has been added since.
+ * They change places when a batch begins, so that callers can add while another thread sends. */
+
 #include "net/stream.h"
 
 #include "base/clock.h"
@@ -25,6 +28,7 @@ void rqli_stream_on_connected(struct rqli_stream *self, int64_t now_us)
     rqli_command_reset(&self->out);
     rqli_command_reset(&self->sending);
     self->n_sent = 0;
+    /* Positions go on: nothing that was in flight before is taken for part of this connection. */
     self->out_at = self->queued_at;
     self->sent_at = self->queued_at;
     self->heard_us = now_us;
@@ -47,7 +51,7 @@ void rqli_stream_begin_batch(struct rqli_stream *self)
 
 struct rqli_slice rqli_stream_send(struct rqli_stream *self)
 {
-    self->sent_at = self->out_at;
+    self->sent_at = self->out_at; /* the whole batch, until it is known how much was taken */
     return (struct rqli_slice){self->sending.data + self->n_sent,
                                self->sending.length - self->n_sent};
 }

@@ -1,3 +1,10 @@
+/*
+ * Waiting threads share the reading. The one that reads is called the reader: it sleeps in recv()
+ * without the mutex, the others on their wait words. When it has what it waited for it calls the
+ * longest waiting of the others, which goes on reading. There is no thread of ours: where nobody
+ * waits nobody reads, and nothing is lost, for whoever waits next polls first.
+ */
+
 #include "net/subscription.h"
 
 #include "base/clock.h"
@@ -62,6 +69,7 @@ static void on_opened(struct rqli_subscription *self, const struct rqli_socket *
     rqli_waiters_hint_all(&self->waiters);
 }
 
+/* Counted where it is for one of us, as hints and changes are, whether anybody waits or not. */
 static void take_push(struct rqli_subscription *self, const struct rqli_endpoint *endpoint,
                       rqli_stats_shard shard, const struct rqli_reply *reply, int64_t heard_us)
 {
@@ -114,7 +122,7 @@ struct rqli_push_threads {
     } shared;                            /* everything in here under shared.mutex */
 };
 
-/* Under the mutex: wakes it, when that is released. */
+/* Under the mutex: its owner is woken when that is released. */
 static void call(struct rqli_waiters *waiters, struct rqli_waiter *waiter)
 {
     struct rqli_push_threads *self =
@@ -164,7 +172,7 @@ static void lock(struct rqli_push_threads *self)
     (void)pthread_mutex_lock(&self->shared.mutex);
 }
 
-/* And wakes whom was called. */
+/* And wakes the owners in the wake list. */
 static void unlock(struct rqli_push_threads *self)
 {
     rqli_wake_list_unlock(&self->shared.wake_list, &self->shared.mutex);
@@ -177,7 +185,8 @@ bool rqli_push_threads_is_listening(const struct rqli_push_threads *self)
 
 /* ---- waiters ---- */
 
-/* Under the mutex: nobody reads; the longest waiting but the one that goes shall. */
+/* Under the mutex: nobody reads. The longest waiting that sleeps here shall; not the one that goes,
+ * and none that is polling just now. */
 static void pass_on_reading(struct rqli_push_threads *self, const struct rqli_waiter *goes)
 {
     struct rqli_waiter *next = self->shared.subscription.waiters.first;
@@ -229,6 +238,7 @@ struct rqli_push_view rqli_push_threads_view(struct rqli_push_threads *self,
     return view;
 }
 
+/* The flag stays until the next hint: one CLIENT TRACKING serves all polls in between. */
 struct rqli_push_view rqli_push_threads_watch(struct rqli_push_threads *self,
                                               struct rqli_waiter *waiter, bool *is_new_out)
 {
@@ -276,34 +286,30 @@ static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
     }
 }
 
-/* Reader only, under the mutex. False: the connection made no sense. */
-static bool take_pushes(struct rqli_push_threads *self)
-{
-    struct rqli_reply *reply = &self->shared.reply;
-    int state = rqli_decoder_next(&self->sock.decoder, &self->shared.arena, reply);
-
-    while (state > 0) {
-        take_push(&self->shared.subscription, self->sock.endpoint, 0, reply, self->shared.heard_us);
-        rqli_arena_reset(&self->shared.arena);
-        *reply = (struct rqli_reply){0};
-        state = rqli_decoder_next(&self->sock.decoder, &self->shared.arena, reply);
-    }
-    return state == 0;
-}
-
-/* Reader only, under the mutex. */
+/* Reader only, under the mutex. When the connection is broken, or what came makes no sense, all
+ * waiters poll, and go on polling until there is a new one. */
 static void take_bytes(struct rqli_push_threads *self, enum rqli_socket_read got)
 {
+    struct rqli_reply *reply = &self->shared.reply;
+    int state = got == RQLI_SOCKET_BROKEN ? -1 : 0;
+
     if (got == RQLI_SOCKET_BYTES) {
         self->shared.heard_us = rqli_now_us();
+        while ((state = rqli_decoder_next(&self->sock.decoder, &self->shared.arena, reply)) > 0) {
+            take_push(&self->shared.subscription, self->sock.endpoint, 0, reply,
+                      self->shared.heard_us);
+            rqli_arena_reset(&self->shared.arena);
+            *reply = (struct rqli_reply){0};
+        }
     }
-    if (got == RQLI_SOCKET_BROKEN || (got == RQLI_SOCKET_BYTES && !take_pushes(self))) {
+    if (state < 0) {
         rqli_socket_close(&self->sock);
         set_listening(self, false);
         rqli_waiters_hint_all(&self->shared.subscription.waiters);
     }
 }
 
+/* Whoever waits reads, or calls a reader: then there is nothing to do. */
 void rqli_push_threads_drain(struct rqli_push_threads *self)
 {
     if (!rqli_push_threads_is_listening(self)) {
@@ -317,7 +323,8 @@ void rqli_push_threads_drain(struct rqli_push_threads *self)
     unlock(self);
 }
 
-/* Under the mutex, released while it sleeps, connects or waits for bytes. */
+/* Under the mutex, released while it sleeps, connects or waits for bytes. Where nobody could
+ * connect just now the reader sleeps as well, until the next attempt is allowed. */
 static void sleep_or_read(struct rqli_push_threads *self, struct rqli_waiter *waiter,
                           int64_t until_us)
 {
@@ -369,7 +376,8 @@ enum rqli_wake rqli_push_threads_wait(struct rqli_push_threads *self, struct rql
     return wake;
 }
 
-/* Under the mutex. Its reader finds it broken then. */
+/* Under the mutex. The reader may be in recv(): it is not closed but shut down, and the reader
+ * finds it broken. */
 static bool end_if_silent(struct rqli_push_threads *self, int64_t now_us)
 {
     bool is_silent =
@@ -454,6 +462,7 @@ struct rqli_push_view rqli_push_loop_view(const struct rqli_push_loop *self,
     return view_of(&self->subscription, rqli_conn_loop_is_up(self->conn), waiter);
 }
 
+/* As end_if_silent(); nobody else reads here. */
 static bool drop_if_silent(struct rqli_push_loop *self, int64_t now_us)
 {
     bool is_silent = is_lost(&self->subscription, rqli_conn_loop_socket(self->conn),

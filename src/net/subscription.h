@@ -26,7 +26,7 @@ struct rqli_subscription {
 /*
  * A connection may stand and yet bring nothing: the other end is gone, or another server is behind
  * it than behind the commands. So what has been quiet for long is put to the test, by whoever has
- * asked the server.
+ * polled.
  *
  * heard_us: when it said something, last. True: rqli_push_ping() is to be sent on the command
  * connection, and how many received it to be passed on.
@@ -77,12 +77,12 @@ enum rqli_wake rqli_push_threads_wait(struct rqli_push_threads *self, struct rql
 struct rqli_push_view rqli_push_threads_view(struct rqli_push_threads *self,
                                              const struct rqli_waiter *waiter);
 
-/* The same for one that is to be notified of the next change of a lock: it asks when there is one.
- * *is_new_out: it has not asked for that before, or was notified since. */
+/* The same for one that is to be notified of the next change of a lock: it polls when there is one.
+ * *is_new_out: it has not watched before, or was notified since. */
 struct rqli_push_view rqli_push_threads_watch(struct rqli_push_threads *self,
                                               struct rqli_waiter *waiter, bool *is_new_out);
 
-/* Whether pushes still come, asked by whoever has asked the server. True: send rqli_push_ping() on
+/* Whether pushes still come, called by whoever has polled. True: send rqli_push_ping() on
  * the command connection, and pass on how many received it. */
 bool rqli_push_threads_wants_ping(struct rqli_push_threads *self);
 void rqli_push_threads_on_pinged(struct rqli_push_threads *self, int64_t n_received);
@@ -122,7 +122,7 @@ static inline bool rqli_push_loop_has_waiters(const struct rqli_push_loop *self)
 struct rqli_push_view rqli_push_loop_view(const struct rqli_push_loop *self,
                                           const struct rqli_waiter *waiter);
 
-/* As rqli_push_threads_wants_ping(); by whoever has asked the server. */
+/* As rqli_push_threads_wants_ping(); called by whoever has polled. */
 bool rqli_push_loop_wants_ping(struct rqli_push_loop *self);
 void rqli_push_loop_on_pinged(struct rqli_push_loop *self, int64_t n_received);
 

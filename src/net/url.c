@@ -1,3 +1,8 @@
+/* No message repeats a byte of the URL: one that is written wrongly may have its password in any
+ * part
+ * ("redis://user:pa/ss@host"). What is in the URL is decoded once, here; everything else works on
+ * struct rqli_endpoint. */
+
 #include "net/url.h"
 
 #include "base/error.h"
@@ -8,9 +13,6 @@
 #include <stdlib.h>
 #include <sys/un.h>
 #include <unistd.h>
-
-/* No message repeats a byte of the URL: one that is written wrongly may have its password in any
- * part ("redis://user:pa/ss@host"). */
 
 enum {
     URL_BYTES_MAX = 4096,
@@ -28,6 +30,7 @@ struct parts {
     struct rqli_slice query; /* behind '?', or empty */
 };
 
+/* Cuts so many bytes off the front. */
 static struct rqli_slice take(struct rqli_slice *rest, size_t length)
 {
     struct rqli_slice taken = {rest->data, length};
@@ -48,6 +51,7 @@ static bool skip(struct rqli_slice *rest, const char *prefix)
     return true;
 }
 
+/* All of it, if none of these bytes is there. */
 static size_t length_before(struct rqli_slice text, const char *stops)
 {
     size_t i = 0;
@@ -104,6 +108,7 @@ static int take_byte(struct rqli_slice *rest)
     return high < 0 || low < 0 || high + low == 0 ? -1 : high * 16 + low;
 }
 
+/* Percent-decoded and terminated. *out is freed with the endpoint, also after a failure. */
 static rql_status decode(char **out, struct rqli_slice text, const char *part, rql_error *error)
 {
     char *next = calloc(1, text.length + 1);
@@ -123,6 +128,7 @@ static rql_status decode(char **out, struct rqli_slice text, const char *part, r
     return RQL_OK;
 }
 
+/* "user:password", "user:" (an empty password) or ":password" (of the default user). */
 static rql_status read_login(struct rqli_endpoint *self, struct rqli_slice login, rql_error *error)
 {
     struct rqli_slice user = take(&login, length_before(login, ":"));
@@ -142,6 +148,7 @@ static rql_status read_login(struct rqli_endpoint *self, struct rqli_slice login
     return status;
 }
 
+/* No "-0". */
 static bool parse_number(struct rqli_slice text, int min, int max, int *out)
 {
     int64_t value;
@@ -236,6 +243,7 @@ static rql_status read_tcp(struct rqli_endpoint *self, struct parts parts, rql_e
     return status;
 }
 
+/* connect() would cut it off, or take it as relative to a folder that may change. */
 static rql_status check_socket_path(const char *path, rql_error *error)
 {
     struct sockaddr_un address;
@@ -345,6 +353,7 @@ rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error 
         rqli_endpoint_fini(&read);
         return status;
     }
+    /* What no URL says stays as the options have it. */
     read.connect_timeout_ms = out->connect_timeout_ms;
     read.io_timeout_ms = out->io_timeout_ms;
     read.spin_us = out->spin_us;

@@ -1,3 +1,9 @@
+/*
+ * Three tables, because a push names a nonce, a change names a lock, and an acquirer may wait for a
+ * lock only once. Those who wait for the same lock form a ring that begins with the oldest, who
+ * leads; only it is in the table by lock.
+ */
+
 #include "net/waiters.h"
 
 #include <stddef.h>
@@ -38,6 +44,7 @@ static void grow(struct rqli_table *self)
     *self = larger;
 }
 
+/* A few entries need no memory of their own: most clients have no more. */
 static void put(struct rqli_table *self, struct rqli_table_entry *entry, uint64_t hash)
 {
     struct rqli_table_entry **head;
@@ -78,12 +85,15 @@ static void free_table(struct rqli_table *self)
     }
 }
 
+/* Multiply and fold: fast, and each bit of the input reaches the lower bits, which choose the head.
+ */
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
     return hash ^ hash >> 32;
 }
 
+/* The length goes in first, so that zero bytes at the end count. */
 static uint64_t hash_of(uint64_t hash, struct rqli_slice bytes)
 {
     uint64_t word = bytes.length;
@@ -106,12 +116,7 @@ static uint64_t hash_lock(const struct rqli_waiters *self, struct rqli_slice loc
     return hash_of((uint64_t)(uintptr_t)self, lock_key);
 }
 
-static uint64_t hash_acquirer(uint64_t of_lock, const char *acquirer)
-{
-    return hash_of(of_lock, rqli_slice_of(acquirer));
-}
-
-/* They are random; half of them tell nearly all apart. */
+/* They are random: half of them is hash enough. */
 static uint64_t hash_digits(const char *digits)
 {
     return hash_of(0, (struct rqli_slice){digits, RQLI_HEX_SIZE / 2});
@@ -125,6 +130,7 @@ static bool is_same(struct rqli_slice a, struct rqli_slice b)
     return a.length == b.length && (a.length == 0 || memcmp(a.data, b.data, a.length) == 0);
 }
 
+/* The oldest that waits for a lock; the empty key stands for those who wait for several. */
 static struct rqli_waiter *leader_of(const struct rqli_waiters *self, struct rqli_slice lock_key,
                                      uint64_t hash)
 {
@@ -147,6 +153,7 @@ static struct rqli_waiter *waiter_of(const struct rqli_waiters *self, const char
     return entry ? OWNER_OF(entry, struct rqli_waiter_nonce, by_digits)->waiter : NULL;
 }
 
+/* A thread cannot wait twice; a task of it, or a loop, could, and would wait for itself. */
 static bool waits_already(const struct rqli_waiters *self, const char *acquirer,
                           const struct rqli_waiter_nonce *nonce)
 {
@@ -198,7 +205,7 @@ rql_status rqli_waiters_join(struct rqli_waiters *self, struct rqli_waiter *wait
         struct rqli_waiter_nonce *nonce = &waiter->nonces[i];
 
         hash = hash_lock(self, nonce->lock_key);
-        nonce->by_acquirer.hash = hash_acquirer(hash, waiter->acquirer);
+        nonce->by_acquirer.hash = hash_of(hash, rqli_slice_of(waiter->acquirer));
         if (waits_already(self, waiter->acquirer, nonce)) {
             return RQL_E_BUSY;
         }
@@ -255,6 +262,7 @@ static void hint(struct rqli_waiters *self, struct rqli_waiter *waiter)
     self->rouse(self, waiter);
 }
 
+/* Who is hinted may leave within, but nobody else does: see rqli_waiters::rouse. */
 static void hint_each(struct rqli_waiters *self, bool only_leaders)
 {
     struct rqli_waiter *waiter = self->first;
@@ -321,8 +329,7 @@ void rqli_waiters_deliver(struct rqli_waiters *self, const struct rqli_pushed *p
         hint_watchers(self, pushed->lock_key);
         hint_watchers(self, (struct rqli_slice){0});
     } else if (pushed->kind == RQLI_PUSHED_CHANGE) {
-        hint_each(self,
-                  true); /* all keys may have changed; who leads sees whether the others ask */
+        hint_each(self, true); /* all keys may have changed; leaders poll for the others as well */
     } else if (pushed->kind == RQLI_PUSHED_GRANT || pushed->kind == RQLI_PUSHED_HINT) {
         waiter = waiter_of(self, pushed->nonce);
     }

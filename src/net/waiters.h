@@ -50,8 +50,8 @@ struct rqli_waiter {
 
     struct rqli_push push; /* what has come, if it was pushed */
     bool pushed;
-    bool hinted;  /* something changed: should ask the server */
-    bool watches; /* a lock of Ruby's: has asked to be told of its next change */
+    bool hinted;  /* something changed: should poll */
+    bool watches; /* a lock of Ruby's: is to be notified of its next change */
 
     bool has_joined;
     bool is_first; /* of its bucket: those for the same lock, in a ring */
@@ -92,7 +92,7 @@ static inline bool rqli_waiter_leads(const struct rqli_waiter *waiter)
 void rqli_waiters_deliver(struct rqli_waiters *self, const struct rqli_pushed *pushed,
                           int64_t received_us);
 
-/* All shall ask the server: what was pushed before a new subscription is lost. */
+/* All shall poll: what was pushed before a new subscription is lost. */
 void rqli_waiters_hint_all(struct rqli_waiters *self);
 
 /* All others for its lock; all others, if it waits for several. */

@@ -7,8 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a script answers: whole numbers and at the end perhaps a word; as a list, or as one line of
- * text with blanks between, which costs the server a good deal less. */
+/*
+ * What a script answers: whole numbers and at the end perhaps a word; as a list, or as one line of
+ * text with blanks between, which costs the server a good deal less. Grants of several locks are
+ * lists of their own. What does not fit is refused as a whole: it may come from scripts of another
+ * version, or from anybody who may publish.
+ */
 
 enum { NUMBERS_MAX = 8 };
 
@@ -18,6 +22,7 @@ struct fields {
     struct rqli_slice word; /* what follows them, empty if they are all; of a list: if it is text */
 };
 
+/* Cuts a word off, and the blank behind it. */
 static struct rqli_slice next_word(struct rqli_slice *rest)
 {
     const char *blank = memchr(rest->data, ' ', rest->length);
@@ -81,11 +86,13 @@ static int64_t bounded_ms(int64_t left_ms)
     return left_ms < RQL_TTL_MAX_MS ? left_ms : RQL_TTL_MAX_MS;
 }
 
+/* Further arithmetic with it cannot overflow. */
 static bool is_time(int64_t server_us)
 {
     return server_us >= 0 && server_us <= RQLI_SERVER_US_MAX;
 }
 
+/* {1, now_us, left_ms, token, process, was_handed_over, nonce} */
 static bool read_granted(const struct fields *fields, struct rqli_answer *out)
 {
     if (fields->count != 6 || fields->word.length == 0) {
@@ -99,6 +106,7 @@ static bool read_granted(const struct fields *fields, struct rqli_answer *out)
     return out->token > 0 && out->process >= 0 && out->process <= 2;
 }
 
+/* {0, now_us, left_ms, rank, is_first, was_restored, of_ruby, score_us} */
 static bool read_queued(const struct fields *fields, struct rqli_answer *out)
 {
     if (fields->count != 8) {
@@ -207,11 +215,13 @@ static bool is_grant(const struct rqli_reply *reply, size_t count)
     return is_integer(&reply->items[1], 0, RQLI_SERVER_US_MAX);
 }
 
+/* Of an answer that is no grant: what comes before the obstacles. */
 static size_t head_of(const struct rqli_reply *reply)
 {
     return reply->items[0].integer == RQLI_ANSWER_QUEUED ? QUEUED_HEAD : REFUSED_HEAD;
 }
 
+/* One for each lock, in the order that they were asked for. */
 static bool has_obstacles(const struct rqli_reply *reply, size_t count)
 {
     size_t head = head_of(reply);
@@ -333,6 +343,7 @@ struct rqli_pushed rqli_push_read(const struct rqli_reply *reply)
     return pushed;
 }
 
+/* The identity is random: other clients do not listen there. */
 static const char *channel_of(char *out, size_t size, const char *identity)
 {
     (void)snprintf(out, size, RQLI_CHANNEL "%s", identity);

@@ -17,6 +17,7 @@ static struct rqli_slice join(char **cursor, struct rqli_slice prefix, struct rq
     return (struct rqli_slice){key, prefix.length + name.length};
 }
 
+/* With three terminators. */
 size_t rqli_keys_room(struct rqli_slice name)
 {
     return 3 * name.length + sizeof RQLI_KEY_LOCK + sizeof RQLI_KEY_QUEUE +
@@ -54,6 +55,7 @@ void rqli_command_fini(struct rqli_command *self)
     *self = (struct rqli_command){0};
 }
 
+/* Doubles, so that a stream that grows is copied a few times only; it never shrinks. */
 static bool grow(struct rqli_command *self, size_t needed)
 {
     size_t capacity = self->capacity > 0 ? self->capacity : FIRST_CAPACITY;
@@ -156,6 +158,7 @@ void rqli_command_int(struct rqli_command *self, int64_t word)
     }
 }
 
+/* The words are counted first: the count stands in front of them. */
 void rqli_command_list(struct rqli_command *self, va_list words)
 {
     va_list ahead;
@@ -225,6 +228,7 @@ void rqli_call_init_series(struct rqli_call *self, enum rqli_script_id script,
     self->n_series = count;
 }
 
+/* The table of scripts says how many there must be; rqli_call_write() checks it. */
 static void add(struct rqli_call *self, struct rqli_slice word)
 {
     RQLI_MUST(self->n_args < RQLI_CALL_ARGS_MAX);
@@ -241,6 +245,7 @@ void rqli_call_slice(struct rqli_call *self, struct rqli_slice bytes)
     add(self, bytes);
 }
 
+/* Its digits are kept in the call, which is written later. */
 void rqli_call_int(struct rqli_call *self, int64_t number)
 {
     char *at = self->numbers + self->used;
@@ -302,6 +307,7 @@ static void write_swarm_keys(struct rqli_command *command)
     rqli_command_text(command, RQLI_KEY_SUSPECTS);
 }
 
+/* All keys that the script uses are declared: a cluster, and some ACLs, require that. */
 static void write_keys(const struct rqli_call *self, struct rqli_command *command, size_t n_keys)
 {
     if (n_keys == SWARM_KEYS) {
@@ -327,6 +333,7 @@ static void write_keys(const struct rqli_call *self, struct rqli_command *comman
     }
 }
 
+/* A script and a call that do not fit together are a mistake of ours. */
 static size_t count_keys(const struct rqli_call *self, const struct rqli_script *script)
 {
     size_t n_more = self->series ? self->n_series - 1 : 0;

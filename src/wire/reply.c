@@ -35,6 +35,7 @@ static const struct error_class phrases[] = {
     {"ERR max number of clients reached", RQL_E_UNAVAILABLE, true},
 };
 
+/* What is not in the tables: something may have been done. */
 static const struct error_class other = {"", RQL_E_SERVER, false};
 
 static bool begins_with(struct rqli_slice text, const char *word)
@@ -51,6 +52,7 @@ static bool first_word_is(struct rqli_slice text, const char *word)
     return begins_with(text, word) && (text.length == length || text.data[length] == ' ');
 }
 
+/* NULL: not there. */
 static const char *find(struct rqli_slice text, const char *part)
 {
     return text.length > 0 ? memmem(text.data, text.length, part, strlen(part)) : NULL;
@@ -62,7 +64,7 @@ static struct rqli_slice from(struct rqli_slice text, const char *start)
 }
 
 /* Redis 7 appends " script: <sha>, on @user_script:12.": worth nothing to the caller. The words of
- * the error may have " script: " in them, too: what follows the sha tells them apart. */
+ * the error may have " script: " in them, too, but no sha and ", on @" behind it. */
 static struct rqli_slice without_tail(struct rqli_slice text)
 {
     static const char word[] = " script: ";
@@ -115,11 +117,13 @@ static struct rqli_slice without_acl_front(struct rqli_slice text)
     return text;
 }
 
+/* The words that the command itself has raised. */
 static struct rqli_slice useful_part(struct rqli_slice text)
 {
     return without_front(without_tail(text));
 }
 
+/* By its first word, which is the code; then by what it contains. */
 static const struct error_class *classify(struct rqli_slice text)
 {
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {

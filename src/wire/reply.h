@@ -34,7 +34,8 @@ rql_status rqli_reply_class(const struct rqli_reply *error_reply);
 rql_status rqli_reply_fault(const struct rqli_reply *reply, const char *what, const char *where,
                             rql_error *error);
 
-/* Begins with this word: rqli_reply_says(reply, "NOSCRIPT"). Of any text, so look at the type too.
+/* Begins with this word: rqli_reply_says(reply, "NOSCRIPT"). Of any text, so check the type as
+ * well.
  */
 bool rqli_reply_says(const struct rqli_reply *reply, const char *word);
 
