@@ -81,6 +81,9 @@ typedef struct rql_queue_info_list {
 /** Why an acquisition was refused. Set to zero before use; see rql_lock_options::refusal. */
 struct rql_refusal {
     rql_status reason; /**< The outcome the call returned. */
+    /** Grants that were over by the time that their replies were here: the ttl is shorter than a
+     *  round trip. */
+    uint32_t n_over;
     int64_t waited_us; /**< How long it tried. */
     int64_t tries;     /**< How often. */
     int64_t position;  /**< Last known position in the queue, 1 for the first; 0 if not queued. */

@@ -9,7 +9,7 @@
 
 /* Where a series and a lock differ for those who hold: in the names of the functions, no more. */
 
-enum { HOLDER_SIZE = 2 * RQL_ID_SIZE + 32 };
+enum { HOLDER_SIZE = 2 * RQL_ID_SIZE + 32, OVER_SIZE = 192 };
 
 size_t cli_held_count(const struct cli_held *self)
 {
@@ -87,21 +87,6 @@ static void fill_lock(const struct cli_args *args, const rql_client *client, rql
     }
 }
 
-/* What the library says of grants that were over by the time that their reply was here: that the
- * ttl has to outlast the round trip. */
-static int find_over(const char *message, const char **out)
-{
-    static const char last[] = " must outlast the round trip.";
-    const char *end = strstr(message, last);
-    const char *begin = end;
-
-    while (begin && begin > message && begin[-1] != '.') {
-        begin--;
-    }
-    *out = begin ? begin : "";
-    return begin ? (int)(end - begin) + (int)sizeof last - 2 : 0;
-}
-
 /* One line for people; what else there is to know of a refusal is in the log lines. */
 static void say_refused(const struct cli_args *args, const struct cli_wait *wait)
 {
@@ -109,16 +94,21 @@ static void say_refused(const struct cli_args *args, const struct cli_wait *wait
     const bool is_named = !wait->name && failed_on < args->n_names;
     const rql_refusal *refusal = wait->lock.refusal;
     char holder[HOLDER_SIZE] = "";
-    const char *over;
-    const int over_length = find_over(refusal->message, &over);
+    char over[OVER_SIZE] = "";
 
     if (refusal->holder && refusal->holder->acq_id && refusal->holder->hst_id) {
         (void)snprintf(holder, sizeof holder, "; held by %s on %s", refusal->holder->acq_id,
                        refusal->holder->hst_id);
     }
-    cli_say("%s: not acquired: %s%s%s%s%s%.*s", wait->held->label, rql_status_text(wait->status),
-            is_named ? "; failed on " : "", is_named ? args->names[failed_on] : "", holder,
-            over_length > 0 ? ";" : "", over_length, over);
+    if (refusal->n_over > 0) {
+        (void)snprintf(over, sizeof over,
+                       "; %u %s over by the time that the answer was here: a ttl of %lld ms must "
+                       "outlast the round trip",
+                       (unsigned)refusal->n_over, refusal->n_over == 1 ? "grant was" : "grants were",
+                       (long long)wait->lock.ttl_ms);
+    }
+    cli_say("%s: not acquired: %s%s%s%s%s", wait->held->label, rql_status_text(wait->status),
+            is_named ? "; failed on " : "", is_named ? args->names[failed_on] : "", holder, over);
 }
 
 /* A wait ended with nothing held. */

@@ -157,6 +157,7 @@ void rqli_refusal_fill(const struct rqli_acquire *acquire, bool asks)
 
     rql_refusal_clear(refusal);
     refusal->reason = reason;
+    refusal->n_over = (uint32_t)result->n_over;
     refusal->waited_us = result->waited_us;
     refusal->tries = result->tries;
     refusal->position = result->rank + 1;

@@ -70,6 +70,7 @@ static void each_such_grant_is_a_try(void **state)
         assert_int_equal(outcome.status, RQL_RETRY_LIMIT);
         assert_int_equal(refusal.reason, RQL_RETRY_LIMIT);
         assert_int_equal(refusal.tries, TRIES);
+        assert_int_equal(refusal.n_over, TRIES);
         assert_non_null(strstr(refusal.message, "3 grants were over"));
         expect_nothing_left("x");
         expect_nothing_left("y");
@@ -101,6 +102,7 @@ static void who_does_not_wait_tries_once(void **state)
     for (size_t i = 0; i < 4; i++) {
         assert_int_equal(acquire_all_at_once(i, &options).status, RQL_RETRY_LIMIT);
         assert_int_equal(refusal.tries, 1);
+        assert_int_equal(refusal.n_over, 1);
         assert_non_null(strstr(refusal.message, "1 grant was over"));
         assert_non_null(strstr(refusal.message, "a ttl of 10 ms"));
     }
