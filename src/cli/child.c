@@ -1,14 +1,18 @@
 #include "child.h"
 
-#include "cmd.h"
 #include "messages.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+enum { N_OWN = 3 };
 
 static int fail(const char *what)
 {
@@ -16,33 +20,26 @@ static int fail(const char *what)
     return CLI_FAULT;
 }
 
-/* Learns the group first; then the end of the pipe means that the parent is dead. Being in the
- * group keeps the kernel from giving its number to somebody else. */
-_Noreturn static void run_guard(int fd)
-{
-    pid_t group = 0;
-    char end;
-
-    (void)prctl(PR_SET_NAME, "rql-guard");
-    if (read(fd, &group, sizeof group) != (ssize_t)sizeof group) {
-        _exit(CLI_DONE);
-    }
-    (void)setpgid(0, group);
-    (void)!read(fd, &end, sizeof end);
-    (void)kill(-group, SIGKILL);
-    _exit(CLI_DONE);
-}
-
-/* Nothing but the pipe stays open: the guard must not keep a reader of our output waiting. */
+/* Nothing but the pipe stays open: the guard must not keep a reader of our output waiting. From the
+ * pipe it learns the group first; then the end of the pipe means that the parent is dead. Being in
+ * the group keeps the kernel from giving its number to somebody else. */
 _Noreturn static void become_guard(int fd)
 {
     sigset_t all;
+    pid_t group = 0;
+    char end;
 
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, NULL);
     (void)dup2(fd, STDIN_FILENO);
     (void)close_range(STDOUT_FILENO, ~0U, 0);
-    run_guard(STDIN_FILENO);
+    (void)prctl(PR_SET_NAME, "rql-guard");
+    if (read(STDIN_FILENO, &group, sizeof group) == (ssize_t)sizeof group) {
+        (void)setpgid(0, group);
+        (void)!read(STDIN_FILENO, &end, sizeof end);
+        (void)kill(-group, SIGKILL);
+    }
+    _exit(CLI_DONE);
 }
 
 /* Before the command: there is no moment in which it runs unguarded. */
@@ -127,14 +124,83 @@ static int start_command(struct cli_child *self, struct start *start)
     return code;
 }
 
-int cli_child_start(struct cli_child *out, char **arguments, char **environment,
-                    const sigset_t *mask)
+/* The command's environment. */
+struct environment {
+    char **items; /* ends in NULL */
+    char *own[N_OWN];
+};
+
+/* "RQL_LOCK=a\nb": names or tokens, one a line, in the given order. */
+static char *join(const char *variable, const struct cli_held *held, bool as_tokens)
 {
-    struct start start = {
-        .arguments = arguments, .environment = environment, .mask = mask, .parent = getpid()};
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = cli_must(open_memstream(&text, &size));
+
+    (void)fputs(variable, out);
+    for (size_t i = 0; i < cli_held_count(held); i++) {
+        const rql_lock *lock = cli_held_lock(held, i);
+
+        (void)fputs(i > 0 ? "\n" : "", out);
+        if (as_tokens) {
+            (void)fprintf(out, "%lld", (long long)rql_lock_token(lock));
+        } else {
+            (void)fputs(rql_lock_describe(lock).name, out);
+        }
+    }
+    return cli_must(fclose(out) == 0 ? text : NULL);
+}
+
+/* An outer `rql run` has set them, too: theirs are replaced, not doubled. */
+static bool is_own(const struct environment *self, const char *entry)
+{
+    for (size_t i = 0; i < N_OWN; i++) {
+        if (strncmp(entry, self->own[i], strcspn(self->own[i], "=") + 1) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void init_environment(struct environment *self, const struct cli_held *held, const char *url)
+{
+    size_t count = 0;
+
+    self->own[0] = join("RQL_LOCK=", held, false);
+    self->own[1] = join("RQL_TOKEN=", held, true);
+    if (asprintf(&self->own[2], "RQL_URL=%s", url) < 0) {
+        cli_die_nomem();
+    }
+    while (environ[count]) {
+        count++;
+    }
+    self->items = cli_must(calloc(count + N_OWN + 1, sizeof *self->items));
+    count = 0;
+    for (char **entry = environ; *entry; entry++) {
+        if (!is_own(self, *entry)) {
+            self->items[count++] = *entry;
+        }
+    }
+    (void)memcpy(self->items + count, self->own, sizeof self->own);
+}
+
+static void fini_environment(struct environment *self)
+{
+    for (size_t i = 0; i < N_OWN; i++) {
+        free(self->own[i]);
+    }
+    free(self->items);
+}
+
+int cli_child_start(struct cli_child *out, const struct cli_args *args, const struct cli_held *held)
+{
+    struct environment environment;
+    struct start start = {.arguments = args->command, .mask = &held->mask, .parent = getpid()};
     int code;
 
     *out = (struct cli_child){.pid = -1, .guard = -1, .guard_fd = -1};
+    init_environment(&environment, held, args->options.url);
+    start.environment = environment.items;
     code = start_guard(out);
     if (code == CLI_DONE) {
         code = start_command(out, &start);
@@ -142,6 +208,7 @@ int cli_child_start(struct cli_child *out, char **arguments, char **environment,
     if (code != CLI_DONE) {
         cli_child_fini(out);
     }
+    fini_environment(&environment);
     return code;
 }
 

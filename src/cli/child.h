@@ -11,7 +11,6 @@
 
 #include "held.h"
 
-#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -24,10 +23,15 @@ struct cli_child {
     int status; /* from waitpid, when it has ended */
 };
 
-/* Runs arguments[0], found along PATH, without a shell, with this signal mask. CLI_DONE, or the
- * exit code after a line on stderr. */
-int cli_child_start(struct cli_child *out, char **arguments, char **environment,
-                    const sigset_t *mask);
+/* Runs the command of the arguments, found along PATH, without a shell, with the signal mask from
+ * before the wait. CLI_DONE, or the exit code after a line on stderr.
+ *
+ * Its environment is this program's, with its own RQL_LOCK, RQL_TOKEN and RQL_URL. The URL is the
+ * one that this program uses, login included: an rql or a worker inside the command has to find the
+ * same server, and would silently lock on another one. Other users cannot read it: unlike a command
+ * line, an environment is its owner's. */
+int cli_child_start(struct cli_child *out, const struct cli_args *args,
+                    const struct cli_held *held);
 
 /* To the whole group. Harmless when it has ended. */
 void cli_child_signal(const struct cli_child *self, int signal_number);
@@ -37,20 +41,5 @@ void cli_child_fini(struct cli_child *self);
 
 /* The exit code that says how the command ended, as a shell would. */
 int cli_child_code(const struct cli_child *self);
-
-enum { CLI_OWN_VARIABLES = 3 };
-
-/* The command's environment: this program's, with its own RQL_LOCK, RQL_TOKEN and RQL_URL. The URL
- * is the one that this program uses, login included: an rql or a worker inside the command has to
- * find the same server, and would silently lock on another one. Other users cannot read it:
- * unlike a command line, an environment is its owner's. */
-struct cli_environment {
-    char **items; /* ends in NULL */
-    char *own[CLI_OWN_VARIABLES];
-};
-
-void cli_environment_init(struct cli_environment *self, const struct cli_held *held,
-                          const char *url);
-void cli_environment_fini_p(struct cli_environment *self);
 
 #endif

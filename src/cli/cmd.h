@@ -6,10 +6,13 @@
 
 #include "out.h"
 
+#include "cmd.h"
 #include <rql/rql.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 /* Exit codes, part of the interface: `rql --help` lists them. */
 enum cli_exit {
@@ -138,10 +141,6 @@ int cli_refuse(struct cli_session *self, const char *why);
 
 bool cli_flag_is_of(const struct cli_flag *self, const struct cli_command *command);
 
-/* Keeps a value in its field; it stays the caller's. CLI_DONE, or CLI_USAGE as above. */
-int cli_flag_store(const struct cli_flag *flag, const struct cli_command *command,
-                   struct cli_args *args, char *value);
-
 /* Says what is wrong with an argument; returns CLI_USAGE. */
 int cli_misused(const struct cli_command *command, const char *what, const char *argument);
 
@@ -155,8 +154,69 @@ bool cli_glob_matches(const struct cli_args *args, const char *name);
  * command that was started to wait). NULL at the end. */
 extern const char *const cli_forever_options[];
 
+/* "did you mean ...?": the known word that is nearest to one that was mistyped. */
+enum { CLI_GUESS_SIZE = 96 };
+
+struct cli_guess {
+    const char *word; /* as typed; borrowed */
+    size_t length;
+    const char *best; /* borrowed from who proposed it, or NULL */
+    size_t distance;
+    char text[CLI_GUESS_SIZE];
+};
+
+void cli_guess_init(struct cli_guess *self, const char *word, size_t length);
+
+/* A word that would have been right. '-' and '_' are the same. */
+void cli_guess_propose(struct cli_guess *self, const char *word);
+
+/* " (did you mean <prefix><word>?)"; empty if nothing is near. */
+const char *cli_guess_text(struct cli_guess *self, const char *prefix);
+
+/* Says of each variable RQL_... of the environment that nothing reads it: one that is mistyped is a
+ * setting that is not in force, and nobody would know. */
+void cli_say_unknown_variables(void);
+
 int cli_help(void);
 int cli_help_options(void);
 int cli_help_command(const struct cli_command *command);
+
+/* ---- scope-bound release of what the program gets from the library and the system ---- */
+
+#define CLI_AUTO(free_fn) __attribute__((cleanup(free_fn##_p)))
+
+#define CLI_DEFINE_AUTO(type, free_fn)                                                             \
+    static inline void free_fn##_p(type *slot)                                                     \
+    {                                                                                              \
+        if (*slot) {                                                                               \
+            (void)free_fn(*slot);                                                                  \
+        }                                                                                          \
+    }                                                                                              \
+    struct cli_require_semicolon
+
+CLI_DEFINE_AUTO(rql_client *, rql_client_free);
+CLI_DEFINE_AUTO(rql_lock *, rql_lock_forget);
+CLI_DEFINE_AUTO(rql_text_list *, rql_text_list_free);
+CLI_DEFINE_AUTO(rql_lock_info *, rql_lock_info_free);
+CLI_DEFINE_AUTO(rql_queue_info *, rql_queue_info_free);
+CLI_DEFINE_AUTO(rql_lock_info_list *, rql_lock_info_list_free);
+CLI_DEFINE_AUTO(rql_host_info_list *, rql_host_info_list_free);
+CLI_DEFINE_AUTO(rql_zombies *, rql_zombies_free);
+CLI_DEFINE_AUTO(rql_swarm *, rql_swarm_free);
+CLI_DEFINE_AUTO(rql_queue_info_list *, rql_queue_info_list_free);
+
+static inline void cli_free_p(void *slot)
+{
+    void **p = slot;
+
+    free(*p);
+}
+
+static inline void cli_close_p(const int *fd)
+{
+    if (*fd >= 0) {
+        (void)close(*fd);
+    }
+}
 
 #endif

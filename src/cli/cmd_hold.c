@@ -1,37 +1,291 @@
 #include "child.h"
 #include "format.h"
-#include "held.h"
 #include "messages.h"
-#include "release.h"
-#include "watch.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-/* run, series, lock: the commands that acquire. */
+/* run, series, lock: the commands that acquire, and the watch over a command and its lock.
+ *
+ * Signals go on to the command. When the lock is lost, or in doubt and about to end, the command
+ * gets SIGTERM and a grace later SIGKILL; when the end is seen coming, that is before the deadline.
+ */
 
-/* Runs the command from its start to its end. Returns how it ended. */
-static int run_command(const struct cli_args *args, struct cli_watch_rules *rules, bool *lost_out)
-{
-    __attribute__((cleanup(cli_environment_fini_p))) struct cli_environment environment;
-    __attribute__((cleanup(cli_close_p))) int signal_fd = cli_watch_signals();
+/* A lock in doubt is checked every CHECK_MS, all else sleeps until something happens or is due. */
+enum { CHECK_MS = 20, LONGEST_SLEEP_MS = 60000 };
+
+struct watch {
+    const struct cli_held *held; /* borrowed */
     struct cli_child child;
+    int64_t grace_ms;    /* from SIGTERM to SIGKILL */
+    bool renews;         /* the lock is renewed, until hold_end_ms */
+    int64_t hold_end_ms; /* cli_now_ms() at which the command has ended, or INT64_MAX */
+    int signal_fd;
+    int lost_fd;
+    int terminal_fd; /* the controlling terminal, or -1 */
+    bool is_given;   /* the command has the terminal */
+    bool is_ending;  /* SIGTERM was sent */
+    bool was_lost;   /* because the lock was lost: the grace is all that is left */
+    bool is_killed;  /* SIGKILL was sent */
+    int64_t kill_at_ms;
+};
+
+/* ---- the terminal ----
+ *
+ * The command is in a process group of its own and starts in the background of the terminal, where
+ * it can write but not read. When it needs more the kernel stops it (SIGTTIN, SIGTTOU), and it is
+ * given the terminal then. Giving it from the start would take the keyboard from `rql run a -- b |
+ * less`, whose pager is in our group; sharing our group would leave no group to kill when the lock
+ * is lost. */
+
+/* Only the foreground can give it: in the background it is somebody else's. */
+static bool give_terminal(struct watch *self)
+{
+    if (self->terminal_fd < 0 || tcgetpgrp(self->terminal_fd) != getpgrp()) {
+        return false;
+    }
+    self->is_given = tcsetpgrp(self->terminal_fd, self->child.pid) == 0;
+    return self->is_given;
+}
+
+/* SIGTTOU has to be blocked. */
+static void take_terminal(struct watch *self)
+{
+    if (self->is_given) {
+        (void)tcsetpgrp(self->terminal_fd, getpgrp());
+    }
+    self->is_given = false;
+}
+
+/* ---- the watch ---- */
+
+/* Blocks the signals that are to be forwarded and returns a descriptor that reports them, or -1. */
+static int open_signals(void)
+{
+    /* What a terminal, a shell or a supervisor sends to a job. */
+    static const int forwarded[] = {SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT, SIGUSR1,
+                                    SIGUSR2, SIGWINCH, SIGCONT, SIGTSTP};
+    const struct sigaction plain = {.sa_handler = SIG_DFL};
+    sigset_t set = cli_signals(forwarded, sizeof forwarded / sizeof forwarded[0]);
+
+    (void)sigaddset(&set, SIGTTOU);         /* or taking the terminal back would stop us */
+    (void)sigaction(SIGCHLD, &plain, NULL); /* whoever ignored it would leave nothing to wait for */
+    (void)sigaddset(&set, SIGCHLD);
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+    (void)sigdelset(&set, SIGTTOU);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* Until the lock ends, or may not be held any longer. */
+static int64_t left_ms(const struct watch *self)
+{
+    const int64_t remaining_ms = cli_held_remaining_ms(self->held);
+    const int64_t hold_ms = self->hold_end_ms - cli_now_ms();
+
+    return hold_ms < remaining_ms ? hold_ms : remaining_ms;
+}
+
+/* The last renewal lasts to hold_end_ms, no longer. */
+static bool is_renewed(const struct watch *self)
+{
+    return self->renews && cli_now_ms() < self->hold_end_ms - self->grace_ms;
+}
+
+/* SIGCONT as well: a stopped command could not react. */
+static void terminate(struct watch *self, bool lost)
+{
+    cli_say_nowait("%s: the lock %s; ending the command", self->held->label,
+                   lost ? "is lost" : "cannot be kept");
+    self->is_ending = true;
+    self->was_lost = lost;
+    self->kill_at_ms = cli_now_ms() + self->grace_ms;
+    cli_child_signal(&self->child, SIGTERM);
+    cli_child_signal(&self->child, SIGCONT);
+}
+
+/* From SIGTERM to SIGKILL. A lock that is renewed meanwhile is held for longer than it is now. */
+static int64_t grace_left_ms(const struct watch *self)
+{
+    const int64_t grace_ms = self->kill_at_ms - cli_now_ms();
+    const int64_t lock_ms = self->was_lost ? grace_ms : left_ms(self);
+
+    return lock_ms < grace_ms ? lock_ms : grace_ms;
+}
+
+/* The end is near when no renewal is to be hoped for: a healthy lock is renewed long before. Once
+ * it is decided it stays: the command may have begun to clear up. */
+static void check_lock(struct watch *self)
+{
+    struct pollfd fd = {.fd = self->lost_fd, .events = POLLIN};
+    const rql_lock_state state = cli_held_state(self->held);
+    bool is_lost;
+    bool is_near_end;
+
+    if (!self->is_ending) {
+        is_lost = state == RQL_GONE || poll(&fd, 1, 0) > 0;
+        is_near_end =
+            left_ms(self) <= self->grace_ms && (!is_renewed(self) || state == RQL_DOUBTFUL);
+        if (is_lost || is_near_end) {
+            terminate(self, is_lost);
+        }
+    }
+    if (self->is_ending && !self->is_killed && grace_left_ms(self) <= 0) {
+        self->is_killed = true;
+        cli_child_signal(&self->child, SIGKILL);
+    }
+}
+
+/* The library's thread stops with us: the lock is not renewed until we are continued, and then is
+ * checked before the command may go on. */
+static void suspend(struct watch *self)
+{
+    const bool was_given = self->is_given;
+    char left[CLI_DURATION_SIZE];
+    sigset_t stop;
+
+    cli_say_nowait("%s: stopped; the lock ends in %s unless continued", self->held->label,
+                   cli_format_duration(cli_held_remaining_ms(self->held), left));
+    take_terminal(self);
+    /* Stops this program's whole group as ^Z does, for the shell to notice. The signal is blocked,
+     * so it takes effect when it is let through: on the spot. */
+    (void)sigemptyset(&stop);
+    (void)sigaddset(&stop, SIGTSTP);
+    (void)kill(0, SIGTSTP);
+    (void)pthread_sigmask(SIG_UNBLOCK, &stop, NULL);
+    (void)pthread_sigmask(SIG_BLOCK, &stop, NULL);
+    check_lock(self);
+    if (was_given) {
+        (void)give_terminal(self);
+    }
+    cli_child_signal(&self->child, SIGCONT);
+}
+
+/* SIGSTOP is somebody's hand on the command alone: it keeps its lock. */
+static void on_stopped(struct watch *self, int signal_number)
+{
+    const bool wants_terminal = signal_number == SIGTTIN || signal_number == SIGTTOU;
+
+    if (self->terminal_fd < 0 || signal_number == SIGSTOP || self->is_ending) {
+        return;
+    }
+    if (wants_terminal && give_terminal(self)) {
+        cli_child_signal(&self->child, SIGCONT);
+    } else {
+        suspend(self);
+    }
+}
+
+/* SIGCHLD may stand for several changes, and for the guard's. */
+static void on_child_changed(struct watch *self)
+{
+    int status = 0;
+
+    while (!self->child.has_ended &&
+           waitpid(self->child.pid, &status, WNOHANG | WUNTRACED) == self->child.pid) {
+        if (WIFSTOPPED(status)) {
+            on_stopped(self, WSTOPSIG(status));
+        } else {
+            self->child.has_ended = true;
+            self->child.status = status;
+        }
+    }
+}
+
+static void read_signals(struct watch *self)
+{
+    struct signalfd_siginfo info;
+
+    while (read(self->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo == SIGCHLD) {
+            on_child_changed(self);
+            continue;
+        }
+        if (info.ssi_signo == SIGCONT) {
+            check_lock(self);
+        }
+        cli_child_signal(&self->child, (int)info.ssi_signo);
+    }
+}
+
+/* Doubt has no descriptor: check again when the lock could come near its end. */
+static int next_check_ms(const struct watch *self)
+{
+    const int64_t grace_ms = self->grace_ms;
+    int64_t wait_ms = left_ms(self) - grace_ms;
+    int64_t renewed_ms;
+
+    if (self->is_killed) {
+        return -1;
+    }
+    if (self->is_ending) {
+        wait_ms = grace_left_ms(self);
+    } else if (is_renewed(self)) {
+        renewed_ms = self->hold_end_ms - grace_ms - cli_now_ms();
+        wait_ms = wait_ms > CHECK_MS ? wait_ms : CHECK_MS;
+        wait_ms = wait_ms < renewed_ms ? wait_ms : renewed_ms;
+    }
+    wait_ms = wait_ms > 0 ? wait_ms : 0;
+    return (int)(wait_ms < LONGEST_SLEEP_MS ? wait_ms : LONGEST_SLEEP_MS);
+}
+
+static void watch_until_end(struct watch *self)
+{
+    struct pollfd fds[] = {
+        {.fd = self->signal_fd, .events = POLLIN},
+        {.fd = self->lost_fd, .events = POLLIN},
+    };
+
+    while (!self->child.has_ended) {
+        fds[1].fd = self->was_lost || self->is_killed ? -1 : self->lost_fd;
+        (void)poll(fds, sizeof fds / sizeof fds[0], next_check_ms(self));
+        read_signals(self);
+        if (!self->child.has_ended) {
+            check_lock(self);
+        }
+    }
+}
+
+/* Starts the command and watches it until it has ended. Returns how it ended. */
+static int run_command(struct watch *self, const struct cli_args *args)
+{
+    rql_error error = {.status = RQL_OK};
     int code;
 
-    cli_environment_init(&environment, rules->held, args->options.url);
-    if (signal_fd < 0) {
-        cli_say("%s: no descriptor for signals", rules->held->label);
+    if (self->signal_fd < 0) {
+        cli_say("%s: no descriptor for signals", self->held->label);
         return CLI_FAULT;
     }
-    rules->signal_fd = signal_fd;
-    code = cli_child_start(&child, args->command, environment.items, &rules->held->mask);
-    if (code == CLI_DONE) {
-        code = cli_watch(rules, &child, lost_out);
-        cli_child_fini(&child);
-        code = code == CLI_DONE ? cli_child_code(&child) : code;
+    code = cli_child_start(&self->child, args, self->held);
+    if (code != CLI_DONE) {
+        return code;
     }
+    if (cli_held_lost_fd(self->held, &self->lost_fd, &error) != RQL_OK) {
+        cli_child_signal(&self->child, SIGKILL);
+        (void)waitpid(self->child.pid, &self->child.status, 0);
+        self->child.has_ended = true;
+        code = cli_fault(&error);
+    } else {
+        self->terminal_fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
+        watch_until_end(self);
+        take_terminal(self);
+        cli_close_p(&self->terminal_fd);
+        if (self->is_ending) {
+            cli_child_signal(&self->child, SIGKILL); /* what it left behind in its group */
+        }
+        code = cli_child_code(&self->child);
+    }
+    cli_child_fini(&self->child);
     return code;
 }
+
+/* ---- the commands ---- */
 
 /* Runs the command while this is held, then releases it. A lock that had ended before is a loss
  * that nobody could report in time. A release without a reply is none: the lock ends by its ttl,
@@ -40,23 +294,26 @@ static int run_held(const struct cli_args *args, struct cli_held *held)
 {
     const bool has_grace = args->kill_after_ms != CLI_UNSET;
     const bool is_limited = args->max_hold_ms != CLI_UNSET && args->max_hold_ms != RQL_FOREVER;
-    struct cli_watch_rules rules = {
+    struct watch watch = {
         .held = held,
         .grace_ms = has_grace ? args->kill_after_ms : cli_held_ttl_ms(held) / 3,
-        .is_renewed = args->auto_extend,
+        .renews = args->auto_extend,
         .hold_end_ms = is_limited ? cli_after_ms(args->max_hold_ms) : INT64_MAX,
+        .signal_fd = open_signals(),
+        .lost_fd = -1,
+        .terminal_fd = -1,
     };
     rql_error error = {.status = RQL_OK};
-    bool was_ended = false;
-    const int code = run_command(args, &rules, &was_ended);
+    const int code = run_command(&watch, args);
     const rql_status released = cli_held_release(held, &error);
 
+    cli_close_p(&watch.signal_fd);
     if (released < 0) {
         (void)cli_fault(&error);
-    } else if (released == RQL_NOT_HELD && !was_ended) {
+    } else if (released == RQL_NOT_HELD && !watch.is_ending) {
         cli_say("%s: the lock had ended before the command did", held->label);
     }
-    return was_ended || released == RQL_NOT_HELD ? CLI_LOST : code;
+    return watch.is_ending || released == RQL_NOT_HELD ? CLI_LOST : code;
 }
 
 static int run(struct cli_session *self)

@@ -1,8 +1,6 @@
 #include "cmd.h"
 #include "format.h"
-#include "guess.h"
 #include "messages.h"
-#include "release.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -16,47 +14,27 @@
 /* How often `run` checks its swarm when systemd does not want to know more often. */
 enum { CHECK_MS = 60000 };
 
-/* False: no address. A leading '@' stands for the abstract name space. */
-static bool fill_address(struct sockaddr_un *address, socklen_t *size_out)
+/* One datagram to systemd, as sd_notify(3) has it; '@' stands for the abstract name space. What
+ * cannot be sent is not missed. */
+static void notify(const char *text)
 {
     const char *path = getenv("NOTIFY_SOCKET"); /* NOLINT(concurrency-mt-unsafe) */
     const size_t length = path ? strlen(path) : 0;
-
-    if (length < 2 || length >= sizeof address->sun_path || (*path != '/' && *path != '@')) {
-        return false;
-    }
-    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    (void)memcpy(address->sun_path, path, length);
-    if (*path == '@') {
-        address->sun_path[0] = '\0';
-    }
-    *size_out = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length);
-    return true;
-}
-
-/* One datagram to systemd, as sd_notify(3) has it. What cannot be sent is not missed. */
-static void notify(const char *text)
-{
-    struct sockaddr_un address;
-    socklen_t size;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length);
     __attribute__((cleanup(cli_close_p))) int fd = -1;
 
-    if (!fill_address(&address, &size)) {
+    if (length < 2 || length >= sizeof address.sun_path || (*path != '/' && *path != '@')) {
         return;
+    }
+    (void)memcpy(address.sun_path, path, length);
+    if (*path == '@') {
+        address.sun_path[0] = '\0';
     }
     fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd >= 0) {
         (void)sendto(fd, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&address, size);
     }
-}
-
-/* How often to say WATCHDOG=1: half of $WATCHDOG_USEC. 0: nobody waits for it. */
-static int64_t read_watchdog_ms(void)
-{
-    const char *text = getenv("WATCHDOG_USEC"); /* NOLINT(concurrency-mt-unsafe) */
-    const int64_t us = text ? strtoll(text, NULL, 10) : 0;
-
-    return us > 0 ? us / 2000 + 1 : 0;
 }
 
 static sigset_t ending_signals(void)
@@ -94,7 +72,9 @@ static bool is_well(rql_client *client)
 static void wait_for_end(rql_client *client)
 {
     const sigset_t ending = ending_signals();
-    const int64_t watchdog_ms = read_watchdog_ms();
+    const char *watchdog = getenv("WATCHDOG_USEC"); /* NOLINT(concurrency-mt-unsafe) */
+    const int64_t watchdog_us = watchdog ? strtoll(watchdog, NULL, 10) : 0;
+    const int64_t watchdog_ms = watchdog_us > 0 ? watchdog_us / 2000 + 1 : 0; /* half of it */
     const int64_t check_ms = watchdog_ms > 0 ? watchdog_ms : CHECK_MS;
     const struct timespec pause = {.tv_sec = check_ms / 1000, .tv_nsec = check_ms % 1000 * 1000000};
     int signal = -1;

@@ -1,15 +1,23 @@
 #include "held.h"
 
+#include "format.h"
 #include "messages.h"
-#include "release.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+#include <uv.h>
 
-/* Where a series and a lock differ for those who hold: in the names of the functions, no more. */
+enum {
+    HOLDER_SIZE = 2 * RQL_ID_SIZE + 32,
+    OVER_SIZE = 192,
+    CHECK_MS = 100,
+    TWICE_MS = 100, /* timeout(1) sends its signal twice in a row, and means it once */
+};
 
-enum { HOLDER_SIZE = 2 * RQL_ID_SIZE + 32, OVER_SIZE = 192 };
+/* ---- what is held: a series and a lock differ in the names of their functions only ---- */
 
 size_t cli_held_count(const struct cli_held *self)
 {
@@ -59,6 +67,238 @@ rql_status cli_held_release(struct cli_held *self, rql_error *error)
     return status;
 }
 
+/* ---- the wait ---- */
+
+/* A request on a loop, not a blocking call: a signal has to take it out of its queue, and only the
+ * thread of its loop may ask why it is not served. */
+struct waiting {
+    const struct cli_args *args;
+    struct cli_held *held; /* filled if the status is RQL_OK and no signal came */
+    rql_lock_options lock;
+    rql_series_options series;
+    rql_series_result result;
+    rql_refusal refusal;
+
+    uv_loop_t uv;
+    uv_poll_t signals;
+    uv_timer_t check;
+    uv_timer_t last;
+    rql_loop *loop;
+    rql_request *request; /* while it is under way */
+    int signal_fd;
+    int64_t signalled_ms;
+    rql_error said; /* RQL_OK: nothing that still holds */
+
+    int signal; /* that ended it, or 0 */
+    rql_status status;
+    rql_error error;
+};
+
+sigset_t cli_signals(const int *numbers, size_t count)
+{
+    struct sigaction action;
+    sigset_t set;
+
+    (void)sigemptyset(&set);
+    for (size_t i = 0; i < count; i++) {
+        if (sigaction(numbers[i], NULL, &action) != 0 || action.sa_handler != SIG_IGN) {
+            (void)sigaddset(&set, numbers[i]);
+        }
+    }
+    return set;
+}
+
+_Noreturn void cli_die_by(int signal_number)
+{
+    const struct sigaction plain = {.sa_handler = SIG_DFL};
+    sigset_t set;
+
+    (void)sigaction(signal_number, &plain, NULL);
+    (void)raise(signal_number);
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, signal_number);
+    (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    _Exit(CLI_SIGNALLED + signal_number);
+}
+
+/* The second signal: whoever sends it does not want to wait for the server. The request is left to
+ * the rules for dead waiters. */
+static void end_at_once(uv_timer_t *timer)
+{
+    const struct waiting *self = timer->data;
+
+    cli_die_by(self->signal);
+}
+
+static void on_signals(uv_poll_t *poll, int status, int events)
+{
+    struct waiting *self = poll->data;
+    struct signalfd_siginfo info;
+    int64_t pause_ms;
+
+    (void)status;
+    (void)events;
+    while (read(self->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (self->request && self->signal == 0) {
+            self->signal = (int)info.ssi_signo;
+            self->signalled_ms = cli_now_ms();
+            (void)rql_request_cancel(self->request);
+        } else if (self->request) {
+            pause_ms = self->signalled_ms + TWICE_MS - cli_now_ms();
+            (void)uv_timer_start(&self->last, end_at_once, pause_ms > 0 ? (uint64_t)pause_ms : 0,
+                                 0);
+        }
+    }
+}
+
+/* That the server cannot be reached shows in more than one way, from one try to the next. */
+static bool is_away(rql_status status)
+{
+    return status == RQL_E_IO || status == RQL_E_UNKNOWN;
+}
+
+static bool is_news(const rql_error *said, const rql_error *now)
+{
+    if (is_away(now->status)) {
+        return !is_away(said->status);
+    }
+    return now->status != said->status || strcmp(now->message, said->message) != 0;
+}
+
+static void check_fault(uv_timer_t *timer)
+{
+    struct waiting *self = timer->data;
+    rql_error fault = {.status = RQL_OK};
+
+    if (!self->request || self->signal != 0) {
+        return;
+    }
+    (void)rql_request_fault(self->request, &fault);
+    if (fault.status != RQL_OK && is_news(&self->said, &fault)) {
+        cli_say_nowait("%s: waiting: %s", self->held->label, fault.message);
+    }
+    self->said = fault;
+}
+
+/* The request is gone when its callback returns: nobody may ask it or cancel it any more. */
+static void note_end(struct waiting *self, rql_status status, const rql_error *error)
+{
+    self->request = NULL;
+    self->status = status;
+    if (error) {
+        self->error = *error;
+    }
+}
+
+static void on_lock(rql_status status, rql_lock *lock, const rql_error *error, void *user_data)
+{
+    struct waiting *self = user_data;
+
+    self->held->lock = lock;
+    note_end(self, status, error);
+}
+
+static void on_series(rql_status status, rql_series *series, const rql_error *error,
+                      void *user_data)
+{
+    struct waiting *self = user_data;
+
+    self->held->series = series;
+    note_end(self, status, error);
+}
+
+/* libuv ends the process where it finds no memory, descriptor or thread for what it sets up once.
+ * The library has it do so after a check, when it makes a loop of its own. That also starts the
+ * threads that connecting needs, which let no signal through: what one of them took would be lost
+ * for those who wait for it here. So one is opened first, and closed again. */
+static rql_status open_waiting(struct waiting *self, rql_client *client, const sigset_t *set)
+{
+    rql_loop *own = NULL;
+    rql_status status = rql_loop_open(&own, client, NULL, &self->error);
+
+    if (status == RQL_OK) {
+        status = rql_loop_close(own, NULL, NULL, &self->error);
+    }
+    if (status != RQL_OK) {
+        return status;
+    }
+    self->signal_fd = signalfd(-1, set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (self->signal_fd < 0 || uv_loop_init(&self->uv) != 0) {
+        cli_die_nomem();
+    }
+    (void)uv_timer_init(&self->uv, &self->check);
+    (void)uv_timer_init(&self->uv, &self->last);
+    (void)uv_poll_init(&self->uv, &self->signals, self->signal_fd);
+    self->check.data = self;
+    self->last.data = self;
+    self->signals.data = self;
+    return rql_loop_open(&self->loop, client, &self->uv, &self->error);
+}
+
+/* The loop runs on until the library has taken everything of its own off it. */
+static void close_waiting(struct waiting *self)
+{
+    if (self->signal_fd < 0) {
+        return;
+    }
+    uv_close((uv_handle_t *)&self->check, NULL);
+    uv_close((uv_handle_t *)&self->last, NULL);
+    uv_close((uv_handle_t *)&self->signals, NULL);
+    if (self->loop) {
+        (void)!rql_loop_close(self->loop, NULL, NULL, NULL);
+    }
+    (void)uv_run(&self->uv, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&self->uv);
+    (void)close(self->signal_fd);
+}
+
+static rql_status begin(struct waiting *self)
+{
+    const struct cli_args *args = self->args;
+    const bool is_series = args->n_names > 0;
+    rql_acquiring one = {.done = on_lock, .user_data = self};
+    rql_series_acquiring all = {.done = on_series, .user_data = self};
+    const rql_status status =
+        is_series ? rql_series_acquire_async(self->loop, &self->series, &all, &self->error)
+                  : rql_acquire_async(self->loop, args->name, &self->lock, &one, &self->error);
+
+    if (status == RQL_OK) {
+        self->request = is_series ? all.request : one.request;
+    }
+    return status;
+}
+
+/* The signals stay blocked when something is held, and are let through again otherwise. */
+static void wait_until_held(struct waiting *self, rql_client *client)
+{
+    static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
+    const sigset_t set = cli_signals(ending, sizeof ending / sizeof ending[0]);
+
+    (void)pthread_sigmask(SIG_BLOCK, &set, &self->held->mask);
+    self->status = open_waiting(self, client, &set);
+    if (self->status == RQL_OK) {
+        self->status = begin(self);
+    }
+    if (self->request) {
+        (void)uv_poll_start(&self->signals, UV_READABLE, on_signals);
+        (void)uv_timer_start(&self->check, check_fault, CHECK_MS, CHECK_MS);
+    }
+    while (self->request) {
+        (void)uv_run(&self->uv, UV_RUN_ONCE);
+    }
+    if (self->signal != 0 || self->status != RQL_OK) {
+        /* Closing may take its time: a second signal ends it. */
+        (void)pthread_sigmask(SIG_SETMASK, &self->held->mask, NULL);
+    }
+    close_waiting(self);
+    if (self->signal != 0) {
+        /* It came first, or at the same time: nothing was begun under the lock. */
+        (void)cli_held_release(self->held, NULL);
+    }
+}
+
+/* ---- the acquisition ---- */
+
 static void fill_lock(const struct cli_args *args, const rql_client *client, rql_lock_options *out)
 {
     const char *outer = getenv("RQL_LOCK"); /* NOLINT(concurrency-mt-unsafe) */
@@ -73,10 +313,9 @@ static void fill_lock(const struct cli_args *args, const rql_client *client, rql
     if (args->ttl_ms != CLI_UNSET) {
         out->ttl_ms = args->ttl_ms;
     }
-    if (args->wait_ms !=
-        CLI_UNSET) { /* then tries are not counted, whatever the environment says */
+    if (args->wait_ms != CLI_UNSET) {
         out->timeout_ms = args->wait_ms;
-        out->retry_count = RQL_FOREVER;
+        out->retry_count = RQL_FOREVER; /* whatever the environment says */
     }
     if (args->max_hold_ms != CLI_UNSET) {
         out->max_hold_ms = args->max_hold_ms;
@@ -88,11 +327,12 @@ static void fill_lock(const struct cli_args *args, const rql_client *client, rql
 }
 
 /* One line for people; what else there is to know of a refusal is in the log lines. */
-static void say_refused(const struct cli_args *args, const struct cli_wait *wait)
+static void say_refused(const struct waiting *self)
 {
-    const size_t failed_on = wait->series.result->failed_on;
-    const bool is_named = !wait->name && failed_on < args->n_names;
-    const rql_refusal *refusal = wait->lock.refusal;
+    const struct cli_args *args = self->args;
+    const size_t failed_on = self->result.failed_on;
+    const bool is_named = failed_on < args->n_names;
+    const rql_refusal *refusal = &self->refusal;
     char holder[HOLDER_SIZE] = "";
     char over[OVER_SIZE] = "";
 
@@ -104,24 +344,25 @@ static void say_refused(const struct cli_args *args, const struct cli_wait *wait
         (void)snprintf(over, sizeof over,
                        "; %u %s over by the time that the answer was here: a ttl of %lld ms must "
                        "outlast the round trip",
-                       (unsigned)refusal->n_over, refusal->n_over == 1 ? "grant was" : "grants were",
-                       (long long)wait->lock.ttl_ms);
+                       (unsigned)refusal->n_over,
+                       refusal->n_over == 1 ? "grant was" : "grants were",
+                       (long long)self->lock.ttl_ms);
     }
-    cli_say("%s: not acquired: %s%s%s%s%s", wait->held->label, rql_status_text(wait->status),
+    cli_say("%s: not acquired: %s%s%s%s%s", self->held->label, rql_status_text(self->status),
             is_named ? "; failed on " : "", is_named ? args->names[failed_on] : "", holder, over);
 }
 
 /* A wait ended with nothing held. */
-static int refuse(struct cli_session *session, const struct cli_wait *wait)
+static int refuse(struct cli_session *session, const struct waiting *self)
 {
-    if (wait->signal != 0) {
-        return -wait->signal;
+    if (self->signal != 0) {
+        return -self->signal;
     }
-    if (wait->status < 0) {
-        return cli_fault(&wait->error);
+    if (self->status < 0) {
+        return cli_fault(&self->error);
     }
     out_print(&session->out);
-    say_refused(session->args, wait);
+    say_refused(self);
     return (int)session->args->conflict_exit_code;
 }
 
@@ -155,19 +396,21 @@ static int claim(struct cli_held *held)
 
 int cli_acquire(struct cli_session *session, struct cli_held *held)
 {
-    __attribute__((cleanup(rql_refusal_clear_p))) rql_refusal refusal = {.reason = RQL_OK};
     const struct cli_args *args = session->args;
-    rql_series_result result = {.reason = RQL_OK};
-    struct cli_wait wait = {.name = args->n_names > 0 ? NULL : args->name, .held = held};
+    struct waiting waiting = {.args = args, .held = held, .signal_fd = -1};
+    int code;
 
-    fill_lock(args, session->client, &wait.lock);
-    wait.lock.refusal = &refusal;
-    rql_series_options_init(&wait.series);
-    wait.series.mode = args->gem ? RQL_SERIES_GEM : RQL_SERIES_ATOMIC;
-    wait.series.names = args->names;
-    wait.series.n_names = args->n_names;
-    wait.series.lock = &wait.lock;
-    wait.series.result = &result;
-    cli_wait(&wait, session->client);
-    return wait.signal == 0 && wait.status == RQL_OK ? claim(held) : refuse(session, &wait);
+    fill_lock(args, session->client, &waiting.lock);
+    waiting.lock.refusal = &waiting.refusal;
+    rql_series_options_init(&waiting.series);
+    waiting.series.mode = args->gem ? RQL_SERIES_GEM : RQL_SERIES_ATOMIC;
+    waiting.series.names = args->names;
+    waiting.series.n_names = args->n_names;
+    waiting.series.lock = &waiting.lock;
+    waiting.series.result = &waiting.result;
+    wait_until_held(&waiting, session->client);
+    code =
+        waiting.signal == 0 && waiting.status == RQL_OK ? claim(held) : refuse(session, &waiting);
+    rql_refusal_clear(&waiting.refusal);
+    return code;
 }

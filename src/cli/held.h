@@ -1,8 +1,7 @@
 #ifndef CLI_HELD_H
 #define CLI_HELD_H
 
-/* What a command runs under: one lock, or a series of them; how it is acquired, and how it is
- * waited for. */
+/* What a command runs under: one lock, or a series of them; how it is waited for and acquired. */
 
 #include "cmd.h"
 
@@ -17,7 +16,11 @@ struct cli_held {
 
 /* Acquires the lock or the series that the arguments name, as the flags say. If that is held, it is
  * in *held; the signals that end a wait stay blocked. Else returns the exit code, after a line on
- * stderr; or, without a line, minus the signal that ended the wait and is to end the program. */
+ * stderr; or, without a line, minus the signal that ended the wait and is to end the program.
+ *
+ * SIGINT, SIGTERM and SIGHUP take the request out of its queue, a second one ends the program at
+ * once. What keeps the server from serving the request is said on stderr, once, and again when it
+ * changes. */
 int cli_acquire(struct cli_session *session, struct cli_held *held);
 
 size_t cli_held_count(const struct cli_held *self);
@@ -33,24 +36,8 @@ rql_status cli_held_lost_fd(const struct cli_held *self, int *out, rql_error *er
 /* Releases what is held, once. */
 rql_status cli_held_release(struct cli_held *self, rql_error *error);
 
-/* One wait: what to ask for, and how it ended. */
-struct cli_wait {
-    const char *name; /* of one lock; NULL: a series */
-    rql_lock_options lock;
-    rql_series_options series;
-
-    struct cli_held *held; /* filled if the status is RQL_OK and no signal came */
-    rql_status status;
-    rql_error error;
-    int signal; /* that ended it, or 0 */
-};
-
-/* Waits for a lock or a series on this thread, and takes signals meanwhile: SIGINT, SIGTERM and
- * SIGHUP take the request out of its queue, a second one ends the program at once. What keeps the
- * server from serving the request is said on stderr, once, and again when it changes.
- *
- * The signals stay blocked when something is held, and are let through again otherwise. */
-void cli_wait(struct cli_wait *self, rql_client *client);
+/* These signals, without those that nohup or a shell has ignored: they stay ignored. */
+sigset_t cli_signals(const int *numbers, size_t count);
 
 /* Ends the program as this signal does. */
 _Noreturn void cli_die_by(int signal_number);

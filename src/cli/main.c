@@ -1,9 +1,7 @@
 #include "cmd.h"
 #include "format.h"
-#include "guess.h"
 #include "held.h"
 #include "messages.h"
-#include "release.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -133,26 +131,11 @@ static int run_with_client(const struct cli_command *command, struct cli_args *a
     return code;
 }
 
-static int run_command(struct cli_args *args)
-{
-    const struct cli_command *command = find_command(*args->next);
-    int code;
-
-    if (!command) {
-        return CLI_USAGE;
-    }
-    args->next += 1;
-    code = cli_args_parse(args, command);
-    if (code != CLI_DONE) {
-        return code;
-    }
-    return args->help ? cli_help_command(command) : run_with_client(command, args);
-}
-
 /* `help` is no command of the table: it needs neither a client nor a valid environment. */
 static int run_all(struct cli_args *args)
 {
-    const int code = cli_args_parse(args, NULL);
+    const struct cli_command *command;
+    int code = cli_args_parse(args, NULL);
 
     if (code != CLI_DONE) {
         return code;
@@ -168,7 +151,19 @@ static int run_all(struct cli_args *args)
         cli_say("which command? see rql --help");
         return CLI_USAGE;
     }
-    return strcmp(*args->next, "help") == 0 ? help_on(args->next[1]) : run_command(args);
+    if (strcmp(*args->next, "help") == 0) {
+        return help_on(args->next[1]);
+    }
+    command = find_command(*args->next);
+    if (!command) {
+        return CLI_USAGE;
+    }
+    args->next += 1;
+    code = cli_args_parse(args, command);
+    if (code != CLI_DONE) {
+        return code;
+    }
+    return args->help ? cli_help_command(command) : run_with_client(command, args);
 }
 
 /* A result that did not reach its reader is a failure, even when the lock was taken. */
@@ -195,8 +190,7 @@ int main(int argc, char **argv)
     cli_args_init(&args, argc > 0 ? argv + 1 : nothing + 1);
     code = check_output(run_all(&args));
     if (code < 0) {
-        cli_die_by(
-            -code); /* a shell tells "ended by a signal" from an exit code, and stops its loop */
+        cli_die_by(-code); /* unlike an exit code this stops a shell's loop */
     }
     return code;
 }

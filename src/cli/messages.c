@@ -2,7 +2,6 @@
 
 #include "cmd.h"
 #include "format.h"
-#include "release.h"
 
 #include <poll.h>
 #include <signal.h>

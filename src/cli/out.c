@@ -1,8 +1,8 @@
 #include "out.h"
 
+#include "cmd.h"
 #include "format.h"
 #include "messages.h"
-#include "release.h"
 
 #include <cJSON.h>
 #include <stdarg.h>

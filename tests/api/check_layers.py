@@ -21,7 +21,7 @@ MAY_USE = {
 VENDOR = {
     "hiredis": ["src/net/"],
     "uv.h": ["src/base/uv_start", "src/base/worker", "src/net/conn_loop", "src/net/local", "src/lock/loop",
-             "src/cli/waiting"],
+             "src/cli/held"],
     "cJSON.h": ["src/cli/out"],
     "openssl": ["src/net/"],
 }
