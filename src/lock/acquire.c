@@ -17,6 +17,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/*
+ * The operation that acquires one lock, or up to 64 at once. What happens next is decided by the
+ * pure machine in request.c: try, wait, leave the queue, finish. This file does each of these
+ * steps: it writes the script's arguments, hands replies to grant.c, listens through wait.c, and
+ * withdraws what is still in a queue when the caller gives up.
+ *
+ * An acquisition of several locks is one request: one call of acquire_series.lua stands in the
+ * queues of all of them, under a nonce of its own in each.
+ */
+
 /* Three years: what waits longer waits for ever, and no number of the scripts gets an exponent. */
 static const int64_t LONGEST_WAIT_MS = INT64_C(100000000000);
 
@@ -32,6 +42,8 @@ static int64_t deadline_us(const struct rqli_acquire *self)
 
 /* ---- asking ---- */
 
+/* How long this request would still wait, for the script: the server compares the waits of those
+ * who hold locks and want others, to see who may be let past. -1: for ever. */
 static int64_t wait_left_ms(const struct rqli_acquire *self, int64_t now_us)
 {
     int64_t left_ms = (deadline_us(self) - now_us) / 1000;
@@ -42,6 +54,9 @@ static int64_t wait_left_ms(const struct rqli_acquire *self, int64_t now_us)
     return left_ms > 0 ? left_ms : 0;
 }
 
+/* The arguments of acquire.lua and acquire_series.lua, in their order. The server refuses a try
+ * that arrives after its not_after: one that was held up on its way must not take a lock for
+ * somebody who has given up. */
 static void add_arguments(const struct rqli_acquire *self, struct rqli_call *call, int64_t now_us)
 {
     static const char access[] = "qrQR"; /* the second two: it holds other locks */
@@ -86,6 +101,8 @@ static rql_lock *leaving_lock(const struct rqli_acquire *self, size_t i, uint64_
     return rqli_acquire_lock(self, at);
 }
 
+/* The nonces are the same in each try: a repeated script recognises its own request, so that a lost
+ * reply costs neither the place in the queue nor a grant. */
 static void write_calls(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     const struct rqli_acquire *self = (const struct rqli_acquire *)op;
@@ -108,6 +125,9 @@ static void write_calls(struct rqli_op *op, size_t i, struct rqli_call *call)
 
 /* ---- leaving ---- */
 
+/* The withdrawal gets the rest of the time up to the deadline and the grace period behind it. If a
+ * failed try has used the grace already, only half of it is left: a call ends by its deadline plus
+ * the grace, whatever the server does. */
 static int64_t leave_until_us(const struct rqli_acquire *self, int64_t now_us)
 {
     int64_t until_us = rqli_after_ms(now_us, self->client->options.io_timeout_ms);
@@ -119,6 +139,8 @@ static int64_t leave_until_us(const struct rqli_acquire *self, int64_t now_us)
     return later(until_us, self->had_grace ? now_us : now_us + grace_us / 2);
 }
 
+/* Nobody waits for it: the leases repeat it until the server confirms, or until a grant that it may
+ * have got is over by its ttl. */
 static void withdraw_in_background(const struct rqli_acquire *self, const rql_lock *lock)
 {
     const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
@@ -126,6 +148,7 @@ static void withdraw_in_background(const struct rqli_acquire *self, const rql_lo
     rqli_leases_withdraw(self->client->leases, &what, self->options->ttl_ms);
 }
 
+/* A reply that says that the queue is long asks for another call, which serves the rest of it. */
 static void read_leave(struct rqli_acquire *self, size_t i, const struct rqli_reply *reply)
 {
     uint64_t bit;
@@ -172,6 +195,7 @@ static bool leave(struct rqli_acquire *self)
 
 /* ---- from step to step ---- */
 
+/* The same calls carry tries and withdrawals; is_leaving says which. */
 static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
                        const struct rqli_reply *reply, const rql_error *fault)
 {
@@ -251,6 +275,8 @@ static void woken(struct rqli_op *op, enum rqli_wake wake)
     }
 }
 
+/* Behind this nothing of the request is on the server, or the leases withdraw it; pushes for it are
+ * ignored. */
 static void finish(struct rqli_acquire *self, rql_status status)
 {
     rqli_wait_end(self);
@@ -298,6 +324,8 @@ static bool take_step(struct rqli_acquire *self, enum rqli_op_next *out)
     return true;
 }
 
+/* A cancellation that comes while a try is under way takes effect here, behind its reply: a grant
+ * in that reply is given back by leaving. */
 static enum rqli_op_next next(struct rqli_op *op)
 {
     struct rqli_acquire *self = (struct rqli_acquire *)op;
@@ -313,6 +341,8 @@ static enum rqli_op_next next(struct rqli_op *op)
 
 /* ---- from begin to end ---- */
 
+/* The script takes keys and nonces in the canonical order, so that two series over the same locks
+ * never wait for each other in a circle. */
 static void init_several(struct rqli_acquire *self)
 {
     struct rqli_acquire_several *several = self->several;
@@ -443,25 +473,7 @@ void rqli_acquire_report(const struct rqli_acquire *self)
     }
 }
 
-void rqli_acquire_raise(const struct rqli_acquire *self, rql_error *error)
-{
-    rql_status status = self->op.status;
-    const char *name = rqli_acquire_lock(self, 0)->name;
-    bool is_known = self->error && self->error->status != RQL_OK;
-
-    if (status == RQL_E_UNKNOWN && (!is_known || self->error->status != status)) {
-        (void)rqli_fail(error, status,
-                        "%s: the server has not confirmed the withdrawal of the request, which "
-                        "goes on in the background",
-                        name);
-    } else if (status < 0 && !is_known) {
-        (void)rqli_fail(error, status, "%s: %s; there was no memory to keep why", name,
-                        rql_status_text(status));
-    } else if (status < 0 && error) {
-        *error = *self->error;
-    }
-}
-
+/* A thread waits for each step where it stands; async.c takes the same steps on a loop. */
 rql_status rqli_acquire_run(struct rqli_acquire *self, rql_error *error)
 {
     rql_error detail = {.status = RQL_OK};

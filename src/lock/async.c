@@ -15,6 +15,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/*
+ * rql_acquire_async(): the same acquisition as on a thread, as a job of a loop. A request may be
+ * cancelled from any thread until its callback is called; the cancellation is posted, and whichever
+ * of job and post comes last frees the request.
+ *
+ * rqli_request_begin() and what follows it take the steps of rqli_acquire_run(); async_series.c
+ * uses them as well.
+ */
+
 /* ---- an acquisition, from begin to end ---- */
 
 static void finish(rql_request *self)
@@ -157,6 +166,7 @@ static void begin(struct rqli_job *job)
     rqli_request_begin(&self->request);
 }
 
+/* The metadata of the options is copied: the caller may free it when the call returns. */
 size_t rqli_options_room(const rql_lock_options *options)
 {
     size_t room = options->n_meta * sizeof *options->meta;
@@ -213,6 +223,7 @@ void rqli_single_be(rql_request *request, uint64_t number)
     ((struct single *)request)->number = number;
 }
 
+/* The handle is out before the job is posted: its callback may run before this call returns. */
 rql_status rql_acquire_async(rql_loop *loop, const char *name, const rql_lock_options *options,
                              rql_acquiring *what, rql_error *error)
 {
@@ -238,6 +249,7 @@ rql_status rql_acquire_async(rql_loop *loop, const char *name, const rql_lock_op
     return rqli_loop_start(loop, (struct rqli_job *)request, error);
 }
 
+/* Freed here, unless a cancellation is on its way to the loop: then by that. */
 void rqli_request_free(rql_request *self)
 {
     rqli_loop_finish(&self->job);
@@ -249,6 +261,7 @@ void rqli_request_free(rql_request *self)
     }
 }
 
+/* Before it has begun it is only noted; rqli_request_begin() finds it. */
 void rqli_request_cancel(struct rqli_job *job)
 {
     rql_request *self = (rql_request *)job;

@@ -11,6 +11,12 @@
 
 #include <stdlib.h>
 
+/*
+ * rql_release_async(), rql_series_release_async() and rql_extend_async(): end.c and extend.c as
+ * jobs of a loop. A release cannot be cancelled, and goes on when the loop is closed: a lock that
+ * its owner has let go must not stay until its ttl.
+ */
+
 /* The end, or an extension, of what is held: of a lock or a series, on a loop. */
 struct ending {
     struct rqli_job job; /* first */
@@ -27,6 +33,7 @@ struct ending {
     struct rqli_op_call calls[];
 };
 
+/* The handles are freed before the callback, which may free what they point to. */
 static void finish_end(struct ending *self, rql_status status, const rql_error *error)
 {
     rql_done done = self->done;
@@ -69,6 +76,7 @@ static void end_without_memory(struct ending *self)
     finish_end(self, status, &error);
 }
 
+/* Off the leases first: no loss is reported for what is being released. */
 static void begin_end(struct rqli_job *job)
 {
     struct ending *self = (struct ending *)job;

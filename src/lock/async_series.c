@@ -11,6 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/*
+ * rql_series_acquire_async(). The steps are those of series.c; here is only how they wait on a
+ * loop. In the gem's mode the request is a handle: the requests for the single locks do the work,
+ * one after the other, and a cancellation goes to the one under way.
+ */
+
 /* The acquisition of a series. */
 struct acquiring {
     rql_request request; /* first; of the gem's mode only a handle */
@@ -104,6 +110,7 @@ static void give_back(struct acquiring *self, rql_status why, const rql_error *e
     }
 }
 
+/* A cancellation that came too late for the part under way ends the series behind it. */
 static void on_part(rql_status status, rql_lock *lock, const rql_error *error, void *user_data)
 {
     struct acquiring *self = user_data;
@@ -173,6 +180,7 @@ static void begin(struct rqli_job *job)
     }
 }
 
+/* Behind the structure in the same allocation: an array of pointers, then the names. */
 static void copy_names(rql_series_options *options, char *memory)
 {
     const char **names = (const char **)(void *)memory;

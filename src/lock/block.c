@@ -10,6 +10,12 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+/*
+ * rql_with_lock(), rql_with_series() and rql_with_async(): a block of the caller's that runs while
+ * the lock is held. A timed block is not interrupted: when it took longer than the ttl the result
+ * says so.
+ */
+
 /* A block runs while it holds a lock or a series. Its clean-up runs however the block is left:
  * return, exception, cancellation. */
 
@@ -21,6 +27,8 @@ struct hold {
     rql_error *error;
 };
 
+/* Runs at every way out of the scope, also by an exception of C++ or a cancellation of the
+ * thread. */
 static void end_block(struct hold *self)
 {
     if (self->lock) {

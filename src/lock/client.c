@@ -9,8 +9,14 @@
 #include "net/conn_threads.h"
 #include "net/socket.h"
 
+/*
+ * What every call of a client needs: checks of its arguments, time budgets, and plain commands over
+ * its connection. How a client is made and ended is in client_new.c.
+ */
+
 enum { LEAST_GRACE_US = 50000, MOST_MORE_US = 50000 };
 
+/* Also guards against use after fork(): the sockets and threads of a client are its process's. */
 rql_status rqli_client_check(const rql_client *client, rql_error *error)
 {
     if (!client) {
@@ -55,6 +61,7 @@ int64_t rqli_client_grace_us(const rql_client *client)
     return grace_us > LEAST_GRACE_US ? grace_us : LEAST_GRACE_US;
 }
 
+/* Connecting and one reply, each with its own limit. */
 int64_t rqli_client_budget_us(const rql_client *client, int64_t now_us)
 {
     return rqli_after_ms(now_us,
@@ -115,6 +122,7 @@ const char *rql_current_host_id(const rql_client *client, char out[RQL_ID_SIZE])
     return out;
 }
 
+/* The words are gone through twice: to write the command, and in a fault to name it and its key. */
 rql_status rqli_query(rql_client *client, struct rqli_exchange **out, rql_error *error, ...)
 {
     RQLI_AUTO(rqli_exchange_give)

@@ -14,6 +14,7 @@
 
 RQLI_DEFINE_AUTO(rql_client *, rqli_client_free);
 
+/* In a fork child: every object with a descriptor closes its copy, and nothing else is touched. */
 static void abandon(void *self)
 {
     rql_client *client = self;
@@ -34,6 +35,7 @@ static void set_up_endpoint(rql_client *client)
     client->options.url = NULL;
 }
 
+/* Nothing is sent: the first connection is made by the first call, or by rql_client_connect(). */
 static rql_status build(rql_client *client, rql_error *error)
 {
     client->stats = rqli_stats_new();
@@ -78,6 +80,7 @@ rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_er
     return RQL_OK;
 }
 
+/* The leases first: their thread uses all the rest. */
 rql_client *rqli_client_free(rql_client *client)
 {
     /* In a fork child threads that are not there may have been changing it: it stays. */

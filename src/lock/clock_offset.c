@@ -1,5 +1,11 @@
 #include "lock/clock_offset.h"
 
+/*
+ * Replies bound the difference of the clocks from both sides: the server read its clock after the
+ * request was sent and before the reply was received. The best lower bound of the last ten seconds
+ * counts. Bounds that contradict each other say that one of the clocks was set.
+ */
+
 enum {
     BUCKET_US = 5000000,
     WINDOW_US = 2 * BUCKET_US,
@@ -27,6 +33,7 @@ static void restart(struct rqli_clock_offset *self, int64_t lo_us, int64_t now_u
     self->begun_us = now_us;
 }
 
+/* Two buckets of five seconds: the older one is dropped whole, so that nothing has to be sorted. */
 enum rqli_clock_offset_news rqli_clock_offset_add(struct rqli_clock_offset *self, int64_t sent_us,
                                                   int64_t server_us, int64_t received_us)
 {

@@ -8,6 +8,13 @@
 #include "observe/observe.h"
 #include "wire/answer.h"
 
+/*
+ * The end of 1 to 64 holds: a grant is released, a re-entry takes back what it had added. Each call
+ * is repeated while its fault may pass, as long as there is time: a release is idempotent, because
+ * a nonce is granted only once. What could not be confirmed is withdrawn in the background, and the
+ * caller gets RQL_E_UNKNOWN.
+ */
+
 enum {
     PAUSE_US = 20000,  /* between two calls of which the first got no reply */
     BLOCK_SLACK_MS = 2 /* the gem takes back of an extension: ttl - elapsed - 2 */
@@ -19,6 +26,8 @@ bool rqli_may_pass(rql_status status)
            status == RQL_E_READ_ONLY;
 }
 
+/* A release that freed a lock with a long queue serves only the first of it; calls that serve the
+ * rest follow in further rounds. */
 static void write_end(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     const struct rqli_end_part *part = &((struct rqli_end *)op)->parts[i];
@@ -56,6 +65,7 @@ static rql_status understand(struct rqli_end *self, struct rqli_end_part *part,
     return outcome.what == 1 ? RQL_OK : RQL_NOT_HELD;
 }
 
+/* A fault is remembered: if a later call finds nothing, the one without a reply has ended it. */
 static void read_end(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
                      const struct rqli_reply *reply, const rql_error *fault)
 {
@@ -144,6 +154,7 @@ static enum rqli_op_next next(struct rqli_op *op)
 
 static const struct rqli_op_ops ops = {write_end, read_end, next, NULL};
 
+/* gives_back: on a loop these calls go ahead of those that ask for locks. */
 static void begin(struct rqli_end *self, rql_client *client, struct rqli_end_part *parts)
 {
     int64_t now_us = rqli_now_us();
@@ -167,6 +178,8 @@ static rql_status as_believed(const rql_lock *lock, int64_t now_us)
     return rqli_lease_state(&lock->kept.lease, now_us) == RQL_GONE ? RQL_NOT_HELD : RQL_OK;
 }
 
+/* The gem's arithmetic, to the millisecond: both must take the same time back from a shared
+ * lock. */
 static int64_t unused_ms(const struct rqli_end *self, const rql_lock *lock)
 {
     if (lock->process != RQL_EXTENDABLE_CONFLICT_WORK_THROUGH) {
@@ -257,6 +270,7 @@ rql_status rqli_give_back(rql_lock *const *locks, size_t count, rql_error *error
     return run(&self, error);
 }
 
+/* Without a handle: only keys and nonce are known, and no lease ends. */
 rql_status rqli_release(rql_client *client, const struct rqli_keys *keys, const char *nonce,
                         rql_error *error)
 {

@@ -7,6 +7,12 @@
 #include "observe/observe.h"
 #include "wire/answer.h"
 
+/*
+ * A new ttl for what is held. It never shortens what the holder believes without the server's word:
+ * the lease changes only by a reply. A series is extended in one round trip, lock by lock: one that
+ * has ended does not keep the others from their new ttl.
+ */
+
 rql_status rqli_extend_check(int64_t ttl_ms, rql_error *error)
 {
     if (ttl_ms < 1 || ttl_ms > RQL_TTL_MAX_MS) {

@@ -1,6 +1,7 @@
 #include "lock/grant.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "lock/acquisition.h"
 #include "lock/client.h"
 #include "lock/clock_offset.h"
@@ -15,6 +16,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/*
+ * What a reply or a push means for a request: granted, queued, refused, or a fault. A grant is
+ * trusted only while it is in force by our own clock: its lease counts from before the script was
+ * sent, so that it ends here no later than on the server.
+ */
+
+/* A grant in a reply is claimed: the server knows that we are there. One that was pushed may not
+ * be, see rqli_grant_by_push(). */
 static struct rqli_lease_terms terms_of(const rql_lock_options *options, int64_t begun_us,
                                         int64_t left_ms)
 {
@@ -28,6 +37,8 @@ static struct rqli_lease_terms terms_of(const rql_lock_options *options, int64_t
     };
 }
 
+/* A reply that took longer than the ttl brings a lock that another may hold by now. The margin
+ * keeps our end before the server's also with clocks of different speed. */
 static bool is_in_force(const rql_lock *lock, const struct rqli_lease_terms *terms)
 {
     int64_t now_us = rqli_now_us();
@@ -58,6 +69,9 @@ bool rqli_grant_by_answer(rql_lock *lock, const rql_lock_options *options,
     return true;
 }
 
+/* The push says by the server's clock when the lock was granted. The grant lives for a second only
+ * until we claim it, unless its ttl is shorter: who died while waiting does not keep the others out
+ * for a whole ttl. */
 bool rqli_grant_by_push(rql_lock *lock, const rql_lock_options *options,
                         const struct rqli_push *push)
 {
@@ -99,6 +113,25 @@ void rqli_acquire_note_fault(struct rqli_acquire *self, const rql_error *fault)
     }
     if (self->error) {
         *self->error = *fault;
+    }
+}
+
+void rqli_acquire_raise(const struct rqli_acquire *self, rql_error *error)
+{
+    rql_status status = self->op.status;
+    const char *name = rqli_acquire_lock(self, 0)->name;
+    bool is_known = self->error && self->error->status != RQL_OK;
+
+    if (status == RQL_E_UNKNOWN && (!is_known || self->error->status != status)) {
+        (void)rqli_fail(error, status,
+                        "%s: the server has not confirmed the withdrawal of the request, which "
+                        "goes on in the background",
+                        name);
+    } else if (status < 0 && !is_known) {
+        (void)rqli_fail(error, status, "%s: %s; there was no memory to keep why", name,
+                        rql_status_text(status));
+    } else if (status < 0 && error) {
+        *error = *self->error;
     }
 }
 
@@ -161,6 +194,8 @@ static void on_granted(struct rqli_acquire *self, const struct rqli_exchange *ex
     }
 }
 
+/* A score that has grown says that somebody emptied the queue and the request stands at its end
+ * again; was_restored, that it was put back with the score it had. */
 static void notify_queued(const struct rqli_acquire *self, const struct rqli_answer *answer)
 {
     const struct rqli_subject *subject = &rqli_acquire_lock(self, 0)->subject;
@@ -176,6 +211,8 @@ static void notify_queued(const struct rqli_acquire *self, const struct rqli_ans
     }
 }
 
+/* In the queue: whom to wait for is known now. wait.c may find that something was missed while
+ * nobody listened; then the script is asked again at once. */
 static void on_queued(struct rqli_acquire *self, const struct rqli_exchange *exchange,
                       const struct rqli_answer *answer)
 {
@@ -211,6 +248,7 @@ static void on_queued(struct rqli_acquire *self, const struct rqli_exchange *exc
     }
 }
 
+/* For the caller of a series: what stood against each of its locks when the script looked last. */
 static void note_obstacles(struct rqli_acquire *self, const struct rqli_reply *reply)
 {
     static const rql_series_fate fates[] = {
@@ -268,6 +306,8 @@ static bool is_for_us(const struct rqli_acquire *self, const struct rqli_reply *
     return true;
 }
 
+/* A reply without our nonce is somebody else's: replies and calls on the connection are out of
+ * step, and nothing on it can be trusted. */
 static bool read_answer(const struct rqli_acquire *self, const struct rqli_reply *reply,
                         struct rqli_answer *out)
 {
@@ -278,6 +318,7 @@ static bool read_answer(const struct rqli_acquire *self, const struct rqli_reply
     return rqli_answer_read(reply, out) && rqli_answer_is_for(out, self->locks[0]->nonce);
 }
 
+/* The lines of the gem's log differ by what the script found. */
 static enum rqli_moment moment_of(const struct rqli_answer *answer)
 {
     switch (answer->kind) {
@@ -310,6 +351,8 @@ static void log_answer(const rql_lock *lock, const struct rqli_answer *answer)
     }
 }
 
+/* Every reply carries the server's time, which sharpens what we know of its clock: pushes are dated
+ * by it. */
 void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_exchange *exchange,
                        const struct rqli_reply *reply)
 {

@@ -1,5 +1,11 @@
 #include "lock/holders.h"
 
+/*
+ * Counters in 256 places, by a hash of thread or task. Two acquirers that share a place count for
+ * each other: then one that holds nothing may be let past like one that does, which costs others a
+ * turn and breaks no promise.
+ */
+
 uint32_t rqli_holder_of(uint64_t thread_or_task)
 {
     return 1 + (uint32_t)((thread_or_task * UINT64_C(0x9e3779b97f4a7c15)) >> 56);

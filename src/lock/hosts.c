@@ -3,6 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/*
+ * Threads sorted by number. A probe takes a plan under the mutex, asks the server without it, and
+ * applies the result under the mutex again; in between threads may come and go, so the plan is only
+ * of numbers. A number that was met since the plan may belong to a new thread, and is not removed.
+ */
+
 struct rqli_hosts *rqli_hosts_new(void)
 {
     struct rqli_hosts *self = calloc(1, sizeof *self);
@@ -85,6 +91,8 @@ static void insert(struct rqli_hosts *self, pid_t thread, bool holds)
     }
 }
 
+/* By the prober for each holder of a lock, too: a thread may have ended while another still holds
+ * for it. */
 void rqli_hosts_add(struct rqli_hosts *self, pid_t thread, bool holds)
 {
     struct rqli_host *host;
@@ -100,6 +108,7 @@ void rqli_hosts_add(struct rqli_hosts *self, pid_t thread, bool holds)
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
+/* On the way of every acquisition: without a swarm it costs one load. */
 void rqli_hosts_meet(struct rqli_hosts *self, pid_t thread)
 {
     if (atomic_load_explicit(&self->is_open, memory_order_relaxed)) {
@@ -124,6 +133,7 @@ void rqli_hosts_close(struct rqli_hosts *self)
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
+/* `lives` asks the system whether the thread is still there. */
 static bool stays(const struct rqli_host *host, enum rqli_hosts_who who, bool (*lives)(pid_t))
 {
     if (who == RQLI_HOSTS_NONE) {
@@ -197,6 +207,7 @@ static size_t note_told(struct rqli_hosts *self, const unsigned char *kinds)
     return n_retried;
 }
 
+/* `holds` and `was_met` are counted anew for the next plan. */
 bool rqli_hosts_plan(struct rqli_hosts *self, enum rqli_hosts_who who, bool (*lives)(pid_t thread),
                      struct rqli_hosts_plan *out)
 {
@@ -242,6 +253,7 @@ static void remove_one(struct rqli_hosts *self, pid_t thread)
     }
 }
 
+/* The server has confirmed: the new ones are known, those that leave are gone there. */
 void rqli_hosts_apply(struct rqli_hosts *self, const struct rqli_hosts_plan *plan)
 {
     size_t n_staying = plan->n_new + plan->n_known;

@@ -4,6 +4,16 @@
 
 #include <rql/base.h>
 
+/*
+ * How long a grant is relied on, by the local clock. Each lease has three ends: its deadline, which
+ * each extension moves; the end of its host, which each heartbeat of the swarm moves; and hold_end,
+ * after which it is not renewed any more. All count from when a request was sent, less a margin, so
+ * that they come before the server's.
+ *
+ * A lease that renews is asked for at a third of its ttl. When two thirds have passed without a
+ * reply it is doubtful; at its deadline it is gone.
+ */
+
 enum {
     MARGIN_LEAST_US = 5000,
     CLAIM_MS = 1000, /* what a hand-over lives for until it is claimed */
@@ -25,6 +35,7 @@ static int64_t period_us(const struct rqli_lease *self)
     return (self->is_claimed ? self->ttl_ms : CLAIM_MS) * 1000;
 }
 
+/* Pace and doubt are thirds of the ttl: two more attempts fit before the deadline. */
 static void count_from(struct rqli_lease *self, int64_t from_us, int64_t left_ms)
 {
     int64_t pace_us = period_us(self) / 3;
@@ -75,6 +86,8 @@ int64_t rqli_lease_remaining_ms(const struct rqli_lease *self, int64_t now_us)
     return (rqli_lease_end_us(self) - now_us) / 1000;
 }
 
+/* Three reasons to ask: to renew, to claim the rest of a hand-over, and in doubt, to verify. The
+ * last asks for the time that we believe in anyway, so that it never makes a lease longer. */
 bool rqli_lease_wants_renewal(const struct rqli_lease *self, int64_t now_us, int64_t *ttl_ms_out)
 {
     int64_t end_us = self->deadline_us; /* to verify: what we believe in */
@@ -113,6 +126,8 @@ int64_t rqli_lease_due_us(const struct rqli_lease *self)
     return renewal_us < loss_us ? renewal_us : loss_us;
 }
 
+/* A reply to what was asked before the doubt does not end it: the clock may have jumped in
+ * between. */
 void rqli_lease_on_extended(struct rqli_lease *self, int64_t sent_us, int64_t left_ms)
 {
     if (self->state == RQL_GONE || sent_us < self->known_us) {
@@ -127,6 +142,7 @@ void rqli_lease_on_extended(struct rqli_lease *self, int64_t sent_us, int64_t le
     }
 }
 
+/* The end of a re-entry takes back what it had added to the lease of the grant that it shares. */
 void rqli_lease_on_shortened(struct rqli_lease *self, int64_t sent_us, int64_t left_ms)
 {
     int64_t deadline_us = sent_us + left_ms * 1000 - rqli_lease_margin_us(left_ms);
@@ -135,6 +151,8 @@ void rqli_lease_on_shortened(struct rqli_lease *self, int64_t sent_us, int64_t l
     self->known_us = sent_us > self->known_us ? sent_us : self->known_us;
 }
 
+/* Soon, but not at once: a twentieth of the ttl keeps a dead server from being asked in a
+ * circle. */
 void rqli_lease_on_setback(struct rqli_lease *self, int64_t now_us)
 {
     int64_t pause_us = period_us(self) / 20;

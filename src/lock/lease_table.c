@@ -5,6 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/*
+ * A list of all that is held, two heaps by time (renewals, losses) for those that are looked after,
+ * and a hash of those that renew by name and acquirer: whoever asks for a lock that the same
+ * acquirer keeps extending would wait for ever, and is refused.
+ */
+
 enum { FIRST_BUCKETS = 16 };
 
 void rqli_lease_table_fini(struct rqli_lease_table *self)
@@ -132,6 +138,7 @@ static void put(rql_lock **buckets, size_t n_buckets, rql_lock *lock)
     buckets[at] = lock;
 }
 
+/* Twice as large when there are as many locks as buckets: chains stay short. */
 static bool grow(struct rqli_lease_table *self)
 {
     size_t n_grown = self->n_buckets ? self->n_buckets * 2 : FIRST_BUCKETS;

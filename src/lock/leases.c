@@ -10,6 +10,16 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+/*
+ * The leases of a client. Its callers add, remove and look up locks here under one mutex; the
+ * thread, whose step is in renewal.c, works through what is due under the same mutex and gives it
+ * up around every round trip and callback. So a lock may be removed while its renewal is under way:
+ * the batch then forgets it, and its reply changes nothing.
+ *
+ * Most leases are passive: their holder neither renews nor wants to hear of a loss. They cost a
+ * place in a list, no timer, and no thread is started for them.
+ */
+
 struct rqli_leases *rqli_leases_new(rql_client *client)
 {
     struct rqli_leases *self = calloc(1, sizeof *self);
@@ -52,6 +62,7 @@ static void forget(struct rqli_renewals *self, const rql_lock *lock)
     }
 }
 
+/* Also of one that is not listed. */
 static void unlist(struct rqli_leases *self, rql_lock *lock)
 {
     if (lock->kept.is_listed) {
@@ -274,6 +285,8 @@ static void rouse_for(struct rqli_leases *self, rql_lock *lock)
     }
 }
 
+/* Also an extension can come too late: then the lease stays gone, for its loss may have been
+ * reported. */
 bool rqli_leases_on_extended(struct rqli_leases *self, rql_lock *lock, int64_t sent_us,
                              int64_t left_ms)
 {
@@ -294,6 +307,7 @@ bool rqli_leases_on_extended(struct rqli_leases *self, rql_lock *lock, int64_t s
     return !is_gone;
 }
 
+/* All re-entries of a thread share one grant, and its nonce. */
 void rqli_leases_on_shortened(struct rqli_leases *self, const rql_lock *ended, int64_t sent_us,
                               int64_t left_ms)
 {
@@ -328,6 +342,7 @@ void rqli_leases_on_taken(struct rqli_leases *self, struct rqli_slice grant_nonc
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
+/* A later end needs no rousing: the thread wakes at the old one and finds that it has moved. */
 void rqli_leases_on_probed(struct rqli_leases *self, int64_t sent_us, int64_t silence_ms)
 {
     int64_t host_end_us = rqli_after_ms(sent_us, silence_ms);
@@ -370,6 +385,8 @@ bool rqli_leases_is_overdue(const struct rqli_leases *self, int64_t now_us)
     return atomic_load_explicit(&self->host_end_us, memory_order_relaxed) <= now_us;
 }
 
+/* An eventfd is made at the first call, so that holds without one cost no descriptor. If the loss
+ * came first it is readable at once. */
 rql_status rqli_leases_lost_fd(struct rqli_leases *self, rql_lock *lock, int *out, rql_error *error)
 {
     rql_status status = RQL_OK;

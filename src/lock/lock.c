@@ -9,6 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
+/*
+ * The handle of a lock: from the request on it has the ids of its acquirer and host, its keys and
+ * the nonce of this request; with the grant come token and lease. Handles are kept by the client
+ * for the next acquisition, so that an uncontended pair allocates nothing.
+ */
+
 RQLI_DEFINE_AUTO(rql_lock *, rqli_lock_free);
 
 enum {
@@ -39,6 +45,8 @@ void rqli_lock_be(rql_lock *lock, uint64_t number)
     lock->holder = RQLI_HOLDER_ANY;
 }
 
+/* The nonce is fresh for each request: by it the server, pushes and releases tell this request from
+ * all others of the same acquirer. */
 static rql_lock *set_up(rql_lock *made, rql_client *client, struct rqli_slice word, uint64_t task)
 {
     RQLI_AUTO(rqli_lock_free) rql_lock *lock = made;
@@ -100,6 +108,7 @@ rql_lock *rqli_lock_new_of_many(rql_client *client, const char *name, uint64_t t
     return set_up(make(rqli_keys_room(word)), client, word, task);
 }
 
+/* Its descriptor is closed; a handle of usual size goes back to its client. */
 rql_lock *rqli_lock_free(rql_lock *lock)
 {
     if (lock) {

@@ -30,6 +30,7 @@ static rql_status check_lock(const rql_lock *lock, rql_error *error)
     return rqli_client_check(lock->client, error);
 }
 
+/* The handle is the acquisition's until it is granted; refused, it is given back here. */
 static rql_status acquire(rql_client *client, const char *name, const rql_lock_options *options,
                           rql_lock **out, rql_error *error)
 {
@@ -96,6 +97,8 @@ rql_status rql_lock_try(rql_client *client, const char *name, const rql_lock_opt
     return status ? status : acquire(client, name, &read, out, error);
 }
 
+/* Whatever the result, the handle is gone afterwards: what could not be confirmed goes on in the
+ * background. */
 rql_status rql_lock_release(rql_lock *lock, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -128,6 +131,8 @@ static bool claim(rql_lock *lock)
     return true;
 }
 
+/* What was handed over and is not claimed yet would end after a second: if the claim fails now, the
+ * leases go on with it. */
 rql_lock *rql_lock_forget(rql_lock *lock)
 {
     RQLI_DEFER_CANCEL;
@@ -161,6 +166,8 @@ static bool is_text(const struct rqli_reply *reply, const char *text)
            memcmp(reply->text.data, text, reply->text.length) == 0;
 }
 
+/* Asks the server who holds the lock, as no other call about a held lock does. A lock that is
+ * another's or nobody's is reported lost, too. */
 rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -184,6 +191,7 @@ rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
     return RQL_OK;
 }
 
+/* By the local clock; nothing is sent. */
 rql_lock_state rql_lock_get_state(const rql_lock *lock)
 {
     RQLI_DEFER_CANCEL;

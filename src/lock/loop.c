@@ -8,6 +8,16 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+/*
+ * A loop takes jobs from any thread: they are posted under a mutex and wake the loop by uv_async.
+ * All else happens on its thread, in rounds: what was posted, what was read and what is due is
+ * handled, then on_round() writes everything that was said in one send() and sets the timer for the
+ * next thing due.
+ *
+ * With a uv_loop_t of the caller's the handles are unreferenced while nothing is under way, so that
+ * uv_run() ends when the caller's own work is done.
+ */
+
 rql_status rqli_loop_check(rql_loop *loop, rql_error *error)
 {
     if (!loop) {
@@ -175,6 +185,7 @@ static int64_t earlier(int64_t a_us, int64_t b_us)
     return a_us < b_us ? a_us : b_us;
 }
 
+/* All that has a time: deadlines, pauses, back-off, silence of a connection. */
 static void on_timer(uv_timer_t *timer)
 {
     rql_loop *loop = timer->data;
@@ -198,6 +209,8 @@ static void on_timer(uv_timer_t *timer)
     }
 }
 
+/* libuv counts milliseconds: rounded up, so that the timer never fires before its time. Setting the
+ * same time again is left out, it is the usual case. */
 static void set_timer(rql_loop *loop)
 {
     int64_t at_us = earlier(rqli_timers_first_us(&loop->op.timers),
@@ -288,6 +301,7 @@ static void run(uv_work_t *uv)
     self->status = self->work.run(self->work.user_data, &self->error);
 }
 
+/* Behind the call libuv reports on the loop's thread. */
 static void on_ran(uv_work_t *uv, int status)
 {
     struct work *self = uv->data;

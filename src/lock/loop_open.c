@@ -10,6 +10,12 @@
 
 #include <stdlib.h>
 
+/*
+ * Opening and closing a loop. With a uv_loop_t of the caller's the handles join that loop, and
+ * rql_loop_close() returns at once; `closed` is called when the last handle is closed. Without one
+ * a thread of our own runs a loop, and closing waits for its end.
+ */
+
 static void loop_free(rql_loop *loop)
 {
     rqli_conn_loop_free(loop->op.conn);
@@ -45,6 +51,8 @@ static void on_handle_closed(uv_handle_t *handle)
     }
 }
 
+/* First the two connections, then the handles of the loop itself: what a connection still reports
+ * needs them. */
 static void on_connection_closed(void *data)
 {
     rql_loop *loop = data;
@@ -57,6 +65,7 @@ static void on_connection_closed(void *data)
     }
 }
 
+/* Once, in the round in which the last job has ended. */
 void rqli_loop_fold(rql_loop *loop)
 {
     if (loop->n_parts > 0) {
@@ -90,6 +99,7 @@ static void cancel_all(rql_loop *loop)
     }
 }
 
+/* Requests that wait are cancelled; what is held stays held, and is its owner's to release. */
 static void begin_closing(struct rqli_post *post)
 {
     rql_loop *loop = (rql_loop *)((char *)post - offsetof(rql_loop, closing));
@@ -129,6 +139,8 @@ static void on_conn_opened(void *self, const struct rqli_clock_reading *reading,
     }
 }
 
+/* In a fork child: the parent's sockets are closed without a word to the server, and no handle is
+ * touched, for the loop is the parent's. */
 static void abandon(void *self)
 {
     rql_loop *loop = self;
@@ -163,6 +175,8 @@ static bool set_going(rql_loop *loop)
     return true;
 }
 
+/* If the thread cannot be started the loop is run here until its handles are closed, which is at
+ * once. */
 static bool start_own(rql_loop *loop)
 {
     loop->own.is_used = true;

@@ -3,6 +3,11 @@
 #include "lock/loop.h"
 #include "lock/wait.h"
 
+/*
+ * wait.c for a loop, where nothing may block: pings and the arming of a watch are written behind
+ * the other commands, and their replies come as calls.
+ */
+
 /* What comes in for those who wait on a loop. */
 
 static struct rqli_acquire *of_waiter(struct rqli_waiter *waiter)
@@ -10,6 +15,8 @@ static struct rqli_acquire *of_waiter(struct rqli_waiter *waiter)
     return (struct rqli_acquire *)((char *)waiter - offsetof(struct rqli_acquire, waiter));
 }
 
+/* The reply of a watch that is under way finds nobody any more. The next waiter of the same lock
+ * leads, and plans its sleep anew. */
 void rqli_loop_end_wait(struct rqli_acquire *acquire)
 {
     rql_loop *loop = acquire->loop;
@@ -55,6 +62,8 @@ static void on_asked(void *owner, const struct rqli_exchange *answer, rql_status
     }
 }
 
+/* One watch for each change: armed again only when its notice has come, or when one of the
+ * connections is new. */
 static void watch_ruby(struct rqli_acquire *acquire)
 {
     rql_loop *loop = acquire->loop;

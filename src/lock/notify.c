@@ -4,6 +4,10 @@
 #include "lock/acquisition.h"
 #include "lock/client.h"
 
+/*
+ * When the gem logs a line or sends an event about a lock, and which.
+ */
+
 void rqli_notify_obtained(const rql_lock *lock)
 {
     const struct rqli_figures figures = rqli_lock_figures(lock);

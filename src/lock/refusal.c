@@ -3,6 +3,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+/*
+ * rql_refusal: why an acquisition was refused, as data and as the message that the gem's exception
+ * would have, down to the way Ruby prints numbers and hashes.
+ */
+
 /* Appends to a text of fixed size; what does not fit is cut. */
 struct writer {
     char *at;
@@ -56,6 +61,7 @@ static void add_number(struct writer *self, const char *name, int64_t value)
     }
 }
 
+/* As Ruby inspects a Hash of the lock's data. */
 static void add_holder(struct writer *self, const rql_lock_info *info)
 {
     size_t i;
@@ -77,6 +83,7 @@ static void add_holder(struct writer *self, const rql_lock_info *info)
     add(self, "}");
 }
 
+/* As Ruby inspects the queue. */
 static void add_queue(struct writer *self, const rql_queue_info *info)
 {
     size_t i;

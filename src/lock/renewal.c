@@ -32,6 +32,7 @@ static bool wants_renewal(const rql_lock *lock, int64_t now_us, int64_t *ttl_ms_
            rqli_lease_wants_renewal(lease, now_us, ttl_ms_out);
 }
 
+/* Up to 64 in one round trip. What is gone is left to report_losses(), which comes next. */
 static void collect(struct rqli_renewals *self, struct rqli_lease_table *table, int64_t now_us)
 {
     self->count = 0;
@@ -71,6 +72,7 @@ static void write_calls(struct rqli_renewals *self, struct rqli_command *command
     }
 }
 
+/* A reply that makes no sense is a setback: the next attempt may be understood. */
 static void apply(rql_lock *lock, const struct rqli_exchange *exchange,
                   const struct rqli_reply *reply, int64_t now_us)
 {
@@ -112,7 +114,8 @@ static int64_t earlier(int64_t a_us, int64_t b_us)
     return a_us < b_us ? a_us : b_us;
 }
 
-/* Released for the callback. */
+/* Released for the callback. The descriptor first, then the callback: whoever polls the descriptor
+ * must not depend on a callback that takes its time. */
 static void report_loss(struct rqli_leases *self, rql_lock *lock)
 {
     const struct rqli_figures figures = rqli_lock_figures(lock);
@@ -155,7 +158,8 @@ static void report_losses(struct rqli_leases *self)
     }
 }
 
-/* When the thread shall look again. */
+/* When the thread shall look again. The earliest of what is due; and while leases come and go, a
+ * look every 150 ms, cheaper than a wake-up for each of them. */
 static int64_t plan(struct rqli_leases *self)
 {
     int64_t due_us = rqli_withdrawals_due_us(&self->shared.withdrawals);
@@ -204,7 +208,8 @@ static rql_status exchange_batch(struct rqli_leases *self, struct rqli_exchange 
     return status;
 }
 
-/* Released while the server is asked. */
+/* Released while the server is asked. In a circle until nothing is due: while one batch was under
+ * way others may have come due. */
 static void renew_some(struct rqli_leases *self)
 {
     struct rqli_renewals *batch = &self->shared.batch;
@@ -276,6 +281,7 @@ static bool is_over(const struct rqli_leases *self)
             is_out_of_time(self));
 }
 
+/* Losses come first, so that no renewal that takes its time delays a report. */
 int64_t rqli_leases_step(struct rqli_worker *worker)
 {
     struct rqli_leases *self = (struct rqli_leases *)worker;

@@ -5,6 +5,17 @@
 
 #include <rql/base.h>
 
+/*
+ * When an acquisition asks the server, how long it sleeps in between, and how it ends. The server
+ * hands a lock over by a push, so a waiting request asks seldom: at each retry_delay while it is
+ * the first of all or hears no pushes, when the present holder's ttl ends, and every LIFE_US to
+ * show that it is alive. Only the first waiter of a client for a lock does that; the others sleep
+ * until they lead.
+ *
+ * Tries are counted as the gem counts them, by time: one for each retry_delay that passes, whether
+ * or not the server was asked.
+ */
+
 enum {
     LIFE_US = 5000000 / 3,  /* a heartbeat; silent for three of them a client counts as dead */
     AFTER_EXPIRY_US = 2000, /* the server's clock has passed the ttl by then */
@@ -27,6 +38,7 @@ static void move_to(struct rqli_request *self, enum rqli_request_state next)
     self->state = next;
 }
 
+/* What may be on the server is withdrawn before the caller gets the result. */
 static void end_with(struct rqli_request *self, rql_status verdict)
 {
     self->verdict = verdict;
@@ -75,6 +87,8 @@ static int64_t look_us(const struct rqli_request *self, const struct rqli_reques
     return self->limits.tries == RQL_FOREVER ? RQLI_NEVER_US : self->tick_us;
 }
 
+/* After a setback only its pause counts. Else the earliest of: the next poll, the deadline, and for
+ * who looks after the lock the end of its ttl. */
 static void sleep_on(struct rqli_request *self, const struct rqli_request_view *view)
 {
     bool pauses = self->retry_us != RQLI_NEVER_US;
@@ -129,6 +143,7 @@ void rqli_request_on_refused(struct rqli_request *self, rql_status outcome)
     end_with(self, outcome);
 }
 
+/* The first answer counts as the first try and starts the ticks; later ones do not move them. */
 void rqli_request_on_queued(struct rqli_request *self, const struct rqli_request_place *place,
                             const struct rqli_request_view *view)
 {
@@ -150,6 +165,7 @@ void rqli_request_on_queued(struct rqli_request *self, const struct rqli_request
     }
 }
 
+/* No result: neither a try nor a pause is counted. */
 void rqli_request_on_again(struct rqli_request *self, int64_t now_us)
 {
     self->in_queue = true;
@@ -216,6 +232,7 @@ static bool count_tick(struct rqli_request *self, const struct rqli_request_view
     return true;
 }
 
+/* A follower moves its next poll on without asking: the leader has asked for all of the client. */
 static bool asks_now(struct rqli_request *self, const struct rqli_request_view *view)
 {
     bool ticked = count_tick(self, view);
@@ -234,6 +251,8 @@ static bool asks_now(struct rqli_request *self, const struct rqli_request_view *
     return view->now_us >= self->poll_us || view->now_us >= self->place.lock_ends_us;
 }
 
+/* When the time of a retry is over the fault that led to it is the result: it says more than a
+ * time-out. */
 void rqli_request_on_time(struct rqli_request *self, const struct rqli_request_view *view)
 {
     if (view->now_us >= self->limits.deadline_us) {
@@ -263,6 +282,8 @@ void rqli_request_catch_up(struct rqli_request *self, const struct rqli_request_
     }
 }
 
+/* It knows the holder only from its own last answer, which may be old; it polls soon, and once more
+ * at the next tick. */
 void rqli_request_on_lead(struct rqli_request *self, const struct rqli_request_view *view)
 {
     if (self->state == RQLI_REQUEST_QUEUED) {

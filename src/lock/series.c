@@ -17,6 +17,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/*
+ * Several locks as one. In the atomic mode (the usual one) they are acquired by one operation, all
+ * or none. The gem's mode takes one after the other, each by an acquisition of its own, and gives
+ * back what it has when one is refused: its locks get a ttl that outlives the waits for those
+ * behind them.
+ *
+ * The functions of series.h are the steps that a thread (here) and a loop (async_series.c) share.
+ */
+
 rql_series *rqli_series_free(rql_series *series)
 {
     if (series) {
@@ -28,7 +37,8 @@ rql_series *rqli_series_free(rql_series *series)
     return NULL;
 }
 
-/* Its locks are known. */
+/* Its locks are known. What log lines and events name: the locks in the given order, and the ids of
+ * the first. */
 static void name_subject(rql_series *series)
 {
     for (size_t i = 0; i < series->count; i++) {
@@ -90,6 +100,7 @@ void rqli_series_on_acquired(rql_series *series, const struct rqli_acquire *acqu
     }
 }
 
+/* The room for 64 locks is on the stack: no allocation but the handles. */
 static rql_status take_at_once(rql_series *series, const struct rqli_series_plan *plan,
                                rql_series_result *result, rql_error *error)
 {
@@ -312,6 +323,7 @@ void rqli_series_on_released(rql_series *series, rql_status status, rql_series_r
     }
 }
 
+/* The last one first, as nested locks would be. */
 rql_status rql_series_release(rql_series *series, rql_series_result *result, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -361,6 +373,7 @@ rql_status rql_series_extend(rql_series *series, int64_t ttl_ms, rql_error *erro
     return status ? status : rqli_extend(series->locks, series->count, ttl_ms, error);
 }
 
+/* As bad as the worst of its locks. */
 rql_lock_state rql_series_get_state(const rql_series *series)
 {
     rql_lock_state worst = RQL_HELD;
@@ -376,6 +389,7 @@ rql_lock_state rql_series_get_state(const rql_series *series)
     return worst;
 }
 
+/* As short as the shortest of them. */
 int64_t rql_series_remaining_ms(const rql_series *series)
 {
     int64_t least_ms = RQL_TTL_MAX_MS;
@@ -391,6 +405,8 @@ int64_t rql_series_remaining_ms(const rql_series *series)
     return least_ms;
 }
 
+/* One descriptor for all: each lock has its own number for the same eventfd, which any of them
+ * makes readable. */
 rql_status rql_series_lost_fd(rql_series *series, int *out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;

@@ -50,6 +50,9 @@ static rql_status check_ttl(const struct rqli_series_plan *plan, rql_error *erro
     return RQL_OK;
 }
 
+/* Everybody takes them in the same order, whatever order they are named in: so no two series wait
+ * for each other. In the gem's mode the given order is kept, and a name may come twice, as a re-
+ * entry. */
 static rql_status put_in_order(struct rqli_series_plan *plan, rql_error *error)
 {
     const rql_series_options *options = &plan->options;

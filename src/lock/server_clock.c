@@ -5,6 +5,10 @@
 #include "net/conn_threads.h"
 #include "net/socket.h"
 
+/*
+ * Dates pushes and tries by the server's clock, from the readings that replies brought.
+ */
+
 static const int64_t no_limit_us = INT64_C(1) << 53; /* as far as a double counts exactly */
 
 void rqli_server_clock_learn(rql_client *client, const struct rqli_clock_reading *reading)

@@ -10,6 +10,17 @@
 
 #include <stdio.h>
 
+/*
+ * How an acquisition listens. Grants are pushed on a connection that all waiters of a client share;
+ * one of the waiting threads reads it for the others, or the loop does. A waiter joins the register
+ * under its nonces before it can be granted anything, so that no push is missed; if it could only
+ * join afterwards, it asks once more.
+ *
+ * Ruby pushes nothing. Where the holder is a Ruby worker the server is asked to notify us of the
+ * next change of that key (client tracking). That is a hint only: the poll at the end of the ttl
+ * and each retry_delay stay.
+ */
+
 static int64_t later(int64_t a_us, int64_t b_us)
 {
     return a_us > b_us ? a_us : b_us;
@@ -34,6 +45,7 @@ rql_status rqli_wait_begin(struct rqli_acquire *self, rql_error *error)
                                                                               : RQL_OK;
 }
 
+/* Whoever was next behind it for this lock leads from now on. */
 void rqli_wait_end(struct rqli_acquire *self)
 {
     if (self->loop) {
@@ -80,6 +92,8 @@ int64_t rqli_wait_until_us(const struct rqli_acquire *self, int64_t now_us)
     return self->result->rank >= 0 ? deadline_us : with_grace_us;
 }
 
+/* The loop wakes a request that comes to lead, so it may sleep until then; a thread finds out at
+ * its own next tick. */
 struct rqli_request_view rqli_wait_view(const struct rqli_acquire *self)
 {
     struct rqli_request_view view = {
@@ -99,6 +113,8 @@ struct rqli_request_view rqli_wait_view(const struct rqli_acquire *self)
     return view;
 }
 
+/* A thread takes its push while it sleeps, in rqli_op_run(); on a loop the push may have come
+ * before the operation waits. */
 bool rqli_wait_has_come(struct rqli_acquire *self, enum rqli_wake *out)
 {
     struct rqli_waiter *waiter = &self->waiter;
@@ -196,6 +212,8 @@ void rqli_tracking_write(struct rqli_command *command, struct rqli_slice lock_ke
     rqli_command_text(command, "acq_id");
 }
 
+/* Set up once for each pair of connections, then armed for one key at a time. The reply says who
+ * holds the lock now: nil, it is free, and no notice will come. */
 bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key, uint64_t link_generation,
                        const struct rqli_push_view *around, int64_t until_us)
 {

@@ -10,6 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/*
+ * Requests and grants that nobody waits for any more and whose end the server has not confirmed.
+ * The leases' thread repeats the withdrawal every 100 ms, up to 64 in one round trip, until the
+ * server confirms or until what may have been granted is over by its ttl.
+ */
+
 enum { PAUSE_US = 100000 };
 
 struct rqli_withdrawal {
@@ -73,6 +79,7 @@ int64_t rqli_withdrawals_due_us(const struct rqli_withdrawals *self)
     return rqli_timers_first_us(&self->timers);
 }
 
+/* Those whose time is over are dropped: the server has forgotten them by itself. */
 void rqli_withdrawals_take(struct rqli_withdrawals *self, struct rqli_withdrawal_batch *batch,
                            int64_t now_us)
 {
@@ -124,6 +131,7 @@ struct withdraw {
     char memory[RQLI_KEYS_ROOM];
 };
 
+/* The keys live only while they are written: a batch has room for one. */
 static void write_withdraw(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     struct withdraw *self = (struct withdraw *)op;
