@@ -1,5 +1,4 @@
-#include "admin/lock_info.h"
-#include "admin/queue_info.h"
+#include "admin/info.h"
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/random.h"

@@ -1,4 +1,4 @@
-#include "admin/lock_info.h"
+#include "admin/info.h"
 
 #include "base/error.h"
 #include "base/text.h"
@@ -119,24 +119,19 @@ static rql_lock_info *new_info(struct rqli_slice key, size_t n_meta, size_t size
     return info;
 }
 
-static bool put_text(rql_lock_info *info, size_t offset, struct rqli_slice value, char **cursor)
-{
-    const char *text = rqli_pack(cursor, value);
-
-    memcpy((char *)info + offset, &text, sizeof text);
-    return value.length > 0 && rqli_is_plain(value);
-}
-
 /* False if the value cannot be relied on. */
 static bool put_field(rql_lock_info *info, const struct field *field, struct rqli_slice value,
                       char **cursor)
 {
+    const char *text;
     int64_t number = -1;
     bool is_good = true;
 
     switch (field->kind) {
     case FIELD_TEXT:
-        return put_text(info, field->offset, value, cursor);
+        text = rqli_pack(cursor, value);
+        memcpy((char *)info + field->offset, &text, sizeof text);
+        return value.length > 0 && rqli_is_plain(value);
     case FIELD_SECONDS:
         is_good = rqli_gem_seconds(value, &number);
         break;
@@ -152,15 +147,8 @@ static bool put_field(rql_lock_info *info, const struct field *field, struct rql
     return is_good;
 }
 
-static void put_meta(rql_lock_info *info, struct rqli_slice name, struct rqli_slice value,
-                     char **cursor)
-{
-    rql_meta *pair = (rql_meta *)(info + 1) + info->n_meta++;
-
-    pair->name = rqli_pack(cursor, name);
-    pair->value = rqli_pack(cursor, value);
-}
-
+/* A field that is missing, or cannot be relied on, makes the whole malformed; what could be read is
+ * given all the same, for whoever has to clear it up. */
 static void fill(rql_lock_info *info, const struct rqli_reply *hash, char **cursor)
 {
     unsigned missing = 0;
@@ -178,7 +166,10 @@ static void fill(rql_lock_info *info, const struct rqli_reply *hash, char **curs
         } else if (field) {
             info->status = RQL_KEY_MALFORMED;
         } else if (is_meta(name)) {
-            put_meta(info, name, value, cursor);
+            rql_meta *pair = (rql_meta *)(info + 1) + info->n_meta++;
+
+            pair->name = rqli_pack(cursor, name);
+            pair->value = rqli_pack(cursor, value);
         }
     }
     if (missing != 0) {
@@ -201,29 +192,15 @@ static rql_status give_bare(struct rqli_slice key, rql_key_status status, rql_lo
     return RQL_OK;
 }
 
-/* PTTL says "none" with the very value of RQL_FOREVER. */
-static rql_status read_hash(const struct rqli_reply *replies, struct rqli_slice key,
-                            rql_lock_info **out, rql_error *error)
-{
-    size_t n_meta;
-    size_t size = measure(&replies[0], &n_meta);
-    char *cursor;
-    rql_lock_info *info = new_info(key, n_meta, size, &cursor);
-
-    if (!info) {
-        return rqli_fail_nomem(error);
-    }
-    fill(info, &replies[0], &cursor);
-    info->rem_ttl_ms = replies[1].integer == PTTL_NO_TTL ? RQL_FOREVER : replies[1].integer;
-    *out = info;
-    return RQL_OK;
-}
-
 rql_status rqli_lock_info_read(const struct rqli_reply *replies, struct rqli_slice key,
                                const char *where, rql_lock_info **out, rql_error *error)
 {
     const struct rqli_reply *hash = &replies[0];
     const struct rqli_reply *ttl = &replies[1];
+    rql_lock_info *info;
+    size_t n_meta;
+    size_t size;
+    char *cursor;
 
     if (hash->type == RQLI_REPLY_ERROR && rqli_reply_class(hash) == RQL_E_WRONG_TYPE) {
         return give_bare(key, RQL_KEY_WRONG_TYPE, out, error);
@@ -238,7 +215,15 @@ rql_status rqli_lock_info_read(const struct rqli_reply *replies, struct rqli_sli
     if (hash->count == 0 || ttl->integer == PTTL_NO_KEY) {
         return give_bare(key, RQL_KEY_RELEASED, out, error);
     }
-    return read_hash(replies, key, out, error);
+    size = measure(hash, &n_meta);
+    info = new_info(key, n_meta, size, &cursor);
+    if (!info) {
+        return rqli_fail_nomem(error);
+    }
+    fill(info, hash, &cursor);
+    info->rem_ttl_ms = ttl->integer == PTTL_NO_TTL ? RQL_FOREVER : ttl->integer;
+    *out = info;
+    return RQL_OK;
 }
 
 static rql_status read_some(const struct rqli_reader *reader, const struct rqli_batch *batch,

@@ -306,20 +306,6 @@ rql_status rqli_walk_read_all(const struct rqli_reader *reader, struct rqli_walk
     return status;
 }
 
-/* `most` is how many items are read at once. Sums of a batch of costs cannot overflow. */
-static struct rqli_cost price(int64_t count, int64_t bytes, int64_t most)
-{
-    struct rqli_cost cost = {0};
-
-    if (count > 0) {
-        int64_t each = bytes > 0 ? bytes / count + 1 : 1;
-
-        cost.items = rqli_smaller(count, most);
-        cost.bytes = cost.items * rqli_smaller(each, BATCH_BYTES + 1);
-    }
-    return cost;
-}
-
 bool rqli_cost_read_count(const struct rqli_reply *reply, int64_t *count)
 {
     /* Of another type: reading it will say so again, at no cost. */
@@ -330,11 +316,21 @@ bool rqli_cost_read_count(const struct rqli_reply *reply, int64_t *count)
     return is_foreign || reply->type == RQLI_REPLY_INTEGER;
 }
 
+/* Each item counts for no more than an exchange may have, so that sums of a batch of costs cannot
+ * overflow, whatever a server answers. */
 struct rqli_cost rqli_cost_of(int64_t count, const struct rqli_reply *memory, int64_t most)
 {
-    int64_t bytes = rqli_smaller(count, RQLI_BATCH_ELEMENTS) * GUESSED_ITEM_SIZE;
+    const int64_t guessed = rqli_smaller(count, RQLI_BATCH_ELEMENTS) * GUESSED_ITEM_SIZE;
+    const int64_t bytes = memory->type == RQLI_REPLY_INTEGER ? memory->integer : guessed;
+    struct rqli_cost cost = {0};
 
-    return price(count, memory->type == RQLI_REPLY_INTEGER ? memory->integer : bytes, most);
+    if (count > 0) {
+        int64_t each = bytes > 0 ? bytes / count + 1 : 1;
+
+        cost.items = rqli_smaller(count, most);
+        cost.bytes = cost.items * rqli_smaller(each, BATCH_BYTES + 1);
+    }
+    return cost;
 }
 
 void rqli_cost_ask_count(struct rqli_command *command, const char *counter, struct rqli_slice key)

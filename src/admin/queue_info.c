@@ -1,4 +1,4 @@
-#include "admin/queue_info.h"
+#include "admin/info.h"
 
 #include "base/error.h"
 #include "base/must.h"
@@ -57,15 +57,6 @@ static bool is_page(const struct rqli_reply *reply, size_t limit)
     return true;
 }
 
-static void count_ties(struct rqli_queue_reading *self, struct rqli_slice score)
-{
-    bool is_tie = rqli_slice_is(score, self->last_score);
-
-    self->n_ties = is_tie ? self->n_ties + 1 : 1;
-    memcpy(self->last_score, score.data, score.length);
-    self->last_score[score.length] = '\0';
-}
-
 rql_status rqli_queue_reading_take(struct rqli_queue_reading *self, const struct rqli_reply *reply,
                                    const char *where, rql_error *error)
 {
@@ -80,91 +71,62 @@ rql_status rqli_queue_reading_take(struct rqli_queue_reading *self, const struct
     for (size_t i = 0; i < reply->count; i += 2) {
         struct rqli_slice acquirer = reply->items[i].text;
         struct rqli_slice score = reply->items[i + 1].text;
+        bool is_tie = rqli_slice_is(score, self->last_score);
         int64_t score_us = -1;
 
         if (!rqli_gem_seconds(score, &score_us) || !rqli_is_plain(acquirer)) {
             self->status = RQL_KEY_MALFORMED;
         }
         rqli_list_add(&self->requests, acquirer, score_us);
-        count_ties(self, score);
+        self->n_ties = is_tie ? self->n_ties + 1 : 1;
+        memcpy(self->last_score, score.data, score.length);
+        self->last_score[score.length] = '\0';
     }
     self->has_more = reply->count / 2 == (size_t)self->limit;
     return self->requests.failed ? rqli_fail_nomem(error) : RQL_OK;
 }
 
 /* A name that is too long for us has no requests of ours, nor a record of them. */
-static size_t count_unknown(const struct rqli_queue_reading *self)
-{
-    bool may_have = rqli_name_in(self->key, RQLI_KEY_QUEUE).length <= RQL_NAME_MAX;
-
-    return may_have ? self->requests.count - self->hosts.count : 0;
-}
-
-static struct rqli_slice records_key(struct rqli_slice name, char memory[RQLI_KEY_SIZE])
-{
-    const size_t prefix_length = sizeof RQLI_KEY_REQUESTS - 1;
-
-    memcpy(memory, RQLI_KEY_REQUESTS, prefix_length);
-    memcpy(memory + prefix_length, name.data, name.length);
-    return (struct rqli_slice){memory, prefix_length + name.length};
-}
-
 size_t rqli_queue_reading_ask_hosts(struct rqli_queue_reading *self, struct rqli_command *command,
                                     size_t limit)
 {
-    size_t unknown = count_unknown(self);
+    const struct rqli_slice name = rqli_name_in(self->key, RQLI_KEY_QUEUE);
+    const size_t unknown =
+        name.length <= RQL_NAME_MAX ? self->requests.count - self->hosts.count : 0;
     char memory[RQLI_KEY_SIZE];
+    char *end = memory;
 
     self->n_asked = unknown < limit ? unknown : limit;
     if (self->n_asked == 0) {
         return 0;
     }
+    end = mempcpy(end, RQLI_KEY_REQUESTS, sizeof RQLI_KEY_REQUESTS - 1);
+    end = mempcpy(end, name.data, name.length);
     rqli_command_begin(command, 2 + self->n_asked);
     rqli_command_text(command, "HMGET");
-    rqli_command_slice(command, records_key(rqli_name_in(self->key, RQLI_KEY_QUEUE), memory));
+    rqli_command_slice(command, (struct rqli_slice){memory, (size_t)(end - memory)});
     for (size_t i = 0; i < self->n_asked; i++) {
         rqli_command_slice(command, self->requests.item[self->hosts.count + i].text);
     }
     return self->n_asked;
 }
 
-/* The first word of a record. */
-static struct rqli_slice host_in(struct rqli_slice record)
-{
-    const char *end = record.length > 0 ? memchr(record.data, ' ', record.length) : NULL;
-
-    if (end) {
-        record.length = (size_t)(end - record.data);
-    }
-    return record;
-}
-
-/* A record leaves out the identity, which ends the acquirer's id too. */
-static struct rqli_slice whole_host(struct rqli_slice host, struct rqli_slice acquirer,
-                                    char memory[RQL_ID_SIZE])
-{
-    const size_t left_out = RQLI_HEX_SIZE - 1;
-    size_t length = host.length + left_out;
-
-    if (host.length == 0 || host.data[host.length - 1] != '/' || acquirer.length < left_out ||
-        length >= RQL_ID_SIZE) {
-        return host;
-    }
-    memcpy(memory, host.data, host.length);
-    memcpy(memory + host.length, acquirer.data + acquirer.length - left_out, left_out);
-    return (struct rqli_slice){memory, length};
-}
-
-/* "", if what the record has cannot be a host id. */
-static void add_host(struct rqli_queue_reading *self, const struct rqli_reply *record)
+/* The host is the first word of a record, without the identity: that ends the acquirer's id, too,
+ * and is put back from there. "", if what the record has cannot be a host id. */
+static void add_host(struct rqli_queue_reading *self, struct rqli_slice record)
 {
     const struct rqli_slice unknown = {"", 0};
-    struct rqli_slice host = unknown;
+    const struct rqli_slice acquirer = self->requests.item[self->hosts.count].text;
+    const size_t left_out = RQLI_HEX_SIZE - 1;
+    const char *end = record.length > 0 ? memchr(record.data, ' ', record.length) : NULL;
+    struct rqli_slice host = {record.data, end ? (size_t)(end - record.data) : record.length};
     char memory[RQL_ID_SIZE];
 
-    if (record && record->type == RQLI_REPLY_TEXT) {
-        host =
-            whole_host(host_in(record->text), self->requests.item[self->hosts.count].text, memory);
+    if (host.length > 0 && host.data[host.length - 1] == '/' && acquirer.length >= left_out &&
+        host.length + left_out < RQL_ID_SIZE) {
+        memcpy(memory, host.data, host.length);
+        memcpy(memory + host.length, acquirer.data + acquirer.length - left_out, left_out);
+        host = (struct rqli_slice){memory, host.length + left_out};
     }
     rqli_list_add(&self->hosts, host.length < RQL_ID_SIZE && rqli_is_plain(host) ? host : unknown,
                   0);
@@ -182,7 +144,10 @@ rql_status rqli_queue_reading_take_hosts(struct rqli_queue_reading *self,
         return rqli_reply_fault(reply, "HMGET", where, error);
     }
     for (size_t i = 0; i < self->n_asked && !self->hosts.failed; i++) {
-        add_host(self, are_foreign ? NULL : &reply->items[i]);
+        const struct rqli_reply *record = are_foreign ? NULL : &reply->items[i];
+        const bool is_text = record && record->type == RQLI_REPLY_TEXT;
+
+        add_host(self, is_text ? record->text : (struct rqli_slice){"", 0});
     }
     return self->hosts.failed ? rqli_fail_nomem(error) : RQL_OK;
 }

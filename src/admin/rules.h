@@ -27,7 +27,7 @@ enum rqli_grant_field {
     RQLI_GRANT_FIELDS
 };
 
-/* What the script of a rule is told. */
+/* Arguments of the script of a rule. */
 enum rqli_rule_argument {
     RQLI_ARGUMENT_NONE,
     RQLI_ARGUMENT_GRANT,  /* its fields */
@@ -35,7 +35,7 @@ enum rqli_rule_argument {
     RQLI_ARGUMENT_OLDEST, /* time */
     RQLI_ARGUMENT_FROM,   /* where in a queue this call begins */
     RQLI_ARGUMENT_DRY_RUN,
-    RQLI_ARGUMENT_RANDOM, /* for a hand-over by chance */
+    RQLI_ARGUMENT_RANDOM, /* for a hand-over at random */
 };
 
 /* One of the numbers that a script answers. */

@@ -1,8 +1,7 @@
 /* Builds reply trees from bytes and shows them to everything that decodes replies for inspection.
  */
 
-#include "admin/lock_info.h"
-#include "admin/queue_info.h"
+#include "admin/info.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 #include "check.h"
 
-#include "admin/lock_info.h"
-#include "admin/queue_info.h"
+#include "admin/info.h"
 #include "redis_server.h"
 #include "threads.h"
 

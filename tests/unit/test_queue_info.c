@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "admin/queue_info.h"
+#include "admin/info.h"
 #include "reply_tree.h"
 
 #include <stdlib.h>

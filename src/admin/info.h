@@ -1,13 +1,38 @@
-#ifndef RQLI_QUEUE_INFO_H
-#define RQLI_QUEUE_INFO_H
+#ifndef RQLI_INFO_H
+#define RQLI_INFO_H
 
-/* A queue as rql_queue_info in one allocation, gathered from pages of its sorted set and from the
- * records of its requests, which name the hosts. A page begins at the score where the last one
- * ended, not at a rank: requests that leave meanwhile hide no others. */
+/* What is under the keys of locks and queues, as the structs of inspect.h. Whatever is there
+ * becomes a status, never a fault of ours. */
 
 #include "admin/pages.h"
 
 #include <rql/inspect.h>
+
+/* ---- locks (lock_info.c) ----
+ *
+ * A hash as rql_lock_info in one allocation. Texts with a NUL end there. */
+
+/* Replies that rqli_lock_info_ask() leads to. */
+enum { RQLI_LOCK_INFO_REPLIES = 2 };
+
+void rqli_lock_info_ask(struct rqli_command *command, struct rqli_slice key);
+
+/* Reads RQLI_LOCK_INFO_REPLIES replies. Only replies that say nothing about the key (no rights, no
+ * memory, another shape) are faults; `where` is for their message. No I/O. */
+rql_status rqli_lock_info_read(const struct rqli_reply *replies, struct rqli_slice key,
+                               const char *where, rql_lock_info **out, rql_error *error);
+
+/* `out` has room for n, all NULL before, and after a fault it may be filled in part. Of a key that
+ * is gone the status says so; one that holds more than an exchange can carry is RQL_KEY_MALFORMED,
+ * unread. */
+rql_status rqli_read_locks(const struct rqli_reader *reader, const struct rqli_item *keys, size_t n,
+                           rql_lock_info **out);
+
+/* ---- queues (queue_info.c) ----
+ *
+ * A sorted set as rql_queue_info in one allocation, gathered from its pages and from the records of
+ * its requests, which name the hosts. A page begins at the score where the last one ended, not at a
+ * rank: requests that leave meanwhile hide no others. */
 
 enum {
     RQLI_QUEUE_PAGE = 1000, /* requests of one command */
