@@ -18,6 +18,7 @@ void rql_sweep_options_init_sized(const rql_client *client, rql_sweep_options *o
     rqli_options_init(RQLI_OF_SWEEP, options, size, client ? &client->options : NULL);
 }
 
+/* Nothing is sent before the options are known to be good. */
 static rql_status begin(struct rqli_sweep *self, rql_client *client, const rql_sweep_options *given,
                         rql_error *error)
 {
@@ -71,6 +72,7 @@ rql_status rql_clear_locks(rql_client *client, const rql_sweep_options *options,
     return run(&sweep, RQLI_ON_CLEARED, out);
 }
 
+/* Ids of the gem are any texts; what is longer than this was never one. */
 static rql_status check_id(const char *id, const char *what, rql_error *error)
 {
     size_t length = id ? strnlen(id, ID_MAX + 1) : 0;

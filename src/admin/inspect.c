@@ -28,6 +28,8 @@ void rql_refusal_clear(rql_refusal *refusal)
     *refusal = (rql_refusal){0};
 }
 
+/* The first lines of every public call here: a client of this process, and a place for the result.
+ */
 static rql_status check_out(const rql_client *client, const void *out, rql_error *error)
 {
     rql_status status = rqli_client_check(client, error);
@@ -47,6 +49,7 @@ static rql_status check_named(struct rqli_named *lock, const rql_client *client,
     return status ? status : rqli_named_init(lock, client, name, error);
 }
 
+/* A key of another type exists, too: who asks "is it locked?" cannot take the lock then. */
 static rql_status read_exists(rql_client *client, const char *key, bool *out, rql_error *error)
 {
     const struct rqli_reader reader = {client, key, error};
@@ -127,6 +130,7 @@ rql_status rql_get_queue_info(rql_client *client, const char *name, rql_queue_in
     return status;
 }
 
+/* Each is one allocation: its texts and metadata lie behind it. */
 rql_lock_info *rql_lock_info_free(rql_lock_info *info)
 {
     free(info);
@@ -177,6 +181,7 @@ rql_status rql_list_queues(rql_client *client, rql_text_list **out, rql_error *e
     return list_keys(client, RQLI_KEY_QUEUE, out, error);
 }
 
+/* What the gem counts as its own, by how the key begins. */
 rql_status rql_list_keys(rql_client *client, rql_text_list **out, rql_error *error)
 {
     return list_keys(client, PREFIX_OF_ALL, out, error);
@@ -250,6 +255,7 @@ rql_queue_info_list *rql_queue_info_list_free(rql_queue_info_list *list)
     return NULL;
 }
 
+/* Called with the mutex of the leases held: it copies, and does nothing else. */
 static void add_name(const rql_lock *lock, void *context)
 {
     rqli_list_add(context, rqli_slice_of(lock->name), 0);
@@ -268,6 +274,7 @@ rql_status rql_acquired_locks(rql_client *client, rql_text_list **out, rql_error
     return rqli_list_give(&names, out, error);
 }
 
+/* An entry of /proc/self/task is the number of a thread, or "." and "..". */
 static void add_host(struct rqli_list *hosts, const struct dirent *entry, const char *identity)
 {
     char host[RQL_ID_SIZE];

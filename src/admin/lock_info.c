@@ -59,11 +59,13 @@ static const struct field *find_field(struct rqli_slice name)
     return NULL;
 }
 
+/* Names with our prefix are kept for later versions, so they are no metadata. */
 static bool is_meta(struct rqli_slice name)
 {
     return !find_field(name) && !rqli_has_prefix(name, rqli_slice_of("rql_"));
 }
 
+/* HGETALL as RESP2 has it: names and values in turn. */
 static bool is_hash(const struct rqli_reply *reply)
 {
     if (reply->type != RQLI_REPLY_ARRAY || reply->count % 2 != 0) {
@@ -77,6 +79,7 @@ static bool is_hash(const struct rqli_reply *reply)
     return true;
 }
 
+/* Bytes that all texts need at most, metadata included: so one allocation does. */
 static size_t measure(const struct rqli_reply *hash, size_t *n_meta)
 {
     size_t size = 0;
@@ -226,6 +229,7 @@ rql_status rqli_lock_info_read(const struct rqli_reply *replies, struct rqli_sli
     return RQL_OK;
 }
 
+/* Called for as many keys as fit into one exchange, by their measured sizes. */
 static rql_status read_some(const struct rqli_reader *reader, const struct rqli_batch *batch,
                             size_t first, size_t n)
 {

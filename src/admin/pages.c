@@ -56,6 +56,7 @@ void rqli_list_fini_p(struct rqli_list *self)
     *self = (struct rqli_list){0};
 }
 
+/* Doubling: a listing of a million keys is copied some fourteen times, not a million. */
 static bool reserve_item(struct rqli_list *self)
 {
     size_t capacity = self->capacity > 0 ? 2 * self->capacity : FIRST_ITEMS;
@@ -118,6 +119,7 @@ static int compare_texts(const void *a, const void *b)
     return order != 0 ? order : (left->length > right->length) - (left->length < right->length);
 }
 
+/* Of two items with the same text the larger number comes first, and is kept. */
 static int compare(const void *a, const void *b)
 {
     int64_t left = ((const struct rqli_item *)a)->number;
@@ -143,6 +145,7 @@ void rqli_list_sort(struct rqli_list *self)
     self->count = kept + 1;
 }
 
+/* By halving: a flush asks for each lock whether its host is dead. */
 bool rqli_list_has(const struct rqli_list *self, struct rqli_slice text)
 {
     const struct rqli_item wanted = {.text = text};
@@ -182,6 +185,7 @@ rql_status rqli_list_give(const struct rqli_list *self, rql_text_list **out, rql
     return RQL_OK;
 }
 
+/* The server's cursor is opaque; "0" begins a walk, and ends it. */
 void rqli_walk_init(struct rqli_walk *self, const char *prefix, const char *hash)
 {
     *self = (struct rqli_walk){.prefix = prefix, .hash = hash, .cursor = "0"};
@@ -292,6 +296,7 @@ rql_status rqli_walk_read(const struct rqli_reader *reader, struct rqli_walk *se
     return status ? status : rqli_walk_take(self, exchange, reader->error);
 }
 
+/* A walk of keys ends when the server says so: nothing else says how many there are. */
 rql_status rqli_walk_read_all(const struct rqli_reader *reader, struct rqli_walk *self,
                               int64_t count)
 {

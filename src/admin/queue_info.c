@@ -41,6 +41,8 @@ void rqli_queue_reading_ask(const struct rqli_queue_reading *self, struct rqli_c
     rqli_command_text(command, "WITHSCORES");
 }
 
+/* {member, score, ...}. A score is sent back in the next command: what is longer than any is
+ * refused. */
 static bool is_page(const struct rqli_reply *reply, size_t limit)
 {
     if (reply->type != RQLI_REPLY_ARRAY || reply->count % 2 != 0 || reply->count / 2 > limit) {
@@ -57,6 +59,8 @@ static bool is_page(const struct rqli_reply *reply, size_t limit)
     return true;
 }
 
+/* A page that is full may not be the last. The next begins behind the requests with the last score
+ * that were seen, by their number: they have an order of their own in the set. */
 rql_status rqli_queue_reading_take(struct rqli_queue_reading *self, const struct rqli_reply *reply,
                                    const char *where, rql_error *error)
 {
@@ -152,6 +156,7 @@ rql_status rqli_queue_reading_take_hosts(struct rqli_queue_reading *self,
     return self->hosts.failed ? rqli_fail_nomem(error) : RQL_OK;
 }
 
+/* One allocation: the struct, its requests, then all texts. */
 rql_status rqli_queue_reading_finish(const struct rqli_queue_reading *self, rql_queue_info **out,
                                      rql_error *error)
 {
@@ -245,6 +250,7 @@ static rql_status read_some_hosts(const struct rqli_reader *reader, struct readi
     return status;
 }
 
+/* All first pages in one exchange, then what is longer, each for itself: most queues are short. */
 static rql_status read_all(const struct rqli_reader *reader, struct readings *readings,
                            rql_queue_info **out)
 {
@@ -265,6 +271,7 @@ static rql_status read_all(const struct rqli_reader *reader, struct readings *re
     return status;
 }
 
+/* A page has room for what the queue had when it was measured, and some more. */
 static rql_status read_some(const struct rqli_reader *reader, const struct rqli_batch *batch,
                             size_t first, size_t n)
 {
@@ -288,6 +295,7 @@ static rql_status read_some(const struct rqli_reader *reader, const struct rqli_
     return status;
 }
 
+/* Too large for an exchange: named, with a status that says that it was not read. */
 static rql_status report_unread(const struct rqli_reader *reader, const struct rqli_batch *batch,
                                 size_t i)
 {

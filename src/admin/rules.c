@@ -53,6 +53,7 @@ void rqli_rule_inspect(const struct rqli_sweep_rule *self, const struct rqli_swe
     }
 }
 
+/* HMGET answers with as many items as were asked for; a lock that is gone has only nils. */
 static bool is_grant(const struct rqli_reply *seen)
 {
     if (seen->type != RQLI_REPLY_ARRAY || seen->count != RQLI_GRANT_FIELDS) {
@@ -66,6 +67,7 @@ static bool is_grant(const struct rqli_reply *seen)
     return true;
 }
 
+/* The script judges again, on what is there then: this only saves calls for keys to be kept. */
 enum rqli_sweep_verdict rqli_rule_judge(const struct rqli_sweep_rule *self,
                                         const struct rqli_sweep *sweep,
                                         const struct rqli_reply *seen)

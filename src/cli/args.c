@@ -234,6 +234,7 @@ bool cli_flag_is_of(const struct cli_flag *self, const struct cli_command *comma
     return at || !self->commands;
 }
 
+/* getopt_long() is given tables of its own kind: ours say more, and depend on the command. */
 static void add_flag(struct flags *self, const struct cli_flag *flag)
 {
     const bool is_switch = flag->kind == CLI_ON || flag->kind == CLI_OFF;

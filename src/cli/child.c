@@ -14,6 +14,7 @@
 
 enum { N_OWN = 3 };
 
+/* Something that the system has too little of: nothing of the command has run. */
 static int fail(const char *what)
 {
     cli_say_errno(what, errno);
@@ -59,6 +60,8 @@ static int start_guard(struct cli_child *self)
     return self->guard > 0 ? CLI_DONE : fail("fork");
 }
 
+/* What the child needs between fork and exec, where it can call next to nothing: all is made
+ * before. */
 struct start {
     char **arguments;
     char **environment;
@@ -162,6 +165,7 @@ static bool is_own(const struct environment *self, const char *entry)
     return false;
 }
 
+/* The rest is borrowed: nobody changes the environment of this program. */
 static void init_environment(struct environment *self, const struct cli_held *held, const char *url)
 {
     size_t count = 0;
@@ -217,6 +221,7 @@ void cli_child_signal(const struct cli_child *self, int signal_number)
     (void)kill(-self->pid, signal_number);
 }
 
+/* The guard has to be gone before its pipe closes: it would take that for our death. */
 void cli_child_fini(struct cli_child *self)
 {
     if (self->guard > 0) {
@@ -230,6 +235,7 @@ void cli_child_fini(struct cli_child *self)
     self->guard = -1;
 }
 
+/* As a shell counts them: scripts that test for 130 or 143 go on working under rql. */
 int cli_child_code(const struct cli_child *self)
 {
     if (WIFSIGNALED(self->status)) {

@@ -24,6 +24,7 @@ static const char *read_secret(const char *given, char line[SECRET_LINE_SIZE])
     return line;
 }
 
+/* The queue goes with the lock, as with the unlock of the gem. */
 static int unlock_by_force(struct cli_session *self)
 {
     struct out *out = &self->out;
@@ -43,6 +44,8 @@ static int unlock_by_force(struct cli_session *self)
     return CLI_DONE;
 }
 
+/* The result is in the output before the refusal: with --json a script sees `false`, and exit
+ * code 1. */
 static int unlock_by_secret(struct cli_session *self)
 {
     struct out *out = &self->out;
@@ -287,6 +290,7 @@ static int finish(struct sweep *self, const char *what, const rql_text_list *que
     return code;
 }
 
+/* A fault is in the session: finish() reports it, and what was done before it came. */
 static int clear(struct cli_session *self)
 {
     struct sweep sweep;

@@ -18,6 +18,7 @@ bool cli_glob_matches(const struct cli_args *args, const char *name)
     return !args->name || fnmatch(args->name, name, 0) == 0;
 }
 
+/* A key of ours may be anything: whoever can write to the server can write there. */
 static const char *status_text(rql_key_status status)
 {
     switch (status) {
@@ -68,6 +69,8 @@ static void print_lock(struct out *out, const char *heading, const rql_lock_info
     out_end(out);
 }
 
+/* For `queue`, whose rows are the requests, and for `ls --long --queues`, where the queue is the
+ * row: each has columns for its own fields only. */
 static void print_queue(struct out *out, const rql_queue_info *info)
 {
     out_begin(out, NULL);
@@ -91,6 +94,7 @@ static void print_queue(struct out *out, const rql_queue_info *info)
     out_end(out);
 }
 
+/* That there is none is an answer, with an exit code of its own, and no fault. */
 static int show_lock(struct cli_session *self)
 {
     CLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
@@ -207,6 +211,7 @@ static int list_queues(struct cli_session *self)
     return CLI_DONE;
 }
 
+/* For bsearch(). */
 static int compare_to_queue(const void *key, const void *element)
 {
     const rql_queue_info *const *queue = element;
@@ -236,6 +241,7 @@ static void print_holder(struct out *out, const rql_lock_info *info,
     out_number(out, "WAITING", "waiting", OUT_INT, queue ? (int64_t)(*queue)->n_requests : 0);
 }
 
+/* All is read before anything is printed: a fault half-way leaves no half of a list. */
 static int list_locks(struct cli_session *self, const char *const *headings, bool is_who)
 {
     CLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *locks = NULL;

@@ -37,6 +37,7 @@ static void notify(const char *text)
     }
 }
 
+/* As systemd stops a service, and as ^C does. */
 static sigset_t ending_signals(void)
 {
     sigset_t ending;
@@ -87,6 +88,7 @@ static void wait_for_end(rql_client *client)
     }
 }
 
+/* In JSON only, at the end of `run`: for whoever reads there what went wrong. */
 static void print_element(struct out *out, const char *key, const rql_element_status *element)
 {
     static const char *const states[] = {"off", "running", "hung", "dead"};
@@ -102,6 +104,7 @@ static void print_element(struct out *out, const char *key, const rql_element_st
     out_end(out);
 }
 
+/* systemd knows it as started when the swarm runs, not when the server was found. */
 static int run_service(struct cli_session *self)
 {
     CLI_AUTO(rql_swarm_free) rql_swarm *swarm = NULL;
@@ -223,6 +226,7 @@ static int show_zombies(struct cli_session *self)
     return CLI_DONE;
 }
 
+/* What stands in the place of a name is the action; flags and help are those of the command. */
 static const struct action {
     const char *name;
     int (*prepare)(struct cli_args *args); /* or NULL */

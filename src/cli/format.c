@@ -133,6 +133,7 @@ size_t cli_text_width(const char *text)
     return width;
 }
 
+/* Two units at most: who reads a table wants to know how long about. JSON has the exact number. */
 const char *cli_format_duration(int64_t value_ms, char out[CLI_DURATION_SIZE])
 {
     static const struct {

@@ -39,6 +39,7 @@ int64_t cli_held_remaining_ms(const struct cli_held *self)
     return self->series ? rql_series_remaining_ms(self->series) : rql_lock_remaining_ms(self->lock);
 }
 
+/* Of a series the first lock to end decides. */
 int64_t cli_held_ttl_ms(const struct cli_held *self)
 {
     int64_t least_ms = INT64_MAX;
@@ -57,6 +58,7 @@ rql_status cli_held_lost_fd(const struct cli_held *self, int *out, rql_error *er
                         : rql_lock_lost_fd(self->lock, out, error);
 }
 
+/* The handle is gone whatever comes of it: the library goes on releasing what it could not. */
 rql_status cli_held_release(struct cli_held *self, rql_error *error)
 {
     const rql_status status = self->series ? rql_series_release(self->series, NULL, error)
@@ -108,6 +110,8 @@ sigset_t cli_signals(const int *numbers, size_t count)
     return set;
 }
 
+/* By default action, so that a shell or a supervisor sees what ended the program. The exit is for
+ * signals that do not end one. */
 _Noreturn void cli_die_by(int signal_number)
 {
     const struct sigaction plain = {.sa_handler = SIG_DFL};
@@ -165,6 +169,7 @@ static bool is_news(const rql_error *said, const rql_error *now)
     return now->status != said->status || strcmp(now->message, said->message) != 0;
 }
 
+/* Polled, as a request has no callback for faults that pass. */
 static void check_fault(uv_timer_t *timer)
 {
     struct waiting *self = timer->data;
@@ -190,6 +195,7 @@ static void note_end(struct waiting *self, rql_status status, const rql_error *e
     }
 }
 
+/* Both callbacks run on this thread, within uv_run(). */
 static void on_lock(rql_status status, rql_lock *lock, const rql_error *error, void *user_data)
 {
     struct waiting *self = user_data;
@@ -299,6 +305,7 @@ static void wait_until_held(struct waiting *self, rql_client *client)
 
 /* ---- the acquisition ---- */
 
+/* What was not given stays as the options of the client have it. */
 static void fill_lock(const struct cli_args *args, const rql_client *client, rql_lock_options *out)
 {
     const char *outer = getenv("RQL_LOCK"); /* NOLINT(concurrency-mt-unsafe) */

@@ -133,6 +133,7 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+/* Options have '-' on the command line and '_' in code: mixing them up does not count. */
 static bool is_same(char a, char b)
 {
     return a == b || (a == '-' && b == '_') || (a == '_' && b == '-');
@@ -191,6 +192,7 @@ const char *cli_guess_text(struct cli_guess *self, const char *prefix)
 static const char *const own_variables[] = {"RQL_LOCK", "RQL_TOKEN", "RQL_LOCAL_DIR",
                                             "RQL_LOCAL_IDLE"};
 
+/* An entry is "NAME=value". */
 static bool is_named(const char *entry, size_t length, const char *name)
 {
     return strlen(name) == length && strncmp(entry, name, length) == 0;

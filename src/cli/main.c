@@ -9,13 +9,14 @@
 #include <string.h>
 #include <time.h>
 
-enum { PAUSE_NS = 100000000 };
+enum { PAUSE_NS = 100000000 }; /* between two tries to connect */
 
 const struct cli_command *const cli_commands[] = {
     &cli_run, &cli_series, &cli_lock,     &cli_unlock, &cli_extend, &cli_info,  &cli_queue, &cli_ls,
     &cli_who, &cli_clear,  &cli_clear_of, &cli_dead,   &cli_stats,  &cli_swarm, NULL,
 };
 
+/* NULL after having said that there is none. */
 static const struct cli_command *find_command(const char *name)
 {
     struct cli_guess guess;
@@ -33,6 +34,7 @@ static const struct cli_command *find_command(const char *name)
     return NULL;
 }
 
+/* `rql help`, with or without a word. */
 static int help_on(const char *name)
 {
     const struct cli_command *command;

@@ -27,6 +27,7 @@ _Noreturn void cli_die_nomem(void)
     _Exit(CLI_FAULT);
 }
 
+/* Without memory there is nothing to go on with: what runs under a lock is ended by the guard. */
 void *cli_must(void *memory)
 {
     if (!memory) {
@@ -35,6 +36,8 @@ void *cli_must(void *memory)
     return memory;
 }
 
+/* Names of locks and texts of servers are in the lines: nothing of them reaches the terminal raw.
+ */
 static void __attribute__((format(printf, 1, 0))) say(const char *format, va_list list)
 {
     CLI_AUTO(cli_free) char *safe = NULL;
@@ -166,6 +169,7 @@ void cli_broken_pipe_restore(void)
     (void)sigaction(SIGPIPE, &before, NULL);
 }
 
+/* Only if SIGPIPE had its default action at the start: who had it ignored wants an exit code. */
 bool cli_broken_pipe_is_deadly(void)
 {
     struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};

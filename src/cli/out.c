@@ -157,6 +157,7 @@ struct out out_fields(enum out_form form)
     return (struct out){.form = form, .n_columns = 2};
 }
 
+/* The headings are cells of the first row, as wide as any. */
 void out_columns(struct out *self, const char *const *headings)
 {
     self->headings = headings;
@@ -179,6 +180,7 @@ void out_begin(struct out *self, const char *key)
     }
 }
 
+/* The table has no lists: their items are its rows. */
 void out_begin_list(struct out *self, const char *key)
 {
     if (self->form == OUT_JSON) {
@@ -229,6 +231,7 @@ void out_bool(struct out *self, const char *key, bool value)
     }
 }
 
+/* An array of texts in JSON is a table of one column without a heading. */
 void out_item(struct out *self, const char *text)
 {
     if (self->form == OUT_JSON) {
@@ -259,6 +262,7 @@ void out_pair(struct out *self, const char *label, const char *text)
     }
 }
 
+/* OpenMetrics is written at once: it has no columns whose width is to be known. */
 void out_gauge(struct out *self, const char *label, const char *name, const char *help,
                int64_t value)
 {
