@@ -199,9 +199,12 @@ static bool is_renewal_due(const struct rqli_flush *self)
     return self->me[0] != '\0' && rqli_now_us() - self->renewed_us > self->lease_ms * 1000 / 4;
 }
 
+/* A cancellation behind the last reply comes too late: all is done, and is reported so. */
 static enum rqli_op_next go_on(struct rqli_flush *self)
 {
-    if (self->op.is_cancelled) {
+    bool is_done = self->phase == RQLI_FLUSH_REMOVE && self->at + self->n == self->dead.count;
+
+    if (self->op.is_cancelled && !is_done) {
         self->op.status = RQL_STOPPED;
     }
     if (self->op.status) {
