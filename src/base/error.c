@@ -6,6 +6,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+/*
+ * A fault is a status and one line that says what failed, where, and what may be true on the server
+ * now. Whoever finds it fills the line in; whoever passes it on does not touch it.
+ */
+
 const char *rql_status_text(rql_status status)
 {
     switch (status) {
@@ -61,6 +66,8 @@ const char *rql_status_text(rql_status status)
     return "unknown status";
 }
 
+/* errno is kept before anything else can change it, and given out only where it says something: for
+ * faults of the connection. */
 rql_status rqli_fail(rql_error *error, rql_status status, const char *format, ...)
 {
     int sys_errno = errno;

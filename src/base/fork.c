@@ -6,6 +6,12 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+/*
+ * fork() copies one thread only, and every descriptor. The child closes its copies of our sockets,
+ * so that the server sees a parent that dies as dead. Handles of the parent stay as they are: the
+ * generation tells their calls that they are foreign.
+ */
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool installed;
 static atomic_uint generation;
@@ -15,6 +21,7 @@ static struct {
     struct rqli_fork_member *first;
 } shared = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
+/* Held across the fork: the list is whole in the child. */
 static void before(void)
 {
     (void)pthread_mutex_lock(&shared.mutex);
@@ -25,6 +32,8 @@ static void in_parent(void)
     (void)pthread_mutex_unlock(&shared.mutex);
 }
 
+/* Only what is safe behind fork() in a process with threads: no allocation, no lock but this
+ * one. */
 static void in_child(void)
 {
     struct rqli_fork_member *member;
@@ -78,6 +87,8 @@ unsigned rqli_fork_generation(void)
     return atomic_load_explicit(&generation, memory_order_relaxed);
 }
 
+/* Around the start of a thread of ours: it inherits the mask, and signals stay with the threads of
+ * the program. */
 sigset_t rqli_mask_all(void)
 {
     sigset_t all;

@@ -5,6 +5,11 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+/*
+ * A few blocks that wait to be used again, without a lock: each place is taken and filled by one
+ * atomic exchange.
+ */
+
 /* Each thread begins its search at a place of its own, where it finds what it gave back last. */
 static void *_Atomic *place(struct rqli_freelist *self, unsigned step)
 {

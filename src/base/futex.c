@@ -8,6 +8,12 @@
 #include <time.h>
 #include <unistd.h>
 
+/*
+ * Sleeping by futex in place of condition variables: it wakes by our own clock, a word that a waker
+ * has changed is never slept on, and a waker needs no mutex.
+ */
+
+/* May return early, as after a signal: whoever sleeps looks again at what it waits for. */
 void rqli_signal_wait(rqli_signal *signal, int32_t seen, int64_t until_us)
 {
     struct timespec left;
@@ -30,6 +36,7 @@ void rqli_signal_wake(rqli_signal *signal)
     (void)syscall(SYS_futex, signal, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
+/* The usual case is one or two; what does not fit is woken at once, which is only slower. */
 void rqli_wake_list_add(struct rqli_wake_list *self, rqli_signal *signal)
 {
     if (self->count == RQLI_WAKE_LIST) {

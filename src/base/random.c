@@ -18,6 +18,7 @@ struct stock {
 
 static _Thread_local struct stock stock;
 
+/* A byte is used once: what was drawn is wiped. */
 static bool draw(unsigned char *out, size_t size)
 {
     if (stock.left < size || stock.generation != rqli_fork_generation()) {
@@ -52,6 +53,8 @@ bool rqli_random_hex(char out[RQLI_HEX_SIZE])
     return true;
 }
 
+/* For jitter and lots. The remainder favours small numbers by less than one in 65,000 for the
+ * bounds in use. Without random numbers: 0, which is in range. */
 uint32_t rqli_random_below(uint32_t bound)
 {
     unsigned char bytes[4] = {0};
@@ -74,6 +77,8 @@ struct self {
 
 static _Thread_local struct self self;
 
+/* gettid() is a system call, and every acquisition needs the number: asked once for each thread and
+ * process. */
 static const struct self *know_self(void)
 {
     if (self.thread == 0 || self.generation != rqli_fork_generation()) {
@@ -113,6 +118,8 @@ static void write_acquirer(char out[RQL_ID_SIZE], uint64_t fiber, uint64_t racto
     end(&id, ractor, identity);
 }
 
+/* As the gem writes it: process, thread, fiber, ractor, identity. A task has the place of a
+ * fiber. */
 void rqli_acquirer_id(char out[RQL_ID_SIZE], uint64_t task, const char *identity)
 {
     write_acquirer(out, task, 0, identity);

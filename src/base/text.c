@@ -2,6 +2,12 @@
 
 #include <rql/base.h>
 
+/*
+ * Numbers, names and texts without the C library's locale. Parsers are strict, for what they read
+ * decides about locks: no blanks, no sign but a minus, no overflow. The writer goes on counting
+ * when its buffer is full, so that callers learn how much room they need.
+ */
+
 enum { SAFE_DIGITS = 18 /* so many never overflow */ };
 
 static bool is_digit(char byte)
@@ -9,7 +15,8 @@ static bool is_digit(char byte)
     return byte >= '0' && byte <= '9';
 }
 
-/* Takes the digits at *at and moves past them; none, or too large a number, is false. */
+/* Takes the digits at *at and moves past them; none, or too large a number, is false. The limit is
+ * checked by division only behind the 18th digit, which nearly no number has. */
 static bool take_digits(struct rqli_slice text, size_t *at, uint64_t limit, uint64_t *out)
 {
     size_t start = *at;
@@ -68,6 +75,8 @@ size_t rqli_format_int(char *out, int64_t value)
     return rqli_format_uint(out, (uint64_t)value);
 }
 
+/* A name becomes part of keys, log lines and terminal output, so no control bytes. It need not be
+ * UTF-8: the gem accepts any bytes. */
 bool rqli_name_is_valid(const char *name)
 {
     size_t length;
@@ -123,6 +132,7 @@ void rqli_write_uint(struct rqli_writer *self, uint64_t value)
     rqli_write_bytes(self, digits, rqli_format_uint(digits, value));
 }
 
+/* As Ruby prints a Float: no zeros at the end, but one digit behind the point. */
 void rqli_write_decimal(struct rqli_writer *self, int64_t value, unsigned digits)
 {
     static const int64_t powers[DIGITS_MAX + 1] = {1, 10, 100, 1000, 10000, 100000, 1000000};
@@ -153,6 +163,7 @@ void rqli_write_seconds(struct rqli_writer *self, int64_t ms, const char *foreve
     }
 }
 
+/* A NUL ends this as any byte that continues nothing. */
 static bool continues(const unsigned char *at, size_t count)
 {
     for (size_t i = 1; i <= count; i++) {
@@ -202,6 +213,8 @@ static void write_ascii(struct rqli_writer *self, char byte)
     }
 }
 
+/* What is no UTF-8 becomes the replacement character: JSON cannot carry it, and a line must not be
+ * lost for it. */
 void rqli_write_json(struct rqli_writer *self, const char *text)
 {
     if (!text) {

@@ -5,8 +5,15 @@
 
 #include <stdlib.h>
 
+/*
+ * A binary heap by time, with the place of each item kept in the item, so that any of them can be
+ * moved or taken out. Room is reserved when something is registered: setting its time later cannot
+ * fail.
+ */
+
 enum { FIRST_CAPACITY = 64 };
 
+/* items[0] stays empty: then parent and children are at half and double the place. */
 bool rqli_timers_reserve(struct rqli_timers *self)
 {
     size_t capacity = self->capacity ? self->capacity * 2 : FIRST_CAPACITY;
@@ -100,6 +107,7 @@ static void remove_if_there(struct rqli_timers *self, struct rqli_due *due)
     }
 }
 
+/* For what has no time there is no item in the heap, only its reserved room. */
 void rqli_timers_set(struct rqli_timers *self, struct rqli_due *due, int64_t at_us)
 {
     due->at_us = at_us;

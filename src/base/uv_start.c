@@ -11,6 +11,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+/*
+ * libuv aborts the process when it lacks memory, a descriptor or a thread at certain places: in its
+ * first loop and in its thread pool. So these resources are tried out before: what cannot be had
+ * then is RQL_E_NOMEM, and not the end of the program.
+ */
+
 enum {
     FDS = 6,     /* of the first loop: its epoll, two pipes, and an eventfd */
     ROOM = 4096, /* more than what a loop and its handlers of fork() take beside the table */
@@ -65,6 +71,7 @@ static void close_handle(uv_handle_t *handle, void *unused)
     }
 }
 
+/* Handles close in a round of the loop, so it is run once more. */
 void rqli_uv_loop_drop(uv_loop_t *loop)
 {
     uv_walk(loop, close_handle, NULL);
@@ -102,6 +109,7 @@ static void await_end(struct member *self)
     }
 }
 
+/* As libuv reads it. */
 static size_t pool_threads(void)
 {
     /* libuv reads it next. NOLINTNEXTLINE(concurrency-mt-unsafe) */

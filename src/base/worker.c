@@ -5,6 +5,11 @@
 
 #include <uv.h>
 
+/*
+ * A thread that sleeps until something is due and calls its step. Rousing it costs a system call
+ * only if it brings the next step forward.
+ */
+
 /* Brings the next step forward to at_us. False: it comes no later than that already. */
 static bool bring_forward(struct rqli_worker *self, int64_t at_us)
 {

@@ -6,6 +6,8 @@ enum { STEPS = 8, STEP_BITS = 3, TOP_BIT = 41 };
 
 _Static_assert(RQL_HISTOGRAM_BUCKETS == STEPS * (TOP_BIT - STEP_BITS + 2), "stats.h says so");
 
+/* The highest bit chooses the power of two, the three bits behind it one of its eight buckets; what
+ * is below eight has a bucket of its own. */
 size_t rql_histogram_bucket(int64_t time_us)
 {
     unsigned bit;
@@ -36,6 +38,7 @@ int64_t rql_histogram_upper(size_t bucket)
     return ((int64_t)(STEPS + bucket % STEPS + 1) << shift) - 1;
 }
 
+/* The upper bound of the bucket that the quantile falls into: never less than the truth. */
 int64_t rql_stats_quantile(const rql_histogram *histogram, double share)
 {
     int64_t total = 0;

@@ -2,6 +2,11 @@
 
 #include <rql/observe.h>
 
+/*
+ * The same record for machines: names as in the text, numbers as numbers, a time without limit as
+ * null.
+ */
+
 static void write_list(struct rqli_writer *writer, const rql_log_field *field)
 {
     rqli_write_text(writer, "[");

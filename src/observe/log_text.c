@@ -4,6 +4,11 @@
 #include <stdbool.h>
 #include <string.h>
 
+/*
+ * A log line as the gem writes it, down to its irregularities: who searches logs of a mixed fleet
+ * finds both with one pattern.
+ */
+
 static bool is_line(const rql_log_record *record, const char *name)
 {
     return strcmp(record->name, name) == 0;
@@ -27,6 +32,7 @@ static void write_safe(struct rqli_writer *writer, const char *text)
     }
 }
 
+/* The gem forgets one closing quote, in this line only. */
 static void write_quoted(struct rqli_writer *writer, const rql_log_record *record,
                          const rql_log_field *field)
 {
@@ -68,6 +74,7 @@ static void write_list(struct rqli_writer *writer, const rql_log_field *field)
     rqli_write_text(writer, "]'");
 }
 
+/* Milliseconds are rounded up to hundredths, as the gem does. */
 static void write_value(struct rqli_writer *writer, const rql_log_record *record,
                         const rql_log_field *field)
 {

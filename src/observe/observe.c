@@ -18,6 +18,8 @@ static bool is_drawn(int64_t percent)
     return percent >= rqli_random_below(101);
 }
 
+/* A call that asks for its line is not sampled; else the sampler decides, once for all lines of an
+ * acquisition. */
 static bool is_logged(const rql_options *client, const rql_lock_options *options)
 {
     if (!options->logger || !client->log_sampling_enabled || options->log_sample_this) {
@@ -38,6 +40,7 @@ static bool is_instrumented(const rql_options *client, const rql_lock_options *o
                : is_drawn(client->instr_sampling_percent);
 }
 
+/* Decided once: an acquisition is logged whole or not at all. */
 void rqli_subject_listen(struct rqli_subject *self, const rql_options *client,
                          const rql_lock_options *options)
 {
@@ -54,6 +57,7 @@ void rqli_subject_listen(struct rqli_subject *self, const rql_options *client,
 
 /* ---- log lines ---- */
 
+/* FIELDS_MAX is what the longest row has. */
 static rql_log_field *add(struct line *self, const char *name, rql_log_kind kind)
 {
     rql_log_field *field = &self->fields[self->record.n_fields];
@@ -97,6 +101,7 @@ static void add_common(struct line *self, const struct rqli_subject *s, const ch
     add_text(self, "acs_strat", strategies[s->access_strategy]);
 }
 
+/* The words of a row become calls that add its fields, in its order, which is the gem's. */
 static void log_all(enum rqli_moment moment, const struct rqli_subject *s,
                     const struct rqli_figures *f)
 {
@@ -153,6 +158,7 @@ static struct rql_event event_of(rql_event_kind kind, const char *name)
     };
 }
 
+/* What every event about a lock or a series has. */
 static void set_request(struct rql_event *event, const struct rqli_subject *s)
 {
     if (s->is_series) {
@@ -167,6 +173,7 @@ static void set_request(struct rql_event *event, const struct rqli_subject *s)
     event->instrument = s->instrument;
 }
 
+/* The same rows as events: SET takes the figures that the moment has, all others stay -1. */
 static void send_all(enum rqli_moment moment, const struct rqli_subject *s,
                      const struct rqli_figures *f)
 {
@@ -189,6 +196,13 @@ static void send_all(enum rqli_moment moment, const struct rqli_subject *s,
     }
     default: /* NOLINT(bugprone-branch-clone): not every moment goes to everybody */
 #include "observe/moments.def"
+
+        /*
+         * Log lines and events. moments.def has a row for each moment: what it counts, the line and
+         * the event it makes. It is read here twice, once as the body of log_all() and once as that
+         * of send_all(), each with its own meaning of LINE and EVENT; what does not concern a
+         * reading is empty in it.
+         */
         break;
     }
 }

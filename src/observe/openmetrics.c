@@ -1,6 +1,11 @@
 #include "base/text.h"
 #include "observe/rows.h"
 
+/*
+ * Statistics in the OpenMetrics text format, as Prometheus scrapes it. Rows come from counters.def;
+ * rows of one family follow each other, the first of them with the help text.
+ */
+
 /* The bounds that are shown: powers of two from 16 us to 1074 s, which are bounds of buckets. */
 enum { FIRST_BIT = 4, LAST_BIT = 30, SECOND_DIGITS = 6 };
 
@@ -52,6 +57,7 @@ static void write_sample(struct rqli_writer *writer, const struct rqli_stats_row
     rqli_write_text(writer, suffix);
 }
 
+/* Cumulative, as the format wants it, from the finer buckets that we count. */
 static void write_buckets(struct rqli_writer *writer, const struct rqli_stats_row *row,
                           const rql_histogram *times)
 {
@@ -90,6 +96,7 @@ static void write_times(struct rqli_writer *writer, const rql_stats *stats,
     rqli_write_text(writer, "\n");
 }
 
+/* Like snprintf(): returns the length it has, whether or not there was room. */
 size_t rql_stats_openmetrics(const rql_stats *stats, char *buffer, size_t size)
 {
     const struct rqli_stats_row *row;

@@ -19,6 +19,11 @@ static const struct rqli_stats_row counters[] = {
 static const struct rqli_stats_row times[] = {
 #define TIMES(constant, field, help) ROW(field, #field, help, NULL, NULL)
 #include "observe/counters.def"
+
+    /*
+     * The table of counters.def for who walks over all of them: names, help, and where in rql_stats
+     * they are.
+     */
 };
 
 const struct rqli_stats_row *rqli_stats_counter_at(size_t index)

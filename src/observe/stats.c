@@ -63,6 +63,7 @@ void rqli_stats_time(struct rqli_stats *self, rqli_stats_shard shard, enum rqli_
     add(&times->bucket[rql_histogram_bucket(time_us)], 1);
 }
 
+/* The counters of refusals and faults stand in the order of their statuses. */
 void rqli_stats_refusal(struct rqli_stats *self, rqli_stats_shard shard, rql_status status)
 {
     if (status >= RQL_TIMED_OUT && status <= RQL_CONFLICT) {
@@ -100,6 +101,7 @@ static void read_times(const struct rqli_stats *self, enum rqli_stat_time what, 
     }
 }
 
+/* counters.def names the field of each counter. */
 rql_status rqli_stats_read(const struct rqli_stats *self, rql_stats *out)
 {
     *out = (rql_stats){.size = sizeof *out};
@@ -107,6 +109,11 @@ rql_status rqli_stats_read(const struct rqli_stats *self, rql_stats *out)
 #define PART(constant, field, family, help, label, value) COUNTER(constant, field, help)
 #define TIMES(constant, field, help) read_times(self, RQLI_STAT_##constant, &out->field);
 #include "observe/counters.def"
+
+    /*
+     * Counters of a client. Threads count in shards by their number, on cache lines of their own,
+     * without a lock; a reader adds the shards up, so a sum may be some counts old.
+     */
     for (size_t i = 0; i < RQL_STATS_FAULTS; i++) {
         out->faults[i] = sum(self, RQLI_STAT_FAULTS + i);
     }

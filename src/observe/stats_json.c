@@ -25,6 +25,7 @@ static void write_counter(struct rqli_writer *writer, const rql_stats *stats, si
     rqli_write_text(writer, row->label && is_last ? "}," : ",");
 }
 
+/* Quantiles in place of buckets: a person reads this. */
 static void write_times(struct rqli_writer *writer, const rql_histogram *times)
 {
     static const struct {

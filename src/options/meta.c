@@ -5,6 +5,11 @@
 #include <stdbool.h>
 #include <string.h>
 
+/*
+ * Metadata is stored as further fields of the lock's hash, beside its own. So its names must not be
+ * those of fields that the gem or the scripts read.
+ */
+
 /* The lock's own fields, and names that a description of it has. */
 static bool is_reserved(const char *name)
 {
@@ -21,7 +26,8 @@ static bool is_reserved(const char *name)
     return strncmp(name, "rql_", 4) == 0;
 }
 
-/* What is wrong with the last of n pairs, or NULL. */
+/* What is wrong with the last of n pairs, or NULL. Lengths are measured no further than the limit:
+ * a value without an end is not walked to its end. */
 static const char *fault_of_last(const rql_meta *meta, size_t n, size_t *n_bytes)
 {
     const rql_meta *pair = &meta[n - 1];

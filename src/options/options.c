@@ -286,6 +286,7 @@ void rqli_options_fill(enum rqli_option_struct which, void *out, const rql_optio
     }
 }
 
+/* The caller's struct may be shorter or longer than ours: it says its size, which stays in it. */
 void rqli_options_init(enum rqli_option_struct which, void *out, size_t size,
                        const rql_options *client)
 {
@@ -363,6 +364,7 @@ static rql_status check_others(enum rqli_option_struct which, const union any_op
     return status ? status : check_listeners(of_lock->logger, of_lock->instrumenter, error);
 }
 
+/* Checked on a copy: *out changes only if all is good. */
 rql_status rqli_options_read_over(enum rqli_option_struct which, void *out, const void *defaults,
                                   const void *given, rql_error *error)
 {

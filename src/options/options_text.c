@@ -43,6 +43,7 @@ static bool parse_duration(const struct rqli_option *option, const char *value, 
            rql_parse_duration(value, out, NULL) == RQL_OK;
 }
 
+/* A plain number is in the option's own unit. */
 static bool parse(const struct rqli_option *option, const char *value, int64_t *out)
 {
     if (option->words) {
@@ -79,6 +80,7 @@ static rql_status assign(const struct rqli_option *option, rql_options *options,
     return RQL_OK;
 }
 
+/* The first that is wrong ends it, and nothing is taken over. */
 static rql_status assign_from_env(rql_options *options, rql_error *error)
 {
     const struct rqli_option *option;
@@ -119,6 +121,7 @@ rql_status rql_options_from_env(rql_options *options, rql_error *error)
     return status;
 }
 
+/* io-timeout-ms is io_timeout_ms. */
 static bool same_name(const char *field, const char *name)
 {
     for (; *field != '\0' && *name != '\0'; field++, name++) {
