@@ -86,7 +86,7 @@ static bool take_removed(struct rqli_flush *self, const struct rqli_reply *reply
             return false;
         }
         if (reply->items[k].integer == 1) {
-            rqli_list_add(&self->hosts, self->dead.item[self->at + k].text, 0);
+            rqli_list_add(&self->flushed.hosts, self->dead.item[self->at + k].text, 0);
         }
     }
     return true;
@@ -120,10 +120,10 @@ static void notify_flushed(const struct rqli_flush *self)
     const struct rqli_subject subject = rqli_subject_of_swarm(self->client);
     const struct rqli_figures figures = {
         .status = self->op.status,
-        .host_cnt = (int64_t)self->hosts.count,
-        .rel_key_cnt = (int64_t)self->locks.count,
-        .rem_request_cnt = self->sweep.result.rem_request_cnt,
-        .handed_over_cnt = self->sweep.result.handed_over_cnt,
+        .host_cnt = (int64_t)self->flushed.hosts.count,
+        .rel_key_cnt = (int64_t)self->flushed.locks.count,
+        .rem_request_cnt = self->flushed.removed,
+        .handed_over_cnt = self->flushed.handed_over,
         .rel_time_us = rqli_now_us() - self->begun_us,
         .at_us = rqli_server_clock_now_us(self->client),
     };
@@ -169,8 +169,8 @@ static enum rqli_op_next begin_sweep(struct rqli_flush *self)
         .client = self->via,
         .error = &self->fault,
         .dead_hosts = &self->dead,
-        .locks = &self->locks,
-        .acquirers = &self->acquirers,
+        .locks = &self->flushed.locks,
+        .acquirers = &self->flushed.acquirers,
     };
     rqli_sweep_add(&self->sweep, &rqli_rule_zombie_locks, self->lock_scan_size);
     rqli_sweep_add(&self->sweep, &rqli_rule_zombie_requests, self->queue_scan_size);
@@ -239,7 +239,9 @@ static enum rqli_op_next next(struct rqli_op *op)
     }
     wanted = go_on(self);
     if (wanted == RQLI_OP_OVER && self->sweep.n_parts > 0) {
-        rqli_list_sort(&self->acquirers);
+        rqli_list_sort(&self->flushed.acquirers);
+        self->flushed.removed = self->sweep.result.rem_request_cnt;
+        self->flushed.handed_over = self->sweep.result.handed_over_cnt;
         notify_flushed(self);
     }
     return wanted;
@@ -261,9 +263,7 @@ void rqli_flush_fini_p(struct rqli_flush *self)
 {
     rqli_sweep_fini_p(&self->sweep);
     rqli_list_fini_p(&self->dead);
-    rqli_list_fini_p(&self->hosts);
-    rqli_list_fini_p(&self->acquirers);
-    rqli_list_fini_p(&self->locks);
+    rqli_zombies_fini_p(&self->flushed);
 }
 
 int64_t rqli_flush_look_ms(int64_t zombie_ttl_ms, int64_t flush_period_ms)
@@ -360,5 +360,5 @@ rql_status rql_flush_zombies(rql_client *client, const rql_swarm_options *option
     if (status < 0 && error) {
         *error = flush.fault;
     }
-    return status || !out ? status : rqli_zombies_give(&flush, out, error);
+    return status || !out ? status : rqli_zombies_give(&flush.flushed, out, error);
 }

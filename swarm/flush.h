@@ -5,7 +5,7 @@
  * scripts (lua/swarm_look.lua, lua/flush_*.lua); here is who is asked, and when. It is an
  * operation: the swarm's loop drives it, or the thread that flushes by hand. */
 
-#include "admin/pages.h"
+#include "admin/host_info.h"
 #include "admin/sweep.h"
 
 /* What the calls of a round are. */
@@ -30,11 +30,9 @@ struct rqli_flush {
     struct rql_swarm *swarm; /* whose step it is; NULL: by hand */
 
     rql_error fault;
-    bool is_elected;        /* out */
-    struct rqli_list dead;  /* hosts with a verdict, sorted */
-    struct rqli_list hosts; /* out: of them, those that were removed */
-    struct rqli_list acquirers;
-    struct rqli_list locks;
+    bool is_elected;       /* out */
+    struct rqli_list dead; /* hosts with a verdict, sorted */
+    struct rqli_zombies flushed;
 
     enum rqli_flush_phase phase;
     int64_t begun_us;

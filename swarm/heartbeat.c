@@ -1,4 +1,4 @@
-#include "heartbeat.h"
+#include "swarm.h"
 
 #include "base/cancel.h"
 #include "base/clock.h"
@@ -10,7 +10,6 @@
 #include "lock/notify.h"
 #include "lock/server_clock.h"
 #include "net/op.h"
-#include "swarm.h"
 #include "wire/answer.h"
 
 #include <errno.h>

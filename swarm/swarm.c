@@ -62,16 +62,18 @@ static void on_closed(void *context)
     }
 }
 
+static void close_loop(struct rql_swarm *self, rql_loop *loop)
+{
+    self->n_open++;
+    RQLI_MUST(rql_loop_close(loop, on_closed, self, NULL) == RQL_OK);
+}
+
 static void close_loops(struct rql_swarm *self)
 {
-    rql_loop *loops[] = {self->home, self->away};
-
     rqli_loop_finish(&self->job);
-    self->n_open = (self->home != NULL) + (self->away != NULL);
-    for (size_t i = 0; i < sizeof loops / sizeof loops[0]; i++) {
-        if (loops[i]) {
-            RQLI_MUST(rql_loop_close(loops[i], on_closed, self, NULL) == RQL_OK);
-        }
+    close_loop(self, self->home);
+    if (self->away) {
+        close_loop(self, self->away);
     }
 }
 
@@ -223,13 +225,16 @@ static bool begin_elements(struct rql_swarm *self)
                               options->liveness_probing_period_ms * 1000, &terms);
 }
 
-static void run(void *argument)
+static void run_here(struct rql_swarm *self)
 {
-    struct rql_swarm *self = argument;
-
-    (void)pthread_setname_np(pthread_self(), "rql-swarm");
     (void)uv_run(&self->own.uv, UV_RUN_DEFAULT);
     RQLI_MUST(uv_loop_close(&self->own.uv) == 0);
+}
+
+static void run(void *argument)
+{
+    (void)pthread_setname_np(pthread_self(), "rql-swarm");
+    run_here(argument);
 }
 
 static bool start_thread(struct rql_swarm *self)
@@ -260,17 +265,14 @@ static void give_up(struct rql_swarm *self)
     rqli_element_drop(&self->prober);
     rqli_element_drop(&self->flusher);
     self->options.closed = NULL;
-    if (!self->home) {
-        if (self->own.is_used) {
-            RQLI_MUST(uv_loop_close(&self->own.uv) == 0);
-        }
-        destroy(self);
-    } else if (self->own.is_used) {
+    if (self->home) {
         close_loops(self);
-        run(self);
+    }
+    if (self->own.is_used) {
+        run_here(self);
+    }
+    if (self->own.is_used || !self->home) {
         destroy(self);
-    } else {
-        close_loops(self);
     }
 }
 
@@ -385,4 +387,31 @@ rql_swarm *rql_swarm_free(rql_swarm *swarm)
         destroy(swarm);
     }
     return NULL;
+}
+
+rql_status rql_get_swarm_status(rql_client *client, rql_swarm_status *out, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    rql_status status = rqli_client_check(client, error);
+    rql_swarm_status filled = {.is_running = false};
+    struct rql_swarm *swarm;
+
+    if (status) {
+        return status;
+    }
+    if (!out) {
+        return rqli_fail(error, RQL_E_INVALID, "out is NULL");
+    }
+    filled.auto_swarm = client->options.auto_swarm;
+    swarm = atomic_load(&client->running_swarm);
+    if (swarm) {
+        filled.is_running = atomic_load(&swarm->is_running);
+        filled.is_flusher = atomic_load(&swarm->is_flusher);
+        filled.hosts = (int64_t)rqli_hosts_known(client->hosts);
+        rqli_element_describe(&swarm->supervisor, &filled.supervisor);
+        rqli_element_describe(&swarm->prober, &filled.probe_hosts);
+        rqli_element_describe(&swarm->flusher, &filled.flush_zombies);
+    }
+    *out = filled;
+    return RQL_OK;
 }

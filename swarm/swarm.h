@@ -4,10 +4,33 @@
 /* A swarm, as what it does and what asks it share it. */
 
 #include "flush.h"
-#include "heartbeat.h"
+#include "lock/client.h"
+#include "lock/hosts.h"
 #include "supervise.h"
 
 #include <rql/swarm.h>
+
+/* One heartbeat for the hosts of a client, whatever their number. */
+struct rqli_probe {
+    struct rqli_op op;  /* first */
+    rql_client *client; /* whose hosts */
+    rql_client *via;    /* whose connection */
+    enum rqli_hosts_who who;
+    int64_t zombie_ttl_ms;  /* that the client's leases are bound by; 0: they are not */
+    struct rqli_list *told; /* the hosts that were told, or NULL */
+
+    rql_error fault;
+    int64_t server_us; /* out: with this time; 0: there was nothing to tell */
+    int64_t n_dead;    /* out: that were declared dead meanwhile */
+
+    bool has_begun;
+    struct rqli_hosts_plan plan;
+    size_t count;
+    char (*names)[RQL_ID_SIZE];
+    size_t at;       /* the first host of this round */
+    size_t n_open;   /* calls of this round without a reply */
+    int64_t sent_us; /* the first call */
+};
 
 /* Its parts live on one loop. Without a loop of the caller that is the swarm's own, in a thread. */
 struct rql_swarm {
@@ -42,9 +65,6 @@ struct rql_swarm {
         bool is_used;
     } own;
 };
-
-/* What was found becomes a result; it ends here. */
-rql_status rqli_zombies_give(struct rqli_flush *found, rql_zombies **out, rql_error *error);
 
 /* The steps of its elements; the supervisor's are in swarm.c. */
 extern const struct rqli_element_ops rqli_prober_ops;

@@ -1,18 +1,17 @@
-#include "swarm.h"
+#include "admin/host_info.h"
 
-#include "admin/pages.h"
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/scope.h"
 #include "base/text.h"
-#include "flush.h"
-#include "lock/client.h"
-#include "lock/hosts.h"
 #include "wire/command.h"
 
 #include <rql/inspect.h>
 #include <stdio.h>
 #include <string.h>
+
+/* The swarm as the server's keys show it: its hosts, which of them are dead, what those hold, and
+ * who flushes. Changes nothing. */
 
 #define TTL_MAX_MS INT64_C(31536000000)
 
@@ -20,33 +19,6 @@ enum { HOSTS_PAGE = 500 };
 
 RQLI_DEFINE_AUTO(rql_lock_info_list *, rql_lock_info_list_free);
 RQLI_DEFINE_AUTO(rql_zombies *, rql_zombies_free);
-
-rql_status rql_get_swarm_status(rql_client *client, rql_swarm_status *out, rql_error *error)
-{
-    RQLI_DEFER_CANCEL;
-    rql_status status = rqli_client_check(client, error);
-    rql_swarm_status filled = {.is_running = false};
-    struct rql_swarm *swarm;
-
-    if (status) {
-        return status;
-    }
-    if (!out) {
-        return rqli_fail(error, RQL_E_INVALID, "out is NULL");
-    }
-    filled.auto_swarm = client->options.auto_swarm;
-    swarm = atomic_load(&client->running_swarm);
-    if (swarm) {
-        filled.is_running = atomic_load(&swarm->is_running);
-        filled.is_flusher = atomic_load(&swarm->is_flusher);
-        filled.hosts = (int64_t)rqli_hosts_known(client->hosts);
-        rqli_element_describe(&swarm->supervisor, &filled.supervisor);
-        rqli_element_describe(&swarm->prober, &filled.probe_hosts);
-        rqli_element_describe(&swarm->flusher, &filled.flush_zombies);
-    }
-    *out = filled;
-    return RQL_OK;
-}
 
 static rql_status read_flusher(const struct rqli_exchange *exchange, char out[RQL_ID_SIZE],
                                rql_error *error)
@@ -176,7 +148,7 @@ static rql_status find_hosts(rql_client *client, int64_t zombie_ttl_ms, struct r
 }
 
 /* As the flusher would find them: hosts are sorted. */
-static rql_status find_locks(rql_client *client, struct rqli_flush *found, rql_error *error)
+static rql_status find_locks(rql_client *client, struct rqli_zombies *found, rql_error *error)
 {
     RQLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *locks = NULL;
     rql_status status;
@@ -197,7 +169,14 @@ static rql_status find_locks(rql_client *client, struct rqli_flush *found, rql_e
     return status;
 }
 
-rql_status rqli_zombies_give(struct rqli_flush *found, rql_zombies **out, rql_error *error)
+void rqli_zombies_fini_p(struct rqli_zombies *self)
+{
+    rqli_list_fini_p(&self->hosts);
+    rqli_list_fini_p(&self->acquirers);
+    rqli_list_fini_p(&self->locks);
+}
+
+rql_status rqli_zombies_give(struct rqli_zombies *found, rql_zombies **out, rql_error *error)
 {
     RQLI_AUTO(rql_zombies_free) rql_zombies *zombies = calloc(1, sizeof *zombies);
     rql_status status;
@@ -205,8 +184,8 @@ rql_status rqli_zombies_give(struct rqli_flush *found, rql_zombies **out, rql_er
     if (!zombies) {
         return rqli_fail_nomem(error);
     }
-    zombies->rem_request_cnt = found->sweep.result.rem_request_cnt;
-    zombies->handed_over_cnt = found->sweep.result.handed_over_cnt;
+    zombies->rem_request_cnt = found->removed;
+    zombies->handed_over_cnt = found->handed_over;
     status = rqli_list_give(&found->hosts, &zombies->hosts, error);
     status = status ? status : rqli_list_give(&found->acquirers, &zombies->acquirers, error);
     status = status ? status : rqli_list_give(&found->locks, &zombies->locks, error);
@@ -220,7 +199,7 @@ rql_status rql_zombies_info(rql_client *client, int64_t zombie_ttl_ms, rql_zombi
                             rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    RQLI_AUTO(rqli_flush_fini) struct rqli_flush found = {.me = ""};
+    RQLI_AUTO(rqli_zombies_fini) struct rqli_zombies found = {.removed = 0};
     rql_status status = check(client, zombie_ttl_ms, out, error);
 
     status = status ? status : find_hosts(client, zombie_ttl_ms, &found.hosts, error);
