@@ -4,6 +4,7 @@
 #include "proxy.h"
 
 #include <dirent.h>
+#include <semaphore.h>
 
 /* Where a swarm lives: on a loop of the caller, or on one of its own in the only thread it has. */
 
@@ -222,6 +223,7 @@ static void outage_ends_on_a_loop_of_the_caller_as_well(void **state)
 {
     struct proxy *proxy = proxy_start(server.socket_path);
     rql_swarm_options options = options_on_loop(client);
+    rql_lock *lock;
     rql_swarm *swarm;
 
     (void)state;
@@ -236,15 +238,12 @@ static void outage_ends_on_a_loop_of_the_caller_as_well(void **state)
     run_until(probe_works, NULL);
     proxy_refuse(proxy, true);
     proxy_cut(proxy);
-    free_on_loop(swarm); /* without a goodbye */
+    free_on_loop(swarm); /* without a goodbye: its host stays, and nobody counts it as dead here */
     assert_int_equal(ask_int("HLEN rql:swarm:hsts"), 1);
+    lock = hold(client, "x");
+    assert_true(rql_lock_remaining_ms(lock) > ZOMBIE_TTL_MS * SLOWNESS_MAX);
+    CHECK_OK(rql_lock_release(lock, NULL));
     proxy_stop(proxy);
-}
-
-static void *run_loop(void *unused)
-{
-    (void)unused;
-    return (void *)(intptr_t)uv_run(&uv, UV_RUN_DEFAULT);
 }
 
 static void note_closed(void *data)
@@ -257,26 +256,72 @@ static bool is_off(void *data)
     return flusher_is_off(data);
 }
 
+/* A thread that starts a swarm on its loop, and runs that when it may. */
+struct host {
+    rql_swarm_options options;
+    rql_swarm *swarm;
+    rql_status started;
+    sem_t has_started;
+    sem_t may_run;
+    int left;
+};
+
+static void *start_and_run(void *data)
+{
+    struct host *host = data;
+
+    host->started = rql_swarm_start(client, &host->options, &host->swarm, NULL);
+    (void)sem_post(&host->has_started);
+    (void)sem_wait(&host->may_run);
+    host->left = uv_run(&uv, UV_RUN_DEFAULT);
+    return NULL;
+}
+
+static pthread_t start_host(struct host *host)
+{
+    pthread_t thread;
+
+    *host = (struct host){.options = options_on_loop(client), .left = -1};
+    host->options.closed = note_closed;
+    (void)sem_init(&host->has_started, 0, 0);
+    (void)sem_init(&host->may_run, 0, 0);
+    assert_int_equal(pthread_create(&thread, NULL, start_and_run, host), 0);
+    (void)sem_wait(&host->has_started);
+    assert_int_equal(host->started, RQL_OK);
+    return thread;
+}
+
 /* Nothing but the swarm keeps the loop going, from its start until it is freed. */
 static void swarm_is_stopped_from_another_thread(void **state)
 {
-    rql_swarm_options options = options_on_loop(client);
-    rql_swarm *swarm;
-    pthread_t thread;
-    void *left = NULL;
+    struct host host;
+    pthread_t thread = start_host(&host);
 
     (void)state;
-    options.closed = note_closed;
-    swarm = swarm_with(client, &options);
-    assert_int_equal(pthread_create(&thread, NULL, run_loop, NULL), 0);
+    (void)sem_post(&host.may_run);
     CHECK_OK(rql_lock_release(hold(client, "x"), NULL));
     await_hosts(1);
-    rql_swarm_stop(swarm);
+    rql_swarm_stop(host.swarm);
     assert_true(wait_until(is_off, NULL, AWAIT_MS));
     await_hosts(0);
-    rql_swarm_free(swarm);
-    assert_int_equal(pthread_join(thread, &left), 0);
-    assert_null(left);
+    rql_swarm_free(host.swarm);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(host.left, 0);
+    assert_true(closed);
+}
+
+static void no_thread_waits_for_a_loop_that_stands_still(void **state)
+{
+    struct host host;
+    pthread_t thread = start_host(&host);
+
+    (void)state;
+    rql_swarm_stop(host.swarm);
+    rql_swarm_free(host.swarm);
+    assert_false(closed);
+    (void)sem_post(&host.may_run);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(host.left, 0);
     assert_true(closed);
 }
 
@@ -292,6 +337,7 @@ int main(void)
         TEST(client_may_be_freed_when_its_swarm_is_closed),
         TEST(outage_ends_on_a_loop_of_the_caller_as_well),
         TEST(swarm_is_stopped_from_another_thread),
+        TEST(no_thread_waits_for_a_loop_that_stands_still),
     };
 
     if (!redis_server_available()) {
