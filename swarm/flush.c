@@ -104,6 +104,7 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
         self->sweep.op.ops->read(&self->sweep.op, i, answer, reply, fault);
         return;
     }
+    self->is_read = true;
     if (!fault && !(removes ? take_removed(self, reply) : take_page(self, reply))) {
         (void)rqli_exchange_fault(answer, reply, removes ? "swarm_remove" : "swarm_look",
                                   RQLI_KEY_HOSTS, &malformed);
@@ -134,6 +135,7 @@ static void notify_flushed(const struct rqli_flush *self)
 static enum rqli_op_next call_once(struct rqli_flush *self, enum rqli_flush_phase phase)
 {
     self->phase = phase;
+    self->is_read = false;
     self->op.n_calls = 1;
     self->op.until_us = rqli_client_budget_us(self->via, rqli_now_us());
     return RQLI_OP_AGAIN;
@@ -202,7 +204,8 @@ static bool is_renewal_due(const struct rqli_flush *self)
 /* A cancellation behind the last reply comes too late: all is done, and is reported so. */
 static enum rqli_op_next go_on(struct rqli_flush *self)
 {
-    bool is_done = self->phase == RQLI_FLUSH_REMOVE && self->at + self->n == self->dead.count;
+    bool is_done =
+        self->phase == RQLI_FLUSH_REMOVE && self->is_read && self->at + self->n == self->dead.count;
 
     if (self->op.is_cancelled && !is_done) {
         self->op.status = RQL_STOPPED;

@@ -40,8 +40,9 @@ struct rqli_flush {
     char cursor[RQLI_CURSOR_SIZE];
     int n_pages;
     struct rqli_sweep sweep;
-    size_t at; /* of the dead: those that are being removed begin there, */
-    size_t n;  /* and are so many */
+    size_t at;    /* of the dead: those that are being removed begin there, */
+    size_t n;     /* and are so many */
+    bool is_read; /* the call that looks or removes has its reply */
 };
 
 void rqli_flush_fini_p(struct rqli_flush *self);
