@@ -396,19 +396,21 @@ void rqli_conn_loop_write(struct rqli_conn_loop *self)
         break_off(self, false);
     }
     while (goes_on && self->state == UP) {
+        struct rqli_slice bytes;
+        ssize_t sent;
+
         if (!rqli_stream_has_unsent(&self->stream)) {
             rqli_stream_begin_batch(&self->stream);
         }
-        goes_on = rqli_stream_has_unsent(&self->stream);
-        if (goes_on) {
-            struct rqli_slice bytes = rqli_stream_send(&self->stream);
-            ssize_t sent = rqli_socket_send_some(&self->sock, bytes.data, bytes.length);
-
-            if (sent < 0) {
-                break_off(self, false);
-            }
-            goes_on = sent >= 0 && rqli_stream_on_sent(&self->stream, (size_t)sent);
+        if (!rqli_stream_has_unsent(&self->stream)) {
+            break;
         }
+        bytes = rqli_stream_send(&self->stream);
+        sent = rqli_socket_send_some(&self->sock, bytes.data, bytes.length);
+        if (sent < 0) {
+            break_off(self, false);
+        }
+        goes_on = sent >= 0 && rqli_stream_on_sent(&self->stream, (size_t)sent);
     }
     want_room(self, rqli_stream_has_unsent(&self->stream));
 }

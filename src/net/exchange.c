@@ -92,24 +92,25 @@ static void write_out(struct rqli_conn *self)
     bool goes_on = is_writer;
 
     while (goes_on) {
+        struct rqli_slice bytes;
+        ssize_t sent;
+
         if (!rqli_stream_has_unsent(stream) && may_write(self)) {
             begin_batch(self);
         }
-        goes_on = self->shared.state == UP && rqli_stream_has_unsent(stream);
-        if (goes_on) {
-            struct rqli_slice bytes = rqli_stream_send(stream);
-            ssize_t sent;
-
-            self->shared.writing = true;
-            (void)pthread_mutex_unlock(&self->shared.mutex);
-            sent = rqli_socket_send_some(&self->sock, bytes.data, bytes.length);
-            (void)pthread_mutex_lock(&self->shared.mutex);
-            self->shared.writing = false;
-            if (sent < 0) {
-                rqli_conn_break_off(self, false);
-            }
-            goes_on = sent >= 0 && rqli_stream_on_sent(stream, (size_t)sent);
+        if (self->shared.state != UP || !rqli_stream_has_unsent(stream)) {
+            break;
         }
+        bytes = rqli_stream_send(stream);
+        self->shared.writing = true;
+        (void)pthread_mutex_unlock(&self->shared.mutex);
+        sent = rqli_socket_send_some(&self->sock, bytes.data, bytes.length);
+        (void)pthread_mutex_lock(&self->shared.mutex);
+        self->shared.writing = false;
+        if (sent < 0) {
+            rqli_conn_break_off(self, false);
+        }
+        goes_on = sent >= 0 && rqli_stream_on_sent(stream, (size_t)sent);
     }
     if (is_writer) {
         rqli_conn_close_if_broken(self);
@@ -196,16 +197,21 @@ static void read_once(struct rqli_conn *self, int64_t now_us, int64_t deadline_u
     write_out(self); /* what has waited for these answers, or for room */
 }
 
-/* Until its owner is called, or the deadline. True: the result is there. */
-static bool sleep_on(struct exchange *exchange, int64_t deadline_us)
+/* Under the mutex, released until its owner is called, or the deadline. True: the result is there,
+ * and needs no mutex, which stays released. */
+static bool sleep_on(struct rqli_conn *self, struct exchange *exchange, int64_t deadline_us)
 {
     int32_t seen = AWAKE;
 
+    rqli_conn_unlock(self);
     (void)atomic_compare_exchange_strong_explicit(&exchange->wait_word, &seen, ASLEEP,
                                                   memory_order_acq_rel, memory_order_acquire);
     if (seen == AWAKE || seen == ASLEEP) {
         rqli_signal_wait(&exchange->wait_word, ASLEEP, deadline_us);
         seen = atomic_load_explicit(&exchange->wait_word, memory_order_acquire);
+    }
+    if (seen != FINISHED) {
+        (void)pthread_mutex_lock(&self->shared.mutex);
     }
     return seen == FINISHED;
 }
@@ -243,12 +249,9 @@ rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us
         if (self->shared.reader == own) {
             atomic_store_explicit(&own->wait_word, AWAKE, memory_order_relaxed);
             read_once(self, now_us, deadline_us);
-        } else if (!is_late) {
-            rqli_conn_unlock(self);
-            if (sleep_on(own, deadline_us)) { /* who gave us our replies goes on reading */
-                return own->status ? rqli_stream_fault(own->status, where, error) : RQL_OK;
-            }
-            (void)pthread_mutex_lock(&self->shared.mutex);
+        } else if (!is_late && sleep_on(self, own, deadline_us)) {
+            /* Who gave us our replies goes on reading. */
+            return own->status ? rqli_stream_fault(own->status, where, error) : RQL_OK;
         }
         now_us = rqli_now_us();
     }

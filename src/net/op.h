@@ -57,7 +57,7 @@ struct rqli_op {
  * Drives an operation to its end. Blocks. subscriber: what op->waiter has joined, or NULL.
  *
  * With op->pushes_first a PING goes ahead, in the same write: a server sends what it owes to the
- * connection last that it heard first, and so tells whom the script hands the lock to before us.
+ * connection last that it heard first, and so notifies whom the script hands the lock to before us.
  */
 rql_status rqli_op_run(struct rqli_op *op, struct rqli_conn *conn,
                        struct rqli_push_threads *subscriber);

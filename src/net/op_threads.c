@@ -99,12 +99,18 @@ static void read_fault(struct round *self, const rql_error *fault)
     self->n_open = 0;
 }
 
+/* Pauses until op->again_us; then sends the calls, and reads the replies. */
 static void run_round(struct rqli_op *op, struct rqli_conn *conn)
 {
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = rqli_exchange_take(conn);
+    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+    rqli_signal never = 0;
     struct round round;
     rql_error fault;
 
+    if (op->again_us > 0) {
+        rqli_signal_wait(&never, 0, op->again_us);
+    }
+    exchange = rqli_exchange_take(conn);
     round.op = op;
     round.exchange = exchange;
     round.n_open = op->n_calls;
@@ -138,9 +144,6 @@ rql_status rqli_op_run(struct rqli_op *op, struct rqli_conn *conn,
             rqli_signal_wait(&never, 0, op->again_us);
             op->ops->woken(op, RQLI_WAKE_TIME);
         } else {
-            if (op->again_us > 0) {
-                rqli_signal_wait(&never, 0, op->again_us);
-            }
             run_round(op, conn);
         }
         next = op->ops->next(op);
@@ -188,8 +191,8 @@ bool rqli_serve(struct rqli_conn *conn, const struct rqli_keys *keys, int64_t de
     while (outcome.second == RQLI_SERVED_PARTLY) {
         RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
 
-        if (rqli_call_run(conn, &call, deadline_us, &exchange, NULL) != RQL_OK ||
-            !rqli_outcome_read(exchange->reply, &outcome)) {
+        (void)rqli_call_run(conn, &call, deadline_us, &exchange, NULL);
+        if (!exchange || !rqli_outcome_read(exchange->reply, &outcome)) {
             return false;
         }
     }

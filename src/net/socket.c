@@ -375,7 +375,7 @@ static rql_status log_in(struct rqli_socket *sock, const struct rqli_seat *prede
     RQLI_AUTO(login_free) struct login *self = calloc(1, sizeof *self);
     rql_status status;
 
-    if (!self || !rqli_decoder_init(&sock->decoder)) {
+    if (!self) {
         return rqli_fail_nomem(error);
     }
     self->sock = sock;
@@ -410,7 +410,9 @@ rql_status rqli_login(struct rqli_socket *sock, const struct rqli_seat *predeces
     sock->read_limit_us = 0;
     sock->seat = (struct rqli_seat){0};
     sock->is_read_only = false;
-    status = log_in(sock, predecessor, deadline_us, reading_out, error);
+    status = rqli_decoder_init(&sock->decoder)
+                 ? log_in(sock, predecessor, deadline_us, reading_out, error)
+                 : rqli_fail_nomem(error);
     if (status) {
         rqli_socket_close(sock); /* also the decoder, if there is one */
     }

@@ -47,7 +47,7 @@ struct rqli_clock_reading {
  * done. Without one, NULL, it is subscribed to the client's channel and to changes of Ruby's locks,
  * and will only listen. Not RQL_OK: the socket is closed.
  */
-rql_status rqli_login(struct rqli_socket *self, const struct rqli_seat *predecessor,
+rql_status rqli_login(struct rqli_socket *sock, const struct rqli_seat *predecessor,
                       int64_t deadline_us, struct rqli_clock_reading *reading_out,
                       rql_error *error);
 void rqli_socket_close(struct rqli_socket *self); /* closed already is fine */
