@@ -96,7 +96,8 @@ enum rqli_sweep_verdict rqli_rule_judge(const struct rqli_sweep_rule *self,
     return is_wanted ? RQLI_SWEEP_REMOVE : RQLI_SWEEP_KEEP;
 }
 
-/* What tells this grant from all others, for the script to compare. What was not there is "". */
+/* What distinguishes this grant from all others, for the script to compare. What was not there is
+ * "". */
 static void write_grant(const struct rqli_reply *seen, struct rqli_call *call)
 {
     static const struct rqli_slice nothing = {"", 0};

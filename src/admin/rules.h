@@ -12,7 +12,7 @@
 
 /* The command that inspects a key. */
 enum rqli_inspection {
-    RQLI_INSPECT_GRANT,  /* what tells one grant of a lock from all others */
+    RQLI_INSPECT_GRANT,  /* what distinguishes a grant of a lock */
     RQLI_INSPECT_LENGTH, /* of a queue */
     RQLI_INSPECT_SCORE,  /* of the owner's request in a queue */
     RQLI_INSPECT_OLD,    /* how many requests of a queue have the age */

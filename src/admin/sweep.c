@@ -16,7 +16,7 @@ enum {
 
 /* SCAN in small steps, one round that inspects a batch, then a script call for each key that is
  * wanted: no single command holds the server up, however many keys there are. Between inspection
- * and call a lock may change hands. The script is told which grant was seen and keeps any other. */
+ * and call a lock may change hands. The script gets the grant that was seen and keeps any other. */
 
 void rqli_sweep_add(struct rqli_sweep *self, const struct rqli_sweep_rule *rule, int64_t batch_size)
 {
@@ -307,7 +307,7 @@ static void skip_keys(struct rqli_sweep *self, struct rqli_list *keys, const cha
 }
 
 /* All keys are found before the first is swept: what a sweep itself makes (a lock that it hands
- * over) is not swept again, and the caller is told of how many the progress is. */
+ * over) is not swept again, and the caller learns how many there are in all. */
 static enum rqli_op_next find_on(struct rqli_sweep *self)
 {
     struct rqli_sweep_part *part = part_of(self);

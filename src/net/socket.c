@@ -356,8 +356,8 @@ static rql_status end_predecessor(struct login *self, const struct rqli_seat *pr
     return ask_server(self, deadline_us, error);
 }
 
-/* What nothing may follow but pushes. The right to be told of changes may be missing: then waiters
- * poll. */
+/* What nothing may follow but pushes. The right to be notified of changes may be missing: then
+ * waiters poll. */
 static rql_status subscribe(struct login *self, int64_t deadline_us, rql_error *error)
 {
     rqli_command_reset(&self->command);
