@@ -1,4 +1,4 @@
-#include "flush.h"
+#include "swarm.h"
 
 #include "admin/rules.h"
 #include "admin/sweep.h"
@@ -10,7 +10,6 @@
 #include "lock/notify.h"
 #include "lock/server_clock.h"
 #include "options/options.h"
-#include "swarm.h"
 
 #include <stdio.h>
 #include <string.h>

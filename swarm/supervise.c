@@ -1,7 +1,6 @@
 #include "supervise.h"
 
 #include "base/clock.h"
-#include "swarm.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -119,4 +119,12 @@ void rqli_element_look_after(struct rqli_element *self);
 /* Any thread. */
 void rqli_element_describe(struct rqli_element *self, rql_element_status *out);
 
+/* What an element reports to its swarm, in swarm.c. */
+
+/* The loop's thread. News of it; and: an element has taken a step, was refused one by its breaker,
+ * or has ended. */
+void rqli_swarm_notify(struct rql_swarm *self, enum rqli_moment moment,
+                       struct rqli_figures figures);
+void rqli_swarm_on_step(struct rql_swarm *self);
+
 #endif

@@ -1,8 +1,8 @@
 #include "check.h"
 
-#include "flush.h"
 #include "lock/hosts.h"
 #include "supervise.h"
+#include "swarm.h"
 
 /* An element as its supervisor sees it, and the hosts of a client. No thread, no clock. */
 
