@@ -6,7 +6,7 @@
 #include "base/random.h"
 #include "base/scope.h"
 #include "base/text.h"
-#include "net/conn_threads.h"
+#include "net/conn.h"
 #include "net/socket.h"
 
 /*

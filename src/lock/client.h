@@ -9,7 +9,7 @@
 #include "base/scope.h"
 #include "lock/clock_offset.h"
 #include "lock/holders.h"
-#include "net/conn_threads.h"
+#include "net/conn.h"
 #include "net/url.h"
 #include "wire/command.h"
 

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/client.h"
-#include "net/conn_threads.h"
+#include "net/conn.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

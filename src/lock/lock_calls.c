@@ -8,7 +8,7 @@
 #include "lock/extend.h"
 #include "lock/leases.h"
 #include "lock/notify.h"
-#include "net/conn_threads.h"
+#include "net/conn.h"
 #include "options/options.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "lock/leases.h"
-#include "net/conn_threads.h"
+#include "net/conn.h"
 #include "net/socket.h"
 
 /*

@@ -5,7 +5,7 @@
 #include "lock/client.h"
 #include "lock/loop.h"
 #include "lock/server_clock.h"
-#include "net/conn_threads.h"
+#include "net/conn.h"
 #include "net/subscription.h"
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
  * does, or until they must have ended by themselves. Many in one round trip. */
 
 #include "base/timers.h"
-#include "net/conn_threads.h"
+#include "net/conn.h"
 
 struct rqli_call;
 struct rqli_keys;

@@ -10,7 +10,7 @@
  * what was sent is then unknown.
  */
 
-#include "net/conn_threads.h"
+#include "net/conn.h"
 #include "net/socket.h"
 
 struct rqli_conn_loop;

@@ -8,7 +8,7 @@
  */
 
 #include "base/timers.h"
-#include "net/conn_threads.h"
+#include "net/conn.h"
 #include "net/subscription.h"
 #include "wire/command.h"
 

@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "net/conn_threads.h"
+#include "net/conn.h"
 #include "net/url.h"
 #include "observe/stats.h"
 #include "proxy.h"

@@ -1,7 +1,7 @@
 #include "fixture.h"
 
 #include "lock/client.h"
-#include "net/conn_threads.h"
+#include "net/conn.h"
 
 /* A server that is stopped for a while, and waiters that died without a word. */
 

@@ -1,5 +1,5 @@
-#ifndef RQLI_CONN_THREADS_H
-#define RQLI_CONN_THREADS_H
+#ifndef RQLI_CONN_H
+#define RQLI_CONN_H
 
 /*
  * The command connection of a client, shared by all its threads and driven by them.
