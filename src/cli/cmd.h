@@ -4,28 +4,13 @@
 /* What a command of the program is: an entry in a table. The files cmd_*.c have those of one kind
  * each, main.c lists them, args.c parses for them, help.c describes them. */
 
+#include "exit.h"
 #include "out.h"
 
-#include "cmd.h"
 #include <rql/rql.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-/* Exit codes, part of the interface: `rql --help` lists them. */
-enum cli_exit {
-    CLI_DONE = 0,
-    CLI_REFUSED = 1,       /* not acquired, not held, no such lock */
-    CLI_USAGE = 64,        /* sysexits: EX_USAGE */
-    CLI_FAULT = 69,        /* EX_UNAVAILABLE: no server, no rights, no memory */
-    CLI_CANNOT_WRITE = 74, /* EX_IOERR */
-    CLI_LOST = 75,         /* EX_TEMPFAIL: the lock was lost while the command ran */
-    CLI_CANNOT_RUN = 126,  /* as the shell does */
-    CLI_NO_COMMAND = 127,
-    CLI_SIGNALLED = 128, /* plus the signal that ended the command */
-};
 
 /* A number or duration that was not given. */
 #define CLI_UNSET INT64_MIN
@@ -180,43 +165,5 @@ void cli_say_unknown_variables(void);
 int cli_help(void);
 int cli_help_options(void);
 int cli_help_command(const struct cli_command *command);
-
-/* ---- scope-bound release of what the program gets from the library and the system ---- */
-
-#define CLI_AUTO(free_fn) __attribute__((cleanup(free_fn##_p)))
-
-#define CLI_DEFINE_AUTO(type, free_fn)                                                             \
-    static inline void free_fn##_p(type *slot)                                                     \
-    {                                                                                              \
-        if (*slot) {                                                                               \
-            (void)free_fn(*slot);                                                                  \
-        }                                                                                          \
-    }                                                                                              \
-    struct cli_require_semicolon
-
-CLI_DEFINE_AUTO(rql_client *, rql_client_free);
-CLI_DEFINE_AUTO(rql_lock *, rql_lock_forget);
-CLI_DEFINE_AUTO(rql_text_list *, rql_text_list_free);
-CLI_DEFINE_AUTO(rql_lock_info *, rql_lock_info_free);
-CLI_DEFINE_AUTO(rql_queue_info *, rql_queue_info_free);
-CLI_DEFINE_AUTO(rql_lock_info_list *, rql_lock_info_list_free);
-CLI_DEFINE_AUTO(rql_host_info_list *, rql_host_info_list_free);
-CLI_DEFINE_AUTO(rql_zombies *, rql_zombies_free);
-CLI_DEFINE_AUTO(rql_swarm *, rql_swarm_free);
-CLI_DEFINE_AUTO(rql_queue_info_list *, rql_queue_info_list_free);
-
-static inline void cli_free_p(void *slot)
-{
-    void **p = slot;
-
-    free(*p);
-}
-
-static inline void cli_close_p(const int *fd)
-{
-    if (*fd >= 0) {
-        (void)close(*fd);
-    }
-}
 
 #endif

@@ -1,6 +1,6 @@
 #include "format.h"
 
-#include "messages.h"
+#include "exit.h"
 
 #include <locale.h>
 #include <stdio.h>

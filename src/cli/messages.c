@@ -1,6 +1,6 @@
 #include "messages.h"
 
-#include "cmd.h"
+#include "exit.h"
 #include "format.h"
 
 #include <poll.h>
@@ -17,24 +17,6 @@ enum { LINE_SIZE = 2048, HEAD_SIZE = 128, ERROR_TEXT_SIZE = 128, NS_PER_MS = 100
 
 /* As this program was started with it; the command gets it back. */
 static struct sigaction before = {.sa_handler = SIG_DFL};
-
-/* By write(): stdio may need memory. */
-_Noreturn void cli_die_nomem(void)
-{
-    static const char line[] = "rql: out of memory\n";
-
-    (void)!write(STDERR_FILENO, line, sizeof line - 1);
-    _Exit(CLI_FAULT);
-}
-
-/* Without memory there is nothing to go on with: what runs under a lock is ended by the guard. */
-void *cli_must(void *memory)
-{
-    if (!memory) {
-        cli_die_nomem();
-    }
-    return memory;
-}
 
 /* Names of locks and texts of servers are in the lines: nothing of them reaches the terminal raw.
  */

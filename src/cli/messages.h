@@ -20,12 +20,6 @@ void cli_say_errno(const char *what, int number);
 /* Says what went wrong; returns the exit code. */
 int cli_fault(const rql_error *error);
 
-/* Out of memory: says so and ends the program. What it runs dies with it. */
-_Noreturn void cli_die_nomem(void);
-
-/* What an allocation gave, unless that was nothing. */
-void *cli_must(void *memory);
-
 /* Log lines of the library, each with the time in front; in JSON the time is "time". */
 void cli_log_text(const rql_log_record *record, void *user_data);
 void cli_log_json(const rql_log_record *record, void *user_data);

@@ -1,6 +1,6 @@
 #include "out.h"
 
-#include "cmd.h"
+#include "exit.h"
 #include "format.h"
 #include "messages.h"
 
