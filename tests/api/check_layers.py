@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Includes may only point down the layer list; vendor headers only where listed."""
+"""Includes may only point down the layer list, and in no circle; vendor headers only where listed."""
 import pathlib
 import sys
+from graphlib import CycleError, TopologicalSorter
 
 from source import files, includes
 
@@ -43,12 +44,34 @@ def layer_of(relative):
     return parts[1] if len(parts) > 2 else ""
 
 
-def owner_of(target, root, path):
-    """The layer that a quoted include leads to; None: a file that the build makes."""
+def file_of(target, root, path):
+    """The file that a quoted include leads to; None: one that the build makes."""
     for base in path.parent, root / "src", root / "swarm":
         if (base / target).exists():
-            return layer_of((base / target).resolve().relative_to(root).as_posix())
+            return (base / target).resolve().relative_to(root).as_posix()
+    return None
+
+
+def owner_of(target, root, path):
+    """The layer of that file."""
+    file = file_of(target, root, path)
+    if file:
+        return layer_of(file)
     return target.split("/")[0] if "/" in target else None
+
+
+def circle_complaints(root, paths):
+    """x.c and x.h are one file here: what it knows must not know it."""
+    known = {}
+    for path in paths:
+        own = path.relative_to(root).with_suffix("").as_posix()
+        others = {file_of(target, root, path) for _, kind, target in includes(path) if kind == '"'}
+        known.setdefault(own, set()).update(name.rsplit(".", 1)[0] for name in others if name)
+        known[own].discard(own)
+    try:
+        TopologicalSorter(known).prepare()
+    except CycleError as circle:
+        yield "a circle of files: " + " <- ".join(circle.args[1])
 
 
 def complaints(root, path):
@@ -83,7 +106,9 @@ def public_complaints(root, path):
 
 def main(root):
     root = pathlib.Path(root).resolve()
-    found = [c for path in files(root, ["src", "swarm"]) for c in complaints(root, path)]
+    sources = files(root, ["src", "swarm"])
+    found = [c for path in sources for c in complaints(root, path)]
+    found += circle_complaints(root, sources)
     found += [c for path in files(root, ["include"]) for c in public_complaints(root, path)]
     print("\n".join(found))
     return bool(found)
