@@ -14,11 +14,20 @@
 #include <stdio.h>
 #include <string.h>
 
+/*
+ * One flush. First the walk over the hosts, page by page, in which the server also elects one
+ * flusher of all clients: who is not elected is done at once. Hosts that were silent for
+ * zombie_ttl_ms have a verdict after they were seen silent twice. Then a sweep of all locks and
+ * queues ends what they held and asked for, and they are removed.
+ */
+
 enum {
     REMOVED_AT_ONCE = 50,
     PAGES_MAX = 1 << 20, /* of one walk over the hosts: a server that never ends it is broken */
 };
 
+/* The sweep is an operation of its own; its calls pass through here, so that one driver drives
+ * both. */
 static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     struct rqli_flush *self = (struct rqli_flush *)op;
@@ -75,6 +84,7 @@ static bool take_page(struct rqli_flush *self, const struct rqli_reply *reply)
     return true;
 }
 
+/* 1 for each host that was removed: 0, it has come back meanwhile, and stays. */
 static bool take_removed(struct rqli_flush *self, const struct rqli_reply *reply)
 {
     if (reply->type != RQLI_REPLY_ARRAY || reply->count != self->n + 1) {
@@ -140,6 +150,7 @@ static enum rqli_op_next call_once(struct rqli_flush *self, enum rqli_flush_phas
     return RQLI_OP_AGAIN;
 }
 
+/* Fifty at a time: a call is over before others notice it. */
 static enum rqli_op_next remove_on(struct rqli_flush *self)
 {
     size_t left;
@@ -195,6 +206,7 @@ static enum rqli_op_next look_on(struct rqli_flush *self)
     return self->is_elected && self->dead.count > 0 ? begin_sweep(self) : RQLI_OP_OVER;
 }
 
+/* A long sweep must not lose the election: another flusher would begin the same work. */
 static bool is_renewal_due(const struct rqli_flush *self)
 {
     return self->me[0] != '\0' && rqli_now_us() - self->renewed_us > self->lease_ms * 1000 / 4;
@@ -290,7 +302,7 @@ static void init(struct rqli_flush *self, rql_client *via, const rql_swarm_optio
     };
 }
 
-/* One of a swarm. */
+/* One of a swarm. The lease of the elected lasts two periods: one missed look costs nothing. */
 static void set_up(struct rql_swarm *swarm)
 {
     struct rqli_flush *self = &swarm->flush;
@@ -327,6 +339,7 @@ static void end_step(struct rql_swarm *swarm, rql_status status)
     }
 }
 
+/* Who stops says so, and another is elected without waiting. */
 static struct rqli_op *begin_resigning(struct rql_swarm *swarm)
 {
     set_up(swarm);

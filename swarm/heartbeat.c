@@ -16,17 +16,30 @@
 #include <signal.h>
 #include <unistd.h>
 
+/*
+ * The heartbeat of a client's hosts: its threads, under the names that locks bear. One probe asks
+ * lock/hosts.c for a plan (who is new, known, leaving), sends it in calls of 100 hosts, and applies
+ * it when the server has confirmed all of it.
+ *
+ * Leases depend on it: silent for zombie_ttl_ms a host counts as dead and what it holds is given to
+ * others. So no lease is relied on for longer than that from the sending of the last confirmed
+ * probe.
+ */
+
 enum {
     CALL_HOSTS = 100, /* in one call: no script holds the server up for long */
     ROUND_CALLS = 64,
     AGAIN_US = 1000, /* while another probe of this client is under way */
 };
 
+/* A thread that may not be signalled is there, too. */
 static bool lives(pid_t thread)
 {
     return tgkill(getpid(), thread, 0) == 0 || errno != ESRCH;
 }
 
+/* A thread may have ended while a lock that it took is still held by others of its process: as long
+ * as that is so, it stays a host. */
 static void add_holder(const rql_lock *lock, void *context)
 {
     rqli_hosts_add(context, lock->owner_thread, true);
@@ -41,6 +54,8 @@ static size_t share(size_t at, size_t n, size_t begin, size_t end)
     return low < high ? high - low : 0;
 }
 
+/* A call may have hosts of all three kinds: it says how many are new and how many are known, those
+ * behind them leave. */
 static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     const struct rqli_probe *self = (struct rqli_probe *)op;
@@ -106,6 +121,8 @@ static void notify(const struct rqli_probe *self, enum rqli_moment moment)
     rqli_observe(moment, &subject, &figures);
 }
 
+/* The names of this round live to the end of the probe: calls are written again if the server has
+ * lost the script. */
 static bool name_all(struct rqli_probe *self)
 {
     size_t n_staying = self->plan.n_new + self->plan.n_known;
@@ -121,7 +138,9 @@ static bool name_all(struct rqli_probe *self)
     return self->names != NULL;
 }
 
-/* False: another probe of this client is under way. */
+/* False: another probe of this client is under way. One probe at a time for a client: two plans
+ * under way would confirm each other's hosts. The leases are bound before the first heartbeat is
+ * sent, for from then on silence may kill. */
 static bool begin(struct rqli_probe *self)
 {
     struct rqli_hosts *hosts = self->client->hosts;
@@ -238,6 +257,7 @@ static void end_step(struct rql_swarm *swarm, rql_status status)
     }
 }
 
+/* A swarm that ends says that its hosts leave, so that nobody takes them for dead later. */
 static struct rqli_op *begin_leaving(struct rql_swarm *swarm)
 {
     return begin_probe(swarm, RQLI_HOSTS_NONE);
@@ -254,6 +274,8 @@ static void end_leaving(struct rql_swarm *swarm, rql_status status)
 const struct rqli_element_ops rqli_prober_ops = {"probe_hosts", begin_step, end_step, begin_leaving,
                                                  end_leaving};
 
+/* By hand: the caller's thread is a host, whether a swarm runs or not. Leases are not bound by it,
+ * for nothing promises the next one. */
 rql_status rql_probe_hosts(rql_client *client, rql_text_list **hosts, int64_t *at_us,
                            rql_error *error)
 {

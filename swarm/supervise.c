@@ -5,6 +5,13 @@
 #include <stddef.h>
 #include <string.h>
 
+/*
+ * An element of a swarm takes a step each period, an operation on the loop. rqli_watch is the pure
+ * part: it counts successes and failures, opens the circuit breaker after three failures in a row,
+ * closes it after one success, and finds out what hangs. rqli_element does what it says with timers
+ * and operations.
+ */
+
 void rqli_watch_init(struct rqli_watch *self, const struct rqli_watch_terms *terms)
 {
     *self = (struct rqli_watch){.terms = *terms};
@@ -22,6 +29,7 @@ void rqli_watch_on_ended(struct rqli_watch *self, bool was_told_to)
     self->is_in_step = false;
 }
 
+/* An open breaker lets one step through when its time is over: half open, that one decides. */
 bool rqli_watch_may_step(struct rqli_watch *self, int64_t now_us)
 {
     if (self->breaker == RQL_BREAKER_OPEN && now_us >= self->open_until_us) {
@@ -49,6 +57,7 @@ static int64_t at_most(int64_t value, int64_t most)
     return value < most ? value : most;
 }
 
+/* Twice as long each time, up to a quarter of the time after which silence kills. */
 static void open_breaker(struct rqli_watch *self, int64_t now_us)
 {
     bool is_again = self->breaker == RQL_BREAKER_HALF_OPEN;
@@ -87,6 +96,8 @@ bool rqli_watch_hangs(const struct rqli_watch *self, int64_t now_us)
     return self->is_in_step && now_us - self->sign_us > self->terms.hang_us;
 }
 
+/* What is dead is started; what hangs in a step is replaced once, and counts as hung until it gives
+ * a sign. */
 enum rqli_watch_action rqli_watch_look(struct rqli_watch *self, int64_t now_us)
 {
     if (self->state == RQL_ELEMENT_DEAD) {
@@ -292,6 +303,7 @@ bool rqli_element_begin(struct rqli_element *self, rql_loop *loop, int64_t perio
     return true;
 }
 
+/* Then comes what it does last: leave, or resign. */
 void rqli_element_stop(struct rqli_element *self)
 {
     if (!self->is_begun || self->shall_stop) {
@@ -305,6 +317,7 @@ void rqli_element_stop(struct rqli_element *self)
     }
 }
 
+/* A step under way may have missed what it was roused for: one more follows it. */
 void rqli_element_rouse(struct rqli_element *self)
 {
     if (!self->is_begun || self->shall_stop || self->shall_restart) {

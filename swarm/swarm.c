@@ -28,6 +28,7 @@ void rqli_swarm_notify(struct rql_swarm *self, enum rqli_moment moment, struct r
     rqli_observe(moment, &subject, &figures);
 }
 
+/* Asks no server: it looks at clocks and states only. */
 static struct rqli_op *supervise(struct rql_swarm *self, bool is_timed)
 {
     (void)is_timed;
@@ -77,6 +78,8 @@ static void close_loops(struct rql_swarm *self)
     }
 }
 
+/* Stopping waits for one more step of the prober, which says who still holds something; leaving
+ * waits for all. */
 void rqli_swarm_on_step(struct rql_swarm *self)
 {
     struct rql_swarm *me = self;
@@ -94,6 +97,8 @@ void rqli_swarm_on_step(struct rql_swarm *self)
     }
 }
 
+/* Holders stay alive to the others until their locks are released: the prober goes on for them
+ * alone. */
 static void begin_stopping(struct rqli_post *post)
 {
     struct rql_swarm *self =
@@ -124,7 +129,8 @@ static void on_new_host(void *context)
     rqli_element_call(&self->prober);
 }
 
-/* A client of its own for an element: connection, identity, time-outs. */
+/* A client of its own for an element: connection, identity, time-outs. Without listeners: what its
+ * commands do is reported by the swarm, not as a client's. */
 static rql_status connect_element(const rql_client *client, const char *url, rql_client **out,
                                   rql_error *error)
 {
@@ -187,6 +193,7 @@ static void begin_nothing(struct rqli_job *job)
     (void)job;
 }
 
+/* A job that never ends keeps the caller's loop alive as long as the swarm lives. */
 static bool open_loops(struct rql_swarm *self)
 {
     uv_loop_t *uv = self->options.loop;
@@ -237,6 +244,7 @@ static void run(void *argument)
     run_here(argument);
 }
 
+/* The loops were opened here, before the thread was there; from now on they are its own. */
 static bool start_thread(struct rql_swarm *self)
 {
     sigset_t before = rqli_mask_all();
@@ -276,6 +284,7 @@ static void give_up(struct rql_swarm *self)
     }
 }
 
+/* A client has one swarm: two would send each other's heartbeats. */
 static rql_status start(struct rql_swarm *self, rql_error *error)
 {
     struct rql_swarm *none = NULL;

@@ -9,6 +9,10 @@
 
 #include <string.h>
 
+/*
+ * The sweeps of rql/sweep.h: each chooses rules, and runs one sweep on the caller's thread.
+ */
+
 /* The sweeps that operators ask for, each on its caller's thread. */
 
 enum { ID_MAX = 512 };

@@ -14,6 +14,11 @@
 #include <ctype.h>
 #include <rql/lock.h>
 
+/*
+ * Calls about locks that the caller has no handle of: to release or extend one with the secret of
+ * its grant, to unlock or extend it by force without, and to wait until a name is free.
+ */
+
 enum { AFTER_EXPIRY_US = 2000, FREE = -2 /* PTTL of a key that is not there */ };
 
 /* The nonce of a grant, which only its holder knows. */

@@ -10,6 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
+/*
+ * What the table of hosts shows, and who of them counts as dead.
+ */
+
 /* The swarm as the server's keys show it: its hosts, which of them are dead, what those hold, and
  * who flushes. Changes nothing. */
 
@@ -176,6 +180,7 @@ void rqli_zombies_fini_p(struct rqli_zombies *self)
     rqli_list_fini_p(&self->locks);
 }
 
+/* On a fault what was made so far is freed with the result. */
 rql_status rqli_zombies_give(struct rqli_zombies *found, rql_zombies **out, rql_error *error)
 {
     RQLI_AUTO(rql_zombies_free) rql_zombies *zombies = calloc(1, sizeof *zombies);
@@ -195,6 +200,7 @@ rql_status rqli_zombies_give(struct rqli_zombies *found, rql_zombies **out, rql_
     return status;
 }
 
+/* Nothing is locked meanwhile: a host may come back while its locks are listed. */
 rql_status rql_zombies_info(rql_client *client, int64_t zombie_ttl_ms, rql_zombies **out,
                             rql_error *error)
 {

@@ -9,6 +9,11 @@
 #include <dirent.h>
 #include <rql/inspect.h>
 
+/*
+ * Calls that show locks and queues. All only read: what they return was true on the server at some
+ * time during the call, key by key, and not at one instant for all.
+ */
+
 #define PREFIX_OF_ALL "rql:lock"
 
 enum { SCAN_COUNT_MAX = 10000 };

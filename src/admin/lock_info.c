@@ -7,6 +7,12 @@
 
 #include <stdlib.h>
 
+/*
+ * A lock's hash as a struct. Ruby writes numbers as it prints them, and anybody may have written to
+ * the hash: what cannot be relied on is marked as malformed, and what could be read is returned all
+ * the same.
+ */
+
 enum { PTTL_NO_TTL = -1, PTTL_NO_KEY = -2 };
 
 struct field {

@@ -9,6 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/*
+ * How operators' calls read what may be large: keys and hosts page by page (rqli_walk), texts into
+ * a list that grows (rqli_list), and the contents of keys in batches that fit a connection
+ * (rqli_batch). A server with a million keys answers small questions only; a server that lies
+ * cannot make us read without end.
+ */
+
 enum {
     FIRST_ITEMS = 64,
     FIRST_BLOCK = 1024,
@@ -20,6 +27,8 @@ enum {
     GUESSED_ITEM_SIZE = 128 /* where the server does not say */
 };
 
+/* These calls change nothing, so a lost reply leaves no doubt: it is no more than a fault of the
+ * connection. */
 rql_status rqli_reader_status(const struct rqli_reader *self, rql_status status)
 {
     if (status != RQL_E_UNKNOWN) {
@@ -97,6 +106,8 @@ static char *reserve_text(struct rqli_list *self, size_t size)
     return block->text + block->used - size;
 }
 
+/* After a failure it goes on without effect; whoever gives the list out says that memory was
+ * short. */
 void rqli_list_add(struct rqli_list *self, struct rqli_slice text, int64_t number)
 {
     char *cursor = reserve_item(self) ? reserve_text(self, text.length + 1) : NULL;
@@ -129,6 +140,7 @@ static int compare(const void *a, const void *b)
     return order != 0 ? order : (left < right) - (left > right);
 }
 
+/* SCAN may return a key more than once. */
 void rqli_list_sort(struct rqli_list *self)
 {
     size_t kept = 0;
@@ -164,6 +176,7 @@ size_t rqli_list_size(const struct rqli_list *self)
     return size;
 }
 
+/* One allocation for the caller: pointers, then texts. */
 rql_status rqli_list_give(const struct rqli_list *self, rql_text_list **out, rql_error *error)
 {
     size_t size = self->count * sizeof(char *) + rqli_list_size(self);
@@ -255,6 +268,7 @@ static void add_keys(struct rqli_walk *self, const struct rqli_reply *found)
     }
 }
 
+/* MATCH and COUNT decide how long a page is, down to none at all: only the cursor ends a walk. */
 rql_status rqli_walk_take(struct rqli_walk *self, const struct rqli_exchange *exchange,
                           rql_error *error)
 {
@@ -345,6 +359,7 @@ void rqli_cost_ask_count(struct rqli_command *command, const char *counter, stru
     rqli_command_slice(command, key);
 }
 
+/* MEMORY USAGE measures samples of a key, so it is cheap for any size. */
 void rqli_cost_ask_memory(struct rqli_command *command, struct rqli_slice key)
 {
     rqli_command_begin(command, 5);
@@ -381,6 +396,7 @@ static rql_status measure(const struct rqli_reader *reader, struct rqli_batch *b
     return status;
 }
 
+/* 0: the first alone is too large for a batch. */
 size_t rqli_cost_fit(const struct rqli_cost *costs, size_t n)
 {
     int64_t elements = 0;
@@ -397,6 +413,8 @@ size_t rqli_cost_fit(const struct rqli_cost *costs, size_t n)
     return i;
 }
 
+/* Sizes are asked for first, then as many keys as fit are read at once. One that is too large is
+ * reported as such, and not read. */
 rql_status rqli_batch_read(const struct rqli_reader *reader, const struct rqli_batch_ops *ops,
                            const struct rqli_item *keys, size_t n, void *context)
 {

@@ -9,6 +9,10 @@
 
 #include <stdlib.h>
 
+/*
+ * A queue's sorted set as a list of requests, in their order, with what their scores say.
+ */
+
 void rqli_queue_reading_init(struct rqli_queue_reading *self, struct rqli_slice key, int64_t limit)
 {
     RQLI_MUST(limit > 0 && limit <= RQLI_QUEUE_PAGE);

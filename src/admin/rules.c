@@ -7,6 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
+/*
+ * What sweeps look for, as data: prefix of the keys, the command that inspects one, whom the rule
+ * wants, the script that ends it with its arguments, and what the numbers of its reply count as.
+ * The rules are at the end of the file.
+ */
+
 const char *rqli_inspection_name(enum rqli_inspection inspection)
 {
     static const char *const names[] = {
@@ -28,6 +34,7 @@ void rqli_sweep_age_init(struct rqli_sweep_age *self, int64_t server_us, int64_t
                    (long long)(self->oldest_us / 1000000), (long long)(self->oldest_us % 1000000));
 }
 
+/* The fewest fields that tell whether the rule may want the key. */
 void rqli_rule_inspect(const struct rqli_sweep_rule *self, const struct rqli_sweep *sweep,
                        struct rqli_command *command, struct rqli_slice key)
 {
@@ -173,6 +180,7 @@ static int64_t seen_so_far(const struct rqli_sweep *sweep, const struct rqli_swe
     return target->from + (sweep->options.dry_run ? 0 : target->removed);
 }
 
+/* Scripts that go on page by page say where the next call begins. */
 bool rqli_rule_count(const struct rqli_sweep_rule *self, struct rqli_sweep *sweep,
                      struct rqli_sweep_target *target, const struct rqli_outcome *outcome)
 {

@@ -50,6 +50,7 @@ static struct rqli_slice key_of(const struct rqli_sweep *self, size_t i)
     return self->parts[self->part].walk.found.item[self->first + self->at + i].text;
 }
 
+/* What is asked depends on the phase; measuring takes two commands a key. */
 static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     struct rqli_sweep *self = (struct rqli_sweep *)op;
@@ -241,6 +242,8 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
     }
 }
 
+/* Each round has the time of a single command: a sweep as a whole has no limit but its
+ * on_progress. */
 static enum rqli_op_next go_on(struct rqli_sweep *self, enum rqli_sweep_phase phase, size_t n_calls)
 {
     self->phase = phase;
@@ -286,6 +289,7 @@ static enum rqli_op_next begin_batch(struct rqli_sweep *self)
                : go_on(self, RQLI_SWEEP_INSPECT, self->n_at);
 }
 
+/* The caller's filter is asked once for each key, before anything is inspected. */
 static void skip_keys(struct rqli_sweep *self, struct rqli_list *keys, const char *prefix)
 {
     const rql_sweep_options *options = &self->options;
@@ -376,6 +380,7 @@ static enum rqli_op_next call_on(struct rqli_sweep *self)
     return inspect_on(self);
 }
 
+/* A fault ends the sweep; only scripts that have begun to serve a queue go on to its end. */
 static enum rqli_op_next next(struct rqli_op *op)
 {
     struct rqli_sweep *self = (struct rqli_sweep *)op;
