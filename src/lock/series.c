@@ -266,11 +266,11 @@ static rql_status acquire(rql_client *client, const rql_series_options *options,
     if (!status) {
         status = rqli_series_plan(&plan, &client->of_calls, options, error);
     }
-    if (!status && !out) {
-        status = rqli_fail(error, RQL_E_INVALID, "series: out is NULL");
-    }
     if (status) {
         return status;
+    }
+    if (!out) {
+        return rqli_fail(error, RQL_E_INVALID, "series: out is NULL");
     }
     plan.lock.fail_fast = plan.lock.fail_fast || tries;
     result = (rql_series_result){.count = plan.options.n_names, .failed_on = plan.options.n_names};
