@@ -6,7 +6,7 @@
  * nonces that pushes are for; and by acquirer. What comes for them is noted here, and they are
  * roused. Allocates nothing for up to a few; nothing is searched for one by one.
  *
- * No lock, no thread: push_threads.c has them under its mutex, push_loop.c on the loop's thread.
+ * No mutex, no thread: subscription.c has them under its mutex, or on the thread of a loop.
  */
 
 #include "base/futex.h"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Words that do not belong: wall clocks, unsafe text functions, unfinished work."""
+"""Words that do not belong: wall clocks, unsafe text functions, unfinished work, private words."""
 import pathlib
 import re
 import sys
@@ -32,7 +32,12 @@ NAMES = {
 }
 TEXT = {
     "src swarm include tests bench lua": {r"\bTODO\b|\bFIXME\b|\bXXX\b": "finish it or leave it out"},
-    "include src swarm lua tests bench": {r"\b(?!README\b)\w+\.md\b|\bF-\d+": "say the reason itself"},
+    "include src swarm lua tests bench": {
+        r"\b(?!README\b)\w+\.md\b|\bF-\d+": "say the reason itself",
+        # Also within identifiers: words that this library once had for queued calls, subscriptions, waiters...
+        r"(?i)(?<![a-z])(?:errand|hearing|ear|burial|bury|swarm_door|patience|last words|nudge|serial|audience|spares"
+        r"|guest|roll|keeper)s?(?![a-z])": "a private word: src/README.md has the field's",
+    },
 }
 
 

@@ -66,6 +66,8 @@ CASES = [
     ("headers name no file that a user has not", {"include/rql/a.h": "/* design" + ".md 3 */\n"}, check_words),
     ("nor do tests", {"tests/t.c": "/* design" + ".md 3 */\n"}, check_words),
     ("nor numbers of a design", {"include/rql/a.h": "/* a rule (F" + "-12) */\n"}, check_words),
+    ("no private words", {"src/lock/a.c": "/* The gue" + "st waits. */\n"}, check_words),
+    ("nor in a name", {"src/lock/a.c": "int rqli_nud" + "ge_all;\n"}, check_words),
     ("no unfinished work", {"src/lock/a.c": "/* TO" + "DO */\n"}, check_words),
     ("no long function", {"src/lock/a.c": LONG}, check_numbers),
     ("no long file", {"src/lock/a.c": "int a;\n" * 501}, check_numbers),

@@ -86,7 +86,7 @@ static inline void start_asking(struct asked *asked, const char *name)
     }
 }
 
-static inline void on_no_patience(uv_timer_t *timer)
+static inline void on_time_over(uv_timer_t *timer)
 {
     uv_stop(timer->loop);
 }
@@ -96,7 +96,7 @@ static inline void run_until(bool (*holds)(const void *data), const void *data)
 {
     int64_t end_us = wait_clock_us() + AWAIT_MS * INT64_C(1000) * wait_slowness();
 
-    (void)uv_timer_start(&budget, on_no_patience, 20, 20);
+    (void)uv_timer_start(&budget, on_time_over, 20, 20);
     while (!holds(data)) {
         if (wait_clock_us() > end_us) {
             fail_msg("the loop did not get there in time");

@@ -55,7 +55,7 @@ static int tear_down_network(void **state)
     return failed;
 }
 
-static void await_ear(void)
+static void await_subscription(void)
 {
     run_until_int(1, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");
 }
@@ -218,7 +218,7 @@ static void stand_and_listen(struct asked *asked)
 {
     start_asking(asked, "x");
     run_until_int(1, "ZCARD rql:lock_queue:x");
-    await_ear();
+    await_subscription();
 }
 
 static void hand_over(rql_lock *held, struct asked *asked)
@@ -272,7 +272,7 @@ static void a_subscriber_that_is_cut_comes_back(void **state)
     asked = asked_for();
     stand_and_listen(&asked);
     ask("CLIENT KILL TYPE pubsub");
-    await_ear();
+    await_subscription();
     hand_over(held, &asked);
     end_trial();
     expect_nothing_left("x");
@@ -305,7 +305,7 @@ static void a_subscriber_that_hears_nothing_is_replaced(void **state)
         }
         before = proxy_counts(proxy).connections;
         run_until(has_reconnected, &before);
-        await_ear();
+        await_subscription();
         hand_over(held, &asked);
         end_trial();
         held = hold(other, "x");

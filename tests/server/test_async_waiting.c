@@ -37,7 +37,7 @@ static void start_patient_crowd(struct asked crowd[CROWD])
 }
 
 /* The client's subscriber of this loop is there. */
-static void await_ear(void)
+static void await_subscription(void)
 {
     run_until_int(1, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");
 }
@@ -49,7 +49,7 @@ static void the_queue_is_served_in_the_order_of_the_calls(void **state)
 
     (void)state;
     start_crowd(crowd, "x");
-    await_ear();
+    await_subscription();
     CHECK_OK(rql_lock_release(held, NULL));
     run_until(all_released, crowd);
     for (size_t i = 0; i < CROWD; i++) {
@@ -102,7 +102,7 @@ static void a_contended_lock_costs_two_commands(void **state)
 
     (void)state;
     start_patient_crowd(crowd);
-    await_ear();
+    await_subscription();
     run_for_ms(300); /* the looks after the subscription are over */
     calls = calls_of("evalsha");
     CHECK_OK(rql_lock_release(held, NULL));
@@ -198,7 +198,7 @@ static void a_grant_and_a_cancel_at_once_leak_nothing(void **state)
 
         start_asking(&asked, "x");
         run_until_int(1, "ZCARD rql:lock_queue:x");
-        await_ear();
+        await_subscription();
         CHECK_OK(rql_lock_release(held, NULL)); /* hands it over */
         CHECK_OK(rql_request_cancel(asked.what.request));
         await_asked(&asked);
@@ -242,7 +242,7 @@ static void followers_do_not_ask(void **state)
 
     (void)state;
     start_crowd(crowd, "x");
-    await_ear();
+    await_subscription();
     run_for_ms(300); /* the looks after the subscription are over */
     begun_us = wait_clock_us();
     calls = calls_of("evalsha");
@@ -449,7 +449,7 @@ static void a_loop_that_stalls_loses_no_place(void **state)
     (void)state;
     start_asking(&asked, "x");
     run_until_int(1, "ZCARD rql:lock_queue:x");
-    await_ear();
+    await_subscription();
     waiter_start_as(&behind, 2);
     end_us = wait_clock_us() + 2500000;
     while (wait_clock_us() < end_us) {

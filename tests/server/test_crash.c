@@ -228,7 +228,7 @@ static void pair_end(struct pair *self)
 }
 
 /* The first word on a connection that broke has no answer. */
-static rql_status verify_with_patience(rql_lock *lock)
+static rql_status verify_in_time(rql_lock *lock)
 {
     rql_status status = rql_lock_verify(lock, NULL);
 
@@ -246,7 +246,7 @@ static void crash_without_loss_changes_nothing(void **state)
     crash_and_restart();
     (void)snprintf(path, sizeof path, "%s/dump.rdb", server.dir);
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(verify_with_patience(pair.held), RQL_OK);
+    assert_int_equal(verify_in_time(pair.held), RQL_OK);
     assert_int_equal(ask_int("ZCARD rql:lock_queue:x"), 1);
     CHECK_OK(rql_lock_release(pair.held, NULL));
     pair_end(&pair);
@@ -260,7 +260,7 @@ static void crash_with_loss_is_told_at_the_next_word(void **state)
     (void)state;
     pair_start(&pair);
     crash_and_restart();
-    assert_int_equal(verify_with_patience(pair.held), RQL_NOT_HELD);
+    assert_int_equal(verify_in_time(pair.held), RQL_NOT_HELD);
     assert_int_equal(rql_lock_get_state(pair.held), RQL_GONE);
     assert_int_equal(rql_lock_release(pair.held, NULL), RQL_NOT_HELD);
     pair_end(&pair);

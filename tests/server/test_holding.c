@@ -101,7 +101,7 @@ static void check_held(rql_lock *lock, int64_t ttl_ms)
     CHECK_OK(rql_lock_release(lock, NULL));
 }
 
-/* What the keeper's thread did: why it was lost. */
+/* What the leases' thread did: why it was lost. */
 static void print_trace(const rql_lock *lock)
 {
     static const char *const names[] = {"roused",    "looks",    "renews", "renewed",

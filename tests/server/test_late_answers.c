@@ -231,12 +231,12 @@ static bool has_been_called(void *before)
     return calls_of("evalsha") > *(int64_t *)before;
 }
 
-static rql_client *impatient_client(int64_t patience_ms)
+static rql_client *client_in_a_hurry(int64_t budget_ms)
 {
     rql_options options = client_options();
 
     options.url = proxy_url(proxy);
-    options.io_timeout_ms = patience_ms;
+    options.io_timeout_ms = budget_ms;
     return new_client_with(&options);
 }
 
@@ -244,8 +244,8 @@ static rql_client *impatient_client(int64_t patience_ms)
  * end its connection. */
 static void a_question_that_comes_too_late_is_not_answered(void **state)
 {
-    int64_t patience_ms = wait_stretched(TIMEOUT_MS);
-    rql_client *own = impatient_client(patience_ms);
+    int64_t budget_ms = wait_stretched(TIMEOUT_MS);
+    rql_client *own = client_in_a_hurry(budget_ms);
     int64_t until_us;
     int64_t calls;
 
@@ -254,7 +254,7 @@ static void a_question_that_comes_too_late_is_not_answered(void **state)
     CHECK_OK(rql_lock_release(hold(own, "x"), NULL)); /* the server knows the script */
     proxy_mute_last(proxy);
     CHECK_OK(rql_lock_release(hold(own, "x"), NULL));
-    until_us = wait_clock_us() + 3 * patience_ms * 1000;
+    until_us = wait_clock_us() + 3 * budget_ms * 1000;
     assert_true(wait_until(has_passed, &until_us, AWAIT_MS));
     calls = calls_of("evalsha");
     proxy_heal(proxy);

@@ -267,7 +267,7 @@ static bool has_reconnected(void *data)
     return proxy_counts(proxy).connections > *before;
 }
 
-static void expect_hearing_again(rql_client *client, rql_client *other)
+static void expect_pushes_again(rql_client *client, rql_client *other)
 {
     struct waiter waiter = {.client = client, .name = "x", .options = patient(client)};
     int64_t before = proxy_counts(proxy).connections;
@@ -297,7 +297,7 @@ static void subscriber_that_hears_nothing_is_replaced(void **state)
         if (!is_known) {
             ask("CLIENT KILL TYPE pubsub");
         }
-        expect_hearing_again(client, other);
+        expect_pushes_again(client, other);
         rql_client_free(client);
     }
     rql_client_free(other);

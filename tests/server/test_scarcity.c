@@ -191,7 +191,7 @@ static rql_lock_options impatient(rql_client *own)
     return options;
 }
 
-/* A lock that the keeper's thread looks after, and a wait, which takes a subscriber. */
+/* A lock that the leases' thread looks after, and a wait, which takes a subscriber. */
 static void use_threads(rql_client *own)
 {
     rql_lock_options options = impatient(own);

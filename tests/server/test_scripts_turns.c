@@ -28,7 +28,7 @@ static int start_still_server(void **state)
     return start_server_with_clock_at(state, FIRST_US);
 }
 
-static int set_up_ear(void **state)
+static int set_up_subscriber(void **state)
 {
     const struct timeval budget = {.tv_sec = MESSAGE_S};
 
@@ -42,7 +42,7 @@ static int set_up_ear(void **state)
     return set_up(state);
 }
 
-static int tear_down_ear(void **state)
+static int tear_down_subscriber(void **state)
 {
     (void)state;
     redisFree(subscriber);
@@ -564,7 +564,7 @@ static void a_flush_that_frees_a_turn_asks_for_a_release(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_ear, tear_down_ear)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_subscriber, tear_down_subscriber)
         TEST(a_reservation_is_twice_as_long_each_time_up_to_a_minute),
         TEST(a_reservation_of_the_future_begins_anew),
         TEST(a_series_counts_whom_the_lock_is_handed_to),

@@ -197,10 +197,10 @@ static void opposite_orders_never_deadlock(void **state)
 {
     int64_t n_seen = 0; /* who waited and held */
     pid_t children[PROCESSES] = {start_child(play_forwards), start_child(play_backwards)};
-    int64_t patience_ms = DEADLINE_MS + (int64_t)rounds() * PROCESSES * THREADS * 50;
+    int64_t budget_ms = DEADLINE_MS + (int64_t)rounds() * PROCESSES * THREADS * 50;
 
     (void)state;
-    if (!wait_until(all_are_done, &n_seen, patience_ms)) {
+    if (!wait_until(all_are_done, &n_seen, budget_ms)) {
         fail_msg("%d of %d threads came to their end", board->n_done, PROCESSES * THREADS);
     }
     for (size_t i = 0; i < PROCESSES; i++) {

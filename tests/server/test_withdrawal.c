@@ -171,13 +171,13 @@ static bool has_passed(void *until_us)
     return wait_clock_us() >= *(int64_t *)until_us;
 }
 
-static rql_client *impatient_client(int64_t patience_ms)
+static rql_client *client_in_a_hurry(int64_t budget_ms)
 {
     rql_options options = client_options();
 
     options.url = proxy_url(proxy);
-    options.connect_timeout_ms = patience_ms;
-    options.io_timeout_ms = patience_ms;
+    options.connect_timeout_ms = budget_ms;
+    options.io_timeout_ms = budget_ms;
     return new_client_with(&options);
 }
 
@@ -185,8 +185,8 @@ static rql_client *impatient_client(int64_t patience_ms)
  * last. */
 static void what_nobody_heard_of_is_given_back_however_late(void **state)
 {
-    int64_t patience_ms = wait_stretched(TIMEOUT_MS); /* once to connect, once to be answered */
-    rql_client *client = impatient_client(patience_ms);
+    int64_t budget_ms = wait_stretched(TIMEOUT_MS); /* once to connect, once to be answered */
+    rql_client *client = client_in_a_hurry(budget_ms);
     rql_lock_options options = patient(client);
     int64_t until_us;
     rql_lock *lock = NULL;
@@ -198,7 +198,7 @@ static void what_nobody_heard_of_is_given_back_however_late(void **state)
     proxy_refuse(proxy, true);
     assert_int_equal(rql_lock_acquire(client, "x", &options, &lock, NULL), RQL_E_UNKNOWN);
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 1);
-    until_us = wait_clock_us() + 5 * patience_ms * 1000;
+    until_us = wait_clock_us() + 5 * budget_ms * 1000;
     assert_true(wait_until(has_passed, &until_us, AWAIT_MS));
     proxy_heal(proxy);
     await_int(0, "EXISTS rql:lock:x");
@@ -208,7 +208,7 @@ static void what_nobody_heard_of_is_given_back_however_late(void **state)
 /* Its holder is done with it, and was told that it may be there still. */
 static void what_could_not_be_released_is_released_later(void **state)
 {
-    rql_client *client = impatient_client(wait_stretched(TIMEOUT_MS));
+    rql_client *client = client_in_a_hurry(wait_stretched(TIMEOUT_MS));
     rql_lock *lock = hold(client, "x");
 
     (void)state;

@@ -276,7 +276,7 @@ static void an_answer_to_an_earlier_question_settles_no_doubt(void **state)
     assert_int_equal(due_at(&lease), 2000000 + 1666666);
 }
 
-/* The keeper and the caller extend over connections of their own. */
+/* The leases' thread and the caller extend over connections of their own. */
 static void an_overtaken_answer_takes_nothing_back(void **state)
 {
     struct rqli_lease lease = handed_over(5000, false);

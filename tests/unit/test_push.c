@@ -47,7 +47,7 @@ static void numbers_within_bounds_are_taken(void **state)
     }
 }
 
-static void a_nudge_is_read(void **state)
+static void a_wake_hint_is_read(void **state)
 {
     struct rqli_pushed pushed = read_message(NONCE " look");
 
@@ -56,7 +56,7 @@ static void a_nudge_is_read(void **state)
     assert_string_equal(pushed.nonce, NONCE);
 }
 
-static void what_is_no_nudge_is_ignored(void **state)
+static void what_is_no_wake_hint_is_ignored(void **state)
 {
     static const char *const bad[] = {
         NONCE "  look", NONCE " loo",    NONCE " look ",          NONCE " LOOK",
@@ -223,8 +223,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_grant_is_read),
         cmocka_unit_test(numbers_within_bounds_are_taken),
-        cmocka_unit_test(a_nudge_is_read),
-        cmocka_unit_test(what_is_no_nudge_is_ignored),
+        cmocka_unit_test(a_wake_hint_is_read),
+        cmocka_unit_test(what_is_no_wake_hint_is_ignored),
         cmocka_unit_test(what_is_no_grant_is_ignored),
         cmocka_unit_test(a_payload_of_another_type_is_no_grant),
         cmocka_unit_test(a_changed_key_is_named),
