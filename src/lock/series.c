@@ -236,13 +236,13 @@ static void notify_obtained(rql_series *series)
 rql_series *rqli_series_conclude(rql_series *series, const struct rqli_series_plan *plan,
                                  int64_t begun_us, rql_status status, rql_series_result *result)
 {
+    result->reason = status;
     if (series) {
         series->held_us = rqli_now_us();
         series->acq_time_us = series->held_us - begun_us;
         result->acq_time_us = series->acq_time_us;
     }
-    result->reason = status;
-    if (!status) {
+    if (series && !status) {
         notify_obtained(series);
         result->ending = RQL_SERIES_BY_TTL;
     }
