@@ -18,7 +18,7 @@ bool rqli_random_hex(char out[RQLI_HEX_SIZE]);
 uint32_t rqli_random_below(uint32_t bound);
 
 /* Who is asking: acquirer and host ids, in the form of the gem's. Opaque to everybody but the
- * scripts: the identity, of 32 digits, ends both, and names the client's channel and sign of life.
+ * scripts: the identity, of 32 digits, ends both, and names the client's channel and heartbeat.
  */
 
 void rqli_acquirer_id(char out[RQL_ID_SIZE], uint64_t task, const char *identity);

@@ -252,25 +252,25 @@ static void take_push(struct rqli_acquire *self)
     if (!self->several && rqli_grant_by_push(self->locks[0], self->options, &self->waiter.push)) {
         rqli_request_on_granted(&self->request);
     } else {
-        rqli_request_on_look(&self->request);
+        rqli_request_on_poll(&self->request);
     }
 }
 
 static void woken(struct rqli_op *op, enum rqli_wake wake)
 {
     struct rqli_acquire *self = (struct rqli_acquire *)op;
-    struct rqli_request_view view;
+    struct rqli_request_input input;
 
     switch (wake) {
     case RQLI_WAKE_TIME:
-        view = rqli_wait_view(self);
-        rqli_request_on_time(&self->request, &view);
+        input = rqli_wait_input(self);
+        rqli_request_on_time(&self->request, &input);
         break;
     case RQLI_WAKE_PUSH:
         take_push(self);
         break;
     case RQLI_WAKE_HINT:
-        rqli_request_on_look(&self->request);
+        rqli_request_on_poll(&self->request);
         break;
     }
 }

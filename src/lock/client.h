@@ -49,9 +49,9 @@ struct rql_client {
     struct {
         pthread_mutex_t mutex;
         struct rqli_clock_offset clock_offset;
-        uint64_t tracking_link;       /* generations that CLIENT TRACKING was set up for */
-        uint64_t tracking_subscriber; /* a new one of either begins anew */
-    } shared;                         /* everything in here under shared.mutex */
+        uint64_t tracking_conn;   /* generations that CLIENT TRACKING was set up for */
+        uint64_t tracking_pushes; /* a new one of either begins anew */
+    } shared;                     /* everything in here under shared.mutex */
 };
 
 /* RQL_E_INVALID for NULL, RQL_E_FORKED in a child of the client's process. */

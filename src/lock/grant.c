@@ -139,17 +139,17 @@ void rqli_acquire_raise(const struct rqli_acquire *self, rql_error *error)
  * never answered is not. */
 void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault)
 {
-    struct rqli_request_view view = rqli_wait_view(self);
+    struct rqli_request_input input = rqli_wait_input(self);
     bool refuses = fault->status == RQL_E_UNAVAILABLE || fault->status == RQL_E_READ_ONLY;
     bool may_retry = atomic_load_explicit(&self->client->was_connected, memory_order_relaxed);
 
     rqli_acquire_note_fault(self, fault);
-    self->had_grace = view.now_us > self->request.limits.deadline_us;
+    self->had_grace = input.now_us > self->request.limits.deadline_us;
     if (self->op.is_late) {
         rqli_request_on_late(&self->request);
     } else if (fault->status == RQL_E_UNKNOWN || (refuses && !self->options->fail_fast) ||
                (fault->status == RQL_E_IO && may_retry)) {
-        rqli_request_on_setback(&self->request, fault->status, &view);
+        rqli_request_on_setback(&self->request, fault->status, &input);
     } else {
         rqli_request_on_fault(&self->request, fault->status);
     }
@@ -158,17 +158,17 @@ void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault)
 /* A grant that cannot be relied on: it came too late, or somebody took the ttl away. */
 static void on_not_in_force(struct rqli_acquire *self, const struct rqli_answer *answer)
 {
-    struct rqli_request_view view = rqli_wait_view(self);
+    struct rqli_request_input input = rqli_wait_input(self);
 
     if (answer->left_ms < 0) {
-        rqli_request_on_setback(&self->request, RQL_E_UNKNOWN, &view);
-    } else if (rqli_leases_is_overdue(self->client->leases, view.now_us) ||
+        rqli_request_on_setback(&self->request, RQL_E_UNKNOWN, &input);
+    } else if (rqli_leases_is_overdue(self->client->leases, input.now_us) ||
                answer->process != RQL_LOCK_OBTAINING) {
         /* The next try reports a host that counts as dead; a re-entry ends with its lock. */
-        rqli_request_on_again(&self->request, view.now_us);
+        rqli_request_on_again(&self->request, input.now_us);
     } else {
         self->result->n_over++;
-        rqli_request_on_over(&self->request, &view);
+        rqli_request_on_over(&self->request, &input);
     }
 }
 
@@ -224,7 +224,7 @@ static void on_queued(struct rqli_acquire *self, const struct rqli_exchange *exc
         .is_first = answer->is_first,
     };
     size_t of_ruby = answer->of_ruby > 0 ? (size_t)answer->of_ruby - 1 : 0;
-    struct rqli_request_view view;
+    struct rqli_request_input input;
     rql_error fault;
 
     notify_queued(self, answer);
@@ -235,8 +235,8 @@ static void on_queued(struct rqli_acquire *self, const struct rqli_exchange *exc
     self->request.place = place;
     switch (rqli_wait_attend(self, exchange->generation, &fault)) {
     case RQLI_WAIT_ON:
-        view = rqli_wait_view(self);
-        rqli_request_on_queued(&self->request, &place, &view);
+        input = rqli_wait_input(self);
+        rqli_request_on_queued(&self->request, &place, &input);
         break;
     case RQLI_WAIT_ASK:
         rqli_request_on_again(&self->request, rqli_now_us());

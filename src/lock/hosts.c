@@ -194,14 +194,14 @@ static void fill(struct rqli_hosts *self, const unsigned char *kinds, enum rqli_
 }
 
 /* Under the mutex. Returns how many of the new ones the swarm has been shown before. */
-static size_t note_told(struct rqli_hosts *self, const unsigned char *kinds)
+static size_t note_sent(struct rqli_hosts *self, const unsigned char *kinds)
 {
     size_t n_retried = 0;
 
     for (size_t i = 0; i < self->shared.count; i++) {
         if (kinds[i] == NEW) {
-            n_retried += self->shared.item[i].was_told;
-            self->shared.item[i].was_told = true;
+            n_retried += self->shared.item[i].was_sent;
+            self->shared.item[i].was_sent = true;
         }
     }
     return n_retried;
@@ -225,7 +225,7 @@ bool rqli_hosts_plan(struct rqli_hosts *self, enum rqli_hosts_who who, bool (*li
     }
     if (kinds && out->threads) {
         fill(self, kinds, who, out);
-        out->n_retried = note_told(self, kinds);
+        out->n_retried = note_sent(self, kinds);
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
     free(kinds);
@@ -245,7 +245,7 @@ static void remove_one(struct rqli_hosts *self, pid_t thread)
 
     if (host && host->was_met) {
         host->is_known = false;
-        host->was_told = false;
+        host->was_sent = false;
     } else if (host) {
         at = (size_t)(host - self->shared.item);
         self->shared.count--;

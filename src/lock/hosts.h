@@ -14,7 +14,7 @@ struct rqli_host {
     pid_t thread;
     bool is_known; /* the server has it */
     bool holds;    /* a lock; said anew before each plan */
-    bool was_told; /* perhaps: a plan had it, and nobody knows what became of that */
+    bool was_sent; /* perhaps: a plan had it, and nobody knows what became of that */
     bool was_met;  /* since the last plan: the number may have gone to a new thread */
 };
 

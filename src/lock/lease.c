@@ -112,7 +112,7 @@ int64_t rqli_lease_renewal_us(const struct rqli_lease *self)
 
 int64_t rqli_lease_loss_us(const struct rqli_lease *self)
 {
-    if (self->is_told) {
+    if (self->is_reported) {
         return RQLI_NEVER_US;
     }
     return self->state == RQL_GONE ? 0 : rqli_lease_end_us(self);

@@ -24,7 +24,7 @@ struct rqli_lease {
     int64_t doubted_us;  /* the last one; settled by an answer to what was asked after it */
     bool renews;         /* auto_extend */
     bool is_claimed;     /* false: handed over, and the server has not heard of us yet */
-    bool is_told;        /* the loss was reported */
+    bool is_reported;    /* the loss was reported */
 };
 
 /* max(5 ms, 1 %), but never more than half of a very short ttl. */

@@ -399,7 +399,7 @@ rql_status rqli_leases_lost_fd(struct rqli_leases *self, rql_lock *lock, int *ou
         status =
             rqli_fail(error, RQL_E_NOMEM, "%s: no descriptor or no thread to be had", lock->name);
     } else {
-        if (lock->kept.lease.is_told) {
+        if (lock->kept.lease.is_reported) {
             (void)eventfd_write(lock->kept.lost_fd, 1);
         }
         *out = lock->kept.lost_fd;

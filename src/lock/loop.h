@@ -2,7 +2,7 @@
 #define RQLI_LOOP_H
 
 /*
- * A client's door to an event loop: what all asynchronous calls share.
+ * A client on an event loop: what all asynchronous calls share.
  *
  * A call fills in a job and posts it; the loop's thread takes it from there, and is the only one to
  * touch it until its end. Nothing blocks, and nobody is called back but from a round of the loop.

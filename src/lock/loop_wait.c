@@ -20,10 +20,10 @@ static struct rqli_acquire *of_waiter(struct rqli_waiter *waiter)
 void rqli_loop_end_wait(struct rqli_acquire *acquire)
 {
     rql_loop *loop = acquire->loop;
-    struct rqli_request_view view = rqli_wait_view(acquire);
+    struct rqli_request_input input = rqli_wait_input(acquire);
     struct rqli_waiter *leader = NULL;
 
-    rqli_request_catch_up(&acquire->request, &view); /* what it slept through */
+    rqli_request_catch_up(&acquire->request, &input); /* what it slept through */
     if (acquire->waiter.has_joined) {
         leader = rqli_waiters_leave(&loop->pushes.subscription.waiters, &acquire->waiter);
     }
@@ -31,8 +31,8 @@ void rqli_loop_end_wait(struct rqli_acquire *acquire)
         rqli_conn_loop_orphan(loop->op.conn, acquire->watch);
     }
     if (leader) {
-        view = rqli_wait_view(of_waiter(leader));
-        rqli_request_on_lead(&of_waiter(leader)->request, &view);
+        input = rqli_wait_input(of_waiter(leader));
+        rqli_request_on_lead(&of_waiter(leader)->request, &input);
         rqli_op_replan(of_waiter(leader)->task);
     }
 }

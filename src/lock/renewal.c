@@ -125,7 +125,7 @@ static void report_loss(struct rqli_leases *self, rql_lock *lock)
         return;
     }
     rqli_lease_on_gone(&lock->kept.lease);
-    lock->kept.lease.is_told = true;
+    lock->kept.lease.is_reported = true;
     rqli_leases_note(self, RQLI_TRACE_LOST, lock->token);
     rqli_lease_table_update(&self->shared.table, lock);
     if (lock->kept.lost_fd >= 0) {

@@ -57,31 +57,31 @@ static bool tries_are_used_up(const struct rqli_request *self)
 
 /* The first waiter of its client, and the first of all, look after the lock; mostly they are one.
  */
-static bool looks_after(const struct rqli_request *self, const struct rqli_request_view *view)
+static bool looks_after(const struct rqli_request *self, const struct rqli_request_input *input)
 {
-    return view->leads || self->place.is_first;
+    return input->leads || self->place.is_first;
 }
 
 /* Whoever leads looks after it. */
-static bool is_asleep(const struct rqli_request *self, const struct rqli_request_view *view)
+static bool is_asleep(const struct rqli_request *self, const struct rqli_request_input *input)
 {
-    return view->is_told && !looks_after(self, view);
+    return input->is_notified && !looks_after(self, input);
 }
 
 /* How often the server is asked: by the first of all waiters; and once by whoever has come to lead
  * those of its client, who knows nothing of the present holder. */
-static bool polls_at_ticks(const struct rqli_request *self, const struct rqli_request_view *view)
+static bool polls_at_ticks(const struct rqli_request *self, const struct rqli_request_input *input)
 {
-    if (is_asleep(self, view)) {
+    if (is_asleep(self, input)) {
         return false;
     }
-    return !view->is_listening || self->place.is_first || (view->leads && !self->led);
+    return !input->is_listening || self->place.is_first || (input->leads && !self->led);
 }
 
 /* A follower also polls now and then, so that its request counts as alive; it may lead by then. */
-static int64_t look_us(const struct rqli_request *self, const struct rqli_request_view *view)
+static int64_t next_poll_us(const struct rqli_request *self, const struct rqli_request_input *input)
 {
-    if (!is_asleep(self, view)) {
+    if (!is_asleep(self, input)) {
         return earlier(self->tick_us, self->poll_us);
     }
     return self->limits.tries == RQL_FOREVER ? RQLI_NEVER_US : self->tick_us;
@@ -89,13 +89,13 @@ static int64_t look_us(const struct rqli_request *self, const struct rqli_reques
 
 /* After a setback only its pause counts. Else the earliest of: the next poll, the deadline, and for
  * who looks after the lock the end of its ttl. */
-static void sleep_on(struct rqli_request *self, const struct rqli_request_view *view)
+static void sleep_on(struct rqli_request *self, const struct rqli_request_input *input)
 {
     bool pauses = self->retry_us != RQLI_NEVER_US;
 
-    self->wake_us = pauses ? self->retry_us : look_us(self, view);
+    self->wake_us = pauses ? self->retry_us : next_poll_us(self, input);
     self->wake_us = earlier(self->wake_us, self->limits.deadline_us);
-    if (!pauses && looks_after(self, view) && self->place.lock_ends_us != RQLI_NEVER_US) {
+    if (!pauses && looks_after(self, input) && self->place.lock_ends_us != RQLI_NEVER_US) {
         self->wake_us = earlier(self->wake_us, self->place.lock_ends_us + AFTER_EXPIRY_US);
     }
     move_to(self, RQLI_REQUEST_QUEUED);
@@ -145,23 +145,23 @@ void rqli_request_on_refused(struct rqli_request *self, rql_status outcome)
 
 /* The first answer counts as the first try and starts the ticks; later ones do not move them. */
 void rqli_request_on_queued(struct rqli_request *self, const struct rqli_request_place *place,
-                            const struct rqli_request_view *view)
+                            const struct rqli_request_input *input)
 {
     if (self->tick_us == RQLI_NEVER_US) {
         self->tries++;
-        self->tick_us = view->now_us + self->limits.delay_us + view->jitter_us;
+        self->tick_us = input->now_us + self->limits.delay_us + input->jitter_us;
     }
     self->in_queue = true;
     self->place = *place;
-    self->led = view->leads;
-    self->poll_us = view->now_us + LIFE_US;
+    self->led = input->leads;
+    self->poll_us = input->now_us + LIFE_US;
     self->retry_us = RQLI_NEVER_US;
     if (tries_are_used_up(self)) {
         end_with(self, RQL_RETRY_LIMIT);
-    } else if (view->now_us >= self->limits.deadline_us) {
+    } else if (input->now_us >= self->limits.deadline_us) {
         end_with(self, RQL_TIMED_OUT);
     } else {
-        sleep_on(self, view);
+        sleep_on(self, input);
     }
 }
 
@@ -176,19 +176,19 @@ void rqli_request_on_again(struct rqli_request *self, int64_t now_us)
     }
 }
 
-void rqli_request_on_over(struct rqli_request *self, const struct rqli_request_view *view)
+void rqli_request_on_over(struct rqli_request *self, const struct rqli_request_input *input)
 {
     self->tries += self->was_counted ? 0 : 1;
     self->in_queue = true;
     self->verdict = RQL_TIMED_OUT;
     self->tick_us = RQLI_NEVER_US; /* the next answer counts */
-    self->retry_us = view->now_us + self->limits.delay_us + view->jitter_us;
+    self->retry_us = input->now_us + self->limits.delay_us + input->jitter_us;
     if (tries_are_used_up(self)) {
         end_with(self, RQL_RETRY_LIMIT);
-    } else if (view->now_us >= self->limits.deadline_us) {
+    } else if (input->now_us >= self->limits.deadline_us) {
         end_with(self, RQL_TIMED_OUT);
     } else {
-        sleep_on(self, view);
+        sleep_on(self, input);
     }
 }
 
@@ -200,17 +200,17 @@ static bool did_nothing(rql_status fault)
 }
 
 void rqli_request_on_setback(struct rqli_request *self, rql_status fault,
-                             const struct rqli_request_view *view)
+                             const struct rqli_request_input *input)
 {
     RQLI_MUST(fault < 0);
     self->in_queue = self->in_queue || !did_nothing(fault);
-    if (view->now_us >= self->limits.deadline_us) {
+    if (input->now_us >= self->limits.deadline_us) {
         end_with(self, fault);
         return;
     }
     self->verdict = fault; /* unless a later try has a result */
-    self->retry_us = view->now_us + SETBACK_US + view->jitter_us;
-    sleep_on(self, view);
+    self->retry_us = input->now_us + SETBACK_US + input->jitter_us;
+    sleep_on(self, input);
 }
 
 void rqli_request_on_fault(struct rqli_request *self, rql_status fault)
@@ -222,61 +222,61 @@ void rqli_request_on_fault(struct rqli_request *self, rql_status fault)
 
 /* Counts the try whose time has come: by timer, as the gem counts,
  * whether or not the server is asked. */
-static bool count_tick(struct rqli_request *self, const struct rqli_request_view *view)
+static bool count_tick(struct rqli_request *self, const struct rqli_request_input *input)
 {
-    if (view->now_us < self->tick_us) {
+    if (input->now_us < self->tick_us) {
         return false;
     }
     self->tries++;
-    self->tick_us = view->now_us + self->limits.delay_us + view->jitter_us;
+    self->tick_us = input->now_us + self->limits.delay_us + input->jitter_us;
     return true;
 }
 
 /* A follower moves its next poll on without asking: the leader has asked for all of the client. */
-static bool asks_now(struct rqli_request *self, const struct rqli_request_view *view)
+static bool asks_now(struct rqli_request *self, const struct rqli_request_input *input)
 {
-    bool ticked = count_tick(self, view);
+    bool ticked = count_tick(self, input);
 
     self->was_counted = ticked;
     if (self->retry_us != RQLI_NEVER_US) {
-        return view->now_us >= self->retry_us;
+        return input->now_us >= self->retry_us;
     }
-    if (tries_are_used_up(self) || (ticked && polls_at_ticks(self, view))) {
+    if (tries_are_used_up(self) || (ticked && polls_at_ticks(self, input))) {
         return true;
     }
-    if (!looks_after(self, view)) {
-        self->poll_us = view->now_us >= self->poll_us ? view->now_us + LIFE_US : self->poll_us;
+    if (!looks_after(self, input)) {
+        self->poll_us = input->now_us >= self->poll_us ? input->now_us + LIFE_US : self->poll_us;
         return false;
     }
-    return view->now_us >= self->poll_us || view->now_us >= self->place.lock_ends_us;
+    return input->now_us >= self->poll_us || input->now_us >= self->place.lock_ends_us;
 }
 
 /* When the time of a retry is over the fault that led to it is the result: it says more than a
  * time-out. */
-void rqli_request_on_time(struct rqli_request *self, const struct rqli_request_view *view)
+void rqli_request_on_time(struct rqli_request *self, const struct rqli_request_input *input)
 {
-    if (view->now_us >= self->limits.deadline_us) {
+    if (input->now_us >= self->limits.deadline_us) {
         end_with(self, self->retry_us != RQLI_NEVER_US ? self->verdict : RQL_TIMED_OUT);
-    } else if (asks_now(self, view)) {
+    } else if (asks_now(self, input)) {
         move_to(self, RQLI_REQUEST_TRYING);
     } else {
-        sleep_on(self, view);
+        sleep_on(self, input);
     }
 }
 
-void rqli_request_on_look(struct rqli_request *self)
+void rqli_request_on_poll(struct rqli_request *self)
 {
     self->was_counted = false;
     move_to(self, RQLI_REQUEST_TRYING);
 }
 
-void rqli_request_catch_up(struct rqli_request *self, const struct rqli_request_view *view)
+void rqli_request_catch_up(struct rqli_request *self, const struct rqli_request_input *input)
 {
-    int64_t period_us = self->limits.delay_us + view->jitter_us;
+    int64_t period_us = self->limits.delay_us + input->jitter_us;
     int64_t missed;
 
-    if (self->limits.tries == RQL_FOREVER && view->now_us >= self->tick_us) {
-        missed = 1 + (view->now_us - self->tick_us) / period_us;
+    if (self->limits.tries == RQL_FOREVER && input->now_us >= self->tick_us) {
+        missed = 1 + (input->now_us - self->tick_us) / period_us;
         self->tries += missed;
         self->tick_us += missed * period_us;
     }
@@ -284,12 +284,12 @@ void rqli_request_catch_up(struct rqli_request *self, const struct rqli_request_
 
 /* It knows the holder only from its own last answer, which may be old; it polls soon, and once more
  * at the next tick. */
-void rqli_request_on_lead(struct rqli_request *self, const struct rqli_request_view *view)
+void rqli_request_on_lead(struct rqli_request *self, const struct rqli_request_input *input)
 {
     if (self->state == RQLI_REQUEST_QUEUED) {
-        rqli_request_catch_up(self, view);
-        self->poll_us = view->now_us + LIFE_US;
-        sleep_on(self, view);
+        rqli_request_catch_up(self, input);
+        self->poll_us = input->now_us + LIFE_US;
+        sleep_on(self, input);
     }
 }
 

@@ -43,12 +43,12 @@ struct rqli_request_place {
 };
 
 /* What the driver knows when a wait begins or ends. */
-struct rqli_request_view {
+struct rqli_request_input {
     int64_t now_us;
     int64_t jitter_us;
     bool leads;        /* first waiter of this client for this lock */
     bool is_listening; /* pushes arrive */
-    bool is_told;      /* when it comes to lead: until then it need not wake to see */
+    bool is_notified;  /* when it comes to lead: until then it need not wake to see */
 };
 
 struct rqli_request {
@@ -58,7 +58,7 @@ struct rqli_request {
     struct rqli_request_place place;
     int64_t tries;
     int64_t tick_us;  /* next time a try is counted */
-    int64_t poll_us;  /* next sign of life, if we lead */
+    int64_t poll_us;  /* next poll that shows that we are alive, if we lead */
     int64_t retry_us; /* after a try without result, or RQLI_NEVER_US */
     int64_t wake_us;
     bool led;         /* when the server was asked last */
@@ -78,29 +78,29 @@ struct rqli_request_step rqli_request_next(const struct rqli_request *self);
 void rqli_request_on_granted(struct rqli_request *self);
 void rqli_request_on_refused(struct rqli_request *self, rql_status outcome); /* not in the queue */
 void rqli_request_on_queued(struct rqli_request *self, const struct rqli_request_place *place,
-                            const struct rqli_request_view *view);
+                            const struct rqli_request_input *input);
 /* Ask again at once: the script had too much to do. */
 void rqli_request_on_again(struct rqli_request *self, int64_t now_us);
 
 /* Granted, and over by the time that it was known: a try like any other, for the next grant would
  * most likely end the same way. */
-void rqli_request_on_over(struct rqli_request *self, const struct rqli_request_view *view);
+void rqli_request_on_over(struct rqli_request *self, const struct rqli_request_input *input);
 
 /* The try had no result, or a passing one: try again after a pause, within the deadline. */
 void rqli_request_on_setback(struct rqli_request *self, rql_status fault,
-                             const struct rqli_request_view *view);
+                             const struct rqli_request_input *input);
 /* The try failed for good. */
 void rqli_request_on_fault(struct rqli_request *self, rql_status fault);
 
-void rqli_request_on_time(struct rqli_request *self, const struct rqli_request_view *view);
-void rqli_request_on_look(struct rqli_request *self); /* it is to ask the server */
-void rqli_request_on_lead(struct rqli_request *self, const struct rqli_request_view *view);
+void rqli_request_on_time(struct rqli_request *self, const struct rqli_request_input *input);
+void rqli_request_on_poll(struct rqli_request *self); /* it is to ask the server */
+void rqli_request_on_lead(struct rqli_request *self, const struct rqli_request_input *input);
 /* The deadline came before its turn to ask; nothing was sent. */
 void rqli_request_on_late(struct rqli_request *self);
 /* Its caller wants it no more. may_be_there: a try is under way. */
 void rqli_request_on_cancelled(struct rqli_request *self, bool may_be_there);
 /* Counts the tries that it slept through, having no limit of them. */
-void rqli_request_catch_up(struct rqli_request *self, const struct rqli_request_view *view);
+void rqli_request_catch_up(struct rqli_request *self, const struct rqli_request_input *input);
 void rqli_request_on_left(struct rqli_request *self, bool is_confirmed);
 
 #endif

@@ -94,9 +94,9 @@ int64_t rqli_wait_until_us(const struct rqli_acquire *self, int64_t now_us)
 
 /* The loop wakes a request that comes to lead, so it may sleep until then; a thread finds out at
  * its own next tick. */
-struct rqli_request_view rqli_wait_view(const struct rqli_acquire *self)
+struct rqli_request_input rqli_wait_input(const struct rqli_acquire *self)
 {
-    struct rqli_request_view view = {
+    struct rqli_request_input input = {
         .now_us = rqli_now_us(),
         .jitter_us = rqli_random_below((uint32_t)self->options->retry_jitter_ms * 1000U),
     };
@@ -107,10 +107,10 @@ struct rqli_request_view rqli_wait_view(const struct rqli_acquire *self)
     } else if (self->waiter.has_joined) {
         around = rqli_push_threads_view(self->client->pushes, &self->waiter);
     }
-    view.leads = self->waiter.has_joined && around.leads;
-    view.is_listening = around.is_listening;
-    view.is_told = self->loop != NULL;
-    return view;
+    input.leads = self->waiter.has_joined && around.leads;
+    input.is_listening = around.is_listening;
+    input.is_notified = self->loop != NULL;
+    return input;
 }
 
 /* A thread takes its push while it sleeps, in rqli_op_run(); on a loop the push may have come
@@ -187,10 +187,9 @@ static bool needs_set_up(rql_client *client, uint64_t conn, uint64_t subscriber)
     bool needed;
 
     (void)pthread_mutex_lock(&client->shared.mutex);
-    needed =
-        client->shared.tracking_link != conn || client->shared.tracking_subscriber != subscriber;
-    client->shared.tracking_link = conn;
-    client->shared.tracking_subscriber = subscriber;
+    needed = client->shared.tracking_conn != conn || client->shared.tracking_pushes != subscriber;
+    client->shared.tracking_conn = conn;
+    client->shared.tracking_pushes = subscriber;
     (void)pthread_mutex_unlock(&client->shared.mutex);
     return needed;
 }
@@ -214,7 +213,7 @@ void rqli_tracking_write(struct rqli_command *command, struct rqli_slice lock_ke
 
 /* Set up once for each pair of connections, then armed for one key at a time. The reply says who
  * holds the lock now: nil, it is free, and no notice will come. */
-bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key, uint64_t link_generation,
+bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key, uint64_t conn_generation,
                        const struct rqli_push_view *around, int64_t until_us)
 {
     struct rqli_exchange *exchange = rqli_exchange_take(client->conn);
@@ -225,7 +224,7 @@ bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key, uint64_t 
     }
     rqli_tracking_write(
         &exchange->command, lock_key,
-        needs_set_up(client, link_generation, around->generation) ? around->client_id : 0);
+        needs_set_up(client, conn_generation, around->generation) ? around->client_id : 0);
     if (rqli_exchange_run(exchange, until_us, NULL) == RQL_OK) {
         is_free = exchange->reply[exchange->command.n_commands - 1].type == RQLI_REPLY_NIL;
     }

@@ -20,7 +20,7 @@ rql_status rqli_wait_connect(struct rqli_acquire *self, rql_error *error);
 /* How long a try may take. */
 int64_t rqli_wait_until_us(const struct rqli_acquire *self, int64_t now_us);
 
-struct rqli_request_view rqli_wait_view(const struct rqli_acquire *self);
+struct rqli_request_input rqli_wait_input(const struct rqli_acquire *self);
 
 /* On a loop: something has come since it was last asked. True: *out is what. */
 bool rqli_wait_has_come(struct rqli_acquire *self, enum rqli_wake *out);
@@ -54,9 +54,9 @@ enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generat
 struct rqli_command;
 struct rqli_push_view;
 
-/* Arms one notice for the lock's next change. link_generation is the command connection's, `around`
+/* Arms one notice for the lock's next change. conn_generation is the command connection's, `around`
  * the subscriber that gets it. True: the lock is free by now, and the reply said so in time. */
-bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key, uint64_t link_generation,
+bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key, uint64_t conn_generation,
                        const struct rqli_push_view *around, int64_t until_us);
 
 /* The commands for it, the last of which asks who holds the lock: nil, it is free.

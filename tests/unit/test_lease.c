@@ -329,7 +329,7 @@ static void a_loss_is_due_at_once_until_it_is_told(void **state)
     (void)state;
     rqli_lease_on_gone(&lease);
     assert_int_equal(rqli_lease_due_us(&lease), 0);
-    lease.is_told = true;
+    lease.is_reported = true;
     assert_int_equal(rqli_lease_due_us(&lease), RQLI_NEVER_US);
 }
 

@@ -54,7 +54,7 @@ static void happen(struct rqli_request *request, const struct story *story, cons
         .lock_ends_us = instant(story->ends_us),
         .is_first = story->is_first,
     };
-    const struct rqli_request_view view = {
+    const struct rqli_request_input view = {
         .now_us = ORIGIN_US + beat->at_us,
         .jitter_us = story->jitter_us,
         .leads = story->leads,
@@ -84,7 +84,7 @@ static void happen(struct rqli_request *request, const struct story *story, cons
         rqli_request_on_time(request, &view);
         break;
     case LOOK:
-        rqli_request_on_look(request);
+        rqli_request_on_poll(request);
         break;
     case LEFT:
     case UNCONFIRMED:
@@ -482,7 +482,7 @@ static void a_follower_that_comes_to_lead_takes_over_asking(void **state)
 {
     const struct rqli_request_limits limits = {RQLI_NEVER_US, RQL_FOREVER, 60000000};
     const struct rqli_request_place place = {.lock_ends_us = RQLI_NEVER_US};
-    struct rqli_request_view view = {.now_us = ORIGIN_US, .is_listening = true};
+    struct rqli_request_input view = {.now_us = ORIGIN_US, .is_listening = true};
     struct rqli_request request;
 
     (void)state;
@@ -499,7 +499,7 @@ static void who_has_come_to_lead_asks_once_at_the_next_tick(void **state)
 {
     const struct rqli_request_limits limits = {RQLI_NEVER_US, RQL_FOREVER, 200000};
     const struct rqli_request_place place = {.lock_ends_us = RQLI_NEVER_US};
-    struct rqli_request_view view = {.now_us = ORIGIN_US, .is_listening = true};
+    struct rqli_request_input view = {.now_us = ORIGIN_US, .is_listening = true};
     struct rqli_request request;
 
     (void)state;

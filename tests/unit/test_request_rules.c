@@ -10,7 +10,7 @@
 enum { ORIGIN_US = 7000000, N_LIVES = 20000, STEPS_MAX = 100000, LAST_STEPS_MAX = 4 };
 
 static const struct rqli_request_place nowhere = {.lock_ends_us = RQLI_NEVER_US};
-static const struct rqli_request_view at_origin = {.now_us = ORIGIN_US, .is_listening = true};
+static const struct rqli_request_input at_origin = {.now_us = ORIGIN_US, .is_listening = true};
 
 static struct rqli_request born(int64_t tries)
 {
@@ -104,7 +104,7 @@ static void a_fault_of_a_queued_request_always_leaves(void **state)
 
         print_message("# fault: %s\n", rql_status_text(faults[i]));
         rqli_request_on_queued(&request, &nowhere, &at_origin);
-        rqli_request_on_look(&request);
+        rqli_request_on_poll(&request);
         rqli_request_on_fault(&request, faults[i]);
         check_leaving(request, true, faults[i]);
         check_leaving(request, false, RQL_E_UNKNOWN);
@@ -116,7 +116,7 @@ static void a_grant_that_was_over_is_counted_once(void **state)
 {
     static const struct rqli_request_place first = {.lock_ends_us = RQLI_NEVER_US,
                                                     .is_first = true};
-    struct rqli_request_view view = {.now_us = ORIGIN_US, .leads = true, .is_listening = true};
+    struct rqli_request_input view = {.now_us = ORIGIN_US, .leads = true, .is_listening = true};
     struct rqli_request request = born(4);
 
     (void)state;
@@ -130,7 +130,7 @@ static void a_grant_that_was_over_is_counted_once(void **state)
         assert_int_equal(request.tries, tries);
         assert_int_equal(rqli_request_next(&request).until_us, view.now_us + 200000);
     }
-    rqli_request_on_look(&request);
+    rqli_request_on_poll(&request);
     rqli_request_on_over(&request, &view);
     check_leaving(request, true, RQL_RETRY_LIMIT);
 }
@@ -176,7 +176,7 @@ static void blunder(void *data)
         rqli_request_on_time(&self->request, &at_origin);
         break;
     case SLIP_LOOK:
-        rqli_request_on_look(&self->request);
+        rqli_request_on_poll(&self->request);
         break;
     case SLIP_LEFT:
         rqli_request_on_left(&self->request, true);
@@ -262,9 +262,9 @@ struct life {
     bool was_confirmed;
 };
 
-static struct rqli_request_view look_around(struct life *life)
+static struct rqli_request_input look_around(struct life *life)
 {
-    return (struct rqli_request_view){
+    return (struct rqli_request_input){
         .now_us = life->now_us,
         .jitter_us = chance_below(&life->seed, 25000),
         .leads = chance_below(&life->seed, 2) > 0,
@@ -280,7 +280,7 @@ static rql_status some_fault(struct life *life)
 static void try_by_chance(struct life *life)
 {
     struct rqli_request_place place = {.is_first = chance_below(&life->seed, 2) > 0};
-    struct rqli_request_view view;
+    struct rqli_request_input view;
 
     life->now_us += 20 + chance_below(&life->seed, chance_below(&life->seed, 9) ? 500 : 700000);
     view = look_around(life);
@@ -319,7 +319,7 @@ static void try_by_chance(struct life *life)
 static void wait_by_chance(struct life *life, int64_t until_us)
 {
     int64_t left_us = until_us > life->now_us ? until_us - life->now_us : 0;
-    struct rqli_request_view view;
+    struct rqli_request_input view;
 
     switch (chance_below(&life->seed, 20)) {
     case 0:
@@ -328,7 +328,7 @@ static void wait_by_chance(struct life *life, int64_t until_us)
     case 1:
     case 2:
         life->now_us += left_us / 2;
-        rqli_request_on_look(&life->request);
+        rqli_request_on_poll(&life->request);
         return;
     case 3:
         life->now_us += left_us / 2; /* woken early */

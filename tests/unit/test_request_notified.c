@@ -11,13 +11,14 @@
 enum { ORIGIN_US = 7000000, DELAY_US = 200000, LIFE_US = 1666666 };
 
 static struct rqli_request request;
-static struct rqli_request_view view;
+static struct rqli_request_input view;
 
 static void begin(int64_t tries, int64_t deadline_us)
 {
     const struct rqli_request_limits limits = {deadline_us, tries, DELAY_US};
 
-    view = (struct rqli_request_view){.now_us = ORIGIN_US, .is_listening = true, .is_told = true};
+    view =
+        (struct rqli_request_input){.now_us = ORIGIN_US, .is_listening = true, .is_notified = true};
     rqli_request_init(&request, &limits);
 }
 
