@@ -214,11 +214,22 @@ static void lost_word_to_a_waiter_costs_no_grant(void **state)
     }
 }
 
+static bool is_connected_twice(const void *data)
+{
+    rql_stats stats;
+
+    (void)data;
+    CHECK_OK(rql_client_stats(client, &stats));
+    return stats.connections == 2;
+}
+
+/* The server knows of a subscription before the client does, whose login waits for more replies. */
 static void stand_and_listen(struct asked *asked)
 {
     start_asking(asked, "x");
     run_until_int(1, "ZCARD rql:lock_queue:x");
     await_subscription();
+    run_until(is_connected_twice, NULL);
 }
 
 static void hand_over(rql_lock *held, struct asked *asked)

@@ -34,10 +34,10 @@ int64_t wait_stretched(int64_t ms)
 bool wait_until(bool (*holds)(void *data), void *data, int64_t within_ms)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_US * 1000L};
-    int64_t end_us = wait_clock_us() + within_ms * wait_slowness() * 1000;
+    int64_t begun_us = wait_clock_us();
 
     while (!holds(data)) {
-        if (wait_clock_us() > end_us) {
+        if (wait_clock_us() - begun_us > within_ms * wait_slowness() * 1000) {
             return false;
         }
         (void)nanosleep(&pause, NULL);
