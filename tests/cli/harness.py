@@ -2,32 +2,17 @@
 import json
 import os
 import pathlib
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
-import time
 import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from private_server import die_with_parent, encoded  # noqa: E402
+from private_server import PrivateServer, encoded, find_server, wait_until  # noqa: E402, F401
 
 PROGRAM = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
 TIMEOUT_S = 20
-
-
-def wait_until(condition, what, patience_s=TIMEOUT_S):
-    """Waits for a condition and answers its value; a test never sleeps for a fixed time."""
-    end = time.monotonic() + patience_s
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > end:
-            raise AssertionError("never happened: " + what)
-        time.sleep(0.005)
 
 
 def check_equal(got, wanted, what=""):
@@ -49,24 +34,8 @@ def is_gone(pid):
         return True
 
 
-class Server:
-    """A redis-server on a Unix socket in a fresh folder."""
-
-    def __init__(self, *arguments):
-        self.folder = tempfile.mkdtemp(prefix="rql-cli-")
-        self.path = self.folder + "/s"
-        self.url = "unix://" + self.path
-        self.process = subprocess.Popen(
-            [find_server(), "--port", "0", "--unixsocket", self.path, "--dir", self.folder,
-             "--save", "", "--appendonly", "no", "--logfile", "log", *arguments],
-            stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
-        wait_until(self.answers, "the server answers")
-
-    def answers(self):
-        try:
-            return self.call("PING") is not None
-        except OSError:
-            return False
+class Server(PrivateServer):
+    """What the program's tests ask: replies as they would be printed."""
 
     def call(self, *words):
         """One command; its reply's first line, or the text of a bulk reply."""
@@ -94,16 +63,6 @@ class Server:
 
     def queue_length(self, name):
         return int(self.call("ZCARD", "rql:lock_queue:" + name))
-
-    def stop(self):
-        self.process.kill()  # also when a test has stopped it
-        self.process.wait()
-        shutil.rmtree(self.folder)
-
-
-def find_server():
-    return (os.environ.get("RQL_TEST_REDIS") or shutil.which("redis-server")
-            or shutil.which("valkey-server"))
 
 
 class Result:

@@ -145,30 +145,18 @@ def another_reason_is_told_too(server, rql):
     check_equal((result.code, result.out, result.err), (0, "ran\n", ""))
 
 
-class OwnServer(Server):
-    """One that a test may end and start again."""
-
-    def end(self):
-        self.process.kill()
-        self.process.wait()
-
-    def start_again(self):
-        self.process = subprocess.Popen(self.process.args, stdin=subprocess.DEVNULL)
-        wait_until(self.answers, "the server answers")
-
-
 def a_server_that_goes_away_is_told_once(server, rql):
-    own = OwnServer()
+    own = Server()
     try:
         there = Program(own.url)
         there("lock", "a", "--ttl", "1m")
         process = start_waiting(own, there)
-        own.end()
+        own.kill()
         line = read_line(process)
         check_in("rql: a: waiting: ", line)
         check_in(own.path, line)
         time.sleep(1)
-        own.start_again()
+        own.launch()
         result = finish(process)
         check_equal((result.code, result.out, result.err), (0, "ran\n", ""))
     finally:
@@ -187,20 +175,20 @@ def a_silent_server_is_told(server, rql):
 
 
 def wait_waits_for_a_server_that_is_not_up_yet(server, rql):
-    own = OwnServer()
+    own = Server()
     there = Program(own.url)
     try:
         for words in (("run", "a", "--wait", "20s", "--", "echo", "ran"),
                       ("lock", "b", "--wait", "forever"),
                       ("series", "c", "d", "-w", "20s", "--", "echo", "ran")):
-            own.end()
+            own.kill()
             process = there.start(*words)
             line = read_line(process)
             check_in(": waiting for the server: cannot connect to " + own.url, line)
-            own.start_again()
+            own.launch()
             result = finish(process)
             check_equal((result.code, result.err), (0, ""))
-        own.end()
+        own.kill()
         begun = time.monotonic()
         result = there("run", "a", "--wait", "0.4s", "--", "echo", "ran")
         assert time.monotonic() - begun >= 0.4

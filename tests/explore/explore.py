@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import model
 from mutants import MUTANTS
-from server import EMPTY, T0_US, ScriptError, Server
+from server import EMPTY, T0_US, Refused, Server
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "lua"))
@@ -308,7 +308,7 @@ def is_found(preload, program, edits):
                     explorer.next_layer()
             for explorer in explorers:
                 explorer.end_all()
-        except (Found, ScriptError) as found:
+        except (Found, Refused) as found:
             return found
     return None
 
