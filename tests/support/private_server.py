@@ -1,9 +1,11 @@
 """What every Python test needs that has a redis-server of its own. Standard library only."""
 import ctypes
+import mmap
 import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -80,21 +82,42 @@ class Connection:
 
 
 class PrivateServer:
-    """A redis-server on a Unix socket in a fresh folder; it can be killed and launched again."""
+    """A redis-server on a Unix socket in a fresh folder; it can be killed and launched again. With
+    RQL_TEST_CLOCK (support/clock.c) and `has_clock` its time of day can be set."""
 
-    def __init__(self, *arguments, env=None):
+    def __init__(self, *arguments, has_clock=False):
         self.folder = tempfile.mkdtemp(prefix="rql-test-")
         self.path = self.folder + "/s"
         self.url = "unix://" + self.path
-        self.arguments, self.env = arguments, env
+        self.arguments, self.env = arguments, None
+        self.ahead_us = 0
+        if has_clock:
+            self.make_clock()
         self.launch()
+
+    def make_clock(self):
+        path = self.folder + "/clock"
+        with open(path, "w+b") as file:
+            file.write(bytes(8))
+            file.flush()
+            self.clock = mmap.mmap(file.fileno(), 8)
+        self.env = {**os.environ, "LD_PRELOAD": os.environ["RQL_TEST_CLOCK"], "RQL_CLOCK": path,
+                    "RQL_CLOCK_STEPS": "1"}
+
+    def set_ahead(self, us):
+        """Its clock goes on from now on by so much before the machine's."""
+        self.ahead_us = us
+        self.clock[:8] = struct.pack("q", us)
+
+    def now_us(self):
+        """What its clock shows."""
+        return time.time_ns() // 1000 + self.ahead_us
 
     def launch(self):
         self.process = subprocess.Popen(
             [find_server(), "--port", "0", "--unixsocket", self.path, "--dir", self.folder,
              "--save", "", "--appendonly", "no", "--logfile", "log", *self.arguments],
-            stdin=subprocess.DEVNULL, preexec_fn=die_with_parent,
-            env={**os.environ, **(self.env or {})})
+            stdin=subprocess.DEVNULL, preexec_fn=die_with_parent, env=self.env)
         wait_until(self.is_up, "the server answers")
 
     def is_up(self):
@@ -121,6 +144,13 @@ class PrivateServer:
     def kill(self):
         self.process.kill()
         self.process.wait()
+
+    def forget(self):
+        """What it has saved; it is not running."""
+        for name in os.listdir(self.folder):
+            if name.endswith(".rdb"):
+                os.remove(f"{self.folder}/{name}")
+        shutil.rmtree(f"{self.folder}/appendonlydir", ignore_errors=True)
 
     def stop(self):
         self.kill()  # also when a test has stopped it

@@ -1,0 +1,238 @@
+#include "remote.h"
+
+#include "proxy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What the thread that reads does itself: clients, actors, swarms, and the network between them and
+ * the server. */
+
+/* ---- what is told meanwhile ---- */
+
+static void on_event(const rql_event *event, void *data)
+{
+    cJSON *line = cJSON_CreateObject();
+
+    (void)cJSON_AddStringToObject(line, "event", event->name);
+    (void)cJSON_AddStringToObject(line, "client", data);
+    (void)cJSON_AddNumberToObject(line, "status", event->status);
+    (void)cJSON_AddStringToObject(line, "lock_key", event->lock_key ? event->lock_key : "");
+    (void)cJSON_AddStringToObject(line, "acq_id", event->acq_id ? event->acq_id : "");
+    say(line);
+}
+
+static void on_log(const rql_log_record *record, void *data)
+{
+    cJSON *line = cJSON_CreateObject();
+    char text[1024];
+
+    (void)rql_log_text(record, text, sizeof text);
+    (void)cJSON_AddStringToObject(line, "log", text);
+    (void)cJSON_AddStringToObject(line, "client", data);
+    say(line);
+}
+
+/* ---- clients ---- */
+
+/* Its name goes to the listeners, and is freed with it. */
+struct client {
+    rql_client *library;
+    char name[NAME_SIZE];
+};
+
+static void make_client(cJSON *words)
+{
+    struct client *self = calloc(1, sizeof *self);
+    rql_options options;
+    rql_error error = {0};
+    rql_status status;
+
+    if (!self) {
+        wrong(words, "no memory");
+    }
+    (void)strncat(self->name, text_in(words, "client"), sizeof self->name - 1);
+    read_client_options(words, &options);
+    if (cJSON_HasObjectItem(words, "proxy")) {
+        options.url = proxy_url(find_object(A_PROXY, words, "proxy"));
+    }
+    if (cJSON_IsTrue(cJSON_GetObjectItem(words, "events"))) {
+        options.instrumenter = on_event;
+        options.instrumenter_data = self->name;
+    }
+    if (cJSON_IsTrue(cJSON_GetObjectItem(words, "logs"))) {
+        options.logger = on_log;
+        options.logger_data = self->name;
+    }
+    status = rql_client_new(&self->library, &options, &error);
+    if (status) {
+        free(self);
+    } else {
+        add_object(A_CLIENT, words, "client", self);
+    }
+    answer(words, status, &error);
+}
+
+static rql_client *client_in(const cJSON *words)
+{
+    return ((struct client *)find_object(A_CLIENT, words, "client"))->library;
+}
+
+static void free_client(cJSON *words)
+{
+    struct client *self = take_object(A_CLIENT, words, "client");
+
+    (void)rql_client_free(self->library);
+    free(self);
+    answer(words, RQL_OK, NULL);
+}
+
+static void tell_stats(cJSON *words)
+{
+    rql_stats stats = {0};
+    rql_status status = rql_client_stats(client_in(words), &stats);
+    cJSON *reply = answer_to(words, status, NULL);
+
+    (void)cJSON_AddNumberToObject(reply, "connections", (double)stats.connections);
+    (void)cJSON_AddNumberToObject(reply, "commands", (double)stats.commands);
+    (void)cJSON_AddNumberToObject(reply, "pushes", (double)stats.pushes);
+    say(reply);
+    cJSON_Delete(words);
+}
+
+/* ---- actors ---- */
+
+static void make_thread(cJSON *words)
+{
+    add_object(AN_ACTOR, words, "name", actor_new(client_in(words), NULL));
+    answer(words, RQL_OK, NULL);
+}
+
+static void make_loop(cJSON *words)
+{
+    rql_client *client = client_in(words);
+    rql_error error = {0};
+    rql_loop *loop = NULL;
+    rql_status status = rql_loop_open(&loop, client, NULL, &error);
+
+    if (status == RQL_OK) {
+        add_object(AN_ACTOR, words, "name", actor_new(client, loop));
+    }
+    answer(words, status, &error);
+}
+
+static void end_actor(cJSON *words)
+{
+    rql_error error = {0};
+
+    answer(words, actor_end(take_object(AN_ACTOR, words, "name"), &error), &error);
+}
+
+/* ---- swarms ---- */
+
+static void start_swarm(cJSON *words)
+{
+    rql_error error = {0};
+    rql_swarm *swarm = NULL;
+    rql_status status = rql_swarm_start(client_in(words), NULL, &swarm, &error);
+
+    if (status == RQL_OK) {
+        add_object(A_SWARM, words, "name", swarm);
+    }
+    answer(words, status, &error);
+}
+
+static void end_swarm(cJSON *words)
+{
+    (void)rql_swarm_free(take_object(A_SWARM, words, "name"));
+    answer(words, RQL_OK, NULL);
+}
+
+/* ---- the network ---- */
+
+static void start_proxy(cJSON *words)
+{
+    add_object(A_PROXY, words, "proxy", proxy_start(text_in(words, "server")));
+    answer(words, RQL_OK, NULL);
+}
+
+static void end_proxy(cJSON *words)
+{
+    (void)proxy_stop(take_object(A_PROXY, words, "proxy"));
+    answer(words, RQL_OK, NULL);
+}
+
+static void tell_proxy(cJSON *words)
+{
+    struct proxy_counts counts = proxy_counts(find_object(A_PROXY, words, "proxy"));
+    cJSON *reply = answer_to(words, RQL_OK, NULL);
+
+    (void)cJSON_AddNumberToObject(reply, "connections", (double)counts.connections);
+    (void)cJSON_AddNumberToObject(reply, "open", (double)counts.open);
+    (void)cJSON_AddNumberToObject(reply, "replies", (double)counts.replies);
+    say(reply);
+    cJSON_Delete(words);
+}
+
+static enum proxy_direction direction_in(const cJSON *words)
+{
+    const char *text = text_or(words, "direction", "both");
+
+    if (strcmp(text, "up") == 0) {
+        return PROXY_UP;
+    }
+    return strcmp(text, "down") == 0 ? PROXY_DOWN : PROXY_BOTH;
+}
+
+static void switch_proxy(cJSON *words)
+{
+    struct proxy *proxy = find_object(A_PROXY, words, "proxy");
+    const char *fault = text_in(words, "fault");
+    int64_t n = number_or(words, "n", 1);
+
+    if (strcmp(fault, "cut") == 0) {
+        proxy_cut(proxy);
+    } else if (strcmp(fault, "cut_after") == 0) {
+        proxy_cut_after(proxy, direction_in(words), n);
+    } else if (strcmp(fault, "cut_reply") == 0) {
+        proxy_cut_reply(proxy, n);
+    } else if (strcmp(fault, "delay") == 0) {
+        proxy_delay(proxy, direction_in(words), n);
+    } else if (strcmp(fault, "dribble") == 0) {
+        proxy_dribble(proxy, direction_in(words), n != 0);
+    } else if (strcmp(fault, "drop_reply") == 0) {
+        proxy_drop_reply(proxy, n);
+    } else if (strcmp(fault, "freeze") == 0) {
+        proxy_freeze(proxy, direction_in(words), n != 0);
+    } else if (strcmp(fault, "heal") == 0) {
+        proxy_heal(proxy);
+    } else if (strcmp(fault, "mute_last") == 0) {
+        proxy_mute_last(proxy);
+    } else if (strcmp(fault, "refuse") == 0) {
+        proxy_refuse(proxy, n != 0);
+    } else {
+        wrong(words, "no such fault");
+    }
+    answer(words, RQL_OK, NULL);
+}
+
+bool perform_here(cJSON *words)
+{
+    static const struct {
+        const char *name;
+        void (*run)(cJSON *words);
+    } calls[] = {
+        {"client", make_client},  {"end", end_actor},      {"end_proxy", end_proxy},
+        {"end_swarm", end_swarm}, {"fault", switch_proxy}, {"free", free_client},
+        {"loop", make_loop},      {"proxy", start_proxy},  {"proxy_counts", tell_proxy},
+        {"stats", tell_stats},    {"swarm", start_swarm},  {"thread", make_thread},
+    };
+
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        if (strcmp(text_in(words, "do"), calls[i].name) == 0) {
+            calls[i].run(words);
+            return true;
+        }
+    }
+    return false;
+}

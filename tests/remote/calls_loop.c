@@ -1,0 +1,213 @@
+#include "remote.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The same calls on a loop of the library's, whose thread calls back. */
+
+/* An acquisition under way. */
+struct request {
+    struct request *next;
+    cJSON *words;
+    struct hold *hold;
+    rql_refusal refusal;
+
+    union {
+        rql_acquiring lock;
+        rql_series_acquiring series;
+    } what;
+
+    bool is_series;
+};
+
+/* A request may be cancelled until its callback returns, and leaves the list within that. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct request *requests;
+
+static void forget_request(struct request *self)
+{
+    struct request **at = &requests;
+
+    (void)pthread_mutex_lock(&mutex);
+    while (*at != self) {
+        at = &(*at)->next;
+    }
+    *at = self->next;
+    (void)pthread_mutex_unlock(&mutex);
+}
+
+static void finish(struct request *self, rql_status status, const rql_error *error)
+{
+    cJSON *reply = answer_to(self->words, status, error);
+
+    forget_request(self);
+    if (status == RQL_OK) {
+        add_facts(reply, self->hold);
+        add_object(A_HOLD, self->words, "lock", self->hold);
+    } else {
+        free(self->hold);
+    }
+    if (status > 0) {
+        add_refusal(reply, &self->refusal);
+    }
+    rql_refusal_clear(&self->refusal);
+    say(reply);
+    cJSON_Delete(self->words);
+    free(self);
+}
+
+static void on_acquired(rql_status status, rql_lock *lock, const rql_error *error, void *data)
+{
+    struct request *self = data;
+
+    self->hold->lock = lock;
+    finish(self, status, error);
+}
+
+static void on_series_acquired(rql_status status, rql_series *series, const rql_error *error,
+                               void *data)
+{
+    struct request *self = data;
+
+    self->hold->series = series;
+    finish(self, status, error);
+}
+
+/* Listed before the call: the callback may come before that returns. Under the mutex the whole
+ * time, so that nobody cancels a request that is not set yet. */
+static void acquire(rql_loop *loop, rql_client *client, cJSON *words)
+{
+    struct request *self = calloc(1, sizeof *self);
+    struct settings settings;
+    rql_error error = {0};
+    rql_status status;
+
+    if (!self) {
+        wrong(words, "no memory");
+    }
+    self->words = words;
+    self->hold = hold_new(words);
+    read_settings(client, words, &settings);
+    settings.lock.on_lost = say_lost;
+    settings.lock.user_data = self->hold;
+    settings.lock.refusal = &self->refusal;
+    settings.lock.fail_fast |= cJSON_IsTrue(cJSON_GetObjectItem(words, "try"));
+    self->is_series = settings.is_series;
+    (void)pthread_mutex_lock(&mutex);
+    self->next = requests;
+    requests = self;
+    if (self->is_series) {
+        self->what.series = (rql_series_acquiring){.done = on_series_acquired, .user_data = self};
+        status = rql_series_acquire_async(loop, &settings.series, &self->what.series, &error);
+    } else {
+        self->what.lock = (rql_acquiring){.done = on_acquired, .user_data = self};
+        status =
+            rql_acquire_async(loop, settings.names[0], &settings.lock, &self->what.lock, &error);
+    }
+    (void)pthread_mutex_unlock(&mutex);
+    if (status) {
+        finish(self, status, &error);
+    }
+}
+
+/* Answered at once; what became of it is the answer to the acquisition. */
+static void cancel(rql_loop *loop, rql_client *client, cJSON *words)
+{
+    int64_t id = number_or(words, "of", -1);
+    rql_status status = RQL_NOT_FOUND;
+    struct request *at;
+
+    (void)loop;
+    (void)client;
+    (void)pthread_mutex_lock(&mutex);
+    at = requests;
+    while (at && number_or(at->words, "id", 0) != id) {
+        at = at->next;
+    }
+    if (at) {
+        status =
+            rql_request_cancel(at->is_series ? at->what.series.request : at->what.lock.request);
+    }
+    (void)pthread_mutex_unlock(&mutex);
+    answer(words, status, NULL);
+}
+
+static void on_done(rql_status status, const rql_error *error, void *data)
+{
+    answer(data, status, error);
+}
+
+/* A hold is freed when no loss can be reported any more. */
+struct ending {
+    cJSON *words;
+    struct hold *hold;
+};
+
+static void on_released(rql_status status, const rql_error *error, void *data)
+{
+    struct ending *self = data;
+
+    answer(self->words, status, error);
+    free(self->hold);
+    free(self);
+}
+
+static void release(rql_loop *loop, rql_client *client, cJSON *words)
+{
+    struct ending *self = calloc(1, sizeof *self);
+    const rql_done done = {on_released, self};
+    rql_error error = {0};
+    rql_status status;
+
+    (void)client;
+    if (!self) {
+        wrong(words, "no memory");
+    }
+    self->words = words;
+    self->hold = take_object(A_HOLD, words, "lock");
+    status = self->hold->series
+                 ? rql_series_release_async(loop, self->hold->series, NULL, &done, &error)
+                 : rql_release_async(loop, self->hold->lock, &done, &error);
+    if (status) {
+        on_released(status, &error, self);
+    }
+}
+
+static void extend(rql_loop *loop, rql_client *client, cJSON *words)
+{
+    const struct hold *hold = find_object(A_HOLD, words, "lock");
+    const rql_done done = {on_done, words};
+    rql_error error = {0};
+    rql_status status;
+
+    (void)client;
+    if (hold->series) {
+        wrong(words, "no call extends a series on a loop");
+    }
+    status = rql_extend_async(loop, hold->lock, number_or(words, "ttl_ms", 0), &done, &error);
+    if (status) {
+        answer(words, status, &error);
+    }
+}
+
+bool perform_on_loop(struct actor *actor, cJSON *words)
+{
+    static const struct {
+        const char *name;
+        void (*run)(rql_loop *loop, rql_client *client, cJSON *words);
+    } calls[] = {
+        {"acquire", acquire},
+        {"cancel", cancel},
+        {"extend", extend},
+        {"release", release},
+    };
+
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        if (strcmp(text_in(words, "do"), calls[i].name) == 0) {
+            calls[i].run(actor_loop(actor), actor_client(actor), words);
+            return true;
+        }
+    }
+    return perform_on_thread(actor, words); /* state, verify and the like: where this is read */
+}

@@ -1,0 +1,225 @@
+#include "remote.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct hold *hold_new(const cJSON *words)
+{
+    struct hold *hold = calloc(1, sizeof *hold);
+
+    if (!hold) {
+        wrong(words, "no memory");
+    }
+    (void)snprintf(hold->name, sizeof hold->name, "%s", text_in(words, "lock"));
+    return hold;
+}
+
+void say_lost(rql_lock *lock, void *data)
+{
+    const struct hold *hold = data;
+    cJSON *line = cJSON_CreateObject();
+
+    (void)cJSON_AddStringToObject(line, "lost", hold->name);
+    (void)cJSON_AddStringToObject(line, "name", rql_lock_describe(lock).name);
+    say(line);
+}
+
+void add_refusal(cJSON *reply, const rql_refusal *refusal)
+{
+    cJSON *added = cJSON_AddObjectToObject(reply, "refusal");
+
+    (void)cJSON_AddStringToObject(added, "message", refusal->message);
+    (void)cJSON_AddNumberToObject(added, "waited_us", (double)refusal->waited_us);
+    (void)cJSON_AddNumberToObject(added, "tries", (double)refusal->tries);
+    (void)cJSON_AddNumberToObject(added, "position", (double)refusal->position);
+}
+
+/* Of the first lock; tokens and acquirers of all, in the given order. */
+void add_facts(cJSON *reply, const struct hold *hold)
+{
+    size_t count = hold->series ? rql_series_count(hold->series) : 1;
+    cJSON *tokens = cJSON_AddArrayToObject(reply, "tokens");
+    rql_lock_facts facts;
+
+    for (size_t i = 0; i < count; i++) {
+        const rql_lock *lock = hold->series ? rql_series_lock(hold->series, i) : hold->lock;
+
+        (void)cJSON_AddItemToArray(tokens, cJSON_CreateNumber((double)rql_lock_token(lock)));
+    }
+    facts = rql_lock_describe(hold->series ? rql_series_lock(hold->series, 0) : hold->lock);
+    (void)cJSON_AddStringToObject(reply, "acq_id", facts.acq_id);
+    (void)cJSON_AddStringToObject(reply, "hst_id", facts.hst_id);
+    (void)cJSON_AddNumberToObject(reply, "process", facts.process);
+    (void)cJSON_AddNumberToObject(reply, "ts_us", (double)facts.ts_us);
+    (void)cJSON_AddNumberToObject(reply, "ttl_ms", (double)facts.ttl_ms);
+    (void)cJSON_AddNumberToObject(reply, "waited_us", (double)facts.waited_us);
+    (void)cJSON_AddNumberToObject(reply, "tries", (double)facts.tries);
+    (void)cJSON_AddBoolToObject(reply, "handed_over", facts.handed_over);
+}
+
+static void acquire(rql_client *client, cJSON *words)
+{
+    bool tries = cJSON_IsTrue(cJSON_GetObjectItem(words, "try"));
+    struct hold *hold = hold_new(words);
+    struct settings settings;
+    rql_refusal refusal = {0};
+    rql_error error = {0};
+    rql_status status;
+    cJSON *reply;
+
+    read_settings(client, words, &settings);
+    settings.lock.on_lost = say_lost;
+    settings.lock.user_data = hold;
+    settings.lock.refusal = &refusal;
+    if (settings.is_series && tries) {
+        status = rql_series_try(client, &settings.series, &hold->series, &error);
+    } else if (settings.is_series) {
+        status = rql_series_acquire(client, &settings.series, &hold->series, &error);
+    } else if (tries) {
+        status = rql_lock_try(client, settings.names[0], &settings.lock, &hold->lock, &error);
+    } else {
+        status = rql_lock_acquire(client, settings.names[0], &settings.lock, &hold->lock, &error);
+    }
+    reply = answer_to(words, status, &error);
+    if (status == RQL_OK) {
+        add_facts(reply, hold);
+        add_object(A_HOLD, words, "lock", hold);
+    } else {
+        free(hold);
+    }
+    if (status > 0) {
+        add_refusal(reply, &refusal);
+    }
+    rql_refusal_clear(&refusal);
+    say(reply);
+    cJSON_Delete(words);
+}
+
+static void release(rql_client *client, cJSON *words)
+{
+    struct hold *hold = take_object(A_HOLD, words, "lock");
+    rql_error error = {0};
+    rql_status status;
+
+    (void)client;
+    if (hold->series) {
+        status = rql_series_release(hold->series, NULL, &error);
+    } else {
+        status = rql_lock_release(hold->lock, &error);
+    }
+    free(hold);
+    answer(words, status, &error);
+}
+
+/* The lock stays on the server until its ttl. */
+static void forget(rql_client *client, cJSON *words)
+{
+    struct hold *hold = take_object(A_HOLD, words, "lock");
+
+    (void)client;
+    if (hold->series) {
+        (void)rql_series_forget(hold->series);
+    } else {
+        (void)rql_lock_forget(hold->lock);
+    }
+    free(hold);
+    answer(words, RQL_OK, NULL);
+}
+
+static void extend(rql_client *client, cJSON *words)
+{
+    const struct hold *hold = find_object(A_HOLD, words, "lock");
+    int64_t ttl_ms = number_or(words, "ttl_ms", 0);
+    rql_error error = {0};
+    rql_status status;
+
+    (void)client;
+    status = hold->series ? rql_series_extend(hold->series, ttl_ms, &error)
+                          : rql_lock_extend(hold->lock, ttl_ms, &error);
+    answer(words, status, &error);
+}
+
+static void verify(rql_client *client, cJSON *words)
+{
+    const struct hold *hold = find_object(A_HOLD, words, "lock");
+    rql_error error = {0};
+
+    (void)client;
+    if (hold->series) {
+        wrong(words, "a series cannot be verified");
+    }
+    answer(words, rql_lock_verify(hold->lock, &error), &error);
+}
+
+/* What its holder may rely on, by the local clock. */
+static void state(rql_client *client, cJSON *words)
+{
+    const struct hold *hold = find_object(A_HOLD, words, "lock");
+    cJSON *reply = answer_to(words, RQL_OK, NULL);
+    rql_lock_state held;
+    int64_t left_ms;
+
+    (void)client;
+    held = hold->series ? rql_series_get_state(hold->series) : rql_lock_get_state(hold->lock);
+    left_ms =
+        hold->series ? rql_series_remaining_ms(hold->series) : rql_lock_remaining_ms(hold->lock);
+    (void)cJSON_AddNumberToObject(reply, "state", held);
+    (void)cJSON_AddNumberToObject(reply, "remaining_ms", (double)left_ms);
+    say(reply);
+    cJSON_Delete(words);
+}
+
+static void force_unlock(rql_client *client, cJSON *words)
+{
+    rql_unlock_result result = {0};
+    rql_error error = {0};
+    rql_status status = rql_force_unlock(client, text_in(words, "name"), &result, &error);
+    cJSON *reply = answer_to(words, status, &error);
+
+    (void)cJSON_AddBoolToObject(reply, "lock_released", result.lock_released);
+    (void)cJSON_AddBoolToObject(reply, "queue_released", result.queue_released);
+    say(reply);
+    cJSON_Delete(words);
+}
+
+static void force_extend(rql_client *client, cJSON *words)
+{
+    rql_error error = {0};
+    int64_t add_ms = number_or(words, "add_ms", 0);
+
+    answer(words, rql_force_extend(client, text_in(words, "name"), add_ms, &error), &error);
+}
+
+static void connect_client(rql_client *client, cJSON *words)
+{
+    rql_error error = {0};
+
+    answer(words, rql_client_connect(client, &error), &error);
+}
+
+bool perform_on_thread(struct actor *actor, cJSON *words)
+{
+    static const struct {
+        const char *name;
+        void (*run)(rql_client *client, cJSON *words);
+    } calls[] = {
+        {"acquire", acquire},
+        {"connect", connect_client},
+        {"extend", extend},
+        {"forget", forget},
+        {"force_extend", force_extend},
+        {"force_unlock", force_unlock},
+        {"release", release},
+        {"state", state},
+        {"verify", verify},
+    };
+
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        if (strcmp(text_in(words, "do"), calls[i].name) == 0) {
+            calls[i].run(actor_client(actor), words);
+            return true;
+        }
+    }
+    return false;
+}

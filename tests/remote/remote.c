@@ -1,0 +1,111 @@
+#include "remote.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+static pthread_mutex_t output = PTHREAD_MUTEX_INITIALIZER;
+
+void say(cJSON *line)
+{
+    char *text = cJSON_PrintUnformatted(line);
+
+    if (text) {
+        (void)pthread_mutex_lock(&output);
+        (void)puts(text);
+        (void)fflush(stdout);
+        (void)pthread_mutex_unlock(&output);
+    }
+    free(text);
+    cJSON_Delete(line);
+}
+
+static int64_t clock_us(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+void note_begin(cJSON *words)
+{
+    (void)cJSON_AddNumberToObject(words, "begun_us", (double)clock_us());
+}
+
+cJSON *answer_to(const cJSON *words, rql_status status, const rql_error *error)
+{
+    cJSON *reply = cJSON_CreateObject();
+
+    (void)cJSON_AddNumberToObject(reply, "id", (double)number_or(words, "id", 0));
+    (void)cJSON_AddNumberToObject(reply, "status", status);
+    (void)cJSON_AddNumberToObject(reply, "took_us",
+                                  (double)(clock_us() - number_or(words, "begun_us", 0)));
+    if (status < 0 && error) {
+        (void)cJSON_AddStringToObject(reply, "error", error->message);
+    }
+    return reply;
+}
+
+void answer(cJSON *words, rql_status status, const rql_error *error)
+{
+    say(answer_to(words, status, error));
+    cJSON_Delete(words);
+}
+
+void wrong(const cJSON *words, const char *what)
+{
+    char *text = cJSON_PrintUnformatted(words);
+
+    (void)fprintf(stderr, "remote: %s: %s\n", what, text ? text : "no JSON");
+    free(text);
+    exit(2);
+}
+
+static void perform(cJSON *words)
+{
+    struct actor *actor =
+        cJSON_HasObjectItem(words, "as") ? find_object(AN_ACTOR, words, "as") : NULL;
+    bool is_known = true;
+
+    if (!actor) {
+        note_begin(words);
+        is_known = perform_here(words);
+    } else if (actor_loop(actor)) {
+        note_begin(words);
+        is_known = perform_on_loop(actor, words);
+    } else {
+        actor_give(actor, words);
+    }
+    if (!is_known) {
+        wrong(words, "no such call");
+    }
+}
+
+/* The end of the input is the end of the test. What is left then is a mistake of the test if all
+ * went well, for the sanitizers look for leaks; so that is said. */
+int main(void)
+{
+    char *line = NULL;
+    size_t size = 0;
+
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (getline(&line, &size, stdin) > 0) {
+        cJSON *words = cJSON_Parse(line);
+
+        if (!words) {
+            wrong(NULL, line);
+        }
+        perform(words);
+    }
+    free(line);
+    if (count_objects() > 0) {
+        (void)fprintf(stderr, "remote: %d objects are left\n", count_objects());
+        _Exit(3); /* threads may wait, and nobody will end them */
+    }
+    return 0;
+}

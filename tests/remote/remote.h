@@ -1,0 +1,116 @@
+#ifndef REMOTE_H
+#define REMOTE_H
+
+/*
+ * A program that performs public calls told in lines of JSON, and says in lines of JSON what came
+ * of them:
+ *
+ *     {"id": 3, "do": "acquire", "as": "a", "lock": "h", "names": ["x"], "options": {...}}
+ *     {"id": 3, "status": 0, "token": 17, ...}
+ *
+ * `as` is an actor: a thread, which does one call after the other and blocks in each, or a loop of
+ * the library's. Everything else is done by the thread that reads. Each line is answered once, when
+ * the call is over. Lines without an id tell what happens meanwhile: events, log lines, losses.
+ *
+ * A line that makes no sense is a mistake of the test: the program says so and ends.
+ */
+
+#include <rql/rql.h>
+
+#include <cJSON.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { NAME_SIZE = 64, NAMES_MAX = 64, META_MAX = 16 };
+
+/* ---- remote.c ---- */
+
+/* Says one line, and deletes it. From any thread. */
+void say(cJSON *line);
+
+/* The call that a line tells of begins now: its answer says how long it took. */
+void note_begin(cJSON *words);
+
+/* The answer to a line, that more may be added to; said by say(). NULL is fine for `error`. */
+cJSON *answer_to(const cJSON *words, rql_status status, const rql_error *error);
+
+/* Answers a line and deletes it. */
+void answer(cJSON *words, rql_status status, const rql_error *error);
+
+/* Ends the program: the test is wrong. */
+void wrong(const cJSON *words, const char *what) __attribute__((noreturn));
+
+/* ---- words.c ---- */
+
+/* A member that has to be there, or a default. */
+const char *text_in(const cJSON *words, const char *name);
+const char *text_or(const cJSON *words, const char *name, const char *other);
+int64_t number_or(const cJSON *words, const char *name, int64_t other);
+
+/* What a line says about an acquisition; points into the line. */
+struct settings {
+    rql_lock_options lock;
+    rql_series_options series;
+    const char *names[NAMES_MAX];
+    rql_meta meta[META_MAX];
+    bool is_series;
+};
+
+void read_client_options(const cJSON *words, rql_options *out);
+void read_settings(const rql_client *client, const cJSON *words, struct settings *out);
+
+/* ---- objects.c: what was made, by its kind and name ---- */
+
+enum kind { A_CLIENT, AN_ACTOR, A_HOLD, A_SWARM, A_PROXY };
+
+/* One name may be used for each kind. `words` is the line that names it, under `member`. */
+void add_object(enum kind kind, const cJSON *words, const char *member, void *object);
+void *find_object(enum kind kind, const cJSON *words, const char *member);
+
+/* Finds it, and forgets the name. */
+void *take_object(enum kind kind, const cJSON *words, const char *member);
+
+/* How many there are, of all kinds. */
+int count_objects(void);
+
+/* A lock or a series that is held. */
+struct hold {
+    char name[NAME_SIZE];
+    rql_lock *lock;
+    rql_series *series;
+};
+
+/* ---- actors.c ---- */
+
+struct actor;
+
+/* A thread if `loop` is NULL. */
+struct actor *actor_new(rql_client *client, rql_loop *loop);
+rql_client *actor_client(const struct actor *self);
+rql_loop *actor_loop(const struct actor *self);
+
+/* To be done by the actor's thread, in order. */
+void actor_give(struct actor *self, cJSON *words);
+
+/* Its thread has done all that it was given; a loop is closed. */
+rql_status actor_end(struct actor *self, rql_error *error);
+
+/* ---- calls ---- */
+
+/* Each performs one line and answers it: calls_thread.c on an actor's thread, calls_loop.c with an
+ * actor's loop, calls_client.c on the thread that reads. False: there is no such call. */
+bool perform_on_thread(struct actor *actor, cJSON *words);
+bool perform_on_loop(struct actor *actor, cJSON *words);
+bool perform_here(cJSON *words);
+
+/* The facts of a grant, added to its answer. */
+void add_facts(cJSON *reply, const struct hold *hold);
+void add_refusal(cJSON *reply, const rql_refusal *refusal);
+
+/* Says that a lock is lost; of rql_lock_options::on_lost, with the hold as its data. */
+void say_lost(rql_lock *lock, void *data);
+
+/* A hold that will have the line's name for it. */
+struct hold *hold_new(const cJSON *words);
+
+#endif

@@ -1,0 +1,181 @@
+#include "remote.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a line says, as the library's structs. */
+
+const char *text_in(const cJSON *words, const char *name)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItem(words, name));
+
+    if (!text) {
+        wrong(words, name);
+    }
+    return text;
+}
+
+const char *text_or(const cJSON *words, const char *name, const char *other)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItem(words, name));
+
+    return text ? text : other;
+}
+
+int64_t number_or(const cJSON *words, const char *name, int64_t other)
+{
+    const cJSON *item = cJSON_GetObjectItem(words, name);
+
+    return cJSON_IsNumber(item) ? (int64_t)item->valuedouble : other;
+}
+
+static int index_of(const cJSON *item, const char *const *choices)
+{
+    for (int i = 0; choices[i]; i++) {
+        if (cJSON_IsString(item) && strcmp(item->valuestring, choices[i]) == 0) {
+            return i;
+        }
+    }
+    wrong(item, "not one of its values");
+}
+
+/* By the names of the fields. "forever" is no limit. */
+void read_client_options(const cJSON *words, rql_options *out)
+{
+    const cJSON *item;
+    rql_error error;
+    char number[32];
+
+    rql_options_init(out);
+    cJSON_ArrayForEach(item, cJSON_GetObjectItem(words, "options"))
+    {
+        const char *text = item->valuestring;
+
+        if (cJSON_IsNumber(item)) {
+            (void)snprintf(number, sizeof number, "%.0f", item->valuedouble);
+            text = number;
+        } else if (cJSON_IsBool(item)) {
+            text = cJSON_IsTrue(item) ? "true" : "false";
+        }
+        if (rql_options_set(out, item->string, text, &error) != RQL_OK) {
+            wrong(words, error.message);
+        }
+    }
+}
+
+static const struct {
+    const char *name;
+    size_t offset;
+} numbers[] = {
+    {"ttl_ms", offsetof(rql_lock_options, ttl_ms)},
+    {"queue_ttl_ms", offsetof(rql_lock_options, queue_ttl_ms)},
+    {"timeout_ms", offsetof(rql_lock_options, timeout_ms)},
+    {"retry_count", offsetof(rql_lock_options, retry_count)},
+    {"retry_delay_ms", offsetof(rql_lock_options, retry_delay_ms)},
+    {"retry_jitter_ms", offsetof(rql_lock_options, retry_jitter_ms)},
+    {"max_hold_ms", offsetof(rql_lock_options, max_hold_ms)},
+};
+
+static const struct {
+    const char *name;
+    size_t offset;
+} truths[] = {
+    {"fail_fast", offsetof(rql_lock_options, fail_fast)},
+    {"timed", offsetof(rql_lock_options, timed)},
+    {"nested", offsetof(rql_lock_options, nested)},
+    {"auto_extend", offsetof(rql_lock_options, auto_extend)},
+    {"detailed_acq_timeout_error", offsetof(rql_lock_options, detailed_acq_timeout_error)},
+    {"log_lock_try", offsetof(rql_lock_options, log_lock_try)},
+    {"log_sample_this", offsetof(rql_lock_options, log_sample_this)},
+    {"instr_sample_this", offsetof(rql_lock_options, instr_sample_this)},
+};
+
+static bool set_number(rql_lock_options *out, const cJSON *item)
+{
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        if (strcmp(item->string, numbers[i].name) == 0) {
+            *(int64_t *)(void *)((char *)out + numbers[i].offset) =
+                cJSON_IsNumber(item) ? (int64_t)item->valuedouble : RQL_FOREVER;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool set_truth(rql_lock_options *out, const cJSON *item)
+{
+    for (size_t i = 0; i < sizeof truths / sizeof truths[0]; i++) {
+        if (strcmp(item->string, truths[i].name) == 0) {
+            *(bool *)((char *)out + truths[i].offset) = cJSON_IsTrue(item);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void set_meta(struct settings *out, const cJSON *meta)
+{
+    const cJSON *item;
+
+    cJSON_ArrayForEach(item, meta)
+    {
+        if (out->lock.n_meta == META_MAX || !cJSON_IsString(item)) {
+            wrong(meta, "metadata");
+        }
+        out->meta[out->lock.n_meta++] = (rql_meta){item->string, item->valuestring};
+    }
+    out->lock.meta = out->meta;
+}
+
+static void set_option(struct settings *out, const cJSON *item)
+{
+    static const char *const access[] = {"queued", "random", NULL};
+    static const char *const conflict[] = {"wait_for_lock", "work_through",
+                                           "extendable_work_through", "dead_locking", NULL};
+    static const char *const mode[] = {"atomic", "gem", NULL};
+
+    if (set_number(&out->lock, item) || set_truth(&out->lock, item)) {
+        return;
+    }
+    if (strcmp(item->string, "access_strategy") == 0) {
+        out->lock.access_strategy = (rql_access_strategy)index_of(item, access);
+    } else if (strcmp(item->string, "conflict_strategy") == 0) {
+        out->lock.conflict_strategy = (rql_conflict_strategy)index_of(item, conflict);
+    } else if (strcmp(item->string, "task") == 0) {
+        out->lock.task = (uint64_t)item->valuedouble;
+    } else if (strcmp(item->string, "meta") == 0) {
+        set_meta(out, item);
+    } else if (strcmp(item->string, "mode") == 0) {
+        out->series.mode = (rql_series_mode)index_of(item, mode);
+    } else {
+        wrong(item, "no such option");
+    }
+}
+
+/* One name is a lock, several are a series; "series": true makes one name a series as well. */
+void read_settings(const rql_client *client, const cJSON *words, struct settings *out)
+{
+    const cJSON *item;
+
+    *out = (struct settings){.is_series = cJSON_IsTrue(cJSON_GetObjectItem(words, "series"))};
+    rql_lock_options_init(client, &out->lock);
+    rql_series_options_init(&out->series);
+    cJSON_ArrayForEach(item, cJSON_GetObjectItem(words, "names"))
+    {
+        if (out->series.n_names == NAMES_MAX || !cJSON_IsString(item)) {
+            wrong(words, "names");
+        }
+        out->names[out->series.n_names++] = item->valuestring;
+    }
+    if (out->series.n_names == 0) {
+        wrong(words, "names");
+    }
+    cJSON_ArrayForEach(item, cJSON_GetObjectItem(words, "options"))
+    {
+        set_option(out, item);
+    }
+    out->is_series = out->is_series || out->series.n_names > 1;
+    out->series.names = out->names;
+    out->series.lock = &out->lock;
+}

@@ -1,0 +1,428 @@
+"""Scenarios: the library's calls, made by actors of every kind, on a real server.
+
+An actor acquires, extends and releases; what it is, a scenario need not know:
+
+    thread   a thread of the program `remote` (tests/remote/remote.h), which blocks in each call
+    loop     a loop in it
+    process  a thread in a `remote` of its own, which may be killed
+
+Standard library only.
+"""
+import itertools
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import threading
+import time
+import traceback
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+from private_server import (PATIENCE_S, Connection, PrivateServer, die_with_parent,  # noqa: E402
+                            find_server, wait_until)
+
+FOREVER = "forever"
+KINDS = ("thread", "loop", "process")
+
+
+def statuses():
+    """RQL_TIMED_OUT and the others, by their names without RQL_, as the header has them."""
+    text = (ROOT / "include" / "rql" / "status.h").read_text("ascii")
+    return {name: int(value) for name, value in re.findall(r"\bRQL_(\w+) = (-?\d+),", text)}
+
+
+STATUS = statuses()
+NAME_OF = {value: name for name, value in STATUS.items()}
+
+
+class Failure(AssertionError):
+    """What a scenario says does not hold."""
+
+
+def check_equal(got, wanted, what=""):
+    if got != wanted:
+        raise Failure(f"{what}: got {got!r}, wanted {wanted!r}")
+
+
+def check(holds, what):
+    if not holds:
+        raise Failure(what)
+
+
+class Outcome:
+    """What came of a call. `words` has all that was said."""
+
+    def __init__(self, words):
+        self.words = words
+        self.status = NAME_OF[words["status"]]
+        self.error = words.get("error", "")
+
+    def __getattr__(self, name):
+        try:
+            return self.words[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __repr__(self):
+        return f"{self.status} {self.error}".strip()
+
+    def check(self, *wanted):
+        """It is one of these statuses; OK if none is named."""
+        check(self.status in (wanted or ("OK",)), f"{self!r} in place of {' or '.join(wanted or ('OK',))}")
+        return self
+
+
+def delayed_ms(pid):
+    """How long the threads of a process were ready and did not run, in all; 0 if it has ended."""
+    total = 0
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/schedstat", encoding="ascii") as file:
+                total += int(file.read().split()[1])
+    except (FileNotFoundError, ProcessLookupError):  # a thread, or the process, has just ended
+        pass
+    return total // 1000000
+
+
+class Call:
+    """A call under way."""
+
+    def __init__(self, remote, number, line):
+        self.remote, self.number, self.line = remote, number, line
+        self.done = threading.Event()
+        self.words = None
+
+    def is_over(self):
+        return self.done.is_set()
+
+    def outcome(self, patience_s=PATIENCE_S):
+        if not self.done.wait(patience_s) or self.words is None:
+            raise Failure(f"no end of {self.line}; {self.remote.last_words()}")
+        return Outcome(self.words)
+
+
+class Remote:
+    """The program `remote`: what it is told in lines of JSON it does."""
+
+    def __init__(self, program, env=None):
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent,
+                                        env={**os.environ, **(env or {})})
+        self.numbers = itertools.count(1)
+        self.calls = {}
+        self.mutex = threading.Lock()
+        self.told = []  # lines without an id, in order
+        self.errors = []
+        self.readers = [threading.Thread(target=self.read), threading.Thread(target=self.read_errors)]
+        for reader in self.readers:
+            reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            words = json.loads(line)
+            if "id" not in words:
+                self.told.append(words)
+                continue
+            with self.mutex:
+                call = self.calls.pop(words["id"])
+            call.words = words
+            call.done.set()
+        with self.mutex:  # it has ended: nobody waits for an answer any more
+            for call in self.calls.values():
+                call.done.set()
+
+    def read_errors(self):
+        self.errors.extend(self.process.stderr)
+
+    def last_words(self):
+        return f"exit {self.process.poll()}; {''.join(self.errors)}"
+
+    def begin(self, do, **words):
+        """Tells it to do something, and does not wait."""
+        number = next(self.numbers)
+        line = json.dumps({"id": number, "do": do, **words})
+        call = Call(self, number, line)
+        with self.mutex:
+            self.calls[number] = call
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise Failure(f"remote has ended: {self.last_words()}") from None
+        return call
+
+    def do(self, do, **words):
+        return self.begin(do, **words).outcome()
+
+    def events(self, name):
+        return [words for words in self.told if words.get("event", "").endswith(name)]
+
+    def end(self):
+        """All that was made has been ended by now: a sanitizer looks for what is left."""
+        self.process.stdin.close()
+        code = self.process.wait(PATIENCE_S * 3)
+        self.join()
+        check_equal(code, 0, "remote: " + "".join(self.errors))
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.join()
+
+    def join(self):
+        for reader in self.readers:
+            reader.join()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                pass
+
+
+class Hold:
+    """What an actor holds: one lock, or several."""
+
+    def __init__(self, actor, name, outcome):
+        self.actor, self.name, self.outcome = actor, name, outcome
+        self.tokens = outcome.tokens
+
+    def begin(self, do, **words):
+        return self.actor.begin(do, lock=self.name, **words)
+
+    def release(self):
+        return self.begin("release").outcome()
+
+    def extend(self, ttl_ms):
+        return self.begin("extend", ttl_ms=ttl_ms).outcome()
+
+    def forget(self):
+        return self.begin("forget").outcome()
+
+    def verify(self):
+        return self.begin("verify").outcome()
+
+    def state(self):
+        return ("HELD", "DOUBTFUL", "GONE")[self.begin("state").outcome().state]
+
+    def is_lost(self):
+        return any(words.get("lost") == self.name for words in self.actor.remote.told)
+
+
+class Asking:
+    """An acquisition under way."""
+
+    def __init__(self, actor, name, call):
+        self.actor, self.name, self.call = actor, name, call
+
+    def is_over(self):
+        return self.call.is_over()
+
+    def outcome(self):
+        return self.call.outcome()
+
+    def hold(self):
+        return Hold(self.actor, self.name, self.outcome().check())
+
+    def cancel(self):
+        """Of a loop only."""
+        return self.actor.remote.do("cancel", **{"as": self.actor.name}, of=self.call.number)
+
+
+class Actor:
+    """Somebody who acquires locks: see KINDS."""
+
+    def __init__(self, world, kind, name, client):
+        self.world, self.kind, self.name = world, kind, name
+        self.remote, self.client = client.remote, client
+        self.numbers = itertools.count(1)
+        self.remote.do("loop" if kind == "loop" else "thread", name=name, client=client.name).check()
+
+    def begin(self, do, **words):
+        return self.remote.begin(do, **{"as": self.name}, **words)
+
+    def ask(self, *names, tries=False, **options):
+        """Begins to acquire."""
+        hold = f"{self.name}.{next(self.numbers)}"
+        words = {"names": names, "options": options, "lock": hold, "try": tries}
+        return Asking(self, hold, self.begin("acquire", **words))
+
+    def acquire(self, *names, **options):
+        return self.ask(*names, **options).hold()
+
+    def refused(self, *names, **options):
+        """Acquires, and must not succeed."""
+        outcome = self.ask(*names, **options).outcome()
+        check(outcome.status != "OK", f"{names} were acquired")
+        return outcome
+
+    def end(self):
+        self.remote.do("end", name=self.name).check()
+
+
+class Client:
+    def __init__(self, remote, name, **words):
+        self.remote, self.name = remote, name
+        remote.do("client", client=name, **words).check()
+
+    def free(self):
+        self.remote.do("free", client=self.name)
+
+
+class World:
+    """A server, what is asked of it behind the library's back, and whoever uses it."""
+
+    def __init__(self, program, server):
+        self.program, self.server = program, server
+        self.raw = Connection(server.path, PATIENCE_S)
+        self.numbers = itertools.count(1)
+        self.remotes, self.clients, self.actors = [], [], []
+        self.shared = None
+        self.remotes_end = []  # what is to be done before the remotes end
+
+    # ---- whoever uses it ----
+
+    def remote(self, env=None):
+        made = Remote(self.program, env)
+        self.remotes.append(made)
+        return made
+
+    def client(self, remote=None, events=False, logs=False, proxy=None, **options):
+        """In the shared remote unless another is given. Its time-outs suit a server beside it."""
+        if not remote:
+            self.shared = remote = self.shared or self.remote()
+        options = {"url": self.server.url, "retry_count": FOREVER, **options}
+        words = {"options": options, "events": events, "logs": logs}
+        if proxy:
+            words["proxy"] = proxy
+        made = Client(remote, f"client{next(self.numbers)}", **words)
+        self.clients.append(made)
+        return made
+
+    def actor(self, kind, client=None, **options):
+        """With a client of its own unless one is given."""
+        if not client:
+            client = self.client(self.remote() if kind == "process" else None, **options)
+        made = Actor(self, kind, f"{kind}{next(self.numbers)}", client)
+        self.actors.append(made)
+        return made
+
+    def end(self):
+        """In order, so that whatever was not given back shows."""
+        for actor in self.actors:
+            actor.end()
+        for client in self.clients:
+            client.free()
+        for end in self.remotes_end:
+            end()
+        for remote in self.remotes:
+            remote.end()
+        self.raw.close()
+
+    def abandon(self):
+        """After a failure."""
+        for remote in self.remotes:
+            remote.kill()
+        self.raw.close()
+
+    def kill(self, actor):
+        """The process of an actor, and all that it has."""
+        actor.remote.kill()
+        self.actors = [one for one in self.actors if one.remote is not actor.remote]
+        self.clients = [one for one in self.clients if one.remote is not actor.remote]
+        self.remotes.remove(actor.remote)
+
+    # ---- the server ----
+
+    def reconnect(self):
+        """It was launched again."""
+        self.raw.close()
+        self.raw = Connection(self.server.path, PATIENCE_S)
+
+    def server_is_up(self):
+        return self.server.process.poll() is None
+
+    def ask(self, *words):
+        return self.raw.call(*words)
+
+    def holder(self, name):
+        return self.ask("HGET", f"rql:lock:{name}", "acq_id")
+
+    def token(self, name):
+        return int(self.ask("HGET", f"rql:lock:{name}", "rql_token") or 0)
+
+    def queue_length(self, name):
+        return self.ask("ZCARD", f"rql:lock_queue:{name}")
+
+    def await_queue(self, names, count):
+        for name in names:
+            wait_until(lambda name=name: self.queue_length(name) == count, f"{count} wait for {name}")
+
+    def keys_left(self):
+        """Locks, queues and requests; not what is there for good, as the fence."""
+        found = [self.ask("KEYS", pattern) for pattern in ("rql:lock:*", "rql:lock_queue:*", "rql:req:*")]
+        return sorted(itertools.chain(*found))
+
+    def await_nothing_left(self):
+        wait_until(lambda: not self.keys_left(), "nothing is left")
+
+
+# ---- running them ----
+
+SCENARIOS = []
+
+
+def scenario(kinds=KINDS, counts=(1, 3)):
+    """The scenario runs once for each kind of actor and each number of locks. It is called with the
+    world, the kind, and the names of the locks."""
+    def note(function):
+        for kind, count in itertools.product(kinds, counts):
+            SCENARIOS.append((function, kind, count))
+        return function
+    return note
+
+
+def title(function, kind, count):
+    locks = "one lock" if count == 1 else f"{count} locks"
+    return f"{function.__name__.replace('_', ' ')} ({kind}, {locks})"
+
+
+def run_one(number, case, world):
+    function, kind, count = case
+    begun = time.monotonic()
+    try:
+        world.ask("FLUSHALL")
+        function(world, kind, [f"lock{i}" for i in range(count)])
+        world.end()
+    except Exception:  # every failure of a scenario is one line of TAP and its trace
+        print(f"not ok {number} - {title(*case)}", flush=True)
+        trace = traceback.format_exc() + "".join(remote.last_words() for remote in world.remotes)
+        print("# " + (trace + world.server.log()[-2000:]).replace("\n", "\n# "), flush=True)
+        world.abandon()
+        return False
+    print(f"ok {number} - {title(*case)} # {time.monotonic() - begun:.2f} s", flush=True)
+    return True
+
+
+def main():
+    """Usage: PROGRAM [WORD...]: the scenarios whose title contains all words."""
+    if not find_server() or "RQL_TEST_CLOCK" not in os.environ:
+        print("1..0 # SKIP no redis-server or valkey-server in PATH, or no RQL_TEST_CLOCK")
+        return 0
+    program = os.path.abspath(sys.argv[1])
+    chosen = [case for case in SCENARIOS if all(word in title(*case) for word in sys.argv[2:])]
+    print(f"1..{len(chosen)}", flush=True)
+    server, results = None, []
+    try:
+        for number, case in enumerate(chosen, 1):
+            server = server or PrivateServer(has_clock=True)
+            results.append(run_one(number, case, World(program, server)))
+            if not results[-1]:  # whatever state it is in: the next one begins anew
+                server.stop()
+                server = None
+    finally:
+        if server:
+            server.stop()
+    return 0 if all(results) else 1
