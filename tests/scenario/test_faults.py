@@ -1,0 +1,442 @@
+#!/usr/bin/env python3
+"""Every operation meets every fault, at every place; afterwards the same must hold of all of them.
+
+A case is an operation, a fault, and the n-th reply that it strikes. What must hold: the call ends in
+time, with a status that says what may be true on the server; who was told that he holds the locks
+does hold them, and nobody else; later tokens are larger; and when the fault is over nothing is left
+that nobody holds.
+
+Usage: test_faults.py REMOTE [--all] [WORD...]. Without --all a sample, which the day chooses: what
+fails today fails again with RQL_TEST_DATE=<its date>. WORDs choose cases by their titles.
+"""
+import datetime
+import os
+import random
+import shutil
+import sys
+import time
+
+import harness
+from harness import FOREVER, check, delayed_ms, scenario, wait_until
+
+SAMPLE = 80
+PLACES = 4
+LONG_MS = 60000
+WAIT_MS = 500      # of an acquisition that is to time out
+SILENCE_MS = 150   # after which a connection counts as broken
+GRACE_MS = 50      # for the withdrawal, and two round trips
+SLACK_MS = 150     # of this machine; what kept the processes from running comes on top
+
+NETWORK = {"OK", "TIMED_OUT", "E_IO", "E_UNKNOWN"}
+FINAL = {"E_AUTH", "E_WRONG_TYPE"}  # refused, and not tried again
+
+
+# ---- faults ----
+
+class Fault:
+    """Begins before the call, strikes within, and is ended when the call is over; or, if the call
+    needs an end of it, when it has struck."""
+    places = 1
+    statuses = NETWORK
+    loses_data = False
+
+    def __init__(self, n):
+        self.n = n
+
+    def begin(self, scene):
+        raise NotImplementedError
+
+    def end(self, scene):
+        scene.proxy("heal")
+
+    def has_struck(self, scene):
+        del scene
+        return True
+
+
+class DropReply(Fault):
+    places = PLACES
+
+    def begin(self, scene):
+        scene.proxy("drop_reply", n=self.n)
+
+
+class CutReply(Fault):
+    places = PLACES
+
+    def begin(self, scene):
+        scene.proxy("cut_reply", n=self.n)
+
+
+class CutRequest(Fault):
+    """In the middle of what is sent."""
+    places = 3
+
+    def begin(self, scene):
+        scene.proxy("cut_after", n=(0, 1, 100)[self.n - 1], direction="up")
+
+
+class Cut(Fault):
+    def begin(self, scene):
+        scene.proxy("cut")
+
+
+class Freeze(Fault):
+    def begin(self, scene):
+        self.before = scene.connections()
+        scene.proxy("freeze", n=1)
+
+    def has_struck(self, scene):
+        return scene.connections() > self.before
+
+
+class Refuse(Fault):
+    def begin(self, scene):
+        scene.proxy("refuse", n=1)
+        scene.proxy("cut")
+
+
+class KillServer(Fault):
+    """It comes back without its data."""
+    statuses = NETWORK | {"NOT_HELD"}
+    loses_data = True
+
+    def begin(self, scene):
+        scene.world.server.kill()
+        scene.world.server.forget()
+        self.is_down = True
+
+    def end(self, scene):
+        if self.is_down:
+            scene.relaunch()
+            self.is_down = False
+
+
+class RestartServer(KillServer):
+    """It comes back with its data."""
+    statuses = NETWORK
+    loses_data = False
+
+    def begin(self, scene):
+        scene.world.ask("SAVE")
+        scene.world.server.kill()
+        self.is_down = True
+
+
+class LoseData(Fault):
+    statuses = NETWORK | {"NOT_HELD"}
+    loses_data = True
+
+    def begin(self, scene):
+        scene.world.ask("FLUSHALL")
+
+
+class ForgetScripts(Fault):
+    statuses = {"OK", "TIMED_OUT"}
+
+    def begin(self, scene):
+        scene.world.ask("SCRIPT", "FLUSH")
+
+
+class ForeignType(Fault):
+    """The key of the first lock holds a text. What was held is lost."""
+    statuses = {"E_WRONG_TYPE", "E_UNKNOWN", "NOT_HELD", "TIMED_OUT"}
+    loses_data = True
+
+    def begin(self, scene):
+        scene.world.ask("SET", f"rql:lock:{scene.names[0]}", "a text")
+
+    def end(self, scene):
+        if scene.world.ask("TYPE", f"rql:lock:{scene.names[0]}") == "string":
+            scene.world.ask("DEL", f"rql:lock:{scene.names[0]}")
+
+
+class MissingRight(Fault):
+    statuses = {"E_AUTH", "E_UNKNOWN", "TIMED_OUT"}
+
+    def begin(self, scene):
+        scene.world.ask("ACL", "SETUSER", "default", "-evalsha", "-eval")
+
+    def end(self, scene):
+        scene.world.ask("ACL", "SETUSER", "default", "+@all")
+
+
+class FullServer(Fault):
+    statuses = {"OK", "E_UNAVAILABLE", "E_UNKNOWN", "TIMED_OUT"}
+
+    def begin(self, scene):
+        scene.world.ask("CONFIG", "SET", "maxmemory", "1")
+
+    def end(self, scene):
+        scene.world.ask("CONFIG", "SET", "maxmemory", "0")
+
+
+class Replica(Fault):
+    statuses = {"E_READ_ONLY", "E_UNKNOWN", "TIMED_OUT"}
+
+    def begin(self, scene):
+        scene.world.ask("REPLICAOF", "127.0.0.1", "1")
+
+    def end(self, scene):
+        scene.world.ask("REPLICAOF", "NO", "ONE")
+
+
+class ClockForward(Fault):
+    """By more than any ttl: what is held expires. In the end the clock is right again, which sets it
+    back; tokens rise all the same."""
+    statuses = {"OK", "NOT_HELD", "TIMED_OUT"}
+    loses_data = True
+
+    def begin(self, scene):
+        scene.world.server.set_ahead(10 * LONG_MS * 1000)
+
+    def end(self, scene):
+        scene.world.server.set_ahead(0)
+
+
+class ClockBack(ClockForward):
+    """By an hour, and forward again in the end: what began meanwhile ends then."""
+    statuses = {"OK", "TIMED_OUT"}
+
+    def begin(self, scene):
+        scene.world.server.set_ahead(-60 * LONG_MS * 1000)
+
+
+class FewReplicas(Fault):
+    """NOREPLICAS: it refuses to write."""
+    statuses = {"OK", "E_UNAVAILABLE", "E_UNKNOWN", "TIMED_OUT"}
+
+    def begin(self, scene):
+        scene.world.ask("CONFIG", "SET", "min-replicas-to-write", "1")
+
+    def end(self, scene):
+        scene.world.ask("CONFIG", "SET", "min-replicas-to-write", "0")
+
+
+class FullDisk(FewReplicas):
+    """MISCONF: it could not save, and refuses to write."""
+
+    def begin(self, scene):
+        server = scene.world.server
+        server.forget()
+        os.makedirs(server.folder + "/dump.rdb/in-the-way")
+        scene.world.ask("CONFIG", "SET", "save", "3600 1")
+        self.await_info(scene, "rdb_bgsave_in_progress:0")
+        scene.world.ask("BGSAVE")
+        self.await_info(scene, "rdb_last_bgsave_status:err")
+
+    @staticmethod
+    def await_info(scene, text):
+        wait_until(lambda: text in scene.world.ask("INFO", "persistence"), text)
+
+    def end(self, scene):
+        shutil.rmtree(scene.world.server.folder + "/dump.rdb", ignore_errors=True)
+        scene.world.ask("CONFIG", "SET", "save", "")
+
+
+FAULTS = {
+    "a lost reply": DropReply, "a reply that is cut off": CutReply, "a request that is cut off": CutRequest,
+    "a cut": Cut, "silence": Freeze, "a refused connection": Refuse, "a killed server": KillServer,
+    "a restarted server": RestartServer, "lost data": LoseData, "forgotten scripts": ForgetScripts,
+    "a key of another type": ForeignType, "a missing right": MissingRight, "a full server": FullServer,
+    "too few replicas": FewReplicas, "a full disk": FullDisk, "a replica": Replica, "a clock set forward": ClockForward, "a clock set back": ClockBack,
+}
+
+
+# ---- the scene ----
+
+class Scene:
+    """One actor behind a bad network, and another one beside it."""
+
+    def __init__(self, world, kind, names):
+        self.world, self.names = world, names
+        self.remote = world.remote()
+        self.remote.do("proxy", proxy="net", server=world.server.path)
+        client = world.client(self.remote, proxy="net", connect_timeout_ms=SILENCE_MS,
+                              io_timeout_ms=SILENCE_MS, retry_delay_ms=100, retry_jitter_ms=10)
+        self.actor = world.actor(kind, client)
+        self.other = world.actor("thread")
+        self.actor.acquire("warm").release().check()  # connected, and the scripts are known
+        self.token = 0  # the largest so far
+
+    def proxy(self, fault, **words):
+        self.remote.do("fault", proxy="net", fault=fault, **words)
+
+    def connections(self):
+        return self.remote.do("proxy_counts", proxy="net").connections
+
+    def relaunch(self):
+        self.world.server.launch()
+        self.world.reconnect()
+
+    def held_by(self, outcome):
+        """Whether the server says that it holds all."""
+        return all(self.world.token(name) == token for name, token in zip(self.names, outcome.tokens))
+
+    def end(self, fault):
+        """Whatever happened: it can be acquired again, and nothing is left."""
+        fault.end(self)
+        self.proxy("heal")
+        if not fault.loses_data:
+            self.check_next()
+        wait_until(lambda: not self.world.keys_left(), f"nothing is left of {self.world.keys_left()}")
+        self.check_next()
+        self.world.remotes_end.append(lambda: self.remote.do("end_proxy", proxy="net"))
+
+    def check_next(self):
+        held = self.other.acquire(*self.names, timeout_ms=LONG_MS, ttl_ms=LONG_MS)
+        check(held.tokens[0] > self.token, f"token {held.tokens[0]} after {self.token}")
+        self.token = held.tokens[0]
+        held.release().check()
+
+
+def in_time(scene, asked, limit_ms):
+    """The outcome of a call, or of an acquisition, which has to be there in time."""
+    before = delayed_ms(scene.remote.process.pid)
+    outcome = asked.outcome()
+    limit_ms += GRACE_MS + SLACK_MS + delayed_ms(scene.remote.process.pid) - before
+    check(outcome.took_us <= limit_ms * 1000, f"{outcome!r} took {outcome.took_us} us; {limit_ms} ms are allowed")
+    return outcome
+
+
+# ---- operations ----
+
+def acquire(scene, fault):
+    """A free lock, within a time that the fault may outlast."""
+    fault.begin(scene)
+    asking = scene.actor.ask(*scene.names, timeout_ms=WAIT_MS, ttl_ms=LONG_MS)
+    outcome = in_time(scene, asking, WAIT_MS + SILENCE_MS)
+    outcome.check(*fault.statuses)
+    fault.end(scene)
+    scene.proxy("heal")
+    if outcome.status == "OK":
+        check(fault.loses_data or scene.held_by(outcome), "it does not hold what it was told it holds")
+        scene.token = outcome.tokens[0]
+        asking.hold().release().check("OK", "NOT_HELD", "E_UNKNOWN")
+
+
+def extend(scene, fault):
+    held = scene.actor.acquire(*scene.names, ttl_ms=LONG_MS)
+    scene.token = held.tokens[0]
+    fault.begin(scene)
+    outcome = in_time(scene, held.begin("extend", ttl_ms=2 * LONG_MS), 4 * SILENCE_MS)
+    outcome.check(*fault.statuses)
+    fault.end(scene)
+    scene.proxy("heal")
+    left_ms = scene.world.ask("PTTL", f"rql:lock:{scene.names[0]}")
+    check(left_ms <= 2 * LONG_MS, "it was extended twice")
+    check(outcome.status != "OK" or fault.loses_data or left_ms > LONG_MS, "it was not extended")
+    held.release().check("OK", "NOT_HELD", "E_UNKNOWN")
+
+
+def end(scene, fault):
+    held = scene.actor.acquire(*scene.names, ttl_ms=LONG_MS)
+    scene.token = held.tokens[0]
+    fault.begin(scene)
+    outcome = in_time(scene, held.begin("release"), 4 * SILENCE_MS)
+    outcome.check(*fault.statuses)
+    check(outcome.status != "OK" or not scene.world.server_is_up()
+          or not scene.held_by(held.outcome), "released, and still there")
+    if outcome.status in FINAL:  # it ends by its ttl
+        fault.end(scene)
+        for name in scene.names:
+            scene.world.ask("PEXPIRE", f"rql:lock:{name}", 1)
+
+
+def withdraw(scene, fault):
+    """A request that times out while its lock is held by the other."""
+    held = scene.other.acquire(*scene.names, ttl_ms=LONG_MS)
+    scene.token = held.tokens[0]
+    asking = scene.actor.ask(*scene.names, timeout_ms=WAIT_MS)
+    scene.world.await_queue(scene.names, 1)
+    fault.begin(scene)
+    outcome = in_time(scene, asking, WAIT_MS + SILENCE_MS)
+    outcome.check("TIMED_OUT", *(fault.statuses if not fault.loses_data else fault.statuses | {"OK"}))
+    fault.end(scene)
+    if outcome.status == "OK":
+        asking.hold().release().check("OK", "NOT_HELD", "E_UNKNOWN")
+    held.release().check("OK", "NOT_HELD", "E_UNKNOWN", "E_IO")
+
+
+def wait(scene, fault):
+    """The fault strikes a request that waits; the lock is released, and it must get it."""
+    held = scene.other.acquire(*scene.names, ttl_ms=LONG_MS)
+    scene.token = held.tokens[0]
+    asking = scene.actor.ask(*scene.names, timeout_ms=FOREVER, ttl_ms=LONG_MS)
+    scene.world.await_queue(scene.names, 1)
+    fault.begin(scene)
+    wait_until(lambda: fault.has_struck(scene), "the fault strikes")
+    fault.end(scene)
+    held.release().check("OK", "NOT_HELD", "E_UNKNOWN", "E_IO")
+    if asking.outcome().status in fault.statuses & FINAL:
+        return
+    mine = asking.hold()
+    check(scene.held_by(mine.outcome), "it does not hold what it was told it holds")
+    check(fault.loses_data or mine.tokens[0] > scene.token, "its token is not larger")
+    scene.token = mine.tokens[0]
+    mine.release().check()
+
+
+def renew(scene, fault):
+    """A lock that is renewed lives on, or its holder is told; nobody else has it before."""
+    ttl_ms = 2000
+    held = scene.actor.acquire(*scene.names, ttl_ms=ttl_ms, auto_extend=True)
+    scene.token = held.tokens[0]
+    fault.begin(scene)
+    over = time.monotonic() + ttl_ms / 2000
+    wait_until(lambda: time.monotonic() > over, "half a ttl passes")
+    fault.end(scene)
+    over += ttl_ms / 1000
+    wait_until(lambda: held.is_lost() or time.monotonic() > over, "another ttl passes")
+    is_there = scene.held_by(held.outcome)
+    check(is_there or held.is_lost(), "it is gone, and nobody said so")
+    check(is_there or held.state() == "GONE", f"it is gone and {held.state()}")
+    held.release().check("OK", "NOT_HELD", "E_UNKNOWN")
+
+
+OPERATIONS = (acquire, extend, end, withdraw, wait, renew)
+
+
+# ---- the table ----
+
+def meets(operation, fault, word, n):
+    """A scenario of one case."""
+    def case(world, kind, names):
+        scene = Scene(world, kind, names)
+        struck = fault(n)
+        operation(scene, struck)
+        scene.end(struck)
+    place = f" at {n}" if fault.places > 1 else ""
+    case.__name__ = f"{operation.__name__} meets {word}{place}"
+    return case
+
+
+def is_possible(operation, kind, count):
+    return not (operation is extend and kind == "loop" and count > 1)  # no call extends a series there
+
+
+def declare():
+    for operation in OPERATIONS:
+        for word, fault in FAULTS.items():
+            for n in range(1, fault.places + 1):
+                case = meets(operation, fault, word, n)
+                for kind in ("thread", "loop"):
+                    for count in (1, 3):
+                        if is_possible(operation, kind, count):
+                            scenario([kind], [count])(case)
+
+
+def choose():
+    """All, or what the day says."""
+    if "--all" in sys.argv or len(sys.argv) > 2:
+        sys.argv = [word for word in sys.argv if word != "--all"]
+        return
+    day = os.environ.get("RQL_TEST_DATE") or datetime.date.today().isoformat()
+    print(f"# {SAMPLE} of {len(harness.SCENARIOS)} cases: RQL_TEST_DATE={day}")
+    harness.SCENARIOS[:] = random.Random(day).sample(harness.SCENARIOS, SAMPLE)
+
+
+if __name__ == "__main__":
+    declare()
+    choose()
+    sys.exit(harness.main())
