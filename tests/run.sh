@@ -1,7 +1,7 @@
 #!/bin/sh
 # Everything a change must pass, from a clean clone, without asking anything.
 #
-# Usage: sh tests/run.sh [--quick | STAGE...]     no argument: all stages, cheapest first
+# Usage: sh tests/run.sh [--quick | STAGE... | soak MINUTES]   no argument: all stages, cheapest first
 # --quick is the stage gcc. Installs the Debian packages that are missing (as root, or by sudo).
 # The first line of output says how long it will take, the last one is "N passed, N failed"; the exit
 # status says the same.
@@ -22,7 +22,8 @@ root=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
 out=${RQL_BUILD_DIR:-$root/build}
 jobs=${RQL_JOBS:-$(getconf _NPROCESSORS_ONLN)}
 all='format docs shell gcc clang light tidy asan tsan valgrind budget fuzz'
-by_name='guarantees explore mutants valgrind_all debian13'
+by_name='faults soak guarantees explore mutants valgrind_all debian13'
+soak_minutes=10
 passed=0
 failed=0
 skipped=0
@@ -36,7 +37,7 @@ export DEBIAN_FRONTEND=noninteractive
 packages_gcc='meson ninja-build gcc g++ libc6-dev pkg-config libhiredis-dev libuv1-dev libcjson-dev
 libcmocka-dev redis-server python3'
 packages_all="$packages_gcc valgrind clang clang-format clang-tidy doxygen shellcheck"
-with_gcc='gcc light guarantees explore mutants debian13'
+with_gcc='gcc light faults soak guarantees explore mutants debian13'
 optional='cppcheck'
 policy=/usr/sbin/policy-rc.d
 remove_policy=
@@ -287,6 +288,31 @@ stage_tsan() {
         check tsan --no-suite source --timeout-multiplier 4
 }
 
+# run_scenario NAME WORD...: a program of tests/scenario by hand, in the tree of the stage gcc.
+run_scenario() {
+    name=$1
+    shift
+    # shellcheck disable=SC2086
+    RQL_TEST_REDIS=${server:-$(command -v redis-server)} \
+        RQL_TEST_CLOCK=$out/gcc/tests/support/rql-clock.so \
+        $fixed python3 "$root/tests/scenario/$name.py" "$out/gcc/tests/remote/remote" "$@" \
+        >"$out/$stage-test.log" 2>&1
+    verdict $?
+    kept=$?
+    sed -n '/^not ok/,/^ok/p;/^# soak/p' "$out/$stage-test.log"
+    return "$kept"
+}
+
+# By name only: each operation meets each fault at each place.
+stage_faults() {
+    build_gcc && run_scenario test_faults --all
+}
+
+# By name only: everything goes wrong at random, for as many minutes as asked for.
+stage_soak() {
+    build_gcc && run_scenario soak "$soak_minutes"
+}
+
 # By name only: minutes. What README.md promises about the dead, in full size, with its figures.
 stage_guarantees() {
     export RQL_TEST_LONG=1
@@ -454,6 +480,8 @@ seconds_of() {
     clang | asan) echo 250 ;;
     tsan) echo 220 ;;
     guarantees) echo 270 ;;
+    faults) echo 400 ;;
+    soak) echo $((60 + 60 * soak_minutes)) ;;
     valgrind) echo 120 ;;
     tidy) echo 100 ;;
     light) echo 50 ;;
@@ -501,6 +529,13 @@ usage() {
 # shellcheck disable=SC2086 # a word list on purpose
 [ $# -gt 0 ] || set -- $all
 [ "$1" != --quick ] || set -- gcc
+case "$# $1 ${2:-x}" in
+"2 soak "*[!0-9]*) ;;
+"2 soak "*)
+    soak_minutes=$2
+    set -- soak
+    ;;
+esac
 for stage in "$@"; do
     case " $all $by_name " in
     *" $stage "*) ;;

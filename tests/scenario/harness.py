@@ -31,7 +31,7 @@ KINDS = ("thread", "loop", "process")
 def statuses():
     """RQL_TIMED_OUT and the others, by their names without RQL_, as the header has them."""
     text = (ROOT / "include" / "rql" / "status.h").read_text("ascii")
-    return {name: int(value) for name, value in re.findall(r"\bRQL_(\w+) = (-?\d+),", text)}
+    return {name: int(value) for name, value in re.findall(r"\bRQL_(\w+) =\s*(-?\d+),", text)}
 
 
 STATUS = statuses()
@@ -116,6 +116,7 @@ class Remote:
         self.mutex = threading.Lock()
         self.told = []  # lines without an id, in order
         self.errors = []
+        self.is_killed = False
         self.readers = [threading.Thread(target=self.read), threading.Thread(target=self.read_errors)]
         for reader in self.readers:
             reader.start()
@@ -150,7 +151,7 @@ class Remote:
         try:
             self.process.stdin.write(line + "\n")
             self.process.stdin.flush()
-        except BrokenPipeError:
+        except (BrokenPipeError, ValueError):  # the pipe is broken, or closed by kill()
             raise Failure(f"remote has ended: {self.last_words()}") from None
         return call
 
@@ -168,6 +169,7 @@ class Remote:
         check_equal(code, 0, "remote: " + "".join(self.errors))
 
     def kill(self):
+        self.is_killed = True
         self.process.kill()
         self.process.wait()
         self.join()
