@@ -27,7 +27,8 @@ enum {
     BATCH_BYTES = 4096, /* to begin with: the polls of some locks */
 };
 
-/* One command that is to be answered. */
+/* One command that is to be answered. sent_us is when it was put in the stream: earlier than it is
+ * sent, so a lease that counts from it ends no later than on the server. */
 struct slot {
     struct rqli_stream_call call;
     rqli_conn_loop_fn fn; /* NULL: nobody */
@@ -79,8 +80,9 @@ struct rqli_conn_loop *rqli_conn_loop_new(struct uv_loop_s *loop,
     self->loop = loop;
     self->work.data = self;
     self->poll.data = self;
-    self->first = 1;
+    self->first = 1; /* 0 is no position */
     self->next = 1;
+    /* One for pushes sends nothing behind its login: no slot, no stream. */
     if (!listener->on_push) {
         self->slots = calloc(IN_FLIGHT_MAX, sizeof *self->slots);
         has_memory = self->slots && rqli_stream_reserve(&self->stream, BATCH_BYTES);
@@ -147,6 +149,7 @@ struct rqli_command *rqli_conn_loop_out(struct rqli_conn_loop *self)
     return &self->stream.out;
 }
 
+/* Whoever writes commands asks for room first, and writes no more than SPARE then. */
 uint64_t rqli_conn_loop_expect(struct rqli_conn_loop *self, rqli_conn_loop_fn fn, void *owner)
 {
     struct slot *slot = &self->slots[self->next % IN_FLIGHT_MAX];
@@ -158,6 +161,7 @@ uint64_t rqli_conn_loop_expect(struct rqli_conn_loop *self, rqli_conn_loop_fn fn
     return self->next++;
 }
 
+/* A position that is answered already is none of those in flight: nothing happens. */
 void rqli_conn_loop_orphan(struct rqli_conn_loop *self, uint64_t position)
 {
     if (position >= self->first && position < self->next) {
@@ -165,7 +169,8 @@ void rqli_conn_loop_orphan(struct rqli_conn_loop *self, uint64_t position)
     }
 }
 
-/* The oldest in flight; its owner may put new commands in while it reads the answer. */
+/* The oldest in flight, by value: its owner may put new commands in while it reads the answer, and
+ * one of them may get this slot. */
 static struct slot take_first(struct rqli_conn_loop *self)
 {
     (void)rqli_stream_take(&self->stream);
@@ -174,6 +179,7 @@ static struct slot take_first(struct rqli_conn_loop *self)
 
 /* ---- the end of a connection, and the next one ---- */
 
+/* Only now may self->poll be used again, or freed. */
 static void on_handle_closed(uv_handle_t *handle)
 {
     struct rqli_conn_loop *self = handle->data;
@@ -185,7 +191,8 @@ static void on_handle_closed(uv_handle_t *handle)
 }
 
 /* Each command in flight is answered with what is known of it; `end`, because owners may begin anew
- * within. */
+ * within. is_silent: the server may still be at work on what it was sent, so the next login has it
+ * end this connection. */
 static void break_off(struct rqli_conn_loop *self, bool is_silent)
 {
     uint64_t end = self->next;
@@ -264,6 +271,7 @@ static bool start_watching(struct rqli_conn_loop *self)
     }
     uv_unref((uv_handle_t *)&self->poll); /* what is under way keeps the loop alive */
     self->state = UP;
+    /* A change from true to false, so that want_room() begins to watch. */
     self->wants_room = true;
     want_room(self, false);
     return true;
@@ -276,7 +284,8 @@ static void back_off(struct rqli_conn_loop *self)
                             rqli_random_below(RQLI_BACKOFF_RANDOM));
 }
 
-/* Back on the loop. Closed meanwhile: nobody wants it any more. */
+/* Back on the loop. Closed meanwhile: nobody wants it any more. After a failure `silent` stays as
+ * it is: the next attempt ends the predecessor. */
 static void on_opened(uv_work_t *work, int status)
 {
     struct rqli_conn_loop *self = work->data;
@@ -300,6 +309,8 @@ static void on_opened(uv_work_t *work, int status)
     self->listener->on_opened(self->listener->self, &self->reading, &self->fault);
 }
 
+/* Each state has one that calls `closed`: on_handle_closed() if UP or CLOSING; on_opened() if
+ * CONNECTING, whether the attempt is cancelled or goes on to its end; if DOWN it is called here. */
 void rqli_conn_loop_close(struct rqli_conn_loop *self, void (*closed)(void *data), void *data)
 {
     while (self->first < self->next) {
@@ -318,7 +329,7 @@ void rqli_conn_loop_close(struct rqli_conn_loop *self, void (*closed)(void *data
 
 /* ---- reading and writing ---- */
 
-/* As rqli_exchange::drop. */
+/* As rqli_exchange::drop. It ends behind the one whose owner calls this: see hand_out(). */
 static void drop(const struct rqli_exchange *exchange)
 {
     struct rqli_conn_loop *self = exchange->carrier;
@@ -370,6 +381,7 @@ static bool hand_out(struct rqli_conn_loop *self)
     return self->state != UP || rqli_decoder_is_empty(&self->sock.decoder);
 }
 
+/* One read; libuv calls again as long as there is more. Perhaps there is nothing to be read. */
 void rqli_conn_loop_read(struct rqli_conn_loop *self)
 {
     enum rqli_socket_read got = RQLI_SOCKET_NOTHING;
@@ -388,6 +400,8 @@ void rqli_conn_loop_read(struct rqli_conn_loop *self)
     }
 }
 
+/* What does not go into the socket now goes when it has room: see on_poll(). Where memory ran out
+ * the last command is not whole, and nothing can follow it. */
 void rqli_conn_loop_write(struct rqli_conn_loop *self)
 {
     bool goes_on = true;
@@ -417,6 +431,7 @@ void rqli_conn_loop_write(struct rqli_conn_loop *self)
 
 /* ---- time ---- */
 
+/* Of silence only while answers are owed: a connection that is not used has nothing to say. */
 int64_t rqli_conn_loop_due_us(const struct rqli_conn_loop *self, bool wanted)
 {
     if (self->state == UP && self->first < self->next) { /* given up after so long a silence */

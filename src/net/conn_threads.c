@@ -54,6 +54,7 @@ static void free_exchange(struct exchange *exchange)
     free(exchange);
 }
 
+/* No thread uses it any more: what is in flight was left by its caller. */
 struct rqli_conn *rqli_conn_free(struct rqli_conn *self)
 {
     struct exchange *spare;
@@ -75,6 +76,7 @@ struct rqli_conn *rqli_conn_free(struct rqli_conn *self)
     return NULL;
 }
 
+/* No shutdown(), which would end the parent's connection too. */
 void rqli_conn_abandon(struct rqli_conn *self)
 {
     if (self && self->sock.fd >= 0) {
@@ -102,6 +104,7 @@ static void drop(const struct rqli_exchange *exchange)
     rqli_conn_drop(exchange->carrier, exchange->generation);
 }
 
+/* The rest of it is set when it is put in the stream. */
 struct rqli_exchange *rqli_exchange_take(struct rqli_conn *self)
 {
     struct exchange *exchange = rqli_freelist_take(&self->freelist);
@@ -154,6 +157,9 @@ void rqli_conn_unlock(struct rqli_conn *self)
     rqli_wake_list_unlock(&self->shared.wake_list, &self->shared.mutex);
 }
 
+/* READER: it was called to read, and has not begun; it finds the new word in its place. AWAKE: it
+ * looks at the word before it sleeps. FINISHED is the last word: its owner returns without the
+ * mutex and may give the exchange back, so nothing in it is touched behind that. */
 void rqli_conn_call_owner(struct rqli_conn *self, struct exchange *exchange, int32_t word)
 {
     int32_t before = atomic_exchange_explicit(&exchange->wait_word, word, memory_order_acq_rel);
@@ -175,6 +181,7 @@ void rqli_conn_finish_first(struct rqli_conn *self, rql_status status, int64_t n
     done->status = status;
     done->visible.received_us = now_us;
     self->shared.is_far = now_us - done->visible.sent_us > FAR_US;
+    /* A batch is answered when the oldest that is in flight begins behind it. */
     while (self->shared.n_batches > 0 &&
            (!stream->first || stream->first->begins_at >= self->shared.batch_ends[0])) {
         self->shared.batch_ends[0] = self->shared.batch_ends[1];
@@ -192,6 +199,8 @@ void rqli_conn_finish_first(struct rqli_conn *self, rql_status status, int64_t n
 
 /* ---- the end of a connection, and the next one ---- */
 
+/* shutdown() wakes a reader in recv(). The batch in stream.sending stays, for it may be being sent;
+ * a new connection begins without it. */
 void rqli_conn_break_off(struct rqli_conn *self, bool is_silent)
 {
     struct rqli_stream *stream = &self->shared.stream;
@@ -227,7 +236,8 @@ void rqli_conn_close_if_broken(struct rqli_conn *self)
     }
 }
 
-/* Under the mutex, which is released meanwhile. */
+/* Under the mutex, which is released meanwhile. The number is read under it and changes under it:
+ * an attempt that is over before we sleep is not missed. */
 static void await_attempt(struct rqli_conn *self, int64_t until_us)
 {
     int32_t seen = atomic_load_explicit(&self->n_attempts, memory_order_relaxed);
@@ -237,7 +247,8 @@ static void await_attempt(struct rqli_conn *self, int64_t until_us)
     (void)pthread_mutex_lock(&self->shared.mutex);
 }
 
-/* Under the mutex, which is released while it connects. */
+/* Under the mutex, which is released while it connects. The state keeps others away meanwhile: who
+ * finds it CONNECTING waits, so the socket and its decoder are ours. */
 static rql_status attempt(struct rqli_conn *self, int64_t deadline_us, rql_error *error)
 {
     int64_t limit_us = rqli_after_ms(rqli_now_us(), self->sock.endpoint->connect_timeout_ms);
@@ -293,7 +304,8 @@ static void end_if_ended(struct rqli_conn *self)
 }
 
 /* Under the mutex, released meanwhile: waits for another's attempt and shares its failure, or makes
- * one, as soon as that is allowed again. */
+ * one, as soon as that is allowed again. RQL_OK: look at the state once more. A broken connection
+ * is waited for until nobody uses its socket, which is no attempt: no failure is shared then. */
 static rql_status connect_step(struct rqli_conn *self, int64_t deadline_us,
                                bool *waited_for_attempt, rql_error *error)
 {
@@ -348,6 +360,7 @@ rql_status rqli_conn_connect(struct rqli_conn *self, int64_t deadline_us, rql_er
     return status;
 }
 
+/* Of the connection that stands; false when there is none. */
 bool rqli_conn_was_read_only(struct rqli_conn *self)
 {
     bool was_read_only;
@@ -375,5 +388,3 @@ void rqli_conn_drop(struct rqli_conn *self, uint64_t generation)
     }
     rqli_conn_unlock(self);
 }
-
-/* ---- writing and reading for all ---- */

@@ -32,6 +32,7 @@ enum { PORT_TEXT_SIZE = 8 };
 
 enum { ASKED, ANSWERED };
 
+/* IPv4 or IPv6; the port is a number, and looked up nowhere. */
 static const struct addrinfo any_stream = {.ai_flags = AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
 
 /* getaddrinfo() cannot be interrupted and may take half a minute. So it runs in a thread of its
@@ -61,6 +62,8 @@ static void question_leave(struct question *self)
 
 RQLI_DEFINE_AUTO(struct question *, question_leave);
 
+/* On the thread of the question. errno is each thread's own, so it is carried over: it is the
+ * reason if the code is EAI_SYSTEM. */
 static void *ask_resolver(void *argument)
 {
     struct question *self = argument;
@@ -84,6 +87,7 @@ static int start_asking(struct question *self)
     RQLI_MUST(pthread_attr_init(&attributes) == 0);
     RQLI_MUST(pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) == 0);
     before = rqli_mask_all();
+    /* Before it starts: it may have ended when pthread_create() returns. */
     atomic_store_explicit(&self->n_owners, 2, memory_order_relaxed);
     code = pthread_create(&thread, &attributes, ask_resolver, self);
     if (code != 0) {
@@ -107,7 +111,7 @@ static bool await_answer(struct question *self, int64_t deadline_us)
     return atomic_load_explicit(&self->state, memory_order_acquire) == ANSWERED;
 }
 
-/* Without the host: `where` has it, and more. */
+/* Without the host: `where` has it, and more. errno is set by the caller: rqli_fail() keeps it. */
 static rql_status fail_resolving(const struct rqli_endpoint *endpoint, int code, rql_error *error)
 {
     char text[128];
@@ -117,6 +121,8 @@ static rql_status fail_resolving(const struct rqli_endpoint *endpoint, int code,
                                         : gai_strerror(code));
 }
 
+/* RQL_OK: *out is the caller's. In any case the question is left behind; what is answered too late
+ * is freed by its thread. */
 static rql_status resolve_name(struct addrinfo **out, const struct rqli_endpoint *endpoint,
                                const char *port, int64_t deadline_us, rql_error *error)
 {
@@ -163,6 +169,9 @@ static rql_status resolve(struct addrinfo **out, const struct rqli_endpoint *end
 
 /* ---- addresses to sockets ---- */
 
+/* WAIT_MS_MAX: of one connect() to a path, which is then repeated. KEEP_*: after so long a silence
+ * TCP asks the peer for a sign, then at this interval. Where there is a user timeout it decides
+ * when that is given up, and not the number of probes. */
 enum {
     WAIT_MS_MAX = 60000,
     ADDRESSES_MAX = 16, /* of one name; more would leave too little time for each */
@@ -179,6 +188,7 @@ static int fail_with(int code)
     return -1;
 }
 
+/* With no time left it looks once. */
 int rqli_fd_await(int fd, short events, int64_t left_us)
 {
     struct pollfd wanted = {.fd = fd, .events = events};
@@ -191,7 +201,8 @@ int rqli_fd_await(int fd, short events, int64_t left_us)
     return ppoll(&wanted, 1, &left, NULL);
 }
 
-/* 0, or -1 with errno: what became of a connect that was in progress. */
+/* 0, or -1 with errno: what became of a connect that was in progress. A socket has room to send
+ * when that has failed, too: SO_ERROR tells. */
 static int await_connected(int fd, int64_t deadline_us)
 {
     int code = 0;
@@ -210,6 +221,8 @@ static int await_connected(int fd, int64_t deadline_us)
     return code == 0 ? 0 : fail_with(code);
 }
 
+/* The descriptor, or -1 with errno. It is non-blocking for as long as it connects only: those who
+ * use it later sleep in recv(). */
 static int connect_address(const struct addrinfo *address, int64_t deadline_us)
 {
     RQLI_AUTO(rqli_fd_close)
@@ -231,7 +244,8 @@ static int connect_address(const struct addrinfo *address, int64_t deadline_us)
     return rqli_fd_give(&fd);
 }
 
-/* Each address gets its share of the time that is left, so a dead one cannot use up all of it. */
+/* Each address gets its share of the time that is left, so a dead one cannot use up all of it. -1:
+ * errno is that of the last one. */
 static int connect_any(const struct addrinfo *list, int64_t deadline_us)
 {
     int n_left = 0;
@@ -254,8 +268,9 @@ static int set_option(int fd, int level, int name, int value)
     return setsockopt(fd, level, name, &value, sizeof value);
 }
 
-/* Keep-alive, so that a peer that vanished without a word is noticed. No delay: our commands are
- * complete when they are sent, and an answer is waited for. */
+/* Keep-alive, so that a peer that vanished without a word is noticed; the user timeout, so that
+ * bytes which it does not acknowledge are not sent again for many minutes. No delay: our commands
+ * are complete when they are sent, and an answer is waited for. */
 static bool set_up_tcp(int fd, int64_t io_timeout_ms)
 {
     return set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1) == 0 &&
@@ -266,6 +281,7 @@ static bool set_up_tcp(int fd, int64_t io_timeout_ms)
            set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)io_timeout_ms) == 0;
 }
 
+/* 0: without a limit. */
 static int limit_send_ms(int fd, int ms)
 {
     const struct timeval limit = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * INT64_C(1000)};
@@ -273,7 +289,8 @@ static int limit_send_ms(int fd, int ms)
     return setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 }
 
-/* The limit is taken back in the end: SO_SNDTIMEO would hold for every send. */
+/* EAGAIN: the server's backlog was full all the time. The limit is taken back in the end:
+ * SO_SNDTIMEO would hold for every send. */
 static int connect_path(int fd, const struct sockaddr_un *address, int64_t deadline_us)
 {
     for (;;) {
@@ -312,6 +329,7 @@ int rqli_connect_unix(const char *path, int64_t deadline_us)
     return rqli_fd_give(&fd);
 }
 
+/* Not for `local:`, where rqli_local_join() finds the server and connects. */
 rql_status rqli_connect(const struct rqli_endpoint *endpoint, int64_t deadline_us, int *out_fd,
                         rql_error *error)
 {

@@ -22,6 +22,7 @@ struct rqli_arena_block {
     _Alignas(16) char memory[];
 };
 
+/* What was taken is gone: the bytes of `first` are handed out again, the blocks freed. */
 void rqli_arena_reset(struct rqli_arena *self)
 {
     struct rqli_arena_block *block = self->blocks;
@@ -55,6 +56,8 @@ static bool add_block(struct rqli_arena *self, size_t size)
     return true;
 }
 
+/* Multiples of 16, so that each is aligned for any type. What is too small at the end of a block is
+ * left when the next one is begun. */
 void *rqli_arena_take(struct rqli_arena *self, size_t size)
 {
     size_t rounded = (size + 15) & ~(size_t)15;
@@ -96,6 +99,7 @@ static bool is_text(int type)
     return type == REDIS_REPLY_STRING || type == REDIS_REPLY_STATUS || type == REDIS_REPLY_ERROR;
 }
 
+/* Copied: hiredis' buffer moves when more bytes come. */
 static void *make_string(const redisReadTask *task, char *bytes, size_t length)
 {
     struct rqli_decoder *decoder = task->privdata;
@@ -114,7 +118,9 @@ static void *make_string(const redisReadTask *task, char *bytes, size_t length)
     return node;
 }
 
-/* The items are made empty; hiredis fills them in one by one. */
+/* The items are made empty; hiredis fills them in one by one. It gets the items and not the node,
+ * for node_of(); where there are none that is not NULL either, which would be a failure. All items
+ * of an arena count together: many small lists are as costly as a large one. */
 static void *make_items(const redisReadTask *task, size_t count)
 {
     struct rqli_decoder *decoder = task->privdata;
@@ -143,6 +149,7 @@ static void *make_items(const redisReadTask *task, size_t count)
     return items;
 }
 
+/* hiredis before 1.0 counts items as an int, and reads no RESP3. */
 #if defined(HIREDIS_MAJOR) && HIREDIS_MAJOR >= 1
 static void *make_array(const redisReadTask *task, size_t count)
 {
@@ -211,6 +218,7 @@ static redisReplyObjectFunctions makers = {
     .freeObject = keep,
 };
 
+/* The reader keeps the address of `self`, which must not move until rqli_decoder_fini(). */
 bool rqli_decoder_init(struct rqli_decoder *self)
 {
     *self = (struct rqli_decoder){.reader = redisReaderCreateWithFunctions(&makers)};
@@ -237,6 +245,8 @@ bool rqli_decoder_feed(struct rqli_decoder *self, const char *bytes, size_t leng
     return redisReaderFeed(self->reader, bytes, length) == REDIS_OK;
 }
 
+/* `done` is what a function above has returned for the root; only whether it is there counts. -1 is
+ * for good: hiredis stays in its error. */
 int rqli_decoder_next(struct rqli_decoder *self, struct rqli_arena *arena, struct rqli_reply *root)
 {
     void *done = NULL;

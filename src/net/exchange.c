@@ -198,7 +198,8 @@ static void read_once(struct rqli_conn *self, int64_t now_us, int64_t deadline_u
 }
 
 /* Under the mutex, released until its owner is called, or the deadline. True: the result is there,
- * and needs no mutex, which stays released. */
+ * and needs no mutex, which stays released. AWAKE becomes ASLEEP only if no word has come
+ * meanwhile: with FINISHED or READER there it does not sleep. */
 static bool sleep_on(struct rqli_conn *self, struct exchange *exchange, int64_t deadline_us)
 {
     int32_t seen = AWAKE;

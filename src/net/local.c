@@ -45,7 +45,8 @@ static void plan_fini_p(const struct plan *self)
     free(self->path);
 }
 
-/* The first `name` in a list of folders. NULL: there is none. */
+/* The first `name` in a list of folders; the caller frees it. NULL: there is none, or no memory.
+ * What is relative is passed over: the guard runs in another folder. */
 static char *find_in(const char *folders, const char *name)
 {
     for (;;) {
@@ -84,7 +85,7 @@ static char *find_either(const char *name, const char *other)
 }
 
 /* The guard is a shell script that uses them: better a message now than a server without a guard.
- */
+ * The user's PATH chooses server and client; flock is the system's. */
 static rql_status find_programs(struct plan *out, rql_error *error)
 {
     char *flock = find_in(DEFAULT_FOLDERS, "flock");
@@ -111,7 +112,8 @@ static rql_status find_programs(struct plan *out, rql_error *error)
     return RQL_OK;
 }
 
-/* Checked here, because the guard has nobody left to complain to. */
+/* Checked here, because the guard has nobody left to complain to. A zero in front would be octal
+ * for the shell. The text is the environment's, or a literal. */
 static rql_status read_idle(struct plan *out, rql_error *error)
 {
     const char *text = secure_getenv("RQL_LOCAL_IDLE");
@@ -204,6 +206,7 @@ static rql_status start_guard(const char *task, const char *folder, rql_error *e
     if (status) {
         return status;
     }
+    /* Behind the script: its $0, then $1 to $5. Of our environment it gets PATH alone. */
     code = spawn(&pid,
                  (const char *const[]){"sh", "-c", rqli_local_guard, "rql-local-guard", task,
                                        folder, plan.server, plan.client, plan.idle_s, NULL},
@@ -247,7 +250,8 @@ static rql_status fail_at(const char *place, const char *what, rql_error *error)
                      strerror_r(errno, text, sizeof text));
 }
 
-/* In /tmp anybody can make a folder or a link of that name before us. */
+/* In /tmp anybody can make a folder or a link of that name before us. Who may only read the folder
+ * does no harm: the socket has mode 700. */
 static rql_status open_folder(struct visit *visit, rql_error *error)
 {
     struct stat info;
@@ -295,7 +299,8 @@ static rql_status lock_folder(const struct visit *visit, rql_error *error)
     return RQL_OK;
 }
 
-/* The guard holds this lock as long as it lives. */
+/* The guard holds this lock as long as it lives. Where there is none we get it, until the
+ * descriptor is closed on return. */
 static bool has_guard(const struct visit *visit)
 {
     RQLI_AUTO(rqli_fd_close)
@@ -341,7 +346,9 @@ static rql_status start_server(const struct visit *visit, int *out_fd, rql_error
                      visit->path);
 }
 
-/* Under the lock of the folder. A server whose guard was killed gets a new one. */
+/* Under the lock of the folder. A server is started where there is no socket (ENOENT), or one on
+ * which nobody listens (ECONNREFUSED); another failure may be that of a server that lives, and
+ * there must not be two. One whose guard was killed gets a new one. */
 static rql_status join(const struct visit *visit, int *out_fd, rql_error *error)
 {
     RQLI_AUTO(rqli_fd_close) int fd = rqli_connect_unix(visit->path, visit->deadline_us);
@@ -362,6 +369,7 @@ static rql_status join(const struct visit *visit, int *out_fd, rql_error *error)
     return status;
 }
 
+/* The folder is unlocked on return. By then we are connected, and the guard counts us. */
 rql_status rqli_local_join(const char *path, int64_t deadline_us, int *out_fd, rql_error *error)
 {
     RQLI_AUTO(unlock_folder)

@@ -34,6 +34,7 @@ static struct rqli_op_line *line_of(const struct rqli_op_call *call)
     return call->task->op->gives_back ? &loop->returns : &loop->wishes;
 }
 
+/* Behind all that are in it. For a call that is repeated is_repeated is set before. */
 static void enter_line(struct rqli_op_call *call)
 {
     struct rqli_op_line *line = line_of(call);
@@ -78,6 +79,7 @@ bool rqli_op_loop_has_queued(const struct rqli_op_loop *self)
     return first_in_line(self) != NULL;
 }
 
+/* The calls of a task are an array, in the order of the operation's. */
 static size_t index_of(const struct rqli_op_call *call)
 {
     return (size_t)(call - call->task->calls);
@@ -98,7 +100,9 @@ static void read_call(struct rqli_op_call *call, const struct rqli_exchange *ans
     }
 }
 
-/* From the connection, in the order of the calls. */
+/* From the connection, in the order of the calls. An error reply to a script becomes a fault, so
+ * that operations see those of plain commands only. A script that is not known has done nothing:
+ * its call stands in line once more, within the same round and its time. */
 static void on_answer(void *owner, const struct rqli_exchange *answer, rql_status status)
 {
     struct rqli_op_call *self = owner;
@@ -125,7 +129,8 @@ static void on_answer(void *owner, const struct rqli_exchange *answer, rql_statu
     }
 }
 
-/* With the text, unless another call behind it has brought that meanwhile. */
+/* Its turn has come, and there is room. With the text, unless another call behind it has brought
+ * that meanwhile: first->position is still that of the call which the server did not know. */
 static void write_call(struct rqli_op_loop *self, struct rqli_op_call *first)
 {
     struct rqli_op *op = first->task->op;
@@ -147,6 +152,7 @@ static void write_call(struct rqli_op_loop *self, struct rqli_op_call *first)
     }
 }
 
+/* What has no room now stays in line until replies have come. */
 void rqli_op_loop_write(struct rqli_op_loop *self)
 {
     struct rqli_op_call *first = first_in_line(self);
@@ -182,6 +188,7 @@ void rqli_op_loop_fail(struct rqli_op_loop *self, const rql_error *fault)
 
 /* ---- operations ---- */
 
+/* RQLI_NEVER_US: no end. */
 static void set_due(struct rqli_op_task *self, int64_t at_us)
 {
     rqli_timers_set(&self->loop->timers, &self->due, at_us);
@@ -241,7 +248,8 @@ static bool is_sent(const struct rqli_op_task *self)
 }
 
 /* No reply in time. A server that is busy with others of this loop is waited for: what was sent, or
- * gives back, is done sooner that way than if it were begun again. */
+ * gives back, is done sooner that way than if it were begun again. Otherwise the round ends here:
+ * each call that is open gets its fault, and no reply is read for it any more. */
 static void give_up(struct rqli_op_task *self)
 {
     struct rqli_op *op = self->op;
@@ -296,6 +304,7 @@ static void on_due(struct rqli_due *due)
     }
 }
 
+/* Room for its time is made once and kept until it is over: no step can fail for memory. */
 bool rqli_op_start(struct rqli_op_task *self)
 {
     if (!rqli_timers_reserve(&self->loop->timers)) {
@@ -321,6 +330,9 @@ void rqli_op_replan(struct rqli_op_task *self)
     }
 }
 
+/* A round of which something was sent, or that gives back, goes on to its end; next() finds
+ * is_cancelled behind it. Where nothing is under way, calls in line are taken out: they have done
+ * nothing. */
 void rqli_op_cancel(struct rqli_op_task *self)
 {
     bool is_calling = self->state == RQLI_OP_TASK_CALLING;

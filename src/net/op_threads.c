@@ -23,7 +23,9 @@ struct round {
     uint8_t calls[RQLI_OP_CALLS_MAX]; /* enum call_state */
 };
 
-/* A text is sent once, with the first call of its script: the others behind it find it there. */
+/* A text is sent once, with the first call of its script: the others behind it find it there.
+ * `taught` has a bit for each script. Only calls that are open are written, with arguments made
+ * anew. */
 static void write_calls(struct round *self, struct rqli_command *command)
 {
     struct rqli_call call;
@@ -63,7 +65,8 @@ static void read_error(const struct round *self, size_t i, const struct rqli_rep
     self->op->ops->read(self->op, i, NULL, NULL, &fault);
 }
 
-/* Calls of a script that the server does not know stay open; may_repeat: they can be sent again. */
+/* The replies are those of the open calls, in their order, behind that of PING. Calls of a script
+ * that the server does not know stay open; may_repeat: they can be sent again. */
 static void read_replies(struct round *self, bool may_repeat)
 {
     const struct rqli_reply *reply = &self->exchange->reply[self->op->pushes_first];
@@ -99,7 +102,9 @@ static void read_fault(struct round *self, const rql_error *fault)
     self->n_open = 0;
 }
 
-/* Pauses until op->again_us; then sends the calls, and reads the replies. */
+/* Pauses until op->again_us; then sends the calls, and reads the replies. Nobody wakes `never`: it
+ * is a sleep by our clock. With the texts NOSCRIPT comes only if somebody else has the server
+ * forget all scripts in between; that may go on until op->until_us. */
 static void run_round(struct rqli_op *op, struct rqli_conn *conn)
 {
     RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
@@ -131,6 +136,7 @@ static void run_round(struct rqli_op *op, struct rqli_conn *conn)
     }
 }
 
+/* Where the waiter is not in the register nothing can be told to it, and it sleeps. */
 rql_status rqli_op_run(struct rqli_op *op, struct rqli_conn *conn,
                        struct rqli_push_threads *subscriber)
 {
@@ -151,6 +157,7 @@ rql_status rqli_op_run(struct rqli_op *op, struct rqli_conn *conn,
     return op->status;
 }
 
+/* Twice at most: with its text no script is unknown. */
 rql_status rqli_call_run(struct rqli_conn *conn, const struct rqli_call *call, int64_t until_us,
                          struct rqli_exchange **out, rql_error *error)
 {
@@ -182,6 +189,7 @@ rql_status rqli_call_run(struct rqli_conn *conn, const struct rqli_call *call, i
     return RQL_OK;
 }
 
+/* Each call takes some of the dead out of the queue, so there is an end to it. */
 bool rqli_serve(struct rqli_conn *conn, const struct rqli_keys *keys, int64_t deadline_us)
 {
     struct rqli_outcome outcome = {.second = RQLI_SERVED_PARTLY};

@@ -21,6 +21,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+/* A wait of up to EXACT_US is made by ppoll(), whose timer is exact; a longer one by recv() with a
+ * limit, which is one system call less. LONGEST_US: of one wait; the caller comes again. */
 enum { READ_BYTES = 16384, EXACT_US = 20000, LONGEST_US = 60000000 };
 
 void rqli_socket_close(struct rqli_socket *self)
@@ -120,6 +122,7 @@ enum rqli_socket_read rqli_socket_read(struct rqli_socket *self, int64_t until_u
     int64_t left_us = until_us == RQLI_NEVER_US ? LONGEST_US : until_us - rqli_now_us();
     ssize_t got = -1;
 
+    /* Without sleeping: once if no time is left, or as long as the caller spins. */
     errno = EAGAIN;
     if (left_us <= 0 || spin_us > 0) {
         int64_t end_us = left_us > 0 ? rqli_now_us() + spin_us : 0;
@@ -169,6 +172,7 @@ enum question {
     QUESTIONS
 };
 
+/* One login: what was asked, for each reply in its order, and where the replies go. */
 struct login {
     struct rqli_socket *sock;
     struct rqli_command command;
@@ -186,7 +190,8 @@ static void login_free(struct login *self)
 
 RQLI_DEFINE_AUTO(struct login *, login_free);
 
-/* Where the command of the next question goes. */
+/* Where the command of the next question goes. Its number is that of the commands before it, so
+ * each is begun before next() is called again. */
 static struct rqli_command *next(struct login *self, enum question question)
 {
     self->sent[self->command.n_commands] = question;
@@ -198,7 +203,8 @@ void rqli_login_write_probe(struct rqli_command *command)
     rqli_command_words(command, "ZREM", RQLI_KEY_LIVE, "-", NULL);
 }
 
-/* All in one write, so that a login is one round trip. */
+/* All in one write, so that a login is one round trip. PUBLISH: scripts push grants in this user's
+ * name, and one who may not would be found out only when a lock is handed over. */
 static void write_questions(struct login *self, bool is_for_commands)
 {
     const struct rqli_endpoint *endpoint = self->sock->endpoint;
@@ -225,7 +231,7 @@ static void write_questions(struct login *self, bool is_for_commands)
     }
 }
 
-/* The text between two marks, if it fits. */
+/* The text between two marks, if both are there and it fits; otherwise *out stays empty. */
 static void copy_between(char *out, size_t size, const struct rqli_reply *reply, const char *begin,
                          const char *end)
 {
@@ -244,7 +250,8 @@ static void copy_between(char *out, size_t size, const struct rqli_reply *reply,
     }
 }
 
-/* What nothing fails without. */
+/* What nothing fails without. CLIENT INFO: "id=7 addr=127.0.0.1:4711 laddr=..."; INFO: lines, one
+ * of them "run_id:" and 40 hex digits. */
 static void take_optional(struct login *self, enum question question,
                           const struct rqli_reply *reply)
 {
@@ -259,6 +266,8 @@ static void take_optional(struct login *self, enum question question,
     }
 }
 
+/* An error to a question before SETNAME fails the login; so does a TIME that cannot be read, and
+ * what does not confirm the subscription. */
 static rql_status take_reply(struct login *self, enum question question,
                              const struct rqli_reply *reply, rql_error *error)
 {
@@ -314,7 +323,8 @@ static rql_status read_reply(struct login *self, int64_t deadline_us, struct rql
     }
 }
 
-/* Sends what was written, and takes the replies. */
+/* Sends what was written, and takes the replies. It stops at the first that fails the login: the
+ * socket is closed then, so nobody can take the rest for his own. */
 static rql_status ask_server(struct login *self, int64_t deadline_us, rql_error *error)
 {
     rql_status status = RQL_OK;
@@ -357,7 +367,8 @@ static rql_status end_predecessor(struct login *self, const struct rqli_seat *pr
 }
 
 /* What nothing may follow but pushes. The right to be notified of changes may be missing: then
- * waiters poll. */
+ * waiters poll. A push between the two answers is taken for the second and lost, which does no
+ * harm: all who wait poll after a new subscription. */
 static rql_status subscribe(struct login *self, int64_t deadline_us, rql_error *error)
 {
     rqli_command_reset(&self->command);
@@ -367,7 +378,8 @@ static rql_status subscribe(struct login *self, int64_t deadline_us, rql_error *
     return ask_server(self, deadline_us, error);
 }
 
-/* With the socket connected; the decoder is of this connection only. */
+/* With the socket connected; the decoder is of this connection only. What came behind the answers
+ * would be taken for the reply to the first command; a subscriber may have a push there already. */
 static rql_status log_in(struct rqli_socket *sock, const struct rqli_seat *predecessor,
                          int64_t deadline_us, struct rqli_clock_reading *reading_out,
                          rql_error *error)
@@ -394,6 +406,7 @@ static rql_status log_in(struct rqli_socket *sock, const struct rqli_seat *prede
     return status;
 }
 
+/* The seat is new with each connection: the predecessor's is the caller's copy. */
 rql_status rqli_login(struct rqli_socket *sock, const struct rqli_seat *predecessor,
                       int64_t deadline_us, struct rqli_clock_reading *reading_out, rql_error *error)
 {

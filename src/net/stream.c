@@ -6,6 +6,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 
+/* The longest pause is doubled within these bounds; the pause itself is at random below it, but not
+ * less than 1 ms. */
 enum { BACKOFF_FIRST_MS = 10, BACKOFF_LAST_MS = 2000 };
 
 void rqli_backoff_on_failure(struct rqli_backoff *self, int64_t now_us, uint32_t random)
@@ -40,6 +42,7 @@ bool rqli_stream_reserve(struct rqli_stream *self, size_t bytes)
     return rqli_command_reserve(&self->out, bytes) && rqli_command_reserve(&self->sending, bytes);
 }
 
+/* `sending` is empty here: it becomes `out` with no bytes and with the memory that it has. */
 void rqli_stream_begin_batch(struct rqli_stream *self)
 {
     struct rqli_command batch = self->out;
@@ -56,6 +59,7 @@ struct rqli_slice rqli_stream_send(struct rqli_stream *self)
                                self->sending.length - self->n_sent};
 }
 
+/* What was not taken is known now not to have been sent, and so are the calls that begin in it. */
 bool rqli_stream_on_sent(struct rqli_stream *self, size_t sent)
 {
     self->n_sent += sent;

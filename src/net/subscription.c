@@ -23,6 +23,7 @@
 
 /* ---- what is the same for threads and on a loop ---- */
 
+/* Silence that leads to a test, and the pause between two. */
 enum { QUIET_US = 5000000 };
 
 /* The server knows of the test, and nothing has been heard since. */
@@ -122,7 +123,8 @@ struct rqli_push_threads {
     } shared;                            /* everything in here under shared.mutex */
 };
 
-/* Under the mutex: its owner is woken when that is released. */
+/* Under the mutex: its owner is woken when that is released. A reader sleeps in recv() and not on
+ * the word: what another thread notes for it is seen when recv() ends. */
 static void call(struct rqli_waiters *waiters, struct rqli_waiter *waiter)
 {
     struct rqli_push_threads *self =
@@ -200,6 +202,7 @@ static void pass_on_reading(struct rqli_push_threads *self, const struct rqli_wa
     }
 }
 
+/* Nobody is called here, nor below where the mutex is released without unlock(). */
 rql_status rqli_push_threads_join(struct rqli_push_threads *self, struct rqli_waiter *waiter)
 {
     rql_status status;

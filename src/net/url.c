@@ -1,7 +1,8 @@
-/* No message repeats a byte of the URL: one that is written wrongly may have its password in any
- * part
- * ("redis://user:pa/ss@host"). What is in the URL is decoded once, here; everything else works on
- * struct rqli_endpoint. */
+/*
+ * No message repeats a byte of the URL: one that is written wrongly may have its password in any
+ * part ("redis://user:pa/ss@host"). What is in the URL is decoded once, here; everything else works
+ * on struct rqli_endpoint.
+ */
 
 #include "net/url.h"
 
@@ -14,6 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+/* HOST_BYTES_MAX: no name of DNS is longer. */
 enum {
     URL_BYTES_MAX = 4096,
     HOST_BYTES_MAX = 253,
@@ -62,7 +64,8 @@ static size_t length_before(struct rqli_slice text, const char *stops)
     return i;
 }
 
-/* What stands behind "scheme://". A raw '@' in the password is forgiven: the last one counts. */
+/* What stands behind "scheme://". A raw '@' in the password is forgiven: the last one counts. A raw
+ * '/' or '?' is not: the first one ends the host. */
 static struct parts split(struct rqli_slice rest)
 {
     struct rqli_slice authority = take(&rest, length_before(rest, "/?"));
@@ -89,7 +92,8 @@ static int hex_value(char digit)
     return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
 }
 
-/* The byte at the front, decoded; -1: bad encoding, or a NUL. */
+/* The byte at the front, decoded; -1: bad encoding, or a NUL, which would cut a C string short. The
+ * text is not empty. */
 static int take_byte(struct rqli_slice *rest)
 {
     struct rqli_slice code = take(rest, 1);
@@ -128,7 +132,8 @@ static rql_status decode(char **out, struct rqli_slice text, const char *part, r
     return RQL_OK;
 }
 
-/* "user:password", "user:" (an empty password) or ":password" (of the default user). */
+/* "user:password", "user:" (an empty password) or ":password" (of the default user). Nothing, or
+ * ":" alone: no password, and no AUTH is sent. */
 static rql_status read_login(struct rqli_endpoint *self, struct rqli_slice login, rql_error *error)
 {
     struct rqli_slice user = take(&login, length_before(login, ":"));
@@ -171,7 +176,8 @@ static rql_status read_database(struct rqli_endpoint *self, struct rqli_slice te
     return RQL_OK;
 }
 
-/* Takes the host from the front; an address in brackets, a name, or nothing. */
+/* Takes the host from the front; an address in brackets, a name, or nothing, which is this machine.
+ * *rest is what follows: the port with its ':', or nothing, if the URL is right. */
 static rql_status read_host(struct rqli_endpoint *self, struct rqli_slice *rest, rql_error *error)
 {
     static const char allowed[] =
@@ -195,7 +201,7 @@ static rql_status read_host(struct rqli_endpoint *self, struct rqli_slice *rest,
     return RQL_OK;
 }
 
-/* What messages call the server. */
+/* What messages call the server. Database 0 is not named. */
 static rql_status name_server(struct rqli_endpoint *self, const char *scheme,
                               struct rqli_slice place, const char *before_database,
                               rql_error *error)
@@ -212,6 +218,7 @@ static rql_status name_server(struct rqli_endpoint *self, const char *scheme,
     return RQL_OK;
 }
 
+/* redis://[[user]:password@][host][:port][/database]. No path and "/" are database 0. */
 static rql_status read_tcp(struct rqli_endpoint *self, struct parts parts, rql_error *error)
 {
     rql_status status = read_login(self, parts.login, error);
@@ -256,6 +263,7 @@ static rql_status check_socket_path(const char *path, rql_error *error)
     return RQL_OK;
 }
 
+/* unix://[[user]:password@]/path[?db=database]. */
 static rql_status read_unix(struct rqli_endpoint *self, struct parts parts, rql_error *error)
 {
     rql_status status;
@@ -309,6 +317,7 @@ static rql_status read_local(struct rqli_endpoint *self, struct rqli_slice rest,
     return check_socket_path(self->path, error);
 }
 
+/* After a failure some fields are set: the caller frees them. */
 static rql_status read_url(struct rqli_endpoint *self, struct rqli_slice url, rql_error *error)
 {
     if (url.length > URL_BYTES_MAX) {
@@ -340,6 +349,7 @@ static rql_status read_url(struct rqli_endpoint *self, struct rqli_slice url, rq
     return rqli_fail(error, RQL_E_INVALID, "url: unknown scheme; use redis://, unix:// or local:");
 }
 
+/* The texts of *out are not freed: it has none yet. */
 rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error *error)
 {
     struct rqli_endpoint read = {0};

@@ -61,6 +61,7 @@ static void put(struct rqli_table *self, struct rqli_table_entry *entry, uint64_
     self->count++;
 }
 
+/* It is in the table. */
 static void take(struct rqli_table *self, const struct rqli_table_entry *entry)
 {
     struct rqli_table_entry **at = head_of(self, entry->hash);
@@ -179,7 +180,7 @@ void rqli_waiters_fini(struct rqli_waiters *self)
     free_table(&self->by_acquirer);
 }
 
-/* Behind the others for its lock. */
+/* Behind the others for its lock. The ring begins with the leader, so its end is in front of it. */
 static void enter_bucket(struct rqli_waiters *self, struct rqli_waiter *waiter, uint64_t hash)
 {
     struct rqli_waiter *leader = leader_of(self, waiter->lock_key, hash);
@@ -197,6 +198,8 @@ static void enter_bucket(struct rqli_waiters *self, struct rqli_waiter *waiter, 
     }
 }
 
+/* All are looked for before the first is entered: a refusal leaves nothing to be undone. `hash` is
+ * that of the last lock; who has a lock_key has one nonce only, of that lock. */
 rql_status rqli_waiters_join(struct rqli_waiters *self, struct rqli_waiter *waiter)
 {
     uint64_t hash = 0;
@@ -227,6 +230,8 @@ rql_status rqli_waiters_join(struct rqli_waiters *self, struct rqli_waiter *wait
     return RQL_OK;
 }
 
+/* Who follows in the ring takes its place in the table. Those who wait for several lead in any
+ * case, so nothing changes for the one that follows there. */
 struct rqli_waiter *rqli_waiters_leave(struct rqli_waiters *self, struct rqli_waiter *waiter)
 {
     struct rqli_waiter *leader = NULL;
@@ -340,6 +345,7 @@ void rqli_waiters_deliver(struct rqli_waiters *self, const struct rqli_pushed *p
         return;
     }
     if (pushed->kind == RQLI_PUSHED_HINT) {
+        /* Not hint(): it says nothing about a key that is watched, so the watch goes on. */
         waiter->hinted = true;
     } else {
         waiter->push = pushed->push;

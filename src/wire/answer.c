@@ -14,6 +14,7 @@
  * version, or from anybody who may publish.
  */
 
+/* The line of a queued request has the most. What a series adds is read by its place. */
 enum { NUMBERS_MAX = 8 };
 
 struct fields {
@@ -38,6 +39,7 @@ static struct rqli_slice next_word(struct rqli_slice *rest)
     return word;
 }
 
+/* The first word that is no number ends them. It and all that follows it is `word`. */
 static void read_text(struct fields *self, struct rqli_slice text)
 {
     while (text.length > 0 && self->count < NUMBERS_MAX) {
@@ -52,6 +54,7 @@ static void read_text(struct fields *self, struct rqli_slice text)
     self->word = text;
 }
 
+/* Items behind the word are left: a reader that expects them looks at the list itself. */
 static void read_list(struct fields *self, const struct rqli_reply *list)
 {
     size_t i = 0;
@@ -79,7 +82,8 @@ static struct fields read_fields(const struct rqli_reply *reply)
     return self;
 }
 
-/* No longer than any lock of ours: the server may say anything, and this is reckoned with. */
+/* No longer than any lock of ours: the server may say anything, and this is reckoned with. Below 0
+ * no end is known, whether it is the key that is missing (-2) or its ttl (-1). */
 static int64_t bounded_ms(int64_t left_ms)
 {
     left_ms = left_ms < -1 ? -1 : left_ms;
@@ -92,7 +96,8 @@ static bool is_time(int64_t server_us)
     return server_us >= 0 && server_us <= RQLI_SERVER_US_MAX;
 }
 
-/* {1, now_us, left_ms, token, process, was_handed_over, nonce} */
+/* {1, now_us, left_ms, token, process, was_handed_over, nonce}. Without its nonce a grant could be
+ * neither extended nor released: that is no answer. */
 static bool read_granted(const struct fields *fields, struct rqli_answer *out)
 {
     if (fields->count != 6 || fields->word.length == 0) {
@@ -138,16 +143,19 @@ bool rqli_answer_read(const struct rqli_reply *reply, struct rqli_answer *out)
     if (out->kind == RQLI_ANSWER_QUEUED) {
         return read_queued(&fields, out);
     }
+    /* A refusal (2 to 4) says what is left of the lock; 5 and 6 end behind the time. */
     out->left_ms = fields.count > 2 ? bounded_ms(fields.numbers[2]) : -1;
     return true;
 }
 
+/* A re-entry bears the nonce of the grant that it shares, which tells nothing about the request. */
 bool rqli_answer_is_for(const struct rqli_answer *self, const char *nonce)
 {
     return self->kind != RQLI_ANSWER_GRANTED || self->process != RQL_LOCK_OBTAINING ||
            rqli_slice_is(self->nonce, nonce);
 }
 
+/* A third number that is not there is 0: the script and the first one tell whether it is. */
 bool rqli_outcome_read(const struct rqli_reply *reply, struct rqli_outcome *out)
 {
     struct fields fields = read_fields(reply);
@@ -169,6 +177,7 @@ bool rqli_serve_is_due(const struct rqli_reply *reply)
     return rqli_outcome_read(reply, &outcome) && outcome.second == RQLI_SERVED_PARTLY;
 }
 
+/* {seconds, microseconds of the second}, both texts. */
 bool rqli_time_read(const struct rqli_reply *reply, int64_t *out_us)
 {
     int64_t seconds;
@@ -187,7 +196,8 @@ bool rqli_time_read(const struct rqli_reply *reply, int64_t *out_us)
 
 /* ---- acquire_series.lua ---- */
 
-/* Where the parts begin, and how long one is. */
+/* Where the parts begin, and how long one is: behind {1, now_us} the grants, four items each;
+ * behind the numbers of a place, or {2 to 4, now_us, pttl_ms}, one obstacle for each lock. */
 enum { GRANT_HEAD = 2, GRANT_PART = 4, QUEUED_HEAD = 8, REFUSED_HEAD = 3 };
 
 static bool is_integer(const struct rqli_reply *reply, int64_t least, int64_t most)
@@ -195,7 +205,7 @@ static bool is_integer(const struct rqli_reply *reply, int64_t least, int64_t mo
     return reply->type == RQLI_REPLY_INTEGER && reply->integer >= least && reply->integer <= most;
 }
 
-/* {token, ttl_left_ms, process, grant's nonce} */
+/* {token, ttl_left_ms, process, grant's nonce}. No process 2: a series does not extend locks. */
 static bool is_part(const struct rqli_reply *part)
 {
     return is_integer(&part[0], 1, INT64_MAX) && is_integer(&part[1], INT64_MIN, INT64_MAX) &&
@@ -237,6 +247,8 @@ static bool has_obstacles(const struct rqli_reply *reply, size_t count)
     return true;
 }
 
+/* A grant has texts between its numbers, and so a reader of its own. of_ruby has to be the
+ * number of one of the locks: the caller looks that one up. */
 bool rqli_series_answer_read(const struct rqli_reply *reply, size_t count, struct rqli_answer *out)
 {
     if (reply->type == RQLI_REPLY_ARRAY && reply->count > 0 &&
@@ -258,6 +270,7 @@ bool rqli_series_answer_read(const struct rqli_reply *reply, size_t count, struc
            has_obstacles(reply, count);
 }
 
+/* was_handed_over stays false: nobody gives a series its locks, it takes them itself. */
 struct rqli_answer rqli_series_answer_grant(const struct rqli_reply *reply, size_t index)
 {
     const struct rqli_reply *part = &reply->items[GRANT_HEAD + GRANT_PART * index];
@@ -272,6 +285,7 @@ struct rqli_answer rqli_series_answer_grant(const struct rqli_reply *reply, size
     };
 }
 
+/* Answers 5 and 6 have none: they are not asked about. */
 enum rqli_obstacle rqli_series_answer_obstacle(const struct rqli_reply *reply, size_t index)
 {
     return (enum rqli_obstacle)reply->items[head_of(reply) + index].integer;
@@ -279,8 +293,10 @@ enum rqli_obstacle rqli_series_answer_obstacle(const struct rqli_reply *reply, s
 
 /* ---- pushes ---- */
 
+/* Where the server says by RESP2 which tracked key has changed. */
 #define CHANGES "__redis__:invalidate"
 
+/* The prefix, 32 digits and a terminator fit well. */
 enum { CHANNEL_SIZE = 64 };
 
 /* Pushes are lines of text, as answers are. Nothing may follow the last word. */
@@ -321,6 +337,9 @@ static void read_message(struct rqli_pushed *pushed, struct rqli_slice text)
     memcpy(pushed->nonce, nonce.data, nonce.length);
 }
 
+/* {"subscribe", channel, number of subscriptions}, or {"message", channel, payload}. The payload of
+ * a change is a list of one key; it is nil when the whole database was emptied. All other messages
+ * come by the client's own channel: it has subscribed to no third one. */
 struct rqli_pushed rqli_push_read(const struct rqli_reply *reply)
 {
     struct rqli_pushed pushed = {.kind = RQLI_PUSHED_NOTHING};
@@ -358,6 +377,8 @@ void rqli_push_ping(struct rqli_command *command, const char *identity)
                        NULL);
 }
 
+/* Two commands and not one of two channels: where the user may not hear of changes only the second
+ * is refused. */
 void rqli_push_subscribe(struct rqli_command *command, const char *identity)
 {
     char channel[CHANNEL_SIZE];

@@ -91,7 +91,7 @@ static inline bool reserve(struct rqli_command *self, size_t more)
     return !self->failed;
 }
 
-/* Nearly all counts have two digits. */
+/* Takes HEADER_SIZE bytes at most; returns where they end. Nearly all counts have two digits. */
 static inline char *put_header(char *at, char mark, size_t count)
 {
     *at++ = mark;
@@ -107,7 +107,7 @@ static inline char *put_header(char *at, char mark, size_t count)
     return at;
 }
 
-/* The room must be there. */
+/* The room must be there. An empty word may have no data: memcpy() must not get NULL. */
 static inline void put_word(struct rqli_command *self, const char *word, size_t length)
 {
     char *at = put_header(self->data + self->length, '$', length);
@@ -121,6 +121,7 @@ static inline void put_word(struct rqli_command *self, const char *word, size_t 
     self->length = (size_t)(at - self->data);
 }
 
+/* "*<argc>", and then for each word "$<length>" and its bytes; CR LF behind each of these. */
 void rqli_command_begin(struct rqli_command *self, size_t argc)
 {
     self->n_commands++;
@@ -185,6 +186,8 @@ void rqli_command_words(struct rqli_command *self, ...)
     va_end(words);
 }
 
+/* The failure stays the caller's: others have put their commands into the same buffer, and theirs
+ * can still be sent. */
 bool rqli_command_append(struct rqli_command *self, const struct rqli_command *other)
 {
     if (self->failed || other->failed) {
@@ -206,8 +209,11 @@ bool rqli_command_append(struct rqli_command *self, const struct rqli_command *o
 /* What a script declares: its lock alone, the swarm's keys, those of a lock, or the last two. */
 enum { SWARM_KEYS = 3, LOCK_KEYS = 5, FLUSH_KEYS = 7 };
 
+/* Sign and digits of a number; three letters, and four numbers with a blank before each. */
 enum { NUMBER_BYTES = 20, ACQUIRE_BYTES = 3 + 4 * (1 + NUMBER_BYTES) };
 
+/* `args` and `numbers` are large and left as they are: n_args and used say how much of them counts.
+ * `out` and is_plain are set by rqli_call_begin(), where there is an operation. */
 void rqli_call_init(struct rqli_call *self, enum rqli_script_id script,
                     const struct rqli_keys *keys)
 {
@@ -268,7 +274,8 @@ static char *put_number(char *at, int64_t number)
     return at + rqli_format_int(at, number);
 }
 
-/* One argument of several words: the script splits it up only if it must. */
+/* One argument of several words, as "qw- -1 0 -1 4711" (lua/README.md 10): the script splits it up
+ * only if it must. */
 void rqli_call_acquire_args(struct rqli_call *self, const struct rqli_acquire_args *args)
 {
     char *begin = self->numbers + self->used;
@@ -286,7 +293,8 @@ void rqli_call_acquire_args(struct rqli_call *self, const struct rqli_acquire_ar
     add(self, (struct rqli_slice){begin, (size_t)(at - begin)});
 }
 
-/* The release of a grant that never was. */
+/* The release of a grant that never was: no lock has the nonce "-". If the lock is held the script
+ * leaves it alone, and serves nobody. */
 void rqli_serve_write(const struct rqli_keys *keys, struct rqli_call *call)
 {
     rqli_call_init(call, RQLI_SCRIPT_RELEASE, keys);
@@ -294,6 +302,7 @@ void rqli_serve_write(const struct rqli_keys *keys, struct rqli_call *call)
     rqli_call_random(call);
 }
 
+/* In the order of KEYS in the scripts, as is all that follows. */
 static void write_lock_keys(const struct rqli_keys *keys, struct rqli_command *command)
 {
     rqli_command_slice(command, keys->lock);
@@ -307,7 +316,9 @@ static void write_swarm_keys(struct rqli_command *command)
     rqli_command_text(command, RQLI_KEY_SUSPECTS);
 }
 
-/* All keys that the script uses are declared: a cluster, and some ACLs, require that. */
+/* All keys that the script uses are declared: a cluster, and some ACLs, require that. Their number
+ * tells which they are: a lock has 5, a series 5, 8, 11 and so on, and none of the other sets has
+ * as many. */
 static void write_keys(const struct rqli_call *self, struct rqli_command *command, size_t n_keys)
 {
     if (n_keys == SWARM_KEYS) {
@@ -333,7 +344,8 @@ static void write_keys(const struct rqli_call *self, struct rqli_command *comman
     }
 }
 
-/* A script and a call that do not fit together are a mistake of ours. */
+/* Each further lock of a series brings its three keys; those behind them come once. A script and a
+ * call that do not fit together are a mistake of ours. */
 static size_t count_keys(const struct rqli_call *self, const struct rqli_script *script)
 {
     size_t n_more = self->series ? self->n_series - 1 : 0;
@@ -344,6 +356,7 @@ static size_t count_keys(const struct rqli_call *self, const struct rqli_script 
     return script->n_keys + n_more * script->n_repeated;
 }
 
+/* EVALSHA sha1 numkeys key ... arg ..., or the same with EVAL and the text. */
 void rqli_call_write(const struct rqli_call *self, struct rqli_command *command, bool with_text)
 {
     const struct rqli_script *script = &rqli_scripts[self->script];

@@ -11,6 +11,7 @@ static struct rqli_slice behind(struct rqli_slice text, size_t count)
     return (struct rqli_slice){text.data + count, text.length - count};
 }
 
+/* What reads the rest takes no '+': that of "+-1" stays, so it is no number. */
 static struct rqli_slice without_plus(struct rqli_slice text)
 {
     bool plus = text.length > 1 && text.data[0] == '+' && text.data[1] != '-';
@@ -63,13 +64,15 @@ bool rqli_gem_seconds(struct rqli_slice text, int64_t *out_us)
     if (!take_exponent(&rest, &exponent)) {
         return false;
     }
+    /* Digits, and behind them perhaps a point and more digits. */
     n_whole = count_digits(rest, 0);
     if (n_whole == 0 ||
         (n_whole < rest.length && (rest.data[n_whole] != '.' || n_whole + 1 == rest.length ||
                                    n_whole + 1 + count_digits(rest, n_whole + 1) < rest.length))) {
         return false;
     }
-    /* Each digit stands for so many powers of ten microseconds; the first that is less rounds. */
+    /* Each digit stands for so many powers of ten microseconds; the first that is less rounds.
+     * Where no digit is left there are zeros. */
     for (int64_t power = (int64_t)n_whole - 1 + exponent + MICROSECOND_DIGITS; power >= -1;
          power--) {
         int digit = 0;

@@ -4,7 +4,8 @@
 
 #include <stdio.h>
 
-/* Parts of a message are cut so that all of them fit into rql_error::message. */
+/* Parts of a message are cut so that all of them fit into rql_error::message. ESCAPE_SIZE: of
+ * "\x1b"; CUT_SIZE: of "..." and a terminator. */
 enum { WHERE_SIZE = 88, TEXT_SIZE = 112, ESCAPE_SIZE = 4, CUT_SIZE = 4, SHA_SIZE = 40 };
 
 struct error_class {
@@ -45,6 +46,7 @@ static bool begins_with(struct rqli_slice text, const char *word)
     return text.length >= length && memcmp(text.data, word, length) == 0;
 }
 
+/* The whole word: BUSY is another code than BUSYKEY. */
 static bool first_word_is(struct rqli_slice text, const char *word)
 {
     size_t length = strlen(word);
@@ -80,7 +82,8 @@ static struct rqli_slice without_tail(struct rqli_slice text)
     return text;
 }
 
-/* Redis 6 puts "ERR Error running script (call to f_<sha>): @user_script:1: " in front. */
+/* Redis 6 puts "ERR Error running script (call to f_<sha>): @user_script:1: " in front, the end of
+ * it perhaps twice, and perhaps a '-' before the code. */
 static struct rqli_slice without_front(struct rqli_slice text)
 {
     const char *mark;
@@ -123,7 +126,7 @@ static struct rqli_slice useful_part(struct rqli_slice text)
     return without_front(without_tail(text));
 }
 
-/* By its first word, which is the code; then by what it contains. */
+/* By its first word, which is the code; then by what it contains anywhere. Never NULL. */
 static const struct error_class *classify(struct rqli_slice text)
 {
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
@@ -178,6 +181,8 @@ static void show(char *out, size_t size, struct rqli_slice text)
     out[length] = '\0';
 }
 
+/* The class is that of the words before they are cut; where it says that nothing was done, so does
+ * the message. */
 rql_status rqli_reply_fault(const struct rqli_reply *reply, const char *what, const char *where,
                             rql_error *error)
 {
