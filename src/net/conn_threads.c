@@ -270,6 +270,7 @@ static rql_status attempt(struct rqli_conn *self, int64_t deadline_us, rql_error
         rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_CONNECTIONS, 1);
         self->shared.reading = reading;
         self->shared.is_far = reading.received_us - reading.sent_us > FAR_US;
+        self->shared.last_fault = (rql_error){0};
         rqli_stream_on_connected(&self->shared.stream, now_us);
     } else {
         self->shared.state = DOWN;

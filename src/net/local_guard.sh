@@ -7,7 +7,7 @@
 # lock on the folder that a joiner holds until it is connected. No child may keep either.
 set -u
 umask 077
-PATH=$PATH:/usr/sbin:/usr/bin:/sbin:/bin
+PATH=$PATH:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 mode=$1 folder=$2 server=$3 cli=$4 idle_s=$5
 socket=$folder/redis.sock

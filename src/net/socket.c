@@ -257,8 +257,9 @@ static void take_optional(struct login *self, enum question question,
 {
     struct rqli_seat *seat = &self->sock->seat;
 
-    if (reply->type == RQLI_REPLY_ERROR) {
-        self->sock->is_read_only = question == WRITE && rqli_reply_says(reply, "READONLY");
+    if (question == WRITE) {
+        self->sock->is_read_only =
+            reply->type == RQLI_REPLY_ERROR && rqli_reply_says(reply, "READONLY");
     } else if (reply->type == RQLI_REPLY_TEXT && question == CLIENT_INFO) {
         copy_between(seat->address, sizeof seat->address, reply, " addr=", " laddr=");
     } else if (reply->type == RQLI_REPLY_TEXT && question == INFO) {
@@ -328,11 +329,14 @@ static rql_status read_reply(struct login *self, int64_t deadline_us, struct rql
 static rql_status ask_server(struct login *self, int64_t deadline_us, rql_error *error)
 {
     rql_status status = RQL_OK;
+    bool is_sent;
 
     if (self->command.failed) {
         return rqli_fail_nomem(error);
     }
-    if (!rqli_socket_send(self->sock, self->command.data, self->command.length, deadline_us)) {
+    is_sent = rqli_socket_send(self->sock, self->command.data, self->command.length, deadline_us);
+    explicit_bzero(self->command.data, self->command.length); /* the password was in it */
+    if (!is_sent) {
         return broken(self, NULL, error);
     }
     for (int i = 0; !status && i < self->command.n_commands; i++) {
@@ -343,7 +347,6 @@ static rql_status ask_server(struct login *self, int64_t deadline_us, rql_error 
             status = take_reply(self, self->sent[i], &reply, error);
         }
     }
-    explicit_bzero(self->command.data, self->command.length); /* the password was in it */
     return status;
 }
 

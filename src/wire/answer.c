@@ -187,7 +187,7 @@ bool rqli_time_read(const struct rqli_reply *reply, int64_t *out_us)
         reply->items[0].type != RQLI_REPLY_TEXT || reply->items[1].type != RQLI_REPLY_TEXT ||
         !rqli_parse_int(reply->items[0].text, &seconds) ||
         !rqli_parse_int(reply->items[1].text, &us) || seconds < 0 ||
-        seconds > RQLI_SERVER_US_MAX / 1000000) {
+        seconds > RQLI_SERVER_US_MAX / 1000000 || us < 0 || us > 999999) {
         return false;
     }
     *out_us = seconds * 1000000 + us;
@@ -231,11 +231,15 @@ static size_t head_of(const struct rqli_reply *reply)
     return reply->items[0].integer == RQLI_ANSWER_QUEUED ? QUEUED_HEAD : REFUSED_HEAD;
 }
 
-/* One for each lock, in the order that they were asked for. */
+/* One for each lock, in the order that they were asked for. A text has room for none. */
 static bool has_obstacles(const struct rqli_reply *reply, size_t count)
 {
-    size_t head = head_of(reply);
+    size_t head;
 
+    if (reply->type != RQLI_REPLY_ARRAY) {
+        return false;
+    }
+    head = head_of(reply);
     if (reply->count != head + count) {
         return false;
     }

@@ -895,6 +895,29 @@ static void impatient_connecting_does_not_fail_the_patient(void **state)
     proxy_stop(proxy);
 }
 
+/* Nobody could connect, then somebody did: why it was not possible before is no news. */
+static void an_old_reason_is_not_told_again(void **state)
+{
+    struct proxy *proxy = proxy_start(server.socket_path);
+    rql_error error = {0};
+    struct crew crew;
+
+    (void)state;
+    join(&crew, proxy_url(proxy), LONG_MS);
+    proxy_refuse(proxy, true);
+    assert_int_equal(rqli_conn_connect(crew.conn, rqli_after_ms(rqli_now_us(), 50), &error),
+                     RQL_E_IO);
+    assert_non_null(strstr(error.message, "refused"));
+    proxy_heal(proxy);
+    CHECK_OK(echo(&crew, "connected"));
+    proxy_cut_reply(proxy, 1);
+    assert_int_equal(echo(&crew, "cut"), RQL_E_UNKNOWN);
+    assert_int_equal(rqli_conn_connect(crew.conn, rqli_now_us(), &error), RQL_E_IO);
+    assert_null(strstr(error.message, "refused"));
+    part(&crew);
+    proxy_stop(proxy);
+}
+
 static int start_server(void **state)
 {
     (void)state;
@@ -933,6 +956,7 @@ int main(void)
         cmocka_unit_test(crash_and_restart_are_survived_with_pauses),
         cmocka_unit_test(every_connection_resolves_the_address_anew),
         cmocka_unit_test(impatient_connecting_does_not_fail_the_patient),
+        cmocka_unit_test(an_old_reason_is_not_told_again),
     };
 
     if (!redis_server_available()) {

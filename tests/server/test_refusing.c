@@ -93,6 +93,21 @@ static void connecting_reports_a_replica(void **state)
     CHECK_OK(rql_client_connect(client, NULL));
 }
 
+/* Of the answers that it needs not have, one that is refused does not hide another. */
+static void a_replica_is_reported_without_the_right_to_ask_for_more(void **state)
+{
+    rql_client *own;
+
+    (void)state;
+    ask("REPLICAOF 127.0.0.1 1");
+    ask("ACL SETUSER default -client|info -info");
+    own = new_client();
+    assert_int_equal(rql_client_connect(own, NULL), RQL_E_READ_ONLY);
+    rql_client_free(own);
+    ask("ACL SETUSER default +@all");
+    ask("REPLICAOF NO ONE");
+}
+
 /* What login asks for beyond need may be forbidden. */
 static void connecting_needs_no_rights_but_those_to_lock(void **state)
 {
@@ -118,6 +133,7 @@ int main(void)
         TEST(a_full_server_is_told_at_once),
         TEST(rql_lock_try_does_not_wait_for_a_master),
         TEST(connecting_reports_a_replica),
+        TEST(a_replica_is_reported_without_the_right_to_ask_for_more),
         TEST(connecting_needs_no_rights_but_those_to_lock),
     };
 #undef TEST

@@ -282,6 +282,36 @@ static void outcomes_have_two_numbers_or_three(void **state)
     }
 }
 
+/* As TIME says it. */
+static void a_time_of_day_has_seconds_and_microseconds_of_one(void **state)
+{
+    static const struct {
+        const char *seconds;
+        const char *us;
+        int64_t time_us; /* -1: it is none */
+    } rows[] = {
+        {"1795254268", "468100", 1795254268468100},
+        {"0", "0", 0},
+        {"1", "999999", 1999999},
+        {"1", "1000000", -1},
+        {"1", "-1", -1},
+        {"-1", "0", -1},
+        {"1", "9223372036854775807", -1},
+        {"9223372036854775807", "0", -1},
+        {"1", "x", -1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TREE_COUNT(rows); i++) {
+        const struct rqli_reply items[] = {tree_text(rows[i].seconds), tree_text(rows[i].us)};
+        const struct rqli_reply reply = tree_array(items, 2);
+        int64_t time_us = -1;
+
+        assert_int_equal(rqli_time_read(&reply, &time_us), rows[i].time_us >= 0);
+        assert_int_equal(time_us, rows[i].time_us);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,6 +325,7 @@ int main(void)
         cmocka_unit_test(a_list_says_what_a_line_does),
         cmocka_unit_test(what_is_neither_is_no_answer),
         cmocka_unit_test(outcomes_have_two_numbers_or_three),
+        cmocka_unit_test(a_time_of_day_has_seconds_and_microseconds_of_one),
     };
 
     return cmocka_run_group_tests_name("answer", tests, NULL, NULL);
