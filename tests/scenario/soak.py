@@ -260,7 +260,7 @@ class Worker(threading.Thread):
     def hold_once(self):
         soak = self.soak
         names, options = self.options()
-        epoch = soak.oracle.epoch
+        epoch, generation = soak.oracle.epoch, soak.oracle.generation
         kept_ms = self.slot.kept_ms()
         asking = self.actor.ask(*names, **options)
         if self.actor.kind == "loop" and self.random.random() < 0.05:
@@ -273,11 +273,12 @@ class Worker(threading.Thread):
         if outcome.status == "OK":
             if len(names) > 1:
                 soak.count("series")
-            self.use(asking.hold(), names, options, epoch)
+            self.use(asking.hold(), names, options, (epoch, generation))
 
-    def use(self, hold, names, options, epoch):
+    def use(self, hold, names, options, when):
+        """When: epoch and generation from before it asked."""
         oracle, server = self.soak.oracle, self.soak.server
-        generation = oracle.generation
+        epoch, generation = when
         helds = [Held(name, token, epoch, hold.outcome) for name, token in zip(names, hold.tokens)]
         if self.random.random() < 0.1 and "task" in options:
             self.enter_again(names, options)
@@ -349,7 +350,8 @@ class Nemesis:
         self.slot().fault("cut")
 
     def lose_reply(self):
-        self.slot().fault(self.random.choice(("drop_reply", "cut_reply")), n=self.random.randrange(1, 4))
+        """With the connection: a network that swallows one reply and goes on is none."""
+        self.slot().fault("cut_reply", n=self.random.randrange(1, 4))
 
     def freeze(self):
         slot = self.slot()
