@@ -305,7 +305,8 @@ run_scenario() {
 
 # By name only: each operation meets each fault at each place.
 stage_faults() {
-    build_gcc && run_scenario test_faults --all
+    export RQL_TEST_LONG=1
+    build_gcc && run_scenario test_faults
 }
 
 # By name only: everything goes wrong at random, for as many minutes as asked for.
@@ -480,7 +481,7 @@ seconds_of() {
     clang | asan) echo 250 ;;
     tsan) echo 220 ;;
     guarantees) echo 270 ;;
-    faults) echo 400 ;;
+    faults) echo 160 ;;
     soak) echo $((60 + 60 * soak_minutes)) ;;
     valgrind) echo 120 ;;
     tidy) echo 100 ;;

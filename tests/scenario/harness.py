@@ -8,6 +8,7 @@ An actor acquires, extends and releases; what it is, a scenario need not know:
 
 Standard library only.
 """
+import concurrent.futures
 import itertools
 import json
 import os
@@ -26,6 +27,7 @@ from private_server import (PATIENCE_S, Connection, PrivateServer, die_with_pare
 
 FOREVER = "forever"
 KINDS = ("thread", "loop", "process")
+JOBS = 4
 
 
 def statuses():
@@ -391,21 +393,55 @@ def title(function, kind, count):
     return f"{function.__name__.replace('_', ' ')} ({kind}, {locks})"
 
 
-def run_one(number, case, world):
-    function, kind, count = case
-    begun = time.monotonic()
-    try:
-        world.ask("FLUSHALL")
-        function(world, kind, [f"lock{i}" for i in range(count)])
-        world.end()
-    except Exception:  # every failure of a scenario is one line of TAP and its trace
-        print(f"not ok {number} - {title(*case)}", flush=True)
-        trace = traceback.format_exc() + "".join(remote.last_words() for remote in world.remotes)
-        print("# " + (trace + world.server.log()[-2000:]).replace("\n", "\n# "), flush=True)
-        world.abandon()
-        return False
-    print(f"ok {number} - {title(*case)} # {time.monotonic() - begun:.2f} s", flush=True)
-    return True
+class Runner(threading.local):
+    """Of one thread: its server, for one scenario after the other."""
+    server = None
+
+    def run(self, program, case):
+        """What went wrong, or None; and how long it took."""
+        begun = time.monotonic()
+        self.server = self.server or PrivateServer(has_clock=True)
+        world = World(program, self.server)
+        try:
+            function, kind, count = case
+            world.ask("FLUSHALL")
+            function(world, kind, [f"lock{i}" for i in range(count)])
+            world.end()
+            return None, time.monotonic() - begun
+        except Exception:  # every failure of a scenario is one line of TAP and its trace
+            trace = traceback.format_exc() + "".join(remote.last_words() for remote in world.remotes)
+            world.abandon()
+            trace += self.server.log()[-2000:]
+            self.stop()  # whatever state it is in: the next scenario begins anew
+            return trace, time.monotonic() - begun
+
+    def stop(self):
+        if self.server:
+            self.server.stop()
+            self.server = None
+
+
+def run_all(program, chosen):
+    """Several at once, for they mostly wait; told in their order. Returns how many failed."""
+    runner = Runner()
+    n_failed = 0
+    gate = threading.Barrier(JOBS)
+
+    def stop_one():
+        gate.wait()  # each thread of the pool comes here once
+        runner.stop()
+
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        runs = [pool.submit(runner.run, program, case) for case in chosen]
+        for number, (case, run) in enumerate(zip(chosen, runs), 1):
+            trace, took_s = run.result()
+            print(f"{'not ok' if trace else 'ok'} {number} - {title(*case)} # {took_s:.2f} s", flush=True)
+            if trace:
+                n_failed += 1
+                print("# " + trace.replace("\n", "\n# "), flush=True)
+        for _ in range(JOBS):
+            pool.submit(stop_one)
+    return n_failed
 
 
 def main():
@@ -416,15 +452,4 @@ def main():
     program = os.path.abspath(sys.argv[1])
     chosen = [case for case in SCENARIOS if all(word in title(*case) for word in sys.argv[2:])]
     print(f"1..{len(chosen)}", flush=True)
-    server, results = None, []
-    try:
-        for number, case in enumerate(chosen, 1):
-            server = server or PrivateServer(has_clock=True)
-            results.append(run_one(number, case, World(program, server)))
-            if not results[-1]:  # whatever state it is in: the next one begins anew
-                server.stop()
-                server = None
-    finally:
-        if server:
-            server.stop()
-    return 0 if all(results) else 1
+    return 1 if run_all(program, chosen) else 0
