@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -169,6 +170,13 @@ class Remote:
         code = self.process.wait(PATIENCE_S * 3)
         self.join()
         check_equal(code, 0, "remote: " + "".join(self.errors))
+
+    def stop(self):
+        """All its threads, until go_on()."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
 
     def kill(self):
         self.is_killed = True
@@ -363,6 +371,10 @@ class World:
     def await_queue(self, names, count):
         for name in names:
             wait_until(lambda name=name: self.queue_length(name) == count, f"{count} wait for {name}")
+
+    def await_listeners(self, count):
+        """So many clients are told of hand-overs; who waits without being told has to ask again."""
+        wait_until(lambda: len(self.ask("PUBSUB", "CHANNELS", "rql:wake:*")) == count, f"{count} listen")
 
     def keys_left(self):
         """Locks, queues and requests; not what is there for good, as the fence."""

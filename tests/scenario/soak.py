@@ -188,10 +188,10 @@ class Slot:
         self.remote.do("fault", proxy="net", fault=fault, **words)
 
     def stop(self, seconds):
-        self.remote.process.send_signal(signal.SIGSTOP)
+        self.remote.stop()
         time.sleep(seconds)
         self.stopped_ms += seconds * 1000
-        self.remote.process.send_signal(signal.SIGCONT)
+        self.remote.go_on()
 
     def kill(self):
         """And the next one."""
@@ -205,7 +205,7 @@ class Slot:
 
     def abandon(self):
         if self.remote.process.poll() is None:
-            self.remote.process.send_signal(signal.SIGCONT)
+            self.remote.go_on()
             self.world.abandon()
 
 

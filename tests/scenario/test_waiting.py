@@ -31,6 +31,7 @@ def a_waiter_is_handed_the_lock_by_the_release(world, kind, names):
     waiter = world.actor(kind, retry_delay_ms=LONG_MS)
     asking = waiter.ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, 1)
+    world.await_listeners(1)
     held.release().check()
     mine = asking.hold()
     check(len(names) > 1 or mine.outcome.handed_over, "it was not handed over")

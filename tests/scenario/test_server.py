@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""What a server does that is alive: it pauses, loses a part, is restored, cuts whoever reads too slowly."""
+import sys
+import time
+
+from harness import FOREVER, check, check_equal, main, scenario, wait_until
+
+LONG_MS = 60000
+
+
+@scenario()
+def a_server_that_pauses_its_clients_is_waited_for(world, kind, names):
+    """CLIENT PAUSE: shorter than the time-out for replies, it costs its length."""
+    actor = world.actor(kind)
+    actor.acquire("warm").release().check()
+    began = time.monotonic()
+    world.ask("CLIENT", "PAUSE", 300)
+    held = actor.acquire(*names, timeout_ms=LONG_MS)
+    check(time.monotonic() - began >= 0.3, "nothing was paused")
+    held.release().check()
+    check_equal(world.keys_left(), [])
+
+
+@scenario()
+def a_longer_pause_ends_a_call_by_its_deadline(world, kind, names):
+    actor = world.actor(kind, io_timeout_ms=200)
+    actor.acquire("warm").release().check()
+    world.ask("CLIENT", "PAUSE", 1500)
+    outcome = actor.refused(*names, timeout_ms=300)
+    check(outcome.status in ("TIMED_OUT", "E_UNKNOWN", "E_IO"), repr(outcome))
+    world.ask("CLIENT", "UNPAUSE")
+    world.await_nothing_left()
+
+
+@scenario()
+def an_evicted_lock_is_a_loss_that_is_told(world, kind, names):
+    """Any policy but noeviction may take locks; see README."""
+    held = world.actor(kind).acquire(*names, ttl_ms=900, auto_extend=True)
+    world.ask("CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
+    world.ask("CONFIG", "SET", "maxmemory", 1)
+    world.ask("GET", "anything")
+    try:
+        wait_until(held.is_lost, "the loss is told")
+    finally:
+        world.ask("CONFIG", "SET", "maxmemory", 0)
+        world.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
+    check_equal(held.release().status, "NOT_HELD")
+    later = world.actor("thread").acquire(*names)
+    check(later.tokens[0] > held.tokens[0], "the token does not rise")
+    later.release().check()
+
+
+@scenario()
+def a_server_that_was_restored_from_an_old_copy_gives_no_token_twice(world, kind, names):
+    """As a replica that is promoted without the latest writes."""
+    actor = world.actor(kind, connect_timeout_ms=LONG_MS)
+    actor.acquire(*names).release().check()
+    world.ask("SAVE")
+    lost = actor.acquire(*names)
+    world.server.kill()
+    world.server.launch()
+    world.reconnect()
+    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    check(held.tokens[0] > lost.tokens[0], f"{held.tokens[0]} after {lost.tokens[0]}")
+    lost.release().check("NOT_HELD", "OK")  # its first attempt may have found a broken connection
+    check_equal(world.holder(names[0]), held.outcome.acq_id)
+    held.release().check()
+    check_equal(world.keys_left(), [])
+    world.server.forget()
+
+
+@scenario()
+def a_subscriber_that_is_cut_for_reading_too_slowly_comes_back(world, kind, names):
+    """Its output buffer is full: the process stands still while others talk on its channel."""
+    remote = world.remote()
+    actor = world.actor("loop" if kind == "loop" else "thread", world.client(remote, retry_delay_ms=LONG_MS))
+    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    asking = actor.ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    channel = wait_until(lambda: world.ask("PUBSUB", "CHANNELS", "rql:wake:*"), "it listens")[0]
+    world.ask("CONFIG", "SET", "client-output-buffer-limit", "pubsub 65536 65536 1")
+    remote.stop()
+    try:
+        for _ in range(200):
+            world.ask("PUBLISH", channel, "x" * 10000)
+        wait_until(lambda: not world.ask("PUBSUB", "CHANNELS", channel), "it is cut")
+    finally:
+        remote.go_on()
+        world.ask("CONFIG", "SET", "client-output-buffer-limit", "pubsub 33554432 8388608 60")
+    wait_until(lambda: world.ask("PUBSUB", "CHANNELS", channel), "it listens again")
+    held.release().check()
+    asking.hold().release().check()
+    world.await_nothing_left()
+
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def nobody_who_asks_at_random_starves(world, kind, names):
+    """Eight take the lock forty times each; the last one is done not long after the first."""
+    actors = [world.actor(kind) for _ in range(8)]
+    left = {actor: 40 for actor in actors}
+    asked = {actor: actor.ask(*names, timeout_ms=FOREVER, access_strategy="random") for actor in actors}
+    order = []
+    while asked:
+        for actor, asking in list(asked.items()):
+            if asking.is_over():
+                asking.hold().release().check()
+                order.append(actor)
+                left[actor] -= 1
+                del asked[actor]
+                if left[actor]:
+                    asked[actor] = actor.ask(*names, timeout_ms=FOREVER, access_strategy="random")
+    for actor in actors:
+        check(actor in order[:len(order) // 2], f"{actor.name} had nothing in the first half")
+    world.await_nothing_left()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
