@@ -56,7 +56,7 @@ static int64_t wait_left_ms(const struct rqli_acquire *self, int64_t now_us)
 
 /* The arguments of acquire.lua and acquire_series.lua, in their order. The server refuses a try
  * that arrives after its not_after: one that was held up on its way must not take a lock for
- * somebody who has given up. */
+ * somebody who has given up. A score says that the request has its place already: 0 at first. */
 static void add_arguments(const struct rqli_acquire *self, struct rqli_call *call, int64_t now_us)
 {
     static const char access[] = "qrQR"; /* the second two: it holds other locks */
@@ -125,9 +125,9 @@ static void write_calls(struct rqli_op *op, size_t i, struct rqli_call *call)
 
 /* ---- leaving ---- */
 
-/* The withdrawal gets the rest of the time up to the deadline and the grace period behind it. If a
- * failed try has used the grace already, only half of it is left: a call ends by its deadline plus
- * the grace, whatever the server does. */
+/* A withdrawal has io_timeout_ms, or where the deadline comes before that, the time to the deadline
+ * and the grace behind it; and half of the grace at least. Not so behind a try that failed after
+ * the deadline, in the grace: a silent server is not waited for beyond its end. */
 static int64_t leave_until_us(const struct rqli_acquire *self, int64_t now_us)
 {
     int64_t until_us = rqli_after_ms(now_us, self->client->options.io_timeout_ms);
@@ -140,7 +140,7 @@ static int64_t leave_until_us(const struct rqli_acquire *self, int64_t now_us)
 }
 
 /* Nobody waits for it: the leases repeat it until the server confirms, or until a grant that it may
- * have got is over by its ttl. */
+ * have got is over by its ttl. What they need is copied: the handle may be freed at once. */
 static void withdraw_in_background(const struct rqli_acquire *self, const rql_lock *lock)
 {
     const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
@@ -222,7 +222,7 @@ static rql_status check_host(const struct rqli_acquire *self, int64_t now_us, rq
                      rqli_acquire_lock(self, 0)->name);
 }
 
-/* False: it failed before anything was sent. */
+/* False: it failed before anything was sent, and the machine was told: its next step is another. */
 static bool try_once(struct rqli_acquire *self)
 {
     rql_error fault;
@@ -397,6 +397,7 @@ void rqli_acquire_init(struct rqli_acquire *self)
         init_several(self);
     }
     *self->result = (struct rqli_acquire_result){.rank = -1, .tries = 1};
+    /* Not waited for here, for a loop must not wait; rqli_acquire_run() does. */
     if (options->auto_extend) {
         rqli_leases_prepare(self->client->leases, 0);
     }
@@ -411,6 +412,7 @@ static bool waits_for_itself(const struct rqli_acquire *self)
            rqli_leases_extends(self->client->leases, lock->name, lock->acquirer);
 }
 
+/* Who fails fast never waits: no push is for it, and it does not join those who wait. */
 bool rqli_acquire_begin(struct rqli_acquire *self)
 {
     rql_error fault;
@@ -438,6 +440,7 @@ void rqli_acquire_abandon(struct rqli_acquire *self)
     rqli_acquire_note_fault(self, &fault);
 }
 
+/* Those before one that cannot be looked after stay listed: giving all back takes them off. */
 bool rqli_acquire_keep(struct rqli_acquire *self)
 {
     rql_status status = RQL_OK;

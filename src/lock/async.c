@@ -26,6 +26,7 @@
 
 /* ---- an acquisition, from begin to end ---- */
 
+/* The request may be freed within: its `finish` calls back, and then rqli_request_free(). */
 static void finish(rql_request *self)
 {
     rql_error error = {.status = RQL_OK};
@@ -35,7 +36,8 @@ static void finish(rql_request *self)
     self->finish(self, self->acquire.op.status, &error);
 }
 
-/* The refusal, which may have questions of its own. */
+/* The refusal, which may have questions of its own. On a thread of libuv's pool: the operation is
+ * over by now, so the loop changes nothing of what is read here. */
 static rql_status fill_refusal(void *user_data, rql_error *error)
 {
     const rql_request *self = user_data;
@@ -45,6 +47,7 @@ static rql_status fill_refusal(void *user_data, rql_error *error)
     return RQL_OK;
 }
 
+/* It cannot fail: what the server did not tell is left out of the refusal. */
 static void on_refusal_filled(rql_status status, const rql_error *error, void *user_data)
 {
     (void)status;
@@ -65,7 +68,7 @@ static void describe_refusal(rql_request *self)
     }
 }
 
-/* Granted, and nobody can look after it. */
+/* Granted, and nobody can look after it. The caller gets that fault, not how the release went. */
 static void on_given_back(rql_status status, const rql_error *error, void *user_data)
 {
     (void)status;
@@ -73,6 +76,8 @@ static void on_given_back(rql_status status, const rql_error *error, void *user_
     finish(user_data);
 }
 
+/* Loop's thread: the acquisition has its status. A grant that is neither kept nor, for lack of
+ * memory, given back stays on the server to the end of its ttl. */
 static void on_over(rql_request *self)
 {
     struct rqli_acquire *acquire = &self->acquire;
@@ -91,6 +96,7 @@ static void on_done(struct rqli_op_task *task)
     on_over((rql_request *)((char *)task - offsetof(rql_request, task)));
 }
 
+/* If it was cancelled before, its first step ends it, and nothing is sent. */
 void rqli_request_begin(rql_request *self)
 {
     rql_loop *loop = self->job.loop;
@@ -115,6 +121,7 @@ void rqli_request_begin(rql_request *self)
 
 /* ---- of one lock ---- */
 
+/* Behind it in the same allocation: the metadata of its options, then the name. */
 struct single {
     rql_request request; /* first */
     struct rqli_op_call call;
@@ -126,7 +133,8 @@ struct single {
     char *name;
 };
 
-/* The lock becomes the callee's. */
+/* The lock becomes the callee's; if it was not acquired the handle is freed, and the callee gets
+ * NULL. */
 static void finish_single(rql_request *request, rql_status status, const rql_error *error)
 {
     struct single *self = (struct single *)request;
@@ -139,6 +147,8 @@ static void finish_single(rql_request *request, rql_status status, const rql_err
     rqli_request_free(request);
 }
 
+/* Loop's thread. The handle is made here and not by the caller: the loop's thread is the host of
+ * its requests. Unless a task or a number is given, each request is an acquirer of its own. */
 static void begin(struct rqli_job *job)
 {
     struct single *self = (struct single *)job;
@@ -177,6 +187,7 @@ size_t rqli_options_room(const rql_lock_options *options)
     return room;
 }
 
+/* Moves *at behind the copy. */
 static char *copy_text(char **at, const char *text)
 {
     size_t size = strlen(text) + 1;
@@ -223,7 +234,8 @@ void rqli_single_be(rql_request *request, uint64_t number)
     ((struct single *)request)->number = number;
 }
 
-/* The handle is out before the job is posted: its callback may run before this call returns. */
+/* The handle is out before the job is posted: its callback may run before this call returns. It is
+ * NULL without memory, which rqli_loop_start() reports. */
 rql_status rql_acquire_async(rql_loop *loop, const char *name, const rql_lock_options *options,
                              rql_acquiring *what, rql_error *error)
 {
@@ -272,6 +284,7 @@ void rqli_request_cancel(struct rqli_job *job)
     }
 }
 
+/* Loop's thread. It comes also when the request was over before it: then nobody else frees that. */
 static void take_cancellation(struct rqli_post *post)
 {
     rql_request *self = (rql_request *)((char *)post - offsetof(rql_request, cancelling));
@@ -284,6 +297,7 @@ static void take_cancellation(struct rqli_post *post)
     }
 }
 
+/* Its time counts from the call: what it waits for the loop to begin it is part of that. */
 void rqli_request_prepare(rql_request *self, void (*start)(struct rqli_job *job))
 {
     self->job.begin = start;
@@ -292,6 +306,7 @@ void rqli_request_prepare(rql_request *self, void (*start)(struct rqli_job *job)
     self->begun_us = rqli_now_us();
 }
 
+/* However often it is called before the loop takes it, it is posted once: there is one post. */
 rql_status rql_request_cancel(rql_request *request)
 {
     rql_status status;
@@ -314,6 +329,8 @@ static bool is_unanswered(const struct rqli_acquire *acquire)
            rqli_now_us() - acquire->tried_us > acquire->client->options.io_timeout_ms * 500;
 }
 
+/* Of a series in the gem's mode: that of the lock whose turn it is. Without memory for the reason
+ * there is only the text of the status. */
 rql_status rql_request_fault(const rql_request *request, rql_error *error)
 {
     const struct rqli_acquire *acquire;

@@ -17,7 +17,11 @@
  * its owner has let go must not stay until its ttl.
  */
 
-/* The end, or an extension, of what is held: of a lock or a series, on a loop. */
+/*
+ * An end on a loop, of three kinds: the release of a lock (`one`, is_whole), that of a series
+ * (`series`), and locks that are only given back, whose handles stay their owner's (neither). With
+ * count 0 there is nothing to end, as when NULL is released: it is over at once.
+ */
 struct ending {
     struct rqli_job job; /* first */
     struct rqli_op_task task;
@@ -33,7 +37,8 @@ struct ending {
     struct rqli_op_call calls[];
 };
 
-/* The handles are freed before the callback, which may free what they point to. */
+/* The handles are freed before the callback, which may free what they point to. So is `self`, with
+ * the fault in it: that is copied. error: may be NULL unless status is below 0. */
 static void finish_end(struct ending *self, rql_status status, const rql_error *error)
 {
     rql_done done = self->done;
@@ -61,7 +66,8 @@ static void on_ended(struct rqli_op_task *task)
     finish_end(self, self->end.op.status, &self->end.error);
 }
 
-/* Without memory to do it here it goes on in the background. */
+/* Without memory to do it here it goes on in the background, as far as that has memory. leave.lua
+ * finds what to end by the nonce: a grant, or what a re-entry has added. */
 static void end_without_memory(struct ending *self)
 {
     rql_error error;
@@ -100,6 +106,8 @@ static void begin_end(struct rqli_job *job)
     }
 }
 
+/* Any thread. One allocation: behind the calls are the parts. `locks` is borrowed until the end.
+ * NULL: no memory. */
 static struct ending *ending_new(rql_lock *const *locks, size_t count, const rql_done *done)
 {
     size_t room = sizeof(struct rqli_op_call) + sizeof(struct rqli_end_part);
@@ -115,6 +123,7 @@ static struct ending *ending_new(rql_lock *const *locks, size_t count, const rql
     return self;
 }
 
+/* The array that ending_new() wants is `one`, which stays where it is. */
 static struct ending *ending_of_one(rql_lock *lock, const rql_done *done)
 {
     struct ending *self = ending_new(NULL, lock ? 1 : 0, done);
@@ -127,6 +136,7 @@ static struct ending *ending_of_one(rql_lock *lock, const rql_done *done)
     return self;
 }
 
+/* Loop's thread. False: `self` is NULL. Where nothing has to be sent `done` comes within. */
 static bool begin_on(rql_loop *loop, struct ending *self)
 {
     if (self) {
@@ -144,7 +154,7 @@ bool rqli_give_back_begin(rql_loop *loop, rql_lock *const *locks, size_t count,
                           const rql_done *done)
 {
     rqli_leases_remove(loop->client->leases, locks,
-                       count); /* without memory they are freed at once */
+                       count); /* without memory their owner frees them at once */
     return begin_on(loop, ending_new(locks, count, done));
 }
 
@@ -159,6 +169,8 @@ rql_status rqli_async_check_of(rql_loop *loop, const rql_client *client, const c
     return status;
 }
 
+/* On any fault here the lock is as it was, and its owner's: the handle passes to the loop only with
+ * a job that was taken. */
 rql_status rql_release_async(rql_loop *loop, rql_lock *lock, const rql_done *done, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -190,7 +202,8 @@ rql_status rql_series_release_async(rql_loop *loop, rql_series *series, rql_seri
     return rqli_loop_start(loop, (struct rqli_job *)self, error);
 }
 
-/* rql_lock_extend() on a loop. */
+/* rql_lock_extend() on a loop. The lock stays its owner's, who does not release it before the
+ * callback. It is not cancelled when the loop is closed: one round, which ends by itself. */
 struct extension {
     struct rqli_job job; /* first */
     struct rqli_op_task task;
@@ -220,6 +233,7 @@ static void on_extended(struct rqli_op_task *task)
     finish_extension(self, self->extend.op.status, &self->extend.error);
 }
 
+/* extend.ttl_ms has been there since the call; all else of it is filled in here. */
 static void begin_extension(struct rqli_job *job)
 {
     struct extension *self = (struct extension *)job;

@@ -17,7 +17,8 @@
  * one after the other, and a cancellation goes to the one under way.
  */
 
-/* The acquisition of a series. */
+/* The acquisition of a series. Of `atomic` and `gem` one is used, by plan.options.mode. The result
+ * is gathered here; rqli_series_conclude() copies it to the caller's, if there is one. */
 struct acquiring {
     rql_request request; /* first; of the gem's mode only a handle */
     struct rqli_series_plan plan;
@@ -39,6 +40,8 @@ struct acquiring {
     } gem;
 };
 
+/* The caller's result is filled in before its callback. Unless it is held the series is freed by
+ * then, and NULL is what the callback gets. error: may be NULL unless status is below 0. */
 static void finish(struct acquiring *self, rql_status status, const rql_error *error)
 {
     rql_series *series = rqli_series_conclude(self->series, &self->plan, self->request.begun_us,
@@ -66,6 +69,8 @@ static void finish_atomic(rql_request *request, rql_status status, const rql_err
     finish(self, status, error);
 }
 
+/* All locks are one request: one operation, one waiter, and room for as many calls as may leave
+ * their queues at once. */
 static void begin_atomic(struct acquiring *self)
 {
     rql_request *request = &self->request;
@@ -83,10 +88,11 @@ static void begin_atomic(struct acquiring *self)
 
 /* ---- the gem's mode ---- */
 
-/* One lock after the other, each with its own retries and timeout, as series/series.c does it. */
+/* One lock after the other, each with its own retries and timeout, as series.c does it. */
 
 static void take_next(struct acquiring *self);
 
+/* How giving back went is reported with each lock; the caller hears why the series failed. */
 static void on_given_back(rql_status status, const rql_error *error, void *user_data)
 {
     struct acquiring *self = user_data;
@@ -96,6 +102,8 @@ static void on_given_back(rql_status status, const rql_error *error, void *user_
     finish(self, self->gem.status, &self->gem.error);
 }
 
+/* It failed. error: NULL for a refusal. Without memory for a release what it has stays on the
+ * server to the end of its ttl. `self` may be gone afterwards. */
 static void give_back(struct acquiring *self, rql_status why, const rql_error *error)
 {
     const rql_done done = {on_given_back, self};
@@ -110,7 +118,8 @@ static void give_back(struct acquiring *self, rql_status why, const rql_error *e
     }
 }
 
-/* A cancellation that came too late for the part under way ends the series behind it. */
+/* The callback of a part, which frees itself behind this; its lock becomes the series'. A
+ * cancellation that came too late for the part under way ends the series behind it. */
 static void on_part(rql_status status, rql_lock *lock, const rql_error *error, void *user_data)
 {
     struct acquiring *self = user_data;
@@ -129,6 +138,7 @@ static void on_part(rql_status status, rql_lock *lock, const rql_error *error, v
     }
 }
 
+/* Each part has the same acquirer: a name may come twice, as a re-entry. */
 static void take_next(struct acquiring *self)
 {
     const rql_acquiring what = {.done = on_part, .user_data = self};
@@ -151,6 +161,7 @@ static void take_next(struct acquiring *self)
     rqli_loop_begin(loop, (struct rqli_job *)part);
 }
 
+/* Where no part is under way, it is giving back, and ends with that. */
 static void cancel_gem(struct rqli_job *job)
 {
     struct acquiring *self = (struct acquiring *)job;
@@ -163,6 +174,7 @@ static void cancel_gem(struct rqli_job *job)
 
 /* ---- either ---- */
 
+/* Loop's thread. One number for all its locks: a series is one acquirer, as a request is. */
 static void begin(struct rqli_job *job)
 {
     struct acquiring *self = (struct acquiring *)job;
@@ -195,6 +207,8 @@ static void copy_names(rql_series_options *options, char *memory)
     options->names = names;
 }
 
+/* One allocation: the struct, the metadata, and from the next place for a pointer on the names, for
+ * which there is room as if each were of the greatest length. NULL: no memory. */
 static struct acquiring *acquiring_new(rql_loop *loop, const struct rqli_series_plan *plan,
                                        const rql_series_acquiring *what)
 {

@@ -16,9 +16,8 @@
  * says so.
  */
 
-/* A block runs while it holds a lock or a series. Its clean-up runs however the block is left:
- * return, exception, cancellation. */
-
+/* What a block holds: a lock, or a series with its result. Both NULL: it is not acquired yet, or
+ * has ended. error: the caller's, may be NULL. */
 struct hold {
     rql_lock *lock;
     rql_series *series;
@@ -27,8 +26,8 @@ struct hold {
     rql_error *error;
 };
 
-/* Runs at every way out of the scope, also by an exception of C++ or a cancellation of the
- * thread. */
+/* Runs at every way out of the scope, also by an exception of C++ or a cancellation of the thread;
+ * on the usual way it was called by then, and finds nothing. */
 static void end_block(struct hold *self)
 {
     if (self->lock) {
@@ -40,11 +39,16 @@ static void end_block(struct hold *self)
     self->series = NULL;
 }
 
+/* Asked before the release, whose round trip is not the block's time. Counts from where the lease
+ * does: from before the grant. */
 static bool overran(const rql_lock_options *options, int64_t begun_us)
 {
     return options->timed && rqli_now_us() - begun_us > options->ttl_ms * 1000;
 }
 
+/* Cancellation is not deferred here, for the block runs as its caller wants it; acquiring and
+ * releasing defer it for themselves. That a block overran is all that is returned then, whatever
+ * its release came to. */
 rql_status rql_with_lock(rql_client *client, const char *name, const rql_lock_options *options,
                          rql_block *block, rql_error *error)
 {
@@ -73,6 +77,8 @@ rql_status rql_with_lock(rql_client *client, const char *name, const rql_lock_op
     return was_late ? RQL_BLOCK_OVERRAN : self.release_status;
 }
 
+/* The plan is made once more by rql_series_acquire(), from the options that were read: here it says
+ * whether the block is timed, and where the result goes. */
 rql_status rql_with_series(rql_client *client, const rql_series_options *options,
                            rql_series_block *block, rql_error *error)
 {
@@ -132,6 +138,8 @@ static void on_released(rql_status status, const rql_error *error, void *user_da
     report(self, self->overran ? RQL_BLOCK_OVERRAN : status, error);
 }
 
+/* Loop's thread: the block has said that it is over. Where the release needs no call, or no memory
+ * was to be had, the hold is freed when this returns. */
 static void take_end(struct rqli_post *post)
 {
     rql_hold *self = (rql_hold *)((char *)post - offsetof(rql_hold, ending));
@@ -147,6 +155,7 @@ static void take_end(struct rqli_post *post)
     }
 }
 
+/* The block may end itself within: that is posted, and taken in a later round. */
 static void begin(struct rqli_job *job)
 {
     rql_hold *self = (rql_hold *)job;
@@ -154,6 +163,8 @@ static void begin(struct rqli_job *job)
     self->block.run(self, self->lock, self->block.user_data);
 }
 
+/* The job of the block begins while that of the request is still under way: the loop has one all
+ * the time, and does not end in between. */
 static void on_acquired(rql_status status, rql_lock *lock, const rql_error *error, void *user_data)
 {
     rql_hold *self = user_data;
@@ -196,6 +207,7 @@ static rql_hold *hold_new(rql_loop *loop, const rql_async_block *block,
     return self;
 }
 
+/* The request is freed by rqli_loop_start() if that fails, and the hold here: no callback comes. */
 rql_status rql_with_async(rql_loop *loop, const char *name, const rql_lock_options *options,
                           rql_async_block *block, rql_error *error)
 {
@@ -225,6 +237,7 @@ rql_status rql_with_async(rql_loop *loop, const char *name, const rql_lock_optio
     return status;
 }
 
+/* Any thread, and also while the loop is being closed: that waits for the block. */
 rql_status rql_hold_end(rql_hold *hold, int value)
 {
     RQLI_DEFER_CANCEL;

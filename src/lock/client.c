@@ -14,6 +14,7 @@
  * its connection. How a client is made and ended is in client_new.c.
  */
 
+/* The least grace; and how far beyond twice those before it one round trip may count. */
 enum { LEAST_GRACE_US = 50000, MOST_MORE_US = 50000 };
 
 /* Also guards against use after fork(): the sockets and threads of a client are its process's. */
@@ -40,8 +41,8 @@ rql_status rqli_name_check(const char *name, rql_error *error)
 }
 
 /* Follows what becomes faster more closely than what becomes slower, and one that took very long by
- * little: it was held up, and is not the way to the server. Readers and writers may mix: the next
- * reply mends it. */
+ * little: it was held up, and is not the way to the server. The first one counts as it is. Readers
+ * and writers may mix: the next reply mends it. */
 void rqli_client_on_round_trip(rql_client *client, int64_t took_us)
 {
     int64_t before_us = atomic_load_explicit(&client->round_trip_us, memory_order_relaxed);
@@ -68,8 +69,8 @@ int64_t rqli_client_budget_us(const rql_client *client, int64_t now_us)
                          client->options.connect_timeout_ms + client->options.io_timeout_ms);
 }
 
-/* Login found a replica: whether it still is one. Then its connection is dropped, for the next one
- * may lead to the master. */
+/* Login found a replica: whether it still is one, asked by a write that changes nothing. Then its
+ * connection is dropped, for the next one may lead to the master. */
 static rql_status check_writable(const rql_client *client, int64_t deadline_us, rql_error *error)
 {
     struct rqli_exchange *exchange = rqli_exchange_take(client->conn);
@@ -88,6 +89,7 @@ static rql_status check_writable(const rql_client *client, int64_t deadline_us, 
     return status;
 }
 
+/* A replica is a fault here, though it could be read from: no lock can be taken there. */
 rql_status rql_client_connect(rql_client *client, rql_error *error)
 {
     RQLI_DEFER_CANCEL;

@@ -24,6 +24,8 @@ static void abandon(void *self)
     rqli_leases_abandon(client->leases);
 }
 
+/* What the URL does not say of it. The URL itself is kept for the connections of a swarm, in a
+ * copy: the text in the options is not ours. */
 static void set_up_endpoint(rql_client *client)
 {
     client->endpoint.connect_timeout_ms = client->options.connect_timeout_ms;
@@ -35,7 +37,9 @@ static void set_up_endpoint(rql_client *client)
     client->options.url = NULL;
 }
 
-/* Nothing is sent: the first connection is made by the first call, or by rql_client_connect(). */
+/* Nothing is sent: the first connection is made by the first call, or by rql_client_connect(). So
+ * the parts get a pointer to the identity before that is there. The client joins the others at a
+ * fork last, when all is there that abandon() touches. */
 static rql_status build(rql_client *client, rql_error *error)
 {
     client->stats = rqli_stats_new();
@@ -55,6 +59,8 @@ static rql_status build(rql_client *client, rql_error *error)
     return client->is_member ? RQL_OK : rqli_fail_nomem(error);
 }
 
+/* The URL is parsed first, because that fills in the whole endpoint. Whatever fails, what was made
+ * by then is freed; a zeroed member was not made. */
 rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_error *error)
 {
     RQLI_AUTO(rqli_client_free) rql_client *client = NULL;
@@ -80,7 +86,8 @@ rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_er
     return RQL_OK;
 }
 
-/* The leases first: their thread uses all the rest. */
+/* The leases first: their thread uses all the rest, and gives back handles. Before that, out of
+ * those at a fork: abandon() must not meet parts that are freed. */
 rql_client *rqli_client_free(rql_client *client)
 {
     /* In a fork child threads that are not there may have been changing it: it stays. */

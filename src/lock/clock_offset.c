@@ -33,7 +33,9 @@ static void restart(struct rqli_clock_offset *self, int64_t lo_us, int64_t now_u
     self->begun_us = now_us;
 }
 
-/* Two buckets of five seconds: the older one is dropped whole, so that nothing has to be sorted. */
+/* Two buckets of five seconds: the older one is dropped whole, so that nothing has to be sorted. An
+ * upper bound below the best lower one: the server's clock was set ahead. A lower bound above the
+ * upper one before it: it was set back. */
 enum rqli_clock_offset_news rqli_clock_offset_add(struct rqli_clock_offset *self, int64_t sent_us,
                                                   int64_t server_us, int64_t received_us)
 {
@@ -69,6 +71,8 @@ bool rqli_clock_offset_earliest(const struct rqli_clock_offset *self, int64_t se
     return true;
 }
 
+/* However old the reading: a not_after that has passed is answered with the server's time, and the
+ * call is repeated. */
 int64_t rqli_clock_offset_server_latest(const struct rqli_clock_offset *self, int64_t now_us)
 {
     return self->begun_us == 0 ? INT64_MAX : now_us - best_lo(self, now_us);

@@ -27,7 +27,8 @@ bool rqli_may_pass(rql_status status)
 }
 
 /* A release that freed a lock with a long queue serves only the first of it; calls that serve the
- * rest follow in further rounds. */
+ * rest follow in further rounds. A re-entry is taken back by its own nonce, from the grant of the
+ * outer one. */
 static void write_end(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     const struct rqli_end_part *part = &((struct rqli_end *)op)->parts[i];
@@ -48,7 +49,12 @@ static void write_end(struct rqli_op *op, size_t i, struct rqli_call *call)
     rqli_call_random(call);
 }
 
-/* Also where a call before has taken the extension back, and its reply was lost. */
+/*
+ * RQL_OK: this call has ended it. RQL_NOT_HELD: it found nothing. Else the fault, which is noted.
+ * Others who share a grant learn what is left of it, also where a call before has taken the
+ * extension back and its reply was lost. That counts from before the first call, which is earlier
+ * than the server's count, and so safe.
+ */
 static rql_status understand(struct rqli_end *self, struct rqli_end_part *part,
                              const struct rqli_exchange *answer, const struct rqli_reply *reply)
 {
@@ -83,7 +89,9 @@ static void read_end(struct rqli_op *op, size_t i, const struct rqli_exchange *a
     }
 }
 
-/* No more is asked about it. The operation's status is the first fault; else that one had ended. */
+/* No more is asked about it. The operation's status is the first fault; else that one had ended. An
+ * extension is not withdrawn in the background: leave.lua would take back all that the re-entry had
+ * added, and not only what was not used. What is left of it ends with the lock. */
 static void settle(struct rqli_end *self, struct rqli_end_part *part)
 {
     const rql_lock *lock = part->lock;
@@ -109,12 +117,14 @@ static void settle(struct rqli_end *self, struct rqli_end_part *part)
     }
 }
 
+/* All rounds share one time budget, from the begin of the end. */
 static bool has_time(const struct rqli_end *self, int64_t pause_us)
 {
     return rqli_now_us() + pause_us < self->op.until_us;
 }
 
-/* All calls of a round are answered. Returns how many are to be repeated, now in front. */
+/* All calls of a round are answered. Returns how many are to be repeated, now in front: the i-th
+ * call of a round is that of the i-th part. */
 static size_t settle_round(struct rqli_end *self)
 {
     size_t n_left = 0;
@@ -136,6 +146,7 @@ static size_t settle_round(struct rqli_end *self)
     return n_left;
 }
 
+/* `parts` first, then, when they are settled, `later`: rqli_end_init() says which are which. */
 static enum rqli_op_next next(struct rqli_op *op)
 {
     struct rqli_end *self = (struct rqli_end *)op;
@@ -202,6 +213,7 @@ static bool add_reentry(struct rqli_end *self, struct rqli_end_part *part)
     return true;
 }
 
+/* Those that are re-entries, or those that are not. Returns how many calls there are to send. */
 static size_t add_parts(struct rqli_end *self, struct rqli_end_part *parts, rql_lock *const *locks,
                         size_t count, bool reentries)
 {

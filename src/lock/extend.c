@@ -22,6 +22,8 @@ rql_status rqli_extend_check(int64_t ttl_ms, rql_error *error)
     return RQL_OK;
 }
 
+/* Of a re-entry the grant is extended that it shares. The random number is for a grant that has
+ * ended: then the script serves the queue. */
 static void write_extend(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     const struct rqli_extend *self = (const struct rqli_extend *)op;
@@ -40,6 +42,8 @@ static void notify_extended(const rql_lock *lock, int64_t ttl_ms)
     rqli_observe(RQLI_ON_EXTENDED, &lock->subject, &figures);
 }
 
+/* {1, now_us, left_ms} or {0, now_us}. The lease counts from the sending of the call, and may have
+ * ended while the reply was on its way: then it stays so, whatever the server has granted. */
 static rql_status understand(const struct rqli_extend *self, rql_lock *lock,
                              const struct rqli_exchange *answer, const struct rqli_reply *reply,
                              rql_error *fault)
@@ -83,12 +87,15 @@ static void read_extend(struct rqli_op *op, size_t i, const struct rqli_exchange
     }
 }
 
-/* One that is known to be over is not asked for: its name may be another's by now. */
+/* One that is known to be over is not asked for: its lease stays gone, and an extension would only
+ * keep the lock from others. In a series it is asked for with the rest, and reported as not held
+ * all the same. */
 static bool is_gone(const struct rqli_extend *self)
 {
     return self->op.n_calls == 1 && rql_lock_get_state(self->locks[0]) == RQL_GONE;
 }
 
+/* One round, not repeated: on a fault the old deadline stands, and the caller may ask again. */
 static enum rqli_op_next next(struct rqli_op *op)
 {
     struct rqli_extend *self = (struct rqli_extend *)op;
@@ -104,6 +111,7 @@ static enum rqli_op_next next(struct rqli_op *op)
     return RQLI_OP_AGAIN;
 }
 
+/* gives_back: on a loop a lease must not run out behind a crowd that asks for locks. */
 void rqli_extend_init(struct rqli_extend *self, rql_lock *const *locks, size_t count,
                       int64_t ttl_ms)
 {
@@ -122,6 +130,7 @@ void rqli_extend_init(struct rqli_extend *self, rql_lock *const *locks, size_t c
     self->has_asked = false;
 }
 
+/* The locks are of one client, and at least one. */
 rql_status rqli_extend(rql_lock *const *locks, size_t count, int64_t ttl_ms, rql_error *error)
 {
     struct rqli_extend self;

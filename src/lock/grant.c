@@ -47,6 +47,7 @@ static bool is_in_force(const rql_lock *lock, const struct rqli_lease_terms *ter
            now_us < terms->begun_us + terms->left_ms * 1000 - rqli_lease_margin_us(terms->left_ms);
 }
 
+/* Of a re-entry nonce and token are the outer grant's, and what is left is that grant's, too. */
 bool rqli_grant_by_answer(rql_lock *lock, const rql_lock_options *options,
                           const struct rqli_answer *answer, int64_t sent_us)
 {
@@ -71,7 +72,8 @@ bool rqli_grant_by_answer(rql_lock *lock, const rql_lock_options *options,
 
 /* The push says by the server's clock when the lock was granted. The grant lives for a second only
  * until we claim it, unless its ttl is shorter: who died while waiting does not keep the others out
- * for a whole ttl. */
+ * for a whole ttl. How old the push is at most is known; if that is more than the margin, a poll
+ * tells what is left, and claims it. */
 bool rqli_grant_by_push(rql_lock *lock, const rql_lock_options *options,
                         const struct rqli_push *push)
 {
@@ -116,6 +118,8 @@ void rqli_acquire_note_fault(struct rqli_acquire *self, const rql_error *fault)
     }
 }
 
+/* The status may not be that of the last fault: a withdrawal that was not confirmed makes it
+ * RQL_E_UNKNOWN, and then that is what is said. */
 void rqli_acquire_raise(const struct rqli_acquire *self, rql_error *error)
 {
     rql_status status = self->op.status;
@@ -172,6 +176,8 @@ static void on_not_in_force(struct rqli_acquire *self, const struct rqli_answer 
     }
 }
 
+/* All of several are ours, or none is taken: what the server has granted of them is answered again
+ * to the next try, or given back by leaving. */
 static void on_granted(struct rqli_acquire *self, const struct rqli_exchange *exchange,
                        const struct rqli_reply *reply, const struct rqli_answer *answer)
 {
@@ -232,6 +238,7 @@ static void on_queued(struct rqli_acquire *self, const struct rqli_exchange *exc
     self->was_restored = answer->was_restored;
     self->watched =
         answer->of_ruby != 0 ? rqli_acquire_lock(self, of_ruby)->keys.lock : (struct rqli_slice){0};
+    /* Also where the script is asked again and the machine is not told: that is a poll then. */
     self->request.place = place;
     switch (rqli_wait_attend(self, exchange->generation, &fault)) {
     case RQLI_WAIT_ON:

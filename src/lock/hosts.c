@@ -74,7 +74,8 @@ static bool make_room(struct rqli_hosts *self)
     return item != NULL;
 }
 
-/* Under the mutex. Without memory it comes in at its next use. */
+/* Under the mutex. Without memory it comes in at its next use. on_new rouses who sends
+ * heartbeats: a host of which the server has never heard is never found dead. */
 static void insert(struct rqli_hosts *self, pid_t thread, bool holds)
 {
     size_t at = place_of(self, thread);
@@ -116,6 +117,7 @@ void rqli_hosts_meet(struct rqli_hosts *self, pid_t thread)
     }
 }
 
+/* A thread that does not see yet that it is open comes in with its next acquisition. */
 void rqli_hosts_open(struct rqli_hosts *self, void (*on_new)(void *context), void *context)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
@@ -125,6 +127,8 @@ void rqli_hosts_open(struct rqli_hosts *self, void (*on_new)(void *context), voi
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
+/* Afterwards on_new neither runs nor comes: it is called under the mutex only. The hosts stay, so
+ * that a last plan can say that they leave. */
 void rqli_hosts_close(struct rqli_hosts *self)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
@@ -157,6 +161,8 @@ static void forget_unknown(struct rqli_hosts *self, enum rqli_hosts_who who, boo
     self->shared.count = kept;
 }
 
+/* What a plan says of a host. NEW: no plan with it has been confirmed. It stays in any case, for
+ * forget_unknown() has dropped those that do not. */
 enum kind { NEW, KNOWN, LEAVING };
 
 static enum kind kind_of(const struct rqli_host *host, enum rqli_hosts_who who,
@@ -207,7 +213,9 @@ static size_t note_sent(struct rqli_hosts *self, const unsigned char *kinds)
     return n_retried;
 }
 
-/* `holds` and `was_met` are counted anew for the next plan. */
+/* `holds` and `was_met` are counted anew for the next plan. A known one is judged once, for its
+ * thread may end in between. Room for one more than there are: with no host calloc() may return
+ * NULL, which is no lack of memory. */
 bool rqli_hosts_plan(struct rqli_hosts *self, enum rqli_hosts_who who, bool (*lives)(pid_t thread),
                      struct rqli_hosts_plan *out)
 {
@@ -237,7 +245,7 @@ void rqli_hosts_plan_fini_p(struct rqli_hosts_plan *plan)
     free(plan->threads);
 }
 
-/* Under the mutex. */
+/* Under the mutex. The server has dropped the host: one that was met meanwhile is new to it. */
 static void remove_one(struct rqli_hosts *self, pid_t thread)
 {
     struct rqli_host *host = find(self, thread);

@@ -21,6 +21,7 @@ enum {
     DOUBT_PAUSE_US = 1000000, /* a doubt is not left open for a share of a long ttl */
 };
 
+/* 1 % of a ttl of so many ms is 10 us for each, half of it 500. */
 int64_t rqli_lease_margin_us(int64_t ttl_ms)
 {
     int64_t margin_us = ttl_ms * 10;
@@ -184,6 +185,7 @@ void rqli_lease_stop_renewal(struct rqli_lease *self)
     self->doubt_us = RQLI_NEVER_US;
 }
 
+/* The claim is still made, because the lock is granted for its whole ttl. */
 void rqli_lease_on_forgotten(struct rqli_lease *self, int64_t now_us)
 {
     rqli_lease_stop_renewal(self);

@@ -13,6 +13,7 @@
 
 enum { FIRST_BUCKETS = 16 };
 
+/* The locks are not freed: they are their holders'. */
 void rqli_lease_table_fini(struct rqli_lease_table *self)
 {
     rqli_timers_fini(&self->renewals);
@@ -81,6 +82,7 @@ void rqli_lease_table_update(struct rqli_lease_table *self, rql_lock *lock)
     }
 }
 
+/* Exact, unlike a loss: whatever moves a renewal updates it here. */
 int64_t rqli_lease_table_renewal_us(const struct rqli_lease_table *self)
 {
     return rqli_timers_first_us(&self->renewals);
@@ -91,7 +93,9 @@ static rql_lock *of_loss(struct rqli_due *due)
     return (rql_lock *)((char *)due - offsetof(rql_lock, kept.loss));
 }
 
-/* A confirmed heartbeat moves the ends of all leases at once, and updates none of them here. */
+/* A confirmed heartbeat moves the ends of all leases at once, and updates none of them here. So the
+ * heap may have them too early, never too late: the first is moved to its true end, until one is
+ * first that is there already. */
 int64_t rqli_lease_table_loss_us(struct rqli_lease_table *self)
 {
     struct rqli_due *first = rqli_timers_first(&self->losses);
@@ -110,6 +114,7 @@ rql_lock *rqli_lease_table_take_renewal(struct rqli_lease_table *self, int64_t n
     return due ? (rql_lock *)((char *)due - offsetof(rql_lock, kept.renewal)) : NULL;
 }
 
+/* It stays in the heap: whoever reports it updates it, or gets it again. */
 rql_lock *rqli_lease_table_lost(struct rqli_lease_table *self, int64_t now_us)
 {
     return rqli_lease_table_loss_us(self) <= now_us ? of_loss(rqli_timers_first(&self->losses))
@@ -130,6 +135,7 @@ static size_t bucket_of(size_t n_buckets, const char *name, const char *acquirer
     return hash_text(hash_text(UINT64_C(0xcbf29ce484222325), name), acquirer) % n_buckets;
 }
 
+/* Name and acquirer of a lock do not change while it is listed, so it is found where it was put. */
 static void put(rql_lock **buckets, size_t n_buckets, rql_lock *lock)
 {
     size_t at = bucket_of(n_buckets, lock->name, lock->acquirer);
@@ -190,7 +196,9 @@ void rqli_lease_table_remove_renewed(struct rqli_lease_table *self, rql_lock *lo
     self->n_renewed--;
 }
 
-/* Every acquisition of a client that extends asks: a hash, however many are held. */
+/* Every acquisition of a client that extends asks: a hash, however many are held. A lock may be in
+ * it whose renewal was stopped, or that is lost: those do not count. Before the first one there are
+ * no buckets to choose from. */
 bool rqli_lease_table_renews(const struct rqli_lease_table *self, const char *name,
                              const char *acquirer, int64_t now_us)
 {
