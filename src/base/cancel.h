@@ -20,7 +20,7 @@ static inline void rqli_cancel_restore(const int *before)
 }
 
 /* First in every public call that talks to the server, waits or takes a mutex: holds to its end. A
- * block runs under the cancel state of its caller (call/with.c). */
+ * block runs under the cancel state of its caller (lock/block.c). */
 #define RQLI_DEFER_CANCEL                                                                          \
     __attribute__((cleanup(rqli_cancel_restore), unused)) const int cancel_before =                \
         rqli_cancel_defer()

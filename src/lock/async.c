@@ -309,6 +309,7 @@ void rqli_request_prepare(rql_request *self, void (*start)(struct rqli_job *job)
 /* However often it is called before the loop takes it, it is posted once: there is one post. */
 rql_status rql_request_cancel(rql_request *request)
 {
+    RQLI_DEFER_CANCEL;
     rql_status status;
 
     if (!request) {

@@ -216,11 +216,12 @@ static struct acquiring *acquiring_new(rql_loop *loop, const struct rqli_series_
     size_t names = n_names * (sizeof(char *) + RQL_NAME_MAX + 1);
     struct acquiring *self =
         calloc(1, sizeof *self + names + rqli_options_room(&plan->lock) + sizeof(rql_meta));
-    char *memory = (char *)(self + 1);
+    char *memory;
 
     if (!self) {
         return NULL;
     }
+    memory = (char *)(self + 1);
     rqli_request_prepare(&self->request, begin);
     if (plan->options.mode == RQL_SERIES_GEM) {
         self->request.job.cancel = cancel_gem;

@@ -97,7 +97,7 @@ static void settle(struct rqli_end *self, struct rqli_end_part *part)
     const rql_lock *lock = part->lock;
 
     part->is_settled = true;
-    if (part->status == RQL_NOT_HELD && part->may_have_ended && lock) {
+    if (part->status == RQL_NOT_HELD && part->may_have_ended) {
         part->status = part->believed; /* the call without a reply has released it */
     } else if (rqli_may_pass(part->status) && part->unused_ms == 0 && lock) {
         const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
@@ -286,7 +286,7 @@ rql_status rqli_give_back(rql_lock *const *locks, size_t count, rql_error *error
 rql_status rqli_release(rql_client *client, const struct rqli_keys *keys, const char *nonce,
                         rql_error *error)
 {
-    struct rqli_end_part part = {.keys = keys, .nonce = nonce};
+    struct rqli_end_part part = {.keys = keys, .nonce = nonce, .believed = RQL_OK};
     struct rqli_end self;
 
     begin(&self, client, &part);

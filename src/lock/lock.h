@@ -28,7 +28,7 @@ struct rql_lock {
     int64_t token;
     int64_t ts_us;
     int64_t ttl_ms;
-    int64_t begun_us; /* local time of the request's answer; for the end of a re-entry */
+    int64_t begun_us; /* no later than the grant; for the end of a re-entry */
     int64_t held_us;  /* local time of the grant's arrival; for how long it was held */
     int64_t waited_us;
     int64_t hand_off_us; /* pushed: from the grant to its arrival, at most; else -1 */

@@ -121,7 +121,7 @@ void rqli_loop_end_wait(struct rqli_acquire *acquire);
 /* Loop's thread: a request waits that pushes are for. */
 void rqli_loop_listen(rql_loop *loop);
 
-/* What loop.c (its rounds) and loop_door.c (opening and closing) share. The loop's thread, but
+/* What loop.c (its rounds) and loop_open.c (opening and closing) share. The loop's thread, but
  * where said. */
 
 /* Its handles. False: no descriptor for one. The thread that opens it. */

@@ -260,6 +260,9 @@ static bool withdraw_some(struct rqli_leases *self)
     rqli_leases_note(self, RQLI_TRACE_WITHDRAWS, (int64_t)batch.count);
     (void)pthread_mutex_unlock(&self->shared.mutex);
     rqli_withdrawal_batch_run(&batch, self->conn, until_us);
+    if (batch.took_back) {
+        rqli_leases_doubt(self); /* a later re-entry counts on what was taken back */
+    }
     (void)pthread_mutex_lock(&self->shared.mutex);
     rqli_leases_note(self, RQLI_TRACE_WITHDREW, until_us);
     rqli_withdrawals_put_back(&self->shared.withdrawals, &batch);

@@ -94,6 +94,9 @@ void rqli_series_on_acquired(rql_series *series, const struct rqli_acquire *acqu
 {
     if (acquire->op.status) {
         result->failed_on = rqli_refusal_obstacle(acquire);
+        for (size_t i = 0; i < series->count; i++) { /* granted, and given back at once */
+            result->n_acquired += result->fate[i] == RQL_SERIES_ACQUIRED;
+        }
     } else {
         result->n_acquired = series->count;
         series->begun_us = series->locks[0]->begun_us;

@@ -16,7 +16,10 @@
  * server confirms or until what may have been granted is over by its ttl.
  */
 
-enum { PAUSE_US = 100000 };
+enum {
+    PAUSE_US = 100000,
+    REENTRY_UNDONE = 3 /* leave.lua */
+};
 
 struct rqli_withdrawal {
     struct rqli_due due; /* first */
@@ -86,6 +89,7 @@ void rqli_withdrawals_take(struct rqli_withdrawals *self, struct rqli_withdrawal
     struct rqli_withdrawal *one;
 
     batch->count = 0;
+    batch->took_back = false;
     while (batch->count < RQLI_WITHDRAWALS_MAX) {
         one = (struct rqli_withdrawal *)rqli_timers_take_due(&self->timers, now_us);
         if (!one) {
@@ -125,7 +129,7 @@ void rqli_withdraw_write(const struct rqli_withdrawal_of *what, const struct rql
 /* One round of a batch. */
 struct withdraw {
     struct rqli_op op; /* first */
-    const struct rqli_withdrawal_batch *batch;
+    struct rqli_withdrawal_batch *batch;
     bool has_asked;
     struct rqli_keys keys; /* of the one that is being written */
     char memory[RQLI_KEYS_ROOM];
@@ -146,13 +150,18 @@ static void write_withdraw(struct rqli_op *op, size_t i, struct rqli_call *call)
 static void read_withdraw(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
                           const struct rqli_reply *reply, const rql_error *fault)
 {
-    struct rqli_withdrawal *one = ((struct withdraw *)op)->batch->item[i];
+    struct rqli_withdrawal_batch *batch = ((struct withdraw *)op)->batch;
+    struct rqli_withdrawal *one = batch->item[i];
     bool is_due = reply && rqli_serve_is_due(reply);
+    struct rqli_outcome outcome;
 
     (void)answer;
     (void)fault;
     one->again_us = rqli_now_us() + (is_due ? 0 : PAUSE_US);
     one->is_confirmed = reply && !is_due;
+    if (reply && rqli_outcome_read(reply, &outcome) && outcome.what == REENTRY_UNDONE) {
+        batch->took_back = true;
+    }
 }
 
 static enum rqli_op_next next(struct rqli_op *op)

@@ -79,6 +79,16 @@ static void give_back(struct taken *taken)
     assert_int_equal(taken->wish.result.ending, RQL_SERIES_BY_RELEASE);
 }
 
+static rql_lock *acquire_on_loop(const char *name)
+{
+    struct asked asked = asked_for();
+
+    start_asking(&asked, name);
+    await_asked(&asked);
+    CHECK_OK(asked.status);
+    return asked.lock;
+}
+
 static void a_free_series_is_taken(rql_series_mode mode)
 {
     struct taken taken = {.n_done = 0};
@@ -258,6 +268,26 @@ static void refusals_tell_what_stood_against_it(void **state)
     CHECK_NOTHING_OF_ABC();
 }
 
+/* Cancelled when the request is with the server already, which grants all, and takes them back. */
+static void a_series_that_was_granted_too_late_tells_what_it_had(void **state)
+{
+    struct taken taken = {.n_done = 0};
+
+    (void)state;
+    CHECK_OK(release_and_wait(acquire_on_loop("warm")));
+    wish_for(&taken.wish, client, abc, 3);
+    redis_server_pause(&server);
+    start_taking(&taken);
+    run_for_ms(20);
+    CHECK_OK(rql_request_cancel(taken.what.request));
+    run_for_ms(20);
+    redis_server_resume(&server);
+    await_taken(&taken);
+    assert_int_equal(taken.status, RQL_CANCELLED);
+    assert_int_equal(taken.wish.result.n_acquired, 3);
+    CHECK_NOTHING_OF_ABC();
+}
+
 static void the_gems_way_keeps_nothing_when_it_fails(void **state)
 {
     rql_lock *held = hold(other, "c");
@@ -376,6 +406,7 @@ int main(void)
         LOOP_TEST(what_is_given_is_copied),
         LOOP_TEST(a_series_waits_for_the_last_of_its_locks),
         LOOP_TEST(a_waiting_series_is_cancelled),
+        LOOP_TEST(a_series_that_was_granted_too_late_tells_what_it_had),
         LOOP_TEST(a_named_task_waits_once),
         LOOP_TEST(refusals_tell_what_stood_against_it),
         LOOP_TEST(the_gems_way_keeps_nothing_when_it_fails),

@@ -67,6 +67,19 @@ static void check_added_once(void)
     assert_true(ask_int("PTTL rql:lock:x") < OUTER_MS + 3 * ADDED_MS / 2);
 }
 
+/* The second call finds nothing: the first one has released it. */
+static void a_release_by_secret_whose_answer_was_lost_has_released(void **state)
+{
+    rql_lock *lock = hold_outer();
+
+    (void)state;
+    CHECK_OK(rql_lock_release(hold(client, "warm"), NULL)); /* the server knows the script */
+    lose_an_answer();
+    CHECK_OK(rql_release_by_secret(client, "x", rql_lock_secret(lock), NULL));
+    assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
+    assert_int_equal(rql_lock_release(lock, NULL), RQL_NOT_HELD);
+}
+
 static void a_re_entry_counts_once(void **state)
 {
     rql_lock *outer = hold_outer();
@@ -198,6 +211,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_proxy, tear_down_proxy)
+        TEST(a_release_by_secret_whose_answer_was_lost_has_released),
         TEST(a_re_entry_counts_once),
         TEST(a_re_entry_that_extends_adds_its_ttl_once),
         TEST(a_re_entry_that_was_given_up_takes_back_what_it_added),

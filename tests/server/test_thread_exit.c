@@ -212,6 +212,47 @@ static void *use_every_call_while_cancelled(void *data)
     return NULL;
 }
 
+static void note_status(rql_status status, rql_lock *lock, const rql_error *error, void *data)
+{
+    (void)lock;
+    (void)error;
+    *(atomic_int *)data = status;
+}
+
+static bool is_cancelled(void *outcome)
+{
+    return *(atomic_int *)outcome == RQL_CANCELLED;
+}
+
+static void *cancel_while_cancelled(void *request)
+{
+    (void)pthread_cancel(pthread_self());
+    (void)rql_request_cancel(request);
+    pthread_testcancel();
+    return NULL;
+}
+
+/* The loop sleeps: it has to be woken, which is a system call. */
+static void to_cancel_a_request_is_no_cancellation_point(void **state)
+{
+    rql_lock *held = hold(client, "x");
+    atomic_int outcome = RQL_OK;
+    rql_acquiring what = {.done = note_status, .user_data = &outcome};
+    rql_lock_options options = patient(client);
+    rql_loop *own = NULL;
+    pthread_t thread;
+
+    (void)state;
+    CHECK_OK(rql_loop_open(&own, client, NULL, NULL));
+    CHECK_OK(rql_acquire_async(own, "x", &options, &what, NULL));
+    await_int(1, "ZCARD rql:lock_queue:x");
+    assert_int_equal(pthread_create(&thread, NULL, cancel_while_cancelled, what.request), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(wait_until(is_cancelled, &outcome, AWAIT_MS));
+    CHECK_OK(rql_loop_close(own, NULL, NULL, NULL));
+    CHECK_OK(rql_lock_release(held, NULL));
+}
+
 static void no_call_is_a_cancellation_point(void **state)
 {
     pthread_t thread;
@@ -369,6 +410,7 @@ int main(void)
         TEST(cancellation_while_connecting_leaves_the_others_their_connection),
         TEST(cancellation_of_a_block_releases_its_lock),
         TEST(no_call_is_a_cancellation_point),
+        TEST(to_cancel_a_request_is_no_cancellation_point),
         TEST(signals_to_a_waiter_change_nothing),
         TEST(signals_in_an_exchange_change_nothing),
         TEST(signals_while_connecting_change_nothing),

@@ -4,6 +4,7 @@
 
 #include "lock/client.h"
 #include "lock/leases.h"
+#include "lock/lock.h"
 #include "lock/withdraw.h"
 
 /* What the background thread gives back for others, beside the locks that it keeps. RQL_TEST_CROWD:
@@ -53,6 +54,11 @@ static int64_t end_ms(void)
     return ask_int("PEXPIRETIME rql:lock:x");
 }
 
+static int64_t now_ms(void)
+{
+    return ask_int("EVAL return(redis.call('time')[1]*1000) 0");
+}
+
 static bool ends_later_or_never(void *data)
 {
     int64_t ends_ms = end_ms();
@@ -93,6 +99,49 @@ static rql_lock *hold_renewed(rql_client *client)
     seen.lock = lock;
     assert_true(wait_until(has_more_left, &seen, AWAIT_MS));
     return lock;
+}
+
+static void on_lost(rql_lock *lock, void *data)
+{
+    (void)lock;
+    (void)data;
+}
+
+static rql_lock *enter(rql_client *client, rql_conflict_strategy strategy, int64_t ttl_ms)
+{
+    rql_lock_options options = patient(client);
+
+    options.conflict_strategy = strategy;
+    options.ttl_ms = ttl_ms;
+    options.on_lost = on_lost;
+    return hold_with(client, "x", &options);
+}
+
+static bool has_no_more_left(void *data)
+{
+    return rql_lock_get_state(data) == RQL_HELD &&
+           rql_lock_remaining_ms(data) <= end_ms() - now_ms();
+}
+
+/* An extendable re-entry that nobody heard of is undone late. Who entered in between was told how
+ * long the lock lives with what that had added. */
+static void who_counts_on_what_was_taken_back_asks_the_server(void **state)
+{
+    rql_client *client = new_client();
+    rql_lock *outer = enter(client, RQL_WAIT_FOR_LOCK, 20000);
+    rql_lock *unheard = enter(client, RQL_EXTENDABLE_WORK_THROUGH, 100000);
+    rql_lock *inner = enter(client, RQL_WORK_THROUGH, 20000);
+    const struct rqli_withdrawal_of what = {"x", unheard->acquirer, unheard->nonce};
+
+    (void)state;
+    assert_true(rql_lock_remaining_ms(inner) > 60000);
+    rqli_leases_withdraw(client->leases, &what, 600000);
+    await_int(0, "HEXISTS rql:lock:x rql_ext:%s", unheard->nonce);
+    assert_true(wait_until(has_no_more_left, inner, AWAIT_MS));
+    CHECK_OK(rql_lock_release(inner, NULL));
+    (void)rql_lock_release(unheard, NULL);
+    CHECK_OK(rql_lock_release(outer, NULL));
+    rql_client_free(client);
 }
 
 static bool all_are_withdrawn(void *data)
@@ -225,6 +274,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        TEST(who_counts_on_what_was_taken_back_asks_the_server),
         TEST(what_nobody_heard_of_is_given_back_however_late),
         TEST(what_could_not_be_released_is_released_later),
         TEST(a_crowd_of_withdrawals_costs_no_renewed_lock_its_life),
