@@ -49,6 +49,7 @@ static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
     }
 }
 
+/* Of a page: the cursor, then pairs of a dead host and its value. */
 static bool all_are_texts(const struct rqli_reply *items, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -141,6 +142,8 @@ static void notify_flushed(const struct rqli_flush *self)
     rqli_observe(RQLI_ON_ZOMBIES_FLUSHED, &subject, &figures);
 }
 
+/* One call, with the time of one command. is_read tells a reply from a call that was given up
+ * before it. */
 static enum rqli_op_next call_once(struct rqli_flush *self, enum rqli_flush_phase phase)
 {
     self->phase = phase;
@@ -161,6 +164,8 @@ static enum rqli_op_next remove_on(struct rqli_flush *self)
     return left > 0 ? call_once(self, RQLI_FLUSH_REMOVE) : RQLI_OP_OVER;
 }
 
+/* The sweep asks for its calls as it would of a driver; they are sent as calls of the flush. It
+ * never waits, so AGAIN and OVER are all. */
 static enum rqli_op_next sweep_on(struct rqli_flush *self)
 {
     struct rqli_op *sweep = &self->sweep.op;
@@ -175,6 +180,8 @@ static enum rqli_op_next sweep_on(struct rqli_flush *self)
     return sweep->status ? RQLI_OP_OVER : remove_on(self);
 }
 
+/* Locks before requests: what is freed goes to waiters, and dead ones among them are passed by the
+ * script. */
 static enum rqli_op_next begin_sweep(struct rqli_flush *self)
 {
     self->sweep = (struct rqli_sweep){
@@ -243,6 +250,8 @@ static enum rqli_op_next go_on(struct rqli_flush *self)
     return remove_on(self);
 }
 
+/* A sign of life for each round: a flush of many keys takes long, and does not hang. What was done
+ * is reported once, whatever ended it. */
 static enum rqli_op_next next(struct rqli_op *op)
 {
     struct rqli_flush *self = (struct rqli_flush *)op;
@@ -273,6 +282,7 @@ static struct rqli_op *begin(struct rqli_flush *self, const char *cursor)
     return &self->op;
 }
 
+/* Also of a flush that never began: all zero. */
 void rqli_flush_fini_p(struct rqli_flush *self)
 {
     rqli_sweep_fini_p(&self->sweep);
@@ -280,6 +290,8 @@ void rqli_flush_fini_p(struct rqli_flush *self)
     rqli_zombies_fini_p(&self->flushed);
 }
 
+/* How often the flusher looks. A host has to be seen silent twice, half a ttl apart, so a quarter
+ * of the ttl finds it in time; half of the flush period keeps what was promised. */
 int64_t rqli_flush_look_ms(int64_t zombie_ttl_ms, int64_t flush_period_ms)
 {
     int64_t by_ttl_ms = zombie_ttl_ms / 4;
@@ -315,6 +327,7 @@ static void set_up(struct rql_swarm *swarm)
     self->swarm = swarm;
 }
 
+/* Told only when it changes. */
 static void note_election(struct rql_swarm *swarm, bool is_elected)
 {
     if (atomic_exchange(&swarm->is_flusher, is_elected) != is_elected) {
@@ -323,6 +336,7 @@ static void note_election(struct rql_swarm *swarm, bool is_elected)
     }
 }
 
+/* Each step is a whole flush: whether it is elected is found out anew. */
 static struct rqli_op *begin_step(struct rql_swarm *swarm, bool is_timed)
 {
     (void)is_timed;
@@ -330,6 +344,7 @@ static struct rqli_op *begin_step(struct rql_swarm *swarm, bool is_timed)
     return begin(&swarm->flush, "0");
 }
 
+/* The election is noted also where the step has failed: without a reply nobody is elected. */
 static void end_step(struct rql_swarm *swarm, rql_status status)
 {
     rqli_flush_fini_p(&swarm->flush);
@@ -357,6 +372,8 @@ static void end_resigning(struct rql_swarm *swarm, rql_status status)
 const struct rqli_element_ops rqli_flusher_ops = {"flush_zombies", begin_step, end_step,
                                                   begin_resigning, end_resigning};
 
+/* By hand nobody has to be elected, and nobody to be seen silent twice: an empty `me`, no wait_ms.
+ * */
 rql_status rql_flush_zombies(rql_client *client, const rql_swarm_options *options,
                              rql_zombies **out, rql_error *error)
 {

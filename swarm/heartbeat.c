@@ -110,6 +110,7 @@ static void bound_leases(const struct rqli_probe *self, int64_t sent_us)
     }
 }
 
+/* Not of a host: events of a swarm name none. */
 static void notify(const struct rqli_probe *self, enum rqli_moment moment)
 {
     const struct rqli_subject subject = rqli_subject_of_swarm(self->client);
@@ -166,6 +167,8 @@ static void end(struct rqli_probe *self)
     if (!self->op.status && self->count == 0) {
         bound_leases(self, rqli_now_us());
     } else if (!self->op.status) {
+        /* Somebody may have taken what they held. Each lock asks the server before it is relied on
+         * again. */
         if (self->n_dead > 0 || self->plan.n_retried > 0) {
             rqli_leases_doubt(self->client->leases);
         }
@@ -231,6 +234,7 @@ static struct rqli_op *begin_op(struct rqli_probe *self)
     return &self->op;
 }
 
+/* The operation lies in the swarm: one probe of it is under way at a time. */
 static struct rqli_op *begin_probe(struct rql_swarm *swarm, enum rqli_hosts_who who)
 {
     swarm->probe = (struct rqli_probe){
@@ -250,6 +254,8 @@ static struct rqli_op *begin_step(struct rql_swarm *swarm, bool is_timed)
     return begin_probe(swarm, is_for_new ? RQLI_HOSTS_NEW : swarm->who);
 }
 
+/* A step without a reply changes nothing here: the leases go on to where the last confirmed
+ * heartbeat has bound them. */
 static void end_step(struct rql_swarm *swarm, rql_status status)
 {
     if (status < 0) {

@@ -23,6 +23,7 @@ void rqli_watch_on_started(struct rqli_watch *self)
     self->is_in_step = false;
 }
 
+/* Who ended without being told to is dead, and is started again at the next look. */
 void rqli_watch_on_ended(struct rqli_watch *self, bool was_told_to)
 {
     self->state = was_told_to ? RQL_ELEMENT_OFF : RQL_ELEMENT_DEAD;
@@ -38,12 +39,15 @@ bool rqli_watch_may_step(struct rqli_watch *self, int64_t now_us)
     return self->breaker != RQL_BREAKER_OPEN;
 }
 
+/* From here on silence counts: see rqli_watch_hangs(). */
 void rqli_watch_on_step(struct rqli_watch *self, int64_t now_us)
 {
     self->is_in_step = true;
     self->sign_us = now_us;
 }
 
+/* A sign of life within a step, as each reply of a long flush is one. It also takes back that the
+ * element hangs, for it was only slow. */
 void rqli_watch_on_sign(struct rqli_watch *self, int64_t now_us)
 {
     self->sign_us = now_us;
@@ -68,6 +72,7 @@ static void open_breaker(struct rqli_watch *self, int64_t now_us)
     self->breaker = RQL_BREAKER_OPEN;
 }
 
+/* Half open, one failure is enough: nothing has become better. */
 static void on_failed(struct rqli_watch *self, int64_t now_us)
 {
     self->failures++;
@@ -91,6 +96,7 @@ void rqli_watch_on_done(struct rqli_watch *self, int64_t now_us, bool succeeded)
     }
 }
 
+/* Between two steps nothing hangs, however long the pause is. */
 bool rqli_watch_hangs(const struct rqli_watch *self, int64_t now_us)
 {
     return self->is_in_step && now_us - self->sign_us > self->terms.hang_us;
@@ -111,6 +117,8 @@ enum rqli_watch_action rqli_watch_look(struct rqli_watch *self, int64_t now_us)
     return RQLI_WATCH_NOTHING;
 }
 
+/* Only the mutex is needed from here on: the state may be asked for before the element begins, or
+ * if it never does. */
 void rqli_element_init(struct rqli_element *self, const struct rqli_element_ops *ops,
                        struct rql_swarm *swarm)
 {
@@ -136,6 +144,8 @@ static void set_due(struct rqli_element *self, int64_t at_us)
     rqli_timers_set(&self->loop->op.timers, &self->due, at_us);
 }
 
+/* Its place among the timers of the loop is given back. Idempotent: a start that failed and a last
+ * step both come here. */
 void rqli_element_drop(struct rqli_element *self)
 {
     if (self->is_begun) {
@@ -144,6 +154,7 @@ void rqli_element_drop(struct rqli_element *self)
     }
 }
 
+/* As it was told to, or by the supervisor, which then begins it anew. */
 static void note_ended(struct rqli_element *self)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
@@ -151,6 +162,7 @@ static void note_ended(struct rqli_element *self)
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
+/* The last step is no step of the watch: it neither counts nor opens the breaker. */
 static void on_over(struct rqli_element *self, rql_status status);
 
 static void on_task_done(struct rqli_op_task *task)
@@ -199,6 +211,7 @@ static void plan_next(struct rqli_element *self)
     rqli_swarm_on_step(self->swarm);
 }
 
+/* Whatever came of the last step the element is over: its swarm waits for no second one. */
 static void on_last_over(struct rqli_element *self, rql_status status)
 {
     if (self->ops->end_last) {
@@ -249,6 +262,8 @@ static void on_due(struct rqli_due *due)
     bool is_timed = now_us >= self->next_us;
     bool may_step;
 
+    /* Roused in between, the period goes on from the last timed step: whoever rouses often does not
+     * put off the heartbeat of all. */
     if (is_timed) {
         self->next_us = now_us + self->period_us;
     }
@@ -265,6 +280,7 @@ static void on_due(struct rqli_due *due)
     }
 }
 
+/* The first step is due at once. next_us 0 makes it a timed one. */
 static void start(struct rqli_element *self)
 {
     self->shall_restart = false;
@@ -275,6 +291,8 @@ static void start(struct rqli_element *self)
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
+/* On the loop, some time after rqli_element_call(). The flag goes first: a call from now on posts
+ * again, and is not lost. */
 static void on_called(struct rqli_post *post)
 {
     struct rqli_element *self =
@@ -329,6 +347,7 @@ void rqli_element_rouse(struct rqli_element *self)
     }
 }
 
+/* From any thread. However often it is called before the loop takes it, it is posted once. */
 void rqli_element_call(struct rqli_element *self)
 {
     if (!atomic_exchange(&self->is_roused, true)) {
@@ -363,12 +382,15 @@ void rqli_element_look_after(struct rqli_element *self)
         if (self->is_busy) {
             rqli_op_cancel(&self->task);
         }
+        /* Cancelled, it ends by itself unless it waits for a reply. Then the connection goes, which
+         * ends all that is under way on it. */
         if (self->is_busy) {
             rqli_conn_loop_drop(self->loop->op.conn);
         }
     }
 }
 
+/* From any thread. What hangs is told at once, also between two looks of the supervisor. */
 void rqli_element_describe(struct rqli_element *self, rql_element_status *out)
 {
     const struct rqli_watch *watch = &self->shared.watch;

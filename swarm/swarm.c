@@ -18,6 +18,8 @@
 
 /* Start and stop of a swarm. */
 
+/* After three failures in a row the breaker opens; a step hangs after three times what one command
+ * may take. */
 enum { FAILURES_MAX = 3, HANGS_AFTER = 3 };
 
 void rqli_swarm_notify(struct rql_swarm *self, enum rqli_moment moment, struct rqli_figures figures)
@@ -37,6 +39,7 @@ static struct rqli_op *supervise(struct rql_swarm *self, bool is_timed)
     return NULL;
 }
 
+/* Nothing runs any more: the loops are closed, and no thread is left but this one. */
 static void destroy(struct rql_swarm *self)
 {
     rqli_client_free(self->prober_client);
@@ -63,12 +66,16 @@ static void on_closed(void *context)
     }
 }
 
+/* Asynchronous: on_closed() is called when the last handle is closed. It cannot fail for a loop
+ * that is open, and closed once. */
 static void close_loop(struct rql_swarm *self, rql_loop *loop)
 {
     self->n_open++;
     RQLI_MUST(rql_loop_close(loop, on_closed, self, NULL) == RQL_OK);
 }
 
+/* The job that kept the loop alive ends with it. The loop of the prober is always there, that of
+ * the flusher only if it flushes. */
 static void close_loops(struct rql_swarm *self)
 {
     rqli_loop_finish(&self->job);
@@ -112,6 +119,8 @@ static void begin_stopping(struct rqli_post *post)
     rqli_element_stop(&self->flusher);
 }
 
+/* Behind begin_stopping(), for both are posted in order. rqli_swarm_on_step() ends it at once where
+ * the prober has never begun. */
 static void begin_leaving(struct rqli_post *post)
 {
     struct rql_swarm *self =
@@ -122,6 +131,7 @@ static void begin_leaving(struct rqli_post *post)
     rqli_swarm_on_step(self);
 }
 
+/* From the thread that has just become a host, with the mutex of the hosts held: it only posts. */
 static void on_new_host(void *context)
 {
     struct rql_swarm *self = context;
@@ -163,6 +173,7 @@ static rql_status make_clients(struct rql_swarm *self, rql_error *error)
         status =
             connect_element(self->client, self->options.flush_url, &self->flusher_client, error);
     }
+    /* They belong to the caller, whose call ends: each client has a copy of its own. */
     self->options.probe_url = NULL;
     self->options.flush_url = NULL;
     return status;
@@ -188,6 +199,7 @@ static struct rqli_watch_terms terms_of(const struct rql_swarm *self)
     };
 }
 
+/* The job is never done by what it does, only by rqli_loop_finish() in close_loops(). */
 static void begin_nothing(struct rqli_job *job)
 {
     (void)job;
@@ -215,6 +227,7 @@ static bool open_loops(struct rql_swarm *self)
            rql_loop_open(&self->away, self->flusher_client, uv, NULL) == RQL_OK;
 }
 
+/* The supervisor last: it looks after the other two. */
 static bool begin_elements(struct rql_swarm *self)
 {
     const struct rqli_watch_terms terms = terms_of(self);
@@ -232,6 +245,7 @@ static bool begin_elements(struct rql_swarm *self)
                               options->liveness_probing_period_ms * 1000, &terms);
 }
 
+/* Until the last handle is closed. Its end is a clean loop, or a handle was forgotten. */
 static void run_here(struct rql_swarm *self)
 {
     (void)uv_run(&self->own.uv, UV_RUN_DEFAULT);
@@ -252,6 +266,7 @@ static bool start_thread(struct rql_swarm *self)
 
     rqli_mask_restore(&before);
     if (has_started) {
+        /* Before its first callback, so that whoever asks where it is gets the right answer. */
         self->home->uv_thread = self->own.thread;
         if (self->away) {
             self->away->uv_thread = self->own.thread;
@@ -371,6 +386,7 @@ static void stop(struct rql_swarm *self)
     }
 }
 
+/* The client must be ours: in a fork child neither the loop nor its thread is there. */
 void rql_swarm_stop(rql_swarm *swarm)
 {
     RQLI_DEFER_CANCEL;
@@ -380,6 +396,8 @@ void rql_swarm_stop(rql_swarm *swarm)
     }
 }
 
+/* On a loop of the caller it returns at once, and on_closed() frees the swarm later. With a thread
+ * of its own it is freed here, when that has ended. */
 rql_swarm *rql_swarm_free(rql_swarm *swarm)
 {
     RQLI_DEFER_CANCEL;
@@ -398,6 +416,8 @@ rql_swarm *rql_swarm_free(rql_swarm *swarm)
     return NULL;
 }
 
+/* From any thread. The swarm must not be freed meanwhile, as swarm.h says; a client without one
+ * tells of an empty one. */
 rql_status rql_get_swarm_status(rql_client *client, rql_swarm_status *out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;

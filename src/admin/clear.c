@@ -61,6 +61,8 @@ static rql_status run(struct rqli_sweep *sweep, enum rqli_moment moment, rql_swe
     return status;
 }
 
+/* Queues first: a lock that goes while its queue is full would be handed to somebody who is to go
+ * as well. */
 rql_status rql_clear_locks(rql_client *client, const rql_sweep_options *options,
                            rql_sweep_result *out, rql_error *error)
 {
@@ -88,6 +90,7 @@ static rql_status check_id(const char *id, const char *what, rql_error *error)
     return RQL_OK;
 }
 
+/* Both ids, for the gem names the owner of a lock by one and that of a request by the other. */
 static rql_status check_owner(const rql_sweep_owner *owner, rql_error *error)
 {
     rql_status status = check_id(owner ? owner->acq_id : NULL, "acq_id", error);
@@ -95,6 +98,7 @@ static rql_status check_owner(const rql_sweep_owner *owner, rql_error *error)
     return status ? status : check_id(owner->hst_id, "hst_id", error);
 }
 
+/* Locks first: what they held goes to whoever waits, before their own requests are looked for. */
 rql_status rql_clear_locks_of(rql_client *client, const rql_sweep_owner *owner,
                               const rql_sweep_options *options, rql_sweep_result *out,
                               rql_error *error)
@@ -115,6 +119,7 @@ rql_status rql_clear_locks_of(rql_client *client, const rql_sweep_owner *owner,
     return run(&sweep, RQLI_ON_CLEARED_OF, out);
 }
 
+/* The ids are those that the calling thread would acquire with. */
 rql_status rql_clear_current_locks(rql_client *client, uint64_t task,
                                    const rql_sweep_options *options, rql_sweep_result *out,
                                    rql_error *error)
@@ -161,6 +166,7 @@ rql_status rql_clear_dead_requests(rql_client *client, const rql_sweep_options *
     if (status) {
         return status;
     }
+    /* Set before the first command, for a fault to find it in order. */
     if (out) {
         *out = sweep.result;
     }

@@ -40,6 +40,8 @@ static rql_status check_secret(const char *secret, rql_error *error)
                            RQL_SECRET_SIZE - 1);
 }
 
+/* As rql_lock_release() in all but the handle: without one there is nothing to go on with in the
+ * background. */
 rql_status rql_release_by_secret(rql_client *client, const char *name, const char *secret,
                                  rql_error *error)
 {
@@ -97,6 +99,7 @@ static const struct rqli_reply *refused_part(const struct rqli_exchange *exchang
     return &exchange->reply[i];
 }
 
+/* EXEC answers with how many requests were removed, and whether there was a lock to end. */
 static rql_status read_unlock(const struct rqli_exchange *exchange, const char *key,
                               rql_unlock_result *out, rql_error *error)
 {
@@ -136,6 +139,7 @@ static rql_status unlock(rql_client *client, const struct rqli_keys *keys, rql_u
     return status ? status : read_unlock(exchange, keys->lock.data, out, error);
 }
 
+/* Only what has been done is an event, so it comes behind the reply. */
 static void notify_unlocked(const rql_client *client, const struct rqli_keys *keys,
                             const rql_unlock_result *result)
 {
@@ -152,6 +156,8 @@ static void notify_unlocked(const rql_client *client, const struct rqli_keys *ke
     rqli_observe(RQLI_ON_UNLOCKED, &subject, &figures);
 }
 
+/* The gem leaves waiters to their polls; ours that joined behind the unlock are served at once.
+ * Whether that succeeds changes nothing about the unlock. */
 rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_result *out,
                             rql_error *error)
 {

@@ -176,6 +176,7 @@ static rql_status list_keys(rql_client *client, const char *prefix, rql_text_lis
     return status ? status : rqli_list_give(&walk.found, out, error);
 }
 
+/* Keys, as the gem lists them. What ends while the server is walked through may be there or not. */
 rql_status rql_list_locks(rql_client *client, rql_text_list **out, rql_error *error)
 {
     return list_keys(client, RQLI_KEY_LOCK, out, error);
@@ -242,6 +243,7 @@ rql_status rql_list_queues_info(rql_client *client, rql_queue_info_list **out, r
     return status;
 }
 
+/* Each item is an allocation of its own; an item of a list that was not read to its end is NULL. */
 rql_lock_info_list *rql_lock_info_list_free(rql_lock_info_list *list)
 {
     for (size_t i = 0; list && i < list->count; i++) {
@@ -266,6 +268,7 @@ static void add_name(const rql_lock *lock, void *context)
     rqli_list_add(context, rqli_slice_of(lock->name), 0);
 }
 
+/* Of this client alone, and nothing is sent: what it looks after. */
 rql_status rql_acquired_locks(rql_client *client, rql_text_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;

@@ -45,6 +45,7 @@ static const struct field fields[] = {
 
 enum { N_FIELDS = sizeof fields / sizeof fields[0] };
 
+/* Two commands for each key, so two replies: RQLI_LOCK_INFO_REPLIES. */
 void rqli_lock_info_ask(struct rqli_command *command, struct rqli_slice key)
 {
     rqli_command_begin(command, 2);
@@ -55,6 +56,7 @@ void rqli_lock_info_ask(struct rqli_command *command, struct rqli_slice key)
     rqli_command_slice(command, key);
 }
 
+/* A dozen names: a search from the first on is as fast as any. */
 static const struct field *find_field(struct rqli_slice name)
 {
     for (size_t i = 0; i < N_FIELDS; i++) {
@@ -256,6 +258,7 @@ static rql_status read_some(const struct rqli_reader *reader, const struct rqli_
     return status;
 }
 
+/* Too large for an exchange: told as malformed, for no holder writes so much. */
 static rql_status report_unread(const struct rqli_reader *reader, const struct rqli_batch *batch,
                                 size_t i)
 {

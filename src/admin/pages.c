@@ -38,6 +38,7 @@ rql_status rqli_reader_status(const struct rqli_reader *self, rql_status status)
                      "%s: no answer; the connection broke or the server was silent", self->where);
 }
 
+/* The exchange stays the caller's, with its replies in it. */
 rql_status rqli_reader_send(const struct rqli_reader *self, struct rqli_exchange *exchange)
 {
     return rqli_reader_status(
@@ -166,6 +167,7 @@ bool rqli_list_has(const struct rqli_list *self, struct rqli_slice text)
            bsearch(&wanted, self->item, self->count, sizeof *self->item, compare_texts) != NULL;
 }
 
+/* Of all texts with their ends. */
 size_t rqli_list_size(const struct rqli_list *self)
 {
     size_t size = 0;
@@ -204,6 +206,7 @@ void rqli_walk_init(struct rqli_walk *self, const char *prefix, const char *hash
     *self = (struct rqli_walk){.prefix = prefix, .hash = hash, .cursor = "0"};
 }
 
+/* A hash is walked through together with the time, by which its values are judged. */
 void rqli_walk_ask(const struct rqli_walk *self, struct rqli_command *command, int64_t count)
 {
     char digits[RQLI_CURSOR_SIZE];
@@ -297,6 +300,7 @@ rql_status rqli_walk_take(struct rqli_walk *self, const struct rqli_exchange *ex
     return RQL_OK;
 }
 
+/* One page. Between two of them the server serves others. */
 rql_status rqli_walk_read(const struct rqli_reader *reader, struct rqli_walk *self, int64_t count)
 {
     RQLI_AUTO(rqli_exchange_give)

@@ -189,6 +189,7 @@ static void read_plain(struct rqli_sweep *self, size_t i, const struct rqli_exch
     }
 }
 
+/* A server that counts beyond reckoning would make the sums overflow. */
 static bool is_plausible(const struct rqli_outcome *outcome)
 {
     return outcome->what >= 0 && outcome->what <= RQLI_SWEEP_COUNT_MAX && outcome->second >= -1 &&
