@@ -11,6 +11,8 @@
  * now. Whoever finds it fills the line in; whoever passes it on does not touch it.
  */
 
+/* Without a default the compiler names a status that has no text. What falls through is a number
+ * that no status has. */
 const char *rql_status_text(rql_status status)
 {
     switch (status) {

@@ -12,6 +12,7 @@
  * generation tells their calls that they are foreign.
  */
 
+/* pthread_atfork() has no way back: the handlers are installed with the first member and stay. */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool installed;
 static atomic_uint generation;
@@ -58,6 +59,7 @@ bool rqli_fork_join(struct rqli_fork_member *member, void (*handler)(void *self)
     }
     *member = (struct rqli_fork_member){.in_child = handler, .self = self};
     (void)pthread_mutex_lock(&shared.mutex);
+    /* No fork comes in between: it would wait for the mutex. */
     member->generation = rqli_fork_generation();
     member->next = shared.first;
     if (shared.first) {

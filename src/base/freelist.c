@@ -23,6 +23,8 @@ void *rqli_freelist_take(struct rqli_freelist *self)
     for (unsigned i = 0; i < RQLI_FREELIST && !block; i++) {
         void *_Atomic *spare = place(self, i);
 
+        /* To look costs nothing while nobody writes; an exchange takes the cache line from the
+         * others. What is gone by then gives NULL, and the search goes on. */
         if (atomic_load_explicit(spare, memory_order_relaxed)) {
             block = atomic_exchange_explicit(spare, NULL, memory_order_acquire);
         }

@@ -9,8 +9,9 @@
 #include <unistd.h>
 
 /*
- * Sleeping by futex in place of condition variables: it wakes by our own clock, a word that a waker
- * has changed is never slept on, and a waker needs no mutex.
+ * Sleeping by futex in place of condition variables: a word that a waker has changed is never slept
+ * on, and a waker needs no mutex. The end is a time of our own clock, but the kernel counts what is
+ * left of it without the time that the machine is suspended: a sleeper is late by that much then.
  */
 
 /* May return early, as after a signal: whoever sleeps looks again at what it waits for. */

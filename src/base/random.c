@@ -22,6 +22,8 @@ static _Thread_local struct stock stock;
 static bool draw(unsigned char *out, size_t size)
 {
     if (stock.left < size || stock.generation != rqli_fork_generation()) {
+        /* More than 256 bytes may be cut short by a signal: that counts as none, and the next draw
+         * asks again. */
         if (getrandom(stock.bytes, sizeof stock.bytes, 0) != (ssize_t)sizeof stock.bytes) {
             return false;
         }
@@ -67,6 +69,8 @@ uint32_t rqli_random_below(uint32_t bound)
     return value % bound;
 }
 
+/* Where an acquirer of its own has its number: up to this in the slot of the fiber, of five digits,
+ * the rest in that of the ractor, from 1 on. A task has ractor 0, so no two ids meet. */
 enum { FIBERS = 100000 };
 
 struct self {
@@ -125,12 +129,14 @@ void rqli_acquirer_id(char out[RQL_ID_SIZE], uint64_t task, const char *identity
     write_acquirer(out, task, 0, identity);
 }
 
-/* Over both slots: an id of up to 64 bytes takes the server half the memory of a longer one. */
+/* Over both slots: an id of up to 64 bytes takes the server half the memory of a longer one, and
+ * with pids of seven digits that leaves six for both. */
 void rqli_own_acquirer_id(char out[RQL_ID_SIZE], uint64_t number, const char *identity)
 {
     write_acquirer(out, number % FIBERS, 1 + number / FIBERS, identity);
 }
 
+/* The thread is given: one thread sends the heartbeats of all hosts of its process. */
 void rqli_host_id(char out[RQL_ID_SIZE], pid_t thread, const char *identity)
 {
     struct rqli_writer id;

@@ -53,6 +53,7 @@ bool rqli_parse_int(struct rqli_slice text, int64_t *out)
     return true;
 }
 
+/* From the last digit on, as the division gives them; 20 are enough for 64 bits. */
 size_t rqli_format_uint(char *out, uint64_t value)
 {
     char digits[20];
@@ -70,6 +71,7 @@ size_t rqli_format_int(char *out, int64_t value)
 {
     if (value < 0) {
         *out = '-';
+        /* Negated as unsigned: the smallest number has no positive one. */
         return 1 + rqli_format_uint(out + 1, 0 - (uint64_t)value);
     }
     return rqli_format_uint(out, (uint64_t)value);
@@ -103,6 +105,7 @@ void rqli_writer_init(struct rqli_writer *self, char *buffer, size_t size)
     self->length = 0;
 }
 
+/* Once something was cut nothing more is written: the length is beyond the size from then on. */
 void rqli_write_bytes(struct rqli_writer *self, const char *bytes, size_t length)
 {
     size_t room = self->length < self->size ? self->size - self->length : 0;
@@ -132,7 +135,8 @@ void rqli_write_uint(struct rqli_writer *self, uint64_t value)
     rqli_write_bytes(self, digits, rqli_format_uint(digits, value));
 }
 
-/* As Ruby prints a Float: no zeros at the end, but one digit behind the point. */
+/* As Ruby prints a Float: no zeros at the end, but one digit behind the point. -0.5 has a whole
+ * part of 0, which knows no sign: that is written apart. */
 void rqli_write_decimal(struct rqli_writer *self, int64_t value, unsigned digits)
 {
     static const int64_t powers[DIGITS_MAX + 1] = {1, 10, 100, 1000, 10000, 100000, 1000000};
@@ -163,7 +167,8 @@ void rqli_write_seconds(struct rqli_writer *self, int64_t ms, const char *foreve
     }
 }
 
-/* A NUL ends this as any byte that continues nothing. */
+/* Do `count` bytes follow that continue a character? A NUL ends this as any byte that continues
+ * nothing, so the end of the text is never passed. */
 static bool continues(const unsigned char *at, size_t count)
 {
     for (size_t i = 1; i <= count; i++) {
@@ -174,7 +179,8 @@ static bool continues(const unsigned char *at, size_t count)
     return true;
 }
 
-/* Bytes of the character that begins here; 0: it is no UTF-8 (overlong, a surrogate, too large). */
+/* Bytes of the character that begins here; 0: it is no UTF-8. The second byte tells what could be
+ * written shorter (behind E0 and F0), a surrogate (ED), and what is too large (F4). */
 static size_t utf8_length(const unsigned char *at)
 {
     if (at[0] < 0x80) {
@@ -198,6 +204,7 @@ static size_t utf8_length(const unsigned char *at)
     return 0;
 }
 
+/* A byte below 0x80. DEL is escaped as well: JSON would allow it, a terminal acts upon it. */
 static void write_ascii(struct rqli_writer *self, char byte)
 {
     static const char hex[] = "0123456789abcdef";
@@ -237,6 +244,7 @@ void rqli_write_json(struct rqli_writer *self, const char *text)
     rqli_write_text(self, "\"");
 }
 
+/* Of a text that is too long the last byte gives way to the terminator. */
 size_t rqli_writer_end(struct rqli_writer *self)
 {
     if (self->size > 0) {

@@ -33,6 +33,7 @@ bool rqli_timers_reserve(struct rqli_timers *self)
 
 void rqli_timers_unreserve(struct rqli_timers *self, struct rqli_due *due)
 {
+    /* It may be in the heap still: who gives the room up may free it next. */
     rqli_timers_set(self, due, RQLI_NEVER_US);
     self->reserved--;
 }
@@ -43,6 +44,7 @@ void rqli_timers_fini(struct rqli_timers *self)
     *self = (struct rqli_timers){0};
 }
 
+/* The only place that writes to the heap, so that each item knows where it is. */
 static void put(struct rqli_timers *self, struct rqli_due *due, size_t place)
 {
     self->items[place] = due;
@@ -76,13 +78,14 @@ static void sift_down(struct rqli_timers *self, struct rqli_due *due, size_t pla
     put(self, due, place);
 }
 
-/* Where it stands or above, else below. */
+/* Where it stands or above, else below: at most one of the two moves it. */
 static void settle(struct rqli_timers *self, struct rqli_due *due, size_t place)
 {
     sift_up(self, due, place);
     sift_down(self, due, due->place);
 }
 
+/* The last one fills the gap. It comes from another branch, so it may have to go either way. */
 static void take_out(struct rqli_timers *self, struct rqli_due *due)
 {
     size_t place = due->place;
@@ -94,6 +97,7 @@ static void take_out(struct rqli_timers *self, struct rqli_due *due)
     }
 }
 
+/* More are set than have reserved: a mistake of ours, which would write behind the array. */
 static size_t new_place(struct rqli_timers *self)
 {
     RQLI_MUST(self->count < self->reserved);

@@ -20,6 +20,7 @@
 enum {
     FDS = 6,     /* of the first loop: its epoll, two pipes, and an eventfd */
     ROOM = 4096, /* more than what a loop and its handlers of fork() take beside the table */
+    /* libuv's own default and limit. */
     POOL_THREADS = 4,
     POOL_THREADS_MAX = 1024,
 };
@@ -34,6 +35,7 @@ static bool has_memory(size_t size)
     return has;
 }
 
+/* libuv indexes its table by descriptors: it is as long as the highest one, rounded up. */
 bool rqli_uv_has_room(int fd)
 {
     return has_memory(ROOM + 2 * ((size_t)fd + FDS) * sizeof(void *)); /* a power of two of them */
@@ -56,6 +58,7 @@ static int highest_descriptor(void)
     return n == FDS ? highest : -1;
 }
 
+/* The table of the first loop reaches to the highest descriptor that it opens. */
 bool rqli_uv_loop_init(uv_loop_t *loop)
 {
     int fd = highest_descriptor();
@@ -91,6 +94,7 @@ struct crowd {
     } member[];
 };
 
+/* Says who it is, and waits until it is let go. */
 static void stand_there(void *argument)
 {
     struct member *self = argument;
@@ -120,7 +124,8 @@ static size_t pool_threads(void)
     return count < POOL_THREADS_MAX ? count : POOL_THREADS_MAX;
 }
 
-/* Like libuv's own, so that theirs get the stacks that these have left. */
+/* All at once, for one after the other would fit within any limit. Made by libuv as its own are, so
+ * that theirs get the stacks that these have left. */
 static bool has_threads(void)
 {
     size_t wanted = pool_threads();
@@ -152,7 +157,8 @@ static void do_nothing(uv_work_t *work)
     (void)work;
 }
 
-/* The first work starts it. */
+/* The first work starts it, and it stays. The loop is only there to queue it: dropping the loop
+ * waits until the work is done. */
 static bool start_pool(void)
 {
     uv_work_t work;

@@ -37,11 +37,13 @@ static void sleep_until_due(struct rqli_worker *self)
     }
 }
 
+/* due_us is 0 in the beginning, so the first step comes at once. */
 static void run(void *argument)
 {
     struct rqli_worker *self = argument;
     int64_t again_us = 0;
 
+    /* From here on rqli_worker_await() lets its callers go. The word stays 1. */
     atomic_store_explicit(&self->runs, 1, memory_order_release);
     rqli_signal_wake(&self->runs);
     (void)pthread_setname_np(pthread_self(), self->name);
@@ -75,6 +77,7 @@ void rqli_worker_await(struct rqli_worker *self, int64_t until_us)
 
 bool rqli_worker_rouse(struct rqli_worker *self, int64_t at_us)
 {
+    /* The time before the word: who wakes by the word has to find the new time. */
     bool is_earlier = bring_forward(self, at_us);
 
     if (is_earlier) {
@@ -87,6 +90,8 @@ bool rqli_worker_rouse(struct rqli_worker *self, int64_t at_us)
 void rqli_worker_stop(struct rqli_worker *self)
 {
     if (self->is_started) {
+        /* Its owner has noted by now that it shall end: the next step says so. A step that runs is
+         * finished. */
         (void)rqli_worker_rouse(self, 0);
         (void)pthread_join(self->thread, NULL);
         self->is_started = false;

@@ -108,7 +108,9 @@ void cli_args_init(struct cli_args *args, char **arguments)
         .older_than_ms = CLI_UNSET,
         .conflict_exit_code = CLI_REFUSED,
     };
+    /* A fault of the environment is kept until it matters: the help needs none of it. */
     rql_options_init(&args->options);
+    /* Before the environment, which may say otherwise. */
     for (size_t i = 0; cli_forever_options[i] && args->env_status == RQL_OK; i++) {
         args->env_status =
             rql_options_set(&args->options, cli_forever_options[i], "forever", &args->env_error);
@@ -130,6 +132,7 @@ int cli_misused(const struct cli_command *command, const char *what, const char 
 
 /* ---- values ---- */
 
+/* For three kinds: only a limit may be forever, only a change negative. */
 static int store_duration(const struct cli_command *command, const struct cli_flag *flag,
                           const char *text, int64_t *field)
 {
@@ -180,6 +183,7 @@ static int store_meta(struct cli_args *args, const struct cli_command *command, 
     return CLI_DONE;
 }
 
+/* Takes the value of one flag into its field, or into the options. Switches have none: NULL. */
 static int store(const struct cli_flag *flag, const struct cli_command *command,
                  struct cli_args *args, char *value)
 {
@@ -220,7 +224,7 @@ static int store(const struct cli_flag *flag, const struct cli_command *command,
 
 /* ---- flags ---- */
 
-/* Is the command's name in the list? */
+/* Is the command's name in the list? As a whole word: "clear" is not in "clear-of". */
 bool cli_flag_is_of(const struct cli_flag *self, const struct cli_command *command)
 {
     const size_t length = strlen(command->name);
@@ -252,10 +256,13 @@ static void add_flag(struct flags *self, const struct cli_flag *flag)
     self->count++;
     if (flag->letter != 0) {
         self->letters[length] = flag->letter;
+        /* A colon behind the letter: it has a value. */
         self->letters[length + 1] = is_switch ? '\0' : ':';
     }
 }
 
+/* Ours first, so that they hide an option of the library with the same name. *self may not move
+ * afterwards: it refers to names in itself. */
 static void collect_flags(struct flags *self, const struct cli_command *command)
 {
     const rql_option_row *row;
@@ -311,7 +318,7 @@ static bool is_unknown(const struct flags *self, const char *argument)
     return true;
 }
 
-/* Without its value, which may be a secret. */
+/* Without its value, which may be a secret: `length` ends before it. */
 static int unknown_flag(const struct flags *self, const char *argument, size_t length)
 {
     struct cli_guess guess;
@@ -345,6 +352,7 @@ static int take_name(struct cli_args *args, const struct cli_command *command, c
         if (args->n_names == RQL_SERIES_MAX) {
             return cli_misused(command, "too many names at ", name);
         }
+        /* The first one, too: of a series `name` is for messages alone. */
         args->names[args->n_names++] = name;
     }
     return CLI_DONE;
@@ -382,6 +390,8 @@ static int take_found(struct cli_args *args, const struct flags *flags, int foun
         return take_name(args, flags->command, optarg);
     case ':':
         return cli_misused(flags->command, "a value is missing after ", argument);
+    /* optopt is a long flag that takes no value but was given one, or a letter that is unknown:
+     * unknown long flags do not come this far. */
     case '?':
         return optopt >= LONG_FLAG ? cli_misused(flags->command, "no value is wanted in ", argument)
                                    : unknown_flag(flags, letter, 2);
@@ -403,6 +413,7 @@ static int take_flags(struct cli_args *args, const struct flags *flags)
     opterr = 0; /* its messages would say the value of an unknown flag */
     optind = 0; /* begins anew: its state is that of another array */
     while (code == CLI_DONE) {
+        /* The one that getopt_long() is about to read, for messages. */
         const char *argument = arguments[optind > 0 ? optind : 1];
         int found;
 
@@ -467,6 +478,8 @@ int cli_args_parse(struct cli_args *args, const struct cli_command *command)
     if (!command) {
         return take_flags(args, &flags);
     }
+    /* Each "--" ends a round: what stands behind it is read by other rules. A command is not read
+     * at all. */
     while (code == CLI_DONE && *args->next && !args->command) {
         if (!args->only_names) {
             code = take_flags(args, &flags);

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Variables that the command gets from us. */
 enum { N_OWN = 3 };
 
 /* Something that the system has too little of: nothing of the command has run. */
@@ -51,6 +52,8 @@ static int start_guard(struct cli_child *self)
     if (pipe2(ends, O_CLOEXEC) != 0) {
         return fail("pipe");
     }
+    /* Only this program keeps the end that is written to: the guard closes it, and exec does for
+     * the command. So its death closes the pipe. */
     self->guard = fork();
     if (self->guard == 0) {
         become_guard(ends[0]);
@@ -76,6 +79,8 @@ _Noreturn static void become_command(const struct start *start)
     int number = 0;
 
     (void)setpgid(0, 0);
+    /* In this order: a parent that dies after the call kills us, and one that died before is not
+     * ours any more. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == start->parent) {
         (void)pthread_sigmask(SIG_SETMASK, start->mask, NULL);
         cli_broken_pipe_restore();
@@ -95,6 +100,7 @@ static int await_exec(const struct cli_child *self, int fd, const char *program)
     while (got < 0 && errno == EINTR) {
         got = read(fd, &number, sizeof number);
     }
+    /* exec has closed the pipe without a word. */
     if (got != (ssize_t)sizeof number) {
         return CLI_DONE;
     }
@@ -127,7 +133,7 @@ static int start_command(struct cli_child *self, struct start *start)
     return code;
 }
 
-/* The command's environment. */
+/* The command's environment: the texts in `own` are ours, all others belong to the process. */
 struct environment {
     char **items; /* ends in NULL */
     char *own[N_OWN];
@@ -158,6 +164,7 @@ static char *join(const char *variable, const struct cli_held *held, bool as_tok
 static bool is_own(const struct environment *self, const char *entry)
 {
     for (size_t i = 0; i < N_OWN; i++) {
+        /* Up to the equals sign and with it. */
         if (strncmp(entry, self->own[i], strcspn(self->own[i], "=") + 1) == 0) {
             return true;
         }
@@ -202,6 +209,7 @@ int cli_child_start(struct cli_child *out, const struct cli_args *args, const st
     struct start start = {.arguments = args->command, .mask = &held->mask, .parent = getpid()};
     int code;
 
+    /* Nothing is open yet: on a fault cli_child_fini() ends what there is. */
     *out = (struct cli_child){.pid = -1, .guard = -1, .guard_fd = -1};
     init_environment(&environment, held, args->options.url);
     start.environment = environment.items;

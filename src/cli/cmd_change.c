@@ -9,6 +9,7 @@
 
 /* unlock, extend: one lock, by its secret or by force. clear, clear-of, dead: all of them. */
 
+/* Room for a line feed behind the secret; what is longer still is read as too long, and refused. */
 enum { SECRET_LINE_SIZE = RQL_SECRET_SIZE + 1, PROGRESS_MS = 100 };
 
 /* "-" reads it from stdin, which keeps it out of the list of processes. */
@@ -18,6 +19,7 @@ static const char *read_secret(const char *given, char line[SECRET_LINE_SIZE])
         return given;
     }
     if (!fgets(line, SECRET_LINE_SIZE, stdin)) {
+        /* Nothing to read is an empty secret, which the library refuses. */
         line[0] = '\0';
     }
     line[strcspn(line, "\r\n")] = '\0';
@@ -35,6 +37,7 @@ static int unlock_by_force(struct cli_session *self)
     }
     out_begin(out, NULL);
     out_text(out, NULL, "name", self->args->name);
+    /* That there was nothing to release is no refusal: force leaves the lock free either way. */
     out_bool(out, "lock_released", result.lock_released);
     out_bool(out, "queue_released", result.queue_released);
     out_number(out, NULL, "rel_time_us", OUT_INT, result.rel_time_us);
@@ -92,6 +95,7 @@ static rql_status extend_by_secret(struct cli_session *self)
     char line[SECRET_LINE_SIZE];
     const char *secret = read_secret(args->secret, line);
     rql_status status = rql_get_lock_info(self->client, args->name, &info, &self->error);
+    /* Nobody holds it, or it has no ttl: nothing is left. The library says what that means. */
     int64_t left_ms = info && info->rem_ttl_ms > 0 ? info->rem_ttl_ms : 0;
 
     if (status < 0) {
@@ -102,6 +106,7 @@ static rql_status extend_by_secret(struct cli_session *self)
                                 &self->error);
 }
 
+/* Each way has one refusal: by force there is no lock, by its secret no such grant. */
 static int extend(struct cli_session *self)
 {
     const struct cli_args *args = self->args;
@@ -132,6 +137,7 @@ static int check_extend(struct cli_args *args)
         return cli_misused(&cli_extend, "--add DURATION and one of --secret and --force are needed",
                            "");
     }
+    /* By force the library checks the range, and a negative change is in it. */
     if (args->secret && (args->add_ms <= 0 || args->add_ms > RQL_TTL_MAX_MS)) {
         return cli_misused(&cli_extend, "--secret adds 1ms to 30d", "");
     }
@@ -164,18 +170,19 @@ const struct cli_command cli_extend = {
 
 /* ---- sweeps ---- */
 
-/* One call of the library, and its line on stderr that is written over and over, on a terminal. */
+/* One call of the library, and its line on stderr that is written over and over, on a terminal. The
+ * library calls back on this thread, within that call. */
 struct sweep {
     struct cli_session *session;
     rql_sweep_options options;
     rql_sweep_result result;
-    bool has_progress;
-    int64_t next_ms; /* no progress is written before that */
+    bool has_progress; /* such a line is there, and has to be wiped */
+    int64_t next_ms;   /* no progress is written before that */
     size_t n_swept;
     char **swept; /* of a dry run: keys that would be swept */
 };
 
-/* True: go on. */
+/* True: go on. The first line comes late, so that a short sweep shows none. */
 static bool show_progress(int64_t done, int64_t found, void *user_data)
 {
     struct sweep *self = user_data;
@@ -190,6 +197,7 @@ static bool show_progress(int64_t done, int64_t found, void *user_data)
     return true;
 }
 
+/* Without a glob all are. */
 static bool is_wanted(const char *name, void *user_data)
 {
     const struct sweep *self = user_data;
@@ -214,16 +222,19 @@ static void init(struct sweep *self, struct cli_session *session)
     *self = (struct sweep){.session = session, .next_ms = cli_now_ms() + PROGRESS_MS};
     rql_sweep_options_init(session->client, &self->options);
     self->options.dry_run = args->dry_run;
+    /* Otherwise the age is the --dead-request-ttl-ms of the client. */
     if (args->older_than_ms != CLI_UNSET) {
         self->options.dead_ttl_ms = args->older_than_ms;
     }
     self->options.user_data = self;
     self->options.wants = is_wanted;
     self->options.on_swept = args->dry_run ? note_swept : NULL;
+    /* In a file or a pipe the lines would follow each other. */
     self->options.on_progress = isatty(STDERR_FILENO) == 1 ? show_progress : NULL;
 }
 
-/* `what` is released; NULL: nothing is, by `dead`. */
+/* `what` is released; NULL: nothing is, by `dead`. That has the queues that were looked at instead,
+ * NULL after a fault. */
 static void print(const struct sweep *self, const char *what, const rql_text_list *queues)
 {
     struct out *out = &self->session->out;
@@ -239,6 +250,7 @@ static void print(const struct sweep *self, const char *what, const rql_text_lis
     out_number(out, NULL, "foreign_key_cnt", OUT_INT, result->foreign_key_cnt);
     out_number(out, NULL, "rel_time_us", OUT_INT, result->rel_time_us);
     if (self->options.dry_run) {
+        /* In a table each is a line, above the sentences. */
         out_begin_list(out, "keys");
         for (size_t i = 0; i < self->n_swept; i++) {
             out_item(out, self->swept[i]);
@@ -262,13 +274,16 @@ static void print(const struct sweep *self, const char *what, const rql_text_lis
     }
 }
 
-/* After the call. A fault that came after something was done has a result, too. */
+/* After the call. A fault that came after something was done has a result, too: it is printed here,
+ * for main() prints only what ended well. */
 static int finish(struct sweep *self, const char *what, const rql_text_list *queues)
 {
+    /* In a dry run both count what would be done, so its result is printed as well. */
     const bool has_changed = self->result.rel_key_cnt > 0 || self->result.rem_request_cnt > 0;
     int code = CLI_DONE;
 
     if (self->has_progress) {
+        /* Blanks over the line of the progress. */
         (void)fputs("\r                                                    \r", stderr);
     }
     if (self->n_swept > 1) {
@@ -310,6 +325,8 @@ static int clear_of(struct cli_session *self)
     return finish(&sweep, "locks", NULL);
 }
 
+/* Of the requests of the gem their age alone decides; one of librql has to be dead, too, by its
+ * heartbeat or its time. */
 static int clear_dead(struct cli_session *self)
 {
     CLI_AUTO(rql_text_list_free) rql_text_list *queues = NULL;

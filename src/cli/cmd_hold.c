@@ -198,6 +198,8 @@ static void on_child_changed(struct watch *self)
     }
 }
 
+/* Until nothing is left. A SIGCONT may end a stop of any length: the lock is checked before the
+ * command goes on. */
 static void read_signals(struct watch *self)
 {
     struct signalfd_siginfo info;
@@ -243,6 +245,8 @@ static void watch_until_end(struct watch *self)
     };
 
     while (!self->child.has_ended) {
+        /* A loss that is known is not told again: the descriptor stays readable, and poll() would
+         * return at once. */
         fds[1].fd = self->was_lost || self->is_killed ? -1 : self->lost_fd;
         (void)poll(fds, sizeof fds / sizeof fds[0], next_check_ms(self));
         read_signals(self);
@@ -272,6 +276,8 @@ static int run_command(struct watch *self, const struct cli_args *args)
         self->child.has_ended = true;
         code = cli_fault(&error);
     } else {
+        /* -1 without a controlling terminal, as under cron: then there is nothing to give, and a
+         * stopped command is left alone. */
         self->terminal_fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
         watch_until_end(self);
         take_terminal(self);

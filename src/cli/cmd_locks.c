@@ -9,6 +9,7 @@
 
 /* info, queue, ls, who, stats: the commands that show locks and queues. */
 
+/* Longer names of metadata are cut in the table; JSON has them whole. */
 enum { LABEL_SIZE = 256 };
 
 /* All names come from the server and are matched here: the patterns of Redis differ from those of
@@ -18,7 +19,8 @@ bool cli_glob_matches(const struct cli_args *args, const char *name)
     return !args->name || fnmatch(args->name, name, 0) == 0;
 }
 
-/* A key of ours may be anything: whoever can write to the server can write there. */
+/* A key of ours may be anything: whoever can write to the server can write there. A number without
+ * a name is one of a newer library. */
 static const char *status_text(rql_key_status status)
 {
     switch (status) {
@@ -47,6 +49,7 @@ static void print_lock(struct out *out, const char *heading, const rql_lock_info
     out_text(out, "HOST", "hst_id", info->hst_id);
     out_number(out, "AGE", "ts_us", OUT_AGE, info->ts_us);
     out_number(out, "TTL", "ini_ttl_ms", OUT_MS, info->ini_ttl_ms);
+    /* RQL_FOREVER is -1, which would be shown as not known. In JSON it is null. */
     if (info->status == RQL_KEY_ALIVE && info->rem_ttl_ms == RQL_FOREVER) {
         out_text(out, "LEFT", NULL, "forever");
         out_number(out, NULL, "rem_ttl_ms", OUT_MS, info->rem_ttl_ms);
@@ -60,6 +63,8 @@ static void print_lock(struct out *out, const char *heading, const rql_lock_info
     out_number(out, NULL, "l_spc_ext_ts_us", OUT_AGE, info->l_spc_ext_ts_us);
     out_number(out, NULL, "l_spc_ext_ini_ttl_ms", OUT_MS, info->l_spc_ext_ini_ttl_ms);
     out_number(out, info->token > 0 ? "TOKEN" : NULL, "token", OUT_COUNT, info->token);
+    /* In JSON an object of its own, for its names are those of strangers; in a list of fields a
+     * line each. */
     out_begin(out, "meta");
     for (size_t i = 0; i < info->n_meta; i++) {
         out_text(out, NULL, info->meta[i].name, info->meta[i].value);
@@ -77,6 +82,7 @@ static void print_queue(struct out *out, const rql_queue_info *info)
     out_text(out, "QUEUE", "name", info->name);
     out_text(out, NULL, "lock_queue", info->lock_queue);
     out_text(out, "STATUS", "status", status_text(info->status));
+    /* JSON has the requests themselves. */
     out_number(out, "WAITING", NULL, OUT_INT, (int64_t)info->n_requests);
     out_text(out, "FIRST", NULL, info->n_requests > 0 ? info->requests[0].acq_id : NULL);
     out_begin_list(out, "requests");
@@ -94,7 +100,8 @@ static void print_queue(struct out *out, const rql_queue_info *info)
     out_end(out);
 }
 
-/* That there is none is an answer, with an exit code of its own, and no fault. */
+/* That there is none is an answer, with an exit code of its own, and no fault: the library returns
+ * RQL_NOT_FOUND and leaves `info` as it is. */
 static int show_lock(struct cli_session *self)
 {
     CLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
@@ -132,6 +139,7 @@ static int show_queue(struct cli_session *self)
     return CLI_DONE;
 }
 
+/* By key. All keys of a kind begin alike, so that is the order of the names, too. */
 static int compare_locks(const void *a, const void *b)
 {
     const rql_lock_info *const *left = a;
@@ -156,7 +164,7 @@ static void sort(void *items, size_t count, int (*compare)(const void *, const v
     }
 }
 
-/* Without it, or as it is. */
+/* Without it, or as it is: the same pointer then. */
 static const char *without_prefix(const char *key, const char *prefix)
 {
     const size_t length = strlen(prefix);
@@ -164,7 +172,8 @@ static const char *without_prefix(const char *key, const char *prefix)
     return strncmp(key, prefix, length) == 0 ? key + length : key;
 }
 
-/* The glob is for the name of the lock that a key is about. */
+/* The glob is for the name of the lock that a key is about. A key that is neither a lock nor a
+ * queue is matched as a whole. */
 static int list_keys(struct cli_session *self)
 {
     CLI_AUTO(rql_text_list_free) rql_text_list *list = NULL;
@@ -191,6 +200,7 @@ static int list_keys(struct cli_session *self)
     return CLI_DONE;
 }
 
+/* The library lists all, and the glob chooses here. */
 static int list_queues(struct cli_session *self)
 {
     static const char *const headings[] = {"QUEUE", "STATUS", "WAITING", "FIRST", NULL};
@@ -211,7 +221,7 @@ static int list_queues(struct cli_session *self)
     return CLI_DONE;
 }
 
-/* For bsearch(). */
+/* For bsearch(), of queues in the order of compare_queues(). */
 static int compare_to_queue(const void *key, const void *element)
 {
     const rql_queue_info *const *queue = element;
@@ -228,12 +238,15 @@ static void print_holder(struct out *out, const rql_lock_info *info,
     if (!queues) {
         return;
     }
+    /* A lock without a queue of its name is one that nobody waits for. */
     if (queues->count > 0) {
         queue = bsearch(info->name, queues->item, queues->count, sizeof(void *), compare_to_queue);
     }
+    /* `who` has no column for the status: it stands in place of a holder that is not known. */
     if (info->status != RQL_KEY_ALIVE) {
         out_text(out, "HOLDER", NULL, status_text(info->status));
     }
+    /* print_lock() leaves it out then; a column has a number in each row. */
     if (info->spc_cnt <= 0) {
         out_number(out, "RE-ENTRIES", NULL, OUT_INT, 0);
     }
@@ -241,7 +254,8 @@ static void print_holder(struct out *out, const rql_lock_info *info,
     out_number(out, "WAITING", "waiting", OUT_INT, queue ? (int64_t)(*queue)->n_requests : 0);
 }
 
-/* All is read before anything is printed: a fault half-way leaves no half of a list. */
+/* All is read before anything is printed: a fault half-way leaves no half of a list. Locks and
+ * queues are not of one moment. */
 static int list_locks(struct cli_session *self, const char *const *headings, bool is_who)
 {
     CLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *locks = NULL;
@@ -277,6 +291,7 @@ static int who(struct cli_session *self)
     return list_locks(self, headings, true);
 }
 
+/* Names alone are read by SCAN; --long reads each key. */
 static int ls(struct cli_session *self)
 {
     static const char *const headings[] = {"LOCK",  "STATUS", "AGE", "LEFT",
@@ -337,7 +352,7 @@ const struct cli_command cli_who = {
 
 /* ---- stats ---- */
 
-/* What a server shows of all clients together. */
+/* What a server shows of all clients together, Ruby's as well. */
 struct fleet {
     int64_t locks;
     int64_t queues;
@@ -345,7 +360,7 @@ struct fleet {
     int64_t hosts;       /* that hold or wait; of the gem's waiters no host is known */
     int64_t swarm_hosts; /* that send heartbeats, or did */
     int64_t zombies;     /* of these: the dead */
-    int64_t damaged;
+    int64_t damaged;     /* keys that are no lock or queue that could be read */
 };
 
 static bool is_damaged(rql_key_status status)
@@ -361,7 +376,8 @@ static void add_host(struct fleet *fleet, const char **hosts, const char *host)
     }
 }
 
-/* A host that holds or waits more than once counts once. */
+/* A host that holds or waits more than once counts once: all are noted, sorted, and counted where
+ * one differs from the one before. */
 static struct fleet count_all(const rql_lock_info_list *locks, const rql_queue_info_list *queues,
                               const rql_host_info_list *swarm)
 {
@@ -373,12 +389,14 @@ static struct fleet count_all(const rql_lock_info_list *locks, const rql_queue_i
     for (size_t i = 0; i < queues->count; i++) {
         most += queues->item[i]->n_requests;
     }
+    /* One more than there are: nothing to allocate may give NULL. */
     hosts = cli_must(calloc(most + 1, sizeof *hosts));
     for (size_t i = 0; i < locks->count; i++) {
         const rql_lock_info *info = locks->item[i];
 
         fleet.locks += info->status == RQL_KEY_ALIVE;
         fleet.damaged += is_damaged(info->status);
+        /* Of a lock that cannot be read the host may be anything. */
         add_host(&fleet, hosts, info->status == RQL_KEY_ALIVE ? info->hst_id : NULL);
     }
     for (size_t i = 0; i < queues->count; i++) {
@@ -403,6 +421,7 @@ static struct fleet count_all(const rql_lock_info_list *locks, const rql_queue_i
     return fleet;
 }
 
+/* Numbers of the moment, which rise and fall: gauges, no counters. */
 static int count(struct cli_session *self)
 {
     CLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *locks = NULL;

@@ -21,9 +21,11 @@ static void notify(const char *text)
     const char *path = getenv("NOTIFY_SOCKET"); /* NOLINT(concurrency-mt-unsafe) */
     const size_t length = path ? strlen(path) : 0;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    /* Without a terminator: in the abstract name space it would be part of the name. */
     const socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length);
     __attribute__((cleanup(cli_close_p))) int fd = -1;
 
+    /* No socket, or one that is too long to be addressed: nobody is to be notified. */
     if (length < 2 || length >= sizeof address.sun_path || (*path != '/' && *path != '@')) {
         return;
     }
@@ -53,7 +55,9 @@ static int prepare_service(struct cli_args *args)
 {
     const sigset_t ending = ending_signals();
 
+    /* They wait for sigtimedwait(), also those that come while the program connects. */
     (void)pthread_sigmask(SIG_BLOCK, &ending, NULL);
+    /* The command starts it itself, and a client has one at most. */
     args->options.auto_swarm = false;
     return CLI_DONE;
 }
@@ -63,6 +67,7 @@ static bool is_well(rql_client *client)
 {
     rql_swarm_status status;
 
+    /* Off is well: an element may be switched off, but not the supervisor. */
     return rql_get_swarm_status(client, &status, NULL) == RQL_OK &&
            status.supervisor.state == RQL_ELEMENT_RUNNING &&
            status.probe_hosts.state <= RQL_ELEMENT_RUNNING &&
@@ -81,6 +86,7 @@ static void wait_for_end(rql_client *client)
     int signal = -1;
 
     while (signal < 0) {
+        /* EAGAIN: the time is over. Anything else, as EINTR, only begins the pause anew. */
         signal = sigtimedwait(&ending, NULL, &pause);
         if (signal < 0 && errno == EAGAIN && watchdog_ms > 0 && is_well(client)) {
             notify("WATCHDOG=1");
@@ -91,6 +97,7 @@ static void wait_for_end(rql_client *client)
 /* In JSON only, at the end of `run`: for whoever reads there what went wrong. */
 static void print_element(struct out *out, const char *key, const rql_element_status *element)
 {
+    /* By the values of rql_element_state and rql_breaker_state. */
     static const char *const states[] = {"off", "running", "hung", "dead"};
     static const char *const breakers[] = {"closed", "open", "half_open"};
 
@@ -123,6 +130,8 @@ static int run_service(struct cli_session *self)
         print_element(&self->out, "flush_zombies", &status.flush_zombies);
         out_end(&self->out);
     }
+    /* Steps down, so that another is elected without waiting. The status was read before this,
+     * which turns all elements off. */
     rql_swarm_stop(swarm);
     return CLI_DONE;
 }
@@ -180,6 +189,8 @@ static int show_hosts(struct cli_session *self)
     return CLI_DONE;
 }
 
+/* The host is this program itself: it stays in the table when the program ends, and counts as dead
+ * some time later. */
 static int probe(struct cli_session *self)
 {
     CLI_AUTO(rql_text_list_free) rql_text_list *hosts = NULL;
@@ -196,7 +207,8 @@ static int probe(struct cli_session *self)
     return CLI_DONE;
 }
 
-/* flush, and zombies, which changes nothing. */
+/* flush, and zombies, which changes nothing. Both go by the silence of a host alone; a swarm
+ * that runs waits until it was suspected for a while, too. */
 static int show_zombies(struct cli_session *self)
 {
     CLI_AUTO(rql_zombies_free) rql_zombies *zombies = NULL;
@@ -256,6 +268,7 @@ static const struct action *find_action(const char *name)
     return NULL;
 }
 
+/* A wrong action is told before anything is connected. */
 static int prepare(struct cli_args *args)
 {
     const struct action *action = find_action(args->name);
@@ -268,6 +281,7 @@ static int prepare(struct cli_args *args)
 
 static int run(struct cli_session *self)
 {
+    /* It is there: prepare() has found it. */
     const struct action *action = find_action(self->args->name);
 
     return action ? action->run(self) : CLI_USAGE;

@@ -22,6 +22,7 @@ enum {
  * time. */
 static size_t decode(const char *text, uint32_t *out)
 {
+    /* By the number of bytes: what is below could be written with fewer. */
     static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
     const unsigned char first = (unsigned char)text[0];
     const size_t length = first < 0x80   ? 1
@@ -46,14 +47,16 @@ static size_t decode(const char *text, uint32_t *out)
     return length;
 }
 
-/* Control characters, and those that turn the direction of text around. */
+/* Control characters, those that turn the direction of text around, separators of lines and the
+ * mark of byte order: by these a text could look like another one. */
 static bool is_dangerous(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7f && c <= 0x9f) || c == 0x061c || c == 0x200e || c == 0x200f ||
            (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
 }
 
-/* Printable, and the same for equal bytes: what is shown can be compared and searched for. */
+/* Printable, and the same for equal bytes: what is shown can be compared and searched for. Nothing
+ * that is escaped is beyond U+FFFF. Returns the length, as snprintf(). */
 static int write_escape(char out[ESCAPE_SIZE], uint32_t c)
 {
     if (c == '\n' || c == '\t') {
@@ -62,6 +65,8 @@ static int write_escape(char out[ESCAPE_SIZE], uint32_t c)
     return snprintf(out, ESCAPE_SIZE, c < 0x80 ? "\\x%02x" : "\\u%04x", (unsigned)(c & 0xffff));
 }
 
+/* The result is the caller's. Each byte becomes one escape at most, so the room is known
+ * beforehand. */
 static char *clean(const char *text, bool for_terminal)
 {
     const size_t length = strlen(text);
@@ -104,6 +109,7 @@ int cli_compare_texts(const void *a, const void *b)
 /* By the C library's tables: 2 for wide characters, 0 for those that are put upon the last one. */
 static size_t width_of(uint32_t c)
 {
+    /* Made at the first need, and kept: one thread prints tables. */
     static locale_t utf8;
     locale_t old;
     int width;
@@ -120,6 +126,7 @@ static size_t width_of(uint32_t c)
     return width < 0 ? 1 : (size_t)width;
 }
 
+/* Of a text that was made for a terminal: it is UTF-8, so a byte that is none is not expected. */
 size_t cli_text_width(const char *text)
 {
     size_t width = 0;
@@ -142,9 +149,11 @@ const char *cli_format_duration(int64_t value_ms, char out[CLI_DURATION_SIZE])
         char letters[2];
     } units[] = {{86400, 3600, "dh"}, {3600, 60, "hm"}, {60, 1, "ms"}};
 
+    /* From the largest unit on; below a minute there is a fraction in place of a second unit. */
     const int64_t s = value_ms / MS_PER_SECOND;
 
     if (value_ms < 0) {
+        /* Not in `out`: the result is to be used, not the buffer. */
         return "-";
     }
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {

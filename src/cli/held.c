@@ -82,14 +82,14 @@ struct waiting {
     rql_refusal refusal;
 
     uv_loop_t uv;
-    uv_poll_t signals;
-    uv_timer_t check;
-    uv_timer_t last;
+    uv_poll_t signals; /* of signal_fd */
+    uv_timer_t check;  /* for faults that pass */
+    uv_timer_t last;   /* runs from the second signal on */
     rql_loop *loop;
     rql_request *request; /* while it is under way */
     int signal_fd;
     int64_t signalled_ms;
-    rql_error said; /* RQL_OK: nothing that still holds */
+    rql_error said; /* the fault that was told last; RQL_OK: nothing that still holds */
 
     int signal; /* that ended it, or 0 */
     rql_status status;
@@ -134,6 +134,7 @@ static void end_at_once(uv_timer_t *timer)
     cli_die_by(self->signal);
 }
 
+/* The first one cancels, and the wait goes on until the request has left its queue. */
 static void on_signals(uv_poll_t *poll, int status, int events)
 {
     struct waiting *self = poll->data;
@@ -182,6 +183,7 @@ static void check_fault(uv_timer_t *timer)
     if (fault.status != RQL_OK && is_news(&self->said, &fault)) {
         cli_say_nowait("%s: waiting: %s", self->held->label, fault.message);
     }
+    /* After a reply this is RQL_OK again: the same fault is told anew then. */
     self->said = fault;
 }
 
@@ -241,7 +243,8 @@ static rql_status open_waiting(struct waiting *self, rql_client *client, const s
     return rql_loop_open(&self->loop, client, &self->uv, &self->error);
 }
 
-/* The loop runs on until the library has taken everything of its own off it. */
+/* The loop runs on until the library has taken everything of its own off it. Without a descriptor
+ * for signals nothing of it was set up. */
 static void close_waiting(struct waiting *self)
 {
     if (self->signal_fd < 0) {
@@ -258,6 +261,7 @@ static void close_waiting(struct waiting *self)
     (void)close(self->signal_fd);
 }
 
+/* A single lock has its name in `name` alone: `names` are of a series. */
 static rql_status begin(struct waiting *self)
 {
     const struct cli_args *args = self->args;
@@ -289,6 +293,7 @@ static void wait_until_held(struct waiting *self, rql_client *client)
         (void)uv_poll_start(&self->signals, UV_READABLE, on_signals);
         (void)uv_timer_start(&self->check, check_fault, CHECK_MS, CHECK_MS);
     }
+    /* The callback ends this. It comes in any case: also after a fault that cannot pass. */
     while (self->request) {
         (void)uv_run(&self->uv, UV_RUN_ONCE);
     }
@@ -305,7 +310,8 @@ static void wait_until_held(struct waiting *self, rql_client *client)
 
 /* ---- the acquisition ---- */
 
-/* What was not given stays as the options of the client have it. */
+/* What was not given stays as the options of the client have it. A series takes the same for each
+ * of its locks. */
 static void fill_lock(const struct cli_args *args, const rql_client *client, rql_lock_options *out)
 {
     const char *outer = getenv("RQL_LOCK"); /* NOLINT(concurrency-mt-unsafe) */
@@ -359,7 +365,7 @@ static void say_refused(const struct waiting *self)
             is_named ? "; failed on " : "", is_named ? args->names[failed_on] : "", holder, over);
 }
 
-/* A wait ended with nothing held. */
+/* A wait ended with nothing held. With --json the output is null, for a refusal is an answer. */
 static int refuse(struct cli_session *session, const struct waiting *self)
 {
     if (self->signal != 0) {
@@ -385,6 +391,8 @@ static int claim(struct cli_held *held)
         const rql_lock_facts facts = rql_lock_describe(cli_held_lock(held, i));
 
         if (facts.handed_over) {
+            /* All of a series at once, with the ttl of the one: what lives longer already is not
+             * shortened. */
             status = held->series ? rql_series_extend(held->series, facts.ttl_ms, &error)
                                   : rql_lock_extend(held->lock, facts.ttl_ms, &error);
         }
@@ -418,6 +426,7 @@ int cli_acquire(struct cli_session *session, struct cli_held *held)
     wait_until_held(&waiting, session->client);
     code =
         waiting.signal == 0 && waiting.status == RQL_OK ? claim(held) : refuse(session, &waiting);
+    /* Its texts were needed until the refusal was told. */
     rql_refusal_clear(&waiting.refusal);
     return code;
 }

@@ -6,6 +6,7 @@
 
 /* The help, and what whoever has mistyped a word may have meant. */
 
+/* LENGTH_MAX: of words that are compared. What is longer is like none that is known. */
 enum { FLAG_SIZE = 64, LENGTH_MAX = 64 };
 
 static const char exit_codes[] =
@@ -34,7 +35,7 @@ static const char common_rules[] =
     "unix:///path?db=n, or local: (default), a private one for each user.\n"
     "A name that looks like a flag stands between two dashes: rql info -- -x\n";
 
-/* The table of the library has the library's default. */
+/* The table of the library has the library's default, where this program has another one. */
 static bool is_forever(const rql_option_row *row)
 {
     size_t i = 0;
@@ -51,6 +52,7 @@ int cli_help_options(void)
 
     (void)printf("%s\n", option_rules);
     for (size_t i = 0; (row = rql_option_row_at(i)) != NULL; i++) {
+        /* "forever" has no unit. */
         const char *value = is_forever(row) ? "forever" : row->default_value;
         const char *unit = is_forever(row) ? "" : row->unit;
 
@@ -64,7 +66,8 @@ int cli_help_options(void)
     return CLI_DONE;
 }
 
-/* True if the value of one is a duration. */
+/* True if the value of one is a duration. What has no help is the default, or stands before the
+ * command only. */
 static bool add_flags(struct out *out, const struct cli_command *command)
 {
     bool has_durations = false;
@@ -86,6 +89,7 @@ static bool add_flags(struct out *out, const struct cli_command *command)
 
 int cli_help_command(const struct cli_command *command)
 {
+    /* The columns are aligned as those of results are. */
     struct out out = out_fields(OUT_TABLE);
     bool has_durations;
 
@@ -125,6 +129,7 @@ int cli_help(void)
 
 void cli_guess_init(struct cli_guess *self, const char *word, size_t length)
 {
+    /* The distance is that of no word: any proposal is nearer. */
     *self = (struct cli_guess){.word = word, .length = length, .distance = LENGTH_MAX};
 }
 
@@ -145,6 +150,7 @@ static size_t distance(const char *a, size_t a_length, const char *b, size_t b_l
 {
     size_t cell[LENGTH_MAX + 1][LENGTH_MAX + 1];
 
+    /* To come to a word from nothing each letter is added; to nothing, each is dropped. */
     for (size_t j = 0; j <= b_length; j++) {
         cell[0][j] = j;
     }
@@ -156,6 +162,7 @@ static size_t distance(const char *a, size_t a_length, const char *b, size_t b_l
             const size_t changed = cell[i - 1][j - 1] + !is_same(a[i - 1], b[j - 1]);
             const size_t longer = least(cell[i - 1][j], cell[i][j - 1]) + 1;
 
+            /* A swap of neighbours costs one, as any of the others. */
             cell[i][j] = least(least(changed, longer), is_swap ? cell[i - 2][j - 2] + 1 : longer);
         }
     }
@@ -198,6 +205,7 @@ static bool is_named(const char *entry, size_t length, const char *name)
     return strlen(name) == length && strncmp(entry, name, length) == 0;
 }
 
+/* Proposes each option on the way, for the case that it is unknown. */
 static bool is_known(const char *entry, size_t length, struct cli_guess *guess)
 {
     const rql_option_row *row;
@@ -224,6 +232,7 @@ void cli_say_unknown_variables(void)
 
         cli_guess_init(&guess, *entry, length);
         if (strncmp(*entry, "RQL_", 4) == 0 && !is_known(*entry, length, &guess)) {
+            /* The name alone: the value may be a password. */
             cli_say("unknown variable %.*s is ignored%s", (int)length, *entry,
                     cli_guess_text(&guess, ""));
         }

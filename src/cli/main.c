@@ -11,6 +11,7 @@
 
 enum { PAUSE_NS = 100000000 }; /* between two tries to connect */
 
+/* In the order in which the help shows them. */
 const struct cli_command *const cli_commands[] = {
     &cli_run, &cli_series, &cli_lock,     &cli_unlock, &cli_extend, &cli_info,  &cli_queue, &cli_ls,
     &cli_who, &cli_clear,  &cli_clear_of, &cli_dead,   &cli_stats,  &cli_swarm, NULL,
@@ -28,6 +29,7 @@ static const struct cli_command *find_command(const char *name)
         }
         cli_guess_propose(&guess, cli_commands[i]->name);
     }
+    /* Words that are no commands of the table, but stand in the same place. */
     cli_guess_propose(&guess, "help");
     cli_guess_propose(&guess, "options");
     cli_say("unknown command %s%s; see rql --help", name, cli_guess_text(&guess, ""));
@@ -49,7 +51,8 @@ static int help_on(const char *name)
     return command ? cli_help_command(command) : CLI_USAGE;
 }
 
-/* A replica is fine: to read is possible, and it may become a master. */
+/* A replica is fine: to read is possible, and it may become a master. *out is NULL before, and
+ * after a fault. */
 static rql_status connect(const struct cli_args *args, rql_client **out, rql_error *error)
 {
     rql_status status = rql_client_new(out, &args->options, error);
@@ -73,7 +76,7 @@ static bool may_pass(rql_status status)
 }
 
 /* With --wait a server that is not up yet is waited for, and what is left of that time goes to the
- * wait for the lock. */
+ * wait for the lock. No signal is blocked yet: it ends the program, which has nothing to undo. */
 static rql_status connect_in_time(struct cli_args *args, rql_client **out, rql_error *error)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
@@ -123,9 +126,11 @@ static int run_with_client(const struct cli_command *command, struct cli_args *a
         return cli_fault(&session.error);
     }
     session.client = client;
+    /* A command that has neither flag prints a table. */
     session.out = out_fields(args->openmetrics ? OUT_OPENMETRICS
                              : args->json      ? OUT_JSON
                                                : OUT_TABLE);
+    /* What a refusal has to show it has printed itself. */
     code = command->run(&session);
     if (code == CLI_DONE) {
         out_print(&session.out);
@@ -153,6 +158,7 @@ static int run_all(struct cli_args *args)
         cli_say("which command? see rql --help");
         return CLI_USAGE;
     }
+    /* Behind the last argument is a NULL: `help` without a word. */
     if (strcmp(*args->next, "help") == 0) {
         return help_on(args->next[1]);
     }
@@ -171,6 +177,7 @@ static int run_all(struct cli_args *args)
 /* A result that did not reach its reader is a failure, even when the lock was taken. */
 static int check_output(int code)
 {
+    /* stdout is buffered: that a result cannot be written may show here first. */
     if (fflush(stdout) == 0 && !ferror(stdout)) {
         return code;
     }
@@ -184,6 +191,7 @@ static int check_output(int code)
 int main(int argc, char **argv)
 {
     static char name[] = "rql";
+    /* For a program that was started without a name, as execve() allows. */
     static char *nothing[] = {name, NULL};
     struct cli_args args;
     int code;

@@ -40,7 +40,8 @@ void cli_say(const char *format, ...)
     va_end(list);
 }
 
-/* A line on stderr does not block. */
+/* A line on stderr does not block. True as well when its reader has gone: to write fails at once.
+ */
 static bool is_read(void)
 {
     struct pollfd reader = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -77,6 +78,7 @@ int cli_fault(const rql_error *error)
 /* Renewals and signals wait for the thread that logs: what nobody reads is left out. */
 static bool may_log(void)
 {
+    /* Any thread of the library may log. */
     static atomic_uint n_unread;
     unsigned left_out;
 
@@ -122,7 +124,9 @@ static void write_log(const rql_log_record *record, bool as_json)
         return;
     }
     (void)format(record, text + begin, size - begin);
+    /* Over the "{" of the line, if that is JSON: the head ends in a comma. */
     (void)memcpy(text, head, length);
+    /* In the place of the terminator. */
     text[size - 2] = '\n';
     (void)!write(STDERR_FILENO, text, size - 1);
 }

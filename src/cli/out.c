@@ -15,9 +15,11 @@ enum { LINE_SIZE = 2048, FIRST_CELLS = 64, GAP = 2 };
 
 /* ---- the table ---- */
 
-/* Cells are kept until the end: the width of a column is known when its last cell is. */
+/* Cells are kept until the end: the width of a column is known when its last cell is. Returns the
+ * first of the new ones; they move with the next call. */
 static char **add_cells(struct out *self, size_t count)
 {
+    /* Twice is always enough: a row has fewer cells than there are at first. */
     if (self->n_cells + count > self->capacity) {
         self->capacity = self->capacity > 0 ? self->capacity * 2 : FIRST_CELLS;
         self->cells = cli_must(reallocarray(self->cells, self->capacity, sizeof *self->cells));
@@ -41,7 +43,8 @@ static char *label_of(const char *heading)
     return label;
 }
 
-/* A field that is said again replaces the one before. */
+/* A field that is said again in a row replaces the one before. A row begins with its first field
+ * that has a column: an object without one leaves no empty row. */
 static void set_cell(struct out *self, const char *heading, const char *text)
 {
     size_t column = 0;
@@ -67,11 +70,13 @@ static void set_cell(struct out *self, const char *heading, const char *text)
     }
 }
 
+/* A row that lacks a field has a dash there. */
 static const char *cell_at(const struct out *self, size_t index)
 {
     return self->cells[index] ? self->cells[index] : "-";
 }
 
+/* Empty is as good as not set. */
 static const char *environment(const char *name)
 {
     const char *value = secure_getenv(name);
@@ -88,6 +93,7 @@ static void print_table(const struct out *self)
     size_t widths[OUT_COLUMNS_MAX] = {0};
 
     for (size_t i = 0; i < self->n_cells; i++) {
+        /* By columns of the terminal, which printf() does not count. */
         const size_t width = cli_text_width(cell_at(self, i));
         size_t *widest = &widths[i % self->n_columns];
 
@@ -99,6 +105,7 @@ static void print_table(const struct out *self)
         const bool is_last = column + 1 == self->n_columns;
         const char *cell = cell_at(self, i);
 
+        /* The first row is bold from its first cell to its end. */
         (void)printf("%s%s", is_first ? "\033[1m" : "", cell);
         if (is_last) {
             (void)puts(i < self->n_columns && is_bright ? "\033[0m" : "");
@@ -117,11 +124,13 @@ static void flush_table(struct out *self)
     for (size_t i = 0; i < self->n_cells; i++) {
         free(self->cells[i]);
     }
+    /* The memory stays for what follows. */
     self->n_cells = 0;
 }
 
 /* ---- JSON ---- */
 
+/* cJSON passes bytes on as they are, so they are made valid before. */
 static cJSON *json_text(const char *text)
 {
     CLI_AUTO(cli_free) char *valid = text ? cli_text_for_json(text) : NULL;
@@ -146,6 +155,7 @@ static void add_json(struct out *self, const char *key, cJSON *item)
 /* It belongs to its parent at once: freeing the root frees all. */
 static void open_json(struct out *self, const char *key, cJSON *item)
 {
+    /* The deepest is a list of queues, a queue, its requests, one of them: OUT_DEPTH_MAX. */
     add_json(self, key, cli_must(item));
     self->open[self->depth++] = item;
 }
@@ -157,7 +167,7 @@ struct out out_fields(enum out_form form)
     return (struct out){.form = form, .n_columns = 2};
 }
 
-/* The headings are cells of the first row, as wide as any. */
+/* The headings are cells of the first row, as wide as any; other forms do not show them. */
 void out_columns(struct out *self, const char *const *headings)
 {
     self->headings = headings;
@@ -173,6 +183,7 @@ void out_columns(struct out *self, const char *const *headings)
 void out_begin(struct out *self, const char *key)
 {
     if (!key) {
+        /* Only what has no key is a row; "meta" is a part of one. */
         self->has_row = false;
     }
     if (self->form == OUT_JSON) {
@@ -180,7 +191,7 @@ void out_begin(struct out *self, const char *key)
     }
 }
 
-/* The table has no lists: their items are its rows. */
+/* The table has no lists: their items are its rows. So it has nothing to begin or end. */
 void out_begin_list(struct out *self, const char *key)
 {
     if (self->form == OUT_JSON) {
@@ -195,6 +206,7 @@ void out_end(struct out *self)
     }
 }
 
+/* The table needs a heading, JSON a key: without it the field is not in that form. */
 void out_text(struct out *self, const char *heading, const char *key, const char *text)
 {
     if (self->form == OUT_JSON && key) {
@@ -251,6 +263,7 @@ void out_list(struct out *self, const char *key, const rql_text_list *list)
     out_end(self);
 }
 
+/* Unlike a field the label keeps its capitals, and there is no key: JSON does not have it. */
 void out_pair(struct out *self, const char *label, const char *text)
 {
     char **cell;
@@ -295,6 +308,7 @@ void out_print(struct out *self)
     char *text;
 
     if (self->form == OUT_JSON) {
+        /* Nothing was begun: there is no answer, and that is null. */
         text = cli_must(self->root ? cJSON_Print(self->root) : strdup("null"));
         (void)puts(text);
         free(text);

@@ -2,6 +2,7 @@
 
 #include <rql/stats.h>
 
+/* The last bucket ends before 2^42 us, which is 50 days: what is longer counts in it. */
 enum { STEPS = 8, STEP_BITS = 3, TOP_BIT = 41 };
 
 _Static_assert(RQL_HISTOGRAM_BUCKETS == STEPS * (TOP_BIT - STEP_BITS + 2), "stats.h says so");
@@ -19,11 +20,13 @@ size_t rql_histogram_bucket(int64_t time_us)
     if (time_us >> (TOP_BIT + 1)) {
         return RQL_HISTOGRAM_BUCKETS - 1;
     }
+    /* The leading bit is known, so the three behind it are what is left to tell. */
     bit = 63U - (unsigned)__builtin_clzll((unsigned long long)time_us);
     step = (unsigned)(time_us >> (bit - STEP_BITS)) % STEPS;
     return (size_t)(bit - STEP_BITS + 1) * STEPS + step;
 }
 
+/* The other way round: one less than the least time of the next bucket. */
 int64_t rql_histogram_upper(size_t bucket)
 {
     unsigned shift;
@@ -49,11 +52,14 @@ int64_t rql_stats_quantile(const rql_histogram *histogram, double share)
     for (size_t i = 0; i < RQL_HISTOGRAM_BUCKETS; i++) {
         total += histogram->bucket[i];
     }
+    /* -1: there are no times, or the share is not a number. */
     if (total == 0 || share != share) {
         return -1;
     }
     share = share < 0 ? 0 : share;
     wanted = share > 1 ? (double)total : share * (double)total;
+    /* Goes on until something lies below, so that a share of 0 gives the shortest time that there
+     * is. */
     for (size_t i = 0; i < RQL_HISTOGRAM_BUCKETS && (below == 0 || (double)below < wanted); i++) {
         below += histogram->bucket[i];
         last = i;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Nearly every line fits; that of a series with many long names does not. */
 enum { LINE_SIZE = 1024 };
 
 typedef size_t format_fn(const rql_log_record *record, char *buffer, size_t size);
@@ -15,6 +16,7 @@ static void write_line(format_fn *format, const rql_log_record *record, FILE *fi
     char *text = line;
     size_t length = format(record, line, sizeof line);
 
+    /* The length is that of the whole line, whether or not it was written. */
     if (length >= sizeof line) {
         text = malloc(length + 1);
         if (text) {

@@ -14,7 +14,7 @@ static bool is_line(const rql_log_record *record, const char *name)
     return strcmp(record->name, name) == 0;
 }
 
-/* One line stays one line. */
+/* One line stays one line: each control byte becomes a question mark. UTF-8 has none of them. */
 static void write_safe(struct rqli_writer *writer, const char *text)
 {
     while (*text) {
@@ -32,7 +32,7 @@ static void write_safe(struct rqli_writer *writer, const char *text)
     }
 }
 
-/* The gem forgets one closing quote, in this line only. */
+/* The gem forgets one closing quote, in this line only: that of its last field. */
 static void write_quoted(struct rqli_writer *writer, const rql_log_record *record,
                          const rql_log_field *field)
 {
@@ -52,6 +52,7 @@ static bool is_escaped(const char *at)
     return *at == '"' || *at == '\\' || (*at == '#' && at[1] != '\0' && strchr("{$@", at[1]));
 }
 
+/* Byte by byte: no byte of a longer character is one that is escaped. */
 static void write_inspected(struct rqli_writer *writer, const char *text)
 {
     for (; *text; text++) {
@@ -74,7 +75,8 @@ static void write_list(struct rqli_writer *writer, const rql_log_field *field)
     rqli_write_text(writer, "]'");
 }
 
-/* Milliseconds are rounded up to hundredths, as the gem does. */
+/* Milliseconds are rounded up to hundredths, as the gem does; ours are microseconds. A text that is
+ * NULL is empty. */
 static void write_value(struct rqli_writer *writer, const rql_log_record *record,
                         const rql_log_field *field)
 {

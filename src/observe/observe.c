@@ -3,8 +3,16 @@
 #include "base/must.h"
 #include "base/random.h"
 
+/*
+ * Log lines and events. moments.def has a row for each moment: what it counts, the line and the
+ * event it makes. It is read here twice, once as the body of log_all() and once as that of
+ * send_all(), each with its own meaning of LINE and EVENT; what does not concern a reading is empty
+ * in it.
+ */
+
 enum { FIELDS_MAX = 8 };
 
+/* A line lives on the stack of who reports: a listener has it for as long as its call takes. */
 struct line {
     rql_log_record record;
     rql_log_field fields[FIELDS_MAX];
@@ -12,14 +20,14 @@ struct line {
 
 /* ---- who listens ---- */
 
-/* The gem's weights: 15 is 16 of 101, and 0 is still 1 of 101. */
+/* The gem's weights: 15 is 16 of 101, and 0 is still 1 of 101; 100 is all. */
 static bool is_drawn(int64_t percent)
 {
     return percent >= rqli_random_below(101);
 }
 
 /* A call that asks for its line is not sampled; else the sampler decides, once for all lines of an
- * acquisition. */
+ * acquisition. Where nobody listens no sampler is asked. */
 static bool is_logged(const rql_options *client, const rql_lock_options *options)
 {
     if (!options->logger || !client->log_sampling_enabled || options->log_sample_this) {
@@ -30,6 +38,7 @@ static bool is_logged(const rql_options *client, const rql_lock_options *options
                : is_drawn(client->log_sampling_percent);
 }
 
+/* The same for events, by a draw of its own: a line without its event is possible. */
 static bool is_instrumented(const rql_options *client, const rql_lock_options *options)
 {
     if (!options->instrumenter || !client->instr_sampling_enabled || options->instr_sample_this) {
@@ -57,7 +66,7 @@ void rqli_subject_listen(struct rqli_subject *self, const rql_options *client,
 
 /* ---- log lines ---- */
 
-/* FIELDS_MAX is what the longest row has. */
+/* FIELDS_MAX is what the longest row of moments.def has. The caller sets the value. */
 static rql_log_field *add(struct line *self, const char *name, rql_log_kind kind)
 {
     rql_log_field *field = &self->fields[self->record.n_fields];
@@ -91,6 +100,7 @@ static void add_keys(struct line *self, const struct rqli_subject *s)
     }
 }
 
+/* The host has a name of its own in one line of the gem. */
 static void add_common(struct line *self, const struct rqli_subject *s, const char *host_name)
 {
     static const char *const strategies[] = {"queued", "random"};
@@ -101,7 +111,8 @@ static void add_common(struct line *self, const struct rqli_subject *s, const ch
     add_text(self, "acs_strat", strategies[s->access_strategy]);
 }
 
-/* The words of a row become calls that add its fields, in its order, which is the gem's. */
+/* The words of a row become calls that add its fields, in its order, which is the gem's. *f is only
+ * read in rows that have figures, so it may be NULL for others. */
 static void log_all(enum rqli_moment moment, const struct rqli_subject *s,
                     const struct rqli_figures *f)
 {
@@ -137,7 +148,7 @@ static void log_all(enum rqli_moment moment, const struct rqli_subject *s,
 
 /* ---- events ---- */
 
-/* With its name, and nothing that it does not have. */
+/* With its name, and nothing that it does not have: -1 is no figure, NULL no text. */
 static struct rql_event event_of(rql_event_kind kind, const char *name)
 {
     return (struct rql_event){
@@ -196,13 +207,6 @@ static void send_all(enum rqli_moment moment, const struct rqli_subject *s,
     }
     default: /* NOLINT(bugprone-branch-clone): not every moment goes to everybody */
 #include "observe/moments.def"
-
-        /*
-         * Log lines and events. moments.def has a row for each moment: what it counts, the line and
-         * the event it makes. It is read here twice, once as the body of log_all() and once as that
-         * of send_all(), each with its own meaning of LINE and EVENT; what does not concern a
-         * reading is empty in it.
-         */
         break;
     }
 }

@@ -9,6 +9,7 @@
 /* The bounds that are shown: powers of two from 16 us to 1074 s, which are bounds of buckets. */
 enum { FIRST_BIT = 4, LAST_BIT = 30, SECOND_DIGITS = 6 };
 
+/* A name with a unit has to end in it: the suffix of times is their unit, counters have neither. */
 static void write_head(struct rqli_writer *writer, const struct rqli_stats_row *row,
                        const char *suffix, const char *type)
 {
@@ -30,6 +31,7 @@ static void write_head(struct rqli_writer *writer, const struct rqli_stats_row *
 static void write_counter(struct rqli_writer *writer, const rql_stats *stats,
                           const struct rqli_stats_row *row)
 {
+    /* The first row of its family. */
     if (row->help) {
         write_head(writer, row, "", "counter");
     }
@@ -57,7 +59,8 @@ static void write_sample(struct rqli_writer *writer, const struct rqli_stats_row
     rqli_write_text(writer, suffix);
 }
 
-/* Cumulative, as the format wants it, from the finer buckets that we count. */
+/* Cumulative, as the format wants it, from the finer buckets that we count. Ours end one
+ * microsecond before a bound, so what took exactly as long is counted in the next one. */
 static void write_buckets(struct rqli_writer *writer, const struct rqli_stats_row *row,
                           const rql_histogram *times)
 {
@@ -76,6 +79,7 @@ static void write_buckets(struct rqli_writer *writer, const struct rqli_stats_ro
         rqli_write_int(writer, below);
         rqli_write_text(writer, "\n");
     }
+    /* count is the sum of all buckets, and so never less than the last line. */
     write_sample(writer, row, "_bucket{le=\"+Inf\"} ");
     rqli_write_int(writer, times->count);
     rqli_write_text(writer, "\n");

@@ -2,6 +2,11 @@
 
 #include <string.h>
 
+/*
+ * The table of counters.def for who walks over all of them: names, help, and where in rql_stats
+ * they are.
+ */
+
 #define ROW(member, name, text, tag, word)                                                         \
     {.family = (name),                                                                             \
      .help = (text),                                                                               \
@@ -12,6 +17,7 @@
 static const struct rqli_stats_row counters[] = {
 #define COUNTER(constant, field, help) ROW(field, #field, help, NULL, NULL)
 #define PART(constant, field, family, help, label, value) ROW(field, family, help, label, value)
+/* rql_stats::faults is indexed by the status without its sign. */
 #define FAULT(status, help, value) ROW(faults[-(status)], "faults", help, "status", value)
 #include "observe/counters.def"
 };
@@ -19,11 +25,6 @@ static const struct rqli_stats_row counters[] = {
 static const struct rqli_stats_row times[] = {
 #define TIMES(constant, field, help) ROW(field, #field, help, NULL, NULL)
 #include "observe/counters.def"
-
-    /*
-     * The table of counters.def for who walks over all of them: names, help, and where in rql_stats
-     * they are.
-     */
 };
 
 const struct rqli_stats_row *rqli_stats_counter_at(size_t index)

@@ -4,10 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/*
+ * Counters of a client. Threads count in shards by their number, on cache lines of their own,
+ * without a lock; a reader adds the shards up, so a sum may be some counts old.
+ */
+
 /* More only costs memory: two processors seldom meet in one of four, and a count is some
  * nanoseconds even then. */
 enum { SHARDS = 4, LINE_BYTES = 64 };
 
+/* Without a number of times: that is what the buckets add up to. */
 struct times {
     _Atomic int64_t sum_us;
     _Atomic int64_t bucket[RQL_HISTOGRAM_BUCKETS];
@@ -24,6 +30,7 @@ struct rqli_stats {
 
 struct rqli_stats *rqli_stats_new(void)
 {
+    /* Its size is a multiple of its alignment, as aligned_alloc() wants it. */
     struct rqli_stats *self = aligned_alloc(LINE_BYTES, sizeof *self);
 
     if (self) {
@@ -59,11 +66,13 @@ void rqli_stats_time(struct rqli_stats *self, rqli_stats_shard shard, enum rqli_
 {
     struct times *times = &self->shard[shard % SHARDS].times[what];
 
+    /* As the histogram has it: what is below 0 counts as 0. */
     add(&times->sum_us, time_us > 0 ? time_us : 0);
     add(&times->bucket[rql_histogram_bucket(time_us)], 1);
 }
 
-/* The counters of refusals and faults stand in the order of their statuses. */
+/* The counters of refusals and faults stand in the order of their statuses, faults by their number
+ * without its sign. Other statuses count nothing. */
 void rqli_stats_refusal(struct rqli_stats *self, rqli_stats_shard shard, rql_status status)
 {
     if (status >= RQL_TIMED_OUT && status <= RQL_CONFLICT) {
@@ -109,11 +118,6 @@ rql_status rqli_stats_read(const struct rqli_stats *self, rql_stats *out)
 #define PART(constant, field, family, help, label, value) COUNTER(constant, field, help)
 #define TIMES(constant, field, help) read_times(self, RQLI_STAT_##constant, &out->field);
 #include "observe/counters.def"
-
-    /*
-     * Counters of a client. Threads count in shards by their number, on cache lines of their own,
-     * without a lock; a reader adds the shards up, so a sum may be some counts old.
-     */
     for (size_t i = 0; i < RQL_STATS_FAULTS; i++) {
         out->faults[i] = sum(self, RQLI_STAT_FAULTS + i);
     }

@@ -10,7 +10,8 @@ static void write_number(struct rqli_writer *writer, const char *name, int64_t v
     rqli_write_int(writer, value);
 }
 
-/* Rows with a label become an object under the name of their family. */
+/* Rows with a label become an object under the name of their family: its first row has the help,
+ * and the row behind its last one that of another. A comma always fits, for the times follow. */
 static void write_counter(struct rqli_writer *writer, const rql_stats *stats, size_t index)
 {
     const struct rqli_stats_row *row = rqli_stats_counter_at(index);
@@ -40,6 +41,7 @@ static void write_times(struct rqli_writer *writer, const rql_histogram *times)
         int64_t time_us = rql_stats_quantile(times, shares[i].share);
 
         rqli_write_text(writer, ",");
+        /* -1: there are none. */
         write_number(writer, shares[i].name, time_us > 0 ? time_us : 0);
     }
 }

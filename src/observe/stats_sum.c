@@ -7,6 +7,7 @@ void rql_stats_add(rql_stats *into, const rql_stats *from)
 {
     char *to_bytes = (char *)into;
     const char *from_bytes = (const char *)from;
+    /* Both are as long as their filler knew them: what one of them lacks stays as it is. */
     size_t end = into->size < from->size ? into->size : from->size;
 
     /* Every field behind the size is a count. */

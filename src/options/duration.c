@@ -28,6 +28,7 @@ static const char *take_digits(const char *at, int64_t *out)
 {
     int64_t value = 0;
 
+    /* No digit at all: neither a unit without a number nor an empty text is a part. */
     if (*at < '0' || *at > '9') {
         return NULL;
     }
@@ -41,7 +42,8 @@ static const char *take_digits(const char *at, int64_t *out)
     return at;
 }
 
-/* A number with its unit. What follows it; NULL: none, too large, or no whole milliseconds. */
+/* A number with its unit: "1.5s" is 1 and 5 with a scale of 10. What follows it; NULL: none, too
+ * large, or no whole milliseconds. */
 static const char *take_part(const char *at, struct duration *out)
 {
     int64_t whole = 0;
@@ -65,11 +67,14 @@ static const char *take_part(const char *at, struct duration *out)
     if (!at) {
         return NULL;
     }
+    /* All letters at once, so that "5ms" is not read as minutes. The search begins behind the last
+     * unit: "1s1h" and "1s1s" are refused. */
     length = strspn(at, "dhms");
     while (i < N_UNITS &&
            (strlen(units[i].name) != length || strncmp(at, units[i].name, length) != 0)) {
         i++;
     }
+    /* Nine digits of days in milliseconds fit into 64 bits; the whole part may be too large. */
     if (i == N_UNITS || __builtin_mul_overflow(whole, units[i].ms, &whole) ||
         __builtin_mul_overflow(fraction, units[i].ms, &fraction) || fraction % scale != 0 ||
         __builtin_add_overflow(out->total_ms, whole, &out->total_ms) ||
@@ -89,6 +94,7 @@ rql_status rql_parse_duration(const char *text, int64_t *out_ms, rql_error *erro
     if (!text || !out_ms) {
         return rqli_fail(error, RQL_E_INVALID, "duration: text or result is NULL");
     }
+    /* Only this needs no unit. An empty text fails in the first round. */
     if (strcmp(digits, "0") != 0) {
         do {
             digits = take_part(digits, &read);
@@ -98,6 +104,7 @@ rql_status rql_parse_duration(const char *text, int64_t *out_ms, rql_error *erro
         return rqli_fail(error, RQL_E_INVALID,
                          "duration: must have units, as 500ms, 0.5s, 1h30m or 30d");
     }
+    /* The sum is not negative, so its negation cannot overflow. */
     *out_ms = is_negative ? -read.total_ms : read.total_ms;
     return RQL_OK;
 }

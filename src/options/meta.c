@@ -10,7 +10,8 @@
  * those of fields that the gem or the scripts read.
  */
 
-/* The lock's own fields, and names that a description of it has. */
+/* The lock's own fields, and names that a description of it has. Those of librql all begin with
+ * rql_, and some end in a nonce, so no list could have them. */
 static bool is_reserved(const char *name)
 {
     static const char *const fields[] = {"acq_id",       "hst_id",      "ts",
@@ -46,6 +47,7 @@ static const char *fault_of_last(const rql_meta *meta, size_t n, size_t *n_bytes
     if (is_reserved(pair->name)) {
         return "name is reserved: a field of the lock, or begins with rql_";
     }
+    /* A field of a hash has one value: of two pairs with one name the last would be kept. */
     for (size_t i = 0; i + 1 < n; i++) {
         if (strcmp(meta[i].name, pair->name) == 0) {
             return "name is there twice";
@@ -65,6 +67,7 @@ rql_status rqli_meta_check(const rql_meta *meta, size_t n_meta, rql_error *error
         return rqli_fail(error, RQL_E_INVALID, "n_meta is %zu; it must be 0 to %d", n_meta,
                          RQL_META_MAX_PAIRS);
     }
+    /* Each with those before it. The names in front are good then, and short enough to compare. */
     for (size_t n = 1; n <= n_meta; n++) {
         const char *fault = fault_of_last(meta, n, &n_bytes);
 

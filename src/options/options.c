@@ -12,6 +12,7 @@
 /* Longer structs are uninitialised memory, not newer programs. */
 enum { STRUCT_SIZE_MAX = 4096 };
 
+/* The place of a word is the value that it stands for. */
 static const char *const bool_words[] = {"false", "true", NULL};
 static const char *const access_words[] = {"queued", "random", NULL};
 static const char *const conflict_words[] = {"wait_for_lock", "work_through",
@@ -24,6 +25,7 @@ _Static_assert(sizeof(rql_conflict_strategy) == sizeof(int), "strategies are rea
 _Static_assert(sizeof(rql_series_mode) == sizeof(int), "modes are read as int");
 _Static_assert(RQL_TTL_MAX_MS == 2592000000, "the table below says it in digits");
 
+/* Room for any of them: they are checked on a copy. */
 union any_options {
     rql_options of_client;
     rql_lock_options of_lock;
@@ -32,7 +34,8 @@ union any_options {
     rql_swarm_options of_swarm;
 };
 
-/* The least size is less than the first version of the struct had. */
+/* size: in this build. least: less than the first version of the struct had; what is smaller was
+ * written by no init call. */
 static const struct {
     size_t size;
     size_t least;
@@ -45,6 +48,9 @@ static const struct {
     [RQLI_OF_SWARM] = {sizeof(rql_swarm_options), offsetof(rql_swarm_options, probe_hosts)},
 };
 
+/* What a row is written with. A number gives both the value and its text for the help, so that the
+ * two cannot differ. Each OF_... says that a struct has the option and under which name: a lock's
+ * options call some of them otherwise than the client's. */
 #define OF(which, type, member) .in[which] = {#member, offsetof(type, member)}
 #define OF_CLIENT(member, variable)                                                                \
     .shown.name = #member, .shown.env = (variable), OF(RQLI_OF_CLIENT, rql_options, member)
@@ -55,6 +61,7 @@ static const struct {
 #define WITHIN(low, high)                                                                          \
     .kind = RQLI_OPTION_INT, .shown.range = #low " to " #high, .min = INT64_C(low),                \
     .max = INT64_C(high)
+/* RQL_FOREVER is -1, below every minimum, and so is a value on its own. */
 #define FROM_OR_FOREVER(low)                                                                       \
     .kind = RQLI_OPTION_INT, .shown.range = #low " or more, or forever", .min = INT64_C(low),      \
     .max = INT64_MAX, .forever = true
@@ -64,12 +71,14 @@ static const struct {
 #define SWITCH_ON                                                                                  \
     .kind = RQLI_OPTION_BOOL, .shown.range = "true | false", .max = 1, .words = bool_words,        \
     .shown.default_value = "true", .shown.unit = "", .fallback = 1
+/* Values are 0 to the last word; the list has a NULL behind it. */
 #define ONE_OF(list, range_text, first)                                                            \
     .kind = RQLI_OPTION_ENUM, .shown.range = (range_text), .words = (list),                        \
     .max = sizeof(list) / sizeof(list)[0] - 2, .shown.default_value = (first), .shown.unit = ""
 #define DEFAULT(number, unit_text)                                                                 \
     .shown.default_value = #number, .fallback = INT64_C(number), .shown.unit = (unit_text)
 
+/* In the order in which the help shows them. The default of a row is that of all its structs. */
 static const struct rqli_option rows[] = {
     {OF_CLIENT(url, "RQL_URL"), .kind = RQLI_OPTION_TEXT, .shown.unit = "",
      .shown.default_value = "local:",
@@ -155,7 +164,7 @@ static const struct rqli_option rows[] = {
      OF_SWARM(zombie_queue_scan_size), WITHIN(1, 100000), DEFAULT(500, "keys"),
      .shown.help = "The same for queues."},
 
-    /* The rest is of single calls and not shown. */
+    /* The rest is of single calls and not shown. rqli_option_at() ends at the first of them. */
     {OF_LOCK(fail_fast), SWITCH},
     {OF_LOCK(auto_extend), SWITCH},
     {OF_LOCK(nested), SWITCH},
@@ -178,6 +187,7 @@ const struct rqli_option *rqli_option_at(size_t index)
 
 size_t rqli_option_width(const struct rqli_option *self)
 {
+    /* The assertions at the top hold these against the types of the fields. */
     static const size_t widths[] = {
         [RQLI_OPTION_INT] = sizeof(int64_t),
         [RQLI_OPTION_BOOL] = sizeof(bool),
@@ -188,7 +198,8 @@ size_t rqli_option_width(const struct rqli_option *self)
     return widths[self->kind];
 }
 
-/* Bytes, not the field's type: a caller's struct may hold any, and a bool of 7 is undefined. */
+/* Bytes, not the field's type: a caller's struct may hold any, and a bool of 7 is undefined. Not
+ * for texts. */
 int64_t rqli_option_load(const struct rqli_option *self, const void *field)
 {
     unsigned char byte;
@@ -207,6 +218,7 @@ int64_t rqli_option_load(const struct rqli_option *self, const void *field)
     return number;
 }
 
+/* The value was accepted before, so it fits into the field. */
 void rqli_option_store(const struct rqli_option *self, void *field, int64_t value)
 {
     unsigned char byte = (unsigned char)value;
@@ -234,6 +246,8 @@ rql_status rqli_option_check(const struct rqli_option *self, const void *field, 
 
     if (self->kind == RQLI_OPTION_TEXT) {
         memcpy(&text, field, sizeof text);
+        /* What the text means is left to its reader, rqli_url_parse(): here it only has to be
+         * there. */
         return text && text[0] != '\0'
                    ? RQL_OK
                    : rqli_fail(error, RQL_E_INVALID, "%s is %s; it must be %s", name,
@@ -247,6 +261,8 @@ rql_status rqli_option_check(const struct rqli_option *self, const void *field, 
     return RQL_OK;
 }
 
+/* Every struct of options has its size_t in front, so its own size is a multiple of that alignment.
+ * Memory that nobody set up nearly always fails at one of the three. */
 rql_status rqli_option_check_size(size_t size, size_t least, rql_error *error)
 {
     if (size < least || size > STRUCT_SIZE_MAX || size % alignof(rql_options) != 0) {
@@ -257,6 +273,8 @@ rql_status rqli_option_check_size(size_t size, size_t least, rql_error *error)
 
 void rqli_options_fill(enum rqli_option_struct which, void *out, const rql_options *client)
 {
+    /* What is in no row is 0 or NULL: listeners, metadata, padding. The size is the first member of
+     * each. */
     memset(out, 0, structs[which].size);
     memcpy(out, &structs[which].size, sizeof structs[which].size);
     for (size_t i = 0; i < N_ROWS; i++) {
@@ -267,6 +285,7 @@ void rqli_options_fill(enum rqli_option_struct which, void *out, const rql_optio
         if (!row->in[which].name) {
             continue;
         }
+        /* An option that the client has, too, is as the client has it. Texts are its alone. */
         if (client && row->in[RQLI_OF_CLIENT].name && row->kind != RQLI_OPTION_TEXT) {
             value = rqli_option_load(row, (const char *)client + row->in[RQLI_OF_CLIENT].offset);
         }
@@ -276,6 +295,7 @@ void rqli_options_fill(enum rqli_option_struct which, void *out, const rql_optio
             rqli_option_store(row, field, value);
         }
     }
+    /* Listeners are in no row: they are neither numbers nor words. */
     if (which == RQLI_OF_LOCK && client) {
         rql_lock_options *of_lock = out;
 
@@ -286,7 +306,8 @@ void rqli_options_fill(enum rqli_option_struct which, void *out, const rql_optio
     }
 }
 
-/* The caller's struct may be shorter or longer than ours: it says its size, which stays in it. */
+/* The caller's struct may be shorter or longer than ours: it says its size, which stays in it. What
+ * a longer one has beyond ours is 0, as tail_is_zero() wants it later. */
 void rqli_options_init(enum rqli_option_struct which, void *out, size_t size,
                        const rql_options *client)
 {
@@ -324,6 +345,7 @@ static rql_status lay_over(enum rqli_option_struct which, void *out, const void 
     rql_status status;
     size_t size;
 
+    /* Read before anything else: how much of *given there is depends on it. */
     memcpy(&size, given, sizeof size);
     status = rqli_option_check_size(size, structs[which].least, error);
     if (status) {
@@ -333,10 +355,12 @@ static rql_status lay_over(enum rqli_option_struct which, void *out, const void 
         return rqli_fail(error, RQL_E_INVALID, "options: has fields this library does not know");
     }
     memcpy(out, given, size < known ? size : known);
+    /* The copy has all fields, whatever the caller has. */
     memcpy(out, &known, sizeof known);
     return RQL_OK;
 }
 
+/* A light build would never call them, and nobody would know why. */
 static rql_status check_listeners(rql_log_fn logger, rql_event_fn instrumenter, rql_error *error)
 {
     if (RQLI_LIGHT && (logger || instrumenter)) {
@@ -377,6 +401,8 @@ rql_status rqli_options_read_over(enum rqli_option_struct which, void *out, cons
     }
     memcpy(&read, defaults, structs[which].size);
     status = lay_over(which, &read, given, error);
+    /* The first fault in the order of the table is the one that is told, by the name of this
+     * struct. */
     for (size_t i = 0; !status && i < N_ROWS; i++) {
         const char *name = rows[i].in[which].name;
 

@@ -9,7 +9,8 @@
 /* Longest value or name that a message repeats. */
 enum { REPEAT_MAX = 40 };
 
-/* Text from outside is only repeated where it cannot harm a terminal or fill the message. */
+/* Text from outside is only repeated where it cannot harm a terminal or fill the message: the value
+ * itself, or a word that says why not. */
 static const char *repeatable(const char *value)
 {
     size_t length = strnlen(value, REPEAT_MAX + 1);
@@ -25,6 +26,7 @@ static const char *repeatable(const char *value)
     return value;
 }
 
+/* The place of the word in the list is its value. */
 static bool parse_word(const char *const *words, const char *value, int64_t *out)
 {
     for (int i = 0; words[i]; i++) {
@@ -43,7 +45,8 @@ static bool parse_duration(const struct rqli_option *option, const char *value, 
            rql_parse_duration(value, out, NULL) == RQL_OK;
 }
 
-/* A plain number is in the option's own unit. */
+/* A plain number is in the option's own unit; with a unit it is a duration. A word of a
+ * list needs no check of its range. False: *out may be anything. */
 static bool parse(const struct rqli_option *option, const char *value, int64_t *out)
 {
     if (option->words) {
@@ -64,6 +67,7 @@ static rql_status assign(const struct rqli_option *option, rql_options *options,
     void *field = (char *)options + option->in[RQLI_OF_CLIENT].offset;
     int64_t number;
 
+    /* A text is borrowed: the option is the pointer that was given. */
     if (option->kind == RQLI_OPTION_TEXT) {
         rql_status status = rqli_option_check(option, &value, name, error);
 
@@ -80,7 +84,8 @@ static rql_status assign(const struct rqli_option *option, rql_options *options,
     return RQL_OK;
 }
 
-/* The first that is wrong ends it, and nothing is taken over. */
+/* The first that is wrong ends it; the caller hands in a copy, and throws it away then. A variable
+ * that is set to nothing counts as wrong, for no option has an empty value. */
 static rql_status assign_from_env(rql_options *options, rql_error *error)
 {
     const struct rqli_option *option;
@@ -97,6 +102,7 @@ static rql_status assign_from_env(rql_options *options, rql_error *error)
     return status;
 }
 
+/* NULL has no size, and so is as wrong as what no init call has filled. */
 static rql_status check_set_up(const rql_options *options, rql_error *error)
 {
     return rqli_option_check_size(options ? options->size : 0, RQLI_OPTIONS_LEAST, error);
@@ -111,7 +117,8 @@ rql_status rql_options_from_env(rql_options *options, rql_error *error)
     if (status) {
         return status;
     }
-    /* The shorter struct of an older program takes the variables of its own fields. */
+    /* The shorter struct of an older program takes the variables of its own fields. What lies
+     * behind them in the copy is set and never read. */
     known = options->size < sizeof changed ? options->size : sizeof changed;
     memcpy(&changed, options, known);
     status = assign_from_env(&changed, error);
