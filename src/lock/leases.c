@@ -35,6 +35,8 @@ struct rqli_leases *rqli_leases_new(rql_client *client)
     return self->conn ? self : rqli_leases_free(self);
 }
 
+/* Under the mutex. What the thread did lately, for whoever has to find out why a renewal came late.
+ * */
 void rqli_leases_note(struct rqli_leases *self, enum rqli_trace_what what, int64_t value)
 {
     struct rqli_trace *ring = &self->shared.trace;
@@ -79,6 +81,8 @@ void rqli_leases_free_adopted(struct rqli_leases *self, rql_lock *lock)
     rqli_lock_free(lock);
 }
 
+/* What is still to be withdrawn has one time-out for replies. Adopted locks have no owner but us;
+ * others belong to their callers. */
 struct rqli_leases *rqli_leases_free(struct rqli_leases *self)
 {
     rql_lock *lock;
@@ -118,6 +122,7 @@ struct rqli_trace rqli_leases_trace(struct rqli_leases *self)
     return copy;
 }
 
+/* In a fork child: the parent's connection is closed without a word. */
 void rqli_leases_abandon(struct rqli_leases *self)
 {
     if (self) {
@@ -368,6 +373,8 @@ void rqli_leases_on_probed(struct rqli_leases *self, int64_t sent_us, int64_t si
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
+/* The first heartbeat is about to be sent: from then on silence may kill. Later ones change nothing
+ * before they are confirmed. */
 void rqli_leases_on_probing(struct rqli_leases *self, int64_t silence_ms)
 {
     if (atomic_load_explicit(&self->host_end_us, memory_order_relaxed) == RQLI_NEVER_US) {
@@ -375,11 +382,13 @@ void rqli_leases_on_probing(struct rqli_leases *self, int64_t silence_ms)
     }
 }
 
+/* No heartbeat is promised any more, and none is known of: leases end by their ttl alone. */
 void rqli_leases_on_unwatched(struct rqli_leases *self)
 {
     self->host_end_us = RQLI_NEVER_US;
 }
 
+/* Without the mutex: asked for each state of a lock. */
 bool rqli_leases_is_overdue(const struct rqli_leases *self, int64_t now_us)
 {
     return atomic_load_explicit(&self->host_end_us, memory_order_relaxed) <= now_us;
@@ -408,6 +417,7 @@ rql_status rqli_leases_lost_fd(struct rqli_leases *self, rql_lock *lock, int *ou
     return status;
 }
 
+/* fd is that of another lock. A number of its own for each: both are closed with their locks. */
 rql_status rqli_leases_share_lost_fd(struct rqli_leases *self, rql_lock *lock, int fd,
                                      rql_error *error)
 {
@@ -426,6 +436,7 @@ rql_status rqli_leases_share_lost_fd(struct rqli_leases *self, rql_lock *lock, i
     return rqli_leases_lost_fd(self, lock, &unused, error);
 }
 
+/* visit is called under the mutex, and must not call back. */
 void rqli_leases_each(struct rqli_leases *self, void (*visit)(const rql_lock *lock, void *context),
                       void *context)
 {

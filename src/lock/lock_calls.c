@@ -22,6 +22,7 @@ void rql_lock_options_init_sized(const rql_client *client, rql_lock_options *opt
     rqli_options_init(RQLI_OF_LOCK, options, size, client ? &client->options : NULL);
 }
 
+/* A handle of the parent's is refused in a fork child. */
 static rql_status check_lock(const rql_lock *lock, rql_error *error)
 {
     if (!lock) {
@@ -59,6 +60,7 @@ static rql_status acquire(rql_client *client, const char *name, const rql_lock_o
     return status;
 }
 
+/* Before the options are read: what is wrong first is told first. */
 static rql_status check(rql_client *client, const char *name, const void *out, rql_error *error)
 {
     rql_status status = rqli_client_check(client, error);
@@ -84,6 +86,7 @@ rql_status rql_lock_acquire(rql_client *client, const char *name, const rql_lock
     return status ? status : acquire(client, name, &read, out, error);
 }
 
+/* The same without waiting, whatever the options say about that. */
 rql_status rql_lock_try(rql_client *client, const char *name, const rql_lock_options *options,
                         rql_lock **out, rql_error *error)
 {
@@ -149,6 +152,7 @@ rql_lock *rql_lock_forget(rql_lock *lock)
     return rqli_lock_free(lock);
 }
 
+/* The lease moves with the reply, if the server has extended it. */
 rql_status rql_lock_extend(rql_lock *lock, int64_t ttl_ms, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -216,6 +220,7 @@ int64_t rql_lock_remaining_ms(const rql_lock *lock)
     return rqli_lease_remaining_ms(&lease, rqli_now_us());
 }
 
+/* The descriptor belongs to the lock, and is closed with it. */
 rql_status rql_lock_lost_fd(rql_lock *lock, int *out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -227,6 +232,7 @@ rql_status rql_lock_lost_fd(rql_lock *lock, int *out, rql_error *error)
     return rqli_leases_lost_fd(lock->client->leases, lock, out, error);
 }
 
+/* Facts of the grant, which never change: no check, no mutex, usable in a fork child. */
 int64_t rql_lock_token(const rql_lock *lock)
 {
     return lock ? lock->token : 0;

@@ -26,11 +26,13 @@ rql_status rqli_loop_check(rql_loop *loop, rql_error *error)
     return rqli_client_check(loop->client, error);
 }
 
+/* From 1 on: 0 is the task that the caller has named. */
 uint64_t rqli_loop_new_acquirer(const rql_loop *loop)
 {
     return 1 + atomic_fetch_add_explicit(&loop->client->n_acquirers, 1, memory_order_relaxed);
 }
 
+/* Whether the caller is the loop itself, in a callback: then it must not wait for it. */
 bool rqli_loop_is_here(const rql_loop *loop)
 {
     uv_thread_t me = uv_thread_self();
@@ -80,6 +82,7 @@ static bool mail(rql_loop *loop, struct rqli_post *post, bool is_new)
     return is_taken;
 }
 
+/* Loop's thread. The job is on the loop's list before it begins, for it may end within. */
 void rqli_loop_begin(rql_loop *loop, struct rqli_job *job)
 {
     job->loop = loop;
@@ -94,6 +97,8 @@ static void begin_posted(struct rqli_post *post)
     rqli_loop_begin(job->loop, job);
 }
 
+/* From any thread. Takes the job over: it is freed where the loop is closed. NULL: there was no
+ * memory for it. */
 rql_status rqli_loop_start(rql_loop *loop, struct rqli_job *job, rql_error *error)
 {
     if (!job) {
@@ -111,11 +116,13 @@ rql_status rqli_loop_start(rql_loop *loop, struct rqli_job *job, rql_error *erro
     return RQL_OK;
 }
 
+/* Also to a loop that is closing: cancellations and ends have to come through. */
 void rqli_loop_post(rql_loop *loop, struct rqli_post *post)
 {
     (void)mail(loop, post, false);
 }
 
+/* Last of all: the callback may free whatever belongs to the caller. */
 void rqli_report_done(const rql_done *done, rql_status status, const rql_error *error)
 {
     if (done->fn) {
@@ -123,6 +130,7 @@ void rqli_report_done(const rql_done *done, rql_status status, const rql_error *
     }
 }
 
+/* Off the list. Whoever has made the job frees it. */
 void rqli_loop_finish(struct rqli_job *job)
 {
     rqli_ring_remove(&job->ring);
@@ -170,11 +178,13 @@ static void on_call(uv_async_t *call)
     }
 }
 
+/* No connection is made for nothing: only while calls wait for one. */
 static bool wants_conn(const rql_loop *loop)
 {
     return rqli_op_loop_has_queued(&loop->op);
 }
 
+/* Subscribed when the first request waits, and given up in on_round() when the loop ends. */
 static bool wants_pushes(const rql_loop *loop)
 {
     return loop->wants_pushes && rqli_push_loop_has_waiters(&loop->pushes);
@@ -231,6 +241,7 @@ static void set_timer(rql_loop *loop)
     (void)uv_timer_start(&loop->timer, on_timer, left_us > 0 ? (uint64_t)left_us / 1000 + 1 : 0, 0);
 }
 
+/* Somebody has posted since take_posts(): the loop goes on. */
 static bool has_posts(rql_loop *loop)
 {
     bool has;
@@ -336,6 +347,7 @@ static struct rqli_job *work_new(const rql_work *work)
     return &self->job;
 }
 
+/* As rql_run_async(), from the loop's own thread. False: no memory. */
 bool rqli_work_begin(rql_loop *loop, const rql_work *work)
 {
     struct rqli_job *job = work_new(work);

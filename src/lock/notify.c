@@ -8,6 +8,7 @@
  * When the gem logs a line or sends an event about a lock, and which.
  */
 
+/* Three events, by how it was obtained. */
 void rqli_notify_obtained(const rql_lock *lock)
 {
     const struct rqli_figures figures = rqli_lock_figures(lock);
@@ -47,6 +48,7 @@ void rqli_notify_refused(const struct rqli_subject *subject,
     }
 }
 
+/* Only the end of the grant is logged beforehand, as the gem does. */
 void rqli_notify_ending(const rql_lock *lock)
 {
     if (lock->process == RQL_LOCK_OBTAINING) {
@@ -54,6 +56,7 @@ void rqli_notify_ending(const rql_lock *lock)
     }
 }
 
+/* hold_time is by the local clock. */
 void rqli_notify_ended(const rql_lock *lock, rql_status status)
 {
     struct rqli_figures figures = rqli_lock_figures(lock);
@@ -67,6 +70,8 @@ void rqli_notify_ended(const rql_lock *lock, rql_status status)
     }
 }
 
+/* Of a call about locks that the client does not hold: the gem sends an event about it, and no
+ * line. */
 struct rqli_subject rqli_subject_of_call(const rql_client *client)
 {
     struct rqli_subject subject = {.stats = client->stats};
@@ -77,6 +82,7 @@ struct rqli_subject rqli_subject_of_call(const rql_client *client)
     return subject;
 }
 
+/* Never sampled: what a swarm does is rare, and somebody's lock. */
 struct rqli_subject rqli_subject_of_swarm(const rql_client *client)
 {
     return (struct rqli_subject){

@@ -54,6 +54,7 @@ static void add_timeout(struct writer *self, int64_t ms)
     }
 }
 
+/* Ruby leaves out what a lock does not have. */
 static void add_number(struct writer *self, const char *name, int64_t value)
 {
     if (value >= 0) {
@@ -137,6 +138,8 @@ static void add_over(struct writer *self, int64_t n_over, int64_t ttl_ms)
     }
 }
 
+/* In the order of the acquisition, which is by name. `count`: nothing that is known stood in the
+ * way. */
 size_t rqli_refusal_obstacle(const struct rqli_acquire *acquire)
 {
     const struct rqli_acquire_several *several = acquire->several;
@@ -152,6 +155,8 @@ size_t rqli_refusal_obstacle(const struct rqli_acquire *acquire)
     return acquire->count;
 }
 
+/* What was there before is released first: a caller may use one refusal again and again. asks: two
+ * questions to the server, which block; whatever they answer, the refusal stands. */
 void rqli_refusal_fill(const struct rqli_acquire *acquire, bool asks)
 {
     const rql_lock_options *options = acquire->options;

@@ -49,6 +49,7 @@ static void name_subject(rql_series *series)
     series->subject.host = series->locks[0]->host;
 }
 
+/* Whether a series is sampled was decided once, for all its locks. */
 void rqli_series_share_listeners(const rql_series *series, rql_lock_options *options)
 {
     options->logger = series->subject.logger;
@@ -57,6 +58,8 @@ void rqli_series_share_listeners(const rql_series *series, rql_lock_options *opt
     options->instr_sample_this = true;
 }
 
+/* False: no memory. What was made by then goes with the series. number: of the acquirer on a loop,
+ * or 0. */
 bool rqli_series_prepare(rql_series *series, const struct rqli_series_plan *plan, uint64_t number,
                          struct rqli_acquire *acquire)
 {
@@ -89,6 +92,7 @@ bool rqli_series_prepare(rql_series *series, const struct rqli_series_plan *plan
     return true;
 }
 
+/* Of an atomic one. A series counts as held since its first lock was asked for, as all were. */
 void rqli_series_on_acquired(rql_series *series, const struct rqli_acquire *acquire,
                              rql_series_result *result)
 {
@@ -123,6 +127,7 @@ static rql_status take_at_once(rql_series *series, const struct rqli_series_plan
     return status;
 }
 
+/* Of the gem's mode: one lock has come, or NULL. True: there are more to ask for. */
 bool rqli_series_on_part(rql_series *series, const struct rqli_series_plan *plan, rql_lock *lock,
                          rql_series_result *result)
 {
@@ -149,6 +154,8 @@ void rqli_series_on_returned(const rql_series *series, rql_status status)
     }
 }
 
+/* A lock is acquired by a call of its own, with its retries and its refusal. What came before the
+ * one that failed is given back, the last one first. */
 static rql_status take_in_turn(rql_series *series, const struct rqli_series_plan *plan,
                                rql_series_result *result, rql_error *error)
 {
@@ -236,6 +243,8 @@ static void notify_obtained(rql_series *series)
     rqli_observe(RQLI_ON_SERIES_OBTAINED, &series->subject, &figures);
 }
 
+/* The end of both modes. Returns the series if it is held; if not it is freed, and the caller has
+ * the result alone. */
 rql_series *rqli_series_conclude(rql_series *series, const struct rqli_series_plan *plan,
                                  int64_t begun_us, rql_status status, rql_series_result *result)
 {
@@ -345,6 +354,8 @@ rql_status rql_series_release(rql_series *series, rql_series_result *result, rql
     return status;
 }
 
+/* Each lock by itself: one that could not be claimed is looked after by the leases, the others are
+ * gone. */
 rql_series *rql_series_forget(rql_series *series)
 {
     RQLI_DEFER_CANCEL;
@@ -429,6 +440,7 @@ rql_status rql_series_lost_fd(rql_series *series, int *out, rql_error *error)
     return status;
 }
 
+/* What is known from the grant on, so nothing is locked, and a fork child may ask, too. */
 size_t rql_series_count(const rql_series *series)
 {
     return series ? series->count : 0;

@@ -11,6 +11,8 @@
 
 static const int64_t no_limit_us = INT64_C(1) << 53; /* as far as a double counts exactly */
 
+/* Each reply that tells the time is a reading. A step of the server's clock puts all leases in
+ * doubt: they count by ours, and what the server keeps may be over. */
 void rqli_server_clock_learn(rql_client *client, const struct rqli_clock_reading *reading)
 {
     enum rqli_clock_offset_news news;
@@ -25,6 +27,9 @@ void rqli_server_clock_learn(rql_client *client, const struct rqli_clock_reading
     }
 }
 
+/* When a request is too old to be served: its caller has gone by then. Two time-outs for replies
+ * later than the latest that the server's clock can show now; without a reading yet there is no
+ * limit. */
 int64_t rqli_server_clock_not_after(rql_client *client, int64_t now_us)
 {
     int64_t latest_us;
@@ -38,6 +43,8 @@ int64_t rqli_server_clock_not_after(rql_client *client, int64_t now_us)
     return latest_us + 2 * client->options.io_timeout_ms * 1000;
 }
 
+/* False: no reading yet, or none that says so. Of pushes, whose lease must not begin later than the
+ * grant. */
 bool rqli_server_clock_earliest(rql_client *client, int64_t server_us, int64_t now_us,
                                 int64_t *out_us)
 {
@@ -49,6 +56,7 @@ bool rqli_server_clock_earliest(rql_client *client, int64_t server_us, int64_t n
     return is_known;
 }
 
+/* For logs and events only: no decision hangs on it. -1: nobody has connected yet. */
 int64_t rqli_server_clock_now_us(const rql_client *client)
 {
     struct rqli_clock_reading reading;
