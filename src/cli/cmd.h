@@ -18,7 +18,7 @@
 /* Everything that the command line can say, for all commands. */
 struct cli_args {
     char **next;      /* first argument not parsed yet, behind another; the array ends in NULL */
-    const char *name; /* of the lock, or NULL; of a series: all of them, for messages */
+    const char *name; /* of the lock, or NULL; of a series: the first of them, for messages */
     size_t n_names;   /* of a series */
     const char *names[RQL_SERIES_MAX];
     char **command; /* arguments after "--", or NULL */

@@ -157,6 +157,9 @@ static void open_json(struct out *self, const char *key, cJSON *item)
 {
     /* The deepest is a list of queues, a queue, its requests, one of them: OUT_DEPTH_MAX. */
     add_json(self, key, cli_must(item));
+    if (self->depth == OUT_DEPTH_MAX) {
+        abort();
+    }
     self->open[self->depth++] = item;
 }
 

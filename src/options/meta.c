@@ -39,6 +39,7 @@ static const char *fault_of_last(const rql_meta *meta, size_t n, size_t *n_bytes
     *n_bytes += strnlen(pair->name, RQL_META_MAX_BYTES + 1);
     *n_bytes += strnlen(pair->value, RQL_META_MAX_BYTES + 1);
     if (*n_bytes > RQL_META_MAX_BYTES) {
+        _Static_assert(RQL_META_MAX_BYTES == 16384, "the message says it in digits");
         return "the pairs have too many bytes; at most 16384 are allowed";
     }
     if (pair->name[0] == '\0') {

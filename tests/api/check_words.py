@@ -67,7 +67,7 @@ def complaints(root):
             patterns = [(rf"\b{name}\b", why) for name, why in table.items()]
             yield from in_file(root, path, patterns, code_only(path.read_text()))
     for folders, table in TEXT.items():
-        for path in files(root, folders.split(), ("*.c", "*.h", "*.lua")):
+        for path in files(root, folders.split(), ("*.c", "*.h", "*.lua", "*.def")):
             yield from in_file(root, path, table.items(), path.read_text())
 
 
