@@ -26,7 +26,7 @@ enum { RQLI_WITHDRAWALS_MAX = 64 /* bits of what is left of them */ };
 
 struct rqli_withdrawal_batch {
     size_t count;
-    bool took_back; /* a re-entry was undone: its lock ends earlier than whoever came later was told */
+    bool took_back; /* a re-entry was undone: the lock ends earlier than later ones were told */
     struct rqli_withdrawal *item[RQLI_WITHDRAWALS_MAX];
 };
 
