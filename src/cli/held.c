@@ -134,7 +134,8 @@ static void end_at_once(uv_timer_t *timer)
     cli_die_by(self->signal);
 }
 
-/* The first one cancels, and the wait goes on until the request has left its queue. */
+/* The first one cancels, and the wait goes on until the request has left its queue. It also counts
+ * where the grant has come in the same round of the loop: nobody else would ever read it. */
 static void on_signals(uv_poll_t *poll, int status, int events)
 {
     struct waiting *self = poll->data;
@@ -144,10 +145,12 @@ static void on_signals(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events;
     while (read(self->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
-        if (self->request && self->signal == 0) {
+        if (self->signal == 0) {
             self->signal = (int)info.ssi_signo;
             self->signalled_ms = cli_now_ms();
-            (void)rql_request_cancel(self->request);
+            if (self->request) {
+                (void)rql_request_cancel(self->request);
+            }
         } else if (self->request) {
             pause_ms = self->signalled_ms + TWICE_MS - cli_now_ms();
             (void)uv_timer_start(&self->last, end_at_once, pause_ms > 0 ? (uint64_t)pause_ms : 0,
