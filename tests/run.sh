@@ -260,7 +260,7 @@ stage_gcc() {
 
 # Proves that nothing hides in asserts, and that clang has nothing to say.
 stage_clang() {
-    CC=clang CXX=clang++ build clang -Dbuildtype=release -Db_ndebug=true && check clang --no-suite source
+    CC=clang CXX=clang++ build clang -Dbuildtype=release -Db_ndebug=true && check clang --no-suite source --no-suite soak
 }
 
 # Without logs, events and statistics.

@@ -47,7 +47,7 @@ void rqli_leases_note(struct rqli_leases *self, enum rqli_trace_what what, int64
     ring->item[at].what = what;
 }
 
-/* Under the mutex, as all static functions below. */
+/* Under the mutex, as the static functions below but is_extended(). */
 static void rouse(struct rqli_leases *self, int64_t at_us)
 {
     if (rqli_worker_rouse(&self->worker, at_us)) {

@@ -78,7 +78,8 @@ static bool polls_at_ticks(const struct rqli_request *self, const struct rqli_re
     return !input->is_listening || self->place.is_first || (input->leads && !self->led);
 }
 
-/* A follower also polls now and then, so that its request counts as alive; it may lead by then. */
+/* When it is next to see whether it has to ask. A follower on a thread wakes for that, too, for it
+ * may lead by then; one on a loop is told, and wakes only to count tries that are limited. */
 static int64_t next_poll_us(const struct rqli_request *self, const struct rqli_request_input *input)
 {
     if (!is_asleep(self, input)) {
@@ -180,6 +181,7 @@ void rqli_request_on_over(struct rqli_request *self, const struct rqli_request_i
 {
     self->tries += self->was_counted ? 0 : 1;
     self->in_queue = true;
+    /* The result if the deadline comes in the pause: no fault led to it. */
     self->verdict = RQL_TIMED_OUT;
     self->tick_us = RQLI_NEVER_US; /* the next answer counts */
     self->retry_us = input->now_us + self->limits.delay_us + input->jitter_us;
@@ -282,8 +284,8 @@ void rqli_request_catch_up(struct rqli_request *self, const struct rqli_request_
     }
 }
 
-/* It knows the holder only from its own last answer, which may be old; it polls soon, and once more
- * at the next tick. */
+/* It knows the holder only from its own last answer, which may be old: it polls when that holder's
+ * ttl ends, which may be over, and at the next tick (polls_at_ticks()). */
 void rqli_request_on_lead(struct rqli_request *self, const struct rqli_request_input *input)
 {
     if (self->state == RQLI_REQUEST_QUEUED) {
@@ -293,6 +295,8 @@ void rqli_request_on_lead(struct rqli_request *self, const struct rqli_request_i
     }
 }
 
+/* As rqli_request_on_time() at the deadline: the fault that it was to be repeated for is the
+ * result. */
 void rqli_request_on_late(struct rqli_request *self)
 {
     end_with(self, self->retry_us != RQLI_NEVER_US ? self->verdict : RQL_TIMED_OUT);
@@ -301,6 +305,7 @@ void rqli_request_on_late(struct rqli_request *self)
 void rqli_request_on_cancelled(struct rqli_request *self, bool may_be_there)
 {
     if (self->state == RQLI_REQUEST_TRYING || self->state == RQLI_REQUEST_QUEUED) {
+        /* Then it is withdrawn, though no answer has said that anything is there. */
         self->in_queue = self->in_queue || may_be_there;
         end_with(self, RQL_CANCELLED);
     }
