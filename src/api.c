@@ -13,6 +13,7 @@
 
 RQLI_DEFINE_AUTO(rql_client *, rqli_client_free);
 
+/* A client whose swarm cannot be started is freed again: auto_swarm promises both or none. */
 rql_status rql_client_new(rql_client **out, const rql_options *options, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -33,6 +34,7 @@ rql_status rql_client_new(rql_client **out, const rql_options *options, rql_erro
     return RQL_OK;
 }
 
+/* The swarm first, and to its end: its clients and its thread use the client. */
 rql_client *rql_client_free(rql_client *client)
 {
     RQLI_DEFER_CANCEL;
@@ -43,6 +45,8 @@ rql_client *rql_client_free(rql_client *client)
     return rqli_client_free(client);
 }
 
+/* A program that was compiled with another version has a shorter or longer struct: it gets what
+ * both know, with zeros behind it, and in `size` how much that is. */
 rql_status rql_client_stats_sized(rql_client *client, rql_stats *out, size_t size)
 {
     RQLI_DEFER_CANCEL;

@@ -22,12 +22,12 @@
  */
 
 enum {
-    REMOVED_AT_ONCE = 50,
-    PAGES_MAX = 1 << 20, /* of one walk over the hosts: a server that never ends it is broken */
+    REMOVED_AT_ONCE = 50, /* hosts in one call of swarm_remove.lua */
+    PAGES_MAX = 1 << 20,  /* of one walk over the hosts: a server that never ends it is broken */
 };
 
 /* The sweep is an operation of its own; its calls pass through here, so that one driver drives
- * both. */
+ * both. To look and to renew is the same call: an empty cursor only renews. */
 static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     struct rqli_flush *self = (struct rqli_flush *)op;
@@ -49,7 +49,6 @@ static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
     }
 }
 
-/* Of a page: the cursor, then pairs of a dead host and its value. */
 static bool all_are_texts(const struct rqli_reply *items, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -60,7 +59,8 @@ static bool all_are_texts(const struct rqli_reply *items, size_t n)
     return true;
 }
 
-/* Notes the dead of a page. False: not what the script answers. */
+/* Notes the dead of a page: {0}, or {1, cursor, host, value, ...}. The values are not kept: the
+ * scripts that delete compare them again. False: not what the script answers. */
 static bool take_page(struct rqli_flush *self, const struct rqli_reply *reply)
 {
     if (reply->type != RQLI_REPLY_ARRAY || reply->count < 1 ||
@@ -85,7 +85,8 @@ static bool take_page(struct rqli_flush *self, const struct rqli_reply *reply)
     return true;
 }
 
-/* 1 for each host that was removed: 0, it has come back meanwhile, and stays. */
+/* 1 for each host that was removed: 0, it has come back meanwhile, and stays. Only those that were
+ * removed are reported as flushed; the last number has no meaning. */
 static bool take_removed(struct rqli_flush *self, const struct rqli_reply *reply)
 {
     if (reply->type != RQLI_REPLY_ARRAY || reply->count != self->n + 1) {
@@ -126,6 +127,7 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
     }
 }
 
+/* Also of a flush that ended by a fault, or was cancelled: with what was done by then. */
 static void notify_flushed(const struct rqli_flush *self)
 {
     const struct rqli_subject subject = rqli_subject_of_swarm(self->client);
@@ -142,8 +144,6 @@ static void notify_flushed(const struct rqli_flush *self)
     rqli_observe(RQLI_ON_ZOMBIES_FLUSHED, &subject, &figures);
 }
 
-/* One call, with the time of one command. is_read tells a reply from a call that was given up
- * before it. */
 static enum rqli_op_next call_once(struct rqli_flush *self, enum rqli_flush_phase phase)
 {
     self->phase = phase;
@@ -164,8 +164,8 @@ static enum rqli_op_next remove_on(struct rqli_flush *self)
     return left > 0 ? call_once(self, RQLI_FLUSH_REMOVE) : RQLI_OP_OVER;
 }
 
-/* The sweep asks for its calls as it would of a driver; they are sent as calls of the flush. It
- * never waits, so AGAIN and OVER are all. */
+/* Asks the sweep what it wants, and wants the same. Hosts are removed behind it, and only if it
+ * came to its end: of a host that is not in the table any more the scripts delete nothing. */
 static enum rqli_op_next sweep_on(struct rqli_flush *self)
 {
     struct rqli_op *sweep = &self->sweep.op;
@@ -180,8 +180,6 @@ static enum rqli_op_next sweep_on(struct rqli_flush *self)
     return sweep->status ? RQLI_OP_OVER : remove_on(self);
 }
 
-/* Locks before requests: what is freed goes to waiters, and dead ones among them are passed by the
- * script. */
 static enum rqli_op_next begin_sweep(struct rqli_flush *self)
 {
     self->sweep = (struct rqli_sweep){
@@ -197,7 +195,8 @@ static enum rqli_op_next begin_sweep(struct rqli_flush *self)
     return sweep_on(self);
 }
 
-/* A walk over the hosts begins with the cursor "0" and ends there. */
+/* A walk over the hosts begins with the cursor "0" and ends there. Who loses the election on the
+ * way sweeps nothing: the other one does. The list is sorted for the rule, which looks hosts up. */
 static enum rqli_op_next look_on(struct rqli_flush *self)
 {
     bool is_done = strcmp(self->cursor, "0") == 0 || ++self->n_pages == PAGES_MAX;
@@ -213,7 +212,8 @@ static enum rqli_op_next look_on(struct rqli_flush *self)
     return self->is_elected && self->dead.count > 0 ? begin_sweep(self) : RQLI_OP_OVER;
 }
 
-/* A long sweep must not lose the election: another flusher would begin the same work. */
+/* A long sweep must not lose the election: another flusher would begin the same work. If it is lost
+ * all the same, the sweep goes on: each script checks for itself what it deletes. */
 static bool is_renewal_due(const struct rqli_flush *self)
 {
     return self->me[0] != '\0' && rqli_now_us() - self->renewed_us > self->lease_ms * 1000 / 4;
@@ -250,8 +250,8 @@ static enum rqli_op_next go_on(struct rqli_flush *self)
     return remove_on(self);
 }
 
-/* A sign of life for each round: a flush of many keys takes long, and does not hang. What was done
- * is reported once, whatever ended it. */
+/* Each round is a sign that the step does not hang. A flush that has come as far as its sweep is
+ * reported, one that found nobody dead is not. */
 static enum rqli_op_next next(struct rqli_op *op)
 {
     struct rqli_flush *self = (struct rqli_flush *)op;
@@ -282,7 +282,6 @@ static struct rqli_op *begin(struct rqli_flush *self, const char *cursor)
     return &self->op;
 }
 
-/* Also of a flush that never began: all zero. */
 void rqli_flush_fini_p(struct rqli_flush *self)
 {
     rqli_sweep_fini_p(&self->sweep);
@@ -290,8 +289,9 @@ void rqli_flush_fini_p(struct rqli_flush *self)
     rqli_zombies_fini_p(&self->flushed);
 }
 
-/* How often the flusher looks. A host has to be seen silent twice, half a ttl apart, so a quarter
- * of the ttl finds it in time; half of the flush period keeps what was promised. */
+/* A host is suspected up to a look late, and its verdict comes up to a look late: both fit into the
+ * flush period. Looks farther apart than half of the ttl would end all suspicions (swarm_look.lua):
+ * a quarter is well within. */
 int64_t rqli_flush_look_ms(int64_t zombie_ttl_ms, int64_t flush_period_ms)
 {
     int64_t by_ttl_ms = zombie_ttl_ms / 4;
@@ -301,7 +301,7 @@ int64_t rqli_flush_look_ms(int64_t zombie_ttl_ms, int64_t flush_period_ms)
     return look_ms > 1 ? look_ms : 1;
 }
 
-/* A flush by hand, with these settings. */
+/* A flush by hand, with these settings. No wait_ms: the first sight is the verdict. */
 static void init(struct rqli_flush *self, rql_client *via, const rql_swarm_options *options)
 {
     *self = (struct rqli_flush){
@@ -314,7 +314,8 @@ static void init(struct rqli_flush *self, rql_client *via, const rql_swarm_optio
     };
 }
 
-/* One of a swarm. The lease of the elected lasts two periods: one missed look costs nothing. */
+/* One of a swarm. The lease of the elected lasts two periods: a late look does not lose it, a
+ * missed one may. */
 static void set_up(struct rql_swarm *swarm)
 {
     struct rqli_flush *self = &swarm->flush;
@@ -327,7 +328,6 @@ static void set_up(struct rql_swarm *swarm)
     self->swarm = swarm;
 }
 
-/* Told only when it changes. */
 static void note_election(struct rql_swarm *swarm, bool is_elected)
 {
     if (atomic_exchange(&swarm->is_flusher, is_elected) != is_elected) {
@@ -336,7 +336,7 @@ static void note_election(struct rql_swarm *swarm, bool is_elected)
     }
 }
 
-/* Each step is a whole flush: whether it is elected is found out anew. */
+/* Nothing of the step before is left: set_up() makes it new, end_step() has freed its lists. */
 static struct rqli_op *begin_step(struct rql_swarm *swarm, bool is_timed)
 {
     (void)is_timed;
@@ -344,7 +344,7 @@ static struct rqli_op *begin_step(struct rql_swarm *swarm, bool is_timed)
     return begin(&swarm->flush, "0");
 }
 
-/* The election is noted also where the step has failed: without a reply nobody is elected. */
+/* Who could not ask counts as not elected. RQL_STOPPED, a cancelled step, is no failure. */
 static void end_step(struct rql_swarm *swarm, rql_status status)
 {
     rqli_flush_fini_p(&swarm->flush);
@@ -372,8 +372,7 @@ static void end_resigning(struct rql_swarm *swarm, rql_status status)
 const struct rqli_element_ops rqli_flusher_ops = {"flush_zombies", begin_step, end_step,
                                                   begin_resigning, end_resigning};
 
-/* By hand nobody has to be elected, and nobody to be seen silent twice: an empty `me`, no wait_ms.
- * */
+/* After a fault *out stays as it was, though some may have been flushed: the listeners are told. */
 rql_status rql_flush_zombies(rql_client *client, const rql_swarm_options *options,
                              rql_zombies **out, rql_error *error)
 {

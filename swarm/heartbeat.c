@@ -28,8 +28,8 @@
 
 enum {
     CALL_HOSTS = 100, /* in one call: no script holds the server up for long */
-    ROUND_CALLS = 64,
-    AGAIN_US = 1000, /* while another probe of this client is under way */
+    ROUND_CALLS = 64, /* in one round: each has a time budget of its own */
+    AGAIN_US = 1000,  /* while another probe of this client is under way */
 };
 
 /* A thread that may not be signalled is there, too. */
@@ -71,7 +71,8 @@ static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
     }
 }
 
-/* Hosts that were declared dead while they were away learn it here. */
+/* Hosts that were declared dead while they were away learn it here. The earliest call of all counts
+ * as the sending: what it told is the oldest that the server knows. */
 static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
                        const struct rqli_reply *reply, const rql_error *fault)
 {
@@ -110,7 +111,6 @@ static void bound_leases(const struct rqli_probe *self, int64_t sent_us)
     }
 }
 
-/* Not of a host: events of a swarm name none. */
 static void notify(const struct rqli_probe *self, enum rqli_moment moment)
 {
     const struct rqli_subject subject = rqli_subject_of_swarm(self->client);
@@ -167,8 +167,6 @@ static void end(struct rqli_probe *self)
     if (!self->op.status && self->count == 0) {
         bound_leases(self, rqli_now_us());
     } else if (!self->op.status) {
-        /* Somebody may have taken what they held. Each lock asks the server before it is relied on
-         * again. */
         if (self->n_dead > 0 || self->plan.n_retried > 0) {
             rqli_leases_doubt(self->client->leases);
         }
@@ -234,7 +232,6 @@ static struct rqli_op *begin_op(struct rqli_probe *self)
     return &self->op;
 }
 
-/* The operation lies in the swarm: one probe of it is under way at a time. */
 static struct rqli_op *begin_probe(struct rql_swarm *swarm, enum rqli_hosts_who who)
 {
     swarm->probe = (struct rqli_probe){
@@ -254,8 +251,6 @@ static struct rqli_op *begin_step(struct rql_swarm *swarm, bool is_timed)
     return begin_probe(swarm, is_for_new ? RQLI_HOSTS_NEW : swarm->who);
 }
 
-/* A step without a reply changes nothing here: the leases go on to where the last confirmed
- * heartbeat has bound them. */
 static void end_step(struct rql_swarm *swarm, rql_status status)
 {
     if (status < 0) {

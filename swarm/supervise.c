@@ -10,6 +10,10 @@
  * part: it counts successes and failures, opens the circuit breaker after three failures in a row,
  * closes it after one success, and finds out what hangs. rqli_element does what it says with timers
  * and operations.
+ *
+ * A step goes on_due, begin_task, (the operation), on_over, plan_next. Once it has begun all of
+ * this is on the loop's thread. The mutex is there for rqli_element_describe(), and no listener is
+ * called under it.
  */
 
 void rqli_watch_init(struct rqli_watch *self, const struct rqli_watch_terms *terms)
@@ -17,13 +21,13 @@ void rqli_watch_init(struct rqli_watch *self, const struct rqli_watch_terms *ter
     *self = (struct rqli_watch){.terms = *terms};
 }
 
+/* The breaker and its count stay: to begin anew says nothing about the server. */
 void rqli_watch_on_started(struct rqli_watch *self)
 {
     self->state = RQL_ELEMENT_RUNNING;
     self->is_in_step = false;
 }
 
-/* Who ended without being told to is dead, and is started again at the next look. */
 void rqli_watch_on_ended(struct rqli_watch *self, bool was_told_to)
 {
     self->state = was_told_to ? RQL_ELEMENT_OFF : RQL_ELEMENT_DEAD;
@@ -39,15 +43,14 @@ bool rqli_watch_may_step(struct rqli_watch *self, int64_t now_us)
     return self->breaker != RQL_BREAKER_OPEN;
 }
 
-/* From here on silence counts: see rqli_watch_hangs(). */
 void rqli_watch_on_step(struct rqli_watch *self, int64_t now_us)
 {
     self->is_in_step = true;
     self->sign_us = now_us;
 }
 
-/* A sign of life within a step, as each reply of a long flush is one. It also takes back that the
- * element hangs, for it was only slow. */
+/* What hung and gives a sign is running again for whoever asks; it is begun anew all the same, for
+ * that is noted in the element. */
 void rqli_watch_on_sign(struct rqli_watch *self, int64_t now_us)
 {
     self->sign_us = now_us;
@@ -61,7 +64,8 @@ static int64_t at_most(int64_t value, int64_t most)
     return value < most ? value : most;
 }
 
-/* Twice as long each time, up to a quarter of the time after which silence kills. */
+/* Twice as long each time that the one step of a half-open breaker fails, up to a quarter of the
+ * time after which silence kills. One that had closed in between begins with the least again. */
 static void open_breaker(struct rqli_watch *self, int64_t now_us)
 {
     bool is_again = self->breaker == RQL_BREAKER_HALF_OPEN;
@@ -72,7 +76,6 @@ static void open_breaker(struct rqli_watch *self, int64_t now_us)
     self->breaker = RQL_BREAKER_OPEN;
 }
 
-/* Half open, one failure is enough: nothing has become better. */
 static void on_failed(struct rqli_watch *self, int64_t now_us)
 {
     self->failures++;
@@ -96,7 +99,7 @@ void rqli_watch_on_done(struct rqli_watch *self, int64_t now_us, bool succeeded)
     }
 }
 
-/* Between two steps nothing hangs, however long the pause is. */
+/* In a step alone: an element that waits for its period owes no sign. */
 bool rqli_watch_hangs(const struct rqli_watch *self, int64_t now_us)
 {
     return self->is_in_step && now_us - self->sign_us > self->terms.hang_us;
@@ -117,8 +120,6 @@ enum rqli_watch_action rqli_watch_look(struct rqli_watch *self, int64_t now_us)
     return RQLI_WATCH_NOTHING;
 }
 
-/* Only the mutex is needed from here on: the state may be asked for before the element begins, or
- * if it never does. */
 void rqli_element_init(struct rqli_element *self, const struct rqli_element_ops *ops,
                        struct rql_swarm *swarm)
 {
@@ -139,13 +140,13 @@ static void notify(const struct rqli_element *self, enum rqli_moment moment, rql
                       (struct rqli_figures){.element = self->ops->label, .status = status});
 }
 
+/* 0: as soon as the loop comes to it; RQLI_NEVER_US: not any more. */
 static void set_due(struct rqli_element *self, int64_t at_us)
 {
     rqli_timers_set(&self->loop->op.timers, &self->due, at_us);
 }
 
-/* Its place among the timers of the loop is given back. Idempotent: a start that failed and a last
- * step both come here. */
+/* Gives its place among the timers back: from then on it counts as not begun. */
 void rqli_element_drop(struct rqli_element *self)
 {
     if (self->is_begun) {
@@ -154,7 +155,7 @@ void rqli_element_drop(struct rqli_element *self)
     }
 }
 
-/* As it was told to, or by the supervisor, which then begins it anew. */
+/* OFF if it was told to stop; else DEAD, for the supervisor to find. */
 static void note_ended(struct rqli_element *self)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
@@ -162,7 +163,6 @@ static void note_ended(struct rqli_element *self)
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* The last step is no step of the watch: it neither counts nor opens the breaker. */
 static void on_over(struct rqli_element *self, rql_status status);
 
 static void on_task_done(struct rqli_op_task *task)
@@ -173,7 +173,8 @@ static void on_task_done(struct rqli_op_task *task)
     on_over(self, task->op->status);
 }
 
-/* NULL: there is nothing to be done. */
+/* op NULL: there is nothing to be done, or it is done. Either way on_over() follows, perhaps within
+ * this call, which is the last thing that its callers do. */
 static void begin_task(struct rqli_element *self, struct rqli_op *op)
 {
     self->is_busy = true;
@@ -186,7 +187,7 @@ static void begin_task(struct rqli_element *self, struct rqli_op *op)
     }
 }
 
-/* Nothing of it is under way. */
+/* Nothing of it is under way. Without a last thing to do it is over at once. */
 static void begin_last(struct rqli_element *self)
 {
     set_due(self, RQLI_NEVER_US);
@@ -194,7 +195,8 @@ static void begin_last(struct rqli_element *self)
     begin_task(self, self->ops->begin_last ? self->ops->begin_last(self->swarm) : NULL);
 }
 
-/* A step is over, or was refused. The supervisor starts who has ended. */
+/* A step is over, or was refused. The supervisor starts who has ended: no timer is set for it. Who
+ * was roused meanwhile takes the next step at once, else at the end of the period. */
 static void plan_next(struct rqli_element *self)
 {
     self->tried++;
@@ -211,7 +213,7 @@ static void plan_next(struct rqli_element *self)
     rqli_swarm_on_step(self->swarm);
 }
 
-/* Whatever came of the last step the element is over: its swarm waits for no second one. */
+/* The swarm is told last: it may close the loop by that. */
 static void on_last_over(struct rqli_element *self, rql_status status)
 {
     if (self->ops->end_last) {
@@ -222,7 +224,8 @@ static void on_last_over(struct rqli_element *self, rql_status status)
     rqli_swarm_on_step(self->swarm);
 }
 
-/* A step that held up the loop, in a callback, is found out by itself. */
+/* A step that held up the loop, in a callback, is found out by itself: the supervisor's timer is on
+ * the same loop and came as late. Whoever has no `end`, the supervisor, is not looked after. */
 static void on_step_over(struct rqli_element *self, rql_status status)
 {
     bool was_closed;
@@ -253,7 +256,8 @@ static void on_over(struct rqli_element *self, rql_status status)
     }
 }
 
-/* The period counts from the beginning of a step. */
+/* The period counts from the beginning of a step; one that it was roused for in between moves
+ * nothing. An open breaker refuses the step, which then counts as tried. */
 static void on_due(struct rqli_due *due)
 {
     struct rqli_element *self =
@@ -262,8 +266,6 @@ static void on_due(struct rqli_due *due)
     bool is_timed = now_us >= self->next_us;
     bool may_step;
 
-    /* Roused in between, the period goes on from the last timed step: whoever rouses often does not
-     * put off the heartbeat of all. */
     if (is_timed) {
         self->next_us = now_us + self->period_us;
     }
@@ -280,7 +282,7 @@ static void on_due(struct rqli_due *due)
     }
 }
 
-/* The first step is due at once. next_us 0 makes it a timed one. */
+/* The first step comes at once, and counts as timed. */
 static void start(struct rqli_element *self)
 {
     self->shall_restart = false;
@@ -291,8 +293,7 @@ static void start(struct rqli_element *self)
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* On the loop, some time after rqli_element_call(). The flag goes first: a call from now on posts
- * again, and is not lost. */
+/* The flag goes down first: who calls from here on posts again, and is not missed. */
 static void on_called(struct rqli_post *post)
 {
     struct rqli_element *self =
@@ -347,7 +348,7 @@ void rqli_element_rouse(struct rqli_element *self)
     }
 }
 
-/* From any thread. However often it is called before the loop takes it, it is posted once. */
+/* The post is one, part of the element: it may not be posted again before it was taken. */
 void rqli_element_call(struct rqli_element *self)
 {
     if (!atomic_exchange(&self->is_roused, true)) {
@@ -362,7 +363,9 @@ void rqli_element_sign(struct rqli_element *self)
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* What hangs is cut off from its server: whatever it waits for ends by that. */
+/* What hangs is cut off from its server: whatever it waits for ends by that. To cancel may end the
+ * step within the call, and with it is_busy; a connection is dropped only if calls are under way.
+ */
 void rqli_element_look_after(struct rqli_element *self)
 {
     enum rqli_watch_action action;
@@ -382,15 +385,13 @@ void rqli_element_look_after(struct rqli_element *self)
         if (self->is_busy) {
             rqli_op_cancel(&self->task);
         }
-        /* Cancelled, it ends by itself unless it waits for a reply. Then the connection goes, which
-         * ends all that is under way on it. */
         if (self->is_busy) {
             rqli_conn_loop_drop(self->loop->op.conn);
         }
     }
 }
 
-/* From any thread. What hangs is told at once, also between two looks of the supervisor. */
+/* A hang shows at once, also where the supervisor has not looked yet. */
 void rqli_element_describe(struct rqli_element *self, rql_element_status *out)
 {
     const struct rqli_watch *watch = &self->shared.watch;

@@ -16,12 +16,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Start and stop of a swarm. */
+/*
+ * Start and stop of a swarm. To stop is to post: `stopping` ends supervisor and flusher and leaves
+ * the prober to those who hold locks, `leaving` (of rql_swarm_free()) ends the prober, too. When
+ * its last element is over the loops are closed, and when these are closed the swarm is freed: by
+ * who joins its thread, or on the caller's loop.
+ */
 
-/* After three failures in a row the breaker opens; a step hangs after three times what one command
- * may take. */
+/* Failures in a row that open a breaker; and how many time budgets of a command without a sign a
+ * step may take. */
 enum { FAILURES_MAX = 3, HANGS_AFTER = 3 };
 
+/* To the listeners of the client that the swarm is of: the clients of its elements have none. */
 void rqli_swarm_notify(struct rql_swarm *self, enum rqli_moment moment, struct rqli_figures figures)
 {
     const struct rqli_subject subject = rqli_subject_of_swarm(self->client);
@@ -39,7 +45,7 @@ static struct rqli_op *supervise(struct rql_swarm *self, bool is_timed)
     return NULL;
 }
 
-/* Nothing runs any more: the loops are closed, and no thread is left but this one. */
+/* Its loops are closed, or were never opened: they use the clients. */
 static void destroy(struct rql_swarm *self)
 {
     rqli_client_free(self->prober_client);
@@ -66,16 +72,13 @@ static void on_closed(void *context)
     }
 }
 
-/* Asynchronous: on_closed() is called when the last handle is closed. It cannot fail for a loop
- * that is open, and closed once. */
 static void close_loop(struct rql_swarm *self, rql_loop *loop)
 {
     self->n_open++;
     RQLI_MUST(rql_loop_close(loop, on_closed, self, NULL) == RQL_OK);
 }
 
-/* The job that kept the loop alive ends with it. The loop of the prober is always there, that of
- * the flusher only if it flushes. */
+/* Without the job: a loop that has one under way does not end. */
 static void close_loops(struct rql_swarm *self)
 {
     rqli_loop_finish(&self->job);
@@ -86,7 +89,8 @@ static void close_loops(struct rql_swarm *self)
 }
 
 /* Stopping waits for one more step of the prober, which says who still holds something; leaving
- * waits for all. */
+ * waits for all. A prober that is to be begun anew takes no more steps, for the supervisor is over:
+ * it is not waited for. */
 void rqli_swarm_on_step(struct rql_swarm *self)
 {
     struct rql_swarm *me = self;
@@ -98,6 +102,7 @@ void rqli_swarm_on_step(struct rql_swarm *self)
         rqli_signal_wake(&self->stopped);
     }
     if (self->is_leaving && has_stopped && !prober->is_begun) {
+        /* Once. From here on another swarm of the client may be started. */
         self->is_leaving = false;
         (void)atomic_compare_exchange_strong(&self->client->running_swarm, &me, NULL);
         close_loops(self);
@@ -105,7 +110,8 @@ void rqli_swarm_on_step(struct rql_swarm *self)
 }
 
 /* Holders stay alive to the others until their locks are released: the prober goes on for them
- * alone. */
+ * alone. A step under way was begun for all hosts, so the one behind it is awaited. The number is
+ * set first: to stop an element may end it within the call, and rqli_swarm_on_step() reads it. */
 static void begin_stopping(struct rqli_post *post)
 {
     struct rql_swarm *self =
@@ -119,8 +125,8 @@ static void begin_stopping(struct rqli_post *post)
     rqli_element_stop(&self->flusher);
 }
 
-/* Behind begin_stopping(), for both are posted in order. rqli_swarm_on_step() ends it at once where
- * the prober has never begun. */
+/* Behind begin_stopping(), as it was posted behind it. Without a prober nothing else would look
+ * whether all is over. */
 static void begin_leaving(struct rqli_post *post)
 {
     struct rql_swarm *self =
@@ -131,7 +137,7 @@ static void begin_leaving(struct rqli_post *post)
     rqli_swarm_on_step(self);
 }
 
-/* From the thread that has just become a host, with the mutex of the hosts held: it only posts. */
+/* Any thread, under the mutex of the hosts: it may do no more than post. */
 static void on_new_host(void *context)
 {
     struct rql_swarm *self = context;
@@ -153,6 +159,9 @@ static rql_status connect_element(const rql_client *client, const char *url, rql
     return rqli_client_make(out, &options, error);
 }
 
+/* A suspect has half of the ttl to show that it lives: a heartbeat has to come in that. Each option
+ * by itself is checked already.
+ */
 static rql_status check(const rql_swarm_options *options, rql_error *error)
 {
     if (options->probe_hosts && 2 * options->probe_period_ms > options->zombie_ttl_ms) {
@@ -163,7 +172,8 @@ static rql_status check(const rql_swarm_options *options, rql_error *error)
     return RQL_OK;
 }
 
-/* That of the prober is always there: the supervisor uses its loop. */
+/* That of the prober is always there: the supervisor uses its loop. The clients have copied the
+ * URLs, which are the caller's memory and may have a password: none is kept here. */
 static rql_status make_clients(struct rql_swarm *self, rql_error *error)
 {
     const char *probe_url = self->options.probe_hosts ? self->options.probe_url : NULL;
@@ -173,7 +183,6 @@ static rql_status make_clients(struct rql_swarm *self, rql_error *error)
         status =
             connect_element(self->client, self->options.flush_url, &self->flusher_client, error);
     }
-    /* They belong to the caller, whose call ends: each client has a copy of its own. */
     self->options.probe_url = NULL;
     self->options.flush_url = NULL;
     return status;
@@ -184,7 +193,8 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* A breaker must not keep hosts silent for long. */
+/* A breaker must not keep hosts silent for long. At first it stays open for a period of the
+ * supervisor. The time budget is that of one command: to connect and be answered. */
 static struct rqli_watch_terms terms_of(const struct rql_swarm *self)
 {
     int64_t budget_us = rqli_client_budget_us(self->client, 0);
@@ -199,13 +209,13 @@ static struct rqli_watch_terms terms_of(const struct rql_swarm *self)
     };
 }
 
-/* The job is never done by what it does, only by rqli_loop_finish() in close_loops(). */
 static void begin_nothing(struct rqli_job *job)
 {
     (void)job;
 }
 
-/* A job that never ends keeps the caller's loop alive as long as the swarm lives. */
+/* A job that never ends keeps the caller's loop alive as long as the swarm lives. False: give_up()
+ * closes what is open, home NULL being nothing. */
 static bool open_loops(struct rql_swarm *self)
 {
     uv_loop_t *uv = self->options.loop;
@@ -227,7 +237,7 @@ static bool open_loops(struct rql_swarm *self)
            rql_loop_open(&self->away, self->flusher_client, uv, NULL) == RQL_OK;
 }
 
-/* The supervisor last: it looks after the other two. */
+/* Their first steps come when the loop runs. The supervisor is there in any case. */
 static bool begin_elements(struct rql_swarm *self)
 {
     const struct rqli_watch_terms terms = terms_of(self);
@@ -245,7 +255,7 @@ static bool begin_elements(struct rql_swarm *self)
                               options->liveness_probing_period_ms * 1000, &terms);
 }
 
-/* Until the last handle is closed. Its end is a clean loop, or a handle was forgotten. */
+/* Until both loops are closed: then nothing is left on it. */
 static void run_here(struct rql_swarm *self)
 {
     (void)uv_run(&self->own.uv, UV_RUN_DEFAULT);
@@ -266,7 +276,6 @@ static bool start_thread(struct rql_swarm *self)
 
     rqli_mask_restore(&before);
     if (has_started) {
-        /* Before its first callback, so that whoever asks where it is gets the right answer. */
         self->home->uv_thread = self->own.thread;
         if (self->away) {
             self->away->uv_thread = self->own.thread;
@@ -275,7 +284,9 @@ static bool start_thread(struct rql_swarm *self)
     return has_started;
 }
 
-/* Before its loop has run. On a loop of the caller the rest ends when that runs. */
+/* Before its loop has run. On a loop of the caller the rest ends when that runs; `closed` is not
+ * called, for rql_swarm_start() says that there is no swarm. On one of its own it is run here,
+ * which only closes. is_running is set by then only if no thread could be had. */
 static void give_up(struct rql_swarm *self)
 {
     struct rql_swarm *me = self;
@@ -299,7 +310,9 @@ static void give_up(struct rql_swarm *self)
     }
 }
 
-/* A client has one swarm: two would send each other's heartbeats. */
+/* A client has one swarm: two would send each other's heartbeats. Threads are let in when the
+ * elements have begun: each that comes calls the prober. On a fault give_up() takes back what was
+ * done. */
 static rql_status start(struct rql_swarm *self, rql_error *error)
 {
     struct rql_swarm *none = NULL;
@@ -370,7 +383,9 @@ rql_status rql_swarm_start(rql_client *client, const rql_swarm_options *options,
     return RQL_OK;
 }
 
-/* Whoever calls from a callback of its loop does not wait for it; nor for a loop of the caller. */
+/* Whoever calls from a callback of its loop does not wait for it; nor for a loop of the caller. The
+ * hosts are closed first: after that no thread calls on_new_host(), so nothing is posted behind
+ * `stopping`. A second call finds that it is stopped, and does not wait. */
 static void stop(struct rql_swarm *self)
 {
     if (!atomic_exchange(&self->is_running, false)) {
@@ -386,7 +401,6 @@ static void stop(struct rql_swarm *self)
     }
 }
 
-/* The client must be ours: in a fork child neither the loop nor its thread is there. */
 void rql_swarm_stop(rql_swarm *swarm)
 {
     RQLI_DEFER_CANCEL;
@@ -396,8 +410,8 @@ void rql_swarm_stop(rql_swarm *swarm)
     }
 }
 
-/* On a loop of the caller it returns at once, and on_closed() frees the swarm later. With a thread
- * of its own it is freed here, when that has ended. */
+/* A thread of its own is over when its loops are closed, and may be joined. A loop of the caller
+ * frees the swarm when it runs: it may be gone as soon as `leaving` is posted. */
 rql_swarm *rql_swarm_free(rql_swarm *swarm)
 {
     RQLI_DEFER_CANCEL;
@@ -416,8 +430,7 @@ rql_swarm *rql_swarm_free(rql_swarm *swarm)
     return NULL;
 }
 
-/* From any thread. The swarm must not be freed meanwhile, as swarm.h says; a client without one
- * tells of an empty one. */
+/* Also of a swarm that is stopped, as long as it is not freed: is_running tells them apart. */
 rql_status rql_get_swarm_status(rql_client *client, rql_swarm_status *out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;

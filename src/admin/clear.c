@@ -10,11 +10,11 @@
 #include <string.h>
 
 /*
- * The sweeps of rql/sweep.h: each chooses rules, and runs one sweep on the caller's thread.
+ * The sweeps of rql/sweep.h: each chooses rules, and runs one sweep on the caller's thread. The
+ * operation is that of a flush, too (sweep.c); what differs is in the rules.
  */
 
-/* The sweeps that operators ask for, each on its caller's thread. */
-
+/* Bytes of an id, as rql_sweep_owner says it. */
 enum { ID_MAX = 512 };
 
 void rql_sweep_options_init_sized(const rql_client *client, rql_sweep_options *options, size_t size)
@@ -22,7 +22,8 @@ void rql_sweep_options_init_sized(const rql_client *client, rql_sweep_options *o
     rqli_options_init(RQLI_OF_SWEEP, options, size, client ? &client->options : NULL);
 }
 
-/* Nothing is sent before the options are known to be good. */
+/* Nothing is sent before the options are known to be good. *self can be ended by
+ * rqli_sweep_fini_p() whatever comes out. */
 static rql_status begin(struct rqli_sweep *self, rql_client *client, const rql_sweep_options *given,
                         rql_error *error)
 {
@@ -35,7 +36,7 @@ static rql_status begin(struct rqli_sweep *self, rql_client *client, const rql_s
     return status;
 }
 
-/* A dry run is no event. */
+/* A dry run is no event. *out is filled after a fault as well: what was done by then is done. */
 static rql_status run(struct rqli_sweep *sweep, enum rqli_moment moment, rql_sweep_result *out)
 {
     int64_t begun_us = rqli_now_us();
@@ -61,8 +62,6 @@ static rql_status run(struct rqli_sweep *sweep, enum rqli_moment moment, rql_swe
     return status;
 }
 
-/* Queues first: a lock that goes while its queue is full would be handed to somebody who is to go
- * as well. */
 rql_status rql_clear_locks(rql_client *client, const rql_sweep_options *options,
                            rql_sweep_result *out, rql_error *error)
 {
@@ -73,6 +72,8 @@ rql_status rql_clear_locks(rql_client *client, const rql_sweep_options *options,
     if (status) {
         return status;
     }
+    /* Queues first, as in the gem: Ruby's requests are out of them when the locks are served. Our
+     * living waiters come back by their records. */
     rqli_sweep_add(&sweep, &rqli_rule_all_queues, sweep.options.batch_size);
     rqli_sweep_add(&sweep, &rqli_rule_all_locks, sweep.options.batch_size);
     return run(&sweep, RQLI_ON_CLEARED, out);
@@ -90,7 +91,7 @@ static rql_status check_id(const char *id, const char *what, rql_error *error)
     return RQL_OK;
 }
 
-/* Both ids, for the gem names the owner of a lock by one and that of a request by the other. */
+/* owner NULL is reported as an acq_id that is missing. */
 static rql_status check_owner(const rql_sweep_owner *owner, rql_error *error)
 {
     rql_status status = check_id(owner ? owner->acq_id : NULL, "acq_id", error);
@@ -98,7 +99,6 @@ static rql_status check_owner(const rql_sweep_owner *owner, rql_error *error)
     return status ? status : check_id(owner->hst_id, "hst_id", error);
 }
 
-/* Locks first: what they held goes to whoever waits, before their own requests are looked for. */
 rql_status rql_clear_locks_of(rql_client *client, const rql_sweep_owner *owner,
                               const rql_sweep_options *options, rql_sweep_result *out,
                               rql_error *error)
@@ -113,13 +113,13 @@ rql_status rql_clear_locks_of(rql_client *client, const rql_sweep_owner *owner,
     if (status) {
         return status;
     }
+    /* Requests go by the acquirer alone: a queue does not say the host of a Ruby's. */
     sweep.owner = owner;
     rqli_sweep_add(&sweep, &rqli_rule_locks_of, sweep.options.lock_scan_size);
     rqli_sweep_add(&sweep, &rqli_rule_requests_of, sweep.options.queue_scan_size);
     return run(&sweep, RQLI_ON_CLEARED_OF, out);
 }
 
-/* The ids are those that the calling thread would acquire with. */
 rql_status rql_clear_current_locks(rql_client *client, uint64_t task,
                                    const rql_sweep_options *options, rql_sweep_result *out,
                                    rql_error *error)
@@ -138,7 +138,8 @@ rql_status rql_clear_current_locks(rql_client *client, uint64_t task,
     return rql_clear_locks_of(client, &owner, options, out, error);
 }
 
-/* By the server's clock. */
+/* By the server's clock, which the scores of our requests are of: this machine's may be off. It is
+ * asked once, so that one limit holds for all queues. */
 static rql_status read_age(struct rqli_sweep *sweep)
 {
     const struct rqli_reader reader = {sweep->client, "TIME", sweep->error};
@@ -166,7 +167,7 @@ rql_status rql_clear_dead_requests(rql_client *client, const rql_sweep_options *
     if (status) {
         return status;
     }
-    /* Set before the first command, for a fault to find it in order. */
+    /* For a fault of TIME: a result is there from here on, of zeros. */
     if (out) {
         *out = sweep.result;
     }
@@ -175,6 +176,8 @@ rql_status rql_clear_dead_requests(rql_client *client, const rql_sweep_options *
     if (!status) {
         status = run(&sweep, RQLI_ON_SWEPT, out);
     }
+    /* The walk has all keys that it found and `wants` let through, changed or not. Without memory
+     * for the list the sweep is done all the same, as *out says. */
     if (!status && queues) {
         status = rqli_list_give(&sweep.parts[0].walk.found, queues, error);
     }

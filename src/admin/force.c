@@ -19,9 +19,11 @@
  * its grant, to unlock or extend it by force without, and to wait until a name is free.
  */
 
+/* A lock is asked for again so long after the end that PTTL told: it counts whole milliseconds. */
 enum { AFTER_EXPIRY_US = 2000, FREE = -2 /* PTTL of a key that is not there */ };
 
-/* The nonce of a grant, which only its holder knows. */
+/* The nonce of a grant, which only its holder knows. What has another form is refused before it is
+ * sent: "-" tells release.lua only to serve. */
 static bool is_secret(const char *secret)
 {
     size_t length = 0;
@@ -40,8 +42,7 @@ static rql_status check_secret(const char *secret, rql_error *error)
                            RQL_SECRET_SIZE - 1);
 }
 
-/* As rql_lock_release() in all but the handle: without one there is nothing to go on with in the
- * background. */
+/* Where this client holds the lock, its handle is not told: it finds out as any holder does. */
 rql_status rql_release_by_secret(rql_client *client, const char *name, const char *secret,
                                  rql_error *error)
 {
@@ -53,6 +54,8 @@ rql_status rql_release_by_secret(rql_client *client, const char *name, const cha
     return status ? status : rqli_release(client, &lock.keys, secret, error);
 }
 
+/* One call that is not repeated: the script never shortens, so the caller may. If the grant has
+ * ended and the lock is free, the same call serves its queue. */
 rql_status rql_extend_by_secret(rql_client *client, const char *name, const char *secret,
                                 int64_t ttl_ms, rql_error *error)
 {
@@ -99,7 +102,8 @@ static const struct rqli_reply *refused_part(const struct rqli_exchange *exchang
     return &exchange->reply[i];
 }
 
-/* EXEC answers with how many requests were removed, and whether there was a lock to end. */
+/* The last reply is that of EXEC: {requests removed, 1 if there was a lock}. A server undoes
+ * nothing: with a queue of another type, which is a fault, the lock has ended all the same. */
 static rql_status read_unlock(const struct rqli_exchange *exchange, const char *key,
                               rql_unlock_result *out, rql_error *error)
 {
@@ -119,6 +123,8 @@ static rql_status read_unlock(const struct rqli_exchange *exchange, const char *
     return RQL_OK;
 }
 
+/* rel_time_us is that of the round trip. The records of our waiters stay: rql:req:* is no key of
+ * the gem's. */
 static rql_status unlock(rql_client *client, const struct rqli_keys *keys, rql_unlock_result *out,
                          rql_error *error)
 {
@@ -139,7 +145,6 @@ static rql_status unlock(rql_client *client, const struct rqli_keys *keys, rql_u
     return status ? status : read_unlock(exchange, keys->lock.data, out, error);
 }
 
-/* Only what has been done is an event, so it comes behind the reply. */
 static void notify_unlocked(const rql_client *client, const struct rqli_keys *keys,
                             const rql_unlock_result *result)
 {
@@ -156,8 +161,6 @@ static void notify_unlocked(const rql_client *client, const struct rqli_keys *ke
     rqli_observe(RQLI_ON_UNLOCKED, &subject, &figures);
 }
 
-/* The gem leaves waiters to their polls; ours that joined behind the unlock are served at once.
- * Whether that succeeds changes nothing about the unlock. */
 rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_result *out,
                             rql_error *error)
 {
@@ -170,6 +173,8 @@ rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_res
     if (status) {
         return status;
     }
+    /* Puts our waiters back by their records, and gives the lock to the first. A fault is no
+     * matter: the next poll does the same, and the unlocking is done. */
     (void)rqli_serve(client->conn, &lock.keys, rqli_client_budget_us(client, rqli_now_us()));
     notify_unlocked(client, &lock.keys, &result);
     if (out) {
@@ -178,6 +183,8 @@ rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_res
     return RQL_OK;
 }
 
+/* Sent once: to repeat it would add once more, so a lost reply is RQL_E_UNKNOWN. The script answers
+ * as PEXPIRE does, 0 if there is no such key. */
 rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -212,7 +219,8 @@ rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms
     return RQL_OK;
 }
 
-/* Waits until a lock is free, without asking for it. */
+/* Waits until a lock is free, without asking for it: it enters no queue, and no push comes. The
+ * deadline is in our time; RQLI_NEVER_US: there is none. */
 struct check {
     rql_client *client;
     const rql_lock_options *options;
@@ -229,7 +237,8 @@ static int64_t poll_until_us(const struct check *self)
     return until_us - grace_us < self->deadline_us ? until_us : self->deadline_us + grace_us;
 }
 
-/* *left_ms: PTTL, or FREE. As the scripts see it: a hash without acq_id is no lock. */
+/* *left_ms: PTTL, or FREE. As the scripts see it: a hash without acq_id is no lock. If the lock
+ * ends between the two commands PTTL answers -2, which is FREE; -1 is a lock without a ttl. */
 static rql_status poll(struct check *self, int64_t *left_ms, rql_error *error)
 {
     RQLI_AUTO(rqli_exchange_give)
@@ -254,7 +263,8 @@ static rql_status poll(struct check *self, int64_t *left_ms, rql_error *error)
     return RQL_OK;
 }
 
-/* The next poll: after the delay, or when the lock ends, or at the deadline. */
+/* The next poll: after the delay, or when the lock ends, or at the deadline. Nobody wakes `never`:
+ * its time ends the sleep. */
 static void sleep_until_next(const struct check *self, int64_t left_ms)
 {
     uint32_t jitter_us = (uint32_t)self->options->retry_jitter_ms * 1000U;
@@ -269,6 +279,8 @@ static void sleep_until_next(const struct check *self, int64_t left_ms)
     rqli_signal_wait(&never, 0, until_us < self->deadline_us ? until_us : self->deadline_us);
 }
 
+/* RQL_OK: free. The deadline is looked at behind a poll: there is one at least, however short the
+ * time, and a last one when it is over. */
 static rql_status wait_until_free(struct check *self, rql_error *error)
 {
     int64_t tries = 0;

@@ -11,19 +11,23 @@
 #include <string.h>
 
 /*
- * What the table of hosts shows, and who of them counts as dead.
+ * The swarm as the server's keys show it: its hosts, which of them are dead, what those hold, and
+ * who flushes. Changes nothing.
+ *
+ * Dead is here who is silent for longer than the caller's ttl. A flusher wants to see that twice
+ * (lua/README.md 32), so not all that is listed here is flushed.
  */
 
-/* The swarm as the server's keys show it: its hosts, which of them are dead, what those hold, and
- * who flushes. Changes nothing. */
-
+/* A year, as for the option of this name. */
 #define TTL_MAX_MS INT64_C(31536000000)
 
-enum { HOSTS_PAGE = 500 };
+enum { HOSTS_PAGE = 500 /* COUNT of one HSCAN */ };
 
 RQLI_DEFINE_AUTO(rql_lock_info_list *, rql_lock_info_list_free);
 RQLI_DEFINE_AUTO(rql_zombies *, rql_zombies_free);
 
+/* The value is the identity of the elected. Without the key nobody is: an election ends by its
+ * ttl. */
 static rql_status read_flusher(const struct rqli_exchange *exchange, char out[RQL_ID_SIZE],
                                rql_error *error)
 {
@@ -55,6 +59,7 @@ rql_status rql_swarm_flusher(rql_client *client, char out[RQL_ID_SIZE], rql_erro
     return status ? rqli_reader_status(&reader, status) : read_flusher(exchange, out, error);
 }
 
+/* In front of each call that takes a ttl. */
 static rql_status check(const rql_client *client, int64_t zombie_ttl_ms, const void *out,
                         rql_error *error)
 {
@@ -77,6 +82,8 @@ rql_host_info_list *rql_host_info_list_free(rql_host_info_list *list)
     return NULL;
 }
 
+/* All hosts, sorted by id, each with its last heartbeat as its number (-1: no time). The caller
+ * ends the walk, also after a fault. */
 static rql_status read_hosts(rql_client *client, struct rqli_walk *hosts, rql_error *error)
 {
     const struct rqli_reader reader = {client, RQLI_KEY_HOSTS, error};
@@ -85,7 +92,8 @@ static rql_status read_hosts(rql_client *client, struct rqli_walk *hosts, rql_er
     return rqli_walk_read_all(&reader, hosts, HOSTS_PAGE);
 }
 
-/* Its last heartbeat is that long ago by the server's clock. One without a time is none. */
+/* Its last heartbeat is that long ago by the server's clock, as of the last page. One without a
+ * time is no zombie: what cannot be read is never a reason to call anybody dead. */
 static bool is_zombie(const struct rqli_walk *hosts, size_t i, int64_t zombie_ttl_ms)
 {
     int64_t last_us = hosts->found.item[i].number;
@@ -93,6 +101,7 @@ static bool is_zombie(const struct rqli_walk *hosts, size_t i, int64_t zombie_tt
     return last_us >= 0 && last_us < hosts->server_us - zombie_ttl_ms * 1000;
 }
 
+/* One allocation: the list, its items, then the ids. */
 rql_status rql_swarm_info(rql_client *client, int64_t zombie_ttl_ms, rql_host_info_list **out,
                           rql_error *error)
 {
@@ -137,6 +146,7 @@ rql_zombies *rql_zombies_free(rql_zombies *zombies)
     return NULL;
 }
 
+/* Adds in the order of the walk: the list is sorted, as rqli_list_has() needs it. */
 static rql_status find_hosts(rql_client *client, int64_t zombie_ttl_ms, struct rqli_list *zombies,
                              rql_error *error)
 {
@@ -151,7 +161,8 @@ static rql_status find_hosts(rql_client *client, int64_t zombie_ttl_ms, struct r
     return status;
 }
 
-/* As the flusher would find them: hosts are sorted. */
+/* By the host that a lock names, as the rule of the flusher chooses them. An acquirer who holds
+ * several is listed once; locks come in the order of their keys. */
 static rql_status find_locks(rql_client *client, struct rqli_zombies *found, rql_error *error)
 {
     RQLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *locks = NULL;
@@ -180,7 +191,8 @@ void rqli_zombies_fini_p(struct rqli_zombies *self)
     rqli_list_fini_p(&self->locks);
 }
 
-/* On a fault what was made so far is freed with the result. */
+/* On a fault what was made so far is freed with the result. Lists that lack a text for want of
+ * memory are found out here, as RQL_E_NOMEM. */
 rql_status rqli_zombies_give(struct rqli_zombies *found, rql_zombies **out, rql_error *error)
 {
     RQLI_AUTO(rql_zombies_free) rql_zombies *zombies = calloc(1, sizeof *zombies);
@@ -224,6 +236,8 @@ rql_status rql_zombie_hosts(rql_client *client, int64_t zombie_ttl_ms, rql_text_
     return status ? status : rqli_list_give(&hosts, out, error);
 }
 
+/* Finds all of it, and gives one list away: that leaves NULL, the others are freed. `out` is
+ * checked here, for what is inside would only see ours. */
 rql_status rql_zombie_locks(rql_client *client, int64_t zombie_ttl_ms, rql_text_list **out,
                             rql_error *error)
 {

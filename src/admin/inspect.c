@@ -14,8 +14,10 @@
  * time during the call, key by key, and not at one instant for all.
  */
 
+/* Of locks and queues alike; our own keys begin otherwise (lua/README.md 1). */
 #define PREFIX_OF_ALL "rql:lock"
 
+/* COUNT of one SCAN at most, whatever the option says: the server serves nobody else meanwhile. */
 enum { SCAN_COUNT_MAX = 10000 };
 
 RQLI_DEFINE_AUTO(rql_lock_info *, rql_lock_info_free);
@@ -23,6 +25,7 @@ RQLI_DEFINE_AUTO(rql_queue_info *, rql_queue_info_free);
 RQLI_DEFINE_AUTO(rql_lock_info_list *, rql_lock_info_list_free);
 RQLI_DEFINE_AUTO(rql_queue_info_list *, rql_queue_info_list_free);
 
+/* Here, because what a refusal points to are descriptions of a lock and of a queue. */
 void rql_refusal_clear(rql_refusal *refusal)
 {
     if (!refusal) {
@@ -103,6 +106,7 @@ rql_status rql_get_lock_info(rql_client *client, const char *name, rql_lock_info
 
         status = rqli_read_locks(&reader, &key, 1, &info);
     }
+    /* A key that is gone has a description as well, for listings to say so. Here it is freed. */
     if (!status && info->status == RQL_KEY_RELEASED) {
         status = RQL_NOT_FOUND;
     }
@@ -154,7 +158,8 @@ rql_text_list *rql_text_list_free(rql_text_list *list)
     return NULL;
 }
 
-/* All keys with the prefix of the walk. */
+/* All keys with this prefix, sorted, each once. What has come or gone meanwhile may be missing or
+ * still be among them. */
 static rql_status walk_keys(rql_client *client, struct rqli_walk *walk, const char *prefix,
                             rql_error *error)
 {
@@ -176,7 +181,6 @@ static rql_status list_keys(rql_client *client, const char *prefix, rql_text_lis
     return status ? status : rqli_list_give(&walk.found, out, error);
 }
 
-/* Keys, as the gem lists them. What ends while the server is walked through may be there or not. */
 rql_status rql_list_locks(rql_client *client, rql_text_list **out, rql_error *error)
 {
     return list_keys(client, RQLI_KEY_LOCK, out, error);
@@ -193,6 +197,8 @@ rql_status rql_list_keys(rql_client *client, rql_text_list **out, rql_error *err
     return list_keys(client, PREFIX_OF_ALL, out, error);
 }
 
+/* The list and its pointers are one allocation, each item another. All pointers are NULL at first,
+ * so that a fault in the middle frees what was read with the list. */
 rql_status rql_list_locks_info(rql_client *client, rql_lock_info_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -218,6 +224,7 @@ rql_status rql_list_locks_info(rql_client *client, rql_lock_info_list **out, rql
     return status;
 }
 
+/* As rql_list_locks_info(). */
 rql_status rql_list_queues_info(rql_client *client, rql_queue_info_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -243,7 +250,6 @@ rql_status rql_list_queues_info(rql_client *client, rql_queue_info_list **out, r
     return status;
 }
 
-/* Each item is an allocation of its own; an item of a list that was not read to its end is NULL. */
 rql_lock_info_list *rql_lock_info_list_free(rql_lock_info_list *list)
 {
     for (size_t i = 0; list && i < list->count; i++) {
@@ -268,7 +274,7 @@ static void add_name(const rql_lock *lock, void *context)
     rqli_list_add(context, rqli_slice_of(lock->name), 0);
 }
 
-/* Of this client alone, and nothing is sent: what it looks after. */
+/* Asks no server. A name for each hold, in no order: a re-entry is one of its own. */
 rql_status rql_acquired_locks(rql_client *client, rql_text_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -295,7 +301,7 @@ static void add_host(struct rqli_list *hosts, const struct dirent *entry, const 
 }
 
 /* Each thread of the process is a host of its own to the others, whether it holds anything or not.
- */
+ * Asks no server: ids are made of the thread's number and the client's identity. */
 rql_status rql_possible_host_ids(rql_client *client, rql_text_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;

@@ -15,6 +15,8 @@
 
 enum { PTTL_NO_TTL = -1, PTTL_NO_KEY = -2 };
 
+/* Where a field of the hash goes in rql_lock_info: a text as a pointer to a copy, a number as
+ * int64_t, seconds as microseconds. What is ignored is no metadata either. */
 struct field {
     const char *name;
 
@@ -45,7 +47,6 @@ static const struct field fields[] = {
 
 enum { N_FIELDS = sizeof fields / sizeof fields[0] };
 
-/* Two commands for each key, so two replies: RQLI_LOCK_INFO_REPLIES. */
 void rqli_lock_info_ask(struct rqli_command *command, struct rqli_slice key)
 {
     rqli_command_begin(command, 2);
@@ -56,7 +57,6 @@ void rqli_lock_info_ask(struct rqli_command *command, struct rqli_slice key)
     rqli_command_slice(command, key);
 }
 
-/* A dozen names: a search from the first on is as fast as any. */
 static const struct field *find_field(struct rqli_slice name)
 {
     for (size_t i = 0; i < N_FIELDS; i++) {
@@ -87,7 +87,8 @@ static bool is_hash(const struct rqli_reply *reply)
     return true;
 }
 
-/* Bytes that all texts need at most, metadata included: so one allocation does. */
+/* Bytes that all texts need at most, metadata included: so one allocation does. Two for each pair
+ * are the ends of its texts. */
 static size_t measure(const struct rqli_reply *hash, size_t *n_meta)
 {
     size_t size = 0;
@@ -100,8 +101,8 @@ static size_t measure(const struct rqli_reply *hash, size_t *n_meta)
     return size + *n_meta * sizeof(rql_meta);
 }
 
-/* Everything absent but the key; `size` more bytes hold the metadata and, at *cursor, their texts.
- */
+/* Everything absent but the key; `size` more bytes hold the metadata and, at *cursor, the texts.
+ * Metadata come right behind the struct, for they have pointers, which must be aligned. */
 static rql_lock_info *new_info(struct rqli_slice key, size_t n_meta, size_t size, char **cursor)
 {
     rql_lock_info *info = malloc(sizeof *info + size + key.length + 1);
@@ -130,7 +131,8 @@ static rql_lock_info *new_info(struct rqli_slice key, size_t n_meta, size_t size
     return info;
 }
 
-/* False if the value cannot be relied on. */
+/* False if the value cannot be relied on. Such a number stays -1; such a text is shown all the
+ * same, up to a NUL. An empty text is no id. */
 static bool put_field(rql_lock_info *info, const struct field *field, struct rqli_slice value,
                       char **cursor)
 {
@@ -159,7 +161,8 @@ static bool put_field(rql_lock_info *info, const struct field *field, struct rql
 }
 
 /* A field that is missing, or cannot be relied on, makes the whole malformed; what could be read is
- * given all the same, for whoever has to clear it up. */
+ * given all the same, for whoever has to clear it up. `missing` has a bit for each row of the
+ * table. */
 static void fill(rql_lock_info *info, const struct rqli_reply *hash, char **cursor)
 {
     unsigned missing = 0;
@@ -203,6 +206,7 @@ static rql_status give_bare(struct rqli_slice key, rql_key_status status, rql_lo
     return RQL_OK;
 }
 
+/* *out is set if RQL_OK, whatever the status in it: NULL is never a description. */
 rql_status rqli_lock_info_read(const struct rqli_reply *replies, struct rqli_slice key,
                                const char *where, rql_lock_info **out, rql_error *error)
 {
@@ -237,7 +241,8 @@ rql_status rqli_lock_info_read(const struct rqli_reply *replies, struct rqli_sli
     return RQL_OK;
 }
 
-/* Called for as many keys as fit into one exchange, by their measured sizes. */
+/* Called for as many keys as fit into one exchange, by their measured sizes. After a fault the
+ * places behind it are still NULL. */
 static rql_status read_some(const struct rqli_reader *reader, const struct rqli_batch *batch,
                             size_t first, size_t n)
 {
@@ -258,7 +263,7 @@ static rql_status read_some(const struct rqli_reader *reader, const struct rqli_
     return status;
 }
 
-/* Too large for an exchange: told as malformed, for no holder writes so much. */
+/* The status is all that is said of a lock that is too large. */
 static rql_status report_unread(const struct rqli_reader *reader, const struct rqli_batch *batch,
                                 size_t i)
 {
@@ -267,6 +272,7 @@ static rql_status report_unread(const struct rqli_reader *reader, const struct r
     return give_bare(batch->keys[i].text, RQL_KEY_MALFORMED, out, reader->error);
 }
 
+/* HGETALL knows no pages: a lock has to fit into an exchange as a whole. */
 rql_status rqli_read_locks(const struct rqli_reader *reader, const struct rqli_item *keys, size_t n,
                            rql_lock_info **out)
 {

@@ -12,8 +12,8 @@
 /*
  * How operators' calls read what may be large: keys and hosts page by page (rqli_walk), texts into
  * a list that grows (rqli_list), and the contents of keys in batches that fit a connection
- * (rqli_batch). A server with a million keys answers small questions only; a server that lies
- * cannot make us read without end.
+ * (rqli_batch). A server with a million keys answers small questions only, and a reply is believed
+ * only if it has the shape and size that were asked for.
  */
 
 enum {
@@ -38,7 +38,7 @@ rql_status rqli_reader_status(const struct rqli_reader *self, rql_status status)
                      "%s: no answer; the connection broke or the server was silent", self->where);
 }
 
-/* The exchange stays the caller's, with its replies in it. */
+/* Each exchange has the time of a single command: a listing as a whole has no limit. */
 rql_status rqli_reader_send(const struct rqli_reader *self, struct rqli_exchange *exchange)
 {
     return rqli_reader_status(
@@ -46,7 +46,8 @@ rql_status rqli_reader_send(const struct rqli_reader *self, struct rqli_exchange
                                 self->error));
 }
 
-/* Texts of many items. Never moved, so that items may point into it. */
+/* Texts of many items. Never moved, so that items may point into it. The newest is the first in the
+ * list, and the only one that is added to. */
 struct rqli_list_block {
     struct rqli_list_block *next;
     size_t size;
@@ -84,7 +85,8 @@ static bool reserve_item(struct rqli_list *self)
     return true;
 }
 
-/* Room for `size` bytes of text, or NULL. */
+/* Room for `size` bytes of text, or NULL. Blocks double up to LARGEST_BLOCK; a text that is longer
+ * gets one of its size. */
 static char *reserve_text(struct rqli_list *self, size_t size)
 {
     struct rqli_list_block *block = self->blocks;
@@ -107,8 +109,8 @@ static char *reserve_text(struct rqli_list *self, size_t size)
     return block->text + block->used - size;
 }
 
-/* After a failure it goes on without effect; whoever gives the list out says that memory was
- * short. */
+/* Without memory the text is left out; whoever gives the list out says that memory was short. So
+ * callers need not look at each text. */
 void rqli_list_add(struct rqli_list *self, struct rqli_slice text, int64_t number)
 {
     char *cursor = reserve_item(self) ? reserve_text(self, text.length + 1) : NULL;
@@ -167,7 +169,6 @@ bool rqli_list_has(const struct rqli_list *self, struct rqli_slice text)
            bsearch(&wanted, self->item, self->count, sizeof *self->item, compare_texts) != NULL;
 }
 
-/* Of all texts with their ends. */
 size_t rqli_list_size(const struct rqli_list *self)
 {
     size_t size = 0;
@@ -178,7 +179,8 @@ size_t rqli_list_size(const struct rqli_list *self)
     return size;
 }
 
-/* One allocation for the caller: pointers, then texts. */
+/* One allocation for the caller: pointers, then texts. It may have room for texts that are left
+ * out. The list itself stays. */
 rql_status rqli_list_give(const struct rqli_list *self, rql_text_list **out, rql_error *error)
 {
     size_t size = self->count * sizeof(char *) + rqli_list_size(self);
@@ -206,7 +208,8 @@ void rqli_walk_init(struct rqli_walk *self, const char *prefix, const char *hash
     *self = (struct rqli_walk){.prefix = prefix, .hash = hash, .cursor = "0"};
 }
 
-/* A hash is walked through together with the time, by which its values are judged. */
+/* Of a hash the values are times: TIME goes in front of each page, for only the server's clock says
+ * how long ago they are. */
 void rqli_walk_ask(const struct rqli_walk *self, struct rqli_command *command, int64_t count)
 {
     char digits[RQLI_CURSOR_SIZE];
@@ -271,7 +274,8 @@ static void add_keys(struct rqli_walk *self, const struct rqli_reply *found)
     }
 }
 
-/* MATCH and COUNT decide how long a page is, down to none at all: only the cursor ends a walk. */
+/* MATCH and COUNT decide how long a page is, down to none at all: only the cursor ends a walk.
+ * The cursor moves last: after a fault it is that of the page before. */
 rql_status rqli_walk_take(struct rqli_walk *self, const struct rqli_exchange *exchange,
                           rql_error *error)
 {
@@ -300,7 +304,6 @@ rql_status rqli_walk_take(struct rqli_walk *self, const struct rqli_exchange *ex
     return RQL_OK;
 }
 
-/* One page. Between two of them the server serves others. */
 rql_status rqli_walk_read(const struct rqli_reader *reader, struct rqli_walk *self, int64_t count)
 {
     RQLI_AUTO(rqli_exchange_give)
@@ -314,7 +317,8 @@ rql_status rqli_walk_read(const struct rqli_reader *reader, struct rqli_walk *se
     return status ? status : rqli_walk_take(self, exchange, reader->error);
 }
 
-/* A walk of keys ends when the server says so: nothing else says how many there are. */
+/* A walk of keys ends when the server says so: nothing else says how many there are. One of a hash
+ * that does not end is cut without a fault, with is_done false. */
 rql_status rqli_walk_read_all(const struct rqli_reader *reader, struct rqli_walk *self,
                               int64_t count)
 {
@@ -340,7 +344,8 @@ bool rqli_cost_read_count(const struct rqli_reply *reply, int64_t *count)
 }
 
 /* Each item counts for no more than an exchange may have, so that sums of a batch of costs cannot
- * overflow, whatever a server answers. */
+ * overflow, whatever a server answers. MEMORY may be forbidden to this user, or say nil of a key
+ * that is gone: then the size is guessed. The `most` items that are read count as average ones. */
 struct rqli_cost rqli_cost_of(int64_t count, const struct rqli_reply *memory, int64_t most)
 {
     const int64_t guessed = rqli_smaller(count, RQLI_BATCH_ELEMENTS) * GUESSED_ITEM_SIZE;
@@ -400,7 +405,8 @@ static rql_status measure(const struct rqli_reader *reader, struct rqli_batch *b
     return status;
 }
 
-/* 0: the first alone is too large for a batch. */
+/* 0: the first alone is too large for a batch. An item is two elements of a reply: a field and its
+ * value, or a member and its score. */
 size_t rqli_cost_fit(const struct rqli_cost *costs, size_t n)
 {
     int64_t elements = 0;

@@ -10,9 +10,12 @@
 #include <stdlib.h>
 
 /*
- * A queue's sorted set as a list of requests, in their order, with what their scores say.
+ * A queue's sorted set as a list of requests, in their order, with what their scores say. First its
+ * pages, then the records of those that were found: hosts.item[i] is of requests.item[i]. The pages
+ * are of different times, and so are the records: who left in between is listed, without a host.
  */
 
+/* The first page begins at "-inf", with nobody seen yet. */
 void rqli_queue_reading_init(struct rqli_queue_reading *self, struct rqli_slice key, int64_t limit)
 {
     RQLI_MUST(limit > 0 && limit <= RQLI_QUEUE_PAGE);
@@ -31,6 +34,7 @@ void rqli_queue_reading_fini(struct rqli_queue_reading *self)
     rqli_list_fini_p(&self->hosts);
 }
 
+/* From the last score that was seen, past the requests that have it and were seen. */
 void rqli_queue_reading_ask(const struct rqli_queue_reading *self, struct rqli_command *command)
 {
     rqli_command_begin(command, 9);
@@ -94,7 +98,8 @@ rql_status rqli_queue_reading_take(struct rqli_queue_reading *self, const struct
     return self->requests.failed ? rqli_fail_nomem(error) : RQL_OK;
 }
 
-/* A name that is too long for us has no requests of ours, nor a record of them. */
+/* A name that is too long for us has no requests of ours, nor a record of them: it is not asked
+ * for, and so fits into `memory`. */
 size_t rqli_queue_reading_ask_hosts(struct rqli_queue_reading *self, struct rqli_command *command,
                                     size_t limit)
 {
@@ -140,7 +145,8 @@ static void add_host(struct rqli_queue_reading *self, struct rqli_slice record)
                   0);
 }
 
-/* Records of another type name no host. */
+/* Records of another type name no host; nor does nil: a request of Ruby's, or one that has left.
+ * Each that was asked for gets an item, or none would match its request. */
 rql_status rqli_queue_reading_take_hosts(struct rqli_queue_reading *self,
                                          const struct rqli_reply *reply, const char *where,
                                          rql_error *error)
@@ -160,7 +166,8 @@ rql_status rqli_queue_reading_take_hosts(struct rqli_queue_reading *self,
     return self->hosts.failed ? rqli_fail_nomem(error) : RQL_OK;
 }
 
-/* One allocation: the struct, its requests, then all texts. */
+/* One allocation: the struct, its requests, then all texts. There may be fewer hosts than requests:
+ * the records of a name that is too long are not read. */
 rql_status rqli_queue_reading_finish(const struct rqli_queue_reading *self, rql_queue_info **out,
                                      rql_error *error)
 {
@@ -199,7 +206,7 @@ rql_status rqli_queue_reading_finish(const struct rqli_queue_reading *self, rql_
     return RQL_OK;
 }
 
-/* Queues that are read together. */
+/* Queues that are read together; n of them have been begun, and have to be ended. */
 struct readings {
     size_t n;
     struct rqli_queue_reading of[];
@@ -223,7 +230,8 @@ static rql_status read_pages(const struct rqli_reader *reader, struct rqli_queue
     return status;
 }
 
-/* The next few records of all queues together. */
+/* The next few records of all queues together: as many as one exchange may ask for, the first
+ * queues first. *has_more: that room was used up, so there may be some left. */
 static rql_status read_some_hosts(const struct rqli_reader *reader, struct readings *readings,
                                   bool *has_more)
 {
@@ -275,7 +283,8 @@ static rql_status read_all(const struct rqli_reader *reader, struct readings *re
     return status;
 }
 
-/* A page has room for what the queue had when it was measured, and some more. */
+/* A page has room for what the queue had when it was measured, and some more: then a short queue is
+ * over with its first page, which is not full. */
 static rql_status read_some(const struct rqli_reader *reader, const struct rqli_batch *batch,
                             size_t first, size_t n)
 {
@@ -299,7 +308,8 @@ static rql_status read_some(const struct rqli_reader *reader, const struct rqli_
     return status;
 }
 
-/* Too large for an exchange: named, with a status that says that it was not read. */
+/* Too large for an exchange: named, with a status that says that it was not read. A queue is that
+ * only by the length of its texts, for the number of its requests is cut to a page. */
 static rql_status report_unread(const struct rqli_reader *reader, const struct rqli_batch *batch,
                                 size_t i)
 {

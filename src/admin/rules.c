@@ -25,6 +25,8 @@ const char *rqli_inspection_name(enum rqli_inspection inspection)
     return names[inspection];
 }
 
+/* oldest_us is for the script, the seconds are for ZCOUNT: the same limit both times. A limit
+ * before 1970 becomes 1970: nobody is that old. */
 void rqli_sweep_age_init(struct rqli_sweep_age *self, int64_t server_us, int64_t dead_ttl_ms)
 {
     int64_t oldest_us = server_us - dead_ttl_ms * 1000;
@@ -34,7 +36,8 @@ void rqli_sweep_age_init(struct rqli_sweep_age *self, int64_t server_us, int64_t
                    (long long)(self->oldest_us / 1000000), (long long)(self->oldest_us % 1000000));
 }
 
-/* The fewest fields that tell whether the rule may want the key. */
+/* The fewest fields that tell whether the rule may want the key. Those of a grant are in the order
+ * of enum rqli_grant_field. */
 void rqli_rule_inspect(const struct rqli_sweep_rule *self, const struct rqli_sweep *sweep,
                        struct rqli_command *command, struct rqli_slice key)
 {
@@ -74,7 +77,8 @@ static bool is_grant(const struct rqli_reply *seen)
     return true;
 }
 
-/* The script judges again, on what is there then: this only saves calls for keys to be kept. */
+/* The script judges again, on what is there then: this only saves calls for keys to be kept. ZSCORE
+ * answers nil where the acquirer does not wait; a count is 0 where there is no queue. */
 enum rqli_sweep_verdict rqli_rule_judge(const struct rqli_sweep_rule *self,
                                         const struct rqli_sweep *sweep,
                                         const struct rqli_reply *seen)
@@ -116,6 +120,8 @@ static void write_grant(const struct rqli_reply *seen, struct rqli_call *call)
     }
 }
 
+/* In the order of the script's @args. The texts are those of target->seen and of the owner, who
+ * both outlive the call. */
 void rqli_rule_write(const struct rqli_sweep_rule *self, const struct rqli_sweep *sweep,
                      const struct rqli_sweep_target *target, struct rqli_call *call)
 {
@@ -146,7 +152,9 @@ void rqli_rule_write(const struct rqli_sweep_rule *self, const struct rqli_sweep
     }
 }
 
-/* Of this client: whoever holds it here need not wait for its next renewal to learn of it. */
+/* Of this client: whoever holds it here need not wait for its next renewal to learn of it. A swarm
+ * sweeps as its flusher's client, which holds nothing: there the next heartbeat finds out.
+ */
 static bool is_own(const rql_client *client, const struct rqli_reply *acq_id)
 {
     size_t length = strlen(client->identity);
@@ -155,6 +163,8 @@ static bool is_own(const rql_client *client, const struct rqli_reply *acq_id)
            memcmp(acq_id->text.data + acq_id->text.length - length, client->identity, length) == 0;
 }
 
+/* The lists are a flush's; a sweep by an operator has none. A lock without an owner is listed, too:
+ * its acquirer is left out. */
 static void on_lock_removed(struct rqli_sweep *sweep, const struct rqli_sweep_target *target)
 {
     const struct rqli_reply *acq_id = &target->seen->items[RQLI_GRANT_ACQ_ID];
@@ -174,13 +184,16 @@ static void on_lock_removed(struct rqli_sweep *sweep, const struct rqli_sweep_ta
     }
 }
 
-/* Requests of the queue that were seen: what was removed is in it no more. */
+/* Requests of the queue that were seen: `from` counts those that stay in front of the next page,
+ * what was removed is in it no more. A dry run removes nothing, so `from` has them all. */
 static int64_t seen_so_far(const struct rqli_sweep *sweep, const struct rqli_sweep_target *target)
 {
     return target->from + (sweep->options.dry_run ? 0 : target->removed);
 }
 
-/* Scripts that go on page by page say where the next call begins. */
+/* Scripts that go on page by page say where the next call begins. Such a script is called several
+ * times for a queue, which counts as touched once. `served` is the last that was not 0: which page
+ * says it depends on the script. */
 bool rqli_rule_count(const struct rqli_sweep_rule *self, struct rqli_sweep *sweep,
                      struct rqli_sweep_target *target, const struct rqli_outcome *outcome)
 {
@@ -235,7 +248,8 @@ static bool is_of_dead_host(const struct rqli_sweep *sweep, const struct rqli_re
 }
 
 /* Queues are inspected by their length, not by their requests: reading those is the script's work,
- * page by page and in one step with the removal. */
+ * page by page and in one step with the removal. RQLI_NUMBER_FIRST and so on are the numbers of
+ * each script's answer (lua/README.md 9); what a rule does not name is 0, NONE or NULL. */
 
 #define LOCKS .prefix = RQLI_KEY_LOCK, .pattern = RQLI_KEY_LOCK "*"
 #define QUEUES .prefix = RQLI_KEY_QUEUE, .pattern = RQLI_KEY_QUEUE "*"

@@ -16,8 +16,12 @@ enum {
 
 /* SCAN in small steps, one round that inspects a batch, then a script call for each key that is
  * wanted: no single command holds the server up, however many keys there are. Between inspection
- * and call a lock may change hands. The script gets the grant that was seen and keeps any other. */
+ * and call a lock may change hands. The script gets the grant that was seen and keeps any other.
+ *
+ * Phases: FIND for each page of all parts; then for each batch MEASURE (of locks), INSPECT and CALL
+ * until nobody goes on, the last two again if not all of the batch went into one exchange. */
 
+/* At most RQLI_SWEEP_PARTS_MAX. Their order is that in which they are swept. */
 void rqli_sweep_add(struct rqli_sweep *self, const struct rqli_sweep_rule *rule, int64_t batch_size)
 {
     struct rqli_sweep_part *part = &self->parts[self->n_parts++];
@@ -27,6 +31,7 @@ void rqli_sweep_add(struct rqli_sweep *self, const struct rqli_sweep_rule *rule,
     rqli_walk_init(&part->walk, rule->prefix, NULL);
 }
 
+/* Also in the middle: targets are left over where a fault ended the round. The result stays. */
 void rqli_sweep_fini_p(struct rqli_sweep *self)
 {
     for (size_t i = 0; i < self->n_parts; i++) {
@@ -72,7 +77,8 @@ static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
     }
 }
 
-/* The first fault is reported. Those behind it are counted all the same: their scripts have run. */
+/* The first fault is reported. Replies behind it are counted all the same: their scripts have run.
+ * Faults are below 0. */
 static void note_fault(struct rqli_sweep *self, const rql_error *fault)
 {
     if (self->op.status >= 0) {
@@ -125,7 +131,8 @@ static bool add_target(struct rqli_sweep *self, struct rqli_slice key,
     return true;
 }
 
-/* In a dry run of a script that does it all in one call: one more would be removed. */
+/* In a dry run of a script that does it all in one call, which is not made: one more would be
+ * removed. Of a whole queue the second number is that of its requests. */
 static void preview(struct rqli_sweep *self, struct rqli_slice key, const struct rqli_reply *seen)
 {
     const struct rqli_sweep_rule *rule = part_of(self)->rule;
@@ -139,7 +146,8 @@ static void preview(struct rqli_sweep *self, struct rqli_slice key, const struct
     on_swept(self, key);
 }
 
-/* Reads one inspection: the key becomes a target if the rule wants it. */
+/* Reads one inspection: the key becomes a target if the rule wants it. A key of another type is
+ * nobody's lock: counted, and left alone. */
 static rql_status consider(struct rqli_sweep *self, struct rqli_slice key,
                            const struct rqli_exchange *answer, const struct rqli_reply *seen)
 {
@@ -165,7 +173,8 @@ static rql_status consider(struct rqli_sweep *self, struct rqli_slice key,
     return RQL_OK;
 }
 
-/* A plain command. It changes nothing, so a lost reply leaves no doubt. */
+/* A plain command. It changes nothing, so a lost reply leaves no doubt. Of two that measure a key
+ * the count comes first, and is kept in item_count for the second: replies come in order. */
 static void read_plain(struct rqli_sweep *self, size_t i, const struct rqli_exchange *answer,
                        const struct rqli_reply *reply, const rql_error *fault)
 {
@@ -189,7 +198,7 @@ static void read_plain(struct rqli_sweep *self, size_t i, const struct rqli_exch
     }
 }
 
-/* A server that counts beyond reckoning would make the sums overflow. */
+/* The second is who was served, a number of requests, or where a script goes on: -1 is the end. */
 static bool is_plausible(const struct rqli_outcome *outcome)
 {
     return outcome->what >= 0 && outcome->what <= RQLI_SWEEP_COUNT_MAX && outcome->second >= -1 &&
@@ -197,7 +206,8 @@ static bool is_plausible(const struct rqli_outcome *outcome)
            outcome->third <= RQLI_SWEEP_COUNT_MAX;
 }
 
-/* What the script has left to its caller is served next. */
+/* What the script has left to its caller is served next, by calls of release.lua, until one is not
+ * cut short. */
 static void note_served(struct rqli_sweep *self, struct rqli_sweep_target *target, int64_t served)
 {
     self->result.handed_over_cnt += served == RQLI_SERVED_ONE;
@@ -205,6 +215,8 @@ static void note_served(struct rqli_sweep *self, struct rqli_sweep_target *targe
     target->goes_on = target->is_serving;
 }
 
+/* A script that goes on keeps its target for the next round; the queue is served behind its last
+ * call. on_swept is called once for a key, at the first that removed something. */
 static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
                        const struct rqli_reply *reply, const rql_error *fault)
 {
@@ -266,7 +278,7 @@ static bool report(struct rqli_sweep *self)
 }
 
 /* The next keys of this part, or of the one behind it. A grant has texts of any size, so its size
- * is asked for first. */
+ * is asked for first. Measuring takes two calls a key, hence RQLI_BATCH_KEYS and no more. */
 static enum rqli_op_next begin_batch(struct rqli_sweep *self)
 {
     const struct rqli_sweep_part *part;
@@ -290,7 +302,8 @@ static enum rqli_op_next begin_batch(struct rqli_sweep *self)
                : go_on(self, RQLI_SWEEP_INSPECT, self->n_at);
 }
 
-/* The caller's filter is asked once for each key, before anything is inspected. */
+/* The caller's filter is asked once for each key, before anything is inspected. What it refuses is
+ * not counted; what is too long is, as foreign. */
 static void skip_keys(struct rqli_sweep *self, struct rqli_list *keys, const char *prefix)
 {
     const rql_sweep_options *options = &self->options;
@@ -334,7 +347,8 @@ static enum rqli_op_next find_on(struct rqli_sweep *self)
     return go_on(self, RQLI_SWEEP_FIND, 1);
 }
 
-/* As many keys as a connection carries at once; those that are larger than that are left alone. */
+/* As many keys as a connection carries at once; those that are larger than that are left alone. At
+ * the end of the batch the caller is told how far it is, and the next one begins. */
 static enum rqli_op_next inspect_on(struct rqli_sweep *self)
 {
     if (part_of(self)->rule->inspection == RQLI_INSPECT_GRANT) {
@@ -403,6 +417,7 @@ static enum rqli_op_next next(struct rqli_op *op)
     return call_on(self);
 }
 
+/* client, options and parts are set. It is driven once: a second sweep needs another struct. */
 struct rqli_op *rqli_sweep_begin(struct rqli_sweep *self)
 {
     static const struct rqli_op_ops ops = {write_call, read_reply, next, NULL};
