@@ -20,6 +20,8 @@
  * place in a list, no timer, and no thread is started for them.
  */
 
+/* The thread starts, and its connection opens, with the first lease or withdrawal that needs them.
+ */
 struct rqli_leases *rqli_leases_new(rql_client *client)
 {
     struct rqli_leases *self = calloc(1, sizeof *self);
@@ -35,11 +37,10 @@ struct rqli_leases *rqli_leases_new(rql_client *client)
     return self->conn ? self : rqli_leases_free(self);
 }
 
-/* Under the mutex. What the thread did lately, for whoever has to find out why a renewal came late.
- * */
 void rqli_leases_note(struct rqli_leases *self, enum rqli_trace_what what, int64_t value)
 {
     struct rqli_trace *ring = &self->shared.trace;
+    /* It may wrap around: the size is a power of two. */
     unsigned at = ring->n++ % RQLI_TRACE_SIZE;
 
     ring->item[at].at_us = rqli_now_us();
@@ -47,7 +48,8 @@ void rqli_leases_note(struct rqli_leases *self, enum rqli_trace_what what, int64
     ring->item[at].what = what;
 }
 
-/* Under the mutex, as the static functions below but is_extended(). */
+/* Under the mutex, as all static functions below but is_extended(). Noted only if the thread comes
+ * earlier by it. */
 static void rouse(struct rqli_leases *self, int64_t at_us)
 {
     if (rqli_worker_rouse(&self->worker, at_us)) {
@@ -55,6 +57,7 @@ static void rouse(struct rqli_leases *self, int64_t at_us)
     }
 }
 
+/* Its handle may be freed while the batch is under way: nobody reads the reply to its call. */
 static void forget(struct rqli_renewals *self, const rql_lock *lock)
 {
     for (size_t i = 0; i < self->count; i++) {
@@ -68,6 +71,7 @@ static void forget(struct rqli_renewals *self, const rql_lock *lock)
 static void unlist(struct rqli_leases *self, rql_lock *lock)
 {
     if (lock->kept.is_listed) {
+        /* The counters are unsigned: this takes one away. */
         rqli_holders_count(&self->client->holders, lock->holder, (uint32_t)-1);
     }
     rqli_lease_table_remove(&self->shared.table, lock);
@@ -81,8 +85,9 @@ void rqli_leases_free_adopted(struct rqli_leases *self, rql_lock *lock)
     rqli_lock_free(lock);
 }
 
-/* What is still to be withdrawn has one time-out for replies. Adopted locks have no owner but us;
- * others belong to their callers. */
+/* Withdrawals and claims that are open get io_timeout_ms; what is left then ends by its ttl. Once
+ * the thread has ended nobody else comes here, so the rest needs no mutex. Only the adopted locks
+ * are freed: every other handle is its holder's. */
 struct rqli_leases *rqli_leases_free(struct rqli_leases *self)
 {
     rql_lock *lock;
@@ -94,6 +99,7 @@ struct rqli_leases *rqli_leases_free(struct rqli_leases *self)
     self->shared.shall_stop = true;
     self->shared.stop_us = rqli_after_ms(rqli_now_us(), self->client->options.io_timeout_ms);
     (void)pthread_mutex_unlock(&self->shared.mutex);
+    /* Without the mutex, which the last steps of the thread take. */
     rqli_worker_stop(&self->worker);
     lock = self->shared.table.first;
     while (self->shared.n_adopted > 0) {
@@ -122,7 +128,8 @@ struct rqli_trace rqli_leases_trace(struct rqli_leases *self)
     return copy;
 }
 
-/* In a fork child: the parent's connection is closed without a word. */
+/* In a fork child there is no such thread, and a mutex may stay locked for ever: only the socket is
+ * closed. */
 void rqli_leases_abandon(struct rqli_leases *self)
 {
     if (self) {
@@ -140,6 +147,7 @@ void rqli_leases_prepare(struct rqli_leases *self, int64_t until_us)
     (void)pthread_mutex_lock(&self->shared.mutex);
     is_started = rqli_worker_start(&self->worker);
     (void)pthread_mutex_unlock(&self->shared.mutex);
+    /* Not under the mutex: the first step of the thread takes it. */
     if (is_started) {
         rqli_worker_await(&self->worker, until_us);
     }
@@ -151,12 +159,14 @@ static bool watch(struct rqli_leases *self, rql_lock *lock)
     if (!rqli_worker_start(&self->worker) || !rqli_lease_table_watch(&self->shared.table, lock)) {
         return false;
     }
+    /* plan() has the thread look again soon, so that the next leases need not rouse it. */
     self->shared.added++;
     rouse(self, rqli_lease_due_us(&lock->kept.lease));
     return true;
 }
 
-/* False: no memory, or no thread. */
+/* False: no memory, or no thread. The thread is needed to renew, to claim, and for a callback at
+ * the loss; a descriptor for the loss has it started when it is asked for. */
 static bool look_after(struct rqli_leases *self, rql_lock *lock)
 {
     const struct rqli_lease *lease = &lock->kept.lease;
@@ -171,9 +181,14 @@ rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *
     rql_status status = RQL_OK;
 
     if (lock->kept.lease.renews) {
+        /* Never cleared: it keeps clients that renew nothing off the mutex in
+         * rqli_leases_extends().
+         */
         atomic_store_explicit(&self->has_extended, true, memory_order_relaxed);
     }
     (void)pthread_mutex_lock(&self->shared.mutex);
+    /* Under the mutex: a heartbeat that is answered meanwhile finds the lock in the list, or has
+     * set this before. */
     lock->kept.lease.host_end_us = self->host_end_us;
     rqli_lease_table_add(&self->shared.table, lock);
     rqli_holders_count(&self->client->holders, lock->holder, 1);
@@ -186,10 +201,13 @@ rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *
     return status;
 }
 
-/* Released while it waits: until no callback of it runs. */
+/* The mutex is released while it waits: until no callback of this lock runs. On the leases' own
+ * thread that callback is who calls, and is not waited for. */
 static void await_callback(struct rqli_leases *self, const rql_lock *lock)
 {
     while (self->shared.in_callback == lock && !rqli_worker_is_here(&self->worker)) {
+        /* Read under the mutex: an end that comes before the wait changes it, and the wait returns.
+         */
         int32_t seen = atomic_load(&self->callback_ended);
 
         (void)pthread_mutex_unlock(&self->shared.mutex);
@@ -214,8 +232,11 @@ void rqli_leases_adopt(struct rqli_leases *self, rql_lock *lock)
     await_callback(self, lock);
     lock->kept.is_adopted = true;
     self->shared.n_adopted++;
+    /* It is not renewed any more: its acquirer may wait for it as for any other. */
     rqli_lease_table_remove_renewed(&self->shared.table, lock);
     rqli_lease_on_forgotten(&lock->kept.lease, rqli_now_us());
+    /* Claimed meanwhile, by the thread: nothing is left to do. Else the claim is due now, and is
+     * repeated until it is answered or the lease ends; both free the handle in report_loss(). */
     if (lock->kept.lease.is_claimed || !watch(self, lock)) {
         rqli_leases_free_adopted(self, lock);
     } else {
@@ -227,6 +248,7 @@ void rqli_leases_adopt(struct rqli_leases *self, rql_lock *lock)
 void rqli_leases_withdraw(struct rqli_leases *self, const struct rqli_withdrawal_of *what,
                           int64_t ttl_ms)
 {
+    /* A try that is still on its way may be granted yet, and lasts for ttl_ms from then on. */
     int64_t until_us = rqli_after_ms(rqli_client_budget_us(self->client, rqli_now_us()), ttl_ms);
     struct rqli_withdrawal *one = rqli_withdrawal_new(what, until_us);
 
@@ -249,6 +271,7 @@ void rqli_leases_doubt(struct rqli_leases *self)
     (void)pthread_mutex_lock(&self->shared.mutex);
     for (rql_lock *lock = self->shared.table.first; lock; lock = lock->kept.next) {
         rqli_lease_on_doubt(&lock->kept.lease, now_us);
+        /* Passive ones, too: only the thread verifies. If that fails the lease stays doubtful. */
         (void)watch(self, lock);
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
@@ -298,6 +321,8 @@ bool rqli_leases_on_extended(struct rqli_leases *self, rql_lock *lock, int64_t s
     bool is_gone;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
+    /* It may have ended while the server was asked; and below, what was granted then may be over by
+     * the time that the answer is here. */
     is_gone = rqli_lease_state(&lock->kept.lease, rqli_now_us()) == RQL_GONE;
     if (!is_gone) {
         rqli_lease_on_extended(&lock->kept.lease, sent_us, left_ms);
@@ -305,6 +330,8 @@ bool rqli_leases_on_extended(struct rqli_leases *self, rql_lock *lock, int64_t s
         is_gone = rqli_lease_state(&lock->kept.lease, rqli_now_us()) == RQL_GONE;
     }
     if (is_gone) {
+        /* So far it is gone by time alone. From here on for good, and the thread reports the loss.
+         */
         rqli_lease_on_gone(&lock->kept.lease);
         rouse_for(self, lock);
     }
@@ -334,6 +361,7 @@ void rqli_leases_on_gone(struct rqli_leases *self, rql_lock *lock)
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
+/* The nonce is from a reply of the server: its length is not known to be right. */
 void rqli_leases_on_taken(struct rqli_leases *self, struct rqli_slice grant_nonce)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
@@ -360,6 +388,7 @@ void rqli_leases_on_probed(struct rqli_leases *self, int64_t sent_us, int64_t si
     is_earlier = host_end_us < self->host_end_us;
     self->host_end_us = host_end_us;
     for (rql_lock *lock = self->shared.table.first; lock; lock = lock->kept.next) {
+        /* What has ended, and perhaps been reported, must not come back by a later end. */
         if (rqli_lease_state(&lock->kept.lease, rqli_now_us()) != RQL_GONE) {
             lock->kept.lease.host_end_us = host_end_us;
         }
@@ -373,8 +402,6 @@ void rqli_leases_on_probed(struct rqli_leases *self, int64_t sent_us, int64_t si
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* The first heartbeat is about to be sent: from then on silence may kill. Later ones change nothing
- * before they are confirmed. */
 void rqli_leases_on_probing(struct rqli_leases *self, int64_t silence_ms)
 {
     if (atomic_load_explicit(&self->host_end_us, memory_order_relaxed) == RQLI_NEVER_US) {
@@ -382,13 +409,12 @@ void rqli_leases_on_probing(struct rqli_leases *self, int64_t silence_ms)
     }
 }
 
-/* No heartbeat is promised any more, and none is known of: leases end by their ttl alone. */
+/* Those that are held stay bound: the server may still count their hosts as dead. */
 void rqli_leases_on_unwatched(struct rqli_leases *self)
 {
     self->host_end_us = RQLI_NEVER_US;
 }
 
-/* Without the mutex: asked for each state of a lock. */
 bool rqli_leases_is_overdue(const struct rqli_leases *self, int64_t now_us)
 {
     return atomic_load_explicit(&self->host_end_us, memory_order_relaxed) <= now_us;
@@ -404,6 +430,7 @@ rql_status rqli_leases_lost_fd(struct rqli_leases *self, rql_lock *lock, int *ou
     if (lock->kept.lost_fd < 0) {
         lock->kept.lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     }
+    /* A descriptor without a thread stays with the lock, for the next call or its end. */
     if (lock->kept.lost_fd < 0 || !watch(self, lock)) {
         status =
             rqli_fail(error, RQL_E_NOMEM, "%s: no descriptor or no thread to be had", lock->name);
@@ -417,7 +444,6 @@ rql_status rqli_leases_lost_fd(struct rqli_leases *self, rql_lock *lock, int *ou
     return status;
 }
 
-/* fd is that of another lock. A number of its own for each: both are closed with their locks. */
 rql_status rqli_leases_share_lost_fd(struct rqli_leases *self, rql_lock *lock, int fd,
                                      rql_error *error)
 {
@@ -426,6 +452,7 @@ rql_status rqli_leases_share_lost_fd(struct rqli_leases *self, rql_lock *lock, i
 
     (void)pthread_mutex_lock(&self->shared.mutex);
     if (lock->kept.lost_fd < 0) {
+        /* A number of its own, since each handle closes what it has. */
         lock->kept.lost_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
         status = lock->kept.lost_fd < 0 ? RQL_E_NOMEM : RQL_OK;
     }
@@ -436,7 +463,7 @@ rql_status rqli_leases_share_lost_fd(struct rqli_leases *self, rql_lock *lock, i
     return rqli_leases_lost_fd(self, lock, &unused, error);
 }
 
-/* visit is called under the mutex, and must not call back. */
+/* visit calls nothing of the leases: the mutex is not recursive. An adopted lock has no holder. */
 void rqli_leases_each(struct rqli_leases *self, void (*visit)(const rql_lock *lock, void *context),
                       void *context)
 {

@@ -54,6 +54,8 @@ static rql_lock *set_up(rql_lock *made, rql_client *client, struct rqli_slice wo
     if (!lock) {
         return NULL;
     }
+    /* Before the first failure: rqli_lock_free() gives the handle back to the client, and closes
+     * what descriptor there is. */
     lock->client = client;
     lock->kept.lost_fd = -1;
     lock->hand_off_us = -1;
@@ -88,6 +90,7 @@ static rql_lock *take(rql_client *client, size_t room)
 
     if (lock) {
         memset((char *)lock + RQLI_LOCK_KEEPS, 0, sizeof *lock - RQLI_LOCK_KEEPS);
+        /* The ids in front of RQLI_LOCK_KEEPS stay; identify() checks whose they are. */
         lock->room = ROOM;
         return lock;
     }
@@ -101,6 +104,7 @@ rql_lock *rqli_lock_new(rql_client *client, const char *name, uint64_t task)
     return set_up(take(client, rqli_keys_room(word)), client, word, task);
 }
 
+/* Not from the free list, whose blocks have room for names of usual length. */
 rql_lock *rqli_lock_new_of_many(rql_client *client, const char *name, uint64_t task)
 {
     struct rqli_slice word = rqli_slice_of(name);

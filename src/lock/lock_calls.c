@@ -22,7 +22,6 @@ void rql_lock_options_init_sized(const rql_client *client, rql_lock_options *opt
     rqli_options_init(RQLI_OF_LOCK, options, size, client ? &client->options : NULL);
 }
 
-/* A handle of the parent's is refused in a fork child. */
 static rql_status check_lock(const rql_lock *lock, rql_error *error)
 {
     if (!lock) {
@@ -31,7 +30,8 @@ static rql_status check_lock(const rql_lock *lock, rql_error *error)
     return rqli_client_check(lock->client, error);
 }
 
-/* The handle is the acquisition's until it is granted; refused, it is given back here. */
+/* The handle is the acquisition's until it is granted; refused, it is given back here. *out is
+ * written on RQL_OK alone. */
 static rql_status acquire(rql_client *client, const char *name, const rql_lock_options *options,
                           rql_lock **out, rql_error *error)
 {
@@ -51,6 +51,7 @@ static rql_status acquire(rql_client *client, const char *name, const rql_lock_o
     }
     rqli_subject_listen(&lock->subject, &client->options, options);
     rqli_observe(RQLI_ON_STARTED, &lock->subject, NULL);
+    /* timeout_ms counts from here: what a logger took for the line before is not counted. */
     acquire.begun_us = rqli_now_us();
     rqli_acquire_init(&acquire);
     status = rqli_acquire_run(&acquire, error);
@@ -60,7 +61,7 @@ static rql_status acquire(rql_client *client, const char *name, const rql_lock_o
     return status;
 }
 
-/* Before the options are read: what is wrong first is told first. */
+/* What can be refused without the options. If several are wrong the caller learns of the first. */
 static rql_status check(rql_client *client, const char *name, const void *out, rql_error *error)
 {
     rql_status status = rqli_client_check(client, error);
@@ -86,7 +87,6 @@ rql_status rql_lock_acquire(rql_client *client, const char *name, const rql_lock
     return status ? status : acquire(client, name, &read, out, error);
 }
 
-/* The same without waiting, whatever the options say about that. */
 rql_status rql_lock_try(rql_client *client, const char *name, const rql_lock_options *options,
                         rql_lock **out, rql_error *error)
 {
@@ -113,6 +113,7 @@ rql_status rql_lock_release(rql_lock *lock, rql_error *error)
     status = rqli_client_check(lock->client, error);
     if (!status) {
         rqli_notify_ending(lock);
+        /* Takes it off the leases first: no callback of it runs when it is freed. */
         status = rqli_give_back(&lock, 1, error);
         rqli_notify_ended(lock, status);
     }
@@ -121,7 +122,8 @@ rql_status rql_lock_release(rql_lock *lock, rql_error *error)
 }
 
 /* What was handed over lives for a second unless claimed; the grant was for its ttl. False: it
- * still has to be. */
+ * still has to be. True also where nothing is to be claimed: it was claimed before, it is gone, or
+ * the server refuses for good. */
 static bool claim(rql_lock *lock)
 {
     struct rqli_lease lease = rqli_leases_lease(lock->client->leases, lock);
@@ -141,18 +143,19 @@ rql_lock *rql_lock_forget(rql_lock *lock)
     RQLI_DEFER_CANCEL;
 
     if (lock && rqli_client_check(lock->client, NULL) == RQL_OK) {
+        /* Before it is off the list: at no time shall its acquirer look as if it held nothing. */
         rqli_holders_leave(&lock->client->holders, lock->holder,
                            rqli_after_ms(rqli_now_us(), rql_lock_remaining_ms(lock)));
         if (!claim(lock)) {
             rqli_leases_adopt(lock->client->leases, lock);
             return NULL;
         }
+        /* Waits for its on_lost, if that runs: the handle is freed next. */
         rqli_leases_remove(lock->client->leases, &lock, 1);
     }
     return rqli_lock_free(lock);
 }
 
-/* The lease moves with the reply, if the server has extended it. */
 rql_status rql_lock_extend(rql_lock *lock, int64_t ttl_ms, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -164,6 +167,7 @@ rql_status rql_lock_extend(rql_lock *lock, int64_t ttl_ms, rql_error *error)
     return status ? status : rqli_extend(&lock, 1, ttl_ms, error);
 }
 
+/* The text of a reply has a length and no 0 at its end. */
 static bool is_text(const struct rqli_reply *reply, const char *text)
 {
     return reply->type == RQLI_REPLY_TEXT && reply->text.length == strlen(text) &&
@@ -171,7 +175,8 @@ static bool is_text(const struct rqli_reply *reply, const char *text)
 }
 
 /* Asks the server who holds the lock, as no other call about a held lock does. A lock that is
- * another's or nobody's is reported lost, too. */
+ * another's or nobody's is reported lost, too; one of Ruby's has no nonce, which reads as nobody's.
+ * A match leaves the lease as it is: it does not say for how long. */
 rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -188,6 +193,7 @@ rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
     if (exchange->reply->type != RQLI_REPLY_TEXT && exchange->reply->type != RQLI_REPLY_NIL) {
         return rqli_exchange_fault(exchange, exchange->reply, "HGET", lock->keys.lock.data, error);
     }
+    /* By the nonce of the grant: one of this acquirer by another request is not ours. */
     if (!is_text(exchange->reply, lock->grant_nonce)) {
         rqli_leases_on_gone(lock->client->leases, lock);
         return RQL_NOT_HELD;
@@ -195,7 +201,8 @@ rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
     return RQL_OK;
 }
 
-/* By the local clock; nothing is sent. */
+/* By the local clock; nothing is sent. NULL, and a lock of the parent process, count as gone.
+ */
 rql_lock_state rql_lock_get_state(const rql_lock *lock)
 {
     RQLI_DEFER_CANCEL;
@@ -208,6 +215,7 @@ rql_lock_state rql_lock_get_state(const rql_lock *lock)
     return rqli_lease_state(&lease, rqli_now_us());
 }
 
+/* What may be relied on: to the local deadline, which is earlier than the server's. */
 int64_t rql_lock_remaining_ms(const rql_lock *lock)
 {
     RQLI_DEFER_CANCEL;
@@ -220,7 +228,6 @@ int64_t rql_lock_remaining_ms(const rql_lock *lock)
     return rqli_lease_remaining_ms(&lease, rqli_now_us());
 }
 
-/* The descriptor belongs to the lock, and is closed with it. */
 rql_status rql_lock_lost_fd(rql_lock *lock, int *out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -232,7 +239,6 @@ rql_status rql_lock_lost_fd(rql_lock *lock, int *out, rql_error *error)
     return rqli_leases_lost_fd(lock->client->leases, lock, out, error);
 }
 
-/* Facts of the grant, which never change: no check, no mutex, usable in a fork child. */
 int64_t rql_lock_token(const rql_lock *lock)
 {
     return lock ? lock->token : 0;
@@ -243,6 +249,8 @@ const char *rql_lock_secret(const rql_lock *lock)
     return lock ? lock->grant_nonce : NULL;
 }
 
+/* The texts are those of the handle, and end with it. Nothing in here changes after the grant, so
+ * no mutex is needed. */
 rql_lock_facts rql_lock_describe(const rql_lock *lock)
 {
     if (!lock) {

@@ -26,13 +26,12 @@ rql_status rqli_loop_check(rql_loop *loop, rql_error *error)
     return rqli_client_check(loop->client, error);
 }
 
-/* From 1 on: 0 is the task that the caller has named. */
+/* From 1: a number of 0 says that the acquirer is a thread or a task. */
 uint64_t rqli_loop_new_acquirer(const rql_loop *loop)
 {
     return 1 + atomic_fetch_add_explicit(&loop->client->n_acquirers, 1, memory_order_relaxed);
 }
 
-/* Whether the caller is the loop itself, in a callback: then it must not wait for it. */
 bool rqli_loop_is_here(const rql_loop *loop)
 {
     uv_thread_t me = uv_thread_self();
@@ -41,7 +40,7 @@ bool rqli_loop_is_here(const rql_loop *loop)
 }
 
 /* Loop's thread. A loop with nothing else to do must not end now; nor wait for us when we are done.
- */
+ * One handle is enough for it: timer and prepare are never referenced. */
 void rqli_loop_hold_open(rql_loop *loop, bool holds)
 {
     if (holds != loop->is_held_open) {
@@ -70,6 +69,7 @@ static bool mail(rql_loop *loop, struct rqli_post *post, bool is_new)
     bool was_empty;
 
     (void)pthread_mutex_lock(&loop->shared.mutex);
+    /* Otherwise the loop was woken for the first of them, and take_posts() takes all. */
     was_empty = !loop->shared.first;
     is_taken = !is_new || !loop->shared.is_closed;
     if (is_taken) {
@@ -82,7 +82,6 @@ static bool mail(rql_loop *loop, struct rqli_post *post, bool is_new)
     return is_taken;
 }
 
-/* Loop's thread. The job is on the loop's list before it begins, for it may end within. */
 void rqli_loop_begin(rql_loop *loop, struct rqli_job *job)
 {
     job->loop = loop;
@@ -97,8 +96,6 @@ static void begin_posted(struct rqli_post *post)
     rqli_loop_begin(job->loop, job);
 }
 
-/* From any thread. Takes the job over: it is freed where the loop is closed. NULL: there was no
- * memory for it. */
 rql_status rqli_loop_start(rql_loop *loop, struct rqli_job *job, rql_error *error)
 {
     if (!job) {
@@ -116,26 +113,25 @@ rql_status rqli_loop_start(rql_loop *loop, struct rqli_job *job, rql_error *erro
     return RQL_OK;
 }
 
-/* Also to a loop that is closing: cancellations and ends have to come through. */
 void rqli_loop_post(rql_loop *loop, struct rqli_post *post)
 {
     (void)mail(loop, post, false);
 }
 
-/* Last of all: the callback may free whatever belongs to the caller. */
 void rqli_report_done(const rql_done *done, rql_status status, const rql_error *error)
 {
     if (done->fn) {
+        /* Only a fault has a detail; what is above RQL_OK is an outcome. */
         done->fn(status, status < 0 ? error : NULL, done->user_data);
     }
 }
 
-/* Off the list. Whoever has made the job frees it. */
 void rqli_loop_finish(struct rqli_job *job)
 {
     rqli_ring_remove(&job->ring);
 }
 
+/* The ring is its own neighbour when it is empty. */
 static bool has_jobs(const rql_loop *loop)
 {
     return loop->jobs.next != &loop->jobs;
@@ -146,7 +142,8 @@ void rqli_loop_listen(rql_loop *loop)
     loop->wants_pushes = true;
 }
 
-/* Takes what was posted. What the takers post comes in the next round. */
+/* Takes what was posted, in that order. What the takers post comes in the next round, so that they
+ * cannot keep the loop from reading. A taker may free what its post is part of. */
 static void take_posts(rql_loop *loop)
 {
     struct rqli_post *post;
@@ -164,6 +161,7 @@ static void take_posts(rql_loop *loop)
     }
 }
 
+/* In a fork child, which may run its copy of the uv loop: none of the callbacks does anything. */
 static bool is_foreign(const rql_loop *loop)
 {
     return rqli_fork_is_foreign(&loop->fork);
@@ -178,13 +176,13 @@ static void on_call(uv_async_t *call)
     }
 }
 
-/* No connection is made for nothing: only while calls wait for one. */
+/* What each connection is opened for, and anew when it was lost: calls that stand in line; requests
+ * that wait. */
 static bool wants_conn(const rql_loop *loop)
 {
     return rqli_op_loop_has_queued(&loop->op);
 }
 
-/* Subscribed when the first request waits, and given up in on_round() when the loop ends. */
 static bool wants_pushes(const rql_loop *loop)
 {
     return loop->wants_pushes && rqli_push_loop_has_waiters(&loop->pushes);
@@ -212,6 +210,7 @@ static void on_timer(uv_timer_t *timer)
     now_us = rqli_now_us();
     rqli_conn_loop_tend(loop->op.conn, now_us, wants_conn(loop));
     rqli_conn_loop_tend(loop->pushes.conn, now_us, wants_pushes(loop));
+    /* One by one: what fires may set or take out the others. */
     due = rqli_timers_take_due(&loop->op.timers, now_us);
     while (due) {
         due->fire(due);
@@ -237,11 +236,11 @@ static void set_timer(rql_loop *loop)
         return;
     }
     left_us = at_us - rqli_now_us();
+    /* The timer counts from libuv's time, which is that of the begin of the round. */
     uv_update_time(loop->uv);
     (void)uv_timer_start(&loop->timer, on_timer, left_us > 0 ? (uint64_t)left_us / 1000 + 1 : 0, 0);
 }
 
-/* Somebody has posted since take_posts(): the loop goes on. */
 static bool has_posts(rql_loop *loop)
 {
     bool has;
@@ -262,6 +261,7 @@ static void on_round(uv_prepare_t *round)
     }
     rqli_op_loop_write(&loop->op);
     rqli_conn_loop_write(loop->op.conn);
+    /* What was posted before the loop was shut may be a job that has not begun. */
     if (loop->is_closing && !has_jobs(loop) && !has_posts(loop)) {
         rqli_loop_fold(loop);
         return;
@@ -283,6 +283,7 @@ bool rqli_loop_prepare(rql_loop *loop)
     loop->timer.data = loop;
     loop->jobs = (struct rqli_ring){&loop->jobs, &loop->jobs};
     loop->timer_us = RQLI_NEVER_US;
+    /* Alone of the three it needs a descriptor, and can fail. */
     if (uv_async_init(loop->uv, &loop->call, on_call) != 0) {
         return false;
     }
@@ -305,6 +306,7 @@ struct work {
     rql_error error;
 };
 
+/* On a thread of libuv's pool: nothing else touches self until on_ran(). */
 static void run(uv_work_t *uv)
 {
     struct work *self = uv->data;
@@ -321,12 +323,13 @@ static void on_ran(uv_work_t *uv, int status)
     rql_error error = self->error;
 
     (void)status; /* nothing cancels it */
+    /* From copies, and last: the callback may begin other work, or close the loop. */
     rqli_loop_finish(&self->job);
     free(self);
     rqli_report_done(&done, outcome, &error);
 }
 
-/* It fails only without a function to run. */
+/* uv_queue_work() fails only without a function to run. */
 static void begin(struct rqli_job *job)
 {
     struct work *self = (struct work *)job;
@@ -342,12 +345,12 @@ static struct rqli_job *work_new(const rql_work *work)
     if (!self) {
         return NULL;
     }
+    /* It cannot be cancelled: a loop that is closed waits for its end. */
     self->job.begin = begin;
     self->work = *work;
     return &self->job;
 }
 
-/* As rql_run_async(), from the loop's own thread. False: no memory. */
 bool rqli_work_begin(rql_loop *loop, const rql_work *work)
 {
     struct rqli_job *job = work_new(work);

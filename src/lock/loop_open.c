@@ -16,6 +16,7 @@
  * a thread of our own runs a loop, and closing waits for its end.
  */
 
+/* No handle is open any more, or none was made yet. What is still zero is skipped. */
 static void loop_free(rql_loop *loop)
 {
     rqli_conn_loop_free(loop->op.conn);
@@ -27,7 +28,8 @@ static void loop_free(rql_loop *loop)
 
 RQLI_DEFINE_AUTO(rql_loop *, loop_free);
 
-/* The last handle is closed. A loop of our own is freed by who closed it. */
+/* The last handle is closed. A loop of our own is freed by who closed it, once its thread has
+ * ended; one on a uv loop of the caller's is freed here, before the caller is told. */
 static void end(rql_loop *loop)
 {
     rql_closed_fn closed = loop->closed;
@@ -71,13 +73,15 @@ void rqli_loop_fold(rql_loop *loop)
     if (loop->n_parts > 0) {
         return;
     }
+    /* Before the first is closed: one that is down calls back at once. */
     loop->n_parts = 2;
     rqli_loop_hold_open(loop, true);
     rqli_conn_loop_close(loop->op.conn, on_connection_closed, loop);
     rqli_conn_loop_close(loop->pushes.conn, on_connection_closed, loop);
 }
 
-/* One by one from a ring of their own: to cancel one may end others. */
+/* One by one from a ring of their own: to cancel one may end others, and begin new ones. Each goes
+ * back to the jobs first, where rqli_loop_finish() takes it out if it ends at once. */
 static void cancel_all(rql_loop *loop)
 {
     struct rqli_ring old = loop->jobs;
@@ -114,11 +118,13 @@ static void run(void *argument)
 
     (void)pthread_setname_np(pthread_self(), "rql-loop");
     (void)uv_run(&loop->own.uv, UV_RUN_DEFAULT);
+    /* All handles are closed: the loop is held open until then. */
     RQLI_MUST(uv_loop_close(&loop->own.uv) == 0);
 }
 
 static bool start_thread(rql_loop *loop)
 {
+    /* A thread begins with the mask of the one that starts it: ours gets no signals. */
     sigset_t before = rqli_mask_all();
     int failed = uv_thread_create(&loop->own.thread, run, loop);
     rqli_mask_restore(&before);
@@ -126,6 +132,8 @@ static bool start_thread(rql_loop *loop)
     return failed == 0;
 }
 
+/* Connected, or not. The calls in line fail at once then: each operation decides whether it tries
+ * again. */
 static void on_conn_opened(void *self, const struct rqli_clock_reading *reading,
                            const rql_error *fault)
 {
@@ -149,6 +157,7 @@ static void abandon(void *self)
     rqli_conn_loop_abandon(loop->pushes.conn);
 }
 
+/* Without memory for one of them the other is freed with the loop. */
 static bool make_parts(rql_loop *loop)
 {
     const struct rqli_endpoint *endpoint = &loop->client->endpoint;
@@ -158,6 +167,7 @@ static bool make_parts(rql_loop *loop)
     loop->pushes.owner = loop;
     loop->conn_listener = (struct rqli_conn_loop_listener){on_conn_opened, NULL, loop};
     loop->op.conn = rqli_conn_loop_new(loop->uv, endpoint, &loop->conn_listener);
+    /* Part of the loop, so that closing never lacks memory. */
     loop->closing.take = begin_closing;
     return loop->op.conn && has_pushes;
 }
@@ -196,6 +206,7 @@ static bool start_own(rql_loop *loop)
     return true;
 }
 
+/* The thread that opens it is the one that runs the uv loop. */
 static bool start_on(rql_loop *loop, uv_loop_t *uv)
 {
     loop->uv = uv;
@@ -234,6 +245,8 @@ static bool shut(rql_loop *loop)
     bool was_open;
 
     (void)pthread_mutex_lock(&loop->shared.mutex);
+    /* Under the mutex of the posts: a job is taken before this, and closing waits for its end, or
+     * it is refused. */
     was_open = !loop->shared.is_closed;
     loop->shared.is_closed = true;
     (void)pthread_mutex_unlock(&loop->shared.mutex);
@@ -249,6 +262,7 @@ rql_status rql_loop_close(rql_loop *loop, rql_closed_fn closed, void *user_data,
     if (status) {
         return status;
     }
+    /* Read now: another uv loop may have freed it as soon as the post is there. */
     is_own = loop->own.is_used;
     if (is_own && rqli_loop_is_here(loop)) {
         return rqli_fail(
@@ -258,6 +272,7 @@ rql_status rql_loop_close(rql_loop *loop, rql_closed_fn closed, void *user_data,
     if (!shut(loop)) {
         return rqli_fail(error, RQL_E_INVALID, "rql_loop_close: it is closed already");
     }
+    /* Read on its thread, behind the mutex that the post is put in under. */
     loop->closed = closed;
     loop->closed_data = user_data;
     if (rqli_loop_is_here(loop)) {

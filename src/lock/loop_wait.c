@@ -43,6 +43,8 @@ void rqli_loop_rouse(struct rqli_waiters *waiters, struct rqli_waiter *waiter)
     rqli_op_replan(of_waiter(waiter)->task);
 }
 
+/* The client's waiting threads and its loops listen to one channel, so that each connection gets
+ * what is for the others. While no thread reads, this does. */
 void rqli_loop_on_read(void *loop)
 {
     rqli_push_threads_drain(((rql_loop *)loop)->client->pushes);
@@ -79,6 +81,8 @@ static void watch_ruby(struct rqli_acquire *acquire)
     if (acquire->watch || !around.is_listening || !rqli_conn_loop_has_room(conn)) {
         return;
     }
+    /* Cleared by the next hint. The replies to the first commands are of no interest: the last one
+     * says whether the lock is free. */
     acquire->waiter.watches = true;
     rqli_wait_arm(acquire, generation);
     rqli_tracking_write(rqli_conn_loop_out(conn), acquire->watched,

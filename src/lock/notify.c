@@ -8,7 +8,6 @@
  * When the gem logs a line or sends an event about a lock, and which.
  */
 
-/* Three events, by how it was obtained. */
 void rqli_notify_obtained(const rql_lock *lock)
 {
     const struct rqli_figures figures = rqli_lock_figures(lock);
@@ -48,7 +47,8 @@ void rqli_notify_refused(const struct rqli_subject *subject,
     }
 }
 
-/* Only the end of the grant is logged beforehand, as the gem does. */
+/* Of a grant. The end of an extendable re-entry is announced in end.c, where it is known how much
+ * it gives back; the other kind gives nothing back. */
 void rqli_notify_ending(const rql_lock *lock)
 {
     if (lock->process == RQL_LOCK_OBTAINING) {
@@ -56,9 +56,9 @@ void rqli_notify_ending(const rql_lock *lock)
     }
 }
 
-/* hold_time is by the local clock. */
 void rqli_notify_ended(const rql_lock *lock, rql_status status)
 {
+    /* The lock is off the leases, and its handle not freed yet. */
     struct rqli_figures figures = rqli_lock_figures(lock);
 
     figures.status = status;
@@ -70,19 +70,17 @@ void rqli_notify_ended(const rql_lock *lock, rql_status status)
     }
 }
 
-/* Of a call about locks that the client does not hold: the gem sends an event about it, and no
- * line. */
 struct rqli_subject rqli_subject_of_call(const rql_client *client)
 {
     struct rqli_subject subject = {.stats = client->stats};
     rql_lock_options options = client->of_calls;
 
+    /* There are no lines of these calls. Their events are sampled as those of a lock are. */
     options.logger = NULL;
     rqli_subject_listen(&subject, &client->options, &options);
     return subject;
 }
 
-/* Never sampled: what a swarm does is rare, and somebody's lock. */
 struct rqli_subject rqli_subject_of_swarm(const rql_client *client)
 {
     return (struct rqli_subject){

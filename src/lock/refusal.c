@@ -25,13 +25,14 @@ static void add(struct writer *self, const char *format, ...)
     va_start(args, format);
     wanted = vsnprintf(self->at, self->left, format, args);
     va_end(args);
+    /* vsnprintf() says what it would have needed. One byte is left for the 0 at the end. */
     written = wanted < 0 ? 0 : (size_t)wanted;
     written = written < self->left ? written : self->left - 1;
     self->at += written;
     self->left -= written;
 }
 
-/* Microseconds as Ruby prints a Float of seconds. */
+/* Microseconds as Ruby prints a Float of seconds: 1.5, and 2.0 for whole ones. */
 static void add_seconds(struct writer *self, int64_t us)
 {
     char digits[8];
@@ -54,7 +55,7 @@ static void add_timeout(struct writer *self, int64_t ms)
     }
 }
 
-/* Ruby leaves out what a lock does not have. */
+/* Below 0 the lock has no such field, and the Hash no such key. */
 static void add_number(struct writer *self, const char *name, int64_t value)
 {
     if (value >= 0) {
@@ -138,8 +139,7 @@ static void add_over(struct writer *self, int64_t n_over, int64_t ttl_ms)
     }
 }
 
-/* In the order of the acquisition, which is by name. `count`: nothing that is known stood in the
- * way. */
+/* Of an acquisition with `several`. What was free, or never looked at, is no obstacle. */
 size_t rqli_refusal_obstacle(const struct rqli_acquire *acquire)
 {
     const struct rqli_acquire_several *several = acquire->several;
@@ -155,8 +155,6 @@ size_t rqli_refusal_obstacle(const struct rqli_acquire *acquire)
     return acquire->count;
 }
 
-/* What was there before is released first: a caller may use one refusal again and again. asks: two
- * questions to the server, which block; whatever they answer, the refusal stands. */
 void rqli_refusal_fill(const struct rqli_acquire *acquire, bool asks)
 {
     const rql_lock_options *options = acquire->options;
@@ -165,17 +163,21 @@ void rqli_refusal_fill(const struct rqli_acquire *acquire, bool asks)
     rql_refusal *refusal = options->refusal;
     struct writer writer = {refusal->message, sizeof refusal->message};
     size_t at = acquire->several ? rqli_refusal_obstacle(acquire) : 0;
+    /* A text names one lock: where none is known to have stood in the way, the first. */
     const rql_lock *lock = acquire->locks[at < acquire->count ? at : 0];
 
+    /* It may hold what an earlier refusal left in it. */
     rql_refusal_clear(refusal);
     refusal->reason = reason;
     refusal->n_over = (uint32_t)result->n_over;
     refusal->waited_us = result->waited_us;
     refusal->tries = result->tries;
+    /* Counted from 1; 0: it was never in the queue. */
     refusal->position = result->rank + 1;
     add_reason(&writer, lock, options, reason);
     add_over(&writer, result->n_over, options->ttl_ms);
     if (asks) {
+        /* After a fault the pointer stays NULL, and the text says <no_data>. */
         (void)!rql_get_lock_info(lock->client, lock->name, &refusal->holder, NULL);
         (void)!rql_get_queue_info(lock->client, lock->name, &refusal->queue, NULL);
         add(&writer, " Details: <Lock Data> => ");

@@ -7,8 +7,7 @@
 #include <string.h>
 
 /*
- * The options of a series, checked as a whole before anything is sent: its names, the settings of
- * its locks, and the order in which they are acquired.
+ * What a series is asked for: read, and checked before its first effect.
  */
 
 void rql_series_options_init_sized(rql_series_options *options, size_t size)
@@ -16,15 +15,14 @@ void rql_series_options_init_sized(rql_series_options *options, size_t size)
     rqli_options_init(RQLI_OF_SERIES, options, size, NULL);
 }
 
-/* In the gem's mode the first lock has to outlive the waits for all behind it, the last one its own
- * ttl only. */
 int64_t rqli_series_ttl_ms(const rql_lock_options *options, size_t count, size_t index)
 {
     return (options->ttl_ms + options->retry_delay_ms + options->retry_jitter_ms) *
            (int64_t)(count - index);
 }
 
-/* Of two places in the order, by the names that stand there. */
+/* What is sorted are the places of the names. By bytes, as every client does, whatever its locale.
+ */
 static int compare(const void *a, const void *b, void *options)
 {
     const char *const *names = ((const rql_series_options *)options)->names;
@@ -46,7 +44,8 @@ static rql_status check_names(const rql_series_options *options, rql_error *erro
     return status;
 }
 
-/* In the atomic mode each lock has the ttl as it is given. */
+/* The gem's first lock has the longest ttl of all. In the atomic mode all have the one that was
+ * given. */
 static rql_status check_ttl(const struct rqli_series_plan *plan, rql_error *error)
 {
     int64_t longest_ms = rqli_series_ttl_ms(&plan->lock, plan->options.n_names, 0);
@@ -80,13 +79,12 @@ static rql_status put_in_order(struct rqli_series_plan *plan, rql_error *error)
     return RQL_OK;
 }
 
-/* *out points into what was given: names and metadata are borrowed for the call. A loop copies
- * them. */
 rql_status rqli_series_plan(struct rqli_series_plan *out, const rql_lock_options *defaults,
                             const rql_series_options *given, rql_error *error)
 {
     rql_status status;
 
+    /* Where other calls take the defaults for NULL, there are none for names. */
     if (!given) {
         return rqli_fail(error, RQL_E_INVALID, "a series without options has no names");
     }

@@ -9,10 +9,9 @@
  * Dates pushes and tries by the server's clock, from the readings that replies brought.
  */
 
+/* Scripts compare it as a number of Lua, which is a double. */
 static const int64_t no_limit_us = INT64_C(1) << 53; /* as far as a double counts exactly */
 
-/* Each reply that tells the time is a reading. A step of the server's clock puts all leases in
- * doubt: they count by ours, and what the server keeps may be over. */
 void rqli_server_clock_learn(rql_client *client, const struct rqli_clock_reading *reading)
 {
     enum rqli_clock_offset_news news;
@@ -23,13 +22,11 @@ void rqli_server_clock_learn(rql_client *client, const struct rqli_clock_reading
                                  reading->received_us);
     (void)pthread_mutex_unlock(&client->shared.mutex);
     if (news == RQLI_CLOCK_OFFSET_STEPPED) {
+        /* Behind the mutex: that of the leases is never taken within it. */
         rqli_leases_doubt(client->leases);
     }
 }
 
-/* When a request is too old to be served: its caller has gone by then. Two time-outs for replies
- * later than the latest that the server's clock can show now; without a reading yet there is no
- * limit. */
 int64_t rqli_server_clock_not_after(rql_client *client, int64_t now_us)
 {
     int64_t latest_us;
@@ -37,14 +34,13 @@ int64_t rqli_server_clock_not_after(rql_client *client, int64_t now_us)
     (void)pthread_mutex_lock(&client->shared.mutex);
     latest_us = rqli_clock_offset_server_latest(&client->shared.clock_offset, now_us);
     (void)pthread_mutex_unlock(&client->shared.mutex);
+    /* Nothing is known of its clock: the script gets a limit that does not come. */
     if (latest_us == INT64_MAX) {
         return no_limit_us;
     }
     return latest_us + 2 * client->options.io_timeout_ms * 1000;
 }
 
-/* False: no reading yet, or none that says so. Of pushes, whose lease must not begin later than the
- * grant. */
 bool rqli_server_clock_earliest(rql_client *client, int64_t server_us, int64_t now_us,
                                 int64_t *out_us)
 {
@@ -56,7 +52,6 @@ bool rqli_server_clock_earliest(rql_client *client, int64_t server_us, int64_t n
     return is_known;
 }
 
-/* For logs and events only: no decision hangs on it. -1: nobody has connected yet. */
 int64_t rqli_server_clock_now_us(const rql_client *client)
 {
     struct rqli_clock_reading reading;
@@ -64,5 +59,6 @@ int64_t rqli_server_clock_now_us(const rql_client *client)
     if (!rqli_conn_clock(client->conn, &reading)) {
         return -1;
     }
+    /* The server read its clock after sent_us: so this is its time now or a little later. */
     return reading.server_us + (rqli_now_us() - reading.sent_us);
 }
