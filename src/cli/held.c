@@ -148,9 +148,7 @@ static void on_signals(uv_poll_t *poll, int status, int events)
         if (self->signal == 0) {
             self->signal = (int)info.ssi_signo;
             self->signalled_ms = cli_now_ms();
-            if (self->request) {
-                (void)rql_request_cancel(self->request);
-            }
+            (void)rql_request_cancel(self->request); /* NULL, and refused, behind the grant */
         } else if (self->request) {
             pause_ms = self->signalled_ms + TWICE_MS - cli_now_ms();
             (void)uv_timer_start(&self->last, end_at_once, pause_ms > 0 ? (uint64_t)pause_ms : 0,
