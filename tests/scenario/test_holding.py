@@ -30,7 +30,7 @@ def an_extension_on_a_loop_lasts_from_now(world, kind, names):
     held.release().check()
 
 
-@scenario()
+@scenario(is_timed=True)
 def a_renewed_lock_outlives_its_ttl(world, kind, names):
     held = world.actor(kind).acquire(*names, ttl_ms=400, auto_extend=True)
     began = world.server.now_us()

@@ -21,7 +21,7 @@ def a_server_that_pauses_its_clients_is_waited_for(world, kind, names):
     check_equal(world.keys_left(), [])
 
 
-@scenario()
+@scenario(is_timed=True)
 def a_longer_pause_ends_a_call_by_its_deadline(world, kind, names):
     actor = world.actor(kind, io_timeout_ms=200)
     actor.acquire("warm").release().check()

@@ -56,7 +56,7 @@ def waiters_are_served_in_their_order(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario()
+@scenario(is_timed=True)
 def a_deadline_ends_the_wait_and_the_request(world, kind, names):
     held = holder_of(world, names)
     outcome = world.actor(kind).refused(*names, timeout_ms=100)
@@ -67,7 +67,7 @@ def a_deadline_ends_the_wait_and_the_request(world, kind, names):
     held.release().check()
 
 
-@scenario()
+@scenario(is_timed=True)
 def tries_are_used_up(world, kind, names):
     held = holder_of(world, names)
     waiter = world.actor(kind, retry_count=3, retry_delay_ms=10, retry_jitter_ms=0)
@@ -109,10 +109,11 @@ def a_cancelled_request_leaves_the_queue(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario()
+@scenario(is_timed=True)
 def an_expired_lock_goes_to_the_next(world, kind, names):
+    waiter = world.actor(kind)
     world.actor("thread").acquire(*names, ttl_ms=300).forget().check()
-    held = world.actor(kind).acquire(*names, timeout_ms=FOREVER)
+    held = waiter.acquire(*names, timeout_ms=FOREVER)
     check(held.outcome.waited_us >= 100000, "it did not wait for the end of the ttl")
     held.release().check()
     world.await_nothing_left()
