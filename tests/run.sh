@@ -283,7 +283,7 @@ stage_asan() {
 }
 
 stage_tsan() {
-    export TSAN_OPTIONS=halt_on_error=1
+    export TSAN_OPTIONS="halt_on_error=1:suppressions=$root/tests/support/tsan.supp"
     CC=clang CXX=clang++ build tsan -Db_sanitize=thread -Db_lundef=false &&
         check tsan --no-suite source --timeout-multiplier 4
 }
