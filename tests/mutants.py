@@ -203,7 +203,8 @@ class Copy:
         log = self.build / "meson-logs" / "mutants.json"
         log.unlink(missing_ok=True)
         done = subprocess.run([*words, *names], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              errors="replace", check=False)
+                              errors="replace", check=False,
+                              env={**os.environ, "RQL_TEST_FIRST_FAILURE": "yes"})
         if not log.is_file():
             raise Wrong(done.stdout[-4000:])
         noted = {}

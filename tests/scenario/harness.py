@@ -463,6 +463,10 @@ def run_all(program, chosen):
             if trace:
                 n_failed += 1
                 print("# " + trace.replace("\n", "\n# "), flush=True)
+                if "RQL_TEST_FIRST_FAILURE" in os.environ:
+                    for other in runs:
+                        other.cancel()
+                    break
         for _ in range(JOBS):
             pool.submit(stop_one)
     return n_failed
