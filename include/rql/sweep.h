@@ -41,7 +41,8 @@ typedef bool (*rql_sweep_progress_fn)(int64_t done, int64_t found, void *user_da
  *
  * Called on the sweeping thread, with no library mutex held.
  *
- * @param[in] name       Name of the lock, or of the lock that the queue belongs to. Any bytes.
+ * @param[in] name       Name of the lock, or of the lock that the queue belongs to. Any bytes but
+ *                       NUL: it is not asked about a name with one, which is left alone.
  * @param[in] user_data  rql_sweep_options::user_data.
  * @return false to leave it alone.
  */

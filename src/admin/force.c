@@ -243,6 +243,8 @@ static rql_status poll(struct check *self, int64_t *left_ms, rql_error *error)
 {
     RQLI_AUTO(rqli_exchange_give)
     struct rqli_exchange *exchange = rqli_exchange_take(self->client->conn);
+    const struct rqli_reply *is_held;
+    const struct rqli_reply *left;
     rql_status status;
 
     if (!exchange) {
@@ -254,12 +256,14 @@ static rql_status poll(struct check *self, int64_t *left_ms, rql_error *error)
     if (status) {
         return status;
     }
-    if (exchange->reply[0].type != RQLI_REPLY_INTEGER) {
-        return rqli_exchange_fault(exchange, &exchange->reply[0], "HEXISTS",
-                                   self->lock.keys.lock.data, error);
+    is_held = &exchange->reply[0];
+    left = &exchange->reply[1];
+    if (is_held->type != RQLI_REPLY_INTEGER || left->type != RQLI_REPLY_INTEGER) {
+        return rqli_exchange_fault(exchange, is_held->type != RQLI_REPLY_INTEGER ? is_held : left,
+                                   "HEXISTS and PTTL", self->lock.keys.lock.data, error);
     }
     rqli_client_on_round_trip(self->client, exchange->received_us - exchange->sent_us);
-    *left_ms = exchange->reply[0].integer == 1 ? exchange->reply[1].integer : FREE;
+    *left_ms = is_held->integer == 1 ? left->integer : FREE;
     return RQL_OK;
 }
 
@@ -270,11 +274,12 @@ static void sleep_until_next(const struct check *self, int64_t left_ms)
     uint32_t jitter_us = (uint32_t)self->options->retry_jitter_ms * 1000U;
     int64_t now_us = rqli_now_us();
     int64_t until_us = rqli_after_ms(now_us, self->options->retry_delay_ms);
+    int64_t end_us = rqli_after_ms(now_us, left_ms); /* -1 is never here, too */
     rqli_signal never = 0;
 
     until_us += rqli_random_below(jitter_us);
-    if (left_ms >= 0 && now_us + left_ms * 1000 + AFTER_EXPIRY_US < until_us) {
-        until_us = now_us + left_ms * 1000 + AFTER_EXPIRY_US;
+    if (end_us < until_us - AFTER_EXPIRY_US) {
+        until_us = end_us + AFTER_EXPIRY_US;
     }
     rqli_signal_wait(&never, 0, until_us < self->deadline_us ? until_us : self->deadline_us);
 }

@@ -303,19 +303,21 @@ static enum rqli_op_next begin_batch(struct rqli_sweep *self)
 }
 
 /* The caller's filter is asked once for each key, before anything is inspected. What it refuses is
- * not counted; what is too long is, as foreign. */
+ * not counted, nor what it cannot be asked about, for it would judge a name with a NUL by what is
+ * in front of it; what is too long is, as foreign. */
 static void skip_keys(struct rqli_sweep *self, struct rqli_list *keys, const char *prefix)
 {
     const rql_sweep_options *options = &self->options;
     size_t kept = 0;
 
     for (size_t i = 0; i < keys->count; i++) {
-        const char *name = keys->item[i].text.data + strlen(prefix);
+        struct rqli_slice key = keys->item[i].text;
+        const char *name = key.data + strlen(prefix);
 
-        if (options->wants && !options->wants(name, options->user_data)) {
+        if (options->wants && !(rqli_is_plain(key) && options->wants(name, options->user_data))) {
             continue;
         }
-        if (keys->item[i].text.length <= KEY_MAX) {
+        if (key.length <= KEY_MAX) {
             keys->item[kept++] = keys->item[i];
         } else {
             self->result.foreign_key_cnt++;

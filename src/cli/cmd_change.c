@@ -197,7 +197,6 @@ static bool show_progress(int64_t done, int64_t found, void *user_data)
     return true;
 }
 
-/* Without a glob all are. */
 static bool is_wanted(const char *name, void *user_data)
 {
     const struct sweep *self = user_data;
@@ -227,7 +226,7 @@ static void init(struct sweep *self, struct cli_session *session)
         self->options.dead_ttl_ms = args->older_than_ms;
     }
     self->options.user_data = self;
-    self->options.wants = is_wanted;
+    self->options.wants = args->name ? is_wanted : NULL;
     self->options.on_swept = args->dry_run ? note_swept : NULL;
     /* In a file or a pipe the lines would follow each other. */
     self->options.on_progress = isatty(STDERR_FILENO) == 1 ? show_progress : NULL;

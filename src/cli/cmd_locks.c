@@ -118,7 +118,7 @@ static int show_lock(struct cli_session *self)
     return CLI_DONE;
 }
 
-/* A key of another type is no queue that could be shown as a table; JSON has its status. */
+/* A key of another type cannot be shown as a table, which is a fault; JSON has its status. */
 static int show_queue(struct cli_session *self)
 {
     static const char *const headings[] = {"POSITION", "AGE", "ACQUIRER", "HOST", NULL};
@@ -130,12 +130,12 @@ static int show_queue(struct cli_session *self)
     if (!info) {
         return cli_refuse(self, "nobody waits");
     }
-    if (info->status == RQL_KEY_ALIVE || self->args->json) {
-        out_columns(&self->out, headings);
-        print_queue(&self->out, info);
-    } else {
+    if (info->status != RQL_KEY_ALIVE && !self->args->json) {
         cli_say("%s: its queue cannot be read: %s", self->args->name, status_text(info->status));
+        return CLI_FAULT;
     }
+    out_columns(&self->out, headings);
+    print_queue(&self->out, info);
     return CLI_DONE;
 }
 

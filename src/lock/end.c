@@ -20,7 +20,8 @@ enum {
     BLOCK_SLACK_MS = 2 /* the gem takes back of an extension: ttl - elapsed - 2 */
 };
 
-bool rqli_may_pass(rql_status status)
+/* This fault of an idempotent call may be gone at the next one. */
+static bool may_pass(rql_status status)
 {
     return status == RQL_E_UNKNOWN || status == RQL_E_IO || status == RQL_E_UNAVAILABLE ||
            status == RQL_E_READ_ONLY;
@@ -51,9 +52,9 @@ static void write_end(struct rqli_op *op, size_t i, struct rqli_call *call)
 
 /*
  * RQL_OK: this call has ended it. RQL_NOT_HELD: it found nothing. Else the fault, which is noted.
- * Others who share a grant learn what is left of it, also where a call before has taken the
- * extension back and its reply was lost. That counts from before the first call, which is earlier
- * than the server's count, and so safe.
+ * Others who share a grant learn what is left of it, nothing where it has ended, also where a call
+ * before has taken the extension back and its reply was lost. That counts from before the first
+ * call, which is earlier than the server's count, and so safe.
  */
 static rql_status understand(struct rqli_end *self, struct rqli_end_part *part,
                              const struct rqli_exchange *answer, const struct rqli_reply *reply)
@@ -65,7 +66,7 @@ static rql_status understand(struct rqli_end *self, struct rqli_end_part *part,
                                    part->keys->lock.data, &self->fault);
     }
     part->is_serving = outcome.second == RQLI_SERVED_PARTLY;
-    if (part->unused_ms > 0 && (outcome.what == 1 || outcome.third > 0)) {
+    if (part->unused_ms > 0) {
         rqli_leases_on_shortened(self->client->leases, part->lock, self->begun_us, outcome.third);
     }
     return outcome.what == 1 ? RQL_OK : RQL_NOT_HELD;
@@ -99,7 +100,7 @@ static void settle(struct rqli_end *self, struct rqli_end_part *part)
     part->is_settled = true;
     if (part->status == RQL_NOT_HELD && part->may_have_ended) {
         part->status = part->believed; /* the call without a reply has released it */
-    } else if (rqli_may_pass(part->status) && part->unused_ms == 0 && lock) {
+    } else if (may_pass(part->status) && part->unused_ms == 0 && lock) {
         const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
 
         rqli_leases_withdraw(self->client->leases, &what, lock->ttl_ms);
@@ -132,7 +133,7 @@ static size_t settle_round(struct rqli_end *self)
     self->op.again_us = 0;
     for (size_t i = 0; i < self->op.n_calls; i++) {
         struct rqli_end_part *part = &self->parts[i];
-        bool repeats = !part->is_settled && rqli_may_pass(part->status) && has_time(self, PAUSE_US);
+        bool repeats = !part->is_settled && may_pass(part->status) && has_time(self, PAUSE_US);
 
         if (repeats) {
             self->op.again_us = rqli_now_us() + PAUSE_US;

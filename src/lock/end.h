@@ -45,7 +45,4 @@ rql_status rqli_give_back(rql_lock *const *locks, size_t count, rql_error *error
 rql_status rqli_release(rql_client *client, const struct rqli_keys *keys, const char *nonce,
                         rql_error *error);
 
-/* This fault of an idempotent call may be gone at the next one. */
-bool rqli_may_pass(rql_status status);
-
 #endif

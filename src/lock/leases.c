@@ -325,8 +325,9 @@ bool rqli_leases_on_extended(struct rqli_leases *self, rql_lock *lock, int64_t s
      * the time that the answer is here. */
     is_gone = rqli_lease_state(&lock->kept.lease, rqli_now_us()) == RQL_GONE;
     if (!is_gone) {
+        /* Earlier than before where somebody else had shortened the lock. */
         rqli_lease_on_extended(&lock->kept.lease, sent_us, left_ms);
-        rqli_lease_table_update(&self->shared.table, lock);
+        rouse_for(self, lock);
         is_gone = rqli_lease_state(&lock->kept.lease, rqli_now_us()) == RQL_GONE;
     }
     if (is_gone) {

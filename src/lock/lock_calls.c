@@ -122,8 +122,7 @@ rql_status rql_lock_release(rql_lock *lock, rql_error *error)
 }
 
 /* What was handed over lives for a second unless claimed; the grant was for its ttl. False: it
- * still has to be. True also where nothing is to be claimed: it was claimed before, it is gone, or
- * the server refuses for good. */
+ * still has to be. True also where nothing is to be claimed: it was claimed before, or is gone. */
 static bool claim(rql_lock *lock)
 {
     struct rqli_lease lease = rqli_leases_lease(lock->client->leases, lock);
@@ -131,7 +130,7 @@ static bool claim(rql_lock *lock)
     int64_t left_ms = lock->ttl_ms - (now_us - lease.begun_us) / 1000;
 
     if (!lease.is_claimed && left_ms > 0 && rqli_lease_state(&lease, now_us) != RQL_GONE) {
-        return !rqli_may_pass(rql_lock_extend(lock, left_ms, NULL));
+        return rql_lock_extend(lock, left_ms, NULL) >= 0;
     }
     return true;
 }
@@ -143,10 +142,14 @@ rql_lock *rql_lock_forget(rql_lock *lock)
     RQLI_DEFER_CANCEL;
 
     if (lock && rqli_client_check(lock->client, NULL) == RQL_OK) {
+        bool is_claimed = claim(lock);
+        /* A claim that is repeated may get the whole ttl yet. */
+        int64_t left_ms = is_claimed ? rql_lock_remaining_ms(lock) : lock->ttl_ms;
+
         /* Before it is off the list: at no time shall its acquirer look as if it held nothing. */
         rqli_holders_leave(&lock->client->holders, lock->holder,
-                           rqli_after_ms(rqli_now_us(), rql_lock_remaining_ms(lock)));
-        if (!claim(lock)) {
+                           rqli_after_ms(rqli_now_us(), left_ms));
+        if (!is_claimed) {
             rqli_leases_adopt(lock->client->leases, lock);
             return NULL;
         }

@@ -112,21 +112,24 @@ static void begin_closing(struct rqli_post *post)
     cancel_all(loop);
 }
 
-static void run(void *argument)
+static void run(rql_loop *loop)
 {
-    rql_loop *loop = argument;
-
-    (void)pthread_setname_np(pthread_self(), "rql-loop");
     (void)uv_run(&loop->own.uv, UV_RUN_DEFAULT);
     /* All handles are closed: the loop is held open until then. */
     RQLI_MUST(uv_loop_close(&loop->own.uv) == 0);
+}
+
+static void run_thread(void *loop)
+{
+    (void)pthread_setname_np(pthread_self(), "rql-loop");
+    run(loop);
 }
 
 static bool start_thread(rql_loop *loop)
 {
     /* A thread begins with the mask of the one that starts it: ours gets no signals. */
     sigset_t before = rqli_mask_all();
-    int failed = uv_thread_create(&loop->own.thread, run, loop);
+    int failed = uv_thread_create(&loop->own.thread, run_thread, loop);
     rqli_mask_restore(&before);
     loop->uv_thread = loop->own.thread;
     return failed == 0;

@@ -505,10 +505,11 @@ def wrong_password_is_a_fault(server, rql):
 
 
 def foreign_key_under_the_name_is_a_fault(server, rql):
-    server.call("SET", "rql:lock:a", "x")
-    result = rql("lock", "a")
-    check_equal(result.code, 69)
-    one_line(result.err)
+    for kind, command in (("lock", "lock"), ("lock_queue", "queue")):
+        server.call("SET", f"rql:{kind}:a", "x")
+        result = rql(command, "a")
+        check_equal(result.code, 69)
+        one_line(result.err)
 
 
 def output_that_cannot_be_written_is_74(server, rql):

@@ -135,6 +135,24 @@ static void free_lock_is_free_and_held_lock_is_not(void **state)
     CHECK_OK(rql_lock_release(lock, NULL));
 }
 
+static void check_is_refused_without_the_right_to_see_the_ttl(void **state)
+{
+    rql_lock_options options;
+    rql_lock *lock = NULL;
+
+    (void)state;
+    rql_lock_options_init(client, &options);
+    options.retry_count = 2;
+    options.retry_delay_ms = 10;
+    CHECK_OK(rql_lock_acquire(client, "a", &options, &lock, NULL));
+    run("ACL SETUSER default -pttl");
+    assert_int_equal(rql_check_until_free(client, "a", &options, NULL), RQL_E_AUTH);
+    run("ACL SETUSER default +@all");
+    run("PEXPIRE rql:lock:a 9000000000000000000");
+    assert_int_equal(rql_check_until_free(client, "a", &options, NULL), RQL_RETRY_LIMIT);
+    CHECK_OK(rql_lock_release(lock, NULL));
+}
+
 static void check_returns_when_the_ttl_ends(void **state)
 {
     rql_lock_options options;
@@ -220,6 +238,7 @@ int main(void)
         TEST(acquired_locks_are_those_still_held),
         TEST(verify_asks_the_server),
         TEST(free_lock_is_free_and_held_lock_is_not),
+        TEST(check_is_refused_without_the_right_to_see_the_ttl),
         TEST(check_returns_when_the_ttl_ends),
         TEST(value_of_a_block_comes_back_and_the_lock_is_gone),
         TEST(block_that_overruns_is_told),
