@@ -70,11 +70,13 @@ class Soak:
         end = time.monotonic() + seconds
         for worker in workers:
             worker.start()
-        while time.monotonic() < end and not self.oracle.violations:
-            nemesis.strike()
-        self.is_over.set()
-        for worker in workers:
-            worker.join()
+        try:
+            while time.monotonic() < end and not self.oracle.violations:
+                nemesis.strike()
+        finally:
+            self.is_over.set()
+            for worker in workers:
+                worker.join()
         self.oracle.judge()
         if not self.oracle.violations:
             self.check_end()
