@@ -6,6 +6,8 @@ An actor acquires, extends and releases; what it is, a scenario need not know:
     loop     a loop in it
     process  a thread in a `remote` of its own, which may be killed
 
+others.py has two more, `program` and `ruby`.
+
 Standard library only.
 """
 import concurrent.futures
@@ -31,6 +33,7 @@ KINDS = ("thread", "loop", "process")
 JOBS = 4
 TRIES = 4      # of a timed scenario, on a busy machine
 STALL_MS = 20  # that this process was kept from running meanwhile
+ACTORS = {}    # kinds that are no Actor: others.py
 
 
 def statuses():
@@ -317,6 +320,10 @@ class World:
 
     def actor(self, kind, client=None, **options):
         """With a client of its own unless one is given."""
+        if kind in ACTORS:
+            made = ACTORS[kind](self, f"{kind}{next(self.numbers)}", **options)
+            self.actors.append(made)
+            return made
         if not client:
             client = self.client(self.remote() if kind == "process" else None, **options)
         made = Actor(self, kind, f"{kind}{next(self.numbers)}", client)
