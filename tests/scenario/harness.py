@@ -25,7 +25,7 @@ import traceback
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
-from private_server import (PATIENCE_S, Connection, PrivateServer, die_with_parent,  # noqa: E402
+from private_server import (PATIENCE_S, Clock, Connection, PrivateServer, die_with_parent,  # noqa: E402
                             find_server, wait_until)
 
 FOREVER = "forever"
@@ -305,6 +305,11 @@ class World:
         made = Remote(self.program, env)
         self.remotes.append(made)
         return made
+
+    def remote_with_clock(self, suspends=False):
+        """One whose clock can be set, and the clock."""
+        clock = Clock(f"{self.server.folder}/clock{next(self.numbers)}", suspends)
+        return self.remote(clock.env), clock
 
     def client(self, remote=None, events=False, logs=False, proxy=None, **options):
         """In the shared remote unless another is given. Its time-outs suit a server beside it."""

@@ -81,6 +81,24 @@ class Connection:
         self.socket.close()
 
 
+class Clock:
+    """The time of day of a process with `env`: by how much it is ahead of the machine's (clock.c). As `suspends`
+    also its time since boot."""
+
+    def __init__(self, path, suspends=False):
+        with open(path, "w+b") as file:
+            file.write(bytes(8))
+            file.flush()
+            self.ahead = mmap.mmap(file.fileno(), 8)
+        self.env = {"LD_PRELOAD": os.environ["RQL_TEST_CLOCK"], "RQL_CLOCK": path, "RQL_CLOCK_STEPS": "1"}
+        if suspends:
+            self.env["RQL_CLOCK_SUSPENDS"] = "1"
+
+    def set_ahead(self, us):
+        """It goes on from now on by so much before the machine's."""
+        self.ahead[:8] = struct.pack("q", us)
+
+
 class PrivateServer:
     """A redis-server on a Unix socket in a fresh folder; it can be killed and launched again. With
     RQL_TEST_CLOCK (support/clock.c) and `has_clock` its time of day can be set."""
@@ -92,22 +110,13 @@ class PrivateServer:
         self.arguments, self.env = arguments, None
         self.ahead_us = 0
         if has_clock:
-            self.make_clock()
+            self.clock = Clock(self.folder + "/clock")
+            self.env = {**os.environ, **self.clock.env}
         self.launch()
 
-    def make_clock(self):
-        path = self.folder + "/clock"
-        with open(path, "w+b") as file:
-            file.write(bytes(8))
-            file.flush()
-            self.clock = mmap.mmap(file.fileno(), 8)
-        self.env = {**os.environ, "LD_PRELOAD": os.environ["RQL_TEST_CLOCK"], "RQL_CLOCK": path,
-                    "RQL_CLOCK_STEPS": "1"}
-
     def set_ahead(self, us):
-        """Its clock goes on from now on by so much before the machine's."""
         self.ahead_us = us
-        self.clock[:8] = struct.pack("q", us)
+        self.clock.set_ahead(us)
 
     def now_us(self):
         """What its clock shows."""
