@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """What a server does that is alive: it pauses, loses a part, is restored, cuts whoever reads too slowly."""
+import socket
 import sys
 import time
 
@@ -112,6 +113,34 @@ def nobody_who_asks_at_random_starves(world, kind, names):
     for actor in actors:
         check(actor in order[:len(order) // 2], f"{actor.name} had nothing in the first half")
     world.await_nothing_left()
+
+
+def free_port_of_ipv6():
+    """None where the machine has no IPv6."""
+    try:
+        with socket.socket(socket.AF_INET6) as one:
+            one.bind(("::1", 0))
+            return one.getsockname()[1]
+    except OSError:
+        return None
+
+
+def on_ipv6(world, kind, port):
+    return world.actor(kind, url=f"redis://[::1]:{port}")
+
+
+@scenario(kinds=["thread", "loop"] if free_port_of_ipv6() else [])
+def a_server_is_found_by_its_ipv6_address(world, kind, names):
+    port = free_port_of_ipv6()
+    world.ask("CONFIG", "SET", "bind", "::1")
+    world.ask("CONFIG", "SET", "port", port)
+    held = on_ipv6(world, "thread", port).acquire(*names, ttl_ms=LONG_MS)
+    asking = on_ipv6(world, kind, port).ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    held.release().check()
+    asking.hold().release().check()
+    check_equal(world.keys_left(), [])
+    world.ask("CONFIG", "SET", "port", 0)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """What every Python test needs that has a redis-server of its own. Standard library only."""
 import ctypes
+import functools
 import mmap
 import os
 import shutil
@@ -7,10 +8,14 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 
 PATIENCE_S = 20
+
+# What RQL_TEST_SERVER may name: program and major version.
+SERVERS = {"redis7": ("redis-server", "7"), "redis8": ("redis-server", "8"), "valkey8": ("valkey-server", "8")}
 
 
 def die_with_parent():
@@ -37,8 +42,25 @@ def wait_until(condition, what, patience_s=PATIENCE_S):
 
 
 def find_server():
+    """The path of its program; None: there is none."""
+    name = os.environ.get("RQL_TEST_SERVER")
+    if name:
+        return find_named(name)
     return (os.environ.get("RQL_TEST_REDIS") or shutil.which("redis-server")
             or shutil.which("valkey-server"))
+
+
+@functools.cache
+def find_named(name):
+    """Whoever names a server does not want another one, or none."""
+    if name not in SERVERS:
+        sys.exit(f"RQL_TEST_SERVER={name}: it may be {', '.join(SERVERS)}")
+    program, version = SERVERS[name]
+    for path in (os.environ.get("RQL_TEST_REDIS"), shutil.which(program)):
+        said = path and subprocess.run([path, "--version"], stdout=subprocess.PIPE, text=True, check=False).stdout
+        if said and os.path.basename(path) == program and f"v={version}." in said:
+            return path
+    sys.exit(f"RQL_TEST_SERVER={name}: there is no {program} of version {version}")
 
 
 class ServerError(Exception):
