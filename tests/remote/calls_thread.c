@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct hold *hold_new(const cJSON *words)
 {
@@ -15,11 +16,16 @@ struct hold *hold_new(const cJSON *words)
     return hold;
 }
 
+/* When, by the machine's time of day. */
 void say_lost(rql_lock *lock, void *data)
 {
     const struct hold *hold = data;
     cJSON *line = cJSON_CreateObject();
+    struct timespec now;
 
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    (void)cJSON_AddNumberToObject(line, "at_us",
+                                  (double)now.tv_sec * 1e6 + (double)(now.tv_nsec / 1000));
     (void)cJSON_AddStringToObject(line, "lost", hold->name);
     (void)cJSON_AddStringToObject(line, "name", rql_lock_describe(lock).name);
     say(line);

@@ -224,8 +224,15 @@ class Hold:
     def state(self):
         return ("HELD", "DOUBTFUL", "GONE")[self.begin("state").outcome().state]
 
+    def remaining_ms(self):
+        return self.begin("state").outcome().remaining_ms
+
+    def losses(self):
+        """What was told of it: of each of its locks, once."""
+        return [words for words in self.actor.remote.told if words.get("lost") == self.name]
+
     def is_lost(self):
-        return any(words.get("lost") == self.name for words in self.actor.remote.told)
+        return bool(self.losses())
 
 
 class Asking:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Clocks of clients that are wrong, or that have gone on while a machine was suspended."""
+"""Clocks that are wrong or set, of servers and clients, and machines that were suspended."""
 import sys
 
 from harness import FOREVER, check, check_equal, main, scenario, wait_until
@@ -74,6 +74,34 @@ def a_wrong_wall_clock_changes_nothing(world, kind, names):
         wait_until(lambda: world.server.now_us() > end_us, "its ttl passes")
         check_equal(held.state(), "HELD")
     held.release().check()
+    world.await_nothing_left()
+
+
+@scenario(kinds=KINDS)
+def a_servers_clock_set_forward_makes_holders_ask(world, kind, names):
+    """The lock has ended there; its holder would rely on it for a minute. Any answer tells."""
+    for others in (["y"], ["y", "z"]):
+        actor = world.actor(kind)
+        held = actor.acquire(*names, ttl_ms=LONG_MS)
+        world.server.set_ahead(world.server.ahead_us + HOUR_US)
+        check_equal(world.holder(names[0]), None)
+        actor.acquire(*others).release().check()
+        check(held.state() != "HELD", "it goes on as if nothing had happened")
+        wait_until(lambda held=held: held.state() == "GONE", "it has asked")
+        check_equal(held.release().status, "NOT_HELD")
+    world.server.set_ahead(0)
+
+
+@scenario(kinds=KINDS)
+def a_servers_clock_set_back_leaves_locks_to_their_holders(world, kind, names):
+    """They live for longer there now: who asks is reassured."""
+    actor = world.actor(kind)
+    held = actor.acquire(*names, ttl_ms=LONG_MS)
+    world.server.set_ahead(-HOUR_US)
+    actor.acquire("y").release().check()
+    wait_until(lambda: held.state() == "HELD" and held.remaining_ms() > HOUR_US / 1000, "it has asked")
+    held.release().check()
+    world.server.set_ahead(0)
     world.await_nothing_left()
 
 

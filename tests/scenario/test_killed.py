@@ -2,7 +2,7 @@
 """A process is killed within an operation, behind its n-th command: what it leaves ends by itself."""
 import sys
 
-from harness import FOREVER, main, scenario, wait_until
+from harness import FOREVER, check, main, scenario, wait_until
 
 PLACES = 4
 LONG_MS = 60000
@@ -84,6 +84,56 @@ def killed_in(operation, n):
         world.await_nothing_left()
     case.__name__ = f"{operation.__name__} is killed at {n}"
     return case
+
+
+def await_killed(world, dead, names):
+    """When its lock ends, by the server's clock."""
+    wait_until(lambda: not world.ask("HEXISTS", f"rql:lock:{names[0]}", "rql_claim"), "it is claimed")
+    world.kill(dead)
+    return world.server.now_us() + world.ask("PTTL", f"rql:lock:{names[0]}") * 1000
+
+
+def lateness_us(asking, end_us):
+    """Of the grant; and it is given back."""
+    held = asking.hold()
+    held.release().check()
+    return held.outcome.ts_us - end_us
+
+
+@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+def the_lock_of_a_dead_holder_is_had_when_it_ends(world, kind, names):
+    dead = world.actor("process")
+    dead.acquire(*names, ttl_ms=1500)
+    asking = world.actor(kind, retry_delay_ms=LONG_MS).ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    late_us = lateness_us(asking, await_killed(world, dead, names))
+    check(-2000 < late_us < 100000, f"{late_us} us after the lock had ended")
+
+
+def take_over(world, kind, client, names):
+    """Of two threads of a client, or two requests of a loop, the first has just gone when somebody in between
+    dies. How late the other is."""
+    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    dead, first = world.actor("process"), world.actor(kind, client)
+    last = world.actor(kind, client) if kind == "thread" else first
+    asked = []
+    for count, actor in enumerate((first, dead, last), 1):
+        asked.append(actor.ask(*names, timeout_ms=FOREVER, ttl_ms=1500))
+        world.await_queue(names, count)
+    world.await_listeners(2)
+    held.release().check()
+    asked[0].hold().release().check()
+    asked[1].outcome().check()
+    end_us = await_killed(world, dead, names)
+    return lateness_us(asked[2], end_us)
+
+
+@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+def the_lock_of_a_dead_holder_is_had_by_who_came_to_lead(world, kind, names):
+    """It asks at its next tick; if that falls into the moment of another hold, after a third of 5 s."""
+    client = world.client()
+    late_us = min(take_over(world, kind, client, names) for _ in range(3))
+    check(-2000 < late_us < 100000, f"{late_us} us after the lock had ended")
 
 
 for one in (acquire, wait, give_up, release, hand_over, extend, enter_again):

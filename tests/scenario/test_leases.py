@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """What a holder believes: whatever ends earlier than it thought, it hears of in time."""
+import signal
 import sys
 
-from harness import FOREVER, check_equal, main, scenario, wait_until
+from harness import FOREVER, check, check_equal, main, scenario, wait_until
 
 LONG_MS = 60000
 
@@ -74,6 +75,125 @@ def what_was_handed_over_is_claimed_though_it_was_forgotten_without_a_right(worl
     wait_until(lambda: world.ask("PTTL", f"rql:lock:{names[0]}") > LONG_MS / 2, "it has its whole ttl")
     world.ask("DEL", f"rql:lock:{names[0]}")
     world.await_nothing_left()
+
+
+def await_told(held, names):
+    """Of each lock once, and it is no more relied on."""
+    wait_until(lambda: len(held.losses()) >= len(names), "the loss is told")
+    check_equal((held.state(), held.remaining_ms()), ("GONE", 0))
+    check_equal(sorted(words["name"] for words in held.losses()), sorted(names))
+
+
+@scenario(is_timed=True)
+def the_next_renewal_notices_what_was_taken_over(world, kind, names):
+    """Long before it would have ended; and the new owner's lock is left alone."""
+    began_us = world.server.now_us()
+    held = world.actor(kind).acquire(*names, ttl_ms=3000, auto_extend=True)
+    for name in names:
+        world.ask("HSET", f"rql:lock:{name}", "acq_id", "rql:acq:1/2/3/4/0123456789abcdef", "rql_nonce", "other")
+        world.ask("PERSIST", f"rql:lock:{name}")
+    await_told(held, names)
+    check(all(words["at_us"] < began_us + 2000000 for words in held.losses()), "it was noticed late")
+    check_equal([world.ask("PTTL", f"rql:lock:{name}") for name in names], [-1] * len(names), "renewed")
+    check_equal(held.release().status, "NOT_HELD")
+    check_equal([world.ask("EXISTS", f"rql:lock:{name}") for name in names], [1] * len(names))
+
+
+def check_told_in_time(world, kind, names, in_silence):
+    """Before the server may give the lock to others: the margin is 30 ms."""
+    end_us = world.server.now_us() + 3000000
+    held = world.actor(kind).acquire(*names, ttl_ms=3000, auto_extend=in_silence)
+    if in_silence:
+        world.server.process.send_signal(signal.SIGSTOP)
+    await_told(held, names)
+    world.server.process.send_signal(signal.SIGCONT)
+    check(all(words["at_us"] < end_us for words in held.losses()), "told too late")
+    wait_until(lambda: not world.keys_left(), "it has ended there")
+    check_equal(held.release().status, "NOT_HELD")
+
+
+@scenario(is_timed=True)
+def the_end_of_a_ttl_is_told_in_time(world, kind, names):
+    check_told_in_time(world, kind, names, in_silence=False)
+
+
+@scenario(is_timed=True)
+def a_silent_server_is_given_up_before_the_lock_ends_there(world, kind, names):
+    check_told_in_time(world, kind, names, in_silence=True)
+
+
+@scenario(counts=[1])
+def a_renewal_that_is_a_fault_keeps_nothing(world, kind, names):
+    """Something else is under its key."""
+    held = world.actor(kind).acquire(*names, ttl_ms=900, auto_extend=True)
+    world.ask("SET", f"rql:lock:{names[0]}", "foreign")
+    await_time(world, 0.9)
+    check_equal(held.state(), "GONE")
+    held.forget().check()
+    world.ask("DEL", f"rql:lock:{names[0]}")
+
+
+@scenario(kinds=["thread", "process"], counts=[1])
+def a_loss_found_by_asking_is_told_at_once(world, kind, names):
+    """Of the lock that was asked for; then of the other, though nobody else has anything to tell."""
+    actor = world.actor(kind)
+    held, first = (actor.acquire(name, ttl_ms=LONG_MS) for name in (*names, "first"))
+    world.ask("FLUSHALL")
+    check_equal(first.verify().status, "NOT_HELD")
+    await_told(first, ["first"])
+    check_equal(held.losses(), [])
+    check_equal(first.release().status, "NOT_HELD")
+    check_equal(held.verify().status, "NOT_HELD")
+    await_told(held, names)
+    check_equal(held.release().status, "NOT_HELD")
+
+
+@scenario()
+def what_was_released_or_forgotten_is_not_lost(world, kind, names):
+    actor = world.actor(kind)
+    actor.acquire(*names, ttl_ms=900, auto_extend=True).release().check()
+    actor.acquire(*names, ttl_ms=900, auto_extend=True).forget().check()
+    world.await_nothing_left()
+    check_equal([words for words in actor.remote.told if "lost" in words], [])
+
+
+@scenario(kinds=["thread", "process"])
+def a_late_renewal_makes_a_lock_doubtful(world, kind, names):
+    held = world.actor(kind).acquire(*names, ttl_ms=3000, auto_extend=True)
+    world.server.process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: held.state() != "HELD", "it is in doubt")
+    state, left_ms = held.state(), held.remaining_ms()
+    world.server.process.send_signal(signal.SIGCONT)
+    check_equal(state, "DOUBTFUL")
+    check(0 < left_ms <= 3000, f"{left_ms} ms left")
+    wait_until(lambda: held.state() == "HELD", "it is renewed")
+    check_equal(held.losses(), [])
+    held.release().check()
+
+
+VERDICTS = {  # what happens to the key, and whether its holder holds it
+    (): "OK",
+    ("HSET", "rql:lock:lock0", "job", "42"): "OK",
+    ("HSET", "rql:lock:lock0", "rql_nonce", "other"): "NOT_HELD",
+    ("HDEL", "rql:lock:lock0", "rql_nonce"): "NOT_HELD",
+    ("DEL", "rql:lock:lock0"): "NOT_HELD",
+    ("FLUSHALL",): "NOT_HELD",
+}
+
+
+@scenario(kinds=["thread", "process"], counts=[1])
+def what_is_believed_and_what_the_server_says(world, kind, names):
+    actor = world.actor(kind)
+    for change, verdict in VERDICTS.items():
+        held = actor.acquire(*names, ttl_ms=LONG_MS)
+        if change:
+            world.ask(*change)
+        check_equal(held.state(), "HELD", "nobody has asked yet")
+        check_equal(held.verify().status, verdict, change)
+        check_equal(held.state(), "HELD" if verdict == "OK" else "GONE", change)
+        check_equal(held.remaining_ms() > 0, verdict == "OK", change)
+        check_equal(held.release().status, verdict, change)
+        world.ask("DEL", f"rql:lock:{names[0]}")
 
 
 if __name__ == "__main__":
