@@ -38,6 +38,7 @@ void add_refusal(cJSON *reply, const rql_refusal *refusal)
     (void)cJSON_AddStringToObject(added, "message", refusal->message);
     (void)cJSON_AddNumberToObject(added, "waited_us", (double)refusal->waited_us);
     (void)cJSON_AddNumberToObject(added, "tries", (double)refusal->tries);
+    (void)cJSON_AddNumberToObject(added, "n_over", (double)refusal->n_over);
     (void)cJSON_AddNumberToObject(added, "position", (double)refusal->position);
 }
 
@@ -204,20 +205,27 @@ static void connect_client(rql_client *client, cJSON *words)
     answer(words, rql_client_connect(client, &error), &error);
 }
 
+static void is_locked(rql_client *client, cJSON *words)
+{
+    rql_error error = {0};
+    bool locked = false;
+    rql_status status = rql_is_locked(client, text_in(words, "name"), &locked, &error);
+    cJSON *reply = answer_to(words, status, &error);
+
+    (void)cJSON_AddBoolToObject(reply, "is_locked", locked);
+    say(reply);
+    cJSON_Delete(words);
+}
+
 bool perform_on_thread(struct actor *actor, cJSON *words)
 {
     static const struct {
         const char *name;
         void (*run)(rql_client *client, cJSON *words);
     } calls[] = {
-        {"acquire", acquire},
-        {"connect", connect_client},
-        {"extend", extend},
-        {"forget", forget},
-        {"force_extend", force_extend},
-        {"force_unlock", force_unlock},
-        {"release", release},
-        {"state", state},
+        {"acquire", acquire},     {"connect", connect_client},    {"extend", extend},
+        {"forget", forget},       {"force_extend", force_extend}, {"force_unlock", force_unlock},
+        {"is_locked", is_locked}, {"release", release},           {"state", state},
         {"verify", verify},
     };
 

@@ -386,6 +386,11 @@ class World:
     def token(self, name):
         return int(self.ask("HGET", f"rql:lock:{name}", "rql_token") or 0)
 
+    def n_scripts(self):
+        """How often one was asked for, since the server was started."""
+        counted = re.search(r"cmdstat_evalsha:calls=(\d+)", self.ask("INFO", "commandstats"))
+        return int(counted.group(1)) if counted else 0
+
     def queue_length(self, name):
         return self.ask("ZCARD", f"rql:lock_queue:{name}")
 

@@ -196,5 +196,41 @@ def what_is_believed_and_what_the_server_says(world, kind, names):
         world.ask("DEL", f"rql:lock:{names[0]}")
 
 
+# ---- a ttl that is over before its grant is known of ----
+
+def far_away(world, kind):
+    """10 ms to the server, and 10 back."""
+    remote = world.remote()
+    remote.do("proxy", proxy="net", server=world.server.path)
+    remote.do("fault", proxy="net", fault="delay", n=10)
+    world.remotes_end.append(lambda: remote.do("end_proxy", proxy="net"))
+    return world.actor(kind, world.client(remote, proxy="net"))
+
+
+SHORT = {"ttl_ms": 10, "retry_delay_ms": 100, "retry_jitter_ms": 0}
+
+
+@scenario(kinds=["thread", "loop"])
+def each_grant_that_is_over_is_a_try(world, kind, names):
+    actor = far_away(world, kind)
+    for n_tries, text, options in ((3, "3 grants were over", {"retry_count": 3}),
+                                   (1, "1 grant was over", {"fail_fast": True})):
+        outcome = actor.refused(*names, timeout_ms=FOREVER, **SHORT, **options)
+        check_equal(outcome.status, "RETRY_LIMIT")
+        check_equal((outcome.refusal["tries"], outcome.refusal["n_over"]), (n_tries, n_tries))
+        check(text in outcome.refusal["message"], outcome.refusal["message"])
+        check("a ttl of 10 ms" in outcome.refusal["message"], outcome.refusal["message"])
+        world.await_nothing_left()
+
+
+@scenario(kinds=["thread", "loop"])
+def the_tries_after_such_grants_are_a_delay_apart(world, kind, names):
+    actor = far_away(world, kind)
+    before = world.n_scripts()
+    outcome = actor.refused(*names, timeout_ms=1000, **SHORT).check("TIMED_OUT", "E_UNKNOWN")
+    check("a ttl of 10 ms" in outcome.refusal["message"] if outcome.status == "TIMED_OUT" else True, repr(outcome))
+    check(world.n_scripts() - before <= 3 * (1000 // 100 + 1), "it asked more often")
+
+
 if __name__ == "__main__":
     sys.exit(main())

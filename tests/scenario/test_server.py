@@ -115,6 +115,62 @@ def nobody_who_asks_at_random_starves(world, kind, names):
     world.await_nothing_left()
 
 
+# ---- a server that takes no writes ----
+
+@scenario()
+def who_does_not_wait_is_told_at_once(world, kind, names):
+    """One question, and once more with the script's text where it was not known."""
+    actor = world.actor(kind)
+    actor.acquire("warm").release().check()
+    for begin, end, status in ((("REPLICAOF", "127.0.0.1", 1), ("REPLICAOF", "NO", "ONE"), "E_READ_ONLY"),
+                               (("CONFIG", "SET", "maxmemory", 1), ("CONFIG", "SET", "maxmemory", 0), "E_UNAVAILABLE")):
+        world.ask(*begin)
+        before = world.n_scripts()
+        outcome = actor.refused(*names, fail_fast=True, timeout_ms=FOREVER)
+        n_asked = world.n_scripts() - before
+        world.ask(*end)
+        check_equal(outcome.status, status)
+        check(1 <= n_asked <= 2, f"asked {n_asked} times")
+    check_equal(world.keys_left(), [])
+
+
+@scenario(kinds=["thread", "process"])
+def a_try_does_not_wait_for_a_master(world, kind, names):
+    actor = world.actor(kind)
+    world.ask("REPLICAOF", "127.0.0.1", 1)
+    outcome = actor.refused(*names, tries=True, timeout_ms=FOREVER)
+    world.ask("REPLICAOF", "NO", "ONE")
+    check_equal(outcome.status, "E_READ_ONLY")
+    check(f"{names[0]}: READONLY" in outcome.error, outcome.error)
+    actor.acquire(*names, tries=True).release().check()
+
+
+@scenario(kinds=["thread", "process"], counts=[1])
+def who_connects_is_told_of_a_replica(world, kind, names):
+    """The connection stays usable, for looking. What may be asked for beyond need hides nothing."""
+    for rights in ("+@all", "-client|info"):
+        world.ask("ACL", "SETUSER", "default", *rights.split(), *(["-info"] if rights != "+@all" else []))
+        actor = world.actor(kind)
+        world.ask("REPLICAOF", "127.0.0.1", 1)
+        for _ in range(2):
+            outcome = actor.begin("connect").outcome()
+            check_equal(outcome.status, "E_READ_ONLY")
+            check("READONLY" in outcome.error, outcome.error)
+            check_equal(actor.begin("is_locked", name=names[0]).outcome().check().is_locked, False)
+        world.ask("ACL", "SETUSER", "default", "+@all")
+        world.ask("REPLICAOF", "NO", "ONE")
+        actor.begin("connect").outcome().check()
+
+
+@scenario(kinds=["thread", "process"], counts=[1])
+def who_connects_needs_no_rights_but_those_to_lock(world, kind, names):
+    world.ask("ACL", "SETUSER", "limited", "reset", "on", ">pw", "~*", "&*", "+@all", "-info", "-client|info",
+              "-client|kill", "-zrem")
+    actor = world.actor(kind, url=f"unix://limited:pw@{world.server.path}")
+    actor.begin("connect").outcome().check()
+    check_equal(actor.begin("is_locked", name=names[0]).outcome().check().is_locked, False)
+
+
 def free_port_of_ipv6():
     """None where the machine has no IPv6."""
     try:

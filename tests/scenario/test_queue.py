@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""Places in the queue: put back when somebody empties it, moved to the tail by queue_ttl; and the watch behind a
+Ruby, who tells nobody that a lock is free."""
+import re
+import sys
+
+from harness import FOREVER, check, check_equal, main, scenario, wait_until
+
+LONG_MS = 60000
+OFTEN = {"timeout_ms": FOREVER, "retry_delay_ms": 50, "retry_jitter_ms": 0}
+
+
+def places(world, name):
+    """Members and scores, in order."""
+    return world.ask("ZRANGE", f"rql:lock_queue:{name}", 0, -1, "WITHSCORES")
+
+
+def wait_in_turn(world, kinds, names, **options):
+    asked = []
+    for count, kind in enumerate(kinds, 1):
+        asked.append(world.actor(kind).ask(*names, **{**OFTEN, "queue_ttl_ms": FOREVER, **options}))
+        world.await_queue(names, count)
+    return asked
+
+
+def check_served_in_turn(asked, held):
+    for asking in asked:
+        token = held.tokens[0]
+        held.release().check()
+        held = asking.hold()
+        check(held.tokens[0] > token, "tokens fall")
+    held.release().check()
+
+
+@scenario()
+def waiters_of_an_emptied_queue_come_back_with_their_scores(world, kind, names):
+    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    asked = wait_in_turn(world, [kind, "thread"] * 3, names)
+    before = [places(world, name) for name in names]
+    for name in names:
+        world.ask("ZREMRANGEBYSCORE", f"rql:lock_queue:{name}", "-inf", "+inf")
+    world.await_queue(names, 6)
+    check_equal([places(world, name) for name in names], before)
+    check_served_in_turn(asked, held)
+    world.await_nothing_left()
+
+
+@scenario()
+def a_waiter_survives_that_everything_is_deleted(world, kind, names):
+    """As by the gem's unlock, and by FLUSHALL."""
+    actor, other = world.actor(kind), world.actor("thread")
+    for parts in (["lock", "lock_queue"], ["lock", "lock_queue", "req"], None):
+        held = other.acquire(*names, ttl_ms=LONG_MS)
+        asking = actor.ask(*names, **OFTEN)
+        world.await_queue(names, 1)
+        if parts:
+            world.ask("DEL", "rql:live", *[f"rql:{part}:{name}" for part in parts for name in names])
+        else:
+            world.ask("FLUSHALL")
+        mine = asking.hold()
+        check_equal(held.release().status, "NOT_HELD")
+        mine.release().check()
+        world.await_nothing_left()
+
+
+@scenario()
+def queue_ttl_moves_a_request_to_the_tail(world, kind, names):
+    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    [old] = wait_in_turn(world, [kind], names, queue_ttl_ms=300)
+    member = places(world, names[0])[0]
+    young = world.actor("thread").ask(*names, **OFTEN)
+    world.await_queue(names, 2)
+    wait_until(lambda: places(world, names[0])[2] == member, "it is the last")
+    check_served_in_turn([young, old], held)
+    world.await_nothing_left()
+
+
+@scenario()
+def queue_ttl_forever_keeps_the_place(world, kind, names):
+    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    asked = wait_in_turn(world, [kind, "thread"], names)
+    before, begun = places(world, names[0]), world.n_scripts()
+    wait_until(lambda: world.n_scripts() >= begun + 8, "they have asked often enough to have moved")
+    check_equal(places(world, names[0]), before)
+    check_served_in_turn(asked, held)
+    world.await_nothing_left()
+
+
+@scenario()
+def an_old_request_still_takes_a_free_lock(world, kind, names):
+    """At queue_ttl a grant is tried first: the turn is not lost to the very moment."""
+    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    [asking] = wait_in_turn(world, [kind], names, queue_ttl_ms=1)
+    world.ask("DEL", *[f"rql:lock:{name}" for name in names])
+    asking.hold().release().check()
+    check_equal(held.release().status, "NOT_HELD")
+    world.await_nothing_left()
+
+
+@scenario()
+def scores_are_the_servers_time(world, kind, names):
+    """A score from the future, of a Ruby with a wrong clock, does not pull later ones with it."""
+    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    now_s = world.server.now_us() // 1000000
+    ruby = "rql:acq:1/2/3/4/0123456789abcdef"
+    for name in names:
+        world.ask("ZADD", f"rql:lock_queue:{name}", now_s + 3600, ruby)
+    asking = world.actor(kind).ask(*names, **OFTEN)
+    world.await_queue(names, 2)
+    mine, score = places(world, names[0])[:2]
+    check(mine != ruby and abs(float(score) - now_s) < 30, f"{mine} at {score}")
+    check_served_in_turn([asking], held)
+    check_equal(places(world, names[0])[0], ruby)
+
+
+@scenario(counts=[1])
+def a_queue_of_five_is_no_list_any_more(world, kind, names):
+    """Redis walks a list for each newcomer: a fifth waiter makes it a tree. Nothing else changes."""
+    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    asked = []
+    for count in range(1, 7):
+        asked.append(world.actor(kind).ask(*names, **OFTEN))
+        world.await_queue(names, count)
+        check_equal(world.ask("OBJECT", "ENCODING", f"rql:lock_queue:{names[0]}"),
+                    "listpack" if count < 5 else "skiplist")
+        check_equal(world.ask("HLEN", f"rql:req:{names[0]}"), count)
+    check(world.ask("PTTL", f"rql:lock_queue:{names[0]}") > 0, "it would never end")
+    check_served_in_turn(asked, held)
+    world.await_nothing_left()
+
+
+# ---- behind a Ruby ----
+
+def held_by_ruby(world, name):
+    world.ask("HSET", f"rql:lock:{name}", "acq_id", "rql:acq:90001/1/2/3/ffffffffffffff01",
+              "hst_id", "rql:hst:90001/1/3/ffffffffffffff01", "ts", "1.5", "ini_ttl", LONG_MS)
+    world.ask("PEXPIRE", f"rql:lock:{name}", LONG_MS)
+
+
+def who_is_told(world):
+    """The connection that the server notifies of changes; 0: none that is there."""
+    rows = world.ask("CLIENT", "LIST")
+    there = set(re.findall(r"^id=(\d+) ", rows, re.MULTILINE))
+    return max((int(told) for told in re.findall(r" redir=(\d+)", rows) if told in there), default=0)
+
+
+@scenario(counts=[1])
+def each_new_subscriber_is_told_of_a_rubys_lock(world, kind, names):
+    held_by_ruby(world, names[0])
+    asking = world.actor(kind).ask(*names, timeout_ms=FOREVER, retry_delay_ms=3600000)
+    before = 0
+    for _ in range(3):
+        wait_until(lambda before=before: who_is_told(world) > before, "the new one is told")
+        before = who_is_told(world)
+        world.ask("CLIENT", "KILL", "TYPE", "pubsub")
+    world.ask("DEL", f"rql:lock:{names[0]}")
+    asking.hold().release().check()
+    world.await_nothing_left()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
