@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """What a server does that is alive: it pauses, loses a part, is restored, cuts whoever reads too slowly."""
+import itertools
 import socket
 import sys
 import time
@@ -117,16 +118,22 @@ def nobody_who_asks_at_random_starves(world, kind, names):
 
 # ---- a server that takes no writes ----
 
+NO_WRITES = {
+    "E_READ_ONLY": (("REPLICAOF", "127.0.0.1", 1), ("REPLICAOF", "NO", "ONE")),
+    "E_UNAVAILABLE": (("CONFIG", "SET", "maxmemory", 1), ("CONFIG", "SET", "maxmemory", 0)),
+}
+
+
 @scenario()
 def who_does_not_wait_is_told_at_once(world, kind, names):
     """One question, and once more with the script's text where it was not known."""
     actor = world.actor(kind)
     actor.acquire("warm").release().check()
-    for begin, end, status in ((("REPLICAOF", "127.0.0.1", 1), ("REPLICAOF", "NO", "ONE"), "E_READ_ONLY"),
-                               (("CONFIG", "SET", "maxmemory", 1), ("CONFIG", "SET", "maxmemory", 0), "E_UNAVAILABLE")):
+    modes = [{}] if len(names) == 1 else [{}, {"mode": "gem"}]
+    for (status, (begin, end)), mode in itertools.product(NO_WRITES.items(), modes):
         world.ask(*begin)
         before = world.n_scripts()
-        outcome = actor.refused(*names, fail_fast=True, timeout_ms=FOREVER)
+        outcome = actor.refused(*names, fail_fast=True, timeout_ms=FOREVER, **mode)
         n_asked = world.n_scripts() - before
         world.ask(*end)
         check_equal(outcome.status, status)

@@ -1,6 +1,8 @@
-#include "ways.h"
+#include "fixture.h"
 
 #include "proxy.h"
+
+#include <semaphore.h>
 
 /* What a holder leaves behind, and what it may believe: the rest of a ttl, and the end of a lock.
  */
