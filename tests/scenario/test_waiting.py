@@ -56,25 +56,82 @@ def waiters_are_served_in_their_order(world, kind, names):
     world.await_nothing_left()
 
 
+def serve_all(asked):
+    """Each is released when it has the locks; the holds in the order of their tokens."""
+    holds, left = [], list(asked)
+    while left:
+        wait_until(lambda: any(asking.is_over() for asking in left), "somebody has it")
+        for asking in [one for one in left if one.is_over()]:
+            left.remove(asking)
+            holds.append(asking.hold())
+            holds[-1].release().check()
+    return sorted(holds, key=lambda hold: hold.tokens)
+
+
+@scenario()
+def whoever_comes_at_once_is_served_as_the_queue_says(world, kind, names):
+    held = holder_of(world, names)
+    clients = [world.client(world.remote() if kind == "process" else None) for _ in range(2)]
+    waiters = [world.actor("thread" if kind == "process" else kind, clients[i % 2]) for i in range(16)]
+    asked = [waiter.ask(*names, timeout_ms=FOREVER) for waiter in waiters]
+    world.await_queue(names, 16)
+    world.await_listeners(2)
+    order = world.ask("ZRANGE", f"rql:lock_queue:{names[0]}", 0, -1)
+    held.release().check()
+    holds = serve_all(asked)
+    check(len(names) > 1 or all(hold.outcome.handed_over for hold in holds), "somebody found it by a poll")
+    check(len(names) > 1 or [hold.outcome.acq_id for hold in holds] == order, "another order")
+    world.await_nothing_left()
+
+
 @scenario(is_timed=True)
 def a_deadline_ends_the_wait_and_the_request(world, kind, names):
     held = holder_of(world, names)
-    outcome = world.actor(kind).refused(*names, timeout_ms=100)
-    check_equal(outcome.status, "TIMED_OUT")
-    check(outcome.refusal["waited_us"] >= 100000, "it ended too early")
-    for name in names:
-        check_equal(world.queue_length(name), 0)
+    for timeout_ms in (100, 0):
+        outcome = world.actor(kind, retry_delay_ms=LONG_MS).refused(*names, timeout_ms=timeout_ms)
+        check_equal(outcome.status, "TIMED_OUT")
+        check(outcome.refusal["waited_us"] >= timeout_ms * 1000, "it ended too early")
+        check(outcome.took_us < 2000000, "it went on waiting")
+        for name in names:
+            check_equal(world.queue_length(name), 0)
     held.release().check()
 
 
 @scenario(is_timed=True)
 def tries_are_used_up(world, kind, names):
     held = holder_of(world, names)
-    waiter = world.actor(kind, retry_count=3, retry_delay_ms=10, retry_jitter_ms=0)
-    outcome = waiter.refused(*names)
-    check_equal((outcome.status, outcome.refusal["tries"]), ("RETRY_LIMIT", 3))
-    check_equal(world.queue_length(names[0]), 0)
+    for n_tries in (1, 3):
+        waiter = world.actor(kind, retry_count=n_tries, retry_delay_ms=100, retry_jitter_ms=0)
+        outcome = waiter.refused(*names)
+        check_equal((outcome.status, outcome.refusal["tries"]), ("RETRY_LIMIT", n_tries))
+        waited_us = outcome.refusal["waited_us"]
+        check((n_tries - 1) * 100000 - 1000 <= waited_us < n_tries * 100000, f"waited for {waited_us} us")
+        check_equal(outcome.refusal["position"], 1)
+        check_equal(world.queue_length(names[0]), 0)
     held.release().check()
+
+
+@scenario(counts=[1])
+def jitter_lengthens_the_delay(world, kind, names):
+    held = holder_of(world, names)
+    waiter = world.actor(kind, retry_count=2, retry_delay_ms=1, retry_jitter_ms=60)
+    waited_us = sum(waiter.refused(*names).refusal["waited_us"] for _ in range(20))
+    check(waited_us > 20 * 10000, f"{waited_us} us for twenty; 30 ms each are expected")
+    held.release().check()
+
+
+@scenario(is_timed=True)
+def tries_are_counted_while_it_waits(world, kind, names):
+    """By timer, also where a hand-over ends the wait."""
+    held = holder_of(world, names)
+    asking = world.actor(kind, retry_delay_ms=50, retry_jitter_ms=0).ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    end_us = world.server.now_us() + 500000
+    wait_until(lambda: world.server.now_us() > end_us, "ten delays pass")
+    held.release().check()
+    mine = asking.hold()
+    check(5 <= mine.outcome.tries <= 13, f"{mine.outcome.tries} tries")
+    mine.release().check()
 
 
 @scenario()
@@ -130,6 +187,34 @@ def who_asks_at_random_and_who_queues_both_get_it(world, kind, names):
     for asking in (first, random) if first.is_over() else (random, first):
         asking.hold().release().check()
     world.await_nothing_left()
+
+
+@scenario()
+def a_random_request_takes_free_locks_past_the_queue(world, kind, names):
+    other = "rql:acq:1/2/3/4/0123456789abcdef"
+    for name in names:
+        world.ask("ZADD", f"rql:lock_queue:{name}", world.server.now_us() // 1000000, other)
+    actor = world.actor(kind)
+    check_equal(actor.refused(*names, fail_fast=True).status, "FAIL_FAST_AFTER_TRY")
+    held = actor.acquire(*names, fail_fast=True, access_strategy="random")
+    check_equal([world.ask("ZRANGE", f"rql:lock_queue:{name}", 0, -1) for name in names], [[other]] * len(names))
+    held.release().check()
+
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def a_random_request_may_overtake_at_a_hand_over(world, kind, names):
+    """The head has at least half of the chances, a random request behind it some: 20 of 80 are expected."""
+    head, behind = world.actor(kind), world.actor(kind)
+    overtaken = 0
+    for _ in range(80):
+        held = holder_of(world, names)
+        asked = []
+        for count, (actor, access) in enumerate(((head, "queued"), (behind, "random")), 1):
+            asked.append(actor.ask(*names, timeout_ms=FOREVER, access_strategy=access))
+            world.await_queue(names, count)
+        held.release().check()
+        overtaken += serve_all(asked)[0].actor is behind
+    check(1 <= overtaken <= 40, f"{overtaken} of 80")
 
 
 @scenario(kinds=["process"])
