@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""However an acquisition ends, nothing of it stays in the queue."""
+import sys
+import time
+
+from harness import FOREVER, check, check_equal, main, scenario, wait_until
+
+LONG_MS = 60000
+RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
+
+
+def holder_of(world, names):
+    """Somebody else who holds them all."""
+    return world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+
+
+def check_left(world, names):
+    """Nobody waits, and no record is left."""
+    keys = [f"rql:{part}:{name}" for part in ("lock_queue", "req") for name in names]
+    check_equal([key for key in keys if world.ask("EXISTS", key)], [])
+
+
+REFUSALS = (
+    ("TIMED_OUT", {"timeout_ms": 150}), ("TIMED_OUT", {"timeout_ms": 0}),
+    ("RETRY_LIMIT", {"retry_count": 2, "retry_delay_ms": 20}), ("RETRY_LIMIT", {"retry_count": 0}),
+    ("FAIL_FAST_NO_TRY", {"fail_fast": True}),
+)
+
+
+@scenario(is_timed=True)
+def a_refusal_leaves_the_queue(world, kind, names):
+    """It is no error, and says so."""
+    held = holder_of(world, names)
+    actor = world.actor(kind)
+    for status, options in REFUSALS:
+        outcome = actor.refused(*names, **{"timeout_ms": FOREVER, **options})
+        check_equal((outcome.status, outcome.error), (status, ""), options)
+        check_left(world, names)
+    held.release().check()
+
+
+@scenario(counts=[1])
+def a_try_behind_others_leaves_the_queue(world, kind, names):
+    """What is noted is when the Ruby in front was first seen."""
+    world.ask("ZADD", f"rql:lock_queue:{names[0]}", 1, RUBY)
+    actor = world.actor(kind)
+    for _ in range(2):
+        outcome = actor.refused(*names, fail_fast=True, queue_ttl_ms=FOREVER)
+        check_equal(outcome.status, "FAIL_FAST_AFTER_TRY")
+        check_equal(world.queue_length(names[0]), 1)
+        check_equal(world.ask("HKEYS", f"rql:req:{names[0]}"), ["ruby"])
+
+
+@scenario(kinds=["thread", "process"])
+def a_conflict_leaves_the_queue(world, kind, names):
+    actor = world.actor(kind)
+    held = actor.acquire(*names, ttl_ms=LONG_MS)
+    check_equal(actor.refused(*names, conflict_strategy="dead_locking").status, "CONFLICT")
+    check_left(world, names)
+    outcome = actor.refused(*names, conflict_strategy="wait_for_lock", retry_count=2, retry_delay_ms=20)
+    check_equal(outcome.status, "RETRY_LIMIT" if len(names) == 1 else "CONFLICT", "a series never waits for itself")
+    check_left(world, names)
+    held.release().check()
+
+
+# ---- what somebody else has put under the keys ----
+
+def check_fault(world, actor, names, part):
+    """It names the lock, and leaves what is there as it is."""
+    key = f"rql:{part}:{names[0]}"
+    world.ask("SET", key, "foreign")
+    outcome = actor.refused(*names, timeout_ms=FOREVER)
+    check_equal(outcome.status, "E_WRONG_TYPE")
+    check(names[0] in outcome.error, outcome.error)
+    check_equal(world.ask("GET", key), "foreign")
+    world.ask("DEL", key)
+    check_left(world, names)
+
+
+@scenario()
+def a_foreign_key_is_an_error(world, kind, names):
+    """Nothing goes on in the background, which would keep the client for ten minutes."""
+    actor = world.actor(kind, io_timeout_ms=600000)
+    check_fault(world, actor, names, "lock")
+    held = holder_of(world, names)
+    check_fault(world, actor, names, "lock_queue")
+    check_fault(world, actor, names, "req")
+    held.release().check()
+
+
+@scenario()
+def a_foreign_queue_is_no_fault_of_a_release(world, kind, names):
+    """It has nobody to serve: the lock is free, and that is what the holder is told."""
+    held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS)
+    world.ask("SET", f"rql:lock_queue:{names[0]}", "foreign")
+    held.release().check()
+    check_equal([world.holder(name) for name in names], [None] * len(names))
+    check_equal(world.ask("GET", f"rql:lock_queue:{names[0]}"), "foreign")
+
+
+@scenario(kinds=["thread", "process"], counts=[1])
+def a_foreign_queue_hides_no_end(world, kind, names):
+    """Nor of the end of a re-entry that is the end of the lock, nor of what comes too late."""
+    lock, queue = f"rql:lock:{names[0]}", f"rql:lock_queue:{names[0]}"
+    actor = world.actor(kind)
+    held = actor.acquire(*names, ttl_ms=LONG_MS)
+    inner = actor.acquire(*names, ttl_ms=LONG_MS, conflict_strategy="extendable_work_through")
+    world.ask("HDEL", lock, "rql_end")
+    world.ask("PEXPIRE", lock, LONG_MS // 2)  # less than what is taken back
+    world.ask("SET", queue, "foreign")
+    inner.release().check()
+    check_equal(world.ask("EXISTS", lock), 0)
+    check_equal(held.extend(LONG_MS).status, "NOT_HELD")
+    check_equal(held.release().status, "NOT_HELD")
+    check_equal(world.ask("GET", queue), "foreign")
+
+
+# ---- a server that takes no writes for a while ----
+
+def check_tried_until_the_deadline(world, kind, names, begin, end, status):
+    actor = world.actor(kind)
+    actor.acquire(*names).release().check()
+    world.ask(*begin)
+    outcome = actor.refused(*names, timeout_ms=300)
+    world.ask(*end)
+    check_equal(outcome.status, status)
+    check(names[0] in outcome.error, outcome.error)
+    check(outcome.took_us >= 290000, f"given up after {outcome.took_us} us")
+    check_left(world, names)
+    actor.acquire(*names).release().check()
+
+
+@scenario(is_timed=True)
+def a_full_server_is_tried_until_the_deadline(world, kind, names):
+    check_tried_until_the_deadline(world, kind, names, ("CONFIG", "SET", "maxmemory", 1),
+                                   ("CONFIG", "SET", "maxmemory", 0), "E_UNAVAILABLE")
+
+
+@scenario(is_timed=True)
+def a_replica_is_tried_until_the_deadline(world, kind, names):
+    check_tried_until_the_deadline(world, kind, names, ("REPLICAOF", "127.0.0.1", 1), ("REPLICAOF", "NO", "ONE"),
+                                   "E_READ_ONLY")
+
+
+@scenario()
+def a_full_server_that_recovers_ends_the_wait(world, kind, names):
+    actor = world.actor(kind)
+    actor.acquire(*names).release().check()
+    world.ask("CONFIG", "RESETSTAT")
+    world.ask("CONFIG", "SET", "maxmemory", 1)
+    asking = actor.ask(*names, timeout_ms=FOREVER)
+    wait_until(lambda: "OOM" in world.ask("INFO", "errorstats"), "it was refused")
+    world.ask("CONFIG", "SET", "maxmemory", 0)
+    asking.hold().release().check()
+    world.await_nothing_left()
+
+
+# ---- many, and unlucky moments ----
+
+@scenario(is_timed=True)
+def a_crowd_leaves_nothing_behind(world, kind, names):
+    held = holder_of(world, names)
+    client = world.client(world.remote() if kind == "process" else None)
+    crowd = [world.actor("thread" if kind == "process" else kind, client) for _ in range(12)]
+    asked = [actor.ask(*names, timeout_ms=100 + 10 * i) for i, actor in enumerate(crowd)]
+    check_equal([asking.outcome().status for asking in asked], ["TIMED_OUT"] * len(crowd))
+    check_left(world, names)
+    held.release().check()
+    check_equal(world.keys_left(), [])
+
+
+@scenario(kinds=["thread", "loop"])
+def a_timeout_that_meets_a_hand_over_leaks_nothing(world, kind, names):
+    """It is either taken or given back."""
+    actor, other = world.actor(kind), world.actor("thread")
+    actor.acquire("warm").release().check()
+    for i in range(30):
+        held = other.acquire(*names, ttl_ms=LONG_MS)
+        moment = time.monotonic() + 0.026 + 0.0003 * i
+        asking = actor.ask(*names, timeout_ms=30)
+        while time.monotonic() < moment:  # closer than a sleep
+            pass
+        held.release().check()
+        if asking.outcome().check("OK", "TIMED_OUT", "E_UNKNOWN").status == "OK":
+            asking.hold().release().check()
+        world.await_nothing_left()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
