@@ -1,33 +1,65 @@
 #include "check.h"
 
+#include "aborts.h"
 #include "base/clock.h"
+#include "chance.h"
 #include "lock/request.h"
 
 #include <rql/base.h>
 
-/* What happens, when, with what; then what the machine wants, until when or with which status. */
-struct beat {
-    enum happening {
-        END,
-        GRANTED,
-        REFUSED,
-        QUEUED,
-        AGAIN,
-        SETBACK,
-        FAULT,
-        TIME,
-        LOOK,
-        LEFT,
-        UNCONFIRMED,
-    } what;
-
-    int64_t at_us;
-    rql_status with;
-    enum rqli_request_want want;
-    int64_t then;
+enum {
+    ORIGIN_US = 7000000,
+    LIFE_US = 1666666,
+    DELAY_US = 200000,
+    STEPS_MAX = 12,
+    N_LIVES = 20000,
+    LIFE_STEPS_MAX = 100000,
+    LAST_STEPS_MAX = 4,
 };
 
-/* Times are relative to `origin_us`; a deadline_us or ends_us of 0: never. */
+#define NEVER RQLI_NEVER_US
+
+enum event {
+    END,
+    GRANTED, /* answers, up to FAULT */
+    REFUSED,
+    QUEUED,
+    AGAIN,
+    OVER,
+    SETBACK,
+    FAULT,
+    TIME,
+    LOOK,
+    LEADS,
+    CATCH_UP,
+    LATE,
+    CANCELLED,
+    CANCELLED_ASKING, /* while a try is under way */
+    LEFT,
+    UNCONFIRMED,
+};
+
+enum want {
+    TRY = RQLI_WANT_TRY,
+    WAIT = RQLI_WANT_WAIT,
+    LEAVE = RQLI_WANT_LEAVE,
+    FINISH = RQLI_WANT_FINISH,
+    ABORTS, /* it may not happen in this state */
+};
+
+/* What happens, when; then what the machine wants, until when or with which status; what it happens
+ * with; and, unless 0, how many tries are counted then. */
+struct step {
+    enum event event;
+    int64_t at_us;
+    enum want want;
+    int64_t then;
+    rql_status with;
+    int64_t tries;
+};
+
+/* Times count from ORIGIN_US; a deadline_us, ends_us or leads_at_us of 0: never; tries: no limit;
+ * a delay_us: DELAY_US. */
 struct story {
     const char *name;
     int64_t deadline_us;
@@ -35,503 +67,827 @@ struct story {
     int64_t delay_us;
     int64_t jitter_us;
     int64_t ends_us;
+    int64_t leads_at_us;
     bool leads;
-    bool is_listening;
     bool is_first;
-    struct beat beats[12];
+    bool is_deaf;     /* hears no pushes */
+    bool is_notified; /* as on a loop */
+    struct step steps[STEPS_MAX];
 };
 
-enum { ORIGIN_US = 7000000, LIFE_US = 1666666 };
+static const struct story stories[] = {
+    /* Short stories end as told. */
+    {"granted at once", .tries = 3, .steps = {{GRANTED, 0, FINISH}}},
+    {"a deadline of now still gets one try, and takes what that gives", .deadline_us = 1,
+     .tries = 3, .steps = {{GRANTED, 9, FINISH}}},
+    {"a deadline of now ends with the first refusal", .deadline_us = 1, .tries = 3,
+     .steps = {{QUEUED, 9, LEAVE}, {LEFT, 20, FINISH, RQL_TIMED_OUT}}},
+    {"the first refusal comes at the deadline", .deadline_us = 100, .tries = 3,
+     .steps = {{QUEUED, 100, LEAVE}, {LEFT, 120, FINISH, RQL_TIMED_OUT}}},
+    {"told to ask again at once", .tries = 3, .steps = {{AGAIN, 10, TRY}, {GRANTED, 20, FINISH}}},
+    {"told to ask again for too long", .deadline_us = 100, .tries = 3,
+     .steps = {{AGAIN, 10, TRY}, {AGAIN, 100, LEAVE}, {LEFT, 110, FINISH, RQL_TIMED_OUT}}},
+    {"handed over while it waits", .tries = 3,
+     .steps = {{QUEUED, 0, WAIT, 200000}, {GRANTED, 900, FINISH}}},
+    {"a leave without an answer: nobody knows", .tries = 1,
+     .steps = {{QUEUED, 0, LEAVE}, {UNCONFIRMED, 50, FINISH, RQL_E_UNKNOWN}}},
+    {"a conflict that shows only while it waits", .tries = 3, .is_deaf = true,
+     .steps = {{QUEUED, 0, WAIT, 200000},
+               {LOOK, 10, TRY},
+               {REFUSED, 20, FINISH, RQL_CONFLICT, RQL_CONFLICT}}},
+    /* Tries are counted by timer. */
+    {"for ever: only the deadline ends it", .deadline_us = 500000,
+     .steps = {{QUEUED, 0, WAIT, 200000},
+               {TIME, 200000, WAIT, 400000},
+               {TIME, 400000, WAIT, 500000},
+               {TIME, 500000, LEAVE},
+               {LEFT, 500100, FINISH, RQL_TIMED_OUT}}},
+    {"one try: leaves with the first refusal", .tries = 1,
+     .steps = {{QUEUED, 0, LEAVE}, {LEFT, 10, FINISH, RQL_RETRY_LIMIT}}},
+    {"a follower is counted without asking, its last try asks, then it leaves", .tries = 3,
+     .jitter_us = 7000,
+     .steps = {{QUEUED, 0, WAIT, 207000},
+               {TIME, 207000, WAIT, 414000},
+               {TIME, 414000, TRY},
+               {QUEUED, 414200, LEAVE},
+               {LEFT, 414300, FINISH, RQL_RETRY_LIMIT}}},
+    {"the last try may succeed", .tries = 2,
+     .steps = {{QUEUED, 0, WAIT, 200000}, {TIME, 200000, TRY}, {GRANTED, 200100, FINISH}}},
+    {"pushes are not counted and move no tick", .tries = 2,
+     .steps = {{QUEUED, 0, WAIT, 200000},
+               {LOOK, 10, TRY},
+               {QUEUED, 90000, WAIT, 200000},
+               {LOOK, 90010, TRY},
+               {QUEUED, 190000, WAIT, 200000},
+               {TIME, 200000, TRY},
+               {QUEUED, 200100, LEAVE},
+               {LEFT, 200200, FINISH, RQL_RETRY_LIMIT}}},
+    /* Waking early or late counts no more than once. */
+    {"waking early counts nothing", .tries = 2,
+     .steps = {{QUEUED, 0, WAIT, 200000}, {TIME, 199999, WAIT, 200000}, {GRANTED, 199999, FINISH}}},
+    {"waking early asks nothing, subscribed or not", .tries = 3, .is_deaf = true,
+     .steps = {{QUEUED, 0, WAIT, 200000},
+               {TIME, 199999, WAIT, 200000},
+               {TIME, 200000, TRY},
+               {GRANTED, 200000, FINISH}}},
+    {"waking late counts once", .tries = 3,
+     .steps = {{QUEUED, 0, WAIT, 200000},
+               {TIME, 1000000, WAIT, 1200000},
+               {TIME, 1200000, TRY},
+               {QUEUED, 1200100, LEAVE},
+               {LEFT, 1200200, FINISH, RQL_RETRY_LIMIT}}},
+    /* Setbacks are tried again within the deadline. */
+    {"no connection, then granted", .tries = 1,
+     .steps = {{SETBACK, 0, WAIT, 20000, RQL_E_IO}, {TIME, 20000, TRY}, {GRANTED, 20100, FINISH}}},
+    {"pauses have jitter", .tries = 1, .jitter_us = 3000,
+     .steps = {{SETBACK, 0, WAIT, 23000, RQL_E_IO}, {TIME, 23000, TRY}, {GRANTED, 23100, FINISH}}},
+    {"waking early does not cut the pause", .tries = 1,
+     .steps = {{SETBACK, 0, WAIT, 20000, RQL_E_IO},
+               {TIME, 5000, WAIT, 20000},
+               {TIME, 20000, TRY},
+               {GRANTED, 20100, FINISH}}},
+    {"no connection to the end: nothing to leave", .deadline_us = 50000, .tries = 3,
+     .steps = {{SETBACK, 0, WAIT, 20000, RQL_E_IO},
+               {TIME, 20000, TRY},
+               {SETBACK, 50000, FINISH, RQL_E_IO, RQL_E_IO}}},
+    {"the deadline comes within a pause: the fault is the reason, not the time",
+     .deadline_us = 30000, .tries = 3,
+     .steps = {{SETBACK, 15000, WAIT, 30000, RQL_E_UNAVAILABLE},
+               {TIME, 30000, FINISH, RQL_E_UNAVAILABLE}}},
+    /* A try without an answer may have left a request. */
+    {"no answer, and then no connection: a request may be there", .deadline_us = 30000, .tries = 3,
+     .steps = {{SETBACK, 0, WAIT, 20000, RQL_E_UNKNOWN},
+               {TIME, 20000, TRY},
+               {SETBACK, 30000, LEAVE, 0, RQL_E_IO},
+               {LEFT, 30100, FINISH, RQL_E_IO}}},
+    {"no answer, but the leave is confirmed: that settles it", .deadline_us = 10000, .tries = 3,
+     .steps = {{SETBACK, 10000, LEAVE, 0, RQL_E_UNKNOWN}, {LEFT, 10100, FINISH, RQL_TIMED_OUT}}},
+    {"no answer, and the leave gets none either", .deadline_us = 10000, .tries = 3,
+     .steps = {{SETBACK, 10000, LEAVE, 0, RQL_E_UNKNOWN},
+               {UNCONFIRMED, 10100, FINISH, RQL_E_UNKNOWN}}},
+    /* Setbacks in the queue change none of its times. */
+    {"a setback in the queue keeps the ticks", .tries = 2,
+     .steps = {{QUEUED, 0, WAIT, 200000},
+               {LOOK, 100000, TRY},
+               {SETBACK, 150000, WAIT, 170000, RQL_E_UNAVAILABLE},
+               {TIME, 170000, TRY},
+               {QUEUED, 171000, WAIT, 200000},
+               {TIME, 200000, TRY},
+               {QUEUED, 200100, LEAVE},
+               {LEFT, 200200, FINISH, RQL_RETRY_LIMIT}}},
+    {"a setback at the last try: it is made again, then leaves", .tries = 2, .is_deaf = true,
+     .steps = {{QUEUED, 0, WAIT, 200000},
+               {TIME, 200000, TRY},
+               {SETBACK, 200100, WAIT, 220100, RQL_E_IO},
+               {TIME, 220100, TRY},
+               {QUEUED, 220200, LEAVE},
+               {LEFT, 220300, FINISH, RQL_RETRY_LIMIT}}},
+    {"a fault behind the pause does not outlive a result", .deadline_us = 100000, .tries = 9,
+     .is_deaf = true,
+     .steps = {{SETBACK, 0, WAIT, 20000, RQL_E_IO},
+               {TIME, 20000, TRY},
+               {QUEUED, 20100, WAIT, 100000},
+               {TIME, 100000, LEAVE},
+               {LEFT, 100100, FINISH, RQL_TIMED_OUT}}},
+    /* The server is asked for all by the first. */
+    {"the leader, first in the queue: at every tick", .leads = true, .is_first = true,
+     .steps = {{QUEUED, 0, WAIT, 200000}, {TIME, 200000, TRY}, {GRANTED, 200100, FINISH}}},
+    {"the leader behind others: a heartbeat", .delay_us = 1000000, .leads = true,
+     .steps = {{QUEUED, 0, WAIT, 1000000},
+               {TIME, 1000000, WAIT, LIFE_US},
+               {TIME, LIFE_US, TRY},
+               {QUEUED, LIFE_US, WAIT, 2000000},
+               {GRANTED, LIFE_US, FINISH}}},
+    {"the leader behind others, and a long delay: a heartbeat all the same", .delay_us = 60000000,
+     .leads = true,
+     .steps = {{QUEUED, 0, WAIT, LIFE_US},
+               {TIME, LIFE_US, TRY},
+               {QUEUED, 1700000, WAIT, 1700000 + LIFE_US},
+               {GRANTED, 1700000, FINISH}}},
+    {"a follower does not ask, but looks whether it leads", .delay_us = 60000000, .ends_us = 50000,
+     .steps = {{QUEUED, 0, WAIT, LIFE_US},
+               {TIME, LIFE_US, WAIT, 2 * LIFE_US},
+               {GRANTED, LIFE_US, FINISH}}},
+    {"the first of all asks at every tick, also if another leads its client", .is_first = true,
+     .steps = {{QUEUED, 0, WAIT, 200000}, {TIME, 200000, TRY}, {GRANTED, 200100, FINISH}}},
+    {"without a subscription: everybody asks at every tick", .is_deaf = true,
+     .steps = {{QUEUED, 0, WAIT, 200000},
+               {TIME, 200000, TRY},
+               {QUEUED, 200100, WAIT, 400000},
+               {GRANTED, 300000, FINISH}}},
+    /* The end of the lock is awaited by the first. */
+    {"the leader, first in the queue: 2 ms after the lock has ended", .ends_us = 50000,
+     .leads = true, .is_first = true,
+     .steps = {{QUEUED, 0, WAIT, 52000}, {TIME, 52000, TRY}, {GRANTED, 52100, FINISH}}},
+    {"the leader behind others: too, who is in front may be dead", .ends_us = 50000, .leads = true,
+     .steps = {{QUEUED, 0, WAIT, 52000}, {TIME, 52000, TRY}, {GRANTED, 52100, FINISH}}},
+    {"a pause after a setback is kept whatever the lock does", .delay_us = 10000, .ends_us = 5000,
+     .leads = true, .is_first = true, .is_deaf = true,
+     .steps = {{QUEUED, 0, WAIT, 7000},
+               {TIME, 7000, TRY},
+               {SETBACK, 7100, WAIT, 27100, RQL_E_IO},
+               {TIME, 10000, WAIT, 27100},
+               {TIME, 27100, TRY},
+               {GRANTED, 27200, FINISH}}},
+    {"a follower that comes to lead takes over asking", .delay_us = 60000000,
+     .leads_at_us = LIFE_US,
+     .steps = {{QUEUED, 0, WAIT, LIFE_US}, {TIME, LIFE_US, TRY}, {GRANTED, LIFE_US, FINISH}}},
+    /* It knows nothing of the present holder, who may have died: nobody tells it. */
+    {"who has come to lead asks once at the next tick", .leads_at_us = 400000,
+     .steps = {{QUEUED, 0, WAIT, 200000},
+               {TIME, 200000, WAIT, 400000},
+               {TIME, 400000, TRY},
+               {QUEUED, 400000, WAIT, 600000},
+               {TIME, 600000, WAIT, 800000},
+               {GRANTED, 600000, FINISH}}},
+
+    /* What only a loop does: requests that are told when they come to lead, or are taken back. */
+    {"a follower sleeps without end", .is_notified = true,
+     .steps = {{QUEUED, 0, WAIT, NEVER}, {GRANTED, 1, FINISH}}},
+    {"a follower sleeps until its deadline", .deadline_us = 9000000, .is_notified = true,
+     .steps = {{QUEUED, 0, WAIT, 9000000},
+               {TIME, 9000000, LEAVE},
+               {LEFT, 9000000, FINISH, RQL_TIMED_OUT}}},
+    {"a follower sleeps while nobody listens: who leads asks", .is_deaf = true, .is_notified = true,
+     .steps = {{QUEUED, 0, WAIT, NEVER}, {GRANTED, 1, FINISH}}},
+    {"a follower counts a limited number of tries, and asks at the last", .tries = 3,
+     .is_deaf = true, .is_notified = true,
+     .steps = {{QUEUED, 0, WAIT, 200000},
+               {TIME, 200000, WAIT, 400000},
+               {TIME, 400000, TRY},
+               {QUEUED, 400000, LEAVE},
+               {LEFT, 400000, FINISH, RQL_RETRY_LIMIT}}},
+    {"who is told that it leads asks at its next tick", .leads_at_us = 1000001, .is_notified = true,
+     .steps = {{QUEUED, 0, WAIT, NEVER},
+               {LEADS, 1000001, WAIT, 1200000, 0, 6},
+               {TIME, 1200000, TRY},
+               {GRANTED, 1200000, FINISH}}},
+    {"who is told that it leads sends a heartbeat in time", .delay_us = 3600000000,
+     .leads_at_us = 60000000, .is_notified = true,
+     .steps = {{QUEUED, 0, WAIT, NEVER},
+               {LEADS, 60000000, WAIT, 60000000 + LIFE_US},
+               {GRANTED, 60000001, FINISH}}},
+    {"who asks or leaves already does not mind leading", .leads = true, .is_notified = true,
+     .steps = {{LEADS, 0, TRY},
+               {QUEUED, 0, WAIT, 200000},
+               {CANCELLED, 0, LEAVE},
+               {LEADS, 0, LEAVE},
+               {LEFT, 0, FINISH, RQL_CANCELLED}}},
+    {"a setback is slept off by followers too", .is_notified = true,
+     .steps = {{SETBACK, 0, WAIT, 20000, RQL_E_IO}, {TIME, 20000, TRY}, {GRANTED, 20000, FINISH}}},
+    {"tries slept through are counted", .is_notified = true,
+     .steps = {{CATCH_UP, 0, TRY, 0, 0, -1},
+               {QUEUED, 0, WAIT, NEVER, 0, 1},
+               {CATCH_UP, 199999, WAIT, NEVER, 0, 1},
+               {CATCH_UP, 200000, WAIT, NEVER, 0, 2},
+               {CATCH_UP, 200000, WAIT, NEVER, 0, 2},
+               {CATCH_UP, 2200000, WAIT, NEVER, 0, 12},
+               {GRANTED, 2200000, FINISH}}},
+    {"who has a limit of tries counts by itself", .tries = 3, .is_notified = true,
+     .steps = {{QUEUED, 0, WAIT, 200000},
+               {CATCH_UP, 2000000, WAIT, 200000, 0, 1},
+               {GRANTED, 2000000, FINISH}}},
+    {"cancelled before anything was sent", .tries = 3, .is_notified = true,
+     .steps = {{CANCELLED, 0, FINISH, RQL_CANCELLED}}},
+    {"cancelled while it is asked", .tries = 3, .is_notified = true,
+     .steps = {{CANCELLED_ASKING, 0, LEAVE},
+               {CANCELLED, 0, LEAVE},
+               {LEFT, 0, FINISH, RQL_CANCELLED}}},
+    {"cancelled while it is asked, unconfirmed", .tries = 3, .is_notified = true,
+     .steps = {{CANCELLED_ASKING, 0, LEAVE},
+               {CANCELLED, 0, LEAVE},
+               {UNCONFIRMED, 0, FINISH, RQL_E_UNKNOWN}}},
+    {"cancelled while it waits", .tries = 3, .is_notified = true,
+     .steps = {{QUEUED, 0, WAIT, 200000},
+               {CANCELLED, 0, LEAVE},
+               {CANCELLED, 0, LEAVE},
+               {LEFT, 0, FINISH, RQL_CANCELLED}}},
+    {"cancelled while it waits, unconfirmed", .tries = 3, .is_notified = true,
+     .steps = {{QUEUED, 0, WAIT, 200000},
+               {CANCELLED, 0, LEAVE},
+               {CANCELLED, 0, LEAVE},
+               {UNCONFIRMED, 0, FINISH, RQL_E_UNKNOWN}}},
+    {"cancelled too late", .tries = 3, .is_notified = true,
+     .steps = {{GRANTED, 0, FINISH}, {CANCELLED, 0, FINISH}}},
+    {"a turn that did not come in time", .deadline_us = 1, .tries = 3,
+     .steps = {{LATE, 1, FINISH, RQL_TIMED_OUT}}},
+    {"a turn that did not come in time after a fault", .deadline_us = 50000, .tries = 3,
+     .steps = {{SETBACK, 0, WAIT, 20000, RQL_E_IO},
+               {TIME, 20000, TRY},
+               {LATE, 20000, FINISH, RQL_E_IO}}},
+
+    {"an outcome ends it and leaves nothing: no try", .tries = 3,
+     .steps = {{REFUSED, 0, FINISH, RQL_FAIL_FAST_NO_TRY, RQL_FAIL_FAST_NO_TRY, 1}}},
+    {"an outcome ends it and leaves nothing: after a try", .tries = 3,
+     .steps = {{REFUSED, 0, FINISH, RQL_FAIL_FAST_AFTER_TRY, RQL_FAIL_FAST_AFTER_TRY, 1}}},
+    {"an outcome ends it and leaves nothing: a conflict", .tries = 3,
+     .steps = {{REFUSED, 0, FINISH, RQL_CONFLICT, RQL_CONFLICT, 1}}},
+    /* The first of all waiters asks whenever a try is counted; whatever that brings is this try. */
+    {"a grant that was over is counted once", .tries = 4, .leads = true, .is_first = true,
+     .steps = {{QUEUED, 0, WAIT, 200000, 0, 1},
+               {TIME, 200000, TRY},
+               {OVER, 200000, WAIT, 400000, 0, 2},
+               {TIME, 400000, TRY},
+               {OVER, 400000, WAIT, 600000, 0, 3},
+               {LOOK, 400000, TRY},
+               {OVER, 400000, LEAVE},
+               {LEFT, 400000, FINISH, RQL_RETRY_LIMIT}}},
+    {"nothing happens to a request that has ended", .tries = 3,
+     .steps = {{GRANTED, 0, FINISH},
+               {GRANTED, 0, ABORTS},
+               {REFUSED, 0, ABORTS, 0, RQL_CONFLICT},
+               {QUEUED, 0, ABORTS},
+               {OVER, 0, ABORTS},
+               {SETBACK, 0, ABORTS, 0, RQL_E_IO},
+               {TIME, 0, ABORTS},
+               {LOOK, 0, ABORTS},
+               {LEFT, 0, ABORTS}}},
+    {"who leaves only leaves", .tries = 1,
+     .steps = {{QUEUED, 0, LEAVE},
+               {QUEUED, 0, ABORTS},
+               {OVER, 0, ABORTS},
+               {SETBACK, 0, ABORTS, 0, RQL_E_IO},
+               {TIME, 0, ABORTS},
+               {LOOK, 0, ABORTS},
+               {LEFT, 0, FINISH, RQL_RETRY_LIMIT}}},
+    {"outcomes and faults are not mixed up", .tries = 3,
+     .steps = {{REFUSED, 0, ABORTS, 0, RQL_E_IO},
+               {SETBACK, 0, ABORTS, 0, RQL_CONFLICT},
+               {FAULT, 0, ABORTS, 0, RQL_TIMED_OUT},
+               {REFUSED, 0, ABORTS, 0, RQL_OK},
+               {SETBACK, 0, ABORTS, 0, RQL_OK},
+               {FAULT, 0, ABORTS, 0, RQL_OK},
+               {GRANTED, 0, FINISH}}},
+};
+
+/* Everything that an event may need. */
+struct happening {
+    struct rqli_request *request;
+    enum event event;
+    rql_status with;
+    struct rqli_request_place place;
+    struct rqli_request_input view;
+};
+
+/* The answer to a try. */
+static void answer(struct rqli_request *request, const struct happening *self)
+{
+    enum event event = self->event;
+
+    if (event == GRANTED) {
+        rqli_request_on_granted(request);
+    } else if (event == REFUSED) {
+        rqli_request_on_refused(request, self->with);
+    } else if (event == QUEUED) {
+        rqli_request_on_queued(request, &self->place, &self->view);
+    } else if (event == AGAIN) {
+        rqli_request_on_again(request, self->view.now_us);
+    } else if (event == OVER) {
+        rqli_request_on_over(request, &self->view);
+    } else if (event == SETBACK) {
+        rqli_request_on_setback(request, self->with, &self->view);
+    } else {
+        rqli_request_on_fault(request, self->with);
+    }
+}
+
+static void happen(void *data)
+{
+    const struct happening *self = data;
+    struct rqli_request *request = self->request;
+    enum event event = self->event;
+
+    if (event <= FAULT) {
+        answer(request, self);
+    } else if (event == TIME) {
+        rqli_request_on_time(request, &self->view);
+    } else if (event == LOOK) {
+        rqli_request_on_poll(request);
+    } else if (event == LEADS) {
+        rqli_request_on_lead(request, &self->view);
+    } else if (event == CATCH_UP) {
+        rqli_request_catch_up(request, &self->view);
+    } else if (event == LATE) {
+        rqli_request_on_late(request);
+    } else if (event == CANCELLED || event == CANCELLED_ASKING) {
+        rqli_request_on_cancelled(request, event == CANCELLED_ASKING);
+    } else {
+        rqli_request_on_left(request, event == LEFT);
+    }
+}
 
 static int64_t instant(int64_t us)
 {
-    return us > 0 ? ORIGIN_US + us : RQLI_NEVER_US;
+    return us > 0 && us != NEVER ? ORIGIN_US + us : NEVER;
 }
 
-static void happen(struct rqli_request *request, const struct story *story, const struct beat *beat)
+static void check_step(struct rqli_request *request, const struct story *story,
+                       const struct step *step)
 {
-    const struct rqli_request_place place = {
-        .lock_ends_us = instant(story->ends_us),
-        .is_first = story->is_first,
+    int64_t now_us = ORIGIN_US + step->at_us;
+    struct happening happening = {
+        .request = request,
+        .event = step->event,
+        .with = step->with,
+        .place = {.lock_ends_us = instant(story->ends_us), .is_first = story->is_first},
+        .view = {.now_us = now_us,
+                 .jitter_us = story->jitter_us,
+                 .leads = story->leads || now_us >= instant(story->leads_at_us),
+                 .is_listening = !story->is_deaf,
+                 .is_notified = story->is_notified},
     };
-    const struct rqli_request_input view = {
-        .now_us = ORIGIN_US + beat->at_us,
-        .jitter_us = story->jitter_us,
-        .leads = story->leads,
-        .is_listening = story->is_listening,
-    };
+    struct rqli_request_step next;
 
-    switch (beat->what) {
-    case GRANTED:
-        rqli_request_on_granted(request);
-        break;
-    case REFUSED:
-        rqli_request_on_refused(request, beat->with);
-        break;
-    case QUEUED:
-        rqli_request_on_queued(request, &place, &view);
-        break;
-    case AGAIN:
-        rqli_request_on_again(request, view.now_us);
-        break;
-    case SETBACK:
-        rqli_request_on_setback(request, beat->with, &view);
-        break;
-    case FAULT:
-        rqli_request_on_fault(request, beat->with);
-        break;
-    case TIME:
-        rqli_request_on_time(request, &view);
-        break;
-    case LOOK:
-        rqli_request_on_poll(request);
-        break;
-    case LEFT:
-    case UNCONFIRMED:
-        rqli_request_on_left(request, beat->what == LEFT);
-        break;
-    case END:
-        break;
+    if (step->want == ABORTS) {
+        assert_true(aborts(happen, &happening));
+        return;
+    }
+    happen(&happening);
+    next = rqli_request_next(request);
+    assert_int_equal(next.want, step->want);
+    if (step->want == WAIT) {
+        assert_int_equal(next.until_us, instant(step->then));
+    } else if (step->want == FINISH) {
+        assert_int_equal(next.status, step->then);
+        assert_int_equal(request->in_queue, step->event == UNCONFIRMED);
+    }
+    assert_true(step->tries == 0 || request->tries == (step->tries < 0 ? 0 : step->tries));
+}
+
+static void every_story_ends_as_told(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_ROWS(stories); i++) {
+        const struct story *story = &stories[i];
+        const struct rqli_request_limits limits = {
+            .deadline_us = instant(story->deadline_us),
+            .tries = story->tries ? story->tries : RQL_FOREVER,
+            .delay_us = story->delay_us ? story->delay_us : DELAY_US,
+        };
+        struct rqli_request request;
+
+        say_row(story->name);
+        rqli_request_init(&request, &limits);
+        assert_int_equal(rqli_request_next(&request).want, TRY);
+        for (const struct step *step = story->steps; step->event != END; step++) {
+            print_message("#   step %d\n", (int)(step - story->steps));
+            check_step(&request, story, step);
+        }
+        assert_int_equal(rqli_request_next(&request).want, FINISH);
     }
 }
 
-static void check_step(const struct rqli_request *request, const struct beat *beat)
-{
-    struct rqli_request_step step = rqli_request_next(request);
+/* What it ends with when it is withdrawn, and when nobody knows whether; E_IO and its like promise
+ * that nothing was done: not true of the request that was queued. */
+static const struct fault_row {
+    rql_status fault;
+    bool is_queued;
+    bool leaves;
+    rql_status left;
+    rql_status unconfirmed;
+} fault_rows[] = {
+    {RQL_E_IO, false, false, RQL_E_IO, RQL_E_IO},
+    {RQL_E_NOMEM, false, false, RQL_E_NOMEM, RQL_E_NOMEM},
+    {RQL_E_READ_ONLY, false, false, RQL_E_READ_ONLY, RQL_E_READ_ONLY},
+    {RQL_E_UNAVAILABLE, false, false, RQL_E_UNAVAILABLE, RQL_E_UNAVAILABLE},
+    {RQL_E_UNKNOWN, false, true, RQL_TIMED_OUT, RQL_E_UNKNOWN},
+    {RQL_E_PROTOCOL, false, true, RQL_E_PROTOCOL, RQL_E_PROTOCOL},
+    {RQL_E_SERVER, false, true, RQL_E_SERVER, RQL_E_SERVER},
+    {RQL_E_AUTH, false, true, RQL_E_AUTH, RQL_E_AUTH},
+    {RQL_E_WRONG_TYPE, false, true, RQL_E_WRONG_TYPE, RQL_E_WRONG_TYPE},
+    {RQL_E_BUSY, false, true, RQL_E_BUSY, RQL_E_BUSY},
+    {RQL_E_IO, true, true, RQL_E_IO, RQL_E_UNKNOWN},
+    {RQL_E_NOMEM, true, true, RQL_E_NOMEM, RQL_E_UNKNOWN},
+    {RQL_E_READ_ONLY, true, true, RQL_E_READ_ONLY, RQL_E_UNKNOWN},
+    {RQL_E_UNAVAILABLE, true, true, RQL_E_UNAVAILABLE, RQL_E_UNKNOWN},
+};
 
-    assert_int_equal(step.want, beat->want);
-    if (step.want == RQLI_WANT_WAIT) {
-        assert_int_equal(step.until_us - ORIGIN_US, beat->then);
-    } else if (step.want == RQLI_WANT_FINISH) {
-        assert_int_equal(step.status, beat->then);
-        assert_int_equal(request->in_queue, beat->what == UNCONFIRMED);
+static void faults_leave_what_they_may_have_left(void **state)
+{
+    static const struct story story = {.tries = 3};
+    const struct rqli_request_limits limits = {NEVER, 3, DELAY_US};
+
+    (void)state;
+    for (size_t i = 0; i < 2 * N_ROWS(fault_rows); i++) {
+        const struct fault_row *row = &fault_rows[i / 2];
+        enum event end = i % 2 ? UNCONFIRMED : LEFT;
+        rql_status status = i % 2 ? row->unconfirmed : row->left;
+        const struct step queued[] = {{QUEUED, 0, WAIT, DELAY_US, 0, 0}, {LOOK, 0, TRY, 0, 0, 0}};
+        const struct step ends[] = {{FAULT, 0, row->leaves ? LEAVE : FINISH, status, row->fault, 0},
+                                    {end, 0, FINISH, status, 0, 0}};
+        struct rqli_request request;
+
+        print_message("# fault: %s, queued %d\n", rql_status_text(row->fault), row->is_queued);
+        rqli_request_init(&request, &limits);
+        for (size_t k = 0; row->is_queued && k < N_ROWS(queued); k++) {
+            check_step(&request, &story, &queued[k]);
+        }
+        for (size_t k = 0; k < (row->leaves ? N_ROWS(ends) : 1); k++) {
+            check_step(&request, &story, &ends[k]);
+        }
     }
 }
 
-static void play(const struct story *story)
+/* The same, with every rule written down once more. */
+struct model {
+    struct rqli_request_limits limits;
+    enum want want;
+    int64_t wake_us;
+    rql_status verdict;
+    rql_status setback; /* the result if the deadline comes in the pause after it */
+    struct rqli_request_place place;
+    int64_t tries, tick_us, poll_us, pause_end_us;
+    bool led, was_counted, is_there;
+};
+
+static void model_end(struct model *model, rql_status verdict)
 {
-    const struct rqli_request_limits limits = {
-        .deadline_us = instant(story->deadline_us),
-        .tries = story->tries,
-        .delay_us = story->delay_us,
-    };
+    model->verdict = verdict;
+    model->want = model->is_there ? LEAVE : FINISH;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Until the first of all the times that it has to wake at. */
+static void model_sleep(struct model *model, const struct rqli_request_input *view)
+{
+    bool cares = view->leads || model->place.is_first;
+
+    model->want = WAIT;
+    model->wake_us = model->limits.deadline_us;
+    if (model->pause_end_us != NEVER) {
+        model->wake_us = least(model->wake_us, model->pause_end_us);
+        return;
+    }
+    if (cares || !view->is_notified) {
+        model->wake_us = least(model->wake_us, least(model->tick_us, model->poll_us));
+    } else if (model->limits.tries != RQL_FOREVER) {
+        model->wake_us = least(model->wake_us, model->tick_us);
+    }
+    if (cares && model->place.lock_ends_us != NEVER) {
+        model->wake_us = least(model->wake_us, model->place.lock_ends_us + 2000);
+    }
+}
+
+static bool model_has_tried_enough(const struct model *model)
+{
+    return model->limits.tries != RQL_FOREVER && model->tries >= model->limits.tries;
+}
+
+/* After a try that was refused: enough of them, too late, or another one. */
+static void model_refused(struct model *model, const struct rqli_request_input *view)
+{
+    model->is_there = true;
+    if (model_has_tried_enough(model)) {
+        model_end(model, RQL_RETRY_LIMIT);
+    } else if (view->now_us >= model->limits.deadline_us) {
+        model_end(model, RQL_TIMED_OUT);
+    } else {
+        model_sleep(model, view);
+    }
+}
+
+static bool model_asks(struct model *model, const struct rqli_request_input *view)
+{
+    bool cares = view->leads || model->place.is_first;
+    bool hears = view->is_listening && !model->place.is_first && !(view->leads && !model->led);
+
+    model->was_counted = view->now_us >= model->tick_us;
+    if (model->was_counted) {
+        model->tries++;
+        model->tick_us = view->now_us + model->limits.delay_us + view->jitter_us;
+    }
+    if (model->pause_end_us != NEVER) {
+        return view->now_us >= model->pause_end_us;
+    }
+    if (model_has_tried_enough(model)) {
+        return true;
+    }
+    if (model->was_counted && !hears && (cares || !view->is_notified)) {
+        return true;
+    }
+    if (!cares && view->now_us >= model->poll_us) {
+        model->poll_us = view->now_us + LIFE_US;
+    }
+    return cares && (view->now_us >= model->poll_us || view->now_us >= model->place.lock_ends_us);
+}
+
+static bool promises_nothing_done(rql_status fault)
+{
+    return fault == RQL_E_IO || fault == RQL_E_NOMEM || fault == RQL_E_READ_ONLY ||
+           fault == RQL_E_UNAVAILABLE;
+}
+
+static void model_catch_up(struct model *model, const struct rqli_request_input *view)
+{
+    while (model->limits.tries == RQL_FOREVER && model->tick_us <= view->now_us) {
+        model->tries++;
+        model->tick_us += model->limits.delay_us + view->jitter_us;
+    }
+}
+
+/* The first answer starts the ticks, later ones do not move them. */
+static void model_queued(struct model *model, const struct happening *happening)
+{
+    const struct rqli_request_input *view = &happening->view;
+
+    if (model->tick_us == NEVER) {
+        model->tries++;
+        model->tick_us = view->now_us + model->limits.delay_us + view->jitter_us;
+    }
+    model->place = happening->place;
+    model->led = view->leads;
+    model->poll_us = view->now_us + LIFE_US;
+    model->pause_end_us = NEVER;
+    model_refused(model, view);
+}
+
+static void model_over(struct model *model, const struct rqli_request_input *view)
+{
+    model->tries += !model->was_counted;
+    model->tick_us = NEVER;
+    model->setback = RQL_TIMED_OUT;
+    model->pause_end_us = view->now_us + view->jitter_us + model->limits.delay_us;
+    model_refused(model, view);
+}
+
+static void model_set_back(struct model *model, rql_status fault,
+                           const struct rqli_request_input *view)
+{
+    model->setback = fault;
+    model->pause_end_us = view->now_us + view->jitter_us + 20000;
+    if (view->now_us >= model->limits.deadline_us) {
+        model_end(model, fault);
+    } else {
+        model_sleep(model, view);
+    }
+}
+
+static void model_answer(struct model *model, const struct happening *happening)
+{
+    const struct rqli_request_input *view = &happening->view;
+    enum event event = happening->event;
+
+    if (event == GRANTED || event == REFUSED) {
+        model->is_there = false;
+        model->tries += event == REFUSED;
+        model_end(model, event == REFUSED ? happening->with : RQL_OK);
+    } else if (event == QUEUED) {
+        model_queued(model, happening);
+    } else if (event == OVER) {
+        model_over(model, view);
+    } else if (event == AGAIN) {
+        model->is_there = true;
+        if (view->now_us >= model->limits.deadline_us) {
+            model_end(model, RQL_TIMED_OUT);
+        }
+    } else {
+        model->is_there = model->is_there || !promises_nothing_done(happening->with);
+        if (event == SETBACK) {
+            model_set_back(model, happening->with, view);
+        } else {
+            model_end(model, happening->with);
+        }
+    }
+}
+
+static void model_time(struct model *model, const struct happening *happening)
+{
+    rql_status late = model->pause_end_us != NEVER ? model->setback : RQL_TIMED_OUT;
+
+    if (happening->event == LATE || happening->view.now_us >= model->limits.deadline_us) {
+        model_end(model, late);
+    } else if (model_asks(model, &happening->view)) {
+        model->want = TRY;
+    } else {
+        model_sleep(model, &happening->view);
+    }
+}
+
+static void model_left(struct model *model, bool is_confirmed)
+{
+    model->is_there = !is_confirmed;
+    model->want = FINISH;
+    if (is_confirmed) {
+        model->verdict = model->verdict == RQL_E_UNKNOWN ? RQL_TIMED_OUT : model->verdict;
+    } else if (model->verdict > 0 || promises_nothing_done(model->verdict)) {
+        model->verdict = RQL_E_UNKNOWN;
+    }
+}
+
+static void model_happen(struct model *model, const struct happening *happening)
+{
+    const struct rqli_request_input *view = &happening->view;
+    enum event event = happening->event;
+
+    if (event <= FAULT) {
+        model_answer(model, happening);
+    } else if (event == TIME || event == LATE) {
+        model_time(model, happening);
+    } else if (event == LOOK) {
+        model->was_counted = false;
+        model->want = TRY;
+    } else if (event == LEADS && model->want == WAIT) {
+        model_catch_up(model, view);
+        model->poll_us = view->now_us + LIFE_US;
+        model_sleep(model, view);
+    } else if (event == CATCH_UP) {
+        model_catch_up(model, view);
+    } else if ((event == CANCELLED || event == CANCELLED_ASKING) && model->want != LEAVE) {
+        model->is_there = model->is_there || event == CANCELLED_ASKING;
+        model_end(model, RQL_CANCELLED);
+    } else if (event == LEFT || event == UNCONFIRMED) {
+        model_left(model, event == LEFT);
+    }
+}
+
+/* One life under chance. */
+struct life {
     struct rqli_request request;
-    const struct beat *beat;
+    struct model model;
+    uint32_t *seed;
+    int64_t now_us;
+    bool is_notified;
+};
 
-    print_message("# story: %s\n", story->name);
-    rqli_request_init(&request, &limits);
-    assert_int_equal(rqli_request_next(&request).want, RQLI_WANT_TRY);
-    for (beat = story->beats; beat->what != END; beat++) {
-        happen(&request, story, beat);
-        check_step(&request, beat);
+/* As often as not what mostly happens. */
+static enum event one_of(uint32_t *seed, enum event mostly, const enum event *others, size_t n)
+{
+    uint32_t chance = chance_below(seed, 2 * (uint32_t)n);
+
+    return chance < n ? others[chance] : mostly;
+}
+
+static enum event some_event(struct life *life)
+{
+    static const enum event answers[] = {
+        SETBACK,   SETBACK,          SETBACK, OVER,   OVER,   AGAIN,
+        FAULT,     GRANTED,          REFUSED, QUEUED, QUEUED, LATE,
+        CANCELLED, CANCELLED_ASKING, LEADS};
+
+    static const enum event pushes[] = {TIME,  TIME,     LOOK,    LOOK,
+                                        LEADS, CATCH_UP, GRANTED, CANCELLED};
+
+    static const enum event ends[] = {UNCONFIRMED, CANCELLED, LEADS};
+
+    if (life->model.want == TRY) {
+        return one_of(life->seed, QUEUED, answers, N_ROWS(answers));
     }
-    assert_int_equal(rqli_request_next(&request).want, RQLI_WANT_FINISH);
+    if (life->model.want == WAIT) {
+        return one_of(life->seed, TIME, pushes, N_ROWS(pushes));
+    }
+    return one_of(life->seed, LEFT, ends, N_ROWS(ends));
 }
 
-static void play_all(const struct story *stories, size_t count)
+/* Answers come soon or late; who waits is woken early, in time or long after. */
+static void let_time_pass(struct life *life, enum event event)
 {
-    for (size_t i = 0; i < count; i++) {
-        play(&stories[i]);
+    int64_t left_us = life->model.wake_us == NEVER ? 3000000 : life->model.wake_us - life->now_us;
+    uint32_t how = chance_below(life->seed, 15);
+
+    left_us = left_us > 0 ? left_us : 0;
+    if (life->model.want == TRY) {
+        life->now_us += 20 + chance_below(life->seed, how < 13 ? 500 : 700000);
+    } else if (life->model.want == WAIT && (event == LOOK || event == LEADS || how == 0)) {
+        life->now_us += left_us / 2;
+    } else if (life->model.want == WAIT) {
+        life->now_us += left_us + (how == 1 ? chance_below(life->seed, 2000000) : 0);
     }
 }
 
-#define PLAY_ALL(stories) play_all(stories, sizeof(stories) / sizeof(stories)[0])
-
-static void short_stories_end_as_told(void **state)
+static struct happening something(struct life *life)
 {
-    static const struct story stories[] = {
-        {.name = "granted at once", .tries = 3, .beats = {{GRANTED, 0, 0, RQLI_WANT_FINISH, 0}}},
-        {.name = "a deadline of now still gets one try, and takes what that gives",
-         .deadline_us = 1,
-         .tries = 3,
-         .beats = {{GRANTED, 9, 0, RQLI_WANT_FINISH, 0}}},
-        {.name = "a deadline of now ends with the first refusal",
-         .deadline_us = 1,
-         .tries = 3,
-         .delay_us = 200000,
-         .beats = {{QUEUED, 9, 0, RQLI_WANT_LEAVE, 0},
-                   {LEFT, 20, 0, RQLI_WANT_FINISH, RQL_TIMED_OUT}}},
-        {.name = "the first refusal comes at the deadline",
-         .deadline_us = 100,
-         .tries = 3,
-         .delay_us = 200000,
-         .beats = {{QUEUED, 100, 0, RQLI_WANT_LEAVE, 0},
-                   {LEFT, 120, 0, RQLI_WANT_FINISH, RQL_TIMED_OUT}}},
-        {.name = "told to ask again at once",
-         .tries = 3,
-         .beats = {{AGAIN, 10, 0, RQLI_WANT_TRY, 0}, {GRANTED, 20, 0, RQLI_WANT_FINISH, 0}}},
-        {.name = "told to ask again for too long",
-         .deadline_us = 100,
-         .tries = 3,
-         .beats = {{AGAIN, 10, 0, RQLI_WANT_TRY, 0},
-                   {AGAIN, 100, 0, RQLI_WANT_LEAVE, 0},
-                   {LEFT, 110, 0, RQLI_WANT_FINISH, RQL_TIMED_OUT}}},
-        {.name = "handed over while it waits",
-         .tries = 3,
-         .delay_us = 200000,
-         .is_listening = true,
-         .beats = {{QUEUED, 0, 0, RQLI_WANT_WAIT, 200000},
-                   {GRANTED, 900, 0, RQLI_WANT_FINISH, RQL_OK}}},
-        {.name = "a leave without an answer: nobody knows",
-         .tries = 1,
-         .delay_us = 200000,
-         .beats = {{QUEUED, 0, 0, RQLI_WANT_LEAVE, 0},
-                   {UNCONFIRMED, 50, 0, RQLI_WANT_FINISH, RQL_E_UNKNOWN}}},
-        {.name = "a conflict that shows only while it waits",
-         .tries = 3,
-         .delay_us = 200000,
-         .beats = {{QUEUED, 0, 0, RQLI_WANT_WAIT, 200000},
-                   {LOOK, 10, 0, RQLI_WANT_TRY, 0},
-                   {REFUSED, 20, RQL_CONFLICT, RQLI_WANT_FINISH, RQL_CONFLICT}}},
+    struct happening happening = {.request = &life->request, .event = some_event(life)};
+
+    let_time_pass(life, happening.event);
+    happening.with = happening.event == REFUSED
+                         ? RQL_CONFLICT
+                         : (rql_status)(-1 - (int)chance_below(life->seed, 12));
+    happening.place.is_first = chance_below(life->seed, 2) > 0;
+    happening.place.lock_ends_us =
+        chance_below(life->seed, 3) ? life->now_us + chance_below(life->seed, 3000000) : NEVER;
+    happening.view = (struct rqli_request_input){
+        .now_us = life->now_us,
+        .jitter_us = chance_below(life->seed, 25000),
+        .leads = chance_below(life->seed, 2) > 0,
+        .is_listening = chance_below(life->seed, 3) > 0,
+        .is_notified = life->is_notified,
     };
-
-    (void)state;
-    PLAY_ALL(stories);
+    return happening;
 }
 
-static void tries_are_counted_by_timer(void **state)
+static void compare(const struct life *life)
 {
-    static const struct story stories[] = {
-        {.name = "for ever: only the deadline ends it",
-         .deadline_us = 500000,
-         .tries = RQL_FOREVER,
-         .delay_us = 200000,
-         .is_listening = true,
-         .beats = {{QUEUED, 0, 0, RQLI_WANT_WAIT, 200000},
-                   {TIME, 200000, 0, RQLI_WANT_WAIT, 400000},
-                   {TIME, 400000, 0, RQLI_WANT_WAIT, 500000},
-                   {TIME, 500000, 0, RQLI_WANT_LEAVE, 0},
-                   {LEFT, 500100, 0, RQLI_WANT_FINISH, RQL_TIMED_OUT}}},
-        {.name = "one try: leaves with the first refusal",
-         .tries = 1,
-         .delay_us = 200000,
-         .beats = {{QUEUED, 0, 0, RQLI_WANT_LEAVE, 0},
-                   {LEFT, 10, 0, RQLI_WANT_FINISH, RQL_RETRY_LIMIT}}},
-        {.name = "a follower is counted without asking, its last try asks, then it leaves",
-         .tries = 3,
-         .delay_us = 200000,
-         .jitter_us = 7000,
-         .is_listening = true,
-         .beats = {{QUEUED, 0, 0, RQLI_WANT_WAIT, 207000},
-                   {TIME, 207000, 0, RQLI_WANT_WAIT, 414000},
-                   {TIME, 414000, 0, RQLI_WANT_TRY, 0},
-                   {QUEUED, 414200, 0, RQLI_WANT_LEAVE, 0},
-                   {LEFT, 414300, 0, RQLI_WANT_FINISH, RQL_RETRY_LIMIT}}},
-        {.name = "the last try may succeed",
-         .tries = 2,
-         .delay_us = 200000,
-         .is_listening = true,
-         .beats = {{QUEUED, 0, 0, RQLI_WANT_WAIT, 200000},
-                   {TIME, 200000, 0, RQLI_WANT_TRY, 0},
-                   {GRANTED, 200100, 0, RQLI_WANT_FINISH, RQL_OK}}},
-        {.name = "pushes are not counted and move no tick",
-         .tries = 2,
-         .delay_us = 200000,
-         .is_listening = true,
-         .beats = {{QUEUED, 0, 0, RQLI_WANT_WAIT, 200000},
-                   {LOOK, 10, 0, RQLI_WANT_TRY, 0},
-                   {QUEUED, 90000, 0, RQLI_WANT_WAIT, 200000},
-                   {LOOK, 90010, 0, RQLI_WANT_TRY, 0},
-                   {QUEUED, 190000, 0, RQLI_WANT_WAIT, 200000},
-                   {TIME, 200000, 0, RQLI_WANT_TRY, 0},
-                   {QUEUED, 200100, 0, RQLI_WANT_LEAVE, 0},
-                   {LEFT, 200200, 0, RQLI_WANT_FINISH, RQL_RETRY_LIMIT}}},
-    };
+    struct rqli_request_step next = rqli_request_next(&life->request);
+    const struct model *model = &life->model;
 
-    (void)state;
-    PLAY_ALL(stories);
+    assert_int_equal(next.want, model->want);
+    assert_int_equal(life->request.tries, model->tries);
+    assert_int_equal(life->request.in_queue, model->is_there);
+    if (model->want == WAIT) {
+        assert_int_equal(next.until_us, model->wake_us);
+        assert_true(next.until_us <= model->limits.deadline_us);
+    } else if (model->want == FINISH) {
+        assert_int_equal(next.status, model->verdict);
+        /* What is left there the status says nothing about. */
+        assert_true(!model->is_there || (next.status < 0 && !promises_nothing_done(next.status)));
+    }
 }
 
-static void waking_early_or_late_counts_no_more_than_once(void **state)
+static void live(uint32_t *seed)
 {
-    static const struct story stories[] = {
-        {.name = "waking early counts nothing",
-         .tries = 2,
-         .delay_us = 200000,
-         .is_listening = true,
-         .beats = {{QUEUED, 0, 0, RQLI_WANT_WAIT, 200000},
-                   {TIME, 199999, 0, RQLI_WANT_WAIT, 200000},
-                   {GRANTED, 199999, 0, RQLI_WANT_FINISH, RQL_OK}}},
-        {.name = "waking early asks nothing, subscribed or not",
-         .tries = 3,
-         .delay_us = 200000,
-         .beats = {{QUEUED, 0, 0, RQLI_WANT_WAIT, 200000},
-                   {TIME, 199999, 0, RQLI_WANT_WAIT, 200000},
-                   {TIME, 200000, 0, RQLI_WANT_TRY, 0},
-                   {GRANTED, 200000, 0, RQLI_WANT_FINISH, RQL_OK}}},
-        {.name = "waking late counts once",
-         .tries = 3,
-         .delay_us = 200000,
-         .is_listening = true,
-         .beats = {{QUEUED, 0, 0, RQLI_WANT_WAIT, 200000},
-                   {TIME, 1000000, 0, RQLI_WANT_WAIT, 1200000},
-                   {TIME, 1200000, 0, RQLI_WANT_TRY, 0},
-                   {QUEUED, 1200100, 0, RQLI_WANT_LEAVE, 0},
-                   {LEFT, 1200200, 0, RQLI_WANT_FINISH, RQL_RETRY_LIMIT}}},
-    };
+    struct life life = {.seed = seed, .now_us = ORIGIN_US};
+    struct rqli_request_limits limits = {.tries = RQL_FOREVER};
+    int last_steps = 0;
 
-    (void)state;
-    PLAY_ALL(stories);
+    limits.deadline_us = ORIGIN_US + chance_below(seed, 8000000);
+    limits.delay_us = 1000 + chance_below(seed, chance_below(seed, 2) ? 9000 : 4000000);
+    if (chance_below(seed, 2) > 0) {
+        limits.tries = 1 + chance_below(seed, 20);
+    }
+    life.is_notified = chance_below(seed, 2) > 0;
+    life.model = (struct model){.limits = limits,
+                                .want = TRY,
+                                .place.lock_ends_us = NEVER,
+                                .tick_us = NEVER,
+                                .poll_us = NEVER,
+                                .pause_end_us = NEVER};
+    rqli_request_init(&life.request, &limits);
+    for (int steps = 0; life.model.want != FINISH; steps++) {
+        struct happening happening = something(&life);
+
+        happen(&happening);
+        model_happen(&life.model, &happening);
+        compare(&life);
+        if (happening.event == TIME && life.model.want == WAIT) {
+            assert_true(life.model.wake_us > life.now_us);
+        }
+        last_steps += life.now_us >= limits.deadline_us && happening.event != LEADS &&
+                      happening.event != CATCH_UP && happening.event != CANCELLED;
+        assert_true(steps < LIFE_STEPS_MAX);
+        assert_true(last_steps <= LAST_STEPS_MAX);
+    }
 }
 
-static void setbacks_are_tried_again_within_the_deadline(void **state)
+static void every_life_is_that_of_the_model_and_ends_by_its_deadline(void **state)
 {
-    static const struct story stories[] = {
-        {.name = "no connection, then granted",
-         .tries = 1,
-         .beats = {{SETBACK, 0, RQL_E_IO, RQLI_WANT_WAIT, 20000},
-                   {TIME, 20000, 0, RQLI_WANT_TRY, 0},
-                   {GRANTED, 20100, 0, RQLI_WANT_FINISH, RQL_OK}}},
-        {.name = "pauses have jitter",
-         .tries = 1,
-         .jitter_us = 3000,
-         .beats = {{SETBACK, 0, RQL_E_IO, RQLI_WANT_WAIT, 23000},
-                   {TIME, 23000, 0, RQLI_WANT_TRY, 0},
-                   {GRANTED, 23100, 0, RQLI_WANT_FINISH, RQL_OK}}},
-        {.name = "waking early does not cut the pause",
-         .tries = 1,
-         .beats = {{SETBACK, 0, RQL_E_IO, RQLI_WANT_WAIT, 20000},
-                   {TIME, 5000, 0, RQLI_WANT_WAIT, 20000},
-                   {TIME, 20000, 0, RQLI_WANT_TRY, 0},
-                   {GRANTED, 20100, 0, RQLI_WANT_FINISH, RQL_OK}}},
-        {.name = "no connection to the end: nothing to leave",
-         .deadline_us = 50000,
-         .tries = 3,
-         .beats = {{SETBACK, 0, RQL_E_IO, RQLI_WANT_WAIT, 20000},
-                   {TIME, 20000, 0, RQLI_WANT_TRY, 0},
-                   {SETBACK, 50000, RQL_E_IO, RQLI_WANT_FINISH, RQL_E_IO}}},
-        {.name = "the deadline comes within a pause: the fault is the reason, not the time",
-         .deadline_us = 30000,
-         .tries = 3,
-         .beats = {{SETBACK, 15000, RQL_E_UNAVAILABLE, RQLI_WANT_WAIT, 30000},
-                   {TIME, 30000, 0, RQLI_WANT_FINISH, RQL_E_UNAVAILABLE}}},
-    };
+    uint32_t seed = chance_seed();
 
     (void)state;
-    PLAY_ALL(stories);
-}
-
-static void a_try_without_an_answer_may_have_left_a_request(void **state)
-{
-    static const struct story stories[] = {
-        {.name = "no answer, and then no connection: a request may be there",
-         .deadline_us = 30000,
-         .tries = 3,
-         .beats = {{SETBACK, 0, RQL_E_UNKNOWN, RQLI_WANT_WAIT, 20000},
-                   {TIME, 20000, 0, RQLI_WANT_TRY, 0},
-                   {SETBACK, 30000, RQL_E_IO, RQLI_WANT_LEAVE, 0},
-                   {LEFT, 30100, 0, RQLI_WANT_FINISH, RQL_E_IO}}},
-        {.name = "no answer, but the leave is confirmed: that settles it",
-         .deadline_us = 10000,
-         .tries = 3,
-         .beats = {{SETBACK, 10000, RQL_E_UNKNOWN, RQLI_WANT_LEAVE, 0},
-                   {LEFT, 10100, 0, RQLI_WANT_FINISH, RQL_TIMED_OUT}}},
-        {.name = "no answer, and the leave gets none either",
-         .deadline_us = 10000,
-         .tries = 3,
-         .beats = {{SETBACK, 10000, RQL_E_UNKNOWN, RQLI_WANT_LEAVE, 0},
-                   {UNCONFIRMED, 10100, 0, RQLI_WANT_FINISH, RQL_E_UNKNOWN}}},
-    };
-
-    (void)state;
-    PLAY_ALL(stories);
-}
-
-static void setbacks_in_the_queue_change_none_of_its_times(void **state)
-{
-    static const struct story stories[] = {
-        {.name = "a setback in the queue keeps the ticks",
-         .tries = 2,
-         .delay_us = 200000,
-         .is_listening = true,
-         .beats = {{QUEUED, 0, 0, RQLI_WANT_WAIT, 200000},
-                   {LOOK, 100000, 0, RQLI_WANT_TRY, 0},
-                   {SETBACK, 150000, RQL_E_UNAVAILABLE, RQLI_WANT_WAIT, 170000},
-                   {TIME, 170000, 0, RQLI_WANT_TRY, 0},
-                   {QUEUED, 171000, 0, RQLI_WANT_WAIT, 200000},
-                   {TIME, 200000, 0, RQLI_WANT_TRY, 0},
-                   {QUEUED, 200100, 0, RQLI_WANT_LEAVE, 0},
-                   {LEFT, 200200, 0, RQLI_WANT_FINISH, RQL_RETRY_LIMIT}}},
-        {.name = "a setback at the last try: it is made again, then leaves",
-         .tries = 2,
-         .delay_us = 200000,
-         .beats = {{QUEUED, 0, 0, RQLI_WANT_WAIT, 200000},
-                   {TIME, 200000, 0, RQLI_WANT_TRY, 0},
-                   {SETBACK, 200100, RQL_E_IO, RQLI_WANT_WAIT, 220100},
-                   {TIME, 220100, 0, RQLI_WANT_TRY, 0},
-                   {QUEUED, 220200, 0, RQLI_WANT_LEAVE, 0},
-                   {LEFT, 220300, 0, RQLI_WANT_FINISH, RQL_RETRY_LIMIT}}},
-        {.name = "a fault behind the pause does not outlive a result",
-         .deadline_us = 100000,
-         .tries = 9,
-         .delay_us = 200000,
-         .beats = {{SETBACK, 0, RQL_E_IO, RQLI_WANT_WAIT, 20000},
-                   {TIME, 20000, 0, RQLI_WANT_TRY, 0},
-                   {QUEUED, 20100, 0, RQLI_WANT_WAIT, 100000},
-                   {TIME, 100000, 0, RQLI_WANT_LEAVE, 0},
-                   {LEFT, 100100, 0, RQLI_WANT_FINISH, RQL_TIMED_OUT}}},
-    };
-
-    (void)state;
-    PLAY_ALL(stories);
-}
-
-/* Only one request of each lock polls; with a delay below and one above the time between
- * heartbeats. */
-static void the_server_is_asked_for_all_by_the_first(void **state)
-{
-    static const struct story stories[] = {
-        {.name = "the leader, first in the queue: at every tick",
-         .tries = RQL_FOREVER,
-         .delay_us = 200000,
-         .leads = true,
-         .is_first = true,
-         .is_listening = true,
-         .beats = {{QUEUED, 0, 0, RQLI_WANT_WAIT, 200000},
-                   {TIME, 200000, 0, RQLI_WANT_TRY, 0},
-                   {GRANTED, 200100, 0, RQLI_WANT_FINISH, RQL_OK}}},
-        {.name = "the leader behind others: a heartbeat",
-         .tries = RQL_FOREVER,
-         .delay_us = 1000000,
-         .leads = true,
-         .is_listening = true,
-         .beats = {{QUEUED, 0, 0, RQLI_WANT_WAIT, 1000000},
-                   {TIME, 1000000, 0, RQLI_WANT_WAIT, LIFE_US},
-                   {TIME, LIFE_US, 0, RQLI_WANT_TRY, 0},
-                   {QUEUED, LIFE_US, 0, RQLI_WANT_WAIT, 2000000},
-                   {GRANTED, LIFE_US, 0, RQLI_WANT_FINISH, RQL_OK}}},
-        {.name = "the leader behind others, and a long delay: a heartbeat all the same",
-         .tries = RQL_FOREVER,
-         .delay_us = 60000000,
-         .leads = true,
-         .is_listening = true,
-         .beats = {{QUEUED, 0, 0, RQLI_WANT_WAIT, LIFE_US},
-                   {TIME, LIFE_US, 0, RQLI_WANT_TRY, 0},
-                   {QUEUED, 1700000, 0, RQLI_WANT_WAIT, 1700000 + LIFE_US},
-                   {GRANTED, 1700000, 0, RQLI_WANT_FINISH, RQL_OK}}},
-        {.name = "a follower does not ask, but looks whether it leads",
-         .tries = RQL_FOREVER,
-         .delay_us = 60000000,
-         .is_listening = true,
-         .ends_us = 50000,
-         .beats = {{QUEUED, 0, 0, RQLI_WANT_WAIT, LIFE_US},
-                   {TIME, LIFE_US, 0, RQLI_WANT_WAIT, 2 * LIFE_US},
-                   {GRANTED, LIFE_US, 0, RQLI_WANT_FINISH, RQL_OK}}},
-        {.name = "the first of all asks at every tick, also if another leads its client",
-         .tries = RQL_FOREVER,
-         .delay_us = 200000,
-         .is_first = true,
-         .is_listening = true,
-         .beats = {{QUEUED, 0, 0, RQLI_WANT_WAIT, 200000},
-                   {TIME, 200000, 0, RQLI_WANT_TRY, 0},
-                   {GRANTED, 200100, 0, RQLI_WANT_FINISH, RQL_OK}}},
-        {.name = "without a subscription: everybody asks at every tick",
-         .tries = RQL_FOREVER,
-         .delay_us = 200000,
-         .beats = {{QUEUED, 0, 0, RQLI_WANT_WAIT, 200000},
-                   {TIME, 200000, 0, RQLI_WANT_TRY, 0},
-                   {QUEUED, 200100, 0, RQLI_WANT_WAIT, 400000},
-                   {GRANTED, 300000, 0, RQLI_WANT_FINISH, RQL_OK}}},
-    };
-
-    (void)state;
-    PLAY_ALL(stories);
-}
-
-static void the_end_of_the_lock_is_awaited_by_the_first(void **state)
-{
-    static const struct story stories[] = {
-        {.name = "the leader, first in the queue: 2 ms after the lock has ended",
-         .tries = RQL_FOREVER,
-         .delay_us = 200000,
-         .leads = true,
-         .is_first = true,
-         .is_listening = true,
-         .ends_us = 50000,
-         .beats = {{QUEUED, 0, 0, RQLI_WANT_WAIT, 52000},
-                   {TIME, 52000, 0, RQLI_WANT_TRY, 0},
-                   {GRANTED, 52100, 0, RQLI_WANT_FINISH, RQL_OK}}},
-        {.name = "the leader behind others: too, who is in front may be dead",
-         .tries = RQL_FOREVER,
-         .delay_us = 200000,
-         .leads = true,
-         .is_listening = true,
-         .ends_us = 50000,
-         .beats = {{QUEUED, 0, 0, RQLI_WANT_WAIT, 52000},
-                   {TIME, 52000, 0, RQLI_WANT_TRY, 0},
-                   {GRANTED, 52100, 0, RQLI_WANT_FINISH, RQL_OK}}},
-        {.name = "a pause after a setback is kept whatever the lock does",
-         .tries = RQL_FOREVER,
-         .delay_us = 10000,
-         .leads = true,
-         .is_first = true,
-         .ends_us = 5000,
-         .beats = {{QUEUED, 0, 0, RQLI_WANT_WAIT, 7000},
-                   {TIME, 7000, 0, RQLI_WANT_TRY, 0},
-                   {SETBACK, 7100, RQL_E_IO, RQLI_WANT_WAIT, 27100},
-                   {TIME, 10000, 0, RQLI_WANT_WAIT, 27100},
-                   {TIME, 27100, 0, RQLI_WANT_TRY, 0},
-                   {GRANTED, 27200, 0, RQLI_WANT_FINISH, RQL_OK}}},
-    };
-
-    (void)state;
-    PLAY_ALL(stories);
-}
-
-static void a_follower_that_comes_to_lead_takes_over_asking(void **state)
-{
-    const struct rqli_request_limits limits = {RQLI_NEVER_US, RQL_FOREVER, 60000000};
-    const struct rqli_request_place place = {.lock_ends_us = RQLI_NEVER_US};
-    struct rqli_request_input view = {.now_us = ORIGIN_US, .is_listening = true};
-    struct rqli_request request;
-
-    (void)state;
-    rqli_request_init(&request, &limits);
-    rqli_request_on_queued(&request, &place, &view);
-    view.now_us = rqli_request_next(&request).until_us;
-    view.leads = true;
-    rqli_request_on_time(&request, &view);
-    assert_int_equal(rqli_request_next(&request).want, RQLI_WANT_TRY);
-}
-
-/* It knows nothing of the present holder, who may have died: nobody tells it. */
-static void who_has_come_to_lead_asks_once_at_the_next_tick(void **state)
-{
-    const struct rqli_request_limits limits = {RQLI_NEVER_US, RQL_FOREVER, 200000};
-    const struct rqli_request_place place = {.lock_ends_us = RQLI_NEVER_US};
-    struct rqli_request_input view = {.now_us = ORIGIN_US, .is_listening = true};
-    struct rqli_request request;
-
-    (void)state;
-    rqli_request_init(&request, &limits);
-    rqli_request_on_queued(&request, &place, &view);
-    view.now_us = rqli_request_next(&request).until_us;
-    rqli_request_on_time(&request, &view);
-    assert_int_equal(rqli_request_next(&request).want, RQLI_WANT_WAIT);
-    view.now_us = rqli_request_next(&request).until_us;
-    assert_int_equal(view.now_us, ORIGIN_US + 400000);
-    view.leads = true;
-    rqli_request_on_time(&request, &view);
-    assert_int_equal(rqli_request_next(&request).want, RQLI_WANT_TRY);
-    rqli_request_on_queued(&request, &place, &view);
-    view.now_us = rqli_request_next(&request).until_us;
-    rqli_request_on_time(&request, &view);
-    assert_int_equal(rqli_request_next(&request).want, RQLI_WANT_WAIT);
+    for (int i = 0; i < N_LIVES; i++) {
+        live(&seed);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(short_stories_end_as_told),
-        cmocka_unit_test(tries_are_counted_by_timer),
-        cmocka_unit_test(waking_early_or_late_counts_no_more_than_once),
-        cmocka_unit_test(setbacks_are_tried_again_within_the_deadline),
-        cmocka_unit_test(a_try_without_an_answer_may_have_left_a_request),
-        cmocka_unit_test(setbacks_in_the_queue_change_none_of_its_times),
-        cmocka_unit_test(the_server_is_asked_for_all_by_the_first),
-        cmocka_unit_test(the_end_of_the_lock_is_awaited_by_the_first),
-        cmocka_unit_test(a_follower_that_comes_to_lead_takes_over_asking),
-        cmocka_unit_test(who_has_come_to_lead_asks_once_at_the_next_tick),
+        cmocka_unit_test(every_story_ends_as_told),
+        cmocka_unit_test(faults_leave_what_they_may_have_left),
+        cmocka_unit_test(every_life_is_that_of_the_model_and_ends_by_its_deadline),
     };
 
     return cmocka_run_group_tests_name("request", tests, NULL, NULL);
