@@ -95,63 +95,57 @@ static const struct {
     {"*1\r\n*1\r\n*1\r\n*1\r\n:4\r\n", "[[[[4]]]]"},
 };
 
-#define N_GOOD (sizeof good / sizeof good[0])
-
-static void replies_are_decoded(void **state)
+/* Each alone and in pieces of any length: of one byte, or all at once. */
+static void replies_are_decoded_however_they_come(void **state)
 {
     struct bench bench;
 
     (void)state;
-    for (size_t i = 0; i < N_GOOD; i++) {
+    for (size_t i = 0; i < N_ROWS(good); i++) {
+        size_t length = strlen(good[i].bytes);
+
         print_message("# reply %s\n", good[i].shown[1] == 'a' ? "a CR LF b" : good[i].shown);
+        for (size_t piece = 1; piece <= length; piece++) {
+            set_up(&bench);
+            assert_true(rqli_decoder_is_empty(&bench.decoder));
+            for (size_t at = 0; at < length; at += piece) {
+                size_t left = length - at;
+
+                assert_true(rqli_decoder_feed(&bench.decoder, good[i].bytes + at,
+                                              left < piece ? left : piece));
+                assert_false(rqli_decoder_is_empty(&bench.decoder));
+                assert_int_equal(next(&bench), left <= piece);
+            }
+            check_shown(&bench, good[i].shown);
+            assert_true(rqli_decoder_is_empty(&bench.decoder));
+            assert_int_equal(next(&bench), 0);
+            tear_down(&bench);
+        }
+    }
+}
+
+/* One behind the other, and each decoded as it comes or when all are there. */
+static void replies_follow_each_other(void **state)
+{
+    (void)state;
+    for (int waits = 0; waits < 2; waits++) {
+        struct bench bench;
+
         set_up(&bench);
-        assert_true(rqli_decoder_is_empty(&bench.decoder));
-        assert_true(feed(&bench, good[i].bytes));
-        assert_false(rqli_decoder_is_empty(&bench.decoder));
-        assert_int_equal(next(&bench), 1);
-        check_shown(&bench, good[i].shown);
-        assert_true(rqli_decoder_is_empty(&bench.decoder));
+        for (size_t i = 0; waits && i < N_ROWS(good); i++) {
+            assert_true(feed(&bench, good[i].bytes));
+        }
+        assert_true(!waits || feed(&bench, "$9\r\nhalf"));
+        for (size_t i = 0; i < N_ROWS(good); i++) {
+            bench.root = (struct rqli_reply){.type = RQLI_REPLY_ARRAY};
+            assert_true(waits || feed(&bench, good[i].bytes));
+            assert_int_equal(next(&bench), 1);
+            check_shown(&bench, good[i].shown);
+        }
         assert_int_equal(next(&bench), 0);
+        assert_int_equal(rqli_decoder_is_empty(&bench.decoder), !waits);
         tear_down(&bench);
     }
-}
-
-static void replies_may_come_byte_by_byte(void **state)
-{
-    struct bench bench;
-
-    (void)state;
-    set_up(&bench);
-    for (size_t i = 0; i < N_GOOD; i++) {
-        bench.root = (struct rqli_reply){.type = RQLI_REPLY_ARRAY};
-        for (const char *at = good[i].bytes; *at; at++) {
-            assert_true(rqli_decoder_feed(&bench.decoder, at, 1));
-            assert_int_equal(next(&bench), at[1] == '\0');
-        }
-        check_shown(&bench, good[i].shown);
-        assert_true(rqli_decoder_is_empty(&bench.decoder));
-    }
-    tear_down(&bench);
-}
-
-static void replies_may_come_all_at_once(void **state)
-{
-    struct bench bench;
-
-    (void)state;
-    set_up(&bench);
-    for (size_t i = 0; i < N_GOOD; i++) {
-        assert_true(feed(&bench, good[i].bytes));
-    }
-    assert_true(feed(&bench, "$9\r\nhalf"));
-    for (size_t i = 0; i < N_GOOD; i++) {
-        bench.root = (struct rqli_reply){.type = RQLI_REPLY_ARRAY};
-        assert_int_equal(next(&bench), 1);
-        check_shown(&bench, good[i].shown);
-    }
-    assert_int_equal(next(&bench), 0);
-    assert_false(rqli_decoder_is_empty(&bench.decoder));
-    tear_down(&bench);
 }
 
 /* Every reply has its own arena: those of an exchange that was given back are gone. */
@@ -186,111 +180,89 @@ static void text_may_hold_any_byte(void **state)
     tear_down(&bench);
 }
 
-static void what_is_not_the_protocol_is_an_error_for_good(void **state)
+/* What is fed piece by piece to an arena that has so many elements already; what each piece gives:
+ * 1, 0 or -1, which is for good. */
+static const struct limit {
+    const char *name;
+    size_t elements;
+    const char *pieces[3];
+    int results[3];
+} limits[] = {
+    {"an unknown type", 0, {"?\r\n"}, {-1}},
+    {"another protocol", 0, {"HTTP/1.1 400 Bad Request\r\n"}, {-1}},
+    {"an empty line", 0, {"\r\n"}, {-1}},
+    {"a number with a letter", 0, {":12a\r\n"}, {-1}},
+    {"a number without digits", 0, {":\r\n"}, {-1}},
+    {"a number beyond 64 bits", 0, {":9223372036854775808\r\n"}, {-1}},
+    {"a text of length -2", 0, {"$-2\r\n"}, {-1}},
+    {"a list of -2 elements", 0, {"*-2\r\n"}, {-1}},
+    {"a list beyond 64 bits", 0, {"*99999999999999999999\r\n"}, {-1}},
+    {"an unknown type in a list", 0, {"*2\r\n:1\r\n!\r\n"}, {-1}},
+    {"an unknown type four levels down", 0, {"*1\r\n*1\r\n*1\r\n*1\r\n?"}, {-1}},
+    {"five levels", 0, {"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:5\r\n"}, {-1}},
+    {"an empty fifth level", 0, {"*1\r\n*1\r\n*1\r\n*1\r\n*0\r\n"}, {-1}},
+    {"a fifth level that comes later", 0, {"*1\r\n*1\r\n*1\r\n*1\r\n", "*0\r\n"}, {0, -1}},
+    /* RESP3, of which a newer hiredis knows more */
+    {"a push", 0, {">2\r\n+x\r\n+y\r\n"}, {-1}},
+    {"a set", 0, {"~1\r\n:1\r\n"}, {-1}},
+    {"a map", 0, {"%1\r\n+x\r\n:1\r\n"}, {-1}},
+    {"an empty map", 0, {"%0\r\n"}, {-1}},
+    {"an attribute", 0, {"|1\r\n+x\r\n:1\r\n"}, {-1}},
+    {"a fraction", 0, {",1.5\r\n"}, {-1}},
+    {"a truth", 0, {"#t\r\n"}, {-1}},
+    {"another nil", 0, {"_\r\n"}, {-1}},
+    {"a large number", 0, {"(12345\r\n"}, {-1}},
+    {"a text with a format", 0, {"=5\r\ntxt:a\r\n"}, {-1}},
+    {"a truth in a list", 0, {"*2\r\n:1\r\n#f\r\n"}, {-1}},
+    {"a map in a list", 0, {"*2\r\n:1\r\n%1\r\n:1\r\n:2\r\n"}, {-1}},
+    {"the most elements", 0, {"*131072\r\n"}, {0}},
+    {"one element more", 0, {"*131073\r\n"}, {-1}},
+    {"far more elements", 0, {"*2147483647\r\n"}, {-1}},
+    {"the most elements on two levels", 0, {"*2\r\n*131070\r\n"}, {0}},
+    {"one more on two levels", 0, {"*2\r\n*131071\r\n"}, {-1}},
+    {"the most elements on three levels", 0, {"*1\r\n*1\r\n*131070\r\n"}, {0}},
+    {"one more on three levels", 0, {"*1\r\n*1\r\n*131071\r\n"}, {-1}},
+    {"all replies of an exchange have the most together",
+     MOST_ELEMENTS - 2,
+     {"*2\r\n:1\r\n:2\r\n", "*0\r\n", "*1\r\n"},
+     {1, 1, -1}},
+    {"an exchange that has them all", MOST_ELEMENTS, {"*1\r\n"}, {-1}},
+};
+
+static void what_is_not_the_protocol_or_too_much_is_an_error_for_good(void **state)
 {
-    static const char *const bad[] = {
-        "?\r\n",
-        "HTTP/1.1 400 Bad Request\r\n",
-        "\r\n",
-        ":12a\r\n",
-        ":\r\n",
-        ":9223372036854775808\r\n",
-        "$-2\r\n",
-        "*-2\r\n",
-        "*99999999999999999999\r\n",
-        "*2\r\n:1\r\n!\r\n",
-        "*1\r\n*1\r\n*1\r\n*1\r\n?",
-        "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:5\r\n",
-        "*1\r\n*1\r\n*1\r\n*1\r\n*0\r\n",
-        /* RESP3, of which a newer hiredis knows more */
-        ">2\r\n+x\r\n+y\r\n",
-        "~1\r\n:1\r\n",
-        "%1\r\n+x\r\n:1\r\n",
-        "%0\r\n",
-        "|1\r\n+x\r\n:1\r\n",
-        ",1.5\r\n",
-        "#t\r\n",
-        "_\r\n",
-        "(12345\r\n",
-        "=5\r\ntxt:a\r\n",
-        "*2\r\n:1\r\n#f\r\n",
-        "*2\r\n:1\r\n%1\r\n:1\r\n:2\r\n",
-    };
-
     (void)state;
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < N_ROWS(limits); i++) {
         struct bench bench;
+        int result = 0;
 
-        print_message("# case %zu\n", i);
+        say_row(limits[i].name);
         set_up(&bench);
-        assert_true(feed(&bench, bad[i]));
-        assert_int_equal(next(&bench), -1);
-        assert_int_equal(next(&bench), -1);
-        (void)feed(&bench, ":1\r\n");
-        assert_int_equal(next(&bench), -1);
+        bench.arena.elements = limits[i].elements;
+        for (size_t k = 0; k < N_ROWS(limits[i].pieces) && limits[i].pieces[k]; k++) {
+            assert_true(feed(&bench, limits[i].pieces[k]));
+            result = next(&bench);
+            assert_int_equal(result, limits[i].results[k]);
+        }
+        if (result < 0) {
+            assert_int_equal(next(&bench), -1);
+            (void)feed(&bench, ":1\r\n");
+            assert_int_equal(next(&bench), -1);
+        }
         tear_down(&bench);
     }
 }
 
-static void a_tree_has_four_levels_at_most(void **state)
+static void a_reset_begins_to_count_anew(void **state)
 {
     struct bench bench;
 
     (void)state;
     set_up(&bench);
-    assert_true(feed(&bench, "*1\r\n*1\r\n*1\r\n*1\r\n"));
-    assert_int_equal(next(&bench), 0);
-    assert_true(feed(&bench, "*0\r\n"));
-    assert_int_equal(next(&bench), -1);
-    tear_down(&bench);
-}
-
-static void an_exchange_has_so_many_elements_at_most(void **state)
-{
-    static const struct {
-        const char *bytes;
-        int result;
-    } cases[] = {
-        {"*131072\r\n", 0},
-        {"*131073\r\n", -1},
-        {"*2147483647\r\n", -1},
-        {"*2\r\n*131070\r\n", 0},
-        {"*2\r\n*131071\r\n", -1},
-        {"*1\r\n*1\r\n*131070\r\n", 0},
-        {"*1\r\n*1\r\n*131071\r\n", -1},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct bench bench;
-
-        print_message("# case %zu\n", i);
-        set_up(&bench);
-        assert_true(feed(&bench, cases[i].bytes));
-        assert_int_equal(next(&bench), cases[i].result);
-        tear_down(&bench);
-    }
-}
-
-/* All replies of an exchange together, and a reset begins anew. */
-static void elements_are_counted_for_the_arena(void **state)
-{
-    struct bench bench;
-
-    (void)state;
-    set_up(&bench);
-    bench.arena.elements = MOST_ELEMENTS - 2;
-    assert_true(feed(&bench, "*2\r\n:1\r\n:2\r\n*0\r\n"));
-    assert_int_equal(next(&bench), 1);
-    assert_int_equal(next(&bench), 1);
+    bench.arena.elements = MOST_ELEMENTS;
     rqli_arena_reset(&bench.arena);
     assert_true(feed(&bench, "*131072\r\n"));
     assert_int_equal(next(&bench), 0);
-    tear_down(&bench);
-    set_up(&bench);
-    bench.arena.elements = MOST_ELEMENTS;
-    assert_true(feed(&bench, "*1\r\n"));
-    assert_int_equal(next(&bench), -1);
     tear_down(&bench);
 }
 
@@ -311,34 +283,42 @@ static bool feed_text(struct bench *bench, size_t length)
     return fits && feed(bench, "\r\n");
 }
 
-static void a_large_text_is_taken_and_a_larger_one_not(void **state)
+/* So many texts of a length, in a list or each given back: how many are taken? */
+static void texts_have_a_cap_and_are_counted_for_the_arena(void **state)
 {
-    struct bench bench;
+    static const struct {
+        const char *name;
+        const char *list;
+        size_t length;
+        int n_texts;
+        int n_taken;
+    } rows[] = {
+        {"a large text", "", 16 * MEBI - 16, 1, 1},
+        {"a larger one", "", 16 * MEBI, 1, 0},
+        {"many in a list", "*20\r\n", MEBI, 20, 15},
+        {"what was taken makes room", "", 10 * MEBI, 6, 6},
+    };
 
     (void)state;
-    set_up(&bench);
-    assert_true(feed_text(&bench, 16 * MEBI - 16));
-    assert_int_equal(next(&bench), 1);
-    assert_int_equal(bench.root.text.length, 16 * MEBI - 16);
-    tear_down(&bench);
-    set_up(&bench);
-    assert_false(feed_text(&bench, 16 * MEBI));
-    tear_down(&bench);
-}
+    for (size_t i = 0; i < N_ROWS(rows); i++) {
+        bool is_list = *rows[i].list != '\0';
+        struct bench bench;
+        int n_taken = 0;
 
-static void texts_are_counted_for_the_arena(void **state)
-{
-    struct bench bench;
-    int n_taken = 0;
-
-    (void)state;
-    set_up(&bench);
-    assert_true(feed(&bench, "*20\r\n"));
-    while (n_taken < 20 && feed_text(&bench, MEBI) && next(&bench) == 0) {
-        n_taken++;
+        say_row(rows[i].name);
+        set_up(&bench);
+        assert_true(feed(&bench, rows[i].list));
+        while (n_taken < rows[i].n_texts && feed_text(&bench, rows[i].length) &&
+               next(&bench) == !is_list) {
+            n_taken++;
+            if (!is_list) {
+                assert_int_equal(bench.root.text.length, rows[i].length);
+                rqli_arena_reset(&bench.arena);
+            }
+        }
+        assert_int_equal(n_taken, rows[i].n_taken);
+        tear_down(&bench);
     }
-    assert_int_equal(n_taken, 15);
-    tear_down(&bench);
 }
 
 /* push.c reads the text of an item whatever it is. */
@@ -377,20 +357,6 @@ static void bytes_that_nobody_takes_have_a_cap(void **state)
     free(chunk);
 }
 
-static void what_was_taken_makes_room(void **state)
-{
-    struct bench bench;
-
-    (void)state;
-    set_up(&bench);
-    for (int i = 0; i < 6; i++) {
-        assert_true(feed_text(&bench, 10 * MEBI));
-        assert_int_equal(next(&bench), 1);
-        rqli_arena_reset(&bench.arena);
-    }
-    tear_down(&bench);
-}
-
 static void an_arena_gives_aligned_memory_apart(void **state)
 {
     struct rqli_arena arena = {0};
@@ -416,18 +382,30 @@ static void an_arena_gives_aligned_memory_apart(void **state)
 
 static void an_arena_has_its_cap(void **state)
 {
+    static const struct {
+        size_t size;
+        bool resets; /* before it */
+        bool fits;
+    } rows[] = {
+        {SIZE_MAX, false, false},
+        {16 * MEBI + 1, false, false},
+        {16 * MEBI - 16, false, true},
+        {17, false, false},
+        {1, false, true},
+        {1, false, false},
+        {0, false, true},
+        {16 * MEBI, true, true},
+    };
     struct rqli_arena arena = {0};
 
     (void)state;
-    assert_null(rqli_arena_take(&arena, SIZE_MAX));
-    assert_null(rqli_arena_take(&arena, 16 * MEBI + 1));
-    assert_non_null(rqli_arena_take(&arena, 16 * MEBI - 16));
-    assert_null(rqli_arena_take(&arena, 17));
-    assert_non_null(rqli_arena_take(&arena, 1));
-    assert_null(rqli_arena_take(&arena, 1));
-    assert_non_null(rqli_arena_take(&arena, 0));
-    rqli_arena_reset(&arena);
-    assert_non_null(rqli_arena_take(&arena, 16 * MEBI));
+    for (size_t i = 0; i < N_ROWS(rows); i++) {
+        print_message("# row %zu\n", i);
+        if (rows[i].resets) {
+            rqli_arena_reset(&arena);
+        }
+        assert_int_equal(rqli_arena_take(&arena, rows[i].size) != NULL, rows[i].fits);
+    }
     rqli_arena_reset(&arena);
 }
 
@@ -446,20 +424,15 @@ static void an_end_may_come_twice(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replies_are_decoded),
-        cmocka_unit_test(replies_may_come_byte_by_byte),
-        cmocka_unit_test(replies_may_come_all_at_once),
+        cmocka_unit_test(replies_are_decoded_however_they_come),
+        cmocka_unit_test(replies_follow_each_other),
         cmocka_unit_test(a_reply_lies_in_the_arena_that_it_was_asked_for),
         cmocka_unit_test(text_may_hold_any_byte),
-        cmocka_unit_test(what_is_not_the_protocol_is_an_error_for_good),
-        cmocka_unit_test(a_tree_has_four_levels_at_most),
-        cmocka_unit_test(an_exchange_has_so_many_elements_at_most),
-        cmocka_unit_test(elements_are_counted_for_the_arena),
-        cmocka_unit_test(a_large_text_is_taken_and_a_larger_one_not),
-        cmocka_unit_test(texts_are_counted_for_the_arena),
+        cmocka_unit_test(what_is_not_the_protocol_or_too_much_is_an_error_for_good),
+        cmocka_unit_test(a_reset_begins_to_count_anew),
+        cmocka_unit_test(texts_have_a_cap_and_are_counted_for_the_arena),
         cmocka_unit_test(items_have_nothing_that_they_were_not_given),
         cmocka_unit_test(bytes_that_nobody_takes_have_a_cap),
-        cmocka_unit_test(what_was_taken_makes_room),
         cmocka_unit_test(an_arena_gives_aligned_memory_apart),
         cmocka_unit_test(an_arena_has_its_cap),
         cmocka_unit_test(an_end_may_come_twice),
