@@ -5,111 +5,68 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The fields of the header, written down once more to hold the table against. */
-#define FIELD(member)                                                                              \
-    {                                                                                              \
-#member, offsetof(rql_options, member), sizeof(((rql_options *)0)->member), true           \
-    }
-/* Functions and their data are no options for a table. */
-#define LISTENER(member)                                                                           \
-    {                                                                                              \
-#member, offsetof(rql_options, member), sizeof(((rql_options *)0)->member), false          \
-    }
+/* The fields of the header, written down once more to hold the table against, with their ranges as
+ * include/rql/options.h documents them. */
+#define FIELD(member) #member, offsetof(rql_options, member), sizeof(((rql_options *)0)->member)
 
-static const struct {
+static const struct field {
     const char *name;
     size_t offset;
     size_t width;
-    bool has_row;
-} fields[] = {
-    FIELD(url),
-    FIELD(connect_timeout_ms),
-    FIELD(io_timeout_ms),
-    FIELD(spin_us),
-    FIELD(retry_count),
-    FIELD(retry_delay_ms),
-    FIELD(retry_jitter_ms),
-    FIELD(try_to_lock_timeout_ms),
-    FIELD(default_lock_ttl_ms),
-    FIELD(default_queue_ttl_ms),
-    FIELD(is_timed_by_default),
-    FIELD(detailed_acq_timeout_error),
-    FIELD(default_conflict_strategy),
-    FIELD(default_access_strategy),
-    FIELD(key_extraction_batch_size),
-    FIELD(lock_release_batch_size),
-    FIELD(clear_locks_of_lock_scan_size),
-    FIELD(clear_locks_of_queue_scan_size),
-    FIELD(dead_request_ttl_ms),
-    FIELD(log_lock_try),
-    FIELD(log_sampling_enabled),
-    FIELD(instr_sampling_enabled),
-    FIELD(log_sampling_percent),
-    FIELD(instr_sampling_percent),
-    LISTENER(logger),
-    LISTENER(logger_data),
-    LISTENER(log_sampler),
-    LISTENER(log_sampler_data),
-    LISTENER(instrumenter),
-    LISTENER(instrumenter_data),
-    LISTENER(instr_sampler),
-    LISTENER(instr_sampler_data),
-    FIELD(auto_swarm),
-    FIELD(swarm_probe_hosts),
-    FIELD(swarm_flush_zombies),
-    FIELD(swarm_liveness_probing_period_ms),
-    FIELD(swarm_probe_period_ms),
-    FIELD(zombie_ttl_ms),
-    FIELD(zombie_flush_period_ms),
-    FIELD(zombie_lock_scan_size),
-    FIELD(zombie_queue_scan_size),
-};
 
-enum { N_FIELDS = sizeof fields / sizeof fields[0] };
+    enum kind { NUMBER, COUNT /* or forever */, TEXT, LISTENER /* no option for a table */ } kind;
 
-/* Ranges as include/rql/options.h documents them. */
-static const struct bounds {
-    const char *name;
     int64_t min;
     int64_t max;
-    bool forever;
     int64_t fallback;
-} bounds[] = {
-    {"connect_timeout_ms", 1, 600000, false, 1000},
-    {"io_timeout_ms", 1, 600000, false, 1000},
-    {"spin_us", 0, 1000, false, 0},
-    {"retry_count", 0, INT64_MAX, true, 3},
-    {"retry_delay_ms", 1, 3600000, false, 200},
-    {"retry_jitter_ms", 0, 3600000, false, 25},
-    {"try_to_lock_timeout_ms", 0, INT64_MAX, true, 10000},
-    {"default_lock_ttl_ms", 1, RQL_TTL_MAX_MS, false, 5000},
-    {"default_queue_ttl_ms", 1, INT64_MAX, true, 15000},
-    {"is_timed_by_default", 0, 1, false, false},
-    {"detailed_acq_timeout_error", 0, 1, false, false},
-    {"default_conflict_strategy", 0, RQL_DEAD_LOCKING, false, RQL_WAIT_FOR_LOCK},
-    {"default_access_strategy", 0, RQL_RANDOM, false, RQL_QUEUED},
-    {"key_extraction_batch_size", 1, 100000, false, 500},
-    {"lock_release_batch_size", 1, 100000, false, 100},
-    {"clear_locks_of_lock_scan_size", 1, 100000, false, 300},
-    {"clear_locks_of_queue_scan_size", 1, 100000, false, 300},
-    {"dead_request_ttl_ms", 1, INT64_C(315360000000), false, 86400000},
-    {"log_lock_try", 0, 1, false, false},
-    {"log_sampling_enabled", 0, 1, false, false},
-    {"log_sampling_percent", 0, 100, false, 15},
-    {"instr_sampling_enabled", 0, 1, false, false},
-    {"instr_sampling_percent", 0, 100, false, 15},
-    {"auto_swarm", 0, 1, false, false},
-    {"swarm_liveness_probing_period_ms", 1, 3600000, false, 2000},
-    {"swarm_probe_hosts", 0, 1, false, true},
-    {"swarm_probe_period_ms", 1, 3600000, false, 2000},
-    {"swarm_flush_zombies", 0, 1, false, true},
-    {"zombie_ttl_ms", 1, INT64_C(31536000000), false, 15000},
-    {"zombie_flush_period_ms", 1, 3600000, false, 10000},
-    {"zombie_lock_scan_size", 1, 100000, false, 500},
-    {"zombie_queue_scan_size", 1, 100000, false, 500},
+} fields[] = {
+    {FIELD(url), TEXT, 0, 0, 0},
+    {FIELD(connect_timeout_ms), NUMBER, 1, 600000, 1000},
+    {FIELD(io_timeout_ms), NUMBER, 1, 600000, 1000},
+    {FIELD(spin_us), NUMBER, 0, 1000, 0},
+    {FIELD(retry_count), COUNT, 0, INT64_MAX, 3},
+    {FIELD(retry_delay_ms), NUMBER, 1, 3600000, 200},
+    {FIELD(retry_jitter_ms), NUMBER, 0, 3600000, 25},
+    {FIELD(try_to_lock_timeout_ms), COUNT, 0, INT64_MAX, 10000},
+    {FIELD(default_lock_ttl_ms), NUMBER, 1, RQL_TTL_MAX_MS, 5000},
+    {FIELD(default_queue_ttl_ms), COUNT, 1, INT64_MAX, 15000},
+    {FIELD(is_timed_by_default), NUMBER, 0, 1, false},
+    {FIELD(detailed_acq_timeout_error), NUMBER, 0, 1, false},
+    {FIELD(default_conflict_strategy), NUMBER, 0, RQL_DEAD_LOCKING, RQL_WAIT_FOR_LOCK},
+    {FIELD(default_access_strategy), NUMBER, 0, RQL_RANDOM, RQL_QUEUED},
+    {FIELD(key_extraction_batch_size), NUMBER, 1, 100000, 500},
+    {FIELD(lock_release_batch_size), NUMBER, 1, 100000, 100},
+    {FIELD(clear_locks_of_lock_scan_size), NUMBER, 1, 100000, 300},
+    {FIELD(clear_locks_of_queue_scan_size), NUMBER, 1, 100000, 300},
+    {FIELD(dead_request_ttl_ms), NUMBER, 1, INT64_C(315360000000), 86400000},
+    {FIELD(log_lock_try), NUMBER, 0, 1, false},
+    {FIELD(log_sampling_enabled), NUMBER, 0, 1, false},
+    {FIELD(instr_sampling_enabled), NUMBER, 0, 1, false},
+    {FIELD(log_sampling_percent), NUMBER, 0, 100, 15},
+    {FIELD(instr_sampling_percent), NUMBER, 0, 100, 15},
+    {FIELD(logger), LISTENER, 0, 0, 0},
+    {FIELD(logger_data), LISTENER, 0, 0, 0},
+    {FIELD(log_sampler), LISTENER, 0, 0, 0},
+    {FIELD(log_sampler_data), LISTENER, 0, 0, 0},
+    {FIELD(instrumenter), LISTENER, 0, 0, 0},
+    {FIELD(instrumenter_data), LISTENER, 0, 0, 0},
+    {FIELD(instr_sampler), LISTENER, 0, 0, 0},
+    {FIELD(instr_sampler_data), LISTENER, 0, 0, 0},
+    {FIELD(auto_swarm), NUMBER, 0, 1, false},
+    {FIELD(swarm_probe_hosts), NUMBER, 0, 1, true},
+    {FIELD(swarm_flush_zombies), NUMBER, 0, 1, true},
+    {FIELD(swarm_liveness_probing_period_ms), NUMBER, 1, 3600000, 2000},
+    {FIELD(swarm_probe_period_ms), NUMBER, 1, 3600000, 2000},
+    {FIELD(zombie_ttl_ms), NUMBER, 1, INT64_C(31536000000), 15000},
+    {FIELD(zombie_flush_period_ms), NUMBER, 1, 3600000, 10000},
+    {FIELD(zombie_lock_scan_size), NUMBER, 1, 100000, 500},
+    {FIELD(zombie_queue_scan_size), NUMBER, 1, 100000, 500},
 };
 
-enum { N_BOUNDS = sizeof bounds / sizeof bounds[0] };
+static bool is_number(const struct field *field)
+{
+    return field->kind == NUMBER || field->kind == COUNT;
+}
 
 static const struct rqli_option *option_of(const char *name)
 {
@@ -134,52 +91,36 @@ static rql_status read_call(rql_lock_options *out, const rql_options *client,
     return rqli_lock_options_read(out, &defaults, given, error);
 }
 
-static void check_row(size_t index)
-{
-    const struct rqli_option *option = option_of(fields[index].name);
-
-    assert_int_equal(option->in[RQLI_OF_CLIENT].offset, fields[index].offset);
-    assert_int_equal(rqli_option_width(option), fields[index].width);
-}
-
-static void the_table_covers_every_field(void **state)
+static void the_table_covers_every_field_and_its_default(void **state)
 {
     size_t end = offsetof(rql_options, url);
     size_t n_rows = 0;
-
-    (void)state;
-    for (size_t i = 0; i < N_FIELDS; i++) {
-        print_message("# field %s\n", fields[i].name);
-        if (fields[i].has_row) {
-            check_row(i);
-            n_rows++;
-        }
-        /* No more than padding lies between two fields, so none is missing above. */
-        assert_true(fields[i].offset >= end && fields[i].offset - end < fields[i].width);
-        end = fields[i].offset + fields[i].width;
-    }
-    assert_int_equal(end, sizeof(rql_options));
-    assert_non_null(rql_option_row_at(n_rows - 1));
-    assert_null(rql_option_row_at(n_rows));
-    assert_null(rql_option_row_at(SIZE_MAX));
-}
-
-static void the_defaults_are_those_of_the_header(void **state)
-{
     rql_options options;
 
     (void)state;
     rql_options_init(&options);
     assert_int_equal(options.size, sizeof options);
     assert_string_equal(options.url, "local:");
-    for (size_t i = 0; i < N_BOUNDS; i++) {
-        const struct rqli_option *option = option_of(bounds[i].name);
+    for (const struct field *field = fields; field < fields + N_ROWS(fields); field++) {
+        say_row(field->name);
+        if (field->kind != LISTENER) {
+            const struct rqli_option *option = option_of(field->name);
 
-        print_message("# option %s\n", bounds[i].name);
-        assert_true(
-            rqli_option_load(option, (char *)&options + option->in[RQLI_OF_CLIENT].offset) ==
-            bounds[i].fallback);
+            assert_int_equal(option->in[RQLI_OF_CLIENT].offset, field->offset);
+            assert_int_equal(rqli_option_width(option), field->width);
+            assert_true(!is_number(field) ||
+                        rqli_option_load(option, (char *)&options + field->offset) ==
+                            field->fallback);
+            n_rows++;
+        }
+        /* No more than padding lies between two fields, so none is missing above. */
+        assert_true(field->offset >= end && field->offset - end < field->width);
+        end = field->offset + field->width;
     }
+    assert_int_equal(end, sizeof(rql_options));
+    assert_non_null(rql_option_row_at(n_rows - 1));
+    assert_null(rql_option_row_at(n_rows));
+    assert_null(rql_option_row_at(SIZE_MAX));
 }
 
 static rql_status read_with(const struct rqli_option *option, int64_t value, rql_error *error)
@@ -220,48 +161,46 @@ static void check_refused(try_fn *try, const struct rqli_option *option, const c
     assert_int_equal(try(option, value, NULL), RQL_E_INVALID);
 }
 
-static void check_bounds(try_fn *try, const struct bounds *row, const char *name)
+static void check_bounds(try_fn *try, const struct field *row, const char *name)
 {
     const struct rqli_option *option = option_of(row->name);
+    bool is_truth = row->min == 0 && row->max <= 1;
 
-    print_message("# option %s\n", name);
     CHECK_OK(try(option, row->min, NULL));
     CHECK_OK(try(option, row->max, NULL));
-    check_refused(try, option, name, row->forever ? -2 : row->min == 0 && row->max <= 1 ? 7 : -1);
+    check_refused(try, option, name, row->kind == COUNT ? -2 : is_truth ? 7 : -1);
     if (row->min == 1) {
         check_refused(try, option, name, 0);
     }
     if (row->max < INT64_MAX) {
         check_refused(try, option, name, row->max + 1);
     }
-    if (row->forever) {
+    if (row->kind == COUNT) {
         CHECK_OK(try(option, RQL_FOREVER, NULL));
         check_refused(try, option, name, INT64_MIN);
     }
 }
 
-static void every_bound_is_kept(void **state)
+static void every_bound_is_kept_for_clients_and_calls(void **state)
 {
-    (void)state;
-    for (size_t i = 0; i < N_BOUNDS; i++) {
-        check_bounds(read_with, &bounds[i], bounds[i].name);
-    }
-}
-
-static void every_bound_is_kept_per_call(void **state)
-{
-    size_t n_checked = 0;
+    size_t n_of_calls = 0;
 
     (void)state;
-    for (size_t i = 0; i < N_BOUNDS; i++) {
-        const struct rqli_option *option = option_of(bounds[i].name);
+    for (size_t i = 0; i < N_ROWS(fields); i++) {
+        const char *of_call;
 
-        if (option->in[RQLI_OF_LOCK].name) {
-            check_bounds(call_with, &bounds[i], option->in[RQLI_OF_LOCK].name);
-            n_checked++;
+        if (!is_number(&fields[i])) {
+            continue;
+        }
+        say_row(fields[i].name);
+        check_bounds(read_with, &fields[i], fields[i].name);
+        of_call = option_of(fields[i].name)->in[RQLI_OF_LOCK].name;
+        if (of_call) {
+            check_bounds(call_with, &fields[i], of_call);
+            n_of_calls++;
         }
     }
-    assert_int_equal(n_checked, 11);
+    assert_int_equal(n_of_calls, 11);
 }
 
 static void messages_name_option_value_and_range(void **state)
@@ -280,13 +219,24 @@ static void messages_name_option_value_and_range(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < N_ROWS(cases); i++) {
         rql_error error = {0};
 
         assert_int_equal(read_with(option_of(cases[i].name), cases[i].value, &error),
                          RQL_E_INVALID);
         assert_string_equal(error.message, cases[i].message);
     }
+}
+
+/* Is it refused, and why? */
+static void check_unread(const rql_options *given, const char *message)
+{
+    rql_error error = {0};
+    rql_options read;
+
+    assert_int_equal(rqli_options_read(RQLI_OF_CLIENT, &read, NULL, given, &error), RQL_E_INVALID);
+    assert_int_equal(error.status, RQL_E_INVALID);
+    assert_non_null(strstr(error.message, message));
 }
 
 static void no_options_are_the_defaults(void **state)
@@ -302,18 +252,14 @@ static void no_options_are_the_defaults(void **state)
 
 static void a_url_must_be_there(void **state)
 {
-    rql_error error = {0};
     rql_options given;
-    rql_options read;
 
     (void)state;
     rql_options_init(&given);
     given.url = NULL;
-    assert_int_equal(rqli_options_read(RQLI_OF_CLIENT, &read, NULL, &given, &error), RQL_E_INVALID);
-    assert_non_null(strstr(error.message, "url is NULL; it must be redis://"));
+    check_unread(&given, "url is NULL; it must be redis://");
     given.url = "";
-    assert_int_equal(rqli_options_read(RQLI_OF_CLIENT, &read, NULL, &given, &error), RQL_E_INVALID);
-    assert_non_null(strstr(error.message, "url is empty"));
+    check_unread(&given, "url is empty");
 }
 
 static void older_program_gets_defaults_for_new_fields(void **state)
@@ -350,10 +296,7 @@ static void newer_program_is_accepted_while_unknown_fields_are_zero(void **state
     assert_int_equal(read.size, sizeof read);
     assert_int_equal(error.status, 0);
     given.unknown = INT64_C(1) << 56;
-    assert_int_equal(rqli_options_read(RQLI_OF_CLIENT, &read, NULL, &given.known, &error),
-                     RQL_E_INVALID);
-    assert_int_equal(error.status, RQL_E_INVALID);
-    assert_non_null(strstr(error.message, "does not know"));
+    check_unread(&given.known, "does not know");
 }
 
 static void calls_of_older_and_newer_programs_are_read_too(void **state)
@@ -393,19 +336,14 @@ static void a_struct_that_was_not_set_up_is_refused(void **state)
     rql_lock_options call;
     rql_options client;
     rql_options given;
-    rql_options read;
 
     (void)state;
     rql_options_init(&client);
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        rql_error error = {0};
-
+    for (size_t i = 0; i < N_ROWS(sizes); i++) {
         print_message("# size %zu\n", sizes[i]);
         rql_options_init(&given);
         given.size = sizes[i];
-        assert_int_equal(rqli_options_read(RQLI_OF_CLIENT, &read, NULL, &given, &error),
-                         RQL_E_INVALID);
-        assert_non_null(strstr(error.message, "not set up"));
+        check_unread(&given, "not set up");
         rqli_options_fill(RQLI_OF_LOCK, &call, &client);
         call.size = sizes[i];
         assert_int_equal(read_call(&call, &client, &call, NULL), RQL_E_INVALID);
@@ -435,10 +373,8 @@ static void a_refusal_leaves_the_result_untouched(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_table_covers_every_field),
-        cmocka_unit_test(the_defaults_are_those_of_the_header),
-        cmocka_unit_test(every_bound_is_kept),
-        cmocka_unit_test(every_bound_is_kept_per_call),
+        cmocka_unit_test(the_table_covers_every_field_and_its_default),
+        cmocka_unit_test(every_bound_is_kept_for_clients_and_calls),
         cmocka_unit_test(messages_name_option_value_and_range),
         cmocka_unit_test(no_options_are_the_defaults),
         cmocka_unit_test(a_url_must_be_there),
