@@ -14,7 +14,7 @@
 #define IDS " acq_id => '" ACQUIRER "' hst_id => '" HOST "' acs_strat => 'queued'"
 #define COMMON " lock_key => 'rql:lock:x' queue_ttl => 15" IDS
 
-enum { LINES_MAX = 8, LINE_SIZE = 1024 };
+enum { LINES_MAX = 8, TOLD_MAX = 4, LINE_SIZE = 1024 };
 
 static char lines[LINES_MAX][LINE_SIZE];
 static size_t n_lines;
@@ -86,122 +86,132 @@ static void check_no_more(void)
     assert_int_equal(n_lines, n_taken);
 }
 
-static void tell(enum rqli_moment moment, struct rqli_figures figures)
+/* What is logged, and what stands behind what all lines have. */
+struct line {
+    const char *what; /* or all of the line, with its bracket */
+    const char *rest;
+};
+
+static void check_told(const struct line *line)
 {
-    rqli_observe(moment, &lock->subject, &figures);
+    char expected[LINE_SIZE];
+
+    if (line->what[0] == '[') {
+        check_line(line->what);
+        return;
+    }
+    (void)snprintf(expected, sizeof expected, "[redis_queued_locks.%s]%s%s", line->what, COMMON,
+                   line->rest ? line->rest : "");
+    check_line(expected);
 }
 
-static void an_acquisition_begins(void **state)
+/* What one moment says. */
+static const struct told {
+    const char *name;
+    enum rqli_moment moment;
+    struct rqli_figures figures;
+    bool is_quiet; /* tries are not logged */
+    struct line lines[TOLD_MAX];
+} told[] = {
+    {"an acquisition begins", RQLI_ON_STARTED, .lines = {{"start_lock_obtaining"}}},
+    {"a try has one line and its steps", RQLI_ON_TRY,
+     .lines = {{"start_try_to_lock_cycle"}, {"try_lock.start"}}},
+    {"a try has one line, and its steps only when wanted", RQLI_ON_TRY, .is_quiet = true,
+     .lines = {{"start_try_to_lock_cycle"}}},
+    {"a free lock is taken", RQLI_ON_ANSWERED_FREE,
+     .lines = {{"try_lock.rconn_fetched"}, {"try_lock.obtain__free_to_acquire"}}},
+    {"an answer", RQLI_ON_ANSWERED, .lines = {{"try_lock.rconn_fetched"}}},
+    {"a re-entry is found",
+     RQLI_ON_ANSWERED_REENTRY,
+     {.ts_us = INT64_C(1795255158435815)},
+     .lines = {{"try_lock.rconn_fetched"},
+               {"try_lock.same_process_conflict_detected"},
+               {"try_lock.same_process_conflict_analyzed",
+                " spc_status => 'conflict_work_through'"},
+               {"try_lock.reentrant_lock__work_through",
+                " spc_status => 'conflict_work_through' last_spc_ts => '1795255158.435815'"}}},
+    {"an extending re-entry is found",
+     RQLI_ON_ANSWERED_EXTENSION,
+     {.ts_us = INT64_C(1795255161080997)},
+     .lines = {{"try_lock.rconn_fetched"},
+               {"try_lock.same_process_conflict_detected"},
+               {"try_lock.same_process_conflict_analyzed",
+                " spc_status => 'extendable_conflict_work_through'"},
+               {"try_lock.reentrant_lock__extend_and_work_through",
+                " spc_status => 'extendable_conflict_work_through' last_ext_ttl => 5000"
+                " last_ext_ts => '1795255161.080997'"}}},
+    {"a conflict is found",
+     RQLI_ON_ANSWERED_CONFLICT,
+     {.ts_us = INT64_C(1795255160499760)},
+     .lines = {{"try_lock.rconn_fetched"},
+               {"try_lock.same_process_conflict_detected"},
+               {"try_lock.same_process_conflict_analyzed", " spc_status => 'conflict_dead_lock'"},
+               {"try_lock.single_process_lock_conflict__dead_lock",
+                " spc_status => 'conflict_dead_lock' last_spc_ts => '1795255160.49976'"}}},
+    {"a request is queued", RQLI_ON_ANSWERED_QUEUED,
+     .lines = {{"try_lock.rconn_fetched"}, {"try_lock.acq_added_to_queue"}}},
+    {"a queued request is first", RQLI_ON_FIRST_IN_QUEUE,
+     .lines = {{"try_lock.get_first_from_queue", " first_acq_id_in_queue => '" ACQUIRER "'"}}},
+    {"a queued request is a step", RQLI_ON_ANSWERED_QUEUED, .is_quiet = true},
+    {"so is that it is first", RQLI_ON_FIRST_IN_QUEUE, .is_quiet = true},
+    {"a request that is put back moves nowhere", RQLI_ON_RESTORED, .lines = {{NULL}}},
+    {"a request moves to the tail", RQLI_ON_REQUEUED,
+     .lines = {{"try_lock.exit__queue_ttl_reached"},
+               {"dead_score_reached__reset_acquirer_position"}}},
+    {"the end of an extension",
+     RQLI_ON_ENDING_EXTENSION,
+     {.ttl_ms = 4673},
+     .lines = {{"[redis_queued_locks.decrease_lock] lock_key => 'rql:lock:x' decreased_ttl => 4673"
+                " queue_ttl => 15" IDS}}},
+};
+
+static void every_moment_has_its_lines(void **state)
 {
     (void)state;
-    tell(RQLI_ON_STARTED, (struct rqli_figures){0});
-    check_line("[redis_queued_locks.start_lock_obtaining]" COMMON);
-    check_no_more();
+    for (size_t i = 0; i < N_ROWS(told); i++) {
+        say_row(told[i].name);
+        lock->subject.logs_tries = !told[i].is_quiet;
+        rqli_observe(told[i].moment, &lock->subject, &told[i].figures);
+        for (size_t k = 0; k < TOLD_MAX && told[i].lines[k].what; k++) {
+            check_told(&told[i].lines[k]);
+        }
+        check_no_more();
+        n_lines = n_taken = 0;
+    }
 }
 
-static void a_try_has_one_line_and_its_steps_only_when_wanted(void **state)
-{
-    (void)state;
-    tell(RQLI_ON_TRY, (struct rqli_figures){0});
-    check_line("[redis_queued_locks.start_try_to_lock_cycle]" COMMON);
-    check_line("[redis_queued_locks.try_lock.start]" COMMON);
-    lock->subject.logs_tries = false;
-    tell(RQLI_ON_TRY, (struct rqli_figures){0});
-    check_line("[redis_queued_locks.start_try_to_lock_cycle]" COMMON);
-    check_no_more();
-}
+/* What the lock of a hold says when it is obtained, and when it ends. */
+static const struct held {
+    rql_lock_process process;
+    int64_t waited_us;
+    struct line obtained;
+    struct line ends;
+} held[] = {
+    {RQL_LOCK_OBTAINING, 102495, .obtained = {.what = "lock_obtained", " acq_time => 102.5 (ms)"},
+     .ends = {.what = "expire_lock"}},
+    {RQL_CONFLICT_WORK_THROUGH, 2330,
+     .obtained = {.what = "reentrant_lock_obtained", " acq_time => 2.33 (ms)"}},
+    {RQL_EXTENDABLE_CONFLICT_WORK_THROUGH, 3000,
+     .obtained = {.what = "[redis_queued_locks.extendable_reentrant_lock_obtained] lock_key =>"
+                          " 'rql:lock:x' queue_ttl => 15 acq_id => '" ACQUIRER "' host_id => '" HOST
+                          "' acs_strat => 'queued' acq_time => 3.0 (ms)"}},
+};
 
-static void a_free_lock_is_taken(void **state)
+static void a_lock_is_obtained_and_its_hold_ends(void **state)
 {
     (void)state;
-    tell(RQLI_ON_ANSWERED_FREE, (struct rqli_figures){0});
-    check_line("[redis_queued_locks.try_lock.rconn_fetched]" COMMON);
-    check_line("[redis_queued_locks.try_lock.obtain__free_to_acquire]" COMMON);
-    tell(RQLI_ON_ANSWERED, (struct rqli_figures){0});
-    check_line("[redis_queued_locks.try_lock.rconn_fetched]" COMMON);
-    check_no_more();
-}
-
-static void a_re_entry_is_found(void **state)
-{
-    (void)state;
-    tell(RQLI_ON_ANSWERED_REENTRY, (struct rqli_figures){.ts_us = INT64_C(1795255158435815)});
-    check_line("[redis_queued_locks.try_lock.rconn_fetched]" COMMON);
-    check_line("[redis_queued_locks.try_lock.same_process_conflict_detected]" COMMON);
-    check_line("[redis_queued_locks.try_lock.same_process_conflict_analyzed]" COMMON
-               " spc_status => 'conflict_work_through'");
-    check_line("[redis_queued_locks.try_lock.reentrant_lock__work_through]" COMMON
-               " spc_status => 'conflict_work_through' last_spc_ts => '1795255158.435815'");
-    check_no_more();
-}
-
-static void an_extending_re_entry_is_found(void **state)
-{
-    (void)state;
-    tell(RQLI_ON_ANSWERED_EXTENSION, (struct rqli_figures){.ts_us = INT64_C(1795255161080997)});
-    n_taken = 2;
-    check_line("[redis_queued_locks.try_lock.same_process_conflict_analyzed]" COMMON
-               " spc_status => 'extendable_conflict_work_through'");
-    check_line("[redis_queued_locks.try_lock.reentrant_lock__extend_and_work_through]" COMMON
-               " spc_status => 'extendable_conflict_work_through' last_ext_ttl => 5000"
-               " last_ext_ts => '1795255161.080997'");
-    check_no_more();
-}
-
-static void a_conflict_is_found(void **state)
-{
-    (void)state;
-    tell(RQLI_ON_ANSWERED_CONFLICT, (struct rqli_figures){.ts_us = INT64_C(1795255160499760)});
-    n_taken = 2;
-    check_line("[redis_queued_locks.try_lock.same_process_conflict_analyzed]" COMMON
-               " spc_status => 'conflict_dead_lock'");
-    check_line("[redis_queued_locks.try_lock.single_process_lock_conflict__dead_lock]" COMMON
-               " spc_status => 'conflict_dead_lock' last_spc_ts => '1795255160.49976'");
-    check_no_more();
-}
-
-static void a_queued_request_knows_whether_it_is_first(void **state)
-{
-    (void)state;
-    tell(RQLI_ON_ANSWERED_QUEUED, (struct rqli_figures){0});
-    tell(RQLI_ON_FIRST_IN_QUEUE, (struct rqli_figures){0});
-    n_taken = 1;
-    check_line("[redis_queued_locks.try_lock.acq_added_to_queue]" COMMON);
-    check_line("[redis_queued_locks.try_lock.get_first_from_queue]" COMMON
-               " first_acq_id_in_queue => '" ACQUIRER "'");
-    lock->subject.logs_tries = false;
-    tell(RQLI_ON_ANSWERED_QUEUED, (struct rqli_figures){0});
-    tell(RQLI_ON_FIRST_IN_QUEUE, (struct rqli_figures){0});
-    check_no_more();
-}
-
-static void a_request_moves_to_the_tail(void **state)
-{
-    (void)state;
-    tell(RQLI_ON_RESTORED, (struct rqli_figures){0});
-    tell(RQLI_ON_REQUEUED, (struct rqli_figures){0});
-    check_line("[redis_queued_locks.try_lock.exit__queue_ttl_reached]" COMMON);
-    check_line("[redis_queued_locks.dead_score_reached__reset_acquirer_position]" COMMON);
-    check_no_more();
-}
-
-static void a_lock_is_obtained(void **state)
-{
-    (void)state;
-    lock->waited_us = 102495;
-    rqli_notify_obtained(lock);
-    check_line("[redis_queued_locks.lock_obtained]" COMMON " acq_time => 102.5 (ms)");
-    lock->process = RQL_CONFLICT_WORK_THROUGH;
-    lock->waited_us = 2330;
-    rqli_notify_obtained(lock);
-    check_line("[redis_queued_locks.reentrant_lock_obtained]" COMMON " acq_time => 2.33 (ms)");
-    lock->process = RQL_EXTENDABLE_CONFLICT_WORK_THROUGH;
-    lock->waited_us = 3000;
-    rqli_notify_obtained(lock);
-    check_line("[redis_queued_locks.extendable_reentrant_lock_obtained]"
-               " lock_key => 'rql:lock:x' queue_ttl => 15 acq_id => '" ACQUIRER
-               "' host_id => '" HOST "' acs_strat => 'queued' acq_time => 3.0 (ms)");
-    check_no_more();
+    for (size_t i = 0; i < N_ROWS(held); i++) {
+        print_message("# process %d\n", held[i].process);
+        lock->process = held[i].process;
+        lock->waited_us = held[i].waited_us;
+        rqli_notify_obtained(lock);
+        check_told(&held[i].obtained);
+        rqli_notify_ending(lock);
+        if (held[i].ends.what) {
+            check_told(&held[i].ends);
+        }
+        check_no_more();
+    }
 }
 
 static void a_refusal_leaves_the_queue_but_for_those_who_never_queued(void **state)
@@ -210,34 +220,31 @@ static void a_refusal_leaves_the_queue_but_for_those_who_never_queued(void **sta
         "[redis_queued_locks.fail_fast_or_limits_reached_or_deadlock__dequeue]"
         " lock_key => 'rql:lock:x' queue_ttl => 15 acq_id => '" ACQUIRER "' hst_id => '" HOST
         "' acs_strat => 'random";
-    static const rql_status leaves[] = {RQL_TIMED_OUT, RQL_RETRY_LIMIT, RQL_FAIL_FAST_AFTER_TRY,
-                                        RQL_CONFLICT};
-    struct rqli_acquire_result result = {.asked = 1};
+
+    static const struct {
+        rql_status status;
+        int asked;
+        bool leaves;
+    } rows[] = {
+        {RQL_TIMED_OUT, 1, true},           {RQL_RETRY_LIMIT, 1, true},
+        {RQL_FAIL_FAST_AFTER_TRY, 1, true}, {RQL_CONFLICT, 1, true},
+        {RQL_FAIL_FAST_NO_TRY, 1, false},   {RQL_E_IO, 1, false},
+        {RQL_CONFLICT, 0, false},
+    };
 
     (void)state;
     lock->subject.access_strategy = RQL_RANDOM;
-    for (size_t i = 0; i < sizeof leaves / sizeof leaves[0]; i++) {
-        rqli_notify_refused(&lock->subject, &result, leaves[i]);
-        check_line(line);
-    }
-    rqli_notify_refused(&lock->subject, &result, RQL_FAIL_FAST_NO_TRY);
-    rqli_notify_refused(&lock->subject, &result, RQL_E_IO);
-    result.asked = 0;
-    rqli_notify_refused(&lock->subject, &result, RQL_CONFLICT);
-    check_no_more();
-}
+    for (size_t i = 0; i < N_ROWS(rows); i++) {
+        const struct rqli_acquire_result result = {.asked = rows[i].asked};
 
-static void a_hold_ends(void **state)
-{
-    (void)state;
-    rqli_notify_ending(lock);
-    check_line("[redis_queued_locks.expire_lock]" COMMON);
-    lock->process = RQL_EXTENDABLE_CONFLICT_WORK_THROUGH;
-    rqli_notify_ending(lock);
-    tell(RQLI_ON_ENDING_EXTENSION, (struct rqli_figures){.ttl_ms = 4673});
-    check_line("[redis_queued_locks.decrease_lock] lock_key => 'rql:lock:x' decreased_ttl => 4673"
-               " queue_ttl => 15" IDS);
-    check_no_more();
+        print_message("# %s, asked %d\n", rql_status_text(rows[i].status), rows[i].asked);
+        rqli_notify_refused(&lock->subject, &result, rows[i].status);
+        if (rows[i].leaves) {
+            check_line(line);
+        }
+        check_no_more();
+        n_lines = n_taken = 0;
+    }
 }
 
 static void a_series_has_lines_of_its_own(void **state)
@@ -292,7 +299,7 @@ static void queue_ttl_is_in_seconds_of_any_form(void **state)
     char expected[64];
 
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < N_ROWS(cases); i++) {
         const rql_log_field field = {
             .name = "queue_ttl", .kind = RQL_LOG_SECONDS, .number = cases[i].ms};
         const rql_log_record record = {"a", 1, &field};
@@ -363,17 +370,9 @@ static void a_file_gets_one_line_each(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(an_acquisition_begins),
-        TEST(a_try_has_one_line_and_its_steps_only_when_wanted),
-        TEST(a_free_lock_is_taken),
-        TEST(a_re_entry_is_found),
-        TEST(an_extending_re_entry_is_found),
-        TEST(a_conflict_is_found),
-        TEST(a_queued_request_knows_whether_it_is_first),
-        TEST(a_request_moves_to_the_tail),
-        TEST(a_lock_is_obtained),
+        TEST(every_moment_has_its_lines),
+        TEST(a_lock_is_obtained_and_its_hold_ends),
         TEST(a_refusal_leaves_the_queue_but_for_those_who_never_queued),
-        TEST(a_hold_ends),
         TEST(a_series_has_lines_of_its_own),
         cmocka_unit_test(queue_ttl_is_in_seconds_of_any_form),
         cmocka_unit_test(names_in_a_list_are_inspected),
