@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { SOON_MS = 5000, QUIET_MS = 30, DELAY_MS = 40 };
+enum { SOON_MS = 5000, QUIET_MS = 30, DELAY_MS = 40, STEPS_MAX = 12 };
 
 /* A proxy between `client` and `server`, both ends held by the test. */
 struct line {
@@ -21,17 +21,147 @@ struct line {
     struct sockaddr_un address;
     int listener;
     struct proxy *proxy;
+    bool is_tcp;
     int client;
     int server;
 };
 
-static int dial(const char *path)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+/* What an end says or hears, and what the proxy is told. */
+enum act {
+    DONE,
+    UP, /* it passes */
+    DOWN,
+    CLIENT_SAYS,
+    CLIENT_HEARS,
+    CLIENT_HEARS_NOTHING,
+    CLIENT_HEARS_BYTES, /* one at a time */
+    CLIENT_HEARS_END,
+    CLIENT_ENDS, /* what it says, not what it hears */
+    SERVER_SAYS,
+    SERVER_HEARS,
+    SERVER_HEARS_NOTHING,
+    SERVER_HEARS_BYTES,
+    SERVER_HEARS_END,
+    SERVER_SHUTS,
+    JOIN_ANEW,
+    IS_REFUSED,
+    DRIBBLE,
+    FREEZE,
+    THAW,
+    HEAL,
+    CUT,
+    CUT_AFTER,
+    CUT_REPLY,
+    DROP_REPLY,
+    REFUSE,
+    ACCEPT,
+};
 
-    (void)snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
-    if (connect(fd, (const struct sockaddr *)&address, sizeof address)) {
+struct step {
+    enum act act;
+    const char *text;
+    enum proxy_direction way;
+    unsigned n; /* bytes, or the n-th reply */
+};
+
+/* What the proxy has counted in the end; connections of 0: nobody looks. */
+static const struct row {
+    const char *name;
+    bool is_tcp;
+    struct proxy_counts counts;
+    struct step steps[STEPS_MAX];
+} rows[] = {
+    {"bytes pass both ways and are counted",
+     .steps = {{UP, "question"}, {DOWN, "+answer\r\n:1\r\n"}},
+     .counts = {.connections = 1, .open = 1, .up_bytes = 8, .down_bytes = 13, .replies = 2}},
+    {"an end passes after the bytes before it", .steps = {{CLIENT_SAYS, "last"},
+                                                          {CLIENT_ENDS},
+                                                          {SERVER_HEARS, "last"},
+                                                          {SERVER_HEARS_END},
+                                                          {DOWN, "+still heard\r\n"}}},
+    {"dribble gives one byte at a time", .steps = {{DRIBBLE, .way = PROXY_BOTH},
+                                                   {CLIENT_SAYS, "up we go"},
+                                                   {SERVER_HEARS_BYTES, "up we go"},
+                                                   {SERVER_SAYS, "$4\r\ndown\r\n"},
+                                                   {CLIENT_HEARS_BYTES, "$4\r\ndown\r\n"}}},
+    {"freeze keeps one direction and lets go later", .steps = {{FREEZE, .way = PROXY_UP},
+                                                               {CLIENT_SAYS, "kept"},
+                                                               {DOWN, "+passes\r\n"},
+                                                               {SERVER_HEARS_NOTHING},
+                                                               {THAW, .way = PROXY_UP},
+                                                               {SERVER_HEARS, "kept"}}},
+    {"freeze keeps an end as well", .steps = {{FREEZE, .way = PROXY_BOTH},
+                                              {SERVER_SHUTS},
+                                              {CLIENT_HEARS_NOTHING},
+                                              {HEAL},
+                                              {CLIENT_HEARS_END}}},
+    {"cut_after delivers exactly so many bytes",
+     .steps = {{CUT_AFTER, .way = PROXY_DOWN, .n = 4},
+               {SERVER_SAYS, "+answer\r\n"},
+               {CLIENT_HEARS, "+ans"},
+               {CLIENT_HEARS_END}},
+     .counts = {.connections = 1, .down_bytes = 4, .replies = 1}},
+    {"cut_after counts one direction only and acts once",
+     .steps = {{CUT_AFTER, .way = PROXY_UP, .n = 5},
+               {DOWN, "+longer than five\r\n"},
+               {UP, "1234"},
+               {CLIENT_SAYS, "56"},
+               {SERVER_HEARS, "5"},
+               {SERVER_HEARS_END},
+               {JOIN_ANEW},
+               {UP, "much more than five"}}},
+    {"cut_after nothing cuts at the next byte", .steps = {{CUT_AFTER, .way = PROXY_UP},
+                                                          {DOWN, "+fine\r\n"},
+                                                          {CLIENT_SAYS, "x"},
+                                                          {SERVER_HEARS_END},
+                                                          {CLIENT_HEARS_END}}},
+    {"drop swallows the n-th reply whole",
+     .steps = {{DROP_REPLY, .n = 2},
+               {SERVER_SAYS, "+one\r\n*2\r\n$3\r\ntw"},
+               {SERVER_SAYS, "o\r\n*1\r\n:2\r\n$-1\r\n+four\r\n"},
+               {CLIENT_HEARS, "+one\r\n$-1\r\n+four\r\n"}},
+     .counts = {.connections = 1, .open = 1, .down_bytes = 18, .replies = 4}},
+    {"cut_reply ends the connection in its place",
+     .steps = {{CUT_REPLY, .n = 2},
+               {SERVER_SAYS, "+one\r\n+two\r\n+three\r\n"},
+               {CLIENT_HEARS, "+one\r\n"},
+               {CLIENT_HEARS_END},
+               {SERVER_HEARS_END}}},
+    {"what is no reply stream passes untouched",
+     .steps = {{DOWN, "HTTP/1.1 400 Bad Request\r\n"}, {DROP_REPLY, .n = 1}, {DOWN, "+kept\r\n"}}},
+    {"cut ends all", .steps = {{CUT}, {CLIENT_HEARS_END}, {SERVER_HEARS_END}},
+     .counts = {.connections = 1}},
+    {"cut welcomes new ones",
+     .steps = {{CUT}, {CLIENT_HEARS_END}, {SERVER_HEARS_END}, {JOIN_ANEW}, {UP, "again"}},
+     .counts = {.connections = 2, .open = 1, .up_bytes = 5}},
+    {"refuse refuses until told otherwise",
+     .steps = {{REFUSE}, {IS_REFUSED}, {UP, "old ones stay"}, {ACCEPT}, {JOIN_ANEW}}},
+    {"a port works as a socket does", .is_tcp = true,
+     .steps = {{UP, "over tcp"},
+               {CUT_AFTER, .way = PROXY_DOWN, .n = 3},
+               {SERVER_SAYS, "+answer\r\n"},
+               {CLIENT_HEARS, "+an"},
+               {CLIENT_HEARS_END},
+               {REFUSE},
+               {IS_REFUSED},
+               {ACCEPT},
+               {JOIN_ANEW}}},
+};
+
+static int dial(const struct line *line)
+{
+    const int family = line->is_tcp ? AF_INET : AF_UNIX;
+    struct sockaddr_in port = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_un path = {.sun_family = AF_UNIX};
+    const void *address = line->is_tcp ? (const void *)&port : &path;
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (line->is_tcp) {
+        port.sin_port = htons((uint16_t)proxy_port(line->proxy));
+    } else {
+        (void)snprintf(path.sun_path, sizeof path.sun_path, "%s", proxy_socket_path(line->proxy));
+    }
+    if (connect(fd, address, line->is_tcp ? sizeof port : sizeof path)) {
         (void)close(fd);
         fd = -1;
     }
@@ -40,44 +170,41 @@ static int dial(const char *path)
 
 static void join_ends(struct line *line)
 {
-    line->client = dial(proxy_socket_path(line->proxy));
+    line->client = dial(line);
     assert_true(line->client >= 0);
     assert_true(wait_readable(line->listener, SOON_MS));
     line->server = accept(line->listener, NULL, NULL);
     assert_true(line->server >= 0);
 }
 
-static int open_line(void **state)
+static void part_ends(const struct line *line)
 {
-    struct line *line = calloc(1, sizeof *line);
+    (void)close(line->client);
+    (void)close(line->server);
+}
 
-    assert_non_null(line);
+static void open_line(struct line *line, bool is_tcp)
+{
+    *line = (struct line){.is_tcp = is_tcp, .address.sun_family = AF_UNIX};
     (void)snprintf(line->dir, sizeof line->dir, "/tmp/rql-test-XXXXXX");
     assert_non_null(mkdtemp(line->dir));
-    line->address.sun_family = AF_UNIX;
     (void)snprintf(line->address.sun_path, sizeof line->address.sun_path, "%s/s", line->dir);
     line->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(
         bind(line->listener, (const struct sockaddr *)&line->address, sizeof line->address), 0);
     assert_int_equal(listen(line->listener, 8), 0);
-    line->proxy = proxy_start(line->address.sun_path);
+    line->proxy = (is_tcp ? proxy_start_tcp : proxy_start)(line->address.sun_path);
     join_ends(line);
-    *state = line;
-    return 0;
 }
 
-static int close_line(void **state)
+static void close_line(struct line *line)
 {
-    struct line *line = *state;
-
     line->proxy = proxy_stop(line->proxy);
-    (void)close(line->client);
-    (void)close(line->server);
+    assert_null(line->proxy);
+    part_ends(line);
     (void)close(line->listener);
     (void)unlink(line->address.sun_path);
     assert_int_equal(rmdir(line->dir), 0); /* the proxy has left nothing behind */
-    free(line);
-    return 0;
 }
 
 static void say(int fd, const char *text)
@@ -115,268 +242,122 @@ static void hear_the_end(int fd)
     assert_true(recv(fd, &byte, 1, 0) <= 0);
 }
 
-static void bytes_pass_both_ways_and_are_counted(void **state)
-{
-    struct line *line = *state;
-    struct proxy_counts counts;
-
-    say(line->client, "question");
-    hear(line->server, "question");
-    say(line->server, "+answer\r\n:1\r\n");
-    hear(line->client, "+answer\r\n:1\r\n");
-    counts = proxy_counts(line->proxy);
-    assert_int_equal(counts.connections, 1);
-    assert_int_equal(counts.open, 1);
-    assert_int_equal(counts.up_bytes, 8);
-    assert_int_equal(counts.down_bytes, 13);
-    assert_int_equal(counts.replies, 2);
-}
-
-static void an_end_passes_after_the_bytes_before_it(void **state)
-{
-    struct line *line = *state;
-
-    say(line->client, "last");
-    assert_int_equal(shutdown(line->client, SHUT_WR), 0);
-    hear(line->server, "last");
-    hear_the_end(line->server);
-    say(line->server, "+still heard\r\n");
-    hear(line->client, "+still heard\r\n");
-}
-
-static void expect_single_bytes(int from, int to, const char *text)
+static void hear_bytes(int fd, const char *text)
 {
     char buffer[64];
-    size_t i;
 
-    say(from, text);
-    for (i = 0; i < strlen(text); i++) {
-        assert_true(wait_readable(to, SOON_MS));
-        assert_int_equal(recv(to, buffer, sizeof buffer, 0), 1);
+    for (size_t i = 0; i < strlen(text); i++) {
+        assert_true(wait_readable(fd, SOON_MS));
+        assert_int_equal(recv(fd, buffer, sizeof buffer, 0), 1);
         assert_int_equal(buffer[0], text[i]);
     }
 }
 
-static void dribble_gives_one_byte_at_a_time(void **state)
+/* The proxy is told; false: that is not for it. */
+static bool tell_proxy(struct proxy *proxy, const struct step *step)
 {
-    struct line *line = *state;
+    enum act act = step->act;
 
-    proxy_dribble(line->proxy, PROXY_BOTH, true);
-    expect_single_bytes(line->client, line->server, "up we go");
-    expect_single_bytes(line->server, line->client, "$4\r\ndown\r\n");
+    if (act == DRIBBLE) {
+        proxy_dribble(proxy, step->way, true);
+    } else if (act == FREEZE || act == THAW) {
+        proxy_freeze(proxy, step->way, act == FREEZE);
+    } else if (act == HEAL) {
+        proxy_heal(proxy);
+    } else if (act == CUT) {
+        proxy_cut(proxy);
+    } else if (act == CUT_AFTER) {
+        proxy_cut_after(proxy, step->way, step->n);
+    } else if (act == CUT_REPLY) {
+        proxy_cut_reply(proxy, step->n);
+    } else if (act == DROP_REPLY) {
+        proxy_drop_reply(proxy, step->n);
+    } else if (act == REFUSE || act == ACCEPT) {
+        proxy_refuse(proxy, act == REFUSE);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static void act(struct line *line, const struct step *step)
+{
+    enum act act = step->act;
+    int fd = act <= CLIENT_ENDS ? line->client : line->server;
+
+    if (act == UP || act == DOWN) {
+        say(act == UP ? line->client : line->server, step->text);
+        hear(act == UP ? line->server : line->client, step->text);
+    } else if (act == CLIENT_SAYS || act == SERVER_SAYS) {
+        say(fd, step->text);
+    } else if (act == CLIENT_HEARS || act == SERVER_HEARS) {
+        hear(fd, step->text);
+    } else if (act == CLIENT_HEARS_NOTHING || act == SERVER_HEARS_NOTHING) {
+        hear_nothing(fd);
+    } else if (act == CLIENT_HEARS_BYTES || act == SERVER_HEARS_BYTES) {
+        hear_bytes(fd, step->text);
+    } else if (act == CLIENT_HEARS_END || act == SERVER_HEARS_END) {
+        hear_the_end(fd);
+    } else if (act == CLIENT_ENDS || act == SERVER_SHUTS) {
+        assert_int_equal(shutdown(fd, act == CLIENT_ENDS ? SHUT_WR : SHUT_RDWR), 0);
+    } else if (act == JOIN_ANEW) {
+        part_ends(line);
+        join_ends(line);
+    } else if (act == IS_REFUSED) {
+        assert_int_equal(dial(line), -1);
+        assert_int_equal(errno, ECONNREFUSED);
+    } else {
+        assert_true(tell_proxy(line->proxy, step));
+    }
+}
+
+static void every_switch_does_what_the_header_says(void **state)
+{
+    (void)state;
+    for (const struct row *row = rows; row < rows + N_ROWS(rows); row++) {
+        struct line line;
+        struct proxy_counts counts;
+
+        say_row(row->name);
+        open_line(&line, row->is_tcp);
+        for (const struct step *step = row->steps; step->act != DONE; step++) {
+            print_message("#   step %d\n", (int)(step - row->steps));
+            act(&line, step);
+        }
+        counts = proxy_counts(line.proxy);
+        if (row->counts.connections > 0) {
+            assert_int_equal(counts.connections, row->counts.connections);
+            assert_int_equal(counts.open, row->counts.open);
+            assert_int_equal(counts.up_bytes, row->counts.up_bytes);
+            assert_int_equal(counts.down_bytes, row->counts.down_bytes);
+            assert_int_equal(counts.replies, row->counts.replies);
+        }
+        close_line(&line);
+    }
 }
 
 static void delay_holds_bytes_for_at_least_so_long(void **state)
 {
-    struct line *line = *state;
+    struct line line;
     int64_t began_us;
 
-    proxy_delay(line->proxy, PROXY_DOWN, DELAY_MS);
+    (void)state;
+    open_line(&line, false);
+    proxy_delay(line.proxy, PROXY_DOWN, DELAY_MS);
     began_us = wait_clock_us();
-    say(line->server, "+late\r\n");
-    say(line->client, "at once");
-    hear(line->server, "at once");
-    hear(line->client, "+late\r\n");
+    say(line.server, "+late\r\n");
+    say(line.client, "at once");
+    hear(line.server, "at once");
+    hear(line.client, "+late\r\n");
     assert_true(wait_clock_us() - began_us >= DELAY_MS * 1000);
+    close_line(&line);
 }
-
-static void freeze_keeps_one_direction_and_lets_go_later(void **state)
-{
-    struct line *line = *state;
-
-    proxy_freeze(line->proxy, PROXY_UP, true);
-    say(line->client, "kept");
-    say(line->server, "+passes\r\n");
-    hear(line->client, "+passes\r\n");
-    hear_nothing(line->server);
-    proxy_freeze(line->proxy, PROXY_UP, false);
-    hear(line->server, "kept");
-}
-
-static void freeze_keeps_an_end_as_well(void **state)
-{
-    struct line *line = *state;
-
-    proxy_freeze(line->proxy, PROXY_BOTH, true);
-    assert_int_equal(shutdown(line->server, SHUT_RDWR), 0);
-    hear_nothing(line->client);
-    proxy_heal(line->proxy);
-    hear_the_end(line->client);
-}
-
-static void cut_after_delivers_exactly_so_many_bytes(void **state)
-{
-    struct line *line = *state;
-
-    proxy_cut_after(line->proxy, PROXY_DOWN, 4);
-    say(line->server, "+answer\r\n");
-    hear(line->client, "+ans");
-    hear_the_end(line->client);
-    assert_int_equal(proxy_counts(line->proxy).open, 0);
-    assert_int_equal(proxy_counts(line->proxy).down_bytes, 4);
-}
-
-static void cut_after_counts_one_direction_only_and_acts_once(void **state)
-{
-    struct line *line = *state;
-
-    proxy_cut_after(line->proxy, PROXY_UP, 5);
-    say(line->server, "+longer than five\r\n");
-    hear(line->client, "+longer than five\r\n");
-    say(line->client, "1234");
-    hear(line->server, "1234");
-    say(line->client, "56");
-    hear(line->server, "5");
-    hear_the_end(line->server);
-
-    (void)close(line->client);
-    (void)close(line->server);
-    join_ends(line);
-    say(line->client, "much more than five");
-    hear(line->server, "much more than five");
-}
-
-static void cut_after_nothing_cuts_at_the_next_byte(void **state)
-{
-    struct line *line = *state;
-
-    proxy_cut_after(line->proxy, PROXY_UP, 0);
-    say(line->server, "+fine\r\n");
-    hear(line->client, "+fine\r\n");
-    say(line->client, "x");
-    hear_the_end(line->server);
-    hear_the_end(line->client);
-}
-
-static void drop_swallows_the_nth_reply_whole(void **state)
-{
-    struct line *line = *state;
-
-    proxy_drop_reply(line->proxy, 2);
-    say(line->server, "+one\r\n*2\r\n$3\r\ntw");
-    say(line->server, "o\r\n*1\r\n:2\r\n$-1\r\n+four\r\n");
-    hear(line->client, "+one\r\n$-1\r\n+four\r\n");
-    assert_int_equal(proxy_counts(line->proxy).replies, 4);
-}
-
-static void cut_reply_ends_the_connection_in_its_place(void **state)
-{
-    struct line *line = *state;
-
-    proxy_cut_reply(line->proxy, 2);
-    say(line->server, "+one\r\n+two\r\n+three\r\n");
-    hear(line->client, "+one\r\n");
-    hear_the_end(line->client);
-    hear_the_end(line->server);
-}
-
-static void what_is_no_reply_stream_passes_untouched(void **state)
-{
-    struct line *line = *state;
-
-    say(line->server, "HTTP/1.1 400 Bad Request\r\n");
-    hear(line->client, "HTTP/1.1 400 Bad Request\r\n");
-    proxy_drop_reply(line->proxy, 1);
-    say(line->server, "+kept\r\n");
-    hear(line->client, "+kept\r\n");
-}
-
-static void cut_ends_all_and_welcomes_new_ones(void **state)
-{
-    struct line *line = *state;
-
-    proxy_cut(line->proxy);
-    hear_the_end(line->client);
-    hear_the_end(line->server);
-    assert_int_equal(proxy_counts(line->proxy).open, 0);
-
-    (void)close(line->client);
-    (void)close(line->server);
-    join_ends(line);
-    say(line->client, "again");
-    hear(line->server, "again");
-    assert_int_equal(proxy_counts(line->proxy).connections, 2);
-}
-
-static void refuse_refuses_until_told_otherwise(void **state)
-{
-    struct line *line = *state;
-
-    proxy_refuse(line->proxy, true);
-    assert_int_equal(dial(proxy_socket_path(line->proxy)), -1);
-    assert_int_equal(errno, ECONNREFUSED);
-    say(line->client, "old ones stay");
-    hear(line->server, "old ones stay");
-
-    proxy_refuse(line->proxy, false);
-    (void)close(line->client);
-    (void)close(line->server);
-    join_ends(line);
-}
-
-static int dial_tcp(const struct proxy *proxy)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons((uint16_t)proxy_port(proxy));
-    if (connect(fd, (const struct sockaddr *)&address, sizeof address)) {
-        (void)close(fd);
-        fd = -1;
-    }
-    return fd;
-}
-
-static void a_port_works_as_a_socket_does(void **state)
-{
-    const struct line *line = *state;
-    struct proxy *proxy = proxy_start_tcp(line->address.sun_path);
-    int client = dial_tcp(proxy);
-    int server;
-
-    assert_true(client >= 0);
-    assert_true(wait_readable(line->listener, SOON_MS));
-    server = accept(line->listener, NULL, NULL);
-    say(client, "over tcp");
-    hear(server, "over tcp");
-    proxy_cut_after(proxy, PROXY_DOWN, 3);
-    say(server, "+answer\r\n");
-    hear(client, "+an");
-    hear_the_end(client);
-
-    proxy_refuse(proxy, true);
-    assert_int_equal(dial_tcp(proxy), -1);
-    proxy_refuse(proxy, false);
-    (void)close(client);
-    client = dial_tcp(proxy);
-    assert_true(client >= 0);
-    proxy = proxy_stop(proxy);
-    assert_null(proxy);
-    (void)close(client);
-    (void)close(server);
-}
-
-#define ON_A_LINE(test) cmocka_unit_test_setup_teardown(test, open_line, close_line)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_A_LINE(bytes_pass_both_ways_and_are_counted),
-        ON_A_LINE(an_end_passes_after_the_bytes_before_it),
-        ON_A_LINE(dribble_gives_one_byte_at_a_time),
-        ON_A_LINE(delay_holds_bytes_for_at_least_so_long),
-        ON_A_LINE(freeze_keeps_one_direction_and_lets_go_later),
-        ON_A_LINE(freeze_keeps_an_end_as_well),
-        ON_A_LINE(cut_after_delivers_exactly_so_many_bytes),
-        ON_A_LINE(cut_after_counts_one_direction_only_and_acts_once),
-        ON_A_LINE(cut_after_nothing_cuts_at_the_next_byte),
-        ON_A_LINE(drop_swallows_the_nth_reply_whole),
-        ON_A_LINE(cut_reply_ends_the_connection_in_its_place),
-        ON_A_LINE(what_is_no_reply_stream_passes_untouched),
-        ON_A_LINE(cut_ends_all_and_welcomes_new_ones),
-        ON_A_LINE(refuse_refuses_until_told_otherwise),
-        ON_A_LINE(a_port_works_as_a_socket_does),
+        cmocka_unit_test(every_switch_does_what_the_header_says),
+        cmocka_unit_test(delay_holds_bytes_for_at_least_so_long),
     };
 
     return cmocka_run_group_tests_name("proxy", tests, NULL, NULL);
