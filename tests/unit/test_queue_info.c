@@ -76,46 +76,39 @@ static void pages_continue_at_the_last_score_behind_its_ties(void **state)
     free(info);
 }
 
-static void scores_are_read_with_all_their_digits(void **state)
+/* One member's, between two others. */
+static void scores_are_read_with_all_their_digits_or_spoil_only_themselves(void **state)
 {
-    static const char *const words[] = {
-        "a", "-1.5",
-        "b", "1.0000000000000001e-05",
-        "c", "1795254268.4681001",
-        "d", "1.7952542684681123e+9",
+    static const struct {
+        const char *text;
+        int64_t score_us; /* -1: nobody can read it */
+    } rows[] = {
+        {"-1.5", -1500000},
+        {"1.0000000000000001e-05", 10},
+        {"1795254268.4681001", 1795254268468100},
+        {"1.7952542684681123e+9", 1795254268468112},
+        {"inf", -1},
+        {"-inf", -1},
+        {"nan", -1},
+        {"1e300", -1},
+        {"", -1},
+        {"soon", -1},
     };
-    struct rqli_queue_reading reading;
-    rql_queue_info *info;
 
     (void)state;
-    rqli_queue_reading_init(&reading, rqli_slice_of(KEY), RQLI_QUEUE_PAGE);
-    CHECK_OK(take_page(&reading, words, 8));
-    info = finish(&reading);
-    assert_int_equal(info->status, RQL_KEY_ALIVE);
-    assert_int_equal(info->requests[0].score_us, -1500000);
-    assert_int_equal(info->requests[1].score_us, 10);
-    assert_int_equal(info->requests[2].score_us, 1795254268468100);
-    assert_int_equal(info->requests[3].score_us, 1795254268468112);
-    free(info);
-}
-
-static void scores_nobody_can_read_spoil_only_themselves(void **state)
-{
-    static const char *const bad[] = {"inf", "-inf", "nan", "1e300", "", "soon"};
-
-    (void)state;
-    for (size_t i = 0; i < TREE_COUNT(bad); i++) {
-        const char *const words[] = {"a", "1", "b", bad[i], "c", "3"};
+    for (size_t i = 0; i < N_ROWS(rows); i++) {
+        const char *const words[] = {"a", "1", "b", rows[i].text, "c", "3"};
         struct rqli_queue_reading reading;
         rql_queue_info *info;
 
+        say_row(rows[i].text);
         rqli_queue_reading_init(&reading, rqli_slice_of(KEY), RQLI_QUEUE_PAGE);
         CHECK_OK(take_page(&reading, words, 6));
         info = finish(&reading);
-        assert_int_equal(info->status, RQL_KEY_MALFORMED);
+        assert_int_equal(info->status, rows[i].score_us == -1 ? RQL_KEY_MALFORMED : RQL_KEY_ALIVE);
         assert_int_equal(info->n_requests, 3);
         assert_int_equal(info->requests[0].score_us, 1000000);
-        assert_int_equal(info->requests[1].score_us, -1);
+        assert_int_equal(info->requests[1].score_us, rows[i].score_us);
         assert_int_equal(info->requests[2].score_us, 3000000);
         free(info);
     }
@@ -123,34 +116,38 @@ static void scores_nobody_can_read_spoil_only_themselves(void **state)
 
 static void what_is_no_queue_has_a_status(void **state)
 {
-    const struct rqli_reply wrong = tree_error("WRONGTYPE Operation against a key");
     const struct rqli_reply nul[] = {tree_bytes("a\0b", 3), tree_text("1")};
-    const struct rqli_reply page = tree_array(nul, 2);
-    struct rqli_queue_reading reading;
-    rql_queue_info *info;
+
+    const struct {
+        const char *name;
+        struct rqli_reply page;
+        rql_key_status status;
+        const char *first;
+    } rows[] = {
+        {"another type", tree_error("WRONGTYPE Operation against a key"), RQL_KEY_WRONG_TYPE, NULL},
+        {"nothing", tree_array(NULL, 0), RQL_KEY_RELEASED, NULL},
+        {"a member with a NUL", tree_array(nul, 2), RQL_KEY_MALFORMED, "a"},
+    };
 
     (void)state;
-    rqli_queue_reading_init(&reading, rqli_slice_of(KEY), 5);
-    CHECK_OK(rqli_queue_reading_take(&reading, &wrong, KEY, NULL));
-    assert_false(reading.has_more);
-    info = finish(&reading);
-    assert_int_equal(info->status, RQL_KEY_WRONG_TYPE);
-    free(info);
+    for (size_t i = 0; i < N_ROWS(rows); i++) {
+        struct rqli_queue_reading reading;
+        rql_queue_info *info;
 
-    rqli_queue_reading_init(&reading, rqli_slice_of(KEY), 5);
-    CHECK_OK(take_page(&reading, NULL, 0));
-    info = finish(&reading);
-    assert_int_equal(info->status, RQL_KEY_RELEASED);
-    assert_int_equal(info->n_requests, 0);
-    assert_null(info->requests);
-    free(info);
-
-    rqli_queue_reading_init(&reading, rqli_slice_of(KEY), 5);
-    CHECK_OK(rqli_queue_reading_take(&reading, &page, KEY, NULL));
-    info = finish(&reading);
-    assert_int_equal(info->status, RQL_KEY_MALFORMED);
-    assert_string_equal(info->requests[0].acq_id, "a");
-    free(info);
+        say_row(rows[i].name);
+        rqli_queue_reading_init(&reading, rqli_slice_of(KEY), 5);
+        CHECK_OK(rqli_queue_reading_take(&reading, &rows[i].page, KEY, NULL));
+        assert_false(reading.has_more);
+        info = finish(&reading);
+        assert_int_equal(info->status, rows[i].status);
+        assert_int_equal(info->n_requests, rows[i].first != NULL);
+        if (rows[i].first) {
+            assert_string_equal(info->requests[0].acq_id, rows[i].first);
+        } else {
+            assert_null(info->requests);
+        }
+        free(info);
+    }
 }
 
 static void hosts_are_the_first_word_of_a_record(void **state)
@@ -249,21 +246,21 @@ static void names_that_are_too_long_have_no_records(void **state)
     static const char *const words[] = {"a", "1"};
     static const char prefix[] = "rql:lock_queue:";
     char key[RQL_NAME_MAX + 32];
-    struct rqli_command command = {0};
-    struct rqli_queue_reading reading;
 
     (void)state;
     memset(key, 'n', sizeof key);
     memcpy(key, prefix, sizeof prefix - 1);
-    rqli_queue_reading_init(&reading, (struct rqli_slice){key, 15 + RQL_NAME_MAX}, 9);
-    CHECK_OK(take_page(&reading, words, 2));
-    assert_int_equal(rqli_queue_reading_ask_hosts(&reading, &command, 9), 1);
-    rqli_queue_reading_fini(&reading);
-    rqli_queue_reading_init(&reading, (struct rqli_slice){key, 15 + RQL_NAME_MAX + 1}, 9);
-    CHECK_OK(take_page(&reading, words, 2));
-    assert_int_equal(rqli_queue_reading_ask_hosts(&reading, &command, 9), 0);
-    rqli_queue_reading_fini(&reading);
-    rqli_command_fini(&command);
+    for (size_t more = 0; more < 2; more++) {
+        const struct rqli_slice name = {key, sizeof prefix - 1 + RQL_NAME_MAX + more};
+        struct rqli_command command = {0};
+        struct rqli_queue_reading reading;
+
+        rqli_queue_reading_init(&reading, name, 9);
+        CHECK_OK(take_page(&reading, words, 2));
+        assert_int_equal(rqli_queue_reading_ask_hosts(&reading, &command, 9), 1 - more);
+        rqli_queue_reading_fini(&reading);
+        rqli_command_fini(&command);
+    }
 }
 
 static void replies_that_say_nothing_are_faults(void **state)
@@ -299,8 +296,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_continue_at_the_last_score_behind_its_ties),
-        cmocka_unit_test(scores_are_read_with_all_their_digits),
-        cmocka_unit_test(scores_nobody_can_read_spoil_only_themselves),
+        cmocka_unit_test(scores_are_read_with_all_their_digits_or_spoil_only_themselves),
         cmocka_unit_test(what_is_no_queue_has_a_status),
         cmocka_unit_test(hosts_are_the_first_word_of_a_record),
         cmocka_unit_test(a_host_has_the_identity_of_its_acquirer),
