@@ -1,10 +1,12 @@
 #include "check.h"
 
-#include <rql/options.h>
+#include "options/options.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define STRATEGY "default_conflict_strategy"
 
 static int clear_environment(void **state)
 {
@@ -53,8 +55,42 @@ static void the_defaults_as_text_are_the_defaults(void **state)
     assert_memory_equal(&options, &expected, sizeof options);
 }
 
+static int64_t value_of(const rql_options *options, const char *name)
+{
+    const struct rqli_option *option;
+
+    for (size_t i = 0; (option = rqli_option_at(i)); i++) {
+        if (strcmp(option->shown.name, name) == 0) {
+            return rqli_option_load(option,
+                                    (const char *)options + option->in[RQLI_OF_CLIENT].offset);
+        }
+    }
+    fail_msg("no row for %s", name);
+    return 0;
+}
+
 static void options_are_set_by_name(void **state)
 {
+    static const struct {
+        const char *given;
+        const char *text;
+        const char *name;
+        int64_t value;
+    } rows[] = {
+        {"retry_delay_ms", "7", "retry_delay_ms", 7},
+        {"retry-delay-ms", "8", "retry_delay_ms", 8},
+        {"retry-delay_ms", "9", "retry_delay_ms", 9},
+        {"retry_delay_ms", "1m0.5s", "retry_delay_ms", 60500},
+        {"retry_count", "forever", "retry_count", RQL_FOREVER},
+        {"default_queue_ttl_ms", "-1", "default_queue_ttl_ms", RQL_FOREVER},
+        {"default_lock_ttl_ms", "30d", "default_lock_ttl_ms", RQL_TTL_MAX_MS},
+        {"is_timed_by_default", "true", "is_timed_by_default", true},
+        {"is_timed_by_default", "false", "is_timed_by_default", false},
+        {STRATEGY, "dead_locking", STRATEGY, RQL_DEAD_LOCKING},
+        {STRATEGY, "work_through", STRATEGY, RQL_WORK_THROUGH},
+        {STRATEGY, "extendable_work_through", STRATEGY, RQL_EXTENDABLE_WORK_THROUGH},
+    };
+
     static const char url[] = "redis://u:p@h:1/2";
     rql_options options;
 
@@ -62,31 +98,11 @@ static void options_are_set_by_name(void **state)
     rql_options_init(&options);
     CHECK_OK(rql_options_set(&options, "url", url, NULL));
     assert_ptr_equal(options.url, url);
-    CHECK_OK(rql_options_set(&options, "retry_delay_ms", "7", NULL));
-    assert_int_equal(options.retry_delay_ms, 7);
-    CHECK_OK(rql_options_set(&options, "retry-delay-ms", "8", NULL));
-    assert_int_equal(options.retry_delay_ms, 8);
-    CHECK_OK(rql_options_set(&options, "retry-delay_ms", "9", NULL));
-    assert_int_equal(options.retry_delay_ms, 9);
-    CHECK_OK(rql_options_set(&options, "retry_count", "forever", NULL));
-    assert_int_equal(options.retry_count, RQL_FOREVER);
-    CHECK_OK(rql_options_set(&options, "default_queue_ttl_ms", "-1", NULL));
-    assert_int_equal(options.default_queue_ttl_ms, RQL_FOREVER);
-    CHECK_OK(rql_options_set(&options, "retry_delay_ms", "1m0.5s", NULL));
-    assert_int_equal(options.retry_delay_ms, 60500);
-    CHECK_OK(rql_options_set(&options, "default_lock_ttl_ms", "30d", NULL));
-    assert_int_equal(options.default_lock_ttl_ms, RQL_TTL_MAX_MS);
-    CHECK_OK(rql_options_set(&options, "is_timed_by_default", "true", NULL));
-    assert_true(options.is_timed_by_default);
-    CHECK_OK(rql_options_set(&options, "is_timed_by_default", "false", NULL));
-    assert_false(options.is_timed_by_default);
-    CHECK_OK(rql_options_set(&options, "default_conflict_strategy", "dead_locking", NULL));
-    assert_int_equal(options.default_conflict_strategy, RQL_DEAD_LOCKING);
-    CHECK_OK(rql_options_set(&options, "default_conflict_strategy", "work_through", NULL));
-    assert_int_equal(options.default_conflict_strategy, RQL_WORK_THROUGH);
-    CHECK_OK(
-        rql_options_set(&options, "default_conflict_strategy", "extendable_work_through", NULL));
-    assert_int_equal(options.default_conflict_strategy, RQL_EXTENDABLE_WORK_THROUGH);
+    for (size_t i = 0; i < N_ROWS(rows); i++) {
+        print_message("# %s %s\n", rows[i].given, rows[i].text);
+        CHECK_OK(rql_options_set(&options, rows[i].given, rows[i].text, NULL));
+        assert_int_equal(value_of(&options, rows[i].name), rows[i].value);
+    }
 }
 
 static void what_is_no_value_changes_nothing(void **state)
@@ -127,7 +143,7 @@ static void what_is_no_value_changes_nothing(void **state)
 
     (void)state;
     rql_options_init(&before);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < N_ROWS(cases); i++) {
         rql_options options = before;
         rql_error error = {0};
 
