@@ -32,64 +32,89 @@ static void write_release(struct rqli_command *command, const char *name, bool w
     rqli_call_write(&call, command, with_text);
 }
 
-/* The words behind the script, of a release of the lock {job}. */
-#define RELEASE_WORDS                                                                              \
-    "$1\r\n5\r\n$14\r\nrql:lock:{job}\r\n$20\r\nrql:lock_queue:{job}\r\n$13\r\nrql:req:{job}\r\n"  \
-    "$8\r\nrql:live\r\n$9\r\nrql:fence\r\n$32\r\n" NONCE "\r\n$5\r\n65535\r\n"
+/* Behind the keys of a release. */
+#define TAIL "$8\r\nrql:live\r\n$9\r\nrql:fence\r\n$32\r\n" NONCE "\r\n$5\r\n65535\r\n"
 
-static void a_call_goes_by_digest(void **state)
-{
-    struct rqli_command command = {0};
-    char expected[512];
+/* The words of a release behind the script. */
+static const struct released {
+    const char *name;
+    bool with_text;
+    const char *words;
+} released[] = {
+    {"{job}", false,
+     "$1\r\n5\r\n$14\r\nrql:lock:{job}\r\n$20\r\nrql:lock_queue:{job}\r\n"
+     "$13\r\nrql:req:{job}\r\n" TAIL},
+    {"{job}", true,
+     "$1\r\n5\r\n$14\r\nrql:lock:{job}\r\n$20\r\nrql:lock_queue:{job}\r\n"
+     "$13\r\nrql:req:{job}\r\n" TAIL},
+    {"a", false,
+     "$1\r\n5\r\n$10\r\nrql:lock:a\r\n$16\r\nrql:lock_queue:a\r\n$9\r\nrql:req:a\r\n" TAIL},
+    {"{x}:y", false,
+     "$1\r\n5\r\n$14\r\nrql:lock:{x}:y\r\n$20\r\nrql:lock_queue:{x}:y\r\n"
+     "$13\r\nrql:req:{x}:y\r\n" TAIL},
+    {"* $1", false,
+     "$1\r\n5\r\n$13\r\nrql:lock:* $1\r\n$19\r\nrql:lock_queue:* $1\r\n"
+     "$12\r\nrql:req:* $1\r\n" TAIL},
+};
 
-    (void)state;
-    (void)snprintf(expected, sizeof expected, "*10\r\n$7\r\nEVALSHA\r\n$40\r\n%s\r\n%s",
-                   rqli_scripts[RQLI_SCRIPT_RELEASE].sha1, RELEASE_WORDS);
-    write_release(&command, "{job}", false);
-    assert_string_equal(bytes_of(&command), expected);
-    assert_int_equal(command.n_commands, 1);
-    rqli_command_fini(&command);
-}
-
-static void a_call_goes_by_text(void **state)
+static void a_call_goes_by_digest_or_text_with_names_as_they_are(void **state)
 {
     const struct rqli_script *script = &rqli_scripts[RQLI_SCRIPT_RELEASE];
     size_t size = script->length + 512;
     char *expected = malloc(size);
-    struct rqli_command command = {0};
 
     (void)state;
     assert_non_null(expected);
-    (void)snprintf(expected, size, "*10\r\n$4\r\nEVAL\r\n$%zu\r\n%s\r\n%s", script->length,
-                   script->text, RELEASE_WORDS);
-    write_release(&command, "{job}", true);
-    assert_string_equal(bytes_of(&command), expected);
-    rqli_command_fini(&command);
+    for (size_t i = 0; i < N_ROWS(released); i++) {
+        struct rqli_command command = {0};
+        bool with_text = released[i].with_text;
+
+        print_message("# name %s, text %d\n", released[i].name, with_text);
+        (void)snprintf(expected, size, "*10\r\n%s\r\n$%zu\r\n%s\r\n%s",
+                       with_text ? "$4\r\nEVAL" : "$7\r\nEVALSHA", with_text ? script->length : 40,
+                       with_text ? script->text : script->sha1, released[i].words);
+        write_release(&command, released[i].name, with_text);
+        assert_string_equal(bytes_of(&command), expected);
+        assert_int_equal(command.n_commands, 1);
+        rqli_command_fini(&command);
+    }
     free(expected);
 }
 
-static void names_go_into_the_keys_as_they_are(void **state)
+static void check_slice(struct rqli_slice slice, const char *prefix, struct rqli_slice name)
 {
-    static const struct {
-        const char *name;
-        const char *words;
-    } cases[] = {
-        {"a", "$10\r\nrql:lock:a\r\n$16\r\nrql:lock_queue:a\r\n$9\r\nrql:req:a\r\n"},
-        {"{x}:y", "$14\r\nrql:lock:{x}:y\r\n$20\r\nrql:lock_queue:{x}:y\r\n"
-                  "$13\r\nrql:req:{x}:y\r\n"},
-        {"* $1", "$13\r\nrql:lock:* $1\r\n$19\r\nrql:lock_queue:* $1\r\n"
-                 "$12\r\nrql:req:* $1\r\n"},
-    };
+    size_t length = strlen(prefix);
+
+    assert_int_equal(slice.length, length + name.length);
+    assert_memory_equal(slice.data, prefix, length);
+    assert_memory_equal(slice.data + length, name.data, name.length);
+}
+
+/* Such as SCAN finds, too: longer than ours may be, and with any byte. All in the same place. */
+static void keys_carry_any_name_as_it_is(void **state)
+{
+    enum { LONGEST = 3 * RQL_NAME_MAX };
+
+    static const char nul[LONGEST];
+    char long_name[RQL_NAME_MAX];
+    const struct rqli_slice names[] = {
+        {nul, LONGEST}, {long_name, RQL_NAME_MAX}, {"a:b {c}*", 8}, {"b", 1}, {"", 0}};
+    char *memory = malloc(rqli_keys_room(names[0]));
+    char room[RQLI_KEYS_ROOM];
 
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct rqli_command command = {0};
+    assert_non_null(memory);
+    memset(long_name, 'n', RQL_NAME_MAX);
+    for (size_t i = 0; i < N_ROWS(names); i++) {
+        struct rqli_keys keys;
 
-        print_message("# name %s\n", cases[i].name);
-        write_release(&command, cases[i].name, false);
-        assert_non_null(strstr(bytes_of(&command), cases[i].words));
-        rqli_command_fini(&command);
+        print_message("# name of %zu bytes\n", names[i].length);
+        rqli_keys_init(&keys, names[i].length > RQL_NAME_MAX ? memory : room, names[i]);
+        check_slice(keys.lock, "rql:lock:", names[i]);
+        check_slice(keys.queue, "rql:lock_queue:", names[i]);
+        check_slice(keys.requests, "rql:req:", names[i]);
     }
+    free(memory);
 }
 
 static void the_longest_name_is_written(void **state)
@@ -150,7 +175,7 @@ static void a_wish_is_one_word(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < N_ROWS(cases); i++) {
         struct rqli_command command = {0};
         char memory[RQLI_KEYS_ROOM];
         struct rqli_keys keys;
@@ -209,8 +234,7 @@ static void metadata_up_to_its_limit_is_written(void **state)
     rqli_command_fini(&command);
 }
 
-struct too_much {
-    char memory[RQLI_KEYS_ROOM];
+struct words {
     struct rqli_keys keys;
     struct rqli_call call;
     struct rqli_command command;
@@ -219,7 +243,7 @@ struct too_much {
 
 static void add_texts(void *data)
 {
-    struct too_much *self = data;
+    struct words *self = data;
 
     rqli_call_init(&self->call, RQLI_SCRIPT_ACQUIRE, &self->keys);
     for (int i = 0; i < self->count; i++) {
@@ -229,7 +253,7 @@ static void add_texts(void *data)
 
 static void add_numbers(void *data)
 {
-    struct too_much *self = data;
+    struct words *self = data;
 
     rqli_call_init(&self->call, RQLI_SCRIPT_ACQUIRE, &self->keys);
     for (int i = 0; i < self->count; i++) {
@@ -241,7 +265,7 @@ static void ask_often(void *data)
 {
     static const struct rqli_acquire_args ask = {'q',       'w',       false, INT64_MIN,
                                                  INT64_MIN, INT64_MIN, 1};
-    struct too_much *self = data;
+    struct words *self = data;
 
     rqli_call_init(&self->call, RQLI_SCRIPT_ACQUIRE, &self->keys);
     for (int i = 0; i < self->count; i++) {
@@ -251,7 +275,7 @@ static void ask_often(void *data)
 
 static void write_with_words(void *data)
 {
-    struct too_much *self = data;
+    struct words *self = data;
 
     rqli_call_init(&self->call, RQLI_SCRIPT_RELEASE, &self->keys);
     for (int i = 0; i < self->count; i++) {
@@ -260,58 +284,49 @@ static void write_with_words(void *data)
     rqli_call_write(&self->call, &self->command, false);
 }
 
-static void what_does_not_fit_is_our_mistake(void **state)
+static void a_wrong_number_of_words_is_our_mistake(void **state)
 {
     static const struct {
         const char *name;
         void (*act)(void *data);
-        int most;
-    } cases[] = {
-        {"texts", add_texts, RQLI_CALL_ARGS_MAX},
-        {"numbers", add_numbers, RQLI_CALL_NUMBERS_SIZE / 20},
-        {"wishes", ask_often, 2},
-        {"words of a release", write_with_words, 2},
+        int right;
+        int wrong;
+    } rows[] = {
+        {"too many texts", add_texts, RQLI_CALL_ARGS_MAX, RQLI_CALL_ARGS_MAX + 1},
+        {"too many numbers", add_numbers, RQLI_CALL_NUMBERS_SIZE / 20,
+         RQLI_CALL_NUMBERS_SIZE / 20 + 1},
+        {"too many wishes", ask_often, 2, 3},
+        {"too many words of a release", write_with_words, 2, 3},
+        {"too few words of a release", write_with_words, 2, 1},
     };
 
     char memory[RQLI_KEYS_ROOM];
 
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct too_much fits = {.count = cases[i].most};
-        struct too_much too_much = {.count = cases[i].most + 1};
+    for (size_t i = 0; i < N_ROWS(rows); i++) {
+        struct words right = {.count = rows[i].right};
+        struct words wrong = {.count = rows[i].wrong};
 
-        print_message("# %s\n", cases[i].name);
-        rqli_keys_init(&fits.keys, memory, rqli_slice_of("a"));
-        too_much.keys = fits.keys;
-        cases[i].act(&fits);
-        assert_true(aborts(cases[i].act, &too_much));
-        rqli_command_fini(&fits.command);
+        say_row(rows[i].name);
+        rqli_keys_init(&right.keys, memory, rqli_slice_of("a"));
+        wrong.keys = right.keys;
+        rows[i].act(&right);
+        assert_true(aborts(rows[i].act, &wrong));
+        rqli_command_fini(&right.command);
     }
-}
-
-static void too_few_words_are_our_mistake(void **state)
-{
-    struct too_much too_few = {.count = 1};
-    char memory[RQLI_KEYS_ROOM];
-
-    (void)state;
-    rqli_keys_init(&too_few.keys, memory, rqli_slice_of("a"));
-    assert_true(aborts(write_with_words, &too_few));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_call_goes_by_digest),
-        cmocka_unit_test(a_call_goes_by_text),
-        cmocka_unit_test(names_go_into_the_keys_as_they_are),
+        cmocka_unit_test(a_call_goes_by_digest_or_text_with_names_as_they_are),
+        cmocka_unit_test(keys_carry_any_name_as_it_is),
         cmocka_unit_test(the_longest_name_is_written),
         cmocka_unit_test(a_script_of_one_key_gets_the_lock_alone),
         cmocka_unit_test(a_wish_is_one_word),
         cmocka_unit_test(calls_share_a_buffer),
         cmocka_unit_test(metadata_up_to_its_limit_is_written),
-        cmocka_unit_test(what_does_not_fit_is_our_mistake),
-        cmocka_unit_test(too_few_words_are_our_mistake),
+        cmocka_unit_test(a_wrong_number_of_words_is_our_mistake),
     };
 
     return cmocka_run_group_tests_name("call", tests, NULL, NULL);

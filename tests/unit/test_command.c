@@ -4,6 +4,11 @@
 
 #include <stdlib.h>
 
+#define SLICE(text)                                                                                \
+    {                                                                                              \
+        text, sizeof(text) - 1                                                                     \
+    }
+
 static void check_bytes(const struct rqli_command *command, const char *expected)
 {
     assert_false(command->failed);
@@ -11,60 +16,87 @@ static void check_bytes(const struct rqli_command *command, const char *expected
     assert_memory_equal(command->data, expected, command->length);
 }
 
-static void words_are_framed_by_their_length(void **state)
-{
-    static const char expected[] = "*4\r\n$3\r\nSET\r\n$5\r\nk\r\n\0x\r\n$3\r\n-42\r\n$0\r\n\r\n";
-    struct rqli_command command = {0};
+/* What is written, word by word, and the bytes that it gives. */
+struct word {
+    enum { NO_MORE, BEGIN, TEXT, BYTES, NUMBER, RESET } what;
 
-    (void)state;
-    rqli_command_begin(&command, 4);
-    rqli_command_text(&command, "SET");
-    rqli_command_slice(&command, (struct rqli_slice){"k\r\n\0x", 5});
-    rqli_command_int(&command, -42);
-    rqli_command_slice(&command, (struct rqli_slice){NULL, 0});
-    assert_int_equal(command.n_commands, 1);
-    assert_int_equal(command.length, sizeof expected - 1);
-    assert_memory_equal(command.data, expected, sizeof expected - 1);
-    rqli_command_fini(&command);
+    int64_t number;
+    struct rqli_slice slice;
+};
+
+static const struct written {
+    const char *name;
+    struct word words[6];
+    size_t n_commands;
+    struct rqli_slice bytes; /* of NULL: it fails */
+} written[] = {
+    {"words are framed by their length",
+     {{BEGIN, 4, {0}},
+      {TEXT, 0, {"SET", 3}},
+      {BYTES, 0, {"k\r\n\0x", 5}},
+      {NUMBER, -42, {0}},
+      {BYTES, 0, {NULL, 0}}},
+     1,
+     SLICE("*4\r\n$3\r\nSET\r\n$5\r\nk\r\n\0x\r\n$3\r\n-42\r\n$0\r\n\r\n")},
+    {"counts of several digits are written",
+     {{BEGIN, 12, {0}}, {TEXT, 0, {"0123456789", 10}}},
+     1,
+     SLICE("*12\r\n$10\r\n0123456789\r\n")},
+    {"numbers of any size are written",
+     {{BEGIN, 3, {0}}, {NUMBER, INT64_MIN, {0}}, {NUMBER, INT64_MAX, {0}}, {NUMBER, 0, {0}}},
+     1,
+     SLICE("*3\r\n$20\r\n-9223372036854775808\r\n$19\r\n9223372036854775807\r\n$1\r\n0\r\n")},
+    {"several commands share the buffer and are counted",
+     {{BEGIN, 1, {0}}, {TEXT, 0, {"PING", 4}}, {BEGIN, 1, {0}}, {TEXT, 0, {"TIME", 4}}},
+     2,
+     SLICE("*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nTIME\r\n")},
+    {"a word beyond all bounds fails",
+     {{BEGIN, 2, {0}}, {BYTES, 0, {"x", SIZE_MAX}}},
+     1,
+     {NULL, 0}},
+    {"it fails once and for all that follows",
+     {{BYTES, 0, {"x", SIZE_MAX}}, {NUMBER, 1, {0}}, {TEXT, 0, {"more", 4}}, {BEGIN, 1, {0}}},
+     0,
+     {NULL, 0}},
+    {"it fails until the reset",
+     {{BYTES, 0, {"x", SIZE_MAX}}, {NUMBER, 1, {0}}, {RESET, 0, {0}}, {TEXT, 0, {"ok", 2}}},
+     0,
+     SLICE("$2\r\nok\r\n")},
+};
+
+static void write_word(struct rqli_command *command, const struct word *word)
+{
+    if (word->what == BEGIN) {
+        rqli_command_begin(command, (size_t)word->number);
+    } else if (word->what == TEXT) {
+        rqli_command_text(command, word->slice.data);
+    } else if (word->what == BYTES) {
+        rqli_command_slice(command, word->slice);
+    } else if (word->what == NUMBER) {
+        rqli_command_int(command, word->number);
+    } else {
+        rqli_command_reset(command);
+    }
 }
 
-static void counts_of_several_digits_are_written(void **state)
+static void words_become_bytes(void **state)
 {
-    struct rqli_command command = {0};
-
     (void)state;
-    rqli_command_begin(&command, 12);
-    rqli_command_text(&command, "0123456789");
-    check_bytes(&command, "*12\r\n$10\r\n0123456789\r\n");
-    rqli_command_fini(&command);
-}
+    for (size_t i = 0; i < N_ROWS(written); i++) {
+        struct rqli_command command = {0};
 
-static void numbers_of_any_size_are_written(void **state)
-{
-    struct rqli_command command = {0};
-
-    (void)state;
-    rqli_command_begin(&command, 3);
-    rqli_command_int(&command, INT64_MIN);
-    rqli_command_int(&command, INT64_MAX);
-    rqli_command_int(&command, 0);
-    check_bytes(&command, "*3\r\n$20\r\n-9223372036854775808\r\n$19\r\n9223372036854775807\r\n"
-                          "$1\r\n0\r\n");
-    rqli_command_fini(&command);
-}
-
-static void several_commands_share_the_buffer_and_are_counted(void **state)
-{
-    struct rqli_command command = {0};
-
-    (void)state;
-    rqli_command_begin(&command, 1);
-    rqli_command_text(&command, "PING");
-    rqli_command_begin(&command, 1);
-    rqli_command_text(&command, "TIME");
-    assert_int_equal(command.n_commands, 2);
-    check_bytes(&command, "*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nTIME\r\n");
-    rqli_command_fini(&command);
+        say_row(written[i].name);
+        for (const struct word *word = written[i].words; word->what != NO_MORE; word++) {
+            write_word(&command, word);
+        }
+        assert_int_equal(command.failed, written[i].bytes.data == NULL);
+        if (!command.failed) {
+            assert_int_equal(command.n_commands, written[i].n_commands);
+            assert_int_equal(command.length, written[i].bytes.length);
+            assert_memory_equal(command.data, written[i].bytes.data, command.length);
+        }
+        rqli_command_fini(&command);
+    }
 }
 
 static void a_reset_keeps_the_memory(void **state)
@@ -113,25 +145,6 @@ static void growth_loses_no_byte(void **state)
         assert_memory_equal(command.data, expected, command.length);
         rqli_command_fini(&command);
     }
-}
-
-static void a_word_beyond_all_bounds_fails_once_and_until_the_reset(void **state)
-{
-    struct rqli_command command = {0};
-
-    (void)state;
-    rqli_command_begin(&command, 2);
-    rqli_command_slice(&command, (struct rqli_slice){"x", SIZE_MAX});
-    assert_true(command.failed);
-    rqli_command_int(&command, 1);
-    rqli_command_text(&command, "more");
-    rqli_command_begin(&command, 1);
-    assert_true(command.failed);
-    rqli_command_reset(&command);
-    assert_false(command.failed);
-    rqli_command_text(&command, "ok");
-    check_bytes(&command, "$2\r\nok\r\n");
-    rqli_command_fini(&command);
 }
 
 static void words_that_are_too_much_together_fail(void **state)
@@ -190,13 +203,9 @@ static void what_cannot_be_copied_changes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_are_framed_by_their_length),
-        cmocka_unit_test(counts_of_several_digits_are_written),
-        cmocka_unit_test(numbers_of_any_size_are_written),
-        cmocka_unit_test(several_commands_share_the_buffer_and_are_counted),
+        cmocka_unit_test(words_become_bytes),
         cmocka_unit_test(a_reset_keeps_the_memory),
         cmocka_unit_test(growth_loses_no_byte),
-        cmocka_unit_test(a_word_beyond_all_bounds_fails_once_and_until_the_reset),
         cmocka_unit_test(words_that_are_too_much_together_fail),
         cmocka_unit_test(a_buffer_is_copied_behind_another),
         cmocka_unit_test(what_cannot_be_copied_changes_nothing),
