@@ -4,70 +4,54 @@
 
 /* How long a call may last beyond its deadline. */
 
-enum { LEAST_US = 50000, FAR_US = 100000, STALL_US = 30000000 };
+enum { LEAST_US = 50000, NEAR_US = 200, FAR_US = 100000, STALL_US = 30000000, STEPS_MAX = 4 };
 
-static rql_client client;
+/* So many replies that took so long; then it is within these bounds. */
+struct step {
+    int n_replies;
+    int64_t took_us;
+    int64_t least_us;
+    int64_t most_us;
+};
 
-static void take_replies(int count, int64_t took_us)
+static const struct way {
+    const char *name;
+    struct step steps[STEPS_MAX];
+} ways[] = {
+    {"it is never less than that", {{0, 0, LEAST_US, LEAST_US}, {10, NEAR_US, LEAST_US, LEAST_US}}},
+    {"it is two round trips from the first one on",
+     {{1, FAR_US, 2 * FAR_US, 2 * FAR_US}, {5, FAR_US, 2 * FAR_US, 2 * FAR_US}}},
+    {"it follows a way that becomes longer or shorter",
+     {{1, NEAR_US, LEAST_US, LEAST_US},
+      {30, FAR_US, 2 * FAR_US * 9 / 10, 2 * FAR_US},
+      {5, NEAR_US, LEAST_US, LEAST_US}}},
+    {"one stall does not count for much",
+     {{1, NEAR_US, LEAST_US, LEAST_US},
+      {1, STALL_US, LEAST_US, LEAST_US},
+      {3, FAR_US, LEAST_US, 2 * FAR_US},
+      {1, STALL_US, LEAST_US, 2 * FAR_US - 1}}},
+};
+
+static void the_grace_follows_the_round_trips(void **state)
 {
-    for (int i = 0; i < count; i++) {
-        rqli_client_on_round_trip(&client, took_us);
+    (void)state;
+    for (size_t i = 0; i < N_ROWS(ways); i++) {
+        rql_client client = {0};
+
+        say_row(ways[i].name);
+        for (const struct step *step = ways[i].steps;
+             step < ways[i].steps + STEPS_MAX && step->least_us > 0; step++) {
+            for (int n = 0; n < step->n_replies; n++) {
+                rqli_client_on_round_trip(&client, step->took_us);
+            }
+            assert_in_range(rqli_client_grace_us(&client), step->least_us, step->most_us);
+        }
     }
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    client = (rql_client){0};
-    return 0;
-}
-
-static void it_is_never_less_than_that(void **state)
-{
-    (void)state;
-    assert_int_equal(rqli_client_grace_us(&client), LEAST_US);
-    take_replies(10, 200);
-    assert_int_equal(rqli_client_grace_us(&client), LEAST_US);
-}
-
-static void it_is_two_round_trips_from_the_first_one_on(void **state)
-{
-    (void)state;
-    take_replies(1, FAR_US);
-    assert_int_equal(rqli_client_grace_us(&client), 2 * FAR_US);
-    take_replies(5, FAR_US);
-    assert_int_equal(rqli_client_grace_us(&client), 2 * FAR_US);
-}
-
-static void it_follows_a_way_that_becomes_longer_or_shorter(void **state)
-{
-    (void)state;
-    take_replies(1, 200);
-    take_replies(30, FAR_US);
-    assert_in_range(rqli_client_grace_us(&client), 2 * FAR_US * 9 / 10, 2 * FAR_US);
-    take_replies(5, 200);
-    assert_int_equal(rqli_client_grace_us(&client), LEAST_US);
-}
-
-static void one_stall_does_not_count_for_much(void **state)
-{
-    (void)state;
-    take_replies(1, 200);
-    take_replies(1, STALL_US);
-    assert_int_equal(rqli_client_grace_us(&client), LEAST_US);
-    take_replies(3, FAR_US);
-    take_replies(1, STALL_US);
-    assert_true(rqli_client_grace_us(&client) < 2 * FAR_US);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(it_is_never_less_than_that, set_up),
-        cmocka_unit_test_setup(it_is_two_round_trips_from_the_first_one_on, set_up),
-        cmocka_unit_test_setup(it_follows_a_way_that_becomes_longer_or_shorter, set_up),
-        cmocka_unit_test_setup(one_stall_does_not_count_for_much, set_up),
-    };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_grace_follows_the_round_trips)};
 
     return cmocka_run_group_tests_name("grace", tests, NULL, NULL);
 }

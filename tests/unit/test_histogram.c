@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-static const int64_t longest_us = (INT64_C(1) << 42) - 1;
+#define LONGEST_US ((INT64_C(1) << 42) - 1)
 
 static void buckets_follow_each_other_without_a_gap(void **state)
 {
@@ -18,26 +18,36 @@ static void buckets_follow_each_other_without_a_gap(void **state)
             assert_int_equal(rql_histogram_bucket(upper_us + 1), i + 1);
         }
     }
-    assert_true(rql_histogram_upper(RQL_HISTOGRAM_BUCKETS - 1) == longest_us);
+    assert_true(rql_histogram_upper(RQL_HISTOGRAM_BUCKETS - 1) == LONGEST_US);
 }
 
 static void what_is_out_of_range_goes_to_the_ends(void **state)
 {
+    static const struct {
+        int64_t us;
+        size_t bucket;
+    } rows[] = {
+        {INT64_MIN, 0},
+        {-1, 0},
+        {0, 0},
+        {LONGEST_US + 1, RQL_HISTOGRAM_BUCKETS - 1},
+        {INT64_MAX, RQL_HISTOGRAM_BUCKETS - 1},
+    };
+
     (void)state;
-    assert_int_equal(rql_histogram_bucket(INT64_MIN), 0);
-    assert_int_equal(rql_histogram_bucket(-1), 0);
-    assert_int_equal(rql_histogram_bucket(0), 0);
-    assert_int_equal(rql_histogram_bucket(longest_us + 1), RQL_HISTOGRAM_BUCKETS - 1);
-    assert_int_equal(rql_histogram_bucket(INT64_MAX), RQL_HISTOGRAM_BUCKETS - 1);
-    assert_true(rql_histogram_upper(RQL_HISTOGRAM_BUCKETS) == longest_us);
-    assert_true(rql_histogram_upper(SIZE_MAX) == longest_us);
+    for (size_t i = 0; i < N_ROWS(rows); i++) {
+        print_message("# %lld us\n", (long long)rows[i].us);
+        assert_int_equal(rql_histogram_bucket(rows[i].us), rows[i].bucket);
+    }
+    assert_true(rql_histogram_upper(RQL_HISTOGRAM_BUCKETS) == LONGEST_US);
+    assert_true(rql_histogram_upper(SIZE_MAX) == LONGEST_US);
 }
 
 /* All times that are the first, the last or in the midst of a bucket, and many others. */
 static void a_time_is_known_to_an_eighth(void **state)
 {
     (void)state;
-    for (int64_t time_us = 1; time_us <= longest_us; time_us += time_us / 97 + 1) {
+    for (int64_t time_us = 1; time_us <= LONGEST_US; time_us += time_us / 97 + 1) {
         int64_t over_us = rql_histogram_upper(rql_histogram_bucket(time_us)) - time_us;
 
         assert_true(over_us >= 0);
@@ -54,6 +64,14 @@ static void add(rql_histogram *histogram, int64_t time_us, int64_t count)
 
 static void quantiles_are_those_of_the_times(void **state)
 {
+    static const struct {
+        double share;
+        int64_t us;
+    } rows[] = {
+        {0, 3},           {-1, 3},      {0.5, 3},     {0.51, 1023},      {0.99, 1023},
+        {0.991, 1048575}, {1, 1048575}, {7, 1048575}, {(double)NAN, -1},
+    };
+
     rql_histogram histogram = {0};
 
     (void)state;
@@ -61,15 +79,10 @@ static void quantiles_are_those_of_the_times(void **state)
     add(&histogram, 3, 50);
     add(&histogram, 1000, 49);
     add(&histogram, 1000000, 1);
-    assert_int_equal(rql_stats_quantile(&histogram, 0), 3);
-    assert_int_equal(rql_stats_quantile(&histogram, -1), 3);
-    assert_int_equal(rql_stats_quantile(&histogram, 0.5), 3);
-    assert_int_equal(rql_stats_quantile(&histogram, 0.51), 1023);
-    assert_int_equal(rql_stats_quantile(&histogram, 0.99), 1023);
-    assert_int_equal(rql_stats_quantile(&histogram, 0.991), 1048575);
-    assert_int_equal(rql_stats_quantile(&histogram, 1), 1048575);
-    assert_int_equal(rql_stats_quantile(&histogram, 7), 1048575);
-    assert_int_equal(rql_stats_quantile(&histogram, (double)NAN), -1);
+    for (size_t i = 0; i < N_ROWS(rows); i++) {
+        print_message("# share %f\n", rows[i].share);
+        assert_int_equal(rql_stats_quantile(&histogram, rows[i].share), rows[i].us);
+    }
 }
 
 static void quantiles_of_many_times_keep_their_bound(void **state)
@@ -99,7 +112,7 @@ static void readings_add_up(void **state)
     (void)state;
     add(&a.wait, 3, 1);
     add(&b.wait, 1000, 2);
-    add(&b.hand_off, longest_us, 1);
+    add(&b.hand_off, LONGEST_US, 1);
     rql_stats_add(&a, &b);
     assert_int_equal(a.size, sizeof a);
     assert_int_equal(a.acquisitions, 3);

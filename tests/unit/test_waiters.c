@@ -1,5 +1,6 @@
 #include "check.h"
 
+#include "chance.h"
 #include "net/waiters.h"
 
 #include <string.h>
@@ -290,15 +291,14 @@ static void step(size_t i)
 
 static void random_steps_end_as_in_a_model(void **state)
 {
-    uint32_t random = 20261122;
+    uint32_t seed = chance_seed();
 
     (void)state;
     n_model = 0;
     for (int n = 0; n < STEPS; n++) {
         const struct rqli_waiter *at;
 
-        random = random * 1664525 + 1013904223;
-        step((random >> 8) % COUNT);
+        step(chance_below(&seed, COUNT));
         if (n % 100 != 0) {
             continue;
         }
