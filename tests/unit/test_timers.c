@@ -52,6 +52,7 @@ static void the_earliest_comes_first(void **state)
         assert_int_equal(due->place, 0);
     }
     assert_int_equal(rqli_timers_first_us(&timers), RQLI_NEVER_US);
+    assert_null(rqli_timers_take_due(&timers, RQLI_NEVER_US - 1));
 }
 
 static void what_is_never_due_is_not_in_it(void **state)
