@@ -43,28 +43,38 @@ static void a_grant_is_read(void **state)
 
 static void a_place_in_the_queue_is_read(void **state)
 {
-    static const struct answer_case queued = {"queued",
-                                              "0 1795254268468100 4321 7 1 0 0 1795254268000000"};
-    static const struct answer_case other = {"other flags", "0 5 -2 0 0 1 1 -3"};
-    static const struct answer_case mixed = {"mixed flags", "0 5 -2 0 0 1 0 9"};
-    static const struct answer_case newer = {"newer", "0 5 6 7 1 1 0 8 more"};
-    struct rqli_answer answer;
+    static const struct {
+        struct answer_case of;
+        int64_t server_us, left_ms, rank, score_us;
+        bool is_first, was_restored, of_ruby;
+    } rows[] = {
+        {{"queued", "0 1795254268468100 4321 7 1 0 0 1795254268000000"},
+         1795254268468100,
+         4321,
+         7,
+         1795254268000000,
+         true,
+         false,
+         false},
+        {{"other flags", "0 5 -2 0 0 1 1 -3"}, 5, -1, 0, -3, false, true, true},
+        {{"mixed flags", "0 5 -2 0 0 1 0 9"}, 5, -1, 0, 9, false, true, false},
+        {{"newer", "0 5 6 7 1 1 0 8 more"}, 5, 6, 7, 8, true, true, false},
+    };
 
     (void)state;
-    assert_true(read_case(&queued, &answer));
-    assert_int_equal(answer.kind, RQLI_ANSWER_QUEUED);
-    assert_int_equal(answer.server_us, 1795254268468100);
-    assert_int_equal(answer.left_ms, 4321);
-    assert_int_equal(answer.rank, 7);
-    assert_int_equal(answer.score_us, 1795254268000000);
-    assert_true(answer.is_first && !answer.was_restored && answer.of_ruby == 0);
-    assert_true(read_case(&other, &answer));
-    assert_int_equal(answer.left_ms, -1);
-    assert_int_equal(answer.score_us, -3);
-    assert_true(!answer.is_first && answer.was_restored && answer.of_ruby != 0);
-    assert_true(read_case(&mixed, &answer));
-    assert_true(!answer.is_first && answer.was_restored && answer.of_ruby == 0);
-    assert_true(read_case(&newer, &answer));
+    for (size_t i = 0; i < N_ROWS(rows); i++) {
+        struct rqli_answer answer;
+
+        assert_true(read_case(&rows[i].of, &answer));
+        assert_int_equal(answer.kind, RQLI_ANSWER_QUEUED);
+        assert_int_equal(answer.server_us, rows[i].server_us);
+        assert_int_equal(answer.left_ms, rows[i].left_ms);
+        assert_int_equal(answer.rank, rows[i].rank);
+        assert_int_equal(answer.score_us, rows[i].score_us);
+        assert_int_equal(answer.is_first, rows[i].is_first);
+        assert_int_equal(answer.was_restored, rows[i].was_restored);
+        assert_int_equal(answer.of_ruby != 0, rows[i].of_ruby);
+    }
 }
 
 static void a_grant_of_another_request_is_told(void **state)
@@ -154,25 +164,15 @@ static void what_is_left_is_no_more_than_any_ttl(void **state)
     }
 }
 
-static void times_within_reckoning_are_taken(void **state)
+static void times_within_reckoning_are_taken_and_other_numbers_are_no_answer(void **state)
 {
-    static const struct answer_case cases[] = {
+    static const struct answer_case taken[] = {
         {"grant at 0", "1 0 5 1 0 1 " NONCE},
         {"grant at the end of time", "1 2305843009213693951 5 1 0 1 " NONCE},
         {"queued at the end of time", "0 2305843009213693951 1 0 0 0 0 0"},
         {"stale at the end of time", "5 2305843009213693951"},
     };
-    struct rqli_answer answer;
-
-    (void)state;
-    for (size_t i = 0; i < TREE_COUNT(cases); i++) {
-        assert_true(read_case(&cases[i], &answer));
-    }
-}
-
-static void other_numbers_are_no_answer(void **state)
-{
-    static const struct answer_case cases[] = {
+    static const struct answer_case refused[] = {
         {"nothing", ""},
         {"a kind alone", "5"},
         {"kind -1", "-1 77 1"},
@@ -200,8 +200,11 @@ static void other_numbers_are_no_answer(void **state)
     struct rqli_answer answer;
 
     (void)state;
-    for (size_t i = 0; i < TREE_COUNT(cases); i++) {
-        assert_false(read_case(&cases[i], &answer));
+    for (size_t i = 0; i < N_ROWS(taken); i++) {
+        assert_true(read_case(&taken[i], &answer));
+    }
+    for (size_t i = 0; i < N_ROWS(refused); i++) {
+        assert_false(read_case(&refused[i], &answer));
     }
 }
 
@@ -320,8 +323,7 @@ int main(void)
         cmocka_unit_test(a_grant_of_another_request_is_told),
         cmocka_unit_test(refusals_are_read),
         cmocka_unit_test(what_is_left_is_no_more_than_any_ttl),
-        cmocka_unit_test(times_within_reckoning_are_taken),
-        cmocka_unit_test(other_numbers_are_no_answer),
+        cmocka_unit_test(times_within_reckoning_are_taken_and_other_numbers_are_no_answer),
         cmocka_unit_test(a_list_says_what_a_line_does),
         cmocka_unit_test(what_is_neither_is_no_answer),
         cmocka_unit_test(outcomes_have_two_numbers_or_three),

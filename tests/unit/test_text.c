@@ -11,50 +11,50 @@ enum { UNREAD = 42 };
         text, sizeof(text) - 1                                                                     \
     }
 
+static const struct {
+    struct rqli_slice text;
+    int64_t value; /* UNREAD: none */
+} numbers[] = {
+    {SLICE("0"), 0},
+    {SLICE("-0"), 0},
+    {SLICE("7"), 7},
+    {SLICE("-7"), -7},
+    {SLICE("007"), 7},
+    {SLICE("9223372036854775807"), INT64_MAX},
+    {SLICE("-9223372036854775808"), INT64_MIN},
+    {{"1234", 2}, 12}, /* only the bytes of the slice */
+    {{"1\0002", 3}, UNREAD},
+    {{NULL, 0}, UNREAD},
+    {SLICE(""), UNREAD},
+    {SLICE("-"), UNREAD},
+    {SLICE("+1"), UNREAD},
+    {SLICE(" 1"), UNREAD},
+    {SLICE("1 "), UNREAD},
+    {SLICE("1.0"), UNREAD},
+    {SLICE("1e3"), UNREAD},
+    {SLICE("0x1"), UNREAD},
+    {SLICE("--1"), UNREAD},
+    {SLICE("1-1"), UNREAD},
+    {SLICE("nan"), UNREAD},
+    {SLICE("9223372036854775808"), UNREAD},
+    {SLICE("1\n"), UNREAD},
+    {SLICE("a"), UNREAD},
+    {SLICE("/"), UNREAD},
+    {SLICE(":"), UNREAD},
+    {SLICE("1,000"), UNREAD},
+    {SLICE("-9223372036854775809"), UNREAD},
+    {SLICE("99999999999999999999999"), UNREAD},
+};
+
 static void whole_numbers_are_read_and_nothing_else(void **state)
 {
-    static const struct {
-        struct rqli_slice text;
-        int64_t value; /* UNREAD: none */
-    } rows[] = {
-        {SLICE("0"), 0},
-        {SLICE("-0"), 0},
-        {SLICE("7"), 7},
-        {SLICE("-7"), -7},
-        {SLICE("007"), 7},
-        {SLICE("9223372036854775807"), INT64_MAX},
-        {SLICE("-9223372036854775808"), INT64_MIN},
-        {{"1234", 2}, 12}, /* only the bytes of the slice */
-        {{"1\0002", 3}, UNREAD},
-        {{NULL, 0}, UNREAD},
-        {SLICE(""), UNREAD},
-        {SLICE("-"), UNREAD},
-        {SLICE("+1"), UNREAD},
-        {SLICE(" 1"), UNREAD},
-        {SLICE("1 "), UNREAD},
-        {SLICE("1.0"), UNREAD},
-        {SLICE("1e3"), UNREAD},
-        {SLICE("0x1"), UNREAD},
-        {SLICE("--1"), UNREAD},
-        {SLICE("1-1"), UNREAD},
-        {SLICE("nan"), UNREAD},
-        {SLICE("9223372036854775808"), UNREAD},
-        {SLICE("1\n"), UNREAD},
-        {SLICE("a"), UNREAD},
-        {SLICE("/"), UNREAD},
-        {SLICE(":"), UNREAD},
-        {SLICE("1,000"), UNREAD},
-        {SLICE("-9223372036854775809"), UNREAD},
-        {SLICE("99999999999999999999999"), UNREAD},
-    };
-
     (void)state;
-    for (size_t i = 0; i < N_ROWS(rows); i++) {
+    for (size_t i = 0; i < N_ROWS(numbers); i++) {
         int64_t value = UNREAD;
 
         print_message("# row %zu\n", i);
-        assert_int_equal(rqli_parse_int(rows[i].text, &value), rows[i].value != UNREAD);
-        assert_true(value == rows[i].value);
+        assert_int_equal(rqli_parse_int(numbers[i].text, &value), numbers[i].value != UNREAD);
+        assert_true(value == numbers[i].value);
     }
 }
 
