@@ -88,6 +88,7 @@ static void check_slice(struct rqli_slice slice, const char *prefix, struct rqli
     assert_int_equal(slice.length, length + name.length);
     assert_memory_equal(slice.data, prefix, length);
     assert_memory_equal(slice.data + length, name.data, name.length);
+    assert_int_equal(slice.data[slice.length], '\0');
 }
 
 /* Such as SCAN finds, too: longer than ours may be, and with any byte. All in the same place. */

@@ -6,115 +6,139 @@
 
 /* An element as its supervisor sees it, and the hosts of a client. No thread, no clock. */
 
-enum { HANG = 100, LEAST = 10, MOST = 50 };
+enum { HANG = 100, LEAST = 10, MOST = 50, STEPS_MAX = 16 };
 
 static const struct rqli_watch_terms terms = {
     .hang_us = HANG, .failures_max = 3, .open_least_us = LEAST, .open_most_us = MOST};
 
-static struct rqli_watch running(void)
+enum event {
+    END,
+    LOOK,
+    START,
+    DIE,
+    LEAVE, /* as it was told to */
+    BEGIN, /* a step */
+    SIGN,
+    SUCCEED,
+    STEP_SUCCEEDS, /* which it may begin, and which takes no time */
+    STEP_FAILS,
+    MAY_NOT_STEP,
+};
+
+/* What happens to an element that runs, and when; what is then to be done (of LOOK alone), what it
+ * is, its breaker, and, unless 0, until when that is open. */
+struct step {
+    enum event event;
+    int64_t at_us;
+    enum rqli_watch_action action;
+    rql_element_state state;
+    rql_breaker_state breaker;
+    int64_t open_until_us;
+};
+
+#define NOTHING RQLI_WATCH_NOTHING
+#define RUNNING RQL_ELEMENT_RUNNING
+#define CLOSED RQL_BREAKER_CLOSED
+#define OPEN RQL_BREAKER_OPEN
+
+static const struct life {
+    const char *name;
+    struct step steps[STEPS_MAX];
+    int64_t n_steps, n_restarts, n_failures; /* in the end */
+} elements[] = {
+    {"an element that works is left alone",
+     .steps = {{STEP_SUCCEEDS, 0, NOTHING, RUNNING},
+               {LOOK, 10, NOTHING, RUNNING},
+               {STEP_SUCCEEDS, 20, NOTHING, RUNNING},
+               {LOOK, 1000000, NOTHING, RUNNING}},
+     .n_steps = 2},
+    {"a dead element is started again, one that was told to end is not",
+     .steps = {{DIE, 0, NOTHING, RQL_ELEMENT_DEAD},
+               {LOOK, 0, RQLI_WATCH_START, RQL_ELEMENT_DEAD},
+               {LOOK, 1, RQLI_WATCH_START, RQL_ELEMENT_DEAD},
+               {START, 1, NOTHING, RUNNING},
+               {LOOK, 2, NOTHING, RUNNING},
+               {LEAVE, 2, NOTHING, RQL_ELEMENT_OFF},
+               {LOOK, 3, NOTHING, RQL_ELEMENT_OFF}},
+     .n_restarts = 2},
+    {"a step without a sign hangs",
+     .steps = {{BEGIN, 0, NOTHING, RUNNING},
+               {LOOK, HANG, NOTHING, RUNNING},
+               {SIGN, 50, NOTHING, RUNNING},
+               {LOOK, 50 + HANG, NOTHING, RUNNING},
+               {LOOK, 51 + HANG, RQLI_WATCH_REPLACE, RQL_ELEMENT_HUNG},
+               {LOOK, 52 + HANG, NOTHING, RQL_ELEMENT_HUNG},
+               {SUCCEED, 60 + HANG, NOTHING, RUNNING},
+               {DIE, 60 + HANG, NOTHING, RQL_ELEMENT_DEAD},
+               {LOOK, 61 + HANG, RQLI_WATCH_START, RQL_ELEMENT_DEAD}},
+     .n_steps = 1, .n_restarts = 1},
+    {"a breaker opens and tries one step",
+     .steps = {{STEP_FAILS, 0, NOTHING, RUNNING, CLOSED},
+               {STEP_FAILS, 1, NOTHING, RUNNING, CLOSED},
+               {STEP_FAILS, 2, NOTHING, RUNNING, OPEN, 2 + LEAST},
+               {MAY_NOT_STEP, 1 + LEAST, NOTHING, RUNNING, OPEN},
+               {BEGIN, 2 + LEAST, NOTHING, RUNNING, RQL_BREAKER_HALF_OPEN},
+               {SUCCEED, 20, NOTHING, RUNNING, CLOSED},
+               {STEP_FAILS, 21, NOTHING, RUNNING, CLOSED}},
+     .n_steps = 1, .n_failures = 4},
+    {"a breaker stays open for longer up to a limit, and begins anew",
+     .steps = {{STEP_FAILS, 0, NOTHING, RUNNING, CLOSED},
+               {STEP_FAILS, 0, NOTHING, RUNNING, CLOSED},
+               {STEP_FAILS, 0, NOTHING, RUNNING, OPEN, LEAST},
+               {STEP_FAILS, 10, NOTHING, RUNNING, OPEN, 10 + 20},
+               {STEP_FAILS, 30, NOTHING, RUNNING, OPEN, 30 + 40},
+               {STEP_FAILS, 70, NOTHING, RUNNING, OPEN, 70 + MOST},
+               {STEP_FAILS, 120, NOTHING, RUNNING, OPEN, 120 + MOST},
+               {STEP_SUCCEEDS, 170, NOTHING, RUNNING, CLOSED},
+               {STEP_FAILS, 170, NOTHING, RUNNING, CLOSED},
+               {STEP_FAILS, 170, NOTHING, RUNNING, CLOSED},
+               {STEP_FAILS, 170, NOTHING, RUNNING, OPEN, 170 + LEAST}},
+     .n_steps = 1, .n_failures = 10},
+};
+
+static void happen(struct rqli_watch *watch, const struct step *step)
 {
-    struct rqli_watch watch;
+    enum event event = step->event;
 
-    rqli_watch_init(&watch, &terms);
-    rqli_watch_on_started(&watch);
-    return watch;
-}
-
-static void step(struct rqli_watch *watch, int64_t now_us, bool succeeds)
-{
-    assert_true(rqli_watch_may_step(watch, now_us));
-    rqli_watch_on_step(watch, now_us);
-    rqli_watch_on_done(watch, now_us, succeeds);
-}
-
-static void element_that_works_is_left_alone(void **state)
-{
-    struct rqli_watch watch = running();
-
-    (void)state;
-    for (int64_t now = 0; now < 1000; now += 20) {
-        step(&watch, now, true);
-        assert_int_equal(rqli_watch_look(&watch, now + 10), RQLI_WATCH_NOTHING);
+    if (event == LOOK) {
+        assert_int_equal(rqli_watch_look(watch, step->at_us), step->action);
+    } else if (event == START) {
+        rqli_watch_on_started(watch);
+    } else if (event == DIE || event == LEAVE) {
+        rqli_watch_on_ended(watch, event == LEAVE);
+    } else if (event == SIGN) {
+        rqli_watch_on_sign(watch, step->at_us);
+    } else if (event != SUCCEED) {
+        assert_int_equal(rqli_watch_may_step(watch, step->at_us), event != MAY_NOT_STEP);
     }
-    assert_int_equal(watch.steps, 50);
-    assert_int_equal(watch.state, RQL_ELEMENT_RUNNING);
-    assert_int_equal(rqli_watch_look(&watch, 1000000), RQLI_WATCH_NOTHING);
-}
-
-static void dead_element_is_started_again(void **state)
-{
-    struct rqli_watch watch = running();
-
-    (void)state;
-    rqli_watch_on_ended(&watch, false);
-    assert_int_equal(watch.state, RQL_ELEMENT_DEAD);
-    assert_int_equal(rqli_watch_look(&watch, 0), RQLI_WATCH_START);
-    assert_int_equal(rqli_watch_look(&watch, 1), RQLI_WATCH_START);
-    rqli_watch_on_started(&watch);
-    assert_int_equal(rqli_watch_look(&watch, 2), RQLI_WATCH_NOTHING);
-    assert_int_equal(watch.restarts, 2);
-    rqli_watch_on_ended(&watch, true);
-    assert_int_equal(watch.state, RQL_ELEMENT_OFF);
-    assert_int_equal(rqli_watch_look(&watch, 3), RQLI_WATCH_NOTHING);
-}
-
-static void step_without_a_sign_hangs(void **state)
-{
-    struct rqli_watch watch = running();
-
-    (void)state;
-    rqli_watch_on_step(&watch, 0);
-    assert_int_equal(rqli_watch_look(&watch, HANG), RQLI_WATCH_NOTHING);
-    rqli_watch_on_sign(&watch, 50);
-    assert_int_equal(rqli_watch_look(&watch, 50 + HANG), RQLI_WATCH_NOTHING);
-    assert_int_equal(rqli_watch_look(&watch, 51 + HANG), RQLI_WATCH_REPLACE);
-    assert_int_equal(watch.state, RQL_ELEMENT_HUNG);
-    assert_int_equal(rqli_watch_look(&watch, 52 + HANG), RQLI_WATCH_NOTHING);
-    rqli_watch_on_done(&watch, 60 + HANG, true);
-    assert_int_equal(watch.state, RQL_ELEMENT_RUNNING);
-    rqli_watch_on_ended(&watch, false);
-    assert_int_equal(rqli_watch_look(&watch, 61 + HANG), RQLI_WATCH_START);
-}
-
-static void breaker_opens_and_tries_one_step(void **state)
-{
-    struct rqli_watch watch = running();
-
-    (void)state;
-    step(&watch, 0, false);
-    step(&watch, 1, false);
-    assert_int_equal(watch.breaker, RQL_BREAKER_CLOSED);
-    step(&watch, 2, false);
-    assert_int_equal(watch.breaker, RQL_BREAKER_OPEN);
-    assert_false(rqli_watch_may_step(&watch, 1 + LEAST));
-    assert_true(rqli_watch_may_step(&watch, 2 + LEAST));
-    assert_int_equal(watch.breaker, RQL_BREAKER_HALF_OPEN);
-    step(&watch, 20, true);
-    assert_int_equal(watch.breaker, RQL_BREAKER_CLOSED);
-    assert_int_equal(watch.failures, 3);
-    step(&watch, 21, false);
-    assert_int_equal(watch.breaker, RQL_BREAKER_CLOSED);
-}
-
-static void breaker_stays_open_for_longer_up_to_a_limit(void **state)
-{
-    static const int64_t expected_us[] = {LEAST, 20, 40, MOST, MOST};
-    struct rqli_watch watch = running();
-    int64_t now_us = 0;
-
-    (void)state;
-    step(&watch, now_us, false);
-    step(&watch, now_us, false);
-    for (size_t i = 0; i < sizeof expected_us / sizeof expected_us[0]; i++) {
-        step(&watch, now_us, false);
-        assert_int_equal(watch.open_until_us - now_us, expected_us[i]);
-        now_us = watch.open_until_us;
+    if (event == BEGIN || event == STEP_SUCCEEDS || event == STEP_FAILS) {
+        rqli_watch_on_step(watch, step->at_us);
     }
-    step(&watch, now_us, true);
-    step(&watch, now_us, false);
-    step(&watch, now_us, false);
-    step(&watch, now_us, false);
-    assert_int_equal(watch.open_until_us - now_us, LEAST);
+    if (event == SUCCEED || event == STEP_SUCCEEDS || event == STEP_FAILS) {
+        rqli_watch_on_done(watch, step->at_us, event != STEP_FAILS);
+    }
+}
+
+static void every_element_is_watched(void **state)
+{
+    (void)state;
+    for (const struct life *life = elements; life < elements + N_ROWS(elements); life++) {
+        struct rqli_watch watch;
+
+        say_row(life->name);
+        rqli_watch_init(&watch, &terms);
+        rqli_watch_on_started(&watch);
+        for (const struct step *step = life->steps; step->event != END; step++) {
+            print_message("#   step %d\n", (int)(step - life->steps));
+            happen(&watch, step);
+            assert_int_equal(watch.state, step->state);
+            assert_int_equal(watch.breaker, step->breaker);
+            assert_true(step->open_until_us == 0 || watch.open_until_us == step->open_until_us);
+        }
+        assert_int_equal(watch.steps, life->n_steps);
+        assert_int_equal(watch.restarts, life->n_restarts);
+        assert_int_equal(watch.failures, life->n_failures);
+    }
 }
 
 static void the_dead_are_looked_for_often_enough(void **state)
@@ -223,11 +247,7 @@ static void host_that_is_met_while_it_leaves_comes_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(element_that_works_is_left_alone),
-        cmocka_unit_test(dead_element_is_started_again),
-        cmocka_unit_test(step_without_a_sign_hangs),
-        cmocka_unit_test(breaker_opens_and_tries_one_step),
-        cmocka_unit_test(breaker_stays_open_for_longer_up_to_a_limit),
+        cmocka_unit_test(every_element_is_watched),
         cmocka_unit_test(the_dead_are_looked_for_often_enough),
         cmocka_unit_test(hosts_come_and_go),
         cmocka_unit_test(host_that_is_told_twice_is_counted),
