@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { N_MEMBERS = 3, ALL = (1 << N_MEMBERS) - 1, FAILED = 100 };
+enum { N_MEMBERS = 3, ALL = (1 << N_MEMBERS) - 1, FAILED = 100, UNASKED = 101 };
 
 /* A member sets its bit when it is told that it is in a child. */
 struct bit {
@@ -77,17 +77,6 @@ static unsigned who_was_told(void *data)
     return group->told;
 }
 
-static void every_member_is_told_in_the_child_only(void **state)
-{
-    struct group group;
-
-    (void)state;
-    join_all(&group);
-    assert_int_equal(in_child(who_was_told, &group), ALL);
-    assert_int_equal(group.told, 0);
-    leave_but(&group, 0);
-}
-
 /* First, middle, last, and all of them: the list stays whole. */
 static void who_has_left_is_not_told(void **state)
 {
@@ -114,17 +103,6 @@ static unsigned who_is_foreign(void *data)
     return foreign;
 }
 
-static void members_are_foreign_in_the_child_only(void **state)
-{
-    struct group group;
-
-    (void)state;
-    join_all(&group);
-    assert_int_equal(in_child(who_is_foreign, &group), ALL);
-    assert_int_equal(who_is_foreign(&group), 0);
-    leave_but(&group, 0);
-}
-
 static unsigned join_and_count(void *data)
 {
     struct group *group = data;
@@ -140,14 +118,42 @@ static unsigned join_and_count(void *data)
     return told == ALL && in_child(who_was_told, &own) == 0 ? told : FAILED;
 }
 
-static void a_child_has_members_of_its_own(void **state)
+static unsigned says_who_it_is(void *data)
 {
-    struct group group;
+    char expected[RQL_ID_SIZE];
+    char id[RQL_ID_SIZE];
 
+    (void)data;
+    (void)snprintf(expected, sizeof expected, "rql:acq:%d/%d/0/0/me", (int)getpid(), (int)gettid());
+    rqli_acquirer_id(id, 0, "me");
+    return strcmp(id, expected) == 0 && rqli_thread_id() == gettid();
+}
+
+/* What a body finds in a child of a process whose group has joined, and there. */
+static const struct found {
+    const char *name;
+    unsigned (*body)(void *data);
+    unsigned in_child;
+    unsigned here;
+} founds[] = {
+    {"every member is told in the child only", who_was_told, ALL, 0},
+    {"members are foreign in the child only", who_is_foreign, ALL, 0},
+    {"ids are made anew after a fork", says_who_it_is, 1, 1},
+    {"a child has members of its own", join_and_count, ALL, UNASKED},
+};
+
+static void a_child_is_told_apart_from_its_parent(void **state)
+{
     (void)state;
-    join_all(&group);
-    assert_int_equal(in_child(join_and_count, &group), ALL);
-    leave_but(&group, 0);
+    for (size_t i = 0; i < N_ROWS(founds); i++) {
+        struct group group;
+
+        say_row(founds[i].name);
+        join_all(&group);
+        assert_int_equal(in_child(founds[i].body, &group), founds[i].in_child);
+        assert_true(founds[i].here == UNASKED || founds[i].body(&group) == founds[i].here);
+        leave_but(&group, 0);
+    }
 }
 
 static unsigned forks_so_far(void *data)
@@ -176,60 +182,40 @@ static void generations_are_counted(void **state)
 
 static void ids_name_process_thread_and_task(void **state)
 {
+    static const struct {
+        uint64_t task;
+        const char *rest;
+        bool is_own; /* of the library, which has no task of the caller's */
+    } rows[] = {
+        {UINT64_MAX, "18446744073709551615/0/me", false},
+        {99999, "99999/1/me", true},
+        {1200007, "7/13/me", true},
+    };
+
     char expected[RQL_ID_SIZE];
     char id[RQL_ID_SIZE];
 
     (void)state;
-    (void)snprintf(expected, sizeof expected, "rql:acq:%d/%d/18446744073709551615/0/me",
-                   (int)getpid(), (int)gettid());
-    rqli_acquirer_id(id, UINT64_MAX, "me");
-    assert_string_equal(id, expected);
-    (void)snprintf(expected, sizeof expected, "rql:acq:%d/%d/99999/1/me", (int)getpid(),
-                   (int)gettid());
-    rqli_own_acquirer_id(id, 99999, "me");
-    assert_string_equal(id, expected);
-    (void)snprintf(expected, sizeof expected, "rql:acq:%d/%d/7/13/me", (int)getpid(),
-                   (int)gettid());
-    rqli_own_acquirer_id(id, 1200007, "me");
-    assert_string_equal(id, expected);
+    for (size_t i = 0; i < N_ROWS(rows); i++) {
+        say_row(rows[i].rest);
+        (void)snprintf(expected, sizeof expected, "rql:acq:%d/%d/%s", (int)getpid(), (int)gettid(),
+                       rows[i].rest);
+        (rows[i].is_own ? rqli_own_acquirer_id : rqli_acquirer_id)(id, rows[i].task, "me");
+        assert_string_equal(id, expected);
+    }
     (void)snprintf(expected, sizeof expected, "rql:hst:%d/77/0/me", (int)getpid());
     rqli_host_id(id, 77, "me");
     assert_string_equal(id, expected);
     assert_int_equal(rqli_thread_id(), gettid());
 }
 
-static unsigned says_who_it_is(void *data)
-{
-    char expected[RQL_ID_SIZE];
-    char id[RQL_ID_SIZE];
-
-    (void)data;
-    (void)snprintf(expected, sizeof expected, "rql:acq:%d/%d/0/0/me", (int)getpid(), (int)gettid());
-    rqli_acquirer_id(id, 0, "me");
-    return strcmp(id, expected) == 0 && rqli_thread_id() == gettid();
-}
-
-static void ids_are_made_anew_after_fork(void **state)
-{
-    struct group group;
-
-    (void)state;
-    join_all(&group);
-    assert_int_equal(says_who_it_is(NULL), 1);
-    assert_int_equal(in_child(says_who_it_is, NULL), 1);
-    leave_but(&group, 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_member_is_told_in_the_child_only),
         cmocka_unit_test(who_has_left_is_not_told),
-        cmocka_unit_test(members_are_foreign_in_the_child_only),
-        cmocka_unit_test(a_child_has_members_of_its_own),
+        cmocka_unit_test(a_child_is_told_apart_from_its_parent),
         cmocka_unit_test(generations_are_counted),
         cmocka_unit_test(ids_name_process_thread_and_task),
-        cmocka_unit_test(ids_are_made_anew_after_fork),
     };
 
     return cmocka_run_group_tests_name("fork", tests, NULL, NULL);

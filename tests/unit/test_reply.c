@@ -4,6 +4,11 @@
 
 #include <stdlib.h>
 
+#define ERROR(words, size)                                                                         \
+    {                                                                                              \
+        .type = RQLI_REPLY_ERROR, .text = { words, size }                                          \
+    }
+
 static struct rqli_reply error_reply(const char *text)
 {
     return (struct rqli_reply){.type = RQLI_REPLY_ERROR, .text = rqli_slice_of(text)};
@@ -222,18 +227,24 @@ static void a_cut_keeps_the_claim_and_whole_characters(void **state)
 
 static void a_reply_says_a_whole_word_at_its_start(void **state)
 {
-    struct rqli_reply nil = {.type = RQLI_REPLY_NIL};
-    struct rqli_reply reply = error_reply("NOSCRIPT No matching script.");
+    static const struct {
+        struct rqli_reply reply;
+        const char *word;
+        bool says;
+    } rows[] = {
+        {ERROR("NOSCRIPT No matching script.", 28), "NOSCRIPT", true},
+        {ERROR("NOSCRIPT No matching script.", 28), "NOSCRIP", false},
+        {ERROR("NOSCRIPT No matching script.", 28), "No", false},
+        {ERROR("NOSCRIPT", 8), "NOSCRIPT", true},
+        {ERROR("NOSCRIPT", 7), "NOSCRIPT", false},
+        {{.type = RQLI_REPLY_NIL}, "NOSCRIPT", false},
+    };
 
     (void)state;
-    assert_true(rqli_reply_says(&reply, "NOSCRIPT"));
-    assert_false(rqli_reply_says(&reply, "NOSCRIP"));
-    assert_false(rqli_reply_says(&reply, "No"));
-    assert_false(rqli_reply_says(&nil, "NOSCRIPT"));
-    reply = error_reply("NOSCRIPT");
-    assert_true(rqli_reply_says(&reply, "NOSCRIPT"));
-    reply.text.length = 7;
-    assert_false(rqli_reply_says(&reply, "NOSCRIPT"));
+    for (size_t i = 0; i < N_ROWS(rows); i++) {
+        print_message("# row %zu\n", i);
+        assert_int_equal(rqli_reply_says(&rows[i].reply, rows[i].word), rows[i].says);
+    }
 }
 
 int main(void)

@@ -171,16 +171,25 @@ static void a_grant_is_told_field_by_field(void **state)
 
 static void ages_are_counted_from_the_servers_clock(void **state)
 {
-    struct rqli_sweep_age age;
+    static const struct {
+        int64_t now_us, ttl_ms;
+        int64_t oldest_us;
+        const char *seconds;
+    } rows[] = {
+        {1795254268468100, 86400000, 1795167868468100, "1795167868.468100"},
+        {1795254268000007, 0, 1795254268000007, "1795254268.000007"},
+        {5, 315360000000, 0, "0.000000"}, /* a server in 1970 */
+    };
 
     (void)state;
-    rqli_sweep_age_init(&age, INT64_C(1795254268468100), 86400000);
-    assert_true(age.oldest_us == INT64_C(1795167868468100));
-    assert_string_equal(age.seconds, "1795167868.468100");
-    rqli_sweep_age_init(&age, INT64_C(1795254268000007), 0);
-    assert_string_equal(age.seconds, "1795254268.000007");
-    rqli_sweep_age_init(&age, 5, INT64_C(315360000000)); /* a server in 1970 */
-    assert_string_equal(age.seconds, "0.000000");
+    for (size_t i = 0; i < N_ROWS(rows); i++) {
+        struct rqli_sweep_age age;
+
+        say_row(rows[i].seconds);
+        rqli_sweep_age_init(&age, rows[i].now_us, rows[i].ttl_ms);
+        assert_true(age.oldest_us == rows[i].oldest_us);
+        assert_string_equal(age.seconds, rows[i].seconds);
+    }
 }
 
 /* Steps go on from where the last one ended, and a queue is touched once. */

@@ -76,6 +76,18 @@ static void a_name_twice_is_for_the_gem_alone(void **state)
 
 static void names_and_mode_have_limits(void **state)
 {
+    static const struct {
+        const char *name;
+        size_t n_names;
+        int mode;
+        rql_status status;
+    } rows[] = {
+        {"the most", RQL_SERIES_MAX, RQL_SERIES_ATOMIC, RQL_OK},
+        {"one more", RQL_SERIES_MAX + 1, RQL_SERIES_ATOMIC, RQL_E_INVALID},
+        {"none", 0, RQL_SERIES_ATOMIC, RQL_E_INVALID},
+        {"an unknown mode", 1, 2, RQL_E_INVALID},
+    };
+
     static const char *many[RQL_SERIES_MAX + 1];
     static char texts[RQL_SERIES_MAX + 1][8];
 
@@ -85,15 +97,12 @@ static void names_and_mode_have_limits(void **state)
         many[i] = texts[i];
     }
     given.names = many;
-    given.n_names = RQL_SERIES_MAX;
-    CHECK_OK(make_plan(&given));
-    given.n_names = RQL_SERIES_MAX + 1;
-    assert_int_equal(make_plan(&given), RQL_E_INVALID);
-    given.n_names = 0;
-    assert_int_equal(make_plan(&given), RQL_E_INVALID);
-    given.n_names = 1;
-    given.mode = (rql_series_mode)2;
-    assert_int_equal(make_plan(&given), RQL_E_INVALID);
+    for (size_t i = 0; i < N_ROWS(rows); i++) {
+        say_row(rows[i].name);
+        given.n_names = rows[i].n_names;
+        given.mode = (rql_series_mode)rows[i].mode;
+        assert_int_equal(make_plan(&given), rows[i].status);
+    }
     assert_int_equal(make_plan(NULL), RQL_E_INVALID);
 }
 
@@ -130,7 +139,7 @@ static void ttl_is_the_gems(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < N_ROWS(cases); i++) {
         rql_lock_options lock = {.ttl_ms = cases[i].ttl_ms,
                                  .retry_delay_ms = cases[i].delay_ms,
                                  .retry_jitter_ms = cases[i].jitter_ms};
