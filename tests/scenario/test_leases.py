@@ -13,14 +13,19 @@ def await_time(world, seconds):
     wait_until(lambda: world.server.now_us() > end_us, "time passes")
 
 
-def handed_over(world, kind, names):
-    """An actor, and its hold of what another has just released to it."""
-    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
-    actor = world.actor(kind)
-    asking = actor.ask(*names, timeout_ms=FOREVER, ttl_ms=LONG_MS)
-    world.await_queue(names, 1)
-    world.await_listeners(1)
-    held.release().check()
+def handed_over(world, kind, names, ttl_ms=LONG_MS, **options):
+    """An actor, and its hold of what another has just released to it. The first wait of a client asks once
+    more when it listens: only the second is surely pushed."""
+    actor, other = world.actor(kind, retry_delay_ms=3600000), world.actor("thread")
+    for is_last in (False, True):
+        held = other.acquire(*names, ttl_ms=LONG_MS)
+        asking = actor.ask(*names, timeout_ms=FOREVER, ttl_ms=ttl_ms, **options)
+        world.await_queue(names, 1)
+        world.await_listeners(1)
+        held.release().check()
+        if not is_last:
+            asking.hold().release().check()
+    check(asking.outcome().handed_over, "it found the lock by a poll")
     return actor, asking.hold()
 
 
@@ -194,6 +199,88 @@ def what_is_believed_and_what_the_server_says(world, kind, names):
         check_equal(held.remaining_ms() > 0, verdict == "OK", change)
         check_equal(held.release().status, verdict, change)
         world.ask("DEL", f"rql:lock:{names[0]}")
+
+
+# ---- what was handed over lives for a second, until it is claimed ----
+
+def is_unclaimed(world, names):
+    return world.ask("HEXISTS", f"rql:lock:{names[0]}", "rql_claim")
+
+
+def end_ms(world, names):
+    """Of the lock, by the server's clock; below 0 if it has ended."""
+    return world.ask("PEXPIRETIME", f"rql:lock:{names[0]}")
+
+
+def check_whole(world, names, held, ttl_ms):
+    """The rest of what it was granted for, and not more."""
+    check(not is_unclaimed(world, names), "it is not claimed")
+    check(end_ms(world, names) >= held.outcome.ts_us / 1000 + ttl_ms - 20, "it ends too early")
+    check(world.ask("PTTL", f"rql:lock:{names[0]}") <= ttl_ms, "it ends too late")
+
+
+@scenario(counts=[1])
+def a_lock_handed_over_is_claimed_after_a_third_of_a_second(world, kind, names):
+    _, held = handed_over(world, kind, names, 5000)
+    wait_until(lambda: not is_unclaimed(world, names), "it is claimed")
+    check(world.server.now_us() - held.outcome.ts_us >= 300000, "it was claimed too early")
+    check_whole(world, names, held, 5000)
+    check_equal(held.state(), "HELD")
+    held.release().check()
+
+
+@scenario(counts=[1])
+def a_short_lock_handed_over_needs_no_claim(world, kind, names):
+    _, held = handed_over(world, kind, names, 800)
+    before = world.n_scripts()
+    check(not is_unclaimed(world, names), "it is to be claimed")
+    wait_until(lambda: not world.holder(names[0]), "it has ended")
+    check_equal(world.n_scripts(), before)
+    check_equal(held.release().status, "NOT_HELD")
+
+
+@scenario(counts=[1], is_timed=True)
+def a_short_hold_of_what_was_handed_over_costs_no_claim(world, kind, names):
+    _, held = handed_over(world, kind, names, 5000)
+    before = world.n_scripts()
+    held.release().check()
+    check_equal(world.n_scripts() - before, 1, "commands")
+
+
+@scenario(counts=[1])
+def a_forgotten_lock_has_its_whole_ttl_also_if_handed_over(world, kind, names):
+    _, held = handed_over(world, kind, names, 5000)
+    held.forget().check()
+    check_whole(world, names, held, 5000)
+    world.ask("DEL", f"rql:lock:{names[0]}")
+
+
+@scenario(counts=[1])
+def an_extension_by_hand_is_a_claim(world, kind, names):
+    _, held = handed_over(world, kind, names, 5000)
+    held.extend(9000).check()
+    check_whole(world, names, held, 9000)
+    check(held.remaining_ms() > 1000, "its holder does not know")
+    held.release().check()
+
+
+@scenario(counts=[1], is_timed=True)
+def what_is_handed_over_is_renewed_as_well(world, kind, names):
+    _, held = handed_over(world, kind, names, 2000, auto_extend=True)
+    wait_until(lambda: not 0 <= end_ms(world, names) < held.outcome.ts_us / 1000 + 2500, "it is renewed, or gone")
+    check_equal(world.holder(names[0]), held.outcome.acq_id)
+    held.release().check()
+
+
+@scenario(counts=[1], is_timed=True)
+def renewal_ends_with_max_hold(world, kind, names):
+    begun_ms = world.server.now_us() / 1000
+    held = world.actor(kind).acquire(*names, ttl_ms=900, auto_extend=True, max_hold_ms=1800)
+    held_ms, ends = world.server.now_us() / 1000, []
+    wait_until(lambda: ends.append(end_ms(world, names)) or ends[-1] < 0, "it has ended")
+    check(begun_ms + 1125 < ends[-2] <= held_ms + 1800 + 450, f"it ended {ends[-2] - begun_ms} ms after it began")
+    check_equal(held.state(), "GONE")
+    check_equal(held.release().status, "NOT_HELD")
 
 
 # ---- a ttl that is over before its grant is known of ----

@@ -9,9 +9,9 @@
 #include <dlfcn.h>
 #include <uv.h>
 
-/* What keeps a lock: renewal, its ends, and the claim of what was handed over. */
+/* What keeps a lock: renewal, whatever its thread, its holder and its server do meanwhile. */
 
-enum { TTL_MS = 900, CLAIM_MS = 1000, RACERS = 4, RACES = 250 };
+enum { TTL_MS = 900, RACERS = 4, RACES = 250 };
 
 /* The system may keep a new thread from running. */
 static int64_t start_delay_ms;
@@ -60,11 +60,6 @@ static rql_lock_options renewed(int64_t ttl_ms)
 static int64_t end_ms(void)
 {
     return ask_int("PEXPIRETIME rql:lock:x");
-}
-
-static int64_t server_us(void)
-{
-    return ask_int("EVAL return(redis.call('time')[1]*1000000+redis.call('time')[2]) 0");
 }
 
 struct renewal {
@@ -168,46 +163,6 @@ static void a_lock_is_renewed_however_late_its_thread_starts(void **state)
     check_held(lock, ttl_ms);
 }
 
-static bool has_ended(void *last_end_ms)
-{
-    int64_t ends_ms = end_ms();
-
-    if (ends_ms < 0) {
-        return true;
-    }
-    *(int64_t *)last_end_ms = ends_ms;
-    return false;
-}
-
-static void max_hold_ends_renewal(void **state)
-{
-    rql_lock_options options = renewed(wait_stretched(TTL_MS));
-    int64_t begun_us = server_us();
-    int64_t last_end_ms = 0;
-    int64_t held_us;
-    rql_lock *lock;
-
-    (void)state;
-    options.max_hold_ms = 2 * options.ttl_ms;
-    lock = hold_with(client, "x", &options);
-    held_us = server_us();
-    assert_true(wait_until(has_ended, &last_end_ms, AWAIT_MS));
-    assert_true(last_end_ms > begun_us / 1000 + options.ttl_ms + options.ttl_ms / 4);
-    assert_true(last_end_ms <= held_us / 1000 + options.max_hold_ms + options.ttl_ms / 2);
-    assert_int_equal(rql_lock_get_state(lock), RQL_GONE);
-    assert_int_equal(rql_lock_release(lock, NULL), RQL_NOT_HELD);
-}
-
-static void forget_ends_renewal(void **state)
-{
-    rql_lock_options options = renewed(TTL_MS / 3);
-
-    (void)state;
-    rql_lock_forget(hold_with(client, "x", &options));
-    assert_int_equal(ask_int("EXISTS rql:lock:x"), 1);
-    await_int(0, "EXISTS rql:lock:x");
-}
-
 static void *acquire_and_end(void *data)
 {
     rql_lock_options options = renewed(TTL_MS / 3);
@@ -298,151 +253,6 @@ static void what_another_holds_by_now_is_left_alone(void **state)
     CHECK_OK(rql_lock_release(taken, NULL));
 }
 
-/* It polls so rarely that a push is first. */
-static struct waiter hand_over(int64_t ttl_ms)
-{
-    struct waiter waiter = {.client = client, .name = "x", .options = patient(client)};
-    rql_lock *held = hold(other, "x");
-
-    waiter.options.ttl_ms = ttl_ms;
-    waiter.options.retry_delay_ms = 3600000;
-    waiter_start_as(&waiter, 1);
-    await_int(1, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");
-    CHECK_OK(rql_lock_release(held, NULL));
-    CHECK_OK(waiter_join(&waiter));
-    return waiter;
-}
-
-/* The first wait of a client asks once more when it listens: only the second is surely pushed. */
-static struct waiter be_handed_over(int64_t ttl_ms)
-{
-    struct waiter waiter = hand_over(ttl_ms);
-
-    CHECK_OK(rql_lock_release(waiter.lock, NULL));
-    waiter = hand_over(ttl_ms);
-    assert_true(waiter.handed_over);
-    return waiter;
-}
-
-/* The rest of what it was granted for, and not more. */
-static void check_whole(rql_lock *lock, int64_t ttl_ms)
-{
-    int64_t granted_ms = rql_lock_describe(lock).ts_us / 1000;
-
-    assert_int_equal(ask_int("HEXISTS rql:lock:x rql_claim"), 0);
-    assert_true(end_ms() >= granted_ms + ttl_ms - 20);
-    assert_true(ask_int("PTTL rql:lock:x") <= ttl_ms);
-}
-
-static void a_lock_handed_over_is_claimed_after_a_third_of_a_second(void **state)
-{
-    struct waiter waiter;
-
-    (void)state;
-    waiter = be_handed_over(5000);
-    await_int(0, "HEXISTS rql:lock:x rql_claim"); /* was there, or it would be too early now */
-    assert_true(server_us() - rql_lock_describe(waiter.lock).ts_us >= 300000);
-    check_whole(waiter.lock, 5000);
-    assert_int_equal(rql_lock_get_state(waiter.lock), RQL_HELD);
-    CHECK_OK(rql_lock_verify(waiter.lock, NULL));
-    CHECK_OK(rql_lock_release(waiter.lock, NULL));
-}
-
-static void a_short_lock_handed_over_needs_no_claim(void **state)
-{
-    struct waiter waiter;
-    int64_t calls;
-
-    (void)state;
-    waiter = be_handed_over(800);
-    calls = calls_of("evalsha");
-    assert_int_equal(ask_int("HEXISTS rql:lock:x rql_claim"), 0);
-    await_int(0, "EXISTS rql:lock:x");
-    assert_int_equal(calls_of("evalsha"), calls);
-    assert_int_equal(rql_lock_release(waiter.lock, NULL), RQL_NOT_HELD);
-}
-
-static void a_short_hold_of_what_was_handed_over_costs_no_claim(void **state)
-{
-    struct waiter waiter;
-    int64_t calls;
-
-    (void)state;
-    waiter = be_handed_over(5000);
-    calls = calls_of("evalsha") + calls_of("eval");
-    CHECK_OK(rql_lock_release(waiter.lock, NULL));
-    assert_int_equal(calls_of("evalsha") + calls_of("eval"), calls + 1);
-}
-
-/* Left to its ttl, and not to the second that a hand-over lives unless claimed. */
-static void a_forgotten_lock_has_its_whole_ttl_also_if_handed_over(void **state)
-{
-    struct waiter waiter;
-    int64_t granted_ms;
-
-    (void)state;
-    waiter = be_handed_over(5000);
-    granted_ms = rql_lock_describe(waiter.lock).ts_us / 1000;
-    rql_lock_forget(waiter.lock);
-    assert_int_equal(ask_int("HEXISTS rql:lock:x rql_claim"), 0);
-    assert_true(end_ms() >= granted_ms + 4980);
-}
-
-static void an_extension_by_hand_is_a_claim(void **state)
-{
-    struct waiter waiter;
-
-    (void)state;
-    waiter = be_handed_over(5000);
-    CHECK_OK(rql_lock_extend(waiter.lock, 9000, NULL));
-    check_whole(waiter.lock, 9000);
-    assert_true(rql_lock_remaining_ms(waiter.lock) > CLAIM_MS);
-    CHECK_OK(rql_lock_release(waiter.lock, NULL));
-}
-
-struct owner {
-    rql_lock *lock;
-    pthread_barrier_t held; /* it holds; it may end */
-};
-
-/* Lives until it is told to end. */
-static void *acquire_and_stay(void *data)
-{
-    struct owner *self = data;
-    rql_lock_options options = renewed(2 * CLAIM_MS);
-
-    options.retry_delay_ms = 3600000;
-    if (rql_lock_acquire(client, "x", &options, &self->lock, NULL)) {
-        self->lock = NULL;
-    }
-    (void)pthread_barrier_wait(&self->held);
-    (void)pthread_barrier_wait(&self->held);
-    return NULL;
-}
-
-static void what_is_handed_over_is_renewed_as_well(void **state)
-{
-    struct owner owner = {0};
-    rql_lock *held = hold(other, "x");
-    struct renewal renewal = {0};
-    pthread_t thread;
-
-    (void)state;
-    assert_int_equal(pthread_barrier_init(&owner.held, NULL, 2), 0);
-    assert_int_equal(pthread_create(&thread, NULL, acquire_and_stay, &owner), 0);
-    await_int(1, "ZCARD rql:lock_queue:x");
-    CHECK_OK(rql_lock_release(held, NULL));
-    (void)pthread_barrier_wait(&owner.held);
-    assert_non_null(owner.lock);
-    renewal.beyond_ms = rql_lock_describe(owner.lock).ts_us / 1000 + 5 * CLAIM_MS / 2;
-    assert_true(wait_until(is_renewed_or_gone, &renewal, AWAIT_MS));
-    CHECK_OK(rql_lock_verify(owner.lock, NULL));
-    CHECK_OK(rql_lock_release(owner.lock, NULL));
-    (void)pthread_barrier_wait(&owner.held);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_int_equal(pthread_barrier_destroy(&owner.held), 0);
-}
-
 struct races {
     rql_status worst[RACERS];
     int released[RACERS];
@@ -493,17 +303,9 @@ int main(void)
         TEST(auto_extend_keeps_a_short_lock),
         TEST(renewals_go_on_when_the_server_has_forgotten_the_script),
         TEST(a_lock_is_renewed_however_late_its_thread_starts),
-        TEST(max_hold_ends_renewal),
-        TEST(forget_ends_renewal),
         TEST(renewal_ends_with_its_thread),
         TEST(a_lock_outlives_the_thread_that_asked_a_loop_for_it),
         TEST(what_another_holds_by_now_is_left_alone),
-        TEST(a_lock_handed_over_is_claimed_after_a_third_of_a_second),
-        TEST(a_short_lock_handed_over_needs_no_claim),
-        TEST(a_short_hold_of_what_was_handed_over_costs_no_claim),
-        TEST(a_forgotten_lock_has_its_whole_ttl_also_if_handed_over),
-        TEST(an_extension_by_hand_is_a_claim),
-        TEST(what_is_handed_over_is_renewed_as_well),
         TEST(a_release_may_meet_a_renewal),
     };
 
