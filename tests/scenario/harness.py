@@ -32,7 +32,7 @@ FOREVER = "forever"
 KINDS = ("thread", "loop", "process")
 JOBS = 4
 TRIES = 4      # of a timed scenario, on a busy machine
-STALL_MS = 20  # that this process was kept from running meanwhile
+STALL_MS = 20  # that any of its processes was kept from running meanwhile
 ACTORS = {}    # kinds that are no Actor: others.py
 
 
@@ -145,6 +145,10 @@ class Remote:
 
     def read_errors(self):
         self.errors.extend(self.process.stderr)
+
+    def kept_ms(self):
+        """How long it was kept from running, in all."""
+        return delayed_ms(self.process.pid)
 
     def last_words(self):
         return f"exit {self.process.poll()}; {''.join(self.errors)}"
@@ -374,6 +378,11 @@ class World:
         self.raw.close()
         self.raw = Connection(self.server.path, PATIENCE_S)
 
+    def kept_ms(self):
+        """How long this program, the server and all others were kept from running, in all."""
+        mine = delayed_ms(os.getpid()) + delayed_ms(self.server.process.pid)
+        return mine + sum(remote.kept_ms() for remote in self.remotes)
+
     def server_is_up(self):
         return self.server.process.poll() is None
 
@@ -436,13 +445,13 @@ def title(function, kind, count):
 class Runner(threading.local):
     """Of one thread: its server, for one scenario after the other."""
     server = None
+    stalled_ms = 0  # in the last one that failed
 
     def run(self, program, case):
         """What went wrong, or None; and how long it took."""
         for _ in range(TRIES - 1 if case[0].is_timed else 0):
-            before = delayed_ms(os.getpid())
             trace, took_s = self.run_once(program, case)
-            if not trace or delayed_ms(os.getpid()) - before < STALL_MS:
+            if not trace or self.stalled_ms < STALL_MS:
                 return trace, took_s
         return self.run_once(program, case)
 
@@ -450,6 +459,7 @@ class Runner(threading.local):
         begun = time.monotonic()
         self.server = self.server or PrivateServer(has_clock=True)
         world = World(program, self.server)
+        kept_ms = world.kept_ms()
         try:
             function, kind, count = case
             world.ask("FLUSHALL")
@@ -457,6 +467,7 @@ class Runner(threading.local):
             world.end()
             return None, time.monotonic() - begun
         except Exception:  # every failure of a scenario is one line of TAP and its trace
+            self.stalled_ms = world.kept_ms() - kept_ms
             trace = traceback.format_exc() + "".join(remote.last_words() for remote in world.remotes)
             world.abandon()
             trace += self.server.log()[-2000:]

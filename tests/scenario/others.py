@@ -14,7 +14,7 @@ import threading
 import time
 
 import harness
-from harness import FOREVER, PATIENCE_S, STATUS, Connection, Outcome, check, check_equal, die_with_parent
+from harness import FOREVER, PATIENCE_S, STATUS, Connection, Outcome, check, check_equal, delayed_ms, die_with_parent
 
 RUBY_POLL_S = 0.2
 RUBY_QUEUE_TTL_S = 15
@@ -44,6 +44,9 @@ class Other:
     def end(self):
         for asking in self.asked:
             asking.end()
+
+    def kept_ms(self):
+        return sum(asking.kept_ms() for asking in self.asked)
 
     def last_words(self):
         return "".join(asking.last_words() for asking in self.asked)
@@ -129,6 +132,9 @@ class ProgramAsking:
         self.reader.join()
         self.process.stdout.close()
         self.errors.close()
+
+    def kept_ms(self):
+        return delayed_ms(self.process.pid)
 
     def last_words(self):
         if self.errors.closed:
@@ -228,6 +234,10 @@ class RubyAsking(threading.Thread):
     def end(self):
         self.join(PATIENCE_S)
         self.connection.close()
+
+    def kept_ms(self):
+        """It is a thread of this program."""
+        return 0
 
     def last_words(self):
         return f"{self.failure!r}\n" if self.failure else ""

@@ -78,7 +78,7 @@ def what_the_dead_held_goes_to_the_next_of_any_kind(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=EVERYBODY, counts=[1])
+@scenario(kinds=EVERYBODY, counts=[1], is_timed=True)
 def whoever_gives_up_leaves_the_queue_to_the_others(world, kind, names):
     held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
     asked = one_of_each(world, names, TAKES_SEVERAL)
