@@ -22,10 +22,11 @@ void say_lost(rql_lock *lock, void *data)
     const struct hold *hold = data;
     cJSON *line = cJSON_CreateObject();
     struct timespec now;
+    int64_t at_us;
 
     (void)clock_gettime(CLOCK_REALTIME, &now);
-    (void)cJSON_AddNumberToObject(line, "at_us",
-                                  (double)now.tv_sec * 1e6 + (double)(now.tv_nsec / 1000));
+    at_us = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    (void)cJSON_AddNumberToObject(line, "at_us", (double)at_us);
     (void)cJSON_AddStringToObject(line, "lost", hold->name);
     (void)cJSON_AddStringToObject(line, "name", rql_lock_describe(lock).name);
     say(line);

@@ -109,8 +109,8 @@ static void check_told(const struct line *line)
 static const struct told {
     const char *name;
     enum rqli_moment moment;
-    struct rqli_figures figures;
     bool is_quiet; /* tries are not logged */
+    struct rqli_figures figures;
     struct line lines[TOLD_MAX];
 } told[] = {
     {"an acquisition begins", RQLI_ON_STARTED, .lines = {{"start_lock_obtaining"}}},
@@ -121,18 +121,16 @@ static const struct told {
     {"a free lock is taken", RQLI_ON_ANSWERED_FREE,
      .lines = {{"try_lock.rconn_fetched"}, {"try_lock.obtain__free_to_acquire"}}},
     {"an answer", RQLI_ON_ANSWERED, .lines = {{"try_lock.rconn_fetched"}}},
-    {"a re-entry is found",
-     RQLI_ON_ANSWERED_REENTRY,
-     {.ts_us = INT64_C(1795255158435815)},
+    {"a re-entry is found", RQLI_ON_ANSWERED_REENTRY,
+     .figures = {.ts_us = INT64_C(1795255158435815)},
      .lines = {{"try_lock.rconn_fetched"},
                {"try_lock.same_process_conflict_detected"},
                {"try_lock.same_process_conflict_analyzed",
                 " spc_status => 'conflict_work_through'"},
                {"try_lock.reentrant_lock__work_through",
                 " spc_status => 'conflict_work_through' last_spc_ts => '1795255158.435815'"}}},
-    {"an extending re-entry is found",
-     RQLI_ON_ANSWERED_EXTENSION,
-     {.ts_us = INT64_C(1795255161080997)},
+    {"an extending re-entry is found", RQLI_ON_ANSWERED_EXTENSION,
+     .figures = {.ts_us = INT64_C(1795255161080997)},
      .lines = {{"try_lock.rconn_fetched"},
                {"try_lock.same_process_conflict_detected"},
                {"try_lock.same_process_conflict_analyzed",
@@ -140,9 +138,8 @@ static const struct told {
                {"try_lock.reentrant_lock__extend_and_work_through",
                 " spc_status => 'extendable_conflict_work_through' last_ext_ttl => 5000"
                 " last_ext_ts => '1795255161.080997'"}}},
-    {"a conflict is found",
-     RQLI_ON_ANSWERED_CONFLICT,
-     {.ts_us = INT64_C(1795255160499760)},
+    {"a conflict is found", RQLI_ON_ANSWERED_CONFLICT,
+     .figures = {.ts_us = INT64_C(1795255160499760)},
      .lines = {{"try_lock.rconn_fetched"},
                {"try_lock.same_process_conflict_detected"},
                {"try_lock.same_process_conflict_analyzed", " spc_status => 'conflict_dead_lock'"},
@@ -158,9 +155,7 @@ static const struct told {
     {"a request moves to the tail", RQLI_ON_REQUEUED,
      .lines = {{"try_lock.exit__queue_ttl_reached"},
                {"dead_score_reached__reset_acquirer_position"}}},
-    {"the end of an extension",
-     RQLI_ON_ENDING_EXTENSION,
-     {.ttl_ms = 4673},
+    {"the end of an extension", RQLI_ON_ENDING_EXTENSION, .figures = {.ttl_ms = 4673},
      .lines = {{"[redis_queued_locks.decrease_lock] lock_key => 'rql:lock:x' decreased_ttl => 4673"
                 " queue_ttl => 15" IDS}}},
 };
