@@ -161,6 +161,11 @@ uint64_t rqli_conn_loop_expect(struct rqli_conn_loop *self, rqli_conn_loop_fn fn
     return self->next++;
 }
 
+bool rqli_conn_loop_has_answered(const struct rqli_conn_loop *self, uint64_t position)
+{
+    return position < self->first;
+}
+
 /* A position that is answered already is none of those in flight: nothing happens. */
 void rqli_conn_loop_orphan(struct rqli_conn_loop *self, uint64_t position)
 {

@@ -59,6 +59,7 @@ bool rqli_conn_loop_has_room(const struct rqli_conn_loop *self);
  * position in the stream, from 1. */
 struct rqli_command *rqli_conn_loop_out(struct rqli_conn_loop *self);
 uint64_t rqli_conn_loop_expect(struct rqli_conn_loop *self, rqli_conn_loop_fn fn, void *owner);
+bool rqli_conn_loop_has_answered(const struct rqli_conn_loop *self, uint64_t position);
 
 /* Its owner is gone: the reply is read and dropped. */
 void rqli_conn_loop_orphan(struct rqli_conn_loop *self, uint64_t position);

@@ -111,6 +111,8 @@ struct rqli_op_loop {
     struct rqli_op_line returns; /* of operations that give back */
     struct rqli_op_line wishes;
     uint64_t taught[RQLI_SCRIPT_COUNT]; /* position of the last call with the text */
+    uint64_t sent;                      /* position of the last call of all */
+    uint64_t doubted;                   /* up to here calls may have to be repeated */
 };
 
 bool rqli_op_loop_has_queued(const struct rqli_op_loop *self);

@@ -3,8 +3,8 @@
  * time for replies (CALLING), of the pause before the next round (PAUSING), of a wait (WAITING).
  *
  * Calls that give back go ahead of those that want something, so that a crowd that waits keeps
- * nobody from releasing; calls that are repeated with the script's text go first of all, or those
- * behind them would overtake.
+ * nobody from releasing; calls that are repeated with the script's text go first of all, and what
+ * wants something waits until it is known which these are, or it would overtake them.
  */
 
 #include "net/op.h"
@@ -66,17 +66,21 @@ static void stop_call(struct rqli_op_call *call)
     }
 }
 
+/* That may be sent now. */
 static struct rqli_op_call *first_in_line(const struct rqli_op_loop *self)
 {
     if (self->repeats.first) {
         return self->repeats.first;
     }
-    return self->returns.first ? self->returns.first : self->wishes.first;
+    if (self->returns.first) {
+        return self->returns.first;
+    }
+    return rqli_conn_loop_has_answered(self->conn, self->doubted) ? self->wishes.first : NULL;
 }
 
 bool rqli_op_loop_has_queued(const struct rqli_op_loop *self)
 {
-    return first_in_line(self) != NULL;
+    return self->repeats.first || self->returns.first || self->wishes.first;
 }
 
 /* The calls of a task are an array, in the order of the operation's. */
@@ -100,9 +104,21 @@ static void read_call(struct rqli_op_call *call, const struct rqli_exchange *ans
     }
 }
 
+/* It has done nothing, and stands in line once more, within the same round and its time. What was
+ * sent behind it before the server is taught may find the script unknown as well. */
+static void repeat(struct rqli_op_call *self)
+{
+    struct rqli_op_loop *loop = self->task->loop;
+
+    if (self->position > loop->doubted) {
+        loop->doubted = loop->sent;
+    }
+    self->is_repeated = true;
+    enter_line(self);
+}
+
 /* From the connection, in the order of the calls. An error reply to a script becomes a fault, so
- * that operations see those of plain commands only. A script that is not known has done nothing:
- * its call stands in line once more, within the same round and its time. */
+ * that operations see those of plain commands only. */
 static void on_answer(void *owner, const struct rqli_exchange *answer, rql_status status)
 {
     struct rqli_op_call *self = owner;
@@ -116,8 +132,7 @@ static void on_answer(void *owner, const struct rqli_exchange *answer, rql_statu
     } else if (self->is_plain || answer->reply->type != RQLI_REPLY_ERROR) {
         read_call(self, answer, NULL);
     } else if (rqli_reply_says(answer->reply, "NOSCRIPT")) {
-        self->is_repeated = true;
-        enter_line(self);
+        repeat(self);
     } else {
         struct rqli_call call;
 
@@ -147,6 +162,7 @@ static void write_call(struct rqli_op_loop *self, struct rqli_op_call *first)
     }
     first->position = rqli_conn_loop_expect(self->conn, on_answer, first);
     first->state = RQLI_OP_CALL_SENT;
+    self->sent = first->position;
     if (with_text) {
         self->taught[call.script] = first->position;
     }
