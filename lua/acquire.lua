@@ -179,7 +179,9 @@ else
         end
         return "0 " .. now_text .. " " .. (free_ms or ttl_left(lock)) .. " " .. rank .. " " .. is_first ..
             " " .. (was_removed and "1" or "0") .. " " .. of_ruby .. " " .. score_us
-    elseif passed then
+    end
+    call("HDEL", requests, "ruby") -- the turn of a Ruby behind it was not over: it has another one
+    if passed then
         call("HSET", requests, "series", passed)
     end
 end

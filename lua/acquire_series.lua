@@ -105,6 +105,9 @@ local function take()
             entry.token, entry.nonce = token, nonce
         end
         withdraw(entry)
+        if entry.is_in_turn then -- that of a Ruby behind it was not over
+            call("HDEL", requests, "ruby")
+        end
         if entry.passed then
             call("HSET", requests, "series", entry.passed)
         end
@@ -181,7 +184,8 @@ local function state_of(entry, oldest_us, yields)
     local me, turn, free_ms, passed = acquirer, nil, nil, nil
     -- @include serve_queue
     entry.is_again, entry.free_ms, entry.passed = turn == "again", free_ms, passed
-    return turn == "mine" and 0 or 2
+    entry.is_in_turn = turn == "mine"
+    return entry.is_in_turn and 0 or 2
 end
 
 local n_free, n_answered = 0, 0

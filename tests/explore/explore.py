@@ -23,17 +23,18 @@ import time
 from typing import NamedTuple
 
 import model
-from mutants import MUTANTS
+from mutants import BESIDE_RUBY, MUTANTS, OF_ENTRIES, OF_FLUSHES
 from server import EMPTY, T0_US, Refused, Server
+from state import (CAME_BACK, DEAD, IDLE, NO_RANDOM, RUBY, TTL_MS, Broken, Client, Ruby, State, demand, host, identity,
+                   read_contents)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "lua"))
 from embed import expanded  # noqa: E402
 
-SCRIPTS = ("acquire", "release", "leave", "extend")
+SCRIPTS = ("acquire", "release", "leave", "extend", "decrease", "flush_lock", "flush_queue")
 BATCH = 200
 REPEATS = 5  # of one call; more than there are clients
-MANY = 50_000  # three times the states of any of SMALL: a mistake may have no end of them
 ROUND_US = 700_000
 ROUNDS = 60
 FORGOTTEN_US = 61_000_000  # after which no key of a lock is left
@@ -51,6 +52,10 @@ class Bounds(NamedTuple):
     clears: int = 0
     denials: int = 0
     accesses: str = ""  # of the first clients; of the others q
+    conflicts: str = ""  # of the first clients, which enter once again; the others do not
+    flushes: int = 0
+    rubys: int = 0      # acquisitions of Ruby's
+    most: int = 50_000  # states, with a mistake, which may have no end of them: at least half as many again
 
 
 # With such a budget a call passes only one that is dead or has no subscription, and whoever made it repeats it.
@@ -68,6 +73,9 @@ QUICK = (
     Bounds("others remove the queue", (1, 1, 1), 0, 0, 0, (), 500, clears=1),
     Bounds("random, and who holds something", (1, 1, 1), 0, 0, 0, (), 500, accesses="qrQ"),
     Bounds("a right is missing", (1, 1, 1), 0, 0, 0, (), 500, denials=1),
+    Bounds("holders enter again", (1, 1), 1, 1, 0, (1_100_000, 3_100_000), 200, conflicts="et"),
+    Bounds("what the dead have is flushed", (1, 1, 1), 0, 0, 0, (), 500, flushes=2),
+    Bounds("beside Ruby", (1, 1), 2, 0, 0, (2_100_000,), 200, rubys=1),
 )
 SMALL = (
     Bounds("two clients", (1, 1), 2, 1, 0, (1_100_000, 5_100_000), 200),
@@ -82,6 +90,17 @@ SMALL = (
     Bounds("random, and who holds something", (1, 1, 1), 0, 0, 0, (), 500, accesses="qrQ"),
     Bounds("a right is missing", (1, 1, 1), 0, 0, 0, (), 500, denials=1),
 )
+MISTAKES = (  # and where they have to show
+    (MUTANTS, SMALL),
+    (OF_ENTRIES, (
+        Bounds("holders enter again", (1, 1), 2, 1, 0, (3_100_000,), 200, conflicts="et", most=75_000),)),
+    (OF_FLUSHES, (
+        Bounds("what the dead have is flushed", (1, 1, 1), 1, 0, 0, (3_100_000,), 500, flushes=1, most=170_000),)),
+    (BESIDE_RUBY, (
+        Bounds("beside Ruby", (1, 1), 2, 0, 0, (1_100_000,), 200, rubys=1),
+        Bounds("beside Ruby, for longer", (1, 1), 2, 0, 0, (2_100_000,), 200, rubys=1),
+        Bounds("Ruby comes again", (1, 1), 2, 0, 0, (2_100_000,), 500, rubys=2, most=220_000))),
+)
 LONG = (
     Bounds("two clients come again", (2, 2), 2, 1, 0, (1_100_000, 5_100_000), 2000),
     Bounds("three clients, in full", (1, 1, 1), 2, 0, 0, (1_100_000, 5_100_000), 1000),
@@ -92,6 +111,12 @@ LONG = (
     Bounds("the clock is set back an hour, and time passes", (1, 1, 1), 2, 0, 0, (-HOUR_US, 1_100_000), 50000),
     Bounds("others remove the queue, and time passes", (1, 1, 1), 1, 0, 0, (1_100_000, 5_100_000), 5000, clears=1),
     Bounds("random, and time passes", (1, 1, 1), 2, 0, 0, (1_100_000, 5_100_000), 5000, accesses="qrR"),
+    Bounds("holders enter again, and time passes", (1, 1, 1), 2, 0, 0, (1_100_000, 3_100_000), 5000, conflicts="et"),
+    Bounds("what the dead have is flushed, and time passes", (1, 1, 1), 1, 0, 0, (1_100_000, 5_100_000), 5000,
+           flushes=3),
+    Bounds("beside Ruby, and time passes", (1, 1), 2, 1, 0, (1_100_000, 2_100_000), 2000, rubys=1),
+    Bounds("Ruby among three", (1, 1, 1), 1, 0, 0, (2_100_000,), 2000, rubys=1),
+    Bounds("Ruby comes again", (1, 1), 2, 0, 0, (2_100_000,), 500, rubys=2),
 )
 
 
@@ -110,7 +135,7 @@ def scripts_of(edits=()):
 
 
 def subscribed_of(state):
-    return frozenset(model.identity(index) for index, client in enumerate(state.clients) if client.is_subscribed)
+    return frozenset(identity(index) for index, client in enumerate(state.clients) if client.is_subscribed)
 
 
 class Found(Exception):
@@ -123,12 +148,15 @@ class Found(Exception):
 
 class Explorer:
     def __init__(self, server, bounds, limit):
+        for index, heard in ((DEAD, "1"), (CAME_BACK, "2")):
+            server.declare_dead(host(index), heard)
         self.server, self.bounds, self.limit = server, bounds, limit
         accesses = bounds.accesses.ljust(len(bounds.acquisitions), "q")
-        clients = tuple(model.Client(access=access, left=number)
-                        for access, number in zip(accesses, bounds.acquisitions))
-        first = model.State(T0_US, EMPTY, clients, bounds.ticks, bounds.faults, bounds.losses,
-                            bounds.clears, bounds.denials)
+        conflicts = bounds.conflicts.ljust(len(bounds.acquisitions), "w")
+        clients = tuple(Client(access=access, left=number, conflict=conflict, entries=int(conflict != "w"))
+                        for access, number, conflict in zip(accesses, bounds.acquisitions, conflicts))
+        first = State(T0_US, EMPTY, clients, bounds.ticks, bounds.faults, bounds.losses, bounds.clears,
+                      bounds.denials, flushes=bounds.flushes, ruby=Ruby(left=bounds.rubys))
         self.came_from = {first: None}
         self.layer = [first]
         self.n_tried = 0
@@ -166,7 +194,7 @@ class Explorer:
         for (state, action, _), (answer, contents) in zip(jobs, answers):
             try:
                 after = model.after_call(state, action, answer, contents)
-            except model.Broken as broken:
+            except Broken as broken:
                 raise Found(broken, [*self.way_to(state), (action, answer)]) from None
             self.note(state, action, answer, after, found)
 
@@ -180,7 +208,7 @@ class Explorer:
                 break
             again = [(answers[index][1], *model.repeated(*calls[index][1:])) for index in partly]
             for index, (told, contents) in zip(partly, self.server.run(again)):
-                what = "" if calls[index][1] == "acquire" else answers[index][0][:2]
+                what = "" if calls[index][1] in ("acquire", "flush_queue") else answers[index][0][:2]
                 answers[index] = what + told[len(what):], contents
         return answers
 
@@ -198,7 +226,8 @@ class Explorer:
         """From a sample of the states: all end, or all but one that was killed."""
         n_ended = 0
         for state in list(self.came_from)[::self.bounds.sample]:
-            for killed in (None, *(range(len(state.clients)) if self.outlasts_a_step_back() else ())):
+            who = (*range(len(state.clients)), *("ruby",) * bool(self.bounds.rubys))
+            for killed in (None, *(who if self.outlasts_a_step_back() else ())):
                 self.end(state, killed)
                 n_ended += 1
         return n_ended
@@ -210,28 +239,29 @@ class Explorer:
     def end(self, state, killed):
         steps = self.way_to(state)
         if killed is not None:
-            dead = state.clients[killed]._replace(left=0, is_subscribed=False, pushed=(), mode=model.IDLE)
-            state = model.replaced(state, killed, dead)
+            state = model.killed(state, killed)
             steps = [*steps, (("kill", killed), None)]
         try:
             for _ in range(ROUNDS):
-                if all(client.mode == model.IDLE and client.left == 0 for client in state.clients):
+                if all(one.mode == IDLE and one.left == 0 for one in (*state.clients, state.ruby)):
                     break
                 state = self.live_on(state, steps)
             else:
-                raise model.Broken("not all come to an end")
+                raise Broken("not all come to an end")
             self.judge_rest(state)
-        except model.Broken as broken:
+        except Broken as broken:
             raise Found(broken, steps) from None
 
     def live_on(self, state, steps):
         """Every client does the next thing that it should; then time passes."""
         for index in range(len(state.clients)):
             client = state.clients[index]
-            word = "take" if client.pushed else model.CALLS[client.mode][0]
-            if word == "acquire" and client.left == 0:
+            word = model.best_of(client)
+            if not word:
                 continue
             state = self.act(state, (word, index) if word == "take" else (word, index, False), steps)
+        for action in model.rubys_actions(state)[:1]:
+            state = self.act(state, action, steps)
         return state._replace(now_us=state.now_us + ROUND_US)
 
     def act(self, state, action, steps):
@@ -246,15 +276,16 @@ class Explorer:
         return model.after_call(state, action, answer, contents)
 
     def judge_rest(self, state):
-        now = model.read_contents(state.contents)
+        now = read_contents(state.contents)
         back_us = -min(0, 0, *self.bounds.ticks_us) * self.bounds.ticks  # by which all lives longer
-        model.demand(not now.lock or now.lock_ends_us <= state.now_us + model.TTL_MS * 1000 + back_us,
-                     "the lock of the dead outlives its ttl")
+        ttl_us = (TTL_MS + int(now.lock.get("spc_ext_ttl", 0))) * 1000
+        demand(not now.lock or now.lock_ends_us <= state.now_us + ttl_us + back_us,
+               "the lock of the dead outlives its ttl")
         self.server.set_time(state.now_us + FORGOTTEN_US + back_us)
-        (_, contents), = self.server.run([(state.contents, "release", ("none", model.NO_RANDOM))])
-        left = model.read_contents(contents)
-        model.demand(not left.lock and not left.queue and not left.records and not left.seen,
-                     "something is left when all is over")
+        (_, contents), = self.server.run([(state.contents, "release", ("none", NO_RANDOM))])
+        left = read_contents(contents)
+        demand(not left.lock and not set(left.queue) - {RUBY} and not left.records and not left.seen,
+               "something is left when all is over")
 
 
 def explore(server, bounds, limit=10_000_000):
@@ -271,7 +302,7 @@ def tell(found):
     for number, (action, answer) in enumerate(found.steps, 1):
         word, which, *lost = action
         print(f"#   {number:2} {word} {which}{' (answer lost)' if any(lost) else ''}"
-              f"{'' if answer is None else ' -> ' + answer}")
+              f"{'' if answer is None else f' -> {answer}'}")
     print(f"#   then: {found}")
 
 
@@ -293,15 +324,15 @@ def check(preload, program, all_bounds):
     return failed
 
 
-def is_found(preload, program, edits):
+def is_found(preload, program, edits, all_bounds):
     """Layer by layer of all bounds, for mistakes show early."""
     with contextlib.ExitStack() as stack:
         servers = {}
-        for bounds in SMALL:
+        for bounds in all_bounds:
             if bounds.edits not in servers:
                 texts = scripts_of((*edits, *bounds.edits))
                 servers[bounds.edits] = stack.enter_context(Server(program, preload, texts))
-        explorers = [Explorer(servers[bounds.edits], bounds, MANY) for bounds in SMALL]
+        explorers = [Explorer(servers[bounds.edits], bounds, bounds.most) for bounds in all_bounds]
         try:
             while any(explorer.layer for explorer in explorers):
                 for explorer in explorers:
@@ -315,11 +346,11 @@ def is_found(preload, program, edits):
 
 def check_mutants(preload, program, wanted):
     failed = 0
-    mutants = [mutant for mutant in MUTANTS if wanted in mutant[0]]
+    mutants = [(mutant, bounds) for group, bounds in MISTAKES for mutant in group if wanted in mutant[0]]
     print(f"1..{len(mutants)}")
-    for number, (name, *edits) in enumerate(mutants, 1):
+    for number, ((name, *edits), bounds) in enumerate(mutants, 1):
         try:
-            found = is_found(preload, program, edits)
+            found = is_found(preload, program, edits, bounds)
             told = found or "nobody noticed"
         except Stale as stale:
             found, told = None, stale

@@ -1,120 +1,15 @@
-"""Clients as the scripts see them, and what must never happen.
+"""What clients can do, and what comes of it.
 
 A client may do whatever a real one may, at any moment: ask again, withdraw, release late, lose an
 answer, lose its subscription, lack a right. What it is bound to in the real library (when to poll, when to give
 up) only makes it do less. So whatever is impossible here is impossible there, as far as the bounds go.
 """
-import functools
 import json
-from typing import NamedTuple
 
-TTL_MS, QUEUE_TTL_MS = 3000, 15000
-SILENCE_US = 5_000_000  # X of lua/is_alive.lua
-CLAIM_US = 1_000_000    # G of lua/serve_queue.lua
-NOT_AFTER_US = 1_000_000
-NO_RANDOM = "40000"     # for lua/serve_queue.lua: the queue is served in its order
-
-IDLE, WAITING, HOLDING, LEAVING, RELEASING = "idle", "waiting", "holding", "leaving", "releasing"
-
-
-class Client(NamedTuple):
-    mode: str = IDLE
-    access: str = "q"     # see lua/acquire.lua
-    left: int = 1         # acquisitions to come
-    number: int = 0       # of this one
-    score: str = "0"      # its place, if an answer told
-    ends_us: int = 0      # holding: of its lease, in true time
-    token: str = ""       # holding
-    pushed: tuple = ()    # waiting: (token, end of the lease in true time) that arrived on its channel
-    is_subscribed: bool = True
-    arrived: int = 0      # its turn among those who wait; 0: it has none
-    heard_us: int = 0     # when it last asked and stayed
-
-
-class State(NamedTuple):
-    now_us: int
-    contents: str         # of the server
-    clients: tuple
-    ticks: int            # that are left
-    faults: int           # that are left
-    losses: int           # of all data, that are left
-    clears: int = 0       # of the lock and its queue by others, that are left
-    denials: int = 0      # of a command, that are left
-    top: int = 0          # the highest token so far
-    excludes: bool = True  # no data was lost: one holder at a time
-    back_us: int = 0      # by which the server's clock was set back
-    was_cleared: bool = False
-
-    @property
-    def true_us(self):
-        """The clients' clocks are never set."""
-        return self.now_us + self.back_us
-
-
-class Broken(Exception):
-    """What must not happen has happened."""
-
-
-class Contents(NamedTuple):
-    """Of a server, to read."""
-    lock: dict
-    lock_ends_us: int
-    queue: dict           # acquirer -> score
-    queue_has_ttl: bool
-    records: dict
-    counts: dict          # of the records, as text
-    records_have_ttl: bool
-    seen: dict            # identity -> when
-
-    @property
-    def owner(self):
-        return self.lock.get("rql_nonce")
-
-    @property
-    def waiting(self):
-        """Those too whose places others have removed."""
-        return {**self.queue, **self.records}
-
-    def at(self, now_us):
-        """As a server shows it at that time: what has expired is not there."""
-        return self if self.lock_ends_us > now_us else self._replace(lock={}, lock_ends_us=0)
-
-
-def paired(flat):
-    """What cjson makes of an empty list is {}."""
-    flat = flat or []
-    return dict(zip(flat[::2], flat[1::2]))
-
-
-@functools.lru_cache(4096)
-def read_contents(text):
-    lock, lock_at, queue, queue_at, records, records_at, live, _, _ = json.loads(text)
-    fields = paired(records)
-    return Contents(
-        paired(lock), int(lock_at) * 1000, paired(queue), int(queue_at) > 0,
-        {name: record.split(" ") for name, record in fields.items() if name.startswith("rql:")},
-        {name: count for name, count in fields.items() if not name.startswith("rql:")},
-        int(records_at) > 0, paired(live))
-
-
-@functools.lru_cache
-def identity(index):
-    return f"{index + 1:032x}"
-
-
-@functools.lru_cache
-def acquirer(index):
-    return f"rql:acq:{index + 1}/{index + 1}/0/0/{identity(index)}"
-
-
-@functools.lru_cache
-def host(index):
-    return f"rql:hst:{index + 1}/{index + 1}/0/{identity(index)}"
-
-
-@functools.lru_cache
-def nonce(index, number):
-    return f"{index + 1:016x}{number:016x}"
+from judge import judge_answer, judge_change, judge_keys
+from state import (ASKED, DEAD, ENDING, HOLDING, IDLE, INSIDE, LEAVING, NO_RANDOM, NOT_AFTER_US, OUT, QUEUE_TTL_MS,
+                   RELEASING, RUBY, RUBYS_HOST, TTL_MS, UNDOING, WAITING, Broken, Ruby, acquirer, demand,
+                   entry_nonce, host, identity, nonce, read_contents, seen_of, unused_ms)
 
 
 # ---- what can be done ----
@@ -124,7 +19,14 @@ def call_of(state, action):
     word, index, *asks = action
     if not asks:
         return None
+    if word == "flush":
+        return ("flush_lock", (*state.seen, NO_RANDOM)) if index == "the lock" else ("flush_queue", ("0",))
+    if word == "ruby":
+        oldest = f"{(state.now_us - QUEUE_TTL_MS * 1000) / 1e6:.6f}"
+        return "ruby", (index, RUBY, RUBYS_HOST, str(TTL_MS), rubys_score(state), oldest)
     client = state.clients[index]
+    if word in ENTRY_CALLS:
+        return entry_call_of(state, client, index, word)
     if word in ("acquire", "deny", "poll", "late"):
         number = client.number + (word in ("acquire", "deny"))
         not_after_us = state.now_us + (-1 if word == "late" else NOT_AFTER_US)
@@ -138,17 +40,41 @@ def call_of(state, action):
     return "extend", (nonce(index, client.number), str(TTL_MS), NO_RANDOM)
 
 
+def rubys_score(state):
+    """It remembers the first one, until that is too old or it has the lock."""
+    is_old = float(state.ruby.score or 0) * 1e6 < state.now_us - QUEUE_TTL_MS * 1000
+    return f"{state.now_us / 1e6:.6f}" if is_old else state.ruby.score
+
+
+def entry_call_of(state, client, index, word):
+    entry = entry_nonce(index, client.number)
+    if word == "enter":
+        return "acquire", (acquirer(index), host(index), str(TTL_MS), entry, str(state.now_us + NOT_AFTER_US),
+                           f"{client.access}{client.conflict}- -1 0 {QUEUE_TTL_MS} {NO_RANDOM}")
+    if word == "undo":
+        return "leave", (acquirer(index), entry, NO_RANDOM)
+    return "decrease", (nonce(index, client.number), entry, str(unused_ms(state, client)), NO_RANDOM)
+
+
 # late: what was sent for an acquisition that is over comes to the server now: its connection was slow.
 # deny: acquire, by a user who lacks a right.
 CALLS = {
     IDLE: ("acquire", "late"), WAITING: ("poll", "leave"), HOLDING: ("release", "extend"),
     LEAVING: ("leave",), RELEASING: ("release",),
 }
+ENTRY_CALLS = ("enter", "undo", "decrease")
+CALLS_INSIDE = {
+    OUT: ("enter",), ASKED: ("undo", "enter"), INSIDE: ("decrease",), UNDOING: ("undo",), ENDING: ("decrease",),
+}
 
 
 def is_partly(script, answer):
     """There was too much to do for one call."""
-    return answer[0] == "6" if script == "acquire" else script != "extend" and answer[2:] == "2"
+    if script == "flush_queue":
+        return answer[2] == 2
+    if script == "ruby":
+        return False
+    return answer[0] == "6" if script == "acquire" else script != "extend" and answer[2:3] == "2"
 
 
 def repeated(script, words):
@@ -156,9 +82,27 @@ def repeated(script, words):
     return (script, words) if script == "acquire" else ("release", ("-", NO_RANDOM))
 
 
+def calls_of(client):
+    """What its mode allows it to ask."""
+    if client.mode == HOLDING:
+        return (*CALLS_INSIDE[client.entry], *CALLS[HOLDING])
+    return CALLS[client.mode]
+
+
+def best_of(client):
+    """What brings it to its end; None: it has come there."""
+    if client.pushed:
+        return "take"
+    if client.mode == HOLDING and client.entry == OUT:
+        return "release"
+    return None if client.mode == IDLE and client.left == 0 else calls_of(client)[0]
+
+
 def is_open(state, client, word):
     if word == "acquire":
         return client.left > 0
+    if word == "enter":  # as long as it counts on its lock
+        return (client.entries > 0 or client.entry == ASKED) and client.ends_us > state.true_us
     if word == "late":
         return client.number > 0
     if word == "extend":  # also too late; not if it would change nothing, or was told that all is over
@@ -169,7 +113,7 @@ def is_open(state, client, word):
 def actions(state, ticks_us):
     """(word, client[, was its answer lost])."""
     for index, client in enumerate(state.clients):
-        for word in CALLS[client.mode]:
+        for word in calls_of(client):
             if is_open(state, client, word):
                 yield (word, index, False)
                 if state.faults and word != "late":
@@ -188,6 +132,24 @@ def actions(state, ticks_us):
     if state.clears and read_contents(state.contents).queue:
         yield ("clear", "the queue")
         yield ("clear", "the lock and the queue")
+    if state.flushes:
+        now = read_contents(state.contents)
+        if now.lock and seen_of(now) != state.seen:
+            yield ("look", "at the lock")
+        if state.seen:
+            yield ("flush", "the lock", False)
+        if now.queue:
+            yield ("flush", "the queue", False)
+    yield from rubys_actions(state)
+
+
+def rubys_actions(state):
+    """The best first. It would release what has ended, whoever has it by now: here it does not."""
+    ruby = state.ruby
+    if ruby.mode == HOLDING:
+        return [("ruby", "release", False) if ruby.ends_us > state.now_us else ("forget", "Ruby's lock")]
+    words = ("try", "leave") if ruby.mode == WAITING else ("try",) if ruby.left > 0 else ()
+    return [("ruby", word, False) for word in words]
 
 
 # ---- what comes of it ----
@@ -196,9 +158,16 @@ def replaced(state, index, client):
     return state._replace(clients=(*state.clients[:index], client, *state.clients[index + 1:]))
 
 
+def killed(state, who):
+    """What it has on the server stays there."""
+    if who == "ruby":
+        return state._replace(ruby=Ruby())
+    return replaced(state, who, state.clients[who]._replace(left=0, is_subscribed=False, pushed=(), mode=IDLE))
+
+
 def finished(client):
     return client._replace(mode=IDLE, score="0", ends_us=0, token="", pushed=(), left=client.left - 1,
-                           arrived=0, heard_us=0)
+                           arrived=0, heard_us=0, entry=OUT, entered_us=0, entry_ends_us=0)
 
 
 def after_local(state, action, empty):
@@ -221,6 +190,10 @@ def after_local(state, action, empty):
                               back_us=state.back_us - min(which, 0))
     if word == "clear":
         return cleared(state, which == "the lock and the queue")
+    if word == "forget":
+        return state._replace(ruby=Ruby(left=state.ruby.left - 1))
+    if word == "look":
+        return state._replace(seen=seen_of(read_contents(state.contents)))
     return state._replace(now_us=state.now_us + which, contents=empty, excludes=False,
                           losses=state.losses - 1)
 
@@ -231,10 +204,17 @@ def cleared(state, takes_lock):
     whole = [{}, "-2"] if takes_lock else [lock, lock_at]
     text = json.dumps([*whole, {}, "-2", *others], separators=(",", ":")).replace("/", "\\/")  # as cjson does
     state = state._replace(contents=text, clears=state.clears - 1, was_cleared=True)
-    for index, client in enumerate(state.clients if takes_lock else ()):
-        over = client._replace(ends_us=min(client.ends_us, 1), pushed=client.pushed and (client.pushed[0], 1))
-        state = replaced(state, index, over)
+    for index in range(len(state.clients) if takes_lock else 0):
+        state = bereft(state, index)
     return state
+
+
+def bereft(state, index):
+    """What it holds was taken away."""
+    client = state.clients[index]
+    return replaced(state, index, client._replace(
+        ends_us=min(client.ends_us, 1), entry_ends_us=min(client.entry_ends_us, 1),
+        pushed=client.pushed and (client.pushed[0], 1)))
 
 
 def after_answer(state, index, word, answer):
@@ -249,6 +229,11 @@ def after_answer(state, index, word, answer):
         if told[0] == "0":
             return client._replace(score=told[7], pushed=())
         raise Broken(f"nobody asked for the answer {answer}")
+    if word == "enter":
+        return client._replace(entry=INSIDE,
+                               entry_ends_us=state.back_us + int(told[1]) + int(told[2]) * 1000)
+    if word in ("undo", "decrease"):
+        return client._replace(entry=OUT, entry_ends_us=0)
     if word == "extend":
         ends_us = state.back_us + int(told[1]) + int(told[2]) * 1000 if told[0] == "1" else 0
         return client._replace(ends_us=ends_us)
@@ -258,6 +243,10 @@ def after_answer(state, index, word, answer):
 def after_call(state, action, answer, contents):
     """The state after a call that was answered, or whose answer was lost; Broken."""
     word, index, is_lost = action
+    if word == "flush":
+        return after_flush(state, index, answer, contents)
+    if word == "ruby":
+        return after_ruby(state, index, answer, contents)
     if word == "late":
         demand(answer[0] == "5", "a call was done long after its time")
         return state
@@ -274,6 +263,12 @@ def after_call(state, action, answer, contents):
         client = client._replace(mode=LEAVING, pushed=(), arrived=0, heard_us=0)
     elif word == "release":
         client = client._replace(mode=RELEASING)
+    elif word == "enter" and client.entry == OUT:
+        client = client._replace(entry=ASKED, entries=client.entries - 1, entered_us=state.true_us)
+    elif word == "undo":
+        client = client._replace(entry=UNDOING)
+    elif word == "decrease":
+        client = client._replace(entry=ENDING, entry_ends_us=0)
     after = replaced(state, index, client)._replace(
         now_us=state.now_us + (word == "acquire"), # no two arrive at once
         contents=contents, faults=state.faults - is_lost)
@@ -282,6 +277,41 @@ def after_call(state, action, answer, contents):
         after = replaced(after, index, after_answer(after, index, word, answer))
     judge_answer(after, index, word, answer, is_lost)
     return judge_change(state, deliver(state, after, index), index, word)
+
+
+def after_flush(state, what, answer, contents):
+    """Of the lock that was seen, or of the requests of dead hosts. Who was only away finds out."""
+    after = state._replace(contents=contents, flushes=state.flushes - 1)
+    was, now = read_contents(state.contents).at(state.now_us), read_contents(contents)
+    is_owed = bool(was.lock) and seen_of(was) == state.seen and was.lock["acq_id"] == acquirer(DEAD)
+    if what == "the lock":
+        demand((now.owner != was.owner) == is_owed or not was.owner, "flushed is what is not of the dead, or is not")
+        after = bereft(after, DEAD) if is_owed else after
+    else:
+        demand(acquirer(DEAD) not in now.waiting or not was.queue, "the dead still wait")
+        demand(not was.owner or was.owner == now.owner, "a queue was flushed, and a lock is gone")
+    demand(not is_partly("flush_queue" if isinstance(answer, list) else "release", answer),
+           "a call is repeated without end")
+    if (was.owner, was.queue) == (now.owner, now.queue):  # what has ended by itself is left to a poll
+        return after
+    return judge_change(state, deliver(state, after, None), None, "flush")
+
+
+def after_ruby(state, word, answer, contents):
+    was, now = read_contents(state.contents).at(state.now_us), read_contents(contents)
+    ruby = state.ruby
+    state = state._replace(was_cleared=state.was_cleared or not set(was.queue) - {RUBY} <= set(now.queue))
+    if word == "try" and answer == "1":
+        ruby = ruby._replace(mode=HOLDING, score="", arrived=0, ends_us=state.now_us + TTL_MS * 1000)
+    elif word == "try":
+        # passed while it was away, it comes back to its place
+        arrived = ruby.arrived or max(client.arrived for client in state.clients) + 1
+        ruby = ruby._replace(mode=WAITING, score=rubys_score(state), arrived=arrived)
+    else:
+        ruby = Ruby(left=ruby.left - 1)
+    after = state._replace(contents=contents, ruby=ruby, now_us=state.now_us + (state.ruby.mode == IDLE))
+    demand(word != "release" or not was.owner or was.owner == RUBY, "Ruby has released what is not its own")
+    return after if word == "try" and not now.owner else after._replace(turn_us=0)
 
 
 def line_up(before, after, actor):
@@ -294,7 +324,7 @@ def line_up(before, after, actor):
     record = was.records.get(who)
     place = was.queue.get(who) or float(record[5] if record else client.score) / 1e6
     if client.arrived == 0 or not place:
-        others = [one.arrived for index, one in enumerate(after.clients) if index != actor]
+        others = [one.arrived for index, one in enumerate(after.clients) if index != actor] + [after.ruby.arrived]
         client = client._replace(arrived=max(others) + 1)
     else:  # no bounds are so wide that it has waited for longer than queue_ttl
         demand(float(now.queue[who]) == float(place), f"client {actor} has lost its place")
@@ -321,114 +351,3 @@ def deliver(before, after, actor):
             pushed = (now.lock.get("rql_token"), after.back_us + now.lock_ends_us)
             return replaced(after, index, client._replace(pushed=pushed))
     return after
-
-
-# ---- what must hold ----
-
-def demand(holds, what):
-    if not holds:
-        raise Broken(what)
-
-
-def judge_answer(after, index, word, answer, is_lost):
-    """What was said is so."""
-    client, now = after.clients[index], read_contents(after.contents)
-    told = answer.split(" ")
-    if word == "poll" or word == "acquire":
-        if told[0] == "1":
-            demand(now.owner == nonce(index, client.number), "told that it holds, and does not")
-            demand(told[3] == now.lock.get("rql_token"), "told another token than the lock's")
-        elif not is_lost:
-            demand(acquirer(index) in now.queue, "told that it waits, and is not in the queue")
-    elif word == "leave":
-        demand(acquirer(index) not in now.waiting, "has left, and is still in the queue")
-        demand(now.owner != nonce(index, client.number), "has left, and still owns the lock")
-    elif word == "release":
-        demand(now.owner != nonce(index, client.number), "has released, and still owns the lock")
-
-
-def judge_keys(state, now):
-    if now.lock:
-        demand(now.lock_ends_us > 0, "a lock without a ttl")
-        demand(now.lock.get("rql_nonce") and now.lock.get("rql_token"), "half a lock")
-    demand(not now.queue or now.queue_has_ttl, "a queue without a ttl")
-    demand(not now.records or now.records_have_ttl, "requests without a ttl")
-    demand(set(now.records) == set(now.queue) or (state.was_cleared and not now.queue),
-           "a request without a place, or a place without one")
-    for who in now.queue:
-        demand(int(now.records[who][5]) == round(float(now.queue[who]) * 1e6),
-               "a request that tells another place")
-    for name, accesses in (("random", "rR"), ("holders", "RQ")):
-        count = sum(record[4] in accesses for record in now.records.values())
-        demand(now.counts.get(name) == (str(count) if count else None), f"not counted: {name}")
-
-
-def judge_holders(after, now):
-    """As long as nothing was lost, one holder at a time, and what it holds is its own."""
-    for index, client in enumerate(after.clients):
-        if client.mode == HOLDING and client.ends_us > after.true_us:
-            demand(now.owner == nonce(index, client.number), f"client {index} holds what is not its own")
-            demand(after.back_us + now.lock_ends_us + 1000 > client.ends_us,
-                   f"client {index} counts on more than there is")
-            demand(now.lock.get("rql_token") == client.token, f"client {index} holds another's token")
-            demand((now.lock.get("acq_id"), now.lock.get("hst_id")) == (acquirer(index), host(index)),
-                   f"client {index} holds a lock in another's name")
-
-
-def is_live(client, now_us):
-    """Heard of within X."""
-    return now_us - client.heard_us <= SILENCE_US
-
-
-def judge_service(before, after, actor, was, now):
-    """In order, past nobody who is alive and subscribed; and nobody but the dead is dropped.
-    Who takes a free lock at random may pass."""
-    served = [index for index, client in enumerate(after.clients)
-              if now.owner != was.owner and now.owner == nonce(index, client.number)]
-    if served == [actor] and before.clients[actor].access in "rR":
-        return
-    for index, client in enumerate(before.clients):
-        who = acquirer(index)
-        if who not in was.waiting or index == actor or index in served:
-            continue
-        if is_live(client, after.now_us):
-            demand(who in now.waiting or not client.is_subscribed,
-                   f"client {index} was dropped, and is alive and subscribed")
-            turn = before.clients[served[0]].arrived if served else 0
-            demand(not client.is_subscribed or not served or 0 < turn < client.arrived,
-                   f"client {index} was passed over, and is alive and subscribed")
-    if served and served[0] != actor:
-        client = before.clients[served[0]]
-        demand(client.is_subscribed, "the lock was given to one without a subscription")
-        demand(is_live(client, after.now_us), "the lock was given to one who is dead")
-        heard_us = int(now.seen[identity(served[0])])
-        demand(heard_us <= after.now_us + SILENCE_US, "a heartbeat that is to come was believed")
-        demand(now.lock_ends_us <= after.now_us + CLAIM_US, "a lock was given, and not for a short time")
-
-
-def judge_progress(after, now):
-    """A free lock is never left lying while somebody waits who is alive and subscribed."""
-    for index, client in enumerate(after.clients):
-        demand(now.lock or acquirer(index) not in now.waiting or not client.is_subscribed
-               or not is_live(client, after.now_us), f"the lock is free, and client {index} waits")
-
-
-def judge_change(before, after, actor, word):
-    was, now = read_contents(before.contents).at(before.now_us), read_contents(after.contents)
-    judge_keys(after, now)
-    top = before.top
-    if now.owner not in (None, was.owner):
-        token = int(now.lock["rql_token"])
-        demand(token > top, f"token {token} is not above {top}")
-        top = token
-    elif now.owner:
-        demand(now.lock.get("rql_token") == was.lock.get("rql_token"), "a lock has changed its token")
-    if was.owner and now.owner != was.owner:
-        client = before.clients[actor]
-        demand(was.owner == nonce(actor, client.number) and word in ("release", "leave"),
-               "a lock that is in force was taken away")
-    judge_progress(after, now)
-    if after.excludes:
-        judge_service(before, after, actor, was, now)
-        judge_holders(after, now)
-    return after._replace(top=top)
