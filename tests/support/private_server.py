@@ -94,8 +94,12 @@ class Connection:
             raise Refused(rest.decode())
         return int(rest) if kind == b":" else rest.decode()
 
-    def call(self, *words):
+    def tell(self, *words):
+        """Does not wait for the answer."""
         self.socket.sendall(encoded(words))
+
+    def call(self, *words):
+        self.tell(*words)
         return self.read()
 
     def close(self):
@@ -144,10 +148,11 @@ class PrivateServer:
         """What its clock shows."""
         return time.time_ns() // 1000 + self.ahead_us
 
-    def launch(self):
+    def launch(self, *more):
+        """With these arguments as well."""
         self.process = subprocess.Popen(
             [find_server(), "--port", "0", "--unixsocket", self.path, "--dir", self.folder,
-             "--save", "", "--appendonly", "no", "--logfile", "log", *self.arguments],
+             "--save", "", "--appendonly", "no", "--logfile", "log", *self.arguments, *more],
             stdin=subprocess.DEVNULL, preexec_fn=die_with_parent, env=self.env)
         wait_until(self.is_up, "the server answers")
 
@@ -171,6 +176,13 @@ class PrivateServer:
         """What the server says of itself."""
         with open(self.folder + "/log", encoding="utf-8", errors="replace") as file:
             return file.read()
+
+    def freeze(self):
+        """It stands still, until go_on()."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
 
     def kill(self):
         self.process.kill()
