@@ -274,7 +274,7 @@ static bool has_waiter(void *data)
     bool is_waited_for = reply && reply->integer == 1;
 
     freeReplyObject(reply);
-    return is_waited_for;
+    return is_waited_for || failures > 0; /* then the other may have left */
 }
 
 static bool is_claimed(void *data)

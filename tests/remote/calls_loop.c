@@ -42,6 +42,7 @@ static void finish(struct request *self, rql_status status, const rql_error *err
     cJSON *reply = answer_to(self->words, status, error);
 
     forget_request(self);
+    add_result(reply, self->hold);
     if (status == RQL_OK) {
         add_facts(reply, self->hold);
         add_object(A_HOLD, self->words, "lock", self->hold);
@@ -92,6 +93,7 @@ static void acquire(rql_loop *loop, rql_client *client, cJSON *words)
     settings.lock.on_lost = say_lost;
     settings.lock.user_data = self->hold;
     settings.lock.refusal = &self->refusal;
+    settings.series.result = &self->hold->result;
     settings.lock.fail_fast |= cJSON_IsTrue(cJSON_GetObjectItem(words, "try"));
     self->is_series = settings.is_series;
     (void)pthread_mutex_lock(&mutex);
@@ -147,8 +149,11 @@ struct ending {
 static void on_released(rql_status status, const rql_error *error, void *data)
 {
     struct ending *self = data;
+    cJSON *reply = answer_to(self->words, status, error);
 
-    answer(self->words, status, error);
+    add_result(reply, self->hold);
+    say(reply);
+    cJSON_Delete(self->words);
     free(self->hold);
     free(self);
 }
@@ -166,9 +171,9 @@ static void release(rql_loop *loop, rql_client *client, cJSON *words)
     }
     self->words = words;
     self->hold = take_object(A_HOLD, words, "lock");
-    status = self->hold->series
-                 ? rql_series_release_async(loop, self->hold->series, NULL, &done, &error)
-                 : rql_release_async(loop, self->hold->lock, &done, &error);
+    status = self->hold->series ? rql_series_release_async(loop, self->hold->series,
+                                                           &self->hold->result, &done, &error)
+                                : rql_release_async(loop, self->hold->lock, &done, &error);
     if (status) {
         on_released(status, &error, self);
     }

@@ -35,27 +35,67 @@ void say_lost(rql_lock *lock, void *data)
 void add_refusal(cJSON *reply, const rql_refusal *refusal)
 {
     cJSON *added = cJSON_AddObjectToObject(reply, "refusal");
+    cJSON *queue;
 
+    (void)cJSON_AddNumberToObject(added, "reason", refusal->reason);
     (void)cJSON_AddStringToObject(added, "message", refusal->message);
     (void)cJSON_AddNumberToObject(added, "waited_us", (double)refusal->waited_us);
     (void)cJSON_AddNumberToObject(added, "tries", (double)refusal->tries);
     (void)cJSON_AddNumberToObject(added, "n_over", (double)refusal->n_over);
     (void)cJSON_AddNumberToObject(added, "position", (double)refusal->position);
+    if (refusal->holder) {
+        (void)cJSON_AddStringToObject(added, "holder", refusal->holder->name);
+        (void)cJSON_AddStringToObject(added, "holder_acq_id", refusal->holder->acq_id);
+    }
+    if (refusal->queue) {
+        queue = cJSON_AddArrayToObject(added, "queue");
+        for (size_t i = 0; i < refusal->queue->n_requests; i++) {
+            const char *acquirer = refusal->queue->requests[i].acq_id;
+
+            (void)cJSON_AddItemToArray(queue, cJSON_CreateString(acquirer));
+        }
+    }
 }
 
-/* Of the first lock; tokens and acquirers of all, in the given order. */
+void add_result(cJSON *reply, const struct hold *hold)
+{
+    const rql_series_result *result = &hold->result;
+    cJSON *added;
+    cJSON *fates;
+
+    if (result->count == 0) {
+        return;
+    }
+    added = cJSON_AddObjectToObject(reply, "result");
+    (void)cJSON_AddNumberToObject(added, "reason", result->reason);
+    (void)cJSON_AddNumberToObject(added, "n_acquired", (double)result->n_acquired);
+    (void)cJSON_AddNumberToObject(added, "failed_on", (double)result->failed_on);
+    (void)cJSON_AddNumberToObject(added, "acq_time_us", (double)result->acq_time_us);
+    (void)cJSON_AddNumberToObject(added, "hold_time_us", (double)result->hold_time_us);
+    (void)cJSON_AddNumberToObject(added, "ending", result->ending);
+    fates = cJSON_AddArrayToObject(added, "fates");
+    for (size_t i = 0; i < result->count; i++) {
+        (void)cJSON_AddItemToArray(fates, cJSON_CreateNumber(result->fate[i]));
+    }
+}
+
+/* Of the first lock; tokens and secrets of all, in the given order. */
 void add_facts(cJSON *reply, const struct hold *hold)
 {
     size_t count = hold->series ? rql_series_count(hold->series) : 1;
     cJSON *tokens = cJSON_AddArrayToObject(reply, "tokens");
+    cJSON *secrets = cJSON_AddArrayToObject(reply, "secrets");
     rql_lock_facts facts;
 
     for (size_t i = 0; i < count; i++) {
         const rql_lock *lock = hold->series ? rql_series_lock(hold->series, i) : hold->lock;
 
         (void)cJSON_AddItemToArray(tokens, cJSON_CreateNumber((double)rql_lock_token(lock)));
+        (void)cJSON_AddItemToArray(secrets, cJSON_CreateString(rql_lock_secret(lock)));
     }
     facts = rql_lock_describe(hold->series ? rql_series_lock(hold->series, 0) : hold->lock);
+    (void)cJSON_AddStringToObject(reply, "name", facts.name);
+    (void)cJSON_AddStringToObject(reply, "lock_key", facts.lock_key);
     (void)cJSON_AddStringToObject(reply, "acq_id", facts.acq_id);
     (void)cJSON_AddStringToObject(reply, "hst_id", facts.hst_id);
     (void)cJSON_AddNumberToObject(reply, "process", facts.process);
@@ -80,6 +120,7 @@ static void acquire(rql_client *client, cJSON *words)
     settings.lock.on_lost = say_lost;
     settings.lock.user_data = hold;
     settings.lock.refusal = &refusal;
+    settings.series.result = &hold->result;
     if (settings.is_series && tries) {
         status = rql_series_try(client, &settings.series, &hold->series, &error);
     } else if (settings.is_series) {
@@ -90,6 +131,7 @@ static void acquire(rql_client *client, cJSON *words)
         status = rql_lock_acquire(client, settings.names[0], &settings.lock, &hold->lock, &error);
     }
     reply = answer_to(words, status, &error);
+    add_result(reply, hold);
     if (status == RQL_OK) {
         add_facts(reply, hold);
         add_object(A_HOLD, words, "lock", hold);
@@ -109,15 +151,19 @@ static void release(rql_client *client, cJSON *words)
     struct hold *hold = take_object(A_HOLD, words, "lock");
     rql_error error = {0};
     rql_status status;
+    cJSON *reply;
 
     (void)client;
     if (hold->series) {
-        status = rql_series_release(hold->series, NULL, &error);
+        status = rql_series_release(hold->series, &hold->result, &error);
     } else {
         status = rql_lock_release(hold->lock, &error);
     }
+    reply = answer_to(words, status, &error);
+    add_result(reply, hold);
     free(hold);
-    answer(words, status, &error);
+    say(reply);
+    cJSON_Delete(words);
 }
 
 /* The lock stays on the server until its ttl. */
@@ -199,6 +245,56 @@ static void force_extend(rql_client *client, cJSON *words)
     answer(words, rql_force_extend(client, text_in(words, "name"), add_ms, &error), &error);
 }
 
+/* What a secret is good for, whoever has it: extends if there is a ttl, and releases if not. */
+static void use_secret(rql_client *client, cJSON *words)
+{
+    const char *name = text_in(words, "name");
+    const char *secret = text_in(words, "secret");
+    rql_error error = {0};
+    rql_status status;
+
+    status = cJSON_HasObjectItem(words, "ttl_ms")
+                 ? rql_extend_by_secret(client, name, secret, number_or(words, "ttl_ms", 0), &error)
+                 : rql_release_by_secret(client, name, secret, &error);
+    answer(words, status, &error);
+}
+
+static void acquired_locks(rql_client *client, cJSON *words)
+{
+    rql_error error = {0};
+    rql_text_list *list = NULL;
+    rql_status status = rql_acquired_locks(client, &list, &error);
+    cJSON *reply = answer_to(words, status, &error);
+    cJSON *names = cJSON_AddArrayToObject(reply, "names");
+
+    for (size_t i = 0; list && i < list->count; i++) {
+        (void)cJSON_AddItemToArray(names, cJSON_CreateString(list->item[i]));
+    }
+    rql_text_list_free(list);
+    say(reply);
+    cJSON_Delete(words);
+}
+
+/* Who the calling thread is. */
+static void whoami(rql_client *client, cJSON *words)
+{
+    cJSON *reply = answer_to(words, RQL_OK, NULL);
+    uint64_t task = (uint64_t)number_or(words, "task", 0);
+    char id[RQL_ID_SIZE];
+
+    (void)cJSON_AddStringToObject(reply, "acq_id", rql_current_acquirer_id(client, task, id));
+    (void)cJSON_AddStringToObject(reply, "hst_id", rql_current_host_id(client, id));
+    say(reply);
+    cJSON_Delete(words);
+}
+
+static void clear_locks(rql_client *client, cJSON *words)
+{
+    rql_error error = {0};
+
+    answer(words, rql_clear_locks(client, NULL, NULL, &error), &error);
+}
+
 static void connect_client(rql_client *client, cJSON *words)
 {
     rql_error error = {0};
@@ -218,16 +314,38 @@ static void is_locked(rql_client *client, cJSON *words)
     cJSON_Delete(words);
 }
 
+static void check_until_free(rql_client *client, cJSON *words)
+{
+    struct settings settings;
+    rql_error error = {0};
+    rql_status status;
+
+    read_settings(client, words, &settings);
+    status = rql_check_until_free(client, settings.names[0], &settings.lock, &error);
+    answer(words, status, &error);
+}
+
 bool perform_on_thread(struct actor *actor, cJSON *words)
 {
     static const struct {
         const char *name;
         void (*run)(rql_client *client, cJSON *words);
     } calls[] = {
-        {"acquire", acquire},     {"connect", connect_client},    {"extend", extend},
-        {"forget", forget},       {"force_extend", force_extend}, {"force_unlock", force_unlock},
-        {"is_locked", is_locked}, {"release", release},           {"state", state},
+        {"acquire", acquire},
+        {"acquired_locks", acquired_locks},
+        {"check_until_free", check_until_free},
+        {"clear_locks", clear_locks},
+        {"connect", connect_client},
+        {"extend", extend},
+        {"force_extend", force_extend},
+        {"force_unlock", force_unlock},
+        {"forget", forget},
+        {"is_locked", is_locked},
+        {"release", release},
+        {"state", state},
+        {"use_secret", use_secret},
         {"verify", verify},
+        {"whoami", whoami},
     };
 
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {

@@ -78,6 +78,7 @@ struct hold {
     char name[NAME_SIZE];
     rql_lock *lock;
     rql_series *series;
+    rql_series_result result; /* of a series */
 };
 
 /* ---- actors.c ---- */
@@ -106,6 +107,9 @@ bool perform_here(cJSON *words);
 /* The facts of a grant, added to its answer. */
 void add_facts(cJSON *reply, const struct hold *hold);
 void add_refusal(cJSON *reply, const rql_refusal *refusal);
+
+/* What became of each lock of a series, also where it failed. */
+void add_result(cJSON *reply, const struct hold *hold);
 
 /* Says that a lock is lost; of rql_lock_options::on_lost, with the hold as its data. */
 void say_lost(rql_lock *lock, void *data);

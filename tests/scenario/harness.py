@@ -25,13 +25,15 @@ import traceback
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
-from private_server import (PATIENCE_S, Clock, Connection, PrivateServer, die_with_parent,  # noqa: E402
-                            find_server, wait_until)
+from private_server import (PATIENCE_S, Clock, Connection, PrivateServer, Refused,  # noqa: E402
+                            die_with_parent, find_server, wait_until)
 
 FOREVER = "forever"
+MINUTE_MS = 60000
 KINDS = ("thread", "loop", "process")
 JOBS = 4
 TRIES = 4      # of a timed scenario, on a busy machine
+CONNECT_MS = 10000  # on a busy machine a login takes its time
 STALL_MS = 20  # that any of its processes was kept from running meanwhile
 ACTORS = {}    # kinds that are no Actor: others.py
 
@@ -83,6 +85,11 @@ class Outcome:
         return self
 
 
+def let_pass(seconds):
+    over = time.monotonic() + seconds
+    wait_until(lambda: time.monotonic() > over, "it has passed")
+
+
 def delayed_ms(pid):
     """How long the threads of a process were ready and did not run, in all; 0 if it has ended."""
     total = 0
@@ -93,6 +100,12 @@ def delayed_ms(pid):
     except (FileNotFoundError, ProcessLookupError):  # a thread, or the process, has just ended
         pass
     return total // 1000000
+
+
+def stolen_ms():
+    """How long the processors of a virtual machine were ready and did not run, in all."""
+    with open("/proc/stat", encoding="ascii") as file:
+        return int(file.readline().split()[8]) * 1000 // os.sysconf("SC_CLK_TCK")
 
 
 class Call:
@@ -206,8 +219,8 @@ class Remote:
 class Hold:
     """What an actor holds: one lock, or several."""
 
-    def __init__(self, actor, name, outcome):
-        self.actor, self.name, self.outcome = actor, name, outcome
+    def __init__(self, actor, name, names, outcome):
+        self.actor, self.name, self.names, self.outcome = actor, name, list(names), outcome
         self.tokens = outcome.tokens
 
     def begin(self, do, **words):
@@ -242,8 +255,8 @@ class Hold:
 class Asking:
     """An acquisition under way."""
 
-    def __init__(self, actor, name, call):
-        self.actor, self.name, self.call = actor, name, call
+    def __init__(self, actor, name, names, call):
+        self.actor, self.name, self.names, self.call = actor, name, names, call
 
     def is_over(self):
         return self.call.is_over()
@@ -252,11 +265,39 @@ class Asking:
         return self.call.outcome()
 
     def hold(self):
-        return Hold(self.actor, self.name, self.outcome().check())
+        return Hold(self.actor, self.name, self.names, self.outcome().check())
 
     def cancel(self):
         """Of a loop only."""
         return self.actor.remote.do("cancel", **{"as": self.actor.name}, of=self.call.number)
+
+
+def as_they_end(asked):
+    """Each when it is over."""
+    left = list(asked)
+    while left:
+        wait_until(lambda: any(asking.is_over() for asking in left), "one of them is over")
+        for asking in [one for one in left if one.is_over()]:
+            left.remove(asking)
+            yield asking
+
+
+def check_served_in_order(asked, held):
+    """From the release of `held` on; each is given back when it has been had."""
+    tokens = []
+    for i, asking in enumerate(asked):
+        held.release().check()
+        held = asking.hold()
+        check(not any(later.is_over() for later in asked[i + 1:]), "a later one came first")
+        tokens += held.tokens[:1]
+    held.release().check()
+    check_equal(tokens, sorted(set(tokens)), "tokens")
+
+
+def check_soon(held, begun_us, limit_us):
+    """It was granted in time, by the server's clock."""
+    took_us = held.outcome.ts_us - begun_us
+    check(took_us < limit_us, f"after {took_us} us")
 
 
 class Actor:
@@ -275,7 +316,7 @@ class Actor:
         """Begins to acquire."""
         hold = f"{self.name}.{next(self.numbers)}"
         words = {"names": names, "options": options, "lock": hold, "try": tries}
-        return Asking(self, hold, self.begin("acquire", **words))
+        return Asking(self, hold, names, self.begin("acquire", **words))
 
     def acquire(self, *names, **options):
         return self.ask(*names, **options).hold()
@@ -290,13 +331,78 @@ class Actor:
         self.remote.do("end", name=self.name).check()
 
 
+class Worker(threading.Thread):
+    """Does the same again and again, until it is told to stop."""
+
+    def __init__(self, do):
+        super().__init__()
+        self.do, self.is_stopped, self.failure = do, False, None
+        self.start()
+
+    def run(self):
+        try:
+            while not self.is_stopped:
+                self.do()
+        except Exception as failure:  # told by end()
+            self.failure, self.is_stopped = failure, True
+
+    def end(self):
+        self.is_stopped = True
+        self.join()
+        if self.failure:
+            raise self.failure
+
+
+def work_until(condition, tasks, what):
+    """Each task by a worker of its own, until the condition holds or one has failed."""
+    workers = [Worker(task) for task in tasks]
+    try:
+        wait_until(lambda: condition() or any(worker.failure for worker in workers), what, PATIENCE_S * 30)
+    finally:
+        for worker in workers:
+            worker.is_stopped = True
+    for worker in workers:
+        worker.end()
+
+
 class Client:
     def __init__(self, remote, name, **words):
         self.remote, self.name = remote, name
         remote.do("client", client=name, **words).check()
 
     def free(self):
-        self.remote.do("free", client=self.name)
+        return self.remote.do("free", client=self.name)
+
+    def stats(self):
+        return self.remote.do("stats", client=self.name).check()
+
+
+class Network:
+    """Between clients in a remote of their own and the server. What it can do to their words:
+    tests/support/proxy.h."""
+
+    def __init__(self, world):
+        self.world, self.remote = world, world.remote()
+        self.remote.do("proxy", proxy="net", server=world.server.path)
+        world.remotes_end.append(self.end)
+
+    def client(self, **options):
+        return self.world.client(self.remote, proxy="net", **options)
+
+    def fail(self, fault, **words):
+        """With `n` and `direction`, where the fault has them."""
+        self.remote.do("fault", proxy="net", fault=fault, **words)
+
+    def heal(self):
+        self.fail("heal")
+
+    def count(self, what):
+        """Connections, replies: so far."""
+        return self.remote.do("proxy_counts", proxy="net").words[what]
+
+    def end(self):
+        if not self.remote.is_killed:
+            self.remote.do("end_proxy", proxy="net")
 
 
 class World:
@@ -323,16 +429,29 @@ class World:
         return self.remote(clock.env), clock
 
     def client(self, remote=None, events=False, logs=False, proxy=None, **options):
-        """In the shared remote unless another is given. Its time-outs suit a server beside it."""
+        """In the shared remote unless another is given."""
         if not remote:
             self.shared = remote = self.shared or self.remote()
-        options = {"url": self.server.url, "retry_count": FOREVER, **options}
+        options = {"url": self.server.url, "connect_timeout_ms": CONNECT_MS, "retry_count": FOREVER, **options}
         words = {"options": options, "events": events, "logs": logs}
         if proxy:
             words["proxy"] = proxy
         made = Client(remote, f"client{next(self.numbers)}", **words)
         self.clients.append(made)
         return made
+
+    def told_clients(self, kind, **options):
+        """Three of them, which are told of hand-overs from now on, whoever they wait by."""
+        n_listeners = len(self.listeners())
+        clients = [self.client(**options) for _ in range(3)]
+        for count, client in enumerate(clients, 1):
+            held = self.actor("thread", client).acquire("told")
+            asking = self.actor(kind, client).ask("told", timeout_ms=FOREVER)
+            self.await_queue(["told"], 1)
+            self.await_listeners(n_listeners + count)
+            held.release().check()
+            asking.hold().release().check()
+        return clients
 
     def actor(self, kind, client=None, **options):
         """With a client of its own unless one is given."""
@@ -364,12 +483,24 @@ class World:
             remote.kill()
         self.raw.close()
 
+    def free(self, client):
+        """And all its actors, before the world ends."""
+        for actor in [one for one in self.actors if getattr(one, "client", None) is client]:
+            actor.end()
+            self.actors.remove(actor)
+        self.clients.remove(client)
+        return client.free()
+
     def kill(self, actor):
         """The process of an actor, and all that it has."""
         actor.remote.kill()
         self.actors = [one for one in self.actors if one.remote is not actor.remote]
         self.clients = [one for one in self.clients if one.remote is not actor.remote]
         self.remotes.remove(actor.remote)
+
+    def held_by_another(self, *names, **options):
+        """All of them, for a minute."""
+        return self.actor("thread").acquire(*names, **{"ttl_ms": MINUTE_MS, **options})
 
     # ---- the server ----
 
@@ -379,9 +510,10 @@ class World:
         self.raw = Connection(self.server.path, PATIENCE_S)
 
     def kept_ms(self):
-        """How long this program, the server and all others were kept from running, in all."""
+        """How long this program, the server and all others were kept from running, in all, and the machine by
+        its host."""
         mine = delayed_ms(os.getpid()) + delayed_ms(self.server.process.pid)
-        return mine + sum(remote.kept_ms() for remote in self.remotes)
+        return stolen_ms() + mine + sum(remote.kept_ms() for remote in self.remotes)
 
     def server_is_up(self):
         return self.server.process.poll() is None
@@ -407,9 +539,17 @@ class World:
         for name in names:
             wait_until(lambda name=name: self.queue_length(name) == count, f"{count} wait for {name}")
 
+    def listeners(self):
+        """The channels of those who are told of hand-overs; who waits without being told has to ask again."""
+        return set(self.ask("PUBSUB", "CHANNELS", "rql:wake:*"))
+
     def await_listeners(self, count):
-        """So many clients are told of hand-overs; who waits without being told has to ask again."""
-        wait_until(lambda: len(self.ask("PUBSUB", "CHANNELS", "rql:wake:*")) == count, f"{count} listen")
+        wait_until(lambda: len(self.listeners()) == count, f"{count} listen")
+
+    def save(self):
+        """What is there, when a save that is under way has ended."""
+        wait_until(lambda: "rdb_bgsave_in_progress:0" in self.ask("INFO", "persistence"), "no save is under way")
+        self.ask("SAVE")
 
     def keys_left(self):
         """Locks, queues and requests; not what is there for good, as the fence."""
@@ -480,17 +620,17 @@ class Runner(threading.local):
             self.server = None
 
 
-def run_all(program, chosen):
+def run_all(program, chosen, at_once=JOBS):
     """Several at once, for they mostly wait; told in their order. Returns how many failed."""
     runner = Runner()
     n_failed = 0
-    gate = threading.Barrier(JOBS)
+    gate = threading.Barrier(at_once)
 
     def stop_one():
         gate.wait()  # each thread of the pool comes here once
         runner.stop()
 
-    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
         runs = [pool.submit(runner.run, program, case) for case in chosen]
         for number, (case, run) in enumerate(zip(chosen, runs), 1):
             trace, took_s = run.result()
@@ -502,15 +642,22 @@ def run_all(program, chosen):
                     for other in runs:
                         other.cancel()
                     break
-        for _ in range(JOBS):
+        for _ in range(at_once):
             pool.submit(stop_one)
     return n_failed
 
 
+def is_skipped():
+    """There is no server, or no clock for it; says so."""
+    if find_server() and "RQL_TEST_CLOCK" in os.environ:
+        return False
+    print("1..0 # SKIP no redis-server or valkey-server in PATH, or no RQL_TEST_CLOCK")
+    return True
+
+
 def main():
     """Usage: PROGRAM [WORD...]: the scenarios whose title contains all words."""
-    if not find_server() or "RQL_TEST_CLOCK" not in os.environ:
-        print("1..0 # SKIP no redis-server or valkey-server in PATH, or no RQL_TEST_CLOCK")
+    if is_skipped():
         return 0
     program = os.path.abspath(sys.argv[1])
     chosen = [case for case in SCENARIOS if all(word in title(*case) for word in sys.argv[2:])]

@@ -16,6 +16,7 @@ import time
 import harness
 from harness import FOREVER, PATIENCE_S, STATUS, Connection, Outcome, check, check_equal, delayed_ms, die_with_parent
 
+LONG_MS = 60000
 RUBY_POLL_S = 0.2
 RUBY_QUEUE_TTL_S = 15
 
@@ -25,6 +26,7 @@ class Other:
 
     def __init__(self, world, name):
         self.world, self.name, self.remote = world, name, self
+        self.kind = name.rstrip("0123456789")
         self.told = []
         self.asked = []
         world.remotes.append(self)
@@ -145,68 +147,117 @@ class ProgramAsking:
 
 # ---- the gem ----
 
-class RubyActor(Other):
-    def ask(self, name, timeout_ms=FOREVER, ttl_ms=5000):
-        asking = RubyAsking(self, name, timeout_ms, ttl_ms)
-        self.asked.append(asking)
-        asking.start()
-        return asking
+class Ruby:
+    """A process of the gem: every command as golden/recordings has it. `identity` is what it was told to use."""
 
-
-class RubyAsking(threading.Thread):
-    """One process of the gem, that asks for one lock: every command as golden/recordings has it."""
-
-    def __init__(self, actor, name, timeout_ms, ttl_ms):
-        super().__init__()
-        self.names, self.lock, self.queue = (name,), f"rql:lock:{name}", f"rql:lock_queue:{name}"
-        self.ttl_ms = ttl_ms
-        self.end_s = None if timeout_ms == FOREVER else time.monotonic() + timeout_ms / 1000
-        number = next(actor.world.numbers)
-        identity = f"{number:016x}"
+    def __init__(self, world, identity=None):
+        number = next(world.numbers)
+        identity = identity or f"{number:016x}"
         self.acq_id = f"rql:acq:{20000 + number}/600/620/640/{identity}"
         self.hst_id = f"rql:hst:{20000 + number}/600/640/{identity}"
-        self.connection = Connection(actor.world.server.path, PATIENCE_S)
-        self.score = 0.0
-        self.has_it = False
-        self.failure = None
-        self.is_dead = threading.Event()
+        self.connection = Connection(world.server.path, PATIENCE_S)
+        self.score = 0.0  # remembered, until it has the lock
 
     def call(self, *words):
         return self.connection.call(*words)
 
-    def run(self):
-        try:
-            while not self.is_dead.is_set():
-                if self.take():
-                    self.has_it = True
-                    return
-                if self.end_s and time.monotonic() > self.end_s:
-                    self.call("ZREM", self.queue, self.acq_id)
-                    return
-                self.is_dead.wait(RUBY_POLL_S)
-        except Exception as failure:  # told by whoever asks for the outcome
-            self.failure = failure
-
-    def take(self):
+    def take(self, name, ttl_ms=LONG_MS):
         """One try."""
         now = time.time()
         if self.score + RUBY_QUEUE_TTL_S < now:  # also when it has none yet
             self.score = now
-        self.call("WATCH", self.lock)
-        self.call("HGET", self.lock, "acq_id")
-        self.call("ZADD", self.queue, "NX", f"{self.score:.6f}", self.acq_id)
-        self.call("ZREMRANGEBYSCORE", self.queue, "-inf", f"{now - RUBY_QUEUE_TTL_S:.6f}")
-        if self.call("ZRANGE", self.queue, 0, 0) != [self.acq_id] or self.call("HGET", self.lock, "acq_id"):
-            self.call("HGETALL", self.lock)
+        lock, queue = f"rql:lock:{name}", f"rql:lock_queue:{name}"
+        self.call("WATCH", lock)
+        self.call("HGET", lock, "acq_id")
+        self.call("ZADD", queue, "NX", f"{self.score:.6f}", self.acq_id)
+        self.call("ZREMRANGEBYSCORE", queue, "-inf", f"{now - RUBY_QUEUE_TTL_S:.6f}")
+        if self.call("ZRANGE", queue, 0, 0) != [self.acq_id] or self.call("HGET", lock, "acq_id"):
+            self.call("HGETALL", lock)
             self.call("MULTI")
             self.call("EXEC")
             return False
         self.call("MULTI")
-        self.call("ZREM", self.queue, self.acq_id)
-        self.call("HSET", self.lock, "acq_id", self.acq_id, "hst_id", self.hst_id, "ts", f"{now:.6f}",
-                  "ini_ttl", self.ttl_ms)
-        self.call("PEXPIRE", self.lock, self.ttl_ms)
-        return self.call("EXEC") is not None
+        self.call("ZREM", queue, self.acq_id)
+        self.call("HSET", lock, "acq_id", self.acq_id, "hst_id", self.hst_id, "ts", f"{now:.6f}", "ini_ttl", ttl_ms)
+        self.call("PEXPIRE", lock, ttl_ms)
+        has_it = self.call("EXEC") is not None
+        if has_it:
+            self.score = 0.0
+        return has_it
+
+    def give_up(self, name):
+        self.call("ZREM", f"rql:lock_queue:{name}", self.acq_id)
+        self.score = 0.0
+
+    def release(self, name):
+        """Whoever holds the lock by now: so does the gem."""
+        self.call("EXPIRE", f"rql:lock:{name}", 0)
+
+    def sweep(self, name):
+        """Of requests that are as old as its queue_ttl; here all are."""
+        self.call("ZREMRANGEBYSCORE", f"rql:lock_queue:{name}", "-inf", f"{time.time():.6f}")
+
+    def unlock(self, name):
+        self.call("MULTI")
+        self.call("ZREMRANGEBYSCORE", f"rql:lock_queue:{name}", "-inf", "+inf")
+        self.call("EXPIRE", f"rql:lock:{name}", 0)
+        self.call("EXEC")
+
+    def clear_locks(self, name):
+        """Of what it has found by SCAN."""
+        self.call("SCAN", 0, "MATCH", "rql:lock_queue:*", "COUNT", 100)
+        self.call("SCAN", 0, "MATCH", "rql:lock:*", "COUNT", 100)
+        self.call("EXPIRE", f"rql:lock_queue:{name}", 0)
+        self.call("EXPIRE", f"rql:lock:{name}", 0)
+
+    def close(self):
+        self.connection.close()
+
+
+class RubyActor(Other):
+    """It polls as the gem does."""
+
+    def __init__(self, world, name, **options):
+        super().__init__(world, name)
+        self.ruby = Ruby(world, **options)
+
+    def ask(self, name, timeout_ms=FOREVER, ttl_ms=5000):
+        asking = RubyAsking(self.ruby, name, timeout_ms, ttl_ms)
+        self.asked.append(asking)
+        asking.start()
+        return asking
+
+    def end(self):
+        super().end()
+        self.ruby.close()
+
+    def kill(self):
+        super().kill()
+        self.ruby.close()
+
+
+class RubyAsking(threading.Thread):
+    def __init__(self, ruby, name, timeout_ms, ttl_ms):
+        super().__init__()
+        self.ruby, self.names, self.ttl_ms = ruby, (name,), ttl_ms
+        self.end_s = None if timeout_ms == FOREVER else time.monotonic() + timeout_ms / 1000
+        self.granted_us = 0
+        self.failure = None
+        self.is_dead = threading.Event()
+
+    def run(self):
+        name = self.names[0]
+        try:
+            while not self.is_dead.is_set():
+                if self.ruby.take(name, self.ttl_ms):
+                    self.granted_us = time.time_ns() // 1000
+                    return
+                if self.end_s and time.monotonic() > self.end_s:
+                    self.ruby.give_up(name)
+                    return
+                self.is_dead.wait(RUBY_POLL_S)
+        except Exception as failure:  # told by whoever asks for the outcome
+            self.failure = failure
 
     def is_over(self):
         return not self.is_alive()
@@ -216,15 +267,15 @@ class RubyAsking(threading.Thread):
         check(self.is_over(), f"the gem goes on waiting for {self.names}")
         if self.failure:
             raise self.failure
-        status = "OK" if self.has_it else "TIMED_OUT"
-        return Outcome({"status": STATUS[status], "tokens": [], "acq_id": self.acq_id})
+        status = "OK" if self.granted_us else "TIMED_OUT"
+        return Outcome({"status": STATUS[status], "tokens": [], "acq_id": self.ruby.acq_id,
+                        "ts_us": self.granted_us})
 
     def hold(self):
         return OtherHold(self, self.outcome().check())
 
     def release(self):
-        """Whoever holds the lock by now: so does the gem."""
-        self.call("EXPIRE", self.lock, 0)
+        self.ruby.release(self.names[0])
         return Outcome({"status": STATUS["OK"]})
 
     def kill(self):
@@ -233,7 +284,6 @@ class RubyAsking(threading.Thread):
 
     def end(self):
         self.join(PATIENCE_S)
-        self.connection.close()
 
     def kept_ms(self):
         """It is a thread of this program."""

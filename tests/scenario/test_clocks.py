@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Clocks that are wrong or set, of servers and clients, and machines that were suspended."""
 import sys
+import time
 
-from harness import FOREVER, check, check_equal, main, scenario, wait_until
+import others  # noqa: F401  the gem is one of the actors
+from harness import FOREVER, check, check_equal, check_served_in_order, let_pass, main, scenario, wait_until
 
 LONG_MS = 60000
 HOUR_US = 3600 * 1000000
@@ -41,7 +43,7 @@ def a_suspend_within_the_ttl_changes_nothing(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=KINDS)
+@scenario(kinds=KINDS, is_timed=True)
 def a_waiter_that_was_suspended_beyond_its_deadline_gives_up(world, kind, names):
     held = world.actor("thread").acquire(*names, ttl_ms=10 * LONG_MS)
     actor, clock = actor_with_clock(world, kind, suspends=True, retry_delay_ms=100)
@@ -103,6 +105,72 @@ def a_servers_clock_set_back_leaves_locks_to_their_holders(world, kind, names):
     held.release().check()
     world.server.set_ahead(0)
     world.await_nothing_left()
+
+
+# ---- the server's clock is set back while many wait ----
+
+POLL_S = 2
+
+
+def waiting(world, kind, names):
+    """How one begins to wait, by its place."""
+    clients = world.told_clients(kind)
+
+    def wait(place):
+        asking = world.actor(kind, clients[place % 3]).ask(*names, timeout_ms=FOREVER)
+        world.await_queue(names, place)
+        return asking
+    return wait
+
+
+def came_before_and_after(step_s, heard_s, empties=False):
+    """`heard_s` is how long all live on before the release. A request whose queue was emptied comes back with the
+    place that it had."""
+    def case(world, kind, names):
+        wait = waiting(world, kind, names)
+        held = world.actor("thread").acquire(*names, ttl_ms=10 * HOUR_US // 1000)
+        asked = [wait(number) for number in (1, 2, 3)]
+        world.server.set_ahead(step_s * 1000000)
+        if empties:
+            world.ask("DEL", *[f"rql:lock_queue:{name}" for name in names])
+            world.await_queue(names, 3)
+        asked += [wait(number) for number in (4, 5, 6)]
+        let_pass(heard_s)
+        check_served_in_order(asked, held)
+        world.await_queue(names, 0)
+        world.server.set_ahead(0)
+    after = f" heard of for {heard_s} s" if heard_s else " in a queue that was emptied" if empties else ""
+    case.__name__ = f"all are served as they came{after} though the clock went back by {-step_s} s"
+    return case
+
+
+for step in (-2, -3600):
+    scenario(kinds=KINDS, counts=[1])(came_before_and_after(step, POLL_S))
+    scenario(kinds=KINDS, counts=[1])(came_before_and_after(step, 0))
+scenario(kinds=KINDS, counts=[1])(came_before_and_after(-3600, 0, empties=True))
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_ruby_is_not_overtaken_when_the_servers_clock_goes_back(world, kind, names):
+    """Its own clock is right, and its score is from the future for as long as the step was."""
+    wait = waiting(world, kind, names)
+    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    world.server.set_ahead(-HOUR_US)
+    ruby = world.actor("ruby").ask(*names)
+    world.await_queue(names, 1)
+    check_served_in_order([ruby, wait(2), wait(3)], held)
+    world.server.set_ahead(0)
+
+
+@scenario(kinds=KINDS, counts=[1])
+def the_dead_from_before_a_step_back_keep_nobody_waiting(world, kind, names):
+    """A dead one must not keep newcomers away until the clock has come so far."""
+    wait = waiting(world, kind, names)
+    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    world.ask("ZADD", f"rql:lock_queue:{names[0]}", time.time(), "rql:acq:1/2/3/4/0123456789abcdef")
+    world.server.set_ahead(-HOUR_US)
+    check_served_in_order([wait(2), wait(3)], held)
+    world.server.set_ahead(0)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import sys
 
 import others
-from harness import FOREVER, KINDS, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, KINDS, check, check_equal, check_served_in_order, main, scenario, wait_until
 
 EVERYBODY = [*KINDS, *others.KINDS]
 TAKES_SEVERAL = [kind for kind in EVERYBODY if kind != "ruby"]
@@ -23,17 +23,6 @@ def one_of_each(world, names, kinds):
         asked.append(world.actor(kind).ask(*names, timeout_ms=FOREVER, ttl_ms=LONG_MS))
         world.await_queue(names, count)
     return asked
-
-
-def check_served_in_order(asked, held):
-    tokens = []
-    for i, asking in enumerate(asked):
-        held.release().check()
-        held = asking.hold()
-        check(not any(later.is_over() for later in asked[i + 1:]), "a later one came first")
-        tokens += held.tokens[:1]
-    held.release().check()
-    check_equal(tokens, sorted(set(tokens)), "tokens")
 
 
 @scenario(kinds=EVERYBODY, counts=[1], is_timed=True)

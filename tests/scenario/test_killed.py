@@ -2,7 +2,7 @@
 """A process is killed within an operation, behind its n-th command: what it leaves ends by itself."""
 import sys
 
-from harness import FOREVER, check, main, scenario, wait_until
+from harness import FOREVER, Network, check, main, scenario, wait_until
 
 PLACES = 4
 LONG_MS = 60000
@@ -66,18 +66,14 @@ def enter_again(world, actor, names):
 def killed_in(operation, n):
     """The server has done n commands more than the process has heard of, or all of them."""
     def case(world, kind, names):
-        remote = world.remote()
-        remote.do("proxy", proxy="net", server=world.server.path)
-        actor = world.actor(kind, world.client(remote, proxy="net"))
+        network = Network(world)
+        actor = world.actor(kind, network.client())
         actor.acquire("warm").release().check()
         begin, finish = operation(world, actor, names)
-
-        def replies():
-            return remote.do("proxy_counts", proxy="net").replies
-        before = replies()
-        remote.do("fault", proxy="net", fault="drop_reply", n=n)
+        before = network.count("replies")
+        network.fail("drop_reply", n=n)
         call = begin()
-        wait_until(lambda: call.is_over() or replies() >= before + n, "so many replies came")
+        wait_until(lambda: call.is_over() or network.count("replies") >= before + n, "so many replies came")
         world.kill(actor)
         finish()
         world.actor("thread").acquire(*names, timeout_ms=FOREVER).release().check()
@@ -138,7 +134,8 @@ def the_lock_of_a_dead_holder_is_had_by_who_came_to_lead(world, kind, names):
 
 for one in (acquire, wait, give_up, release, hand_over, extend, enter_again):
     for place in range(1, PLACES + 1):
-        scenario(["thread", "loop"], [1, 3] if one not in (extend, enter_again) else [1])(killed_in(one, place))
+        counts = [1, 3] if one not in (extend, enter_again) else [1]
+        scenario(["thread", "loop"], counts, is_timed=True)(killed_in(one, place))
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,11 +9,6 @@ LONG_MS = 60000
 RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
 
 
-def holder_of(world, names):
-    """Somebody else who holds them all."""
-    return world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
-
-
 def check_left(world, names):
     """Nobody waits, and no record is left."""
     keys = [f"rql:{part}:{name}" for part in ("lock_queue", "req") for name in names]
@@ -30,7 +25,7 @@ REFUSALS = (
 @scenario(is_timed=True)
 def a_refusal_leaves_the_queue(world, kind, names):
     """It is no error, and says so."""
-    held = holder_of(world, names)
+    held = world.held_by_another(*names)
     actor = world.actor(kind)
     for status, options in REFUSALS:
         outcome = actor.refused(*names, **{"timeout_ms": FOREVER, **options})
@@ -82,7 +77,7 @@ def a_foreign_key_is_an_error(world, kind, names):
     """Nothing goes on in the background, which would keep the client for ten minutes."""
     actor = world.actor(kind, io_timeout_ms=600000)
     check_fault(world, actor, names, "lock")
-    held = holder_of(world, names)
+    held = world.held_by_another(*names)
     check_fault(world, actor, names, "lock_queue")
     check_fault(world, actor, names, "req")
     held.release().check()
@@ -159,7 +154,7 @@ def a_full_server_that_recovers_ends_the_wait(world, kind, names):
 
 @scenario(is_timed=True)
 def a_crowd_leaves_nothing_behind(world, kind, names):
-    held = holder_of(world, names)
+    held = world.held_by_another(*names)
     client = world.client(world.remote() if kind == "process" else None)
     crowd = [world.actor("thread" if kind == "process" else kind, client) for _ in range(12)]
     asked = [actor.ask(*names, timeout_ms=100 + 10 * i) for i, actor in enumerate(crowd)]
@@ -169,7 +164,7 @@ def a_crowd_leaves_nothing_behind(world, kind, names):
     check_equal(world.keys_left(), [])
 
 
-@scenario(kinds=["thread", "loop"])
+@scenario(kinds=["thread", "loop"], is_timed=True)
 def a_timeout_that_meets_a_hand_over_leaks_nothing(world, kind, names):
     """It is either taken or given back."""
     actor, other = world.actor(kind), world.actor("thread")

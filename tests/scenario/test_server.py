@@ -5,7 +5,7 @@ import socket
 import sys
 import time
 
-from harness import FOREVER, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, Refused, check, check_equal, main, scenario, wait_until
 
 LONG_MS = 60000
 
@@ -57,7 +57,7 @@ def a_server_that_was_restored_from_an_old_copy_gives_no_token_twice(world, kind
     """As a replica that is promoted without the latest writes."""
     actor = world.actor(kind, connect_timeout_ms=LONG_MS)
     actor.acquire(*names).release().check()
-    world.ask("SAVE")
+    world.save()
     lost = actor.acquire(*names)
     world.server.kill()
     world.server.launch()
@@ -77,19 +77,20 @@ def a_subscriber_that_is_cut_for_reading_too_slowly_comes_back(world, kind, name
     remote = world.remote()
     actor = world.actor("loop" if kind == "loop" else "thread", world.client(remote, retry_delay_ms=LONG_MS))
     held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    before = world.listeners()
     asking = actor.ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, 1)
-    channel = wait_until(lambda: world.ask("PUBSUB", "CHANNELS", "rql:wake:*"), "it listens")[0]
+    channel = wait_until(lambda: world.listeners() - before, "it listens").pop()
     world.ask("CONFIG", "SET", "client-output-buffer-limit", "pubsub 65536 65536 1")
     remote.stop()
     try:
         for _ in range(200):
             world.ask("PUBLISH", channel, "x" * 10000)
-        wait_until(lambda: not world.ask("PUBSUB", "CHANNELS", channel), "it is cut")
+        wait_until(lambda: channel not in world.listeners(), "it is cut")
     finally:
         remote.go_on()
         world.ask("CONFIG", "SET", "client-output-buffer-limit", "pubsub 33554432 8388608 60")
-    wait_until(lambda: world.ask("PUBSUB", "CHANNELS", channel), "it listens again")
+    wait_until(lambda: channel in world.listeners(), "it listens again")
     held.release().check()
     asking.hold().release().check()
     world.await_nothing_left()
@@ -188,15 +189,24 @@ def free_port_of_ipv6():
         return None
 
 
+def listens_on_ipv6(world):
+    """At which port; None if another has it by now."""
+    port = free_port_of_ipv6()
+    try:
+        world.ask("CONFIG", "SET", "port", port)
+    except Refused:
+        return None
+    return port
+
+
 def on_ipv6(world, kind, port):
     return world.actor(kind, url=f"redis://[::1]:{port}")
 
 
 @scenario(kinds=["thread", "loop"] if free_port_of_ipv6() else [])
 def a_server_is_found_by_its_ipv6_address(world, kind, names):
-    port = free_port_of_ipv6()
     world.ask("CONFIG", "SET", "bind", "::1")
-    world.ask("CONFIG", "SET", "port", port)
+    port = wait_until(lambda: listens_on_ipv6(world), "a port is found that nobody else has taken")
     held = on_ipv6(world, "thread", port).acquire(*names, ttl_ms=LONG_MS)
     asking = on_ipv6(world, kind, port).ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, 1)

@@ -2,14 +2,9 @@
 """Who waits for a lock, and how the wait ends."""
 import sys
 
-from harness import FOREVER, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, as_they_end, check, check_equal, check_served_in_order, main, scenario, wait_until
 
 LONG_MS = 60000
-
-
-def holder_of(world, names, **options):
-    """Somebody else who holds them all."""
-    return world.actor("thread").acquire(*names, ttl_ms=LONG_MS, **options)
 
 
 @scenario()
@@ -27,7 +22,7 @@ def a_free_lock_is_acquired_and_released(world, kind, names):
 @scenario()
 def a_waiter_is_handed_the_lock_by_the_release(world, kind, names):
     """Nobody asks for a minute: one lock is pushed, the locks of a series are told of and taken."""
-    held = holder_of(world, names)
+    held = world.held_by_another(*names)
     waiter = world.actor(kind, retry_delay_ms=LONG_MS)
     asking = waiter.ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, 1)
@@ -42,35 +37,28 @@ def a_waiter_is_handed_the_lock_by_the_release(world, kind, names):
 
 @scenario()
 def waiters_are_served_in_their_order(world, kind, names):
-    held = holder_of(world, names)
+    held = world.held_by_another(*names)
     waiters = [world.actor(kind) for _ in range(4)]
     asked = []
     for count, waiter in enumerate(waiters, 1):
         asked.append(waiter.ask(*names, timeout_ms=FOREVER))
         world.await_queue(names, count)
-    for i, asking in enumerate(asked):
-        held.release().check()
-        held = asking.hold()
-        check(not any(later.is_over() for later in asked[i + 1:]), "a later one came first")
-    held.release().check()
+    check_served_in_order(asked, held)
     world.await_nothing_left()
 
 
 def serve_all(asked):
     """Each is released when it has the locks; the holds in the order of their tokens."""
-    holds, left = [], list(asked)
-    while left:
-        wait_until(lambda: any(asking.is_over() for asking in left), "somebody has it")
-        for asking in [one for one in left if one.is_over()]:
-            left.remove(asking)
-            holds.append(asking.hold())
-            holds[-1].release().check()
+    holds = []
+    for asking in as_they_end(asked):
+        holds.append(asking.hold())
+        holds[-1].release().check()
     return sorted(holds, key=lambda hold: hold.tokens)
 
 
 @scenario()
 def whoever_comes_at_once_is_served_as_the_queue_says(world, kind, names):
-    held = holder_of(world, names)
+    held = world.held_by_another(*names)
     clients = [world.client(world.remote() if kind == "process" else None) for _ in range(2)]
     waiters = [world.actor("thread" if kind == "process" else kind, clients[i % 2]) for i in range(16)]
     asked = [waiter.ask(*names, timeout_ms=FOREVER) for waiter in waiters]
@@ -84,9 +72,14 @@ def whoever_comes_at_once_is_served_as_the_queue_says(world, kind, names):
     world.await_nothing_left()
 
 
+def await_time(world, us):
+    end_us = world.server.now_us() + us
+    wait_until(lambda: world.server.now_us() > end_us, "the time passes")
+
+
 @scenario(is_timed=True)
 def a_deadline_ends_the_wait_and_the_request(world, kind, names):
-    held = holder_of(world, names)
+    held = world.held_by_another(*names)
     for timeout_ms in (100, 0):
         outcome = world.actor(kind, retry_delay_ms=LONG_MS).refused(*names, timeout_ms=timeout_ms)
         check_equal(outcome.status, "TIMED_OUT")
@@ -99,7 +92,7 @@ def a_deadline_ends_the_wait_and_the_request(world, kind, names):
 
 @scenario(is_timed=True)
 def tries_are_used_up(world, kind, names):
-    held = holder_of(world, names)
+    held = world.held_by_another(*names)
     for n_tries in (1, 3):
         waiter = world.actor(kind, retry_count=n_tries, retry_delay_ms=100, retry_jitter_ms=0)
         outcome = waiter.refused(*names)
@@ -113,7 +106,7 @@ def tries_are_used_up(world, kind, names):
 
 @scenario(counts=[1])
 def jitter_lengthens_the_delay(world, kind, names):
-    held = holder_of(world, names)
+    held = world.held_by_another(*names)
     waiter = world.actor(kind, retry_count=2, retry_delay_ms=1, retry_jitter_ms=60)
     waited_us = sum(waiter.refused(*names).refusal["waited_us"] for _ in range(20))
     check(waited_us > 20 * 10000, f"{waited_us} us for twenty; 30 ms each are expected")
@@ -123,11 +116,10 @@ def jitter_lengthens_the_delay(world, kind, names):
 @scenario(is_timed=True)
 def tries_are_counted_while_it_waits(world, kind, names):
     """By timer, also where a hand-over ends the wait."""
-    held = holder_of(world, names)
+    held = world.held_by_another(*names)
     asking = world.actor(kind, retry_delay_ms=50, retry_jitter_ms=0).ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, 1)
-    end_us = world.server.now_us() + 500000
-    wait_until(lambda: world.server.now_us() > end_us, "ten delays pass")
+    await_time(world, 500000)
     held.release().check()
     mine = asking.hold()
     check(5 <= mine.outcome.tries <= 13, f"{mine.outcome.tries} tries")
@@ -136,7 +128,7 @@ def tries_are_counted_while_it_waits(world, kind, names):
 
 @scenario()
 def whoever_only_tries_never_queues(world, kind, names):
-    held = holder_of(world, names)
+    held = world.held_by_another(*names)
     outcome = world.actor(kind).refused(*names, tries=True)
     check_equal(outcome.status, "FAIL_FAST_NO_TRY")
     check_equal(world.queue_length(names[0]), 0)
@@ -145,7 +137,7 @@ def whoever_only_tries_never_queues(world, kind, names):
 
 @scenario()
 def one_that_is_held_keeps_all_of_a_series(world, kind, names):
-    held = holder_of(world, names[-1:])
+    held = world.held_by_another(*names[-1:])
     asking = world.actor(kind).ask(*names, timeout_ms=FOREVER)
     world.await_queue(names[-1:], 1)
     check_equal([world.holder(name) for name in names[:-1]], [None] * (len(names) - 1))
@@ -156,7 +148,7 @@ def one_that_is_held_keeps_all_of_a_series(world, kind, names):
 
 @scenario(kinds=["loop"])
 def a_cancelled_request_leaves_the_queue(world, kind, names):
-    held = holder_of(world, names)
+    held = world.held_by_another(*names)
     asking = world.actor(kind).ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, 1)
     asking.cancel().check()
@@ -178,7 +170,7 @@ def an_expired_lock_goes_to_the_next(world, kind, names):
 
 @scenario()
 def who_asks_at_random_and_who_queues_both_get_it(world, kind, names):
-    held = holder_of(world, names)
+    held = world.held_by_another(*names)
     first = world.actor("thread").ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, 1)
     random = world.actor(kind).ask(*names, timeout_ms=FOREVER, access_strategy="random")
@@ -207,7 +199,7 @@ def a_random_request_may_overtake_at_a_hand_over(world, kind, names):
     head, behind = world.actor(kind), world.actor(kind)
     overtaken = 0
     for _ in range(80):
-        held = holder_of(world, names)
+        held = world.held_by_another(*names)
         asked = []
         for count, (actor, access) in enumerate(((head, "queued"), (behind, "random")), 1):
             asked.append(actor.ask(*names, timeout_ms=FOREVER, access_strategy=access))
@@ -219,7 +211,7 @@ def a_random_request_may_overtake_at_a_hand_over(world, kind, names):
 
 @scenario(kinds=["process"])
 def a_waiter_that_is_killed_is_passed_over(world, kind, names):
-    held = holder_of(world, names)
+    held = world.held_by_another(*names)
     dead = world.actor(kind)
     dead.ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, 1)
@@ -229,6 +221,208 @@ def a_waiter_that_is_killed_is_passed_over(world, kind, names):
     held.release().check()
     living.hold().release().check()
     wait_until(lambda: not world.queue_length(names[0]), "the queue is empty")
+
+
+# ---- who asks, and how often ----
+
+def crowd_of(world, kind, names, **options):
+    """16 of one client, who wait for the others' word."""
+    client = world.client(retry_delay_ms=LONG_MS, **options)
+    actors = [world.actor(kind, client) for _ in range(16 if kind == "thread" else 1)]
+    asked = [actors[i % len(actors)].ask(*names, timeout_ms=FOREVER) for i in range(16)]
+    world.await_queue(names, 16)
+    world.await_listeners(1)
+    return asked
+
+
+def await_quiet(world, for_us=300000):
+    """Nobody asks: the looks after a subscription are over."""
+    seen = [world.n_scripts(), world.server.now_us()]
+
+    def is_quiet():
+        if world.n_scripts() != seen[0]:
+            seen[:] = world.n_scripts(), world.server.now_us()
+        return world.server.now_us() - seen[1] > for_us
+    wait_until(is_quiet, "nobody asks")
+
+
+@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+def a_hand_over_costs_one_command(world, kind, names):
+    """They have asked: now each costs a release. A stall may cost a poll."""
+    held = world.held_by_another(*names)
+    asked = crowd_of(world, kind, names)
+    await_quiet(world)
+    before = world.n_scripts()
+    held.release().check()
+    serve_all(asked)
+    n_calls = world.n_scripts() - before
+    check(17 <= n_calls <= 20, f"{n_calls} commands")
+
+
+@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+def one_of_a_crowd_asks_for_all(world, kind, names):
+    """In front of a lock that nothing happens to: as many questions as one waiter has."""
+    held = world.held_by_another(*names)
+    client = world.client()
+    actors = [world.actor(kind, client) for _ in range(16 if kind == "thread" else 1)]
+    asked = [actors[i % len(actors)].ask(*names, timeout_ms=FOREVER) for i in range(16)]
+    world.await_queue(names, 16)
+    world.await_listeners(1)
+    await_time(world, 300000)
+    before, begun_us = world.n_scripts(), world.server.now_us()
+    await_time(world, 1000000)
+    n_calls = world.n_scripts() - before
+    check(1 <= n_calls <= 2 + (world.server.now_us() - begun_us) / 200000, f"{n_calls} questions")
+    held.release().check()
+    serve_all(asked)
+
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def all_look_when_the_subscriber_has_come_back(world, kind, names):
+    """What was said while nobody listened is lost: those look too who else leave it to the first."""
+    held, asked = world.held_by_another(*names), crowd_of(world, kind, names)
+    for _ in range(3):
+        await_quiet(world)
+        before = world.n_scripts()
+        world.ask("CLIENT", "KILL", "TYPE", "pubsub")
+        wait_until(lambda before=before: world.n_scripts() >= before + 16, "all have looked")
+    held.release().check()
+    serve_all(asked)
+
+
+@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+def the_next_one_leads_when_the_leader_goes(world, kind, names):
+    """No script frees the lock, so nobody is told: it is found by polling."""
+    held = world.held_by_another(*names)
+    client = world.client()
+    first = world.actor(kind, client)
+    leader = first.ask(*names, timeout_ms=300 if kind == "thread" else FOREVER)
+    world.await_queue(names, 1)
+    second = world.actor("thread", client) if kind == "thread" else first
+    asking = second.ask(*names, timeout_ms=FOREVER)
+    if kind == "loop":
+        world.await_queue(names, 2)
+        leader.cancel().check()
+    leader.outcome().check("TIMED_OUT" if kind == "thread" else "CANCELLED")
+    world.ask("DEL", f"rql:lock:{names[0]}")
+    asking.hold().release().check()
+    check_equal(held.release().status, "NOT_HELD")
+    world.await_nothing_left()
+
+
+@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+def who_leaves_the_asking_to_another_counts_its_tries(world, kind, names):
+    held = world.held_by_another(*names)
+    client = world.client()
+    first = world.actor(kind, client)
+    leader = first.ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    second = world.actor(kind, client) if kind == "thread" else first
+    asking = second.ask(*names, timeout_ms=FOREVER, retry_delay_ms=10, retry_jitter_ms=0)
+    world.await_queue(names, 2)
+    await_time(world, 200000)
+    held.release().check()
+    leader.hold().release().check()
+    mine = asking.hold()
+    due = mine.outcome.waited_us / 10000  # fewer where the machine is busy, for each counts from the one before
+    check(due / 2 <= mine.outcome.tries <= due + 3, f"{mine.outcome.tries} tries in {mine.outcome.waited_us} us")
+    mine.release().check()
+
+
+@scenario(kinds=["thread", "loop"], is_timed=True)
+def a_refusal_names_the_holder(world, kind, names):
+    """Where that was asked for."""
+    held = world.held_by_another(*names)
+    for is_asked in (False, True):
+        outcome = world.actor(kind).refused(*names, timeout_ms=50, detailed_acq_timeout_error=is_asked)
+        check_equal(outcome.refusal.get("holder"), names[0] if is_asked else None)
+    held.release().check()
+
+
+# ---- requests on a loop ----
+
+@scenario(kinds=["loop"])
+def a_request_that_is_cancelled_leaves_nothing(world, kind, names):
+    """Before it begins, while it is asked, and while it waits."""
+    actor = world.actor(kind)
+    actor.acquire("warm").release().check()
+    asking = actor.ask(*names, timeout_ms=FOREVER)
+    asking.cancel().check("OK", "NOT_FOUND")  # it may have been granted
+    if asking.outcome().check("CANCELLED", "OK").status == "OK":
+        asking.hold().release().check()
+    world.await_nothing_left()
+    before = actor.client.stats().commands
+    world.server.freeze()
+    asking = actor.ask(*names, timeout_ms=FOREVER)
+    wait_until(lambda: actor.client.stats().commands > before, "it is sent")
+    asking.cancel().check()
+    world.server.go_on()
+    check_equal(asking.outcome().status, "CANCELLED")
+    world.await_nothing_left()
+    held = world.held_by_another(*names)
+    asking = actor.ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    asking.cancel().check()
+    outcome = asking.outcome()
+    check_equal(outcome.status, "CANCELLED")
+    check("was cancelled" in outcome.refusal["message"], outcome.refusal["message"])
+    check_equal([world.queue_length(name) for name in names], [0] * len(names))
+    held.release().check()
+    check_equal(world.keys_left(), [])
+
+
+@scenario(kinds=["loop"])
+def a_grant_and_a_cancellation_at_once_leak_nothing(world, kind, names):
+    actor = world.actor(kind)
+    for _ in range(20):
+        held = world.held_by_another(*names)
+        asking = actor.ask(*names, timeout_ms=FOREVER)
+        world.await_queue(names, 1)
+        world.await_listeners(1)
+        releasing = held.begin("release")
+        asking.cancel()
+        releasing.outcome().check()
+        if asking.outcome().check("OK", "CANCELLED").status == "OK":
+            asking.hold().release().check()
+        world.await_nothing_left()
+
+
+@scenario(kinds=["loop"], counts=[1])
+def a_named_task_waits_once_and_enters_again(world, kind, names):
+    held, actor = world.held_by_another(*names), world.actor(kind)
+    first = actor.ask(*names, timeout_ms=FOREVER, task=7)
+    world.await_queue(names, 1)
+    check_equal(actor.refused(*names, timeout_ms=FOREVER, task=7).status, "E_BUSY")
+    actor.acquire("elsewhere", task=7).release().check()
+    held.release().check()
+    outer = first.hold()
+    inner = actor.acquire(*names, task=7, conflict_strategy="work_through")
+    check_equal((inner.outcome.process, inner.outcome.acq_id), (1, outer.outcome.acq_id))
+    inner.release().check()
+    check(world.holder(names[0]), "the end of a re-entry ended the lock")
+    outer.release().check()
+    check_equal(world.keys_left(), [])
+
+
+@scenario(kinds=["thread", "loop"], is_timed=True)
+def a_process_that_stalls_loses_no_place(world, kind, names):
+    """For as long as a heartbeat may be late."""
+    held = world.held_by_another(*names)
+    remote = world.remote()
+    asking = world.actor(kind, world.client(remote)).ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    world.await_listeners(1)
+    behind = world.actor("thread").ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, 2)
+    remote.stop()
+    await_time(world, 2500000)
+    remote.go_on()
+    await_time(world, 20000)
+    held.release().check()
+    mine = asking.hold()
+    check(not behind.is_over(), "the later one came first")
+    mine.release().check()
+    behind.hold().release().check()
 
 
 if __name__ == "__main__":

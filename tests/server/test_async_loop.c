@@ -323,6 +323,26 @@ static void a_child_touches_nothing_of_a_loop(void **state)
     CHECK_OK(release_and_wait(forked.lock));
 }
 
+/* A loop of the program's that has nothing more to do may never be run again. */
+static void a_loop_that_ends_does_not_listen(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        rql_lock *held = hold(other, "x");
+        struct asked asked = asked_for();
+
+        start_asking(&asked, "x");
+        run_until_int(1, "EVAL return(redis.call('pubsub','numsub','rql:wake:%s')[2]) 0",
+                      rql_client_identity(client));
+        CHECK_OK(rql_lock_release(held, NULL));
+        await_asked(&asked);
+        CHECK_OK(release_and_wait(asked.lock));
+        assert_int_equal(uv_run(&uv, UV_RUN_DEFAULT), 0);
+        await_int(0, "EVAL return(redis.call('pubsub','numsub','rql:wake:%s')[2]) 0",
+                  rql_client_identity(client));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -334,6 +354,7 @@ int main(void)
         LOOP_TEST(closing_while_the_server_is_gone_takes_no_answer),
         LOOP_TEST(the_library_may_run_the_loop),
         LOOP_TEST(a_child_touches_nothing_of_a_loop),
+        LOOP_TEST(a_loop_that_ends_does_not_listen),
     };
 
     if (!redis_server_available()) {

@@ -1,15 +1,19 @@
 #include "check.h"
 #include "redis_server.h"
+#include "threads.h"
 #include "wait.h"
 
 #include <rql/rql.h>
 
 #include <hiredis.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 /* What a client knows of itself and of what it holds, and the calls around a whole hold. */
+
+enum { AWAIT_MS = 10000 };
 
 static struct redis_server server;
 static redisContext *raw;
@@ -37,18 +41,6 @@ static void run(const char *command)
     freeReplyObject(redisCommand(raw, command));
 }
 
-static bool has(const rql_text_list *list, const char *text)
-{
-    size_t i;
-
-    for (i = 0; i < list->count; i++) {
-        if (strcmp(list->item[i], text) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void ids_have_the_gems_form(void **state)
 {
     char acquirer[RQL_ID_SIZE];
@@ -67,51 +59,66 @@ static void ids_have_the_gems_form(void **state)
     assert_string_equal(rql_current_host_id(client, host), expected);
 }
 
-static void this_thread_is_a_possible_host(void **state)
-{
-    char host[RQL_ID_SIZE];
-    rql_text_list *hosts = NULL;
+struct hosts {
+    char id[4][RQL_ID_SIZE];
+    pthread_barrier_t both; /* all have written; all may go */
+};
 
-    (void)state;
-    CHECK_OK(rql_possible_host_ids(client, &hosts, NULL));
-    assert_true(has(hosts, rql_current_host_id(client, host)));
-    rql_text_list_free(hosts);
+static void write_host(size_t index, void *data)
+{
+    struct hosts *hosts = data;
+
+    (void)rql_current_host_id(client, hosts->id[index]);
+    (void)pthread_barrier_wait(&hosts->both);
+    (void)pthread_barrier_wait(&hosts->both);
 }
 
-static void acquired_locks_are_those_still_held(void **state)
+static int count_of(const rql_text_list *list, const char *text)
 {
-    rql_lock *a = NULL;
-    rql_lock *b = NULL;
-    rql_text_list *names = NULL;
+    int count = 0;
+    size_t i;
 
-    (void)state;
-    CHECK_OK(rql_lock_acquire(client, "a", NULL, &a, NULL));
-    CHECK_OK(rql_lock_try(client, "b", NULL, &b, NULL));
-    CHECK_OK(rql_acquired_locks(client, &names, NULL));
-    assert_int_equal(names->count, 2);
-    assert_true(has(names, "a") && has(names, "b"));
-    rql_text_list_free(names);
-
-    CHECK_OK(rql_lock_release(a, NULL));
-    CHECK_OK(rql_acquired_locks(client, &names, NULL));
-    assert_int_equal(names->count, 1);
-    assert_true(has(names, "b"));
-    rql_text_list_free(names);
-    CHECK_OK(rql_lock_release(b, NULL));
+    for (i = 0; i < list->count; i++) {
+        count += strcmp(list->item[i], text) == 0;
+    }
+    return count;
 }
 
-static void verify_asks_the_server(void **state)
+/* A thread that was joined is in the list until the kernel has cleared it away. */
+static bool is_not_listed(void *host)
 {
-    rql_lock *lock = NULL;
+    rql_text_list *list = NULL;
+    bool is_there = rql_possible_host_ids(client, &list, NULL) || count_of(list, host) > 0;
+
+    rql_text_list_free(list);
+    return !is_there;
+}
+
+static void possible_host_ids_are_those_of_the_live_threads(void **state)
+{
+    struct hosts hosts;
+    struct threads *threads;
+    rql_text_list *list = NULL;
+    char own[RQL_ID_SIZE];
+    size_t i;
 
     (void)state;
-    CHECK_OK(rql_lock_acquire(client, "a", NULL, &lock, NULL));
-    CHECK_OK(rql_lock_verify(lock, NULL));
-    assert_int_equal(rql_lock_get_state(lock), RQL_HELD);
-    run("DEL rql:lock:a");
-    assert_int_equal(rql_lock_verify(lock, NULL), RQL_NOT_HELD);
-    assert_int_equal(rql_lock_get_state(lock), RQL_GONE);
-    assert_int_equal(rql_lock_release(lock, NULL), RQL_NOT_HELD);
+    assert_int_equal(pthread_barrier_init(&hosts.both, NULL, 5), 0);
+    threads = threads_start(4, write_host, &hosts);
+    (void)pthread_barrier_wait(&hosts.both);
+    CHECK_OK(rql_possible_host_ids(client, &list, NULL));
+    assert_int_equal(count_of(list, rql_current_host_id(client, own)), 1);
+    for (i = 0; i < 4; i++) {
+        assert_int_equal(count_of(list, hosts.id[i]), 1);
+    }
+    rql_text_list_free(list);
+    (void)pthread_barrier_wait(&hosts.both);
+    threads_join(threads);
+    assert_true(wait_until(is_not_listed, hosts.id[0], AWAIT_MS));
+    CHECK_OK(rql_possible_host_ids(client, &list, NULL));
+    assert_int_equal(count_of(list, own), 1);
+    rql_text_list_free(list);
+    assert_int_equal(pthread_barrier_destroy(&hosts.both), 0);
 }
 
 static void free_lock_is_free_and_held_lock_is_not(void **state)
@@ -151,22 +158,6 @@ static void check_is_refused_without_the_right_to_see_the_ttl(void **state)
     run("PEXPIRE rql:lock:a 9000000000000000000");
     assert_int_equal(rql_check_until_free(client, "a", &options, NULL), RQL_RETRY_LIMIT);
     CHECK_OK(rql_lock_release(lock, NULL));
-}
-
-static void check_returns_when_the_ttl_ends(void **state)
-{
-    rql_lock_options options;
-    rql_lock *lock = NULL;
-
-    (void)state;
-    rql_lock_options_init(client, &options);
-    options.ttl_ms = 100;
-    options.retry_count = RQL_FOREVER;
-    options.retry_delay_ms = 60000;
-    options.timeout_ms = 30000;
-    CHECK_OK(rql_lock_acquire(client, "a", &options, &lock, NULL));
-    CHECK_OK(rql_check_until_free(client, "a", &options, NULL));
-    assert_int_equal(rql_lock_release(lock, NULL), RQL_NOT_HELD);
 }
 
 static int is_held(rql_lock *lock, void *user_data)
@@ -234,12 +225,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         TEST(ids_have_the_gems_form),
-        TEST(this_thread_is_a_possible_host),
-        TEST(acquired_locks_are_those_still_held),
-        TEST(verify_asks_the_server),
+        TEST(possible_host_ids_are_those_of_the_live_threads),
         TEST(free_lock_is_free_and_held_lock_is_not),
         TEST(check_is_refused_without_the_right_to_see_the_ttl),
-        TEST(check_returns_when_the_ttl_ends),
         TEST(value_of_a_block_comes_back_and_the_lock_is_gone),
         TEST(block_that_overruns_is_told),
         TEST(block_does_not_run_without_the_lock),

@@ -37,6 +37,7 @@ static void bad_names_are_refused_by_every_call(void **state)
             RQL_E_INVALID);
     }
     check_invalid(NULL, NULL, "NULL");
+    assert_int_equal(rql_release_by_secret(client, "x", NULL, NULL), RQL_E_INVALID);
 }
 
 static void a_name_may_have_512_bytes_and_not_one_more(void **state)

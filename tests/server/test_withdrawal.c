@@ -10,7 +10,7 @@
 /* What the background thread gives back for others, beside the locks that it keeps. RQL_TEST_CROWD:
  * how many withdrawals. */
 
-enum { USUAL = 2000, FULL = 100000, TTL_MS = 2000, IO_MS = 500, TIMEOUT_MS = 250 };
+enum { USUAL = 2000, FULL = 100000, TTL_MS = 2000, IO_MS = 500 };
 
 static struct proxy *proxy;
 static long n_withdrawals;
@@ -215,68 +215,11 @@ static int start(void **state)
     return start_server(state);
 }
 
-static bool has_passed(void *until_us)
-{
-    return wait_clock_us() >= *(int64_t *)until_us;
-}
-
-static rql_client *client_in_a_hurry(int64_t budget_ms)
-{
-    rql_options options = client_options();
-
-    options.url = proxy_url(proxy);
-    options.connect_timeout_ms = budget_ms;
-    options.io_timeout_ms = budget_ms;
-    return new_client_with(&options);
-}
-
-/* It was granted, and nobody heard of it. Nor is the server to be had for longer than a call may
- * last. */
-static void what_nobody_heard_of_is_given_back_however_late(void **state)
-{
-    int64_t budget_ms = wait_stretched(TIMEOUT_MS); /* once to connect, once to be answered */
-    rql_client *client = client_in_a_hurry(budget_ms);
-    rql_lock_options options = patient(client);
-    int64_t until_us;
-    rql_lock *lock = NULL;
-
-    (void)state;
-    CHECK_OK(rql_lock_release(hold(client, "x"), NULL)); /* the server knows the script */
-    options.timeout_ms = TIMEOUT_MS;
-    proxy_cut_reply(proxy, 1);
-    proxy_refuse(proxy, true);
-    assert_int_equal(rql_lock_acquire(client, "x", &options, &lock, NULL), RQL_E_UNKNOWN);
-    assert_int_equal(ask_int("EXISTS rql:lock:x"), 1);
-    until_us = wait_clock_us() + 5 * budget_ms * 1000;
-    assert_true(wait_until(has_passed, &until_us, AWAIT_MS));
-    proxy_heal(proxy);
-    await_int(0, "EXISTS rql:lock:x");
-    rql_client_free(client);
-}
-
-/* Its holder is done with it, and was told that it may be there still. */
-static void what_could_not_be_released_is_released_later(void **state)
-{
-    rql_client *client = client_in_a_hurry(wait_stretched(TIMEOUT_MS));
-    rql_lock *lock = hold(client, "x");
-
-    (void)state;
-    proxy_refuse(proxy, true);
-    proxy_cut(proxy);
-    assert_true(rql_lock_release(lock, NULL) < 0);
-    assert_int_equal(ask_int("EXISTS rql:lock:x"), 1);
-    proxy_heal(proxy);
-    await_int(0, "EXISTS rql:lock:x");
-    rql_client_free(client);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         TEST(who_counts_on_what_was_taken_back_asks_the_server),
-        TEST(what_nobody_heard_of_is_given_back_however_late),
-        TEST(what_could_not_be_released_is_released_later),
         TEST(a_crowd_of_withdrawals_costs_no_renewed_lock_its_life),
         TEST(a_withdrawal_without_answer_holds_up_no_renewal),
         TEST(the_end_of_a_client_waits_for_its_time_out_and_not_for_a_crowd),

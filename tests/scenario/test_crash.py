@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+"""A server that is killed, loses its data or its scripts, and cuts connections, while a lock goes round."""
+import sys
+import threading
+import time
+
+from harness import FOREVER, Network, Worker, check, check_equal, main, scenario, wait_until
+
+LONG_MS = 60000
+CROWD = 12
+FOREVER_US = 1 << 62  # nothing is judged meanwhile
+RETRY_MS = 225  # delay and jitter, as they are unless they are set
+SLACK_MS = 100  # of the machine
+
+
+def crash(world, with_data):
+    """As a power cut."""
+    if with_data:
+        world.save()
+    world.server.kill()
+    world.server.launch()
+    world.reconnect()
+    world.server.forget()
+
+
+# ---- a crowd ----
+
+class Crowd:
+    """Each acquires, holds for a moment and releases, again and again. A hold of before a crash is not judged."""
+
+    def __init__(self, actors, names, may_fail=False):
+        self.names, self.may_fail = names, may_fail
+        self.mutex = threading.Lock()
+        self.epoch, self.began_us = 0, 0
+        self.inside = set()  # who holds since it began
+        self.n_grants = 0
+        self.released_at, self.longest_s = None, 0.0
+        self.workers = [Worker(lambda actor=actor: self.have_turn(actor)) for actor in actors]
+
+    def have_turn(self, actor):
+        asking = actor.ask(*self.names, timeout_ms=FOREVER)
+        if self.may_fail and asking.outcome().status != "OK":
+            return
+        held = asking.hold()
+        epoch = self.enter(actor, held.outcome.ts_us)
+        self.leave(actor, epoch)
+        ended = held.release()
+        check(self.may_fail or epoch != self.epoch or ended.status == "OK", repr(ended))
+
+    def enter(self, actor, ts_us):
+        """The epoch of the grant; None: one that is over."""
+        with self.mutex:
+            now = time.monotonic()
+            if self.released_at:
+                self.longest_s = max(self.longest_s, now - self.released_at)
+            self.released_at = None
+            self.n_grants += 1
+            if ts_us < self.began_us:
+                return None
+            check(not self.inside, f"{actor.name} beside {self.inside}")
+            self.inside.add(actor.name)
+            return self.epoch
+
+    def leave(self, actor, epoch):
+        with self.mutex:
+            if epoch == self.epoch:
+                self.inside.remove(actor.name)
+            self.released_at = time.monotonic()
+
+    def await_grants(self, count):
+        goal = self.n_grants + count
+        wait_until(lambda: self.n_grants >= goal or any(worker.failure for worker in self.workers),
+                   f"{count} grants more")
+
+    def end_epoch(self, now_us):
+        """What was granted before may be held by others as well."""
+        with self.mutex:
+            self.epoch, self.began_us = self.epoch + 1, now_us
+            self.inside.clear()
+
+    def end(self, world):
+        for worker in self.workers:
+            worker.is_stopped = True
+        for worker in self.workers:
+            worker.end()
+        world.await_nothing_left()
+
+
+def crowd_of(world, kind, names):
+    """Two clients share it."""
+    clients = [world.client(world.remote() if kind == "process" else None) for _ in range(2)]
+    kind = "thread" if kind == "process" else kind
+    return Crowd([world.actor(kind, clients[i % 2]) for i in range(CROWD)], names)
+
+
+@scenario(counts=[1])
+def scripts_may_be_flushed_all_the_time(world, kind, names):
+    crowd = crowd_of(world, kind, names)
+    while crowd.n_grants < 300:
+        world.ask("SCRIPT", "FLUSH")
+        crowd.await_grants(1)
+    crowd.end(world)
+
+
+def cut_again_and_again(world, kind, names, what):
+    crowd = crowd_of(world, kind, names)
+    crowd.await_grants(50)
+    crowd.longest_s = 0.0
+    for _ in range(30):
+        raw = world.ask("CLIENT", "ID")
+        for line in world.ask("CLIENT", "LIST", "TYPE", what).splitlines():
+            if f"id={raw} " not in line:
+                world.ask("CLIENT", "KILL", "ID", line.split(" ")[0][3:])
+        crowd.await_grants(10)
+    longest_ms = crowd.longest_s * 1000
+    crowd.end(world)
+    check(longest_ms <= RETRY_MS + SLACK_MS, f"a hand-over took {longest_ms:.0f} ms")
+
+
+@scenario(counts=[1], is_timed=True)
+def lost_subscribers_cost_one_poll_at_most(world, kind, names):
+    cut_again_and_again(world, kind, names, "pubsub")
+
+
+@scenario(counts=[1], is_timed=True)
+def lost_command_connections_cost_one_poll_at_most(world, kind, names):
+    cut_again_and_again(world, kind, names, "normal")
+
+
+@scenario(counts=[1])
+def a_crash_is_survived_by_holders_and_waiters(world, kind, names):
+    crowd = crowd_of(world, kind, names)
+    for with_data in (True, False):
+        crowd.await_grants(100)
+        crowd.end_epoch(FOREVER_US)
+        crash(world, with_data)
+        crowd.end_epoch(world.server.now_us())
+        crowd.await_grants(100)
+    crowd.end(world)
+
+
+@scenario(kinds=["thread"], counts=[1])
+def the_reply_to_another_is_never_taken(world, kind, names):
+    """One that is lost between two of a crowd puts those behind it in the wrong place."""
+    network = Network(world)
+    clients = [network.client(connect_timeout_ms=1000, io_timeout_ms=200) for _ in range(2)]
+    crowd = Crowd([world.actor(kind, clients[i % 2]) for i in range(CROWD)], names, may_fail=True)
+    for i in range(8):
+        crowd.await_grants(20)
+        network.fail("drop_reply", n=1 + i % 3)
+    network.heal()
+    crowd.await_grants(20)
+    crowd.end(world)
+
+
+# ---- a holder and a waiter ----
+
+def hold_and_wait(world, kind, names):
+    held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS)
+    asking = world.actor(kind).ask(*names, ttl_ms=LONG_MS, timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    return held, asking
+
+
+def check_next(world, held, asking):
+    mine = asking.hold()
+    check(mine.tokens[0] > held.tokens[0], f"{mine.tokens[0]} after {held.tokens[0]}")
+    mine.release().check()
+    world.await_nothing_left()
+
+
+@scenario()
+def a_crash_without_loss_changes_nothing(world, kind, names):
+    held, asking = hold_and_wait(world, kind, names)
+    crash(world, with_data=True)
+    check_equal(held.state(), "HELD")
+    check_equal([world.queue_length(name) for name in names], [1] * len(names))
+    held.release().check()
+    check_next(world, held, asking)
+
+
+@scenario(kinds=["thread", "process"], counts=[1])
+def a_crash_with_loss_is_told_at_the_next_word(world, kind, names):
+    """Two holders are possible after lost data; their tokens tell who is the later one."""
+    held, asking = hold_and_wait(world, kind, names)
+    crash(world, with_data=False)
+    outcome = held.verify()  # the first word on a connection that broke has no answer
+    check_equal((outcome if outcome.status == "NOT_HELD" else held.verify()).status, "NOT_HELD")
+    check_equal(held.state(), "GONE")
+    check_equal(held.release().status, "NOT_HELD")
+    check_next(world, held, asking)
+
+
+@scenario()
+def a_crash_with_loss_is_told_by_the_next_renewal(world, kind, names):
+    held = world.actor(kind).acquire(*names, ttl_ms=3000, auto_extend=True)
+    crash(world, with_data=False)
+    wait_until(held.is_lost, "the loss is told")
+    check_equal(held.release().status, "NOT_HELD")
+
+
+@scenario()
+def a_release_that_was_not_sent_released_nothing(world, kind, names):
+    """It begins while the server is gone, and ends when it is back without the lock."""
+    actor = world.actor(kind)
+    held = actor.acquire(*names, ttl_ms=LONG_MS)
+    world.server.kill()
+    actor.refused("other", timeout_ms=50)  # that the connection is gone is known
+    call = held.begin("release")
+    over = time.monotonic() + 0.05
+    wait_until(lambda: call.is_over() or time.monotonic() > over, "it is tried")
+    world.server.launch()
+    world.reconnect()
+    check_equal(call.outcome().status, "NOT_HELD")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

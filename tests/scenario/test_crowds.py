@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""Series beside many others: nobody starves, nobody stalls, nothing is kept for the dead. RQL_TEST_LONG: full size."""
+import os
+import random
+import sys
+import threading
+import time
+
+from dead import plant_dead
+from harness import FOREVER, check, check_soon, main, scenario, work_until
+
+LONG_MS = 60000
+IS_LONG = "RQL_TEST_LONG" in os.environ
+KINDS = ["thread", "loop"]
+
+# ---- the dead ----
+
+KILLED = 10
+SOON_US = 100000
+POLL_US = 225000      # of a Ruby, at most
+RESERVED_US = 2000000
+SILENCE_US = 5000000
+SLACK_US = 700000
+
+
+def start_series(world, count):
+    """b is held; each process stands in both queues."""
+    actors = [world.actor("process") for _ in range(count)]
+    for place, actor in enumerate(actors, 1):
+        actor.ask("a", "b", timeout_ms=FOREVER)
+        world.await_queue(["a"], place)
+    world.await_listeners(count)
+    return actors
+
+
+def leave_dead_series(world):
+    """b is held, and who waited for both was killed just now."""
+    held = world.actor("thread").acquire("b", ttl_ms=LONG_MS)
+    for actor in start_series(world, KILLED):
+        world.kill(actor)
+    world.await_listeners(0)
+    return held
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def nothing_is_reserved_for_series_killed_just_now(world, kind, names):
+    del names
+    held = leave_dead_series(world)
+    begun_us = world.server.now_us()
+    mine = world.actor(kind).acquire("a", ttl_ms=LONG_MS)
+    check_soon(mine, begun_us, SOON_US)
+    mine.release().check()
+    held.release().check()
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def who_waits_behind_series_killed_just_now_is_served(world, kind, names):
+    del names
+    held = leave_dead_series(world)
+    asking = world.actor(kind, retry_delay_ms=LONG_MS).ask("b", timeout_ms=FOREVER)
+    world.await_queue(["b"], KILLED + 1)
+    world.await_listeners(1)
+    released_us = world.server.now_us()
+    held.release().check()
+    mine = asking.hold()
+    check_soon(mine, released_us, SOON_US)
+    mine.release().check()
+
+
+@scenario(kinds=["ruby"], counts=[1], is_timed=True)
+def a_ruby_behind_series_killed_just_now_is_next(world, kind, names):
+    del names
+    held = leave_dead_series(world)
+    asking = world.actor(kind).ask("b")
+    world.await_queue(["b"], KILLED + 1)
+    released_us = world.server.now_us()
+    held.release().check()
+    mine = asking.hold()
+    check_soon(mine, released_us, POLL_US + SLACK_US)
+    mine.release()
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def a_series_that_was_stopped_costs_one_reservation(world, kind, names):
+    """It is told, and its host hears; nobody knows that it does nothing."""
+    del names
+    held = world.actor("thread").acquire("b", ttl_ms=LONG_MS)
+    stopped = start_series(world, 1)[0]
+    stopped.remote.stop()
+    actor, times = world.actor(kind), []
+    for _ in range(3):
+        begun_us = world.server.now_us()
+        mine = actor.acquire("a", timeout_ms=FOREVER)
+        times.append(mine.outcome.ts_us - begun_us)
+        mine.release().check()
+    world.kill(stopped)
+    held.release().check()
+    check(times[0] < RESERVED_US + SLACK_US and sum(times) < SILENCE_US + RESERVED_US + SLACK_US, f"{times} us")
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def a_series_does_not_wait_for_the_dead(world, kind, names):
+    del names
+    for count, crowd in ((1000, {}), (300, {"is_of_one": True}), (1000, {"is_fresh": False})):
+        held = world.actor("thread").acquire("x", ttl_ms=LONG_MS)
+        plant_dead(world, ["x"], count, **crowd)
+        client = world.told_clients(kind, retry_delay_ms=LONG_MS)[0]
+        asking = world.actor(kind, client).ask("w", "x", timeout_ms=FOREVER)
+        world.await_queue(["x"], count + 1)
+        released_us = world.server.now_us()
+        held.release().check()
+        mine = asking.hold()
+        check_soon(mine, released_us, SOON_US)
+        mine.release().check()
+        world.ask("FLUSHALL")
+
+
+# ---- the living ----
+
+LOCKS = "abcdefgh"
+N_ACTORS = 16
+TTL_MS = 5000
+RUN_S = 4
+STALL_US = 1500000
+LONG_WAIT_US = 40000000
+
+
+class Share:
+    """What came of one worker's turns."""
+
+    def __init__(self, actor, choose, hold_s=0.001, **options):
+        self.actor, self.choose, self.hold_s, self.options = actor, choose, hold_s, options
+        self.times = []
+
+    def have_turn(self):
+        held = self.actor.acquire(*self.choose(), ttl_ms=TTL_MS, timeout_ms=FOREVER, queue_ttl_ms=FOREVER,
+                                  **self.options)
+        self.times.append(held.outcome.waited_us)
+        time.sleep(self.hold_s)
+        held.release().check()
+
+
+def run_all(shares, run_s, longest_us):
+    over = time.monotonic() + run_s
+    work_until(lambda: time.monotonic() > over, [share.have_turn for share in shares], "they have worked")
+    check(all(share.times for share in shares), "somebody had nothing")
+    longest = max(max(share.times) for share in shares)
+    check(longest < longest_us, f"somebody waited for {longest} us")
+
+
+def one_of_all():
+    return [random.choice(LOCKS)]
+
+
+def hammer(world, kind, hold_s, run_s, longest_us, holds_another=False):
+    """A series of all eight beside a crowd that takes the same locks one by one."""
+    clients = [world.client() for _ in range(4)]
+    actors = [world.actor(kind, clients[i % 4]) for i in range(N_ACTORS + 1)]
+    others = [actor.acquire(f"of {actor.name}", ttl_ms=10 * LONG_MS) for actor in actors[1:] if holds_another]
+    shares = [Share(actor, one_of_all, hold_s) for actor in actors[1:]]
+    run_all([Share(actors[0], lambda: LOCKS), *shares], run_s, longest_us)
+    for other in others:
+        other.release().check()
+    world.await_nothing_left()
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def a_series_of_all_is_had_beside_short_holds(world, kind, names):
+    del names
+    hammer(world, kind, 0.001, RUN_S, STALL_US)
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_series_of_all_is_had_beside_long_holds(world, kind, names):
+    del names
+    hammer(world, kind, *((3, 100, LONG_WAIT_US) if IS_LONG else (0.3, 2 * RUN_S, LONG_WAIT_US / 4)))
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_series_of_all_is_had_beside_holders_of_other_locks(world, kind, names):
+    """They may be parts of a circle with the series, for all that is known of them, and are not."""
+    del names
+    hammer(world, kind, 0.001, RUN_S, LONG_WAIT_US / 4, holds_another=True)
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def atomic_series_and_one_of_the_gems_do_not_stall(world, kind, names):
+    """Each holds what another waits for at some time."""
+    del names
+    shares = [Share(world.actor(kind), lambda locks=locks: locks) for locks in ("ab", "bc")]
+    run_all([*shares, Share(world.actor(kind), lambda: "cba", mode="gem")], RUN_S, STALL_US)
+    world.await_nothing_left()
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def series_alone_hand_on(world, kind, names):
+    """They take turns as if there were no others."""
+    del names
+    shares = [Share(world.actor(kind), lambda locks=locks: locks, 0) for locks in ("abc", "cde", "dcb", "eda")]
+    run_all(shares, RUN_S, STALL_US)
+    world.await_nothing_left()
+
+
+# ---- opposite orders ----
+
+ROUNDS = 5000 if IS_LONG else 150
+
+COUNT_WAITING_HOLDERS = """
+local n, owners = 0, {}
+for _, name in ipairs(ARGV) do
+    owners[redis.call('HGET', 'rql:lock:' .. name, 'acq_id') or ''] = true
+end
+for _, name in ipairs(ARGV) do
+    for _, waiter in ipairs(redis.call('ZRANGE', 'rql:lock_queue:' .. name, 0, -1)) do
+        n = n + (owners[waiter] and 1 or 0)
+    end
+end
+return n"""
+
+
+class Board:
+    """Who is inside of which lock."""
+
+    def __init__(self):
+        self.mutex, self.inside, self.n_turns = threading.Lock(), {}, 0
+
+    def have_turn(self, actor, backwards):
+        """Two to four neighbours, forwards or backwards."""
+        first = random.randrange(5)
+        locks = ["abcde"[(first + i) % 5] for i in range(random.randrange(2, 5))]
+        held = actor.acquire(*(reversed(locks) if backwards else locks), timeout_ms=LONG_MS, queue_ttl_ms=FOREVER)
+        with self.mutex:
+            others = [self.inside[lock] for lock in locks if lock in self.inside]
+            check(not others, f"{actor.name} has {locks} beside {others}")
+            self.inside.update({lock: actor.name for lock in locks})
+        with self.mutex:
+            for lock in locks:
+                del self.inside[lock]
+            self.n_turns += 1
+        held.release().check()
+
+
+@scenario(kinds=["process", "loop"], counts=[1])
+def opposite_orders_never_deadlock(world, kind, names):
+    """From two clients at once. As one instant of the server: who waits holds nothing."""
+    del names
+    clients = [world.client(world.remote()) for _ in range(2)]
+    board, actor_kind = Board(), "thread" if kind == "process" else kind
+    players = [(world.actor(actor_kind, client), i == 1) for i, client in enumerate(clients) for _ in range(2)]
+
+    def is_over():
+        check(world.ask("EVAL", COUNT_WAITING_HOLDERS, 0, *"abcde") == 0, "somebody waits and holds")
+        return board.n_turns >= ROUNDS * len(players)
+    work_until(is_over, [lambda player=player: board.have_turn(*player) for player in players], "all have played")
+    world.await_nothing_left()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

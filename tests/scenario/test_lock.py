@@ -1,0 +1,433 @@
+#!/usr/bin/env python3
+"""One lock: what is written, what it costs, whose it is, and what an operator may do to it."""
+import re
+import sys
+
+from harness import FOREVER, Connection, Network, check, check_equal, main, scenario, wait_until
+
+LONG_MS = 60000
+TTL_MAX_MS = 30 * 24 * 3600 * 1000
+MINE = {"task": 7}  # the requests of a loop are acquirers of their own, unless they say who they are
+RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
+KINDS = ["thread", "loop"]
+
+
+def lock_of(names):
+    return f"rql:lock:{names[0]}"
+
+
+def seconds(ts_us):
+    """In the shortest form, as Ruby prints it: without the zeros at its end, but ".0" if whole."""
+    text = f"{int(ts_us) // 1000000}.{int(ts_us) % 1000000:06}".rstrip("0")
+    return text + "0" if text.endswith(".") else text
+
+
+def end_ms(world, names):
+    return world.ask("PEXPIRETIME", lock_of(names))
+
+
+# ---- what is written ----
+
+@scenario(counts=[1])
+def the_fields_are_the_gems_in_the_gems_order(world, kind, names):
+    world.ask("CONFIG", "SET", "hash-max-listpack-value", 1024)  # keeps the order of writing
+    actor = world.actor(kind)
+    held = actor.acquire(*names, ttl_ms=LONG_MS, meta={"job": "42", "place": "a b\nc"}, **MINE)
+    words = world.ask("HGETALL", lock_of(names))
+    ids = actor.begin("whoami", **MINE).outcome()
+    check_equal(list(zip(words[::2], words[1::2])), [
+        ("acq_id", ids.acq_id if kind != "loop" else held.outcome.acq_id), ("hst_id", held.outcome.hst_id),
+        ("ts", seconds(held.outcome.ts_us)), ("ini_ttl", str(LONG_MS)), ("rql_nonce", held.outcome.secrets[0]),
+        ("rql_token", str(int(held.tokens[0]))), ("job", "42"), ("place", "a b\nc")])
+    check(50000 < world.ask("PTTL", lock_of(names)) <= LONG_MS, "its ttl is another one")
+    check_equal(world.keys_left(), [lock_of(names)])
+    held.release().check()
+
+
+@scenario(kinds=["thread"], counts=[1])
+def ts_is_the_servers_time_in_the_shortest_form(world, kind, names):
+    actor, n_shortened = world.actor(kind), 0
+    while n_shortened < 3:
+        held = actor.acquire(*names)
+        ts_us = held.outcome.ts_us
+        check_equal(world.ask("HGET", lock_of(names), "ts"), seconds(ts_us))
+        n_shortened += ts_us % 10 == 0
+        check(abs(ts_us - world.server.now_us()) < 5000000, "it is another clock's")
+        held.release().check()
+
+
+@scenario(counts=[1])
+def what_the_holder_is_told(world, kind, names):
+    name = f"{names[0]} with blanks"
+    held = world.actor(kind).acquire(name, ttl_ms=7000, task=9007199254740991)
+    facts = held.outcome
+    check_equal((facts.name, facts.lock_key, facts.ttl_ms, facts.tries, facts.process, facts.handed_over),
+                (name, f"rql:lock:{name}", 7000, 1, 0, False))
+    check("/9007199254740991/0/" in facts.acq_id and facts.hst_id.split("/")[-1] in facts.acq_id, facts.acq_id)
+    check(4000 < held.remaining_ms() <= 6930, "the margin is 1 %")
+    held.release().check()
+
+
+@scenario(kinds=["thread", "process"], counts=[1])
+def a_lock_bears_the_names_of_who_takes_it(world, kind, names):
+    """Handles are used again, by whoever comes next."""
+    client = world.client(world.remote())
+    actors = [world.actor("thread", client) for _ in range(2)]
+    for actor in (*actors, actors[0], world.actor(kind)):
+        held, ids = actor.acquire(*names), actor.begin("whoami").outcome()
+        check_equal((held.outcome.acq_id, held.outcome.hst_id), (ids.acq_id, ids.hst_id))
+        held.release().check()
+
+
+@scenario(counts=[1])
+def tokens_rise_across_locks_clients_and_lost_data(world, kind, names):
+    actors, last = [world.actor(kind), world.actor("thread")], 0
+    for i in range(20):
+        held = actors[i % 2].acquire(names[0] if i % 3 else "other")
+        check(last < held.tokens[0] < 2 ** 53, f"{held.tokens[0]} after {last}")
+        last = held.tokens[0]
+        held.release().check()
+        if i == 10:
+            world.ask("FLUSHALL")
+
+
+# ---- what it costs ----
+
+class Monitor:
+    """Counts what clients send."""
+
+    def __init__(self, world):
+        self.world, self.connection = world, Connection(world.server.path, 20)
+        self.connection.call("MONITOR")
+
+    def count(self):
+        """Without what scripts run."""
+        self.world.ask("ECHO", "end-of-monitor")
+        count, line = 0, ""
+        while "end-of-monitor" not in line:
+            line = self.connection.read()
+            count += " lua] " not in line
+        self.connection.close()
+        return count - 1
+
+
+@scenario()
+def acquiring_and_releasing_cost_one_command_each(world, kind, names):
+    """A series is released one by one."""
+    actor = world.actor(kind)
+    actor.acquire(*names).release().check()  # connects, loads the scripts
+    monitor = Monitor(world)
+    for _ in range(20):
+        actor.acquire(*names).release().check()
+    check_equal(monitor.count(), 20 * (1 + len(names)))
+
+
+@scenario()
+def a_refused_try_costs_one_command(world, kind, names):
+    held, actor = world.actor("thread").acquire(*names, ttl_ms=LONG_MS), world.actor(kind)
+    for counted in (False, True):
+        monitor = Monitor(world)
+        check_equal(actor.refused(*names, tries=True, fail_fast=True).status, "FAIL_FAST_NO_TRY")
+        count = monitor.count()
+        check(not counted or count == 1, f"{count} commands")
+    held.release().check()
+    actor.ask(*names, tries=True).hold().release().check()
+
+
+# ---- whose it is ----
+
+@scenario(kinds=KINDS, counts=[1])
+def tasks_and_threads_are_acquirers_of_their_own(world, kind, names):
+    client = world.client()
+    held, other = world.actor(kind, client).acquire(*names, ttl_ms=LONG_MS, task=1), world.actor("thread", client)
+    for options in ({}, {"task": 2}):
+        outcome = other.refused(*names, fail_fast=True, conflict_strategy="work_through", **options)
+        check_equal(outcome.status, "FAIL_FAST_NO_TRY")
+    held.release().check()
+
+
+@scenario(kinds=["thread", "process"], counts=[1])
+def the_secret_releases_and_extends_from_any_client(world, kind, names):
+    other = world.actor("thread")
+
+    def use(secret, name=names[0], **words):
+        return other.begin("use_secret", name=name, secret=secret, **words).outcome().status
+    for bad in ("", "0" * 31, "0" * 33, "0" * 31 + "g", "0" * 16 + " " + "0" * 15):
+        check_equal((use(bad), use(bad, ttl_ms=1000)), ("E_INVALID", "E_INVALID"))
+    held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS)
+    secret = held.outcome.secrets[0]
+    check(re.fullmatch("[0-9a-f]{32}", secret), secret)
+    for words in ({}, {"ttl_ms": 1}):
+        check_equal((use("0" * 32, **words), use(secret, "other", **words)), ("NOT_HELD", "NOT_HELD"))
+    check_equal([use(secret, ttl_ms=ttl_ms) for ttl_ms in (0, TTL_MAX_MS + 1)], ["E_INVALID"] * 2)
+    check_equal(use(secret, ttl_ms=1000), "OK")
+    check(world.ask("PTTL", lock_of(names)) > 2000, "it was shortened")
+    check_equal(use(secret, ttl_ms=3600000), "OK")
+    check(3000000 < world.ask("PTTL", lock_of(names)) <= 3600000, "it was not extended")
+    check_equal((use(secret), use(secret)), ("OK", "NOT_HELD"))
+    check_equal(world.keys_left(), [])
+    check_equal(held.release().status, "NOT_HELD")
+
+
+@scenario(kinds=["thread", "process"], counts=[1])
+def acquired_locks_are_those_in_force(world, kind, names):
+    actor, other = world.actor(kind), world.actor("thread")
+
+    def listed(one):
+        return sorted(one.begin("acquired_locks").outcome().check().names)
+    first, second = (actor.acquire(name, ttl_ms=LONG_MS) for name in ("a", names[0]))
+    check_equal((listed(actor), listed(other)), (["a", names[0]], []))
+    again = actor.acquire("a", conflict_strategy="work_through")
+    check_equal(listed(actor), ["a", "a", names[0]])
+    again.release().check()
+    world.ask("DEL", "rql:lock:a")
+    first.verify().check("NOT_HELD")
+    check_equal(listed(actor), names)
+    second.forget()
+    check_equal(listed(actor), [])
+    check_equal(first.release().status, "NOT_HELD")
+
+
+# ---- how it ends ----
+
+@scenario(is_timed=True)
+def a_lock_is_gone_for_its_holder_before_the_server_drops_it(world, kind, names):
+    actor, begun_us = world.actor(kind), world.server.now_us()
+    held = actor.acquire(*names, ttl_ms=400)
+    wait_until(lambda: held.state() != "HELD", "it is gone")
+    left_ms = world.ask("PTTL", lock_of(names))
+    check(left_ms >= 0 or world.server.now_us() >= begun_us + 399000, "it was believed in for too long")
+    check_equal((held.state(), held.remaining_ms()), ("GONE", 0))
+    wait_until(lambda: not world.keys_left(), "the server drops it")
+    check_equal(held.release().status, "NOT_HELD")
+
+
+@scenario(kinds=KINDS, counts=[1])
+def an_extension_is_of_what_is_held(world, kind, names):
+    held = world.actor(kind).acquire(*names, ttl_ms=20000)
+    for ttl_ms in (90000, 1):
+        held.extend(ttl_ms).check()
+        check(70000 < world.ask("PTTL", lock_of(names)) <= 90000, "it is another ttl")
+        check(70000 < held.remaining_ms() <= 89100, "its holder believes in another")
+    check_equal([held.extend(ttl_ms).status for ttl_ms in (0, TTL_MAX_MS + 1)], ["E_INVALID"] * 2)
+    held.extend(TTL_MAX_MS).check()
+    world.ask("DEL", lock_of(names))
+    check_equal((held.extend(90000).status, held.state()), ("NOT_HELD", "GONE"))
+    check_equal(world.keys_left(), [])
+    check_equal(held.release().status, "NOT_HELD")
+
+
+def check_not_extended(world, kind, names):
+    """Somebody lets it live on, and its holder does not know: it goes by its own clock. The locks of a series are
+    asked for all the same: others of them may be held."""
+    held = world.actor(kind).acquire(*names, ttl_ms=1000)
+    for name in names:
+        world.ask("PEXPIRE", f"rql:lock:{name}", LONG_MS)
+    wait_until(lambda: held.state() == "GONE", "it is gone")
+    check_equal(held.extend(2 * LONG_MS).status, "NOT_HELD")
+    check_equal((held.state(), held.remaining_ms()), ("GONE", 0))
+    check(len(names) > 1 or 0 < world.ask("PTTL", lock_of(names)) <= LONG_MS, "it was extended")
+    held.release().check()
+    check_equal(world.keys_left(), [])
+
+
+@scenario(kinds=["thread"])
+def what_is_gone_is_not_extended(world, kind, names):
+    check_not_extended(world, kind, names)
+
+
+@scenario(kinds=["loop"], counts=[1])
+def what_is_gone_is_not_extended_on_a_loop(world, kind, names):
+    check_not_extended(world, kind, names)
+
+
+@scenario(kinds=KINDS, counts=[1])
+def an_extension_that_comes_too_late_is_none(world, kind, names):
+    """It goes while the answer is on its way."""
+    network = Network(world)
+    held = world.actor(kind, network.client(io_timeout_ms=LONG_MS)).acquire(*names, ttl_ms=1000)
+    held.extend(1).check()  # the server knows the script
+    network.fail("delay", direction="down", n=2000)
+    check_equal((held.extend(LONG_MS).status, held.state()), ("NOT_HELD", "GONE"))
+    network.heal()
+    held.release().check()
+
+
+def handed_over(world, kind, network, names, **options):
+    """It lives for a second, unless it is claimed."""
+    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    actor = world.actor(kind, network.client())
+    asking = actor.ask(*names, timeout_ms=FOREVER, **{"ttl_ms": LONG_MS, **options})
+    world.await_queue(names, 1)
+    world.await_listeners(1)
+    held.release().check()
+    return asking.hold()
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def a_claim_that_is_lost_is_repeated(world, kind, names):
+    """Of a lock that was handed over and forgotten: it is left to its whole ttl. At the end of a client what is still
+    to be done is done first."""
+    network = Network(world)
+    for fault, ends in (("cut_after", False), ("cut_after", True), ("refuse", False), ("refuse", True)):
+        held = handed_over(world, kind, network, names)
+        if fault == "refuse":
+            network.fail("refuse")
+            network.fail("cut")
+        else:
+            network.fail("cut_after", n=0, direction="up")
+        held.forget()
+        network.heal()
+        if ends:
+            world.free(held.actor.client)
+        wait_until(lambda: world.ask("PTTL", lock_of(names)) > 5000, "it is claimed")
+        check(world.ask("PTTL", lock_of(names)) <= LONG_MS, "it lives for longer")
+        if not ends:
+            world.free(held.actor.client)
+        world.ask("FLUSHALL")
+
+
+@scenario(kinds=KINDS, counts=[1])
+def nobody_is_told_of_what_was_forgotten(world, kind, names):
+    network = Network(world)
+    held = handed_over(world, kind, network, names, ttl_ms=3000, auto_extend=True)
+    network.fail("refuse")
+    network.fail("cut")
+    held.forget()
+    n_before = len(held.losses())
+    wait_until(lambda: not world.keys_left(), "it has ended")
+    world.free(held.actor.client)
+    check_equal(len(held.losses()), n_before)
+
+
+# ---- what an operator does ----
+
+def unlock(world, actor, names):
+    outcome = actor.begin("force_unlock", name=names[0]).outcome().check()
+    check_equal(world.ask("EXISTS", lock_of(names), f"rql:lock_queue:{names[0]}"), 0)
+    return outcome.lock_released, outcome.queue_released
+
+
+@scenario(kinds=["thread", "process"], counts=[1])
+def an_unlock_says_what_was_there(world, kind, names):
+    actor, other = world.actor(kind), world.actor("thread")
+    check_equal(unlock(world, other, names), (False, False))
+    held = actor.acquire(*names, ttl_ms=LONG_MS)
+    check_equal(unlock(world, other, names), (True, False))
+    check_equal(held.release().status, "NOT_HELD")
+    world.ask("ZADD", f"rql:lock_queue:{names[0]}", 1, RUBY)
+    check_equal(unlock(world, other, names), (False, True))
+    world.ask("ZADD", f"rql:lock_queue:{names[0]}", 1, RUBY)
+    world.ask("HSET", lock_of(names), "acq_id", RUBY)
+    check_equal(unlock(world, other, names), (True, True))
+
+
+@scenario(counts=[1])
+def a_live_waiter_comes_back_after_an_unlock(world, kind, names):
+    other = world.actor("thread")
+    held = other.acquire(*names, ttl_ms=LONG_MS)
+    asking = world.actor(kind, retry_delay_ms=50).ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    outcome = other.begin("force_unlock", name=names[0]).outcome().check()
+    check_equal((outcome.lock_released, outcome.queue_released), (True, True))
+    asking.hold().release().check()
+    check_equal(held.release().status, "NOT_HELD")
+
+
+@scenario(kinds=["thread"], counts=[1])
+def an_unlock_that_is_not_possible_names_what_stands_in_the_way(world, kind, names):
+    queue = f"rql:lock_queue:{names[0]}"
+    world.ask("SET", queue, "foreign")
+    outcome = world.actor(kind).begin("force_unlock", name=names[0]).outcome()
+    check_equal(outcome.status, "E_WRONG_TYPE")
+    check(lock_of(names) in outcome.error, outcome.error)
+    check_equal(world.ask("GET", queue), "foreign")
+    for right in ("multi", "zremrangebyscore", "expire", "exec"):
+        world.ask("ACL", "SETUSER", "limited", *f"reset on >pw ~* &* +@all -{right}".split())
+        actor = world.actor(kind, url=f"unix://limited:pw@{world.server.path}")
+        outcome = actor.begin("force_unlock", name=names[0]).outcome()
+        check_equal(outcome.status, "E_AUTH")
+        check(f"no permissions to run the '{right}' command" in outcome.error, outcome.error)
+
+
+def force_extend(actor, names, add_ms):
+    return actor.begin("force_extend", name=names[0], add_ms=add_ms).outcome().status
+
+
+@scenario(counts=[1])
+def an_operator_extends_whoever_holds_the_lock(world, kind, names):
+    """A server that is stalled within the script adds to it."""
+    held, other = world.actor(kind).acquire(*names, ttl_ms=LONG_MS), world.actor("thread")
+    for add_ms in (30000, -50000, 1):
+        before_ms, begun_us = end_ms(world, names), world.server.now_us()
+        check_equal(force_extend(other, names, add_ms), "OK")
+        more_ms = end_ms(world, names) - before_ms - add_ms
+        check(0 <= more_ms <= (world.server.now_us() - begun_us) / 1000 + 1, f"{more_ms} ms more")
+    check_equal(world.ask("HMGET", lock_of(names), "ini_ttl", "spc_ext_ttl"), [str(LONG_MS), None])
+    before_ms = end_ms(world, names)
+    check_equal([force_extend(other, names, ms) for ms in (TTL_MAX_MS + 1, -TTL_MAX_MS - 1)], ["E_INVALID"] * 2)
+    check_equal(end_ms(world, names), before_ms)
+    check_equal(force_extend(other, names, TTL_MAX_MS), "OK")
+    check(TTL_MAX_MS / 2 < world.ask("PTTL", lock_of(names)) <= TTL_MAX_MS, "it is not kept within 30 days")
+    held.release().check()
+
+
+@scenario(counts=[1])
+def an_extension_below_zero_ends_the_lock(world, kind, names):
+    """One without ttl has -1, as far as the gem knows."""
+    held, other = world.actor(kind).acquire(*names, ttl_ms=LONG_MS), world.actor("thread")
+    check_equal([force_extend(other, names, ms) for ms in (-TTL_MAX_MS, 30000, -1)], ["OK", "NOT_FOUND", "NOT_FOUND"])
+    check_equal(world.keys_left(), [])
+    check_equal(held.release().status, "NOT_HELD")
+    world.ask("HSET", lock_of(names), "acq_id", RUBY)
+    check_equal(force_extend(other, names, 20000), "OK")
+    check(0 < world.ask("PTTL", lock_of(names)) <= 19999, "it has no ttl")
+
+
+# ---- waiting until it is free, without taking it ----
+
+def look(actor, names, **options):
+    return actor.begin("check_until_free", names=names, options={"timeout_ms": FOREVER, **options})
+
+
+def n_looks(world):
+    counted = re.search(r"cmdstat_hexists:calls=(\d+)", world.ask("INFO", "commandstats"))
+    return int(counted.group(1)) if counted else 0
+
+
+@scenario(kinds=["thread"], counts=[1], is_timed=True)
+def a_look_at_a_held_lock_comes_to_its_limits(world, kind, names):
+    held, actor = world.actor("thread").acquire(*names, ttl_ms=LONG_MS), world.actor(kind, retry_jitter_ms=0)
+    before = n_looks(world)
+    check_equal(look(actor, names, fail_fast=True).outcome().status, "FAIL_FAST_NO_TRY")
+    check_equal(n_looks(world), before + 1)
+    outcome = look(actor, names, retry_count=3, retry_delay_ms=100).outcome()
+    check_equal((outcome.status, n_looks(world)), ("RETRY_LIMIT", before + 4))
+    check(outcome.took_us >= 199000, f"after {outcome.took_us} us")
+    outcome = look(actor, names, retry_delay_ms=3600000, timeout_ms=200).outcome()
+    check_equal(outcome.status, "TIMED_OUT")
+    check(outcome.took_us >= 199000, f"after {outcome.took_us} us")
+    check_equal(world.keys_left(), [lock_of(names)])
+    held.release().check()
+    look(actor, names).outcome().check()
+
+
+@scenario(kinds=["thread"], counts=[1])
+def a_look_ends_when_the_lock_does(world, kind, names):
+    """By a release, or at the end of its ttl: not at the next look."""
+    actor = world.actor(kind)
+    held, before = world.actor("thread").acquire(*names, ttl_ms=LONG_MS), n_looks(world)
+    looking = look(actor, names, retry_delay_ms=20)
+    wait_until(lambda: n_looks(world) >= before + 3, "it looks")
+    held.release().check()
+    looking.outcome().check()
+    world.ask("HSET", lock_of(names), "acq_id", RUBY)
+    world.ask("PEXPIRE", lock_of(names), 400)
+    look(actor, names, retry_delay_ms=3600000).outcome().check()
+    check_equal(world.keys_left(), [])
+    world.ask("SET", lock_of(names), "foreign")
+    check_equal(look(actor, names).outcome().status, "E_WRONG_TYPE")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

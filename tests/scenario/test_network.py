@@ -1,0 +1,479 @@
+#!/usr/bin/env python3
+"""A network that loses, cuts and holds up words between a client and its server."""
+import sys
+
+from harness import FOREVER, Network, as_they_end, check, check_equal, let_pass, main, scenario, wait_until
+
+LONG_MS = 60000
+SILENCE_MS = 100     # after which a connection counts as broken, where it is so short
+UNUSED_S = 1.2       # after which a connection is looked at before it is used
+IMPATIENT_MS = 300
+CROWD = 16
+NOT_ENDED = 0        # rql_series_ending
+
+
+def patient(network, io_timeout_ms=LONG_MS):
+    return network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=io_timeout_ms)
+
+
+def check_holds(world, held):
+    check_equal([world.token(name) for name in held.names], held.tokens)
+
+
+# ---- one reply is lost ----
+
+# The script is unknown, which makes a call two exchanges; on a new connection there is a login as well.
+LOSSES = [(False, fault, n) for fault in ("drop_reply", "cut_reply") for n in range(1, 4)]
+LOSSES += [(True, "cut_reply", n) for n in range(1, 11)]
+
+
+def lose_each_reply(world, kind, is_single, prepare, call):
+    """What the call needs is made ready before; the call has to come to its end, and leaves nothing. A reply lost
+    in the middle of a series' would be one that TCP loses."""
+    network = Network(world)
+    for is_cut, fault, n in LOSSES if is_single else [one for one in LOSSES if one[1] != "drop_reply"]:
+        actor = world.actor(kind, network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=SILENCE_MS))
+        actor.acquire("warm").release().check()
+        ready = prepare(actor)
+        world.ask("SCRIPT", "FLUSH")
+        if is_cut:
+            network.fail("cut")
+        network.fail(fault, n=n)
+        call(actor, ready)
+        network.heal()
+        world.await_nothing_left()
+        world.free(actor.client)
+
+
+@scenario(kinds=["thread", "loop"])
+def a_lost_reply_of_an_acquisition_changes_nothing(world, kind, names):
+    def acquire(actor, ready):
+        del ready
+        held = actor.acquire(*names, ttl_ms=LONG_MS, timeout_ms=FOREVER)
+        check_holds(world, held)
+        held.release().check()
+    lose_each_reply(world, kind, len(names) == 1, lambda actor: None, acquire)
+
+
+@scenario(kinds=["thread", "loop"])
+def a_lost_reply_of_a_release_changes_nothing(world, kind, names):
+    lose_each_reply(world, kind, len(names) == 1, lambda actor: actor.acquire(*names, ttl_ms=LONG_MS),
+                    lambda actor, held: held.release().check())
+
+
+@scenario(kinds=["thread"], counts=[1])
+def a_lost_reply_of_a_re_entrys_end_changes_nothing(world, kind, names):
+    """Nor does another re-entry believe in what was taken back."""
+    def enter(actor):
+        strategies = ("wait_for_lock", "extendable_work_through", "work_through")
+        return [actor.acquire(*names, ttl_ms=LONG_MS, conflict_strategy=one) for one in strategies]
+
+    def leave(actor, holds):
+        del actor
+        held, extending, inner = holds
+        extending.release().check()
+        left_ms = world.ask("PTTL", f"rql:lock:{names[0]}")
+        check(inner.remaining_ms() <= left_ms, "it believes in what was taken back")
+        inner.release().check()
+        held.release().check()
+    lose_each_reply(world, kind, True, enter, leave)
+
+
+def check_extended(world, held):
+    """It may be repeated until there is an answer, and does not add up: it sets what is left."""
+    outcome = held.extend(LONG_MS)
+    while outcome.status in ("E_UNKNOWN", "E_IO"):
+        check_equal(held.state(), "HELD")
+        outcome = held.extend(LONG_MS)
+    outcome.check()
+    check(max(world.ask("PTTL", f"rql:lock:{name}") for name in held.names) <= LONG_MS, "it was added")
+    held.release().check()
+
+
+@scenario(kinds=["thread"])
+def a_lost_reply_of_an_extension_changes_nothing(world, kind, names):
+    lose_each_reply(world, kind, len(names) == 1, lambda actor: actor.acquire(*names, ttl_ms=LONG_MS // 2),
+                    lambda actor, held: check_extended(world, held))
+
+
+@scenario(kinds=["loop"], counts=[1])
+def a_lost_reply_of_a_loops_extension_changes_nothing(world, kind, names):
+    lose_each_reply(world, kind, len(names) == 1, lambda actor: actor.acquire(*names, ttl_ms=LONG_MS // 2),
+                    lambda actor, held: check_extended(world, held))
+
+
+@scenario(kinds=["thread", "loop"])
+def a_lost_reply_of_a_withdrawal_changes_nothing(world, kind, names):
+    other = world.actor("thread")
+
+    def give_up(actor, held):
+        actor.refused(*names, timeout_ms=FOREVER, retry_count=1).check("RETRY_LIMIT", "E_UNKNOWN")
+        world.await_queue(names, 0)
+        held.release().check()
+    lose_each_reply(world, kind, len(names) == 1, lambda actor: other.acquire(*names, ttl_ms=LONG_MS), give_up)
+
+
+@scenario(kinds=["loop"])
+def a_lost_reply_of_a_cancellation_changes_nothing(world, kind, names):
+    other = world.actor("thread")
+
+    def cancel(actor, held):
+        asking = actor.ask(*names, timeout_ms=FOREVER)
+        asking.cancel().check("OK")
+        asking.outcome().check("CANCELLED", "E_UNKNOWN")
+        world.await_queue(names, 0)
+        held.release().check()
+    lose_each_reply(world, kind, len(names) == 1, lambda actor: other.acquire(*names, ttl_ms=LONG_MS), cancel)
+
+
+@scenario(kinds=["thread", "loop"])
+def a_lost_word_to_a_waiter_costs_no_grant(world, kind, names):
+    """A reply, a confirmation or a push: any one of them, on either connection."""
+    network, other = Network(world), world.actor("thread")
+    for n in range(1, 11):
+        for fault in ("drop_reply", "cut_reply"):
+            actor = world.actor(kind, network.client(connect_timeout_ms=SILENCE_MS, io_timeout_ms=SILENCE_MS))
+            actor.acquire("warm").release().check()
+            held = other.acquire(*names, ttl_ms=LONG_MS)
+            network.fail(fault, n=n)
+            asking = actor.ask(*names, ttl_ms=LONG_MS, timeout_ms=FOREVER)
+            world.await_queue(names, 1)
+            held.release().check()
+            mine = asking.hold()
+            check_holds(world, mine)
+            network.heal()
+            mine.release().check()
+            world.await_nothing_left()
+            world.free(actor.client)
+
+
+@scenario(kinds=["thread", "loop"], is_timed=True)
+def a_lost_word_about_ruby_holds_up_nobody(world, kind, names):
+    """A Ruby worker holds the lock, so the server is asked for more than a place in the queue. A series loses the
+    connection as well: its withdrawals follow in one write, and TCP loses none of their replies."""
+    network, fault = Network(world), "drop_reply" if len(names) == 1 else "cut_reply"
+    for n in range(1, 17):
+        actor = world.actor(kind, network.client(connect_timeout_ms=3000, io_timeout_ms=LONG_MS))
+        actor.acquire(*names).release().check()
+        for name in names:
+            world.ask("HSET", f"rql:lock:{name}", "acq_id", "rql:acq:1/2/3/4/0123456789abcdef")
+        network.fail(fault, n=n)
+        outcome = actor.refused(*names, timeout_ms=SILENCE_MS)
+        check(outcome.took_us < 1500000, f"{outcome!r} after {outcome.took_us} us")
+        network.heal()
+        world.free(actor.client)
+        check_equal([world.queue_length(name) for name in names], [0] * len(names))
+        world.ask("DEL", *[f"rql:lock:{name}" for name in names])
+
+
+@scenario(kinds=["thread", "loop"])
+def a_release_that_got_no_answer_is_unknown(world, kind, names):
+    """The first attempt may have released it, whatever kept the others from being made."""
+    network = Network(world)
+    client = network.client(connect_timeout_ms=IMPATIENT_MS, io_timeout_ms=IMPATIENT_MS)
+    held = world.actor(kind, client).acquire(*names, ttl_ms=LONG_MS)
+    network.fail("refuse")
+    network.fail("cut_reply", n=1)
+    outcome = held.release().check("E_UNKNOWN")
+    check(len(names) == 1 or outcome.result["ending"] == NOT_ENDED, "it counts as ended")
+    check(any(f"rql:lock:{name}" in outcome.error for name in names), outcome.error)
+    network.heal()
+    world.free(client)
+    world.await_nothing_left()
+
+
+@scenario(kinds=["thread", "loop"])
+def what_nobody_heard_of_is_given_back_however_late(world, kind, names):
+    """It was granted, and its answer lost. Nor is the server to be had for longer than a call may last."""
+    network = Network(world)
+    actor = world.actor(kind, network.client(connect_timeout_ms=250, io_timeout_ms=250))
+    actor.acquire(*names).release().check()
+    network.fail("cut_reply", n=1)
+    network.fail("refuse")
+    actor.refused(*names, ttl_ms=10 * LONG_MS, timeout_ms=250).check("E_UNKNOWN")
+    check(all(world.holder(name) for name in names), "it was not granted")
+    let_pass(1.5)
+    network.heal()
+    world.await_nothing_left()
+
+
+@scenario(kinds=["thread", "loop"])
+def what_could_not_be_released_is_released_later(world, kind, names):
+    """Its holder is done with it, and was told that it may be there still."""
+    network = Network(world)
+    client = network.client(connect_timeout_ms=250, io_timeout_ms=250)
+    held = world.actor(kind, client).acquire(*names, ttl_ms=10 * LONG_MS)
+    network.fail("refuse")
+    network.fail("cut")
+    held.release().check("E_IO", "E_UNKNOWN")
+    check(all(world.holder(name) for name in names), "it was released without a connection")
+    network.heal()
+    world.await_nothing_left()
+
+
+# ---- what is told to those who wait ----
+
+def stand_and_listen(world, actor, names):
+    """The server knows of a subscription before the client does, whose login waits for more replies."""
+    asking = actor.ask(*names, ttl_ms=LONG_MS, timeout_ms=FOREVER, retry_delay_ms=LONG_MS)
+    world.await_queue(names, 1)
+    wait_until(lambda: actor.client.stats().connections == 2, "it is connected twice")
+    world.await_listeners(1)
+    return asking
+
+
+def hand_over(world, held, asking):
+    """By a push: nobody asks before a minute is over."""
+    held.release().check()
+    mine = asking.hold()
+    check(len(mine.names) > 1 or mine.outcome.handed_over, "it found the lock by itself")
+    mine.release().check()
+    world.await_nothing_left()
+
+
+@scenario(kinds=["thread", "loop"])
+def a_push_may_come_byte_by_byte(world, kind, names):
+    network = Network(world)
+    actor, held = world.actor(kind, patient(network)), world.held_by_another(*names)
+    network.fail("dribble")
+    hand_over(world, held, stand_and_listen(world, actor, names))
+
+
+@scenario(kinds=["thread", "loop"])
+def a_lost_push_costs_a_poll(world, kind, names):
+    """The push itself, on a connection that stays."""
+    network = Network(world)
+    actor, held = world.actor(kind, patient(network)), world.held_by_another(*names)
+    asking = stand_and_listen(world, actor, names)
+    let_pass(0.1)
+    network.fail("drop_reply", n=1)
+    held.release().check()
+    asking.hold().release().check()
+    world.await_nothing_left()
+
+
+def lose_the_subscriber(is_muted, is_cut, listens_before):
+    """The server knows of it or not: who waits is granted what it never hears of, or is passed over."""
+    def case(world, kind, names):
+        network = Network(world)
+        actor = world.actor(kind, patient(network, 1000))
+        hand_over(world, world.held_by_another(*names), stand_and_listen(world, actor, names))
+        held = world.held_by_another(*names)
+        asking = stand_and_listen(world, actor, names) if listens_before else None
+        before = network.count("connections")
+        if is_muted:
+            network.fail("mute_last")
+        if is_cut:
+            world.ask("CLIENT", "KILL", "TYPE", "pubsub")
+        asking = asking or actor.ask(*names, timeout_ms=FOREVER, retry_delay_ms=LONG_MS)
+        wait_until(lambda: network.count("connections") > before, "it has connected again")
+        world.await_listeners(1)
+        hand_over(world, held, asking)
+    what = "hears nothing" if is_muted else "is cut"
+    known = " and is unknown" if is_muted and is_cut else ""
+    case.__name__ = f"a subscriber that {what}{known} is replaced {'while' if listens_before else 'when'} one waits"
+    return case
+
+
+for muted, cut in ((True, False), (True, True), (False, True)):
+    for before in (True, False):
+        scenario(kinds=["thread", "loop"])(lose_the_subscriber(muted, cut, before))
+
+
+@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+def a_subscriber_that_cannot_connect_holds_up_nobody(world, kind, names):
+    """Connecting it is for all who wait, but on the time of one of them."""
+    network = Network(world)
+    client = patient(network)
+    first = world.actor(kind, client)
+    last = world.actor(kind, client) if kind == "thread" else first
+    held, held_too = world.held_by_another(*names), world.held_by_another("other")
+    asked = stand_and_listen(world, first, names)
+    asked_too = last.ask("other", timeout_ms=IMPATIENT_MS)
+    held.release().check()
+    mine = asked.hold()
+    network.fail("freeze", direction="down")
+    world.ask("CLIENT", "KILL", "TYPE", "pubsub")
+    outcome = asked_too.outcome().check("TIMED_OUT", "E_UNKNOWN")
+    check(outcome.took_us < (IMPATIENT_MS + 150) * 1000, f"after {outcome.took_us} us")
+    network.heal()
+    mine.release().check()
+    held_too.release().check()
+    world.await_nothing_left()
+
+
+# ---- connections that break ----
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def a_connection_that_ended_unused_is_made_anew(world, kind, names):
+    """Servers, and those between, end what is not used for long; it is seen before it is used."""
+    network = Network(world)
+    actor = world.actor(kind, patient(network))
+    held = actor.acquire(*names, ttl_ms=LONG_MS)
+    network.fail("cut")
+    let_pass(UNUSED_S)
+    held.extend(2 * LONG_MS).check()
+    network.fail("cut")
+    let_pass(UNUSED_S)
+    actor.begin("force_extend", name="other", add_ms=1000).outcome().check("NOT_FOUND")
+    held.release().check()
+
+
+@scenario(kinds=["loop"], is_timed=True)
+def a_frozen_server_does_not_hold_up_a_loop(world, kind, names):
+    """Nor does a login that gets no answer: each call ends by its own deadline."""
+    network = Network(world)
+    for is_cut in (False, True):
+        actor = world.actor(kind, network.client(connect_timeout_ms=3000, io_timeout_ms=LONG_MS))
+        actor.acquire("warm").release().check()
+        network.fail("freeze", direction="down")
+        if is_cut:
+            network.fail("cut")
+        limits_ms = range(50, 350, 30)
+        for limit_ms, asking in [(limit_ms, actor.ask(*names, timeout_ms=limit_ms)) for limit_ms in limits_ms]:
+            outcome = asking.outcome().check("E_UNKNOWN", *(["E_IO"] if is_cut else []))
+            check(limit_ms * 1000 <= outcome.took_us < (limit_ms + 100) * 1000, f"{limit_ms} ms: {outcome.took_us} us")
+        network.heal()
+        world.await_nothing_left()
+        world.free(actor.client)
+
+
+@scenario(kinds=["loop"])
+def a_cancellation_without_an_answer_goes_on(world, kind, names):
+    network = Network(world)
+    client = network.client(connect_timeout_ms=500, io_timeout_ms=500)
+    held, asking = world.held_by_another(*names), world.actor(kind, client).ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    network.fail("freeze")
+    asking.cancel().check()
+    asking.outcome().check("E_UNKNOWN")
+    check_equal([world.queue_length(name) for name in names], [1] * len(names))
+    network.heal()
+    world.await_queue(names, 0)
+    held.release().check()
+    world.await_nothing_left()
+
+
+@scenario(kinds=["loop"])
+def closing_a_loop_ends_without_an_answer(world, kind, names):
+    """What it left behind is taken back when the server is heard again."""
+    network = Network(world)
+    actor = world.actor(kind, network.client(connect_timeout_ms=500, io_timeout_ms=500))
+    other = actor.acquire("other", ttl_ms=LONG_MS)
+    held = world.held_by_another(*names)
+    asked = [actor.ask(*names, timeout_ms=FOREVER, task=task) for task in range(1, CROWD + 1)]
+    world.await_queue(names, CROWD)
+    network.fail("freeze")
+    releasing = other.begin("release")
+    actor.end()
+    world.actors.remove(actor)
+    releasing.outcome().check("E_UNKNOWN", "E_IO")
+    for asking in asked:
+        asking.outcome().check("CANCELLED", "E_UNKNOWN")
+    network.heal()
+    world.await_queue(names, 0)
+    held.release().check()
+    world.await_nothing_left()
+
+
+@scenario(kinds=["loop"])
+def scripts_that_the_server_forgot_are_taught_in_order(world, kind, names):
+    """Who asks between two of its answers does not get ahead of those that have to ask again."""
+    network = Network(world)
+    actor = world.actor(kind, patient(network))
+    held = world.held_by_another("warm")
+    asking = actor.ask("warm", timeout_ms=FOREVER)
+    world.await_listeners(1)  # who is not told of hand-overs is passed over
+    held.release().check()
+    asking.hold().release().check()
+    world.ask("SCRIPT", "FLUSH")
+
+    def ask():
+        return actor.ask(*names, timeout_ms=FOREVER, ttl_ms=LONG_MS)
+
+    def n_sent():
+        return actor.client.stats().commands
+
+    n_scripts, before = world.n_scripts(), n_sent()
+    network.fail("freeze", direction="down")
+    asked = [ask()]
+    wait_until(lambda: world.n_scripts() > n_scripts, "the first is answered")
+    network.fail("freeze", direction="up")
+    asked += [ask() for _ in range(CROWD)]
+    wait_until(lambda: n_sent() == before + 1 + CROWD, "the others are sent")
+    network.fail("freeze", direction="down", n=0)
+    wait_until(lambda: n_sent() == before + 2 + CROWD, "the first is sent again")
+    asked += [ask() for _ in range(CROWD)]
+    for _ in range(2):  # the loop has come round
+        actor.begin("whoami").outcome().check()
+    network.heal()
+    served = []
+    for asking in as_they_end(asked):
+        asking.hold().release().check()
+        served.append(asked.index(asking))
+    check_equal(served, sorted(served))
+    world.await_nothing_left()
+
+
+@scenario(kinds=["thread", "loop"])
+def cut_connections_lose_nobody(world, kind, names):
+    """Both break again and again while a crowd goes through."""
+    network = Network(world)
+    client = patient(network)
+    actors = [world.actor(kind, client) for _ in range(CROWD if kind == "thread" else 1)]
+    for _ in range(20):
+        crowd = [actors[i % len(actors)].ask(*names, timeout_ms=FOREVER) for i in range(CROWD)]
+        for i, asking in enumerate(as_they_end(crowd)):
+            held = asking.hold()
+            if i == 0:
+                network.fail("cut")
+            held.release().check("OK", "E_UNKNOWN", "NOT_HELD")
+    world.await_nothing_left()
+
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def no_server_is_a_fault(world, kind, names):
+    outcome = world.actor(kind, url="unix:///nonexistent/rql.sock").refused(*names, timeout_ms=IMPATIENT_MS)
+    check_equal(outcome.status, "E_IO")
+    check("/nonexistent/rql.sock" in outcome.error, outcome.error)
+
+
+# ---- the end of a client ----
+
+@scenario(kinds=["thread"])
+def freeing_a_client_withdraws_what_is_open(world, kind, names):
+    """Its request was sent and no answer came; then there was no connection to withdraw it on."""
+    network = Network(world)
+    client = network.client(connect_timeout_ms=1000, io_timeout_ms=1000)
+    actor = world.actor(kind, client)
+    actor.acquire(*names).release().check()
+    network.fail("freeze", direction="down")
+    asking = actor.ask(*names, ttl_ms=LONG_MS, timeout_ms=1000)
+    wait_until(lambda: world.holder(names[0]), "it is granted")
+    network.fail("refuse")
+    network.fail("cut")
+    asking.outcome().check("E_UNKNOWN")
+    check(world.holder(names[0]), "it was given back without a connection")
+    network.heal()
+    world.free(client)
+    check_equal(world.keys_left(), [])
+
+
+@scenario(kinds=["thread"], counts=[1], is_timed=True)
+def freeing_a_client_without_a_server_ends_soon(world, kind, names):
+    """However many requests are open: they share the time."""
+    network = Network(world)
+    client = network.client(connect_timeout_ms=400, io_timeout_ms=400)
+    actors = [world.actor(kind, client) for _ in range(CROWD)]
+    actors[0].begin("connect").outcome().check()
+    network.fail("freeze", direction="down")
+    for asking in [actor.ask(*names, timeout_ms=IMPATIENT_MS) for actor in actors]:
+        outcome = asking.outcome()
+        check(outcome.status.startswith("E_"), repr(outcome))
+    took_us = world.free(client).took_us
+    check(took_us < 1500000, f"it took {took_us} us")
+    network.heal()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

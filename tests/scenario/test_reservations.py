@@ -1,0 +1,338 @@
+#!/usr/bin/env python3
+"""A free lock at whose head a series stands is reserved for it. Who holds what the series waits for and asks for that
+lock is served before it, or both would wait for ever; for everybody else a reservation ends after a while."""
+import sys
+import time
+
+from harness import FOREVER, Worker, as_they_end, check, check_equal, check_soon, main, scenario
+from others import Ruby
+
+LONG_MS = 60000
+GIVE_UP_MS = 8000
+SOON_US = 100000
+RESERVED_US = 2000000
+POLL_US = 225000     # of a Ruby, at most
+SLACK_US = 700000    # a poll of ours, and what a busy machine adds
+BRIEF_MS = 300       # less than a reservation lasts
+MOMENT_S = 0.1
+KINDS = ["thread", "loop"]
+
+
+class Field:
+    """Three actors, each with a client that is told of hand-overs: `series` waits for a and b, `nested` holds b and
+    wants a, and somebody else."""
+
+    def __init__(self, world, kind, **options):
+        self.world = world
+        self.series, self.nested, self.third = (world.actor(kind, one) for one in world.told_clients(kind, **options))
+        self.waiting = None
+
+    def reserve(self):
+        """b is held. a is free, and a series stands at its head."""
+        self.waiting = self.series.ask("a", "b", timeout_ms=FOREVER)
+        self.world.await_queue(["b"], 1)
+        check_equal(self.world.holder("a"), None)
+
+    def ask(self, actor, *names, place, **options):
+        asking = actor.ask(*names, **{"timeout_ms": GIVE_UP_MS, **options})
+        self.world.await_queue(["a"], place)
+        return asking
+
+    def end(self, *holds):
+        """All are given back, and the series is served as well."""
+        for held in holds:
+            held.release().check()
+        self.waiting.hold().release().check()
+        self.world.await_nothing_left()
+
+
+# ---- who holds what the series waits for ----
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def a_holder_has_what_is_reserved_for_who_waits_for_it(world, kind, names):
+    """What a loop holds counts for all its requests, and what a task holds for its own. It may ask by a series."""
+    del names
+    for wanted, options in ((["a"], {}), (["a"], {"task": 7}), (["a", "c"], {})):
+        field = Field(world, kind)
+        held = field.nested.acquire("b", ttl_ms=LONG_MS, **options)
+        field.reserve()
+        begun_us = world.server.now_us()
+        inner = field.nested.acquire(*wanted, timeout_ms=GIVE_UP_MS, **options)
+        check_soon(inner, begun_us, SOON_US)
+        field.end(inner, held)
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def a_holder_that_left_its_lock_to_its_ttl_is_one(world, kind, names):
+    """As after the gem's lock without a block."""
+    del names
+    field = Field(world, kind)
+    field.nested.acquire("b", ttl_ms=LONG_MS).forget()
+    field.reserve()
+    begun_us = world.server.now_us()
+    inner = field.nested.acquire("a", timeout_ms=GIVE_UP_MS)
+    check_soon(inner, begun_us, SOON_US)
+    world.actor("thread").begin("force_unlock", name="b").outcome().check()
+    field.end(inner)
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def a_holder_is_served_before_those_who_hold_nothing(world, kind, names):
+    """They have come before, and wait behind the reservation."""
+    del names
+    field = Field(world, kind)
+    held = field.nested.acquire("b", ttl_ms=LONG_MS)
+    field.reserve()
+    idle = field.ask(field.third, "a", place=2, timeout_ms=FOREVER)
+    begun_us = world.server.now_us()
+    inner = field.nested.acquire("a", timeout_ms=GIVE_UP_MS)
+    check_soon(inner, begun_us, SOON_US)
+    inner.release().check()
+    held.release().check()
+    for asking in as_they_end([idle, field.waiting]):
+        asking.hold().release().check()
+    world.await_nothing_left()
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def a_holder_that_waits_already_is_served_first(world, kind, names):
+    """The circle is closed by a release: a was held by somebody else when both came. A Ruby between them may be a
+    part of the circle; nobody can know."""
+    del names
+    for with_ruby in (False, True):
+        field, ruby = Field(world, kind), Ruby(world)
+        blocking = field.third.acquire("a", ttl_ms=LONG_MS)
+        held = field.nested.acquire("b", ttl_ms=LONG_MS)
+        field.waiting = field.series.ask("a", "b", timeout_ms=FOREVER)
+        world.await_queue(["b"], 1)
+        if with_ruby:
+            check(not ruby.take("a"), "it took what is held")
+        asking = field.ask(field.nested, "a", place=3 if with_ruby else 2)
+        released_us = world.server.now_us()
+        blocking.release().check()
+        inner = asking.hold()
+        check_soon(inner, released_us, SOON_US)
+        ruby.give_up("a")
+        ruby.close()
+        field.end(inner, held)
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def a_series_of_a_holder_lets_another_holder_by(world, kind, names):
+    """It asks, and is marked itself: it may not keep for itself what it cannot take."""
+    del names
+    field, ruby = Field(world, kind), Ruby(world)
+    check(ruby.take("a"), "it is free")
+    held = field.nested.acquire("b", ttl_ms=LONG_MS)
+    field.waiting = field.series.ask("a", "b", timeout_ms=FOREVER, nested=True)
+    world.await_queue(["b"], 1)
+    asking = field.ask(field.nested, "a", place=2)
+    time.sleep(POLL_US / 1000000)  # the series watches: nothing shows when
+    released_us = world.server.now_us()
+    ruby.release("a")
+    ruby.close()
+    inner = asking.hold()
+    check_soon(inner, released_us, SOON_US)
+    field.end(inner, held)
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_holder_waits_in_line_for_a_lock_that_is_held(world, kind, names):
+    """Being one is of no advantage where nothing is reserved."""
+    del names
+    field = Field(world, kind)
+    blocking = field.third.acquire("a", ttl_ms=LONG_MS)
+    first = field.ask(field.series, "a", place=1)
+    held = field.nested.acquire("b", ttl_ms=LONG_MS)
+    second = field.ask(field.nested, "a", place=2)
+    blocking.release().check()
+    mine = first.hold()
+    check(not second.is_over(), "the holder came first")
+    mine.release().check()
+    second.hold().release().check()
+    held.release().check()
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def a_gem_series_has_what_is_reserved_for_who_waits_for_it(world, kind, names):
+    """One after the other, and the last is reserved for a series that waits for the first."""
+    del names
+    field = Field(world, kind)
+    blocking = field.third.acquire("c", ttl_ms=LONG_MS)
+    asking = field.nested.ask("b", "c", "a", timeout_ms=GIVE_UP_MS, mode="gem")
+    world.await_queue(["c"], 1)
+    field.reserve()
+    released_us = world.server.now_us()
+    blocking.release().check()
+    mine = asking.hold()
+    check_soon(mine, released_us, SOON_US)
+    field.end(mine)
+
+
+# ---- for everybody else it ends ----
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def a_ruby_that_holds_has_it_when_the_reservation_ends(world, kind, names):
+    """lock { lock } of the gem: nothing is known of it."""
+    del names
+    for with_company in (False, True):
+        field, actor = Field(world, kind), world.actor("ruby")
+        check(actor.ruby.take("b"), "it is free")
+        field.reserve()
+        idle = field.ask(field.third, "a", place=2, timeout_ms=FOREVER) if with_company else None
+        begun_us = world.server.now_us()
+        asking = actor.ask("a", timeout_ms=GIVE_UP_MS)
+        if idle:
+            idle.hold().release().check()
+        mine = asking.hold()
+        check_soon(mine, begun_us, RESERVED_US * (3 if with_company else 1) + POLL_US + SLACK_US)
+        mine.release()
+        actor.ruby.release("b")
+        field.waiting.hold().release().check()
+        world.ask("FLUSHALL")
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def a_reservation_ends_for_others_later_each_time(world, kind, names):
+    del names
+    field = Field(world, kind)
+    held = field.third.acquire("b", ttl_ms=LONG_MS)
+    field.reserve()
+    times = []
+    for _ in range(2):
+        begun_us = world.server.now_us()
+        mine = field.nested.acquire("a", timeout_ms=GIVE_UP_MS)
+        times.append(mine.outcome.ts_us - begun_us)
+        mine.release().check()
+    check(RESERVED_US / 2 < times[0] < RESERVED_US + SLACK_US < times[1] < 2 * RESERVED_US + SLACK_US,
+          f"after {times} us")
+    field.end(held)
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_series_that_was_passed_is_next(world, kind, names):
+    """Only one is let past, and the series keeps its place before the others."""
+    del names
+    field = Field(world, kind)
+    held = world.actor("thread").acquire("b", ttl_ms=LONG_MS)  # on a loop, whatever a client holds makes it a holder
+    field.reserve()
+    waiters = [world.actor(kind, one.client) for one in (field.nested, field.third, field.nested)]
+    asked = [field.ask(waiter, "a", place=place, timeout_ms=FOREVER) for place, waiter in enumerate(waiters, 2)]
+    first = asked[0].hold()
+    held.release().check()  # b is free, and a is held by who was let past
+    check_equal(world.holder("b"), None)
+    first.release().check()
+    series = field.waiting.hold()
+    check(not any(asking.is_over() for asking in asked[1:]), "others passed as well")
+    series.release().check()
+    for asking in asked[1:]:
+        asking.hold().release().check()
+    check(first.tokens[0] < series.tokens[0], "tokens fall")
+    world.await_nothing_left()
+
+
+# ---- others come and go meanwhile ----
+
+def reserved(world, kind):
+    """a is reserved for a series that asks seldom; b and c are held for long."""
+    for name in "bc":
+        world.ask("HSET", f"rql:lock:{name}", "acq_id", "o", "hst_id", "h", "ts", "1.0", "ini_ttl", LONG_MS)
+    field = Field(world, kind, retry_delay_ms=LONG_MS)
+    field.reserve()
+    return field
+
+
+def end_reserved(world, field, *others):
+    world.ask("DEL", "rql:lock:b", "rql:lock:c")
+    for asking in (field.waiting, *others):
+        asking.hold().release().check()
+
+
+def wait_briefly(actor):
+    outcome = actor.ask("a", timeout_ms=BRIEF_MS)
+    if outcome.outcome().status == "OK":
+        outcome.hold().release().check()
+
+
+def wait_briefly_for_several(actor):
+    actor.refused("a", "c", timeout_ms=BRIEF_MS)
+
+
+def take_at_random(actor):
+    mine = actor.acquire("a", timeout_ms=FOREVER, access_strategy="random")
+    time.sleep(BRIEF_MS / 1000)
+    mine.release().check()
+
+
+def not_prolonged_by(do, what):
+    """Somebody who holds nothing waits for a beside it."""
+    def case(world, kind, names):
+        del names
+        field = reserved(world, kind)
+        begun_us = world.server.now_us()
+        asking = field.ask(field.nested, "a", place=2)
+        nuisance = Worker(lambda: do(field.third)) if do else None
+        if not do:
+            world.ask("HSET", "rql:req:a", "ruby", "9795370457159169 1795370454830280 0 1795370454.83 gone")
+        mine = asking.hold()
+        mine.release().check()
+        if nuisance:
+            nuisance.end()
+        check_soon(mine, begun_us, RESERVED_US + SLACK_US + 200000)
+        end_reserved(world, field)
+    case.__name__ = f"a reservation is not prolonged by {what}"
+    return case
+
+
+for act, text in ((wait_briefly, "one who gives up"), (wait_briefly_for_several, "a series that gives up"),
+                  (take_at_random, "one who takes at random"), (None, "a Ruby of the future")):
+    scenario(kinds=KINDS, counts=[1], is_timed=True)(not_prolonged_by(act, text))
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_series_behind_another_does_not_prolong_its_reservation(world, kind, names):
+    """It asks often."""
+    del names
+    field = reserved(world, kind)
+    second = field.third.ask("a", "c", timeout_ms=FOREVER, retry_delay_ms=10, retry_jitter_ms=0)
+    world.await_queue(["a"], 2)
+    world.actor("ruby").ask("a", timeout_ms=GIVE_UP_MS).hold().release()
+    end_reserved(world, field, second)
+
+
+def begin_reservation(world, field):
+    """Somebody looks at a: it is reserved from now on. When."""
+    check_equal(field.nested.refused("a", fail_fast=True).status, "FAIL_FAST_AFTER_TRY")
+    return world.server.now_us()
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def a_ruby_has_its_turn_when_the_reservation_ends(world, kind, names):
+    """The series asks when it lapses, and does not come back before Ruby has tried."""
+    del names
+    field, actor = reserved(world, kind), world.actor("ruby")
+    check(not actor.ruby.take("a"), "it is reserved")
+    begun_us = begin_reservation(world, field)
+    mine = actor.ask("a", timeout_ms=GIVE_UP_MS).hold()
+    check_soon(mine, begun_us, RESERVED_US + SLACK_US + 200000)
+    mine.release()
+    end_reserved(world, field)
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def a_series_is_passed_by_one_ruby_at_a_time(world, kind, names):
+    """Each of them counts as one that was let by, as one of ours does."""
+    del names
+    field, first, second = reserved(world, kind), world.actor("ruby"), world.actor("ruby")
+    check(not first.ruby.take("a") and not second.ruby.take("a"), "it is reserved")
+    begin_reservation(world, field)
+    mine = first.ask("a", timeout_ms=GIVE_UP_MS).hold()
+    time.sleep(MOMENT_S)  # the series watches it: nothing shows when
+    mine.release()
+    time.sleep(MOMENT_S)
+    check_equal(second.ask("a", timeout_ms=1000).outcome().status, "TIMED_OUT")
+    end_reserved(world, field)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""A server that says no: a right is missing, it is busy, it is loading."""
+import contextlib
+import sys
+import threading
+
+from harness import FOREVER, Connection, Refused, check, check_equal, main, scenario, wait_until
+
+LONG_MS = 60000
+LEASE_MS = 1000
+IMPATIENT_MS = 150
+IO_TIMEOUT_MS = 300  # and what the end of a client may take that cannot withdraw
+ALL = "~* &* +@all"
+
+# Whatever the library sends or its scripts call, but for what it cannot log in without.
+RIGHTS = ("evalsha eval exists time hset hmget hget hdel hincrby hsetnx hexists pexpire pttl set zadd zrem zscore "
+          "zrange zrank zcard zremrangebyscore del persist").split()
+
+
+def allow(world, *rights):
+    world.ask("ACL", "SETUSER", "limited", *" ".join(rights).split())
+
+
+def limited(world, kind, *rights):
+    """An actor of a user that may do no more."""
+    allow(world, "reset on >pw", *rights)
+    return world.actor(kind, url=f"unix://limited:pw@{world.server.path}", io_timeout_ms=IO_TIMEOUT_MS)
+
+
+def check_told(outcome, right, *others):
+    """Redis 7.0 does not say which command a script may not call."""
+    if outcome.status == "E_AUTH":
+        check(f"'{right}' command" in outcome.error or "can't run this command" in outcome.error, outcome.error)
+    elif outcome.status.startswith("E_"):
+        outcome.check(*others)
+
+
+def check_residue(world, names, right):
+    """Nothing that would last for ever."""
+    keys = [f"rql:{part}:{name}" for part in ("lock", "lock_queue", "req") for name in names]
+    check_equal([key for key in keys if world.ask("PTTL", key) == -1], [], f"without {right}")
+
+
+def use_free_locks(world, actor, names, right):
+    asking = actor.ask(*names, ttl_ms=LEASE_MS, timeout_ms=FOREVER)
+    outcome = asking.outcome()
+    check_told(outcome, right)
+    if outcome.status == "OK":
+        held = asking.hold()
+        if actor.kind != "loop" or len(names) == 1:
+            extended = held.extend(LEASE_MS)
+            while extended.status == "E_UNKNOWN":
+                extended = held.extend(LEASE_MS)
+            check_told(extended, right)
+        check_told(held.release(), right, "E_UNKNOWN")
+    check_residue(world, names, right)
+
+
+def wait_for_held_locks(world, actor, names, right):
+    """Who may not withdraw either is not told that the request is gone."""
+    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    check_told(actor.refused(*names, timeout_ms=IMPATIENT_MS), right, "E_UNKNOWN")
+    check_residue(world, names, right)
+    held.release().check()
+
+
+def without(right):
+    def case(world, kind, names):
+        actor = limited(world, kind, ALL, "-" + right)
+        use_free_locks(world, actor, names, right)
+        wait_until(lambda: not any(world.holder(name) for name in names), "what was not released has ended")
+        wait_for_held_locks(world, actor, names, right)
+        world.free(actor.client)
+        world.actor("thread").acquire(*names, timeout_ms=FOREVER).release().check()
+
+    case.__name__ = f"a user without {right} is told and leaves nothing"
+    return case
+
+
+def losing(right):
+    def case(world, kind, names):
+        """What it releases goes to another, by its rights."""
+        actor = limited(world, kind, ALL)
+        held = actor.acquire(*names, ttl_ms=LEASE_MS)
+        asking = world.actor("thread").ask(*names, ttl_ms=LEASE_MS, timeout_ms=FOREVER)
+        world.await_queue(names, 1)
+        world.await_listeners(1)
+        allow(world, "-" + right)
+        check_told(held.release(), right, "E_UNKNOWN")
+        check_residue(world, names, right)
+        asking.hold().release().check("OK", "NOT_HELD")  # so short that it need not be claimed; it may have ended
+        allow(world, "+" + right)
+        wait_until(lambda: not any(world.holder(name) for name in names), "it has ended")
+
+    case.__name__ = f"a user who loses {right} hands over or not"
+    return case
+
+
+for one in RIGHTS:
+    scenario(kinds=["thread", "loop"])(without(one))
+    scenario(kinds=["thread", "loop"])(losing(one))
+
+
+@scenario(kinds=["thread", "loop"])
+def a_user_without_keys_or_channels_is_told(world, kind, names):
+    for limits in ("resetkeys ~other:* &*", "~* resetchannels", "~* &* -publish", "~* &* -time"):
+        actor = limited(world, kind, "+@all", limits)
+        outcome = actor.refused(*names, timeout_ms=FOREVER)
+        check_equal(outcome.status, "E_AUTH")
+        check("pw" not in outcome.error, outcome.error)
+        check_residue(world, names, limits)
+        world.free(actor.client)
+    check_equal([world.holder(name) for name in names], [None] * len(names))
+
+
+@scenario(kinds=["thread"])
+def rights_that_come_back_are_used(world, kind, names):
+    """While they are gone, the lock stands until its deadline."""
+    actor = limited(world, kind, ALL)
+    held = actor.acquire(*names, ttl_ms=LONG_MS)
+    allow(world, "-evalsha -eval")
+    check_equal(held.extend(2 * LONG_MS).status, "E_AUTH")
+    check_equal(held.state(), "HELD")
+    allow(world, "+@all")
+    held.extend(2 * LONG_MS).check()
+    held.release().check()
+
+
+@scenario(kinds=["thread"])
+def a_lock_on_a_replica_stands_and_is_released_when_it_is_none(world, kind, names):
+    held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS)
+    world.ask("REPLICAOF", "127.0.0.1", 1)
+    outcome = held.extend(2 * LONG_MS)
+    check_equal((outcome.status, held.state()), ("E_READ_ONLY", "HELD"))
+    world.ask("REPLICAOF", "NO", "ONE")
+    held.extend(2 * LONG_MS).check()
+    held.release().check()
+    check_equal(world.keys_left(), [])
+
+
+@scenario(counts=[1])
+def a_full_server_still_hands_over(world, kind, names):
+    """A hand-over takes no more memory than was there: a full server would keep a free lock from its waiters."""
+    held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS)
+    asking = world.actor(kind).ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    world.await_listeners(1)
+    world.ask("CONFIG", "SET", "maxmemory", 1)
+    try:
+        held.release().check()
+        asking.hold().release().check()
+    finally:
+        world.ask("CONFIG", "SET", "maxmemory", 0)
+    check_equal(world.keys_left(), [])
+
+
+# ---- a server that is busy with a script ----
+
+BUSY_FOR_10_S = "local begun = redis.call('TIME')[1] while redis.call('TIME')[1] - begun < 10 do end"
+
+
+def is_busy(world):
+    try:
+        world.ask("PING")
+    except Refused:
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def busy(world):
+    """It ends by itself, whatever becomes of the test."""
+    script = Connection(world.server.path)
+    world.ask("CONFIG", "SET", "busy-reply-threshold", 1)
+    script.tell("EVAL", BUSY_FOR_10_S, 0)
+    wait_until(lambda: is_busy(world), "it is busy")
+    try:
+        yield
+    finally:
+        world.ask("SCRIPT", "KILL")
+        with contextlib.suppress(Refused):  # that it was killed
+            script.read()
+        script.close()
+        world.ask("CONFIG", "SET", "busy-reply-threshold", 5000)
+
+
+@scenario(kinds=["thread", "loop"])
+def a_release_at_a_busy_server_is_made_up_for(world, kind, names):
+    """It says no for longer than the caller waits. The lock would stay for the rest of its ttl."""
+    client = world.client(connect_timeout_ms=IO_TIMEOUT_MS, io_timeout_ms=IO_TIMEOUT_MS)
+    held = world.actor(kind, client).acquire(*names, ttl_ms=10 * LONG_MS)
+    with busy(world):
+        held.release().check("E_UNAVAILABLE", "E_UNKNOWN")  # it was slow to say so
+    world.await_nothing_left()
+
+
+# ---- a server that loads ----
+
+SLOWLY = ("--key-load-delay", "300", "--loading-process-events-interval-bytes", "1024")
+
+
+class Knocker(threading.Thread):
+    """One question after another, each of a fresh client, while the server is away and comes back."""
+
+    def __init__(self, world):
+        super().__init__()
+        self.world, self.statuses, self.is_stopped = world, set(), False
+        self.remote = world.remote()  # it ends with the thread that started it
+        self.start()
+
+    def run(self):
+        while not self.is_stopped:
+            actor = self.world.actor("thread", self.world.client(self.remote))
+            self.statuses.add(actor.begin("force_extend", name="y", add_ms=1000).outcome().status)
+            self.world.free(actor.client)
+
+    def end(self):
+        self.is_stopped = True
+        self.join()
+
+
+@scenario(counts=[1])
+def a_server_that_loads_is_waited_for(world, kind, names):
+    """What was held and waited for goes on where it was: it has refused, and lost nothing."""
+    held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS)
+    asking = world.actor(kind).ask(*names, ttl_ms=LONG_MS, timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    world.ask("EVAL", "for i = 1, 4000 do redis.call('set', 'k' .. i, i) end", 0)
+    world.save()
+    world.server.kill()
+    knocker = Knocker(world)
+    world.server.launch(*SLOWLY)
+    knocker.end()
+    world.reconnect()
+    world.server.forget()
+    check("E_UNAVAILABLE" in knocker.statuses, f"nobody was told that it loads: {knocker.statuses}")
+    check(knocker.statuses <= {"E_UNAVAILABLE", "E_IO", "E_UNKNOWN", "NOT_FOUND"}, f"{knocker.statuses}")
+    check_equal(held.state(), "HELD")
+    held.release().check()
+    asking.hold().release().check()
+    world.await_nothing_left()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

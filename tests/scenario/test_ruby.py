@@ -1,0 +1,391 @@
+#!/usr/bin/env python3
+"""Ruby tells nobody that it has released a lock. Whoever of ours is next has it at once all the same."""
+import statistics
+import sys
+import time
+
+from harness import FOREVER, check, check_equal, let_pass, main, scenario, wait_until
+from others import Ruby
+
+LONG_MS = 60000
+RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
+GRACE_US = 2000000  # that a Ruby in front of a free lock has
+ROUNDS = 7
+HOLD_S = 0.04
+SOON_US = 20000
+LATE_US = 1000000   # a poll may be due from then on
+N_RUBIES = 20
+KINDS = ["thread", "loop"]
+
+
+def queue_of(name):
+    return f"rql:lock_queue:{name}"
+
+
+def check_queue_is_empty(world, names):
+    check_equal([world.queue_length(name) for name in names], [0] * len(names))
+
+
+def ruby_holds(world, names):
+    """The last of them."""
+    world.ask("HSET", f"rql:lock:{names[-1]}", "acq_id", RUBY, "hst_id", "rql:hst:1/2/4/0123456789abcdef", "ts",
+              f"{time.time():.6f}", "ini_ttl", LONG_MS)
+    world.ask("PEXPIRE", f"rql:lock:{names[-1]}", LONG_MS)
+
+
+# ---- in front of a free lock ----
+
+@scenario(kinds=KINDS, is_timed=True)
+def a_ruby_in_front_of_a_free_lock_has_two_seconds(world, kind, names):
+    for name in names:
+        world.ask("ZADD", queue_of(name), time.time() - 1, RUBY)
+    actor = world.actor(kind, retry_delay_ms=50, retry_jitter_ms=0)
+    begun_us = world.server.now_us()
+    mine = actor.ask(*names, timeout_ms=FOREVER).hold()
+    took_us = mine.outcome.ts_us - begun_us
+    check(GRACE_US - 1000 <= took_us < GRACE_US + 400000, f"after {took_us} us")
+    check_queue_is_empty(world, names)
+    mine.release().check()
+
+
+@scenario(kinds=KINDS)
+def a_ruby_seen_in_the_future_has_two_seconds(world, kind, names):
+    """The server's clock was set back after it was seen: its time is not over only then."""
+    score = int(time.time()) - 1
+    for name in names:
+        world.ask("ZADD", queue_of(name), score, RUBY)
+        world.ask("HSET", f"rql:req:{name}", "ruby", f"{score + 3600}000000 {score} {RUBY}")
+    outcome = world.actor(kind).ask(*names, timeout_ms=FOREVER, queue_ttl_ms=FOREVER).hold()
+    check(outcome.outcome.took_us < 4 * GRACE_US, f"after {outcome.outcome.took_us} us")
+    outcome.release().check()
+    check_queue_is_empty(world, names)
+
+
+@scenario()
+def a_release_leaves_the_lock_free_for_ruby(world, kind, names):
+    """The gem's queues have no ttl, and get none."""
+    held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS)
+    ruby = Ruby(world)
+    check(not ruby.take(names[0]), "it took what is held")
+    held.release().check()
+    check_equal((world.holder(names[0]), world.queue_length(names[0])), (None, 1))
+    check_equal(world.ask("TTL", queue_of(names[0])), -1)
+    check(ruby.take(names[0]), "it is not served")
+    check_equal(world.ask("EXISTS", queue_of(names[0])), 0)
+    ruby.release(names[0])
+    ruby.close()
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def a_ruby_that_gives_up_does_not_stand_in_the_way(world, kind, names):
+    """It is at the head of a free lock, and leaves."""
+    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    ruby = Ruby(world)
+    check(not ruby.take(names[0]), "it took what is held")
+    asking = world.actor(kind, retry_delay_ms=200).ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, 2)
+    held.release().check()
+    left_us = world.server.now_us()
+    ruby.give_up(names[0])
+    mine = asking.hold()
+    check(mine.outcome.ts_us - left_us < LATE_US, f"after {mine.outcome.ts_us - left_us} us")
+    mine.release().check()
+    ruby.close()
+
+
+# ---- it releases what ours wait for ----
+
+def await_watched(world):
+    """The server has keys of which somebody wants to know the changes."""
+    wait_until(lambda: "tracking_total_keys:0" not in world.ask("INFO", "stats"), "a key is watched")
+
+
+def check_told(world, kind, names, release):
+    """Long before the next poll."""
+    ruby_holds(world, names)
+    asking = world.actor(kind, retry_delay_ms=5000).ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names[-1:], 1)
+    await_watched(world)
+    released_us = world.server.now_us()
+    release()
+    mine = asking.hold()
+    took_us = mine.outcome.ts_us - released_us
+    check(took_us < LATE_US, f"after {took_us} us")
+    mine.release().check()
+
+
+@scenario(kinds=KINDS, is_timed=True)
+def whatever_ends_rubys_lock_is_told(world, kind, names):
+    """The notice comes once for each time that it was asked for. The gem's unlock empties the queue as well."""
+    lock, queue = f"rql:lock:{names[-1]}", queue_of(names[-1])
+    for words in ("EXPIRE", lock, 0), ("EXPIRE", lock, 0), ("DEL", lock):
+        check_told(world, kind, names, lambda words=words: world.ask(*words))
+    check_told(world, kind, names, lambda: world.ask(
+        "EVAL", "redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', '+inf') return redis.call('EXPIRE', KEYS[1], 0)",
+        2, lock, queue))
+
+
+@scenario(kinds=KINDS, is_timed=True)
+def a_change_that_frees_nothing_is_followed_by_another_notice(world, kind, names):
+    def change_and_end():
+        world.ask("HINCRBY", f"rql:lock:{names[-1]}", "spc_cnt", 1)
+        await_watched(world)
+        world.ask("DEL", f"rql:lock:{names[-1]}")
+    check_told(world, kind, names, change_and_end)
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def without_the_right_to_be_told_it_polls(world, kind, names):
+    for rights in ("-client|tracking", "-client|tracking -client|caching", "-client +client|id",
+                   "resetchannels &rql:wake:*"):
+        world.ask("ACL", "SETUSER", "limited", *f"reset on >pw ~* &* +@all {rights}".split())
+        actor = world.actor(kind, url=f"unix://limited:pw@{world.server.path}", retry_delay_ms=100)
+        actor.acquire("warm").release().check()
+        ruby_holds(world, names)
+        asking = actor.ask(*names, timeout_ms=FOREVER)
+        world.await_listeners(1)
+        released_us = world.server.now_us()
+        world.ask("DEL", f"rql:lock:{names[0]}")
+        mine = asking.hold()
+        check(mine.outcome.ts_us - released_us < LATE_US, rights)
+        mine.release().check()
+        world.free(actor.client)
+
+
+# ---- how long a lock is idle that Ruby has released ----
+
+class Field:
+    """Three clients of ours, which are told of hand-overs, and as many Rubies as it takes."""
+
+    def __init__(self, world, kind, names, retry_delay_ms=LONG_MS):
+        self.world, self.kind, self.names, self.name = world, kind, names, names[-1]
+        self.clients = world.told_clients(kind, retry_delay_ms=retry_delay_ms)
+        self.rubies = [Ruby(world) for _ in range(N_RUBIES + 1)]
+
+    def wait(self, client, place, timeout_ms=FOREVER):
+        """One of ours that waits as the n-th."""
+        actor = self.world.actor(self.kind, self.clients[client])
+        asking = actor.ask(*self.names, timeout_ms=timeout_ms)
+        self.world.await_queue([self.name], place)
+        return asking
+
+    def hold(self, client):
+        return self.world.actor("thread", self.clients[client]).acquire(self.name, ttl_ms=LONG_MS)
+
+    def stand(self, number):
+        check(not self.rubies[number].take(self.name), "it took what is held")
+
+    def take(self, number):
+        wait_until(lambda: self.rubies[number].take(self.name), "it is served")
+
+    def have_turn(self, number, hold_s=HOLD_S):
+        """It takes the lock, holds it for a while and releases it. When that was."""
+        self.take(number)
+        let_pass(hold_s)
+        return self.release(number)
+
+    def release(self, number):
+        released_us = self.world.server.now_us()
+        self.rubies[number].release(self.name)
+        return released_us
+
+    def check_idle(self, play):
+        """In the median of some rounds it is not worth speaking of; in none it is a poll."""
+        times = []
+        for _ in range(ROUNDS):
+            released_us, asking = play(self)
+            mine = asking.hold()
+            times.append(mine.outcome.ts_us - released_us)
+            mine.release().check()
+            self.world.ask("FLUSHALL")
+            for ruby in self.rubies:
+                ruby.score = 0.0
+        check(statistics.median(times) < SOON_US and max(times) < LATE_US, f"idle for {sorted(times)} us")
+        for ruby in self.rubies:
+            ruby.close()
+
+
+def after_ruby_after_ours(field):
+    """Ours releases for Ruby, and Ruby for ours."""
+    held = field.hold(0)
+    field.stand(0)
+    asking = field.wait(1, 2)
+    held.release().check()
+    return field.have_turn(0), asking
+
+
+def after_ruby_behind_another_of_ours(field):
+    """It came while Ruby held, but was second then."""
+    field.take(0)
+    first = field.wait(0, 1)
+    field.stand(1)
+    second = field.wait(1, 3)
+    field.release(0)
+    first.hold().release().check()
+    return field.have_turn(1), second
+
+
+def after_many_rubies(field):
+    """All of them were in front when it asked last."""
+    field.take(0)
+    for number in range(1, N_RUBIES + 1):
+        field.stand(number)
+    asking = field.wait(1, N_RUBIES + 1)
+    let_pass(HOLD_S)
+    released_us = field.release(0)
+    for number in range(1, N_RUBIES + 1):
+        released_us = field.have_turn(number, 0.002)
+    return released_us, asking
+
+
+def after_the_leader_has_gone(field):
+    """Who polled for its client has given up."""
+    held = field.hold(0)
+    field.stand(0)
+    leader = field.wait(1, 2, timeout_ms=100)
+    asking = field.wait(1, 3)
+    leader.outcome().check("TIMED_OUT")
+    held.release().check()
+    return field.have_turn(0), asking
+
+
+def after_the_first_has_gone(field):
+    """Ruby holds, and the first of ours, which was told of it, has given up."""
+    field.take(0)
+    first = field.wait(0, 1, timeout_ms=100)
+    second = field.wait(1, 2)
+    first.outcome().check("TIMED_OUT")
+    let_pass(HOLD_S)
+    return field.release(0), second
+
+
+def after_ruby_swept_the_queue(field):
+    """Nobody of ours stands in the queue any more when ours releases."""
+    held = field.hold(0)
+    asking = field.wait(1, 1)
+    field.rubies[0].sweep(field.name)
+    released_us = field.world.server.now_us()
+    held.release().check()
+    return released_us, asking
+
+
+def after_ruby_swept_all_but_itself(field):
+    """It came after ours, which is served before it."""
+    held = field.hold(0)
+    asking = field.wait(1, 1)
+    field.rubies[0].sweep(field.name)
+    field.stand(0)
+    released_us = field.world.server.now_us()
+    held.release().check()
+    return released_us, asking
+
+
+def before_what_waits(field):
+    """Ruby holds the last of its locks."""
+    field.take(0)
+    asking = field.wait(1, 1)
+    let_pass(HOLD_S)
+    return field.release(0), asking
+
+
+def idle_after(play):
+    def case(world, kind, names):
+        Field(world, kind, names).check_idle(play)
+    case.__name__ = f"a lock is not idle {play.__name__.replace('_', ' ')}"
+    return case
+
+
+for one in (after_ruby_after_ours, after_ruby_behind_another_of_ours, after_many_rubies, after_the_leader_has_gone,
+            after_the_first_has_gone, after_ruby_swept_the_queue, after_ruby_swept_all_but_itself):
+    scenario(kinds=KINDS, counts=[1], is_timed=True)(idle_after(one))
+scenario(kinds=KINDS, is_timed=True)(idle_after(before_what_waits))
+
+
+# ---- it empties the queue ----
+
+WAYS = {
+    "ruby unlocks": lambda field: field.rubies[0].unlock(field.name),
+    "ruby clears locks": lambda field: field.rubies[0].clear_locks(field.name),
+    "ours unlocks": lambda field: field.actor.begin("force_unlock", name=field.name).outcome().check(),
+    "ours clears locks": lambda field: field.actor.begin("clear_locks").outcome().check(),
+}
+
+
+def emptied(way, is_of_ruby):
+    """They are served as they came, whatever has become of the queue."""
+    def case(world, kind, names):
+        field = Field(world, kind, names, LONG_MS if is_of_ruby else 400)  # who polls watches what ours holds, too
+        field.actor = world.actor("thread")
+        for _ in range(ROUNDS):
+            held = field.take(0) if is_of_ruby else field.hold(0)
+            asked = [field.wait(client, place) for place, client in enumerate((0, 1, 0, 2, 1, 2), 1)]
+            await_watched(world)
+            let_pass(HOLD_S)
+            began_us = world.server.now_us()
+            WAYS[way](field)
+            times = []
+            for i, asking in enumerate(asked):
+                mine = asking.hold()
+                check(not any(later.is_over() for later in asked[i + 1:]), "a later one came first")
+                times.append(mine.outcome.ts_us - began_us)
+                mine.release().check()
+            check(times[-1] < LATE_US, f"after {times} us")
+            if held:
+                held.release().check("NOT_HELD")
+            world.ask("FLUSHALL")
+        for ruby in field.rubies:
+            ruby.close()
+    case.__name__ = f"all are served as they came when {way} {'what Ruby holds' if is_of_ruby else 'what ours hold'}"
+    return case
+
+
+for one in WAYS:
+    for ruby_holds_it in (True, False):
+        scenario(kinds=KINDS, counts=[1], is_timed=True)(emptied(one, ruby_holds_it))
+
+
+# ---- what is left when all have died ----
+
+def check_no_residue(world, name):
+    """The gem's queues have no ttl. One that ours have joined does not stay when all of them have died."""
+    def ends(key):
+        return not world.ask("EXISTS", key) or 0 < world.ask("PTTL", key) <= 120000
+    wait_until(lambda: ends(queue_of(name)) and ends(f"rql:req:{name}"), "all that is left ends")
+
+
+@scenario(kinds=["process"], counts=[1])
+def a_queue_that_ruby_began_ends_after_all_died(world, kind, names):
+    """Also where the last who came is not the one that polls."""
+    for count in (1, 2):
+        world.ask("HSET", f"rql:lock:{names[0]}", "acq_id", "a", "hst_id", "h", "ts", "1.0", "ini_ttl", LONG_MS)
+        ruby = Ruby(world)
+        check(not ruby.take(names[0]), "it took what is held")
+        dead = [world.actor(kind) for _ in range(count)]
+        for place, actor in enumerate(dead, 2):
+            actor.ask(*names, timeout_ms=FOREVER)
+            world.await_queue(names, place)
+        ruby.close()
+        for actor in reversed(dead):
+            world.kill(actor)
+        check_no_residue(world, names[0])
+        world.ask("FLUSHALL")
+
+
+@scenario(kinds=["process"], counts=[1])
+def a_queue_that_ruby_joined_ends_after_both_died(world, kind, names):
+    """What serves the queue finds Ruby in front."""
+    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    ruby, dead = Ruby(world), world.actor(kind)
+    ruby.score = time.time() - 1
+    dead.ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    check(not ruby.take(names[0]), "it took what is held")
+    ruby.close()
+    world.kill(dead)
+    held.release().check()
+    check_equal(world.holder(names[0]), None)
+    check_no_residue(world, names[0])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,313 @@
+#!/usr/bin/env python3
+"""A queue of both kinds in which some have died: no living one waits for them longer than it must, and nobody is
+overtaken because of them."""
+import sys
+import time
+
+from dead import plant_dead
+from harness import FOREVER, as_they_end, check, check_soon, let_pass, main, scenario, wait_until, work_until
+from others import Ruby
+
+LONG_MS = 60000
+POLL_US = 225000         # of a Ruby, at most
+SLACK_US = 300000        # of a poll, on a busy machine
+GRACE_US = 2000000
+GRACE_MAX_US = 3000000   # of all dead Rubies together
+N_DEAD = 5
+LONG_IDENTITY = "0123456789abcdef" * 2
+KINDS = ["thread", "loop"]
+
+
+def check_nobody_waits(world, names):
+    """What is known of the Rubies may stay for a while."""
+    wait_until(lambda: not world.queue_length(names[0]), "the queue is empty")
+    record = f"rql:req:{names[0]}"
+    check(not world.ask("EXISTS", record) or world.ask("PTTL", record) > 0, "a record stays for ever")
+
+
+class Ours:
+    """Three clients, which are told of hand-overs."""
+
+    def __init__(self, world, kind):
+        self.world, self.kind, self.clients = world, kind, world.told_clients(kind)
+
+    def ask(self, number, names):
+        return self.world.actor(self.kind, self.clients[number % 3]).ask(*names, timeout_ms=FOREVER)
+
+    def wait(self, number, names, place):
+        asking = self.ask(number, names)
+        self.world.await_queue(names, place)
+        return asking
+
+
+# ---- the dead ----
+
+def plant_dead_rubies(world, names, count, age_s=1, identity="bbbbbbbbbbbbbbb1"):
+    for i in range(count):
+        world.ask("ZADD", f"rql:lock_queue:{names[0]}", f"{time.time() - age_s + i / 1000000:.6f}",
+                  f"rql:acq:30000/{i}/620/640/{identity}")
+
+
+# ---- a living Ruby ----
+
+def check_ruby_then_ours(world, names, ruby, behind, freed_us, limit_us=POLL_US + SLACK_US):
+    """It was next, ours comes after it, and nobody lost a time that counts."""
+    first = ruby.hold()
+    took_us = first.outcome.ts_us - freed_us
+    check(not behind.is_over(), "ours came first")
+    first.release()
+    behind.hold().release().check()
+    check(took_us < limit_us, f"Ruby after {took_us} us")
+    check_nobody_waits(world, names)
+
+
+def behind_dead_of_ours(count, **crowd):
+    def case(world, kind, names):
+        ours, held = Ours(world, kind), world.held_by_another(*names)
+        plant_dead(world, names, count, **crowd)
+        ruby = world.actor("ruby").ask(*names)
+        world.await_queue(names, count + 1)
+        behind = ours.wait(0, names, count + 2)
+        freed_us = world.server.now_us()
+        held.release().check()
+        check_ruby_then_ours(world, names, ruby, behind, freed_us)
+    when = "just now" if crowd.get("is_fresh", True) else "long ago"
+    process = " of one process" if "is_of_one" in crowd else ""
+    case.__name__ = f"a ruby behind {count} of ours{process} killed {when} is next"
+    return case
+
+
+for one in ({"count": 1}, {"count": 1, "is_fresh": False}, {"count": 100}, {"count": 100, "is_of_one": True},
+            {"count": 100, "is_fresh": False}):
+    scenario(kinds=KINDS, counts=[1], is_timed=True)(behind_dead_of_ours(**one))
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def a_ruby_behind_dead_of_ours_is_next_after_a_ruby(world, kind, names):
+    """Nothing of ours frees the lock; the living one behind is told, or looks."""
+    ours, holder = Ours(world, kind), Ruby(world)
+    check(holder.take(names[0]), "it is free")
+    plant_dead(world, names, 1)
+    ruby = world.actor("ruby").ask(*names)
+    world.await_queue(names, 2)
+    behind = ours.wait(0, names, 3)
+    freed_us = world.server.now_us()
+    holder.release(names[0])
+    check_ruby_then_ours(world, names, ruby, behind, freed_us, GRACE_US + POLL_US)
+    holder.close()
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def a_ruby_that_asks_again_has_its_while_again(world, kind, names):
+    """It was at the head before, has had the lock, and is there once more."""
+    ours, held, actor = Ours(world, kind), world.held_by_another(*names), world.actor("ruby")
+    check(not actor.ruby.take(names[0]), "it took what is held")
+    between = ours.wait(1, names, 2)
+    held.release().check()
+    freed_us = world.server.now_us()
+    check(actor.ruby.take(names[0]), "it is its turn")
+    actor.ruby.release(names[0])
+    held = between.hold()
+    ruby = actor.ask(*names)
+    world.await_queue(names, 1)
+    behind = ours.wait(0, names, 2)
+    let_pass((freed_us + GRACE_US - world.server.now_us()) / 1000000 + 0.05)
+    freed_us = world.server.now_us()
+    held.release().check()
+    check_ruby_then_ours(world, names, ruby, behind, freed_us)
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def a_ruby_with_a_long_identity_is_next(world, kind, names):
+    ours, held = Ours(world, kind), world.held_by_another(*names)
+    ruby = world.actor("ruby", identity=LONG_IDENTITY).ask(*names)
+    world.await_queue(names, 1)
+    behind = ours.wait(0, names, 2)
+    freed_us = world.server.now_us()
+    held.release().check()
+    check_ruby_then_ours(world, names, ruby, behind, freed_us)
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def living_rubies_among_dead_ones_are_next(world, kind, names):
+    """They are not overtaken by ours behind all of them. Of those who come back the first to ask is the first."""
+    ours, held = Ours(world, kind), world.held_by_another(*names)
+    plant_dead_rubies(world, names, 2)
+    rubies = []
+    for i in range(2):
+        rubies.append(world.actor("ruby").ask(*names))
+        world.await_queue(names, 3 + 2 * i)
+        plant_dead_rubies(world, names, 1, 0, f"{i:016x}")
+    behind = ours.wait(0, names, 7)
+    freed_us = world.server.now_us()
+    held.release().check()
+    for ruby in as_they_end(rubies):
+        check(not behind.is_over(), "ours came first")
+        ruby.hold().release()
+    mine = behind.hold()
+    check_soon(mine, freed_us, 2 * GRACE_MAX_US)
+    mine.release().check()
+    check_nobody_waits(world, names)
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def who_lives_and_does_not_hear_is_served_too(world, kind, names):
+    """It asks by itself: nobody can keep its turn for it, but it comes back, and has one."""
+    ours, held = Ours(world, kind), world.held_by_another(*names)
+    world.ask("ACL", "SETUSER", "limited", *"reset on >pw ~* &* +@all -subscribe".split())
+    deaf = world.actor(kind, url=f"unix://limited:pw@{world.server.path}").ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    ruby = world.actor("ruby").ask(*names)
+    world.await_queue(names, 2)
+    behind = ours.wait(0, names, 3)
+    freed_us = world.server.now_us()
+    held.release().check()
+    for asking in as_they_end([deaf, ruby, behind]):
+        mine = asking.hold()
+        if asking is deaf:
+            check_soon(mine, freed_us, GRACE_US)
+        mine.release().check()
+    check_nobody_waits(world, names)
+
+
+# ---- dead Rubies ----
+
+def check_grace(world, names, held, asking, least_us=GRACE_US - 1000):
+    """From the release on; whoever waits has the lock when the time of the dead is over."""
+    freed_us = world.server.now_us()
+    held.release()
+    mine = asking.hold()
+    took_us = mine.outcome.ts_us - freed_us
+    mine.release().check()
+    check(least_us <= took_us < GRACE_MAX_US, f"after {took_us} us")
+    check_nobody_waits(world, names)
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def dead_rubies_cost_one_grace_together(world, kind, names):
+    ours, held = Ours(world, kind), world.held_by_another(*names)
+    plant_dead_rubies(world, names, N_DEAD)
+    check_grace(world, names, held, ours.wait(0, names, N_DEAD + 1))
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def dead_rubies_cost_one_grace_with_many_who_wait(world, kind, names):
+    ours, holder = Ours(world, kind), world.actor("ruby").acquire(*names, ttl_ms=LONG_MS)
+    plant_dead_rubies(world, names, 20)
+    first = ours.wait(0, names, 21)
+    second = ours.wait(1, names, 22)
+    freed_us = world.server.now_us()
+    holder.release()
+    first.hold().release().check()
+    mine = second.hold()
+    took_us = mine.outcome.ts_us - freed_us
+    mine.release().check()
+    check(took_us < GRACE_MAX_US + SLACK_US, f"after {took_us} us")
+    check_nobody_waits(world, names)
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def dead_of_both_kinds_cost_one_grace_together(world, kind, names):
+    """One of ours, a Ruby, one of ours, a Ruby, ..."""
+    ours, held = Ours(world, kind), world.held_by_another(*names)
+    plant_dead(world, names, N_DEAD)
+    queue = f"rql:lock_queue:{names[0]}"
+    for i in range(N_DEAD):
+        score = float(world.ask("ZRANGE", queue, 2 * i, 2 * i, "WITHSCORES")[1])
+        world.ask("ZADD", queue, f"{score + 0.0000005:.7f}", f"rql:acq:30000/{i}/620/640/bbbbbbbbbbbbbbb1")
+    check_grace(world, names, held, ours.wait(0, names, 2 * N_DEAD + 1), 0)
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def an_id_without_a_record_has_one_grace(world, kind, names):
+    """Dead, or of ours and robbed of its record: nobody can tell."""
+    ours, held = Ours(world, kind), world.held_by_another(*names)
+    plant_dead_rubies(world, names, 1)
+    plant_dead_rubies(world, names, 3, 1, LONG_IDENTITY)
+    check_grace(world, names, held, ours.wait(0, names, 5))
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def newcomers_do_not_prolong_the_grace(world, kind, names):
+    """It is not begun anew by those who come while it runs."""
+    ours, held = Ours(world, kind), world.held_by_another(*names)
+    plant_dead_rubies(world, names, 2)
+    asked = [ours.wait(0, names, 3)]
+    freed_us = world.server.now_us()
+    held.release().check()
+    for i in range(4):
+        let_pass(0.3)
+        asked.append(ours.ask(i + 1, names))
+    times = []
+    for asking in as_they_end(asked):
+        mine = asking.hold()
+        times.append(mine.outcome.ts_us - freed_us)
+        mine.release().check()
+    check(times[0] < GRACE_MAX_US and times[-1] < GRACE_MAX_US + SLACK_US, f"after {times} us")
+    check_nobody_waits(world, names)
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_waiter_whose_record_is_lost_keeps_its_place(world, kind, names):
+    """It puts both back by itself."""
+    held = world.held_by_another(*names)
+    first = world.actor(kind, retry_delay_ms=50).ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    second = world.actor(kind).ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, 2)
+    world.ask("DEL", f"rql:req:{names[0]}")
+    wait_until(lambda: world.ask("HLEN", f"rql:req:{names[0]}") == 2, "both are there again")
+    held.release().check()
+    mine = first.hold()
+    check(not second.is_over(), "the later one came first")
+    mine.release().check()
+    second.hold().release().check()
+    check_nobody_waits(world, names)
+
+
+# ---- both at work ----
+
+def turn_of(world, actor, names, work_s, holds):
+    """How it has its turn; notes when, by the server's clock."""
+    def have_turn():
+        held = actor.ask(*names, timeout_ms=FOREVER).hold()
+        time.sleep(work_s)
+        holds.append((held.outcome.ts_us, world.server.now_us(), actor))
+        held.release().check()
+    return have_turn
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_ruby_with_a_long_identity_does_not_starve(world, kind, names):
+    """Beside three who hand over."""
+    actors = [world.actor(kind) for _ in range(3)]
+    ruby = world.actor("ruby", identity=LONG_IDENTITY).ask(*names)
+
+    def is_served():
+        if not ruby.is_over():
+            return False
+        ruby.hold().release()
+        return True
+    work_until(is_served, [turn_of(world, actor, names, 0.01, []) for actor in actors], "Ruby is served")
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def four_of_each_hand_over_without_idling(world, kind, names):
+    """Ruby finds out by its polls; ours is told, so a lock that Ruby has released is not idle while ours is next."""
+    actors = [world.actor(one) for one in (kind, "ruby") for _ in range(4)]
+    over = time.monotonic() + 6
+    begun_us, holds = world.server.now_us(), []
+    work_until(lambda: time.monotonic() > over, [turn_of(world, actor, names, 0.02, holds) for actor in actors],
+               "they have worked")
+    took_us = world.server.now_us() - begun_us
+    holds.sort(key=lambda hold: hold[0])
+    pairs = list(zip(holds, holds[1:]))
+    idle = [after[0] - before[1] for before, after in pairs if (before[2].kind, after[2].kind) == ("ruby", kind)]
+    check(all(after[0] >= before[1] for before, after in pairs), "two held it at once")
+    shares = [sum(hold[2] is actor for hold in holds) for actor in actors]
+    check(all(share * 16 >= len(holds) for share in shares), f"one had not half of its share: {shares}")
+    check(idle and sum(idle) < took_us / 10, f"idle for {sum(idle)} us of {took_us} us")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
