@@ -25,6 +25,7 @@ import traceback
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
+from again import note as note_again  # noqa: E402
 from private_server import (PATIENCE_S, Clock, Connection, PrivateServer, Refused,  # noqa: E402
                             die_with_parent, find_server, wait_until)
 
@@ -32,9 +33,10 @@ FOREVER = "forever"
 MINUTE_MS = 60000
 KINDS = ("thread", "loop", "process")
 JOBS = 4
-TRIES = 4      # of a timed scenario, on a busy machine
 CONNECT_MS = 10000  # on a busy machine a login takes its time
-STALL_MS = 20  # that any of its processes was kept from running meanwhile
+# How often a scenario is tried, where its processes were kept from running for that long in all.
+TRIES_OF_TIMED, STALL_OF_TIMED_MS = 4, 20
+TRIES, STALL_MS = 2, 500
 ACTORS = {}    # kinds that are no Actor: others.py
 
 
@@ -568,7 +570,8 @@ SCENARIOS = []
 def scenario(kinds=KINDS, counts=(1, 3), is_timed=False):
     """The scenario runs once for each kind of actor and each number of locks. It is called with the
     world, the kind, and the names of the locks. One that is timed has times so short that a busy
-    machine breaks them: where it was kept from running it is repeated."""
+    machine breaks them. Where it was kept from running it is repeated; any other is, once, where
+    that was for so long that waiters may have been taken for dead."""
     def note(function):
         function.is_timed = is_timed
         for kind, count in itertools.product(kinds, counts):
@@ -589,10 +592,13 @@ class Runner(threading.local):
 
     def run(self, program, case):
         """What went wrong, or None; and how long it took."""
-        for _ in range(TRIES - 1 if case[0].is_timed else 0):
+        tries, stall_ms = (TRIES_OF_TIMED, STALL_OF_TIMED_MS) if case[0].is_timed else (TRIES, STALL_MS)
+        for _ in range(tries - 1):
             trace, took_s = self.run_once(program, case)
-            if not trace or self.stalled_ms < STALL_MS:
+            if not trace or self.stalled_ms < stall_ms:
                 return trace, took_s
+            sys.stderr.write(trace)
+            note_again(title(*case), f"its processes were kept from running for {self.stalled_ms} ms in all")
         return self.run_once(program, case)
 
     def run_once(self, program, case):

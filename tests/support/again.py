@@ -6,7 +6,7 @@ Usage: again.py PROGRAM ARGUMENTS..., as `meson test --wrapper` calls it.
 A claim of a second, a heartbeat of five: where nothing runs for that long, the server rightly gives up who
 is silent, and a test that had not expected it fails. A machine that is only slow is no excuse: what counts is
 a thread that sleeps for moments and is woken far too late. Only the last run is told on standard output;
-RQL_TEST_AGAIN names a file that gets a line for each repetition.
+RQL_TEST_AGAIN names a file that gets a line for each repetition, a scenario's (harness.py) too.
 """
 import os
 import pathlib
@@ -57,8 +57,8 @@ def show(told):
     sys.stdout.buffer.flush()
 
 
-def note(command, worst_s):
-    line = f"again: {pathlib.Path(command[0]).name}: the machine stood still for {worst_s:.1f} s\n"
+def note(what, why):
+    line = f"again: {what}: {why}\n"
     sys.stderr.write(line)
     if "RQL_TEST_AGAIN" in os.environ:
         with open(os.environ["RQL_TEST_AGAIN"], "a", encoding="utf-8") as file:
@@ -75,7 +75,7 @@ def main(*command):
         code, worst_s = run(command, told)
         if code != 0 and worst_s > STOOD_STILL_S:
             sys.stderr.write(pathlib.Path(told.name).read_text(errors="replace"))
-            note(command, worst_s)
+            note(pathlib.Path(command[0]).name, f"the machine stood still for {worst_s:.1f} s")
             told.truncate(0)
             told.seek(0)
             code, _ = run(command, told)
@@ -83,4 +83,5 @@ def main(*command):
     return code if code >= 0 else 128 - code
 
 
-sys.exit(main(*sys.argv[1:]))
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
