@@ -222,10 +222,13 @@ bool perform_here(cJSON *words)
         const char *name;
         void (*run)(cJSON *words);
     } calls[] = {
-        {"client", make_client},  {"end", end_actor},      {"end_proxy", end_proxy},
-        {"end_swarm", end_swarm}, {"fault", switch_proxy}, {"free", free_client},
-        {"loop", make_loop},      {"proxy", start_proxy},  {"proxy_counts", tell_proxy},
-        {"stats", tell_stats},    {"swarm", start_swarm},  {"thread", make_thread},
+        {"client", make_client},  {"end", end_actor},
+        {"end_proxy", end_proxy}, {"end_swarm", end_swarm},
+        {"fault", switch_proxy},  {"free", free_client},
+        {"go_on", go_on},         {"loop", make_loop},
+        {"proxy", start_proxy},   {"proxy_counts", tell_proxy},
+        {"stats", tell_stats},    {"swarm", start_swarm},
+        {"thread", make_thread},
     };
 
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {

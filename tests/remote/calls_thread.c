@@ -288,13 +288,6 @@ static void whoami(rql_client *client, cJSON *words)
     cJSON_Delete(words);
 }
 
-static void clear_locks(rql_client *client, cJSON *words)
-{
-    rql_error error = {0};
-
-    answer(words, rql_clear_locks(client, NULL, NULL, &error), &error);
-}
-
 static void connect_client(rql_client *client, cJSON *words)
 {
     rql_error error = {0};
@@ -334,7 +327,6 @@ bool perform_on_thread(struct actor *actor, cJSON *words)
         {"acquire", acquire},
         {"acquired_locks", acquired_locks},
         {"check_until_free", check_until_free},
-        {"clear_locks", clear_locks},
         {"connect", connect_client},
         {"extend", extend},
         {"force_extend", force_extend},
@@ -343,6 +335,7 @@ bool perform_on_thread(struct actor *actor, cJSON *words)
         {"is_locked", is_locked},
         {"release", release},
         {"state", state},
+        {"sweep", sweep},
         {"use_secret", use_secret},
         {"verify", verify},
         {"whoami", whoami},

@@ -114,6 +114,15 @@ void add_result(cJSON *reply, const struct hold *hold);
 /* Says that a lock is lost; of rql_lock_options::on_lost, with the hold as its data. */
 void say_lost(rql_lock *lock, void *data);
 
+/* ---- calls_sweep.c ---- */
+
+void sweep(rql_client *client, cJSON *words);
+
+/* The sweep that stands at a step goes on. */
+void go_on(cJSON *words);
+
+/* ---- calls_thread.c ---- */
+
 /* A hold that will have the line's name for it. */
 struct hold *hold_new(const cJSON *words);
 

@@ -511,6 +511,10 @@ class World:
         self.raw.close()
         self.raw = Connection(self.server.path, PATIENCE_S)
 
+    def connection(self):
+        """One more to the server; its user closes it."""
+        return Connection(self.server.path, PATIENCE_S)
+
     def kept_ms(self):
         """How long this program, the server and all others were kept from running, in all, and the machine by
         its host."""
@@ -578,6 +582,11 @@ def scenario(kinds=KINDS, counts=(1, 3), is_timed=False):
             SCENARIOS.append((function, kind, count))
         return function
     return note
+
+
+def once(function):
+    """A scenario that is the same for every kind of actor and any number of locks."""
+    return scenario(kinds=["thread"], counts=[1])(function)
 
 
 def title(function, kind, count):

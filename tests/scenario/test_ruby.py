@@ -307,7 +307,7 @@ WAYS = {
     "ruby unlocks": lambda field: field.rubies[0].unlock(field.name),
     "ruby clears locks": lambda field: field.rubies[0].clear_locks(field.name),
     "ours unlocks": lambda field: field.actor.begin("force_unlock", name=field.name).outcome().check(),
-    "ours clears locks": lambda field: field.actor.begin("clear_locks").outcome().check(),
+    "ours clears locks": lambda field: field.actor.begin("sweep", of="all").outcome().check(),
 }
 
 

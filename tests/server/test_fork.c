@@ -15,12 +15,17 @@ static rql_lock *inherited;
 
 static void refuse_and_free_what_is_inherited(void)
 {
+    const rql_sweep_owner owner = {.acq_id = "a", .hst_id = "h"};
     rql_lock *lock = NULL;
 
     must(rql_lock_acquire(client, "x", NULL, &lock, NULL) == RQL_E_FORKED, 10);
     must(rql_lock_extend(inherited, 1000, NULL) == RQL_E_FORKED, 11);
     must(rql_lock_get_state(inherited) == RQL_GONE, 12);
     must(rql_lock_release(inherited, NULL) == RQL_E_FORKED, 13);
+    must(rql_clear_locks(client, NULL, NULL, NULL) == RQL_E_FORKED, 14);
+    must(rql_clear_locks_of(client, &owner, NULL, NULL, NULL) == RQL_E_FORKED, 15);
+    must(rql_clear_current_locks(client, 0, NULL, NULL, NULL) == RQL_E_FORKED, 16);
+    must(rql_clear_dead_requests(client, NULL, NULL, NULL, NULL) == RQL_E_FORKED, 17);
     client = rql_client_free(client);
     use_own_client();
 }

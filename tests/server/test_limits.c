@@ -200,6 +200,67 @@ static void missing_arguments_are_refused(void **state)
     assert_int_equal(ask_int("DBSIZE"), 0);
 }
 
+static void bad_sweeps_are_refused(void **state)
+{
+    char id[RQL_NAME_MAX + 2];
+    rql_sweep_owner owner = {.acq_id = "a", .hst_id = NULL};
+    rql_sweep_result result = {.rel_key_cnt = 77};
+    rql_sweep_options options;
+
+    (void)state;
+    memset(id, 'i', sizeof id - 1);
+    id[RQL_NAME_MAX + 1] = '\0';
+    assert_int_equal(rql_clear_locks(NULL, NULL, &result, NULL), RQL_E_INVALID);
+    assert_int_equal(rql_clear_dead_requests(NULL, NULL, NULL, NULL, NULL), RQL_E_INVALID);
+    assert_int_equal(rql_clear_current_locks(NULL, 0, NULL, NULL, NULL), RQL_E_INVALID);
+    assert_int_equal(rql_clear_locks_of(client, NULL, NULL, NULL, NULL), RQL_E_INVALID);
+    assert_int_equal(rql_clear_locks_of(client, &owner, NULL, NULL, NULL), RQL_E_INVALID);
+    owner = (rql_sweep_owner){.acq_id = "", .hst_id = "h"};
+    assert_int_equal(rql_clear_locks_of(client, &owner, NULL, NULL, NULL), RQL_E_INVALID);
+    owner = (rql_sweep_owner){.acq_id = "a", .hst_id = id};
+    assert_int_equal(rql_clear_locks_of(client, &owner, NULL, NULL, NULL), RQL_E_INVALID);
+    id[RQL_NAME_MAX] = '\0';
+    CHECK_OK(rql_clear_locks_of(client, &owner, NULL, NULL, NULL));
+    rql_sweep_options_init(client, &options);
+    options.batch_size = 0;
+    assert_int_equal(rql_clear_locks(client, &options, &result, NULL), RQL_E_INVALID);
+    assert_int_equal(result.rel_key_cnt, 77);
+    CHECK_OK(rql_clear_locks(client, NULL, NULL, NULL));
+    CHECK_OK(rql_clear_current_locks(client, 0, NULL, NULL, NULL));
+    CHECK_OK(rql_clear_dead_requests(client, NULL, NULL, NULL, NULL));
+}
+
+static void bad_looks_are_refused(void **state)
+{
+    rql_lock_info *info = NULL;
+    rql_refusal refusal = {.reason = RQL_TIMED_OUT, .tries = 3};
+    bool answer = true;
+
+    (void)state;
+    assert_int_equal(rql_is_locked(client, "", &answer, NULL), RQL_E_INVALID);
+    assert_int_equal(rql_is_queued(client, "a\n", &answer, NULL), RQL_E_INVALID);
+    assert_int_equal(rql_is_locked(client, NULL, &answer, NULL), RQL_E_INVALID);
+    assert_int_equal(rql_get_lock_info(client, "\x7f", &info, NULL), RQL_E_INVALID);
+    assert_int_equal(rql_get_lock_info(client, "a", NULL, NULL), RQL_E_INVALID);
+    assert_int_equal(rql_list_keys(client, NULL, NULL), RQL_E_INVALID);
+    assert_int_equal(rql_is_locked(NULL, "a", &answer, NULL), RQL_E_INVALID);
+    assert_true(answer);
+    assert_null(info);
+    assert_null(rql_lock_info_free(NULL));
+    assert_null(rql_queue_info_free(NULL));
+    assert_null(rql_lock_info_list_free(NULL));
+    assert_null(rql_queue_info_list_free(NULL));
+    assert_null(rql_text_list_free(NULL));
+    rql_refusal_clear(NULL);
+    ask("HSET rql:lock:a acq_id a hst_id h ts 1.5 ini_ttl 9000");
+    CHECK_OK(rql_get_lock_info(client, "a", &refusal.holder, NULL));
+    for (int i = 0; i < 2; i++) {
+        rql_refusal_clear(&refusal);
+        assert_null(refusal.holder);
+        assert_int_equal(refusal.tries, 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -214,6 +275,8 @@ int main(void)
         TEST(meta_may_not_pose_as_a_field_of_the_lock),
         TEST(a_pair_may_not_be_there_twice),
         TEST(missing_arguments_are_refused),
+        TEST(bad_sweeps_are_refused),
+        TEST(bad_looks_are_refused),
     };
 
     if (!redis_server_available()) {

@@ -1,0 +1,152 @@
+#include "remote.h"
+
+#include <semaphore.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Sweeps: "do": "sweep", with "of" one of all, owner (with "acq_id" and "hst_id"), current (with
+ * "task") or dead; options by their fields' names. "wants" is what a name has to begin with. Where
+ * "pauses_at" keys are done the sweep says so, and stands until the line "go_on"; at "stops_at" it
+ * is stopped. */
+
+struct sweep {
+    const char *wants;
+    int64_t id, pauses_at, stops_at;
+    bool has_paused;
+    cJSON *steps; /* what was found at each step, and done */
+    cJSON *keys;  /* of what was swept */
+};
+
+/* One sweep at a time may stand. */
+static sem_t may_go_on;
+
+static void pause_here(struct sweep *self, int64_t done)
+{
+    cJSON *line = cJSON_CreateObject();
+
+    self->has_paused = true;
+    (void)sem_init(&may_go_on, 0, 0);
+    (void)cJSON_AddNumberToObject(line, "pauses", (double)self->id);
+    (void)cJSON_AddNumberToObject(line, "done", (double)done);
+    say(line);
+    while (sem_wait(&may_go_on)) { /* a signal came */
+    }
+    (void)sem_destroy(&may_go_on);
+}
+
+static bool on_progress(int64_t done, int64_t found, void *data)
+{
+    struct sweep *self = data;
+    cJSON *step = cJSON_CreateArray();
+
+    (void)cJSON_AddItemToArray(step, cJSON_CreateNumber((double)done));
+    (void)cJSON_AddItemToArray(step, cJSON_CreateNumber((double)found));
+    (void)cJSON_AddItemToArray(self->steps, step);
+    if (self->pauses_at >= 0 && done >= self->pauses_at && !self->has_paused) {
+        pause_here(self, done);
+    }
+    return self->stops_at < 0 || done < self->stops_at;
+}
+
+static bool wants(const char *name, void *data)
+{
+    const struct sweep *self = data;
+
+    return strncmp(name, self->wants, strlen(self->wants)) == 0;
+}
+
+static void on_swept(const char *key, void *data)
+{
+    struct sweep *self = data;
+
+    (void)cJSON_AddItemToArray(self->keys, cJSON_CreateString(key));
+}
+
+static rql_sweep_options options_in(const rql_client *client, const cJSON *words,
+                                    struct sweep *sweep)
+{
+    rql_sweep_options options;
+
+    rql_sweep_options_init(client, &options);
+    options.batch_size = number_or(words, "batch_size", options.batch_size);
+    options.lock_scan_size = number_or(words, "lock_scan_size", options.lock_scan_size);
+    options.queue_scan_size = number_or(words, "queue_scan_size", options.queue_scan_size);
+    options.dead_ttl_ms = number_or(words, "dead_ttl_ms", options.dead_ttl_ms);
+    options.dry_run = cJSON_IsTrue(cJSON_GetObjectItem(words, "dry_run"));
+    options.wants = sweep->wants ? wants : NULL;
+    options.on_swept = on_swept;
+    options.on_progress = on_progress;
+    options.user_data = sweep;
+    return options;
+}
+
+static void add_counts(cJSON *reply, const rql_sweep_result *result)
+{
+    const struct {
+        const char *name;
+        int64_t value;
+    } counts[] = {
+        {"rel_key_cnt", result->rel_key_cnt},         {"tch_queue_cnt", result->tch_queue_cnt},
+        {"rem_request_cnt", result->rem_request_cnt}, {"handed_over_cnt", result->handed_over_cnt},
+        {"foreign_key_cnt", result->foreign_key_cnt}, {"rel_time_us", result->rel_time_us},
+    };
+
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        (void)cJSON_AddNumberToObject(reply, counts[i].name, (double)counts[i].value);
+    }
+}
+
+static void add_queues(cJSON *reply, rql_text_list *queues)
+{
+    cJSON *names = cJSON_AddArrayToObject(reply, "queues");
+
+    for (size_t i = 0; queues && i < queues->count; i++) {
+        (void)cJSON_AddItemToArray(names, cJSON_CreateString(queues->item[i]));
+    }
+    (void)rql_text_list_free(queues);
+}
+
+void sweep(rql_client *client, cJSON *words)
+{
+    const char *of = text_in(words, "of");
+    struct sweep self = {.wants = text_or(words, "wants", NULL),
+                         .id = number_or(words, "id", 0),
+                         .pauses_at = number_or(words, "pauses_at", -1),
+                         .stops_at = number_or(words, "stops_at", -1),
+                         .steps = cJSON_CreateArray(),
+                         .keys = cJSON_CreateArray()};
+    const rql_sweep_options options = options_in(client, words, &self);
+    rql_sweep_result result = {.rel_time_us = -1};
+    rql_text_list *queues = NULL;
+    rql_error error = {0};
+    rql_status status;
+    cJSON *reply;
+
+    if (strcmp(of, "all") == 0) {
+        status = rql_clear_locks(client, &options, &result, &error);
+    } else if (strcmp(of, "owner") == 0) {
+        const rql_sweep_owner owner = {text_in(words, "acq_id"), text_in(words, "hst_id")};
+
+        status = rql_clear_locks_of(client, &owner, &options, &result, &error);
+    } else if (strcmp(of, "current") == 0) {
+        status = rql_clear_current_locks(client, (uint64_t)number_or(words, "task", 0), &options,
+                                         &result, &error);
+    } else if (strcmp(of, "dead") == 0) {
+        status = rql_clear_dead_requests(client, &options, &result, &queues, &error);
+    } else {
+        wrong(words, "of");
+    }
+    reply = answer_to(words, status, &error);
+    add_counts(reply, &result);
+    add_queues(reply, queues);
+    (void)cJSON_AddItemToObject(reply, "steps", self.steps);
+    (void)cJSON_AddItemToObject(reply, "keys", self.keys);
+    say(reply);
+    cJSON_Delete(words);
+}
+
+void go_on(cJSON *words)
+{
+    (void)sem_post(&may_go_on);
+    answer(words, RQL_OK, NULL);
+}

@@ -1,0 +1,308 @@
+#!/usr/bin/env python3
+"""Clearing many at once: the gem's clear_locks, clear_locks_of, clear_current_locks and clear_dead_requests."""
+import sys
+
+from harness import check, check_equal, main, once, scenario, wait_until
+from sweeps import (DEAD, OTHER, RUBY, SILENT, check_counts, hold_as, live, ours, queue_as, sweep, wait_as, wait_untold)
+
+DAY_MS = 86400000
+EVERY = ["all", "current", RUBY, "dead"]
+
+
+@once
+def nothing_to_clear_is_no_fault(world, _kind, _names):
+    actor = world.actor("thread")
+    for of in EVERY:
+        done = sweep(actor, of)
+        check_counts(done, 0, 0, 0)
+        check_equal(done.queues, [])
+
+
+@once
+def locks_and_queues_go_and_nothing_else(world, kind, _names):
+    hold_as(world, RUBY, "a")
+    world.held_by_another("b").forget()
+    queue_as(world, "a", DEAD, OTHER[0])
+    queue_as(world, "zzz", DEAD)
+    world.ask("HSET", "rql:req:a", DEAD, "record")
+    world.ask("HSET", "rql:swarm:hsts", RUBY[1], "1795255162.9")
+    world.ask("SET", "rql:lockother", "x")
+    actor = world.actor(kind)
+    before = sorted(world.ask("KEYS", "*"))
+    check_counts(sweep(actor, "all", batch_size=2, dry_run=True), 4, 2, 3)
+    check_equal(sorted(world.ask("KEYS", "*")), before, "after a dry run")
+    check_counts(sweep(actor, "all", batch_size=2), 4, 2, 3)
+    check_counts(sweep(actor, "all"), 0, 0, 0)
+    check_equal(sorted(world.ask("KEYS", "*")), ["rql:fence", "rql:lockother", "rql:swarm:hsts"])
+
+
+@scenario(kinds=["thread", "loop"])
+def holders_of_the_client_learn_of_it_at_once(world, kind, names):
+    actor, far = world.actor(kind), world.held_by_another("far")
+    held = actor.acquire(*names)
+    sharing = actor.acquire(*names, conflict_strategy="work_through")
+    check_counts(sweep(world.actor("thread", actor.client), "all"), len(names) + 1, 0, 0)
+    for hold in held, sharing:
+        check_equal(hold.state(), "GONE")
+        wait_until(lambda hold=hold: len(hold.losses()) == len(names), "each is told")
+    check_equal(far.state(), "HELD")
+    far.verify().check("NOT_HELD")
+    for hold in sharing, held, far:
+        hold.release().check("NOT_HELD")
+
+
+@once
+def foreign_keys_are_left_alone_and_counted(world, kind, _names):
+    actor = world.actor(kind)
+    world.ask("SET", "rql:lock:s", "x")
+    world.ask("RPUSH", "rql:lock_queue:s", "x")
+    hold_as(world, RUBY, "s2")
+    queue_as(world, "s2", DEAD)
+    done = sweep(actor, RUBY)
+    check_counts(done, 1, 0, 0)
+    check_equal(done.foreign_key_cnt, 2)
+    done = sweep(actor, "dead", dead_ttl_ms=0)
+    check_counts(done, 0, 1, 1)
+    check_equal((done.foreign_key_cnt, len(done.queues)), (1, 2))
+    hold_as(world, RUBY, "s2")
+    done = sweep(actor, "all")
+    check_counts(done, 1, 0, 0)
+    check_equal(done.foreign_key_cnt, 2)
+    check_equal(world.ask("EXISTS", "rql:lock:s", "rql:lock_queue:s"), 2)
+
+
+@once
+def a_lock_beside_foreign_keys_goes(world, kind, _names):
+    """Its queue is a list, or its requests are: the lock is free, and there is nobody to serve."""
+    actor = world.actor(kind)
+    hold_as(world, RUBY, "s")
+    world.ask("RPUSH", "rql:lock_queue:s", "x")
+    check_counts(sweep(actor, RUBY), 1, 0, 0)
+    hold_as(world, RUBY, "s")
+    world.ask("DEL", "rql:lock_queue:s")
+    queue_as(world, "s", OTHER[0])
+    world.ask("SET", "rql:req:s", "x")
+    check_counts(sweep(actor, RUBY), 1, 0, 0)
+    check_equal(world.keys_left(), ["rql:lock_queue:s", "rql:req:s"])
+
+
+@once
+def foreign_records_of_requests_are_left_alone_and_counted(world, kind, _names):
+    """The script is the first to see them."""
+    queue_as(world, "s", DEAD, score=1)
+    world.ask("SET", "rql:req:s", "x")
+    done = sweep(world.actor(kind), "dead", dead_ttl_ms=0)
+    check_counts(done, 0, 0, 0)
+    check_equal(done.foreign_key_cnt, 1)
+    check_equal(world.queue_length("s"), 1)
+
+
+@once
+def what_is_too_large_to_look_at_stays(world, kind, _names):
+    """A field of 20 MiB, and a name of one."""
+    hold_as(world, RUBY, "small")
+    world.ask("HSET", "rql:lock:huge", "acq_id", "h" * (20 << 20))
+    world.ask("HSET", "rql:lock:" + "n" * (1 << 20), "acq_id", RUBY[0])
+    done = sweep(world.actor(kind), "all")
+    check_counts(done, 1, 0, 0)
+    check_equal(done.foreign_key_cnt, 2)
+    check_equal(world.ask("DBSIZE"), 2)
+
+
+@once
+def names_of_any_bytes_are_cleared(world, kind, _names):
+    world.ask("HSET", b"rql:lock:x\n\0y\xff", "acq_id", RUBY[0])
+    world.ask("HSET", "rql:lock:" + "n" * 2000, "acq_id", RUBY[0])
+    queue_as(world, "n" * 2000, "a")
+    world.ask("HSET", "rql:lock:", "acq_id", RUBY[0])
+    world.ask("HSET", "rql:lock:ownerless", "n", 1)
+    check_counts(sweep(world.actor(kind), "all"), 5, 1, 1)
+    check_equal(world.ask("DBSIZE"), 0)
+
+
+@once
+def locks_go_by_both_ids_and_requests_by_one(world, kind, _names):
+    """The recorded scenario clear_locks_of."""
+    actor, small = world.actor(kind), {"lock_scan_size": 1, "queue_scan_size": 1}
+    elsewhere = {"acq_id": RUBY[0], "hst_id": "rql:hst:90001/1/3/ffffffffffffff01"}
+    hold_as(world, RUBY, "mine1", "mine2")
+    hold_as(world, OTHER, "other")
+    queue_as(world, "other", RUBY[0], DEAD)
+    queue_as(world, "q2", RUBY[0])
+    check_counts(sweep(actor, "owner", **elsewhere, **small, dry_run=True), 0, 2, 2)
+    check_counts(sweep(actor, "owner", **elsewhere), 0, 2, 2)
+    check_equal(world.keys_left(), ["rql:lock:mine1", "rql:lock:mine2", "rql:lock:other", "rql:lock_queue:other"])
+    queue_as(world, "other", RUBY[0])
+    check_counts(sweep(actor, RUBY, **small, dry_run=True), 2, 1, 1)
+    check_counts(sweep(actor, RUBY, **small), 2, 1, 1)
+    check_equal(world.keys_left(), ["rql:lock:other", "rql:lock_queue:other"])
+    check_equal(world.queue_length("other"), 1)
+    check_counts(sweep(actor, RUBY), 0, 0, 0)
+
+
+@once
+def current_locks_are_those_of_thread_and_task(world, kind, _names):
+    actor, others = world.actor(kind), world.held_by_another("others")
+    plain, tasks = actor.acquire("plain"), actor.acquire("tasks", task=7)
+    check_counts(sweep(actor, "current", task=7), 1, 0, 0)
+    check_equal((tasks.state(), plain.state()), ("GONE", "HELD"))
+    check_counts(sweep(actor, "current"), 1, 0, 0)
+    check_equal(plain.state(), "GONE")
+    plain.release().check("NOT_HELD")
+    tasks.release().check("NOT_HELD")
+    others.release().check()
+
+
+# ---- requests of the dead ----
+
+@once
+def old_requests_of_the_gem_go(world, kind, _names):
+    """The recorded scenario clear_dead_requests."""
+    now, actor = world.server.now_us() // 1000000, world.actor(kind)
+    for name, *ages in ("a", 90000, 60), ("b", 20), ("c", 86500):
+        for i, age in enumerate(ages):
+            world.ask("ZADD", f"rql:lock_queue:{name}", f"{now - age}.006296", (DEAD, OTHER[0])[i])
+    for dry_run in True, False:
+        done = sweep(actor, "dead", dead_ttl_ms=DAY_MS, dry_run=dry_run)
+        check_counts(done, 0, 2, 2)
+        check_equal(sorted(done.queues), ["rql:lock_queue:a", "rql:lock_queue:b", "rql:lock_queue:c"])
+    check_equal(sorted(world.ask("KEYS", "rql:lock_queue:*")), ["rql:lock_queue:a", "rql:lock_queue:b"])
+    check_counts(sweep(actor, "dead", dead_ttl_ms=40000), 0, 1, 1)
+    check_equal(sorted(world.ask("KEYS", "rql:lock_queue:*")), ["rql:lock_queue:b"])
+    check_counts(sweep(actor, "dead", dead_ttl_ms=0), 0, 1, 1)
+    check_equal(sorted(world.ask("KEYS", "rql:lock_queue:*")), [])
+
+
+@once
+def requests_of_ours_that_live_keep_their_places(world, kind, _names):
+    hold_as(world, OTHER, "x")
+    live(world)
+    wait_as(world, "x", 1)
+    wait_as(world, "x", 2, until_us=1)
+    wait_as(world, "x", 3, SILENT)
+    world.ask("ZADD", "rql:lock_queue:x", 4, ours(4))  # it has no record
+    world.ask("ZADD", "rql:lock_queue:x", 5, DEAD)
+    wait_as(world, "x", 6, until_us=world.server.now_us() + 1000000000)
+    actor = world.actor(kind)
+    check_counts(sweep(actor, "dead", dead_ttl_ms=0, dry_run=True), 0, 1, 4)
+    check_equal(world.queue_length("x"), 6)
+    check_counts(sweep(actor, "dead", dead_ttl_ms=0), 0, 1, 4)
+    check_equal(world.ask("ZRANGE", "rql:lock_queue:x", 0, -1, "WITHSCORES"), [ours(1), "1", ours(6), "6"])
+    check_equal(world.ask("HLEN", "rql:req:x"), 2)
+    check_counts(sweep(actor, "dead", dead_ttl_ms=0), 0, 0, 0)
+
+
+@once
+def long_queues_are_gone_through(world, kind, _names):
+    """In more than one step of the script, with the living in between: the odd ones from 151 on are dead."""
+    hold_as(world, OTHER, "x")
+    live(world)
+    for i in range(1, 701):
+        wait_as(world, "x", i, until_us=0 if i % 2 == 0 or i < 150 else 1)
+    actor = world.actor(kind)
+    check_counts(sweep(actor, "dead", dead_ttl_ms=0, dry_run=True), 0, 1, 275)
+    check_counts(sweep(actor, "dead", dead_ttl_ms=0), 0, 1, 275)
+    check_equal((world.queue_length("x"), world.ask("HLEN", "rql:req:x")), (425, 425))
+
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def who_stands_behind_a_whole_page_is_served(world, kind, _names):
+    """As many as one step of the script takes."""
+    held = world.held_by_another("x")
+    asking = wait_untold(world, kind, "x")
+    for i in range(1, 101):
+        world.ask("ZADD", "rql:lock_queue:x", i, f"rql:acq:90001/{i}/2/3/ffffffffffffff01")
+    world.ask("DEL", "rql:lock:x")
+    check_equal(sweep(world.actor("thread"), "dead", dead_ttl_ms=DAY_MS).rem_request_cnt, 100)
+    asking.hold().release().check()
+    held.release().check("NOT_HELD")
+
+
+@once
+def a_free_lock_goes_to_who_stands_behind_the_dead(world, kind, _names):
+    """The script leaves that to its caller."""
+    subscriber = world.connection()
+    subscriber.call("SUBSCRIBE", "rql:wake:" + "0123456789abcdef" * 2)
+    live(world)
+    world.ask("ZADD", "rql:lock_queue:x", 0.5, DEAD)
+    wait_as(world, "x", 1)
+    done = sweep(world.actor(kind), "dead", dead_ttl_ms=0)
+    check_counts(done, 0, 1, 1)
+    check_equal(done.handed_over_cnt, 1)
+    check_equal(world.holder("x"), ours(1))
+    subscriber.close()
+
+
+# ---- what is told of it ----
+
+def seed(world, count):
+    for i in range(count):
+        hold_as(world, RUBY, f"n{i}")
+        queue_as(world, f"n{i}", DEAD)
+
+
+@once
+def progress_is_told_and_may_stop_it(world, kind, _names):
+    actor = world.actor(kind)
+    seed(world, 20)
+    done = sweep(actor, "all", batch_size=5, dry_run=True)
+    check_counts(done, 40, 20, 20)
+    check(len(done.steps) >= 10, "few steps")
+    check_equal(done.steps, sorted(done.steps))
+    check_equal(done.steps[-1], [40, 40])
+    check_equal({found for n_done, found in done.steps if n_done > 0}, {40})
+    check_counts(sweep(actor, "all", "STOPPED", batch_size=5, stops_at=25), 25, 20, 20)
+    check_equal(world.ask("DBSIZE"), 15)
+    done = sweep(actor, "all", "STOPPED", batch_size=5, stops_at=0)
+    check_counts(done, 0, 0, 0)
+    check_equal(len(done.steps), 1)
+    check_counts(sweep(actor, "all", batch_size=5), 15, 0, 0)
+
+
+@once
+def a_sweep_ends_what_is_wanted_and_names_it(world, kind, _names):
+    actor = world.actor(kind)
+    for dry_run in True, False:
+        hold_as(world, RUBY, "a", "b")
+        queue_as(world, "a", OTHER[0])
+        queue_as(world, "b", OTHER[0])
+        done = sweep(actor, "all", wants="b", dry_run=dry_run)
+        check_equal((done.rel_key_cnt, done.keys), (2, ["rql:lock_queue:b", "rql:lock:b"]))
+        check_equal(world.ask("EXISTS", "rql:lock:b", "rql:lock_queue:b"), 2 if dry_run else 0)
+        check_equal(world.ask("EXISTS", "rql:lock:a", "rql:lock_queue:a"), 2)
+
+
+@once
+def all_sweeps_name_what_they_sweep(world, kind, _names):
+    actor = world.actor(kind)
+    for dry_run in True, False:
+        hold_as(world, RUBY, "b")
+        hold_as(world, OTHER, "b2")
+        for name in "a", "b2":
+            queue_as(world, name, RUBY[0], score=1.5)
+        done = sweep(actor, RUBY, wants="b", dry_run=dry_run)
+        check_equal(done.keys, ["rql:lock:b", "rql:lock_queue:b2"])
+        queue_as(world, "b2", DEAD, OTHER[0], score=1.5)
+        done = sweep(actor, "dead", wants="b", dry_run=dry_run)
+        check_equal(done.keys, ["rql:lock_queue:b2"])
+
+
+@once
+def scripts_that_are_forgotten_are_taught(world, kind, _names):
+    """Before a sweep, and in its midst."""
+    actor = world.actor(kind)
+    for _ in range(2):
+        seed(world, 2)
+        world.ask("SCRIPT", "FLUSH")
+        check_counts(sweep(actor, "all"), 4, 2, 2)
+    seed(world, 20)
+    call = actor.begin("sweep", of="all", batch_size=6, pauses_at=12)
+    wait_until(lambda: any("pauses" in words for words in actor.remote.told), "it pauses")
+    world.ask("SCRIPT", "FLUSH")
+    actor.remote.do("go_on").check()
+    check_counts(call.outcome().check(), 40, 20, 20)
+    check_equal(world.ask("DBSIZE"), 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

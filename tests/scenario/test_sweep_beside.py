@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+"""Sweeps beside those who take, hold and wait for the same locks; and what others feel of many, and a broken network."""
+import sys
+import threading
+import time
+
+from harness import (FOREVER, Network, Worker, check, check_equal, main, once, scenario, wait_until)
+from sweeps import DEAD, RUBY, check_counts, hold_as, queue_as, sweep, wait_untold
+
+KINDS = ["thread", "loop"]
+SEED = """
+for i = ARGV[1], ARGV[2] do
+    redis.call('HSET', 'rql:lock:job-' .. i, 'acq_id', ARGV[3], 'hst_id', ARGV[4], 'ts', '1795255177.83339')
+    redis.call('PEXPIRE', 'rql:lock:job-' .. i, 600000)
+    if i % 10 == 0 then redis.call('ZADD', 'rql:lock_queue:job-' .. i, i, ARGV[3]) end
+end"""
+
+
+def seed(world, count):
+    """Locks as the gem writes them, and a queue of one for every tenth."""
+    for at in range(0, count, 1000):
+        world.ask("EVAL", SEED, 0, at + 1, min(at + 1000, count), *RUBY)
+    return count + count // 10
+
+
+# ---- those who wait ----
+
+@scenario(kinds=KINDS)
+def what_is_freed_goes_to_the_next_waiter(world, kind, names):
+    held = world.held_by_another(*names)
+    asking = wait_untold(world, kind, *names)
+    done = sweep(world.actor("thread"), "owner", acq_id=held.outcome.acq_id, hst_id=held.outcome.hst_id)
+    check_equal(done.rel_key_cnt, len(names))
+    check_equal(done.handed_over_cnt, len(names) if len(names) == 1 else done.handed_over_cnt)
+    mine = asking.hold()
+    check(len(names) > 1 or mine.outcome.handed_over, "it had to ask")
+    held.release().check("NOT_HELD")
+    mine.release().check()
+    world.await_nothing_left()
+
+
+@scenario(kinds=KINDS, counts=[1])
+def who_stands_behind_a_swept_request_is_served(world, kind, names):
+    """A Ruby at the head of a free lock is left alone for two seconds; then a poll would have removed it."""
+    for owner, of in (RUBY[0], RUBY), (DEAD, "dead"):
+        held = world.held_by_another(*names)
+        asking = wait_untold(world, kind, *names)
+        queue_as(world, names[0], owner, score=1)
+        world.ask("DEL", f"rql:lock:{names[0]}")
+        done = sweep(world.actor("thread"), of)
+        check_equal(done.handed_over_cnt, done.rem_request_cnt)  # 0: it came too late
+        asking.hold().release().check()
+        held.release().check("NOT_HELD")
+    world.await_nothing_left()
+
+
+@scenario(kinds=KINDS)
+def a_waiter_that_lives_is_not_dead_however_old(world, kind, names):
+    held = world.held_by_another(*names)
+    asking = wait_untold(world, kind, *names)
+    check_equal(sweep(world.actor("thread"), "dead", dead_ttl_ms=0).rem_request_cnt, 0)
+    check_equal([world.queue_length(name) for name in names], [1] * len(names))
+    held.release().check()
+    asking.hold().release().check()
+
+
+def wait_all(world, kind, names):
+    """Two of one client and one of another."""
+    client = world.client()
+    return [wait_untold(world, kind, *names, client=client), wait_untold(world, kind, *names, client=client),
+            wait_untold(world, kind, *names)]
+
+
+@scenario(kinds=KINDS)
+def waiters_of_a_cleared_queue_come_back_in_order(world, kind, names):
+    """They are told, and did not ask again for an hour."""
+    held = world.held_by_another(*names)
+    asked = wait_all(world, kind, names)
+    before = [world.ask("ZRANGE", f"rql:lock_queue:{name}", 0, -1, "WITHSCORES") for name in names]
+    done = sweep(world.actor("thread"), "all", "STOPPED", stops_at=1, batch_size=len(names))
+    check_equal((done.tch_queue_cnt, done.rem_request_cnt), (len(names), 3 * len(names)))
+    world.await_queue(names, 3)
+    check_equal([world.ask("ZRANGE", f"rql:lock_queue:{name}", 0, -1, "WITHSCORES") for name in names], before)
+    check_equal([world.ask("HLEN", f"rql:req:{name}") for name in names], [3] * len(names))
+    token = held.tokens[0]
+    held.release().check()
+    for asking in asked:
+        mine = asking.hold()
+        check(mine.tokens[0] > token, "tokens fall")
+        token = mine.tokens[0]
+        mine.release().check()
+    world.await_nothing_left()
+
+
+@scenario(kinds=KINDS)
+def all_waiters_get_a_lock_that_was_cleared(world, kind, names):
+    held = world.held_by_another(*names)
+    asked = wait_all(world, kind, names)
+    done = sweep(world.actor("thread"), "all")
+    check_equal(done.rem_request_cnt, 3 * len(names))
+    held.release().check("NOT_HELD")
+    for asking in asked:
+        asking.hold().release().check()
+    world.await_nothing_left()
+
+
+@scenario(kinds=KINDS)
+def a_swept_request_leaves_no_record(world, kind, names):
+    """Its client is gone, and nobody comes back."""
+    held = world.held_by_another(*names)
+    dead = world.actor("process")
+    dead.ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    acquirer = world.ask("ZRANGE", f"rql:lock_queue:{names[0]}", 0, 0)[0]
+    world.kill(dead)
+    done = sweep(world.actor("thread"), "owner", acq_id=acquirer, hst_id="any")
+    check_counts(done, 0, len(names), len(names))
+    check_equal([world.ask("EXISTS", f"rql:req:{name}") for name in names], [0] * len(names))
+    held.release().check()
+    world.await_nothing_left()
+
+
+@once
+def a_new_owners_lock_is_never_ended(world, _kind, _names):
+    """The first owner's locks are swept all the time, those of the others on the same names are not."""
+    owners, names = [world.actor("thread") for _ in range(4)], ["a", "b", "c"]
+    first = owners[0].begin("whoami").outcome()
+    numbers, lost, swept = [0] * 4, [0] * 4, []
+
+    def own(index):
+        def once_more():
+            numbers[index] += 1
+            outcome = owners[index].ask(names[(numbers[index] + index) % 3], tries=True)
+            if outcome.outcome().status == "OK":
+                held = outcome.hold()
+                held.verify()
+                lost[index] += held.release().check("OK", "NOT_HELD").status == "NOT_HELD"
+        return once_more
+
+    sweeper = world.actor("thread")
+    workers = [Worker(own(index)) for index in range(4)]
+    workers.append(Worker(lambda: swept.append(sweep(sweeper, "owner", acq_id=first.acq_id,
+                                                     hst_id=first.hst_id).rel_key_cnt)))
+    wait_until(lambda: (min(numbers) >= 100 and lost[0] > 0) or any(worker.failure for worker in workers),
+               "a sweep finds a lock of his", 60)
+    for worker in workers[:4]:
+        worker.end()
+    workers[4].end()
+    check_equal(lost[1:], [0] * 3)
+    check_equal(sum(swept), lost[0])
+
+
+# ---- many ----
+
+class Pings(threading.Thread):
+    """Another client, while a sweep is on."""
+
+    def __init__(self, world):
+        super().__init__()
+        self.connection, self.took_s, self.is_stopped = world.connection(), [], False
+        self.start()
+
+    def run(self):
+        while not self.is_stopped:
+            begun = time.monotonic()
+            self.connection.call("PING")
+            self.took_s.append(time.monotonic() - begun)
+
+    def end(self):
+        self.is_stopped = True
+        self.join()
+        self.connection.close()
+        return sorted(self.took_s)
+
+
+@once
+def others_are_served_while_many_locks_go(world, kind, _names):
+    """In one piece it were tens of milliseconds for each script, and one PING for the whole sweep."""
+    actor = world.actor(kind)
+    count = seed(world, 20000)
+    world.ask("CONFIG", "RESETSTAT")
+    pings = Pings(world)
+    done = sweep(actor, "all")
+    took_s = pings.end()
+    check_equal((done.rel_key_cnt, world.ask("DBSIZE")), (count, 0))
+    row = next(row for row in world.ask("INFO", "commandstats").split() if row.startswith("cmdstat_evalsha:"))
+    us_per_call = float(row.split("usec_per_call=")[1].split(",")[0])
+    check(us_per_call < 2000, f"{us_per_call} us for a call")
+    check(len(took_s) >= 20, f"{len(took_s)} pings")
+    check(took_s[len(took_s) // 2] < 0.1, f"{took_s[len(took_s) // 2]} s for a ping")
+
+
+@once
+def keys_that_are_large_together_are_looked_at_apart(world, kind, _names):
+    """A connection carries 16 MiB of a reply."""
+    for i in range(8):
+        hold_as(world, (RUBY[0], "h" * (3 << 20)), f"large{i}")
+    check_counts(sweep(world.actor(kind), "all"), 8, 0, 0)
+
+
+# ---- a connection that fails ----
+
+def cut_among_scripts(network):
+    """200 replies of sizes, 100 of looks; then the scripts' are cut in their midst."""
+    network.fail("cut_reply", n=350)
+
+
+def refuse_and_cut(network):
+    network.fail("refuse")
+    network.fail("cut")
+
+
+FAILURES = [
+    (lambda network: network.fail("freeze"), "E_IO"),
+    (refuse_and_cut, "E_IO"),
+    (cut_among_scripts, "E_UNKNOWN"),
+]
+
+
+@once
+def a_connection_that_fails_ends_the_sweep(world, kind, _names):
+    """A batch that got no answer is not counted, but may have been done."""
+    network = Network(world)
+    actor = world.actor(kind, network.client(io_timeout_ms=1000))
+    for fail, status in FAILURES:
+        count = seed(world, 1000)
+        call = actor.begin("sweep", of="all", pauses_at=500)
+        wait_until(lambda number=call.number: any(words.get("pauses") == number for words in actor.remote.told),
+                   "it pauses")
+        fail(network)
+        actor.remote.do("go_on").check()
+        done = call.outcome().check(status)
+        check(done.error, "it does not say why")
+        check_equal(done.rel_key_cnt, 500)
+        left = world.ask("DBSIZE")
+        check(count - 600 <= left <= count - 500, f"{left} are left")
+        network.heal()
+        check_equal(sweep(actor, "all").rel_key_cnt, left)
+        check_equal(world.ask("DBSIZE"), 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
