@@ -295,18 +295,6 @@ static void connect_client(rql_client *client, cJSON *words)
     answer(words, rql_client_connect(client, &error), &error);
 }
 
-static void is_locked(rql_client *client, cJSON *words)
-{
-    rql_error error = {0};
-    bool locked = false;
-    rql_status status = rql_is_locked(client, text_in(words, "name"), &locked, &error);
-    cJSON *reply = answer_to(words, status, &error);
-
-    (void)cJSON_AddBoolToObject(reply, "is_locked", locked);
-    say(reply);
-    cJSON_Delete(words);
-}
-
 static void check_until_free(rql_client *client, cJSON *words)
 {
     struct settings settings;
@@ -332,7 +320,7 @@ bool perform_on_thread(struct actor *actor, cJSON *words)
         {"force_extend", force_extend},
         {"force_unlock", force_unlock},
         {"forget", forget},
-        {"is_locked", is_locked},
+        {"inspect", inspect},
         {"release", release},
         {"state", state},
         {"sweep", sweep},

@@ -114,6 +114,10 @@ void add_result(cJSON *reply, const struct hold *hold);
 /* Says that a lock is lost; of rql_lock_options::on_lost, with the hold as its data. */
 void say_lost(rql_lock *lock, void *data);
 
+/* ---- calls_inspect.c ---- */
+
+void inspect(rql_client *client, cJSON *words);
+
 /* ---- calls_sweep.c ---- */
 
 void sweep(rql_client *client, cJSON *words);

@@ -164,7 +164,7 @@ def who_connects_is_told_of_a_replica(world, kind, names):
             outcome = actor.begin("connect").outcome()
             check_equal(outcome.status, "E_READ_ONLY")
             check("READONLY" in outcome.error, outcome.error)
-            check_equal(actor.begin("is_locked", name=names[0]).outcome().check().is_locked, False)
+            check_equal(actor.begin("inspect", of="is_locked", name=names[0]).outcome().check().found, False)
         world.ask("ACL", "SETUSER", "default", "+@all")
         world.ask("REPLICAOF", "NO", "ONE")
         actor.begin("connect").outcome().check()
@@ -176,7 +176,7 @@ def who_connects_needs_no_rights_but_those_to_lock(world, kind, names):
               "-client|kill", "-zrem")
     actor = world.actor(kind, url=f"unix://limited:pw@{world.server.path}")
     actor.begin("connect").outcome().check()
-    check_equal(actor.begin("is_locked", name=names[0]).outcome().check().is_locked, False)
+    check_equal(actor.begin("inspect", of="is_locked", name=names[0]).outcome().check().found, False)
 
 
 def free_port_of_ipv6():

@@ -1,0 +1,191 @@
+#include "remote.h"
+
+#include <string.h>
+
+/* What the library tells of the server: "do": "inspect", with "of" one of locks, queues, keys
+ * (their names), lock, queue, is_locked, is_queued (with "name"), locks_info or queues_info. */
+
+static cJSON *texts_of(const rql_text_list *list)
+{
+    cJSON *texts = cJSON_CreateArray();
+
+    for (size_t i = 0; i < list->count; i++) {
+        (void)cJSON_AddItemToArray(texts, cJSON_CreateString(list->item[i]));
+    }
+    return texts;
+}
+
+/* NULL is null. */
+static void add_text(cJSON *to, const char *name, const char *text)
+{
+    (void)cJSON_AddItemToObject(to, name, text ? cJSON_CreateString(text) : cJSON_CreateNull());
+}
+
+static cJSON *lock_of(const rql_lock_info *info)
+{
+    const struct {
+        const char *name;
+        int64_t value;
+    } numbers[] = {
+        {"status", info->status},
+        {"ts_us", info->ts_us},
+        {"ini_ttl_ms", info->ini_ttl_ms},
+        {"rem_ttl_ms", info->rem_ttl_ms},
+        {"spc_cnt", info->spc_cnt},
+        {"l_spc_ts_us", info->l_spc_ts_us},
+        {"spc_ext_ttl_ms", info->spc_ext_ttl_ms},
+        {"l_spc_ext_ts_us", info->l_spc_ext_ts_us},
+        {"l_spc_ext_ini_ttl_ms", info->l_spc_ext_ini_ttl_ms},
+        {"token", info->token},
+    };
+
+    cJSON *lock = cJSON_CreateObject();
+    cJSON *meta = cJSON_CreateArray();
+
+    add_text(lock, "lock_key", info->lock_key);
+    add_text(lock, "name", info->name);
+    add_text(lock, "acq_id", info->acq_id);
+    add_text(lock, "hst_id", info->hst_id);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        (void)cJSON_AddNumberToObject(lock, numbers[i].name, (double)numbers[i].value);
+    }
+    for (size_t i = 0; i < info->n_meta; i++) {
+        cJSON *pair = cJSON_CreateArray();
+
+        (void)cJSON_AddItemToArray(pair, cJSON_CreateString(info->meta[i].name));
+        (void)cJSON_AddItemToArray(pair, cJSON_CreateString(info->meta[i].value));
+        (void)cJSON_AddItemToArray(meta, pair);
+    }
+    (void)cJSON_AddItemToObject(lock, "meta", meta);
+    return lock;
+}
+
+static cJSON *queue_of(const rql_queue_info *info)
+{
+    cJSON *queue = cJSON_CreateObject();
+    cJSON *requests = cJSON_CreateArray();
+
+    (void)cJSON_AddNumberToObject(queue, "status", info->status);
+    add_text(queue, "lock_queue", info->lock_queue);
+    add_text(queue, "name", info->name);
+    for (size_t i = 0; i < info->n_requests; i++) {
+        const rql_request_info *request = &info->requests[i];
+        cJSON *added = cJSON_CreateObject();
+
+        add_text(added, "acq_id", request->acq_id);
+        add_text(added, "hst_id", request->hst_id);
+        (void)cJSON_AddNumberToObject(added, "score_us", (double)request->score_us);
+        (void)cJSON_AddNumberToObject(added, "position", (double)request->position);
+        (void)cJSON_AddItemToArray(requests, added);
+    }
+    (void)cJSON_AddItemToObject(queue, "requests", requests);
+    return queue;
+}
+
+/* Each adds what it found to the array. */
+
+typedef rql_status list_fn(rql_client *client, rql_text_list **out, rql_error *error);
+
+static rql_status list_texts(list_fn *list, rql_client *client, cJSON **found, rql_error *error)
+{
+    rql_text_list *texts = NULL;
+    rql_status status = list(client, &texts, error);
+
+    *found = texts ? texts_of(texts) : NULL;
+    (void)rql_text_list_free(texts);
+    return status;
+}
+
+static rql_status list_locks_info(rql_client *client, cJSON **found, rql_error *error)
+{
+    rql_lock_info_list *list = NULL;
+    rql_status status = rql_list_locks_info(client, &list, error);
+
+    *found = list ? cJSON_CreateArray() : NULL;
+    for (size_t i = 0; list && i < list->count; i++) {
+        (void)cJSON_AddItemToArray(*found, lock_of(list->item[i]));
+    }
+    (void)rql_lock_info_list_free(list);
+    return status;
+}
+
+static rql_status list_queues_info(rql_client *client, cJSON **found, rql_error *error)
+{
+    rql_queue_info_list *list = NULL;
+    rql_status status = rql_list_queues_info(client, &list, error);
+
+    *found = list ? cJSON_CreateArray() : NULL;
+    for (size_t i = 0; list && i < list->count; i++) {
+        (void)cJSON_AddItemToArray(*found, queue_of(list->item[i]));
+    }
+    (void)rql_queue_info_list_free(list);
+    return status;
+}
+
+static rql_status get_lock(rql_client *client, const char *name, cJSON **found, rql_error *error)
+{
+    rql_lock_info *info = NULL;
+    rql_status status = rql_get_lock_info(client, name, &info, error);
+
+    *found = info ? lock_of(info) : NULL;
+    (void)rql_lock_info_free(info);
+    return status;
+}
+
+static rql_status get_queue(rql_client *client, const char *name, cJSON **found, rql_error *error)
+{
+    rql_queue_info *info = NULL;
+    rql_status status = rql_get_queue_info(client, name, &info, error);
+
+    *found = info ? queue_of(info) : NULL;
+    (void)rql_queue_info_free(info);
+    return status;
+}
+
+typedef rql_status ask_fn(rql_client *client, const char *name, bool *out, rql_error *error);
+
+static rql_status answer_of(ask_fn *ask, rql_client *client, const char *name, cJSON **found,
+                            rql_error *error)
+{
+    bool holds = false;
+    rql_status status = ask(client, name, &holds, error);
+
+    *found = cJSON_CreateBool(holds);
+    return status;
+}
+
+void inspect(rql_client *client, cJSON *words)
+{
+    const char *of = text_in(words, "of");
+    const char *name = text_or(words, "name", "");
+    rql_error error = {0};
+    cJSON *found = NULL;
+    rql_status status;
+    cJSON *reply;
+
+    if (strcmp(of, "locks") == 0) {
+        status = list_texts(rql_list_locks, client, &found, &error);
+    } else if (strcmp(of, "queues") == 0) {
+        status = list_texts(rql_list_queues, client, &found, &error);
+    } else if (strcmp(of, "keys") == 0) {
+        status = list_texts(rql_list_keys, client, &found, &error);
+    } else if (strcmp(of, "locks_info") == 0) {
+        status = list_locks_info(client, &found, &error);
+    } else if (strcmp(of, "queues_info") == 0) {
+        status = list_queues_info(client, &found, &error);
+    } else if (strcmp(of, "lock") == 0) {
+        status = get_lock(client, name, &found, &error);
+    } else if (strcmp(of, "queue") == 0) {
+        status = get_queue(client, name, &found, &error);
+    } else if (strcmp(of, "is_locked") == 0) {
+        status = answer_of(rql_is_locked, client, name, &found, &error);
+    } else if (strcmp(of, "is_queued") == 0) {
+        status = answer_of(rql_is_queued, client, name, &found, &error);
+    } else {
+        wrong(words, "of");
+    }
+    reply = answer_to(words, status, &error);
+    (void)cJSON_AddItemToObject(reply, "found", found ? found : cJSON_CreateNull());
+    say(reply);
+    cJSON_Delete(words);
+}

@@ -1,0 +1,348 @@
+#!/usr/bin/env python3
+"""What is on the server: locks and queues, of the gem and of ours, one or ten thousand, among the keys of others."""
+import sys
+
+from harness import FOREVER, Network, Worker, check, check_equal, main, once, scenario, wait_until
+
+ACQ1, HST1 = "rql:acq:18466/600/620/640/aaaaaaaaaaaaaaa1", "rql:hst:18466/600/640/aaaaaaaaaaaaaaa1"
+ACQ2, HST2 = "rql:acq:18524/600/620/640/bbbbbbbbbbbbbbb2", "rql:hst:18524/600/640/bbbbbbbbbbbbbbb2"
+WAITING = [f"rql:acq:9000{i}/1/2/3/ffffffffffffff0{i}" for i in range(4)]
+ALIVE, RELEASED, WRONG_TYPE, MALFORMED = range(4)
+MANY = 10000
+
+# ARGV: how many, acq_id, hst_id. Locks as the gem writes them, and a queue of one for every tenth.
+SEED = """
+for i = 1, ARGV[1] do
+    redis.call('HSET', 'rql:lock:job-' .. i, 'acq_id', ARGV[2], 'hst_id', ARGV[3], 'ts', '1795255177.83339',
+        'ini_ttl', '60000', 'n', i)
+    redis.call('PEXPIRE', 'rql:lock:job-' .. i, 60000)
+    if i % 10 == 0 then redis.call('ZADD', 'rql:lock_queue:job-' .. i, i, ARGV[2]) end
+end"""
+
+# 500 of their own score, 2500 that share one, 2500 more. Every third is ours and has a record.
+LONG_QUEUE = """
+local q, r = 'rql:lock_queue:long', 'rql:req:long'
+for i = 1, 5500 do
+    local id = string.format('rql:acq:%05d', i)
+    local score = (i <= 500 or i > 3000) and 1795254268 + i or 1795255000
+    redis.call('ZADD', q, i == 1 and '1795254268.4681001' or score, id)
+    if i % 3 == 0 then redis.call('HSET', r, id, string.format('rql:hst:%05d 5000 nonce', i)) end
+end"""
+
+
+def inspect(actor, of, name="", status="OK"):
+    return actor.begin("inspect", of=of, name=name).outcome().check(status).found
+
+
+def seed(world, count):
+    world.ask("EVAL", SEED, 0, count, ACQ1, HST1)
+
+
+def take_lock(world, key, acquirer, host, ts):
+    world.ask("HSET", key, "acq_id", acquirer, "hst_id", host, "ts", ts, "ini_ttl", 9000)
+    world.ask("PEXPIRE", key, 9000)
+
+
+def named(infos):
+    return {info["name"]: info for info in infos}
+
+
+def n_of(infos, status):
+    return sum(info["status"] == status for info in infos)
+
+
+def check_has(info, **wanted):
+    check_equal({name: info[name] for name in wanted}, wanted)
+
+
+@once
+def an_empty_database_has_nothing(world, kind, _names):
+    actor = world.actor(kind)
+    for of in "locks", "queues", "keys", "locks_info", "queues_info":
+        check_equal(inspect(actor, of), [])
+    for of in "lock", "queue":
+        check_equal(inspect(actor, of, "none", "NOT_FOUND"), None)
+    for of in "is_locked", "is_queued":
+        check_equal(inspect(actor, of, "none"), False)
+
+
+# ---- as the gem says it ----
+
+def seed_views(world):
+    """The state of the recording "views", steps 10 to 14."""
+    take_lock(world, "rql:lock:a", ACQ1, HST1, "1795255177.83339")
+    world.ask("HSET", "rql:lock:a", "m", "1")
+    take_lock(world, "rql:lock:b", ACQ2, HST2, "1795255178.0331578")
+    world.ask("ZADD", "rql:lock_queue:a", "1795255178.1331005", WAITING[1], "1795255178.3831005", WAITING[2])
+    world.ask("ZADD", "rql:lock_queue:c", "1700000000", WAITING[3])
+    world.ask("SET", "rql:lockx", "1")
+
+
+@once
+def keys_are_listed_as_by_the_gem(world, kind, _names):
+    actor = world.actor(kind)
+    seed_views(world)
+    locks, queues = ["rql:lock:a", "rql:lock:b"], ["rql:lock_queue:a", "rql:lock_queue:c"]
+    check_equal(inspect(actor, "locks"), locks)
+    check_equal(inspect(actor, "queues"), queues)
+    check_equal(inspect(actor, "keys"), [*locks, *queues, "rql:lockx"])
+    check_equal([inspect(actor, of, name) for name in "ac" for of in ("is_locked", "is_queued")],
+                [True, True, False, True])
+
+
+@once
+def locks_are_described_as_by_the_gem(world, kind, _names):
+    actor = world.actor(kind)
+    seed_views(world)
+    first, second = inspect(actor, "locks_info")
+    for info in first, inspect(actor, "lock", "a"):
+        check_has(info, status=ALIVE, lock_key="rql:lock:a", name="a", acq_id=ACQ1, hst_id=HST1,
+                  ts_us=1795255177833390, ini_ttl_ms=9000, spc_cnt=-1, token=-1, meta=[["m", "1"]])
+        check(0 < info["rem_ttl_ms"] <= 9000, f"{info['rem_ttl_ms']} ms are left")
+    check_has(second, acq_id=ACQ2, hst_id=HST2, ts_us=1795255178033158, meta=[])
+
+
+@once
+def queues_are_described_as_by_the_gem(world, kind, _names):
+    """A request of the gem does not say on which host."""
+    actor = world.actor(kind)
+    seed_views(world)
+    requests = [{"acq_id": WAITING[1], "hst_id": None, "score_us": 1795255178133101, "position": 1},
+                {"acq_id": WAITING[2], "hst_id": None, "score_us": 1795255178383101, "position": 2}]
+    first, second = inspect(actor, "queues_info")
+    for info in first, inspect(actor, "queue", "a"):
+        check_equal(info, {"status": ALIVE, "lock_queue": "rql:lock_queue:a", "name": "a", "requests": requests})
+    check_equal([request["score_us"] for request in second["requests"]], [1700000000000000])
+
+
+@once
+def metadata_of_the_gem_is_kept_whole(world, kind, _names):
+    meta = [["some", "data"], ["n", "12"], ["f", "1.5"], ["", "emptykey"], ["sp ace", "v v"]]
+    take_lock(world, "rql:lock:x", ACQ1, HST1, "1795255131.070483")
+    world.ask("HSET", "rql:lock:x", *sum(meta, []))
+    check_equal(inspect(world.actor(kind), "lock", "x")["meta"], meta)
+
+
+@once
+def keys_the_gem_stumbles_over_have_a_status(world, kind, _names):
+    """The recordings "lock_wrong_type_keys" and "lock_argument_edges": it raises there."""
+    actor = world.actor(kind)
+    world.ask("SET", "rql:lock:string", "str")
+    world.ask("SET", "rql:lock_queue:string", "str")
+    world.ask("RPUSH", "rql:lock:list", 1, 2)
+    world.ask("HSET", "rql:lock:foreign", "foreign", 1)
+    fields = {"acq_id": "a", "hst_id": "h", "ts": "1795255132.7357836", "ini_ttl": "1500.5"}
+    world.ask("HSET", "rql:lock:ttlfloat", *sum(fields.items(), ()))
+    for name, status in ("string", WRONG_TYPE), ("list", WRONG_TYPE), ("foreign", MALFORMED):
+        check_has(inspect(actor, "lock", name), status=status)
+        check(inspect(actor, "is_locked", name), f"{name} is free")
+    check_has(inspect(actor, "queue", "string"), status=WRONG_TYPE)
+    check_has(inspect(actor, "lock", "ttlfloat"), status=MALFORMED, ini_ttl_ms=-1, ts_us=1795255132735784,
+              rem_ttl_ms=-1)
+
+
+@once
+def names_are_no_patterns(world, kind, _names):
+    actor = world.actor(kind)
+    take_lock(world, "rql:lock:*", ACQ1, HST1, "1795255177.5")
+    take_lock(world, "rql:lock:[a]\\?", ACQ2, HST2, "1795255177.5")
+    world.ask("SET", "rql:Lock:a", 1)
+    world.ask("SET", "xrql:lock:a", 1)
+    check_equal(inspect(actor, "locks"), ["rql:lock:*", "rql:lock:[a]\\?"])
+    check_equal([inspect(actor, "is_locked", name) for name in ("a", "[a]\\?")], [False, True])
+
+
+# ---- our own ----
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def what_we_hold_and_wait_for_is_told_in_full(world, kind, names):
+    holder, looking = world.actor(kind), world.actor("thread")
+    held = holder.acquire(*names, ttl_ms=60000, meta={"job": "42"}, task=7)
+    again = holder.acquire(*names, conflict_strategy="extendable_work_through", ttl_ms=5000, task=7)
+    asking = world.actor(kind).ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    info = inspect(looking, "lock", names[0])
+    check_has(info, status=ALIVE, acq_id=held.outcome.acq_id, hst_id=held.outcome.hst_id, token=held.tokens[0],
+              ts_us=held.outcome.ts_us, ini_ttl_ms=60000, meta=[["job", "42"]], spc_ext_ttl_ms=5000,
+              l_spc_ext_ini_ttl_ms=5000)
+    check(info["l_spc_ext_ts_us"] >= held.outcome.ts_us, "it was entered again before it was taken")
+    waiting = inspect(looking, "queue", names[0])["requests"]
+    again.release().check()
+    held.release().check()
+    mine = asking.hold()
+    check_equal([(one["acq_id"], one["hst_id"], one["position"]) for one in waiting],
+                [(mine.outcome.acq_id, mine.outcome.hst_id, 1)])
+    mine.release().check()
+
+
+# ---- many, and strange ones ----
+
+def seed_strange_locks(world):
+    world.ask("SET", "rql:lock:string", 1)
+    world.ask("RPUSH", "rql:lock:list", 1)
+    world.ask("SADD", "rql:lock:set", 1)
+    world.ask("ZADD", "rql:lock:zset", 1, "a")
+    world.ask("XADD", "rql:lock:stream", "*", "a", "b")
+    world.ask("HSET", "rql:lock:foreign", "a", "b")
+    world.ask("HSET", "rql:lock:half", "acq_id", ACQ1)
+    world.ask("HSET", "rql:lock:number", "acq_id", ACQ1, "hst_id", HST1, "ts", "1e400", "ini_ttl", "0x10")
+    world.ask("HSET", b"rql:lock:nul\0b", "acq_id", "a")
+    world.ask("HSET", "rql:lock:", "acq_id", ACQ1, "hst_id", HST1, "ts", 1, "ini_ttl", 1)
+
+
+@once
+def ten_thousand_locks_are_listed_among_strange_ones(world, kind, _names):
+    actor = world.actor(kind)
+    seed(world, MANY)
+    seed_strange_locks(world)
+    infos = inspect(actor, "locks_info")
+    check_equal([n_of(infos, status) for status in (ALIVE, WRONG_TYPE, MALFORMED)], [MANY + 1, 5, 4])
+    by_name = named(infos)
+    check_equal((by_name[""]["status"], by_name["stream"]["status"]), (ALIVE, WRONG_TYPE))
+    check_equal((by_name["half"]["acq_id"], by_name["job-777"]["meta"]), (ACQ1, [["n", "777"]]))
+    keys = [info["lock_key"] for info in infos]
+    check_equal(keys, sorted(set(keys)), "keys")
+    check_equal(len(inspect(actor, "locks")), MANY + 9)
+
+
+@once
+def many_queues_are_listed_among_strange_ones(world, kind, _names):
+    seed(world, MANY)
+    world.ask("SET", "rql:lock_queue:string", 1)
+    world.ask("HSET", "rql:lock_queue:hash", "a", "b")
+    world.ask("ZADD", "rql:lock_queue:inf", "-inf", "a", 5, "b", "+inf", "c")
+    infos = inspect(world.actor(kind), "queues_info")
+    check_equal([n_of(infos, status) for status in (ALIVE, WRONG_TYPE, MALFORMED)], [MANY // 10, 2, 1])
+    check(all(len(info["requests"]) == 1 for info in infos if info["status"] == ALIVE), "not one request each")
+    strange = named(infos)["inf"]["requests"]
+    check_equal((len(strange), strange[1]["score_us"]), (3, 5000000))
+
+
+@once
+def any_batch_size_lists_everything(world, kind, _names):
+    seed(world, 300)
+    for size in 1, 2, 100000:
+        actor = world.actor(kind, key_extraction_batch_size=size)
+        check_equal(n_of(inspect(actor, "locks_info"), ALIVE), 300, f"by {size}")
+
+
+@once
+def huge_keys_of_others_are_reported_and_break_nothing(world, kind, _names):
+    """More than a connection carries in one exchange must not cost it."""
+    seed(world, 300)
+    for script in ("for i = 1, 200000 do redis.call('HSET', 'rql:lock:job-1-many', i, i) end",
+                   "redis.call('HSET', 'rql:lock:job-2-large', 'v', string.rep('x', 20000000))",
+                   "for i = 1, 20 do redis.call('HSET', 'rql:lock:job-3-' .. i, 'v', string.rep('x', 3000000)) end",
+                   "for i = 1, 30 do redis.call('ZADD', 'rql:lock_queue:large', i, i .. string.rep('x', 1000000)) end"):
+        world.ask("EVAL", script, 0)
+    network = Network(world)
+    actor = world.actor(kind, network.client(io_timeout_ms=20000))
+    inspect(actor, "is_locked", "a")
+    locks, queues = inspect(actor, "locks_info"), inspect(actor, "queues_info")
+    by_name = named(locks)
+    check_equal((len(locks), n_of(locks, ALIVE), len(queues)), (322, 300, 31))
+    check_has(by_name["job-1-many"], status=MALFORMED)
+    check_has(by_name["job-2-large"], status=MALFORMED, meta=[])
+    check_equal(len(by_name["job-3-7"]["meta"]), 1)
+    check_has(named(queues)["large"], status=MALFORMED)
+    check_has(inspect(actor, "lock", "job-1-many"), status=MALFORMED)
+    check_has(inspect(actor, "queue", "large"), status=MALFORMED)
+    check_equal(network.count("connections"), 1)
+
+
+@once
+def long_queues_are_read_in_pages(world, kind, _names):
+    actor = world.actor(kind)
+    world.ask("EVAL", LONG_QUEUE, 0)
+    world.ask("ZADD", "rql:lock_queue:a", 1, "x")
+    for info in inspect(actor, "queue", "long"), named(inspect(actor, "queues_info"))["long"]:
+        requests = info["requests"]
+        check_equal((info["status"], len(requests)), (ALIVE, 5500))
+        check_equal([(one["acq_id"], one["hst_id"], one["position"]) for one in requests],
+                    [(f"rql:acq:{i:05}", None if i % 3 else f"rql:hst:{i:05}", i) for i in range(1, 5501)])
+        check_equal((requests[0]["score_us"], requests[-1]["score_us"]), (1795254268468100, 1795259768000000))
+
+
+# ---- while it changes ----
+
+def n_scans(world):
+    stats = world.ask("INFO", "commandstats")
+    return int(stats.split("cmdstat_scan:calls=")[1].split(",")[0]) if "cmdstat_scan:" in stats else 0
+
+
+@scenario(kinds=["thread"], counts=[1], is_timed=True)
+def keys_that_vanish_before_the_look_are_released(world, kind, _names):
+    """The reply to SCAN is on its way."""
+    network = Network(world)
+    actor = world.actor(kind, network.client(io_timeout_ms=20000))
+    inspect(actor, "is_locked", "a")
+    for of in "locks_info", "queues_info":
+        seed(world, 10)
+        network.fail("delay", direction="down", n=200)
+        scans = n_scans(world)
+        call = actor.begin("inspect", of=of)
+        wait_until(lambda before=scans: n_scans(world) > before, "it scans")
+        world.ask("DEL", "rql:lock:job-10", "rql:lock_queue:job-10")
+        infos = call.outcome().check().found
+        network.heal()
+        check_has(named(infos)["job-10"], status=RELEASED)
+        check_equal(n_of(infos, ALIVE), len(infos) - 1)
+        if of == "locks_info":
+            check_has(named(infos)["job-10"], rem_ttl_ms=-1)
+
+
+@once
+def a_moving_database_is_listed_without_losing_what_stays(world, kind, _names):
+    """Others take and drop locks and requests as fast as they can."""
+    actor, churning, numbers = world.actor(kind), world.connection(), iter(range(1 << 30))
+    seed(world, 500)
+
+    def churn():
+        i = next(numbers) % 64
+        churning.call("HSET", f"rql:lock:churn-{i}", "acq_id", "a", "hst_id", "h", "ts", 1, "ini_ttl", 1)
+        churning.call("ZADD", f"rql:lock_queue:churn-{i}", 1, "a")
+        churning.call("DEL", f"rql:lock:churn-{i ^ 32}", f"rql:lock_queue:churn-{i ^ 32}")
+
+    worker = Worker(churn)
+    try:
+        for _ in range(20):
+            infos = inspect(actor, "locks_info") + inspect(actor, "queues_info")
+            check_equal(sum(not info["name"].startswith("churn-") for info in infos), 550)
+            check(all(info["status"] in (ALIVE, RELEASED) for info in infos), "one is strange")
+    finally:
+        worker.end()
+        churning.close()
+
+
+# ---- what stands in the way ----
+
+@once
+def a_user_who_may_not_measure_lists_all_the_same(world, kind, _names):
+    seed(world, 300)
+    world.ask("ACL", "SETUSER", "meek", "reset", "on", ">pw", "~*", "&*", "+@all", "-memory")
+    actor = world.actor(kind, url=f"unix://meek:pw@{world.server.path}")
+    check_equal((n_of(inspect(actor, "locks_info"), ALIVE), len(inspect(actor, "queues_info"))), (300, 30))
+
+
+@once
+def missing_rights_are_a_fault(world, kind, _names):
+    seed(world, 3)
+    world.ask("ACL", "SETUSER", "blind", "reset", "on", ">pw", "~*", "&*", "+@all", "-hgetall", "-hlen")
+    actor = world.actor(kind, url=f"unix://blind:pw@{world.server.path}")
+    outcome = actor.begin("inspect", of="locks_info").outcome().check("E_AUTH")
+    check("rql:lock:*" in outcome.error, outcome.error)
+    check_equal(outcome.found, None)
+
+
+@once
+def a_server_that_is_gone_is_a_fault(world, kind, _names):
+    actor = world.actor(kind, connect_timeout_ms=300)
+    check_equal(inspect(actor, "locks_info"), [])
+    world.server.kill()
+    check_equal(inspect(actor, "locks_info", status="E_IO"), None)
+    world.server.launch()
+    world.reconnect()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
