@@ -8,31 +8,6 @@
 /* What the thread that reads does itself: clients, actors, swarms, and the network between them and
  * the server. */
 
-/* ---- what is told meanwhile ---- */
-
-static void on_event(const rql_event *event, void *data)
-{
-    cJSON *line = cJSON_CreateObject();
-
-    (void)cJSON_AddStringToObject(line, "event", event->name);
-    (void)cJSON_AddStringToObject(line, "client", data);
-    (void)cJSON_AddNumberToObject(line, "status", event->status);
-    (void)cJSON_AddStringToObject(line, "lock_key", event->lock_key ? event->lock_key : "");
-    (void)cJSON_AddStringToObject(line, "acq_id", event->acq_id ? event->acq_id : "");
-    say(line);
-}
-
-static void on_log(const rql_log_record *record, void *data)
-{
-    cJSON *line = cJSON_CreateObject();
-    char text[1024];
-
-    (void)rql_log_text(record, text, sizeof text);
-    (void)cJSON_AddStringToObject(line, "log", text);
-    (void)cJSON_AddStringToObject(line, "client", data);
-    say(line);
-}
-
 /* ---- clients ---- */
 
 /* Its name goes to the listeners, and is freed with it. */
@@ -57,11 +32,11 @@ static void make_client(cJSON *words)
         options.url = proxy_url(find_object(A_PROXY, words, "proxy"));
     }
     if (cJSON_IsTrue(cJSON_GetObjectItem(words, "events"))) {
-        options.instrumenter = on_event;
+        options.instrumenter = say_event;
         options.instrumenter_data = self->name;
     }
     if (cJSON_IsTrue(cJSON_GetObjectItem(words, "logs"))) {
-        options.logger = on_log;
+        options.logger = say_log_line;
         options.logger_data = self->name;
     }
     status = rql_client_new(&self->library, &options, &error);
@@ -93,9 +68,7 @@ static void tell_stats(cJSON *words)
     rql_status status = rql_client_stats(client_in(words), &stats);
     cJSON *reply = answer_to(words, status, NULL);
 
-    (void)cJSON_AddNumberToObject(reply, "connections", (double)stats.connections);
-    (void)cJSON_AddNumberToObject(reply, "commands", (double)stats.commands);
-    (void)cJSON_AddNumberToObject(reply, "pushes", (double)stats.pushes);
+    add_stats(reply, &stats);
     say(reply);
     cJSON_Delete(words);
 }

@@ -284,6 +284,7 @@ static void whoami(rql_client *client, cJSON *words)
 
     (void)cJSON_AddStringToObject(reply, "acq_id", rql_current_acquirer_id(client, task, id));
     (void)cJSON_AddStringToObject(reply, "hst_id", rql_current_host_id(client, id));
+    (void)cJSON_AddNumberToObject(reply, "thread", (double)this_thread());
     say(reply);
     cJSON_Delete(words);
 }

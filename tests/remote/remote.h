@@ -59,6 +59,18 @@ struct settings {
 void read_client_options(const cJSON *words, rql_options *out);
 void read_settings(const rql_client *client, const cJSON *words, struct settings *out);
 
+/* ---- observed.c ---- */
+
+/* Of options of a client, with its name as their data. */
+void say_event(const rql_event *event, void *client);
+void say_log_line(const rql_log_record *record, void *client);
+
+/* All that was counted, by the names of rql_stats_json(). */
+void add_stats(cJSON *reply, const rql_stats *stats);
+
+/* The system's number of the calling thread, as events have it. */
+int64_t this_thread(void);
+
 /* ---- objects.c: what was made, by its kind and name ---- */
 
 enum kind { A_CLIENT, AN_ACTOR, A_HOLD, A_SWARM, A_PROXY };

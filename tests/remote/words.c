@@ -133,6 +133,7 @@ static void set_option(struct settings *out, const cJSON *item)
     static const char *const access[] = {"queued", "random", NULL};
     static const char *const conflict[] = {"wait_for_lock", "work_through",
                                            "extendable_work_through", "dead_locking", NULL};
+    static char marked[] = "marked";
     static const char *const mode[] = {"atomic", "gem", NULL};
 
     if (set_number(&out->lock, item) || set_truth(&out->lock, item)) {
@@ -144,6 +145,8 @@ static void set_option(struct settings *out, const cJSON *item)
         out->lock.conflict_strategy = (rql_conflict_strategy)index_of(item, conflict);
     } else if (strcmp(item->string, "task") == 0) {
         out->lock.task = (uint64_t)item->valuedouble;
+    } else if (strcmp(item->string, "instrument") == 0) {
+        out->lock.instrument = marked; /* a text: events say it */
     } else if (strcmp(item->string, "meta") == 0) {
         set_meta(out, item);
     } else if (strcmp(item->string, "mode") == 0) {

@@ -220,10 +220,38 @@ static void block_does_not_run_without_the_lock(void **state)
     CHECK_OK(rql_lock_release(lock, NULL));
 }
 
+static void a_program_of_another_age_gets_the_counters_it_knows(void **state)
+{
+    struct {
+        rql_stats stats;
+        char more[64];
+    } longer;
+
+    char shorter[offsetof(rql_stats, hand_overs)];
+    rql_stats *older = (rql_stats *)&longer;
+    rql_lock *lock = NULL;
+
+    (void)state;
+    CHECK_OK(rql_lock_acquire(client, "x", NULL, &lock, NULL));
+    CHECK_OK(rql_lock_release(lock, NULL));
+    memset(&longer, 0xA5, sizeof longer);
+    CHECK_OK(rql_client_stats_sized(client, &longer.stats, sizeof shorter));
+    assert_int_equal(older->size, sizeof shorter);
+    assert_int_equal(older->acquisitions, 1);
+    assert_int_not_equal(older->hand_overs, 0); /* not touched */
+    CHECK_OK(rql_client_stats_sized(client, &longer.stats, sizeof longer));
+    assert_int_equal(longer.stats.size, sizeof longer.stats);
+    assert_int_equal(longer.more[63], 0);
+    assert_int_equal(rql_client_stats(NULL, older), RQL_E_INVALID);
+    assert_int_equal(rql_client_stats_sized(client, NULL, sizeof *older), RQL_E_INVALID);
+    assert_int_equal(rql_client_stats_sized(client, older, 1), RQL_E_INVALID);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        TEST(a_program_of_another_age_gets_the_counters_it_knows),
         TEST(ids_have_the_gems_form),
         TEST(possible_host_ids_are_those_of_the_live_threads),
         TEST(free_lock_is_free_and_held_lock_is_not),

@@ -89,6 +89,28 @@ static void without_sampling_all_is_told(void **state)
     assert_int_equal(counts.events, 2);
 }
 
+/* What it has been told of before its block. */
+static int look_in_block(rql_lock *lock, void *data)
+{
+    (void)lock;
+    *(struct counts *)data = counts;
+    return 0;
+}
+
+static void a_block_is_told_of_as_it_goes(void **state)
+{
+    struct counts before = {0};
+    rql_block block = {.run = look_in_block, .user_data = &before};
+
+    (void)state;
+    client = new_client_with(&options);
+    CHECK_OK(rql_with_lock(client, "x", NULL, &block, NULL));
+    assert_int_equal(before.lines, 3);
+    assert_int_equal(before.events, 1);
+    assert_int_equal(counts.lines, 4);
+    assert_int_equal(counts.events, 2);
+}
+
 static void a_hundred_percent_is_all(void **state)
 {
     (void)state;
@@ -252,11 +274,17 @@ static void a_listener_may_call_the_library(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(without_sampling_all_is_told),           TEST(a_hundred_percent_is_all),
-        TEST(no_percent_is_nearly_nothing),           TEST(an_own_sampler_is_asked_once_for_a_life),
-        TEST(what_is_wanted_anyway_is_not_sampled),   TEST(a_series_is_sampled_as_one),
-        TEST(calls_for_operators_are_sampled_each),   TEST(nobody_is_asked_when_nobody_listens),
-        TEST(one_call_may_have_listeners_of_its_own), TEST(a_listener_may_call_the_library),
+        TEST(without_sampling_all_is_told),
+        TEST(a_block_is_told_of_as_it_goes),
+        TEST(a_hundred_percent_is_all),
+        TEST(no_percent_is_nearly_nothing),
+        TEST(an_own_sampler_is_asked_once_for_a_life),
+        TEST(what_is_wanted_anyway_is_not_sampled),
+        TEST(a_series_is_sampled_as_one),
+        TEST(calls_for_operators_are_sampled_each),
+        TEST(nobody_is_asked_when_nobody_listens),
+        TEST(one_call_may_have_listeners_of_its_own),
+        TEST(a_listener_may_call_the_library),
     };
 
     if (!redis_server_available()) {
