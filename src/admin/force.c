@@ -145,7 +145,7 @@ static rql_status unlock(rql_client *client, const struct rqli_keys *keys, rql_u
     return status ? status : read_unlock(exchange, keys->lock.data, out, error);
 }
 
-static void notify_unlocked(const rql_client *client, const struct rqli_keys *keys,
+static void notify_unlocked(rql_client *client, const struct rqli_keys *keys,
                             const rql_unlock_result *result)
 {
     struct rqli_subject subject = rqli_subject_of_call(client);

@@ -27,13 +27,21 @@ void rqli_server_clock_learn(rql_client *client, const struct rqli_clock_reading
     }
 }
 
-int64_t rqli_server_clock_not_after(rql_client *client, int64_t now_us)
+/* INT64_MAX: nothing is known of it. */
+static int64_t latest_at(rql_client *client, int64_t now_us)
 {
     int64_t latest_us;
 
     (void)pthread_mutex_lock(&client->shared.mutex);
     latest_us = rqli_clock_offset_server_latest(&client->shared.clock_offset, now_us);
     (void)pthread_mutex_unlock(&client->shared.mutex);
+    return latest_us;
+}
+
+int64_t rqli_server_clock_not_after(rql_client *client, int64_t now_us)
+{
+    int64_t latest_us = latest_at(client, now_us);
+
     /* Nothing is known of its clock: the script gets a limit that does not come. */
     if (latest_us == INT64_MAX) {
         return no_limit_us;
@@ -52,13 +60,17 @@ bool rqli_server_clock_earliest(rql_client *client, int64_t server_us, int64_t n
     return is_known;
 }
 
-int64_t rqli_server_clock_now_us(const rql_client *client)
+/* What threads are told is on their connection; loops have others, whose grants are known here. */
+int64_t rqli_server_clock_now_us(rql_client *client)
 {
     struct rqli_clock_reading reading;
+    int64_t now_us = rqli_now_us();
+    int64_t latest_us;
 
-    if (!rqli_conn_clock(client->conn, &reading)) {
-        return -1;
+    if (rqli_conn_clock(client->conn, &reading)) {
+        /* The server read its clock after sent_us: so this is its time now or a little later. */
+        return reading.server_us + (now_us - reading.sent_us);
     }
-    /* The server read its clock after sent_us: so this is its time now or a little later. */
-    return reading.server_us + (rqli_now_us() - reading.sent_us);
+    latest_us = latest_at(client, now_us);
+    return latest_us == INT64_MAX ? -1 : latest_us;
 }

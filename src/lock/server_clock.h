@@ -22,6 +22,6 @@ bool rqli_server_clock_earliest(rql_client *client, int64_t server_us, int64_t n
 
 /* The last reading, carried on by the local clock; -1: there is none. No earlier than the server's,
  * so that what follows a grant is not dated before it. */
-int64_t rqli_server_clock_now_us(const rql_client *client);
+int64_t rqli_server_clock_now_us(rql_client *client);
 
 #endif

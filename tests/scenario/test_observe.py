@@ -1,0 +1,301 @@
+#!/usr/bin/env python3
+"""What a client tells of the life of locks: these lines and events, in this order, and no others."""
+import itertools
+import sys
+
+from harness import FOREVER, MINUTE_MS, STATUS, check, check_equal, main, once, scenario, wait_until
+
+KINDS = ["thread", "loop"]
+MINE = {"task": 7}  # on a loop each request is an acquirer of its own, but for those of one task
+TTL_MS = 60000
+UNSET = {"rel_time_us": -1, "rel_key_cnt": -1, "tch_queue_cnt": -1, "at_us": -1, "lock_queue": None, "element": None}
+
+ASKED = ["start_lock_obtaining", "start_try_to_lock_cycle"]
+OBTAINED = ["lock_obtained", "! lock_obtained"]
+SERIES_OBTAINED = ["lock_series_obtained", "! lock_series_obtained"]
+GIVEN_UP = "fail_fast_or_limits_reached_or_deadlock__dequeue"
+
+
+def begun(names):
+    return ASKED if len(names) == 1 else ["start_lock_series_obtaining"]
+
+
+def obtained(names):
+    return begun(names) + OBTAINED * len(names) + (SERIES_OBTAINED if len(names) > 1 else [])
+
+
+def released(names):
+    if len(names) == 1:
+        return ["expire_lock", "! lock_hold_and_release"]
+    return ["expire_lock_series", "! lock_series_hold_and_release"]
+
+
+class Tape:
+    """What the clients of one remote tell."""
+
+    def __init__(self, client):
+        self.told, self.seen = client.remote.told, 0
+
+    def new(self):
+        """Lines as they are, events after "! ". The same several times on end is one: how often the server is asked
+        is up to the clock."""
+        lines, self.seen = self.told[self.seen:], len(self.told)
+        entries = [words.get("line") or "! " + words["event"].split(".")[1]
+                   for words in lines if "line" in words or "event" in words]
+        return [entry for entry, _ in itertools.groupby(entries)]
+
+    def check(self, *wanted):
+        check_equal(self.new(), [entry for entry, _ in itertools.groupby(wanted)], "told")
+
+    def last(self, name):
+        return [words for words in self.told if words.get("event", "").endswith("." + name)][-1]
+
+
+def told_actor(world, kind, **options):
+    """Of a remote of its own, and what is told of it."""
+    client = world.client(world.remote(), events=True, logs=True, **options)
+    return world.actor(kind, client), Tape(client)
+
+
+def check_has(event, /, **wanted):
+    check_equal({name: event[name] for name in wanted}, wanted, event["event"])
+
+
+def check_is_of(event, outcome, names):
+    """What all events of a held lock say, or of a series."""
+    check_has(event, acq_id=outcome.acq_id, hst_id=outcome.hst_id, ttl_ms=outcome.ttl_ms, **UNSET)
+    if len(names) == 1:
+        check_has(event, lock_key=outcome.lock_key, lock_keys=[], ts_us=outcome.ts_us, token=outcome.tokens[0],
+                  acq_time_us=outcome.waited_us)
+    else:
+        check_has(event, lock_key=None, lock_keys=[f"rql:lock:{name}" for name in names], token=-1)
+        check(event["acq_time_us"] >= 0 and event["ts_us"] > 0, "no times")
+
+
+# ---- a life ----
+
+@scenario(kinds=KINDS)
+def locks_are_obtained_and_released(world, kind, names):
+    actor, tape = told_actor(world, kind)
+    held = actor.acquire(*names, ttl_ms=TTL_MS, instrument=True)
+    tape.check(*obtained(names))
+    event = tape.last(obtained(names)[-1][2:])
+    check_is_of(event, held.outcome, names)
+    check_has(event, hold_time_us=-1, instrument="marked")
+    check(event["event"].startswith("redis_queued_locks."), event["event"])
+    if kind == "thread":
+        check_equal(event["thread"], actor.begin("whoami").outcome().thread, "its thread")
+    held.release().check()
+    tape.check(*released(names))
+    ended = tape.last(released(names)[1][2:])
+    check_has(ended, status=0, instrument="marked")
+    check(ended["hold_time_us"] > 0, "it was not held")
+    if len(names) == 1:
+        check_is_of(ended, held.outcome, names)
+    else:
+        check_has(ended, acq_time_us=event["acq_time_us"])
+        check(ended["ts_us"] > held.outcome.ts_us, f"ended at {ended['ts_us']}, held from {held.outcome.ts_us}")
+
+
+@once
+def what_is_left_to_its_ttl_is_not_told_of(world, kind, names):
+    actor, tape = told_actor(world, kind)
+    held = actor.acquire(*names)
+    tape.check(*obtained(names))
+    held.forget().check()
+    tape.check()
+
+
+@scenario(kinds=KINDS, counts=[1])
+def steps_of_a_try_are_logged_when_wanted(world, kind, names):
+    actor, tape = told_actor(world, kind)
+    held = actor.acquire(*names, log_lock_try=True)
+    tape.check(*ASKED, "try_lock.start", "try_lock.rconn_fetched", "try_lock.obtain__free_to_acquire", *OBTAINED)
+    held.release().check()
+    tape.check(*released(names))
+
+
+@scenario(kinds=KINDS, counts=[3])
+def locks_of_a_series_do_not_log_tries_of_their_own(world, kind, names):
+    actor, tape = told_actor(world, kind)
+    actor.acquire(*names, log_lock_try=True).release().check()
+    tape.check(*obtained(names), *released(names))
+
+
+@scenario(kinds=KINDS, counts=[1])
+def re_entries_are_told(world, kind, names):
+    """One that adds its ttl takes back what it has not used."""
+    actor, tape = told_actor(world, kind)
+    outer = actor.acquire(*names, **MINE)
+    tape.check(*obtained(names))
+    for strategy, word, ending in ("work_through", "reentrant_lock_obtained", []), (
+            "extendable_work_through", "extendable_reentrant_lock_obtained", ["decrease_lock"]):
+        inner = actor.acquire(*names, conflict_strategy=strategy, ttl_ms=20000, **MINE)
+        tape.check(*ASKED, word, "! " + word)
+        check_is_of(tape.last(word), inner.outcome, names)
+        inner.release().check()
+        tape.check(*ending, "! reentrant_lock_hold_completes")
+        check_has(tape.last("reentrant_lock_hold_completes"), ttl_ms=20000)
+    outer.release().check()
+    tape.check(*released(names))
+
+
+@scenario(kinds=KINDS, counts=[1])
+def extensions_are_told(world, kind, names):
+    actor, tape = told_actor(world, kind)
+    held = actor.acquire(*names)
+    held.extend(90000).check()
+    tape.check(*obtained(names), "! lock_extended")
+    check_has(tape.last("lock_extended"), ttl_ms=90000, event="rql.lock_extended")
+    held.release().check()
+    tape.check(*released(names))
+
+
+# ---- refusals ----
+
+@scenario(kinds=KINDS)
+def a_refusal_says_why(world, kind, names):
+    """It tells of a series as one."""
+    held, (actor, tape) = world.held_by_another(*names), told_actor(world, kind)
+    foreign = f"rql:lock:{names[-1]}"
+
+    def check_refused(status, *lines, event="lock_failed", **options):
+        outcome = actor.refused(*names, ttl_ms=TTL_MS, **options).check(status, "E_UNKNOWN")
+        if outcome.status != status:  # no answer to its withdrawal
+            tape.new()
+            return
+        tape.check(*begun(names), *lines, "! " + event)
+        check_has(tape.last(event), status=outcome.words["status"], ttl_ms=TTL_MS, token=-1, ts_us=-1, **UNSET)
+        check_has(tape.last(event), lock_key=f"rql:lock:{names[0]}" if len(names) == 1 else None)
+        check(tape.last(event)["acq_time_us"] >= 0, "it did not wait")
+
+    given_up = [GIVEN_UP] if len(names) == 1 else []
+    check_refused("FAIL_FAST_NO_TRY", fail_fast=True)
+    check_refused("TIMED_OUT", *given_up, event="lock_timed_out", timeout_ms=200)
+    check_refused("RETRY_LIMIT", *given_up, retry_count=1, timeout_ms=FOREVER)
+    held.release().check()
+    world.ask("SET", foreign, "text")
+    check_refused("E_WRONG_TYPE", timeout_ms=FOREVER)
+    world.ask("DEL", foreign)  # so that the request can be withdrawn
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_conflict_is_a_refusal(world, kind, names):
+    """A wait for oneself that never began has queued nothing."""
+    actor, tape = told_actor(world, kind)
+    held = actor.acquire(*names, auto_extend=True, **MINE)
+    tape.check(*obtained(names))
+    actor.refused(*names, conflict_strategy="dead_locking", **MINE).check("CONFLICT")
+    tape.check(*ASKED, GIVEN_UP, "! lock_failed")
+    actor.refused(*names, timeout_ms=FOREVER, **MINE).check("CONFLICT")
+    tape.check("start_lock_obtaining", "! lock_failed")
+    held.release().check()
+
+
+@once
+def a_series_of_the_gem_tells_of_each_lock(world, kind, _names):
+    held, (actor, tape) = world.held_by_another("c"), told_actor(world, kind)
+    actor.refused("a", "b", "c", tries=True, mode="gem").check("FAIL_FAST_NO_TRY")
+    each = ASKED + OBTAINED
+    tape.check("start_lock_series_obtaining", *each, *each, *ASKED, "! lock_failed")
+    check_has(tape.last("lock_failed"), lock_key="rql:lock:c")
+    held.release().check()
+    mine = actor.acquire("a", "b", "c", mode="gem")
+    tape.check("start_lock_series_obtaining", *each * 3, *SERIES_OBTAINED)
+    mine.release().check()
+    tape.check(*released("abc"))
+
+
+# ---- waiting, and losses ----
+
+@scenario(kinds=KINDS, counts=[1])
+def a_hand_over_is_told(world, kind, names):
+    held, (actor, tape) = world.held_by_another(*names), told_actor(world, kind)
+    asking = actor.ask(*names, timeout_ms=FOREVER, ttl_ms=TTL_MS, retry_delay_ms=MINUTE_MS)
+    world.await_queue(names, 1)
+    world.await_listeners(1)
+    held.release().check()
+    mine = asking.hold()
+    handed_over = ["! lock_handed_over"] if mine.outcome.handed_over else []
+    tape.check(*ASKED, "lock_obtained", *handed_over, "! lock_obtained")
+    check(handed_over, "it had to ask")
+    check_is_of(tape.last("lock_handed_over"), mine.outcome, names)
+    mine.release().check()
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_place_that_was_lost_is_told(world, kind, names):
+    held, (actor, tape) = world.held_by_another(*names), told_actor(world, kind)
+    asking = actor.ask(*names, timeout_ms=FOREVER, queue_ttl_ms=30, retry_delay_ms=10, **MINE)
+    wait_until(lambda: actor.remote.events("request_requeued"), "it goes to the tail")
+    held.release().check()
+    mine = asking.hold()
+    check_equal(tape.new()[:4], [*ASKED, "dead_score_reached__reset_acquirer_position", "! request_requeued"])
+    check_has(tape.last("request_requeued"), lock_key=f"rql:lock:{names[0]}", acq_id=mine.outcome.acq_id, token=-1)
+    mine.release().check()
+
+
+@scenario(kinds=KINDS)
+def a_loss_is_told_before_its_callback_runs(world, kind, names):
+    """By a thread of the library's."""
+    actor, tape = told_actor(world, kind)
+    held = actor.acquire(*names, ttl_ms=3000, auto_extend=True)
+    tape.check(*obtained(names))
+    world.ask("DEL", *[f"rql:lock:{name}" for name in names])
+    wait_until(lambda: len(held.losses()) == len(names), "each is told")
+    told = ["event" if "event" in words else "callback" for words in actor.remote.told
+            if words.get("lost") or words.get("event") == "rql.lock_lost"]
+    check_equal(told, ["event", "callback"] * len(names))
+    tape.check("! lock_lost")
+    lost = tape.last("lock_lost")
+    check_equal(lost["lock_key"], f"rql:lock:{held.losses()[-1]['name']}")
+    if len(names) == 1:
+        check_is_of(lost, held.outcome, names)
+    if kind == "thread":
+        check(lost["thread"] != actor.begin("whoami").outcome().thread, "it is the caller's thread")
+    held.release().check("NOT_HELD")
+    tape.check(*released(names))
+    check_has(tape.last(released(names)[1][2:]), status=STATUS["NOT_HELD"])
+
+
+# ---- operators ----
+
+@once
+def calls_for_operators_are_told(world, kind, _names):
+    actor, tape = told_actor(world, kind)
+    held = world.held_by_another("x")
+    actor.begin("force_unlock", name="x").outcome().check()
+    tape.check("! explicit_lock_release")
+    event = tape.last("explicit_lock_release")
+    check_has(event, lock_key="rql:lock:x", lock_queue="rql:lock_queue:x", acq_id=None)
+    check(event["rel_time_us"] > 0 and event["at_us"] > 0, "no times")
+    held.release().check("NOT_HELD")
+
+
+@once
+def sweeps_are_told(world, kind, _names):
+    """But for a dry run."""
+    actor, tape = told_actor(world, kind)
+    held = world.held_by_another("x")
+    owner = {"acq_id": held.outcome.acq_id, "hst_id": held.outcome.hst_id}
+    actor.begin("sweep", of="all", dry_run=True).outcome().check()
+    tape.check()
+    for of, words, name, wanted in (
+            ("owner", owner, "release_locks_of", {"rel_key_cnt": 1, "tch_queue_cnt": 0, **owner}),
+            ("all", {}, "explicit_all_locks_release", {"rel_key_cnt": 0, "tch_queue_cnt": -1}),
+            ("dead", {}, "swept", {"rel_key_cnt": -1, "tch_queue_cnt": 1, "event": "rql.swept"})):
+        world.ask(*"ZADD rql:lock_queue:y 1.5 rql:acq:1/2/3/4/0123456789abcdef".split())
+        if of == "all":
+            world.ask("DEL", "rql:lock_queue:y")
+        actor.begin("sweep", of=of, **words).outcome().check()
+        tape.check("! " + name)
+        check_has(tape.last(name), status=0, **wanted)
+        check(tape.last(name)["rel_time_us"] > 0 and tape.last(name)["at_us"] > 0, "no times")
+    actor.begin("sweep", of="all", stops_at=0).outcome().check("STOPPED")
+    tape.check("! explicit_all_locks_release")
+    check_has(tape.last("explicit_all_locks_release"), status=STATUS["STOPPED"])
+    held.release().check("NOT_HELD")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
