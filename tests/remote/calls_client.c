@@ -103,22 +103,14 @@ static void end_actor(cJSON *words)
 
 /* ---- swarms ---- */
 
-static void start_swarm(cJSON *words)
+static void make_swarm(cJSON *words)
 {
-    rql_error error = {0};
-    rql_swarm *swarm = NULL;
-    rql_status status = rql_swarm_start(client_in(words), NULL, &swarm, &error);
-
-    if (status == RQL_OK) {
-        add_object(A_SWARM, words, "name", swarm);
-    }
-    answer(words, status, &error);
+    start_swarm(client_in(words), words);
 }
 
-static void end_swarm(cJSON *words)
+static void tell_swarm_of(cJSON *words)
 {
-    (void)rql_swarm_free(take_object(A_SWARM, words, "name"));
-    answer(words, RQL_OK, NULL);
+    tell_swarm(client_in(words), words);
 }
 
 /* ---- the network ---- */
@@ -200,7 +192,8 @@ bool perform_here(cJSON *words)
         {"fault", switch_proxy},  {"free", free_client},
         {"go_on", go_on},         {"loop", make_loop},
         {"proxy", start_proxy},   {"proxy_counts", tell_proxy},
-        {"stats", tell_stats},    {"swarm", start_swarm},
+        {"stats", tell_stats},    {"stop_swarm", stop_swarm},
+        {"swarm", make_swarm},    {"swarm_status", tell_swarm_of},
         {"thread", make_thread},
     };
 

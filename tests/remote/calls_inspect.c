@@ -5,16 +5,6 @@
 /* What the library tells of the server: "do": "inspect", with "of" one of locks, queues, keys
  * (their names), lock, queue, is_locked, is_queued (with "name"), locks_info or queues_info. */
 
-static cJSON *texts_of(const rql_text_list *list)
-{
-    cJSON *texts = cJSON_CreateArray();
-
-    for (size_t i = 0; i < list->count; i++) {
-        (void)cJSON_AddItemToArray(texts, cJSON_CreateString(list->item[i]));
-    }
-    return texts;
-}
-
 /* NULL is null. */
 static void add_text(cJSON *to, const char *name, const char *text)
 {
@@ -91,6 +81,7 @@ static rql_status list_texts(list_fn *list, rql_client *client, cJSON **found, r
     rql_text_list *texts = NULL;
     rql_status status = list(client, &texts, error);
 
+    *found = cJSON_CreateObject();
     *found = texts ? texts_of(texts) : NULL;
     (void)rql_text_list_free(texts);
     return status;

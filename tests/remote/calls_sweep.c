@@ -96,16 +96,6 @@ static void add_counts(cJSON *reply, const rql_sweep_result *result)
     }
 }
 
-static void add_queues(cJSON *reply, rql_text_list *queues)
-{
-    cJSON *names = cJSON_AddArrayToObject(reply, "queues");
-
-    for (size_t i = 0; queues && i < queues->count; i++) {
-        (void)cJSON_AddItemToArray(names, cJSON_CreateString(queues->item[i]));
-    }
-    (void)rql_text_list_free(queues);
-}
-
 void sweep(rql_client *client, cJSON *words)
 {
     const char *of = text_in(words, "of");
@@ -138,7 +128,8 @@ void sweep(rql_client *client, cJSON *words)
     }
     reply = answer_to(words, status, &error);
     add_counts(reply, &result);
-    add_queues(reply, queues);
+    (void)cJSON_AddItemToObject(reply, "queues", texts_of(queues));
+    (void)rql_text_list_free(queues);
     (void)cJSON_AddItemToObject(reply, "steps", self.steps);
     (void)cJSON_AddItemToObject(reply, "keys", self.keys);
     say(reply);

@@ -265,11 +265,8 @@ static void acquired_locks(rql_client *client, cJSON *words)
     rql_text_list *list = NULL;
     rql_status status = rql_acquired_locks(client, &list, &error);
     cJSON *reply = answer_to(words, status, &error);
-    cJSON *names = cJSON_AddArrayToObject(reply, "names");
 
-    for (size_t i = 0; list && i < list->count; i++) {
-        (void)cJSON_AddItemToArray(names, cJSON_CreateString(list->item[i]));
-    }
+    (void)cJSON_AddItemToObject(reply, "names", texts_of(list));
     rql_text_list_free(list);
     say(reply);
     cJSON_Delete(words);
@@ -320,14 +317,18 @@ bool perform_on_thread(struct actor *actor, cJSON *words)
         {"extend", extend},
         {"force_extend", force_extend},
         {"force_unlock", force_unlock},
+        {"flush_zombies", flush_zombies},
         {"forget", forget},
         {"inspect", inspect},
+        {"hosts", tell_hosts},
+        {"probe_hosts", probe_hosts},
         {"release", release},
         {"state", state},
         {"sweep", sweep},
         {"use_secret", use_secret},
         {"verify", verify},
         {"whoami", whoami},
+        {"zombies", tell_zombies},
     };
 
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {

@@ -57,6 +57,16 @@ void answer(cJSON *words, rql_status status, const rql_error *error)
     cJSON_Delete(words);
 }
 
+cJSON *texts_of(const rql_text_list *list)
+{
+    cJSON *texts = cJSON_CreateArray();
+
+    for (size_t i = 0; list && i < list->count; i++) {
+        (void)cJSON_AddItemToArray(texts, cJSON_CreateString(list->item[i]));
+    }
+    return texts;
+}
+
 void wrong(const cJSON *words, const char *what)
 {
     char *text = cJSON_PrintUnformatted(words);

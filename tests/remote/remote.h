@@ -34,6 +34,9 @@ void note_begin(cJSON *words);
 /* The answer to a line, that more may be added to; said by say(). NULL is fine for `error`. */
 cJSON *answer_to(const cJSON *words, rql_status status, const rql_error *error);
 
+/* A new array, empty for NULL. */
+cJSON *texts_of(const rql_text_list *list);
+
 /* Answers a line and deletes it. */
 void answer(cJSON *words, rql_status status, const rql_error *error);
 
@@ -136,6 +139,17 @@ void sweep(rql_client *client, cJSON *words);
 
 /* The sweep that stands at a step goes on. */
 void go_on(cJSON *words);
+
+/* ---- calls_swarm.c ---- */
+
+void start_swarm(rql_client *client, cJSON *words);
+void stop_swarm(cJSON *words);
+void end_swarm(cJSON *words);
+void tell_swarm(rql_client *client, cJSON *words);
+void probe_hosts(rql_client *client, cJSON *words);
+void tell_hosts(rql_client *client, cJSON *words);
+void tell_zombies(rql_client *client, cJSON *words);
+void flush_zombies(rql_client *client, cJSON *words);
 
 /* ---- calls_thread.c ---- */
 

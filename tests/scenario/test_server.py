@@ -179,6 +179,25 @@ def who_connects_needs_no_rights_but_those_to_lock(world, kind, names):
     check_equal(actor.begin("inspect", of="is_locked", name=names[0]).outcome().check().found, False)
 
 
+@scenario(kinds=["thread", "loop"])
+def the_database_of_the_url_is_used(world, kind, names):
+    """By commands and by whoever is told of hand-overs; also after the server was away."""
+    for database in 1, 15:
+        url = f"{world.server.url}?db={database}"
+        holder, waiter = world.actor("thread", url=url), world.actor(kind, url=url)
+        held = holder.acquire(*names, ttl_ms=LONG_MS)
+        check_equal(world.keys_left(), [])
+        world.ask("SELECT", database)
+        asking = waiter.ask(*names, timeout_ms=FOREVER)
+        world.await_queue(names, 1)
+        world.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        check_equal([bool(world.holder(name)) for name in names], [True] * len(names))
+        held.release().check()
+        asking.hold().release().check()
+        world.await_nothing_left()
+        world.ask("SELECT", 0)
+
+
 def free_port_of_ipv6():
     """None where the machine has no IPv6."""
     try:

@@ -71,15 +71,17 @@ def wait_all(world, kind, names):
             wait_untold(world, kind, *names)]
 
 
-@scenario(kinds=KINDS)
+@scenario(kinds=KINDS, is_timed=True)
 def waiters_of_a_cleared_queue_come_back_in_order(world, kind, names):
-    """They are told, and did not ask again for an hour."""
+    """They are told: by themselves they look after two seconds."""
     held = world.held_by_another(*names)
     asked = wait_all(world, kind, names)
     before = [world.ask("ZRANGE", f"rql:lock_queue:{name}", 0, -1, "WITHSCORES") for name in names]
-    done = sweep(world.actor("thread"), "all", "STOPPED", stops_at=1, batch_size=len(names))
+    sweeper, begun = world.actor("thread"), time.monotonic()
+    done = sweep(sweeper, "all", "STOPPED", stops_at=1, batch_size=len(names))
     check_equal((done.tch_queue_cnt, done.rem_request_cnt), (len(names), 3 * len(names)))
     world.await_queue(names, 3)
+    check(time.monotonic() - begun < 1, "they were not told")
     check_equal([world.ask("ZRANGE", f"rql:lock_queue:{name}", 0, -1, "WITHSCORES") for name in names], before)
     check_equal([world.ask("HLEN", f"rql:req:{name}") for name in names], [3] * len(names))
     token = held.tokens[0]

@@ -262,6 +262,44 @@ static void fork_in_a_block_leaves_the_parent_its_lock(void **state)
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
 }
 
+static rql_swarm *inherited_swarm;
+
+static void use_the_inherited_swarm(void)
+{
+    rql_swarm_status status;
+
+    must(rql_get_swarm_status(client, &status, NULL) == RQL_E_FORKED, 70);
+    rql_swarm_stop(inherited_swarm);
+    must(rql_swarm_free(inherited_swarm) == NULL, 71);
+    must(rql_probe_hosts(client, NULL, NULL, NULL) == RQL_E_FORKED, 72);
+    must(rql_flush_zombies(client, NULL, NULL, NULL) == RQL_E_FORKED, 73);
+    if (CHILDREN_MAY_MAKE_THREADS) {
+        rql_client *own = new_client_in_child();
+        rql_swarm *swarm = NULL;
+
+        must(rql_swarm_start(own, NULL, &swarm, NULL) == RQL_OK, 74);
+        rql_swarm_free(swarm);
+        rql_client_free(own);
+    }
+}
+
+static void child_has_nothing_of_its_parents_swarm(void **state)
+{
+    rql_swarm_status status;
+    rql_lock *lock;
+
+    (void)state;
+    CHECK_OK(rql_swarm_start(client, NULL, &inherited_swarm, NULL));
+    lock = hold(client, "x");
+    await_int(1, "HLEN rql:swarm:hsts");
+    expect_good_end(start_limited_child(use_the_inherited_swarm));
+    assert_int_equal(ask_int("HLEN rql:swarm:hsts"), 1);
+    CHECK_OK(rql_get_swarm_status(client, &status, NULL));
+    assert_true(status.is_running);
+    CHECK_OK(rql_lock_release(lock, NULL));
+    inherited_swarm = rql_swarm_free(inherited_swarm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -271,6 +309,7 @@ int main(void)
         TEST(child_has_nothing_of_the_parents_and_does_it_no_harm),
         TEST(child_of_a_parent_that_connects_ends),
         TEST(parents_death_is_seen_while_a_child_lives),
+        TEST(child_has_nothing_of_its_parents_swarm),
     };
 
     if (!redis_server_available()) {

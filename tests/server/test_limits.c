@@ -252,6 +252,9 @@ static void bad_looks_are_refused(void **state)
     assert_null(rql_queue_info_list_free(NULL));
     assert_null(rql_text_list_free(NULL));
     rql_refusal_clear(NULL);
+    assert_int_equal(rql_swarm_start(client, NULL, NULL, NULL), RQL_E_INVALID);
+    assert_null(rql_swarm_free(NULL));
+    rql_swarm_stop(NULL);
     ask("HSET rql:lock:a acq_id a hst_id h ts 1.5 ini_ttl 9000");
     CHECK_OK(rql_get_lock_info(client, "a", &refusal.holder, NULL));
     for (int i = 0; i < 2; i++) {

@@ -1,0 +1,494 @@
+#!/usr/bin/env python3
+"""The swarm in one process: its hosts, what it does by hand, what it tells, and what becomes of it without a server."""
+import sys
+
+from harness import (FOREVER, MINUTE_MS, check, check_equal, main, once, scenario, wait_until)
+from swarms import (DAY_MS, DEAD, DEAD_HOST, FLUSHES, PROBES, QUICK, ZOMBIE_TTL_MS, Swarm, await_flushed, await_hosts,
+                    await_known, await_status, exists, host, n_hosts, raw_host, raw_lock, status_of, swarm)
+
+KINDS = ["thread", "loop"]
+TTL_MS = 15000
+OFF, RUNNING, CLOSED = 0, 1, 0
+
+
+def use(actor, name="used"):
+    """Its host is one from now on."""
+    actor.acquire(name).release().check()
+
+
+def ids(actor):
+    return actor.begin("whoami").outcome()
+
+
+# ---- by hand ----
+
+@once
+def one_heartbeat_by_hand(world, kind, _names):
+    actor = world.actor(kind)
+    mine = ids(actor).hst_id
+    for _ in range(2):
+        told = actor.begin("probe_hosts").outcome().check()
+        check_equal(told.hosts, [mine])
+        heartbeat = world.ask("HGET", "rql:swarm:hsts", mine)
+        check_equal((told.at_us // 1000000, n_hosts(world)), (int(heartbeat.split(".")[0]), 1))
+    check_equal(world.ask("PTTL", "rql:swarm:hsts"), -1)
+
+
+@once
+def the_dead_are_told_from_the_living(world, kind, _names):
+    """What cannot be read is no time."""
+    actor = world.actor(kind)
+    check_equal(actor.begin("hosts").outcome().check().hosts, [])
+    raw_host(world, "a", 100)
+    raw_host(world, "b", 1)
+    world.ask("HSET", "rql:swarm:hsts", *"c garbage d inf e -5 f 1795254268.4157422e0".split())
+    hosts = actor.begin("hosts", zombie_ttl_ms=TTL_MS).outcome().check().hosts
+    check_equal([(one["hst_id"], one["is_zombie"]) for one in hosts[:5]],
+                [("a", True), *((name, False) for name in "bcde")])
+    check_equal((len(hosts), [one["last_probe_us"] > 0 for one in hosts[:5]]), (6, [True, True, False, False, False]))
+    actor.begin("hosts", zombie_ttl_ms=0).outcome().check("E_INVALID")
+
+
+def plant_zombies(world):
+    """Two dead hosts, one that is young, and one that nobody knows."""
+    hosts = [host(number) for number in range(1, 5)]
+    for (name, _), age_s in zip(hosts, (100, 100, 2)):
+        raw_host(world, name, age_s)
+    for name, owner in ("z1", 0), ("z2", 0), ("young", 2), ("stranger", 3):
+        raw_lock(world, name, hosts[owner][1], hosts[owner][0])
+    for score, (_, acquirer) in enumerate(hosts, 1):
+        world.ask("ZADD", "rql:lock_queue:young", score, acquirer)
+    world.ask("SET", "rql:lock:foreign", "x")
+    world.ask("SET", "rql:lock_queue:foreign", "x")
+    return hosts
+
+
+@once
+def zombies_are_found(world, kind, _names):
+    actor, hosts = world.actor(kind), plant_zombies(world)
+    wanted = {"hosts": [hosts[0][0], hosts[1][0]], "acquirers": [DEAD], "locks": ["rql:lock:z1", "rql:lock:z2"]}
+    all_of = actor.begin("zombies", zombie_ttl_ms=TTL_MS).outcome().check()
+    for of, found in wanted.items():
+        check_equal(all_of.words[of], found)
+        check_equal(actor.begin("zombies", of=of, zombie_ttl_ms=TTL_MS).outcome().check().found, found)
+    check_equal(actor.begin("zombies", of="hosts", zombie_ttl_ms=DAY_MS).outcome().check().found, [])
+
+
+@once
+def a_flush_by_hand_frees_what_the_dead_held(world, kind, _names):
+    actor, hosts = world.actor(kind), plant_zombies(world)
+    flushed = actor.begin("flush_zombies").outcome().check()
+    check_equal((flushed.hosts, flushed.acquirers), ([hosts[0][0], hosts[1][0]], [DEAD]))
+    check_equal((flushed.locks, flushed.rem_request_cnt), (["rql:lock:z1", "rql:lock:z2"], 2))
+    check_equal(exists(world, "z1", "z2", "young", "stranger", "foreign"), [0, 0, 1, 1, 1])
+    check_equal((world.queue_length("young"), n_hosts(world)), (2, 1))
+    check_equal(world.ask("EXISTS", "rql:swarm:suspects", "rql:swarm:flusher"), 0)
+    check_equal(actor.begin("flush_zombies").outcome().check().hosts, [])
+
+
+@once
+def a_host_without_a_time_is_never_dead(world, kind, _names):
+    """What another version or language may have written there."""
+    world.ask("HSET", "rql:swarm:hsts", DEAD_HOST, *"garbage b -5 c inf d 0x10".split())
+    raw_lock(world, "x", DEAD, DEAD_HOST)
+    world.actor(kind).begin("flush_zombies").outcome().check()
+    check_equal((exists(world, "x"), n_hosts(world)), ([1], 4))
+
+
+@scenario(kinds=KINDS, counts=[1])
+def what_is_flushed_goes_to_the_next_waiter(world, kind, names):
+    raw_host(world, DEAD_HOST, 100)
+    raw_lock(world, names[0], DEAD, DEAD_HOST)
+    asking = world.actor(kind).ask(*names, timeout_ms=FOREVER, retry_delay_ms=MINUTE_MS)
+    world.await_queue(names, 1)
+    world.await_listeners(1)
+    check_equal(world.actor("thread").begin("flush_zombies").outcome().check().handed_over_cnt, 1)
+    mine = asking.hold()
+    check(mine.outcome.handed_over, "it had to ask")
+    mine.release().check()
+
+
+@once
+def a_verdict_ends_with_the_next_heartbeat(world, kind, _names):
+    """It is on a host as it was; one that probed again is another matter."""
+    actor = world.actor(kind)
+    held = actor.acquire("x")
+    world.ask("HSET", "rql:swarm:hsts", held.outcome.hst_id, "5.5")
+    world.ask("HSET", "rql:swarm:suspects", held.outcome.hst_id, "x")
+    actor.begin("probe_hosts").outcome().check()
+    check_equal(world.ask("HLEN", "rql:swarm:suspects"), 0)
+    world.actor("thread").begin("flush_zombies").outcome().check()
+    held.verify().check()
+    held.release().check()
+
+
+# ---- suspicion ----
+
+# A silence that is judged long after it was seen: time enough to look at what happens between.
+SLOWLY = {**FLUSHES, "zombie_ttl_ms": 20000}
+
+
+def await_suspects(world, count):
+    wait_until(lambda: world.ask("HLEN", "rql:swarm:suspects") == count, f"{count} are noted")
+
+
+@once
+def one_sight_is_not_enough(world, _kind, _names):
+    with swarm(world, world.client(), **SLOWLY):
+        await_suspects(world, 1)
+        raw_host(world, DEAD_HOST, 100)
+        raw_lock(world, "x", DEAD, DEAD_HOST)
+        await_suspects(world, 2)
+        check(" S " in world.ask("HGET", "rql:swarm:suspects", DEAD_HOST), "it is not suspected")
+        check_equal(exists(world, "x"), [1])
+        raw_host(world, DEAD_HOST, 0)
+        await_suspects(world, 1)
+        check_equal((exists(world, "x"), n_hosts(world)), ([1], 1))
+
+
+@once
+def suspicions_from_before_a_pause_say_nothing(world, _kind, _names):
+    """Nobody looked meanwhile, or the clock jumped: hosts had no chance to clear themselves."""
+    client = world.client()
+    for looked_us in 1, 9007199254740991:
+        world.ask("FLUSHALL")
+        raw_host(world, DEAD_HOST, 100)
+        raw_lock(world, "x", DEAD, DEAD_HOST)
+        heartbeat = world.ask("HGET", "rql:swarm:hsts", DEAD_HOST)
+        world.ask("HSET", "rql:swarm:suspects", "", looked_us, DEAD_HOST, f"1 S {heartbeat}")
+        with swarm(world, client, **SLOWLY):
+            wait_until(lambda: not (world.ask("HGET", "rql:swarm:suspects", DEAD_HOST) or "1 S ").startswith("1 S "),
+                       "it is suspected anew")
+            await_suspects(world, 2)
+            check_equal(exists(world, "x"), [1])
+
+
+# ---- settings, and how it is ----
+
+@once
+def settings_are_checked(world, kind, _names):
+    client = world.client()
+    actor = world.actor(kind, client)
+
+    def start(**options):
+        return client.remote.do("swarm", client=client.name, name="refused", options={**QUICK, **options})
+
+    outcome = start(probe_period_ms=ZOMBIE_TTL_MS).check("E_INVALID")
+    check("half of zombie_ttl_ms" in outcome.error, outcome.error)
+    start(zombie_ttl_ms=0).check("E_INVALID")
+    start(flush_url="nonsense").check("E_INVALID")
+    actor.begin("flush_zombies", options={"zombie_ttl_ms": 0}).outcome().check("E_INVALID")
+    with swarm(world, client):
+        start().check("E_BUSY")
+    with swarm(world, client):
+        pass
+
+
+@once
+def its_status_tells_how_it_is(world, _kind, _names):
+    client = world.client()
+    status = status_of(client)
+    check_equal((status.is_running, status.supervisor["state"]), (False, OFF))
+    made = Swarm(world, client)
+    await_status(client, lambda now: now.probe_hosts["steps"] > 0 and now.flush_zombies["steps"] > 1
+                 and now.is_flusher and now.supervisor["steps"] > 0, "all have taken steps")
+    status = status_of(client)
+    check_equal((status.is_running, status.auto_swarm, status.supervisor["restarts"]), (True, False, 0))
+    check_equal([(one["enabled"], one["state"], one["breaker"]) for one in (status.probe_hosts, status.flush_zombies)],
+                [(True, RUNNING, CLOSED)] * 2)
+    check_equal(world.ask("EXISTS", "rql:swarm:flusher"), 1)
+    for _ in range(2):
+        made.stop()
+        status = status_of(client)
+        check_equal((status.is_running, status.flush_zombies["state"]), (False, OFF))
+        check_equal(world.ask("EXISTS", "rql:swarm:flusher"), 0)
+    made.end()
+    check(not status_of(client).probe_hosts["enabled"], "its prober is enabled")
+
+
+@scenario(kinds=KINDS, counts=[1])
+def an_auto_swarm_runs_with_its_client(world, kind, names):
+    actor = world.actor(kind, auto_swarm=True)
+    status = status_of(actor.client)
+    check_equal((status.auto_swarm, status.is_running), (True, True))
+    use(actor, names[0])
+    await_hosts(world, 1)
+    world.free(actor.client)
+    check_equal(n_hosts(world), 0)
+
+
+# ---- hosts ----
+
+@once
+def a_thread_is_a_host_from_its_first_use_to_its_end(world, kind, _names):
+    client = world.client()
+    with swarm(world, client, **PROBES):
+        first, second = world.actor(kind, client), world.actor(kind, client)
+        check_equal(n_hosts(world), 0)
+        use(first)
+        await_hosts(world, 1)
+        await_known(world, ids(first).hst_id)
+        use(second)
+        await_hosts(world, 2)
+        second.end()
+        world.actors.remove(second)
+        await_hosts(world, 1)
+        await_known(world, ids(first).hst_id)
+    check_equal(n_hosts(world), 0)
+
+
+@once
+def a_host_stays_while_it_holds(world, kind, _names):
+    """A lock outlives the thread that took it, and heartbeats go on while it is held, also when the swarm stops."""
+    client = world.client()
+    holder, other = world.actor(kind, client), world.actor(kind, client)
+    made = Swarm(world, client, **PROBES)
+    held = holder.acquire("x")
+    holder.end()
+    world.actors.remove(holder)
+    await_known(world, held.outcome.hst_id)
+    made.stop()
+    heartbeat = world.ask("HGET", "rql:swarm:hsts", held.outcome.hst_id)
+    check(heartbeat, "it is not known any more")
+    wait_until(lambda: world.ask("HGET", "rql:swarm:hsts", held.outcome.hst_id) != heartbeat, "it is told again")
+    other.begin("release", lock=held.name).outcome().check()
+    await_hosts(world, 0)
+    made.end()
+
+
+@scenario(kinds=KINDS)
+def what_a_freed_swarm_leaves_behind_has_its_ttl(world, kind, names):
+    client = world.client()
+    with swarm(world, client, **PROBES):
+        held = world.actor(kind, client).acquire(*names, ttl_ms=MINUTE_MS)
+        await_hosts(world, 1)
+    check_equal((n_hosts(world), exists(world, *names)), (0, [1] * len(names)))
+    check(held.remaining_ms() > 10 * ZOMBIE_TTL_MS, "it depends on a heartbeat")
+    held.release().check()
+
+
+@once
+def short_threads_leave_no_host(world, kind, _names):
+    client = world.client()
+    with swarm(world, client, **PROBES):
+        for _ in range(15):
+            actors = [world.actor(kind, client) for _ in range(20)]
+            asked = [actor.ask(f"churn {number}", timeout_ms=FOREVER) for number, actor in enumerate(actors)]
+            for asking in asked:
+                asking.hold().release().check()
+            for actor in actors:
+                actor.end()
+                world.actors.remove(actor)
+        await_hosts(world, 0)
+
+
+# ---- what it costs, and its connections ----
+
+def n_calls(world, command):
+    stats = world.ask("INFO", "commandstats")
+    return int(stats.split(f"cmdstat_{command}:calls=")[1].split(",")[0]) if f"cmdstat_{command}:" in stats else 0
+
+
+@once
+def elements_have_connections_of_their_own(world, kind, _names):
+    client = world.client()
+    client.remote.do("proxy", proxy="probing", server=world.server.path)
+    client.remote.do("proxy", proxy="flushing", server=world.server.path)
+    with swarm(world, client, probe_proxy="probing", flush_proxy="flushing"):
+        use(world.actor(kind, client))
+        await_hosts(world, 1)
+        await_status(client, lambda now: now.probe_hosts["steps"] > 0 and now.flush_zombies["steps"] > 1, "both step")
+        for proxy in "probing", "flushing":
+            check_equal(client.remote.do("proxy_counts", proxy=proxy).connections, 1)
+    for proxy in "probing", "flushing":
+        client.remote.do("end_proxy", proxy=proxy)
+
+
+@once
+def locks_are_scanned_only_when_somebody_is_dead(world, _kind, _names):
+    """The living cost the server one look at their hash each time, however many locks there are."""
+    client, held = world.client(), world.held_by_another("x")
+    raw_host(world, host(2)[0], -3600)
+    world.ask("CONFIG", "RESETSTAT")
+    with swarm(world, client):
+        await_status(client, lambda now: now.flush_zombies["steps"] > 5, "it looks again and again")
+        check_equal(n_calls(world, "scan"), 0)
+        raw_host(world, DEAD_HOST, 100)
+        await_flushed(world)
+        check(n_calls(world, "scan") >= 2, "it does not scan")
+    held.release().check()
+
+
+# ---- what it tells ----
+
+def told(client, *names):
+    """Its log lines and events, of these."""
+    return [words.get("line") or words["event"].replace("rql.", "! ") for words in client.remote.told
+            if words.get("line") in names or words.get("event") in [f"rql.{name}" for name in names]]
+
+
+def event(client, name):
+    return client.remote.events("." + name)[-1]
+
+
+def told_client(world, **options):
+    """Sampling would leave out nearly all: news of a swarm are not sampled."""
+    return world.client(world.remote(), events=True, logs=True, log_sampling_enabled=True, log_sampling_percent=0,
+                        instr_sampling_enabled=True, instr_sampling_percent=0, **options)
+
+
+def plant_dead(world):
+    raw_host(world, DEAD_HOST, 100)
+    raw_lock(world, "x", DEAD, DEAD_HOST)
+    raw_lock(world, "y", DEAD, DEAD_HOST)
+    world.ask("ZADD", "rql:lock_queue:z", 1, DEAD)
+
+
+def check_flushed(client):
+    names = ("status", "host_cnt", "rel_key_cnt", "rem_request_cnt", "handed_over_cnt")
+    flushed, stats = event(client, "swarm_zombies_flushed"), client.stats()
+    check_equal([flushed[name] for name in names], [0, 1, 2, 1, 0])
+    check(flushed["rel_time_us"] >= 0, "it took no time")
+    check_equal([stats.zombie_hosts, stats.zombie_locks, stats.zombie_requests, stats.zombie_hand_overs,
+                 stats.swarm_failures], [1, 2, 1, 0, 0])
+
+
+@once
+def a_flusher_tells_what_it_does(world, kind, _names):
+    client = told_client(world)
+    news = "swarm_flusher_elected", "swarm_zombies_flushed", "swarm_flusher_retired"
+    plant_dead(world)
+    with swarm(world, client, **FLUSHES):
+        wait_until(lambda: client.remote.events("swarm_zombies_flushed"), "it tells of a flush")
+    check_equal(told(client, *news), [text for name in news for text in (name, "! " + name)])
+    check_flushed(client)
+    by_hand = told_client(world)
+    plant_dead(world)
+    actor = world.actor(kind, by_hand)
+    for _ in range(2):
+        actor.begin("flush_zombies").outcome().check()
+    check_equal(told(by_hand, *news), ["swarm_zombies_flushed", "! swarm_zombies_flushed"])
+    check_equal(event(by_hand, "swarm_zombies_flushed")["thread"], ids(actor).thread)
+    check_flushed(by_hand)
+
+
+@once
+def a_breaker_tells_of_an_outage_once(world, kind, _names):
+    """A server that is away is not hammered, and found again."""
+    client = told_client(world)
+    client.remote.do("proxy", proxy="probing", server=world.server.path)
+    with swarm(world, client, **PROBES, probe_proxy="probing"):
+        use(world.actor(kind, client))
+        await_hosts(world, 1)
+        client.remote.do("fault", proxy="probing", fault="refuse")
+        client.remote.do("fault", proxy="probing", fault="cut")
+        wait_until(lambda: client.remote.events("swarm_breaker_opened"), "it opens")
+        check(status_of(client).probe_hosts["failures"] >= 3, "it opened too early")
+        client.remote.do("fault", proxy="probing", fault="heal")
+        wait_until(lambda: client.remote.events("swarm_breaker_closed"), "it closes")
+        await_status(client, lambda now: now.probe_hosts["breaker"] == CLOSED, "it is closed")
+    news = "swarm_breaker_opened", "swarm_breaker_closed"
+    check_equal(told(client, *news), [text for name in news for text in (name, "! " + name)])
+    opened, stats = event(client, "swarm_breaker_opened"), client.stats()
+    check_equal((opened["element"], opened["status"] < 0), ("probe_hosts", True))
+    check(stats.swarm_failures >= 3 and stats.probes >= 2, "they are not counted")
+    client.remote.do("end_proxy", proxy="probing")
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_host_that_was_declared_dead_is_told(world, kind, names):
+    client = told_client(world)
+    actor = world.actor(kind, client)
+    with swarm(world, client, **PROBES):
+        held = actor.acquire(*names)
+        await_known(world, held.outcome.hst_id)
+        world.ask("HDEL", "rql:swarm:hsts", held.outcome.hst_id)
+        wait_until(lambda: client.remote.events("swarm_hosts_declared_dead"), "it is told")
+        held.release()
+    check_equal(event(client, "swarm_hosts_declared_dead")["host_cnt"], 1)
+    check_equal(client.stats().hosts_declared_dead, 1)
+
+
+# ---- without a server ----
+
+@scenario(kinds=KINDS)
+def nothing_is_acquired_while_the_host_may_count_as_dead(world, kind, names):
+    """It may be flushed at any moment: a lock that it took now would be lost at once."""
+    client = world.client()
+    actor = world.actor(kind, client)
+    remote = client.remote
+    remote.do("proxy", proxy="probing", server=world.server.path)
+    made = Swarm(world, client, **PROBES, probe_proxy="probing")
+    held = actor.acquire(*names)
+    await_hosts(world, 1)
+    for fault in "refuse", "cut":
+        remote.do("fault", proxy="probing", fault=fault)
+    wait_until(held.is_lost, "its loss is told")
+    check_equal(held.state(), "GONE")
+    held.release()
+    outcome = actor.refused(*names, timeout_ms=50).check("E_UNAVAILABLE")
+    check("count as dead" in outcome.error, outcome.error)
+    check_equal(exists(world, *names), [0] * len(names))
+    check_equal([world.queue_length(name) for name in names], [0] * len(names))
+    remote.do("fault", proxy="probing", fault="heal")
+    held = actor.acquire(*names, timeout_ms=FOREVER)
+    check_equal(held.state(), "HELD")
+    held.release().check()
+    for fault in "refuse", "cut":
+        remote.do("fault", proxy="probing", fault=fault)
+    made.end()  # it cannot say goodbye; the client goes on without a swarm
+    held = actor.acquire(*names, timeout_ms=FOREVER)
+    check_equal(held.state(), "HELD")
+    held.release().check()
+    remote.do("end_proxy", proxy="probing")
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_first_heartbeat_without_answer_binds_the_locks(world, kind, names):
+    """The server knows the host, and the client does not know that it does."""
+    client = world.client()
+    held, remote = world.actor(kind, client).acquire(*names, ttl_ms=MINUTE_MS), client.remote
+    world.actor("thread", client).begin("probe_hosts").outcome().check()  # the server knows the script now
+    world.ask("DEL", "rql:swarm:hsts")
+    remote.do("proxy", proxy="probing", server=world.server.path)
+    visitor = world.client(remote, proxy="probing")
+    world.actor("thread", visitor).begin("connect").outcome().check()
+    n_login = remote.do("proxy_counts", proxy="probing").replies
+    world.free(visitor)
+    remote.do("fault", proxy="probing", fault="cut_reply", n=n_login + 1)
+    with swarm(world, client, **PROBES, probe_proxy="probing"):
+        wait_until(lambda: n_hosts(world) > 0, "its heartbeat is sent")
+        for fault in "refuse", "cut":
+            remote.do("fault", proxy="probing", fault=fault)
+        wait_until(held.is_lost, "its loss is told")
+        check_equal(held.state(), "GONE")
+        held.release()
+    remote.do("end_proxy", proxy="probing")
+
+
+@once
+def a_demotion_and_a_promotion_cost_no_living_host_its_locks(world, kind, _names):
+    """For longer than the ttl: who lives gets the time to say so."""
+    client = world.client()
+    actor = world.actor(kind, client)
+    with swarm(world, client):
+        use(actor)
+        mine = ids(actor).hst_id
+        await_known(world, mine)
+        raw_lock(world, "x", "a", mine)
+        raw_lock(world, "y", DEAD, DEAD_HOST)
+        world.ask("REPLICAOF", "127.0.0.1", 1)
+        await_status(client, lambda now: now.flush_zombies["failures"] > 2 and now.probe_hosts["failures"] > 2,
+                     "both fail")
+        wait_until(lambda: world.server.now_us() / 1000000 - float(world.ask("HGET", "rql:swarm:hsts", mine))
+                   > 2 * ZOMBIE_TTL_MS / 1000, "it has been silent for long")
+        world.ask("REPLICAOF", "NO", "ONE")
+        raw_host(world, DEAD_HOST, 100)
+        await_status(client, lambda now: now.is_flusher and now.probe_hosts["breaker"] == CLOSED
+                     and now.flush_zombies["breaker"] == CLOSED, "the outage is over")
+        await_flushed(world)
+        check_equal((exists(world, "x", "y"), n_hosts(world)), ([1, 0], 1))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,322 @@
+#!/usr/bin/env python3
+"""Hosts that die, stop and come back, and flushers that do."""
+import contextlib
+import os
+import socket
+import sys
+import threading
+import time
+
+from harness import (FOREVER, MINUTE_MS, Connection, Network, PrivateServer, check, check_equal, let_pass, main, once,
+                     scenario, wait_until)
+from swarms import (DAY_MS, DEAD, DEAD_HOST, FLUSHES, PROBES, ZOMBIE_TTL_MS, Bound, Swarm, await_flushed, await_hosts,
+                    await_known, await_status, exists, host, leave, n_hosts, raw_host, raw_lock, status_of, swarm)
+
+KINDS = ["thread", "loop"]
+N_WAITERS, N_FLUSHERS, N_LOCKS = 20, 12, 300
+
+
+def client_of_a_process(world):
+    """With a swarm that sends heartbeats, which dies with it."""
+    client = world.client(world.remote())
+    return client, Swarm(world, client, **PROBES)
+
+
+def kill(world, client):
+    """All that its process has."""
+    actors = [actor for actor in world.actors if getattr(actor, "remote", None) is client.remote]
+    world.kill(actors[0])
+
+
+# ---- processes that die ----
+
+@scenario(kinds=KINDS, counts=[1])
+def requests_of_killed_waiters_go(world, kind, names):
+    """Nobody releases the lock, so only the flusher can have removed them."""
+    raw_lock(world, names[0], "rql:acq:1/1/1/1/aaaaaaaaaaaaaaaa", "rql:hst:1/1/1/aaaaaaaaaaaaaaaa")
+    dying, _ = client_of_a_process(world)
+    for _ in range(N_WAITERS):
+        world.actor(kind, dying).ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, N_WAITERS)
+    wait_until(lambda: n_hosts(world) > 0, "they are known")
+    world.ask("PERSIST", f"rql:lock_queue:{names[0]}")
+    with swarm(world, world.client(), **FLUSHES):
+        bound = Bound(world)
+        kill(world, dying)
+        world.await_queue(names, 0)
+        bound.check()
+        await_hosts(world, 0)
+        check_equal(exists(world, *names), [1])
+
+
+@scenario(kinds=KINDS)
+def what_a_killed_process_held_goes_to_who_waits(world, kind, names):
+    dying, _ = client_of_a_process(world)
+    held = world.actor(kind, dying).acquire(*names, ttl_ms=DAY_MS)
+    await_known(world, held.outcome.hst_id)
+    asking = world.actor(kind).ask(*names, timeout_ms=FOREVER, retry_delay_ms=MINUTE_MS)
+    world.await_queue(names, 1)
+    with swarm(world, world.client(), **FLUSHES):
+        bound = Bound(world)
+        kill(world, dying)
+        mine = asking.hold()
+        bound.check()
+        check(mine.tokens[0] > held.tokens[0], "tokens fall")
+        mine.release().check()
+
+
+@once
+def what_an_ended_thread_left_is_kept_while_what_its_process_held_goes(world, kind, _names):
+    """The thread that ended has been silent for longer than the process that died."""
+    dying, _ = client_of_a_process(world)
+    ended, living = world.actor(kind, dying), world.actor(kind, dying)
+    leave(ended, "of_the_ended")
+    ended.end()
+    world.actors.remove(ended)
+    leave(living, "of_the_living")
+    await_known(world, world.ask("HGET", "rql:lock:of_the_living", "hst_id"))
+    await_hosts(world, 1)
+    with swarm(world, world.client(), **FLUSHES):
+        bound = Bound(world)
+        kill(world, dying)
+        wait_until(lambda: not world.holder("of_the_living"), "its lock is flushed")
+        bound.check()
+        await_hosts(world, 0)
+    check(world.ask("PTTL", "rql:lock:of_the_ended") > DAY_MS / 2, "it is flushed as well")
+
+
+# ---- processes that stop ----
+
+class Stoppable:
+    """A process that holds one lock and waits for another."""
+
+    def __init__(self, world, kind):
+        raw_lock(world, "x", "rql:acq:1/1/1/1/aaaaaaaaaaaaaaaa", "rql:hst:1/1/1/aaaaaaaaaaaaaaaa")
+        self.client, _ = client_of_a_process(world)
+        self.held = world.actor(kind, self.client).acquire("y", ttl_ms=DAY_MS)
+        self.asking = world.actor(kind, self.client).ask("x", timeout_ms=FOREVER)
+        world.await_queue(["x"], 1)
+        await_known(world, self.held.outcome.hst_id)
+        self.n_hosts = n_hosts(world)
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def a_host_that_stops_for_less_than_the_ttl_keeps_all(world, kind, _names):
+    """The pause itself is what is tested."""
+    one = Stoppable(world, kind)
+    with swarm(world, world.client(), **FLUSHES):
+        one.client.remote.stop()
+        let_pass(ZOMBIE_TTL_MS / 2000)
+        one.client.remote.go_on()
+        let_pass(ZOMBIE_TTL_MS / 1000)
+        check_equal((one.held.state(), exists(world, "y"), world.queue_length("x")), ("HELD", [1], 1))
+        check_equal(n_hosts(world), one.n_hosts)
+    kill(world, one.client)
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_host_that_stops_for_longer_loses_its_lock_and_waits_again(world, kind, _names):
+    one = Stoppable(world, kind)
+    with swarm(world, world.client(), **FLUSHES):
+        bound = Bound(world)
+        one.client.remote.stop()
+        await_hosts(world, 0)
+        bound.check()
+        check_equal((exists(world, "y"), world.queue_length("x")), ([0], 0))
+        one.client.remote.go_on()
+        wait_until(one.held.is_lost, "its loss is told")
+        world.await_queue(["x"], 1)
+        wait_until(lambda: n_hosts(world) > 0, "it is known again")
+    kill(world, one.client)
+
+
+@scenario(kinds=KINDS)
+def a_host_that_is_cut_off_gives_up_before_it_is_flushed(world, kind, names):
+    """It knows of its loss before another can have the locks."""
+    network = Network(world)
+    client = network.client(io_timeout_ms=500)
+    made = Swarm(world, client, **PROBES)
+    held = world.actor(kind, client).acquire(*names, ttl_ms=DAY_MS)
+    await_known(world, held.outcome.hst_id)
+    asking = world.actor(kind).ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    with swarm(world, world.client(), **FLUSHES):
+        network.fail("freeze")
+        mine = asking.hold()
+        check_equal((held.state(), held.remaining_ms()), ("GONE", 0))
+        wait_until(lambda: len(held.losses()) == len(names), "each is told")
+        check(max(loss["at_us"] for loss in held.losses()) <= mine.outcome.ts_us, "it relied on what another had")
+        network.heal()
+        held.release()
+        mine.release().check()
+    made.end()
+
+
+@once
+def a_flusher_that_was_stopped_deletes_nothing_of_the_living(world, _kind, _names):
+    """It stops between its look and its deletes; one host comes back meanwhile."""
+    alive, alive_acquirer = host(2)
+    for name, (of, acquirer) in ("x", (alive, alive_acquirer)), ("y", (DEAD_HOST, DEAD)):
+        raw_host(world, of, 100)
+        raw_lock(world, name, acquirer, of)
+    world.ask("ZADD", "rql:lock_queue:z", 1, alive_acquirer)
+    network = Network(world)
+    actor = world.actor("thread", network.client(io_timeout_ms=MINUTE_MS))
+    network.fail("delay", direction="up", n=200)
+    flushing = actor.begin("flush_zombies")
+    wait_until(lambda: world.ask("HLEN", "rql:swarm:suspects") == 2, "both are noted")
+    network.remote.stop()
+    raw_host(world, alive, 1)
+    network.remote.go_on()
+    network.heal()
+    check_equal(flushing.outcome().check().locks, ["rql:lock:y"])
+    check_equal((exists(world, "x", "y"), world.queue_length("z"), n_hosts(world)), ([1, 0], 1, 1))
+    check_equal(world.ask("EXISTS", "rql:swarm:suspects"), 0)
+
+
+# ---- flushers ----
+
+@once
+def many_flushers_are_one(world, _kind, _names):
+    """When it goes another takes its place."""
+    clients = [world.client() for _ in range(N_FLUSHERS)]
+    for i in range(N_LOCKS):
+        raw_lock(world, f"of_the_dead_{i}", DEAD, DEAD_HOST)
+    world.ask("HSET", "rql:swarm:hsts", *"garbage x rql:hst:1/1/1/a nan rql:hst:2/1/1/a 0x10".split())
+    raw_lock(world, "of_garbage", "rql:acq:1/1/1/1/a", "rql:hst:1/1/1/a")
+    swarms = [Swarm(world, client, **FLUSHES) for client in clients]
+    raw_host(world, DEAD_HOST, 100)
+    await_hosts(world, 3)
+    check_equal(world.ask("KEYS", "rql:lock:*"), ["rql:lock:of_garbage"])
+    wait_until(lambda: sum(status_of(client).is_flusher for client in clients) == 1, "one is elected")
+    for made in swarms[:-1]:
+        made.end()
+    raw_host(world, DEAD_HOST, 100)
+    await_hosts(world, 3)
+    swarms[-1].end()
+    check_equal(world.ask("EXISTS", "rql:swarm:flusher"), 0)
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_flusher_that_dies_is_flushed_by_the_next(world, kind, names):
+    """Without a word, and before its hosts are overdue."""
+    dying = world.client(world.remote())
+    Swarm(world, dying)
+    held = world.actor(kind, dying).acquire(*names, ttl_ms=DAY_MS)
+    await_known(world, held.outcome.hst_id)
+    await_status(dying, lambda now: now.is_flusher, "it is elected")
+    with swarm(world, world.client(), **FLUSHES):
+        bound = Bound(world)
+        kill(world, dying)
+        wait_until(lambda: not world.holder(names[0]), "its lock is flushed")
+        bound.check()
+        await_hosts(world, 0)
+
+
+class Pings(threading.Thread):
+    """Another client, and the longest that it had to wait."""
+
+    def __init__(self, world):
+        super().__init__()
+        self.connection, self.worst_s, self.is_stopped = world.connection(), 0, False
+        self.start()
+
+    def run(self):
+        while not self.is_stopped:
+            begun = time.monotonic()
+            self.connection.call("PING")
+            self.worst_s = max(self.worst_s, time.monotonic() - begun)
+        self.connection.close()
+
+    def end(self):
+        self.is_stopped = True
+        self.join()
+        return self.worst_s
+
+
+MANY = """
+for i = 1, ARGV[1] do
+    redis.call('HSET', 'rql:lock:' .. i, 'acq_id', 'rql:acq:90001/1/' .. i .. '/3/ffffffffffffff01', 'hst_id',
+        i % 2 == 0 and ARGV[2] or 'rql:hst:1/1/1/a', 'ts', '1.5', 'ini_ttl', '9')
+end"""
+
+
+@scenario(kinds=["thread"], counts=[1], is_timed=True)
+def the_server_serves_others_during_a_large_flush(world, kind, _names):
+    """RQL_TEST_LONG: 100 000 locks, half of them of the dead."""
+    count = 100000 if "RQL_TEST_LONG" in os.environ else 10000
+    actor = world.actor(kind)
+    raw_host(world, DEAD_HOST, 100)
+    world.ask("EVAL", MANY, 0, count, DEAD_HOST)
+    pings = Pings(world)
+    flushed = actor.begin("flush_zombies").outcome(180).check()
+    worst_s = pings.end()
+    check_equal(len(flushed.locks), count // 2)
+    check(worst_s < 0.25, f"{worst_s} s for a ping")
+
+
+# ---- servers that go ----
+
+@scenario(kinds=KINDS)
+def a_server_that_lost_everything_is_told_again(world, kind, names):
+    """What it forgot counts as taken away."""
+    client = world.client()
+    with swarm(world, client, **PROBES):
+        held = world.actor(kind, client).acquire(*names, ttl_ms=DAY_MS)
+        await_known(world, held.outcome.hst_id)
+        world.server.kill()
+        world.server.launch()
+        world.reconnect()
+        await_known(world, held.outcome.hst_id)
+        wait_until(lambda: len(held.losses()) == len(names), "each is told")
+        held.release().check("NOT_HELD")
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+@contextlib.contextmanager
+def servers(*made):
+    try:
+        yield made
+    finally:
+        for server in made:
+            server.stop()
+
+
+def point(link, server):
+    """A name that clients connect to, and who answers to it."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(link)
+    os.symlink(server.path, link)
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_swarm_goes_on_with_the_replica_that_takes_over(world, kind, names):
+    port, link = free_port(), world.server.folder + "/link"
+    with servers(PrivateServer("--port", str(port)), PrivateServer("--replicaof", "127.0.0.1", str(port))) as pair:
+        before, (master, replica) = world.raw, pair
+        point(link, master)
+        world.raw = Connection(replica.path, 60)
+        client = world.client(url="unix://" + link)
+        with swarm(world, client):
+            held = world.actor(kind, client).acquire(*names, ttl_ms=DAY_MS)
+            await_known(world, held.outcome.hst_id)
+            wait_until(lambda: world.holder(names[0]), "it is replicated")
+            master.kill()
+            point(link, replica)
+            world.ask("REPLICAOF", "NO", "ONE")
+            raw_host(world, DEAD_HOST, 100)
+            raw_lock(world, "y", DEAD, DEAD_HOST)
+            await_flushed(world)
+            check_equal((exists(world, "y", names[0]), n_hosts(world)), ([0, 1], 1))
+            held.release()
+        world.raw.close()
+        world.raw = before
+
+
+if __name__ == "__main__":
+    sys.exit(main())
