@@ -135,9 +135,9 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_try(rql_client *client, const char *n
  * Release a lock if it is still ours, hand it to the next waiter, and free the handle.
  *
  * A re-entry ends without releasing: the outer hold continues. What an extendable re-entry added
- * and did not use is subtracted again, as at the end of a block in the gem. After RQL_E_IO and
- * RQL_E_UNKNOWN the client keeps releasing in the background until the server has confirmed or the
- * lock has expired.
+ * and did not use is subtracted again, as at the end of a block in the gem. After RQL_E_IO,
+ * RQL_E_NOMEM and RQL_E_UNKNOWN the client keeps releasing in the background until the server has
+ * confirmed or the lock has expired.
  *
  * @param[in]  lock   The lock, or NULL (RQL_OK). Invalid afterwards, whatever the result.
  * @param[out] error  Detail of a fault, or NULL.
@@ -146,6 +146,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_try(rql_client *client, const char *n
  * @retval RQL_NOT_HELD   It had ended before: expired, taken away or lost with the server's data.
  * @retval RQL_E_IO       No connection; the lock ends by its ttl at the latest.
  * @retval RQL_E_UNKNOWN  No answer; it may be released, and ends by its ttl at the latest.
+ * @retval RQL_E_NOMEM    No memory to ask for it; the lock ends by its ttl at the latest.
  * @retval RQL_E_SERVER   The server refused; other faults of status.h likewise.
  * @retval RQL_E_FORKED   The lock belongs to the parent process; only the handle was freed.
  *

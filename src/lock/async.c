@@ -76,8 +76,8 @@ static void on_given_back(rql_status status, const rql_error *error, void *user_
     finish(user_data);
 }
 
-/* Loop's thread: the acquisition has its status. A grant that is neither kept nor, for lack of
- * memory, given back stays on the server to the end of its ttl. */
+/* Loop's thread: the acquisition has its status. A grant that is not kept is given back; for lack
+ * of memory in the background. */
 static void on_over(rql_request *self)
 {
     struct rqli_acquire *acquire = &self->acquire;

@@ -67,17 +67,24 @@ static void on_ended(struct rqli_op_task *task)
 }
 
 /* Without memory to do it here it goes on in the background, as far as that has memory. leave.lua
- * finds what to end by the nonce: a grant, or what a re-entry has added. */
+ * finds what to end by the nonce: a grant, or all that a re-entry has added. */
+static void end_in_background(const rql_lock *lock)
+{
+    const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
+
+    rqli_leases_withdraw(lock->client->leases, &what, lock->ttl_ms);
+}
+
+/* Of what a re-entry has added some was used: it stays, and ends with the lock. */
 static void end_without_memory(struct ending *self)
 {
     rql_error error;
     rql_status status = rqli_fail_nomem(&error);
 
     for (size_t i = 0; i < self->count; i++) {
-        const rql_lock *lock = self->locks[i];
-        const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
-
-        rqli_leases_withdraw(lock->client->leases, &what, lock->ttl_ms);
+        if (self->locks[i]->process != RQL_EXTENDABLE_CONFLICT_WORK_THROUGH) {
+            end_in_background(self->locks[i]);
+        }
     }
     finish_end(self, status, &error);
 }
@@ -153,9 +160,15 @@ bool rqli_release_begin(rql_loop *loop, rql_lock *lock, const rql_done *done)
 bool rqli_give_back_begin(rql_loop *loop, rql_lock *const *locks, size_t count,
                           const rql_done *done)
 {
-    rqli_leases_remove(loop->client->leases, locks,
-                       count); /* without memory their owner frees them at once */
-    return begin_on(loop, ending_new(locks, count, done));
+    struct ending *self = ending_new(locks, count, done);
+
+    if (!self) { /* their owner frees them at once */
+        rqli_leases_remove(loop->client->leases, locks, count);
+        for (size_t i = 0; i < count; i++) {
+            end_in_background(locks[i]);
+        }
+    }
+    return begin_on(loop, self);
 }
 
 rql_status rqli_async_check_of(rql_loop *loop, const rql_client *client, const char *what,

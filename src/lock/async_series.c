@@ -102,8 +102,8 @@ static void on_given_back(rql_status status, const rql_error *error, void *user_
     finish(self, self->gem.status, &self->gem.error);
 }
 
-/* It failed. error: NULL for a refusal. Without memory for a release what it has stays on the
- * server to the end of its ttl. `self` may be gone afterwards. */
+/* It failed. error: NULL for a refusal. Without memory for a release what it has is given back in
+ * the background. `self` may be gone afterwards. */
 static void give_back(struct acquiring *self, rql_status why, const rql_error *error)
 {
     const rql_done done = {on_given_back, self};

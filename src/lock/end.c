@@ -24,7 +24,7 @@ enum {
 static bool may_pass(rql_status status)
 {
     return status == RQL_E_UNKNOWN || status == RQL_E_IO || status == RQL_E_UNAVAILABLE ||
-           status == RQL_E_READ_ONLY;
+           status == RQL_E_READ_ONLY || status == RQL_E_NOMEM;
 }
 
 /* A release that freed a lock with a long queue serves only the first of it; calls that serve the

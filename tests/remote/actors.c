@@ -60,19 +60,18 @@ static void *work(void *data)
 
 struct actor *actor_new(rql_client *client, rql_loop *loop)
 {
-    struct actor *self = calloc(1, sizeof *self);
+    struct actor *self = own_memory(sizeof *self);
 
-    if (!self) {
-        wrong(NULL, "no memory");
-    }
     self->client = client;
     self->loop = loop;
     self->last = &self->first;
     (void)pthread_mutex_init(&self->mutex, NULL);
     (void)pthread_cond_init(&self->changed, NULL);
+    spare_thread(true);
     if (!loop && pthread_create(&self->thread, NULL, work, self) != 0) {
         wrong(NULL, "no thread");
     }
+    spare_thread(false);
     return self;
 }
 
@@ -88,11 +87,8 @@ rql_loop *actor_loop(const struct actor *self)
 
 void actor_give(struct actor *self, cJSON *words)
 {
-    struct item *item = calloc(1, sizeof *item);
+    struct item *item = own_memory(sizeof *item);
 
-    if (!item) {
-        wrong(words, "no memory");
-    }
     item->words = words;
     (void)pthread_mutex_lock(&self->mutex);
     *self->last = item;

@@ -18,14 +18,11 @@ struct client {
 
 static void make_client(cJSON *words)
 {
-    struct client *self = calloc(1, sizeof *self);
+    struct client *self = own_memory(sizeof *self);
     rql_options options;
     rql_error error = {0};
     rql_status status;
 
-    if (!self) {
-        wrong(words, "no memory");
-    }
     (void)strncat(self->name, text_in(words, "client"), sizeof self->name - 1);
     read_client_options(words, &options);
     if (cJSON_HasObjectItem(words, "proxy")) {
@@ -187,13 +184,14 @@ bool perform_here(cJSON *words)
         const char *name;
         void (*run)(cJSON *words);
     } calls[] = {
-        {"client", make_client},  {"end", end_actor},
-        {"end_proxy", end_proxy}, {"end_swarm", end_swarm},
-        {"fault", switch_proxy},  {"free", free_client},
-        {"go_on", go_on},         {"loop", make_loop},
-        {"proxy", start_proxy},   {"proxy_counts", tell_proxy},
-        {"stats", tell_stats},    {"stop_swarm", stop_swarm},
-        {"swarm", make_swarm},    {"swarm_status", tell_swarm_of},
+        {"client", make_client},      {"end", end_actor},
+        {"end_proxy", end_proxy},     {"end_swarm", end_swarm},
+        {"enough", end_scarcity},     {"fault", switch_proxy},
+        {"free", free_client},        {"go_on", go_on},
+        {"loop", make_loop},          {"proxy", start_proxy},
+        {"proxy_counts", tell_proxy}, {"scarce", begin_scarcity},
+        {"stats", tell_stats},        {"stop_swarm", stop_swarm},
+        {"swarm", make_swarm},        {"swarm_status", tell_swarm_of},
         {"thread", make_thread},
     };
 

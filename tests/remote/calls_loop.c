@@ -79,14 +79,11 @@ static void on_series_acquired(rql_status status, rql_series *series, const rql_
  * time, so that nobody cancels a request that is not set yet. */
 static void acquire(rql_loop *loop, rql_client *client, cJSON *words)
 {
-    struct request *self = calloc(1, sizeof *self);
+    struct request *self = own_memory(sizeof *self);
     struct settings settings;
     rql_error error = {0};
     rql_status status;
 
-    if (!self) {
-        wrong(words, "no memory");
-    }
     self->words = words;
     self->hold = hold_new(words);
     read_settings(client, words, &settings);
@@ -160,22 +157,25 @@ static void on_released(rql_status status, const rql_error *error, void *data)
 
 static void release(rql_loop *loop, rql_client *client, cJSON *words)
 {
-    struct ending *self = calloc(1, sizeof *self);
+    struct ending *self = own_memory(sizeof *self);
     const rql_done done = {on_released, self};
     rql_error error = {0};
     rql_status status;
 
     (void)client;
-    if (!self) {
-        wrong(words, "no memory");
-    }
     self->words = words;
     self->hold = take_object(A_HOLD, words, "lock");
     status = self->hold->series ? rql_series_release_async(loop, self->hold->series,
                                                            &self->hold->result, &done, &error)
                                 : rql_release_async(loop, self->hold->lock, &done, &error);
-    if (status) {
-        on_released(status, &error, self);
+    if (status) { /* it is as it was, and still ours */
+        cJSON *reply = answer_to(words, status, &error);
+
+        add_object(A_HOLD, words, "lock", self->hold);
+        (void)cJSON_AddBoolToObject(reply, "is_kept", true);
+        say(reply);
+        cJSON_Delete(words);
+        free(self);
     }
 }
 

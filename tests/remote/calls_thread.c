@@ -7,11 +7,8 @@
 
 struct hold *hold_new(const cJSON *words)
 {
-    struct hold *hold = calloc(1, sizeof *hold);
+    struct hold *hold = own_memory(sizeof *hold);
 
-    if (!hold) {
-        wrong(words, "no memory");
-    }
     (void)snprintf(hold->name, sizeof hold->name, "%s", text_in(words, "lock"));
     return hold;
 }

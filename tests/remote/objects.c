@@ -29,11 +29,11 @@ static struct entry **place_of(enum kind kind, const char *name)
 void add_object(enum kind kind, const cJSON *words, const char *member, void *object)
 {
     const char *name = text_in(words, member);
-    struct entry *entry = calloc(1, sizeof *entry);
+    struct entry *entry = own_memory(sizeof *entry);
     bool is_new;
 
-    if (!entry || strlen(name) >= NAME_SIZE) {
-        wrong(words, "no memory, or a long name");
+    if (strlen(name) >= NAME_SIZE) {
+        wrong(words, "a long name");
     }
     entry->kind = kind;
     entry->object = object;

@@ -96,6 +96,16 @@ static void perform(cJSON *words)
     }
 }
 
+static bool read_line(char **line, size_t *size)
+{
+    bool has_line;
+
+    spare_thread(true);
+    has_line = getline(line, size, stdin) > 0;
+    spare_thread(false);
+    return has_line;
+}
+
 /* The end of the input is the end of the test. What is left then is a mistake of the test if all
  * went well, for the sanitizers look for leaks; so that is said. */
 int main(void)
@@ -104,7 +114,8 @@ int main(void)
     size_t size = 0;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    while (getline(&line, &size, stdin) > 0) {
+    prepare_scarcity();
+    while (read_line(&line, &size)) {
         cJSON *words = cJSON_Parse(line);
 
         if (!words) {

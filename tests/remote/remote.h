@@ -43,6 +43,20 @@ void answer(cJSON *words, rql_status status, const rql_error *error);
 /* Ends the program: the test is wrong. */
 void wrong(const cJSON *words, const char *what) __attribute__((noreturn));
 
+/* ---- scarcity.c ---- */
+
+/* Zeroed, and never refused; free() takes it. */
+void *own_memory(size_t size);
+
+/* What the calling thread asks for is this program's own from now on, or not any more. */
+void spare_thread(bool spares);
+
+/* Before anything else is done. */
+void prepare_scarcity(void);
+
+void begin_scarcity(cJSON *words);
+void end_scarcity(cJSON *words);
+
 /* ---- words.c ---- */
 
 /* A member that has to be there, or a default. */

@@ -108,6 +108,21 @@ def what_is_flushed_goes_to_the_next_waiter(world, kind, names):
     mine.release().check()
 
 
+@scenario(kinds=KINDS, counts=[1])
+def who_stands_behind_a_flushed_request_is_served(world, kind, names):
+    held = world.held_by_another(*names)
+    raw_host(world, DEAD_HOST, 100)
+    asking = world.actor(kind).ask(*names, timeout_ms=FOREVER, retry_delay_ms=MINUTE_MS)
+    world.await_queue(names, 1)
+    world.await_listeners(1)
+    world.ask("ZADD", f"rql:lock_queue:{names[0]}", 1, DEAD)
+    world.ask("DEL", f"rql:lock:{names[0]}")
+    flushed = world.actor("thread").begin("flush_zombies").outcome().check()
+    check_equal(flushed.handed_over_cnt, flushed.rem_request_cnt)  # 0: it came too late
+    asking.hold().release().check()
+    held.release().check("NOT_HELD")
+
+
 @once
 def a_verdict_ends_with_the_next_heartbeat(world, kind, _names):
     """It is on a host as it was; one that probed again is another matter."""
@@ -235,6 +250,17 @@ def a_thread_is_a_host_from_its_first_use_to_its_end(world, kind, _names):
         await_hosts(world, 1)
         await_known(world, ids(first).hst_id)
     check_equal(n_hosts(world), 0)
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_new_host_does_not_wait_for_the_next_heartbeat(world, kind, names):
+    """That comes in a minute."""
+    client = world.client()
+    with swarm(world, client, **PROBES, probe_period_ms=MINUTE_MS, zombie_ttl_ms=10 * MINUTE_MS):
+        for number in range(1, 4):
+            held = world.actor(kind, client).acquire(f"{names[0]}{number}")
+            await_known(world, held.outcome.hst_id)
+            held.release().check()
 
 
 @once

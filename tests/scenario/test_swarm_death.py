@@ -13,7 +13,7 @@ from swarms import (DAY_MS, DEAD, DEAD_HOST, FLUSHES, PROBES, ZOMBIE_TTL_MS, Bou
                     await_known, await_status, exists, host, leave, n_hosts, raw_host, raw_lock, status_of, swarm)
 
 KINDS = ["thread", "loop"]
-N_WAITERS, N_FLUSHERS, N_LOCKS = 20, 12, 300
+N_WAITERS, N_FLUSHERS, N_LOCKS = 60, 12, 300
 
 
 def client_of_a_process(world):
@@ -32,11 +32,12 @@ def kill(world, client):
 
 @scenario(kinds=KINDS, counts=[1])
 def requests_of_killed_waiters_go(world, kind, names):
-    """Nobody releases the lock, so only the flusher can have removed them."""
+    """More than one step of the script looks at. Nobody releases the lock, so only the flusher can have removed them."""
     raw_lock(world, names[0], "rql:acq:1/1/1/1/aaaaaaaaaaaaaaaa", "rql:hst:1/1/1/aaaaaaaaaaaaaaaa")
     dying, _ = client_of_a_process(world)
-    for _ in range(N_WAITERS):
-        world.actor(kind, dying).ask(*names, timeout_ms=FOREVER)
+    actors = [world.actor(kind, dying) for _ in range(N_WAITERS if kind == "thread" else 1)]
+    for i in range(N_WAITERS):
+        actors[i % len(actors)].ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, N_WAITERS)
     wait_until(lambda: n_hosts(world) > 0, "they are known")
     world.ask("PERSIST", f"rql:lock_queue:{names[0]}")
