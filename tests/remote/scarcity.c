@@ -30,22 +30,6 @@ void spare_thread(bool spares)
     is_spared = spares;
 }
 
-/* False: there is no more of it. */
-static bool may_have(enum what what)
-{
-    long before;
-
-    if (atomic_load_explicit(&scarce, memory_order_relaxed) != what || is_spared) {
-        return true;
-    }
-    before = atomic_fetch_sub(&left, 1);
-    if (before > 1 || before <= 1 - times) {
-        return true;
-    }
-    has_struck = true;
-    return false;
-}
-
 #ifndef __has_feature
 #define __has_feature(name) 0
 #endif
@@ -71,6 +55,22 @@ void *__libc_realloc(void *memory, size_t size);
 static void *own_malloc(size_t size)
 {
     return __libc_malloc(size);
+}
+
+/* False: there is no more of it. */
+static bool may_have(enum what what)
+{
+    long before;
+
+    if (atomic_load_explicit(&scarce, memory_order_relaxed) != what || is_spared) {
+        return true;
+    }
+    before = atomic_fetch_sub(&left, 1);
+    if (before > 1 || before <= 1 - times) {
+        return true;
+    }
+    has_struck = true;
+    return false;
 }
 
 static bool is_asked_by_uv(void)
