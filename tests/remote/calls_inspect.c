@@ -81,7 +81,6 @@ static rql_status list_texts(list_fn *list, rql_client *client, cJSON **found, r
     rql_text_list *texts = NULL;
     rql_status status = list(client, &texts, error);
 
-    *found = cJSON_CreateObject();
     *found = texts ? texts_of(texts) : NULL;
     (void)rql_text_list_free(texts);
     return status;
