@@ -67,11 +67,11 @@ struct actor *actor_new(rql_client *client, rql_loop *loop)
     self->last = &self->first;
     (void)pthread_mutex_init(&self->mutex, NULL);
     (void)pthread_cond_init(&self->changed, NULL);
-    spare_thread(true);
+    exempt_thread(true);
     if (!loop && pthread_create(&self->thread, NULL, work, self) != 0) {
         wrong(NULL, "no thread");
     }
-    spare_thread(false);
+    exempt_thread(false);
     return self;
 }
 

@@ -100,9 +100,9 @@ static bool read_line(char **line, size_t *size)
 {
     bool has_line;
 
-    spare_thread(true);
+    exempt_thread(true);
     has_line = getline(line, size, stdin) > 0;
-    spare_thread(false);
+    exempt_thread(false);
     return has_line;
 }
 

@@ -49,7 +49,7 @@ void wrong(const cJSON *words, const char *what) __attribute__((noreturn));
 void *own_memory(size_t size);
 
 /* What the calling thread asks for is this program's own from now on, or not any more. */
-void spare_thread(bool spares);
+void exempt_thread(bool exempts);
 
 /* Before anything else is done. */
 void prepare_scarcity(void);

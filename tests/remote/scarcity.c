@@ -10,10 +10,10 @@
 
 /* Memory and threads that cannot be had: {"do": "scarce", "what": "memory", "nth": 3} has the third
  * allocation from now on fail, whichever thread asks, and with "times": 2 the one behind it too;
- * "enough" ends that and says whether it struck. What the program asks for itself is spared.
+ * "enough" ends that and says whether it struck. What the program asks for itself never fails.
  *
  * libuv ends the process where it cannot enlarge what it watches (uv_loop_init(), uv_poll_start()):
- * what it reallocates is spared as well. */
+ * what it reallocates does not fail either. */
 
 enum { FRAMES = 8 };
 
@@ -23,11 +23,11 @@ static _Atomic enum what scarce;
 static atomic_long left; /* until one fails */
 static atomic_long times;
 static atomic_bool has_struck;
-static _Thread_local bool is_spared;
+static _Thread_local bool is_exempt;
 
-void spare_thread(bool spares)
+void exempt_thread(bool exempts)
 {
-    is_spared = spares;
+    is_exempt = exempts;
 }
 
 #ifndef __has_feature
@@ -62,7 +62,7 @@ static bool may_have(enum what what)
 {
     long before;
 
-    if (atomic_load_explicit(&scarce, memory_order_relaxed) != what || is_spared) {
+    if (atomic_load_explicit(&scarce, memory_order_relaxed) != what || is_exempt) {
         return true;
     }
     before = atomic_fetch_sub(&left, 1);

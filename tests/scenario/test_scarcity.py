@@ -2,8 +2,8 @@
 """Memory, threads or descriptors run out: calls say so, nothing is left behind, and the process goes on.
 
 Each operation is done again and again, by a new client each time: the first allocation of the library, or of what it
-is built on, fails, then the second, and so on until there is none that could fail. What libuv cannot do without is
-spared (tests/remote/scarcity.c). Under a sanitizer, which has the allocator for itself, nothing fails.
+is built on, fails, then the second, and so on until there is none that could fail. What libuv cannot do without
+never fails (tests/remote/scarcity.c). Under a sanitizer, which has the allocator for itself, nothing fails.
 """
 import os
 import resource
