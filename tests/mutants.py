@@ -194,7 +194,7 @@ class Copy:
         if targets:
             self.must("ninja", "-C", str(self.build), "-j", str(jobs), *targets)
 
-    def run(self, names, limit_s=None, jobs=1):
+    def run(self, names, limit_s=None, jobs=1, env=None):
         """Name -> what meson noted of each test."""
         words = ["meson", "test", "-C", str(self.build), "--no-rebuild", "--logbase", "mutants",
                  "--num-processes", str(jobs)]
@@ -204,7 +204,7 @@ class Copy:
         log.unlink(missing_ok=True)
         done = subprocess.run([*words, *names], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               errors="replace", check=False,
-                              env={**os.environ, "RQL_TEST_FIRST_FAILURE": "yes"})
+                              env={**os.environ, "RQL_TEST_FIRST_FAILURE": "yes", **(env or {})})
         if not log.is_file():
             raise Wrong(done.stdout[-4000:])
         noted = {}
@@ -274,7 +274,7 @@ def try_explored(copy):
     """The mistakes of tests/explore/mutants.py."""
     copy.plant(None)
     copy.compile(["mutants"])
-    test = copy.run(["mutants"], 1800)["mutants"]
+    test = copy.run(["mutants"], 1800, env={"RQL_TEST_LONG": "all of them"})["mutants"]
     points = re.findall(r"^(not )?ok \d+ - (.*?): (.*)$", test.get("stdout", ""), re.M)
     if not points:
         raise Wrong("the explorer: " + first_failure(test))

@@ -141,6 +141,42 @@ static void a_series_belongs_to_the_parent(void **state)
     CHECK_NOTHING_OF_ABC();
 }
 
+static int outlast_the_bare_ttl(rql_series *series, void *user_data)
+{
+    const int64_t *ttl_ms = user_data;
+    int64_t until_us = wait_clock_us() + *ttl_ms * 1500;
+
+    (void)series;
+    while (wait_clock_us() < until_us) {
+        (void)ask_int("EXISTS rql:lock:a");
+    }
+    return 0;
+}
+
+/* Of a series as the gem's all locks live longer than that: a block is told by the ttl that was
+ * asked for. */
+static void timed_counts_the_bare_ttl(void **state)
+{
+    int64_t ttl_ms = 60;
+    rql_series_block block = {.run = outlast_the_bare_ttl, .user_data = &ttl_ms};
+    rql_series *series = NULL;
+    struct wish wish;
+
+    (void)state;
+    wish_for(&wish, client, abc, 2);
+    wish.options.mode = RQL_SERIES_GEM;
+    wish.lock.ttl_ms = ttl_ms;
+    wish.lock.retry_count = 1;
+    wish.lock.retry_delay_ms = 60000;
+    wish.lock.timed = true;
+    assert_int_equal(rql_with_series(client, &wish.options, &block, NULL), RQL_BLOCK_OVERRAN);
+    wish.lock.timed = false;
+    CHECK_OK(rql_with_series(client, &wish.options, &block, NULL));
+    CHECK_NOTHING_OF_ABC();
+    wish.options.mode = (rql_series_mode)7;
+    assert_int_equal(rql_series_acquire(client, &wish.options, &series, NULL), RQL_E_INVALID);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -150,6 +186,7 @@ int main(void)
         TEST(timed_block_is_told_that_it_overran),
         TEST(thread_that_ends_in_the_block_releases),
         TEST(a_series_belongs_to_the_parent),
+        TEST(timed_counts_the_bare_ttl),
     };
 
     if (!redis_server_available()) {
