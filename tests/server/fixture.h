@@ -284,35 +284,6 @@ static inline bool has_timed_out(rql_status status)
     return status == RQL_TIMED_OUT || (status == RQL_E_UNKNOWN && wait_slowness() > 1);
 }
 
-enum { CUT_SHORT_MAX = 50 };
-
-/* It ended by its deadline, but without an answer to its withdrawal where it was kept from running:
- * to be asked for again by who wants to see all that an outcome brings. Nothing of it is left in
- * the queue then. */
-static inline bool is_cut_short(rql_status status, const char *name, int *rounds)
-{
-    if (status == RQL_TIMED_OUT || !has_timed_out(status) || ++*rounds == CUT_SHORT_MAX) {
-        return false;
-    }
-    await_int(0, "ZCARD rql:lock_queue:%s", name);
-    return true;
-}
-
-/* The outcome of an acquisition that is not granted. */
-static inline rql_status outcome_of(rql_client *of, const char *name,
-                                    const rql_lock_options *options)
-{
-    rql_lock *lock = NULL;
-    rql_status status;
-    int rounds = 0;
-
-    do {
-        status = rql_lock_acquire(of, name, options, &lock, NULL);
-        assert_null(lock);
-    } while (is_cut_short(status, name, &rounds));
-    return status;
-}
-
 static inline rql_status waiter_join(struct waiter *self)
 {
     assert_int_equal(pthread_join(self->thread, NULL), 0);

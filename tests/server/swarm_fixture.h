@@ -49,15 +49,6 @@ static inline rql_swarm *swarm_of(rql_client *of)
     return swarm_with(of, &options);
 }
 
-/* Sends heartbeats and flushes nothing. */
-static inline rql_swarm *prober_of(rql_client *of)
-{
-    rql_swarm_options options = quick(of);
-
-    options.flush_zombies = false;
-    return swarm_with(of, &options);
-}
-
 static inline rql_swarm *flusher_of(rql_client *of)
 {
     rql_swarm_options options = quick(of);
