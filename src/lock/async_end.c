@@ -162,11 +162,9 @@ bool rqli_give_back_begin(rql_loop *loop, rql_lock *const *locks, size_t count,
 {
     struct ending *self = ending_new(locks, count, done);
 
-    if (!self) { /* their owner frees them at once */
-        rqli_leases_remove(loop->client->leases, locks, count);
-        for (size_t i = 0; i < count; i++) {
-            end_in_background(locks[i]);
-        }
+    rqli_leases_remove(loop->client->leases, locks, count);
+    for (size_t i = 0; !self && i < count; i++) { /* their owner frees them at once */
+        end_in_background(locks[i]);
     }
     return begin_on(loop, self);
 }
