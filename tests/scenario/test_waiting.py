@@ -94,11 +94,11 @@ def a_deadline_ends_the_wait_and_the_request(world, kind, names):
 def tries_are_used_up(world, kind, names):
     held = world.held_by_another(*names)
     for n_tries in (1, 3):
-        waiter = world.actor(kind, retry_count=n_tries, retry_delay_ms=100, retry_jitter_ms=0)
+        waiter = world.actor(kind, retry_count=n_tries, retry_delay_ms=400, retry_jitter_ms=0)
         outcome = waiter.refused(*names)
         check_equal((outcome.status, outcome.refusal["tries"]), ("RETRY_LIMIT", n_tries))
         waited_us = outcome.refusal["waited_us"]
-        check((n_tries - 1) * 100000 - 1000 <= waited_us < n_tries * 100000, f"waited for {waited_us} us")
+        check((n_tries - 1) * 400000 - 1000 <= waited_us < n_tries * 400000, f"waited for {waited_us} us")
         check_equal(outcome.refusal["position"], 1)
         check_equal(world.queue_length(names[0]), 0)
     held.release().check()
