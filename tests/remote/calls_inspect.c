@@ -5,12 +5,6 @@
 /* What the library tells of the server: "do": "inspect", with "of" one of locks, queues, keys
  * (their names), lock, queue, is_locked, is_queued (with "name"), locks_info or queues_info. */
 
-/* NULL is null. */
-static void add_text(cJSON *to, const char *name, const char *text)
-{
-    (void)cJSON_AddItemToObject(to, name, text ? cJSON_CreateString(text) : cJSON_CreateNull());
-}
-
 static cJSON *lock_of(const rql_lock_info *info)
 {
     const struct {

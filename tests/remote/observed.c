@@ -10,11 +10,6 @@ int64_t this_thread(void)
     return gettid();
 }
 
-static void add_text(cJSON *to, const char *name, const char *text)
-{
-    (void)cJSON_AddItemToObject(to, name, text ? cJSON_CreateString(text) : cJSON_CreateNull());
-}
-
 static void add_texts(cJSON *line, const rql_event *event)
 {
     cJSON *keys = cJSON_AddArrayToObject(line, "lock_keys");

@@ -57,6 +57,11 @@ void answer(cJSON *words, rql_status status, const rql_error *error)
     cJSON_Delete(words);
 }
 
+void add_text(cJSON *to, const char *name, const char *text)
+{
+    (void)cJSON_AddItemToObject(to, name, text ? cJSON_CreateString(text) : cJSON_CreateNull());
+}
+
 cJSON *texts_of(const rql_text_list *list)
 {
     cJSON *texts = cJSON_CreateArray();

@@ -34,6 +34,9 @@ void note_begin(cJSON *words);
 /* The answer to a line, that more may be added to; said by say(). NULL is fine for `error`. */
 cJSON *answer_to(const cJSON *words, rql_status status, const rql_error *error);
 
+/* NULL is null. */
+void add_text(cJSON *to, const char *name, const char *text);
+
 /* A new array, empty for NULL. */
 cJSON *texts_of(const rql_text_list *list);
 

@@ -367,6 +367,24 @@ def work_until(condition, tasks, what):
         worker.end()
 
 
+class Pings:
+    """Another client, and how long it has to wait for each answer until end()."""
+
+    def __init__(self, world):
+        self.connection, self.took_s = world.connection(), []
+        self.worker = Worker(self.ping)
+
+    def ping(self):
+        begun = time.monotonic()
+        self.connection.call("PING")
+        self.took_s.append(time.monotonic() - begun)
+
+    def end(self):
+        self.worker.end()
+        self.connection.close()
+        return sorted(self.took_s)
+
+
 class Client:
     def __init__(self, remote, name, **words):
         self.remote, self.name = remote, name
@@ -533,10 +551,13 @@ class World:
     def token(self, name):
         return int(self.ask("HGET", f"rql:lock:{name}", "rql_token") or 0)
 
-    def n_scripts(self):
-        """How often one was asked for, since the server was started."""
-        counted = re.search(r"cmdstat_evalsha:calls=(\d+)", self.ask("INFO", "commandstats"))
+    def n_calls(self, command):
+        """How often it was asked for, since the server was started."""
+        counted = re.search(rf"cmdstat_{command}:calls=(\d+)", self.ask("INFO", "commandstats"))
         return int(counted.group(1)) if counted else 0
+
+    def n_scripts(self):
+        return self.n_calls("evalsha")
 
     def queue_length(self, name):
         return self.ask("ZCARD", f"rql:lock_queue:{name}")

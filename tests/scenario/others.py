@@ -14,7 +14,7 @@ import threading
 import time
 
 import harness
-from harness import FOREVER, PATIENCE_S, STATUS, Connection, Outcome, check, check_equal, delayed_ms, die_with_parent
+from harness import FOREVER, PATIENCE_S, STATUS, Outcome, check, check_equal, delayed_ms, die_with_parent
 
 LONG_MS = 60000
 RUBY_POLL_S = 0.2
@@ -155,7 +155,7 @@ class Ruby:
         identity = identity or f"{number:016x}"
         self.acq_id = f"rql:acq:{20000 + number}/600/620/640/{identity}"
         self.hst_id = f"rql:hst:{20000 + number}/600/640/{identity}"
-        self.connection = Connection(world.server.path, PATIENCE_S)
+        self.connection = world.connection()
         self.score = 0.0  # remembered, until it has the lock
 
     def call(self, *words):

@@ -265,11 +265,6 @@ def long_queues_are_read_in_pages(world, kind, _names):
 
 # ---- while it changes ----
 
-def n_scans(world):
-    stats = world.ask("INFO", "commandstats")
-    return int(stats.split("cmdstat_scan:calls=")[1].split(",")[0]) if "cmdstat_scan:" in stats else 0
-
-
 @scenario(kinds=["thread"], counts=[1], is_timed=True)
 def keys_that_vanish_before_the_look_are_released(world, kind, _names):
     """The reply to SCAN is on its way."""
@@ -279,9 +274,9 @@ def keys_that_vanish_before_the_look_are_released(world, kind, _names):
     for of in "locks_info", "queues_info":
         seed(world, 10)
         network.fail("delay", direction="down", n=200)
-        scans = n_scans(world)
+        scans = world.n_calls("scan")
         call = actor.begin("inspect", of=of)
-        wait_until(lambda before=scans: n_scans(world) > before, "it scans")
+        wait_until(lambda before=scans: world.n_calls("scan") > before, "it scans")
         world.ask("DEL", "rql:lock:job-10", "rql:lock_queue:job-10")
         infos = call.outcome().check().found
         network.heal()

@@ -59,23 +59,15 @@ def a_re_entry_counts_from_the_question(world, kind, names):
     outer.release().check()
 
 
-def check_extension(world, kind, names):
+@scenario(kinds=["thread"])
+@scenario(kinds=["loop"], counts=[1])  # no call extends a series on a loop
+def an_extension_counts_from_the_question(world, kind, names):
     network, actor = far_away(world, kind)
     held = actor.acquire(*names, ttl_ms=TTL_MS)
     be_late(network)
     held.extend(2 * TTL_MS).check()
     check_lease(world, network, held)
     held.release().check()
-
-
-@scenario(kinds=["thread"])
-def an_extension_counts_from_the_question(world, kind, names):
-    check_extension(world, kind, names)
-
-
-@scenario(kinds=["loop"], counts=[1])
-def an_extension_on_a_loop_counts_from_the_question(world, kind, names):
-    check_extension(world, kind, names)
 
 
 @scenario(kinds=KINDS, is_timed=True)

@@ -3,7 +3,7 @@
 import re
 import sys
 
-from harness import FOREVER, Connection, Network, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, Network, check, check_equal, main, scenario, wait_until
 
 LONG_MS = 60000
 TTL_MAX_MS = 30 * 24 * 3600 * 1000
@@ -97,7 +97,7 @@ class Monitor:
     """Counts what clients send."""
 
     def __init__(self, world):
-        self.world, self.connection = world, Connection(world.server.path, 20)
+        self.world, self.connection = world, world.connection()
         self.connection.call("MONITOR")
 
     def count(self):
@@ -217,7 +217,9 @@ def an_extension_is_of_what_is_held(world, kind, names):
     check_equal(held.release().status, "NOT_HELD")
 
 
-def check_not_extended(world, kind, names):
+@scenario(kinds=["thread"])
+@scenario(kinds=["loop"], counts=[1])  # no call extends a series on a loop
+def what_is_gone_is_not_extended(world, kind, names):
     """Somebody lets it live on, and its holder does not know: it goes by its own clock. The locks of a series are
     asked for all the same: others of them may be held."""
     held = world.actor(kind).acquire(*names, ttl_ms=1000)
@@ -229,16 +231,6 @@ def check_not_extended(world, kind, names):
     check(len(names) > 1 or 0 < world.ask("PTTL", lock_of(names)) <= LONG_MS, "it was extended")
     held.release().check()
     check_equal(world.keys_left(), [])
-
-
-@scenario(kinds=["thread"])
-def what_is_gone_is_not_extended(world, kind, names):
-    check_not_extended(world, kind, names)
-
-
-@scenario(kinds=["loop"], counts=[1])
-def what_is_gone_is_not_extended_on_a_loop(world, kind, names):
-    check_not_extended(world, kind, names)
 
 
 @scenario(kinds=KINDS, counts=[1])
@@ -390,19 +382,14 @@ def look(actor, names, **options):
     return actor.begin("check_until_free", names=names, options={"timeout_ms": FOREVER, **options})
 
 
-def n_looks(world):
-    counted = re.search(r"cmdstat_hexists:calls=(\d+)", world.ask("INFO", "commandstats"))
-    return int(counted.group(1)) if counted else 0
-
-
 @scenario(kinds=["thread"], counts=[1], is_timed=True)
 def a_look_at_a_held_lock_comes_to_its_limits(world, kind, names):
     held, actor = world.actor("thread").acquire(*names, ttl_ms=LONG_MS), world.actor(kind, retry_jitter_ms=0)
-    before = n_looks(world)
+    before = world.n_calls("hexists")
     check_equal(look(actor, names, fail_fast=True).outcome().status, "FAIL_FAST_NO_TRY")
-    check_equal(n_looks(world), before + 1)
+    check_equal(world.n_calls("hexists"), before + 1)
     outcome = look(actor, names, retry_count=3, retry_delay_ms=100).outcome()
-    check_equal((outcome.status, n_looks(world)), ("RETRY_LIMIT", before + 4))
+    check_equal((outcome.status, world.n_calls("hexists")), ("RETRY_LIMIT", before + 4))
     check(outcome.took_us >= 199000, f"after {outcome.took_us} us")
     outcome = look(actor, names, retry_delay_ms=3600000, timeout_ms=200).outcome()
     check_equal(outcome.status, "TIMED_OUT")
@@ -416,9 +403,9 @@ def a_look_at_a_held_lock_comes_to_its_limits(world, kind, names):
 def a_look_ends_when_the_lock_does(world, kind, names):
     """By a release, or at the end of its ttl: not at the next look."""
     actor = world.actor(kind)
-    held, before = world.actor("thread").acquire(*names, ttl_ms=LONG_MS), n_looks(world)
+    held, before = world.actor("thread").acquire(*names, ttl_ms=LONG_MS), world.n_calls("hexists")
     looking = look(actor, names, retry_delay_ms=20)
-    wait_until(lambda: n_looks(world) >= before + 3, "it looks")
+    wait_until(lambda: world.n_calls("hexists") >= before + 3, "it looks")
     held.release().check()
     looking.outcome().check()
     world.ask("HSET", lock_of(names), "acq_id", RUBY)

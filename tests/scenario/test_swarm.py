@@ -310,11 +310,6 @@ def short_threads_leave_no_host(world, kind, _names):
 
 # ---- what it costs, and its connections ----
 
-def n_calls(world, command):
-    stats = world.ask("INFO", "commandstats")
-    return int(stats.split(f"cmdstat_{command}:calls=")[1].split(",")[0]) if f"cmdstat_{command}:" in stats else 0
-
-
 @once
 def elements_have_connections_of_their_own(world, kind, _names):
     client = world.client()
@@ -338,10 +333,10 @@ def locks_are_scanned_only_when_somebody_is_dead(world, _kind, _names):
     world.ask("CONFIG", "RESETSTAT")
     with swarm(world, client):
         await_status(client, lambda now: now.flush_zombies["steps"] > 5, "it looks again and again")
-        check_equal(n_calls(world, "scan"), 0)
+        check_equal(world.n_calls("scan"), 0)
         raw_host(world, DEAD_HOST, 100)
         await_flushed(world)
-        check(n_calls(world, "scan") >= 2, "it does not scan")
+        check(world.n_calls("scan") >= 2, "it does not scan")
     held.release().check()
 
 

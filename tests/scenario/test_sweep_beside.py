@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Sweeps beside those who take, hold and wait for the same locks; and what others feel of many, and a broken network."""
 import sys
-import threading
 import time
 
-from harness import (FOREVER, Network, Worker, check, check_equal, main, once, scenario, wait_until)
+from harness import (FOREVER, Network, Pings, Worker, check, check_equal, main, once, scenario, wait_until)
 from sweeps import DEAD, RUBY, check_counts, hold_as, queue_as, sweep, wait_untold
 
 KINDS = ["thread", "loop"]
@@ -153,27 +152,6 @@ def a_new_owners_lock_is_never_ended(world, _kind, _names):
 
 
 # ---- many ----
-
-class Pings(threading.Thread):
-    """Another client, while a sweep is on."""
-
-    def __init__(self, world):
-        super().__init__()
-        self.connection, self.took_s, self.is_stopped = world.connection(), [], False
-        self.start()
-
-    def run(self):
-        while not self.is_stopped:
-            begun = time.monotonic()
-            self.connection.call("PING")
-            self.took_s.append(time.monotonic() - begun)
-
-    def end(self):
-        self.is_stopped = True
-        self.join()
-        self.connection.close()
-        return sorted(self.took_s)
-
 
 @once
 def others_are_served_while_many_locks_go(world, kind, _names):
