@@ -1,5 +1,7 @@
 #include "counting.h"
 
+#include "allocator.h"
+
 #include <errno.h>
 #include <malloc.h>
 #include <stdatomic.h>
@@ -26,11 +28,7 @@ void counting_exempt(bool is_exempt)
     exempt = is_exempt;
 }
 
-#ifndef __has_feature
-#define __has_feature(name) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) ||                               \
-    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#if ALLOCATOR_IS_TAKEN
 
 bool counting_works(void)
 {

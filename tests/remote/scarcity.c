@@ -1,5 +1,7 @@
 #include "remote.h"
 
+#include "allocator.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
@@ -30,11 +32,7 @@ void exempt_thread(bool exempts)
     is_exempt = exempts;
 }
 
-#ifndef __has_feature
-#define __has_feature(name) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) ||                               \
-    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#if ALLOCATOR_IS_TAKEN
 
 static const bool works = false; /* a sanitizer has taken these functions for itself */
 

@@ -3,6 +3,7 @@ import contextlib
 import time
 
 from harness import FOREVER, check, check_equal, wait_until
+from sweeps import hold_as
 
 DAY_MS = 86400000
 ZOMBIE_TTL_MS = 2000
@@ -28,10 +29,8 @@ def raw_host(world, name, age_s):
 
 
 def raw_lock(world, name, acquirer, of_host):
-    """As Ruby writes it, for a day."""
-    world.ask("HSET", f"rql:lock:{name}", "acq_id", acquirer, "hst_id", of_host, "ts", "1795254268.4681",
-              "ini_ttl", DAY_MS)
-    world.ask("PEXPIRE", f"rql:lock:{name}", DAY_MS)
+    """For a day."""
+    hold_as(world, (acquirer, of_host), name, ttl_ms=DAY_MS)
 
 
 def n_hosts(world):

@@ -21,12 +21,11 @@ def check_counts(done, keys, queues, requests):
     check_equal((done.rel_key_cnt, done.tch_queue_cnt, done.rem_request_cnt), (keys, queues, requests), "counts")
 
 
-def hold_as(world, owner, *names):
+def hold_as(world, owner, *names, ttl_ms=MINUTE_MS, ts="1795255163.1190374"):
     """As the gem writes it."""
     for name in names:
-        world.ask("HSET", f"rql:lock:{name}", "acq_id", owner[0], "hst_id", owner[1], "ts", "1795255163.1190374",
-                  "ini_ttl", MINUTE_MS)
-        world.ask("PEXPIRE", f"rql:lock:{name}", MINUTE_MS)
+        world.ask("HSET", f"rql:lock:{name}", "acq_id", owner[0], "hst_id", owner[1], "ts", ts, "ini_ttl", ttl_ms)
+        world.ask("PEXPIRE", f"rql:lock:{name}", ttl_ms)
 
 
 def queue_as(world, name, *acquirers, score=1795255163.5):

@@ -3,9 +3,10 @@
 import sys
 
 from harness import FOREVER, Network, Worker, check, check_equal, main, once, scenario, wait_until
+from sweeps import OTHER, RUBY, hold_as
 
-ACQ1, HST1 = "rql:acq:18466/600/620/640/aaaaaaaaaaaaaaa1", "rql:hst:18466/600/640/aaaaaaaaaaaaaaa1"
-ACQ2, HST2 = "rql:acq:18524/600/620/640/bbbbbbbbbbbbbbb2", "rql:hst:18524/600/640/bbbbbbbbbbbbbbb2"
+ACQ1, HST1 = RUBY
+ACQ2, HST2 = OTHER
 WAITING = [f"rql:acq:9000{i}/1/2/3/ffffffffffffff0{i}" for i in range(4)]
 ALIVE, RELEASED, WRONG_TYPE, MALFORMED = range(4)
 MANY = 10000
@@ -38,11 +39,6 @@ def seed(world, count):
     world.ask("EVAL", SEED, 0, count, ACQ1, HST1)
 
 
-def take_lock(world, key, acquirer, host, ts):
-    world.ask("HSET", key, "acq_id", acquirer, "hst_id", host, "ts", ts, "ini_ttl", 9000)
-    world.ask("PEXPIRE", key, 9000)
-
-
 def named(infos):
     return {info["name"]: info for info in infos}
 
@@ -70,9 +66,9 @@ def an_empty_database_has_nothing(world, kind, _names):
 
 def seed_views(world):
     """The state of the recording "views", steps 10 to 14."""
-    take_lock(world, "rql:lock:a", ACQ1, HST1, "1795255177.83339")
+    hold_as(world, (ACQ1, HST1), "a", ttl_ms=9000, ts="1795255177.83339")
     world.ask("HSET", "rql:lock:a", "m", "1")
-    take_lock(world, "rql:lock:b", ACQ2, HST2, "1795255178.0331578")
+    hold_as(world, (ACQ2, HST2), "b", ttl_ms=9000, ts="1795255178.0331578")
     world.ask("ZADD", "rql:lock_queue:a", "1795255178.1331005", WAITING[1], "1795255178.3831005", WAITING[2])
     world.ask("ZADD", "rql:lock_queue:c", "1700000000", WAITING[3])
     world.ask("SET", "rql:lockx", "1")
@@ -118,7 +114,7 @@ def queues_are_described_as_by_the_gem(world, kind, _names):
 @once
 def metadata_of_the_gem_is_kept_whole(world, kind, _names):
     meta = [["some", "data"], ["n", "12"], ["f", "1.5"], ["", "emptykey"], ["sp ace", "v v"]]
-    take_lock(world, "rql:lock:x", ACQ1, HST1, "1795255131.070483")
+    hold_as(world, (ACQ1, HST1), "x", ttl_ms=9000, ts="1795255131.070483")
     world.ask("HSET", "rql:lock:x", *sum(meta, []))
     check_equal(inspect(world.actor(kind), "lock", "x")["meta"], meta)
 
@@ -144,8 +140,8 @@ def keys_the_gem_stumbles_over_have_a_status(world, kind, _names):
 @once
 def names_are_no_patterns(world, kind, _names):
     actor = world.actor(kind)
-    take_lock(world, "rql:lock:*", ACQ1, HST1, "1795255177.5")
-    take_lock(world, "rql:lock:[a]\\?", ACQ2, HST2, "1795255177.5")
+    hold_as(world, (ACQ1, HST1), "*", ttl_ms=9000, ts="1795255177.5")
+    hold_as(world, (ACQ2, HST2), "[a]\\?", ttl_ms=9000, ts="1795255177.5")
     world.ask("SET", "rql:Lock:a", 1)
     world.ask("SET", "xrql:lock:a", 1)
     check_equal(inspect(actor, "locks"), ["rql:lock:*", "rql:lock:[a]\\?"])
