@@ -226,10 +226,11 @@ note_heartbeat(live, acquirer, now_text, is_poll)
 for i = 1, count do
     local entry = entries[i]
     score_us = entry.score_us or score_us
-    restored = is_poll and not entry.is_own and not entry.score_us and 1 or restored
-    if restored == 1 then
-        turn_to(i)
-        local n_there = call("ZCARD", queue)
+    local is_lost = is_poll and not entry.is_own and not entry.score_us
+    turn_to(i)
+    local n_there = (entry.score_us or entry.is_own) and 1 or call("ZCARD", queue)
+    restored = is_lost and 1 or restored
+    if is_lost or n_there == 0 then
         -- @include restore
     end
 end

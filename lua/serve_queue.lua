@@ -79,12 +79,12 @@ repeat
         end
         if turn then
             cost = 0
-        elseif waiter == me and yields and reserved_for then
-            cost = KEPT
+        elseif waiter == me and reserved_for and (yields or not may_pass) then
+            cost = KEPT -- who holds something may wait behind it
         elseif waiter == me and yields then
             -- @include reserve
         elseif waiter == me then
-            turn = (not reserved_for or may_pass) and "mine" or "free"
+            turn = "mine"
         elseif not host and reserved_for and not may_pass then
             cost = KEPT -- who holds something may wait behind this Ruby
         elseif not host then
