@@ -26,16 +26,16 @@ import time
 from typing import NamedTuple
 
 import model
-from mutants import BESIDE_RUBY, MUTANTS, OF_ENTRIES, OF_FLUSHES
-from server import EMPTY, T0_US, Refused, Server
-from state import (CAME_BACK, DEAD, IDLE, NO_RANDOM, RUBY, TTL_MS, Broken, Client, Ruby, State, demand, host, identity,
-                   read_contents)
+import series
+from mutants import BESIDE_RUBY, MUTANTS, OF_ENTRIES, OF_FLUSHES, OF_SERIES
+from server import Refused, Server
+from state import CAME_BACK, DEAD, RUBY, TTL_MS, Broken, demand, host, identity, read_contents
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "lua"))
 from embed import expanded  # noqa: E402
 
-SCRIPTS = ("acquire", "release", "leave", "extend", "decrease", "flush_lock", "flush_queue")
+SCRIPTS = ("acquire", "acquire_series", "release", "leave", "extend", "decrease", "flush_lock", "flush_queue")
 BATCH = 200
 REPEATS = 5  # of one call; more than there are clients
 ROUND_US = 700_000
@@ -59,12 +59,21 @@ class Bounds(NamedTuple):
     conflicts: str = ""  # of the first clients, which enter once again; the others do not
     flushes: int = 0
     rubys: int = 0      # acquisitions of Ruby's
+    plans: tuple = ()   # two locks, see series.py: those of each request of each client
     most: int = 50_000  # states, with a mistake, which may have no end of them: at least half as many again
+
+    @property
+    def model(self):
+        return series if self.plans else model
 
 
 # With such a budget a call passes only one that is dead or has no subscription, and whoever made it repeats it.
 FRUGAL = (("local budget = 30", "local budget = 1"),)
 HOUR_US = 3_600_000_000
+
+# What clients of two locks want.
+FIRST, SECOND, BOTH, BACKWARDS = ((0,),), ((1,),), ((0, 1),), ((1, 0),)
+FIRST_THEN_SECOND, FIRST_THEN_BOTH, FIRST_AGAIN = ((0,), (1,)), ((0,), (0, 1)), ((0,), (0,))
 
 QUICK = (
     Bounds("two clients, one comes again", (2, 1), 2, 1, 0, (1_100_000, 5_100_000), 200),
@@ -80,6 +89,12 @@ QUICK = (
     Bounds("holders enter again", (1, 1), 1, 1, 0, (1_100_000, 3_100_000), 200, conflicts="et"),
     Bounds("what the dead have is flushed", (1, 1, 1), 0, 0, 0, (), 500, flushes=2),
     Bounds("beside Ruby", (1, 1), 2, 0, 0, (2_100_000,), 200, rubys=1),
+    Bounds("a series, and who wants one of its locks", (), 2, 1, 0, (2_100_000,), 200, plans=(BOTH, FIRST)),
+    Bounds("two series in opposite orders", (), 1, 1, 0, (3_100_000,), 200, plans=(BOTH, BACKWARDS)),
+    Bounds("a series that holds one of its locks", (), 1, 1, 0, (3_100_000,), 200, plans=(FIRST_THEN_BOTH, BOTH)),
+    Bounds("a series, and who holds one lock and wants the other", (), 1, 0, 0, (), 500,
+           plans=(BOTH, FIRST_THEN_SECOND, SECOND)),
+    Bounds("others end a part of a series", (), 1, 1, 0, (2_100_000,), 50, clears=1, plans=(BOTH, FIRST)),
 )
 SMALL = (
     Bounds("two clients", (1, 1), 2, 1, 0, (1_100_000, 5_100_000), 200),
@@ -104,6 +119,15 @@ MISTAKES = (  # and where they have to show
         Bounds("beside Ruby", (1, 1), 2, 0, 0, (1_100_000,), 200, rubys=1),
         Bounds("beside Ruby, for longer", (1, 1), 2, 0, 0, (2_100_000,), 200, rubys=1),
         Bounds("Ruby comes again", (1, 1), 2, 0, 0, (2_100_000,), 500, rubys=2, most=220_000))),
+    (OF_SERIES, (
+        Bounds("a series, and who wants one of its locks", (), 2, 0, 0, (2_100_000,), 500,
+               plans=(BOTH, FIRST_AGAIN, SECOND), most=120_000),
+        Bounds("a series that holds one of its locks", (), 1, 1, 0, (3_100_000,), 200, plans=(FIRST_THEN_BOTH, BOTH)),
+        Bounds("a series, and who holds one lock and wants the other", (), 0, 0, 0, (), 500,
+               plans=(BOTH, FIRST_THEN_SECOND, SECOND)),
+        Bounds("a series, who holds one lock and wants the other, and time passes", (), 2, 0, 0, (2_100_000,), 500,
+               plans=(BOTH, FIRST_THEN_SECOND, SECOND), most=200_000),
+        Bounds("others end a part of a series", (), 1, 1, 0, (2_100_000,), 50, clears=1, plans=(BOTH, FIRST)))),
 )
 LONG = (
     Bounds("two clients come again", (2, 2), 2, 1, 0, (1_100_000, 5_100_000), 2000),
@@ -121,6 +145,14 @@ LONG = (
     Bounds("beside Ruby, and time passes", (1, 1), 2, 1, 0, (1_100_000, 2_100_000), 2000, rubys=1),
     Bounds("Ruby among three", (1, 1, 1), 1, 0, 0, (2_100_000,), 2000, rubys=1),
     Bounds("Ruby comes again", (1, 1), 2, 0, 0, (2_100_000,), 500, rubys=2),
+    Bounds("a series, and who wants either lock", (), 2, 1, 0, (2_100_000,), 5000, plans=(BOTH, FIRST, SECOND)),
+    Bounds("two series in opposite orders, and who wants one lock", (), 2, 0, 0, (2_100_000,), 2000,
+           plans=(BOTH, BACKWARDS, FIRST)),
+    Bounds("a series that holds one lock, and who wants the other", (), 1, 1, 0, (2_100_000,), 2000,
+           plans=(FIRST_THEN_BOTH, BOTH, SECOND)),
+    Bounds("a series, who holds one lock and wants the other, and time passes", (), 2, 0, 0, (2_100_000,), 2000,
+           plans=(BOTH, FIRST_THEN_SECOND, SECOND)),
+    Bounds("a series at random", (), 2, 1, 0, (2_100_000,), 500, accesses="r", plans=(BOTH, FIRST, SECOND)),
 )
 
 
@@ -154,13 +186,8 @@ class Explorer:
     def __init__(self, server, bounds, limit):
         for index, heard in ((DEAD, "1"), (CAME_BACK, "2")):
             server.declare_dead(host(index), heard)
-        self.server, self.bounds, self.limit = server, bounds, limit
-        accesses = bounds.accesses.ljust(len(bounds.acquisitions), "q")
-        conflicts = bounds.conflicts.ljust(len(bounds.acquisitions), "w")
-        clients = tuple(Client(access=access, left=number, conflict=conflict, entries=int(conflict != "w"))
-                        for access, number, conflict in zip(accesses, bounds.acquisitions, conflicts))
-        first = State(T0_US, EMPTY, clients, bounds.ticks, bounds.faults, bounds.losses, bounds.clears,
-                      bounds.denials, flushes=bounds.flushes, ruby=Ruby(left=bounds.rubys))
+        self.server, self.bounds, self.limit, self.model = server, bounds, limit, bounds.model
+        first = self.model.first(bounds)
         self.came_from = {first: None}
         self.layer = [first]
         self.n_tried = 0
@@ -179,13 +206,13 @@ class Explorer:
     def next_layer(self):
         found, asked = [], {}
         for state in self.layer:
-            for action in model.actions(state, self.bounds.ticks_us):
-                call = model.call_of(state, action)
+            for action in self.model.actions(state, self.bounds.ticks_us):
+                call = self.model.call_of(state, action)
                 if call:
                     when = state.now_us, subscribed_of(state)
                     asked.setdefault(when, []).append((state, action, call))
                 else:
-                    self.note(state, action, None, model.after_local(state, action, EMPTY), found)
+                    self.note(state, action, None, self.model.after_local(state, action), found)
         for (now_us, subscribed), jobs in asked.items():
             self.server.set_time(now_us)
             self.server.set_subscribed(subscribed)
@@ -197,7 +224,7 @@ class Explorer:
         answers = self.run_out([(state.contents, *call) for state, _, call in jobs])
         for (state, action, _), (answer, contents) in zip(jobs, answers):
             try:
-                after = model.after_call(state, action, answer, contents)
+                after = self.model.after_call(state, action, answer, contents)
             except Broken as broken:
                 raise Found(broken, [*self.way_to(state), (action, answer)]) from None
             self.note(state, action, answer, after, found)
@@ -207,13 +234,14 @@ class Explorer:
         answers = self.server.run(calls)
         for _ in range(REPEATS):
             partly = [index for index, (answer, _) in enumerate(answers)
-                      if model.is_partly(calls[index][1], answer)]
+                      if self.model.is_partly(calls[index][1], answer)]
             if not partly:
                 break
-            again = [(answers[index][1], *model.repeated(*calls[index][1:])) for index in partly]
+            again = [(answers[index][1], *self.model.repeated(*calls[index][1:])) for index in partly]
             for index, (told, contents) in zip(partly, self.server.run(again)):
-                what = "" if calls[index][1] in ("acquire", "flush_queue") else answers[index][0][:2]
-                answers[index] = what + told[len(what):], contents
+                if calls[index][1] not in ("acquire", "acquire_series", "flush_queue"):  # what it did is in the first answer
+                    told = answers[index][0][:2] + told[2:]
+                answers[index] = told, contents
         return answers
 
     def note(self, state, action, answer, after, found):
@@ -230,8 +258,7 @@ class Explorer:
         """From a sample of the states: all end, or all but one that was killed."""
         n_ended = 0
         for state in list(self.came_from)[::self.bounds.sample]:
-            who = (*range(len(state.clients)), *("ruby",) * bool(self.bounds.rubys))
-            for killed in (None, *(who if self.outlasts_a_step_back() else ())):
+            for killed in (None, *(self.model.everybody(self.bounds) if self.outlasts_a_step_back() else ())):
                 self.end(state, killed)
                 n_ended += 1
         return n_ended
@@ -243,11 +270,11 @@ class Explorer:
     def end(self, state, killed):
         steps = self.way_to(state)
         if killed is not None:
-            state = model.killed(state, killed)
+            state = self.model.killed(state, killed)
             steps = [*steps, (("kill", killed), None)]
         try:
             for _ in range(ROUNDS):
-                if all(one.mode == IDLE and one.left == 0 for one in (*state.clients, state.ruby)):
+                if self.model.is_over(state):
                     break
                 state = self.live_on(state, steps)
             else:
@@ -257,39 +284,36 @@ class Explorer:
             raise Found(broken, steps) from None
 
     def live_on(self, state, steps):
-        """Every client does the next thing that it should; then time passes."""
-        for index in range(len(state.clients)):
-            client = state.clients[index]
-            word = model.best_of(client)
-            if not word:
-                continue
-            state = self.act(state, (word, index) if word == "take" else (word, index, False), steps)
-        for action in model.rubys_actions(state)[:1]:
-            state = self.act(state, action, steps)
+        """Everybody does the next thing that it should; then time passes."""
+        for who in self.model.everybody(self.bounds):
+            action = self.model.best_of(state, who)
+            state = self.act(state, action, steps) if action else state
         return state._replace(now_us=state.now_us + ROUND_US)
 
     def act(self, state, action, steps):
-        call = model.call_of(state, action)
+        call = self.model.call_of(state, action)
         if not call:
             steps.append((action, None))
-            return model.after_local(state, action, EMPTY)
+            return self.model.after_local(state, action)
         self.server.set_time(state.now_us)
         self.server.set_subscribed(subscribed_of(state))
         (answer, contents), = self.run_out([(state.contents, *call)])
         steps.append((action, answer))
-        return model.after_call(state, action, answer, contents)
+        return self.model.after_call(state, action, answer, contents)
 
     def judge_rest(self, state):
-        now = read_contents(state.contents)
         back_us = -min(0, 0, *self.bounds.ticks_us) * self.bounds.ticks  # by which all lives longer
-        ttl_us = (TTL_MS + int(now.lock.get("spc_ext_ttl", 0))) * 1000
-        demand(not now.lock or now.lock_ends_us <= state.now_us + ttl_us + back_us,
-               "the lock of the dead outlives its ttl")
+        for lock in self.server.locks:
+            now = read_contents(state.contents, lock)
+            ttl_us = (TTL_MS + int(now.lock.get("spc_ext_ttl", 0))) * 1000
+            demand(not now.lock or now.lock_ends_us <= state.now_us + ttl_us + back_us,
+                   "the lock of the dead outlives its ttl")
         self.server.set_time(state.now_us + FORGOTTEN_US + back_us)
-        (_, contents), = self.server.run([(state.contents, "release", ("none", NO_RANDOM))])
-        left = read_contents(contents)
-        demand(not left.lock and not set(left.queue) - {RUBY} and not left.records and not left.seen,
-               "something is left when all is over")
+        (_, contents), = self.server.run([(state.contents, "dump")])
+        for lock in self.server.locks:
+            left = read_contents(contents, lock)
+            demand(not left.lock and not set(left.queue) - {RUBY} and not left.records and not left.seen,
+                   "something is left when all is over")
 
 
 def explore(server, bounds, limit=10_000_000):
@@ -318,7 +342,7 @@ def check(preload, program, all_bounds):
     failed = 0
     print(f"1..{len(all_bounds)}")
     for number, bounds in enumerate(all_bounds, 1):
-        with Server(program, preload, scripts_of(bounds.edits)) as server:
+        with Server(program, preload, scripts_of(bounds.edits), bounds.model.N_LOCKS) as server:
             try:
                 verdict(number, explore(server, bounds), True)
             except Found as found:
@@ -335,7 +359,8 @@ def is_found(preload, program, edits, all_bounds):
         for bounds in all_bounds:
             if bounds.edits not in servers:
                 texts = scripts_of((*edits, *bounds.edits))
-                servers[bounds.edits] = stack.enter_context(Server(program, preload, texts))
+                server = Server(program, preload, texts, bounds.model.N_LOCKS)
+                servers[bounds.edits] = stack.enter_context(server)
         explorers = [Explorer(servers[bounds.edits], bounds, bounds.most) for bounds in all_bounds]
         try:
             while any(explorer.layer for explorer in explorers):

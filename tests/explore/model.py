@@ -4,12 +4,31 @@ A client may do whatever a real one may, at any moment: ask again, withdraw, rel
 answer, lose its subscription, lack a right. What it is bound to in the real library (when to poll, when to give
 up) only makes it do less. So whatever is impossible here is impossible there, as far as the bounds go.
 """
-import json
-
 from judge import judge_answer, judge_change, judge_keys
+from server import T0_US, empty
 from state import (ASKED, DEAD, ENDING, HOLDING, IDLE, INSIDE, LEAVING, NO_RANDOM, NOT_AFTER_US, OUT, QUEUE_TTL_MS,
-                   RELEASING, RUBY, RUBYS_HOST, TTL_MS, UNDOING, WAITING, Broken, Ruby, acquirer, demand,
-                   entry_nonce, host, identity, nonce, read_contents, seen_of, unused_ms)
+                   RELEASING, RUBY, RUBYS_HOST, TTL_MS, UNDOING, WAITING, Broken, Client, Ruby, State, acquirer, bare,
+                   demand, entry_nonce, host, identity, nonce, read_contents, seen_of, unused_ms)
+
+
+N_LOCKS = 1
+
+
+def first(bounds):
+    accesses = bounds.accesses.ljust(len(bounds.acquisitions), "q")
+    conflicts = bounds.conflicts.ljust(len(bounds.acquisitions), "w")
+    clients = tuple(Client(access=access, left=number, conflict=conflict, entries=int(conflict != "w"))
+                    for access, number, conflict in zip(accesses, bounds.acquisitions, conflicts))
+    return State(T0_US, empty(N_LOCKS), clients, bounds.ticks, bounds.faults, bounds.losses, bounds.clears,
+                 bounds.denials, flushes=bounds.flushes, ruby=Ruby(left=bounds.rubys))
+
+
+def everybody(bounds):
+    return (*range(len(bounds.acquisitions)), *("ruby",) * bool(bounds.rubys))
+
+
+def is_over(state):
+    return all(one.mode == IDLE and one.left == 0 for one in (*state.clients, state.ruby))
 
 
 # ---- what can be done ----
@@ -89,13 +108,17 @@ def calls_of(client):
     return CALLS[client.mode]
 
 
-def best_of(client):
+def best_of(state, who):
     """What brings it to its end; None: it has come there."""
+    if who == "ruby":
+        return (*rubys_actions(state), None)[0]
+    client = state.clients[who]
     if client.pushed:
-        return "take"
-    if client.mode == HOLDING and client.entry == OUT:
-        return "release"
-    return None if client.mode == IDLE and client.left == 0 else calls_of(client)[0]
+        return ("take", who)
+    if client.mode == IDLE and client.left == 0:
+        return None
+    is_last = client.mode == HOLDING and client.entry == OUT
+    return ("release" if is_last else calls_of(client)[0], who, False)
 
 
 def is_open(state, client, word):
@@ -170,7 +193,7 @@ def finished(client):
                            arrived=0, heard_us=0, entry=OUT, entered_us=0, entry_ends_us=0)
 
 
-def after_local(state, action, empty):
+def after_local(state, action):
     """Actions that do not ask the server."""
     word, which = action
     if word == "take":
@@ -194,16 +217,13 @@ def after_local(state, action, empty):
         return state._replace(ruby=Ruby(left=state.ruby.left - 1))
     if word == "look":
         return state._replace(seen=seen_of(read_contents(state.contents)))
-    return state._replace(now_us=state.now_us + which, contents=empty, excludes=False,
+    return state._replace(now_us=state.now_us + which, contents=empty(N_LOCKS), excludes=False,
                           losses=state.losses - 1)
 
 
 def cleared(state, takes_lock):
     """As by Ruby's unlock and clear_locks: who held the lock is excluded no more, and does not know it."""
-    lock, lock_at, _, _, *others = json.loads(state.contents)
-    whole = [{}, "-2"] if takes_lock else [lock, lock_at]
-    text = json.dumps([*whole, {}, "-2", *others], separators=(",", ":")).replace("/", "\\/")  # as cjson does
-    state = state._replace(contents=text, clears=state.clears - 1, was_cleared=True)
+    state = state._replace(contents=bare(state.contents, 0, takes_lock), clears=state.clears - 1, was_cleared=True)
     for index in range(len(state.clients) if takes_lock else 0):
         state = bereft(state, index)
     return state
