@@ -261,9 +261,10 @@ stage_gcc() {
     build_gcc && check gcc
 }
 
-# Proves that nothing hides in asserts, and that clang has nothing to say.
+# Proves that nothing hides in asserts, and that clang has nothing to say. The scenarios meet clang in asan and tsan.
 stage_clang() {
-    CC=clang CXX=clang++ build clang -Dbuildtype=release -Db_ndebug=true && check clang --no-suite source --no-suite soak
+    CC=clang CXX=clang++ build clang -Dbuildtype=release -Db_ndebug=true &&
+        check clang --no-suite source --no-suite scenario --no-suite soak
 }
 
 # Without logs, events and statistics.
@@ -463,7 +464,7 @@ stage_budget() {
     [ "$2" -eq 0 ]
 }
 
-# New inputs land beside the build, not in the checked-in corpus.
+# New inputs land beside the build, not in the checked-in corpus. All at once: each has one thread.
 fuzz_one() {
     mkdir -p "$out/fuzz/$1"
     # shellcheck disable=SC2086
@@ -474,10 +475,15 @@ fuzz_one() {
 
 stage_fuzz() {
     build_asan || return 1
-    fuzzed=0
+    fuzzers=
     for source in "$root"/tests/fuzz/fuzz_*.c; do
         target=${source##*/fuzz_}
-        fuzz_one "${target%.c}"
+        fuzz_one "${target%.c}" &
+        fuzzers="$fuzzers $!"
+    done
+    fuzzed=0
+    for fuzzer in $fuzzers; do
+        wait "$fuzzer"
         verdict $? || fuzzed=1
     done
     return "$fuzzed"
@@ -498,7 +504,7 @@ seconds_of() {
     tidy) echo 100 ;;
     light) echo 50 ;;
     budget) echo 30 ;;
-    fuzz) echo $((10 + 5 * ${RQL_FUZZ_S:-10})) ;;
+    fuzz) echo $((10 + 2 * ${RQL_FUZZ_S:-10})) ;;
     explore) echo 2400 ;;
     mutants | valgrind_all) echo 1800 ;;
     debian13) echo 900 ;;

@@ -11,9 +11,9 @@ From every so many states all clients then do their best: each has to come to an
 them was killed, and nothing may be left behind.
 
 --mutants: the scripts with one mistake each (mutants.py); every one of them has to be found. TEXT: only
-those that are called so. Without it a sample is taken, which the day chooses.
+those that are called so. Of bounds and of mistakes a sample is taken, which the day chooses.
 Environment: RQL_TEST_REDIS   the server's program
-             RQL_TEST_LONG    any: larger bounds, and all mistakes
+             RQL_TEST_LONG    any: larger bounds, all of them, and all mistakes
              RQL_TEST_DATE    2026-11-23: the sample of that day
 """
 import contextlib
@@ -40,7 +40,7 @@ BATCH = 200
 REPEATS = 5  # of one call; more than there are clients
 ROUND_US = 700_000
 ROUNDS = 60
-SAMPLE = 32  # of the mistakes
+N_BOUNDS, N_MISTAKES = 9, 32  # that a day's sample has
 FORGOTTEN_US = 61_000_000  # after which no key of a lock is left
 
 
@@ -130,6 +130,7 @@ MISTAKES = (  # and where they have to show
         Bounds("others end a part of a series", (), 1, 1, 0, (2_100_000,), 50, clears=1, plans=(BOTH, FIRST)))),
 )
 LONG = (
+    *QUICK,
     Bounds("two clients come again", (2, 2), 2, 1, 0, (1_100_000, 5_100_000), 2000),
     Bounds("three clients, in full", (1, 1, 1), 2, 0, 0, (1_100_000, 5_100_000), 1000),
     Bounds("three clients, and an answer is lost", (1, 1, 1), 1, 1, 0, (1_100_000, 5_100_000), 1000),
@@ -373,14 +374,21 @@ def is_found(preload, program, edits, all_bounds):
     return None
 
 
-def choose_mutants(wanted):
-    """All that are called so, or what the day says."""
-    mutants = [(mutant, bounds) for group, bounds in MISTAKES for mutant in group if wanted in mutant[0]]
-    if wanted or os.environ.get("RQL_TEST_LONG"):
-        return mutants
+def sample(what, everything, n_wanted):
+    """What the day says."""
     day = os.environ.get("RQL_TEST_DATE") or datetime.date.today().isoformat()
-    print(f"# {SAMPLE} of {len(mutants)} mistakes: RQL_TEST_DATE={day}")
-    return random.Random(day).sample(mutants, SAMPLE)
+    print(f"# {n_wanted} of {len(everything)} {what}: RQL_TEST_DATE={day}")
+    return random.Random(day).sample(everything, n_wanted)
+
+
+def choose_bounds():
+    return LONG if os.environ.get("RQL_TEST_LONG") else sample("bounds", QUICK, N_BOUNDS)
+
+
+def choose_mutants(wanted):
+    """All that are called so, or a sample."""
+    mutants = [(mutant, bounds) for group, bounds in MISTAKES for mutant in group if wanted in mutant[0]]
+    return mutants if wanted or os.environ.get("RQL_TEST_LONG") else sample("mistakes", mutants, N_MISTAKES)
 
 
 def check_mutants(preload, program, wanted):
@@ -406,7 +414,7 @@ def main():
         return 0
     if words[:1] == ["--mutants"]:
         return check_mutants(preload, program, "".join(words[1:])) > 0
-    return check(preload, program, LONG if os.environ.get("RQL_TEST_LONG") else QUICK) > 0
+    return check(preload, program, choose_bounds()) > 0
 
 
 if __name__ == "__main__":
