@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The lines that a thread is given wait in a queue. */
 struct item {
@@ -43,17 +44,28 @@ static cJSON *take_words(struct actor *self)
     return words;
 }
 
-static void *work(void *data)
+bool actor_work(struct actor *self)
 {
-    struct actor *self = data;
     cJSON *words = take_words(self);
 
     while (words) {
         note_begin(words);
+        if (strcmp(text_in(words, "do"), "leave") == 0) {
+            answer(words, RQL_OK, NULL);
+            return true;
+        }
         if (!perform_on_thread(self, words)) {
             wrong(words, "no such call of a thread");
         }
         words = take_words(self);
+    }
+    return false;
+}
+
+static void *work(void *data)
+{
+    if (actor_work(data)) {
+        wrong(NULL, "there is no block to leave");
     }
     return NULL;
 }

@@ -70,6 +70,32 @@ static void tell_stats(cJSON *words)
     cJSON_Delete(words);
 }
 
+/* ---- options ---- */
+
+static void tell_options(cJSON *words)
+{
+    cJSON *reply = answer_to(words, RQL_OK, NULL);
+    cJSON *defaults = cJSON_AddObjectToObject(reply, "defaults");
+    const rql_option_row *row;
+
+    for (size_t i = 0; (row = rql_option_row_at(i)) != NULL; i++) {
+        (void)cJSON_AddStringToObject(defaults, row->name, row->default_value);
+    }
+    say(reply);
+    cJSON_Delete(words);
+}
+
+static void set_option(cJSON *words)
+{
+    rql_options options;
+    rql_error error = {0};
+
+    rql_options_init(&options);
+    answer(words,
+           rql_options_set(&options, text_in(words, "name"), text_in(words, "value"), &error),
+           &error);
+}
+
 /* ---- actors ---- */
 
 static void make_thread(cJSON *words)
@@ -184,14 +210,12 @@ bool perform_here(cJSON *words)
         const char *name;
         void (*run)(cJSON *words);
     } calls[] = {
-        {"client", make_client},      {"end", end_actor},
-        {"end_proxy", end_proxy},     {"end_swarm", end_swarm},
-        {"enough", end_scarcity},     {"fault", switch_proxy},
-        {"free", free_client},        {"go_on", go_on},
-        {"loop", make_loop},          {"proxy", start_proxy},
-        {"proxy_counts", tell_proxy}, {"scarce", begin_scarcity},
-        {"stats", tell_stats},        {"stop_swarm", stop_swarm},
-        {"swarm", make_swarm},        {"swarm_status", tell_swarm_of},
+        {"client", make_client},    {"end", end_actor},         {"end_proxy", end_proxy},
+        {"end_swarm", end_swarm},   {"enough", end_scarcity},   {"fault", switch_proxy},
+        {"free", free_client},      {"go_on", go_on},           {"loop", make_loop},
+        {"options", tell_options},  {"proxy", start_proxy},     {"proxy_counts", tell_proxy},
+        {"scarce", begin_scarcity}, {"set_option", set_option}, {"stats", tell_stats},
+        {"stop_swarm", stop_swarm}, {"swarm", make_swarm},      {"swarm_status", tell_swarm_of},
         {"thread", make_thread},
     };
 

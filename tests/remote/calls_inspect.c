@@ -3,7 +3,8 @@
 #include <string.h>
 
 /* What the library tells of the server: "do": "inspect", with "of" one of locks, queues, keys
- * (their names), lock, queue, is_locked, is_queued (with "name"), locks_info or queues_info. */
+ * (their names), possible_hosts, lock, queue, is_locked, is_queued (with "name"), locks_info or
+ * queues_info. */
 
 static cJSON *lock_of(const rql_lock_info *info)
 {
@@ -153,6 +154,8 @@ void inspect(rql_client *client, cJSON *words)
         status = list_texts(rql_list_queues, client, &found, &error);
     } else if (strcmp(of, "keys") == 0) {
         status = list_texts(rql_list_keys, client, &found, &error);
+    } else if (strcmp(of, "possible_hosts") == 0) {
+        status = list_texts(rql_possible_host_ids, client, &found, &error);
     } else if (strcmp(of, "locks_info") == 0) {
         status = list_locks_info(client, &found, &error);
     } else if (strcmp(of, "queues_info") == 0) {

@@ -14,6 +14,8 @@ static const struct {
     {"probe_period_ms", offsetof(rql_swarm_options, probe_period_ms)},
     {"zombie_ttl_ms", offsetof(rql_swarm_options, zombie_ttl_ms)},
     {"zombie_flush_period_ms", offsetof(rql_swarm_options, zombie_flush_period_ms)},
+    {"zombie_lock_scan_size", offsetof(rql_swarm_options, zombie_lock_scan_size)},
+    {"zombie_queue_scan_size", offsetof(rql_swarm_options, zombie_queue_scan_size)},
 };
 
 static bool set_number(rql_swarm_options *out, const cJSON *item)

@@ -115,7 +115,8 @@ void sweep(rql_client *client, cJSON *words)
     if (strcmp(of, "all") == 0) {
         status = rql_clear_locks(client, &options, &result, &error);
     } else if (strcmp(of, "owner") == 0) {
-        const rql_sweep_owner owner = {text_in(words, "acq_id"), text_in(words, "hst_id")};
+        const rql_sweep_owner owner = {text_or(words, "acq_id", NULL),
+                                       text_or(words, "hst_id", NULL)};
 
         status = rql_clear_locks_of(client, &owner, &options, &result, &error);
     } else if (strcmp(of, "current") == 0) {

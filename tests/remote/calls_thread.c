@@ -230,6 +230,7 @@ static void force_unlock(rql_client *client, cJSON *words)
 
     (void)cJSON_AddBoolToObject(reply, "lock_released", result.lock_released);
     (void)cJSON_AddBoolToObject(reply, "queue_released", result.queue_released);
+    (void)cJSON_AddNumberToObject(reply, "rel_time_us", (double)result.rel_time_us);
     say(reply);
     cJSON_Delete(words);
 }
@@ -278,6 +279,7 @@ static void whoami(rql_client *client, cJSON *words)
 
     (void)cJSON_AddStringToObject(reply, "acq_id", rql_current_acquirer_id(client, task, id));
     (void)cJSON_AddStringToObject(reply, "hst_id", rql_current_host_id(client, id));
+    (void)cJSON_AddStringToObject(reply, "identity", rql_client_identity(client));
     (void)cJSON_AddNumberToObject(reply, "thread", (double)this_thread());
     say(reply);
     cJSON_Delete(words);
@@ -328,6 +330,10 @@ bool perform_on_thread(struct actor *actor, cJSON *words)
         {"zombies", tell_zombies},
     };
 
+    if (strcmp(text_in(words, "do"), "with") == 0) {
+        run_block(actor, words);
+        return true;
+    }
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         if (strcmp(text_in(words, "do"), calls[i].name) == 0) {
             calls[i].run(actor_client(actor), words);

@@ -122,6 +122,10 @@ struct actor *actor_new(rql_client *client, rql_loop *loop);
 rql_client *actor_client(const struct actor *self);
 rql_loop *actor_loop(const struct actor *self);
 
+/* On the actor's thread: does what it is given until "leave", which is answered; false: until all
+ * has been done. */
+bool actor_work(struct actor *self);
+
 /* To be done by the actor's thread, in order. */
 void actor_give(struct actor *self, cJSON *words);
 
@@ -145,6 +149,10 @@ void add_result(cJSON *reply, const struct hold *hold);
 
 /* Says that a lock is lost; of rql_lock_options::on_lost, with the hold as its data. */
 void say_lost(rql_lock *lock, void *data);
+
+/* ---- calls_block.c ---- */
+
+void run_block(struct actor *actor, cJSON *words);
 
 /* ---- calls_inspect.c ---- */
 

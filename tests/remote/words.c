@@ -30,8 +30,12 @@ int64_t number_or(const cJSON *words, const char *name, int64_t other)
     return cJSON_IsNumber(item) ? (int64_t)item->valuedouble : other;
 }
 
+/* A number is what it is: the library has to refuse one that is none of its values. */
 static int index_of(const cJSON *item, const char *const *choices)
 {
+    if (cJSON_IsNumber(item)) {
+        return item->valueint;
+    }
     for (int i = 0; choices[i]; i++) {
         if (cJSON_IsString(item) && strcmp(item->valuestring, choices[i]) == 0) {
             return i;
@@ -171,7 +175,7 @@ void read_settings(const rql_client *client, const cJSON *words, struct settings
         }
         out->names[out->series.n_names++] = item->valuestring;
     }
-    if (out->series.n_names == 0) {
+    if (out->series.n_names == 0 && !out->is_series) {
         wrong(words, "names");
     }
     cJSON_ArrayForEach(item, cJSON_GetObjectItem(words, "options"))
