@@ -38,6 +38,7 @@ CONNECT_MS = 10000  # on a busy machine a login takes its time
 TRIES_OF_TIMED, STALL_OF_TIMED_MS = 4, 20
 TRIES, STALL_MS = 2, 500
 ACTORS = {}    # kinds that are no Actor: others.py
+WRAPPER = os.environ.get("RQL_TEST_REMOTE", "").split()  # a program that runs `remote`, as valgrind
 
 
 def statuses():
@@ -131,7 +132,7 @@ class Remote:
     """The program `remote`: what it is told in lines of JSON it does."""
 
     def __init__(self, program, env=None):
-        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        self.process = subprocess.Popen([*WRAPPER, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent,
                                         env={**os.environ, **(env or {})})
         self.numbers = itertools.count(1)
@@ -611,6 +612,8 @@ def once(function):
 
 
 def title(function, kind, count):
+    if hasattr(function, "title"):
+        return function.title
     locks = "one lock" if count == 1 else f"{count} locks"
     return f"{function.__name__.replace('_', ' ')} ({kind}, {locks})"
 
