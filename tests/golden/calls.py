@@ -56,7 +56,7 @@ class Run(threading.Thread):
         self.actor = root.actor if root else player.actor
         self.root = root or self
         self.options = call.get("options", {})
-        self.name = text_of(call["args"][0]) if call.get("args") else ""
+        self.lock_name = text_of(call["args"][0]) if call.get("args") else ""
         self.nested = []
         self.outcome, self.failure = None, None
         self.is_unsettled = False  # its withdrawal goes on in the background
@@ -128,7 +128,7 @@ class Run(threading.Thread):
 
 
 def lock(run):
-    outcome = run.acquire([run.name])
+    outcome = run.acquire([run.lock_name])
     if not run.play.network and is_late_timeout(outcome, options_of(run.call).get("timeout_ms", DEFAULT_TIMEOUT_MS)):
         run.is_unsettled = True
         outcome = Outcome({"status": STATUS["TIMED_OUT"]})

@@ -2,8 +2,8 @@
 import json
 import re
 
-from harness import Failure, check
-from names import SLOW, instant_of, is_id, is_instant
+from harness import SLOW, Failure, check
+from names import instant_of, is_id, is_instant
 from strict import fault_of, is_own_field, is_own_key
 
 ANYTHING = "*"  # by differences.json

@@ -1,8 +1,8 @@
 """What the recording calls an id or an instant, and what it is now. Both are bound at first sight."""
-import os
 import re
 
-SLOW = int(os.environ.get("RQL_TEST_SLOW", "1"))  # under valgrind
+from harness import SLOW
+
 TWO_DAYS_S, RECENT_S, AHEAD_S = 172800, 120, 0.001
 SAME_S = 0.0000005  # the server prints scores with 17 digits, one or two more than the shortest form
 INSTANT = re.compile(r"\d{10}(\.\d*)?")

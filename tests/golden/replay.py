@@ -13,8 +13,8 @@ import harness  # noqa: E402
 from calls import Run, fault_at  # noqa: E402
 from compare import Comparison, dump  # noqa: E402
 from differences import DIFFERENCES, apply, differences_of, parts_of  # noqa: E402
-from harness import Client, Failure, Network, check, let_pass, wait_until  # noqa: E402
-from names import SLOW, Names  # noqa: E402
+from harness import SLOW, Client, Failure, Network, check, let_pass, wait_until  # noqa: E402
+from names import Names  # noqa: E402
 
 TIMEOUT_MS = 20000   # only calls through a bad network may end by the silence of the server
 SILENCE_MS = 500     # how long a server that is cut off is waited for
@@ -53,6 +53,7 @@ class Play:
         timeout_ms = io_timeout_ms(self.steps)
         self.network = Network(world) if timeout_ms else None
         self.remote = self.network.remote if self.network else world.remote()
+        self.remote.do("options").check()  # it has begun, which takes its time under valgrind
         timeout_ms = timeout_ms or TIMEOUT_MS
         self.options = {"io_timeout_ms": timeout_ms, "connect_timeout_ms": timeout_ms}
         self.number, self.step, self.at_s, self.differences = 0, None, 0.0, []
@@ -176,10 +177,10 @@ class Play:
         run = self.runs[self.step["id"]] = self.make_run()
         run.actor = self.world.actor("thread", run.player.client)
         run.is_async = True
-        n_queued = self.world.queue_length(run.name)
+        n_queued = self.world.queue_length(run.lock_name)
         run.start()
-        wait_until(lambda: run.is_inside.is_set() or not run.is_alive() or self.world.queue_length(run.name) > n_queued,
-                   "it arrives", AWAIT_S)
+        wait_until(lambda: run.is_inside.is_set() or not run.is_alive()
+                   or self.world.queue_length(run.lock_name) > n_queued, "it arrives", AWAIT_S)
 
     def play_finish(self):
         if self.is_ruby(self.step):

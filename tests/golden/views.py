@@ -26,7 +26,7 @@ CONFIG = {
 
 def inspect(run, of):
     """(what was found, whether it was)."""
-    outcome = fine(run.do("inspect", of=of, name=run.name), "NOT_FOUND")
+    outcome = fine(run.do("inspect", of=of, name=run.lock_name), "NOT_FOUND")
     return outcome.found, outcome.status == "OK"
 
 
@@ -90,15 +90,16 @@ def queues(run):
 
 
 def unlock(run):
-    found = fine(run.do("force_unlock", name=run.name))
+    found = fine(run.do("force_unlock", name=run.lock_name))
     words = "nothing_to_release", "released"
     return {"ok": True, "result": {
-        "rel_time": found.rel_time_us / 1000, "rel_key": f"rql:lock:{run.name}", "rel_queue": f"rql:lock_queue:{run.name}",
+        "rel_time": found.rel_time_us / 1000, "rel_key": f"rql:lock:{run.lock_name}",
+        "rel_queue": f"rql:lock_queue:{run.lock_name}",
         "queue_res": words[found.queue_released], "lock_res": words[found.lock_released]}}
 
 
 def extend_lock_ttl(run):
-    found = fine(run.do("force_extend", name=run.name, add_ms=int(run.call["args"][1])), "NOT_FOUND")
+    found = fine(run.do("force_extend", name=run.lock_name, add_ms=int(run.call["args"][1])), "NOT_FOUND")
     is_extended = found.status == "OK"
     return {"ok": is_extended, "result": "ttl_extended" if is_extended else "async_expire_or_no_lock"}
 

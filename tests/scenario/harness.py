@@ -26,7 +26,7 @@ import traceback
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 from again import note as note_again  # noqa: E402
-from private_server import (PATIENCE_S, Clock, Connection, PrivateServer, Refused,  # noqa: E402
+from private_server import (PATIENCE_S, SLOW, Clock, Connection, PrivateServer, Refused,  # noqa: E402
                             die_with_parent, find_server, wait_until)
 
 FOREVER = "forever"

@@ -12,7 +12,8 @@ import sys
 import tempfile
 import time
 
-PATIENCE_S = 20
+SLOW = int(os.environ.get("RQL_TEST_SLOW", "1"))  # a factor for all times, under valgrind
+PATIENCE_S = 20 * SLOW
 
 # What RQL_TEST_SERVER may name: program and major version.
 SERVERS = {"redis7": ("redis-server", "7"), "redis8": ("redis-server", "8"), "valkey8": ("valkey-server", "8")}
