@@ -75,6 +75,7 @@ class Run(threading.Thread):
             self.outcome = {"result": OPS[op](self)}
         except Raised as raised:
             self.outcome = {"error": raised.words}
+        self.outcome["now_s"] = self.play.now_s()
         if self.nested:
             self.outcome["nested"] = self.nested
         return self.outcome

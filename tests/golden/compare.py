@@ -91,8 +91,6 @@ class Comparison:
     def is_same_number(self, name, recorded, replayed):
         if "_time" in name:
             return replayed >= 0  # how long it took, in ms
-        if name == "rem_ttl":
-            return replayed > 0 and abs(replayed - recorded) < REM_TTL_TOLERANCE_MS * SLOW
         if is_instant(recorded, self.at_s):
             return self.is_same_time(recorded, replayed)
         return recorded == replayed
@@ -118,11 +116,22 @@ class Comparison:
         if len(recorded) != len(replayed):
             differ(where, recorded, replayed)
         if isinstance(recorded, dict):
+            if kind_of(recorded.get("rem_ttl")) == kind_of(replayed.get("rem_ttl")) == float:
+                self.rem_ttl(where, recorded, replayed)
+                recorded = {**recorded, "rem_ttl": ANYTHING}
             for name, was in recorded.items():
                 self.value(f"{where}/{name}", was, replayed.get(name, NOTHING), name)
         else:
             for was, now in zip(recorded, replayed):
                 self.value(f"{where}/", was, now)
+
+    def rem_ttl(self, where, recorded, replayed):
+        """As that of a key, if the lock says since when it is held."""
+        held_ms = [(at_s - info["ts"]) * 1000 if is_instant(info.get("ts", 0), at_s) else 0
+                   for info, at_s in ((recorded, self.at_s), (replayed, self.now_s))]
+        life_ms = [info["rem_ttl"] + held for info, held in zip((recorded, replayed), held_ms)]
+        check(replayed["rem_ttl"] > 0 and abs(life_ms[0] - life_ms[1]) < REM_TTL_TOLERANCE_MS * SLOW,
+              f"{where}/rem_ttl: recorded {recorded}, replayed {replayed}")
 
     def error(self, recorded, replayed):
         """Words are compared where they are the gem's own; others are Ruby's or the server's."""
@@ -132,6 +141,7 @@ class Comparison:
             check(got == wanted, f"error/message: expected {wanted}, got {got}")
 
     def outcome(self, recorded, replayed):
+        self.now_s = replayed["now_s"]
         if ("error" in recorded) != ("error" in replayed):
             differ("outcome", recorded.get("error", recorded.get("result")), replayed)
         if "error" in recorded:

@@ -89,14 +89,27 @@ class Play:
         return words["by"] in self.ruby.split()
 
     def now_s(self):
-        seconds, microseconds = self.world.ask("TIME")
-        return int(seconds) + int(microseconds) / 1000000
+        return self.world.server.now_us() / 1000000
 
     def send(self, commands):
         """Instants moved."""
         for command in commands:
             now_s = self.now_s()
-            self.world.ask(*(self.names.move(word, self.at_s, now_s) for word in command))
+            words = [self.names.move(word, self.at_s, now_s) for word in command]
+            if command[0] == "PEXPIRE":
+                words[2] = self.moved_ttl(*command[1:], commands, now_s)
+            self.world.ask(*words)
+
+    def moved_ttl(self, key, ttl_ms, commands, now_s):
+        """So that it counts from the instant of its lock, however slow the machine. It was set when that was taken, or
+        by this step."""
+        ts = self.world.ask("HGET", key, "ts")
+        taken_s = self.names.recorded_time(float(ts)) if ts else None
+        if taken_s is None:
+            return ttl_ms
+        is_taken = any(command[:2] == ["HSET", key] and "ts" in command for command in commands)
+        set_s = taken_s if is_taken else self.at_s
+        return round(int(ttl_ms) + (set_s - taken_s - now_s + float(ts)) * 1000)
 
     def send_meanwhile(self):
         """What a process of Ruby's did while this step was going on."""
@@ -135,7 +148,7 @@ class Play:
         self.names = names
 
     def compare_outcome(self, outcome):
-        self.compare(lambda comparison, step: comparison.outcome(step, outcome), self.now_s(), False)
+        self.compare(lambda comparison, step: comparison.outcome(step, outcome), outcome["now_s"], False)
 
     def compare_keys(self, may_wait=False):
         """While calls are under way the state is where the recording was at some time."""
