@@ -248,4 +248,4 @@ class Comparison:
 
 def was_broken(key, recorded):
     """What the gem itself left broken need not be in order."""
-    return recorded == ANYTHING or (recorded is not None and fault_of(key, recorded) is not None)
+    return recorded not in (None, ANYTHING) and fault_of(key, recorded) is not None
