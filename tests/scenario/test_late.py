@@ -114,6 +114,19 @@ def a_question_that_comes_too_late_is_not_answered(world, kind, names):
     world.ask("ACL", "SETUSER", "default", "+client|kill")
 
 
+@scenario(kinds=KINDS, counts=[1])
+def a_question_that_comes_a_little_late_is_answered(world, kind, names):
+    """It may be under way for twice as long as an answer is waited for."""
+    network = Network(world)
+    actor = world.actor(kind, network.client(io_timeout_ms=LONG_MS))
+    actor.acquire(*names).release().check()
+    network.fail("delay", direction="up", n=LATE_MS)
+    before = world.n_scripts()
+    held = actor.acquire(*names, ttl_ms=LONG_MS)
+    check_equal(world.n_scripts(), before + 1)
+    held.release().check()
+
+
 # ---- clocks that run at different rates ----
 
 DRIFT_PPM = 9000  # the leases' margin is 1 %

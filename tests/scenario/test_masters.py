@@ -82,6 +82,19 @@ def who_waits_goes_on_where_the_name_leads_to(world, kind, names):
         world.await_nothing_left()
 
 
+@scenario()
+def a_master_that_was_demoted_is_left(world, kind, names):
+    """Its connections go on, and say that it takes no writes."""
+    with servers(PrivateServer()) as (other,):
+        name = Name(world, world.server)
+        actor = name.actor(kind)
+        actor.acquire(*names).release().check()
+        world.ask("REPLICAOF", "127.0.0.1", 1)
+        name.lead_to(other)
+        actor.acquire(*names, timeout_ms=LONG_MS // 10).release().check()
+        world.ask("REPLICAOF", "NO", "ONE")
+
+
 def promoted(ahead_s):
     """It has the times at which keys end from the master, by whose clock they were set."""
     def case(world, kind, names):
