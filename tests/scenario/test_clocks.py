@@ -174,6 +174,22 @@ def the_dead_from_before_a_step_back_keep_nobody_waiting(world, kind, names):
     world.server.set_ahead(0)
 
 
+@scenario(kinds=KINDS, counts=[3])
+def a_series_stands_behind_all_who_wait_though_the_clock_went_back(world, kind, names):
+    """With one score, also where only the queue of its first lock is from before."""
+    held = world.held_by_another(*names)
+    asking = world.actor(kind).ask(names[0], timeout_ms=FOREVER)
+    world.await_queue(names[:1], 1)
+    world.server.set_ahead(-2000000)
+    series = world.actor(kind).ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names[1:], 1)
+    check_equal(len({world.ask("ZRANGE", f"rql:lock_queue:{name}", -1, -1)[0] for name in names}), 1)
+    held.release().check()
+    asking.hold().release().check()
+    series.hold().release().check()
+    world.server.set_ahead(0)
+
+
 # ---- the server's clock stands still ----
 
 @scenario(kinds=KINDS)
