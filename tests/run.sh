@@ -22,7 +22,7 @@ root=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
 out=${RQL_BUILD_DIR:-$root/build}
 jobs=${RQL_JOBS:-$(getconf _NPROCESSORS_ONLN)}
 all='format docs shell gcc clang light tidy asan tsan valgrind budget fuzz'
-by_name='faults timed soak guarantees explore mutants valgrind_all debian13'
+by_name='faults timed soak guarantees explore mutants coverage valgrind_all debian13'
 soak_minutes=10
 passed=0
 failed=0
@@ -37,7 +37,7 @@ export DEBIAN_FRONTEND=noninteractive
 packages_gcc='meson ninja-build gcc g++ libc6-dev pkg-config libhiredis-dev libuv1-dev libcjson-dev
 libcmocka-dev redis-server python3'
 packages_all="$packages_gcc valgrind clang clang-format clang-tidy doxygen shellcheck"
-with_gcc='gcc light faults timed soak guarantees explore mutants debian13'
+with_gcc='gcc light faults timed soak guarantees explore mutants coverage debian13'
 optional='cppcheck'
 policy=/usr/sbin/policy-rc.d
 remove_policy=
@@ -359,6 +359,16 @@ stage_mutants() {
     return "$found"
 }
 
+# By name only: which lines and branches the tests pass.
+stage_coverage() {
+    CC=gcc CXX=g++ build coverage -Db_coverage=true || return 1
+    find "$out/coverage" -name '*.gcda' -delete
+    check coverage --suite unit --suite server --suite scenario --suite cli --suite golden --timeout-multiplier 3
+    tested=$?
+    python3 "$root/tests/support/coverage.py" "$root" "$out/coverage"
+    verdict $? && [ "$tested" -eq 0 ]
+}
+
 # in_debian13 SERVER: the stage gcc there, with this server. In the background, because a shell that
 # waits for a command in the foreground hears no signal; and as its own child, with which it ends.
 in_debian13() {
@@ -499,6 +509,7 @@ seconds_of() {
     gcc | asan | tsan) echo 200 ;;
     clang) echo 140 ;;
     guarantees) echo 270 ;;
+    coverage) echo 360 ;;
     faults) echo 160 ;;
     timed) echo 3600 ;;
     soak) echo $((60 + 60 * soak_minutes)) ;;

@@ -198,6 +198,8 @@ static void switch_proxy(cJSON *words)
         proxy_mute_last(proxy);
     } else if (strcmp(fault, "refuse") == 0) {
         proxy_refuse(proxy, n != 0);
+    } else if (strcmp(fault, "repeat") == 0) {
+        proxy_repeat(proxy, n != 0);
     } else {
         wrong(words, "no such fault");
     }

@@ -5,6 +5,7 @@ import time
 
 import others  # noqa: F401  the gem is one of the actors
 from harness import FOREVER, check, check_equal, check_served_in_order, let_pass, main, scenario, wait_until
+from private_server import STANDS_STILL
 
 LONG_MS = 60000
 HOUR_US = 3600 * 1000000
@@ -171,6 +172,39 @@ def the_dead_from_before_a_step_back_keep_nobody_waiting(world, kind, names):
     world.server.set_ahead(-HOUR_US)
     check_served_in_order([wait(2), wait(3)], held)
     world.server.set_ahead(0)
+
+
+@scenario(kinds=KINDS, counts=[3])
+def a_series_stands_behind_all_who_wait_though_the_clock_went_back(world, kind, names):
+    """With one score, also where only the queue of its first lock is from before."""
+    held = world.held_by_another(*names)
+    asking = world.actor(kind).ask(names[0], timeout_ms=FOREVER)
+    world.await_queue(names[:1], 1)
+    world.server.set_ahead(-2000000)
+    series = world.actor(kind).ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names[1:], 1)
+    check_equal(len({world.ask("ZRANGE", f"rql:lock_queue:{name}", -1, -1)[0] for name in names}), 1)
+    held.release().check()
+    asking.hold().release().check()
+    series.hold().release().check()
+    world.server.set_ahead(0)
+
+
+# ---- the server's clock stands still ----
+
+@scenario(kinds=KINDS)
+def a_servers_clock_that_stands_still_stops_no_hand_over(world, kind, names):
+    """No key expires there. Leases and deadlines are of the clients' clocks; order and tokens need none."""
+    wait = waiting(world, kind, names)
+    held = world.actor(kind).acquire(*names, ttl_ms=1000)
+    world.server.set_rate(STANDS_STILL)
+    asked = [wait(number) for number in (1, 2, 3)]
+    check_equal(world.actor(kind).refused(*names, timeout_ms=300).status, "TIMED_OUT")
+    wait_until(lambda: held.state() == "GONE", "its lease is over")
+    check_equal([world.holder(name) for name in names], [held.outcome.acq_id] * len(names))
+    check_served_in_order(asked, held)
+    world.await_nothing_left()
+    world.server.set_rate(0)
 
 
 if __name__ == "__main__":

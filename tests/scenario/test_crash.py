@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """A server that is killed, loses its data or its scripts, and cuts connections, while a lock goes round."""
+import re
 import sys
 import threading
 import time
 
-from harness import FOREVER, Network, Worker, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, Network, Worker, as_they_end, check, check_equal, let_pass, main, scenario, wait_until
 
 LONG_MS = 60000
 CROWD = 12
@@ -151,6 +152,44 @@ def the_reply_to_another_is_never_taken(world, kind, names):
     network.heal()
     crowd.await_grants(20)
     crowd.end(world)
+
+
+# ---- an outage, and many who come back from it ----
+
+N_CLIENTS = 60
+OUTAGE_S = 5      # by then the longest pause is 2 s
+N_ATTEMPTS = 20   # of a connection, with pauses that double from 10 ms on; with equal ones there were hundreds
+PERIOD_S = 0.1
+
+
+@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+def many_clients_come_back_one_after_the_other(world, kind, names):
+    """All lost the server in one moment, and each has two connections to it."""
+    network = Network(world)
+    held = world.held_by_another(*names)
+    clients = [network.client(connect_timeout_ms=LONG_MS) for _ in range(N_CLIENTS)]
+    asked = [world.actor(kind, client).ask(*names, timeout_ms=FOREVER) for client in clients]
+    world.await_queue(names, N_CLIENTS)
+    world.await_listeners(N_CLIENTS)
+    world.save()
+    world.server.kill()
+    before = network.count("connections")
+    let_pass(OUTAGE_S)
+    n_attempts = network.count("connections") - before
+    check(n_attempts <= 2 * N_CLIENTS * N_ATTEMPTS, f"{n_attempts} attempts in {OUTAGE_S} s")
+    world.server.launch()
+    world.reconnect()
+    world.server.forget()
+    came = [0]
+    while came[-1] < 2 * N_CLIENTS:
+        let_pass(PERIOD_S)
+        came.append(int(re.search(r"total_connections_received:(\d+)", world.ask("INFO", "stats"))[1]))
+    most = max(now - earlier for earlier, now in zip(came, came[1:]))
+    check(most < N_CLIENTS, f"{most} connections within {PERIOD_S} s")
+    held.release().check("OK", "E_UNKNOWN", "NOT_HELD")
+    for asking in as_they_end(asked):
+        asking.hold().release().check()
+    world.await_nothing_left()
 
 
 # ---- a holder and a waiter ----

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Words that are long under way. A lease counts from the question: nobody may rely on a lock for longer than the
-server keeps it. And a question that nobody waits for any more does nothing."""
+server keeps it. A question that nobody waits for any more does nothing, nor does one that comes once more."""
 import sys
 
 from harness import FOREVER, Network, check, check_equal, let_pass, main, scenario, wait_until
@@ -23,11 +23,11 @@ def be_late(network):
     network.fail("delay", direction="down", n=LATE_MS)
 
 
-def check_lease(world, network, held, *others):
-    """Nothing is renewed while we look."""
+def check_lease(world, network, held, *others, ppm=0):
+    """Nothing is renewed while we look. The server's milliseconds may be shorter than ours."""
     network.fail("freeze")
     for one in (held, *others):
-        left_ms = min(world.ask("PTTL", f"rql:lock:{name}") for name in one.names)
+        left_ms = min(world.ask("PTTL", f"rql:lock:{name}") for name in one.names) / (1 + ppm / 1000000)
         check(one.remaining_ms() <= left_ms, f"it believes in more than {left_ms} ms")
     network.heal()
 
@@ -112,6 +112,87 @@ def a_question_that_comes_too_late_is_not_answered(world, kind, names):
     wait_until(lambda: world.n_scripts() > before, "it comes")
     check_equal(world.keys_left(), [])
     world.ask("ACL", "SETUSER", "default", "+client|kill")
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_question_that_comes_a_little_late_is_answered(world, kind, names):
+    """It may be under way for twice as long as an answer is waited for."""
+    network = Network(world)
+    actor = world.actor(kind, network.client(io_timeout_ms=LONG_MS))
+    actor.acquire(*names).release().check()
+    network.fail("delay", direction="up", n=LATE_MS)
+    before = world.n_scripts()
+    held = actor.acquire(*names, ttl_ms=LONG_MS)
+    check_equal(world.n_scripts(), before + 1)
+    held.release().check()
+
+
+# ---- clocks that run at different rates ----
+
+DRIFT_PPM = 9000  # the leases' margin is 1 %
+
+
+def the_clocks_part(ppm):
+    def case(world, kind, names):
+        world.server.set_rate(ppm)
+        network, actor = far_away(world, kind)
+        held = actor.acquire(*names, ttl_ms=LONG_MS)
+        check_lease(world, network, held, ppm=ppm)
+        asking = world.actor(kind, network.client()).ask(*names, ttl_ms=LONG_MS, timeout_ms=FOREVER)
+        world.await_queue(names, 1)
+        if kind == "thread" or len(names) == 1:  # no call extends a series on a loop
+            held.extend(2 * LONG_MS).check()
+            check_lease(world, network, held, ppm=ppm)
+        held.release().check()
+        mine = asking.hold()
+        check_lease(world, network, mine, ppm=ppm)
+        mine.release().check()
+        renewed = actor.acquire(*names, ttl_ms=900, auto_extend=True)
+        for _ in range(20):
+            let_pass(0.1)
+            check_equal(renewed.state(), "HELD")
+        check_lease(world, network, renewed, ppm=ppm)
+        renewed.release().check()
+        world.server.set_rate(0)
+    case.__name__ = f"nobody relies on what is gone though the server's clock is {ppm} ppm faster"
+    return case
+
+
+for drift_ppm in (DRIFT_PPM, -DRIFT_PPM):
+    scenario(kinds=KINDS, is_timed=True)(the_clocks_part(drift_ppm))
+
+
+# ---- what comes twice ----
+
+@scenario(kinds=KINDS)
+def what_comes_twice_is_done_once(world, kind, names):
+    """As from a proxy that tries again. Of two releases one finds nothing, and it may be the one that is answered."""
+    network = Network(world)
+    network.fail("repeat")
+    actor, other = world.actor(kind, network.client()), world.actor(kind, network.client())
+    for one in (actor, other):
+        one.acquire(*names).release().check("OK", "NOT_HELD")
+    before = world.n_scripts()
+    held = actor.acquire(*names, ttl_ms=TTL_MS)
+    wait_until(lambda: world.n_scripts() == before + 2, "it is asked twice")
+    check_equal([world.token(name) for name in names], held.tokens)
+    if kind == "thread" or len(names) == 1:  # no call extends a series on a loop
+        held.extend(TTL_MS).check()
+    if kind == "thread":  # another acquisition on a loop is another acquirer's
+        strategy = "extendable_work_through" if len(names) == 1 else "work_through"
+        inner = actor.acquire(*names, ttl_ms=TTL_MS, conflict_strategy=strategy)
+        left_ms = max(world.ask("PTTL", f"rql:lock:{name}") for name in names)
+        check(left_ms <= (2 if len(names) == 1 else 1) * TTL_MS, f"{left_ms} ms are left")
+        inner.release().check("OK", "NOT_HELD")
+    asking = other.ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    world.actor(kind, network.client()).refused(*names, timeout_ms=100).check("TIMED_OUT", "E_UNKNOWN")
+    world.await_queue(names, 1)
+    held.release().check("OK", "NOT_HELD")
+    mine = asking.hold()
+    check(mine.tokens[0] > held.tokens[0], "the token does not rise")
+    mine.release().check("OK", "NOT_HELD")
+    check_equal(world.keys_left(), [])
 
 
 if __name__ == "__main__":

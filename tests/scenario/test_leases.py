@@ -257,6 +257,17 @@ def a_forgotten_lock_has_its_whole_ttl_also_if_handed_over(world, kind, names):
     world.ask("DEL", f"rql:lock:{names[0]}")
 
 
+@scenario(counts=[1], is_timed=True)
+def a_lock_that_is_forgotten_later_has_no_more_than_its_ttl(world, kind, names):
+    _, held = handed_over(world, kind, names)
+    await_time(world, 0.25)
+    held.forget().check()
+    wait_until(lambda: world.ask("PTTL", f"rql:lock:{names[0]}") > 1000, "it is claimed")
+    end_us = world.ask("PEXPIRETIME", f"rql:lock:{names[0]}") * 1000
+    check(end_us < held.outcome.ts_us + LONG_MS * 1000 + 150000, "it is for longer than was asked for")
+    world.ask("DEL", f"rql:lock:{names[0]}")
+
+
 @scenario(counts=[1])
 def an_extension_by_hand_is_a_claim(world, kind, names):
     _, held = handed_over(world, kind, names, 5000)

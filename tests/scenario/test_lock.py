@@ -376,6 +376,21 @@ def an_extension_below_zero_ends_the_lock(world, kind, names):
     check(0 < world.ask("PTTL", lock_of(names)) <= 19999, "it has no ttl")
 
 
+@scenario(kinds=["thread", "loop"], counts=[1])
+def what_an_extension_below_zero_frees_goes_to_the_next(world, kind, names):
+    """The server does not tell who waits that the lock has gone."""
+    world.ask("ACL", "SETUSER", "default", "-client|tracking")
+    held = world.held_by_another(*names)
+    asking = world.actor(kind).ask(*names, timeout_ms=FOREVER, retry_delay_ms=LONG_MS)
+    world.await_queue(names, 1)
+    world.await_listeners(1)
+    check_equal(force_extend(world.actor("thread"), names, -TTL_MAX_MS), "OK")
+    check_equal(world.queue_length(names[0]), 0)
+    asking.hold().release().check()
+    held.release().check("NOT_HELD")
+    world.ask("ACL", "SETUSER", "default", "+client|tracking")
+
+
 # ---- waiting until it is free, without taking it ----
 
 def look(actor, names, **options):

@@ -17,6 +17,8 @@ def patient(network, io_timeout_ms=LONG_MS):
 
 
 def check_holds(world, held):
+    """Of the time of the grant, not of an answer that was repeated."""
+    check_equal(held.outcome.ts_us, round(float(world.ask("HGET", f"rql:lock:{held.names[0]}", "ts")) * 1000000))
     check_equal([world.token(name) for name in held.names], held.tokens)
 
 

@@ -66,6 +66,8 @@ def work_through_shares_the_lock(world, kind, names):
         check_equal(field_us(world, names, "l_spc_ts"), inner.outcome.ts_us)
         check(inner.outcome.ts_us > ts_us, "it was before the first")
         check(0 < inner.remaining_ms() <= OUTER_MS, "it believes in what it asked for")
+        if kind == "thread":
+            inner.verify().check()
         inner.release().check()
     check_equal((field_us(world, names, "ts"), field(world, names, "ini_ttl")), (ts_us, str(OUTER_MS)))
     check_equal((field(world, names, "spc_ext_ttl"), end_ms(world, names)), (None, before_ms))
@@ -187,10 +189,30 @@ def what_was_promised_outlives_the_end_of_an_extension(world, kind, names):
     inner, begun_us = extend(actor, names, ttl_ms=20000), world.server.now_us()
     outer.extend(LONG_MS).check()
     inner.release().check()
+    check(world.ask("PTTL", lock_of(names)) <= LONG_MS, "more is left than was asked for")
     check_relied_on(world, names, outer)
     left_ms = outer.remaining_ms()  # the way of the release to the server is taken off once more
     check(left_ms >= 59398 - 2 * ((world.server.now_us() - begun_us) / 1000 + 1), f"{left_ms} ms are left")
     outer.release().check()
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_lock_that_ends_with_its_extension_goes_to_the_next(world, kind, names):
+    """An operator has shortened it: less is left than is taken back. The server does not tell who waits."""
+    world.ask("ACL", "SETUSER", "default", "-client|tracking")
+    actor, outer = hold(world, kind, names, ttl_ms=300)
+    inner = extend(actor, names, ttl_ms=LONG_MS)
+    asking = world.actor(kind).ask(*names, timeout_ms=FOREVER, retry_delay_ms=LONG_MS)
+    world.await_queue(names, 1)
+    world.await_listeners(1)
+    begun_us = world.server.now_us() + 500000
+    wait_until(lambda: world.server.now_us() > begun_us, "what it has by itself is over")
+    world.ask("PEXPIRE", lock_of(names), LONG_MS // 2)
+    inner.release()
+    check_equal(world.queue_length(names[0]), 0)
+    asking.hold().release().check()
+    outer.release().check("NOT_HELD")
+    world.ask("ACL", "SETUSER", "default", "+client|tracking")
 
 
 @scenario(kinds=KINDS, counts=[1])

@@ -219,6 +219,18 @@ def a_grant_that_lost_a_part_on_the_way_is_made_anew(world, kind, names):
 
 
 @scenario(kinds=KINDS, counts=[3])
+def a_fault_at_a_release_is_told_whatever_else_has_ended(world, kind, names):
+    actor = world.actor(kind)
+    for gone, foreign in (names[:2], names[1::-1]):
+        held = actor.acquire(*names, ttl_ms=LONG_MS)
+        world.ask("DEL", lock_of(gone), lock_of(foreign))
+        world.ask("SET", lock_of(foreign), "foreign")
+        held.release().check("E_WRONG_TYPE")
+        world.ask("DEL", lock_of(foreign))
+        check_equal(world.keys_left(), [])
+
+
+@scenario(kinds=KINDS, counts=[3])
 def a_foreign_key_under_any_name_ends_it(world, kind, names):
     """Nothing else is touched. Also one of those that all locks share."""
     actor = world.actor(kind)

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 """Hosts that die, stop and come back, and flushers that do."""
-import contextlib
 import os
-import socket
 import sys
 
-from harness import (FOREVER, MINUTE_MS, Connection, Network, Pings, PrivateServer, check, check_equal, let_pass, main, once,
-                     scenario, wait_until)
+from harness import (FOREVER, MINUTE_MS, Connection, Network, Pings, check, check_equal, let_pass, main, once, scenario,
+                     wait_until)
+from servers import master_and_replica, point
 from swarms import (DAY_MS, DEAD, DEAD_HOST, FLUSHES, PROBES, ZOMBIE_TTL_MS, Bound, Swarm, await_flushed, await_hosts,
                     await_known, await_status, exists, host, leave, n_hosts, raw_host, raw_lock, status_of, swarm)
 
@@ -250,33 +249,11 @@ def a_server_that_lost_everything_is_told_again(world, kind, names):
         held.release().check("NOT_HELD")
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-@contextlib.contextmanager
-def servers(*made):
-    try:
-        yield made
-    finally:
-        for server in made:
-            server.stop()
-
-
-def point(link, server):
-    """A name that clients connect to, and who answers to it."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(link)
-    os.symlink(server.path, link)
-
-
 @scenario(kinds=KINDS, counts=[1])
 def a_swarm_goes_on_with_the_replica_that_takes_over(world, kind, names):
-    port, link = free_port(), world.server.folder + "/link"
-    with servers(PrivateServer("--port", str(port)), PrivateServer("--replicaof", "127.0.0.1", str(port))) as pair:
-        before, (master, replica) = world.raw, pair
+    link = world.server.folder + "/link"
+    with master_and_replica() as (master, replica):
+        before = world.raw
         point(link, master)
         world.raw = Connection(replica.path, 60)
         client = world.client(url="unix://" + link)

@@ -164,17 +164,20 @@ static void a_block_may_last(void **state)
 static void a_block_that_overran_is_reported(void **state)
 {
     rql_lock_options options = patient(client);
-    struct blocked blocked = {0};
 
     (void)state;
-    options.timed = true;
     options.ttl_ms = 20;
-    start_block(&blocked, &options);
-    run_until(is_running, &blocked);
-    run_for_ms(40);
-    CHECK_OK(rql_hold_end(blocked.hold, 0));
-    run_until(is_block_done, &blocked);
-    assert_int_equal(blocked.status, RQL_BLOCK_OVERRAN);
+    for (int is_timed = 0; is_timed <= 1; is_timed++) {
+        struct blocked blocked = {0};
+
+        options.timed = is_timed;
+        start_block(&blocked, &options);
+        run_until(is_running, &blocked);
+        run_for_ms(40);
+        CHECK_OK(rql_hold_end(blocked.hold, 0));
+        run_until(is_block_done, &blocked);
+        assert_int_equal(blocked.status, is_timed ? RQL_BLOCK_OVERRAN : RQL_NOT_HELD);
+    }
 }
 
 static void a_block_may_be_cancelled_before_it_runs(void **state)

@@ -1,6 +1,7 @@
 #include "clients.h"
 
 #include <semaphore.h>
+#include <setjmp.h>
 
 #ifdef TEST_HAS_CPP
 /* In test_with_lock_cpp.cpp: what was caught by a caller whose block throws; 0: nothing. */
@@ -237,6 +238,35 @@ static void an_exception_out_of_the_block_releases(void **state)
 #endif
 }
 
+static jmp_buf before_block;
+
+static int jump(rql_lock *lock, void *user_data)
+{
+    (void)lock;
+    (void)user_data;
+    longjmp(before_block, 1);
+}
+
+/* As lock.h says. Its thread goes on using the client, and has the lock when its time is over. */
+static void longjmp_out_of_the_block_leaves_the_lock_to_its_ttl(void **state)
+{
+    rql_block block = {.run = jump};
+    rql_lock_options options = patient(client);
+
+    (void)state;
+    options.ttl_ms = wait_stretched(1000);
+    if (setjmp(before_block) == 0) {
+        (void)!rql_with_lock(client, "x", &options, &block, NULL);
+        fail_msg("the block has returned");
+    }
+    assert_int_equal(ask_int("EXISTS rql:lock:x"), 1);
+    options.fail_fast = true;
+    assert_int_equal(rql_with_lock(client, "x", &options, &block, NULL), RQL_FAIL_FAST_NO_TRY);
+    CHECK_OK(rql_lock_release(hold(client, "y"), NULL));
+    CHECK_OK(rql_lock_release(hold(other, "x"), NULL));
+    CHECK_OK(rql_lock_release(hold(client, "x"), NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -250,6 +280,7 @@ int main(void)
         TEST(cancellation_of_the_block_releases),
         TEST(an_exception_out_of_the_block_releases),
         TEST(cancellation_waits_for_the_end_of_a_call),
+        TEST(longjmp_out_of_the_block_leaves_the_lock_to_its_ttl),
     };
 
     if (!redis_server_available()) {

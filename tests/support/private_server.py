@@ -108,22 +108,31 @@ class Connection:
         self.socket.close()
 
 
+STANDS_STILL = -1000000  # a rate of a clock
+
+
 class Clock:
     """The time of day of a process with `env`: by how much it is ahead of the machine's (clock.c). As `suspends`
     also its time since boot."""
 
     def __init__(self, path, suspends=False):
         with open(path, "w+b") as file:
-            file.write(bytes(8))
+            file.write(bytes(24))
             file.flush()
-            self.ahead = mmap.mmap(file.fileno(), 8)
+            self.told = mmap.mmap(file.fileno(), 24)
         self.env = {"LD_PRELOAD": os.environ["RQL_TEST_CLOCK"], "RQL_CLOCK": path, "RQL_CLOCK_STEPS": "1"}
         if suspends:
             self.env["RQL_CLOCK_SUSPENDS"] = "1"
 
     def set_ahead(self, us):
         """It goes on from now on by so much before the machine's."""
-        self.ahead[:8] = struct.pack("q", us)
+        self.told[:8] = struct.pack("q", us)
+
+    def set_rate(self, ppm):
+        """It runs so much faster from now on; 0: as the machine's, and is where that is."""
+        self.told[16:] = bytes(8)
+        self.told[8:16] = struct.pack("q", time.time_ns() // 1000)
+        self.told[16:] = struct.pack("q", ppm)
 
 
 class PrivateServer:
@@ -145,8 +154,12 @@ class PrivateServer:
         self.ahead_us = us
         self.clock.set_ahead(us)
 
+    def set_rate(self, ppm):
+        """Its clock runs so much faster from now on; STANDS_STILL."""
+        self.clock.set_rate(ppm)
+
     def now_us(self):
-        """What its clock shows."""
+        """What its clock shows, where that runs as the machine's."""
         return time.time_ns() // 1000 + self.ahead_us
 
     def launch(self, *more):

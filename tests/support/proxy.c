@@ -68,12 +68,15 @@ static void free_pair(struct pair *pair)
     proxy_stream_fini(&pair->down);
     (void)close(pair->client);
     (void)close(pair->server);
+    if (pair->again >= 0) {
+        (void)close(pair->again);
+    }
     free(pair);
 }
 
-static int dial_server(const struct proxy *proxy)
+static int dial_server(const struct proxy *proxy, int flags)
 {
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
 
     must(fd >= 0, "socket");
     if (connect(fd, (const struct sockaddr *)&proxy->server, sizeof proxy->server)) {
@@ -85,7 +88,7 @@ static int dial_server(const struct proxy *proxy)
 
 static void welcome(struct proxy *proxy, int client)
 {
-    int server = proxy->shared.open < MAX_PAIRS ? dial_server(proxy) : -1;
+    int server = proxy->shared.open < MAX_PAIRS ? dial_server(proxy, SOCK_NONBLOCK) : -1;
     struct pair *pair;
 
     proxy->shared.connections++;
@@ -97,7 +100,9 @@ static void welcome(struct proxy *proxy, int client)
     must(pair != NULL, "calloc");
     pair->client = client;
     pair->server = server;
+    pair->again = proxy->shared.repeats ? dial_server(proxy, 0) : -1;
     proxy_stream_init(&pair->up, client, server, false);
+    pair->up.again = pair->again;
     proxy_stream_init(&pair->down, server, client, true);
     pair->next = proxy->shared.pairs;
     proxy->shared.pairs = pair;

@@ -66,6 +66,10 @@ void proxy_cut(struct proxy *proxy);
 /* Connecting fails (ECONNREFUSED); live connections stay. */
 void proxy_refuse(struct proxy *proxy, bool on);
 
+/* What is said on connections from now on the server hears twice, as from a proxy that tries again:
+ * the second time on a connection of the proxy's own, whose replies nobody hears. */
+void proxy_repeat(struct proxy *proxy, bool on);
+
 /* All switches off; kept bytes are handed over. */
 void proxy_heal(struct proxy *proxy);
 

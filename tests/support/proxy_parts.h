@@ -14,6 +14,7 @@ struct pair {
     struct pair *next;
     int client;
     int server;
+    int again; /* to the server as well, for what is said twice; -1: none */
     struct proxy_stream up;
     struct proxy_stream down;
     bool is_mute;
@@ -33,6 +34,7 @@ struct proxy {
         pthread_mutex_t mutex;
         bool stop;
         int listener; /* -1: refusing */
+        bool repeats;
         struct proxy_rules up;
         struct proxy_rules down;
         struct pair *pairs;

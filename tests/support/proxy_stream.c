@@ -22,7 +22,7 @@ struct proxy_chunk {
 
 void proxy_stream_init(struct proxy_stream *self, int from, int to, bool has_replies)
 {
-    *self = (struct proxy_stream){.from = from, .to = to};
+    *self = (struct proxy_stream){.from = from, .to = to, .again = -1};
     self->tail = &self->head;
     self->splitter = has_replies ? redisReaderCreate() : NULL;
 }
@@ -189,6 +189,21 @@ static bool write_chunk(struct proxy_stream *self, struct proxy_rules *rules, bo
     return true;
 }
 
+/* Waits until all is taken; what comes back is thrown away. */
+static void repeat(int fd, const struct proxy_chunk *chunk)
+{
+    char reply[CHUNK_SIZE];
+    size_t sent = 0;
+    ssize_t written = 0;
+
+    while (sent < chunk->length && written >= 0) {
+        written = send(fd, chunk->data + sent, chunk->length - sent, MSG_NOSIGNAL);
+        sent += written > 0 ? (size_t)written : 0;
+    }
+    while (recv(fd, reply, sizeof reply, MSG_DONTWAIT) > 0) {
+    }
+}
+
 static bool may_go(const struct proxy_stream *self, const struct proxy_rules *rules, int64_t now_us)
 {
     return self->head && !rules->freeze && self->head->due_us <= now_us;
@@ -207,6 +222,9 @@ static bool hand_on(struct proxy_stream *self, struct proxy_rules *rules, bool *
     }
     if (chunk->sent < chunk->length) {
         return true;
+    }
+    if (self->again >= 0) {
+        repeat(self->again, chunk);
     }
     if (chunk->then_cut) {
         return false;

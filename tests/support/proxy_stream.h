@@ -31,6 +31,7 @@ struct proxy_stream {
     size_t kept;
     bool ended;     /* `from` has said all */
     bool finished;  /* and `to` was told so */
+    int again;      /* hears all that `to` is given, behind it; -1: none. Not owned. */
     void *splitter; /* finds where replies begin; NULL: not a reply stream */
     bool inside;    /* a reply */
     bool dropping;  /* it */

@@ -147,11 +147,19 @@ void proxy_refuse(struct proxy *proxy, bool on)
     proxy_unlock_and_poke(proxy);
 }
 
+void proxy_repeat(struct proxy *proxy, bool on)
+{
+    proxy_lock(proxy);
+    proxy->shared.repeats = on;
+    proxy_unlock(proxy);
+}
+
 void proxy_heal(struct proxy *proxy)
 {
     struct pair *pair;
 
     proxy_lock(proxy);
+    proxy->shared.repeats = false;
     for (pair = proxy->shared.pairs; pair; pair = pair->next) {
         pair->is_mute = false;
     }

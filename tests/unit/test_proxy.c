@@ -168,13 +168,21 @@ static int dial(const struct line *line)
     return fd;
 }
 
+static int welcome(int listener)
+{
+    int fd;
+
+    assert_true(wait_readable(listener, SOON_MS));
+    fd = accept(listener, NULL, NULL);
+    assert_true(fd >= 0);
+    return fd;
+}
+
 static void join_ends(struct line *line)
 {
     line->client = dial(line);
     assert_true(line->client >= 0);
-    assert_true(wait_readable(line->listener, SOON_MS));
-    line->server = accept(line->listener, NULL, NULL);
-    assert_true(line->server >= 0);
+    line->server = welcome(line->listener);
 }
 
 static void part_ends(const struct line *line)
@@ -353,11 +361,39 @@ static void delay_holds_bytes_for_at_least_so_long(void **state)
     close_line(&line);
 }
 
+static void repeat_says_everything_twice_and_lets_one_answer_through(void **state)
+{
+    struct line line;
+    int again;
+
+    (void)state;
+    open_line(&line, false);
+    proxy_repeat(line.proxy, true);
+    part_ends(&line);
+    join_ends(&line);
+    again = welcome(line.listener);
+    say(line.client, "question");
+    hear(line.server, "question");
+    hear(again, "question");
+    say(again, "+swallowed\r\n");
+    say(line.server, "+answer\r\n");
+    hear(line.client, "+answer\r\n");
+    hear_nothing(line.client);
+    part_ends(&line);
+    hear_the_end(again);
+    (void)close(again);
+    proxy_heal(line.proxy);
+    join_ends(&line);
+    hear_nothing(line.listener);
+    close_line(&line);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_switch_does_what_the_header_says),
         cmocka_unit_test(delay_holds_bytes_for_at_least_so_long),
+        cmocka_unit_test(repeat_says_everything_twice_and_lets_one_answer_through),
     };
 
     return cmocka_run_group_tests_name("proxy", tests, NULL, NULL);
