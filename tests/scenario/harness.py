@@ -691,11 +691,11 @@ def is_skipped():
     return True
 
 
-def main():
+def main(at_once=JOBS):
     """Usage: PROGRAM [WORD...]: the scenarios whose title contains all words."""
     if is_skipped():
         return 0
     program = os.path.abspath(sys.argv[1])
     chosen = [case for case in SCENARIOS if all(word in title(*case) for word in sys.argv[2:])]
     print(f"1..{len(chosen)}", flush=True)
-    return 1 if run_all(program, chosen) else 0
+    return 1 if run_all(program, chosen, at_once) else 0
