@@ -2,6 +2,7 @@
 
 #include "proxy.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,9 +13,62 @@
 
 /* Its name goes to the listeners, and is freed with it. */
 struct client {
+    char name[NAME_SIZE]; /* first: whoever is told of the client has its name */
     rql_client *library;
-    char name[NAME_SIZE];
+    bool samples; /* what its sampler answers */
+    atomic_int n_sampled;
 };
+
+static bool sample(int64_t percent, void *data)
+{
+    struct client *self = data;
+
+    (void)percent;
+    self->n_sampled++;
+    return self->samples;
+}
+
+/* No mutex is held: the library can be called, with the same client. */
+static void say_event_and_call(const rql_event *event, void *data)
+{
+    const struct client *self = data;
+    rql_lock_options quiet;
+    rql_lock *lock = NULL;
+    rql_stats stats;
+
+    rql_lock_options_init(self->library, &quiet);
+    quiet.instrumenter = NULL;
+    quiet.logger = NULL;
+    if (rql_lock_acquire(self->library, "within", &quiet, &lock, NULL) ||
+        rql_lock_release(lock, NULL) || rql_client_stats(self->library, &stats)) {
+        wrong(NULL, "a listener may not call the library");
+    }
+    say_event(event, data);
+}
+
+/* "events", "logs", "sampler": true or false; "calls_back": within each event. */
+static void set_listening(const cJSON *words, struct client *self, rql_options *out)
+{
+    const cJSON *sampler = cJSON_GetObjectItem(words, "sampler");
+
+    if (cJSON_IsTrue(cJSON_GetObjectItem(words, "events"))) {
+        out->instrumenter = say_event;
+        out->instrumenter_data = self->name;
+    }
+    if (cJSON_IsTrue(cJSON_GetObjectItem(words, "calls_back"))) {
+        out->instrumenter = say_event_and_call;
+        out->instrumenter_data = self;
+    }
+    if (cJSON_IsTrue(cJSON_GetObjectItem(words, "logs"))) {
+        out->logger = say_log_line;
+        out->logger_data = self->name;
+    }
+    if (sampler) {
+        self->samples = cJSON_IsTrue(sampler);
+        out->log_sampler = out->instr_sampler = sample;
+        out->log_sampler_data = out->instr_sampler_data = self;
+    }
+}
 
 static void make_client(cJSON *words)
 {
@@ -28,14 +82,7 @@ static void make_client(cJSON *words)
     if (cJSON_HasObjectItem(words, "proxy")) {
         options.url = proxy_url(find_object(A_PROXY, words, "proxy"));
     }
-    if (cJSON_IsTrue(cJSON_GetObjectItem(words, "events"))) {
-        options.instrumenter = say_event;
-        options.instrumenter_data = self->name;
-    }
-    if (cJSON_IsTrue(cJSON_GetObjectItem(words, "logs"))) {
-        options.logger = say_log_line;
-        options.logger_data = self->name;
-    }
+    set_listening(words, self, &options);
     status = rql_client_new(&self->library, &options, &error);
     if (status) {
         free(self);
@@ -66,6 +113,8 @@ static void tell_stats(cJSON *words)
     cJSON *reply = answer_to(words, status, NULL);
 
     add_stats(reply, &stats);
+    (void)cJSON_AddNumberToObject(
+        reply, "n_sampled", ((struct client *)find_object(A_CLIENT, words, "client"))->n_sampled);
     say(reply);
     cJSON_Delete(words);
 }
@@ -184,14 +233,23 @@ bool perform_here(cJSON *words)
         const char *name;
         void (*run)(cJSON *words);
     } calls[] = {
-        {"client", make_client},      {"end", end_actor},
-        {"end_proxy", end_proxy},     {"end_swarm", end_swarm},
-        {"enough", end_scarcity},     {"fault", switch_proxy},
-        {"free", free_client},        {"go_on", go_on},
-        {"loop", make_loop},          {"proxy", start_proxy},
-        {"proxy_counts", tell_proxy}, {"scarce", begin_scarcity},
-        {"stats", tell_stats},        {"stop_swarm", stop_swarm},
-        {"swarm", make_swarm},        {"swarm_status", tell_swarm_of},
+        {"client", make_client},
+        {"end", end_actor},
+        {"end_block", end_block},
+        {"end_proxy", end_proxy},
+        {"end_swarm", end_swarm},
+        {"enough", end_scarcity},
+        {"fault", switch_proxy},
+        {"free", free_client},
+        {"go_on", go_on},
+        {"loop", make_loop},
+        {"proxy", start_proxy},
+        {"proxy_counts", tell_proxy},
+        {"scarce", begin_scarcity},
+        {"stats", tell_stats},
+        {"stop_swarm", stop_swarm},
+        {"swarm", make_swarm},
+        {"swarm_status", tell_swarm_of},
         {"thread", make_thread},
     };
 
