@@ -58,6 +58,25 @@ static void calls_may_come_from_any_thread(void **state)
     CHECK_QUEUE_IS_EMPTY("x");
 }
 
+/* Nothing was sent yet: what is asked for last is the first that the server hears of. */
+static void what_gives_back_goes_first(void **state)
+{
+    rql_lock *own = hold(client, "x");
+    struct asked asked = asked_for();
+    int status = INT_MAX;
+    const rql_done done = {on_released_status, &status};
+
+    (void)state;
+    CHECK_OK(rql_lock_release(hold(client, "y"), NULL)); /* the server knows the scripts */
+    asked.options.fail_fast = true;
+    start_asking(&asked, "x");
+    CHECK_OK(rql_release_async(loop, own, &done, NULL));
+    await_asked(&asked);
+    CHECK_OK(asked.status);
+    CHECK_OK((rql_status)status);
+    CHECK_OK(release_and_wait(asked.lock));
+}
+
 /* ---- how long a loop lives ---- */
 
 static void a_loop_ends_when_nothing_is_under_way(void **state)
@@ -347,6 +366,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         LOOP_TEST(calls_may_come_from_any_thread),
+        LOOP_TEST(what_gives_back_goes_first),
         LOOP_TEST(a_loop_ends_when_nothing_is_under_way),
         LOOP_TEST(a_loop_may_be_closed_unused),
         LOOP_TEST(closing_cancels_what_waits),
