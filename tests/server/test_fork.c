@@ -52,7 +52,9 @@ static void refuse_and_free_what_is_inherited(void)
     must(rql_clear_locks_of(client, &owner, NULL, NULL, NULL) == RQL_E_FORKED, 15);
     must(rql_clear_current_locks(client, 0, NULL, NULL, NULL) == RQL_E_FORKED, 16);
     must(rql_clear_dead_requests(client, NULL, NULL, NULL, NULL) == RQL_E_FORKED, 17);
-    refuse_series();
+    if (inherited_series) {
+        refuse_series();
+    }
     client = rql_client_free(client);
     use_own_client();
 }
@@ -106,6 +108,7 @@ static void child_has_nothing_of_the_parents_and_does_it_no_harm(void **state)
     assert_int_equal(self.n_faults, 0);
     CHECK_OK(rql_lock_release(inherited, NULL));
     CHECK_OK(rql_series_release(inherited_series, NULL, NULL));
+    inherited_series = NULL;
 }
 
 static void free_inherited_client(void)
