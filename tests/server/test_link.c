@@ -6,7 +6,6 @@
 #include "observe/stats.h"
 #include "proxy.h"
 #include "redis_server.h"
-#include "stand_in.h"
 #include "threads.h"
 #include "wait.h"
 
@@ -25,7 +24,6 @@ enum {
     TEXT_MAX = 6000,
     LONG_MS = 20000,
     MUCH = 1 << 20,
-    NUMBERS = 50, /* more clients than a server has seen at its start */
     HASTE_US = 20000
 };
 
@@ -425,147 +423,6 @@ static void slow_server_is_not_a_silent_one(void **state)
     rqli_exchange_give(exchange);
 }
 
-static int count_links(void)
-{
-    redisContext *context = redis_server_connect(&server);
-    redisReply *reply = redisCommand(context, "CLIENT LIST");
-    int n = 0;
-
-    for (const char *at = reply->str; (at = strstr(at, "name=rql-")); at++) {
-        n++;
-    }
-    freeReplyObject(reply);
-    redisFree(context);
-    return n;
-}
-
-/* Another silence, of a stalled machine, would have made one more meanwhile. */
-static bool one_link_is_left(void *data)
-{
-    (void)data;
-    return count_links() == 1;
-}
-
-static void silent_server_is_left_and_its_old_connection_killed(void **state)
-{
-    int64_t begun_us;
-    int64_t took_us;
-
-    (void)state;
-    our.endpoint.io_timeout_ms = 200;
-    CHECK_OK(echo(&our, "before"));
-    proxy_freeze(proxy, PROXY_DOWN, true);
-    begun_us = rqli_now_us();
-    assert_int_equal(echo(&our, "into the void"), RQL_E_UNKNOWN);
-    took_us = rqli_now_us() - begun_us;
-    assert_in_range(took_us, 190000, 2000000);
-    /* The proxy still holds the old connection open: only CLIENT KILL ends it. */
-    proxy_heal(proxy);
-    CHECK_OK(echo(&our, "after"));
-    assert_true(wait_until(one_link_is_left, NULL, LONG_MS));
-}
-
-/* It is connected, and falls silent: its number. */
-static int64_t silence(struct crew *crew)
-{
-    struct rqli_exchange *exchange = rqli_exchange_take(crew->conn);
-    int64_t id;
-
-    rqli_command_begin(&exchange->command, 2);
-    rqli_command_text(&exchange->command, "CLIENT");
-    rqli_command_text(&exchange->command, "ID");
-    CHECK_OK(rqli_exchange_run(exchange, rqli_after_ms(rqli_now_us(), LONG_MS), NULL));
-    id = exchange->reply->integer;
-    rqli_exchange_give(exchange);
-    proxy_mute_last(proxy); /* and so it stays, at the server's end too */
-    assert_int_equal(echo(crew, "into the void"), RQL_E_UNKNOWN);
-    return id;
-}
-
-static int64_t number_of(redisContext *context)
-{
-    redisReply *reply = redisCommand(context, "CLIENT ID");
-    int64_t id = reply ? reply->integer : -1;
-
-    freeReplyObject(reply);
-    return id;
-}
-
-/* Somebody else's connection with this number. */
-static redisContext *stranger_with(int64_t id)
-{
-    redisContext *stranger = redis_server_connect(&server);
-
-    while (number_of(stranger) < id) {
-        redisFree(stranger);
-        stranger = redis_server_connect(&server);
-    }
-    assert_int_equal(number_of(stranger), id);
-    return stranger;
-}
-
-/* A server that was started anew gives the same numbers again, and behind a Unix socket all have
- * the same address. */
-static void stranger_with_the_number_of_a_silent_connection_lives(void **state)
-{
-    redisContext *before = redis_server_connect(&server);
-    redisContext *stranger;
-    int64_t id;
-    char byte;
-
-    (void)state;
-    while (number_of(before) < NUMBERS) {
-        redisFree(before);
-        before = redis_server_connect(&server);
-    }
-    redisFree(before);
-    our.endpoint.io_timeout_ms = 200;
-    id = silence(&our);
-    assert_int_equal(redis_server_restart(&server), 0);
-    stranger = stranger_with(id);
-    must_recover(&our, "after");
-    assert_int_equal(recv(stranger->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT), -1); /* no end */
-    assert_int_equal(number_of(stranger), id);
-    redisFree(stranger);
-}
-
-/* Without the right to see which run of the server it is, or its own address, or to kill. */
-static void what_cannot_be_seen_is_not_killed(void **state)
-{
-    static const char *const rights[] = {"", "-info", "-client|info", "-client|kill"};
-
-    (void)state;
-    for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
-        redisContext *admin = redis_server_connect(&server);
-        struct crew crew;
-        char url[160];
-
-        proxy = proxy_start(server.socket_path);
-        freeReplyObject(
-            redisCommand(admin, "ACL SETUSER meek reset on >pw ~* &* +@all %s", rights[i]));
-        (void)snprintf(url, sizeof url, "unix://meek:pw@%s", proxy_socket_path(proxy));
-        join(&crew, url, 200);
-        (void)silence(&crew);
-        must_recover(&crew, "after");
-        if (*rights[i]) {
-            assert_int_not_equal(count_links(), 1);
-        } else {
-            assert_true(wait_until(one_link_is_left, NULL, LONG_MS));
-        }
-        part(&crew);
-        proxy = proxy_stop(proxy);
-        redisFree(admin);
-    }
-}
-
-static void one_byte_at_a_time_is_enough(void **state)
-{
-    (void)state;
-    proxy_dribble(proxy, PROXY_BOTH, true);
-    threads_run(4, echo_as_told, &our);
-    expect_all_ok(&our, 4);
-}
-
 /* "$12\r\n...\r\n": cut before, within and behind it. */
 static void reply_cut_anywhere_is_unknown_and_the_next_is_right(void **state)
 {
@@ -650,99 +507,6 @@ static void call_ends_at_its_deadline(void **state)
     }
     redis_server_resume(&server);
     assert_true(best_us <= slack_us);
-}
-
-struct strange {
-    const char *name;
-    const char *greeting; /* in place of the login's replies; NULL: a proper login */
-    const char *answer;   /* to the first command */
-    bool resets;          /* the connection then */
-    rql_status expected;
-};
-
-static const struct strange strange_servers[] = {
-    {"reset within a reply", NULL, "$12\r\ntwel", true, RQL_E_UNKNOWN},
-    {"reset in place of a reply", NULL, "", true, RQL_E_UNKNOWN},
-    {"reset at login", "", "", true, RQL_E_IO},
-    {"garbage", NULL, "\x01\xff\x7fgarbage\r\n", false, RQL_E_UNKNOWN},
-    {"garbage at login", "\x01\xff\x7fgarbage\r\n", "", false, RQL_E_PROTOCOL},
-    {"HTTP", "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", "", false, RQL_E_PROTOCOL},
-    {"huge text", NULL, "$9223372036854775807\r\n", false, RQL_E_UNKNOWN},
-    {"huge array", NULL, "*1000000000\r\n", false, RQL_E_UNKNOWN},
-    {"deep array", NULL, "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n", false, RQL_E_UNKNOWN},
-    {"RESP3", NULL, ">2\r\n+x\r\n+y\r\n", false, RQL_E_UNKNOWN},
-    {"loading", "-LOADING Redis is loading the dataset in memory\r\n", "", false,
-     RQL_E_UNAVAILABLE},
-    {"password wanted", "-NOAUTH Authentication required.\r\n", "", false, RQL_E_AUTH},
-    {"login and a reply too many", STAND_IN_LOGIN "+surprise\r\n", "$4\r\nmine\r\n", false,
-     RQL_E_PROTOCOL},
-};
-
-static void strange_servers_are_told_apart(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < sizeof strange_servers / sizeof *strange_servers; i++) {
-        const struct strange *row = &strange_servers[i];
-        const char *script[] = {row->greeting ? row->greeting : STAND_IN_LOGIN, row->answer, NULL};
-        struct stand_in *stand_in = stand_in_start(script, row->resets);
-        struct crew crew;
-        rql_status status;
-
-        join(&crew, stand_in_url(stand_in), 500);
-        crew.deadline_ms = 3000;
-        status = echo(&crew, "twelve bytes");
-        if (status != row->expected) {
-            fail_msg("%s: %d, not %d", row->name, (int)status, (int)row->expected);
-        }
-        part(&crew);
-        stand_in_stop(stand_in);
-    }
-}
-
-/* What nobody asked for comes behind a reply, whole or in part: the connection is left, the reply
- * counts, and no memory of the finished exchange is written to. */
-static void reply_that_nobody_asked_for_ends_the_connection(void **state)
-{
-    static const char *const extras[] = {"+surprise\r\n", "*2\r\n$1\r\na\r\n", "*2\r\n",
-                                         "$40\r\nabc", "+half"};
-
-    (void)state;
-    for (size_t i = 0; i < sizeof extras / sizeof *extras; i++) {
-        char answer[64];
-        const char *script[] = {STAND_IN_LOGIN, answer, "$1\r\nb\r\n$1\r\nc\r\n$4\r\nnext\r\n",
-                                NULL};
-        struct stand_in *stand_in;
-        struct crew crew;
-
-        (void)snprintf(answer, sizeof answer, "$5\r\nfirst\r\n%s", extras[i]);
-        stand_in = stand_in_start(script, false);
-        join(&crew, stand_in_url(stand_in), 500);
-        CHECK_OK(echo(&crew, "first"));
-        CHECK_OK(echo(&crew, "first")); /* on a new connection: its script begins anew */
-        assert_int_equal(stand_in_connections(stand_in), 2);
-        part(&crew);
-        stand_in_stop(stand_in);
-    }
-}
-
-static void set_maxclients(redisContext *context, int n)
-{
-    redisReply *reply = redisCommand(context, "CONFIG SET maxclients %d", n);
-
-    assert_int_equal(reply->type, REDIS_REPLY_STATUS);
-    freeReplyObject(reply);
-}
-
-static void full_server_is_a_fault_that_passes(void **state)
-{
-    redisContext *context = redis_server_connect(&server);
-
-    (void)state;
-    set_maxclients(context, 1);
-    assert_true(echo(&our, "no room") < 0);
-    set_maxclients(context, 1000);
-    CHECK_OK(echo(&our, "room"));
-    redisFree(context);
 }
 
 static atomic_int n_alarms;
@@ -902,18 +666,11 @@ int main(void)
         SERVED(a_hasty_writer_breaks_nothing_off),
         PROXIED(reply_of_a_caller_who_left_is_dropped),
         SERVED(slow_server_is_not_a_silent_one),
-        PROXIED(silent_server_is_left_and_its_old_connection_killed),
-        PROXIED(stranger_with_the_number_of_a_silent_connection_lives),
-        cmocka_unit_test(what_cannot_be_seen_is_not_killed),
-        PROXIED(one_byte_at_a_time_is_enough),
         PROXIED(reply_cut_anywhere_is_unknown_and_the_next_is_right),
         cmocka_unit_test(login_cut_anywhere_is_no_connection),
         PROXIED(lost_reply_is_never_replaced_by_the_next),
         PROXIED(late_reply_is_not_the_next_ones),
         SERVED(call_ends_at_its_deadline),
-        cmocka_unit_test(strange_servers_are_told_apart),
-        cmocka_unit_test(reply_that_nobody_asked_for_ends_the_connection),
-        SERVED(full_server_is_a_fault_that_passes),
         SERVED(storm_of_signals_changes_nothing),
         SERVED(crash_and_restart_are_survived_with_pauses),
         cmocka_unit_test(every_connection_resolves_the_address_anew),
