@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""What a loop tells and bears: threads beside it, crowds of requests, its end, what keeps a request waiting."""
+"""What a loop tells and bears: threads beside it, crowds of requests, its end, what keeps a request waiting.
+RQL_TEST_CROWD: how many requests, for a hundredth as many locks."""
+import os
 import sys
 
 from harness import FOREVER, MINUTE_MS, check, check_equal, main, scenario, wait_until
 
-N_REQUESTS, PER_LOCK = 2000, 100
+N_REQUESTS, PER_LOCK = int(os.environ.get("RQL_TEST_CROWD", 2000)), 100
+PATIENCE_S = 60 + N_REQUESTS / 100
 RETRY_MS = 200
 
 
@@ -73,7 +76,7 @@ class Crowd:
         return sum(self.world.queue_length(name) for name in self.locks)
 
     def await_all(self):
-        wait_until(lambda: self.n_waiting() == N_REQUESTS, "all wait", 60)
+        wait_until(lambda: self.n_waiting() == N_REQUESTS, "all wait", PATIENCE_S)
 
     def rate(self, for_us):
         """Commands a second, and how many more may be of a busy machine."""
@@ -84,9 +87,10 @@ class Crowd:
     def await_quiet(self):
         """Nobody asks who does not lead: the looks after the subscription are over."""
         most = len(self.locks) * 1000 / RETRY_MS
-        wait_until(lambda: self.rate(200000) <= most * 1.2 + 50, "there are few questions", 60)
+        wait_until(lambda: self.rate(200000) <= most * 1.2 + 50, "there are few questions", PATIENCE_S)
         rate = self.rate(1000000)
         check(0 < rate <= most * 1.2 + 10, f"{rate} questions a second")
+        print(f"# {N_REQUESTS} requests for {len(self.locks)} locks: {rate:.0f} commands a second", flush=True)
 
 
 @scenario(kinds=["loop"], counts=[1], is_timed=True)
