@@ -150,16 +150,19 @@ def the_server_keeps_nothing_and_evicts_nothing(place):
 
 
 def open_files(pid):
-    """Pipes and sockets."""
     links = (os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd"))
-    return {link for link in links if ":[" in link and "anon_inode" not in link}
+    return {link for link in links if link != "/dev/null" and "anon_inode" not in link}
 
 
 @at_place
 def the_server_is_detached(place):
-    """From who started it: neither a child of it, nor of its session, nor with its descriptors."""
+    """From who started it: neither a child of it, nor of its session, nor with its descriptors, of which one is there
+    for all children."""
+    place.program("remote", f"#!/bin/sh\nexec 9<{place.bin}\nexec {place.world.program}\n")
+    place.world.program = place.bin + "/remote"
     joined = place.join()
     mine, server = joined.remote.process.pid, place.server()
+    check(place.bin in open_files(mine), "it is not open")
     with open(f"/proc/{mine}/task/{mine}/children", encoding="ascii") as file:
         check_equal(file.read(), "")
     for pid in (server, parent_of(server)):

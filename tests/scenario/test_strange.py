@@ -23,7 +23,7 @@ class StandIn:
         self.lines, self.resets, self.n_connections = lines, resets, 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"redis://127.0.0.1:{self.listener.getsockname()[1]}"
-        self.thread = threading.Thread(target=self.run)
+        self.thread = threading.Thread(target=self.run, daemon=True)  # a scenario that fails leaves it
         self.thread.start()
 
     def run(self):
