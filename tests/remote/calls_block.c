@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Blocks: {"do": "block", "as": "a", "lock": "b", "names": ["x"]} says {"runs": "b"} when it has its
- * locks, and runs until {"do": "end_block", "lock": "b", "value": 7}. */
+/* Blocks: {"do": "block", "as": "a", "lock": "b", "names": ["x"]} says {"runs": "b"} when it has
+ * its locks, and runs until {"do": "end_block", "lock": "b", "value": 7}. */
 
 void stay_begin(struct stay *self, const cJSON *words, rql_hold *hold)
 {

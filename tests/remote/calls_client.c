@@ -17,6 +17,9 @@ struct client {
     rql_client *library;
     bool samples; /* what its sampler answers */
     atomic_int n_sampled;
+    char hangs_at[NAME_SIZE]; /* within its listener, at the first event whose name ends so */
+    sem_t may_go_on;
+    rql_swarm *stops; /* when it goes on */
 };
 
 static bool sample(int64_t percent, void *data)
@@ -46,7 +49,42 @@ static void say_event_and_call(const rql_event *event, void *data)
     say_event(event, data);
 }
 
-/* "events", "logs", "sampler": true or false; "calls_back": within each event. */
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text);
+    size_t of_end = strlen(end);
+
+    return length >= of_end && strcmp(text + length - of_end, end) == 0;
+}
+
+/* Until the line "listen_on", which may name a swarm to be stopped from within. */
+static void say_event_and_hang(const rql_event *event, void *data)
+{
+    struct client *self = data;
+
+    if (self->hangs_at[0] && ends_with(event->name, self->hangs_at)) {
+        while (sem_wait(&self->may_go_on)) { /* a signal came */
+        }
+        self->hangs_at[0] = '\0';
+        if (self->stops) {
+            rql_swarm_stop(self->stops);
+        }
+    }
+    say_event(event, data);
+}
+
+static void listen_on(cJSON *words)
+{
+    struct client *self = find_object(A_CLIENT, words, "client");
+
+    if (cJSON_HasObjectItem(words, "stop")) {
+        self->stops = find_object(A_SWARM, words, "stop");
+    }
+    (void)sem_post(&self->may_go_on);
+    answer(words, RQL_OK, NULL);
+}
+
+/* "events", "logs", "sampler": true or false; "calls_back": within each event; "hangs_at": one. */
 static void set_listening(const cJSON *words, struct client *self, rql_options *out)
 {
     const cJSON *sampler = cJSON_GetObjectItem(words, "sampler");
@@ -57,6 +95,12 @@ static void set_listening(const cJSON *words, struct client *self, rql_options *
     }
     if (cJSON_IsTrue(cJSON_GetObjectItem(words, "calls_back"))) {
         out->instrumenter = say_event_and_call;
+        out->instrumenter_data = self;
+    }
+    if (cJSON_HasObjectItem(words, "hangs_at")) {
+        (void)strncat(self->hangs_at, text_in(words, "hangs_at"), sizeof self->hangs_at - 1);
+        (void)sem_init(&self->may_go_on, 0, 0);
+        out->instrumenter = say_event_and_hang;
         out->instrumenter_data = self;
     }
     if (cJSON_IsTrue(cJSON_GetObjectItem(words, "logs"))) {
@@ -233,23 +277,12 @@ bool perform_here(cJSON *words)
         const char *name;
         void (*run)(cJSON *words);
     } calls[] = {
-        {"client", make_client},
-        {"end", end_actor},
-        {"end_block", end_block},
-        {"end_proxy", end_proxy},
-        {"end_swarm", end_swarm},
-        {"enough", end_scarcity},
-        {"fault", switch_proxy},
-        {"free", free_client},
-        {"go_on", go_on},
-        {"loop", make_loop},
-        {"proxy", start_proxy},
-        {"proxy_counts", tell_proxy},
-        {"scarce", begin_scarcity},
-        {"stats", tell_stats},
-        {"stop_swarm", stop_swarm},
-        {"swarm", make_swarm},
-        {"swarm_status", tell_swarm_of},
+        {"client", make_client},      {"end", end_actor},         {"end_block", end_block},
+        {"end_proxy", end_proxy},     {"end_swarm", end_swarm},   {"enough", end_scarcity},
+        {"fault", switch_proxy},      {"free", free_client},      {"go_on", go_on},
+        {"listen_on", listen_on},     {"loop", make_loop},        {"proxy", start_proxy},
+        {"proxy_counts", tell_proxy}, {"scarce", begin_scarcity}, {"stats", tell_stats},
+        {"stop_swarm", stop_swarm},   {"swarm", make_swarm},      {"swarm_status", tell_swarm_of},
         {"thread", make_thread},
     };
 

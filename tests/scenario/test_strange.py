@@ -6,7 +6,7 @@ import struct
 import sys
 import threading
 
-from harness import Network, check, check_equal, main, once, wait_until
+from harness import CONNECT_MS, Network, check, check_equal, main, once, wait_until
 
 # The replies to a login without user and database: TIME, CLIENT ID, PUBLISH, CLIENT SETNAME; and a write, CLIENT INFO
 # and INFO, which may be refused.
@@ -114,7 +114,8 @@ def fall_silent(world, network):
     check_equal(look(actor), "OK")
     number, = links(world)
     network.fail("mute_last")
-    check_equal(look(actor), "E_IO")
+    outcome = actor.begin("inspect", of="is_locked", name="x").outcome().check("E_IO")
+    check(outcome.took_us < CONNECT_MS * 500, f"it is given up after {outcome.took_us} us")
     return actor, number
 
 
