@@ -59,6 +59,15 @@ def closing_gives_up_what_waits_and_what_is_half_taken(world, kind, names):
     held.release().check()
 
 
+@scenario(kinds=["loop"])
+def closing_beside_no_server_takes_no_answer(world, kind, names):
+    actor = world.actor(kind, url="unix:///nonexistent/rql.sock")
+    asking = actor.ask(*names, timeout_ms=FOREVER)
+    world.actors.remove(actor)
+    actor.end()
+    asking.outcome().check("CANCELLED", "E_IO")
+
+
 # ---- crowds ----
 
 class Crowd:

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """The swarm in one process: its hosts, what it does by hand, what it tells, and what becomes of it without a server."""
+import os
+import pathlib
 import sys
 
 from harness import (FOREVER, MINUTE_MS, check, check_equal, main, once, scenario, wait_until)
@@ -323,6 +325,27 @@ def elements_have_connections_of_their_own(world, kind, _names):
             check_equal(client.remote.do("proxy_counts", proxy=proxy).connections, 1)
     for proxy in "probing", "flushing":
         client.remote.do("end_proxy", proxy=proxy)
+
+
+def threads_of(client):
+    """The names of the library's."""
+    tasks = f"/proc/{client.remote.process.pid}/task"
+    names = [pathlib.Path(tasks, task, "comm").read_text("ascii") for task in os.listdir(tasks)]
+    return sorted(name.strip() for name in names if name.startswith("rql-"))
+
+
+@once
+def a_client_has_two_threads_at_most(world, _kind, names):
+    """Beside libuv's pool, which connects."""
+    actor = world.actor("process")
+    with swarm(world, actor.client):
+        held = actor.acquire(*names, ttl_ms=200, auto_extend=True)
+        await_hosts(world, 1)
+        await_status(actor.client, lambda status: all(element["steps"] for element in (
+            status.probe_hosts, status.flush_zombies, status.supervisor)), "all have made a step")
+        check_equal([name.startswith("rql-swarm") for name in threads_of(actor.client)], [False, True])
+        held.release().check("OK", "NOT_HELD")
+    check_equal([name for name in threads_of(actor.client) if name.startswith("rql-swarm")], [])
 
 
 @once
