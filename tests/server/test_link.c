@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 
 enum {
     MANY = 32,
@@ -509,39 +508,6 @@ static void call_ends_at_its_deadline(void **state)
     assert_true(best_us <= slack_us);
 }
 
-static atomic_int n_alarms;
-
-static void on_alarm(int number)
-{
-    (void)number;
-    atomic_fetch_add(&n_alarms, 1);
-}
-
-static void alarm_every(suseconds_t us)
-{
-    const struct itimerval timer = {{0, us}, {0, us}};
-
-    assert_int_equal(setitimer(ITIMER_REAL, &timer, NULL), 0);
-}
-
-static void storm_of_signals_changes_nothing(void **state)
-{
-    const struct sigaction action = {.sa_handler = on_alarm};
-    struct sigaction before;
-
-    (void)state;
-    assert_int_equal(sigaction(SIGALRM, &action, &before), 0);
-    alarm_every(1000);
-    threads_run(8, exchange_rounds, &our);
-    for (int i = 0; i < 100; i++) {
-        rqli_conn_drop(our.conn, generation_of(&our));
-    }
-    alarm_every(0);
-    assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
-    assert_true(n_alarms > 0);
-    expect_all_ok(&our, 8 * ROUNDS);
-}
-
 static bool has_failed(void *data)
 {
     struct crew *crew = data;
@@ -671,7 +637,6 @@ int main(void)
         PROXIED(lost_reply_is_never_replaced_by_the_next),
         PROXIED(late_reply_is_not_the_next_ones),
         SERVED(call_ends_at_its_deadline),
-        SERVED(storm_of_signals_changes_nothing),
         SERVED(crash_and_restart_are_survived_with_pauses),
         cmocka_unit_test(every_connection_resolves_the_address_anew),
         PROXIED(impatient_connecting_does_not_fail_the_patient),

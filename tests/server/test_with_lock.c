@@ -44,7 +44,6 @@ struct leaver {
     int (*run)(rql_lock *lock, void *user_data);
     sem_t inside;
     bool returned;
-    rql_status status;
 };
 
 static int exit_thread(rql_lock *lock, void *user_data)
@@ -70,7 +69,7 @@ static void *leave_block(void *data)
     struct leaver *leaver = data;
     rql_block block = {.run = leaver->run, .user_data = leaver};
 
-    leaver->status = rql_with_lock(client, "x", NULL, &block, NULL);
+    (void)!rql_with_lock(client, "x", NULL, &block, NULL);
     leaver->returned = true;
     return NULL;
 }
@@ -92,7 +91,7 @@ static void *leave_block_of_series(void *data)
     rql_series_options_init(&options);
     options.names = names;
     options.n_names = 2;
-    leaver->status = rql_with_series(client, &options, &block, NULL);
+    (void)!rql_with_series(client, &options, &block, NULL);
     leaver->returned = true;
     return NULL;
 }
@@ -133,41 +132,6 @@ static void cancellation_of_the_block_releases(void **state)
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
 }
 
-static void *acquire_and_look_for_cancellation(void *data)
-{
-    struct leaver *leaver = data;
-    rql_lock_options options = patient(client);
-    rql_lock *lock = NULL;
-
-    options.timeout_ms = wait_stretched(400);
-    leaver->status = rql_lock_acquire(client, "x", &options, &lock, NULL);
-    leaver->returned = true;
-    pthread_testcancel();
-    return NULL;
-}
-
-/* A cancellation comes into force after the call; the client goes on working (lock.h). */
-static void cancellation_waits_for_the_end_of_a_call(void **state)
-{
-    struct leaver leaver = {.status = RQL_OK};
-    rql_lock *held = hold(other, "x");
-    pthread_t thread;
-    void *result = NULL;
-
-    (void)state;
-    assert_int_equal(pthread_create(&thread, NULL, acquire_and_look_for_cancellation, &leaver), 0);
-    await_int(1, "ZCARD rql:lock_queue:x");
-    assert_int_equal(pthread_cancel(thread), 0);
-    assert_int_equal(pthread_join(thread, &result), 0);
-    assert_ptr_equal(result, PTHREAD_CANCELED);
-    assert_true(leaver.returned);
-    assert_true(has_timed_out(leaver.status));
-    await_int(0, "ZCARD rql:lock_queue:x");
-    CHECK_QUEUE_IS_EMPTY("x");
-    CHECK_OK(rql_lock_release(held, NULL));
-    CHECK_OK(rql_lock_release(hold(client, "x"), NULL));
-}
-
 static void an_exception_out_of_the_block_releases(void **state)
 {
     (void)state;
@@ -188,7 +152,6 @@ int main(void)
         TEST(pthread_exit_out_of_the_block_releases),
         TEST(cancellation_of_the_block_releases),
         TEST(an_exception_out_of_the_block_releases),
-        TEST(cancellation_waits_for_the_end_of_a_call),
     };
 
     if (!redis_server_available()) {
