@@ -25,17 +25,6 @@ def locks_of_threads_are_released_and_extended_on_a_loop_and_the_reverse(world, 
 
 
 @scenario(kinds=["loop"])
-def a_lock_after_those_of_a_loop_bears_the_names_of_its_thread(world, kind, names):
-    """Handles are used again by whoever takes a lock next."""
-    loop = world.actor(kind)
-    thread = world.actor("thread", loop.client)
-    for actor in (thread, loop, thread):
-        held = actor.acquire(*names)
-        check(actor is loop or held.outcome.acq_id == thread.begin("whoami").outcome().acq_id, held.outcome.acq_id)
-        held.release().check()
-
-
-@scenario(kinds=["loop"])
 def metadata_reach_the_server(world, kind, names):
     """Of a request that the caller has forgotten by then."""
     held = world.actor(kind).acquire(*names, meta={"colour": "blue", "shape": "round"})

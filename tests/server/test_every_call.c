@@ -115,6 +115,7 @@ static void locks_and_series_on_a_loop(void **state)
     rql_series_options options = series_of(names, 2);
     rql_lock *held = hold(other, "x");
     struct asked asked = asked_for();
+    char acquirer[RQL_ID_SIZE];
     int status = INT_MAX;
     rql_series_acquiring what = {.done = on_series, .user_data = &status};
     const rql_done done = {on_released_status, &status};
@@ -134,6 +135,10 @@ static void locks_and_series_on_a_loop(void **state)
     CHECK_OK(rql_series_acquire_async(loop, &options, &what, NULL));
     run_until(is_given_back, &status);
     CHECK_OK(status);
+    held = hold(client, "a"); /* its handle was used before, for the loop */
+    assert_string_equal(rql_lock_describe(held).acq_id,
+                        rql_current_acquirer_id(client, 0, acquirer));
+    CHECK_OK(rql_lock_release(held, NULL));
 }
 
 static void looks_and_sweeps(void **state)
