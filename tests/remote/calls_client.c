@@ -2,6 +2,7 @@
 
 #include "proxy.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,9 +13,106 @@
 
 /* Its name goes to the listeners, and is freed with it. */
 struct client {
+    char name[NAME_SIZE]; /* first: whoever is told of the client has its name */
     rql_client *library;
-    char name[NAME_SIZE];
+    bool samples; /* what its sampler answers */
+    atomic_int n_sampled;
+    char hangs_at[NAME_SIZE]; /* within its listener, at the first event whose name ends so */
+    sem_t may_go_on;
+    rql_swarm *stops; /* when it goes on */
 };
+
+static bool sample(int64_t percent, void *data)
+{
+    struct client *self = data;
+
+    (void)percent;
+    self->n_sampled++;
+    return self->samples;
+}
+
+/* No mutex is held: the library can be called, with the same client. */
+static void say_event_and_call(const rql_event *event, void *data)
+{
+    const struct client *self = data;
+    rql_lock_options quiet;
+    rql_lock *lock = NULL;
+    rql_stats stats;
+
+    rql_lock_options_init(self->library, &quiet);
+    quiet.instrumenter = NULL;
+    quiet.logger = NULL;
+    if (rql_lock_acquire(self->library, "within", &quiet, &lock, NULL) ||
+        rql_lock_release(lock, NULL) || rql_client_stats(self->library, &stats)) {
+        wrong(NULL, "a listener may not call the library");
+    }
+    say_event(event, data);
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text);
+    size_t of_end = strlen(end);
+
+    return length >= of_end && strcmp(text + length - of_end, end) == 0;
+}
+
+/* Until the line "listen_on", which may name a swarm to be stopped from within. */
+static void say_event_and_hang(const rql_event *event, void *data)
+{
+    struct client *self = data;
+
+    if (self->hangs_at[0] && ends_with(event->name, self->hangs_at)) {
+        while (sem_wait(&self->may_go_on)) { /* a signal came */
+        }
+        self->hangs_at[0] = '\0';
+        if (self->stops) {
+            rql_swarm_stop(self->stops);
+        }
+    }
+    say_event(event, data);
+}
+
+static void listen_on(cJSON *words)
+{
+    struct client *self = find_object(A_CLIENT, words, "client");
+
+    if (cJSON_HasObjectItem(words, "stop")) {
+        self->stops = find_object(A_SWARM, words, "stop");
+    }
+    (void)sem_post(&self->may_go_on);
+    answer(words, RQL_OK, NULL);
+}
+
+/* "events", "logs", "sampler": true or false; "calls_back": within each event; "hangs_at": one. */
+static void set_listening(const cJSON *words, struct client *self, rql_options *out)
+{
+    const cJSON *sampler = cJSON_GetObjectItem(words, "sampler");
+
+    if (cJSON_IsTrue(cJSON_GetObjectItem(words, "events"))) {
+        out->instrumenter = say_event;
+        out->instrumenter_data = self->name;
+    }
+    if (cJSON_IsTrue(cJSON_GetObjectItem(words, "calls_back"))) {
+        out->instrumenter = say_event_and_call;
+        out->instrumenter_data = self;
+    }
+    if (cJSON_HasObjectItem(words, "hangs_at")) {
+        (void)strncat(self->hangs_at, text_in(words, "hangs_at"), sizeof self->hangs_at - 1);
+        (void)sem_init(&self->may_go_on, 0, 0);
+        out->instrumenter = say_event_and_hang;
+        out->instrumenter_data = self;
+    }
+    if (cJSON_IsTrue(cJSON_GetObjectItem(words, "logs"))) {
+        out->logger = say_log_line;
+        out->logger_data = self->name;
+    }
+    if (sampler) {
+        self->samples = cJSON_IsTrue(sampler);
+        out->log_sampler = out->instr_sampler = sample;
+        out->log_sampler_data = out->instr_sampler_data = self;
+    }
+}
 
 static void make_client(cJSON *words)
 {
@@ -28,14 +126,7 @@ static void make_client(cJSON *words)
     if (cJSON_HasObjectItem(words, "proxy")) {
         options.url = proxy_url(find_object(A_PROXY, words, "proxy"));
     }
-    if (cJSON_IsTrue(cJSON_GetObjectItem(words, "events"))) {
-        options.instrumenter = say_event;
-        options.instrumenter_data = self->name;
-    }
-    if (cJSON_IsTrue(cJSON_GetObjectItem(words, "logs"))) {
-        options.logger = say_log_line;
-        options.logger_data = self->name;
-    }
+    set_listening(words, self, &options);
     status = rql_client_new(&self->library, &options, &error);
     if (status) {
         free(self);
@@ -66,6 +157,8 @@ static void tell_stats(cJSON *words)
     cJSON *reply = answer_to(words, status, NULL);
 
     add_stats(reply, &stats);
+    (void)cJSON_AddNumberToObject(
+        reply, "n_sampled", ((struct client *)find_object(A_CLIENT, words, "client"))->n_sampled);
     say(reply);
     cJSON_Delete(words);
 }
@@ -212,12 +305,16 @@ bool perform_here(cJSON *words)
         const char *name;
         void (*run)(cJSON *words);
     } calls[] = {
-        {"client", make_client},    {"end", end_actor},         {"end_proxy", end_proxy},
-        {"end_swarm", end_swarm},   {"enough", end_scarcity},   {"fault", switch_proxy},
-        {"free", free_client},      {"go_on", go_on},           {"loop", make_loop},
-        {"options", tell_options},  {"proxy", start_proxy},     {"proxy_counts", tell_proxy},
-        {"scarce", begin_scarcity}, {"set_option", set_option}, {"stats", tell_stats},
-        {"stop_swarm", stop_swarm}, {"swarm", make_swarm},      {"swarm_status", tell_swarm_of},
+        {"client", make_client},    {"end", end_actor},
+        {"end_block", end_block},   {"end_proxy", end_proxy},
+        {"end_swarm", end_swarm},   {"enough", end_scarcity},
+        {"fault", switch_proxy},    {"free", free_client},
+        {"go_on", go_on},           {"listen_on", listen_on},
+        {"loop", make_loop},        {"options", tell_options},
+        {"proxy", start_proxy},     {"proxy_counts", tell_proxy},
+        {"scarce", begin_scarcity}, {"set_option", set_option},
+        {"stats", tell_stats},      {"stop_swarm", stop_swarm},
+        {"swarm", make_swarm},      {"swarm_status", tell_swarm_of},
         {"thread", make_thread},
     };
 

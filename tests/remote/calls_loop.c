@@ -6,20 +6,25 @@
 
 /* The same calls on a loop of the library's, whose thread calls back. */
 
-/* An acquisition under way. */
+/* An acquisition under way, or a block. */
 struct request {
     struct request *next;
     cJSON *words;
     struct hold *hold;
     rql_refusal refusal;
-
-    union {
-        rql_acquiring lock;
-        rql_series_acquiring series;
-    } what;
-
-    bool is_series;
+    struct stay stay;
+    rql_acquiring lock;
+    rql_series_acquiring series;
+    rql_async_block block;
 };
+
+static rql_request *request_of(const struct request *self)
+{
+    if (self->block.run) {
+        return self->block.request;
+    }
+    return self->series.done ? self->series.request : self->lock.request;
+}
 
 /* A request may be cancelled until its callback returns, and leaves the list within that. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -75,61 +80,116 @@ static void on_series_acquired(rql_status status, rql_series *series, const rql_
     finish(self, status, error);
 }
 
+static void on_run(rql_hold *hold, rql_lock *lock, void *data)
+{
+    struct request *self = data;
+
+    (void)lock;
+    stay_begin(&self->stay, self->words, hold);
+}
+
+static void on_block_done(rql_status status, int value, const rql_error *error, void *data)
+{
+    struct request *self = data;
+    cJSON *reply = answer_to(self->words, status, error);
+
+    forget_request(self);
+    (void)cJSON_AddNumberToObject(reply, "value", value);
+    rql_refusal_clear(&self->refusal);
+    say(reply);
+    cJSON_Delete(self->words);
+    free(self->hold);
+    free(self);
+}
+
+static rql_status begin(rql_loop *loop, struct request *self, const struct settings *settings,
+                        rql_error *error)
+{
+    if (strcmp(text_in(self->words, "do"), "block") == 0) {
+        self->block = (rql_async_block){on_run, on_block_done, self, NULL};
+        return rql_with_async(loop, settings->names[0], &settings->lock, &self->block, error);
+    }
+    if (settings->is_series) {
+        self->series = (rql_series_acquiring){.done = on_series_acquired, .user_data = self};
+        return rql_series_acquire_async(loop, &settings->series, &self->series, error);
+    }
+    self->lock = (rql_acquiring){.done = on_acquired, .user_data = self};
+    return rql_acquire_async(loop, settings->names[0], &settings->lock, &self->lock, error);
+}
+
 /* Listed before the call: the callback may come before that returns. Under the mutex the whole
- * time, so that nobody cancels a request that is not set yet. */
+ * time, so that nobody cancels a request that is not set yet. What was given to the call is gone
+ * when that has returned: the library has a copy. */
 static void acquire(rql_loop *loop, rql_client *client, cJSON *words)
 {
     struct request *self = own_memory(sizeof *self);
+    cJSON *given = cJSON_Duplicate(words, true);
     struct settings settings;
     rql_error error = {0};
     rql_status status;
 
     self->words = words;
     self->hold = hold_new(words);
-    read_settings(client, words, &settings);
-    settings.lock.on_lost = say_lost;
-    settings.lock.user_data = self->hold;
+    read_settings(client, given, &settings);
+    set_listeners(words, self->hold, &settings.lock);
     settings.lock.refusal = &self->refusal;
     settings.series.result = &self->hold->result;
     settings.lock.fail_fast |= cJSON_IsTrue(cJSON_GetObjectItem(words, "try"));
-    self->is_series = settings.is_series;
     (void)pthread_mutex_lock(&mutex);
     self->next = requests;
     requests = self;
-    if (self->is_series) {
-        self->what.series = (rql_series_acquiring){.done = on_series_acquired, .user_data = self};
-        status = rql_series_acquire_async(loop, &settings.series, &self->what.series, &error);
-    } else {
-        self->what.lock = (rql_acquiring){.done = on_acquired, .user_data = self};
-        status =
-            rql_acquire_async(loop, settings.names[0], &settings.lock, &self->what.lock, &error);
-    }
+    status = begin(loop, self, &settings, &error);
     (void)pthread_mutex_unlock(&mutex);
+    cJSON_Delete(given);
     if (status) {
         finish(self, status, &error);
     }
 }
 
+/* Under the mutex: the one that has the line's number for it, or NULL. */
+static struct request *request_in(const cJSON *words)
+{
+    struct request *at = requests;
+
+    while (at && number_or(at->words, "id", 0) != number_or(words, "of", -1)) {
+        at = at->next;
+    }
+    return at;
+}
+
 /* Answered at once; what became of it is the answer to the acquisition. */
 static void cancel(rql_loop *loop, rql_client *client, cJSON *words)
 {
-    int64_t id = number_or(words, "of", -1);
     rql_status status = RQL_NOT_FOUND;
-    struct request *at;
+    const struct request *request;
 
     (void)loop;
     (void)client;
     (void)pthread_mutex_lock(&mutex);
-    at = requests;
-    while (at && number_or(at->words, "id", 0) != id) {
-        at = at->next;
-    }
-    if (at) {
-        status =
-            rql_request_cancel(at->is_series ? at->what.series.request : at->what.lock.request);
+    request = request_in(words);
+    if (request) {
+        status = rql_request_cancel(request_of(request));
     }
     (void)pthread_mutex_unlock(&mutex);
     answer(words, status, NULL);
+}
+
+/* What keeps a request from its lock. */
+static void tell_fault(rql_loop *loop, rql_client *client, cJSON *words)
+{
+    rql_status status = RQL_NOT_FOUND;
+    rql_error error = {0};
+    const struct request *request;
+
+    (void)loop;
+    (void)client;
+    (void)pthread_mutex_lock(&mutex);
+    request = request_in(words);
+    if (request) {
+        status = rql_request_fault(request_of(request), &error);
+    }
+    (void)pthread_mutex_unlock(&mutex);
+    answer(words, status, &error);
 }
 
 static void on_done(rql_status status, const rql_error *error, void *data)
@@ -202,10 +262,8 @@ bool perform_on_loop(struct actor *actor, cJSON *words)
         const char *name;
         void (*run)(rql_loop *loop, rql_client *client, cJSON *words);
     } calls[] = {
-        {"acquire", acquire},
-        {"cancel", cancel},
-        {"extend", extend},
-        {"release", release},
+        {"acquire", acquire}, {"block", acquire},       {"cancel", cancel},
+        {"extend", extend},   {"fault_of", tell_fault}, {"release", release},
     };
 
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {

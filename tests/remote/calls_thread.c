@@ -1,5 +1,6 @@
 #include "remote.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,13 +11,14 @@ struct hold *hold_new(const cJSON *words)
     struct hold *hold = own_memory(sizeof *hold);
 
     (void)snprintf(hold->name, sizeof hold->name, "%s", text_in(words, "lock"));
+    hold->releases = cJSON_IsTrue(cJSON_GetObjectItem(words, "releases_when_lost"));
     return hold;
 }
 
 /* When, by the machine's time of day. */
 void say_lost(rql_lock *lock, void *data)
 {
-    const struct hold *hold = data;
+    struct hold *hold = data;
     cJSON *line = cJSON_CreateObject();
     struct timespec now;
     int64_t at_us;
@@ -26,7 +28,27 @@ void say_lost(rql_lock *lock, void *data)
     (void)cJSON_AddNumberToObject(line, "at_us", (double)at_us);
     (void)cJSON_AddStringToObject(line, "lost", hold->name);
     (void)cJSON_AddStringToObject(line, "name", rql_lock_describe(lock).name);
+    if (hold->releases) {
+        cJSON *words = cJSON_CreateObject();
+
+        (void)cJSON_AddStringToObject(words, "lock", hold->name);
+        (void)take_object(A_HOLD, words, "lock");
+        cJSON_Delete(words);
+        (void)cJSON_AddNumberToObject(line, "state", rql_lock_get_state(lock));
+        (void)cJSON_AddNumberToObject(line, "released", rql_lock_release(lock, NULL));
+        free(hold);
+    }
     say(line);
+}
+
+void set_listeners(const cJSON *words, struct hold *hold, rql_lock_options *out)
+{
+    out->on_lost = say_lost;
+    out->user_data = hold;
+    if (cJSON_IsTrue(cJSON_GetObjectItem(words, "logs"))) {
+        out->logger_data = hold->name;
+        out->instrumenter = NULL;
+    }
 }
 
 void add_refusal(cJSON *reply, const rql_refusal *refusal)
@@ -114,8 +136,7 @@ static void acquire(rql_client *client, cJSON *words)
     cJSON *reply;
 
     read_settings(client, words, &settings);
-    settings.lock.on_lost = say_lost;
-    settings.lock.user_data = hold;
+    set_listeners(words, hold, &settings.lock);
     settings.lock.refusal = &refusal;
     settings.series.result = &hold->result;
     if (settings.is_series && tries) {
@@ -221,6 +242,24 @@ static void state(rql_client *client, cJSON *words)
     cJSON_Delete(words);
 }
 
+/* Whether its descriptor becomes readable within that time. */
+static void await_loss(rql_client *client, cJSON *words)
+{
+    const struct hold *hold = find_object(A_HOLD, words, "lock");
+    struct pollfd loss = {.events = POLLIN};
+    rql_error error = {0};
+    rql_status status = hold->series ? rql_series_lost_fd(hold->series, &loss.fd, &error)
+                                     : rql_lock_lost_fd(hold->lock, &loss.fd, &error);
+    cJSON *reply = answer_to(words, status, &error);
+    bool is_readable =
+        status == RQL_OK && poll(&loss, 1, (int)number_or(words, "within_ms", 0)) > 0;
+
+    (void)client;
+    (void)cJSON_AddBoolToObject(reply, "is_readable", is_readable);
+    say(reply);
+    cJSON_Delete(words);
+}
+
 static void force_unlock(rql_client *client, cJSON *words)
 {
     rql_unlock_result result = {0};
@@ -257,17 +296,29 @@ static void use_secret(rql_client *client, cJSON *words)
     answer(words, status, &error);
 }
 
-static void acquired_locks(rql_client *client, cJSON *words)
+typedef rql_status list_fn(rql_client *client, rql_text_list **out, rql_error *error);
+
+static void tell_list(list_fn *fn, rql_client *client, cJSON *words)
 {
     rql_error error = {0};
     rql_text_list *list = NULL;
-    rql_status status = rql_acquired_locks(client, &list, &error);
+    rql_status status = fn(client, &list, &error);
     cJSON *reply = answer_to(words, status, &error);
 
     (void)cJSON_AddItemToObject(reply, "names", texts_of(list));
     rql_text_list_free(list);
     say(reply);
     cJSON_Delete(words);
+}
+
+static void acquired_locks(rql_client *client, cJSON *words)
+{
+    tell_list(rql_acquired_locks, client, words);
+}
+
+static void possible_hosts(rql_client *client, cJSON *words)
+{
+    tell_list(rql_possible_host_ids, client, words);
 }
 
 /* Who the calling thread is. */
@@ -311,6 +362,8 @@ bool perform_on_thread(struct actor *actor, cJSON *words)
     } calls[] = {
         {"acquire", acquire},
         {"acquired_locks", acquired_locks},
+        {"await_loss", await_loss},
+        {"block", run_block},
         {"check_until_free", check_until_free},
         {"connect", connect_client},
         {"extend", extend},
@@ -320,6 +373,7 @@ bool perform_on_thread(struct actor *actor, cJSON *words)
         {"forget", forget},
         {"inspect", inspect},
         {"hosts", tell_hosts},
+        {"possible_hosts", possible_hosts},
         {"probe_hosts", probe_hosts},
         {"release", release},
         {"state", state},
@@ -331,7 +385,7 @@ bool perform_on_thread(struct actor *actor, cJSON *words)
     };
 
     if (strcmp(text_in(words, "do"), "with") == 0) {
-        run_block(actor, words);
+        run_with(actor, words);
         return true;
     }
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {

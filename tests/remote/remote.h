@@ -18,10 +18,11 @@
 #include <rql/rql.h>
 
 #include <cJSON.h>
+#include <semaphore.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { NAME_SIZE = 64, NAMES_MAX = 64, META_MAX = 16 };
+enum { NAME_SIZE = 64, NAMES_MAX = 64, META_MAX = 65 };
 
 /* ---- remote.c ---- */
 
@@ -93,7 +94,7 @@ int64_t this_thread(void);
 
 /* ---- objects.c: what was made, by its kind and name ---- */
 
-enum kind { A_CLIENT, AN_ACTOR, A_HOLD, A_SWARM, A_PROXY };
+enum kind { A_CLIENT, AN_ACTOR, A_HOLD, A_SWARM, A_PROXY, A_BLOCK };
 
 /* One name may be used for each kind. `words` is the line that names it, under `member`. */
 void add_object(enum kind kind, const cJSON *words, const char *member, void *object);
@@ -111,6 +112,7 @@ struct hold {
     rql_lock *lock;
     rql_series *series;
     rql_series_result result; /* of a series */
+    bool releases;            /* when it is lost */
 };
 
 /* ---- actors.c ---- */
@@ -152,7 +154,19 @@ void say_lost(rql_lock *lock, void *data);
 
 /* ---- calls_block.c ---- */
 
-void run_block(struct actor *actor, cJSON *words);
+/* A block that runs: on a loop if `hold` is not NULL. */
+struct stay {
+    rql_hold *hold;
+    sem_t may_end;
+    int value;
+};
+
+/* It runs under the line's locks, which is said; "end_block" ends it. */
+void stay_begin(struct stay *self, const cJSON *words, rql_hold *hold);
+void end_block(cJSON *words);
+void run_block(rql_client *client, cJSON *words);
+/* Under the line's locks its thread does what it is told, until "leave". */
+void run_with(struct actor *actor, cJSON *words);
 
 /* ---- calls_inspect.c ---- */
 
@@ -177,6 +191,10 @@ void tell_zombies(rql_client *client, cJSON *words);
 void flush_zombies(rql_client *client, cJSON *words);
 
 /* ---- calls_thread.c ---- */
+
+/* Who is told of its life: "logs" of the line has that be log lines alone, in the name of the hold.
+ */
+void set_listeners(const cJSON *words, struct hold *hold, rql_lock_options *out);
 
 /* A hold that will have the line's name for it. */
 struct hold *hold_new(const cJSON *words);

@@ -315,10 +315,10 @@ class Actor:
     def begin(self, do, **words):
         return self.remote.begin(do, **{"as": self.name}, **words)
 
-    def ask(self, *names, tries=False, **options):
-        """Begins to acquire."""
+    def ask(self, *names, tries=False, also=None, **options):
+        """Begins to acquire. `also`: what the remote is told beside the options."""
         hold = f"{self.name}.{next(self.numbers)}"
-        words = {"names": names, "options": options, "lock": hold, "try": tries}
+        words = {"names": names, "options": options, "lock": hold, "try": tries, **(also or {})}
         return Asking(self, hold, names, self.begin("acquire", **words))
 
     def acquire(self, *names, **options):
@@ -449,12 +449,12 @@ class World:
         clock = Clock(f"{self.server.folder}/clock{next(self.numbers)}", suspends)
         return self.remote(clock.env), clock
 
-    def client(self, remote=None, events=False, logs=False, proxy=None, **options):
-        """In the shared remote unless another is given."""
+    def client(self, remote=None, events=False, logs=False, proxy=None, also=None, **options):
+        """In the shared remote unless another is given. `also`: what it is told beside the options."""
         if not remote:
             self.shared = remote = self.shared or self.remote()
         options = {"url": self.server.url, "connect_timeout_ms": CONNECT_MS, "retry_count": FOREVER, **options}
-        words = {"options": options, "events": events, "logs": logs}
+        words = {"options": options, "events": events, "logs": logs, **(also or {})}
         if proxy:
             words["proxy"] = proxy
         made = Client(remote, f"client{next(self.numbers)}", **words)
@@ -694,11 +694,11 @@ def is_skipped():
     return True
 
 
-def main():
+def main(at_once=JOBS):
     """Usage: PROGRAM [WORD...]: the scenarios whose title contains all words."""
     if is_skipped():
         return 0
     program = os.path.abspath(sys.argv[1])
     chosen = [case for case in SCENARIOS if all(word in title(*case) for word in sys.argv[2:])]
     print(f"1..{len(chosen)}", flush=True)
-    return 1 if run_all(program, chosen) else 0
+    return 1 if run_all(program, chosen, at_once) else 0

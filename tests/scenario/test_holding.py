@@ -32,13 +32,33 @@ def an_extension_on_a_loop_lasts_from_now(world, kind, names):
 
 @scenario(is_timed=True)
 def a_renewed_lock_outlives_its_ttl(world, kind, names):
-    held = world.actor(kind).acquire(*names, ttl_ms=400, auto_extend=True)
-    began = world.server.now_us()
-    wait_until(lambda: world.server.now_us() - began > 1500000, "three ttl pass")
-    check_equal([world.holder(name) for name in names], [held.outcome.acq_id] * len(names))
-    check_equal(held.state(), "HELD")
-    held.release().check()
-    check_equal(world.keys_left(), [])
+    """Also if the server forgets the scripts again and again."""
+    for forgets in (False, True):
+        held = world.actor(kind).acquire(*names, ttl_ms=400, auto_extend=True)
+        began = world.server.now_us()
+
+        def time_passes(forgets=forgets, began=began):
+            if forgets:
+                world.ask("SCRIPT", "FLUSH")
+            return world.server.now_us() - began > 1500000
+        wait_until(time_passes, "three ttl pass")
+        check_equal([world.holder(name) for name in names], [held.outcome.acq_id] * len(names))
+        check_equal(held.state(), "HELD")
+        held.release().check()
+        check_equal(world.keys_left(), [])
+
+
+@scenario(kinds=["thread", "process"])
+def renewal_ends_with_its_thread(world, kind, names):
+    actor = world.actor(kind)
+    other = world.actor("thread", actor.client)
+    held = actor.acquire(*names, ttl_ms=400, auto_extend=True)
+    world.actors.remove(actor)
+    actor.end()
+    wait_until(lambda: not world.keys_left(), "it ends")
+    held.actor = other
+    check_equal(held.state(), "GONE")
+    held.release().check("NOT_HELD")
 
 
 @scenario(kinds=["process"])

@@ -2,9 +2,11 @@
 """What a holder believes: whatever ends earlier than it thought, it hears of in time."""
 import sys
 
-from harness import FOREVER, Network, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, NAME_OF, Network, check, check_equal, main, scenario, wait_until
 
 LONG_MS = 60000
+LOST_MS = 900  # ttl of what is lost soon
+STATE = ("HELD", "DOUBTFUL", "GONE")
 
 
 def await_time(world, seconds):
@@ -153,6 +155,41 @@ def a_loss_found_by_asking_is_told_at_once(world, kind, names):
     check_equal(held.verify().status, "NOT_HELD")
     await_told(held, names)
     check_equal(held.release().status, "NOT_HELD")
+
+
+@scenario(counts=[1])
+def whoever_is_told_of_a_loss_may_release(world, kind, names):
+    """Within the callback: it is gone by then."""
+    actor = world.actor(kind)
+    held = actor.ask(*names, ttl_ms=LOST_MS, auto_extend=True, also={"releases_when_lost": True}).hold()
+    world.ask("DEL", f"rql:lock:{names[0]}")
+    wait_until(held.is_lost, "it is told")
+    check_equal([(STATE[words["state"]], NAME_OF[words["released"]]) for words in held.losses()], [("GONE", "NOT_HELD")])
+    actor.acquire(*names).release().check()
+    world.free(actor.client)
+    check_equal(len(held.losses()), 1)
+
+
+@scenario(is_timed=True)
+def the_descriptor_of_what_was_lost_is_readable(world, kind, names):
+    """Whether it was asked for before or after; by its ttl, or because somebody took it."""
+    actor = world.actor(kind)
+
+    def is_readable(held, within_ms):
+        return actor.begin("await_loss", lock=held.name, within_ms=within_ms).outcome().check().is_readable
+    for is_renewed, is_asked_before in ((True, True), (True, False), (False, True)):
+        held = actor.acquire(*names, ttl_ms=LOST_MS, auto_extend=is_renewed)
+        if is_asked_before:
+            check(not is_readable(held, 0), "it is readable before")
+        if is_renewed:
+            world.ask("DEL", *(f"rql:lock:{name}" for name in names))
+        if not is_asked_before:
+            wait_until(held.is_lost, "it is told")
+        check(is_readable(held, 10000), "it is silent")
+        check_equal(held.state(), "GONE")
+        check(is_readable(held, 0), "it is readable once only")
+        wait_until(lambda: not world.keys_left(), "nothing is left")
+        held.release().check("NOT_HELD")
 
 
 @scenario()

@@ -70,13 +70,16 @@ def what_the_holder_is_told(world, kind, names):
 
 @scenario(kinds=["thread", "process"], counts=[1])
 def a_lock_bears_the_names_of_who_takes_it(world, kind, names):
-    """Handles are used again, by whoever comes next."""
+    """In the gem's form. Handles are used again, by whoever comes next."""
     client = world.client(world.remote())
     actors = [world.actor("thread", client) for _ in range(2)]
     for actor in (*actors, actors[0], world.actor(kind)):
         held, ids = actor.acquire(*names), actor.begin("whoami").outcome()
         check_equal((held.outcome.acq_id, held.outcome.hst_id), (ids.acq_id, ids.hst_id))
         held.release().check()
+        ids, process = actor.begin("whoami", task=7).outcome(), f"{actor.remote.process.pid}/{ids.thread}"
+        check_equal((ids.acq_id, ids.hst_id), (f"rql:acq:{process}/7/0/{ids.identity}",
+                                               f"rql:hst:{process}/0/{ids.identity}"))
 
 
 @scenario(counts=[1])
@@ -412,6 +415,36 @@ def a_look_at_a_held_lock_comes_to_its_limits(world, kind, names):
     check_equal(world.keys_left(), [lock_of(names)])
     held.release().check()
     look(actor, names).outcome().check()
+
+
+@scenario(kinds=["thread"], counts=[1])
+def a_look_without_the_right_to_see_the_ttl_is_refused(world, kind, names):
+    """A ttl of ages is one all the same."""
+    held, actor = world.held_by_another(*names), world.actor(kind)
+    world.ask("ACL", "SETUSER", "default", "-pttl")
+    status = look(actor, names, retry_count=2, retry_delay_ms=10).outcome().status
+    world.ask("ACL", "SETUSER", "default", "+@all")
+    check_equal(status, "E_AUTH")
+    world.ask("PEXPIRE", lock_of(names), 9 * 10 ** 18)
+    look(actor, names, retry_count=2, retry_delay_ms=10).outcome().check("RETRY_LIMIT")
+    held.release().check()
+
+
+@scenario(kinds=["thread"], counts=[1])
+def the_possible_hosts_are_those_of_the_live_threads(world, kind, names):
+    """A thread that was joined is one of them until the kernel has cleared it away."""
+    actor = world.actor(kind)
+    others = [world.actor(kind, actor.client) for _ in range(4)]
+
+    def hosts():
+        return actor.begin("possible_hosts").outcome().check().names
+    mine, *theirs = [one.begin("whoami").outcome().hst_id for one in (actor, *others)]
+    check_equal([hosts().count(host) for host in (mine, *theirs)], [1] * 5)
+    for one in others:
+        world.actors.remove(one)
+        one.end()
+    wait_until(lambda: not set(theirs) & set(hosts()), "they have gone")
+    check_equal(hosts().count(mine), 1)
 
 
 @scenario(kinds=["thread"], counts=[1])

@@ -126,9 +126,10 @@ def others_in_front_are_told_apart_from_holders(world, kind, names):
     held = world.held_by_another("other")
     first = told(world, kind)[0].ask(names[0], "other", timeout_ms=FOREVER)
     world.await_queue(["other"], 1)
-    outcome = world.actor(kind).refused(*names, fail_fast=True)
-    check_equal((outcome.status, outcome.result["failed_on"]), ("FAIL_FAST_AFTER_TRY", 0))
-    check_equal(outcome.result["fates"], [BEHIND, OPEN, OPEN])
+    for order, failed_on, fates in ((names, 0, [BEHIND, OPEN, OPEN]), (names[::-1], 2, [OPEN, OPEN, BEHIND])):
+        outcome = world.actor(kind).refused(*order, fail_fast=True)
+        check_equal((outcome.status, outcome.result["failed_on"]), ("FAIL_FAST_AFTER_TRY", failed_on))
+        check_equal(outcome.result["fates"], fates)
     check_equal([world.queue_length(name) for name in names], [1, 0, 0])
     held.release().check()
     first.hold().release().check()

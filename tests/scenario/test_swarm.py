@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """The swarm in one process: its hosts, what it does by hand, what it tells, and what becomes of it without a server."""
+import os
+import pathlib
 import sys
 
 from harness import (FOREVER, MINUTE_MS, check, check_equal, main, once, scenario, wait_until)
@@ -8,7 +10,7 @@ from swarms import (DAY_MS, DEAD, DEAD_HOST, FLUSHES, PROBES, QUICK, ZOMBIE_TTL_
 
 KINDS = ["thread", "loop"]
 TTL_MS = 15000
-OFF, RUNNING, CLOSED = 0, 1, 0
+OFF, RUNNING, HUNG, CLOSED = 0, 1, 2, 0
 
 
 def use(actor, name="used"):
@@ -325,6 +327,27 @@ def elements_have_connections_of_their_own(world, kind, _names):
         client.remote.do("end_proxy", proxy=proxy)
 
 
+def threads_of(client):
+    """The names of the library's."""
+    tasks = f"/proc/{client.remote.process.pid}/task"
+    names = [pathlib.Path(tasks, task, "comm").read_text("ascii") for task in os.listdir(tasks)]
+    return sorted(name.strip() for name in names if name.startswith("rql-"))
+
+
+@once
+def a_client_has_two_threads_at_most(world, _kind, names):
+    """Beside libuv's pool, which connects."""
+    actor = world.actor("process")
+    with swarm(world, actor.client):
+        held = actor.acquire(*names, ttl_ms=200, auto_extend=True)
+        await_hosts(world, 1)
+        await_status(actor.client, lambda status: all(element["steps"] for element in (
+            status.probe_hosts, status.flush_zombies, status.supervisor)), "all have made a step")
+        check_equal([name.startswith("rql-swarm") for name in threads_of(actor.client)], [False, True])
+        held.release().check("OK", "NOT_HELD")
+    check_equal([name for name in threads_of(actor.client) if name.startswith("rql-swarm")], [])
+
+
 @once
 def locks_are_scanned_only_when_somebody_is_dead(world, _kind, _names):
     """The living cost the server one look at their hash each time, however many locks there are."""
@@ -414,6 +437,40 @@ def a_breaker_tells_of_an_outage_once(world, kind, _names):
     check_equal((opened["element"], opened["status"] < 0), ("probe_hosts", True))
     check(stats.swarm_failures >= 3 and stats.probes >= 2, "they are not counted")
     client.remote.do("end_proxy", proxy="probing")
+
+
+def hanging_client(world):
+    """Its listener hangs in the middle of the flusher's first step, and with it the loop that the swarm lives on. What
+    a step may take follows from the times."""
+    return world.client(world.remote(), also={"hangs_at": "flusher_elected"}, connect_timeout_ms=200,
+                        io_timeout_ms=200)
+
+
+@once
+def an_element_that_hangs_is_replaced(world, _kind, _names):
+    client = hanging_client(world)
+    with swarm(world, client, **FLUSHES):
+        await_status(client, lambda status: status.flush_zombies["state"] == HUNG, "it hangs")
+        check_equal(client.remote.events("element_hung"), [])  # it holds up the loop
+        client.remote.do("listen_on", client=client.name)
+        for name in ("element_hung", "element_restarted"):
+            wait_until(lambda name=name: client.remote.events(name), f"{name} is told")
+        await_status(client, lambda status: (status.flush_zombies["state"], status.flush_zombies["restarts"])
+                     == (RUNNING, 1), "it works again")
+        check_equal((client.remote.events("element_hung")[-1]["element"], client.stats().swarm_restarts),
+                    ("flush_zombies", 1))
+        raw_host(world, DEAD_HOST, 100)
+        await_flushed(world)
+
+
+@once
+def a_listener_may_stop_its_swarm(world, _kind, _names):
+    """It cannot wait for itself."""
+    client = hanging_client(world)
+    with swarm(world, client, **FLUSHES) as made:
+        client.remote.do("listen_on", client=client.name, stop=made.name)
+        wait_until(lambda: client.remote.events("flusher_retired"), "it has retired")
+    check_equal(world.ask("EXISTS", "rql:swarm:flusher"), 0)
 
 
 @scenario(kinds=KINDS, counts=[1])

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Who waits for a lock, and how the wait ends."""
+import concurrent.futures
 import sys
 
 from harness import FOREVER, as_they_end, check, check_equal, check_served_in_order, main, scenario, wait_until
@@ -270,6 +271,29 @@ def a_hand_over_costs_one_command(world, kind, names):
     serve_all(asked)
     n_calls = world.n_scripts() - before
     check(17 <= n_calls <= 20, f"{n_calls} commands")
+
+
+@scenario(kinds=["thread"], counts=[1], is_timed=True)
+def a_contended_lock_costs_two_commands(world, kind, names):
+    """Of two clients that listen already. A release that wakes another looks for pushes first, by a PING. A stall may
+    cost a poll."""
+    clients = world.told_clients(kind, retry_delay_ms=3600000)[:2]
+    actors = [world.actor(kind, clients[i % 2]) for i in range(16)]
+    handed_over = []
+
+    def contend(actor):
+        for _ in range(20):
+            mine = actor.acquire(*names, timeout_ms=FOREVER)
+            handed_over.append(mine.outcome.handed_over)
+            mine.release().check()
+    before = [world.n_calls(command) for command in ("evalsha", "ping")]
+    with concurrent.futures.ThreadPoolExecutor(len(actors)) as pool:
+        list(pool.map(contend, actors))
+    n_scripts, n_pings = (world.n_calls(command) - n for command, n in zip(("evalsha", "ping"), before))
+    check(sum(handed_over) > 160, f"{sum(handed_over)} were handed over")
+    check(640 <= n_scripts <= 656, f"{n_scripts} commands")
+    check_equal(n_pings, sum(handed_over))
+    world.await_nothing_left()
 
 
 @scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)

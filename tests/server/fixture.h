@@ -80,22 +80,6 @@ static inline int64_t ask_int(const char *format, ...)
     return value;
 }
 
-/* Returns `out`; "" for nil. */
-static inline char *ask_text(char out[TEXT_SIZE], const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static inline char *ask_text(char out[TEXT_SIZE], const char *format, ...)
-{
-    char text[TEXT_SIZE];
-    redisReply *reply;
-
-    FORMAT_COMMAND(text, format);
-    reply = ask_reply(text);
-    (void)snprintf(out, TEXT_SIZE, "%s", reply->type == REDIS_REPLY_NIL ? "" : reply->str);
-    freeReplyObject(reply);
-    return out;
-}
-
 struct expected {
     char text[TEXT_SIZE];
     int64_t value;
@@ -227,23 +211,8 @@ struct waiter {
     pthread_t thread;
     rql_lock *lock;
     rql_status status;
-    int64_t ended_us;
-    int64_t token;
-    int64_t tries;
-    bool handed_over;
-    char acquirer[RQL_ID_SIZE];
     rql_error error;
 };
-
-static inline void note_grant(struct waiter *self)
-{
-    rql_lock_facts facts = rql_lock_describe(self->lock);
-
-    self->token = rql_lock_token(self->lock);
-    self->tries = facts.tries;
-    self->handed_over = facts.handed_over;
-    (void)snprintf(self->acquirer, sizeof self->acquirer, "%s", facts.acq_id);
-}
 
 static inline void *run_waiter(void *data)
 {
@@ -251,10 +220,6 @@ static inline void *run_waiter(void *data)
 
     self->status =
         rql_lock_acquire(self->client, self->name, &self->options, &self->lock, &self->error);
-    self->ended_us = wait_clock_us();
-    if (self->status == RQL_OK) {
-        note_grant(self);
-    }
     if (self->releases && self->status == RQL_OK) {
         self->status = rql_lock_release(self->lock, &self->error);
         self->lock = NULL;
@@ -288,20 +253,6 @@ static inline rql_status waiter_join(struct waiter *self)
 {
     assert_int_equal(pthread_join(self->thread, NULL), 0);
     return self->status;
-}
-
-/* The client listens from now on: what follows does not depend on its first wait. */
-static inline void make_listen(rql_client *of, rql_client *holder)
-{
-    rql_lock *held = hold(holder, "listen");
-    struct waiter waiter = {
-        .client = of, .name = "listen", .options = patient(of), .releases = true};
-
-    waiter_start_as(&waiter, 1);
-    await_int(1, "EVAL return(redis.call('pubsub','numsub','rql:wake:%s')[2]) 0",
-              rql_client_identity(of));
-    CHECK_OK(rql_lock_release(held, NULL));
-    CHECK_OK(waiter_join(&waiter));
 }
 
 /* In a fresh process, which ends with this one; ended by kill_child(). */

@@ -49,14 +49,6 @@ static inline rql_swarm *swarm_of(rql_client *of)
     return swarm_with(of, &options);
 }
 
-static inline rql_swarm *flusher_of(rql_client *of)
-{
-    rql_swarm_options options = quick(of);
-
-    options.probe_hosts = false;
-    return swarm_with(of, &options);
-}
-
 /* A host whose last heartbeat is `age_s` seconds old. */
 static inline void raw_host(const char *host, int64_t age_s)
 {

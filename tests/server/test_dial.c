@@ -220,32 +220,17 @@ static int miss(struct rqli_endpoint endpoint, int64_t within_ms, const char *re
     return error.sys_errno;
 }
 
-static void a_closed_port_is_refused_at_once(void **state)
+/* At once, and it says why. */
+static void whoever_does_not_listen_is_named(void **state)
 {
     int port = 0;
 
     (void)state;
     (void)close(listen_at("127.0.0.1", &port, 1));
     assert_int_equal(miss(at_port("127.0.0.1", port), long_ms, "Connection refused"), ECONNREFUSED);
-}
-
-static void a_path_without_a_socket_is_named(void **state)
-{
-    (void)state;
     assert_int_equal(miss(at_url(place.url), long_ms, "No such file or directory"), ENOENT);
-}
-
-static void a_path_without_a_listener_is_refused(void **state)
-{
-    (void)state;
     (void)close(listen_at_path(place.path, 1));
     assert_int_equal(miss(at_url(place.url), long_ms, "Connection refused"), ECONNREFUSED);
-    (void)unlink(place.path);
-}
-
-static void an_unknown_name_is_said(void **state)
-{
-    (void)state;
     (void)miss(at_port("unknown.test", 1), long_ms, gai_strerror(EAI_NONAME));
 }
 
@@ -258,70 +243,55 @@ static int option_of(int fd, int level, int name)
     return value;
 }
 
-static void a_tcp_socket_is_set_up(void **state)
+static void sockets_are_set_up(void **state)
 {
+    static const struct {
+        int level, name, value;
+    } of_tcp[] = {
+        {IPPROTO_TCP, TCP_NODELAY, 1},  {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, 5}, {IPPROTO_TCP, TCP_KEEPINTVL, 2},
+        {IPPROTO_TCP, TCP_KEEPCNT, 2},  {IPPROTO_TCP, TCP_USER_TIMEOUT, 1234},
+    };
+
     int port = 0;
-    int listener = listen_at("127.0.0.1", &port, 1);
-    int fd = reach(at_port("127.0.0.1", port));
-
-    (void)state;
-    assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
-    assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
-    assert_int_equal(option_of(fd, IPPROTO_TCP, TCP_NODELAY), 1);
-    assert_int_equal(option_of(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
-    assert_int_equal(option_of(fd, IPPROTO_TCP, TCP_KEEPIDLE), 5);
-    assert_int_equal(option_of(fd, IPPROTO_TCP, TCP_KEEPINTVL), 2);
-    assert_int_equal(option_of(fd, IPPROTO_TCP, TCP_KEEPCNT), 2);
-    assert_int_equal(option_of(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 1234);
-    (void)close(fd);
-    (void)close(listener);
-}
-
-static void a_unix_socket_is_set_up(void **state)
-{
-    int listener = listen_at_path(place.path, 1);
-    int fd = reach(at_url(place.url));
+    const int listeners[] = {listen_at("127.0.0.1", &port, 1), listen_at_path(place.path, 1)};
+    const int fds[] = {reach(at_port("127.0.0.1", port)), reach(at_url(place.url))};
     struct timeval limit = {1, 1};
     socklen_t size = sizeof limit;
 
     (void)state;
-    assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
-    assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
-    assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, &size), 0);
+    for (size_t i = 0; i < sizeof of_tcp / sizeof of_tcp[0]; i++) {
+        assert_int_equal(option_of(fds[0], of_tcp[i].level, of_tcp[i].name), of_tcp[i].value);
+    }
+    assert_int_equal(getsockopt(fds[1], SOL_SOCKET, SO_SNDTIMEO, &limit, &size), 0);
     assert_int_equal(limit.tv_sec, 0);
     assert_int_equal(limit.tv_usec, 0);
-    (void)close(fd);
-    (void)close(listener);
-    (void)unlink(place.path);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(fcntl(fds[i], F_GETFL) & O_NONBLOCK, 0);
+        assert_int_equal(fcntl(fds[i], F_GETFD), FD_CLOEXEC);
+        (void)close(fds[i]);
+        (void)close(listeners[i]);
+    }
 }
 
 static void a_full_backlog_costs_the_deadline(void **state)
 {
-    int64_t start_us = rqli_now_us();
-    int fds[FILL_MAX];
     int port = 0;
-    int listener = listen_at("127.0.0.1", &port, 0);
+    const int listeners[] = {listen_at("127.0.0.1", &port, 0), listen_at_path(place.path, 0)};
 
     (void)state;
-    fill(listener, fds);
-    assert_int_equal(miss(at_port("127.0.0.1", port), short_ms, "Connection timed out"), ETIMEDOUT);
-    assert_true(rqli_now_us() - start_us >= short_ms * 1000);
-    drop(fds);
-    (void)close(listener);
-}
+    for (int i = 0; i < 2; i++) {
+        int64_t start_us = rqli_now_us();
+        int fds[FILL_MAX];
 
-static void a_full_unix_backlog_costs_the_deadline(void **state)
-{
-    int64_t start_us = rqli_now_us();
-    int fds[FILL_MAX];
-    int listener = listen_at_path(place.path, 0);
-
-    (void)state;
-    fill(listener, fds);
-    assert_int_equal(miss(at_url(place.url), short_ms, "Connection timed out"), ETIMEDOUT);
-    assert_true(rqli_now_us() - start_us >= short_ms * 1000);
-    drop(fds);
-    (void)close(listener);
+        fill(listeners[i], fds);
+        assert_int_equal(miss(i == 0 ? at_port("127.0.0.1", port) : at_url(place.url), short_ms,
+                              "Connection timed out"),
+                         ETIMEDOUT);
+        assert_true(rqli_now_us() - start_us >= short_ms * 1000);
+        drop(fds);
+        (void)close(listeners[i]);
+    }
     (void)unlink(place.path);
 }
 
@@ -351,7 +321,6 @@ static void a_backlog_that_gets_room_is_waited_for(void **state)
     assert_int_equal(pthread_join(thread, NULL), 0);
     drop(fds);
     (void)close(listener);
-    (void)unlink(place.path);
 }
 
 static void ignore(int number)
@@ -373,11 +342,10 @@ static void signals_neither_end_nor_prolong_a_dial(void **state)
 {
     storm(1000);
     a_full_backlog_costs_the_deadline(state);
-    a_full_unix_backlog_costs_the_deadline(state);
     storm(0);
 }
 
-static void a_passed_deadline_fails(void **state)
+static void deadlines_may_have_passed_or_be_endless(void **state)
 {
     int listener = listen_at_path(place.path, 1);
     struct rqli_endpoint endpoint = at_url(place.url);
@@ -386,23 +354,10 @@ static void a_passed_deadline_fails(void **state)
     (void)state;
     assert_int_equal(rqli_connect(&endpoint, 0, &fd, NULL), RQL_E_IO);
     assert_int_equal(fd, -1);
-    rqli_endpoint_fini(&endpoint);
-    (void)close(listener);
-    (void)unlink(place.path);
-}
-
-static void an_endless_deadline_is_no_overflow(void **state)
-{
-    int listener = listen_at_path(place.path, 1);
-    struct rqli_endpoint endpoint = at_url(place.url);
-    int fd = -1;
-
-    (void)state;
     CHECK_OK(rqli_connect(&endpoint, RQLI_NEVER_US, &fd, NULL));
     rqli_endpoint_fini(&endpoint);
     (void)close(fd);
     (void)close(listener);
-    (void)unlink(place.path);
 }
 
 static void localhost_is_found_whatever_comes_first(void **state)
@@ -474,26 +429,28 @@ static void a_slow_resolver_is_waited_for(void **state)
     (void)close(listener);
 }
 
+static int remove_socket(void **state)
+{
+    (void)state;
+    (void)unlink(place.path);
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_closed_port_is_refused_at_once),
-        cmocka_unit_test(a_path_without_a_socket_is_named),
-        cmocka_unit_test(a_path_without_a_listener_is_refused),
-        cmocka_unit_test(an_unknown_name_is_said),
-        cmocka_unit_test(a_tcp_socket_is_set_up),
-        cmocka_unit_test(a_unix_socket_is_set_up),
-        cmocka_unit_test(a_full_backlog_costs_the_deadline),
-        cmocka_unit_test(a_full_unix_backlog_costs_the_deadline),
-        cmocka_unit_test(a_backlog_that_gets_room_is_waited_for),
-        cmocka_unit_test(signals_neither_end_nor_prolong_a_dial),
-        cmocka_unit_test(a_passed_deadline_fails),
-        cmocka_unit_test(an_endless_deadline_is_no_overflow),
-        cmocka_unit_test(localhost_is_found_whatever_comes_first),
-        cmocka_unit_test(every_address_is_tried),
-        cmocka_unit_test(a_name_is_resolved_afresh),
-        cmocka_unit_test(a_hanging_resolver_costs_only_the_deadline),
-        cmocka_unit_test(a_slow_resolver_is_waited_for),
+#define TEST(name) cmocka_unit_test_setup(name, remove_socket)
+        TEST(whoever_does_not_listen_is_named),
+        TEST(sockets_are_set_up),
+        TEST(a_full_backlog_costs_the_deadline),
+        TEST(a_backlog_that_gets_room_is_waited_for),
+        TEST(signals_neither_end_nor_prolong_a_dial),
+        TEST(deadlines_may_have_passed_or_be_endless),
+        TEST(localhost_is_found_whatever_comes_first),
+        TEST(every_address_is_tried),
+        TEST(a_name_is_resolved_afresh),
+        TEST(a_hanging_resolver_costs_only_the_deadline),
+        TEST(a_slow_resolver_is_waited_for),
     };
 
     return cmocka_run_group_tests_name("dial", tests, make_place, remove_place);

@@ -12,6 +12,32 @@
 enum { FORKS = 20, HAMMERS = 4 };
 
 static rql_lock *inherited;
+static rql_series *inherited_series;
+static const char *const names[] = {"a", "b"};
+
+static rql_series_options series_options(void)
+{
+    rql_series_options options;
+
+    rql_series_options_init(&options);
+    options.names = names;
+    options.n_names = 2;
+    return options;
+}
+
+static void refuse_series(void)
+{
+    const rql_series_options options = series_options();
+    rql_series *second = NULL;
+    int fd;
+
+    must(rql_series_acquire(client, &options, &second, NULL) == RQL_E_FORKED, 30);
+    must(rql_series_extend(inherited_series, 1000, NULL) == RQL_E_FORKED, 31);
+    must(rql_series_lost_fd(inherited_series, &fd, NULL) == RQL_E_FORKED, 32);
+    must(rql_series_get_state(inherited_series) == RQL_GONE, 33);
+    must(rql_series_remaining_ms(inherited_series) == 0, 34);
+    must(rql_series_release(inherited_series, NULL, NULL) == RQL_E_FORKED, 35);
+}
 
 static void refuse_and_free_what_is_inherited(void)
 {
@@ -26,6 +52,9 @@ static void refuse_and_free_what_is_inherited(void)
     must(rql_clear_locks_of(client, &owner, NULL, NULL, NULL) == RQL_E_FORKED, 15);
     must(rql_clear_current_locks(client, 0, NULL, NULL, NULL) == RQL_E_FORKED, 16);
     must(rql_clear_dead_requests(client, NULL, NULL, NULL, NULL) == RQL_E_FORKED, 17);
+    if (inherited_series) {
+        refuse_series();
+    }
     client = rql_client_free(client);
     use_own_client();
 }
@@ -61,11 +90,13 @@ static bool hammers_run(void *data)
 
 static void child_has_nothing_of_the_parents_and_does_it_no_harm(void **state)
 {
+    const rql_series_options options = series_options();
     struct hammer self = {0};
     struct threads *threads;
 
     (void)state;
     inherited = hold(client, "inherited");
+    CHECK_OK(rql_series_acquire(client, &options, &inherited_series, NULL));
     threads = threads_start(HAMMERS, hammer, &self);
     for (int i = 0; i < FORKS; i++) {
         self.n_done = 0;
@@ -76,6 +107,8 @@ static void child_has_nothing_of_the_parents_and_does_it_no_harm(void **state)
     threads_join(threads);
     assert_int_equal(self.n_faults, 0);
     CHECK_OK(rql_lock_release(inherited, NULL));
+    CHECK_OK(rql_series_release(inherited_series, NULL, NULL));
+    inherited_series = NULL;
 }
 
 static void free_inherited_client(void)

@@ -1,15 +1,11 @@
 #include "clients.h"
 
-#include "lock/client.h"
-#include "lock/leases.h"
-#include "lock/lock.h"
-#include "stall.h"
 #include "threads.h"
 
 #include <dlfcn.h>
 #include <uv.h>
 
-/* What keeps a lock: renewal, whatever its thread, its holder and its server do meanwhile. */
+/* What keeps a lock: renewal, whatever the threads do meanwhile. */
 
 enum { TTL_MS = 900, RACERS = 4, RACES = 250 };
 
@@ -62,90 +58,20 @@ static int64_t end_ms(void)
     return ask_int("PEXPIRETIME rql:lock:x");
 }
 
-struct renewal {
-    int64_t beyond_ms;
-    bool forgets; /* the server forgets all scripts, again and again */
-};
-
 static bool is_renewed_or_gone(void *data)
 {
-    const struct renewal *self = data;
-    int64_t ends_ms;
+    int64_t ends_ms = end_ms();
 
-    if (self->forgets) {
-        ask("SCRIPT FLUSH");
-    }
-    ends_ms = end_ms();
-    return ends_ms < 0 || ends_ms >= self->beyond_ms;
+    return ends_ms < 0 || ends_ms >= *(const int64_t *)data;
 }
 
 /* Until the lock lives a ttl longer than it was taken for: the holder has renewed thrice. */
-static rql_status await_renewals(rql_lock *lock, int64_t ttl_ms, bool forgets)
+static rql_status await_renewals(rql_lock *lock, int64_t ttl_ms)
 {
-    struct renewal renewal = {.beyond_ms = end_ms() + ttl_ms, .forgets = forgets};
+    int64_t beyond_ms = end_ms() + ttl_ms;
 
-    assert_true(wait_until(is_renewed_or_gone, &renewal, AWAIT_MS));
+    assert_true(wait_until(is_renewed_or_gone, &beyond_ms, AWAIT_MS));
     return rql_lock_verify(lock, NULL);
-}
-
-static void check_held(rql_lock *lock, int64_t ttl_ms)
-{
-    assert_int_not_equal(rql_lock_get_state(lock), RQL_GONE);
-    assert_true(rql_lock_remaining_ms(lock) > 0);
-    assert_true(ask_int("PTTL rql:lock:x") <= ttl_ms);
-    CHECK_OK(rql_lock_release(lock, NULL));
-}
-
-/* What the leases' thread did: why it was lost. */
-static void print_trace(const rql_lock *lock)
-{
-    static const char *const names[] = {"roused",    "looks",    "renews", "renewed",
-                                        "withdraws", "withdrew", "lost",   "planned"};
-    struct rqli_trace trace = rqli_leases_trace(client->leases);
-    unsigned i = trace.n > RQLI_TRACE_SIZE ? trace.n - RQLI_TRACE_SIZE : 0;
-
-    print_message("# asked for at %lld; stalls of %lld us\n", (long long)lock->begun_us,
-                  (long long)stall_worst_us());
-    for (; i < trace.n; i++) {
-        unsigned at = i % RQLI_TRACE_SIZE;
-
-        print_message("# %lld %s %lld\n", (long long)trace.item[at].at_us,
-                      names[trace.item[at].what], (long long)trace.item[at].value);
-    }
-}
-
-/* A renewal has two thirds of the ttl. Where nobody runs for about that long the lock is lost, and
- * the next one gets more. */
-static void keep_a_short_lock(bool forgets)
-{
-    rql_lock_options options = renewed(TTL_MS);
-    rql_lock *lock = hold_with(client, "x", &options);
-    rql_status status = await_renewals(lock, options.ttl_ms, forgets);
-
-    while (status == RQL_NOT_HELD && stall_worst_us() > options.ttl_ms * 1000 / 4) {
-        (void)!rql_lock_release(lock, NULL);
-        options.ttl_ms *= 4;
-        lock = hold_with(client, "x", &options);
-        status = await_renewals(lock, options.ttl_ms, forgets);
-    }
-    if (status) {
-        print_trace(lock);
-    }
-    CHECK_OK(status);
-    check_held(lock, options.ttl_ms);
-}
-
-static void auto_extend_keeps_a_short_lock(void **state)
-{
-    (void)state;
-    keep_a_short_lock(false);
-    assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
-}
-
-static void renewals_go_on_when_the_server_has_forgotten_the_script(void **state)
-{
-    (void)state;
-    keep_a_short_lock(true);
 }
 
 /* Its thread is there before the lock is: a lease does not begin with a wait for that. */
@@ -159,29 +85,10 @@ static void a_lock_is_renewed_however_late_its_thread_starts(void **state)
     start_delay_ms = ttl_ms + ttl_ms / 4;
     lock = hold_with(client, "x", &options);
     start_delay_ms = 0;
-    CHECK_OK(await_renewals(lock, ttl_ms, false));
-    check_held(lock, ttl_ms);
-}
-
-static void *acquire_and_end(void *data)
-{
-    rql_lock_options options = renewed(TTL_MS / 3);
-
-    return rql_lock_acquire(client, "x", &options, data, NULL) ? NULL : data;
-}
-
-static void renewal_ends_with_its_thread(void **state)
-{
-    rql_lock *lock = NULL;
-    pthread_t thread;
-
-    (void)state;
-    assert_int_equal(pthread_create(&thread, NULL, acquire_and_end, &lock), 0);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_non_null(lock);
-    await_int(0, "EXISTS rql:lock:x");
-    assert_int_equal(rql_lock_get_state(lock), RQL_GONE);
-    assert_int_equal(rql_lock_release(lock, NULL), RQL_NOT_HELD);
+    CHECK_OK(await_renewals(lock, ttl_ms));
+    assert_true(rql_lock_remaining_ms(lock) > 0);
+    assert_true(ask_int("PTTL rql:lock:x") <= ttl_ms);
+    CHECK_OK(rql_lock_release(lock, NULL));
 }
 
 struct asked {
@@ -226,31 +133,9 @@ static void a_lock_outlives_the_thread_that_asked_a_loop_for_it(void **state)
     assert_int_equal(pthread_join(thread, &failed), 0);
     assert_null(failed);
     assert_true(wait_until(has_lock, &asked, AWAIT_MS));
-    CHECK_OK(await_renewals(asked.lock, rql_lock_describe(asked.lock).ttl_ms, false));
+    CHECK_OK(await_renewals(asked.lock, rql_lock_describe(asked.lock).ttl_ms));
     CHECK_OK(rql_lock_release(asked.lock, NULL));
     CHECK_OK(rql_loop_close(asked.loop, NULL, NULL, NULL));
-}
-
-/* Release, extension and renewal are the owner's: they leave alone what another holds by then. */
-static void what_another_holds_by_now_is_left_alone(void **state)
-{
-    rql_lock *lock = hold(client, "x");
-    rql_lock *taken;
-    int64_t ends_ms;
-
-    (void)state;
-    ask("DEL rql:lock:x");
-    taken = hold(other, "x");
-    ends_ms = end_ms();
-    assert_int_equal(rql_lock_get_state(lock), RQL_HELD); /* nobody has asked yet */
-    assert_int_equal(rql_lock_extend(lock, 90000, NULL), RQL_NOT_HELD);
-    assert_int_equal(rql_lock_get_state(lock), RQL_GONE);
-    assert_int_equal(rql_lock_verify(lock, NULL), RQL_NOT_HELD);
-    assert_int_equal(rql_release_by_secret(client, "x", rql_lock_secret(lock), NULL), RQL_NOT_HELD);
-    assert_int_equal(rql_lock_release(lock, NULL), RQL_NOT_HELD);
-    assert_int_equal(end_ms(), ends_ms);
-    CHECK_OK(rql_lock_verify(taken, NULL));
-    CHECK_OK(rql_lock_release(taken, NULL));
 }
 
 struct races {
@@ -300,12 +185,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(auto_extend_keeps_a_short_lock),
-        TEST(renewals_go_on_when_the_server_has_forgotten_the_script),
         TEST(a_lock_is_renewed_however_late_its_thread_starts),
-        TEST(renewal_ends_with_its_thread),
         TEST(a_lock_outlives_the_thread_that_asked_a_loop_for_it),
-        TEST(what_another_holds_by_now_is_left_alone),
         TEST(a_release_may_meet_a_renewal),
     };
 

@@ -3,10 +3,9 @@
 
 #include "proxy.h"
 
-#include <dirent.h>
 #include <semaphore.h>
 
-/* Where a swarm lives: on a loop of the caller, or on one of its own in the only thread it has. */
+/* A swarm that lives on a loop of the caller. */
 
 #define DEAD_HOST "rql:hst:90001/1/3/ffffffffffffff01"
 #define DEAD_ACQUIRER "rql:acq:90001/1/2/3/ffffffffffffff01"
@@ -41,60 +40,6 @@ static rql_swarm *swarm_on_loop(rql_client *of)
     return swarm_with(of, &options);
 }
 
-/* Threads of this process whose names begin with that. */
-static int count_threads(const char *name)
-{
-    DIR *tasks = opendir("/proc/self/task");
-    struct dirent *task;
-    int count = 0;
-
-    assert_non_null(tasks);
-    while ((task = readdir(tasks))) {
-        char path[300];
-        char text[32] = "";
-        FILE *file;
-
-        (void)snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
-        file = fopen(path, "re");
-        if (file) {
-            count += fgets(text, sizeof text, file) && strncmp(text, name, strlen(name)) == 0;
-            (void)fclose(file);
-        }
-    }
-    (void)closedir(tasks);
-    return count;
-}
-
-static bool has_stepped(void *data)
-{
-    rql_swarm_status status = status_of(data);
-
-    return status.probe_hosts.steps > 0 && status.flush_zombies.steps > 0 &&
-           status.supervisor.steps > 0;
-}
-
-/* Beside libuv's pool, which connects. */
-static void client_has_two_threads_at_most(void **state)
-{
-    rql_lock_options options = patient(client);
-    rql_swarm *swarm;
-    rql_lock *lock = NULL;
-
-    (void)state;
-    swarm = swarm_of(client);
-    options.auto_extend = true;
-    options.ttl_ms = 200;
-    CHECK_OK(rql_lock_acquire(client, "x", &options, &lock, NULL));
-    await_hosts(1);
-    assert_true(wait_until(has_stepped, client, AWAIT_MS));
-    await_int(1, "EVAL return(redis.call('pttl','rql:lock:x')>0)and(1)or(0) 0");
-    assert_int_equal(count_threads("rql-swarm"), 1);
-    assert_int_equal(count_threads("rql-"), 2);
-    CHECK_OK(rql_lock_release(lock, NULL));
-    rql_swarm_free(swarm);
-    assert_int_equal(count_threads("rql-swarm"), 0);
-}
-
 static bool flusher_is_off(const void *data)
 {
     (void)data;
@@ -124,7 +69,6 @@ static void swarm_lives_on_a_loop_of_the_caller(void **state)
     assert_int_equal(ask_int("EXISTS rql:lock:y"), 0);
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 1);
     assert_true(status_of(client).is_flusher);
-    assert_int_equal(count_threads("rql-swarm"), 0);
     rql_swarm_stop(swarm);
     assert_false(status_of(client).is_running);
     assert_int_equal(ask_int("EXISTS rql:swarm:flusher"), 1); /* it waits for nothing */
@@ -329,7 +273,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_uv, tear_down_loop)
-        TEST(client_has_two_threads_at_most),
         TEST(swarm_lives_on_a_loop_of_the_caller),
         TEST(swarm_on_a_loop_that_stands_still_is_freed_when_it_goes_on),
         TEST(swarm_whose_loop_has_never_run_can_be_freed),

@@ -26,27 +26,31 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void *hold_and_end(void *data)
+/* Releases at once. */
+static struct waiter for_a_moment(const char *name)
 {
-    rql_lock_options options = patient(client);
-
-    options.ttl_ms = 600;
-    options.auto_extend = true;
-    *(rql_lock **)data = hold_with(client, "x", &options);
-    return NULL;
+    return (struct waiter){
+        .client = client, .name = name, .options = patient(client), .releases = true};
 }
 
-static void thread_that_ends_as_holder_is_renewed_no_more(void **state)
+static bool is_connecting(void *data)
 {
-    rql_lock *lock = NULL;
-    pthread_t thread;
+    struct proxy_counts counts = proxy_counts(data);
 
-    (void)state;
-    assert_int_equal(pthread_create(&thread, NULL, hold_and_end, &lock), 0);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    await_int(0, "EXISTS rql:lock:x");
-    assert_int_equal(rql_lock_get_state(lock), RQL_GONE);
-    assert_int_equal(rql_lock_release(lock, NULL), RQL_NOT_HELD);
+    return counts.connections > 0;
+}
+
+/* The client's way to the server, frozen from now on. */
+static struct proxy *freeze_the_way(void)
+{
+    rql_options options = client_options();
+    struct proxy *proxy = proxy_start(server.socket_path);
+
+    options.url = proxy_url(proxy);
+    rql_client_free(client);
+    client = new_client_with(&options);
+    proxy_freeze(proxy, PROXY_BOTH, true);
+    return proxy;
 }
 
 static void *run_and_end_if_cancelled(void *data)
@@ -72,12 +76,10 @@ static void expect_cancelled(struct waiter *self)
 static void cancellation_waits_for_the_end_of_the_call(void **state)
 {
     rql_lock *held = hold(client, "x");
-    struct waiter doomed = {.client = client, .name = "x", .options = patient(client)};
-    struct waiter other;
+    struct waiter doomed = for_a_moment("x");
+    struct waiter other = for_a_moment("x");
 
     (void)state;
-    doomed.releases = true;
-    other = doomed;
     start_cancellable(&doomed);
     await_int(1, "ZCARD rql:lock_queue:x");
     await_int(1, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");
@@ -92,12 +94,10 @@ static void cancellation_waits_for_the_end_of_the_call(void **state)
 
 static void cancellation_in_an_exchange_leaves_the_others_their_reader(void **state)
 {
-    struct waiter doomed = {.client = client, .name = "x", .options = patient(client)};
-    struct waiter other = {.client = client, .name = "y", .options = patient(client)};
+    struct waiter doomed = for_a_moment("x");
+    struct waiter other = for_a_moment("y");
 
     (void)state;
-    doomed.releases = true;
-    other.releases = true;
     CHECK_OK(rql_client_connect(client, NULL));
     redis_server_pause(&server);
     start_cancellable(&doomed);
@@ -109,29 +109,13 @@ static void cancellation_in_an_exchange_leaves_the_others_their_reader(void **st
     CHECK_OK(waiter_join(&other));
 }
 
-static bool is_connecting(void *data)
-{
-    struct proxy_counts counts = proxy_counts(data);
-
-    return counts.connections > 0;
-}
-
 static void cancellation_while_connecting_leaves_the_others_their_connection(void **state)
 {
-    rql_options options = client_options();
-    struct proxy *proxy = proxy_start(server.socket_path);
-    struct waiter doomed = {.name = "x", .releases = true};
-    struct waiter other = {.name = "y", .releases = true};
+    struct proxy *proxy = freeze_the_way();
+    struct waiter doomed = for_a_moment("x");
+    struct waiter other = for_a_moment("y");
 
     (void)state;
-    options.url = proxy_url(proxy);
-    rql_client_free(client);
-    client = new_client_with(&options);
-    doomed.client = client;
-    other.client = client;
-    doomed.options = patient(client);
-    other.options = patient(client);
-    proxy_freeze(proxy, PROXY_BOTH, true);
     start_cancellable(&doomed);
     assert_true(wait_until(is_connecting, proxy, AWAIT_MS));
     waiter_start(&other);
@@ -141,38 +125,6 @@ static void cancellation_while_connecting_leaves_the_others_their_connection(voi
     CHECK_OK(waiter_join(&other));
     client = rql_client_free(client);
     proxy_stop(proxy);
-}
-
-static int cancel_oneself(rql_lock *lock, void *data)
-{
-    *(int64_t *)data = rql_lock_token(lock);
-    (void)pthread_cancel(pthread_self());
-    pthread_testcancel();
-    return 0;
-}
-
-static void *run_block(void *data)
-{
-    rql_block block = {.run = cancel_oneself, .user_data = data};
-
-    (void)!rql_with_lock(client, "x", NULL, &block, NULL);
-    return NULL;
-}
-
-/* The block runs under the cancel state of its caller, and its lock is released (lock.h). */
-static void cancellation_of_a_block_releases_its_lock(void **state)
-{
-    pthread_t thread;
-    void *result = NULL;
-    int64_t token = 0;
-
-    (void)state;
-    assert_int_equal(pthread_create(&thread, NULL, run_block, &token), 0);
-    assert_int_equal(pthread_join(thread, &result), 0);
-    assert_ptr_equal(result, PTHREAD_CANCELED);
-    assert_true(token > 0);
-    assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
-    CHECK_OK(rql_lock_release(hold(client, "x"), NULL));
 }
 
 static void *use_every_call_while_cancelled(void *data)
@@ -274,11 +226,6 @@ static void count_signal(int number)
     atomic_fetch_add(&n_signals, 1);
 }
 
-static void no_more_signals(struct sigaction *before)
-{
-    (void)sigaction(SIGUSR1, before, NULL);
-}
-
 /* No SA_RESTART: each one interrupts what it meets. */
 static struct sigaction count_signals(void)
 {
@@ -305,12 +252,10 @@ static void signals_to_a_waiter_change_nothing(void **state)
 {
     struct sigaction before = count_signals();
     rql_lock *held = hold(client, "x");
-    struct waiter reader = {.client = client, .name = "x", .options = patient(client)};
-    struct waiter sleeper = {.client = client, .name = "x", .options = patient(client)};
+    struct waiter reader = for_a_moment("x");
+    struct waiter sleeper = for_a_moment("x");
 
     (void)state;
-    reader.releases = true;
-    sleeper.releases = true;
     waiter_start_as(&reader, 1); /* reads for both */
     waiter_start_as(&sleeper, 2);
     signal_often(reader.thread, SIGNALS);
@@ -318,19 +263,17 @@ static void signals_to_a_waiter_change_nothing(void **state)
     CHECK_OK(rql_lock_release(held, NULL));
     CHECK_OK(waiter_join(&reader));
     CHECK_OK(waiter_join(&sleeper));
-    no_more_signals(&before);
+    (void)sigaction(SIGUSR1, &before, NULL);
 }
 
 /* In its exchange: the server is stopped. */
 static void signals_in_an_exchange_change_nothing(void **state)
 {
     struct sigaction before = count_signals();
-    struct waiter reader = {.client = client, .name = "x", .options = patient(client)};
-    struct waiter other = {.client = client, .name = "y", .options = patient(client)};
+    struct waiter reader = for_a_moment("x");
+    struct waiter other = for_a_moment("y");
 
     (void)state;
-    reader.releases = true;
-    other.releases = true;
     CHECK_OK(rql_client_connect(client, NULL));
     redis_server_pause(&server);
     waiter_start(&reader);
@@ -340,26 +283,17 @@ static void signals_in_an_exchange_change_nothing(void **state)
     redis_server_resume(&server);
     CHECK_OK(waiter_join(&reader));
     CHECK_OK(waiter_join(&other));
-    no_more_signals(&before);
+    (void)sigaction(SIGUSR1, &before, NULL);
 }
 
 static void signals_while_connecting_change_nothing(void **state)
 {
     struct sigaction before = count_signals();
-    rql_options options = client_options();
-    struct proxy *proxy = proxy_start(server.socket_path);
-    struct waiter first = {.name = "x", .releases = true};
-    struct waiter second = {.name = "y", .releases = true};
+    struct proxy *proxy = freeze_the_way();
+    struct waiter first = for_a_moment("x");
+    struct waiter second = for_a_moment("y");
 
     (void)state;
-    options.url = proxy_url(proxy);
-    rql_client_free(client);
-    client = new_client_with(&options);
-    first.client = client;
-    second.client = client;
-    first.options = patient(client);
-    second.options = patient(client);
-    proxy_freeze(proxy, PROXY_BOTH, true);
     waiter_start(&first);
     assert_true(wait_until(is_connecting, proxy, AWAIT_MS));
     waiter_start(&second);
@@ -370,7 +304,7 @@ static void signals_while_connecting_change_nothing(void **state)
     CHECK_OK(waiter_join(&second));
     client = rql_client_free(client);
     proxy_stop(proxy);
-    no_more_signals(&before);
+    (void)sigaction(SIGUSR1, &before, NULL);
 }
 
 /* Of the whole process, at a kilohertz: whichever thread is hit, the background one never is. */
@@ -404,11 +338,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(thread_that_ends_as_holder_is_renewed_no_more),
         TEST(cancellation_waits_for_the_end_of_the_call),
         TEST(cancellation_in_an_exchange_leaves_the_others_their_reader),
         TEST(cancellation_while_connecting_leaves_the_others_their_connection),
-        TEST(cancellation_of_a_block_releases_its_lock),
         TEST(no_call_is_a_cancellation_point),
         TEST(to_cancel_a_request_is_no_cancellation_point),
         TEST(signals_to_a_waiter_change_nothing),

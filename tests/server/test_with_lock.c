@@ -17,90 +17,6 @@ static int add_ten(rql_lock *lock, void *user_data)
     return *value;
 }
 
-static void the_value_of_the_block_is_passed_on(void **state)
-{
-    int number = 32;
-    rql_block block = {.run = add_ten, .user_data = &number};
-
-    (void)state;
-    CHECK_OK(rql_with_lock(client, "x", NULL, &block, NULL));
-    assert_int_equal(block.value, 42);
-    assert_int_equal(number, 42);
-    assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
-}
-
-static void without_the_lock_the_block_does_not_run(void **state)
-{
-    int number = 32;
-    rql_block block = {.run = add_ten, .user_data = &number, .value = -1};
-    rql_lock_options options = patient(client);
-    rql_lock *held = hold(other, "x");
-    rql_error error = {0};
-
-    (void)state;
-    options.fail_fast = true;
-    assert_int_equal(rql_with_lock(client, "x", &options, &block, NULL), RQL_FAIL_FAST_NO_TRY);
-    options.fail_fast = false;
-    options.timeout_ms = wait_stretched(20);
-    assert_true(has_timed_out(rql_with_lock(client, "x", &options, &block, NULL)));
-    assert_int_equal(rql_with_lock(client, "", &options, &block, &error), RQL_E_INVALID);
-    assert_int_equal(error.status, RQL_E_INVALID);
-    assert_int_equal(rql_with_lock(client, "x", &options, NULL, &error), RQL_E_INVALID);
-    assert_int_equal(number, 32);
-    assert_int_equal(block.value, -1);
-    CHECK_OK(rql_lock_release(held, NULL));
-}
-
-/* Stays until the lock's time is over by its own reckoning, as a good block looks at it. */
-static int stay_too_long(rql_lock *lock, void *user_data)
-{
-    int64_t until_us = wait_clock_us() + *(int64_t *)user_data * 1000;
-
-    while (wait_clock_us() < until_us) {
-        (void)!rql_lock_verify(lock, NULL);
-    }
-    return 7;
-}
-
-static void a_timed_block_that_overran_is_reported(void **state)
-{
-    int64_t stay_ms = wait_stretched(300);
-    rql_block block = {.run = stay_too_long, .user_data = &stay_ms};
-    rql_lock_options options = patient(client);
-
-    (void)state;
-    options.timed = true;
-    options.ttl_ms = stay_ms * 2 / 3;
-    assert_int_equal(rql_with_lock(client, "x", &options, &block, NULL), RQL_BLOCK_OVERRAN);
-    assert_int_equal(block.value, 7);
-    options.timed = false;
-    assert_int_equal(rql_with_lock(client, "x", &options, &block, NULL), RQL_NOT_HELD);
-    options.ttl_ms = 60000;
-    options.timed = true;
-    CHECK_OK(rql_with_lock(client, "x", &options, &block, NULL));
-    /* Renewed all the time, and yet longer than its ttl. */
-    options.ttl_ms = stay_ms * 2 / 3;
-    options.auto_extend = true;
-    assert_int_equal(rql_with_lock(client, "x", &options, &block, NULL), RQL_BLOCK_OVERRAN);
-}
-
-static int lose_the_lock(rql_lock *lock, void *user_data)
-{
-    (void)lock;
-    (void)user_data;
-    ask("DEL rql:lock:x");
-    return 1;
-}
-
-static void a_lock_that_ended_during_the_block_is_reported(void **state)
-{
-    rql_block block = {.run = lose_the_lock};
-
-    (void)state;
-    assert_int_equal(rql_with_lock(client, "x", NULL, &block, NULL), RQL_NOT_HELD);
-    assert_int_equal(block.value, 1);
-}
-
 static int nest(rql_lock *lock, void *user_data)
 {
     int number = 0;
@@ -129,7 +45,6 @@ struct leaver {
     int (*run)(rql_lock *lock, void *user_data);
     sem_t inside;
     bool returned;
-    rql_status status;
 };
 
 static int exit_thread(rql_lock *lock, void *user_data)
@@ -155,22 +70,49 @@ static void *leave_block(void *data)
     struct leaver *leaver = data;
     rql_block block = {.run = leaver->run, .user_data = leaver};
 
-    leaver->status = rql_with_lock(client, "x", NULL, &block, NULL);
+    (void)!rql_with_lock(client, "x", NULL, &block, NULL);
+    leaver->returned = true;
+    return NULL;
+}
+
+static int exit_thread_of_series(rql_series *series, void *user_data)
+{
+    (void)series;
+    (void)user_data;
+    pthread_exit(NULL);
+}
+
+static void *leave_block_of_series(void *data)
+{
+    static const char *const names[] = {"x", "y"};
+    struct leaver *leaver = data;
+    rql_series_block block = {.run = exit_thread_of_series};
+    rql_series_options options;
+
+    rql_series_options_init(&options);
+    options.names = names;
+    options.n_names = 2;
+    (void)!rql_with_series(client, &options, &block, NULL);
     leaver->returned = true;
     return NULL;
 }
 
 static void pthread_exit_out_of_the_block_releases(void **state)
 {
-    struct leaver leaver = {.run = exit_thread};
-    pthread_t thread;
+    static void *(*const leave[])(void *) = {leave_block, leave_block_of_series};
 
     (void)state;
-    assert_int_equal(pthread_create(&thread, NULL, leave_block, &leaver), 0);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_false(leaver.returned);
-    assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
-    assert_true(ask_int("EXISTS rql:fence") == 1); /* and it was held */
+    for (size_t i = 0; i < sizeof leave / sizeof leave[0]; i++) {
+        struct leaver leaver = {.run = exit_thread};
+        pthread_t thread;
+
+        ask("FLUSHALL");
+        assert_int_equal(pthread_create(&thread, NULL, leave[i], &leaver), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_false(leaver.returned);
+        assert_int_equal(ask_int("EXISTS rql:lock:x rql:lock:y"), 0);
+        assert_true(ask_int("EXISTS rql:fence") == 1); /* and it was held */
+    }
 }
 
 static void cancellation_of_the_block_releases(void **state)
@@ -189,41 +131,6 @@ static void cancellation_of_the_block_releases(void **state)
     assert_ptr_equal(result, PTHREAD_CANCELED);
     assert_false(leaver.returned);
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
-}
-
-static void *acquire_and_look_for_cancellation(void *data)
-{
-    struct leaver *leaver = data;
-    rql_lock_options options = patient(client);
-    rql_lock *lock = NULL;
-
-    options.timeout_ms = wait_stretched(400);
-    leaver->status = rql_lock_acquire(client, "x", &options, &lock, NULL);
-    leaver->returned = true;
-    pthread_testcancel();
-    return NULL;
-}
-
-/* A cancellation comes into force after the call; the client goes on working (lock.h). */
-static void cancellation_waits_for_the_end_of_a_call(void **state)
-{
-    struct leaver leaver = {.status = RQL_OK};
-    rql_lock *held = hold(other, "x");
-    pthread_t thread;
-    void *result = NULL;
-
-    (void)state;
-    assert_int_equal(pthread_create(&thread, NULL, acquire_and_look_for_cancellation, &leaver), 0);
-    await_int(1, "ZCARD rql:lock_queue:x");
-    assert_int_equal(pthread_cancel(thread), 0);
-    assert_int_equal(pthread_join(thread, &result), 0);
-    assert_ptr_equal(result, PTHREAD_CANCELED);
-    assert_true(leaver.returned);
-    assert_true(has_timed_out(leaver.status));
-    await_int(0, "ZCARD rql:lock_queue:x");
-    CHECK_QUEUE_IS_EMPTY("x");
-    CHECK_OK(rql_lock_release(held, NULL));
-    CHECK_OK(rql_lock_release(hold(client, "x"), NULL));
 }
 
 static void an_exception_out_of_the_block_releases(void **state)
@@ -271,15 +178,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(the_value_of_the_block_is_passed_on),
-        TEST(without_the_lock_the_block_does_not_run),
-        TEST(a_timed_block_that_overran_is_reported),
-        TEST(a_lock_that_ended_during_the_block_is_reported),
         TEST(a_block_within_a_block_keeps_the_outer_lock),
         TEST(pthread_exit_out_of_the_block_releases),
         TEST(cancellation_of_the_block_releases),
         TEST(an_exception_out_of_the_block_releases),
-        TEST(cancellation_waits_for_the_end_of_a_call),
         TEST(longjmp_out_of_the_block_leaves_the_lock_to_its_ttl),
     };
 

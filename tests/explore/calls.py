@@ -1,0 +1,138 @@
+"""Scripts called one by one, as no client would do it, on a server whose clock stands still unless a test lets time
+pass: what they answer is known to the millisecond. Acquirers are numbers, each of a client of its own."""
+import os
+import pathlib
+import sys
+import traceback
+
+from server import T0_US, Refused, Server
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "lua"))
+from embed import expanded  # noqa: E402
+
+SCRIPTS = ("acquire", "acquire_series", "decrease", "extend", "flush_lock", "flush_queue", "leave", "release",
+           "sweep_lock", "sweep_queue", "sweep_request")
+N_CLIENTS = 9  # that listen: those of 1 to 9
+NEVER = 2 ** 53
+RANDOM = "40000"
+TESTS = []
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+def check(holds, what):
+    if not holds:
+        raise AssertionError(what)
+
+
+def check_equal(got, wanted):
+    check(got == wanted, f"got {got!r}, wanted {wanted!r}")
+
+
+def acquirer(number):
+    return f"rql:acq:1/{number}/0/0/{number:032d}"
+
+
+def host(number):
+    return f"rql:hst:1/{number}/0/{number:032d}"
+
+
+def nonce(number):
+    """Of an acquirer's request for the lock a; of another lock of a series it is that of number + 100."""
+    return f"{100 + number:032d}"
+
+
+class Calls:
+    def __init__(self, server):
+        self.server, self.now_us = server, T0_US
+
+    def begin(self):
+        self.now_us = T0_US
+        self.server.set_time(T0_US)
+        self.ask("FLUSHALL")
+        self.ask("CONFIG", "RESETSTAT")
+        self.heard()
+
+    def ask(self, *words):
+        return self.server.line.call(*words)
+
+    def call(self, script, *words, n_locks=1):
+        """Of the locks a, b and so on."""
+        self.server.line.socket.sendall(self.server.call(script, words, tuple(range(n_locks))))
+        return self.server.line.read()
+
+    def pass_ms(self, ms):
+        self.now_us += ms * 1000
+        self.server.set_time(self.now_us)
+
+    def n_calls(self, command):
+        at = f"cmdstat_{command}:calls="
+        lines = [line for line in self.ask("INFO", "commandstats").splitlines() if line.startswith(at)]
+        return int(lines[0][len(at):].split(",")[0]) if lines else 0
+
+    def acquire(self, number, how, ttl_ms=30000, until_us=NEVER):
+        """Its answer in numbers."""
+        words = acquirer(number), host(number), ttl_ms, nonce(number), until_us, f"{how} {RANDOM}"
+        return [int(part) for part in self.call("acquire", *words).split()]
+
+    def acquire_series(self, number, how, n_locks=3, ttl_ms=30000, until_us=NEVER):
+        nonces = "".join(nonce(number + 100 * i) for i in range(n_locks))
+        words = acquirer(number), host(number), ttl_ms, nonces, until_us, f"{how} {RANDOM}"
+        return self.call("acquire_series", *words, n_locks=n_locks)
+
+    def release(self, number, random=RANDOM):
+        return self.call("release", nonce(number), random)
+
+    def leave(self, number):
+        return self.call("leave", acquirer(number), nonce(number), RANDOM)
+
+    def check_holder(self, number, lock="a"):
+        """Of another lock of a series: number + 100."""
+        check_equal(self.ask("HGET", f"rql:lock:{lock}", "rql_nonce"), nonce(number))
+
+    def heard(self):
+        """(whose client, what), since it was asked last."""
+        messages = []
+        self.server.subscriber.tell("PING")
+        said = self.server.subscriber.read()
+        while said not in ("PONG", ["pong", ""]):
+            messages.append((int(said[1].split(":")[2]), said[2]))
+            said = self.server.subscriber.read()
+        return messages
+
+    def told_to_look(self):
+        return [number for number, said in self.heard() if said.endswith(" look")]
+
+
+def run(preload):
+    """All tests, one after the other; how many failed."""
+    failed = 0
+    with Server(os.environ["RQL_TEST_REDIS"], preload,
+                {name: expanded(ROOT / "lua" / f"{name}.lua") for name in SCRIPTS}) as server:
+        calls = Calls(server)
+        server.set_subscribed({f"{number:032d}" for number in range(1, N_CLIENTS + 1)})
+        for number, function in enumerate(TESTS, 1):
+            trace = ""
+            try:
+                calls.begin()
+                function(calls)
+            except (AssertionError, Refused):
+                trace = traceback.format_exc()
+                failed += 1
+            print(f"{'not ok' if trace else 'ok'} {number} - {function.__name__.replace('_', ' ')}")
+            if trace:
+                print("# " + trace.replace("\n", "\n# "))
+    return failed
+
+
+def main():
+    preload = sys.argv[1]
+    if not os.environ.get("RQL_TEST_REDIS"):
+        print("1..0 # SKIP no redis-server")
+        return 0
+    print(f"1..{len(TESTS)}", flush=True)
+    return run(preload) > 0

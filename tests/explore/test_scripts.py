@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""What scripts do with arguments and keys that no call of the library sends or makes.
+
+Usage: test_scripts.py PRELOAD
+"""
+import sys
+
+from calls import RANDOM, acquirer, check, check_equal, host, main, nonce, test
+from server import Refused
+
+ONCE = "qw- 1000 0 1000"
+AGES_MS = 10 ** 15
+MAX_MS = 2592000000
+OUR, OTHERS = 3, 4  # acquirers
+CROWD, AT_ONCE = 60, 30
+LOCK, QUEUE, RECORDS = "rql:lock:a", "rql:lock_queue:a", "rql:req:a"
+ASK_FOR_A = ("acquire", "acquire_series")
+
+
+def ask_for(calls, script, number, **words):
+    """For a, or for the series of a, b and c; whether it has it."""
+    return (calls.acquire if script == "acquire" else calls.acquire_series)(number, ONCE, **words)[0] == 1
+
+
+def refusal(call, *words, **more):
+    try:
+        call(*words, **more)
+    except Refused as refused:
+        return str(refused)
+    raise AssertionError("it is no error")
+
+
+@test
+def ttl_is_checked_before_the_first_write(calls):
+    """A lock without a ttl would be one for ever."""
+    for wrong in ("1e3", "0x10", " 10", "10 ", "1000.0", "010", "0", "-5", "", "2592000001", "x", "nan", "1e400"):
+        for told in (refusal(calls.acquire, OUR, ONCE, wrong), refusal(calls.acquire_series, OUR, ONCE, 1, wrong),
+                     refusal(calls.call, "extend", nonce(OUR), wrong, RANDOM)):
+            check("ttl out of range" in told, told)
+        check_equal(calls.ask("DBSIZE"), 0)
+    calls.acquire(OUR, ONCE, MAX_MS)
+    check_equal(calls.ask("PTTL", LOCK), MAX_MS)
+
+
+@test
+def ttl_of_ages_is_answered_in_digits(calls):
+    """Somebody's idea of "for ever": the number must not be written with an exponent."""
+    calls.ask("HSET", LOCK, "acq_id", "rql:acq:1/2/3/4/0123456789abcdef")
+    calls.ask("PEXPIRE", LOCK, AGES_MS)
+    check_equal(calls.acquire(OUR, ONCE)[:3], [0, calls.now_us, MAX_MS])
+
+
+@test
+def a_series_serves_no_more_dead_than_one_lock(calls):
+    """No script is long: the dead of all queues together count."""
+    for name in "abcdefgh":
+        for i in range(CROWD):
+            calls.ask("ZADD", f"rql:lock_queue:{name}", i, f"rql:acq:9/{i}/0/0/fedcba9876543210fedcba9876543210")
+    check_equal(calls.acquire_series(OUR, ONCE, n_locks=8)[0], 6)  # again
+    check(1 <= calls.n_calls("zrem") <= AT_ONCE + 8, "it looks at too many")
+
+
+@test
+def who_leaves_minds_no_foreign_key(calls):
+    """An error would have it tried again and again."""
+    record = f"{host(OUR)} 1000 {nonce(OUR)} 0 q "
+    calls.ask("SET", QUEUE, "foreign")
+    calls.ask("HSET", RECORDS, acquirer(OUR), record)
+    check_equal((calls.leave(OUR), calls.ask("HLEN", RECORDS), calls.leave(OUR)), ("1 0", 0, "0 0"))
+    calls.ask("FLUSHALL")
+    calls.ask("SET", LOCK, "foreign")
+    calls.ask("HSET", RECORDS, acquirer(OUR), record)
+    calls.ask("ZADD", QUEUE, 1, acquirer(OUR))
+    check_equal((calls.leave(OUR), calls.ask("DBSIZE")), ("1 0", 1))
+    calls.ask("FLUSHALL")
+    calls.ask("SET", RECORDS, "foreign")
+    check_equal(calls.leave(OUR), "0 0")
+    calls.ask("HSET", LOCK, "acq_id", acquirer(OUR), "rql_nonce", nonce(OUR))
+    check_equal((calls.leave(OUR), calls.ask("DBSIZE")), ("2 0", 1))
+    calls.ask("ZADD", QUEUE, 1, acquirer(OTHERS))
+    check_equal((calls.leave(OUR), calls.ask("DBSIZE")), ("0 0", 2))
+
+
+@test
+def a_grant_that_gets_no_ttl_is_an_error(calls):
+    """Whoever asks, and however deep in its script: an error within an answer would be none. Another one lives, and
+    nobody can grant for it: such a number is no time."""
+    for script in ASK_FOR_A:
+        calls.ask("FLUSHALL")
+        calls.ask("ZADD", QUEUE, 1, acquirer(OTHERS))
+        calls.ask("HSET", RECORDS, acquirer(OTHERS), f"{host(OTHERS)} 08 {nonce(OTHERS)} 0 q ")
+        calls.ask("ZADD", "rql:live", calls.now_us, f"{OTHERS:032d}")
+        refusal(ask_for, calls, script, OUR)
+        check_equal((calls.ask("EXISTS", LOCK), calls.ask("ZRANK", QUEUE, acquirer(OTHERS))), (0, 0))
+
+
+@test
+def what_has_changed_since_it_was_seen_stays(calls):
+    """Whoever deletes what is dead or old comes later than the look: it may be another's by then. Both hosts count
+    as dead: only what it compares keeps a flush from a grant that it has not seen."""
+    fields = ("acq_id", "hst_id", "ts", "rql_nonce")
+    seen = [acquirer(OUR), host(OUR), "1795254268.4681", nonce(OUR)]
+    is_now = [acquirer(OTHERS), host(OTHERS), "1795254268.4682", nonce(OTHERS)]
+    for number in (OUR, OTHERS):
+        calls.ask("HSET", "rql:swarm:hsts", host(number), "5.5")
+        calls.ask("HSET", "rql:swarm:suspects", host(number), "1 D 5.5")
+
+    def put():
+        calls.ask("DEL", LOCK)
+        calls.ask("HSET", LOCK, *(word for pair in zip(fields, seen) for word in pair))
+
+    def check_delete(script, words, wanted):
+        check_equal(calls.call(script, *words, RANDOM), wanted)
+        check_equal(calls.ask("EXISTS", LOCK), int(wanted == "0 0"))
+    for script in ("sweep_lock", "flush_lock"):
+        put()
+        for i in range(4):
+            check_delete(script, seen[:i] + is_now[i:i + 1] + seen[i + 1:], "0 0")
+        check_delete(script, seen[:3] + [""], "0 0")  # the gem's have none
+        calls.ask("HDEL", LOCK, "rql_nonce")
+        check_delete(script, seen[:3] + [""], "1 0")
+        put()
+        check_delete(script, seen, "1 0")
+
+
+# ---- 2, 3 and 4 wait for what 1 holds ----
+
+def let_three_wait(calls):
+    """They live, hear, and stand behind each other."""
+    for number in range(1, 5):
+        check_equal(ask_for(calls, "acquire", number), number == 1)
+        calls.pass_ms(1)
+    check_equal(calls.ask("ZCARD", QUEUE), 3)
+
+
+@test
+def a_release_serves_who_has_waited_longest(calls):
+    let_three_wait(calls)
+    for number in range(1, 4):
+        calls.release(number)
+        calls.check_holder(number + 1)
+        check_equal(calls.ask("ZCARD", QUEUE), 3 - number)
+
+
+@test
+def who_comes_to_a_free_lock_overtakes_nobody(calls):
+    """Its holder's time is over."""
+    for script in ASK_FOR_A:
+        calls.ask("FLUSHALL")
+        let_three_wait(calls)
+        calls.ask("DEL", LOCK)
+        check(not ask_for(calls, script, 5), "it overtook")
+        calls.check_holder(2)
+        check_equal((calls.ask("ZCARD", QUEUE), calls.ask("EXISTS", "rql:lock:b", "rql:lock:c")), (3, 0))
+
+
+@test
+def a_re_entry_claims_what_was_handed_over(calls):
+    """Nothing was heard of its owner before: it has the whole ttl from now on."""
+    for script in ASK_FOR_A:
+        calls.ask("FLUSHALL")
+        let_three_wait(calls)
+        calls.release(1)
+        check_equal((calls.ask("HEXISTS", LOCK, "rql_claim"), calls.ask("PTTL", LOCK)), (1, 1000))
+        words = acquirer(2), host(2), 30000, "".join(f"{500 + i:032d}" for i in range(3 if script != "acquire" else 1))
+        calls.call(script, *words, 2 ** 53, f"qt- 1000 0 1000 {RANDOM}", n_locks=3 if script != "acquire" else 1)
+        calls.check_holder(2)
+        check_equal(calls.ask("HMGET", LOCK, "spc_cnt", "rql_claim"), ["1", None])
+        check_equal(calls.ask("PTTL", LOCK), 30000)
+
+
+@test
+def a_request_that_is_swept_leaves_no_record(calls):
+    """Somebody clears it away: nothing of it stays, and the others stay."""
+    let_three_wait(calls)
+    for number in range(2, 5):
+        calls.call("sweep_request", acquirer(number), RANDOM)
+        check_equal((calls.ask("ZCARD", QUEUE), calls.ask("HLEN", RECORDS)), (4 - number, 4 - number))
+
+
+# ---- series ----
+
+def check_whole_series(calls):
+    check(ask_for(calls, "acquire_series", 5), "it has none")
+    for i, name in enumerate("abc"):
+        calls.check_holder(5 + 100 * i, name)
+        check_equal(calls.ask("PTTL", f"rql:lock:{name}"), 30000)
+        check(int(calls.ask("HGET", f"rql:lock:{name}", "rql_token")) > 0, "it has no token")
+        check_equal(calls.ask("EXISTS", f"rql:lock_queue:{name}", f"rql:req:{name}"), 0)
+
+
+@test
+def a_series_is_granted_as_a_whole(calls):
+    """At once, and after any one of its locks was held when it came."""
+    check_whole_series(calls)
+    for name in "abc":
+        calls.ask("FLUSHALL")
+        calls.ask("HSET", f"rql:lock:{name}", "acq_id", acquirer(OTHERS))
+        check(not ask_for(calls, "acquire_series", 5), "it has all")
+        check_equal(calls.ask("EXISTS", "rql:lock:a", "rql:lock:b", "rql:lock:c"), 1)
+        calls.ask("DEL", f"rql:lock:{name}")
+        check_whole_series(calls)
+
+
+@test
+def a_series_that_lost_a_part_is_granted_anew(calls):
+    """Whatever others have ended of it: its holder has all of its locks or none."""
+    check_whole_series(calls)
+    for name in "abc":
+        calls.ask("DEL", f"rql:lock:{name}")
+        check_whole_series(calls)
+
+
+@test
+def what_comes_too_late_does_nothing(calls):
+    """It was sent for an acquisition that is over long since."""
+    check_equal((calls.acquire(OUR, ONCE, until_us=1)[0], calls.acquire_series(OUR, ONCE, until_us=1)[0]), (5, 5))
+    check_equal(calls.ask("DBSIZE"), 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

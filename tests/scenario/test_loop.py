@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""What a loop tells and bears: threads beside it, crowds of requests, its end, what keeps a request waiting.
+RQL_TEST_CROWD: how many requests, for a hundredth as many locks."""
+import os
+import sys
+
+from harness import FOREVER, MINUTE_MS, check, check_equal, main, scenario, wait_until
+
+N_REQUESTS, PER_LOCK = int(os.environ.get("RQL_TEST_CROWD", 2000)), 100
+PATIENCE_S = 60 + N_REQUESTS / 100
+RETRY_MS = 200
+
+
+@scenario(kinds=["thread", "process"], counts=[1])
+def locks_of_threads_are_released_and_extended_on_a_loop_and_the_reverse(world, kind, names):
+    thread = world.actor(kind)
+    loop = world.actor("loop", thread.client)
+    for first, second in ((thread, loop), (loop, thread)):
+        held = first.acquire(*names, ttl_ms=MINUTE_MS)
+        second.begin("extend", lock=held.name, ttl_ms=2 * MINUTE_MS).outcome().check()
+        check(world.ask("PTTL", f"rql:lock:{names[0]}") > MINUTE_MS, "it is not extended")
+        second.begin("verify", lock=held.name).outcome().check()
+        second.begin("release", lock=held.name).outcome().check()
+        check_equal(world.keys_left(), [])
+
+
+@scenario(kinds=["loop"])
+def metadata_reach_the_server(world, kind, names):
+    """Of a request that the caller has forgotten by then."""
+    held = world.actor(kind).acquire(*names, meta={"colour": "blue", "shape": "round"})
+    for name in names:
+        check_equal(world.ask("HMGET", f"rql:lock:{name}", "colour", "shape"), ["blue", "round"])
+    held.release().check()
+
+
+@scenario(kinds=["loop"])
+def closing_gives_up_what_waits_and_what_is_half_taken(world, kind, names):
+    held, actor = world.held_by_another(names[-1]), world.actor(kind)
+    asked = []
+    for count, mode in enumerate(("gem", "atomic"), 1):
+        asked.append(actor.ask(*names, timeout_ms=FOREVER, mode=mode))
+        world.await_queue(names[-1:], count)
+    world.actors.remove(actor)
+    actor.end()
+    for asking in asked:
+        asking.outcome().check("CANCELLED")
+    check_equal(world.keys_left(), [f"rql:lock:{names[-1]}"])
+    held.release().check()
+
+
+@scenario(kinds=["loop"])
+def closing_beside_no_server_takes_no_answer(world, kind, names):
+    actor = world.actor(kind, url="unix:///nonexistent/rql.sock")
+    asking = actor.ask(*names, timeout_ms=FOREVER)
+    world.actors.remove(actor)
+    actor.end()
+    asking.outcome().check("CANCELLED", "E_IO")
+
+
+# ---- crowds ----
+
+class Crowd:
+    """Requests of one loop, of which a hundred each wait for one lock."""
+
+    def __init__(self, world):
+        self.world, self.locks = world, [f"crowd{i}" for i in range(N_REQUESTS // PER_LOCK)]
+        self.holder, self.actor = world.actor("thread"), world.actor("loop", retry_delay_ms=RETRY_MS, io_timeout_ms=20000)
+        self.held = [self.holder.acquire(name, ttl_ms=60 * MINUTE_MS) for name in self.locks]
+        self.asked = [self.actor.ask(name, timeout_ms=FOREVER, queue_ttl_ms=FOREVER, ttl_ms=60 * MINUTE_MS)
+                      for name in self.locks for _ in range(PER_LOCK)]
+        self.await_all()
+
+    def n_waiting(self):
+        return sum(self.world.queue_length(name) for name in self.locks)
+
+    def await_all(self):
+        wait_until(lambda: self.n_waiting() == N_REQUESTS, "all wait", PATIENCE_S)
+
+    def rate(self, for_us):
+        """Commands a second, and how many more may be of a busy machine."""
+        before, begun_us = self.world.n_scripts(), self.world.server.now_us()
+        wait_until(lambda: self.world.server.now_us() > begun_us + for_us, "the time passes")
+        return (self.world.n_scripts() - before) * 1000000 / (self.world.server.now_us() - begun_us)
+
+    def await_quiet(self):
+        """Nobody asks who does not lead: the looks after the subscription are over."""
+        most = len(self.locks) * 1000 / RETRY_MS
+        wait_until(lambda: self.rate(200000) <= most * 1.2 + 50, "there are few questions", PATIENCE_S)
+        rate = self.rate(1000000)
+        check(0 < rate <= most * 1.2 + 10, f"{rate} questions a second")
+        print(f"# {N_REQUESTS} requests for {len(self.locks)} locks: {rate:.0f} commands a second", flush=True)
+
+
+@scenario(kinds=["loop"], counts=[1], is_timed=True)
+def a_crowd_waits_for_little(world, _kind, _names):
+    crowd = Crowd(world)
+    crowd.await_quiet()
+    check_equal(len(world.listeners()), 1)
+    for held in crowd.held:
+        held.release().check()
+    for asking in crowd.asked:
+        asking.hold().release().check()
+    world.await_nothing_left()
+
+
+@scenario(kinds=["loop"], counts=[1], is_timed=True)
+def a_crowd_survives_its_connections(world, _kind, _names):
+    """It connects anew with all of them, and then gives all of them up."""
+    crowd = Crowd(world)
+    world.ask("CLIENT", "KILL", "TYPE", "pubsub")
+    world.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    world.await_listeners(1)
+    crowd.await_quiet()
+    crowd.await_all()
+    world.actors.remove(crowd.actor)
+    crowd.actor.end()
+    for asking in crowd.asked:
+        asking.outcome().check("CANCELLED")
+    check_equal(crowd.n_waiting(), 0)
+    for held in crowd.held:
+        held.release().check()
+
+
+# ---- what keeps a request from its lock ----
+
+def await_fault(actor, asking, status, words=""):
+    def is_told():
+        outcome = actor.begin("fault_of", of=asking.call.number).outcome()
+        return outcome.status == status and words in outcome.error
+    wait_until(is_told, f"{status} {words}")
+
+
+def told_what_keeps_it(mode):
+    def case(world, kind, names):
+        actor, held = world.actor(kind), world.held_by_another(names[-1])
+        world.ask("CONFIG", "SET", "maxmemory", 1)
+        asking = actor.ask(*names, timeout_ms=FOREVER, **({"mode": mode} if mode else {}))
+        await_fault(actor, asking, "E_UNAVAILABLE", "OOM")
+        world.ask("CONFIG", "SET", "maxmemory", 0)
+        await_fault(actor, asking, "OK")
+        world.await_queue(names[-1:], 1)
+        await_fault(actor, asking, "OK")
+        world.ask("REPLICAOF", "127.0.0.1", 1)
+        await_fault(actor, asking, "E_READ_ONLY", "READONLY")
+        world.ask("REPLICAOF", "NO", "ONE")
+        await_fault(actor, asking, "OK")
+        check(not asking.is_over(), "it is over")
+        held.release().check()
+        asking.hold().release().check()
+    case.__name__ = "a request tells what keeps it" + (f" from a series of the {mode}" if mode else "")
+    return case
+
+
+scenario(kinds=["loop"])(told_what_keeps_it(None))
+scenario(kinds=["loop"], counts=[3])(told_what_keeps_it("gem"))
+
+
+@scenario(kinds=["loop"], is_timed=True)
+def a_silent_server_is_told(world, kind, names):
+    """While the connection still counts as good."""
+    held, actor = world.held_by_another(*names), world.actor(kind, io_timeout_ms=1000)
+    asking = actor.ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    world.server.freeze()
+    await_fault(actor, asking, "E_UNKNOWN", ": no answer so far")
+    world.server.go_on()
+    await_fault(actor, asking, "OK")
+    held.release().check()
+    asking.hold().release().check()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

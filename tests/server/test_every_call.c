@@ -1,0 +1,438 @@
+#include "async_fixture.h"
+
+/* Each part of the library once: for valgrind, which sees no scenario. And what a call refuses that
+ * no scenario can say: pointers that are NULL. */
+
+enum { TTL_MS = 60000 };
+
+static char many_names[RQL_SERIES_MAX + 1][8];
+static const char *many[RQL_SERIES_MAX + 1];
+
+static rql_series_options series_of(const char *const *names, size_t count)
+{
+    rql_series_options options;
+
+    rql_series_options_init(&options);
+    options.names = names;
+    options.n_names = count;
+    return options;
+}
+
+/* ---- once ---- */
+
+static void a_lock_by_each_of_its_calls(void **state)
+{
+    const rql_meta meta[] = {{"colour", "blue"}, {"shape", "round"}};
+    rql_lock_options options = patient(client);
+    rql_unlock_result result;
+    rql_stats stats;
+    rql_lock *inner;
+    rql_lock *lock;
+    int fd;
+
+    (void)state;
+    options.meta = meta;
+    options.n_meta = 2;
+    options.auto_extend = true;
+    CHECK_OK(rql_client_connect(client, NULL));
+    CHECK_OK(rql_lock_try(client, "x", &options, &lock, NULL));
+    options.conflict_strategy = RQL_EXTENDABLE_WORK_THROUGH;
+    inner = hold_with(client, "x", &options);
+    CHECK_OK(rql_lock_lost_fd(lock, &fd, NULL));
+    CHECK_OK(rql_lock_verify(inner, NULL));
+    CHECK_OK(rql_lock_release(inner, NULL));
+    CHECK_OK(rql_lock_extend(lock, 2 * TTL_MS, NULL));
+    CHECK_OK(rql_force_extend(other, "x", TTL_MS, NULL));
+    CHECK_OK(rql_extend_by_secret(other, "x", rql_lock_secret(lock), TTL_MS, NULL));
+    CHECK_OK(rql_release_by_secret(other, "x", rql_lock_secret(lock), NULL));
+    assert_int_equal(rql_lock_release(lock, NULL), RQL_NOT_HELD);
+    rql_lock_forget(hold(client, "x"));
+    CHECK_OK(rql_force_unlock(other, "x", &result, NULL));
+    assert_true(result.lock_released);
+    CHECK_OK(rql_check_until_free(client, "x", NULL, NULL));
+    CHECK_OK(rql_client_stats(client, &stats));
+    assert_int_equal(stats.acquisitions, 2);
+    CHECK_QUEUE_IS_EMPTY("x");
+}
+
+static void a_lock_that_is_handed_over(void **state)
+{
+    struct waiter waiter = {
+        .client = client, .name = "x", .options = patient(client), .releases = true};
+    rql_lock_options options = patient(client);
+    rql_lock *held = hold(other, "x");
+    rql_refusal refusal = {0};
+    rql_lock *lock;
+
+    (void)state;
+    options.timeout_ms = 0;
+    options.detailed_acq_timeout_error = true;
+    options.refusal = &refusal;
+    assert_true(has_timed_out(rql_lock_acquire(client, "x", &options, &lock, NULL)));
+    rql_refusal_clear(&refusal);
+    waiter_start_as(&waiter, 1);
+    CHECK_OK(rql_lock_release(held, NULL));
+    CHECK_OK(waiter_join(&waiter));
+    CHECK_QUEUE_IS_EMPTY("x");
+}
+
+static void series_of_both_kinds(void **state)
+{
+    static const char *const names[] = {"a", "b", "c"};
+    rql_series_options options = series_of(names, 3);
+    rql_series_result result;
+
+    (void)state;
+    options.result = &result;
+    for (options.mode = RQL_SERIES_ATOMIC; options.mode <= RQL_SERIES_GEM; options.mode++) {
+        rql_series *series = NULL;
+
+        CHECK_OK(rql_series_acquire(client, &options, &series, NULL));
+        CHECK_OK(rql_series_extend(series, TTL_MS, NULL));
+        CHECK_OK(rql_series_release(series, &result, NULL));
+        assert_int_equal(result.n_acquired, 3);
+    }
+    assert_int_equal(ask_int("EXISTS rql:lock:a rql:lock:b rql:lock:c"), 0);
+}
+
+static bool is_given_back(const void *data)
+{
+    return ask_int("EXISTS rql:lock:a rql:lock:b") == 0 && *(const int *)data != INT_MAX;
+}
+
+static void on_series(rql_status status, rql_series *series, const rql_error *error, void *data)
+{
+    const rql_done done = {on_released_status, data};
+
+    (void)error;
+    CHECK_OK(status);
+    CHECK_OK(rql_series_release_async(loop, series, NULL, &done, NULL));
+}
+
+static void locks_and_series_on_a_loop(void **state)
+{
+    static const char *const names[] = {"a", "b"};
+    rql_series_options options = series_of(names, 2);
+    rql_lock *held = hold(other, "x");
+    struct asked asked = asked_for();
+    char acquirer[RQL_ID_SIZE];
+    int status = INT_MAX;
+    rql_series_acquiring what = {.done = on_series, .user_data = &status};
+    const rql_done done = {on_released_status, &status};
+
+    (void)state;
+    start_asking(&asked, "x");
+    run_until_int(1, "ZCARD rql:lock_queue:x");
+    CHECK_OK(rql_request_fault(asked.what.request, NULL));
+    CHECK_OK(rql_lock_release(held, NULL));
+    await_asked(&asked);
+    CHECK_OK(asked.status);
+    CHECK_OK(rql_extend_async(loop, asked.lock, 2 * TTL_MS, &done, NULL));
+    run_until(is_told, &status);
+    CHECK_OK(status);
+    CHECK_OK(release_and_wait(asked.lock));
+    status = INT_MAX;
+    CHECK_OK(rql_series_acquire_async(loop, &options, &what, NULL));
+    run_until(is_given_back, &status);
+    CHECK_OK(status);
+    held = hold(client, "a"); /* its handle was used before, for the loop */
+    assert_string_equal(rql_lock_describe(held).acq_id,
+                        rql_current_acquirer_id(client, 0, acquirer));
+    CHECK_OK(rql_lock_release(held, NULL));
+}
+
+static void looks_and_sweeps(void **state)
+{
+    rql_lock *held = hold(client, "x");
+    rql_lock_info_list *locks = NULL;
+    rql_queue_info_list *queues = NULL;
+    rql_text_list *texts = NULL;
+    rql_sweep_result result;
+    rql_zombies *zombies = NULL;
+    rql_swarm *swarm = NULL;
+
+    (void)state;
+    ask("ZADD rql:lock_queue:x 1 rql:acq:1/2/3/4/0123456789abcdef");
+    CHECK_OK(rql_list_locks_info(client, &locks, NULL));
+    CHECK_OK(rql_list_queues_info(client, &queues, NULL));
+    CHECK_OK(rql_list_keys(client, &texts, NULL));
+    assert_int_equal(locks->count + queues->count, 2);
+    locks = rql_lock_info_list_free(locks);
+    queues = rql_queue_info_list_free(queues);
+    texts = rql_text_list_free(texts);
+    CHECK_OK(rql_swarm_start(client, NULL, &swarm, NULL));
+    CHECK_OK(rql_flush_zombies(client, NULL, &zombies, NULL));
+    zombies = rql_zombies_free(zombies);
+    swarm = rql_swarm_free(swarm);
+    CHECK_OK(rql_clear_current_locks(other, 0, NULL, &result, NULL));
+    CHECK_OK(rql_clear_dead_requests(client, NULL, &result, NULL, NULL));
+    CHECK_OK(rql_clear_locks(client, NULL, &result, NULL));
+    assert_int_equal(result.rel_key_cnt, 1);
+    assert_int_equal(rql_lock_release(held, NULL), RQL_NOT_HELD);
+}
+
+/* ---- calls that block, aside ---- */
+
+struct listing {
+    rql_text_list *locks;
+    pthread_t thread;
+    int n_done;
+    rql_status status;
+    char message[RQL_ERROR_MESSAGE_SIZE];
+};
+
+static rql_status list_locks(void *data, rql_error *error)
+{
+    struct listing *listing = data;
+
+    listing->thread = pthread_self();
+    return rql_list_locks(client, &listing->locks, error);
+}
+
+static rql_status list_nothing(void *data, rql_error *error)
+{
+    (void)data;
+    return rql_list_locks(NULL, NULL, error);
+}
+
+static void on_listed(rql_status status, const rql_error *error, void *data)
+{
+    struct listing *listing = data;
+
+    check_callback();
+    listing->status = status;
+    (void)snprintf(listing->message, sizeof listing->message, "%s", error ? error->message : "");
+    listing->n_done++;
+}
+
+static bool is_listed(const void *data)
+{
+    return ((const struct listing *)data)->n_done > 0;
+}
+
+static void a_call_that_blocks_runs_aside(void **state)
+{
+    rql_lock *lock = hold(client, "x");
+    struct listing listing = {0};
+    rql_work work = {list_locks, on_listed, &listing};
+
+    (void)state;
+    CHECK_OK(rql_run_async(loop, &work, NULL));
+    run_until(is_listed, &listing);
+    CHECK_OK(listing.status);
+    assert_false(pthread_equal(listing.thread, pthread_self()));
+    assert_int_equal(listing.locks->count, 1);
+    rql_text_list_free(listing.locks);
+    listing = (struct listing){0};
+    work.run = list_nothing;
+    CHECK_OK(rql_run_async(loop, &work, NULL));
+    run_until(is_listed, &listing);
+    assert_int_equal(listing.status, RQL_E_INVALID);
+    assert_true(listing.message[0] != '\0');
+    CHECK_OK(release_and_wait(lock));
+}
+
+/* ---- nonsense ---- */
+
+#define REFUSED(call) assert_int_equal(call, RQL_E_INVALID)
+
+static void refuse_with_meta(const rql_meta *meta, size_t count)
+{
+    rql_lock_options options = patient(client);
+    rql_lock *lock = NULL;
+
+    options.meta = meta;
+    options.n_meta = count;
+    REFUSED(rql_lock_acquire(client, "x", &options, &lock, NULL));
+}
+
+static void locks_that_make_no_sense_are_refused(void **state)
+{
+    rql_lock *lock = NULL;
+    rql_error error = {0};
+
+    (void)state;
+    REFUSED(rql_lock_acquire(NULL, "x", NULL, &lock, &error));
+    REFUSED(rql_lock_acquire(client, NULL, NULL, &lock, &error));
+    REFUSED(rql_lock_acquire(client, "x", NULL, NULL, &error));
+    REFUSED(rql_lock_try(NULL, "x", NULL, &lock, &error));
+    REFUSED(rql_lock_try(client, "x", NULL, NULL, &error));
+    REFUSED(rql_lock_extend(NULL, 1, &error));
+    REFUSED(rql_lock_verify(NULL, &error));
+    REFUSED(rql_release_by_secret(client, "x", NULL, NULL));
+    refuse_with_meta((const rql_meta[]){{NULL, "v"}}, 1);
+    refuse_with_meta((const rql_meta[]){{"m", NULL}}, 1);
+    refuse_with_meta((const rql_meta[]){{"m", "1"}, {"n", "2"}, {"m", "3"}}, 3);
+    assert_null(lock);
+    assert_int_equal(rql_lock_get_state(NULL), RQL_GONE);
+    assert_int_equal(rql_lock_remaining_ms(NULL), 0);
+    assert_int_equal(rql_lock_token(NULL), 0);
+    assert_null(rql_lock_secret(NULL));
+    assert_null(rql_lock_describe(NULL).name);
+    assert_int_equal(ask_int("DBSIZE"), 0);
+}
+
+static void series_that_make_no_sense_are_refused(void **state)
+{
+    static const char *const none[] = {"a", NULL};
+    const rql_series_options bad[] = {series_of(none, 2), series_of(none, 0), series_of(NULL, 3),
+                                      series_of(many, RQL_SERIES_MAX + 1)};
+    rql_series_acquiring what = {.done = on_series};
+    rql_series_options good = series_of(none, 1);
+    rql_series_block block = {.run = NULL};
+    rql_series *series = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        REFUSED(rql_series_acquire(client, &bad[i], &series, NULL));
+        REFUSED(rql_series_acquire_async(loop, &bad[i], &what, NULL));
+    }
+    REFUSED(rql_series_acquire(client, NULL, NULL, NULL));
+    REFUSED(rql_with_series(client, &good, &block, NULL));
+    good.mode = (rql_series_mode)7;
+    REFUSED(rql_series_acquire(client, &good, &series, NULL));
+    assert_int_equal(rql_series_get_state(NULL), RQL_GONE);
+    assert_int_equal(rql_series_remaining_ms(NULL), 0);
+    assert_int_equal(rql_series_count(NULL), 0);
+    assert_null(rql_series_lock(NULL, 0));
+    assert_int_equal(ask_int("DBSIZE"), 0);
+}
+
+static void looks_and_sweeps_that_make_no_sense_are_refused(void **state)
+{
+    const rql_sweep_owner nobody = {.acq_id = "a", .hst_id = NULL};
+    rql_refusal refusal = {.reason = RQL_TIMED_OUT, .tries = 3};
+    rql_sweep_result result = {.rel_key_cnt = 77};
+    rql_lock_info *info = NULL;
+    bool answer = true;
+
+    (void)state;
+    REFUSED(rql_clear_locks(NULL, NULL, &result, NULL));
+    REFUSED(rql_clear_dead_requests(NULL, NULL, NULL, NULL, NULL));
+    REFUSED(rql_clear_current_locks(NULL, 0, NULL, NULL, NULL));
+    REFUSED(rql_clear_locks_of(client, NULL, NULL, NULL, NULL));
+    REFUSED(rql_clear_locks_of(client, &nobody, NULL, &result, NULL));
+    REFUSED(rql_is_locked(client, NULL, &answer, NULL));
+    REFUSED(rql_is_locked(NULL, "a", &answer, NULL));
+    REFUSED(rql_get_lock_info(client, "a", NULL, NULL));
+    REFUSED(rql_list_keys(client, NULL, NULL));
+    REFUSED(rql_swarm_start(client, NULL, NULL, NULL));
+    assert_int_equal(result.rel_key_cnt, 77);
+    assert_true(answer);
+    assert_null(rql_lock_info_free(NULL));
+    assert_null(rql_queue_info_free(NULL));
+    assert_null(rql_lock_info_list_free(NULL));
+    assert_null(rql_queue_info_list_free(NULL));
+    assert_null(rql_text_list_free(NULL));
+    assert_null(rql_swarm_free(NULL));
+    rql_swarm_stop(NULL);
+    rql_refusal_clear(NULL);
+    ask("HSET rql:lock:a acq_id a hst_id h ts 1.5 ini_ttl 9000");
+    CHECK_OK(rql_get_lock_info(client, "a", &info, NULL));
+    refusal.holder = info;
+    for (int i = 0; i < 2; i++) {
+        rql_refusal_clear(&refusal);
+        assert_null(refusal.holder);
+        assert_int_equal(refusal.tries, 0);
+    }
+}
+
+static void calls_of_a_loop_that_make_no_sense_are_refused(void **state)
+{
+    rql_acquiring nobody = {0};
+    rql_acquiring what = {.done = on_asked};
+    rql_series_acquiring no_series = {0};
+    static const char *const names[] = {"a", "b"};
+    rql_series_options series = series_of(names, 2);
+    rql_lock_options options = patient(client);
+    rql_lock *foreign = hold(other, "x");
+    rql_series *foreign_series = NULL;
+    rql_error error = {0};
+    rql_work work = {0};
+    rql_async_block block = {0};
+    rql_loop *made = NULL;
+
+    (void)state;
+    CHECK_OK(rql_series_acquire(other, &series, &foreign_series, NULL));
+    REFUSED(rql_loop_open(NULL, client, &uv, NULL));
+    REFUSED(rql_loop_open(&made, NULL, &uv, NULL));
+    REFUSED(rql_loop_close(NULL, NULL, NULL, NULL));
+    REFUSED(rql_acquire_async(NULL, "x", NULL, &what, NULL));
+    REFUSED(rql_acquire_async(loop, "", NULL, &what, NULL));
+    REFUSED(rql_acquire_async(loop, "x", NULL, NULL, NULL));
+    REFUSED(rql_acquire_async(loop, "x", NULL, &nobody, NULL));
+    options.ttl_ms = 0;
+    REFUSED(rql_acquire_async(loop, "x", &options, &what, NULL));
+    REFUSED(rql_series_acquire_async(loop, &series, &no_series, NULL));
+    REFUSED(rql_request_cancel(NULL));
+    REFUSED(rql_request_fault(NULL, &error));
+    assert_string_equal(error.message, "fault: no request");
+    REFUSED(rql_release_async(loop, foreign, NULL, NULL));
+    REFUSED(rql_series_release_async(loop, foreign_series, NULL, NULL, NULL));
+    CHECK_OK(release_and_wait(NULL));
+    REFUSED(rql_extend_async(loop, foreign, 1000, NULL, NULL));
+    REFUSED(rql_extend_async(loop, foreign, 0, NULL, NULL));
+    REFUSED(rql_extend_async(loop, NULL, 1000, NULL, NULL));
+    REFUSED(rql_with_async(loop, "x", NULL, &block, NULL));
+    REFUSED(rql_hold_end(NULL, 0));
+    REFUSED(rql_run_async(loop, &work, NULL));
+    CHECK_OK(rql_lock_verify(foreign, NULL));
+    CHECK_OK(rql_lock_release(foreign, NULL));
+    CHECK_OK(rql_series_release(foreign_series, NULL, NULL));
+}
+
+static void a_program_of_another_age_gets_the_counters_it_knows(void **state)
+{
+    struct {
+        rql_stats stats;
+        char more[64];
+    } longer;
+
+    char shorter[offsetof(rql_stats, hand_overs)];
+    rql_stats *older = (rql_stats *)&longer;
+
+    (void)state;
+    CHECK_OK(rql_lock_release(hold(client, "x"), NULL));
+    memset(&longer, 0xA5, sizeof longer);
+    CHECK_OK(rql_client_stats_sized(client, &longer.stats, sizeof shorter));
+    assert_int_equal(older->size, sizeof shorter);
+    assert_int_equal(older->acquisitions, 1);
+    assert_int_not_equal(older->hand_overs, 0); /* not touched */
+    CHECK_OK(rql_client_stats_sized(client, &longer.stats, sizeof longer));
+    assert_int_equal(longer.stats.size, sizeof longer.stats);
+    assert_int_equal(longer.more[63], 0);
+    REFUSED(rql_client_stats(NULL, older));
+    REFUSED(rql_client_stats_sized(client, NULL, sizeof *older));
+    REFUSED(rql_client_stats_sized(client, older, 1));
+}
+
+static int start(void **state)
+{
+    for (size_t i = 0; i <= RQL_SERIES_MAX; i++) {
+        (void)snprintf(many_names[i], sizeof many_names[i], "%zu", i);
+        many[i] = many_names[i];
+    }
+    return start_server(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        LOOP_TEST(a_lock_by_each_of_its_calls),
+        LOOP_TEST(a_lock_that_is_handed_over),
+        LOOP_TEST(series_of_both_kinds),
+        LOOP_TEST(locks_and_series_on_a_loop),
+        LOOP_TEST(looks_and_sweeps),
+        LOOP_TEST(a_call_that_blocks_runs_aside),
+        LOOP_TEST(locks_that_make_no_sense_are_refused),
+        LOOP_TEST(series_that_make_no_sense_are_refused),
+        LOOP_TEST(looks_and_sweeps_that_make_no_sense_are_refused),
+        LOOP_TEST(calls_of_a_loop_that_make_no_sense_are_refused),
+        LOOP_TEST(a_program_of_another_age_gets_the_counters_it_knows),
+    };
+
+    if (!redis_server_available()) {
+        return skip_all("no redis-server");
+    }
+    return cmocka_run_group_tests(tests, start, stop_server);
+}
