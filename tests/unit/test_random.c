@@ -92,8 +92,14 @@ static void ignore(void *self)
     (void)self;
 }
 
+/* As the copy of a virtual machine: nobody is told of this child. */
+static pid_t clone_unnoticed(void)
+{
+    return (pid_t)syscall(SYS_clone, (long)SIGCHLD, NULL, NULL, NULL, NULL);
+}
+
 /* One draw in a child, sent through a pipe. */
-static bool draw_in_child(char out[RQLI_HEX_SIZE])
+static bool draw_in_child(pid_t (*fork_or_clone)(void), char out[RQLI_HEX_SIZE])
 {
     int ends[2];
     pid_t child;
@@ -102,7 +108,7 @@ static bool draw_in_child(char out[RQLI_HEX_SIZE])
     if (pipe(ends) != 0) {
         return false;
     }
-    child = fork();
+    child = fork_or_clone();
     if (child == 0) {
         drew = rqli_random_hex(out) && write(ends[1], out, RQLI_HEX_SIZE) == RQLI_HEX_SIZE;
         _exit(drew ? 0 : 1);
@@ -117,45 +123,17 @@ static bool draw_in_child(char out[RQLI_HEX_SIZE])
 /* The stock that the parent has drawn ahead is copied by fork(). */
 TEST(children_draw_otherwise_than_their_parent)
 {
-    static char drawn[2 * N_CHILDREN][RQLI_HEX_SIZE];
+    static char drawn[3 * N_CHILDREN][RQLI_HEX_SIZE];
     struct rqli_fork_member member;
 
     assert_true(rqli_fork_join(&member, ignore, NULL));
     for (size_t i = 0; i < N_CHILDREN; i++) {
-        assert_true(draw_in_child(drawn[2 * i]));
-        assert_true(rqli_random_hex(drawn[2 * i + 1]));
+        assert_true(rqli_random_hex(drawn[3 * i])); /* what is drawn ahead is there by now */
+        assert_true(draw_in_child(fork, drawn[3 * i + 1]));
+        assert_true(draw_in_child(clone_unnoticed, drawn[3 * i + 2]));
     }
     check_distinct(drawn, N_ROWS(drawn));
     rqli_fork_leave(&member);
-}
-
-/* As the copy of a virtual machine: nobody is told of this child. */
-static pid_t clone_unnoticed(void)
-{
-    return (pid_t)syscall(SYS_clone, (long)SIGCHLD, NULL, NULL, NULL, NULL);
-}
-
-TEST(clones_draw_apart)
-{
-    char drawn[2][RQLI_HEX_SIZE];
-    int ends[2];
-    pid_t child;
-
-    assert_true(rqli_random_hex(drawn[0])); /* what is drawn ahead is there by now */
-    assert_int_equal(pipe(ends), 0);
-    child = clone_unnoticed();
-    assert_true(child >= 0);
-    if (child == 0) {
-        bool is_drawn = rqli_random_hex(drawn[0]);
-
-        _exit(is_drawn && write(ends[1], drawn[0], RQLI_HEX_SIZE) == RQLI_HEX_SIZE ? 0 : 1);
-    }
-    assert_true(rqli_random_hex(drawn[1]));
-    assert_int_equal(read(ends[0], drawn[0], RQLI_HEX_SIZE), RQLI_HEX_SIZE);
-    assert_int_equal(waitpid(child, NULL, 0), child);
-    assert_string_not_equal(drawn[0], drawn[1]);
-    (void)close(ends[0]);
-    (void)close(ends[1]);
 }
 
 static void draw_many(size_t index, void *data)
