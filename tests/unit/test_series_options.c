@@ -55,62 +55,54 @@ TEST(canonical_order_is_that_of_bytes)
     }
 }
 
-TEST(a_name_twice_is_for_the_gem_alone)
+TEST(names_mode_and_the_ttl_of_each_lock_have_limits)
 {
+    enum { MOST = RQL_SERIES_MAX, ATOMIC = RQL_SERIES_ATOMIC, GEM = RQL_SERIES_GEM };
+
+    /* The gem holds the first of five for this long, times five, with the pauses of 225 ms. */
+    static const int64_t longest_ms = RQL_TTL_MAX_MS / 5 - 225;
     static const char *const twice[] = {"x", "y", "x"};
-
-    given.names = twice;
-    given.n_names = 3;
-    assert_int_equal(make_plan(&given), RQL_E_INVALID);
-    assert_non_null(strstr(error.message, "x: is twice"));
-    given.mode = RQL_SERIES_GEM;
-    CHECK_OK(make_plan(&given));
-}
-
-TEST(names_and_mode_have_limits)
-{
-    static const struct {
-        const char *name;
-        size_t n_names;
-        int mode;
-        rql_status status;
-    } rows[] = {
-        {"the most", RQL_SERIES_MAX, RQL_SERIES_ATOMIC, RQL_OK},
-        {"one more", RQL_SERIES_MAX + 1, RQL_SERIES_ATOMIC, RQL_E_INVALID},
-        {"none", 0, RQL_SERIES_ATOMIC, RQL_E_INVALID},
-        {"an unknown mode", 1, 2, RQL_E_INVALID},
-    };
-
     static const char *many[RQL_SERIES_MAX + 1];
     static char texts[RQL_SERIES_MAX + 1][8];
+
+    const struct {
+        const char *name;
+        const char *const *names;
+        size_t n_names;
+        int mode;
+        int64_t ttl_ms;
+        rql_status status;
+    } rows[] = {
+        {"the most", many, MOST, ATOMIC, 5000, RQL_OK},
+        {"one more", many, MOST + 1, ATOMIC, 5000, RQL_E_INVALID},
+        {"none", many, 0, ATOMIC, 5000, RQL_E_INVALID},
+        {"an unknown mode", many, 1, 2, 5000, RQL_E_INVALID},
+        {"a name twice", twice, 3, ATOMIC, 5000, RQL_E_INVALID},
+        {"a name twice, as the gem", twice, 3, GEM, 5000, RQL_OK},
+        {"no ttl", names, 5, ATOMIC, 0, RQL_E_INVALID},
+        {"the longest ttl", names, 5, ATOMIC, RQL_TTL_MAX_MS, RQL_OK},
+        {"the longest ttl, as the gem", names, 5, GEM, longest_ms, RQL_OK},
+        {"longer, as the gem", names, 5, GEM, longest_ms + 1, RQL_E_INVALID},
+    };
+
+    rql_lock_options lock;
 
     for (size_t i = 0; i <= RQL_SERIES_MAX; i++) {
         (void)snprintf(texts[i], sizeof texts[i], "%zu", i);
         many[i] = texts[i];
     }
-    given.names = many;
+    assert_int_equal(make_plan(NULL), RQL_E_INVALID);
     EACH_ROW (row, rows) {
+        rqli_options_fill(RQLI_OF_LOCK, &lock, &client);
+        lock.ttl_ms = row->ttl_ms;
+        given.lock = &lock;
+        given.names = row->names;
         given.n_names = row->n_names;
         given.mode = (rql_series_mode)row->mode;
         assert_int_equal(make_plan(&given), row->status);
+        assert_true(row->names != twice || row->mode == GEM ||
+                    strstr(error.message, "x: is twice"));
     }
-    assert_int_equal(make_plan(NULL), RQL_E_INVALID);
-}
-
-TEST(options_of_each_lock_are_checked)
-{
-    rql_lock_options lock;
-
-    rqli_options_fill(RQLI_OF_LOCK, &lock, &client);
-    given.lock = &lock;
-    lock.ttl_ms = 0;
-    assert_int_equal(make_plan(&given), RQL_E_INVALID);
-    lock.ttl_ms = RQL_TTL_MAX_MS;
-    CHECK_OK(make_plan(&given));
-    given.mode = RQL_SERIES_GEM;
-    assert_int_equal(make_plan(&given), RQL_E_INVALID);
-    lock.ttl_ms = RQL_TTL_MAX_MS / 5 - lock.retry_delay_ms - lock.retry_jitter_ms;
-    CHECK_OK(make_plan(&given));
 }
 
 /* As recorded of the gem, and where no recording is. */
