@@ -12,7 +12,7 @@ BEFORE_EACH(set_up)
 {
     rql_options_init(&options);
     options.url = "unix:///nowhere";
-    return rql_client_new(&client, &options, &error);
+    CHECK_OK(rql_client_new(&client, &options, &error));
 }
 
 AFTER_EACH(tear_down)
