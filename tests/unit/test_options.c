@@ -113,6 +113,8 @@ static const struct field of_calls[] = {
 union any {
     size_t size;
     rql_options client;
+    rql_series_options series;
+    rql_sweep_options sweep;
     unsigned char bytes[1024];
 };
 
@@ -311,6 +313,21 @@ static const struct kind {
     {"swarm", RQLI_OF_SWARM, sizeof(rql_swarm_options), offsetof(rql_swarm_options, zombie_ttl_ms)},
 };
 
+/* As a program of that age does it. */
+static void init_given(enum rqli_option_struct which, size_t size)
+{
+    memset(&given, 0xA5, sizeof given);
+    if (which == RQLI_OF_CLIENT) {
+        rql_options_init_sized(&given.client, size);
+    } else if (which == RQLI_OF_SERIES) {
+        rql_series_options_init_sized(&given.series, size);
+    } else if (which == RQLI_OF_SWEEP) {
+        rql_sweep_options_init_sized(NULL, &given.sweep, size);
+    } else {
+        rqli_options_init(which, &given, size, NULL);
+    }
+}
+
 TEST(programs_of_other_ages_are_understood)
 {
     /* Sizes that no init call writes. */
@@ -318,15 +335,13 @@ TEST(programs_of_other_ages_are_understood)
     union any expected;
 
     EACH_ROW (kind, kinds) {
-        memset(&given, 0xA5, sizeof given);
-        rqli_options_init(kind->which, &given, kind->cut, NULL);
+        init_given(kind->which, kind->cut);
         assert_int_equal(given.size, kind->cut);
         assert_int_equal(given.bytes[kind->cut], 0xA5);
         CHECK_OK(read_given(kind->which));
         rqli_options_fill(kind->which, &expected, NULL);
         assert_memory_equal(&read, &expected, kind->size);
-        memset(&given, 0xA5, sizeof given);
-        rqli_options_init(kind->which, &given, kind->size + 8, NULL);
+        init_given(kind->which, kind->size + 8);
         CHECK_OK(read_given(kind->which));
         assert_memory_equal(&read, &expected, kind->size);
         given.bytes[kind->size + 7] = 1;
