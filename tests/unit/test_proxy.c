@@ -143,11 +143,12 @@ static void act(const struct line *line, const char *step)
 static void tell(struct line *line, const char *step)
 {
     struct proxy *proxy = line->proxy;
+    char *end = NULL;
+    int first = (int)strtol(step + strcspn(step, " "), &end, 10);
+    int second = (int)strtol(end, NULL, 10);
     char word[16];
-    int first = 0;
-    int second = 0;
 
-    (void)sscanf(step, "%15s %d %d", word, &first, &second);
+    (void)snprintf(word, sizeof word, "%.*s", (int)strcspn(step, " "), step);
     if (strcmp(word, "anew") == 0) {
         part_ends(line);
         join_ends(line);

@@ -95,8 +95,8 @@ TEST(openmetrics_has_its_grammar)
             for (size_t i = 0; i < n; i++) { /* its lines stand together */
                 assert_string_not_equal(families[i], name);
             }
-            (void)strcpy(families[n++], name);
-            (void)strcpy(type, value);
+            (void)snprintf(families[n++], NAME_SIZE, "%s", name);
+            (void)snprintf(type, sizeof type, "%s", value);
             n_histograms += strcmp(type, "histogram") == 0;
             last_le = -1;
             last_bucket = 0;

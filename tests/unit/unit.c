@@ -68,7 +68,9 @@ bool unit_say(ptrdiff_t number, const char *text)
 
     (void)snprintf(line, sizeof line, "# row %d: %s", (int)number, text ? text : "");
     for (char *at = line; *at; at++) {
-        *at = *at < ' ' ? '?' : *at;
+        if (*at < ' ') {
+            *at = '?';
+        }
     }
     print_message("%s\n", line);
     return true;
