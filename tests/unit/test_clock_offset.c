@@ -1,6 +1,5 @@
-#include "check.h"
+#include "unit.h"
 
-#include "chance.h"
 #include "lock/clock_offset.h"
 
 enum {
@@ -36,36 +35,33 @@ static int64_t bound_us(const struct rqli_clock_offset *clock_offset, int64_t at
     return local_us;
 }
 
-static void without_a_reading_nothing_is_known(void **state)
+TEST(without_a_reading_nothing_is_known)
 {
     const struct rqli_clock_offset clock_offset = {0};
     int64_t local_us = 77;
 
-    (void)state;
     assert_false(rqli_clock_offset_earliest(&clock_offset, 1, NOW_US, &local_us));
     assert_int_equal(local_us, 77);
     assert_true(rqli_clock_offset_server_latest(&clock_offset, NOW_US) == INT64_MAX);
 }
 
 /* A reading of nothing would lie within the window. */
-static void a_machine_that_has_just_started_knows_nothing_either(void **state)
+TEST(a_machine_that_has_just_started_knows_nothing_either)
 {
     struct rqli_clock_offset clock_offset = {0};
     int64_t early_us = 3 * SECOND_US;
     int64_t local_us;
 
-    (void)state;
     assert_false(rqli_clock_offset_earliest(&clock_offset, 1, early_us, &local_us));
     assert_int_equal(read_clock(&clock_offset, -SECOND_US, early_us, 50), RQLI_CLOCK_OFFSET_FINE);
     assert_int_equal(bound_us(&clock_offset, early_us), -SECOND_US - 50);
 }
 
-static void one_reading_bounds_both_ways(void **state)
+TEST(one_reading_bounds_both_ways)
 {
     struct rqli_clock_offset clock_offset = {0};
     int64_t local_us = 0;
 
-    (void)state;
     assert_int_equal(read_clock(&clock_offset, OFFSET_US, NOW_US, 50), RQLI_CLOCK_OFFSET_FINE);
     assert_true(
         rqli_clock_offset_earliest(&clock_offset, NOW_US - OFFSET_US, NOW_US + 100, &local_us));
@@ -145,15 +141,13 @@ static void check_bound(const struct rqli_clock_offset *clock_offset, const stru
     }
 }
 
-static void readings_bound_the_offset_and_show_its_steps(void **state)
+TEST(readings_bound_the_offset_and_show_its_steps)
 {
-    (void)state;
-    for (size_t i = 0; i < N_ROWS(stories); i++) {
+    EACH_ROW (row, stories) {
         struct rqli_clock_offset clock_offset = {0};
 
-        say_row(stories[i].name);
         for (size_t k = 0; k < STEPS_MAX; k++) {
-            const struct step *step = &stories[i].steps[k];
+            const struct step *step = &row->steps[k];
 
             if (step->half_us > 0) {
                 assert_int_equal(read_clock(&clock_offset, OFFSET_US + step->step_us,
@@ -166,11 +160,10 @@ static void readings_bound_the_offset_and_show_its_steps(void **state)
 }
 
 /* However long ago it was. */
-static void the_latest_time_of_the_server_is_known_for_good(void **state)
+TEST(the_latest_time_of_the_server_is_known_for_good)
 {
     struct rqli_clock_offset clock_offset = {0};
 
-    (void)state;
     (void)read_clock(&clock_offset, OFFSET_US, NOW_US, 10);
     (void)read_clock(&clock_offset, OFFSET_US, NOW_US + 6 * SECOND_US, 80);
     assert_int_equal(rqli_clock_offset_server_latest(&clock_offset, NOW_US + 60 * SECOND_US),
@@ -244,26 +237,11 @@ static void live(uint32_t seed)
     }
 }
 
-static void bounds_hold_the_truth_and_only_jumps_are_steps(void **state)
+TEST(bounds_hold_the_truth_and_only_jumps_are_steps)
 {
     uint32_t seed = chance_seed();
 
-    (void)state;
     for (uint32_t i = 1; i <= N_WORLDS; i++) {
         live(1 + chance_below(&seed, UINT32_MAX - 1));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_a_reading_nothing_is_known),
-        cmocka_unit_test(a_machine_that_has_just_started_knows_nothing_either),
-        cmocka_unit_test(one_reading_bounds_both_ways),
-        cmocka_unit_test(readings_bound_the_offset_and_show_its_steps),
-        cmocka_unit_test(the_latest_time_of_the_server_is_known_for_good),
-        cmocka_unit_test(bounds_hold_the_truth_and_only_jumps_are_steps),
-    };
-
-    return cmocka_run_group_tests_name("skew", tests, NULL, NULL);
 }

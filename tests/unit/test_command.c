@@ -1,4 +1,4 @@
-#include "check.h"
+#include "unit.h"
 
 #include "wire/command.h"
 
@@ -79,33 +79,30 @@ static void write_word(struct rqli_command *command, const struct word *word)
     }
 }
 
-static void words_become_bytes(void **state)
+TEST(words_become_bytes)
 {
-    (void)state;
-    for (size_t i = 0; i < N_ROWS(written); i++) {
+    EACH_ROW (row, written) {
         struct rqli_command command = {0};
 
-        say_row(written[i].name);
-        for (const struct word *word = written[i].words; word->what != NO_MORE; word++) {
+        for (const struct word *word = row->words; word->what != NO_MORE; word++) {
             write_word(&command, word);
         }
-        assert_int_equal(command.failed, written[i].bytes.data == NULL);
+        assert_int_equal(command.failed, row->bytes.data == NULL);
         if (!command.failed) {
-            assert_int_equal(command.n_commands, written[i].n_commands);
-            assert_int_equal(command.length, written[i].bytes.length);
-            assert_memory_equal(command.data, written[i].bytes.data, command.length);
+            assert_int_equal(command.n_commands, row->n_commands);
+            assert_int_equal(command.length, row->bytes.length);
+            assert_memory_equal(command.data, row->bytes.data, command.length);
         }
         rqli_command_fini(&command);
     }
 }
 
-static void a_reset_keeps_the_memory(void **state)
+TEST(a_reset_keeps_the_memory)
 {
     struct rqli_command command = {0};
     const char *data;
     size_t capacity;
 
-    (void)state;
     for (int i = 0; i < 100; i++) {
         rqli_command_text(&command, "0123456789");
     }
@@ -125,12 +122,11 @@ static void a_reset_keeps_the_memory(void **state)
 }
 
 /* Every length around the sizes at which the buffer grows. */
-static void growth_loses_no_byte(void **state)
+TEST(growth_loses_no_byte)
 {
     char word[2100];
     char expected[2200];
 
-    (void)state;
     memset(word, 'w', sizeof word);
     for (size_t length = 0; length < sizeof word; length++) {
         struct rqli_command command = {0};
@@ -147,7 +143,7 @@ static void growth_loses_no_byte(void **state)
     }
 }
 
-static void words_that_are_too_much_together_fail(void **state)
+TEST(words_that_are_too_much_together_fail)
 {
     enum { WORD_SIZE = 8 << 20 };
 
@@ -155,7 +151,6 @@ static void words_that_are_too_much_together_fail(void **state)
     char *word = calloc(1, WORD_SIZE);
     int n_words = 0;
 
-    (void)state;
     assert_non_null(word);
     while (!command.failed && n_words < 100) {
         rqli_command_slice(&command, (struct rqli_slice){word, WORD_SIZE});
@@ -166,13 +161,12 @@ static void words_that_are_too_much_together_fail(void **state)
     free(word);
 }
 
-static void a_buffer_is_copied_behind_another(void **state)
+TEST(a_buffer_is_copied_behind_another)
 {
     struct rqli_command empty = {0};
     struct rqli_command one = {0};
     struct rqli_command all = {0};
 
-    (void)state;
     assert_true(rqli_command_append(&all, &empty));
     assert_int_equal(all.length, 0);
     rqli_command_text(&one, "a");
@@ -184,13 +178,12 @@ static void a_buffer_is_copied_behind_another(void **state)
     rqli_command_fini(&all);
 }
 
-static void what_cannot_be_copied_changes_nothing(void **state)
+TEST(what_cannot_be_copied_changes_nothing)
 {
     struct rqli_command too_long = {.length = SIZE_MAX};
     struct rqli_command failed = {.failed = true};
     struct rqli_command all = {0};
 
-    (void)state;
     rqli_command_text(&all, "a");
     assert_false(rqli_command_append(&all, &too_long));
     assert_false(rqli_command_append(&all, &failed));
@@ -198,18 +191,4 @@ static void what_cannot_be_copied_changes_nothing(void **state)
     assert_false(rqli_command_append(&failed, &all));
     assert_true(failed.failed);
     rqli_command_fini(&all);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_become_bytes),
-        cmocka_unit_test(a_reset_keeps_the_memory),
-        cmocka_unit_test(growth_loses_no_byte),
-        cmocka_unit_test(words_that_are_too_much_together_fail),
-        cmocka_unit_test(a_buffer_is_copied_behind_another),
-        cmocka_unit_test(what_cannot_be_copied_changes_nothing),
-    };
-
-    return cmocka_run_group_tests_name("command", tests, NULL, NULL);
 }

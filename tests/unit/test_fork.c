@@ -1,9 +1,8 @@
-#include "check.h"
+#include "unit.h"
 
 #include "base/fork.h"
 #include "base/random.h"
 
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -78,9 +77,8 @@ static unsigned who_was_told(void *data)
 }
 
 /* First, middle, last, and all of them: the list stays whole. */
-static void who_has_left_is_not_told(void **state)
+TEST(who_has_left_is_not_told)
 {
-    (void)state;
     for (unsigned left = 0; left <= ALL; left++) {
         struct group group;
 
@@ -142,16 +140,14 @@ static const struct found {
     {"a child has members of its own", join_and_count, ALL, UNASKED},
 };
 
-static void a_child_is_told_apart_from_its_parent(void **state)
+TEST(a_child_is_told_apart_from_its_parent)
 {
-    (void)state;
-    for (size_t i = 0; i < N_ROWS(founds); i++) {
+    EACH_ROW (row, founds) {
         struct group group;
 
-        say_row(founds[i].name);
         join_all(&group);
-        assert_int_equal(in_child(founds[i].body, &group), founds[i].in_child);
-        assert_true(founds[i].here == UNASKED || founds[i].body(&group) == founds[i].here);
+        assert_int_equal(in_child(row->body, &group), row->in_child);
+        assert_true(row->here == UNASKED || row->body(&group) == row->here);
         leave_but(&group, 0);
     }
 }
@@ -167,20 +163,19 @@ static unsigned forks_so_far(void *data)
     return in_child(forks_so_far, &levels);
 }
 
-static void generations_are_counted(void **state)
+TEST(generations_are_counted)
 {
     struct group group;
     unsigned levels = 3;
     unsigned before = rqli_fork_generation();
 
-    (void)state;
     join_all(&group);
     assert_int_equal(forks_so_far(&levels), before + 3);
     assert_int_equal(rqli_fork_generation(), before);
     leave_but(&group, 0);
 }
 
-static void ids_name_process_thread_and_task(void **state)
+TEST(ids_name_process_thread_and_task)
 {
     static const struct {
         uint64_t task;
@@ -195,28 +190,14 @@ static void ids_name_process_thread_and_task(void **state)
     char expected[RQL_ID_SIZE];
     char id[RQL_ID_SIZE];
 
-    (void)state;
-    for (size_t i = 0; i < N_ROWS(rows); i++) {
-        say_row(rows[i].rest);
+    EACH_BY (row, rows, row->rest) {
         (void)snprintf(expected, sizeof expected, "rql:acq:%d/%d/%s", (int)getpid(), (int)gettid(),
-                       rows[i].rest);
-        (rows[i].is_own ? rqli_own_acquirer_id : rqli_acquirer_id)(id, rows[i].task, "me");
+                       row->rest);
+        (row->is_own ? rqli_own_acquirer_id : rqli_acquirer_id)(id, row->task, "me");
         assert_string_equal(id, expected);
     }
     (void)snprintf(expected, sizeof expected, "rql:hst:%d/77/0/me", (int)getpid());
     rqli_host_id(id, 77, "me");
     assert_string_equal(id, expected);
     assert_int_equal(rqli_thread_id(), gettid());
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_has_left_is_not_told),
-        cmocka_unit_test(a_child_is_told_apart_from_its_parent),
-        cmocka_unit_test(generations_are_counted),
-        cmocka_unit_test(ids_name_process_thread_and_task),
-    };
-
-    return cmocka_run_group_tests_name("fork", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-#include "check.h"
+#include "unit.h"
 
 #include "lock/client.h"
 
@@ -32,26 +32,17 @@ static const struct way {
       {1, STALL_US, LEAST_US, 2 * FAR_US - 1}}},
 };
 
-static void the_grace_follows_the_round_trips(void **state)
+TEST(the_grace_follows_the_round_trips)
 {
-    (void)state;
-    for (size_t i = 0; i < N_ROWS(ways); i++) {
+    EACH_ROW (row, ways) {
         rql_client client = {0};
 
-        say_row(ways[i].name);
-        for (const struct step *step = ways[i].steps;
-             step < ways[i].steps + STEPS_MAX && step->least_us > 0; step++) {
+        for (const struct step *step = row->steps;
+             step < row->steps + STEPS_MAX && step->least_us > 0; step++) {
             for (int n = 0; n < step->n_replies; n++) {
                 rqli_client_on_round_trip(&client, step->took_us);
             }
             assert_in_range(rqli_client_grace_us(&client), step->least_us, step->most_us);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_grace_follows_the_round_trips)};
-
-    return cmocka_run_group_tests_name("grace", tests, NULL, NULL);
 }

@@ -1,15 +1,13 @@
-#include "check.h"
+#include "unit.h"
 
 #include "observe/stats.h"
 
 #include <math.h>
-#include <string.h>
 
 #define LONGEST_US ((INT64_C(1) << 42) - 1)
 
-static void buckets_follow_each_other_without_a_gap(void **state)
+TEST(buckets_follow_each_other_without_a_gap)
 {
-    (void)state;
     for (size_t i = 0; i < RQL_HISTOGRAM_BUCKETS; i++) {
         int64_t upper_us = rql_histogram_upper(i);
 
@@ -21,7 +19,7 @@ static void buckets_follow_each_other_without_a_gap(void **state)
     assert_true(rql_histogram_upper(RQL_HISTOGRAM_BUCKETS - 1) == LONGEST_US);
 }
 
-static void what_is_out_of_range_goes_to_the_ends(void **state)
+TEST(what_is_out_of_range_goes_to_the_ends)
 {
     static const struct {
         int64_t us;
@@ -34,19 +32,17 @@ static void what_is_out_of_range_goes_to_the_ends(void **state)
         {INT64_MAX, RQL_HISTOGRAM_BUCKETS - 1},
     };
 
-    (void)state;
-    for (size_t i = 0; i < N_ROWS(rows); i++) {
-        print_message("# %lld us\n", (long long)rows[i].us);
-        assert_int_equal(rql_histogram_bucket(rows[i].us), rows[i].bucket);
+    EACH (row, rows) {
+        print_message("# %lld us\n", (long long)row->us);
+        assert_int_equal(rql_histogram_bucket(row->us), row->bucket);
     }
     assert_true(rql_histogram_upper(RQL_HISTOGRAM_BUCKETS) == LONGEST_US);
     assert_true(rql_histogram_upper(SIZE_MAX) == LONGEST_US);
 }
 
 /* All times that are the first, the last or in the midst of a bucket, and many others. */
-static void a_time_is_known_to_an_eighth(void **state)
+TEST(a_time_is_known_to_an_eighth)
 {
-    (void)state;
     for (int64_t time_us = 1; time_us <= LONGEST_US; time_us += time_us / 97 + 1) {
         int64_t over_us = rql_histogram_upper(rql_histogram_bucket(time_us)) - time_us;
 
@@ -62,7 +58,7 @@ static void add(rql_histogram *histogram, int64_t time_us, int64_t count)
     histogram->sum_us += time_us * count;
 }
 
-static void quantiles_are_those_of_the_times(void **state)
+TEST(quantiles_are_those_of_the_times)
 {
     static const struct {
         double share;
@@ -74,24 +70,22 @@ static void quantiles_are_those_of_the_times(void **state)
 
     rql_histogram histogram = {0};
 
-    (void)state;
     assert_int_equal(rql_stats_quantile(&histogram, 0.5), -1);
     add(&histogram, 3, 50);
     add(&histogram, 1000, 49);
     add(&histogram, 1000000, 1);
-    for (size_t i = 0; i < N_ROWS(rows); i++) {
-        print_message("# share %f\n", rows[i].share);
-        assert_int_equal(rql_stats_quantile(&histogram, rows[i].share), rows[i].us);
+    EACH (row, rows) {
+        print_message("# share %f\n", row->share);
+        assert_int_equal(rql_stats_quantile(&histogram, row->share), row->us);
     }
 }
 
-static void quantiles_of_many_times_keep_their_bound(void **state)
+TEST(quantiles_of_many_times_keep_their_bound)
 {
     enum { TIMES = 10000 };
 
     rql_histogram histogram = {0};
 
-    (void)state;
     for (int64_t i = 1; i <= TIMES; i++) {
         add(&histogram, i * i, 1);
     }
@@ -103,22 +97,18 @@ static void quantiles_of_many_times_keep_their_bound(void **state)
     }
 }
 
-static void readings_add_up(void **state)
+TEST(readings_add_up)
 {
     rql_stats a = {.size = sizeof a, .acquisitions = 1, .pushes = 3};
     rql_stats b = {.size = sizeof b, .acquisitions = 2};
     rql_stats older = {.size = offsetof(rql_stats, hand_overs), .acquisitions = 5};
 
-    (void)state;
     add(&a.wait, 3, 1);
     add(&b.wait, 1000, 2);
     add(&b.hand_off, LONGEST_US, 1);
     rql_stats_add(&a, &b);
-    assert_int_equal(a.size, sizeof a);
-    assert_int_equal(a.acquisitions, 3);
-    assert_int_equal(a.pushes, 3);
-    assert_int_equal(a.wait.count, 3);
-    assert_int_equal(a.wait.sum_us, 2003);
+    CHECK_ALL(EQ(a.size, sizeof a), EQ(a.acquisitions, 3), EQ(a.pushes, 3), EQ(a.wait.count, 3),
+              EQ(a.wait.sum_us, 2003));
     assert_int_equal(rql_stats_quantile(&a.wait, 0.3), 3);
     assert_int_equal(rql_stats_quantile(&a.wait, 0.4), 1023);
     assert_int_equal(a.hand_off.bucket[RQL_HISTOGRAM_BUCKETS - 1], 1);
@@ -127,12 +117,11 @@ static void readings_add_up(void **state)
     assert_int_equal(older.hand_overs, 0);
 }
 
-static void every_count_is_read_from_every_shard(void **state)
+TEST(every_count_is_read_from_every_shard)
 {
     struct rqli_stats *stats = rqli_stats_new();
     rql_stats read = {.size = sizeof read};
 
-    (void)state;
     assert_non_null(stats);
     for (unsigned shard = 0; shard < 9; shard++) {
         rqli_stats_count(stats, shard, RQLI_STAT_ACQUISITIONS, 2);
@@ -145,31 +134,9 @@ static void every_count_is_read_from_every_shard(void **state)
         rqli_stats_time(stats, shard, RQLI_STAT_HAND_OFF, -5);
     }
     rqli_stats_read(stats, &read);
-    assert_int_equal(read.acquisitions, 18);
-    assert_int_equal(read.swept_keys, 9);
-    assert_int_equal(read.conflicts, 9);
-    assert_int_equal(read.faults[-RQL_E_IO], 9);
-    assert_int_equal(read.faults[-RQL_E_UNSUPPORTED], 9);
-    assert_int_equal(read.hold.count, 9);
-    assert_int_equal(read.hold.sum_us, 45);
-    assert_int_equal(read.hand_off.bucket[0], 9);
-    assert_int_equal(read.hand_off.sum_us, 0);
-    assert_int_equal(read.wait.count, 0);
-    assert_int_equal(read.timed_out, 0);
+    CHECK_ALL(EQ(read.acquisitions, 18), EQ(read.swept_keys, 9), EQ(read.conflicts, 9),
+              EQ(read.faults[-RQL_E_IO], 9), EQ(read.faults[-RQL_E_UNSUPPORTED], 9),
+              EQ(read.hold.count, 9), EQ(read.hold.sum_us, 45), EQ(read.hand_off.bucket[0], 9),
+              EQ(read.hand_off.sum_us, 0), EQ(read.wait.count, 0), EQ(read.timed_out, 0));
     rqli_stats_free(stats);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buckets_follow_each_other_without_a_gap),
-        cmocka_unit_test(what_is_out_of_range_goes_to_the_ends),
-        cmocka_unit_test(a_time_is_known_to_an_eighth),
-        cmocka_unit_test(quantiles_are_those_of_the_times),
-        cmocka_unit_test(quantiles_of_many_times_keep_their_bound),
-        cmocka_unit_test(readings_add_up),
-        cmocka_unit_test(every_count_is_read_from_every_shard),
-    };
-
-    return cmocka_run_group_tests_name("histogram", tests, NULL, NULL);
 }

@@ -1,12 +1,11 @@
-#include "check.h"
+#include "unit.h"
 
 #include "base/clock.h"
-#include "chance.h"
 #include "lock/lease.h"
 
 #include <rql/base.h>
 
-enum { BEGUN_US = 7000000, N_LIVES = 4000, N_EVENTS = 60, STEPS_MAX = 14, NONE = -1 };
+enum { BEGUN_US = 7000000, STEPS_MAX = 14, NONE = -1 };
 
 /* As times that a lease is due. */
 #define NEVER RQLI_NEVER_US
@@ -249,17 +248,15 @@ static struct rqli_lease born(const struct life *life)
     return lease;
 }
 
-static void every_life_goes_as_told(void **state)
+TEST(every_life_goes_as_told)
 {
-    (void)state;
-    for (size_t i = 0; i < N_ROWS(lives); i++) {
-        struct rqli_lease lease = born(&lives[i]);
+    EACH_ROW (row, lives) {
+        struct rqli_lease lease = born(row);
 
-        say_row(lives[i].name);
-        for (const struct step *step = lives[i].steps; step->event != END; step++) {
+        for (const struct step *step = row->steps; step->event != END; step++) {
             int64_t now_us = BEGUN_US + step->at_us;
 
-            print_message("#   step %d\n", (int)(step - lives[i].steps));
+            print_message("#   step %d\n", (int)(step - row->steps));
             happen(&lease, step, now_us);
             assert_int_equal(rqli_lease_state(&lease, now_us), step->state);
             assert_int_equal(due_at(&lease), step->due_us);
@@ -270,7 +267,7 @@ static void every_life_goes_as_told(void **state)
     }
 }
 
-static void the_margin_is_a_hundredth_and_never_more_than_half(void **state)
+TEST(the_margin_is_a_hundredth_and_never_more_than_half)
 {
     static const struct {
         int64_t ttl_ms;
@@ -281,14 +278,13 @@ static void the_margin_is_a_hundredth_and_never_more_than_half(void **state)
         {501, 5010}, {5000, 50000}, {RQL_TTL_MAX_MS, RQL_TTL_MAX_MS * 10},
     };
 
-    (void)state;
-    for (size_t i = 0; i < N_ROWS(rows); i++) {
-        print_message("# ttl %lld\n", (long long)rows[i].ttl_ms);
-        assert_int_equal(rqli_lease_margin_us(rows[i].ttl_ms), rows[i].margin_us);
+    EACH (row, rows) {
+        print_message("# ttl %lld\n", (long long)row->ttl_ms);
+        assert_int_equal(rqli_lease_margin_us(row->ttl_ms), row->margin_us);
     }
 }
 
-static void what_the_server_left_counts_not_what_was_asked_for(void **state)
+TEST(what_the_server_left_counts_not_what_was_asked_for)
 {
     static const struct {
         int64_t left_ms;
@@ -301,195 +297,16 @@ static void what_the_server_left_counts_not_what_was_asked_for(void **state)
         {INT64_MAX, RQL_TTL_MAX_MS * 990}, /* a server may say anything */
     };
 
-    (void)state;
-    for (size_t i = 0; i < N_ROWS(rows); i++) {
+    EACH (row, rows) {
         struct rqli_lease_terms terms = terms_of(5000);
-        int64_t deadline_us = BEGUN_US + rows[i].deadline_us;
+        int64_t deadline_us = BEGUN_US + row->deadline_us;
         struct rqli_lease lease;
 
-        print_message("# left %lld\n", (long long)rows[i].left_ms);
-        terms.left_ms = rows[i].left_ms;
+        print_message("# left %lld\n", (long long)row->left_ms);
+        terms.left_ms = row->left_ms;
         rqli_lease_init(&lease, &terms);
         assert_int_equal(rqli_lease_end_us(&lease), deadline_us);
         assert_int_equal(rqli_lease_state(&lease, deadline_us - 1), RQL_HELD);
         assert_int_equal(rqli_lease_state(&lease, deadline_us), RQL_GONE);
     }
-}
-
-/* The same, computed anew for each question from what has happened. */
-struct model {
-    struct rqli_lease_terms terms;
-    int64_t from_us; /* of the last grant or extension */
-    int64_t left_ms;
-    int64_t pause_end_us; /* of a setback since then, or -1 */
-    int64_t doubted_us;   /* not settled, or -1 */
-    bool is_gone;
-};
-
-static bool is_paced(const struct model *model)
-{
-    return model->terms.renews || !model->terms.is_claimed;
-}
-
-static int64_t third_us(const struct model *model)
-{
-    return (model->terms.is_claimed ? model->terms.ttl_ms : 1000) * 1000 / 3;
-}
-
-static int64_t model_end(const struct model *model)
-{
-    int64_t margin_us = model->left_ms * 1000 / 100;
-
-    margin_us = margin_us > 5000 ? margin_us : 5000;
-    margin_us = margin_us > model->left_ms * 500 ? model->left_ms * 500 : margin_us;
-    return model->from_us + model->left_ms * 1000 - margin_us;
-}
-
-static rql_lock_state model_state(const struct model *model, int64_t now_us)
-{
-    if (model->is_gone || now_us >= model_end(model)) {
-        return RQL_GONE;
-    }
-    if (model->doubted_us >= 0 ||
-        (is_paced(model) && now_us >= model->from_us + 2 * third_us(model))) {
-        return RQL_DOUBTFUL;
-    }
-    return RQL_HELD;
-}
-
-static int64_t model_renewal(const struct model *model)
-{
-    if (model->pause_end_us >= 0) {
-        return model->pause_end_us;
-    }
-    if (model->doubted_us >= 0) {
-        return model->doubted_us;
-    }
-    return is_paced(model) ? model->from_us + third_us(model) : RQLI_NEVER_US;
-}
-
-static int64_t model_wants(const struct model *model, int64_t now_us)
-{
-    int64_t hold_end_us = BEGUN_US + model->terms.max_hold_ms * 1000;
-    int64_t end_us = model_end(model);
-
-    if (model->is_gone || now_us < model_renewal(model)) {
-        return 0;
-    }
-    if (!model->terms.renews && !model->terms.is_claimed) {
-        end_us = BEGUN_US + model->terms.ttl_ms * 1000;
-    }
-    if (model->terms.renews) {
-        end_us = now_us + model->terms.ttl_ms * 1000;
-        end_us = model->terms.max_hold_ms >= 0 && end_us > hold_end_us ? hold_end_us : end_us;
-    }
-    return end_us > now_us ? (end_us - now_us) / 1000 : 0;
-}
-
-static void extend_both(struct model *model, struct rqli_lease *lease, int64_t sent_us,
-                        int64_t left_ms)
-{
-    rqli_lease_on_extended(lease, sent_us, left_ms);
-    if (model->is_gone || sent_us < model->from_us) {
-        return;
-    }
-    model->from_us = sent_us;
-    model->left_ms = left_ms;
-    model->pause_end_us = -1;
-    model->terms.is_claimed = true;
-    model->doubted_us = sent_us < model->doubted_us ? model->doubted_us : -1;
-}
-
-static void set_back_both(struct model *model, struct rqli_lease *lease, int64_t now_us)
-{
-    int64_t pause_us = (model->terms.is_claimed ? model->terms.ttl_ms : 1000) * 50;
-
-    rqli_lease_on_setback(lease, now_us);
-    model->pause_end_us = now_us + (pause_us > 20000 ? pause_us : 20000);
-}
-
-static void doubt_both(struct model *model, struct rqli_lease *lease, int64_t now_us)
-{
-    rqli_lease_on_doubt(lease, now_us);
-    if (!model->is_gone) {
-        model->doubted_us = now_us;
-        model->pause_end_us = -1;
-    }
-}
-
-/* More than half of the time nothing happens. */
-static void happen_by_chance(struct model *model, struct rqli_lease *lease, uint32_t *seed,
-                             int64_t now_us)
-{
-    uint32_t chance = chance_below(seed, 24);
-
-    if (chance == 0) {
-        rqli_lease_on_gone(lease);
-        model->is_gone = true;
-    } else if (chance < 3) {
-        doubt_both(model, lease, now_us);
-    } else if (chance < 6) {
-        set_back_both(model, lease, now_us);
-    } else if (chance < 10) {
-        extend_both(model, lease, now_us - chance_below(seed, 300000),
-                    1 + chance_below(seed, 8000));
-    }
-}
-
-static void compare(const struct model *model, const struct rqli_lease *lease, int64_t now_us)
-{
-    rql_lock_state expected = model_state(model, now_us);
-    int64_t renewal_us = model_renewal(model);
-    int64_t end_us = model_end(model);
-
-    assert_int_equal(rqli_lease_state(lease, now_us), expected);
-    assert_int_equal(rqli_lease_remaining_ms(lease, now_us),
-                     expected == RQL_GONE ? 0 : (end_us - now_us) / 1000);
-    assert_int_equal(wanted_ms(lease, now_us), model_wants(model, now_us));
-    if (!model->is_gone) {
-        assert_int_equal(rqli_lease_due_us(lease), renewal_us < end_us ? renewal_us : end_us);
-    }
-}
-
-static void live(uint32_t *seed)
-{
-    struct rqli_lease_terms terms = terms_of(1 + chance_below(seed, 8000));
-    struct model model;
-    struct rqli_lease lease;
-    int64_t now_us = BEGUN_US;
-
-    terms.renews = chance_below(seed, 2) > 0;
-    terms.is_claimed = chance_below(seed, 2) > 0;
-    terms.left_ms = terms.is_claimed ? terms.ttl_ms : 1000;
-    terms.max_hold_ms = chance_below(seed, 2) ? RQL_FOREVER : (int64_t)chance_below(seed, 9000);
-    model = (struct model){terms, BEGUN_US, terms.left_ms, -1, -1, false};
-    rqli_lease_init(&lease, &terms);
-    for (int i = 0; i < N_EVENTS; i++) {
-        compare(&model, &lease, now_us);
-        now_us += chance_below(seed, 400000);
-        compare(&model, &lease, now_us);
-        happen_by_chance(&model, &lease, seed, now_us);
-    }
-}
-
-static void every_life_is_that_of_the_model(void **state)
-{
-    uint32_t seed = chance_seed();
-
-    (void)state;
-    for (int i = 0; i < N_LIVES; i++) {
-        live(&seed);
-    }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_life_goes_as_told),
-        cmocka_unit_test(the_margin_is_a_hundredth_and_never_more_than_half),
-        cmocka_unit_test(what_the_server_left_counts_not_what_was_asked_for),
-        cmocka_unit_test(every_life_is_that_of_the_model),
-    };
-
-    return cmocka_run_group_tests_name("lease", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-#include "check.h"
+#include "unit.h"
 
 #include <rql/rql.h>
 
@@ -8,19 +8,16 @@ static rql_options options;
 static rql_client *client;
 static rql_error error;
 
-static int set_up(void **state)
+BEFORE_EACH(set_up)
 {
-    (void)state;
     rql_options_init(&options);
     options.url = "unix:///nowhere";
-    return rql_client_new(&client, &options, &error);
+    CHECK_OK(rql_client_new(&client, &options, &error));
 }
 
-static int tear_down(void **state)
+AFTER_EACH(tear_down)
 {
-    (void)state;
     client = rql_client_free(client);
-    return 0;
 }
 
 static void check_unsupported(rql_status status)
@@ -36,13 +33,12 @@ static void take_event(const rql_event *event, void *user_data)
     (void)user_data;
 }
 
-static void a_listener_is_refused(void **state)
+TEST(a_listener_is_refused)
 {
     rql_lock_options of_call;
     rql_client *made = NULL;
     rql_lock *lock = NULL;
 
-    (void)state;
     options.logger = rql_log_to_file;
     check_unsupported(rql_client_new(&made, &options, &error));
     options.logger = NULL;
@@ -58,21 +54,10 @@ static void a_listener_is_refused(void **state)
     assert_null(lock);
 }
 
-static void there_are_no_statistics(void **state)
+TEST(there_are_no_statistics)
 {
     rql_stats stats = {.size = 7};
 
-    (void)state;
     assert_int_equal(rql_client_stats(client, &stats), RQL_E_UNSUPPORTED);
     assert_int_equal(stats.size, 7);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_listener_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(there_are_no_statistics, set_up, tear_down),
-    };
-
-    return cmocka_run_group_tests_name("light", tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
-#include "check.h"
+#include "unit.h"
 
 #include "base/random.h"
-#include "strict_json.h"
+#include "json.h"
 
 #include <rql/observe.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 enum { ROUNDS = 20000, BYTES = 24 };
 
-static void every_kind_of_field_has_its_form(void **state)
+TEST(every_kind_of_field_has_its_form)
 {
     static const char *const keys[] = {"rql:lock:a", "rql:lock:\"b\""};
     const rql_log_field fields[] = {
@@ -25,7 +25,7 @@ static void every_kind_of_field_has_its_form(void **state)
         {.name = "last_ext_ts", .kind = RQL_LOG_TIME, .number = INT64_C(1795255161080990)},
         {.name = "acq_time", .kind = RQL_LOG_MS, .number = 1951},
     };
-    const rql_log_record record = {"lock_obtained", sizeof fields / sizeof fields[0], fields};
+    const rql_log_record record = {"lock_obtained", N_ROWS(fields), fields};
     static const char expected[] =
         "{\"name\":\"lock_obtained\",\"lock_keys\":[\"rql:lock:a\",\"rql:lock:\\\"b\\\"\"],"
         "\"none\":[],\"queue_ttl\":15,\"other_ttl\":1.5,\"no_ttl\":null,"
@@ -34,7 +34,6 @@ static void every_kind_of_field_has_its_form(void **state)
         "\"acq_time\":1.96}";
     char text[1024];
 
-    (void)state;
     assert_int_equal(rql_log_json(&record, text, sizeof text), sizeof expected - 1);
     assert_string_equal(text, expected);
     assert_true(is_json(text));
@@ -49,7 +48,7 @@ static void write_bytes(const char *bytes, char *text, size_t size)
     assert_true(rql_log_json(&record, text, size) < size);
 }
 
-static void what_is_utf8_stays_and_what_is_not_is_replaced(void **state)
+TEST(what_is_utf8_stays_and_what_is_not_is_replaced)
 {
     static const struct {
         const char *bytes;
@@ -70,21 +69,19 @@ static void what_is_utf8_stays_and_what_is_not_is_replaced(void **state)
     char text[128];
     char expected[128];
 
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        write_bytes(cases[i].bytes, text, sizeof text);
-        (void)snprintf(expected, sizeof expected, "{\"name\":\"a\",\"n\":\"%s\"}", cases[i].text);
+    EACH (row, cases) {
+        write_bytes(row->bytes, text, sizeof text);
+        (void)snprintf(expected, sizeof expected, "{\"name\":\"a\",\"n\":\"%s\"}", row->text);
         assert_string_equal(text, expected);
         assert_true(is_json(text));
     }
 }
 
-static void any_bytes_give_one_json_object(void **state)
+TEST(any_bytes_give_one_json_object)
 {
     char bytes[BYTES + 1] = {0};
     char text[1024];
 
-    (void)state;
     for (int round = 0; round < ROUNDS; round++) {
         for (size_t i = 0; i < BYTES; i++) {
             bytes[i] = (char)(rqli_random_below(255) + 1);
@@ -96,30 +93,17 @@ static void any_bytes_give_one_json_object(void **state)
     }
 }
 
-static void a_file_gets_one_object_a_line(void **state)
+TEST(a_file_gets_one_object_a_line)
 {
     const rql_log_record record = {.name = "a"};
     char *text = NULL;
     size_t size = 0;
     FILE *file = open_memstream(&text, &size);
 
-    (void)state;
     assert_non_null(file);
     rql_log_json_to_file(&record, file);
     rql_log_json_to_file(&record, file);
     assert_int_equal(fclose(file), 0);
     assert_string_equal(text, "{\"name\":\"a\"}\n{\"name\":\"a\"}\n");
     free(text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_of_field_has_its_form),
-        cmocka_unit_test(what_is_utf8_stays_and_what_is_not_is_replaced),
-        cmocka_unit_test(any_bytes_give_one_json_object),
-        cmocka_unit_test(a_file_gets_one_object_a_line),
-    };
-
-    return cmocka_run_group_tests_name("log_json", tests, NULL, NULL);
 }

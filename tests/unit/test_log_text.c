@@ -1,11 +1,10 @@
-#include "check.h"
+#include "unit.h"
 
 #include "lock/client.h"
 #include "lock/notify.h"
 #include "lock/series.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Every line as the gem has printed it: the texts are from the recordings in ../golden. */
 
@@ -53,9 +52,8 @@ static rql_lock *make_lock(const char *name)
     return made;
 }
 
-static int set_up(void **state)
+BEFORE_EACH(set_up)
 {
-    (void)state;
     client = calloc(1, sizeof *client);
     assert_non_null(client);
     client->stats = rqli_stats_new();
@@ -63,16 +61,13 @@ static int set_up(void **state)
     lock = make_lock("x");
     n_lines = 0;
     n_taken = 0;
-    return 0;
 }
 
-static int tear_down(void **state)
+AFTER_EACH(tear_down)
 {
-    (void)state;
     free(lock);
     rqli_stats_free(client->stats);
     free(client);
-    return 0;
 }
 
 static void check_line(const char *expected)
@@ -160,15 +155,13 @@ static const struct told {
                 " queue_ttl => 15" IDS}}},
 };
 
-static void every_moment_has_its_lines(void **state)
+TEST(every_moment_has_its_lines)
 {
-    (void)state;
-    for (size_t i = 0; i < N_ROWS(told); i++) {
-        say_row(told[i].name);
-        lock->subject.logs_tries = !told[i].is_quiet;
-        rqli_observe(told[i].moment, &lock->subject, &told[i].figures);
-        for (size_t k = 0; k < TOLD_MAX && told[i].lines[k].what; k++) {
-            check_told(&told[i].lines[k]);
+    EACH_ROW (row, told) {
+        lock->subject.logs_tries = !row->is_quiet;
+        rqli_observe(row->moment, &lock->subject, &row->figures);
+        for (size_t k = 0; k < TOLD_MAX && row->lines[k].what; k++) {
+            check_told(&row->lines[k]);
         }
         check_no_more();
         n_lines = n_taken = 0;
@@ -192,24 +185,23 @@ static const struct held {
                           "' acs_strat => 'queued' acq_time => 3.0 (ms)"}},
 };
 
-static void a_lock_is_obtained_and_its_hold_ends(void **state)
+TEST(a_lock_is_obtained_and_its_hold_ends)
 {
-    (void)state;
-    for (size_t i = 0; i < N_ROWS(held); i++) {
-        print_message("# process %d\n", held[i].process);
-        lock->process = held[i].process;
-        lock->waited_us = held[i].waited_us;
+    EACH (row, held) {
+        print_message("# process %d\n", row->process);
+        lock->process = row->process;
+        lock->waited_us = row->waited_us;
         rqli_notify_obtained(lock);
-        check_told(&held[i].obtained);
+        check_told(&row->obtained);
         rqli_notify_ending(lock);
-        if (held[i].ends.what) {
-            check_told(&held[i].ends);
+        if (row->ends.what) {
+            check_told(&row->ends);
         }
         check_no_more();
     }
 }
 
-static void a_refusal_leaves_the_queue_but_for_those_who_never_queued(void **state)
+TEST(a_refusal_leaves_the_queue_but_for_those_who_never_queued)
 {
     static const char line[] =
         "[redis_queued_locks.fail_fast_or_limits_reached_or_deadlock__dequeue]"
@@ -227,14 +219,13 @@ static void a_refusal_leaves_the_queue_but_for_those_who_never_queued(void **sta
         {RQL_CONFLICT, 0, false},
     };
 
-    (void)state;
     lock->subject.access_strategy = RQL_RANDOM;
-    for (size_t i = 0; i < N_ROWS(rows); i++) {
-        const struct rqli_acquire_result result = {.asked = rows[i].asked};
+    EACH (row, rows) {
+        const struct rqli_acquire_result result = {.asked = row->asked};
 
-        print_message("# %s, asked %d\n", rql_status_text(rows[i].status), rows[i].asked);
-        rqli_notify_refused(&lock->subject, &result, rows[i].status);
-        if (rows[i].leaves) {
+        print_message("# %s, asked %d\n", rql_status_text(row->status), row->asked);
+        rqli_notify_refused(&lock->subject, &result, row->status);
+        if (row->leaves) {
             check_line(line);
         }
         check_no_more();
@@ -242,7 +233,7 @@ static void a_refusal_leaves_the_queue_but_for_those_who_never_queued(void **sta
     }
 }
 
-static void a_series_has_lines_of_its_own(void **state)
+TEST(a_series_has_lines_of_its_own)
 {
     static const char *const keys[] = {"rql:lock:b", "rql:lock:a", "rql:lock:c"};
     rql_series series = {.client = client, .count = 2, .acq_time_us = 79350};
@@ -251,7 +242,6 @@ static void a_series_has_lines_of_its_own(void **state)
     char expected[LINE_SIZE];
     struct rqli_subject started;
 
-    (void)state;
     series.subject = lock->subject;
     series.subject.is_series = true;
     series.subject.keys = series.keys;
@@ -284,7 +274,7 @@ static void a_series_has_lines_of_its_own(void **state)
     free(series.locks[1]);
 }
 
-static void queue_ttl_is_in_seconds_of_any_form(void **state)
+TEST(queue_ttl_is_in_seconds_of_any_form)
 {
     static const struct {
         int64_t ms;
@@ -293,21 +283,20 @@ static void queue_ttl_is_in_seconds_of_any_form(void **state)
 
     char expected[64];
 
-    (void)state;
-    for (size_t i = 0; i < N_ROWS(cases); i++) {
+    EACH (row, cases) {
         const rql_log_field field = {
-            .name = "queue_ttl", .kind = RQL_LOG_SECONDS, .number = cases[i].ms};
+            .name = "queue_ttl", .kind = RQL_LOG_SECONDS, .number = row->ms};
         const rql_log_record record = {"a", 1, &field};
         char line[64];
 
         (void)snprintf(expected, sizeof expected, "[redis_queued_locks.a] queue_ttl => %s",
-                       cases[i].text);
+                       row->text);
         assert_int_equal(rql_log_text(&record, line, sizeof line), strlen(expected));
         assert_string_equal(line, expected);
     }
 }
 
-static void names_in_a_list_are_inspected(void **state)
+TEST(names_in_a_list_are_inspected)
 {
     static const char *const names[] = {"a\"b", "c\\d", "#{e} #$f #@g # h #", "\xC3\xA4\n"};
     const rql_log_field field = {
@@ -315,13 +304,12 @@ static void names_in_a_list_are_inspected(void **state)
     const rql_log_record record = {"a", 1, &field};
     char line[128];
 
-    (void)state;
     (void)rql_log_text(&record, line, sizeof line);
     assert_string_equal(line, "[redis_queued_locks.a] lock_keys => '[\"a\\\"b\", \"c\\\\d\", "
                               "\"\\#{e} \\#$f \\#@g # h #\", \"\xC3\xA4?\"]'");
 }
 
-static void a_line_is_cut_to_size_and_stays_one_line(void **state)
+TEST(a_line_is_cut_to_size_and_stays_one_line)
 {
     const rql_log_field fields[] = {{.name = "raw", .kind = RQL_LOG_RAW, .text = "a\nb\x7F"},
                                     {.name = "none", .kind = RQL_LOG_QUOTED}};
@@ -329,7 +317,6 @@ static void a_line_is_cut_to_size_and_stays_one_line(void **state)
     static const char whole[] = "[redis_queued_locks.a] raw => a?b? none => ''";
     char line[64];
 
-    (void)state;
     assert_int_equal(rql_log_text(&record, NULL, 0), sizeof whole - 1);
     for (size_t size = 1; size <= sizeof line; size++) {
         memset(line, '~', sizeof line);
@@ -339,7 +326,7 @@ static void a_line_is_cut_to_size_and_stays_one_line(void **state)
     }
 }
 
-static void a_file_gets_one_line_each(void **state)
+TEST(a_file_gets_one_line_each)
 {
     static char name[3000]; /* longer than any buffer on the stack */
     const rql_log_field field = {.name = "n", .kind = RQL_LOG_QUOTED, .text = name};
@@ -348,7 +335,6 @@ static void a_file_gets_one_line_each(void **state)
     size_t size = 0;
     FILE *file = open_memstream(&text, &size);
 
-    (void)state;
     assert_non_null(file);
     memset(name, 'n', sizeof name - 1);
     rql_log_to_file(&record, file);
@@ -358,22 +344,4 @@ static void a_file_gets_one_line_each(void **state)
     assert_int_equal(size, strlen("[redis_queued_locks.a] n => ''\n") * 2 + sizeof name - 1 + 1);
     assert_string_equal(strchr(text, '\n'), "\n[redis_queued_locks.a] n => 'n'\n");
     free(text);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(every_moment_has_its_lines),
-        TEST(a_lock_is_obtained_and_its_hold_ends),
-        TEST(a_refusal_leaves_the_queue_but_for_those_who_never_queued),
-        TEST(a_series_has_lines_of_its_own),
-        cmocka_unit_test(queue_ttl_is_in_seconds_of_any_form),
-        cmocka_unit_test(names_in_a_list_are_inspected),
-        cmocka_unit_test(a_line_is_cut_to_size_and_stays_one_line),
-        cmocka_unit_test(a_file_gets_one_line_each),
-    };
-
-    return cmocka_run_group_tests_name("log_text", tests, NULL, NULL);
 }

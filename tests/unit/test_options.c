@@ -1,116 +1,174 @@
-#include "check.h"
+#include "unit.h"
 
 #include "options/options.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include <rql/rql.h>
 
-/* The fields of the header, written down once more to hold the table against, with their ranges as
- * include/rql/options.h documents them. */
-#define FIELD(member) #member, offsetof(rql_options, member), sizeof(((rql_options *)0)->member)
+/* Every field of every struct of options, written down once more to hold the table against, with
+ * the ranges that include/rql documents. */
+#define FIELD(which, type, member)                                                                 \
+    .name = #member, which, offsetof(type, member), sizeof(((type *)0)->member)
+#define CLIENT(member) FIELD(RQLI_OF_CLIENT, rql_options, member)
+#define LOCK(member) FIELD(RQLI_OF_LOCK, rql_lock_options, member)
+#define SERIES(member) FIELD(RQLI_OF_SERIES, rql_series_options, member)
+#define SWEEP(member) FIELD(RQLI_OF_SWEEP, rql_sweep_options, member)
+#define SWARM(member) FIELD(RQLI_OF_SWARM, rql_swarm_options, member)
 
-static const struct field {
+struct field {
     const char *name;
+    enum rqli_option_struct which;
     size_t offset;
     size_t width;
 
-    enum kind { NUMBER, COUNT /* or forever */, TEXT, LISTENER /* no option for a table */ } kind;
+    enum { NUMBER, COUNT /* or forever */, TEXT, LISTENER /* no option for a table */ } kind;
 
     int64_t min;
     int64_t max;
     int64_t fallback;
-} fields[] = {
-    {FIELD(url), TEXT, 0, 0, 0},
-    {FIELD(connect_timeout_ms), NUMBER, 1, 600000, 1000},
-    {FIELD(io_timeout_ms), NUMBER, 1, 600000, 1000},
-    {FIELD(spin_us), NUMBER, 0, 1000, 0},
-    {FIELD(retry_count), COUNT, 0, INT64_MAX, 3},
-    {FIELD(retry_delay_ms), NUMBER, 1, 3600000, 200},
-    {FIELD(retry_jitter_ms), NUMBER, 0, 3600000, 25},
-    {FIELD(try_to_lock_timeout_ms), COUNT, 0, INT64_MAX, 10000},
-    {FIELD(default_lock_ttl_ms), NUMBER, 1, RQL_TTL_MAX_MS, 5000},
-    {FIELD(default_queue_ttl_ms), COUNT, 1, INT64_MAX, 15000},
-    {FIELD(is_timed_by_default), NUMBER, 0, 1, false},
-    {FIELD(detailed_acq_timeout_error), NUMBER, 0, 1, false},
-    {FIELD(default_conflict_strategy), NUMBER, 0, RQL_DEAD_LOCKING, RQL_WAIT_FOR_LOCK},
-    {FIELD(default_access_strategy), NUMBER, 0, RQL_RANDOM, RQL_QUEUED},
-    {FIELD(key_extraction_batch_size), NUMBER, 1, 100000, 500},
-    {FIELD(lock_release_batch_size), NUMBER, 1, 100000, 100},
-    {FIELD(clear_locks_of_lock_scan_size), NUMBER, 1, 100000, 300},
-    {FIELD(clear_locks_of_queue_scan_size), NUMBER, 1, 100000, 300},
-    {FIELD(dead_request_ttl_ms), NUMBER, 1, INT64_C(315360000000), 86400000},
-    {FIELD(log_lock_try), NUMBER, 0, 1, false},
-    {FIELD(log_sampling_enabled), NUMBER, 0, 1, false},
-    {FIELD(instr_sampling_enabled), NUMBER, 0, 1, false},
-    {FIELD(log_sampling_percent), NUMBER, 0, 100, 15},
-    {FIELD(instr_sampling_percent), NUMBER, 0, 100, 15},
-    {FIELD(logger), LISTENER, 0, 0, 0},
-    {FIELD(logger_data), LISTENER, 0, 0, 0},
-    {FIELD(log_sampler), LISTENER, 0, 0, 0},
-    {FIELD(log_sampler_data), LISTENER, 0, 0, 0},
-    {FIELD(instrumenter), LISTENER, 0, 0, 0},
-    {FIELD(instrumenter_data), LISTENER, 0, 0, 0},
-    {FIELD(instr_sampler), LISTENER, 0, 0, 0},
-    {FIELD(instr_sampler_data), LISTENER, 0, 0, 0},
-    {FIELD(auto_swarm), NUMBER, 0, 1, false},
-    {FIELD(swarm_probe_hosts), NUMBER, 0, 1, true},
-    {FIELD(swarm_flush_zombies), NUMBER, 0, 1, true},
-    {FIELD(swarm_liveness_probing_period_ms), NUMBER, 1, 3600000, 2000},
-    {FIELD(swarm_probe_period_ms), NUMBER, 1, 3600000, 2000},
-    {FIELD(zombie_ttl_ms), NUMBER, 1, INT64_C(31536000000), 15000},
-    {FIELD(zombie_flush_period_ms), NUMBER, 1, 3600000, 10000},
-    {FIELD(zombie_lock_scan_size), NUMBER, 1, 100000, 500},
-    {FIELD(zombie_queue_scan_size), NUMBER, 1, 100000, 500},
+    size_t of_client; /* where the client's options have it; 0: nowhere */
 };
 
-static bool is_number(const struct field *field)
+static const struct field fields[] = {
+    {CLIENT(url), TEXT},
+    {CLIENT(connect_timeout_ms), NUMBER, 1, 600000, 1000},
+    {CLIENT(io_timeout_ms), NUMBER, 1, 600000, 1000},
+    {CLIENT(spin_us), NUMBER, 0, 1000, 0},
+    {CLIENT(retry_count), COUNT, 0, INT64_MAX, 3},
+    {CLIENT(retry_delay_ms), NUMBER, 1, 3600000, 200},
+    {CLIENT(retry_jitter_ms), NUMBER, 0, 3600000, 25},
+    {CLIENT(try_to_lock_timeout_ms), COUNT, 0, INT64_MAX, 10000},
+    {CLIENT(default_lock_ttl_ms), NUMBER, 1, RQL_TTL_MAX_MS, 5000},
+    {CLIENT(default_queue_ttl_ms), COUNT, 1, INT64_MAX, 15000},
+    {CLIENT(is_timed_by_default), NUMBER, 0, 1, false},
+    {CLIENT(detailed_acq_timeout_error), NUMBER, 0, 1, false},
+    {CLIENT(default_conflict_strategy), NUMBER, 0, RQL_DEAD_LOCKING, RQL_WAIT_FOR_LOCK},
+    {CLIENT(default_access_strategy), NUMBER, 0, RQL_RANDOM, RQL_QUEUED},
+    {CLIENT(key_extraction_batch_size), NUMBER, 1, 100000, 500},
+    {CLIENT(lock_release_batch_size), NUMBER, 1, 100000, 100},
+    {CLIENT(clear_locks_of_lock_scan_size), NUMBER, 1, 100000, 300},
+    {CLIENT(clear_locks_of_queue_scan_size), NUMBER, 1, 100000, 300},
+    {CLIENT(dead_request_ttl_ms), NUMBER, 1, INT64_C(315360000000), 86400000},
+    {CLIENT(log_lock_try), NUMBER, 0, 1, false},
+    {CLIENT(log_sampling_enabled), NUMBER, 0, 1, false},
+    {CLIENT(instr_sampling_enabled), NUMBER, 0, 1, false},
+    {CLIENT(log_sampling_percent), NUMBER, 0, 100, 15},
+    {CLIENT(instr_sampling_percent), NUMBER, 0, 100, 15},
+    {CLIENT(logger), LISTENER},
+    {CLIENT(logger_data), LISTENER},
+    {CLIENT(log_sampler), LISTENER},
+    {CLIENT(log_sampler_data), LISTENER},
+    {CLIENT(instrumenter), LISTENER},
+    {CLIENT(instrumenter_data), LISTENER},
+    {CLIENT(instr_sampler), LISTENER},
+    {CLIENT(instr_sampler_data), LISTENER},
+    {CLIENT(auto_swarm), NUMBER, 0, 1, false},
+    {CLIENT(swarm_probe_hosts), NUMBER, 0, 1, true},
+    {CLIENT(swarm_flush_zombies), NUMBER, 0, 1, true},
+    {CLIENT(swarm_liveness_probing_period_ms), NUMBER, 1, 3600000, 2000},
+    {CLIENT(swarm_probe_period_ms), NUMBER, 1, 3600000, 2000},
+    {CLIENT(zombie_ttl_ms), NUMBER, 1, INT64_C(31536000000), 15000},
+    {CLIENT(zombie_flush_period_ms), NUMBER, 1, 3600000, 10000},
+    {CLIENT(zombie_lock_scan_size), NUMBER, 1, 100000, 500},
+    {CLIENT(zombie_queue_scan_size), NUMBER, 1, 100000, 500},
+};
+
+#define AS(member) offsetof(rql_options, member)
+
+static const struct field of_calls[] = {
+    {LOCK(ttl_ms), NUMBER, 1, RQL_TTL_MAX_MS, 5000, AS(default_lock_ttl_ms)},
+    {LOCK(queue_ttl_ms), COUNT, 1, INT64_MAX, 15000, AS(default_queue_ttl_ms)},
+    {LOCK(timeout_ms), COUNT, 0, INT64_MAX, 10000, AS(try_to_lock_timeout_ms)},
+    {LOCK(retry_count), COUNT, 0, INT64_MAX, 3, AS(retry_count)},
+    {LOCK(retry_delay_ms), NUMBER, 1, 3600000, 200, AS(retry_delay_ms)},
+    {LOCK(retry_jitter_ms), NUMBER, 0, 3600000, 25, AS(retry_jitter_ms)},
+    {LOCK(timed), NUMBER, 0, 1, false, AS(is_timed_by_default)},
+    {LOCK(detailed_acq_timeout_error), NUMBER, 0, 1, false, AS(detailed_acq_timeout_error)},
+    {LOCK(conflict_strategy), NUMBER, 0, RQL_DEAD_LOCKING, 0, AS(default_conflict_strategy)},
+    {LOCK(access_strategy), NUMBER, 0, RQL_RANDOM, RQL_QUEUED, AS(default_access_strategy)},
+    {LOCK(log_lock_try), NUMBER, 0, 1, false, AS(log_lock_try)},
+    {LOCK(fail_fast), NUMBER, 0, 1, false},
+    {LOCK(auto_extend), NUMBER, 0, 1, false},
+    {LOCK(nested), NUMBER, 0, 1, false},
+    {LOCK(log_sample_this), NUMBER, 0, 1, false},
+    {LOCK(instr_sample_this), NUMBER, 0, 1, false},
+    {LOCK(max_hold_ms), COUNT, 1, INT64_MAX, RQL_FOREVER},
+    {SERIES(mode), NUMBER, 0, RQL_SERIES_GEM, RQL_SERIES_ATOMIC},
+    {SWEEP(batch_size), NUMBER, 1, 100000, 100, AS(lock_release_batch_size)},
+    {SWEEP(lock_scan_size), NUMBER, 1, 100000, 300, AS(clear_locks_of_lock_scan_size)},
+    {SWEEP(queue_scan_size), NUMBER, 1, 100000, 300, AS(clear_locks_of_queue_scan_size)},
+    {SWEEP(dead_ttl_ms), NUMBER, 0, INT64_C(315360000000), 86400000, AS(dead_request_ttl_ms)},
+    {SWEEP(dry_run), NUMBER, 0, 1, false},
+    {SWARM(probe_hosts), NUMBER, 0, 1, true, AS(swarm_probe_hosts)},
+    {SWARM(flush_zombies), NUMBER, 0, 1, true, AS(swarm_flush_zombies)},
+    {SWARM(liveness_probing_period_ms), NUMBER, 1, 3600000, 2000,
+     AS(swarm_liveness_probing_period_ms)},
+    {SWARM(probe_period_ms), NUMBER, 1, 3600000, 2000, AS(swarm_probe_period_ms)},
+    {SWARM(zombie_ttl_ms), NUMBER, 1, INT64_C(31536000000), 15000, AS(zombie_ttl_ms)},
+    {SWARM(zombie_flush_period_ms), NUMBER, 1, 3600000, 10000, AS(zombie_flush_period_ms)},
+    {SWARM(zombie_lock_scan_size), NUMBER, 1, 100000, 500, AS(zombie_lock_scan_size)},
+    {SWARM(zombie_queue_scan_size), NUMBER, 1, 100000, 500, AS(zombie_queue_scan_size)},
+};
+
+/* Room for a struct of any program, ours or a newer one. The size is the first member of each. */
+union any {
+    size_t size;
+    rql_options client;
+    rql_series_options series;
+    rql_sweep_options sweep;
+    unsigned char bytes[1024];
+};
+
+static rql_options client;
+static union any given;
+static union any read;
+static rql_error error;
+
+BEFORE_EACH(set_up)
 {
-    return field->kind == NUMBER || field->kind == COUNT;
+    rql_options_init(&client);
+    memset(&error, 0, sizeof error);
+}
+
+static rql_status read_given(enum rqli_option_struct which)
+{
+    return rqli_options_read(which, &read, &client, &given, &error);
+}
+
+static int64_t load(const struct field *field, const void *from)
+{
+    int64_t value = 0;
+
+    memcpy(&value, (const char *)from + field->offset, field->width);
+    return field->width == sizeof(int) ? (int)value : value;
 }
 
 static const struct rqli_option *option_of(const char *name)
 {
-    const struct rqli_option *option = NULL;
+    static const struct rqli_option none;
+    const struct rqli_option *option;
 
     for (size_t i = 0; (option = rqli_option_at(i)); i++) {
         if (strcmp(option->shown.name, name) == 0) {
             return option;
         }
     }
-    fail_msg("no row for %s", name);
-    abort(); /* not reached; cmocka does not say that it never returns */
+    return &none;
 }
 
-/* As a client with these options reads them. */
-static rql_status read_call(rql_lock_options *out, const rql_options *client,
-                            const rql_lock_options *given, rql_error *error)
-{
-    rql_lock_options defaults;
-
-    rqli_options_fill(RQLI_OF_LOCK, &defaults, client);
-    return rqli_lock_options_read(out, &defaults, given, error);
-}
-
-static void the_table_covers_every_field_and_its_default(void **state)
+TEST(the_table_covers_every_field_and_its_default)
 {
     size_t end = offsetof(rql_options, url);
     size_t n_rows = 0;
-    rql_options options;
 
-    (void)state;
-    rql_options_init(&options);
-    assert_int_equal(options.size, sizeof options);
-    assert_string_equal(options.url, "local:");
-    for (const struct field *field = fields; field < fields + N_ROWS(fields); field++) {
-        say_row(field->name);
-        if (field->kind != LISTENER) {
-            const struct rqli_option *option = option_of(field->name);
+    assert_int_equal(client.size, sizeof client);
+    assert_string_equal(client.url, "local:");
+    EACH_ROW (field, fields) {
+        const struct rqli_option *option = option_of(field->name);
 
-            assert_int_equal(option->in[RQLI_OF_CLIENT].offset, field->offset);
-            assert_int_equal(rqli_option_width(option), field->width);
-            assert_true(!is_number(field) ||
-                        rqli_option_load(option, (char *)&options + field->offset) ==
-                            field->fallback);
+        assert_int_equal(option->shown.name != NULL, field->kind != LISTENER);
+        if (option->shown.name) {
+            CHECK_ALL(EQ(option->in[RQLI_OF_CLIENT].offset, field->offset),
+                      EQ(rqli_option_width(option), field->width));
             n_rows++;
         }
         /* No more than padding lies between two fields, so none is missing above. */
@@ -123,87 +181,88 @@ static void the_table_covers_every_field_and_its_default(void **state)
     assert_null(rql_option_row_at(SIZE_MAX));
 }
 
-static rql_status read_with(const struct rqli_option *option, int64_t value, rql_error *error)
+/* Without a client, and of one that has set it otherwise. */
+TEST(defaults_are_the_librarys_or_those_of_the_client)
 {
-    rql_options given;
-    rql_options read;
+    EACH_ROW (field, fields) {
+        assert_true(field->kind > COUNT || load(field, &client) == field->fallback);
+    }
+    EACH_ROW (field, of_calls) {
+        int64_t other = field->fallback == field->max ? field->min : field->max;
 
-    rql_options_init(&given);
-    rqli_option_store(option, (char *)&given + option->in[RQLI_OF_CLIENT].offset, value);
-    return rqli_options_read(RQLI_OF_CLIENT, &read, NULL, &given, error);
+        CHECK_OK(rqli_options_read(field->which, &read, NULL, NULL, NULL));
+        assert_int_equal(load(field, &read), field->fallback);
+        if (field->of_client) {
+            memcpy((char *)&client + field->of_client, &other, field->width);
+            rqli_options_fill(field->which, &read, &client);
+            assert_int_equal(load(field, &read), other);
+        }
+    }
 }
 
-static rql_status call_with(const struct rqli_option *option, int64_t value, rql_error *error)
+static rql_status try(const struct field *field, int64_t value)
 {
-    rql_lock_options given;
-    rql_lock_options read;
-    rql_options client;
-
-    rql_options_init(&client);
-    rqli_options_fill(RQLI_OF_LOCK, &given, NULL);
-    rqli_option_store(option, (char *)&given + option->in[RQLI_OF_LOCK].offset, value);
-    return read_call(&read, &client, &given, error);
+    rqli_options_fill(field->which, &given, NULL);
+    memcpy(given.bytes + field->offset, &value, field->width);
+    return read_given(field->which);
 }
 
-typedef rql_status try_fn(const struct rqli_option *option, int64_t value, rql_error *error);
+static void check_taken(const struct field *field, int64_t value)
+{
+    CHECK_OK(try(field, value));
+    assert_int_equal(load(field, &read), value);
+}
 
-static void check_refused(try_fn *try, const struct rqli_option *option, const char *name,
-                          int64_t value)
+/* A refusal says why and leaves what was there. */
+static void check_refused(const struct field *field, int64_t value)
 {
     char expected[RQL_ERROR_MESSAGE_SIZE];
-    rql_error error = {0};
+    union any before;
 
-    (void)snprintf(expected, sizeof expected, "%s is %lld; it must be %s", name, (long long)value,
-                   option->shown.range);
-    assert_int_equal(try(option, value, &error), RQL_E_INVALID);
+    (void)snprintf(
+        expected, sizeof expected, "%s is %lld; it must be %s", field->name, (long long)value,
+        field->of_client || field->which != RQLI_OF_CLIENT ? ""
+                                                           : option_of(field->name)->shown.range);
+    memset(&read, 0x5A, sizeof read);
+    before = read;
+    assert_int_equal(try(field, value), RQL_E_INVALID);
     assert_int_equal(error.status, RQL_E_INVALID);
-    assert_string_equal(error.message, expected);
-    assert_int_equal(try(option, value, NULL), RQL_E_INVALID);
+    assert_memory_equal(error.message, expected, strlen(expected));
+    assert_memory_equal(&read, &before, sizeof read);
 }
 
-static void check_bounds(try_fn *try, const struct field *row, const char *name)
+static void check_bounds(const struct field *field)
 {
-    const struct rqli_option *option = option_of(row->name);
-    bool is_truth = row->min == 0 && row->max <= 1;
+    bool is_truth = field->min == 0 && field->max <= 1;
 
-    CHECK_OK(try(option, row->min, NULL));
-    CHECK_OK(try(option, row->max, NULL));
-    check_refused(try, option, name, row->kind == COUNT ? -2 : is_truth ? 7 : -1);
-    if (row->min == 1) {
-        check_refused(try, option, name, 0);
+    check_taken(field, field->min);
+    check_taken(field, field->max);
+    check_refused(field, field->kind == COUNT ? -2 : is_truth ? 7 : -1);
+    if (field->min == 1) {
+        check_refused(field, 0);
     }
-    if (row->max < INT64_MAX) {
-        check_refused(try, option, name, row->max + 1);
+    if (field->max < INT64_MAX) {
+        check_refused(field, field->max + 1);
     }
-    if (row->kind == COUNT) {
-        CHECK_OK(try(option, RQL_FOREVER, NULL));
-        check_refused(try, option, name, INT64_MIN);
+    if (field->kind == COUNT) {
+        check_taken(field, RQL_FOREVER);
+        check_refused(field, INT64_MIN);
     }
 }
 
-static void every_bound_is_kept_for_clients_and_calls(void **state)
+TEST(every_bound_is_kept_in_every_struct)
 {
-    size_t n_of_calls = 0;
-
-    (void)state;
-    for (size_t i = 0; i < N_ROWS(fields); i++) {
-        const char *of_call;
-
-        if (!is_number(&fields[i])) {
-            continue;
-        }
-        say_row(fields[i].name);
-        check_bounds(read_with, &fields[i], fields[i].name);
-        of_call = option_of(fields[i].name)->in[RQLI_OF_LOCK].name;
-        if (of_call) {
-            check_bounds(call_with, &fields[i], of_call);
-            n_of_calls++;
+    EACH_ROW (field, fields) {
+        if (field->kind <= COUNT) {
+            check_bounds(field);
         }
     }
-    assert_int_equal(n_of_calls, 11);
+    EACH_ROW (field, of_calls) {
+        check_bounds(field);
+    }
 }
 
-static void messages_name_option_value_and_range(void **state)
+TEST(messages_name_option_value_and_range)
 {
     static const struct {
         const char *name;
@@ -218,172 +277,93 @@ static void messages_name_option_value_and_range(void **state)
         {"is_timed_by_default", 2, "is_timed_by_default is 2; it must be true | false"},
     };
 
-    (void)state;
-    for (size_t i = 0; i < N_ROWS(cases); i++) {
-        rql_error error = {0};
+    EACH_ROW (row, cases) {
+        const struct rqli_option *option = option_of(row->name);
 
-        assert_int_equal(read_with(option_of(cases[i].name), cases[i].value, &error),
-                         RQL_E_INVALID);
-        assert_string_equal(error.message, cases[i].message);
+        given.client = client;
+        rqli_option_store(option, given.bytes + option->in[RQLI_OF_CLIENT].offset, row->value);
+        assert_int_equal(read_given(RQLI_OF_CLIENT), RQL_E_INVALID);
+        assert_string_equal(error.message, row->message);
     }
 }
 
-/* Is it refused, and why? */
-static void check_unread(const rql_options *given, const char *message)
+TEST(a_url_must_be_there)
 {
-    rql_error error = {0};
-    rql_options read;
-
-    assert_int_equal(rqli_options_read(RQLI_OF_CLIENT, &read, NULL, given, &error), RQL_E_INVALID);
-    assert_int_equal(error.status, RQL_E_INVALID);
-    assert_non_null(strstr(error.message, message));
+    given.client = client;
+    given.client.url = NULL;
+    assert_int_equal(read_given(RQLI_OF_CLIENT), RQL_E_INVALID);
+    assert_non_null(strstr(error.message, "url is NULL; it must be redis://"));
+    given.client.url = "";
+    assert_int_equal(read_given(RQLI_OF_CLIENT), RQL_E_INVALID);
+    assert_non_null(strstr(error.message, "url is empty"));
 }
 
-static void no_options_are_the_defaults(void **state)
+/* Programs that were built with fewer fields, up to the one at `cut`, and with more. */
+static const struct kind {
+    const char *name;
+    enum rqli_option_struct which;
+    size_t size;
+    size_t cut;
+} kinds[] = {
+    {"client", RQLI_OF_CLIENT, sizeof(rql_options), AS(key_extraction_batch_size)},
+    {"lock", RQLI_OF_LOCK, sizeof(rql_lock_options), offsetof(rql_lock_options, retry_delay_ms)},
+    {"series", RQLI_OF_SERIES, sizeof(rql_series_options), sizeof(rql_series_options)},
+    {"sweep", RQLI_OF_SWEEP, sizeof(rql_sweep_options),
+     offsetof(rql_sweep_options, queue_scan_size)},
+    {"swarm", RQLI_OF_SWARM, sizeof(rql_swarm_options), offsetof(rql_swarm_options, zombie_ttl_ms)},
+};
+
+/* As a program of that age does it. */
+static void init_given(enum rqli_option_struct which, size_t size)
 {
-    rql_options defaults;
-    rql_options read;
-
-    (void)state;
-    rql_options_init(&defaults);
-    CHECK_OK(rqli_options_read(RQLI_OF_CLIENT, &read, NULL, NULL, NULL));
-    assert_memory_equal(&read, &defaults, sizeof read);
-}
-
-static void a_url_must_be_there(void **state)
-{
-    rql_options given;
-
-    (void)state;
-    rql_options_init(&given);
-    given.url = NULL;
-    check_unread(&given, "url is NULL; it must be redis://");
-    given.url = "";
-    check_unread(&given, "url is empty");
-}
-
-static void older_program_gets_defaults_for_new_fields(void **state)
-{
-    rql_options given;
-    rql_options read;
-
-    (void)state;
     memset(&given, 0xA5, sizeof given);
-    rql_options_init_sized(&given, offsetof(rql_options, key_extraction_batch_size));
-    assert_int_equal((uint64_t)given.key_extraction_batch_size, UINT64_C(0xA5A5A5A5A5A5A5A5));
-    given.retry_delay_ms = 5;
-    CHECK_OK(rqli_options_read(RQLI_OF_CLIENT, &read, NULL, &given, NULL));
-    assert_int_equal(read.size, sizeof read);
-    assert_int_equal(read.retry_delay_ms, 5);
-    assert_int_equal(read.key_extraction_batch_size, 500);
+    if (which == RQLI_OF_CLIENT) {
+        rql_options_init_sized(&given.client, size);
+    } else if (which == RQLI_OF_SERIES) {
+        rql_series_options_init_sized(&given.series, size);
+    } else if (which == RQLI_OF_SWEEP) {
+        rql_sweep_options_init_sized(NULL, &given.sweep, size);
+    } else {
+        rqli_options_init(which, &given, size, NULL);
+    }
 }
 
-static void newer_program_is_accepted_while_unknown_fields_are_zero(void **state)
+TEST(programs_of_other_ages_are_understood)
 {
-    struct {
-        rql_options known;
-        int64_t unknown;
-    } given;
-
-    rql_error error = {0};
-    rql_options read;
-
-    (void)state;
-    memset(&given, 0xA5, sizeof given);
-    rql_options_init_sized(&given.known, sizeof given);
-    assert_int_equal(given.unknown, 0);
-    CHECK_OK(rqli_options_read(RQLI_OF_CLIENT, &read, NULL, &given.known, &error));
-    assert_int_equal(read.size, sizeof read);
-    assert_int_equal(error.status, 0);
-    given.unknown = INT64_C(1) << 56;
-    check_unread(&given.known, "does not know");
-}
-
-static void calls_of_older_and_newer_programs_are_read_too(void **state)
-{
-    struct {
-        rql_lock_options known;
-        int64_t unknown;
-    } given = {0};
-
-    rql_lock_options read;
-    rql_options client;
-
-    (void)state;
-    rql_options_init(&client);
-    client.retry_delay_ms = 77;
-    rqli_options_fill(RQLI_OF_LOCK, &given.known, &client);
-    given.known.size = offsetof(rql_lock_options, retry_delay_ms);
-    given.known.ttl_ms = 9;
-    given.known.retry_delay_ms = -1;
-    CHECK_OK(read_call(&read, &client, &given.known, NULL));
-    assert_int_equal(read.size, sizeof read);
-    assert_int_equal(read.ttl_ms, 9);
-    assert_int_equal(read.retry_delay_ms, 77);
-    assert_int_equal(read.max_hold_ms, RQL_FOREVER);
-
-    rqli_options_fill(RQLI_OF_LOCK, &given.known, &client);
-    given.known.size = sizeof given;
-    CHECK_OK(read_call(&read, &client, &given.known, NULL));
-    given.unknown = 1;
-    assert_int_equal(read_call(&read, &client, &given.known, NULL), RQL_E_INVALID);
-}
-
-/* Sizes that no init call writes. */
-static void a_struct_that_was_not_set_up_is_refused(void **state)
-{
+    /* Sizes that no init call writes. */
     static const size_t sizes[] = {0, 8, 15, 17, 44, 8192, SIZE_MAX, SIZE_MAX / 2};
-    rql_lock_options call;
-    rql_options client;
-    rql_options given;
+    union any expected;
 
-    (void)state;
-    rql_options_init(&client);
-    for (size_t i = 0; i < N_ROWS(sizes); i++) {
-        print_message("# size %zu\n", sizes[i]);
-        rql_options_init(&given);
-        given.size = sizes[i];
-        check_unread(&given, "not set up");
-        rqli_options_fill(RQLI_OF_LOCK, &call, &client);
-        call.size = sizes[i];
-        assert_int_equal(read_call(&call, &client, &call, NULL), RQL_E_INVALID);
+    EACH_ROW (kind, kinds) {
+        init_given(kind->which, kind->cut);
+        assert_int_equal(given.size, kind->cut);
+        assert_int_equal(given.bytes[kind->cut], 0xA5);
+        CHECK_OK(read_given(kind->which));
+        rqli_options_fill(kind->which, &expected, NULL);
+        assert_memory_equal(&read, &expected, kind->size);
+        init_given(kind->which, kind->size + 8);
+        CHECK_OK(read_given(kind->which));
+        assert_memory_equal(&read, &expected, kind->size);
+        given.bytes[kind->size + 7] = 1;
+        assert_int_equal(read_given(kind->which), RQL_E_INVALID);
+        assert_non_null(strstr(error.message, "does not know"));
+        EACH (row, sizes) {
+            print_message("#   size %zu\n", *row);
+            given = expected;
+            given.size = *row;
+            assert_int_equal(read_given(kind->which), RQL_E_INVALID);
+            assert_non_null(strstr(error.message, "not set up"));
+        }
     }
 }
 
-static void a_refusal_leaves_the_result_untouched(void **state)
+/* What an older program has not is as the client has it. */
+TEST(fields_that_a_caller_has_not_are_the_clients)
 {
-    rql_lock_options call, call_read, call_before;
-    rql_options given, read, before;
-
-    (void)state;
-    memset(&before, 0x5A, sizeof before);
-    memset(&call_before, 0x5A, sizeof call_before);
-    read = before;
-    memcpy(&call_read, &call_before, sizeof call_read);
-    rql_options_init(&given);
-    rqli_options_fill(RQLI_OF_LOCK, &call, &given);
-    given.spin_us = 1001;
-    call.ttl_ms = 0;
-    assert_int_equal(rqli_options_read(RQLI_OF_CLIENT, &read, NULL, &given, NULL), RQL_E_INVALID);
-    assert_memory_equal(&read, &before, sizeof read);
-    assert_int_equal(read_call(&call_read, &given, &call, NULL), RQL_E_INVALID);
-    assert_memory_equal(&call_read, &call_before, sizeof call_read);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_table_covers_every_field_and_its_default),
-        cmocka_unit_test(every_bound_is_kept_for_clients_and_calls),
-        cmocka_unit_test(messages_name_option_value_and_range),
-        cmocka_unit_test(no_options_are_the_defaults),
-        cmocka_unit_test(a_url_must_be_there),
-        cmocka_unit_test(older_program_gets_defaults_for_new_fields),
-        cmocka_unit_test(newer_program_is_accepted_while_unknown_fields_are_zero),
-        cmocka_unit_test(calls_of_older_and_newer_programs_are_read_too),
-        cmocka_unit_test(a_struct_that_was_not_set_up_is_refused),
-        cmocka_unit_test(a_refusal_leaves_the_result_untouched),
-    };
-
-    return cmocka_run_group_tests_name("options", tests, NULL, NULL);
+    client.retry_delay_ms = 77;
+    rqli_options_init(RQLI_OF_LOCK, &given, offsetof(rql_lock_options, retry_delay_ms), &client);
+    given.bytes[offsetof(rql_lock_options, ttl_ms)]++;
+    CHECK_OK(read_given(RQLI_OF_LOCK));
+    assert_int_equal(load(&of_calls[0], &read), 5001);
+    assert_int_equal(load(&of_calls[4], &read), 77);
 }

@@ -1,29 +1,25 @@
-#include "check.h"
+#include "unit.h"
 
 #include "options/options.h"
 
 #include <ctype.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define STRATEGY "default_conflict_strategy"
 
-static int clear_environment(void **state)
+BEFORE_EACH(clear_environment)
 {
     const rql_option_row *row;
 
-    (void)state;
     for (size_t i = 0; (row = rql_option_row_at(i)); i++) {
         (void)unsetenv(row->env);
     }
-    return 0;
 }
 
-static void every_row_is_told_to_users_in_full(void **state)
+TEST(every_row_is_told_to_users_in_full)
 {
     const rql_option_row *row;
 
-    (void)state;
     for (size_t i = 0; (row = rql_option_row_at(i)); i++) {
         char env[64] = "RQL_";
 
@@ -40,13 +36,12 @@ static void every_row_is_told_to_users_in_full(void **state)
     }
 }
 
-static void the_defaults_as_text_are_the_defaults(void **state)
+TEST(the_defaults_as_text_are_the_defaults)
 {
     const rql_option_row *row;
     rql_options expected;
     rql_options options;
 
-    (void)state;
     rql_options_init(&expected);
     rql_options_init(&options);
     for (size_t i = 0; (row = rql_option_row_at(i)); i++) {
@@ -69,7 +64,7 @@ static int64_t value_of(const rql_options *options, const char *name)
     return 0;
 }
 
-static void options_are_set_by_name(void **state)
+TEST(options_are_set_by_name)
 {
     static const struct {
         const char *given;
@@ -94,18 +89,17 @@ static void options_are_set_by_name(void **state)
     static const char url[] = "redis://u:p@h:1/2";
     rql_options options;
 
-    (void)state;
     rql_options_init(&options);
     CHECK_OK(rql_options_set(&options, "url", url, NULL));
     assert_ptr_equal(options.url, url);
-    for (size_t i = 0; i < N_ROWS(rows); i++) {
-        print_message("# %s %s\n", rows[i].given, rows[i].text);
-        CHECK_OK(rql_options_set(&options, rows[i].given, rows[i].text, NULL));
-        assert_int_equal(value_of(&options, rows[i].name), rows[i].value);
+    EACH (row, rows) {
+        print_message("# %s %s\n", row->given, row->text);
+        CHECK_OK(rql_options_set(&options, row->given, row->text, NULL));
+        assert_int_equal(value_of(&options, row->name), row->value);
     }
 }
 
-static void what_is_no_value_changes_nothing(void **state)
+TEST(what_is_no_value_changes_nothing)
 {
     static const struct {
         const char *name;
@@ -141,62 +135,52 @@ static void what_is_no_value_changes_nothing(void **state)
 
     rql_options before;
 
-    (void)state;
     rql_options_init(&before);
-    for (size_t i = 0; i < N_ROWS(cases); i++) {
+    EACH (row, cases) {
         rql_options options = before;
         rql_error error = {0};
 
-        assert_int_equal(rql_options_set(&options, cases[i].name, cases[i].value, &error),
-                         RQL_E_INVALID);
-        assert_string_equal(error.message, cases[i].message);
+        assert_int_equal(rql_options_set(&options, row->name, row->value, &error), RQL_E_INVALID);
+        assert_string_equal(error.message, row->message);
         assert_memory_equal(&options, &before, sizeof options);
     }
 }
 
-static void older_program_has_no_room_for_new_options(void **state)
+static void set_environment(const char *name, const char *value)
 {
-    rql_options given;
-
-    (void)state;
-    memset(&given, 0xA5, sizeof given);
-    rql_options_init_sized(&given, offsetof(rql_options, key_extraction_batch_size));
-    assert_int_equal(rql_options_set(&given, "key_extraction_batch_size", "7", NULL),
-                     RQL_E_INVALID);
-    CHECK_OK(rql_options_set(&given, "default_access_strategy", "random", NULL));
-    assert_int_equal(given.default_access_strategy, RQL_RANDOM);
-    assert_int_equal(setenv("RQL_KEY_EXTRACTION_BATCH_SIZE", "7", 1), 0);
-    assert_int_equal(setenv("RQL_SPIN_US", "9", 1), 0);
-    CHECK_OK(rql_options_from_env(&given, NULL));
-    assert_int_equal(given.spin_us, 9);
-    assert_int_equal((uint64_t)given.key_extraction_batch_size, UINT64_C(0xA5A5A5A5A5A5A5A5));
-    assert_int_equal(unsetenv("RQL_KEY_EXTRACTION_BATCH_SIZE"), 0);
-    assert_int_equal(unsetenv("RQL_SPIN_US"), 0);
+    assert_int_equal(setenv(name, value, 1), 0);
 }
 
-static void newer_program_keeps_its_size(void **state)
+/* An older one has no room for a new option, a newer one keeps its size. */
+TEST(programs_of_other_ages_are_served)
 {
     struct {
         rql_options known;
         int64_t unknown;
     } given;
 
-    (void)state;
-    rql_options_init_sized(&given.known, sizeof given);
-    CHECK_OK(rql_options_set(&given.known, "spin_us", "4", NULL));
-    assert_int_equal(setenv("RQL_IO_TIMEOUT_MS", "5", 1), 0);
+    set_environment("RQL_KEY_EXTRACTION_BATCH_SIZE", "7");
+    set_environment("RQL_SPIN_US", "9");
+    memset(&given, 0xA5, sizeof given);
+    rql_options_init_sized(&given.known, offsetof(rql_options, key_extraction_batch_size));
+    assert_int_equal(rql_options_set(&given.known, "key_extraction_batch_size", "7", NULL),
+                     RQL_E_INVALID);
+    CHECK_OK(rql_options_set(&given.known, "default_access_strategy", "random", NULL));
     CHECK_OK(rql_options_from_env(&given.known, NULL));
-    assert_int_equal(given.known.size, sizeof given);
-    assert_int_equal(given.known.spin_us, 4);
-    assert_int_equal(given.known.io_timeout_ms, 5);
+    CHECK_ALL(EQ(given.known.default_access_strategy, RQL_RANDOM), EQ(given.known.spin_us, 9),
+              EQ(given.known.key_extraction_batch_size, UINT64_C(0xA5A5A5A5A5A5A5A5)));
+    rql_options_init_sized(&given.known, sizeof given);
+    CHECK_OK(rql_options_set(&given.known, "io_timeout_ms", "4", NULL));
+    CHECK_OK(rql_options_from_env(&given.known, NULL));
+    CHECK_ALL(EQ(given.known.size, sizeof given), EQ(given.known.io_timeout_ms, 4),
+              EQ(given.known.spin_us, 9), EQ(given.known.key_extraction_batch_size, 7));
 }
 
-static void a_struct_that_was_not_set_up_is_refused(void **state)
+TEST(a_struct_that_was_not_set_up_is_refused)
 {
     rql_error error = {0};
     rql_options options = {0};
 
-    (void)state;
     assert_int_equal(rql_options_set(&options, "spin_us", "1", &error), RQL_E_INVALID);
     assert_string_equal(error.message, "options: not set up by their init call");
     assert_int_equal(rql_options_from_env(&options, NULL), RQL_E_INVALID);
@@ -204,53 +188,32 @@ static void a_struct_that_was_not_set_up_is_refused(void **state)
     assert_int_equal(rql_options_from_env(NULL, NULL), RQL_E_INVALID);
 }
 
-static void the_environment_is_taken_whole_or_not_at_all(void **state)
+TEST(the_environment_is_taken_whole_or_not_at_all)
 {
     rql_error error = {0};
     rql_options before;
     rql_options options;
 
-    (void)state;
     rql_options_init(&before);
     options = before;
     CHECK_OK(rql_options_from_env(&options, &error));
     assert_memory_equal(&options, &before, sizeof options);
 
-    assert_int_equal(setenv("RQL_URL", "unix:///s", 1), 0);
-    assert_int_equal(setenv("RQL_RETRY_COUNT", "forever", 1), 0);
-    assert_int_equal(setenv("RQL_KEY_EXTRACTION_BATCH_SIZE", "0", 1), 0);
+    set_environment("RQL_URL", "unix:///s");
+    set_environment("RQL_RETRY_COUNT", "forever");
+    set_environment("RQL_KEY_EXTRACTION_BATCH_SIZE", "0");
     assert_int_equal(rql_options_from_env(&options, &error), RQL_E_INVALID);
     assert_string_equal(error.message,
                         "RQL_KEY_EXTRACTION_BATCH_SIZE is 0; it must be 1 to 100000");
     assert_memory_equal(&options, &before, sizeof options);
 
-    assert_int_equal(setenv("RQL_KEY_EXTRACTION_BATCH_SIZE", "11", 1), 0);
+    set_environment("RQL_KEY_EXTRACTION_BATCH_SIZE", "11");
     CHECK_OK(rql_options_from_env(&options, NULL));
     assert_string_equal(options.url, "unix:///s");
-    assert_int_equal(options.retry_count, RQL_FOREVER);
-    assert_int_equal(options.key_extraction_batch_size, 11);
-    assert_int_equal(options.retry_delay_ms, 200);
+    CHECK_ALL(EQ(options.retry_count, RQL_FOREVER), EQ(options.key_extraction_batch_size, 11),
+              EQ(options.retry_delay_ms, 200));
 
-    assert_int_equal(setenv("RQL_URL", "", 1), 0);
+    set_environment("RQL_URL", "");
     assert_int_equal(rql_options_from_env(&options, &error), RQL_E_INVALID);
     assert_int_equal(strncmp(error.message, "RQL_URL is empty", 16), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_row_is_told_to_users_in_full),
-        cmocka_unit_test(the_defaults_as_text_are_the_defaults),
-        cmocka_unit_test(options_are_set_by_name),
-        cmocka_unit_test(what_is_no_value_changes_nothing),
-        cmocka_unit_test_setup_teardown(older_program_has_no_room_for_new_options,
-                                        clear_environment, clear_environment),
-        cmocka_unit_test_setup_teardown(newer_program_keeps_its_size, clear_environment,
-                                        clear_environment),
-        cmocka_unit_test(a_struct_that_was_not_set_up_is_refused),
-        cmocka_unit_test_setup_teardown(the_environment_is_taken_whole_or_not_at_all,
-                                        clear_environment, clear_environment),
-    };
-
-    return cmocka_run_group_tests_name("options_text", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-#include "check.h"
+#include "unit.h"
 
 #include "base/fork.h"
 #include "base/random.h"
@@ -6,7 +6,6 @@
 
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,11 +25,10 @@ static void check_distinct(char (*drawn)[RQLI_HEX_SIZE], size_t count)
     }
 }
 
-static void draws_are_32_lower_case_digits_and_differ(void **state)
+TEST(draws_are_32_lower_case_digits_and_differ)
 {
     static char drawn[N_DRAWS][RQLI_HEX_SIZE];
 
-    (void)state;
     for (size_t i = 0; i < N_DRAWS; i++) {
         assert_true(rqli_random_hex(drawn[i]));
         assert_int_equal(strspn(drawn[i], "0123456789abcdef"), 32);
@@ -52,12 +50,11 @@ static void check_even(const unsigned *counts, size_t n, unsigned total)
     }
 }
 
-static void every_digit_comes_as_often(void **state)
+TEST(every_digit_comes_as_often)
 {
     unsigned counts[16] = {0};
     char drawn[RQLI_HEX_SIZE];
 
-    (void)state;
     for (int i = 0; i < N_DRAWS; i++) {
         assert_true(rqli_random_hex(drawn));
         for (int at = 0; at < RQLI_HEX_SIZE - 1; at++) {
@@ -67,25 +64,23 @@ static void every_digit_comes_as_often(void **state)
     check_even(counts, 16, N_DRAWS * 32U);
 }
 
-static void numbers_are_below_their_bound(void **state)
+TEST(numbers_are_below_their_bound)
 {
     static const uint32_t bounds[] = {2, 3, 10, 65536, 1U << 31, UINT32_MAX};
 
-    (void)state;
     assert_int_equal(rqli_random_below(0), 0);
     assert_int_equal(rqli_random_below(1), 0);
-    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
+    EACH (row, bounds) {
         for (int draw = 0; draw < 1000; draw++) {
-            assert_true(rqli_random_below(bounds[i]) < bounds[i]);
+            assert_true(rqli_random_below(*row) < *row);
         }
     }
 }
 
-static void every_number_comes_as_often(void **state)
+TEST(every_number_comes_as_often)
 {
     unsigned counts[10] = {0};
 
-    (void)state;
     for (int i = 0; i < N_BELOW; i++) {
         counts[rqli_random_below(10)]++;
     }
@@ -97,8 +92,14 @@ static void ignore(void *self)
     (void)self;
 }
 
+/* As the copy of a virtual machine: nobody is told of this child. */
+static pid_t clone_unnoticed(void)
+{
+    return (pid_t)syscall(SYS_clone, (long)SIGCHLD, NULL, NULL, NULL, NULL);
+}
+
 /* One draw in a child, sent through a pipe. */
-static bool draw_in_child(char out[RQLI_HEX_SIZE])
+static bool draw_in_child(pid_t (*fork_or_clone)(void), char out[RQLI_HEX_SIZE])
 {
     int ends[2];
     pid_t child;
@@ -107,7 +108,7 @@ static bool draw_in_child(char out[RQLI_HEX_SIZE])
     if (pipe(ends) != 0) {
         return false;
     }
-    child = fork();
+    child = fork_or_clone();
     if (child == 0) {
         drew = rqli_random_hex(out) && write(ends[1], out, RQLI_HEX_SIZE) == RQLI_HEX_SIZE;
         _exit(drew ? 0 : 1);
@@ -120,49 +121,19 @@ static bool draw_in_child(char out[RQLI_HEX_SIZE])
 }
 
 /* The stock that the parent has drawn ahead is copied by fork(). */
-static void children_draw_otherwise_than_their_parent(void **state)
+TEST(children_draw_otherwise_than_their_parent)
 {
-    static char drawn[2 * N_CHILDREN][RQLI_HEX_SIZE];
+    static char drawn[3 * N_CHILDREN][RQLI_HEX_SIZE];
     struct rqli_fork_member member;
 
-    (void)state;
     assert_true(rqli_fork_join(&member, ignore, NULL));
     for (size_t i = 0; i < N_CHILDREN; i++) {
-        assert_true(draw_in_child(drawn[2 * i]));
-        assert_true(rqli_random_hex(drawn[2 * i + 1]));
+        assert_true(rqli_random_hex(drawn[3 * i])); /* what is drawn ahead is there by now */
+        assert_true(draw_in_child(fork, drawn[3 * i + 1]));
+        assert_true(draw_in_child(clone_unnoticed, drawn[3 * i + 2]));
     }
-    check_distinct(drawn, sizeof drawn / sizeof drawn[0]);
+    check_distinct(drawn, N_ROWS(drawn));
     rqli_fork_leave(&member);
-}
-
-/* As the copy of a virtual machine: nobody is told of this child. */
-static pid_t clone_unnoticed(void)
-{
-    return (pid_t)syscall(SYS_clone, (long)SIGCHLD, NULL, NULL, NULL, NULL);
-}
-
-static void clones_draw_apart(void **state)
-{
-    char drawn[2][RQLI_HEX_SIZE];
-    int ends[2];
-    pid_t child;
-
-    (void)state;
-    assert_true(rqli_random_hex(drawn[0])); /* what is drawn ahead is there by now */
-    assert_int_equal(pipe(ends), 0);
-    child = clone_unnoticed();
-    assert_true(child >= 0);
-    if (child == 0) {
-        bool is_drawn = rqli_random_hex(drawn[0]);
-
-        _exit(is_drawn && write(ends[1], drawn[0], RQLI_HEX_SIZE) == RQLI_HEX_SIZE ? 0 : 1);
-    }
-    assert_true(rqli_random_hex(drawn[1]));
-    assert_int_equal(read(ends[0], drawn[0], RQLI_HEX_SIZE), RQLI_HEX_SIZE);
-    assert_int_equal(waitpid(child, NULL, 0), child);
-    assert_string_not_equal(drawn[0], drawn[1]);
-    (void)close(ends[0]);
-    (void)close(ends[1]);
 }
 
 static void draw_many(size_t index, void *data)
@@ -176,26 +147,10 @@ static void draw_many(size_t index, void *data)
     }
 }
 
-static void threads_draw_apart(void **state)
+TEST(threads_draw_apart)
 {
     static char drawn[N_THREADS * DRAWS_EACH][RQLI_HEX_SIZE];
 
-    (void)state;
     threads_run(N_THREADS, draw_many, drawn);
-    check_distinct(drawn, sizeof drawn / sizeof drawn[0]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(draws_are_32_lower_case_digits_and_differ),
-        cmocka_unit_test(every_digit_comes_as_often),
-        cmocka_unit_test(numbers_are_below_their_bound),
-        cmocka_unit_test(every_number_comes_as_often),
-        cmocka_unit_test(children_draw_otherwise_than_their_parent),
-        cmocka_unit_test(clones_draw_apart),
-        cmocka_unit_test(threads_draw_apart),
-    };
-
-    return cmocka_run_group_tests_name("random", tests, NULL, NULL);
+    check_distinct(drawn, N_ROWS(drawn));
 }

@@ -1,4 +1,4 @@
-#include "check.h"
+#include "unit.h"
 
 #include "wire/reply.h"
 
@@ -14,7 +14,7 @@ static struct rqli_reply error_reply(const char *text)
     return (struct rqli_reply){.type = RQLI_REPLY_ERROR, .text = rqli_slice_of(text)};
 }
 
-static void every_code_has_its_class(void **state)
+TEST(every_code_has_its_class)
 {
     static const struct {
         const char *text;
@@ -51,19 +51,17 @@ static void every_code_has_its_class(void **state)
         {"", RQL_E_SERVER},
     };
 
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct rqli_reply reply = error_reply(cases[i].text);
+    EACH_BY (row, cases, row->text) {
+        struct rqli_reply reply = error_reply(row->text);
 
-        print_message("# case %s\n", cases[i].text);
-        assert_int_equal(rqli_reply_class(&reply), cases[i].status);
+        assert_int_equal(rqli_reply_class(&reply), row->status);
     }
 }
 
 #define SHA "ffffffffffffffffffffffffffffffffffffffff"
 
 /* What servers of several ages make of an error within a script. */
-static void errors_within_scripts_are_classed_and_stripped(void **state)
+TEST(errors_within_scripts_are_classed_and_stripped)
 {
     static const struct {
         const char *text;
@@ -115,22 +113,20 @@ static void errors_within_scripts_are_classed_and_stripped(void **state)
          "poll on rql:lock:x: ERR a word script: in the text, on @end"},
     };
 
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct rqli_reply reply = error_reply(cases[i].text);
+    EACH_BY (row, cases, row->text) {
+        struct rqli_reply reply = error_reply(row->text);
         rql_error error = {0};
 
-        print_message("# case %s\n", cases[i].text);
-        assert_int_equal(rqli_reply_class(&reply), cases[i].status);
-        assert_int_equal(rqli_reply_fault(&reply, "poll", "rql:lock:x", &error), cases[i].status);
-        assert_int_equal(error.status, cases[i].status);
-        if (cases[i].message) {
-            assert_string_equal(error.message, cases[i].message);
+        assert_int_equal(rqli_reply_class(&reply), row->status);
+        assert_int_equal(rqli_reply_fault(&reply, "poll", "rql:lock:x", &error), row->status);
+        assert_int_equal(error.status, row->status);
+        if (row->message) {
+            assert_string_equal(error.message, row->message);
         }
     }
 }
 
-static void nothing_was_done_is_said_only_where_it_is_true(void **state)
+TEST(nothing_was_done_is_said_only_where_it_is_true)
 {
     static const struct {
         const char *text;
@@ -140,25 +136,22 @@ static void nothing_was_done_is_said_only_where_it_is_true(void **state)
         {"NOPERM x", 0},  {"ERR x", 0},      {"WRONGTYPE x", 0}, {"WRONGTYPE", 0},
     };
 
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct rqli_reply reply = error_reply(cases[i].text);
+    EACH_BY (row, cases, row->text) {
+        struct rqli_reply reply = error_reply(row->text);
         rql_error error = {0};
 
-        print_message("# case %s\n", cases[i].text);
         assert_int_not_equal(rqli_reply_fault(&reply, "grant", "rql:lock:x", &error), RQL_OK);
-        assert_int_equal(strstr(error.message, "; nothing was done") != NULL, cases[i].is_said);
+        assert_int_equal(strstr(error.message, "; nothing was done") != NULL, row->is_said);
     }
 }
 
-static void another_shape_is_a_protocol_fault(void **state)
+TEST(another_shape_is_a_protocol_fault)
 {
     static const enum rqli_reply_type types[] = {
         RQLI_REPLY_NIL, RQLI_REPLY_INTEGER, RQLI_REPLY_TEXT, RQLI_REPLY_STATUS, RQLI_REPLY_ARRAY};
 
-    (void)state;
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
-        struct rqli_reply reply = {.type = types[i]};
+    EACH (row, types) {
+        struct rqli_reply reply = {.type = *row};
         rql_error error = {0};
 
         assert_int_equal(rqli_reply_fault(&reply, "poll", "rql:lock:x", &error), RQL_E_PROTOCOL);
@@ -167,23 +160,21 @@ static void another_shape_is_a_protocol_fault(void **state)
     }
 }
 
-static void control_bytes_are_escaped(void **state)
+TEST(control_bytes_are_escaped)
 {
     static const char text[] = "ERR a\r\nb\0c\x1b[31m\x7f";
     struct rqli_reply reply = {.type = RQLI_REPLY_ERROR, .text = {text, sizeof text - 1}};
     rql_error error = {0};
 
-    (void)state;
     assert_int_equal(rqli_reply_fault(&reply, "poll", "k\ny", &error), RQL_E_SERVER);
     assert_string_equal(error.message, "poll on k\\x0ay: ERR a\\x0d\\x0ab\\x00c\\x1b[31m\\x7f");
 }
 
 /* Exact copies, so that a byte read behind the end is seen by the sanitizer. */
-static void long_and_many_texts_fit_the_message(void **state)
+TEST(long_and_many_texts_fit_the_message)
 {
     char where[600];
 
-    (void)state;
     for (size_t length = 0; length < sizeof where; length++) {
         struct rqli_reply reply = {.type = RQLI_REPLY_ERROR};
         char *text = malloc(length + 1);
@@ -202,14 +193,13 @@ static void long_and_many_texts_fit_the_message(void **state)
     }
 }
 
-static void a_cut_keeps_the_claim_and_whole_characters(void **state)
+TEST(a_cut_keeps_the_claim_and_whole_characters)
 {
     char name[700] = "rql:lock:";
     struct rqli_reply reply;
     rql_error error = {0};
     char text[300];
 
-    (void)state;
     for (int i = 0; i < 200; i++) {
         strcat(name, "\xc3\xa4");
     }
@@ -225,7 +215,7 @@ static void a_cut_keeps_the_claim_and_whole_characters(void **state)
     }
 }
 
-static void a_reply_says_a_whole_word_at_its_start(void **state)
+TEST(a_reply_says_a_whole_word_at_its_start)
 {
     static const struct {
         struct rqli_reply reply;
@@ -240,25 +230,7 @@ static void a_reply_says_a_whole_word_at_its_start(void **state)
         {{.type = RQLI_REPLY_NIL}, "NOSCRIPT", false},
     };
 
-    (void)state;
-    for (size_t i = 0; i < N_ROWS(rows); i++) {
-        print_message("# row %zu\n", i);
-        assert_int_equal(rqli_reply_says(&rows[i].reply, rows[i].word), rows[i].says);
+    EACH (row, rows) {
+        assert_int_equal(rqli_reply_says(&row->reply, row->word), row->says);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_code_has_its_class),
-        cmocka_unit_test(errors_within_scripts_are_classed_and_stripped),
-        cmocka_unit_test(nothing_was_done_is_said_only_where_it_is_true),
-        cmocka_unit_test(another_shape_is_a_protocol_fault),
-        cmocka_unit_test(control_bytes_are_escaped),
-        cmocka_unit_test(long_and_many_texts_fit_the_message),
-        cmocka_unit_test(a_cut_keeps_the_claim_and_whole_characters),
-        cmocka_unit_test(a_reply_says_a_whole_word_at_its_start),
-    };
-
-    return cmocka_run_group_tests_name("reply", tests, NULL, NULL);
 }

@@ -1,8 +1,6 @@
-#include "check.h"
+#include "unit.h"
 
-#include "aborts.h"
 #include "base/clock.h"
-#include "chance.h"
 #include "lock/request.h"
 
 #include <rql/base.h>
@@ -12,9 +10,6 @@ enum {
     LIFE_US = 1666666,
     DELAY_US = 200000,
     STEPS_MAX = 12,
-    N_LIVES = 20000,
-    LIFE_STEPS_MAX = 100000,
-    LAST_STEPS_MAX = 4,
 };
 
 #define NEVER RQLI_NEVER_US
@@ -332,6 +327,25 @@ static const struct story stories[] = {
                {LOOK, 400000, TRY},
                {OVER, 400000, LEAVE},
                {LEFT, 400000, FINISH, RQL_RETRY_LIMIT}}},
+    {"a grant that was over is asked for again after a pause, which may be the end", .tries = 9,
+     .deadline_us = 300000, .jitter_us = 7000,
+     .steps = {{OVER, 0, WAIT, 207000, 0, 1},
+               {TIME, 207000, TRY},
+               {OVER, 300000, LEAVE},
+               {UNCONFIRMED, 300100, FINISH, RQL_E_UNKNOWN}}},
+    {"a poll between two ticks is a try of its own if what it brings was over", .leads = true,
+     .is_first = true,
+     .steps = {{QUEUED, 0, WAIT, 200000, 0, 1},
+               {TIME, 200000, TRY},
+               {QUEUED, 200000, WAIT, 400000, 0, 2},
+               {LOOK, 300000, TRY},
+               {OVER, 300000, WAIT, 500000, 0, 3},
+               {GRANTED, 300001, FINISH}}},
+    {"tries slept through are counted with their jitter", .jitter_us = 7000, .is_notified = true,
+     .steps = {{QUEUED, 0, WAIT, NEVER, 0, 1},
+               {CATCH_UP, 413999, WAIT, NEVER, 0, 2},
+               {CATCH_UP, 414000, WAIT, NEVER, 0, 3},
+               {GRANTED, 414000, FINISH}}},
     {"nothing happens to a request that has ended", .tries = 3,
      .steps = {{GRANTED, 0, FINISH},
                {GRANTED, 0, ABORTS},
@@ -391,7 +405,7 @@ static void answer(struct rqli_request *request, const struct happening *self)
     }
 }
 
-static void happen(void *data)
+static void happen(const void *data)
 {
     const struct happening *self = data;
     struct rqli_request *request = self->request;
@@ -454,11 +468,9 @@ static void check_step(struct rqli_request *request, const struct story *story,
     assert_true(step->tries == 0 || request->tries == (step->tries < 0 ? 0 : step->tries));
 }
 
-static void every_story_ends_as_told(void **state)
+TEST(every_story_ends_as_told)
 {
-    (void)state;
-    for (size_t i = 0; i < N_ROWS(stories); i++) {
-        const struct story *story = &stories[i];
+    EACH_ROW (story, stories) {
         const struct rqli_request_limits limits = {
             .deadline_us = instant(story->deadline_us),
             .tries = story->tries ? story->tries : RQL_FOREVER,
@@ -466,7 +478,6 @@ static void every_story_ends_as_told(void **state)
         };
         struct rqli_request request;
 
-        say_row(story->name);
         rqli_request_init(&request, &limits);
         assert_int_equal(rqli_request_next(&request).want, TRY);
         for (const struct step *step = story->steps; step->event != END; step++) {
@@ -502,12 +513,11 @@ static const struct fault_row {
     {RQL_E_UNAVAILABLE, true, true, RQL_E_UNAVAILABLE, RQL_E_UNKNOWN},
 };
 
-static void faults_leave_what_they_may_have_left(void **state)
+TEST(faults_leave_what_they_may_have_left)
 {
     static const struct story story = {.tries = 3};
     const struct rqli_request_limits limits = {NEVER, 3, DELAY_US};
 
-    (void)state;
     for (size_t i = 0; i < 2 * N_ROWS(fault_rows); i++) {
         const struct fault_row *row = &fault_rows[i / 2];
         enum event end = i % 2 ? UNCONFIRMED : LEFT;
@@ -526,369 +536,4 @@ static void faults_leave_what_they_may_have_left(void **state)
             check_step(&request, &story, &ends[k]);
         }
     }
-}
-
-/* The same, with every rule written down once more. */
-struct model {
-    struct rqli_request_limits limits;
-    enum want want;
-    int64_t wake_us;
-    rql_status verdict;
-    rql_status setback; /* the result if the deadline comes in the pause after it */
-    struct rqli_request_place place;
-    int64_t tries, tick_us, poll_us, pause_end_us;
-    bool led, was_counted, is_there;
-};
-
-static void model_end(struct model *model, rql_status verdict)
-{
-    model->verdict = verdict;
-    model->want = model->is_there ? LEAVE : FINISH;
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* Until the first of all the times that it has to wake at. */
-static void model_sleep(struct model *model, const struct rqli_request_input *view)
-{
-    bool cares = view->leads || model->place.is_first;
-
-    model->want = WAIT;
-    model->wake_us = model->limits.deadline_us;
-    if (model->pause_end_us != NEVER) {
-        model->wake_us = least(model->wake_us, model->pause_end_us);
-        return;
-    }
-    if (cares || !view->is_notified) {
-        model->wake_us = least(model->wake_us, least(model->tick_us, model->poll_us));
-    } else if (model->limits.tries != RQL_FOREVER) {
-        model->wake_us = least(model->wake_us, model->tick_us);
-    }
-    if (cares && model->place.lock_ends_us != NEVER) {
-        model->wake_us = least(model->wake_us, model->place.lock_ends_us + 2000);
-    }
-}
-
-static bool model_has_tried_enough(const struct model *model)
-{
-    return model->limits.tries != RQL_FOREVER && model->tries >= model->limits.tries;
-}
-
-/* After a try that was refused: enough of them, too late, or another one. */
-static void model_refused(struct model *model, const struct rqli_request_input *view)
-{
-    model->is_there = true;
-    if (model_has_tried_enough(model)) {
-        model_end(model, RQL_RETRY_LIMIT);
-    } else if (view->now_us >= model->limits.deadline_us) {
-        model_end(model, RQL_TIMED_OUT);
-    } else {
-        model_sleep(model, view);
-    }
-}
-
-static bool model_asks(struct model *model, const struct rqli_request_input *view)
-{
-    bool cares = view->leads || model->place.is_first;
-    bool hears = view->is_listening && !model->place.is_first && !(view->leads && !model->led);
-
-    model->was_counted = view->now_us >= model->tick_us;
-    if (model->was_counted) {
-        model->tries++;
-        model->tick_us = view->now_us + model->limits.delay_us + view->jitter_us;
-    }
-    if (model->pause_end_us != NEVER) {
-        return view->now_us >= model->pause_end_us;
-    }
-    if (model_has_tried_enough(model)) {
-        return true;
-    }
-    if (model->was_counted && !hears && (cares || !view->is_notified)) {
-        return true;
-    }
-    if (!cares && view->now_us >= model->poll_us) {
-        model->poll_us = view->now_us + LIFE_US;
-    }
-    return cares && (view->now_us >= model->poll_us || view->now_us >= model->place.lock_ends_us);
-}
-
-static bool promises_nothing_done(rql_status fault)
-{
-    return fault == RQL_E_IO || fault == RQL_E_NOMEM || fault == RQL_E_READ_ONLY ||
-           fault == RQL_E_UNAVAILABLE;
-}
-
-static void model_catch_up(struct model *model, const struct rqli_request_input *view)
-{
-    while (model->limits.tries == RQL_FOREVER && model->tick_us <= view->now_us) {
-        model->tries++;
-        model->tick_us += model->limits.delay_us + view->jitter_us;
-    }
-}
-
-/* The first answer starts the ticks, later ones do not move them. */
-static void model_queued(struct model *model, const struct happening *happening)
-{
-    const struct rqli_request_input *view = &happening->view;
-
-    if (model->tick_us == NEVER) {
-        model->tries++;
-        model->tick_us = view->now_us + model->limits.delay_us + view->jitter_us;
-    }
-    model->place = happening->place;
-    model->led = view->leads;
-    model->poll_us = view->now_us + LIFE_US;
-    model->pause_end_us = NEVER;
-    model_refused(model, view);
-}
-
-static void model_over(struct model *model, const struct rqli_request_input *view)
-{
-    model->tries += !model->was_counted;
-    model->tick_us = NEVER;
-    model->setback = RQL_TIMED_OUT;
-    model->pause_end_us = view->now_us + view->jitter_us + model->limits.delay_us;
-    model_refused(model, view);
-}
-
-static void model_set_back(struct model *model, rql_status fault,
-                           const struct rqli_request_input *view)
-{
-    model->setback = fault;
-    model->pause_end_us = view->now_us + view->jitter_us + 20000;
-    if (view->now_us >= model->limits.deadline_us) {
-        model_end(model, fault);
-    } else {
-        model_sleep(model, view);
-    }
-}
-
-static void model_answer(struct model *model, const struct happening *happening)
-{
-    const struct rqli_request_input *view = &happening->view;
-    enum event event = happening->event;
-
-    if (event == GRANTED || event == REFUSED) {
-        model->is_there = false;
-        model->tries += event == REFUSED;
-        model_end(model, event == REFUSED ? happening->with : RQL_OK);
-    } else if (event == QUEUED) {
-        model_queued(model, happening);
-    } else if (event == OVER) {
-        model_over(model, view);
-    } else if (event == AGAIN) {
-        model->is_there = true;
-        if (view->now_us >= model->limits.deadline_us) {
-            model_end(model, RQL_TIMED_OUT);
-        }
-    } else {
-        model->is_there = model->is_there || !promises_nothing_done(happening->with);
-        if (event == SETBACK) {
-            model_set_back(model, happening->with, view);
-        } else {
-            model_end(model, happening->with);
-        }
-    }
-}
-
-static void model_time(struct model *model, const struct happening *happening)
-{
-    rql_status late = model->pause_end_us != NEVER ? model->setback : RQL_TIMED_OUT;
-
-    if (happening->event == LATE || happening->view.now_us >= model->limits.deadline_us) {
-        model_end(model, late);
-    } else if (model_asks(model, &happening->view)) {
-        model->want = TRY;
-    } else {
-        model_sleep(model, &happening->view);
-    }
-}
-
-static void model_left(struct model *model, bool is_confirmed)
-{
-    model->is_there = !is_confirmed;
-    model->want = FINISH;
-    if (is_confirmed) {
-        model->verdict = model->verdict == RQL_E_UNKNOWN ? RQL_TIMED_OUT : model->verdict;
-    } else if (model->verdict > 0 || promises_nothing_done(model->verdict)) {
-        model->verdict = RQL_E_UNKNOWN;
-    }
-}
-
-static void model_happen(struct model *model, const struct happening *happening)
-{
-    const struct rqli_request_input *view = &happening->view;
-    enum event event = happening->event;
-
-    if (event <= FAULT) {
-        model_answer(model, happening);
-    } else if (event == TIME || event == LATE) {
-        model_time(model, happening);
-    } else if (event == LOOK) {
-        model->was_counted = false;
-        model->want = TRY;
-    } else if (event == LEADS && model->want == WAIT) {
-        model_catch_up(model, view);
-        model->poll_us = view->now_us + LIFE_US;
-        model_sleep(model, view);
-    } else if (event == CATCH_UP) {
-        model_catch_up(model, view);
-    } else if ((event == CANCELLED || event == CANCELLED_ASKING) && model->want != LEAVE) {
-        model->is_there = model->is_there || event == CANCELLED_ASKING;
-        model_end(model, RQL_CANCELLED);
-    } else if (event == LEFT || event == UNCONFIRMED) {
-        model_left(model, event == LEFT);
-    }
-}
-
-/* One life under chance. */
-struct life {
-    struct rqli_request request;
-    struct model model;
-    uint32_t *seed;
-    int64_t now_us;
-    bool is_notified;
-};
-
-/* As often as not what mostly happens. */
-static enum event one_of(uint32_t *seed, enum event mostly, const enum event *others, size_t n)
-{
-    uint32_t chance = chance_below(seed, 2 * (uint32_t)n);
-
-    return chance < n ? others[chance] : mostly;
-}
-
-static enum event some_event(struct life *life)
-{
-    static const enum event answers[] = {
-        SETBACK,   SETBACK,          SETBACK, OVER,   OVER,   AGAIN,
-        FAULT,     GRANTED,          REFUSED, QUEUED, QUEUED, LATE,
-        CANCELLED, CANCELLED_ASKING, LEADS};
-
-    static const enum event pushes[] = {TIME,  TIME,     LOOK,    LOOK,
-                                        LEADS, CATCH_UP, GRANTED, CANCELLED};
-
-    static const enum event ends[] = {UNCONFIRMED, CANCELLED, LEADS};
-
-    if (life->model.want == TRY) {
-        return one_of(life->seed, QUEUED, answers, N_ROWS(answers));
-    }
-    if (life->model.want == WAIT) {
-        return one_of(life->seed, TIME, pushes, N_ROWS(pushes));
-    }
-    return one_of(life->seed, LEFT, ends, N_ROWS(ends));
-}
-
-/* Answers come soon or late; who waits is woken early, in time or long after. */
-static void let_time_pass(struct life *life, enum event event)
-{
-    int64_t left_us = life->model.wake_us == NEVER ? 3000000 : life->model.wake_us - life->now_us;
-    uint32_t how = chance_below(life->seed, 15);
-
-    left_us = left_us > 0 ? left_us : 0;
-    if (life->model.want == TRY) {
-        life->now_us += 20 + chance_below(life->seed, how < 13 ? 500 : 700000);
-    } else if (life->model.want == WAIT && (event == LOOK || event == LEADS || how == 0)) {
-        life->now_us += left_us / 2;
-    } else if (life->model.want == WAIT) {
-        life->now_us += left_us + (how == 1 ? chance_below(life->seed, 2000000) : 0);
-    }
-}
-
-static struct happening something(struct life *life)
-{
-    struct happening happening = {.request = &life->request, .event = some_event(life)};
-
-    let_time_pass(life, happening.event);
-    happening.with = happening.event == REFUSED
-                         ? RQL_CONFLICT
-                         : (rql_status)(-1 - (int)chance_below(life->seed, 12));
-    happening.place.is_first = chance_below(life->seed, 2) > 0;
-    happening.place.lock_ends_us =
-        chance_below(life->seed, 3) ? life->now_us + chance_below(life->seed, 3000000) : NEVER;
-    happening.view = (struct rqli_request_input){
-        .now_us = life->now_us,
-        .jitter_us = chance_below(life->seed, 25000),
-        .leads = chance_below(life->seed, 2) > 0,
-        .is_listening = chance_below(life->seed, 3) > 0,
-        .is_notified = life->is_notified,
-    };
-    return happening;
-}
-
-static void compare(const struct life *life)
-{
-    struct rqli_request_step next = rqli_request_next(&life->request);
-    const struct model *model = &life->model;
-
-    assert_int_equal(next.want, model->want);
-    assert_int_equal(life->request.tries, model->tries);
-    assert_int_equal(life->request.in_queue, model->is_there);
-    if (model->want == WAIT) {
-        assert_int_equal(next.until_us, model->wake_us);
-        assert_true(next.until_us <= model->limits.deadline_us);
-    } else if (model->want == FINISH) {
-        assert_int_equal(next.status, model->verdict);
-        /* What is left there the status says nothing about. */
-        assert_true(!model->is_there || (next.status < 0 && !promises_nothing_done(next.status)));
-    }
-}
-
-static void live(uint32_t *seed)
-{
-    struct life life = {.seed = seed, .now_us = ORIGIN_US};
-    struct rqli_request_limits limits = {.tries = RQL_FOREVER};
-    int last_steps = 0;
-
-    limits.deadline_us = ORIGIN_US + chance_below(seed, 8000000);
-    limits.delay_us = 1000 + chance_below(seed, chance_below(seed, 2) ? 9000 : 4000000);
-    if (chance_below(seed, 2) > 0) {
-        limits.tries = 1 + chance_below(seed, 20);
-    }
-    life.is_notified = chance_below(seed, 2) > 0;
-    life.model = (struct model){.limits = limits,
-                                .want = TRY,
-                                .place.lock_ends_us = NEVER,
-                                .tick_us = NEVER,
-                                .poll_us = NEVER,
-                                .pause_end_us = NEVER};
-    rqli_request_init(&life.request, &limits);
-    for (int steps = 0; life.model.want != FINISH; steps++) {
-        struct happening happening = something(&life);
-
-        happen(&happening);
-        model_happen(&life.model, &happening);
-        compare(&life);
-        if (happening.event == TIME && life.model.want == WAIT) {
-            assert_true(life.model.wake_us > life.now_us);
-        }
-        last_steps += life.now_us >= limits.deadline_us && happening.event != LEADS &&
-                      happening.event != CATCH_UP && happening.event != CANCELLED;
-        assert_true(steps < LIFE_STEPS_MAX);
-        assert_true(last_steps <= LAST_STEPS_MAX);
-    }
-}
-
-static void every_life_is_that_of_the_model_and_ends_by_its_deadline(void **state)
-{
-    uint32_t seed = chance_seed();
-
-    (void)state;
-    for (int i = 0; i < N_LIVES; i++) {
-        live(&seed);
-    }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_story_ends_as_told),
-        cmocka_unit_test(faults_leave_what_they_may_have_left),
-        cmocka_unit_test(every_life_is_that_of_the_model_and_ends_by_its_deadline),
-    };
-
-    return cmocka_run_group_tests_name("request", tests, NULL, NULL);
 }

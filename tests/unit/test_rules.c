@@ -1,74 +1,49 @@
-#include "check.h"
+#include "unit.h"
 
 #include "admin/rules.h"
 #include "lock/client.h"
-#include "options/options.h"
 #include "reply_tree.h"
-
-#include <string.h>
 
 #define ACQ "rql:acq:18466/600/620/640/aaaaaaaaaaaaaaa1"
 #define HST "rql:hst:18466/600/640/aaaaaaaaaaaaaaa1"
 #define NONCE "0123456789abcdef0123456789abcdef"
 
 static const rql_sweep_owner owner = {.acq_id = ACQ, .hst_id = HST};
-static struct rqli_list dead;
 
-struct judged {
-    const struct rqli_sweep_rule *rule;
-    struct rqli_reply seen;
-    enum rqli_sweep_verdict verdict;
-};
-
-static void check_judged(const struct judged *rows, size_t n)
+/* By four fields, or by what is in a queue. */
+TEST(what_is_seen_is_judged)
 {
-    const struct rqli_sweep sweep = {.owner = &owner, .dead_hosts = &dead};
+    const struct rqli_reply acq = tree_text(ACQ);
+    const struct rqli_reply hst = tree_text(HST);
+    const struct rqli_reply ts = tree_text("1.5");
+    const struct rqli_reply nil = tree_nil();
+    const struct rqli_reply whole = TREE(acq, hst, ts, nil);
+    const struct rqli_reply hosts = TREE(acq, acq, ts, nil);
+    const struct rqli_reply longer = TREE(tree_text(ACQ "1"), hst, nil, nil);
+    const struct rqli_reply gone = TREE(nil, nil, nil, nil);
 
-    for (size_t i = 0; i < n; i++) {
-        print_message("# row %zu\n", i);
-        assert_int_equal(rqli_rule_judge(rows[i].rule, &sweep, &rows[i].seen), rows[i].verdict);
-    }
-}
-
-static void locks_are_judged_by_four_fields(void **state)
-{
-    const struct rqli_reply whole[] = {tree_text(ACQ), tree_text(HST), tree_text("1.5"),
-                                       tree_nil()};
-    const struct rqli_reply hosts[] = {tree_text(ACQ), tree_text(ACQ), tree_text("1.5"),
-                                       tree_nil()};
-    const struct rqli_reply longer[] = {tree_text(ACQ "1"), tree_text(HST), tree_nil(), tree_nil()};
-    const struct rqli_reply gone[] = {tree_nil(), tree_nil(), tree_nil(), tree_nil()};
-    const struct rqli_reply odd[] = {tree_text(ACQ), tree_text(HST), tree_int(1), tree_nil()};
-    const struct judged rows[] = {
-        {&rqli_rule_all_locks, tree_array(whole, 4), RQLI_SWEEP_REMOVE},
-        {&rqli_rule_all_locks, tree_array(gone, 4), RQLI_SWEEP_REMOVE},
-        {&rqli_rule_all_locks, tree_text(ACQ), RQLI_SWEEP_MALFORMED},
-        {&rqli_rule_locks_of, tree_array(whole, 4), RQLI_SWEEP_REMOVE},
-        {&rqli_rule_locks_of, tree_array(hosts, 4), RQLI_SWEEP_KEEP},
-        {&rqli_rule_locks_of, tree_array(longer, 4), RQLI_SWEEP_KEEP},
-        {&rqli_rule_locks_of, tree_array(gone, 4), RQLI_SWEEP_KEEP},
-        {&rqli_rule_locks_of, tree_array(odd, 4), RQLI_SWEEP_MALFORMED},
-        {&rqli_rule_locks_of, tree_array(whole, 3), RQLI_SWEEP_MALFORMED},
-        {&rqli_rule_zombie_locks, tree_array(whole, 4), RQLI_SWEEP_REMOVE},
-        {&rqli_rule_zombie_locks, tree_array(hosts, 4), RQLI_SWEEP_KEEP},
-        {&rqli_rule_zombie_locks, tree_array(gone, 4), RQLI_SWEEP_KEEP},
-    };
-
-    (void)state;
-    rqli_list_add(&dead, rqli_slice_of("a"), 0);
-    rqli_list_add(&dead, rqli_slice_of(HST), 0);
-    check_judged(rows, TREE_COUNT(rows));
-    rqli_list_fini_p(&dead);
-}
-
-static void queues_are_judged_by_what_is_in_them(void **state)
-{
-    const struct judged rows[] = {
+    const struct {
+        const struct rqli_sweep_rule *rule;
+        struct rqli_reply seen;
+        enum rqli_sweep_verdict verdict;
+    } rows[] = {
+        {&rqli_rule_all_locks, whole, RQLI_SWEEP_REMOVE},
+        {&rqli_rule_all_locks, gone, RQLI_SWEEP_REMOVE},
+        {&rqli_rule_all_locks, acq, RQLI_SWEEP_MALFORMED},
+        {&rqli_rule_locks_of, whole, RQLI_SWEEP_REMOVE},
+        {&rqli_rule_locks_of, hosts, RQLI_SWEEP_KEEP},
+        {&rqli_rule_locks_of, longer, RQLI_SWEEP_KEEP},
+        {&rqli_rule_locks_of, gone, RQLI_SWEEP_KEEP},
+        {&rqli_rule_locks_of, TREE(acq, hst, tree_int(1), nil), RQLI_SWEEP_MALFORMED},
+        {&rqli_rule_locks_of, TREE(acq, hst, ts), RQLI_SWEEP_MALFORMED},
+        {&rqli_rule_zombie_locks, whole, RQLI_SWEEP_REMOVE},
+        {&rqli_rule_zombie_locks, hosts, RQLI_SWEEP_KEEP},
+        {&rqli_rule_zombie_locks, gone, RQLI_SWEEP_KEEP},
         {&rqli_rule_all_queues, tree_int(3), RQLI_SWEEP_REMOVE},
         {&rqli_rule_all_queues, tree_int(0), RQLI_SWEEP_KEEP},
-        {&rqli_rule_all_queues, tree_nil(), RQLI_SWEEP_MALFORMED},
-        {&rqli_rule_requests_of, tree_text("1.5"), RQLI_SWEEP_REMOVE},
-        {&rqli_rule_requests_of, tree_nil(), RQLI_SWEEP_KEEP},
+        {&rqli_rule_all_queues, nil, RQLI_SWEEP_MALFORMED},
+        {&rqli_rule_requests_of, ts, RQLI_SWEEP_REMOVE},
+        {&rqli_rule_requests_of, nil, RQLI_SWEEP_KEEP},
         {&rqli_rule_requests_of, tree_int(1), RQLI_SWEEP_MALFORMED},
         {&rqli_rule_dead_requests, tree_int(1), RQLI_SWEEP_REMOVE},
         {&rqli_rule_dead_requests, tree_int(0), RQLI_SWEEP_KEEP},
@@ -77,12 +52,18 @@ static void queues_are_judged_by_what_is_in_them(void **state)
         {&rqli_rule_zombie_requests, tree_int(1), RQLI_SWEEP_REMOVE},
         {&rqli_rule_zombie_requests, tree_int(0), RQLI_SWEEP_KEEP},
     };
+    struct rqli_list dead = {0};
+    const struct rqli_sweep sweep = {.owner = &owner, .dead_hosts = &dead};
 
-    (void)state;
-    check_judged(rows, TREE_COUNT(rows));
+    rqli_list_add(&dead, rqli_slice_of("a"), 0);
+    rqli_list_add(&dead, rqli_slice_of(HST), 0);
+    EACH (row, rows) {
+        assert_int_equal(rqli_rule_judge(row->rule, &sweep, &row->seen), row->verdict);
+    }
+    rqli_list_fini_p(&dead);
 }
 
-static void each_rule_inspects_with_one_command(void **state)
+TEST(each_rule_inspects_with_one_command)
 {
     static const struct {
         const struct rqli_sweep_rule *rule;
@@ -97,21 +78,20 @@ static void each_rule_inspects_with_one_command(void **state)
     };
     const struct rqli_sweep sweep = {.owner = &owner, .age.seconds = "1.500000"};
 
-    (void)state;
-    for (size_t i = 0; i < TREE_COUNT(rows); i++) {
+    EACH (row, rows) {
         struct rqli_command command = {0};
 
-        rqli_rule_inspect(rows[i].rule, &sweep, &command, rqli_slice_of("k"));
+        rqli_rule_inspect(row->rule, &sweep, &command, rqli_slice_of("k"));
         rqli_command_slice(&command, (struct rqli_slice){"", 1});
         assert_int_equal(command.n_commands, 1);
-        assert_memory_equal(command.data, rows[i].bytes, strlen(rows[i].bytes));
-        assert_int_equal(command.length, strlen(rows[i].bytes) + sizeof "$1\r\n\0\r\n" - 1);
+        assert_memory_equal(command.data, row->bytes, strlen(row->bytes));
+        assert_int_equal(command.length, strlen(row->bytes) + sizeof "$1\r\n\0\r\n" - 1);
         rqli_command_fini(&command);
     }
 }
 
 /* The numbers of an answer, and the fields of the result that they count in. */
-static void answers_count_in_the_fields_of_the_result(void **state)
+TEST(answers_count_in_the_fields_of_the_result)
 {
     static const struct {
         const struct rqli_sweep_rule *rule;
@@ -132,24 +112,21 @@ static void answers_count_in_the_fields_of_the_result(void **state)
     const struct rqli_reply counted = tree_int(9);
     const rql_sweep_options options = {.dry_run = false};
 
-    (void)state;
-    for (size_t i = 0; i < TREE_COUNT(rows); i++) {
-        bool is_lock = rows[i].rule->inspection == RQLI_INSPECT_GRANT;
+    EACH (row, rows) {
+        bool is_lock = row->rule->inspection == RQLI_INSPECT_GRANT;
         struct rqli_sweep sweep = {.options = options};
         struct rqli_sweep_target target = {.key = rqli_slice_of("k"),
                                            .seen = is_lock ? &grant : &counted};
 
-        print_message("# row %zu\n", i);
-        assert_false(rqli_rule_count(rows[i].rule, &sweep, &target, &rows[i].outcome));
-        assert_int_equal(sweep.result.rel_key_cnt, rows[i].keys);
-        assert_int_equal(sweep.result.tch_queue_cnt, rows[i].queues);
-        assert_int_equal(sweep.result.rem_request_cnt, rows[i].requests);
-        assert_int_equal(target.served, rows[i].served);
+        assert_false(rqli_rule_count(row->rule, &sweep, &target, &row->outcome));
+        CHECK_ALL(EQ(sweep.result.rel_key_cnt, row->keys),
+                  EQ(sweep.result.tch_queue_cnt, row->queues),
+                  EQ(sweep.result.rem_request_cnt, row->requests), EQ(target.served, row->served));
     }
 }
 
 /* What was not there is told as "", for the script to compare. */
-static void a_grant_is_told_field_by_field(void **state)
+TEST(a_grant_is_told_field_by_field)
 {
     const struct rqli_reply fields[] = {tree_text(ACQ), tree_bytes("h\0st", 4), tree_nil(),
                                         tree_text(NONCE)};
@@ -158,18 +135,15 @@ static void a_grant_is_told_field_by_field(void **state)
     const struct rqli_sweep sweep = {0};
     struct rqli_call call;
 
-    (void)state;
     rqli_rule_write(&rqli_rule_all_locks, &sweep, &target, &call);
-    assert_int_equal(call.script, RQLI_SCRIPT_SWEEP_LOCK);
-    assert_int_equal(call.n_args, 5);
-    assert_int_equal(call.args[0].length, strlen(ACQ));
-    assert_int_equal(call.args[1].length, 4);
+    CHECK_ALL(EQ(call.script, RQLI_SCRIPT_SWEEP_LOCK), EQ(call.n_args, 5),
+              EQ(call.args[0].length, strlen(ACQ)), EQ(call.args[1].length, 4));
     assert_memory_equal(call.args[1].data, "h\0st", 4);
     assert_int_equal(call.args[2].length, 0);
     assert_memory_equal(call.args[3].data, NONCE, 32);
 }
 
-static void ages_are_counted_from_the_servers_clock(void **state)
+TEST(ages_are_counted_from_the_servers_clock)
 {
     static const struct {
         int64_t now_us, ttl_ms;
@@ -181,19 +155,17 @@ static void ages_are_counted_from_the_servers_clock(void **state)
         {5, 315360000000, 0, "0.000000"}, /* a server in 1970 */
     };
 
-    (void)state;
-    for (size_t i = 0; i < N_ROWS(rows); i++) {
+    EACH_BY (row, rows, row->seconds) {
         struct rqli_sweep_age age;
 
-        say_row(rows[i].seconds);
-        rqli_sweep_age_init(&age, rows[i].now_us, rows[i].ttl_ms);
-        assert_true(age.oldest_us == rows[i].oldest_us);
-        assert_string_equal(age.seconds, rows[i].seconds);
+        rqli_sweep_age_init(&age, row->now_us, row->ttl_ms);
+        assert_true(age.oldest_us == row->oldest_us);
+        assert_string_equal(age.seconds, row->seconds);
     }
 }
 
 /* Steps go on from where the last one ended, and a queue is touched once. */
-static void steps_through_a_queue_come_to_an_end(void **state)
+TEST(steps_through_a_queue_come_to_an_end)
 {
     static const struct {
         int64_t counted;
@@ -211,138 +183,19 @@ static void steps_through_a_queue_come_to_an_end(void **state)
         {300, 41, {{1, 50, 0}, {40, 9, 1}}, {1, 0}, false},
     };
 
-    (void)state;
-    for (size_t i = 0; i < TREE_COUNT(table); i++) {
-        const rql_sweep_options options = {.dry_run = table[i].dry_run};
-        const struct rqli_reply seen = tree_int(table[i].counted);
+    EACH (row, table) {
+        const rql_sweep_options options = {.dry_run = row->dry_run};
+        const struct rqli_reply seen = tree_int(row->counted);
         struct rqli_sweep sweep = {.options = options};
         struct rqli_sweep_target target = {.seen = &seen};
         size_t step = 0;
 
-        print_message("# row %zu\n", i);
-        while (rqli_rule_count(&rqli_rule_dead_requests, &sweep, &target, &table[i].steps[step])) {
-            assert_true(table[i].goes_on[step]);
-            assert_true(target.from == table[i].steps[step].second);
+        while (rqli_rule_count(&rqli_rule_dead_requests, &sweep, &target, &row->steps[step])) {
+            assert_true(row->goes_on[step]);
+            assert_true(target.from == row->steps[step].second);
             step++;
         }
-        assert_false(table[i].goes_on[step]);
-        assert_int_equal(sweep.result.rem_request_cnt, table[i].removed);
-        assert_int_equal(sweep.result.tch_queue_cnt, 1);
-        assert_int_equal(target.served, 1);
+        CHECK_ALL(EQ(row->goes_on[step], false), EQ(sweep.result.rem_request_cnt, row->removed),
+                  EQ(sweep.result.tch_queue_cnt, 1), EQ(target.served, 1));
     }
-}
-
-static void options_come_from_the_client(void **state)
-{
-    rql_options client;
-    rql_sweep_options options;
-
-    (void)state;
-    rql_options_init(&client);
-    CHECK_OK(rqli_options_read(RQLI_OF_SWEEP, &options, &client, NULL, NULL));
-    assert_int_equal(options.size, sizeof options);
-    assert_int_equal(options.batch_size, 100);
-    assert_int_equal(options.lock_scan_size, 300);
-    assert_int_equal(options.queue_scan_size, 300);
-    assert_int_equal(options.dead_ttl_ms, 86400000);
-    assert_false(options.dry_run);
-    assert_null(options.on_progress);
-    client.lock_release_batch_size = 7;
-    client.clear_locks_of_lock_scan_size = 8;
-    client.clear_locks_of_queue_scan_size = 9;
-    client.dead_request_ttl_ms = 10;
-    CHECK_OK(rqli_options_read(RQLI_OF_SWEEP, &options, &client, NULL, NULL));
-    assert_int_equal(options.batch_size, 7);
-    assert_int_equal(options.lock_scan_size, 8);
-    assert_int_equal(options.queue_scan_size, 9);
-    assert_int_equal(options.dead_ttl_ms, 10);
-}
-
-static void options_are_checked(void **state)
-{
-    static const struct {
-        size_t offset;
-        int64_t least;
-        int64_t most;
-    } numbers[] = {
-        {offsetof(rql_sweep_options, batch_size), 1, 100000},
-        {offsetof(rql_sweep_options, lock_scan_size), 1, 100000},
-        {offsetof(rql_sweep_options, queue_scan_size), 1, 100000},
-        {offsetof(rql_sweep_options, dead_ttl_ms), 0, INT64_C(315360000000)},
-    };
-
-    rql_options client;
-    rql_sweep_options given;
-    rql_sweep_options read;
-    rql_error error;
-
-    (void)state;
-    rql_options_init(&client);
-    for (size_t i = 0; i < TREE_COUNT(numbers); i++) {
-        const int64_t bad[] = {numbers[i].least - 1, numbers[i].most + 1, INT64_MIN, INT64_MAX};
-        int64_t *field = (int64_t *)(void *)((char *)&given + numbers[i].offset);
-
-        for (size_t j = 0; j < TREE_COUNT(bad); j++) {
-            rql_sweep_options_init(NULL, &given);
-            *field = bad[j];
-            assert_int_equal(rqli_options_read(RQLI_OF_SWEEP, &read, &client, &given, &error),
-                             RQL_E_INVALID);
-            assert_non_null(strstr(error.message, "must be"));
-        }
-        *field = numbers[i].least;
-        CHECK_OK(rqli_options_read(RQLI_OF_SWEEP, &read, &client, &given, NULL));
-        *field = numbers[i].most;
-        CHECK_OK(rqli_options_read(RQLI_OF_SWEEP, &read, &client, &given, NULL));
-    }
-    memset((char *)&given + offsetof(rql_sweep_options, dry_run), 7, 1);
-    assert_int_equal(rqli_options_read(RQLI_OF_SWEEP, &read, &client, &given, NULL), RQL_E_INVALID);
-    memset(&given, 0, sizeof given);
-    assert_int_equal(rqli_options_read(RQLI_OF_SWEEP, &read, &client, &given, NULL), RQL_E_INVALID);
-}
-
-/* A program that was built with fewer fields, and one with more. */
-static void programs_of_other_ages_are_understood(void **state)
-{
-    struct {
-        rql_sweep_options known;
-        int64_t newer;
-    } given;
-
-    const size_t older = offsetof(rql_sweep_options, queue_scan_size);
-    rql_options client;
-    rql_sweep_options read;
-
-    (void)state;
-    rql_options_init(&client);
-    memset(&given, 0xFF, sizeof given);
-    rql_sweep_options_init_sized(NULL, &given.known, older);
-    assert_int_equal(given.known.queue_scan_size, -1);
-    given.known.batch_size = 5;
-    CHECK_OK(rqli_options_read(RQLI_OF_SWEEP, &read, &client, &given.known, NULL));
-    assert_int_equal(read.batch_size, 5);
-    assert_int_equal(read.queue_scan_size, 300);
-    rql_sweep_options_init_sized(NULL, &given.known, sizeof given);
-    assert_int_equal(given.newer, 0);
-    CHECK_OK(rqli_options_read(RQLI_OF_SWEEP, &read, &client, &given.known, NULL));
-    given.newer = 1;
-    assert_int_equal(rqli_options_read(RQLI_OF_SWEEP, &read, &client, &given.known, NULL),
-                     RQL_E_INVALID);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(locks_are_judged_by_four_fields),
-        cmocka_unit_test(queues_are_judged_by_what_is_in_them),
-        cmocka_unit_test(each_rule_inspects_with_one_command),
-        cmocka_unit_test(answers_count_in_the_fields_of_the_result),
-        cmocka_unit_test(a_grant_is_told_field_by_field),
-        cmocka_unit_test(ages_are_counted_from_the_servers_clock),
-        cmocka_unit_test(steps_through_a_queue_come_to_an_end),
-        cmocka_unit_test(options_come_from_the_client),
-        cmocka_unit_test(options_are_checked),
-        cmocka_unit_test(programs_of_other_ages_are_understood),
-    };
-
-    return cmocka_run_group_tests_name("rules", tests, NULL, NULL);
 }

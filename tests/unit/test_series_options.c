@@ -1,12 +1,10 @@
-#include "check.h"
+#include "unit.h"
 
-#include "aborts.h"
 #include "lock/series.h"
 #include "options/options.h"
 #include "wire/command.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static rql_options client;
 static rql_series_options given;
@@ -24,21 +22,18 @@ static rql_status make_plan(const rql_series_options *options)
     return rqli_series_plan(&plan, &defaults, options, &error);
 }
 
-static int set_up(void **state)
+BEFORE_EACH(set_up)
 {
-    (void)state;
     rql_options_init(&client);
     rql_series_options_init(&given);
     given.names = names;
     given.n_names = 5;
     memset(&plan, 0xA5, sizeof plan);
     memset(&error, 0, sizeof error);
-    return 0;
 }
 
-static void defaults_are_atomic_and_the_clients(void **state)
+TEST(defaults_are_atomic_and_the_clients)
 {
-    (void)state;
     assert_int_equal(given.size, sizeof given);
     assert_int_equal(given.mode, RQL_SERIES_ATOMIC);
     assert_null(given.lock);
@@ -50,81 +45,68 @@ static void defaults_are_atomic_and_the_clients(void **state)
 }
 
 /* Bytewise, whatever the locale: all clients agree on it. */
-static void canonical_order_is_that_of_bytes(void **state)
+TEST(canonical_order_is_that_of_bytes)
 {
     static const size_t expected[] = {3, 2, 4, 0, 1};
 
-    (void)state;
     CHECK_OK(make_plan(&given));
     for (size_t i = 0; i < 5; i++) {
         assert_int_equal(plan.order[i], expected[i]);
     }
 }
 
-static void a_name_twice_is_for_the_gem_alone(void **state)
+TEST(names_mode_and_the_ttl_of_each_lock_have_limits)
 {
+    enum { MOST = RQL_SERIES_MAX, ATOMIC = RQL_SERIES_ATOMIC, GEM = RQL_SERIES_GEM };
+
+    /* The gem holds the first of five for this long, times five, with the pauses of 225 ms. */
+    static const int64_t longest_ms = RQL_TTL_MAX_MS / 5 - 225;
     static const char *const twice[] = {"x", "y", "x"};
-
-    (void)state;
-    given.names = twice;
-    given.n_names = 3;
-    assert_int_equal(make_plan(&given), RQL_E_INVALID);
-    assert_non_null(strstr(error.message, "x: is twice"));
-    given.mode = RQL_SERIES_GEM;
-    CHECK_OK(make_plan(&given));
-}
-
-static void names_and_mode_have_limits(void **state)
-{
-    static const struct {
-        const char *name;
-        size_t n_names;
-        int mode;
-        rql_status status;
-    } rows[] = {
-        {"the most", RQL_SERIES_MAX, RQL_SERIES_ATOMIC, RQL_OK},
-        {"one more", RQL_SERIES_MAX + 1, RQL_SERIES_ATOMIC, RQL_E_INVALID},
-        {"none", 0, RQL_SERIES_ATOMIC, RQL_E_INVALID},
-        {"an unknown mode", 1, 2, RQL_E_INVALID},
-    };
-
     static const char *many[RQL_SERIES_MAX + 1];
     static char texts[RQL_SERIES_MAX + 1][8];
 
-    (void)state;
+    const struct {
+        const char *name;
+        const char *const *names;
+        size_t n_names;
+        int mode;
+        int64_t ttl_ms;
+        rql_status status;
+    } rows[] = {
+        {"the most", many, MOST, ATOMIC, 5000, RQL_OK},
+        {"one more", many, MOST + 1, ATOMIC, 5000, RQL_E_INVALID},
+        {"none", many, 0, ATOMIC, 5000, RQL_E_INVALID},
+        {"an unknown mode", many, 1, 2, 5000, RQL_E_INVALID},
+        {"a name twice", twice, 3, ATOMIC, 5000, RQL_E_INVALID},
+        {"a name twice, as the gem", twice, 3, GEM, 5000, RQL_OK},
+        {"no ttl", names, 5, ATOMIC, 0, RQL_E_INVALID},
+        {"the longest ttl", names, 5, ATOMIC, RQL_TTL_MAX_MS, RQL_OK},
+        {"the longest ttl, as the gem", names, 5, GEM, longest_ms, RQL_OK},
+        {"longer, as the gem", names, 5, GEM, longest_ms + 1, RQL_E_INVALID},
+    };
+
+    rql_lock_options lock;
+
     for (size_t i = 0; i <= RQL_SERIES_MAX; i++) {
         (void)snprintf(texts[i], sizeof texts[i], "%zu", i);
         many[i] = texts[i];
     }
-    given.names = many;
-    for (size_t i = 0; i < N_ROWS(rows); i++) {
-        say_row(rows[i].name);
-        given.n_names = rows[i].n_names;
-        given.mode = (rql_series_mode)rows[i].mode;
-        assert_int_equal(make_plan(&given), rows[i].status);
-    }
     assert_int_equal(make_plan(NULL), RQL_E_INVALID);
-}
-
-static void options_of_each_lock_are_checked(void **state)
-{
-    rql_lock_options lock;
-
-    (void)state;
-    rqli_options_fill(RQLI_OF_LOCK, &lock, &client);
-    given.lock = &lock;
-    lock.ttl_ms = 0;
-    assert_int_equal(make_plan(&given), RQL_E_INVALID);
-    lock.ttl_ms = RQL_TTL_MAX_MS;
-    CHECK_OK(make_plan(&given));
-    given.mode = RQL_SERIES_GEM;
-    assert_int_equal(make_plan(&given), RQL_E_INVALID);
-    lock.ttl_ms = RQL_TTL_MAX_MS / 5 - lock.retry_delay_ms - lock.retry_jitter_ms;
-    CHECK_OK(make_plan(&given));
+    EACH_ROW (row, rows) {
+        rqli_options_fill(RQLI_OF_LOCK, &lock, &client);
+        lock.ttl_ms = row->ttl_ms;
+        given.lock = &lock;
+        given.names = row->names;
+        given.n_names = row->n_names;
+        given.mode = (rql_series_mode)row->mode;
+        assert_int_equal(make_plan(&given), row->status);
+        assert_true(row->names != twice || row->mode == GEM ||
+                    strstr(error.message, "x: is twice"));
+    }
 }
 
 /* As recorded of the gem, and where no recording is. */
-static void ttl_is_the_gems(void **state)
+TEST(ttl_is_the_gems)
 {
     static const struct {
         int64_t ttl_ms;
@@ -138,41 +120,19 @@ static void ttl_is_the_gems(void **state)
         {3000, 200, 25, 3, {9675, 6450, 3225}}, {1, 1, 0, 1, {2}},
     };
 
-    (void)state;
-    for (size_t i = 0; i < N_ROWS(cases); i++) {
-        rql_lock_options lock = {.ttl_ms = cases[i].ttl_ms,
-                                 .retry_delay_ms = cases[i].delay_ms,
-                                 .retry_jitter_ms = cases[i].jitter_ms};
+    EACH (row, cases) {
+        rql_lock_options lock = {.ttl_ms = row->ttl_ms,
+                                 .retry_delay_ms = row->delay_ms,
+                                 .retry_jitter_ms = row->jitter_ms};
 
-        for (size_t k = 0; k < cases[i].count; k++) {
-            assert_int_equal(rqli_series_ttl_ms(&lock, cases[i].count, k), cases[i].expected_ms[k]);
+        for (size_t k = 0; k < row->count; k++) {
+            assert_int_equal(rqli_series_ttl_ms(&lock, row->count, k), row->expected_ms[k]);
         }
     }
 }
 
-/* Programs of another age: shorter structs are filled up, what is unknown must be zero. */
-static void structs_of_another_size_are_read(void **state)
-{
-    struct {
-        rql_series_options known;
-        int64_t newer;
-    } longer = {.known = given};
-
-    (void)state;
-    longer.known.size = sizeof longer;
-    CHECK_OK(make_plan(&longer.known));
-    longer.newer = 1;
-    assert_int_equal(make_plan(&longer.known), RQL_E_INVALID);
-    given.size = 1;
-    assert_int_equal(make_plan(&given), RQL_E_INVALID);
-    memset(&longer, 0xA5, sizeof longer);
-    rql_series_options_init_sized(&longer.known, sizeof longer);
-    assert_int_equal(longer.newer, 0);
-    assert_int_equal(longer.known.size, sizeof longer);
-}
-
 /* The call itself: keys of every lock, then those that they share. */
-static void a_call_names_the_keys_of_all_locks(void **state)
+TEST(a_call_names_the_keys_of_all_locks)
 {
     struct rqli_command command = {0};
     char memory[2][RQLI_KEYS_ROOM];
@@ -181,7 +141,6 @@ static void a_call_names_the_keys_of_all_locks(void **state)
     struct rqli_call call;
     char expected[512];
 
-    (void)state;
     rqli_keys_init(&keys[0], memory[0], rqli_slice_of("a"));
     rqli_keys_init(&keys[1], memory[1], rqli_slice_of("b"));
     rqli_call_init_series(&call, RQLI_SCRIPT_ACQUIRE_SERIES, list, 2);
@@ -202,7 +161,7 @@ static void a_call_names_the_keys_of_all_locks(void **state)
     rqli_command_fini(&command);
 }
 
-static void write_for_one(void *data)
+static void write_for_one(const void *data)
 {
     struct rqli_command command = {0};
     char memory[RQLI_KEYS_ROOM];
@@ -210,33 +169,18 @@ static void write_for_one(void *data)
     struct rqli_call call;
 
     rqli_keys_init(&keys, memory, rqli_slice_of("a"));
-    rqli_call_init(&call, *(enum rqli_script_id *)data, &keys);
+    rqli_call_init(&call, *(const enum rqli_script_id *)data, &keys);
     for (int i = 1; i <= 6; i++) {
         rqli_call_int(&call, i);
     }
     rqli_call_write(&call, &command, false);
 }
 
-static void a_script_for_several_is_not_called_for_one(void **state)
+TEST(a_script_for_several_is_not_called_for_one)
 {
     enum rqli_script_id several = RQLI_SCRIPT_ACQUIRE_SERIES;
     enum rqli_script_id one = RQLI_SCRIPT_ACQUIRE;
 
-    (void)state;
     assert_true(aborts(write_for_one, &several));
     assert_false(aborts(write_for_one, &one));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup(name, set_up)
-        TEST(defaults_are_atomic_and_the_clients),        TEST(canonical_order_is_that_of_bytes),
-        TEST(a_name_twice_is_for_the_gem_alone),          TEST(names_and_mode_have_limits),
-        TEST(options_of_each_lock_are_checked),           TEST(ttl_is_the_gems),
-        TEST(structs_of_another_size_are_read),           TEST(a_call_names_the_keys_of_all_locks),
-        TEST(a_script_for_several_is_not_called_for_one),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-#include "check.h"
+#include "unit.h"
 
 #include "base/clock.h"
 #include "base/futex.h"
@@ -8,7 +8,7 @@
 
 enum { N_SLEEPERS = 4, N_ROUNDS = 200, PAUSE_US = 20000 };
 
-static void ms_are_added_without_overflow(void **state)
+TEST(ms_are_added_without_overflow)
 {
     static const struct {
         int64_t now_us;
@@ -25,18 +25,15 @@ static void ms_are_added_without_overflow(void **state)
         {INT64_MAX, 0, INT64_MAX},
     };
 
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        print_message("# case %zu\n", i);
-        assert_true(rqli_after_ms(cases[i].now_us, cases[i].ms) == cases[i].expected_us);
+    EACH (row, cases) {
+        assert_true(rqli_after_ms(row->now_us, row->ms) == row->expected_us);
     }
 }
 
-static void the_clock_never_goes_back(void **state)
+TEST(the_clock_never_goes_back)
 {
     int64_t before_us = rqli_now_us();
 
-    (void)state;
     for (int i = 0; i < 1000; i++) {
         int64_t now_us = rqli_now_us();
 
@@ -46,11 +43,10 @@ static void the_clock_never_goes_back(void **state)
 }
 
 /* None of these may sleep: the test would hang. */
-static void what_has_changed_or_passed_is_not_waited_for(void **state)
+TEST(what_has_changed_or_passed_is_not_waited_for)
 {
     rqli_signal signal = 1;
 
-    (void)state;
     rqli_signal_wait(&signal, 0, RQLI_NEVER_US);
     rqli_signal_wait(&signal, 0, rqli_now_us() + INT64_C(3600000000));
     rqli_signal_wait(&signal, 1, rqli_now_us());
@@ -58,13 +54,12 @@ static void what_has_changed_or_passed_is_not_waited_for(void **state)
     rqli_signal_wait(&signal, 1, INT64_MIN + INT64_C(9000000000000000));
 }
 
-static void a_wait_ends_at_its_time(void **state)
+TEST(a_wait_ends_at_its_time)
 {
     rqli_signal signal = 0;
     int64_t until_us = rqli_now_us() + PAUSE_US;
     int n_waits = 0;
 
-    (void)state;
     while (rqli_now_us() < until_us) {
         rqli_signal_wait(&signal, 0, until_us);
         n_waits++;
@@ -102,24 +97,10 @@ static void play(size_t index, void *data)
     }
 }
 
-static void a_wake_reaches_every_sleeper(void **state)
+TEST(a_wake_reaches_every_sleeper)
 {
     struct game game = {0};
 
-    (void)state;
     threads_run(N_SLEEPERS + 1, play, &game);
     assert_int_equal(game.answers, N_ROUNDS * N_SLEEPERS);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ms_are_added_without_overflow),
-        cmocka_unit_test(the_clock_never_goes_back),
-        cmocka_unit_test(what_has_changed_or_passed_is_not_waited_for),
-        cmocka_unit_test(a_wait_ends_at_its_time),
-        cmocka_unit_test(a_wake_reaches_every_sleeper),
-    };
-
-    return cmocka_run_group_tests_name("signal", tests, NULL, NULL);
 }

@@ -1,28 +1,11 @@
-#include "check.h"
+#include "unit.h"
 
+#include "json.h"
 #include "observe/rows.h"
-#include "strict_json.h"
 
+#include <regex.h>
 #include <rql/stats.h>
 #include <stdlib.h>
-
-/* The text format of OpenMetrics 1.0, as far as counters and histograms need it. */
-
-enum { NAME_SIZE = 80, LINE_SIZE = 256 };
-
-/* What the lines so far have said of the family they are in. */
-struct family {
-    char name[NAME_SIZE];
-    char type[NAME_SIZE];
-    char seen[4096]; /* names of all families, each between blanks */
-    bool has_help;
-    bool has_samples;
-    double last_le;
-    int64_t last_bucket;
-    int64_t infinite; /* the +Inf bucket; -1: not yet */
-    int n_families;
-    int n_histograms;
-};
 
 static char text[RQL_STATS_TEXT_SIZE];
 
@@ -39,125 +22,97 @@ static rql_stats make_stats(void)
     return stats;
 }
 
-static bool is_name(const char *name)
+/* The text format of OpenMetrics 1.0, as far as counters and histograms need it: what a line of a
+ * family may be, by how far the family has come. */
+#define NAME "[a-zA-Z_:][a-zA-Z0-9_:]*"
+
+enum { NAME_SIZE = 80, N_FAMILIES = 64 };
+
+enum kind { TYPE, UNIT, HELP, COUNTER, BUCKET, COUNT, SUM, N_KINDS };
+
+static const struct {
+    const char *name; /* of the line: its first group is the family's, its second a value */
+    unsigned behind;  /* bits of the lines that it may stand behind */
+} grammar[N_KINDS] = {
+    [TYPE] = {"^# TYPE (" NAME ") (counter|histogram)$", 1 << COUNTER | 1 << SUM},
+    [UNIT] = {"^# UNIT (" NAME "_seconds) (seconds)$", 1 << TYPE},
+    [HELP] = {"^# HELP (" NAME ") (.+)$", 1 << TYPE | 1 << UNIT},
+    [COUNTER] = {"^(" NAME ")_total(\\{[a-z]+=\"[a-z_]+\"\\})? [0-9]+$", 1 << HELP | 1 << COUNTER},
+    [BUCKET] = {"^(" NAME ")_bucket\\{le=\"([0-9.]+|\\+Inf)\"\\} [0-9]+$", 1 << HELP | 1 << BUCKET},
+    [COUNT] = {"^(" NAME ")_count ([0-9]+)$", 1 << BUCKET},
+    [SUM] = {"^(" NAME ")_sum ([0-9.]+)$", 1 << COUNT},
+};
+
+/* What kind of line it is, with its two groups. */
+static enum kind read_line(const char *line, char name[NAME_SIZE], char value[NAME_SIZE])
 {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_:";
+    for (enum kind kind = TYPE; kind < N_KINDS; kind++) {
+        regmatch_t groups[3];
+        regex_t regex;
+        bool matches;
 
-    return *name != '\0' && strchr(letters, *name) &&
-           strspn(name + 1, letters) + strspn(name + 1 + strspn(name + 1, letters), "0123456789") ==
-               strlen(name + 1);
-}
-
-static void begin_family(struct family *self, const char *name, const char *type)
-{
-    char listed[NAME_SIZE + 2];
-
-    assert_true(is_name(name));
-    assert_true(strcmp(type, "counter") == 0 || strcmp(type, "histogram") == 0);
-    (void)snprintf(listed, sizeof listed, " %s ", name);
-    assert_null(strstr(self->seen, listed)); /* its lines stand together */
-    assert_true(strlen(self->seen) + strlen(listed) < sizeof self->seen);
-    (void)snprintf(self->seen + strlen(self->seen), sizeof self->seen - strlen(self->seen), "%s",
-                   listed);
-    (void)snprintf(self->name, sizeof self->name, "%s", name);
-    (void)snprintf(self->type, sizeof self->type, "%s", type);
-    self->has_help = false;
-    self->has_samples = false;
-    self->last_le = -1;
-    self->last_bucket = 0;
-    self->infinite = -1;
-    self->n_families++;
-    self->n_histograms += strcmp(type, "histogram") == 0;
-}
-
-static void read_metadata(struct family *self, const char *line)
-{
-    char word[NAME_SIZE];
-    char name[NAME_SIZE];
-    char rest[NAME_SIZE];
-
-    assert_int_equal(sscanf(line, "# %79s %79s %79[^\n]", word, name, rest), 3);
-    if (strcmp(word, "TYPE") == 0) {
-        begin_family(self, name, rest);
-        return;
+        assert_int_equal(regcomp(&regex, grammar[kind].name, REG_EXTENDED), 0);
+        matches = regexec(&regex, line, 3, groups, 0) == 0;
+        regfree(&regex);
+        if (matches) {
+            (void)snprintf(name, NAME_SIZE, "%.*s", (int)groups[1].rm_eo - (int)groups[1].rm_so,
+                           line + groups[1].rm_so);
+            (void)snprintf(value, NAME_SIZE, "%.*s", (int)groups[2].rm_eo - (int)groups[2].rm_so,
+                           line + (groups[2].rm_so < 0 ? 0 : groups[2].rm_so));
+            return kind;
+        }
     }
-    assert_false(self->has_samples);
-    assert_string_equal(name, self->name);
-    if (strcmp(word, "UNIT") == 0) {
-        assert_string_equal(rest, "seconds");
-        assert_string_equal(name + strlen(name) - strlen("_seconds"), "_seconds");
-    } else {
-        assert_string_equal(word, "HELP");
-        self->has_help = true;
-    }
+    return N_KINDS;
 }
 
-static void read_bucket(struct family *self, const char *labels, int64_t value)
-{
-    char *end = NULL;
-    double le = strtod(labels + strlen("{le=\""), &end);
-
-    assert_memory_equal(labels, "{le=\"", strlen("{le=\""));
-    assert_memory_equal(end, "\"} ", 3);
-    assert_true(le > self->last_le);
-    assert_true(value >= self->last_bucket);
-    self->last_le = le;
-    self->last_bucket = value;
-    if (strncmp(labels, "{le=\"+Inf\"}", 11) == 0) {
-        self->infinite = value;
-    }
-}
-
-static void read_sample(struct family *self, const char *line)
-{
-    size_t length = strlen(self->name);
-    const char *suffix = line + length;
-    const char *value = strrchr(line, ' ');
-    char *end = NULL;
-    double number = strtod(value + 1, &end);
-
-    assert_true(self->has_help);
-    assert_memory_equal(line, self->name, length);
-    assert_true(end > value + 1 && *end == '\n');
-    assert_true(number >= 0);
-    self->has_samples = true;
-    if (strcmp(self->type, "counter") == 0) {
-        assert_memory_equal(suffix, "_total", 6);
-        assert_true(suffix[6] == ' ' || suffix[6] == '{');
-    } else if (strncmp(suffix, "_bucket", 7) == 0) {
-        read_bucket(self, suffix + 7, (int64_t)number);
-    } else if (strncmp(suffix, "_count ", 7) == 0) {
-        assert_true(self->infinite == (int64_t)number);
-    } else {
-        assert_memory_equal(suffix, "_sum ", 5);
-        assert_true(self->infinite >= 0);
-    }
-}
-
-static void openmetrics_has_its_grammar(void **state)
+TEST(openmetrics_has_its_grammar)
 {
     rql_stats stats = make_stats();
     size_t length = rql_stats_openmetrics(&stats, text, sizeof text);
-    struct family family = {.name = ""};
-    const char *line = text;
+    static char families[N_FAMILIES][NAME_SIZE];
+    char type[NAME_SIZE] = "";
+    enum kind last = SUM;
+    double last_le = 0;
+    int64_t last_bucket = 0;
+    int n_histograms = 0;
+    size_t n = 0;
+    char *rest = text;
+    char *line;
 
-    (void)state;
     assert_true(length < sizeof text);
     assert_int_equal(strlen(text), length);
-    while (strcmp(line, "# EOF\n") != 0) {
-        assert_non_null(strchr(line, '\n'));
-        if (*line == '#') {
-            read_metadata(&family, line);
-        } else {
-            char one[LINE_SIZE];
+    assert_string_equal(text + length - 6, "# EOF\n");
+    text[length - 6] = '\0';
+    while ((line = strtok_r(rest, "\n", &rest))) {
+        char name[NAME_SIZE];
+        char value[NAME_SIZE];
+        enum kind kind = read_line(line, name, value);
+        int64_t number = strtoll(strrchr(line, ' '), NULL, 10);
 
-            (void)snprintf(one, sizeof one, "%.*s\n", (int)strcspn(line, "\n"), line);
-            read_sample(&family, one);
+        print_message("# %s\n", line);
+        assert_true(kind < N_KINDS && (grammar[kind].behind & 1U << last));
+        if (kind == TYPE) {
+            for (size_t i = 0; i < n; i++) { /* its lines stand together */
+                assert_string_not_equal(families[i], name);
+            }
+            (void)snprintf(families[n++], NAME_SIZE, "%s", name);
+            (void)snprintf(type, sizeof type, "%s", value);
+            n_histograms += strcmp(type, "histogram") == 0;
+            last_le = -1;
+            last_bucket = 0;
         }
-        line = strchr(line, '\n') + 1;
+        assert_string_equal(name, families[n - 1]);
+        assert_true(kind < COUNTER || (strcmp(type, "counter") == 0) == (kind == COUNTER));
+        if (kind == BUCKET) {
+            assert_true(strtod(value, NULL) > last_le && number >= last_bucket);
+            last_le = strtod(value, NULL);
+            last_bucket = number;
+        }
+        assert_true(kind != COUNT || (number == last_bucket && last_le > 1e300));
+        last = kind;
     }
-    assert_int_equal(family.n_histograms, 3);
-    assert_true(family.n_families > 15);
+    assert_int_equal(n_histograms, 3);
+    assert_true(n > 15);
 }
 
 /* What each format says of the statistics above. */
@@ -185,11 +140,10 @@ static const struct said {
       "\"max_us\":0}}"}},
 };
 
-static void each_format_says_what_was_counted_and_is_cut_to_size(void **state)
+TEST(each_format_says_what_was_counted_and_is_cut_to_size)
 {
     rql_stats stats = make_stats();
 
-    (void)state;
     for (const struct said *said = saids; said < saids + N_ROWS(saids); said++) {
         size_t length = said->write(&stats, NULL, 0);
         char few[10];
@@ -211,12 +165,11 @@ static void each_format_says_what_was_counted_and_is_cut_to_size(void **state)
 }
 
 /* Numbers as long as they get. */
-static void there_is_room_for_all(void **state)
+TEST(there_is_room_for_all)
 {
     rql_stats stats = {.size = sizeof stats};
     const struct rqli_stats_row *row;
 
-    (void)state;
     memset((char *)&stats + sizeof stats.size, 0x7F, sizeof stats - sizeof stats.size);
     for (size_t i = 0; (row = rqli_stats_times_at(i)); i++) {
         rql_histogram histogram = {.count = INT64_MAX, .sum_us = INT64_MAX};
@@ -229,15 +182,4 @@ static void there_is_room_for_all(void **state)
     assert_true(rql_stats_openmetrics(&stats, text, sizeof text) < sizeof text);
     assert_true(rql_stats_json(&stats, text, sizeof text) < sizeof text);
     assert_true(is_json(text));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(openmetrics_has_its_grammar),
-        cmocka_unit_test(each_format_says_what_was_counted_and_is_cut_to_size),
-        cmocka_unit_test(there_is_room_for_all),
-    };
-
-    return cmocka_run_group_tests_name("stats_text", tests, NULL, NULL);
 }

@@ -1,22 +1,17 @@
-#include "check.h"
+#include "unit.h"
 
 #include "base/clock.h"
-#include "chance.h"
 #include "net/stream.h"
-
-#include <string.h>
 
 enum { CALLS_MAX = 16, BYTES_MAX = 2048, WORD_MAX = 60, N_STEPS = 20000 };
 
 static struct rqli_stream stream;
 static struct rqli_stream_call calls[CALLS_MAX];
 
-static int set_up(void **state)
+BEFORE_EACH(set_up)
 {
-    (void)state;
     rqli_stream_fini(&stream);
     stream = (struct rqli_stream){0};
-    return 0;
 }
 
 /* "*1\r\n$1\r\n<letter>\r\n": 11 bytes. */
@@ -68,42 +63,38 @@ static const struct fates {
     {"a call is being sent", 1, SIZE_MAX, 1, "un"},
 };
 
-static void what_was_sent_in_part_is_unknown_and_the_rest_is_not_done(void **state)
+TEST(what_was_sent_in_part_is_unknown_and_the_rest_is_not_done)
 {
-    (void)state;
-    for (size_t row = 0; row < N_ROWS(fates); row++) {
-        int n_calls = fates[row].n_batch + fates[row].n_behind;
+    EACH_ROW (row, fates) {
+        int n_calls = row->n_batch + row->n_behind;
         char found[CALLS_MAX + 1] = "";
 
         begin();
         for (int i = 0; i < n_calls; i++) {
-            if (i == fates[row].n_batch) {
+            if (i == row->n_batch) {
                 rqli_stream_begin_batch(&stream);
-                hand_over(fates[row].taken);
+                hand_over(row->taken);
             }
             put(i, 1);
         }
-        if (fates[row].n_behind == 0) {
+        if (row->n_behind == 0) {
             rqli_stream_begin_batch(&stream);
-            hand_over(fates[row].taken);
+            hand_over(row->taken);
         }
         for (int i = 0; stream.first; i++) {
             assert_ptr_equal(stream.first, &calls[i]);
             found[i] = rqli_stream_fate(&stream, stream.first) == RQL_E_UNKNOWN ? 'u' : 'n';
             (void)rqli_stream_take(&stream);
         }
-        if (strcmp(found, fates[row].fates) != 0) {
-            fail_msg("%s: %s, not %s", fates[row].name, found, fates[row].fates);
-        }
+        assert_string_equal(found, row->fates);
     }
 }
 
-static void all_bytes_go_out_once_and_in_order(void **state)
+TEST(all_bytes_go_out_once_and_in_order)
 {
     char sent[BYTES_MAX];
     size_t length = 0;
 
-    (void)state;
     for (size_t step = 1; step <= 3 * CALL_BYTES; step++) {
         begin();
         length = 0;
@@ -129,9 +120,8 @@ static void all_bytes_go_out_once_and_in_order(void **state)
     }
 }
 
-static void the_silence_begins_with_the_first_call_in_flight(void **state)
+TEST(the_silence_begins_with_the_first_call_in_flight)
 {
-    (void)state;
     begin();
     put(0, 10);
     put(1, 20);
@@ -145,9 +135,8 @@ static void the_silence_begins_with_the_first_call_in_flight(void **state)
     assert_int_equal(stream.heard_us, 40);
 }
 
-static void a_new_connection_knows_nothing_of_the_old_bytes(void **state)
+TEST(a_new_connection_knows_nothing_of_the_old_bytes)
 {
-    (void)state;
     begin();
     put(0, 1);
     rqli_stream_begin_batch(&stream);
@@ -175,24 +164,22 @@ static const struct pause {
     {9, 0, 1}, {9, RQLI_BACKOFF_RANDOM - 1, 2000}, {99, RQLI_BACKOFF_RANDOM - 1, 2000},
 };
 
-static void the_pause_doubles_up_to_a_bound(void **state)
+TEST(the_pause_doubles_up_to_a_bound)
 {
-    (void)state;
-    for (size_t row = 0; row < N_ROWS(pauses); row++) {
+    EACH (row, pauses) {
         struct rqli_backoff backoff = {0};
 
-        for (int i = 0; i < pauses[row].n_failures; i++) {
-            rqli_backoff_on_failure(&backoff, 5000, pauses[row].random);
+        for (int i = 0; i < row->n_failures; i++) {
+            rqli_backoff_on_failure(&backoff, 5000, row->random);
         }
-        assert_int_equal(backoff.next_us, 5000 + pauses[row].pause_ms * 1000);
+        assert_int_equal(backoff.next_us, 5000 + row->pause_ms * 1000);
     }
 }
 
-static void the_fault_says_whether_it_may_have_been_done(void **state)
+TEST(the_fault_says_whether_it_may_have_been_done)
 {
     rql_error error;
 
-    (void)state;
     assert_int_equal(rqli_stream_fault(RQL_E_UNKNOWN, "here", &error), RQL_E_UNKNOWN);
     assert_string_equal(error.message,
                         "here: no answer; the command may or may not have been done");
@@ -286,11 +273,10 @@ static void compare(void)
     }
 }
 
-static void random_steps_end_as_in_a_model(void **state)
+TEST(random_steps_end_as_in_a_model)
 {
     uint32_t seed = chance_seed();
 
-    (void)state;
     begin();
     model = (struct model){.heard_us = 1};
     for (int64_t now_us = 1; now_us < N_STEPS; now_us++) {
@@ -307,19 +293,4 @@ static void random_steps_end_as_in_a_model(void **state)
         }
         compare();
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_sent_in_part_is_unknown_and_the_rest_is_not_done),
-        cmocka_unit_test(all_bytes_go_out_once_and_in_order),
-        cmocka_unit_test(the_silence_begins_with_the_first_call_in_flight),
-        cmocka_unit_test(a_new_connection_knows_nothing_of_the_old_bytes),
-        cmocka_unit_test(the_pause_doubles_up_to_a_bound),
-        cmocka_unit_test(the_fault_says_whether_it_may_have_been_done),
-        cmocka_unit_test(random_steps_end_as_in_a_model),
-    };
-
-    return cmocka_run_group_tests_name("stream", tests, NULL, set_up);
 }

@@ -1,4 +1,4 @@
-#include "check.h"
+#include "unit.h"
 
 #include "base/clock.h"
 #include "net/subscription.h"
@@ -35,31 +35,28 @@ static int64_t give_up_us(int64_t n_heard)
 }
 
 /* The least and the most that there may be, and what is longer than the pause between tests. */
-static void one_that_brings_nothing_is_given_up_whatever_the_timeout(void **state)
+TEST(one_that_brings_nothing_is_given_up_whatever_the_timeout)
 {
     static const int64_t io_timeout_ms[] = {1, 1000, 4999, 5000, 5001, 8000, 20000, 500000};
 
-    (void)state;
-    for (size_t i = 0; i < sizeof io_timeout_ms / sizeof *io_timeout_ms; i++) {
+    EACH (row, io_timeout_ms) {
         int64_t gone_us;
 
-        begin_with(io_timeout_ms[i]);
+        begin_with(*row);
         gone_us = give_up_us(1);
-        assert_in_range(gone_us, 6 * SECOND_US + io_timeout_ms[i] * 1000,
-                        6 * SECOND_US + io_timeout_ms[i] * 1000 + 2 * LOOK_US);
+        assert_in_range(gone_us, 6 * SECOND_US + *row * 1000,
+                        6 * SECOND_US + *row * 1000 + 2 * LOOK_US);
     }
 }
 
-static void one_that_the_server_does_not_know_is_given_up_at_once(void **state)
+TEST(one_that_the_server_does_not_know_is_given_up_at_once)
 {
-    (void)state;
     begin_with(20000);
     assert_in_range(give_up_us(0), 6 * SECOND_US, 6 * SECOND_US + 2 * LOOK_US);
 }
 
-static void what_is_heard_in_time_ends_the_test(void **state)
+TEST(what_is_heard_in_time_ends_the_test)
 {
-    (void)state;
     begin_with(20000);
     assert_true(rqli_subscription_wants_ping(&subscription, heard_us, 6 * SECOND_US));
     rqli_subscription_on_pinged(&subscription, 1, timeout_ms, 6 * SECOND_US);
@@ -72,24 +69,11 @@ static void what_is_heard_in_time_ends_the_test(void **state)
 }
 
 /* The command connection broke: nobody knows whether the server has heard of it. */
-static void a_test_without_answer_is_repeated(void **state)
+TEST(a_test_without_answer_is_repeated)
 {
-    (void)state;
     begin_with(20000);
     assert_true(rqli_subscription_wants_ping(&subscription, heard_us, 6 * SECOND_US));
     assert_false(rqli_subscription_wants_ping(&subscription, heard_us, 10 * SECOND_US));
     assert_false(rqli_subscription_is_silent(&subscription, heard_us, 10 * SECOND_US));
     assert_true(rqli_subscription_wants_ping(&subscription, heard_us, 11 * SECOND_US));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_that_brings_nothing_is_given_up_whatever_the_timeout),
-        cmocka_unit_test(one_that_the_server_does_not_know_is_given_up_at_once),
-        cmocka_unit_test(what_is_heard_in_time_ends_the_test),
-        cmocka_unit_test(a_test_without_answer_is_repeated),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-#include "check.h"
+#include "unit.h"
 
 #include "lock/hosts.h"
 #include "supervise.h"
@@ -119,9 +119,8 @@ static void happen(struct rqli_watch *watch, const struct step *step)
     }
 }
 
-static void every_element_is_watched(void **state)
+TEST(every_element_is_watched)
 {
-    (void)state;
     for (const struct life *life = elements; life < elements + N_ROWS(elements); life++) {
         struct rqli_watch watch;
 
@@ -135,15 +134,13 @@ static void every_element_is_watched(void **state)
             assert_int_equal(watch.breaker, step->breaker);
             assert_true(step->open_until_us == 0 || watch.open_until_us == step->open_until_us);
         }
-        assert_int_equal(watch.steps, life->n_steps);
-        assert_int_equal(watch.restarts, life->n_restarts);
-        assert_int_equal(watch.failures, life->n_failures);
+        CHECK_ALL(EQ(watch.steps, life->n_steps), EQ(watch.restarts, life->n_restarts),
+                  EQ(watch.failures, life->n_failures));
     }
 }
 
-static void the_dead_are_looked_for_often_enough(void **state)
+TEST(the_dead_are_looked_for_often_enough)
 {
-    (void)state;
     assert_int_equal(rqli_flush_look_ms(15000, 10000), 3750);
     assert_int_equal(rqli_flush_look_ms(15000, 2000), 1000);
     assert_int_equal(rqli_flush_look_ms(1, 1), 1);
@@ -174,18 +171,16 @@ static void expect_plan(struct rqli_hosts *hosts, enum rqli_hosts_who who, bool 
     struct rqli_hosts_plan plan;
 
     assert_true(rqli_hosts_plan(hosts, who, lives, &plan));
-    assert_int_equal(plan.n_new, counts[0]);
-    assert_int_equal(plan.n_known, counts[1]);
-    assert_int_equal(plan.n_leaving, counts[2]);
+    CHECK_ALL(EQ(plan.n_new, counts[0]), EQ(plan.n_known, counts[1]),
+              EQ(plan.n_leaving, counts[2]));
     rqli_hosts_apply(hosts, &plan);
     rqli_hosts_plan_fini_p(&plan);
 }
 
-static void hosts_come_and_go(void **state)
+TEST(hosts_come_and_go)
 {
     struct rqli_hosts *hosts = rqli_hosts_new();
 
-    (void)state;
     rqli_hosts_meet(hosts, 1);
     expect_plan(hosts, RQLI_HOSTS_ALL, all_live, (size_t[]){0, 0, 0});
     rqli_hosts_open(hosts, NULL, NULL);
@@ -208,12 +203,11 @@ static void hosts_come_and_go(void **state)
 }
 
 /* An answer that was lost: the server may have had the host, and given it up. */
-static void host_that_is_told_twice_is_counted(void **state)
+TEST(host_that_is_told_twice_is_counted)
 {
     struct rqli_hosts *hosts = rqli_hosts_new();
     struct rqli_hosts_plan plan;
 
-    (void)state;
     rqli_hosts_open(hosts, NULL, NULL);
     rqli_hosts_meet(hosts, 5);
     for (size_t i = 0; i < 2; i++) {
@@ -226,12 +220,11 @@ static void host_that_is_told_twice_is_counted(void **state)
 }
 
 /* The number of a thread that has ended may be that of a new one, met while the old one leaves. */
-static void host_that_is_met_while_it_leaves_comes_back(void **state)
+TEST(host_that_is_met_while_it_leaves_comes_back)
 {
     struct rqli_hosts *hosts = rqli_hosts_new();
     struct rqli_hosts_plan plan;
 
-    (void)state;
     rqli_hosts_open(hosts, NULL, NULL);
     rqli_hosts_meet(hosts, 5);
     expect_plan(hosts, RQLI_HOSTS_ALL, all_live, (size_t[]){1, 0, 0});
@@ -242,17 +235,4 @@ static void host_that_is_met_while_it_leaves_comes_back(void **state)
     rqli_hosts_plan_fini_p(&plan);
     expect_plan(hosts, RQLI_HOSTS_ALL, all_live, (size_t[]){1, 0, 0});
     rqli_hosts_free(hosts);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_element_is_watched),
-        cmocka_unit_test(the_dead_are_looked_for_often_enough),
-        cmocka_unit_test(hosts_come_and_go),
-        cmocka_unit_test(host_that_is_told_twice_is_counted),
-        cmocka_unit_test(host_that_is_met_while_it_leaves_comes_back),
-    };
-
-    return cmocka_run_group_tests_name("supervisor", tests, NULL, NULL);
 }

@@ -1,84 +1,51 @@
-#include "check.h"
+#include "unit.h"
 
 #include "base/text.h"
 
 #include <rql/base.h>
 
-enum { UNREAD = 42 };
-
-#define SLICE(text)                                                                                \
-    {                                                                                              \
-        text, sizeof(text) - 1                                                                     \
-    }
-
-static const struct {
-    struct rqli_slice text;
-    int64_t value; /* UNREAD: none */
-} numbers[] = {
-    {SLICE("0"), 0},
-    {SLICE("-0"), 0},
-    {SLICE("7"), 7},
-    {SLICE("-7"), -7},
-    {SLICE("007"), 7},
-    {SLICE("9223372036854775807"), INT64_MAX},
-    {SLICE("-9223372036854775808"), INT64_MIN},
-    {{"1234", 2}, 12}, /* only the bytes of the slice */
-    {{"1\0002", 3}, UNREAD},
-    {{NULL, 0}, UNREAD},
-    {SLICE(""), UNREAD},
-    {SLICE("-"), UNREAD},
-    {SLICE("+1"), UNREAD},
-    {SLICE(" 1"), UNREAD},
-    {SLICE("1 "), UNREAD},
-    {SLICE("1.0"), UNREAD},
-    {SLICE("1e3"), UNREAD},
-    {SLICE("0x1"), UNREAD},
-    {SLICE("--1"), UNREAD},
-    {SLICE("1-1"), UNREAD},
-    {SLICE("nan"), UNREAD},
-    {SLICE("9223372036854775808"), UNREAD},
-    {SLICE("1\n"), UNREAD},
-    {SLICE("a"), UNREAD},
-    {SLICE("/"), UNREAD},
-    {SLICE(":"), UNREAD},
-    {SLICE("1,000"), UNREAD},
-    {SLICE("-9223372036854775809"), UNREAD},
-    {SLICE("99999999999999999999999"), UNREAD},
-};
-
-static void whole_numbers_are_read_and_nothing_else(void **state)
+TEST(whole_numbers_are_read_and_nothing_else)
 {
-    (void)state;
-    for (size_t i = 0; i < N_ROWS(numbers); i++) {
-        int64_t value = UNREAD;
+    const char *texts = "0=0|-0=0|7=7|-7=-7|007=7|9223372036854775807=9223372036854775807"
+                        "|-9223372036854775808=-9223372036854775808|=42|-=42|+1=42| 1=42|1 =42"
+                        "|1.0=42|1e3=42|0x1=42|--1=42|1-1=42|nan=42|9223372036854775808=42|1\n=42"
+                        "|a=42|/=42|:=42|1,000=42|-9223372036854775809=42"
+                        "|99999999999999999999999=42"; /* 42: none */
+    static const struct rqli_slice odd[] = {{NULL, 0}, {"1\0002", 3}};
+    char text[PART_SIZE];
+    int64_t expected;
+    int64_t value;
 
-        print_message("# row %zu\n", i);
-        assert_int_equal(rqli_parse_int(numbers[i].text, &value), numbers[i].value != UNREAD);
-        assert_true(value == numbers[i].value);
+    while (next_part(&texts, text, &expected)) {
+        value = 42;
+        assert_int_equal(rqli_parse_int(rqli_slice_of(text), &value), expected != 42);
+        assert_int_equal(value, expected);
     }
+    EACH (row, odd) {
+        assert_false(rqli_parse_int(*row, &value));
+    }
+    assert_true(rqli_parse_int((struct rqli_slice){"1234", 2}, &value)); /* only its bytes */
+    assert_int_equal(value, 12);
 }
 
-static void numbers_are_written_without_terminator(void **state)
+TEST(numbers_are_written_without_terminator)
 {
     static const int64_t cases[] = {0, 1, -1, 9, 10, 99, 100, -1000, INT64_MAX, INT64_MIN};
 
-    (void)state;
-    for (size_t i = 0; i < N_ROWS(cases); i++) {
+    EACH (row, cases) {
         char expected[32];
         char written[21];
         size_t length;
 
         memset(written, '#', sizeof written);
-        length = rqli_format_int(written, cases[i]);
-        (void)snprintf(expected, sizeof expected, "%lld", (long long)cases[i]);
-        print_message("# case %s\n", expected);
-        assert_int_equal(length, strlen(expected));
-        assert_memory_equal(written, expected, length);
-        assert_int_equal(written[length], '#');
+        length = rqli_format_int(written, *row);
+        (void)snprintf(expected, sizeof expected, "%lld#", (long long)*row);
+        assert_int_equal(length, strlen(expected) - 1);
+        assert_memory_equal(written, expected, length + 1);
     }
 }
 
-static void names_have_1_to_512_bytes_and_no_control_bytes(void **state)
+TEST(names_have_1_to_512_bytes_and_no_control_bytes)
 {
     char longest[RQL_NAME_MAX + 1] = {0};
     char longer[RQL_NAME_MAX + 2] = {0};
@@ -92,22 +59,9 @@ static void names_have_1_to_512_bytes_and_no_control_bytes(void **state)
         {longest, true},  {longer, false},
     };
 
-    (void)state;
     memset(longest, 'n', sizeof longest - 1);
     memset(longer, 'n', sizeof longer - 1);
-    for (size_t i = 0; i < N_ROWS(rows); i++) {
-        print_message("# row %zu\n", i);
-        assert_int_equal(rqli_name_is_valid(rows[i].name), rows[i].is_valid);
+    EACH (row, rows) {
+        assert_int_equal(rqli_name_is_valid(row->name), row->is_valid);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_numbers_are_read_and_nothing_else),
-        cmocka_unit_test(numbers_are_written_without_terminator),
-        cmocka_unit_test(names_have_1_to_512_bytes_and_no_control_bytes),
-    };
-
-    return cmocka_run_group_tests_name("text", tests, NULL, NULL);
 }

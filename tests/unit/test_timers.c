@@ -1,44 +1,35 @@
-#include "check.h"
+#include "unit.h"
 
 #include "base/clock.h"
 #include "base/timers.h"
-#include "chance.h"
-
-#include <string.h>
 
 enum { COUNT = 200, STEPS = 20000 };
 
 static struct rqli_timers timers;
 static struct rqli_due dues[COUNT];
 
-static int set_up(void **state)
+BEFORE_EACH(set_up)
 {
-    (void)state;
     timers = (struct rqli_timers){0};
     memset(dues, 0, sizeof dues);
     for (size_t i = 0; i < COUNT; i++) {
         assert_true(rqli_timers_reserve(&timers));
     }
-    return 0;
 }
 
-static int tear_down(void **state)
+AFTER_EACH(tear_down)
 {
-    (void)state;
     rqli_timers_fini(&timers);
-    return 0;
 }
 
-static void nothing_is_due_in_an_empty_heap(void **state)
+TEST(nothing_is_due_in_an_empty_heap)
 {
-    (void)state;
     assert_int_equal(rqli_timers_first_us(&timers), RQLI_NEVER_US);
     assert_null(rqli_timers_take_due(&timers, RQLI_NEVER_US - 1));
 }
 
-static void the_earliest_comes_first(void **state)
+TEST(the_earliest_comes_first)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT; i++) {
         rqli_timers_set(&timers, &dues[i], (int64_t)(i * 7919 % COUNT));
     }
@@ -55,9 +46,8 @@ static void the_earliest_comes_first(void **state)
     assert_null(rqli_timers_take_due(&timers, RQLI_NEVER_US - 1));
 }
 
-static void what_is_never_due_is_not_in_it(void **state)
+TEST(what_is_never_due_is_not_in_it)
 {
-    (void)state;
     rqli_timers_set(&timers, &dues[0], RQLI_NEVER_US);
     assert_int_equal(timers.count, 0);
     rqli_timers_set(&timers, &dues[0], 5);
@@ -83,11 +73,10 @@ static int64_t find_earliest(void)
 }
 
 /* Set, moved, taken out and taken, in any order. */
-static void it_is_right_whatever_happens(void **state)
+TEST(it_is_right_whatever_happens)
 {
     uint32_t chance = chance_seed();
 
-    (void)state;
     for (int i = 0; i < STEPS; i++) {
         struct rqli_due *due = &dues[chance_below(&chance, COUNT)];
         uint32_t what = chance_below(&chance, 4);
@@ -101,17 +90,4 @@ static void it_is_right_whatever_happens(void **state)
         }
         assert_int_equal(rqli_timers_first_us(&timers), find_earliest());
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(nothing_is_due_in_an_empty_heap),
-        TEST(the_earliest_comes_first),
-        TEST(what_is_never_due_is_not_in_it),
-        TEST(it_is_right_whatever_happens),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

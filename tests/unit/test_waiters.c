@@ -1,9 +1,6 @@
-#include "check.h"
+#include "unit.h"
 
-#include "chance.h"
 #include "net/waiters.h"
-
-#include <string.h>
 
 /* Many enough for the tables to grow twice. */
 enum { COUNT = 60, LOCKS = 7, DIGITS = 33, NAME_SIZE = 16, STEPS = 20000 };
@@ -27,9 +24,8 @@ static void rouse(struct rqli_waiters *self, struct rqli_waiter *one)
 }
 
 /* Waiter i waits for lock i % LOCKS, as acquirer i. */
-static int set_up(void **state)
+BEFORE_EACH(set_up)
 {
-    (void)state;
     rqli_waiters_fini(&waiters);
     waiters = (struct rqli_waiters){.rouse = rouse};
     n_roused = 0;
@@ -45,15 +41,12 @@ static int set_up(void **state)
                                          .nonces = &nonces[i],
                                          .n_nonces = 1};
     }
-    return 0;
 }
 
-static int tear_down(void **state)
+AFTER_EACH(tear_down)
 {
-    (void)state;
     rqli_waiters_fini(&waiters);
     waiters = (struct rqli_waiters){0};
-    return 0;
 }
 
 /* It waits for the locks of the next three as well. */
@@ -94,9 +87,8 @@ static struct rqli_waiter *hinted_by(const char *nonce)
     return n_roused > 0 ? roused[0] : NULL;
 }
 
-static void the_oldest_leads(void **state)
+TEST(the_oldest_leads)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT; i++) {
         join(i);
         assert_int_equal(rqli_waiter_leads(&waiter[i]), i < LOCKS);
@@ -116,9 +108,8 @@ static void the_oldest_leads(void **state)
     assert_null(waiters.last);
 }
 
-static void an_acquirer_waits_once_for_a_lock(void **state)
+TEST(an_acquirer_waits_once_for_a_lock)
 {
-    (void)state;
     waiter[LOCKS].acquirer = acquirers[0]; /* the same lock */
     waiter[1].acquirer = acquirers[0];     /* another */
     join(0);
@@ -131,9 +122,8 @@ static void an_acquirer_waits_once_for_a_lock(void **state)
     join(LOCKS);
 }
 
-static void one_for_several_waits_once_for_each_of_its_locks(void **state)
+TEST(one_for_several_waits_once_for_each_of_its_locks)
 {
-    (void)state;
     be_several(0);
     waiter[LOCKS + 2].acquirer = acquirers[0];
     join(0);
@@ -154,20 +144,17 @@ static void one_for_several_waits_once_for_each_of_its_locks(void **state)
     assert_null(rqli_waiters_leave(&waiters, &waiter[0])); /* nobody leads in its place */
 }
 
-static void a_grant_is_for_one(void **state)
+TEST(a_grant_is_for_one)
 {
     struct rqli_pushed pushed = {.kind = RQLI_PUSHED_GRANT, .push = {.token = 7, .lease_ms = 5}};
 
-    (void)state;
     join_all();
     memcpy(pushed.nonce, digits[3], DIGITS);
     rqli_waiters_deliver(&waiters, &pushed, 99);
     assert_int_equal(n_roused, 1);
     assert_ptr_equal(roused[0], &waiter[3]);
-    assert_true(waiter[3].pushed);
-    assert_false(waiter[3].hinted);
-    assert_int_equal(waiter[3].push.token, 7);
-    assert_int_equal(waiter[3].push.received_us, 99);
+    CHECK_ALL(EQ(waiter[3].pushed, true), EQ(waiter[3].hinted, false), EQ(waiter[3].push.token, 7),
+              EQ(waiter[3].push.received_us, 99));
     (void)leave(3);
     rqli_waiters_deliver(&waiters, &pushed, 100); /* too late */
     assert_int_equal(n_roused, 1);
@@ -184,13 +171,12 @@ static const struct change {
     {"all: those who lead", NULL, LOCKS + 2},
 };
 
-static void a_change_is_for_those_who_watch(void **state)
+TEST(a_change_is_for_those_who_watch)
 {
-    (void)state;
-    for (size_t row = 0; row < sizeof changes / sizeof *changes; row++) {
+    EACH_ROW (row, changes) {
         struct rqli_pushed pushed = {.kind = RQLI_PUSHED_CHANGE};
 
-        (void)set_up(state);
+        set_up();
         waiter[3].watches = true;
         waiter[3 + LOCKS].watches = true;
         waiter[4].watches = true;
@@ -202,13 +188,11 @@ static void a_change_is_for_those_who_watch(void **state)
         for (size_t i = 0; i < COUNT - 8; i++) {
             join(i);
         }
-        if (changes[row].lock) {
-            pushed.lock_key = rqli_slice_of(changes[row].lock);
+        if (row->lock) {
+            pushed.lock_key = rqli_slice_of(row->lock);
         }
         rqli_waiters_deliver(&waiters, &pushed, 1);
-        if (n_roused != changes[row].n_roused) {
-            fail_msg("%s: %zu roused", changes[row].name, n_roused);
-        }
+        assert_int_equal(n_roused, row->n_roused);
         for (size_t i = 0; i < n_roused; i++) {
             assert_true(roused[i]->hinted);
             assert_false(roused[i]->watches);
@@ -216,9 +200,8 @@ static void a_change_is_for_those_who_watch(void **state)
     }
 }
 
-static void the_others_for_a_lock_are_hinted(void **state)
+TEST(the_others_for_a_lock_are_hinted)
 {
-    (void)state;
     join_all();
     rqli_waiters_hint_others(&waiters, &waiter[LOCKS + 2]);
     assert_int_equal(n_roused, (COUNT - 2 + LOCKS - 1) / LOCKS - 1);
@@ -233,9 +216,8 @@ static void the_others_for_a_lock_are_hinted(void **state)
     waiter[5].n_nonces = 1;
 }
 
-static void who_is_roused_may_go(void **state)
+TEST(who_is_roused_may_go)
 {
-    (void)state;
     leaves_when_roused = true;
     join_all();
     rqli_waiters_hint_others(&waiters, &waiter[LOCKS]);
@@ -289,11 +271,10 @@ static void step(size_t i)
     }
 }
 
-static void random_steps_end_as_in_a_model(void **state)
+TEST(random_steps_end_as_in_a_model)
 {
     uint32_t seed = chance_seed();
 
-    (void)state;
     n_model = 0;
     for (int n = 0; n < STEPS; n++) {
         const struct rqli_waiter *at;
@@ -313,21 +294,4 @@ static void random_steps_end_as_in_a_model(void **state)
             assert_ptr_equal(hinted_by(digits[i]), waiter[i].has_joined ? &waiter[i] : NULL);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(the_oldest_leads),
-        TEST(an_acquirer_waits_once_for_a_lock),
-        TEST(one_for_several_waits_once_for_each_of_its_locks),
-        TEST(a_grant_is_for_one),
-        TEST(a_change_is_for_those_who_watch),
-        TEST(the_others_for_a_lock_are_hinted),
-        TEST(who_is_roused_may_go),
-        TEST(random_steps_end_as_in_a_model),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-#include "check.h"
+#include "unit.h"
 
 #include "base/clock.h"
 #include "base/worker.h"
@@ -58,22 +58,20 @@ static void stop(struct counter *self)
     assert_false(self->worker.is_started);
 }
 
-static void it_steps_at_once_and_then_sleeps(void **state)
+TEST(it_steps_at_once_and_then_sleeps)
 {
     struct counter counter;
 
-    (void)state;
     start(&counter, RQLI_NEVER_US);
     stop(&counter);
     assert_int_equal(atomic_load(&counter.steps), 2);
 }
 
-static void it_steps_again_when_that_is_due(void **state)
+TEST(it_steps_again_when_that_is_due)
 {
     struct counter counter;
     int64_t due_us = rqli_now_us() + SOON_US;
 
-    (void)state;
     start(&counter, due_us);
     atomic_store(&counter.again_us, RQLI_NEVER_US);
     await(&counter.steps, 2);
@@ -81,12 +79,11 @@ static void it_steps_again_when_that_is_due(void **state)
     stop(&counter);
 }
 
-static void only_what_is_earlier_rouses_it(void **state)
+TEST(only_what_is_earlier_rouses_it)
 {
     struct counter counter;
     int64_t now_us = rqli_now_us();
 
-    (void)state;
     start(&counter, now_us + 2 * (int64_t)LONG_US);
     /* Until the thread has stored when it comes again, any time is earlier. */
     while (atomic_load(&counter.worker.due_us) == RQLI_NEVER_US) {
@@ -102,11 +99,10 @@ static void only_what_is_earlier_rouses_it(void **state)
 }
 
 /* Also when it is just about to sleep, or in its step. */
-static void no_call_is_missed(void **state)
+TEST(no_call_is_missed)
 {
     struct counter counter;
 
-    (void)state;
     start(&counter, RQLI_NEVER_US);
     for (int32_t i = 1; i <= N_ROUSED; i++) {
         int64_t until_us = rqli_now_us() + LONG_US;
@@ -125,27 +121,13 @@ static void no_call_is_missed(void **state)
     stop(&counter);
 }
 
-static void one_that_is_over_can_be_started_again(void **state)
+TEST(one_that_is_over_can_be_started_again)
 {
     struct counter counter;
 
-    (void)state;
     start(&counter, RQLI_NEVER_US);
     stop(&counter);
     rqli_worker_stop(&counter.worker);
     start(&counter, RQLI_NEVER_US);
     stop(&counter);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_steps_at_once_and_then_sleeps),
-        cmocka_unit_test(it_steps_again_when_that_is_due),
-        cmocka_unit_test(only_what_is_earlier_rouses_it),
-        cmocka_unit_test(no_call_is_missed),
-        cmocka_unit_test(one_that_is_over_can_be_started_again),
-    };
-
-    return cmocka_run_group_tests_name("worker", tests, NULL, NULL);
 }
