@@ -8,6 +8,7 @@ import time
 
 from dead import plant_dead
 from harness import FOREVER, check, check_soon, main, scenario, work_until
+from pushes import wait_told
 
 LONG_MS = 60000
 IS_LONG = "RQL_TEST_LONG" in os.environ
@@ -57,9 +58,7 @@ def nothing_is_reserved_for_series_killed_just_now(world, kind, names):
 def who_waits_behind_series_killed_just_now_is_served(world, kind, names):
     del names
     held = leave_dead_series(world)
-    asking = world.actor(kind, retry_delay_ms=LONG_MS).ask("b", timeout_ms=FOREVER)
-    world.await_queue(["b"], KILLED + 1)
-    world.await_listeners(1)
+    asking = wait_told(world, world.actor(kind), "b", place=KILLED + 1)
     released_us = world.server.now_us()
     held.release().check()
     mine = asking.hold()
