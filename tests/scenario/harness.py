@@ -15,6 +15,7 @@ import itertools
 import json
 import os
 import pathlib
+import random
 import re
 import signal
 import subprocess
@@ -27,7 +28,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 from again import note as note_again  # noqa: E402
 from private_server import (PATIENCE_S, Clock, Connection, PrivateServer, Refused,  # noqa: E402
-                            die_with_parent, find_server, wait_until)
+                            die_with_parent, find_server, once_more, wait_until)
 
 FOREVER = "forever"
 MINUTE_MS = 60000
@@ -428,8 +429,8 @@ class Network:
 class World:
     """A server, what is asked of it behind the library's back, and whoever uses it."""
 
-    def __init__(self, program, server):
-        self.program, self.server = program, server
+    def __init__(self, program, server, seed=0):
+        self.program, self.server, self.random = program, server, random.Random(seed)
         self.raw = Connection(server.path, PATIENCE_S)
         self.numbers = itertools.count(1)
         self.remotes, self.clients, self.actors = [], [], []
@@ -615,6 +616,12 @@ def title(function, kind, count):
     return f"{function.__name__.replace('_', ' ')} ({kind}, {locks})"
 
 
+def path_of(function):
+    """The program that has it, whoever runs it."""
+    module = function.__module__
+    return sys.argv[0] if module == "__main__" else pathlib.Path(__file__).with_name(module + ".py")
+
+
 class Runner(threading.local):
     """Of one thread: its server, for one scenario after the other."""
     server = None
@@ -634,7 +641,8 @@ class Runner(threading.local):
     def run_once(self, program, case):
         begun = time.monotonic()
         self.server = self.server or PrivateServer(has_clock=True)
-        world = World(program, self.server)
+        seed = int(os.environ.get("RQL_TEST_SEED") or random.randrange(1 << 32))
+        world = World(program, self.server, seed)
         kept_ms = world.kept_ms()
         try:
             function, kind, count = case
@@ -646,7 +654,7 @@ class Runner(threading.local):
             self.stalled_ms = world.kept_ms() - kept_ms
             trace = traceback.format_exc() + "".join(remote.last_words() for remote in world.remotes)
             world.abandon()
-            trace += self.server.log()[-2000:]
+            trace += self.server.log()[-2000:] + once_more(path_of(function), program, title(*case), RQL_TEST_SEED=seed)
             self.stop()  # whatever state it is in: the next scenario begins anew
             return trace, time.monotonic() - begun
 

@@ -3,6 +3,8 @@ import ctypes
 import functools
 import mmap
 import os
+import re
+import shlex
 import shutil
 import signal
 import socket
@@ -39,6 +41,15 @@ def wait_until(condition, what, patience_s=PATIENCE_S):
         if time.monotonic() > end:
             raise AssertionError("never happened: " + what)
         time.sleep(0.005)
+
+
+def once_more(program, *words, **told):
+    """The line that runs it again, for a shell: with `told` and what the environment told it."""
+    kept = re.compile("RQL_TEST_(?!AGAIN|FIRST_FAILURE)|LD_LIBRARY_PATH$|.*SAN_OPTIONS$")
+    told = {**{name: value for name, value in os.environ.items() if kept.match(name)}, **told}
+    line = [*(f"{name}={shlex.quote(str(value))}" for name, value in sorted(told.items())),
+            "python3", shlex.quote(os.path.abspath(program)), *map(shlex.quote, words)]
+    return "once more: " + " ".join(line) + "\n"
 
 
 def find_server():
