@@ -133,8 +133,7 @@ class Remote:
 
     def __init__(self, program, env=None):
         self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent,
-                                        env={**os.environ, **(env or {})})
+                                        stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
         self.numbers = itertools.count(1)
         self.calls = {}
         self.mutex = threading.Lock()

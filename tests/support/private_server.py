@@ -20,9 +20,12 @@ PATIENCE_S = 20
 SERVERS = {"redis7": ("redis-server", "7"), "redis8": ("redis-server", "8"), "valkey8": ("valkey-server", "8")}
 
 
+LIBC = ctypes.CDLL(None)
+
+
 def die_with_parent():
     """PR_SET_PDEATHSIG: no server outlives a test that was killed."""
-    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))
+    LIBC.prctl(1, int(signal.SIGKILL))
 
 
 def encoded(words):
