@@ -11,6 +11,7 @@ others.py has two more, `program` and `ruby`.
 Standard library only.
 """
 import concurrent.futures
+import datetime
 import itertools
 import json
 import os
@@ -23,6 +24,7 @@ import sys
 import threading
 import time
 import traceback
+import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
@@ -698,11 +700,20 @@ def is_skipped():
     return True
 
 
+def in_share(case):
+    """Two stages of one day share the scenarios (RQL_TEST_SHARE: 0 or 1), another way each day."""
+    day = os.environ.get("RQL_TEST_DATE") or datetime.date.today().isoformat()
+    return str(zlib.crc32(f"{day} {title(*case)}".encode()) % 2) == os.environ["RQL_TEST_SHARE"]
+
+
 def main():
-    """Usage: PROGRAM [WORD...]: the scenarios whose title contains all words."""
+    """Usage: PROGRAM [WORD...]: the scenarios whose title contains all words; without any, all or today's share."""
     if is_skipped():
         return 0
     program = os.path.abspath(sys.argv[1])
     chosen = [case for case in SCENARIOS if all(word in title(*case) for word in sys.argv[2:])]
+    if "RQL_TEST_SHARE" in os.environ and len(sys.argv) == 2:
+        chosen = [case for case in chosen if in_share(case)]
+        print(f"# share {os.environ['RQL_TEST_SHARE']} of the day")
     print(f"1..{len(chosen)}", flush=True)
     return 1 if run_all(program, chosen) else 0

@@ -48,7 +48,7 @@ def wait_until(condition, what, patience_s=PATIENCE_S):
 
 def once_more(program, *words, **told):
     """The line that runs it again, for a shell: with `told` and what the environment told it."""
-    kept = re.compile("RQL_TEST_(?!AGAIN|FIRST_FAILURE)|LD_LIBRARY_PATH$|.*SAN_OPTIONS$")
+    kept = re.compile("RQL_TEST_(?!AGAIN|FIRST_FAILURE|SHARE)|LD_LIBRARY_PATH$|.*SAN_OPTIONS$")
     told = {**{name: value for name, value in os.environ.items() if kept.match(name)}, **told}
     line = [*(f"{name}={shlex.quote(str(value))}" for name, value in sorted(told.items())),
             "python3", shlex.quote(os.path.abspath(program)), *map(shlex.quote, words)]
