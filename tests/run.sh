@@ -206,7 +206,7 @@ check() {
     rm -f "$out/$name/meson-logs/run-$stage"* "$out/$stage-again"
     # Most of them mostly wait: three at once for each processor.
     # shellcheck disable=SC2086 # a word list on purpose
-    RQL_TEST_AGAIN=$out/$stage-again $fixed meson test -C "$out/$name" --no-rebuild \
+    env RQL_TEST_AGAIN="$out/$stage-again" ${share:+"RQL_TEST_SHARE=$share"} $fixed meson test -C "$out/$name" --no-rebuild \
         --num-processes "$((3 * jobs))" --logbase "run-$stage" ${again:+"--wrapper=$again"} "$@" \
         >"$out/$stage-test.log" 2>&1
     status=$?
@@ -261,21 +261,26 @@ stage_gcc() {
     build_gcc && check gcc
 }
 
-# Proves that nothing hides in asserts, and that clang has nothing to say. The scenarios meet clang in asan and tsan.
+# Proves that nothing hides in asserts, and that clang has nothing to say. What uses the library from outside, the
+# scenarios and the program, meets clang in asan and tsan.
 stage_clang() {
     CC=clang CXX=clang++ build clang -Dbuildtype=release -Db_ndebug=true &&
-        check clang --no-suite source --no-suite scenario --no-suite soak
+        check clang --no-suite source --no-suite scenario --no-suite soak --no-suite cli
 }
 
-# Without logs, events and statistics.
+# Without logs, events and statistics. As a user would build it: the stage budget counts in this tree, too.
+build_light() {
+    CC=gcc CXX=g++ build light -Dlight=true -Dbuildtype=release -Ddebug=true -Dbench=disabled
+}
+
 stage_light() {
-    CC=gcc CXX=g++ build light -Dlight=true && check light --suite unit --suite api --suite cli
+    build_light && check light --suite unit --suite api --suite cli
 }
 
 # Also the tree of the fuzz targets: their coverage counters cost little.
 build_asan() {
     CC=clang CXX=clang++ build asan -Db_sanitize=address,undefined -Db_lundef=false \
-        -Dc_args=-fsanitize=fuzzer-no-link
+        -Dc_args=-fsanitize=fuzzer-no-link -Dbench=disabled
 }
 
 stage_asan() {
@@ -283,12 +288,14 @@ stage_asan() {
     # stack of its own for signals ASan then takes itself for a culprit at the thread's end.
     export ASAN_OPTIONS=use_sigaltstack=0
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+    share=0
     build_asan && check asan --no-suite source --timeout-multiplier 4
 }
 
 stage_tsan() {
     export TSAN_OPTIONS="halt_on_error=1:suppressions=$root/tests/support/tsan.supp"
-    CC=clang CXX=clang++ build tsan -Db_sanitize=thread -Db_lundef=false &&
+    share=1
+    CC=clang CXX=clang++ build tsan -Db_sanitize=thread -Db_lundef=false -Dbench=disabled &&
         check tsan --no-suite source --timeout-multiplier 4
 }
 
@@ -457,13 +464,12 @@ stage_tidy() {
 # Instructions of the client, as a user would build it, and of the scripts. RQL_BUDGET=refresh sh tests/run.sh budget
 stage_budget() {
     targets=budget-pairs
-    CC=gcc CXX=g++ build budget -Dbuildtype=release -Ddebug=true &&
-        CC=gcc CXX=g++ build budget-light -Dbuildtype=release -Ddebug=true -Dlight=true
+    CC=gcc CXX=g++ build budget -Dbuildtype=release -Ddebug=true -Dbench=disabled && build_light
     built=$?
     targets=
     [ "$built" -eq 0 ] || return 1
     set -- "release=$out/budget/tests/budget/budget-pairs" \
-        "light=$out/budget-light/tests/budget/budget-pairs"
+        "light=$out/light/tests/budget/budget-pairs"
     [ "${RQL_BUDGET:-}" != refresh ] || set -- --refresh "$@"
     counts=$(RQL_TEST_REDIS=${server:-$(command -v redis-server)} \
         python3 "$root/tests/budget/count.py" "$@") || {
@@ -506,17 +512,17 @@ stage_fuzz() {
 # What a stage takes on two processors that do nothing else, from a clean clone, in seconds.
 seconds_of() {
     case $1 in
-    gcc | asan | tsan) echo 200 ;;
-    clang) echo 140 ;;
+    gcc) echo 170 ;;
+    asan | clang) echo 130 ;;
+    tsan | tidy) echo 140 ;;
     guarantees) echo 270 ;;
     coverage) echo 360 ;;
     faults) echo 160 ;;
     timed) echo 3600 ;;
     soak) echo $((60 + 60 * soak_minutes)) ;;
-    valgrind) echo 70 ;;
-    tidy) echo 100 ;;
-    light) echo 50 ;;
-    budget) echo 30 ;;
+    valgrind) echo 50 ;;
+    light) echo 60 ;;
+    budget) echo 25 ;; # behind light, 45 alone
     fuzz) echo $((10 + 2 * ${RQL_FUZZ_S:-10})) ;;
     explore) echo 2400 ;;
     mutants | valgrind_all) echo 1800 ;;
@@ -539,6 +545,7 @@ say_time() {
 # run STAGE: one line, and what was wrong above it.
 run() {
     stage=$1
+    share= # of the scenarios: 0 or 1, all if it is empty
     again="python3 $root/tests/support/again.py" # emptied beside a --setup, which has a wrapper of its own
     before=$passed/$failed/$skipped
     started=$(date +%s)

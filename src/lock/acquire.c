@@ -244,14 +244,14 @@ static bool try_once(struct rqli_acquire *self)
     return true;
 }
 
-/* To a request for one lock a push brings the grant. A request for several is only asked to poll:
- * only its own script grants all of them at once. */
+/* It brings the grant of one lock; for several it only asks to poll: their script takes all. */
 static void take_push(struct rqli_acquire *self)
 {
     self->waiter.pushed = false;
     if (!self->several && rqli_grant_by_push(self->locks[0], self->options, &self->waiter.push)) {
         rqli_request_on_granted(&self->request);
     } else {
+        self->late_token = self->waiter.push.token;
         rqli_request_on_poll(&self->request);
     }
 }

@@ -63,6 +63,8 @@ struct rqli_acquire {
     uint64_t open;     /* a bit for each lock that is asked for in this round of leaving */
     uint64_t due;      /* whose queue is still to be served */
 
+    int64_t late_token; /* of a grant whose push was too old to be relied on; 0: none */
+
     /* Of the last refusal: */
     bool was_restored;         /* the others of this client for this lock should look, too */
     struct rqli_slice watched; /* key of a lock of Ruby's; empty: none */

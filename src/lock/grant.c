@@ -358,6 +358,15 @@ static void log_answer(const rql_lock *lock, const struct rqli_answer *answer)
     }
 }
 
+/* The server does not know any more whether a short lock was handed over, for it needs no claim;
+ * the push that came too late to be relied on has said so. */
+static void note_late_push(const struct rqli_acquire *self, struct rqli_answer *answer)
+{
+    if (answer->kind == RQLI_ANSWER_GRANTED && answer->token == self->late_token) {
+        answer->was_handed_over = true;
+    }
+}
+
 /* Every reply carries the server's time, which sharpens what we know of its clock: pushes are dated
  * by it. */
 void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_exchange *exchange,
@@ -379,6 +388,7 @@ void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_exchange *ex
     reading =
         (struct rqli_clock_reading){exchange->sent_us, exchange->received_us, answer.server_us};
     rqli_server_clock_learn(self->client, &reading);
+    note_late_push(self, &answer);
     if (!self->several) {
         log_answer(lock, &answer);
     }

@@ -9,7 +9,7 @@ import sys
 import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from private_server import PrivateServer, encoded, find_server, wait_until  # noqa: E402, F401
+from private_server import PrivateServer, encoded, find_server, once_more, wait_until  # noqa: E402, F401
 
 PROGRAM = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
 TIMEOUT_S = 20
@@ -123,7 +123,8 @@ def run_one(number, test, server, rql):
         return True
     except Exception:  # every failure of a test is one line of TAP and its trace
         print(f"not ok {number} - {name}", flush=True)
-        trace = traceback.format_exc() + rql.clean()
+        trace = traceback.format_exc() + rql.clean() + server.log()[-2000:]
+        trace += once_more(sys.argv[0], PROGRAM, test.__name__)
         print("# " + trace.replace("\n", "\n# "), flush=True)
         return False
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Try every order of what a few clients may do with one lock: the real scripts, in a real server.
 
-Usage: explore.py PRELOAD [--mutants [TEXT]]
+Usage: explore.py PRELOAD [BOUNDS | --mutants [TEXT]]
 
 PRELOAD is tests/support/clock.c as a shared object. A state is what the server has, what each client knows, and
 the time; from each state every possible action is tried, breadth first, so that the first way found
@@ -28,7 +28,7 @@ from typing import NamedTuple
 import model
 import series
 from mutants import BESIDE_RUBY, MUTANTS, OF_ENTRIES, OF_FLUSHES, OF_SERIES
-from server import Refused, Server
+from server import Refused, Server, once_more
 from state import CAME_BACK, DEAD, RUBY, TTL_MS, Broken, demand, host, identity, read_contents
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -327,6 +327,10 @@ def explore(server, bounds, limit=10_000_000):
            f"{time.monotonic() - begun:.0f} s"
 
 
+def say_once_more(*words):
+    print("# " + once_more(sys.argv[0], sys.argv[1], *words), end="", flush=True)
+
+
 def tell(found):
     for number, (action, answer) in enumerate(found.steps, 1):
         word, which, *lost = action
@@ -350,6 +354,8 @@ def check(preload, program, all_bounds):
                 failed += 1
                 verdict(number, bounds.name, False)
                 tell(found)
+                server.tell_log()
+                say_once_more(bounds.name)
     return failed
 
 
@@ -381,8 +387,12 @@ def sample(what, everything, n_wanted):
     return random.Random(day).sample(everything, n_wanted)
 
 
-def choose_bounds():
-    return LONG if os.environ.get("RQL_TEST_LONG") else sample("bounds", QUICK, N_BOUNDS)
+def choose_bounds(wanted):
+    """All that are called so, or a sample."""
+    bounds = LONG if os.environ.get("RQL_TEST_LONG") else QUICK
+    if wanted:
+        return [one for one in bounds if one.name == wanted]
+    return LONG if bounds is LONG else sample("bounds", QUICK, N_BOUNDS)
 
 
 def choose_mutants(wanted):
@@ -403,6 +413,8 @@ def check_mutants(preload, program, wanted):
             found, told = None, stale
         failed += not found
         verdict(number, f"{name}: {told}", found is not None)
+        if not found:
+            say_once_more("--mutants", name)
     return failed
 
 
@@ -414,7 +426,7 @@ def main():
         return 0
     if words[:1] == ["--mutants"]:
         return check_mutants(preload, program, "".join(words[1:])) > 0
-    return check(preload, program, choose_bounds()) > 0
+    return check(preload, program, choose_bounds(" ".join(words))) > 0
 
 
 if __name__ == "__main__":

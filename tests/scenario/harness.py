@@ -11,10 +11,12 @@ others.py has two more, `program` and `ruby`.
 Standard library only.
 """
 import concurrent.futures
+import datetime
 import itertools
 import json
 import os
 import pathlib
+import random
 import re
 import signal
 import subprocess
@@ -22,12 +24,13 @@ import sys
 import threading
 import time
 import traceback
+import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 from again import note as note_again  # noqa: E402
-from private_server import (PATIENCE_S, SLOW, Clock, Connection, PrivateServer, Refused,  # noqa: E402
-                            die_with_parent, find_server, wait_until)
+from private_server import (PATIENCE_S, Clock, Connection, PrivateServer, Refused,  # noqa: E402
+                            find_server, once_more, wait_until)
 
 FOREVER = "forever"
 MINUTE_MS = 60000
@@ -133,8 +136,7 @@ class Remote:
 
     def __init__(self, program, env=None):
         self.process = subprocess.Popen([*WRAPPER, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent,
-                                        env={**os.environ, **(env or {})})
+                                        stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
         self.numbers = itertools.count(1)
         self.calls = {}
         self.mutex = threading.Lock()
@@ -429,8 +431,8 @@ class Network:
 class World:
     """A server, what is asked of it behind the library's back, and whoever uses it."""
 
-    def __init__(self, program, server):
-        self.program, self.server = program, server
+    def __init__(self, program, server, seed=0):
+        self.program, self.server, self.random = program, server, random.Random(seed)
         self.raw = Connection(server.path, PATIENCE_S)
         self.numbers = itertools.count(1)
         self.remotes, self.clients, self.actors = [], [], []
@@ -618,6 +620,12 @@ def title(function, kind, count):
     return f"{function.__name__.replace('_', ' ')} ({kind}, {locks})"
 
 
+def path_of(function):
+    """The program that has it, whoever runs it."""
+    module = function.__module__
+    return sys.argv[0] if module == "__main__" else pathlib.Path(__file__).with_name(module + ".py")
+
+
 class Runner(threading.local):
     """Of one thread: its server, for one scenario after the other."""
     server = None
@@ -637,7 +645,8 @@ class Runner(threading.local):
     def run_once(self, program, case):
         begun = time.monotonic()
         self.server = self.server or PrivateServer(has_clock=True)
-        world = World(program, self.server)
+        seed = int(os.environ.get("RQL_TEST_SEED") or random.randrange(1 << 32))
+        world = World(program, self.server, seed)
         kept_ms = world.kept_ms()
         try:
             function, kind, count = case
@@ -649,7 +658,7 @@ class Runner(threading.local):
             self.stalled_ms = world.kept_ms() - kept_ms
             trace = traceback.format_exc() + "".join(remote.last_words() for remote in world.remotes)
             world.abandon()
-            trace += self.server.log()[-2000:]
+            trace += self.server.log()[-2000:] + once_more(path_of(function), program, title(*case), RQL_TEST_SEED=seed)
             self.stop()  # whatever state it is in: the next scenario begins anew
             return trace, time.monotonic() - begun
 
@@ -694,11 +703,20 @@ def is_skipped():
     return True
 
 
+def in_share(case):
+    """Two stages of one day share the scenarios (RQL_TEST_SHARE: 0 or 1), another way each day."""
+    day = os.environ.get("RQL_TEST_DATE") or datetime.date.today().isoformat()
+    return str(zlib.crc32(f"{day} {title(*case)}".encode()) % 2) == os.environ["RQL_TEST_SHARE"]
+
+
 def main(at_once=JOBS):
-    """Usage: PROGRAM [WORD...]: the scenarios whose title contains all words."""
+    """Usage: PROGRAM [WORD...]: the scenarios whose title contains all words; without any, all or today's share."""
     if is_skipped():
         return 0
     program = os.path.abspath(sys.argv[1])
     chosen = [case for case in SCENARIOS if all(word in title(*case) for word in sys.argv[2:])]
+    if "RQL_TEST_SHARE" in os.environ and len(sys.argv) == 2:
+        chosen = [case for case in chosen if in_share(case)]
+        print(f"# share {os.environ['RQL_TEST_SHARE']} of the day")
     print(f"1..{len(chosen)}", flush=True)
     return 1 if run_all(program, chosen, at_once) else 0

@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 
-from harness import (PATIENCE_S, Connection, Failure, Network, PrivateServer, World, delayed_ms, is_skipped,
+from harness import (PATIENCE_S, Connection, Failure, Network, PrivateServer, World, delayed_ms, is_skipped, once_more,
                      wait_until)
 
 N_SLOTS = 3        # processes
@@ -473,6 +473,7 @@ def main():
         print(f"# {violation}")
     print("# " + figures(soak, seed, seconds))
     if soak.oracle.violations:
+        log += once_more(sys.argv[0], os.path.abspath(sys.argv[1]), f"{seconds / 60:g}", str(seed))
         print("# " + log.replace("\n", "\n# "))
         print(f"not ok 1 - locks are kept while everything goes wrong (seed {seed})")
         return 1

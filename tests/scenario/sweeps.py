@@ -1,5 +1,5 @@
 """Sweeps, and what they find: locks and requests of the gem, and requests of ours as acquire.lua writes them."""
-from harness import FOREVER, MINUTE_MS, check_equal
+from harness import MINUTE_MS, check_equal
 
 RUBY = ("rql:acq:18466/600/620/640/aaaaaaaaaaaaaaa1", "rql:hst:18466/600/640/aaaaaaaaaaaaaaa1")
 OTHER = ("rql:acq:18524/600/620/640/bbbbbbbbbbbbbbb2", "rql:hst:18524/600/640/bbbbbbbbbbbbbbb2")
@@ -47,13 +47,3 @@ def wait_as(world, name, number, identity=OURS, until_us=0):
 
 def live(world, identity=OURS):
     world.ask("ZADD", "rql:live", world.server.now_us() + 1000000, identity)
-
-
-def wait_untold(world, kind, *names, client=None):
-    """It asks once, and then hears of hand-overs or nothing: returns when pushes reach its client."""
-    n_queued, n_listeners = world.queue_length(names[0]), len(world.listeners())
-    actor = world.actor(kind, client or world.client(), retry_delay_ms=60 * MINUTE_MS)
-    asking = actor.ask(*names, timeout_ms=FOREVER, queue_ttl_ms=FOREVER, retry_delay_ms=60 * MINUTE_MS)
-    world.await_queue(names, n_queued + 1)
-    world.await_listeners(n_listeners + (not client or n_listeners == 0))
-    return asking

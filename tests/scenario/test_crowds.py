@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Series beside many others: nobody starves, nobody stalls, nothing is kept for the dead. RQL_TEST_LONG: full size."""
 import os
-import random
 import sys
 import threading
 import time
 
 from dead import plant_dead
 from harness import FOREVER, check, check_soon, main, scenario, work_until
+from pushes import wait_told
 
 LONG_MS = 60000
 IS_LONG = "RQL_TEST_LONG" in os.environ
@@ -57,9 +57,7 @@ def nothing_is_reserved_for_series_killed_just_now(world, kind, names):
 def who_waits_behind_series_killed_just_now_is_served(world, kind, names):
     del names
     held = leave_dead_series(world)
-    asking = world.actor(kind, retry_delay_ms=LONG_MS).ask("b", timeout_ms=FOREVER)
-    world.await_queue(["b"], KILLED + 1)
-    world.await_listeners(1)
+    asking = wait_told(world, world.actor(kind), "b", place=KILLED + 1)
     released_us = world.server.now_us()
     held.release().check()
     mine = asking.hold()
@@ -148,16 +146,12 @@ def run_all(shares, run_s, longest_us):
     check(longest < longest_us, f"somebody waited for {longest} us")
 
 
-def one_of_all():
-    return [random.choice(LOCKS)]
-
-
 def hammer(world, kind, hold_s, run_s, longest_us, holds_another=False):
     """A series of all eight beside a crowd that takes the same locks one by one."""
     clients = [world.client() for _ in range(4)]
     actors = [world.actor(kind, clients[i % 4]) for i in range(N_ACTORS + 1)]
     others = [actor.acquire(f"of {actor.name}", ttl_ms=10 * LONG_MS) for actor in actors[1:] if holds_another]
-    shares = [Share(actor, one_of_all, hold_s) for actor in actors[1:]]
+    shares = [Share(actor, lambda: [world.random.choice(LOCKS)], hold_s) for actor in actors[1:]]
     run_all([Share(actors[0], lambda: LOCKS), *shares], run_s, longest_us)
     for other in others:
         other.release().check()
@@ -226,8 +220,9 @@ class Board:
 
     def have_turn(self, actor, backwards):
         """Two to four neighbours, forwards or backwards."""
-        first = random.randrange(5)
-        locks = ["abcde"[(first + i) % 5] for i in range(random.randrange(2, 5))]
+        chance = actor.world.random
+        first = chance.randrange(5)
+        locks = ["abcde"[(first + i) % 5] for i in range(chance.randrange(2, 5))]
         held = actor.acquire(*(reversed(locks) if backwards else locks), timeout_ms=LONG_MS, queue_ttl_ms=FOREVER)
         with self.mutex:
             others = [self.inside[lock] for lock in locks if lock in self.inside]

@@ -44,11 +44,16 @@ def release(world, actor, names):
 
 
 def hand_over(world, actor, names):
-    """To one that waits in another process."""
-    held = actor.acquire(*names, ttl_ms=TTL_MS)
+    """To one that waits in another process. The lock ends soon when that is sure to wait for it."""
+    held = actor.acquire(*names, ttl_ms=LONG_MS)
     asking = world.actor("thread").ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, 1)
-    return lambda: held.begin("release"), lambda: asking.hold().release().check()
+
+    def begin():
+        for name in names:
+            world.ask("PEXPIRE", f"rql:lock:{name}", TTL_MS)
+        return held.begin("release")
+    return begin, lambda: asking.hold().release().check()
 
 
 def extend(world, actor, names):

@@ -4,6 +4,7 @@ server keeps it. A question that nobody waits for any more does nothing, nor doe
 import sys
 
 from harness import FOREVER, Network, check, check_equal, let_pass, main, scenario, wait_until
+from pushes import pushed, wait_told
 
 LONG_MS = 60000
 TTL_MS = 6000
@@ -86,14 +87,28 @@ def a_lock_handed_over_counts_from_its_grant(world, kind, names):
     """What was pushed late is asked for: its lease is too short to bear it."""
     network, actor = far_away(world, kind)
     held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
-    asking = actor.ask(*names, ttl_ms=TTL_MS, timeout_ms=FOREVER)
-    world.await_queue(names, 1)
-    world.await_listeners(1)
+    asking = wait_told(world, actor, *names, ttl_ms=TTL_MS)
     be_late(network)
     held.release().check()
     mine = asking.hold()
     check_lease(world, network, mine)
     mine.release().check()
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def a_push_that_was_late_tells_of_the_hand_over_all_the_same(world, kind, names):
+    """A short lock needs no claim, so the server does not know any more. That it was had by the push is not so."""
+    network, actor = far_away(world, kind)
+    pushed(world, actor, *names).release().check()  # no look after a subscription is due any more
+    before = actor.client.stats().hand_off["count"]
+    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    asking = wait_told(world, actor, *names, ttl_ms=900)
+    network.fail("delay", direction="down", n=100)
+    held.release().check()
+    mine = asking.hold()
+    check(mine.outcome.handed_over, "it took what was free")
+    check_equal(actor.client.stats().hand_off["count"], before, "relied on")
+    mine.release().check("OK", "NOT_HELD")  # it may have ended
 
 
 @scenario(kinds=KINDS)

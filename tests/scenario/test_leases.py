@@ -3,6 +3,7 @@
 import sys
 
 from harness import FOREVER, NAME_OF, Network, check, check_equal, main, scenario, wait_until
+from pushes import pushed
 
 LONG_MS = 60000
 LOST_MS = 900  # ttl of what is lost soon
@@ -12,22 +13,6 @@ STATE = ("HELD", "DOUBTFUL", "GONE")
 def await_time(world, seconds):
     end_us = world.server.now_us() + seconds * 1000000
     wait_until(lambda: world.server.now_us() > end_us, "time passes")
-
-
-def handed_over(world, kind, names, ttl_ms=LONG_MS, **options):
-    """An actor, and its hold of what another has just released to it. The first wait of a client asks once
-    more when it listens: only the second is surely pushed."""
-    actor, other = world.actor(kind, retry_delay_ms=3600000), world.actor("thread")
-    for is_last in (False, True):
-        held = other.acquire(*names, ttl_ms=LONG_MS)
-        asking = actor.ask(*names, timeout_ms=FOREVER, ttl_ms=ttl_ms, **options)
-        world.await_queue(names, 1)
-        world.await_listeners(1)
-        held.release().check()
-        if not is_last:
-            asking.hold().release().check()
-    check(asking.outcome().handed_over, "it found the lock by a poll")
-    return actor, asking.hold()
 
 
 @scenario(kinds=["thread"])
@@ -60,7 +45,8 @@ def a_reentry_that_finds_the_grant_ended_tells_who_shares_it(world, kind, names)
 def what_was_handed_over_counts_as_held_when_it_is_forgotten(world, kind, names):
     """Who waits for a lock while it holds another is marked: others may have to wait for it."""
     holder = world.actor("thread").acquire("more", ttl_ms=LONG_MS)
-    actor, held = handed_over(world, kind, names)
+    actor = world.actor(kind)
+    held = pushed(world, actor, *names, ttl_ms=LONG_MS)
     held.forget().check()
     await_time(world, 1.1)  # a grant that nobody claims is over
     asking = actor.ask("more", timeout_ms=FOREVER)
@@ -74,7 +60,7 @@ def what_was_handed_over_counts_as_held_when_it_is_forgotten(world, kind, names)
 
 @scenario(kinds=["thread", "process"], counts=[1], is_timed=True)
 def what_was_handed_over_is_claimed_though_it_was_forgotten_without_a_right(world, kind, names):
-    _, held = handed_over(world, kind, names)
+    held = pushed(world, world.actor(kind), *names, ttl_ms=LONG_MS)
     world.ask("ACL", "SETUSER", "default", "-evalsha", "-eval")
     held.forget().check()
     world.ask("ACL", "SETUSER", "default", "+@all")
@@ -260,7 +246,7 @@ def check_whole(world, names, held, ttl_ms):
 
 @scenario(counts=[1], is_timed=True)
 def a_lock_handed_over_is_claimed_after_a_third_of_a_second(world, kind, names):
-    _, held = handed_over(world, kind, names, 5000)
+    held = pushed(world, world.actor(kind), *names, ttl_ms=5000)
     wait_until(lambda: not is_unclaimed(world, names), "it is claimed")
     check(world.server.now_us() - held.outcome.ts_us >= 300000, "it was claimed too early")
     check_whole(world, names, held, 5000)
@@ -270,7 +256,7 @@ def a_lock_handed_over_is_claimed_after_a_third_of_a_second(world, kind, names):
 
 @scenario(counts=[1])
 def a_short_lock_handed_over_needs_no_claim(world, kind, names):
-    _, held = handed_over(world, kind, names, 800)
+    held = pushed(world, world.actor(kind), *names, ttl_ms=800)
     before = world.n_scripts()
     check(not is_unclaimed(world, names), "it is to be claimed")
     wait_until(lambda: not world.holder(names[0]), "it has ended")
@@ -280,7 +266,7 @@ def a_short_lock_handed_over_needs_no_claim(world, kind, names):
 
 @scenario(counts=[1], is_timed=True)
 def a_short_hold_of_what_was_handed_over_costs_no_claim(world, kind, names):
-    _, held = handed_over(world, kind, names, 5000)
+    held = pushed(world, world.actor(kind), *names, ttl_ms=5000)
     before = world.n_scripts()
     held.release().check()
     check_equal(world.n_scripts() - before, 1, "commands")
@@ -288,7 +274,7 @@ def a_short_hold_of_what_was_handed_over_costs_no_claim(world, kind, names):
 
 @scenario(counts=[1])
 def a_forgotten_lock_has_its_whole_ttl_also_if_handed_over(world, kind, names):
-    _, held = handed_over(world, kind, names, 5000)
+    held = pushed(world, world.actor(kind), *names, ttl_ms=5000)
     held.forget().check()
     check_whole(world, names, held, 5000)
     world.ask("DEL", f"rql:lock:{names[0]}")
@@ -296,7 +282,7 @@ def a_forgotten_lock_has_its_whole_ttl_also_if_handed_over(world, kind, names):
 
 @scenario(counts=[1], is_timed=True)
 def a_lock_that_is_forgotten_later_has_no_more_than_its_ttl(world, kind, names):
-    _, held = handed_over(world, kind, names)
+    held = pushed(world, world.actor(kind), *names, ttl_ms=LONG_MS)
     await_time(world, 0.25)
     held.forget().check()
     wait_until(lambda: world.ask("PTTL", f"rql:lock:{names[0]}") > 1000, "it is claimed")
@@ -307,7 +293,7 @@ def a_lock_that_is_forgotten_later_has_no_more_than_its_ttl(world, kind, names):
 
 @scenario(counts=[1])
 def an_extension_by_hand_is_a_claim(world, kind, names):
-    _, held = handed_over(world, kind, names, 5000)
+    held = pushed(world, world.actor(kind), *names, ttl_ms=5000)
     held.extend(9000).check()
     check_whole(world, names, held, 9000)
     check(held.remaining_ms() > 1000, "its holder does not know")
@@ -316,7 +302,7 @@ def an_extension_by_hand_is_a_claim(world, kind, names):
 
 @scenario(counts=[1], is_timed=True)
 def what_is_handed_over_is_renewed_as_well(world, kind, names):
-    _, held = handed_over(world, kind, names, 2000, auto_extend=True)
+    held = pushed(world, world.actor(kind), *names, ttl_ms=2000, auto_extend=True)
     wait_until(lambda: not 0 <= end_ms(world, names) < held.outcome.ts_us / 1000 + 2500, "it is renewed, or gone")
     check_equal(world.holder(names[0]), held.outcome.acq_id)
     held.release().check()

@@ -4,6 +4,7 @@ import re
 import sys
 
 from harness import FOREVER, Network, check, check_equal, main, scenario, wait_until
+from pushes import pushed
 
 LONG_MS = 60000
 TTL_MAX_MS = 30 * 24 * 3600 * 1000
@@ -248,24 +249,13 @@ def an_extension_that_comes_too_late_is_none(world, kind, names):
     held.release().check()
 
 
-def handed_over(world, kind, network, names, **options):
-    """It lives for a second, unless it is claimed."""
-    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
-    actor = world.actor(kind, network.client())
-    asking = actor.ask(*names, timeout_ms=FOREVER, **{"ttl_ms": LONG_MS, **options})
-    world.await_queue(names, 1)
-    world.await_listeners(1)
-    held.release().check()
-    return asking.hold()
-
-
 @scenario(kinds=KINDS, counts=[1], is_timed=True)
 def a_claim_that_is_lost_is_repeated(world, kind, names):
     """Of a lock that was handed over and forgotten: it is left to its whole ttl. At the end of a client what is still
     to be done is done first."""
     network = Network(world)
     for fault, ends in (("cut_after", False), ("cut_after", True), ("refuse", False), ("refuse", True)):
-        held = handed_over(world, kind, network, names)
+        held = pushed(world, world.actor(kind, network.client()), *names, ttl_ms=LONG_MS)
         if fault == "refuse":
             network.fail("refuse")
             network.fail("cut")
@@ -285,7 +275,7 @@ def a_claim_that_is_lost_is_repeated(world, kind, names):
 @scenario(kinds=KINDS, counts=[1])
 def nobody_is_told_of_what_was_forgotten(world, kind, names):
     network = Network(world)
-    held = handed_over(world, kind, network, names, ttl_ms=3000, auto_extend=True)
+    held = pushed(world, world.actor(kind, network.client()), *names, ttl_ms=3000, auto_extend=True)
     network.fail("refuse")
     network.fail("cut")
     held.forget()

@@ -3,6 +3,7 @@
 import sys
 
 from harness import FOREVER, Network, as_they_end, check, check_equal, let_pass, main, scenario, wait_until
+from pushes import wait_told
 
 LONG_MS = 60000
 SILENCE_MS = 100     # after which a connection counts as broken, where it is so short
@@ -217,10 +218,8 @@ def what_could_not_be_released_is_released_later(world, kind, names):
 
 def stand_and_listen(world, actor, names):
     """The server knows of a subscription before the client does, whose login waits for more replies."""
-    asking = actor.ask(*names, ttl_ms=LONG_MS, timeout_ms=FOREVER, retry_delay_ms=LONG_MS)
-    world.await_queue(names, 1)
+    asking = wait_told(world, actor, *names, ttl_ms=LONG_MS)
     wait_until(lambda: actor.client.stats().connections == 2, "it is connected twice")
-    world.await_listeners(1)
     return asking
 
 

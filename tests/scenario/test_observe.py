@@ -3,7 +3,8 @@
 import itertools
 import sys
 
-from harness import FOREVER, MINUTE_MS, STATUS, check, check_equal, main, once, scenario, wait_until
+from harness import FOREVER, STATUS, check, check_equal, main, once, scenario, wait_until
+from pushes import wait_told
 
 KINDS = ["thread", "loop"]
 MINE = {"task": 7}  # on a loop each request is an acquirer of its own, but for those of one task
@@ -211,9 +212,7 @@ def a_series_of_the_gem_tells_of_each_lock(world, kind, _names):
 @scenario(kinds=KINDS, counts=[1])
 def a_hand_over_is_told(world, kind, names):
     held, (actor, tape) = world.held_by_another(*names), told_actor(world, kind)
-    asking = actor.ask(*names, timeout_ms=FOREVER, ttl_ms=TTL_MS, retry_delay_ms=MINUTE_MS)
-    world.await_queue(names, 1)
-    world.await_listeners(1)
+    asking = wait_told(world, actor, *names, ttl_ms=TTL_MS)
     held.release().check()
     mine = asking.hold()
     handed_over = ["! lock_handed_over"] if mine.outcome.handed_over else []

@@ -82,10 +82,12 @@ def losing(right):
     def case(world, kind, names):
         """What it releases goes to another, by its rights."""
         actor = limited(world, kind, ALL)
-        held = actor.acquire(*names, ttl_ms=LEASE_MS)
+        held = actor.acquire(*names, ttl_ms=LONG_MS)
         asking = world.actor("thread").ask(*names, ttl_ms=LEASE_MS, timeout_ms=FOREVER)
         world.await_queue(names, 1)
         world.await_listeners(1)
+        for name in names:  # only now: it has not ended before another waits for it
+            world.ask("PEXPIRE", f"rql:lock:{name}", LEASE_MS)
         allow(world, "-" + right)
         check_told(held.release(), right, "E_UNKNOWN")
         check_residue(world, names, right)

@@ -5,6 +5,7 @@ import pathlib
 import sys
 
 from harness import (FOREVER, MINUTE_MS, check, check_equal, main, once, scenario, wait_until)
+from pushes import wait_told
 from swarms import (DAY_MS, DEAD, DEAD_HOST, FLUSHES, PROBES, QUICK, ZOMBIE_TTL_MS, Swarm, await_flushed, await_hosts,
                     await_known, await_status, exists, host, n_hosts, raw_host, raw_lock, status_of, swarm)
 
@@ -101,9 +102,7 @@ def a_host_without_a_time_is_never_dead(world, kind, _names):
 def what_is_flushed_goes_to_the_next_waiter(world, kind, names):
     raw_host(world, DEAD_HOST, 100)
     raw_lock(world, names[0], DEAD, DEAD_HOST)
-    asking = world.actor(kind).ask(*names, timeout_ms=FOREVER, retry_delay_ms=MINUTE_MS)
-    world.await_queue(names, 1)
-    world.await_listeners(1)
+    asking = wait_told(world, world.actor(kind), *names)
     check_equal(world.actor("thread").begin("flush_zombies").outcome().check().handed_over_cnt, 1)
     mine = asking.hold()
     check(mine.outcome.handed_over, "it had to ask")
@@ -114,9 +113,7 @@ def what_is_flushed_goes_to_the_next_waiter(world, kind, names):
 def who_stands_behind_a_flushed_request_is_served(world, kind, names):
     held = world.held_by_another(*names)
     raw_host(world, DEAD_HOST, 100)
-    asking = world.actor(kind).ask(*names, timeout_ms=FOREVER, retry_delay_ms=MINUTE_MS)
-    world.await_queue(names, 1)
-    world.await_listeners(1)
+    asking = wait_told(world, world.actor(kind), *names)
     world.ask("ZADD", f"rql:lock_queue:{names[0]}", 1, DEAD)
     world.ask("DEL", f"rql:lock:{names[0]}")
     flushed = world.actor("thread").begin("flush_zombies").outcome().check()

@@ -3,7 +3,8 @@
 import sys
 
 from harness import check, check_equal, main, once, scenario, wait_until
-from sweeps import (DEAD, OTHER, RUBY, SILENT, check_counts, hold_as, live, ours, queue_as, sweep, wait_as, wait_untold)
+from pushes import wait_told
+from sweeps import DEAD, OTHER, RUBY, SILENT, check_counts, hold_as, live, ours, queue_as, sweep, wait_as
 
 DAY_MS = 86400000
 EVERY = ["all", "current", RUBY, "dead"]
@@ -209,7 +210,7 @@ def long_queues_are_gone_through(world, kind, _names):
 def who_stands_behind_a_whole_page_is_served(world, kind, _names):
     """As many as one step of the script takes."""
     held = world.held_by_another("x")
-    asking = wait_untold(world, kind, "x")
+    asking = wait_told(world, world.actor(kind), "x")
     for i in range(1, 101):
         world.ask("ZADD", "rql:lock_queue:x", i, f"rql:acq:90001/{i}/2/3/ffffffffffffff01")
     world.ask("DEL", "rql:lock:x")

@@ -4,7 +4,8 @@ import sys
 import time
 
 from harness import (FOREVER, Network, Pings, Worker, check, check_equal, main, once, scenario, wait_until)
-from sweeps import DEAD, RUBY, check_counts, hold_as, queue_as, sweep, wait_untold
+from pushes import wait_told
+from sweeps import DEAD, RUBY, check_counts, hold_as, queue_as, sweep
 
 KINDS = ["thread", "loop"]
 SEED = """
@@ -27,7 +28,7 @@ def seed(world, count):
 @scenario(kinds=KINDS)
 def what_is_freed_goes_to_the_next_waiter(world, kind, names):
     held = world.held_by_another(*names)
-    asking = wait_untold(world, kind, *names)
+    asking = wait_told(world, world.actor(kind), *names)
     done = sweep(world.actor("thread"), "owner", acq_id=held.outcome.acq_id, hst_id=held.outcome.hst_id)
     check_equal(done.rel_key_cnt, len(names))
     check_equal(done.handed_over_cnt, len(names) if len(names) == 1 else done.handed_over_cnt)
@@ -43,7 +44,7 @@ def who_stands_behind_a_swept_request_is_served(world, kind, names):
     """A Ruby at the head of a free lock is left alone for two seconds; then a poll would have removed it."""
     for owner, of in (RUBY[0], RUBY), (DEAD, "dead"):
         held = world.held_by_another(*names)
-        asking = wait_untold(world, kind, *names)
+        asking = wait_told(world, world.actor(kind), *names)
         queue_as(world, names[0], owner, score=1)
         world.ask("DEL", f"rql:lock:{names[0]}")
         done = sweep(world.actor("thread"), of)
@@ -56,7 +57,7 @@ def who_stands_behind_a_swept_request_is_served(world, kind, names):
 @scenario(kinds=KINDS)
 def a_waiter_that_lives_is_not_dead_however_old(world, kind, names):
     held = world.held_by_another(*names)
-    asking = wait_untold(world, kind, *names)
+    asking = wait_told(world, world.actor(kind), *names)
     check_equal(sweep(world.actor("thread"), "dead", dead_ttl_ms=0).rem_request_cnt, 0)
     check_equal([world.queue_length(name) for name in names], [1] * len(names))
     held.release().check()
@@ -66,8 +67,8 @@ def a_waiter_that_lives_is_not_dead_however_old(world, kind, names):
 def wait_all(world, kind, names):
     """Two of one client and one of another."""
     client = world.client()
-    return [wait_untold(world, kind, *names, client=client), wait_untold(world, kind, *names, client=client),
-            wait_untold(world, kind, *names)]
+    actors = [world.actor(kind, client), world.actor(kind, client), world.actor(kind)]
+    return [wait_told(world, actor, *names, place=place) for place, actor in enumerate(actors, 1)]
 
 
 @scenario(kinds=KINDS, is_timed=True)

@@ -4,6 +4,7 @@ import concurrent.futures
 import sys
 
 from harness import FOREVER, as_they_end, check, check_equal, check_served_in_order, main, scenario, wait_until
+from pushes import wait_told
 
 LONG_MS = 60000
 
@@ -24,10 +25,7 @@ def a_free_lock_is_acquired_and_released(world, kind, names):
 def a_waiter_is_handed_the_lock_by_the_release(world, kind, names):
     """Nobody asks for a minute: one lock is pushed, the locks of a series are told of and taken."""
     held = world.held_by_another(*names)
-    waiter = world.actor(kind, retry_delay_ms=LONG_MS)
-    asking = waiter.ask(*names, timeout_ms=FOREVER)
-    world.await_queue(names, 1)
-    world.await_listeners(1)
+    asking = wait_told(world, world.actor(kind), *names)
     held.release().check()
     mine = asking.hold()
     check(len(names) > 1 or mine.outcome.handed_over, "it was not handed over")

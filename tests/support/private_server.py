@@ -3,6 +3,8 @@ import ctypes
 import functools
 import mmap
 import os
+import re
+import shlex
 import shutil
 import signal
 import socket
@@ -19,9 +21,12 @@ PATIENCE_S = 20 * SLOW
 SERVERS = {"redis7": ("redis-server", "7"), "redis8": ("redis-server", "8"), "valkey8": ("valkey-server", "8")}
 
 
+LIBC = ctypes.CDLL(None)
+
+
 def die_with_parent():
     """PR_SET_PDEATHSIG: no server outlives a test that was killed."""
-    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))
+    LIBC.prctl(1, int(signal.SIGKILL))
 
 
 def encoded(words):
@@ -40,6 +45,15 @@ def wait_until(condition, what, patience_s=PATIENCE_S):
         if time.monotonic() > end:
             raise AssertionError("never happened: " + what)
         time.sleep(0.005)
+
+
+def once_more(program, *words, **told):
+    """The line that runs it again, for a shell: with `told` and what the environment told it."""
+    kept = re.compile("RQL_TEST_(?!AGAIN|FIRST_FAILURE|SHARE)|LD_LIBRARY_PATH$|.*SAN_OPTIONS$")
+    told = {**{name: value for name, value in os.environ.items() if kept.match(name)}, **told}
+    line = [*(f"{name}={shlex.quote(str(value))}" for name, value in sorted(told.items())),
+            "python3", shlex.quote(os.path.abspath(program)), *map(shlex.quote, words)]
+    return "once more: " + " ".join(line) + "\n"
 
 
 def find_server():
