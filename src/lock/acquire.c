@@ -9,6 +9,7 @@
 #include "lock/notify.h"
 #include "lock/refusal.h"
 #include "lock/server_clock.h"
+#include "lock/transfer.h"
 #include "lock/wait.h"
 #include "lock/withdraw.h"
 #include "observe/observe.h"
@@ -244,12 +245,47 @@ static bool try_once(struct rqli_acquire *self)
     return true;
 }
 
+/* A hand-over that cannot be relied on, because this thread was kept from running for longer than
+ * the lease lasts, or because the server has refused it by now. The transfer may still arrive
+ * there, and would end whatever this request has been granted since: so the request goes on under
+ * another nonce, in its place in the queue. */
+static void refuse_hand_over(struct rqli_acquire *self)
+{
+    rql_lock *lock = self->locks[0];
+    rql_error fault;
+
+    atomic_store(&self->waiter.offer->is_refused, true);
+    withdraw_in_background(self, lock);
+    rqli_wait_end(self);
+    self->waiter.is_handed = false;
+    if (!rqli_random_hex(lock->nonce)) {
+        (void)rqli_fail_nomem(&fault);
+        rqli_acquire_on_failed(self, &fault);
+    } else if (rqli_wait_begin(self, &fault)) {
+        rqli_acquire_on_failed(self, &fault);
+    } else {
+        rqli_request_on_poll(&self->request);
+    }
+}
+
+static void take_hand_over(struct rqli_acquire *self)
+{
+    if (rqli_grant_by_transfer(self->locks[0], self->options, &self->waiter.offer)) {
+        rqli_request_on_granted(&self->request);
+    } else {
+        refuse_hand_over(self);
+    }
+}
+
 /* To a request for one lock a push brings the grant. A request for several is only asked to poll:
  * only its own script grants all of them at once. */
 static void take_push(struct rqli_acquire *self)
 {
     self->waiter.pushed = false;
-    if (!self->several && rqli_grant_by_push(self->locks[0], self->options, &self->waiter.push)) {
+    if (self->waiter.is_handed) {
+        take_hand_over(self);
+    } else if (!self->several &&
+               rqli_grant_by_push(self->locks[0], self->options, &self->waiter.push)) {
         rqli_request_on_granted(&self->request);
     } else {
         rqli_request_on_poll(&self->request);
@@ -379,7 +415,8 @@ static void init_waiter(struct rqli_acquire *self)
 
 void rqli_acquire_init(struct rqli_acquire *self)
 {
-    static const struct rqli_op_ops ops = {write_calls, read_reply, next, woken};
+    static const struct rqli_op_ops ops = {
+        .write = write_calls, .read = read_reply, .next = next, .woken = woken};
     const rql_lock_options *options = self->options;
     const rql_lock *first = rqli_acquire_lock(self, 0);
     const struct rqli_request_limits limits = {

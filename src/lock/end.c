@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "lock/client.h"
 #include "lock/leases.h"
+#include "lock/transfer.h"
 #include "lock/withdraw.h"
 #include "observe/observe.h"
 #include "wire/answer.h"
@@ -16,8 +17,9 @@
  */
 
 enum {
-    PAUSE_US = 20000,  /* between two calls of which the first got no reply */
-    BLOCK_SLACK_MS = 2 /* the gem takes back of an extension: ttl - elapsed - 2 */
+    PAUSE_US = 20000,   /* between two calls of which the first got no reply */
+    SETTLING_US = 1000, /* between two looks whether a hand-over is settled */
+    BLOCK_SLACK_MS = 2  /* the gem takes back of an extension: ttl - elapsed - 2 */
 };
 
 /* This fault of an idempotent call may be gone at the next one. */
@@ -27,13 +29,32 @@ static bool may_pass(rql_status status)
            status == RQL_E_READ_ONLY || status == RQL_E_NOMEM;
 }
 
+/* The turn of its calls has come: is there somebody in this client to be handed the lock? */
+static void choose_next(struct rqli_end *self, struct rqli_end_part *part)
+{
+    self->may_hand_over = false;
+    part->transfer = rqli_transfer_choose(part->lock, &part->chosen);
+    if (part->transfer) {
+        self->op.generation = part->transfer->generation;
+        self->op.pushes_first = false; /* nobody is notified by the server */
+    }
+}
+
 /* A release that freed a lock with a long queue serves only the first of it; calls that serve the
  * rest follow in further rounds. A re-entry is taken back by its own nonce, from the grant of the
  * outer one. */
 static void write_end(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
-    const struct rqli_end_part *part = &((struct rqli_end *)op)->parts[i];
+    struct rqli_end *self = (struct rqli_end *)op;
+    struct rqli_end_part *part = &self->parts[i];
 
+    if (self->may_hand_over && call->out) {
+        choose_next(self, part);
+    }
+    if (part->transfer) {
+        rqli_transfer_write(part->transfer, part->lock, call);
+        return;
+    }
     if (part->is_serving) {
         rqli_serve_write(part->keys, call);
         return;
@@ -48,6 +69,48 @@ static void write_end(struct rqli_op *op, size_t i, struct rqli_call *call)
         rqli_call_text(call, part->nonce);
     }
     rqli_call_random(call);
+}
+
+static void placed(struct rqli_op *op)
+{
+    struct rqli_end_part *part = ((struct rqli_end *)op)->parts;
+
+    if (part->chosen) {
+        rqli_transfer_place(part->transfer, part->lock, part->chosen);
+        part->chosen = NULL;
+    }
+}
+
+/* It is released from here on, if it has to be at all. */
+static void end_transfer(struct rqli_end_part *part, bool may_be_there)
+{
+    rqli_transfer_on_failed(part->transfer, part->lock, may_be_there);
+    rqli_transfer_give(part->lock->client, part->transfer);
+    part->transfer = NULL;
+}
+
+/* Said of a lock whose own hand-over to us the server may not know yet: nothing is known. */
+static bool is_premature(const struct rqli_end_part *part)
+{
+    return part->lock && rqli_transfer_is_open(part->lock->transfer);
+}
+
+/* RQL_OK: it is the next owner's. RQL_NOT_HELD: it was ours no more. */
+static rql_status understand_transfer(struct rqli_end *self, struct rqli_end_part *part,
+                                      const struct rqli_exchange *answer,
+                                      const struct rqli_outcome *outcome)
+{
+    bool is_done = outcome->what == RQLI_TRANSFERRED;
+
+    if (is_done) {
+        rqli_transfer_on_done(part->transfer, part->lock, answer->sent_us, outcome->third);
+    } else if (is_premature(part)) {
+        self->has_lost_stream = true;
+        return RQL_E_UNKNOWN;
+    } else {
+        rqli_transfer_on_failed(part->transfer, part->lock, false);
+    }
+    return is_done ? RQL_OK : RQL_NOT_HELD;
 }
 
 /*
@@ -66,10 +129,33 @@ static rql_status understand(struct rqli_end *self, struct rqli_end_part *part,
                                    part->keys->lock.data, &self->fault);
     }
     part->is_serving = outcome.second == RQLI_SERVED_PARTLY;
+    if (part->transfer) {
+        return understand_transfer(self, part, answer, &outcome);
+    }
+    if (outcome.what != 1 && is_premature(part)) {
+        self->has_lost_stream = true;
+        return RQL_E_UNKNOWN;
+    }
     if (part->unused_ms > 0) {
         rqli_leases_on_shortened(self->client->leases, part->lock, self->begun_us, outcome.third);
     }
     return outcome.what == 1 ? RQL_OK : RQL_NOT_HELD;
+}
+
+/* A transfer that was not put in the stream is none. One that was is repeated as it is, while
+ * nothing but the connection is in the way and its new owner relies on it; else the lock is
+ * released as any other, and what the new owner may have got of it is given back. */
+static void read_transfer_fault(struct rqli_end_part *part, rql_status fault)
+{
+    bool passes = fault == RQL_E_UNKNOWN || fault == RQL_E_IO || fault == RQL_E_NOMEM;
+
+    if (part->chosen) {
+        rqli_transfer_abandon(part->transfer, part->lock, part->chosen);
+        part->transfer = NULL;
+        part->chosen = NULL;
+    } else if (part->transfer && (!passes || part->transfer->is_refused)) {
+        end_transfer(part, true);
+    }
 }
 
 /* A fault is remembered: if a later call finds nothing, the one without a reply has ended it. */
@@ -87,6 +173,8 @@ static void read_end(struct rqli_op *op, size_t i, const struct rqli_exchange *a
         self->fault = *fault;
         part->status = fault->status;
         part->may_have_ended = part->may_have_ended || fault->status == RQL_E_UNKNOWN;
+        self->has_lost_stream = true;
+        read_transfer_fault(part, fault->status);
     }
 }
 
@@ -98,6 +186,9 @@ static void settle(struct rqli_end *self, struct rqli_end_part *part)
     const rql_lock *lock = part->lock;
 
     part->is_settled = true;
+    if (part->transfer) {
+        end_transfer(part, may_pass(part->status));
+    }
     if (part->status == RQL_NOT_HELD && part->may_have_ended) {
         part->status = part->believed; /* the call without a reply has released it */
     } else if (may_pass(part->status) && part->unused_ms == 0 && lock) {
@@ -147,12 +238,27 @@ static size_t settle_round(struct rqli_end *self)
     return n_left;
 }
 
+/* A lock that was handed over inside the client may be unknown to the server as ours. What is said
+ * of it goes over the connection that carried the transfer, behind it; when that broke, not before
+ * the transfer was repeated, by whom it came from, and answered. */
+static bool must_wait(struct rqli_end *self)
+{
+    const rql_lock *lock = self->parts->lock;
+
+    self->op.generation = 0;
+    if (!lock || !rqli_transfer_is_open(lock->transfer)) {
+        return false;
+    }
+    self->op.generation = lock->transfer->generation;
+    return self->has_lost_stream && has_time(self, 0);
+}
+
 /* `parts` first, then, when they are settled, `later`: rqli_end_init() says which are which. */
 static enum rqli_op_next next(struct rqli_op *op)
 {
     struct rqli_end *self = (struct rqli_end *)op;
 
-    if (self->has_asked) {
+    if (self->has_asked && !self->is_waiting) {
         op->n_calls = settle_round(self);
     }
     self->has_asked = true;
@@ -161,10 +267,25 @@ static enum rqli_op_next next(struct rqli_op *op)
         op->n_calls = self->n_later;
         self->n_later = 0;
     }
-    return op->n_calls == 0 ? RQLI_OP_OVER : RQLI_OP_AGAIN;
+    if (op->n_calls == 0) {
+        return RQLI_OP_OVER;
+    }
+    self->is_waiting = must_wait(self);
+    if (self->is_waiting) {
+        op->again_us = rqli_now_us() + SETTLING_US;
+        return RQLI_OP_WAIT;
+    }
+    return RQLI_OP_AGAIN;
 }
 
-static const struct rqli_op_ops ops = {write_end, read_end, next, NULL};
+static void woken(struct rqli_op *op, enum rqli_wake wake)
+{
+    (void)op;
+    (void)wake;
+}
+
+static const struct rqli_op_ops ops = {
+    .write = write_end, .read = read_end, .next = next, .woken = woken, .placed = placed};
 
 /* gives_back: on a loop these calls go ahead of those that ask for locks. */
 static void begin(struct rqli_end *self, rql_client *client, struct rqli_end_part *parts)
@@ -182,6 +303,9 @@ static void begin(struct rqli_end *self, rql_client *client, struct rqli_end_par
     self->parts = parts;
     self->n_later = 0;
     self->has_asked = false;
+    self->may_hand_over = false;
+    self->has_lost_stream = false;
+    self->is_waiting = false;
 }
 
 /* What the holder believed up to now: RQL_OK or RQL_NOT_HELD. Off the list the lease is ours. */
@@ -264,6 +388,7 @@ static rql_status end_one(rql_lock *const *lock, rql_error *error)
     struct rqli_end self;
 
     rqli_end_init(&self, &part, lock, 1);
+    self.may_hand_over = lock[0]->process == RQL_LOCK_OBTAINING;
     return run(&self, error);
 }
 

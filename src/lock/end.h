@@ -13,11 +13,13 @@ struct rqli_end_part {
     rql_lock *lock; /* NULL: only its keys and nonce are known */
     const struct rqli_keys *keys;
     const char *nonce;
-    int64_t unused_ms;   /* of a re-entry's extension; 0: a grant */
-    bool may_have_ended; /* a call for it got no reply */
-    bool is_settled;     /* its status is part of the operation's */
-    bool is_serving;     /* it has ended; its queue is still to be served */
-    rql_status believed; /* before the first call */
+    int64_t unused_ms;              /* of a re-entry's extension; 0: a grant */
+    bool may_have_ended;            /* a call for it got no reply */
+    bool is_settled;                /* its status is part of the operation's */
+    bool is_serving;                /* it has ended; its queue is still to be served */
+    struct rqli_transfer *transfer; /* it is handed on inside the client; else NULL */
+    struct rqli_waiter *chosen;     /* who is to be told of that */
+    rql_status believed;            /* before the first call */
     rql_status status;
 };
 
@@ -26,6 +28,9 @@ struct rqli_end {
     rql_client *client;
     int64_t begun_us;
     bool has_asked;              /* there were calls, and all are answered */
+    bool may_hand_over;          /* a single lock, not asked for yet */
+    bool has_lost_stream;        /* of a single lock: a call for it was not answered */
+    bool is_waiting;             /* for the hand-over by which it has come to be settled */
     struct rqli_end_part *parts; /* the first op.n_calls are still to be asked for */
     struct rqli_end_part *later; /* after those, when they are settled: */
     size_t n_later;

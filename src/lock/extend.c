@@ -115,7 +115,8 @@ static enum rqli_op_next next(struct rqli_op *op)
 void rqli_extend_init(struct rqli_extend *self, rql_lock *const *locks, size_t count,
                       int64_t ttl_ms)
 {
-    static const struct rqli_op_ops ops = {write_extend, read_extend, next, NULL};
+    static const struct rqli_op_ops ops = {
+        .write = write_extend, .read = read_extend, .next = next};
     const rql_client *client = locks[0]->client;
 
     self->op = (struct rqli_op){

@@ -36,6 +36,10 @@ struct rql_lock {
     struct rqli_subject subject; /* who listens; constant once the acquisition has begun */
     rql_lock_process process;
     bool handed_over;
+    uint64_t generation; /* of the connection over which it was granted; 0: of a series */
+    struct rqli_transfer *transfer; /* by which it was handed over inside the client, or NULL */
+    int n_chained;                  /* how often in a row; 0: by the server */
+    int64_t chain_us;               /* begin of those */
     rql_lost_fn on_lost;
     void *user_data;
     pid_t owner_thread; /* renewal ends with it */
