@@ -334,6 +334,9 @@ static bool waits(struct rqli_acquire *self, int64_t until_us)
         woken(&self->op, wake);
         return false;
     }
+    if (self->loop) {
+        self->waiter.sleeps = true; /* a thread does, in rqli_push_threads_wait() */
+    }
     self->op.again_us = until_us;
     return true;
 }
@@ -367,6 +370,9 @@ static enum rqli_op_next next(struct rqli_op *op)
     struct rqli_acquire *self = (struct rqli_acquire *)op;
     enum rqli_op_next out;
 
+    if (self->loop) {
+        self->waiter.sleeps = false;
+    }
     if (op->is_cancelled) {
         rqli_request_on_cancelled(&self->request, false);
     }

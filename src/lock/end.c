@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "lock/client.h"
 #include "lock/leases.h"
-#include "lock/transfer.h"
 #include "lock/withdraw.h"
 #include "observe/observe.h"
 #include "wire/answer.h"
@@ -29,15 +28,15 @@ static bool may_pass(rql_status status)
            status == RQL_E_READ_ONLY || status == RQL_E_NOMEM;
 }
 
-/* The turn of its calls has come: is there somebody in this client to be handed the lock? */
-static void choose_next(struct rqli_end *self, struct rqli_end_part *part)
+/* Once, when the turn of the call has come: is there somebody in this client to be handed the lock?
+ */
+static void choose_next(struct rqli_end *self)
 {
-    self->may_hand_over = false;
-    part->transfer = rqli_transfer_choose(part->lock, &part->chosen);
-    if (part->transfer) {
-        self->op.generation = part->transfer->generation;
+    if (self->on.lock && !self->has_chosen && rqli_hand_over_choose(&self->on)) {
+        self->op.generation = self->on.transfer->generation;
         self->op.pushes_first = false; /* nobody is notified by the server */
     }
+    self->has_chosen = true;
 }
 
 /* A release that freed a lock with a long queue serves only the first of it; calls that serve the
@@ -46,13 +45,13 @@ static void choose_next(struct rqli_end *self, struct rqli_end_part *part)
 static void write_end(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     struct rqli_end *self = (struct rqli_end *)op;
-    struct rqli_end_part *part = &self->parts[i];
+    const struct rqli_end_part *part = &self->parts[i];
 
-    if (self->may_hand_over && call->out) {
-        choose_next(self, part);
+    if (call->out) {
+        choose_next(self);
     }
-    if (part->transfer) {
-        rqli_transfer_write(part->transfer, part->lock, call);
+    if (self->on.transfer) {
+        rqli_hand_over_write(&self->on, call);
         return;
     }
     if (part->is_serving) {
@@ -73,44 +72,37 @@ static void write_end(struct rqli_op *op, size_t i, struct rqli_call *call)
 
 static void placed(struct rqli_op *op)
 {
-    struct rqli_end_part *part = ((struct rqli_end *)op)->parts;
+    struct rqli_end *self = (struct rqli_end *)op;
 
-    if (part->chosen) {
-        rqli_transfer_place(part->transfer, part->lock, part->chosen);
-        part->chosen = NULL;
+    if (self->on.chosen) {
+        rqli_hand_over_place(&self->on);
     }
 }
 
-/* It is released from here on, if it has to be at all. */
-static void end_transfer(struct rqli_end_part *part, bool may_be_there)
+/* Nothing was found of a lock whose own hand-over to us the server may not know yet. */
+static bool is_premature(struct rqli_end *self, const struct rqli_end_part *part)
 {
-    rqli_transfer_on_failed(part->transfer, part->lock, may_be_there);
-    rqli_transfer_give(part->lock->client, part->transfer);
-    part->transfer = NULL;
+    bool is_open = part->lock && rqli_transfer_is_open(part->lock->transfer);
+
+    self->has_lost_stream = self->has_lost_stream || is_open;
+    return is_open;
 }
 
-/* Said of a lock whose own hand-over to us the server may not know yet: nothing is known. */
-static bool is_premature(const struct rqli_end_part *part)
-{
-    return part->lock && rqli_transfer_is_open(part->lock->transfer);
-}
-
-/* RQL_OK: it is the next owner's. RQL_NOT_HELD: it was ours no more. */
-static rql_status understand_transfer(struct rqli_end *self, struct rqli_end_part *part,
+/* RQL_OK: it is the next owner's. RQL_NOT_HELD: it was ours no more. RQL_E_UNKNOWN: to be repeated.
+ */
+static rql_status understand_transfer(struct rqli_end *self, const struct rqli_end_part *part,
                                       const struct rqli_exchange *answer,
                                       const struct rqli_outcome *outcome)
 {
-    bool is_done = outcome->what == RQLI_TRANSFERRED;
-
-    if (is_done) {
-        rqli_transfer_on_done(part->transfer, part->lock, answer->sent_us, outcome->third);
-    } else if (is_premature(part)) {
-        self->has_lost_stream = true;
-        return RQL_E_UNKNOWN;
-    } else {
-        rqli_transfer_on_failed(part->transfer, part->lock, false);
+    if (outcome->what == RQLI_TRANSFERRED) {
+        rqli_hand_over_on_done(&self->on, answer->sent_us, outcome->third);
+        return RQL_OK;
     }
-    return is_done ? RQL_OK : RQL_NOT_HELD;
+    if (is_premature(self, part)) {
+        return RQL_E_UNKNOWN;
+    }
+    rqli_hand_over_on_refused(&self->on);
+    return RQL_NOT_HELD;
 }
 
 /*
@@ -129,11 +121,10 @@ static rql_status understand(struct rqli_end *self, struct rqli_end_part *part,
                                    part->keys->lock.data, &self->fault);
     }
     part->is_serving = outcome.second == RQLI_SERVED_PARTLY;
-    if (part->transfer) {
+    if (self->on.transfer) {
         return understand_transfer(self, part, answer, &outcome);
     }
-    if (outcome.what != 1 && is_premature(part)) {
-        self->has_lost_stream = true;
+    if (outcome.what != 1 && is_premature(self, part)) {
         return RQL_E_UNKNOWN;
     }
     if (part->unused_ms > 0) {
@@ -145,16 +136,14 @@ static rql_status understand(struct rqli_end *self, struct rqli_end_part *part,
 /* A transfer that was not put in the stream is none. One that was is repeated as it is, while
  * nothing but the connection is in the way and its new owner relies on it; else the lock is
  * released as any other, and what the new owner may have got of it is given back. */
-static void read_transfer_fault(struct rqli_end_part *part, rql_status fault)
+static void read_transfer_fault(struct rqli_end *self, rql_status fault)
 {
     bool passes = fault == RQL_E_UNKNOWN || fault == RQL_E_IO || fault == RQL_E_NOMEM;
 
-    if (part->chosen) {
-        rqli_transfer_abandon(part->transfer, part->lock, part->chosen);
-        part->transfer = NULL;
-        part->chosen = NULL;
-    } else if (part->transfer && (!passes || part->transfer->is_refused)) {
-        end_transfer(part, true);
+    if (self->on.chosen) {
+        rqli_hand_over_abandon(&self->on);
+    } else if (self->on.transfer && (!passes || self->on.transfer->is_refused)) {
+        rqli_hand_over_end(&self->on, true);
     }
 }
 
@@ -174,7 +163,7 @@ static void read_end(struct rqli_op *op, size_t i, const struct rqli_exchange *a
         part->status = fault->status;
         part->may_have_ended = part->may_have_ended || fault->status == RQL_E_UNKNOWN;
         self->has_lost_stream = true;
-        read_transfer_fault(part, fault->status);
+        read_transfer_fault(self, fault->status);
     }
 }
 
@@ -186,8 +175,8 @@ static void settle(struct rqli_end *self, struct rqli_end_part *part)
     const rql_lock *lock = part->lock;
 
     part->is_settled = true;
-    if (part->transfer) {
-        end_transfer(part, may_pass(part->status));
+    if (self->on.transfer) {
+        rqli_hand_over_end(&self->on, may_pass(part->status));
     }
     if (part->status == RQL_NOT_HELD && part->may_have_ended) {
         part->status = part->believed; /* the call without a reply has released it */
@@ -243,14 +232,15 @@ static size_t settle_round(struct rqli_end *self)
  * the transfer was repeated, by whom it came from, and answered. */
 static bool must_wait(struct rqli_end *self)
 {
-    const rql_lock *lock = self->parts->lock;
+    const struct rqli_transfer *transfer = self->on.lock ? self->on.lock->transfer : NULL;
 
     self->op.generation = 0;
-    if (!lock || !rqli_transfer_is_open(lock->transfer)) {
+    if (!rqli_transfer_is_open(transfer)) {
         return false;
     }
-    self->op.generation = lock->transfer->generation;
-    return self->has_lost_stream && has_time(self, 0);
+    self->op.generation = transfer->generation;
+    return (self->has_lost_stream || transfer->carrier != rqli_hand_over_carrier(&self->on)) &&
+           has_time(self, 0);
 }
 
 /* `parts` first, then, when they are settled, `later`: rqli_end_init() says which are which. */
@@ -303,7 +293,8 @@ static void begin(struct rqli_end *self, rql_client *client, struct rqli_end_par
     self->parts = parts;
     self->n_later = 0;
     self->has_asked = false;
-    self->may_hand_over = false;
+    self->on = (struct rqli_hand_over){.lock = NULL};
+    self->has_chosen = false;
     self->has_lost_stream = false;
     self->is_waiting = false;
 }
@@ -362,9 +353,12 @@ static size_t add_parts(struct rqli_end *self, struct rqli_end_part *parts, rql_
 /* A re-entry ends before the grant that it shares. They do not go in one round: a server that has
  * lost the script of the one would do the other first. */
 void rqli_end_init(struct rqli_end *self, struct rqli_end_part *parts, rql_lock *const *locks,
-                   size_t count)
+                   size_t count, struct rql_loop *loop)
 {
     begin(self, locks[0]->client, parts);
+    if (count == 1) {
+        self->on = (struct rqli_hand_over){.lock = locks[0], .loop = loop};
+    }
     self->op.n_calls = add_parts(self, parts, locks, count, true);
     self->later = parts + self->op.n_calls;
     self->n_later = add_parts(self, self->later, locks, count, false);
@@ -387,8 +381,7 @@ static rql_status end_one(rql_lock *const *lock, rql_error *error)
     struct rqli_end_part part;
     struct rqli_end self;
 
-    rqli_end_init(&self, &part, lock, 1);
-    self.may_hand_over = lock[0]->process == RQL_LOCK_OBTAINING;
+    rqli_end_init(&self, &part, lock, 1, NULL);
     return run(&self, error);
 }
 
@@ -404,7 +397,7 @@ rql_status rqli_give_back(rql_lock *const *locks, size_t count, rql_error *error
     if (count == 1) {
         return end_one(locks, error);
     }
-    rqli_end_init(&self, parts, locks, count);
+    rqli_end_init(&self, parts, locks, count, NULL);
     return run(&self, error);
 }
 

@@ -126,6 +126,7 @@ bool rqli_grant_by_transfer(rql_lock *lock, const rql_lock_options *options,
     lock->hand_off_us = now_us - from->begun_us;
     lock->process = RQL_LOCK_OBTAINING;
     lock->handed_over = true;
+    lock->carrier = from->carrier;
     lock->generation = from->generation;
     lock->n_chained = from->n_chained;
     lock->chain_us = from->chain_us;
@@ -412,6 +413,7 @@ void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_exchange *ex
         (struct rqli_clock_reading){exchange->sent_us, exchange->received_us, answer.server_us};
     rqli_server_clock_learn(self->client, &reading);
     if (!self->several) {
+        self->locks[0]->carrier = exchange->carrier;
         self->locks[0]->generation = exchange->generation;
         log_answer(lock, &answer);
     }

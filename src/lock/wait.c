@@ -64,11 +64,13 @@ void rqli_wait_end(struct rqli_acquire *self)
 void rqli_wait_offer(struct rqli_acquire *self, struct rqli_slice in_front)
 {
     struct rqli_waiter *waiter = &self->waiter;
+    const rql_lock *lock = self->locks[0];
 
     waiter->in_front = rqli_waiter_hash(in_front);
-    if (!waiter->offer && waiter->in_front != 0 && !self->loop && !self->several &&
+    if (!waiter->offer && waiter->in_front != 0 && !self->several &&
         self->options->access_strategy == RQL_QUEUED) {
-        waiter->offer = rqli_transfer_offer(self->locks[0], self->options);
+        waiter->offer = rqli_transfer_offer(self->client, lock->acquirer, lock->host, lock->nonce,
+                                            self->options);
     }
 }
 

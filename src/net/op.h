@@ -32,7 +32,7 @@ struct rqli_op_ops {
     enum rqli_op_next (*next)(struct rqli_op *op);
     /* A wait has ended. NULL: it never waits. */
     void (*woken)(struct rqli_op *op, enum rqli_wake wake);
-    /* With op->generation, on threads: the calls are in the stream, and not sent yet. */
+    /* With op->generation: the calls are in the stream, and not sent yet. */
     void (*placed)(struct rqli_op *op);
 };
 

@@ -63,7 +63,7 @@ struct rqli_waiter {
 
     bool has_joined;
     bool is_first; /* of its bucket: those for the same lock, in a ring */
-    bool sleeps;   /* a thread in rqli_push_threads_wait(); on a loop: always */
+    bool sleeps;   /* asks nothing, and can be called */
     rqli_signal wait_word;
     struct rqli_waiter *next; /* of all, in the order they came */
     struct rqli_waiter *previous;
