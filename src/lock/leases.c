@@ -38,17 +38,6 @@ struct rqli_leases *rqli_leases_new(rql_client *client)
     return self->conn ? self : rqli_leases_free(self);
 }
 
-void rqli_leases_note(struct rqli_leases *self, enum rqli_trace_what what, int64_t value)
-{
-    struct rqli_trace *ring = &self->shared.trace;
-    /* It may wrap around: the size is a power of two. */
-    unsigned at = ring->n++ % RQLI_TRACE_SIZE;
-
-    ring->item[at].at_us = rqli_now_us();
-    ring->item[at].value = value;
-    ring->item[at].what = what;
-}
-
 /* Under the mutex, as all static functions below but is_extended(). Noted only if the thread comes
  * earlier by it. */
 static void rouse(struct rqli_leases *self, int64_t at_us)
@@ -120,16 +109,6 @@ struct rqli_leases *rqli_leases_free(struct rqli_leases *self)
     (void)pthread_mutex_destroy(&self->shared.mutex);
     free(self);
     return NULL;
-}
-
-struct rqli_trace rqli_leases_trace(struct rqli_leases *self)
-{
-    struct rqli_trace copy;
-
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    copy = self->shared.trace;
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    return copy;
 }
 
 /* In a fork child there is no such thread, and a mutex may stay locked for ever: only the socket is
