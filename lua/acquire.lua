@@ -11,8 +11,9 @@
 -- Further arguments are metadata: name, value, ...
 -- Returns one line, for lists are slow to build:
 --   "1 now_us ttl_left_ms token process(0|1|2) was_handed_over grant's_nonce": held;
---   "0 now_us pttl_ms rank is_first was_restored of_ruby score_us": queued; of_ruby: 1 a Ruby holds the
---   lock, is in front and takes it next, or may unlock it, of which no push tells: it has to be tracked;
+--   "0 now_us pttl_ms rank is_first was_restored of_ruby score_us in_front": queued; of_ruby: 1 a Ruby holds
+--   the lock, is in front and takes it next, or may unlock it, of which no push tells: it has to be tracked;
+--   in_front: acquirer directly in front of it, for the first the owner; nothing if the lock is free;
 --   "2|3|4 now_us pttl_ms": fail_fast_no_try | fail_fast_after_try | conflict;
 --   "5 now_us": stale, came after not_after_us; "6 now_us": again, repeat the call.
 
@@ -177,8 +178,12 @@ else
         elseif is_first == "1" and free_ms and rank > 0 then
             of_ruby = "1"
         end
+        local in_front = owner or ""
+        if rank > 0 then
+            in_front = last_two[2] == acquirer and last_two[1] or call("ZRANGE", queue, rank - 1, rank - 1)[1]
+        end
         return "0 " .. now_text .. " " .. (free_ms or ttl_left(lock)) .. " " .. rank .. " " .. is_first ..
-            " " .. (was_removed and "1" or "0") .. " " .. of_ruby .. " " .. score_us
+            " " .. (was_removed and "1" or "0") .. " " .. of_ruby .. " " .. score_us .. " " .. in_front
     end
     call("HDEL", requests, "ruby") -- the turn of a Ruby behind it was not over: it has another one
     if passed then

@@ -274,7 +274,7 @@ static enum rqli_op_next next(struct rqli_op *op)
  * by then is done. The cursor "-" steps down. */
 static struct rqli_op *begin(struct rqli_flush *self, const char *cursor)
 {
-    static const struct rqli_op_ops ops = {write_call, read_reply, next, NULL};
+    static const struct rqli_op_ops ops = {.write = write_call, .read = read_reply, .next = next};
 
     self->op.ops = &ops;
     self->begun_us = rqli_now_us();

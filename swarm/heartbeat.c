@@ -225,7 +225,8 @@ static void woken(struct rqli_op *op, enum rqli_wake wake)
  * end. */
 static struct rqli_op *begin_op(struct rqli_probe *self)
 {
-    static const struct rqli_op_ops ops = {write_call, read_reply, next, woken};
+    static const struct rqli_op_ops ops = {
+        .write = write_call, .read = read_reply, .next = next, .woken = woken};
 
     self->op = (struct rqli_op){.ops = &ops};
     self->sent_us = RQLI_NEVER_US;

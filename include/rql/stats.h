@@ -69,7 +69,10 @@ typedef struct rql_stats {
 
     rql_histogram wait;     /**< From the call to the grant. */
     rql_histogram hold;     /**< From the grant to the end of the release. */
-    rql_histogram hand_off; /**< From a grant on the server to the arrival of its push, at most. */
+    rql_histogram hand_off; /**< From the grant to its arrival at the waiter, at most. */
+
+    int64_t local_hand_overs; /**< Of `hand_overs`: by another thread of this client, or request of
+                                 the same loop, without waiting for the server. */
 } rql_stats;
 
 /**

@@ -422,7 +422,7 @@ static enum rqli_op_next next(struct rqli_op *op)
 /* client, options and parts are set. It is driven once: a second sweep needs another struct. */
 struct rqli_op *rqli_sweep_begin(struct rqli_sweep *self)
 {
-    static const struct rqli_op_ops ops = {write_call, read_reply, next, NULL};
+    static const struct rqli_op_ops ops = {.write = write_call, .read = read_reply, .next = next};
 
     self->op = (struct rqli_op){.ops = &ops};
     self->phase = RQLI_SWEEP_BEGIN;

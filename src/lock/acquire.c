@@ -9,6 +9,7 @@
 #include "lock/notify.h"
 #include "lock/refusal.h"
 #include "lock/server_clock.h"
+#include "lock/transfer.h"
 #include "lock/wait.h"
 #include "lock/withdraw.h"
 #include "observe/observe.h"
@@ -29,11 +30,6 @@
 
 /* Three years: what waits longer waits for ever, and no number of the scripts gets an exponent. */
 static const int64_t LONGEST_WAIT_MS = INT64_C(100000000000);
-
-static int64_t later(int64_t a_us, int64_t b_us)
-{
-    return a_us > b_us ? a_us : b_us;
-}
 
 static int64_t deadline_us(const struct rqli_acquire *self)
 {
@@ -89,18 +85,6 @@ static void add_arguments(const struct rqli_acquire *self, struct rqli_call *cal
     }
 }
 
-/* The lock of the i-th call of a round of leaving: that of the i-th bit set. */
-static rql_lock *leaving_lock(const struct rqli_acquire *self, size_t i, uint64_t *bit_out)
-{
-    size_t at = 0;
-
-    while ((self->open >> at & 1) == 0 || i-- > 0) {
-        at++;
-    }
-    *bit_out = UINT64_C(1) << at;
-    return rqli_acquire_lock(self, at);
-}
-
 /* The nonces are the same in each try: a repeated script recognises its own request, so that a lost
  * reply costs neither the place in the queue nor a grant. */
 static void write_calls(struct rqli_op *op, size_t i, struct rqli_call *call)
@@ -108,11 +92,7 @@ static void write_calls(struct rqli_op *op, size_t i, struct rqli_call *call)
     const struct rqli_acquire *self = (const struct rqli_acquire *)op;
 
     if (self->is_leaving) {
-        uint64_t bit;
-        const rql_lock *lock = leaving_lock(self, i, &bit);
-        const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
-
-        rqli_withdraw_write(&what, &lock->keys, call);
+        rqli_leave_write(self, i, call);
         return;
     }
     if (self->several) {
@@ -121,76 +101,6 @@ static void write_calls(struct rqli_op *op, size_t i, struct rqli_call *call)
         rqli_call_init(call, RQLI_SCRIPT_ACQUIRE, &self->locks[0]->keys);
     }
     add_arguments(self, call, rqli_now_us());
-}
-
-/* ---- leaving ---- */
-
-/* A withdrawal has io_timeout_ms, or where the deadline comes before that, the time to the deadline
- * and the grace behind it; and half of the grace at least. Not so behind a try that failed after
- * the deadline, in the grace: a silent server is not waited for beyond its end. */
-static int64_t leave_until_us(const struct rqli_acquire *self, int64_t now_us)
-{
-    int64_t until_us = rqli_after_ms(now_us, self->client->options.io_timeout_ms);
-    int64_t grace_us = rqli_client_grace_us(self->client);
-
-    if (until_us > deadline_us(self)) {
-        until_us = deadline_us(self) + grace_us;
-    }
-    return later(until_us, self->had_grace ? now_us : now_us + grace_us / 2);
-}
-
-/* Nobody waits for it: the leases repeat it until the server confirms, or until a grant that it may
- * have got is over by its ttl. What they need is copied: the handle may be freed at once. */
-static void withdraw_in_background(const struct rqli_acquire *self, const rql_lock *lock)
-{
-    const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
-
-    rqli_leases_withdraw(self->client->leases, &what, self->options->ttl_ms);
-}
-
-/* A reply that says that the queue is long asks for another call, which serves the rest of it. */
-static void read_leave(struct rqli_acquire *self, size_t i, const struct rqli_reply *reply)
-{
-    uint64_t bit;
-    const rql_lock *lock = leaving_lock(self, i, &bit);
-
-    if (reply && rqli_serve_is_due(reply)) {
-        self->due |= bit;
-    } else if (!reply && !self->serves) {
-        self->is_confirmed = false;
-        withdraw_in_background(self, lock);
-    }
-}
-
-static void send_leaving(struct rqli_acquire *self, uint64_t open)
-{
-    self->open = open;
-    self->due = 0;
-    self->op.n_calls = (size_t)__builtin_popcountll(open);
-    self->op.again_us = 0;
-}
-
-/* True: there are calls to send. The withdrawal goes behind what was sent before it; once more is
- * harmless, and serves a long queue to its end. */
-static bool leave(struct rqli_acquire *self)
-{
-    int64_t now_us = rqli_now_us();
-
-    if (!self->is_leaving) {
-        self->is_leaving = true;
-        self->is_confirmed = true;
-        self->op.gives_back = true;
-        self->op.until_us = leave_until_us(self, now_us);
-        send_leaving(self, UINT64_MAX >> (RQL_SERIES_MAX - self->count));
-        return true;
-    }
-    self->serves = true;
-    if (self->due != 0 && now_us < self->op.until_us) {
-        send_leaving(self, self->due);
-        return true;
-    }
-    rqli_request_on_left(&self->request, self->is_confirmed);
-    return false;
 }
 
 /* ---- from step to step ---- */
@@ -202,7 +112,7 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
     struct rqli_acquire *self = (struct rqli_acquire *)op;
 
     if (self->is_leaving) {
-        read_leave(self, i, reply);
+        rqli_leave_read(self, i, reply);
     } else if (reply) {
         rqli_acquire_read(self, answer, reply);
     } else {
@@ -244,11 +154,46 @@ static bool try_once(struct rqli_acquire *self)
     return true;
 }
 
+/* A hand-over that cannot be relied on, because this thread was kept from running for longer than
+ * the lease lasts, or because the server has refused it by now. The transfer may still arrive
+ * there, and would end whatever this request has been granted since: so the request goes on under
+ * another nonce, in its place in the queue. */
+static void refuse_hand_over(struct rqli_acquire *self)
+{
+    rql_lock *lock = self->locks[0];
+    rql_error fault;
+
+    atomic_store(&self->waiter.offer->is_refused, true);
+    rqli_leave_in_background(self, lock);
+    rqli_wait_end(self);
+    self->waiter.is_handed = false;
+    if (!rqli_random_hex(lock->nonce)) {
+        (void)rqli_fail_nomem(&fault);
+        rqli_acquire_on_failed(self, &fault);
+    } else if (rqli_wait_begin(self, &fault)) {
+        rqli_acquire_on_failed(self, &fault);
+    } else {
+        rqli_request_on_poll(&self->request);
+    }
+}
+
+static void take_hand_over(struct rqli_acquire *self)
+{
+    if (rqli_grant_by_transfer(self->locks[0], self->options, &self->waiter.offer)) {
+        rqli_request_on_granted(&self->request);
+    } else {
+        refuse_hand_over(self);
+    }
+}
+
 /* It brings the grant of one lock; for several it only asks to poll: their script takes all. */
 static void take_push(struct rqli_acquire *self)
 {
     self->waiter.pushed = false;
-    if (!self->several && rqli_grant_by_push(self->locks[0], self->options, &self->waiter.push)) {
+    if (self->waiter.is_handed) {
+        take_hand_over(self);
+    } else if (!self->several &&
+               rqli_grant_by_push(self->locks[0], self->options, &self->waiter.push)) {
         rqli_request_on_granted(&self->request);
     } else {
         self->late_token = self->waiter.push.token;
@@ -298,6 +243,9 @@ static bool waits(struct rqli_acquire *self, int64_t until_us)
         woken(&self->op, wake);
         return false;
     }
+    if (self->loop) {
+        self->waiter.sleeps = true; /* a thread does, in rqli_push_threads_wait() */
+    }
     self->op.again_us = until_us;
     return true;
 }
@@ -315,7 +263,7 @@ static bool take_step(struct rqli_acquire *self, enum rqli_op_next *out)
         *out = RQLI_OP_WAIT;
         return waits(self, step.until_us);
     case RQLI_WANT_LEAVE:
-        return leave(self);
+        return rqli_leave_next(self);
     case RQLI_WANT_FINISH:
         break;
     }
@@ -331,6 +279,9 @@ static enum rqli_op_next next(struct rqli_op *op)
     struct rqli_acquire *self = (struct rqli_acquire *)op;
     enum rqli_op_next out;
 
+    if (self->loop) {
+        self->waiter.sleeps = false;
+    }
     if (op->is_cancelled) {
         rqli_request_on_cancelled(&self->request, false);
     }
@@ -379,7 +330,8 @@ static void init_waiter(struct rqli_acquire *self)
 
 void rqli_acquire_init(struct rqli_acquire *self)
 {
-    static const struct rqli_op_ops ops = {write_calls, read_reply, next, woken};
+    static const struct rqli_op_ops ops = {
+        .write = write_calls, .read = read_reply, .next = next, .woken = woken};
     const rql_lock_options *options = self->options;
     const rql_lock *first = rqli_acquire_lock(self, 0);
     const struct rqli_request_limits limits = {

@@ -101,6 +101,14 @@ static inline rql_lock *rqli_acquire_lock(const struct rqli_acquire *self, size_
     return self->locks[self->several ? self->several->order[i] : 0];
 }
 
+/* Leaving the queues, in leaving.c: its calls, their replies (NULL: none came), and the next round.
+ * False: it is over. */
+void rqli_leave_write(const struct rqli_acquire *self, size_t i, struct rqli_call *call);
+void rqli_leave_read(struct rqli_acquire *self, size_t i, const struct rqli_reply *reply);
+bool rqli_leave_next(struct rqli_acquire *self);
+/* Nobody waits for it: goes on until the server has confirmed, or the grant must have ended. */
+void rqli_leave_in_background(const struct rqli_acquire *self, const rql_lock *lock);
+
 /* What a try came to: its answer, or why there is none. */
 void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_exchange *exchange,
                        const struct rqli_reply *reply);

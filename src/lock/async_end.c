@@ -105,7 +105,7 @@ static void begin_end(struct rqli_job *job)
         return;
     }
     rqli_leases_remove(job->loop->client->leases, self->locks, self->count);
-    rqli_end_init(&self->end, self->parts, self->locks, self->count);
+    rqli_end_init(&self->end, self->parts, self->locks, self->count, job->loop);
     self->task = (struct rqli_op_task){
         .op = &self->end.op, .loop = &job->loop->op, .done = on_ended, .calls = self->calls};
     if (!rqli_op_start(&self->task)) {

@@ -36,6 +36,7 @@ struct rql_client {
     struct rqli_leases *leases;       /* leases, and what the background thread does */
     struct rqli_stats *stats;
     struct rqli_freelist handles; /* of locks, to be used again */
+    struct rqli_freelist transfers;
     struct rqli_holders holders;
     struct rqli_hosts *hosts;                /* the threads that the swarm vouches for */
     struct rql_swarm *swarm;                 /* of auto_swarm, or NULL */
@@ -45,6 +46,8 @@ struct rql_client {
     atomic_bool was_connected;     /* and its clock was learned from */
     _Atomic int64_t round_trip_us; /* to the server and back, of late; 0: not known */
     _Atomic uint64_t n_acquirers;  /* requests that are acquirers of their own */
+    _Atomic uint64_t
+        knows_transfer; /* generation of the connection that has carried one; 0: none */
 
     struct {
         pthread_mutex_t mutex;

@@ -103,6 +103,7 @@ rql_client *rqli_client_free(rql_client *client)
     rqli_stats_free(client->stats);
     rqli_hosts_free(client->hosts);
     rqli_freelist_fini(&client->handles);
+    rqli_freelist_fini(&client->transfers);
     if (client->url) {
         explicit_bzero(client->url, strlen(client->url));
         free(client->url);

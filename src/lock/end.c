@@ -16,8 +16,9 @@
  */
 
 enum {
-    PAUSE_US = 20000,  /* between two calls of which the first got no reply */
-    BLOCK_SLACK_MS = 2 /* the gem takes back of an extension: ttl - elapsed - 2 */
+    PAUSE_US = 20000,   /* between two calls of which the first got no reply */
+    SETTLING_US = 1000, /* between two looks whether a hand-over is settled */
+    BLOCK_SLACK_MS = 2  /* the gem takes back of an extension: ttl - elapsed - 2 */
 };
 
 /* This fault of an idempotent call may be gone at the next one. */
@@ -27,13 +28,32 @@ static bool may_pass(rql_status status)
            status == RQL_E_READ_ONLY || status == RQL_E_NOMEM;
 }
 
+/* Once, when the turn of the call has come: is there somebody in this client to be handed the lock?
+ */
+static void choose_next(struct rqli_end *self)
+{
+    if (self->on.lock && !self->has_chosen && rqli_hand_over_choose(&self->on)) {
+        self->op.generation = self->on.transfer->generation;
+        self->op.pushes_first = false; /* nobody is notified by the server */
+    }
+    self->has_chosen = true;
+}
+
 /* A release that freed a lock with a long queue serves only the first of it; calls that serve the
  * rest follow in further rounds. A re-entry is taken back by its own nonce, from the grant of the
  * outer one. */
 static void write_end(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
-    const struct rqli_end_part *part = &((struct rqli_end *)op)->parts[i];
+    struct rqli_end *self = (struct rqli_end *)op;
+    const struct rqli_end_part *part = &self->parts[i];
 
+    if (call->out) {
+        choose_next(self);
+    }
+    if (self->on.transfer) {
+        rqli_hand_over_write(&self->on, call);
+        return;
+    }
     if (part->is_serving) {
         rqli_serve_write(part->keys, call);
         return;
@@ -48,6 +68,41 @@ static void write_end(struct rqli_op *op, size_t i, struct rqli_call *call)
         rqli_call_text(call, part->nonce);
     }
     rqli_call_random(call);
+}
+
+static void placed(struct rqli_op *op)
+{
+    struct rqli_end *self = (struct rqli_end *)op;
+
+    if (self->on.chosen) {
+        rqli_hand_over_place(&self->on);
+    }
+}
+
+/* Nothing was found of a lock whose own hand-over to us the server may not know yet. */
+static bool is_premature(struct rqli_end *self, const struct rqli_end_part *part)
+{
+    bool is_open = part->lock && rqli_transfer_is_open(part->lock->transfer);
+
+    self->has_lost_stream = self->has_lost_stream || is_open;
+    return is_open;
+}
+
+/* RQL_OK: it is the next owner's. RQL_NOT_HELD: it was ours no more. RQL_E_UNKNOWN: to be repeated.
+ */
+static rql_status understand_transfer(struct rqli_end *self, const struct rqli_end_part *part,
+                                      const struct rqli_exchange *answer,
+                                      const struct rqli_outcome *outcome)
+{
+    if (outcome->what == RQLI_TRANSFERRED) {
+        rqli_hand_over_on_done(&self->on, answer->sent_us, outcome->third);
+        return RQL_OK;
+    }
+    if (is_premature(self, part)) {
+        return RQL_E_UNKNOWN;
+    }
+    rqli_hand_over_on_refused(&self->on);
+    return RQL_NOT_HELD;
 }
 
 /*
@@ -66,10 +121,30 @@ static rql_status understand(struct rqli_end *self, struct rqli_end_part *part,
                                    part->keys->lock.data, &self->fault);
     }
     part->is_serving = outcome.second == RQLI_SERVED_PARTLY;
+    if (self->on.transfer) {
+        return understand_transfer(self, part, answer, &outcome);
+    }
+    if (outcome.what != 1 && is_premature(self, part)) {
+        return RQL_E_UNKNOWN;
+    }
     if (part->unused_ms > 0) {
         rqli_leases_on_shortened(self->client->leases, part->lock, self->begun_us, outcome.third);
     }
     return outcome.what == 1 ? RQL_OK : RQL_NOT_HELD;
+}
+
+/* A transfer that was not put in the stream is none. One that was is repeated as it is, while
+ * nothing but the connection is in the way and its new owner relies on it; else the lock is
+ * released as any other, and what the new owner may have got of it is given back. */
+static void read_transfer_fault(struct rqli_end *self, rql_status fault)
+{
+    bool passes = fault == RQL_E_UNKNOWN || fault == RQL_E_IO || fault == RQL_E_NOMEM;
+
+    if (self->on.chosen) {
+        rqli_hand_over_abandon(&self->on);
+    } else if (self->on.transfer && (!passes || self->on.transfer->is_refused)) {
+        rqli_hand_over_end(&self->on, true);
+    }
 }
 
 /* A fault is remembered: if a later call finds nothing, the one without a reply has ended it. */
@@ -87,6 +162,8 @@ static void read_end(struct rqli_op *op, size_t i, const struct rqli_exchange *a
         self->fault = *fault;
         part->status = fault->status;
         part->may_have_ended = part->may_have_ended || fault->status == RQL_E_UNKNOWN;
+        self->has_lost_stream = true;
+        read_transfer_fault(self, fault->status);
     }
 }
 
@@ -98,6 +175,9 @@ static void settle(struct rqli_end *self, struct rqli_end_part *part)
     const rql_lock *lock = part->lock;
 
     part->is_settled = true;
+    if (self->on.transfer) {
+        rqli_hand_over_end(&self->on, may_pass(part->status));
+    }
     if (part->status == RQL_NOT_HELD && part->may_have_ended) {
         part->status = part->believed; /* the call without a reply has released it */
     } else if (may_pass(part->status) && part->unused_ms == 0 && lock) {
@@ -147,12 +227,28 @@ static size_t settle_round(struct rqli_end *self)
     return n_left;
 }
 
+/* A lock that was handed over inside the client may be unknown to the server as ours. What is said
+ * of it goes over the connection that carried the transfer, behind it; when that broke, not before
+ * the transfer was repeated, by whom it came from, and answered. */
+static bool must_wait(struct rqli_end *self)
+{
+    const struct rqli_transfer *transfer = self->on.lock ? self->on.lock->transfer : NULL;
+
+    self->op.generation = 0;
+    if (!rqli_transfer_is_open(transfer)) {
+        return false;
+    }
+    self->op.generation = transfer->generation;
+    return (self->has_lost_stream || transfer->carrier != rqli_hand_over_carrier(&self->on)) &&
+           has_time(self, 0);
+}
+
 /* `parts` first, then, when they are settled, `later`: rqli_end_init() says which are which. */
 static enum rqli_op_next next(struct rqli_op *op)
 {
     struct rqli_end *self = (struct rqli_end *)op;
 
-    if (self->has_asked) {
+    if (self->has_asked && !self->is_waiting) {
         op->n_calls = settle_round(self);
     }
     self->has_asked = true;
@@ -161,10 +257,25 @@ static enum rqli_op_next next(struct rqli_op *op)
         op->n_calls = self->n_later;
         self->n_later = 0;
     }
-    return op->n_calls == 0 ? RQLI_OP_OVER : RQLI_OP_AGAIN;
+    if (op->n_calls == 0) {
+        return RQLI_OP_OVER;
+    }
+    self->is_waiting = must_wait(self);
+    if (self->is_waiting) {
+        op->again_us = rqli_now_us() + SETTLING_US;
+        return RQLI_OP_WAIT;
+    }
+    return RQLI_OP_AGAIN;
 }
 
-static const struct rqli_op_ops ops = {write_end, read_end, next, NULL};
+static void woken(struct rqli_op *op, enum rqli_wake wake)
+{
+    (void)op;
+    (void)wake;
+}
+
+static const struct rqli_op_ops ops = {
+    .write = write_end, .read = read_end, .next = next, .woken = woken, .placed = placed};
 
 /* gives_back: on a loop these calls go ahead of those that ask for locks. */
 static void begin(struct rqli_end *self, rql_client *client, struct rqli_end_part *parts)
@@ -182,6 +293,10 @@ static void begin(struct rqli_end *self, rql_client *client, struct rqli_end_par
     self->parts = parts;
     self->n_later = 0;
     self->has_asked = false;
+    self->on = (struct rqli_hand_over){.lock = NULL};
+    self->has_chosen = false;
+    self->has_lost_stream = false;
+    self->is_waiting = false;
 }
 
 /* What the holder believed up to now: RQL_OK or RQL_NOT_HELD. Off the list the lease is ours. */
@@ -238,9 +353,12 @@ static size_t add_parts(struct rqli_end *self, struct rqli_end_part *parts, rql_
 /* A re-entry ends before the grant that it shares. They do not go in one round: a server that has
  * lost the script of the one would do the other first. */
 void rqli_end_init(struct rqli_end *self, struct rqli_end_part *parts, rql_lock *const *locks,
-                   size_t count)
+                   size_t count, struct rql_loop *loop)
 {
     begin(self, locks[0]->client, parts);
+    if (count == 1) {
+        self->on = (struct rqli_hand_over){.lock = locks[0], .loop = loop};
+    }
     self->op.n_calls = add_parts(self, parts, locks, count, true);
     self->later = parts + self->op.n_calls;
     self->n_later = add_parts(self, self->later, locks, count, false);
@@ -263,7 +381,7 @@ static rql_status end_one(rql_lock *const *lock, rql_error *error)
     struct rqli_end_part part;
     struct rqli_end self;
 
-    rqli_end_init(&self, &part, lock, 1);
+    rqli_end_init(&self, &part, lock, 1, NULL);
     return run(&self, error);
 }
 
@@ -279,7 +397,7 @@ rql_status rqli_give_back(rql_lock *const *locks, size_t count, rql_error *error
     if (count == 1) {
         return end_one(locks, error);
     }
-    rqli_end_init(&self, parts, locks, count);
+    rqli_end_init(&self, parts, locks, count, NULL);
     return run(&self, error);
 }
 

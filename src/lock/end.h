@@ -4,7 +4,7 @@
 /* The end of 1 to 64 holds on the server: grants are released with their owner checked, re-entries
  * taken back. The queue of each lock that it frees is served to its end. */
 
-#include "lock/lock.h"
+#include "lock/hand_over.h"
 #include "net/op.h"
 
 #include <rql/series.h>
@@ -25,7 +25,12 @@ struct rqli_end {
     struct rqli_op op; /* first */
     rql_client *client;
     int64_t begun_us;
-    bool has_asked;              /* there were calls, and all are answered */
+    bool has_asked; /* there were calls, and all are answered */
+    /* Of a single lock: */
+    struct rqli_hand_over on;    /* to a waiter of this client; on.lock NULL: of several */
+    bool has_chosen;             /* it was seen whether there is one */
+    bool has_lost_stream;        /* a call was not answered, or not to be relied on */
+    bool is_waiting;             /* for the hand-over by which it has come to be settled */
     struct rqli_end_part *parts; /* the first op.n_calls are still to be asked for */
     struct rqli_end_part *later; /* after those, when they are settled: */
     size_t n_later;
@@ -33,10 +38,11 @@ struct rqli_end {
     rql_error error; /* that op.status is; else nothing is in it */
 };
 
-/* The locks are off the list of leases; they are not freed. parts has room for count. Then drive
- * op, of which also the first `next` may say that it is over: RQL_OK, RQL_NOT_HELD, or a fault. */
+/* On a loop, or NULL: on the caller's thread. The locks are off the list of leases; they are not
+ * freed. parts has room for count. Then drive op, of which also the first `next` may say that it is
+ * over: RQL_OK, RQL_NOT_HELD, or a fault. */
 void rqli_end_init(struct rqli_end *self, struct rqli_end_part *parts, rql_lock *const *locks,
-                   size_t count);
+                   size_t count, struct rql_loop *loop);
 
 /* Takes the locks off the list of leases and ends them. Blocks. Statuses of rql_lock_release(). */
 rql_status rqli_give_back(rql_lock *const *locks, size_t count, rql_error *error);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "lock/client.h"
 #include "lock/leases.h"
+#include "lock/transfer.h"
 #include "observe/observe.h"
 #include "wire/answer.h"
 
@@ -12,6 +13,8 @@
  * the lease changes only by a reply. A series is extended in one round trip, lock by lock: one that
  * has ended does not keep the others from their new ttl.
  */
+
+enum { SETTLING_US = 1000 }; /* between two looks whether a hand-over is settled */
 
 rql_status rqli_extend_check(int64_t ttl_ms, rql_error *error)
 {
@@ -95,6 +98,19 @@ static bool is_gone(const struct rqli_extend *self)
     return self->op.n_calls == 1 && rql_lock_get_state(self->locks[0]) == RQL_GONE;
 }
 
+/* A lock that was handed over inside the client may not be ours on the server yet. */
+static bool must_wait(const struct rqli_extend *self)
+{
+    return self->op.n_calls == 1 && rqli_transfer_is_open(self->locks[0]->transfer) &&
+           rqli_now_us() + SETTLING_US < self->op.until_us;
+}
+
+static void woken(struct rqli_op *op, enum rqli_wake wake)
+{
+    (void)op;
+    (void)wake;
+}
+
 /* One round, not repeated: on a fault the old deadline stands, and the caller may ask again. */
 static enum rqli_op_next next(struct rqli_op *op)
 {
@@ -102,6 +118,10 @@ static enum rqli_op_next next(struct rqli_op *op)
 
     if (self->has_asked) {
         return RQLI_OP_OVER;
+    }
+    if (must_wait(self)) {
+        op->again_us = rqli_now_us() + SETTLING_US;
+        return RQLI_OP_WAIT;
     }
     self->has_asked = true;
     if (is_gone(self)) {
@@ -115,7 +135,8 @@ static enum rqli_op_next next(struct rqli_op *op)
 void rqli_extend_init(struct rqli_extend *self, rql_lock *const *locks, size_t count,
                       int64_t ttl_ms)
 {
-    static const struct rqli_op_ops ops = {write_extend, read_extend, next, NULL};
+    static const struct rqli_op_ops ops = {
+        .write = write_extend, .read = read_extend, .next = next, .woken = woken};
     const rql_client *client = locks[0]->client;
 
     self->op = (struct rqli_op){

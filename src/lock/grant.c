@@ -7,6 +7,7 @@
 #include "lock/clock_offset.h"
 #include "lock/leases.h"
 #include "lock/server_clock.h"
+#include "lock/transfer.h"
 #include "lock/wait.h"
 #include "net/socket.h"
 #include "net/subscription.h"
@@ -100,6 +101,37 @@ bool rqli_grant_by_push(rql_lock *lock, const rql_lock_options *options,
     lock->hand_off_us = push->received_us - begun_us;
     lock->process = RQL_LOCK_OBTAINING;
     lock->handed_over = true;
+    return true;
+}
+
+/* Relied on as long as the one before would have, until the server's answer is here: then for its
+ * own ttl. */
+bool rqli_grant_by_transfer(rql_lock *lock, const rql_lock_options *options,
+                            struct rqli_transfer **offer)
+{
+    const struct rqli_transfer *from = *offer;
+    struct rqli_lease_terms terms = terms_of(options, from->begun_us, options->ttl_ms);
+    int64_t now_us = rqli_now_us();
+
+    if (from->state == RQLI_TRANSFER_FAILED || now_us >= from->until_us ||
+        !is_in_force(lock, &terms)) {
+        return false;
+    }
+    rqli_lease_init(&lock->kept.lease, &terms);
+    rqli_lease_on_unconfirmed(&lock->kept.lease, from->until_us);
+    memcpy(lock->grant_nonce, lock->nonce, sizeof lock->grant_nonce);
+    lock->begun_us = from->begun_us;
+    lock->token = from->token;
+    lock->ts_us = from->ts_us;
+    lock->hand_off_us = now_us - from->begun_us;
+    lock->process = RQL_LOCK_OBTAINING;
+    lock->handed_over = true;
+    lock->carrier = from->carrier;
+    lock->generation = from->generation;
+    lock->n_chained = from->n_chained;
+    lock->chain_us = from->chain_us;
+    lock->transfer = *offer;
+    *offer = NULL;
     return true;
 }
 
@@ -234,6 +266,7 @@ static void on_queued(struct rqli_acquire *self, const struct rqli_exchange *exc
     rql_error fault;
 
     notify_queued(self, answer);
+    rqli_wait_offer(self, answer->in_front);
     self->result->rank = answer->rank;
     self->was_restored = answer->was_restored;
     self->watched =
@@ -390,6 +423,8 @@ void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_exchange *ex
     rqli_server_clock_learn(self->client, &reading);
     note_late_push(self, &answer);
     if (!self->several) {
+        self->locks[0]->carrier = exchange->carrier;
+        self->locks[0]->generation = exchange->generation;
         log_answer(lock, &answer);
     }
     self->fault = RQL_OK;

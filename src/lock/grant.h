@@ -7,6 +7,7 @@
 
 struct rqli_answer;
 struct rqli_push;
+struct rqli_transfer;
 
 /* True: the lock is filled in and ours, with its lease. False: that may be over already, so the
  * server has to be asked again. */
@@ -17,5 +18,10 @@ bool rqli_grant_by_answer(rql_lock *lock, const rql_lock_options *options,
  * clock is; if it is not, or the push is old, the server is asked: it may be over. */
 bool rqli_grant_by_push(rql_lock *lock, const rql_lock_options *options,
                         const struct rqli_push *push);
+
+/* The same for one that another thread or loop of this client hands on. It takes the offer's place
+ * in the lock's handle; *offer is NULL then. */
+bool rqli_grant_by_transfer(rql_lock *lock, const rql_lock_options *options,
+                            struct rqli_transfer **offer);
 
 #endif

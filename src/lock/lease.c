@@ -135,6 +135,7 @@ void rqli_lease_on_extended(struct rqli_lease *self, int64_t sent_us, int64_t le
         return; /* answers overtake each other: two connections extend */
     }
     self->is_claimed = true;
+    self->is_unconfirmed = false;
     count_from(self, sent_us, left_ms);
     if (sent_us < self->doubted_us) {
         self->renew_us = self->doubted_us;
@@ -150,6 +151,15 @@ void rqli_lease_on_shortened(struct rqli_lease *self, int64_t sent_us, int64_t l
 
     self->deadline_us = deadline_us < self->deadline_us ? deadline_us : self->deadline_us;
     self->known_us = sent_us > self->known_us ? sent_us : self->known_us;
+}
+
+/* A renewal could overtake what makes the lock ours on the server. */
+void rqli_lease_on_unconfirmed(struct rqli_lease *self, int64_t until_us)
+{
+    self->is_unconfirmed = true;
+    self->deadline_us = until_us < self->deadline_us ? until_us : self->deadline_us;
+    self->renew_us = RQLI_NEVER_US;
+    self->doubt_us = RQLI_NEVER_US;
 }
 
 /* Soon, but not at once: a twentieth of the ttl keeps a dead server from being asked in a
@@ -169,7 +179,7 @@ void rqli_lease_on_doubt(struct rqli_lease *self, int64_t now_us)
     if (self->state != RQL_GONE) {
         self->state = RQL_DOUBTFUL;
         self->doubted_us = now_us;
-        self->renew_us = now_us;
+        self->renew_us = self->is_unconfirmed ? RQLI_NEVER_US : now_us;
     }
 }
 

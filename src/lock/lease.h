@@ -24,6 +24,7 @@ struct rqli_lease {
     int64_t doubted_us;  /* the last one; settled by an answer to what was asked after it */
     bool renews;         /* auto_extend */
     bool is_claimed;     /* false: handed over, and the server has not heard of us yet */
+    bool is_unconfirmed; /* handed over inside the client, and the server has not said so yet */
     bool is_reported;    /* the loss was reported */
 };
 
@@ -62,6 +63,8 @@ int64_t rqli_lease_due_us(const struct rqli_lease *self);
 void rqli_lease_on_extended(struct rqli_lease *self, int64_t sent_us, int64_t left_ms);
 /* No more than left_ms from sent_us on, whatever was acknowledged before. */
 void rqli_lease_on_shortened(struct rqli_lease *self, int64_t sent_us, int64_t left_ms);
+/* Relied on until until_us at most, and not renewed before an extension is acknowledged. */
+void rqli_lease_on_unconfirmed(struct rqli_lease *self, int64_t until_us);
 void rqli_lease_on_setback(struct rqli_lease *self, int64_t now_us); /* no answer */
 void rqli_lease_on_doubt(struct rqli_lease *self, int64_t now_us);   /* the clock jumped: verify */
 void rqli_lease_on_gone(struct rqli_lease *self);

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/client.h"
+#include "lock/transfer.h"
 #include "net/conn.h"
 
 #include <fcntl.h>
@@ -37,17 +38,6 @@ struct rqli_leases *rqli_leases_new(rql_client *client)
     return self->conn ? self : rqli_leases_free(self);
 }
 
-void rqli_leases_note(struct rqli_leases *self, enum rqli_trace_what what, int64_t value)
-{
-    struct rqli_trace *ring = &self->shared.trace;
-    /* It may wrap around: the size is a power of two. */
-    unsigned at = ring->n++ % RQLI_TRACE_SIZE;
-
-    ring->item[at].at_us = rqli_now_us();
-    ring->item[at].value = value;
-    ring->item[at].what = what;
-}
-
 /* Under the mutex, as all static functions below but is_extended(). Noted only if the thread comes
  * earlier by it. */
 static void rouse(struct rqli_leases *self, int64_t at_us)
@@ -73,6 +63,9 @@ static void unlist(struct rqli_leases *self, rql_lock *lock)
     if (lock->kept.is_listed) {
         /* The counters are unsigned: this takes one away. */
         rqli_holders_count(&self->client->holders, lock->holder, (uint32_t)-1);
+    }
+    if (lock->transfer && lock->transfer->lock == lock) {
+        lock->transfer->lock = NULL;
     }
     rqli_lease_table_remove(&self->shared.table, lock);
     forget(&self->shared.batch, lock);
@@ -116,16 +109,6 @@ struct rqli_leases *rqli_leases_free(struct rqli_leases *self)
     (void)pthread_mutex_destroy(&self->shared.mutex);
     free(self);
     return NULL;
-}
-
-struct rqli_trace rqli_leases_trace(struct rqli_leases *self)
-{
-    struct rqli_trace copy;
-
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    copy = self->shared.trace;
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    return copy;
 }
 
 /* In a fork child there is no such thread, and a mutex may stay locked for ever: only the socket is
@@ -176,6 +159,45 @@ static bool look_after(struct rqli_leases *self, rql_lock *lock)
            (is_passive || watch(self, lock));
 }
 
+/* Something may be due earlier than before. */
+static void rouse_for(struct rqli_leases *self, rql_lock *lock)
+{
+    if (lock->kept.is_watched) {
+        rqli_lease_table_update(&self->shared.table, lock);
+        rouse(self, rqli_lease_due_us(&lock->kept.lease));
+    }
+}
+
+/* What was settled before the new owner has listed its lock is found here as well. */
+static void apply_transfer(struct rqli_leases *self, const struct rqli_transfer *transfer)
+{
+    rql_lock *lock = transfer->lock;
+
+    if (!lock || transfer->state == RQLI_TRANSFER_SENT) {
+        return;
+    }
+    if (transfer->state == RQLI_TRANSFER_DONE) {
+        rqli_lease_on_extended(&lock->kept.lease, transfer->sent_us, transfer->left_ms);
+    } else {
+        rqli_lease_on_gone(&lock->kept.lease);
+    }
+    rouse_for(self, lock);
+}
+
+/* Once: a repetition that comes to something else says nothing of the lock any more. */
+void rqli_leases_on_transferred(struct rqli_leases *self, struct rqli_transfer *transfer,
+                                int64_t sent_us, int64_t left_ms)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (transfer->state == RQLI_TRANSFER_SENT) {
+        transfer->sent_us = sent_us;
+        transfer->left_ms = left_ms;
+        transfer->state = left_ms < 0 ? RQLI_TRANSFER_FAILED : RQLI_TRANSFER_DONE;
+        apply_transfer(self, transfer);
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
 rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *error)
 {
     rql_status status = RQL_OK;
@@ -196,6 +218,9 @@ rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *
         unlist(self, lock);
         status = rqli_fail(error, RQL_E_NOMEM, "%s: the background thread could not be started",
                            lock->name);
+    } else if (lock->transfer) {
+        lock->transfer->lock = lock;
+        apply_transfer(self, lock->transfer);
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return status;
@@ -302,15 +327,6 @@ struct rqli_lease rqli_leases_lease(struct rqli_leases *self, const rql_lock *lo
     lease = lock->kept.lease;
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return lease;
-}
-
-/* Something may be due earlier than before. */
-static void rouse_for(struct rqli_leases *self, rql_lock *lock)
-{
-    if (lock->kept.is_watched) {
-        rqli_lease_table_update(&self->shared.table, lock);
-        rouse(self, rqli_lease_due_us(&lock->kept.lease));
-    }
 }
 
 /* Also an extension can come too late: then the lease stays gone, for its loss may have been

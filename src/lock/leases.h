@@ -80,6 +80,8 @@ struct rqli_leases {
     } shared;            /* everything in here under shared.mutex */
 };
 
+struct rqli_transfer;
+
 struct rqli_leases *rqli_leases_new(rql_client *client);
 struct rqli_leases *rqli_leases_free(struct rqli_leases *self); /* ends the thread */
 void rqli_leases_abandon(struct rqli_leases *self);             /* as rqli_conn_abandon() */
@@ -144,6 +146,10 @@ bool rqli_leases_on_extended(struct rqli_leases *self, rql_lock *lock, int64_t s
 void rqli_leases_on_shortened(struct rqli_leases *self, const rql_lock *ended, int64_t sent_us,
                               int64_t left_ms);
 void rqli_leases_on_gone(struct rqli_leases *self, rql_lock *lock);
+/* The server has heard of this hand-over: the lock is its new owner's, for left_ms from sent_us on;
+ * below 0: it is not. */
+void rqli_leases_on_transferred(struct rqli_leases *self, struct rqli_transfer *transfer,
+                                int64_t sent_us, int64_t left_ms);
 /* This grant was taken away: whoever shares it has lost its lock. */
 void rqli_leases_on_taken(struct rqli_leases *self, struct rqli_slice grant_nonce);
 

@@ -4,6 +4,7 @@
 #include "base/scope.h"
 #include "lock/client.h"
 #include "lock/hosts.h"
+#include "lock/transfer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +120,7 @@ rql_lock *rqli_lock_free(rql_lock *lock)
         if (lock->kept.lost_fd >= 0) {
             (void)close(lock->kept.lost_fd);
         }
+        rqli_transfer_give(lock->client, lock->transfer);
         if (lock->room != ROOM || !rqli_freelist_keep(&lock->client->handles, lock)) {
             free(lock);
         }

@@ -36,6 +36,11 @@ struct rql_lock {
     struct rqli_subject subject; /* who listens; constant once the acquisition has begun */
     rql_lock_process process;
     bool handed_over;
+    const void *carrier; /* the connection over which it was granted; NULL: one of several */
+    uint64_t generation; /* and which one in a row that was */
+    struct rqli_transfer *transfer; /* by which it was handed over inside the client, or NULL */
+    int n_chained;                  /* how often in a row; 0: by the server */
+    int64_t chain_us;               /* begin of those */
     rql_lost_fn on_lost;
     void *user_data;
     pid_t owner_thread; /* renewal ends with it */
@@ -78,6 +83,7 @@ static inline struct rqli_figures rqli_lock_figures(const rql_lock *lock)
         .hand_off_us = lock->hand_off_us,
         .token = lock->token,
         .is_handed_over = lock->handed_over,
+        .is_local = lock->transfer != NULL,
     };
 }
 

@@ -8,6 +8,7 @@
 #include "lock/extend.h"
 #include "lock/leases.h"
 #include "lock/notify.h"
+#include "lock/transfer.h"
 #include "net/conn.h"
 #include "options/options.h"
 
@@ -187,6 +188,7 @@ rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
     rql_status status = check_lock(lock, error);
 
     if (!status) {
+        rqli_transfer_await(lock->transfer, rqli_client_budget_us(lock->client, rqli_now_us()));
         status = rqli_query(lock->client, &exchange, error, "HGET", lock->keys.lock.data,
                             "rql_nonce", NULL);
     }

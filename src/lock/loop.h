@@ -65,7 +65,8 @@ struct rql_loop {
     struct rqli_ring jobs;  /* under way */
     uint64_t tracking_conn; /* generations that CLIENT TRACKING was set up for */
     uint64_t tracking_pushes;
-    int64_t timer_us; /* it is set to */
+    _Atomic uint64_t knows_transfer; /* as in a client */
+    int64_t timer_us;                /* it is set to */
     bool wants_pushes;
     bool is_held_open;     /* the uv loop, by us */
     bool is_closing;       /* it ends when no job is under way */

@@ -17,6 +17,27 @@
  * have to wake it. Shorter than the time after which a hand-over is claimed. */
 enum { IDLE_LOOK_US = 150000 };
 
+void rqli_leases_note(struct rqli_leases *self, enum rqli_trace_what what, int64_t value)
+{
+    struct rqli_trace *ring = &self->shared.trace;
+    /* It may wrap around: the size is a power of two. */
+    unsigned at = ring->n++ % RQLI_TRACE_SIZE;
+
+    ring->item[at].at_us = rqli_now_us();
+    ring->item[at].value = value;
+    ring->item[at].what = what;
+}
+
+struct rqli_trace rqli_leases_trace(struct rqli_leases *self)
+{
+    struct rqli_trace copy;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    copy = self->shared.trace;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return copy;
+}
+
 /* A thread that has ended cannot be working under the lock any more. */
 static bool owner_is_gone(const rql_lock *lock)
 {

@@ -5,6 +5,7 @@
 #include "lock/client.h"
 #include "lock/loop.h"
 #include "lock/server_clock.h"
+#include "lock/transfer.h"
 #include "net/conn.h"
 #include "net/subscription.h"
 
@@ -45,13 +46,31 @@ rql_status rqli_wait_begin(struct rqli_acquire *self, rql_error *error)
                                                                               : RQL_OK;
 }
 
-/* Whoever was next behind it for this lock leads from now on. */
+/* Whoever was next behind it for this lock leads from now on. An offer that came to nothing is
+ * nobody's any more. */
 void rqli_wait_end(struct rqli_acquire *self)
 {
     if (self->loop) {
         rqli_loop_end_wait(self);
     } else if (self->waiter.has_joined) {
         rqli_push_threads_leave(self->client->pushes, &self->waiter);
+    }
+    rqli_transfer_give(self->client, self->waiter.offer);
+    self->waiter.offer = NULL;
+}
+
+/* A random one may be served out of turn, a series takes all its locks in one step: both by the
+ * server. */
+void rqli_wait_offer(struct rqli_acquire *self, struct rqli_slice in_front)
+{
+    struct rqli_waiter *waiter = &self->waiter;
+    const rql_lock *lock = self->locks[0];
+
+    waiter->in_front = rqli_waiter_hash(in_front);
+    if (!waiter->offer && waiter->in_front != 0 && !self->several &&
+        self->options->access_strategy == RQL_QUEUED) {
+        waiter->offer = rqli_transfer_offer(self->client, lock->acquirer, lock->host, lock->nonce,
+                                            self->options);
     }
 }
 

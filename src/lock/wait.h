@@ -13,6 +13,10 @@
 rql_status rqli_wait_begin(struct rqli_acquire *self, rql_error *error);
 void rqli_wait_end(struct rqli_acquire *self);
 
+/* In the queue, directly behind this acquirer: whose release inside this client makes it the next
+ * owner. */
+void rqli_wait_offer(struct rqli_acquire *self, struct rqli_slice in_front);
+
 /* A thread: connects for the first time, so that the server's clock and distance are known before
  * the first script. */
 rql_status rqli_wait_connect(struct rqli_acquire *self, rql_error *error);

@@ -176,7 +176,8 @@ static enum rqli_op_next next(struct rqli_op *op)
 void rqli_withdrawal_batch_run(struct rqli_withdrawal_batch *self, struct rqli_conn *conn,
                                int64_t until_us)
 {
-    static const struct rqli_op_ops ops = {write_withdraw, read_withdraw, next, NULL};
+    static const struct rqli_op_ops ops = {
+        .write = write_withdraw, .read = read_withdraw, .next = next};
     struct withdraw withdraw;
 
     withdraw.op = (struct rqli_op){.ops = &ops, .n_calls = self->count, .until_us = until_us};

@@ -47,6 +47,15 @@ void rqli_exchange_give(struct rqli_exchange *exchange); /* NULL is fine */
  */
 rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us, rql_error *error);
 
+/*
+ * The same in two steps, for what must be told to somebody before the server can answer it: first
+ * into the stream, behind all that was put there before, then sent and answered. It goes over the
+ * connection of this generation or not at all: RQL_E_IO, and there is nothing to await.
+ */
+rql_status rqli_exchange_put(struct rqli_exchange *exchange, uint64_t generation, rql_error *error);
+rql_status rqli_exchange_await(struct rqli_exchange *exchange, int64_t deadline_us,
+                               rql_error *error);
+
 /* Connects if need be; what rqli_exchange_run() would do first. RQL_OK at once when connected. */
 rql_status rqli_conn_connect(struct rqli_conn *self, int64_t deadline_us, rql_error *error);
 

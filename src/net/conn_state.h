@@ -92,4 +92,7 @@ void rqli_conn_close_if_broken(struct rqli_conn *self);
  * one, as soon as that is allowed again. */
 rql_status rqli_conn_connect_locked(struct rqli_conn *self, int64_t deadline_us, rql_error *error);
 
+/* Under the mutex: it is there, as far as can be seen. */
+bool rqli_conn_is_up_locked(struct rqli_conn *self);
+
 #endif

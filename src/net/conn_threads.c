@@ -339,13 +339,18 @@ static rql_status connect_step(struct rqli_conn *self, int64_t deadline_us,
     return RQL_OK;
 }
 
+bool rqli_conn_is_up_locked(struct rqli_conn *self)
+{
+    end_if_ended(self);
+    return self->shared.state == UP;
+}
+
 rql_status rqli_conn_connect_locked(struct rqli_conn *self, int64_t deadline_us, rql_error *error)
 {
     bool waited_for_attempt = false;
     rql_status status = RQL_OK;
 
-    end_if_ended(self);
-    while (!status && self->shared.state != UP) {
+    while (!status && !rqli_conn_is_up_locked(self)) {
         status = connect_step(self, deadline_us, &waited_for_attempt, error);
     }
     return status;

@@ -217,31 +217,17 @@ static bool sleep_on(struct rqli_conn *self, struct exchange *exchange, int64_t 
     return seen == FINISHED;
 }
 
-rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us, rql_error *error)
+/* Under the mutex, which it releases: until our replies are there, or the deadline. Reads for all,
+ * if nobody does. A late caller still takes what has come already. */
+static rql_status await(struct rqli_conn *self, struct exchange *own, int64_t deadline_us,
+                        rql_error *error)
 {
-    struct exchange *own = (struct exchange *)exchange;
-    struct rqli_conn *self = own->conn;
     const char *where = self->sock.endpoint->where;
-    int64_t now_us;
+    int64_t now_us = own->visible.sent_us;
     bool is_late = false;
     rql_status status;
 
-    if (exchange->command.failed) {
-        return rqli_fail_nomem(error);
-    }
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    status = rqli_conn_connect_locked(self, deadline_us, error);
-    if (!status && !put_in_stream(self, own)) {
-        status = rqli_fail_nomem(error);
-    }
-    if (status) {
-        rqli_conn_unlock(self);
-        return status;
-    }
     write_out(self);
-    /* Until our replies are there, or the deadline: reads for all, if nobody does. A late caller
-     * still takes what has come already. */
-    now_us = exchange->sent_us;
     while (own->in_flight && !is_late) {
         is_late = now_us >= deadline_us;
         if (!self->shared.reader) {
@@ -268,6 +254,53 @@ rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us
     }
     rqli_conn_unlock(self);
     return status ? rqli_stream_fault(status, where, error) : RQL_OK;
+}
+
+rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us, rql_error *error)
+{
+    struct exchange *own = (struct exchange *)exchange;
+    struct rqli_conn *self = own->conn;
+    rql_status status;
+
+    if (exchange->command.failed) {
+        return rqli_fail_nomem(error);
+    }
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    status = rqli_conn_connect_locked(self, deadline_us, error);
+    if (!status && !put_in_stream(self, own)) {
+        status = rqli_fail_nomem(error);
+    }
+    if (status) {
+        rqli_conn_unlock(self);
+        return status;
+    }
+    return await(self, own, deadline_us, error);
+}
+
+rql_status rqli_exchange_put(struct rqli_exchange *exchange, uint64_t generation, rql_error *error)
+{
+    struct exchange *own = (struct exchange *)exchange;
+    struct rqli_conn *self = own->conn;
+    rql_status status = RQL_OK;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (!rqli_conn_is_up_locked(self) || self->shared.generation != generation) {
+        status = rqli_fail(error, RQL_E_IO, "%s: the connection has ended; nothing was sent",
+                           self->sock.endpoint->where);
+    } else if (exchange->command.failed || !put_in_stream(self, own)) {
+        status = rqli_fail_nomem(error);
+    }
+    rqli_conn_unlock(self);
+    return status;
+}
+
+rql_status rqli_exchange_await(struct rqli_exchange *exchange, int64_t deadline_us,
+                               rql_error *error)
+{
+    struct exchange *own = (struct exchange *)exchange;
+
+    (void)pthread_mutex_lock(&own->conn->shared.mutex);
+    return await(own->conn, own, deadline_us, error);
 }
 
 rql_status rqli_exchange_fault(const struct rqli_exchange *exchange, const struct rqli_reply *reply,

@@ -32,6 +32,8 @@ struct rqli_op_ops {
     enum rqli_op_next (*next)(struct rqli_op *op);
     /* A wait has ended. NULL: it never waits. */
     void (*woken)(struct rqli_op *op, enum rqli_wake wake);
+    /* With op->generation: the calls are in the stream, and not sent yet. */
+    void (*placed)(struct rqli_op *op);
 };
 
 /* In one round: two commands for each key of a batch. */
@@ -44,10 +46,11 @@ struct rqli_op {
     int64_t until_us; /* no reply is waited for beyond this */
     int64_t grace_us; /* but on a loop, as long as the server keeps answering others within this */
     int64_t again_us;
-    bool gives_back;   /* on a loop: goes ahead of those that want something */
-    bool pushes_first; /* see rqli_op_run() */
-    bool is_late;      /* on a loop: until_us came before the calls could be sent */
-    bool is_cancelled; /* its caller wants it no more */
+    uint64_t generation; /* the calls go over this connection, or get RQL_E_IO; 0: over any */
+    bool gives_back;     /* on a loop: goes ahead of those that want something */
+    bool pushes_first;   /* see rqli_op_run() */
+    bool is_late;        /* on a loop: until_us came before the calls could be sent */
+    bool is_cancelled;   /* its caller wants it no more */
     rql_status status;
 };
 

@@ -153,6 +153,14 @@ static void write_call(struct rqli_op_loop *self, struct rqli_op_call *first)
     bool with_text = false;
 
     leave_line(first);
+    if (op->generation != 0 && op->generation != rqli_conn_loop_generation(self->conn)) {
+        rql_error fault;
+
+        (void)rqli_fail(&fault, RQL_E_IO, "%s: the connection has ended; nothing was sent",
+                        where(self));
+        read_call(first, NULL, &fault);
+        return;
+    }
     rqli_call_begin(&call, rqli_conn_loop_out(self->conn));
     op->ops->write(op, index_of(first), &call);
     first->is_plain = call.is_plain;
@@ -165,6 +173,9 @@ static void write_call(struct rqli_op_loop *self, struct rqli_op_call *first)
     self->sent = first->position;
     if (with_text) {
         self->taught[call.script] = first->position;
+    }
+    if (op->generation != 0) {
+        op->ops->placed(op);
     }
 }
 

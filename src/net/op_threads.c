@@ -32,10 +32,6 @@ static void write_calls(struct round *self, struct rqli_command *command)
     uint64_t taught = 0;
 
     rqli_command_reset(command);
-    if (self->op->pushes_first) {
-        rqli_command_begin(command, 1);
-        rqli_command_text(command, "PING");
-    }
     for (size_t i = 0; i < self->op->n_calls; i++) {
         if (self->calls[i] != ANSWERED) {
             rqli_call_begin(&call, command);
@@ -45,6 +41,9 @@ static void write_calls(struct round *self, struct rqli_command *command)
         if (self->calls[i] == SCRIPT) {
             uint64_t script = UINT64_C(1) << call.script;
 
+            if (self->op->pushes_first && command->n_commands == 0) {
+                rqli_command_words(command, "PING", NULL);
+            }
             rqli_call_write(&call, command, self->with_texts && (taught & script) == 0);
             taught |= script;
         }
@@ -102,12 +101,28 @@ static void read_fault(struct round *self, const rql_error *fault)
     self->n_open = 0;
 }
 
+static rql_status exchange(struct round *self, rql_error *fault)
+{
+    struct rqli_op *op = self->op;
+    rql_status status;
+
+    if (op->generation == 0) {
+        return rqli_exchange_run(self->exchange, op->until_us, fault);
+    }
+    status = rqli_exchange_put(self->exchange, op->generation, fault);
+    if (status) {
+        return status;
+    }
+    op->ops->placed(op);
+    return rqli_exchange_await(self->exchange, op->until_us, fault);
+}
+
 /* Pauses until op->again_us; then sends the calls, and reads the replies. Nobody wakes `never`: it
  * is a sleep by our clock. With the texts NOSCRIPT comes only if somebody else has the server
  * forget all scripts in between; that may go on until op->until_us. */
 static void run_round(struct rqli_op *op, struct rqli_conn *conn)
 {
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *taken = NULL;
     rqli_signal never = 0;
     struct round round;
     rql_error fault;
@@ -115,19 +130,19 @@ static void run_round(struct rqli_op *op, struct rqli_conn *conn)
     if (op->again_us > 0) {
         rqli_signal_wait(&never, 0, op->again_us);
     }
-    exchange = rqli_exchange_take(conn);
+    taken = rqli_exchange_take(conn);
     round.op = op;
-    round.exchange = exchange;
+    round.exchange = taken;
     round.n_open = op->n_calls;
     round.with_texts = false;
     memset(round.calls, SCRIPT, op->n_calls);
-    if (!exchange) {
+    if (!taken) {
         (void)rqli_fail_nomem(&fault);
         read_fault(&round, &fault);
     }
     while (round.n_open > 0) {
-        write_calls(&round, &exchange->command);
-        if (rqli_exchange_run(exchange, op->until_us, &fault)) {
+        write_calls(&round, &taken->command);
+        if (exchange(&round, &fault)) {
             read_fault(&round, &fault);
         } else {
             read_replies(&round, !round.with_texts || rqli_now_us() < op->until_us);

@@ -87,6 +87,24 @@ void rqli_socket_await_room(const struct rqli_socket *self, int64_t until_us)
     (void)rqli_fd_await(self->fd, POLLIN | POLLOUT, until_us - rqli_now_us());
 }
 
+void rqli_socket_await_bytes_or(const struct rqli_socket *self, int eventfd, int64_t until_us)
+{
+    struct pollfd wanted[] = {{.fd = self->fd, .events = POLLIN},
+                              {.fd = eventfd, .events = POLLIN}};
+    int64_t left_us = until_us - rqli_now_us();
+    struct timespec left = {0};
+    eventfd_t unused;
+
+    left_us = left_us < LONGEST_US ? left_us : LONGEST_US;
+    if (left_us > 0) {
+        left.tv_sec = (time_t)(left_us / 1000000);
+        left.tv_nsec = (long)(left_us % 1000000) * 1000;
+    }
+    if (ppoll(wanted, 2, &left, NULL) > 0 && wanted[1].revents != 0) {
+        (void)eventfd_read(eventfd, &unused);
+    }
+}
+
 void rqli_socket_abandon(struct rqli_socket *self)
 {
     int nothing = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

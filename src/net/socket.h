@@ -66,6 +66,9 @@ void rqli_socket_await_room(const struct rqli_socket *self, int64_t until_us);
  * Takes no lock, allocates nothing. */
 void rqli_socket_abandon(struct rqli_socket *self);
 
+/* Waits for bytes, for an eventfd, which is read then, or until until_us. */
+void rqli_socket_await_bytes_or(const struct rqli_socket *self, int eventfd, int64_t until_us);
+
 /* Something has come and is not in the decoder yet. */
 bool rqli_socket_has_bytes(const struct rqli_socket *self);
 /* Nothing has come, nor an end. */

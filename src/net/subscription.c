@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -108,12 +109,14 @@ enum { WAITING, CALLED };
 struct rqli_push_threads {
     struct rqli_socket sock; /* the reader's; if there is none, of whoever has the mutex */
 
+    int wake_fd; /* wakes the reader where it sleeps for both; opened with the first connection */
     atomic_bool is_open; /* as shared.is_listening, without the mutex */
 
     struct {
         pthread_mutex_t mutex;
         struct rqli_subscription subscription;
         struct rqli_waiter *reader;
+        bool is_wakeable; /* the reader sleeps on wake_fd as well */
         bool is_listening;
         struct rqli_arena arena;
         struct rqli_reply reply; /* that is being read */
@@ -143,6 +146,7 @@ struct rqli_push_threads *rqli_push_threads_new(const struct rqli_endpoint *endp
     if (self) {
         self->sock.endpoint = endpoint;
         self->sock.fd = -1;
+        self->wake_fd = -1;
         self->shared.subscription.waiters.rouse = call;
         (void)pthread_mutex_init(&self->shared.mutex, NULL);
     }
@@ -153,6 +157,9 @@ struct rqli_push_threads *rqli_push_threads_free(struct rqli_push_threads *self)
 {
     if (self) {
         rqli_socket_close(&self->sock);
+        if (self->wake_fd >= 0) {
+            (void)close(self->wake_fd);
+        }
         rqli_arena_reset(&self->shared.arena);
         rqli_waiters_fini(&self->shared.subscription.waiters);
         (void)pthread_mutex_destroy(&self->shared.mutex);
@@ -166,6 +173,10 @@ void rqli_push_threads_abandon(struct rqli_push_threads *self)
     if (self && self->sock.fd >= 0) {
         (void)close(self->sock.fd);
         self->sock.fd = -1;
+    }
+    if (self && self->wake_fd >= 0) {
+        (void)close(self->wake_fd);
+        self->wake_fd = -1;
     }
 }
 
@@ -241,6 +252,47 @@ struct rqli_push_view rqli_push_threads_view(struct rqli_push_threads *self,
     return view;
 }
 
+/* A reader in recv() cannot be woken, and is not chosen. */
+struct rqli_waiter *rqli_push_threads_choose(struct rqli_push_threads *self,
+                                             struct rqli_slice lock_key, uint64_t in_front)
+{
+    struct rqli_waiter *chosen;
+
+    lock(self);
+    chosen = rqli_waiters_choose(&self->shared.subscription.waiters, lock_key, in_front);
+    if (chosen && chosen == self->shared.reader && !self->shared.is_wakeable) {
+        chosen->is_chosen = false;
+        chosen = NULL;
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return chosen;
+}
+
+/* The waiter may be gone as soon as the mutex is released. */
+static void tell_chosen(struct rqli_push_threads *self, struct rqli_waiter *chosen,
+                        void (*tell)(struct rqli_waiters *, struct rqli_waiter *))
+{
+    bool reads;
+
+    lock(self);
+    reads = self->shared.reader == chosen && self->shared.is_wakeable;
+    tell(&self->shared.subscription.waiters, chosen);
+    unlock(self);
+    if (reads) {
+        (void)eventfd_write(self->wake_fd, 1);
+    }
+}
+
+void rqli_push_threads_hand_over(struct rqli_push_threads *self, struct rqli_waiter *chosen)
+{
+    tell_chosen(self, chosen, rqli_waiters_hand_over);
+}
+
+void rqli_push_threads_pass_by(struct rqli_push_threads *self, struct rqli_waiter *chosen)
+{
+    tell_chosen(self, chosen, rqli_waiters_pass_by);
+}
+
 /* The flag stays until the next hint: one CLIENT TRACKING serves all polls in between. */
 struct rqli_push_view rqli_push_threads_watch(struct rqli_push_threads *self,
                                               struct rqli_waiter *waiter, bool *is_new_out)
@@ -276,6 +328,9 @@ static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
                       NULL) == RQL_OK;
     lock(self);
     set_listening(self, done);
+    if (done && self->wake_fd < 0) {
+        self->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    }
     if (done) {
         self->shared.heard_us = rqli_now_us();
         rqli_arena_reset(&self->shared.arena); /* of the one before */
@@ -342,9 +397,15 @@ static void sleep_or_read(struct rqli_push_threads *self, struct rqli_waiter *wa
     } else if (reads && self->shared.is_listening) {
         enum rqli_socket_read got;
 
+        self->shared.is_wakeable = waiter->offer && self->wake_fd >= 0;
         unlock(self);
+        if (waiter->offer && self->wake_fd >= 0) {
+            rqli_socket_await_bytes_or(&self->sock, self->wake_fd, until_us);
+            until_us = 0;
+        }
         got = rqli_socket_read(&self->sock, until_us, 0);
         lock(self);
+        self->shared.is_wakeable = false;
         take_bytes(self, got);
     } else {
         int64_t retry_us = reads ? self->shared.backoff.next_us : RQLI_NEVER_US;
@@ -362,8 +423,8 @@ enum rqli_wake rqli_push_threads_wait(struct rqli_push_threads *self, struct rql
 
     lock(self);
     waiter->sleeps = true;
-    while (!waiter->pushed && !waiter->hinted && rqli_now_us() < until_us) {
-        sleep_or_read(self, waiter, until_us);
+    while (waiter->is_chosen || (!waiter->pushed && !waiter->hinted && rqli_now_us() < until_us)) {
+        sleep_or_read(self, waiter, waiter->is_chosen ? RQLI_NEVER_US : until_us);
     }
     waiter->sleeps = false;
     if (waiter->pushed) {

@@ -70,6 +70,12 @@ bool rqli_push_threads_is_listening(const struct rqli_push_threads *self);
 rql_status rqli_push_threads_join(struct rqli_push_threads *self, struct rqli_waiter *waiter);
 void rqli_push_threads_leave(struct rqli_push_threads *self, struct rqli_waiter *waiter);
 
+/* The hand-overs of waiters.h, from one thread to another. */
+struct rqli_waiter *rqli_push_threads_choose(struct rqli_push_threads *self,
+                                             struct rqli_slice lock_key, uint64_t in_front);
+void rqli_push_threads_hand_over(struct rqli_push_threads *self, struct rqli_waiter *chosen);
+void rqli_push_threads_pass_by(struct rqli_push_threads *self, struct rqli_waiter *chosen);
+
 /* Sleeps, reading for all when it is our turn; connects and subscribes when that is needed. */
 enum rqli_wake rqli_push_threads_wait(struct rqli_push_threads *self, struct rqli_waiter *waiter,
                                       int64_t until_us);

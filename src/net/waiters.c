@@ -173,6 +173,12 @@ static bool waits_already(const struct rqli_waiters *self, const char *acquirer,
     return false;
 }
 
+/* The seed is any but that of nonces. */
+uint64_t rqli_waiter_hash(struct rqli_slice acquirer)
+{
+    return acquirer.length > 0 ? hash_of(1, acquirer) | 1 : 0;
+}
+
 void rqli_waiters_fini(struct rqli_waiters *self)
 {
     free_table(&self->by_lock);
@@ -257,6 +263,12 @@ struct rqli_waiter *rqli_waiters_leave(struct rqli_waiters *self, struct rqli_wa
     return waiter->lock_key.length > 0 ? leader : NULL;
 }
 
+/* The next in its bucket, or NULL. */
+static struct rqli_waiter *after(const struct rqli_waiter *waiter)
+{
+    return waiter->ring_next->is_first ? NULL : waiter->ring_next;
+}
+
 /* ---- what comes for them ---- */
 
 /* A watch ends with the first hint: it is used up, or its connection may be gone. */
@@ -285,12 +297,6 @@ static void hint_each(struct rqli_waiters *self, bool only_leaders)
 void rqli_waiters_hint_all(struct rqli_waiters *self)
 {
     hint_each(self, false);
-}
-
-/* The next in its bucket, or NULL. */
-static struct rqli_waiter *after(const struct rqli_waiter *waiter)
-{
-    return waiter->ring_next->is_first ? NULL : waiter->ring_next;
 }
 
 void rqli_waiters_hint_others(struct rqli_waiters *self, const struct rqli_waiter *waiter)
@@ -344,6 +350,9 @@ void rqli_waiters_deliver(struct rqli_waiters *self, const struct rqli_pushed *p
     if (!waiter) {
         return;
     }
+    if (pushed->kind == RQLI_PUSHED_GRANT && (waiter->is_chosen || waiter->is_handed)) {
+        return; /* the answer to its transfer decides, and ends this grant */
+    }
     if (pushed->kind == RQLI_PUSHED_HINT) {
         /* Not hint(): it says nothing about a key that is watched, so the watch goes on. */
         waiter->hinted = true;
@@ -353,4 +362,44 @@ void rqli_waiters_deliver(struct rqli_waiters *self, const struct rqli_pushed *p
         waiter->pushed = true;
     }
     self->rouse(self, waiter);
+}
+
+/* ---- hand-overs inside the client ---- */
+
+/* So many of the longest waiting are looked at. */
+enum { CHOOSE_AMONG = 8 };
+
+static bool may_be_chosen(const struct rqli_waiter *waiter, uint64_t in_front)
+{
+    return waiter->sleeps && waiter->offer && waiter->in_front == in_front && !waiter->pushed &&
+           !waiter->hinted && !waiter->is_chosen && !waiter->is_handed;
+}
+
+struct rqli_waiter *rqli_waiters_choose(struct rqli_waiters *self, struct rqli_slice lock_key,
+                                        uint64_t in_front)
+{
+    struct rqli_waiter *waiter = leader_of(self, lock_key, hash_lock(self, lock_key));
+
+    for (int n = 1; waiter && n < CHOOSE_AMONG && !may_be_chosen(waiter, in_front); n++) {
+        waiter = after(waiter);
+    }
+    if (!waiter || !may_be_chosen(waiter, in_front)) {
+        return NULL;
+    }
+    waiter->is_chosen = true;
+    return waiter;
+}
+
+void rqli_waiters_hand_over(struct rqli_waiters *self, struct rqli_waiter *chosen)
+{
+    chosen->is_chosen = false;
+    chosen->is_handed = true;
+    chosen->pushed = true;
+    self->rouse(self, chosen);
+}
+
+void rqli_waiters_pass_by(struct rqli_waiters *self, struct rqli_waiter *chosen)
+{
+    chosen->is_chosen = false;
+    hint(self, chosen);
 }

@@ -30,6 +30,7 @@ struct rqli_table {
 };
 
 struct rqli_waiter;
+struct rqli_transfer;
 
 /* A request of a waiter, for one lock. The first two are set by its owner. */
 struct rqli_waiter_nonce {
@@ -48,14 +49,21 @@ struct rqli_waiter {
     size_t n_nonces;
     int64_t deadline_us; /* of a thread: it connects for all no longer than that */
 
+    /* How a thread or loop of the same client may hand it the lock: see lock/transfer.h. Its owner
+     * sets both while it does not sleep. */
+    struct rqli_transfer *offer; /* NULL: not at all */
+    uint64_t in_front; /* rqli_waiter_hash() of whose release makes it the next; 0: not known */
+
     struct rqli_push push; /* what has come, if it was pushed */
     bool pushed;
-    bool hinted;  /* something changed: should poll */
-    bool watches; /* a lock of Ruby's: is to be notified of its next change */
+    bool is_chosen; /* it is about to be handed the lock, and sleeps on until it is told */
+    bool is_handed; /* it was handed the lock by its offer; what is pushed for it is no grant */
+    bool hinted;    /* something changed: should poll */
+    bool watches;   /* a lock of Ruby's: is to be notified of its next change */
 
     bool has_joined;
     bool is_first; /* of its bucket: those for the same lock, in a ring */
-    bool sleeps;   /* a thread in rqli_push_threads_wait(): can be called to read */
+    bool sleeps;   /* asks nothing, and can be called */
     rqli_signal wait_word;
     struct rqli_waiter *next; /* of all, in the order they came */
     struct rqli_waiter *previous;
@@ -87,6 +95,19 @@ static inline bool rqli_waiter_leads(const struct rqli_waiter *waiter)
 {
     return waiter->is_first || waiter->lock_key.length == 0;
 }
+
+/* Of an acquirer's id; 0 of none. Two that happen to have the same cost order, and nothing else. */
+uint64_t rqli_waiter_hash(struct rqli_slice acquirer);
+
+/* Who sleeps for this lock with an offer, directly behind the acquirer of this hash. It is chosen,
+ * and is to be told one of the two below. NULL: nobody. Only the longest waiting are looked at:
+ * who is next is among them. */
+struct rqli_waiter *rqli_waiters_choose(struct rqli_waiters *self, struct rqli_slice lock_key,
+                                        uint64_t in_front);
+/* The lock is its own, by its offer. */
+void rqli_waiters_hand_over(struct rqli_waiters *self, struct rqli_waiter *chosen);
+/* It is not, and it polls: what was pushed meanwhile is lost. */
+void rqli_waiters_pass_by(struct rqli_waiters *self, struct rqli_waiter *chosen);
 
 /* What the server pushed: noted for those whom it concerns. */
 void rqli_waiters_deliver(struct rqli_waiters *self, const struct rqli_pushed *pushed,

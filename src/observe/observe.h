@@ -46,6 +46,7 @@ struct rqli_subject {
 struct rqli_figures {
     rql_status status;
     bool is_handed_over;
+    bool is_local; /* that, inside the client */
     int64_t tries;
     int64_t asked;       /* how often the server was */
     int64_t hand_off_us; /* from the grant to its arrival by push, at most; -1: none */

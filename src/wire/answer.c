@@ -111,7 +111,7 @@ static bool read_granted(const struct fields *fields, struct rqli_answer *out)
     return out->token > 0 && out->process >= 0 && out->process <= 2;
 }
 
-/* {0, now_us, left_ms, rank, is_first, was_restored, of_ruby, score_us} */
+/* {0, now_us, left_ms, rank, is_first, was_restored, of_ruby, score_us, in_front} */
 static bool read_queued(const struct fields *fields, struct rqli_answer *out)
 {
     if (fields->count != 8) {
@@ -123,6 +123,7 @@ static bool read_queued(const struct fields *fields, struct rqli_answer *out)
     out->was_restored = fields->numbers[5] != 0;
     out->of_ruby = fields->numbers[6];
     out->score_us = fields->numbers[7];
+    out->in_front = fields->word;
     return true;
 }
 

@@ -37,6 +37,8 @@ struct rqli_answer {
     bool is_first;           /* queued: no other waiter of ours in front */
     bool was_restored;       /* queued: somebody had removed it */
     int64_t of_ruby;         /* queued: from 1, the lock that is Ruby's or will be */
+    /* queued: the acquirer directly in front, for the first the owner; empty: not known */
+    struct rqli_slice in_front;
 };
 
 /* False: not what acquire.lua answers. */
@@ -52,6 +54,8 @@ struct rqli_outcome {
     int64_t second;
     int64_t third;
 };
+
+enum { RQLI_TRANSFERRED = 4 }; /* what transfer.lua has done; else what leave.lua would have */
 
 bool rqli_outcome_read(const struct rqli_reply *reply, struct rqli_outcome *out);
 

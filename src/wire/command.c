@@ -217,6 +217,7 @@ enum { NUMBER_BYTES = 20, ACQUIRE_BYTES = 3 + 4 * (1 + NUMBER_BYTES) };
 void rqli_call_init(struct rqli_call *self, enum rqli_script_id script,
                     const struct rqli_keys *keys)
 {
+    self->brings_text = false;
     self->script = script;
     self->keys = keys;
     self->series = NULL;
@@ -366,7 +367,7 @@ void rqli_call_write(const struct rqli_call *self, struct rqli_command *command,
     RQLI_MUST(self->n_args == script->n_args ||
               (script->takes_more && self->n_args > script->n_args));
     rqli_command_begin(command, 3 + n_keys + self->n_args);
-    if (with_text) {
+    if (with_text || self->brings_text) {
         rqli_command_text(command, "EVAL");
         rqli_command_slice(command, (struct rqli_slice){script->text, script->length});
     } else {

@@ -98,6 +98,7 @@ enum { RQLI_CALL_ARGS_MAX = 6 + 2 * RQL_META_MAX_PAIRS, RQLI_CALL_NUMBERS_SIZE =
 struct rqli_call {
     struct rqli_command *out; /* what it will be written to */
     bool is_plain;            /* a command that is written already */
+    bool brings_text;         /* the server shall know the script in any case */
     enum rqli_script_id script;
     const struct rqli_keys *keys;          /* of the lock, or of the first of a series */
     const struct rqli_keys *const *series; /* of all, or NULL */

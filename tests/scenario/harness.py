@@ -29,8 +29,8 @@ import zlib
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 from again import note as note_again  # noqa: E402
-from private_server import (PATIENCE_S, Clock, Connection, PrivateServer, Refused,  # noqa: E402
-                            find_server, once_more, wait_until)
+from private_server import (PATIENCE_S, SLOW, Clock, Connection, PrivateServer, Refused,  # noqa: E402, F401
+                            die_with_parent, find_server, once_more, wait_until)
 
 FOREVER = "forever"
 MINUTE_MS = 60000

@@ -1,0 +1,172 @@
+#include "lock/hand_over.h"
+
+#include "base/clock.h"
+#include "lock/client.h"
+#include "lock/leases.h"
+#include "lock/loop.h"
+#include "net/subscription.h"
+
+#include <string.h>
+
+/*
+ * Why the new owner may rely on the lock before the server knows of it: until the releaser's own
+ * end nobody else gets it, because on the server it is the releaser's, whose release is nothing but
+ * this call. And whatever is said about the lock after the call is said behind it: over the same
+ * connection, or when that broke, not before the call was repeated and answered (end.c).
+ */
+
+enum {
+    /* In a row, and in time. Then the server serves the queue: who has come to stand in front of
+     * those that wait here has its turn. */
+    CHAIN_MOST = 32,
+    CHAIN_US = 100000,
+    LEAST_US = 20000 /* of the releaser's lease: with less the new owner would only lose it */
+};
+
+const void *rqli_hand_over_carrier(const struct rqli_hand_over *self)
+{
+    return self->loop ? (const void *)self->loop->op.conn : self->lock->client->conn;
+}
+
+/* Its lease is relied on, and was granted over the connection that is there: so the server that
+ * hears of the transfer is the one that knows the lock. */
+static bool may_choose(const struct rqli_hand_over *self, int64_t now_us)
+{
+    const rql_lock *lock = self->lock;
+    const struct rqli_lease *lease = &lock->kept.lease;
+
+    if (lock->carrier != rqli_hand_over_carrier(self) || lock->process != RQL_LOCK_OBTAINING ||
+        rqli_lease_state(lease, now_us) != RQL_HELD ||
+        rqli_lease_end_us(lease) - now_us < LEAST_US) {
+        return false;
+    }
+    return lock->n_chained == 0 ||
+           (lock->n_chained < CHAIN_MOST && now_us - lock->chain_us < CHAIN_US);
+}
+
+static struct rqli_waiter *choose(const struct rqli_hand_over *self)
+{
+    const rql_lock *lock = self->lock;
+    struct rqli_push_threads *threads = lock->client->pushes;
+    uint64_t in_front;
+
+    if (!self->loop && !rqli_push_threads_is_listening(threads)) {
+        return NULL;
+    }
+    in_front = rqli_waiter_hash(rqli_slice_of(lock->acquirer));
+    if (self->loop) {
+        return rqli_waiters_choose(&self->loop->pushes.subscription.waiters, lock->keys.lock,
+                                   in_front);
+    }
+    return rqli_push_threads_choose(threads, lock->keys.lock, in_front);
+}
+
+bool rqli_hand_over_choose(struct rqli_hand_over *self)
+{
+    const rql_lock *lock = self->lock;
+    int64_t now_us = rqli_now_us();
+    struct rqli_transfer *transfer;
+
+    self->chosen = may_choose(self, now_us) ? choose(self) : NULL;
+    if (!self->chosen) {
+        return false;
+    }
+    transfer = self->chosen->offer;
+    (void)atomic_fetch_add_explicit(&transfer->references, 1, memory_order_relaxed);
+    transfer->token = lock->token + 1;
+    transfer->ts_us = lock->ts_us + (now_us - lock->begun_us);
+    transfer->begun_us = now_us;
+    transfer->until_us = rqli_lease_end_us(&lock->kept.lease);
+    transfer->carrier = lock->carrier;
+    transfer->generation = lock->generation;
+    transfer->n_chained = lock->n_chained + 1;
+    transfer->chain_us = lock->n_chained == 0 ? now_us : lock->chain_us;
+    self->transfer = transfer;
+    return true;
+}
+
+/* The waiter reads the state when it is told, and may be gone behind that. */
+void rqli_hand_over_place(struct rqli_hand_over *self)
+{
+    struct rqli_waiter *chosen = self->chosen;
+
+    self->chosen = NULL;
+    atomic_store_explicit(&self->transfer->state, RQLI_TRANSFER_SENT, memory_order_release);
+    if (self->loop) {
+        rqli_waiters_hand_over(&self->loop->pushes.subscription.waiters, chosen);
+    } else {
+        rqli_push_threads_hand_over(self->lock->client->pushes, chosen);
+    }
+}
+
+static void forget(struct rqli_hand_over *self)
+{
+    rqli_transfer_give(self->lock->client, self->transfer);
+    self->transfer = NULL;
+}
+
+void rqli_hand_over_abandon(struct rqli_hand_over *self)
+{
+    struct rqli_waiter *chosen = self->chosen;
+
+    self->chosen = NULL;
+    forget(self);
+    if (self->loop) {
+        rqli_waiters_pass_by(&self->loop->pushes.subscription.waiters, chosen);
+    } else {
+        rqli_push_threads_pass_by(self->lock->client->pushes, chosen);
+    }
+}
+
+/* The generation of the last connection that has carried one. */
+static _Atomic uint64_t *known(const struct rqli_hand_over *self)
+{
+    return self->loop ? &self->loop->knows_transfer : &self->lock->client->knows_transfer;
+}
+
+/* Where the server may not know the script yet its text is brought: an answer that it does not
+ * would come when the new owner is at work. */
+void rqli_hand_over_write(const struct rqli_hand_over *self, struct rqli_call *call)
+{
+    const struct rqli_transfer *transfer = self->transfer;
+    const char *word = transfer->meta;
+
+    rqli_call_init(call, RQLI_SCRIPT_TRANSFER, &self->lock->keys);
+    call->brings_text =
+        atomic_load_explicit(known(self), memory_order_relaxed) != transfer->generation;
+    rqli_call_text(call, self->lock->nonce);
+    rqli_call_text(call, transfer->acquirer);
+    rqli_call_text(call, transfer->host);
+    rqli_call_int(call, transfer->ttl_ms);
+    rqli_call_text(call, transfer->nonce);
+    rqli_call_int(call, transfer->token);
+    rqli_call_random(call);
+    for (size_t i = 0; i < 2 * transfer->n_meta; i++) {
+        rqli_call_text(call, word);
+        word += strlen(word) + 1;
+    }
+}
+
+void rqli_hand_over_on_done(const struct rqli_hand_over *self, int64_t sent_us, int64_t left_ms)
+{
+    atomic_store_explicit(known(self), self->transfer->generation, memory_order_relaxed);
+    rqli_leases_on_transferred(self->lock->client->leases, self->transfer, sent_us, left_ms);
+}
+
+void rqli_hand_over_on_refused(const struct rqli_hand_over *self)
+{
+    rqli_leases_on_transferred(self->lock->client->leases, self->transfer, 0, -1);
+}
+
+void rqli_hand_over_end(struct rqli_hand_over *self, bool may_be_there)
+{
+    struct rqli_leases *leases = self->lock->client->leases;
+    const struct rqli_withdrawal_of what = {self->lock->name, self->transfer->acquirer,
+                                            self->transfer->nonce};
+
+    rqli_leases_on_transferred(leases, self->transfer, 0, -1);
+    if (may_be_there) {
+        rqli_leases_withdraw(leases, &what, self->transfer->ttl_ms);
+    }
+    forget(self);
+}

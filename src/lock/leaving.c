@@ -1,0 +1,104 @@
+#include "base/clock.h"
+#include "lock/acquisition.h"
+#include "lock/client.h"
+#include "lock/leases.h"
+#include "lock/withdraw.h"
+
+/*
+ * An acquisition that is given up leaves its queues: one call for each lock, answered before the
+ * caller is. What is not confirmed by then is withdrawn in the background.
+ */
+
+static int64_t later(int64_t a_us, int64_t b_us)
+{
+    return a_us > b_us ? a_us : b_us;
+}
+
+/* The lock of the i-th call of a round of leaving: that of the i-th bit set. */
+static rql_lock *leaving_lock(const struct rqli_acquire *self, size_t i, uint64_t *bit_out)
+{
+    size_t at = 0;
+
+    while ((self->open >> at & 1) == 0 || i-- > 0) {
+        at++;
+    }
+    *bit_out = UINT64_C(1) << at;
+    return rqli_acquire_lock(self, at);
+}
+
+void rqli_leave_write(const struct rqli_acquire *self, size_t i, struct rqli_call *call)
+{
+    uint64_t bit;
+    const rql_lock *lock = leaving_lock(self, i, &bit);
+    const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
+
+    rqli_withdraw_write(&what, &lock->keys, call);
+}
+
+/* A withdrawal has io_timeout_ms, or where the deadline comes before that, the time to the deadline
+ * and the grace behind it; and half of the grace at least. Not so behind a try that failed after
+ * the deadline, in the grace: a silent server is not waited for beyond its end. */
+static int64_t leave_until_us(const struct rqli_acquire *self, int64_t now_us)
+{
+    int64_t until_us = rqli_after_ms(now_us, self->client->options.io_timeout_ms);
+    int64_t grace_us = rqli_client_grace_us(self->client);
+
+    if (until_us > self->request.limits.deadline_us) {
+        until_us = self->request.limits.deadline_us + grace_us;
+    }
+    return later(until_us, self->had_grace ? now_us : now_us + grace_us / 2);
+}
+
+/* Nobody waits for it: the leases repeat it until the server confirms, or until a grant that it may
+ * have got is over by its ttl. What they need is copied: the handle may be freed at once. */
+void rqli_leave_in_background(const struct rqli_acquire *self, const rql_lock *lock)
+{
+    const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
+
+    rqli_leases_withdraw(self->client->leases, &what, self->options->ttl_ms);
+}
+
+/* A reply that says that the queue is long asks for another call, which serves the rest of it. */
+void rqli_leave_read(struct rqli_acquire *self, size_t i, const struct rqli_reply *reply)
+{
+    uint64_t bit;
+    const rql_lock *lock = leaving_lock(self, i, &bit);
+
+    if (reply && rqli_serve_is_due(reply)) {
+        self->due |= bit;
+    } else if (!reply && !self->serves) {
+        self->is_confirmed = false;
+        rqli_leave_in_background(self, lock);
+    }
+}
+
+static void send_leaving(struct rqli_acquire *self, uint64_t open)
+{
+    self->open = open;
+    self->due = 0;
+    self->op.n_calls = (size_t)__builtin_popcountll(open);
+    self->op.again_us = 0;
+}
+
+/* True: there are calls to send. The withdrawal goes behind what was sent before it; once more is
+ * harmless, and serves a long queue to its end. */
+bool rqli_leave_next(struct rqli_acquire *self)
+{
+    int64_t now_us = rqli_now_us();
+
+    if (!self->is_leaving) {
+        self->is_leaving = true;
+        self->is_confirmed = true;
+        self->op.gives_back = true;
+        self->op.until_us = leave_until_us(self, now_us);
+        send_leaving(self, UINT64_MAX >> (RQL_SERIES_MAX - self->count));
+        return true;
+    }
+    self->serves = true;
+    if (self->due != 0 && now_us < self->op.until_us) {
+        send_leaving(self, self->due);
+        return true;
+    }
+    rqli_request_on_left(&self->request, self->is_confirmed);
+    return false;
+}

@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+"""A lock that is handed on inside a client, from one thread to another or on a loop, without waiting for the
+server: what the new owner may believe, and what becomes of it when the server was told late, or not at all."""
+import sys
+
+from harness import FOREVER, Network, Worker, check, check_equal, main, scenario, wait_until
+
+LONG_MS = 60000
+SHORT_MS = 700
+SILENCE_MS = 150  # after which a connection counts as broken, where it is so short
+IN_A_ROW = 32     # lua/README.md 43
+KINDS = ["thread", "loop"]
+
+
+def patient(actor, name, **options):
+    return actor.ask(name, **{"timeout_ms": FOREVER, "ttl_ms": LONG_MS, **options})
+
+
+class Chain:
+    """Who use one client: on threads an actor for each, on a loop one for all."""
+
+    def __init__(self, world, kind, client, count=2):
+        self.world, self.client = world, client
+        first = world.actor(kind, client)
+        self.actors = [first] * count if kind == "loop" else [first] + [world.actor(kind, client) for _ in range(count - 1)]
+        wait_until(self.knows_script, "a lock is handed on")
+
+    def handed_on(self):
+        """So far, inside the client."""
+        return self.client.stats().local_hand_overs
+
+    def queued(self, name, i=1, ahead=0, **options):
+        """The i-th waits, and knows who is in front: a call that it has sent is answered."""
+        asking = patient(self.actors[i], name, **options)
+        self.world.await_queue([name], ahead + 1)
+        return asking
+
+    def knows_script(self):
+        """True: the second was handed the lock of the first, which it waited for in time."""
+        before = self.handed_on()
+        held = self.actors[0].acquire("warm", ttl_ms=LONG_MS)
+        asking = self.queued("warm")
+        held.release().check()
+        asking.hold().release().check()
+        return self.handed_on() > before
+
+    def hand_on(self, name, between=lambda: None, first_ttl_ms=LONG_MS, **options):
+        """(the first's release under way, what the second holds): handed on inside the client."""
+        while True:
+            before = self.handed_on()
+            held = self.actors[0].acquire(name, ttl_ms=first_ttl_ms, timeout_ms=FOREVER)
+            asking = self.queued(name, **options)
+            self.await_asleep()
+            between()
+            released = held.begin("release")
+            mine = asking.hold()
+            if self.handed_on() > before:
+                check_equal(mine.tokens[0], held.tokens[0] + 1, "its token")
+                return released, mine
+            released.outcome()
+            mine.release()
+
+    def await_asleep(self):
+        """The answer that it is queued is on its way; another's, asked for later, comes behind it."""
+        self.actors[0].acquire("behind", ttl_ms=LONG_MS).release().check()
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_release_hands_on_to_who_waits_beside_it(world, kind, names):
+    chain = Chain(world, kind, world.client())
+    released, mine = chain.hand_on(names[0], meta={"why": "because"})
+    released.outcome().check()
+    check(mine.outcome.handed_over, "it was not handed over")
+    fields = world.ask("HGETALL", f"rql:lock:{names[0]}")
+    fields = dict(zip(fields[::2], fields[1::2])) if isinstance(fields, list) else fields
+    check_equal((fields["rql_token"], fields["ini_ttl"], fields["why"]), (str(mine.tokens[0]), str(LONG_MS), "because"))
+    check("rql_claim" not in fields, "it is to be claimed")
+    check(world.ask("PTTL", f"rql:lock:{names[0]}") > LONG_MS / 2, "it has not its own ttl")
+    check_equal(mine.verify().status, "OK")
+    mine.release().check()
+    world.await_nothing_left()
+
+
+@scenario(kinds=KINDS, counts=[1])
+def nothing_of_an_owner_before_is_left_in_the_lock(world, kind, names):
+    """Its metadata, its re-entries, what it was extended by."""
+    chain = Chain(world, kind, world.client())
+    held = chain.actors[0].acquire(names[0], ttl_ms=LONG_MS, meta={"mine": "alone"})
+    held.extend(2 * LONG_MS).check()
+    asking = chain.queued(names[0])
+    chain.await_asleep()
+    held.release().check()
+    mine = asking.hold()
+    check_equal(world.ask("HGET", f"rql:lock:{names[0]}", "mine"), None)
+    mine.release().check()
+
+
+@scenario(kinds=KINDS, counts=[1])
+def who_is_handed_the_lock_has_it_before_the_server_knows(world, kind, names):
+    """It is held up on its way; then it arrives, and the lock lives for the new owner's own ttl."""
+    network = Network(world)
+    chain = Chain(world, kind, network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS))
+    released, mine = chain.hand_on(names[0], between=lambda: network.fail("freeze", n=1))
+    check(not released.is_over(), "the release is over")
+    check(world.token(names[0]) < mine.tokens[0], "the server knows")
+    check_equal(mine.state(), "HELD")
+    network.heal()
+    released.outcome().check()
+    check_equal(world.token(names[0]), mine.tokens[0])
+    mine.release().check()
+    world.await_nothing_left()
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def what_is_not_confirmed_ends_with_the_one_before(world, kind, names):
+    """The new owner has asked for more; the server does not answer."""
+    network = Network(world)
+    chain = Chain(world, kind, network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS))
+    released, mine = chain.hand_on(names[0], between=lambda: network.fail("freeze", n=1),
+                                   first_ttl_ms=SHORT_MS, auto_extend=True)
+    check(mine.remaining_ms() < SHORT_MS, "it relies on more")
+    wait_until(lambda: mine.state() == "GONE", "it is over")
+    wait_until(mine.is_lost, "that is told")
+    network.heal()
+    released.outcome().check("OK", "NOT_HELD")
+    mine.release().check("OK", "NOT_HELD")
+    world.await_nothing_left()
+
+
+@scenario(kinds=KINDS, counts=[1])
+def what_was_taken_away_meanwhile_is_lost(world, kind, names):
+    """Somebody deletes the lock, and another has it, before the server hears of the hand-over."""
+    network = Network(world)
+    chain = Chain(world, kind, network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS))
+    released, mine = chain.hand_on(names[0], between=lambda: network.fail("freeze", n=1))
+    world.ask("DEL", f"rql:lock:{names[0]}", f"rql:lock_queue:{names[0]}", f"rql:req:{names[0]}")
+    theirs = world.actor("thread").acquire(names[0], ttl_ms=LONG_MS)
+    network.heal()
+    released.outcome().check("NOT_HELD")
+    wait_until(lambda: mine.state() == "GONE", "it is lost")
+    wait_until(mine.is_lost, "that is told")
+    check_equal(world.token(names[0]), theirs.tokens[0])
+    mine.release().check("NOT_HELD")
+    check_equal(world.token(names[0]), theirs.tokens[0])
+    theirs.release().check()
+    world.await_nothing_left()
+
+
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def a_broken_connection_costs_no_hand_over(world, kind, names):
+    """It is repeated on the next one, before anything else is said about the lock."""
+    for fault in ("cut_reply", "cut"):
+        network = Network(world)
+        client = network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=SILENCE_MS)
+        chain = Chain(world, kind, client)
+        released, mine = chain.hand_on(names[0], between=lambda fault=fault: network.fail(fault, n=1))
+        mine.release().check()
+        released.outcome().check()
+        network.heal()
+        world.await_nothing_left()
+        world.free(client)
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_chain_goes_on_before_it_is_confirmed(world, kind, names):
+    """From the first to the second and to the third, while the server is told of neither."""
+    network = Network(world)
+    chain = Chain(world, kind, network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS), count=3)
+    held = chain.actors[0].acquire(names[0], ttl_ms=LONG_MS)
+    second = chain.queued(names[0], 1)
+    third = chain.queued(names[0], 2, ahead=1)
+    chain.await_asleep()
+    before = chain.handed_on()
+    network.fail("freeze", n=1)
+    released = held.begin("release")
+    mine = second.hold()
+    mine_released = mine.begin("release")
+    last = third.hold()
+    check_equal((chain.handed_on() - before, last.tokens[0]), (2, held.tokens[0] + 2))
+    network.heal()
+    released.outcome().check()
+    mine_released.outcome().check()
+    check_equal(world.token(names[0]), last.tokens[0])
+    last.release().check()
+    world.await_nothing_left()
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_renewed_lock_is_renewed_when_it_is_confirmed(world, kind, names):
+    chain = Chain(world, kind, world.client())
+    released, mine = chain.hand_on(names[0], auto_extend=True, ttl_ms=SHORT_MS)
+    released.outcome().check()
+    renewals = chain.client.stats().renewals
+    wait_until(lambda: chain.client.stats().renewals > renewals + 2, "it is renewed")
+    check_equal(mine.state(), "HELD")
+    mine.release().check()
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_random_request_and_a_series_come_by_the_server(world, kind, names):
+    chain = Chain(world, kind, world.client())
+    before = chain.handed_on()
+    held = chain.actors[0].acquire(names[0], ttl_ms=LONG_MS)
+    asking = chain.queued(names[0], access_strategy="random")
+    chain.await_asleep()
+    held.release().check()
+    asking.hold().release().check()
+    held = chain.actors[0].acquire(names[0], ttl_ms=LONG_MS)
+    several = chain.actors[1].ask(names[0], names[0] + "b", timeout_ms=FOREVER, ttl_ms=LONG_MS)
+    world.await_queue([names[0]], 1)
+    chain.await_asleep()
+    held.release().check()
+    several.hold().release().check()
+    check_equal(chain.handed_on(), before)
+    world.await_nothing_left()
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_chain_ends_for_who_has_come_in_front_of_it(world, kind, names):
+    """Another client's waiter gets an older place, of which those who hand the lock on do not know."""
+    chain = Chain(world, kind, world.client(), count=4)
+    held = chain.actors[0].acquire(names[0], ttl_ms=LONG_MS)
+    workers = []
+    for n, actor in enumerate(chain.actors[1:], start=1):
+        workers.append(Worker(lambda actor=actor: patient(actor, names[0]).hold().release().check()))
+        world.await_queue(names, n)
+    other = patient(world.actor("thread"), names[0])
+    world.await_queue(names, len(workers) + 1)
+    world.ask("ZADD", f"rql:lock_queue:{names[0]}", 1, world.ask("ZRANGE", f"rql:lock_queue:{names[0]}", -1, -1)[0])
+    chain.await_asleep()
+    before = chain.client.stats()
+    held.release().check()
+    other.hold().release().check()
+    after = chain.client.stats()
+    for worker in workers:
+        worker.end()
+    check(after.local_hand_overs > before.local_hand_overs, "nothing was handed on")
+    check(after.acquisitions - before.acquisitions < 4 * IN_A_ROW, "it waited for too many")
+    world.await_nothing_left()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
