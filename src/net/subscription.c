@@ -62,7 +62,7 @@ bool rqli_subscription_is_silent(const struct rqli_subscription *self, int64_t h
 }
 
 /* It is open again: all waiters poll, for what was said before is lost. */
-static void on_opened(struct rqli_subscription *self, const struct rqli_socket *sock)
+void rqli_subscription_on_opened(struct rqli_subscription *self, const struct rqli_socket *sock)
 {
     self->pinged_us = 0;
     self->silent_us = 0;
@@ -72,8 +72,9 @@ static void on_opened(struct rqli_subscription *self, const struct rqli_socket *
 }
 
 /* Counted where it is for one of us, as hints and changes are, whether anybody waits or not. */
-static void take_push(struct rqli_subscription *self, const struct rqli_endpoint *endpoint,
-                      rqli_stats_shard shard, const struct rqli_reply *reply, int64_t heard_us)
+void rqli_subscription_take(struct rqli_subscription *self, const struct rqli_endpoint *endpoint,
+                            rqli_stats_shard shard, const struct rqli_reply *reply,
+                            int64_t heard_us)
 {
     const struct rqli_pushed pushed = rqli_push_read(reply);
 
@@ -83,8 +84,8 @@ static void take_push(struct rqli_subscription *self, const struct rqli_endpoint
     }
 }
 
-static struct rqli_push_view view_of(const struct rqli_subscription *self, bool is_listening,
-                                     const struct rqli_waiter *waiter)
+struct rqli_push_view rqli_subscription_view(const struct rqli_subscription *self,
+                                             bool is_listening, const struct rqli_waiter *waiter)
 {
     return (struct rqli_push_view){
         .leads = rqli_waiter_leads(waiter),
@@ -95,8 +96,8 @@ static struct rqli_push_view view_of(const struct rqli_subscription *self, bool 
 }
 
 /* What has come and was not read yet is our fault, not its. */
-static bool is_lost(const struct rqli_subscription *self, const struct rqli_socket *sock,
-                    int64_t heard_us, int64_t now_us)
+bool rqli_subscription_is_lost(const struct rqli_subscription *self, const struct rqli_socket *sock,
+                               int64_t heard_us, int64_t now_us)
 {
     return rqli_subscription_is_silent(self, heard_us, now_us) && !rqli_socket_has_bytes(sock);
 }
@@ -247,7 +248,7 @@ struct rqli_push_view rqli_push_threads_view(struct rqli_push_threads *self,
     struct rqli_push_view view;
 
     lock(self);
-    view = view_of(&self->shared.subscription, self->shared.is_listening, waiter);
+    view = rqli_subscription_view(&self->shared.subscription, self->shared.is_listening, waiter);
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return view;
 }
@@ -302,7 +303,7 @@ struct rqli_push_view rqli_push_threads_watch(struct rqli_push_threads *self,
     lock(self);
     *is_new_out = !waiter->watches;
     waiter->watches = true;
-    view = view_of(&self->shared.subscription, self->shared.is_listening, waiter);
+    view = rqli_subscription_view(&self->shared.subscription, self->shared.is_listening, waiter);
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return view;
 }
@@ -337,7 +338,7 @@ static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
         self->shared.reply = (struct rqli_reply){0};
         self->shared.backoff = (struct rqli_backoff){0};
         rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_CONNECTIONS, 1);
-        on_opened(&self->shared.subscription, &self->sock);
+        rqli_subscription_on_opened(&self->shared.subscription, &self->sock);
     } else {
         rqli_backoff_on_failure(&self->shared.backoff, rqli_now_us(),
                                 rqli_random_below(RQLI_BACKOFF_RANDOM));
@@ -354,8 +355,8 @@ static void take_bytes(struct rqli_push_threads *self, enum rqli_socket_read got
     if (got == RQLI_SOCKET_BYTES) {
         self->shared.heard_us = rqli_now_us();
         while ((state = rqli_decoder_next(&self->sock.decoder, &self->shared.arena, reply)) > 0) {
-            take_push(&self->shared.subscription, self->sock.endpoint, 0, reply,
-                      self->shared.heard_us);
+            rqli_subscription_take(&self->shared.subscription, self->sock.endpoint, 0, reply,
+                                   self->shared.heard_us);
             rqli_arena_reset(&self->shared.arena);
             *reply = (struct rqli_reply){0};
         }
@@ -444,8 +445,8 @@ enum rqli_wake rqli_push_threads_wait(struct rqli_push_threads *self, struct rql
  * finds it broken. */
 static bool end_if_silent(struct rqli_push_threads *self, int64_t now_us)
 {
-    bool is_silent =
-        is_lost(&self->shared.subscription, &self->sock, self->shared.heard_us, now_us);
+    bool is_silent = rqli_subscription_is_lost(&self->shared.subscription, &self->sock,
+                                               self->shared.heard_us, now_us);
 
     if (is_silent) {
         (void)shutdown(self->sock.fd, SHUT_RDWR);
@@ -476,85 +477,4 @@ void rqli_push_threads_on_pinged(struct rqli_push_threads *self, int64_t n_recei
         (void)end_if_silent(self, now_us);
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
-}
-
-/* ---- of a loop ---- */
-
-static void on_loop_opened(void *data, const struct rqli_clock_reading *reading,
-                           const rql_error *fault)
-{
-    struct rqli_push_loop *self = data;
-
-    (void)reading;
-    (void)fault; /* waiters poll meanwhile, and find out by themselves what is wrong */
-    if (rqli_conn_loop_is_up(self->conn)) {
-        on_opened(&self->subscription, rqli_conn_loop_socket(self->conn));
-    }
-}
-
-static void on_push(void *data, const struct rqli_reply *push)
-{
-    struct rqli_push_loop *self = data;
-
-    if (push) {
-        take_push(&self->subscription, rqli_conn_loop_socket(self->conn)->endpoint,
-                  (rqli_stats_shard)rqli_thread_id(), push, rqli_conn_loop_heard_us(self->conn));
-    } else {
-        self->on_read(self->owner);
-    }
-}
-
-bool rqli_push_loop_init(struct rqli_push_loop *self, struct uv_loop_s *loop,
-                         const struct rqli_endpoint *endpoint,
-                         void (*rouse)(struct rqli_waiters *waiters, struct rqli_waiter *waiter))
-{
-    self->listener = (struct rqli_conn_loop_listener){on_loop_opened, on_push, self};
-    self->subscription.waiters.rouse = rouse;
-    self->conn = rqli_conn_loop_new(loop, endpoint, &self->listener);
-    return self->conn != NULL;
-}
-
-void rqli_push_loop_fini(struct rqli_push_loop *self)
-{
-    self->conn = rqli_conn_loop_free(self->conn);
-    rqli_waiters_fini(&self->subscription.waiters);
-}
-
-struct rqli_push_view rqli_push_loop_view(const struct rqli_push_loop *self,
-                                          const struct rqli_waiter *waiter)
-{
-    return view_of(&self->subscription, rqli_conn_loop_is_up(self->conn), waiter);
-}
-
-/* As end_if_silent(); nobody else reads here. */
-static bool drop_if_silent(struct rqli_push_loop *self, int64_t now_us)
-{
-    bool is_silent = is_lost(&self->subscription, rqli_conn_loop_socket(self->conn),
-                             rqli_conn_loop_heard_us(self->conn), now_us);
-
-    if (is_silent) {
-        rqli_conn_loop_drop(self->conn);
-    }
-    return is_silent;
-}
-
-bool rqli_push_loop_wants_ping(struct rqli_push_loop *self)
-{
-    int64_t now_us = rqli_now_us();
-
-    return rqli_conn_loop_is_up(self->conn) && !drop_if_silent(self, now_us) &&
-           rqli_subscription_wants_ping(&self->subscription, rqli_conn_loop_heard_us(self->conn),
-                                        now_us);
-}
-
-void rqli_push_loop_on_pinged(struct rqli_push_loop *self, int64_t n_received)
-{
-    int64_t now_us = rqli_now_us();
-
-    if (rqli_conn_loop_is_up(self->conn)) {
-        rqli_subscription_on_pinged(&self->subscription, n_received,
-                                    rqli_conn_loop_socket(self->conn)->endpoint->io_timeout_ms,
-                                    now_us);
-        (void)drop_if_silent(self, now_us);
-    }
 }

@@ -12,6 +12,7 @@
 
 #include "net/conn_loop.h"
 #include "net/waiters.h"
+#include "observe/stats.h"
 
 /* ---- what is the same for threads and on a loop; no lock ---- */
 
@@ -39,6 +40,18 @@ void rqli_subscription_on_pinged(struct rqli_subscription *self, int64_t n_recei
 bool rqli_subscription_is_silent(const struct rqli_subscription *self, int64_t heard_us,
                                  int64_t now_us);
 
+/* It is open again: all waiters poll, for what was said before is lost. */
+void rqli_subscription_on_opened(struct rqli_subscription *self, const struct rqli_socket *sock);
+
+/* A push has come. */
+void rqli_subscription_take(struct rqli_subscription *self, const struct rqli_endpoint *endpoint,
+                            rqli_stats_shard shard, const struct rqli_reply *reply,
+                            int64_t heard_us);
+
+/* The test was in vain, and nothing has come that was not read yet, which would be our fault. */
+bool rqli_subscription_is_lost(const struct rqli_subscription *self, const struct rqli_socket *sock,
+                               int64_t heard_us, int64_t now_us);
+
 enum rqli_wake {
     RQLI_WAKE_TIME, /* until_us came */
     RQLI_WAKE_PUSH, /* waiter->push is ours */
@@ -52,6 +65,9 @@ struct rqli_push_view {
     uint64_t generation; /* of the subscription */
     int64_t client_id;
 };
+
+struct rqli_push_view rqli_subscription_view(const struct rqli_subscription *self,
+                                             bool is_listening, const struct rqli_waiter *waiter);
 
 /* ---- of threads: any thread ---- */
 
