@@ -221,7 +221,8 @@ RQL_API rql_lock_state rql_lock_get_state(const rql_lock *lock);
  *
  * A lock that was handed over lives on the server for at most one second, until the client's
  * background thread has claimed the rest, a third of a second after the hand-over. Until then this
- * counts to the end of that second.
+ * counts to the end of that second. One that was handed over inside the client counts to the end of
+ * the lock before, until the server has answered, which takes a round trip.
  *
  * @param[in] lock  The lock, or NULL.
  * @return 0 when the lock is gone, or for NULL.
@@ -270,7 +271,8 @@ typedef struct rql_lock_facts {
     const char *acq_id;       /**< The acquirer. */
     const char *hst_id;       /**< The host. */
     rql_lock_process process; /**< Obtained, or re-entered. */
-    int64_t ts_us;            /**< Server time of the grant, microseconds since 1970. */
+    int64_t ts_us;            /**< Server time of the grant, microseconds since 1970; of a hand-over
+                                 inside the client about. */
     int64_t ttl_ms;           /**< The ttl that was asked for. */
     int64_t waited_us;        /**< From the call to the grant's arrival. */
     int64_t tries;            /**< Tries, counted as the gem does: by timer. */
