@@ -163,10 +163,9 @@ static void refuse_hand_over(struct rqli_acquire *self)
     rql_lock *lock = self->locks[0];
     rql_error fault;
 
-    atomic_store(&self->waiter.offer->is_refused, true);
+    atomic_store(&self->waiter.handed->is_refused, true);
     rqli_leave_in_background(self, lock);
     rqli_wait_end(self);
-    self->waiter.is_handed = false;
     if (!rqli_random_hex(lock->nonce)) {
         (void)rqli_fail_nomem(&fault);
         rqli_acquire_on_failed(self, &fault);
@@ -179,7 +178,7 @@ static void refuse_hand_over(struct rqli_acquire *self)
 
 static void take_hand_over(struct rqli_acquire *self)
 {
-    if (rqli_grant_by_transfer(self->locks[0], self->options, &self->waiter.offer)) {
+    if (rqli_grant_by_transfer(self->locks[0], self->options, &self->waiter.handed)) {
         rqli_request_on_granted(&self->request);
     } else {
         refuse_hand_over(self);
@@ -190,7 +189,7 @@ static void take_hand_over(struct rqli_acquire *self)
 static void take_push(struct rqli_acquire *self)
 {
     self->waiter.pushed = false;
-    if (self->waiter.is_handed) {
+    if (self->waiter.handed) {
         take_hand_over(self);
     } else if (!self->several &&
                rqli_grant_by_push(self->locks[0], self->options, &self->waiter.push)) {

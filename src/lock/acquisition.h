@@ -95,6 +95,12 @@ void rqli_acquire_report(const struct rqli_acquire *self);
 /* It is over: the fault that op.status is, if it is one. */
 void rqli_acquire_raise(const struct rqli_acquire *self, rql_error *error);
 
+/* That which waits as this one. */
+static inline struct rqli_acquire *rqli_acquire_of(struct rqli_waiter *waiter)
+{
+    return (struct rqli_acquire *)((char *)waiter - offsetof(struct rqli_acquire, waiter));
+}
+
 /* The i-th lock in the canonical order. */
 static inline rql_lock *rqli_acquire_lock(const struct rqli_acquire *self, size_t i)
 {

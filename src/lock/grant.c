@@ -107,9 +107,9 @@ bool rqli_grant_by_push(rql_lock *lock, const rql_lock_options *options,
 /* Relied on as long as the one before would have, until the server's answer is here: then for its
  * own ttl. */
 bool rqli_grant_by_transfer(rql_lock *lock, const rql_lock_options *options,
-                            struct rqli_transfer **offer)
+                            struct rqli_transfer **by)
 {
-    const struct rqli_transfer *from = *offer;
+    const struct rqli_transfer *from = *by;
     struct rqli_lease_terms terms = terms_of(options, from->begun_us, options->ttl_ms);
     int64_t now_us = rqli_now_us();
 
@@ -130,8 +130,8 @@ bool rqli_grant_by_transfer(rql_lock *lock, const rql_lock_options *options,
     lock->generation = from->generation;
     lock->n_chained = from->n_chained;
     lock->chain_us = from->chain_us;
-    lock->transfer = *offer;
-    *offer = NULL;
+    lock->transfer = *by;
+    *by = NULL;
     return true;
 }
 
@@ -266,7 +266,7 @@ static void on_queued(struct rqli_acquire *self, const struct rqli_exchange *exc
     rql_error fault;
 
     notify_queued(self, answer);
-    rqli_wait_offer(self, answer->in_front);
+    rqli_wait_behind(self, answer->in_front);
     self->result->rank = answer->rank;
     self->was_restored = answer->was_restored;
     self->watched =

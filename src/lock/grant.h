@@ -19,9 +19,9 @@ bool rqli_grant_by_answer(rql_lock *lock, const rql_lock_options *options,
 bool rqli_grant_by_push(rql_lock *lock, const rql_lock_options *options,
                         const struct rqli_push *push);
 
-/* The same for one that another thread or loop of this client hands on. It takes the offer's place
- * in the lock's handle; *offer is NULL then. */
+/* The same for one that another thread or loop of this client hands on. True: the
+ * handle has the reference to it, and *by is NULL. */
 bool rqli_grant_by_transfer(rql_lock *lock, const rql_lock_options *options,
-                            struct rqli_transfer **offer);
+                            struct rqli_transfer **by);
 
 #endif

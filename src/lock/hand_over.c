@@ -1,6 +1,7 @@
 #include "lock/hand_over.h"
 
 #include "base/clock.h"
+#include "lock/acquisition.h"
 #include "lock/client.h"
 #include "lock/leases.h"
 #include "lock/loop.h"
@@ -61,42 +62,65 @@ static struct rqli_waiter *choose(const struct rqli_hand_over *self)
     return rqli_push_threads_choose(threads, lock->keys.lock, in_front);
 }
 
+/* The waiter has the lock, or with NULL is passed by. It may be gone behind that. */
+static void tell_chosen(struct rqli_hand_over *self, struct rqli_transfer *transfer)
+{
+    struct rqli_waiter *chosen = self->chosen;
+
+    self->chosen = NULL;
+    if (!self->loop) {
+        rqli_push_threads_hand_over(self->lock->client->pushes, chosen, transfer);
+    } else if (transfer) {
+        rqli_waiters_hand_over(&self->loop->pushes.subscription.waiters, chosen, transfer);
+    } else {
+        rqli_waiters_pass_by(&self->loop->pushes.subscription.waiters, chosen);
+    }
+}
+
+/* It sleeps, so that what it asked for can be read. */
+static struct rqli_transfer *make_transfer(const rql_lock *lock, struct rqli_waiter *chosen,
+                                           int64_t now_us)
+{
+    const struct rqli_acquire *acquire = rqli_acquire_of(chosen);
+    const rql_lock *next = acquire->locks[0];
+    struct rqli_transfer *transfer =
+        rqli_transfer_new(lock->client, next->acquirer, next->host, next->nonce, acquire->options);
+
+    if (transfer) {
+        transfer->token = lock->token + 1;
+        transfer->ts_us = lock->ts_us + (now_us - lock->begun_us);
+        transfer->begun_us = now_us;
+        transfer->until_us = rqli_lease_end_us(&lock->kept.lease);
+        transfer->carrier = lock->carrier;
+        transfer->generation = lock->generation;
+        transfer->n_chained = lock->n_chained + 1;
+        transfer->chain_us = lock->n_chained == 0 ? now_us : lock->chain_us;
+    }
+    return transfer;
+}
+
 bool rqli_hand_over_choose(struct rqli_hand_over *self)
 {
-    const rql_lock *lock = self->lock;
     int64_t now_us = rqli_now_us();
-    struct rqli_transfer *transfer;
 
     self->chosen = may_choose(self, now_us) ? choose(self) : NULL;
     if (!self->chosen) {
         return false;
     }
-    transfer = self->chosen->offer;
-    (void)atomic_fetch_add_explicit(&transfer->references, 1, memory_order_relaxed);
-    transfer->token = lock->token + 1;
-    transfer->ts_us = lock->ts_us + (now_us - lock->begun_us);
-    transfer->begun_us = now_us;
-    transfer->until_us = rqli_lease_end_us(&lock->kept.lease);
-    transfer->carrier = lock->carrier;
-    transfer->generation = lock->generation;
-    transfer->n_chained = lock->n_chained + 1;
-    transfer->chain_us = lock->n_chained == 0 ? now_us : lock->chain_us;
-    self->transfer = transfer;
-    return true;
+    self->transfer = make_transfer(self->lock, self->chosen, now_us);
+    if (!self->transfer) {
+        tell_chosen(self, NULL);
+    }
+    return self->transfer != NULL;
 }
 
-/* The waiter reads the state when it is told, and may be gone behind that. */
 void rqli_hand_over_place(struct rqli_hand_over *self)
 {
-    struct rqli_waiter *chosen = self->chosen;
+    struct rqli_transfer *transfer = self->transfer;
 
-    self->chosen = NULL;
-    atomic_store_explicit(&self->transfer->state, RQLI_TRANSFER_SENT, memory_order_release);
-    if (self->loop) {
-        rqli_waiters_hand_over(&self->loop->pushes.subscription.waiters, chosen);
-    } else {
-        rqli_push_threads_hand_over(self->lock->client->pushes, chosen);
-    }
+    (void)atomic_fetch_add_explicit(&transfer->references, 1, memory_order_relaxed);
+    atomic_store_explicit(&transfer->state, RQLI_TRANSFER_SENT, memory_order_release);
+    tell_chosen(self, transfer);
 }
 
 static void forget(struct rqli_hand_over *self)
@@ -107,15 +131,8 @@ static void forget(struct rqli_hand_over *self)
 
 void rqli_hand_over_abandon(struct rqli_hand_over *self)
 {
-    struct rqli_waiter *chosen = self->chosen;
-
-    self->chosen = NULL;
     forget(self);
-    if (self->loop) {
-        rqli_waiters_pass_by(&self->loop->pushes.subscription.waiters, chosen);
-    } else {
-        rqli_push_threads_pass_by(self->lock->client->pushes, chosen);
-    }
+    tell_chosen(self, NULL);
 }
 
 /* The generation of the last connection that has carried one. */

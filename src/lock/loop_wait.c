@@ -10,11 +10,6 @@
 
 /* What comes in for those who wait on a loop. */
 
-static struct rqli_acquire *of_waiter(struct rqli_waiter *waiter)
-{
-    return (struct rqli_acquire *)((char *)waiter - offsetof(struct rqli_acquire, waiter));
-}
-
 /* The reply of a watch that is under way finds nobody any more. The next waiter of the same lock
  * leads, and plans its sleep anew. */
 void rqli_loop_end_wait(struct rqli_acquire *acquire)
@@ -31,16 +26,16 @@ void rqli_loop_end_wait(struct rqli_acquire *acquire)
         rqli_conn_loop_orphan(loop->op.conn, acquire->watch);
     }
     if (leader) {
-        input = rqli_wait_input(of_waiter(leader));
-        rqli_request_on_lead(&of_waiter(leader)->request, &input);
-        rqli_op_replan(of_waiter(leader)->task);
+        input = rqli_wait_input(rqli_acquire_of(leader));
+        rqli_request_on_lead(&rqli_acquire_of(leader)->request, &input);
+        rqli_op_replan(rqli_acquire_of(leader)->task);
     }
 }
 
 void rqli_loop_rouse(struct rqli_waiters *waiters, struct rqli_waiter *waiter)
 {
     (void)waiters;
-    rqli_op_replan(of_waiter(waiter)->task);
+    rqli_op_replan(rqli_acquire_of(waiter)->task);
 }
 
 /* The client's waiting threads and its loops listen to one channel, so that each connection gets

@@ -8,34 +8,29 @@
 
 enum { STEP_US = 1000 };
 
-/* False: it has more metadata than there is room for. */
-static bool copy_meta(struct rqli_transfer *self, const rql_lock_options *options)
+bool rqli_transfer_has_room(const rql_lock_options *options)
 {
-    size_t used = 0;
+    size_t size = 0;
 
-    if (options->n_meta > RQLI_TRANSFER_META) {
-        return false;
+    for (size_t i = 0; i < options->n_meta && size <= RQLI_TRANSFER_META_SIZE; i++) {
+        size += strlen(options->meta[i].name) + 1 + strlen(options->meta[i].value) + 1;
     }
-    for (size_t i = 0; i < options->n_meta; i++) {
-        const char *const words[] = {options->meta[i].name, options->meta[i].value};
-
-        for (size_t k = 0; k < 2; k++) {
-            size_t size = strlen(words[k]) + 1;
-
-            if (size > sizeof self->meta - used) {
-                return false;
-            }
-            memcpy(self->meta + used, words[k], size);
-            used += size;
-        }
-    }
-    self->n_meta = options->n_meta;
-    return true;
+    return options->n_meta <= RQLI_TRANSFER_META && size <= RQLI_TRANSFER_META_SIZE;
 }
 
-struct rqli_transfer *rqli_transfer_offer(rql_client *client, const char *acquirer,
-                                          const char *host, const char *nonce,
-                                          const rql_lock_options *options)
+static void copy_meta(struct rqli_transfer *self, const rql_lock_options *options)
+{
+    char *at = self->meta;
+
+    self->n_meta = options->n_meta;
+    for (size_t i = 0; i < options->n_meta; i++) {
+        at = stpcpy(at, options->meta[i].name) + 1;
+        at = stpcpy(at, options->meta[i].value) + 1;
+    }
+}
+
+struct rqli_transfer *rqli_transfer_new(rql_client *client, const char *acquirer, const char *host,
+                                        const char *nonce, const rql_lock_options *options)
 {
     struct rqli_transfer *self = rqli_freelist_take(&client->transfers);
 
@@ -47,16 +42,13 @@ struct rqli_transfer *rqli_transfer_offer(rql_client *client, const char *acquir
     }
     atomic_init(&self->references, 1);
     atomic_init(&self->is_refused, false);
-    atomic_init(&self->state, RQLI_TRANSFER_OFFERED);
+    atomic_init(&self->state, RQLI_TRANSFER_MADE);
     self->lock = NULL;
-    if (!copy_meta(self, options)) {
-        rqli_transfer_give(client, self);
-        return NULL;
-    }
     memcpy(self->acquirer, acquirer, sizeof self->acquirer);
     memcpy(self->host, host, sizeof self->host);
     memcpy(self->nonce, nonce, sizeof self->nonce);
     self->ttl_ms = options->ttl_ms;
+    copy_meta(self, options);
     return self;
 }
 

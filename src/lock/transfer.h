@@ -2,9 +2,9 @@
 #define RQLI_TRANSFER_H
 
 /*
- * One hand-over of a lock inside a client, which does not wait for the server: who waits offers it,
- * who releases takes up the offer (lock/hand_over.h) and tells the server by transfer.lua. Both
- * refer to it, and so does the new owner's handle.
+ * One hand-over of a lock inside a client, which does not wait for the server: who releases the
+ * lock makes it, tells the next waiter, and tells the server by transfer.lua (lock/hand_over.h).
+ * Releaser, waiter, and then the new owner's handle refer to it.
  */
 
 #include "base/futex.h"
@@ -14,13 +14,13 @@
 #include <rql/lock.h>
 
 enum rqli_transfer_state {
-    RQLI_TRANSFER_OFFERED,
+    RQLI_TRANSFER_MADE,
     RQLI_TRANSFER_SENT,   /* the new owner was told; what the server says is not known */
     RQLI_TRANSFER_DONE,   /* the lock is the new owner's */
     RQLI_TRANSFER_FAILED, /* it is not, or nobody will know */
 };
 
-/* With more metadata there is no offer: the lock comes by the server. */
+/* With more metadata the lock comes by the server. */
 enum { RQLI_TRANSFER_META = 8, RQLI_TRANSFER_META_SIZE = 512 };
 
 struct rqli_transfer {
@@ -29,7 +29,7 @@ struct rqli_transfer {
     atomic_int state;       /* enum rqli_transfer_state; changes under the mutex of the leases */
     rql_lock *lock;         /* the new owner's, while its lease is listed; under that mutex */
 
-    /* Of the waiter, constant from the offer on. */
+    /* Of the waiter, copied: it may be gone before the server has answered. */
     char acquirer[RQL_ID_SIZE];
     char host[RQL_ID_SIZE];
     char nonce[RQLI_HEX_SIZE];
@@ -37,7 +37,7 @@ struct rqli_transfer {
     size_t n_meta;
     char meta[RQLI_TRANSFER_META_SIZE]; /* name, value, ..., each with its 0 */
 
-    /* Of the releaser, constant from its choice on. */
+    /* Of the releaser. */
     int64_t token;
     int64_t ts_us;       /* the server's clock, about */
     int64_t begun_us;    /* before it was sent */
@@ -52,10 +52,13 @@ struct rqli_transfer {
     int64_t left_ms;
 };
 
-/* Of a request: its ids and nonce. NULL: there can be no offer. */
-struct rqli_transfer *rqli_transfer_offer(rql_client *client, const char *acquirer,
-                                          const char *host, const char *nonce,
-                                          const rql_lock_options *options);
+/* Whether the metadata of such a request fits in. */
+bool rqli_transfer_has_room(const rql_lock_options *options);
+
+/* To a request: its ids and nonce; the metadata fits in. One reference, the caller's. NULL: no
+ * memory. */
+struct rqli_transfer *rqli_transfer_new(rql_client *client, const char *acquirer, const char *host,
+                                        const char *nonce, const rql_lock_options *options);
 
 /* Ends a reference. NULL is fine. */
 void rqli_transfer_give(rql_client *client, struct rqli_transfer *self);

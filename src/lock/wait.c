@@ -46,8 +46,7 @@ rql_status rqli_wait_begin(struct rqli_acquire *self, rql_error *error)
                                                                               : RQL_OK;
 }
 
-/* Whoever was next behind it for this lock leads from now on. An offer that came to nothing is
- * nobody's any more. */
+/* Whoever was next behind it for this lock leads from now on. */
 void rqli_wait_end(struct rqli_acquire *self)
 {
     if (self->loop) {
@@ -55,23 +54,18 @@ void rqli_wait_end(struct rqli_acquire *self)
     } else if (self->waiter.has_joined) {
         rqli_push_threads_leave(self->client->pushes, &self->waiter);
     }
-    rqli_transfer_give(self->client, self->waiter.offer);
-    self->waiter.offer = NULL;
+    rqli_transfer_give(self->client, self->waiter.handed);
+    self->waiter.handed = NULL;
 }
 
 /* A random one may be served out of turn, a series takes all its locks in one step: both by the
  * server. */
-void rqli_wait_offer(struct rqli_acquire *self, struct rqli_slice in_front)
+void rqli_wait_behind(struct rqli_acquire *self, struct rqli_slice in_front)
 {
-    struct rqli_waiter *waiter = &self->waiter;
-    const rql_lock *lock = self->locks[0];
-
-    waiter->in_front = rqli_waiter_hash(in_front);
-    if (!waiter->offer && waiter->in_front != 0 && !self->several &&
-        self->options->access_strategy == RQL_QUEUED) {
-        waiter->offer = rqli_transfer_offer(self->client, lock->acquirer, lock->host, lock->nonce,
-                                            self->options);
-    }
+    self->waiter.in_front = rqli_waiter_hash(in_front);
+    self->waiter.may_be_handed = self->waiter.in_front != 0 && !self->several &&
+                                 self->options->access_strategy == RQL_QUEUED &&
+                                 rqli_transfer_has_room(self->options);
 }
 
 /* Afterwards nobody asks the connection any more: all acquisitions go through its mutex. */

@@ -15,7 +15,7 @@ void rqli_wait_end(struct rqli_acquire *self);
 
 /* In the queue, directly behind this acquirer: whose release inside this client makes it the next
  * owner. */
-void rqli_wait_offer(struct rqli_acquire *self, struct rqli_slice in_front);
+void rqli_wait_behind(struct rqli_acquire *self, struct rqli_slice in_front);
 
 /* A thread: connects for the first time, so that the server's clock and distance are known before
  * the first script. */

@@ -270,28 +270,23 @@ struct rqli_waiter *rqli_push_threads_choose(struct rqli_push_threads *self,
 }
 
 /* The waiter may be gone as soon as the mutex is released. */
-static void tell_chosen(struct rqli_push_threads *self, struct rqli_waiter *chosen,
-                        void (*tell)(struct rqli_waiters *, struct rqli_waiter *))
+void rqli_push_threads_hand_over(struct rqli_push_threads *self, struct rqli_waiter *chosen,
+                                 struct rqli_transfer *transfer)
 {
+    struct rqli_waiters *waiters = &self->shared.subscription.waiters;
     bool reads;
 
     lock(self);
     reads = self->shared.reader == chosen && self->shared.is_wakeable;
-    tell(&self->shared.subscription.waiters, chosen);
+    if (transfer) {
+        rqli_waiters_hand_over(waiters, chosen, transfer);
+    } else {
+        rqli_waiters_pass_by(waiters, chosen);
+    }
     unlock(self);
     if (reads) {
         (void)eventfd_write(self->wake_fd, 1);
     }
-}
-
-void rqli_push_threads_hand_over(struct rqli_push_threads *self, struct rqli_waiter *chosen)
-{
-    tell_chosen(self, chosen, rqli_waiters_hand_over);
-}
-
-void rqli_push_threads_pass_by(struct rqli_push_threads *self, struct rqli_waiter *chosen)
-{
-    tell_chosen(self, chosen, rqli_waiters_pass_by);
 }
 
 /* The flag stays until the next hint: one CLIENT TRACKING serves all polls in between. */
@@ -398,9 +393,9 @@ static void sleep_or_read(struct rqli_push_threads *self, struct rqli_waiter *wa
     } else if (reads && self->shared.is_listening) {
         enum rqli_socket_read got;
 
-        self->shared.is_wakeable = waiter->offer && self->wake_fd >= 0;
+        self->shared.is_wakeable = waiter->may_be_handed && self->wake_fd >= 0;
         unlock(self);
-        if (waiter->offer && self->wake_fd >= 0) {
+        if (waiter->may_be_handed && self->wake_fd >= 0) {
             rqli_socket_await_bytes_or(&self->sock, self->wake_fd, until_us);
             until_us = 0;
         }

@@ -89,8 +89,9 @@ void rqli_push_threads_leave(struct rqli_push_threads *self, struct rqli_waiter 
 /* The hand-overs of waiters.h, from one thread to another. */
 struct rqli_waiter *rqli_push_threads_choose(struct rqli_push_threads *self,
                                              struct rqli_slice lock_key, uint64_t in_front);
-void rqli_push_threads_hand_over(struct rqli_push_threads *self, struct rqli_waiter *chosen);
-void rqli_push_threads_pass_by(struct rqli_push_threads *self, struct rqli_waiter *chosen);
+/* NULL: it is passed by. */
+void rqli_push_threads_hand_over(struct rqli_push_threads *self, struct rqli_waiter *chosen,
+                                 struct rqli_transfer *transfer);
 
 /* Sleeps, reading for all when it is our turn; connects and subscribes when that is needed. */
 enum rqli_wake rqli_push_threads_wait(struct rqli_push_threads *self, struct rqli_waiter *waiter,

@@ -350,7 +350,7 @@ void rqli_waiters_deliver(struct rqli_waiters *self, const struct rqli_pushed *p
     if (!waiter) {
         return;
     }
-    if (pushed->kind == RQLI_PUSHED_GRANT && (waiter->is_chosen || waiter->is_handed)) {
+    if (pushed->kind == RQLI_PUSHED_GRANT && (waiter->is_chosen || waiter->handed)) {
         return; /* the answer to its transfer decides, and ends this grant */
     }
     if (pushed->kind == RQLI_PUSHED_HINT) {
@@ -371,8 +371,8 @@ enum { CHOOSE_AMONG = 8 };
 
 static bool may_be_chosen(const struct rqli_waiter *waiter, uint64_t in_front)
 {
-    return waiter->sleeps && waiter->offer && waiter->in_front == in_front && !waiter->pushed &&
-           !waiter->hinted && !waiter->is_chosen && !waiter->is_handed;
+    return waiter->sleeps && waiter->may_be_handed && waiter->in_front == in_front &&
+           !waiter->pushed && !waiter->hinted && !waiter->is_chosen && !waiter->handed;
 }
 
 struct rqli_waiter *rqli_waiters_choose(struct rqli_waiters *self, struct rqli_slice lock_key,
@@ -390,10 +390,11 @@ struct rqli_waiter *rqli_waiters_choose(struct rqli_waiters *self, struct rqli_s
     return waiter;
 }
 
-void rqli_waiters_hand_over(struct rqli_waiters *self, struct rqli_waiter *chosen)
+void rqli_waiters_hand_over(struct rqli_waiters *self, struct rqli_waiter *chosen,
+                            struct rqli_transfer *transfer)
 {
     chosen->is_chosen = false;
-    chosen->is_handed = true;
+    chosen->handed = transfer;
     chosen->pushed = true;
     self->rouse(self, chosen);
 }

@@ -49,17 +49,16 @@ struct rqli_waiter {
     size_t n_nonces;
     int64_t deadline_us; /* of a thread: it connects for all no longer than that */
 
-    /* How a thread or loop of the same client may hand it the lock: see lock/transfer.h. Its owner
-     * sets both while it does not sleep. */
-    struct rqli_transfer *offer; /* NULL: not at all */
-    uint64_t in_front; /* rqli_waiter_hash() of whose release makes it the next; 0: not known */
+    /* Its owner sets both while it does not sleep: */
+    bool may_be_handed; /* the lock, by a thread or loop of the same client: lock/hand_over.h */
+    uint64_t in_front;  /* rqli_waiter_hash() of whose release makes it the next; 0: not known */
 
     struct rqli_push push; /* what has come, if it was pushed */
     bool pushed;
     bool is_chosen; /* it is about to be handed the lock, and sleeps on until it is told */
-    bool is_handed; /* it was handed the lock by its offer; what is pushed for it is no grant */
-    bool hinted;    /* something changed: should poll */
-    bool watches;   /* a lock of Ruby's: is to be notified of its next change */
+    struct rqli_transfer *handed; /* by which it was handed the lock; else NULL */
+    bool hinted;                  /* something changed: should poll */
+    bool watches;                 /* a lock of Ruby's: is to be notified of its next change */
 
     bool has_joined;
     bool is_first; /* of its bucket: those for the same lock, in a ring */
@@ -99,13 +98,14 @@ static inline bool rqli_waiter_leads(const struct rqli_waiter *waiter)
 /* Of an acquirer's id; 0 of none. Two that happen to have the same cost order, and nothing else. */
 uint64_t rqli_waiter_hash(struct rqli_slice acquirer);
 
-/* Who sleeps for this lock with an offer, directly behind the acquirer of this hash. It is chosen,
- * and is to be told one of the two below. NULL: nobody. Only the longest waiting are looked at:
- * who is next is among them. */
+/* Who sleeps for this lock and may be handed it, directly behind the acquirer of this hash. It is
+ * chosen, and is to be told one of the two below. NULL: nobody. Only the longest waiting are looked
+ * at: who is next is among them. */
 struct rqli_waiter *rqli_waiters_choose(struct rqli_waiters *self, struct rqli_slice lock_key,
                                         uint64_t in_front);
-/* The lock is its own, by its offer. */
-void rqli_waiters_hand_over(struct rqli_waiters *self, struct rqli_waiter *chosen);
+/* The lock is its own; what is pushed for it is no grant any more. */
+void rqli_waiters_hand_over(struct rqli_waiters *self, struct rqli_waiter *chosen,
+                            struct rqli_transfer *transfer);
 /* It is not, and it polls: what was pushed meanwhile is lost. */
 void rqli_waiters_pass_by(struct rqli_waiters *self, struct rqli_waiter *chosen);
 

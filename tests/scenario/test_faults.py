@@ -402,7 +402,35 @@ def renew(scene, fault):
     held.release().check("OK", "NOT_HELD", "E_UNKNOWN")
 
 
-OPERATIONS = (acquire, extend, end, withdraw, wait, renew)
+def hand_on(scene, fault):
+    """From one to the next inside the client, and on to a third: whoever relies on it holds it, or is told."""
+    name = scene.names[0]
+    held = scene.actor.acquire(name, ttl_ms=LONG_MS)
+    scene.token = held.tokens[0]
+    asked = []
+    for n in (1, 2):
+        actor = scene.actor if scene.actor.kind == "loop" else scene.world.actor("thread", scene.actor.client)
+        asked.append(actor.ask(name, timeout_ms=FOREVER, ttl_ms=LONG_MS))
+        scene.world.await_queue([name], n)
+    fault.begin(scene)
+    released = in_time(scene, held.begin("release"), 4 * SILENCE_MS)
+    released.check(*scene.statuses(fault))
+    fault.end(scene)
+    scene.network.heal()
+    if released.status in FINAL:  # it ends by its ttl
+        scene.world.ask("PEXPIRE", f"rql:lock:{name}", 1)
+    for asking in asked:
+        if asking.outcome().status in fault.statuses & FINAL:
+            continue
+        mine = asking.hold()
+        wait_until(lambda mine=mine: mine.state() == "GONE" or scene.held_by(mine.outcome),
+                   "it holds what it was told it holds, or is told that it does not")
+        check(fault.loses_data or mine.tokens[0] > scene.token, "its token is not larger")
+        scene.token = max(scene.token, mine.tokens[0])
+        mine.release().check("OK", "NOT_HELD", "E_UNKNOWN", "E_IO")
+
+
+OPERATIONS = (acquire, extend, end, withdraw, wait, renew, hand_on)
 
 
 # ---- the table ----
@@ -420,7 +448,10 @@ def meets(operation, fault, word, n):
 
 
 def is_possible(operation, fault, kind, count):
-    """No call extends a series on a loop. And TCP loses no reply of several without those that follow."""
+    """No call extends a series on a loop, and a series is not handed on. TCP loses no reply of several without those
+    that follow."""
+    if operation is hand_on:
+        return count == 1 and fault is not DropReply
     return count == 1 or not (operation is extend and kind == "loop" or fault is DropReply)
 
 
