@@ -108,9 +108,10 @@ end_if_unused() {
     exec 9<&-
 }
 
-# A server that nobody can find any more must not go on granting locks beside the next one.
+# A server that nobody can find any more must not go on granting locks beside the next one. Asked to
+# end it would remove its socket by name, which is the next one's by now.
 leave_server() {
-    [ "$(exec 8>&- 9>&-; server_pid)" = "$pid" ] || kill "$pid"
+    [ "$(exec 8>&- 9>&-; server_pid)" = "$pid" ] || kill -KILL "$pid"
 }
 
 watch_server() {
