@@ -205,10 +205,46 @@ static void apply_transfer(struct rqli_leases *self, const struct rqli_transfer 
     rouse_for(self, lock);
 }
 
+void rqli_leases_on_handed_on(struct rqli_leases *self, struct rqli_transfer *from,
+                              struct rqli_transfer *transfer)
+{
+    enum rqli_transfer_state state = RQLI_TRANSFER_SENT;
+
+    if (!from) { /* nobody else knows of it yet */
+        atomic_store_explicit(&transfer->state, state, memory_order_release);
+        return;
+    }
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (from->state == RQLI_TRANSFER_FAILED) {
+        atomic_store(&transfer->is_refused, true);
+        state = RQLI_TRANSFER_FAILED;
+    } else if (from->state == RQLI_TRANSFER_SENT) {
+        (void)atomic_fetch_add_explicit(&transfer->references, 1, memory_order_relaxed);
+        from->onward = transfer;
+    }
+    transfer->state = state;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+void rqli_leases_on_given_up(struct rqli_leases *self, struct rqli_transfer *transfer)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    for (struct rqli_transfer *next = transfer->onward; next; next = next->onward) {
+        atomic_store(&next->is_refused, true);
+        if (next->state == RQLI_TRANSFER_SENT) {
+            next->state = RQLI_TRANSFER_FAILED;
+            apply_transfer(self, next);
+        }
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
 /* Once: a repetition that comes to something else says nothing of the lock any more. */
 void rqli_leases_on_transferred(struct rqli_leases *self, struct rqli_transfer *transfer,
                                 int64_t sent_us, int64_t left_ms)
 {
+    struct rqli_transfer *onward;
+
     (void)pthread_mutex_lock(&self->shared.mutex);
     if (transfer->state == RQLI_TRANSFER_SENT) {
         transfer->sent_us = sent_us;
@@ -216,7 +252,10 @@ void rqli_leases_on_transferred(struct rqli_leases *self, struct rqli_transfer *
         transfer->state = left_ms < 0 ? RQLI_TRANSFER_FAILED : RQLI_TRANSFER_DONE;
         apply_transfer(self, transfer);
     }
+    onward = transfer->onward;
+    transfer->onward = NULL;
     (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_transfer_give(self->client, onward);
 }
 
 rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *error)

@@ -49,6 +49,7 @@ struct rqli_transfer *rqli_transfer_offer(rql_client *client, const char *acquir
     atomic_init(&self->is_refused, false);
     atomic_init(&self->state, RQLI_TRANSFER_OFFERED);
     self->lock = NULL;
+    self->onward = NULL;
     if (!copy_meta(self, options)) {
         rqli_transfer_give(client, self);
         return NULL;
