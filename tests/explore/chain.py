@@ -20,7 +20,7 @@ HANDED, ENDING = "handed", "ending"  # was told that it has the lock; releases i
 class Client(NamedTuple):
     mode: str = IDLE
     access: str = "q"
-    conflict: str = "w"   # with which it asks; after it has refused a hand-over, w
+    conflict: str = "w"   # with which it asks: w after it has refused a hand-over, which it may own on the server
     left: int = 1         # acquisitions to come
     number: int = 0       # of this one
     score: str = "0"
