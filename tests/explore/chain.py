@@ -189,11 +189,18 @@ def local_actions(state, index):
             yield ("give up", index)
 
 
+def knows_all(state, index):
+    """Nobody is to be served, and it was told who is in front: asking again changes nothing but its heartbeat."""
+    now, who = read_contents(state.contents).at(state.now_us), acquirer(index)
+    in_front = [now.lock.get("acq_id"), *now.queue]
+    return bool(now.lock) and who in now.queue and in_front[in_front.index(who, 1) - 1] == state.clients[index].in_front
+
+
 def calls_of(state, index):
     """What it asks at once."""
     client = state.clients[index]
     if client.mode == WAITING:
-        return ("poll", "leave")
+        return ("leave",) if knows_all(state, index) else ("poll", "leave")
     if client.mode == LEAVING:
         return ("leave",)
     if client.mode == HOLDING and index >= state.n_members:
@@ -208,7 +215,8 @@ def best_of(state, who):
         return ("withdraw", state.withdrawn[0], False) if state.withdrawn else None
     own = () if who >= state.n_members else local_actions(state, who)
     pushed = ("take", who) if state.clients[who].pushed else None
-    return next(iter(own), None) or pushed or next(((word, who, False) for word in calls_of(state, who)), None)
+    words = ("poll",) if state.clients[who].mode == WAITING else calls_of(state, who)
+    return next(iter(own), None) or pushed or next(((word, who, False) for word in words), None)
 
 
 def actions(state, ticks_us):
