@@ -34,10 +34,11 @@ if held[1] == ARGV[1] then
     if last and is_less(token, last) then
         call("SET", fence, last)
     end
-    call("ZREM", queue, acquirer)
+    -- Its acquirer may have refused this hand-over, and wait by another nonce.
     if record and string.find(record, " " .. nonce .. " ", 1, true) then
-        -- It is counted nowhere but as one of an acquirer that holds other locks.
+        call("ZREM", queue, acquirer)
         call("HDEL", requests, acquirer)
+        -- It is counted nowhere but as one of an acquirer that holds other locks.
         if string.find(record, "^%S+ %d+ %x+ %d+ Q") and call("HINCRBY", requests, "holders", "-1") < 1 then
             call("HDEL", requests, "holders")
         end

@@ -65,7 +65,8 @@ static void add_arguments(const struct rqli_acquire *self, struct rqli_call *cal
         (options->nested || rqli_holders_has(&self->client->holders, lock->holder, now_us));
     const struct rqli_acquire_args args = {
         .access = access[(int)options->access_strategy + (is_nested ? 2 : 0)],
-        .conflict = conflict[options->conflict_strategy],
+        /* What its acquirer may hold then is what it has refused: no lock to enter again. */
+        .conflict = conflict[self->has_refused ? RQL_WAIT_FOR_LOCK : options->conflict_strategy],
         .fail_fast = options->fail_fast,
         .wait_ms = wait_left_ms(self, now_us),
         .queue_ttl_ms = options->queue_ttl_ms,
@@ -166,6 +167,7 @@ static void refuse_hand_over(struct rqli_acquire *self)
     atomic_store(&self->waiter.handed->is_refused, true);
     rqli_leave_in_background(self, lock);
     rqli_wait_end(self);
+    self->has_refused = true;
     if (!rqli_random_hex(lock->nonce)) {
         (void)rqli_fail_nomem(&fault);
         rqli_acquire_on_failed(self, &fault);

@@ -56,6 +56,7 @@ struct rqli_acquire {
     rql_error *error;  /* room for the last fault; NULL: none yet, or no memory for it */
     rql_status fault;  /* of the last try; RQL_OK: it was answered */
     int64_t tried_us;  /* when the last try began */
+    bool has_refused;  /* a hand-over, which the server may know of yet */
     bool had_grace;    /* a try failed after the deadline: leaving has only the rest */
     bool is_leaving;   /* the calls of this round withdraw */
     bool is_confirmed; /* all that have left so far were withdrawn */

@@ -260,6 +260,9 @@ static enum rqli_op_next next(struct rqli_op *op)
     if (op->n_calls == 0) {
         return RQLI_OP_OVER;
     }
+    if (self->on.transfer && atomic_load(&self->on.transfer->is_refused)) {
+        rqli_hand_over_end(&self->on, true); /* the lock is released as any other */
+    }
     self->is_waiting = must_wait(self);
     if (self->is_waiting) {
         op->again_us = rqli_now_us() + SETTLING_US;

@@ -119,7 +119,7 @@ void rqli_hand_over_place(struct rqli_hand_over *self)
     struct rqli_transfer *transfer = self->transfer;
 
     (void)atomic_fetch_add_explicit(&transfer->references, 1, memory_order_relaxed);
-    atomic_store_explicit(&transfer->state, RQLI_TRANSFER_SENT, memory_order_release);
+    rqli_leases_on_handed_on(self->lock->client->leases, self->lock->transfer, transfer);
     tell_chosen(self, transfer);
 }
 
@@ -181,6 +181,9 @@ void rqli_hand_over_end(struct rqli_hand_over *self, bool may_be_there)
     const struct rqli_withdrawal_of what = {self->lock->name, self->transfer->acquirer,
                                             self->transfer->nonce};
 
+    if (may_be_there) {
+        rqli_leases_on_given_up(leases, self->transfer);
+    }
     rqli_leases_on_transferred(leases, self->transfer, 0, -1);
     if (may_be_there) {
         rqli_leases_withdraw(leases, &what, self->transfer->ttl_ms);

@@ -160,42 +160,12 @@ static bool look_after(struct rqli_leases *self, rql_lock *lock)
 }
 
 /* Something may be due earlier than before. */
-static void rouse_for(struct rqli_leases *self, rql_lock *lock)
+void rqli_leases_rouse_for(struct rqli_leases *self, rql_lock *lock)
 {
     if (lock->kept.is_watched) {
         rqli_lease_table_update(&self->shared.table, lock);
         rouse(self, rqli_lease_due_us(&lock->kept.lease));
     }
-}
-
-/* What was settled before the new owner has listed its lock is found here as well. */
-static void apply_transfer(struct rqli_leases *self, const struct rqli_transfer *transfer)
-{
-    rql_lock *lock = transfer->lock;
-
-    if (!lock || transfer->state == RQLI_TRANSFER_SENT) {
-        return;
-    }
-    if (transfer->state == RQLI_TRANSFER_DONE) {
-        rqli_lease_on_extended(&lock->kept.lease, transfer->sent_us, transfer->left_ms);
-    } else {
-        rqli_lease_on_gone(&lock->kept.lease);
-    }
-    rouse_for(self, lock);
-}
-
-/* Once: a repetition that comes to something else says nothing of the lock any more. */
-void rqli_leases_on_transferred(struct rqli_leases *self, struct rqli_transfer *transfer,
-                                int64_t sent_us, int64_t left_ms)
-{
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    if (transfer->state == RQLI_TRANSFER_SENT) {
-        transfer->sent_us = sent_us;
-        transfer->left_ms = left_ms;
-        transfer->state = left_ms < 0 ? RQLI_TRANSFER_FAILED : RQLI_TRANSFER_DONE;
-        apply_transfer(self, transfer);
-    }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
 rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *error)
@@ -220,7 +190,7 @@ rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *
                            lock->name);
     } else if (lock->transfer) {
         lock->transfer->lock = lock;
-        apply_transfer(self, lock->transfer);
+        rqli_leases_apply_transfer(self, lock->transfer);
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return status;
@@ -343,14 +313,14 @@ bool rqli_leases_on_extended(struct rqli_leases *self, rql_lock *lock, int64_t s
     if (!is_gone) {
         /* Earlier than before where somebody else had shortened the lock. */
         rqli_lease_on_extended(&lock->kept.lease, sent_us, left_ms);
-        rouse_for(self, lock);
+        rqli_leases_rouse_for(self, lock);
         is_gone = rqli_lease_state(&lock->kept.lease, rqli_now_us()) == RQL_GONE;
     }
     if (is_gone) {
         /* So far it is gone by time alone. From here on for good, and the thread reports the loss.
          */
         rqli_lease_on_gone(&lock->kept.lease);
-        rouse_for(self, lock);
+        rqli_leases_rouse_for(self, lock);
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return !is_gone;
@@ -364,7 +334,7 @@ void rqli_leases_on_shortened(struct rqli_leases *self, const rql_lock *ended, i
     for (rql_lock *lock = self->shared.table.first; lock; lock = lock->kept.next) {
         if (strcmp(lock->grant_nonce, ended->grant_nonce) == 0) {
             rqli_lease_on_shortened(&lock->kept.lease, sent_us, left_ms);
-            rouse_for(self, lock);
+            rqli_leases_rouse_for(self, lock);
         }
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
@@ -374,7 +344,7 @@ void rqli_leases_on_gone(struct rqli_leases *self, rql_lock *lock)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
     rqli_lease_on_gone(&lock->kept.lease);
-    rouse_for(self, lock);
+    rqli_leases_rouse_for(self, lock);
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
@@ -386,7 +356,7 @@ void rqli_leases_on_taken(struct rqli_leases *self, struct rqli_slice grant_nonc
         if (grant_nonce.length == sizeof lock->grant_nonce - 1 &&
             memcmp(lock->grant_nonce, grant_nonce.data, grant_nonce.length) == 0) {
             rqli_lease_on_gone(&lock->kept.lease);
-            rouse_for(self, lock);
+            rqli_leases_rouse_for(self, lock);
         }
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);

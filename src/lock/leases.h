@@ -93,6 +93,11 @@ struct rqli_trace rqli_leases_trace(struct rqli_leases *self); /* a copy */
 void rqli_leases_note(struct rqli_leases *self, enum rqli_trace_what what, int64_t value);
 void rqli_leases_free_adopted(struct rqli_leases *self, rql_lock *lock);
 
+/* Under the mutex: something of this lock may be due earlier than before. */
+void rqli_leases_rouse_for(struct rqli_leases *self, rql_lock *lock);
+/* Under the mutex: what was settled before the new owner has listed its lock is found then. */
+void rqli_leases_apply_transfer(struct rqli_leases *self, const struct rqli_transfer *transfer);
+
 /* The worker's step, in renewal.c: does all that is due, and says when to come again. */
 int64_t rqli_leases_step(struct rqli_worker *worker);
 
@@ -146,6 +151,13 @@ bool rqli_leases_on_extended(struct rqli_leases *self, rql_lock *lock, int64_t s
 void rqli_leases_on_shortened(struct rqli_leases *self, const rql_lock *ended, int64_t sent_us,
                               int64_t left_ms);
 void rqli_leases_on_gone(struct rqli_leases *self, rql_lock *lock);
+/* It is put into the stream: its new owner may be told. from: by which its releaser had got the
+ * lock, or NULL. */
+void rqli_leases_on_handed_on(struct rqli_leases *self, struct rqli_transfer *from,
+                              struct rqli_transfer *transfer);
+/* Its releaser gives the lock back, whatever has become of it: all who have got the lock from its
+ * new owner rely on it no more. */
+void rqli_leases_on_given_up(struct rqli_leases *self, struct rqli_transfer *transfer);
 /* The server has heard of this hand-over: the lock is its new owner's, for left_ms from sent_us on;
  * below 0: it is not. */
 void rqli_leases_on_transferred(struct rqli_leases *self, struct rqli_transfer *transfer,

@@ -44,6 +44,7 @@ struct rqli_transfer *rqli_transfer_new(rql_client *client, const char *acquirer
     atomic_init(&self->is_refused, false);
     atomic_init(&self->state, RQLI_TRANSFER_MADE);
     self->lock = NULL;
+    self->onward = NULL;
     memcpy(self->acquirer, acquirer, sizeof self->acquirer);
     memcpy(self->host, host, sizeof self->host);
     memcpy(self->nonce, nonce, sizeof self->nonce);

@@ -47,6 +47,10 @@ struct rqli_transfer {
     int n_chained;    /* hand-overs in a row without the server, with this one */
     int64_t chain_us; /* begin of the first of them */
 
+    /* By which its new owner has handed the lock on, while this one is not settled: a reference;
+     * under the mutex of the leases. */
+    struct rqli_transfer *onward;
+
     /* Once it is done; under the mutex of the leases. */
     int64_t sent_us;
     int64_t left_ms;

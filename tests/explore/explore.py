@@ -25,9 +25,10 @@ import sys
 import time
 from typing import NamedTuple
 
+import chain
 import model
 import series
-from mutants import BESIDE_RUBY, MUTANTS, OF_ENTRIES, OF_FLUSHES, OF_SERIES
+from mutants import BESIDE_RUBY, MUTANTS, OF_ENTRIES, OF_FLUSHES, OF_SERIES, OF_TRANSFERS
 from server import Refused, Server, once_more
 from state import CAME_BACK, DEAD, RUBY, TTL_MS, Broken, demand, host, identity, read_contents
 
@@ -35,7 +36,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "lua"))
 from embed import expanded  # noqa: E402
 
-SCRIPTS = ("acquire", "acquire_series", "release", "leave", "extend", "decrease", "flush_lock", "flush_queue")
+SCRIPTS = ("acquire", "acquire_series", "release", "leave", "extend", "decrease", "flush_lock", "flush_queue",
+           "transfer")
 BATCH = 200
 REPEATS = 5  # of one call; more than there are clients
 ROUND_US = 700_000
@@ -60,11 +62,15 @@ class Bounds(NamedTuple):
     flushes: int = 0
     rubys: int = 0      # acquisitions of Ruby's
     plans: tuple = ()   # two locks, see series.py: those of each request of each client
+    members: int = 0    # so many of the first clients are threads of one, see chain.py
+    forgets: int = 0    # of all scripts by the server
+    fulls: int = 0      # calls that come to a full server
+    others: int = 0     # grants of other locks
     most: int = 50_000  # states, with a mistake, which may have no end of them: at least half as many again
 
     @property
     def model(self):
-        return series if self.plans else model
+        return series if self.plans else chain if self.members else model
 
 
 # With such a budget a call passes only one that is dead or has no subscription, and whoever made it repeats it.
@@ -95,6 +101,10 @@ QUICK = (
     Bounds("a series, and who holds one lock and wants the other", (), 1, 0, 0, (), 500,
            plans=(BOTH, FIRST_THEN_SECOND, SECOND)),
     Bounds("others end a part of a series", (), 1, 1, 0, (2_100_000,), 50, clears=1, plans=(BOTH, FIRST)),
+    Bounds("a client hands on, and its stream breaks", (1, 1), 1, 1, 0, (1_100_000,), 100, conflicts="tt", members=2),
+    Bounds("a client hands on beside another", (1, 1, 1), 0, 0, 0, (), 500, accesses="qQQ", members=2),
+    Bounds("a client hands on, and all goes wrong on the server", (1, 1), 0, 0, 0, (), 50, members=2, forgets=1,
+           fulls=1, clears=1, others=1),
 )
 SMALL = (
     Bounds("two clients", (1, 1), 2, 1, 0, (1_100_000, 5_100_000), 200),
@@ -128,6 +138,14 @@ MISTAKES = (  # and where they have to show
         Bounds("a series, who holds one lock and wants the other, and time passes", (), 2, 0, 0, (2_100_000,), 500,
                plans=(BOTH, FIRST_THEN_SECOND, SECOND), most=200_000),
         Bounds("others end a part of a series", (), 1, 1, 0, (2_100_000,), 50, clears=1, plans=(BOTH, FIRST)))),
+    (OF_TRANSFERS, (
+        Bounds("a client hands on, and its stream breaks", (1, 1), 1, 1, 0, (1_100_000,), 100, members=2),
+        Bounds("a client hands on beside another", (1, 1, 1), 0, 0, 0, (), 500, accesses="qQQ", members=2),
+        Bounds("a client hands on, and a question comes late", (1, 1), 0, 1, 0, (), 50, members=2, clears=1),
+        Bounds("a client hands on where others have other locks", (1, 1), 0, 0, 0, (), 50, members=2, others=1),
+        Bounds("a client hands on twice", (1, 1, 1), 0, 0, 0, (), 500, members=3),
+        Bounds("a client hands on, and the clock is set back", (1, 1), 1, 0, 0, (-400_000,), 50, members=2, forgets=1,
+               clears=1))),
 )
 LONG = (
     *QUICK,
@@ -153,6 +171,14 @@ LONG = (
            plans=(FIRST_THEN_BOTH, BOTH, SECOND)),
     Bounds("a series, who holds one lock and wants the other, and time passes", (), 2, 0, 0, (2_100_000,), 2000,
            plans=(BOTH, FIRST_THEN_SECOND, SECOND)),
+    Bounds("a client hands on twice, and its stream breaks", (1, 1, 1), 0, 1, 0, (), 2000, members=3),
+    Bounds("a client hands on twice, and the server forgets", (1, 1, 1), 0, 0, 0, (), 2000, members=3, forgets=1),
+    Bounds("a client hands on beside another, and its stream breaks", (1, 1, 1), 0, 1, 0, (), 2000, members=2),
+    Bounds("a client hands on beside another, and all goes wrong on the server", (1, 1, 1), 0, 0, 0, (), 2000,
+           members=2, fulls=1, clears=1),
+    Bounds("a client hands on beside another, and time passes", (1, 1, 1), 1, 0, 0, (3_100_000,), 2000, accesses="qQQ",
+           members=2),
+    Bounds("a client hands on, and the clock is set back", (1, 1), 2, 1, 0, (-400_000, 3_100_000), 2000, members=2),
     Bounds("a series at random", (), 2, 1, 0, (2_100_000,), 500, accesses="r", plans=(BOTH, FIRST, SECOND)),
 )
 

@@ -118,12 +118,17 @@ def read_contents(text, at=0):
         int(records_at) > 0, paired(live))
 
 
+def written(parts):
+    """As cjson does it."""
+    return json.dumps(parts, separators=(",", ":")).replace("/", "\\/")
+
+
 def bare(text, at, is_whole):
-    """Without the queue of a lock, and without the lock if so is_whole says; written as cjson does."""
+    """Without the queue of a lock, and without the lock if so is_whole says."""
     parts = json.loads(text)
     gone = 6 * at + (0 if is_whole else 2)
     parts[gone:6 * at + 4] = [{}, "-2"] * (2 if is_whole else 1)
-    return json.dumps(parts, separators=(",", ":")).replace("/", "\\/")
+    return written(parts)
 
 
 @functools.lru_cache
