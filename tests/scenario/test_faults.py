@@ -423,7 +423,8 @@ def hand_on(scene, fault):
         if asking.outcome().status in fault.statuses & FINAL:
             continue
         mine = asking.hold()
-        wait_until(lambda mine=mine: mine.state() == "GONE" or scene.held_by(mine.outcome),
+        # Who has lost it with the server's data, or by its clock, learns of it at his next call only.
+        wait_until(lambda mine=mine: fault.loses_data or mine.state() == "GONE" or scene.held_by(mine.outcome),
                    "it holds what it was told it holds, or is told that it does not")
         check(fault.loses_data or mine.tokens[0] > scene.token, "its token is not larger")
         scene.token = max(scene.token, mine.tokens[0])

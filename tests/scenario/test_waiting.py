@@ -292,7 +292,8 @@ def a_contended_lock_costs_two_commands(world, kind, names):
     check(sum(handed_over) > 160, f"{sum(handed_over)} were handed over")
     check(640 <= n_calls + n_texts <= 656, f"{n_calls} and {n_texts} commands")
     n_by_server = sum(handed_over) - sum(client.stats().local_hand_overs for client in clients)
-    check(n_by_server <= n_pings <= n_by_server + handed_over.count(False), f"{n_pings} pings for {n_by_server}")
+    # Those that were not handed over may have handed on themselves.
+    check(n_by_server <= n_pings <= n_by_server + handed_over.count(False) + 16, f"{n_pings} pings for {n_by_server}")
     world.await_nothing_left()
 
 
