@@ -64,7 +64,6 @@ struct rqli_acquire {
     uint64_t due;      /* whose queue is still to be served */
 
     /* Of the last refusal: */
-    bool was_restored;         /* the others of this client for this lock should look, too */
     struct rqli_slice watched; /* key of a lock of Ruby's; empty: none */
     const char *armed;         /* the key whose next change is notified; a series has several */
     uint64_t watch_generation; /* of the connection that it is armed for */

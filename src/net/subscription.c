@@ -3,6 +3,9 @@
  * without the mutex, the others on their wait words. When it has what it waited for it calls the
  * longest waiting of the others, which goes on reading. There is no thread of ours: where nobody
  * waits nobody reads, and nothing is lost, for whoever waits next polls first.
+ *
+ * Who leaves does not wake who comes to lead in its place, for at each hand-over somebody does: the
+ * reader tells those who still lead when it looks.
  */
 
 #include "net/subscription.h"
@@ -12,7 +15,6 @@
 #include "base/random.h"
 #include "net/stream.h"
 #include "net/url.h"
-#include "observe/stats.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -27,17 +29,17 @@
 enum { QUIET_US = 5000000 };
 
 /* The server knows of the test, and nothing has been heard since. */
-static bool is_awaited(const struct rqli_subscription *self, int64_t heard_us)
+static bool is_awaited(const struct rqli_subscription *self)
 {
-    return self->pinged_us != 0 && self->silent_us != 0 && heard_us < self->pinged_us;
+    return self->pinged_us != 0 && self->silent_us != 0 && self->heard_us < self->pinged_us;
 }
 
 /* A test whose end is awaited is not begun anew: where io_timeout is longer than the pause between
  * two, none would ever end. */
-bool rqli_subscription_wants_ping(struct rqli_subscription *self, int64_t heard_us, int64_t now_us)
+bool rqli_subscription_wants_ping(struct rqli_subscription *self, int64_t now_us)
 {
-    if (now_us - heard_us < QUIET_US || now_us - self->pinged_us < QUIET_US ||
-        is_awaited(self, heard_us)) {
+    if (now_us - self->heard_us < QUIET_US || now_us - self->pinged_us < QUIET_US ||
+        is_awaited(self)) {
         return false;
     }
     self->pinged_us = now_us;
@@ -54,50 +56,58 @@ void rqli_subscription_on_pinged(struct rqli_subscription *self, int64_t n_recei
     }
 }
 
-bool rqli_subscription_is_silent(const struct rqli_subscription *self, int64_t heard_us,
-                                 int64_t now_us)
+bool rqli_subscription_is_silent(const struct rqli_subscription *self, int64_t now_us)
 {
-    return is_awaited(self, heard_us) && now_us >= self->silent_us;
+    return is_awaited(self) && now_us >= self->silent_us;
 }
 
-/* It is open again: all waiters poll, for what was said before is lost. */
-static void on_opened(struct rqli_subscription *self, const struct rqli_socket *sock)
+bool rqli_subscription_delivers(const struct rqli_subscription *self)
 {
+    return self->heard_us != 0 && self->heard_us >= self->pinged_us;
+}
+
+/* It is open, or open again: what is waited for is polled, for what was said before is lost. */
+void rqli_subscription_on_opened(struct rqli_subscription *self, const struct rqli_socket *sock)
+{
+    self->heard_us = 0;
     self->pinged_us = 0;
     self->silent_us = 0;
     self->generation++;
     self->client_id = sock->seat.client_id;
-    rqli_waiters_hint_all(&self->waiters);
+    rqli_waiters_hint_leaders(&self->waiters);
 }
 
 /* Counted where it is for one of us, as hints and changes are, whether anybody waits or not. */
-static void take_push(struct rqli_subscription *self, const struct rqli_endpoint *endpoint,
-                      rqli_stats_shard shard, const struct rqli_reply *reply, int64_t heard_us)
+void rqli_subscription_take(struct rqli_subscription *self, const struct rqli_endpoint *endpoint,
+                            rqli_stats_shard shard, const struct rqli_reply *reply,
+                            int64_t heard_us)
 {
     const struct rqli_pushed pushed = rqli_push_read(reply);
 
+    self->heard_us = heard_us;
     if (pushed.kind != RQLI_PUSHED_NOTHING) {
         rqli_stats_count(endpoint->stats, shard, RQLI_STAT_PUSHES, 1);
         rqli_waiters_deliver(&self->waiters, &pushed, heard_us);
     }
 }
 
-static struct rqli_push_view view_of(const struct rqli_subscription *self, bool is_listening,
-                                     const struct rqli_waiter *waiter)
+struct rqli_push_view rqli_subscription_view(const struct rqli_subscription *self,
+                                             bool is_listening, const struct rqli_waiter *waiter)
 {
     return (struct rqli_push_view){
         .leads = rqli_waiter_leads(waiter),
         .is_listening = is_listening,
+        .delivers = is_listening && rqli_subscription_delivers(self),
         .generation = self->generation,
         .client_id = self->client_id,
     };
 }
 
 /* What has come and was not read yet is our fault, not its. */
-static bool is_lost(const struct rqli_subscription *self, const struct rqli_socket *sock,
-                    int64_t heard_us, int64_t now_us)
+bool rqli_subscription_is_lost(const struct rqli_subscription *self, const struct rqli_socket *sock,
+                               int64_t now_us)
 {
-    return rqli_subscription_is_silent(self, heard_us, now_us) && !rqli_socket_has_bytes(sock);
+    return rqli_subscription_is_silent(self, now_us) && !rqli_socket_has_bytes(sock);
 }
 
 /* ---- of threads ---- */
@@ -105,9 +115,13 @@ static bool is_lost(const struct rqli_subscription *self, const struct rqli_sock
 /* The wait word of a waiter. */
 enum { WAITING, CALLED };
 
+/* How often the reader looks around where others wait: in recv() nobody can be called. */
+enum { LOOK_US = 200000 };
+
 struct rqli_push_threads {
     struct rqli_socket sock; /* the reader's; if there is none, of whoever has the mutex */
 
+    atomic_bool is_used; /* somebody has joined */
     atomic_bool is_open; /* as shared.is_listening, without the mutex */
 
     struct {
@@ -117,7 +131,7 @@ struct rqli_push_threads {
         bool is_listening;
         struct rqli_arena arena;
         struct rqli_reply reply; /* that is being read */
-        int64_t heard_us;        /* when something came, last */
+        int64_t look_us;         /* when the reader is to look around */
         struct rqli_backoff backoff;
         struct rqli_wake_list wake_list; /* of called waiters */
     } shared;                            /* everything in here under shared.mutex */
@@ -180,9 +194,9 @@ static void unlock(struct rqli_push_threads *self)
     rqli_wake_list_unlock(&self->shared.wake_list, &self->shared.mutex);
 }
 
-bool rqli_push_threads_is_listening(const struct rqli_push_threads *self)
+bool rqli_push_threads_is_used(const struct rqli_push_threads *self)
 {
-    return atomic_load_explicit(&self->is_open, memory_order_relaxed);
+    return atomic_load_explicit(&self->is_used, memory_order_relaxed);
 }
 
 /* ---- waiters ---- */
@@ -203,12 +217,15 @@ static void pass_on_reading(struct rqli_push_threads *self, const struct rqli_wa
 }
 
 /* Nobody is called here, nor below where the mutex is released without unlock(). */
-rql_status rqli_push_threads_join(struct rqli_push_threads *self, struct rqli_waiter *waiter)
+rql_status rqli_push_threads_join(struct rqli_push_threads *self, struct rqli_waiter *waiter,
+                                  bool *is_listening_out)
 {
     rql_status status;
 
     lock(self);
     status = rqli_waiters_join(&self->shared.subscription.waiters, waiter);
+    *is_listening_out = self->shared.is_listening;
+    atomic_store_explicit(&self->is_used, true, memory_order_relaxed);
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return status;
 }
@@ -223,11 +240,15 @@ void rqli_push_threads_leave(struct rqli_push_threads *self, struct rqli_waiter 
     unlock(self);
 }
 
-void rqli_push_threads_hint_others(struct rqli_push_threads *self, const struct rqli_waiter *waiter)
+bool rqli_push_threads_hint_others(struct rqli_push_threads *self, const struct rqli_waiter *waiter)
 {
+    bool reads;
+
     lock(self);
     rqli_waiters_hint_others(&self->shared.subscription.waiters, waiter);
+    reads = self->shared.is_listening && self->shared.reader && self->shared.reader->hinted;
     unlock(self);
+    return reads;
 }
 
 struct rqli_push_view rqli_push_threads_view(struct rqli_push_threads *self,
@@ -236,7 +257,7 @@ struct rqli_push_view rqli_push_threads_view(struct rqli_push_threads *self,
     struct rqli_push_view view;
 
     lock(self);
-    view = view_of(&self->shared.subscription, self->shared.is_listening, waiter);
+    view = rqli_subscription_view(&self->shared.subscription, self->shared.is_listening, waiter);
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return view;
 }
@@ -250,7 +271,7 @@ struct rqli_push_view rqli_push_threads_watch(struct rqli_push_threads *self,
     lock(self);
     *is_new_out = !waiter->watches;
     waiter->watches = true;
-    view = view_of(&self->shared.subscription, self->shared.is_listening, waiter);
+    view = rqli_subscription_view(&self->shared.subscription, self->shared.is_listening, waiter);
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return view;
 }
@@ -277,30 +298,30 @@ static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
     lock(self);
     set_listening(self, done);
     if (done) {
-        self->shared.heard_us = rqli_now_us();
         rqli_arena_reset(&self->shared.arena); /* of the one before */
         self->shared.reply = (struct rqli_reply){0};
         self->shared.backoff = (struct rqli_backoff){0};
         rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_CONNECTIONS, 1);
-        on_opened(&self->shared.subscription, &self->sock);
+        rqli_subscription_on_opened(&self->shared.subscription, &self->sock);
     } else {
         rqli_backoff_on_failure(&self->shared.backoff, rqli_now_us(),
                                 rqli_random_below(RQLI_BACKOFF_RANDOM));
     }
 }
 
-/* Reader only, under the mutex. When the connection is broken, or what came makes no sense, all
- * waiters poll, and go on polling until there is a new one. */
+/* Reader only, under the mutex. When the connection is broken, or what came makes no sense, what is
+ * waited for is polled, again and again until there is a new one. */
 static void take_bytes(struct rqli_push_threads *self, enum rqli_socket_read got)
 {
     struct rqli_reply *reply = &self->shared.reply;
     int state = got == RQLI_SOCKET_BROKEN ? -1 : 0;
 
     if (got == RQLI_SOCKET_BYTES) {
-        self->shared.heard_us = rqli_now_us();
+        int64_t now_us = rqli_now_us();
+
         while ((state = rqli_decoder_next(&self->sock.decoder, &self->shared.arena, reply)) > 0) {
-            take_push(&self->shared.subscription, self->sock.endpoint, 0, reply,
-                      self->shared.heard_us);
+            rqli_subscription_take(&self->shared.subscription, self->sock.endpoint, 0, reply,
+                                   now_us);
             rqli_arena_reset(&self->shared.arena);
             *reply = (struct rqli_reply){0};
         }
@@ -308,14 +329,14 @@ static void take_bytes(struct rqli_push_threads *self, enum rqli_socket_read got
     if (state < 0) {
         rqli_socket_close(&self->sock);
         set_listening(self, false);
-        rqli_waiters_hint_all(&self->shared.subscription.waiters);
+        rqli_waiters_hint_leaders(&self->shared.subscription.waiters);
     }
 }
 
 /* Whoever waits reads, or calls a reader: then there is nothing to do. */
 void rqli_push_threads_drain(struct rqli_push_threads *self)
 {
-    if (!rqli_push_threads_is_listening(self)) {
+    if (!atomic_load_explicit(&self->is_open, memory_order_relaxed)) {
         return;
     }
     lock(self);
@@ -324,6 +345,17 @@ void rqli_push_threads_drain(struct rqli_push_threads *self)
         take_bytes(self, rqli_socket_read(&self->sock, 0, 0));
     }
     unlock(self);
+}
+
+/* Reader only, under the mutex. */
+static void look_around(struct rqli_push_threads *self)
+{
+    int64_t now_us = rqli_now_us();
+
+    if (now_us >= self->shared.look_us) {
+        self->shared.look_us = now_us + LOOK_US;
+        rqli_waiters_hint_successors(&self->shared.subscription.waiters);
+    }
 }
 
 /* Under the mutex, released while it sleeps, connects or waits for bytes. Where nobody could
@@ -340,18 +372,25 @@ static void sleep_or_read(struct rqli_push_threads *self, struct rqli_waiter *wa
     if (reads && !self->shared.is_listening && rqli_now_us() >= self->shared.backoff.next_us) {
         listen_again(self, waiter->deadline_us);
     } else if (reads && self->shared.is_listening) {
+        /* Who is alone and knows that it leads has nothing to be told or to tell. */
+        bool is_alone = !waiter->next && !waiter->previous && !waiter->succeeds;
+        int64_t look_us = is_alone ? RQLI_NEVER_US : self->shared.look_us;
         enum rqli_socket_read got;
 
         unlock(self);
-        got = rqli_socket_read(&self->sock, until_us, 0);
+        got = rqli_socket_read(&self->sock, until_us < look_us ? until_us : look_us, 0);
         lock(self);
         take_bytes(self, got);
+        self->shared.look_us = got == RQLI_SOCKET_NOTHING ? 0 : self->shared.look_us;
     } else {
         int64_t retry_us = reads ? self->shared.backoff.next_us : RQLI_NEVER_US;
 
         unlock(self);
         rqli_signal_wait(&waiter->wait_word, WAITING, until_us < retry_us ? until_us : retry_us);
         lock(self);
+    }
+    if (reads) {
+        look_around(self);
     }
 }
 
@@ -366,6 +405,7 @@ enum rqli_wake rqli_push_threads_wait(struct rqli_push_threads *self, struct rql
         sleep_or_read(self, waiter, until_us);
     }
     waiter->sleeps = false;
+    waiter->succeeds = false; /* it asks now */
     if (waiter->pushed) {
         wake = RQLI_WAKE_PUSH;
     } else if (waiter->hinted) {
@@ -383,8 +423,7 @@ enum rqli_wake rqli_push_threads_wait(struct rqli_push_threads *self, struct rql
  * finds it broken. */
 static bool end_if_silent(struct rqli_push_threads *self, int64_t now_us)
 {
-    bool is_silent =
-        is_lost(&self->shared.subscription, &self->sock, self->shared.heard_us, now_us);
+    bool is_silent = rqli_subscription_is_lost(&self->shared.subscription, &self->sock, now_us);
 
     if (is_silent) {
         (void)shutdown(self->sock.fd, SHUT_RDWR);
@@ -399,7 +438,7 @@ bool rqli_push_threads_wants_ping(struct rqli_push_threads *self)
 
     lock(self);
     wants = self->shared.is_listening && !end_if_silent(self, now_us) &&
-            rqli_subscription_wants_ping(&self->shared.subscription, self->shared.heard_us, now_us);
+            rqli_subscription_wants_ping(&self->shared.subscription, now_us);
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return wants;
 }
@@ -415,85 +454,4 @@ void rqli_push_threads_on_pinged(struct rqli_push_threads *self, int64_t n_recei
         (void)end_if_silent(self, now_us);
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
-}
-
-/* ---- of a loop ---- */
-
-static void on_loop_opened(void *data, const struct rqli_clock_reading *reading,
-                           const rql_error *fault)
-{
-    struct rqli_push_loop *self = data;
-
-    (void)reading;
-    (void)fault; /* waiters poll meanwhile, and find out by themselves what is wrong */
-    if (rqli_conn_loop_is_up(self->conn)) {
-        on_opened(&self->subscription, rqli_conn_loop_socket(self->conn));
-    }
-}
-
-static void on_push(void *data, const struct rqli_reply *push)
-{
-    struct rqli_push_loop *self = data;
-
-    if (push) {
-        take_push(&self->subscription, rqli_conn_loop_socket(self->conn)->endpoint,
-                  (rqli_stats_shard)rqli_thread_id(), push, rqli_conn_loop_heard_us(self->conn));
-    } else {
-        self->on_read(self->owner);
-    }
-}
-
-bool rqli_push_loop_init(struct rqli_push_loop *self, struct uv_loop_s *loop,
-                         const struct rqli_endpoint *endpoint,
-                         void (*rouse)(struct rqli_waiters *waiters, struct rqli_waiter *waiter))
-{
-    self->listener = (struct rqli_conn_loop_listener){on_loop_opened, on_push, self};
-    self->subscription.waiters.rouse = rouse;
-    self->conn = rqli_conn_loop_new(loop, endpoint, &self->listener);
-    return self->conn != NULL;
-}
-
-void rqli_push_loop_fini(struct rqli_push_loop *self)
-{
-    self->conn = rqli_conn_loop_free(self->conn);
-    rqli_waiters_fini(&self->subscription.waiters);
-}
-
-struct rqli_push_view rqli_push_loop_view(const struct rqli_push_loop *self,
-                                          const struct rqli_waiter *waiter)
-{
-    return view_of(&self->subscription, rqli_conn_loop_is_up(self->conn), waiter);
-}
-
-/* As end_if_silent(); nobody else reads here. */
-static bool drop_if_silent(struct rqli_push_loop *self, int64_t now_us)
-{
-    bool is_silent = is_lost(&self->subscription, rqli_conn_loop_socket(self->conn),
-                             rqli_conn_loop_heard_us(self->conn), now_us);
-
-    if (is_silent) {
-        rqli_conn_loop_drop(self->conn);
-    }
-    return is_silent;
-}
-
-bool rqli_push_loop_wants_ping(struct rqli_push_loop *self)
-{
-    int64_t now_us = rqli_now_us();
-
-    return rqli_conn_loop_is_up(self->conn) && !drop_if_silent(self, now_us) &&
-           rqli_subscription_wants_ping(&self->subscription, rqli_conn_loop_heard_us(self->conn),
-                                        now_us);
-}
-
-void rqli_push_loop_on_pinged(struct rqli_push_loop *self, int64_t n_received)
-{
-    int64_t now_us = rqli_now_us();
-
-    if (rqli_conn_loop_is_up(self->conn)) {
-        rqli_subscription_on_pinged(&self->subscription, n_received,
-                                    rqli_conn_loop_socket(self->conn)->endpoint->io_timeout_ms,
-                                    now_us);
-        (void)drop_if_silent(self, now_us);
-    }
 }

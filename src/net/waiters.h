@@ -55,6 +55,7 @@ struct rqli_waiter {
 
     bool has_joined;
     bool is_first; /* of its bucket: those for the same lock, in a ring */
+    bool succeeds; /* it has come to lead since it slept, and was not told */
     bool sleeps;   /* a thread in rqli_push_threads_wait(): can be called to read */
     rqli_signal wait_word;
     struct rqli_waiter *next; /* of all, in the order they came */
@@ -92,10 +93,15 @@ static inline bool rqli_waiter_leads(const struct rqli_waiter *waiter)
 void rqli_waiters_deliver(struct rqli_waiters *self, const struct rqli_pushed *pushed,
                           int64_t received_us);
 
-/* All shall poll: what was pushed before a new subscription is lost. */
-void rqli_waiters_hint_all(struct rqli_waiters *self);
+/* Those who lead shall poll, for all others as well: what was pushed before a new subscription is
+ * lost. */
+void rqli_waiters_hint_leaders(struct rqli_waiters *self);
 
-/* All others for its lock; all others, if it waits for several. */
+/* Those shall poll who have come to lead and were not told. */
+void rqli_waiters_hint_successors(struct rqli_waiters *self);
+
+/* It leads, and was found to have been out of the queue: all others for its lock shall poll; all
+ * others, if it waits for several. Nothing if it does not lead. */
 void rqli_waiters_hint_others(struct rqli_waiters *self, const struct rqli_waiter *waiter);
 
 #endif

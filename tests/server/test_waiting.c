@@ -78,10 +78,11 @@ static void an_acquirer_that_waits_already_is_busy(void **state)
     };
     rql_error error = {0};
     rql_lock *lock = NULL;
+    bool is_listening;
     int i;
 
     (void)state;
-    CHECK_OK(rqli_push_threads_join(client->pushes, &first));
+    CHECK_OK(rqli_push_threads_join(client->pushes, &first, &is_listening));
     for (i = 0; i < 2; i++) {
         assert_int_equal(rql_lock_acquire(client, "x", &options, &lock, &error), RQL_E_BUSY);
         assert_int_equal(error.status, RQL_E_BUSY);

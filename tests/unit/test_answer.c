@@ -25,6 +25,7 @@ static void a_grant_is_read(void **state)
 {
     static const struct answer_case grant = {"grant", "1 1795254268468100 5000 99 2 1 " NONCE};
     static const struct answer_case at_once = {"at once", "1 1 5000 99 0 0 " NONCE};
+    static const struct answer_case not_queued = {"not in the queue", "1 1 5000 99 0 2 " NONCE};
     struct rqli_answer answer;
 
     (void)state;
@@ -37,8 +38,11 @@ static void a_grant_is_read(void **state)
     assert_int_equal(answer.nonce.length, 32);
     assert_memory_equal(answer.nonce.data, NONCE, 32);
     assert_true(answer.was_handed_over);
+    assert_false(answer.was_restored);
     assert_true(read_case(&at_once, &answer));
-    assert_false(answer.was_handed_over);
+    assert_false(answer.was_handed_over || answer.was_restored);
+    assert_true(read_case(&not_queued, &answer));
+    assert_true(answer.was_restored && !answer.was_handed_over);
 }
 
 static void a_place_in_the_queue_is_read(void **state)

@@ -70,8 +70,8 @@ struct story {
     int64_t leads_at_us;
     bool leads;
     bool is_first;
-    bool is_deaf;     /* hears no pushes */
-    bool is_notified; /* as on a loop */
+    bool of_ruby;
+    bool is_deaf; /* pushes are not seen to come */
     struct step steps[STEPS_MAX];
 };
 
@@ -97,9 +97,8 @@ static const struct story stories[] = {
                {REFUSED, 20, FINISH, RQL_CONFLICT, RQL_CONFLICT}}},
     /* Tries are counted by timer. */
     {"for ever: only the deadline ends it", .deadline_us = 500000,
-     .steps = {{QUEUED, 0, WAIT, 200000},
-               {TIME, 200000, WAIT, 400000},
-               {TIME, 400000, WAIT, 500000},
+     .steps = {{QUEUED, 0, WAIT, 500000, 0, 1},
+               {TIME, 400000, WAIT, 500000, 0, 3},
                {TIME, 500000, LEAVE},
                {LEFT, 500100, FINISH, RQL_TIMED_OUT}}},
     {"one try: leaves with the first refusal", .tries = 1,
@@ -125,7 +124,7 @@ static const struct story stories[] = {
     /* Waking early or late counts no more than once. */
     {"waking early counts nothing", .tries = 2,
      .steps = {{QUEUED, 0, WAIT, 200000}, {TIME, 199999, WAIT, 200000}, {GRANTED, 199999, FINISH}}},
-    {"waking early asks nothing, subscribed or not", .tries = 3, .is_deaf = true,
+    {"waking early asks nothing, subscribed or not", .tries = 3, .leads = true, .is_deaf = true,
      .steps = {{QUEUED, 0, WAIT, 200000},
                {TIME, 199999, WAIT, 200000},
                {TIME, 200000, TRY},
@@ -190,27 +189,38 @@ static const struct story stories[] = {
                {TIME, 100000, LEAVE},
                {LEFT, 100100, FINISH, RQL_TIMED_OUT}}},
     /* The server is asked for all by the first. */
-    {"the leader, first in the queue: at every tick", .leads = true, .is_first = true,
-     .steps = {{QUEUED, 0, WAIT, 200000}, {TIME, 200000, TRY}, {GRANTED, 200100, FINISH}}},
-    {"the leader behind others: a heartbeat", .delay_us = 1000000, .leads = true,
-     .steps = {{QUEUED, 0, WAIT, 1000000},
+    {"the leader, first in the queue: a heartbeat, in case a push was lost", .leads = true,
+     .is_first = true,
+     .steps = {{QUEUED, 0, WAIT, LIFE_US, 0, 1},
+               {TIME, LIFE_US, TRY, 0, 0, 9},
+               {GRANTED, LIFE_US, FINISH}}},
+    {"the leader behind others: the same", .delay_us = 1000000, .leads = true,
+     .steps = {{QUEUED, 0, WAIT, LIFE_US},
                {TIME, 1000000, WAIT, LIFE_US},
                {TIME, LIFE_US, TRY},
-               {QUEUED, LIFE_US, WAIT, 2000000},
+               {QUEUED, LIFE_US, WAIT, 2 * LIFE_US},
                {GRANTED, LIFE_US, FINISH}}},
+    {"the leader that has tries to count: no more often", .tries = 99, .leads = true,
+     .is_first = true,
+     .steps = {{QUEUED, 0, WAIT, 200000},
+               {TIME, 200000, WAIT, 400000, 0, 2},
+               {TIME, LIFE_US, TRY, 0, 0, 3},
+               {GRANTED, LIFE_US, FINISH}}},
+    {"the first behind Ruby: at every tick", .leads = true, .is_first = true, .of_ruby = true,
+     .steps = {{QUEUED, 0, WAIT, 200000},
+               {TIME, 200000, TRY},
+               {QUEUED, 200100, WAIT, 400000},
+               {GRANTED, 300000, FINISH}}},
     {"the leader behind others, and a long delay: a heartbeat all the same", .delay_us = 60000000,
      .leads = true,
      .steps = {{QUEUED, 0, WAIT, LIFE_US},
                {TIME, LIFE_US, TRY},
                {QUEUED, 1700000, WAIT, 1700000 + LIFE_US},
                {GRANTED, 1700000, FINISH}}},
-    {"a follower does not ask, but looks whether it leads", .delay_us = 60000000, .ends_us = 50000,
-     .steps = {{QUEUED, 0, WAIT, LIFE_US},
-               {TIME, LIFE_US, WAIT, 2 * LIFE_US},
-               {GRANTED, LIFE_US, FINISH}}},
-    {"the first of all asks at every tick, also if another leads its client", .is_first = true,
-     .steps = {{QUEUED, 0, WAIT, 200000}, {TIME, 200000, TRY}, {GRANTED, 200100, FINISH}}},
-    {"without a subscription: everybody asks at every tick", .is_deaf = true,
+    {"the first of all looks after the lock, also if another leads its client", .is_first = true,
+     .steps = {{QUEUED, 0, WAIT, LIFE_US}, {TIME, LIFE_US, TRY}, {GRANTED, LIFE_US, FINISH}}},
+    {"where no pushes are seen to come whoever leads asks at every tick", .is_deaf = true,
+     .leads = true,
      .steps = {{QUEUED, 0, WAIT, 200000},
                {TIME, 200000, TRY},
                {QUEUED, 200100, WAIT, 400000},
@@ -229,86 +239,79 @@ static const struct story stories[] = {
                {TIME, 10000, WAIT, 27100},
                {TIME, 27100, TRY},
                {GRANTED, 27200, FINISH}}},
-    {"a follower that comes to lead takes over asking", .delay_us = 60000000,
-     .leads_at_us = LIFE_US,
-     .steps = {{QUEUED, 0, WAIT, LIFE_US}, {TIME, LIFE_US, TRY}, {GRANTED, LIFE_US, FINISH}}},
     /* It knows nothing of the present holder, who may have died: nobody tells it. */
-    {"who has come to lead asks once at the next tick", .leads_at_us = 400000,
-     .steps = {{QUEUED, 0, WAIT, 200000},
-               {TIME, 200000, WAIT, 400000},
-               {TIME, 400000, TRY},
-               {QUEUED, 400000, WAIT, 600000},
-               {TIME, 600000, WAIT, 800000},
+    {"who has come to lead asks once at the next tick", .leads_at_us = 400001,
+     .steps = {{QUEUED, 0, WAIT, NEVER},
+               {LEADS, 400001, WAIT, 600000, 0, 3},
+               {TIME, 600000, TRY},
+               {QUEUED, 600000, WAIT, 600000 + LIFE_US},
                {GRANTED, 600000, FINISH}}},
 
-    /* What only a loop does: requests that are told when they come to lead, or are taken back. */
-    {"a follower sleeps without end", .is_notified = true,
-     .steps = {{QUEUED, 0, WAIT, NEVER}, {GRANTED, 1, FINISH}}},
-    {"a follower sleeps until its deadline", .deadline_us = 9000000, .is_notified = true,
+    /* Requests that sleep until they are told that they lead, or are taken back. */
+    {"a follower sleeps without end", .steps = {{QUEUED, 0, WAIT, NEVER}, {GRANTED, 1, FINISH}}},
+    {"a follower sleeps until its deadline", .deadline_us = 9000000,
      .steps = {{QUEUED, 0, WAIT, 9000000},
                {TIME, 9000000, LEAVE},
                {LEFT, 9000000, FINISH, RQL_TIMED_OUT}}},
-    {"a follower sleeps while nobody listens: who leads asks", .is_deaf = true, .is_notified = true,
+    {"a follower sleeps while nobody listens: who leads asks", .is_deaf = true,
      .steps = {{QUEUED, 0, WAIT, NEVER}, {GRANTED, 1, FINISH}}},
     {"a follower counts a limited number of tries, and asks at the last", .tries = 3,
-     .is_deaf = true, .is_notified = true,
+     .is_deaf = true,
      .steps = {{QUEUED, 0, WAIT, 200000},
                {TIME, 200000, WAIT, 400000},
                {TIME, 400000, TRY},
                {QUEUED, 400000, LEAVE},
                {LEFT, 400000, FINISH, RQL_RETRY_LIMIT}}},
-    {"who is told that it leads asks at its next tick", .leads_at_us = 1000001, .is_notified = true,
+    {"who is told that it leads asks at its next tick", .leads_at_us = 1000001,
      .steps = {{QUEUED, 0, WAIT, NEVER},
                {LEADS, 1000001, WAIT, 1200000, 0, 6},
                {TIME, 1200000, TRY},
                {GRANTED, 1200000, FINISH}}},
     {"who is told that it leads sends a heartbeat in time", .delay_us = 3600000000,
-     .leads_at_us = 60000000, .is_notified = true,
+     .leads_at_us = 60000000,
      .steps = {{QUEUED, 0, WAIT, NEVER},
                {LEADS, 60000000, WAIT, 60000000 + LIFE_US},
                {GRANTED, 60000001, FINISH}}},
-    {"who asks or leaves already does not mind leading", .leads = true, .is_notified = true,
+    {"who asks or leaves already does not mind leading", .leads = true,
      .steps = {{LEADS, 0, TRY},
-               {QUEUED, 0, WAIT, 200000},
+               {QUEUED, 0, WAIT, LIFE_US},
                {CANCELLED, 0, LEAVE},
                {LEADS, 0, LEAVE},
                {LEFT, 0, FINISH, RQL_CANCELLED}}},
-    {"a setback is slept off by followers too", .is_notified = true,
+    {"a setback is slept off by followers too",
      .steps = {{SETBACK, 0, WAIT, 20000, RQL_E_IO}, {TIME, 20000, TRY}, {GRANTED, 20000, FINISH}}},
-    {"tries slept through are counted", .is_notified = true,
-     .steps = {{CATCH_UP, 0, TRY, 0, 0, -1},
-               {QUEUED, 0, WAIT, NEVER, 0, 1},
-               {CATCH_UP, 199999, WAIT, NEVER, 0, 1},
-               {CATCH_UP, 200000, WAIT, NEVER, 0, 2},
-               {CATCH_UP, 200000, WAIT, NEVER, 0, 2},
-               {CATCH_UP, 2200000, WAIT, NEVER, 0, 12},
-               {GRANTED, 2200000, FINISH}}},
-    {"who has a limit of tries counts by itself", .tries = 3, .is_notified = true,
+    {"tries slept through are counted", .steps = {{CATCH_UP, 0, TRY, 0, 0, -1},
+                                                  {QUEUED, 0, WAIT, NEVER, 0, 1},
+                                                  {CATCH_UP, 199999, WAIT, NEVER, 0, 1},
+                                                  {CATCH_UP, 200000, WAIT, NEVER, 0, 2},
+                                                  {CATCH_UP, 200000, WAIT, NEVER, 0, 2},
+                                                  {CATCH_UP, 2200000, WAIT, NEVER, 0, 12},
+                                                  {GRANTED, 2200000, FINISH}}},
+    {"who has a limit of tries counts by itself", .tries = 3,
      .steps = {{QUEUED, 0, WAIT, 200000},
                {CATCH_UP, 2000000, WAIT, 200000, 0, 1},
                {GRANTED, 2000000, FINISH}}},
-    {"cancelled before anything was sent", .tries = 3, .is_notified = true,
+    {"cancelled before anything was sent", .tries = 3,
      .steps = {{CANCELLED, 0, FINISH, RQL_CANCELLED}}},
-    {"cancelled while it is asked", .tries = 3, .is_notified = true,
+    {"cancelled while it is asked", .tries = 3,
      .steps = {{CANCELLED_ASKING, 0, LEAVE},
                {CANCELLED, 0, LEAVE},
                {LEFT, 0, FINISH, RQL_CANCELLED}}},
-    {"cancelled while it is asked, unconfirmed", .tries = 3, .is_notified = true,
+    {"cancelled while it is asked, unconfirmed", .tries = 3,
      .steps = {{CANCELLED_ASKING, 0, LEAVE},
                {CANCELLED, 0, LEAVE},
                {UNCONFIRMED, 0, FINISH, RQL_E_UNKNOWN}}},
-    {"cancelled while it waits", .tries = 3, .is_notified = true,
+    {"cancelled while it waits", .tries = 3,
      .steps = {{QUEUED, 0, WAIT, 200000},
                {CANCELLED, 0, LEAVE},
                {CANCELLED, 0, LEAVE},
                {LEFT, 0, FINISH, RQL_CANCELLED}}},
-    {"cancelled while it waits, unconfirmed", .tries = 3, .is_notified = true,
+    {"cancelled while it waits, unconfirmed", .tries = 3,
      .steps = {{QUEUED, 0, WAIT, 200000},
                {CANCELLED, 0, LEAVE},
                {CANCELLED, 0, LEAVE},
                {UNCONFIRMED, 0, FINISH, RQL_E_UNKNOWN}}},
-    {"cancelled too late", .tries = 3, .is_notified = true,
-     .steps = {{GRANTED, 0, FINISH}, {CANCELLED, 0, FINISH}}},
+    {"cancelled too late", .tries = 3, .steps = {{GRANTED, 0, FINISH}, {CANCELLED, 0, FINISH}}},
     {"a turn that did not come in time", .deadline_us = 1, .tries = 3,
      .steps = {{LATE, 1, FINISH, RQL_TIMED_OUT}}},
     {"a turn that did not come in time after a fault", .deadline_us = 50000, .tries = 3,
@@ -322,8 +325,8 @@ static const struct story stories[] = {
      .steps = {{REFUSED, 0, FINISH, RQL_FAIL_FAST_AFTER_TRY, RQL_FAIL_FAST_AFTER_TRY, 1}}},
     {"an outcome ends it and leaves nothing: a conflict", .tries = 3,
      .steps = {{REFUSED, 0, FINISH, RQL_CONFLICT, RQL_CONFLICT, 1}}},
-    /* The first of all waiters asks whenever a try is counted; whatever that brings is this try. */
-    {"a grant that was over is counted once", .tries = 4, .leads = true, .is_first = true,
+    /* Who asks whenever a try is counted: whatever that brings is this try. */
+    {"a grant that was over is counted once", .tries = 4, .leads = true, .is_deaf = true,
      .steps = {{QUEUED, 0, WAIT, 200000, 0, 1},
                {TIME, 200000, TRY},
                {OVER, 200000, WAIT, 400000, 0, 2},
@@ -429,12 +432,13 @@ static void check_step(struct rqli_request *request, const struct story *story,
         .request = request,
         .event = step->event,
         .with = step->with,
-        .place = {.lock_ends_us = instant(story->ends_us), .is_first = story->is_first},
+        .place = {.lock_ends_us = instant(story->ends_us),
+                  .is_first = story->is_first,
+                  .of_ruby = story->of_ruby},
         .view = {.now_us = now_us,
                  .jitter_us = story->jitter_us,
                  .leads = story->leads || now_us >= instant(story->leads_at_us),
-                 .is_listening = !story->is_deaf,
-                 .is_notified = story->is_notified},
+                 .delivers = !story->is_deaf},
     };
     struct rqli_request_step next;
 
@@ -551,6 +555,17 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static bool model_is_limited(const struct model *model)
+{
+    return model->limits.tries != RQL_FOREVER;
+}
+
+/* No push would come, or it knows nothing. */
+static bool model_is_blind(const struct model *model, const struct rqli_request_input *view)
+{
+    return !view->delivers || model->place.of_ruby || (view->leads && !model->led);
+}
+
 /* Until the first of all the times that it has to wake at. */
 static void model_sleep(struct model *model, const struct rqli_request_input *view)
 {
@@ -562,9 +577,10 @@ static void model_sleep(struct model *model, const struct rqli_request_input *vi
         model->wake_us = least(model->wake_us, model->pause_end_us);
         return;
     }
-    if (cares || !view->is_notified) {
-        model->wake_us = least(model->wake_us, least(model->tick_us, model->poll_us));
-    } else if (model->limits.tries != RQL_FOREVER) {
+    if (cares) {
+        model->wake_us = least(model->wake_us, model->poll_us);
+    }
+    if (model_is_limited(model) || (cares && model_is_blind(model, view))) {
         model->wake_us = least(model->wake_us, model->tick_us);
     }
     if (cares && model->place.lock_ends_us != NEVER) {
@@ -574,7 +590,7 @@ static void model_sleep(struct model *model, const struct rqli_request_input *vi
 
 static bool model_has_tried_enough(const struct model *model)
 {
-    return model->limits.tries != RQL_FOREVER && model->tries >= model->limits.tries;
+    return model_is_limited(model) && model->tries >= model->limits.tries;
 }
 
 /* After a try that was refused: enough of them, too late, or another one. */
@@ -590,13 +606,21 @@ static void model_refused(struct model *model, const struct rqli_request_input *
     }
 }
 
+static void model_catch_up(struct model *model, const struct rqli_request_input *view)
+{
+    while (!model_is_limited(model) && model->tick_us <= view->now_us) {
+        model->tries++;
+        model->tick_us += model->limits.delay_us + view->jitter_us;
+    }
+}
+
 static bool model_asks(struct model *model, const struct rqli_request_input *view)
 {
     bool cares = view->leads || model->place.is_first;
-    bool hears = view->is_listening && !model->place.is_first && !(view->leads && !model->led);
 
     model->was_counted = view->now_us >= model->tick_us;
-    if (model->was_counted) {
+    model_catch_up(model, view);
+    if (model->was_counted && model_is_limited(model)) {
         model->tries++;
         model->tick_us = view->now_us + model->limits.delay_us + view->jitter_us;
     }
@@ -606,11 +630,8 @@ static bool model_asks(struct model *model, const struct rqli_request_input *vie
     if (model_has_tried_enough(model)) {
         return true;
     }
-    if (model->was_counted && !hears && (cares || !view->is_notified)) {
+    if (model->was_counted && cares && model_is_blind(model, view)) {
         return true;
-    }
-    if (!cares && view->now_us >= model->poll_us) {
-        model->poll_us = view->now_us + LIFE_US;
     }
     return cares && (view->now_us >= model->poll_us || view->now_us >= model->place.lock_ends_us);
 }
@@ -619,14 +640,6 @@ static bool promises_nothing_done(rql_status fault)
 {
     return fault == RQL_E_IO || fault == RQL_E_NOMEM || fault == RQL_E_READ_ONLY ||
            fault == RQL_E_UNAVAILABLE;
-}
-
-static void model_catch_up(struct model *model, const struct rqli_request_input *view)
-{
-    while (model->limits.tries == RQL_FOREVER && model->tick_us <= view->now_us) {
-        model->tries++;
-        model->tick_us += model->limits.delay_us + view->jitter_us;
-    }
 }
 
 /* The first answer starts the ticks, later ones do not move them. */
@@ -750,7 +763,6 @@ struct life {
     struct model model;
     uint32_t *seed;
     int64_t now_us;
-    bool is_notified;
 };
 
 /* As often as not what mostly happens. */
@@ -807,14 +819,14 @@ static struct happening something(struct life *life)
                          ? RQL_CONFLICT
                          : (rql_status)(-1 - (int)chance_below(life->seed, 12));
     happening.place.is_first = chance_below(life->seed, 2) > 0;
+    happening.place.of_ruby = happening.place.is_first && chance_below(life->seed, 3) == 0;
     happening.place.lock_ends_us =
         chance_below(life->seed, 3) ? life->now_us + chance_below(life->seed, 3000000) : NEVER;
     happening.view = (struct rqli_request_input){
         .now_us = life->now_us,
         .jitter_us = chance_below(life->seed, 25000),
         .leads = chance_below(life->seed, 2) > 0,
-        .is_listening = chance_below(life->seed, 3) > 0,
-        .is_notified = life->is_notified,
+        .delivers = chance_below(life->seed, 3) > 0,
     };
     return happening;
 }
@@ -848,7 +860,6 @@ static void live(uint32_t *seed)
     if (chance_below(seed, 2) > 0) {
         limits.tries = 1 + chance_below(seed, 20);
     }
-    life.is_notified = chance_below(seed, 2) > 0;
     life.model = (struct model){.limits = limits,
                                 .want = TRY,
                                 .place.lock_ends_us = NEVER,
