@@ -66,7 +66,8 @@ bool rqli_subscription_delivers(const struct rqli_subscription *self)
     return self->heard_us != 0 && self->heard_us >= self->pinged_us;
 }
 
-/* It is open, or open again: what is waited for is polled, for what was said before is lost. */
+/* When it is first opened nothing can have been pushed before, and whoever leads asks for all: some
+ * may have been passed over. Later a grant to any of them may be lost, which only it can find. */
 void rqli_subscription_on_opened(struct rqli_subscription *self, const struct rqli_socket *sock)
 {
     self->heard_us = 0;
@@ -74,7 +75,11 @@ void rqli_subscription_on_opened(struct rqli_subscription *self, const struct rq
     self->silent_us = 0;
     self->generation++;
     self->client_id = sock->seat.client_id;
-    rqli_waiters_hint_leaders(&self->waiters);
+    if (self->generation == 1) {
+        rqli_waiters_hint_leaders(&self->waiters);
+    } else {
+        rqli_waiters_hint_all(&self->waiters);
+    }
 }
 
 /* Counted where it is for one of us, as hints and changes are, whether anybody waits or not. */

@@ -43,7 +43,7 @@ bool rqli_subscription_is_silent(const struct rqli_subscription *self, int64_t n
 /* It has brought something since it was opened, and since it was last put to the test. */
 bool rqli_subscription_delivers(const struct rqli_subscription *self);
 
-/* It is open, or open again: what is waited for is polled, for what was said before is lost. */
+/* It is open, or open again: polls are due. */
 void rqli_subscription_on_opened(struct rqli_subscription *self, const struct rqli_socket *sock);
 
 /* A push has come. */

@@ -270,7 +270,7 @@ static void hint(struct rqli_waiters *self, struct rqli_waiter *waiter)
 
 /* Who is hinted may leave within, but nobody else does: see rqli_waiters::rouse. No watch is left:
  * whoever comes to lead begins its own. */
-void rqli_waiters_hint_leaders(struct rqli_waiters *self)
+static void hint_each(struct rqli_waiters *self, bool only_leaders)
 {
     struct rqli_waiter *waiter = self->first;
 
@@ -278,11 +278,21 @@ void rqli_waiters_hint_leaders(struct rqli_waiters *self)
         struct rqli_waiter *next = waiter->next;
 
         waiter->watches = false;
-        if (rqli_waiter_leads(waiter)) {
+        if (!only_leaders || rqli_waiter_leads(waiter)) {
             hint(self, waiter);
         }
         waiter = next;
     }
+}
+
+void rqli_waiters_hint_all(struct rqli_waiters *self)
+{
+    hint_each(self, false);
+}
+
+void rqli_waiters_hint_leaders(struct rqli_waiters *self)
+{
+    hint_each(self, true);
 }
 
 void rqli_waiters_hint_successors(struct rqli_waiters *self)

@@ -93,8 +93,10 @@ static inline bool rqli_waiter_leads(const struct rqli_waiter *waiter)
 void rqli_waiters_deliver(struct rqli_waiters *self, const struct rqli_pushed *pushed,
                           int64_t received_us);
 
-/* Those who lead shall poll, for all others as well: what was pushed before a new subscription is
- * lost. */
+/* All shall poll: what was pushed to any of them before a new subscription is lost. */
+void rqli_waiters_hint_all(struct rqli_waiters *self);
+
+/* Those who lead shall poll, for all others as well. */
 void rqli_waiters_hint_leaders(struct rqli_waiters *self);
 
 /* Those shall poll who have come to lead and were not told. */

@@ -236,7 +236,7 @@ static void the_others_for_a_lock_are_hinted_by_whoever_leads(void **state)
 }
 
 /* What others watch is lost with the subscription: they watch anew when they lead. */
-static void who_leads_polls_for_all_on_a_new_subscription(void **state)
+static void who_leads_polls_for_all_on_the_first_subscription_and_each_on_a_later_one(void **state)
 {
     (void)state;
     join_all();
@@ -247,6 +247,9 @@ static void who_leads_polls_for_all_on_a_new_subscription(void **state)
         assert_int_equal(waiter[i].hinted, i < LOCKS);
         assert_false(waiter[i].watches);
     }
+    n_roused = 0;
+    rqli_waiters_hint_all(&waiters);
+    assert_int_equal(n_roused, COUNT);
 }
 
 static void who_has_come_to_lead_is_told_once(void **state)
@@ -358,7 +361,7 @@ int main(void)
         TEST(a_grant_is_for_one),
         TEST(a_change_is_for_those_who_watch),
         TEST(the_others_for_a_lock_are_hinted_by_whoever_leads),
-        TEST(who_leads_polls_for_all_on_a_new_subscription),
+        TEST(who_leads_polls_for_all_on_the_first_subscription_and_each_on_a_later_one),
         TEST(who_has_come_to_lead_is_told_once),
         TEST(who_is_roused_may_go),
         TEST(random_steps_end_as_in_a_model),
