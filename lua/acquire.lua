@@ -10,9 +10,10 @@
 -- access: the acquirer holds other locks, or may do so. A known score makes the call a poll.
 -- Further arguments are metadata: name, value, ...
 -- Returns one line, for lists are slow to build:
---   "1 now_us ttl_left_ms token process(0|1|2) was_handed_over grant's_nonce": held;
+--   "1 now_us ttl_left_ms token process(0|1|2) way grant's_nonce": held; way: 1 it was handed over, 2 the
+--   request was not in the queue;
 --   "0 now_us pttl_ms rank is_first was_restored of_ruby score_us in_front": queued; of_ruby: 1 a Ruby holds
---   the lock, is in front and takes it next, or may unlock it, of which no push tells: it has to be tracked;
+--   the lock, or is in front and takes it next; 2 it may unlock it: no push tells, so it has to be tracked;
 --   in_front: acquirer directly in front of it, for the first the owner; nothing if the lock is free;
 --   "2|3|4 now_us pttl_ms": fail_fast_no_try | fail_fast_after_try | conflict;
 --   "5 now_us": stale, came after not_after_us; "6 now_us": again, repeat the call.
@@ -31,7 +32,7 @@ end
 local n_keys = call("EXISTS", lock, queue, requests)
 if n_keys == 0 then
     -- @include grant
-    return "1 " .. now_text .. " " .. ttl_ms .. " " .. token .. " 0 0 " .. nonce
+    return "1 " .. now_text .. " " .. ttl_ms .. " " .. token .. " 0 2 " .. nonce
 end
 
 -- It is held, or others wait.
@@ -44,6 +45,7 @@ local is_random = access == "r" or access == "R"
 local owner = call("HGET", lock, "acq_id")
 local holder = owner == acquirer and call("HGET", lock, "rql_nonce")
 local mine = call("HGET", requests, acquirer)
+local way = "0"
 
 -- PTTL of a lock, no longer than any of ours: a long number would get an exponent in an answer.
 local function ttl_left(lock)
@@ -102,6 +104,7 @@ else
     local was_removed = is_poll and not score
     local score_us, last_two = is_poll and known_us or now_text, {}
 
+    way = was_removed and "2" or way
     if was_removed or (count == 0 and n_keys > (owner and 1 or 0)) then
         local n_there = count
         -- @include restore
@@ -174,7 +177,7 @@ else
         local of_ruby = "0"
         if is_first == "1" and owner then
             -- Ruby may unlock what ours holds, too; but a watch from the first moment would slow hand-overs.
-            of_ruby = (rank > 0 or is_poll or call("HEXISTS", lock, "rql_nonce") == 0) and "1" or "0"
+            of_ruby = (rank > 0 or call("HEXISTS", lock, "rql_nonce") == 0) and "1" or is_poll and "2" or "0"
         elseif is_first == "1" and free_ms and rank > 0 then
             of_ruby = "1"
         end
@@ -194,4 +197,4 @@ end
 call("ZREM", queue, acquirer)
 forget(requests, acquirer, access)
 -- @include grant
-return "1 " .. now_text .. " " .. ttl_ms .. " " .. token .. " 0 0 " .. nonce
+return "1 " .. now_text .. " " .. ttl_ms .. " " .. token .. " 0 " .. way .. " " .. nonce

@@ -82,9 +82,15 @@ typedef struct rql_options {
     int64_t spin_us; /**< How long a caller that is alone spins before it sleeps. 0 to 1000. Default
                         0. */
 
-    int64_t retry_count;     /**< Tries in all; 0 acts as 1. ::RQL_FOREVER: no limit. Default 3. */
-    int64_t retry_delay_ms;  /**< Time between tries. 1 to 3600000. Default 200. */
-    int64_t retry_jitter_ms; /**< Random extra time, 0 to this. 0 to 3600000. Default 25. */
+    int64_t retry_count; /**< Tries in all; 0 acts as 1. ::RQL_FOREVER: no limit. Default 3. */
+
+    /**
+     * Time between tries, as they are counted. The server is asked as often only where no
+     * notification would come (the subscription is down, or Ruby is in front), else every 1.7 s.
+     * 1 to 3600000. Default 200.
+     */
+    int64_t retry_delay_ms;
+    int64_t retry_jitter_ms;         /**< Random extra time, 0 to this. 0 to 3600000. Default 25. */
     int64_t try_to_lock_timeout_ms;  /**< Whole acquisition, or ::RQL_FOREVER. Default 10000. */
     int64_t default_lock_ttl_ms;     /**< Life of a lock. 1 to ::RQL_TTL_MAX_MS. Default 5000. */
     int64_t default_queue_ttl_ms;    /**< After this long a request moves to the tail, or

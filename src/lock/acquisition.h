@@ -67,7 +67,6 @@ struct rqli_acquire {
     int64_t late_token; /* of a grant whose push was too old to be relied on; 0: none */
 
     /* Of the last refusal: */
-    bool was_restored;         /* the others of this client for this lock should look, too */
     struct rqli_slice watched; /* key of a lock of Ruby's; empty: none */
     const char *armed;         /* the key whose next change is notified; a series has several */
     uint64_t watch_generation; /* of the connection that it is armed for */

@@ -225,6 +225,9 @@ static void on_granted(struct rqli_acquire *self, const struct rqli_exchange *ex
             self->several->fate[self->several->order[i]] = RQL_SERIES_ACQUIRED;
         }
     }
+    if (answer->was_restored && self->result->rank >= 0) {
+        rqli_wait_hint_others(self);
+    }
     if (self->op.is_cancelled) { /* it is not taken: leaving gives it back */
         rqli_request_on_again(&self->request, rqli_now_us());
     } else {
@@ -249,6 +252,13 @@ static void notify_queued(const struct rqli_acquire *self, const struct rqli_ans
     }
 }
 
+/* Ruby has the lock, or takes it next. Of one lock, which Ruby may also unlock though ours hold it,
+ * the answer says so by another number (lua/README.md 10). */
+static bool is_of_ruby(const struct rqli_acquire *self, const struct rqli_answer *answer)
+{
+    return self->several ? answer->of_ruby != 0 : answer->of_ruby == 1;
+}
+
 /* In the queue: whom to wait for is known now. wait.c may find that something was missed while
  * nobody listened; then the script is asked again at once. */
 static void on_queued(struct rqli_acquire *self, const struct rqli_exchange *exchange,
@@ -260,6 +270,7 @@ static void on_queued(struct rqli_acquire *self, const struct rqli_exchange *exc
         .rank = answer->rank,
         .score_us = answer->score_us,
         .is_first = answer->is_first,
+        .of_ruby = is_of_ruby(self, answer),
     };
     size_t of_ruby = answer->of_ruby > 0 ? (size_t)answer->of_ruby - 1 : 0;
     struct rqli_request_input input;
@@ -268,11 +279,13 @@ static void on_queued(struct rqli_acquire *self, const struct rqli_exchange *exc
     notify_queued(self, answer);
     rqli_wait_behind(self, answer->in_front);
     self->result->rank = answer->rank;
-    self->was_restored = answer->was_restored;
     self->watched =
         answer->of_ruby != 0 ? rqli_acquire_lock(self, of_ruby)->keys.lock : (struct rqli_slice){0};
     /* Also where the script is asked again and the machine is not told: that is a poll then. */
     self->request.place = place;
+    if (answer->was_restored) {
+        rqli_wait_hint_others(self);
+    }
     switch (rqli_wait_attend(self, exchange->generation, &fault)) {
     case RQLI_WAIT_ON:
         input = rqli_wait_input(self);

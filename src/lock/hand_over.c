@@ -51,7 +51,7 @@ static struct rqli_waiter *choose(const struct rqli_hand_over *self)
     struct rqli_push_threads *threads = lock->client->pushes;
     uint64_t in_front;
 
-    if (!self->loop && !rqli_push_threads_is_listening(threads)) {
+    if (!self->loop && !rqli_push_threads_is_used(threads)) {
         return NULL;
     }
     in_front = rqli_waiter_hash(rqli_slice_of(lock->acquirer));

@@ -15,10 +15,9 @@
 void rqli_loop_end_wait(struct rqli_acquire *acquire)
 {
     rql_loop *loop = acquire->loop;
-    struct rqli_request_input input = rqli_wait_input(acquire);
+    struct rqli_request_input input;
     struct rqli_waiter *leader = NULL;
 
-    rqli_request_catch_up(&acquire->request, &input); /* what it slept through */
     if (acquire->waiter.has_joined) {
         leader = rqli_waiters_leave(&loop->pushes.subscription.waiters, &acquire->waiter);
     }
@@ -116,10 +115,6 @@ void rqli_loop_attend(struct rqli_acquire *acquire)
 
     rqli_loop_listen(loop);
     ping_subscription(loop);
-    if (acquire->was_restored && rqli_waiter_leads(&acquire->waiter)) {
-        /* All others, once, and not each of them all others. */
-        rqli_waiters_hint_others(&loop->pushes.subscription.waiters, &acquire->waiter);
-    }
     if (acquire->watched.data) {
         watch_ruby(acquire);
     }

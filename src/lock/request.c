@@ -7,13 +7,13 @@
 
 /*
  * When an acquisition asks the server, how long it sleeps in between, and how it ends. The server
- * hands a lock over by a push, so a waiting request asks seldom: at each retry_delay while it is
- * the first of all or hears no pushes, when the present holder's ttl ends, and every LIFE_US to
- * show that it is alive. Only the first waiter of a client for a lock does that; the others sleep
- * until they lead.
+ * hands a lock over by a push, so a waiting request asks seldom: when the present holder's ttl
+ * ends, and every LIFE_US to show that it is alive, and in case a push was lost; at each
+ * retry_delay only where no push would come. Only the first waiter of a client for a lock does
+ * that; the others sleep until they lead.
  *
  * Tries are counted as the gem counts them, by time: one for each retry_delay that passes, whether
- * or not the server was asked.
+ * or not the server was asked. Only who has a limit of them wakes to count.
  */
 
 enum {
@@ -50,9 +50,14 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static bool has_limit(const struct rqli_request *self)
+{
+    return self->limits.tries != RQL_FOREVER;
+}
+
 static bool tries_are_used_up(const struct rqli_request *self)
 {
-    return self->limits.tries != RQL_FOREVER && self->tries >= self->limits.tries;
+    return has_limit(self) && self->tries >= self->limits.tries;
 }
 
 /* The first waiter of its client, and the first of all, look after the lock; mostly they are one.
@@ -62,30 +67,23 @@ static bool looks_after(const struct rqli_request *self, const struct rqli_reque
     return input->leads || self->place.is_first;
 }
 
-/* Whoever leads looks after it. */
-static bool is_asleep(const struct rqli_request *self, const struct rqli_request_input *input)
-{
-    return input->is_notified && !looks_after(self, input);
-}
-
-/* How often the server is asked: by the first of all waiters; and once by whoever has come to lead
- * those of its client, who knows nothing of the present holder. */
+/* Whoever looks after it asks at each tick where no push would come: the subscription brings none,
+ * or Ruby, who sends none, is all that is in front; and once when it has come to lead, for it knows
+ * nothing of the present holder. */
 static bool polls_at_ticks(const struct rqli_request *self, const struct rqli_request_input *input)
 {
-    if (is_asleep(self, input)) {
-        return false;
-    }
-    return !input->is_listening || self->place.is_first || (input->leads && !self->led);
+    return looks_after(self, input) &&
+           (!input->delivers || self->place.of_ruby || (input->leads && !self->led));
 }
 
-/* When it is next to see whether it has to ask. A follower on a thread wakes for that, too, for it
- * may lead by then; one on a loop is told, and wakes only to count tries that are limited. */
-static int64_t next_poll_us(const struct rqli_request *self, const struct rqli_request_input *input)
+/* When it is next to see whether it has to ask, or to count. A follower is told when it comes to
+ * lead. */
+static int64_t next_look_us(const struct rqli_request *self, const struct rqli_request_input *input)
 {
-    if (!is_asleep(self, input)) {
-        return earlier(self->tick_us, self->poll_us);
-    }
-    return self->limits.tries == RQL_FOREVER ? RQLI_NEVER_US : self->tick_us;
+    int64_t look_us = looks_after(self, input) ? self->poll_us : RQLI_NEVER_US;
+
+    return has_limit(self) || polls_at_ticks(self, input) ? earlier(look_us, self->tick_us)
+                                                          : look_us;
 }
 
 /* After a setback only its pause counts. Else the earliest of: the next poll, the deadline, and for
@@ -94,7 +92,7 @@ static void sleep_on(struct rqli_request *self, const struct rqli_request_input 
 {
     bool pauses = self->retry_us != RQLI_NEVER_US;
 
-    self->wake_us = pauses ? self->retry_us : next_poll_us(self, input);
+    self->wake_us = pauses ? self->retry_us : next_look_us(self, input);
     self->wake_us = earlier(self->wake_us, self->limits.deadline_us);
     if (!pauses && looks_after(self, input) && self->place.lock_ends_us != RQLI_NEVER_US) {
         self->wake_us = earlier(self->wake_us, self->place.lock_ends_us + AFTER_EXPIRY_US);
@@ -222,22 +220,26 @@ void rqli_request_on_fault(struct rqli_request *self, rql_status fault)
     end_with(self, fault);
 }
 
-/* Counts the try whose time has come: by timer, as the gem counts,
- * whether or not the server is asked. */
-static bool count_tick(struct rqli_request *self, const struct rqli_request_input *input)
+/* Counts the try whose time has come: by timer, as the gem counts, whether or not the server is
+ * asked. Who has a limit wakes for each, and counts one when it wakes late; others count all. */
+static bool count_ticks(struct rqli_request *self, const struct rqli_request_input *input)
 {
     if (input->now_us < self->tick_us) {
         return false;
     }
-    self->tries++;
-    self->tick_us = input->now_us + self->limits.delay_us + input->jitter_us;
+    if (has_limit(self)) {
+        self->tries++;
+        self->tick_us = input->now_us + self->limits.delay_us + input->jitter_us;
+    } else {
+        rqli_request_catch_up(self, input);
+    }
     return true;
 }
 
-/* A follower moves its next poll on without asking: the leader has asked for all of the client. */
+/* A follower asks at its last try only: whoever leads asks for all of the client. */
 static bool asks_now(struct rqli_request *self, const struct rqli_request_input *input)
 {
-    bool ticked = count_tick(self, input);
+    bool ticked = count_ticks(self, input);
 
     self->was_counted = ticked;
     if (self->retry_us != RQLI_NEVER_US) {
@@ -246,11 +248,8 @@ static bool asks_now(struct rqli_request *self, const struct rqli_request_input 
     if (tries_are_used_up(self) || (ticked && polls_at_ticks(self, input))) {
         return true;
     }
-    if (!looks_after(self, input)) {
-        self->poll_us = input->now_us >= self->poll_us ? input->now_us + LIFE_US : self->poll_us;
-        return false;
-    }
-    return input->now_us >= self->poll_us || input->now_us >= self->place.lock_ends_us;
+    return looks_after(self, input) &&
+           (input->now_us >= self->poll_us || input->now_us >= self->place.lock_ends_us);
 }
 
 /* When the time of a retry is over the fault that led to it is the result: it says more than a
@@ -277,7 +276,7 @@ void rqli_request_catch_up(struct rqli_request *self, const struct rqli_request_
     int64_t period_us = self->limits.delay_us + input->jitter_us;
     int64_t missed;
 
-    if (self->limits.tries == RQL_FOREVER && input->now_us >= self->tick_us) {
+    if (!has_limit(self) && input->now_us >= self->tick_us) {
         missed = 1 + (input->now_us - self->tick_us) / period_us;
         self->tries += missed;
         self->tick_us += missed * period_us;

@@ -40,15 +40,15 @@ struct rqli_request_place {
     int64_t rank;         /* 0: next in line */
     int64_t score_us;     /* keeps the place when somebody empties the queue */
     bool is_first;        /* no waiter of ours is in front */
+    bool of_ruby;         /* Ruby has the lock, or takes it next: no push tells when it is free */
 };
 
 /* What the driver knows when a wait begins or ends. */
 struct rqli_request_input {
     int64_t now_us;
     int64_t jitter_us;
-    bool leads;        /* first waiter of this client for this lock */
-    bool is_listening; /* pushes arrive */
-    bool is_notified;  /* when it comes to lead: until then it need not wake to see */
+    bool leads;    /* first waiter of this client for this lock */
+    bool delivers; /* the subscription is seen to bring what is pushed */
 };
 
 struct rqli_request {

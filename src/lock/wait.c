@@ -15,7 +15,8 @@
  * How an acquisition listens. Grants are pushed on a connection that all waiters of a client share;
  * one of the waiting threads reads it for the others, or the loop does. A waiter joins the register
  * under its nonces before it can be granted anything, so that no push is missed; if it could only
- * join afterwards, it asks once more.
+ * join afterwards, while pushes were coming already, it asks once more. Where the subscription is
+ * opened behind its question, whoever leads asks for all.
  *
  * Ruby pushes nothing. Where the holder is a Ruby worker the server is asked to notify us of the
  * next change of that key (client tracking). That is a hint only: the poll at the end of the ttl
@@ -27,28 +28,44 @@ static int64_t later(int64_t a_us, int64_t b_us)
     return a_us > b_us ? a_us : b_us;
 }
 
-static rql_status join(struct rqli_acquire *self, rql_error *error)
+static struct rqli_request_input timing_of(const struct rqli_acquire *self)
+{
+    return (struct rqli_request_input){
+        .now_us = rqli_now_us(),
+        .jitter_us = rqli_random_below((uint32_t)self->options->retry_jitter_ms * 1000U),
+    };
+}
+
+static rql_status join(struct rqli_acquire *self, bool *is_listening_out, rql_error *error)
 {
     rql_status status =
         self->loop ? rqli_waiters_join(&self->loop->pushes.subscription.waiters, &self->waiter)
-                   : rqli_push_threads_join(self->client->pushes, &self->waiter);
+                   : rqli_push_threads_join(self->client->pushes, &self->waiter, is_listening_out);
 
     return status ? rqli_fail(error, status, "%s: %s waits for it already",
                               rqli_acquire_lock(self, 0)->name, self->waiter.acquirer)
                   : RQL_OK;
 }
 
-/* A thread joins before it asks whenever its client listens: a grant may be pushed before the
- * answer is read. */
+/* A thread joins before it asks if any of its client has ever waited: a grant may be pushed before
+ * the answer is read. */
 rql_status rqli_wait_begin(struct rqli_acquire *self, rql_error *error)
 {
-    return self->loop || rqli_push_threads_is_listening(self->client->pushes) ? join(self, error)
-                                                                              : RQL_OK;
+    bool is_listening;
+
+    return self->loop || rqli_push_threads_is_used(self->client->pushes)
+               ? join(self, &is_listening, error)
+               : RQL_OK;
 }
 
 /* Whoever was next behind it for this lock leads from now on. */
 void rqli_wait_end(struct rqli_acquire *self)
 {
+    if (self->result->rank >= 0) {
+        const struct rqli_request_input input = timing_of(self);
+
+        rqli_request_catch_up(&self->request, &input); /* what it slept through */
+    }
     if (self->loop) {
         rqli_loop_end_wait(self);
     } else if (self->waiter.has_joined) {
@@ -105,14 +122,9 @@ int64_t rqli_wait_until_us(const struct rqli_acquire *self, int64_t now_us)
     return self->result->rank >= 0 ? deadline_us : with_grace_us;
 }
 
-/* The loop wakes a request that comes to lead, so it may sleep until then; a thread finds out at
- * its own next tick. */
 struct rqli_request_input rqli_wait_input(const struct rqli_acquire *self)
 {
-    struct rqli_request_input input = {
-        .now_us = rqli_now_us(),
-        .jitter_us = rqli_random_below((uint32_t)self->options->retry_jitter_ms * 1000U),
-    };
+    struct rqli_request_input input = timing_of(self);
     struct rqli_push_view around = {0};
 
     if (self->loop) {
@@ -121,8 +133,7 @@ struct rqli_request_input rqli_wait_input(const struct rqli_acquire *self)
         around = rqli_push_threads_view(self->client->pushes, &self->waiter);
     }
     input.leads = self->waiter.has_joined && around.leads;
-    input.is_listening = around.is_listening;
-    input.is_notified = self->loop != NULL;
+    input.delivers = around.delivers;
     return input;
 }
 
@@ -158,39 +169,61 @@ static bool watch_ruby(struct rqli_acquire *self, uint64_t generation)
                              rqli_wait_until_us(self, rqli_now_us()));
 }
 
-/* A subscription that brings nothing any more is silent, and whoever waits for a push would be
- * passed over at each hand-over: it is put to the test when it has been quiet. */
-static void ping_subscription(const struct rqli_acquire *self)
+/* To all who listen on our channel. How many they are; below 0: nobody knows. */
+static int64_t say_hello(const struct rqli_acquire *self)
 {
     rql_client *client = self->client;
-    struct rqli_exchange *exchange =
-        rqli_push_threads_wants_ping(client->pushes) ? rqli_exchange_take(client->conn) : NULL;
+    struct rqli_exchange *exchange = rqli_exchange_take(client->conn);
+    int64_t n_received = -1;
 
-    if (!exchange) {
-        return;
+    if (exchange) {
+        rqli_push_ping(&exchange->command, client->endpoint.identity);
+        if (rqli_exchange_run(exchange, rqli_wait_until_us(self, rqli_now_us()), NULL) == RQL_OK &&
+            exchange->reply->type == RQLI_REPLY_INTEGER) {
+            n_received = exchange->reply->integer;
+        }
+        rqli_exchange_give(exchange);
     }
-    rqli_push_ping(&exchange->command, client->endpoint.identity);
-    if (rqli_exchange_run(exchange, rqli_wait_until_us(self, rqli_now_us()), NULL) == RQL_OK &&
-        exchange->reply->type == RQLI_REPLY_INTEGER) {
-        rqli_push_threads_on_pinged(client->pushes, exchange->reply->integer);
+    return n_received;
+}
+
+/* A subscription that brings nothing any more is silent, and whoever waits for a push would be
+ * passed over at each hand-over: it is put to the test when it is new or has been quiet. */
+static void ping_subscription(const struct rqli_acquire *self)
+{
+    struct rqli_push_threads *pushes = self->client->pushes;
+    int64_t n_received = rqli_push_threads_wants_ping(pushes) ? say_hello(self) : -1;
+
+    if (n_received >= 0) {
+        rqli_push_threads_on_pinged(pushes, n_received);
     }
-    rqli_exchange_give(exchange);
+}
+
+void rqli_wait_hint_others(const struct rqli_acquire *self)
+{
+    if (self->loop) {
+        rqli_waiters_hint_others(&self->loop->pushes.subscription.waiters, &self->waiter);
+    } else if (rqli_push_threads_hint_others(self->client->pushes, &self->waiter)) {
+        (void)say_hello(self);
+    }
 }
 
 enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generation,
                                      rql_error *error)
 {
+    bool is_listening = false;
+
     if (self->loop) {
         rqli_loop_attend(self);
         return RQLI_WAIT_ON;
     }
-    if (!self->waiter.has_joined) { /* what was pushed before we joined is lost */
-        return join(self, error) ? RQLI_WAIT_FAULT : RQLI_WAIT_ASK;
+    if (!self->waiter.has_joined && join(self, &is_listening, error)) {
+        return RQLI_WAIT_FAULT;
+    }
+    if (is_listening) { /* what was pushed before we joined is lost */
+        return RQLI_WAIT_ASK;
     }
     ping_subscription(self);
-    if (self->was_restored) {
-        rqli_push_threads_hint_others(self->client->pushes, &self->waiter);
-    }
     return self->watched.data && watch_ruby(self, generation) ? RQLI_WAIT_ASK : RQLI_WAIT_ON;
 }
 

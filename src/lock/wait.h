@@ -41,14 +41,17 @@ static inline void rqli_wait_arm(struct rqli_acquire *self, uint64_t generation)
     self->watch_generation = generation;
 }
 
+/* It was out of the queue: the others of this client for this lock may be as well, and ask. */
+void rqli_wait_hint_others(const struct rqli_acquire *self);
+
 enum rqli_wait_next {
     RQLI_WAIT_ON,
     RQLI_WAIT_ASK, /* something may have been missed: ask the server again */
     RQLI_WAIT_FAULT
 };
 
-/* A refusal was answered on this connection: listens if that is new, hints the others, watches a
- * lock of Ruby's. Raises RQL_E_BUSY. */
+/* A refusal was answered on this connection: listens if that is new, watches a lock of Ruby's.
+ * Raises RQL_E_BUSY. */
 enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generation,
                                      rql_error *error);
 

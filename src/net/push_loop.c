@@ -1,7 +1,6 @@
 #include "net/subscription.h"
 
 #include "base/clock.h"
-#include "base/random.h"
 #include "net/url.h"
 
 /* The subscription of a loop: a connection like its other one, on the loop's thread. */
@@ -57,8 +56,7 @@ struct rqli_push_view rqli_push_loop_view(const struct rqli_push_loop *self,
 static bool drop_if_silent(struct rqli_push_loop *self, int64_t now_us)
 {
     bool is_silent =
-        rqli_subscription_is_lost(&self->subscription, rqli_conn_loop_socket(self->conn),
-                                  rqli_conn_loop_heard_us(self->conn), now_us);
+        rqli_subscription_is_lost(&self->subscription, rqli_conn_loop_socket(self->conn), now_us);
 
     if (is_silent) {
         rqli_conn_loop_drop(self->conn);
@@ -71,8 +69,7 @@ bool rqli_push_loop_wants_ping(struct rqli_push_loop *self)
     int64_t now_us = rqli_now_us();
 
     return rqli_conn_loop_is_up(self->conn) && !drop_if_silent(self, now_us) &&
-           rqli_subscription_wants_ping(&self->subscription, rqli_conn_loop_heard_us(self->conn),
-                                        now_us);
+           rqli_subscription_wants_ping(&self->subscription, now_us);
 }
 
 void rqli_push_loop_on_pinged(struct rqli_push_loop *self, int64_t n_received)

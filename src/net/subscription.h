@@ -20,27 +20,30 @@ struct rqli_subscription {
     struct rqli_waiters waiters; /* of threads: the oldest reads */
     uint64_t generation;         /* how often it was opened; for CLIENT TRACKING */
     int64_t client_id;           /* of the push connection; to redirect to */
+    int64_t heard_us;            /* when a push came, last; 0: none since it was opened */
     int64_t pinged_us;           /* when it was last put to the test; 0: not yet */
     int64_t silent_us;           /* if nothing is heard by then, it was in vain; 0: no answer yet */
 };
 
 /*
  * A connection may stand and yet bring nothing: the other end is gone, or another server is behind
- * it than behind the commands. So what has been quiet for long is put to the test, by whoever has
- * polled.
+ * it than behind the commands. So what is new, or has been quiet for long, is put to the test, by
+ * whoever has polled.
  *
- * heard_us: when it said something, last. True: rqli_push_ping() is to be sent on the command
- * connection, and how many received it to be passed on.
+ * True: rqli_push_ping() is to be sent on the command connection, and how many received it to be
+ * passed on.
  */
-bool rqli_subscription_wants_ping(struct rqli_subscription *self, int64_t heard_us, int64_t now_us);
+bool rqli_subscription_wants_ping(struct rqli_subscription *self, int64_t now_us);
 void rqli_subscription_on_pinged(struct rqli_subscription *self, int64_t n_received,
                                  int64_t io_timeout_ms, int64_t now_us);
 
 /* The test was in vain: connect anew, unless something has come that was not read yet. */
-bool rqli_subscription_is_silent(const struct rqli_subscription *self, int64_t heard_us,
-                                 int64_t now_us);
+bool rqli_subscription_is_silent(const struct rqli_subscription *self, int64_t now_us);
 
-/* It is open again: all waiters poll, for what was said before is lost. */
+/* It has brought something since it was opened, and since it was last put to the test. */
+bool rqli_subscription_delivers(const struct rqli_subscription *self);
+
+/* It is open, or open again: polls are due. */
 void rqli_subscription_on_opened(struct rqli_subscription *self, const struct rqli_socket *sock);
 
 /* A push has come. */
@@ -50,7 +53,7 @@ void rqli_subscription_take(struct rqli_subscription *self, const struct rqli_en
 
 /* The test was in vain, and nothing has come that was not read yet, which would be our fault. */
 bool rqli_subscription_is_lost(const struct rqli_subscription *self, const struct rqli_socket *sock,
-                               int64_t heard_us, int64_t now_us);
+                               int64_t now_us);
 
 enum rqli_wake {
     RQLI_WAKE_TIME, /* until_us came */
@@ -61,7 +64,8 @@ enum rqli_wake {
 /* What a waiter should know when it decides how often to poll. */
 struct rqli_push_view {
     bool leads;          /* the first of this client for this lock */
-    bool is_listening;   /* pushes arrive */
+    bool is_listening;   /* it is subscribed */
+    bool delivers;       /* and seen to bring what is pushed */
     uint64_t generation; /* of the subscription */
     int64_t client_id;
 };
@@ -77,13 +81,13 @@ struct rqli_push_threads *rqli_push_threads_new(const struct rqli_endpoint *endp
 struct rqli_push_threads *rqli_push_threads_free(struct rqli_push_threads *self);
 void rqli_push_threads_abandon(struct rqli_push_threads *self); /* as rqli_conn_abandon() */
 
-/* False: nobody of this client has waited yet, or the connection is down. Takes no mutex: every
- * acquisition asks. */
-bool rqli_push_threads_is_listening(const struct rqli_push_threads *self);
+/* False: no thread of this client has waited yet. Takes no mutex: every acquisition asks. */
+bool rqli_push_threads_is_used(const struct rqli_push_threads *self);
 
-/* As rqli_waiters_join(). Before the request is sent, whenever it listens: a grant may be pushed
- * before the answer to the request is read. */
-rql_status rqli_push_threads_join(struct rqli_push_threads *self, struct rqli_waiter *waiter);
+/* As rqli_waiters_join(). Before the request is sent, whenever it is used: a grant may be pushed
+ * before the answer to the request is read. *is_listening_out: pushes have been coming already. */
+rql_status rqli_push_threads_join(struct rqli_push_threads *self, struct rqli_waiter *waiter,
+                                  bool *is_listening_out);
 void rqli_push_threads_leave(struct rqli_push_threads *self, struct rqli_waiter *waiter);
 
 /* The hand-overs of waiters.h, from one thread to another. */
@@ -115,8 +119,9 @@ void rqli_push_threads_on_pinged(struct rqli_push_threads *self, int64_t n_recei
  * thread; next to nothing where no thread has waited. */
 void rqli_push_threads_drain(struct rqli_push_threads *self);
 
-/* As rqli_waiters_hint_others(). */
-void rqli_push_threads_hint_others(struct rqli_push_threads *self,
+/* As rqli_waiters_hint_others(). True: one of them reads, and nobody can call it: it wakes when
+ * something comes, for which rqli_push_ping() is to be sent. */
+bool rqli_push_threads_hint_others(struct rqli_push_threads *self,
                                    const struct rqli_waiter *waiter);
 
 /* ---- of a loop: its thread ---- */

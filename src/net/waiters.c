@@ -253,6 +253,7 @@ struct rqli_waiter *rqli_waiters_leave(struct rqli_waiters *self, struct rqli_wa
     }
     if (leader) {
         leader->is_first = true;
+        leader->succeeds = waiter->lock_key.length > 0;
         put(&self->by_lock, &leader->by_lock, waiter->by_lock.hash);
     }
     /* A ring has no end. NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
@@ -279,7 +280,8 @@ static void hint(struct rqli_waiters *self, struct rqli_waiter *waiter)
     self->rouse(self, waiter);
 }
 
-/* Who is hinted may leave within, but nobody else does: see rqli_waiters::rouse. */
+/* Who is hinted may leave within, but nobody else does: see rqli_waiters::rouse. No watch is left:
+ * whoever comes to lead begins its own. */
 static void hint_each(struct rqli_waiters *self, bool only_leaders)
 {
     struct rqli_waiter *waiter = self->first;
@@ -287,6 +289,7 @@ static void hint_each(struct rqli_waiters *self, bool only_leaders)
     while (waiter) {
         struct rqli_waiter *next = waiter->next;
 
+        waiter->watches = false;
         if (!only_leaders || rqli_waiter_leads(waiter)) {
             hint(self, waiter);
         }
@@ -299,6 +302,26 @@ void rqli_waiters_hint_all(struct rqli_waiters *self)
     hint_each(self, false);
 }
 
+void rqli_waiters_hint_leaders(struct rqli_waiters *self)
+{
+    hint_each(self, true);
+}
+
+void rqli_waiters_hint_successors(struct rqli_waiters *self)
+{
+    struct rqli_waiter *waiter = self->first;
+
+    while (waiter) {
+        struct rqli_waiter *next = waiter->next;
+
+        if (waiter->succeeds) {
+            waiter->succeeds = false;
+            hint(self, waiter);
+        }
+        waiter = next;
+    }
+}
+
 void rqli_waiters_hint_others(struct rqli_waiters *self, const struct rqli_waiter *waiter)
 {
     bool are_all = waiter->lock_key.length == 0;
@@ -306,6 +329,10 @@ void rqli_waiters_hint_others(struct rqli_waiters *self, const struct rqli_waite
         are_all ? self->first
                 : leader_of(self, waiter->lock_key, hash_lock(self, waiter->lock_key));
 
+    /* Once for all, and not each of them for all others. */
+    if (!rqli_waiter_leads(waiter)) {
+        return;
+    }
     while (other) {
         struct rqli_waiter *next = are_all ? other->next : after(other);
 
@@ -340,7 +367,7 @@ void rqli_waiters_deliver(struct rqli_waiters *self, const struct rqli_pushed *p
         hint_watchers(self, pushed->lock_key);
         hint_watchers(self, (struct rqli_slice){0});
     } else if (pushed->kind == RQLI_PUSHED_CHANGE) {
-        hint_each(self, true); /* all keys may have changed; leaders poll for the others as well */
+        rqli_waiters_hint_leaders(self); /* all keys may have changed */
     } else if (pushed->kind == RQLI_PUSHED_GRANT || pushed->kind == RQLI_PUSHED_HINT) {
         waiter = waiter_of(self, pushed->nonce);
     }

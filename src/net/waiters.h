@@ -6,7 +6,7 @@
  * nonces that pushes are for; and by acquirer. What comes for them is noted here, and they are
  * roused. Allocates nothing for up to a few; nothing is searched for one by one.
  *
- * No mutex, no thread: subscription.c has them under its mutex, or on the thread of a loop.
+ * No mutex, no thread: push_threads.c has them under its mutex, or on the thread of a loop.
  */
 
 #include "base/futex.h"
@@ -62,6 +62,7 @@ struct rqli_waiter {
 
     bool has_joined;
     bool is_first; /* of its bucket: those for the same lock, in a ring */
+    bool succeeds; /* it has come to lead since it slept, and was not told */
     bool sleeps;   /* asks nothing, and can be called */
     rqli_signal wait_word;
     struct rqli_waiter *next; /* of all, in the order they came */
@@ -113,10 +114,17 @@ void rqli_waiters_pass_by(struct rqli_waiters *self, struct rqli_waiter *chosen)
 void rqli_waiters_deliver(struct rqli_waiters *self, const struct rqli_pushed *pushed,
                           int64_t received_us);
 
-/* All shall poll: what was pushed before a new subscription is lost. */
+/* All shall poll: what was pushed to any of them before a new subscription is lost. */
 void rqli_waiters_hint_all(struct rqli_waiters *self);
 
-/* All others for its lock; all others, if it waits for several. */
+/* Those who lead shall poll, for all others as well. */
+void rqli_waiters_hint_leaders(struct rqli_waiters *self);
+
+/* Those shall poll who have come to lead and were not told. */
+void rqli_waiters_hint_successors(struct rqli_waiters *self);
+
+/* It leads, and was found to have been out of the queue: all others for its lock shall poll; all
+ * others, if it waits for several. Nothing if it does not lead. */
 void rqli_waiters_hint_others(struct rqli_waiters *self, const struct rqli_waiter *waiter);
 
 #endif

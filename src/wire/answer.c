@@ -96,7 +96,7 @@ static bool is_time(int64_t server_us)
     return server_us >= 0 && server_us <= RQLI_SERVER_US_MAX;
 }
 
-/* {1, now_us, left_ms, token, process, was_handed_over, nonce}. Without its nonce a grant could be
+/* {1, now_us, left_ms, token, process, way, nonce}. Without its nonce a grant could be
  * neither extended nor released: that is no answer. */
 static bool read_granted(const struct fields *fields, struct rqli_answer *out)
 {
@@ -106,7 +106,8 @@ static bool read_granted(const struct fields *fields, struct rqli_answer *out)
     out->left_ms = bounded_ms(fields->numbers[2]);
     out->token = fields->numbers[3];
     out->process = fields->numbers[4];
-    out->was_handed_over = fields->numbers[5] != 0;
+    out->was_handed_over = fields->numbers[5] == 1;
+    out->was_restored = fields->numbers[5] == 2;
     out->nonce = fields->word;
     return out->token > 0 && out->process >= 0 && out->process <= 2;
 }

@@ -35,7 +35,7 @@ struct rqli_answer {
     int64_t rank;            /* queued */
     int64_t score_us;        /* queued */
     bool is_first;           /* queued: no other waiter of ours in front */
-    bool was_restored;       /* queued: somebody had removed it */
+    bool was_restored;       /* queued: somebody had removed it; granted: it was not in the queue */
     int64_t of_ruby;         /* queued: from 1, the lock that is Ruby's or will be */
     /* queued: the acquirer directly in front, for the first the owner; empty: not known */
     struct rqli_slice in_front;

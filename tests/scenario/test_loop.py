@@ -8,7 +8,7 @@ from harness import FOREVER, MINUTE_MS, check, check_equal, main, scenario, wait
 
 N_REQUESTS, PER_LOCK = int(os.environ.get("RQL_TEST_CROWD", 2000)), 100
 PATIENCE_S = 60 + N_REQUESTS / 100
-RETRY_MS = 200
+POLL_S = 5 / 3  # between two polls, where pushes are seen to come
 
 
 @scenario(kinds=["thread", "process"], counts=[1])
@@ -64,7 +64,7 @@ class Crowd:
 
     def __init__(self, world):
         self.world, self.locks = world, [f"crowd{i}" for i in range(N_REQUESTS // PER_LOCK)]
-        self.holder, self.actor = world.actor("thread"), world.actor("loop", retry_delay_ms=RETRY_MS, io_timeout_ms=20000)
+        self.holder, self.actor = world.actor("thread"), world.actor("loop", io_timeout_ms=20000)
         self.held = [self.holder.acquire(name, ttl_ms=60 * MINUTE_MS) for name in self.locks]
         self.asked = [self.actor.ask(name, timeout_ms=FOREVER, queue_ttl_ms=FOREVER, ttl_ms=60 * MINUTE_MS)
                       for name in self.locks for _ in range(PER_LOCK)]
@@ -84,10 +84,10 @@ class Crowd:
 
     def await_quiet(self):
         """Nobody asks who does not lead: the looks after the subscription are over."""
-        most = len(self.locks) * 1000 / RETRY_MS
-        wait_until(lambda: self.rate(200000) <= most * 1.2 + 50, "there are few questions", PATIENCE_S)
-        rate = self.rate(1000000)
-        check(0 < rate <= most * 1.2 + 10, f"{rate} questions a second")
+        most = len(self.locks) / POLL_S
+        wait_until(lambda: self.rate(200000) <= most * 1.3 + 50, "there are few questions", PATIENCE_S)
+        rate = self.rate(5000000)
+        check(0 < rate <= most * 1.3 + 10, f"{rate} questions a second")
         print(f"# {N_REQUESTS} requests for {len(self.locks)} locks: {rate:.0f} commands a second", flush=True)
 
 

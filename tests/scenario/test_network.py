@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 """A network that loses, cuts and holds up words between a client and its server."""
 import sys
+import time
 
-from harness import FOREVER, Network, as_they_end, check, check_equal, let_pass, main, scenario, wait_until
+from harness import (FOREVER, Network, as_they_end, check, check_equal, check_served_in_order, let_pass, main, scenario,
+                     wait_until)
 from pushes import wait_told
 
 LONG_MS = 60000
 SILENCE_MS = 100     # after which a connection counts as broken, where it is so short
 UNUSED_S = 1.2       # after which a connection is looked at before it is used
 IMPATIENT_MS = 300
+POLL_S = 5 / 3       # between two polls, where pushes are seen to come
+SLACK_S = 1          # of the machine
 CROWD = 16
 NOT_ENDED = 0        # rql_series_ending
 
@@ -240,16 +244,67 @@ def a_push_may_come_byte_by_byte(world, kind, names):
     hand_over(world, held, stand_and_listen(world, actor, names))
 
 
-@scenario(kinds=["thread", "loop"])
+@scenario(kinds=["thread", "loop"], is_timed=True)
 def a_lost_push_costs_a_poll(world, kind, names):
-    """The push itself, on a connection that stays."""
+    """On a connection that stays."""
     network = Network(world)
     actor, held = world.actor(kind, patient(network)), world.held_by_another(*names)
     asking = stand_and_listen(world, actor, names)
-    let_pass(0.1)
-    network.fail("drop_reply", n=1)
+    network.fail("mute_last")
     held.release().check()
-    asking.hold().release().check()
+    begun_s = time.monotonic()
+    mine = asking.hold()
+    took_s = time.monotonic() - begun_s
+    check(took_s < POLL_S + SLACK_S, f"after {took_s:.1f} s")
+    mine.release().check()
+    world.await_nothing_left()
+
+
+@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+def who_was_passed_over_while_nobody_listened_comes_back(world, kind, names):
+    """All have left the queue, for none of them could be told. One asks for all when they listen again."""
+    network, held = Network(world), world.held_by_another(*names)
+    client = network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS, retry_delay_ms=LONG_MS)
+    actors = [world.actor(kind, client) for _ in range(CROWD if kind == "thread" else 1)]
+    asked = []
+    for i in range(CROWD):
+        asked.append(actors[i % len(actors)].ask(*names, timeout_ms=FOREVER))
+        world.await_queue(names, i + 1)
+    world.await_listeners(1)
+    network.fail("refuse")
+    world.ask("CLIENT", "KILL", "TYPE", "pubsub")
+    world.await_listeners(0)
+    held.release().check()
+    world.await_queue(names, 0)
+    held = world.held_by_another(*names)
+    network.heal()
+    begun_s = time.monotonic()
+    world.await_queue(names, CROWD)
+    check_served_in_order(asked, held)
+    check(time.monotonic() - begun_s < POLL_S + SLACK_S, "they came back one by one")
+    world.await_nothing_left()
+
+
+@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+def who_finds_the_lock_free_has_the_others_come_back(world, kind, names):
+    """The same, and nobody has it when they listen again: the next one asks at once."""
+    network, held = Network(world), world.held_by_another(*names)
+    client = network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS, retry_delay_ms=LONG_MS)
+    actors = [world.actor(kind, client) for _ in range(CROWD if kind == "thread" else 1)]
+    asked = [actors[i % len(actors)].ask(*names, timeout_ms=FOREVER) for i in range(CROWD)]
+    world.await_queue(names, CROWD)
+    world.await_listeners(1)
+    network.fail("refuse")
+    world.ask("CLIENT", "KILL", "TYPE", "pubsub")
+    world.await_listeners(0)
+    held.release().check()
+    world.await_queue(names, 0)
+    network.heal()
+    begun_s = time.monotonic()
+    for asking in as_they_end(asked):
+        asking.hold().release().check()
+    took_s = time.monotonic() - begun_s
+    check(took_s < SLACK_S, f"after {took_s:.1f} s")
     world.await_nothing_left()
 
 

@@ -7,6 +7,7 @@ from harness import FOREVER, as_they_end, check, check_equal, check_served_in_or
 from pushes import wait_told
 
 LONG_MS = 60000
+POLL_US = 5000000 / 3  # between two polls, where pushes are seen to come
 
 
 @scenario()
@@ -239,7 +240,7 @@ def a_waiter_that_is_killed_is_passed_over(world, kind, names):
 
 def crowd_of(world, kind, names, **options):
     """16 of one client, who wait for the others' word."""
-    client = world.client(retry_delay_ms=LONG_MS, **options)
+    client = world.client(**{"retry_delay_ms": LONG_MS, **options})
     actors = [world.actor(kind, client) for _ in range(16 if kind == "thread" else 1)]
     asked = [actors[i % len(actors)].ask(*names, timeout_ms=FOREVER) for i in range(16)]
     world.await_queue(names, 16)
@@ -300,17 +301,12 @@ def a_contended_lock_costs_two_commands(world, kind, names):
 @scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
 def one_of_a_crowd_asks_for_all(world, kind, names):
     """In front of a lock that nothing happens to: as many questions as one waiter has."""
-    held = world.held_by_another(*names)
-    client = world.client()
-    actors = [world.actor(kind, client) for _ in range(16 if kind == "thread" else 1)]
-    asked = [actors[i % len(actors)].ask(*names, timeout_ms=FOREVER) for i in range(16)]
-    world.await_queue(names, 16)
-    world.await_listeners(1)
-    await_time(world, 300000)
+    held, asked = world.held_by_another(*names), crowd_of(world, kind, names, retry_delay_ms=200)
+    await_quiet(world)
     before, begun_us = world.n_scripts(), world.server.now_us()
-    await_time(world, 1000000)
+    await_time(world, 4000000)
     n_calls = world.n_scripts() - before
-    check(1 <= n_calls <= 2 + (world.server.now_us() - begun_us) / 200000, f"{n_calls} questions")
+    check(2 <= n_calls <= 1 + (world.server.now_us() - begun_us) / POLL_US, f"{n_calls} questions")
     held.release().check()
     serve_all(asked)
 

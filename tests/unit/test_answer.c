@@ -20,6 +20,7 @@ static const struct row {
      "1 1795254268468100 5000 99 2 1 " NONCE,
      {GRANTED, NOW_US, 99, 5000, 2, {NONCE, 32}, .was_handed_over = true}},
     {"grant at once", "1 0 5 1 0 0 a", {GRANTED, 0, 1, 5, 0, {"a", 1}}},
+    {"not in the queue", "1 0 5 1 0 2 a", {GRANTED, 0, 1, 5, 0, {"a", 1}, .was_restored = true}},
     {"grant at the end of time",
      "1 2305843009213693951 5 1 1 1 a",
      {GRANTED, RQLI_SERVER_US_MAX, 1, 5, 1, {"a", 1}, .was_handed_over = true}},

@@ -9,14 +9,12 @@
 enum { SECOND_US = 1000000, LOOK_US = 5 * SECOND_US / 3 };
 
 static int64_t timeout_ms;
-static int64_t heard_us;
 static struct rqli_subscription subscription;
 
 static void begin_with(int64_t io_timeout_ms)
 {
     timeout_ms = io_timeout_ms;
-    heard_us = SECOND_US;
-    subscription = (struct rqli_subscription){0};
+    subscription = (struct rqli_subscription){.heard_us = SECOND_US};
 }
 
 /* A waiter looks again and again, and the server says each time how many heard the test. The time
@@ -24,10 +22,10 @@ static void begin_with(int64_t io_timeout_ms)
 static int64_t give_up_us(int64_t n_heard)
 {
     for (int64_t now_us = SECOND_US; now_us < 600 * SECOND_US; now_us += LOOK_US) {
-        if (rqli_subscription_is_silent(&subscription, heard_us, now_us)) {
+        if (rqli_subscription_is_silent(&subscription, now_us)) {
             return now_us;
         }
-        if (rqli_subscription_wants_ping(&subscription, heard_us, now_us)) {
+        if (rqli_subscription_wants_ping(&subscription, now_us)) {
             rqli_subscription_on_pinged(&subscription, n_heard, timeout_ms, now_us);
         }
     }
@@ -58,22 +56,38 @@ TEST(one_that_the_server_does_not_know_is_given_up_at_once)
 TEST(what_is_heard_in_time_ends_the_test)
 {
     begin_with(20000);
-    assert_true(rqli_subscription_wants_ping(&subscription, heard_us, 6 * SECOND_US));
+    assert_true(rqli_subscription_wants_ping(&subscription, 6 * SECOND_US));
     rqli_subscription_on_pinged(&subscription, 1, timeout_ms, 6 * SECOND_US);
-    assert_false(rqli_subscription_wants_ping(&subscription, heard_us, 12 * SECOND_US));
-    heard_us = 13 * SECOND_US;
-    assert_false(rqli_subscription_is_silent(&subscription, heard_us, 60 * SECOND_US));
-    assert_false(rqli_subscription_wants_ping(&subscription, heard_us, 17 * SECOND_US));
-    assert_true(rqli_subscription_wants_ping(&subscription, heard_us,
-                                             18 * SECOND_US)); /* and the next one begins */
+    assert_false(rqli_subscription_wants_ping(&subscription, 12 * SECOND_US));
+    subscription.heard_us = 13 * SECOND_US;
+    assert_false(rqli_subscription_is_silent(&subscription, 60 * SECOND_US));
+    assert_false(rqli_subscription_wants_ping(&subscription, 17 * SECOND_US));
+    assert_true(
+        rqli_subscription_wants_ping(&subscription, 18 * SECOND_US)); /* and the next one begins */
 }
 
 /* The command connection broke: nobody knows whether the server has heard of it. */
 TEST(a_test_without_answer_is_repeated)
 {
     begin_with(20000);
-    assert_true(rqli_subscription_wants_ping(&subscription, heard_us, 6 * SECOND_US));
-    assert_false(rqli_subscription_wants_ping(&subscription, heard_us, 10 * SECOND_US));
-    assert_false(rqli_subscription_is_silent(&subscription, heard_us, 10 * SECOND_US));
-    assert_true(rqli_subscription_wants_ping(&subscription, heard_us, 11 * SECOND_US));
+    assert_true(rqli_subscription_wants_ping(&subscription, 6 * SECOND_US));
+    assert_false(rqli_subscription_wants_ping(&subscription, 10 * SECOND_US));
+    assert_false(rqli_subscription_is_silent(&subscription, 10 * SECOND_US));
+    assert_true(rqli_subscription_wants_ping(&subscription, 11 * SECOND_US));
+}
+
+/* Who relies on it polls seldom. */
+TEST(one_delivers_that_has_brought_something_since_its_last_test)
+{
+    begin_with(20000);
+    subscription.heard_us = 0; /* as it is opened */
+    assert_false(rqli_subscription_delivers(&subscription));
+    assert_true(rqli_subscription_wants_ping(&subscription, 60 * SECOND_US));
+    assert_false(rqli_subscription_delivers(&subscription));
+    subscription.heard_us = 60 * SECOND_US;
+    assert_true(rqli_subscription_delivers(&subscription));
+    assert_true(rqli_subscription_wants_ping(&subscription, 70 * SECOND_US));
+    assert_false(rqli_subscription_delivers(&subscription));
+    subscription.heard_us = 71 * SECOND_US;
+    assert_true(rqli_subscription_delivers(&subscription));
 }

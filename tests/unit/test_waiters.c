@@ -200,14 +200,16 @@ TEST(a_change_is_for_those_who_watch)
     }
 }
 
-TEST(the_others_for_a_lock_are_hinted)
+TEST(the_others_for_a_lock_are_hinted_by_whoever_leads)
 {
     join_all();
     rqli_waiters_hint_others(&waiters, &waiter[LOCKS + 2]);
+    assert_int_equal(n_roused, 0);
+    rqli_waiters_hint_others(&waiters, &waiter[2]);
     assert_int_equal(n_roused, (COUNT - 2 + LOCKS - 1) / LOCKS - 1);
-    assert_ptr_equal(roused[0], &waiter[2]); /* the oldest first */
+    assert_ptr_equal(roused[0], &waiter[LOCKS + 2]); /* the oldest first */
     assert_ptr_equal(roused[1], &waiter[2 * LOCKS + 2]);
-    assert_false(waiter[LOCKS + 2].hinted);
+    assert_false(waiter[2].hinted);
     n_roused = 0;
     be_several(5); /* as it is looked at here */
     rqli_waiters_hint_others(&waiters, &waiter[5]);
@@ -216,15 +218,47 @@ TEST(the_others_for_a_lock_are_hinted)
     waiter[5].n_nonces = 1;
 }
 
+/* What others watch is lost with the subscription: they watch anew when they lead. */
+TEST(who_leads_polls_for_all_on_the_first_subscription_and_each_on_a_later_one)
+{
+    join_all();
+    waiter[LOCKS + 2].watches = true;
+    rqli_waiters_hint_leaders(&waiters);
+    assert_int_equal(n_roused, LOCKS);
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_int_equal(waiter[i].hinted, i < LOCKS);
+        assert_false(waiter[i].watches);
+    }
+    n_roused = 0;
+    rqli_waiters_hint_all(&waiters);
+    assert_int_equal(n_roused, COUNT);
+}
+
+TEST(who_has_come_to_lead_is_told_once)
+{
+    join_all();
+    rqli_waiters_hint_successors(&waiters);
+    assert_int_equal(n_roused, 0);
+    (void)leave(LOCKS + 1); /* led by another */
+    (void)leave(2);
+    (void)leave(LOCKS + 2);
+    (void)leave(3);
+    for (int i = 0; i < 2; i++) {
+        rqli_waiters_hint_successors(&waiters);
+        assert_int_equal(n_roused, 2);
+        assert_true(waiter[2 * LOCKS + 2].hinted && waiter[LOCKS + 3].hinted);
+    }
+}
+
 TEST(who_is_roused_may_go)
 {
     leaves_when_roused = true;
     join_all();
-    rqli_waiters_hint_others(&waiters, &waiter[LOCKS]);
+    rqli_waiters_hint_others(&waiters, &waiter[0]);
     assert_int_equal(n_roused, (COUNT + LOCKS - 1) / LOCKS - 1);
-    assert_true(rqli_waiter_leads(&waiter[LOCKS]));
+    assert_true(rqli_waiter_leads(&waiter[0]));
     n_roused = 0;
-    rqli_waiters_hint_all(&waiters);
+    rqli_waiters_hint_leaders(&waiters); /* who leads goes, and the next, that leads then */
     assert_int_equal(n_roused, COUNT - ((COUNT + LOCKS - 1) / LOCKS - 1));
     assert_null(waiters.first);
 }

@@ -1,0 +1,434 @@
+/*
+ * Waiting threads share the reading. The one that reads is called the reader: it sleeps in recv()
+ * without the mutex, the others on their wait words. When it has what it waited for it calls the
+ * longest waiting of the others, which goes on reading. There is no thread of ours: where nobody
+ * waits nobody reads, and nothing is lost, for whoever waits next polls first.
+ *
+ * Who leaves does not wake who comes to lead in its place, for at each hand-over somebody does: the
+ * reader tells those who still lead when it looks.
+ */
+
+#include "net/subscription.h"
+
+#include "base/clock.h"
+#include "base/futex.h"
+#include "base/random.h"
+#include "net/stream.h"
+#include "net/url.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* The wait word of a waiter. */
+enum { WAITING, CALLED };
+
+/* How often the reader looks around where others wait: in recv() nobody can be called. */
+enum { LOOK_US = 200000 };
+
+struct rqli_push_threads {
+    struct rqli_socket sock; /* the reader's; if there is none, of whoever has the mutex */
+
+    int wake_fd; /* wakes the reader where it sleeps for both; opened with the first connection */
+    atomic_bool is_used; /* somebody has joined */
+    atomic_bool is_open; /* as shared.is_listening, without the mutex */
+
+    struct {
+        pthread_mutex_t mutex;
+        struct rqli_subscription subscription;
+        struct rqli_waiter *reader;
+        bool is_wakeable; /* the reader sleeps on wake_fd as well */
+        bool is_listening;
+        struct rqli_arena arena;
+        struct rqli_reply reply; /* that is being read */
+        int64_t look_us;         /* when the reader is to look around */
+        struct rqli_backoff backoff;
+        struct rqli_wake_list wake_list; /* of called waiters */
+    } shared;                            /* everything in here under shared.mutex */
+};
+
+/* Under the mutex: its owner is woken when that is released. A reader sleeps in recv() and not on
+ * the word: what another thread notes for it is seen when recv() ends. */
+static void call(struct rqli_waiters *waiters, struct rqli_waiter *waiter)
+{
+    struct rqli_push_threads *self =
+        (struct rqli_push_threads *)((char *)waiters - offsetof(struct rqli_push_threads,
+                                                                shared.subscription.waiters));
+
+    if (atomic_exchange_explicit(&waiter->wait_word, CALLED, memory_order_acq_rel) == WAITING) {
+        rqli_wake_list_add(&self->shared.wake_list, &waiter->wait_word);
+    }
+}
+
+struct rqli_push_threads *rqli_push_threads_new(const struct rqli_endpoint *endpoint)
+{
+    struct rqli_push_threads *self = calloc(1, sizeof *self);
+
+    if (self) {
+        self->sock.endpoint = endpoint;
+        self->sock.fd = -1;
+        self->wake_fd = -1;
+        self->shared.subscription.waiters.rouse = call;
+        (void)pthread_mutex_init(&self->shared.mutex, NULL);
+    }
+    return self;
+}
+
+struct rqli_push_threads *rqli_push_threads_free(struct rqli_push_threads *self)
+{
+    if (self) {
+        rqli_socket_close(&self->sock);
+        if (self->wake_fd >= 0) {
+            (void)close(self->wake_fd);
+        }
+        rqli_arena_reset(&self->shared.arena);
+        rqli_waiters_fini(&self->shared.subscription.waiters);
+        (void)pthread_mutex_destroy(&self->shared.mutex);
+        free(self);
+    }
+    return NULL;
+}
+
+void rqli_push_threads_abandon(struct rqli_push_threads *self)
+{
+    if (self && self->sock.fd >= 0) {
+        (void)close(self->sock.fd);
+        self->sock.fd = -1;
+    }
+    if (self && self->wake_fd >= 0) {
+        (void)close(self->wake_fd);
+        self->wake_fd = -1;
+    }
+}
+
+static void lock(struct rqli_push_threads *self)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+}
+
+/* And wakes the owners in the wake list. */
+static void unlock(struct rqli_push_threads *self)
+{
+    rqli_wake_list_unlock(&self->shared.wake_list, &self->shared.mutex);
+}
+
+bool rqli_push_threads_is_used(const struct rqli_push_threads *self)
+{
+    return atomic_load_explicit(&self->is_used, memory_order_relaxed);
+}
+
+/* ---- waiters ---- */
+
+/* Under the mutex: nobody reads. The longest waiting that sleeps here shall; not the one that goes,
+ * and none that is polling just now. */
+static void pass_on_reading(struct rqli_push_threads *self, const struct rqli_waiter *goes)
+{
+    struct rqli_waiter *next = self->shared.subscription.waiters.first;
+
+    while (next && (next == goes || !next->sleeps)) {
+        next = next->next;
+    }
+    self->shared.reader = NULL;
+    if (next) {
+        call(&self->shared.subscription.waiters, next);
+    }
+}
+
+/* Nobody is called here, nor below where the mutex is released without unlock(). */
+rql_status rqli_push_threads_join(struct rqli_push_threads *self, struct rqli_waiter *waiter,
+                                  bool *is_listening_out)
+{
+    rql_status status;
+
+    lock(self);
+    status = rqli_waiters_join(&self->shared.subscription.waiters, waiter);
+    *is_listening_out = self->shared.is_listening;
+    atomic_store_explicit(&self->is_used, true, memory_order_relaxed);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return status;
+}
+
+void rqli_push_threads_leave(struct rqli_push_threads *self, struct rqli_waiter *waiter)
+{
+    lock(self);
+    if (!self->shared.reader) {
+        pass_on_reading(self, waiter); /* it was called to read, and goes instead */
+    }
+    (void)rqli_waiters_leave(&self->shared.subscription.waiters, waiter);
+    unlock(self);
+}
+
+bool rqli_push_threads_hint_others(struct rqli_push_threads *self, const struct rqli_waiter *waiter)
+{
+    bool reads;
+
+    lock(self);
+    rqli_waiters_hint_others(&self->shared.subscription.waiters, waiter);
+    reads = self->shared.is_listening && self->shared.reader && self->shared.reader->hinted;
+    unlock(self);
+    return reads;
+}
+
+struct rqli_push_view rqli_push_threads_view(struct rqli_push_threads *self,
+                                             const struct rqli_waiter *waiter)
+{
+    struct rqli_push_view view;
+
+    lock(self);
+    view = rqli_subscription_view(&self->shared.subscription, self->shared.is_listening, waiter);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return view;
+}
+
+/* A reader in recv() cannot be woken, and is not chosen. */
+struct rqli_waiter *rqli_push_threads_choose(struct rqli_push_threads *self,
+                                             struct rqli_slice lock_key, uint64_t in_front)
+{
+    struct rqli_waiter *chosen;
+
+    lock(self);
+    chosen = rqli_waiters_choose(&self->shared.subscription.waiters, lock_key, in_front);
+    if (chosen && chosen == self->shared.reader && !self->shared.is_wakeable) {
+        chosen->is_chosen = false;
+        chosen = NULL;
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return chosen;
+}
+
+/* The waiter may be gone as soon as the mutex is released. */
+void rqli_push_threads_hand_over(struct rqli_push_threads *self, struct rqli_waiter *chosen,
+                                 struct rqli_transfer *transfer)
+{
+    struct rqli_waiters *waiters = &self->shared.subscription.waiters;
+    bool reads;
+
+    lock(self);
+    reads = self->shared.reader == chosen && self->shared.is_wakeable;
+    if (transfer) {
+        rqli_waiters_hand_over(waiters, chosen, transfer);
+    } else {
+        rqli_waiters_pass_by(waiters, chosen);
+    }
+    unlock(self);
+    if (reads) {
+        (void)eventfd_write(self->wake_fd, 1);
+    }
+}
+
+/* The flag stays until the next hint: one CLIENT TRACKING serves all polls in between. */
+struct rqli_push_view rqli_push_threads_watch(struct rqli_push_threads *self,
+                                              struct rqli_waiter *waiter, bool *is_new_out)
+{
+    struct rqli_push_view view;
+
+    lock(self);
+    *is_new_out = !waiter->watches;
+    waiter->watches = true;
+    view = rqli_subscription_view(&self->shared.subscription, self->shared.is_listening, waiter);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return view;
+}
+
+/* ---- reading ---- */
+
+/* Under the mutex. */
+static void set_listening(struct rqli_push_threads *self, bool is_listening)
+{
+    self->shared.is_listening = is_listening;
+    atomic_store_explicit(&self->is_open, is_listening, memory_order_relaxed);
+}
+
+/* Reader only; under the mutex, released while it connects. */
+static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
+{
+    int64_t limit_us = rqli_after_ms(rqli_now_us(), self->sock.endpoint->connect_timeout_ms);
+    struct rqli_clock_reading reading;
+    bool done;
+
+    unlock(self);
+    done = rqli_login(&self->sock, NULL, limit_us < deadline_us ? limit_us : deadline_us, &reading,
+                      NULL) == RQL_OK;
+    lock(self);
+    set_listening(self, done);
+    if (done && self->wake_fd < 0) {
+        self->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    }
+    if (done) {
+        rqli_arena_reset(&self->shared.arena); /* of the one before */
+        self->shared.reply = (struct rqli_reply){0};
+        self->shared.backoff = (struct rqli_backoff){0};
+        rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_CONNECTIONS, 1);
+        rqli_subscription_on_opened(&self->shared.subscription, &self->sock);
+    } else {
+        rqli_backoff_on_failure(&self->shared.backoff, rqli_now_us(),
+                                rqli_random_below(RQLI_BACKOFF_RANDOM));
+    }
+}
+
+/* Reader only, under the mutex. When the connection is broken, or what came makes no sense, what is
+ * waited for is polled, again and again until there is a new one. */
+static void take_bytes(struct rqli_push_threads *self, enum rqli_socket_read got)
+{
+    struct rqli_reply *reply = &self->shared.reply;
+    int state = got == RQLI_SOCKET_BROKEN ? -1 : 0;
+
+    if (got == RQLI_SOCKET_BYTES) {
+        int64_t now_us = rqli_now_us();
+
+        while ((state = rqli_decoder_next(&self->sock.decoder, &self->shared.arena, reply)) > 0) {
+            rqli_subscription_take(&self->shared.subscription, self->sock.endpoint, 0, reply,
+                                   now_us);
+            rqli_arena_reset(&self->shared.arena);
+            *reply = (struct rqli_reply){0};
+        }
+    }
+    if (state < 0) {
+        rqli_socket_close(&self->sock);
+        set_listening(self, false);
+        rqli_waiters_hint_leaders(&self->shared.subscription.waiters);
+    }
+}
+
+/* Whoever waits reads, or calls a reader: then there is nothing to do. */
+void rqli_push_threads_drain(struct rqli_push_threads *self)
+{
+    if (!atomic_load_explicit(&self->is_open, memory_order_relaxed)) {
+        return;
+    }
+    lock(self);
+    if (self->shared.is_listening && !self->shared.subscription.waiters.first &&
+        !self->shared.reader) {
+        take_bytes(self, rqli_socket_read(&self->sock, 0, 0));
+    }
+    unlock(self);
+}
+
+/* Reader only, under the mutex. */
+static void look_around(struct rqli_push_threads *self)
+{
+    int64_t now_us = rqli_now_us();
+
+    if (now_us >= self->shared.look_us) {
+        self->shared.look_us = now_us + LOOK_US;
+        rqli_waiters_hint_successors(&self->shared.subscription.waiters);
+    }
+}
+
+/* Reader only, as below. Who is alone and knows that it leads has nothing to be told or to tell;
+ * others look around in time, also when they go to poll. */
+static void read_for_all(struct rqli_push_threads *self, const struct rqli_waiter *waiter,
+                         int64_t until_us)
+{
+    bool is_alone = !waiter->next && !waiter->previous && !waiter->succeeds;
+    int64_t look_us = is_alone ? RQLI_NEVER_US : self->shared.look_us;
+    int64_t limit_us = until_us < look_us ? until_us : look_us;
+    bool is_wakeable = waiter->may_be_handed && self->wake_fd >= 0;
+    enum rqli_socket_read got;
+
+    self->shared.is_wakeable = is_wakeable;
+    unlock(self);
+    if (is_wakeable) {
+        rqli_socket_await_bytes_or(&self->sock, self->wake_fd, limit_us);
+    }
+    got = rqli_socket_read(&self->sock, is_wakeable ? 0 : limit_us, 0);
+    lock(self);
+    self->shared.is_wakeable = false;
+    take_bytes(self, got);
+    if (got == RQLI_SOCKET_NOTHING && rqli_now_us() >= limit_us) { /* else it was woken */
+        self->shared.look_us = 0;
+    }
+}
+
+/* Under the mutex, released while it sleeps, connects or waits for bytes. Where nobody could
+ * connect just now the reader sleeps as well, until the next attempt is allowed. */
+static void sleep_or_read(struct rqli_push_threads *self, struct rqli_waiter *waiter,
+                          int64_t until_us)
+{
+    bool reads = !self->shared.reader || self->shared.reader == waiter;
+
+    atomic_store_explicit(&waiter->wait_word, WAITING, memory_order_relaxed);
+    if (reads) {
+        self->shared.reader = waiter;
+    }
+    if (reads && !self->shared.is_listening && rqli_now_us() >= self->shared.backoff.next_us) {
+        listen_again(self, waiter->deadline_us);
+    } else if (reads && self->shared.is_listening) {
+        read_for_all(self, waiter, until_us);
+    } else {
+        int64_t retry_us = reads ? self->shared.backoff.next_us : RQLI_NEVER_US;
+
+        unlock(self);
+        rqli_signal_wait(&waiter->wait_word, WAITING, until_us < retry_us ? until_us : retry_us);
+        lock(self);
+    }
+    if (reads) {
+        look_around(self);
+    }
+}
+
+enum rqli_wake rqli_push_threads_wait(struct rqli_push_threads *self, struct rqli_waiter *waiter,
+                                      int64_t until_us)
+{
+    enum rqli_wake wake = RQLI_WAKE_TIME;
+
+    lock(self);
+    waiter->sleeps = true;
+    while (waiter->is_chosen || (!waiter->pushed && !waiter->hinted && rqli_now_us() < until_us)) {
+        sleep_or_read(self, waiter, waiter->is_chosen ? RQLI_NEVER_US : until_us);
+    }
+    waiter->sleeps = false;
+    waiter->succeeds = false; /* it asks now */
+    if (waiter->pushed) {
+        wake = RQLI_WAKE_PUSH;
+    } else if (waiter->hinted) {
+        wake = RQLI_WAKE_HINT;
+        waiter->hinted = false;
+    }
+    if (self->shared.reader == waiter || !self->shared.reader) {
+        pass_on_reading(self, waiter); /* also when it was called to read and had other plans */
+    }
+    unlock(self);
+    return wake;
+}
+
+/* Under the mutex. The reader may be in recv(): it is not closed but shut down, and the reader
+ * finds it broken. */
+static bool end_if_silent(struct rqli_push_threads *self, int64_t now_us)
+{
+    bool is_silent = rqli_subscription_is_lost(&self->shared.subscription, &self->sock, now_us);
+
+    if (is_silent) {
+        (void)shutdown(self->sock.fd, SHUT_RDWR);
+    }
+    return is_silent;
+}
+
+bool rqli_push_threads_wants_ping(struct rqli_push_threads *self)
+{
+    int64_t now_us = rqli_now_us();
+    bool wants;
+
+    lock(self);
+    wants = self->shared.is_listening && !end_if_silent(self, now_us) &&
+            rqli_subscription_wants_ping(&self->shared.subscription, now_us);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return wants;
+}
+
+void rqli_push_threads_on_pinged(struct rqli_push_threads *self, int64_t n_received)
+{
+    int64_t now_us = rqli_now_us();
+
+    lock(self);
+    if (self->shared.is_listening) {
+        rqli_subscription_on_pinged(&self->shared.subscription, n_received,
+                                    self->sock.endpoint->io_timeout_ms, now_us);
+        (void)end_if_silent(self, now_us);
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
