@@ -75,9 +75,9 @@ class Calls:
         return int(lines[0][len(at):].split(",")[0]) if lines else 0
 
     def acquire(self, number, how, ttl_ms=30000, until_us=NEVER):
-        """Its answer in numbers."""
+        """Its answer in numbers; not who is in front."""
         words = acquirer(number), host(number), ttl_ms, nonce(number), until_us, f"{how} {RANDOM}"
-        return [int(part) for part in self.call("acquire", *words).split()]
+        return [int(part) for part in self.call("acquire", *words).split()[:8]]
 
     def acquire_series(self, number, how, n_locks=3, ttl_ms=30000, until_us=NEVER):
         nonces = "".join(nonce(number + 100 * i) for i in range(n_locks))
