@@ -18,7 +18,7 @@ import sys
 import time
 
 import harness
-from harness import FOREVER, Network, check, delayed_ms, scenario, wait_until
+from harness import FOREVER, Network, as_they_end, check, delayed_ms, scenario, wait_until
 
 SAMPLE = 120
 PLACES = 4
@@ -419,7 +419,7 @@ def hand_on(scene, fault):
     scene.network.heal()
     if released.status in FINAL:  # it ends by its ttl
         scene.world.ask("PEXPIRE", f"rql:lock:{name}", 1)
-    for asking in asked:
+    for asking in as_they_end(asked):  # who does not listen when its turn comes is passed
         if asking.outcome().status in fault.statuses & FINAL:
             continue
         mine = asking.hold()
