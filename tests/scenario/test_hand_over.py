@@ -73,7 +73,7 @@ def a_release_hands_on_to_who_waits_beside_it(world, kind, names):
     check(mine.outcome.handed_over, "it was not handed over")
     fields = world.ask("HGETALL", f"rql:lock:{names[0]}")
     fields = dict(zip(fields[::2], fields[1::2])) if isinstance(fields, list) else fields
-    check_equal((fields["rql_token"], fields["ini_ttl"], fields["why"]), (str(mine.tokens[0]), str(LONG_MS), "because"))
+    check_equal((int(fields["rql_token"]), fields["ini_ttl"], fields["why"]), (mine.tokens[0], str(LONG_MS), "because"))
     check("rql_claim" not in fields, "it is to be claimed")
     check(world.ask("PTTL", f"rql:lock:{names[0]}") > LONG_MS / 2, "it has not its own ttl")
     check_equal(mine.verify().status, "OK")
