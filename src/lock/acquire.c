@@ -113,7 +113,7 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
     struct rqli_acquire *self = (struct rqli_acquire *)op;
 
     if (self->is_leaving) {
-        rqli_leave_read(self, i, reply);
+        rqli_leave_read(self, i, reply, fault);
     } else if (reply) {
         rqli_acquire_read(self, answer, reply);
     } else {

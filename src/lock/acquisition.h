@@ -63,6 +63,7 @@ struct rqli_acquire {
     bool serves;       /* they only serve queues: the withdrawal is confirmed */
     uint64_t open;     /* a bit for each lock that is asked for in this round of leaving */
     uint64_t due;      /* whose queue is still to be served */
+    uint64_t unsent;   /* whose call found no memory, and is tried again */
 
     int64_t late_token; /* of a grant whose push was too old to be relied on; 0: none */
 
@@ -110,7 +111,8 @@ static inline rql_lock *rqli_acquire_lock(const struct rqli_acquire *self, size_
 /* Leaving the queues, in leaving.c: its calls, their replies (NULL: none came), and the next round.
  * False: it is over. */
 void rqli_leave_write(const struct rqli_acquire *self, size_t i, struct rqli_call *call);
-void rqli_leave_read(struct rqli_acquire *self, size_t i, const struct rqli_reply *reply);
+void rqli_leave_read(struct rqli_acquire *self, size_t i, const struct rqli_reply *reply,
+                     const rql_error *fault);
 bool rqli_leave_next(struct rqli_acquire *self);
 /* Nobody waits for it: goes on until the server has confirmed, or the grant must have ended. */
 void rqli_leave_in_background(const struct rqli_acquire *self, const rql_lock *lock);

@@ -5,6 +5,7 @@
 #include "lock/client.h"
 #include "lock/leases.h"
 #include "lock/loop.h"
+#include "lock/server_clock.h"
 #include "net/subscription.h"
 
 #include <string.h>
@@ -88,7 +89,10 @@ static struct rqli_transfer *make_transfer(const rql_lock *lock, struct rqli_wai
 
     if (transfer) {
         transfer->token = lock->token + 1;
-        transfer->ts_us = lock->ts_us + (now_us - lock->begun_us);
+        transfer->ts_us = rqli_server_clock_latest(lock->client, now_us);
+        if (transfer->ts_us < 0) {
+            transfer->ts_us = lock->ts_us + (now_us - lock->begun_us);
+        }
         transfer->begun_us = now_us;
         transfer->until_us = rqli_lease_end_us(&lock->kept.lease);
         transfer->carrier = lock->carrier;

@@ -9,6 +9,8 @@
  * caller is. What is not confirmed by then is withdrawn in the background.
  */
 
+enum { NOMEM_PAUSE_US = 5000 };
+
 static int64_t later(int64_t a_us, int64_t b_us)
 {
     return a_us > b_us ? a_us : b_us;
@@ -58,14 +60,19 @@ void rqli_leave_in_background(const struct rqli_acquire *self, const rql_lock *l
     rqli_leases_withdraw(self->client->leases, &what, self->options->ttl_ms);
 }
 
-/* A reply that says that the queue is long asks for another call, which serves the rest of it. */
-void rqli_leave_read(struct rqli_acquire *self, size_t i, const struct rqli_reply *reply)
+/* A reply that says that the queue is long asks for another call, which serves the rest of it. What
+ * found no memory is tried again, as a release is: the background needs some as well. */
+void rqli_leave_read(struct rqli_acquire *self, size_t i, const struct rqli_reply *reply,
+                     const rql_error *fault)
 {
     uint64_t bit;
     const rql_lock *lock = leaving_lock(self, i, &bit);
 
     if (reply && rqli_serve_is_due(reply)) {
         self->due |= bit;
+    } else if (!reply && !self->serves && fault->status == RQL_E_NOMEM &&
+               rqli_now_us() + NOMEM_PAUSE_US < self->op.until_us) {
+        self->unsent |= bit;
     } else if (!reply && !self->serves) {
         self->is_confirmed = false;
         rqli_leave_in_background(self, lock);
@@ -92,6 +99,12 @@ bool rqli_leave_next(struct rqli_acquire *self)
         self->op.gives_back = true;
         self->op.until_us = leave_until_us(self, now_us);
         send_leaving(self, UINT64_MAX >> (RQL_SERIES_MAX - self->count));
+        return true;
+    }
+    if (self->unsent != 0) {
+        send_leaving(self, self->unsent | self->due);
+        self->unsent = 0;
+        self->op.again_us = now_us + NOMEM_PAUSE_US;
         return true;
     }
     self->serves = true;

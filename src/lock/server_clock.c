@@ -38,6 +38,13 @@ static int64_t latest_at(rql_client *client, int64_t now_us)
     return latest_us;
 }
 
+int64_t rqli_server_clock_latest(rql_client *client, int64_t now_us)
+{
+    int64_t latest_us = latest_at(client, now_us);
+
+    return latest_us == INT64_MAX ? -1 : latest_us;
+}
+
 int64_t rqli_server_clock_not_after(rql_client *client, int64_t now_us)
 {
     int64_t latest_us = latest_at(client, now_us);

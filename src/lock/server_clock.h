@@ -20,6 +20,10 @@ int64_t rqli_server_clock_not_after(rql_client *client, int64_t now_us);
 bool rqli_server_clock_earliest(rql_client *client, int64_t server_us, int64_t now_us,
                                 int64_t *out_us);
 
+/* The server's time at now_us, at the latest, by the readings of the last seconds; -1: there are
+ * none. */
+int64_t rqli_server_clock_latest(rql_client *client, int64_t now_us);
+
 /* The last reading, carried on by the local clock; -1: there is none. No earlier than the server's,
  * so that what follows a grant is not dated before it. */
 int64_t rqli_server_clock_now_us(rql_client *client);

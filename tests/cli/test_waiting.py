@@ -79,11 +79,13 @@ def is_ended_by_a_signal_with_the_grant(server, rql, words):
     rql("lock", "a", "--ttl", "1m")
     process = start_waiting(server, rql, (*words[:-3], "--io-timeout-ms", "60s", *words[-3:]))
     server.call("PEXPIRE", "rql:lock:a", "50")
-    server.call("CLIENT", "PAUSE", "1000", "WRITE")
+    server.call("CLIENT", "PAUSE", "60000", "WRITE")  # it asks each 1.7 s, not knowing of the new end
     wait_until(lambda: "blocked_clients:1" in server.whole_reply("INFO", "clients"), "it asks")
     is_for_lock = "cmd=publish" not in server.whole_reply("CLIENT", "LIST")
     if is_for_lock:
         os.kill(process.pid, signal.SIGSTOP)
+    server.call("CLIENT", "UNPAUSE")
+    if is_for_lock:
         wait_until(lambda: f":{process.pid}/" in (server.call("HGET", "rql:lock:a", "acq_id") or ""), "it has it")
     process.terminate()
     os.kill(process.pid, signal.SIGCONT)

@@ -152,13 +152,14 @@ def allowed(options):
 
 
 class Held:
-    """One lock that was held: until when its holder relied on it, by the server's clock."""
+    """One lock that was held: from when until when its holder relied on it, by the server's clock."""
 
-    def __init__(self, name, token, epoch, outcome):
+    def __init__(self, name, token, epoch, outcome, now_us):
         self.name, self.token, self.epoch = name, token, epoch
         self.acq_id = outcome.acq_id
-        self.from_us = outcome.ts_us
-        self.until_us = outcome.ts_us
+        # Of a hand-over inside the client the server's time is known about; it is relied on since it was told.
+        self.from_us = now_us if outcome.handed_over else outcome.ts_us
+        self.until_us = self.from_us
 
     def __repr__(self):
         return f"{self.name} by {self.acq_id} token {self.token} {self.from_us}..{self.until_us}"
@@ -279,7 +280,8 @@ class Worker(threading.Thread):
         """When: epoch and generation from before it asked."""
         oracle, server = self.soak.oracle, self.soak.server
         epoch, generation = when
-        helds = [Held(name, token, epoch, hold.outcome) for name, token in zip(names, hold.tokens)]
+        now_us = server.now_us()
+        helds = [Held(name, token, epoch, hold.outcome, now_us) for name, token in zip(names, hold.tokens)]
         if self.random.random() < 0.1 and "task" in options:
             self.enter_again(names, options)
         if self.random.random() < 0.1 and (self.actor.kind == "thread" or len(names) == 1):
