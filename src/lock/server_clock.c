@@ -71,12 +71,10 @@ bool rqli_server_clock_earliest(rql_client *client, int64_t server_us, int64_t n
 int64_t rqli_server_clock_now_us(rql_client *client)
 {
     struct rqli_clock_reading reading;
-    int64_t latest_us;
 
     if (rqli_conn_clock(client->conn, &reading)) {
         /* The server read its clock after sent_us: so this is its time now or a little later. */
         return reading.server_us + (rqli_now_us() - reading.sent_us);
     }
-    latest_us = latest_at(client, rqli_now_us());
-    return latest_us == INT64_MAX ? -1 : latest_us;
+    return rqli_server_clock_latest(client, rqli_now_us());
 }
