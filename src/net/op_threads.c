@@ -23,6 +23,18 @@ struct round {
     uint8_t calls[RQLI_OP_CALLS_MAX]; /* enum call_state */
 };
 
+static void write_script(const struct round *self, const struct rqli_call *call,
+                         struct rqli_command *command, uint64_t *taught)
+{
+    uint64_t script = UINT64_C(1) << call->script;
+
+    if (self->op->pushes_first && *taught == 0) {
+        rqli_command_words(command, "PING", NULL);
+    }
+    rqli_call_write(call, command, self->with_texts && (*taught & script) == 0);
+    *taught |= script;
+}
+
 /* A text is sent once, with the first call of its script: the others behind it find it there.
  * `taught` has a bit for each script. Only calls that are open are written, with arguments made
  * anew. */
@@ -39,13 +51,7 @@ static void write_calls(struct round *self, struct rqli_command *command)
             self->calls[i] = call.is_plain ? PLAIN : SCRIPT;
         }
         if (self->calls[i] == SCRIPT) {
-            uint64_t script = UINT64_C(1) << call.script;
-
-            if (self->op->pushes_first && command->n_commands == 0) {
-                rqli_command_words(command, "PING", NULL);
-            }
-            rqli_call_write(&call, command, self->with_texts && (taught & script) == 0);
-            taught |= script;
+            write_script(self, &call, command, &taught);
         }
     }
 }

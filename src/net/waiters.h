@@ -49,16 +49,17 @@ struct rqli_waiter {
     size_t n_nonces;
     int64_t deadline_us; /* of a thread: it connects for all no longer than that */
 
-    /* Its owner sets both while it does not sleep: */
-    bool may_be_handed; /* the lock, by a thread or loop of the same client: lock/hand_over.h */
-    uint64_t in_front;  /* rqli_waiter_hash() of whose release makes it the next; 0: not known */
-
-    struct rqli_push push; /* what has come, if it was pushed */
-    bool pushed;
-    bool is_chosen; /* it is about to be handed the lock, and sleeps on until it is told */
+    /* Hand-overs inside the client: lock/hand_over.h. Its owner sets in_front and may_be_handed
+     * while it does not sleep. */
+    uint64_t in_front; /* rqli_waiter_hash() of whose release makes it the next; 0: not known */
     struct rqli_transfer *handed; /* by which it was handed the lock; else NULL */
-    bool hinted;                  /* something changed: should poll */
-    bool watches;                 /* a lock of Ruby's: is to be notified of its next change */
+    bool may_be_handed;
+    bool is_chosen; /* it is about to be handed the lock, and sleeps on until it is told */
+
+    bool pushed;
+    bool hinted;           /* something changed: should poll */
+    bool watches;          /* a lock of Ruby's: is to be notified of its next change */
+    struct rqli_push push; /* what has come, if it was pushed */
 
     bool has_joined;
     bool is_first; /* of its bucket: those for the same lock, in a ring */

@@ -14,6 +14,7 @@
 #define SWEEP(member) FIELD(RQLI_OF_SWEEP, rql_sweep_options, member)
 #define SWARM(member) FIELD(RQLI_OF_SWARM, rql_swarm_options, member)
 
+/* As the rows read. NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
 struct field {
     const char *name;
     enum rqli_option_struct which;

@@ -165,7 +165,9 @@ TEST(a_host_is_the_first_word_of_a_record)
         CHECK_OK(rqli_queue_reading_take_hosts(&reading, &reply, KEY, NULL));
         finish();
         assert_int_equal(info->requests[0].hst_id != NULL, row->host != NULL);
-        assert_true(!row->host || strcmp(info->requests[0].hst_id, row->host) == 0);
+        if (row->host && info->requests[0].hst_id) {
+            assert_string_equal(info->requests[0].hst_id, row->host);
+        }
     }
 }
 
