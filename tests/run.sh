@@ -204,7 +204,7 @@ check() {
     name=$1
     shift
     rm -f "$out/$name/meson-logs/run-$stage"* "$out/$stage-again"
-    # Most of them mostly wait: three at once for each processor.
+    # Most of them mostly wait: three at once for each processor; two where a sanitizer makes them slow.
     # shellcheck disable=SC2086 # a word list on purpose
     env RQL_TEST_AGAIN="$out/$stage-again" ${share:+"RQL_TEST_SHARE=$share"} $fixed meson test -C "$out/$name" --no-rebuild \
         --num-processes "$((3 * jobs))" --logbase "run-$stage" ${again:+"--wrapper=$again"} "$@" \
@@ -289,14 +289,14 @@ stage_asan() {
     export ASAN_OPTIONS=use_sigaltstack=0
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
     share=0
-    build_asan && check asan --no-suite source --timeout-multiplier 4
+    build_asan && check asan --no-suite source --timeout-multiplier 4 --num-processes "$((2 * jobs))"
 }
 
 stage_tsan() {
     export TSAN_OPTIONS="halt_on_error=1:suppressions=$root/tests/support/tsan.supp"
     share=1
     CC=clang CXX=clang++ build tsan -Db_sanitize=thread -Db_lundef=false -Dbench=disabled &&
-        check tsan --no-suite source --timeout-multiplier 4
+        check tsan --no-suite source --timeout-multiplier 4 --num-processes "$((2 * jobs))"
 }
 
 # run_scenario NAME WORD...: a program of tests/scenario by hand, in the tree of the stage gcc.
