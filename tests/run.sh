@@ -203,15 +203,19 @@ build() {
 check() {
     name=$1
     shift
-    rm -f "$out/$name/meson-logs/run-$stage"* "$out/$stage-again"
+    alone=
+    logs=$out/$name/meson-logs
+    rm -f "$logs/run-$stage"* "$logs/alone-$stage"* "$out/$stage-again"
     # Most of them mostly wait: three at once for each processor; two where a sanitizer makes them slow.
     # shellcheck disable=SC2086 # a word list on purpose
     env RQL_TEST_AGAIN="$out/$stage-again" ${share:+"RQL_TEST_SHARE=$share"} $fixed meson test -C "$out/$name" --no-rebuild \
         --num-processes "$((3 * jobs))" --logbase "run-$stage" ${again:+"--wrapper=$again"} "$@" \
         >"$out/$stage-test.log" 2>&1
     status=$?
+    [ "$status" -eq 0 ] || [ -z "$again" ] || check_alone
     [ ! -f "$out/$stage-again" ] || cat "$out/$stage-again"
-    counts=$(python3 "$root/tests/support/tally.py" "$out/$name/meson-logs/run-$stage"*.json) || {
+    # shellcheck disable=SC2086 # a word list on purpose
+    counts=$(python3 "$root/tests/support/tally.py" "$logs/run-$stage"*.json $alone) || {
         tail -n 50 "$out/$stage-test.log"
         verdict 1
         return 1
@@ -224,6 +228,18 @@ check() {
         verdict 1
     fi
     [ "$status" -eq 0 ] && [ "$2" -eq 0 ]
+}
+
+# check_alone: what has failed on a machine that kept it from running is run once more, one after the other.
+check_alone() {
+    stalled=$(python3 "$root/tests/support/tally.py" --stalled "$logs/run-$stage"*.json)
+    [ -n "$stalled" ] || return 0
+    echo "again, alone: $stalled"
+    # shellcheck disable=SC2086 # word lists on purpose
+    env RQL_TEST_AGAIN="$out/$stage-again" ${share:+"RQL_TEST_SHARE=$share"} $fixed meson test -C "$out/$name" --no-rebuild --num-processes 1 \
+        --logbase "alone-$stage" --timeout-multiplier 4 "--wrapper=$again" $stalled >>"$out/$stage-test.log" 2>&1
+    status=$?
+    alone=$(echo "$logs/alone-$stage"*.json)
 }
 
 sources() {

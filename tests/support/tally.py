@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Count what a meson test run proved, sub-tests one by one, and show the logs of what failed.
 
-Usage: tally.py LOG.json, as `meson test --logbase LOG` leaves it in meson-logs/.
-Failing logs go to standard error; standard output is one line: PASSED FAILED SKIPPED.
+Usage: tally.py [--stalled] LOG.json..., as `meson test --logbase LOG` leaves them in meson-logs/. Of a test
+that is in several the last one counts. Failing logs go to standard error; standard output is one line: PASSED
+FAILED SKIPPED, or with --stalled the tests that failed on a machine that kept them from running (again.py).
 """
 import json
 import pathlib
@@ -51,10 +52,22 @@ def show(test):
             print(test[part].rstrip(), file=sys.stderr)
 
 
-def main(log):
+def read(logs):
+    """The tests by name."""
+    lines = [line for log in logs for line in pathlib.Path(log).read_text().splitlines()]
+    return {test["name"]: test for test in map(json.loads, lines)}
+
+
+def was_stalled(test):
+    return test["result"] not in FINE and "\nagain: " in "\n" + test.get("stdout", "") + test.get("stderr", "")
+
+
+def main(*logs):
+    if logs[0] == "--stalled":
+        print(*[name.rsplit(" / ", 1)[-1] for name, test in read(logs[1:]).items() if was_stalled(test)])
+        return
     totals = [0, 0, 0]
-    for line in pathlib.Path(log).read_text().splitlines():
-        test = json.loads(line)
+    for test in read(logs).values():
         if test["result"] not in FINE:
             show(test)
         totals = [a + b for a, b in zip(totals, count(test))]
