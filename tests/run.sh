@@ -208,7 +208,7 @@ check() {
     rm -f "$logs/run-$stage"* "$logs/alone-$stage"* "$out/$stage-again"
     # Most of them mostly wait: three at once for each processor; two where a sanitizer makes them slow.
     # shellcheck disable=SC2086 # a word list on purpose
-    env RQL_TEST_AGAIN="$out/$stage-again" ${share:+"RQL_TEST_SHARE=$share"} $fixed meson test -C "$out/$name" --no-rebuild \
+    env RQL_TEST_AGAIN="$out/$stage-again" ${share:+"RQL_TEST_SHARE=$share"} ${slow:+"RQL_TEST_SLOW=$slow"} $fixed meson test -C "$out/$name" --no-rebuild \
         --num-processes "$((3 * jobs))" --logbase "run-$stage" ${again:+"--wrapper=$again"} "$@" \
         >"$out/$stage-test.log" 2>&1
     status=$?
@@ -236,7 +236,7 @@ check_alone() {
     [ -n "$stalled" ] || return 0
     echo "again, alone: $stalled"
     # shellcheck disable=SC2086 # word lists on purpose
-    env RQL_TEST_AGAIN="$out/$stage-again" ${share:+"RQL_TEST_SHARE=$share"} $fixed meson test -C "$out/$name" --no-rebuild --num-processes 1 \
+    env RQL_TEST_AGAIN="$out/$stage-again" ${share:+"RQL_TEST_SHARE=$share"} ${slow:+"RQL_TEST_SLOW=$slow"} $fixed meson test -C "$out/$name" --no-rebuild --num-processes 1 \
         --logbase "alone-$stage" --timeout-multiplier 4 "--wrapper=$again" $stalled >>"$out/$stage-test.log" 2>&1
     status=$?
     alone=$(echo "$logs/alone-$stage"*.json)
@@ -304,13 +304,13 @@ stage_asan() {
     # stack of its own for signals ASan then takes itself for a culprit at the thread's end.
     export ASAN_OPTIONS=use_sigaltstack=0
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-    share=0
+    share=0 slow=2
     build_asan && check asan --no-suite source --timeout-multiplier 4 --num-processes "$((2 * jobs))"
 }
 
 stage_tsan() {
     export TSAN_OPTIONS="halt_on_error=1:suppressions=$root/tests/support/tsan.supp"
-    share=1
+    share=1 slow=2
     CC=clang CXX=clang++ build tsan -Db_sanitize=thread -Db_lundef=false -Dbench=disabled &&
         check tsan --no-suite source --timeout-multiplier 4 --num-processes "$((2 * jobs))"
 }
@@ -562,6 +562,7 @@ say_time() {
 run() {
     stage=$1
     share= # of the scenarios: 0 or 1, all if it is empty
+    slow=  # a factor for all times
     again="python3 $root/tests/support/again.py" # emptied beside a --setup, which has a wrapper of its own
     before=$passed/$failed/$skipped
     started=$(date +%s)

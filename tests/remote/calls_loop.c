@@ -174,15 +174,22 @@ static void cancel(rql_loop *loop, rql_client *client, cJSON *words)
     answer(words, status, NULL);
 }
 
-/* What keeps a request from its lock. */
-static void tell_fault(rql_loop *loop, rql_client *client, cJSON *words)
+static rql_status do_nothing(void *data, rql_error *error)
+{
+    (void)data;
+    (void)error;
+    return RQL_OK;
+}
+
+/* On the loop's thread, where alone it may be asked. */
+static void tell_fault_here(rql_status done, const rql_error *none, void *words)
 {
     rql_status status = RQL_NOT_FOUND;
     rql_error error = {0};
     const struct request *request;
 
-    (void)loop;
-    (void)client;
+    (void)done;
+    (void)none;
     (void)pthread_mutex_lock(&mutex);
     request = request_in(words);
     if (request) {
@@ -190,6 +197,19 @@ static void tell_fault(rql_loop *loop, rql_client *client, cJSON *words)
     }
     (void)pthread_mutex_unlock(&mutex);
     answer(words, status, &error);
+}
+
+/* What keeps a request from its lock. */
+static void tell_fault(rql_loop *loop, rql_client *client, cJSON *words)
+{
+    const rql_work work = {do_nothing, tell_fault_here, words};
+    rql_error error = {0};
+    rql_status status = rql_run_async(loop, &work, &error);
+
+    (void)client;
+    if (status) {
+        answer(words, status, &error);
+    }
 }
 
 static void on_done(rql_status status, const rql_error *error, void *data)
