@@ -100,7 +100,7 @@ def a_command_under_a_lock_has_what_is_reserved_for_who_waits_for_it(server, rql
 
 def command_ends_when_one_of_the_locks_is_taken_away(server, rql):
     for name in "abc":
-        process = rql.start("series", "a", "b", "c", "--ttl", "600ms", "--", "sleep", "60")
+        process = rql.start("series", "a", "b", "c", "--ttl", "2s", "--", "sleep", "60")
         wait_until(lambda: server.is_locked("c"), "it runs")
         server.call("DEL", "rql:lock:" + name)
         result = finish(process)

@@ -81,6 +81,7 @@ def is_ended_by_a_signal_with_the_grant(server, rql, words):
     server.call("PEXPIRE", "rql:lock:a", "50")
     server.call("CLIENT", "PAUSE", "60000", "WRITE")  # it asks each 1.7 s, not knowing of the new end
     wait_until(lambda: "blocked_clients:1" in server.whole_reply("INFO", "clients"), "it asks")
+    wait_until(lambda: not server.is_locked("a"), "there is something to grant")
     is_for_lock = "cmd=publish" not in server.whole_reply("CLIENT", "LIST")
     if is_for_lock:
         os.kill(process.pid, signal.SIGSTOP)
