@@ -16,9 +16,8 @@
  */
 
 enum {
-    PAUSE_US = 20000,   /* between two calls of which the first got no reply */
-    SETTLING_US = 1000, /* between two looks whether a hand-over is settled */
-    BLOCK_SLACK_MS = 2  /* the gem takes back of an extension: ttl - elapsed - 2 */
+    PAUSE_US = 20000,  /* between two calls of which the first got no reply */
+    BLOCK_SLACK_MS = 2 /* the gem takes back of an extension: ttl - elapsed - 2 */
 };
 
 /* This fault of an idempotent call may be gone at the next one. */
@@ -265,20 +264,14 @@ static enum rqli_op_next next(struct rqli_op *op)
     }
     self->is_waiting = must_wait(self);
     if (self->is_waiting) {
-        op->again_us = rqli_now_us() + SETTLING_US;
+        op->again_us = rqli_now_us() + RQLI_TRANSFER_LOOK_US;
         return RQLI_OP_WAIT;
     }
     return RQLI_OP_AGAIN;
 }
 
-static void woken(struct rqli_op *op, enum rqli_wake wake)
-{
-    (void)op;
-    (void)wake;
-}
-
 static const struct rqli_op_ops ops = {
-    .write = write_end, .read = read_end, .next = next, .woken = woken, .placed = placed};
+    .write = write_end, .read = read_end, .next = next, .placed = placed};
 
 /* gives_back: on a loop these calls go ahead of those that ask for locks. */
 static void begin(struct rqli_end *self, rql_client *client, struct rqli_end_part *parts)

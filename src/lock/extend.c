@@ -14,8 +14,6 @@
  * has ended does not keep the others from their new ttl.
  */
 
-enum { SETTLING_US = 1000 }; /* between two looks whether a hand-over is settled */
-
 rql_status rqli_extend_check(int64_t ttl_ms, rql_error *error)
 {
     if (ttl_ms < 1 || ttl_ms > RQL_TTL_MAX_MS) {
@@ -102,13 +100,7 @@ static bool is_gone(const struct rqli_extend *self)
 static bool must_wait(const struct rqli_extend *self)
 {
     return self->op.n_calls == 1 && rqli_transfer_is_open(self->locks[0]->transfer) &&
-           rqli_now_us() + SETTLING_US < self->op.until_us;
-}
-
-static void woken(struct rqli_op *op, enum rqli_wake wake)
-{
-    (void)op;
-    (void)wake;
+           rqli_now_us() + RQLI_TRANSFER_LOOK_US < self->op.until_us;
 }
 
 /* One round, not repeated: on a fault the old deadline stands, and the caller may ask again. */
@@ -120,7 +112,7 @@ static enum rqli_op_next next(struct rqli_op *op)
         return RQLI_OP_OVER;
     }
     if (must_wait(self)) {
-        op->again_us = rqli_now_us() + SETTLING_US;
+        op->again_us = rqli_now_us() + RQLI_TRANSFER_LOOK_US;
         return RQLI_OP_WAIT;
     }
     self->has_asked = true;
@@ -136,7 +128,7 @@ void rqli_extend_init(struct rqli_extend *self, rql_lock *const *locks, size_t c
                       int64_t ttl_ms)
 {
     static const struct rqli_op_ops ops = {
-        .write = write_extend, .read = read_extend, .next = next, .woken = woken};
+        .write = write_extend, .read = read_extend, .next = next};
     const rql_client *client = locks[0]->client;
 
     self->op = (struct rqli_op){

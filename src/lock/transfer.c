@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEP_US = 1000 };
-
 bool rqli_transfer_has_room(const rql_lock_options *options)
 {
     size_t size = 0;
@@ -69,7 +67,7 @@ void rqli_transfer_await(const struct rqli_transfer *self, int64_t until_us)
     int64_t now_us = rqli_now_us();
 
     while (rqli_transfer_is_open(self) && now_us < until_us) {
-        rqli_signal_wait(&never, 0, now_us + STEP_US);
+        rqli_signal_wait(&never, 0, now_us + RQLI_TRANSFER_LOOK_US);
         now_us = rqli_now_us();
     }
 }

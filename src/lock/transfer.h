@@ -73,6 +73,9 @@ static inline bool rqli_transfer_is_open(const struct rqli_transfer *self)
     return self && atomic_load_explicit(&self->state, memory_order_acquire) == RQLI_TRANSFER_SENT;
 }
 
+/* Between two looks of who waits for it to be settled: nobody is woken by that. */
+enum { RQLI_TRANSFER_LOOK_US = 1000 };
+
 /* The new owner is about to ask the server about its lock: waits until that is settled, or until
  * until_us. NULL: there is nothing to wait for. */
 void rqli_transfer_await(const struct rqli_transfer *self, int64_t until_us);

@@ -30,7 +30,7 @@ struct rqli_op_ops {
                  const struct rqli_reply *reply, const rql_error *fault);
     /* Asked first of all, and after each round and each wait. */
     enum rqli_op_next (*next)(struct rqli_op *op);
-    /* A wait has ended. NULL: it never waits. */
+    /* A wait has ended. NULL: it only waits for time to pass. */
     void (*woken)(struct rqli_op *op, enum rqli_wake wake);
     /* With op->generation: the calls are in the stream, and not sent yet. */
     void (*placed)(struct rqli_op *op);
@@ -53,6 +53,13 @@ struct rqli_op {
     bool is_cancelled;   /* its caller wants it no more */
     rql_status status;
 };
+
+static inline void rqli_op_on_woken(struct rqli_op *op, enum rqli_wake wake)
+{
+    if (op->ops->woken) {
+        op->ops->woken(op, wake);
+    }
+}
 
 /* ---- on the thread of its caller ---- */
 

@@ -345,7 +345,7 @@ bool rqli_op_start(struct rqli_op_task *self)
 void rqli_op_wake(struct rqli_op_task *self, enum rqli_wake wake)
 {
     if (self->state == RQLI_OP_TASK_WAITING) {
-        self->op->ops->woken(self->op, wake);
+        rqli_op_on_woken(self->op, wake);
         step(self);
     }
 }

@@ -166,10 +166,10 @@ rql_status rqli_op_run(struct rqli_op *op, struct rqli_conn *conn,
 
     while (next != RQLI_OP_OVER) {
         if (next == RQLI_OP_WAIT && op->waiter && op->waiter->has_joined) {
-            op->ops->woken(op, rqli_push_threads_wait(subscriber, op->waiter, op->again_us));
+            rqli_op_on_woken(op, rqli_push_threads_wait(subscriber, op->waiter, op->again_us));
         } else if (next == RQLI_OP_WAIT) {
             rqli_signal_wait(&never, 0, op->again_us);
-            op->ops->woken(op, RQLI_WAKE_TIME);
+            rqli_op_on_woken(op, RQLI_WAKE_TIME);
         } else {
             run_round(op, conn);
         }
