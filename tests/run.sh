@@ -312,7 +312,7 @@ stage_tsan() {
     export TSAN_OPTIONS="halt_on_error=1:suppressions=$root/tests/support/tsan.supp"
     share=1 slow=2
     CC=clang CXX=clang++ build tsan -Db_sanitize=thread -Db_lundef=false -Dbench=disabled &&
-        check tsan --no-suite source --timeout-multiplier 4 --num-processes "$((2 * jobs))"
+        check tsan --no-suite source --no-suite cli --timeout-multiplier 4 --num-processes "$((2 * jobs))"
 }
 
 # run_scenario NAME WORD...: a program of tests/scenario by hand, in the tree of the stage gcc.
