@@ -387,7 +387,7 @@ rql_status rql_flush_zombies(rql_client *client, const rql_swarm_options *option
         return status;
     }
     init(&flush, client, &read);
-    status = rqli_op_run(begin(&flush, "0"), client->conn, NULL);
+    status = rqli_op_run(begin(&flush, "0"), rqli_client_conn(client), NULL);
     if (status < 0 && error) {
         *error = flush.fault;
     }

@@ -290,7 +290,7 @@ rql_status rql_probe_hosts(rql_client *client, rql_text_list **hosts, int64_t *a
         return status;
     }
     rqli_hosts_add(client->hosts, rqli_thread_id(), false);
-    status = rqli_op_run(begin_op(&probe), client->conn, NULL);
+    status = rqli_op_run(begin_op(&probe), rqli_client_conn(client), NULL);
     if (status < 0 && error) {
         *error = probe.fault;
     }

@@ -141,6 +141,13 @@ typedef struct rql_options {
     int64_t zombie_flush_period_ms;
     int64_t zombie_lock_scan_size;  /**< COUNT of SCAN for locks. 1 to 100000. Default 500. */
     int64_t zombie_queue_scan_size; /**< The same for queues. Default 500. */
+
+    /**
+     * Command connections that the client's threads share, at most. 1 to 4. Default 4. There is one
+     * as long as no two threads ask at the same time; one more is opened when two have met on one
+     * of them, and stays. Its loops, the subscription and the background thread have others.
+     */
+    int64_t connections;
 } rql_options;
 
 /** One pair of metadata, kept in the lock and readable by everybody. */

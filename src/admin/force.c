@@ -78,8 +78,8 @@ rql_status rql_extend_by_secret(rql_client *client, const char *name, const char
     rqli_call_text(&call, secret);
     rqli_call_int(&call, ttl_ms);
     rqli_call_random(&call);
-    status = rqli_call_run(client->conn, &call, rqli_client_budget_us(client, rqli_now_us()),
-                           &exchange, error);
+    status = rqli_call_run(rqli_client_conn(client), &call,
+                           rqli_client_budget_us(client, rqli_now_us()), &exchange, error);
     if (status) {
         return status;
     }
@@ -129,7 +129,7 @@ static rql_status unlock(rql_client *client, const struct rqli_keys *keys, rql_u
                          rql_error *error)
 {
     RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(client->conn);
+    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(client));
     rql_status status;
 
     if (!exchange) {
@@ -175,7 +175,8 @@ rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_res
     }
     /* Puts our waiters back by their records, and gives the lock to the first. A fault is no
      * matter: the next poll does the same, and the unlocking is done. */
-    (void)rqli_serve(client->conn, &lock.keys, rqli_client_budget_us(client, rqli_now_us()));
+    (void)rqli_serve(rqli_client_conn(client), &lock.keys,
+                     rqli_client_budget_us(client, rqli_now_us()));
     notify_unlocked(client, &lock.keys, &result);
     if (out) {
         *out = result;
@@ -202,8 +203,8 @@ rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms
     }
     rqli_call_init(&call, RQLI_SCRIPT_FORCE_EXTEND, &lock.keys);
     rqli_call_int(&call, add_ms);
-    status = rqli_call_run(client->conn, &call, rqli_client_budget_us(client, rqli_now_us()),
-                           &exchange, error);
+    status = rqli_call_run(rqli_client_conn(client), &call,
+                           rqli_client_budget_us(client, rqli_now_us()), &exchange, error);
     if (status) {
         return status;
     }
@@ -214,7 +215,8 @@ rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms
         return RQL_NOT_FOUND;
     }
     if (add_ms < 0) { /* it may have ended by that */
-        (void)rqli_serve(client->conn, &lock.keys, rqli_client_budget_us(client, rqli_now_us()));
+        (void)rqli_serve(rqli_client_conn(client), &lock.keys,
+                         rqli_client_budget_us(client, rqli_now_us()));
     }
     return RQL_OK;
 }
@@ -242,7 +244,7 @@ static int64_t poll_until_us(const struct check *self)
 static rql_status poll(struct check *self, int64_t *left_ms, rql_error *error)
 {
     RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(self->client->conn);
+    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(self->client));
     const struct rqli_reply *is_held;
     const struct rqli_reply *left;
     rql_status status;

@@ -307,7 +307,7 @@ rql_status rqli_walk_take(struct rqli_walk *self, const struct rqli_exchange *ex
 rql_status rqli_walk_read(const struct rqli_reader *reader, struct rqli_walk *self, int64_t count)
 {
     RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(reader->client->conn);
+    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(reader->client));
     rql_status status;
 
     if (exchange) {
@@ -383,7 +383,7 @@ void rqli_cost_ask_memory(struct rqli_command *command, struct rqli_slice key)
 static rql_status measure(const struct rqli_reader *reader, struct rqli_batch *batch, size_t n)
 {
     RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(reader->client->conn);
+    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(reader->client));
     rql_status status;
 
     for (size_t i = 0; exchange && i < n; i++) {

@@ -217,7 +217,7 @@ static rql_status read_pages(const struct rqli_reader *reader, struct rqli_queue
                              size_t n)
 {
     RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(reader->client->conn);
+    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(reader->client));
     rql_status status;
 
     for (size_t i = 0; exchange && i < n; i++) {
@@ -236,7 +236,7 @@ static rql_status read_some_hosts(const struct rqli_reader *reader, struct readi
                                   bool *has_more)
 {
     RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(reader->client->conn);
+    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(reader->client));
     const struct rqli_reply *reply;
     size_t room = RQLI_QUEUE_HOSTS;
     rql_status status;

@@ -435,11 +435,13 @@ rql_status rqli_acquire_run(struct rqli_acquire *self, rql_error *error)
     rql_error detail = {.status = RQL_OK};
 
     self->error = &detail;
+    self->waiter.conn = rqli_client_conn(self->client);
     if (self->options->auto_extend) {
         rqli_leases_prepare(self->client->leases, deadline_us(self));
     }
     if (rqli_acquire_begin(self)) {
-        (void)rqli_op_run(&self->op, self->client->conn, self->client->pushes);
+        self->conn = self->waiter.conn;
+        (void)rqli_op_run(&self->op, self->conn, self->client->pushes);
     }
     if (self->op.status > 0 && self->options->refusal) {
         rqli_refusal_fill(self, self->options->detailed_acq_timeout_error);

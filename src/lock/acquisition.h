@@ -49,6 +49,7 @@ struct rqli_acquire {
     struct rqli_waiter_nonce waiting; /* of one lock */
     struct rqli_acquire_result *result;
 
+    struct rqli_conn *conn;    /* on the thread of its caller: all its calls go over this one */
     struct rqli_op_task *task; /* on a loop; NULL: on the thread of its caller */
     struct rql_loop *loop;
     uint64_t watch; /* there: position in its stream of the check of Ruby's lock, or 0 */

@@ -17,6 +17,11 @@
 /* The least grace; and how far beyond twice those before it one round trip may count. */
 enum { LEAST_GRACE_US = 50000, MOST_MORE_US = 50000 };
 
+struct rqli_conn *rqli_client_conn(rql_client *client)
+{
+    return rqli_conns_choose(&client->conns);
+}
+
 /* Also guards against use after fork(): the sockets and threads of a client are its process's. */
 rql_status rqli_client_check(const rql_client *client, rql_error *error)
 {
@@ -71,9 +76,10 @@ int64_t rqli_client_budget_us(const rql_client *client, int64_t now_us)
 
 /* Login found a replica: whether it still is one, asked by a write that changes nothing. Then its
  * connection is dropped, for the next one may lead to the master. */
-static rql_status check_writable(const rql_client *client, int64_t deadline_us, rql_error *error)
+static rql_status check_writable(const rql_client *client, struct rqli_conn *conn,
+                                 int64_t deadline_us, rql_error *error)
 {
-    struct rqli_exchange *exchange = rqli_exchange_take(client->conn);
+    struct rqli_exchange *exchange = rqli_exchange_take(conn);
     rql_status status;
 
     if (!exchange) {
@@ -93,16 +99,18 @@ static rql_status check_writable(const rql_client *client, int64_t deadline_us, 
 rql_status rql_client_connect(rql_client *client, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
+    struct rqli_conn *conn;
     int64_t deadline_us;
     rql_status status = rqli_client_check(client, error);
 
     if (status) {
         return status;
     }
+    conn = rqli_client_conn(client);
     deadline_us = rqli_client_budget_us(client, rqli_now_us());
-    status = rqli_conn_connect(client->conn, deadline_us, error);
-    if (!status && rqli_conn_was_read_only(client->conn)) {
-        status = check_writable(client, deadline_us, error);
+    status = rqli_conn_connect(conn, deadline_us, error);
+    if (!status && rqli_conn_was_read_only(conn)) {
+        status = check_writable(client, conn, deadline_us, error);
     }
     return status;
 }
@@ -128,7 +136,7 @@ const char *rql_current_host_id(const rql_client *client, char out[RQL_ID_SIZE])
 rql_status rqli_query(rql_client *client, struct rqli_exchange **out, rql_error *error, ...)
 {
     RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(client->conn);
+    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(client));
     const char *name;
     const char *where;
     rql_status status;

@@ -9,7 +9,7 @@
 #include "base/scope.h"
 #include "lock/clock_offset.h"
 #include "lock/holders.h"
-#include "net/conn.h"
+#include "net/conns.h"
 #include "net/url.h"
 #include "wire/command.h"
 
@@ -21,7 +21,6 @@
 
 struct rqli_hosts;
 struct rqli_leases;
-struct rqli_conn;
 struct rqli_stats;
 struct rqli_push_threads;
 
@@ -31,7 +30,7 @@ struct rql_client {
     rql_lock_options of_calls;    /* what they say of a call that says nothing */
     struct rqli_endpoint endpoint;
     char identity[RQLI_HEX_SIZE];
-    struct rqli_conn *conn;           /* commands of the callers */
+    struct rqli_conns conns;          /* commands of the callers */
     struct rqli_push_threads *pushes; /* pushes to the waiters */
     struct rqli_leases *leases;       /* leases, and what the background thread does */
     struct rqli_stats *stats;
@@ -43,19 +42,18 @@ struct rql_client {
     struct rql_swarm *_Atomic running_swarm; /* that or the caller's; not freed yet */
     char *url;                     /* for the connections of its swarm; has the password */
     bool is_member;                /* fork was joined */
-    atomic_bool was_connected;     /* and its clock was learned from */
+    atomic_bool was_connected;     /* by a thread */
     _Atomic int64_t round_trip_us; /* to the server and back, of late; 0: not known */
     _Atomic uint64_t n_acquirers;  /* requests that are acquirers of their own */
-    _Atomic uint64_t
-        knows_transfer; /* generation of the connection that has carried one; 0: none */
 
     struct {
         pthread_mutex_t mutex;
         struct rqli_clock_offset clock_offset;
-        uint64_t tracking_conn;   /* generations that CLIENT TRACKING was set up for */
-        uint64_t tracking_pushes; /* a new one of either begins anew */
-    } shared;                     /* everything in here under shared.mutex */
+    } shared; /* everything in here under shared.mutex; rqli_conn_notes::tracking too */
 };
+
+/* For what the calling thread is about to ask. */
+struct rqli_conn *rqli_client_conn(rql_client *client);
 
 /* RQL_E_INVALID for NULL, RQL_E_FORKED in a child of the client's process. */
 rql_status rqli_client_check(const rql_client *client, rql_error *error);

@@ -19,7 +19,7 @@ static void abandon(void *self)
 {
     rql_client *client = self;
 
-    rqli_conn_abandon(client->conn);
+    rqli_conns_abandon(&client->conns);
     rqli_push_threads_abandon(client->pushes);
     rqli_leases_abandon(client->leases);
 }
@@ -42,13 +42,16 @@ static void set_up_endpoint(rql_client *client)
  * fork last, when all is there that abandon() touches. */
 static rql_status build(rql_client *client, rql_error *error)
 {
+    bool has_conns;
+
     client->stats = rqli_stats_new();
     set_up_endpoint(client);
-    client->conn = rqli_conn_new(&client->endpoint);
+    has_conns =
+        rqli_conns_init(&client->conns, &client->endpoint, (unsigned)client->options.connections);
     client->pushes = rqli_push_threads_new(&client->endpoint);
     client->leases = rqli_leases_new(client);
     client->hosts = rqli_hosts_new();
-    if (!client->conn || !client->pushes || !client->leases || !client->stats || !client->hosts ||
+    if (!has_conns || !client->pushes || !client->leases || !client->stats || !client->hosts ||
         !client->url) {
         return rqli_fail_nomem(error);
     }
@@ -99,7 +102,7 @@ rql_client *rqli_client_free(rql_client *client)
     }
     rqli_leases_free(client->leases);
     rqli_push_threads_free(client->pushes);
-    rqli_conn_free(client->conn);
+    rqli_conns_fini(&client->conns);
     rqli_stats_free(client->stats);
     rqli_hosts_free(client->hosts);
     rqli_freelist_fini(&client->handles);

@@ -361,9 +361,13 @@ void rqli_end_init(struct rqli_end *self, struct rqli_end_part *parts, rql_lock 
     self->op.pushes_first = count == 1 && locks[0]->handed_over; /* others wait, most likely */
 }
 
+/* Over the connection that has brought the lock: what is said of it goes behind its hand-over. */
 static rql_status run(struct rqli_end *self, rql_error *error)
 {
-    rql_status status = rqli_op_run(&self->op, self->client->conn, NULL);
+    const rql_lock *lock = self->on.lock;
+    struct rqli_conns *conns = &self->client->conns;
+    struct rqli_conn *carrier = lock ? rqli_conns_find(conns, lock->carrier) : NULL;
+    rql_status status = rqli_op_run(&self->op, carrier ? carrier : rqli_conns_choose(conns), NULL);
 
     if (status < 0 && error) {
         *error = self->error;

@@ -150,7 +150,7 @@ rql_status rqli_extend(rql_lock *const *locks, size_t count, int64_t ttl_ms, rql
     rql_status status;
 
     rqli_extend_init(&self, locks, count, ttl_ms);
-    status = rqli_op_run(&self.op, locks[0]->client->conn, NULL);
+    status = rqli_op_run(&self.op, rqli_client_conn(locks[0]->client), NULL);
     if (status < 0 && error) {
         *error = self.error;
     }

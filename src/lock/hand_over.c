@@ -27,7 +27,12 @@ enum {
 
 const void *rqli_hand_over_carrier(const struct rqli_hand_over *self)
 {
-    return self->loop ? (const void *)self->loop->op.conn : self->lock->client->conn;
+    const void *carrier = self->lock->carrier;
+
+    if (self->loop) {
+        return self->loop->op.conn;
+    }
+    return carrier ? rqli_conns_find(&self->lock->client->conns, carrier) : NULL;
 }
 
 /* Its lease is relied on, and was granted over the connection that is there: so the server that
@@ -37,8 +42,8 @@ static bool may_choose(const struct rqli_hand_over *self, int64_t now_us)
     const rql_lock *lock = self->lock;
     const struct rqli_lease *lease = &lock->kept.lease;
 
-    if (lock->carrier != rqli_hand_over_carrier(self) || lock->process != RQL_LOCK_OBTAINING ||
-        rqli_lease_state(lease, now_us) != RQL_HELD ||
+    if (!lock->carrier || lock->carrier != rqli_hand_over_carrier(self) ||
+        lock->process != RQL_LOCK_OBTAINING || rqli_lease_state(lease, now_us) != RQL_HELD ||
         rqli_lease_end_us(lease) - now_us < LEAST_US) {
         return false;
     }
@@ -142,7 +147,11 @@ void rqli_hand_over_abandon(struct rqli_hand_over *self)
 /* The generation of the last connection that has carried one. */
 static _Atomic uint64_t *known(const struct rqli_hand_over *self)
 {
-    return self->loop ? &self->loop->knows_transfer : &self->lock->client->knows_transfer;
+    struct rqli_conns *conns = &self->lock->client->conns;
+
+    return self->loop
+               ? &self->loop->knows_transfer
+               : &rqli_conn_notes(rqli_conns_find(conns, self->transfer->carrier))->knows_transfer;
 }
 
 /* Where the server may not know the script yet its text is brought: an answer that it does not

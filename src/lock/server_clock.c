@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "lock/leases.h"
-#include "net/conn.h"
 #include "net/socket.h"
 
 /*
@@ -72,7 +71,7 @@ int64_t rqli_server_clock_now_us(rql_client *client)
 {
     struct rqli_clock_reading reading;
 
-    if (rqli_conn_clock(client->conn, &reading)) {
+    if (rqli_conn_clock(rqli_client_conn(client), &reading)) {
         /* The server read its clock after sent_us: so this is its time now or a little later. */
         return reading.server_us + (rqli_now_us() - reading.sent_us);
     }

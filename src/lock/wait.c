@@ -85,19 +85,22 @@ void rqli_wait_behind(struct rqli_acquire *self, struct rqli_slice in_front)
                                  rqli_transfer_has_room(self->options);
 }
 
-/* Afterwards nobody asks the connection any more: all acquisitions go through its mutex. */
+/* Its clock is learned from, and what connecting takes is not taken from the answer's time.
+ * Afterwards nobody asks the connection any more: all acquisitions go through its mutex. */
 rql_status rqli_wait_connect(struct rqli_acquire *self, rql_error *error)
 {
     rql_client *client = self->client;
+    struct rqli_conn_notes *notes = self->loop ? NULL : rqli_conn_notes(self->conn);
     struct rqli_clock_reading reading;
     rql_status status;
 
-    if (self->loop || atomic_load_explicit(&client->was_connected, memory_order_relaxed)) {
+    if (!notes || atomic_load_explicit(&notes->was_up, memory_order_relaxed)) {
         return RQL_OK;
     }
-    status = rqli_conn_connect(client->conn, self->op.until_us, error);
-    if (rqli_conn_clock(client->conn, &reading)) {
+    status = rqli_conn_connect(self->conn, self->op.until_us, error);
+    if (rqli_conn_clock(self->conn, &reading)) {
         rqli_server_clock_learn(client, &reading);
+        atomic_store_explicit(&notes->was_up, true, memory_order_relaxed);
         atomic_store_explicit(&client->was_connected, true, memory_order_relaxed);
     }
     self->op.until_us = status ? self->op.until_us : rqli_wait_until_us(self, rqli_now_us());
@@ -153,6 +156,57 @@ bool rqli_wait_has_come(struct rqli_acquire *self, enum rqli_wake *out)
 
 /* ---- a thread ---- */
 
+/* Once for each pair of connections: changes of keys that we look at go to our subscriber. */
+static bool needs_set_up(const struct rqli_acquire *self, uint64_t conn, uint64_t subscriber)
+{
+    struct rqli_conn_notes *notes = rqli_conn_notes(self->conn);
+    bool needed;
+
+    (void)pthread_mutex_lock(&self->client->shared.mutex);
+    needed = notes->tracking != conn || notes->tracking_pushes != subscriber;
+    notes->tracking = conn;
+    notes->tracking_pushes = subscriber;
+    (void)pthread_mutex_unlock(&self->client->shared.mutex);
+    return needed;
+}
+
+void rqli_tracking_write(struct rqli_command *command, struct rqli_slice lock_key,
+                         int64_t subscriber_id)
+{
+    char id[24];
+
+    if (subscriber_id > 0) {
+        (void)snprintf(id, sizeof id, "%lld", (long long)subscriber_id);
+        rqli_command_words(command, "CLIENT", "TRACKING", "ON", "REDIRECT", id, "OPTIN", NULL);
+    }
+    /* In one write: a command in between would use up the opt-in. */
+    rqli_command_words(command, "CLIENT", "CACHING", "YES", NULL);
+    rqli_command_begin(command, 3);
+    rqli_command_text(command, "HGET");
+    rqli_command_slice(command, lock_key);
+    rqli_command_text(command, "acq_id");
+}
+
+/* Set up once for each pair of connections, then armed for one key at a time. The reply says who
+ * holds the lock now: nil, it is free, and no notice will come. */
+static bool arm(const struct rqli_acquire *self, uint64_t generation,
+                const struct rqli_push_view *around)
+{
+    struct rqli_exchange *exchange = rqli_exchange_take(self->conn);
+    bool is_free = false;
+
+    if (!exchange) {
+        return false;
+    }
+    rqli_tracking_write(&exchange->command, self->watched,
+                        needs_set_up(self, generation, around->generation) ? around->client_id : 0);
+    if (rqli_exchange_run(exchange, rqli_wait_until_us(self, rqli_now_us()), NULL) == RQL_OK) {
+        is_free = exchange->reply[exchange->command.n_commands - 1].type == RQLI_REPLY_NIL;
+    }
+    rqli_exchange_give(exchange);
+    return is_free;
+}
+
 /* True: the lock was free when the watch began; no push reports what happened before that. */
 static bool watch_ruby(struct rqli_acquire *self, uint64_t generation)
 {
@@ -164,16 +218,14 @@ static bool watch_ruby(struct rqli_acquire *self, uint64_t generation)
         return false;
     }
     rqli_wait_arm(self, generation);
-    return around.is_listening &&
-           rqli_tracking_arm(self->client, self->watched, generation, &around,
-                             rqli_wait_until_us(self, rqli_now_us()));
+    return around.is_listening && arm(self, generation, &around);
 }
 
 /* To all who listen on our channel. How many they are; below 0: nobody knows. */
 static int64_t say_hello(const struct rqli_acquire *self)
 {
     rql_client *client = self->client;
-    struct rqli_exchange *exchange = rqli_exchange_take(client->conn);
+    struct rqli_exchange *exchange = rqli_exchange_take(self->conn);
     int64_t n_received = -1;
 
     if (exchange) {
@@ -225,55 +277,4 @@ enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generat
     }
     ping_subscription(self);
     return self->watched.data && watch_ruby(self, generation) ? RQLI_WAIT_ASK : RQLI_WAIT_ON;
-}
-
-/* Once for each pair of connections: changes of keys that we look at go to our subscriber. */
-static bool needs_set_up(rql_client *client, uint64_t conn, uint64_t subscriber)
-{
-    bool needed;
-
-    (void)pthread_mutex_lock(&client->shared.mutex);
-    needed = client->shared.tracking_conn != conn || client->shared.tracking_pushes != subscriber;
-    client->shared.tracking_conn = conn;
-    client->shared.tracking_pushes = subscriber;
-    (void)pthread_mutex_unlock(&client->shared.mutex);
-    return needed;
-}
-
-void rqli_tracking_write(struct rqli_command *command, struct rqli_slice lock_key,
-                         int64_t subscriber_id)
-{
-    char id[24];
-
-    if (subscriber_id > 0) {
-        (void)snprintf(id, sizeof id, "%lld", (long long)subscriber_id);
-        rqli_command_words(command, "CLIENT", "TRACKING", "ON", "REDIRECT", id, "OPTIN", NULL);
-    }
-    /* In one write: a command in between would use up the opt-in. */
-    rqli_command_words(command, "CLIENT", "CACHING", "YES", NULL);
-    rqli_command_begin(command, 3);
-    rqli_command_text(command, "HGET");
-    rqli_command_slice(command, lock_key);
-    rqli_command_text(command, "acq_id");
-}
-
-/* Set up once for each pair of connections, then armed for one key at a time. The reply says who
- * holds the lock now: nil, it is free, and no notice will come. */
-bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key, uint64_t conn_generation,
-                       const struct rqli_push_view *around, int64_t until_us)
-{
-    struct rqli_exchange *exchange = rqli_exchange_take(client->conn);
-    bool is_free = false;
-
-    if (!exchange) {
-        return false;
-    }
-    rqli_tracking_write(
-        &exchange->command, lock_key,
-        needs_set_up(client, conn_generation, around->generation) ? around->client_id : 0);
-    if (rqli_exchange_run(exchange, until_us, NULL) == RQL_OK) {
-        is_free = exchange->reply[exchange->command.n_commands - 1].type == RQLI_REPLY_NIL;
-    }
-    rqli_exchange_give(exchange);
-    return is_free;
 }

@@ -59,15 +59,9 @@ enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generat
  * (CLIENT TRACKING, lua/README.md 31). A hint: polling goes on in any case. */
 
 struct rqli_command;
-struct rqli_push_view;
 
-/* Arms one notice for the lock's next change. conn_generation is the command connection's, `around`
- * the subscriber that gets it. True: the lock is free by now, and the reply said so in time. */
-bool rqli_tracking_arm(rql_client *client, struct rqli_slice lock_key, uint64_t conn_generation,
-                       const struct rqli_push_view *around, int64_t until_us);
-
-/* The commands for it, the last of which asks who holds the lock: nil, it is free.
- * subscriber_id: to redirect to, if that is to be set up; else 0. */
+/* The commands for one notice of the lock's next change, the last of which asks who holds the lock:
+ * nil, it is free. subscriber_id: to redirect to, if that is to be set up; else 0. */
 void rqli_tracking_write(struct rqli_command *command, struct rqli_slice lock_key,
                          int64_t subscriber_id);
 

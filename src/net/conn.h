@@ -15,6 +15,7 @@
 #include "wire/reply.h"
 
 #include <rql/status.h>
+#include <stdatomic.h>
 
 struct rqli_clock_reading;
 struct rqli_endpoint;
@@ -74,13 +75,22 @@ void rqli_conn_drop(struct rqli_conn *self, uint64_t generation);
 rql_status rqli_exchange_fault(const struct rqli_exchange *exchange, const struct rqli_reply *reply,
                                const char *what, const char *where, rql_error *error);
 
-/* What this connection has done so far. Any thread. */
-struct rqli_conn_counts {
-    int64_t commands;
-    int64_t connections;
+/* Commands that were put in its stream so far. Any thread. */
+int64_t rqli_conn_n_commands(struct rqli_conn *self);
+
+/* True, once: two callers had exchanges in flight at a time, since it was last asked. Any thread;
+ * costs no mutex. */
+bool rqli_conn_take_crowded(struct rqli_conn *self);
+
+/* What those who use it note about it, by its generation; it does not touch that itself. */
+struct rqli_conn_notes {
+    _Atomic uint64_t knows_transfer; /* that has carried a transfer, and so knows the script */
+    uint64_t tracking;        /* CLIENT TRACKING was set up; this and the next under their mutex */
+    uint64_t tracking_pushes; /* for the subscriber of that generation */
+    atomic_bool was_up;       /* there was one, and its clock was learned from */
 };
 
-struct rqli_conn_counts rqli_conn_counts(struct rqli_conn *self);
+struct rqli_conn_notes *rqli_conn_notes(struct rqli_conn *self);
 
 /* In a fork child: closes the socket without a word and takes no lock. */
 void rqli_conn_abandon(struct rqli_conn *self);

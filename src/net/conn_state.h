@@ -44,6 +44,8 @@ struct rqli_conn {
     struct rqli_socket sock;       /* fd: by whoever connects, reads or writes, as below */
     struct rqli_freelist freelist; /* exchanges */
     rqli_signal n_attempts;        /* to connect, that are over; who waits for one sleeps on it */
+    struct rqli_conn_notes notes;
+    atomic_bool is_crowded; /* two callers at a time */
 
     struct {
         pthread_mutex_t mutex;

@@ -85,15 +85,25 @@ void rqli_conn_abandon(struct rqli_conn *self)
     }
 }
 
-struct rqli_conn_counts rqli_conn_counts(struct rqli_conn *self)
+int64_t rqli_conn_n_commands(struct rqli_conn *self)
 {
-    struct rqli_conn_counts counts;
+    int64_t n_commands;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
-    counts.commands = self->shared.n_commands;
-    counts.connections = (int64_t)self->shared.generation;
+    n_commands = self->shared.n_commands;
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    return counts;
+    return n_commands;
+}
+
+bool rqli_conn_take_crowded(struct rqli_conn *self)
+{
+    return atomic_load_explicit(&self->is_crowded, memory_order_relaxed) &&
+           atomic_exchange_explicit(&self->is_crowded, false, memory_order_relaxed);
+}
+
+struct rqli_conn_notes *rqli_conn_notes(struct rqli_conn *self)
+{
+    return &self->notes;
 }
 
 /* ---- exchanges ---- */

@@ -51,7 +51,9 @@ static bool put_in_stream(struct rqli_conn *self, struct exchange *exchange)
     rqli_stream_expect(&self->shared.stream, &exchange->call, exchange->visible.sent_us);
     self->shared.n_commands += command->n_commands;
     rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_COMMANDS, command->n_commands);
-    self->shared.callers++;
+    if (self->shared.callers++ > 0) {
+        atomic_store_explicit(&self->is_crowded, true, memory_order_relaxed);
+    }
     self->shared.n_unsent++;
     return true;
 }

@@ -29,6 +29,7 @@ struct rqli_table {
     struct rqli_table_entry *few[RQLI_TABLE_FEW];
 };
 
+struct rqli_conn;
 struct rqli_waiter;
 struct rqli_transfer;
 
@@ -41,13 +42,16 @@ struct rqli_waiter_nonce {
     struct rqli_table_entry by_acquirer;
 };
 
-/* One that waits. The first five are set by its owner, and outlive its stay. */
+/* One that waits. The first six are set by its owner, and outlive its stay. */
 struct rqli_waiter {
     struct rqli_slice lock_key; /* empty: it waits for several locks, and leads itself */
     const char *acquirer;       /* may be there once for each lock */
     struct rqli_waiter_nonce *nonces;
     size_t n_nonces;
     int64_t deadline_us; /* of a thread: it connects for all no longer than that */
+    /* Of a thread: over which it asks. Behind others it is that of who leads: what is asked of one
+     * lock at a time goes together. */
+    struct rqli_conn *conn;
 
     /* Hand-overs inside the client: lock/hand_over.h. Its owner sets in_front and may_be_handed
      * while it does not sleep. */

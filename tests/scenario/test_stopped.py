@@ -97,7 +97,7 @@ def check_all_is_done(world, actor, before):
 
 @scenario(kinds=["thread"], counts=[1], is_timed=True)
 def who_writes_for_others_ends_by_its_own_deadline(world, kind, names):
-    client = world.client(io_timeout_ms=LONG_MS)
+    client = world.client(io_timeout_ms=LONG_MS, connections=1)
     patient, *actors = (world.actor(kind, client) for _ in range(5))
     patient.begin("connect").outcome().check()
     before = connections(world)

@@ -71,6 +71,7 @@ static const struct field fields[] = {
     {CLIENT(zombie_flush_period_ms), NUMBER, 1, 3600000, 10000},
     {CLIENT(zombie_lock_scan_size), NUMBER, 1, 100000, 500},
     {CLIENT(zombie_queue_scan_size), NUMBER, 1, 100000, 500},
+    {CLIENT(connections), NUMBER, 1, 4, 4},
 };
 
 #define AS(member) offsetof(rql_options, member)

@@ -108,6 +108,27 @@ TEST(the_oldest_leads)
     assert_null(waiters.last);
 }
 
+/* Who comes behind others for its lock asks over the connection of who leads, whoever that is by
+ * then. */
+TEST(who_waits_for_one_lock_asks_over_one_connection)
+{
+    static char conns[3];
+
+    for (size_t i = 0; i < 3; i++) {
+        waiter[i * LOCKS].conn = (struct rqli_conn *)&conns[i];
+    }
+    waiter[1].conn = (struct rqli_conn *)&conns[2];
+    join(0);
+    join(LOCKS);
+    join(1);
+    (void)leave(0);
+    join((size_t)2 * LOCKS);
+    assert_ptr_equal(waiter[0].conn, &conns[0]);
+    assert_ptr_equal(waiter[LOCKS].conn, &conns[0]);
+    assert_ptr_equal(waiter[2 * LOCKS].conn, &conns[0]);
+    assert_ptr_equal(waiter[1].conn, &conns[2]);
+}
+
 TEST(an_acquirer_waits_once_for_a_lock)
 {
     waiter[LOCKS].acquirer = acquirers[0]; /* the same lock */

@@ -1,0 +1,36 @@
+#ifndef RQLI_CONNS_H
+#define RQLI_CONNS_H
+
+/*
+ * The command connections of a client's threads: one, and one more each time that threads meet on
+ * one of them. A thread sticks to its own as long as their number stays: so threads that come one
+ * after the other share the first, and a few that come at once need not wait for each other.
+ */
+
+#include "net/conn.h"
+
+#include <stdatomic.h>
+
+enum { RQLI_CONNS_MAX = 4 };
+
+struct rqli_conns {
+    struct rqli_conn *each[RQLI_CONNS_MAX]; /* constant after init; the first is always there */
+    unsigned limit;
+    atomic_uint n_used;
+};
+
+/* limit: how many there may be, 1 to RQLI_CONNS_MAX. Nothing is connected yet. False: no memory;
+ * to be ended all the same. */
+bool rqli_conns_init(struct rqli_conns *self, const struct rqli_endpoint *endpoint, unsigned limit);
+void rqli_conns_fini(struct rqli_conns *self);
+
+/* In a fork child: as rqli_conn_abandon(). */
+void rqli_conns_abandon(struct rqli_conns *self);
+
+/* For what the calling thread is about to ask. Any thread. */
+struct rqli_conn *rqli_conns_choose(struct rqli_conns *self);
+
+/* The one that is this carrier of an exchange; NULL: none of them. */
+struct rqli_conn *rqli_conns_find(const struct rqli_conns *self, const void *carrier);
+
+#endif
