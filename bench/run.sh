@@ -2,11 +2,13 @@
 # Measures librql beside PING, a plain lock and its peers, all on private servers: prints tables of
 # every case and, last, each target with what was measured, pass or MISS.
 #
-#   sh bench/run.sh [--quick] [--json] [--figures] [--only GROUP]
+#   sh bench/run.sh [--quick] [--json] [--figures] [--rr | --one-cpu] [--only GROUP]
 #
 #   --quick        less than five minutes with the installation, instead of twenty
 #   --json         one JSON object per line on stdout
 #   --figures      writes bench/figures and the results in README.md and bench/README.md as well
+#   --rr           all of it under SCHED_RR, where that is allowed: the rest of the machine waits
+#   --one-cpu      on one processor, under SCHED_RR: the work alone, without what it costs to wake another one
 #   --only GROUP   pairs, tcp, handoff, peers, scale or async
 #
 # Installs what is missing (Debian's packages; npm's libraries into the build folder). A peer that

@@ -73,17 +73,19 @@ def draw_handoff(table):
     for title, prefix, what, word, left in panels:
         blocks = [(n, f"{prefix}-{n}") for n in WAITERS]
         own = table.ratios(blocks, f"{what}/rql")
+        one = table.ratios(blocks, f"{what}/rql-one")
         theirs = table.ratios(blocks, f"{what}/postgres")
         limit = table.promised(f"{what}/rql", word)[1]
         chart = Chart(picture, (left, 98, left + 280, 326), WAITERS,
-                      max([highest(own, theirs), *(row[1] for tail in tails.values()
+                      max([highest(own, one, theirs), *(row[1] for tail in tails.values()
                                                    for row in tail)]))
-        chart.axes(title, "waiters on one lock, two processes",
+        chart.axes(title, "waiters on one lock",
                    "x PING" + (" after the same pause" if what == "hold" else ""))
         if limit:
             chart.level(limit, f"target {limit:g}")
         chart.series([row[:2] for row in tails[what]], "librql p99", "rql", "5 4")
         chart.series(theirs, "PostgreSQL p50", "postgres")
+        chart.series(one, "one process", "spin")
         chart.series(own, "librql p50", "rql")
         chart.finish()
     picture.text(924, 370, QUARTILES, "quiet", 11, "end")

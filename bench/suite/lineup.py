@@ -108,6 +108,7 @@ class Lineup:
             "shared-tcp": ["shared", url, "32"],
             "spin": ["spin", unix, "8"],
             "hand": ["shared", unix, "256", "2"],
+            "hand-one": ["shared", unix, "256"],
         }
 
     def add_scale(self):

@@ -1,6 +1,5 @@
 """Measures librql beside its peers. Started by bench/run.sh, which says how."""
 import argparse
-import contextlib
 import os
 import signal
 import sys
@@ -14,7 +13,7 @@ from players import PlayerError
 from servers import Unavailable
 
 GROUPS = ("pairs", "tcp", "handoff", "peers", "scale", "async")
-PRIORITY = -15
+PRIORITY, RR_PRIORITY = -15, 10
 QUICK_SECONDS, FULL_SECONDS = 150, 900
 
 
@@ -25,10 +24,12 @@ def arguments():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--figures", action="store_true")
+    parser.add_argument("--rr", action="store_true")
+    parser.add_argument("--one-cpu", action="store_true")
     parser.add_argument("--only", choices=GROUPS)
     wanted = parser.parse_args()
-    if wanted.figures and wanted.only:
-        parser.error("figures need all groups")
+    if wanted.figures and (wanted.only or wanted.one_cpu):
+        parser.error("figures need all groups, and all processors")
     return wanted
 
 
@@ -38,30 +39,41 @@ def seconds_for(wanted, groups):
     return total if len(groups) > 1 else total / 3
 
 
-def raise_priority():
-    """Of all that is measured, alike: who else works on this machine disturbs it less. Only root
-    may; without it more slots are disturbed."""
-    with contextlib.suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
+def schedule(wanted):
+    """All that is measured alike, for it inherits that: who else works on this machine disturbs it less. What it
+    is in the end, in words. Only root may; without it more slots are disturbed."""
+    words = []
+    if wanted.one_cpu:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        words.append("all on one processor")
+    try:
+        if wanted.rr or wanted.one_cpu:
+            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(RR_PRIORITY))
+            words.append("under SCHED_RR")
+        else:
+            os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
+    except PermissionError:
+        words.append("with the priority of any program")
+    return ", ".join(words)
 
 
-def measure(wanted):
+def measure(wanted, scheduling):
     groups = [wanted.only] if wanted.only else GROUPS
     blocks = [block for block in plan.all_blocks() if block.group in groups]
     needed = {case.player for block in blocks for case in block.cases}
     with Lineup(wanted.build, wanted.scratch, needed) as lineup:
         run = Run(blocks, lineup, seconds_for(wanted, groups), 0.05 if wanted.quick else 1.0)
         run.run()
-        about = report.environment(lineup, run, "quick" if wanted.quick else "full")
+        about = report.environment(lineup, run, "quick" if wanted.quick else "full", scheduling)
     return about, report.case_rows(run), report.target_rows(run, groups), bool(run.lost)
 
 
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     wanted = arguments()
-    raise_priority()
+    scheduling = schedule(wanted)
     try:
-        about, cases, targets, broken = measure(wanted)
+        about, cases, targets, broken = measure(wanted, scheduling)
     except (PlayerError, Unavailable, OSError) as error:
         sys.exit(f"run.sh: {error}")
     if wanted.figures:

@@ -13,7 +13,7 @@ ONCE = 1_000_000  # cycles
 HELD = 100_000
 QUEUES = (1, 10, 100, 1000, 10_000, 100_000)
 IN_FLIGHT = (1, 10, 100, 1000, 10_000)
-PAIR_THREADS = (1, 2, 8, 32, 128)
+PAIR_THREADS = (1, 2, 4, 8, 32, 128)
 WAITERS = (2, 8, 32, 256)
 WORKERS = (2, 8, 32)
 
@@ -85,19 +85,21 @@ def tcp_blocks():
 
 
 def hand_blocks():
-    """One lock, waiters in two processes; given back at once, and after a hold."""
+    """One lock, waiters in one process and in two; given back at once, and after a hold."""
     for n in WAITERS:
         against = ("ping", 1, "p50_us")
         slot_ms = 40 if n < 256 else 100
         yield Block(f"hot-{n}", "handoff", (
             ping(),
             Case("turns/rql", "hand", "turns", n, slot_ms, 0, against, 2),
+            Case("turns/rql-one", "hand-one", "turns", n, slot_ms, 0, against, 2),
             Case("turns/postgres", "postgres", "turns", n, slot_ms, 0, against, 2)))
     for n in WAITERS:
         against = ("ping/paced", 1, "p50_us")
         yield Block(f"hold-{n}", "handoff", (
             Case("ping/paced", "ping", "paced", 1, 50, PAUSE_US, slots=3),
             Case("hold/rql", "hand", "turns", n, 100, PAUSE_US, against, 2),
+            Case("hold/rql-one", "hand-one", "turns", n, 100, PAUSE_US, against, 2),
             Case("hold/postgres", "postgres", "turns", n, 100, PAUSE_US, against, 2)))
 
 

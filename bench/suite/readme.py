@@ -12,12 +12,17 @@ BEGIN, END = "<!-- measured -->", "<!-- /measured -->"
 # The targets that README.md has, in its words.
 BRIEF = {
     "pair, 1 thread, no spin / plain lock": "acquire and release, 1 thread: rate over the plain lock's",
-    "pair, 32 threads / plain lock": "the same, 32 threads on one connection",
-    "commands but PING per acquisition, 32 waiters": "commands per acquisition, 32 threads waiting",
-    "hand-off p50, released at once, 8 waiters / PING": "median hand-off, 8 threads waiting, in PING round trips",
-    "hand-off p50, held 1 ms, 32 waiters / PostgreSQL":
-        "median hand-off after holds of 1 ms, 32 threads waiting, over PostgreSQL",
-    "acquisitions/s on one lock, 32 workers / PostgreSQL": "acquisitions per second of one lock, 32 workers, over PostgreSQL",
+    "pair, 4 threads / one client per thread": "the same, 4 threads of one client, over a client for each",
+    "pair, 32 threads / plain lock": "the same, 32 threads of one client, over the plain lock's",
+    "acquisitions/s on one lock, 8 workers in one process / PostgreSQL":
+        "acquisitions per second of one lock, 8 threads of a process, over PostgreSQL",
+    "acquisitions/s on one lock, 32 workers in two processes / PostgreSQL": "the same, 32 in two processes",
+    "hand-off p50, held 1 ms, 8 workers in one process / PostgreSQL":
+        "median hand-off after holds of 1 ms, 8 threads of a process, over PostgreSQL",
+    "hand-off p50, held 1 ms, 32 workers in two processes / PostgreSQL": "the same, 32 in two processes",
+    "hand-off p50, released at once, 8 workers in two processes / PING":
+        "median hand-off, 8 threads in two processes, in PING round trips",
+    "commands but PING per acquisition, 32 workers in two processes": "commands per acquisition, 32 threads waiting",
     "acquisition with 100,000 waiting / with 1, server CPU":
         "server time of an acquisition behind 100,000 waiting, over behind 1",
     "server memory per held lock, bytes": "server memory per held lock, bytes",
@@ -39,8 +44,9 @@ CAPTIONS = (
 def about_text(about):
     versions = ", ".join(about["versions"].values())
     missing = "".join(f" Not available: {name} ({why})." for name, why in about["missing"].items())
-    command = "sh bench/run.sh --quick --figures" if about["mode"] == "quick" else (
-        "sh bench/run.sh --figures")
+    flags = [flag for flag, is_there in (("--quick", about["mode"] == "quick"), ("--rr", "SCHED_RR" in about["scheduling"]))
+             if is_there]
+    command = " ".join(["sh bench/run.sh", *flags, "--figures"])
     text = (
         f"Measured on {about['date']} by `{command}`: {about['system']}, {about['processors']} x "
         f"{about['processor']}, {versions}. Medians of {about['cycles']} interleaved cycles; "

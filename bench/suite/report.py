@@ -10,11 +10,12 @@ from targets import all_targets
 FIGURES = ("ops_s", "p50_us", "p99_us", "waited", "commands", "wakes", "cpu_us", "bytes")
 
 
-def environment(lineup, run, mode):
+def environment(lineup, run, mode, scheduling):
     return {
         "case": "environment",
         "date": datetime.date.today().isoformat(),
         "mode": mode,
+        "scheduling": scheduling,
         "cycles": run.cycles,
         "quiet": rounded(run.results.quiet_share()),
         "processors": os.cpu_count(),
@@ -165,7 +166,8 @@ def print_report(about, cases, targets, colour):
     print(f"  {about['system']}, {about['processors']} x {about['processor']}, {about['date']}; "
           + ", ".join(about["versions"].values()))
     print(f"  medians of {about['cycles']} interleaved cycles; ratios are taken within a cycle; "
-          f"{100 * about['quiet']:.0f} % of the slots had the machine for themselves\n")
+          f"{100 * about['quiet']:.0f} % of the slots had the machine for themselves"
+          + (f"; {about['scheduling']}" if about["scheduling"] else "") + "\n")
     print_cases(cases)
     print(LEGEND)
     if targets:
