@@ -354,6 +354,46 @@ static void check_until_free(rql_client *client, cJSON *words)
     answer(words, status, &error);
 }
 
+static int64_t now_us(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* Takes and gives back the lock again and again, for so many "ms": how often, and the longest wait.
+ */
+static void take_turns(rql_client *client, cJSON *words)
+{
+    int64_t over_us = now_us() + number_or(words, "ms", 0) * 1000;
+    int64_t longest_us = 0;
+    int64_t count = 0;
+    struct settings settings;
+    rql_error error = {0};
+    rql_status status = RQL_OK;
+    cJSON *reply;
+
+    read_settings(client, words, &settings);
+    for (int64_t begun_us = now_us(); !status && begun_us < over_us; begun_us = now_us()) {
+        rql_lock *lock = NULL;
+        int64_t waited_us;
+
+        status = rql_lock_acquire(client, settings.names[0], &settings.lock, &lock, &error);
+        waited_us = now_us() - begun_us;
+        longest_us = waited_us > longest_us ? waited_us : longest_us;
+        if (!status) {
+            count++;
+            status = rql_lock_release(lock, &error);
+        }
+    }
+    reply = answer_to(words, status, &error);
+    (void)cJSON_AddNumberToObject(reply, "count", (double)count);
+    (void)cJSON_AddNumberToObject(reply, "longest_us", (double)longest_us);
+    say(reply);
+    cJSON_Delete(words);
+}
+
 bool perform_on_thread(struct actor *actor, cJSON *words)
 {
     static const struct {
@@ -378,6 +418,7 @@ bool perform_on_thread(struct actor *actor, cJSON *words)
         {"release", release},
         {"state", state},
         {"sweep", sweep},
+        {"turns", take_turns},
         {"use_secret", use_secret},
         {"verify", verify},
         {"whoami", whoami},

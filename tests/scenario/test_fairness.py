@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""Who shares a lock has the same share of it, also where a client hands it on by itself."""
+import statistics
+import sys
+
+from harness import FOREVER, check, check_equal, main, scenario
+
+N_PROCESSES, N_THREADS = 4, 4
+ROUNDS = 3
+TURN_MS = 700
+LONG_MS = 60000
+SHARE = 1.03
+WAIT = 1.2
+# So many pairs that a client hands on no lock that has them (lua/README.md 39).
+PLAIN = {f"pair{i}": "of metadata" for i in range(9)}
+
+
+def compete(world, actors, name, **options):
+    """(how often each has had it, the longest that one of them waited)."""
+    calls = [actor.begin("turns", names=[name], ms=TURN_MS,
+                         options={"timeout_ms": FOREVER, "ttl_ms": LONG_MS, **options}) for actor in actors]
+    outcomes = [call.outcome().check() for call in calls]
+    world.await_nothing_left()
+    return [outcome.count for outcome in outcomes], max(outcome.longest_us for outcome in outcomes)
+
+
+@scenario(kinds=["process"], counts=[1], is_timed=True)
+def each_has_its_share_and_waits_no_longer_than_in_a_plain_queue(world, kind, names):
+    clients = [world.client(world.remote()) for _ in range(N_PROCESSES)]
+    actors = [world.actor("thread", client) for client in clients for _ in range(N_THREADS)]
+    compete(world, actors, *names)
+    handed_on = [client.stats().local_hand_overs for client in clients]
+    counts, longest_us, plain_us = [], [], []
+    for _ in range(ROUNDS):
+        plain_us.append(compete(world, actors, *names, meta=PLAIN)[1])
+        check_equal([client.stats().local_hand_overs for client in clients], handed_on, "a plain queue")
+        count, longest = compete(world, actors, *names)
+        counts.append(count)
+        longest_us.append(longest)
+        handed_on = [client.stats().local_hand_overs for client in clients]
+    shares = [sum(of_one) for of_one in zip(*counts)]
+    check(min(handed_on) > 0, f"none was handed on: {handed_on}")
+    check(max(shares) <= SHARE * min(shares), f"shares: {shares}")
+    ratio = statistics.median(longest_us) / statistics.median(plain_us)
+    check(ratio <= WAIT, f"the longest waits: {longest_us} us, in a plain queue {plain_us} us")
+    print(f"# shares {max(shares) / min(shares):.3f}, longest wait {ratio:.2f} of the plain queue's")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
