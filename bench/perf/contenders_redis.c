@@ -4,5 +4,11 @@
 #include <stddef.h>
 
 const struct contender *const contenders[] = {
-    &contender_ping, &contender_floor, &contender_shared, &contender_own, &contender_spin, NULL,
+    &contender_ping,
+    &contender_floor,
+    &contender_shared,
+    &contender_own,
+    &contender_spin,
+    &contender_token,
+    NULL,
 };

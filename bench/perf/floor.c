@@ -13,7 +13,8 @@ struct hand {
     redisContext *context;
     struct fault *fault;
     char owner[32];
-    char digest[48]; /* of the script */
+    char digest[48];    /* of the script */
+    bool has_laid_down; /* the token, or found that somebody has */
 };
 
 static redisContext *connect_to(const char *address)
@@ -137,6 +138,47 @@ static bool give(void *hand, const struct prize *prize)
     return run(self, 5, words, REDIS_REPLY_INTEGER);
 }
 
+/* One element in a list: who pops it has the lock. Whoever comes first at all lays it down. */
+static bool lay_token_down(struct hand *self, const char *name)
+{
+    redisReply *reply = redisCommand(self->context, "SET there:%s 1 NX", name);
+    bool is_first = reply && reply->type == REDIS_REPLY_STATUS;
+    bool good = reply && (is_first || reply->type == REDIS_REPLY_NIL);
+
+    if (reply) {
+        freeReplyObject(reply);
+    }
+    if (is_first) {
+        const char *words[] = {"LPUSH", name, "token"};
+
+        return run(self, 3, words, REDIS_REPLY_INTEGER);
+    }
+    if (!good) {
+        fault_raise(self->fault, "SET: %s", self->context->errstr);
+    }
+    return good;
+}
+
+static bool pop(void *hand, const struct prize *prize)
+{
+    struct hand *self = hand;
+    const char *words[] = {"BLPOP", prize->name, "0"};
+
+    if (!self->has_laid_down && !lay_token_down(self, prize->name)) {
+        return false;
+    }
+    self->has_laid_down = true;
+    return run(self, 3, words, REDIS_REPLY_ARRAY);
+}
+
+static bool push(void *hand, const struct prize *prize)
+{
+    struct hand *self = hand;
+    const char *words[] = {"LPUSH", prize->name, "token"};
+
+    return run(self, 3, words, REDIS_REPLY_INTEGER);
+}
+
 const struct contender contender_ping = {
     .name = "ping",
     .open = open_site,
@@ -154,4 +196,14 @@ const struct contender contender_floor = {
     .leave = leave,
     .take = take,
     .give = give,
+};
+
+const struct contender contender_token = {
+    .name = "token",
+    .open = open_site,
+    .close = free,
+    .enter = enter,
+    .leave = leave,
+    .take = pop,
+    .give = push,
 };

@@ -3,7 +3,9 @@
 
 /* What the library is compared with: blocking hiredis, one connection for each thread. The floor is
  * the plain lock that everybody writes: SET NX PX, and a script that deletes what is one's own. It
- * does not wait: two threads after one lock are a fault. */
+ * does not wait: two threads after one lock are a fault. The token is one element in a list, which
+ * BLPOP waits for in order: no lock, for it ends with whoever has it, but the least that a
+ * hand-over by the server can cost. */
 
 #include "perf/contender.h"
 
@@ -14,5 +16,6 @@ redisContext *dial(const struct site *site);
 
 extern const struct contender contender_ping;
 extern const struct contender contender_floor;
+extern const struct contender contender_token;
 
 #endif

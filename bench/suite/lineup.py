@@ -109,6 +109,7 @@ class Lineup:
             "spin": ["spin", unix, "8"],
             "hand": ["shared", unix, "256", "2"],
             "hand-one": ["shared", unix, "256"],
+            "token": ["token", path, "256"],
         }
 
     def add_scale(self):

@@ -93,6 +93,7 @@ def hand_blocks():
             ping(),
             Case("turns/rql", "hand", "turns", n, slot_ms, 0, against, 2),
             Case("turns/rql-one", "hand-one", "turns", n, slot_ms, 0, against, 2),
+            Case("turns/token", "token", "turns", n, slot_ms, 0, against, 2),
             Case("turns/postgres", "postgres", "turns", n, slot_ms, 0, against, 2)))
     for n in WAITERS:
         against = ("ping/paced", 1, "p50_us")
