@@ -7,7 +7,8 @@
  *
  * A client has one command connection, which its callers read and write themselves, and up to
  * rql_options::connections of them when its threads ask at the same time; one subscriber connection
- * from the first wait on, and one background thread from the first lease that needs watching. It installs no signal handler, writes to no stream and changes no state of the process.
+ * from the first wait on, and one background thread from the first lease that needs watching. It
+ * installs no signal handler, writes to no stream and changes no state of the process.
  *
  * After fork() every call on a handle of the parent returns ::RQL_E_FORKED in the child and touches
  * nothing of the parent's; the functions that free a handle may still be called. A child makes its
