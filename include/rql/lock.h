@@ -139,6 +139,24 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_try(rql_client *client, const char *n
  * RQL_E_NOMEM and RQL_E_UNKNOWN the client keeps releasing in the background until the server has
  * confirmed or the lock has expired.
  *
+ * With rql_lock_options::lazy_release it does not wait for the answer. RQL_OK says then that the
+ * release is in the client's stream of commands, and that the lease was in force by the local
+ * deadline. That changes:
+ *
+ * - What the server says later is told as a loss if it is anything but RQL_OK: by `on_lost`, by
+ *   ::RQL_EVENT_LOCK_LOST with that status, and in rql_stats::lost_releases. ::RQL_NOT_HELD: the
+ *   lock had been taken away before. A fault: refused, or not confirmed within `connect_timeout_ms`
+ * + `io_timeout_ms`; until then the release is repeated, and as after RQL_E_UNKNOWN beyond that.
+ * - Others may find the lock held for as long as a command takes to the server, or until the
+ * release is repeated, if the connection breaks. The same thread asks behind its release, and finds
+ * the lock free.
+ * - A process that ends without rql_client_free() may lose the last releases on their way: those
+ *   locks end by their ttl.
+ *
+ * It waits all the same for what it must know, or could gain nothing by not waiting: re-entries,
+ * locks of a series, those acquired on a loop, those handed to another thread of this client; with
+ * less than 20 ms left; over a new connection; with 16 releases unanswered.
+ *
  * @param[in]  lock   The lock, or NULL (RQL_OK). Invalid afterwards, whatever the result.
  * @param[out] error  Detail of a fault, or NULL.
  *

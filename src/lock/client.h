@@ -46,8 +46,9 @@ struct rql_client {
     atomic_bool was_connected;     /* and its clock was learned from */
     _Atomic int64_t round_trip_us; /* to the server and back, of late; 0: not known */
     _Atomic uint64_t n_acquirers;  /* requests that are acquirers of their own */
-    _Atomic uint64_t
-        knows_transfer; /* generation of the connection that has carried one; 0: none */
+    /* Generation of the last connection whose server has answered this script; 0: none. */
+    _Atomic uint64_t knows_transfer;
+    _Atomic uint64_t knows_release;
 
     struct {
         pthread_mutex_t mutex;
@@ -72,6 +73,18 @@ int64_t rqli_client_grace_us(const rql_client *client);
 
 /* When a single command has to be answered: connect and answer. */
 int64_t rqli_client_budget_us(const rql_client *client, int64_t now_us);
+
+/* Does the server know the script of this kind, by what its connection has carried? A call that
+ * must not be answered that it does not brings the text along. */
+static inline bool rqli_is_known(const _Atomic uint64_t *known, uint64_t generation)
+{
+    return atomic_load_explicit(known, memory_order_relaxed) == generation;
+}
+
+static inline void rqli_on_known(_Atomic uint64_t *known, uint64_t generation)
+{
+    atomic_store_explicit(known, generation, memory_order_relaxed);
+}
 
 /* A client from new to free, without a swarm. */
 
