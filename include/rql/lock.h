@@ -145,7 +145,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_try(rql_client *client, const char *n
  *
  * - What the server says later is told as a loss if it is anything but RQL_OK: by `on_lost`, by
  *   ::RQL_EVENT_LOCK_LOST with that status, and in rql_stats::lost_releases. ::RQL_NOT_HELD: the
- *   lock had been taken away before. A fault: refused, or not confirmed within `connect_timeout_ms`
+ *   lock had ended before the server heard of it. A fault: refused, or not confirmed within
+ * `connect_timeout_ms`
  * + `io_timeout_ms`; until then the release is repeated, and as after RQL_E_UNKNOWN beyond that.
  * - Others may find the lock held for as long as a command takes to the server, or until the
  * release is repeated, if the connection breaks. The same thread asks behind its release, and finds

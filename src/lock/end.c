@@ -388,7 +388,8 @@ static rql_status end_one(rql_lock *const *lock, rql_error *error)
  * next for it in this client asks behind that. NULL: there is no such connection any more. */
 static struct rqli_exchange *send_release(struct rqli_end *self, const rql_lock *lock)
 {
-    struct rqli_exchange *exchange = rqli_exchange_take(self->client->conn);
+    struct rqli_conn *conn = self->client->conn; /* is lock->carrier: may_be_lazy() */
+    struct rqli_exchange *exchange = rqli_exchange_take(conn);
     struct rqli_call call;
 
     if (!exchange) {

@@ -199,35 +199,42 @@ static bool settle(struct rqli_leases *self, rql_lock *lock, int64_t until_us, i
         }
         withdraw(self, lock);
     }
+    rqli_exchange_give(lock->release); /* not with the mutex of the leases: it may be on its way */
+    lock->release = NULL;
     if (status) {
         tell(self, lock, status);
     }
     return true;
 }
 
+/* ---- on the thread, under the mutex ---- */
+
 static int64_t earlier(int64_t a_us, int64_t b_us)
 {
     return a_us < b_us ? a_us : b_us;
 }
 
+/* Its answer is left to the next release: who comes now would only be in the way of its readers. */
+static bool is_young(const struct rqli_leases *self, const rql_lock *lock)
+{
+    return lock->release && !rqli_exchange_is_over(lock->release) && !self->shared.shall_stop &&
+           rqli_now_us() - lock->released_us < LOOK_US;
+}
+
 /* Until one has no answer: those behind it have none either, and a renewal may be due. */
 void rqli_leases_settle(struct rqli_leases *self)
 {
+    rql_lock *lock = self->shared.unsettled;
     bool goes_on = true;
 
-    for (unsigned n = self->n_unsettled; n > 0 && goes_on; n--) {
-        rql_lock *lock = take_first(self);
-        int64_t end_us;
-        int64_t until_us;
+    while (lock && goes_on && !is_young(self, lock)) {
+        int64_t end_us = rqli_client_budget_us(self->client, lock->released_us);
+        int64_t until_us = rqli_now_us() + rqli_client_grace_us(self->client);
 
-        if (!lock) {
-            return;
-        }
-        end_us = rqli_client_budget_us(self->client, lock->released_us);
+        (void)take_first(self);
         if (self->shared.shall_stop) {
             end_us = earlier(end_us, self->shared.stop_us);
         }
-        until_us = rqli_now_us() + rqli_client_grace_us(self->client);
         until_us = earlier(earlier(until_us, end_us), rqli_leases_budget_us(self));
         (void)pthread_mutex_unlock(&self->shared.mutex);
         goes_on = settle(self, lock, until_us, end_us);
@@ -237,5 +244,6 @@ void rqli_leases_settle(struct rqli_leases *self)
         } else {
             put_back(self, lock);
         }
+        lock = self->shared.unsettled;
     }
 }

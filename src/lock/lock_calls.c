@@ -150,10 +150,10 @@ rql_lock *rql_lock_forget(rql_lock *lock)
 {
     RQLI_DEFER_CANCEL;
 
+    if (lock && lock->is_released) { /* by its on_lost */
+        return NULL;
+    }
     if (lock && rqli_client_check(lock->client, NULL) == RQL_OK) {
-        if (lock->is_released) {
-            return NULL;
-        }
         bool is_claimed = claim(lock);
         /* A claim that is repeated may get the whole ttl yet. */
         int64_t left_ms = is_claimed ? rql_lock_remaining_ms(lock) : lock->ttl_ms;

@@ -44,7 +44,6 @@ static const struct field fields[] = {
     {CLIENT(detailed_acq_timeout_error), NUMBER, 0, 1, false},
     {CLIENT(default_conflict_strategy), NUMBER, 0, RQL_DEAD_LOCKING, RQL_WAIT_FOR_LOCK},
     {CLIENT(default_access_strategy), NUMBER, 0, RQL_RANDOM, RQL_QUEUED},
-    {CLIENT(lazy_release), NUMBER, 0, 1, false},
     {CLIENT(key_extraction_batch_size), NUMBER, 1, 100000, 500},
     {CLIENT(lock_release_batch_size), NUMBER, 1, 100000, 100},
     {CLIENT(clear_locks_of_lock_scan_size), NUMBER, 1, 100000, 300},
@@ -72,6 +71,7 @@ static const struct field fields[] = {
     {CLIENT(zombie_flush_period_ms), NUMBER, 1, 3600000, 10000},
     {CLIENT(zombie_lock_scan_size), NUMBER, 1, 100000, 500},
     {CLIENT(zombie_queue_scan_size), NUMBER, 1, 100000, 500},
+    {CLIENT(lazy_release), NUMBER, 0, 1, false},
 };
 
 #define AS(member) offsetof(rql_options, member)
