@@ -92,17 +92,17 @@ def a_refusal_is_told(world, kind, names):
 @scenario(**ONE)
 def what_a_broken_connection_has_swallowed_is_repeated(world, kind, names):
     """Before the server, and behind it: nobody is told of a loss, for there was none."""
-    for fault in ("cut_reply", "cut"):
+    for fault in ("cut_reply", "freeze"):
         network, actor = patient_actor(world, events=True)
         held = actor.acquire(*names, **LAZY)
-        if fault == "cut":
-            network.fail("freeze", n=1)
-        else:
-            network.fail("cut_reply", n=1)
+        before = network.count("open"), network.count("connections")
+        network.fail(fault, n=1)
         held.release().check()
-        if fault == "cut":
+        if fault == "freeze":
             check(world.holder(names[0]), "the server has heard of it")
             network.fail("cut")
+        wait_until(lambda network=network, before=before: network.count("open") < before[0] or
+                   network.count("connections") > before[1], "it is cut")
         network.heal()
         world.await_nothing_left()
         world.free(actor.client)
