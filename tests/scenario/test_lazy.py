@@ -140,7 +140,7 @@ def a_server_that_has_forgotten_the_script_costs_a_look(world, kind, names):
 def the_first_release_brings_the_script(world, kind, names):
     """Else it would be repeated, and each new client would hold its first lock for longer."""
     world.ask("SCRIPT", "FLUSH")
-    world.actor(kind).acquire("warm").forget().check()  # acquire.lua is there
+    world.actor(kind).acquire("warm", ttl_ms=SHORT_MS).forget().check()  # acquire.lua is there
     before = unknown_scripts(world)
     actor = world.actor(kind)
     for _ in range(2):
