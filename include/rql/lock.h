@@ -145,18 +145,19 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_try(rql_client *client, const char *n
  *
  * - What the server says later is told as a loss if it is anything but RQL_OK: by `on_lost`, by
  *   ::RQL_EVENT_LOCK_LOST with that status, and in rql_stats::lost_releases. ::RQL_NOT_HELD: the
- *   lock had ended before the server heard of it. A fault: refused, or not confirmed within
- * `connect_timeout_ms`
- * + `io_timeout_ms`; until then the release is repeated, and as after RQL_E_UNKNOWN beyond that.
- * - Others may find the lock held for as long as a command takes to the server, or until the
- * release is repeated, if the connection breaks. The same thread asks behind its release, and finds
- * the lock free.
- * - A process that ends without rql_client_free() may lose the last releases on their way: those
+ *   lock had ended before the server heard of it. A fault: it was refused, or not confirmed in the
+ *   time of a command, which is `connect_timeout_ms` and `io_timeout_ms`. For that long the client
+ *   repeats it in the background, and beyond that as after RQL_E_UNKNOWN.
+ * - Others may find the lock held for as long as a command takes to the server; if the connection
+ *   breaks, until the release is repeated. What the same thread asks next comes behind the release.
+ *   Who enters again a lock whose release is to be repeated loses it with that.
+ * - A process that ends without rql_client_free() may lose releases that are on their way: those
  *   locks end by their ttl.
  *
- * It waits all the same for what it must know, or could gain nothing by not waiting: re-entries,
- * locks of a series, those acquired on a loop, those handed to another thread of this client; with
- * less than 20 ms left; over a new connection; with 16 releases unanswered.
+ * It waits all the same where it has to know the answer, or gains nothing: re-entries, and conflict
+ * strategies other than ::RQL_WAIT_FOR_LOCK; locks of a series, of a loop, and those handed to
+ * another thread of this client; with less than 20 ms left of the lease; when the connection that
+ * has brought the lock has ended; with 256 releases unanswered.
  *
  * @param[in]  lock   The lock, or NULL (RQL_OK). Invalid afterwards, whatever the result.
  * @param[out] error  Detail of a fault, or NULL.

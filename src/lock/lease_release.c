@@ -14,7 +14,9 @@ enum {
     START_US = 20000,    /* for the thread to run, once */
     LOOK_US = 100000,    /* while there are any; a look is cheaper than to wake for each of them */
     LAST_LOOK_US = 5000, /* when the client ends */
-    MOST = 16 /* unsettled at a time: who does nothing but release waits for the server */
+    /* Unsettled at a time: some of each thread. Who does nothing but release waits for the server.
+     */
+    MOST = 256
 };
 
 /* Here and below: under the mutex of the leases, unless it says otherwise. */
@@ -94,6 +96,9 @@ int64_t rqli_leases_unsettled_us(const struct rqli_leases *self)
     if (self->n_unsettled == 0) {
         return RQLI_NEVER_US;
     }
+    if (self->shared.settles_on) {
+        return 0;
+    }
     return rqli_now_us() + (self->shared.shall_stop ? LAST_LOOK_US : LOOK_US);
 }
 
@@ -155,6 +160,7 @@ static rql_status release_again(struct rqli_leases *self, rql_lock *lock, int64_
     rqli_call_init(&call, RQLI_SCRIPT_RELEASE, &lock->keys);
     rqli_call_text(&call, lock->nonce);
     rqli_call_random(&call);
+    lock->is_repeated = true;
     rqli_leases_on_taken(self, nonce);
     status = rqli_call_run(self->conn, &call, until_us, &answer, NULL);
     rqli_leases_on_taken(self, nonce);
@@ -221,13 +227,15 @@ static bool is_young(const struct rqli_leases *self, const rql_lock *lock)
            rqli_now_us() - lock->released_us < LOOK_US;
 }
 
-/* Until one has no answer: those behind it have none either, and a renewal may be due. */
+/* Until one has no answer: those behind it have none either. Or one had to be repeated: there may
+ * be many of them, and a renewal may be due. */
 void rqli_leases_settle(struct rqli_leases *self)
 {
     rql_lock *lock = self->shared.unsettled;
     bool goes_on = true;
 
-    while (lock && goes_on && !is_young(self, lock)) {
+    self->shared.settles_on = false;
+    while (lock && goes_on && !self->shared.settles_on && !is_young(self, lock)) {
         int64_t end_us = rqli_client_budget_us(self->client, lock->released_us);
         int64_t until_us = rqli_now_us() + rqli_client_grace_us(self->client);
 
@@ -240,6 +248,7 @@ void rqli_leases_settle(struct rqli_leases *self)
         goes_on = settle(self, lock, until_us, end_us);
         (void)pthread_mutex_lock(&self->shared.mutex);
         if (goes_on) {
+            self->shared.settles_on = lock->is_repeated;
             drop(self, lock);
         } else {
             put_back(self, lock);

@@ -74,6 +74,7 @@ struct rqli_leases {
         struct rqli_withdrawals withdrawals;
         rql_lock *unsettled; /* released, and not confirmed; the oldest first, by kept.next */
         rql_lock *unsettled_last;
+        bool settles_on;    /* there may be more of them to do something about at once */
         int64_t planned_us; /* when the thread looks again by itself */
         unsigned added;     /* leases added since its last look */
         size_t n_adopted;   /* of those in the table */

@@ -46,6 +46,7 @@ struct rql_lock {
     struct rqli_exchange *release;  /* that; NULL: it has brought nothing, and is repeated */
     int64_t released_us;
     bool may_have_ended; /* a call for that got no reply */
+    bool is_repeated;
     rql_lost_fn on_lost;
     void *user_data;
     pid_t owner_thread; /* renewal ends with it */

@@ -9,7 +9,7 @@ from harness import FOREVER, STATUS, Network, check, check_equal, main, scenario
 LONG_MS = 60000
 SHORT_MS = 200
 SILENCE_MS = 150
-MOST = 16  # unanswered at a time
+MOST = 256  # unanswered at a time
 LAZY = {"lazy_release": True, "ttl_ms": LONG_MS}
 ONE = {"kinds": ["thread"], "counts": [1]}
 
