@@ -20,7 +20,7 @@ struct hand {
     rql_lock *lock;
 };
 
-static struct shared *open_shared(const struct site *site, int64_t spin_us)
+static struct shared *open_shared(const struct site *site, int64_t spin_us, bool is_lazy)
 {
     struct shared *self = calloc(1, sizeof *self);
 
@@ -31,13 +31,14 @@ static struct shared *open_shared(const struct site *site, int64_t spin_us)
     rql_options_init(&self->options);
     self->options.url = site->address;
     self->options.spin_us = spin_us;
+    self->options.lazy_release = is_lazy;
     self->fault = site->fault;
     return self;
 }
 
 static void *open_own(const struct site *site)
 {
-    return open_shared(site, 0);
+    return open_shared(site, 0, false);
 }
 
 static void close_shared(void *shared)
@@ -48,9 +49,9 @@ static void close_shared(void *shared)
     free(self);
 }
 
-static void *open_one(const struct site *site, int64_t spin_us)
+static void *open_one(const struct site *site, int64_t spin_us, bool is_lazy)
 {
-    struct shared *self = open_shared(site, spin_us);
+    struct shared *self = open_shared(site, spin_us, is_lazy);
 
     if (!self) {
         return NULL;
@@ -65,12 +66,22 @@ static void *open_one(const struct site *site, int64_t spin_us)
 
 static void *open_sleeping(const struct site *site)
 {
-    return open_one(site, 0);
+    return open_one(site, 0, false);
 }
 
 static void *open_spinning(const struct site *site)
 {
-    return open_one(site, SPIN_US);
+    return open_one(site, SPIN_US, false);
+}
+
+static void *open_lazy(const struct site *site)
+{
+    return open_one(site, 0, true);
+}
+
+static void *open_lazy_spinning(const struct site *site)
+{
+    return open_one(site, SPIN_US, true);
 }
 
 static void leave(void *hand)
@@ -160,6 +171,26 @@ const struct contender contender_own = {
 const struct contender contender_spin = {
     .name = "spin",
     .open = open_spinning,
+    .close = close_shared,
+    .enter = enter,
+    .leave = leave,
+    .take = take,
+    .give = give,
+};
+
+const struct contender contender_lazy = {
+    .name = "lazy",
+    .open = open_lazy,
+    .close = close_shared,
+    .enter = enter,
+    .leave = leave,
+    .take = take,
+    .give = give,
+};
+
+const struct contender contender_lazy_spin = {
+    .name = "lazy-spin",
+    .open = open_lazy_spinning,
     .close = close_shared,
     .enter = enter,
     .leave = leave,

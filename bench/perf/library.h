@@ -1,12 +1,14 @@
 #ifndef RQLB_LIBRARY_H
 #define RQLB_LIBRARY_H
 
-/* librql in three ways. The address is a URL of the library. */
+/* librql in five ways. The address is a URL of the library. */
 
 #include "perf/contender.h"
 
-extern const struct contender contender_shared; /* one client for all threads of a process */
-extern const struct contender contender_own;    /* a client for each thread */
-extern const struct contender contender_spin;   /* one for all; a lone caller spins */
+extern const struct contender contender_shared;    /* one client for all threads of a process */
+extern const struct contender contender_own;       /* a client for each thread */
+extern const struct contender contender_spin;      /* one for all; a lone caller spins */
+extern const struct contender contender_lazy;      /* one for all; a release is not waited for */
+extern const struct contender contender_lazy_spin; /* both */
 
 #endif

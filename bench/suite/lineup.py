@@ -107,6 +107,8 @@ class Lineup:
             "shared": ["shared", unix, "128"],
             "shared-tcp": ["shared", url, "32"],
             "spin": ["spin", unix, "8"],
+            "lazy": ["lazy", unix, "32"],
+            "lazy-spin": ["lazy-spin", unix, "1"],
             "hand": ["shared", unix, "256", "2"],
             "hand-one": ["shared", unix, "256"],
             "token": ["token", path, "256"],

@@ -70,7 +70,10 @@ def pair_blocks():
             pair("rql", "shared", n, slot_ms, floor),
         ]
         if n == 1:
-            cases += [ping(), pair("rql-spin", "spin", 1, slot_ms, floor)]
+            cases += [ping(), pair("rql-spin", "spin", 1, slot_ms, floor),
+                      pair("rql-lazy-spin", "lazy-spin", 1, slot_ms, floor)]
+        if n in (1, 32):
+            cases.append(pair("rql-lazy", "lazy", n, slot_ms, floor))
         yield Block(f"pair-{n}", "pairs", tuple(cases))
 
 

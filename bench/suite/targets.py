@@ -37,6 +37,8 @@ def pair_targets():
 
     yield one("pair, 1 thread, no spin / plain lock", 1, "rql", 0.88)
     yield one("pair, 1 thread, lone-caller spin / plain lock", 1, "rql-spin", 1.1)
+    yield one("pair, 1 thread, lazy release / plain lock", 1, "rql-lazy", 1.3)
+    yield one("pair, 1 thread, lazy release and spin / plain lock", 1, "rql-lazy-spin", 1.9)
     for n, limit in ((2, 0.97), (4, 0.97), (8, 1.4), (32, 1.9), (128, 2.0)):
         yield one(f"pair, {n} threads / one client per thread", n, "rql", limit, "own")
     yield one("pair, 32 threads / plain lock", 32, "rql", 1.25)

@@ -45,9 +45,10 @@ RQL_API RQL_MUST_CHECK rql_status rql_client_new(rql_client **out, const rql_opt
 /**
  * End a client: stop its background thread and close its connections.
  *
- * Locks that are still held are left to their ttl; release them first. Releases and cancellations
- * that the server has not confirmed yet get at most another `io_timeout_ms`; an attempt to connect
- * that is under way, its `connect_timeout_ms`.
+ * Locks that are still held are left to their ttl; release them first. Releases, lazy ones too, and
+ * cancellations that the server has not confirmed yet get at most another `io_timeout_ms`; an
+ * attempt to connect that is under way, its `connect_timeout_ms`. A lazy release that is not
+ * confirmed by then is told as a loss, from within this call.
  *
  * @param[in] client  The client, or NULL.
  * @return NULL, so that `c = rql_client_free(c)` leaves no dangling pointer.

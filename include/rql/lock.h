@@ -139,6 +139,26 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_try(rql_client *client, const char *n
  * RQL_E_NOMEM and RQL_E_UNKNOWN the client keeps releasing in the background until the server has
  * confirmed or the lock has expired.
  *
+ * With rql_lock_options::lazy_release it does not wait for the answer. RQL_OK says then that the
+ * release is in the client's stream of commands, and that the lease was in force by the local
+ * deadline. That changes:
+ *
+ * - What the server says later is told as a loss if it is anything but RQL_OK: by `on_lost`, by
+ *   ::RQL_EVENT_LOCK_LOST with that status, and in rql_stats::lost_releases. ::RQL_NOT_HELD: the
+ *   lock had ended before the server heard of it. A fault: it was refused, or not confirmed in the
+ *   time of a command, which is `connect_timeout_ms` and `io_timeout_ms`. For that long the client
+ *   repeats it in the background, and beyond that as after RQL_E_UNKNOWN.
+ * - Others may find the lock held for as long as a command takes to the server; if the connection
+ *   breaks, until the release is repeated. What the same thread asks next comes behind the release.
+ *   Who enters again a lock whose release is to be repeated loses it with that.
+ * - A process that ends without rql_client_free() may lose releases that are on their way: those
+ *   locks end by their ttl.
+ *
+ * It waits all the same where it has to know the answer, or gains nothing: re-entries, and conflict
+ * strategies other than ::RQL_WAIT_FOR_LOCK; locks of a series, of a loop, and those handed to
+ * another thread of this client; with less than 20 ms left of the lease; when the connection that
+ * has brought the lock has ended; with 256 releases unanswered.
+ *
  * @param[in]  lock   The lock, or NULL (RQL_OK). Invalid afterwards, whatever the result.
  * @param[out] error  Detail of a fault, or NULL.
  *

@@ -173,7 +173,8 @@ typedef enum rql_event_kind {
     RQL_EVENT_LOCK_EXTENDED = 13, /**< By rql_lock_extend(): `ttl_ms` from now on. Not renewals. */
     /** As rql_lost_fn, and just before it, for the locks that it is called for: renewed, handed
      *  over, with `on_lost` or a descriptor. Other losses are found at the release. This function
-     *  may not end the lock; rql_lost_fn may. */
+     *  may not end the lock; rql_lost_fn may. After a lazy release: `status` says what
+     *  rql_lock_release() would have returned later; of other losses it is ::RQL_OK. */
     RQL_EVENT_LOCK_LOST = 14,
     RQL_EVENT_LOCK_HANDED_OVER = 15, /**< Granted by another's release; `lock_obtained` follows. */
     RQL_EVENT_SWEPT =

@@ -148,6 +148,8 @@ typedef struct rql_options {
      * of them, and stays. Its loops, the subscription and the background thread have others.
      */
     int64_t connections;
+
+    bool lazy_release; /**< See rql_lock_options::lazy_release. Default false. */
 } rql_options;
 
 /** One pair of metadata, kept in the lock and readable by everybody. */
@@ -164,13 +166,15 @@ typedef struct rql_refusal rql_refusal;
 
 /**
  * Called once when a held lock is lost: not renewed in time, taken away, or its server's clock
- * jumped.
+ * jumped; or when a lazy release that had returned turns out to have come too late.
  *
  * Called from the client's background thread with no library mutex held. It may call anything but
  * rql_client_free() and rql_loop_close(), and must return soon: renewals of the same client wait
  * for it, and so does whoever releases the lock, including a loop with everything on it.
  *
  * @param[in] lock       The lost lock; still owned by whoever acquired it, still to be released.
+ * One whose lazy release has returned (rql_lock_release()) may only be described, and is gone when
+ * this returns; to release it changes nothing.
  * @param[in] user_data  rql_lock_options::user_data.
  */
 typedef void (*rql_lost_fn)(rql_lock *lock, void *user_data);
@@ -226,6 +230,10 @@ typedef struct rql_lock_options {
     rql_event_fn instrumenter; /**< Receives its events; default the client's. */
     void *instrumenter_data;   /**< Given to `instrumenter`. */
     void *instrument;          /**< Passed on in rql_event::instrument. Default NULL. */
+
+    /** rql_lock_release() does not wait for the server's answer; it says what that changes. Only
+     * with ::RQL_WAIT_FOR_LOCK. Default the client's. */
+    bool lazy_release;
 } rql_lock_options;
 
 /**

@@ -73,6 +73,8 @@ typedef struct rql_stats {
 
     int64_t local_hand_overs; /**< Of `hand_overs`: by another thread of this client, or request of
                                  the same loop, without waiting for the server. */
+    int64_t lost_releases;    /**< Of `lost`: of locks whose lazy release had returned RQL_OK
+                                 (rql_lock_options::lazy_release). */
 } rql_stats;
 
 /**

@@ -406,6 +406,8 @@ bool rqli_acquire_keep(struct rqli_acquire *self)
         lock->held_us = self->result->ended_us;
         lock->waited_us = self->result->waited_us;
         lock->tries = self->result->tries;
+        lock->is_lazy =
+            self->options->lazy_release && self->options->conflict_strategy == RQL_WAIT_FOR_LOCK;
         lock->on_lost = self->options->on_lost;
         lock->user_data = self->options->user_data;
         status = rqli_leases_add(self->client->leases, lock, &fault);

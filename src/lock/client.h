@@ -71,6 +71,18 @@ int64_t rqli_client_grace_us(const rql_client *client);
 /* When a single command has to be answered: connect and answer. */
 int64_t rqli_client_budget_us(const rql_client *client, int64_t now_us);
 
+/* Does the server know the script of this kind, by what its connection has carried? A call that
+ * must not be answered that it does not brings the text along. */
+static inline bool rqli_is_known(const _Atomic uint64_t *known, uint64_t generation)
+{
+    return atomic_load_explicit(known, memory_order_relaxed) == generation;
+}
+
+static inline void rqli_on_known(_Atomic uint64_t *known, uint64_t generation)
+{
+    atomic_store_explicit(known, generation, memory_order_relaxed);
+}
+
 /* A client from new to free, without a swarm. */
 
 rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_error *error);

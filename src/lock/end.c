@@ -20,8 +20,7 @@ enum {
     BLOCK_SLACK_MS = 2 /* the gem takes back of an extension: ttl - elapsed - 2 */
 };
 
-/* This fault of an idempotent call may be gone at the next one. */
-static bool may_pass(rql_status status)
+bool rqli_end_may_pass(rql_status status)
 {
     return status == RQL_E_UNKNOWN || status == RQL_E_IO || status == RQL_E_UNAVAILABLE ||
            status == RQL_E_READ_ONLY || status == RQL_E_NOMEM;
@@ -31,11 +30,14 @@ static bool may_pass(rql_status status)
  */
 static void choose_next(struct rqli_end *self)
 {
-    if (self->on.lock && !self->has_chosen && rqli_hand_over_choose(&self->on)) {
+    if (self->on.lock && !self->has_chosen) {
+        (void)rqli_hand_over_choose(&self->on);
+    }
+    self->has_chosen = true;
+    if (self->on.chosen) {
         self->op.generation = self->on.transfer->generation;
         self->op.pushes_first = false; /* nobody is notified by the server */
     }
-    self->has_chosen = true;
 }
 
 /* A release that freed a lock with a long queue serves only the first of it; calls that serve the
@@ -175,11 +177,11 @@ static void settle(struct rqli_end *self, struct rqli_end_part *part)
 
     part->is_settled = true;
     if (self->on.transfer) {
-        rqli_hand_over_end(&self->on, may_pass(part->status));
+        rqli_hand_over_end(&self->on, rqli_end_may_pass(part->status));
     }
     if (part->status == RQL_NOT_HELD && part->may_have_ended) {
         part->status = part->believed; /* the call without a reply has released it */
-    } else if (may_pass(part->status) && part->unused_ms == 0 && lock) {
+    } else if (rqli_end_may_pass(part->status) && part->unused_ms == 0 && lock) {
         const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
 
         rqli_leases_withdraw(self->client->leases, &what, lock->ttl_ms);
@@ -212,7 +214,8 @@ static size_t settle_round(struct rqli_end *self)
     self->op.again_us = 0;
     for (size_t i = 0; i < self->op.n_calls; i++) {
         struct rqli_end_part *part = &self->parts[i];
-        bool repeats = !part->is_settled && may_pass(part->status) && has_time(self, PAUSE_US);
+        bool repeats =
+            !part->is_settled && rqli_end_may_pass(part->status) && has_time(self, PAUSE_US);
 
         if (repeats) {
             self->op.again_us = rqli_now_us() + PAUSE_US;
@@ -383,6 +386,50 @@ static rql_status end_one(rql_lock *const *lock, rql_error *error)
 
     rqli_end_init(&self, &part, lock, 1, NULL);
     return run(&self, error);
+}
+
+/* Over the connection that has carried the grant, behind all that was said of the lock. Who comes
+ * next for it in this client asks behind that. NULL: there is no such connection any more. */
+static struct rqli_exchange *send_release(struct rqli_end *self, const rql_lock *lock)
+{
+    struct rqli_conn *conn = rqli_conns_find(&self->client->conns, lock->carrier);
+    struct rqli_exchange *exchange = rqli_exchange_take(conn);
+    struct rqli_call call;
+
+    if (!exchange) {
+        return NULL;
+    }
+    rqli_call_begin(&call, &exchange->command);
+    write_end(&self->op, 0, &call);
+    call.brings_text = !rqli_is_known(&rqli_conn_notes(conn)->knows_release, lock->generation);
+    rqli_call_write(&call, &exchange->command, false);
+    if (rqli_exchange_send(exchange, lock->generation, NULL)) {
+        rqli_exchange_give(exchange);
+        return NULL;
+    }
+    return exchange;
+}
+
+/* Nothing depends on the answer: the lock is surely ours, also for the server, and it is known that
+ * somebody will read the answer. */
+static bool may_be_lazy(const struct rqli_end *self, const rql_lock *lock)
+{
+    return lock->is_lazy && rqli_hand_over_is_safe(&self->on, rqli_now_us()) &&
+           !rqli_transfer_is_open(lock->transfer) && rqli_leases_may_settle(self->client->leases);
+}
+
+rql_status rqli_give_back_lazily(rql_lock *lock, struct rqli_exchange **out, rql_error *error)
+{
+    struct rqli_end_part part;
+    struct rqli_end self;
+
+    rqli_leases_remove(lock->client->leases, &lock, 1);
+    rqli_end_init(&self, &part, &lock, 1, NULL);
+    if (may_be_lazy(&self, lock)) {
+        choose_next(&self);
+        *out = self.on.transfer ? NULL : send_release(&self, lock);
+    }
+    return *out ? RQL_OK : run(&self, error);
 }
 
 rql_status rqli_give_back(rql_lock *const *locks, size_t count, rql_error *error)

@@ -47,6 +47,12 @@ void rqli_end_init(struct rqli_end *self, struct rqli_end_part *parts, rql_lock 
 /* Takes the locks off the list of leases and ends them. Blocks. Statuses of rql_lock_release(). */
 rql_status rqli_give_back(rql_lock *const *locks, size_t count, rql_error *error);
 
+/* The same of one lock; but where nothing depends on the answer *out is it, to come: RQL_OK. */
+rql_status rqli_give_back_lazily(rql_lock *lock, struct rqli_exchange **out, rql_error *error);
+
+/* This fault of an idempotent call may be gone at the next one. */
+bool rqli_end_may_pass(rql_status status);
+
 /* Releases the grant of this nonce. To repeat that is safe: a nonce is never granted twice. */
 rql_status rqli_release(rql_client *client, const struct rqli_keys *keys, const char *nonce,
                         rql_error *error);

@@ -35,20 +35,23 @@ const void *rqli_hand_over_carrier(const struct rqli_hand_over *self)
     return carrier ? rqli_conns_find(&self->lock->client->conns, carrier) : NULL;
 }
 
-/* Its lease is relied on, and was granted over the connection that is there: so the server that
- * hears of the transfer is the one that knows the lock. */
-static bool may_choose(const struct rqli_hand_over *self, int64_t now_us)
+bool rqli_hand_over_is_safe(const struct rqli_hand_over *self, int64_t now_us)
 {
     const rql_lock *lock = self->lock;
     const struct rqli_lease *lease = &lock->kept.lease;
 
-    if (!lock->carrier || lock->carrier != rqli_hand_over_carrier(self) ||
-        lock->process != RQL_LOCK_OBTAINING || rqli_lease_state(lease, now_us) != RQL_HELD ||
-        rqli_lease_end_us(lease) - now_us < LEAST_US) {
-        return false;
-    }
-    return lock->n_chained == 0 ||
-           (lock->n_chained < CHAIN_MOST && now_us - lock->chain_us < CHAIN_US);
+    return lock->carrier && lock->carrier == rqli_hand_over_carrier(self) &&
+           lock->process == RQL_LOCK_OBTAINING && rqli_lease_state(lease, now_us) == RQL_HELD &&
+           rqli_lease_end_us(lease) - now_us >= LEAST_US;
+}
+
+static bool may_choose(const struct rqli_hand_over *self, int64_t now_us)
+{
+    const rql_lock *lock = self->lock;
+
+    return rqli_hand_over_is_safe(self, now_us) &&
+           (lock->n_chained == 0 ||
+            (lock->n_chained < CHAIN_MOST && now_us - lock->chain_us < CHAIN_US));
 }
 
 static struct rqli_waiter *choose(const struct rqli_hand_over *self)
@@ -162,8 +165,7 @@ void rqli_hand_over_write(const struct rqli_hand_over *self, struct rqli_call *c
     const char *word = transfer->meta;
 
     rqli_call_init(call, RQLI_SCRIPT_TRANSFER, &self->lock->keys);
-    call->brings_text =
-        atomic_load_explicit(known(self), memory_order_relaxed) != transfer->generation;
+    call->brings_text = !rqli_is_known(known(self), transfer->generation);
     rqli_call_text(call, self->lock->nonce);
     rqli_call_text(call, transfer->acquirer);
     rqli_call_text(call, transfer->host);
@@ -179,7 +181,7 @@ void rqli_hand_over_write(const struct rqli_hand_over *self, struct rqli_call *c
 
 void rqli_hand_over_on_done(const struct rqli_hand_over *self, int64_t sent_us, int64_t left_ms)
 {
-    atomic_store_explicit(known(self), self->transfer->generation, memory_order_relaxed);
+    rqli_on_known(known(self), self->transfer->generation);
     rqli_leases_on_transferred(self->lock->client->leases, self->transfer, sent_us, left_ms);
 }
 

@@ -23,6 +23,10 @@ struct rqli_hand_over {
 /* The connection that its calls go over. */
 const void *rqli_hand_over_carrier(const struct rqli_hand_over *self);
 
+/* The lock is relied on for a while, and was granted over the connection that is there: so the
+ * server that hears of its end is the one that knows it. */
+bool rqli_hand_over_is_safe(const struct rqli_hand_over *self, int64_t now_us);
+
 /* Who is next, if that is known here and may be handed the lock: it sleeps until one of the two
  * behind. False: the server finds out. */
 bool rqli_hand_over_choose(struct rqli_hand_over *self);

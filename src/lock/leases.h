@@ -64,6 +64,7 @@ struct rqli_leases {
     _Atomic int64_t host_end_us; /* of new leases; see rqli_leases_on_probed() */
     atomic_bool has_extended;    /* a lease that renews was added, once */
     rqli_signal callback_ended;  /* counts */
+    atomic_uint n_unsettled;     /* and the one that the thread works on; under the mutex */
 
     struct {
         pthread_mutex_t mutex;
@@ -71,6 +72,9 @@ struct rqli_leases {
         struct rqli_lease_table table;
         struct rqli_renewals batch; /* under way */
         struct rqli_withdrawals withdrawals;
+        rql_lock *unsettled; /* released, and not confirmed; the oldest first, by kept.next */
+        rql_lock *unsettled_last;
+        bool settles_on;    /* there may be more of them to do something about at once */
         int64_t planned_us; /* when the thread looks again by itself */
         unsigned added;     /* leases added since its last look */
         size_t n_adopted;   /* of those in the table */
@@ -98,6 +102,14 @@ void rqli_leases_rouse_for(struct rqli_leases *self, rql_lock *lock);
 /* Under the mutex: what was settled before the new owner has listed its lock is found then. */
 void rqli_leases_apply_transfer(struct rqli_leases *self, const struct rqli_transfer *transfer);
 
+/* For the step, under the mutex: no call may last beyond the next loss that has to be reported, or
+ * the end. */
+int64_t rqli_leases_budget_us(struct rqli_leases *self);
+/* For the step, under the mutex, which is released meanwhile: what has become of lazy releases.
+ * When to ask again; RQLI_NEVER_US: all is settled. */
+void rqli_leases_settle(struct rqli_leases *self);
+int64_t rqli_leases_unsettled_us(const struct rqli_leases *self);
+
 /* The worker's step, in renewal.c: does all that is due, and says when to come again. */
 int64_t rqli_leases_step(struct rqli_worker *worker);
 
@@ -124,6 +136,15 @@ void rqli_leases_adopt(struct rqli_leases *self, rql_lock *lock);
  */
 void rqli_leases_withdraw(struct rqli_leases *self, const struct rqli_withdrawal_of *what,
                           int64_t ttl_ms);
+
+/* A lazy release: it was sent, its caller has got RQL_OK, and the handle is the leases' now. The
+ * thread waits for the answer, unless the next one finds it there; repeats the release where none
+ * comes; and where it was not ours any more, or no answer comes in the time that a release takes
+ * at most, tells that as a loss. */
+void rqli_leases_settle_later(struct rqli_leases *self, rql_lock *lock,
+                              struct rqli_exchange *release);
+/* False: no thread to be had, or too many are open; the release has to wait for its answer. */
+bool rqli_leases_may_settle(struct rqli_leases *self);
 
 /* The clock of the server jumped: everything held is doubtful and verified. */
 void rqli_leases_doubt(struct rqli_leases *self);

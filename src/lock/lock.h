@@ -41,6 +41,12 @@ struct rql_lock {
     struct rqli_transfer *transfer; /* by which it was handed over inside the client, or NULL */
     int n_chained;                  /* how often in a row; 0: by the server */
     int64_t chain_us;               /* begin of those */
+    bool is_lazy;                   /* its release need not wait for its answer */
+    bool is_released;               /* and has not: the handle is the leases' */
+    struct rqli_exchange *release;  /* that; NULL: it has brought nothing, and is repeated */
+    int64_t released_us;
+    bool may_have_ended; /* a call for that got no reply */
+    bool is_repeated;
     rql_lost_fn on_lost;
     void *user_data;
     pid_t owner_thread; /* renewal ends with it */

@@ -106,19 +106,27 @@ rql_status rql_lock_try(rql_client *client, const char *name, const rql_lock_opt
 rql_status rql_lock_release(rql_lock *lock, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
+    struct rqli_exchange *release = NULL;
     rql_status status;
 
     if (!lock) {
         return RQL_OK;
     }
     status = rqli_client_check(lock->client, error);
+    if (!status && lock->is_released) { /* by its on_lost, once more */
+        return RQL_NOT_HELD;
+    }
     if (!status) {
         rqli_notify_ending(lock);
         /* Takes it off the leases first: no callback of it runs when it is freed. */
-        status = rqli_give_back(&lock, 1, error);
+        status = rqli_give_back_lazily(lock, &release, error);
         rqli_notify_ended(lock, status);
     }
-    rqli_lock_free(lock);
+    if (release) {
+        rqli_leases_settle_later(lock->client->leases, lock, release);
+    } else {
+        rqli_lock_free(lock);
+    }
     return status;
 }
 
@@ -142,6 +150,9 @@ rql_lock *rql_lock_forget(rql_lock *lock)
 {
     RQLI_DEFER_CANCEL;
 
+    if (lock && lock->is_released) { /* by its on_lost */
+        return NULL;
+    }
     if (lock && rqli_client_check(lock->client, NULL) == RQL_OK) {
         bool is_claimed = claim(lock);
         /* A claim that is repeated may get the whole ttl yet. */

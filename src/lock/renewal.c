@@ -190,6 +190,7 @@ static int64_t plan(struct rqli_leases *self)
     }
     due_us = earlier(due_us, rqli_lease_table_renewal_us(&self->shared.table));
     due_us = earlier(due_us, rqli_lease_table_loss_us(&self->shared.table));
+    due_us = earlier(due_us, rqli_leases_unsettled_us(self));
     if (self->shared.added > 0) {
         due_us = earlier(due_us, rqli_now_us() + IDLE_LOOK_US);
     }
@@ -199,8 +200,7 @@ static int64_t plan(struct rqli_leases *self)
     return due_us;
 }
 
-/* No call may last beyond the next loss that has to be reported, or the end. */
-static int64_t budget_us(struct rqli_leases *self)
+int64_t rqli_leases_budget_us(struct rqli_leases *self)
 {
     int64_t until_us = rqli_client_budget_us(self->client, rqli_now_us());
 
@@ -214,7 +214,7 @@ static int64_t budget_us(struct rqli_leases *self)
 static rql_status exchange_batch(struct rqli_leases *self, struct rqli_exchange *exchange,
                                  bool with_text)
 {
-    int64_t until_us = budget_us(self);
+    int64_t until_us = rqli_leases_budget_us(self);
     rql_status status;
 
     rqli_command_reset(&exchange->command);
@@ -264,7 +264,7 @@ static int64_t withdrawing_until_us(struct rqli_leases *self)
 
     until_us = renewal_us > until_us ? renewal_us : until_us;
     until_us = earlier(until_us, now_us + (loss_us - now_us) / 2);
-    return earlier(until_us, budget_us(self));
+    return earlier(until_us, rqli_leases_budget_us(self));
 }
 
 /* Released while the server is asked. False: nothing was to be withdrawn. */
@@ -296,10 +296,11 @@ static bool is_out_of_time(const struct rqli_leases *self)
     return self->shared.shall_stop && rqli_now_us() >= self->shared.stop_us;
 }
 
-/* What is still to withdraw, or to claim, may take until stop_us. */
+/* What is still to withdraw, or to claim, may take until stop_us. No lazy release is left behind:
+ * when the time is over the next step tells that it is not confirmed. */
 static bool is_over(const struct rqli_leases *self)
 {
-    return self->shared.shall_stop &&
+    return self->shared.shall_stop && self->n_unsettled == 0 &&
            ((rqli_withdrawals_due_us(&self->shared.withdrawals) == RQLI_NEVER_US &&
              self->shared.n_adopted == 0) ||
             is_out_of_time(self));
@@ -316,6 +317,7 @@ int64_t rqli_leases_step(struct rqli_worker *worker)
     do {
         report_losses(self);
         renew_some(self);
+        rqli_leases_settle(self);
     } while (!is_out_of_time(self) && withdraw_some(self));
     again_us = is_over(self) ? RQLI_WORKER_OVER : plan(self);
     (void)pthread_mutex_unlock(&self->shared.mutex);

@@ -57,6 +57,17 @@ rql_status rqli_exchange_put(struct rqli_exchange *exchange, uint64_t generation
 rql_status rqli_exchange_await(struct rqli_exchange *exchange, int64_t deadline_us,
                                rql_error *error);
 
+/*
+ * What is put and sent without waiting for the answer, which is read by whoever reads next. It
+ * stays its caller's: rqli_exchange_await() has its replies, at once when it is over.
+ */
+rql_status rqli_exchange_send(struct rqli_exchange *exchange, uint64_t generation,
+                              rql_error *error);
+/* Of one that was sent: the replies are there, or will not come; they are there. Without a mutex.
+ */
+bool rqli_exchange_is_over(const struct rqli_exchange *exchange);
+bool rqli_exchange_is_answered(const struct rqli_exchange *exchange);
+
 /* Connects if need be; what rqli_exchange_run() would do first. RQL_OK at once when connected. */
 rql_status rqli_conn_connect(struct rqli_conn *self, int64_t deadline_us, rql_error *error);
 
@@ -84,7 +95,8 @@ bool rqli_conn_take_crowded(struct rqli_conn *self);
 
 /* What those who use it note about it, by its generation; it does not touch that itself. */
 struct rqli_conn_notes {
-    _Atomic uint64_t knows_transfer; /* that has carried a transfer, and so knows the script */
+    _Atomic uint64_t knows_transfer; /* whose server has answered this script */
+    _Atomic uint64_t knows_release;
     uint64_t tracking;        /* CLIENT TRACKING was set up; this and the next under their mutex */
     uint64_t tracking_pushes; /* for the subscriber of that generation */
     atomic_bool was_up;       /* there was one, and its clock was learned from */

@@ -151,7 +151,8 @@ void rqli_exchange_give(struct rqli_exchange *exchange)
     if (!whole) {
         return;
     }
-    if (whole->left) { /* its replies may still come: then whoever reads them recycles it */
+    /* Its replies may still come: then whoever reads them recycles it. */
+    if (whole->left && !rqli_exchange_is_over(exchange)) {
         (void)pthread_mutex_lock(&whole->conn->shared.mutex);
         is_in_flight = whole->in_flight;
         whole->given = is_in_flight;
@@ -190,7 +191,9 @@ void rqli_conn_finish_first(struct rqli_conn *self, rql_status status, int64_t n
     done->in_flight = false;
     done->status = status;
     done->visible.received_us = now_us;
-    self->shared.is_far = now_us - done->visible.sent_us > FAR_US;
+    if (!done->left) { /* one that nobody waits for may have been there for long */
+        self->shared.is_far = now_us - done->visible.sent_us > FAR_US;
+    }
     /* A batch is answered when the oldest that is in flight begins behind it. */
     while (self->shared.n_batches > 0 &&
            (!stream->first || stream->first->begins_at >= self->shared.batch_ends[0])) {

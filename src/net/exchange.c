@@ -219,6 +219,22 @@ static bool sleep_on(struct rqli_conn *self, struct exchange *exchange, int64_t 
     return seen == FINISHED;
 }
 
+/* Under the mutex: its caller waits no more. Also when it never read: it may have written for
+ * others after its own reply was taken. */
+static void leave(struct rqli_conn *self, struct exchange *own)
+{
+    own->left = own->in_flight;
+    if (own->left) {
+        self->shared.callers--;
+        /* It may have been called to read. */
+        atomic_store_explicit(&own->wait_word, AWAKE, memory_order_relaxed);
+    }
+    if (self->shared.reader == own || !self->shared.reader) {
+        appoint_reader(self);
+        rqli_conn_close_if_broken(self);
+    }
+}
+
 /* Under the mutex, which it releases: until our replies are there, or the deadline. Reads for all,
  * if nobody does. A late caller still takes what has come already. */
 static rql_status await(struct rqli_conn *self, struct exchange *own, int64_t deadline_us,
@@ -244,16 +260,8 @@ static rql_status await(struct rqli_conn *self, struct exchange *own, int64_t de
         }
         now_us = rqli_now_us();
     }
-    own->left = own->in_flight;
+    leave(self, own);
     status = own->left ? RQL_E_UNKNOWN : own->status;
-    if (own->left) {
-        self->shared.callers--;
-    }
-    /* Also when we never read: we may have written for others after our own reply was taken. */
-    if (self->shared.reader == own || !self->shared.reader) {
-        appoint_reader(self);
-        rqli_conn_close_if_broken(self);
-    }
     rqli_conn_unlock(self);
     return status ? rqli_stream_fault(status, where, error) : RQL_OK;
 }
@@ -279,21 +287,58 @@ rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us
     return await(self, own, deadline_us, error);
 }
 
+/* Under the mutex. */
+static rql_status put_over(struct rqli_conn *self, struct exchange *own, uint64_t generation,
+                           rql_error *error)
+{
+    if (!rqli_conn_is_up_locked(self) || self->shared.generation != generation) {
+        return rqli_fail(error, RQL_E_IO, "%s: the connection has ended; nothing was sent",
+                         self->sock.endpoint->where);
+    }
+    if (own->visible.command.failed || !put_in_stream(self, own)) {
+        return rqli_fail_nomem(error);
+    }
+    return RQL_OK;
+}
+
 rql_status rqli_exchange_put(struct rqli_exchange *exchange, uint64_t generation, rql_error *error)
 {
     struct exchange *own = (struct exchange *)exchange;
     struct rqli_conn *self = own->conn;
-    rql_status status = RQL_OK;
+    rql_status status;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
-    if (!rqli_conn_is_up_locked(self) || self->shared.generation != generation) {
-        status = rqli_fail(error, RQL_E_IO, "%s: the connection has ended; nothing was sent",
-                           self->sock.endpoint->where);
-    } else if (exchange->command.failed || !put_in_stream(self, own)) {
-        status = rqli_fail_nomem(error);
+    status = put_over(self, own, generation, error);
+    rqli_conn_unlock(self);
+    return status;
+}
+
+rql_status rqli_exchange_send(struct rqli_exchange *exchange, uint64_t generation, rql_error *error)
+{
+    struct exchange *own = (struct exchange *)exchange;
+    struct rqli_conn *self = own->conn;
+    rql_status status;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    status = put_over(self, own, generation, error);
+    if (!status) {
+        write_out(self);
+        leave(self, own);
     }
     rqli_conn_unlock(self);
     return status;
+}
+
+bool rqli_exchange_is_over(const struct rqli_exchange *exchange)
+{
+    const struct exchange *own = (const struct exchange *)exchange;
+
+    return atomic_load_explicit(&own->wait_word, memory_order_acquire) == FINISHED;
+}
+
+bool rqli_exchange_is_answered(const struct rqli_exchange *exchange)
+{
+    return rqli_exchange_is_over(exchange) && ((const struct exchange *)exchange)->status == RQL_OK;
 }
 
 rql_status rqli_exchange_await(struct rqli_exchange *exchange, int64_t deadline_us,
@@ -302,6 +347,10 @@ rql_status rqli_exchange_await(struct rqli_exchange *exchange, int64_t deadline_
     struct exchange *own = (struct exchange *)exchange;
 
     (void)pthread_mutex_lock(&own->conn->shared.mutex);
+    if (own->left) { /* its caller is back */
+        own->left = false;
+        own->conn->shared.callers += own->in_flight;
+    }
     return await(own->conn, own, deadline_us, error);
 }
 

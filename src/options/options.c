@@ -119,6 +119,8 @@ static const struct rqli_option rows[] = {
      .shown.help = "What happens when the acquirer already holds the lock."},
     {OF_CLIENT(default_access_strategy, "RQL_DEFAULT_ACCESS_STRATEGY"), OF_LOCK(access_strategy),
      ONE_OF(access_words, "queued | random", "queued"), .shown.help = "How a request is served."},
+    {OF_CLIENT(lazy_release, "RQL_LAZY_RELEASE"), OF_LOCK(lazy_release), SWITCH,
+     .shown.help = "A release on a thread does not wait for its answer."},
     {OF_CLIENT(key_extraction_batch_size, "RQL_KEY_EXTRACTION_BATCH_SIZE"), WITHIN(1, 100000),
      DEFAULT(500, "keys"), .shown.help = "COUNT of each SCAN."},
     {OF_CLIENT(lock_release_batch_size, "RQL_LOCK_RELEASE_BATCH_SIZE"), OF_SWEEP(batch_size),

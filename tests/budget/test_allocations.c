@@ -111,6 +111,16 @@ static void a_pair(void **state)
     assert_int_equal(count_rounds(plain_pair, NULL), 0);
 }
 
+/* The thread may have one of them in hand, for which a handle and an exchange more are made. */
+static void a_pair_released_lazily(void **state)
+{
+    rql_lock_options options = patient(client);
+
+    (void)state;
+    options.lazy_release = true;
+    assert_true(count_rounds(plain_pair, &options) <= 2);
+}
+
 static void a_pair_with_options_and_metadata(void **state)
 {
     const rql_meta meta[] = {{"who", "a test"}, {"why", "to count what it costs"}};
@@ -367,6 +377,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_a_library_allocates_is_counted, set_up_wide,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_pair, set_up_wide, tear_down),
+        cmocka_unit_test_setup_teardown(a_pair_released_lazily, set_up_wide, tear_down),
         cmocka_unit_test_setup_teardown(a_pair_with_options_and_metadata, set_up_wide, tear_down),
         cmocka_unit_test_setup_teardown(a_block, set_up_wide, tear_down),
         cmocka_unit_test_setup_teardown(a_pair_within_a_pair, set_up_wide, tear_down),

@@ -1,10 +1,35 @@
 #include "remote.h"
 
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+/* Released lazily: what is told of them later has their name. */
+static struct hold *_Atomic past;
+
+static void end_hold(struct hold *hold)
+{
+    if (!hold->is_lazy) {
+        free(hold);
+        return;
+    }
+    hold->next = atomic_load(&past);
+    while (!atomic_compare_exchange_weak(&past, &hold->next, hold)) {
+    }
+}
+
+void free_past_holds(void)
+{
+    while (past) {
+        struct hold *hold = past;
+
+        past = hold->next;
+        free(hold);
+    }
+}
 
 struct hold *hold_new(const cJSON *words)
 {
@@ -12,6 +37,7 @@ struct hold *hold_new(const cJSON *words)
 
     (void)snprintf(hold->name, sizeof hold->name, "%s", text_in(words, "lock"));
     hold->releases = cJSON_IsTrue(cJSON_GetObjectItem(words, "releases_when_lost"));
+    hold->releases_late = cJSON_IsTrue(cJSON_GetObjectItem(words, "releases_late"));
     return hold;
 }
 
@@ -37,12 +63,16 @@ void say_lost(rql_lock *lock, void *data)
         (void)cJSON_AddNumberToObject(line, "state", rql_lock_get_state(lock));
         (void)cJSON_AddNumberToObject(line, "released", rql_lock_release(lock, NULL));
         free(hold);
+    } else if (hold->releases_late) {
+        (void)cJSON_AddNumberToObject(line, "state", rql_lock_get_state(lock));
+        (void)cJSON_AddNumberToObject(line, "released", rql_lock_release(lock, NULL));
     }
     say(line);
 }
 
 void set_listeners(const cJSON *words, struct hold *hold, rql_lock_options *out)
 {
+    hold->is_lazy = out->lazy_release;
     out->on_lost = say_lost;
     out->user_data = hold;
     if (cJSON_IsTrue(cJSON_GetObjectItem(words, "logs"))) {
@@ -179,7 +209,26 @@ static void release(rql_client *client, cJSON *words)
     }
     reply = answer_to(words, status, &error);
     add_result(reply, hold);
-    free(hold);
+    end_hold(hold);
+    say(reply);
+    cJSON_Delete(words);
+}
+
+/* Acquires and releases n times; says how long that took. */
+static void pairs(rql_client *client, cJSON *words)
+{
+    struct settings settings;
+    rql_status status = RQL_OK;
+    rql_error error = {0};
+    rql_lock *lock;
+    cJSON *reply;
+
+    read_settings(client, words, &settings);
+    for (int64_t n = number_or(words, "n", 1); n > 0 && !status; n--) {
+        status = rql_lock_acquire(client, settings.names[0], &settings.lock, &lock, &error);
+        status = status ? status : rql_lock_release(lock, &error);
+    }
+    reply = answer_to(words, status, &error);
     say(reply);
     cJSON_Delete(words);
 }
@@ -415,6 +464,7 @@ bool perform_on_thread(struct actor *actor, cJSON *words)
         {"hosts", tell_hosts},
         {"possible_hosts", possible_hosts},
         {"probe_hosts", probe_hosts},
+        {"pairs", pairs},
         {"release", release},
         {"state", state},
         {"sweep", sweep},

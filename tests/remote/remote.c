@@ -129,6 +129,7 @@ int main(void)
         perform(words);
     }
     free(line);
+    free_past_holds();
     if (count_objects() > 0) {
         (void)fprintf(stderr, "remote: %d objects are left\n", count_objects());
         _Exit(3); /* threads may wait, and nobody will end them */

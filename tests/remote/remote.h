@@ -113,6 +113,9 @@ struct hold {
     rql_series *series;
     rql_series_result result; /* of a series */
     bool releases;            /* when it is lost */
+    bool releases_late;       /* when it is lost, once more: its lazy release has returned */
+    bool is_lazy;             /* may be told to be lost when it was released */
+    struct hold *next;        /* of those */
 };
 
 /* ---- actors.c ---- */
@@ -198,5 +201,7 @@ void set_listeners(const cJSON *words, struct hold *hold, rql_lock_options *out)
 
 /* A hold that will have the line's name for it. */
 struct hold *hold_new(const cJSON *words);
+/* Those that were released lazily; their clients have ended. */
+void free_past_holds(void);
 
 #endif

@@ -89,6 +89,7 @@ static const struct {
     {"timed", offsetof(rql_lock_options, timed)},
     {"nested", offsetof(rql_lock_options, nested)},
     {"auto_extend", offsetof(rql_lock_options, auto_extend)},
+    {"lazy_release", offsetof(rql_lock_options, lazy_release)},
     {"detailed_acq_timeout_error", offsetof(rql_lock_options, detailed_acq_timeout_error)},
     {"log_lock_try", offsetof(rql_lock_options, log_lock_try)},
     {"log_sample_this", offsetof(rql_lock_options, log_sample_this)},

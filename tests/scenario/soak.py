@@ -251,7 +251,7 @@ class Worker(threading.Thread):
         chance = self.random.random
         names = self.random.sample(NAMES, self.random.choice((1, 1, 1, 1, 2, 3)))
         options = {"timeout_ms": TIMEOUT_MS, "ttl_ms": self.random.choice((400, 1000, 3000)),
-                   "tries": chance() < 0.05, "auto_extend": chance() < 0.2}
+                   "tries": chance() < 0.05, "auto_extend": chance() < 0.2, "lazy_release": chance() < 0.3}
         if chance() < 0.1:
             options["access_strategy"] = "random"
         if self.actor.kind == "thread":  # on a loop each acquisition is an acquirer of its own

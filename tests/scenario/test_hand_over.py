@@ -81,6 +81,17 @@ def a_release_hands_on_to_who_waits_beside_it(world, kind, names):
     world.await_nothing_left()
 
 
+@scenario(kinds=["thread"], counts=[1])
+def a_lazy_release_hands_on_too(world, kind, names):
+    chain = Chain(world, kind, world.client(lazy_release=True))
+    for _ in range(3):
+        released, mine = chain.hand_on(names[0])
+        released.outcome().check()
+        mine.release().check()
+    world.await_nothing_left()
+    check_equal(chain.client.stats().lost, 0)
+
+
 @scenario(kinds=KINDS, counts=[1])
 def nothing_of_an_owner_before_is_left_in_the_lock(world, kind, names):
     """Its metadata, its re-entries, what it was extended by."""

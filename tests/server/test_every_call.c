@@ -55,6 +55,46 @@ static void a_lock_by_each_of_its_calls(void **state)
     CHECK_QUEUE_IS_EMPTY("x");
 }
 
+/* The handle stays as it is, whatever is done to it. */
+static void on_lost_late(rql_lock *lock, void *data)
+{
+    int fd = -1;
+
+    if (strcmp(rql_lock_describe(lock).name, "x") == 0 && rql_lock_get_state(lock) == RQL_GONE &&
+        rql_lock_lost_fd(lock, &fd, NULL) == RQL_OK &&
+        rql_lock_extend(lock, TTL_MS, NULL) == RQL_NOT_HELD &&
+        rql_lock_release(lock, NULL) == RQL_NOT_HELD && !rql_lock_forget(lock)) {
+        atomic_store((atomic_bool *)data, true);
+    }
+}
+
+static bool loss_was_told(void *data)
+{
+    return atomic_load((atomic_bool *)data);
+}
+
+static void a_lazy_release_that_comes_too_late(void **state)
+{
+    rql_lock_options options = patient(client);
+    rql_unlock_result result;
+    atomic_bool was_told = false;
+    rql_stats stats;
+    rql_lock *lock;
+
+    (void)state;
+    options.lazy_release = true;
+    options.on_lost = on_lost_late;
+    options.user_data = &was_told;
+    lock = hold_with(client, "x", &options);
+    CHECK_OK(rql_force_unlock(other, "x", &result, NULL));
+    CHECK_OK(rql_lock_release(lock, NULL));
+    assert_true(wait_until(loss_was_told, &was_told, AWAIT_MS));
+    CHECK_OK(rql_client_stats(client, &stats));
+    assert_int_equal(stats.lost_releases, 1);
+    CHECK_OK(rql_lock_release(hold_with(client, "x", &options), NULL));
+    expect_nothing_left("x");
+}
+
 static void a_lock_that_is_handed_over(void **state)
 {
     struct waiter waiter = {
@@ -419,6 +459,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         LOOP_TEST(a_lock_by_each_of_its_calls),
+        LOOP_TEST(a_lazy_release_that_comes_too_late),
         LOOP_TEST(a_lock_that_is_handed_over),
         LOOP_TEST(series_of_both_kinds),
         LOOP_TEST(locks_and_series_on_a_loop),

@@ -1,0 +1,260 @@
+#include "base/clock.h"
+#include "lock/client.h"
+#include "lock/end.h"
+#include "lock/leases.h"
+#include "wire/answer.h"
+
+/*
+ * Lazy releases: sent, and reported as done, before the server has answered. Nearly always the next
+ * one finds the answer of the one before, and that is all. The rest is the thread's: what a release
+ * that waits would have said later than RQL_OK is told as a loss.
+ */
+
+enum {
+    START_US = 20000,    /* for the thread to run, once */
+    LOOK_US = 100000,    /* while there are any; a look is cheaper than to wake for each of them */
+    LAST_LOOK_US = 5000, /* when the client ends */
+    /* Unsettled at a time: some of each thread. Who does nothing but release waits for the server.
+     */
+    MOST = 256
+};
+
+/* Here and below: under the mutex of the leases, unless it says otherwise. */
+static rql_lock *take_first(struct rqli_leases *self)
+{
+    rql_lock *lock = self->shared.unsettled;
+
+    if (lock) {
+        self->shared.unsettled = lock->kept.next;
+    }
+    return lock;
+}
+
+static void put_back(struct rqli_leases *self, rql_lock *lock)
+{
+    if (!self->shared.unsettled) {
+        self->shared.unsettled_last = lock;
+    }
+    lock->kept.next = self->shared.unsettled;
+    self->shared.unsettled = lock;
+}
+
+static void append(struct rqli_leases *self, rql_lock *lock)
+{
+    lock->kept.next = NULL;
+    *(self->shared.unsettled ? &self->shared.unsettled_last->kept.next : &self->shared.unsettled) =
+        lock;
+    self->shared.unsettled_last = lock;
+    self->n_unsettled++;
+}
+
+/* It is over, and nothing is left to do. */
+static void drop(struct rqli_leases *self, rql_lock *lock)
+{
+    self->n_unsettled--;
+    rqli_exchange_give(lock->release);
+    (void)rqli_lock_free(lock);
+}
+
+/* Released, and the queue served: the usual answer. */
+static bool is_confirmed(const rql_lock *lock)
+{
+    struct rqli_outcome outcome;
+
+    return lock->release && rqli_exchange_is_answered(lock->release) &&
+           rqli_outcome_read(lock->release->reply, &outcome) && outcome.what == 1 &&
+           outcome.second != RQLI_SERVED_PARTLY;
+}
+
+void rqli_leases_settle_later(struct rqli_leases *self, rql_lock *lock,
+                              struct rqli_exchange *release)
+{
+    lock->release = release;
+    lock->released_us = release->sent_us;
+    lock->is_released = true;
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    while (self->shared.unsettled && is_confirmed(self->shared.unsettled)) {
+        const struct rqli_exchange *answer = self->shared.unsettled->release;
+
+        rqli_on_known(&rqli_conn_notes(answer->carrier)->knows_release, answer->generation);
+        drop(self, take_first(self));
+    }
+    append(self, lock);
+    (void)rqli_worker_rouse(&self->worker, release->sent_us + LOOK_US);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+/* Without the mutex. */
+bool rqli_leases_may_settle(struct rqli_leases *self)
+{
+    if (!rqli_worker_runs(&self->worker)) {
+        rqli_leases_prepare(self, rqli_now_us() + START_US);
+    }
+    return rqli_worker_runs(&self->worker) && self->n_unsettled < MOST;
+}
+
+int64_t rqli_leases_unsettled_us(const struct rqli_leases *self)
+{
+    if (self->n_unsettled == 0) {
+        return RQLI_NEVER_US;
+    }
+    if (self->shared.settles_on) {
+        return 0;
+    }
+    return rqli_now_us() + (self->shared.shall_stop ? LAST_LOOK_US : LOOK_US);
+}
+
+/* ---- on the thread, without the mutex ---- */
+
+static void withdraw(struct rqli_leases *self, const rql_lock *lock)
+{
+    const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
+
+    rqli_leases_withdraw(self, &what, lock->ttl_ms);
+}
+
+/* As rql_lock_release() would say it. What only frees the lock and serves a part of the queue is
+ * withdrawn, which serves the rest. */
+static rql_status understand(struct rqli_leases *self, const rql_lock *lock,
+                             const struct rqli_exchange *answer)
+{
+    struct rqli_outcome outcome;
+    rql_error fault;
+
+    if (!rqli_outcome_read(answer->reply, &outcome)) {
+        return rqli_exchange_fault(answer, answer->reply, "release", lock->name, &fault);
+    }
+    if (outcome.second == RQLI_SERVED_PARTLY) {
+        withdraw(self, lock);
+    }
+    return outcome.what == 1 || lock->may_have_ended ? RQL_OK : RQL_NOT_HELD;
+}
+
+/* The answer to what was sent. RQL_E_IO: it was not done, and is to be repeated. */
+static rql_status await_release(struct rqli_leases *self, rql_lock *lock, int64_t until_us)
+{
+    rql_status status = rqli_exchange_await(lock->release, until_us, NULL);
+
+    if (status && !rqli_exchange_is_over(lock->release)) {
+        return status; /* still on its way */
+    }
+    if (!status && lock->release->reply->type == RQLI_REPLY_ERROR &&
+        rqli_reply_says(lock->release->reply, "NOSCRIPT")) {
+        status = RQL_E_IO;
+    } else if (!status) {
+        status = understand(self, lock, lock->release);
+    }
+    lock->may_have_ended = status == RQL_E_UNKNOWN;
+    rqli_exchange_give(lock->release);
+    lock->release = NULL;
+    return status;
+}
+
+/* Over the thread's own connection. The stream has broken: whoever has acquired the lock since may
+ * have found it not released, and entered again what ends now. */
+static rql_status release_again(struct rqli_leases *self, rql_lock *lock, int64_t until_us)
+{
+    const struct rqli_slice nonce = rqli_slice_of(lock->nonce);
+    struct rqli_exchange *answer = NULL;
+    struct rqli_call call;
+    rql_status status;
+
+    rqli_call_init(&call, RQLI_SCRIPT_RELEASE, &lock->keys);
+    rqli_call_text(&call, lock->nonce);
+    rqli_call_random(&call);
+    lock->is_repeated = true;
+    rqli_leases_on_taken(self, nonce);
+    status = rqli_call_run(self->conn, &call, until_us, &answer, NULL);
+    rqli_leases_on_taken(self, nonce);
+    if (!status) {
+        status = understand(self, lock, answer);
+    }
+    lock->may_have_ended = lock->may_have_ended || status == RQL_E_UNKNOWN;
+    rqli_exchange_give(answer);
+    return status;
+}
+
+/* To who releases late what an earlier word would have been worth: the handle lives until it
+ * returns. */
+static void tell(struct rqli_leases *self, rql_lock *lock, rql_status status)
+{
+    struct rqli_figures figures = rqli_lock_figures(lock);
+
+    figures.status = status;
+    rqli_leases_on_gone(self, lock);
+    rqli_observe(RQLI_ON_RELEASE_LOST, &lock->subject, &figures);
+    if (lock->on_lost) {
+        lock->on_lost(lock, lock->user_data);
+        /* It may have asked for a descriptor, which would be watched. */
+        rqli_leases_remove(self, &lock, 1);
+    }
+}
+
+/* False: nothing is known, and there is still time. */
+static bool settle(struct rqli_leases *self, rql_lock *lock, int64_t until_us, int64_t end_us)
+{
+    rql_status status = RQL_E_IO;
+
+    if (lock->release) {
+        status = await_release(self, lock, until_us);
+    }
+    if (!lock->release && rqli_end_may_pass(status)) {
+        status = release_again(self, lock, until_us);
+    }
+    if (rqli_end_may_pass(status)) {
+        if (rqli_now_us() < end_us) {
+            return false;
+        }
+        withdraw(self, lock);
+    }
+    rqli_exchange_give(lock->release); /* not with the mutex of the leases: it may be on its way */
+    lock->release = NULL;
+    if (status) {
+        tell(self, lock, status);
+    }
+    return true;
+}
+
+/* ---- on the thread, under the mutex ---- */
+
+static int64_t earlier(int64_t a_us, int64_t b_us)
+{
+    return a_us < b_us ? a_us : b_us;
+}
+
+/* Its answer is left to the next release: who comes now would only be in the way of its readers. */
+static bool is_young(const struct rqli_leases *self, const rql_lock *lock)
+{
+    return lock->release && !rqli_exchange_is_over(lock->release) && !self->shared.shall_stop &&
+           rqli_now_us() - lock->released_us < LOOK_US;
+}
+
+/* Until one has no answer: those behind it have none either. Or one had to be repeated: there may
+ * be many of them, and a renewal may be due. */
+void rqli_leases_settle(struct rqli_leases *self)
+{
+    rql_lock *lock = self->shared.unsettled;
+    bool goes_on = true;
+
+    self->shared.settles_on = false;
+    while (lock && goes_on && !self->shared.settles_on && !is_young(self, lock)) {
+        int64_t end_us = rqli_client_budget_us(self->client, lock->released_us);
+        int64_t until_us = rqli_now_us() + rqli_client_grace_us(self->client);
+
+        (void)take_first(self);
+        if (self->shared.shall_stop) {
+            end_us = earlier(end_us, self->shared.stop_us);
+        }
+        until_us = earlier(earlier(until_us, end_us), rqli_leases_budget_us(self));
+        (void)pthread_mutex_unlock(&self->shared.mutex);
+        goes_on = settle(self, lock, until_us, end_us);
+        (void)pthread_mutex_lock(&self->shared.mutex);
+        if (goes_on) {
+            self->shared.settles_on = lock->is_repeated;
+            drop(self, lock);
+        } else {
+            put_back(self, lock);
+        }
+        lock = self->shared.unsettled;
+    }
+}

@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+"""A lazy release: it does not wait for the server. What it says then, what is told later, what is left behind."""
+import itertools
+import re
+import sys
+
+from harness import FOREVER, STATUS, Network, check, check_equal, main, scenario, wait_until
+
+LONG_MS = 60000
+SHORT_MS = 200
+SILENCE_MS = 150
+MOST = 256  # unanswered at a time
+LAZY = {"lazy_release": True, "ttl_ms": LONG_MS}
+ONE = {"kinds": ["thread"], "counts": [1]}
+
+
+def warm(actor):
+    """It is known that the server knows the script, and the thread runs."""
+    for _ in range(3):
+        actor.acquire("warm", **LAZY).release().check()
+    return actor
+
+
+def patient_actor(world, **options):
+    network = Network(world)
+    client = network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS, **options)
+    return network, warm(world.actor("thread", client))
+
+
+def lost(actor):
+    """(statuses that were told as events, losses counted, of those releases)."""
+    stats = actor.client.stats()
+    return [words["status"] for words in actor.remote.events("lock_lost")], stats.lost, stats.lost_releases
+
+
+def take_away(world, *names):
+    for name in names:
+        check_equal(world.ask("DEL", f"rql:lock:{name}"), 1)
+
+
+def unknown_scripts(world):
+    """How often one was asked for that the server did not know."""
+    counted = re.search(r"errorstat_NOSCRIPT:count=(\d+)", world.ask("INFO", "errorstats"))
+    return int(counted.group(1)) if counted else 0
+
+
+@scenario(**ONE)
+def the_lock_is_free_before_the_answer_is_here(world, kind, names):
+    network, actor = patient_actor(world, events=True)
+    held = actor.acquire(*names, **LAZY)
+    network.fail("freeze", n=1, direction="down")
+    held.release().check()
+    wait_until(lambda: not world.holder(names[0]), "it is released")
+    network.heal()
+    actor.acquire(*names, **LAZY).release().check()
+    world.await_nothing_left()
+    world.free(actor.client)
+    check_equal(actor.remote.events("lock_lost"), [])
+
+
+@scenario(**ONE)
+def a_lock_that_was_taken_away_is_told_as_lost(world, kind, names):
+    """The handle is there for that long, and cannot be released twice. Whoever has it now keeps it."""
+    actor = warm(world.actor(kind, world.client(events=True)))
+    other = world.actor(kind)
+    for count, releases in enumerate((False, True), 1):
+        held = actor.ask(*names, also={"releases_late": releases}, **LAZY).hold()
+        take_away(world, *names)
+        theirs = other.acquire(*names, ttl_ms=LONG_MS)
+        held.release().check()
+        wait_until(held.is_lost, "it is told")
+        check_equal(lost(actor), ([STATUS["NOT_HELD"]] * count, count, count))
+        check_equal(actor.remote.events("lock_lost")[-1]["token"], held.tokens[0])
+        if releases:
+            check_equal([(words["state"], words["released"]) for words in held.losses()], [(2, STATUS["NOT_HELD"])])
+        check_equal(world.token(names[0]), theirs.tokens[0])
+        theirs.release().check()
+    world.await_nothing_left()
+
+
+@scenario(**ONE)
+def a_refusal_is_told(world, kind, names):
+    actor = warm(world.actor(kind, world.client(events=True)))
+    held = actor.acquire(*names, **LAZY)
+    world.ask("SET", f"rql:lock:{names[0]}", "no lock")
+    held.release().check()
+    wait_until(held.is_lost, "it is told")
+    check_equal(lost(actor), ([STATUS["E_WRONG_TYPE"]], 1, 1))
+    world.ask("DEL", f"rql:lock:{names[0]}")
+
+
+@scenario(**ONE)
+def what_a_broken_connection_has_swallowed_is_repeated(world, kind, names):
+    """Before the server, and behind it: nobody is told of a loss, for there was none."""
+    for fault in ("cut_reply", "freeze"):
+        network, actor = patient_actor(world, events=True)
+        held = actor.acquire(*names, **LAZY)
+        before = network.count("open"), network.count("connections")
+        network.fail(fault, n=1)
+        held.release().check()
+        if fault == "freeze":
+            check(world.holder(names[0]), "the server has heard of it")
+            network.fail("cut")
+        wait_until(lambda network=network, before=before: network.count("open") < before[0] or
+                   network.count("connections") > before[1], "it is cut")
+        network.heal()
+        world.await_nothing_left()
+        world.free(actor.client)
+        check_equal(actor.remote.events("lock_lost"), [])
+
+
+@scenario(is_timed=True, **ONE)
+def a_silent_server_is_told_and_the_lock_withdrawn(world, kind, names):
+    network = Network(world)
+    client = network.client(events=True, connect_timeout_ms=SHORT_MS, io_timeout_ms=SILENCE_MS)
+    actor = warm(world.actor(kind, client))
+    held = actor.acquire(*names, **LAZY)
+    network.fail("freeze", n=1)
+    held.release().check()
+    wait_until(held.is_lost, "it is told")
+    check(lost(actor)[0][0] in (STATUS["E_UNKNOWN"], STATUS["E_IO"]), lost(actor))
+    check_equal(lost(actor)[1:], (1, 1))
+    check(world.holder(names[0]), "the server has heard of it")
+    network.heal()
+    world.await_nothing_left()
+
+
+@scenario(**ONE)
+def a_server_that_has_forgotten_the_script_costs_a_look(world, kind, names):
+    actor = warm(world.actor(kind, world.client(events=True)))
+    held = actor.acquire(*names, **LAZY)
+    world.ask("SCRIPT", "FLUSH")
+    held.release().check()
+    world.await_nothing_left()
+    world.free(actor.client)
+    check_equal(actor.remote.events("lock_lost"), [])
+
+
+@scenario(**ONE)
+def the_first_release_brings_the_script(world, kind, names):
+    """Else it would be repeated, and each new client would hold its first lock for longer."""
+    world.ask("SCRIPT", "FLUSH")
+    world.actor(kind).acquire("warm", ttl_ms=SHORT_MS).forget().check()  # acquire.lua is there
+    before = unknown_scripts(world)
+    actor = world.actor(kind)
+    for _ in range(2):
+        actor.acquire(*names, **LAZY).release().check()
+        world.await_nothing_left()
+    check_equal(unknown_scripts(world), before)
+
+
+@scenario(**ONE)
+def a_client_that_ends_waits_for_its_releases(world, kind, names):
+    """While they are on their way, and where they have to be repeated."""
+    for fault in ("delay", "cut"):
+        network, actor = patient_actor(world)
+        several = [actor.acquire(f"{names[0]}{i}", **LAZY) for i in range(5)]
+        network.fail(*{"delay": ("delay",), "cut": ("freeze",)}[fault], n=SHORT_MS)
+        for held in several:
+            held.release().check()
+        check_equal(len(world.keys_left()), 5, "locks")
+        if fault == "cut":
+            network.fail("cut")
+            network.heal()
+        world.free(actor.client)
+        check_equal(world.keys_left(), [], fault)
+
+
+@scenario(**ONE)
+def a_client_that_ends_tells_what_it_cannot_settle(world, kind, names):
+    network = Network(world)
+    actor = warm(world.actor(kind, network.client(events=True, io_timeout_ms=SILENCE_MS)))
+    held = actor.acquire(*names, **LAZY)
+    network.fail("freeze", n=1)
+    held.release().check()
+    world.free(actor.client)
+    check_equal(len(held.losses()), 1)
+    check_equal(len(actor.remote.events("lock_lost")), 1)
+    network.heal()
+
+
+@scenario(**ONE)
+def a_waiter_elsewhere_is_served_at_once(world, kind, names):
+    actor = warm(world.actor(kind))
+    other = world.actor("process")
+    for _ in range(3):
+        held = actor.acquire(*names, **LAZY)
+        asking = other.ask(*names, timeout_ms=FOREVER, ttl_ms=LONG_MS)
+        world.await_queue(names, 1)
+        held.release().check()
+        theirs = asking.hold()
+        check(theirs.tokens[0] > held.tokens[0], "its token is not larger")
+        theirs.release().check()
+    world.await_nothing_left()
+    check_equal(lost(actor), ([], 0, 0))
+
+
+@scenario(kinds=["thread", "loop"], counts=[1, 3])
+def others_wait_for_their_answer(world, kind, names):
+    """Re-entries and what may be entered again, series, loops."""
+    actor = world.actor(kind)
+    strategies = ["work_through", "extendable_work_through", "dead_locking"]
+    for strategy in strategies + (["wait_for_lock"] if kind == "loop" or len(names) > 1 else []):
+        held = actor.acquire(*names, **LAZY, conflict_strategy=strategy)
+        take_away(world, *names)
+        held.release().check("NOT_HELD")
+
+
+@scenario(**ONE)
+def too_many_unanswered_wait(world, kind, names):
+    network, actor = patient_actor(world, events=True)
+    several = [actor.acquire(f"{names[0]}{i}", **LAZY) for i in range(MOST + 1)]
+    take_away(world, *itertools.chain(*(held.names for held in several)))
+    network.fail("freeze", n=1, direction="down")
+    for held in several[:MOST]:
+        held.release().check()
+    last = several[MOST].begin("release")
+    network.heal()
+    last.outcome().check("NOT_HELD")
+    wait_until(lambda: all(held.is_lost() for held in several[:MOST]), "they are told")
+    check_equal(lost(actor)[1:], (MOST, MOST))
+
+
+@scenario(**ONE)
+def who_enters_again_what_was_released_is_told(world, kind, names):
+    """The release is lost with its connection. Whoever asks before it is repeated finds the lock its own, and
+    loses it with the repetition."""
+    network, actor = patient_actor(world)
+    seen = False
+    while not seen:
+        held = actor.acquire(*names, **LAZY)
+        network.fail("freeze", n=1)
+        held.release().check()
+        network.fail("cut")
+        network.heal()
+        mine = actor.acquire(*names, ttl_ms=LONG_MS, conflict_strategy="work_through", timeout_ms=FOREVER)
+        seen = mine.tokens == held.tokens
+        if seen:
+            wait_until(lambda mine=mine: mine.state() == "GONE", "it is lost")
+            wait_until(mine.is_lost, "that is told")
+        mine.release().check("OK", "NOT_HELD")
+    world.await_nothing_left()
+
+
+@scenario(**ONE)
+def pairs_take_one_round_trip_in_place_of_two(world, kind, names):
+    network, actor = patient_actor(world)
+    network.fail("delay", n=10)
+    took_us = {}
+    for is_lazy in (False, True):
+        options = {"ttl_ms": LONG_MS, "lazy_release": is_lazy}
+        outcome = actor.begin("pairs", names=names, options=options, n=20).outcome().check()
+        took_us[is_lazy] = outcome.took_us
+    network.heal()
+    check(took_us[True] < 0.75 * took_us[False], took_us)
+    world.await_nothing_left()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
