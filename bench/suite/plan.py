@@ -72,7 +72,7 @@ def pair_blocks():
         if n == 1:
             cases += [ping(), pair("rql-spin", "spin", 1, slot_ms, floor),
                       pair("rql-lazy-spin", "lazy-spin", 1, slot_ms, floor)]
-        if n in (1, 32):
+        if n <= 32:
             cases.append(pair("rql-lazy", "lazy", n, slot_ms, floor))
         yield Block(f"pair-{n}", "pairs", tuple(cases))
 

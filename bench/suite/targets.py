@@ -41,6 +41,8 @@ def pair_targets():
     yield one("pair, 1 thread, lazy release and spin / plain lock", 1, "rql-lazy-spin", 1.9)
     for n, limit in ((2, 0.97), (4, 0.97), (8, 1.4), (32, 1.9), (128, 2.0)):
         yield one(f"pair, {n} threads / one client per thread", n, "rql", limit, "own")
+    for n, limit in ((2, 1.5), (4, 1.5), (8, 1.8), (32, 2.5)):
+        yield one(f"pair, {n} threads, lazy release / one client per thread", n, "rql-lazy", limit, "own")
     yield one("pair, 32 threads / plain lock", 32, "rql", 1.25)
     yield Target("server CPU per pair, 32 threads / one client per thread", "pairs", "pair-32",
                  ("pair/rql", 32, "cpu_us"), (("pair/own", 32, "cpu_us"),), 0.5)
