@@ -127,6 +127,49 @@ TEST(a_host_counts_as_dead_here_before_it_does_elsewhere)
     end(lock);
 }
 
+/* The server's answer to a hand-over inside the client, whose new owner relies on it for a second
+ * up to then; it may list its lock later than that. */
+static const struct answer {
+    const char *name;
+    int64_t left_ms;
+    bool is_early;
+    rql_lock_state state;
+} answers[] = {
+    {"it is done", LONG_MS, false, RQL_HELD},
+    {"it is done before the lock is listed", LONG_MS, true, RQL_HELD},
+    {"it is refused", -1, false, RQL_GONE},
+    {"it is refused before the lock is listed", -1, true, RQL_GONE},
+};
+
+TEST(what_the_server_says_of_a_hand_over_is_believed)
+{
+    rql_lock_options options;
+
+    rql_lock_options_init(client, &options);
+    EACH_ROW (row, answers) {
+        rql_lock *lock = granted("x");
+        int64_t now_us = rqli_now_us();
+        struct rqli_transfer *transfer =
+            rqli_transfer_new(client, lock->acquirer, lock->host, lock->nonce, &options);
+
+        lock->transfer = transfer;
+        rqli_lease_on_unconfirmed(&lock->kept.lease, now_us + 1000000);
+        rqli_leases_on_handed_on(leases, NULL, transfer);
+        if (!row->is_early) {
+            CHECK_OK(rqli_leases_add(leases, lock, NULL));
+        }
+        rqli_leases_on_transferred(leases, transfer, now_us, row->left_ms);
+        if (row->is_early) {
+            CHECK_OK(rqli_leases_add(leases, lock, NULL));
+        }
+        assert_int_equal(state_of(lock), row->state);
+        assert_int_equal(rqli_leases_lease(leases, lock).is_unconfirmed, row->state == RQL_GONE);
+        assert_true(row->state == RQL_GONE ||
+                    rqli_lease_remaining_ms(&lock->kept.lease, now_us) > LONG_MS / 2);
+        end(lock);
+    }
+}
+
 TEST(what_is_renewed_by_one_is_nobody_elses)
 {
     struct rqli_lease_table table = {0};
