@@ -112,14 +112,15 @@ static const struct drop {
 
 TEST(a_fault_ends_the_connection_that_had_it)
 {
-    EACH_ROW (row, drops) {
-        struct exchange *first = (struct exchange *)put();
+    struct exchange *first = (struct exchange *)put();
 
+    EACH_ROW (row, drops) {
         first->wait_word = READER; /* called by one who has left */
         conn->shared.reader = first;
         rqli_conn_drop(conn, row->generation);
         assert_int_equal(conn->shared.state, row->state);
     }
+    rqli_exchange_give(&first->visible);
 }
 
 TEST(what_was_left_is_used_again_when_its_reply_is_there)
@@ -135,6 +136,8 @@ TEST(what_was_left_is_used_again_when_its_reply_is_there)
     CHECK_OK(rqli_exchange_run(next, in_time(), NULL));
     assert_true(rqli_reply_says(next->reply, "SECOND"));
     assert_ptr_equal(ping(), left);
+    rqli_exchange_give(left);
+    rqli_exchange_give(next);
 }
 
 /* So many commands are sent, and their callers wait; then so many more come, one of whom looks

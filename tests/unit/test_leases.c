@@ -304,7 +304,8 @@ TEST(a_handle_that_is_used_again_knows_nothing_of_before)
     before->handed_over = true;
     before->n_chained = 5;
     before->carrier = client;
-    before->transfer = rqli_transfer_new(client, "a", "h", before->nonce, &options);
+    before->transfer =
+        rqli_transfer_new(client, before->acquirer, before->host, before->nonce, &options);
     end(before);
     lock = rqli_lock_new(client, "x", 0);
     assert_ptr_equal(lock, before);
