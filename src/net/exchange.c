@@ -247,8 +247,7 @@ static rql_status await(struct rqli_conn *self, struct exchange *own, int64_t de
     if (own->left) {
         self->shared.callers--;
     }
-    /* Also when we never read: we may have written for others after our own reply was taken. */
-    if (self->shared.reader == own || !self->shared.reader) {
+    if (self->shared.reader == own) {
         appoint_reader(self);
         rqli_conn_close_if_broken(self);
     }
