@@ -80,26 +80,24 @@ static void placed(struct rqli_op *op)
     }
 }
 
-/* Nothing was found of a lock whose own hand-over to us the server may not know yet. */
-static bool is_premature(struct rqli_end *self, const struct rqli_end_part *part)
+/* Nothing was found of a lock whose own hand-over to us the server may not have known yet. By now
+ * it may know it: what counts is when the call was sent. */
+static bool is_premature(struct rqli_end *self)
 {
-    bool is_open = part->lock && rqli_transfer_is_open(part->lock->transfer);
-
-    self->has_lost_stream = self->has_lost_stream || is_open;
-    return is_open;
+    self->has_lost_stream = self->has_lost_stream || self->was_open;
+    return self->was_open;
 }
 
 /* RQL_OK: it is the next owner's. RQL_NOT_HELD: it was ours no more. RQL_E_UNKNOWN: to be repeated.
  */
-static rql_status understand_transfer(struct rqli_end *self, const struct rqli_end_part *part,
-                                      const struct rqli_exchange *answer,
+static rql_status understand_transfer(struct rqli_end *self, const struct rqli_exchange *answer,
                                       const struct rqli_outcome *outcome)
 {
     if (outcome->what == RQLI_TRANSFERRED) {
         rqli_hand_over_on_done(&self->on, answer->sent_us, outcome->third);
         return RQL_OK;
     }
-    if (is_premature(self, part)) {
+    if (is_premature(self)) {
         return RQL_E_UNKNOWN;
     }
     rqli_hand_over_on_refused(&self->on);
@@ -123,9 +121,9 @@ static rql_status understand(struct rqli_end *self, struct rqli_end_part *part,
     }
     part->is_serving = outcome.second == RQLI_SERVED_PARTLY;
     if (self->on.transfer) {
-        return understand_transfer(self, part, answer, &outcome);
+        return understand_transfer(self, answer, &outcome);
     }
-    if (outcome.what != 1 && is_premature(self, part)) {
+    if (outcome.what != 1 && is_premature(self)) {
         return RQL_E_UNKNOWN;
     }
     if (part->unused_ms > 0) {
@@ -237,7 +235,8 @@ static bool must_wait(struct rqli_end *self)
     const struct rqli_transfer *transfer = self->on.lock ? self->on.lock->transfer : NULL;
 
     self->op.generation = 0;
-    if (!rqli_transfer_is_open(transfer)) {
+    self->was_open = rqli_transfer_is_open(transfer);
+    if (!self->was_open) {
         return false;
     }
     self->op.generation = transfer->generation;
@@ -295,6 +294,7 @@ static void begin(struct rqli_end *self, rql_client *client, struct rqli_end_par
     self->on = (struct rqli_hand_over){.lock = NULL};
     self->has_chosen = false;
     self->has_lost_stream = false;
+    self->was_open = false;
     self->is_waiting = false;
 }
 

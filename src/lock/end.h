@@ -30,6 +30,7 @@ struct rqli_end {
     struct rqli_hand_over on;    /* to a waiter of this client; on.lock NULL: of several */
     bool has_chosen;             /* it was seen whether there is one */
     bool has_lost_stream;        /* a call was not answered, or not to be relied on */
+    bool was_open;               /* the hand-over by which it has come, when the round began */
     bool is_waiting;             /* for the hand-over by which it has come to be settled */
     struct rqli_end_part *parts; /* the first op.n_calls are still to be asked for */
     struct rqli_end_part *later; /* after those, when they are settled: */

@@ -42,19 +42,6 @@ static void unwatch(struct rqli_lease_table *self, rql_lock *lock)
     }
 }
 
-void rqli_lease_table_remove(struct rqli_lease_table *self, rql_lock *lock)
-{
-    if (lock->kept.is_listed) {
-        *(lock->kept.previous ? &lock->kept.previous->kept.next : &self->first) = lock->kept.next;
-        if (lock->kept.next) {
-            lock->kept.next->kept.previous = lock->kept.previous;
-        }
-        lock->kept.is_listed = false;
-    }
-    unwatch(self, lock);
-    rqli_lease_table_remove_renewed(self, lock);
-}
-
 /* Room is reserved, so that an update, whose failure could not be reported, needs no memory.
  */
 bool rqli_lease_table_watch(struct rqli_lease_table *self, rql_lock *lock)
@@ -180,7 +167,7 @@ bool rqli_lease_table_add_renewed(struct rqli_lease_table *self, rql_lock *lock)
     return true;
 }
 
-void rqli_lease_table_remove_renewed(struct rqli_lease_table *self, rql_lock *lock)
+static void remove_renewed(struct rqli_lease_table *self, rql_lock *lock)
 {
     rql_lock **at;
 
@@ -194,6 +181,19 @@ void rqli_lease_table_remove_renewed(struct rqli_lease_table *self, rql_lock *lo
     *at = lock->kept.next_renewed;
     lock->kept.is_renewed = false;
     self->n_renewed--;
+}
+
+void rqli_lease_table_remove(struct rqli_lease_table *self, rql_lock *lock)
+{
+    if (lock->kept.is_listed) {
+        *(lock->kept.previous ? &lock->kept.previous->kept.next : &self->first) = lock->kept.next;
+        if (lock->kept.next) {
+            lock->kept.next->kept.previous = lock->kept.previous;
+        }
+        lock->kept.is_listed = false;
+    }
+    unwatch(self, lock);
+    remove_renewed(self, lock);
 }
 
 /* Every acquisition of a client that extends asks: a hash, however many are held. A lock may be in

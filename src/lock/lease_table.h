@@ -42,9 +42,8 @@ rql_lock *rqli_lease_table_take_renewal(struct rqli_lease_table *self, int64_t n
 /* One whose loss is to be reported, or NULL. */
 rql_lock *rqli_lease_table_lost(struct rqli_lease_table *self, int64_t now_us);
 
-/* It is renewed. False: no memory. */
+/* It is renewed, until it is removed. False: no memory. */
 bool rqli_lease_table_add_renewed(struct rqli_lease_table *self, rql_lock *lock);
-void rqli_lease_table_remove_renewed(struct rqli_lease_table *self, rql_lock *lock);
 
 /* Is one of this name and acquirer still renewed and not lost? */
 bool rqli_lease_table_renews(const struct rqli_lease_table *self, const char *name,

@@ -228,7 +228,6 @@ void rqli_leases_adopt(struct rqli_leases *self, rql_lock *lock)
     lock->kept.is_adopted = true;
     self->shared.n_adopted++;
     /* It is not renewed any more: its acquirer may wait for it as for any other. */
-    rqli_lease_table_remove_renewed(&self->shared.table, lock);
     rqli_lease_on_forgotten(&lock->kept.lease, rqli_now_us());
     /* Claimed meanwhile, by the thread: nothing is left to do. Else the claim is due now, and is
      * repeated until it is answered or the lease ends; both free the handle in report_loss(). */

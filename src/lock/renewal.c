@@ -254,16 +254,14 @@ static void renew_some(struct rqli_leases *self)
 }
 
 /* A withdrawal is waited for until the next renewal is due, which goes behind it on the same
- * connection, or for the usual grace; and for half of the time to the next loss, at most. */
+ * connection, or for the usual grace. */
 static int64_t withdrawing_until_us(struct rqli_leases *self)
 {
     int64_t now_us = rqli_now_us();
     int64_t until_us = now_us + rqli_client_grace_us(self->client);
     int64_t renewal_us = rqli_lease_table_renewal_us(&self->shared.table);
-    int64_t loss_us = rqli_lease_table_loss_us(&self->shared.table);
 
     until_us = renewal_us > until_us ? renewal_us : until_us;
-    until_us = earlier(until_us, now_us + (loss_us - now_us) / 2);
     return earlier(until_us, rqli_leases_budget_us(self));
 }
 

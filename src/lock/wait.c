@@ -189,8 +189,8 @@ void rqli_tracking_write(struct rqli_command *command, struct rqli_slice lock_ke
 
 /* Set up once for each pair of connections, then armed for one key at a time. The reply says who
  * holds the lock now: nil, it is free, and no notice will come. */
-static bool arm(const struct rqli_acquire *self, uint64_t generation,
-                const struct rqli_push_view *around)
+bool rqli_tracking_arm(const struct rqli_acquire *self, uint64_t generation,
+                       const struct rqli_push_view *around)
 {
     struct rqli_exchange *exchange = rqli_exchange_take(self->conn);
     bool is_free = false;
@@ -218,7 +218,7 @@ static bool watch_ruby(struct rqli_acquire *self, uint64_t generation)
         return false;
     }
     rqli_wait_arm(self, generation);
-    return around.is_listening && arm(self, generation, &around);
+    return around.is_listening && rqli_tracking_arm(self, generation, &around);
 }
 
 /* To all who listen on our channel. How many they are; below 0: nobody knows. */

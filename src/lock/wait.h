@@ -59,6 +59,12 @@ enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generat
  * (CLIENT TRACKING, lua/README.md 31). A hint: polling goes on in any case. */
 
 struct rqli_command;
+struct rqli_push_view;
+
+/* On a thread, for the lock that is watched. generation: of its connection; around: the subscriber
+ * that gets the notice. True: the lock is free by now, and the reply said so in time. */
+bool rqli_tracking_arm(const struct rqli_acquire *self, uint64_t generation,
+                       const struct rqli_push_view *around);
 
 /* The commands for one notice of the lock's next change, the last of which asks who holds the lock:
  * nil, it is free. subscriber_id: to redirect to, if that is to be set up; else 0. */

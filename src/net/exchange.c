@@ -219,8 +219,7 @@ static bool sleep_on(struct rqli_conn *self, struct exchange *exchange, int64_t 
     return seen == FINISHED;
 }
 
-/* Under the mutex: its caller waits no more. Also when it never read: it may have written for
- * others after its own reply was taken. */
+/* Under the mutex: its caller waits no more. While another sleeps somebody reads. */
 static void leave(struct rqli_conn *self, struct exchange *own)
 {
     own->left = own->in_flight;
@@ -229,7 +228,7 @@ static void leave(struct rqli_conn *self, struct exchange *own)
         /* It may have been called to read. */
         atomic_store_explicit(&own->wait_word, AWAKE, memory_order_relaxed);
     }
-    if (self->shared.reader == own || !self->shared.reader) {
+    if (self->shared.reader == own) {
         appoint_reader(self);
         rqli_conn_close_if_broken(self);
     }

@@ -123,13 +123,14 @@ bool rqli_push_threads_is_used(const struct rqli_push_threads *self)
 
 /* ---- waiters ---- */
 
-/* Under the mutex: nobody reads. The longest waiting that sleeps here shall; not the one that goes,
- * and none that is polling just now. */
-static void pass_on_reading(struct rqli_push_threads *self, const struct rqli_waiter *goes)
+/* Under the mutex: nobody reads. The longest waiting that sleeps here shall, and none that is
+ * polling just now. So while some sleep one of them reads, or is called: who is called and goes
+ * instead passes it on at the end of its wait. */
+static void pass_on_reading(struct rqli_push_threads *self)
 {
     struct rqli_waiter *next = self->shared.subscription.waiters.first;
 
-    while (next && (next == goes || !next->sleeps)) {
+    while (next && !next->sleeps) {
         next = next->next;
     }
     self->shared.reader = NULL;
@@ -155,11 +156,8 @@ rql_status rqli_push_threads_join(struct rqli_push_threads *self, struct rqli_wa
 void rqli_push_threads_leave(struct rqli_push_threads *self, struct rqli_waiter *waiter)
 {
     lock(self);
-    if (!self->shared.reader) {
-        pass_on_reading(self, waiter); /* it was called to read, and goes instead */
-    }
     (void)rqli_waiters_leave(&self->shared.subscription.waiters, waiter);
-    unlock(self);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
 bool rqli_push_threads_hint_others(struct rqli_push_threads *self, const struct rqli_waiter *waiter)
@@ -390,7 +388,7 @@ enum rqli_wake rqli_push_threads_wait(struct rqli_push_threads *self, struct rql
         waiter->hinted = false;
     }
     if (self->shared.reader == waiter || !self->shared.reader) {
-        pass_on_reading(self, waiter); /* also when it was called to read and had other plans */
+        pass_on_reading(self); /* also when it was called to read and had other plans */
     }
     unlock(self);
     return wake;

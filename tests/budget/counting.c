@@ -10,6 +10,7 @@
 static atomic_bool is_counting;
 static atomic_long count;
 static _Thread_local bool exempt;
+static const void *_Atomic watched; /* NULL: it was freed */
 
 void counting_begin(void)
 {
@@ -21,6 +22,16 @@ long counting_end(void)
 {
     atomic_store(&is_counting, false);
     return atomic_load(&count);
+}
+
+void counting_watch(const void *memory)
+{
+    atomic_store(&watched, memory);
+}
+
+bool counting_was_freed(void)
+{
+    return !atomic_load(&watched);
 }
 
 void counting_exempt(bool is_exempt)
@@ -93,7 +104,10 @@ int posix_memalign(void **memptr, size_t alignment, size_t size)
 
 void free(void *ptr)
 {
+    const void *expected = ptr;
+
     if (ptr) {
+        (void)atomic_compare_exchange_strong(&watched, &expected, NULL);
         note();
     }
     __libc_free(ptr);

@@ -15,6 +15,10 @@ void counting_begin(void);
  * and free of something. */
 long counting_end(void);
 
+/* Is this freed from now on? One at a time. */
+void counting_watch(const void *memory);
+bool counting_was_freed(void);
+
 /* What the calling thread does is the test's own business, until it says otherwise. */
 void counting_exempt(bool is_exempt);
 

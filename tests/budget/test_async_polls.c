@@ -1,5 +1,6 @@
 /* Requests that wait on a loop, once warm, ask the allocator for nothing however often they ask the
- * server. They wait behind Ruby, for then they poll at each retry delay. */
+ * server, and leave nothing there. They wait behind Ruby, for then they poll at each retry delay.
+ */
 
 #include "async_fixture.h"
 
@@ -68,10 +69,36 @@ static void polls(void **state)
     }
 }
 
+static rql_acquiring late;
+
+static void cancel_what_is_over(rql_status status, rql_lock *lock, const rql_error *error,
+                                void *data)
+{
+    (void)lock;
+    (void)error;
+    *(int *)data = status;
+    CHECK_OK(rql_request_cancel(late.request));
+}
+
+/* What its callback posts frees it. There is no connection that would have to be closed first. */
+static void a_loop_that_closes_takes_what_was_posted_last(void **state)
+{
+    int status = INT_MAX;
+
+    (void)state;
+    late = (rql_acquiring){.done = cancel_what_is_over, .user_data = &status};
+    CHECK_OK(rql_acquire_async(loop, "x", NULL, &late, NULL));
+    counting_watch(late.request);
+    close_loop();
+    assert_int_equal(status, RQL_CANCELLED);
+    assert_true(counting_was_freed());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         LOOP_TEST(polls),
+        LOOP_TEST(a_loop_that_closes_takes_what_was_posted_last),
     };
 
     if (!redis_server_available()) {

@@ -173,6 +173,25 @@ def a_broken_connection_costs_no_hand_over(world, kind, names):
 
 
 @scenario(kinds=KINDS, counts=[1])
+def a_release_that_overtakes_its_hand_over_is_repeated_behind_it(world, kind, names):
+    """The server has forgotten the script of the hand-over alone, which is sent once more with its text."""
+    network, other = Network(world), world.actor("thread")
+    chain = Chain(world, kind, network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS))
+
+    def forget():
+        world.ask("SCRIPT", "FLUSH")
+        other.acquire("known again").release().check()
+        network.fail("freeze", n=1)
+
+    released, mine = chain.hand_on(names[0], between=forget)
+    mine_released = mine.begin("release")
+    network.heal()
+    released.outcome().check()
+    mine_released.outcome().check()
+    world.await_nothing_left()
+
+
+@scenario(kinds=KINDS, counts=[1])
 def a_chain_goes_on_before_it_is_confirmed(world, kind, names):
     """From the first to the second and to the third, while the server is told of neither."""
     network = Network(world)

@@ -121,6 +121,12 @@ def locks_of_a_series_do_not_log_tries_of_their_own(world, kind, names):
     actor, tape = told_actor(world, kind)
     actor.acquire(*names, log_lock_try=True).release().check()
     tape.check(*obtained(names), *released(names))
+    held = world.held_by_another(*names)
+    asking = actor.ask(*names, log_lock_try=True, timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    held.release().check()
+    asking.hold().release().check()
+    tape.check(*obtained(names), *released(names))
 
 
 @scenario(kinds=KINDS, counts=[1])

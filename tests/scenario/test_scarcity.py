@@ -154,6 +154,14 @@ def give_up(scene):
     held.release().check()
 
 
+def give_back_in_turn(scene):
+    """The gem's series: the last of its locks is somebody else's."""
+    held = scene.other.acquire(scene.names[-1], ttl_ms=LONG_MS)
+    with scene.scarce:
+        scene.actor.refused(*scene.names, mode="gem", fail_fast=True, ttl_ms=LONG_MS).check("FAIL_FAST_NO_TRY", *FINE)
+    held.release().check()
+
+
 OPERATIONS = (begin, acquire, acquire_and_renew, release, release_what_another_took, extend, enter_again, wait, give_up)
 
 
@@ -187,6 +195,7 @@ for one in OPERATIONS:
         scenario(KINDS, [1] if one is enter_again else [1, 3])(lacking(one, "memory", how_often))
     for lacked in "threads", "descriptors":
         scenario(KINDS, [1])(lacking(one, lacked, FOR_GOOD))
+scenario(KINDS, [3])(lacking(give_back_in_turn, "memory", 1))
 
 
 if __name__ == "__main__":

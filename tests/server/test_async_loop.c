@@ -1,9 +1,10 @@
 #include "async_fixture.h"
 
 #include "children.h"
+#include "lock/loop.h"
 #include "threads.h"
 
-enum { CROWD = 16, CALLERS = 4 };
+enum { CROWD = 16, CALLERS = 4, BRIEF_MS = 200, GRACE_MS = 50 };
 
 /* ---- calls from other threads ---- */
 
@@ -75,6 +76,62 @@ static void what_gives_back_goes_first(void **state)
     CHECK_OK(asked.status);
     CHECK_OK((rql_status)status);
     CHECK_OK(release_and_wait(asked.lock));
+}
+
+static bool is_past(void *data)
+{
+    return wait_clock_us() > *(const int64_t *)data;
+}
+
+static bool listens(const void *data)
+{
+    (void)data;
+    return loop->pushes.subscription.generation > 0;
+}
+
+/* What the loop has sent is answered, for this is sent behind it. */
+static void await_answers(void)
+{
+    struct asked asked = asked_for();
+
+    asked.releases = true;
+    start_asking(&asked, "behind");
+    run_until(is_released, &asked);
+}
+
+/* The loop is held up until its time, and that of a reply, is over. False: on a busy machine that
+ * was over before the lock could be had. */
+static bool is_granted_late(int64_t timeout_ms)
+{
+    rql_lock *held = hold(other, "x");
+    struct asked asked = asked_for();
+    int64_t over_us = wait_clock_us() + (timeout_ms + 2 * GRACE_MS) * 1000;
+    bool is_in_time;
+
+    asked.options.timeout_ms = timeout_ms;
+    start_asking(&asked, "x");
+    run_until(listens, NULL);
+    await_answers();
+    is_in_time = asked.n_done == 0;
+    CHECK_OK(rql_lock_release(held, NULL));
+    if (is_in_time) {
+        assert_true(wait_until(is_past, &over_us, AWAIT_MS));
+        await_asked(&asked);
+        CHECK_OK(asked.status);
+        CHECK_OK(release_and_wait(asked.lock));
+    }
+    return is_in_time;
+}
+
+static void a_grant_that_came_in_time_is_taken_however_late(void **state)
+{
+    int64_t timeout_ms = BRIEF_MS;
+
+    (void)state;
+    while (!is_granted_late(timeout_ms)) {
+        timeout_ms *= 2;
+        assert_true(timeout_ms < AWAIT_MS);
+    }
 }
 
 /* ---- how long a loop lives ---- */
@@ -320,6 +377,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         LOOP_TEST(calls_may_come_from_any_thread),
         LOOP_TEST(what_gives_back_goes_first),
+        LOOP_TEST(a_grant_that_came_in_time_is_taken_however_late),
         LOOP_TEST(a_loop_ends_when_nothing_is_under_way),
         LOOP_TEST(a_loop_may_be_closed_unused),
         LOOP_TEST(closing_cancels_what_waits),

@@ -1,0 +1,107 @@
+#include "unit.h"
+
+#include "base/clock.h"
+#include "lock/client.h"
+#include "lock/end.h"
+#include "lock/leases.h"
+#include "reply_tree.h"
+
+#include <rql/rql.h>
+
+/* The release of a lock that was handed on inside the client, when the server may not know of that
+ * yet. The test is the driver of the operation, and the server. */
+
+enum { LONG_MS = 60000, ROUNDS_MAX = 4 };
+
+static rql_client *client;
+
+BEFORE_EACH(set_up)
+{
+    rql_options options;
+
+    rql_options_init(&options);
+    options.url = "unix:///nonexistent/rql";
+    CHECK_OK(rqli_client_make(&client, &options, NULL));
+}
+
+AFTER_EACH(tear_down)
+{
+    client = rqli_client_free(client);
+}
+
+/* What the server answers to each call for the release, one letter a call: 1, it has released the
+ * lock; 0, there is none. Before it is read: d, the server has heard of the hand-over; f, it has
+ * refused it. w: the operation waits, until the next letter. */
+static const struct row {
+    const char *name;
+    const char *turns;
+    rql_status status;
+} rows[] = {
+    {"the hand-over was in front", "d1", RQL_OK},
+    {"and its answer comes later", "1", RQL_OK},
+    {"the release was in front, and the lock is there by now", "d01", RQL_OK},
+    {"the release was in front, and the lock comes later", "0wd1", RQL_OK},
+    {"the server has refused the hand-over", "f00", RQL_NOT_HELD},
+    {"and says so later", "0wf0", RQL_NOT_HELD},
+};
+
+static rql_lock *handed_on(void)
+{
+    rql_lock *lock = rqli_lock_new(client, "x", 0);
+    rql_lock_options options;
+
+    rql_lock_options_init(client, &options);
+    lock->transfer = rqli_transfer_new(client, lock->acquirer, lock->host, lock->nonce, &options);
+    lock->carrier = client->conns.each[0];
+    lock->transfer->carrier = lock->carrier;
+    lock->transfer->generation = 1;
+    rqli_leases_on_handed_on(client->leases, NULL, lock->transfer);
+    lock->kept.lease.state = RQL_HELD;
+    lock->kept.lease.deadline_us = rqli_after_ms(rqli_now_us(), LONG_MS);
+    lock->kept.lease.host_end_us = RQLI_NEVER_US;
+    lock->kept.lease.doubt_us = RQLI_NEVER_US;
+    return lock;
+}
+
+/* Returns whether all turns were taken when it was over. */
+static bool drive(struct rqli_op *op, rql_lock *lock, const char *turns)
+{
+    struct rqli_exchange exchange = {.sent_us = rqli_now_us()};
+    enum rqli_op_next next = op->ops->next(op);
+
+    for (; next != RQLI_OP_OVER && *turns; turns++) {
+        struct rqli_reply reply = tree_text(*turns == '1' ? "1 0" : "0 0");
+        struct rqli_call call;
+
+        if (*turns == 'd' || *turns == 'f') {
+            rqli_leases_on_transferred(client->leases, lock->transfer, rqli_now_us(),
+                                       *turns == 'd' ? LONG_MS : -1);
+            next = next == RQLI_OP_WAIT ? op->ops->next(op) : next;
+            continue;
+        }
+        assert_int_equal(next, *turns == 'w' ? RQLI_OP_WAIT : RQLI_OP_AGAIN);
+        if (*turns == 'w') {
+            continue;
+        }
+        rqli_call_begin(&call, NULL);
+        op->ops->write(op, 0, &call);
+        assert_int_equal(call.script, RQLI_SCRIPT_RELEASE);
+        op->ops->read(op, 0, &exchange, &reply, NULL);
+        next = op->ops->next(op);
+    }
+    return next == RQLI_OP_OVER && !*turns;
+}
+
+TEST(a_release_that_finds_nothing_is_repeated_if_it_may_have_come_too_early)
+{
+    EACH_ROW (row, rows) {
+        rql_lock *lock = handed_on();
+        struct rqli_end_part part;
+        struct rqli_end end;
+
+        rqli_end_init(&end, &part, &lock, 1, NULL);
+        assert_true(drive(&end.op, lock, row->turns));
+        assert_int_equal(end.op.status, row->status);
+        rqli_lock_free(lock);
+    }
+}

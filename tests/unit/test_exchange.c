@@ -1,0 +1,255 @@
+#include "unit.h"
+
+#include "base/clock.h"
+#include "net/url.h"
+#include "observe/stats.h"
+#include "peer.h"
+#include "threads.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+
+/* Callers of one command connection, whose server is the test: who reads, who writes, and what is
+ * left of those who go. */
+
+enum { LONG_MS = 20000, BRIEF_MS = 5, MUCH = 1 << 20, CALLERS_MAX = 32 };
+
+static char where[] = "here";
+static char nowhere[] = "/nonexistent/rql";
+static struct rqli_endpoint endpoint;
+static struct rqli_conn *conn;
+static int peer;
+
+/* The connection is there. */
+BEFORE_EACH(set_up)
+{
+    endpoint = (struct rqli_endpoint){.kind = RQLI_ENDPOINT_UNIX,
+                                      .where = where,
+                                      .path = nowhere,
+                                      .connect_timeout_ms = LONG_MS,
+                                      .io_timeout_ms = LONG_MS,
+                                      .stats = rqli_stats_new()};
+    conn = rqli_conn_new(&endpoint);
+    assert_non_null(conn);
+    peer = peer_of(conn);
+}
+
+AFTER_EACH(tear_down)
+{
+    conn = rqli_conn_free(conn);
+    rqli_stats_free(endpoint.stats);
+    (void)close(peer);
+}
+
+static struct rqli_exchange *ping(void)
+{
+    struct rqli_exchange *exchange = rqli_exchange_take(conn);
+
+    assert_non_null(exchange);
+    rqli_command_words(&exchange->command, "PING", NULL);
+    return exchange;
+}
+
+static struct rqli_exchange *put(void)
+{
+    struct rqli_exchange *exchange = ping();
+
+    CHECK_OK(rqli_exchange_put(exchange, 1, NULL));
+    return exchange;
+}
+
+/* Its caller has no time, and goes as soon as it has asked. */
+static void leave(struct rqli_exchange *exchange)
+{
+    assert_int_equal(rqli_exchange_await(exchange, 0, NULL), RQL_E_UNKNOWN);
+}
+
+static int64_t in_time(void)
+{
+    return rqli_after_ms(rqli_now_us(), LONG_MS / 2);
+}
+
+/* What is called to read is found by nobody if it gets its result first. */
+static const struct called {
+    const char *name;
+    int32_t before;
+    int32_t word;
+    bool reads; /* as before */
+    size_t n_woken;
+} called[] = {
+    {"one that sleeps gets its result", ASLEEP, FINISHED, true, 1},
+    {"one that sleeps shall read", ASLEEP, READER, true, 1},
+    {"one on its way shall read", AWAKE, READER, true, 0},
+    {"one that was to read gets its result", READER, FINISHED, false, 0},
+};
+
+TEST(who_gets_its_result_before_it_has_begun_to_read_is_no_reader)
+{
+    EACH_ROW (row, called) {
+        struct exchange *one = (struct exchange *)put();
+
+        conn->shared.reader = one;
+        one->wait_word = row->before;
+        rqli_conn_call_owner(conn, one, row->word);
+        assert_int_equal(one->wait_word, row->word);
+        assert_ptr_equal(conn->shared.reader, row->reads ? one : NULL);
+        assert_int_equal(conn->shared.wake_list.count, row->n_woken);
+        conn->shared.wake_list.count = 0;
+    }
+    conn->shared.reader = NULL;
+}
+
+/* The socket of one that is broken is closed only when nobody reads any more. */
+static const struct drop {
+    const char *name;
+    uint64_t generation;
+    enum state state;
+} drops[] = {
+    {"the one before", 0, UP},
+    {"one that does not exist", 2, UP},
+    {"this one", 1, DOWN},
+};
+
+TEST(a_fault_ends_the_connection_that_had_it)
+{
+    struct exchange *first = (struct exchange *)put();
+
+    EACH_ROW (row, drops) {
+        first->wait_word = READER; /* called by one who has left */
+        conn->shared.reader = first;
+        rqli_conn_drop(conn, row->generation);
+        assert_int_equal(conn->shared.state, row->state);
+    }
+    rqli_exchange_give(&first->visible);
+}
+
+TEST(what_was_left_is_used_again_when_its_reply_is_there)
+{
+    struct rqli_exchange *left = put();
+    struct rqli_exchange *next;
+
+    leave(left);
+    rqli_exchange_give(left);
+    next = ping();
+    assert_ptr_not_equal(next, left);
+    peer_say(peer, "+FIRST\r\n+SECOND\r\n");
+    CHECK_OK(rqli_exchange_run(next, in_time(), NULL));
+    assert_true(rqli_reply_says(next->reply, "SECOND"));
+    assert_ptr_equal(ping(), left);
+    rqli_exchange_give(left);
+    rqli_exchange_give(next);
+}
+
+/* So many commands are sent, and their callers wait; then so many more come, one of whom looks
+ * whether they may be sent by now, while nothing is answered. */
+static const struct batches {
+    const char *name;
+    size_t n_first;
+    size_t n_more;
+    bool is_far;
+    size_t n_heard; /* of those */
+} batches[] = {
+    {"a few never wait", 4, 4, false, 4},
+    {"what is less than half of many waits", 12, 9, false, 0},
+    {"what is half of many does not", 12, 10, false, 10},
+    {"where answers take long nobody waits", 12, 9, true, 9},
+};
+
+TEST(of_many_a_second_batch_is_sent_when_it_is_as_large_as_that_of_half)
+{
+    EACH_ROW (row, batches) {
+        tear_down();
+        set_up();
+        for (size_t i = 1; i < row->n_first; i++) {
+            (void)put();
+        }
+        leave(put());
+        assert_int_equal(peer_hear(peer, NULL), row->n_first);
+        conn->shared.is_far = row->is_far;
+        for (size_t i = 1; i < row->n_more; i++) {
+            (void)put();
+        }
+        leave(put());
+        assert_int_equal(peer_hear(peer, NULL), row->n_heard);
+    }
+}
+
+TEST(those_who_have_left_keep_nobody_waiting)
+{
+    for (size_t i = 0; i < CALLERS_MAX; i++) {
+        leave(put());
+        assert_int_equal(peer_hear(peer, NULL), 1);
+    }
+}
+
+/* Reads all of it, and answers. Its caller has ten seconds: who looks for room ten times a second
+ * needs many times that. */
+static void read_much(size_t index, void *data)
+{
+    char text[PEER_TEXT];
+    size_t length = *(const size_t *)data;
+    ssize_t got = 1;
+
+    (void)index;
+    while (length > 0 && got > 0) {
+        got = recv(peer, text, sizeof text, 0);
+        length -= (size_t)got;
+    }
+    (void)!write(peer, "+OK\r\n", 5);
+}
+
+TEST(what_a_full_socket_did_not_take_is_sent_as_soon_as_there_is_room)
+{
+    const int least = 1;
+    char *text = calloc(1, MUCH);
+    struct rqli_exchange *exchange = rqli_exchange_take(conn);
+    struct threads *reader;
+    rql_status status;
+
+    assert_non_null(text);
+    memset(text, 'x', MUCH - 1);
+    assert_int_equal(setsockopt(conn->sock.fd, SOL_SOCKET, SO_SNDBUF, &least, sizeof least), 0);
+    rqli_command_words(&exchange->command, "ECHO", text, NULL);
+    reader = threads_start(1, read_much, &exchange->command.length);
+    status = rqli_exchange_run(exchange, in_time(), NULL);
+    (void)shutdown(conn->sock.fd, SHUT_RDWR);
+    threads_join(reader);
+    rqli_exchange_give(exchange);
+    free(text);
+    CHECK_OK(status);
+}
+
+/* This process stands still behind the next read that finds nothing, and meanwhile it comes. */
+static const char *comes_meanwhile;
+
+/* Takes the place of the C library's for the whole program. */
+ssize_t recv(int fd, void *buf, size_t n, int flags)
+{
+    ssize_t (*real)(int, void *, size_t, int);
+    void *symbol = dlsym(RTLD_NEXT, "recv");
+    int64_t until_us;
+    ssize_t got;
+
+    memcpy(&real, &symbol, sizeof real);
+    got = real(fd, buf, n, flags);
+    if (got < 0 && fd != peer && comes_meanwhile) {
+        until_us = rqli_after_ms(rqli_now_us(), 2 * BRIEF_MS);
+        peer_say(peer, comes_meanwhile);
+        comes_meanwhile = NULL;
+        while (rqli_now_us() < until_us) {
+        }
+        errno = EAGAIN;
+    }
+    return got;
+}
+
+TEST(who_stood_still_itself_does_not_take_the_server_for_silent)
+{
+    struct rqli_exchange *exchange = ping();
+
+    endpoint.io_timeout_ms = BRIEF_MS;
+    comes_meanwhile = "+PONG\r\n";
+    CHECK_OK(rqli_exchange_run(exchange, in_time(), NULL));
+    assert_null(comes_meanwhile);
+    rqli_exchange_give(exchange);
+}

@@ -1,0 +1,152 @@
+#include "unit.h"
+
+#include "base/clock.h"
+#include "lock/acquisition.h"
+#include "lock/client.h"
+#include "lock/hand_over.h"
+#include "lock/transfer.h"
+#include "lock/wait.h"
+#include "net/subscription.h"
+
+#include <rql/rql.h>
+
+/* Whom a release hands the lock to inside its client, and with what. There is no server. */
+
+enum {
+    TTL_MS = 60000,
+    TOKEN = 7,
+    GENERATION = 3,
+    META_MOST = 9,
+    FIXED_ARGS = 7,
+    NOT_YET_MS = -5000
+};
+
+static rql_client *client;
+
+BEFORE_EACH(set_up)
+{
+    rql_options options;
+
+    rql_options_init(&options);
+    options.url = "unix:///nonexistent/rql";
+    CHECK_OK(rqli_client_make(&client, &options, NULL));
+}
+
+AFTER_EACH(tear_down)
+{
+    client = rqli_client_free(client);
+}
+
+/* Of a holder, and of one that sleeps behind it. */
+/* As a row reads. NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
+static const struct row {
+    const char *name;
+    int n_chained; /* without the server, up to now */
+    int64_t chained_ms;
+    int64_t left_ms;   /* of the holder's lease; 0: all */
+    bool is_elsewhere; /* it was granted over another connection */
+    rql_lock_process process;
+    rql_access_strategy access;
+    size_t n_meta;
+    bool is_behind_another;
+    bool is_awake;
+    bool is_chosen;
+} rows[] = {
+    {"the first of a chain", .n_meta = 1, .is_chosen = true},
+    {"with as much metadata as there is room for", .n_meta = META_MOST - 1, .is_chosen = true},
+    {"with more", .n_meta = META_MOST},
+    {"the last of a chain", .n_chained = 31, .chained_ms = NOT_YET_MS, .is_chosen = true},
+    {"one more than that", .n_chained = 32, .chained_ms = NOT_YET_MS},
+    {"a chain that has taken long", .n_chained = 1, .chained_ms = 101},
+    {"the lease is nearly over", .left_ms = 15},
+    {"the lease is over", .left_ms = 1},
+    {"the connection is another", .is_elsewhere = true},
+    {"a re-entry", .process = RQL_CONFLICT_WORK_THROUGH},
+    {"a random request", .access = RQL_RANDOM},
+    {"somebody is in front of it", .is_behind_another = true},
+    {"it asks just now", .is_awake = true},
+};
+
+static rql_lock *hold(const struct row *row)
+{
+    rql_lock *lock = rqli_lock_new(client, "x", 1);
+    int64_t now_us = rqli_now_us();
+    const struct rqli_lease_terms terms = {
+        .ttl_ms = TTL_MS,
+        .left_ms = TTL_MS,
+        .begun_us = row->left_ms
+                        ? now_us - (TTL_MS - row->left_ms) * 1000 + rqli_lease_margin_us(TTL_MS)
+                        : now_us,
+        .max_hold_ms = RQL_FOREVER,
+        .is_claimed = true,
+    };
+
+    rqli_lease_init(&lock->kept.lease, &terms);
+    lock->process = row->process;
+    lock->token = TOKEN;
+    lock->n_chained = row->n_chained;
+    lock->chain_us = now_us - row->chained_ms * 1000;
+    lock->carrier = row->is_elsewhere ? client : (void *)client->conns.each[0];
+    lock->generation = GENERATION;
+    return lock;
+}
+
+static void check_transfer(const struct rqli_hand_over *self, const struct row *row,
+                           const rql_lock *next)
+{
+    const struct rqli_transfer *transfer = self->transfer;
+    struct rqli_call call;
+
+    CHECK_ALL(EQ(transfer->token, TOKEN + 1), EQ(transfer->ttl_ms, TTL_MS),
+              EQ(transfer->n_chained, row->n_chained + 1), EQ(transfer->generation, GENERATION),
+              EQ(transfer->until_us, rqli_lease_end_us(&self->lock->kept.lease)));
+    rqli_call_begin(&call, NULL);
+    rqli_hand_over_write(self, &call);
+    assert_int_equal(call.n_args, FIXED_ARGS + 2 * row->n_meta);
+    assert_string_equal(call.args[1].data, next->acquirer);
+    assert_string_equal(call.args[4].data, next->nonce);
+    if (row->n_meta > 0) {
+        assert_string_equal(call.args[call.n_args - 2].data, "name");
+        assert_string_equal(call.args[call.n_args - 1].data, "value");
+    }
+}
+
+TEST(a_release_hands_the_lock_to_who_sleeps_behind_it)
+{
+    static const rql_meta pair = {"name", "value"};
+    rql_meta meta[META_MOST];
+
+    for (size_t i = 0; i < META_MOST; i++) {
+        meta[i] = pair;
+    }
+    EACH_ROW (row, rows) {
+        rql_lock *lock = hold(row);
+        rql_lock *next = rqli_lock_new(client, "x", 2);
+        struct rqli_hand_over self = {.lock = lock};
+        struct rqli_acquire_result result;
+        struct rqli_acquire acquire = {.locks = &next, .count = 1, .result = &result};
+        rql_lock_options options;
+        bool is_listening;
+
+        rql_lock_options_init(client, &options);
+        options.ttl_ms = TTL_MS;
+        options.access_strategy = row->access;
+        options.meta = meta;
+        options.n_meta = row->n_meta;
+        acquire.options = &options;
+        rqli_acquire_init(&acquire);
+        rqli_wait_behind(&acquire,
+                         rqli_slice_of(row->is_behind_another ? next->acquirer : lock->acquirer));
+        CHECK_OK(rqli_push_threads_join(client->pushes, &acquire.waiter, &is_listening));
+        acquire.waiter.sleeps = !row->is_awake;
+        assert_int_equal(rqli_hand_over_choose(&self), row->is_chosen);
+        if (row->is_chosen) {
+            check_transfer(&self, row, next);
+            rqli_hand_over_abandon(&self); /* then it is to ask */
+        }
+        assert_int_equal(acquire.waiter.hinted, row->is_chosen);
+        rqli_push_threads_leave(client->pushes, &acquire.waiter);
+        rqli_lock_free(next);
+        rqli_lock_free(lock);
+    }
+}

@@ -1,0 +1,317 @@
+#include "unit.h"
+
+#include "base/clock.h"
+#include "lock/client.h"
+#include "lock/leases.h"
+#include "lock/transfer.h"
+#include "wait.h"
+
+#include <rql/rql.h>
+
+/* What the leases of a client believe, and who is told of what. There is no server. */
+
+enum { LONG_MS = 60000, AWAIT_MS = 10000, OTHERS = 200, NONCE_LENGTH = RQLI_HEX_SIZE - 1 };
+
+static rql_client *client;
+static struct rqli_leases *leases;
+
+BEFORE_EACH(set_up)
+{
+    rql_options options;
+
+    rql_options_init(&options);
+    options.url = "unix:///nonexistent/rql";
+    CHECK_OK(rqli_client_make(&client, &options, NULL));
+    leases = client->leases;
+}
+
+AFTER_EACH(tear_down)
+{
+    client = rqli_client_free(client);
+}
+
+static rql_lock *granted(const char *name)
+{
+    const struct rqli_lease_terms terms = {.ttl_ms = LONG_MS,
+                                           .left_ms = LONG_MS,
+                                           .begun_us = rqli_now_us(),
+                                           .max_hold_ms = RQL_FOREVER,
+                                           .is_claimed = true};
+    rql_lock *lock = rqli_lock_new(client, name, 0);
+
+    assert_non_null(lock);
+    rqli_lease_init(&lock->kept.lease, &terms);
+    memcpy(lock->grant_nonce, lock->nonce, sizeof lock->grant_nonce);
+    return lock;
+}
+
+static rql_lock *held(const char *name)
+{
+    rql_lock *lock = granted(name);
+
+    CHECK_OK(rqli_leases_add(leases, lock, NULL));
+    return lock;
+}
+
+static void end(rql_lock *lock)
+{
+    rqli_leases_remove(leases, &lock, 1);
+    rqli_lock_free(lock);
+}
+
+static rql_lock_state state_of(const rql_lock *lock)
+{
+    const struct rqli_lease lease = rqli_leases_lease(leases, lock);
+
+    return rqli_lease_state(&lease, rqli_now_us());
+}
+
+/* The nonce is from a reply, and may be anything. */
+static const struct taken {
+    const char *name;
+    size_t length;
+    bool is_ours;
+    rql_lock_state state;
+} taken[] = {
+    {"another's", NONCE_LENGTH, false, RQL_HELD},
+    {"the begin of it", NONCE_LENGTH - 1, true, RQL_HELD},
+    {"more than it", NONCE_LENGTH + 1, true, RQL_HELD},
+    {"none", 0, true, RQL_HELD},
+    {"it", NONCE_LENGTH, true, RQL_GONE},
+};
+
+TEST(whoever_shares_a_grant_that_was_taken_away_has_lost_its_lock)
+{
+    rql_lock *outer = held("x");
+    rql_lock *inner = held("x");
+    rql_lock *other = held("y");
+
+    memcpy(inner->grant_nonce, outer->nonce, sizeof inner->grant_nonce);
+    EACH_ROW (row, taken) {
+        const struct rqli_slice nonce = {row->is_ours ? outer->nonce : client->identity,
+                                         row->length};
+
+        rqli_leases_on_taken(leases, nonce);
+        CHECK_ALL(EQ(state_of(outer), row->state), EQ(state_of(inner), row->state),
+                  EQ(state_of(other), RQL_HELD));
+    }
+    end(inner);
+    end(outer);
+    end(other);
+}
+
+/* Others count from when the server has heard of it, and by their clocks. */
+static const struct silence {
+    const char *name;
+    int64_t ms;
+    int64_t at_us;
+    bool is_overdue;
+} silences[] = {
+    {"its margin has not begun", 10000, 9899999, false},
+    {"its margin begins", 10000, 9900000, true},
+    {"others believe that it is dead", 10000, 10000000, true},
+    {"it is never dead", RQL_FOREVER, 9000000000, false},
+};
+
+TEST(a_host_counts_as_dead_here_before_it_does_elsewhere)
+{
+    int64_t now_us = rqli_now_us();
+    rql_lock *lock = held("x");
+
+    EACH_ROW (row, silences) {
+        rqli_leases_on_probed(leases, now_us, row->ms);
+        assert_int_equal(rqli_leases_is_overdue(leases, now_us + row->at_us), row->is_overdue);
+        assert_int_equal(rqli_leases_lease(leases, lock).host_end_us <= now_us + row->at_us,
+                         row->is_overdue);
+    }
+    end(lock);
+}
+
+/* The server's answer to a hand-over inside the client, whose new owner relies on it for a second
+ * up to then; it may list its lock later than that. */
+static const struct answer {
+    const char *name;
+    int64_t left_ms;
+    bool is_early;
+    rql_lock_state state;
+} answers[] = {
+    {"it is done", LONG_MS, false, RQL_HELD},
+    {"it is done before the lock is listed", LONG_MS, true, RQL_HELD},
+    {"it is refused", -1, false, RQL_GONE},
+    {"it is refused before the lock is listed", -1, true, RQL_GONE},
+};
+
+TEST(what_the_server_says_of_a_hand_over_is_believed)
+{
+    rql_lock_options options;
+
+    rql_lock_options_init(client, &options);
+    EACH_ROW (row, answers) {
+        rql_lock *lock = granted("x");
+        int64_t now_us = rqli_now_us();
+        struct rqli_transfer *transfer =
+            rqli_transfer_new(client, lock->acquirer, lock->host, lock->nonce, &options);
+
+        lock->transfer = transfer;
+        rqli_lease_on_unconfirmed(&lock->kept.lease, now_us + 1000000);
+        rqli_leases_on_handed_on(leases, NULL, transfer);
+        if (!row->is_early) {
+            CHECK_OK(rqli_leases_add(leases, lock, NULL));
+        }
+        rqli_leases_on_transferred(leases, transfer, now_us, row->left_ms);
+        if (row->is_early) {
+            CHECK_OK(rqli_leases_add(leases, lock, NULL));
+        }
+        assert_int_equal(state_of(lock), row->state);
+        assert_int_equal(rqli_leases_lease(leases, lock).is_unconfirmed, row->state == RQL_GONE);
+        assert_true(row->state == RQL_GONE ||
+                    rqli_lease_remaining_ms(&lock->kept.lease, now_us) > LONG_MS / 2);
+        end(lock);
+    }
+}
+
+TEST(what_is_renewed_by_one_is_nobody_elses)
+{
+    struct rqli_lease_table table = {0};
+    rql_lock *lock = granted("x");
+    int64_t now_us = rqli_now_us();
+    char acquirer[RQL_ID_SIZE];
+
+    lock->kept.lease.renews = true;
+    assert_true(rqli_lease_table_add_renewed(&table, lock));
+    assert_true(rqli_lease_table_renews(&table, "x", lock->acquirer, now_us));
+    for (uint64_t task = 1; task < OTHERS; task++) { /* more than there are buckets */
+        rqli_acquirer_id(acquirer, task, client->identity);
+        assert_false(rqli_lease_table_renews(&table, "x", acquirer, now_us));
+        assert_false(rqli_lease_table_renews(&table, acquirer, lock->acquirer, now_us));
+    }
+    rqli_lease_table_remove(&table, lock);
+    assert_false(rqli_lease_table_renews(&table, "x", lock->acquirer, now_us));
+    rqli_lease_table_fini(&table);
+    rqli_lock_free(lock);
+}
+
+TEST(the_reply_to_a_renewal_finds_nothing_of_what_was_released_meanwhile)
+{
+    rql_lock *released = held("x");
+    rql_lock *kept = held("y");
+
+    leases->shared.batch.count = 2;
+    leases->shared.batch.item[0].lock = released;
+    leases->shared.batch.item[1].lock = kept;
+    end(released);
+    assert_null(leases->shared.batch.item[0].lock);
+    assert_ptr_equal(leases->shared.batch.item[1].lock, kept);
+    leases->shared.batch.count = 0;
+    end(kept);
+}
+
+/* What its thread finds, which does not run here. */
+/* As a row reads. NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
+static const struct step {
+    const char *name;
+    bool shall_stop;
+    size_t n_unclaimed;
+    int64_t left_ms;
+    bool is_over;
+} steps[] = {
+    {"it is to go on", false, 0, 0, false},
+    {"nothing is left to do", true, 0, LONG_MS, true},
+    {"a forgotten lock is not claimed yet", true, 1, LONG_MS, false},
+    {"and there is no more time for it", true, 1, 0, true},
+};
+
+TEST(a_client_ends_when_all_is_claimed_or_its_time_is_over)
+{
+    EACH_ROW (row, steps) {
+        leases->shared.shall_stop = row->shall_stop;
+        leases->shared.n_adopted = row->n_unclaimed;
+        leases->shared.stop_us = rqli_after_ms(rqli_now_us(), row->left_ms);
+        assert_int_equal(rqli_leases_step(&leases->worker) == RQLI_WORKER_OVER, row->is_over);
+    }
+    leases->shared.n_adopted = 0;
+}
+
+/* A thread that takes the lock back while its callback runs. */
+static struct {
+    rql_lock *lock;
+    pthread_t thread;
+    atomic_int id;
+    atomic_bool is_done;
+    atomic_bool was_early;
+} taker;
+
+static void *take_back(void *data)
+{
+    taker.id = gettid();
+    rqli_leases_remove(leases, &taker.lock, 1);
+    taker.is_done = true;
+    return data;
+}
+
+/* It has begun, and sleeps. */
+static bool sleeps(void *data)
+{
+    char path[64];
+    char text[64] = "";
+    FILE *file;
+
+    (void)data;
+    (void)snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)taker.id);
+    file = fopen(path, "r");
+    if (file) {
+        (void)!fgets(text, sizeof text, file);
+        (void)fclose(file);
+    }
+    return strstr(text, ") S ") != NULL;
+}
+
+static void on_lost(rql_lock *lock, void *data)
+{
+    taker.lock = lock;
+    (void)pthread_create(&taker.thread, NULL, take_back, data);
+    (void)wait_until(sleeps, NULL, AWAIT_MS);
+    taker.was_early = taker.is_done;
+}
+
+static bool is_done(void *data)
+{
+    (void)data;
+    return taker.is_done;
+}
+
+TEST(who_takes_a_lock_back_waits_for_the_end_of_its_callback)
+{
+    rql_lock *lock = granted("x");
+
+    lock->on_lost = on_lost;
+    CHECK_OK(rqli_leases_add(leases, lock, NULL));
+    rqli_leases_on_gone(leases, lock);
+    assert_true(wait_until(is_done, NULL, AWAIT_MS));
+    assert_int_equal(pthread_join(taker.thread, NULL), 0);
+    assert_false(taker.was_early);
+    rqli_lock_free(lock);
+}
+
+TEST(a_handle_that_is_used_again_knows_nothing_of_before)
+{
+    rql_lock *before = held("before");
+    rql_lock_options options;
+    rql_lock *lock;
+
+    rql_lock_options_init(client, &options);
+    before->token = 7;
+    before->handed_over = true;
+    before->n_chained = 5;
+    before->carrier = client;
+    before->transfer =
+        rqli_transfer_new(client, before->acquirer, before->host, before->nonce, &options);
+    end(before);
+    lock = rqli_lock_new(client, "x", 0);
+    assert_ptr_equal(lock, before);
+    assert_null(lock->transfer);
+    assert_null(lock->carrier);
+    CHECK_ALL(EQ(lock->token, 0), EQ(lock->handed_over, false), EQ(lock->n_chained, 0),
+              EQ(lock->kept.lease.ttl_ms, 0), EQ(lock->grant_nonce[0], 0));
+    rqli_lock_free(lock);
+}

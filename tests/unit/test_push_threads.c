@@ -1,0 +1,246 @@
+#include "unit.h"
+
+#include "base/clock.h"
+#include "lock/client.h"
+#include "lock/wait.h"
+#include "net/subscription.h"
+#include "peer.h"
+#include "wait.h"
+
+#include <pthread.h>
+
+/* Threads that wait on one subscription, whose server is the test: who reads, and who is told. */
+
+enum { LONG_MS = 20000, AWAIT_MS = 10000, COUNT = 3, NOT_YET = 7 };
+
+/* One that waits, in a thread of its own. */
+struct one {
+    struct rqli_acquire acquire;
+    struct rqli_acquire_result result;
+    char digits[33];
+    char name[8];
+    pthread_t thread;
+    enum rqli_wake wake;
+    atomic_bool is_over;
+};
+
+static struct peer_place place;
+static rql_client *client;
+static struct rqli_push_threads *pushes; /* its */
+static struct one ones[COUNT];
+static int peer;
+
+static void join(struct one *self, const char *lock, bool may_be_handed)
+{
+    int i = (int)(self - ones);
+    bool is_listening;
+
+    (void)snprintf(self->digits, sizeof self->digits, "%032d", i);
+    (void)snprintf(self->name, sizeof self->name, "acq-%d", i);
+    self->acquire = (struct rqli_acquire){
+        .client = client,
+        .conn = client->conns.each[0],
+        .request = {.limits = {.deadline_us = RQLI_NEVER_US}},
+        .result = &self->result,
+        .waiting = {.digits = self->digits, .lock_key = rqli_slice_of(lock)},
+        .waiter = {.lock_key = rqli_slice_of(lock),
+                   .acquirer = self->name,
+                   .nonces = &self->acquire.waiting,
+                   .n_nonces = 1,
+                   .deadline_us = RQLI_NEVER_US,
+                   .may_be_handed = may_be_handed,
+                   .in_front = 1,
+                   .wait_word = NOT_YET},
+    };
+    self->is_over = false;
+    CHECK_OK(rqli_push_threads_join(pushes, &self->acquire.waiter, &is_listening));
+}
+
+static void leave(struct one *self)
+{
+    rqli_push_threads_leave(pushes, &self->acquire.waiter);
+}
+
+static void *wait_for(void *data)
+{
+    struct one *self = data;
+
+    self->wake = rqli_push_threads_wait(pushes, &self->acquire.waiter, RQLI_NEVER_US);
+    self->is_over = true;
+    return NULL;
+}
+
+static bool has_begun(void *data)
+{
+    return ((struct one *)data)->acquire.waiter.wait_word != NOT_YET;
+}
+
+static bool is_over(void *data)
+{
+    return ((struct one *)data)->is_over;
+}
+
+/* Behind this it reads, or sleeps until it is called: it goes to sleep under the mutex that whoever
+ * calls it takes. */
+static void start(struct one *self)
+{
+    assert_int_equal(pthread_create(&self->thread, NULL, wait_for, self), 0);
+    assert_true(wait_until(has_begun, self, AWAIT_MS));
+}
+
+static void await(struct one *self, enum rqli_wake wake)
+{
+    assert_true(wait_until(is_over, self, AWAIT_MS));
+    assert_int_equal(pthread_join(self->thread, NULL), 0);
+    assert_int_equal(self->wake, wake);
+}
+
+static void tell(const struct one *self)
+{
+    char text[128];
+
+    (void)snprintf(text, sizeof text, "*3\r\n$7\r\nmessage\r\n$1\r\n-\r\n$37\r\n%s look\r\n",
+                   self->digits);
+    peer_say(peer, text);
+}
+
+/* It is listened to: who has seen to that leads, and was told. */
+BEFORE_EACH(set_up)
+{
+    rql_options options;
+
+    peer_listen(&place);
+    rql_options_init(&options);
+    options.url = place.url;
+    options.connect_timeout_ms = LONG_MS;
+    options.io_timeout_ms = LONG_MS;
+    CHECK_OK(rqli_client_make(&client, &options, NULL));
+    pushes = client->pushes;
+    join(&ones[0], "w", false);
+    start(&ones[0]);
+    peer = peer_accept(&place, PEER_LOGIN_FOR_PUSHES);
+    await(&ones[0], RQLI_WAKE_HINT);
+    leave(&ones[0]);
+}
+
+AFTER_EACH(tear_down)
+{
+    client = rqli_client_free(client);
+    (void)close(peer);
+}
+
+/* The first has joined, and asks the server something just now. */
+TEST(the_reading_goes_to_one_that_sleeps)
+{
+    join(&ones[0], "x", false);
+    join(&ones[1], "x", false);
+    join(&ones[2], "x", false);
+    start(&ones[1]);
+    start(&ones[2]);
+    tell(&ones[1]);
+    await(&ones[1], RQLI_WAKE_HINT);
+    leave(&ones[1]);
+    tell(&ones[2]);
+    await(&ones[2], RQLI_WAKE_HINT);
+    leave(&ones[2]);
+    leave(&ones[0]);
+}
+
+/* Of another lock than the one that reads; nobody wakes it when it comes to lead. */
+TEST(who_reads_tells_those_who_have_come_to_lead)
+{
+    static const struct {
+        const char *name;
+        bool may_be_handed;
+    } rows[] = {{"it sleeps in recv()", false}, {"it can be woken", true}};
+
+    EACH_ROW (row, rows) {
+        join(&ones[0], "y", false);
+        join(&ones[1], "y", false);
+        join(&ones[2], "x", row->may_be_handed);
+        start(&ones[2]);
+        start(&ones[1]);
+        leave(&ones[0]);
+        await(&ones[1], RQLI_WAKE_HINT);
+        leave(&ones[1]);
+        tell(&ones[2]);
+        await(&ones[2], RQLI_WAKE_HINT);
+        leave(&ones[2]);
+    }
+}
+
+static bool is_chosen(void *data)
+{
+    return rqli_push_threads_choose(pushes, rqli_slice_of("x"), 1) == data;
+}
+
+/* By hand: what is handed over is not looked at here. */
+TEST(who_reads_is_woken_when_it_is_handed_the_lock)
+{
+    static const struct {
+        const char *name;
+        bool is_given;
+        enum rqli_wake wake;
+    } rows[] = {{"it has it", true, RQLI_WAKE_PUSH}, {"it is passed by", false, RQLI_WAKE_HINT}};
+
+    EACH_ROW (row, rows) {
+        join(&ones[0], "x", true);
+        start(&ones[0]);
+        assert_true(wait_until(is_chosen, &ones[0].acquire.waiter, AWAIT_MS));
+        rqli_push_threads_hand_over(pushes, &ones[0].acquire.waiter,
+                                    row->is_given ? (struct rqli_transfer *)&place : NULL);
+        await(&ones[0], row->wake);
+        leave(&ones[0]);
+    }
+}
+
+/* It has a message sent to all who listen, as it cannot be called in recv(). */
+TEST(who_reads_is_woken_when_it_is_to_ask)
+{
+    int commands = peer_of(client->conns.each[0]);
+    char said[PEER_TEXT] = "";
+
+    join(&ones[0], "x", false);
+    join(&ones[1], "x", false);
+    start(&ones[1]);
+    peer_say(commands, ":1\r\n");
+    rqli_wait_hint_others(&ones[0].acquire);
+    assert_int_equal(peer_hear(commands, said), 1);
+    assert_non_null(strstr(said, "PUBLISH"));
+    peer_say(peer, "*3\r\n$7\r\nmessage\r\n$1\r\n-\r\n$5\r\nhello\r\n");
+    await(&ones[1], RQLI_WAKE_HINT);
+    leave(&ones[1]);
+    leave(&ones[0]);
+    (void)close(commands);
+}
+
+/* A notice of the next change of a lock of Ruby's is asked for, and whose it is. */
+TEST(a_lock_that_was_free_before_it_was_watched_is_noticed)
+{
+    static const struct {
+        const char *name;
+        uint64_t generation;
+        size_t n_commands;
+        const char *replies;
+        bool is_free;
+    } rows[] = {
+        {"it is held", 1, 3, "+OK\r\n+OK\r\n$4\r\nruby\r\n", false},
+        {"it is free", 1, 2, "+OK\r\n$-1\r\n", true},
+        {"free, on another connection", 2, 3, "+OK\r\n+OK\r\n$-1\r\n", true},
+        {"there is no right to it", 2, 2, "-NOPERM\r\n$-1\r\n", true},
+    };
+
+    const struct rqli_push_view around = {.is_listening = true, .generation = 1, .client_id = 7};
+    int commands = peer_of(client->conns.each[0]);
+
+    join(&ones[0], "x", false);
+    ones[0].acquire.watched = rqli_slice_of("rql:lock:x");
+    EACH_ROW (row, rows) {
+        peer_say(commands, row->replies);
+        assert_int_equal(rqli_tracking_arm(&ones[0].acquire, row->generation, &around),
+                         row->is_free);
+        assert_int_equal(peer_hear(commands, NULL), row->n_commands);
+    }
+    leave(&ones[0]);
+    (void)close(commands);
+}
