@@ -351,6 +351,19 @@ def end(scene, fault):
             scene.world.ask("PEXPIRE", f"rql:lock:{name}", 1)
 
 
+def end_lazily(scene, fault):
+    """A refusal is told; all else ends with the lock free, as Scene.end() finds."""
+    held = scene.actor.acquire(*scene.names, ttl_ms=LONG_MS, lazy_release=True)
+    scene.token = held.tokens[0]
+    fault.begin(scene)
+    in_time(scene, held.begin("release"), 4 * SILENCE_MS).check("OK", *scene.statuses(fault))
+    if fault.statuses & FINAL:  # it ends by its ttl
+        wait_until(held.is_lost, "it is told")
+        fault.end(scene)
+        for name in scene.names:
+            scene.world.ask("PEXPIRE", f"rql:lock:{name}", 1)
+
+
 def withdraw(scene, fault):
     """A request that times out while its lock is held by the other."""
     held = scene.other.acquire(*scene.names, ttl_ms=LONG_MS)
@@ -431,7 +444,7 @@ def hand_on(scene, fault):
         mine.release().check("OK", "NOT_HELD", "E_UNKNOWN", "E_IO")
 
 
-OPERATIONS = (acquire, extend, end, withdraw, wait, renew, hand_on)
+OPERATIONS = (acquire, extend, end, end_lazily, withdraw, wait, renew, hand_on)
 
 
 # ---- the table ----
@@ -451,6 +464,8 @@ def meets(operation, fault, word, n):
 def is_possible(operation, fault, kind, count):
     """No call extends a series on a loop, and a series is not handed on. TCP loses no reply of several without those
     that follow."""
+    if operation is end_lazily:
+        return count == 1 and kind == "thread"
     if operation is hand_on:
         return count == 1 and fault is not DropReply
     return count == 1 or not (operation is extend and kind == "loop" or fault is DropReply)

@@ -243,6 +243,22 @@ def who_enters_again_what_was_released_is_told(world, kind, names):
 
 
 @scenario(**ONE)
+def a_crowd_loses_nothing(world, kind, names):
+    """Each release finds its lock on the server, also where locks are handed on inside a client meanwhile."""
+    clients = [world.client(events=True), world.client(world.remote(), events=True)]
+    actors = [world.actor(kind, client) for client in clients for _ in range(4)]
+    options = {**LAZY, "timeout_ms": FOREVER}
+    calls = [actor.begin("pairs", names=names, options=options, n=300) for actor in actors]
+    for call in calls:
+        call.outcome().check()
+    world.await_nothing_left()
+    for client in clients:
+        check_equal((client.stats().acquisitions, client.stats().lost), (1200, 0))
+        check(client.stats().local_hand_overs > 0, "nothing was handed on")
+        check_equal(client.remote.events("lock_lost"), [])
+
+
+@scenario(**ONE)
 def pairs_take_one_round_trip_in_place_of_two(world, kind, names):
     network, actor = patient_actor(world)
     network.fail("delay", n=10)
