@@ -68,7 +68,8 @@ def picture(name, caption, folder):
 
 def brief(about, targets):
     """README.md's: one figure and one table."""
-    chosen = [row for row in targets if row["target"] in BRIEF]
+    by_name = {row["target"]: row for row in targets}
+    chosen = [by_name[name] for name in BRIEF if name in by_name]
     figure = picture("peers", "librql beside PostgreSQL, etcd and Redis lock libraries.",
                      "bench/figures")
     return [*figure, *table("What", chosen, BRIEF.get), "", about_text(about)]
