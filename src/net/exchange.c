@@ -323,6 +323,8 @@ rql_status rqli_exchange_send(struct rqli_exchange *exchange, uint64_t generatio
     if (!status) {
         write_out(self);
         leave(self, own);
+        /* It broke before a byte of this was taken: there is nothing to await. */
+        status = !own->in_flight && own->status == RQL_E_IO ? RQL_E_IO : RQL_OK;
     }
     rqli_conn_unlock(self);
     return status;
