@@ -149,8 +149,9 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_try(rql_client *client, const char *n
  *   time of a command, which is `connect_timeout_ms` and `io_timeout_ms`. For that long the client
  *   repeats it in the background, and beyond that as after RQL_E_UNKNOWN.
  * - Others may find the lock held for as long as a command takes to the server; if the connection
- *   breaks, until the release is repeated. What the same thread asks next comes behind the release.
- *   Who enters again a lock whose release is to be repeated loses it with that.
+ *   breaks, until the release is repeated. What the same thread asks next comes behind the release,
+ *   but for a lock that came over another connection than its own (rql_options::connections). Who
+ *   enters again a lock whose release is to be repeated loses it with that.
  * - A process that ends without rql_client_free() may lose releases that are on their way: those
  *   locks end by their ttl.
  *
