@@ -298,6 +298,10 @@ static void wait_until_held(struct waiting *self, rql_client *client)
     while (self->request) {
         (void)uv_run(&self->uv, UV_RUN_ONCE);
     }
+    if (self->signal_fd >= 0) {
+        /* It may have come behind the look that found the grant. */
+        on_signals(&self->signals, 0, 0);
+    }
     if (self->signal != 0 || self->status != RQL_OK) {
         /* Closing may take its time: a second signal ends it. */
         (void)pthread_sigmask(SIG_SETMASK, &self->held->mask, NULL);
