@@ -1,6 +1,7 @@
 #include "children.h"
 #include "clients.h"
 
+#include "allocator.h"
 #include "proxy.h"
 #include "threads.h"
 
@@ -56,7 +57,10 @@ static void refuse_and_free_what_is_inherited(void)
         refuse_series();
     }
     client = rql_client_free(client);
-    use_own_client();
+    /* A sanitizer's allocator stays locked in the child for ever, if a thread was in it. */
+    if (!ALLOCATOR_IS_TAKEN) {
+        use_own_client();
+    }
 }
 
 struct hammer {

@@ -190,7 +190,10 @@ TEST(a_child_reads_nothing_that_is_its_parents)
         rqli_conn_loop_abandon(conn);
         look();
         look();
-        _exit((int)(n_answered + n_failed));
+        if (n_answered + n_failed == 0) {
+            (void)execlp("true", "true", (char *)NULL); /* a leak checker would count our copies */
+        }
+        _exit(1);
     }
     assert_int_equal(waitpid(child, &how, 0), child);
     assert_int_equal(how, 0);
