@@ -145,7 +145,8 @@ typedef struct rql_options {
     /**
      * Command connections that the client's threads share, at most. 1 to 4. Default 4. There is one
      * as long as no two threads ask at the same time; one more is opened when two have met on one
-     * of them, and stays. Its loops, the subscription and the background thread have others.
+     * of them, if the server takes it within 20 ms, and stays. Its loops, the subscription and the
+     * background thread have others.
      */
     int64_t connections;
 

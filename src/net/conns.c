@@ -1,6 +1,13 @@
 #include "net/conns.h"
 
+#include "base/clock.h"
+
 #include <stddef.h>
+
+enum {
+    MOMENT_US = 20000,  /* to open one more, where the server is near; if it is far one does */
+    AGAIN_US = 1000000, /* between two attempts */
+};
 
 bool rqli_conns_init(struct rqli_conns *self, const struct rqli_endpoint *endpoint, unsigned limit)
 {
@@ -42,16 +49,39 @@ static unsigned number_of_thread(void)
     return own;
 }
 
-/* Several that find at once that threads have met add one between them. */
+/* By the thread that has found that some have met, within a moment or not at all: what it is about
+ * to ask need not wait for a connection that is only one more, and does not fail with it. */
+static bool open_one_more(struct rqli_conns *self)
+{
+    int64_t now_us = rqli_now_us();
+    unsigned n_used;
+    bool is_open = false;
+
+    if (now_us < atomic_load_explicit(&self->again_us, memory_order_relaxed) ||
+        atomic_exchange_explicit(&self->is_opening, true, memory_order_acquire)) {
+        return false;
+    }
+    n_used = atomic_load_explicit(&self->n_used, memory_order_relaxed);
+    if (n_used < self->limit) {
+        is_open = rqli_conn_connect(self->each[n_used], now_us + MOMENT_US, NULL) == RQL_OK;
+    }
+    if (is_open) {
+        atomic_store_explicit(&self->n_used, n_used + 1, memory_order_relaxed);
+    } else {
+        atomic_store_explicit(&self->again_us, now_us + AGAIN_US, memory_order_relaxed);
+    }
+    atomic_store_explicit(&self->is_opening, false, memory_order_release);
+    return is_open;
+}
+
 struct rqli_conn *rqli_conns_choose(struct rqli_conns *self)
 {
     unsigned n_used = atomic_load_explicit(&self->n_used, memory_order_relaxed);
     struct rqli_conn *conn = self->each[number_of_thread() % n_used];
 
-    if (n_used < self->limit && rqli_conn_take_crowded(conn) &&
-        atomic_compare_exchange_strong_explicit(&self->n_used, &n_used, n_used + 1,
-                                                memory_order_relaxed, memory_order_relaxed)) {
-        conn = self->each[number_of_thread() % (n_used + 1)];
+    if (n_used < self->limit && rqli_conn_take_crowded(conn) && open_one_more(self)) {
+        n_used = atomic_load_explicit(&self->n_used, memory_order_relaxed);
+        conn = self->each[number_of_thread() % n_used];
     }
     return conn;
 }

@@ -5,6 +5,7 @@
  * The command connections of a client's threads: one, and one more each time that threads meet on
  * one of them. A thread sticks to its own as long as their number stays: so threads that come one
  * after the other share the first, and a few that come at once need not wait for each other.
+ * Nobody depends on one more that cannot be opened.
  */
 
 #include "net/conn.h"
@@ -16,7 +17,9 @@ enum { RQLI_CONNS_MAX = 4 };
 struct rqli_conns {
     struct rqli_conn *each[RQLI_CONNS_MAX]; /* constant after init; the first is always there */
     unsigned limit;
-    atomic_uint n_used;
+    atomic_uint n_used; /* the first were all connected once */
+    atomic_bool is_opening;
+    _Atomic int64_t again_us; /* when another may be opened */
 };
 
 /* limit: how many there may be, 1 to RQLI_CONNS_MAX. Nothing is connected yet. False: no memory;
