@@ -199,18 +199,22 @@ build() {
     verdict 1
 }
 
+# meson_test MESON-TEST-ARGS...: of the tree $name, in the ways of the stage.
+meson_test() {
+    # shellcheck disable=SC2086 # a word list on purpose
+    env RQL_TEST_AGAIN="$out/$stage-again" ${share:+"RQL_TEST_SHARE=$share"} ${slow:+"RQL_TEST_SLOW=$slow"} $fixed \
+        meson test -C "$out/$name" --no-rebuild ${again:+"--wrapper=$again"} "$@" >>"$out/$stage-test.log" 2>&1
+}
+
 # check NAME MESON-TEST-ARGS...: runs tests of a build tree and counts them.
 check() {
     name=$1
     shift
     alone=
     logs=$out/$name/meson-logs
-    rm -f "$logs/run-$stage"* "$logs/alone-$stage"* "$out/$stage-again"
+    rm -f "$logs/run-$stage"* "$logs/alone-$stage"* "$out/$stage-again" "$out/$stage-test.log"
     # Most of them mostly wait: three at once for each processor; two where a sanitizer makes them slow.
-    # shellcheck disable=SC2086 # a word list on purpose
-    env RQL_TEST_AGAIN="$out/$stage-again" ${share:+"RQL_TEST_SHARE=$share"} ${slow:+"RQL_TEST_SLOW=$slow"} $fixed meson test -C "$out/$name" --no-rebuild \
-        --num-processes "$((3 * jobs))" --logbase "run-$stage" ${again:+"--wrapper=$again"} "$@" \
-        >"$out/$stage-test.log" 2>&1
+    meson_test --num-processes "$((3 * jobs))" --logbase "run-$stage" "$@"
     status=$?
     [ "$status" -eq 0 ] || [ -z "$again" ] || check_alone
     [ ! -f "$out/$stage-again" ] || cat "$out/$stage-again"
@@ -235,9 +239,8 @@ check_alone() {
     stalled=$(python3 "$root/tests/support/tally.py" --stalled "$logs/run-$stage"*.json)
     [ -n "$stalled" ] || return 0
     echo "again, alone: $stalled"
-    # shellcheck disable=SC2086 # word lists on purpose
-    env RQL_TEST_AGAIN="$out/$stage-again" ${share:+"RQL_TEST_SHARE=$share"} ${slow:+"RQL_TEST_SLOW=$slow"} $fixed meson test -C "$out/$name" --no-rebuild --num-processes 1 \
-        --logbase "alone-$stage" --timeout-multiplier 4 "--wrapper=$again" $stalled >>"$out/$stage-test.log" 2>&1
+    # shellcheck disable=SC2086 # a word list on purpose
+    meson_test --num-processes 1 --logbase "alone-$stage" --timeout-multiplier 4 $stalled
     status=$?
     alone=$(echo "$logs/alone-$stage"*.json)
 }

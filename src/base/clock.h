@@ -13,4 +13,9 @@ int64_t rqli_now_us(void);
 /* now + ms without overflow; RQL_FOREVER becomes RQLI_NEVER_US. */
 int64_t rqli_after_ms(int64_t now_us, int64_t ms);
 
+static inline int64_t rqli_earlier(int64_t a_us, int64_t b_us)
+{
+    return a_us < b_us ? a_us : b_us;
+}
+
 #endif

@@ -27,12 +27,8 @@ enum {
 
 const void *rqli_hand_over_carrier(const struct rqli_hand_over *self)
 {
-    const void *carrier = self->lock->carrier;
-
-    if (self->loop) {
-        return self->loop->op.conn;
-    }
-    return carrier ? rqli_conns_find(&self->lock->client->conns, carrier) : NULL;
+    return self->loop ? (const void *)self->loop->op.conn
+                      : rqli_conns_find(&self->lock->client->conns, self->lock->carrier);
 }
 
 bool rqli_hand_over_is_safe(const struct rqli_hand_over *self, int64_t now_us)

@@ -19,14 +19,12 @@ enum {
     MOST = 256
 };
 
-/* Here and below: under the mutex of the leases, unless it says otherwise. */
+/* Here and below: under the mutex of the leases, unless it says otherwise. There is one. */
 static rql_lock *take_first(struct rqli_leases *self)
 {
     rql_lock *lock = self->shared.unsettled;
 
-    if (lock) {
-        self->shared.unsettled = lock->kept.next;
-    }
+    self->shared.unsettled = lock->kept.next;
     return lock;
 }
 
@@ -217,11 +215,6 @@ static bool settle(struct rqli_leases *self, rql_lock *lock, int64_t until_us, i
 
 /* ---- on the thread, under the mutex ---- */
 
-static int64_t earlier(int64_t a_us, int64_t b_us)
-{
-    return a_us < b_us ? a_us : b_us;
-}
-
 /* Its answer is left to the next release: who comes now would only be in the way of its readers. */
 static bool is_young(const struct rqli_leases *self, const rql_lock *lock)
 {
@@ -243,9 +236,9 @@ void rqli_leases_settle(struct rqli_leases *self)
 
         (void)take_first(self);
         if (self->shared.shall_stop) {
-            end_us = earlier(end_us, self->shared.stop_us);
+            end_us = rqli_earlier(end_us, self->shared.stop_us);
         }
-        until_us = earlier(earlier(until_us, end_us), rqli_leases_budget_us(self));
+        until_us = rqli_earlier(rqli_earlier(until_us, end_us), rqli_leases_budget_us(self));
         (void)pthread_mutex_unlock(&self->shared.mutex);
         goes_on = settle(self, lock, until_us, end_us);
         (void)pthread_mutex_lock(&self->shared.mutex);

@@ -188,11 +188,6 @@ static bool wants_pushes(const rql_loop *loop)
     return loop->wants_pushes && rqli_push_loop_has_waiters(&loop->pushes);
 }
 
-static int64_t earlier(int64_t a_us, int64_t b_us)
-{
-    return a_us < b_us ? a_us : b_us;
-}
-
 /* All that has a time: deadlines, pauses, back-off, silence of a connection. */
 static void on_timer(uv_timer_t *timer)
 {
@@ -222,11 +217,11 @@ static void on_timer(uv_timer_t *timer)
  * same time again is left out, it is the usual case. */
 static void set_timer(rql_loop *loop)
 {
-    int64_t at_us = earlier(rqli_timers_first_us(&loop->op.timers),
-                            rqli_conn_loop_due_us(loop->pushes.conn, wants_pushes(loop)));
+    int64_t at_us = rqli_earlier(rqli_timers_first_us(&loop->op.timers),
+                                 rqli_conn_loop_due_us(loop->pushes.conn, wants_pushes(loop)));
     int64_t left_us;
 
-    at_us = earlier(at_us, rqli_conn_loop_due_us(loop->op.conn, wants_conn(loop)));
+    at_us = rqli_earlier(at_us, rqli_conn_loop_due_us(loop->op.conn, wants_conn(loop)));
     if (at_us == loop->timer_us) {
         return;
     }

@@ -129,14 +129,9 @@ static void apply_all(struct rqli_renewals *self, struct rqli_lease_table *table
     self->count = 0;
 }
 
-/* Here and below: under the mutex of the leases. */
-static int64_t earlier(int64_t a_us, int64_t b_us)
-{
-    return a_us < b_us ? a_us : b_us;
-}
-
-/* Released for the callback. The descriptor first, then the callback: whoever polls the descriptor
- * must not depend on a callback that takes its time. */
+/* Here and below: under the mutex of the leases. Released for the callback. The descriptor first,
+ * then the callback: whoever polls the descriptor must not depend on a callback that takes its
+ * time. */
 static void report_loss(struct rqli_leases *self, rql_lock *lock)
 {
     const struct rqli_figures figures = rqli_lock_figures(lock);
@@ -186,13 +181,13 @@ static int64_t plan(struct rqli_leases *self)
     int64_t due_us = rqli_withdrawals_due_us(&self->shared.withdrawals);
 
     if (self->shared.shall_stop) {
-        due_us = earlier(due_us, self->shared.stop_us);
+        due_us = rqli_earlier(due_us, self->shared.stop_us);
     }
-    due_us = earlier(due_us, rqli_lease_table_renewal_us(&self->shared.table));
-    due_us = earlier(due_us, rqli_lease_table_loss_us(&self->shared.table));
-    due_us = earlier(due_us, rqli_leases_unsettled_us(self));
+    due_us = rqli_earlier(due_us, rqli_lease_table_renewal_us(&self->shared.table));
+    due_us = rqli_earlier(due_us, rqli_lease_table_loss_us(&self->shared.table));
+    due_us = rqli_earlier(due_us, rqli_leases_unsettled_us(self));
     if (self->shared.added > 0) {
-        due_us = earlier(due_us, rqli_now_us() + IDLE_LOOK_US);
+        due_us = rqli_earlier(due_us, rqli_now_us() + IDLE_LOOK_US);
     }
     self->shared.added = 0;
     self->shared.planned_us = due_us;
@@ -205,9 +200,9 @@ int64_t rqli_leases_budget_us(struct rqli_leases *self)
     int64_t until_us = rqli_client_budget_us(self->client, rqli_now_us());
 
     if (self->shared.shall_stop) {
-        until_us = earlier(until_us, self->shared.stop_us);
+        until_us = rqli_earlier(until_us, self->shared.stop_us);
     }
-    return earlier(until_us, rqli_lease_table_loss_us(&self->shared.table));
+    return rqli_earlier(until_us, rqli_lease_table_loss_us(&self->shared.table));
 }
 
 /* Released while the server is asked. */
@@ -262,7 +257,7 @@ static int64_t withdrawing_until_us(struct rqli_leases *self)
     int64_t renewal_us = rqli_lease_table_renewal_us(&self->shared.table);
 
     until_us = renewal_us > until_us ? renewal_us : until_us;
-    return earlier(until_us, rqli_leases_budget_us(self));
+    return rqli_earlier(until_us, rqli_leases_budget_us(self));
 }
 
 /* Released while the server is asked. False: nothing was to be withdrawn. */

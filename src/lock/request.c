@@ -45,11 +45,6 @@ static void end_with(struct rqli_request *self, rql_status verdict)
     move_to(self, self->in_queue ? RQLI_REQUEST_LEAVING : RQLI_REQUEST_DONE);
 }
 
-static int64_t earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static bool has_limit(const struct rqli_request *self)
 {
     return self->limits.tries != RQL_FOREVER;
@@ -82,7 +77,7 @@ static int64_t next_look_us(const struct rqli_request *self, const struct rqli_r
 {
     int64_t look_us = looks_after(self, input) ? self->poll_us : RQLI_NEVER_US;
 
-    return has_limit(self) || polls_at_ticks(self, input) ? earlier(look_us, self->tick_us)
+    return has_limit(self) || polls_at_ticks(self, input) ? rqli_earlier(look_us, self->tick_us)
                                                           : look_us;
 }
 
@@ -93,9 +88,9 @@ static void sleep_on(struct rqli_request *self, const struct rqli_request_input 
     bool pauses = self->retry_us != RQLI_NEVER_US;
 
     self->wake_us = pauses ? self->retry_us : next_look_us(self, input);
-    self->wake_us = earlier(self->wake_us, self->limits.deadline_us);
+    self->wake_us = rqli_earlier(self->wake_us, self->limits.deadline_us);
     if (!pauses && looks_after(self, input) && self->place.lock_ends_us != RQLI_NEVER_US) {
-        self->wake_us = earlier(self->wake_us, self->place.lock_ends_us + AFTER_EXPIRY_US);
+        self->wake_us = rqli_earlier(self->wake_us, self->place.lock_ends_us + AFTER_EXPIRY_US);
     }
     move_to(self, RQLI_REQUEST_QUEUED);
 }

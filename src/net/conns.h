@@ -33,7 +33,7 @@ void rqli_conns_abandon(struct rqli_conns *self);
 /* For what the calling thread is about to ask. Any thread. */
 struct rqli_conn *rqli_conns_choose(struct rqli_conns *self);
 
-/* The one that is this carrier of an exchange; NULL: none of them. */
+/* The one that is this carrier of an exchange; NULL: none of them, as NULL is. */
 struct rqli_conn *rqli_conns_find(const struct rqli_conns *self, const void *carrier);
 
 #endif

@@ -159,17 +159,12 @@ static int64_t silence_us(const struct rqli_conn *self)
     return rqli_after_ms(self->shared.stream.heard_us, self->sock.endpoint->io_timeout_ms);
 }
 
-static int64_t earlier(int64_t a_us, int64_t b_us)
-{
-    return a_us < b_us ? a_us : b_us;
-}
-
 /* Reader only; under the mutex, released while it waits for bytes, and for room if some are to be
  * sent. One read, at most. */
 static void read_once(struct rqli_conn *self, int64_t now_us, int64_t deadline_us)
 {
     int64_t given_up_us = silence_us(self);
-    int64_t until_us = earlier(earlier(deadline_us, given_up_us), now_us + CHECK_US);
+    int64_t until_us = rqli_earlier(rqli_earlier(deadline_us, given_up_us), now_us + CHECK_US);
     int64_t spin_us = self->shared.callers == 1 ? self->sock.endpoint->spin_us : 0;
     bool wants_room = rqli_stream_has_unsent(&self->shared.stream) && !self->shared.writing;
     enum rqli_socket_read got;

@@ -4,6 +4,7 @@
 #include "lock/client.h"
 #include "lock/end.h"
 #include "lock/leases.h"
+#include "no_server.h"
 #include "reply_tree.h"
 
 #include <rql/rql.h>
@@ -17,11 +18,7 @@ static rql_client *client;
 
 BEFORE_EACH(set_up)
 {
-    rql_options options;
-
-    rql_options_init(&options);
-    options.url = "unix:///nonexistent/rql";
-    CHECK_OK(rqli_client_make(&client, &options, NULL));
+    client = client_without_server();
 }
 
 AFTER_EACH(tear_down)

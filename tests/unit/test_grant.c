@@ -6,6 +6,7 @@
 #include "lock/grant.h"
 #include "lock/transfer.h"
 #include "net/subscription.h"
+#include "no_server.h"
 #include "reply_tree.h"
 
 #include <rql/rql.h>
@@ -19,11 +20,7 @@ static rql_lock_options options;
 
 BEFORE_EACH(set_up)
 {
-    rql_options of_client;
-
-    rql_options_init(&of_client);
-    of_client.url = "unix:///nonexistent/rql";
-    CHECK_OK(rqli_client_make(&client, &of_client, NULL));
+    client = client_without_server();
     rql_lock_options_init(client, &options);
     options.ttl_ms = TTL_MS;
 }

@@ -7,6 +7,7 @@
 #include "lock/transfer.h"
 #include "lock/wait.h"
 #include "net/subscription.h"
+#include "no_server.h"
 
 #include <rql/rql.h>
 
@@ -25,11 +26,7 @@ static rql_client *client;
 
 BEFORE_EACH(set_up)
 {
-    rql_options options;
-
-    rql_options_init(&options);
-    options.url = "unix:///nonexistent/rql";
-    CHECK_OK(rqli_client_make(&client, &options, NULL));
+    client = client_without_server();
 }
 
 AFTER_EACH(tear_down)
