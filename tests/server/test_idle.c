@@ -12,7 +12,7 @@
 enum {
     CROWD = 200,
     CROWD_MAX = 1000,
-    NAME_SIZE = 16,
+    NAME_SIZE = 24,
     QUIET_US = 50000,
     WINDOW_MS = 3400, /* in which whoever leads polls twice */
     WINDOWS = 4,
