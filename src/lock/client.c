@@ -7,7 +7,7 @@
 #include "base/scope.h"
 #include "base/text.h"
 #include "net/conn.h"
-#include "net/socket.h"
+#include "net/login.h"
 
 /*
  * What every call of a client needs: checks of its arguments, time budgets, and plain commands over

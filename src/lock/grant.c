@@ -9,7 +9,7 @@
 #include "lock/server_clock.h"
 #include "lock/transfer.h"
 #include "lock/wait.h"
-#include "net/socket.h"
+#include "net/login.h"
 #include "net/subscription.h"
 #include "observe/observe.h"
 #include "wire/answer.h"

@@ -7,6 +7,7 @@
 #include "lock/server_clock.h"
 #include "lock/transfer.h"
 #include "net/conn.h"
+#include "net/login.h"
 #include "net/subscription.h"
 
 #include <stdio.h>

@@ -11,6 +11,7 @@
 #include "base/must.h"
 #include "base/random.h"
 #include "base/uv_start.h"
+#include "net/login.h"
 #include "net/socket.h"
 #include "net/stream.h"
 #include "net/url.h"

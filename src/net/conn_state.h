@@ -7,6 +7,7 @@
 #include "base/freelist.h"
 #include "base/futex.h"
 #include "net/conn.h"
+#include "net/login.h"
 #include "net/socket.h"
 #include "net/stream.h"
 

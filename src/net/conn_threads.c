@@ -14,6 +14,7 @@
 #include "base/freelist.h"
 #include "base/futex.h"
 #include "base/random.h"
+#include "net/login.h"
 #include "net/socket.h"
 #include "net/stream.h"
 #include "net/url.h"

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/futex.h"
 #include "base/random.h"
+#include "net/login.h"
 #include "net/stream.h"
 #include "net/url.h"
 

@@ -30,26 +30,6 @@ struct rqli_socket {
     struct rqli_decoder decoder;
 };
 
-/* What one reply said about the server's clock: it was server_us somewhere between the other two.
- */
-struct rqli_clock_reading {
-    int64_t sent_us;
-    int64_t received_us; /* 0: no reading */
-    int64_t server_us;
-};
-
-/*
- * A connection from nothing; blocks. Connects, and says in one write what would fail later, so that
- * it fails here, with a name: AUTH, SELECT, CLIENT SETNAME, CLIENT ID, TIME, the right to publish.
- *
- * With a predecessor it also finds out its seat and whether the server takes writes, and has the
- * server end that connection, if it is there and surely ours: what was sent on it may still be
- * done. Without one, NULL, it is subscribed to the client's channel and to changes of Ruby's locks,
- * and will only listen. Not RQL_OK: the socket is closed.
- */
-rql_status rqli_login(struct rqli_socket *sock, const struct rqli_seat *predecessor,
-                      int64_t deadline_us, struct rqli_clock_reading *reading_out,
-                      rql_error *error);
 void rqli_socket_close(struct rqli_socket *self); /* closed already is fine */
 
 /* All bytes, or false (errno says why: EPIPE, EAGAIN at the deadline, ...). */
@@ -82,9 +62,5 @@ enum rqli_socket_read {
 
 /* Waits for bytes until until_us; polls for spin_us before it sleeps. */
 enum rqli_socket_read rqli_socket_read(struct rqli_socket *self, int64_t until_us, int64_t spin_us);
-
-/* A write that changes nothing, for no client has the identity "-"; a replica refuses it all the
- * same. */
-void rqli_login_write_probe(struct rqli_command *command);
 
 #endif

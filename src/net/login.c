@@ -1,0 +1,299 @@
+/* What a connection says first, before anything of a lock. */
+
+#include "net/login.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/scope.h"
+#include "net/connect.h"
+#include "net/decode.h"
+#include "net/socket.h"
+#include "net/url.h"
+#include "wire/answer.h"
+#include "wire/command.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The questions; in this order, but for the last round trip (SUBSCRIBE and CHANGES, or KILL). What
+ * is not needed is left out. From SETNAME on nothing fails without them: they may be refused. */
+enum question {
+    AUTH,
+    SELECT,
+    TIME,
+    CLIENT_ID,
+    PUBLISH,
+    SUBSCRIBE,
+    SETNAME,
+    WRITE,
+    CLIENT_INFO,
+    INFO,
+    CHANGES,
+    KILL,
+    QUESTIONS
+};
+
+/* One login: what was asked, for each reply in its order, and where the replies go. */
+struct login {
+    struct rqli_socket *sock;
+    struct rqli_command command;
+    struct rqli_arena arena;
+    enum question sent[QUESTIONS];
+    struct rqli_clock_reading *reading;
+};
+
+static void login_free(struct login *self)
+{
+    rqli_command_fini(&self->command);
+    rqli_arena_reset(&self->arena);
+    free(self);
+}
+
+RQLI_DEFINE_AUTO(struct login *, login_free);
+
+/* Where the command of the next question goes. Its number is that of the commands before it, so
+ * each is begun before next() is called again. */
+static struct rqli_command *next(struct login *self, enum question question)
+{
+    self->sent[self->command.n_commands] = question;
+    return &self->command;
+}
+
+void rqli_login_write_probe(struct rqli_command *command)
+{
+    rqli_command_words(command, "ZREM", RQLI_KEY_LIVE, "-", NULL);
+}
+
+/* All in one write, so that a login is one round trip. PUBLISH: scripts push grants in this user's
+ * name, and one who may not would be found out only when a lock is handed over. */
+static void write_questions(struct login *self, bool is_for_commands)
+{
+    const struct rqli_endpoint *endpoint = self->sock->endpoint;
+    char text[64];
+
+    if (endpoint->password && endpoint->user) {
+        rqli_command_words(next(self, AUTH), "AUTH", endpoint->user, endpoint->password, NULL);
+    } else if (endpoint->password) {
+        rqli_command_words(next(self, AUTH), "AUTH", endpoint->password, NULL);
+    }
+    if (endpoint->database != 0) {
+        (void)snprintf(text, sizeof text, "%d", endpoint->database);
+        rqli_command_words(next(self, SELECT), "SELECT", text, NULL);
+    }
+    rqli_command_words(next(self, TIME), "TIME", NULL);
+    rqli_command_words(next(self, CLIENT_ID), "CLIENT", "ID", NULL);
+    rqli_push_ping(next(self, PUBLISH), endpoint->identity);
+    (void)snprintf(text, sizeof text, "rql-%s", endpoint->identity);
+    rqli_command_words(next(self, SETNAME), "CLIENT", "SETNAME", text, NULL);
+    if (is_for_commands) {
+        rqli_login_write_probe(next(self, WRITE));
+        rqli_command_words(next(self, CLIENT_INFO), "CLIENT", "INFO", NULL);
+        rqli_command_words(next(self, INFO), "INFO", "server", NULL);
+    }
+}
+
+/* The text between two marks, if both are there and it fits; otherwise *out stays empty. */
+static void copy_between(char *out, size_t size, const struct rqli_reply *reply, const char *begin,
+                         const char *end)
+{
+    struct rqli_slice rest = reply->text;
+    const char *from = memmem(rest.data, rest.length, begin, strlen(begin));
+    const char *to;
+
+    if (!from) {
+        return;
+    }
+    from += strlen(begin);
+    rest.length -= (size_t)(from - rest.data);
+    to = memmem(from, rest.length, end, strlen(end));
+    if (to && (size_t)(to - from) < size) {
+        memcpy(out, from, (size_t)(to - from));
+    }
+}
+
+/* What nothing fails without. CLIENT INFO: "id=7 addr=127.0.0.1:4711 laddr=..."; INFO: lines, one
+ * of them "run_id:" and 40 hex digits. */
+static void take_optional(struct login *self, enum question question,
+                          const struct rqli_reply *reply)
+{
+    struct rqli_seat *seat = &self->sock->seat;
+
+    if (question == WRITE) {
+        self->sock->is_read_only =
+            reply->type == RQLI_REPLY_ERROR && rqli_reply_says(reply, "READONLY");
+    } else if (reply->type == RQLI_REPLY_TEXT && question == CLIENT_INFO) {
+        copy_between(seat->address, sizeof seat->address, reply, " addr=", " laddr=");
+    } else if (reply->type == RQLI_REPLY_TEXT && question == INFO) {
+        copy_between(seat->run_id, sizeof seat->run_id, reply, "\nrun_id:", "\r");
+    }
+}
+
+/* An error to a question before SETNAME fails the login; so does a TIME that cannot be read, and
+ * what does not confirm the subscription. */
+static rql_status take_reply(struct login *self, enum question question,
+                             const struct rqli_reply *reply, rql_error *error)
+{
+    static const char *const names[SETNAME] = {"AUTH",      "SELECT",  "TIME",
+                                               "CLIENT ID", "PUBLISH", "SUBSCRIBE"};
+
+    if (question >= SETNAME) {
+        take_optional(self, question, reply);
+        return RQL_OK;
+    }
+    if (reply->type == RQLI_REPLY_ERROR ||
+        (question == TIME && !rqli_time_read(reply, &self->reading->server_us)) ||
+        (question == SUBSCRIBE && rqli_push_read(reply).kind != RQLI_PUSHED_CONFIRMATION)) {
+        return rqli_reply_fault(reply, names[question], self->sock->endpoint->where, error);
+    }
+    if (question == TIME) {
+        self->reading->received_us = rqli_now_us();
+    } else if (question == CLIENT_ID) {
+        self->sock->seat.client_id = reply->integer;
+    }
+    return RQL_OK;
+}
+
+/* errno says why, unless `why` does. */
+static rql_status broken(const struct login *self, const char *why, rql_error *error)
+{
+    char text[128];
+
+    return rqli_fail(error, RQL_E_IO, "cannot log in to %s: %s", self->sock->endpoint->where,
+                     why ? why : strerror_r(errno, text, sizeof text));
+}
+
+static rql_status read_reply(struct login *self, int64_t deadline_us, struct rqli_reply *reply,
+                             rql_error *error)
+{
+    for (;;) {
+        int state = rqli_decoder_next(&self->sock->decoder, &self->arena, reply);
+
+        if (state < 0) {
+            return rqli_fail(error, RQL_E_PROTOCOL, "%s: what answers there is no Redis or Valkey",
+                             self->sock->endpoint->where);
+        }
+        if (state > 0) {
+            return RQL_OK;
+        }
+        if (rqli_socket_read(self->sock, deadline_us, 0) == RQLI_SOCKET_BROKEN) {
+            return broken(self, NULL, error);
+        }
+        if (rqli_now_us() >= deadline_us) {
+            errno = ETIMEDOUT;
+            return broken(self, "no answer in time", error);
+        }
+    }
+}
+
+/* Sends what was written, and takes the replies. It stops at the first that fails the login: the
+ * socket is closed then, so nobody can take the rest for his own. */
+static rql_status ask_server(struct login *self, int64_t deadline_us, rql_error *error)
+{
+    rql_status status = RQL_OK;
+    bool is_sent;
+
+    if (self->command.failed) {
+        return rqli_fail_nomem(error);
+    }
+    is_sent = rqli_socket_send(self->sock, self->command.data, self->command.length, deadline_us);
+    explicit_bzero(self->command.data, self->command.length); /* the password was in it */
+    if (!is_sent) {
+        return broken(self, NULL, error);
+    }
+    for (int i = 0; !status && i < self->command.n_commands; i++) {
+        struct rqli_reply reply = {0};
+
+        status = read_reply(self, deadline_us, &reply, error);
+        if (!status) {
+            status = take_reply(self, self->sent[i], &reply, error);
+        }
+    }
+    return status;
+}
+
+/* Only what is surely ours: a server that was started anew gives old numbers, and behind a Unix
+ * socket old addresses, to strangers. Where that cannot be seen, or KILL is not allowed, what was
+ * sent there has not_after behind it. */
+static rql_status end_predecessor(struct login *self, const struct rqli_seat *predecessor,
+                                  int64_t deadline_us, rql_error *error)
+{
+    char id[24];
+
+    if (predecessor->client_id == 0 || !*predecessor->address || !*predecessor->run_id ||
+        strcmp(predecessor->run_id, self->sock->seat.run_id) != 0) {
+        return RQL_OK;
+    }
+    (void)snprintf(id, sizeof id, "%lld", (long long)predecessor->client_id);
+    rqli_command_reset(&self->command);
+    rqli_command_words(next(self, KILL), "CLIENT", "KILL", "ID", id, "ADDR", predecessor->address,
+                       NULL);
+    return ask_server(self, deadline_us, error);
+}
+
+/* What nothing may follow but pushes. The right to be notified of changes may be missing: then
+ * waiters poll. A push between the two answers is taken for the second and lost, which does no
+ * harm: all who wait poll after a new subscription. */
+static rql_status subscribe(struct login *self, int64_t deadline_us, rql_error *error)
+{
+    rqli_command_reset(&self->command);
+    self->sent[0] = SUBSCRIBE;
+    self->sent[1] = CHANGES;
+    rqli_push_subscribe(&self->command, self->sock->endpoint->identity);
+    return ask_server(self, deadline_us, error);
+}
+
+/* With the socket connected; the decoder is of this connection only. What came behind the answers
+ * would be taken for the reply to the first command; a subscriber may have a push there already. */
+static rql_status log_in(struct rqli_socket *sock, const struct rqli_seat *predecessor,
+                         int64_t deadline_us, struct rqli_clock_reading *reading_out,
+                         rql_error *error)
+{
+    RQLI_AUTO(login_free) struct login *self = calloc(1, sizeof *self);
+    rql_status status;
+
+    if (!self) {
+        return rqli_fail_nomem(error);
+    }
+    self->sock = sock;
+    self->reading = reading_out;
+    write_questions(self, predecessor != NULL);
+    reading_out->sent_us = rqli_now_us();
+    status = ask_server(self, deadline_us, error);
+    if (!status) {
+        status = predecessor ? end_predecessor(self, predecessor, deadline_us, error)
+                             : subscribe(self, deadline_us, error);
+    }
+    if (!status && predecessor && !rqli_decoder_is_empty(&sock->decoder)) {
+        status = rqli_fail(error, RQL_E_PROTOCOL, "%s: more answers than questions at login",
+                           sock->endpoint->where);
+    }
+    return status;
+}
+
+/* The seat is new with each connection: the predecessor's is the caller's copy. */
+rql_status rqli_login(struct rqli_socket *sock, const struct rqli_seat *predecessor,
+                      int64_t deadline_us, struct rqli_clock_reading *reading_out, rql_error *error)
+{
+    const struct rqli_endpoint *endpoint = sock->endpoint;
+    int fd = -1;
+    rql_status status = endpoint->kind == RQLI_ENDPOINT_LOCAL
+                            ? rqli_local_join(endpoint->path, deadline_us, &fd, error)
+                            : rqli_connect(endpoint, deadline_us, &fd, error);
+
+    if (status) {
+        return status;
+    }
+    sock->fd = fd;
+    sock->read_limit_us = 0;
+    sock->seat = (struct rqli_seat){0};
+    sock->is_read_only = false;
+    status = rqli_decoder_init(&sock->decoder)
+                 ? log_in(sock, predecessor, deadline_us, reading_out, error)
+                 : rqli_fail_nomem(error);
+    if (status) {
+        rqli_socket_close(sock); /* also the decoder, if there is one */
+    }
+    return status;
+}

@@ -1,0 +1,35 @@
+#ifndef RQLI_LOGIN_H
+#define RQLI_LOGIN_H
+
+#include <rql/status.h>
+#include <stdint.h>
+
+struct rqli_command;
+struct rqli_seat;
+struct rqli_socket;
+
+/* What one reply said about the server's clock: it was server_us somewhere between the other two.
+ */
+struct rqli_clock_reading {
+    int64_t sent_us;
+    int64_t received_us; /* 0: no reading */
+    int64_t server_us;
+};
+
+/*
+ * A connection from nothing; blocks. Connects, and says in one write what would fail later, so that
+ * it fails here, with a name: AUTH, SELECT, CLIENT SETNAME, CLIENT ID, TIME, the right to publish.
+ *
+ * With a predecessor it also finds out its seat and whether the server takes writes, and has the
+ * server end that connection, if it is there and surely ours: what was sent on it may still be
+ * done. Without one, NULL, it is subscribed to the client's channel and to changes of Ruby's locks,
+ * and will only listen. Not RQL_OK: the socket is closed.
+ */
+rql_status rqli_login(struct rqli_socket *sock, const struct rqli_seat *predecessor,
+                      int64_t deadline_us, struct rqli_clock_reading *reading_out,
+                      rql_error *error);
+/* A write that changes nothing, for no client has the identity "-"; a replica refuses it all the
+ * same. */
+void rqli_login_write_probe(struct rqli_command *command);
+
+#endif
