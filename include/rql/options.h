@@ -34,6 +34,13 @@ typedef enum rql_conflict_strategy {
     RQL_DEAD_LOCKING = 3,            /**< Fail with ::RQL_CONFLICT. */
 } rql_conflict_strategy;
 
+/** What is checked of a server that is spoken to by TLS. */
+typedef enum rql_tls_verify {
+    RQL_TLS_FULL = 0, /**< Its certificate is vouched for and names the host. */
+    RQL_TLS_CA = 1,   /**< Its certificate is vouched for, whoever it names. */
+    RQL_TLS_NONE = 2, /**< Nothing: whoever is on the way can read and change all. For trials. */
+} rql_tls_verify;
+
 /** One log line; see observe.h. */
 typedef struct rql_log_record rql_log_record;
 
@@ -72,8 +79,9 @@ typedef struct rql_options {
     size_t size; /**< Set by rql_options_init(); do not change. */
 
     /**
-     * Where the server is: `redis://user:pass@host:port/db`, `unix:///path?db=n`, or `local:` for
-     * one private server per user that starts when needed. Copied. Default `local:`.
+     * Where the server is: `redis://user:pass@host:port/db`, `rediss://...` for the same with TLS,
+     * `unix:///path?db=n`, or `local:` for one private server per user that starts when needed.
+     * Copied. Default `local:`.
      */
     const char *url;
     int64_t connect_timeout_ms; /**< Connect and log in. 1 to 600000. Default 1000. */
@@ -151,6 +159,17 @@ typedef struct rql_options {
     int64_t connections;
 
     bool lazy_release; /**< See rql_lock_options::lazy_release. Default false. */
+
+    /* Of `rediss://`, TLS; at other servers they are not looked at. Texts are copied. What the URL
+     * says of them (`?tls_ca_file=...`) goes before. */
+    rql_tls_verify tls_verify; /**< What is checked of the server. Default ::RQL_TLS_FULL. */
+    const char *tls_ca_file;   /**< Whom to trust, PEM. Default empty: those the system trusts. */
+    const char *tls_cert_file; /**< Our own certificate, PEM, with those that vouch for it; only
+                                  with `tls_key_file`. Default empty: none. */
+    const char *tls_key_file;  /**< Its key, PEM, not encrypted. Default empty. */
+    /** The name to ask for and to find in the server's certificate. Default empty: the URL's
+     * host. */
+    const char *tls_server_name;
 } rql_options;
 
 /** One pair of metadata, kept in the lock and readable by everybody. */

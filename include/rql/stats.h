@@ -75,6 +75,11 @@ typedef struct rql_stats {
                                  the same loop, without waiting for the server. */
     int64_t lost_releases;    /**< Of `lost`: of locks whose lazy release had returned RQL_OK
                                  (rql_lock_options::lazy_release). */
+
+    int64_t tls_handshakes;     /**< Of `connections` and attempts at them: handshakes of TLS. */
+    int64_t tls_resumed;        /**< Of them: those that resumed a session. */
+    int64_t tls_reloads_failed; /**< Certificates that had changed and could not be used; what was
+                                   read before stays in use. */
 } rql_stats;
 
 /**

@@ -64,6 +64,8 @@ const char *rql_status_text(rql_status status)
         return "already waiting";
     case RQL_E_UNSUPPORTED:
         return "not in this build";
+    case RQL_E_TLS:
+        return "no TLS with the server";
     }
     return "unknown status";
 }

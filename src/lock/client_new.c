@@ -25,16 +25,24 @@ static void abandon(void *self)
 }
 
 /* What the URL does not say of it. The URL itself is kept for the connections of a swarm, in a
- * copy: the text in the options is not ours. */
-static void set_up_endpoint(rql_client *client)
+ * copy, and so are the texts of TLS: those in the options are not ours. */
+static rql_status set_up_endpoint(rql_client *client, rql_error *error)
 {
+    rql_status status;
+
     client->endpoint.connect_timeout_ms = client->options.connect_timeout_ms;
     client->endpoint.io_timeout_ms = client->options.io_timeout_ms;
     client->endpoint.spin_us = client->options.spin_us;
     client->endpoint.identity = client->identity;
     client->endpoint.stats = client->stats;
     client->url = strdup(client->options.url);
+    status = rqli_endpoint_take_tls(&client->endpoint, &client->options, error);
     client->options.url = NULL;
+    client->options.tls_ca_file = client->endpoint.tls_settings.ca_file;
+    client->options.tls_cert_file = client->endpoint.tls_settings.cert_file;
+    client->options.tls_key_file = client->endpoint.tls_settings.key_file;
+    client->options.tls_server_name = client->endpoint.tls_settings.server_name;
+    return status;
 }
 
 /* Nothing is sent: the first connection is made by the first call, or by rql_client_connect(). So
@@ -43,9 +51,13 @@ static void set_up_endpoint(rql_client *client)
 static rql_status build(rql_client *client, rql_error *error)
 {
     bool has_conns;
+    rql_status status;
 
     client->stats = rqli_stats_new();
-    set_up_endpoint(client);
+    status = set_up_endpoint(client, error);
+    if (status) {
+        return status;
+    }
     has_conns =
         rqli_conns_init(&client->conns, &client->endpoint, (unsigned)client->options.connections);
     client->pushes = rqli_push_threads_new(&client->endpoint);

@@ -8,6 +8,7 @@
 #include "net/connect.h"
 #include "net/decode.h"
 #include "net/socket.h"
+#include "net/tls.h"
 #include "net/url.h"
 #include "wire/answer.h"
 #include "wire/command.h"
@@ -155,11 +156,17 @@ static rql_status take_reply(struct login *self, enum question question,
     return RQL_OK;
 }
 
-/* errno says why, unless `why` does. */
+/* errno says why, unless `why` does, or TLS: a server refuses a certificate of ours behind the
+ * handshake. */
 static rql_status broken(const struct login *self, const char *why, rql_error *error)
 {
+    const char *reason = rqli_tls_reason(self->sock->tls);
     char text[128];
 
+    if (reason) {
+        return rqli_fail(error, RQL_E_TLS, "no TLS with %.100s: %s", self->sock->endpoint->where,
+                         reason);
+    }
     return rqli_fail(error, RQL_E_IO, "cannot log in to %s: %s", self->sock->endpoint->where,
                      why ? why : strerror_r(errno, text, sizeof text));
 }
@@ -289,9 +296,13 @@ rql_status rqli_login(struct rqli_socket *sock, const struct rqli_seat *predeces
     sock->read_limit_us = 0;
     sock->seat = (struct rqli_seat){0};
     sock->is_read_only = false;
-    status = rqli_decoder_init(&sock->decoder)
-                 ? log_in(sock, predecessor, deadline_us, reading_out, error)
-                 : rqli_fail_nomem(error);
+    status = rqli_decoder_init(&sock->decoder) ? RQL_OK : rqli_fail_nomem(error);
+    if (!status && endpoint->tls) {
+        status = rqli_tls_open(endpoint, fd, deadline_us, &sock->tls, error);
+    }
+    if (!status) {
+        status = log_in(sock, predecessor, deadline_us, reading_out, error);
+    }
     if (status) {
         rqli_socket_close(sock); /* also the decoder, if there is one */
     }

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "net/connect.h"
+#include "net/tls.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +29,7 @@ void rqli_socket_close(struct rqli_socket *self)
     if (fd >= 0) {
         (void)close(fd);
     }
+    self->tls = rqli_tls_free(self->tls);
     rqli_decoder_fini(&self->decoder);
 }
 
@@ -38,17 +40,25 @@ bool rqli_socket_has_bytes(const struct rqli_socket *self)
     return recv(self->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
-bool rqli_socket_is_quiet(const struct rqli_socket *self)
+/* What TLS has to say for itself, as a ticket, is no text. */
+bool rqli_socket_is_quiet(struct rqli_socket *self)
 {
     char byte;
 
+    if (self->tls) {
+        return rqli_socket_read(self, 0, 0) == RQLI_SOCKET_NOTHING;
+    }
     return recv(self->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
 ssize_t rqli_socket_send_some(struct rqli_socket *self, const char *bytes, size_t length)
 {
-    ssize_t sent = send(self->fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t sent;
 
+    if (self->tls) {
+        return rqli_tls_send_some(self->tls, self->fd, bytes, length);
+    }
+    sent = send(self->fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT);
     return sent < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : sent;
 }
 
@@ -127,6 +137,19 @@ static void limit_read(struct rqli_socket *self, int64_t left_us)
     }
 }
 
+/* What recv() brought goes to the decoder. Bytes that were of TLS alone are nothing to the reader.
+ */
+static enum rqli_socket_read take(struct rqli_socket *self, const char *bytes, size_t length)
+{
+    int got = self->tls ? rqli_tls_read(self->tls, bytes, length, &self->decoder)
+                        : (rqli_decoder_feed(&self->decoder, bytes, length) ? 1 : -1);
+
+    if (got < 0) {
+        return RQLI_SOCKET_BROKEN;
+    }
+    return got > 0 ? RQLI_SOCKET_BYTES : RQLI_SOCKET_NOTHING;
+}
+
 enum rqli_socket_read rqli_socket_read(struct rqli_socket *self, int64_t until_us, int64_t spin_us)
 {
     char buffer[READ_BYTES];
@@ -151,8 +174,7 @@ enum rqli_socket_read rqli_socket_read(struct rqli_socket *self, int64_t until_u
         got = recv(self->fd, buffer, sizeof buffer, MSG_DONTWAIT);
     }
     if (got > 0) {
-        return rqli_decoder_feed(&self->decoder, buffer, (size_t)got) ? RQLI_SOCKET_BYTES
-                                                                      : RQLI_SOCKET_BROKEN;
+        return take(self, buffer, (size_t)got);
     }
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
         return RQLI_SOCKET_NOTHING;

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 struct rqli_endpoint;
+struct rqli_tls;
 
 enum { RQLI_ADDRESS_SIZE = 128, RQLI_RUN_ID_SIZE = 48 };
 
@@ -24,6 +25,7 @@ struct rqli_seat {
 struct rqli_socket {
     const struct rqli_endpoint *endpoint;
     int fd;                /* -1: closed */
+    struct rqli_tls *tls;  /* NULL: in the clear */
     int64_t read_limit_us; /* SO_RCVTIMEO as it is set */
     struct rqli_seat seat;
     bool is_read_only; /* the server took no write at login */
@@ -49,10 +51,10 @@ void rqli_socket_abandon(struct rqli_socket *self);
 /* Waits for bytes, for an eventfd, which is read then, or until until_us. */
 void rqli_socket_await_bytes_or(const struct rqli_socket *self, int eventfd, int64_t until_us);
 
-/* Something has come and is not in the decoder yet. */
+/* Something has come and is not in the decoder yet; with TLS perhaps no text. */
 bool rqli_socket_has_bytes(const struct rqli_socket *self);
-/* Nothing has come, nor an end. */
-bool rqli_socket_is_quiet(const struct rqli_socket *self);
+/* Nothing has come, nor an end. Nobody else uses it. */
+bool rqli_socket_is_quiet(struct rqli_socket *self);
 
 enum rqli_socket_read {
     RQLI_SOCKET_BYTES,   /* something came and is in the decoder */

@@ -218,7 +218,75 @@ static rql_status name_server(struct rqli_endpoint *self, const char *scheme,
     return RQL_OK;
 }
 
-/* redis://[[user]:password@][host][:port][/database]. No path and "/" are database 0. */
+/* ---- what a query says of TLS ---- */
+
+static bool take_key(struct rqli_slice *pair, const char *key)
+{
+    struct rqli_slice rest = *pair;
+
+    if (!skip(&rest, key) || !skip(&rest, "=")) {
+        return false;
+    }
+    *pair = rest;
+    return true;
+}
+
+static rql_status read_verify(struct rqli_tls_settings *out, struct rqli_slice word,
+                              rql_error *error)
+{
+    static const char *const words[] = {
+        [RQL_TLS_FULL] = "full", [RQL_TLS_CA] = "ca", [RQL_TLS_NONE] = "none"};
+
+    for (int i = RQL_TLS_FULL; i <= RQL_TLS_NONE; i++) {
+        if (word.length == strlen(words[i]) && memcmp(word.data, words[i], word.length) == 0) {
+            out->verify = (rql_tls_verify)i;
+            out->has_verify = true;
+            return RQL_OK;
+        }
+    }
+    return rqli_fail(error, RQL_E_INVALID, "url: tls_verify is full, ca or none");
+}
+
+static rql_status read_tls_pair(struct rqli_tls_settings *out, struct rqli_slice pair,
+                                rql_error *error)
+{
+    const struct {
+        const char *key;
+        char **text;
+    } texts[] = {
+        {"tls_ca_file", &out->ca_file},
+        {"tls_cert_file", &out->cert_file},
+        {"tls_key_file", &out->key_file},
+        {"tls_server_name", &out->server_name},
+    };
+
+    if (take_key(&pair, "tls_verify")) {
+        return read_verify(out, pair, error);
+    }
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (take_key(&pair, texts[i].key)) {
+            free(*texts[i].text);
+            return decode(texts[i].text, pair, "query", error);
+        }
+    }
+    return rqli_fail(error, RQL_E_INVALID,
+                     "url: unknown query key; rediss:// knows tls_verify, tls_ca_file, "
+                     "tls_cert_file, tls_key_file and tls_server_name");
+}
+
+static rql_status read_tls_query(struct rqli_endpoint *self, struct rqli_slice query,
+                                 rql_error *error)
+{
+    rql_status status = RQL_OK;
+
+    while (!status && query.length > 0) {
+        status = read_tls_pair(&self->tls_settings, take(&query, length_before(query, "&")), error);
+        (void)skip(&query, "&");
+    }
+    return status;
+}
+
+/* redis[s]://[[user]:password@][host][:port][/database]. No path and "/" are database 0. */
 static rql_status read_tcp(struct rqli_endpoint *self, struct parts parts, rql_error *error)
 {
     rql_status status = read_login(self, parts.login, error);
@@ -235,7 +303,9 @@ static rql_status read_tcp(struct rqli_endpoint *self, struct parts parts, rql_e
     if (!status && skip(&parts.path, "/") && parts.path.length > 0) {
         status = read_database(self, parts.path, error);
     }
-    if (!status && parts.query.length > 0) {
+    if (!status && self->is_tls) {
+        status = read_tls_query(self, parts.query, error);
+    } else if (!status && parts.query.length > 0) {
         status = rqli_fail(error, RQL_E_INVALID,
                            "url: unknown query key; redis:// takes the database as /db");
     }
@@ -245,7 +315,8 @@ static rql_status read_tcp(struct rqli_endpoint *self, struct parts parts, rql_e
 
         (void)snprintf(place, sizeof place, "%s%s%s:%d", is_v6 ? "[" : "", self->host,
                        is_v6 ? "]" : "", self->port);
-        status = name_server(self, "redis://", rqli_slice_of(place), "/", error);
+        status = name_server(self, self->is_tls ? "rediss://" : "redis://", rqli_slice_of(place),
+                             "/", error);
     }
     return status;
 }
@@ -331,7 +402,8 @@ static rql_status read_url(struct rqli_endpoint *self, struct rqli_slice url, rq
                              "url: spaces, control bytes and '#' must be percent-encoded");
         }
     }
-    if (skip(&url, "redis://")) {
+    self->is_tls = skip(&url, "rediss://");
+    if (self->is_tls || skip(&url, "redis://")) {
         self->kind = RQLI_ENDPOINT_TCP;
         return read_tcp(self, split(url), error);
     }
@@ -343,10 +415,8 @@ static rql_status read_url(struct rqli_endpoint *self, struct rqli_slice url, rq
         self->kind = RQLI_ENDPOINT_LOCAL;
         return read_local(self, url, error);
     }
-    if (skip(&url, "rediss://")) {
-        return rqli_fail(error, RQL_E_INVALID, "url: rediss:// needs TLS, which is not built in");
-    }
-    return rqli_fail(error, RQL_E_INVALID, "url: unknown scheme; use redis://, unix:// or local:");
+    return rqli_fail(error, RQL_E_INVALID,
+                     "url: unknown scheme; use redis://, rediss://, unix:// or local:");
 }
 
 /* The texts of *out are not freed: it has none yet. */
@@ -369,19 +439,7 @@ rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error 
     read.spin_us = out->spin_us;
     read.identity = out->identity;
     read.stats = out->stats;
+    read.tls = out->tls;
     *out = read;
     return RQL_OK;
-}
-
-void rqli_endpoint_fini(struct rqli_endpoint *self)
-{
-    if (self->password) {
-        explicit_bzero(self->password, strlen(self->password));
-    }
-    free(self->host);
-    free(self->path);
-    free(self->user);
-    free(self->password);
-    free(self->where);
-    self->host = self->path = self->user = self->password = self->where = NULL;
 }

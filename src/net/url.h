@@ -3,6 +3,8 @@
 
 /* Where the server is and how to log in: a parsed URL. Constant after rqli_url_parse(). */
 
+#include "net/tls_context.h"
+
 #include <rql/status.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,19 +19,27 @@ struct rqli_endpoint {
     char *path;     /* UNIX: socket path; LOCAL: socket path of the private server */
     char *user;     /* or NULL */
     char *password; /* or NULL; never in a message */
-    char *where;    /* for messages: the URL without user and password */
+    char *where;    /* for messages: the URL without user, password and query */
+    bool is_tls;    /* rediss:// */
+    struct rqli_tls_settings tls_settings; /* what the URL says of them, then the options */
     int port;
     int database;
     int64_t connect_timeout_ms;
     int64_t io_timeout_ms;
     int64_t spin_us;
-    const char *identity;     /* of the client; names the connection and the channel */
-    struct rqli_stats *stats; /* of the client; connections count into them */
+    const char *identity;         /* of the client; names the connection and the channel */
+    struct rqli_stats *stats;     /* of the client; connections count into them */
+    struct rqli_tls_context *tls; /* with is_tls */
 };
 
-/* Fills everything that the URL says; the last five fields are the caller's. *out is untouched on
+/* Fills everything that the URL says; the last six fields are the caller's. *out is untouched on
  * failure. RQL_E_INVALID names the part that is wrong, without the password. */
 rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error *error);
+
+/* What the URL leaves to the options, of rediss://, in copies; then its context. RQL_E_INVALID,
+ * RQL_E_UNSUPPORTED or RQL_E_NOMEM. */
+rql_status rqli_endpoint_take_tls(struct rqli_endpoint *self, const rql_options *options,
+                                  rql_error *error);
 void rqli_endpoint_fini(struct rqli_endpoint *self); /* wipes the password */
 
 #endif

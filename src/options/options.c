@@ -18,11 +18,13 @@ static const char *const access_words[] = {"queued", "random", NULL};
 static const char *const conflict_words[] = {"wait_for_lock", "work_through",
                                              "extendable_work_through", "dead_locking", NULL};
 static const char *const mode_words[] = {"atomic", "gem", NULL};
+static const char *const verify_words[] = {"full", "ca", "none", NULL};
 
 _Static_assert(sizeof(bool) == 1, "switches are read as bytes");
 _Static_assert(sizeof(rql_access_strategy) == sizeof(int), "strategies are read as int");
 _Static_assert(sizeof(rql_conflict_strategy) == sizeof(int), "strategies are read as int");
 _Static_assert(sizeof(rql_series_mode) == sizeof(int), "modes are read as int");
+_Static_assert(sizeof(rql_tls_verify) == sizeof(int), "what is verified is read as int");
 _Static_assert(RQL_TTL_MAX_MS == 2592000000, "the table below says it in digits");
 
 /* Room for any of them: they are checked on a copy. */
@@ -71,6 +73,9 @@ static const struct {
 #define SWITCH_ON                                                                                  \
     .kind = RQLI_OPTION_BOOL, .shown.range = "true | false", .max = 1, .words = bool_words,        \
     .shown.default_value = "true", .shown.unit = "", .fallback = 1
+#define FILE_OR_EMPTY                                                                              \
+    .kind = RQLI_OPTION_TEXT, .may_be_empty = true, .shown.unit = "", .shown.default_value = "",   \
+    .shown.range = "a file, or empty"
 /* Values are 0 to the last word; the list has a NULL behind it. */
 #define ONE_OF(list, range_text, first)                                                            \
     .kind = RQLI_OPTION_ENUM, .shown.range = (range_text), .words = (list),                        \
@@ -82,8 +87,20 @@ static const struct {
 static const struct rqli_option rows[] = {
     {OF_CLIENT(url, "RQL_URL"), .kind = RQLI_OPTION_TEXT, .shown.unit = "",
      .shown.default_value = "local:",
-     .shown.range = "redis://user:pass@host:port/db, unix:///path?db=n or local:",
+     .shown.range = "redis[s]://user:pass@host:port/db, unix:///path?db=n or local:",
      .shown.help = "Where the server is."},
+    {OF_CLIENT(tls_verify, "RQL_TLS_VERIFY"), ONE_OF(verify_words, "full | ca | none", "full"),
+     .shown.help = "What is checked of the server of rediss://: all, its certificate, nothing."},
+    {OF_CLIENT(tls_ca_file, "RQL_TLS_CA_FILE"), FILE_OR_EMPTY,
+     .shown.help = "Whom to trust, PEM; empty: whom the system trusts."},
+    {OF_CLIENT(tls_cert_file, "RQL_TLS_CERT_FILE"), FILE_OR_EMPTY,
+     .shown.help = "Our own certificate, PEM; only with tls_key_file."},
+    {OF_CLIENT(tls_key_file, "RQL_TLS_KEY_FILE"), FILE_OR_EMPTY,
+     .shown.help = "Its key, PEM, not encrypted."},
+    {OF_CLIENT(tls_server_name, "RQL_TLS_SERVER_NAME"), .kind = RQLI_OPTION_TEXT,
+     .may_be_empty = true, .shown.unit = "", .shown.default_value = "",
+     .shown.range = "a name, or empty",
+     .shown.help = "Name that the server's certificate must have; empty: the host."},
     {OF_CLIENT(connect_timeout_ms, "RQL_CONNECT_TIMEOUT_MS"), WITHIN(1, 600000),
      DEFAULT(1000, "ms"), .shown.help = "Longest time to connect and log in."},
     {OF_CLIENT(io_timeout_ms, "RQL_IO_TIMEOUT_MS"), WITHIN(1, 600000), DEFAULT(1000, "ms"),
@@ -252,7 +269,7 @@ rql_status rqli_option_check(const struct rqli_option *self, const void *field, 
         memcpy(&text, field, sizeof text);
         /* What the text means is left to its reader, rqli_url_parse(): here it only has to be
          * there. */
-        return text && text[0] != '\0'
+        return text && (self->may_be_empty || text[0] != '\0')
                    ? RQL_OK
                    : rqli_fail(error, RQL_E_INVALID, "%s is %s; it must be %s", name,
                                text ? "empty" : "NULL", self->shown.range);

@@ -29,7 +29,8 @@ struct rqli_option {
         RQLI_OPTION_TEXT,
     } kind;
 
-    bool forever; /* RQL_FOREVER is a value too */
+    bool forever;      /* RQL_FOREVER is a value too */
+    bool may_be_empty; /* a text */
     int64_t min;
     int64_t max;
     int64_t fallback;         /* the default, as a number */

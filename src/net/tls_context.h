@@ -1,0 +1,48 @@
+#ifndef RQLI_TLS_CONTEXT_H
+#define RQLI_TLS_CONTEXT_H
+
+/* What the connections of a client share: certificates that were read, the newest session. */
+
+#include <rql/options.h>
+#include <rql/status.h>
+#include <stdbool.h>
+
+struct rqli_stats;
+struct ssl_st; /* SSL of OpenSSL, which only tls*.c include */
+
+/* Texts: NULL or of the owner. Constant once a context was made with it. */
+struct rqli_tls_settings {
+    rql_tls_verify verify;
+    bool has_verify;   /* it is known */
+    char *ca_file;     /* NULL: the system's */
+    char *cert_file;   /* with key_file, or NULL both */
+    char *key_file;    /* unencrypted */
+    char *server_name; /* NULL: the host */
+};
+
+struct rqli_tls_context;
+
+/* RQL_OK: *out is the caller's, and no file was read yet. RQL_E_UNSUPPORTED, RQL_E_NOMEM. The
+ * settings outlive it. */
+rql_status rqli_tls_context_new(struct rqli_tls_context **out,
+                                const struct rqli_tls_settings *settings, struct rqli_stats *stats,
+                                rql_error *error);
+struct rqli_tls_context *rqli_tls_context_free(struct rqli_tls_context *self); /* NULL is fine */
+
+/* The rest is for tls.c. */
+
+/* The files, if they were not read yet or have changed. RQL_E_TLS: they cannot be used, and nothing
+ * was read before. RQL_E_NOMEM. */
+rql_status rqli_tls_context_read(struct rqli_tls_context *self, const char *where,
+                                 rql_error *error);
+
+enum { RQLI_TLS_SUBJECT_SIZE = 80 };
+
+/* For one connection, with the newest session to be resumed; the caller's. NULL: no memory. If a
+ * certificate is refused its subject goes to culprit[RQLI_TLS_SUBJECT_SIZE], which is empty. */
+struct ssl_st *rqli_tls_context_ssl(struct rqli_tls_context *self, char *culprit);
+
+/* Counts it. */
+void rqli_tls_context_on_open(struct rqli_tls_context *self, const struct ssl_st *ssl);
+
+#endif

@@ -1,0 +1,66 @@
+/* Where the library is built without OpenSSL: no context, and so no connection that has TLS. */
+
+#include "net/tls.h"
+
+#include "base/error.h"
+#include "base/must.h"
+#include "net/tls_context.h"
+
+rql_status rqli_tls_context_new(struct rqli_tls_context **out,
+                                const struct rqli_tls_settings *settings, struct rqli_stats *stats,
+                                rql_error *error)
+{
+    (void)out;
+    (void)settings;
+    (void)stats;
+    return rqli_fail(error, RQL_E_UNSUPPORTED,
+                     "url: rediss:// needs TLS, and this library was built without OpenSSL "
+                     "(-Dtls=enabled)");
+}
+
+struct rqli_tls_context *rqli_tls_context_free(struct rqli_tls_context *self)
+{
+    RQLI_MUST(!self);
+    return NULL;
+}
+
+rql_status rqli_tls_open(const struct rqli_endpoint *endpoint, int fd, int64_t deadline_us,
+                         struct rqli_tls **out, rql_error *error)
+{
+    (void)endpoint;
+    (void)fd;
+    (void)deadline_us;
+    (void)out;
+    return rqli_fail(error, RQL_E_UNSUPPORTED, "no TLS in this build");
+}
+
+struct rqli_tls *rqli_tls_free(struct rqli_tls *self)
+{
+    RQLI_MUST(!self);
+    return NULL;
+}
+
+int rqli_tls_read(struct rqli_tls *self, const char *bytes, size_t length,
+                  struct rqli_decoder *decoder)
+{
+    (void)self;
+    (void)bytes;
+    (void)length;
+    (void)decoder;
+    return -1;
+}
+
+ssize_t rqli_tls_send_some(struct rqli_tls *self, int fd, const char *text, size_t length)
+{
+    (void)self;
+    (void)fd;
+    (void)text;
+    (void)length;
+    return -1;
+}
+
+const char *rqli_tls_reason(const struct rqli_tls *self)
+{
+    (void)self;
+    return NULL;
+}
