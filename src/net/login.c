@@ -207,6 +207,10 @@ static rql_status ask_server(struct login *self, int64_t deadline_us, rql_error 
     is_sent = rqli_socket_send(self->sock, self->command.data, self->command.length, deadline_us);
     explicit_bzero(self->command.data, self->command.length); /* the password was in it */
     if (!is_sent) {
+        int sys_errno = errno;
+
+        (void)rqli_socket_read(self->sock, 0, 0); /* that our certificate is refused, perhaps */
+        errno = sys_errno;
         return broken(self, NULL, error);
     }
     for (int i = 0; !status && i < self->command.n_commands; i++) {

@@ -236,7 +236,8 @@ static rql_status shake_hands(struct rqli_tls *self, int fd, const char *where, 
         if (!send_all(self, fd, deadline_us) ||
             (code == SSL_ERROR_WANT_READ && !receive(self, fd, deadline_us))) {
             return rqli_fail(error, RQL_E_IO, "cannot connect to %.100s: TLS handshake: %s", where,
-                             strerror_r(errno, text, sizeof text));
+                             errno == ETIMEDOUT ? "no answer in time; is this a port for TLS?"
+                                                : strerror_r(errno, text, sizeof text));
         }
     } while (code != SSL_ERROR_NONE);
     return RQL_OK;

@@ -87,7 +87,7 @@ static const struct {
 static const struct rqli_option rows[] = {
     {OF_CLIENT(url, "RQL_URL"), .kind = RQLI_OPTION_TEXT, .shown.unit = "",
      .shown.default_value = "local:",
-     .shown.range = "redis[s]://user:pass@host:port/db, unix:///path?db=n or local:",
+     .shown.range = "redis://user:pass@host:port/db, rediss://..., unix:///path?db=n or local:",
      .shown.help = "Where the server is."},
     {OF_CLIENT(tls_verify, "RQL_TLS_VERIFY"), ONE_OF(verify_words, "full | ca | none", "full"),
      .shown.help = "What is checked of the server of rediss://: all, its certificate, nothing."},

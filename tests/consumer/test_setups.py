@@ -13,6 +13,7 @@ import tempfile
 
 SOURCE, CC = sys.argv[1], sys.argv[2:]
 LIBRARY = ["hiredis", "libuv"]
+TLS = ["openssl", "libssl", "libcrypto"]
 
 
 class Setup:
@@ -68,6 +69,18 @@ def a_plain_build_is_library_and_program():
         check_pkg_config(plain)
 
 
+def tls_comes_with_openssl_and_goes_without():
+    """`auto`, the default, takes what is there; who asks for it is told what is missing."""
+    for packages, options, has_tls in (LIBRARY + TLS, [], True), (LIBRARY, [], False), \
+            (LIBRARY + TLS, ["-Dtls=disabled"], False):
+        with Setup(packages, "-Dprogram=disabled", *options) as setup:
+            check(setup.worked, setup, "the set-up failed")
+            needs = (setup.build / "meson-private/rql.pc").read_text()
+            check(("openssl" in needs) == has_tls, setup, needs)
+    with Setup(LIBRARY, "-Dprogram=disabled", "-Dtls=enabled") as setup:
+        check(not setup.worked and "openssl" in setup.said, setup, "the set-up passed over it")
+
+
 def a_missing_cjson_is_named():
     with Setup(LIBRARY) as setup:
         check(not setup.worked, setup, "the set-up passed over it")
@@ -89,7 +102,7 @@ def tests_that_are_asked_for_need_cmocka():
 
 
 def main():
-    tests = [a_plain_build_is_library_and_program, a_missing_cjson_is_named,
+    tests = [a_plain_build_is_library_and_program, tls_comes_with_openssl_and_goes_without, a_missing_cjson_is_named,
              libraries_of_both_kinds_and_the_demonstration_need_no_cjson,
              tests_that_are_asked_for_need_cmocka]
     failed = 0

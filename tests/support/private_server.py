@@ -14,10 +14,13 @@ import sys
 import tempfile
 import time
 
+from certificates import authority
+
 SLOW = int(os.environ.get("RQL_TEST_SLOW", "1"))  # a factor for all times, under valgrind
 PATIENCE_S = 20 * SLOW
 
-# What RQL_TEST_SERVER may name: program and major version.
+# What RQL_TEST_SERVER may name: program and major version; or TLS, whatever the program.
+TLS = "tls"
 SERVERS = {"redis7": ("redis-server", "7"), "redis8": ("redis-server", "8"), "valkey8": ("valkey-server", "8")}
 
 
@@ -59,7 +62,7 @@ def once_more(program, *words, **told):
 def find_server():
     """The path of its program; None: there is none."""
     name = os.environ.get("RQL_TEST_SERVER")
-    if name:
+    if name and name != TLS:
         return find_named(name)
     return (os.environ.get("RQL_TEST_REDIS") or shutil.which("redis-server")
             or shutil.which("valkey-server"))
@@ -69,7 +72,7 @@ def find_server():
 def find_named(name):
     """Whoever names a server does not want another one, or none."""
     if name not in SERVERS:
-        sys.exit(f"RQL_TEST_SERVER={name}: it may be {', '.join(SERVERS)}")
+        sys.exit(f"RQL_TEST_SERVER={name}: it may be {', '.join(SERVERS)} or {TLS}")
     program, version = SERVERS[name]
     for path in (os.environ.get("RQL_TEST_REDIS"), shutil.which(program)):
         said = path and subprocess.run([path, "--version"], stdout=subprocess.PIPE, text=True, check=False).stdout
@@ -149,15 +152,29 @@ class Clock:
         self.told[16:] = struct.pack("q", ppm)
 
 
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
 class PrivateServer:
     """A redis-server on a Unix socket in a fresh folder; it can be killed and launched again. With
-    RQL_TEST_CLOCK (support/clock.c) and `has_clock` its time of day can be set."""
+    RQL_TEST_CLOCK (support/clock.c) and `has_clock` its time of day can be set. With a certificate and its key, or
+    where RQL_TEST_SERVER is tls, clients come by TLS, and only what asks behind their back by the socket."""
 
-    def __init__(self, *arguments, has_clock=False):
+    def __init__(self, *arguments, has_clock=False, certificate=None):
         self.folder = tempfile.mkdtemp(prefix="rql-test-")
         self.path = self.folder + "/s"
         self.url = "unix://" + self.path
         self.arguments, self.env = arguments, None
+        if os.environ.get("RQL_TEST_SERVER") == TLS:
+            certificate = certificate or authority().server
+        if certificate:
+            self.tls_port = free_port()
+            self.url = f"rediss://127.0.0.1:{self.tls_port}?tls_ca_file={authority().file}"
+            self.arguments = ("--bind", "127.0.0.1", "--tls-port", str(self.tls_port), "--tls-auth-clients", "no",
+                              "--tls-ca-cert-file", str(authority().file), "--tls-cert-file", str(certificate[0]),
+                              "--tls-key-file", str(certificate[1]), *arguments)
         self.ahead_us = 0
         if has_clock:
             self.clock = Clock(self.folder + "/clock")

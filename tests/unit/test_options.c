@@ -73,6 +73,11 @@ static const struct field fields[] = {
     {CLIENT(zombie_queue_scan_size), NUMBER, 1, 100000, 500},
     {CLIENT(connections), NUMBER, 1, 4, 4},
     {CLIENT(lazy_release), NUMBER, 0, 1, false},
+    {CLIENT(tls_verify), NUMBER, 0, RQL_TLS_NONE, RQL_TLS_FULL},
+    {CLIENT(tls_ca_file), TEXT},
+    {CLIENT(tls_cert_file), TEXT},
+    {CLIENT(tls_key_file), TEXT},
+    {CLIENT(tls_server_name), TEXT},
 };
 
 #define AS(member) offsetof(rql_options, member)

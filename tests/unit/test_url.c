@@ -48,6 +48,10 @@ static const struct {
     {"redis://u:\xc3\xa9@h", TCP, "h", 6379, 0, "u", "\xc3\xa9", "redis://h:6379"},
     {"redis://" NAME_250 "abc", TCP, NAME_250 "abc", 6379, 0, NULL, NULL,
      "redis://" NAME_250 "abc:6379"},
+    {"rediss://u:p@h:1/2", TCP, "h", 1, 2, "u", "p", "rediss://h:1/2"},
+    {"rediss://h?", TCP, "h", 6379, 0, NULL, NULL, "rediss://h:6379"},
+    {"rediss://[::1]?tls_verify=ca&tls_key_file=/k", TCP, "::1", 6379, 0, NULL, NULL,
+     "rediss://[::1]:6379"},
     {"unix:///run/r.sock", UNIX, "/run/r.sock", 0, 0, NULL, NULL, "unix:///run/r.sock"},
     {"unix:///s?db=5", UNIX, "/s", 0, 5, NULL, NULL, "unix:///s?db=5"},
     {"unix:///s?", UNIX, "/s", 0, 0, NULL, NULL, "unix:///s"},
@@ -81,6 +85,82 @@ TEST(a_url_says_where_and_how)
     }
 }
 
+/* Options that the URL says, over those of the client. */
+static const struct {
+    const char *query;
+    rql_tls_verify verify;
+    const char *ca_file;
+    const char *cert_file;
+    const char *key_file;
+    const char *server_name;
+} tls_queries[] = {
+    {"", RQL_TLS_CA, "/opt/ca", "/opt/cert", "/opt/key", "name"},
+    {"?tls_verify=full", RQL_TLS_FULL, "/opt/ca", "/opt/cert", "/opt/key", "name"},
+    {"?tls_verify=none&tls_server_name=", RQL_TLS_NONE, "/opt/ca", "/opt/cert", "/opt/key", NULL},
+    {"?tls_ca_file=%2Fa%26b&tls_ca_file=/c", RQL_TLS_CA, "/c", "/opt/cert", "/opt/key", "name"},
+    {"/1?tls_cert_file=&tls_key_file=", RQL_TLS_CA, "/opt/ca", NULL, NULL, "name"},
+    {"?tls_cert_file=/x&tls_key_file=/y&tls_server_name=h%2e", RQL_TLS_CA, "/opt/ca", "/x", "/y",
+     "h."},
+};
+
+static const struct {
+    const char *name;
+    rql_status status;
+} tls_urls[] = {
+    {"rediss://h?tls_cert_file=", RQL_E_INVALID},
+    {"rediss://h?tls_key_file=", RQL_E_INVALID},
+    {"redis://h", RQL_OK},
+    {"local:", RQL_OK},
+};
+
+static rql_options tls_options(void)
+{
+    rql_options options;
+
+    rql_options_init(&options);
+    options.tls_verify = RQL_TLS_CA;
+    options.tls_ca_file = "/opt/ca";
+    options.tls_cert_file = "/opt/cert";
+    options.tls_key_file = "/opt/key";
+    options.tls_server_name = "name";
+    return options;
+}
+
+TEST(what_a_url_says_of_tls_goes_before_the_options)
+{
+    const rql_options options = tls_options();
+
+    EACH_BY (row, tls_queries, row->query) {
+        struct rqli_endpoint endpoint = {0};
+        const struct rqli_tls_settings *settings = &endpoint.tls_settings;
+        char url[128];
+
+        (void)snprintf(url, sizeof url, "rediss://u:sesame@h%s", row->query);
+        CHECK_OK(rqli_url_parse(&endpoint, url, NULL));
+        (void)rqli_endpoint_take_tls(&endpoint, &options, NULL); /* without OpenSSL unsupported */
+        assert_int_equal(settings->verify, row->verify);
+        check_text(settings->ca_file, row->ca_file);
+        check_text(settings->cert_file, row->cert_file);
+        check_text(settings->key_file, row->key_file);
+        check_text(settings->server_name, row->server_name);
+        rqli_endpoint_fini(&endpoint);
+    }
+}
+
+TEST(a_certificate_has_a_key_and_only_tls_has_a_context)
+{
+    const rql_options options = tls_options();
+
+    EACH_ROW (row, tls_urls) {
+        struct rqli_endpoint endpoint = {0};
+
+        CHECK_OK(rqli_url_parse(&endpoint, row->name, NULL));
+        assert_int_equal(rqli_endpoint_take_tls(&endpoint, &options, NULL), row->status);
+        assert_null(endpoint.tls);
+        rqli_endpoint_fini(&endpoint);
+    }
+}
+
 /* Wrong URLs, by what the message names. */
 static const struct {
     const char *name;
@@ -90,12 +170,14 @@ static const struct {
     {"spaces", " redis://h|redis://h |redis://u:p q@h|redis://u:sesame@h h"},
     {"control", "redis://h\n"},
     {"'#'", "redis://h#x"},
-    {"TLS", "rediss://u:sesame@h"},
     {"port", "redis://h:0|redis://h:|redis://h:65536|redis://h:-1|redis://h:-0|redis://h:+1"
              "|redis://h:1x|redis://h:99999999999999999999|redis://h:1:2|redis://[::1]9"
              "|redis://::1|redis://u:sesame/p@h|redis://u:sesame?p@h|redis://u:sesame@h:x"},
     {"database", "redis://h/65536|redis://h/-1|redis://h/x|redis://h/1/2|redis://u:12/sesame@h"
                  "|redis://u:sesame@h/x|unix:///s?db=65536|unix:///s?db=|unix:///s?db=1&x=2"},
+    {"rediss:// knows", "rediss://h?db=1|rediss://h?tls_ca_file|rediss://h?sesame=1&tls_verify=ca"},
+    {"tls_verify is", "rediss://h?tls_verify=|rediss://h?tls_verify=sesame"},
+    {"percent-encoding in the query", "rediss://h?tls_ca_file=%00|rediss://h?tls_key_file=sesame%"},
     {"query key",
      "redis://h?db=1|redis://h/1?ssl=1|redis://u:12?sesame@h|redis://u:sesame@h?sesame=1"
      "|unix:///s?password=sesame|unix:///s?d"},

@@ -1,0 +1,309 @@
+#!/usr/bin/env python3
+"""`rediss://`: the server is who it should be, nothing is said in the clear, and what breaks is told or healed."""
+import contextlib
+import os
+import shutil
+import socket
+import sys
+import threading
+
+from harness import FOREVER, PATIENCE_S, Connection, PrivateServer, check, check_equal, main, scenario, wait_until
+from certificates import Authority, authority
+from private_server import free_port
+
+BLOCKING = ["thread", "loop"]
+SECRET = "sesame-17"
+TIMEOUT_MS = 5000
+FATAL_S = 2  # what will not change by trying again is told at once
+
+
+class Relay:
+    """Between one client and the TLS port of a server: it keeps what clients say, and cuts or splits what they hear."""
+
+    def __init__(self, port):
+        self.port, self.said, self.cut_after, self.splits = port, b"", None, False
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.open, self.is_over = [], False
+        self.thread = threading.Thread(target=self.accept)
+        self.thread.start()
+
+    def url(self, login=""):
+        return f"rediss://{login}127.0.0.1:{self.listener.getsockname()[1]}?tls_ca_file={authority().file}"
+
+    def accept(self):
+        while True:
+            client, _ = self.listener.accept()
+            if self.is_over:
+                client.close()
+                return
+            server = socket.create_connection(("127.0.0.1", self.port))
+            server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.open += [client, server]
+            for source, target in (client, server), (server, client):
+                threading.Thread(target=self.carry, args=(source, target, source is client), daemon=True).start()
+
+    def carry(self, source, target, is_up):
+        with contextlib.suppress(OSError):
+            while True:
+                data = source.recv(1 << 16)
+                if is_up:
+                    self.said += data
+                if not data or not self.hand_on(target, data, is_up):
+                    break
+        for end in source, target:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def hand_on(self, target, data, is_up):
+        """False: cut here."""
+        left = None if is_up else self.cut_after
+        if left is not None:
+            self.cut_after = left - len(data) if left >= len(data) else None
+            if left < len(data):
+                target.sendall(data[:left])
+                return False
+        for part in ([data[i:i + 1] for i in range(len(data))] if self.splits else [data]):
+            target.sendall(part)
+        return True
+
+    def end(self):
+        self.is_over = True
+        socket.create_connection(self.listener.getsockname()).close()
+        self.thread.join()
+        self.listener.close()
+        for end in self.open:
+            end.close()
+
+
+@contextlib.contextmanager
+def tls_server(*arguments, certificate=None):
+    """One of the scenario's own, beside that of its world."""
+    server = PrivateServer(*arguments, certificate=certificate or authority().server)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@contextlib.contextmanager
+def relay_to(server):
+    relay = Relay(server.tls_port)
+    try:
+        yield relay
+    finally:
+        relay.end()
+
+
+def try_once(world, kind, url, **options):
+    """An acquisition by a client of its own; nothing stays."""
+    client = world.client(url=url, **options)
+    asking = world.actor(kind, client).ask("x", timeout_ms=TIMEOUT_MS)
+    outcome = asking.outcome()
+    if outcome.status == "OK":
+        asking.hold().release().check()
+    world.free(client)
+    return outcome
+
+
+def check_refused(outcome, reason):
+    check_equal(outcome.status, "E_TLS", repr(outcome))
+    check(reason in outcome.error and "127.0.0.1" in outcome.error, outcome.error)
+    check(outcome.words.get("waited_us", 0) < FATAL_S * 1000000, "it was told late")
+
+
+@scenario()
+def locks_are_handed_on_by_tls(world, kind, names):
+    """A wait, hand-overs between clients, a renewal, a release; each connection made one handshake."""
+    with tls_server() as server:
+        clients = [world.client(world.remote() if kind == "process" else None, url=server.url) for _ in range(2)]
+        first, second = (world.actor(kind, client) for client in clients)
+        for _ in range(20):
+            held = first.acquire(*names, ttl_ms=60000)
+            asking = second.ask(*names, ttl_ms=60000, timeout_ms=FOREVER)
+            raw = Connection(server.path, PATIENCE_S)
+            wait_until(lambda: raw.call("ZCARD", f"rql:lock_queue:{names[0]}") == 1, "it waits")
+            raw.close()
+            held.release().check()
+            got = asking.hold()
+            check(got.tokens[0] > held.tokens[0], "tokens rise")
+            if kind != "loop":  # where no call extends a series
+                got.extend(70000).check()
+            got.release().check()
+        for client in clients:
+            stats = client.stats()
+            check_equal(stats.tls_handshakes, stats.connections, "handshakes")
+
+
+@scenario(kinds=BLOCKING, counts=[1])
+def large_words_and_many_threads_pass(world, kind, names):
+    """More than a record, and more than the socket takes at once; readers and writers at the same time."""
+    with tls_server() as server:
+        client = world.client(url=server.url)
+        actors = [world.actor(kind, client) for _ in range(8)]
+        meta = {f"field{i}": "x" * 2000 for i in range(8)}
+        for turn in range(10):
+            asked = [actor.ask(f"lock{i}", ttl_ms=60000, meta=meta) for i, actor in enumerate(actors)]
+            for one in asked:
+                one.hold().release().check()
+            asked = [actor.ask("one", ttl_ms=60000, timeout_ms=FOREVER) for actor in actors]
+            for _ in actors:
+                wait_until(lambda: any(one.is_over() for one in asked), f"one is served in turn {turn}")
+                served = next(one for one in asked if one.is_over())
+                asked.remove(served)
+                served.hold().release().check()
+
+
+@scenario(kinds=BLOCKING, counts=[1])
+def a_server_that_is_not_who_it_should_be_is_refused(world, kind, names):
+    other = Authority("other", "rsa")
+    past = ("-startdate", "20200101000000Z", "-enddate", "20200201000000Z")
+    later = ("-startdate", "20990101000000Z", "-enddate", "20990201000000Z")
+    cases = (
+        ("its maker is trusted", authority().server, {}, None),
+        ("by its name", authority().issue("named", "DNS:db.example"), {"tls_server_name": "db.example"}, None),
+        ("another maker", other.issue("localhost"), {}, "unable to get local issuer certificate"),
+        ("another maker, unverified", other.issue("localhost"), {"tls_verify": "none"}, None),
+        ("another address", authority().issue("moved", "IP:127.0.0.2"), {}, "IP address mismatch"),
+        ("another address, allowed", authority().issue("moved", "IP:127.0.0.2"), {"tls_verify": "ca"}, None),
+        ("another name", authority().server, {"tls_server_name": "db.example"}, "hostname mismatch"),
+        ("expired", authority().issue("old", dates=past), {}, "certificate has expired"),
+        ("expired, any name", authority().issue("old", dates=past), {"tls_verify": "ca"}, "certificate has expired"),
+        ("not valid yet", authority().issue("young", dates=later), {}, "certificate is not yet valid"),
+    )
+    for what, certificate, options, reason in cases:
+        with tls_server(certificate=certificate) as server:
+            outcome = try_once(world, kind, server.url, **options)
+            if reason:
+                check_refused(outcome, reason)
+            else:
+                check_equal(outcome.status, "OK", f"{what}: {outcome!r}")
+
+
+@scenario(kinds=BLOCKING, counts=[1])
+def a_server_without_tls_and_files_that_are_no_certificates_are_named(world, kind, names):
+    port = free_port()
+    plain = PrivateServer("--port", str(port))
+    try:
+        outcome = try_once(world, kind, f"rediss://127.0.0.1:{port}", connect_timeout_ms=300)
+        check_equal(outcome.status, "E_IO", repr(outcome))  # it waits for the end of a command
+        check("TLS" in outcome.error, outcome.error)
+    finally:
+        plain.stop()
+    made, key = map(str, authority().server)
+    absent, nothing = f"{world.server.folder}/absent", f"{world.server.folder}/no.pem"
+    with open(nothing, "w", encoding="ascii") as file:
+        file.write("no certificate\n")
+    with tls_server() as server:
+        for options, reason in (
+                ({"tls_ca_file": absent}, "tls_ca_file cannot be used: No such file"),
+                ({"tls_ca_file": nothing}, "tls_ca_file cannot be used"),
+                ({"tls_cert_file": nothing, "tls_key_file": key}, "tls_cert_file cannot be used"),
+                ({"tls_cert_file": made, "tls_key_file": absent}, "tls_key_file cannot be used: No such file"),
+                ({"tls_cert_file": made, "tls_key_file": str(authority().key)}, "tls_key_file cannot be used")):
+            check_refused(try_once(world, kind, **{"url": server.url.split("?", maxsplit=1)[0], **options}), reason)
+
+
+@scenario(kinds=BLOCKING, counts=[1])
+def a_server_that_wants_our_certificate_gets_it(world, kind, names):
+    """TLS 1.3 tells that it is missing behind the handshake, TLS 1.2 in it."""
+    made, key = map(str, authority().issue("client"))
+    for protocols in "TLSv1.3", "TLSv1.2":
+        with tls_server("--tls-auth-clients", "yes", "--tls-protocols", protocols) as server:
+            outcome = try_once(world, kind, server.url)
+            check_equal(outcome.status, "E_TLS", f"{protocols}: {outcome!r}")
+            check("alert" in outcome.error, outcome.error)
+            with_ours = {"tls_cert_file": made, "tls_key_file": key}
+            check_equal(try_once(world, kind, server.url, **with_ours).status, "OK", protocols)
+
+
+def replace(source, target):
+    """At one blow, as who renews certificates does it."""
+    shutil.copy(source, target + ".new")
+    os.rename(target + ".new", target)
+
+
+@scenario(kinds=BLOCKING, counts=[1])
+def certificates_are_replaced_without_a_call(world, kind, names):
+    """The server's maker changes; a file that is written half-way changes nothing."""
+    folder = world.server.folder
+    mine = f"{folder}/ca.pem"
+    other = Authority("other")
+    shutil.copy(authority().file, mine)
+    with tls_server() as server:
+        place = server.url.split("?", maxsplit=1)[0]
+        client = world.client(url=place, tls_ca_file=mine)
+        actor = world.actor(kind, client)
+        actor.acquire("x").release().check()
+
+        def connect_anew():
+            raw = Connection(server.path, PATIENCE_S)
+            raw.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            raw.close()
+            asking = actor.ask("x", timeout_ms=TIMEOUT_MS)
+            if asking.outcome().status == "OK":
+                asking.hold().release().check()
+            return asking.outcome()
+
+        with open(mine, "w", encoding="ascii") as file:
+            file.write("-----BEGIN CERTIFICATE-----\n")
+        wait_until(lambda: connect_anew().status == "OK" and client.stats().tls_reloads_failed == 1, "the old stays")
+        check_equal(connect_anew().status, "OK", "while it is not whole")
+        replace(other.file, mine)
+        wait_until(lambda: connect_anew().status == "E_TLS", "the new is used")
+        replace(authority().file, mine)
+        wait_until(lambda: connect_anew().status == "OK", "and the next")
+        check_equal(client.stats().tls_reloads_failed, 1, "one that could not be read")
+
+
+@scenario(kinds=BLOCKING, counts=[1])
+def reconnections_resume_their_session(world, kind, names):
+    with tls_server() as server:
+        client = world.client(url=server.url)
+        actor = world.actor(kind, client)
+        raw = Connection(server.path, PATIENCE_S)
+        for _ in range(20):
+            actor.acquire("x").release().check()
+            raw.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        raw.close()
+        stats = client.stats()
+        check(stats.tls_handshakes >= 10, f"{stats.tls_handshakes} handshakes")
+        check(stats.tls_resumed >= stats.tls_handshakes - 2, f"{stats.tls_resumed} of {stats.tls_handshakes} resumed")
+
+
+@scenario(kinds=BLOCKING, counts=[1])
+def nothing_is_said_in_the_clear(world, kind, names):
+    with tls_server("--requirepass", SECRET) as server, relay_to(server) as relay:
+        for login in f":{SECRET}@", "":
+            outcome = try_once(world, kind, relay.url(login))
+            check_equal(outcome.status, "OK" if login else "E_AUTH", repr(outcome))
+        check(relay.said.startswith(b"\x16\x03"), "the first bytes are no handshake")
+        for word in SECRET, "AUTH", "HELLO", "rql:":
+            check(word.encode() not in relay.said, f"{word} is readable")
+
+
+@scenario(kinds=BLOCKING, counts=[1])
+def a_handshake_in_single_bytes_ends_well(world, kind, names):
+    with tls_server() as server, relay_to(server) as relay:
+        relay.splits = True
+        actor = world.actor(kind, world.client(url=relay.url()))
+        actor.acquire("x").release().check()
+
+
+@scenario(kinds=BLOCKING, counts=[1])
+def one_that_is_cut_anywhere_is_made_again(world, kind, names):
+    """Also behind the handshake, in the answers to the login."""
+    with tls_server() as server, relay_to(server) as relay:
+        for n_bytes in (*range(0, 1200, 149), *range(1200, 2400, 97)):
+            client = world.client(url=relay.url())
+            actor = world.actor(kind, client)
+            relay.cut_after = n_bytes
+            asking = actor.ask("x", timeout_ms=TIMEOUT_MS)
+            if asking.outcome().check("OK", "E_IO").status == "OK":  # a first connection is not made again
+                asking.hold().release().check("OK", "E_UNKNOWN")
+            relay.cut_after = None
+            actor.acquire("x", timeout_ms=FOREVER).release().check()
+            world.free(client)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
