@@ -245,7 +245,7 @@ static rql_status shake_hands(struct rqli_tls *self, int fd, const char *where, 
 
 /* The name that is asked for, and with full verification the one that the certificate must have. An
  * address is no name to ask for. */
-static bool set_name(SSL *ssl, const char *name, bool is_checked)
+static bool set_name(SSL *ssl, char *name, bool is_checked)
 {
     unsigned char unused[sizeof(struct in6_addr)];
     bool is_address =

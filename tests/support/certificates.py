@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+import threading
 
 
 def openssl(*words):
@@ -23,23 +24,31 @@ class Authority:
                 "-keyout", self.key, "-out", self.file)
 
     def issue(self, name, names="DNS:localhost,IP:127.0.0.1", dates=()):
-        """Certificate and key of `name`, both files; `dates`: -startdate and -enddate."""
-        key, request, made = (self.folder / f"{name}{end}" for end in (".key", ".csr", ".crt"))
-        said = self.folder / f"{name}.cnf"
+        """Certificate and key of `name`, both files; `dates`: -startdate and -enddate. Several at once."""
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+        key, request, made, said = (folder / f"{name}.{end}" for end in ("key", "csr", "crt", "cnf"))
         said.write_text("[ca]\ndefault_ca=this\n[this]\ndatabase=%s/index\nserial=%s/serial\nnew_certs_dir=%s\n"
                         "default_md=sha256\npolicy=any\nunique_subject=no\ncopy_extensions=none\n"
                         "[any]\ncommonName=supplied\n[said]\nsubjectAltName=%s\n"
-                        % (self.folder, self.folder, self.folder, names))
-        (self.folder / "index").touch()
+                        % (folder, folder, folder, names))
+        (folder / "index").touch()
         openssl("req", "-newkey", *self.kind, "-nodes", "-subj", f"/CN={name}", "-keyout", key, "-out", request)
         openssl("ca", "-batch", "-notext", "-create_serial", "-config", said, "-extensions", "said", "-cert", self.file,
                 "-keyfile", self.key, "-in", request, "-out", made, *(dates or ("-days", 30)))
         return made, key
 
 
+MUTEX = threading.Lock()
+
+
 @functools.cache
-def authority():
-    """The one that most tests trust, with the certificate of its server."""
+def made_once():
     made = Authority()
     made.server = made.issue("localhost")
     return made
+
+
+def authority():
+    """The one that most tests trust, with the certificate of its server. Callable from any thread."""
+    with MUTEX:
+        return made_once()
