@@ -32,7 +32,7 @@ static const char option_rules[] =
 
 static const char common_rules[] =
     "The server is the one that RQL_URL or --url names: redis://user:pass@host:port/db,\n"
-    "unix:///path?db=n, or local: (default), a private one for each user.\n"
+    "rediss://... (TLS), unix:///path?db=n, or local: (default), a private one for each user.\n"
     "A name that looks like a flag stands between two dashes: rql info -- -x\n";
 
 /* The table of the library has the library's default, where this program has another one. */

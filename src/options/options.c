@@ -269,7 +269,7 @@ rql_status rqli_option_check(const struct rqli_option *self, const void *field, 
         memcpy(&text, field, sizeof text);
         /* What the text means is left to its reader, rqli_url_parse(): here it only has to be
          * there. */
-        return text && (self->may_be_empty || text[0] != '\0')
+        return self->may_be_empty || (text && text[0] != '\0')
                    ? RQL_OK
                    : rqli_fail(error, RQL_E_INVALID, "%s is %s; it must be %s", name,
                                text ? "empty" : "NULL", self->shown.range);
