@@ -18,8 +18,11 @@
 #include <string.h>
 
 /* The questions; in this order, but for the last round trip (SUBSCRIBE and CHANGES, or KILL). What
- * is not needed is left out. From SETNAME on nothing fails without them: they may be refused. */
+ * is not needed is left out: HELLO answers what AUTH, CLIENT_ID, SETNAME and WRITE ask for, which
+ * are the old words, of servers that do not know it. From SETNAME on nothing fails without them:
+ * they may be refused. */
 enum question {
+    HELLO,
     AUTH,
     SELECT,
     TIME,
@@ -41,11 +44,15 @@ struct login {
     struct rqli_command command;
     struct rqli_arena arena;
     enum question sent[QUESTIONS];
+    bool needs_old_words; /* HELLO did not bring what was asked for */
     struct rqli_clock_reading *reading;
 };
 
 static void login_free(struct login *self)
 {
+    if (self->command.data) {
+        explicit_bzero(self->command.data, self->command.capacity); /* the password was in it */
+    }
     rqli_command_fini(&self->command);
     rqli_arena_reset(&self->arena);
     free(self);
@@ -66,29 +73,67 @@ void rqli_login_write_probe(struct rqli_command *command)
     rqli_command_words(command, "ZREM", RQLI_KEY_LIVE, "-", NULL);
 }
 
-/* All in one write, so that a login is one round trip. PUBLISH: scripts push grants in this user's
- * name, and one who may not would be found out only when a lock is handed over. */
-static void write_questions(struct login *self, bool is_for_commands)
+/* RESP2, for a push in the middle of replies would be read as one of them. A password alone is that
+ * of the user "default". */
+static void write_hello(struct login *self, const char *name)
 {
     const struct rqli_endpoint *endpoint = self->sock->endpoint;
-    char text[64];
+    struct rqli_command *command = next(self, HELLO);
+
+    rqli_command_begin(command, endpoint->password ? 7 : 4);
+    rqli_command_text(command, "HELLO");
+    rqli_command_text(command, "2");
+    if (endpoint->password) {
+        rqli_command_text(command, "AUTH");
+        rqli_command_text(command, endpoint->user ? endpoint->user : "default");
+        rqli_command_text(command, endpoint->password);
+    }
+    rqli_command_text(command, "SETNAME");
+    rqli_command_text(command, name);
+}
+
+static void write_auth(struct login *self)
+{
+    const struct rqli_endpoint *endpoint = self->sock->endpoint;
 
     if (endpoint->password && endpoint->user) {
         rqli_command_words(next(self, AUTH), "AUTH", endpoint->user, endpoint->password, NULL);
     } else if (endpoint->password) {
         rqli_command_words(next(self, AUTH), "AUTH", endpoint->password, NULL);
     }
+}
+
+/* All in one write, so that a login is one round trip. PUBLISH: scripts push grants in this user's
+ * name, and one who may not would be found out only when a lock is handed over. */
+static void write_questions(struct login *self, bool is_for_commands)
+{
+    const struct rqli_endpoint *endpoint = self->sock->endpoint;
+    const bool is_old = self->needs_old_words;
+    char database[16];
+    char name[64];
+
+    (void)snprintf(name, sizeof name, "rql-%s", endpoint->identity);
+    if (is_old) {
+        write_auth(self);
+    } else {
+        write_hello(self, name);
+    }
     if (endpoint->database != 0) {
-        (void)snprintf(text, sizeof text, "%d", endpoint->database);
-        rqli_command_words(next(self, SELECT), "SELECT", text, NULL);
+        (void)snprintf(database, sizeof database, "%d", endpoint->database);
+        rqli_command_words(next(self, SELECT), "SELECT", database, NULL);
     }
     rqli_command_words(next(self, TIME), "TIME", NULL);
-    rqli_command_words(next(self, CLIENT_ID), "CLIENT", "ID", NULL);
+    if (is_old) {
+        rqli_command_words(next(self, CLIENT_ID), "CLIENT", "ID", NULL);
+    }
     rqli_push_ping(next(self, PUBLISH), endpoint->identity);
-    (void)snprintf(text, sizeof text, "rql-%s", endpoint->identity);
-    rqli_command_words(next(self, SETNAME), "CLIENT", "SETNAME", text, NULL);
-    if (is_for_commands) {
+    if (is_old) {
+        rqli_command_words(next(self, SETNAME), "CLIENT", "SETNAME", name, NULL);
+    }
+    if (is_old && is_for_commands) {
         rqli_login_write_probe(next(self, WRITE));
+    }
+    if (is_for_commands) {
         rqli_command_words(next(self, CLIENT_INFO), "CLIENT", "INFO", NULL);
         rqli_command_words(next(self, INFO), "INFO", "server", NULL);
     }
@@ -130,14 +175,86 @@ static void take_optional(struct login *self, enum question question,
     }
 }
 
+static bool text_is(const struct rqli_reply *reply, const char *text)
+{
+    return reply->type == RQLI_REPLY_TEXT && reply->text.length == strlen(text) &&
+           memcmp(reply->text.data, text, reply->text.length) == 0;
+}
+
+/* The value of a field of HELLO's answer, which is a list of names and values; or NULL. */
+static const struct rqli_reply *field(const struct rqli_reply *reply, const char *name,
+                                      enum rqli_reply_type type)
+{
+    for (size_t i = 0; i + 1 < reply->count; i += 2) {
+        const struct rqli_reply *value = &reply->items[i + 1];
+
+        if (text_is(&reply->items[i], name) && value->type == type) {
+            return value;
+        }
+    }
+    return NULL;
+}
+
+static rql_status check_mode(const struct login *self, const struct rqli_reply *mode,
+                             rql_error *error)
+{
+    const char *where = self->sock->endpoint->where;
+
+    if (mode && text_is(mode, "cluster")) {
+        return rqli_fail(error, RQL_E_UNSUPPORTED,
+                         "%s: this server is a cluster node, and clusters are not supported yet",
+                         where);
+    }
+    if (mode && text_is(mode, "sentinel")) {
+        return rqli_fail(error, RQL_E_UNSUPPORTED,
+                         "%s: this is a sentinel, not the server that it watches", where);
+    }
+    return RQL_OK;
+}
+
+/* The word itself is refused by who does not know it, or not as the first one. That a password is
+ * wrong, or that the server is loading, the old words would hear as well. */
+static rql_status take_hello(struct login *self, const struct rqli_reply *reply, rql_error *error)
+{
+    const bool is_error = reply->type == RQLI_REPLY_ERROR;
+    const struct rqli_reply *role;
+    const struct rqli_reply *id;
+    rql_status status;
+
+    if (is_error && (rqli_reply_says(reply, "NOAUTH") || rqli_reply_says(reply, "NOPERM") ||
+                     rqli_reply_class(reply) == RQL_E_SERVER)) {
+        self->needs_old_words = true;
+        return RQL_OK;
+    }
+    if (is_error || reply->type != RQLI_REPLY_ARRAY || reply->count % 2 != 0) {
+        return rqli_reply_fault(reply, rqli_reply_says(reply, "WRONGPASS") ? "AUTH" : "HELLO",
+                                self->sock->endpoint->where, error);
+    }
+    status = check_mode(self, field(reply, "mode", RQLI_REPLY_TEXT), error);
+    if (status) {
+        return status;
+    }
+    id = field(reply, "id", RQLI_REPLY_INTEGER);
+    role = field(reply, "role", RQLI_REPLY_TEXT);
+    self->needs_old_words = !id || !role;
+    if (id && role) {
+        self->sock->seat.client_id = id->integer;
+        self->sock->is_read_only = !text_is(role, "master");
+    }
+    return RQL_OK;
+}
+
 /* An error to a question before SETNAME fails the login; so does a TIME that cannot be read, and
  * what does not confirm the subscription. */
 static rql_status take_reply(struct login *self, enum question question,
                              const struct rqli_reply *reply, rql_error *error)
 {
-    static const char *const names[SETNAME] = {"AUTH",      "SELECT",  "TIME",
+    static const char *const names[SETNAME] = {"HELLO",     "AUTH",    "SELECT",   "TIME",
                                                "CLIENT ID", "PUBLISH", "SUBSCRIBE"};
 
+    if (question == HELLO) {
+        return take_hello(self, reply, error);
+    }
     if (question >= SETNAME) {
         take_optional(self, question, reply);
         return RQL_OK;
@@ -188,9 +305,11 @@ static rql_status read_reply(struct login *self, int64_t deadline_us, struct rql
 }
 
 /* Sends what was written, and takes the replies. It stops at the first that fails the login: the
- * socket is closed then, so nobody can take the rest for his own. */
+ * socket is closed then, so nobody can take the rest for his own. Behind a HELLO that was in vain
+ * they say nothing: all is asked again. */
 static rql_status ask_server(struct login *self, int64_t deadline_us, rql_error *error)
 {
+    const bool had_old_words = self->needs_old_words;
     rql_status status = RQL_OK;
     bool is_sent;
 
@@ -206,7 +325,7 @@ static rql_status ask_server(struct login *self, int64_t deadline_us, rql_error 
         struct rqli_reply reply = {0};
 
         status = read_reply(self, deadline_us, &reply, error);
-        if (!status) {
+        if (!status && self->needs_old_words == had_old_words) {
             status = take_reply(self, self->sent[i], &reply, error);
         }
     }
@@ -244,6 +363,24 @@ static rql_status subscribe(struct login *self, int64_t deadline_us, rql_error *
     return ask_server(self, deadline_us, error);
 }
 
+/* HELLO, and where that says too little the old words, on the same connection. */
+static rql_status introduce(struct login *self, bool is_for_commands, int64_t deadline_us,
+                            rql_error *error)
+{
+    rql_status status;
+
+    write_questions(self, is_for_commands);
+    self->reading->sent_us = rqli_now_us();
+    status = ask_server(self, deadline_us, error);
+    if (!status && self->needs_old_words) {
+        rqli_command_reset(&self->command);
+        write_questions(self, is_for_commands);
+        self->reading->sent_us = rqli_now_us();
+        status = ask_server(self, deadline_us, error);
+    }
+    return status;
+}
+
 /* With the socket connected; the decoder is of this connection only. What came behind the answers
  * would be taken for the reply to the first command; a subscriber may have a push there already. */
 static rql_status log_in(struct rqli_socket *sock, const struct rqli_seat *predecessor,
@@ -258,9 +395,7 @@ static rql_status log_in(struct rqli_socket *sock, const struct rqli_seat *prede
     }
     self->sock = sock;
     self->reading = reading_out;
-    write_questions(self, predecessor != NULL);
-    reading_out->sent_us = rqli_now_us();
-    status = ask_server(self, deadline_us, error);
+    status = introduce(self, predecessor != NULL, deadline_us, error);
     if (!status) {
         status = predecessor ? end_predecessor(self, predecessor, deadline_us, error)
                              : subscribe(self, deadline_us, error);
