@@ -33,6 +33,8 @@ static void set_up_endpoint(rql_client *client)
     client->endpoint.spin_us = client->options.spin_us;
     client->endpoint.identity = client->identity;
     client->endpoint.stats = client->stats;
+    client->endpoint.credentials = client->options.credentials;
+    client->endpoint.credentials_data = client->options.credentials_data;
     client->url = strdup(client->options.url);
     client->options.url = NULL;
 }

@@ -38,6 +38,9 @@ enum question {
     QUESTIONS
 };
 
+/* More than all words of a login have: a URL has up to 4096 bytes, as a password of its own. */
+enum { WORDS_SIZE = 8192 };
+
 /* One login: what was asked, for each reply in its order, and where the replies go. */
 struct login {
     struct rqli_socket *sock;
@@ -46,6 +49,9 @@ struct login {
     enum question sent[QUESTIONS];
     bool needs_old_words; /* HELLO did not bring what was asked for */
     struct rqli_clock_reading *reading;
+    const char *user;     /* or NULL */
+    const char *password; /* or NULL */
+    rql_credentials asked;
 };
 
 static void login_free(struct login *self)
@@ -53,6 +59,7 @@ static void login_free(struct login *self)
     if (self->command.data) {
         explicit_bzero(self->command.data, self->command.capacity); /* the password was in it */
     }
+    explicit_bzero(&self->asked, sizeof self->asked);
     rqli_command_fini(&self->command);
     rqli_arena_reset(&self->arena);
     free(self);
@@ -73,20 +80,46 @@ void rqli_login_write_probe(struct rqli_command *command)
     rqli_command_words(command, "ZREM", RQLI_KEY_LIVE, "-", NULL);
 }
 
+/* Those of the URL, or those that the caller's function says now. Both are kept by the login, for
+ * HELLO may be followed by the old words. */
+static rql_status find_credentials(struct login *self, int64_t deadline_us, rql_error *error)
+{
+    const struct rqli_endpoint *endpoint = self->sock->endpoint;
+    rql_credentials *asked = &self->asked;
+    int64_t left_us = deadline_us - rqli_now_us();
+    rql_status status;
+
+    self->user = endpoint->user;
+    self->password = endpoint->password;
+    if (!endpoint->credentials) {
+        return RQL_OK;
+    }
+    status =
+        endpoint->credentials(asked, left_us > 0 ? left_us / 1000 : 0, endpoint->credentials_data);
+    if (status) {
+        return rqli_fail(error, RQL_E_AUTH, "%s: no credentials to log in with: %s",
+                         endpoint->where, rql_status_text(status));
+    }
+    asked->user[sizeof asked->user - 1] = '\0';
+    asked->password[sizeof asked->password - 1] = '\0';
+    self->user = *asked->user ? asked->user : NULL;
+    self->password = *asked->user || *asked->password ? asked->password : NULL;
+    return RQL_OK;
+}
+
 /* RESP2, for a push in the middle of replies would be read as one of them. A password alone is that
  * of the user "default". */
 static void write_hello(struct login *self, const char *name)
 {
-    const struct rqli_endpoint *endpoint = self->sock->endpoint;
     struct rqli_command *command = next(self, HELLO);
 
-    rqli_command_begin(command, endpoint->password ? 7 : 4);
+    rqli_command_begin(command, self->password ? 7 : 4);
     rqli_command_text(command, "HELLO");
     rqli_command_text(command, "2");
-    if (endpoint->password) {
+    if (self->password) {
         rqli_command_text(command, "AUTH");
-        rqli_command_text(command, endpoint->user ? endpoint->user : "default");
-        rqli_command_text(command, endpoint->password);
+        rqli_command_text(command, self->user ? self->user : "default");
+        rqli_command_text(command, self->password);
     }
     rqli_command_text(command, "SETNAME");
     rqli_command_text(command, name);
@@ -94,12 +127,10 @@ static void write_hello(struct login *self, const char *name)
 
 static void write_auth(struct login *self)
 {
-    const struct rqli_endpoint *endpoint = self->sock->endpoint;
-
-    if (endpoint->password && endpoint->user) {
-        rqli_command_words(next(self, AUTH), "AUTH", endpoint->user, endpoint->password, NULL);
-    } else if (endpoint->password) {
-        rqli_command_words(next(self, AUTH), "AUTH", endpoint->password, NULL);
+    if (self->password && self->user) {
+        rqli_command_words(next(self, AUTH), "AUTH", self->user, self->password, NULL);
+    } else if (self->password) {
+        rqli_command_words(next(self, AUTH), "AUTH", self->password, NULL);
     }
 }
 
@@ -367,8 +398,15 @@ static rql_status subscribe(struct login *self, int64_t deadline_us, rql_error *
 static rql_status introduce(struct login *self, bool is_for_commands, int64_t deadline_us,
                             rql_error *error)
 {
-    rql_status status;
+    rql_status status = find_credentials(self, deadline_us, error);
 
+    if (status) {
+        return status;
+    }
+    /* Long texts do not make it move: a copy with the password in it would stay behind. */
+    if (!rqli_command_reserve(&self->command, WORDS_SIZE)) {
+        return rqli_fail_nomem(error);
+    }
     write_questions(self, is_for_commands);
     self->reading->sent_us = rqli_now_us();
     status = ask_server(self, deadline_us, error);

@@ -3,7 +3,7 @@
 
 /* Where the server is and how to log in: a parsed URL. Constant after rqli_url_parse(). */
 
-#include <rql/status.h>
+#include <rql/options.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -23,12 +23,14 @@ struct rqli_endpoint {
     int64_t connect_timeout_ms;
     int64_t io_timeout_ms;
     int64_t spin_us;
-    const char *identity;     /* of the client; names the connection and the channel */
-    struct rqli_stats *stats; /* of the client; connections count into them */
+    const char *identity;           /* of the client; names the connection and the channel */
+    struct rqli_stats *stats;       /* of the client; connections count into them */
+    rql_credentials_fn credentials; /* asked at each login, or NULL */
+    void *credentials_data;
 };
 
-/* Fills everything that the URL says; the last five fields are the caller's. *out is untouched on
- * failure. RQL_E_INVALID names the part that is wrong, without the password. */
+/* Fills everything that the URL says; the fields from connect_timeout_ms on are the caller's. *out
+ * is untouched on failure. RQL_E_INVALID names the part that is wrong, without the password. */
 rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error *error);
 void rqli_endpoint_fini(struct rqli_endpoint *self); /* wipes the password */
 

@@ -11,7 +11,7 @@
 
 /* What a server may answer to the first words, played by a thread. */
 
-enum { LONG_MS = 20000, ROUNDS = 3, FIRST_ID = 7, OLD_ID = 8 };
+enum { LONG_MS = 20000, ROUNDS = 3, HEARD_SIZE = 8192, FIRST_ID = 7, OLD_ID = 8 };
 
 #define UNKNOWN "-ERR unknown command 'HELLO', with args beginning with: '2'\r\n"
 #define NO_PERMISSION "-NOPERM this user has no permissions to run the 'hello' command\r\n"
@@ -24,8 +24,10 @@ static struct peer_place place;
 static struct rqli_endpoint endpoint;
 static struct rqli_socket sock;
 static rql_error error;
+static rql_credentials_fn credentials; /* of the logins to come */
+static int n_asked;
 static const char *const *answers; /* one for each round trip, as far as they go */
-static char heard[ROUNDS][PEER_TEXT];
+static char heard[ROUNDS][HEARD_SIZE];
 static size_t n_rounds;
 
 /* Each of our rounds is one write, and has come as a whole when its first byte has. */
@@ -35,7 +37,7 @@ static void *play(void *data)
     ssize_t got;
 
     (void)data;
-    while (n_rounds < ROUNDS && (got = recv(peer, heard[n_rounds], PEER_TEXT - 1, 0)) > 0) {
+    while (n_rounds < ROUNDS && (got = recv(peer, heard[n_rounds], HEARD_SIZE - 1, 0)) > 0) {
         heard[n_rounds][got] = '\0';
         if (!answers[n_rounds]) {
             break;
@@ -46,7 +48,13 @@ static void *play(void *data)
     return NULL;
 }
 
-/* The scheme and all up to the path. */
+BEFORE_EACH(set_up)
+{
+    credentials = NULL;
+    n_asked = 0;
+}
+
+/* The parameters stand in front of the path. */
 static rql_status log_in(const char *parameters, bool is_for_commands, const char *const *said)
 {
     static const struct rqli_seat nobody = {0};
@@ -57,7 +65,8 @@ static rql_status log_in(const char *parameters, bool is_for_commands, const cha
 
     peer_listen(&place);
     (void)snprintf(url, sizeof url, "unix://%s%s", parameters, place.path);
-    endpoint = (struct rqli_endpoint){.identity = "me"};
+    endpoint = (struct rqli_endpoint){.identity = "me", .credentials = credentials};
+    endpoint.credentials_data = &n_asked;
     CHECK_OK(rqli_url_parse(&endpoint, url, NULL));
     answers = said;
     n_rounds = 0;
@@ -202,4 +211,75 @@ TEST(a_replica_is_told_by_its_role_or_by_a_write)
         CHECK_OK(log_in("", true, (const char *[]){row->first, row->second, NULL, NULL}));
         assert_true(sock.is_read_only);
     }
+}
+
+static rql_status give_token(rql_credentials *out, int64_t timeout_ms, void *data)
+{
+    int *count = data;
+
+    assert_in_range(timeout_ms, 1, LONG_MS);
+    assert_string_equal(out->user, "");
+    assert_string_equal(out->password, "");
+    (void)snprintf(out->user, sizeof out->user, "bob");
+    (void)snprintf(out->password, sizeof out->password, "sesame-%d", ++*count);
+    return RQL_OK;
+}
+
+static rql_status give_nothing(rql_credentials *out, int64_t timeout_ms, void *data)
+{
+    int *count = data;
+
+    (void)out;
+    (void)timeout_ms;
+    return ++*count == 1 ? RQL_OK : RQL_E_IO;
+}
+
+/* Texts that nobody has terminated. */
+static rql_status give_all(rql_credentials *out, int64_t timeout_ms, void *data)
+{
+    (void)timeout_ms;
+    (void)data;
+    memset(out->user, 'u', sizeof out->user);
+    memset(out->password, 'p', sizeof out->password);
+    return RQL_OK;
+}
+
+/* Once for each login, also where the old words repeat them; what the URL says is not used. */
+TEST(credentials_are_asked_for_at_each_login)
+{
+    credentials = give_token;
+    for (int i = 1; i <= 3; i++) {
+        char said[64];
+
+        CHECK_OK(log_in("ann:pw@", true, (const char *[]){PEER_LOGIN_FOR_COMMANDS, NULL}));
+        (void)snprintf(said, sizeof said, "AUTH\r\n$3\r\nbob\r\n$8\r\nsesame-%d\r\n", i);
+        assert_non_null(strstr(heard[0], said));
+        assert_null(strstr(heard[0], "ann"));
+    }
+    CHECK_OK(log_in(
+        "", true,
+        (const char *[]){HELLO_ERROR(UNKNOWN), "+OK\r\n" OLD_WORDS ":0\r\n" PEER_SEAT, NULL}));
+    assert_non_null(strstr(heard[1], "AUTH\r\n$3\r\nbob\r\n$8\r\nsesame-4\r\n"));
+    assert_int_equal(n_asked, 4);
+}
+
+TEST(without_credentials_nobody_logs_in_with_those_of_the_url)
+{
+    credentials = give_nothing;
+    CHECK_OK(log_in("ann:pw@", true, (const char *[]){PEER_LOGIN_FOR_COMMANDS, NULL}));
+    assert_null(strstr(heard[0], "AUTH"));
+    assert_int_equal(log_in("ann:pw@", true, (const char *[]){NULL}), RQL_E_AUTH);
+    assert_non_null(strstr(error.message, "no credentials to log in with: no connection"));
+    assert_string_equal(heard[0], "");
+}
+
+TEST(credentials_may_fill_their_fields)
+{
+    const char *user;
+
+    credentials = give_all;
+    CHECK_OK(log_in("", true, (const char *[]){PEER_LOGIN_FOR_COMMANDS, NULL}));
+    user = strstr(heard[0], "$255\r\nu");
+    assert_non_null(user);
+    assert_memory_equal(user + sizeof "$255\r\n" - 1 + 255, "\r\n$4095\r\np", 10);
 }

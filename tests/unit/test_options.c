@@ -73,6 +73,8 @@ static const struct field fields[] = {
     {CLIENT(zombie_queue_scan_size), NUMBER, 1, 100000, 500},
     {CLIENT(connections), NUMBER, 1, 4, 4},
     {CLIENT(lazy_release), NUMBER, 0, 1, false},
+    {CLIENT(credentials), LISTENER},
+    {CLIENT(credentials_data), LISTENER},
 };
 
 #define AS(member) offsetof(rql_options, member)
