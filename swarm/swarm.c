@@ -156,6 +156,9 @@ static rql_status connect_element(const rql_client *client, const char *url, rql
     options.auto_swarm = false;
     options.logger = NULL;
     options.instrumenter = NULL;
+    if (url) {
+        options.credentials = NULL;
+    }
     return rqli_client_make(out, &options, error);
 }
 

@@ -67,6 +67,7 @@ RQL_API rql_client *rql_client_free(rql_client *client);
  * @retval RQL_E_AUTH         Wrong user or password, or rights are missing.
  * @retval RQL_E_READ_ONLY    Connected, to a replica that takes no writes: locks can be inspected,
  *                            not acquired. A later call checks again.
+ * @retval RQL_E_UNSUPPORTED  It is a node of a cluster, or a sentinel.
  * @retval RQL_E_UNAVAILABLE  The server is loading its data.
  * @retval RQL_E_PROTOCOL     The peer does not speak the Redis protocol.
  * @retval RQL_E_FORKED       The client belongs to the parent process.

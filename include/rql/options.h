@@ -74,6 +74,33 @@ typedef void (*rql_event_fn)(const rql_event *event, void *user_data);
  */
 typedef bool (*rql_sampler_fn)(int64_t percent, void *user_data);
 
+/** User and password of one login, for ::rql_credentials_fn. Texts; empty when it is called. */
+typedef struct rql_credentials {
+    char user[256];      /**< Empty: the server's user `default`. */
+    char password[4096]; /**< Empty, as the user: log in without a password. */
+} rql_credentials;
+
+/**
+ * Says with which user and password to log in: with a token that expires, or a password that is
+ * changed while the program runs. Called at each login, before the first byte is sent.
+ *
+ * Called on the thread that connects, with no library mutex held: a thread that calls the library,
+ * the client's background thread, or, for loops and swarms, one of libuv's pool. Several may call
+ * it at the same time, for a client has several connections. It may block, and takes its time from
+ * the connect_timeout_ms of the login, which fails when none is left. It may not call the library
+ * with the same client, which may be waiting for this connection. A connection that is there stays
+ * when the credentials of its login expire, as long as the server keeps it: the next one asks
+ * again. A swarm that was given a URL of its own logs in with what that says.
+ *
+ * @param[out] credentials  To be filled in; the library wipes it when it has been sent.
+ * @param[in]  timeout_ms   What is left until the login fails.
+ * @param[in]  user_data    The `credentials_data` beside the function.
+ *
+ * @return RQL_OK to log in so; whatever else fails the login with ::RQL_E_AUTH.
+ */
+typedef rql_status (*rql_credentials_fn)(rql_credentials *credentials, int64_t timeout_ms,
+                                         void *user_data);
+
 /** Settings of one client. Fill with rql_options_init(). */
 typedef struct rql_options {
     size_t size; /**< Set by rql_options_init(); do not change. */
@@ -170,6 +197,10 @@ typedef struct rql_options {
     /** The name to ask for and to find in the server's certificate. Default empty: the URL's
      * host. */
     const char *tls_server_name;
+
+    /** Asked for user and password at each login, in place of those in `url`; or NULL (default). */
+    rql_credentials_fn credentials;
+    void *credentials_data; /**< Given to `credentials`. */
 } rql_options;
 
 /** One pair of metadata, kept in the lock and readable by everybody. */

@@ -45,7 +45,9 @@ typedef enum rql_status {
                                 host has reached the swarm: try again later. */
     RQL_E_FORKED = -11,      /**< The handle belongs to the parent process. */
     RQL_E_BUSY = -12,        /**< This acquirer is already waiting for this lock. */
-    RQL_E_UNSUPPORTED = -13, /**< This library was built without it. Nothing was done. */
+    RQL_E_UNSUPPORTED = -13, /**< This library was built without it, or the server is of a kind that
+                                it does not support: a node of a cluster, a sentinel. Nothing was
+                                done. */
     RQL_E_TLS = -14, /**< No TLS with the server: its certificate is not trusted, has expired or is
                         another's, a file cannot be used, or it speaks no TLS. Nothing was sent. */
 } rql_status;

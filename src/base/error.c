@@ -63,7 +63,7 @@ const char *rql_status_text(rql_status status)
     case RQL_E_BUSY:
         return "already waiting";
     case RQL_E_UNSUPPORTED:
-        return "not in this build";
+        return "not supported";
     case RQL_E_TLS:
         return "no TLS with the server";
     }

@@ -35,6 +35,8 @@ static rql_status set_up_endpoint(rql_client *client, rql_error *error)
     client->endpoint.spin_us = client->options.spin_us;
     client->endpoint.identity = client->identity;
     client->endpoint.stats = client->stats;
+    client->endpoint.credentials = client->options.credentials;
+    client->endpoint.credentials_data = client->options.credentials_data;
     client->url = strdup(client->options.url);
     status = rqli_endpoint_take_tls(&client->endpoint, &client->options, error);
     client->options.url = NULL;

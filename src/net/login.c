@@ -19,8 +19,11 @@
 #include <string.h>
 
 /* The questions; in this order, but for the last round trip (SUBSCRIBE and CHANGES, or KILL). What
- * is not needed is left out. From SETNAME on nothing fails without them: they may be refused. */
+ * is not needed is left out: HELLO answers what AUTH, CLIENT_ID, SETNAME and WRITE ask for, which
+ * are the old words, of servers that do not know it. From SETNAME on nothing fails without them:
+ * they may be refused. */
 enum question {
+    HELLO,
     AUTH,
     SELECT,
     TIME,
@@ -36,17 +39,28 @@ enum question {
     QUESTIONS
 };
 
+/* More than all words of a login have: a URL has up to 4096 bytes, as a password of its own. */
+enum { WORDS_SIZE = 8192 };
+
 /* One login: what was asked, for each reply in its order, and where the replies go. */
 struct login {
     struct rqli_socket *sock;
     struct rqli_command command;
     struct rqli_arena arena;
     enum question sent[QUESTIONS];
+    bool needs_old_words; /* HELLO did not bring what was asked for */
     struct rqli_clock_reading *reading;
+    const char *user;     /* or NULL */
+    const char *password; /* or NULL */
+    rql_credentials asked;
 };
 
 static void login_free(struct login *self)
 {
+    if (self->command.data) {
+        explicit_bzero(self->command.data, self->command.capacity); /* the password was in it */
+    }
+    explicit_bzero(&self->asked, sizeof self->asked);
     rqli_command_fini(&self->command);
     rqli_arena_reset(&self->arena);
     free(self);
@@ -67,29 +81,91 @@ void rqli_login_write_probe(struct rqli_command *command)
     rqli_command_words(command, "ZREM", RQLI_KEY_LIVE, "-", NULL);
 }
 
+/* Those of the URL, or those that the caller's function says now. Both are kept by the login, for
+ * HELLO may be followed by the old words. */
+static rql_status find_credentials(struct login *self, int64_t deadline_us, rql_error *error)
+{
+    const struct rqli_endpoint *endpoint = self->sock->endpoint;
+    rql_credentials *asked = &self->asked;
+    int64_t left_us = deadline_us - rqli_now_us();
+    rql_status status;
+
+    self->user = endpoint->user;
+    self->password = endpoint->password;
+    if (!endpoint->credentials) {
+        return RQL_OK;
+    }
+    status =
+        endpoint->credentials(asked, left_us > 0 ? left_us / 1000 : 0, endpoint->credentials_data);
+    if (status) {
+        return rqli_fail(error, RQL_E_AUTH, "%s: no credentials to log in with: %s",
+                         endpoint->where, rql_status_text(status));
+    }
+    asked->user[sizeof asked->user - 1] = '\0';
+    asked->password[sizeof asked->password - 1] = '\0';
+    self->user = *asked->user ? asked->user : NULL;
+    self->password = *asked->user || *asked->password ? asked->password : NULL;
+    return RQL_OK;
+}
+
+/* RESP2, for a push in the middle of replies would be read as one of them. A password alone is that
+ * of the user "default". */
+static void write_hello(struct login *self, const char *name)
+{
+    struct rqli_command *command = next(self, HELLO);
+
+    rqli_command_begin(command, self->password ? 7 : 4);
+    rqli_command_text(command, "HELLO");
+    rqli_command_text(command, "2");
+    if (self->password) {
+        rqli_command_text(command, "AUTH");
+        rqli_command_text(command, self->user ? self->user : "default");
+        rqli_command_text(command, self->password);
+    }
+    rqli_command_text(command, "SETNAME");
+    rqli_command_text(command, name);
+}
+
+static void write_auth(struct login *self)
+{
+    if (self->password && self->user) {
+        rqli_command_words(next(self, AUTH), "AUTH", self->user, self->password, NULL);
+    } else if (self->password) {
+        rqli_command_words(next(self, AUTH), "AUTH", self->password, NULL);
+    }
+}
+
 /* All in one write, so that a login is one round trip. PUBLISH: scripts push grants in this user's
  * name, and one who may not would be found out only when a lock is handed over. */
 static void write_questions(struct login *self, bool is_for_commands)
 {
     const struct rqli_endpoint *endpoint = self->sock->endpoint;
-    char text[64];
+    const bool is_old = self->needs_old_words;
+    char database[16];
+    char name[64];
 
-    if (endpoint->password && endpoint->user) {
-        rqli_command_words(next(self, AUTH), "AUTH", endpoint->user, endpoint->password, NULL);
-    } else if (endpoint->password) {
-        rqli_command_words(next(self, AUTH), "AUTH", endpoint->password, NULL);
+    (void)snprintf(name, sizeof name, "rql-%s", endpoint->identity);
+    if (is_old) {
+        write_auth(self);
+    } else {
+        write_hello(self, name);
     }
     if (endpoint->database != 0) {
-        (void)snprintf(text, sizeof text, "%d", endpoint->database);
-        rqli_command_words(next(self, SELECT), "SELECT", text, NULL);
+        (void)snprintf(database, sizeof database, "%d", endpoint->database);
+        rqli_command_words(next(self, SELECT), "SELECT", database, NULL);
     }
     rqli_command_words(next(self, TIME), "TIME", NULL);
-    rqli_command_words(next(self, CLIENT_ID), "CLIENT", "ID", NULL);
+    if (is_old) {
+        rqli_command_words(next(self, CLIENT_ID), "CLIENT", "ID", NULL);
+    }
     rqli_push_ping(next(self, PUBLISH), endpoint->identity);
-    (void)snprintf(text, sizeof text, "rql-%s", endpoint->identity);
-    rqli_command_words(next(self, SETNAME), "CLIENT", "SETNAME", text, NULL);
-    if (is_for_commands) {
+    if (is_old) {
+        rqli_command_words(next(self, SETNAME), "CLIENT", "SETNAME", name, NULL);
+    }
+    if (is_old && is_for_commands) {
         rqli_login_write_probe(next(self, WRITE));
+    }
+    if (is_for_commands) {
         rqli_command_words(next(self, CLIENT_INFO), "CLIENT", "INFO", NULL);
         rqli_command_words(next(self, INFO), "INFO", "server", NULL);
     }
@@ -131,14 +207,86 @@ static void take_optional(struct login *self, enum question question,
     }
 }
 
+static bool text_is(const struct rqli_reply *reply, const char *text)
+{
+    return reply->type == RQLI_REPLY_TEXT && reply->text.length == strlen(text) &&
+           memcmp(reply->text.data, text, reply->text.length) == 0;
+}
+
+/* The value of a field of HELLO's answer, which is a list of names and values; or NULL. */
+static const struct rqli_reply *field(const struct rqli_reply *reply, const char *name,
+                                      enum rqli_reply_type type)
+{
+    for (size_t i = 0; i + 1 < reply->count; i += 2) {
+        const struct rqli_reply *value = &reply->items[i + 1];
+
+        if (text_is(&reply->items[i], name) && value->type == type) {
+            return value;
+        }
+    }
+    return NULL;
+}
+
+static rql_status check_mode(const struct login *self, const struct rqli_reply *mode,
+                             rql_error *error)
+{
+    const char *where = self->sock->endpoint->where;
+
+    if (mode && text_is(mode, "cluster")) {
+        return rqli_fail(error, RQL_E_UNSUPPORTED,
+                         "%s: this server is a cluster node, and clusters are not supported yet",
+                         where);
+    }
+    if (mode && text_is(mode, "sentinel")) {
+        return rqli_fail(error, RQL_E_UNSUPPORTED,
+                         "%s: this is a sentinel, not the server that it watches", where);
+    }
+    return RQL_OK;
+}
+
+/* The word itself is refused by who does not know it, or not as the first one. That a password is
+ * wrong, or that the server is loading, the old words would hear as well. */
+static rql_status take_hello(struct login *self, const struct rqli_reply *reply, rql_error *error)
+{
+    const bool is_error = reply->type == RQLI_REPLY_ERROR;
+    const struct rqli_reply *role;
+    const struct rqli_reply *id;
+    rql_status status;
+
+    if (is_error && (rqli_reply_says(reply, "NOAUTH") || rqli_reply_says(reply, "NOPERM") ||
+                     rqli_reply_class(reply) == RQL_E_SERVER)) {
+        self->needs_old_words = true;
+        return RQL_OK;
+    }
+    if (is_error || reply->type != RQLI_REPLY_ARRAY || reply->count % 2 != 0) {
+        return rqli_reply_fault(reply, rqli_reply_says(reply, "WRONGPASS") ? "AUTH" : "HELLO",
+                                self->sock->endpoint->where, error);
+    }
+    status = check_mode(self, field(reply, "mode", RQLI_REPLY_TEXT), error);
+    if (status) {
+        return status;
+    }
+    id = field(reply, "id", RQLI_REPLY_INTEGER);
+    role = field(reply, "role", RQLI_REPLY_TEXT);
+    self->needs_old_words = !id || !role;
+    if (id && role) {
+        self->sock->seat.client_id = id->integer;
+        self->sock->is_read_only = !text_is(role, "master");
+    }
+    return RQL_OK;
+}
+
 /* An error to a question before SETNAME fails the login; so does a TIME that cannot be read, and
  * what does not confirm the subscription. */
 static rql_status take_reply(struct login *self, enum question question,
                              const struct rqli_reply *reply, rql_error *error)
 {
-    static const char *const names[SETNAME] = {"AUTH",      "SELECT",  "TIME",
+    static const char *const names[SETNAME] = {"HELLO",     "AUTH",    "SELECT",   "TIME",
                                                "CLIENT ID", "PUBLISH", "SUBSCRIBE"};
 
+    if (question == HELLO) {
+        return take_hello(self, reply, error);
+    }
     if (question >= SETNAME) {
         take_optional(self, question, reply);
         return RQL_OK;
@@ -195,9 +343,11 @@ static rql_status read_reply(struct login *self, int64_t deadline_us, struct rql
 }
 
 /* Sends what was written, and takes the replies. It stops at the first that fails the login: the
- * socket is closed then, so nobody can take the rest for his own. */
+ * socket is closed then, so nobody can take the rest for his own. Behind a HELLO that was in vain
+ * they say nothing: all is asked again. */
 static rql_status ask_server(struct login *self, int64_t deadline_us, rql_error *error)
 {
+    const bool had_old_words = self->needs_old_words;
     rql_status status = RQL_OK;
     bool is_sent;
 
@@ -217,7 +367,7 @@ static rql_status ask_server(struct login *self, int64_t deadline_us, rql_error 
         struct rqli_reply reply = {0};
 
         status = read_reply(self, deadline_us, &reply, error);
-        if (!status) {
+        if (!status && self->needs_old_words == had_old_words) {
             status = take_reply(self, self->sent[i], &reply, error);
         }
     }
@@ -255,6 +405,31 @@ static rql_status subscribe(struct login *self, int64_t deadline_us, rql_error *
     return ask_server(self, deadline_us, error);
 }
 
+/* HELLO, and where that says too little the old words, on the same connection. */
+static rql_status introduce(struct login *self, bool is_for_commands, int64_t deadline_us,
+                            rql_error *error)
+{
+    rql_status status = find_credentials(self, deadline_us, error);
+
+    if (status) {
+        return status;
+    }
+    /* Long texts do not make it move: a copy with the password in it would stay behind. */
+    if (!rqli_command_reserve(&self->command, WORDS_SIZE)) {
+        return rqli_fail_nomem(error);
+    }
+    write_questions(self, is_for_commands);
+    self->reading->sent_us = rqli_now_us();
+    status = ask_server(self, deadline_us, error);
+    if (!status && self->needs_old_words) {
+        rqli_command_reset(&self->command);
+        write_questions(self, is_for_commands);
+        self->reading->sent_us = rqli_now_us();
+        status = ask_server(self, deadline_us, error);
+    }
+    return status;
+}
+
 /* With the socket connected; the decoder is of this connection only. What came behind the answers
  * would be taken for the reply to the first command; a subscriber may have a push there already. */
 static rql_status log_in(struct rqli_socket *sock, const struct rqli_seat *predecessor,
@@ -269,9 +444,7 @@ static rql_status log_in(struct rqli_socket *sock, const struct rqli_seat *prede
     }
     self->sock = sock;
     self->reading = reading_out;
-    write_questions(self, predecessor != NULL);
-    reading_out->sent_us = rqli_now_us();
-    status = ask_server(self, deadline_us, error);
+    status = introduce(self, predecessor != NULL, deadline_us, error);
     if (!status) {
         status = predecessor ? end_predecessor(self, predecessor, deadline_us, error)
                              : subscribe(self, deadline_us, error);

@@ -18,12 +18,15 @@ struct rqli_clock_reading {
 
 /*
  * A connection from nothing; blocks. Connects, and says in one write what would fail later, so that
- * it fails here, with a name: AUTH, SELECT, CLIENT SETNAME, CLIENT ID, TIME, the right to publish.
+ * it fails here, with a name: HELLO, SELECT, TIME, the right to publish. A server that does not
+ * know HELLO is asked again with AUTH, CLIENT ID, CLIENT SETNAME and a write.
  *
- * With a predecessor it also finds out its seat and whether the server takes writes, and has the
- * server end that connection, if it is there and surely ours: what was sent on it may still be
- * done. Without one, NULL, it is subscribed to the client's channel and to changes of Ruby's locks,
- * and will only listen. Not RQL_OK: the socket is closed.
+ * A node of a cluster and a sentinel are RQL_E_UNSUPPORTED, a replica is noted in the socket.
+ *
+ * With a predecessor it also finds out its seat, and has the server end that connection, if it is
+ * there and surely ours: what was sent on it may still be done. Without one, NULL, it is subscribed
+ * to the client's channel and to changes of Ruby's locks, and will only listen. Not RQL_OK: the
+ * socket is closed.
  */
 rql_status rqli_login(struct rqli_socket *sock, const struct rqli_seat *predecessor,
                       int64_t deadline_us, struct rqli_clock_reading *reading_out,

@@ -229,9 +229,12 @@ static rql_status shake_hands(struct rqli_tls *self, int fd, const char *where, 
         done = SSL_do_handshake(self->ssl);
         code = done == 1 ? SSL_ERROR_NONE : SSL_get_error(self->ssl, done);
         if (code != SSL_ERROR_NONE && code != SSL_ERROR_WANT_READ) {
+            bool lacks_memory = ERR_GET_REASON(ERR_peek_error()) == ERR_R_MALLOC_FAILURE;
+
             note_reason(self);
             (void)send_all(self, fd, deadline_us);
-            return rqli_fail(error, RQL_E_TLS, "no TLS with %.100s: %s", where, self->reason);
+            return rqli_fail(error, lacks_memory ? RQL_E_NOMEM : RQL_E_TLS,
+                             "no TLS with %.100s: %s", where, self->reason);
         }
         if (!send_all(self, fd, deadline_us) ||
             (code == SSL_ERROR_WANT_READ && !receive(self, fd, deadline_us))) {

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "observe/stats.h"
 
+#include <errno.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <pthread.h>
@@ -187,11 +188,25 @@ static const char *reason_of_failure(char *buffer, size_t size)
     return reason ? reason : "no reason given";
 }
 
+/* What this process lacks now says nothing of the files. */
+static rql_status status_of_failure(void)
+{
+    unsigned long code = ERR_peek_error();
+    int reason = ERR_GET_REASON(code);
+
+    if (reason == ERR_R_MALLOC_FAILURE) {
+        return RQL_E_NOMEM;
+    }
+    return ERR_GET_LIB(code) == ERR_LIB_SYS && (reason == EMFILE || reason == ENFILE) ? RQL_E_IO
+                                                                                      : RQL_E_TLS;
+}
+
 /* Under the mutex. */
 static rql_status read_files(struct rqli_tls_context *self, const char *where, rql_error *error)
 {
     SSL_CTX *files;
     const char *culprit;
+    rql_status status;
     char text[128];
 
     ERR_clear_error();
@@ -201,11 +216,12 @@ static rql_status read_files(struct rqli_tls_context *self, const char *where, r
     }
     culprit = use_files(self->settings, files);
     if (culprit) {
-        (void)rqli_fail(error, RQL_E_TLS, "no TLS with %.100s: %s cannot be used: %s", where,
-                        culprit, reason_of_failure(text, sizeof text));
+        status = status_of_failure();
+        (void)rqli_fail(error, status, "no TLS with %.100s: %s cannot be used: %s", where, culprit,
+                        reason_of_failure(text, sizeof text));
         SSL_CTX_free(files);
         ERR_clear_error();
-        return RQL_E_TLS;
+        return status;
     }
     forget_session(self);
     SSL_CTX_free(self->shared.files);
@@ -224,7 +240,7 @@ rql_status rqli_tls_context_read(struct rqli_tls_context *self, const char *wher
     is_first = !self->shared.files;
     if (is_first || memcmp(now, self->shared.seen, sizeof now) != 0) {
         status = read_files(self, where, error);
-        if (status != RQL_E_NOMEM) {
+        if (status == RQL_OK || status == RQL_E_TLS) {
             memcpy(self->shared.seen, now, sizeof now);
         }
     }

@@ -440,6 +440,8 @@ rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error 
     read.identity = out->identity;
     read.stats = out->stats;
     read.tls = out->tls;
+    read.credentials = out->credentials;
+    read.credentials_data = out->credentials_data;
     *out = read;
     return RQL_OK;
 }

@@ -5,7 +5,7 @@
 
 #include "net/tls_context.h"
 
-#include <rql/status.h>
+#include <rql/options.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -27,13 +27,15 @@ struct rqli_endpoint {
     int64_t connect_timeout_ms;
     int64_t io_timeout_ms;
     int64_t spin_us;
-    const char *identity;         /* of the client; names the connection and the channel */
-    struct rqli_stats *stats;     /* of the client; connections count into them */
+    const char *identity;           /* of the client; names the connection and the channel */
+    struct rqli_stats *stats;       /* of the client; connections count into them */
+    rql_credentials_fn credentials; /* asked at each login, or NULL */
+    void *credentials_data;
     struct rqli_tls_context *tls; /* with is_tls */
 };
 
-/* Fills everything that the URL says; the last six fields are the caller's. *out is untouched on
- * failure. RQL_E_INVALID names the part that is wrong, without the password. */
+/* Fills everything that the URL says; the fields from connect_timeout_ms on are the caller's. *out
+ * is untouched on failure. RQL_E_INVALID names the part that is wrong, without the password. */
 rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error *error);
 
 /* What the URL leaves to the options, of rediss://, in copies; then its context. RQL_E_INVALID,

@@ -2,8 +2,9 @@
 import contextlib
 import os
 import socket
+import subprocess
 
-from private_server import PrivateServer
+from private_server import PrivateServer, die_with_parent, find_server, wait_until
 
 
 def free_port():
@@ -19,6 +20,23 @@ def servers(*made):
     finally:
         for server in made:
             server.stop()
+
+
+def cluster_node():
+    """Without slots. The port of its bus is chosen, too: by itself it might be too high."""
+    return PrivateServer("--port", str(free_port()), "--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+
+
+class Sentinel(PrivateServer):
+    """It watches nobody."""
+
+    def launch(self, *more):
+        with open(self.folder + "/sentinel.conf", "w", encoding="ascii") as file:
+            file.write(f"port {free_port()}\nunixsocket {self.path}\ndir {self.folder}\nlogfile log\n")
+        self.process = subprocess.Popen(
+            [find_server(), self.folder + "/sentinel.conf", "--sentinel", *more],
+            stdin=subprocess.DEVNULL, preexec_fn=die_with_parent, env=self.env)
+        wait_until(self.is_up, "the sentinel answers")
 
 
 def master_and_replica(**options):

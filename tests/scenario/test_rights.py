@@ -5,6 +5,8 @@ import sys
 import threading
 
 from harness import FOREVER, Connection, Refused, check, check_equal, main, scenario, wait_until
+from private_server import PrivateServer
+from servers import servers
 
 LONG_MS = 60000
 LEASE_MS = 1000
@@ -114,6 +116,19 @@ def a_user_without_keys_or_channels_is_told(world, kind, names):
         check_residue(world, names, limits)
         world.free(actor.client)
     check_equal([world.holder(name) for name in names], [None] * len(names))
+
+
+@scenario(kinds=["thread", "loop"])
+def who_may_not_say_hello_or_finds_nobody_who_knows_it_logs_in(world, kind, names):
+    """To some servers HELLO is a right like others, to ours it is none: only a new name takes it away."""
+    with servers(PrivateServer("--rename-command", "HELLO", "")) as (old,):
+        for url in (world.server.path, old.path):
+            connection = Connection(url)
+            connection.call("ACL", "SETUSER", "limited", "reset", "on", ">pw", *ALL.split(), "-hello")
+            connection.close()
+            actor = world.actor(kind, url=f"unix://limited:pw@{url}")
+            actor.acquire(*names, timeout_ms=FOREVER).release().check()
+            check_equal(world.actor(kind, url=f"unix://limited:no@{url}").refused(*names).status, "E_AUTH")
 
 
 @scenario(kinds=["thread"])

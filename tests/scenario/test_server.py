@@ -6,6 +6,7 @@ import sys
 import time
 
 from harness import FOREVER, Refused, check, check_equal, main, scenario, wait_until
+from servers import Sentinel, cluster_node, servers
 
 LONG_MS = 60000
 
@@ -233,6 +234,16 @@ def a_server_is_found_by_its_ipv6_address(world, kind, names):
     asking.hold().release().check()
     check_equal(world.keys_left(), [])
     world.ask("CONFIG", "SET", "port", 0)
+
+
+@scenario(kinds=["thread", "loop"])
+def who_is_no_server_of_our_kind_says_so(world, kind, names):
+    """Whatever was asked for: nobody waits for it to become one."""
+    with servers(cluster_node(), Sentinel()) as (node, sentinel):
+        for server, told in ((node, "cluster node"), (sentinel, "sentinel")):
+            outcome = world.actor(kind, url=server.url).refused(*names, timeout_ms=FOREVER)
+            check_equal(outcome.status, "E_UNSUPPORTED", told)
+            check(told in outcome.error, outcome.error)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,11 @@ import threading
 
 from harness import CONNECT_MS, Network, check, check_equal, main, once, wait_until
 
-# The replies to a login without user and database: TIME, CLIENT ID, PUBLISH, CLIENT SETNAME; and a write, CLIENT INFO
-# and INFO, which may be refused.
-LOGIN = "*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n:7\r\n:0\r\n+OK\r\n:0\r\n-NOPERM no\r\n-NOPERM no\r\n"
+# The replies to a login without user and database: HELLO, TIME, PUBLISH; and CLIENT INFO and INFO, which may be
+# refused.
+HELLO = "*6\r\n$2\r\nid\r\n:7\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n"
+LOGIN = HELLO + "*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n:0\r\n-NOPERM no\r\n-NOPERM no\r\n"
+NO_AUTH = "-NOAUTH Authentication required.\r\n" * 8  # more than a login without a password asks
 SILENCE_MS = 200
 NUMBERS = 50  # more clients than a server has seen at its start
 RESET = struct.pack("ii", 1, 0)  # closing is a reset then
@@ -62,7 +64,7 @@ STRANGE = (
     ("a deep array", LOGIN, "*1\r\n" * 6 + ":1\r\n", False, "E_UNKNOWN"),
     ("RESP3", LOGIN, ">2\r\n+x\r\n+y\r\n", False, "E_UNKNOWN"),
     ("loading", "-LOADING Redis is loading the dataset in memory\r\n", "", False, "E_UNAVAILABLE"),
-    ("a password is wanted", "-NOAUTH Authentication required.\r\n", "", False, "E_AUTH"),
+    ("a password is wanted", NO_AUTH, NO_AUTH, False, "E_AUTH"),
     ("a login and a reply too many", LOGIN + "+surprise\r\n", "$4\r\nmine\r\n", False, "E_PROTOCOL"),
 )
 # Behind a reply, whole or in part.

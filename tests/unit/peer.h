@@ -15,10 +15,16 @@
 
 enum { PEER_TEXT = 4096 };
 
-/* What a login is answered, in the order of its questions (net/socket.c). */
+/* What a login is answered, in the order of its questions (net/login.c). */
+#define PEER_ID "$2\r\nid\r\n:7\r\n"
+#define PEER_MODE(length, mode) "$4\r\nmode\r\n$" #length "\r\n" mode "\r\n"
+#define PEER_ROLE(length, role) "$4\r\nrole\r\n$" #length "\r\n" role "\r\n"
+#define PEER_HELLO "*6\r\n" PEER_ID PEER_MODE(10, "standalone") PEER_ROLE(6, "master")
 #define PEER_TIME "*2\r\n$1\r\n1\r\n$1\r\n0\r\n"
-#define PEER_LOGIN PEER_TIME ":7\r\n:0\r\n+OK\r\n"
-#define PEER_LOGIN_FOR_COMMANDS PEER_LOGIN ":0\r\n$0\r\n\r\n$0\r\n\r\n"
+#define PEER_BEHIND_HELLO PEER_TIME ":0\r\n"
+#define PEER_LOGIN PEER_HELLO PEER_BEHIND_HELLO
+#define PEER_SEAT "$0\r\n\r\n$0\r\n\r\n"
+#define PEER_LOGIN_FOR_COMMANDS PEER_LOGIN PEER_SEAT
 #define PEER_SUBSCRIBED "*3\r\n$9\r\nsubscribe\r\n$1\r\n-\r\n:1\r\n"
 #define PEER_LOGIN_FOR_PUSHES PEER_LOGIN PEER_SUBSCRIBED PEER_SUBSCRIBED
 
@@ -71,15 +77,21 @@ static inline void peer_listen(struct peer_place *self)
     assert_int_equal(listen(self->fd, 1), 0);
 }
 
-/* The connection of who comes, whose login is answered before it asks. Nothing is left behind. */
+/* Nothing is left behind. */
+static inline void peer_leave(const struct peer_place *self)
+{
+    (void)close(self->fd);
+    (void)unlink(self->path);
+    (void)rmdir(self->dir);
+}
+
+/* The connection of who comes, whose login is answered before it asks. */
 static inline int peer_accept(struct peer_place *self, const char *login)
 {
     int peer = accept(self->fd, NULL, NULL);
 
     assert_true(peer >= 0);
-    (void)close(self->fd);
-    (void)unlink(self->path);
-    (void)rmdir(self->dir);
+    peer_leave(self);
     peer_say(peer, login);
     return peer;
 }

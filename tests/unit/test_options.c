@@ -78,6 +78,8 @@ static const struct field fields[] = {
     {CLIENT(tls_cert_file), TEXT},
     {CLIENT(tls_key_file), TEXT},
     {CLIENT(tls_server_name), TEXT},
+    {CLIENT(credentials), LISTENER},
+    {CLIENT(credentials_data), LISTENER},
 };
 
 #define AS(member) offsetof(rql_options, member)

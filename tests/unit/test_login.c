@@ -1,0 +1,285 @@
+#include "unit.h"
+
+#include "base/clock.h"
+#include "net/login.h"
+#include "net/socket.h"
+#include "net/url.h"
+#include "peer.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+/* What a server may answer to the first words, played by a thread. */
+
+enum { LONG_MS = 20000, ROUNDS = 3, HEARD_SIZE = 8192, FIRST_ID = 7, OLD_ID = 8 };
+
+#define UNKNOWN "-ERR unknown command 'HELLO', with args beginning with: '2'\r\n"
+#define NO_PERMISSION "-NOPERM this user has no permissions to run the 'hello' command\r\n"
+#define NO_AUTH "-NOAUTH Authentication required.\r\n"
+#define WRONG "-WRONGPASS invalid username-password pair or user is disabled.\r\n"
+#define OLD_WORDS PEER_TIME ":8\r\n:0\r\n+OK\r\n"
+#define READ_ONLY "-READONLY You can't write against a read only replica.\r\n"
+
+static struct peer_place place;
+static struct rqli_endpoint endpoint;
+static struct rqli_socket sock;
+static rql_error error;
+static rql_credentials_fn credentials; /* of the logins to come */
+static int n_asked;
+static const char *const *answers; /* one for each round trip, as far as they go */
+static char heard[ROUNDS][HEARD_SIZE];
+static size_t n_rounds;
+
+/* Each of our rounds is one write, and has come as a whole when its first byte has. */
+static void *play(void *data)
+{
+    int peer = accept(place.fd, NULL, NULL);
+    ssize_t got;
+
+    (void)data;
+    while (n_rounds < ROUNDS && (got = recv(peer, heard[n_rounds], HEARD_SIZE - 1, 0)) > 0) {
+        heard[n_rounds][got] = '\0';
+        if (!answers[n_rounds]) {
+            break;
+        }
+        peer_say(peer, answers[n_rounds++]);
+    }
+    (void)close(peer);
+    return NULL;
+}
+
+BEFORE_EACH(set_up)
+{
+    credentials = NULL;
+    n_asked = 0;
+}
+
+/* The parameters stand in front of the path. */
+static rql_status log_in(const char *parameters, bool is_for_commands, const char *const *said)
+{
+    static const struct rqli_seat nobody = {0};
+    struct rqli_clock_reading reading;
+    pthread_t thread;
+    rql_status status;
+    char url[96];
+
+    peer_listen(&place);
+    (void)snprintf(url, sizeof url, "unix://%s%s", parameters, place.path);
+    endpoint = (struct rqli_endpoint){.identity = "me", .credentials = credentials};
+    endpoint.credentials_data = &n_asked;
+    CHECK_OK(rqli_url_parse(&endpoint, url, NULL));
+    answers = said;
+    n_rounds = 0;
+    memset(heard, 0, sizeof heard);
+    assert_int_equal(pthread_create(&thread, NULL, play, NULL), 0);
+    sock = (struct rqli_socket){.endpoint = &endpoint, .fd = -1};
+    status = rqli_login(&sock, is_for_commands ? &nobody : NULL,
+                        rqli_after_ms(rqli_now_us(), LONG_MS), &reading, &error);
+    rqli_socket_close(&sock);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    peer_leave(&place);
+    rqli_endpoint_fini(&endpoint);
+    assert_null(strstr(error.message, "sesame"));
+    return status;
+}
+
+/* The first words, with the password, are one write, and for commands the only one. */
+TEST(a_login_for_commands_is_one_round_trip)
+{
+    static const struct {
+        const char *name;
+        const char *login;
+        const char *begins;
+    } rows[] = {
+        {"nobody", "", "*4\r\n$5\r\nHELLO\r\n$1\r\n2\r\n$7\r\nSETNAME\r\n$6\r\nrql-me\r\n"},
+        {"password", ":sesame@",
+         "*7\r\n$5\r\nHELLO\r\n$1\r\n2\r\n$4\r\nAUTH\r\n$7\r\ndefault\r\n$6\r\nsesame\r\n$7\r\n"},
+        {"user", "ann:sesame@",
+         "*7\r\n$5\r\nHELLO\r\n$1\r\n2\r\n$4\r\nAUTH\r\n$3\r\nann\r\n$6\r\nsesame\r\n$7\r\n"},
+    };
+
+    EACH_ROW (row, rows) {
+        CHECK_OK(log_in(row->login, true, (const char *[]){PEER_LOGIN_FOR_COMMANDS, NULL}));
+        assert_memory_equal(heard[0], row->begins, strlen(row->begins));
+        CHECK_ALL(EQ(n_rounds, 1), EQ(sock.seat.client_id, FIRST_ID), EQ(sock.is_read_only, false));
+        assert_null(strstr(heard[0], "ZREM"));
+    }
+}
+
+TEST(a_login_for_pushes_subscribes_in_its_second_round_trip)
+{
+    const char *said[] = {PEER_LOGIN, PEER_SUBSCRIBED PEER_SUBSCRIBED, NULL};
+
+    CHECK_OK(log_in("", false, said));
+    CHECK_ALL(EQ(n_rounds, 2), EQ(sock.seat.client_id, FIRST_ID));
+}
+
+#define HELLO_ERROR(error) error NO_AUTH NO_AUTH NO_AUTH NO_AUTH
+
+/* What came behind HELLO says nothing then: the server may have wanted a password first. */
+TEST(who_does_not_know_hello_is_asked_with_the_old_words)
+{
+    static const struct {
+        const char *name;
+        const char *first;
+    } rows[] = {
+        {"unknown", HELLO_ERROR(UNKNOWN)},
+        {"refused", HELLO_ERROR(NO_PERMISSION)},
+        {"not first", HELLO_ERROR(NO_AUTH)},
+        {"no id",
+         "*4\r\n" PEER_MODE(10, "standalone") PEER_ROLE(6, "master") PEER_BEHIND_HELLO PEER_SEAT},
+        {"no role", "*4\r\n" PEER_ID PEER_MODE(10, "standalone") PEER_BEHIND_HELLO PEER_SEAT},
+        {"nothing", "*0\r\n" PEER_BEHIND_HELLO PEER_SEAT},
+        {"id is a text",
+         "*4\r\n$2\r\nid\r\n$1\r\n7\r\n" PEER_ROLE(6, "master") PEER_BEHIND_HELLO PEER_SEAT},
+    };
+
+    static const char begins[] = "*3\r\n$4\r\nAUTH\r\n$3\r\nann\r\n$6\r\nsesame\r\n*1\r\n";
+
+    EACH_ROW (row, rows) {
+        CHECK_OK(
+            log_in("ann:sesame@", true,
+                   (const char *[]){row->first, "+OK\r\n" OLD_WORDS ":0\r\n" PEER_SEAT, NULL}));
+        assert_memory_equal(heard[1], begins, strlen(begins));
+        CHECK_ALL(EQ(n_rounds, 2), EQ(sock.seat.client_id, OLD_ID), EQ(sock.is_read_only, false));
+    }
+}
+
+TEST(what_listens_is_told_hello_or_the_old_words)
+{
+    const char *said[] = {UNKNOWN PEER_BEHIND_HELLO, OLD_WORDS, PEER_SUBSCRIBED PEER_SUBSCRIBED,
+                          NULL};
+
+    CHECK_OK(log_in("", false, said));
+    CHECK_ALL(EQ(n_rounds, 3), EQ(sock.seat.client_id, OLD_ID));
+}
+
+TEST(a_login_that_fails_says_why)
+{
+    static const struct {
+        const char *name;
+        const char *login;
+        rql_status status;
+        size_t n_rounds;
+        const char *first;
+        const char *second;
+        const char *says;
+    } rows[] = {
+        {"wrong password", ":sesame@", RQL_E_AUTH, 1, WRONG, NULL, "AUTH on unix:"},
+        {"password is wanted", "", RQL_E_AUTH, 2, HELLO_ERROR(NO_AUTH), NO_AUTH, "TIME on unix:"},
+        {"wrong in the old words", "ann:sesame@", RQL_E_AUTH, 2, HELLO_ERROR(UNKNOWN), WRONG,
+         "AUTH on unix:"},
+        {"may not publish", "", RQL_E_AUTH, 1,
+         PEER_HELLO PEER_TIME "-NOPERM no permissions to run the 'publish' command\r\n", NULL,
+         "PUBLISH on unix:"},
+        {"loading", "", RQL_E_UNAVAILABLE, 1, "-LOADING Redis is loading\r\n", NULL,
+         "HELLO on unix:"},
+        {"a status", "", RQL_E_PROTOCOL, 1, "+OK\r\n", NULL, "unexpected reply"},
+        {"a number", "", RQL_E_PROTOCOL, 1, ":7\r\n", NULL, "unexpected reply"},
+        {"a name without a value", "", RQL_E_PROTOCOL, 1, "*3\r\n" PEER_ID "$4\r\nrole\r\n", NULL,
+         "unexpected reply"},
+        {"cluster", "", RQL_E_UNSUPPORTED, 1,
+         "*6\r\n" PEER_ID PEER_MODE(7, "cluster") PEER_ROLE(6, "master"), NULL,
+         "this server is a cluster node, and clusters are not supported yet"},
+        {"sentinel", "", RQL_E_UNSUPPORTED, 1, "*4\r\n" PEER_ID PEER_MODE(8, "sentinel"), NULL,
+         "this is a sentinel, not the server that it watches"},
+    };
+
+    EACH_ROW (row, rows) {
+        assert_int_equal(
+            log_in(row->login, true, (const char *[]){row->first, row->second, NULL, NULL}),
+            row->status);
+        assert_int_equal(n_rounds, row->n_rounds);
+        assert_non_null(strstr(error.message, row->says));
+        assert_int_equal(sock.fd, -1);
+    }
+}
+
+/* It is connected to all the same: locks can be looked at there. */
+TEST(a_replica_is_told_by_its_role_or_by_a_write)
+{
+    static const struct {
+        const char *name;
+        const char *first;
+        const char *second;
+    } rows[] = {
+        {"role", "*4\r\n" PEER_ID PEER_ROLE(7, "replica") PEER_BEHIND_HELLO PEER_SEAT, NULL},
+        {"write", UNKNOWN PEER_BEHIND_HELLO PEER_SEAT, OLD_WORDS READ_ONLY PEER_SEAT},
+    };
+
+    EACH_ROW (row, rows) {
+        CHECK_OK(log_in("", true, (const char *[]){row->first, row->second, NULL, NULL}));
+        assert_true(sock.is_read_only);
+    }
+}
+
+static rql_status give_token(rql_credentials *out, int64_t timeout_ms, void *data)
+{
+    int *count = data;
+
+    assert_in_range(timeout_ms, 1, LONG_MS);
+    assert_string_equal(out->user, "");
+    assert_string_equal(out->password, "");
+    (void)snprintf(out->user, sizeof out->user, "bob");
+    (void)snprintf(out->password, sizeof out->password, "sesame-%d", ++*count);
+    return RQL_OK;
+}
+
+static rql_status give_nothing(rql_credentials *out, int64_t timeout_ms, void *data)
+{
+    int *count = data;
+
+    (void)out;
+    (void)timeout_ms;
+    return ++*count == 1 ? RQL_OK : RQL_E_IO;
+}
+
+/* Texts that nobody has terminated. */
+static rql_status give_all(rql_credentials *out, int64_t timeout_ms, void *data)
+{
+    (void)timeout_ms;
+    (void)data;
+    memset(out->user, 'u', sizeof out->user);
+    memset(out->password, 'p', sizeof out->password);
+    return RQL_OK;
+}
+
+/* Once for each login, also where the old words repeat them; what the URL says is not used. */
+TEST(credentials_are_asked_for_at_each_login)
+{
+    credentials = give_token;
+    for (int i = 1; i <= 3; i++) {
+        char said[64];
+
+        CHECK_OK(log_in("ann:pw@", true, (const char *[]){PEER_LOGIN_FOR_COMMANDS, NULL}));
+        (void)snprintf(said, sizeof said, "AUTH\r\n$3\r\nbob\r\n$8\r\nsesame-%d\r\n", i);
+        assert_non_null(strstr(heard[0], said));
+        assert_null(strstr(heard[0], "ann"));
+    }
+    CHECK_OK(log_in(
+        "", true,
+        (const char *[]){HELLO_ERROR(UNKNOWN), "+OK\r\n" OLD_WORDS ":0\r\n" PEER_SEAT, NULL}));
+    assert_non_null(strstr(heard[1], "AUTH\r\n$3\r\nbob\r\n$8\r\nsesame-4\r\n"));
+    assert_int_equal(n_asked, 4);
+}
+
+TEST(without_credentials_nobody_logs_in_with_those_of_the_url)
+{
+    credentials = give_nothing;
+    CHECK_OK(log_in("ann:pw@", true, (const char *[]){PEER_LOGIN_FOR_COMMANDS, NULL}));
+    assert_null(strstr(heard[0], "AUTH"));
+    assert_int_equal(log_in("ann:pw@", true, (const char *[]){NULL}), RQL_E_AUTH);
+    assert_non_null(strstr(error.message, "no credentials to log in with: no connection"));
+    assert_string_equal(heard[0], "");
+}
+
+TEST(credentials_may_fill_their_fields)
+{
+    const char *user;
+
+    credentials = give_all;
+    CHECK_OK(log_in("", true, (const char *[]){PEER_LOGIN_FOR_COMMANDS, NULL}));
+    user = strstr(heard[0], "$255\r\nu");
+    assert_non_null(user);
+    assert_memory_equal(user + sizeof "$255\r\n" - 1 + 255, "\r\n$4095\r\np", 10);
+}
