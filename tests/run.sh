@@ -22,7 +22,7 @@ root=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
 out=${RQL_BUILD_DIR:-$root/build}
 jobs=${RQL_JOBS:-$(getconf _NPROCESSORS_ONLN)}
 all='format docs shell gcc clang light tidy asan tsan valgrind budget fuzz'
-by_name='faults timed soak guarantees explore mutants coverage valgrind_all debian13'
+by_name='faults tls timed soak guarantees explore mutants coverage valgrind_all debian13'
 soak_minutes=10
 passed=0
 failed=0
@@ -37,7 +37,7 @@ export DEBIAN_FRONTEND=noninteractive
 packages_gcc='meson ninja-build gcc g++ libc6-dev pkg-config libhiredis-dev libuv1-dev libcjson-dev
 libcmocka-dev libssl-dev openssl redis-server python3'
 packages_all="$packages_gcc valgrind clang clang-format clang-tidy doxygen shellcheck"
-with_gcc='gcc light faults timed soak guarantees explore mutants coverage debian13'
+with_gcc='gcc light faults tls timed soak guarantees explore mutants coverage debian13'
 optional='cppcheck'
 policy=/usr/sbin/policy-rc.d
 remove_policy=
@@ -339,6 +339,12 @@ stage_faults() {
     build_gcc && run_scenario test_faults
 }
 
+# By name only: every scenario once more, by TLS.
+stage_tls() {
+    export RQL_TEST_SERVER=tls
+    build_gcc && check gcc --suite scenario --timeout-multiplier 3 --num-processes "$((2 * jobs))"
+}
+
 # By name only: an hour. What depends on time, again and again on a machine that is too busy for it; a run that
 # was cut off goes on where it was.
 stage_timed() {
@@ -537,6 +543,7 @@ seconds_of() {
     guarantees) echo 270 ;;
     coverage) echo 360 ;;
     faults) echo 160 ;;
+    tls) echo 240 ;;
     timed) echo 3600 ;;
     soak) echo $((60 + 60 * soak_minutes)) ;;
     valgrind) echo 50 ;;

@@ -107,18 +107,21 @@ int rqli_tls_read(struct rqli_tls *self, const char *bytes, size_t length,
 
 /* ---- writing ---- */
 
-/* The next part of what the engine wants sent; 0: nothing. */
-static size_t take_cipher(struct rqli_tls *self)
+/* The next part of what the engine wants sent. False: nothing. */
+static bool take_cipher(struct rqli_tls *self)
 {
-    int got = BIO_read(self->out, self->cipher, sizeof self->cipher);
+    int got;
 
+    (void)pthread_mutex_lock(&self->mutex);
+    got = BIO_read(self->out, self->cipher, sizeof self->cipher);
+    (void)pthread_mutex_unlock(&self->mutex);
     self->at = 0;
     self->length = got > 0 ? (size_t)got : 0;
-    return self->length;
+    return got > 0;
 }
 
 /* False: it cannot be, and the connection is of no use any more. */
-static bool encrypt(struct rqli_tls *self, const char *text, size_t length)
+static bool encrypt_record(struct rqli_tls *self, const char *text, size_t length)
 {
     int size = (int)(length < RECORD_BYTES ? length : RECORD_BYTES);
     bool is_done;
@@ -127,7 +130,6 @@ static bool encrypt(struct rqli_tls *self, const char *text, size_t length)
     ERR_clear_error();
     is_done = SSL_write(self->ssl, text, size) == size;
     ERR_clear_error();
-    (void)take_cipher(self);
     (void)pthread_mutex_unlock(&self->mutex);
     self->owed = (size_t)size;
     return is_done;
@@ -136,20 +138,15 @@ static bool encrypt(struct rqli_tls *self, const char *text, size_t length)
 /* 1: all is sent; 0: no room; -1: broken. */
 static int send_cipher(struct rqli_tls *self, int fd)
 {
-    do {
-        while (self->at < self->length) {
-            ssize_t sent = send(fd, self->cipher + self->at, self->length - self->at,
-                                MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (self->at < self->length || take_cipher(self)) {
+        ssize_t sent =
+            send(fd, self->cipher + self->at, self->length - self->at, MSG_NOSIGNAL | MSG_DONTWAIT);
 
-            if (sent < 0) {
-                return errno == EAGAIN || errno == EINTR ? 0 : -1;
-            }
-            self->at += (size_t)sent;
+        if (sent < 0) {
+            return errno == EAGAIN || errno == EINTR ? 0 : -1;
         }
-        (void)pthread_mutex_lock(&self->mutex);
-        (void)take_cipher(self);
-        (void)pthread_mutex_unlock(&self->mutex);
-    } while (self->length > 0);
+        self->at += (size_t)sent;
+    }
     return 1;
 }
 
@@ -160,7 +157,7 @@ ssize_t rqli_tls_send_some(struct rqli_tls *self, int fd, const char *text, size
     while (reported < length) {
         int sent;
 
-        if (self->owed == 0 && !encrypt(self, text + reported, length - reported)) {
+        if (self->owed == 0 && !encrypt_record(self, text + reported, length - reported)) {
             errno = EPROTO;
             return -1;
         }

@@ -109,7 +109,8 @@ static int on_verified(int is_fine, X509_STORE_CTX *store)
     return is_fine;
 }
 
-/* No terminal is asked for a passphrase. */
+/* No terminal is asked for a passphrase. The type is OpenSSL's.
+ * NOLINTNEXTLINE(readability-non-const-parameter) */
 static int on_passphrase(char *out, int size, int writes, void *data)
 {
     (void)out;

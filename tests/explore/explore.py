@@ -42,7 +42,7 @@ BATCH = 200
 REPEATS = 5  # of one call; more than there are clients
 ROUND_US = 700_000
 ROUNDS = 60
-N_BOUNDS, N_MISTAKES = 3, 6  # that a day's sample has
+N_BOUNDS, N_MISTAKES = 2, 4  # that a day's sample has
 FORGOTTEN_US = 61_000_000  # after which no key of a lock is left
 
 

@@ -29,7 +29,7 @@ import zlib
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 from again import note as note_again  # noqa: E402
-from private_server import (PATIENCE_S, SLOW, Clock, Connection, PrivateServer, Refused,  # noqa: E402, F401
+from private_server import (PATIENCE_S, SLOW, TLS, Clock, Connection, PrivateServer, Refused,  # noqa: E402, F401
                             die_with_parent, find_server, once_more, wait_until)
 
 FOREVER = "forever"
@@ -595,13 +595,16 @@ class World:
 SCENARIOS = []
 
 
-def scenario(kinds=KINDS, counts=(1, 3), is_timed=False):
+def scenario(kinds=KINDS, counts=(1, 3), is_timed=False, by_tls=True):
     """The scenario runs once for each kind of actor and each number of locks. It is called with the
     world, the kind, and the names of the locks. One that is timed has times so short that a busy
     machine breaks them. Where it was kept from running it is repeated; any other is, once, where
-    that was for so long that waiters may have been taken for dead."""
+    that was for so long that waiters may have been taken for dead. Without by_tls it is left out
+    where RQL_TEST_SERVER is tls: what it is about is another thing there."""
     def note(function):
         function.is_timed = is_timed
+        if os.environ.get("RQL_TEST_SERVER") == TLS and not by_tls:
+            return function
         for kind, count in itertools.product(kinds, counts):
             SCENARIOS.append((function, kind, count))
         return function

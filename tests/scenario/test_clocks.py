@@ -57,7 +57,7 @@ def a_waiter_that_was_suspended_beyond_its_deadline_gives_up(world, kind, names)
     world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, is_timed=True)
+@scenario(kinds=KINDS, is_timed=True, by_tls=False)  # by which no certificate is valid
 def a_wrong_wall_clock_changes_nothing(world, kind, names):
     """An hour ahead and an hour behind: order, tokens and renewals are of the server's time."""
     held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)

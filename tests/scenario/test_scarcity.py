@@ -192,10 +192,10 @@ def lacking(operation, what, times):
 
 for one in OPERATIONS:
     for how_often in TIMES:
-        scenario(KINDS, [1] if one is enter_again else [1, 3])(lacking(one, "memory", how_often))
+        scenario(KINDS, [1] if one is enter_again else [1, 3], by_tls=False)(lacking(one, "memory", how_often))
     for lacked in "threads", "descriptors":
-        scenario(KINDS, [1])(lacking(one, lacked, FOR_GOOD))
-scenario(KINDS, [3])(lacking(give_back_in_turn, "memory", 1))
+        scenario(KINDS, [1], by_tls=False)(lacking(one, lacked, FOR_GOOD))
+scenario(KINDS, [3], by_tls=False)(lacking(give_back_in_turn, "memory", 1))
 
 
 if __name__ == "__main__":

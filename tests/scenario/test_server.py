@@ -72,7 +72,7 @@ def a_server_that_was_restored_from_an_old_copy_gives_no_token_twice(world, kind
     world.server.forget()
 
 
-@scenario()
+@scenario(by_tls=False)  # where the server keeps more for it
 def a_subscriber_that_is_cut_for_reading_too_slowly_comes_back(world, kind, names):
     """Its output buffer is full: the process stands still while others talk on its channel."""
     remote = world.remote()
@@ -184,7 +184,7 @@ def who_connects_needs_no_rights_but_those_to_lock(world, kind, names):
 def the_database_of_the_url_is_used(world, kind, names):
     """By commands and by whoever is told of hand-overs; also after the server was away."""
     for database in 1, 15:
-        url = f"{world.server.url}?db={database}"
+        url = world.server.url_of(database)
         holder, waiter = world.actor("thread", url=url), world.actor(kind, url=url)
         held = holder.acquire(*names, ttl_ms=LONG_MS)
         check_equal(world.keys_left(), [])
@@ -236,7 +236,7 @@ def a_server_is_found_by_its_ipv6_address(world, kind, names):
     world.ask("CONFIG", "SET", "port", 0)
 
 
-@scenario(kinds=["thread", "loop"])
+@scenario(kinds=["thread", "loop"], by_tls=False)  # to which servers without it speak otherwise
 def who_is_no_server_of_our_kind_says_so(world, kind, names):
     """Whatever was asked for: nobody waits for it to become one."""
     with servers(cluster_node(), Sentinel()) as (node, sentinel):

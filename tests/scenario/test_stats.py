@@ -22,7 +22,8 @@ def numbers(stats):
 
 def counted(client, *names):
     """What is not 0, but for times and what depends on how often the server was asked."""
-    left_out = ("tries", "polls", "commands", "connections", "pushes", *names)
+    left_out = ("tries", "polls", "commands", "connections", "pushes",
+                "tls_handshakes", "tls_resumed", *names)
     return {name: value for name, value in numbers(client.stats())
             if value and not name.endswith("_us") and name not in left_out}
 

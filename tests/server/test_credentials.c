@@ -53,7 +53,7 @@ static void every_connection_asks_again(void **state)
             assert_true(n_asked >= before + 1);
         }
     }
-    client = rql_client_free(client);
+    (void)rql_client_free(client);
     expect_nothing_left("x");
 }
 
@@ -76,7 +76,7 @@ static void whoever_gets_none_is_told(void **state)
     client = new_client_with(&options);
     assert_int_equal(rql_client_connect(client, &error), RQL_E_AUTH);
     assert_non_null(strstr(error.message, "no credentials to log in with"));
-    client = rql_client_free(client);
+    (void)rql_client_free(client);
 }
 
 int main(void)

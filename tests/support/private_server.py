@@ -181,6 +181,10 @@ class PrivateServer:
             self.env = {**os.environ, **self.clock.env}
         self.launch()
 
+    def url_of(self, database):
+        place, mark, query = self.url.partition("?")
+        return f"{place}/{database}?{query}" if mark else f"{place}?db={database}"
+
     def set_ahead(self, us):
         self.ahead_us = us
         self.clock.set_ahead(us)
