@@ -27,15 +27,15 @@ rql_status rqli_endpoint_take_tls(struct rqli_endpoint *self, const rql_options 
 {
     struct rqli_tls_settings *settings = &self->tls_settings;
 
-    if (!self->is_tls) {
-        return RQL_OK;
-    }
     settings->verify = settings->has_verify ? settings->verify : options->tls_verify;
     if (!settle(&settings->ca_file, options->tls_ca_file) ||
         !settle(&settings->cert_file, options->tls_cert_file) ||
         !settle(&settings->key_file, options->tls_key_file) ||
         !settle(&settings->server_name, options->tls_server_name)) {
         return rqli_fail_nomem(error);
+    }
+    if (!self->is_tls) { /* a swarm of its client may have a URL that is */
+        return RQL_OK;
     }
     if (!settings->cert_file != !settings->key_file) {
         return rqli_fail(error, RQL_E_INVALID,

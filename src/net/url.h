@@ -38,7 +38,7 @@ struct rqli_endpoint {
  * is untouched on failure. RQL_E_INVALID names the part that is wrong, without the password. */
 rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error *error);
 
-/* What the URL leaves to the options, of rediss://, in copies; then its context. RQL_E_INVALID,
+/* What the URL leaves to the options, in copies; of rediss:// also its context. RQL_E_INVALID,
  * RQL_E_UNSUPPORTED or RQL_E_NOMEM. */
 rql_status rqli_endpoint_take_tls(struct rqli_endpoint *self, const rql_options *options,
                                   rql_error *error);

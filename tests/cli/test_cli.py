@@ -540,7 +540,7 @@ def options_in(header):
         body = file.read().split("typedef struct rql_options {")[1].split("} rql_options;")[0]
     lines = [line.split("/*")[0].strip() for line in body.splitlines()]
     names = [line.rstrip(";").split()[-1].lstrip("*") for line in lines if line.endswith(";")]
-    listeners = re.compile(r"(logger|instrumenter|_sampler)(_data)?$")
+    listeners = re.compile(r"(logger|instrumenter|_sampler|credentials)(_data)?$")
     return [name for name in names if name != "size" and not listeners.search(name)]
 
 

@@ -157,6 +157,7 @@ TEST(a_certificate_has_a_key_and_only_tls_has_a_context)
         CHECK_OK(rqli_url_parse(&endpoint, row->name, NULL));
         assert_int_equal(rqli_endpoint_take_tls(&endpoint, &options, NULL), row->status);
         assert_null(endpoint.tls);
+        check_text(endpoint.tls_settings.ca_file, "/opt/ca"); /* also for a swarm's other URL */
         rqli_endpoint_fini(&endpoint);
     }
 }
