@@ -82,7 +82,8 @@ typedef struct rql_credentials {
 
 /**
  * Says with which user and password to log in: with a token that expires, or a password that is
- * changed while the program runs. Called at each login, before the first byte is sent.
+ * changed while the program runs. Called at each login, before the first command is sent; with TLS
+ * the server is known by then.
  *
  * Called on the thread that connects, with no library mutex held: a thread that calls the library,
  * the client's background thread, or, for loops and swarms, one of libuv's pool. Several may call

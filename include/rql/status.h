@@ -49,7 +49,8 @@ typedef enum rql_status {
                                 it does not support: a node of a cluster, a sentinel. Nothing was
                                 done. */
     RQL_E_TLS = -14, /**< No TLS with the server: its certificate is not trusted, has expired or is
-                        another's, a file cannot be used, or it speaks no TLS. Nothing was sent. */
+                        another's, it refuses ours, or a file cannot be used. Nothing was done. A
+                        server without TLS mostly does not answer: ::RQL_E_IO. */
 } rql_status;
 
 /** Size in bytes of rql_error::message, terminator included. */

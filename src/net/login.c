@@ -355,7 +355,6 @@ static rql_status ask_server(struct login *self, int64_t deadline_us, rql_error 
         return rqli_fail_nomem(error);
     }
     is_sent = rqli_socket_send(self->sock, self->command.data, self->command.length, deadline_us);
-    explicit_bzero(self->command.data, self->command.length); /* the password was in it */
     if (!is_sent) {
         int sys_errno = errno;
 

@@ -173,19 +173,28 @@ ssize_t rqli_tls_send_some(struct rqli_tls *self, int fd, const char *text, size
 
 /* ---- the handshake ---- */
 
+/* False: no time is left, and errno says so. */
+static bool await_socket(int fd, short events, int64_t deadline_us)
+{
+    int64_t left_us = deadline_us - rqli_now_us();
+
+    if (left_us <= 0) {
+        errno = ETIMEDOUT;
+        return false;
+    }
+    (void)rqli_fd_await(fd, events, left_us);
+    return true;
+}
+
 /* errno says why not. */
 static bool send_all(struct rqli_tls *self, int fd, int64_t deadline_us)
 {
     int sent;
 
     while ((sent = send_cipher(self, fd)) == 0) {
-        int64_t left_us = deadline_us - rqli_now_us();
-
-        if (left_us <= 0) {
-            errno = ETIMEDOUT;
+        if (!await_socket(fd, POLLOUT, deadline_us)) {
             return false;
         }
-        (void)rqli_fd_await(fd, POLLOUT, left_us);
     }
     return sent > 0;
 }
@@ -198,13 +207,9 @@ static bool receive(struct rqli_tls *self, int fd, int64_t deadline_us)
 
     while ((got = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT)) < 0 &&
            (errno == EAGAIN || errno == EINTR)) {
-        int64_t left_us = deadline_us - rqli_now_us();
-
-        if (left_us <= 0) {
-            errno = ETIMEDOUT;
+        if (!await_socket(fd, POLLIN, deadline_us)) {
             return false;
         }
-        (void)rqli_fd_await(fd, POLLIN, left_us);
     }
     if (got == 0) {
         errno = ECONNRESET;
