@@ -1,16 +1,8 @@
 """Several servers, and a name for the one that clients are to use."""
 import contextlib
 import os
-import socket
-import subprocess
 
-from private_server import PrivateServer, die_with_parent, find_server, wait_until
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+from private_server import PrivateServer, find_server, free_port
 
 
 @contextlib.contextmanager
@@ -30,13 +22,10 @@ def cluster_node():
 class Sentinel(PrivateServer):
     """It watches nobody."""
 
-    def launch(self, *more):
+    def command(self):
         with open(self.folder + "/sentinel.conf", "w", encoding="ascii") as file:
             file.write(f"port {free_port()}\nunixsocket {self.path}\ndir {self.folder}\nlogfile log\n")
-        self.process = subprocess.Popen(
-            [find_server(), self.folder + "/sentinel.conf", "--sentinel", *more],
-            stdin=subprocess.DEVNULL, preexec_fn=die_with_parent, env=self.env)
-        wait_until(self.is_up, "the sentinel answers")
+        return [find_server(), self.folder + "/sentinel.conf", "--sentinel"]
 
 
 def master_and_replica(**options):

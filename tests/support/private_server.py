@@ -197,12 +197,14 @@ class PrivateServer:
         """What its clock shows, where that runs as the machine's."""
         return time.time_ns() // 1000 + self.ahead_us
 
+    def command(self):
+        return [find_server(), "--port", "0", "--unixsocket", self.path, "--dir", self.folder,
+                "--save", "", "--appendonly", "no", "--logfile", "log", *self.arguments]
+
     def launch(self, *more):
         """With these arguments as well."""
-        self.process = subprocess.Popen(
-            [find_server(), "--port", "0", "--unixsocket", self.path, "--dir", self.folder,
-             "--save", "", "--appendonly", "no", "--logfile", "log", *self.arguments, *more],
-            stdin=subprocess.DEVNULL, preexec_fn=die_with_parent, env=self.env)
+        self.process = subprocess.Popen([*self.command(), *more], stdin=subprocess.DEVNULL,
+                                        preexec_fn=die_with_parent, env=self.env)
         wait_until(self.is_up, "the server answers")
 
     def is_up(self):
