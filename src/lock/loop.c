@@ -276,7 +276,7 @@ bool rqli_loop_prepare(rql_loop *loop)
     loop->call.data = loop;
     loop->round.data = loop;
     loop->timer.data = loop;
-    loop->jobs = (struct rqli_ring){&loop->jobs, &loop->jobs};
+    rqli_ring_init(&loop->jobs);
     loop->timer_us = RQLI_NEVER_US;
     /* Alone of the three it needs a descriptor, and can fail. */
     if (uv_async_init(loop->uv, &loop->call, on_call) != 0) {

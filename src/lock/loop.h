@@ -9,6 +9,7 @@
  */
 
 #include "base/fork.h"
+#include "base/ring.h"
 #include "net/op.h"
 #include "net/subscription.h"
 
@@ -23,25 +24,6 @@ struct rqli_post {
     struct rqli_post *next;
     void (*take)(struct rqli_post *self);
 };
-
-/* A list that ends where it begins. */
-struct rqli_ring {
-    struct rqli_ring *next;
-    struct rqli_ring *previous;
-};
-
-static inline void rqli_ring_add(struct rqli_ring *self, struct rqli_ring *item)
-{
-    *item = (struct rqli_ring){self->next, self};
-    self->next->previous = item;
-    self->next = item;
-}
-
-static inline void rqli_ring_remove(const struct rqli_ring *item)
-{
-    item->previous->next = item->next;
-    item->next->previous = item->previous;
-}
 
 /* Something that was asked for and is not done yet. */
 struct rqli_job {

@@ -91,7 +91,7 @@ static void cancel_all(rql_loop *loop)
     }
     old.next->previous = &old;
     old.previous->next = &old;
-    loop->jobs = (struct rqli_ring){&loop->jobs, &loop->jobs};
+    rqli_ring_init(&loop->jobs);
     while (old.next != &old) {
         struct rqli_job *job = (struct rqli_job *)old.next;
 
