@@ -152,11 +152,11 @@ static rql_status connect_element(const rql_client *client, const char *url, rql
 {
     rql_options options = client->options;
 
-    options.url = url ? url : client->url;
     options.auto_swarm = false;
     options.logger = NULL;
     options.instrumenter = NULL;
     if (url) {
+        options.url = url;
         options.credentials = NULL;
     }
     return rqli_client_make(out, &options, error);

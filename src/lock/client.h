@@ -26,7 +26,8 @@ struct rqli_push_threads;
 
 struct rql_client {
     struct rqli_fork_member fork; /* first: what leads to a foreign one leads to its begin */
-    rql_options options;          /* constant after new; url is not kept */
+    rql_options options;          /* constant after new */
+    char *texts;                  /* those of the options; a secret */
     rql_lock_options of_calls;    /* what they say of a call that says nothing */
     struct rqli_endpoint endpoint;
     char identity[RQLI_HEX_SIZE];
@@ -40,11 +41,10 @@ struct rql_client {
     struct rqli_hosts *hosts;                /* the threads that the swarm vouches for */
     struct rql_swarm *swarm;                 /* of auto_swarm, or NULL */
     struct rql_swarm *_Atomic running_swarm; /* that or the caller's; not freed yet */
-    char *url;                     /* for the connections of its swarm; has the password */
-    bool is_member;                /* fork was joined */
-    atomic_bool was_connected;     /* by a thread */
-    _Atomic int64_t round_trip_us; /* to the server and back, of late; 0: not known */
-    _Atomic uint64_t n_acquirers;  /* requests that are acquirers of their own */
+    bool is_member;                          /* fork was joined */
+    atomic_bool was_connected;               /* by a thread */
+    _Atomic int64_t round_trip_us;           /* to the server and back, of late; 0: not known */
+    _Atomic uint64_t n_acquirers;            /* requests that are acquirers of their own */
 
     struct {
         pthread_mutex_t mutex;

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/scope.h"
+#include "base/secret.h"
 #include "lock/client.h"
 #include "lock/hosts.h"
 #include "lock/leases.h"
@@ -8,7 +9,6 @@
 #include "options/options.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* What a client is made of, from its making to its end. */
 
@@ -24,10 +24,11 @@ static void abandon(void *self)
     rqli_leases_abandon(client->leases);
 }
 
-/* What the URL does not say of it. The URL itself is kept for the connections of a swarm, in a
- * copy, and so are the texts of TLS: those in the options are not ours. */
+/* What the URL does not say of it. What its query says of the options goes before them, and is of
+ * this server alone: a swarm may have another. */
 static rql_status set_up_endpoint(rql_client *client, rql_error *error)
 {
+    rql_options here = client->options;
     rql_status status;
 
     client->endpoint.connect_timeout_ms = client->options.connect_timeout_ms;
@@ -37,14 +38,8 @@ static rql_status set_up_endpoint(rql_client *client, rql_error *error)
     client->endpoint.stats = client->stats;
     client->endpoint.credentials = client->options.credentials;
     client->endpoint.credentials_data = client->options.credentials_data;
-    client->url = strdup(client->options.url);
-    status = rqli_endpoint_take_tls(&client->endpoint, &client->options, error);
-    client->options.url = NULL;
-    client->options.tls_ca_file = client->endpoint.tls_settings.ca_file;
-    client->options.tls_cert_file = client->endpoint.tls_settings.cert_file;
-    client->options.tls_key_file = client->endpoint.tls_settings.key_file;
-    client->options.tls_server_name = client->endpoint.tls_settings.server_name;
-    return status;
+    status = rqli_options_set_of_url(&here, client->endpoint.query, error);
+    return status ? status : rqli_endpoint_use_tls(&client->endpoint, &here, error);
 }
 
 /* Nothing is sent: the first connection is made by the first call, or by rql_client_connect(). So
@@ -65,8 +60,7 @@ static rql_status build(rql_client *client, rql_error *error)
     client->pushes = rqli_push_threads_new(&client->endpoint);
     client->leases = rqli_leases_new(client);
     client->hosts = rqli_hosts_new();
-    if (!has_conns || !client->pushes || !client->leases || !client->stats || !client->hosts ||
-        !client->url) {
+    if (!has_conns || !client->pushes || !client->leases || !client->stats || !client->hosts) {
         return rqli_fail_nomem(error);
     }
     if (!rqli_random_hex(client->identity)) {
@@ -76,8 +70,24 @@ static rql_status build(rql_client *client, rql_error *error)
     return client->is_member ? RQL_OK : rqli_fail_nomem(error);
 }
 
-/* The URL is parsed first, because that fills in the whole endpoint. Whatever fails, what was made
- * by then is freed; a zeroed member was not made. */
+/* The options and what they say of the server. The URL is parsed first, because that fills in the
+ * whole endpoint. */
+static rql_status take_options(rql_client *client, const rql_options *options, rql_error *error)
+{
+    rql_status status = rqli_options_read(RQLI_OF_CLIENT, &client->options, NULL, options, error);
+
+    if (status) {
+        return status;
+    }
+    client->texts = rqli_options_keep_texts(&client->options);
+    if (!client->texts) {
+        return rqli_fail_nomem(error);
+    }
+    rqli_options_fill(RQLI_OF_LOCK, &client->of_calls, &client->options);
+    return rqli_url_parse(&client->endpoint, client->options.url, error);
+}
+
+/* Whatever fails, what was made by then is freed; a zeroed member was not made. */
 rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_error *error)
 {
     RQLI_AUTO(rqli_client_free) rql_client *client = NULL;
@@ -88,11 +98,7 @@ rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_er
         return rqli_fail_nomem(error);
     }
     (void)pthread_mutex_init(&client->shared.mutex, NULL);
-    status = rqli_options_read(RQLI_OF_CLIENT, &client->options, NULL, options, error);
-    if (!status) {
-        rqli_options_fill(RQLI_OF_LOCK, &client->of_calls, &client->options);
-        status = rqli_url_parse(&client->endpoint, client->options.url, error);
-    }
+    status = take_options(client, options, error);
     if (!status) {
         status = build(client, error);
     }
@@ -121,11 +127,8 @@ rql_client *rqli_client_free(rql_client *client)
     rqli_hosts_free(client->hosts);
     rqli_freelist_fini(&client->handles);
     rqli_freelist_fini(&client->transfers);
-    if (client->url) {
-        explicit_bzero(client->url, strlen(client->url));
-        free(client->url);
-    }
     rqli_endpoint_fini(&client->endpoint);
+    client->texts = rqli_secret_free(client->texts);
     (void)pthread_mutex_destroy(&client->shared.mutex);
     free(client);
     return NULL;

@@ -312,8 +312,7 @@ static rql_status broken(const struct login *self, const char *why, rql_error *e
     char text[128];
 
     if (reason) {
-        return rqli_fail(error, RQL_E_TLS, "no TLS with %.100s: %s", self->sock->endpoint->where,
-                         reason);
+        return rqli_tls_fail(error, RQL_E_TLS, self->sock->endpoint->where, reason);
     }
     return rqli_fail(error, RQL_E_IO, "cannot log in to %s: %s", self->sock->endpoint->where,
                      why ? why : strerror_r(errno, text, sizeof text));

@@ -231,12 +231,11 @@ static rql_status shake_hands(struct rqli_tls *self, int fd, const char *where, 
         done = SSL_do_handshake(self->ssl);
         code = done == 1 ? SSL_ERROR_NONE : SSL_get_error(self->ssl, done);
         if (code != SSL_ERROR_NONE && code != SSL_ERROR_WANT_READ) {
-            bool lacks_memory = ERR_GET_REASON(ERR_peek_error()) == ERR_R_MALLOC_FAILURE;
+            rql_status status = rqli_tls_status_of_failure();
 
             note_reason(self);
             (void)send_all(self, fd, deadline_us);
-            return rqli_fail(error, lacks_memory ? RQL_E_NOMEM : RQL_E_TLS,
-                             "no TLS with %.100s: %s", where, self->reason);
+            return rqli_tls_fail(error, status, where, self->reason);
         }
         if (!send_all(self, fd, deadline_us) ||
             (code == SSL_ERROR_WANT_READ && !receive(self, fd, deadline_us))) {
@@ -250,7 +249,7 @@ static rql_status shake_hands(struct rqli_tls *self, int fd, const char *where, 
 
 /* The name that is asked for, and with full verification the one that the certificate must have. An
  * address is no name to ask for. */
-static bool set_name(SSL *ssl, char *name, bool is_checked)
+static bool set_name(SSL *ssl, const char *name, bool is_checked)
 {
     unsigned char unused[sizeof(struct in6_addr)];
     bool is_address =

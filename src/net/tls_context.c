@@ -10,6 +10,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -189,8 +190,7 @@ static const char *reason_of_failure(char *buffer, size_t size)
     return reason ? reason : "no reason given";
 }
 
-/* What this process lacks now says nothing of the files. */
-static rql_status status_of_failure(void)
+rql_status rqli_tls_status_of_failure(void)
 {
     unsigned long code = ERR_peek_error();
     int reason = ERR_GET_REASON(code);
@@ -208,7 +208,8 @@ static rql_status read_files(struct rqli_tls_context *self, const char *where, r
     SSL_CTX *files;
     const char *culprit;
     rql_status status;
-    char text[128];
+    char system[128];
+    char reason[192];
 
     ERR_clear_error();
     files = new_files(self);
@@ -217,9 +218,10 @@ static rql_status read_files(struct rqli_tls_context *self, const char *where, r
     }
     culprit = use_files(self->settings, files);
     if (culprit) {
-        status = status_of_failure();
-        (void)rqli_fail(error, status, "no TLS with %.100s: %s cannot be used: %s", where, culprit,
-                        reason_of_failure(text, sizeof text));
+        status = rqli_tls_status_of_failure();
+        (void)snprintf(reason, sizeof reason, "%s cannot be used: %s", culprit,
+                       reason_of_failure(system, sizeof system));
+        (void)rqli_tls_fail(error, status, where, reason);
         SSL_CTX_free(files);
         ERR_clear_error();
         return status;

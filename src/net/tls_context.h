@@ -3,6 +3,8 @@
 
 /* What the connections of a client share: certificates that were read, the newest session. */
 
+#include "base/error.h"
+
 #include <rql/options.h>
 #include <rql/status.h>
 #include <stdbool.h>
@@ -10,14 +12,13 @@
 struct rqli_stats;
 struct ssl_st; /* SSL of OpenSSL, which only tls*.c include */
 
-/* Texts: NULL or of the owner. Constant once a context was made with it. */
+/* Borrowed. Constant once a context was made with it. */
 struct rqli_tls_settings {
     rql_tls_verify verify;
-    bool has_verify;   /* it is known */
-    char *ca_file;     /* NULL: the system's */
-    char *cert_file;   /* with key_file, or NULL both */
-    char *key_file;    /* unencrypted */
-    char *server_name; /* NULL: the host */
+    const char *ca_file;     /* NULL: the system's */
+    const char *cert_file;   /* with key_file, or NULL both */
+    const char *key_file;    /* unencrypted */
+    const char *server_name; /* NULL: the host */
 };
 
 struct rqli_tls_context;
@@ -29,7 +30,18 @@ rql_status rqli_tls_context_new(struct rqli_tls_context **out,
                                 rql_error *error);
 struct rqli_tls_context *rqli_tls_context_free(struct rqli_tls_context *self); /* NULL is fine */
 
+/* The one message of it. Without OpenSSL nobody comes to say it. */
+static inline rql_status rqli_tls_fail(rql_error *error, rql_status status, const char *where,
+                                       const char *reason)
+{
+    return rqli_fail(error, status, "no TLS with %.100s: %s", where, reason);
+}
+
 /* The rest is for tls.c. */
+
+/* What the oldest error of the thread's queue amounts to: RQL_E_TLS, or what this process lacks
+ * now, which says nothing of the server or the files. */
+rql_status rqli_tls_status_of_failure(void);
 
 /* The files, if they were not read yet or have changed. RQL_E_TLS: they cannot be used, and nothing
  * was read before. RQL_E_NOMEM. */

@@ -112,24 +112,28 @@ static int take_byte(struct rqli_slice *rest)
     return high < 0 || low < 0 || high + low == 0 ? -1 : high * 16 + low;
 }
 
-/* Percent-decoded and terminated. *out is freed with the endpoint, also after a failure. */
-static rql_status decode(char **out, struct rqli_slice text, const char *part, rql_error *error)
+/* Percent-decoded and terminated; *next is behind it then. */
+static rql_status decode_to(char **next, struct rqli_slice text, const char *part, rql_error *error)
 {
-    char *next = calloc(1, text.length + 1);
-
-    *out = next;
-    if (!next) {
-        return rqli_fail_nomem(error);
-    }
     while (text.length > 0) {
         int byte = take_byte(&text);
 
         if (byte < 0) {
             return rqli_fail(error, RQL_E_INVALID, "url: bad percent-encoding in the %s", part);
         }
-        *next++ = (char)byte;
+        *(*next)++ = (char)byte;
     }
+    *(*next)++ = '\0';
     return RQL_OK;
+}
+
+/* *out is freed with the endpoint, also after a failure. */
+static rql_status decode(char **out, struct rqli_slice text, const char *part, rql_error *error)
+{
+    char *next = calloc(1, text.length + 1);
+
+    *out = next;
+    return next ? decode_to(&next, text, part, error) : rqli_fail_nomem(error);
 }
 
 /* "user:password", "user:" (an empty password) or ":password" (of the default user). Nothing, or
@@ -218,70 +222,28 @@ static rql_status name_server(struct rqli_endpoint *self, const char *scheme,
     return RQL_OK;
 }
 
-/* ---- what a query says of TLS ---- */
-
-static bool take_key(struct rqli_slice *pair, const char *key)
+/* Options, by name: what they mean is the business of whoever has the table of them. A key has no
+ * encoding. */
+static rql_status read_query(struct rqli_endpoint *self, struct rqli_slice query, rql_error *error)
 {
-    struct rqli_slice rest = *pair;
-
-    if (!skip(&rest, key) || !skip(&rest, "=")) {
-        return false;
-    }
-    *pair = rest;
-    return true;
-}
-
-static rql_status read_verify(struct rqli_tls_settings *out, struct rqli_slice word,
-                              rql_error *error)
-{
-    static const char *const words[] = {
-        [RQL_TLS_FULL] = "full", [RQL_TLS_CA] = "ca", [RQL_TLS_NONE] = "none"};
-
-    for (int i = RQL_TLS_FULL; i <= RQL_TLS_NONE; i++) {
-        if (word.length == strlen(words[i]) && memcmp(word.data, words[i], word.length) == 0) {
-            out->verify = (rql_tls_verify)i;
-            out->has_verify = true;
-            return RQL_OK;
-        }
-    }
-    return rqli_fail(error, RQL_E_INVALID, "url: tls_verify is full, ca or none");
-}
-
-static rql_status read_tls_pair(struct rqli_tls_settings *out, struct rqli_slice pair,
-                                rql_error *error)
-{
-    const struct {
-        const char *key;
-        char **text;
-    } texts[] = {
-        {"tls_ca_file", &out->ca_file},
-        {"tls_cert_file", &out->cert_file},
-        {"tls_key_file", &out->key_file},
-        {"tls_server_name", &out->server_name},
-    };
-
-    if (take_key(&pair, "tls_verify")) {
-        return read_verify(out, pair, error);
-    }
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        if (take_key(&pair, texts[i].key)) {
-            free(*texts[i].text);
-            return decode(texts[i].text, pair, "query", error);
-        }
-    }
-    return rqli_fail(error, RQL_E_INVALID,
-                     "url: unknown query key; rediss:// knows tls_verify, tls_ca_file, "
-                     "tls_cert_file, tls_key_file and tls_server_name");
-}
-
-static rql_status read_tls_query(struct rqli_endpoint *self, struct rqli_slice query,
-                                 rql_error *error)
-{
+    char *next = calloc(1, query.length + sizeof "=");
     rql_status status = RQL_OK;
 
+    self->query = next;
+    if (!next) {
+        return rqli_fail_nomem(error);
+    }
     while (!status && query.length > 0) {
-        status = read_tls_pair(&self->tls_settings, take(&query, length_before(query, "&")), error);
+        struct rqli_slice value = take(&query, length_before(query, "&"));
+        struct rqli_slice key = take(&value, length_before(value, "="));
+
         (void)skip(&query, "&");
+        if (!skip(&value, "=") || key.length == 0) {
+            return rqli_fail(error, RQL_E_INVALID, "url: a query is key=value, with & between two");
+        }
+        memcpy(next, key.data, key.length);
+        next += key.length + 1;
+        status = decode_to(&next, value, "query", error);
     }
     return status;
 }
@@ -304,7 +266,7 @@ static rql_status read_tcp(struct rqli_endpoint *self, struct parts parts, rql_e
         status = read_database(self, parts.path, error);
     }
     if (!status && self->is_tls) {
-        status = read_tls_query(self, parts.query, error);
+        status = read_query(self, parts.query, error);
     } else if (!status && parts.query.length > 0) {
         status = rqli_fail(error, RQL_E_INVALID,
                            "url: unknown query key; redis:// takes the database as /db");

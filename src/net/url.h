@@ -1,7 +1,7 @@
 #ifndef RQLI_URL_H
 #define RQLI_URL_H
 
-/* Where the server is and how to log in: a parsed URL. Constant after rqli_url_parse(). */
+/* Where the server is and how to log in: a parsed URL. Constant as soon as it has its TLS. */
 
 #include "net/tls_context.h"
 
@@ -21,7 +21,8 @@ struct rqli_endpoint {
     char *password; /* or NULL; never in a message */
     char *where;    /* for messages: the URL without user, password and query */
     bool is_tls;    /* rediss:// */
-    struct rqli_tls_settings tls_settings; /* what the URL says of them, then the options */
+    char *query;    /* of rediss://: options; each key and its value terminated, "" behind them */
+    struct rqli_tls_settings tls_settings; /* of the options; rqli_endpoint_use_tls() */
     int port;
     int database;
     int64_t connect_timeout_ms;
@@ -38,10 +39,10 @@ struct rqli_endpoint {
  * is untouched on failure. RQL_E_INVALID names the part that is wrong, without the password. */
 rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error *error);
 
-/* What the URL leaves to the options, in copies; of rediss:// also its context. RQL_E_INVALID,
- * RQL_E_UNSUPPORTED or RQL_E_NOMEM. */
-rql_status rqli_endpoint_take_tls(struct rqli_endpoint *self, const rql_options *options,
-                                  rql_error *error);
+/* Of rediss:// its context. The options have what the query says of them; their texts outlive the
+ * endpoint. RQL_E_INVALID, RQL_E_UNSUPPORTED or RQL_E_NOMEM. */
+rql_status rqli_endpoint_use_tls(struct rqli_endpoint *self, const rql_options *options,
+                                 rql_error *error);
 void rqli_endpoint_fini(struct rqli_endpoint *self); /* wipes the password */
 
 #endif

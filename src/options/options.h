@@ -58,6 +58,14 @@ bool rqli_option_accepts(const struct rqli_option *self, int64_t value);
 rql_status rqli_option_check(const struct rqli_option *self, const void *field, const char *name,
                              rql_error *error);
 
+/* What a URL says of options: keys and values in turn, each terminated, "" behind them; NULL:
+ * nothing. Their texts are borrowed. RQL_E_INVALID repeats no byte of it. */
+rql_status rqli_options_set_of_url(rql_options *options, const char *query, rql_error *error);
+
+/* Puts copies in place of its texts, which are one secret, the caller's; the URL may have a
+ * password. NULL: no memory. */
+char *rqli_options_keep_texts(rql_options *options);
+
 /* Is this a size that an init call can have written? */
 rql_status rqli_option_check_size(size_t size, size_t least, rql_error *error);
 

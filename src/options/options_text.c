@@ -1,6 +1,7 @@
 /* Options as text: set by name, from the environment, and the table as users see it. */
 
 #include "base/error.h"
+#include "base/secret.h"
 #include "base/text.h"
 #include "options/options.h"
 
@@ -169,6 +170,68 @@ rql_status rql_options_set(rql_options *options, const char *name, const char *v
         return rqli_fail(error, RQL_E_INVALID, "options: no such option: %s", repeatable(name));
     }
     return assign(option, options, option->shown.name, value, error);
+}
+
+/* The server's own business goes into its URL. Names are written as in the table. */
+static const struct rqli_option *find_of_url(const char *name)
+{
+    const struct rqli_option *option = find(name);
+
+    return option && strncmp(name, "tls_", 4) == 0 && strcmp(name, option->shown.name) == 0 ? option
+                                                                                            : NULL;
+}
+
+/* A message of the table would repeat the value. */
+rql_status rqli_options_set_of_url(rql_options *options, const char *query, rql_error *error)
+{
+    while (query && *query != '\0') {
+        const struct rqli_option *option = find_of_url(query);
+
+        if (!option) {
+            return rqli_fail(error, RQL_E_INVALID,
+                             "url: unknown query key; rediss:// knows tls_verify, tls_ca_file, "
+                             "tls_cert_file, tls_key_file and tls_server_name");
+        }
+        query += strlen(query) + 1;
+        if (assign(option, options, option->shown.name, query, NULL)) {
+            return rqli_fail(error, RQL_E_INVALID, "url: %s must be %s", option->shown.name,
+                             option->shown.range);
+        }
+        query += strlen(query) + 1;
+    }
+    return RQL_OK;
+}
+
+/* Moves each text to `next`, where there is room for it; NULL: only measures. */
+static size_t move_texts(rql_options *options, char *next)
+{
+    const struct rqli_option *option;
+    size_t length = 0;
+
+    for (size_t i = 0; (option = rqli_option_at(i)); i++) {
+        void *field = (char *)options + option->in[RQLI_OF_CLIENT].offset;
+        const char *text = NULL;
+
+        if (option->kind == RQLI_OPTION_TEXT) {
+            memcpy(&text, field, sizeof text);
+        }
+        if (text && next) {
+            text = memcpy(next + length, text, strlen(text) + 1);
+            memcpy(field, &text, sizeof text);
+        }
+        length += text ? strlen(text) + 1 : 0;
+    }
+    return length;
+}
+
+char *rqli_options_keep_texts(rql_options *options)
+{
+    char *texts = rqli_secret_new(move_texts(options, NULL));
+
+    if (texts) {
+        (void)move_texts(options, texts);
+    }
+    return texts;
 }
 
 const rql_option_row *rql_option_row_at(size_t index)

@@ -1,6 +1,7 @@
 #include "unit.h"
 
 #include "net/url.h"
+#include "options/options.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -128,16 +129,16 @@ static rql_options tls_options(void)
 
 TEST(what_a_url_says_of_tls_goes_before_the_options)
 {
-    const rql_options options = tls_options();
-
     EACH_BY (row, tls_queries, row->query) {
+        rql_options options = tls_options();
         struct rqli_endpoint endpoint = {0};
         const struct rqli_tls_settings *settings = &endpoint.tls_settings;
         char url[128];
 
         (void)snprintf(url, sizeof url, "rediss://u:sesame@h%s", row->query);
         CHECK_OK(rqli_url_parse(&endpoint, url, NULL));
-        (void)rqli_endpoint_take_tls(&endpoint, &options, NULL); /* without OpenSSL unsupported */
+        CHECK_OK(rqli_options_set_of_url(&options, endpoint.query, NULL));
+        (void)rqli_endpoint_use_tls(&endpoint, &options, NULL); /* without OpenSSL unsupported */
         assert_int_equal(settings->verify, row->verify);
         check_text(settings->ca_file, row->ca_file);
         check_text(settings->cert_file, row->cert_file);
@@ -149,15 +150,14 @@ TEST(what_a_url_says_of_tls_goes_before_the_options)
 
 TEST(a_certificate_has_a_key_and_only_tls_has_a_context)
 {
-    const rql_options options = tls_options();
-
     EACH_ROW (row, tls_urls) {
+        rql_options options = tls_options();
         struct rqli_endpoint endpoint = {0};
 
         CHECK_OK(rqli_url_parse(&endpoint, row->name, NULL));
-        assert_int_equal(rqli_endpoint_take_tls(&endpoint, &options, NULL), row->status);
+        CHECK_OK(rqli_options_set_of_url(&options, endpoint.query, NULL));
+        assert_int_equal(rqli_endpoint_use_tls(&endpoint, &options, NULL), row->status);
         assert_null(endpoint.tls);
-        check_text(endpoint.tls_settings.ca_file, "/opt/ca"); /* also for a swarm's other URL */
         rqli_endpoint_fini(&endpoint);
     }
 }
@@ -176,8 +176,8 @@ static const struct {
              "|redis://::1|redis://u:sesame/p@h|redis://u:sesame?p@h|redis://u:sesame@h:x"},
     {"database", "redis://h/65536|redis://h/-1|redis://h/x|redis://h/1/2|redis://u:12/sesame@h"
                  "|redis://u:sesame@h/x|unix:///s?db=65536|unix:///s?db=|unix:///s?db=1&x=2"},
-    {"rediss:// knows", "rediss://h?db=1|rediss://h?tls_ca_file|rediss://h?sesame=1&tls_verify=ca"},
-    {"tls_verify is", "rediss://h?tls_verify=|rediss://h?tls_verify=sesame"},
+    {"key=value",
+     "rediss://h?tls_ca_file|rediss://h?sesame|rediss://h?=sesame|rediss://h?a=1&&b=2"},
     {"percent-encoding in the query", "rediss://h?tls_ca_file=%00|rediss://h?tls_key_file=sesame%"},
     {"query key",
      "redis://h?db=1|redis://h/1?ssl=1|redis://u:12?sesame@h|redis://u:sesame@h?sesame=1"

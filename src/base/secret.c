@@ -1,0 +1,41 @@
+#include "base/secret.h"
+
+#include <stdalign.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* In front of what the caller gets. */
+struct head {
+    alignas(max_align_t) size_t size; /* with this */
+};
+
+/* A kernel that cannot keep it out of a core file is no reason to have none. */
+void *rqli_secret_new(size_t size)
+{
+    struct head *head;
+
+    if (size > (size_t)-1 - sizeof *head) {
+        return NULL;
+    }
+    head = mmap(NULL, sizeof *head + size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                0);
+    if (head == MAP_FAILED) {
+        return NULL;
+    }
+    (void)madvise(head, sizeof *head + size, MADV_DONTDUMP);
+    head->size = sizeof *head + size;
+    return head + 1;
+}
+
+void *rqli_secret_free(void *self)
+{
+    struct head *head = self ? (struct head *)self - 1 : NULL;
+
+    if (head) {
+        size_t size = head->size;
+
+        explicit_bzero(head, size);
+        (void)munmap(head, size);
+    }
+    return NULL;
+}
