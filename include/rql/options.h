@@ -109,7 +109,11 @@ typedef struct rql_options {
     /**
      * Where the server is: `redis://user:pass@host:port/db`, `rediss://...` for the same with TLS,
      * `unix:///path?db=n`, or `local:` for one private server per user that starts when needed.
-     * Copied. Default `local:`.
+     * `redis+sentinel://user:pass@host:port,host:port/master/db` is the master that these sentinels
+     * (port 26379 if none is said) know by that name, and after a failover the next one; with
+     * `rediss+sentinel://` all of them have TLS. The login is the master's; that of the sentinels
+     * is `?sentinel_user=...&sentinel_password=...`, and `sentinel_tls=false` says that they have
+     * no TLS. Copied. Default `local:`.
      */
     const char *url;
     int64_t connect_timeout_ms; /**< Connect and log in. 1 to 600000. Default 1000. */
@@ -202,6 +206,11 @@ typedef struct rql_options {
     /** Asked for user and password at each login, in place of those in `url`; or NULL (default). */
     rql_credentials_fn credentials;
     void *credentials_data; /**< Given to `credentials`. */
+
+    /** How often the sentinels of `redis+sentinel://` are asked who the master is, besides each
+     * time that a connection is made; every 250 ms while they take it for dead. 100 to 60000.
+     * Default 1000. */
+    int64_t sentinel_check_ms;
 } rql_options;
 
 /** One pair of metadata, kept in the lock and readable by everybody. */

@@ -80,6 +80,8 @@ typedef struct rql_stats {
     int64_t tls_resumed;        /**< Of them: those that resumed a session. */
     int64_t tls_reloads_failed; /**< Certificates that had changed and could not be used; what was
                                    read before stays in use. */
+    int64_t failovers;          /**< How often another server was the master by what sentinels
+                                   say, and all connections went there. */
 } rql_stats;
 
 /**

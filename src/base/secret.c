@@ -17,8 +17,8 @@ void *rqli_secret_new(size_t size)
     if (size > (size_t)-1 - sizeof *head) {
         return NULL;
     }
-    head = mmap(NULL, sizeof *head + size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-                0);
+    head =
+        mmap(NULL, sizeof *head + size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (head == MAP_FAILED) {
         return NULL;
     }

@@ -53,6 +53,19 @@ bool rqli_parse_int(struct rqli_slice text, int64_t *out)
     return true;
 }
 
+bool rqli_parse_within(struct rqli_slice text, int min, int max, int *out)
+{
+    int64_t value;
+
+    /* No "-0". */
+    if ((text.length > 0 && text.data[0] == '-') || !rqli_parse_int(text, &value) || value < min ||
+        value > max) {
+        return false;
+    }
+    *out = (int)value;
+    return true;
+}
+
 /* From the last digit on, as the division gives them; 20 are enough for 64 bits. */
 size_t rqli_format_uint(char *out, uint64_t value)
 {

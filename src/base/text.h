@@ -19,6 +19,39 @@ static inline struct rqli_slice rqli_slice_of(const char *text)
     return (struct rqli_slice){text, strlen(text)};
 }
 
+/* Cuts so many bytes off the front. */
+static inline struct rqli_slice rqli_slice_take(struct rqli_slice *rest, size_t length)
+{
+    struct rqli_slice taken = {rest->data, length};
+
+    rest->data += length;
+    rest->length -= length;
+    return taken;
+}
+
+/* Cuts this text off the front. False: something else is there. */
+static inline bool rqli_slice_skip(struct rqli_slice *rest, const char *text)
+{
+    size_t length = strlen(text);
+
+    if (rest->length < length || memcmp(rest->data, text, length) != 0) {
+        return false;
+    }
+    (void)rqli_slice_take(rest, length);
+    return true;
+}
+
+/* The length of what is in front of the first of these bytes: all, if none is there. */
+static inline size_t rqli_slice_before(struct rqli_slice text, const char *stops)
+{
+    size_t i = 0;
+
+    while (i < text.length && !strchr(stops, text.data[i])) {
+        i++;
+    }
+    return i;
+}
+
 static inline bool rqli_slice_is(struct rqli_slice slice, const char *text)
 {
     return strlen(text) == slice.length &&
@@ -27,6 +60,9 @@ static inline bool rqli_slice_is(struct rqli_slice slice, const char *text)
 
 /* Decimal digits with an optional '-', nothing else, no overflow. */
 bool rqli_parse_int(struct rqli_slice text, int64_t *out);
+
+/* Digits alone, from min, which is not below 0, to max. */
+bool rqli_parse_within(struct rqli_slice text, int min, int max, int *out);
 
 /* Write a decimal number without terminator; return its length, at most 20. */
 size_t rqli_format_int(char *out, int64_t value);

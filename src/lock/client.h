@@ -21,6 +21,8 @@
 
 struct rqli_hosts;
 struct rqli_leases;
+struct rqli_master_watch;
+struct rqli_sentinels;
 struct rqli_stats;
 struct rqli_push_threads;
 
@@ -33,7 +35,9 @@ struct rql_client {
     char identity[RQLI_HEX_SIZE];
     struct rqli_conns conns;          /* commands of the callers */
     struct rqli_push_threads *pushes; /* pushes to the waiters */
-    struct rqli_leases *leases;       /* leases, and what the background thread does */
+    struct rqli_sentinels *sentinels; /* or NULL: the URL names the server */
+    struct rqli_master_watch *master_watch;
+    struct rqli_leases *leases; /* leases, and what the background thread does */
     struct rqli_stats *stats;
     struct rqli_freelist handles; /* of locks, to be used again */
     struct rqli_freelist transfers;

@@ -4,6 +4,7 @@
 #include "lock/client.h"
 #include "lock/hosts.h"
 #include "lock/leases.h"
+#include "lock/master_watch.h"
 #include "net/subscription.h"
 #include "observe/stats.h"
 #include "options/options.h"
@@ -22,6 +23,8 @@ static void abandon(void *self)
     rqli_conns_abandon(&client->conns);
     rqli_push_threads_abandon(client->pushes);
     rqli_leases_abandon(client->leases);
+    rqli_sentinels_abandon(client->sentinels);
+    rqli_master_watch_abandon(client->master_watch);
 }
 
 /* What the URL does not say of it. What its query says of the options goes before them, and is of
@@ -40,6 +43,23 @@ static rql_status set_up_endpoint(rql_client *client, rql_error *error)
     client->endpoint.credentials_data = client->options.credentials_data;
     status = rqli_options_set_of_url(&here, client->endpoint.query, error);
     return status ? status : rqli_endpoint_use_tls(&client->endpoint, &here, error);
+}
+
+/* Where the master is found by sentinels. */
+static rql_status set_up_sentinels(rql_client *client, rql_error *error)
+{
+    if (client->endpoint.by_sentinels.count == 0) {
+        return RQL_OK;
+    }
+    client->sentinels = rqli_sentinels_new(&client->endpoint);
+    if (client->sentinels) {
+        client->master_watch = rqli_master_watch_new(client, client->sentinels);
+    }
+    if (!client->master_watch || !rqli_master_watch_start(client->master_watch)) {
+        return rqli_fail(error, RQL_E_NOMEM, "client: no memory, descriptor or thread");
+    }
+    client->endpoint.sentinels = client->sentinels;
+    return RQL_OK;
 }
 
 /* Nothing is sent: the first connection is made by the first call, or by rql_client_connect(). So
@@ -65,6 +85,10 @@ static rql_status build(rql_client *client, rql_error *error)
     }
     if (!rqli_random_hex(client->identity)) {
         return rqli_fail(error, RQL_E_NOMEM, "client: the system gave no random numbers");
+    }
+    status = set_up_sentinels(client, error);
+    if (status) {
+        return status;
     }
     client->is_member = rqli_fork_join(&client->fork, abandon, client);
     return client->is_member ? RQL_OK : rqli_fail_nomem(error);
@@ -120,9 +144,11 @@ rql_client *rqli_client_free(rql_client *client)
     if (client->is_member) {
         rqli_fork_leave(&client->fork);
     }
+    client->master_watch = rqli_master_watch_free(client->master_watch);
     rqli_leases_free(client->leases);
     rqli_push_threads_free(client->pushes);
     rqli_conns_fini(&client->conns);
+    client->sentinels = rqli_sentinels_free(client->sentinels);
     rqli_stats_free(client->stats);
     rqli_hosts_free(client->hosts);
     rqli_freelist_fini(&client->handles);

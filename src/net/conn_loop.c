@@ -287,6 +287,7 @@ static bool start_watching(struct rqli_conn_loop *self)
 static void back_off(struct rqli_conn_loop *self)
 {
     rqli_backoff_on_failure(&self->stream.backoff, rqli_now_us(),
+                            rqli_endpoint_pause_ms(self->sock.endpoint),
                             rqli_random_below(RQLI_BACKOFF_RANDOM));
 }
 

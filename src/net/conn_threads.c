@@ -293,6 +293,7 @@ static rql_status attempt(struct rqli_conn *self, int64_t deadline_us, rql_error
         if (now_us >= limit_us || now_us < deadline_us) {
             self->shared.last_fault = fault;
             rqli_backoff_on_failure(&self->shared.stream.backoff, now_us,
+                                    rqli_endpoint_pause_ms(self->sock.endpoint),
                                     rqli_random_below(RQLI_BACKOFF_RANDOM));
         }
         if (error) {

@@ -39,7 +39,7 @@ static const struct addrinfo any_stream = {.ai_flags = AI_NUMERICSERV, .ai_sockt
  * own, which a caller whose deadline has passed leaves behind: the question is owned by both, and
  * the last one frees it. */
 struct question {
-    char *host;
+    char host[RQLI_HOST_SIZE];
     char port[PORT_TEXT_SIZE];
     struct addrinfo *list; /* these three are the caller's from ANSWERED on */
     int code;              /* of getaddrinfo() */
@@ -56,7 +56,6 @@ static void question_leave(struct question *self)
     if (self->list) {
         freeaddrinfo(self->list);
     }
-    free(self->host);
     free(self);
 }
 
@@ -112,19 +111,19 @@ static bool await_answer(struct question *self, int64_t deadline_us)
 }
 
 /* Without the host: `where` has it, and more. errno is set by the caller: rqli_fail() keeps it. */
-static rql_status fail_resolving(const struct rqli_endpoint *endpoint, int code, rql_error *error)
+static rql_status fail_resolving(const char *where, int code, rql_error *error)
 {
     char text[128];
 
-    return rqli_fail(error, RQL_E_IO, "cannot connect to %.150s: %s", endpoint->where,
+    return rqli_fail(error, RQL_E_IO, "cannot connect to %.150s: %s", where,
                      code == EAI_SYSTEM ? strerror_r(errno, text, sizeof text)
                                         : gai_strerror(code));
 }
 
 /* RQL_OK: *out is the caller's. In any case the question is left behind; what is answered too late
  * is freed by its thread. */
-static rql_status resolve_name(struct addrinfo **out, const struct rqli_endpoint *endpoint,
-                               const char *port, int64_t deadline_us, rql_error *error)
+static rql_status resolve_name(struct addrinfo **out, const struct rqli_address *address,
+                               const char *where, int64_t deadline_us, rql_error *error)
 {
     RQLI_AUTO(question_leave) struct question *question = calloc(1, sizeof *question);
 
@@ -132,39 +131,36 @@ static rql_status resolve_name(struct addrinfo **out, const struct rqli_endpoint
         return rqli_fail_nomem(error);
     }
     atomic_store_explicit(&question->n_owners, 1, memory_order_relaxed);
-    memcpy(question->port, port, sizeof question->port);
-    question->host = strdup(endpoint->host);
-    if (!question->host) {
-        return rqli_fail_nomem(error);
-    }
+    memcpy(question->host, address->host, sizeof question->host);
+    (void)snprintf(question->port, sizeof question->port, "%d", address->port);
     errno = start_asking(question);
     if (errno != 0) {
-        return fail_resolving(endpoint, EAI_SYSTEM, error);
+        return fail_resolving(where, EAI_SYSTEM, error);
     }
     if (!await_answer(question, deadline_us)) {
         errno = ETIMEDOUT;
-        return fail_resolving(endpoint, EAI_AGAIN, error);
+        return fail_resolving(where, EAI_AGAIN, error);
     }
     errno = question->sys_errno;
     if (question->code != 0) {
-        return fail_resolving(endpoint, question->code, error);
+        return fail_resolving(where, question->code, error);
     }
     *out = RQLI_GIVE(question->list);
     return RQL_OK;
 }
 
-static rql_status resolve(struct addrinfo **out, const struct rqli_endpoint *endpoint,
-                          int64_t deadline_us, rql_error *error)
+static rql_status resolve(struct addrinfo **out, const struct rqli_address *address,
+                          const char *where, int64_t deadline_us, rql_error *error)
 {
     struct addrinfo numeric = any_stream;
     char port[PORT_TEXT_SIZE];
 
-    (void)snprintf(port, sizeof port, "%d", endpoint->port);
+    (void)snprintf(port, sizeof port, "%d", address->port);
     numeric.ai_flags |= AI_NUMERICHOST;
-    if (getaddrinfo(endpoint->host, port, &numeric, out) == 0) {
+    if (getaddrinfo(address->host, port, &numeric, out) == 0) {
         return RQL_OK; /* an address: no server is asked, no thread needed */
     }
-    return resolve_name(out, endpoint, port, deadline_us, error);
+    return resolve_name(out, address, where, deadline_us, error);
 }
 
 /* ---- addresses to sockets ---- */
@@ -330,8 +326,8 @@ int rqli_connect_unix(const char *path, int64_t deadline_us)
 }
 
 /* Not for `local:`, where rqli_local_join() finds the server and connects. */
-rql_status rqli_connect(const struct rqli_endpoint *endpoint, int64_t deadline_us, int *out_fd,
-                        rql_error *error)
+rql_status rqli_connect(const struct rqli_endpoint *endpoint, const struct rqli_address *to,
+                        int64_t deadline_us, int *out_fd, rql_error *error)
 {
     RQLI_AUTO(freeaddrinfo) struct addrinfo *list = NULL;
     RQLI_AUTO(rqli_fd_close) int fd = -1;
@@ -341,7 +337,7 @@ rql_status rqli_connect(const struct rqli_endpoint *endpoint, int64_t deadline_u
     if (endpoint->kind == RQLI_ENDPOINT_UNIX) {
         fd = rqli_connect_unix(endpoint->path, deadline_us);
     } else {
-        status = resolve(&list, endpoint, deadline_us, error);
+        status = resolve(&list, to, endpoint->where, deadline_us, error);
         if (status) {
             return status;
         }

@@ -33,17 +33,25 @@ rql_status rqli_endpoint_use_tls(struct rqli_endpoint *self, const rql_options *
     return rqli_tls_context_new(&self->tls, &self->tls_settings, self->stats, error);
 }
 
+static void wipe(char *password)
+{
+    if (password) {
+        explicit_bzero(password, strlen(password));
+        free(password);
+    }
+}
+
 void rqli_endpoint_fini(struct rqli_endpoint *self)
 {
-    if (self->password) {
-        explicit_bzero(self->password, strlen(self->password));
-    }
+    wipe(self->password);
+    wipe(self->by_sentinels.password);
     self->tls = rqli_tls_context_free(self->tls);
-    free(self->host);
     free(self->path);
     free(self->user);
-    free(self->password);
+    free(self->by_sentinels.master);
+    free(self->by_sentinels.user);
+    self->by_sentinels = (struct rqli_sentinel_hosts){0};
     free(self->where);
     free(self->query);
-    self->host = self->path = self->user = self->password = self->where = self->query = NULL;
+    self->path = self->user = self->password = self->where = self->query = NULL;
 }

@@ -5,15 +5,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/scope.h"
-#include "net/connect.h"
+#include "net/ask.h"
 #include "net/decode.h"
+#include "net/sentinels.h"
 #include "net/socket.h"
-#include "net/tls.h"
 #include "net/url.h"
 #include "wire/answer.h"
 #include "wire/command.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +40,9 @@ enum question {
 
 /* More than all words of a login have: a URL has up to 4096 bytes, as a password of its own. */
 enum { WORDS_SIZE = 8192 };
+
+/* So old may be what a sentinel said: many connections may be made at a time. */
+enum { FRESH_US = 100000 };
 
 /* One login: what was asked, for each reply in its order, and where the replies go. */
 struct login {
@@ -304,67 +306,18 @@ static rql_status take_reply(struct login *self, enum question question,
     return RQL_OK;
 }
 
-/* errno says why, unless `why` does, or TLS: a server refuses a certificate of ours behind the
- * handshake. */
-static rql_status broken(const struct login *self, const char *why, rql_error *error)
-{
-    const char *reason = rqli_tls_reason(self->sock->tls);
-    char text[128];
-
-    if (reason) {
-        return rqli_tls_fail(error, RQL_E_TLS, self->sock->endpoint->where, reason);
-    }
-    return rqli_fail(error, RQL_E_IO, "cannot log in to %s: %s", self->sock->endpoint->where,
-                     why ? why : strerror_r(errno, text, sizeof text));
-}
-
-static rql_status read_reply(struct login *self, int64_t deadline_us, struct rqli_reply *reply,
-                             rql_error *error)
-{
-    for (;;) {
-        int state = rqli_decoder_next(&self->sock->decoder, &self->arena, reply);
-
-        if (state < 0) {
-            return rqli_fail(error, RQL_E_PROTOCOL, "%s: what answers there is no Redis or Valkey",
-                             self->sock->endpoint->where);
-        }
-        if (state > 0) {
-            return RQL_OK;
-        }
-        if (rqli_socket_read(self->sock, deadline_us, 0) == RQLI_SOCKET_BROKEN) {
-            return broken(self, NULL, error);
-        }
-        if (rqli_now_us() >= deadline_us) {
-            errno = ETIMEDOUT;
-            return broken(self, "no answer in time", error);
-        }
-    }
-}
-
 /* Sends what was written, and takes the replies. It stops at the first that fails the login: the
  * socket is closed then, so nobody can take the rest for his own. Behind a HELLO that was in vain
  * they say nothing: all is asked again. */
 static rql_status ask_server(struct login *self, int64_t deadline_us, rql_error *error)
 {
     const bool had_old_words = self->needs_old_words;
-    rql_status status = RQL_OK;
-    bool is_sent;
+    rql_status status = rqli_ask_send(self->sock, &self->command, deadline_us, error);
 
-    if (self->command.failed) {
-        return rqli_fail_nomem(error);
-    }
-    is_sent = rqli_socket_send(self->sock, self->command.data, self->command.length, deadline_us);
-    if (!is_sent) {
-        int sys_errno = errno;
-
-        (void)rqli_socket_read(self->sock, 0, 0); /* that our certificate is refused, perhaps */
-        errno = sys_errno;
-        return broken(self, NULL, error);
-    }
     for (int i = 0; !status && i < self->command.n_commands; i++) {
         struct rqli_reply reply = {0};
 
-        status = read_reply(self, deadline_us, &reply, error);
+        status = rqli_ask_read(self->sock, &self->arena, &reply, deadline_us, error);
         if (!status && self->needs_old_words == had_old_words) {
             status = take_reply(self, self->sent[i], &reply, error);
         }
@@ -454,32 +407,74 @@ static rql_status log_in(struct rqli_socket *sock, const struct rqli_seat *prede
     return status;
 }
 
+/* HELLO has said who it is; what sentinels say may be late, or early. */
+static rql_status check_master(struct rqli_socket *sock, const struct rqli_master_claim *claim,
+                               rql_error *error)
+{
+    const char *where = sock->endpoint->where;
+
+    if (sock->is_read_only) {
+        return rqli_fail(error, RQL_E_READ_ONLY, "%.150s: the server named is no master", where);
+    }
+    if (!rqli_sentinels_confirm(sock->endpoint->sentinels, sock, claim)) {
+        return rqli_fail(error, RQL_E_IO, "%.150s: another server is the master by now", where);
+    }
+    return RQL_OK;
+}
+
+/* The sentinels are part of what the others say of the place. */
+static void name_node(const struct rqli_socket *sock, rql_error *error)
+{
+    char text[RQLI_ADDRESS_TEXT_SIZE];
+    size_t length;
+
+    if (error) {
+        length = strlen(error->message);
+        (void)snprintf(error->message + length, sizeof error->message - length, " (%s)",
+                       rqli_address_print(&sock->node, text));
+    }
+}
+
+static rql_status find_and_log_in(struct rqli_socket *sock, const struct rqli_seat *predecessor,
+                                  int64_t deadline_us, struct rqli_clock_reading *reading_out,
+                                  rql_error *error)
+{
+    struct rqli_sentinels *sentinels = sock->endpoint->sentinels;
+    struct rqli_master_claim claim = {.address = sock->endpoint->address};
+    rql_status status = RQL_OK;
+
+    if (sentinels) {
+        status =
+            rqli_sentinels_find(sentinels, rqli_now_us() - FRESH_US, deadline_us, &claim, error);
+    }
+    if (status) {
+        return status;
+    }
+    sock->node = claim.address;
+    status = rqli_ask_open(sock, deadline_us, error);
+    if (!status) {
+        status = log_in(sock, predecessor, deadline_us, reading_out, error);
+    }
+    if (!status && sentinels) {
+        status = check_master(sock, &claim, error);
+    }
+    if (status && sentinels) {
+        name_node(sock, error);
+    }
+    return status;
+}
+
 /* The seat is new with each connection: the predecessor's is the caller's copy. */
 rql_status rqli_login(struct rqli_socket *sock, const struct rqli_seat *predecessor,
                       int64_t deadline_us, struct rqli_clock_reading *reading_out, rql_error *error)
 {
-    const struct rqli_endpoint *endpoint = sock->endpoint;
-    int fd = -1;
-    rql_status status = endpoint->kind == RQLI_ENDPOINT_LOCAL
-                            ? rqli_local_join(endpoint->path, deadline_us, &fd, error)
-                            : rqli_connect(endpoint, deadline_us, &fd, error);
+    rql_status status;
 
-    if (status) {
-        return status;
-    }
-    sock->fd = fd;
-    sock->read_limit_us = 0;
     sock->seat = (struct rqli_seat){0};
     sock->is_read_only = false;
-    status = rqli_decoder_init(&sock->decoder) ? RQL_OK : rqli_fail_nomem(error);
-    if (!status && endpoint->tls) {
-        status = rqli_tls_open(endpoint, fd, deadline_us, &sock->tls, error);
-    }
-    if (!status) {
-        status = log_in(sock, predecessor, deadline_us, reading_out, error);
-    }
+    status = find_and_log_in(sock, predecessor, deadline_us, reading_out, error);
     if (status) {
-        rqli_socket_close(sock); /* also the decoder, if there is one */
+        rqli_socket_close(sock); /* closed already is fine */
     }
     return status;
 }

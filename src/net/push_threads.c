@@ -265,6 +265,7 @@ static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
         rqli_subscription_on_opened(&self->shared.subscription, &self->sock);
     } else {
         rqli_backoff_on_failure(&self->shared.backoff, rqli_now_us(),
+                                rqli_endpoint_pause_ms(self->sock.endpoint),
                                 rqli_random_below(RQLI_BACKOFF_RANDOM));
     }
 }

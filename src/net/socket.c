@@ -23,6 +23,7 @@ void rqli_socket_close(struct rqli_socket *self)
 {
     int fd = self->fd;
 
+    rqli_master_leave(&self->of_master);
     /* First forgotten, then closed: a fork in between must not have the child close the number,
      * which may be the host's by then. */
     self->fd = -1;

@@ -5,6 +5,7 @@
  * owner says who may read and who may write. */
 
 #include "net/decode.h"
+#include "net/master.h"
 #include "wire/command.h"
 
 #include <sys/types.h>
@@ -24,11 +25,13 @@ struct rqli_seat {
 
 struct rqli_socket {
     const struct rqli_endpoint *endpoint;
-    int fd;                /* -1: closed */
-    struct rqli_tls *tls;  /* NULL: in the clear */
-    int64_t read_limit_us; /* SO_RCVTIMEO as it is set */
+    struct rqli_address node; /* of TCP: whom it leads, or led, to */
+    int fd;                   /* -1: closed */
+    struct rqli_tls *tls;     /* NULL: in the clear */
+    int64_t read_limit_us;    /* SO_RCVTIMEO as it is set */
     struct rqli_seat seat;
-    bool is_read_only; /* the server took no write at login */
+    bool is_read_only;                 /* the server took no write at login */
+    struct rqli_master_conn of_master; /* where sentinels say who that is */
     struct rqli_decoder decoder;
 };
 

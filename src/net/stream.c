@@ -8,14 +8,15 @@
 
 /* The longest pause is doubled within these bounds; the pause itself is at random below it, but not
  * less than 1 ms. */
-enum { BACKOFF_FIRST_MS = 10, BACKOFF_LAST_MS = 2000 };
+enum { BACKOFF_FIRST_MS = 10 };
 
-void rqli_backoff_on_failure(struct rqli_backoff *self, int64_t now_us, uint32_t random)
+void rqli_backoff_on_failure(struct rqli_backoff *self, int64_t now_us, int64_t longest_ms,
+                             uint32_t random)
 {
     int64_t ms = self->ms * 2;
 
     ms = ms < BACKOFF_FIRST_MS ? BACKOFF_FIRST_MS : ms;
-    self->ms = ms < BACKOFF_LAST_MS ? ms : BACKOFF_LAST_MS;
+    self->ms = ms < longest_ms ? ms : longest_ms;
     self->next_us = rqli_after_ms(now_us, 1 + self->ms * random / RQLI_BACKOFF_RANDOM);
 }
 

@@ -23,8 +23,9 @@ struct rqli_backoff {
 
 enum { RQLI_BACKOFF_RANDOM = 65536 };
 
-/* random: below RQLI_BACKOFF_RANDOM. */
-void rqli_backoff_on_failure(struct rqli_backoff *self, int64_t now_us, uint32_t random);
+/* longest_ms: it is not doubled beyond that. random: below RQLI_BACKOFF_RANDOM. */
+void rqli_backoff_on_failure(struct rqli_backoff *self, int64_t now_us, int64_t longest_ms,
+                             uint32_t random);
 
 /* One call in flight. Part of what its driver keeps of it. */
 struct rqli_stream_call {

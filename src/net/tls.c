@@ -35,8 +35,9 @@
 enum { RECORD_BYTES = 16384, REASON_SIZE = 128 };
 
 struct rqli_tls {
-    pthread_mutex_t mutex; /* of the three behind it, once the handshake is over */
+    pthread_mutex_t mutex; /* of ssl, in and out, once the handshake is over */
     SSL *ssl;
+    struct rqli_tls_context *context;
     BIO *in;  /* from the kernel; owned by ssl */
     BIO *out; /* to the kernel; owned by ssl */
 
@@ -218,8 +219,8 @@ static bool receive(struct rqli_tls *self, int fd, int64_t deadline_us)
 }
 
 /* No other thread knows of it yet. What the last step wants said, an alert, is still sent. */
-static rql_status shake_hands(struct rqli_tls *self, int fd, const char *where, int64_t deadline_us,
-                              rql_error *error)
+rql_status rqli_tls_shake_hands(struct rqli_tls *self, int fd, const char *where,
+                                int64_t deadline_us, rql_error *error)
 {
     char text[128];
     int code;
@@ -244,6 +245,7 @@ static rql_status shake_hands(struct rqli_tls *self, int fd, const char *where, 
                                                 : strerror_r(errno, text, sizeof text));
         }
     } while (code != SSL_ERROR_NONE);
+    rqli_tls_context_on_open(self->context, self->ssl);
     return RQL_OK;
 }
 
@@ -262,7 +264,7 @@ static bool set_name(SSL *ssl, const char *name, bool is_checked)
 }
 
 /* False: no memory. The BIOs are the SSL object's as soon as both are there. */
-static bool set_up(struct rqli_tls *self, const struct rqli_endpoint *endpoint)
+static bool set_up(struct rqli_tls *self, const struct rqli_endpoint *endpoint, const char *host)
 {
     const struct rqli_tls_settings *settings = &endpoint->tls_settings;
 
@@ -279,7 +281,7 @@ static bool set_up(struct rqli_tls *self, const struct rqli_endpoint *endpoint)
     }
     SSL_set_bio(self->ssl, self->in, self->out);
     SSL_set_connect_state(self->ssl);
-    return set_name(self->ssl, settings->server_name ? settings->server_name : endpoint->host,
+    return set_name(self->ssl, settings->server_name ? settings->server_name : host,
                     settings->verify == RQL_TLS_FULL);
 }
 
@@ -300,8 +302,8 @@ struct rqli_tls *rqli_tls_free(struct rqli_tls *self)
 
 RQLI_DEFINE_AUTO(struct rqli_tls *, rqli_tls_free);
 
-rql_status rqli_tls_open(const struct rqli_endpoint *endpoint, int fd, int64_t deadline_us,
-                         struct rqli_tls **out, rql_error *error)
+rql_status rqli_tls_new(struct rqli_tls **out, const struct rqli_endpoint *endpoint,
+                        const char *host, rql_error *error)
 {
     RQLI_AUTO(rqli_tls_free) struct rqli_tls *self = NULL;
     rql_status status = rqli_tls_context_read(endpoint->tls, endpoint->where, error);
@@ -314,15 +316,11 @@ rql_status rqli_tls_open(const struct rqli_endpoint *endpoint, int fd, int64_t d
         return rqli_fail_nomem(error);
     }
     (void)pthread_mutex_init(&self->mutex, NULL);
-    if (!set_up(self, endpoint)) {
+    self->context = endpoint->tls;
+    if (!set_up(self, endpoint, host)) {
         ERR_clear_error();
         return rqli_fail_nomem(error);
     }
-    status = shake_hands(self, fd, endpoint->where, deadline_us, error);
-    if (status) {
-        return status;
-    }
-    rqli_tls_context_on_open(endpoint->tls, self->ssl);
     *out = RQLI_GIVE(self);
     return RQL_OK;
 }

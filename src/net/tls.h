@@ -19,12 +19,16 @@ struct rqli_endpoint;
 /* One connection's session. */
 struct rqli_tls;
 
-/* The handshake with an endpoint of TLS, on a connected socket that nobody else uses. Files that
- * have changed are read anew; where that fails what was read before stays in use. RQL_OK: *out is
- * the caller's, and the server is who it should be. RQL_E_TLS: it is not, or a file cannot be used;
- * RQL_E_IO: the connection ended or the deadline passed; RQL_E_NOMEM. */
-rql_status rqli_tls_open(const struct rqli_endpoint *endpoint, int fd, int64_t deadline_us,
-                         struct rqli_tls **out, rql_error *error);
+/* For a connection to this host. Files that have changed are read anew; where that fails what was
+ * read before stays in use. RQL_OK: *out is the caller's. RQL_E_TLS: a file cannot be used;
+ * RQL_E_NOMEM. */
+rql_status rqli_tls_new(struct rqli_tls **out, const struct rqli_endpoint *endpoint,
+                        const char *host, rql_error *error);
+
+/* The handshake, on a connected socket that nobody else uses. RQL_OK: the server is who it should
+ * be. RQL_E_TLS: it is not; RQL_E_IO: the connection ended or the deadline passed; RQL_E_NOMEM. */
+rql_status rqli_tls_shake_hands(struct rqli_tls *self, int fd, const char *where,
+                                int64_t deadline_us, rql_error *error);
 
 /* Says nothing to the server; the session can be resumed. NULL is fine. */
 struct rqli_tls *rqli_tls_free(struct rqli_tls *self);

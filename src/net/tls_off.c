@@ -24,13 +24,22 @@ struct rqli_tls_context *rqli_tls_context_free(struct rqli_tls_context *self)
     return NULL;
 }
 
-rql_status rqli_tls_open(const struct rqli_endpoint *endpoint, int fd, int64_t deadline_us,
-                         struct rqli_tls **out, rql_error *error)
+rql_status rqli_tls_new(struct rqli_tls **out, const struct rqli_endpoint *endpoint,
+                        const char *host, rql_error *error)
 {
-    (void)endpoint;
-    (void)fd;
-    (void)deadline_us;
     (void)out;
+    (void)endpoint;
+    (void)host;
+    return rqli_fail(error, RQL_E_UNSUPPORTED, "no TLS in this build");
+}
+
+rql_status rqli_tls_shake_hands(struct rqli_tls *self, int fd, const char *where,
+                                int64_t deadline_us, rql_error *error)
+{
+    (void)self;
+    (void)fd;
+    (void)where;
+    (void)deadline_us;
     return rqli_fail(error, RQL_E_UNSUPPORTED, "no TLS in this build");
 }
 

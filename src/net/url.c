@@ -9,21 +9,20 @@
 #include "base/error.h"
 #include "base/text.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-/* HOST_BYTES_MAX: no name of DNS is longer. */
 enum {
     URL_BYTES_MAX = 4096,
-    HOST_BYTES_MAX = 253,
     PORT_DEFAULT = 6379,
-    PORT_MAX = 65535,
+    SENTINEL_PORT_DEFAULT = 26379,
     DATABASE_MAX = 65535,
     DATABASE_TEXT_SIZE = 16,
 };
+
+#define SENTINEL_FORM "redis+sentinel://host:port,host:port/master"
 
 struct parts {
     struct rqli_slice login; /* user[:password] */
@@ -32,53 +31,21 @@ struct parts {
     struct rqli_slice query; /* behind '?', or empty */
 };
 
-/* Cuts so many bytes off the front. */
-static struct rqli_slice take(struct rqli_slice *rest, size_t length)
-{
-    struct rqli_slice taken = {rest->data, length};
-
-    rest->data += length;
-    rest->length -= length;
-    return taken;
-}
-
-static bool skip(struct rqli_slice *rest, const char *prefix)
-{
-    size_t length = strlen(prefix);
-
-    if (rest->length < length || memcmp(rest->data, prefix, length) != 0) {
-        return false;
-    }
-    (void)take(rest, length);
-    return true;
-}
-
-/* All of it, if none of these bytes is there. */
-static size_t length_before(struct rqli_slice text, const char *stops)
-{
-    size_t i = 0;
-
-    while (i < text.length && !strchr(stops, text.data[i])) {
-        i++;
-    }
-    return i;
-}
-
 /* What stands behind "scheme://". A raw '@' in the password is forgiven: the last one counts. A raw
  * '/' or '?' is not: the first one ends the host. */
 static struct parts split(struct rqli_slice rest)
 {
-    struct rqli_slice authority = take(&rest, length_before(rest, "/?"));
+    struct rqli_slice authority = rqli_slice_take(&rest, rqli_slice_before(rest, "/?"));
     const char *at = memrchr(authority.data, '@', authority.length);
     struct parts parts = {.login = {authority.data, 0}};
 
     if (at) {
-        parts.login = take(&authority, (size_t)(at - authority.data));
-        (void)take(&authority, 1);
+        parts.login = rqli_slice_take(&authority, (size_t)(at - authority.data));
+        (void)rqli_slice_take(&authority, 1);
     }
     parts.host = authority;
-    parts.path = take(&rest, length_before(rest, "?"));
-    (void)skip(&rest, "?");
+    parts.path = rqli_slice_take(&rest, rqli_slice_before(rest, "?"));
+    (void)rqli_slice_skip(&rest, "?");
     parts.query = rest;
     return parts;
 }
@@ -96,7 +63,7 @@ static int hex_value(char digit)
  * text is not empty. */
 static int take_byte(struct rqli_slice *rest)
 {
-    struct rqli_slice code = take(rest, 1);
+    struct rqli_slice code = rqli_slice_take(rest, 1);
     int high;
     int low;
 
@@ -106,7 +73,7 @@ static int take_byte(struct rqli_slice *rest)
     if (rest->length < 2) {
         return -1;
     }
-    code = take(rest, 2);
+    code = rqli_slice_take(rest, 2);
     high = hex_value(code.data[0]);
     low = hex_value(code.data[1]);
     return high < 0 || low < 0 || high + low == 0 ? -1 : high * 16 + low;
@@ -140,8 +107,8 @@ static rql_status decode(char **out, struct rqli_slice text, const char *part, r
  * ":" alone: no password, and no AUTH is sent. */
 static rql_status read_login(struct rqli_endpoint *self, struct rqli_slice login, rql_error *error)
 {
-    struct rqli_slice user = take(&login, length_before(login, ":"));
-    bool has_password = skip(&login, ":");
+    struct rqli_slice user = rqli_slice_take(&login, rqli_slice_before(login, ":"));
+    bool has_password = rqli_slice_skip(&login, ":");
     rql_status status = RQL_OK;
 
     if (user.length > 0 && !has_password) {
@@ -157,50 +124,12 @@ static rql_status read_login(struct rqli_endpoint *self, struct rqli_slice login
     return status;
 }
 
-/* No "-0". */
-static bool parse_number(struct rqli_slice text, int min, int max, int *out)
-{
-    int64_t value;
-
-    if (length_before(text, "-") < text.length || !rqli_parse_int(text, &value) || value < min ||
-        value > max) {
-        return false;
-    }
-    *out = (int)value;
-    return true;
-}
-
 static rql_status read_database(struct rqli_endpoint *self, struct rqli_slice text,
                                 rql_error *error)
 {
-    if (!parse_number(text, 0, DATABASE_MAX, &self->database)) {
+    if (!rqli_parse_within(text, 0, DATABASE_MAX, &self->database)) {
         return rqli_fail(error, RQL_E_INVALID, "url: the database is no number from 0 to %d",
                          DATABASE_MAX);
-    }
-    return RQL_OK;
-}
-
-/* Takes the host from the front; an address in brackets, a name, or nothing, which is this machine.
- * *rest is what follows: the port with its ':', or nothing, if the URL is right. */
-static rql_status read_host(struct rqli_endpoint *self, struct rqli_slice *rest, rql_error *error)
-{
-    static const char allowed[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
-    bool has_brackets = skip(rest, "[");
-    struct rqli_slice host = take(rest, length_before(*rest, has_brackets ? "]" : ":"));
-    struct in6_addr address;
-    bool is_valid;
-
-    self->host = host.length > 0 ? strndup(host.data, host.length) : strdup("127.0.0.1");
-    if (!self->host) {
-        return rqli_fail_nomem(error);
-    }
-    is_valid = has_brackets ? skip(rest, "]") && inet_pton(AF_INET6, self->host, &address) == 1
-                            : host.length <= HOST_BYTES_MAX &&
-                                  strspn(self->host, allowed) == strlen(self->host);
-    if (!is_valid) {
-        return rqli_fail(error, RQL_E_INVALID,
-                         "url: the host is no name, IPv4 address or [IPv6 address]");
     }
     return RQL_OK;
 }
@@ -222,10 +151,40 @@ static rql_status name_server(struct rqli_endpoint *self, const char *scheme,
     return RQL_OK;
 }
 
-/* Options, by name: what they mean is the business of whoever has the table of them. A key has no
- * encoding. */
+/* What the query says of sentinels. False: the key is none of theirs. */
+static bool read_sentinel_key(struct rqli_sentinel_hosts *hosts, struct rqli_slice key,
+                              struct rqli_slice value, rql_status *status, rql_error *error)
+{
+    bool is_user = rqli_slice_is(key, "sentinel_user");
+
+    if (is_user || rqli_slice_is(key, "sentinel_password")) {
+        char **text = is_user ? &hosts->user : &hosts->password;
+
+        if (*text) {
+            *status = rqli_fail(error, RQL_E_INVALID, "url: a query key of sentinels stands twice");
+        } else {
+            *status = decode(text, value, "query", error);
+        }
+        return true;
+    }
+    if (!rqli_slice_is(key, "sentinel_tls")) {
+        return false;
+    }
+    if (rqli_slice_is(value, "false")) {
+        hosts->is_tls = false;
+    } else if (!rqli_slice_is(value, "true") || !hosts->is_tls) {
+        *status =
+            rqli_fail(error, RQL_E_INVALID,
+                      "url: sentinel_tls is true or false, and true needs rediss+sentinel://");
+    }
+    return true;
+}
+
+/* The rest are options, by name: what they mean is the business of whoever has the table of them. A
+ * key has no encoding. */
 static rql_status read_query(struct rqli_endpoint *self, struct rqli_slice query, rql_error *error)
 {
+    struct rqli_sentinel_hosts *hosts = &self->by_sentinels;
     char *next = calloc(1, query.length + sizeof "=");
     rql_status status = RQL_OK;
 
@@ -234,16 +193,18 @@ static rql_status read_query(struct rqli_endpoint *self, struct rqli_slice query
         return rqli_fail_nomem(error);
     }
     while (!status && query.length > 0) {
-        struct rqli_slice value = take(&query, length_before(query, "&"));
-        struct rqli_slice key = take(&value, length_before(value, "="));
+        struct rqli_slice value = rqli_slice_take(&query, rqli_slice_before(query, "&"));
+        struct rqli_slice key = rqli_slice_take(&value, rqli_slice_before(value, "="));
 
-        (void)skip(&query, "&");
-        if (!skip(&value, "=") || key.length == 0) {
+        (void)rqli_slice_skip(&query, "&");
+        if (!rqli_slice_skip(&value, "=") || key.length == 0) {
             return rqli_fail(error, RQL_E_INVALID, "url: a query is key=value, with & between two");
         }
-        memcpy(next, key.data, key.length);
-        next += key.length + 1;
-        status = decode_to(&next, value, "query", error);
+        if (hosts->count == 0 || !read_sentinel_key(hosts, key, value, &status, error)) {
+            memcpy(next, key.data, key.length);
+            next += key.length + 1;
+            status = decode_to(&next, value, "query", error);
+        }
     }
     return status;
 }
@@ -251,36 +212,100 @@ static rql_status read_query(struct rqli_endpoint *self, struct rqli_slice query
 /* redis[s]://[[user]:password@][host][:port][/database]. No path and "/" are database 0. */
 static rql_status read_tcp(struct rqli_endpoint *self, struct parts parts, rql_error *error)
 {
+    char place[RQLI_ADDRESS_TEXT_SIZE];
     rql_status status = read_login(self, parts.login, error);
 
     if (!status) {
-        status = read_host(self, &parts.host, error);
+        status = rqli_address_take(&self->address, &parts.host, PORT_DEFAULT, error);
     }
-    self->port = PORT_DEFAULT;
-    if (!status && parts.host.length > 0 &&
-        (!skip(&parts.host, ":") || !parse_number(parts.host, 1, PORT_MAX, &self->port))) {
-        status =
-            rqli_fail(error, RQL_E_INVALID, "url: the port is no number from 1 to %d", PORT_MAX);
+    if (!status && parts.host.length > 0) {
+        status = rqli_fail(error, RQL_E_INVALID,
+                           "url: several hosts are sentinels, as in " SENTINEL_FORM);
     }
-    if (!status && skip(&parts.path, "/") && parts.path.length > 0) {
+    if (!status && rqli_slice_skip(&parts.path, "/") && parts.path.length > 0) {
         status = read_database(self, parts.path, error);
     }
     if (!status && self->is_tls) {
         status = read_query(self, parts.query, error);
     } else if (!status && parts.query.length > 0) {
         status = rqli_fail(error, RQL_E_INVALID,
-                           "url: unknown query key; redis:// takes the database as /db");
+                           "url: unknown query key; redis:// takes the database as /db, and "
+                           "sentinels are " SENTINEL_FORM);
     }
     if (!status) {
-        bool is_v6 = strchr(self->host, ':') != NULL;
-        char place[HOST_BYTES_MAX + sizeof "[]:65535"];
-
-        (void)snprintf(place, sizeof place, "%s%s%s:%d", is_v6 ? "[" : "", self->host,
-                       is_v6 ? "]" : "", self->port);
-        status = name_server(self, self->is_tls ? "rediss://" : "redis://", rqli_slice_of(place),
-                             "/", error);
+        status = name_server(self, self->is_tls ? "rediss://" : "redis://",
+                             rqli_slice_of(rqli_address_print(&self->address, place)), "/", error);
     }
     return status;
+}
+
+static rql_status read_sentinels(struct rqli_sentinel_hosts *self, struct rqli_slice list,
+                                 rql_error *error)
+{
+    bool goes_on = true;
+
+    while (goes_on) {
+        rql_status status = RQL_E_INVALID;
+
+        if (self->count < RQLI_SENTINELS_MAX) {
+            status =
+                rqli_address_take(&self->each[self->count++], &list, SENTINEL_PORT_DEFAULT, error);
+        } else {
+            (void)rqli_fail(error, RQL_E_INVALID, "url: more than %d sentinels",
+                            RQLI_SENTINELS_MAX);
+        }
+        if (status) {
+            return status;
+        }
+        goes_on = rqli_slice_skip(&list, ",");
+    }
+    return RQL_OK;
+}
+
+/* /master[/database] */
+static rql_status read_master(struct rqli_endpoint *self, struct rqli_slice path, rql_error *error)
+{
+    struct rqli_slice name;
+    rql_status status;
+
+    (void)rqli_slice_skip(&path, "/");
+    name = rqli_slice_take(&path, rqli_slice_before(path, "/"));
+    if (name.length == 0) {
+        return rqli_fail(error, RQL_E_INVALID,
+                         "url: the name of the master is missing, as in " SENTINEL_FORM);
+    }
+    status = decode(&self->by_sentinels.master, name, "path", error);
+    if (!status && rqli_slice_skip(&path, "/") && path.length > 0) {
+        status = read_database(self, path, error);
+    }
+    return status;
+}
+
+/* redis[s]+sentinel://[[user]:password@]host[:port][,host[:port]...]/master[/database][?query]. The
+ * login is the master's; that of the sentinels is in the query. */
+static rql_status read_by_sentinels(struct rqli_endpoint *self, struct parts parts,
+                                    rql_error *error)
+{
+    struct rqli_slice place = parts.host;
+    rql_status status = read_login(self, parts.login, error);
+
+    self->by_sentinels.is_tls = self->is_tls;
+    if (!status) {
+        status = read_sentinels(&self->by_sentinels, parts.host, error);
+    }
+    if (!status) {
+        status = read_master(self, parts.path, error);
+    }
+    if (!status) {
+        status = read_query(self, parts.query, error);
+    }
+    /* As written in the URL, so that decoded control bytes cannot break up a message; the path is
+     * behind the hosts there. */
+    (void)rqli_slice_skip(&parts.path, "/");
+    place.length = (size_t)(parts.path.data + rqli_slice_before(parts.path, "/") - place.data);
+    return status ? status
+                  : name_server(self, self->is_tls ? "rediss+sentinel://" : "redis+sentinel://",
+                                place, "/", error);
 }
 
 /* connect() would cut it off, or take it as relative to a folder that may change. */
@@ -313,7 +338,7 @@ static rql_status read_unix(struct rqli_endpoint *self, struct parts parts, rql_
         status = check_socket_path(self->path, error);
     }
     if (!status && parts.query.length > 0) {
-        status = skip(&parts.query, "db=")
+        status = rqli_slice_skip(&parts.query, "db=")
                      ? read_database(self, parts.query, error)
                      : rqli_fail(error, RQL_E_INVALID, "url: unknown query key; only db is known");
     }
@@ -353,6 +378,19 @@ static rql_status read_local(struct rqli_endpoint *self, struct rqli_slice rest,
 /* After a failure some fields are set: the caller frees them. */
 static rql_status read_url(struct rqli_endpoint *self, struct rqli_slice url, rql_error *error)
 {
+    static const struct {
+        const char *prefix;
+        enum rqli_endpoint_kind kind;
+        bool is_tls;
+        rql_status (*read)(struct rqli_endpoint *self, struct parts parts, rql_error *error);
+    } schemes[] = {
+        {"redis://", RQLI_ENDPOINT_TCP, false, read_tcp},
+        {"rediss://", RQLI_ENDPOINT_TCP, true, read_tcp},
+        {"redis+sentinel://", RQLI_ENDPOINT_TCP, false, read_by_sentinels},
+        {"rediss+sentinel://", RQLI_ENDPOINT_TCP, true, read_by_sentinels},
+        {"unix://", RQLI_ENDPOINT_UNIX, false, read_unix},
+    };
+
     if (url.length > URL_BYTES_MAX) {
         return rqli_fail(error, RQL_E_INVALID, "url: longer than %d bytes", URL_BYTES_MAX);
     }
@@ -364,21 +402,20 @@ static rql_status read_url(struct rqli_endpoint *self, struct rqli_slice url, rq
                              "url: spaces, control bytes and '#' must be percent-encoded");
         }
     }
-    self->is_tls = skip(&url, "rediss://");
-    if (self->is_tls || skip(&url, "redis://")) {
-        self->kind = RQLI_ENDPOINT_TCP;
-        return read_tcp(self, split(url), error);
+    for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
+        if (rqli_slice_skip(&url, schemes[i].prefix)) {
+            self->kind = schemes[i].kind;
+            self->is_tls = schemes[i].is_tls;
+            return schemes[i].read(self, split(url), error);
+        }
     }
-    if (skip(&url, "unix://")) {
-        self->kind = RQLI_ENDPOINT_UNIX;
-        return read_unix(self, split(url), error);
-    }
-    if (skip(&url, "local:")) {
+    if (rqli_slice_skip(&url, "local:")) {
         self->kind = RQLI_ENDPOINT_LOCAL;
         return read_local(self, url, error);
     }
     return rqli_fail(error, RQL_E_INVALID,
-                     "url: unknown scheme; use redis://, rediss://, unix:// or local:");
+                     "url: unknown scheme; use redis://, rediss://, unix:// or local:, and for "
+                     "sentinels " SENTINEL_FORM);
 }
 
 /* The texts of *out are not freed: it has none yet. */

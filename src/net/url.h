@@ -3,27 +3,41 @@
 
 /* Where the server is and how to log in: a parsed URL. Constant as soon as it has its TLS. */
 
+#include "net/address.h"
 #include "net/tls_context.h"
 
 #include <rql/options.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+struct rqli_sentinels;
 struct rqli_stats;
 
 enum rqli_endpoint_kind { RQLI_ENDPOINT_TCP, RQLI_ENDPOINT_UNIX, RQLI_ENDPOINT_LOCAL };
 
+enum { RQLI_SENTINELS_MAX = 16 };
+
+/* redis+sentinel://: who is to be asked where the master is. */
+struct rqli_sentinel_hosts {
+    struct rqli_address each[RQLI_SENTINELS_MAX];
+    size_t count;   /* 0: nobody, there is one server */
+    char *master;   /* by which name they know it */
+    char *user;     /* to log in to them, or NULL */
+    char *password; /* the same; wiped */
+    bool is_tls;
+};
+
 struct rqli_endpoint {
     enum rqli_endpoint_kind kind;
-    char *host;     /* TCP: name or address */
+    struct rqli_address address; /* TCP, of one server */
+    struct rqli_sentinel_hosts by_sentinels;
     char *path;     /* UNIX: socket path; LOCAL: socket path of the private server */
     char *user;     /* or NULL */
     char *password; /* or NULL; never in a message */
     char *where;    /* for messages: the URL without user, password and query */
-    bool is_tls;    /* rediss:// */
-    char *query;    /* of rediss://: options; each key and its value terminated, "" behind them */
+    bool is_tls;    /* rediss:// and rediss+sentinel:// */
+    char *query;    /* with is_tls: options; each key and its value terminated, "" behind them */
     struct rqli_tls_settings tls_settings; /* of the options; rqli_endpoint_use_tls() */
-    int port;
     int database;
     int64_t connect_timeout_ms;
     int64_t io_timeout_ms;
@@ -32,8 +46,16 @@ struct rqli_endpoint {
     struct rqli_stats *stats;       /* of the client; connections count into them */
     rql_credentials_fn credentials; /* asked at each login, or NULL */
     void *credentials_data;
-    struct rqli_tls_context *tls; /* with is_tls */
+    struct rqli_sentinels *sentinels; /* with by_sentinels; borrowed */
+    struct rqli_tls_context *tls;     /* with is_tls */
 };
+
+/* The longest pause between two attempts to connect, at random below it. Sentinels name the new
+ * master from one moment to the next. */
+static inline int64_t rqli_endpoint_pause_ms(const struct rqli_endpoint *self)
+{
+    return self->sentinels ? 200 : 2000;
+}
 
 /* Fills everything that the URL says; the fields from connect_timeout_ms on are the caller's. *out
  * is untouched on failure. RQL_E_INVALID names the part that is wrong, without the password. */

@@ -87,7 +87,8 @@ static const struct {
 static const struct rqli_option rows[] = {
     {OF_CLIENT(url, "RQL_URL"), .kind = RQLI_OPTION_TEXT, .shown.unit = "",
      .shown.default_value = "local:",
-     .shown.range = "redis://user:pass@host:port/db, rediss://..., unix:///path?db=n or local:",
+     .shown.range = "redis[s]://user:pass@host:port/db, redis[s]+sentinel://host:port,.../master, "
+                    "unix:///path?db=n or local:",
      .shown.help = "Where the server is."},
     {OF_CLIENT(tls_verify, "RQL_TLS_VERIFY"), ONE_OF(verify_words, "full | ca | none", "full"),
      .shown.help = "What is checked of the server of rediss://: all, its certificate, nothing."},
@@ -101,6 +102,8 @@ static const struct rqli_option rows[] = {
      .may_be_empty = true, .shown.unit = "", .shown.default_value = "",
      .shown.range = "a name, or empty",
      .shown.help = "Name that the server's certificate must have; empty: the host."},
+    {OF_CLIENT(sentinel_check_ms, "RQL_SENTINEL_CHECK_MS"), WITHIN(100, 60000), DEFAULT(1000, "ms"),
+     .shown.help = "How often sentinels are asked who the master is."},
     {OF_CLIENT(connect_timeout_ms, "RQL_CONNECT_TIMEOUT_MS"), WITHIN(1, 600000),
      DEFAULT(1000, "ms"), .shown.help = "Longest time to connect and log in."},
     {OF_CLIENT(io_timeout_ms, "RQL_IO_TIMEOUT_MS"), WITHIN(1, 600000), DEFAULT(1000, "ms"),

@@ -12,12 +12,25 @@ static void must(bool condition)
     }
 }
 
+static void check_address(const struct rqli_address *address)
+{
+    must(address->host[0] && address->port >= 1 && address->port <= 65535);
+}
+
 static void check_parsed(const struct rqli_endpoint *endpoint)
 {
+    const struct rqli_sentinel_hosts *hosts = &endpoint->by_sentinels;
+
     must(endpoint->where != NULL);
-    must(endpoint->kind == RQLI_ENDPOINT_TCP ? endpoint->host && endpoint->host[0]
-                                             : endpoint->path && endpoint->path[0] == '/');
-    must(endpoint->kind != RQLI_ENDPOINT_TCP || (endpoint->port >= 1 && endpoint->port <= 65535));
+    must(hosts->count <= RQLI_SENTINELS_MAX && (hosts->count == 0 || hosts->master[0]));
+    for (size_t i = 0; i < hosts->count; i++) {
+        check_address(&hosts->each[i]);
+    }
+    if (endpoint->kind != RQLI_ENDPOINT_TCP) {
+        must(endpoint->path && endpoint->path[0] == '/' && hosts->count == 0);
+    } else if (hosts->count == 0) {
+        check_address(&endpoint->address);
+    }
     must(endpoint->database >= 0 && endpoint->database <= 65535);
     must(!endpoint->user || endpoint->password);
 }
@@ -28,10 +41,9 @@ static void check_where(const struct rqli_endpoint *endpoint)
     struct rqli_endpoint again = {0};
 
     must(rqli_url_parse(&again, endpoint->where, NULL) == RQL_OK);
-    must(again.kind == endpoint->kind && again.port == endpoint->port);
+    must(again.kind == endpoint->kind && again.by_sentinels.count == endpoint->by_sentinels.count);
     must(again.database == endpoint->database && !again.user && !again.password);
-    must(!again.host == !endpoint->host && !again.path == !endpoint->path);
-    must(!again.host || strcmp(again.host, endpoint->host) == 0);
+    must(rqli_address_is(&again.address, &endpoint->address) && !again.path == !endpoint->path);
     must(!again.path || strcmp(again.path, endpoint->path) == 0);
     must(strcmp(again.where, endpoint->where) == 0);
     rqli_endpoint_fini(&again);

@@ -293,7 +293,8 @@ def check_served_in_order(asked, held):
     for i, asking in enumerate(asked):
         held.release().check()
         held = asking.hold()
-        check(not any(later.is_over() for later in asked[i + 1:]), "a later one came first")
+        early = [later.outcome() for later in asked[i + 1:] if later.is_over()]
+        check(not early, f"a later one came first: {early}")
         tokens += held.tokens[:1]
     held.release().check()
     check_equal(tokens, sorted(set(tokens)), "tokens")

@@ -195,7 +195,8 @@ static int reach(struct rqli_endpoint endpoint)
     rql_error error = {0};
     int fd = -1;
 
-    if (rqli_connect(&endpoint, rqli_after_ms(rqli_now_us(), long_ms), &fd, &error)) {
+    if (rqli_connect(&endpoint, &endpoint.address, rqli_after_ms(rqli_now_us(), long_ms), &fd,
+                     &error)) {
         fail_msg("%s", error.message);
     }
     rqli_endpoint_fini(&endpoint);
@@ -210,8 +211,9 @@ static int miss(struct rqli_endpoint endpoint, int64_t within_ms, const char *re
     char wanted[128];
     int fd = -7;
 
-    assert_int_equal(rqli_connect(&endpoint, rqli_after_ms(start_us, within_ms), &fd, &error),
-                     RQL_E_IO);
+    assert_int_equal(
+        rqli_connect(&endpoint, &endpoint.address, rqli_after_ms(start_us, within_ms), &fd, &error),
+        RQL_E_IO);
     assert_in_range(rqli_now_us() - start_us, 0, (within_ms + slack_ms) * 1000 * wait_slowness());
     (void)snprintf(wanted, sizeof wanted, "cannot connect to %s: %s", endpoint.where, reason);
     assert_string_equal(error.message, wanted);
@@ -352,9 +354,9 @@ static void deadlines_may_have_passed_or_be_endless(void **state)
     int fd = -1;
 
     (void)state;
-    assert_int_equal(rqli_connect(&endpoint, 0, &fd, NULL), RQL_E_IO);
+    assert_int_equal(rqli_connect(&endpoint, &endpoint.address, 0, &fd, NULL), RQL_E_IO);
     assert_int_equal(fd, -1);
-    CHECK_OK(rqli_connect(&endpoint, RQLI_NEVER_US, &fd, NULL));
+    CHECK_OK(rqli_connect(&endpoint, &endpoint.address, RQLI_NEVER_US, &fd, NULL));
     rqli_endpoint_fini(&endpoint);
     (void)close(fd);
     (void)close(listener);
@@ -388,7 +390,7 @@ static void every_address_is_tried(void **state)
     names.addresses = addresses;
     fill(dead, fds);
     deadline_us = rqli_after_ms(rqli_now_us(), short_ms * 20);
-    CHECK_OK(rqli_connect(&endpoint, deadline_us, &fd, NULL));
+    CHECK_OK(rqli_connect(&endpoint, &endpoint.address, deadline_us, &fd, NULL));
     assert_true(rqli_now_us() < deadline_us);
     rqli_endpoint_fini(&endpoint);
     (void)close(fd);

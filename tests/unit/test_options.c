@@ -80,6 +80,7 @@ static const struct field fields[] = {
     {CLIENT(tls_server_name), TEXT},
     {CLIENT(credentials), LISTENER},
     {CLIENT(credentials_data), LISTENER},
+    {CLIENT(sentinel_check_ms), NUMBER, 100, 60000, 1000},
 };
 
 #define AS(member) offsetof(rql_options, member)
@@ -303,7 +304,7 @@ TEST(a_url_must_be_there)
     given.client = client;
     given.client.url = NULL;
     assert_int_equal(read_given(RQLI_OF_CLIENT), RQL_E_INVALID);
-    assert_non_null(strstr(error.message, "url is NULL; it must be redis://"));
+    assert_non_null(strstr(error.message, "url is NULL; it must be redis[s]://"));
     given.client.url = "";
     assert_int_equal(read_given(RQLI_OF_CLIENT), RQL_E_INVALID);
     assert_non_null(strstr(error.message, "url is empty"));

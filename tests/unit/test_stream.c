@@ -170,7 +170,7 @@ TEST(the_pause_doubles_up_to_a_bound)
         struct rqli_backoff backoff = {0};
 
         for (int i = 0; i < row->n_failures; i++) {
-            rqli_backoff_on_failure(&backoff, 5000, row->random);
+            rqli_backoff_on_failure(&backoff, 5000, 2000, row->random);
         }
         assert_int_equal(backoff.next_us, 5000 + row->pause_ms * 1000);
     }

@@ -75,9 +75,9 @@ TEST(a_url_says_where_and_how)
         struct rqli_endpoint endpoint = {0};
 
         CHECK_OK(rqli_url_parse(&endpoint, row->url, NULL));
-        CHECK_ALL(EQ(endpoint.kind, row->kind), EQ(endpoint.port, row->port),
+        CHECK_ALL(EQ(endpoint.kind, row->kind), EQ(endpoint.address.port, row->port),
                   EQ(endpoint.database, row->database));
-        check_text(row->kind == TCP ? endpoint.host : endpoint.path, row->place);
+        check_text(row->kind == TCP ? endpoint.address.host : endpoint.path, row->place);
         check_text(endpoint.user, row->user);
         check_text(endpoint.password, row->password);
         check_text(endpoint.where, row->where);
@@ -162,6 +162,60 @@ TEST(a_certificate_has_a_key_and_only_tls_has_a_context)
     }
 }
 
+static const struct {
+    const char *url;
+    const char *hosts; /* as they are printed, with a blank between two */
+    const char *master;
+    const char *user; /* of the sentinels */
+    const char *password;
+    bool is_tls;
+    int database;
+    const char *where;
+} sentinel_urls[] = {
+    {"redis+sentinel://a/m", "a:26379", "m", NULL, NULL, false, 0, "redis+sentinel://a/m"},
+    {"redis+sentinel:///m/", "127.0.0.1:26379", "m", NULL, NULL, false, 0, "redis+sentinel:///m"},
+    {"redis+sentinel://u:p@a:1,[::1]:2,c/m%2f/7", "a:1 [::1]:2 c:26379", "m/", NULL, NULL, false, 7,
+     "redis+sentinel://a:1,[::1]:2,c/m%2f/7"},
+    {"redis+sentinel://a,b/m?sentinel_user=x%26&sentinel_password=sesame", "a:26379 b:26379", "m",
+     "x&", "sesame", false, 0, "redis+sentinel://a,b/m"},
+    {"rediss+sentinel://a/m?tls_verify=ca", "a:26379", "m", NULL, NULL, true, 0,
+     "rediss+sentinel://a/m"},
+    {"rediss+sentinel://a/m?sentinel_tls=true", "a:26379", "m", NULL, NULL, true, 0,
+     "rediss+sentinel://a/m"},
+    {"rediss+sentinel://a/m?sentinel_tls=false&tls_verify=ca", "a:26379", "m", NULL, NULL, false, 0,
+     "rediss+sentinel://a/m"},
+};
+
+static void print_hosts(const struct rqli_sentinel_hosts *self, char *out, size_t size)
+{
+    size_t length = 0;
+    char text[RQLI_ADDRESS_TEXT_SIZE];
+
+    for (size_t i = 0; i < self->count && length < size; i++) {
+        length += (size_t)snprintf(out + length, size - length, "%s%s", i > 0 ? " " : "",
+                                   rqli_address_print(&self->each[i], text));
+    }
+}
+
+TEST(a_url_says_which_sentinels_know_the_master)
+{
+    EACH_BY (row, sentinel_urls, row->url) {
+        struct rqli_endpoint endpoint = {0};
+        const struct rqli_sentinel_hosts *found = &endpoint.by_sentinels;
+        char hosts[256] = "";
+
+        CHECK_OK(rqli_url_parse(&endpoint, row->url, NULL));
+        print_hosts(found, hosts, sizeof hosts);
+        check_text(hosts, row->hosts);
+        check_text(found->master, row->master);
+        check_text(found->user, row->user);
+        check_text(found->password, row->password);
+        CHECK_ALL(EQ(found->is_tls, row->is_tls), EQ(endpoint.database, row->database));
+        check_text(endpoint.where, row->where);
+        rqli_endpoint_fini(&endpoint);
+    }
+}
+
 /* Wrong URLs, by what the message names. */
 static const struct {
     const char *name;
@@ -193,17 +247,28 @@ static const struct {
     {"percent-encoding in the path", "unix:///a%00b|unix:///a%2"},
     {"at most 107 bytes", "unix://" PATH_107 "a"},
     {"local:", "local:x|local:?db=1"},
+    {"redis+sentinel://host:port,host:port/master",
+     "redis-sentinel://a/m|redis://a,b|redis://a:1,b:2/0|redis://a?master_name=m"
+     "|redis+sentinel://a|redis+sentinel://a/|redis+sentinel://a//1|rediss+sentinel://a,b"},
+    {"port", "redis+sentinel://a:0/m|redis+sentinel://a:1,b:x/m|redis+sentinel://a:,b/m"},
+    {"host", "redis+sentinel://a_*/m|redis+sentinel://a,[b]/m|redis+sentinel://a,%41/m"},
+    {"database", "redis+sentinel://a/m/x|redis+sentinel://u:sesame@a/m/1/2"},
+    {"more than 16 sentinels", "redis+sentinel://a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q/m"},
+    {"stands twice", "redis+sentinel://a/m?sentinel_password=sesame&sentinel_password=sesame"},
+    {"sentinel_tls", "redis+sentinel://a/m?sentinel_tls=true|rediss+sentinel://a/m?sentinel_tls=1"},
+    {"percent-encoding in the query", "redis+sentinel://a/m?sentinel_password=sesame%"},
 };
 
 static void check_bad(const char *url, const char *part)
 {
-    struct rqli_endpoint endpoint = {.port = 7, .database = 8};
+    struct rqli_endpoint endpoint = {.address.port = 7, .database = 8};
     rql_error error = {0};
 
     assert_int_equal(rqli_url_parse(&endpoint, url, &error), RQL_E_INVALID);
     assert_non_null(strstr(error.message, part));
     assert_null(strstr(error.message, "sesame"));
-    CHECK_ALL(EQ(endpoint.port, 7), EQ(endpoint.database, 8), EQ(endpoint.where != NULL, false));
+    CHECK_ALL(EQ(endpoint.address.port, 7), EQ(endpoint.database, 8),
+              EQ(endpoint.where != NULL, false));
     assert_int_equal(rqli_url_parse(&endpoint, url, NULL), RQL_E_INVALID);
 }
 

@@ -1,0 +1,126 @@
+#include "lock/master_watch.h"
+
+#include "base/clock.h"
+#include "lock/client.h"
+#include "lock/leases.h"
+#include "net/connect.h"
+#include "net/login.h"
+
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* How often they are asked while the master does not answer. */
+enum { DOWN_MS = 250 };
+
+/* A server that a sentinel names, and that is not the one in use: if it says that it is the master
+ * the login itself has all connections go there. */
+static void try_node(struct rqli_master_watch *self)
+{
+    const struct rqli_seat nobody = {0};
+    struct rqli_clock_reading reading;
+    int64_t deadline_us = rqli_after_ms(rqli_now_us(), self->client->endpoint.connect_timeout_ms);
+
+    if (rqli_login(&self->probe, &nobody, deadline_us, &reading, NULL) == RQL_OK) {
+        rqli_socket_close(&self->probe);
+    }
+}
+
+/* The new master may lack what the old one has said was done. */
+static void look_for_change(struct rqli_master_watch *self)
+{
+    struct rqli_address at;
+    uint64_t n_changes = rqli_master_n_changes(&self->sentinels->master, &at);
+
+    if (n_changes != self->n_changes) {
+        self->n_changes = n_changes;
+        rqli_leases_doubt(self->client->leases);
+    }
+}
+
+/* When to ask again. */
+static int64_t ask(struct rqli_master_watch *self)
+{
+    int64_t begun_us = rqli_now_us();
+    int64_t deadline_us = rqli_after_ms(begun_us, self->client->endpoint.connect_timeout_ms);
+    struct rqli_master_claim claim;
+    rql_status status = rqli_sentinels_find(self->sentinels, begun_us, deadline_us, &claim, NULL);
+    bool is_fine = !status && !claim.is_down;
+
+    if (!status && rqli_master_is_not(&self->sentinels->master, &claim.address)) {
+        try_node(self);
+    }
+    if (!status && !rqli_sentinel_is_open(&self->news)) {
+        (void)rqli_sentinels_subscribe(self->sentinels, &self->news, deadline_us);
+    }
+    return rqli_after_ms(begun_us, is_fine ? self->client->options.sentinel_check_ms : DOWN_MS);
+}
+
+/* Sleeps in the end, until there is news, somebody has found a new master, or shall_stop. */
+static int64_t step(struct rqli_worker *worker)
+{
+    struct rqli_master_watch *self = (struct rqli_master_watch *)worker;
+    struct rqli_address at;
+    int64_t again_us = RQLI_NEVER_US;
+
+    if (atomic_load(&self->shall_stop)) {
+        return RQLI_WORKER_OVER;
+    }
+    (void)rqli_master_n_changes(&self->sentinels->master, &at);
+    if (at.host[0] != '\0') {
+        again_us = ask(self);
+    }
+    look_for_change(self);
+    rqli_socket_await_bytes_or(&self->news.sock, self->sentinels->changed_fd, again_us);
+    if (rqli_sentinel_is_open(&self->news)) {
+        rqli_sentinel_take_news(&self->news);
+    }
+    look_for_change(self);
+    return 0;
+}
+
+struct rqli_master_watch *rqli_master_watch_new(rql_client *client,
+                                                struct rqli_sentinels *sentinels)
+{
+    struct rqli_master_watch *self = calloc(1, sizeof *self);
+
+    if (self) {
+        self->worker.name = "rql-sentinel";
+        self->worker.step = step;
+        self->client = client;
+        self->sentinels = sentinels;
+        rqli_sentinel_init(&self->news, &sentinels->endpoint);
+        self->probe.endpoint = &client->endpoint;
+        self->probe.fd = -1;
+    }
+    return self;
+}
+
+bool rqli_master_watch_start(struct rqli_master_watch *self)
+{
+    return rqli_worker_start(&self->worker);
+}
+
+struct rqli_master_watch *rqli_master_watch_free(struct rqli_master_watch *self)
+{
+    if (self) {
+        atomic_store(&self->shall_stop, true);
+        (void)eventfd_write(self->sentinels->changed_fd, 1);
+        rqli_worker_stop(&self->worker);
+        rqli_sentinel_fini(&self->news);
+        free(self);
+    }
+    return NULL;
+}
+
+void rqli_master_watch_abandon(struct rqli_master_watch *self)
+{
+    if (self && self->news.sock.fd >= 0) {
+        (void)close(self->news.sock.fd);
+        self->news.sock.fd = -1;
+    }
+    if (self && self->probe.fd >= 0) {
+        (void)close(self->probe.fd);
+        self->probe.fd = -1;
+    }
+}

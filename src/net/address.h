@@ -1,0 +1,35 @@
+#ifndef RQLI_ADDRESS_H
+#define RQLI_ADDRESS_H
+
+/* Where a server listens by TCP. */
+
+#include "base/text.h"
+
+#include <rql/status.h>
+#include <stdbool.h>
+
+/* No name of DNS is longer than 253 bytes. The text has brackets, a colon and a port, too. */
+enum {
+    RQLI_HOST_SIZE = 254,
+    RQLI_ADDRESS_TEXT_SIZE = RQLI_HOST_SIZE + 8,
+    RQLI_PORT_MAX = 65535,
+};
+
+struct rqli_address {
+    char host[RQLI_HOST_SIZE]; /* a name, or an address without brackets; "": none */
+    int port;
+};
+
+/* The same text; two names of one server are two. */
+bool rqli_address_is(const struct rqli_address *self, const struct rqli_address *other);
+
+/* "host:port", or "[host]:port" of IPv6. Returns out. */
+const char *rqli_address_print(const struct rqli_address *self, char out[RQLI_ADDRESS_TEXT_SIZE]);
+
+/* Takes "host[:port]" from the front of *rest: a name, an IPv4 address or an IPv6 address in
+ * brackets; nothing is this machine. What follows is left in *rest. RQL_E_INVALID, with a message
+ * that begins with "url:" and has no byte of the text. */
+rql_status rqli_address_take(struct rqli_address *out, struct rqli_slice *rest, int default_port,
+                             rql_error *error);
+
+#endif

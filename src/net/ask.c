@@ -1,0 +1,92 @@
+#include "net/ask.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "net/connect.h"
+#include "net/decode.h"
+#include "net/socket.h"
+#include "net/tls.h"
+#include "net/url.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* errno says why, unless `why` does, or TLS: a server refuses a certificate of ours behind the
+ * handshake. */
+static rql_status broken(const struct rqli_socket *sock, const char *why, rql_error *error)
+{
+    const char *reason = rqli_tls_reason(sock->tls);
+    char text[128];
+
+    if (reason) {
+        return rqli_tls_fail(error, RQL_E_TLS, sock->endpoint->where, reason);
+    }
+    return rqli_fail(error, RQL_E_IO, "cannot log in to %s: %s", sock->endpoint->where,
+                     why ? why : strerror_r(errno, text, sizeof text));
+}
+
+rql_status rqli_ask_open(struct rqli_socket *sock, int64_t deadline_us, rql_error *error)
+{
+    const struct rqli_endpoint *endpoint = sock->endpoint;
+    int fd = -1;
+    rql_status status = endpoint->kind == RQLI_ENDPOINT_LOCAL
+                            ? rqli_local_join(endpoint->path, deadline_us, &fd, error)
+                            : rqli_connect(endpoint, &sock->node, deadline_us, &fd, error);
+
+    if (status) {
+        return status;
+    }
+    sock->fd = fd;
+    sock->read_limit_us = 0;
+    status = rqli_decoder_init(&sock->decoder) ? RQL_OK : rqli_fail_nomem(error);
+    if (!status && endpoint->tls) {
+        status = rqli_tls_new(&sock->tls, endpoint, sock->node.host, error);
+    }
+    if (!status && sock->tls) {
+        status = rqli_tls_shake_hands(sock->tls, fd, endpoint->where, deadline_us, error);
+    }
+    if (status) {
+        rqli_socket_close(sock); /* also the decoder, if there is one */
+    }
+    return status;
+}
+
+rql_status rqli_ask_send(struct rqli_socket *sock, const struct rqli_command *command,
+                         int64_t deadline_us, rql_error *error)
+{
+    int sys_errno;
+
+    if (command->failed) {
+        return rqli_fail_nomem(error);
+    }
+    if (rqli_socket_send(sock, command->data, command->length, deadline_us)) {
+        return RQL_OK;
+    }
+    sys_errno = errno;
+    (void)rqli_socket_read(sock, 0, 0); /* that our certificate is refused, perhaps */
+    errno = sys_errno;
+    return broken(sock, NULL, error);
+}
+
+rql_status rqli_ask_read(struct rqli_socket *sock, struct rqli_arena *arena,
+                         struct rqli_reply *reply, int64_t deadline_us, rql_error *error)
+{
+    for (;;) {
+        int state = rqli_decoder_next(&sock->decoder, arena, reply);
+
+        if (state < 0) {
+            return rqli_fail(error, RQL_E_PROTOCOL, "%s: what answers there is no Redis or Valkey",
+                             sock->endpoint->where);
+        }
+        if (state > 0) {
+            return RQL_OK;
+        }
+        if (rqli_socket_read(sock, deadline_us, 0) == RQLI_SOCKET_BROKEN) {
+            return broken(sock, NULL, error);
+        }
+        if (rqli_now_us() >= deadline_us) {
+            errno = ETIMEDOUT;
+            return broken(sock, "no answer in time", error);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+#include "net/master.h"
+
+#include <stddef.h>
+#include <sys/socket.h>
+
+void rqli_master_init(struct rqli_master *self)
+{
+    *self = (struct rqli_master){0};
+    (void)pthread_mutex_init(&self->shared.mutex, NULL);
+    rqli_ring_init(&self->shared.conns);
+}
+
+void rqli_master_fini(struct rqli_master *self)
+{
+    (void)pthread_mutex_destroy(&self->shared.mutex);
+}
+
+/* Under the mutex. At the same epoch there is no way back: sentinels hear of a failover one after
+ * the other, and some still name the server that was left. */
+static bool may_be(const struct rqli_master *self, const struct rqli_master_claim *claim)
+{
+    if (claim->epoch != self->shared.epoch) {
+        return claim->epoch > self->shared.epoch;
+    }
+    return !rqli_address_is(&claim->address, &self->shared.left);
+}
+
+bool rqli_master_may_be(struct rqli_master *self, const struct rqli_master_claim *claim)
+{
+    bool is_fine;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    is_fine = may_be(self, claim);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return is_fine;
+}
+
+void rqli_master_forget(struct rqli_master *self)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    self->shared.epoch = 0;
+    self->shared.left = (struct rqli_address){0};
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+/* Under the mutex. */
+static void end_others(struct rqli_master *self)
+{
+    struct rqli_ring *head = &self->shared.conns;
+
+    for (struct rqli_ring *at = head->next; at != head; at = at->next) {
+        const struct rqli_master_conn *conn = (const struct rqli_master_conn *)at;
+
+        if (!rqli_address_is(&conn->node, &self->shared.at)) {
+            (void)shutdown(conn->fd, SHUT_RDWR);
+        }
+    }
+}
+
+/* Under the mutex. */
+static enum rqli_master_news confirm(struct rqli_master *self,
+                                     const struct rqli_master_claim *claim)
+{
+    bool is_first = self->shared.at.host[0] == '\0';
+
+    if (claim->epoch > self->shared.epoch) {
+        self->shared.epoch = claim->epoch;
+        self->shared.left = (struct rqli_address){0};
+    }
+    if (rqli_address_is(&self->shared.at, &claim->address)) {
+        return RQLI_MASTER_SAME;
+    }
+    self->shared.left = self->shared.at;
+    self->shared.at = claim->address;
+    return is_first ? RQLI_MASTER_FIRST : RQLI_MASTER_OTHER;
+}
+
+enum rqli_master_news rqli_master_join(struct rqli_master *self, struct rqli_master_conn *conn,
+                                       int fd, const struct rqli_master_claim *claim)
+{
+    enum rqli_master_news news = RQLI_MASTER_LEFT;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (may_be(self, claim)) {
+        news = confirm(self, claim);
+        conn->fd = fd;
+        conn->node = claim->address;
+        conn->master = self;
+        rqli_ring_add(&self->shared.conns, &conn->ring);
+    }
+    if (news == RQLI_MASTER_OTHER) {
+        self->shared.n_changes++;
+        end_others(self);
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return news;
+}
+
+void rqli_master_leave(struct rqli_master_conn *conn)
+{
+    struct rqli_master *self = conn->master;
+
+    if (self) {
+        (void)pthread_mutex_lock(&self->shared.mutex);
+        rqli_ring_remove(&conn->ring);
+        (void)pthread_mutex_unlock(&self->shared.mutex);
+        conn->master = NULL;
+    }
+}
+
+bool rqli_master_is_not(struct rqli_master *self, const struct rqli_address *address)
+{
+    bool is_not;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    is_not = !rqli_address_is(&self->shared.at, address);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return is_not;
+}
+
+uint64_t rqli_master_n_changes(struct rqli_master *self, struct rqli_address *at_out)
+{
+    uint64_t n_changes;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    n_changes = self->shared.n_changes;
+    *at_out = self->shared.at;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return n_changes;
+}

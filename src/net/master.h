@@ -1,0 +1,71 @@
+#ifndef RQLI_MASTER_H
+#define RQLI_MASTER_H
+
+/*
+ * Which server is the master, by what sentinels claim and servers confirm, and the connections that
+ * lead to it: when another is, those to the one before end at once, also where it still answers.
+ *
+ * A connection is ended by shutdown() of its socket: whoever reads, writes or watches it finds it
+ * broken, thread or loop, and connects anew.
+ */
+
+#include "base/ring.h"
+#include "net/address.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What a sentinel says. */
+struct rqli_master_claim {
+    struct rqli_address address;
+    int64_t epoch; /* of the failover that made it the master; 0: none, or not known */
+    bool is_down;  /* it takes it, or the one before it, for dead */
+};
+
+struct rqli_master {
+    struct {
+        pthread_mutex_t mutex;
+        struct rqli_address at;   /* it has said so itself; host "": nobody has yet */
+        struct rqli_address left; /* the one before, at the same epoch */
+        int64_t epoch;            /* the highest of all that were confirmed */
+        uint64_t n_changes;       /* from one to another */
+        struct rqli_ring conns;
+    } shared; /* everything in here under shared.mutex */
+};
+
+/* Part of a connection; of its own thread, but for the ring. */
+struct rqli_master_conn {
+    struct rqli_ring ring;
+    struct rqli_master *master; /* NULL: it is in no ring */
+    struct rqli_address node;
+    int fd;
+};
+
+void rqli_master_init(struct rqli_master *self);
+void rqli_master_fini(struct rqli_master *self);
+
+/* False: a sentinel that has not heard of a later failover says so. */
+bool rqli_master_may_be(struct rqli_master *self, const struct rqli_master_claim *claim);
+
+/* What claims said so far counts no more: all sentinels may have been set up anew. */
+void rqli_master_forget(struct rqli_master *self);
+
+enum rqli_master_news {
+    RQLI_MASTER_FIRST, /* nobody was known */
+    RQLI_MASTER_SAME,
+    RQLI_MASTER_OTHER, /* connections to the one before were just ended */
+    RQLI_MASTER_LEFT,  /* it is not the master any more; the connection did not join */
+};
+
+/* The server at the other end of this socket has said that it is the master. */
+enum rqli_master_news rqli_master_join(struct rqli_master *self, struct rqli_master_conn *conn,
+                                       int fd, const struct rqli_master_claim *claim);
+/* Before the descriptor is closed. Not joined is fine. */
+void rqli_master_leave(struct rqli_master_conn *conn);
+
+/* It is another than this one, as far as it is known. */
+bool rqli_master_is_not(struct rqli_master *self, const struct rqli_address *address);
+uint64_t rqli_master_n_changes(struct rqli_master *self, struct rqli_address *at_out);
+
+#endif

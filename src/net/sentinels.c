@@ -1,0 +1,273 @@
+#include "net/sentinels.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "observe/stats.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* One sentinel has so long to be connected to and to answer; a machine that is gone says nothing.
+ */
+enum { SENTINEL_MS = 300 };
+
+struct rqli_sentinels *rqli_sentinels_new(const struct rqli_endpoint *endpoint)
+{
+    static char where[] = "its sentinel";
+    const struct rqli_sentinel_hosts *hosts = &endpoint->by_sentinels;
+    struct rqli_sentinels *self = calloc(1, sizeof *self);
+
+    if (!self) {
+        return NULL;
+    }
+    self->served = endpoint;
+    self->endpoint = (struct rqli_endpoint){
+        .kind = RQLI_ENDPOINT_TCP,
+        .user = hosts->user,
+        .password = hosts->password,
+        .where = where,
+        .is_tls = hosts->is_tls,
+        .tls_settings = endpoint->tls_settings,
+        .io_timeout_ms = endpoint->io_timeout_ms,
+        .stats = endpoint->stats,
+        .tls = hosts->is_tls ? endpoint->tls : NULL,
+    };
+    rqli_master_init(&self->master);
+    rqli_sentinel_init(&self->asked, &self->endpoint);
+    (void)pthread_mutex_init(&self->shared.mutex, NULL);
+    memcpy(self->shared.known, hosts->each, hosts->count * sizeof hosts->each[0]);
+    self->shared.n_known = hosts->count;
+    self->changed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return self->changed_fd < 0 ? rqli_sentinels_free(self) : self;
+}
+
+struct rqli_sentinels *rqli_sentinels_free(struct rqli_sentinels *self)
+{
+    if (self) {
+        rqli_sentinel_fini(&self->asked);
+        if (self->changed_fd >= 0) {
+            (void)close(self->changed_fd);
+        }
+        rqli_master_fini(&self->master);
+        (void)pthread_mutex_destroy(&self->shared.mutex);
+        free(self);
+    }
+    return NULL;
+}
+
+void rqli_sentinels_abandon(struct rqli_sentinels *self)
+{
+    if (self && self->asked.sock.fd >= 0) {
+        (void)close(self->asked.sock.fd);
+        self->asked.sock.fd = -1;
+    }
+    if (self) {
+        (void)close(self->changed_fd);
+        self->changed_fd = -1;
+    }
+}
+
+/* ---- asking: one at a time, and without the mutex ---- */
+
+/* Those that it knows, and the URL does not, come behind the URL's. */
+static void learn_others(struct rqli_sentinels *self, int64_t deadline_us)
+{
+    struct rqli_address others[RQLI_SENTINELS_MAX];
+    const size_t n_named = self->served->by_sentinels.count;
+    size_t count = RQLI_SENTINELS_MAX;
+
+    if (rqli_sentinel_others(&self->asked, self->served->by_sentinels.master, deadline_us, others,
+                             &count)) {
+        return;
+    }
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    self->shared.n_known = n_named;
+    for (size_t i = 0; i < count; i++) {
+        bool is_known = false;
+
+        for (size_t j = 0; j < n_named; j++) {
+            is_known = is_known || rqli_address_is(&self->shared.known[j], &others[i]);
+        }
+        if (!is_known) {
+            self->shared.known[self->shared.n_known++] = others[i];
+        }
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+/* The connection that stands is used as long as it is the wanted sentinel's. */
+static rql_status ask_one(struct rqli_sentinels *self, const struct rqli_address *address,
+                          int64_t deadline_us, struct rqli_master_claim *out, rql_error *error)
+{
+    const char *master = self->served->by_sentinels.master;
+    bool was_open = rqli_sentinel_is_open(&self->asked) &&
+                    rqli_address_is(&self->asked.sock.node, address) &&
+                    rqli_socket_is_quiet(&self->asked.sock);
+    rql_status status =
+        was_open ? RQL_OK : rqli_sentinel_open(&self->asked, address, deadline_us, error);
+
+    if (!status) {
+        status = rqli_sentinel_ask(&self->asked, master, deadline_us, out, error);
+    }
+    if (!status && !was_open) {
+        learn_others(self, deadline_us);
+    }
+    return status;
+}
+
+/* What each of them has answered. */
+struct round {
+    struct rqli_address known[RQLI_SENTINELS_KNOWN_MAX];
+    size_t n_known;
+    size_t n_older; /* that have not heard of a later failover */
+    struct rqli_master_claim older;
+    rql_error fault; /* of the last one that had no answer */
+};
+
+/* True: it may be the master. */
+static bool take_claim(struct rqli_sentinels *self, struct round *round,
+                       const struct rqli_master_claim *claim)
+{
+    if (rqli_master_may_be(&self->master, claim)) {
+        return true;
+    }
+    if (round->n_older == 0 || claim->epoch > round->older.epoch) {
+        round->older = *claim;
+    }
+    round->n_older++;
+    return false;
+}
+
+/* None of those that answered is up to date. If that is more than half of all, they were set up
+ * anew, and what was known before counts no more. */
+static rql_status end_round(struct rqli_sentinels *self, const struct round *round,
+                            struct rqli_master_claim *out, rql_error *error)
+{
+    if (round->n_older * 2 > round->n_known) {
+        rqli_master_forget(&self->master);
+        *out = round->older;
+        return RQL_OK;
+    }
+    if (round->n_older > 0) {
+        return rqli_fail(error, RQL_E_UNAVAILABLE,
+                         "%.150s: the sentinels that answer have not heard of its last failover",
+                         self->served->where);
+    }
+    return rqli_fail(error, round->fault.status, "cannot find the master of %.150s: %s",
+                     self->served->where, round->fault.message);
+}
+
+/* In turn, beginning with the one that answered last, until one knows. */
+static rql_status ask_all(struct rqli_sentinels *self, int64_t deadline_us,
+                          struct rqli_master_claim *out, rql_error *error)
+{
+    struct round round = {.fault = {.status = RQL_E_IO, .message = "no time left"}};
+    size_t first;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    memcpy(round.known, self->shared.known, sizeof round.known);
+    round.n_known = self->shared.n_known;
+    first = self->shared.first;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    for (size_t i = 0; i < round.n_known && rqli_now_us() < deadline_us; i++) {
+        size_t at = (first + i) % round.n_known;
+        int64_t limit_us = rqli_after_ms(rqli_now_us(), SENTINEL_MS);
+
+        if (ask_one(self, &round.known[at], rqli_earlier(limit_us, deadline_us), out,
+                    &round.fault)) {
+            continue;
+        }
+        if (take_claim(self, &round, out)) {
+            (void)pthread_mutex_lock(&self->shared.mutex);
+            self->shared.first = at;
+            (void)pthread_mutex_unlock(&self->shared.mutex);
+            return RQL_OK;
+        }
+    }
+    return end_round(self, &round, out, error);
+}
+
+/* ---- for all who want to know ---- */
+
+/* Under the mutex, released meanwhile: until nobody asks any more, or the deadline. */
+static void await_other(struct rqli_sentinels *self, int64_t deadline_us)
+{
+    int32_t seen = atomic_load_explicit(&self->n_answers, memory_order_relaxed);
+
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_signal_wait(&self->n_answers, seen, deadline_us);
+    (void)pthread_mutex_lock(&self->shared.mutex);
+}
+
+/* Under the mutex, released while it asks. */
+static rql_status ask_for_all(struct rqli_sentinels *self, int64_t deadline_us, rql_error *error)
+{
+    struct rqli_master_claim claim;
+    rql_status status;
+
+    self->shared.is_asking = true;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    status = ask_all(self, deadline_us, &claim, error);
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    self->shared.is_asking = false;
+    if (!status) {
+        self->shared.claim = claim;
+        self->shared.answered_us = rqli_now_us();
+    }
+    (void)atomic_fetch_add_explicit(&self->n_answers, 1, memory_order_relaxed);
+    rqli_signal_wake(&self->n_answers);
+    return status;
+}
+
+rql_status rqli_sentinels_find(struct rqli_sentinels *self, int64_t since_us, int64_t deadline_us,
+                               struct rqli_master_claim *out, rql_error *error)
+{
+    rql_status status = RQL_OK;
+    bool is_late = false;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    while (self->shared.is_asking && self->shared.answered_us < since_us && !is_late) {
+        await_other(self, deadline_us);
+        is_late = rqli_now_us() >= deadline_us;
+    }
+    if (self->shared.answered_us < since_us || self->shared.answered_us == 0) {
+        status = is_late
+                     ? rqli_fail(error, RQL_E_IO, "cannot find the master of %.150s: no time left",
+                                 self->served->where)
+                     : ask_for_all(self, deadline_us, error);
+    }
+    *out = self->shared.claim;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return status;
+}
+
+bool rqli_sentinels_confirm(struct rqli_sentinels *self, struct rqli_socket *sock,
+                            const struct rqli_master_claim *claim)
+{
+    enum rqli_master_news news = rqli_master_join(&self->master, &sock->of_master, sock->fd, claim);
+
+    if (news == RQLI_MASTER_OTHER) {
+        rqli_stats_count(self->served->stats, 0, RQLI_STAT_FAILOVERS, 1);
+    }
+    if (news == RQLI_MASTER_OTHER || news == RQLI_MASTER_FIRST) {
+        (void)eventfd_write(self->changed_fd, 1);
+    }
+    return news != RQLI_MASTER_LEFT;
+}
+
+rql_status rqli_sentinels_subscribe(struct rqli_sentinels *self, struct rqli_sentinel *news,
+                                    int64_t deadline_us)
+{
+    int64_t limit_us = rqli_earlier(rqli_after_ms(rqli_now_us(), SENTINEL_MS), deadline_us);
+    struct rqli_address address;
+    rql_status status;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    address = self->shared.known[self->shared.first];
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    status = rqli_sentinel_open(news, &address, limit_us, NULL);
+    return status ? status : rqli_sentinel_subscribe(news, limit_us);
+}

@@ -1,0 +1,56 @@
+#ifndef RQLI_SENTINELS_H
+#define RQLI_SENTINELS_H
+
+/*
+ * The sentinels of a client: who is asked where the master is, each time that a connection is made.
+ * One asks for all who want to know at the time, over a connection that stays.
+ */
+
+#include "base/futex.h"
+#include "net/master.h"
+#include "net/sentinel.h"
+#include "net/url.h"
+
+enum { RQLI_SENTINELS_KNOWN_MAX = 2 * RQLI_SENTINELS_MAX };
+
+struct rqli_sentinels {
+    const struct rqli_endpoint *served; /* what the master is used for; borrowed */
+    struct rqli_endpoint endpoint;      /* how to talk to sentinels; texts and TLS are served's */
+    struct rqli_master master;
+    struct rqli_sentinel asked; /* of whoever asks */
+    rqli_signal n_answers;      /* that came, or did not; who waits for one sleeps on it */
+    int changed_fd; /* an eventfd: the first master, or another; who watches sleeps on it */
+
+    struct {
+        pthread_mutex_t mutex;
+        struct rqli_address known[RQLI_SENTINELS_KNOWN_MAX]; /* the URL's, then what these say */
+        size_t n_known;
+        size_t first; /* that answered last */
+        bool is_asking;
+        struct rqli_master_claim claim; /* the last one that may be true */
+        int64_t answered_us;            /* when that came */
+    } shared;                           /* everything in here under shared.mutex */
+};
+
+/* endpoint: with by_sentinels, and with TLS as it will be. NULL: no memory or no descriptor. */
+struct rqli_sentinels *rqli_sentinels_new(const struct rqli_endpoint *endpoint);
+struct rqli_sentinels *rqli_sentinels_free(struct rqli_sentinels *self);
+
+/* In a fork child: closes the copies of descriptors, and takes no lock. */
+void rqli_sentinels_abandon(struct rqli_sentinels *self);
+
+/* Where the master is, by an answer that is not older than since_us. Blocks, until deadline_us at
+ * most; any thread. The fault names the last sentinel's. */
+rql_status rqli_sentinels_find(struct rqli_sentinels *self, int64_t since_us, int64_t deadline_us,
+                               struct rqli_master_claim *out, rql_error *error);
+
+/* Who was found is the master by its own word, over this socket: connections to another end. False:
+ * it is not by now. */
+bool rqli_sentinels_confirm(struct rqli_sentinels *self, struct rqli_socket *sock,
+                            const struct rqli_master_claim *claim);
+
+/* Opens a second connection to the sentinel that answered last, which brings news. */
+rql_status rqli_sentinels_subscribe(struct rqli_sentinels *self, struct rqli_sentinel *news,
+                                    int64_t deadline_us);
+
+#endif

@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""A master that sentinels watch: found, followed, and left at once when another is."""
+import contextlib
+import sys
+
+from harness import (FOREVER, MINUTE_MS, Connection, check, check_equal, check_served_in_order, main, once,
+                     scenario, wait_until)
+from watched import NAME, Watched
+
+@contextlib.contextmanager
+def behind(world, watched, node=None):
+    """What the world asks behind the library's back is asked there."""
+    before, world.raw = world.raw, Connection((node or watched.named()).path)
+    try:
+        yield
+    finally:
+        world.raw.close()
+        world.raw = before
+
+
+def actor(world, kind, watched, **options):
+    return world.actor(kind, url=watched.url(), **options)
+
+
+def held_and_waited_for(world, kind, names, watched):
+    """For a minute; and three that wait."""
+    held = actor(world, kind, watched).acquire(*names, ttl_ms=MINUTE_MS)
+    asked = []
+    with behind(world, watched):
+        for n_waiting in range(1, 4):
+            asked.append(actor(world, kind, watched).ask(*names, timeout_ms=FOREVER))
+            world.await_queue(names, n_waiting)
+        world.await_listeners(3)
+    return held, asked
+
+
+def await_back(world, watched, n_clients):
+    """They have asked at the new master, and are told there of hand-overs: who is not may be passed by."""
+    with behind(world, watched):
+        world.await_listeners(n_clients)
+        since_us = int("".join(part.rjust(6, "0") for part in world.ask("TIME")))
+        wait_until(lambda: world.ask("ZCOUNT", "rql:live", since_us, "+inf") >= n_clients, "they wait there")
+
+
+def await_replicated(watched):
+    """Nothing that the master has done is missing elsewhere."""
+    master = watched.named()
+    def caught_up():
+        _, offset, replicas = master.ask("ROLE")
+        return all(int(replica[2]) >= offset for replica in replicas)
+    wait_until(caught_up, "all is replicated")
+
+
+@scenario()
+def a_failover_by_hand_loses_nothing(world, kind, names):
+    """The lock is held, and who waits keeps its place."""
+    with Watched() as watched:
+        held, asked = held_and_waited_for(world, kind, names, watched)
+        await_replicated(watched)
+        watched.failover()
+        await_back(world, watched, 3)
+        wait_until(lambda: held.state() == "HELD", "it is verified")
+        check_served_in_order(asked, held)
+        check_equal(held.actor.client.stats().failovers, 1, "failovers")
+        with behind(world, watched):
+            world.await_nothing_left()
+
+
+def a_master_that(fault):
+    def case(world, kind, names):
+        with Watched() as watched:
+            held, asked = held_and_waited_for(world, kind, names, watched)
+            await_replicated(watched)
+            old = watched.named()
+            fault(old)
+            new = watched.await_next(old)
+            await_back(world, watched, 3)
+            wait_until(lambda: held.state() == "HELD", "it is verified")
+            check_served_in_order(asked, held)
+            if old.process.poll() is None:
+                old.go_on()
+                wait_until(lambda: old.role() == "slave", "it is a replica now")
+                check_equal(old.n_clients(), 0, "clients that stayed")
+            check(new.n_clients() > 0, "they are elsewhere")
+            with behind(world, watched):
+                world.await_nothing_left()
+    case.__name__ = f"a master that is {fault.__name__} is replaced, and all go on"
+    return case
+
+
+def killed(node):
+    node.kill()
+
+
+def stopped(node):
+    node.freeze()
+
+
+for one in (killed, stopped):
+    scenario(counts=[1])(a_master_that(one))
+
+
+@scenario(counts=[1], kinds=["thread", "loop"])
+def a_grant_that_was_not_replicated_is_told_as_lost(world, kind, names):
+    """Soon after the new master answers, and not when it would be renewed. A later token is larger."""
+    with Watched(n_replicas=1) as watched:
+        one = actor(world, kind, watched)
+        one.acquire(*names).release().check()
+        await_replicated(watched)
+        old, replica = watched.nodes
+        replica.freeze()
+        old.ask("CLIENT", "KILL", "TYPE", "replica")  # what it has not read yet would wait for it
+        held = one.acquire(*names, ttl_ms=MINUTE_MS)
+        old.kill()
+        replica.go_on()
+        watched.await_next(old)
+        wait_until(lambda: held.state() == "GONE", "it is told")
+        held.release().check("NOT_HELD")
+        with behind(world, watched):
+            world.await_nothing_left()
+
+
+@once
+def any_sentinel_that_answers_is_enough(world, kind, names):
+    """The first one is gone, the second stands still; and later the one that was asked."""
+    with Watched(n_replicas=0) as watched:
+        first, second, third = watched.sentinels
+        first.kill()
+        second.freeze()
+        one = actor(world, kind, watched)
+        one.acquire(*names).release().check()
+        second.go_on()
+        third.kill()
+        fresh = actor(world, kind, watched)
+        fresh.acquire(*names).release().check()
+
+
+@once
+def sentinels_that_the_url_does_not_name_are_learned(world, kind, names):
+    """The one that it names ends, and another answers when a connection is made anew."""
+    with Watched(n_replicas=0) as watched:
+        client = world.client(url=watched.url(sentinels=watched.sentinels[:1]))
+        one = world.actor(kind, client)
+        one.acquire(*names).release().check()
+        watched.sentinels[0].kill()
+        watched.nodes[0].ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        one.acquire(*names).release().check()
+
+
+def connecting(world, url):
+    """What a client of its own is told."""
+    return world.actor("thread", url=url).begin("connect").outcome()
+
+
+@once
+def what_sentinels_cannot_say_is_told(world, kind, names):
+    """In one line: who was asked, and why it was in vain."""
+    with Watched(n_replicas=0, n_sentinels=1) as watched:
+        lonely = watched.sentinels[0]
+        url = watched.url()
+        unknown = connecting(world, url.replace(NAME, "other"))
+        check_equal(unknown.status, "E_UNAVAILABLE")
+        check("other" in unknown.error and "knows no master" in unknown.error, unknown.error)
+        server = connecting(world, url.replace(f":{lonely.port}/", f":{watched.nodes[0].port}/"))
+        check_equal(server.status, "E_SERVER")
+        watched.nodes[0].kill()
+        dead = connecting(world, url)
+        check_equal(dead.status, "E_IO")
+        check(str(watched.nodes[0].port) in dead.error and url[-40:] in dead.error, dead.error)
+        lonely.kill()
+        nobody = connecting(world, url)
+        check_equal(nobody.status, "E_IO")
+        check("cannot find the master" in nobody.error and "refused" in nobody.error, nobody.error)
+
+
+@once
+def sentinels_have_a_login_of_their_own(world, kind, names):
+    with Watched(n_replicas=0, n_sentinels=1, password="sesame", sentinel_password="mustard") as watched:
+        fine = world.actor(kind, url=watched.url(":sesame@", "?sentinel_password=mustard"))
+        fine.acquire(*names).release().check()
+        for login, query in ((":sesame@", ""), (":sesame@", "?sentinel_password=sesame"),
+                             ("", "?sentinel_password=mustard")):
+            said = connecting(world, watched.url(login, query))
+            check_equal(said.status, "E_AUTH")
+            check("sesame" not in said.error and "mustard" not in said.error, said.error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

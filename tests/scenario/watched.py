@@ -1,0 +1,127 @@
+"""A master, its replicas, and the sentinels that watch them: real ones, which see each other within a second."""
+import contextlib
+import signal
+
+from private_server import PATIENCE_S, Connection, PrivateServer, Refused, ServerError, find_server, free_port, wait_until
+
+NAME = "mymaster"
+DOWN_AFTER_MS = 500
+# Sentinel's own pauses, for tests; as they are all of this takes seconds more. What sentinels say of themselves they
+# say as often only until they know each other: four times that later the others undo a promotion.
+PERIODS = ("INFO-PERIOD", "PING-PERIOD", "ASK-PERIOD")
+PUBLISH, PUBLISH_MS = "PUBLISH-PERIOD", 2000
+PERIOD_MS = 100
+
+
+class Node(PrivateServer):
+    """A master or a replica, by TCP; its socket is for what asks behind the library's back."""
+
+    def __init__(self, password, *arguments):
+        self.port, self.password = free_port(), password
+        if password:
+            arguments += ("--requirepass", password, "--masterauth", password)
+        super().__init__("--port", str(self.port), "--repl-diskless-sync-delay", "0", *arguments)
+
+    def ask(self, *words):
+        connection = Connection(self.path, PATIENCE_S)
+        try:
+            if self.password:
+                connection.call("AUTH", self.password)
+            return connection.call(*words)
+        finally:
+            connection.close()
+
+    def role(self):
+        """None: it ends all connections just now, because it was told to be another."""
+        with contextlib.suppress(ServerError, OSError):
+            return self.ask("ROLE")[0]
+
+    def n_clients(self):
+        """Connections of the library."""
+        return len([line for line in self.ask("CLIENT", "LIST").splitlines() if " name=rql" in line])
+
+
+class Sentinel(PrivateServer):
+    def __init__(self, master, quorum, password):
+        self.port, self.password = free_port(), password
+        self.master, self.quorum = master, quorum
+        super().__init__()
+
+    def command(self):
+        lines = [f"port {self.port}", f"unixsocket {self.path}", f"dir {self.folder}", "logfile log",
+                 f"sentinel monitor {NAME} 127.0.0.1 {self.master.port} {self.quorum}",
+                 f"sentinel down-after-milliseconds {NAME} {DOWN_AFTER_MS}",
+                 f"sentinel failover-timeout {NAME} 2000"]
+        if self.master.password:
+            lines.append(f"sentinel auth-pass {NAME} {self.master.password}")
+        if self.password:
+            lines.append(f"requirepass {self.password}")
+        with open(self.folder + "/sentinel.conf", "w", encoding="ascii") as file:
+            file.write("\n".join(lines) + "\n")
+        return [find_server(), self.folder + "/sentinel.conf", "--sentinel"]
+
+    ask = Node.ask
+
+    def set_period(self, name, period_ms):
+        """Redis 7 can be told to."""
+        with contextlib.suppress(Refused):
+            self.ask("SENTINEL", "DEBUG", name, period_ms)
+
+    def state(self):
+        said = self.ask("SENTINEL", "MASTER", NAME)
+        return dict(zip(said[::2], said[1::2]))
+
+
+class Watched:
+    """All of them. `with Watched() as watched:`"""
+
+    def __init__(self, n_replicas=2, n_sentinels=3, password=None, sentinel_password=None):
+        self.nodes = [Node(password)]
+        self.nodes += [Node(password, "--replicaof", "127.0.0.1", str(self.nodes[0].port)) for _ in range(n_replicas)]
+        wait_until(lambda: all(node.ask("ROLE")[3] == "connected" for node in self.nodes[1:]), "they are replicas")
+        self.sentinels = [Sentinel(self.nodes[0], n_sentinels // 2 + 1, sentinel_password)
+                          for _ in range(n_sentinels)]
+        for sentinel in self.sentinels:
+            for name in (*PERIODS, PUBLISH):
+                sentinel.set_period(name, PERIOD_MS)
+        wait_until(self.is_settled, "all sentinels know all")
+        for sentinel in self.sentinels:
+            sentinel.set_period(PUBLISH, PUBLISH_MS)
+
+    def is_settled(self):
+        wanted = (str(len(self.nodes) - 1), str(len(self.sentinels) - 1))
+        states = [sentinel.state() for sentinel in self.sentinels]
+        return all((state["num-slaves"], state["num-other-sentinels"]) == wanted for state in states)
+
+    def url(self, login="", query="", sentinels=None):
+        hosts = ",".join(f"127.0.0.1:{one.port}" for one in sentinels or self.sentinels)
+        return f"redis+sentinel://{login}{hosts}/{NAME}{query}"
+
+    def named(self):
+        """Whom the first sentinel that runs calls the master."""
+        for sentinel in self.sentinels:
+            if sentinel.process.poll() is None:
+                port = int(sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1])
+                return next(node for node in self.nodes if node.port == port)
+        return None
+
+    def await_next(self, old):
+        """Another is the master, by all sentinels' word and its own."""
+        def changed():
+            node = self.named()
+            return node is not old and node.role() == "master" and node
+        return wait_until(changed, "another is the master")
+
+    def failover(self):
+        """By hand, with all alive."""
+        old = self.named()
+        self.sentinels[0].ask("SENTINEL", "FAILOVER", NAME)
+        return self.await_next(old)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for server in self.sentinels + self.nodes:
+            server.process.send_signal(signal.SIGCONT)
+            server.stop()

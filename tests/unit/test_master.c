@@ -1,0 +1,117 @@
+#include "unit.h"
+
+#include "net/master.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Whom sentinels name, and what becomes of the connections there are. */
+
+enum { CONNS_MAX = 8 };
+
+static struct rqli_master master;
+
+static struct {
+    struct rqli_master_conn conn;
+    int fds[2];
+} ends[CONNS_MAX];
+
+static struct rqli_master_claim claim_of(char name, int64_t epoch)
+{
+    struct rqli_master_claim claim = {.address.port = 6379, .epoch = epoch};
+
+    (void)snprintf(claim.address.host, sizeof claim.address.host, "%c", name);
+    return claim;
+}
+
+static bool has_ended(int fd)
+{
+    char byte;
+
+    return recv(fd, &byte, 1, MSG_DONTWAIT) == 0;
+}
+
+/* A node as a letter, with its epoch; then what comes of it: f first, s same, o other, l left.
+ * Which of the connections made so far have ended by then, oldest first: x, or - while it lasts. */
+struct step {
+    char node;
+    int epoch;
+    char news;
+    const char *conns;
+};
+
+static const struct row {
+    const char *name;
+    struct step steps[CONNS_MAX];
+} rows[] = {
+    {"the first", {{'a', 0, 'f', "-"}, {'a', 0, 's', "--"}}},
+    {"one that was chosen", {{'a', 0, 'f', "-"}, {'a', 0, 's', "--"}, {'b', 1, 'o', "xx-"}}},
+    {"a sentinel has not heard of it",
+     {{'a', 3, 'f', "-"}, {'b', 4, 'o', "x-"}, {'a', 3, 'l', "x-l"}, {'c', 2, 'l', "x-ll"}}},
+    {"it is named before its epoch is",
+     {{'a', 3, 'f', "-"}, {'b', 3, 'o', "x-"}, {'a', 3, 'l', "x-l"}, {'b', 4, 's', "x-l-"}}},
+    {"and back, by the next failover",
+     {{'a', 3, 'f', "-"}, {'b', 4, 'o', "x-"}, {'a', 5, 'o', "xx-"}, {'b', 4, 'l', "xx-l"}}},
+    {"the same is chosen once more",
+     {{'a', 3, 'f', "-"}, {'a', 4, 's', "--"}, {'b', 3, 'l', "--l"}}},
+    {"no epoch is known", {{'a', 0, 'f', "-"}, {'b', 0, 'o', "x-"}, {'c', 0, 'o', "xx-"}}},
+};
+
+static enum rqli_master_news news_of(char letter)
+{
+    static const char letters[] = "fsol";
+
+    return (enum rqli_master_news)(strchr(letters, letter) - letters);
+}
+
+static void take_step(const struct step *step, int i)
+{
+    struct rqli_master_claim claim = claim_of(step->node, step->epoch);
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends[i].fds), 0);
+    assert_int_equal(rqli_master_may_be(&master, &claim), step->news != 'l');
+    assert_int_equal(rqli_master_join(&master, &ends[i].conn, ends[i].fds[0], &claim),
+                     news_of(step->news));
+    for (int j = 0; j <= i; j++) {
+        assert_int_equal(has_ended(ends[j].fds[1]), step->conns[j] == 'x');
+        assert_int_equal(ends[j].conn.master != NULL, step->conns[j] != 'l');
+    }
+}
+
+TEST(connections_lead_to_the_newest_master)
+{
+    EACH_ROW (row, rows) {
+        int count = 0;
+
+        rqli_master_init(&master);
+        for (const struct step *step = row->steps; step->node; step++) {
+            take_step(step, count++);
+        }
+        for (int i = 0; i < count; i++) {
+            rqli_master_leave(&ends[i].conn);
+            rqli_master_leave(&ends[i].conn); /* twice is fine */
+            (void)close(ends[i].fds[0]);
+            (void)close(ends[i].fds[1]);
+        }
+        rqli_master_fini(&master);
+    }
+}
+
+TEST(what_was_known_can_be_forgotten)
+{
+    struct rqli_master_claim old = claim_of('a', 7);
+    struct rqli_master_claim fresh = claim_of('b', 0);
+    struct rqli_master_conn conns[2] = {{{0}}};
+
+    rqli_master_init(&master);
+    assert_int_equal(rqli_master_join(&master, &conns[0], -1, &old), RQLI_MASTER_FIRST);
+    assert_false(rqli_master_may_be(&master, &fresh));
+    rqli_master_forget(&master);
+    assert_int_equal(rqli_master_join(&master, &conns[1], -1, &fresh), RQLI_MASTER_OTHER);
+    assert_true(rqli_master_is_not(&master, &old.address));
+    rqli_master_leave(&conns[0]);
+    rqli_master_leave(&conns[1]);
+    rqli_master_fini(&master);
+}
