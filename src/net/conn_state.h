@@ -46,7 +46,7 @@ struct rqli_conn {
     struct rqli_freelist freelist; /* exchanges */
     rqli_signal n_attempts;        /* to connect, that are over; who waits for one sleeps on it */
     struct rqli_conn_notes notes;
-    atomic_bool is_crowded; /* two callers at a time */
+    atomic_bool is_crowded; /* callers at a time for whom one more would be of use */
 
     struct {
         pthread_mutex_t mutex;

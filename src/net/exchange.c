@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "net/tls.h"
 #include "net/url.h"
 #include "observe/stats.h"
 
@@ -22,12 +23,24 @@ enum {
     /* The commands of so many callers go out at once. Those of more go out together, for that takes
      * us and the server fewer system calls: while a batch is unanswered a second one grows, until
      * it is that of half of the callers. Then the server has work while they have, and both do all
-     * the time; a second one that did not wait would be that of the first who was woken. */
+     * the time; a second one that did not wait would be that of the first who was woken. With TLS
+     * they always do: a server reads one record at a time, and answers it by itself. */
     AT_ONCE = 8,
     /* The reader checks as often whether there is something to send: another thread may have left
      * some in the stream, because the socket was full. */
     CHECK_US = 100000,
 };
+
+/* Under the mutex: would one more connection be of use to those who ask over this one? With TLS it
+ * makes records shorter, and so more of them, until one is full. */
+static bool is_crowded(const struct rqli_conn *self)
+{
+    const struct rqli_stream *stream = &self->shared.stream;
+
+    return self->shared.callers > 1 &&
+           (!self->sock.tls ||
+            stream->queued_at - stream->first->begins_at > RQLI_TLS_RECORD_BYTES);
+}
 
 /* Under the mutex: room for the replies, bytes into the stream, a position in it. */
 static bool put_in_stream(struct rqli_conn *self, struct exchange *exchange)
@@ -51,7 +64,8 @@ static bool put_in_stream(struct rqli_conn *self, struct exchange *exchange)
     rqli_stream_expect(&self->shared.stream, &exchange->call, exchange->visible.sent_us);
     self->shared.n_commands += command->n_commands;
     rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_COMMANDS, command->n_commands);
-    if (self->shared.callers++ > 0) {
+    self->shared.callers++;
+    if (is_crowded(self)) {
         atomic_store_explicit(&self->is_crowded, true, memory_order_relaxed);
     }
     self->shared.n_unsent++;
@@ -66,7 +80,8 @@ static bool may_write(const struct rqli_conn *self)
     if (self->shared.state != UP || self->shared.stream.out.length == 0) {
         return false;
     }
-    return callers <= AT_ONCE || self->shared.n_batches == 0 || self->shared.is_far ||
+    return (callers <= AT_ONCE && !self->sock.tls) || self->shared.n_batches == 0 ||
+           self->shared.is_far ||
            (self->shared.n_batches < RQLI_CONN_BATCHES && self->shared.n_unsent >= callers / 2);
 }
 

@@ -30,9 +30,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* RECORD_BYTES: of text, the most that TLS puts into one record. What one call encrypts is one
- * record, which the server can read whole or not at all. */
-enum { RECORD_BYTES = 16384, REASON_SIZE = 128 };
+/* EXTRA_BYTES: what TLS adds to a record. */
+enum { EXTRA_BYTES = 256, REASON_SIZE = 128 };
 
 struct rqli_tls {
     pthread_mutex_t mutex; /* of ssl, in and out, once the handshake is over */
@@ -45,7 +44,8 @@ struct rqli_tls {
     size_t owed; /* bytes of text that are encrypted and not sent to their end */
     size_t at;   /* of `cipher`: sent so far */
     size_t length;
-    char cipher[RECORD_BYTES];
+    bool has_more; /* in `out`, when `cipher` is sent */
+    char cipher[RQLI_TLS_RECORD_BYTES + EXTRA_BYTES];
 
     /* The reader's. */
     char reason[REASON_SIZE];
@@ -81,7 +81,7 @@ const char *rqli_tls_reason(const struct rqli_tls *self)
 int rqli_tls_read(struct rqli_tls *self, const char *bytes, size_t length,
                   struct rqli_decoder *decoder)
 {
-    char text[RECORD_BYTES];
+    char text[RQLI_TLS_RECORD_BYTES];
     bool has_text = false;
     bool is_fine;
     int got = 0;
@@ -108,38 +108,47 @@ int rqli_tls_read(struct rqli_tls *self, const char *bytes, size_t length,
 
 /* ---- writing ---- */
 
-/* The next part of what the engine wants sent. False: nothing. */
-static bool take_cipher(struct rqli_tls *self)
+/* Under the mutex: the next part of what the engine wants sent, oldest first. */
+static void take_cipher(struct rqli_tls *self)
 {
-    int got;
+    int got = BIO_read(self->out, self->cipher, sizeof self->cipher);
 
-    (void)pthread_mutex_lock(&self->mutex);
-    got = BIO_read(self->out, self->cipher, sizeof self->cipher);
-    (void)pthread_mutex_unlock(&self->mutex);
     self->at = 0;
     self->length = got > 0 ? (size_t)got : 0;
-    return got > 0;
+    self->has_more = BIO_pending(self->out) > 0;
 }
 
-/* False: it cannot be, and the connection is of no use any more. */
+/* Takes it as well: a record costs one round of the mutex. False: it cannot be, and the connection
+ * is of no use any more. */
 static bool encrypt_record(struct rqli_tls *self, const char *text, size_t length)
 {
-    int size = (int)(length < RECORD_BYTES ? length : RECORD_BYTES);
+    int size = (int)(length < RQLI_TLS_RECORD_BYTES ? length : RQLI_TLS_RECORD_BYTES);
     bool is_done;
 
     (void)pthread_mutex_lock(&self->mutex);
     ERR_clear_error();
     is_done = SSL_write(self->ssl, text, size) == size;
     ERR_clear_error();
+    take_cipher(self);
     (void)pthread_mutex_unlock(&self->mutex);
     self->owed = (size_t)size;
     return is_done;
 }
 
+static bool go_on(struct rqli_tls *self)
+{
+    if (self->at == self->length && self->has_more) {
+        (void)pthread_mutex_lock(&self->mutex);
+        take_cipher(self);
+        (void)pthread_mutex_unlock(&self->mutex);
+    }
+    return self->at < self->length;
+}
+
 /* 1: all is sent; 0: no room; -1: broken. */
 static int send_cipher(struct rqli_tls *self, int fd)
 {
-    while (self->at < self->length || take_cipher(self)) {
+    while (go_on(self)) {
         ssize_t sent =
             send(fd, self->cipher + self->at, self->length - self->at, MSG_NOSIGNAL | MSG_DONTWAIT);
 
@@ -192,6 +201,7 @@ static bool send_all(struct rqli_tls *self, int fd, int64_t deadline_us)
 {
     int sent;
 
+    self->has_more = BIO_pending(self->out) > 0;
     while ((sent = send_cipher(self, fd)) == 0) {
         if (!await_socket(fd, POLLOUT, deadline_us)) {
             return false;

@@ -16,6 +16,10 @@
 struct rqli_decoder;
 struct rqli_endpoint;
 
+/* Of text, the most that TLS puts into one record. What one call encrypts is one record, which the
+ * server can read whole or not at all. */
+enum { RQLI_TLS_RECORD_BYTES = 16384 };
+
 /* One connection's session. */
 struct rqli_tls;
 

@@ -9,6 +9,7 @@ KINDS = ["thread"]
 LONG_MS = 60000
 LIMIT = 4  # by default
 N_THREADS = 6
+HALF_A_RECORD = {"of": 9000 * "x"}  # with TLS one more is opened when two fill one of 16 KiB
 LATE_US = 1000000  # a poll may be due from then on
 
 
@@ -28,7 +29,8 @@ def meet(world, client, actors, n_open):
     """Two that share one of so many ask a silent server. Whoever comes next finds that they have met."""
     before = client.stats().commands
     world.server.freeze()
-    asking = [actor.ask(f"of {actor.name}", ttl_ms=LONG_MS, timeout_ms=FOREVER) for actor in (actors[0], actors[n_open])]
+    asking = [actor.ask(f"of {actor.name}", ttl_ms=LONG_MS, timeout_ms=FOREVER, meta=HALF_A_RECORD)
+              for actor in (actors[0], actors[n_open])]
     wait_until(lambda: client.stats().commands >= before + 2, "both have asked")
     world.server.go_on()
     for one in asking:

@@ -152,6 +152,35 @@ def large_words_and_many_threads_pass(world, kind, names):
                 served.hold().release().check()
 
 
+def records(said):
+    """Its records of TLS, begun at the first byte."""
+    while said:
+        length = 5 + int.from_bytes(said[3:5], "big")
+        yield said[:length]
+        said = said[length:]
+
+
+@scenario(kinds=["thread"], counts=[1])
+def what_threads_ask_goes_out_in_few_records(world, kind, names):
+    """A server reads them one by one. So nobody opens a second connection for what fits into one, either."""
+    with tls_server() as server, relay_to(server) as relay:
+        client = world.client(url=relay.url(), io_timeout_ms=60000)
+        actors = [world.actor(kind, client) for _ in range(8)]
+        for actor in actors:
+            actor.acquire(actor.name).release().check()
+        before, said = client.stats().commands, len(relay.said)
+        server.freeze()
+        asked = [actor.ask(actor.name, ttl_ms=60000, timeout_ms=FOREVER) for actor in actors]
+        wait_until(lambda: client.stats().commands == before + 8, "all have asked")
+        server.go_on()
+        held = [one.hold() for one in asked]
+        n_records = len(list(records(relay.said[said:])))
+        check(n_records <= 4, f"{n_records} records for 8 commands")
+        for one in held:
+            one.release().check()
+        check_equal(client.stats().connections, 1)
+
+
 @scenario(kinds=BLOCKING, counts=[1])
 def a_server_that_is_not_who_it_should_be_is_refused(world, kind, names):
     other = Authority("other", "rsa")
