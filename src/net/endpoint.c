@@ -1,10 +1,10 @@
 /* What a parsed URL lacks of TLS, and the end of it all. */
 
 #include "base/error.h"
+#include "base/secret.h"
 #include "net/url.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static const char *unless_empty(const char *text)
 {
@@ -30,28 +30,20 @@ rql_status rqli_endpoint_use_tls(struct rqli_endpoint *self, const rql_options *
                          "tls_cert_file and tls_key_file belong together; one of them is missing");
     }
     self->tls_settings = settings;
-    return rqli_tls_context_new(&self->tls, &self->tls_settings, self->stats, error);
-}
-
-static void wipe(char *password)
-{
-    if (password) {
-        explicit_bzero(password, strlen(password));
-        free(password);
-    }
+    return rqli_tls_context_new(&self->tls, &self->tls_settings, self->subject, error);
 }
 
 void rqli_endpoint_fini(struct rqli_endpoint *self)
 {
-    wipe(self->password);
-    wipe(self->by_sentinels.password);
     self->tls = rqli_tls_context_free(self->tls);
     free(self->path);
     free(self->user);
     free(self->by_sentinels.master);
     free(self->by_sentinels.user);
-    self->by_sentinels = (struct rqli_sentinel_hosts){0};
     free(self->where);
     free(self->query);
-    self->path = self->user = self->password = self->where = self->query = NULL;
+    self->password = rqli_secret_free(self->password);
+    self->by_sentinels.password = rqli_secret_free(self->by_sentinels.password);
+    self->path = self->user = self->where = self->query = NULL;
+    self->by_sentinels = (struct rqli_sentinel_hosts){0};
 }

@@ -7,6 +7,7 @@
 #include "net/url.h"
 
 #include "base/error.h"
+#include "base/secret.h"
 #include "base/text.h"
 
 #include <stdio.h>
@@ -103,6 +104,16 @@ static rql_status decode(char **out, struct rqli_slice text, const char *part, r
     return next ? decode_to(&next, text, part, error) : rqli_fail_nomem(error);
 }
 
+/* The same into memory that is not dumped. */
+static rql_status decode_secret(char **out, struct rqli_slice text, const char *part,
+                                rql_error *error)
+{
+    char *next = rqli_secret_new(text.length + 1);
+
+    *out = next;
+    return next ? decode_to(&next, text, part, error) : rqli_fail_nomem(error);
+}
+
 /* "user:password", "user:" (an empty password) or ":password" (of the default user). Nothing, or
  * ":" alone: no password, and no AUTH is sent. */
 static rql_status read_login(struct rqli_endpoint *self, struct rqli_slice login, rql_error *error)
@@ -119,7 +130,7 @@ static rql_status read_login(struct rqli_endpoint *self, struct rqli_slice login
         status = decode(&self->user, user, "user", error);
     }
     if (!status && (user.length > 0 || login.length > 0)) {
-        status = decode(&self->password, login, "password", error);
+        status = decode_secret(&self->password, login, "password", error);
     }
     return status;
 }
@@ -163,7 +174,7 @@ static bool read_sentinel_key(struct rqli_sentinel_hosts *hosts, struct rqli_sli
         if (*text) {
             *status = rqli_fail(error, RQL_E_INVALID, "url: a query key of sentinels stands twice");
         } else {
-            *status = decode(text, value, "query", error);
+            *status = (is_user ? decode : decode_secret)(text, value, "query", error);
         }
         return true;
     }
@@ -438,6 +449,7 @@ rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error 
     read.spin_us = out->spin_us;
     read.identity = out->identity;
     read.stats = out->stats;
+    read.subject = out->subject;
     read.tls = out->tls;
     read.credentials = out->credentials;
     read.credentials_data = out->credentials_data;
