@@ -11,9 +11,11 @@
  *
  * Both functions run on the thread where it happens: the caller's, inside its call; the client's
  * background thread for ::RQL_EVENT_LOCK_LOST; for its events the swarm's thread, or the loop that
- * it runs on. No library mutex is held, thread cancellation is deferred. They may call anything but
- * rql_client_free(), and for events of a swarm with a thread of its own not rql_swarm_free(). They
- * must return soon: the caller's lock, the renewals of the client or its heartbeats wait for them.
+ * it runs on; for lines about TLS the thread that connects, which for loops is one of libuv's pool.
+ * No library mutex is held, thread cancellation is deferred. They may call anything but
+ * rql_client_free(), for events of a swarm with a thread of its own not rql_swarm_free(), and for
+ * lines about TLS nothing of the same client, which may be waiting for this connection. They must
+ * return soon: the caller's lock, the renewals of the client or its heartbeats wait for them.
  *
  * Sampling (rql_options::log_sampling_enabled and others) is decided once for each acquisition, and
  * holds until its lock is released; for other calls it is decided by each call.
@@ -80,6 +82,10 @@ typedef struct rql_log_field {
  * A swarm, for which the gem has no lines: one for each of its events, named like the event without
  * `rql.`, with `element`, `status`, `hosts`, `locks`, `requests`, `handed_over` and `rel_time` as
  * far as the event has them.
+ *
+ * Connections with TLS, never sampled: `tls_server_unverified`, once, where `tls_verify` is none;
+ * `tls_reload_failed` for certificates that have changed and cannot be used, once for each change;
+ * with `server` and `error`.
  *
  * Not sent, because one script does the whole try and its reply does not tell:
  * `try_lock.remove_expired_acqs` (a free lock is taken without reading the queue),

@@ -11,6 +11,7 @@
 #include "lock/holders.h"
 #include "net/conns.h"
 #include "net/url.h"
+#include "observe/observe.h"
 #include "wire/command.h"
 
 #include <pthread.h>
@@ -39,7 +40,8 @@ struct rql_client {
     struct rqli_master_watch *master_watch;
     struct rqli_leases *leases; /* leases, and what the background thread does */
     struct rqli_stats *stats;
-    struct rqli_freelist handles; /* of locks, to be used again */
+    struct rqli_subject of_connections; /* who is told what happens to them */
+    struct rqli_freelist handles;       /* of locks, to be used again */
     struct rqli_freelist transfers;
     struct rqli_holders holders;
     struct rqli_hosts *hosts;                /* the threads that the swarm vouches for */

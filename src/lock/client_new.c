@@ -39,6 +39,10 @@ static rql_status set_up_endpoint(rql_client *client, rql_error *error)
     client->endpoint.spin_us = client->options.spin_us;
     client->endpoint.identity = client->identity;
     client->endpoint.stats = client->stats;
+    client->of_connections.stats = client->stats;
+    client->of_connections.logger = client->options.logger;
+    client->of_connections.logger_data = client->options.logger_data;
+    client->endpoint.subject = &client->of_connections;
     client->endpoint.credentials = client->options.credentials;
     client->endpoint.credentials_data = client->options.credentials_data;
     status = rqli_options_set_of_url(&here, client->endpoint.query, error);

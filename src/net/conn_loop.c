@@ -207,6 +207,8 @@ static void break_off(struct rqli_conn_loop *self, bool is_silent)
         return;
     }
     self->state = CLOSING;
+    rqli_backoff_on_end(&self->stream.backoff, self->sock.endpoint->is_tls, rqli_now_us(),
+                        rqli_random_below(RQLI_BACKOFF_RANDOM));
     self->silent = is_silent ? self->sock.seat : (struct rqli_seat){0};
     self->shall_drop = false;
     uv_close((uv_handle_t *)&self->poll, on_handle_closed); /* leaves the descriptor at once */

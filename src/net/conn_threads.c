@@ -225,6 +225,8 @@ void rqli_conn_break_off(struct rqli_conn *self, bool is_silent)
     }
     self->shared.state = BROKEN;
     self->shared.silent = is_silent ? self->sock.seat : (struct rqli_seat){0};
+    rqli_backoff_on_end(&stream->backoff, self->sock.endpoint->is_tls, now_us,
+                        rqli_random_below(RQLI_BACKOFF_RANDOM));
     (void)shutdown(self->sock.fd, SHUT_RDWR);
     while (stream->first) {
         rqli_conn_finish_first(self, rqli_stream_fate(stream, stream->first), now_us);

@@ -290,6 +290,8 @@ static void take_bytes(struct rqli_push_threads *self, enum rqli_socket_read got
     if (state < 0) {
         rqli_socket_close(&self->sock);
         set_listening(self, false);
+        rqli_backoff_on_end(&self->shared.backoff, self->sock.endpoint->is_tls, rqli_now_us(),
+                            rqli_random_below(RQLI_BACKOFF_RANDOM));
         rqli_waiters_hint_leaders(&self->shared.subscription.waiters);
     }
 }

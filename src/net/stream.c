@@ -7,8 +7,8 @@
 #include "base/error.h"
 
 /* The longest pause is doubled within these bounds; the pause itself is at random below it, but not
- * less than 1 ms. */
-enum { BACKOFF_FIRST_MS = 10 };
+ * less than 1 ms. SPREAD_US: what a fleet's handshakes are spread over. */
+enum { BACKOFF_FIRST_MS = 10, SPREAD_US = 50000 };
 
 void rqli_backoff_on_failure(struct rqli_backoff *self, int64_t now_us, int64_t longest_ms,
                              uint32_t random)
@@ -18,6 +18,13 @@ void rqli_backoff_on_failure(struct rqli_backoff *self, int64_t now_us, int64_t 
     ms = ms < BACKOFF_FIRST_MS ? BACKOFF_FIRST_MS : ms;
     self->ms = ms < longest_ms ? ms : longest_ms;
     self->next_us = rqli_after_ms(now_us, 1 + self->ms * random / RQLI_BACKOFF_RANDOM);
+}
+
+void rqli_backoff_on_end(struct rqli_backoff *self, bool is_tls, int64_t now_us, uint32_t random)
+{
+    if (is_tls) {
+        self->next_us = now_us + INT64_C(1) * SPREAD_US * random / RQLI_BACKOFF_RANDOM;
+    }
 }
 
 void rqli_stream_fini(struct rqli_stream *self)

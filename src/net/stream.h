@@ -27,6 +27,10 @@ enum { RQLI_BACKOFF_RANDOM = 65536 };
 void rqli_backoff_on_failure(struct rqli_backoff *self, int64_t now_us, int64_t longest_ms,
                              uint32_t random);
 
+/* A connection that stood has ended. With TLS the next attempt is a little later, at random: the
+ * handshakes of a whole fleet would cost the server all its time. */
+void rqli_backoff_on_end(struct rqli_backoff *self, bool is_tls, int64_t now_us, uint32_t random);
+
 /* One call in flight. Part of what its driver keeps of it. */
 struct rqli_stream_call {
     struct rqli_stream_call *next;

@@ -4,7 +4,7 @@
 #include "net/tls_context.h"
 
 #include "base/error.h"
-#include "observe/stats.h"
+#include "observe/observe.h"
 
 #include <errno.h>
 #include <openssl/err.h>
@@ -25,7 +25,7 @@ struct stamp {
 
 struct rqli_tls_context {
     const struct rqli_tls_settings *settings;
-    struct rqli_stats *stats;
+    const struct rqli_subject *subject; /* who is told of it */
 
     struct {
         pthread_mutex_t mutex;
@@ -42,8 +42,8 @@ static void init_once(void)
 }
 
 rql_status rqli_tls_context_new(struct rqli_tls_context **out,
-                                const struct rqli_tls_settings *settings, struct rqli_stats *stats,
-                                rql_error *error)
+                                const struct rqli_tls_settings *settings,
+                                const struct rqli_subject *subject, rql_error *error)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct rqli_tls_context *self = calloc(1, sizeof *self);
@@ -53,7 +53,7 @@ rql_status rqli_tls_context_new(struct rqli_tls_context **out,
     }
     (void)pthread_once(&once, init_once);
     self->settings = settings;
-    self->stats = stats;
+    self->subject = subject;
     (void)pthread_mutex_init(&self->shared.mutex, NULL);
     *out = self;
     return RQL_OK;
@@ -232,9 +232,25 @@ static rql_status read_files(struct rqli_tls_context *self, const char *where, r
     return RQL_OK;
 }
 
+/* Without the mutex. A lack of this process is no failed reload: the next connection tries again.
+ */
+static void report_read(const struct rqli_tls_context *self, const char *where, bool is_first,
+                        const rql_error *fault)
+{
+    const struct rqli_figures figures = {.server = where, .error = fault->message};
+
+    if (!is_first && fault->status == RQL_E_TLS) {
+        rqli_observe(RQLI_ON_TLS_RELOAD_FAILED, self->subject, &figures);
+    }
+    if (is_first && !fault->status && self->settings->verify == RQL_TLS_NONE) {
+        rqli_observe(RQLI_ON_TLS_UNVERIFIED, self->subject, &figures);
+    }
+}
+
 rql_status rqli_tls_context_read(struct rqli_tls_context *self, const char *where, rql_error *error)
 {
     struct stamp now[N_FILES];
+    rql_error fault = {0};
     rql_status status = RQL_OK;
     bool is_first;
 
@@ -242,15 +258,18 @@ rql_status rqli_tls_context_read(struct rqli_tls_context *self, const char *wher
     (void)pthread_mutex_lock(&self->shared.mutex);
     is_first = !self->shared.files;
     if (is_first || memcmp(now, self->shared.seen, sizeof now) != 0) {
-        status = read_files(self, where, error);
+        status = read_files(self, where, &fault);
         if (status == RQL_OK || status == RQL_E_TLS) {
             memcpy(self->shared.seen, now, sizeof now);
         }
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    if (status && !is_first) {
-        rqli_stats_count(self->stats, 0, RQLI_STAT_TLS_RELOADS_FAILED, 1);
+    report_read(self, where, is_first, &fault);
+    if (!status || !is_first) {
         return RQL_OK;
+    }
+    if (error) {
+        *error = fault;
     }
     return status;
 }
@@ -273,8 +292,8 @@ SSL *rqli_tls_context_ssl(struct rqli_tls_context *self, char *culprit)
 
 void rqli_tls_context_on_open(struct rqli_tls_context *self, const SSL *ssl)
 {
-    rqli_stats_count(self->stats, 0, RQLI_STAT_TLS_HANDSHAKES, 1);
+    rqli_stats_count(self->subject->stats, 0, RQLI_STAT_TLS_HANDSHAKES, 1);
     if (SSL_session_reused(ssl)) {
-        rqli_stats_count(self->stats, 0, RQLI_STAT_TLS_RESUMED, 1);
+        rqli_stats_count(self->subject->stats, 0, RQLI_STAT_TLS_RESUMED, 1);
     }
 }

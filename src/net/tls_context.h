@@ -7,9 +7,8 @@
 
 #include <rql/options.h>
 #include <rql/status.h>
-#include <stdbool.h>
 
-struct rqli_stats;
+struct rqli_subject;
 struct ssl_st; /* SSL of OpenSSL, which only tls*.c include */
 
 /* Borrowed. Constant once a context was made with it. */
@@ -24,10 +23,10 @@ struct rqli_tls_settings {
 struct rqli_tls_context;
 
 /* RQL_OK: *out is the caller's, and no file was read yet. RQL_E_UNSUPPORTED, RQL_E_NOMEM. The
- * settings outlive it. */
+ * settings and the subject outlive it. */
 rql_status rqli_tls_context_new(struct rqli_tls_context **out,
-                                const struct rqli_tls_settings *settings, struct rqli_stats *stats,
-                                rql_error *error);
+                                const struct rqli_tls_settings *settings,
+                                const struct rqli_subject *subject, rql_error *error);
 struct rqli_tls_context *rqli_tls_context_free(struct rqli_tls_context *self); /* NULL is fine */
 
 /* The one message of it. Without OpenSSL nobody comes to say it. */
@@ -44,7 +43,7 @@ static inline rql_status rqli_tls_fail(rql_error *error, rql_status status, cons
 rql_status rqli_tls_status_of_failure(void);
 
 /* The files, if they were not read yet or have changed. RQL_E_TLS: they cannot be used, and nothing
- * was read before. RQL_E_NOMEM. */
+ * was read before; else that is reported once for each change. RQL_E_NOMEM. */
 rql_status rqli_tls_context_read(struct rqli_tls_context *self, const char *where,
                                  rql_error *error);
 

@@ -7,12 +7,12 @@
 #include "net/tls_context.h"
 
 rql_status rqli_tls_context_new(struct rqli_tls_context **out,
-                                const struct rqli_tls_settings *settings, struct rqli_stats *stats,
-                                rql_error *error)
+                                const struct rqli_tls_settings *settings,
+                                const struct rqli_subject *subject, rql_error *error)
 {
     (void)out;
     (void)settings;
-    (void)stats;
+    (void)subject;
     return rqli_fail(error, RQL_E_UNSUPPORTED,
                      "url: rediss:// needs TLS, and this library was built without OpenSSL "
                      "(-Dtls=enabled)");

@@ -12,6 +12,7 @@
 
 struct rqli_sentinels;
 struct rqli_stats;
+struct rqli_subject;
 
 enum rqli_endpoint_kind { RQLI_ENDPOINT_TCP, RQLI_ENDPOINT_UNIX, RQLI_ENDPOINT_LOCAL };
 
@@ -33,7 +34,7 @@ struct rqli_endpoint {
     struct rqli_sentinel_hosts by_sentinels;
     char *path;     /* UNIX: socket path; LOCAL: socket path of the private server */
     char *user;     /* or NULL */
-    char *password; /* or NULL; never in a message */
+    char *password; /* or NULL; a secret, and never in a message */
     char *where;    /* for messages: the URL without user, password and query */
     bool is_tls;    /* rediss:// and rediss+sentinel:// */
     char *query;    /* with is_tls: options; each key and its value terminated, "" behind them */
@@ -42,9 +43,10 @@ struct rqli_endpoint {
     int64_t connect_timeout_ms;
     int64_t io_timeout_ms;
     int64_t spin_us;
-    const char *identity;           /* of the client; names the connection and the channel */
-    struct rqli_stats *stats;       /* of the client; connections count into them */
-    rql_credentials_fn credentials; /* asked at each login, or NULL */
+    const char *identity;               /* of the client; names the connection and the channel */
+    struct rqli_stats *stats;           /* of the client; connections count into them */
+    const struct rqli_subject *subject; /* the same, with who is told what happens to them */
+    rql_credentials_fn credentials;     /* asked at each login, or NULL */
     void *credentials_data;
     struct rqli_sentinels *sentinels; /* with by_sentinels; borrowed */
     struct rqli_tls_context *tls;     /* with is_tls */
@@ -65,6 +67,6 @@ rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error 
  * endpoint. RQL_E_INVALID, RQL_E_UNSUPPORTED or RQL_E_NOMEM. */
 rql_status rqli_endpoint_use_tls(struct rqli_endpoint *self, const rql_options *options,
                                  rql_error *error);
-void rqli_endpoint_fini(struct rqli_endpoint *self); /* wipes the password */
+void rqli_endpoint_fini(struct rqli_endpoint *self);
 
 #endif

@@ -21,8 +21,8 @@ enum rqli_moment {
 #include "observe/moments.def"
 };
 
-/* What it is about: a lock, a series, a call for operators, a swarm. A lock and a series keep
- * theirs: who listens is decided once, and constant once the acquisition has begun. */
+/* What it is about: a lock, a series, a call for operators, a swarm, connections. A lock and a
+ * series keep theirs: who listens is decided once, and constant once the acquisition has begun. */
 struct rqli_subject {
     struct rqli_stats *stats;
     const char *const *keys; /* of locks: 1, of a series up to 64; NULL: none */
@@ -64,6 +64,8 @@ struct rqli_figures {
     int64_t handed_over_cnt;
     const char *lock_queue;
     const char *element;
+    const char *server; /* as messages call it */
+    const char *error;
 };
 
 /* Says who listens, as the options of the client and of the call have it; asks the samplers. */

@@ -26,7 +26,7 @@ class Relay:
     def __init__(self, port):
         self.port, self.said, self.cut_after, self.splits = port, b"", None, False
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.open, self.is_over = [], False
+        self.open, self.came_s, self.is_over = [], [], False
         self.thread = threading.Thread(target=self.accept)
         self.thread.start()
 
@@ -36,6 +36,7 @@ class Relay:
     def accept(self):
         while True:
             client, _ = self.listener.accept()
+            self.came_s.append(time.monotonic())
             if self.is_over:
                 client.close()
                 return
@@ -69,6 +70,18 @@ class Relay:
             target.sendall(part)
         return True
 
+    def cut(self):
+        """All that is open. Returns after how many seconds the first client came back."""
+        before, ends, self.open = len(self.came_s), self.open, []
+        cut_s = time.monotonic()
+        for end in ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        wait_until(lambda: len(self.came_s) > before, "one comes back")
+        for end in ends:
+            end.close()
+        return self.came_s[before] - cut_s
+
     def end(self):
         self.is_over = True
         socket.create_connection(self.listener.getsockname()).close()
@@ -92,6 +105,17 @@ def relay_to(server):
         yield relay
     finally:
         relay.end()
+
+
+def end_connections(server):
+    raw = Connection(server.path, PATIENCE_S)
+    raw.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    raw.close()
+
+
+def lines(client, name):
+    """What it has logged by that name, as the gem would print it."""
+    return [words["log"] for words in client.remote.told if words.get("line") == name]
 
 
 def try_once(world, kind, url, **options):
@@ -178,6 +202,8 @@ def what_threads_ask_goes_out_in_few_records(world, kind, names):
         check(n_records <= 4, f"{n_records} records for 8 commands")
         for one in held:
             one.release().check()
+        for actor in actors:  # who comes next would open it
+            actor.acquire(actor.name).release().check()
         check_equal(client.stats().connections, 1)
 
 
@@ -256,14 +282,12 @@ def certificates_are_replaced_without_a_call(world, kind, names):
     shutil.copy(authority().file, mine)
     with tls_server() as server:
         place = server.url.split("?", maxsplit=1)[0]
-        client = world.client(url=place, tls_ca_file=mine)
+        client = world.client(world.remote(), logs=True, url=place, tls_ca_file=mine)
         actor = world.actor(kind, client)
         actor.acquire("x").release().check()
 
         def connect_anew():
-            raw = Connection(server.path, PATIENCE_S)
-            raw.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-            raw.close()
+            end_connections(server)
             asking = actor.ask("x", timeout_ms=TIMEOUT_MS)
             if asking.outcome().status == "OK":
                 asking.hold().release().check()
@@ -278,6 +302,38 @@ def certificates_are_replaced_without_a_call(world, kind, names):
         replace(authority().file, mine)
         wait_until(lambda: connect_anew().status == "OK", "and the next")
         check_equal(client.stats().tls_reloads_failed, 1, "one that could not be read")
+        said = lines(client, "tls_reload_failed")
+        check_equal(len(said), 1, "one line for one change")
+        check(f"no TLS with {place}: tls_ca_file cannot be used: " in said[0], said[0])
+
+
+@scenario(kinds=BLOCKING, counts=[1])
+def a_client_that_verifies_nothing_says_so_once(world, kind, names):
+    with tls_server() as server:
+        for verify, count in ("ca", 0), ("none", 1):
+            client = world.client(world.remote(), logs=True, url=server.url, tls_verify=verify)
+            actor = world.actor(kind, client)
+            for _ in range(3):
+                actor.acquire("x").release().check()
+                end_connections(server)
+            check_equal(len(lines(client, "tls_server_unverified")), count, verify)
+
+
+@scenario(kinds=BLOCKING, counts=[1])
+def those_who_lost_their_connection_come_back_one_by_one(world, kind, names):
+    """A fleet's handshakes would cost the server a core. Each waits up to 50 ms, by chance, for each connection."""
+    with tls_server() as server, relay_to(server) as relay:
+        client = world.client(url=relay.url(), retry_delay_ms=3600000)
+        holder = world.actor("thread", world.client(url=server.url))
+        held, delays_s = holder.acquire("x", ttl_ms=60000), []
+        asking = world.actor(kind, client).ask("x", timeout_ms=FOREVER, ttl_ms=60000)
+        for n_connections in range(2, 2 + 2 * 30, 2):
+            wait_until(lambda count=n_connections: client.stats().connections == count, "both are there")
+            delays_s.append(relay.cut())
+        held.release().check()
+        asking.hold().release().check()
+        middle_s = sorted(delays_s)[len(delays_s) // 2]
+        check(0.004 < middle_s < 0.045 * SLOW, f"after {middle_s} s")
 
 
 @scenario(kinds=BLOCKING, counts=[1])
@@ -285,11 +341,9 @@ def reconnections_resume_their_session(world, kind, names):
     with tls_server() as server:
         client = world.client(url=server.url)
         actor = world.actor(kind, client)
-        raw = Connection(server.path, PATIENCE_S)
         for _ in range(20):
             actor.acquire("x").release().check()
-            raw.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-        raw.close()
+            end_connections(server)
         stats = client.stats()
         check(stats.tls_handshakes >= 10, f"{stats.tls_handshakes} handshakes")
         check(stats.tls_resumed >= stats.tls_handshakes - 2, f"{stats.tls_resumed} of {stats.tls_handshakes} resumed")

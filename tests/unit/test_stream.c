@@ -176,6 +176,28 @@ TEST(the_pause_doubles_up_to_a_bound)
     }
 }
 
+TEST(who_lost_tls_waits_a_little)
+{
+    static const struct {
+        const char *name;
+        bool is_tls;
+        uint32_t random;
+        int64_t next_us;
+    } rows[] = {
+        {"in the clear", false, RQLI_BACKOFF_RANDOM - 1, 7},
+        {"at once", true, 0, 5000},
+        {"half", true, RQLI_BACKOFF_RANDOM / 2, 30000},
+        {"longest", true, RQLI_BACKOFF_RANDOM - 1, 54999},
+    };
+
+    EACH_ROW (row, rows) {
+        struct rqli_backoff backoff = {.next_us = 7};
+
+        rqli_backoff_on_end(&backoff, row->is_tls, 5000, row->random);
+        assert_int_equal(backoff.next_us, row->next_us);
+    }
+}
+
 TEST(the_fault_says_whether_it_may_have_been_done)
 {
     rql_error error;

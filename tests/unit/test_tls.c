@@ -4,7 +4,7 @@
 #include "net/decode.h"
 #include "net/tls.h"
 #include "net/url.h"
-#include "observe/stats.h"
+#include "observe/observe.h"
 #include "options/options.h"
 
 #include <fcntl.h>
@@ -19,6 +19,7 @@
 enum { LONG_MS = 60000, LONG_BYTES = 5 * RQLI_TLS_RECORD_BYTES / 2 };
 
 static struct rqli_endpoint endpoint;
+static struct rqli_subject subject;
 static struct rqli_tls *tls;
 static SSL_CTX *context;
 static SSL *server;
@@ -62,7 +63,8 @@ BEFORE_EACH(shake_hands)
     client_fd = fds[0];
     server_fd = fds[1];
     assert_int_equal(setsockopt(client_fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
-    endpoint = (struct rqli_endpoint){.stats = rqli_stats_new()};
+    subject = (struct rqli_subject){.stats = rqli_stats_new()};
+    endpoint = (struct rqli_endpoint){.subject = &subject};
     rql_options_init(&options);
     options.tls_verify = RQL_TLS_NONE;
     CHECK_OK(rqli_url_parse(&endpoint, "rediss://h", NULL));
@@ -80,13 +82,11 @@ BEFORE_EACH(shake_hands)
 
 AFTER_EACH(close_all)
 {
-    struct rqli_stats *stats = endpoint.stats;
-
     tls = rqli_tls_free(tls);
     SSL_free(server);
     SSL_CTX_free(context);
     rqli_endpoint_fini(&endpoint);
-    rqli_stats_free(stats);
+    rqli_stats_free(subject.stats);
     (void)close(client_fd);
     (void)close(server_fd);
 }
