@@ -74,24 +74,27 @@ typedef void (*rql_event_fn)(const rql_event *event, void *user_data);
  */
 typedef bool (*rql_sampler_fn)(int64_t percent, void *user_data);
 
-/** User and password of one login, for ::rql_credentials_fn. Texts; empty when it is called. */
+/** User and password of one login, for ::rql_credentials_fn. All empty when it is called. */
 typedef struct rql_credentials {
     char user[256];      /**< Empty: the server's user `default`. */
     char password[4096]; /**< Empty, as the user: log in without a password. */
+    int64_t valid_ms;    /**< For how long the server takes them; 0: no end is known. */
 } rql_credentials;
 
 /**
  * Says with which user and password to log in: with a token that expires, or a password that is
  * changed while the program runs. Called at each login, before the first command is sent; with TLS
- * the server is known by then.
+ * the server is known by then. If they have an end it is called again after 80 % of that time, by
+ * the next call that uses the connection, which then repeats AUTH; the connection that listens to
+ * pushes is made anew. Where that is in vain it goes on as it was, and is tried again each second.
  *
  * Called on the thread that connects, with no library mutex held: a thread that calls the library,
  * the client's background thread, or, for loops and swarms, one of libuv's pool. Several may call
  * it at the same time, for a client has several connections. It may block, and takes its time from
  * the connect_timeout_ms of the login, which fails when none is left. It may not call the library
- * with the same client, which may be waiting for this connection. A connection that is there stays
- * when the credentials of its login expire, as long as the server keeps it: the next one asks
- * again. A swarm that was given a URL of its own logs in with what that says.
+ * with the same client, which may be waiting for this connection. Without a known end a connection
+ * that is there stays when its credentials expire, as long as the server keeps it. A swarm that was
+ * given a URL of its own logs in with what that says.
  *
  * @param[out] credentials  To be filled in; the library wipes it when it has been sent.
  * @param[in]  timeout_ms   What is left until the login fails.

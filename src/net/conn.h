@@ -107,4 +107,9 @@ struct rqli_conn_notes *rqli_conn_notes(struct rqli_conn *self);
 /* In a fork child: closes the socket without a word and takes no lock. */
 void rqli_conn_abandon(struct rqli_conn *self);
 
+/* The answer to one command, one reply; or why there is none: RQL_E_UNKNOWN, RQL_E_IO (not sent).
+ */
+typedef void (*rqli_conn_loop_fn)(void *owner, const struct rqli_exchange *answer,
+                                  rql_status fault);
+
 #endif

@@ -11,14 +11,12 @@
 #include "base/must.h"
 #include "base/random.h"
 #include "base/uv_start.h"
+#include "net/conn_loop_state.h"
 #include "net/login.h"
-#include "net/socket.h"
-#include "net/stream.h"
 #include "net/url.h"
 #include "observe/stats.h"
 
 #include <stdlib.h>
-#include <uv.h>
 
 /* SPARE: a caller that finds room may write a few commands more. */
 enum {
@@ -26,43 +24,6 @@ enum {
     SPARE = 8,
     GATHERED_MAX_BYTES = 1 << 20,
     BATCH_BYTES = 4096, /* to begin with: the polls of some locks */
-};
-
-/* One command that is to be answered. sent_us is when it was put in the stream: earlier than it is
- * sent, so a lease that counts from it ends no later than on the server. */
-struct slot {
-    struct rqli_stream_call call;
-    rqli_conn_loop_fn fn; /* NULL: nobody */
-    void *owner;
-    int64_t sent_us;
-};
-
-enum state { DOWN, CONNECTING, UP, CLOSING };
-
-struct rqli_conn_loop {
-    const struct rqli_conn_loop_listener *listener;
-    struct rqli_socket sock; /* while CONNECTING the pool's, with silent, reading and fault */
-    uv_loop_t *loop;
-    uv_work_t work;
-    uv_poll_t poll;
-    enum state state;
-    bool was_opened; /* by the pool */
-    bool wants_room; /* watches for room to send more, too */
-    bool is_abandoned;
-    void (*closed)(void *); /* of rqli_conn_loop_close() */
-    void *closed_data;
-
-    struct rqli_stream stream;
-    struct slot *slots; /* a ring: those from `first` to before `next` are in flight */
-    uint64_t first;
-    uint64_t next; /* position of the next command, from 1 */
-    struct rqli_arena arena;
-    struct rqli_reply reply; /* that is being read */
-    bool shall_drop;
-    struct rqli_seat silent; /* the predecessor, if it fell silent */
-    struct rqli_clock_reading reading;
-    rql_error fault; /* of connecting */
-    uint64_t generation;
 };
 
 struct rqli_conn_loop *rqli_conn_loop_new(struct uv_loop_s *loop,
@@ -191,7 +152,7 @@ static void on_handle_closed(uv_handle_t *handle)
     struct rqli_conn_loop *self = handle->data;
 
     self->state = DOWN;
-    if (self->closed) {
+    if (self->closed && !self->is_asking) {
         self->closed(self->closed_data);
     }
 }
@@ -319,7 +280,8 @@ static void on_opened(uv_work_t *work, int status)
 }
 
 /* Each state has one that calls `closed`: on_handle_closed() if UP or CLOSING; on_opened() if
- * CONNECTING, whether the attempt is cancelled or goes on to its end; if DOWN it is called here. */
+ * CONNECTING, whether the attempt is cancelled or goes on to its end; if DOWN it is called here.
+ * on_asked() calls it if it comes last. */
 void rqli_conn_loop_close(struct rqli_conn_loop *self, void (*closed)(void *data), void *data)
 {
     while (self->first < self->next) {
@@ -327,11 +289,12 @@ void rqli_conn_loop_close(struct rqli_conn_loop *self, void (*closed)(void *data
     }
     self->closed = closed;
     self->closed_data = data;
+    rqli_conn_loop_stop_renewing(self);
     if (self->state == UP) {
         break_off(self, false);
     } else if (self->state == CONNECTING) {
         (void)uv_cancel((uv_req_t *)&self->work);
-    } else if (self->state == DOWN) {
+    } else if (self->state == DOWN && !self->is_asking) {
         closed(data);
     }
 }
@@ -418,6 +381,7 @@ void rqli_conn_loop_write(struct rqli_conn_loop *self)
     if (self->stream.out.failed) {
         break_off(self, false);
     }
+    rqli_conn_loop_renew_if_due(self);
     while (goes_on && self->state == UP) {
         struct rqli_slice bytes;
         ssize_t sent;

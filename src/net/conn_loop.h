@@ -16,11 +16,6 @@
 struct rqli_conn_loop;
 struct uv_loop_s;
 
-/* The answer to one command, one reply; or why there is none: RQL_E_UNKNOWN, RQL_E_IO (not sent).
- */
-typedef void (*rqli_conn_loop_fn)(void *owner, const struct rqli_exchange *answer,
-                                  rql_status fault);
-
 struct rqli_conn_loop_listener {
     /* Connected; or not, with the reason. */
     void (*on_opened)(void *self, const struct rqli_clock_reading *reading, const rql_error *fault);

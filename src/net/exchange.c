@@ -10,6 +10,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/secret.h"
+#include "net/credentials.h"
 #include "net/tls.h"
 #include "net/url.h"
 #include "observe/stats.h"
@@ -275,6 +277,62 @@ static rql_status await(struct rqli_conn *self, struct exchange *own, int64_t de
     return status ? rqli_stream_fault(status, where, error) : RQL_OK;
 }
 
+/* Without the mutex. False: it was in vain. */
+static bool repeat_auth(struct rqli_exchange *auth, uint64_t generation, int64_t deadline_us,
+                        int64_t *renew_us_out)
+{
+    rql_credentials *asked = rqli_secret_new(sizeof *asked);
+    bool is_done = asked && rqli_command_reserve(&auth->command, 2 * sizeof *asked) &&
+                   rqli_credentials_ask(((struct exchange *)auth)->conn->sock.endpoint, deadline_us,
+                                        asked, renew_us_out, NULL) == RQL_OK;
+
+    if (is_done) {
+        rqli_credentials_write(asked, &auth->command);
+        is_done = rqli_exchange_put(auth, generation, NULL) == RQL_OK;
+        explicit_bzero(auth->command.data, auth->command.length);
+    }
+    (void)rqli_secret_free(asked);
+    return is_done && rqli_exchange_await(auth, deadline_us, NULL) == RQL_OK &&
+           auth->reply->type == RQLI_REPLY_STATUS;
+}
+
+/* Under the mutex, released meanwhile. By one caller, in front of what it asks; where that is in
+ * vain all go on as long as the server has it. */
+static void renew_login(struct rqli_conn *self, int64_t deadline_us)
+{
+    const uint64_t generation = self->shared.generation;
+    const int64_t now_us = rqli_now_us();
+    const int64_t limit_us = rqli_after_ms(now_us, self->sock.endpoint->connect_timeout_ms);
+    struct rqli_exchange *auth;
+    int64_t renew_us;
+
+    self->sock.renew_us = 0;
+    self->shared.stream.has_secret = true;
+    rqli_conn_unlock(self);
+    auth = rqli_exchange_take(self);
+    if (!auth || !repeat_auth(auth, generation, rqli_earlier(deadline_us, limit_us), &renew_us)) {
+        renew_us = rqli_credentials_retry_us(now_us);
+    }
+    rqli_exchange_give(auth);
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    self->shared.stream.has_secret = false;
+    if (self->shared.generation == generation && self->shared.state == UP) {
+        self->sock.renew_us = renew_us;
+    }
+}
+
+/* Under the mutex: as long as it is there, logged in. */
+static rql_status be_connected(struct rqli_conn *self, int64_t deadline_us, rql_error *error)
+{
+    rql_status status = rqli_conn_connect_locked(self, deadline_us, error);
+
+    if (!status && rqli_socket_wants_login(&self->sock)) {
+        renew_login(self, deadline_us);
+        status = rqli_conn_connect_locked(self, deadline_us, error);
+    }
+    return status;
+}
+
 rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us, rql_error *error)
 {
     struct exchange *own = (struct exchange *)exchange;
@@ -285,7 +343,7 @@ rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us
         return rqli_fail_nomem(error);
     }
     (void)pthread_mutex_lock(&self->shared.mutex);
-    status = rqli_conn_connect_locked(self, deadline_us, error);
+    status = be_connected(self, deadline_us, error);
     if (!status && !put_in_stream(self, own)) {
         status = rqli_fail_nomem(error);
     }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/scope.h"
 #include "net/ask.h"
+#include "net/credentials.h"
 #include "net/decode.h"
 #include "net/sentinels.h"
 #include "net/socket.h"
@@ -89,7 +90,6 @@ static rql_status find_credentials(struct login *self, int64_t deadline_us, rql_
 {
     const struct rqli_endpoint *endpoint = self->sock->endpoint;
     rql_credentials *asked = &self->asked;
-    int64_t left_us = deadline_us - rqli_now_us();
     rql_status status;
 
     self->user = endpoint->user;
@@ -97,14 +97,10 @@ static rql_status find_credentials(struct login *self, int64_t deadline_us, rql_
     if (!endpoint->credentials) {
         return RQL_OK;
     }
-    status =
-        endpoint->credentials(asked, left_us > 0 ? left_us / 1000 : 0, endpoint->credentials_data);
+    status = rqli_credentials_ask(endpoint, deadline_us, asked, &self->sock->renew_us, error);
     if (status) {
-        return rqli_fail(error, RQL_E_AUTH, "%s: no credentials to log in with: %s",
-                         endpoint->where, rql_status_text(status));
+        return status;
     }
-    asked->user[sizeof asked->user - 1] = '\0';
-    asked->password[sizeof asked->password - 1] = '\0';
     self->user = *asked->user ? asked->user : NULL;
     self->password = *asked->user || *asked->password ? asked->password : NULL;
     return RQL_OK;
@@ -472,6 +468,7 @@ rql_status rqli_login(struct rqli_socket *sock, const struct rqli_seat *predeces
 
     sock->seat = (struct rqli_seat){0};
     sock->is_read_only = false;
+    sock->renew_us = 0;
     status = find_and_log_in(sock, predecessor, deadline_us, reading_out, error);
     if (status) {
         rqli_socket_close(sock); /* closed already is fine */

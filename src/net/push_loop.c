@@ -52,23 +52,23 @@ struct rqli_push_view rqli_push_loop_view(const struct rqli_push_loop *self,
     return rqli_subscription_view(&self->subscription, rqli_conn_loop_is_up(self->conn), waiter);
 }
 
-/* As end_if_silent(); nobody else reads here. */
-static bool drop_if_silent(struct rqli_push_loop *self, int64_t now_us)
+/* As end_if_lost(); nobody else reads here. */
+static bool drop_if_lost(struct rqli_push_loop *self, int64_t now_us)
 {
-    bool is_silent =
+    bool is_lost =
         rqli_subscription_is_lost(&self->subscription, rqli_conn_loop_socket(self->conn), now_us);
 
-    if (is_silent) {
+    if (is_lost) {
         rqli_conn_loop_drop(self->conn);
     }
-    return is_silent;
+    return is_lost;
 }
 
 bool rqli_push_loop_wants_ping(struct rqli_push_loop *self)
 {
     int64_t now_us = rqli_now_us();
 
-    return rqli_conn_loop_is_up(self->conn) && !drop_if_silent(self, now_us) &&
+    return rqli_conn_loop_is_up(self->conn) && !drop_if_lost(self, now_us) &&
            rqli_subscription_wants_ping(&self->subscription, now_us);
 }
 
@@ -80,6 +80,6 @@ void rqli_push_loop_on_pinged(struct rqli_push_loop *self, int64_t n_received)
         rqli_subscription_on_pinged(&self->subscription, n_received,
                                     rqli_conn_loop_socket(self->conn)->endpoint->io_timeout_ms,
                                     now_us);
-        (void)drop_if_silent(self, now_us);
+        (void)drop_if_lost(self, now_us);
     }
 }

@@ -400,14 +400,14 @@ enum rqli_wake rqli_push_threads_wait(struct rqli_push_threads *self, struct rql
 
 /* Under the mutex. The reader may be in recv(): it is not closed but shut down, and the reader
  * finds it broken. */
-static bool end_if_silent(struct rqli_push_threads *self, int64_t now_us)
+static bool end_if_lost(struct rqli_push_threads *self, int64_t now_us)
 {
-    bool is_silent = rqli_subscription_is_lost(&self->shared.subscription, &self->sock, now_us);
+    bool is_lost = rqli_subscription_is_lost(&self->shared.subscription, &self->sock, now_us);
 
-    if (is_silent) {
+    if (is_lost) {
         (void)shutdown(self->sock.fd, SHUT_RDWR);
     }
-    return is_silent;
+    return is_lost;
 }
 
 bool rqli_push_threads_wants_ping(struct rqli_push_threads *self)
@@ -416,7 +416,7 @@ bool rqli_push_threads_wants_ping(struct rqli_push_threads *self)
     bool wants;
 
     lock(self);
-    wants = self->shared.is_listening && !end_if_silent(self, now_us) &&
+    wants = self->shared.is_listening && !end_if_lost(self, now_us) &&
             rqli_subscription_wants_ping(&self->shared.subscription, now_us);
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return wants;
@@ -430,7 +430,7 @@ void rqli_push_threads_on_pinged(struct rqli_push_threads *self, int64_t n_recei
     if (self->shared.is_listening) {
         rqli_subscription_on_pinged(&self->shared.subscription, n_received,
                                     self->sock.endpoint->io_timeout_ms, now_us);
-        (void)end_if_silent(self, now_us);
+        (void)end_if_lost(self, now_us);
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }

@@ -4,6 +4,7 @@
 /* One connection: a socket and the decoder of what comes in. No lock, no thread of its own; its
  * owner says who may read and who may write. */
 
+#include "base/clock.h"
 #include "net/decode.h"
 #include "net/master.h"
 #include "wire/command.h"
@@ -31,6 +32,7 @@ struct rqli_socket {
     int64_t read_limit_us;    /* SO_RCVTIMEO as it is set */
     struct rqli_seat seat;
     bool is_read_only;                 /* the server took no write at login */
+    int64_t renew_us;                  /* when its login is to be renewed; 0: never */
     struct rqli_master_conn of_master; /* where sentinels say who that is */
     struct rqli_decoder decoder;
 };
@@ -53,6 +55,12 @@ void rqli_socket_abandon(struct rqli_socket *self);
 
 /* Waits for bytes, for an eventfd, which is read then, or until until_us. */
 void rqli_socket_await_bytes_or(const struct rqli_socket *self, int eventfd, int64_t until_us);
+
+/* Is it time to renew its login? */
+static inline bool rqli_socket_wants_login(const struct rqli_socket *self)
+{
+    return self->renew_us != 0 && rqli_now_us() >= self->renew_us;
+}
 
 /* Something has come and is not in the decoder yet; with TLS perhaps no text. */
 bool rqli_socket_has_bytes(const struct rqli_socket *self);

@@ -6,6 +6,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 
+#include <string.h>
+
 /* The longest pause is doubled within these bounds; the pause itself is at random below it, but not
  * less than 1 ms. SPREAD_US: what a fleet's handshakes are spread over. */
 enum { BACKOFF_FIRST_MS = 10, SPREAD_US = 50000 };
@@ -74,6 +76,9 @@ bool rqli_stream_on_sent(struct rqli_stream *self, size_t sent)
     self->sent_at = self->out_at - (self->sending.length - self->n_sent);
     if (rqli_stream_has_unsent(self)) {
         return false;
+    }
+    if (self->has_secret) {
+        explicit_bzero(self->sending.data, self->sending.capacity);
     }
     rqli_command_reset(&self->sending);
     self->n_sent = 0;

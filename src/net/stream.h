@@ -46,6 +46,7 @@ struct rqli_stream {
     uint64_t sent_at;            /* position behind what was, or is being, handed to the system */
     struct rqli_stream_call *first; /* in flight, oldest first */
     struct rqli_stream_call *last;
+    bool has_secret;  /* bytes that are sent are wiped */
     int64_t heard_us; /* last byte that came, or begin of the silence */
     struct rqli_backoff backoff;
 };

@@ -88,9 +88,10 @@ struct rqli_push_view rqli_subscription_view(const struct rqli_subscription *sel
     };
 }
 
-/* What has come and was not read yet is our fault, not its. */
+/* What has come and was not read yet is our fault, not its. Who listens cannot say AUTH. */
 bool rqli_subscription_is_lost(const struct rqli_subscription *self, const struct rqli_socket *sock,
                                int64_t now_us)
 {
-    return rqli_subscription_is_silent(self, now_us) && !rqli_socket_has_bytes(sock);
+    return rqli_socket_wants_login(sock) ||
+           (rqli_subscription_is_silent(self, now_us) && !rqli_socket_has_bytes(sock));
 }

@@ -51,7 +51,8 @@ void rqli_subscription_take(struct rqli_subscription *self, const struct rqli_en
                             rqli_stats_shard shard, const struct rqli_reply *reply,
                             int64_t heard_us);
 
-/* The test was in vain, and nothing has come that was not read yet, which would be our fault. */
+/* The test was in vain, and nothing has come that was not read yet, which would be our fault; or
+ * its login is to be renewed. */
 bool rqli_subscription_is_lost(const struct rqli_subscription *self, const struct rqli_socket *sock,
                                int64_t now_us);
 

@@ -1,6 +1,7 @@
 #include "unit.h"
 
 #include "base/clock.h"
+#include "net/credentials.h"
 #include "net/login.h"
 #include "net/socket.h"
 #include "net/url.h"
@@ -81,6 +82,44 @@ static rql_status log_in(const char *parameters, bool is_for_commands, const cha
     rqli_endpoint_fini(&endpoint);
     assert_null(strstr(error.message, "sesame"));
     return status;
+}
+
+static rql_status give_for_a_while(rql_credentials *out, int64_t timeout_ms, void *data)
+{
+    (void)timeout_ms;
+    out->valid_ms = *(const int64_t *)data;
+    (void)snprintf(out->password, sizeof out->password, "sesame");
+    return RQL_OK;
+}
+
+TEST(a_login_is_renewed_before_it_ends)
+{
+    static const struct {
+        const char *name;
+        int64_t valid_ms;
+        int64_t after_ms; /* 0: never */
+    } rows[] = {
+        {"no end", 0, 0},
+        {"an hour", 3600000, 2880000},
+        {"a moment", 12, 9},
+        {"for ever", INT64_MAX, RQLI_NEVER_US},
+    };
+
+    EACH_ROW (row, rows) {
+        int64_t valid_ms = row->valid_ms;
+        struct rqli_endpoint of = {.credentials = give_for_a_while, .credentials_data = &valid_ms};
+        int64_t before_us = rqli_now_us();
+        rql_credentials given;
+        int64_t renew_us = -1;
+
+        CHECK_OK(rqli_credentials_ask(&of, RQLI_NEVER_US, &given, &renew_us, NULL));
+        if (row->after_ms == 0 || row->after_ms == RQLI_NEVER_US) {
+            assert_int_equal(renew_us, row->after_ms);
+        } else {
+            assert_in_range(renew_us, rqli_after_ms(before_us, row->after_ms),
+                            rqli_after_ms(rqli_now_us(), row->after_ms));
+        }
+    }
 }
 
 /* The first words, with the password, are one write, and for commands the only one. */
