@@ -1,8 +1,9 @@
 /*
- * What grows: queues, keys, zombies and clients. By hand:
+ * What grows: queues, keys, zombies and clients; and what logins cost. By hand:
  *
  *   rql-bench-scale locks SOCKET      fills the server, then: queue|list|scan|flush NUMBER ...
  *   rql-bench-scale clients SOCKET    idle|awake CLIENTS ...
+ *   rql-bench-scale logins URL        full|resumed LOGINS ...
  *
  * Orders are those of protocol.h. The server is this program's own.
  */
@@ -17,10 +18,19 @@
 int main(int argc, char **argv)
 {
     struct fault *fault = shared_memory(sizeof *fault); /* children raise it too */
-    bool of_locks = argc == 3 && strcmp(argv[1], "locks") == 0;
 
-    if (argc != 3 || (!of_locks && strcmp(argv[1], "clients") != 0)) {
-        (void)fprintf(stderr, "usage: %s locks|clients SOCKET\n", argv[0]);
+    static const struct {
+        const char *name;
+        void (*obey)(const char *address, struct fault *fault);
+    } parts[] = {{"locks", scale_locks}, {"clients", scale_clients}, {"logins", scale_logins}};
+
+    size_t part = 0;
+
+    while (part < 3 && (argc != 3 || strcmp(argv[1], parts[part].name) != 0)) {
+        part++;
+    }
+    if (part == 3) {
+        (void)fprintf(stderr, "usage: %s locks|clients|logins ADDRESS\n", argv[0]);
         return 2;
     }
     if (!fault) {
@@ -28,11 +38,7 @@ int main(int argc, char **argv)
         return 3;
     }
     (void)signal(SIGPIPE, SIG_IGN); /* hiredis writes with a plain write() */
-    if (of_locks) {
-        scale_locks(argv[2], fault);
-    } else {
-        scale_clients(argv[2], fault);
-    }
+    parts[part].obey(argv[2], fault);
     if (fault_text(fault)) {
         (void)fprintf(stderr, "scale: %s\n", fault_text(fault));
         return 3;

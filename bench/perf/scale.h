@@ -11,4 +11,7 @@ void scale_locks(const char *socket_path, struct fault *fault);
 /* Memory of this side. */
 void scale_clients(const char *socket_path, struct fault *fault);
 
+/* Processor time of this side. */
+void scale_logins(const char *url, struct fault *fault);
+
 #endif

@@ -63,6 +63,7 @@ class Lineup:
         self.needed = needed
         self.redis = servers.Redis(scratch)
         self.full = None
+        self.tls = None
         self.npm = None  # where the libraries are, or why they are not
         self.started = []
         self.players = {}
@@ -89,6 +90,7 @@ class Lineup:
         self.add("async", [self.redis.socket], self.bench + "-async")
         if "locks" in self.needed:
             self.add_scale()
+        self.try_peer("shared-tls", self.add_tls)
         self.try_peer("postgres", self.add_postgres)
         for name in NPM:
             self.try_peer(name, self.add_npm)
@@ -122,7 +124,19 @@ class Lineup:
         for name in ("locks", "clients"):
             self.add(name, [name, self.full.socket], self.bench + "-scale")
 
+    def add_tls(self, name):
+        """A server of its own, with and without. A build of either without TLS has none of it."""
+        server = servers.TlsRedis(self.scratch)
+        self.started.append(server)
+        server.start()
+        self.tls = server
+        self.add(name, ["shared", server.url(), "32"])
+        self.add("shared-clear", ["shared", f"redis://127.0.0.1:{server.port}", "32"])
+        self.add("logins", ["logins", server.url()], self.bench + "-scale")
+
     def server_of(self, player):
+        if player in ("shared-tls", "shared-clear", "logins"):
+            return self.tls
         return self.full if player in ("locks", "clients") else self.redis
 
     def add(self, name, words, program=None):

@@ -16,6 +16,8 @@ IN_FLIGHT = (1, 10, 100, 1000, 10_000)
 PAIR_THREADS = (1, 2, 4, 8, 32, 128)
 WAITERS = (2, 8, 32, 256)
 WORKERS = (2, 8, 32)
+TLS_THREADS = (1, 8, 32)
+LOGINS = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,6 +163,18 @@ def async_blocks():
           for n in IN_FLIGHT[1:-1])))
 
 
+def tls_blocks():
+    """One server, with TLS and in the clear; a login's times are this side's, on the processor."""
+    for n in TLS_THREADS:
+        against = ("pair/rql-clear", n, "ops_s")
+        yield Block(f"tls-{n}", "tls", (
+            Case("pair/rql-clear", "shared-clear", "pairs", n, 40, slots=3),
+            Case("pair/rql-tls", "shared-tls", "pairs", n, 40, 0, against, 3)))
+    yield Block("tls-login", "tls", (
+        Case("login/full", "logins", "full", LOGINS, 1),
+        Case("login/resumed", "logins", "resumed", LOGINS, 1, 0, ("login/full", LOGINS, "p50_us"))))
+
+
 def all_blocks():
     return [*pair_blocks(), *tcp_blocks(), *hand_blocks(), *peer_blocks(), *scale_blocks(),
-            *async_blocks()]
+            *async_blocks(), *tls_blocks()]

@@ -118,7 +118,7 @@ def print_cases(rows):
             "bytes", "ratio (quartiles)", "to"]
     lines = []
     for row in rows:
-        waits = row["case"].startswith(("turns/", "hold/")) and row["waited"] is not None
+        waits = row["case"].startswith(("turns/", "hold/", "login/")) and row["waited"] is not None
         waited = number(100 * row["waited"]) + " %" if waits else ""
         lines.append([
             row["case"], number(row["threads"]), number(row["ops_s"]), number(row["p50_us"], 1),
@@ -159,6 +159,8 @@ LEGEND = """
   async     rql_acquire_async() and rql_release_async(), all on one loop in one thread
   queue     a newcomer stands at the end, the holder hands over to the first; pipelined
   list      of all locks, against a bare SCAN; flush: the locks of a dead host among 100 000 others
+  tls       rql-tls and rql-clear: one server, one client for all threads, by TLS and in the clear;
+            login: p50 is processor time of the client, waited the share that resumed a session
   server us processor time of the Redis server for each operation
 """
 

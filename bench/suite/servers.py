@@ -74,6 +74,7 @@ class Redis(Server):
         self.socket = str(self.folder / "s")
         self.port = free_port()
         self.stream = None
+        self.words = ()
         self.program = shutil.which("redis-server") or shutil.which("valkey-server")
 
     def start(self):
@@ -82,7 +83,7 @@ class Redis(Server):
         self.launch(tied() + [
             self.program, "--bind", "127.0.0.1", "--port", str(self.port),
             "--unixsocket", self.socket, "--unixsocketperm", "700", "--dir", str(self.folder),
-            "--save", "", "--appendonly", "no", "--daemonize", "no", "--maxclients", "4000"])
+            "--save", "", "--appendonly", "no", "--daemonize", "no", "--maxclients", "4000", *self.words])
         return self
 
     def is_ready(self):
@@ -136,6 +137,27 @@ class Redis(Server):
             "wakes": calls.get("publish", 0),
             "cpu_us": 1e6 * (float(processor["used_cpu_user"]) + float(processor["used_cpu_sys"])),
         }
+
+
+class TlsRedis(Redis):
+    """Another one, with a port for TLS beside that in the clear, and a certificate of its own."""
+
+    name = "redis-tls"
+
+    def start(self):
+        if not shutil.which("openssl"):
+            raise Unavailable("openssl is not installed")
+        self.tls_port, self.certificate, key = free_port(), self.folder / "tls.crt", self.folder / "tls.key"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                        "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1",
+                        "-keyout", key, "-out", self.certificate],
+                       check=True, stdin=subprocess.DEVNULL, capture_output=True)
+        self.words = ("--tls-port", str(self.tls_port), "--tls-auth-clients", "no", "--tls-ca-cert-file",
+                      str(self.certificate), "--tls-cert-file", str(self.certificate), "--tls-key-file", str(key))
+        return super().start()
+
+    def url(self):
+        return f"rediss://127.0.0.1:{self.tls_port}?tls_ca_file={self.certificate}"
 
 
 class FullRedis(Redis):

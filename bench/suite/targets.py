@@ -2,7 +2,7 @@
 import dataclasses
 
 from measure import spread
-from plan import HELD, NPM, QUEUES, WAITERS
+from plan import HELD, LOGINS, NPM, QUEUES, WAITERS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,5 +105,17 @@ def scale_targets():
                      (f"memory/{name}", n, "bytes"), (), limit, unit=unit)
 
 
+def tls_targets():
+    for n, limit in ((1, 0.78), (8, 0.85), (32, 0.9)):
+        yield Target(f"pair by TLS, {n} thread{'s' * (n > 1)} / in the clear", "tls", f"tls-{n}",
+                     ("pair/rql-tls", n, "ops_s"), (("pair/rql-clear", n, "ops_s"),), limit, True)
+    yield Target("server CPU per pair by TLS, 32 threads / in the clear", "tls", "tls-32",
+                 ("pair/rql-tls", 32, "cpu_us"), (("pair/rql-clear", 32, "cpu_us"),), 1.15)
+    yield Target("client CPU of a login by TLS that resumes / in full", "tls", "tls-login",
+                 ("login/resumed", LOGINS, "p50_us"), (("login/full", LOGINS, "p50_us"),), 0.5)
+    yield Target("logins by TLS that resume, share", "tls", "tls-login", ("login/resumed", LOGINS, "waited"), (), 0.95,
+                 True)
+
+
 def all_targets():
-    return [*pair_targets(), *hand_targets(), *peer_targets(), *scale_targets()]
+    return [*pair_targets(), *hand_targets(), *peer_targets(), *scale_targets(), *tls_targets()]

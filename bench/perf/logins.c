@@ -1,0 +1,146 @@
+#include "common/clock.h"
+#include "net/connect.h"
+#include "net/login.h"
+#include "net/socket.h"
+#include "net/url.h"
+#include "observe/observe.h"
+#include "options/options.h"
+#include "perf/protocol.h"
+#include "perf/scale.h"
+
+#include <rql/rql.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* One after the other; what is measured is this thread's time on the processor. */
+
+enum { TIMEOUT_MS = 10000 };
+
+struct site_of_logins {
+    rql_options options; /* with the texts of the URL's query */
+    struct rqli_subject subject;
+    struct rqli_endpoint endpoint;
+    struct fault *fault;
+};
+
+static bool judge(const struct site_of_logins *self, rql_status status, const rql_error *error)
+{
+    if (status) {
+        fault_raise(self->fault, "login: %s %s", rql_status_text(status), error->message);
+    }
+    return !status;
+}
+
+/* Its certificates are read, which is no part of a login; it has no session to be resumed. */
+static bool open_endpoint(struct site_of_logins *self, const char *url)
+{
+    struct rqli_endpoint *endpoint = &self->endpoint;
+    rql_error error = {0};
+    rql_status status;
+
+    rql_options_init(&self->options);
+    *endpoint = (struct rqli_endpoint){
+        .connect_timeout_ms = TIMEOUT_MS, .identity = "bench", .stats = self->subject.stats};
+    endpoint->subject = &self->subject;
+    status = rqli_url_parse(endpoint, url, &error);
+    if (!status) {
+        status = rqli_options_set_of_url(&self->options, endpoint->query, &error);
+    }
+    if (!status) {
+        status = rqli_endpoint_use_tls(endpoint, &self->options, &error);
+    }
+    if (!status && endpoint->tls) {
+        status = rqli_tls_context_read(endpoint->tls, endpoint->where, &error);
+    }
+    return judge(self, status, &error);
+}
+
+static int64_t processor_ns(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return now.tv_sec * RQLB_SECOND + now.tv_nsec;
+}
+
+/* Less than 0: it failed. */
+static int64_t log_in(struct site_of_logins *self)
+{
+    struct rqli_socket sock = {.endpoint = &self->endpoint, .fd = -1};
+    const struct rqli_seat nobody = {0};
+    struct rqli_clock_reading reading;
+    rql_error error = {0};
+    int64_t begun_ns = processor_ns();
+    rql_status status =
+        rqli_login(&sock, &nobody, rqli_after_ms(rqli_now_us(), TIMEOUT_MS), &reading, &error);
+    int64_t took_ns = processor_ns() - begun_ns;
+
+    rqli_socket_close(&sock);
+    return judge(self, status, &error) ? took_ns : -1;
+}
+
+static int64_t n_resumed(const struct site_of_logins *self)
+{
+    rql_stats sum = {0};
+
+    (void)rqli_stats_read(self->subject.stats, &sum);
+    return sum.tls_resumed;
+}
+
+/* is_full: nothing is resumed. */
+static bool measure(struct site_of_logins *self, const char *url, bool is_full, long number,
+                    struct outcome *out)
+{
+    int64_t begun_ns = now_ns();
+    int64_t resumed = 0;
+
+    memset(out, 0, sizeof *out);
+    for (long i = is_full ? 1 : 0; i <= number; i++) {
+        int64_t before = n_resumed(self);
+        int64_t took_ns;
+
+        if (is_full) {
+            rqli_endpoint_fini(&self->endpoint);
+            if (!open_endpoint(self, url)) {
+                return false;
+            }
+        }
+        took_ns = log_in(self);
+        if (took_ns < 0) {
+            return false;
+        }
+        if (i > 0) { /* the first one has nothing to resume */
+            histogram_add(&out->times, took_ns);
+            resumed += n_resumed(self) - before;
+        }
+    }
+    out->done = out->counted = number;
+    out->waited = resumed;
+    out->counted_ns = now_ns() - begun_ns;
+    return true;
+}
+
+void scale_logins(const char *url, struct fault *fault)
+{
+    struct site_of_logins *self = calloc(1, sizeof *self);
+    struct request request;
+    static struct outcome outcome;
+
+    if (!self) {
+        fault_raise(fault, "out of memory");
+        return;
+    }
+    self->fault = fault;
+    self->subject.stats = rqli_stats_new();
+    if (open_endpoint(self, url)) {
+        protocol_ready();
+        while (protocol_next(&request, fault) &&
+               measure(self, url, strcmp(request.shape, "full") == 0, request.number, &outcome)) {
+            protocol_answer(&outcome);
+        }
+    }
+    rqli_endpoint_fini(&self->endpoint);
+    rqli_stats_free(self->subject.stats);
+    free(self);
+}
