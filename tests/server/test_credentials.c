@@ -94,6 +94,36 @@ static int64_t n_connections(void)
     return count;
 }
 
+static bool auth_was_said(const void *unused)
+{
+    (void)unused;
+    return calls_of("auth") >= 1;
+}
+
+static bool auth_was_said_twice(const void *unused)
+{
+    (void)unused;
+    return calls_of("auth") >= 2;
+}
+
+static bool was_asked_twice(const void *n_asked)
+{
+    return *(const _Atomic int *)n_asked >= 2;
+}
+
+/* A login is renewed by who uses its connection. */
+static void work_until(rql_client *asking, bool (*holds)(const void *data), const void *data)
+{
+    int64_t begun_us = wait_clock_us();
+
+    while (!holds(data)) {
+        CHECK_OK(rql_lock_release(hold(asking, "x"), NULL));
+        if (wait_clock_us() - begun_us > AWAIT_MS * INT64_C(1000) * wait_slowness()) {
+            fail_msg("it did not come to that in time");
+        }
+    }
+}
+
 /* By AUTH, with what is in force then. */
 static void a_login_that_ends_is_renewed_on_its_connection(void **state)
 {
@@ -105,9 +135,7 @@ static void a_login_that_ends_is_renewed_on_its_connection(void **state)
     asking = client_that_asks(&n_asked);
     CHECK_OK(rql_lock_release(hold(asking, "x"), NULL));
     change_password(2);
-    while (calls_of("auth") < 2) {
-        CHECK_OK(rql_lock_release(hold(asking, "x"), NULL));
-    }
+    work_until(asking, auth_was_said_twice, NULL);
     assert_int_equal(n_asked, 3);
     assert_int_equal(n_refused(), 0);
     assert_int_equal(n_connections(), 1);
@@ -126,13 +154,9 @@ static void a_renewal_in_vain_is_tried_again(void **state)
     asking = client_that_asks(&n_asked);
     CHECK_OK(rql_lock_release(hold(asking, "x"), NULL));
     has_none = true;
-    while (n_asked < 2) {
-        CHECK_OK(rql_lock_release(hold(asking, "x"), NULL));
-    }
+    work_until(asking, was_asked_twice, &n_asked);
     has_none = false;
-    while (calls_of("auth") < 1) {
-        CHECK_OK(rql_lock_release(hold(asking, "x"), NULL));
-    }
+    work_until(asking, auth_was_said, NULL);
     assert_int_equal(n_asked, 3);
     assert_int_equal(n_connections(), 1);
     (void)rql_client_free(asking);
@@ -147,27 +171,24 @@ static void end_loop(void)
     CHECK_OK(uv_loop_close(&uv));
 }
 
-static bool was_renewed(const void *data)
-{
-    (void)data;
-    return calls_of("auth") >= 2;
-}
-
 static void a_loop_renews_its_login_as_well(void **state)
 {
     _Atomic int n_asked = 0;
     rql_client *asking;
+    int64_t begun_us;
 
     (void)state;
     valid_ms = SHORT_VALID_MS;
     asking = client_that_asks(&n_asked);
     (void)open_loop_of(asking);
-    while (!was_renewed(NULL)) {
+    begun_us = wait_clock_us();
+    while (!auth_was_said_twice(NULL)) {
         struct asked asked = {.options = patient(asking), .releases = true};
 
         start_asking(&asked, "x");
         run_until(is_released, &asked);
         CHECK_OK(asked.release_status);
+        assert_true(wait_clock_us() - begun_us < AWAIT_MS * INT64_C(1000) * wait_slowness());
     }
     assert_int_equal(n_refused(), 0);
     assert_int_equal(n_connections(), 1);
