@@ -261,12 +261,14 @@ rql_status rqli_tls_shake_hands(struct rqli_tls *self, int fd, const char *where
 
 /* The name that is asked for, and with full verification the one that the certificate must have. An
  * address is no name to ask for. */
-static bool set_name(SSL *ssl, const char *name, bool is_checked)
+static bool set_name(SSL *ssl, const char *text, bool is_checked)
 {
+    char name[TLSEXT_MAXLEN_host_name + 2]; /* of which OpenSSL makes a copy; not const to it */
     unsigned char unused[sizeof(struct in6_addr)];
-    bool is_address =
-        inet_pton(AF_INET, name, unused) == 1 || inet_pton(AF_INET6, name, unused) == 1;
+    bool is_address;
 
+    (void)snprintf(name, sizeof name, "%s", text);
+    is_address = inet_pton(AF_INET, name, unused) == 1 || inet_pton(AF_INET6, name, unused) == 1;
     if (is_address) {
         return !is_checked || X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name) == 1;
     }
