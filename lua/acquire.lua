@@ -16,7 +16,8 @@
 --   the lock, or is in front and takes it next; 2 it may unlock it: no push tells, so it has to be tracked;
 --   in_front: acquirer directly in front of it, for the first the owner; nothing if the lock is free;
 --   "2|3|4 now_us pttl_ms": fail_fast_no_try | fail_fast_after_try | conflict;
---   "5 now_us": stale, came after not_after_us; "6 now_us": again, repeat the call.
+--   "5 now_us": stale, came after not_after_us; "6 now_us": again, repeat the call; "7 now_us until_us":
+--   fail_fast, and nothing is granted until then.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -32,10 +33,12 @@ end
 local n_keys = call("EXISTS", lock, queue, requests)
 if n_keys == 0 then
     -- @include grant
-    return "1 " .. now_text .. " " .. ttl_ms .. " " .. token .. " 0 2 " .. nonce
+    if token then
+        return "1 " .. now_text .. " " .. ttl_ms .. " " .. token .. " 0 2 " .. nonce
+    end
 end
 
--- It is held, or others wait.
+-- It is held, or others wait, or it is free in a pause.
 -- @include waiters
 -- @include is_alive
 
@@ -87,7 +90,7 @@ elseif owner == acquirer and conflict == "d" then
     return "4 " .. now_text .. " " .. ttl_left(lock)
 elseif owner and fail_fast == "f" then
     return "2 " .. now_text .. " " .. ttl_left(lock)
-elseif not owner and is_random then
+elseif not owner and is_random and not pause_end(fence, now_text) then
     if mine then
         access = select(5, read_record(mine)) -- of an earlier request
     end
@@ -161,6 +164,10 @@ else
         if fail_fast == "f" then
             call("ZREM", queue, acquirer)
             forget(requests, acquirer, access)
+            local paused_us = not owner and pause_end(fence, now_text)
+            if paused_us then
+                return "7 " .. now_text .. " " .. paused_us
+            end
             return "3 " .. now_text .. " " .. ttl_left(lock)
         elseif turn == "again" then
             return "6 " .. now_text

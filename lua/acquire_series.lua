@@ -11,7 +11,7 @@
 -- strategies are t and, for all others, d.
 -- Returns {1, now_us, {token, ttl_left_ms, process 0|1, grant's nonce} of each lock}: all are held;
 --         {0, now_us, pttl_ms, rank, is_first, was_restored, of_ruby, score_us, state of each}: queued;
---         {2|3|4, now_us, pttl_ms, state of each}, {5|6, now_us}: as acquire.lua.
+--         {2|3|4, now_us, pttl_ms, state of each}, {5|6, now_us}, {7, now_us, until_us}: as acquire.lua.
 -- of_ruby is the number of the first lock that has to be tracked, as for acquire.lua, or 0.
 -- pttl_ms is of the lock that ends last, or until a reservation of this series lapses; rank that of the worst
 -- place. state is what is in the way: 0 nothing, 1 another holds it, 2 others are in front, 3 this
@@ -94,6 +94,7 @@ local function withdraw(entry)
     end
 end
 
+-- Nothing: nothing is granted, in a pause.
 local function take()
     for i = 1, count do
         local entry = turn_to(i)
@@ -102,6 +103,9 @@ local function take()
         else
             local lease_ms, fields, first_field = ttl_ms, ARGV, 7
             -- @include grant
+            if not token then
+                return
+            end
             entry.token, entry.nonce = token, nonce
         end
         withdraw(entry)
@@ -195,7 +199,10 @@ for i = 1, count do
     n_answered = n_answered + (entries[i].is_answered and 1 or 0)
 end
 if is_new then
-    return take()
+    local held = take()
+    if held then
+        return held
+    end
 elseif n_answered == count then
     return answer_held()
 end
@@ -215,7 +222,7 @@ for i = 1, count do
 end
 if n_free < count and fail_fast == "f" then
     return refuse(2)
-elseif n_free == count and (access == "r" or access == "R") then
+elseif n_free == count and (access == "r" or access == "R") and not pause_end(fence, now_text) then
     return take()
 end
 
@@ -248,7 +255,8 @@ end
 if is_ready then
     return take()
 elseif fail_fast == "f" then
-    return refuse(3)
+    local refusal, paused_us = refuse(3), pause_end(fence, now_text)
+    return paused_us and {7, now, paused_us + 0} or refusal
 elseif is_again then
     return {6, now}
 end

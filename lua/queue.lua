@@ -31,7 +31,8 @@ local function tail_us(queue, requests, fence, now_text)
     local FUTURE_US, PLACES = 1000000, -32
     local last = redis.call("ZRANGE", queue, PLACES, "-1", "WITHSCORES")
     local token = redis.pcall("GET", fence)
-    local was_set_back = type(token) == "string" and (tonumber(token) or 0) - now_text >= FUTURE_US
+    local was_set_back = type(token) == "string"
+        and (tonumber(string.match(token, "%d+$")) or 0) - now_text >= FUTURE_US
     for i = #last, 2, -2 do
         local us = math.floor(last[i] * 1000000 + 0.5)
         if us < now_text + 0 then

@@ -6,7 +6,7 @@
 -- old place with its next poll, which is due as soon as its client hears again.
 --
 -- in: call lock queue requests live fence random now_text now_seconds is_less budget
--- in: read_record whole_host identity_of forget notify is_alive
+-- in: read_record whole_host identity_of forget notify pause_end is_alive
 -- in: me holds yields oldest_us turn free_ms passed
 -- out: served
 --
@@ -14,7 +14,7 @@
 -- something; yields: it cannot take the lock now; oldest_us: a score below it has outlived its queue_ttl. All
 -- are nil in a script that acts for nobody. turn, free_ms and passed are nil before, and set here:
 -- turn     "granted" to another; "mine"; "free", it stays so; "again", too much to do for one call
--- free_ms  for how long it stays free for somebody
+-- free_ms  for how long it stays free for somebody, or in a pause for nobody
 -- passed   what to note for the series that was let wait, see reserve.lua
 -- served   for answers: 0 nobody was, 1 it was handed over, 2 call again
 
@@ -33,6 +33,10 @@ if not page[1] and not page.err then
     local n_there = 0
     -- @include restore
     page = call("ZRANGE", queue, "0", "0")
+end
+local paused_us = page[1] and pause_end(fence, now_text)
+if paused_us then
+    turn, free_ms, page = "free", math.ceil((paused_us - now_text) / 1000), {}
 end
 if random + 0 < 32768 and page[1] and call("HGET", requests, "random") then
     -- In half the cases one that asked for it may overtake the head, whatever its place. It is a page of its

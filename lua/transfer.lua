@@ -19,7 +19,9 @@ if held[1] == nonce and held[2] == token and not held[3] then
     return "4 0 " .. math.min(call("PTTL", lock), 2592000000)
 end
 -- @include clock
-if held[1] == ARGV[1] then
+local last = call("GET", fence)
+local paused_us = string.match(last or "", "^q (%d+) ")
+if held[1] == ARGV[1] and not (paused_us and is_less(now_text, paused_us)) then
     -- @include ttl
     local record = call("HGET", requests, acquirer)
     call("DEL", lock) -- whatever is in it is of the one before
@@ -30,9 +32,9 @@ if held[1] == ARGV[1] then
         return redis.call("PEXPIRE", lock, ttl_ms)
     end
     -- Other locks may have had larger tokens; those of this one rise also where the clock is set back.
-    local last = call("SET", fence, token, "GET")
-    if last and is_less(token, last) then
-        call("SET", fence, last)
+    last = paused_us and string.match(last, "%d+$") or last
+    if not last or is_less(last, token) then
+        call("SET", fence, token)
     end
     -- Its acquirer may have refused this hand-over, and wait by another nonce.
     if record and string.find(record, " " .. nonce .. " ", 1, true) then

@@ -1,6 +1,6 @@
 -- Who waits in a queue.
 --
--- out: budget read_record whole_host identity_of forget notify
+-- out: budget read_record whole_host identity_of forget notify pause_end
 --
 -- These capture no local of the script: each that is captured costs the server as much as a small command
 -- does, in every call of the script, needed or not. So does number-to-text.
@@ -45,6 +45,13 @@ local function forget(requests, acquirer, access)
     if access < "a" and redis.call("HINCRBY", requests, "holders", "-1") < 1 then
         redis.call("HDEL", requests, "holders")
     end
+end
+
+-- Until when nothing is granted, in microseconds; nil: there is no pause (lua/README.md 46).
+local function pause_end(fence, now_text)
+    local last = redis.pcall("GET", fence)
+    local until_us = type(last) == "string" and string.match(last, "^q (%d+) ")
+    return until_us and until_us - now_text > 0 and until_us or nil
 end
 
 -- How many clients hear a message; nil: this user may not send it.

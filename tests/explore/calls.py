@@ -11,8 +11,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "lua"))
 from embed import expanded  # noqa: E402
 
-SCRIPTS = ("acquire", "acquire_series", "decrease", "extend", "flush_lock", "flush_queue", "leave", "release",
-           "sweep_lock", "sweep_queue", "sweep_request")
+SCRIPTS = ("acquire", "acquire_series", "arrive", "decrease", "extend", "flush_lock", "flush_queue", "leave", "release",
+           "sweep_lock", "sweep_queue", "sweep_request", "transfer")
 N_CLIENTS = 9  # that listen: those of 1 to 9
 NEVER = 2 ** 53
 RANDOM = "40000"
