@@ -202,6 +202,13 @@ typedef enum rql_event_kind {
     /** Dead hosts were flushed, by a swarm or by rql_flush_zombies(): `host_cnt`, `rel_key_cnt`,
      *  `rem_request_cnt`, `handed_over_cnt`, `rel_time_us`, and how it ended: `status`. */
     RQL_EVENT_SWARM_ZOMBIES_FLUSHED = 24,
+    /** The server has lost writes, as a new connection shows: `token` is the highest fencing token
+     * that this client has seen, `server_token` the last one that the server knew; `at_us`. What is
+     * held is verified at once, and what has gone follows as ::RQL_EVENT_LOCK_LOST. Told by the
+     * first client that comes with a higher token: where the others find the tokens raised they
+     * only verify. Never sampled.
+     */
+    RQL_EVENT_HISTORY_LOST = 25,
 } rql_event_kind;
 
 /**
@@ -232,6 +239,7 @@ struct rql_event {
     int64_t host_cnt;        /**< Hosts. */
     int64_t rem_request_cnt; /**< Requests removed. */
     int64_t handed_over_cnt; /**< Locks that went to a waiter at once. */
+    int64_t server_token;    /**< The last fencing token that the server knew. */
 };
 
 RQL_END_DECLS

@@ -216,6 +216,20 @@ typedef struct rql_options {
      * time that a connection is made; every 250 ms while they take it for dead. 100 to 60000.
      * Default 1000. */
     int64_t sentinel_check_ms;
+
+    /**
+     * Where the server was started anew, or another has taken its place, it may have lost its last
+     * writes, and with them a grant that somebody still relies on: for so long nothing is granted
+     * there. 0 to 3600000. Default 0: at once, and a lock may have two holders, of which the
+     * fencing token tells the older one. All clients of a server need the same; none may be of the
+     * gem or of a version of this library without it.
+     *
+     * No ttl may be longer, in milliseconds: ::RQL_E_INVALID. Choose the longest ttl and the time
+     * for which an old master may go on granting. A server that has never been used so begins with
+     * it. Meanwhile requests wait in their queues, and what does not wait is ::RQL_E_UNAVAILABLE.
+     * Who is logged in needs the right to `INFO`: ::RQL_E_UNSUPPORTED.
+     */
+    int64_t recovery_delay_ms;
 } rql_options;
 
 /** One pair of metadata, kept in the lock and readable by everybody. */

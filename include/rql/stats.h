@@ -82,6 +82,9 @@ typedef struct rql_stats {
                                    read before stays in use. */
     int64_t failovers;          /**< How often another server was the master by what sentinels
                                    say, and all connections went there. */
+
+    int64_t histories_lost; /**< Times that the server was found to have lost writes
+                               (::RQL_EVENT_HISTORY_LOST). */
 } rql_stats;
 
 /**

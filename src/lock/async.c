@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "lock/client.h"
+#include "lock/history.h"
 #include "lock/leases.h"
 #include "lock/lock.h"
 #include "lock/notify.h"
@@ -248,7 +249,7 @@ rql_status rql_acquire_async(rql_loop *loop, const char *name, const rql_lock_op
         status = rqli_name_check(name, error);
     }
     if (!status) {
-        status = rqli_lock_options_read(&read, &loop->client->of_calls, options, error);
+        status = rqli_call_options_read(loop->client, &read, options, error);
     }
     if (status) {
         return status;

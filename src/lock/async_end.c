@@ -270,7 +270,7 @@ rql_status rql_extend_async(rql_loop *loop, rql_lock *lock, int64_t ttl_ms, cons
     }
     status = rqli_client_check(lock->client, error);
     if (!status) {
-        status = rqli_extend_check(ttl_ms, error);
+        status = rqli_extend_check(lock->client, ttl_ms, error);
     }
     if (!status) {
         status = rqli_async_check_of(loop, lock->client, lock->name, error);

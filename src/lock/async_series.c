@@ -246,7 +246,7 @@ rql_status rql_series_acquire_async(rql_loop *loop, const rql_series_options *op
     rql_status status = rqli_loop_check(loop, error);
 
     if (!status) {
-        status = rqli_series_plan(&plan, &loop->client->of_calls, options, error);
+        status = rqli_series_plan(&plan, loop->client, options, error);
     }
     if (status) {
         return status;

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "lock/async.h"
 #include "lock/client.h"
+#include "lock/history.h"
 #include "lock/lock.h"
 #include "lock/series.h"
 #include "options/options.h"
@@ -64,7 +65,7 @@ rql_status rql_with_lock(rql_client *client, const char *name, const rql_lock_op
         return rqli_fail(error, RQL_E_INVALID, "%s: there is no block to run",
                          name ? name : "rql_with_lock");
     }
-    status = rqli_lock_options_read(&read, &client->of_calls, options, error);
+    status = rqli_call_options_read(client, &read, options, error);
     if (!status) {
         status = rql_lock_acquire(client, name, &read, &self.lock, error);
     }
@@ -93,7 +94,7 @@ rql_status rql_with_series(rql_client *client, const rql_series_options *options
     if (!block || !block->run) {
         return rqli_fail(error, RQL_E_INVALID, "series: there is no block to run");
     }
-    status = rqli_series_plan(&plan, &client->of_calls, options, error);
+    status = rqli_series_plan(&plan, client, options, error);
     if (!status) {
         self.result = plan.options.result;
         status = rql_series_acquire(client, &plan.options, &self.series, error);
@@ -218,7 +219,7 @@ rql_status rql_with_async(rql_loop *loop, const char *name, const rql_lock_optio
     rql_status status = check_block(loop, name, block, error);
 
     if (!status) {
-        status = rqli_lock_options_read(&read, &loop->client->of_calls, options, error);
+        status = rqli_call_options_read(loop->client, &read, options, error);
     }
     if (status) {
         return status;

@@ -10,6 +10,7 @@
 #include "lock/clock_offset.h"
 #include "lock/holders.h"
 #include "net/conns.h"
+#include "net/era.h"
 #include "net/url.h"
 #include "observe/observe.h"
 #include "wire/command.h"
@@ -33,6 +34,7 @@ struct rql_client {
     char *texts;                  /* those of the options; a secret */
     rql_lock_options of_calls;    /* what they say of a call that says nothing */
     struct rqli_endpoint endpoint;
+    struct rqli_era era;
     char identity[RQLI_HEX_SIZE];
     struct rqli_conns conns;          /* commands of the callers */
     struct rqli_push_threads *pushes; /* pushes to the waiters */

@@ -38,6 +38,8 @@ static rql_status set_up_endpoint(rql_client *client, rql_error *error)
     client->endpoint.io_timeout_ms = client->options.io_timeout_ms;
     client->endpoint.spin_us = client->options.spin_us;
     client->endpoint.identity = client->identity;
+    client->era.pause_ms = client->options.recovery_delay_ms;
+    client->endpoint.era = &client->era;
     client->endpoint.stats = client->stats;
     client->of_connections.stats = client->stats;
     client->of_connections.logger = client->options.logger;

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/client.h"
+#include "lock/history.h"
 #include "lock/leases.h"
 #include "lock/transfer.h"
 #include "observe/observe.h"
@@ -14,13 +15,13 @@
  * has ended does not keep the others from their new ttl.
  */
 
-rql_status rqli_extend_check(int64_t ttl_ms, rql_error *error)
+rql_status rqli_extend_check(const rql_client *client, int64_t ttl_ms, rql_error *error)
 {
     if (ttl_ms < 1 || ttl_ms > RQL_TTL_MAX_MS) {
         return rqli_fail(error, RQL_E_INVALID, "ttl_ms is %lld; it must be 1 to %lld",
                          (long long)ttl_ms, (long long)RQL_TTL_MAX_MS);
     }
-    return RQL_OK;
+    return rqli_history_check_ttl(client, ttl_ms, error);
 }
 
 /* Of a re-entry the grant is extended that it shares. The random number is for a grant that has

@@ -15,7 +15,7 @@ struct rqli_extend {
 };
 
 /* RQL_E_INVALID (raised): no such ttl. */
-rql_status rqli_extend_check(int64_t ttl_ms, rql_error *error);
+rql_status rqli_extend_check(const rql_client *client, int64_t ttl_ms, rql_error *error);
 
 /* Then drive op: RQL_OK, RQL_NOT_HELD (one at least has ended), or a fault. */
 void rqli_extend_init(struct rqli_extend *self, rql_lock *const *locks, size_t count,

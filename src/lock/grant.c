@@ -5,6 +5,7 @@
 #include "lock/acquisition.h"
 #include "lock/client.h"
 #include "lock/clock_offset.h"
+#include "lock/history.h"
 #include "lock/leases.h"
 #include "lock/server_clock.h"
 #include "lock/transfer.h"
@@ -25,14 +26,15 @@
 
 /* A grant in a reply is claimed: the server knows that we are there. One that was pushed may not
  * be, see rqli_grant_by_push(). */
-static struct rqli_lease_terms terms_of(const rql_lock_options *options, int64_t begun_us,
-                                        int64_t left_ms)
+static struct rqli_lease_terms terms_of(const rql_lock *lock, const rql_lock_options *options,
+                                        int64_t begun_us, int64_t left_ms)
 {
     return (struct rqli_lease_terms){
         .ttl_ms = options->ttl_ms,
         .left_ms = left_ms,
         .begun_us = begun_us,
         .max_hold_ms = options->max_hold_ms,
+        .most_ms = lock->client->era.pause_ms,
         .renews = options->auto_extend,
         .is_claimed = true,
     };
@@ -48,11 +50,17 @@ static bool is_in_force(const rql_lock *lock, const struct rqli_lease_terms *ter
            now_us < terms->begun_us + terms->left_ms * 1000 - rqli_lease_margin_us(terms->left_ms);
 }
 
+static void note_token(rql_lock *lock, int64_t token)
+{
+    lock->token = token;
+    rqli_era_on_token(&lock->client->era, token);
+}
+
 /* Of a re-entry nonce and token are the outer grant's, and what is left is that grant's, too. */
 bool rqli_grant_by_answer(rql_lock *lock, const rql_lock_options *options,
                           const struct rqli_answer *answer, int64_t sent_us)
 {
-    const struct rqli_lease_terms terms = terms_of(options, sent_us, answer->left_ms);
+    const struct rqli_lease_terms terms = terms_of(lock, options, sent_us, answer->left_ms);
 
     if (answer->nonce.length != sizeof lock->grant_nonce - 1 || !is_in_force(lock, &terms)) {
         return false;
@@ -60,7 +68,7 @@ bool rqli_grant_by_answer(rql_lock *lock, const rql_lock_options *options,
     rqli_lease_init(&lock->kept.lease, &terms);
     memcpy(lock->grant_nonce, answer->nonce.data, answer->nonce.length);
     lock->begun_us = sent_us;
-    lock->token = answer->token;
+    note_token(lock, answer->token);
     lock->ts_us = answer->server_us;
     lock->process = (rql_lock_process)answer->process;
     if (lock->process == RQL_LOCK_OBTAINING) {
@@ -88,7 +96,7 @@ bool rqli_grant_by_push(rql_lock *lock, const rql_lock_options *options,
     if (push->received_us - begun_us > rqli_lease_margin_us(push->lease_ms)) {
         return false;
     }
-    terms = terms_of(options, begun_us, push->lease_ms);
+    terms = terms_of(lock, options, begun_us, push->lease_ms);
     terms.is_claimed = push->lease_ms >= options->ttl_ms;
     if (!is_in_force(lock, &terms)) {
         return false;
@@ -96,7 +104,7 @@ bool rqli_grant_by_push(rql_lock *lock, const rql_lock_options *options,
     rqli_lease_init(&lock->kept.lease, &terms);
     memcpy(lock->grant_nonce, lock->nonce, sizeof lock->grant_nonce);
     lock->begun_us = begun_us;
-    lock->token = push->token;
+    note_token(lock, push->token);
     lock->ts_us = push->server_us;
     lock->hand_off_us = push->received_us - begun_us;
     lock->process = RQL_LOCK_OBTAINING;
@@ -110,7 +118,7 @@ bool rqli_grant_by_transfer(rql_lock *lock, const rql_lock_options *options,
                             struct rqli_transfer **by)
 {
     const struct rqli_transfer *from = *by;
-    struct rqli_lease_terms terms = terms_of(options, from->begun_us, options->ttl_ms);
+    struct rqli_lease_terms terms = terms_of(lock, options, from->begun_us, options->ttl_ms);
     int64_t now_us = rqli_now_us();
 
     if (from->state == RQLI_TRANSFER_FAILED || now_us >= from->until_us ||
@@ -121,7 +129,7 @@ bool rqli_grant_by_transfer(rql_lock *lock, const rql_lock_options *options,
     rqli_lease_on_unconfirmed(&lock->kept.lease, from->until_us);
     memcpy(lock->grant_nonce, lock->nonce, sizeof lock->grant_nonce);
     lock->begun_us = from->begun_us;
-    lock->token = from->token;
+    note_token(lock, from->token);
     lock->ts_us = from->ts_us;
     lock->hand_off_us = now_us - from->begun_us;
     lock->process = RQL_LOCK_OBTAINING;
@@ -316,6 +324,18 @@ static void note_obstacles(struct rqli_acquire *self, const struct rqli_reply *r
     }
 }
 
+/* Who may wait does so in the queue; this is told to who may not. */
+static void on_paused(struct rqli_acquire *self, const struct rqli_answer *answer)
+{
+    rql_error fault;
+
+    (void)rqli_fail(&fault, RQL_E_UNAVAILABLE,
+                    "%s: the server was started anew, or is another, and grants nothing for "
+                    "%lld ms more (recovery_delay_ms)",
+                    rqli_acquire_lock(self, 0)->name, (long long)answer->left_ms);
+    rqli_acquire_on_failed(self, &fault);
+}
+
 static void on_answer(struct rqli_acquire *self, const struct rqli_exchange *exchange,
                       const struct rqli_reply *reply, const struct rqli_answer *answer)
 {
@@ -338,6 +358,9 @@ static void on_answer(struct rqli_acquire *self, const struct rqli_exchange *exc
     case RQLI_ANSWER_CONFLICT:
         note_obstacles(self, reply);
         rqli_request_on_refused(&self->request, RQL_CONFLICT);
+        break;
+    case RQLI_ANSWER_PAUSED:
+        on_paused(self, answer);
         break;
     case RQLI_ANSWER_STALE:
     case RQLI_ANSWER_AGAIN:
@@ -391,6 +414,7 @@ static enum rqli_moment moment_of(const struct rqli_answer *answer)
     case RQLI_ANSWER_FAIL_FAST_NO_TRY:
     case RQLI_ANSWER_STALE:
     case RQLI_ANSWER_AGAIN:
+    case RQLI_ANSWER_PAUSED:
         break;
     }
     return RQLI_ON_ANSWERED;
@@ -434,6 +458,7 @@ void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_exchange *ex
     reading =
         (struct rqli_clock_reading){exchange->sent_us, exchange->received_us, answer.server_us};
     rqli_server_clock_learn(self->client, &reading);
+    rqli_history_look(self->client);
     note_late_push(self, &answer);
     if (!self->several) {
         self->locks[0]->carrier = exchange->carrier;

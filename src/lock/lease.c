@@ -41,7 +41,7 @@ static void count_from(struct rqli_lease *self, int64_t from_us, int64_t left_ms
 {
     int64_t pace_us = period_us(self) / 3;
 
-    left_ms = left_ms < RQL_TTL_MAX_MS ? left_ms : RQL_TTL_MAX_MS;
+    left_ms = left_ms < self->most_ms ? left_ms : self->most_ms;
     self->known_us = from_us;
     self->deadline_us = from_us + left_ms * 1000 - rqli_lease_margin_us(left_ms);
     self->renew_us = RQLI_NEVER_US;
@@ -57,6 +57,7 @@ void rqli_lease_init(struct rqli_lease *self, const struct rqli_lease_terms *ter
     *self = (struct rqli_lease){
         .state = RQL_HELD,
         .ttl_ms = terms->ttl_ms,
+        .most_ms = terms->most_ms > 0 ? terms->most_ms : RQL_TTL_MAX_MS,
         .begun_us = terms->begun_us,
         .hold_end_us = rqli_after_ms(terms->begun_us, terms->max_hold_ms),
         .host_end_us = RQLI_NEVER_US,

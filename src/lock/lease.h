@@ -14,6 +14,7 @@
 struct rqli_lease {
     rql_lock_state state;
     int64_t ttl_ms;
+    int64_t most_ms;     /* of what the server grants no more is relied on */
     int64_t begun_us;    /* no later than the grant */
     int64_t deadline_us; /* not relied on from here on */
     int64_t renew_us;    /* next renewal or claim, RQLI_NEVER_US: none */
@@ -36,6 +37,7 @@ struct rqli_lease_terms {
     int64_t left_ms; /* what the server grants from begun_us on */
     int64_t begun_us;
     int64_t max_hold_ms; /* RQL_FOREVER: no limit */
+    int64_t most_ms;     /* see struct rqli_lease; 0: no limit */
     bool renews;
     bool is_claimed;
 };

@@ -144,7 +144,8 @@ static bool watch(struct rqli_leases *self, rql_lock *lock)
     }
     /* plan() has the thread look again soon, so that the next leases need not rouse it. */
     self->shared.added++;
-    rouse(self, rqli_lease_due_us(&lock->kept.lease));
+    rouse(self,
+          rqli_earlier(rqli_lease_due_us(&lock->kept.lease), rqli_now_us() + RQLI_SERVER_LOOK_US));
     return true;
 }
 
@@ -399,6 +400,16 @@ void rqli_leases_on_probing(struct rqli_leases *self, int64_t silence_ms)
 void rqli_leases_on_unwatched(struct rqli_leases *self)
 {
     self->host_end_us = RQLI_NEVER_US;
+}
+
+void rqli_leases_on_cut(struct rqli_leases *self)
+{
+    if (rqli_worker_runs(&self->worker)) {
+        (void)pthread_mutex_lock(&self->shared.mutex);
+        atomic_store(&self->shall_arrive, true);
+        rouse(self, 0);
+        (void)pthread_mutex_unlock(&self->shared.mutex);
+    }
 }
 
 bool rqli_leases_is_overdue(const struct rqli_leases *self, int64_t now_us)

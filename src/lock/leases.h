@@ -44,6 +44,11 @@ struct rqli_trace {
 
 enum { RQLI_RENEWALS_MAX = 64 };
 
+/* While leases are looked after the thread looks so often whether connections have ended that
+ * nobody uses, and at least so often it tries to make a new one: who has lost a grant by a failover
+ * learns of it within half a second. */
+enum { RQLI_SERVER_LOOK_US = 200000 };
+
 /* Renewals and claims that are due, many in one round trip. Everything but the round trip happens
  * under the mutex of the leases: a lock that is removed meanwhile is forgotten. It is no operation
  * of net/op.h, whose calls are written without that mutex, from keys that have to stay. */
@@ -63,6 +68,7 @@ struct rqli_leases {
     struct rqli_conn *conn;      /* the thread's own; constant after new */
     _Atomic int64_t host_end_us; /* of new leases; see rqli_leases_on_probed() */
     atomic_bool has_extended;    /* a lease that renews was added, once */
+    atomic_bool shall_arrive;    /* a connection of the client has ended, and no new one was made */
     rqli_signal callback_ended;  /* counts */
     atomic_uint n_unsettled;     /* and the one that the thread works on; under the mutex */
 
@@ -145,6 +151,10 @@ void rqli_leases_settle_later(struct rqli_leases *self, rql_lock *lock,
                               struct rqli_exchange *release);
 /* False: no thread to be had, or too many are open; the release has to wait for its answer. */
 bool rqli_leases_may_settle(struct rqli_leases *self);
+
+/* A connection of the client has ended: the thread makes one, if it looks after leases, and finds
+ * out whether the server is the same and has lost nothing. Any thread. */
+void rqli_leases_on_cut(struct rqli_leases *self);
 
 /* The clock of the server jumped: everything held is doubtful and verified. */
 void rqli_leases_doubt(struct rqli_leases *self);

@@ -6,6 +6,7 @@
 #include "lock/client.h"
 #include "lock/end.h"
 #include "lock/extend.h"
+#include "lock/history.h"
 #include "lock/leases.h"
 #include "lock/notify.h"
 #include "lock/transfer.h"
@@ -83,7 +84,7 @@ rql_status rql_lock_acquire(rql_client *client, const char *name, const rql_lock
     rql_status status = check(client, name, out, error);
 
     if (!status) {
-        status = rqli_lock_options_read(&read, &client->of_calls, options, error);
+        status = rqli_call_options_read(client, &read, options, error);
     }
     return status ? status : acquire(client, name, &read, out, error);
 }
@@ -95,7 +96,7 @@ rql_status rql_lock_try(rql_client *client, const char *name, const rql_lock_opt
     rql_status status = check(client, name, out, error);
 
     if (!status) {
-        status = rqli_lock_options_read(&read, &client->of_calls, options, error);
+        status = rqli_call_options_read(client, &read, options, error);
     }
     read.fail_fast = true;
     return status ? status : acquire(client, name, &read, out, error);
@@ -177,7 +178,7 @@ rql_status rql_lock_extend(rql_lock *lock, int64_t ttl_ms, rql_error *error)
     rql_status status = check_lock(lock, error);
 
     if (!status) {
-        status = rqli_extend_check(ttl_ms, error);
+        status = rqli_extend_check(lock->client, ttl_ms, error);
     }
     return status ? status : rqli_extend(&lock, 1, ttl_ms, error);
 }

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/client.h"
+#include "lock/leases.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -246,6 +247,17 @@ static bool has_posts(rql_loop *loop)
     return has;
 }
 
+/* Its connection may have been the only one of the client. */
+static void see_end(rql_loop *loop)
+{
+    bool is_up = rqli_conn_loop_is_up(loop->op.conn);
+
+    if (loop->was_up && !is_up) {
+        rqli_leases_on_cut(loop->client->leases);
+    }
+    loop->was_up = is_up;
+}
+
 /* Once in each round, before the loop sleeps: one write for all that was said in it. */
 static void on_round(uv_prepare_t *round)
 {
@@ -256,6 +268,7 @@ static void on_round(uv_prepare_t *round)
     }
     rqli_op_loop_write(&loop->op);
     rqli_conn_loop_write(loop->op.conn);
+    see_end(loop);
     /* What was posted before the loop was shut may be a job that has not begun. */
     if (loop->is_closing && !has_jobs(loop) && !has_posts(loop)) {
         rqli_loop_fold(loop);

@@ -49,6 +49,7 @@ struct rql_loop {
     uint64_t tracking_pushes;
     _Atomic uint64_t knows_transfer; /* as in a client */
     int64_t timer_us;                /* it is set to */
+    bool was_up;                     /* its connection for commands, in the last round */
     bool wants_pushes;
     bool is_held_open;     /* the uv loop, by us */
     bool is_closing;       /* it ends when no job is under way */

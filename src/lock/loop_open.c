@@ -5,6 +5,7 @@
 #include "base/scope.h"
 #include "base/uv_start.h"
 #include "lock/client.h"
+#include "lock/history.h"
 #include "lock/loop.h"
 #include "lock/server_clock.h"
 
@@ -144,6 +145,7 @@ static void on_conn_opened(void *self, const struct rqli_clock_reading *reading,
 
     if (rqli_conn_loop_is_up(loop->op.conn)) {
         rqli_server_clock_learn(loop->client, reading);
+        rqli_history_look(loop->client);
         atomic_store_explicit(&loop->client->was_connected, true, memory_order_relaxed);
     } else {
         rqli_op_loop_fail(&loop->op, fault);

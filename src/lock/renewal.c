@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "lock/client.h"
+#include "lock/history.h"
 #include "observe/observe.h"
 #include "wire/answer.h"
 #include "wire/command.h"
@@ -186,6 +187,9 @@ static int64_t plan(struct rqli_leases *self)
     due_us = rqli_earlier(due_us, rqli_lease_table_renewal_us(&self->shared.table));
     due_us = rqli_earlier(due_us, rqli_lease_table_loss_us(&self->shared.table));
     due_us = rqli_earlier(due_us, rqli_leases_unsettled_us(self));
+    if (rqli_lease_table_loss_us(&self->shared.table) != RQLI_NEVER_US) {
+        due_us = rqli_earlier(due_us, rqli_now_us() + RQLI_SERVER_LOOK_US);
+    }
     if (self->shared.added > 0) {
         due_us = rqli_earlier(due_us, rqli_now_us() + IDLE_LOOK_US);
     }
@@ -299,6 +303,30 @@ static bool is_over(const struct rqli_leases *self)
             is_out_of_time(self));
 }
 
+/* Released meanwhile. A new server is found out by a login, which says in front of all calls what
+ * this client has seen (net/era.h); what is held is verified then. Nothing is sent as long as no
+ * connection has ended. */
+static void look_at_server(struct rqli_leases *self)
+{
+    bool is_needed = rqli_lease_table_loss_us(&self->shared.table) != RQLI_NEVER_US;
+    int64_t until_us = rqli_leases_budget_us(self);
+
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    if (is_needed && rqli_history_sees_end(self->client)) {
+        atomic_store(&self->shall_arrive, true);
+    }
+    if (!is_needed) {
+        atomic_store(&self->shall_arrive, false);
+    } else if (atomic_load(&self->shall_arrive)) {
+        rqli_conn_hurry(self->conn, RQLI_SERVER_LOOK_US);
+        if (rqli_conn_connect(self->conn, until_us, NULL) == RQL_OK) {
+            atomic_store(&self->shall_arrive, false);
+        }
+    }
+    rqli_history_look(self->client);
+    (void)pthread_mutex_lock(&self->shared.mutex);
+}
+
 /* Losses come first, so that no renewal that takes its time delays a report. */
 int64_t rqli_leases_step(struct rqli_worker *worker)
 {
@@ -307,6 +335,7 @@ int64_t rqli_leases_step(struct rqli_worker *worker)
 
     (void)pthread_mutex_lock(&self->shared.mutex);
     rqli_leases_note(self, RQLI_TRACE_LOOKS, self->shared.planned_us);
+    look_at_server(self);
     do {
         report_losses(self);
         renew_some(self);

@@ -276,7 +276,7 @@ static rql_status acquire(rql_client *client, const rql_series_options *options,
     rql_status status = rqli_client_check(client, error);
 
     if (!status) {
-        status = rqli_series_plan(&plan, &client->of_calls, options, error);
+        status = rqli_series_plan(&plan, client, options, error);
     }
     if (status) {
         return status;
@@ -382,7 +382,7 @@ rql_status rql_series_extend(rql_series *series, int64_t ttl_ms, rql_error *erro
     rql_status status = check_held(series, error);
 
     if (!status) {
-        status = rqli_extend_check(ttl_ms, error);
+        status = rqli_extend_check(series->client, ttl_ms, error);
     }
     return status ? status : rqli_extend(series->locks, series->count, ttl_ms, error);
 }

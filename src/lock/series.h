@@ -25,7 +25,7 @@ struct rqli_series_plan {
     size_t order[RQL_SERIES_MAX]; /* of the names, sorted bytewise: the canonical order */
 };
 
-rql_status rqli_series_plan(struct rqli_series_plan *out, const rql_lock_options *defaults,
+rql_status rqli_series_plan(struct rqli_series_plan *out, const rql_client *client,
                             const rql_series_options *given, rql_error *error);
 
 /* The gem's ttl of the index-th of `count` locks: the first outlives the waits for all. */

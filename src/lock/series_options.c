@@ -1,5 +1,5 @@
 #include "base/error.h"
-#include "lock/client.h"
+#include "lock/history.h"
 #include "lock/series.h"
 #include "options/options.h"
 
@@ -46,16 +46,20 @@ static rql_status check_names(const rql_series_options *options, rql_error *erro
 
 /* The gem's first lock has the longest ttl of all. In the atomic mode all have the one that was
  * given. */
-static rql_status check_ttl(const struct rqli_series_plan *plan, rql_error *error)
+static rql_status check_ttl(const rql_client *client, const struct rqli_series_plan *plan,
+                            rql_error *error)
 {
     int64_t longest_ms = rqli_series_ttl_ms(&plan->lock, plan->options.n_names, 0);
 
-    if (plan->options.mode == RQL_SERIES_GEM && longest_ms > RQL_TTL_MAX_MS) {
+    if (plan->options.mode != RQL_SERIES_GEM) {
+        return RQL_OK;
+    }
+    if (longest_ms > RQL_TTL_MAX_MS) {
         return rqli_fail(error, RQL_E_INVALID,
                          "the first of %zu locks would have a ttl of %lld ms; at most %lld",
                          plan->options.n_names, (long long)longest_ms, (long long)RQL_TTL_MAX_MS);
     }
-    return RQL_OK;
+    return rqli_history_check_ttl(client, longest_ms, error);
 }
 
 /* Everybody takes them in the same order, whatever order they are named in: so no two series wait
@@ -79,7 +83,7 @@ static rql_status put_in_order(struct rqli_series_plan *plan, rql_error *error)
     return RQL_OK;
 }
 
-rql_status rqli_series_plan(struct rqli_series_plan *out, const rql_lock_options *defaults,
+rql_status rqli_series_plan(struct rqli_series_plan *out, const rql_client *client,
                             const rql_series_options *given, rql_error *error)
 {
     rql_status status;
@@ -93,10 +97,10 @@ rql_status rqli_series_plan(struct rqli_series_plan *out, const rql_lock_options
         status = check_names(&out->options, error);
     }
     if (!status) {
-        status = rqli_lock_options_read(&out->lock, defaults, out->options.lock, error);
+        status = rqli_call_options_read(client, &out->lock, out->options.lock, error);
     }
     if (!status) {
-        status = check_ttl(out, error);
+        status = check_ttl(client, out, error);
     }
     return status ? status : put_in_order(out, error);
 }

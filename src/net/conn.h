@@ -77,6 +77,13 @@ bool rqli_conn_was_read_only(struct rqli_conn *self);
 /* The reading of the server's clock from the last login; false: never connected. */
 bool rqli_conn_clock(struct rqli_conn *self, struct rqli_clock_reading *out);
 
+/* Nobody uses it, and its other end has ended it: then it is closed here too. False: it is there,
+ * as far as can be seen, or there was none. */
+bool rqli_conn_end_if_ended(struct rqli_conn *self);
+
+/* From now on no pause between two attempts to connect is longer. */
+void rqli_conn_hurry(struct rqli_conn *self, int64_t longest_us);
+
 /* Drops the connection: the next run resolves the address afresh. */
 void rqli_conn_drop(struct rqli_conn *self, uint64_t generation);
 

@@ -64,6 +64,7 @@ struct rqli_conn {
         int64_t n_commands;      /* put in the stream so far */
         struct rqli_seat silent; /* the predecessor, if it fell silent and may still be served */
         rql_error last_fault;    /* of connecting */
+        int64_t longest_us;      /* pause between attempts to; 0: as all have */
         struct rqli_clock_reading reading;
     } shared; /* everything in here under shared.mutex */
 };

@@ -263,6 +263,18 @@ static void await_attempt(struct rqli_conn *self, int64_t until_us)
     (void)pthread_mutex_lock(&self->shared.mutex);
 }
 
+/* Under the mutex. */
+static void back_off(struct rqli_conn *self, int64_t now_us)
+{
+    struct rqli_backoff *backoff = &self->shared.stream.backoff;
+
+    rqli_backoff_on_failure(backoff, now_us, rqli_endpoint_pause_ms(self->sock.endpoint),
+                            rqli_random_below(RQLI_BACKOFF_RANDOM));
+    if (self->shared.longest_us > 0) {
+        backoff->next_us = rqli_earlier(backoff->next_us, now_us + self->shared.longest_us);
+    }
+}
+
 /* Under the mutex, which is released while it connects. The state keeps others away meanwhile: who
  * finds it CONNECTING waits, so the socket and its decoder are ours. */
 static rql_status attempt(struct rqli_conn *self, int64_t deadline_us, rql_error *error)
@@ -294,9 +306,7 @@ static rql_status attempt(struct rqli_conn *self, int64_t deadline_us, rql_error
         /* One that an impatient caller cut short says nothing to the others. */
         if (now_us >= limit_us || now_us < deadline_us) {
             self->shared.last_fault = fault;
-            rqli_backoff_on_failure(&self->shared.stream.backoff, now_us,
-                                    rqli_endpoint_pause_ms(self->sock.endpoint),
-                                    rqli_random_below(RQLI_BACKOFF_RANDOM));
+            back_off(self, now_us);
         }
         if (error) {
             *error = fault;
@@ -309,16 +319,18 @@ static rql_status attempt(struct rqli_conn *self, int64_t deadline_us, rql_error
 /* Under the mutex. Servers and proxies end connections that are not used. Seen before the next
  * command is sent, that costs a new connection; seen behind it, nobody knows whether the command
  * was done. */
-static void end_if_ended(struct rqli_conn *self)
+static bool end_if_ended(struct rqli_conn *self, int64_t unused_us)
 {
     bool is_unused = !self->shared.stream.first && !self->shared.reader && !self->shared.writing;
 
     if (self->shared.state == UP && is_unused &&
-        rqli_now_us() - self->shared.stream.heard_us >= UNUSED_US &&
+        rqli_now_us() - self->shared.stream.heard_us >= unused_us &&
         !rqli_socket_is_quiet(&self->sock)) {
         rqli_conn_break_off(self, false);
         rqli_conn_close_if_broken(self);
+        return true;
     }
+    return false;
 }
 
 /* Under the mutex, released meanwhile: waits for another's attempt and shares its failure, or makes
@@ -358,7 +370,7 @@ static rql_status connect_step(struct rqli_conn *self, int64_t deadline_us,
 
 bool rqli_conn_is_up_locked(struct rqli_conn *self)
 {
-    end_if_ended(self);
+    (void)end_if_ended(self, UNUSED_US);
     return self->shared.state == UP;
 }
 
@@ -400,6 +412,23 @@ bool rqli_conn_clock(struct rqli_conn *self, struct rqli_clock_reading *out)
     *out = self->shared.reading;
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return out->received_us != 0;
+}
+
+bool rqli_conn_end_if_ended(struct rqli_conn *self)
+{
+    bool has_ended;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    has_ended = end_if_ended(self, 0);
+    rqli_conn_unlock(self);
+    return has_ended;
+}
+
+void rqli_conn_hurry(struct rqli_conn *self, int64_t longest_us)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    self->shared.longest_us = longest_us;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
 void rqli_conn_drop(struct rqli_conn *self, uint64_t generation)

@@ -8,6 +8,7 @@
 #include "net/ask.h"
 #include "net/credentials.h"
 #include "net/decode.h"
+#include "net/era.h"
 #include "net/sentinels.h"
 #include "net/socket.h"
 #include "net/url.h"
@@ -18,7 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The questions; in this order, but for the last round trip (SUBSCRIBE and CHANGES, or KILL). What
+/* The questions; in this order, but for the last round trip (SUBSCRIBE and CHANGES, or KILL and
+ * ARRIVE). What
  * is not needed is left out: HELLO answers what AUTH, CLIENT_ID, SETNAME and WRITE ask for, which
  * are the old words, of servers that do not know it. From SETNAME on nothing fails without them:
  * they may be refused. */
@@ -36,6 +38,7 @@ enum question {
     INFO,
     CHANGES,
     KILL,
+    ARRIVE,
     QUESTIONS
 };
 
@@ -56,6 +59,7 @@ struct login {
     const char *user;     /* or NULL */
     const char *password; /* or NULL */
     rql_credentials asked;
+    int64_t floor; /* that ARRIVE told */
 };
 
 static void login_free(struct login *self)
@@ -169,25 +173,6 @@ static void write_questions(struct login *self, bool is_for_commands)
     }
 }
 
-/* The text between two marks, if both are there and it fits; otherwise *out stays empty. */
-static void copy_between(char *out, size_t size, const struct rqli_reply *reply, const char *begin,
-                         const char *end)
-{
-    struct rqli_slice rest = reply->text;
-    const char *from = memmem(rest.data, rest.length, begin, strlen(begin));
-    const char *to;
-
-    if (!from) {
-        return;
-    }
-    from += strlen(begin);
-    rest.length -= (size_t)(from - rest.data);
-    to = memmem(from, rest.length, end, strlen(end));
-    if (to && (size_t)(to - from) < size) {
-        memcpy(out, from, (size_t)(to - from));
-    }
-}
-
 /* What nothing fails without. CLIENT INFO: "id=7 addr=127.0.0.1:4711 laddr=..."; INFO: lines, one
  * of them "run_id:" and 40 hex digits. */
 static void take_optional(struct login *self, enum question question,
@@ -199,30 +184,10 @@ static void take_optional(struct login *self, enum question question,
         self->sock->is_read_only =
             reply->type == RQLI_REPLY_ERROR && rqli_reply_says(reply, "READONLY");
     } else if (reply->type == RQLI_REPLY_TEXT && question == CLIENT_INFO) {
-        copy_between(seat->address, sizeof seat->address, reply, " addr=", " laddr=");
+        rqli_reply_copy_between(seat->address, sizeof seat->address, reply, " addr=", " laddr=");
     } else if (reply->type == RQLI_REPLY_TEXT && question == INFO) {
-        copy_between(seat->run_id, sizeof seat->run_id, reply, "\nrun_id:", "\r");
+        rqli_reply_copy_between(seat->run_id, sizeof seat->run_id, reply, "\nrun_id:", "\r");
     }
-}
-
-static bool text_is(const struct rqli_reply *reply, const char *text)
-{
-    return reply->type == RQLI_REPLY_TEXT && reply->text.length == strlen(text) &&
-           memcmp(reply->text.data, text, reply->text.length) == 0;
-}
-
-/* The value of a field of HELLO's answer, which is a list of names and values; or NULL. */
-static const struct rqli_reply *field(const struct rqli_reply *reply, const char *name,
-                                      enum rqli_reply_type type)
-{
-    for (size_t i = 0; i + 1 < reply->count; i += 2) {
-        const struct rqli_reply *value = &reply->items[i + 1];
-
-        if (text_is(&reply->items[i], name) && value->type == type) {
-            return value;
-        }
-    }
-    return NULL;
 }
 
 static rql_status check_mode(const struct login *self, const struct rqli_reply *mode,
@@ -230,12 +195,12 @@ static rql_status check_mode(const struct login *self, const struct rqli_reply *
 {
     const char *where = self->sock->endpoint->where;
 
-    if (mode && text_is(mode, "cluster")) {
+    if (mode && rqli_reply_is(mode, "cluster")) {
         return rqli_fail(error, RQL_E_UNSUPPORTED,
                          "%s: this server is a cluster node, and clusters are not supported yet",
                          where);
     }
-    if (mode && text_is(mode, "sentinel")) {
+    if (mode && rqli_reply_is(mode, "sentinel")) {
         return rqli_fail(error, RQL_E_UNSUPPORTED,
                          "%s: this is a sentinel, not the server that it watches", where);
     }
@@ -260,16 +225,16 @@ static rql_status take_hello(struct login *self, const struct rqli_reply *reply,
         return rqli_reply_fault(reply, rqli_reply_says(reply, "WRONGPASS") ? "AUTH" : "HELLO",
                                 self->sock->endpoint->where, error);
     }
-    status = check_mode(self, field(reply, "mode", RQLI_REPLY_TEXT), error);
+    status = check_mode(self, rqli_reply_field(reply, "mode", RQLI_REPLY_TEXT), error);
     if (status) {
         return status;
     }
-    id = field(reply, "id", RQLI_REPLY_INTEGER);
-    role = field(reply, "role", RQLI_REPLY_TEXT);
+    id = rqli_reply_field(reply, "id", RQLI_REPLY_INTEGER);
+    role = rqli_reply_field(reply, "role", RQLI_REPLY_TEXT);
     self->needs_old_words = !id || !role;
     if (id && role) {
         self->sock->seat.client_id = id->integer;
-        self->sock->is_read_only = !text_is(role, "master");
+        self->sock->is_read_only = !rqli_reply_is(role, "master");
     }
     return RQL_OK;
 }
@@ -284,6 +249,10 @@ static rql_status take_reply(struct login *self, enum question question,
 
     if (question == HELLO) {
         return take_hello(self, reply, error);
+    }
+    if (question == ARRIVE) {
+        return rqli_era_read(self->sock->endpoint->era, self->floor, reply,
+                             self->sock->endpoint->where, error);
     }
     if (question >= SETNAME) {
         take_optional(self, question, reply);
@@ -324,20 +293,56 @@ static rql_status ask_server(struct login *self, int64_t deadline_us, rql_error 
 /* Only what is surely ours: a server that was started anew gives old numbers, and behind a Unix
  * socket old addresses, to strangers. Where that cannot be seen, or KILL is not allowed, what was
  * sent there has not_after behind it. */
-static rql_status end_predecessor(struct login *self, const struct rqli_seat *predecessor,
-                                  int64_t deadline_us, rql_error *error)
+static void write_end_of(struct login *self, const struct rqli_seat *predecessor)
 {
     char id[24];
 
     if (predecessor->client_id == 0 || !*predecessor->address || !*predecessor->run_id ||
         strcmp(predecessor->run_id, self->sock->seat.run_id) != 0) {
-        return RQL_OK;
+        return;
     }
     (void)snprintf(id, sizeof id, "%lld", (long long)predecessor->client_id);
-    rqli_command_reset(&self->command);
     rqli_command_words(next(self, KILL), "CLIENT", "KILL", "ID", id, "ADDR", predecessor->address,
                        NULL);
-    return ask_server(self, deadline_us, error);
+}
+
+/* Before anything else is said, for a script may grant. Without a pause a replica, which would
+ * refuse it, is told nothing: nothing can be granted there. With one, it might become the master
+ * with this connection. */
+static rql_status write_arrival(struct login *self, rql_error *error)
+{
+    const struct rqli_socket *sock = self->sock;
+    const struct rqli_era *era = sock->endpoint->era;
+
+    if (!era || !rqli_era_wants(era) || (sock->is_read_only && era->pause_ms == 0)) {
+        return RQL_OK;
+    }
+    if (era->pause_ms > 0 && !*sock->seat.run_id) {
+        return rqli_fail(error, RQL_E_UNSUPPORTED,
+                         "%s: recovery_delay_ms needs to know which server this is, and the user "
+                         "has no right to ask for it (INFO)",
+                         sock->endpoint->where);
+    }
+    self->floor = rqli_era_write(era, sock->seat.run_id, next(self, ARRIVE));
+    return RQL_OK;
+}
+
+/* For commands: the last round trip, if there is anything to say. */
+static rql_status settle_in(struct login *self, const struct rqli_seat *predecessor,
+                            int64_t deadline_us, rql_error *error)
+{
+    rql_status status;
+
+    rqli_command_reset(&self->command);
+    write_end_of(self, predecessor);
+    status = write_arrival(self, error);
+    if (!status && self->command.n_commands > 0) {
+        status = ask_server(self, deadline_us, error);
+    }
+    if (!status && self->sock->endpoint->era) {
+        rqli_era_on_login(self->sock->endpoint->era, self->sock->seat.run_id);
+    }
+    return status;
 }
 
 /* What nothing may follow but pushes. The right to be notified of changes may be missing: then
@@ -393,7 +398,7 @@ static rql_status log_in(struct rqli_socket *sock, const struct rqli_seat *prede
     self->reading = reading_out;
     status = introduce(self, predecessor != NULL, deadline_us, error);
     if (!status) {
-        status = predecessor ? end_predecessor(self, predecessor, deadline_us, error)
+        status = predecessor ? settle_in(self, predecessor, deadline_us, error)
                              : subscribe(self, deadline_us, error);
     }
     if (!status && predecessor && !rqli_decoder_is_empty(&sock->decoder)) {

@@ -21,6 +21,8 @@ struct rqli_clock_reading {
  * it fails here, with a name: HELLO, SELECT, TIME, the right to publish. A server that does not
  * know HELLO is asked again with AUTH, CLIENT ID, CLIENT SETNAME and a write.
  *
+ * What a client says in front of all its calls comes last: that it arrives (net/era.h).
+ *
  * A node of a cluster and a sentinel are RQL_E_UNSUPPORTED, a replica is noted in the socket.
  *
  * With a predecessor it also finds out its seat, and has the server end that connection, if it is

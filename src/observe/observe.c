@@ -163,6 +163,7 @@ static struct rql_event event_of(rql_event_kind kind, const char *name)
         .tch_queue_cnt = -1,
         .at_us = -1,
         .token = -1,
+        .server_token = -1,
         .host_cnt = -1,
         .rem_request_cnt = -1,
         .handed_over_cnt = -1,

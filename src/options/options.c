@@ -112,6 +112,8 @@ static const struct rqli_option rows[] = {
      .shown.help = "How long a caller that is alone spins before it sleeps."},
     {OF_CLIENT(connections, "RQL_CONNECTIONS"), WITHIN(1, 4), DEFAULT(4, "connections"),
      .shown.help = "Command connections that threads share, at most; opened when they meet."},
+    {OF_CLIENT(recovery_delay_ms, "RQL_RECOVERY_DELAY_MS"), WITHIN(0, 3600000), DEFAULT(0, "ms"),
+     .shown.help = "How long a server that may have lost writes grants nothing; no ttl is longer."},
     {OF_CLIENT(retry_count, "RQL_RETRY_COUNT"), OF_LOCK(retry_count), FROM_OR_FOREVER(0),
      DEFAULT(3, "tries"), .shown.help = "Tries in all; 0 acts as 1."},
     {OF_CLIENT(retry_delay_ms, "RQL_RETRY_DELAY_MS"), OF_LOCK(retry_delay_ms), WITHIN(1, 3600000),

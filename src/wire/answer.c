@@ -134,7 +134,7 @@ bool rqli_answer_read(const struct rqli_reply *reply, struct rqli_answer *out)
 
     *out = (struct rqli_answer){.left_ms = -1};
     if (fields.count < 2 || fields.numbers[0] < RQLI_ANSWER_QUEUED ||
-        fields.numbers[0] > RQLI_ANSWER_AGAIN || !is_time(fields.numbers[1])) {
+        fields.numbers[0] > RQLI_ANSWER_PAUSED || !is_time(fields.numbers[1])) {
         return false;
     }
     out->kind = (enum rqli_answer_kind)fields.numbers[0];
@@ -144,6 +144,12 @@ bool rqli_answer_read(const struct rqli_reply *reply, struct rqli_answer *out)
     }
     if (out->kind == RQLI_ANSWER_QUEUED) {
         return read_queued(&fields, out);
+    }
+    if (out->kind == RQLI_ANSWER_PAUSED) {
+        out->left_ms = fields.count > 2 && is_time(fields.numbers[2])
+                           ? bounded_ms((fields.numbers[2] - out->server_us) / 1000)
+                           : -1;
+        return out->left_ms >= 0;
     }
     /* A refusal (2 to 4) says what is left of the lock; 5 and 6 end behind the time. */
     out->left_ms = fields.count > 2 ? bounded_ms(fields.numbers[2]) : -1;
@@ -273,7 +279,7 @@ bool rqli_series_answer_read(const struct rqli_reply *reply, size_t count, struc
         return false;
     }
     return out->kind == RQLI_ANSWER_STALE || out->kind == RQLI_ANSWER_AGAIN ||
-           has_obstacles(reply, count);
+           out->kind == RQLI_ANSWER_PAUSED || has_obstacles(reply, count);
 }
 
 /* was_handed_over stays false: nobody gives a series its locks, it takes them itself. */

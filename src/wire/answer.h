@@ -19,8 +19,9 @@ enum rqli_answer_kind {
     RQLI_ANSWER_FAIL_FAST_NO_TRY = 2,
     RQLI_ANSWER_FAIL_FAST_AFTER_TRY = 3,
     RQLI_ANSWER_CONFLICT = 4,
-    RQLI_ANSWER_STALE = 5, /* came after not_after */
-    RQLI_ANSWER_AGAIN = 6, /* too much to do for one call */
+    RQLI_ANSWER_STALE = 5,  /* came after not_after */
+    RQLI_ANSWER_AGAIN = 6,  /* too much to do for one call */
+    RQLI_ANSWER_PAUSED = 7, /* nothing is granted, and it may not wait; left_ms: until when */
 };
 
 /* acquire.lua */

@@ -206,8 +206,9 @@ bool rqli_command_append(struct rqli_command *self, const struct rqli_command *o
 
 /* ---- calls ---- */
 
-/* What a script declares: its lock alone, the swarm's keys, those of a lock, or the last two. */
-enum { SWARM_KEYS = 3, LOCK_KEYS = 5, FLUSH_KEYS = 7 };
+/* What a script declares: its lock alone, those of an arrival, the swarm's, those of a lock, or the
+ * last two. */
+enum { ARRIVAL_KEYS = 2, SWARM_KEYS = 3, LOCK_KEYS = 5, FLUSH_KEYS = 7 };
 
 /* Sign and digits of a number; three letters, and four numbers with a blank before each. */
 enum { NUMBER_BYTES = 20, ACQUIRE_BYTES = 3 + 4 * (1 + NUMBER_BYTES) };
@@ -327,6 +328,11 @@ static void write_keys(const struct rqli_call *self, struct rqli_command *comman
         rqli_command_text(command, RQLI_KEY_FLUSHER);
         return;
     }
+    if (n_keys == ARRIVAL_KEYS) {
+        rqli_command_text(command, RQLI_KEY_FENCE);
+        rqli_command_text(command, RQLI_KEY_ERA);
+        return;
+    }
     if (n_keys == 1) {
         rqli_command_slice(command, self->keys->lock);
         return;
@@ -351,7 +357,8 @@ static size_t count_keys(const struct rqli_call *self, const struct rqli_script 
 {
     size_t n_more = self->series ? self->n_series - 1 : 0;
 
-    RQLI_MUST(script->n_keys == 1 || script->n_keys == SWARM_KEYS || script->n_keys == LOCK_KEYS ||
+    RQLI_MUST(script->n_keys == 1 || script->n_keys == ARRIVAL_KEYS ||
+              script->n_keys == SWARM_KEYS || script->n_keys == LOCK_KEYS ||
               script->n_keys == FLUSH_KEYS);
     RQLI_MUST((script->n_repeated == 3) == (self->series != NULL));
     return script->n_keys + n_more * script->n_repeated;

@@ -20,6 +20,7 @@
 #define RQLI_KEY_REQUESTS "rql:req:"
 #define RQLI_KEY_LIVE "rql:live"
 #define RQLI_KEY_FENCE "rql:fence"
+#define RQLI_KEY_ERA "rql:era"
 #define RQLI_KEY_HOSTS "rql:swarm:hsts"
 #define RQLI_KEY_SUSPECTS "rql:swarm:suspects"
 #define RQLI_KEY_FLUSHER "rql:swarm:flusher"

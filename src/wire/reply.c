@@ -3,6 +3,7 @@
 #include "base/error.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Parts of a message are cut so that all of them fit into rql_error::message. ESCAPE_SIZE: of
  * "\x1b"; CUT_SIZE: of "..." and a terminator. */
@@ -205,4 +206,41 @@ rql_status rqli_reply_fault(const struct rqli_reply *reply, const char *what, co
 bool rqli_reply_says(const struct rqli_reply *reply, const char *word)
 {
     return first_word_is(reply->text, word);
+}
+
+bool rqli_reply_is(const struct rqli_reply *reply, const char *text)
+{
+    return reply->type == RQLI_REPLY_TEXT && reply->text.length == strlen(text) &&
+           memcmp(reply->text.data, text, reply->text.length) == 0;
+}
+
+const struct rqli_reply *rqli_reply_field(const struct rqli_reply *reply, const char *name,
+                                          enum rqli_reply_type type)
+{
+    for (size_t i = 0; i + 1 < reply->count; i += 2) {
+        const struct rqli_reply *value = &reply->items[i + 1];
+
+        if (rqli_reply_is(&reply->items[i], name) && value->type == type) {
+            return value;
+        }
+    }
+    return NULL;
+}
+
+void rqli_reply_copy_between(char *out, size_t size, const struct rqli_reply *reply,
+                             const char *begin, const char *end)
+{
+    struct rqli_slice rest = reply->text;
+    const char *from = memmem(rest.data, rest.length, begin, strlen(begin));
+    const char *to;
+
+    if (!from) {
+        return;
+    }
+    from += strlen(begin);
+    rest.length -= (size_t)(from - rest.data);
+    to = memmem(from, rest.length, end, strlen(end));
+    if (to && (size_t)(to - from) < size) {
+        memcpy(out, from, (size_t)(to - from));
+    }
 }

@@ -39,4 +39,14 @@ rql_status rqli_reply_fault(const struct rqli_reply *reply, const char *what, co
  */
 bool rqli_reply_says(const struct rqli_reply *reply, const char *word);
 
+bool rqli_reply_is(const struct rqli_reply *reply, const char *text);
+
+/* The value of a field of an answer that is a list of names and values; or NULL. */
+const struct rqli_reply *rqli_reply_field(const struct rqli_reply *reply, const char *name,
+                                          enum rqli_reply_type type);
+
+/* The text between two marks, if both are there and it fits; otherwise *out stays as it is. */
+void rqli_reply_copy_between(char *out, size_t size, const struct rqli_reply *reply,
+                             const char *begin, const char *end);
+
 #endif

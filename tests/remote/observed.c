@@ -41,6 +41,7 @@ static void add_numbers(cJSON *line, const rql_event *event)
         {"tch_queue_cnt", event->tch_queue_cnt},
         {"at_us", event->at_us},
         {"token", event->token},
+        {"server_token", event->server_token},
         {"host_cnt", event->host_cnt},
         {"rem_request_cnt", event->rem_request_cnt},
         {"handed_over_cnt", event->handed_over_cnt},

@@ -1,5 +1,6 @@
 #include "unit.h"
 
+#include "lock/client.h"
 #include "lock/series.h"
 #include "options/options.h"
 #include "wire/command.h"
@@ -16,10 +17,10 @@ static const char *const names[] = {"b", "\xc3\xa9", "a", "B", "aa"};
 /* As a client with these options plans it. */
 static rql_status make_plan(const rql_series_options *options)
 {
-    rql_lock_options defaults;
+    rql_client whole = {.era.pause_ms = client.recovery_delay_ms};
 
-    rqli_options_fill(RQLI_OF_LOCK, &defaults, &client);
-    return rqli_series_plan(&plan, &defaults, options, &error);
+    rqli_options_fill(RQLI_OF_LOCK, &whole.of_calls, &client);
+    return rqli_series_plan(&plan, &whole, options, &error);
 }
 
 BEFORE_EACH(set_up)

@@ -1,0 +1,62 @@
+#include "lock/history.h"
+
+#include "base/error.h"
+#include "lock/leases.h"
+#include "lock/notify.h"
+#include "lock/server_clock.h"
+#include "observe/observe.h"
+#include "options/options.h"
+
+/*
+ * After a failover or a restart a server may have lost writes, and with them grants: what is held
+ * is verified at once, over a new connection. With recovery_delay_ms nothing is granted there for
+ * so long, so that no lock can be given that another still relies on: no lease may be longer.
+ */
+
+void rqli_history_tell_news(rql_client *client)
+{
+    struct rqli_figures figures = {0};
+
+    if (!rqli_era_take_news(&client->era, &figures.token, &figures.server_token)) {
+        return;
+    }
+    if (figures.token > 0) {
+        const struct rqli_subject subject = rqli_subject_of_swarm(client);
+
+        figures.at_us = rqli_server_clock_now_us(client);
+        rqli_observe(RQLI_ON_HISTORY_LOST, &subject, &figures);
+    }
+    rqli_leases_doubt(client->leases);
+}
+
+/* All of them are asked: each that has ended is closed by that. */
+bool rqli_history_sees_end(rql_client *client)
+{
+    bool has_ended = rqli_conn_end_if_ended(client->leases->conn);
+
+    for (unsigned i = 0; i < client->conns.limit; i++) {
+        has_ended |= rqli_conn_end_if_ended(client->conns.each[i]);
+    }
+    return has_ended;
+}
+
+rql_status rqli_history_check_ttl(const rql_client *client, int64_t ttl_ms, rql_error *error)
+{
+    int64_t most_ms = client->era.pause_ms;
+
+    if (most_ms == 0 || ttl_ms <= most_ms) {
+        return RQL_OK;
+    }
+    return rqli_fail(error, RQL_E_INVALID,
+                     "a ttl of %lld ms is longer than recovery_delay_ms, which is %lld; nothing "
+                     "was sent",
+                     (long long)ttl_ms, (long long)most_ms);
+}
+
+rql_status rqli_call_options_read(const rql_client *client, rql_lock_options *out,
+                                  const rql_lock_options *given, rql_error *error)
+{
+    rql_status status = rqli_lock_options_read(out, &client->of_calls, given, error);
+
+    return status ? status : rqli_history_check_ttl(client, out->ttl_ms, error);
+}

@@ -1,0 +1,80 @@
+#include "net/era.h"
+
+#include "wire/answer.h"
+
+#include <stdbool.h>
+
+/* What arrive.lua answers first. */
+enum { NONE_MISSING = 0, RAISED = 1, TOO_FAR = 2 };
+
+int64_t rqli_era_write(const struct rqli_era *self, const char *run_id,
+                       struct rqli_command *command)
+{
+    int64_t floor = atomic_load(&self->floor);
+    struct rqli_call call;
+
+    rqli_call_init(&call, RQLI_SCRIPT_ARRIVE, NULL);
+    rqli_call_text(&call, *run_id ? run_id : "-");
+    rqli_call_int(&call, floor);
+    rqli_call_int(&call, self->pause_ms);
+    /* With its text: one call in a connection's life, which must not come a second time behind
+     * others. */
+    rqli_call_write(&call, command, true);
+    return floor;
+}
+
+/* What was lost is told once: other connections find the floor raised. Where it was too high to be
+ * raised to, this client forgets it, or each of them would find the same. */
+rql_status rqli_era_read(struct rqli_era *self, int64_t floor, const struct rqli_reply *reply,
+                         const char *where, rql_error *error)
+{
+    struct rqli_outcome outcome;
+
+    if (!rqli_outcome_read(reply, &outcome) || outcome.what < NONE_MISSING ||
+        outcome.what > TOO_FAR) {
+        return rqli_reply_fault(reply, "arrive", where, error);
+    }
+    if (outcome.what != NONE_MISSING) {
+        if (outcome.what == TOO_FAR) {
+            (void)atomic_compare_exchange_strong(&self->floor, &floor, outcome.second);
+        }
+        atomic_store(&self->known, outcome.second);
+        atomic_store(&self->lost, floor);
+        atomic_store(&self->has_news, true);
+    }
+    return RQL_OK;
+}
+
+/* FNV-1a; never 0. */
+static uint64_t number_of(const char *run_id)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+
+    for (; *run_id; run_id++) {
+        hash = (hash ^ (unsigned char)*run_id) * UINT64_C(1099511628211);
+    }
+    return hash | 1;
+}
+
+/* Another server, or the same one started anew: others may have told it by now that it has lost
+ * writes, so that the tokens say nothing any more. Where its name cannot be known it may be another
+ * each time. */
+void rqli_era_on_login(struct rqli_era *self, const char *run_id)
+{
+    uint64_t server = number_of(run_id);
+    uint64_t before = atomic_exchange(&self->server, server);
+
+    if (before != 0 && (before != server || !*run_id)) {
+        atomic_store(&self->has_news, true);
+    }
+}
+
+bool rqli_era_take_news(struct rqli_era *self, int64_t *lost_out, int64_t *known_out)
+{
+    if (!atomic_exchange(&self->has_news, false)) {
+        return false;
+    }
+    *lost_out = atomic_exchange(&self->lost, 0);
+    *known_out = atomic_load(&self->known);
+    return true;
+}

@@ -1,0 +1,58 @@
+#ifndef RQLI_ERA_H
+#define RQLI_ERA_H
+
+/*
+ * What a client has seen of its server, to find out at a new connection whether that has lost
+ * writes: the highest token, and which server it was (lua/README.md 44 to 48).
+ */
+
+#include "wire/command.h"
+#include "wire/reply.h"
+
+#include <rql/status.h>
+#include <stdatomic.h>
+
+/* Zeroed, but for pause_ms, when the client is new. Any thread. */
+struct rqli_era {
+    int64_t pause_ms;        /* recovery_delay_ms; constant */
+    _Atomic int64_t floor;   /* the highest token that was seen; 0: none */
+    _Atomic uint64_t server; /* that of the last login, by its run id; 0: there was none */
+    atomic_bool has_news;    /* what is held is to be verified, and below may be what to tell */
+    _Atomic int64_t lost;    /* the highest token when writes were found missing; 0: none were */
+    _Atomic int64_t known;   /* then: the last token that the server knew */
+};
+
+/* A token was seen. */
+static inline void rqli_era_on_token(struct rqli_era *self, int64_t token)
+{
+    int64_t floor = atomic_load_explicit(&self->floor, memory_order_relaxed);
+
+    while (token > floor &&
+           !atomic_compare_exchange_weak_explicit(&self->floor, &floor, token, memory_order_relaxed,
+                                                  memory_order_relaxed)) {
+    }
+}
+
+/* Does this client say anything in front of its calls? */
+static inline bool rqli_era_wants(const struct rqli_era *self)
+{
+    return self->pause_ms > 0 || atomic_load(&self->floor) > 0;
+}
+
+/* The call of arrive.lua. The floor that it told is the result. run_id is empty where the user may
+ * not ask for it: then there can be no pause. */
+int64_t rqli_era_write(const struct rqli_era *self, const char *run_id,
+                       struct rqli_command *command);
+
+/* Its answer. RQL_E_PROTOCOL, or what an error reply says: this connection is of no use. */
+rql_status rqli_era_read(struct rqli_era *self, int64_t floor, const struct rqli_reply *reply,
+                         const char *where, rql_error *error);
+
+/* A connection for commands was made, to the server that is called so. */
+void rqli_era_on_login(struct rqli_era *self, const char *run_id);
+
+/* True, once: what is held is to be verified. *lost_out, *known_out: if writes were lost, the
+ * highest token that was seen and the last one that the server knew; else 0. */
+bool rqli_era_take_news(struct rqli_era *self, int64_t *lost_out, int64_t *known_out);
+
+#endif

@@ -1,0 +1,310 @@
+#!/usr/bin/env python3
+"""A server that was started anew, or is another, and may have lost writes: who holds learns of it at once, tokens
+rise, and with recovery_delay_ms nobody gets what another still relies on."""
+import sys
+import threading
+import time
+
+from harness import FOREVER, Worker, check, check_equal, main, scenario, wait_until
+
+LONG_MS, PAUSE_MS, SHORT_MS = 60000, 3000, 1000
+SOON_S = 0.5   # in which a holder learns of a lost grant
+HOUR_US = 3_600_000_000
+
+
+def start_anew(world, with_data):
+    """With what it has, with what was saved before (None), or with nothing."""
+    if with_data:
+        world.save()
+    elif with_data is not None:
+        world.server.forget()
+    world.server.kill()
+    world.server.launch()
+    world.reconnect()
+    world.server.forget()
+
+
+def client_of(world, kind, **options):
+    """With a client that tells events."""
+    client = world.client(world.remote() if kind == "process" else None, events=True, **options)
+    return world.actor("thread" if kind == "process" else kind, client)
+
+
+def losses(actor):
+    return actor.remote.events("history_lost")
+
+
+def seen_of(actor):
+    """The figures of each loss that was told."""
+    return [(words["token"], words["server_token"]) for words in losses(actor)]
+
+
+@scenario()
+def a_server_that_has_all_its_data_has_lost_nothing(world, kind, names):
+    actor = client_of(world, kind)
+    held = actor.acquire(*names, ttl_ms=LONG_MS, auto_extend=True)
+    start_anew(world, with_data=True)
+    later = actor.acquire("more")
+    wait_until(lambda: held.state() == "HELD", "it is verified")
+    check_equal((held.losses(), losses(actor)), ([], []))
+    check(later.tokens[0] > max(held.tokens), "the token does not rise")
+    later.release().check()
+    held.release().check()
+    check_equal(actor.client.stats().histories_lost, 0)
+    check_equal(world.keys_left(), [])
+
+
+@scenario(is_timed=True)
+def a_holder_that_does_nothing_learns_at_once_that_its_grant_is_lost(world, kind, names):
+    """Its next renewal would be in twenty seconds."""
+    actor = client_of(world, kind)
+    held = actor.acquire(*names, ttl_ms=LONG_MS, auto_extend=True)
+    start_anew(world, with_data=False)
+    began = time.monotonic()
+    wait_until(lambda: len(held.losses()) == len(names), "the loss is told")
+    took_s = time.monotonic() - began
+    check(took_s <= SOON_S, f"it took {took_s:.3f} s")
+    check_equal(held.state(), "GONE")
+    wait_until(lambda: losses(actor), "why is told")
+    check_equal(seen_of(actor), [(max(held.tokens), 0)])
+    check_equal(int(world.ask("GET", "rql:fence")), max(held.tokens))
+    check_equal(actor.client.stats().histories_lost, 1)
+    check_equal(held.release().status, "NOT_HELD")
+
+
+@scenario(is_timed=True)
+def a_holder_learns_of_it_though_another_has_come_first(world, kind, names):
+    """Whose tokens are higher: then the last one of the server tells this one nothing."""
+    actor, other = client_of(world, kind), client_of(world, kind)
+    held = actor.acquire(*names, ttl_ms=LONG_MS, auto_extend=True)
+    other.acquire("later").release().check()
+    start_anew(world, with_data=False)
+    other.acquire("later").release().check()
+    began = time.monotonic()
+    wait_until(lambda: len(held.losses()) == len(names), "the loss is told")
+    check(time.monotonic() - began <= SOON_S, "it took long")
+    check_equal(held.release().status, "NOT_HELD")
+
+
+@scenario()
+def an_old_copy_is_found_out_once(world, kind, names):
+    """What was saved is still held, what came later is gone; tokens rise though the clock was set back."""
+    actor = client_of(world, kind)
+    kept = actor.acquire(*names, ttl_ms=LONG_MS)
+    world.save()
+    lost = actor.acquire("later", ttl_ms=LONG_MS)
+    world.server.set_ahead(-HOUR_US // 4)
+    start_anew(world, with_data=None)
+    later = actor.acquire("later", ttl_ms=LONG_MS)
+    wait_until(lambda: losses(actor), "it is told")
+    check_equal(seen_of(actor), [(max(lost.tokens), max(kept.tokens))])
+    check_equal(later.tokens, [lost.tokens[0] + 1])
+    wait_until(lambda: kept.state() == "HELD", "it is verified")
+    check_equal(lost.release().status, "NOT_HELD")
+    kept.release().check()
+    later.release().check()
+    world.server.set_ahead(0)
+    check_equal(actor.client.stats().histories_lost, 1)
+    check_equal(world.keys_left(), [])
+
+
+@scenario()
+def a_server_that_was_emptied_is_found_out_by_the_next_connection(world, kind, names):
+    """As long as nothing was granted in between."""
+    actor = client_of(world, kind)
+    held = actor.acquire(*names, ttl_ms=LONG_MS, auto_extend=True)
+    world.ask("FLUSHALL")
+    world.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    wait_until(lambda: len(held.losses()) == len(names), "the loss is told")
+    wait_until(lambda: losses(actor), "it is told")
+    check_equal(seen_of(actor), [(max(held.tokens), 0)])
+    check_equal(held.release().status, "NOT_HELD")
+
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def a_token_of_other_data_is_no_floor(world, kind, names):
+    """A client that comes from a server whose clock is a day ahead; it is told, once."""
+    world.server.set_ahead(24 * HOUR_US)
+    actor = client_of(world, kind)
+    held = actor.acquire(*names, ttl_ms=LONG_MS)
+    world.server.set_ahead(0)
+    start_anew(world, with_data=False)
+    later = actor.acquire("later")
+    check(later.tokens[0] < held.tokens[0] - 23 * HOUR_US, "the tokens are a day ahead")
+    later.release().check()
+    start_anew(world, with_data=True)
+    actor.acquire("later").release().check()
+    check_equal(seen_of(actor), [(held.tokens[0], 0)])
+    held.release().check("NOT_HELD", "OK")
+
+
+# ---- with recovery_delay_ms ----
+
+def settle(world, kind, **options):
+    """An actor that has waited for the end of the first pause: that of a server never used so."""
+    actor = client_of(world, kind, recovery_delay_ms=PAUSE_MS, **options)
+    actor.acquire("warm", timeout_ms=FOREVER, ttl_ms=SHORT_MS).release().check()
+    return actor
+
+
+@scenario()
+def nobody_gets_a_lost_lock_while_its_holder_relies_on_it(world, kind, names):
+    """Zero overlap, where the old holder has never heard of the loss: its process stands still."""
+    remote = world.remote()
+    holder = world.actor("thread", world.client(remote, recovery_delay_ms=PAUSE_MS))
+    actor = settle(world, kind)
+    held = holder.acquire(*names, ttl_ms=PAUSE_MS, auto_extend=True)
+    remote.stop()
+    start_anew(world, with_data=False)
+    began_us = world.server.now_us()
+    asked = [one.ask(*names, timeout_ms=FOREVER, ttl_ms=SHORT_MS) for one in (actor, settle_none(world, kind))]
+    first = wait_until(lambda: next((one for one in asked if one.is_over()), None), "one of them is served").hold()
+    check(first.outcome.ts_us >= began_us + (PAUSE_MS - 50) * 1000, "it was served in the pause")
+    check(min(first.tokens) > max(held.tokens), "the token does not rise")
+    first.release().check()
+    asked[asked[0].is_over() and asked[0].name == first.name].hold().release().check()
+    remote.go_on()
+    wait_until(lambda: len(held.losses()) == len(names), "the loss is told")
+    check_equal(held.release().status, "NOT_HELD")
+    check_equal(world.keys_left(), [])
+
+
+def settle_none(world, kind):
+    return client_of(world, kind, recovery_delay_ms=PAUSE_MS)
+
+
+@scenario()
+def in_a_pause_a_holder_keeps_its_lock_and_waiters_their_places(world, kind, names):
+    """It releases: the lock stays free until the pause is over, and the first in the queue gets it."""
+    holder = settle(world, kind)
+    held = holder.acquire(*names, ttl_ms=PAUSE_MS)
+    asked = []
+    for count in range(1, 4):
+        asked.append(settle_none(world, kind).ask(*names, timeout_ms=FOREVER, ttl_ms=SHORT_MS))
+        world.await_queue(names, count)
+    start_anew(world, with_data=True)
+    began_us = world.server.now_us()
+    check_equal(holder.ask("other", fail_fast=True, ttl_ms=SHORT_MS).outcome().status, "E_UNAVAILABLE")
+    held.extend(PAUSE_MS).check()
+    held.release().check()
+    check_equal([world.queue_length(name) for name in names], [3] * len(names))
+    check_equal(world.ask("EXISTS", *[f"rql:lock:{name}" for name in names]), 0)
+    tokens = list(held.tokens[:1])
+    for asking in asked:
+        mine = asking.hold()
+        check(mine.outcome.ts_us >= began_us + (PAUSE_MS - 50) * 1000, "it was served in the pause")
+        tokens.append(mine.tokens[0])
+        mine.release().check()
+    check_equal(tokens, sorted(set(tokens)))
+    check_equal(losses(holder), [])
+    world.await_nothing_left()
+
+
+@scenario(kinds=["thread", "loop", "process"], counts=[1, 3])
+def no_ttl_is_longer_than_the_pause(world, kind, names):
+    actor = settle(world, kind)
+    n_scripts = world.n_scripts()
+    for more in ({}, {"fail_fast": True}, {"conflict_strategy": "extendable_work_through"},
+                 {"access_strategy": "random"}):
+        check_equal(actor.refused(*names, ttl_ms=PAUSE_MS + 1, **more).status, "E_INVALID")
+    check_equal(world.n_scripts(), n_scripts)
+    held = actor.acquire(*names, ttl_ms=PAUSE_MS)
+    check_equal(held.extend(PAUSE_MS + 1).status, "E_INVALID")
+    held.extend(PAUSE_MS).check()
+    held.release().check()
+
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def an_extendable_reentry_is_not_relied_on_for_longer(world, kind, names):
+    """The server adds its ttl to what is left."""
+    actor = settle(world, kind)
+    held = actor.acquire(*names, ttl_ms=PAUSE_MS)
+    longer = actor.acquire(*names, ttl_ms=PAUSE_MS, conflict_strategy="extendable_work_through")
+    check(longer.remaining_ms() <= PAUSE_MS, f"{longer.remaining_ms()} ms are left")
+    check(world.ask("PTTL", f"rql:lock:{names[0]}") > PAUSE_MS, "nothing was added")
+    longer.release().check()
+    held.release().check()
+
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def who_may_not_ask_which_server_it_is_cannot_have_a_pause(world, kind, names):
+    world.ask("ACL", "SETUSER", "default", "-info")
+    try:
+        outcome = client_of(world, kind, recovery_delay_ms=PAUSE_MS).refused(*names, ttl_ms=SHORT_MS)
+        check_equal(outcome.status, "E_UNSUPPORTED")
+        check("INFO" in outcome.error, outcome.error)
+        client_of(world, kind).acquire(*names).release().check()
+    finally:
+        world.ask("ACL", "SETUSER", "default", "+info")
+
+
+# ---- a fleet, whose server is started anew again and again ----
+
+class Judge:
+    """Who relied on the lock when, by the machine's clock; tokens; a counter that refuses older ones."""
+
+    def __init__(self):
+        self.mutex = threading.Lock()
+        self.until, self.token = 0.0, 0
+        self.n_overlaps, self.n_grants, self.n_lower = 0, 0, 0
+
+    def enter(self, held):
+        begun = time.monotonic()
+        relied_s = held.remaining_ms() / 1000
+        with self.mutex:
+            self.n_grants += 1
+            self.n_overlaps += begun < self.until and relied_s > 0
+            self.n_lower += held.tokens[0] <= self.token
+            self.token = max(self.token, held.tokens[0])
+            self.until = max(self.until, begun + relied_s)
+
+    def leave(self):
+        with self.mutex:
+            self.until = 0.0
+
+
+def take_turn(actor, judge, names, ttl_ms):
+    asking = actor.ask(*names, timeout_ms=FOREVER, ttl_ms=ttl_ms)
+    if asking.outcome().status != "OK":
+        return
+    held = asking.hold()
+    judge.enter(held)
+    if judge.n_grants % 3:
+        judge.leave()
+        held.release()
+    else:  # it dies, as far as anybody can tell
+        held.forget()
+
+
+def run_fleet(world, kind, names, **options):
+    """What came of some restarts without any data."""
+    judge = Judge()
+    actors = [client_of(world, kind, **options) for _ in range(3)]
+    workers = [Worker(lambda actor=actor: take_turn(actor, judge, names, SHORT_MS)) for actor in actors]
+    try:
+        for _ in range(4):
+            goal = judge.n_grants + 5
+            wait_until(lambda goal=goal: judge.n_grants >= goal or any(worker.failure for worker in workers),
+                       "some grants")
+            start_anew(world, with_data=False)
+    finally:
+        for worker in workers:
+            worker.is_stopped = True
+    for worker in workers:
+        worker.end()
+    check_equal(judge.n_lower, 0, "tokens that did not rise")
+    return judge
+
+
+@scenario(counts=[1])
+def with_a_pause_no_lock_has_two_holders(world, kind, names):
+    check_equal(run_fleet(world, kind, names, recovery_delay_ms=SHORT_MS).n_overlaps, 0)
+
+
+@scenario(counts=[1])
+def without_a_pause_tokens_rise_all_the_same(world, kind, names):
+    run_fleet(world, kind, names)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
