@@ -35,8 +35,10 @@ rql_status rqli_era_read(struct rqli_era *self, int64_t floor, const struct rqli
         return rqli_reply_fault(reply, "arrive", where, error);
     }
     if (outcome.what != NONE_MISSING) {
+        int64_t expected = floor;
+
         if (outcome.what == TOO_FAR) {
-            (void)atomic_compare_exchange_strong(&self->floor, &floor, outcome.second);
+            (void)atomic_compare_exchange_strong(&self->floor, &expected, outcome.second);
         }
         atomic_store(&self->known, outcome.second);
         atomic_store(&self->lost, floor);

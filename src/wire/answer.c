@@ -128,6 +128,17 @@ static bool read_queued(const struct fields *fields, struct rqli_answer *out)
     return true;
 }
 
+/* {7, now_us, until_us} */
+static bool read_paused(const struct fields *fields, struct rqli_answer *out)
+{
+    if (fields->count != 3 || !is_time(fields->numbers[2]) ||
+        fields->numbers[2] <= out->server_us) {
+        return false;
+    }
+    out->left_ms = bounded_ms((fields->numbers[2] - out->server_us + 999) / 1000);
+    return true;
+}
+
 bool rqli_answer_read(const struct rqli_reply *reply, struct rqli_answer *out)
 {
     struct fields fields = read_fields(reply);
@@ -146,10 +157,7 @@ bool rqli_answer_read(const struct rqli_reply *reply, struct rqli_answer *out)
         return read_queued(&fields, out);
     }
     if (out->kind == RQLI_ANSWER_PAUSED) {
-        out->left_ms = fields.count > 2 && is_time(fields.numbers[2])
-                           ? bounded_ms((fields.numbers[2] - out->server_us) / 1000)
-                           : -1;
-        return out->left_ms >= 0;
+        return read_paused(&fields, out);
     }
     /* A refusal (2 to 4) says what is left of the lock; 5 and 6 end behind the time. */
     out->left_ms = fields.count > 2 ? bounded_ms(fields.numbers[2]) : -1;

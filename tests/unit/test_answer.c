@@ -42,6 +42,8 @@ static const struct row {
     {"conflict", "4 77 -2", {RQLI_ANSWER_CONFLICT, 77, .left_ms = -1}},
     {"stale", "5 77", {RQLI_ANSWER_STALE, 77, .left_ms = -1}},
     {"again", "6 77", {RQLI_ANSWER_AGAIN, 77, .left_ms = -1}},
+    {"a pause", "7 77 5001077", {RQLI_ANSWER_PAUSED, 77, .left_ms = 5001}},
+    {"a pause that ends now", "7 77 78", {RQLI_ANSWER_PAUSED, 77, .left_ms = 1}},
     {"with a text", "6 77 x", {RQLI_ANSWER_AGAIN, 77, .left_ms = -1}},
     /* What is left is no more than any ttl. */
     {"nearly the longest lease", "1 1 2591999999 1 0 0 a", {GRANTED, 1, 1, MOST - 1, 0, {"a", 1}}},
@@ -73,7 +75,8 @@ TEST(a_line_is_read)
 
 TEST(what_is_cut_short_or_out_of_bounds_is_no_answer)
 {
-    const char *lines = "|5|-1 77 1|7 77 1|5 x77|1 1 5000 99 0 1|1 1 5000 99 0 1 |1 1 5000 99 0 1 7"
+    const char *lines = "|5|-1 77 1|8 77 1|7 77 77|7 77|7 77 5 6|5 x77|1 1 5000 99 0 1|1 1 5000 99 "
+                        "0 1 |1 1 5000 99 0 1 7"
                         "|1 1 5000 99 0 " NONCE "|1 1 5000 99 " NONCE " 0 1| 1 1 5000 99 0 1 " NONCE
                         "|1 1 5000 0 0 1 " NONCE "|1 1 5000 -9 0 1 " NONCE "|1 1 5000 99 3 1 " NONCE
                         "|1 1 5000 99 -1 1 " NONCE "|1 -1 5000 99 0 1 " NONCE

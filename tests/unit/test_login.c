@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "net/credentials.h"
+#include "net/era.h"
 #include "net/login.h"
 #include "net/socket.h"
 #include "net/url.h"
@@ -27,6 +28,7 @@ static struct rqli_socket sock;
 static rql_error error;
 static rql_credentials_fn credentials; /* of the logins to come */
 static int n_asked;
+static struct rqli_era *era;       /* of the logins to come, or NULL */
 static const char *const *answers; /* one for each round trip, as far as they go */
 static char heard[ROUNDS][HEARD_SIZE];
 static size_t n_rounds;
@@ -52,6 +54,7 @@ static void *play(void *data)
 BEFORE_EACH(set_up)
 {
     credentials = NULL;
+    era = NULL;
     n_asked = 0;
 }
 
@@ -68,6 +71,7 @@ static rql_status log_in(const char *parameters, bool is_for_commands, const cha
     (void)snprintf(url, sizeof url, "unix://%s%s", parameters, place.path);
     endpoint = (struct rqli_endpoint){.identity = "me", .credentials = credentials};
     endpoint.credentials_data = &n_asked;
+    endpoint.era = era;
     CHECK_OK(rqli_url_parse(&endpoint, url, NULL));
     answers = said;
     n_rounds = 0;
@@ -321,4 +325,99 @@ TEST(credentials_may_fill_their_fields)
     user = strstr(heard[0], "$255\r\nu");
     assert_non_null(user);
     assert_memory_equal(user + sizeof "$255\r\n" - 1 + 255, "\r\n$4095\r\np", 10);
+}
+
+#define SEAT_OF(run_id) "$0\r\n\r\n$16\r\n\nrun_id:" run_id "\r\n\r\n"
+#define LOGIN_OF(run_id) PEER_LOGIN SEAT_OF(run_id)
+#define LOGIN_OF_REPLICA                                                                           \
+    "*6\r\n" PEER_ID PEER_MODE(10, "standalone") PEER_ROLE(7, "replica")                           \
+        PEER_BEHIND_HELLO SEAT_OF("abcdef")
+
+/* Behind the first round trip, in one of its own; not where there is nothing to say. */
+TEST(who_has_seen_a_token_or_wants_a_pause_arrives)
+{
+    static const struct {
+        const char *name;
+        struct rqli_era era;
+        const char *login, *answer;
+        bool is_for_commands;
+        rql_status status;
+        size_t n_rounds;
+        const char *end; /* of the second round */
+    } rows[] = {
+        {"nothing was seen", {0}, LOGIN_OF("abcdef"), NULL, true, RQL_OK, 1, ""},
+        {"a token was",
+         {.floor = 77},
+         LOGIN_OF("abcdef"),
+         "$3\r\n0 9\r\n",
+         true,
+         RQL_OK,
+         2,
+         "$6\r\nabcdef\r\n$2\r\n77\r\n$1\r\n0\r\n"},
+        {"a pause",
+         {.pause_ms = 50},
+         LOGIN_OF("abcdef"),
+         "$3\r\n0 9\r\n",
+         true,
+         RQL_OK,
+         2,
+         "$6\r\nabcdef\r\n$1\r\n0\r\n$2\r\n50\r\n"},
+        {"who is not known",
+         {.floor = 77},
+         PEER_LOGIN_FOR_COMMANDS,
+         "$3\r\n0 9\r\n",
+         true,
+         RQL_OK,
+         2,
+         "$1\r\n-\r\n$2\r\n77\r\n$1\r\n0\r\n"},
+        {"a pause of who is not known",
+         {.pause_ms = 50},
+         PEER_LOGIN_FOR_COMMANDS,
+         NULL,
+         true,
+         RQL_E_UNSUPPORTED,
+         1,
+         ""},
+        {"a replica", {.floor = 77}, LOGIN_OF_REPLICA, NULL, true, RQL_OK, 1, ""},
+        {"a pause at a replica",
+         {.pause_ms = 50},
+         LOGIN_OF_REPLICA,
+         READ_ONLY,
+         true,
+         RQL_E_READ_ONLY,
+         2,
+         "$2\r\n50\r\n"},
+        {"an error",
+         {.floor = 77},
+         LOGIN_OF("abcdef"),
+         "-OOM no memory\r\n",
+         true,
+         RQL_E_UNAVAILABLE,
+         2,
+         ""},
+        {"no sense", {.floor = 77}, LOGIN_OF("abcdef"), ":1\r\n", true, RQL_E_PROTOCOL, 2, ""},
+        {"pushes",
+         {.floor = 77},
+         PEER_LOGIN,
+         PEER_SUBSCRIBED PEER_SUBSCRIBED,
+         false,
+         RQL_OK,
+         2,
+         ""},
+    };
+
+    EACH_ROW (row, rows) {
+        struct rqli_era own = {.pause_ms = row->era.pause_ms, .floor = row->era.floor};
+        size_t length;
+
+        era = &own;
+        assert_int_equal(
+            log_in("", row->is_for_commands, (const char *[]){row->login, row->answer, NULL}),
+            row->status);
+        length = strlen(heard[1]);
+        assert_int_equal(n_rounds, row->n_rounds);
+        assert_true(length >= strlen(row->end));
+        assert_string_equal(heard[1] + length - strlen(row->end), row->end);
+        assert_int_equal(own.server != 0, row->is_for_commands && !row->status);
+    }
 }

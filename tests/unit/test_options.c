@@ -81,6 +81,7 @@ static const struct field fields[] = {
     {CLIENT(credentials), LISTENER},
     {CLIENT(credentials_data), LISTENER},
     {CLIENT(sentinel_check_ms), NUMBER, 100, 60000, 1000},
+    {CLIENT(recovery_delay_ms), NUMBER, 0, 3600000, 0},
 };
 
 #define AS(member) offsetof(rql_options, member)

@@ -37,6 +37,7 @@ TEST(an_answer_is_read_with_what_stands_against_each_lock)
         {"conflict", 4, 7, {4, 9, -1, 0, 1, 2, 3}, RQLI_ANSWER_CONFLICT},
         {"stale", 3, 2, {5, 9}, RQLI_ANSWER_STALE},
         {"again", 3, 2, {6, 9}, RQLI_ANSWER_AGAIN},
+        {"a pause", 3, 3, {7, 9, 10}, RQLI_ANSWER_PAUSED},
         {"grant", 2, 10, {1, 9, 77, 5000, 0, 0, 78, RQL_TTL_MAX_MS + 1, 1, 0}, RQLI_ANSWER_GRANTED},
     };
 
@@ -75,7 +76,8 @@ TEST(what_is_no_answer_is_refused)
         {"an obstacle too few", 2, 9, {0, 9, 500, 3, 1, 0, 0, 8, 0}},
         {"an unknown obstacle", 2, 10, {0, 9, 500, 3, 1, 0, 0, 8, 0, 4}},
         {"a negative obstacle", 2, 5, {2, 9, 500, 0, -1}},
-        {"an unknown kind", 2, 5, {7, 9, 500, 0, 0}},
+        {"an unknown kind", 2, 5, {8, 9, 500, 0, 0}},
+        {"a pause that is over", 2, 3, {7, 9, 9}},
     };
 
     /* As the script for one lock answers. */

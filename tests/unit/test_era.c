@@ -1,0 +1,130 @@
+#include "unit.h"
+
+#include "net/era.h"
+#include "reply_tree.h"
+
+/* What a client makes of what it has seen, and of what arrive.lua says to it. */
+
+static struct rqli_era era;
+static rql_error error;
+
+BEFORE_EACH(set_up)
+{
+    era = (struct rqli_era){0};
+}
+
+TEST(the_floor_is_the_highest_token_that_was_seen)
+{
+    const int64_t tokens[] = {5, 3, 9, 9, 8};
+    int64_t floor = 0;
+
+    assert_false(rqli_era_wants(&era));
+    EACH (token, tokens) {
+        floor = *token > floor ? *token : floor;
+        rqli_era_on_token(&era, *token);
+        assert_int_equal(era.floor, floor);
+        assert_true(rqli_era_wants(&era));
+    }
+}
+
+TEST(who_wants_a_pause_speaks_before_it_has_seen_anything)
+{
+    era.pause_ms = 1;
+    assert_true(rqli_era_wants(&era));
+}
+
+/* EVAL text 2 rql:fence rql:era <server> <floor> <pause>: the last words. */
+TEST(an_arrival_says_who_the_server_is_and_what_was_seen)
+{
+    static const struct {
+        const char *name, *run_id, *end;
+    } rows[] = {
+        {"known", "abc",
+         "$1\r\n2\r\n$9\r\nrql:fence\r\n$7\r\nrql:era\r\n$3\r\nabc\r\n$2\r\n77\r\n$4\r\n5000\r\n"},
+        {"unknown", "",
+         "$1\r\n2\r\n$9\r\nrql:fence\r\n$7\r\nrql:era\r\n$1\r\n-\r\n$2\r\n77\r\n$4\r\n5000\r\n"},
+    };
+
+    EACH_ROW (row, rows) {
+        struct rqli_command command = {0};
+        size_t length = strlen(row->end);
+
+        era = (struct rqli_era){.pause_ms = 5000, .floor = 77};
+        assert_int_equal(rqli_era_write(&era, row->run_id, &command), 77);
+        assert_int_equal(command.n_commands, 1);
+        assert_true(command.length > length);
+        assert_memory_equal(command.data + command.length - length, row->end, length);
+        rqli_command_fini(&command);
+    }
+}
+
+/* Of a client that has said 100 and may have seen more since. */
+TEST(what_was_lost_is_told_once)
+{
+    static const struct {
+        const char *name, *answer;
+        int64_t seen; /* by the time of the answer */
+        rql_status status;
+        bool is_news;
+        int64_t lost, known, floor;
+    } rows[] = {
+        {"nothing", "0 100", 100, RQL_OK, false, 0, 0, 100},
+        {"more is known", "0 200", 100, RQL_OK, false, 0, 0, 100},
+        {"lost", "1 40", 100, RQL_OK, true, 100, 40, 100},
+        {"all is lost", "1 0", 100, RQL_OK, true, 100, 0, 100},
+        {"lost, and more was seen", "1 40", 150, RQL_OK, true, 100, 40, 150},
+        {"far ahead", "2 40", 100, RQL_OK, true, 100, 40, 40},
+        {"far ahead, and more was seen", "2 40", 150, RQL_OK, true, 100, 40, 150},
+        {"unknown", "3 40", 100, RQL_E_PROTOCOL, false, 0, 0, 100},
+        {"below all", "-1 40", 100, RQL_E_PROTOCOL, false, 0, 0, 100},
+        {"short", "1", 100, RQL_E_PROTOCOL, false, 0, 0, 100},
+        {"a text", "OK", 100, RQL_E_PROTOCOL, false, 0, 0, 100},
+    };
+
+    EACH_ROW (row, rows) {
+        const struct rqli_reply reply = tree_text(row->answer);
+        int64_t lost = 0;
+        int64_t known = 0;
+
+        era = (struct rqli_era){.floor = row->seen};
+        assert_int_equal(rqli_era_read(&era, 100, &reply, "here", &error), row->status);
+        assert_int_equal(rqli_era_take_news(&era, &lost, &known), row->is_news);
+        CHECK_ALL(EQ(lost, row->lost), EQ(known, row->known), EQ(era.floor, row->floor));
+        assert_false(rqli_era_take_news(&era, &lost, &known));
+    }
+}
+
+TEST(an_error_says_what_it_is)
+{
+    const struct rqli_reply reply = tree_error("READONLY You can't write");
+
+    assert_int_equal(rqli_era_read(&era, 100, &reply, "here", &error), RQL_E_READ_ONLY);
+    assert_non_null(strstr(error.message, "arrive on here"));
+}
+
+/* Logins, one after the other, and whether what is held is verified behind the last. */
+TEST(another_server_is_news)
+{
+    static const struct {
+        const char *name, *before, *now;
+        bool is_news;
+    } rows[] = {
+        {"the first", NULL, "a", false},       {"the first, unknown", NULL, "", false},
+        {"the same", "a", "a", false},         {"another", "a", "b", true},
+        {"not known any more", "a", "", true}, {"never known", "", "", true},
+        {"known now", "", "a", true},
+    };
+
+    EACH_ROW (row, rows) {
+        int64_t lost = -1;
+        int64_t known = -1;
+
+        era = (struct rqli_era){0};
+        if (row->before) {
+            rqli_era_on_login(&era, row->before);
+        }
+        rqli_era_on_login(&era, row->now);
+        assert_int_equal(rqli_era_take_news(&era, &lost, &known), row->is_news);
+        assert_int_equal(lost, row->is_news ? 0 : -1);
+    }
+}
