@@ -71,8 +71,8 @@ static rql_status log_in(const char *parameters, bool is_for_commands, const cha
     (void)snprintf(url, sizeof url, "unix://%s%s", parameters, place.path);
     endpoint = (struct rqli_endpoint){.identity = "me", .credentials = credentials};
     endpoint.credentials_data = &n_asked;
-    endpoint.era = era;
     CHECK_OK(rqli_url_parse(&endpoint, url, NULL));
+    endpoint.era = era;
     answers = said;
     n_rounds = 0;
     memset(heard, 0, sizeof heard);
