@@ -26,9 +26,10 @@ import time
 from typing import NamedTuple
 
 import chain
+import eras
 import model
 import series
-from mutants import BESIDE_RUBY, MUTANTS, OF_ENTRIES, OF_FLUSHES, OF_SERIES, OF_TRANSFERS
+from mutants import BESIDE_RUBY, MUTANTS, OF_ENTRIES, OF_ERAS, OF_FLUSHES, OF_SERIES, OF_TRANSFERS
 from server import Refused, Server, once_more
 from state import CAME_BACK, DEAD, RUBY, TTL_MS, Broken, demand, host, identity, read_contents
 
@@ -36,7 +37,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "lua"))
 from embed import expanded  # noqa: E402
 
-SCRIPTS = ("acquire", "acquire_series", "release", "leave", "extend", "decrease", "flush_lock", "flush_queue",
+SCRIPTS = ("acquire", "acquire_series", "arrive", "release", "leave", "extend", "decrease", "flush_lock", "flush_queue",
            "transfer")
 BATCH = 200
 REPEATS = 5  # of one call; more than there are clients
@@ -66,11 +67,13 @@ class Bounds(NamedTuple):
     forgets: int = 0    # of all scripts by the server
     fulls: int = 0      # calls that come to a full server
     others: int = 0     # grants of other locks
+    arrives: bool = False  # where the server is started anew, see eras.py
+    pauses: bool = False   # and grants nothing for a while
     most: int = 50_000  # states, with a mistake, which may have no end of them: at least half as many again
 
     @property
     def model(self):
-        return series if self.plans else chain if self.members else model
+        return series if self.plans else chain if self.members else eras if self.arrives else model
 
 
 # With such a budget a call passes only one that is dead or has no subscription, and whoever made it repeats it.
@@ -105,6 +108,9 @@ QUICK = (
     Bounds("a client hands on beside another", (1, 1, 1), 0, 0, 0, (), 500, accesses="qQQ", members=2),
     Bounds("a client hands on, and all goes wrong on the server", (1, 1), 0, 0, 0, (), 50, members=2, forgets=1,
            fulls=1, clears=1, others=1),
+    Bounds("a server is started anew, and pauses", (1, 1), 2, 0, 1, (3_100_000,), 200, arrives=True,
+           pauses=True),
+    Bounds("a server is started anew, and its clock is set back", (1, 1), 1, 0, 1, (-400_000,), 200, arrives=True),
 )
 SMALL = (
     Bounds("two clients", (1, 1), 2, 1, 0, (1_100_000, 5_100_000), 200),
@@ -138,6 +144,13 @@ MISTAKES = (  # and where they have to show
         Bounds("a series, who holds one lock and wants the other, and time passes", (), 2, 0, 0, (2_100_000,), 500,
                plans=(BOTH, FIRST_THEN_SECOND, SECOND), most=200_000),
         Bounds("others end a part of a series", (), 1, 1, 0, (2_100_000,), 50, clears=1, plans=(BOTH, FIRST)))),
+    (OF_ERAS, (
+        Bounds("a server is started anew, and pauses", (1, 1), 1, 0, 1, (3_100_000,), 200, accesses="rq", arrives=True,
+               pauses=True),
+        Bounds("a server is started anew, and its clock is set back", (1, 1), 1, 1, 1, (-400_000,), 200,
+               arrives=True),
+        Bounds("a server is started anew, and somebody waits", (1, 1, 1), 0, 0, 1, (), 500, arrives=True,
+               pauses=True))),
     (OF_TRANSFERS, (
         Bounds("a client hands on, and its stream breaks", (1, 1), 1, 1, 0, (1_100_000,), 100, members=2),
         Bounds("a client hands on beside another", (1, 1, 1), 0, 0, 0, (), 500, accesses="qQQ", members=2),
@@ -179,6 +192,8 @@ LONG = (
     Bounds("a client hands on beside another, and time passes", (1, 1, 1), 1, 0, 0, (3_100_000,), 2000, accesses="qQQ",
            members=2),
     Bounds("a client hands on, and the clock is set back", (1, 1), 2, 1, 0, (-400_000, 3_100_000), 2000, members=2),
+    Bounds("a server is started anew twice, and pauses", (1, 1, 1), 2, 0, 2, (3_100_000,), 5000, arrives=True,
+           pauses=True),
     Bounds("a series at random", (), 2, 1, 0, (2_100_000,), 500, accesses="r", plans=(BOTH, FIRST, SECOND)),
 )
 

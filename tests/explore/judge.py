@@ -106,7 +106,7 @@ def judge_service(before, after, actor, was, now):
 def judge_progress(after, now):
     """A free lock is never left lying while somebody waits who is alive and subscribed; but it is left to a Ruby
     that is the first, for a while."""
-    if after.turn_us and after.now_us - after.turn_us < RUBYS_TURN_US:
+    if now.is_paused(after.now_us) or (after.turn_us and after.now_us - after.turn_us < RUBYS_TURN_US):
         return
     for index, client in enumerate(after.clients):
         demand(now.lock or acquirer(index) not in now.waiting or not client.is_subscribed
@@ -131,6 +131,7 @@ def judge_change(before, after, actor, word):
     if now.owner not in (None, was.owner):
         token = int(now.lock["rql_token"])
         demand(token > top, f"token {token} is not above {top}")
+        demand(not was.is_paused(after.now_us), "a lock was granted in a pause")
         top = token
     elif now.owner:
         demand(now.lock.get("rql_token") == was.lock.get("rql_token"), "a lock has changed its token")

@@ -63,6 +63,10 @@ class State(NamedTuple):
     seen: tuple = ()      # whose lock it was when it was last looked at
     ruby: Ruby = Ruby()
     turn_us: int = 0      # when one of ours found, or left, the lock free for Ruby; 0: it is not
+    new: tuple = ()       # of each client, in eras.py: its connection is, and it has not arrived yet
+    floors: tuple = ()    # the highest tokens that they have seen
+    server: int = 1       # how often it was started
+    pause_ms: int = 0
 
     @property
     def true_us(self):
@@ -84,6 +88,7 @@ class Contents(NamedTuple):
     counts: dict          # of the records, as text
     records_have_ttl: bool
     seen: dict            # identity -> when
+    fence: str
 
     @property
     def owner(self):
@@ -93,6 +98,10 @@ class Contents(NamedTuple):
     def waiting(self):
         """Those too whose places others have removed."""
         return {**self.queue, **self.records}
+
+    def is_paused(self, now_us):
+        """Nothing may be granted."""
+        return self.fence.startswith("q ") and int(self.fence.split(" ")[1]) > now_us
 
     def at(self, now_us):
         """As a server shows it at that time: what has expired is not there."""
@@ -108,14 +117,14 @@ def paired(flat):
 @functools.lru_cache(4096)
 def read_contents(text, at=0):
     """Of the lock that is so many places from the first."""
-    *locks, live, _, _ = json.loads(text)
+    *locks, live, _, fence, _ = json.loads(text)
     lock, lock_at, queue, queue_at, records, records_at = locks[6 * at:6 * at + 6]
     fields = paired(records)
     return Contents(
         paired(lock), int(lock_at) * 1000, paired(queue), int(queue_at) > 0,
         {name: record.split(" ") for name, record in fields.items() if name.startswith("rql:")},
         {name: count for name, count in fields.items() if not name.startswith("rql:")},
-        int(records_at) > 0, paired(live))
+        int(records_at) > 0, paired(live), fence)
 
 
 def written(parts):

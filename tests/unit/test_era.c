@@ -33,7 +33,7 @@ TEST(who_wants_a_pause_speaks_before_it_has_seen_anything)
     assert_true(rqli_era_wants(&era));
 }
 
-/* EVAL text 2 rql:fence rql:era <server> <floor> <pause>: the last words. */
+/* EVAL text 2 rql:fence rql:era <server> <floor> <pause>: the end of it. */
 TEST(an_arrival_says_who_the_server_is_and_what_was_seen)
 {
     static const struct {

@@ -284,6 +284,22 @@ TEST(the_margin_is_a_hundredth_and_never_more_than_half)
     }
 }
 
+/* Whatever the server grants, at first and later. */
+TEST(no_more_is_relied_on_than_the_most)
+{
+    const int64_t deadline_us = BEGUN_US + 3000 * 1000 - rqli_lease_margin_us(3000);
+    struct rqli_lease_terms terms = terms_of(5000);
+    struct rqli_lease lease;
+
+    terms.most_ms = 3000;
+    rqli_lease_init(&lease, &terms);
+    assert_int_equal(lease.deadline_us, deadline_us);
+    rqli_lease_on_extended(&lease, BEGUN_US + 1, 9000);
+    assert_int_equal(lease.deadline_us, deadline_us + 1);
+    rqli_lease_on_extended(&lease, BEGUN_US + 2, 2999);
+    assert_int_equal(lease.deadline_us, BEGUN_US + 2 + 2999 * 1000 - rqli_lease_margin_us(2999));
+}
+
 TEST(what_the_server_left_counts_not_what_was_asked_for)
 {
     static const struct {

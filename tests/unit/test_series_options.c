@@ -107,6 +107,21 @@ TEST(names_mode_and_the_ttl_of_each_lock_have_limits)
     }
 }
 
+/* With a pause: in the gem's mode the first lock has the longest ttl of all. */
+TEST(no_lock_of_a_series_outlives_the_pause)
+{
+    client.recovery_delay_ms = 5 * (1000 + 225);
+    client.default_lock_ttl_ms = 1000;
+    for (int mode = RQL_SERIES_ATOMIC; mode <= RQL_SERIES_GEM; mode++) {
+        given.mode = (rql_series_mode)mode;
+        client.default_lock_ttl_ms = 1000;
+        CHECK_OK(make_plan(&given));
+        client.default_lock_ttl_ms = mode == RQL_SERIES_GEM ? 1001 : client.recovery_delay_ms + 1;
+        assert_int_equal(make_plan(&given), RQL_E_INVALID);
+        assert_non_null(strstr(error.message, "recovery_delay_ms"));
+    }
+}
+
 /* As recorded of the gem, and where no recording is. */
 TEST(ttl_is_the_gems)
 {
