@@ -76,23 +76,28 @@ COMMAND = ["sh", "-c", 'echo $RQL_TOKEN; exec cat >/dev/null']
 
 
 class ProgramActor(Other):
+    def __init__(self, world, name, **options):
+        """Options are those of its client."""
+        super().__init__(world, name)
+        self.env = {"RQL_" + option.upper(): str(value) for option, value in options.items()}
+
     def ask(self, *names, timeout_ms=FOREVER, ttl_ms=5000):
         limit = timeout_ms if timeout_ms == FOREVER else f"{timeout_ms}ms"
         words = ["run" if len(names) == 1 else "series", "--wait", limit, "--ttl", f"{ttl_ms}ms"]
-        asking = ProgramAsking(self.world, names, [*words, *names, "--", *COMMAND])
+        asking = ProgramAsking(self.world, names, [*words, *names, "--", *COMMAND], self.env)
         self.asked.append(asking)
         return asking
 
 
 class ProgramAsking:
-    def __init__(self, world, names, words):
+    def __init__(self, world, names, words, env):
         self.world, self.names = world, names
         environ = {name: value for name, value in os.environ.items() if not name.startswith("RQL_")}
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
             [os.environ["RQL_TEST_PROGRAM"], *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=self.errors, text=True, preexec_fn=die_with_parent,
-            env={**environ, "RQL_URL": world.server.url})
+            env={**environ, "RQL_URL": world.server.url, **env})
         self.line = None
         self.reader = threading.Thread(target=self.read)
         self.reader.start()
