@@ -8,7 +8,7 @@ import time
 import others  # noqa: F401: the program
 from harness import FOREVER, Worker, as_they_end, check, check_equal, main, scenario, wait_until
 
-LONG_MS, PAUSE_MS, SHORT_MS = 60000, 3000, 1000
+LONG_MS, PAUSE_MS, SHORT_MS = 60000, 2000, 1000
 SOON_S = 0.5   # in which a holder learns of a lost grant
 HOUR_US = 3_600_000_000
 
@@ -309,7 +309,7 @@ def run_fleet(world, kind, names, **options):
     actors = [client_of(world, kind, **options) for _ in range(3)]
     workers = [Worker(lambda actor=actor: take_turn(actor, judge, names, SHORT_MS)) for actor in actors]
     try:
-        for _ in range(4):
+        for _ in range(3):
             goal = judge.n_grants + 5
             wait_until(lambda goal=goal: judge.n_grants >= goal or any(worker.failure for worker in workers),
                        "some grants")
