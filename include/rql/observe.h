@@ -83,6 +83,8 @@ typedef struct rql_log_field {
  * `rql.`, with `element`, `status`, `hosts`, `locks`, `requests`, `handed_over` and `rel_time` as
  * far as the event has them.
  *
+ * `master_changed`, with `server`, for ::RQL_EVENT_MASTER_CHANGED.
+ *
  * Connections with TLS, never sampled: `tls_server_unverified`, once, where `tls_verify` is none;
  * `tls_reload_failed` for certificates that have changed and cannot be used, once for each change;
  * with `server` and `error`.
@@ -209,6 +211,10 @@ typedef enum rql_event_kind {
      * only verify. Never sampled.
      */
     RQL_EVENT_HISTORY_LOST = 25,
+    /** Sentinels have another `server` as the master, and it says so itself: all connections go
+     * there. Once for each client; on the thread that has found it, as with lines about TLS. Never
+     * sampled. */
+    RQL_EVENT_MASTER_CHANGED = 26,
 } rql_event_kind;
 
 /**
@@ -240,6 +246,7 @@ struct rql_event {
     int64_t rem_request_cnt; /**< Requests removed. */
     int64_t handed_over_cnt; /**< Locks that went to a waiter at once. */
     int64_t server_token;    /**< The last fencing token that the server knew. */
+    const char *server;      /**< "host:port". */
 };
 
 RQL_END_DECLS

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "lock/client.h"
-#include "lock/leases.h"
+#include "lock/history.h"
 #include "net/connect.h"
 #include "net/login.h"
 
@@ -26,18 +26,6 @@ static void try_node(struct rqli_master_watch *self)
     }
 }
 
-/* The new master may lack what the old one has said was done. */
-static void look_for_change(struct rqli_master_watch *self)
-{
-    struct rqli_address at;
-    uint64_t n_changes = rqli_master_n_changes(&self->sentinels->master, &at);
-
-    if (n_changes != self->n_changes) {
-        self->n_changes = n_changes;
-        rqli_leases_doubt(self->client->leases);
-    }
-}
-
 /* When to ask again. */
 static int64_t ask(struct rqli_master_watch *self)
 {
@@ -46,8 +34,9 @@ static int64_t ask(struct rqli_master_watch *self)
     struct rqli_master_claim claim;
     rql_status status = rqli_sentinels_find(self->sentinels, begun_us, deadline_us, &claim, NULL);
     bool is_fine = !status && !claim.is_down;
+    struct rqli_address at = rqli_master_at(&self->sentinels->master);
 
-    if (!status && rqli_master_is_not(&self->sentinels->master, &claim.address)) {
+    if (!status && !rqli_address_is(&at, &claim.address)) {
         try_node(self);
     }
     if (!status && !rqli_sentinel_is_open(&self->news)) {
@@ -60,22 +49,20 @@ static int64_t ask(struct rqli_master_watch *self)
 static int64_t step(struct rqli_worker *worker)
 {
     struct rqli_master_watch *self = (struct rqli_master_watch *)worker;
-    struct rqli_address at;
     int64_t again_us = RQLI_NEVER_US;
 
     if (atomic_load(&self->shall_stop)) {
         return RQLI_WORKER_OVER;
     }
-    (void)rqli_master_n_changes(&self->sentinels->master, &at);
-    if (at.host[0] != '\0') {
+    if (rqli_master_at(&self->sentinels->master).host[0] != '\0') {
         again_us = ask(self);
     }
-    look_for_change(self);
+    rqli_history_look(self->client);
     rqli_socket_await_bytes_or(&self->news.sock, self->sentinels->changed_fd, again_us);
     if (rqli_sentinel_is_open(&self->news)) {
         rqli_sentinel_take_news(&self->news);
     }
-    look_for_change(self);
+    rqli_history_look(self->client);
     return 0;
 }
 

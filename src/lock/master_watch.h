@@ -3,8 +3,8 @@
 
 /*
  * A thread that asks the sentinels of a client all the time who is the master. So a client leaves a
- * master that hangs, or still answers though another was chosen, and not only one that broke. When
- * there is a new one, whoever has found it, all leases are verified there at once.
+ * master that hangs, or still answers though another was chosen, and not only one that broke; and
+ * what is held is verified at the next one though nobody has a call for it.
  */
 
 #include "base/worker.h"
@@ -19,7 +19,6 @@ struct rqli_master_watch {
     struct rqli_sentinels *sentinels;
     struct rqli_sentinel news;
     struct rqli_socket probe; /* a login that finds out whether a server is the master */
-    uint64_t n_changes;       /* that it knows of */
     atomic_bool shall_stop;
 };
 

@@ -89,7 +89,6 @@ enum rqli_master_news rqli_master_join(struct rqli_master *self, struct rqli_mas
         rqli_ring_add(&self->shared.conns, &conn->ring);
     }
     if (news == RQLI_MASTER_OTHER) {
-        self->shared.n_changes++;
         end_others(self);
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
@@ -108,23 +107,12 @@ void rqli_master_leave(struct rqli_master_conn *conn)
     }
 }
 
-bool rqli_master_is_not(struct rqli_master *self, const struct rqli_address *address)
+struct rqli_address rqli_master_at(struct rqli_master *self)
 {
-    bool is_not;
+    struct rqli_address at;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
-    is_not = !rqli_address_is(&self->shared.at, address);
+    at = self->shared.at;
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    return is_not;
-}
-
-uint64_t rqli_master_n_changes(struct rqli_master *self, struct rqli_address *at_out)
-{
-    uint64_t n_changes;
-
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    n_changes = self->shared.n_changes;
-    *at_out = self->shared.at;
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    return n_changes;
+    return at;
 }

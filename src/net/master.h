@@ -29,7 +29,6 @@ struct rqli_master {
         struct rqli_address at;   /* it has said so itself; host "": nobody has yet */
         struct rqli_address left; /* the one before, at the same epoch */
         int64_t epoch;            /* the highest of all that were confirmed */
-        uint64_t n_changes;       /* from one to another */
         struct rqli_ring conns;
     } shared; /* everything in here under shared.mutex */
 };
@@ -64,8 +63,7 @@ enum rqli_master_news rqli_master_join(struct rqli_master *self, struct rqli_mas
 /* Before the descriptor is closed. Not joined is fine. */
 void rqli_master_leave(struct rqli_master_conn *conn);
 
-/* It is another than this one, as far as it is known. */
-bool rqli_master_is_not(struct rqli_master *self, const struct rqli_address *address);
-uint64_t rqli_master_n_changes(struct rqli_master *self, struct rqli_address *at_out);
+/* host "": nobody was yet. */
+struct rqli_address rqli_master_at(struct rqli_master *self);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "observe/stats.h"
+#include "observe/observe.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -33,6 +33,7 @@ struct rqli_sentinels *rqli_sentinels_new(const struct rqli_endpoint *endpoint)
         .tls_settings = endpoint->tls_settings,
         .io_timeout_ms = endpoint->io_timeout_ms,
         .stats = endpoint->stats,
+        .subject = endpoint->subject,
         .tls = hosts->is_tls ? endpoint->tls : NULL,
     };
     rqli_master_init(&self->master);
@@ -250,7 +251,10 @@ bool rqli_sentinels_confirm(struct rqli_sentinels *self, struct rqli_socket *soc
     enum rqli_master_news news = rqli_master_join(&self->master, &sock->of_master, sock->fd, claim);
 
     if (news == RQLI_MASTER_OTHER) {
-        rqli_stats_count(self->served->stats, 0, RQLI_STAT_FAILOVERS, 1);
+        char server[RQLI_ADDRESS_TEXT_SIZE];
+        const struct rqli_figures figures = {.server = rqli_address_print(&claim->address, server)};
+
+        rqli_observe(RQLI_ON_MASTER_CHANGED, self->served->subject, &figures);
     }
     if (news == RQLI_MASTER_OTHER || news == RQLI_MASTER_FIRST) {
         (void)eventfd_write(self->changed_fd, 1);

@@ -28,7 +28,7 @@ def held_and_waited_for(world, kind, names, watched):
     asked = []
     with behind(world, watched):
         for n_waiting in range(1, 4):
-            asked.append(actor(world, kind, watched).ask(*names, timeout_ms=FOREVER))
+            asked.append(actor(world, kind, watched).ask(*names, timeout_ms=FOREVER, queue_ttl_ms=MINUTE_MS))
             world.await_queue(names, n_waiting)
         world.await_listeners(3)
     return held, asked
@@ -57,18 +57,21 @@ def a_failover_by_hand_loses_nothing(world, kind, names):
     with Watched() as watched:
         held, asked = held_and_waited_for(world, kind, names, watched)
         await_replicated(watched)
-        watched.failover()
+        new = watched.failover()
+        client = held.actor.client
         await_back(world, watched, 3)
         wait_until(lambda: held.state() == "HELD", "it is verified")
         check_served_in_order(asked, held)
-        check_equal(held.actor.client.stats().failovers, 1, "failovers")
+        check_equal(client.stats().failovers, 1, "failovers")
+        told = [event.words for event in client.events() if event.name == "rql.master_changed"]
+        check_equal([event["server"] for event in told], [f"127.0.0.1:{new.port}"])
         with behind(world, watched):
             world.await_nothing_left()
 
 
 def a_master_that(fault):
     def case(world, kind, names):
-        with Watched() as watched:
+        with Watched(n_sentinels=1) as watched:
             held, asked = held_and_waited_for(world, kind, names, watched)
             await_replicated(watched)
             old = watched.named()
@@ -103,7 +106,7 @@ for one in (killed, stopped):
 @scenario(counts=[1], kinds=["thread", "loop"])
 def a_grant_that_was_not_replicated_is_told_as_lost(world, kind, names):
     """Soon after the new master answers, and not when it would be renewed. A later token is larger."""
-    with Watched(n_replicas=1) as watched:
+    with Watched(n_replicas=1, n_sentinels=1) as watched:
         one = actor(world, kind, watched)
         one.acquire(*names).release().check()
         await_replicated(watched)
