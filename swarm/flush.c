@@ -130,7 +130,7 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
 /* Also of a flush that ended by a fault, or was cancelled: with what was done by then. */
 static void notify_flushed(const struct rqli_flush *self)
 {
-    const struct rqli_subject subject = rqli_subject_of_swarm(self->client);
+    const struct rqli_subject subject = rqli_subject_of_client(self->client);
     const struct rqli_figures figures = {
         .status = self->op.status,
         .host_cnt = (int64_t)self->flushed.hosts.count,

@@ -113,7 +113,7 @@ static void bound_leases(const struct rqli_probe *self, int64_t sent_us)
 
 static void notify(const struct rqli_probe *self, enum rqli_moment moment)
 {
-    const struct rqli_subject subject = rqli_subject_of_swarm(self->client);
+    const struct rqli_subject subject = rqli_subject_of_client(self->client);
     const struct rqli_figures figures = {
         .host_cnt = self->n_dead,
         .at_us = rqli_server_clock_now_us(self->client),

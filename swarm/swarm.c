@@ -30,7 +30,7 @@ enum { FAILURES_MAX = 3, HANGS_AFTER = 3 };
 /* To the listeners of the client that the swarm is of: the clients of its elements have none. */
 void rqli_swarm_notify(struct rql_swarm *self, enum rqli_moment moment, struct rqli_figures figures)
 {
-    const struct rqli_subject subject = rqli_subject_of_swarm(self->client);
+    const struct rqli_subject subject = rqli_subject_of_client(self->client);
 
     figures.at_us = rqli_server_clock_now_us(self->client);
     rqli_observe(moment, &subject, &figures);

@@ -5,6 +5,7 @@
 #include "lock/hosts.h"
 #include "lock/leases.h"
 #include "lock/master_watch.h"
+#include "lock/notify.h"
 #include "net/subscription.h"
 #include "observe/stats.h"
 #include "options/options.h"
@@ -41,9 +42,7 @@ static rql_status set_up_endpoint(rql_client *client, rql_error *error)
     client->era.pause_ms = client->options.recovery_delay_ms;
     client->endpoint.era = &client->era;
     client->endpoint.stats = client->stats;
-    client->of_connections.stats = client->stats;
-    client->of_connections.logger = client->options.logger;
-    client->of_connections.logger_data = client->options.logger_data;
+    client->of_connections = rqli_subject_of_client(client);
     client->endpoint.subject = &client->of_connections;
     client->endpoint.credentials = client->options.credentials;
     client->endpoint.credentials_data = client->options.credentials_data;

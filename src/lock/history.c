@@ -21,7 +21,7 @@ void rqli_history_tell_news(rql_client *client)
         return;
     }
     if (figures.token > 0) {
-        const struct rqli_subject subject = rqli_subject_of_swarm(client);
+        const struct rqli_subject subject = rqli_subject_of_client(client);
 
         figures.at_us = rqli_server_clock_now_us(client);
         rqli_observe(RQLI_ON_HISTORY_LOST, &subject, &figures);

@@ -81,7 +81,7 @@ struct rqli_subject rqli_subject_of_call(const rql_client *client)
     return subject;
 }
 
-struct rqli_subject rqli_subject_of_swarm(const rql_client *client)
+struct rqli_subject rqli_subject_of_client(const rql_client *client)
 {
     return (struct rqli_subject){
         .stats = client->stats,

@@ -21,6 +21,6 @@ void rqli_notify_ended(const rql_lock *lock, rql_status status);
 /* What is not about one acquisition. Whoever asks the client by a call is sampled, and has no lines
  * in the gem; a swarm is neither. */
 struct rqli_subject rqli_subject_of_call(const rql_client *client);
-struct rqli_subject rqli_subject_of_swarm(const rql_client *client);
+struct rqli_subject rqli_subject_of_client(const rql_client *client);
 
 #endif

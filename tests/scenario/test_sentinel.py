@@ -19,7 +19,8 @@ def behind(world, watched, node=None):
 
 
 def actor(world, kind, watched, **options):
-    return world.actor(kind, url=watched.url(), **options)
+    client = world.client(world.remote() if kind == "process" else None, events=True, url=watched.url(), **options)
+    return world.actor("thread" if kind == "process" else kind, client)
 
 
 def held_and_waited_for(world, kind, names, watched):
@@ -58,13 +59,13 @@ def a_failover_by_hand_loses_nothing(world, kind, names):
         held, asked = held_and_waited_for(world, kind, names, watched)
         await_replicated(watched)
         new = watched.failover()
-        client = held.actor.client
         await_back(world, watched, 3)
         wait_until(lambda: held.state() == "HELD", "it is verified")
         check_served_in_order(asked, held)
-        check_equal(client.stats().failovers, 1, "failovers")
-        told = [event.words for event in client.events() if event.name == "rql.master_changed"]
-        check_equal([event["server"] for event in told], [f"127.0.0.1:{new.port}"])
+        check_equal(held.actor.client.stats().failovers, 1, "failovers")
+        told = [words["server"] for words in held.actor.remote.events("master_changed")
+                if words["client"] == held.actor.client.name]
+        check_equal(told, [f"127.0.0.1:{new.port}"], "masters")
         with behind(world, watched):
             world.await_nothing_left()
 
@@ -119,6 +120,10 @@ def a_grant_that_was_not_replicated_is_told_as_lost(world, kind, names):
         watched.await_next(old)
         wait_until(lambda: held.state() == "GONE", "it is told")
         held.release().check("NOT_HELD")
+        check_equal(len(one.remote.events("history_lost")), 1, "told as lost writes")
+        later = one.acquire(*names)
+        check(later.tokens[0] > held.tokens[0], f"{later.tokens[0]} after {held.tokens[0]}")
+        later.release().check()
         with behind(world, watched):
             world.await_nothing_left()
 
