@@ -6,9 +6,10 @@ import threading
 import time
 
 import others  # noqa: F401: the program
-from harness import FOREVER, Worker, as_they_end, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, Worker, as_they_end, check, check_equal, let_pass, main, scenario, wait_until
 
 LONG_MS, PAUSE_MS, SHORT_MS = 60000, 2000, 1000
+OUTAGE_S = 5
 SOON_S = 0.5   # in which a holder learns of a lost grant
 HOUR_US = 3_600_000_000
 
@@ -70,6 +71,21 @@ def a_holder_that_does_nothing_learns_at_once_that_its_grant_is_lost(world, kind
     check_equal(seen_of(actor), [(max(held.tokens), 0)])
     check_equal(int(world.ask("GET", "rql:fence")), max(held.tokens))
     check_equal(actor.client.stats().histories_lost, 1)
+    check_equal(held.release().status, "NOT_HELD")
+
+
+@scenario(counts=[1], is_timed=True)
+def a_holder_learns_of_it_after_a_long_outage(world, kind, names):
+    """By then others pause for up to two seconds between their attempts to connect."""
+    held = client_of(world, kind).acquire(*names, ttl_ms=LONG_MS, auto_extend=True)
+    world.server.kill()
+    let_pass(OUTAGE_S)
+    world.server.forget()
+    world.server.launch()
+    world.reconnect()
+    began = time.monotonic()
+    wait_until(held.is_lost, "the loss is told")
+    check(time.monotonic() - began <= SOON_S, f"it took {time.monotonic() - began:.3f} s")
     check_equal(held.release().status, "NOT_HELD")
 
 
