@@ -7,6 +7,7 @@ import time
 
 import others  # noqa: F401: the program
 from harness import FOREVER, Worker, as_they_end, check, check_equal, let_pass, main, scenario, wait_until
+from pushes import pushed
 
 LONG_MS, PAUSE_MS, SHORT_MS = 60000, 2000, 1000
 OUTAGE_S = 5
@@ -123,6 +124,19 @@ def an_old_copy_is_found_out_once(world, kind, names):
     world.server.set_ahead(0)
     check_equal(actor.client.stats().histories_lost, 1)
     check_equal(world.keys_left(), [])
+
+
+@scenario(counts=[1])
+def a_token_that_was_pushed_counts_too(world, kind, names):
+    actor = client_of(world, kind)
+    held = pushed(world, actor, *names, ttl_ms=LONG_MS)
+    world.server.set_ahead(-HOUR_US // 4)
+    start_anew(world, with_data=False)
+    later = actor.acquire(*names)
+    check_equal((seen_of(actor), later.tokens), ([(held.tokens[0], 0)], [held.tokens[0] + 1]))
+    check_equal(held.release().status, "NOT_HELD")
+    later.release().check()
+    world.server.set_ahead(0)
 
 
 @scenario()
