@@ -22,7 +22,7 @@ root=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
 out=${RQL_BUILD_DIR:-$root/build}
 jobs=${RQL_JOBS:-$(getconf _NPROCESSORS_ONLN)}
 all='format docs shell gcc clang light tidy asan tsan valgrind budget fuzz'
-by_name='faults tls timed soak guarantees explore mutants coverage valgrind_all debian13'
+by_name='faults tls connectivity timed soak guarantees explore mutants coverage valgrind_all debian13'
 soak_minutes=10
 passed=0
 failed=0
@@ -37,7 +37,7 @@ export DEBIAN_FRONTEND=noninteractive
 packages_gcc='meson ninja-build gcc g++ libc6-dev pkg-config libhiredis-dev libuv1-dev libcjson-dev
 libcmocka-dev libssl-dev openssl redis-server python3'
 packages_all="$packages_gcc valgrind clang clang-format clang-tidy doxygen shellcheck"
-with_gcc='gcc light faults tls timed soak guarantees explore mutants coverage debian13'
+with_gcc='gcc light faults tls connectivity timed soak guarantees explore mutants coverage debian13'
 optional='cppcheck'
 policy=/usr/sbin/policy-rc.d
 remove_policy=
@@ -345,6 +345,15 @@ stage_tls() {
     build_gcc && check gcc --suite scenario --timeout-multiplier 3 --num-processes "$((2 * jobs))"
 }
 
+# By name only: TLS, and a master that sentinels watch, with a thousand locks held and waited for. Prints the figures.
+stage_connectivity() {
+    export RQL_TEST_LONG=1
+    build_gcc && check gcc --suite connectivity --num-processes 1 --timeout-multiplier 3
+    kept=$?
+    sed -n '/^# ok - /d;/^# [0-9]/p' "$out/gcc/meson-logs/run-connectivity.txt"
+    return "$kept"
+}
+
 # By name only: an hour. What depends on time, again and again on a machine that is too busy for it; a run that
 # was cut off goes on where it was.
 stage_timed() {
@@ -544,6 +553,7 @@ seconds_of() {
     coverage) echo 360 ;;
     faults) echo 160 ;;
     tls) echo 240 ;;
+    connectivity) echo 150 ;;
     timed) echo 3600 ;;
     soak) echo $((60 + 60 * soak_minutes)) ;;
     valgrind) echo 50 ;;

@@ -1,21 +1,10 @@
 #!/usr/bin/env python3
 """A master that sentinels watch: found, followed, and left at once when another is."""
-import contextlib
 import sys
 
-from harness import (FOREVER, MINUTE_MS, Connection, check, check_equal, check_served_in_order, main, once,
+from harness import (FOREVER, MINUTE_MS, check, check_equal, check_served_in_order, main, once,
                      scenario, wait_until)
-from watched import NAME, Watched
-
-@contextlib.contextmanager
-def behind(world, watched, node=None):
-    """What the world asks behind the library's back is asked there."""
-    before, world.raw = world.raw, Connection((node or watched.named()).path)
-    try:
-        yield
-    finally:
-        world.raw.close()
-        world.raw = before
+from watched import NAME, Watched, await_replicated, behind
 
 
 def actor(world, kind, watched, **options):
@@ -41,15 +30,6 @@ def await_back(world, watched, n_clients):
         world.await_listeners(n_clients)
         since_us = int("".join(part.rjust(6, "0") for part in world.ask("TIME")))
         wait_until(lambda: world.ask("ZCOUNT", "rql:live", since_us, "+inf") >= n_clients, "they wait there")
-
-
-def await_replicated(watched):
-    """Nothing that the master has done is missing elsewhere."""
-    master = watched.named()
-    def caught_up():
-        _, offset, replicas = master.ask("ROLE")
-        return all(int(replica[2]) >= offset for replica in replicas)
-    wait_until(caught_up, "all is replicated")
 
 
 @scenario()

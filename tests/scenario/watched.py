@@ -125,3 +125,23 @@ class Watched:
         for server in self.sentinels + self.nodes:
             server.process.send_signal(signal.SIGCONT)
             server.stop()
+
+
+@contextlib.contextmanager
+def behind(world, watched, node=None):
+    """What the world asks behind the library's back is asked there."""
+    before, world.raw = world.raw, Connection((node or watched.named()).path)
+    try:
+        yield
+    finally:
+        world.raw.close()
+        world.raw = before
+
+
+def await_replicated(watched):
+    """Nothing that the master has done is missing elsewhere."""
+    master = watched.named()
+    def caught_up():
+        _, offset, replicas = master.ask("ROLE")
+        return all(int(replica[2]) >= offset for replica in replicas)
+    wait_until(caught_up, "all is replicated")
