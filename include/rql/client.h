@@ -76,6 +76,59 @@ RQL_API rql_client *rql_client_free(rql_client *client);
  */
 RQL_API RQL_MUST_CHECK rql_status rql_client_connect(rql_client *client, rql_error *error);
 
+/** Sizes of the texts of rql_server_info, with their terminators. */
+#define RQL_SERVER_URL_SIZE 1024
+#define RQL_SERVER_NODE_SIZE 272
+#define RQL_SERVER_WORD_SIZE 32
+
+/** At most so many rights are missing. */
+#define RQL_SERVER_REFUSED_MAX 8
+
+/** What a server says of itself. What it does not say, or may not, is "" or -1. */
+typedef struct rql_server_info {
+    size_t size;                        /**< Bytes of this struct that were filled in. */
+    char url[RQL_SERVER_URL_SIZE];      /**< Without user, password and query. */
+    char node[RQL_SERVER_NODE_SIZE];    /**< `host:port`, or a path: by a URL of sentinels the
+                                             master that was found. */
+    char product[RQL_SERVER_WORD_SIZE]; /**< `redis` or `valkey`. */
+    char version[RQL_SERVER_WORD_SIZE]; /**< Such as `7.0.15`. */
+    char role[RQL_SERVER_WORD_SIZE];    /**< `master` or `replica`. */
+    bool is_tls;                        /**< The connection is encrypted. */
+    bool is_by_sentinels;               /**< The URL names sentinels. */
+    int64_t round_trip_us;              /**< The median of five PINGs. */
+    int64_t replicas;                   /**< Connected replicas. */
+    int64_t min_replicas_to_write;      /**< The server's `min-replicas-to-write`; 0 is also: it is
+                                             not in force. By sentinels it should be 1 or more, or
+                                             an old master may go on granting after a failover. */
+    int64_t min_replicas_max_lag_s;     /**< Its `min-replicas-max-lag`, in seconds. */
+    size_t n_refused;                   /**< Rights that are of use and missing. */
+    const char *refused[RQL_SERVER_REFUSED_MAX]; /**< Their commands, such as `CLIENT KILL`;
+                                                      constant texts. */
+} rql_server_info;
+
+/**
+ * Ask the server what it is, how far, and what this user may not do there. Connects if need be;
+ * changes nothing. Use rql_client_ping().
+ *
+ * @param[in]  client  The client.
+ * @param[out] out     Filled in; untouched unless RQL_OK.
+ * @param[in]  size    Its size in bytes in the calling program.
+ * @param[out] error   Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK         `*out` is set. A replica is fine.
+ * @retval RQL_E_INVALID  A pointer is NULL.
+ * @retval RQL_E_IO       No reply; also other faults of rql_client_connect().
+ * @retval RQL_E_FORKED   The client belongs to the parent process.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_client_ping_sized(rql_client *client, rql_server_info *out,
+                                                        size_t size, rql_error *error);
+
+/** Fill `*out` with what the server of `client` says of itself. */
+#define rql_client_ping(client, out, error)                                                        \
+    rql_client_ping_sized((client), (out), sizeof *(out), (error))
+
 /**
  * The client's identity: the last part of every id that it uses.
  *

@@ -446,6 +446,32 @@ static void a_program_of_another_age_gets_the_counters_it_knows(void **state)
     REFUSED(rql_client_stats_sized(client, older, 1));
 }
 
+/* The same of what a server says of itself. */
+static void the_server_by_programs_of_other_versions(void **state)
+{
+    struct {
+        rql_server_info info;
+        char more[64];
+    } longer;
+
+    char shorter[offsetof(rql_server_info, round_trip_us)];
+    rql_server_info *older = (rql_server_info *)&longer;
+
+    (void)state;
+    memset(&longer, 0xA5, sizeof longer);
+    CHECK_OK(rql_client_ping_sized(client, older, sizeof shorter, NULL));
+    assert_int_equal(older->size, sizeof shorter);
+    assert_string_equal(older->role, "master");
+    assert_int_not_equal(older->round_trip_us, 0); /* not touched */
+    CHECK_OK(rql_client_ping_sized(client, &longer.info, sizeof longer, NULL));
+    assert_int_equal(longer.info.size, sizeof longer.info);
+    assert_in_range(longer.info.round_trip_us, 1, INT32_MAX);
+    assert_int_equal(longer.more[63], 0);
+    REFUSED(rql_client_ping(NULL, older, NULL));
+    REFUSED(rql_client_ping_sized(client, NULL, sizeof *older, NULL));
+    REFUSED(rql_client_ping_sized(client, older, 1, NULL));
+}
+
 static int start(void **state)
 {
     for (size_t i = 0; i <= RQL_SERIES_MAX; i++) {
@@ -470,6 +496,7 @@ int main(void)
         LOOP_TEST(looks_and_sweeps_that_make_no_sense_are_refused),
         LOOP_TEST(calls_of_a_loop_that_make_no_sense_are_refused),
         LOOP_TEST(a_program_of_another_age_gets_the_counters_it_knows),
+        LOOP_TEST(the_server_by_programs_of_other_versions),
     };
 
     if (!redis_server_available()) {

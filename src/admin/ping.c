@@ -1,0 +1,254 @@
+#include "admin/info.h"
+#include "base/cancel.h"
+#include "base/error.h"
+#include "lock/client.h"
+#include "net/conn.h"
+#include "net/sentinels.h"
+
+#include <rql/client.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * What the server says of itself, for rql_client_ping(). All is asked at once, and nothing fails
+ * because an answer is an error: a user may lack rights, and a server may have renamed commands.
+ */
+
+enum { PINGS = 5, NUMBER_SIZE = 24 };
+
+/* In the order in which they are sent. From CLIENT_INFO on it only matters whether they may be
+ * asked. */
+enum question {
+    SERVER,
+    REPLICATION,
+    MIN_REPLICAS,
+    HELLO,
+    CLIENT_INFO,
+    CLIENT_KILL,
+    CLIENT_TRACKING,
+    CLIENT_CACHING,
+    MEMORY_USAGE,
+    QUESTIONS
+};
+
+/* Rights are checked before arguments: what may be said, and has an argument that means nothing, is
+ * an error of another kind and does nothing. No client has the id 0. */
+static void write_questions(struct rqli_command *command)
+{
+    rqli_command_words(command, "INFO", "server", NULL);
+    rqli_command_words(command, "INFO", "replication", NULL);
+    rqli_command_words(command, "CONFIG", "GET", "min-replicas-*", NULL);
+    rqli_command_words(command, "HELLO", NULL);
+    rqli_command_words(command, "CLIENT", "INFO", NULL);
+    rqli_command_words(command, "CLIENT", "KILL", "ID", "0", NULL);
+    rqli_command_words(command, "CLIENT", "TRACKING", "-", NULL);
+    rqli_command_words(command, "CLIENT", "CACHING", "-", NULL);
+    rqli_command_words(command, "MEMORY", "USAGE", RQLI_KEY_LIVE, NULL);
+}
+
+/* No right, or no such command: renamed, or of a later server. */
+static bool is_refused(const struct rqli_reply *reply)
+{
+    return reply->type == RQLI_REPLY_ERROR &&
+           (rqli_reply_says(reply, "NOPERM") || strcasestr(reply->text.data, "unknown command") ||
+            strcasestr(reply->text.data, "unknown subcommand"));
+}
+
+static void take_refused(rql_server_info *info, const struct rqli_reply *replies)
+{
+    static const char *const names[QUESTIONS] = {
+        [SERVER] = "INFO",
+        [CLIENT_INFO] = "CLIENT INFO",
+        [CLIENT_KILL] = "CLIENT KILL",
+        [CLIENT_TRACKING] = "CLIENT TRACKING",
+        [CLIENT_CACHING] = "CLIENT CACHING",
+        [MEMORY_USAGE] = "MEMORY USAGE",
+    };
+
+    for (size_t i = 0; i < QUESTIONS; i++) {
+        if (names[i] && is_refused(&replies[i])) {
+            info->refused[info->n_refused++] = names[i];
+        }
+    }
+}
+
+/* A line of INFO is "name:value\r\n"; before the name is the end of another line, for the first one
+ * is a heading. */
+static int64_t read_line(const struct rqli_reply *reply, const char *mark)
+{
+    char text[NUMBER_SIZE] = "";
+    int64_t value;
+
+    rqli_reply_copy_between(text, sizeof text, reply, mark, "\r");
+    return rqli_parse_int(rqli_slice_of(text), &value) ? value : -1;
+}
+
+/* Valkey says the version of Redis that it is like, too. */
+static void take_server(rql_server_info *info, const struct rqli_reply *reply)
+{
+    if (reply->type != RQLI_REPLY_TEXT) {
+        return;
+    }
+    rqli_reply_copy_between(info->version, sizeof info->version, reply, "\nvalkey_version:", "\r");
+    (void)snprintf(info->product, sizeof info->product, "%s", *info->version ? "valkey" : "redis");
+    if (!*info->version) {
+        rqli_reply_copy_between(info->version, sizeof info->version, reply,
+                                "\nredis_version:", "\r");
+    }
+}
+
+/* The number of good replicas is shown only while at least one is demanded. */
+static void take_replication(rql_server_info *info, const struct rqli_reply *reply)
+{
+    if (reply->type != RQLI_REPLY_TEXT) {
+        return;
+    }
+    rqli_reply_copy_between(info->role, sizeof info->role, reply, "\nrole:", "\r");
+    info->replicas = read_line(reply, "\nconnected_slaves:");
+    if (read_line(reply, "\nmin_slaves_good_slaves:") < 0) {
+        info->min_replicas_to_write = 0;
+    }
+}
+
+static void copy_field(char out[RQL_SERVER_WORD_SIZE], const struct rqli_reply *hello,
+                       const char *name)
+{
+    const struct rqli_reply *field = rqli_reply_field(hello, name, RQLI_REPLY_TEXT);
+
+    if (field && !*out) {
+        (void)snprintf(out, RQL_SERVER_WORD_SIZE, "%s", field->text.data);
+    }
+}
+
+/* What INFO has not said. Who is not in the least known may be inspected, too. */
+static void take_hello(rql_server_info *info, const struct rqli_reply *reply)
+{
+    if (reply->type == RQLI_REPLY_ARRAY && reply->count % 2 == 0) {
+        copy_field(info->product, reply, "server");
+        copy_field(info->version, reply, "version");
+        copy_field(info->role, reply, "role");
+    }
+    if (strcmp(info->role, "slave") == 0) {
+        (void)snprintf(info->role, sizeof info->role, "replica");
+    }
+}
+
+/* CONFIG GET answers with names and texts. Either number alone switches it off when it is 0. */
+static void take_min_replicas(rql_server_info *info, const struct rqli_reply *reply)
+{
+    const struct rqli_reply *least;
+    const struct rqli_reply *lag;
+
+    if (reply->type != RQLI_REPLY_ARRAY || reply->count % 2 != 0) {
+        return;
+    }
+    least = rqli_reply_field(reply, "min-replicas-to-write", RQLI_REPLY_TEXT);
+    lag = rqli_reply_field(reply, "min-replicas-max-lag", RQLI_REPLY_TEXT);
+    if (!least || !lag || !rqli_parse_int(least->text, &info->min_replicas_to_write) ||
+        !rqli_parse_int(lag->text, &info->min_replicas_max_lag_s)) {
+        return;
+    }
+    if (info->min_replicas_max_lag_s == 0) {
+        info->min_replicas_to_write = 0;
+    }
+}
+
+static rql_status ask_all(rql_client *client, rql_server_info *info, rql_error *error)
+{
+    RQLI_AUTO(rqli_exchange_give)
+    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(client));
+    rql_status status;
+
+    if (!exchange) {
+        return rqli_fail_nomem(error);
+    }
+    write_questions(&exchange->command);
+    status = rqli_exchange_run(exchange, rqli_client_budget_us(client, rqli_now_us()), error);
+    if (status) {
+        return status;
+    }
+    take_server(info, &exchange->reply[SERVER]);
+    take_replication(info, &exchange->reply[REPLICATION]);
+    take_min_replicas(info, &exchange->reply[MIN_REPLICAS]);
+    take_hello(info, &exchange->reply[HELLO]);
+    take_refused(info, exchange->reply);
+    return RQL_OK;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    const int64_t *left = a;
+    const int64_t *right = b;
+
+    return (*left > *right) - (*left < *right);
+}
+
+static rql_status measure(rql_client *client, rql_server_info *info, rql_error *error)
+{
+    int64_t took_us[PINGS];
+
+    for (size_t i = 0; i < PINGS; i++) {
+        RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+        rql_status status = rqli_query(client, &exchange, error, "PING", NULL);
+
+        if (status) {
+            return status;
+        }
+        took_us[i] = exchange->received_us - exchange->sent_us;
+    }
+    qsort(took_us, PINGS, sizeof *took_us, compare_times);
+    info->round_trip_us = took_us[PINGS / 2];
+    return RQL_OK;
+}
+
+/* Behind the questions, for by sentinels it is known only then. */
+static void name_node(const rql_client *client, rql_server_info *info)
+{
+    const struct rqli_endpoint *endpoint = &client->endpoint;
+    struct rqli_address address = endpoint->address;
+    char text[RQLI_ADDRESS_TEXT_SIZE];
+
+    if (client->sentinels) {
+        address = rqli_master_at(&client->sentinels->master);
+    }
+    (void)snprintf(info->node, sizeof info->node, "%s",
+                   endpoint->kind == RQLI_ENDPOINT_TCP ? rqli_address_print(&address, text)
+                                                       : endpoint->path);
+}
+
+/* As rql_client_stats_sized(): a program that was compiled with another version gets what both
+ * know. */
+rql_status rql_client_ping_sized(rql_client *client, rql_server_info *out, size_t size,
+                                 rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    rql_server_info info = {
+        .size = size < sizeof info ? size : sizeof info,
+        .round_trip_us = -1,
+        .replicas = -1,
+        .min_replicas_to_write = -1,
+        .min_replicas_max_lag_s = -1,
+    };
+    rql_status status = rqli_client_check(client, error);
+
+    if (!status && (!out || size < sizeof out->size)) {
+        status = rqli_fail(error, RQL_E_INVALID, "rql_client_ping: out is NULL, or too small");
+    }
+    if (!status) {
+        status = ask_all(client, &info, error);
+    }
+    if (!status) {
+        status = measure(client, &info, error);
+    }
+    if (status) {
+        return status;
+    }
+    info.is_tls = client->endpoint.is_tls;
+    info.is_by_sentinels = client->sentinels != NULL;
+    (void)snprintf(info.url, sizeof info.url, "%s", client->endpoint.where);
+    name_node(client, &info);
+    memset(out, 0, size);
+    memcpy(out, &info, info.size);
+    return RQL_OK;
+}
