@@ -66,7 +66,7 @@ const struct cli_flag cli_flags[] = {
     {"gem", NULL, "take one after the other, in the given order, as the gem's lock_series", CLI_ON,
      0, CLI_FIELD(gem), "series"},
     {"json", NULL, "print JSON for machines", CLI_ON, 0, CLI_FIELD(json),
-     "lock unlock extend info queue ls who clear clear-of dead stats"},
+     "lock unlock extend info queue ls who clear clear-of dead stats ping"},
     {"openmetrics", NULL, "print gauges in the OpenMetrics text format", CLI_ON, 0,
      CLI_FIELD(openmetrics), "stats"},
     {"help", NULL, "this text", CLI_ON, 'h', CLI_FIELD(help), NULL},

@@ -87,7 +87,7 @@ struct cli_command {
     const char *name_is;  /* what its name is, if not a lock's; or NULL */
     bool needs_name;
     bool takes_names;   /* a series of them */
-    bool takes_glob;    /* `name` may be one, or NULL */
+    bool takes_glob;    /* `name` may be one, or NULL; of ping it is a URL */
     bool takes_command; /* arguments after "--" */
     /* Before there is a client. CLI_DONE, or the exit code after a line on stderr. Or NULL. */
     int (*prepare)(struct cli_args *args);
@@ -108,6 +108,7 @@ extern const struct cli_command cli_clear;
 extern const struct cli_command cli_clear_of;
 extern const struct cli_command cli_dead;
 extern const struct cli_command cli_stats;
+extern const struct cli_command cli_ping;
 extern const struct cli_command cli_swarm;
 
 /* All commands, NULL at the end. */

@@ -14,7 +14,7 @@ from harness import (PROGRAM, Program, Server, check_equal, check_in, environmen
                      wait_until)
 
 COMMANDS = ["run", "lock", "unlock", "extend", "info", "queue", "ls", "who", "clear", "clear-of",
-            "dead", "stats"]
+            "dead", "stats", "ping"]
 
 
 def one_line(text):

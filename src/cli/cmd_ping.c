@@ -1,0 +1,127 @@
+#include "cmd.h"
+#include "messages.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ping: where the server is, what it is, and what is amiss there. */
+
+enum { LINE_SIZE = 512 };
+
+/* "user:password@" in front of a host; of sentinels also in the query. A '/' or '?' that should
+ * have been encoded does not hide one: nothing is wrong with saying so too early. */
+static bool has_password(const char *url)
+{
+    const char *scheme_end = strstr(url, "://");
+    const char *login = scheme_end ? scheme_end + strlen("://") : "/";
+    const char *colon = strchr(login, ':');
+    const char *at = strrchr(login, '@');
+
+    /* A path comes without a login, and an empty password is no secret. */
+    return (*login != '/' && colon && at && colon + 1 < at) || strstr(url, "sentinel_password=");
+}
+
+/* What the environment says is borrowed: another text stood on the command line. */
+static bool is_given(const char *url)
+{
+    return url && url != secure_getenv("RQL_URL");
+}
+
+static int check_ping(struct cli_args *args)
+{
+    const char *url = args->name ? args->name : args->options.url;
+
+    if ((args->name || is_given(url)) && has_password(url)) {
+        cli_say("ping: other users can read a password on a command line: put the URL into "
+                "RQL_URL, as in RQL_URL=... rql ping");
+        return CLI_USAGE;
+    }
+    if (args->name && rql_options_set(&args->options, "url", args->name, &args->env_error)) {
+        return cli_fault(&args->env_error);
+    }
+    return CLI_DONE;
+}
+
+static const char *or_null(const char *text)
+{
+    return *text != '\0' ? text : NULL;
+}
+
+/* A list of JSON, a line of the table. */
+static void print_refused(struct out *out, const rql_server_info *info)
+{
+    char line[LINE_SIZE] = "nothing";
+    size_t length = 0;
+    const char *items[RQL_SERVER_REFUSED_MAX];
+    const rql_text_list list = {.count = info->n_refused, .item = items};
+
+    for (size_t i = 0; i < info->n_refused; i++) {
+        items[i] = info->refused[i];
+        length += (size_t)snprintf(line + length, sizeof line - length, "%s%s", i > 0 ? ", " : "",
+                                   info->refused[i]);
+    }
+    out_text(out, "REFUSED", NULL, line);
+    out_list(out, "refused", &list);
+}
+
+static void print_server(struct out *out, const rql_server_info *info)
+{
+    char round_trip[LINE_SIZE];
+
+    (void)snprintf(round_trip, sizeof round_trip, "%.3fms", (double)info->round_trip_us / 1000);
+    out_begin(out, NULL);
+    out_text(out, "URL", "url", or_null(info->url));
+    out_text(out, "NODE", "node", or_null(info->node));
+    out_text(out, "ROLE", "role", or_null(info->role));
+    out_text(out, "SERVER", "product", or_null(info->product));
+    out_text(out, "VERSION", "version", or_null(info->version));
+    out_text(out, "TLS", NULL, info->is_tls ? "yes" : "no");
+    out_bool(out, "tls", info->is_tls);
+    out_bool(out, "sentinels", info->is_by_sentinels);
+    out_text(out, "ROUND TRIP", NULL, round_trip);
+    out_number(out, NULL, "round_trip_us", OUT_COUNT, info->round_trip_us);
+    out_number(out, info->replicas >= 0 ? "REPLICAS" : NULL, "replicas", OUT_COUNT, info->replicas);
+    out_number(out, info->min_replicas_to_write >= 0 ? "MIN REPLICAS" : NULL,
+               "min_replicas_to_write", OUT_COUNT, info->min_replicas_to_write);
+    out_number(out, NULL, "min_replicas_max_lag_s", OUT_COUNT, info->min_replicas_max_lag_s);
+    print_refused(out, info);
+    out_end(out);
+}
+
+/* What the server does allows locks, but not as one may think. */
+static void say_warnings(const rql_server_info *info)
+{
+    if (strcmp(info->role, "replica") == 0) {
+        cli_say("%s: a replica: locks can be looked at there, not taken", info->node);
+    }
+    if (info->is_by_sentinels && info->min_replicas_to_write == 0) {
+        cli_say("%s: an old master may go on granting after a failover: set "
+                "min-replicas-to-write and min-replicas-max-lag",
+                info->node);
+    }
+}
+
+static int ping(struct cli_session *self)
+{
+    rql_server_info info;
+
+    if (rql_client_ping(self->client, &info, &self->error) != RQL_OK) {
+        return cli_fault(&self->error);
+    }
+    print_server(&self->out, &info);
+    say_warnings(&info);
+    return CLI_DONE;
+}
+
+const struct cli_command cli_ping = {
+    .name = "ping",
+    .usage = "[URL] [--json]",
+    .summary = "Show what the server is, how far, and what this user may not do there",
+    .examples = "  rql ping rediss://locks.example.com\n",
+    .notes =
+        "A URL with a password belongs into RQL_URL. What is refused is of use, but not needed.\n",
+    .takes_glob = true,
+    .prepare = check_ping,
+    .run = ping,
+};

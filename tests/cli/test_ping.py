@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""rql ping: what it says of a server, what it warns of, and what it says where there is none."""
+import contextlib
+import sys
+
+from harness import PrivateServer, Server, check_equal, check_in, find_server, main
+from certificates import authority
+from private_server import free_port
+
+POOR = ["-info", "-config", "-client|kill", "-client|tracking"]
+HINT = "put the URL into RQL_URL"
+
+
+@contextlib.contextmanager
+def another(server):
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+class Sentinel(PrivateServer):
+    """It watches the server on this port of the machine."""
+
+    def __init__(self, master_port):
+        self.port, self.master_port = free_port(), master_port
+        super().__init__()
+
+    def command(self):
+        with open(self.folder + "/sentinel.conf", "w", encoding="ascii") as file:
+            file.write(f"port {self.port}\nbind 127.0.0.1\nunixsocket {self.path}\ndir {self.folder}\nlogfile log\n"
+                       f"sentinel monitor locks 127.0.0.1 {self.master_port} 1\n")
+        return [find_server(), self.folder + "/sentinel.conf", "--sentinel"]
+
+
+def fields(result):
+    """The table, by its labels."""
+    return {line[:14].strip(): line[14:].strip() for line in result.out.splitlines()}
+
+
+def line_of(server, section, name):
+    lines = dict(line.split(":", 1) for line in server.call("INFO", section).splitlines() if ":" in line)
+    return lines.get(name)
+
+
+def described(result, code=0):
+    check_equal(result.code, code, result.err)
+    return result.json()
+
+
+def the_server_is_described(server, rql):
+    said = described(rql("ping", "--json"))
+    version = line_of(server, "server", "valkey_version") or line_of(server, "server", "redis_version")
+    check_equal((said["product"] in ("redis", "valkey"), said["version"]), (True, version))
+    check_equal(said["url"], rql.url.split("?")[0])
+    check_equal((said["role"], said["replicas"], said["sentinels"]), ("master", 0, False))
+    check_equal((said["min_replicas_to_write"], said["min_replicas_max_lag_s"], said["refused"]), (0, 10, []))
+    assert 0 < said["round_trip_us"] < 20_000_000, said
+
+
+def people_read_a_table(server, rql):
+    result = rql("ping")
+    said = fields(result)
+    check_equal((result.code, result.err), (0, ""))
+    check_equal((said["role"], said["refused"], said["min replicas"]), ("master", "nothing", "0"))
+    assert said["round trip"].endswith("ms"), said
+
+
+def a_url_is_an_argument_and_wins(server, rql):
+    said = described(rql("ping", "--json", server.url, RQL_URL="redis://127.0.0.1:1"))
+    check_equal(said["url"], server.url.split("?")[0])
+    check_equal(rql("ping", server.url, server.url).code, 64)
+
+
+def min_replicas_are_those_in_force(server, rql):
+    server.call("CONFIG", "SET", "min-replicas-to-write", "2")
+    try:
+        check_equal(described(rql("ping", "--json"))["min_replicas_to_write"], 2)
+        server.call("CONFIG", "SET", "min-replicas-max-lag", "0")
+        check_equal(described(rql("ping", "--json"))["min_replicas_to_write"], 0)
+    finally:
+        server.call("CONFIG", "SET", "min-replicas-to-write", "0")
+        server.call("CONFIG", "SET", "min-replicas-max-lag", "10")
+
+
+def missing_rights_are_named(server, rql):
+    with another(Server()) as own:
+        own.call("ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", *POOR)
+        url = own.url.replace("://", "://poor:pw@")
+        said = described(rql("ping", "--json", RQL_URL=url))
+        check_equal(said["refused"], ["INFO", "CLIENT KILL", "CLIENT TRACKING"])
+        # HELLO says it, too; what only INFO or CONFIG says is not guessed.
+        check_equal((said["role"], said["version"]), ("master", line_of(own, "server", "redis_version")))
+        check_equal((said["replicas"], said["min_replicas_to_write"]), (None, None))
+        check_equal(fields(rql("ping", RQL_URL=url)).get("min replicas"), None)
+        check_in("INFO, CLIENT KILL, CLIENT TRACKING", rql("ping", RQL_URL=url).out)
+        # INFO alone shows that nothing is demanded, and no more.
+        own.call("ACL", "SETUSER", "poor", "+info")
+        check_equal(described(rql("ping", "--json", RQL_URL=url))["min_replicas_to_write"], 0)
+        own.call("CONFIG", "SET", "min-replicas-to-write", "1")
+        check_equal(described(rql("ping", "--json", RQL_URL=url))["min_replicas_to_write"], None)
+
+
+def a_replica_is_said(server, rql):
+    with another(Server("--replicaof", "127.0.0.1", "1")) as replica:
+        result = rql("ping", "--json", RQL_URL=replica.url)
+        check_equal(described(result)["role"], "replica")
+        check_in("a replica: locks can be looked at there, not taken\n", result.err)
+
+
+def tls_is_said_and_faults_name_host_and_reason(server, rql):
+    with another(Server(certificate=authority().server)) as own:
+        said = described(rql("ping", own.url, "--json"))
+        check_equal((said["tls"], said["node"]), (True, f"127.0.0.1:{own.tls_port}"))
+        check_equal(fields(rql("ping", own.url))["tls"], "yes")
+    past = ("-startdate", "20200101000000Z", "-enddate", "20200201000000Z")
+    with another(Server(certificate=authority().issue("old", dates=past))) as own:
+        result = rql("ping", own.url)
+        check_equal((result.code, result.out), (69, ""))
+        for part in (f"127.0.0.1:{own.tls_port}", "/CN=old", "certificate has expired"):
+            check_in(part, result.err)
+
+
+def an_old_master_that_may_go_on_is_warned_of(server, rql):
+    port = free_port()
+    with another(Server("--port", str(port), "--bind", "127.0.0.1", certificate=None)) as master:
+        with another(Sentinel(port)) as sentinel:
+            url = f"redis+sentinel://127.0.0.1:{sentinel.port}/locks"
+            result = rql("ping", "--json", RQL_URL=url)
+            said = described(result)
+            check_equal((said["sentinels"], said["node"]), (True, f"127.0.0.1:{port}"))
+            check_in("an old master may go on granting after a failover", result.err)
+            master.call("CONFIG", "SET", "min-replicas-to-write", "1")
+            check_equal(rql("ping", RQL_URL=url).err, "")
+
+
+def a_password_is_for_the_environment(server, rql):
+    for url in ("redis://u:geheim@127.0.0.1:1", "rediss://:geheim@h/1", "unix://u:geheim@/tmp/s",
+                "redis://u:ge/heim@h", "redis+sentinel://h/m?sentinel_password=geheim"):
+        for words in (["ping", url], ["ping", "--url", url], ["--url=" + url, "ping"]):
+            result = rql(*words)
+            check_equal((result.code, result.out), (64, ""), words)
+            check_in(HINT, result.err)
+            assert "geheim" not in result.err, result.err
+        # From there it is taken, and the line on stderr is about something else.
+        result = rql("ping", RQL_URL=url, RQL_CONNECT_TIMEOUT_MS="50")
+        assert result.code != 0 and HINT not in result.err, result.err
+    for url in ("redis://127.0.0.1:1", "unix:///tmp/a:b@c", "redis://u:@127.0.0.1:1"):
+        result = rql("ping", url)
+        check_equal(result.code, 69, result.err)
+        assert HINT not in result.err, result.err
+
+
+def nobody_there_is_69_and_names_the_host(server, rql):
+    result = rql("ping", "redis://127.0.0.1:1")
+    check_equal((result.code, result.out), (69, ""))
+    check_equal(result.err, "rql: cannot connect to redis://127.0.0.1:1: Connection refused\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main([
+        the_server_is_described,
+        people_read_a_table,
+        a_url_is_an_argument_and_wins,
+        min_replicas_are_those_in_force,
+        missing_rights_are_named,
+        a_replica_is_said,
+        tls_is_said_and_faults_name_host_and_reason,
+        an_old_master_that_may_go_on_is_warned_of,
+        a_password_is_for_the_environment,
+        nobody_there_is_69_and_names_the_host,
+    ]))
