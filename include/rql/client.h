@@ -76,10 +76,14 @@ RQL_API rql_client *rql_client_free(rql_client *client);
  */
 RQL_API RQL_MUST_CHECK rql_status rql_client_connect(rql_client *client, rql_error *error);
 
-/** Sizes of the texts of rql_server_info, with their terminators. */
+/** Size of rql_server_info::url with its terminator. */
 #define RQL_SERVER_URL_SIZE 1024
+/** Size of rql_server_info::node with its terminator. */
 #define RQL_SERVER_NODE_SIZE 272
+/** Size of a short text of rql_server_info with its terminator. */
 #define RQL_SERVER_WORD_SIZE 32
+/** Size of rql_server_info::tls_subject with its terminator. */
+#define RQL_SERVER_SUBJECT_SIZE 256
 
 /** At most so many rights are missing. */
 #define RQL_SERVER_REFUSED_MAX 8
@@ -94,14 +98,17 @@ typedef struct rql_server_info {
     char version[RQL_SERVER_WORD_SIZE]; /**< Such as `7.0.15`. */
     char role[RQL_SERVER_WORD_SIZE];    /**< `master` or `replica`. */
     bool is_tls;                        /**< The connection is encrypted. */
-    bool is_by_sentinels;               /**< The URL names sentinels. */
-    int64_t round_trip_us;              /**< The median of five PINGs. */
-    int64_t replicas;                   /**< Connected replicas. */
-    int64_t min_replicas_to_write;      /**< The server's `min-replicas-to-write`; 0 is also: it is
-                                             not in force. By sentinels it should be 1 or more, or
-                                             an old master may go on granting after a failover. */
-    int64_t min_replicas_max_lag_s;     /**< Its `min-replicas-max-lag`, in seconds. */
-    size_t n_refused;                   /**< Rights that are of use and missing. */
+    /** Whom the server's certificate names, as `/CN=localhost`. */
+    char tls_subject[RQL_SERVER_SUBJECT_SIZE];
+    int64_t tls_expires_us;         /**< When that ends, microseconds since 1970. */
+    bool is_by_sentinels;           /**< The URL names sentinels. */
+    int64_t round_trip_us;          /**< The median of five PINGs. */
+    int64_t replicas;               /**< Connected replicas. */
+    int64_t min_replicas_to_write;  /**< The server's `min-replicas-to-write`; 0 is also: it is
+                                         not in force. By sentinels it should be 1 or more, or
+                                         an old master may go on granting after a failover. */
+    int64_t min_replicas_max_lag_s; /**< Its `min-replicas-max-lag`, in seconds. */
+    size_t n_refused;               /**< Rights that are of use and missing. */
     const char *refused[RQL_SERVER_REFUSED_MAX]; /**< Their commands, such as `CLIENT KILL`;
                                                       constant texts. */
 } rql_server_info;

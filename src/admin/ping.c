@@ -217,6 +217,20 @@ static void name_node(const rql_client *client, rql_server_info *info)
                                                        : endpoint->path);
 }
 
+/* Of the newest connection, which may be one of another thread: all lead to one place. */
+static void take_tls(const rql_client *client, rql_server_info *info)
+{
+    struct rqli_tls_peer peer;
+
+    info->is_tls = client->endpoint.is_tls;
+    info->tls_expires_us = -1;
+    if (info->is_tls) {
+        peer = rqli_tls_context_peer(client->endpoint.tls);
+        memcpy(info->tls_subject, peer.subject, sizeof peer.subject);
+        info->tls_expires_us = peer.expires_us;
+    }
+}
+
 /* As rql_client_stats_sized(): a program that was compiled with another version gets what both
  * know. */
 rql_status rql_client_ping_sized(rql_client *client, rql_server_info *out, size_t size,
@@ -244,7 +258,7 @@ rql_status rql_client_ping_sized(rql_client *client, rql_server_info *out, size_
     if (status) {
         return status;
     }
-    info.is_tls = client->endpoint.is_tls;
+    take_tls(client, &info);
     info.is_by_sentinels = client->sentinels != NULL;
     (void)snprintf(info.url, sizeof info.url, "%s", client->endpoint.where);
     name_node(client, &info);

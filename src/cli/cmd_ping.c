@@ -1,9 +1,11 @@
 #include "cmd.h"
+#include "format.h"
 #include "messages.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ping: where the server is, what it is, and what is amiss there. */
 
@@ -65,6 +67,25 @@ static void print_refused(struct out *out, const rql_server_info *info)
     out_list(out, "refused", &list);
 }
 
+/* One that has ended is accepted where nothing is verified. */
+static void print_tls(struct out *out, const rql_server_info *info)
+{
+    const int64_t left_s = info->tls_expires_us / 1000000 - (int64_t)time(NULL);
+    char left[CLI_DURATION_SIZE];
+    char line[LINE_SIZE];
+
+    out_text(out, "TLS", NULL, info->is_tls ? "yes" : "no");
+    out_bool(out, "tls", info->is_tls);
+    if (info->tls_expires_us >= 0) {
+        (void)snprintf(line, sizeof line, "%s, %s%s", info->tls_subject,
+                       left_s > 0 ? "ends in " : "has ended",
+                       left_s > 0 ? cli_format_duration(left_s * 1000, left) : "");
+        out_text(out, "CERTIFICATE", NULL, line);
+    }
+    out_text(out, NULL, "tls_subject", or_null(info->tls_subject));
+    out_number(out, NULL, "tls_expires_us", OUT_COUNT, info->tls_expires_us);
+}
+
 static void print_server(struct out *out, const rql_server_info *info)
 {
     char round_trip[LINE_SIZE];
@@ -76,8 +97,7 @@ static void print_server(struct out *out, const rql_server_info *info)
     out_text(out, "ROLE", "role", or_null(info->role));
     out_text(out, "SERVER", "product", or_null(info->product));
     out_text(out, "VERSION", "version", or_null(info->version));
-    out_text(out, "TLS", NULL, info->is_tls ? "yes" : "no");
-    out_bool(out, "tls", info->is_tls);
+    print_tls(out, info);
     out_bool(out, "sentinels", info->is_by_sentinels);
     out_text(out, "ROUND TRIP", NULL, round_trip);
     out_number(out, NULL, "round_trip_us", OUT_COUNT, info->round_trip_us);

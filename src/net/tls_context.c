@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 enum { N_FILES = 3 };
 
@@ -32,6 +33,7 @@ struct rqli_tls_context {
         SSL_CTX *files;             /* NULL: nothing was read yet */
         SSL_SESSION *session;       /* the newest, of `files`; NULL: none */
         struct stamp seen[N_FILES]; /* when the last attempt to read was made */
+        struct rqli_tls_peer peer;
     } shared;
 };
 
@@ -54,6 +56,7 @@ rql_status rqli_tls_context_new(struct rqli_tls_context **out,
     (void)pthread_once(&once, init_once);
     self->settings = settings;
     self->subject = subject;
+    self->shared.peer.expires_us = -1;
     (void)pthread_mutex_init(&self->shared.mutex, NULL);
     *out = self;
     return RQL_OK;
@@ -290,10 +293,43 @@ SSL *rqli_tls_context_ssl(struct rqli_tls_context *self, char *culprit)
     return ssl;
 }
 
+/* A session that was resumed has the certificate, too. */
+static void read_peer(struct rqli_tls_peer *out, const SSL *ssl)
+{
+    X509 *certificate = SSL_get_peer_certificate(ssl);
+    struct tm ends = {0};
+
+    *out = (struct rqli_tls_peer){.expires_us = -1};
+    if (certificate) {
+        (void)X509_NAME_oneline(X509_get_subject_name(certificate), out->subject,
+                                sizeof out->subject);
+        if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &ends) == 1) {
+            out->expires_us = (int64_t)timegm(&ends) * 1000000;
+        }
+        X509_free(certificate);
+    }
+}
+
 void rqli_tls_context_on_open(struct rqli_tls_context *self, const SSL *ssl)
 {
+    struct rqli_tls_peer peer;
+
     rqli_stats_count(self->subject->stats, 0, RQLI_STAT_TLS_HANDSHAKES, 1);
     if (SSL_session_reused(ssl)) {
         rqli_stats_count(self->subject->stats, 0, RQLI_STAT_TLS_RESUMED, 1);
     }
+    read_peer(&peer, ssl);
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    self->shared.peer = peer;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+struct rqli_tls_peer rqli_tls_context_peer(struct rqli_tls_context *self)
+{
+    struct rqli_tls_peer peer;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    peer = self->shared.peer;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return peer;
 }

@@ -5,8 +5,10 @@
 
 #include "base/error.h"
 
+#include <rql/client.h>
 #include <rql/options.h>
 #include <rql/status.h>
+#include <stdint.h>
 
 struct rqli_subject;
 struct ssl_st; /* SSL of OpenSSL, which only tls*.c include */
@@ -28,6 +30,14 @@ rql_status rqli_tls_context_new(struct rqli_tls_context **out,
                                 const struct rqli_tls_settings *settings,
                                 const struct rqli_subject *subject, rql_error *error);
 struct rqli_tls_context *rqli_tls_context_free(struct rqli_tls_context *self); /* NULL is fine */
+
+/* What the server's certificate says; of the newest connection. */
+struct rqli_tls_peer {
+    char subject[RQL_SERVER_SUBJECT_SIZE]; /* "": there was no connection yet */
+    int64_t expires_us;                    /* since 1970; -1: not known */
+};
+
+struct rqli_tls_peer rqli_tls_context_peer(struct rqli_tls_context *self);
 
 /* The one message of it. Without OpenSSL nobody comes to say it. */
 static inline rql_status rqli_tls_fail(rql_error *error, rql_status status, const char *where,
@@ -53,7 +63,7 @@ enum { RQLI_TLS_SUBJECT_SIZE = 80 };
  * certificate is refused its subject goes to culprit[RQLI_TLS_SUBJECT_SIZE], which is empty. */
 struct ssl_st *rqli_tls_context_ssl(struct rqli_tls_context *self, char *culprit);
 
-/* Counts it. */
+/* Counts it, and keeps what its server's certificate says. */
 void rqli_tls_context_on_open(struct rqli_tls_context *self, const struct ssl_st *ssl);
 
 #endif

@@ -24,6 +24,12 @@ struct rqli_tls_context *rqli_tls_context_free(struct rqli_tls_context *self)
     return NULL;
 }
 
+struct rqli_tls_peer rqli_tls_context_peer(struct rqli_tls_context *self)
+{
+    RQLI_MUST(!self);
+    return (struct rqli_tls_peer){.expires_us = -1};
+}
+
 rql_status rqli_tls_new(struct rqli_tls **out, const struct rqli_endpoint *endpoint,
                         const char *host, rql_error *error)
 {

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """rql ping: what it says of a server, what it warns of, and what it says where there is none."""
 import contextlib
+import re
 import sys
+import time
 
 from harness import PrivateServer, Server, check_equal, check_in, find_server, main
 from certificates import authority
@@ -112,13 +114,20 @@ def tls_is_said_and_faults_name_host_and_reason(server, rql):
     with another(Server(certificate=authority().server)) as own:
         said = described(rql("ping", own.url, "--json"))
         check_equal((said["tls"], said["node"]), (True, f"127.0.0.1:{own.tls_port}"))
-        check_equal(fields(rql("ping", own.url))["tls"], "yes")
+        check_equal(said["tls_subject"], "/CN=localhost")
+        days_left = said["tls_expires_us"] / 86400e6 - time.time() / 86400
+        assert 29 < days_left <= 30, said
+        table = fields(rql("ping", own.url))
+        check_equal(table["tls"], "yes")
+        assert re.fullmatch("/CN=localhost, ends in (29d23h|30d00h)", table["certificate"]), table
     past = ("-startdate", "20200101000000Z", "-enddate", "20200201000000Z")
     with another(Server(certificate=authority().issue("old", dates=past))) as own:
         result = rql("ping", own.url)
         check_equal((result.code, result.out), (69, ""))
         for part in (f"127.0.0.1:{own.tls_port}", "/CN=old", "certificate has expired"):
             check_in(part, result.err)
+        result = rql("ping", own.url + "&tls_verify=none")
+        check_equal((result.code, fields(result)["certificate"]), (0, "/CN=old, has ended"))
 
 
 def an_old_master_that_may_go_on_is_warned_of(server, rql):
