@@ -121,7 +121,7 @@ static void copy_field(char out[RQL_SERVER_WORD_SIZE], const struct rqli_reply *
     }
 }
 
-/* What INFO has not said. Who is not in the least known may be inspected, too. */
+/* What INFO has not said, for all who may log in may ask this. */
 static void take_hello(rql_server_info *info, const struct rqli_reply *reply)
 {
     if (reply->type == RQLI_REPLY_ARRAY && reply->count % 2 == 0) {
@@ -246,12 +246,13 @@ rql_status rql_client_ping_sized(rql_client *client, rql_server_info *out, size_
     };
     rql_status status = rqli_client_check(client, error);
 
-    if (!status && (!out || size < sizeof out->size)) {
-        status = rqli_fail(error, RQL_E_INVALID, "rql_client_ping: out is NULL, or too small");
+    if (status) {
+        return status;
     }
-    if (!status) {
-        status = ask_all(client, &info, error);
+    if (!out || size < sizeof out->size) {
+        return rqli_fail(error, RQL_E_INVALID, "rql_client_ping: out is NULL, or too small");
     }
+    status = ask_all(client, &info, error);
     if (!status) {
         status = measure(client, &info, error);
     }
