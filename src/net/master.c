@@ -19,18 +19,33 @@ void rqli_master_fini(struct rqli_master *self)
  * the other, and some still name the server that was left. */
 static bool may_be(const struct rqli_master *self, const struct rqli_master_claim *claim)
 {
+    if (rqli_address_is(&claim->address, &self->shared.at)) {
+        return true;
+    }
     if (claim->epoch != self->shared.epoch) {
         return claim->epoch > self->shared.epoch;
     }
     return !rqli_address_is(&claim->address, &self->shared.left);
 }
 
-bool rqli_master_may_be(struct rqli_master *self, const struct rqli_master_claim *claim)
+/* Under the mutex. */
+static void learn_epoch(struct rqli_master *self, int64_t epoch)
+{
+    if (epoch > self->shared.epoch) {
+        self->shared.epoch = epoch;
+        self->shared.left = (struct rqli_address){0};
+    }
+}
+
+bool rqli_master_hear(struct rqli_master *self, const struct rqli_master_claim *claim)
 {
     bool is_fine;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
     is_fine = may_be(self, claim);
+    if (rqli_address_is(&claim->address, &self->shared.at)) {
+        learn_epoch(self, claim->epoch);
+    }
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return is_fine;
 }
@@ -63,10 +78,7 @@ static enum rqli_master_news confirm(struct rqli_master *self,
 {
     bool is_first = self->shared.at.host[0] == '\0';
 
-    if (claim->epoch > self->shared.epoch) {
-        self->shared.epoch = claim->epoch;
-        self->shared.left = (struct rqli_address){0};
-    }
+    learn_epoch(self, claim->epoch);
     if (rqli_address_is(&self->shared.at, &claim->address)) {
         return RQLI_MASTER_SAME;
     }

@@ -28,7 +28,7 @@ struct rqli_master {
         pthread_mutex_t mutex;
         struct rqli_address at;   /* it has said so itself; host "": nobody has yet */
         struct rqli_address left; /* the one before, at the same epoch */
-        int64_t epoch;            /* the highest of all that were confirmed */
+        int64_t epoch;            /* the highest that was heard of it */
         struct rqli_ring conns;
     } shared; /* everything in here under shared.mutex */
 };
@@ -44,8 +44,9 @@ struct rqli_master_conn {
 void rqli_master_init(struct rqli_master *self);
 void rqli_master_fini(struct rqli_master *self);
 
-/* False: a sentinel that has not heard of a later failover says so. */
-bool rqli_master_may_be(struct rqli_master *self, const struct rqli_master_claim *claim);
+/* False: a sentinel that has not heard of a later failover says so. Of the master in use the epoch
+ * is learned. */
+bool rqli_master_hear(struct rqli_master *self, const struct rqli_master_claim *claim);
 
 /* What claims said so far counts no more: all sentinels may have been set up anew. */
 void rqli_master_forget(struct rqli_master *self);

@@ -10,9 +10,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* One sentinel has so long to be connected to and to answer; a machine that is gone says nothing.
- */
-enum { SENTINEL_MS = 300 };
+/* SENTINEL_MS: one sentinel has so long to be connected to and to answer; a machine that is gone
+ * says nothing. ANEW_US: sentinels tell each other of a failover each two seconds. */
+enum { SENTINEL_MS = 300, ANEW_US = 10000000 };
 
 struct rqli_sentinels *rqli_sentinels_new(const struct rqli_endpoint *endpoint)
 {
@@ -132,7 +132,7 @@ struct round {
 static bool take_claim(struct rqli_sentinels *self, struct round *round,
                        const struct rqli_master_claim *claim)
 {
-    if (rqli_master_may_be(&self->master, claim)) {
+    if (rqli_master_hear(&self->master, claim)) {
         return true;
     }
     if (round->n_older == 0 || claim->epoch > round->older.epoch) {
@@ -142,12 +142,27 @@ static bool take_claim(struct rqli_sentinels *self, struct round *round,
     return false;
 }
 
-/* None of those that answered is up to date. If that is more than half of all, they were set up
- * anew, and what was known before counts no more. */
+/* Most of them know of older masters only. True: it has been so for long. */
+static bool were_set_up_anew(struct rqli_sentinels *self)
+{
+    int64_t now_us = rqli_now_us();
+    bool is_long;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (self->shared.older_us == 0) {
+        self->shared.older_us = now_us;
+    }
+    is_long = now_us - self->shared.older_us >= ANEW_US;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return is_long;
+}
+
+/* None of those that answered is up to date. If that is more than half of all, and stays so, they
+ * were set up anew, and what was known before counts no more. */
 static rql_status end_round(struct rqli_sentinels *self, const struct round *round,
                             struct rqli_master_claim *out, rql_error *error)
 {
-    if (round->n_older * 2 > round->n_known) {
+    if (round->n_older * 2 > round->n_known && were_set_up_anew(self)) {
         rqli_master_forget(&self->master);
         *out = round->older;
         return RQL_OK;
@@ -184,6 +199,7 @@ static rql_status ask_all(struct rqli_sentinels *self, int64_t deadline_us,
         if (take_claim(self, &round, out)) {
             (void)pthread_mutex_lock(&self->shared.mutex);
             self->shared.first = at;
+            self->shared.older_us = 0;
             (void)pthread_mutex_unlock(&self->shared.mutex);
             return RQL_OK;
         }

@@ -29,7 +29,8 @@ struct rqli_sentinels {
         bool is_asking;
         struct rqli_master_claim claim; /* the last one that may be true */
         int64_t answered_us;            /* when that came */
-    } shared;                           /* everything in here under shared.mutex */
+        int64_t older_us; /* since when most know of older masters only; 0: they do not */
+    } shared;             /* everything in here under shared.mutex */
 };
 
 /* endpoint: with by_sentinels, and with TLS as it will be. NULL: no memory or no descriptor. */

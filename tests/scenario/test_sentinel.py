@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A master that sentinels watch: found, followed, and left at once when another is."""
 import sys
+import time
 
 from harness import (FOREVER, MINUTE_MS, check, check_equal, check_served_in_order, main, once,
                      scenario, wait_until)
@@ -132,6 +133,27 @@ def sentinels_that_the_url_does_not_name_are_learned(world, kind, names):
         one.acquire(*names).release().check()
         watched.sentinels[0].kill()
         watched.nodes[0].ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        one.acquire(*names).release().check()
+
+
+@once
+def sentinels_that_were_set_up_anew_are_believed_after_a_while(world, kind, names):
+    """They have forgotten the failovers before, which one that is late has, too."""
+    with Watched(n_replicas=1, n_sentinels=1) as watched:
+        one = actor(world, kind, watched)
+        one.acquire(*names).release().check()
+        sentinel = watched.sentinels[0]
+        watched.failover()
+        wait_until(lambda: sentinel.state()["config-epoch"] != "0", "the failover is over")
+        new = watched.failover()  # of the next epoch
+        wait_until(lambda: one.client.stats().failovers == 2, "they are followed, though nobody asks")
+        sentinel.kill()
+        sentinel.master = next(node for node in watched.nodes if node is not new)
+        sentinel.master.ask("REPLICAOF", "NO", "ONE")
+        sentinel.launch()
+        begun = time.monotonic()
+        wait_until(lambda: one.client.stats().failovers == 3, "the other one is believed")
+        check(time.monotonic() - begun > 8, "it was at once")
         one.acquire(*names).release().check()
 
 

@@ -56,6 +56,8 @@ static const struct row {
      {{'a', 3, 'f', "-"}, {'b', 4, 'o', "x-"}, {'a', 5, 'o', "xx-"}, {'b', 4, 'l', "xx-l"}}},
     {"the same is chosen once more",
      {{'a', 3, 'f', "-"}, {'a', 4, 's', "--"}, {'b', 3, 'l', "--l"}}},
+    {"a sentinel is new, and right",
+     {{'a', 3, 'f', "-"}, {'a', 0, 's', "--"}, {'b', 2, 'l', "--l"}}},
     {"no epoch is known", {{'a', 0, 'f', "-"}, {'b', 0, 'o', "x-"}, {'c', 0, 'o', "xx-"}}},
 };
 
@@ -71,7 +73,7 @@ static void take_step(const struct step *step, int i)
     struct rqli_master_claim claim = claim_of(step->node, step->epoch);
 
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends[i].fds), 0);
-    assert_int_equal(rqli_master_may_be(&master, &claim), step->news != 'l');
+    assert_int_equal(rqli_master_hear(&master, &claim), step->news != 'l');
     assert_int_equal(rqli_master_join(&master, &ends[i].conn, ends[i].fds[0], &claim),
                      news_of(step->news));
     for (int j = 0; j <= i; j++) {
@@ -108,12 +110,28 @@ TEST(what_was_known_can_be_forgotten)
 
     rqli_master_init(&master);
     assert_int_equal(rqli_master_join(&master, &conns[0], -1, &old), RQLI_MASTER_FIRST);
-    assert_false(rqli_master_may_be(&master, &fresh));
+    assert_false(rqli_master_hear(&master, &fresh));
     rqli_master_forget(&master);
     assert_int_equal(rqli_master_join(&master, &conns[1], -1, &fresh), RQLI_MASTER_OTHER);
     at = rqli_master_at(&master);
     assert_true(rqli_address_is(&at, &fresh.address));
     rqli_master_leave(&conns[0]);
     rqli_master_leave(&conns[1]);
+    rqli_master_fini(&master);
+}
+
+TEST(what_sentinels_say_of_the_master_in_use_is_learned)
+{
+    struct rqli_master_claim first = claim_of('a', 0);
+    struct rqli_master_claim same = claim_of('a', 2);
+    struct rqli_master_claim late = claim_of('b', 1);
+    struct rqli_master_conn conn = {{0}};
+
+    rqli_master_init(&master);
+    assert_int_equal(rqli_master_join(&master, &conn, -1, &first), RQLI_MASTER_FIRST);
+    assert_true(rqli_master_hear(&master, &late));
+    assert_true(rqli_master_hear(&master, &same));
+    assert_false(rqli_master_hear(&master, &late));
+    rqli_master_leave(&conn);
     rqli_master_fini(&master);
 }
