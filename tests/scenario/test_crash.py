@@ -212,7 +212,7 @@ def check_next(world, held, asking):
 def a_crash_without_loss_changes_nothing(world, kind, names):
     held, asking = hold_and_wait(world, kind, names)
     crash(world, with_data=True)
-    check_equal(held.state(), "HELD")
+    wait_until(lambda: held.state() == "HELD", "it is verified")
     check_equal([world.queue_length(name) for name in names], [1] * len(names))
     held.release().check()
     check_next(world, held, asking)

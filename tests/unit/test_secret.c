@@ -55,11 +55,13 @@ static bool is_in(uintptr_t from, uintptr_t to)
         from += got < CHUNK_BYTES ? size : CHUNK_BYTES - WORD_BYTES;
     }
     (void)close(memory);
+    explicit_bzero(chunk, sizeof chunk); /* or it would be found in here */
     return is_found;
 }
 
 /* Is the word in a part of this process that goes into a core file, or, if not, in any other? Those
- * of sanitizers are too large to be read. */
+ * of sanitizers are too large to be read. What a compiler leaves on the stack for a moment is not
+ * kept there. */
 static bool is_in_memory(bool is_dumped)
 {
     FILE *maps = fopen("/proc/self/smaps", "re");
@@ -78,7 +80,7 @@ static bool is_in_memory(bool is_dumped)
         if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %c", &begin, &end, &may_read) == 3) {
             from = begin;
             to = end;
-            is_readable = may_read == 'r';
+            is_readable = may_read == 'r' && !strstr(line, "[stack]");
         }
         if (strncmp(line, "VmFlags:", 8) == 0 && !strstr(line, " dd") == is_dumped && is_readable &&
             (is_dumped || to - from < LARGE_BYTES)) {
