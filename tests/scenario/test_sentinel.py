@@ -33,7 +33,7 @@ def await_back(world, watched, n_clients):
         wait_until(lambda: world.ask("ZCOUNT", "rql:live", since_us, "+inf") >= n_clients, "they wait there")
 
 
-@scenario()
+@scenario(counts=[3])
 def a_failover_by_hand_loses_nothing(world, kind, names):
     """The lock is held, and who waits keeps its place."""
     with Watched() as watched:
@@ -81,8 +81,8 @@ def stopped(node):
     node.freeze()
 
 
-for one in (killed, stopped):
-    scenario(counts=[1])(a_master_that(one))
+scenario(kinds=["thread", "loop"], counts=[1])(a_master_that(killed))
+scenario(kinds=["thread"], counts=[1])(a_master_that(stopped))
 
 
 @scenario(counts=[1], kinds=["thread", "loop"])
