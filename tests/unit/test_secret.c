@@ -3,8 +3,8 @@
 #include "base/secret.h"
 
 #include <fcntl.h>
-#include <inttypes.h>
 #include <rql/rql.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -73,14 +73,13 @@ static bool is_in_memory(bool is_dumped)
 
     assert_non_null(maps);
     while (fgets(line, sizeof line, maps)) {
-        uintptr_t begin;
-        uintptr_t end;
-        char may_read;
+        char *rest;
+        uintptr_t begin = strtoul(line, &rest, 16);
 
-        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %c", &begin, &end, &may_read) == 3) {
+        if (*rest == '-') { /* "7f00-7f80 rw-p ...": a part begins */
             from = begin;
-            to = end;
-            is_readable = may_read == 'r' && !strstr(line, "[stack]");
+            to = strtoul(rest + 1, &rest, 16);
+            is_readable = rest[1] == 'r' && !strstr(line, "[stack]");
         }
         if (strncmp(line, "VmFlags:", 8) == 0 && !strstr(line, " dd") == is_dumped && is_readable &&
             (is_dumped || to - from < LARGE_BYTES)) {
