@@ -39,7 +39,7 @@ static void on_asked(uv_work_t *work, int status)
     self->is_asking = false;
     if (status == 0 && self->has_asked == RQL_OK && rqli_conn_loop_has_room(self)) {
         self->stream.has_secret = true;
-        rqli_credentials_write(self->asked, &self->stream.out);
+        rqli_credentials_write(self->asked->user, self->asked->password, &self->stream.out);
         (void)rqli_conn_loop_expect(self, on_authenticated, self);
         rqli_conn_loop_write(self);
     } else {

@@ -36,11 +36,11 @@ int64_t rqli_credentials_retry_us(int64_t now_us)
     return now_us + RETRY_US;
 }
 
-void rqli_credentials_write(const rql_credentials *self, struct rqli_command *command)
+void rqli_credentials_write(const char *user, const char *password, struct rqli_command *command)
 {
-    if (*self->user) {
-        rqli_command_words(command, "AUTH", self->user, self->password, NULL);
+    if (user && *user) {
+        rqli_command_words(command, "AUTH", user, password, NULL);
     } else {
-        rqli_command_words(command, "AUTH", self->password, NULL);
+        rqli_command_words(command, "AUTH", password, NULL);
     }
 }

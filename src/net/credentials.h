@@ -19,7 +19,7 @@ rql_status rqli_credentials_ask(const struct rqli_endpoint *endpoint, int64_t de
 /* When to try again after it was in vain. */
 int64_t rqli_credentials_retry_us(int64_t now_us);
 
-/* AUTH with them. */
-void rqli_credentials_write(const rql_credentials *self, struct rqli_command *command);
+/* AUTH. user: NULL or "" is the default one. */
+void rqli_credentials_write(const char *user, const char *password, struct rqli_command *command);
 
 #endif

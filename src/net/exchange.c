@@ -287,7 +287,7 @@ static bool repeat_auth(struct rqli_exchange *auth, uint64_t generation, int64_t
                                         asked, renew_us_out, NULL) == RQL_OK;
 
     if (is_done) {
-        rqli_credentials_write(asked, &auth->command);
+        rqli_credentials_write(asked->user, asked->password, &auth->command);
         is_done = rqli_exchange_put(auth, generation, NULL) == RQL_OK;
         explicit_bzero(auth->command.data, auth->command.length);
     }

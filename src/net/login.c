@@ -128,15 +128,6 @@ static void write_hello(struct login *self, const char *name)
     rqli_command_text(command, name);
 }
 
-static void write_auth(struct login *self)
-{
-    if (self->password && self->user) {
-        rqli_command_words(next(self, AUTH), "AUTH", self->user, self->password, NULL);
-    } else if (self->password) {
-        rqli_command_words(next(self, AUTH), "AUTH", self->password, NULL);
-    }
-}
-
 /* All in one write, so that a login is one round trip. PUBLISH: scripts push grants in this user's
  * name, and one who may not would be found out only when a lock is handed over. */
 static void write_questions(struct login *self, bool is_for_commands)
@@ -148,7 +139,9 @@ static void write_questions(struct login *self, bool is_for_commands)
 
     (void)snprintf(name, sizeof name, "rql-%s", endpoint->identity);
     if (is_old) {
-        write_auth(self);
+        if (self->password) {
+            rqli_credentials_write(self->user, self->password, next(self, AUTH));
+        }
     } else {
         write_hello(self, name);
     }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "net/ask.h"
+#include "net/credentials.h"
 #include "net/url.h"
 
 #include <stdio.h>
@@ -65,11 +66,7 @@ static rql_status log_in(struct rqli_sentinel *self, int64_t deadline_us, rql_er
     if (!endpoint->password) {
         return RQL_OK;
     }
-    if (endpoint->user) {
-        rqli_command_words(command, "AUTH", endpoint->user, endpoint->password, NULL);
-    } else {
-        rqli_command_words(command, "AUTH", endpoint->password, NULL);
-    }
+    rqli_credentials_write(endpoint->user, endpoint->password, command);
     status = rqli_ask_send(&self->sock, command, deadline_us, error);
     if (command->data) {
         explicit_bzero(command->data, command->capacity); /* the password was in it */
@@ -99,17 +96,12 @@ rql_status rqli_sentinel_open(struct rqli_sentinel *self, const struct rqli_addr
 
 /* ---- answers ---- */
 
-/* The value of a field in a list of names and values; empty: it is not there. */
+/* The text of a field; empty: it is not there. */
 static struct rqli_slice field(const struct rqli_reply *reply, const char *name)
 {
-    for (size_t i = 0; i + 1 < reply->count; i += 2) {
-        if (reply->items[i].type == RQLI_REPLY_TEXT &&
-            reply->items[i + 1].type == RQLI_REPLY_TEXT &&
-            rqli_slice_is(reply->items[i].text, name)) {
-            return reply->items[i + 1].text;
-        }
-    }
-    return (struct rqli_slice){"", 0};
+    const struct rqli_reply *value = rqli_reply_field(reply, name, RQLI_REPLY_TEXT);
+
+    return value ? value->text : (struct rqli_slice){"", 0};
 }
 
 static bool read_address(struct rqli_address *out, struct rqli_slice host, struct rqli_slice port)
