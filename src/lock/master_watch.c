@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 /* How often they are asked while the master does not answer. */
 enum { DOWN_MS = 250 };
@@ -102,12 +101,8 @@ struct rqli_master_watch *rqli_master_watch_free(struct rqli_master_watch *self)
 
 void rqli_master_watch_abandon(struct rqli_master_watch *self)
 {
-    if (self && self->news.sock.fd >= 0) {
-        (void)close(self->news.sock.fd);
-        self->news.sock.fd = -1;
-    }
-    if (self && self->probe.fd >= 0) {
-        (void)close(self->probe.fd);
-        self->probe.fd = -1;
+    if (self) {
+        rqli_fd_drop(&self->news.sock.fd);
+        rqli_fd_drop(&self->probe.fd);
     }
 }

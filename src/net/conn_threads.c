@@ -14,6 +14,7 @@
 #include "base/freelist.h"
 #include "base/futex.h"
 #include "base/random.h"
+#include "net/connect.h"
 #include "net/login.h"
 #include "net/socket.h"
 #include "net/stream.h"
@@ -26,7 +27,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum {
     /* Where an answer takes longer all go out at once: waiting for others' would cost a caller its
@@ -80,9 +80,8 @@ struct rqli_conn *rqli_conn_free(struct rqli_conn *self)
 /* No shutdown(), which would end the parent's connection too. */
 void rqli_conn_abandon(struct rqli_conn *self)
 {
-    if (self && self->sock.fd >= 0) {
-        (void)close(self->sock.fd);
-        self->sock.fd = -1;
+    if (self) {
+        rqli_fd_drop(&self->sock.fd);
     }
 }
 

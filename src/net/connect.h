@@ -52,6 +52,14 @@ static inline int rqli_fd_give(int *slot)
     return fd;
 }
 
+/* Now; the owner has none any more. -1 is fine. */
+static inline void rqli_fd_drop(int *slot)
+{
+    int fd = rqli_fd_give(slot);
+
+    rqli_fd_close_p(&fd);
+}
+
 /* As poll() of one descriptor, for so long and no shorter unless there is a signal. */
 int rqli_fd_await(int fd, short events, int64_t left_us);
 

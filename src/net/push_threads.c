@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/futex.h"
 #include "base/random.h"
+#include "net/connect.h"
 #include "net/login.h"
 #include "net/stream.h"
 #include "net/url.h"
@@ -23,7 +24,6 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 /* The wait word of a waiter. */
 enum { WAITING, CALLED };
@@ -83,9 +83,7 @@ struct rqli_push_threads *rqli_push_threads_free(struct rqli_push_threads *self)
 {
     if (self) {
         rqli_socket_close(&self->sock);
-        if (self->wake_fd >= 0) {
-            (void)close(self->wake_fd);
-        }
+        rqli_fd_drop(&self->wake_fd);
         rqli_arena_reset(&self->shared.arena);
         rqli_waiters_fini(&self->shared.subscription.waiters);
         (void)pthread_mutex_destroy(&self->shared.mutex);
@@ -96,13 +94,9 @@ struct rqli_push_threads *rqli_push_threads_free(struct rqli_push_threads *self)
 
 void rqli_push_threads_abandon(struct rqli_push_threads *self)
 {
-    if (self && self->sock.fd >= 0) {
-        (void)close(self->sock.fd);
-        self->sock.fd = -1;
-    }
-    if (self && self->wake_fd >= 0) {
-        (void)close(self->wake_fd);
-        self->wake_fd = -1;
+    if (self) {
+        rqli_fd_drop(&self->sock.fd);
+        rqli_fd_drop(&self->wake_fd);
     }
 }
 

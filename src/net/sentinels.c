@@ -2,13 +2,12 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "net/connect.h"
 #include "observe/observe.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 /* SENTINEL_MS: one sentinel has so long to be connected to and to answer; a machine that is gone
  * says nothing. ANEW_US: sentinels tell each other of a failover each two seconds. */
@@ -49,9 +48,7 @@ struct rqli_sentinels *rqli_sentinels_free(struct rqli_sentinels *self)
 {
     if (self) {
         rqli_sentinel_fini(&self->asked);
-        if (self->changed_fd >= 0) {
-            (void)close(self->changed_fd);
-        }
+        rqli_fd_drop(&self->changed_fd);
         rqli_master_fini(&self->master);
         (void)pthread_mutex_destroy(&self->shared.mutex);
         free(self);
@@ -61,13 +58,9 @@ struct rqli_sentinels *rqli_sentinels_free(struct rqli_sentinels *self)
 
 void rqli_sentinels_abandon(struct rqli_sentinels *self)
 {
-    if (self && self->asked.sock.fd >= 0) {
-        (void)close(self->asked.sock.fd);
-        self->asked.sock.fd = -1;
-    }
     if (self) {
-        (void)close(self->changed_fd);
-        self->changed_fd = -1;
+        rqli_fd_drop(&self->asked.sock.fd);
+        rqli_fd_drop(&self->changed_fd);
     }
 }
 
