@@ -345,13 +345,18 @@ stage_tls() {
     build_gcc && check gcc --suite scenario --timeout-multiplier 3 --num-processes "$((2 * jobs))"
 }
 
+# in_figures SUITE FACTOR: in full size, one after the other, with what it prints. FACTOR: of its times.
+in_figures() {
+    export RQL_TEST_LONG=1
+    build_gcc && check gcc --suite "$1" --num-processes 1 --timeout-multiplier "$2"
+    kept=$?
+    sed -n '/^# ok - /d;/^# /p' "$out/gcc/meson-logs/run-$1.txt"
+    return "$kept"
+}
+
 # By name only: TLS, and a master that sentinels watch, with a thousand locks held and waited for. Prints the figures.
 stage_connectivity() {
-    export RQL_TEST_LONG=1
-    build_gcc && check gcc --suite connectivity --num-processes 1 --timeout-multiplier 3
-    kept=$?
-    sed -n '/^# ok - /d;/^# [0-9]/p' "$out/gcc/meson-logs/run-connectivity.txt"
-    return "$kept"
+    in_figures connectivity 3
 }
 
 # By name only: an hour. What depends on time, again and again on a machine that is too busy for it; a run that
@@ -367,11 +372,7 @@ stage_soak() {
 
 # By name only: minutes. What README.md promises about the dead, in full size, with its figures.
 stage_guarantees() {
-    export RQL_TEST_LONG=1
-    build_gcc && check gcc --suite guarantees --num-processes 1 --timeout-multiplier 10
-    kept=$?
-    sed -n '/^# ok - /d;/^# /p' "$out/gcc/meson-logs/run-guarantees.txt"
-    return "$kept"
+    in_figures guarantees 10
 }
 
 # By name only: the scripts in every order that more clients, calls and mishaps allow.
