@@ -5,7 +5,7 @@ import sys
 import time
 
 from harness import FOREVER, MINUTE_MS, SLOW, as_they_end, check, check_equal, check_served_in_order, main, scenario, wait_until
-from watched import Watched, await_replicated, behind
+from watched import Watched, await_asked, await_replicated, behind
 
 N_LOCKS = 1000 if "RQL_TEST_LONG" in os.environ else 50
 N_IN_ORDER = 10
@@ -45,8 +45,7 @@ def nobody_hangs_and_nobody_is_lost(world, _kind, _names):
             world.await_listeners(1 + N_IN_ORDER)
             back_ms = since_ms(named)
             kept_ms = world.kept_ms() - kept_ms
-            since_us = int("".join(part.rjust(6, "0") for part in world.ask("TIME")))
-            wait_until(lambda: world.ask("ZCOUNT", "rql:live", since_us, "+inf") >= 1, "they have asked there")
+            await_asked(world, 1)
         check_equal({one.state() for one in held}, {"HELD"})
         freed = time.monotonic()
         for one in blocking[:-1]:

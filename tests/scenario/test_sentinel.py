@@ -5,7 +5,7 @@ import time
 
 from harness import (FOREVER, MINUTE_MS, check, check_equal, check_served_in_order, main, once,
                      scenario, wait_until)
-from watched import NAME, Watched, await_replicated, behind
+from watched import NAME, Watched, await_asked, await_replicated, behind
 
 
 def actor(world, kind, watched, **options):
@@ -29,8 +29,7 @@ def await_back(world, watched, n_clients):
     """They have asked at the new master, and are told there of hand-overs: who is not may be passed by."""
     with behind(world, watched):
         world.await_listeners(n_clients)
-        since_us = int("".join(part.rjust(6, "0") for part in world.ask("TIME")))
-        wait_until(lambda: world.ask("ZCOUNT", "rql:live", since_us, "+inf") >= n_clients, "they wait there")
+        await_asked(world, n_clients)
 
 
 @scenario(counts=[3])

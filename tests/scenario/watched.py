@@ -142,6 +142,12 @@ def behind(world, watched, node=None):
         world.raw = before
 
 
+def await_asked(world, n_clients):
+    """So many have asked there, since now."""
+    since_us = int("".join(part.rjust(6, "0") for part in world.ask("TIME")))
+    wait_until(lambda: world.ask("ZCOUNT", "rql:live", since_us, "+inf") >= n_clients, "they have asked there")
+
+
 def await_replicated(watched):
     """Nothing that the master has done is missing elsewhere."""
     master = watched.named()
