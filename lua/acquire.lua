@@ -64,6 +64,8 @@ if holder and (holder == nonce or conflict == "t" or conflict == "e") then
     if claim then -- the first that is heard of a holder that was handed the lock: it has the whole ttl now
         call("HDEL", lock, "rql_claim")
         call("PEXPIRE", lock, call("HGET", lock, "ini_ttl"))
+    else -- WAIT speaks of what was written over this connection; the grant may be of another one
+        call("HSET", lock, "rql_nonce", holder)
     end
     if holder ~= nonce and conflict == "t" then
         process = "1"

@@ -204,6 +204,10 @@ if is_new then
         return held
     end
 elseif n_answered == count then
+    for i = 1, count do -- WAIT speaks of what was written over this connection, as in acquire.lua
+        local entry = turn_to(i)
+        call("HSET", lock, "rql_nonce", entry.nonce)
+    end
     return answer_held()
 end
 for i = 1, count do

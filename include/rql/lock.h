@@ -299,6 +299,10 @@ typedef struct rql_lock_facts {
     int64_t tries;            /**< Tries, counted as the gem does: by timer. */
     bool handed_over; /**< Granted by someone else's release, not by a try of its own. With a ttl of
                          a second or less: only if the push arrived. */
+    bool fsynced;     /**< On the server's disk when it was granted; if rql_lock_options::fsync
+                         asked for it. */
+    int replicas_acked; /**< Replicas that had the grant then, if rql_lock_options::replicas asked
+                           for any; more than these may be counted. */
 } rql_lock_facts;
 
 /**

@@ -230,6 +230,12 @@ typedef struct rql_options {
      * Who is logged in needs the right to `INFO`: ::RQL_E_UNSUPPORTED.
      */
     int64_t recovery_delay_ms;
+
+    int64_t default_replicas;   /**< See rql_lock_options::replicas. 0 to 16. Default 0. */
+    bool default_fsync;         /**< See rql_lock_options::fsync. Default false. */
+    bool durability_is_advice;  /**< See rql_lock_options::durability_is_advice. Default false. */
+    int64_t replica_timeout_ms; /**< See rql_lock_options::replica_timeout_ms. 1 to 60000. Default
+                                   200. */
 } rql_options;
 
 /** One pair of metadata, kept in the lock and readable by everybody. */
@@ -314,6 +320,29 @@ typedef struct rql_lock_options {
     /** rql_lock_release() does not wait for the server's answer; it says what that changes. Only
      * with ::RQL_WAIT_FOR_LOCK. Default the client's. */
     bool lazy_release;
+
+    /**
+     * The grant counts when it is on the server's disk (`WAITAOF`). What an acquisition, an
+     * extension or a renewal writes goes over a connection of its own then, with the question
+     * whether it is safe behind all that goes together. What is not in time is not relied on: a
+     * grant is given back, and asked for again as a try of its own, with its place in the queue;
+     * at the end the result is ::RQL_E_NOT_DURABLE. An extension or a renewal leaves the deadline
+     * as it was. The lock's deadline counts from before the grant was asked for, as ever: waiting
+     * makes it no longer.
+     *
+     * Needs a server that is known not to answer too early: `appendfsync always`, or Redis 8.0 or
+     * later; and the rights to `WAITAOF`, `INFO` and `CONFIG GET`. Else ::RQL_E_UNSUPPORTED, before
+     * anything is asked for. Default the client's.
+     */
+    bool fsync;
+    bool durability_is_advice; /**< What is not as safe as asked for is kept; rql_lock_describe()
+                                  says how safe it is. Default the client's. */
+    /** The same of so many replicas (`WAIT`): they have the grant, and whichever of them takes over
+     * from the server knows it. 0 to 16. Default the client's. */
+    int64_t replicas;
+    /** Longest wait for both, in milliseconds. Calls of several threads that go together wait as
+     * long as the most patient of them. 1 to 60000. Default the client's. */
+    int64_t replica_timeout_ms;
 } rql_lock_options;
 
 /**

@@ -52,6 +52,9 @@ typedef enum rql_status {
     RQL_E_TLS = -14, /**< No TLS with the server: its certificate is not trusted, has expired or is
                         another's, it refuses ours, or a file cannot be used. Nothing was done. A
                         server without TLS mostly does not answer: ::RQL_E_IO. */
+    RQL_E_NOT_DURABLE = -15, /**< Granted or extended, but not as safely as asked for
+                                (rql_lock_options::replicas, rql_lock_options::fsync): a grant was
+                                given back, an extension is not counted on. */
 } rql_status;
 
 /** Size in bytes of rql_error::message, terminator included. */

@@ -66,6 +66,8 @@ const char *rql_status_text(rql_status status)
         return "not supported";
     case RQL_E_TLS:
         return "no TLS with the server";
+    case RQL_E_NOT_DURABLE:
+        return "not durable";
     }
     return "unknown status";
 }

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/client.h"
+#include "lock/durable.h"
 #include "lock/end.h"
 #include "lock/grant.h"
 #include "lock/leases.h"
@@ -96,6 +97,10 @@ static void write_calls(struct rqli_op *op, size_t i, struct rqli_call *call)
         rqli_leave_write(self, i, call);
         return;
     }
+    if (self->is_asking) {
+        rqli_durable_write(i, call);
+        return;
+    }
     if (self->several) {
         rqli_call_init_series(call, RQLI_SCRIPT_ACQUIRE_SERIES, self->several->keys, self->count);
     } else {
@@ -106,7 +111,7 @@ static void write_calls(struct rqli_op *op, size_t i, struct rqli_call *call)
 
 /* ---- from step to step ---- */
 
-/* The same calls carry tries and withdrawals; is_leaving says which. */
+/* The same calls carry tries, withdrawals and the question about fsync. */
 static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
                        const struct rqli_reply *reply, const rql_error *fault)
 {
@@ -114,9 +119,11 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
 
     if (self->is_leaving) {
         rqli_leave_read(self, i, reply, fault);
+    } else if (reply && self->is_asking) {
+        rqli_durable_read(self, i, reply);
     } else if (reply) {
         rqli_acquire_read(self, answer, reply);
-    } else {
+    } else if (self->request.state == RQLI_REQUEST_TRYING) { /* of two questions each may fail */
         rqli_acquire_on_failed(self, fault);
     }
 }
@@ -139,6 +146,7 @@ static bool try_once(struct rqli_acquire *self)
     rql_error fault;
 
     self->tried_us = rqli_now_us();
+    rqli_durable_limit(self, self->tried_us);
     self->op.until_us = rqli_wait_until_us(self, self->tried_us);
     self->op.is_late = false;
     if (!self->several) {
@@ -148,32 +156,24 @@ static bool try_once(struct rqli_acquire *self)
         rqli_acquire_on_failed(self, &fault);
         return false;
     }
-    self->result->asked++;
-    self->op.n_calls = 1;
+    self->is_asking = rqli_durable_must_ask(self);
+    self->op.durability =
+        rqli_durability_is_wanted(&self->durability) && !self->is_asking ? &self->durability : NULL;
+    self->result->asked += !self->is_asking;
+    self->op.n_calls = self->is_asking ? RQLI_DURABLE_CALLS : 1;
     self->op.again_us = 0;
-    self->op.grace_us = rqli_client_grace_us(self->client);
+    self->op.grace_us = rqli_wait_grace_us(self);
     return true;
 }
 
 /* A hand-over that cannot be relied on, because this thread was kept from running for longer than
  * the lease lasts, or because the server has refused it by now. The transfer may still arrive
- * there, and would end whatever this request has been granted since: so the request goes on under
- * another nonce, in its place in the queue. */
+ * there, and would end whatever this request has been granted since. */
 static void refuse_hand_over(struct rqli_acquire *self)
 {
-    rql_lock *lock = self->locks[0];
-    rql_error fault;
-
     atomic_store(&self->waiter.handed->is_refused, true);
-    rqli_leave_in_background(self, lock);
-    rqli_wait_end(self);
-    self->has_refused = true;
-    if (!rqli_random_hex(lock->nonce)) {
-        (void)rqli_fail_nomem(&fault);
-        rqli_acquire_on_failed(self, &fault);
-    } else if (rqli_wait_begin(self, &fault)) {
-        rqli_acquire_on_failed(self, &fault);
-    } else {
+    rqli_acquire_begin_anew(self);
+    if (self->request.state == RQLI_REQUEST_QUEUED) {
         rqli_request_on_poll(&self->request);
     }
 }
@@ -187,13 +187,15 @@ static void take_hand_over(struct rqli_acquire *self)
     }
 }
 
-/* It brings the grant of one lock; for several it only asks to poll: their script takes all. */
+/* It brings the grant of one lock; for several it only asks to poll: their script takes all. So it
+ * does where the grant has to be safe, of which only the releaser's connection could tell: the poll
+ * claims it, and what is written over this connection is behind it. */
 static void take_push(struct rqli_acquire *self)
 {
     self->waiter.pushed = false;
     if (self->waiter.handed) {
         take_hand_over(self);
-    } else if (!self->several &&
+    } else if (!self->several && !rqli_durability_is_wanted(&self->durability) &&
                rqli_grant_by_push(self->locks[0], self->options, &self->waiter.push)) {
         rqli_request_on_granted(&self->request);
     } else {
@@ -283,6 +285,11 @@ static enum rqli_op_next next(struct rqli_op *op)
     if (self->loop) {
         self->waiter.sleeps = false;
     }
+    if (self->has_grant) {
+        rqli_durable_take_grant(self);
+    } else if (self->is_asking) {
+        rqli_durable_take_answer(self);
+    }
     if (op->is_cancelled) {
         rqli_request_on_cancelled(&self->request, false);
     }
@@ -292,22 +299,6 @@ static enum rqli_op_next next(struct rqli_op *op)
 }
 
 /* ---- from begin to end ---- */
-
-/* The script takes keys and nonces in the canonical order, so that two series over the same locks
- * never wait for each other in a circle. */
-static void init_several(struct rqli_acquire *self)
-{
-    struct rqli_acquire_several *several = self->several;
-    char *nonce = several->nonces;
-
-    for (size_t i = 0; i < self->count; i++) {
-        const rql_lock *lock = rqli_acquire_lock(self, i);
-
-        several->keys[i] = &lock->keys;
-        memcpy(nonce, lock->nonce, RQLI_HEX_SIZE);
-        nonce += RQLI_HEX_SIZE - 1;
-    }
-}
 
 /* Whom pushes for one of its nonces are for. */
 static void init_waiter(struct rqli_acquire *self)
@@ -323,6 +314,7 @@ static void init_waiter(struct rqli_acquire *self)
     self->waiter = (struct rqli_waiter){.acquirer = first->acquirer,
                                         .nonces = nonces,
                                         .n_nonces = self->count,
+                                        .keeps_conn = rqli_durability_is_wanted(&self->durability),
                                         .deadline_us = deadline_us(self)};
     if (!self->several) {
         self->waiter.lock_key = first->keys.lock;
@@ -344,11 +336,13 @@ void rqli_acquire_init(struct rqli_acquire *self)
     self->client = first->client;
     self->op.ops = &ops;
     self->op.waiter = &self->waiter;
+    self->durability = rqli_durability_of(options);
     rqli_request_init(&self->request, &limits);
     init_waiter(self);
-    if (self->several) {
-        init_several(self);
+    for (size_t i = 0; self->several && i < self->count; i++) {
+        self->several->keys[i] = &rqli_acquire_lock(self, i)->keys;
     }
+    rqli_acquire_init_nonces(self);
     *self->result = (struct rqli_acquire_result){.rank = -1, .tries = 1};
     /* Not waited for here, for a loop must not wait; rqli_acquire_run() does. */
     if (options->auto_extend) {
@@ -406,8 +400,11 @@ bool rqli_acquire_keep(struct rqli_acquire *self)
         lock->held_us = self->result->ended_us;
         lock->waited_us = self->result->waited_us;
         lock->tries = self->result->tries;
-        lock->is_lazy =
-            self->options->lazy_release && self->options->conflict_strategy == RQL_WAIT_FOR_LOCK;
+        lock->durability = self->options->durability_is_advice ? (struct rqli_durability){0}
+                                                               : rqli_durability_of(self->options);
+        lock->acks = self->op.acks;
+        lock->is_lazy = self->options->lazy_release && !self->waiter.keeps_conn &&
+                        self->options->conflict_strategy == RQL_WAIT_FOR_LOCK;
         lock->on_lost = self->options->on_lost;
         lock->user_data = self->options->user_data;
         status = rqli_leases_add(self->client->leases, lock, &fault);
@@ -437,7 +434,8 @@ rql_status rqli_acquire_run(struct rqli_acquire *self, rql_error *error)
     rql_error detail = {.status = RQL_OK};
 
     self->error = &detail;
-    self->waiter.conn = rqli_client_conn(self->client);
+    self->waiter.conn =
+        self->waiter.keeps_conn ? self->client->conns.durable : rqli_client_conn(self->client);
     if (self->options->auto_extend) {
         rqli_leases_prepare(self->client->leases, deadline_us(self));
     }

@@ -36,6 +36,14 @@ struct rqli_acquire_several {
     struct rqli_waiter_nonce waiting[RQL_SERIES_MAX];
 };
 
+/* What a server has said of fsync. */
+struct rqli_syncs {
+    bool has_command;
+    bool has_file; /* whose writes it speaks of */
+    bool always;
+    bool in_time; /* it answers when the disk has it, and not before */
+};
+
 struct rqli_acquire {
     struct rqli_op op; /* first */
     rql_client *client;
@@ -48,17 +56,21 @@ struct rqli_acquire {
     struct rqli_waiter waiter;
     struct rqli_waiter_nonce waiting; /* of one lock */
     struct rqli_acquire_result *result;
+    struct rqli_durability durability; /* of the grant */
 
     struct rqli_conn *conn;    /* on the thread of its caller: all its calls go over this one */
     struct rqli_op_task *task; /* on a loop; NULL: on the thread of its caller */
     struct rql_loop *loop;
     uint64_t watch; /* there: position in its stream of the check of Ruby's lock, or 0 */
 
-    rql_error *error;  /* room for the last fault; NULL: none yet, or no memory for it */
-    rql_status fault;  /* of the last try; RQL_OK: it was answered */
-    int64_t tried_us;  /* when the last try began */
-    bool has_refused;  /* a hand-over, which the server may know of yet */
-    bool had_grace;    /* a try failed after the deadline: leaving has only the rest */
+    rql_error *error; /* room for the last fault; NULL: none yet, or no memory for it */
+    rql_status fault; /* of the last try; RQL_OK: it was answered */
+    int64_t tried_us; /* when the last try began */
+    bool has_refused; /* a hand-over, which the server may know of yet */
+    bool had_grace;   /* a try failed after the deadline: leaving has only the rest */
+    bool is_asking;   /* the calls of this round ask whether the server answers fsync truly */
+    struct rqli_syncs syncs;
+    bool has_grant;    /* which counts as soon as it is as safe as it has to be */
     bool is_leaving;   /* the calls of this round withdraw */
     bool is_confirmed; /* all that have left so far were withdrawn */
     bool serves;       /* they only serve queues: the withdrawal is confirmed */
@@ -118,10 +130,17 @@ bool rqli_leave_next(struct rqli_acquire *self);
 /* Nobody waits for it: goes on until the server has confirmed, or the grant must have ended. */
 void rqli_leave_in_background(const struct rqli_acquire *self, const rql_lock *lock);
 
+/* Gives back what it was granted, and goes on under other nonces, in its place in the queue. */
+void rqli_acquire_begin_anew(struct rqli_acquire *self);
+/* For the script of several. */
+void rqli_acquire_init_nonces(struct rqli_acquire *self);
+
 /* What a try came to: its answer, or why there is none. */
 void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_exchange *exchange,
                        const struct rqli_reply *reply);
 void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault);
+/* A grant counts. */
+void rqli_acquire_on_granted(struct rqli_acquire *self);
 /* Keeps it for rqli_acquire_raise(). */
 void rqli_acquire_note_fault(struct rqli_acquire *self, const rql_error *fault);
 

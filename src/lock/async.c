@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "lock/client.h"
+#include "lock/durable.h"
 #include "lock/history.h"
 #include "lock/leases.h"
 #include "lock/lock.h"
@@ -110,7 +111,7 @@ void rqli_request_begin(rql_request *self)
     rqli_acquire_init(acquire);
     acquire->op.is_cancelled = self->shall_cancel;
     self->task.op = &acquire->op;
-    self->task.loop = &loop->op;
+    self->task.loop = rqli_durability_is_wanted(&acquire->durability) ? &loop->durable : &loop->op;
     self->task.done = on_done;
     if (!rqli_acquire_begin(acquire)) {
         on_over(self);
@@ -124,8 +125,8 @@ void rqli_request_begin(rql_request *self)
 
 /* Behind it in the same allocation: the metadata of its options, then the name. */
 struct single {
-    rql_request request; /* first */
-    struct rqli_op_call call;
+    rql_request request;                           /* first */
+    struct rqli_op_call calls[RQLI_DURABLE_CALLS]; /* in a round, at most */
     rql_lock_options options;
     rql_lock *lock;  /* NULL: not made, or given away */
     uint64_t number; /* of its acquirer; 0: the task that the caller has named */
@@ -172,7 +173,7 @@ static void begin(struct rqli_job *job)
     self->request.acquire.locks = &self->lock;
     self->request.acquire.count = 1;
     self->request.acquire.options = &self->options;
-    self->request.task.calls = &self->call;
+    self->request.task.calls = self->calls;
     self->request.finish = finish_single;
     rqli_request_begin(&self->request);
 }

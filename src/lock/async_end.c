@@ -220,6 +220,7 @@ struct extension {
     struct rqli_op_task task;
     struct rqli_op_call call;
     struct rqli_extend extend;
+    struct rqli_extension result;
     rql_lock *lock;
     rql_done done;
 };
@@ -244,15 +245,17 @@ static void on_extended(struct rqli_op_task *task)
     finish_extension(self, self->extend.op.status, &self->extend.error);
 }
 
-/* extend.ttl_ms has been there since the call; all else of it is filled in here. */
 static void begin_extension(struct rqli_job *job)
 {
     struct extension *self = (struct extension *)job;
     rql_error error;
 
-    self->task = (struct rqli_op_task){
-        .op = &self->extend.op, .loop = &job->loop->op, .done = on_extended, .calls = &self->call};
-    rqli_extend_init(&self->extend, &self->lock, 1, self->extend.ttl_ms);
+    rqli_extend_init(&self->extend, 1);
+    self->task = (struct rqli_op_task){.op = &self->extend.op,
+                                       .loop = self->extend.op.durability ? &job->loop->durable
+                                                                          : &job->loop->op,
+                                       .done = on_extended,
+                                       .calls = &self->call};
     if (!rqli_op_start(&self->task)) {
         finish_extension(self, rqli_fail_nomem(&error), &error);
     }
@@ -282,7 +285,8 @@ rql_status rql_extend_async(rql_loop *loop, rql_lock *lock, int64_t ttl_ms, cons
     if (self) {
         self->job.begin = begin_extension;
         self->lock = lock;
-        self->extend.ttl_ms = ttl_ms;
+        self->extend =
+            (struct rqli_extend){.locks = &self->lock, .each = &self->result, .ttl_ms = ttl_ms};
         self->done = done ? *done : (rql_done){NULL, NULL};
     }
     return rqli_loop_start(loop, (struct rqli_job *)self, error);

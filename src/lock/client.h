@@ -49,10 +49,11 @@ struct rql_client {
     struct rqli_hosts *hosts;                /* the threads that the swarm vouches for */
     struct rql_swarm *swarm;                 /* of auto_swarm, or NULL */
     struct rql_swarm *_Atomic running_swarm; /* that or the caller's; not freed yet */
-    bool is_member;                          /* fork was joined */
-    atomic_bool was_connected;               /* by a thread */
-    _Atomic int64_t round_trip_us;           /* to the server and back, of late; 0: not known */
-    _Atomic uint64_t n_acquirers;            /* requests that are acquirers of their own */
+    _Atomic uint64_t syncs_truly;  /* the server of the era that is known to answer fsync truly */
+    bool is_member;                /* fork was joined */
+    atomic_bool was_connected;     /* by a thread */
+    _Atomic int64_t round_trip_us; /* to the server and back, of late; 0: not known */
+    _Atomic uint64_t n_acquirers;  /* requests that are acquirers of their own */
 
     struct {
         pthread_mutex_t mutex;

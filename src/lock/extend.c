@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/client.h"
+#include "lock/durable.h"
 #include "lock/history.h"
 #include "lock/leases.h"
 #include "lock/transfer.h"
@@ -44,47 +45,74 @@ static void notify_extended(const rql_lock *lock, int64_t ttl_ms)
     rqli_observe(RQLI_ON_EXTENDED, &lock->subject, &figures);
 }
 
-/* {1, now_us, left_ms} or {0, now_us}. The lease counts from the sending of the call, and may have
- * ended while the reply was on its way: then it stays so, whatever the server has granted. */
-static rql_status understand(const struct rqli_extend *self, rql_lock *lock,
-                             const struct rqli_exchange *answer, const struct rqli_reply *reply,
-                             rql_error *fault)
+/* The first fault counts; else that one had ended. */
+static void note(struct rqli_extend *self, rql_status status, const rql_error *fault)
 {
-    struct rqli_leases *leases = lock->client->leases;
+    if (self->op.status >= 0 && status != RQL_OK) {
+        self->op.status = status;
+        if (status < 0) {
+            self->error = *fault;
+        }
+    }
+}
+
+/* {1, now_us, left_ms} or {0, now_us}. */
+static rql_status understand(struct rqli_extend *self, size_t i, const struct rqli_exchange *answer,
+                             const struct rqli_reply *reply, rql_error *fault)
+{
+    rql_lock *lock = self->locks[i];
     struct rqli_outcome outcome;
 
     if (!rqli_outcome_read(reply, &outcome)) {
         return rqli_exchange_fault(answer, reply, "extend", lock->keys.lock.data, fault);
     }
     if (outcome.what != 1) {
-        rqli_leases_on_gone(leases, lock);
+        rqli_leases_on_gone(lock->client->leases, lock);
         return RQL_NOT_HELD;
     }
-    if (!rqli_leases_on_extended(leases, lock, answer->sent_us, outcome.third)) {
-        return RQL_NOT_HELD;
-    }
-    notify_extended(lock, self->ttl_ms);
+    self->each[i] = (struct rqli_extension){answer->sent_us, outcome.third};
     return RQL_OK;
 }
 
-/* The operation's status is the first fault; else that one had ended. */
 static void read_extend(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
                         const struct rqli_reply *reply, const rql_error *fault)
 {
     struct rqli_extend *self = (struct rqli_extend *)op;
     rql_error found;
-    rql_status status;
 
     if (reply) {
-        status = understand(self, self->locks[i], answer, reply, &found);
+        note(self, understand(self, i, answer, reply, &found), &found);
     } else {
-        found = *fault;
-        status = fault->status;
+        note(self, fault->status, fault);
     }
-    if (op->status >= 0 && status != RQL_OK) {
-        op->status = status;
-        if (status < 0) {
-            self->error = found;
+}
+
+/* What the server has extended counts if it is as safe as it has to be. The lease counts from the
+ * sending of the call, and may have ended while the reply was on its way: then it stays so,
+ * whatever the server has granted. */
+static void take(struct rqli_extend *self, size_t i)
+{
+    const struct rqli_extension *extension = &self->each[i];
+    rql_lock *lock = self->locks[i];
+    rql_error fault;
+    rql_status status = rqli_durable_check(&lock->durability, &self->op.acks, lock->name,
+                                           "the deadline is as it was", &fault);
+
+    if (status) {
+        note(self, status, &fault);
+    } else if (rqli_leases_on_extended(lock->client->leases, lock, extension->sent_us,
+                                       extension->left_ms)) {
+        notify_extended(lock, self->ttl_ms);
+    } else {
+        note(self, RQL_NOT_HELD, NULL);
+    }
+}
+
+static void take_all(struct rqli_extend *self)
+{
+    for (size_t i = 0; i < self->op.n_calls; i++) {
+        if (self->each[i].left_ms > 0) {
+            take(self, i);
         }
     }
 }
@@ -110,6 +138,7 @@ static enum rqli_op_next next(struct rqli_op *op)
     struct rqli_extend *self = (struct rqli_extend *)op;
 
     if (self->has_asked) {
+        take_all(self);
         return RQLI_OP_OVER;
     }
     if (must_wait(self)) {
@@ -125,33 +154,40 @@ static enum rqli_op_next next(struct rqli_op *op)
 }
 
 /* gives_back: on a loop a lease must not run out behind a crowd that asks for locks. */
-void rqli_extend_init(struct rqli_extend *self, rql_lock *const *locks, size_t count,
-                      int64_t ttl_ms)
+void rqli_extend_init(struct rqli_extend *self, size_t count)
 {
     static const struct rqli_op_ops ops = {
         .write = write_extend, .read = read_extend, .next = next};
-    const rql_client *client = locks[0]->client;
+    const rql_client *client = self->locks[0]->client;
+    const struct rqli_durability *durability = &self->locks[0]->durability;
+    bool is_durable = rqli_durability_is_wanted(durability);
+    int64_t more_us = is_durable ? rqli_conn_longest_us(durability) : 0;
 
     self->op = (struct rqli_op){
         .ops = &ops,
         .n_calls = count,
-        .until_us = rqli_client_budget_us(client, rqli_now_us()),
-        .grace_us = rqli_client_grace_us(client),
+        .until_us = rqli_client_budget_us(client, rqli_now_us()) + more_us,
+        .grace_us = rqli_client_grace_us(client) + more_us,
+        .durability = is_durable ? durability : NULL,
         .gives_back = true,
     };
-    self->locks = locks;
-    self->ttl_ms = ttl_ms;
     self->has_asked = false;
+    for (size_t i = 0; i < count; i++) {
+        self->each[i].left_ms = 0;
+    }
 }
 
-/* The locks are of one client, and at least one. */
+/* The locks are of one client, and at least one; those of a series ask for the same. */
 rql_status rqli_extend(rql_lock *const *locks, size_t count, int64_t ttl_ms, rql_error *error)
 {
-    struct rqli_extend self;
+    struct rqli_extension each[RQL_SERIES_MAX];
+    struct rqli_extend self = {.locks = locks, .each = each, .ttl_ms = ttl_ms};
+    rql_client *client = locks[0]->client;
     rql_status status;
 
-    rqli_extend_init(&self, locks, count, ttl_ms);
-    status = rqli_op_run(&self.op, rqli_client_conn(locks[0]->client), NULL);
+    rqli_extend_init(&self, count);
+    status = rqli_op_run(
+        &self.op, self.op.durability ? client->conns.durable : rqli_client_conn(client), NULL);
     if (status < 0 && error) {
         *error = self.error;
     }

@@ -236,6 +236,15 @@ static void on_granted(struct rqli_acquire *self, const struct rqli_exchange *ex
     if (answer->was_restored && self->result->rank >= 0) {
         rqli_wait_hint_others(self);
     }
+    if (self->op.durability) {
+        self->has_grant = true; /* it counts when it is as safe as it has to be */
+    } else {
+        rqli_acquire_on_granted(self);
+    }
+}
+
+void rqli_acquire_on_granted(struct rqli_acquire *self)
+{
     if (self->op.is_cancelled) { /* it is not taken: leaving gives it back */
         rqli_request_on_again(&self->request, rqli_now_us());
     } else {

@@ -29,15 +29,11 @@ void rqli_history_tell_news(rql_client *client)
     rqli_leases_doubt(client->leases);
 }
 
-/* All of them are asked: each that has ended is closed by that. */
 bool rqli_history_sees_end(rql_client *client)
 {
     bool has_ended = rqli_conn_end_if_ended(client->leases->conn);
 
-    for (unsigned i = 0; i < client->conns.limit; i++) {
-        has_ended |= rqli_conn_end_if_ended(client->conns.each[i]);
-    }
-    return has_ended;
+    return rqli_conns_see_end(&client->conns) || has_ended;
 }
 
 rql_status rqli_history_check_ttl(const rql_client *client, int64_t ttl_ms, rql_error *error)

@@ -69,6 +69,7 @@ static void unlist(struct rqli_leases *self, rql_lock *lock)
     }
     rqli_lease_table_remove(&self->shared.table, lock);
     forget(&self->shared.batch, lock);
+    forget(&self->shared.durable.batch, lock);
 }
 
 void rqli_leases_free_adopted(struct rqli_leases *self, rql_lock *lock)
@@ -103,6 +104,7 @@ struct rqli_leases *rqli_leases_free(struct rqli_leases *self)
         }
         lock = next;
     }
+    rqli_exchange_give(self->shared.durable.exchange);
     rqli_withdrawals_fini(&self->shared.withdrawals);
     rqli_lease_table_fini(&self->shared.table);
     rqli_conn_free(self->conn);

@@ -62,6 +62,14 @@ struct rqli_renewals {
     } item[RQLI_RENEWALS_MAX];
 };
 
+/* Those of locks that ask for more than the server's word. They are not waited for, but looked at
+ * now and then: replicas that are gone delay nothing else. */
+struct rqli_durable_renewals {
+    struct rqli_renewals batch;
+    struct rqli_durability wanted;  /* by any of them */
+    struct rqli_exchange *exchange; /* under way, or NULL */
+};
+
 struct rqli_leases {
     struct rqli_worker worker; /* first; started under the mutex */
     rql_client *client;
@@ -77,6 +85,7 @@ struct rqli_leases {
         const rql_lock *in_callback; /* whose on_lost runs, or NULL */
         struct rqli_lease_table table;
         struct rqli_renewals batch; /* under way */
+        struct rqli_durable_renewals durable;
         struct rqli_withdrawals withdrawals;
         rql_lock *unsettled; /* released, and not confirmed; the oldest first, by kept.next */
         rql_lock *unsettled_last;

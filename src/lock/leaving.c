@@ -1,8 +1,13 @@
 #include "base/clock.h"
+#include "base/error.h"
+#include "base/random.h"
 #include "lock/acquisition.h"
 #include "lock/client.h"
 #include "lock/leases.h"
+#include "lock/wait.h"
 #include "lock/withdraw.h"
+
+#include <string.h>
 
 /*
  * An acquisition that is given up leaves its queues: one call for each lock, answered before the
@@ -97,6 +102,7 @@ bool rqli_leave_next(struct rqli_acquire *self)
         self->is_leaving = true;
         self->is_confirmed = true;
         self->op.gives_back = true;
+        self->op.durability = NULL;
         self->op.until_us = leave_until_us(self, now_us);
         send_leaving(self, UINT64_MAX >> (RQL_SERIES_MAX - self->count));
         return true;
@@ -114,4 +120,39 @@ bool rqli_leave_next(struct rqli_acquire *self)
     }
     rqli_request_on_left(&self->request, self->is_confirmed);
     return false;
+}
+
+/* ---- beginning anew ---- */
+
+/* The script takes them in the canonical order, as it takes the keys: so two series over the same
+ * locks never wait for each other in a circle. */
+void rqli_acquire_init_nonces(struct rqli_acquire *self)
+{
+    char *nonce = self->several ? self->several->nonces : NULL;
+
+    for (size_t i = 0; nonce && i < self->count; i++) {
+        memcpy(nonce, rqli_acquire_lock(self, i)->nonce, RQLI_HEX_SIZE);
+        nonce += RQLI_HEX_SIZE - 1;
+    }
+}
+
+/* Under other nonces, because the withdrawal may come after what it is granted next. */
+void rqli_acquire_begin_anew(struct rqli_acquire *self)
+{
+    rql_error fault = {0};
+
+    for (size_t i = 0; i < self->count; i++) {
+        rqli_leave_in_background(self, self->locks[i]);
+    }
+    rqli_wait_end(self);
+    self->has_refused = true;
+    for (size_t i = 0; !fault.status && i < self->count; i++) {
+        if (!rqli_random_hex(self->locks[i]->nonce)) {
+            (void)rqli_fail_nomem(&fault);
+        }
+    }
+    rqli_acquire_init_nonces(self);
+    if (fault.status || rqli_wait_begin(self, &fault)) {
+        rqli_acquire_on_failed(self, &fault);
+    }
 }

@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "base/timers.h"
 #include "lock/lease.h"
+#include "net/durability.h"
 #include "observe/observe.h"
 #include "wire/command.h"
 
@@ -38,12 +39,15 @@ struct rql_lock {
     bool handed_over;
     const void *carrier; /* the connection over which it was granted; NULL: one of several */
     uint64_t generation; /* and which one in a row that was */
-    struct rqli_transfer *transfer; /* by which it was handed over inside the client, or NULL */
-    int n_chained;                  /* how often in a row; 0: by the server */
-    int64_t chain_us;               /* begin of those */
-    bool is_lazy;                   /* its release need not wait for its answer */
-    bool is_released;               /* and has not: the handle is the leases' */
-    struct rqli_exchange *release;  /* that; NULL: it has brought nothing, and is repeated */
+    struct rqli_transfer *transfer;    /* by which it was handed over inside the client, or NULL */
+    int n_chained;                     /* how often in a row; 0: by the server */
+    int64_t chain_us;                  /* begin of those */
+    struct rqli_durability durability; /* of its renewals and extensions; nothing: as the server
+                                          does */
+    struct rqli_acks acks;             /* of its grant */
+    bool is_lazy;                      /* its release need not wait for its answer */
+    bool is_released;                  /* and has not: the handle is the leases' */
+    struct rqli_exchange *release;     /* that; NULL: it has brought nothing, and is repeated */
     int64_t released_us;
     bool may_have_ended; /* a call for that got no reply */
     bool is_repeated;

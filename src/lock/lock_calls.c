@@ -284,5 +284,7 @@ rql_lock_facts rql_lock_describe(const rql_lock *lock)
         .waited_us = lock->waited_us,
         .tries = lock->tries,
         .handed_over = lock->handed_over,
+        .fsynced = lock->acks.is_synced,
+        .replicas_acked = (int)lock->acks.replicas,
     };
 }

@@ -177,23 +177,33 @@ static void on_call(uv_async_t *call)
     }
 }
 
-/* What each connection is opened for, and anew when it was lost: calls that stand in line; requests
- * that wait. */
-static bool wants_conn(const rql_loop *loop)
-{
-    return rqli_op_loop_has_queued(&loop->op);
-}
-
+/* What the subscriber is opened for, and anew when it was lost: requests that wait. The others are
+ * for calls that stand in line. */
 static bool wants_pushes(const rql_loop *loop)
 {
     return loop->wants_pushes && rqli_push_loop_has_waiters(&loop->pushes);
+}
+
+static void tend(struct rqli_op_loop *self, int64_t now_us)
+{
+    rqli_conn_loop_tend(self->conn, now_us, rqli_op_loop_has_queued(self));
+}
+
+/* One by one: what fires may set or take out the others. */
+static void fire_due(struct rqli_op_loop *self, int64_t now_us)
+{
+    struct rqli_due *due = rqli_timers_take_due(&self->timers, now_us);
+
+    while (due) {
+        due->fire(due);
+        due = rqli_timers_take_due(&self->timers, now_us);
+    }
 }
 
 /* All that has a time: deadlines, pauses, back-off, silence of a connection. */
 static void on_timer(uv_timer_t *timer)
 {
     rql_loop *loop = timer->data;
-    struct rqli_due *due;
     int64_t now_us;
 
     loop->timer_us = RQLI_NEVER_US;
@@ -202,27 +212,30 @@ static void on_timer(uv_timer_t *timer)
     }
     /* What has come is taken first: it may be the loop that was held up. */
     rqli_conn_loop_read(loop->op.conn);
+    rqli_conn_loop_read(loop->durable.conn);
     rqli_conn_loop_read(loop->pushes.conn);
     now_us = rqli_now_us();
-    rqli_conn_loop_tend(loop->op.conn, now_us, wants_conn(loop));
+    tend(&loop->op, now_us);
+    tend(&loop->durable, now_us);
     rqli_conn_loop_tend(loop->pushes.conn, now_us, wants_pushes(loop));
-    /* One by one: what fires may set or take out the others. */
-    due = rqli_timers_take_due(&loop->op.timers, now_us);
-    while (due) {
-        due->fire(due);
-        due = rqli_timers_take_due(&loop->op.timers, now_us);
-    }
+    fire_due(&loop->op, now_us);
+    fire_due(&loop->durable, now_us);
+}
+
+static int64_t due_us(const struct rqli_op_loop *self)
+{
+    return rqli_earlier(rqli_timers_first_us(&self->timers),
+                        rqli_conn_loop_due_us(self->conn, rqli_op_loop_has_queued(self)));
 }
 
 /* libuv counts milliseconds: rounded up, so that the timer never fires before its time. Setting the
  * same time again is left out, it is the usual case. */
 static void set_timer(rql_loop *loop)
 {
-    int64_t at_us = rqli_earlier(rqli_timers_first_us(&loop->op.timers),
-                                 rqli_conn_loop_due_us(loop->pushes.conn, wants_pushes(loop)));
+    int64_t at_us = rqli_earlier(due_us(&loop->op), due_us(&loop->durable));
     int64_t left_us;
 
-    at_us = rqli_earlier(at_us, rqli_conn_loop_due_us(loop->op.conn, wants_conn(loop)));
+    at_us = rqli_earlier(at_us, rqli_conn_loop_due_us(loop->pushes.conn, wants_pushes(loop)));
     if (at_us == loop->timer_us) {
         return;
     }
@@ -248,14 +261,21 @@ static bool has_posts(rql_loop *loop)
 }
 
 /* Its connection may have been the only one of the client. */
-static void see_end(rql_loop *loop)
+static void see_end(const rql_loop *loop, struct rqli_op_loop *self)
 {
-    bool is_up = rqli_conn_loop_is_up(loop->op.conn);
+    bool is_up = rqli_conn_loop_is_up(self->conn);
 
-    if (loop->was_up && !is_up) {
+    if (self->was_up && !is_up) {
         rqli_leases_on_cut(loop->client->leases);
     }
-    loop->was_up = is_up;
+    self->was_up = is_up;
+}
+
+static void write_out(const rql_loop *loop, struct rqli_op_loop *self)
+{
+    rqli_op_loop_write(self);
+    rqli_conn_loop_write(self->conn);
+    see_end(loop, self);
 }
 
 /* Once in each round, before the loop sleeps: one write for all that was said in it. */
@@ -266,9 +286,8 @@ static void on_round(uv_prepare_t *round)
     if (is_foreign(loop)) {
         return;
     }
-    rqli_op_loop_write(&loop->op);
-    rqli_conn_loop_write(loop->op.conn);
-    see_end(loop);
+    write_out(loop, &loop->op);
+    write_out(loop, &loop->durable);
     /* What was posted before the loop was shut may be a job that has not begun. */
     if (loop->is_closing && !has_jobs(loop) && !has_posts(loop)) {
         rqli_loop_fold(loop);

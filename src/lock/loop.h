@@ -41,15 +41,13 @@ struct rql_loop {
     uv_async_t call;
     uv_prepare_t round;
     uv_timer_t timer;
-    struct rqli_conn_loop_listener conn_listener;
-    struct rqli_op_loop op; /* what its operations share */
+    struct rqli_op_loop op; /* its operations */
+    struct rqli_op_loop
+        durable; /* those that ask for more than the server's word, which may take */
     struct rqli_push_loop pushes;
-    struct rqli_ring jobs;  /* under way */
-    uint64_t tracking_conn; /* generations that CLIENT TRACKING was set up for */
-    uint64_t tracking_pushes;
+    struct rqli_ring jobs;           /* under way */
     _Atomic uint64_t knows_transfer; /* as in a client */
     int64_t timer_us;                /* it is set to */
-    bool was_up;                     /* its connection for commands, in the last round */
     bool wants_pushes;
     bool is_held_open;     /* the uv loop, by us */
     bool is_closing;       /* it ends when no job is under way */

@@ -17,12 +17,18 @@
  * a thread of our own runs a loop, and closing waits for its end.
  */
 
+static void op_loop_fini(struct rqli_op_loop *self)
+{
+    rqli_conn_loop_free(self->conn);
+    rqli_timers_fini(&self->timers);
+}
+
 /* No handle is open any more, or none was made yet. What is still zero is skipped. */
 static void loop_free(rql_loop *loop)
 {
-    rqli_conn_loop_free(loop->op.conn);
+    op_loop_fini(&loop->op);
+    op_loop_fini(&loop->durable);
     rqli_push_loop_fini(&loop->pushes);
-    rqli_timers_fini(&loop->op.timers);
     (void)pthread_mutex_destroy(&loop->shared.mutex);
     free(loop);
 }
@@ -54,7 +60,7 @@ static void on_handle_closed(uv_handle_t *handle)
     }
 }
 
-/* First the two connections, then the handles of the loop itself: what a connection still reports
+/* First the connections, then the handles of the loop itself: what a connection still reports
  * needs them. */
 static void on_connection_closed(void *data)
 {
@@ -75,9 +81,10 @@ void rqli_loop_fold(rql_loop *loop)
         return;
     }
     /* Before the first is closed: one that is down calls back at once. */
-    loop->n_parts = 2;
+    loop->n_parts = 3;
     rqli_loop_hold_open(loop, true);
     rqli_conn_loop_close(loop->op.conn, on_connection_closed, loop);
+    rqli_conn_loop_close(loop->durable.conn, on_connection_closed, loop);
     rqli_conn_loop_close(loop->pushes.conn, on_connection_closed, loop);
 }
 
@@ -138,18 +145,27 @@ static bool start_thread(rql_loop *loop)
 
 /* Connected, or not. The calls in line fail at once then: each operation decides whether it tries
  * again. */
-static void on_conn_opened(void *self, const struct rqli_clock_reading *reading,
-                           const rql_error *fault)
+static void opened(rql_loop *loop, struct rqli_op_loop *self,
+                   const struct rqli_clock_reading *reading, const rql_error *fault)
 {
-    rql_loop *loop = self;
-
-    if (rqli_conn_loop_is_up(loop->op.conn)) {
+    if (rqli_conn_loop_is_up(self->conn)) {
         rqli_server_clock_learn(loop->client, reading);
         rqli_history_look(loop->client);
         atomic_store_explicit(&loop->client->was_connected, true, memory_order_relaxed);
     } else {
-        rqli_op_loop_fail(&loop->op, fault);
+        rqli_op_loop_fail(self, fault);
     }
+}
+
+static void on_opened(void *loop, const struct rqli_clock_reading *reading, const rql_error *fault)
+{
+    opened(loop, &((rql_loop *)loop)->op, reading, fault);
+}
+
+static void on_durable_opened(void *loop, const struct rqli_clock_reading *reading,
+                              const rql_error *fault)
+{
+    opened(loop, &((rql_loop *)loop)->durable, reading, fault);
 }
 
 /* In a fork child: the parent's sockets are closed without a word to the server, and no handle is
@@ -159,22 +175,29 @@ static void abandon(void *self)
     rql_loop *loop = self;
 
     rqli_conn_loop_abandon(loop->op.conn);
+    rqli_conn_loop_abandon(loop->durable.conn);
     rqli_conn_loop_abandon(loop->pushes.conn);
 }
 
-/* Without memory for one of them the other is freed with the loop. */
+static bool make_conn(const rql_loop *loop, struct rqli_op_loop *self)
+{
+    self->conn = rqli_conn_loop_new(loop->uv, &loop->client->endpoint, &self->listener);
+    return self->conn != NULL;
+}
+
+/* Without memory for one of them the others are freed with the loop. */
 static bool make_parts(rql_loop *loop)
 {
-    const struct rqli_endpoint *endpoint = &loop->client->endpoint;
-    bool has_pushes = rqli_push_loop_init(&loop->pushes, loop->uv, endpoint, rqli_loop_rouse);
-
+    if (!rqli_push_loop_init(&loop->pushes, loop->uv, &loop->client->endpoint, rqli_loop_rouse)) {
+        return false;
+    }
     loop->pushes.on_read = rqli_loop_on_read;
     loop->pushes.owner = loop;
-    loop->conn_listener = (struct rqli_conn_loop_listener){on_conn_opened, NULL, loop};
-    loop->op.conn = rqli_conn_loop_new(loop->uv, endpoint, &loop->conn_listener);
+    loop->op.listener = (struct rqli_conn_loop_listener){on_opened, NULL, loop};
+    loop->durable.listener = (struct rqli_conn_loop_listener){on_durable_opened, NULL, loop};
     /* Part of the loop, so that closing never lacks memory. */
     loop->closing.take = begin_closing;
-    return loop->op.conn && has_pushes;
+    return make_conn(loop, &loop->op) && make_conn(loop, &loop->durable);
 }
 
 /* From here on it ends by being closed. */

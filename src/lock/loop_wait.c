@@ -22,7 +22,7 @@ void rqli_loop_end_wait(struct rqli_acquire *acquire)
         leader = rqli_waiters_leave(&loop->pushes.subscription.waiters, &acquire->waiter);
     }
     if (acquire->watch) {
-        rqli_conn_loop_orphan(loop->op.conn, acquire->watch);
+        rqli_conn_loop_orphan(acquire->task->loop->conn, acquire->watch);
     }
     if (leader) {
         input = rqli_wait_input(rqli_acquire_of(leader));
@@ -63,11 +63,12 @@ static void on_asked(void *owner, const struct rqli_exchange *answer, rql_status
 static void watch_ruby(struct rqli_acquire *acquire)
 {
     rql_loop *loop = acquire->loop;
-    struct rqli_conn_loop *conn = loop->op.conn;
+    struct rqli_op_loop *calls = acquire->task->loop;
+    struct rqli_conn_loop *conn = calls->conn;
     struct rqli_push_view around = rqli_push_loop_view(&loop->pushes, &acquire->waiter);
     uint64_t generation = rqli_conn_loop_generation(conn);
     bool is_set_up =
-        loop->tracking_conn == generation && loop->tracking_pushes == around.generation;
+        calls->tracking_conn == generation && calls->tracking_pushes == around.generation;
 
     if (acquire->waiter.watches && rqli_wait_is_armed(acquire, generation)) {
         return;
@@ -82,8 +83,8 @@ static void watch_ruby(struct rqli_acquire *acquire)
     rqli_tracking_write(rqli_conn_loop_out(conn), acquire->watched,
                         is_set_up ? 0 : around.client_id);
     if (!is_set_up) {
-        loop->tracking_conn = generation;
-        loop->tracking_pushes = around.generation;
+        calls->tracking_conn = generation;
+        calls->tracking_pushes = around.generation;
         (void)rqli_conn_loop_expect(conn, NULL, NULL);
     }
     (void)rqli_conn_loop_expect(conn, NULL, NULL);
@@ -101,11 +102,11 @@ static void on_pinged(void *owner, const struct rqli_exchange *answer, rql_statu
     }
 }
 
-static void ping_subscription(rql_loop *loop)
+static void ping_subscription(rql_loop *loop, struct rqli_conn_loop *conn)
 {
-    if (rqli_conn_loop_has_room(loop->op.conn) && rqli_push_loop_wants_ping(&loop->pushes)) {
-        rqli_push_ping(rqli_conn_loop_out(loop->op.conn), loop->client->endpoint.identity);
-        (void)rqli_conn_loop_expect(loop->op.conn, on_pinged, loop);
+    if (rqli_conn_loop_has_room(conn) && rqli_push_loop_wants_ping(&loop->pushes)) {
+        rqli_push_ping(rqli_conn_loop_out(conn), loop->client->endpoint.identity);
+        (void)rqli_conn_loop_expect(conn, on_pinged, loop);
     }
 }
 
@@ -114,7 +115,7 @@ void rqli_loop_attend(struct rqli_acquire *acquire)
     rql_loop *loop = acquire->loop;
 
     rqli_loop_listen(loop);
-    ping_subscription(loop);
+    ping_subscription(loop, acquire->task->loop->conn);
     if (acquire->watched.data) {
         watch_ruby(acquire);
     }

@@ -18,6 +18,9 @@
  * have to wake it. Shorter than the time after which a hand-over is claimed. */
 enum { IDLE_LOOK_US = 150000 };
 
+/* What the renewals of durable leases delay others at most: less than any margin of a lease. */
+enum { DURABLE_LOOK_US = 2000 };
+
 void rqli_leases_note(struct rqli_leases *self, enum rqli_trace_what what, int64_t value)
 {
     struct rqli_trace *ring = &self->shared.trace;
@@ -54,12 +57,34 @@ static bool wants_renewal(const rql_lock *lock, int64_t now_us, int64_t *ttl_ms_
            rqli_lease_wants_renewal(lease, now_us, ttl_ms_out);
 }
 
-/* Up to 64 in one round trip. What is gone is left to report_losses(), which comes next. */
-static void collect(struct rqli_renewals *self, struct rqli_lease_table *table, int64_t now_us)
+static void add(struct rqli_renewals *self, rql_lock *lock, int64_t ttl_ms)
 {
-    self->count = 0;
-    while (self->count < RQLI_RENEWALS_MAX) {
-        rql_lock *lock = rqli_lease_table_take_renewal(table, now_us);
+    self->item[self->count].lock = lock;
+    self->item[self->count++].ttl_ms = ttl_ms;
+}
+
+/* Beside one that is under way none is sent: it would wait for that at the server. */
+static void add_durable(struct rqli_leases *self, rql_lock *lock, int64_t ttl_ms, int64_t now_us)
+{
+    struct rqli_durable_renewals *durable = &self->shared.durable;
+
+    if (!durable->exchange && durable->batch.count < RQLI_RENEWALS_MAX) {
+        rqli_durability_join(&durable->wanted, &lock->durability);
+        add(&durable->batch, lock, ttl_ms);
+    } else {
+        rqli_lease_on_setback(&lock->kept.lease, now_us);
+        rqli_lease_table_update(&self->shared.table, lock);
+    }
+}
+
+/* Up to 64 in one round trip. What is gone is left to report_losses(), which comes next. */
+static void collect(struct rqli_leases *self, int64_t now_us)
+{
+    struct rqli_renewals *batch = &self->shared.batch;
+
+    batch->count = 0;
+    while (batch->count < RQLI_RENEWALS_MAX) {
+        rql_lock *lock = rqli_lease_table_take_renewal(&self->shared.table, now_us);
         int64_t ttl_ms;
 
         if (!lock) {
@@ -68,11 +93,12 @@ static void collect(struct rqli_renewals *self, struct rqli_lease_table *table, 
         if (rqli_lease_state(&lock->kept.lease, now_us) == RQL_GONE) {
             continue; /* to be reported as lost */
         }
-        if (wants_renewal(lock, now_us, &ttl_ms)) {
-            self->item[self->count].lock = lock;
-            self->item[self->count++].ttl_ms = ttl_ms;
-        } else {
+        if (!wants_renewal(lock, now_us, &ttl_ms)) {
             rqli_lease_stop_renewal(&lock->kept.lease);
+        } else if (rqli_durability_is_wanted(&lock->durability)) {
+            add_durable(self, lock, ttl_ms, now_us);
+        } else {
+            add(batch, lock, ttl_ms);
         }
     }
 }
@@ -94,14 +120,16 @@ static void write_calls(struct rqli_renewals *self, struct rqli_command *command
     }
 }
 
-/* A reply that makes no sense is a setback: the next attempt may be understood. */
+/* A reply that makes no sense is a setback, and one that is not as safe as it has to be: the next
+ * attempt may be understood. */
 static void apply(rql_lock *lock, const struct rqli_exchange *exchange,
                   const struct rqli_reply *reply, int64_t now_us)
 {
     struct rqli_lease *lease = &lock->kept.lease;
+    bool is_safe = rqli_durability_is_met(&lock->durability, &exchange->acks);
     struct rqli_outcome outcome;
 
-    if (!rqli_outcome_read(reply, &outcome)) {
+    if (!rqli_outcome_read(reply, &outcome) || (outcome.what == 1 && !is_safe)) {
         rqli_lease_on_setback(lease, now_us);
     } else if (outcome.what == 1 && !lock->kept.is_adopted) {
         rqli_lease_on_extended(lease, exchange->sent_us, outcome.third);
@@ -187,6 +215,9 @@ static int64_t plan(struct rqli_leases *self)
     due_us = rqli_earlier(due_us, rqli_lease_table_renewal_us(&self->shared.table));
     due_us = rqli_earlier(due_us, rqli_lease_table_loss_us(&self->shared.table));
     due_us = rqli_earlier(due_us, rqli_leases_unsettled_us(self));
+    if (self->shared.durable.exchange) {
+        due_us = 0; /* each look waits for the answer, for a while */
+    }
     if (rqli_lease_table_loss_us(&self->shared.table) != RQLI_NEVER_US) {
         due_us = rqli_earlier(due_us, rqli_now_us() + RQLI_SERVER_LOOK_US);
     }
@@ -207,6 +238,12 @@ int64_t rqli_leases_budget_us(struct rqli_leases *self)
         until_us = rqli_earlier(until_us, self->shared.stop_us);
     }
     return rqli_earlier(until_us, rqli_lease_table_loss_us(&self->shared.table));
+}
+
+static bool knows_no_script(const struct rqli_exchange *exchange)
+{
+    return exchange->reply->type == RQLI_REPLY_ERROR &&
+           rqli_reply_says(exchange->reply, "NOSCRIPT");
 }
 
 /* Released while the server is asked. */
@@ -235,20 +272,97 @@ static void renew_some(struct rqli_leases *self)
     struct rqli_renewals *batch = &self->shared.batch;
     struct rqli_lease_table *table = &self->shared.table;
 
-    collect(batch, table, rqli_now_us());
+    collect(self, rqli_now_us());
     while (batch->count > 0) {
         struct rqli_exchange *exchange = rqli_exchange_take(self->conn);
         rql_status status = exchange ? exchange_batch(self, exchange, false) : RQL_E_NOMEM;
 
-        if (!status && exchange->reply->type == RQLI_REPLY_ERROR &&
-            rqli_reply_says(exchange->reply, "NOSCRIPT")) {
+        if (!status && knows_no_script(exchange)) {
             status = exchange_batch(self, exchange, true);
         }
         rqli_leases_note(self, RQLI_TRACE_RENEWED, status);
         apply_all(batch, table, status ? NULL : exchange, rqli_now_us());
         rqli_exchange_give(exchange);
         report_losses(self);
-        collect(batch, table, rqli_now_us());
+        collect(self, rqli_now_us());
+    }
+}
+
+/* Released while it connects, which is all that is waited for. */
+static rql_status send_durable(struct rqli_leases *self, bool with_text)
+{
+    struct rqli_durable_renewals *durable = &self->shared.durable;
+    struct rqli_conn *conn = self->client->conns.durable;
+    int64_t until_us = rqli_leases_budget_us(self);
+    rql_status status;
+
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    status = rqli_conn_connect(conn, until_us, NULL);
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (!durable->exchange) {
+        durable->exchange = rqli_exchange_take(conn);
+    }
+    if (status || !durable->exchange) {
+        return status ? status : RQL_E_NOMEM;
+    }
+    rqli_command_reset(&durable->exchange->command);
+    write_calls(&durable->batch, &durable->exchange->command, with_text);
+    if (durable->exchange->command.n_commands == 0) {
+        return RQL_E_IO;
+    }
+    durable->exchange->durability = &durable->wanted;
+    rqli_leases_note(self, RQLI_TRACE_RENEWS, durable->exchange->command.n_commands);
+    return rqli_exchange_send(durable->exchange, 0, NULL);
+}
+
+static void end_durable(struct rqli_leases *self, rql_status status)
+{
+    struct rqli_durable_renewals *durable = &self->shared.durable;
+
+    rqli_leases_note(self, RQLI_TRACE_RENEWED, status);
+    apply_all(&durable->batch, &self->shared.table, status ? NULL : durable->exchange,
+              rqli_now_us());
+    rqli_exchange_give(durable->exchange);
+    durable->exchange = NULL;
+    durable->wanted = (struct rqli_durability){0};
+}
+
+/* Released for a short time, in which the answer mostly comes. False: it has not. */
+static bool await_durable(struct rqli_leases *self)
+{
+    struct rqli_exchange *exchange = self->shared.durable.exchange;
+    rql_status status;
+
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    status = rqli_exchange_await(exchange, rqli_now_us() + DURABLE_LOOK_US, NULL);
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (!rqli_exchange_is_over(exchange)) {
+        return false;
+    }
+    if (!status && knows_no_script(exchange)) {
+        status = send_durable(self, true);
+        if (!status) {
+            return false;
+        }
+    }
+    end_durable(self, status);
+    return true;
+}
+
+/* One step for them. */
+static void renew_durable(struct rqli_leases *self)
+{
+    rql_status status;
+
+    if (!self->shared.durable.exchange && self->shared.durable.batch.count > 0) {
+        status =
+            send_durable(self, rqli_conn_teaches(self->client->conns.durable, RQLI_SCRIPT_EXTEND));
+        if (status) {
+            end_durable(self, status);
+        }
+    }
+    if (self->shared.durable.exchange && await_durable(self)) {
+        report_losses(self);
     }
 }
 
@@ -339,6 +453,7 @@ int64_t rqli_leases_step(struct rqli_worker *worker)
     do {
         report_losses(self);
         renew_some(self);
+        renew_durable(self);
         rqli_leases_settle(self);
     } while (!is_out_of_time(self) && withdraw_some(self));
     again_us = is_over(self) ? RQLI_WORKER_OVER : plan(self);

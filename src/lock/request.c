@@ -38,10 +38,18 @@ static void move_to(struct rqli_request *self, enum rqli_request_state next)
     self->state = next;
 }
 
+/* A grant that had to be given back says more than that none has come since. */
+static rql_status in_vain(const struct rqli_request *self, rql_status verdict)
+{
+    return self->was_not_durable ? RQL_E_NOT_DURABLE : verdict;
+}
+
 /* What may be on the server is withdrawn before the caller gets the result. */
 static void end_with(struct rqli_request *self, rql_status verdict)
 {
-    self->verdict = verdict;
+    bool is_in_vain = verdict == RQL_TIMED_OUT || verdict == RQL_RETRY_LIMIT;
+
+    self->verdict = is_in_vain ? in_vain(self, verdict) : verdict;
     move_to(self, self->in_queue ? RQLI_REQUEST_LEAVING : RQLI_REQUEST_DONE);
 }
 
@@ -187,6 +195,12 @@ void rqli_request_on_over(struct rqli_request *self, const struct rqli_request_i
     }
 }
 
+void rqli_request_on_not_durable(struct rqli_request *self, const struct rqli_request_input *input)
+{
+    self->was_not_durable = true;
+    rqli_request_on_over(self, input);
+}
+
 /* These say that nothing was done; after all others something may have been. */
 static bool did_nothing(rql_status fault)
 {
@@ -312,7 +326,7 @@ void rqli_request_on_left(struct rqli_request *self, bool is_confirmed)
     if (!is_confirmed && (self->verdict > 0 || did_nothing(self->verdict))) {
         self->verdict = RQL_E_UNKNOWN;
     } else if (is_confirmed && self->verdict == RQL_E_UNKNOWN) {
-        self->verdict = RQL_TIMED_OUT; /* what was unknown is withdrawn */
+        self->verdict = in_vain(self, RQL_TIMED_OUT); /* what was unknown is withdrawn */
     }
     move_to(self, RQLI_REQUEST_DONE);
 }

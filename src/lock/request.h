@@ -61,9 +61,10 @@ struct rqli_request {
     int64_t poll_us;  /* next poll that shows that we are alive, if we lead */
     int64_t retry_us; /* after a try without result, or RQLI_NEVER_US */
     int64_t wake_us;
-    bool led;         /* when the server was asked last */
-    bool in_queue;    /* something of ours may be on the server */
-    bool was_counted; /* the try under way is one already: its time had come */
+    bool led;             /* when the server was asked last */
+    bool in_queue;        /* something of ours may be on the server */
+    bool was_not_durable; /* a grant that it had */
+    bool was_counted;     /* the try under way is one already: its time had come */
 };
 
 struct rqli_request_step {
@@ -85,6 +86,10 @@ void rqli_request_on_again(struct rqli_request *self, int64_t now_us);
 /* Granted, and over by the time that it was known: a try like any other, for the next grant would
  * most likely end the same way. */
 void rqli_request_on_over(struct rqli_request *self, const struct rqli_request_input *input);
+
+/* Granted, and not as safe as it has to be: the same, and RQL_E_NOT_DURABLE where it ends in vain.
+ */
+void rqli_request_on_not_durable(struct rqli_request *self, const struct rqli_request_input *input);
 
 /* The try had no result, or a passing one: try again after a pause, within the deadline. */
 void rqli_request_on_setback(struct rqli_request *self, rql_status fault,

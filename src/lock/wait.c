@@ -74,16 +74,18 @@ void rqli_wait_end(struct rqli_acquire *self)
     }
     rqli_transfer_give(self->client, self->waiter.handed);
     self->waiter.handed = NULL;
+    self->waiter.pushed = false; /* it may wait again, under other nonces */
+    self->waiter.hinted = false;
 }
 
-/* A random one may be served out of turn, a series takes all its locks in one step: both by the
- * server. */
+/* A random one may be served out of turn, a series takes all its locks in one step, and what has to
+ * be safe is so on the server: all of them are served there. */
 void rqli_wait_behind(struct rqli_acquire *self, struct rqli_slice in_front)
 {
     self->waiter.in_front = rqli_waiter_hash(in_front);
-    self->waiter.may_be_handed = self->waiter.in_front != 0 && !self->several &&
-                                 self->options->access_strategy == RQL_QUEUED &&
-                                 rqli_transfer_has_room(self->options);
+    self->waiter.may_be_handed =
+        self->waiter.in_front != 0 && !self->several && !self->waiter.keeps_conn &&
+        self->options->access_strategy == RQL_QUEUED && rqli_transfer_has_room(self->options);
 }
 
 /* Its clock is learned from, and what connecting takes is not taken from the answer's time.
@@ -108,14 +110,22 @@ rql_status rqli_wait_connect(struct rqli_acquire *self, rql_error *error)
     return status;
 }
 
+int64_t rqli_wait_grace_us(const struct rqli_acquire *self)
+{
+    int64_t more_ms = self->waiter.keeps_conn ? rqli_durability_longest_ms(&self->durability) : 0;
+
+    return rqli_client_grace_us(self->client) + more_ms * 1000;
+}
+
 /* Who is in the queue already asks until the deadline: the withdrawal follows on the same
  * connection, and has all of the grace. On a loop the answer of a server that is busy with others
  * is waited for, and its silence found by the connection. */
 int64_t rqli_wait_until_us(const struct rqli_acquire *self, int64_t now_us)
 {
     int64_t deadline_us = self->request.limits.deadline_us;
-    int64_t until_us = rqli_client_budget_us(self->client, now_us);
-    int64_t with_grace_us = later(deadline_us, now_us + rqli_client_grace_us(self->client));
+    int64_t more_us = self->waiter.keeps_conn ? rqli_conn_longest_us(&self->durability) : 0;
+    int64_t until_us = rqli_client_budget_us(self->client, now_us) + more_us;
+    int64_t with_grace_us = later(deadline_us, now_us + rqli_wait_grace_us(self));
 
     if (self->loop) {
         return with_grace_us;
@@ -123,7 +133,7 @@ int64_t rqli_wait_until_us(const struct rqli_acquire *self, int64_t now_us)
     if (deadline_us >= until_us) {
         return until_us;
     }
-    return self->result->rank >= 0 ? deadline_us : with_grace_us;
+    return self->result->rank >= 0 && !self->waiter.keeps_conn ? deadline_us : with_grace_us;
 }
 
 struct rqli_request_input rqli_wait_input(const struct rqli_acquire *self)

@@ -21,8 +21,9 @@ void rqli_wait_behind(struct rqli_acquire *self, struct rqli_slice in_front);
  * the first script. */
 rql_status rqli_wait_connect(struct rqli_acquire *self, rql_error *error);
 
-/* How long a try may take. */
+/* How long a try may take; and on a loop longer, as long as the server was heard within this. */
 int64_t rqli_wait_until_us(const struct rqli_acquire *self, int64_t now_us);
+int64_t rqli_wait_grace_us(const struct rqli_acquire *self);
 
 struct rqli_request_input rqli_wait_input(const struct rqli_acquire *self);
 

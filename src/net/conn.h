@@ -11,6 +11,7 @@
  * reply is read and dropped.
  */
 
+#include "net/durability.h"
 #include "wire/command.h"
 #include "wire/reply.h"
 
@@ -29,7 +30,20 @@ struct rqli_exchange {
     uint64_t generation;            /* of the connection that carried it */
     void (*drop)(const struct rqli_exchange *self); /* ends that connection */
     void *carrier;                                  /* it, for drop */
+    /* How safe it shall be made; NULL: as the server does. Borrowed until the replies are there,
+     * and then acks says what came of it. */
+    const struct rqli_durability *durability;
+    struct rqli_acks acks;
 };
+
+/* So many batches are unanswered at most. */
+enum { RQLI_CONN_BATCHES = 2 };
+
+/* What calls that want this may take for it: they stand behind as many as may be under way. */
+static inline int64_t rqli_conn_longest_us(const struct rqli_durability *wanted)
+{
+    return (RQLI_CONN_BATCHES + 1) * rqli_durability_longest_ms(wanted) * 1000;
+}
 
 /* endpoint is borrowed and must outlive the connection. Connects at the first run. */
 struct rqli_conn *rqli_conn_new(const struct rqli_endpoint *endpoint);
@@ -51,7 +65,8 @@ rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us
 /*
  * The same in two steps, for what must be told to somebody before the server can answer it: first
  * into the stream, behind all that was put there before, then sent and answered. It goes over the
- * connection of this generation or not at all: RQL_E_IO, and there is nothing to await.
+ * connection of this generation (0: the present one) or not at all: RQL_E_IO, and there is nothing
+ * to await.
  */
 rql_status rqli_exchange_put(struct rqli_exchange *exchange, uint64_t generation, rql_error *error);
 rql_status rqli_exchange_await(struct rqli_exchange *exchange, int64_t deadline_us,
@@ -104,12 +119,23 @@ bool rqli_conn_take_crowded(struct rqli_conn *self);
 struct rqli_conn_notes {
     _Atomic uint64_t knows_transfer; /* whose server has answered this script */
     _Atomic uint64_t knows_release;
+    _Atomic uint64_t taught;  /* see rqli_conn_teaches() */
     uint64_t tracking;        /* CLIENT TRACKING was set up; this and the next under their mutex */
     uint64_t tracking_pushes; /* for the subscriber of that generation */
     atomic_bool was_up;       /* there was one, and its clock was learned from */
 };
 
 struct rqli_conn_notes *rqli_conn_notes(struct rqli_conn *self);
+
+/* True, once for each script: its first call brings the text unasked. For calls that are made safe:
+ * those that the server did not know would wait for replicas, and then be sent once more. */
+static inline bool rqli_conn_teaches(struct rqli_conn *self, unsigned script)
+{
+    uint64_t bit = UINT64_C(1) << script;
+
+    return (atomic_fetch_or_explicit(&rqli_conn_notes(self)->taught, bit, memory_order_relaxed) &
+            bit) == 0;
+}
 
 /* In a fork child: closes the socket without a word and takes no lock. */
 void rqli_conn_abandon(struct rqli_conn *self);

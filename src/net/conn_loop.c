@@ -128,6 +128,11 @@ bool rqli_conn_loop_has_answered(const struct rqli_conn_loop *self, uint64_t pos
     return position < self->first;
 }
 
+void rqli_conn_loop_wait_longer(struct rqli_conn_loop *self, int64_t more_ms)
+{
+    self->more_ms = more_ms > self->more_ms ? more_ms : self->more_ms;
+}
+
 /* A position that is answered already is none of those in flight: nothing happens. */
 void rqli_conn_loop_orphan(struct rqli_conn_loop *self, uint64_t position)
 {
@@ -408,7 +413,8 @@ void rqli_conn_loop_write(struct rqli_conn_loop *self)
 int64_t rqli_conn_loop_due_us(const struct rqli_conn_loop *self, bool wanted)
 {
     if (self->state == UP && self->first < self->next) { /* given up after so long a silence */
-        return rqli_after_ms(self->stream.heard_us, self->sock.endpoint->io_timeout_ms);
+        return rqli_after_ms(self->stream.heard_us,
+                             self->sock.endpoint->io_timeout_ms + self->more_ms);
     }
     return self->state == DOWN && wanted && !self->closed ? self->stream.backoff.next_us
                                                           : RQLI_NEVER_US;

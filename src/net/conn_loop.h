@@ -56,6 +56,9 @@ struct rqli_command *rqli_conn_loop_out(struct rqli_conn_loop *self);
 uint64_t rqli_conn_loop_expect(struct rqli_conn_loop *self, rqli_conn_loop_fn fn, void *owner);
 bool rqli_conn_loop_has_answered(const struct rqli_conn_loop *self, uint64_t position);
 
+/* A command may take so long that the server is silent for this longer than io_timeout_ms. */
+void rqli_conn_loop_wait_longer(struct rqli_conn_loop *self, int64_t more_ms);
+
 /* Its owner is gone: the reply is read and dropped. */
 void rqli_conn_loop_orphan(struct rqli_conn_loop *self, uint64_t position);
 

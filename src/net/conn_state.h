@@ -22,9 +22,6 @@ enum {
     READER,   /* shall read, and has not begun */
 };
 
-/* So many batches are unanswered at most. */
-enum { RQLI_CONN_BATCHES = 2 };
-
 enum state { DOWN, CONNECTING, UP, BROKEN };
 
 struct exchange {
@@ -33,7 +30,9 @@ struct exchange {
     struct rqli_stream_call call;
     struct rqli_arena arena;
     struct rqli_reply *roots;
+    int n_replies; /* of its commands, and of what its batch ends with */
     int n_done;
+    struct rqli_durability asked; /* by that, for all of the batch */
     bool in_flight;
     bool left;  /* its caller waits no more: the replies are read and dropped */
     bool given; /* and has given it back: to be recycled when they are there */
@@ -57,9 +56,13 @@ struct rqli_conn {
         uint64_t batch_ends[RQLI_CONN_BATCHES]; /* positions behind what is unanswered */
         size_t n_batches;
         struct rqli_wake_list wake_list; /* of called owners */
-        unsigned callers;                /* that wait for an exchange in flight */
-        unsigned n_unsent;               /* exchanges in stream.out */
-        bool is_far;                     /* the last answer took longer than FAR_US */
+        struct rqli_durability wanted;   /* by what is in stream.out */
+        struct exchange *unacked;        /* have their replies, and not what they wanted */
+        struct exchange *unacked_last;
+        int64_t more_ms;   /* for which it may be silent longer: the longest wait for replicas */
+        unsigned callers;  /* that wait for an exchange in flight */
+        unsigned n_unsent; /* exchanges in stream.out */
+        bool is_far;       /* the last answer took longer than FAR_US */
         uint64_t generation;
         int64_t n_commands;      /* put in the stream so far */
         struct rqli_seat silent; /* the predecessor, if it fell silent and may still be served */

@@ -55,6 +55,15 @@ static void free_exchange(struct exchange *exchange)
     free(exchange);
 }
 
+/* The oldest, of which there is one. */
+static struct exchange *take_unacked(struct rqli_conn *self)
+{
+    struct exchange *exchange = self->shared.unacked;
+
+    self->shared.unacked = exchange_of(exchange->call.next);
+    return exchange;
+}
+
 /* No thread uses it any more: what is in flight was left by its caller. */
 struct rqli_conn *rqli_conn_free(struct rqli_conn *self)
 {
@@ -64,6 +73,9 @@ struct rqli_conn *rqli_conn_free(struct rqli_conn *self)
         return NULL;
     }
     rqli_socket_close(&self->sock);
+    while (self->shared.unacked) {
+        free_exchange(take_unacked(self));
+    }
     while (self->shared.stream.first) {
         free_exchange(exchange_of(rqli_stream_take(&self->shared.stream)));
     }
@@ -126,6 +138,8 @@ struct rqli_exchange *rqli_exchange_take(struct rqli_conn *self)
         return NULL;
     }
     exchange->conn = self;
+    exchange->visible.durability = NULL;
+    exchange->visible.acks = (struct rqli_acks){0};
     exchange->visible.drop = drop;
     exchange->visible.carrier = self;
     exchange->left = false;
@@ -183,23 +197,11 @@ void rqli_conn_call_owner(struct rqli_conn *self, struct exchange *exchange, int
     }
 }
 
-void rqli_conn_finish_first(struct rqli_conn *self, rql_status status, int64_t now_us)
+/* Under the mutex: its owner gets the result. */
+static void complete(struct rqli_conn *self, struct exchange *done, rql_status status)
 {
-    struct rqli_stream *stream = &self->shared.stream;
-    struct exchange *done = exchange_of(rqli_stream_take(stream));
-
     done->in_flight = false;
     done->status = status;
-    done->visible.received_us = now_us;
-    if (!done->left) { /* one that nobody waits for may have been there for long */
-        self->shared.is_far = now_us - done->visible.sent_us > FAR_US;
-    }
-    /* A batch is answered when the oldest that is in flight begins behind it. */
-    while (self->shared.n_batches > 0 &&
-           (!stream->first || stream->first->begins_at >= self->shared.batch_ends[0])) {
-        self->shared.batch_ends[0] = self->shared.batch_ends[1];
-        self->shared.n_batches--;
-    }
     if (done->given) {
         recycle(self, done);
         return;
@@ -208,6 +210,56 @@ void rqli_conn_finish_first(struct rqli_conn *self, rql_status status, int64_t n
         self->shared.callers--;
     }
     rqli_conn_call_owner(self, done, FINISHED);
+}
+
+/* Under the mutex: those whose batch has ended, which says how safe they are. */
+static void complete_unacked(struct rqli_conn *self, rql_status status,
+                             const struct rqli_acks *acks)
+{
+    while (self->shared.unacked) {
+        struct exchange *done = take_unacked(self);
+
+        done->visible.acks = *acks;
+        complete(self, done, status);
+    }
+}
+
+/* Under the mutex: it has its replies, and its batch has not ended yet. */
+static void hold_back(struct rqli_conn *self, struct exchange *done)
+{
+    done->call.next = NULL;
+    if (self->shared.unacked) {
+        self->shared.unacked_last->call.next = &done->call;
+    } else {
+        self->shared.unacked = done;
+    }
+    self->shared.unacked_last = done;
+}
+
+void rqli_conn_finish_first(struct rqli_conn *self, rql_status status, int64_t now_us)
+{
+    struct rqli_stream *stream = &self->shared.stream;
+    struct exchange *done = exchange_of(rqli_stream_take(stream));
+    int n_commands = done->visible.command.n_commands;
+
+    done->visible.received_us = now_us;
+    if (!done->left && !done->visible.durability) { /* one that nobody waits for may be old */
+        self->shared.is_far = now_us - done->visible.sent_us > FAR_US;
+    }
+    /* A batch is answered when the oldest that is in flight begins behind it. */
+    while (self->shared.n_batches > 0 &&
+           (!stream->first || stream->first->begins_at >= self->shared.batch_ends[0])) {
+        self->shared.batch_ends[0] = self->shared.batch_ends[1];
+        self->shared.n_batches--;
+    }
+    if (status == RQL_OK && done->n_replies > n_commands) {
+        rqli_acks_read(&done->visible.acks, &done->asked, &done->roots[n_commands]);
+        complete_unacked(self, RQL_OK, &done->visible.acks);
+    } else if (status == RQL_OK && done->visible.durability) {
+        hold_back(self, done);
+        return;
+    }
+    complete(self, done, status);
 }
 
 /* ---- the end of a connection, and the next one ---- */
@@ -227,10 +279,12 @@ void rqli_conn_break_off(struct rqli_conn *self, bool is_silent)
     rqli_backoff_on_end(&stream->backoff, self->sock.endpoint->is_tls, now_us,
                         rqli_random_below(RQLI_BACKOFF_RANDOM));
     (void)shutdown(self->sock.fd, SHUT_RDWR);
+    complete_unacked(self, RQL_E_UNKNOWN, &(struct rqli_acks){0});
     while (stream->first) {
         rqli_conn_finish_first(self, rqli_stream_fate(stream, stream->first), now_us);
     }
     rqli_command_reset(&stream->out);
+    self->shared.wanted = (struct rqli_durability){0};
     self->shared.n_unsent = 0;
     self->shared.n_batches = 0;
 }

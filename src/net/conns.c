@@ -19,7 +19,8 @@ bool rqli_conns_init(struct rqli_conns *self, const struct rqli_endpoint *endpoi
             return false;
         }
     }
-    return true;
+    self->durable = rqli_conn_new(endpoint);
+    return self->durable != NULL;
 }
 
 void rqli_conns_fini(struct rqli_conns *self)
@@ -27,6 +28,7 @@ void rqli_conns_fini(struct rqli_conns *self)
     for (unsigned i = 0; i < self->limit; i++) {
         self->each[i] = rqli_conn_free(self->each[i]);
     }
+    self->durable = rqli_conn_free(self->durable);
 }
 
 void rqli_conns_abandon(struct rqli_conns *self)
@@ -34,6 +36,7 @@ void rqli_conns_abandon(struct rqli_conns *self)
     for (unsigned i = 0; i < self->limit; i++) {
         rqli_conn_abandon(self->each[i]);
     }
+    rqli_conn_abandon(self->durable);
 }
 
 /* Threads that were begun one after the other have numbers in a row, and so connections of their
@@ -84,6 +87,17 @@ struct rqli_conn *rqli_conns_choose(struct rqli_conns *self)
         conn = self->each[number_of_thread() % n_used];
     }
     return conn;
+}
+
+/* All of them are asked: each that has ended is closed by that. */
+bool rqli_conns_see_end(struct rqli_conns *self)
+{
+    bool has_ended = rqli_conn_end_if_ended(self->durable);
+
+    for (unsigned i = 0; i < self->limit; i++) {
+        has_ended |= rqli_conn_end_if_ended(self->each[i]);
+    }
+    return has_ended;
 }
 
 struct rqli_conn *rqli_conns_find(const struct rqli_conns *self, const void *carrier)

@@ -6,6 +6,8 @@
  * one of them. A thread sticks to its own as long as their number stays: so threads that come one
  * after the other share the first, and a few that come at once need not wait for each other.
  * Nobody depends on one more that cannot be opened.
+ *
+ * What is to be made safe goes over one of its own, which waits for replicas and for the disk.
  */
 
 #include "net/conn.h"
@@ -16,6 +18,7 @@ enum { RQLI_CONNS_MAX = 4 };
 
 struct rqli_conns {
     struct rqli_conn *each[RQLI_CONNS_MAX]; /* constant after init; the first is always there */
+    struct rqli_conn *durable;              /* constant after init */
     unsigned limit;
     atomic_uint n_used; /* the first were all connected once */
     atomic_bool is_opening;
@@ -33,7 +36,11 @@ void rqli_conns_abandon(struct rqli_conns *self);
 /* For what the calling thread is about to ask. Any thread. */
 struct rqli_conn *rqli_conns_choose(struct rqli_conns *self);
 
-/* The one that is this carrier of an exchange; NULL: none of them, as NULL is. */
+/* True: one of them has ended, at its other end, and was closed here. */
+bool rqli_conns_see_end(struct rqli_conns *self);
+
+/* The one, of those for all calls, that is this carrier of an exchange; NULL: none of them, as NULL
+ * is. */
 struct rqli_conn *rqli_conns_find(const struct rqli_conns *self, const void *carrier);
 
 #endif

@@ -44,20 +44,45 @@ static bool is_crowded(const struct rqli_conn *self)
             stream->queued_at - stream->first->begins_at > RQLI_TLS_RECORD_BYTES);
 }
 
+/* Under the mutex. Room for what its batch ends with, which it may be the last of: for the replies,
+ * and for the bytes, so that it cannot fail for memory then. */
+static bool take_room(struct rqli_conn *self, struct exchange *exchange)
+{
+    struct rqli_command *out = &self->shared.stream.out;
+    const struct rqli_command *command = &exchange->visible.command;
+    struct rqli_durability wanted = self->shared.wanted;
+    size_t n_replies = (size_t)command->n_commands;
+
+    if (exchange->visible.durability) {
+        rqli_durability_join(&wanted, exchange->visible.durability);
+    }
+    if (rqli_durability_is_wanted(&wanted)) {
+        n_replies += RQLI_ACKS_MAX;
+        if (!rqli_command_reserve(out, out->length + command->length + RQLI_ACKS_BYTES)) {
+            return false;
+        }
+    }
+    exchange->roots = rqli_arena_take(&exchange->arena, n_replies * sizeof *exchange->roots);
+    if (!exchange->roots || !rqli_command_append(out, command)) {
+        return false;
+    }
+    memset(exchange->roots, 0, n_replies * sizeof *exchange->roots);
+    self->shared.wanted = wanted;
+    return true;
+}
+
 /* Under the mutex: room for the replies, bytes into the stream, a position in it. */
 static bool put_in_stream(struct rqli_conn *self, struct exchange *exchange)
 {
     struct rqli_command *command = &exchange->visible.command;
-    size_t size = (size_t)command->n_commands * sizeof *exchange->roots;
 
     rqli_arena_reset(&exchange->arena);
-    exchange->roots = rqli_arena_take(&exchange->arena, size);
-    if (!exchange->roots || !rqli_command_append(&self->shared.stream.out, command)) {
+    if (!take_room(self, exchange)) {
         return false;
     }
-    memset(exchange->roots, 0, size);
     exchange->visible.reply = exchange->roots;
     exchange->visible.generation = self->shared.generation;
+    exchange->n_replies = command->n_commands;
     exchange->n_done = 0;
     exchange->status = RQL_OK;
     exchange->in_flight = true;
@@ -87,9 +112,34 @@ static bool may_write(const struct rqli_conn *self)
            (self->shared.n_batches < RQLI_CONN_BATCHES && self->shared.n_unsent >= callers / 2);
 }
 
+/* Under the mutex: behind all of a batch, as part of the last of them. */
+static void ask_for_acks(struct rqli_conn *self, struct exchange *last)
+{
+    struct rqli_stream *stream = &self->shared.stream;
+    int n_before = stream->out.n_commands;
+    int n_acks;
+
+    last->asked = self->shared.wanted;
+    rqli_durability_write(&last->asked, &stream->out);
+    rqli_stream_lengthen(stream);
+    n_acks = stream->out.n_commands - n_before;
+    last->n_replies += n_acks;
+    self->shared.n_commands += n_acks;
+    rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_COMMANDS, n_acks);
+    if (rqli_durability_longest_ms(&last->asked) > self->shared.more_ms) {
+        self->shared.more_ms = rqli_durability_longest_ms(&last->asked);
+    }
+    self->shared.wanted = (struct rqli_durability){0};
+}
+
 /* Under the mutex: all that was put in the stream goes out together. */
 static void begin_batch(struct rqli_conn *self)
 {
+    struct exchange *last = exchange_of(self->shared.stream.last);
+
+    if (last && rqli_durability_is_wanted(&self->shared.wanted)) {
+        ask_for_acks(self, last);
+    }
     rqli_stream_begin_batch(&self->shared.stream);
     self->shared.n_unsent = 0;
     if (self->shared.n_batches < RQLI_CONN_BATCHES) {
@@ -149,7 +199,7 @@ static bool hand_out(struct rqli_conn *self)
         if (state <= 0) {
             return state == 0;
         }
-        if (++first->n_done == first->visible.command.n_commands) {
+        if (++first->n_done == first->n_replies) {
             rqli_conn_finish_first(self, RQL_OK, self->shared.stream.heard_us);
         }
     }
@@ -173,7 +223,8 @@ static void appoint_reader(struct rqli_conn *self)
 /* Under the mutex. When a connection that has not been heard since is given up. */
 static int64_t silence_us(const struct rqli_conn *self)
 {
-    return rqli_after_ms(self->shared.stream.heard_us, self->sock.endpoint->io_timeout_ms);
+    return rqli_after_ms(self->shared.stream.heard_us,
+                         self->sock.endpoint->io_timeout_ms + self->shared.more_ms);
 }
 
 /* Reader only; under the mutex, released while it waits for bytes, and for room if some are to be
@@ -358,7 +409,8 @@ rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us
 static rql_status put_over(struct rqli_conn *self, struct exchange *own, uint64_t generation,
                            rql_error *error)
 {
-    if (!rqli_conn_is_up_locked(self) || self->shared.generation != generation) {
+    if (!rqli_conn_is_up_locked(self) ||
+        (generation != 0 && self->shared.generation != generation)) {
         return rqli_fail(error, RQL_E_IO, "%s: the connection has ended; nothing was sent",
                          self->sock.endpoint->where);
     }

@@ -47,10 +47,12 @@ struct rqli_op {
     int64_t grace_us; /* but on a loop, as long as the server keeps answering others within this */
     int64_t again_us;
     uint64_t generation; /* the calls go over this connection, or get RQL_E_IO; 0: over any */
-    bool gives_back;     /* on a loop: goes ahead of those that want something */
-    bool pushes_first;   /* see rqli_op_run() */
-    bool is_late;        /* on a loop: until_us came before the calls could be sent */
-    bool is_cancelled;   /* its caller wants it no more */
+    const struct rqli_durability *durability; /* what the calls write; NULL: nothing is asked */
+    struct rqli_acks acks;                    /* for the calls of the last round, if it is not */
+    bool gives_back;   /* on a loop: goes ahead of those that want something */
+    bool pushes_first; /* see rqli_op_run() */
+    bool is_late;      /* on a loop: until_us came before the calls could be sent */
+    bool is_cancelled; /* its caller wants it no more */
     rql_status status;
 };
 
@@ -95,6 +97,7 @@ enum rqli_op_call_state {
     RQLI_OP_CALL_IDLE,
     RQLI_OP_CALL_QUEUED,
     RQLI_OP_CALL_SENT,
+    RQLI_OP_CALL_READ, /* answered, and not what its durability asks for */
 };
 
 /* One call of an operation. */
@@ -113,13 +116,20 @@ struct rqli_op_line {
     struct rqli_op_call *last;
 };
 
-/* What the operations of one loop share. */
+/* What the operations of one loop over one connection share. */
 struct rqli_op_loop {
     struct rqli_conn_loop *conn;
+    struct rqli_conn_loop_listener listener;
+    bool was_up;            /* in the last round */
+    uint64_t tracking_conn; /* generations that CLIENT TRACKING was set up for */
+    uint64_t tracking_pushes;
     struct rqli_timers timers;
     struct rqli_op_line repeats; /* go first, to keep the order */
     struct rqli_op_line returns; /* of operations that give back */
     struct rqli_op_line wishes;
+    struct rqli_op_line unacked;        /* calls that were read, the oldest first */
+    struct rqli_durability wanted;      /* by what was written and is not sent yet */
+    struct rqli_acks acks;              /* that are being read */
     uint64_t taught[RQLI_SCRIPT_COUNT]; /* position of the last call with the text */
     uint64_t sent;                      /* position of the last call of all */
     uint64_t doubted;                   /* up to here calls may have to be repeated */

@@ -28,6 +28,9 @@ static struct rqli_op_line *line_of(const struct rqli_op_call *call)
 {
     struct rqli_op_loop *loop = call->task->loop;
 
+    if (call->state == RQLI_OP_CALL_READ) {
+        return &loop->unacked;
+    }
     if (call->is_repeated) {
         return &loop->repeats;
     }
@@ -35,15 +38,16 @@ static struct rqli_op_line *line_of(const struct rqli_op_call *call)
 }
 
 /* Behind all that are in it. For a call that is repeated is_repeated is set before. */
-static void enter_line(struct rqli_op_call *call)
+static void enter_line(struct rqli_op_call *call, enum rqli_op_call_state state)
 {
-    struct rqli_op_line *line = line_of(call);
+    struct rqli_op_line *line;
 
+    call->state = state;
+    line = line_of(call);
     call->next = NULL;
     call->previous = line->last;
     *(line->last ? &line->last->next : &line->first) = call;
     line->last = call;
-    call->state = RQLI_OP_CALL_QUEUED;
 }
 
 static void leave_line(struct rqli_op_call *call)
@@ -58,7 +62,7 @@ static void leave_line(struct rqli_op_call *call)
 /* Its reply concerns nobody any more. */
 static void stop_call(struct rqli_op_call *call)
 {
-    if (call->state == RQLI_OP_CALL_QUEUED) {
+    if (call->state == RQLI_OP_CALL_QUEUED || call->state == RQLI_OP_CALL_READ) {
         leave_line(call);
     } else if (call->state == RQLI_OP_CALL_SENT) {
         rqli_conn_loop_orphan(call->task->loop->conn, call->position);
@@ -91,16 +95,25 @@ static size_t index_of(const struct rqli_op_call *call)
 
 static void step(struct rqli_op_task *self);
 
-/* The reply to a call, or why there is none; the operation goes on when all calls of its round have
- * been read. It may be freed within. */
+/* A call of the round is over; the operation goes on when all are. It may be freed within. */
+static void end_call(struct rqli_op_task *task)
+{
+    if (--task->n_open == 0) {
+        step(task);
+    }
+}
+
+/* The reply to a call, or why there is none. What is to be made safe is over when it is. */
 static void read_call(struct rqli_op_call *call, const struct rqli_exchange *answer,
                       const rql_error *fault)
 {
     struct rqli_op_task *task = call->task;
 
     task->op->ops->read(task->op, index_of(call), answer, answer ? answer->reply : NULL, fault);
-    if (--task->n_open == 0) {
-        step(task);
+    if (answer && task->op->durability) {
+        enter_line(call, RQLI_OP_CALL_READ);
+    } else {
+        end_call(task);
     }
 }
 
@@ -114,7 +127,7 @@ static void repeat(struct rqli_op_call *self)
         loop->doubted = loop->sent;
     }
     self->is_repeated = true;
-    enter_line(self);
+    enter_line(self, RQLI_OP_CALL_QUEUED);
 }
 
 /* From the connection, in the order of the calls. An error reply to a script becomes a fault, so
@@ -144,8 +157,19 @@ static void on_answer(void *owner, const struct rqli_exchange *answer, rql_statu
     }
 }
 
-/* Its turn has come, and there is room. With the text, unless another call behind it has brought
- * that meanwhile: first->position is still that of the call which the server did not know. */
+/* That of a call which the server did not know, unless another behind it has brought the text
+ * meanwhile: `position` is still that of the first attempt. And the first of all that is to be made
+ * safe: it would wait for replicas, and then be sent once more. */
+static bool wants_text(const struct rqli_op_loop *self, const struct rqli_op_call *call,
+                       unsigned script)
+{
+    if (call->is_repeated) {
+        return call->position >= self->taught[script];
+    }
+    return call->task->op->durability && self->taught[script] == 0;
+}
+
+/* Its turn has come, and there is room. */
 static void write_call(struct rqli_op_loop *self, struct rqli_op_call *first)
 {
     struct rqli_op *op = first->task->op;
@@ -165,7 +189,7 @@ static void write_call(struct rqli_op_loop *self, struct rqli_op_call *first)
     op->ops->write(op, index_of(first), &call);
     first->is_plain = call.is_plain;
     if (!call.is_plain) {
-        with_text = first->is_repeated && first->position >= self->taught[call.script];
+        with_text = wants_text(self, first, call.script);
         rqli_call_write(&call, call.out, with_text);
     }
     first->position = rqli_conn_loop_expect(self->conn, on_answer, first);
@@ -174,12 +198,79 @@ static void write_call(struct rqli_op_loop *self, struct rqli_op_call *first)
     if (with_text) {
         self->taught[call.script] = first->position;
     }
+    if (op->durability) {
+        rqli_durability_join(&self->wanted, op->durability);
+    }
     if (op->generation != 0) {
         op->ops->placed(op);
     }
 }
 
-/* What has no room now stays in line until replies have come. */
+/* ---- what is asked behind all calls that are sent together ---- */
+
+/* Calls that were sent behind this are not read yet. To end one may end others. */
+static void end_unacked(struct rqli_op_loop *self)
+{
+    while (self->unacked.first) {
+        struct rqli_op_call *call = self->unacked.first;
+
+        leave_line(call);
+        call->task->op->acks = self->acks;
+        end_call(call->task);
+    }
+    self->acks = (struct rqli_acks){0};
+}
+
+/* Without an answer nothing is known of the calls: they do not count as safe. */
+static void on_replicas(void *owner, const struct rqli_exchange *answer, rql_status status)
+{
+    static const struct rqli_durability asked = {.replicas = 1};
+
+    (void)status;
+    if (answer) {
+        rqli_acks_read(&((struct rqli_op_loop *)owner)->acks, &asked, answer->reply);
+    }
+}
+
+static void on_replicas_alone(void *owner, const struct rqli_exchange *answer, rql_status status)
+{
+    on_replicas(owner, answer, status);
+    end_unacked(owner);
+}
+
+static void on_synced(void *owner, const struct rqli_exchange *answer, rql_status status)
+{
+    static const struct rqli_durability asked = {.fsync = true};
+    struct rqli_op_loop *self = owner;
+    struct rqli_acks acks = {0};
+
+    (void)status;
+    if (answer) {
+        rqli_acks_read(&acks, &asked, answer->reply);
+    }
+    self->acks.is_synced = acks.is_synced;
+    self->acks.refused = self->acks.refused ? self->acks.refused : acks.refused;
+    end_unacked(self);
+}
+
+static void ask_for_acks(struct rqli_op_loop *self)
+{
+    const struct rqli_durability wanted = self->wanted;
+
+    self->wanted = (struct rqli_durability){0};
+    rqli_durability_write(&wanted, rqli_conn_loop_out(self->conn));
+    rqli_conn_loop_wait_longer(self->conn, rqli_durability_longest_ms(&wanted));
+    if (wanted.replicas > 0) {
+        (void)rqli_conn_loop_expect(self->conn, wanted.fsync ? on_replicas : on_replicas_alone,
+                                    self);
+    }
+    if (wanted.fsync) {
+        (void)rqli_conn_loop_expect(self->conn, on_synced, self);
+    }
+}
+
+/* What has no room now stays in line until replies have come; what is asked behind the calls always
+ * has: two commands, and each call leaves room for some more. */
 void rqli_op_loop_write(struct rqli_op_loop *self)
 {
     struct rqli_op_call *first = first_in_line(self);
@@ -187,6 +278,9 @@ void rqli_op_loop_write(struct rqli_op_loop *self)
     while (first && rqli_conn_loop_has_room(self->conn)) {
         write_call(self, first);
         first = first_in_line(self);
+    }
+    if (rqli_durability_is_wanted(&self->wanted)) {
+        ask_for_acks(self);
     }
 }
 
@@ -229,11 +323,12 @@ static void send_calls(struct rqli_op_task *self)
     self->state = RQLI_OP_TASK_CALLING;
     self->n_open = op->n_calls;
     op->is_late = false;
+    op->acks = (struct rqli_acks){0};
     set_due(self, op->until_us);
     for (size_t i = 0; i < op->n_calls; i++) {
         self->calls[i].task = self;
         self->calls[i].is_repeated = false;
-        enter_line(&self->calls[i]);
+        enter_line(&self->calls[i], RQLI_OP_CALL_QUEUED);
     }
 }
 
@@ -267,7 +362,7 @@ static void step(struct rqli_op_task *self)
 static bool is_sent(const struct rqli_op_task *self)
 {
     for (size_t i = 0; i < self->op->n_calls; i++) {
-        if (self->calls[i].state == RQLI_OP_CALL_SENT) {
+        if (self->calls[i].state >= RQLI_OP_CALL_SENT) {
             return true;
         }
     }
@@ -295,6 +390,9 @@ static void give_up(struct rqli_op_task *self)
         struct rqli_op_call *call = &self->calls[i];
         rql_error fault;
 
+        if (call->state == RQLI_OP_CALL_READ) {
+            stop_call(call);
+        }
         if (call->state == RQLI_OP_CALL_IDLE) {
             continue;
         }

@@ -23,6 +23,11 @@ struct round {
     uint8_t calls[RQLI_OP_CALLS_MAX]; /* enum call_state */
 };
 
+static bool teaches(const struct round *self, const struct rqli_call *call)
+{
+    return self->op->durability && rqli_conn_teaches(self->exchange->carrier, call->script);
+}
+
 static void write_script(const struct round *self, const struct rqli_call *call,
                          struct rqli_command *command, uint64_t *taught)
 {
@@ -31,7 +36,8 @@ static void write_script(const struct round *self, const struct rqli_call *call,
     if (self->op->pushes_first && *taught == 0) {
         rqli_command_words(command, "PING", NULL);
     }
-    rqli_call_write(call, command, self->with_texts && (*taught & script) == 0);
+    rqli_call_write(call, command,
+                    (self->with_texts || teaches(self, call)) && (*taught & script) == 0);
     *taught |= script;
 }
 
@@ -112,8 +118,11 @@ static rql_status exchange(struct round *self, rql_error *fault)
     struct rqli_op *op = self->op;
     rql_status status;
 
+    self->exchange->durability = op->durability;
     if (op->generation == 0) {
-        return rqli_exchange_run(self->exchange, op->until_us, fault);
+        status = rqli_exchange_run(self->exchange, op->until_us, fault);
+        op->acks = self->exchange->acks;
+        return status;
     }
     status = rqli_exchange_put(self->exchange, op->generation, fault);
     if (status) {

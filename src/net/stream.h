@@ -73,6 +73,12 @@ static inline void rqli_stream_expect(struct rqli_stream *self, struct rqli_stre
     self->last = call;
 }
 
+/* What was written to `out` since then is part of the last call as well. */
+static inline void rqli_stream_lengthen(struct rqli_stream *self)
+{
+    self->queued_at = self->out_at + self->out.length;
+}
+
 /* The oldest one, of which there is one, is answered, or will not be. */
 static inline struct rqli_stream_call *rqli_stream_take(struct rqli_stream *self)
 {

@@ -193,7 +193,9 @@ static void enter_bucket(struct rqli_waiters *self, struct rqli_waiter *waiter, 
 
     waiter->is_first = !leader;
     if (leader) {
-        waiter->conn = leader->conn;
+        if (!waiter->keeps_conn && !leader->keeps_conn) {
+            waiter->conn = leader->conn;
+        }
         waiter->ring_next = leader;
         waiter->ring_previous = leader->ring_previous;
         leader->ring_previous->ring_next = waiter;

@@ -52,6 +52,7 @@ struct rqli_waiter {
     /* Of a thread: over which it asks. Behind others it is that of who leads: what is asked of one
      * lock at a time goes together. */
     struct rqli_conn *conn;
+    bool keeps_conn; /* it stays at that, and the others at theirs */
 
     /* Hand-overs inside the client: lock/hand_over.h. Its owner sets in_front and may_be_handed
      * while it does not sleep. */

@@ -153,6 +153,8 @@ void add_facts(cJSON *reply, const struct hold *hold)
     (void)cJSON_AddNumberToObject(reply, "waited_us", (double)facts.waited_us);
     (void)cJSON_AddNumberToObject(reply, "tries", (double)facts.tries);
     (void)cJSON_AddBoolToObject(reply, "handed_over", facts.handed_over);
+    (void)cJSON_AddBoolToObject(reply, "fsynced", facts.fsynced);
+    (void)cJSON_AddNumberToObject(reply, "replicas_acked", facts.replicas_acked);
 }
 
 static void acquire(rql_client *client, cJSON *words)

@@ -79,6 +79,8 @@ static const struct {
     {"retry_delay_ms", offsetof(rql_lock_options, retry_delay_ms)},
     {"retry_jitter_ms", offsetof(rql_lock_options, retry_jitter_ms)},
     {"max_hold_ms", offsetof(rql_lock_options, max_hold_ms)},
+    {"replicas", offsetof(rql_lock_options, replicas)},
+    {"replica_timeout_ms", offsetof(rql_lock_options, replica_timeout_ms)},
 };
 
 static const struct {
@@ -90,6 +92,8 @@ static const struct {
     {"nested", offsetof(rql_lock_options, nested)},
     {"auto_extend", offsetof(rql_lock_options, auto_extend)},
     {"lazy_release", offsetof(rql_lock_options, lazy_release)},
+    {"fsync", offsetof(rql_lock_options, fsync)},
+    {"durability_is_advice", offsetof(rql_lock_options, durability_is_advice)},
     {"detailed_acq_timeout_error", offsetof(rql_lock_options, detailed_acq_timeout_error)},
     {"log_lock_try", offsetof(rql_lock_options, log_lock_try)},
     {"log_sample_this", offsetof(rql_lock_options, log_sample_this)},

@@ -57,7 +57,7 @@ TEST(a_long_message_is_cut)
 
 TEST(every_status_has_a_text_of_its_own)
 {
-    enum { LEAST = RQL_E_TLS, MOST = RQL_CANCELLED };
+    enum { LEAST = RQL_E_NOT_DURABLE, MOST = RQL_CANCELLED };
 
     for (int a = LEAST - 1; a <= MOST + 1; a++) {
         const char *text = rql_status_text((rql_status)a);

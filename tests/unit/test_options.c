@@ -82,6 +82,10 @@ static const struct field fields[] = {
     {CLIENT(credentials_data), LISTENER},
     {CLIENT(sentinel_check_ms), NUMBER, 100, 60000, 1000},
     {CLIENT(recovery_delay_ms), NUMBER, 0, 3600000, 0},
+    {CLIENT(default_replicas), NUMBER, 0, 16, 0},
+    {CLIENT(default_fsync), NUMBER, 0, 1, false},
+    {CLIENT(durability_is_advice), NUMBER, 0, 1, false},
+    {CLIENT(replica_timeout_ms), NUMBER, 1, 60000, 200},
 };
 
 #define AS(member) offsetof(rql_options, member)
@@ -99,6 +103,10 @@ static const struct field of_calls[] = {
     {LOCK(access_strategy), NUMBER, 0, RQL_RANDOM, RQL_QUEUED, AS(default_access_strategy)},
     {LOCK(lazy_release), NUMBER, 0, 1, false, AS(lazy_release)},
     {LOCK(log_lock_try), NUMBER, 0, 1, false, AS(log_lock_try)},
+    {LOCK(replicas), NUMBER, 0, 16, 0, AS(default_replicas)},
+    {LOCK(fsync), NUMBER, 0, 1, false, AS(default_fsync)},
+    {LOCK(durability_is_advice), NUMBER, 0, 1, false, AS(durability_is_advice)},
+    {LOCK(replica_timeout_ms), NUMBER, 1, 60000, 200, AS(replica_timeout_ms)},
     {LOCK(fail_fast), NUMBER, 0, 1, false},
     {LOCK(auto_extend), NUMBER, 0, 1, false},
     {LOCK(nested), NUMBER, 0, 1, false},

@@ -1,0 +1,200 @@
+#include "lock/durable.h"
+
+#include "base/error.h"
+#include "lock/client.h"
+#include "lock/wait.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * A server whose disk is written once a second should answer WAITAOF once a second; some answer at
+ * once (redis#13793: before 8.0; Valkey). Those with `appendfsync always` have nothing to be early
+ * with.
+ */
+
+struct rqli_durability rqli_durability_of(const rql_lock_options *options)
+{
+    return (struct rqli_durability){
+        .replicas = options->replicas,
+        .fsync = options->fsync,
+        .timeout_ms = options->replica_timeout_ms,
+    };
+}
+
+void rqli_durable_limit(struct rqli_acquire *self, int64_t now_us)
+{
+    int64_t left_ms = (self->request.limits.deadline_us - now_us) / 1000;
+
+    self->durability = rqli_durability_of(self->options);
+    if (left_ms < self->durability.timeout_ms) {
+        self->durability.timeout_ms = left_ms > 0 ? left_ms : 1; /* 0 would be for ever */
+    }
+}
+
+/* By its run id, which a connection learns when it is made: before the first it is 0. */
+static uint64_t server_of(const rql_client *client)
+{
+    return atomic_load(&client->era.server);
+}
+
+bool rqli_durable_must_ask(const struct rqli_acquire *self)
+{
+    uint64_t server = server_of(self->client);
+
+    return self->durability.fsync &&
+           (server == 0 || server != atomic_load(&self->client->syncs_truly));
+}
+
+void rqli_durable_write(size_t i, struct rqli_call *call)
+{
+    static const char *const words[RQLI_DURABLE_CALLS][3] = {
+        {"INFO", "server"}, {"CONFIG", "GET", "append*"}, {"COMMAND", "INFO", "waitaof"}};
+
+    rqli_command_words(rqli_call_plain(call), words[i][0], words[i][1], words[i][2], NULL);
+}
+
+/* Redis 8.0 or later; Valkey, which calls itself by its name, has versions of its own. */
+static bool answers_in_time(const struct rqli_reply *info)
+{
+    char version[16] = "";
+    char name[16] = "";
+
+    if (info->type == RQLI_REPLY_TEXT) {
+        rqli_reply_copy_between(version, sizeof version, info, "redis_version:", ".");
+        rqli_reply_copy_between(name, sizeof name, info, "server_name:", "\r");
+    }
+    return strcmp(name, "valkey") != 0 && strtol(version, NULL, 10) >= 8;
+}
+
+/* What the user may not ask says nothing; a server before 7.0 does not know the last two. */
+void rqli_durable_read(struct rqli_acquire *self, size_t i, const struct rqli_reply *reply)
+{
+    struct rqli_syncs *syncs = &self->syncs;
+
+    switch (i) {
+    case 0:
+        syncs->in_time = answers_in_time(reply);
+        break;
+    case 1:
+        for (size_t at = 0; reply->type == RQLI_REPLY_ARRAY && at + 1 < reply->count; at += 2) {
+            const struct rqli_reply *value = &reply->items[at + 1];
+
+            syncs->has_file |=
+                rqli_reply_is(&reply->items[at], "appendonly") && rqli_reply_is(value, "yes");
+            syncs->always |=
+                rqli_reply_is(&reply->items[at], "appendfsync") && rqli_reply_is(value, "always");
+        }
+        break;
+    default:
+        syncs->has_command = reply->type == RQLI_REPLY_ARRAY && reply->count == 1 &&
+                             reply->items[0].type == RQLI_REPLY_ARRAY;
+        break;
+    }
+}
+
+/* What is missing, in words; NULL: nothing. */
+static const char *missing(const struct rqli_syncs *syncs)
+{
+    if (!syncs->has_command) {
+        return "WAITAOF, which Redis has since 7.2 (and the right to COMMAND INFO, to ask for it)";
+    }
+    if (!syncs->has_file) {
+        return "appendonly yes (and the right to CONFIG GET, to ask for it)";
+    }
+    if (!syncs->always && !syncs->in_time) {
+        return "appendfsync always, or Redis 8.0 or later: this server answers before the disk has "
+               "it";
+    }
+    return NULL;
+}
+
+void rqli_durable_take_answer(struct rqli_acquire *self)
+{
+    const char *what;
+    rql_error fault;
+
+    self->is_asking = false;
+    if (self->request.state != RQLI_REQUEST_TRYING) {
+        return; /* it failed */
+    }
+    what = missing(&self->syncs);
+    if (!what) {
+        atomic_store(&self->client->syncs_truly, server_of(self->client));
+        return;
+    }
+    (void)rqli_fail(&fault, RQL_E_UNSUPPORTED, "%s: fsync needs %s; nothing was asked for",
+                    rqli_acquire_lock(self, 0)->name, what);
+    rqli_acquire_note_fault(self, &fault);
+    rqli_request_on_fault(&self->request, fault.status);
+}
+
+/* ---- the grant ---- */
+
+rql_status rqli_durable_check(const struct rqli_durability *wanted, const struct rqli_acks *acks,
+                              const char *name, const char *fate, rql_error *error)
+{
+    if (rqli_durability_is_met(wanted, acks)) {
+        return RQL_OK;
+    }
+    if (acks->refused) {
+        return rqli_fail(error, acks->refused == RQL_E_AUTH ? RQL_E_AUTH : RQL_E_NOT_DURABLE,
+                         "%s: the server refuses %s; %s", name,
+                         wanted->fsync ? "WAIT or WAITAOF" : "WAIT", fate);
+    }
+    return rqli_fail(error, RQL_E_NOT_DURABLE,
+                     "%s: %lld of %lld replicas%s had it within %lld ms; %s", name,
+                     (long long)acks->replicas, (long long)wanted->replicas,
+                     !wanted->fsync    ? ""
+                     : acks->is_synced ? ", and the disk,"
+                                       : ", and not the disk,",
+                     (long long)wanted->timeout_ms, fate);
+}
+
+/* The wait was longer than the lease. */
+static bool is_over(const struct rqli_acquire *self, int64_t now_us)
+{
+    bool is_over = false;
+
+    for (size_t i = 0; i < self->count; i++) {
+        is_over |= rqli_lease_state(&self->locks[i]->kept.lease, now_us) == RQL_GONE;
+    }
+    return is_over;
+}
+
+/* It is given back, and asked for again; at the end leaving gives it back. What shares an outer
+ * grant is not asked for again: it would wait for that. */
+static void refuse(struct rqli_acquire *self, rql_status status)
+{
+    const struct rqli_request_input input = rqli_wait_input(self);
+
+    if (status != RQL_E_NOT_DURABLE || self->options->fail_fast ||
+        self->locks[0]->process != RQL_LOCK_OBTAINING) {
+        rqli_request_on_fault(&self->request, status);
+        return;
+    }
+    rqli_request_on_not_durable(&self->request, &input);
+    if (self->request.state == RQLI_REQUEST_QUEUED) {
+        rqli_acquire_begin_anew(self);
+    }
+}
+
+void rqli_durable_take_grant(struct rqli_acquire *self)
+{
+    struct rqli_request_input input = rqli_wait_input(self);
+    rql_error fault;
+    rql_status status =
+        rqli_durable_check(&self->durability, &self->op.acks, rqli_acquire_lock(self, 0)->name,
+                           "the grant is given back", &fault);
+
+    self->has_grant = false;
+    if (status && !self->options->durability_is_advice && !self->op.is_cancelled) {
+        rqli_acquire_note_fault(self, &fault);
+        refuse(self, status);
+    } else if (is_over(self, input.now_us)) {
+        self->result->n_over++;
+        rqli_request_on_over(&self->request, &input);
+    } else {
+        rqli_acquire_on_granted(self);
+    }
+}

@@ -1,0 +1,54 @@
+#include "net/durability.h"
+
+#include <stdio.h>
+
+void rqli_durability_join(struct rqli_durability *self, const struct rqli_durability *other)
+{
+    self->replicas = other->replicas > self->replicas ? other->replicas : self->replicas;
+    self->fsync = self->fsync || other->fsync;
+    self->timeout_ms = other->timeout_ms > self->timeout_ms ? other->timeout_ms : self->timeout_ms;
+}
+
+/* WAITAOF for the server's own disk alone: whether replicas write to theirs is not asked for, and
+ * those that do not would never answer. */
+void rqli_durability_write(const struct rqli_durability *self, struct rqli_command *command)
+{
+    char replicas[24];
+    char timeout[24];
+
+    (void)snprintf(replicas, sizeof replicas, "%lld", (long long)self->replicas);
+    (void)snprintf(timeout, sizeof timeout, "%lld", (long long)self->timeout_ms);
+    if (self->replicas > 0) {
+        rqli_command_words(command, "WAIT", replicas, timeout, NULL);
+    }
+    if (self->fsync) {
+        rqli_command_words(command, "WAITAOF", "1", "0", timeout, NULL);
+    }
+}
+
+static rql_status refusal(const struct rqli_reply *reply)
+{
+    return reply->type == RQLI_REPLY_ERROR ? rqli_reply_class(reply) : RQL_OK;
+}
+
+/* WAIT answers how many replicas have it; WAITAOF a pair, of which the first is the server. */
+void rqli_acks_read(struct rqli_acks *self, const struct rqli_durability *asked,
+                    const struct rqli_reply *replies)
+{
+    *self = (struct rqli_acks){0};
+    if (asked->replicas > 0) {
+        self->refused = refusal(replies);
+        self->replicas = replies->integer;
+        replies++;
+    }
+    if (asked->fsync) {
+        self->refused = self->refused ? self->refused : refusal(replies);
+        self->is_synced = replies->type == RQLI_REPLY_ARRAY && replies->count > 0 &&
+                          replies->items[0].integer > 0;
+    }
+}
+
+bool rqli_durability_is_met(const struct rqli_durability *self, const struct rqli_acks *acks)
+{
+    return acks->replicas >= self->replicas && (acks->is_synced || !self->fsync);
+}

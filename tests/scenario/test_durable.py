@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""Grants that count when replicas have them: a real master, and replicas that stand still at times."""
+import contextlib
+import sys
+
+from harness import FOREVER, SLOW, Connection, Network, check, check_equal, check_served_in_order, main, once, scenario, wait_until
+from private_server import PrivateServer, Refused, free_port
+from servers import servers
+
+LONG_MS = 60000
+SHORT_MS = 50
+LOCAL = ["thread", "loop"]
+
+
+@contextlib.contextmanager
+def replicated(world, n_replicas=1):
+    """The server of the world has so many."""
+    def listens():
+        nonlocal port
+        port = free_port()
+        with contextlib.suppress(Refused):  # somebody else has it by now
+            return world.ask("CONFIG", "SET", "port", port, "repl-diskless-sync", "no")
+    port = None
+    wait_until(listens, "it listens")
+    try:
+        with servers(*[PrivateServer("--replicaof", "127.0.0.1", str(port)) for _ in range(n_replicas)]) as replicas:
+            wait_until(lambda: len(world.ask("ROLE")[2]) == n_replicas, "they are replicas")
+            world.ask("WAIT", n_replicas, 0)  # they have said so, too: before that nothing is sent to them
+            yield replicas
+    finally:
+        world.ask("CONFIG", "SET", "port", 0)
+
+
+@contextlib.contextmanager
+def stopped(replica):
+    """It has all that was before, and hears nothing of what comes."""
+    replica.freeze()
+    try:
+        yield
+    finally:
+        replica.go_on()
+
+
+def n_held_at(replica, names):
+    connection = Connection(replica.path)
+    try:
+        return connection.call("EXISTS", *[f"rql:lock:{name}" for name in names])
+    finally:
+        connection.close()
+
+
+def durable(**options):
+    return {"replicas": 1, "replica_timeout_ms": SHORT_MS, "retry_delay_ms": SHORT_MS, "retry_jitter_ms": 0, **options}
+
+
+def patient(**options):
+    """It waits for replicas as long as the test does."""
+    return durable(replica_timeout_ms=LONG_MS, ttl_ms=2 * LONG_MS, timeout_ms=FOREVER, queue_ttl_ms=FOREVER, **options)
+
+
+@scenario()
+def a_grant_is_there_when_the_replicas_have_it(world, kind, names):
+    with replicated(world, 2) as replicas:
+        held = world.actor(kind).acquire(*names, **durable(replicas=2, replica_timeout_ms=LONG_MS))
+        for replica in replicas:
+            check_equal(n_held_at(replica, names), len(names))
+        if len(names) == 1:
+            check_equal((held.outcome.replicas_acked, held.outcome.fsynced), (2, False))
+        held.release().check()
+        world.actor(kind).acquire(*names).release().check()
+        world.await_nothing_left()
+
+
+@scenario()
+def without_replicas_there_is_none(world, kind, names):
+    """It is given back, and the caller hears why by its deadline."""
+    actor = world.actor(kind)
+    outcome = actor.ask(*names, **durable(timeout_ms=4 * SHORT_MS, ttl_ms=LONG_MS)).outcome().check("E_NOT_DURABLE")
+    check("0 of 1 replicas" in outcome.error, outcome.error)
+    world.await_nothing_left()
+    actor.ask(*names, **durable(fail_fast=True, ttl_ms=LONG_MS)).outcome().check("E_NOT_DURABLE")
+    world.await_nothing_left()
+    actor.ask(*names, **durable(retry_count=1, ttl_ms=LONG_MS)).outcome().check("E_NOT_DURABLE")
+    world.await_nothing_left()
+
+
+@scenario(kinds=LOCAL)
+def plain_calls_do_not_wait_for_replicas(world, kind, names):
+    """Of the same client, while it waits for one that stands still."""
+    client = world.client()
+    with replicated(world) as (replica,):
+        with stopped(replica):
+            asking = world.actor(kind, client).ask(*names, **patient())
+            wait_until(lambda: world.holder(names[0]), "it is granted there")
+            held = world.actor(kind, client).acquire("another", auto_extend=True)
+            held.extend(LONG_MS).check()
+            held.release().check()
+            check(not asking.is_over(), "it does not wait for the replica")
+        held = asking.hold()
+        if len(names) == 1:
+            check_equal(held.outcome.replicas_acked, 1)
+        held.release().check()
+        world.await_nothing_left()
+
+
+@scenario()
+def advice_keeps_it_and_says_so(world, kind, names):
+    with replicated(world) as (replica,), stopped(replica):
+        held = world.actor(kind).acquire(*names, **durable(durability_is_advice=True, ttl_ms=LONG_MS))
+        if len(names) == 1:
+            check_equal(held.outcome.replicas_acked, 0)
+        held.release().check()
+        world.await_nothing_left()
+
+
+@scenario()
+def what_was_handed_over_is_claimed(world, kind, names):
+    """The releaser's connection has written the grant: of it the waiter's own would say nothing."""
+    with replicated(world) as (replica,):
+        held = world.held_by_another(*names)
+        asking = world.actor(kind).ask(*names, **patient())
+        world.await_listeners(1)
+        with stopped(replica):
+            held.release().check()
+            wait_until(lambda: world.holder(names[0]), "it is handed over")
+            check(not asking.is_over(), "it does not wait for the replica")
+        held = asking.hold()
+        check_equal(n_held_at(replica, names), len(names))
+        held.release().check()
+        world.await_nothing_left()
+
+
+@scenario(kinds=LOCAL)
+def inside_the_client_too(world, kind, names):
+    """It would be handed over without the server."""
+    client = world.client()
+    with replicated(world) as (replica,):
+        held = world.actor(kind, client).acquire(*names)
+        asking = world.actor(kind, client).ask(*names, **patient())
+        world.await_listeners(1)
+        with stopped(replica):
+            held.release().check()
+            wait_until(lambda: world.holder(names[0]), "it is handed over")
+            check(not asking.is_over(), "it does not wait for the replica")
+        asking.hold().release().check()
+        world.await_nothing_left()
+
+
+@scenario()
+def it_keeps_its_place(world, kind, names):
+    """While its grants are given back others are served, and behind them it is in front again."""
+    with replicated(world) as (replica,):
+        held = world.held_by_another(*names)
+        first = world.actor(kind).ask(*names, **durable(timeout_ms=FOREVER, ttl_ms=LONG_MS))
+        world.await_queue(names, 1)
+        second = world.actor(kind).ask(*names, timeout_ms=FOREVER, ttl_ms=LONG_MS)
+        world.await_queue(names, 2)
+        third = world.actor(kind).ask(*names, timeout_ms=FOREVER, ttl_ms=LONG_MS)
+        world.await_queue(names, 3)
+        with stopped(replica):
+            held.release().check()
+            held = second.hold()
+        world.await_queue(names, 2)
+        check_served_in_order([first, third], held)
+        world.await_nothing_left()
+
+
+@scenario(kinds=LOCAL)
+def an_answer_that_was_lost_is_no_proof(world, kind, names):
+    """The grant was written over a connection that is gone: the one that asks again has to write, too."""
+    network = Network(world)
+    with replicated(world) as (replica,):
+        actor = world.actor(kind, network.client(retry_delay_ms=SHORT_MS))
+        actor.acquire(*names, **patient()).release().check()  # it is connected, and the script is known
+        with stopped(replica):
+            network.fail("cut_reply", n=1)
+            actor.ask(*names, **durable(timeout_ms=20 * SHORT_MS, ttl_ms=LONG_MS)).outcome().check("E_NOT_DURABLE")
+        world.await_nothing_left()
+
+
+@scenario(kinds=LOCAL, counts=[1])
+def an_extension_counts_when_the_replicas_have_it(world, kind, names):
+    with replicated(world) as (replica,):
+        held = world.actor(kind).acquire(*names, **durable(ttl_ms=LONG_MS))
+        with stopped(replica):
+            outcome = held.extend(10 * LONG_MS).check("E_NOT_DURABLE")
+            check("the deadline is as it was" in outcome.error, outcome.error)
+            check(held.remaining_ms() <= LONG_MS, "it is extended")
+        held.extend(10 * LONG_MS).check()
+        check(held.remaining_ms() > LONG_MS, "it is not extended")
+        held.release().check()
+        world.await_nothing_left()
+
+
+@scenario(kinds=["thread"])
+def a_series_is_extended_alike(world, kind, names):
+    with replicated(world) as (replica,):
+        held = world.actor(kind).acquire(*names, **durable(ttl_ms=LONG_MS))
+        with stopped(replica):
+            held.extend(10 * LONG_MS).check("E_NOT_DURABLE")
+        held.release().check()
+        world.await_nothing_left()
+
+
+@scenario(kinds=LOCAL, is_timed=True)
+def a_renewal_counts_when_the_replicas_have_it(world, kind, names):
+    """Without them it ends, and one that did not ask for them goes on."""
+    ttl_ms = 1000 * SLOW
+    client = world.client()
+    with replicated(world) as (replica,):
+        held = world.actor(kind, client).acquire(*names, **durable(ttl_ms=ttl_ms, auto_extend=True,
+                                                                   replica_timeout_ms=LONG_MS))
+        plain = world.actor(kind, client).acquire("plain", ttl_ms=ttl_ms, auto_extend=True)
+        renewed = client.stats().renewals
+        wait_until(lambda: client.stats().renewals >= renewed + 4 * (1 + len(names)), "all are renewed")
+        check_equal((held.state(), plain.state()), ("HELD", "HELD"))
+        with stopped(replica):
+            wait_until(held.is_lost, "it is told as lost")
+            renewed = client.stats().renewals
+            wait_until(lambda: client.stats().renewals >= renewed + 4, "the other is renewed")
+            check_equal(plain.state(), "HELD")
+        held.release().check("NOT_HELD", "OK")
+        plain.release().check()
+        world.await_nothing_left()
+
+
+@scenario(kinds=["thread"])
+def a_reentry_is_as_safe(world, kind, names):
+    """Of what is held without: the grant that it shares is written once more."""
+    with replicated(world) as (replica,):
+        actor = world.actor(kind)
+        held = actor.acquire(*names, ttl_ms=LONG_MS)
+        with stopped(replica):
+            actor.ask(*names, **durable(conflict_strategy="work_through")).outcome().check("E_NOT_DURABLE")
+        inner = actor.acquire(*names, **patient(conflict_strategy="work_through"))
+        inner.release().check()
+        check_equal(held.state(), "HELD")
+        held.release().check()
+        world.await_nothing_left()
+
+
+@once
+def the_disk_needs_a_server_that_says_so(world, kind, names):
+    """Otherwise nothing is asked for."""
+    outcome = world.actor(kind).ask(*names, fsync=True).outcome().check("E_UNSUPPORTED")
+    check("fsync needs" in outcome.error, outcome.error)
+    check_equal(world.keys_left(), [])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
