@@ -323,7 +323,8 @@ void rqli_request_on_left(struct rqli_request *self, bool is_confirmed)
 {
     self->in_queue = !is_confirmed;
     /* What says that nothing was done would not be true of the tries before it. */
-    if (!is_confirmed && (self->verdict > 0 || did_nothing(self->verdict))) {
+    if (!is_confirmed &&
+        (self->verdict > 0 || self->verdict == RQL_E_NOT_DURABLE || did_nothing(self->verdict))) {
         self->verdict = RQL_E_UNKNOWN;
     } else if (is_confirmed && self->verdict == RQL_E_UNKNOWN) {
         self->verdict = in_vain(self, RQL_TIMED_OUT); /* what was unknown is withdrawn */

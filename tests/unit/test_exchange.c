@@ -174,6 +174,55 @@ TEST(of_many_a_second_batch_is_sent_when_it_is_as_large_as_that_of_half)
     }
 }
 
+/* Of a batch the first and the third want replicas, and the second nothing: one question is behind
+ * all of them, and is answered behind all replies. */
+static const struct rqli_durability wanted = {.replicas = 1, .timeout_ms = 100};
+
+static void put_three(struct rqli_exchange *three[3])
+{
+    for (size_t i = 0; i < 3; i++) {
+        three[i] = ping();
+        three[i]->durability = i == 1 ? NULL : &wanted;
+        CHECK_OK(rqli_exchange_put(three[i], 1, NULL));
+    }
+    leave(three[2]);
+    assert_int_equal(peer_hear(peer, NULL), 4);
+}
+
+TEST(what_is_to_be_safe_is_answered_when_it_is)
+{
+    struct rqli_exchange *three[3];
+
+    put_three(three);
+    peer_say(peer, "+FIRST\r\n+SECOND\r\n+THIRD\r\n");
+    leave(three[0]); /* who is to read now */
+    CHECK_OK(rqli_exchange_await(three[1], in_time(), NULL));
+    peer_say(peer, ":1\r\n");
+    for (size_t i = 0; i < 3; i += 2) {
+        CHECK_OK(rqli_exchange_await(three[i], in_time(), NULL));
+        assert_int_equal(three[i]->acks.replicas, 1);
+    }
+    assert_true(rqli_reply_says(three[0]->reply, "FIRST"));
+    assert_int_equal(three[1]->acks.replicas, 0);
+    for (size_t i = 0; i < 3; i++) {
+        rqli_exchange_give(three[i]);
+    }
+}
+
+TEST(nobody_knows_how_safe_it_is_if_that_has_no_answer)
+{
+    struct rqli_exchange *three[3];
+
+    put_three(three);
+    rqli_exchange_give(three[2]); /* its caller has gone; it is still what the question is behind */
+    peer_say(peer, "+FIRST\r\n+SECOND\r\n+THIRD\r\n");
+    (void)shutdown(peer, SHUT_RDWR);
+    assert_int_equal(rqli_exchange_await(three[0], in_time(), NULL), RQL_E_UNKNOWN);
+    CHECK_OK(rqli_exchange_await(three[1], in_time(), NULL));
+    rqli_exchange_give(three[0]);
+    rqli_exchange_give(three[1]);
+}
+
 TEST(those_who_have_left_keep_nobody_waiting)
 {
     for (size_t i = 0; i < CALLERS_MAX; i++) {

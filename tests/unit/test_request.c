@@ -21,6 +21,7 @@ enum event {
     QUEUED,
     AGAIN,
     OVER,
+    UNSAFE,
     SETBACK,
     FAULT,
     TIME,
@@ -336,6 +337,28 @@ static const struct story stories[] = {
                {TIME, 207000, TRY},
                {OVER, 300000, LEAVE},
                {UNCONFIRMED, 300100, FINISH, RQL_E_UNKNOWN}}},
+    {"a grant that is not safe is asked for again after a pause", .deadline_us = 300000,
+     .jitter_us = 7000,
+     .steps = {{UNSAFE, 0, WAIT, 207000, 0, 1}, {TIME, 207000, TRY}, {GRANTED, 207100, FINISH}}},
+    {"and where it ends in vain that is why: in the pause", .deadline_us = 100000,
+     .steps = {{UNSAFE, 0, WAIT, 100000, 0, 1},
+               {TIME, 100000, LEAVE},
+               {LEFT, 100100, FINISH, RQL_E_NOT_DURABLE}}},
+    {"in the queue", .deadline_us = 300000,
+     .steps = {{UNSAFE, 0, WAIT, 200000, 0, 1},
+               {TIME, 200000, TRY},
+               {QUEUED, 200000, WAIT, 300000, 0, 2},
+               {TIME, 300000, LEAVE},
+               {LEFT, 300100, FINISH, RQL_E_NOT_DURABLE}}},
+    {"at the last try", .tries = 1,
+     .steps = {{UNSAFE, 0, LEAVE}, {LEFT, 100, FINISH, RQL_E_NOT_DURABLE}}},
+    {"without an answer at the end", .deadline_us = 300000,
+     .steps = {{UNSAFE, 0, WAIT, 200000, 0, 1},
+               {TIME, 200000, TRY},
+               {SETBACK, 300000, LEAVE, 0, RQL_E_UNKNOWN},
+               {LEFT, 300100, FINISH, RQL_E_NOT_DURABLE}}},
+    {"unless it may not have been given back", .tries = 1,
+     .steps = {{UNSAFE, 0, LEAVE}, {UNCONFIRMED, 100, FINISH, RQL_E_UNKNOWN}}},
     {"a poll between two ticks is a try of its own if what it brings was over", .leads = true,
      .is_deaf = true,
      .steps = {{QUEUED, 0, WAIT, 200000, 0, 1},
@@ -401,6 +424,8 @@ static void answer(struct rqli_request *request, const struct happening *self)
         rqli_request_on_again(request, self->view.now_us);
     } else if (event == OVER) {
         rqli_request_on_over(request, &self->view);
+    } else if (event == UNSAFE) {
+        rqli_request_on_not_durable(request, &self->view);
     } else if (event == SETBACK) {
         rqli_request_on_setback(request, self->with, &self->view);
     } else {
