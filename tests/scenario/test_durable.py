@@ -239,12 +239,61 @@ def a_reentry_is_as_safe(world, kind, names):
         world.await_nothing_left()
 
 
-@once
-def the_disk_needs_a_server_that_says_so(world, kind, names):
+def set_disk(world, policy):
+    world.ask("CONFIG", "SET", "appendonly", "yes", "appendfsync", policy)
+    wait_until(lambda: "aof_rewrite_in_progress:0" in world.ask("INFO", "persistence"), "it has begun")
+
+
+def disk_is_true(world, policy):
+    """Whether what this server answers about its disk is to be believed."""
+    said = world.ask("INFO", "server")
+    is_new = "server_name:valkey" not in said and int(said.split("redis_version:")[1].split(".")[0]) >= 8
+    return world.ask("COMMAND", "INFO", "waitaof") != [None] and (is_new or policy == "always")
+
+
+@scenario()
+def the_disk_needs_a_server_that_tells_of_it(world, kind, names):
     """Otherwise nothing is asked for."""
-    outcome = world.actor(kind).ask(*names, fsync=True).outcome().check("E_UNSUPPORTED")
+    actor = world.actor(kind)
+    outcome = actor.ask(*names, fsync=True).outcome().check("E_UNSUPPORTED")
     check("fsync needs" in outcome.error, outcome.error)
     check_equal(world.keys_left(), [])
+
+
+def a_disk_that_is_written(policy):
+    def case(world, kind, names):
+        set_disk(world, policy)
+        asking = world.actor(kind).ask(*names, fsync=True, replica_timeout_ms=LONG_MS, ttl_ms=2 * LONG_MS)
+        if not disk_is_true(world, policy):
+            asking.outcome().check("E_UNSUPPORTED")
+            check_equal(world.keys_left(), [])
+            return
+        held = asking.hold()
+        if len(names) == 1:
+            check_equal((held.outcome.fsynced, held.outcome.replicas_acked), (True, 0))
+        world.server.kill()
+        world.server.launch("--appendonly", "yes")
+        world.reconnect()
+        check_equal([world.token(name) for name in names], held.tokens)
+        wait_until(lambda: held.state() == "HELD", "it is verified")
+        held.release().check()
+        world.await_nothing_left()
+    case.__name__ = f"a grant is on a disk that is written {policy}"
+    return case
+
+
+for how_often in ("always", "everysec"):
+    scenario(kinds=LOCAL)(a_disk_that_is_written(how_often))
+
+
+@once
+def who_may_not_wait_is_told(world, kind, names):
+    """And what was granted by then is given back."""
+    world.ask("ACL", "SETUSER", "one", "on", "nopass", "~*", "&*", "+@all", "-wait")
+    client = world.client(url=world.server.url.replace("unix://", "unix://one:x@"))
+    outcome = world.actor(kind, client).ask(*names, **durable(ttl_ms=LONG_MS)).outcome().check("E_AUTH")
+    check("WAIT" in outcome.error, outcome.error)
+    world.await_nothing_left()
 
 
 if __name__ == "__main__":
