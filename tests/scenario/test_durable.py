@@ -78,6 +78,8 @@ def without_replicas_there_is_none(world, kind, names):
     outcome = actor.ask(*names, **durable(timeout_ms=4 * SHORT_MS, ttl_ms=LONG_MS)).outcome().check("E_NOT_DURABLE")
     check("0 of 1 replicas" in outcome.error, outcome.error)
     world.await_nothing_left()
+    actor.ask(*names, **durable(replica_timeout_ms=LONG_MS, timeout_ms=4 * SHORT_MS)).outcome().check("E_NOT_DURABLE")
+    world.await_nothing_left()
     actor.ask(*names, **durable(fail_fast=True, ttl_ms=LONG_MS)).outcome().check("E_NOT_DURABLE")
     world.await_nothing_left()
     actor.ask(*names, **durable(retry_count=1, ttl_ms=LONG_MS)).outcome().check("E_NOT_DURABLE")
@@ -178,6 +180,20 @@ def an_answer_that_was_lost_is_no_proof(world, kind, names):
         world.await_nothing_left()
 
 
+@scenario(kinds=LOCAL)
+def a_grant_that_is_asked_for_once_more_is_written_once_more(world, kind, names):
+    """Some servers speak of the writes of this connection only."""
+    network = Network(world)
+    actor = world.actor(kind, network.client())
+    actor.acquire(*names).release().check()
+    n_written = world.n_calls("hset")
+    network.fail("cut_reply", n=1)
+    held = actor.acquire(*names)
+    check_equal(world.n_calls("hset") - n_written, 2 * len(names))
+    held.release().check()
+    world.await_nothing_left()
+
+
 @scenario(kinds=LOCAL, counts=[1])
 def an_extension_counts_when_the_replicas_have_it(world, kind, names):
     with replicated(world) as (replica,):
@@ -221,6 +237,26 @@ def a_renewal_counts_when_the_replicas_have_it(world, kind, names):
             check_equal(plain.state(), "HELD")
         held.release().check("NOT_HELD", "OK")
         plain.release().check()
+        world.await_nothing_left()
+
+
+@scenario(kinds=LOCAL, is_timed=True)
+def one_that_is_released_is_not_renewed(world, kind, names):
+    """Its renewal is under way, and waits for a replica; that of another ends well behind it."""
+    ttl_ms = 3000 * SLOW
+    client = world.client()
+    renewed = durable(ttl_ms=ttl_ms, auto_extend=True, replica_timeout_ms=LONG_MS)
+    with replicated(world) as (replica,):
+        held = world.actor(kind, client).acquire(*names, **renewed)
+        other = world.actor(kind, client).acquire("other", **renewed)
+        with stopped(replica):
+            n_texts = world.n_calls("eval")
+            wait_until(lambda: world.n_calls("eval") > n_texts, "they are renewed, for the first time")
+            held.release().check()
+            check_equal(other.state(), "HELD")
+        n_renewals = client.stats().renewals
+        wait_until(lambda: client.stats().renewals > n_renewals, "it is answered")
+        other.release().check()
         world.await_nothing_left()
 
 
