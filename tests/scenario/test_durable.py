@@ -55,7 +55,15 @@ def durable(**options):
 
 def patient(**options):
     """It waits for replicas as long as the test does."""
-    return durable(replica_timeout_ms=LONG_MS, ttl_ms=2 * LONG_MS, timeout_ms=FOREVER, queue_ttl_ms=FOREVER, **options)
+    return durable(**{"replica_timeout_ms": LONG_MS, "ttl_ms": 2 * LONG_MS, "timeout_ms": FOREVER,
+                      "queue_ttl_ms": FOREVER, **options})
+
+
+def waiting(world, actor, names):
+    """It may have asked just now, and what it is told then waits for replicas, too: not for long."""
+    asking = actor.ask(*names, **patient(replica_timeout_ms=2000))
+    world.await_listeners(1)
+    return asking
 
 
 @scenario()
@@ -120,8 +128,7 @@ def what_was_handed_over_is_claimed(world, kind, names):
     """The releaser's connection has written the grant: of it the waiter's own would say nothing."""
     with replicated(world) as (replica,):
         held = world.held_by_another(*names)
-        asking = world.actor(kind).ask(*names, **patient())
-        world.await_listeners(1)
+        asking = waiting(world, world.actor(kind), names)
         with stopped(replica):
             held.release().check()
             wait_until(lambda: world.holder(names[0]), "it is handed over")
@@ -138,8 +145,7 @@ def inside_the_client_too(world, kind, names):
     client = world.client()
     with replicated(world) as (replica,):
         held = world.actor(kind, client).acquire(*names)
-        asking = world.actor(kind, client).ask(*names, **patient())
-        world.await_listeners(1)
+        asking = waiting(world, world.actor(kind, client), names)
         with stopped(replica):
             held.release().check()
             wait_until(lambda: world.holder(names[0]), "it is handed over")
