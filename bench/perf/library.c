@@ -5,7 +5,7 @@
 #include <rql/rql.h>
 #include <stdlib.h>
 
-enum { TTL_MS = 5000, SPIN_US = 40 };
+enum { TTL_MS = 5000, SPIN_US = 40, PATIENCE_MS = 5000 };
 
 struct shared {
     rql_options options;
@@ -20,7 +20,14 @@ struct hand {
     rql_lock *lock;
 };
 
-static struct shared *open_shared(const struct site *site, int64_t spin_us, bool is_lazy)
+/* In what the ways of using it differ. */
+struct way {
+    int64_t spin_us;
+    bool is_lazy;
+    int64_t replicas;
+};
+
+static struct shared *open_shared(const struct site *site, const struct way *way)
 {
     struct shared *self = calloc(1, sizeof *self);
 
@@ -30,15 +37,17 @@ static struct shared *open_shared(const struct site *site, int64_t spin_us, bool
     }
     rql_options_init(&self->options);
     self->options.url = site->address;
-    self->options.spin_us = spin_us;
-    self->options.lazy_release = is_lazy;
+    self->options.spin_us = way->spin_us;
+    self->options.lazy_release = way->is_lazy;
+    self->options.default_replicas = way->replicas;
+    self->options.replica_timeout_ms = PATIENCE_MS;
     self->fault = site->fault;
     return self;
 }
 
 static void *open_own(const struct site *site)
 {
-    return open_shared(site, 0, false);
+    return open_shared(site, &(struct way){0});
 }
 
 static void close_shared(void *shared)
@@ -49,9 +58,9 @@ static void close_shared(void *shared)
     free(self);
 }
 
-static void *open_one(const struct site *site, int64_t spin_us, bool is_lazy)
+static void *open_one(const struct site *site, const struct way *way)
 {
-    struct shared *self = open_shared(site, spin_us, is_lazy);
+    struct shared *self = open_shared(site, way);
 
     if (!self) {
         return NULL;
@@ -66,22 +75,27 @@ static void *open_one(const struct site *site, int64_t spin_us, bool is_lazy)
 
 static void *open_sleeping(const struct site *site)
 {
-    return open_one(site, 0, false);
+    return open_one(site, &(struct way){0});
 }
 
 static void *open_spinning(const struct site *site)
 {
-    return open_one(site, SPIN_US, false);
+    return open_one(site, &(struct way){.spin_us = SPIN_US});
 }
 
 static void *open_lazy(const struct site *site)
 {
-    return open_one(site, 0, true);
+    return open_one(site, &(struct way){.is_lazy = true});
 }
 
 static void *open_lazy_spinning(const struct site *site)
 {
-    return open_one(site, SPIN_US, true);
+    return open_one(site, &(struct way){.spin_us = SPIN_US, .is_lazy = true});
+}
+
+static void *open_durable(const struct site *site)
+{
+    return open_one(site, &(struct way){.replicas = 1});
 }
 
 static void leave(void *hand)
@@ -191,6 +205,16 @@ const struct contender contender_lazy = {
 const struct contender contender_lazy_spin = {
     .name = "lazy-spin",
     .open = open_lazy_spinning,
+    .close = close_shared,
+    .enter = enter,
+    .leave = leave,
+    .take = take,
+    .give = give,
+};
+
+const struct contender contender_durable = {
+    .name = "durable",
+    .open = open_durable,
     .close = close_shared,
     .enter = enter,
     .leave = leave,

@@ -64,6 +64,7 @@ class Lineup:
         self.redis = servers.Redis(scratch)
         self.full = None
         self.tls = None
+        self.master = None
         self.npm = None  # where the libraries are, or why they are not
         self.started = []
         self.players = {}
@@ -91,6 +92,8 @@ class Lineup:
         if "locks" in self.needed:
             self.add_scale()
         self.try_peer("shared-tls", self.add_tls)
+        if "durable" in self.needed:
+            self.add_durable()
         self.try_peer("postgres", self.add_postgres)
         for name in NPM:
             self.try_peer(name, self.add_npm)
@@ -134,7 +137,17 @@ class Lineup:
         self.add("shared-clear", ["shared", f"redis://127.0.0.1:{server.port}", "32"])
         self.add("logins", ["logins", server.url()], self.bench + "-scale")
 
+    def add_durable(self):
+        self.master = servers.ReplicatedRedis(self.scratch)
+        self.started.append(self.master)
+        self.master.start()
+        for name, words in (("durable", ["durable"]), ("shared-plain", ["shared"]), ("ping-master", ["ping"])):
+            place = self.master.socket if name == "ping-master" else f"unix://{self.master.socket}"
+            self.add(name, [*words, place, "32"])
+
     def server_of(self, player):
+        if player in ("durable", "shared-plain", "ping-master"):
+            return self.master
         if player in ("shared-tls", "shared-clear", "logins"):
             return self.tls
         return self.full if player in ("locks", "clients") else self.redis

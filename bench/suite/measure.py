@@ -12,7 +12,7 @@ TIMES = ("p50_us", "p99_us")
 ENOUGH = 5  # cycles without disturbance, to leave the others out
 OWN = ("ping", "ping-tcp", "floor", "floor-tcp", "own", "shared", "shared-tcp", "spin", "lazy",
        "lazy-spin", "hand", "hand-one", "token", "locks", "clients", "async",
-       "shared-tls", "shared-clear", "logins")
+       "shared-tls", "shared-clear", "logins", "durable", "shared-plain", "ping-master")
 
 
 def sample_of(answer, before, after, plain_lock):

@@ -175,6 +175,16 @@ def tls_blocks():
         Case("login/resumed", "logins", "resumed", LOGINS, 1, 0, ("login/full", LOGINS, "p50_us"))))
 
 
+def durable_blocks():
+    """One server with a replica, by the same client's two connections."""
+    for n in TLS_THREADS:
+        against = ("pair/rql-plain", n, "ops_s")
+        yield Block(f"durable-{n}", "durable", (
+            *((Case("ping", "ping-master", "pairs", 1, 15, slots=4),) if n == 1 else ()),
+            Case("pair/rql-plain", "shared-plain", "pairs", n, 40, slots=3),
+            Case("pair/rql-durable", "durable", "pairs", n, 40, 0, against, 3)))
+
+
 def all_blocks():
     return [*pair_blocks(), *tcp_blocks(), *hand_blocks(), *peer_blocks(), *scale_blocks(),
-            *async_blocks(), *tls_blocks()]
+            *async_blocks(), *tls_blocks(), *durable_blocks()]

@@ -161,6 +161,7 @@ LEGEND = """
   list      of all locks, against a bare SCAN; flush: the locks of a dead host among 100 000 others
   tls       rql-tls and rql-clear: one server, one client for all threads, by TLS and in the clear;
             login: p50 is processor time of the client, waited the share that resumed a session
+  durable   rql-durable and rql-plain: one server with a replica, which has each grant before it counts
   server us processor time of the Redis server for each operation
 """
 

@@ -160,6 +160,39 @@ class TlsRedis(Redis):
         return f"rediss://127.0.0.1:{self.tls_port}?tls_ca_file={self.certificate}"
 
 
+class ReplicatedRedis(Redis):
+    """Another one, with a replica."""
+
+    name = "redis-master"
+
+    def __init__(self, scratch):
+        super().__init__(scratch)
+        self.replica = Replica(scratch, self.port)
+
+    def start(self):
+        super().start()
+        self.replica.start()
+        deadline = time.monotonic() + START_SECONDS
+        while "state=online" not in self.info("replication").get("slave0", ""):
+            if time.monotonic() > deadline:
+                raise Unavailable("the replica does not come online")
+            time.sleep(0.02)
+        self.ask("WAIT", "1", "0")  # it has said so, too: before that nothing is sent to it
+        return self
+
+    def stop(self):
+        self.replica.stop()
+        super().stop()
+
+
+class Replica(Redis):
+    name = "redis-replica"
+
+    def __init__(self, scratch, port):
+        super().__init__(scratch)
+        self.words = ("--replicaof", "127.0.0.1", str(port))
+
+
 class FullRedis(Redis):
     """Another one, for what needs many keys."""
 

@@ -117,5 +117,12 @@ def tls_targets():
                  True)
 
 
+def durable_targets():
+    """Of one thread: 1.5 x the acquisition, and the replica's round trip, which is about a PING's."""
+    for n, limit in ((1, 0.57), (32, 0.8)):
+        yield Target(f"pair with a replica, {n} thread{'s' * (n > 1)} / without", "durable", f"durable-{n}",
+                     ("pair/rql-durable", n, "ops_s"), (("pair/rql-plain", n, "ops_s"),), limit, True)
+
+
 def all_targets():
-    return [*pair_targets(), *hand_targets(), *peer_targets(), *scale_targets(), *tls_targets()]
+    return [*pair_targets(), *hand_targets(), *peer_targets(), *scale_targets(), *tls_targets(), *durable_targets()]
