@@ -26,7 +26,8 @@ enum {
      * us and the server fewer system calls: while a batch is unanswered a second one grows, until
      * it is that of half of the callers. Then the server has work while they have, and both do all
      * the time; a second one that did not wait would be that of the first who was woken. With TLS
-     * they always do: a server reads one record at a time, and answers it by itself. */
+     * they always do: a server reads one record at a time, and answers it by itself; and what is to
+     * be safe always does, for each batch waits for replicas. */
     AT_ONCE = 8,
     /* The reader checks as often whether there is something to send: another thread may have left
      * some in the stream, because the socket was full. */
@@ -107,8 +108,9 @@ static bool may_write(const struct rqli_conn *self)
     if (self->shared.state != UP || self->shared.stream.out.length == 0) {
         return false;
     }
-    return (callers <= AT_ONCE && !self->sock.tls) || self->shared.n_batches == 0 ||
-           self->shared.is_far ||
+    return (callers <= AT_ONCE && !self->sock.tls &&
+            !rqli_durability_is_wanted(&self->shared.wanted)) ||
+           self->shared.n_batches == 0 || self->shared.is_far ||
            (self->shared.n_batches < RQLI_CONN_BATCHES && self->shared.n_unsent >= callers / 2);
 }
 
