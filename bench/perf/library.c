@@ -5,7 +5,7 @@
 #include <rql/rql.h>
 #include <stdlib.h>
 
-enum { TTL_MS = 5000, SPIN_US = 40, PATIENCE_MS = 5000 };
+enum { TTL_MS = 5000, SPIN_US = 40, REPLICAS_MS = 5000 };
 
 struct shared {
     rql_options options;
@@ -40,7 +40,7 @@ static struct shared *open_shared(const struct site *site, const struct way *way
     self->options.spin_us = way->spin_us;
     self->options.lazy_release = way->is_lazy;
     self->options.default_replicas = way->replicas;
-    self->options.replica_timeout_ms = PATIENCE_MS;
+    self->options.replica_timeout_ms = REPLICAS_MS;
     self->fault = site->fault;
     return self;
 }

@@ -435,13 +435,13 @@ rql_status rqli_acquire_run(struct rqli_acquire *self, rql_error *error)
 
     self->error = &detail;
     self->waiter.conn =
-        self->waiter.keeps_conn ? self->client->conns.durable : rqli_client_conn(self->client);
+        self->waiter.keeps_conn ? self->client->node.conns.durable : rqli_client_conn(self->client);
     if (self->options->auto_extend) {
         rqli_leases_prepare(self->client->leases, deadline_us(self));
     }
     if (rqli_acquire_begin(self)) {
         self->conn = self->waiter.conn;
-        (void)rqli_op_run(&self->op, self->conn, self->client->pushes);
+        (void)rqli_op_run(&self->op, self->conn, self->client->node.pushes);
     }
     if (self->op.status > 0 && self->options->refusal) {
         rqli_refusal_fill(self, self->options->detailed_acq_timeout_error);

@@ -7,15 +7,11 @@
 #include "base/freelist.h"
 #include "base/random.h"
 #include "base/scope.h"
-#include "lock/clock_offset.h"
 #include "lock/holders.h"
-#include "net/conns.h"
-#include "net/era.h"
-#include "net/url.h"
+#include "lock/node.h"
 #include "observe/observe.h"
 #include "wire/command.h"
 
-#include <pthread.h>
 #include <rql/client.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -26,18 +22,14 @@ struct rqli_leases;
 struct rqli_master_watch;
 struct rqli_sentinels;
 struct rqli_stats;
-struct rqli_push_threads;
 
 struct rql_client {
     struct rqli_fork_member fork; /* first: what leads to a foreign one leads to its begin */
     rql_options options;          /* constant after new */
     char *texts;                  /* those of the options; a secret */
     rql_lock_options of_calls;    /* what they say of a call that says nothing */
-    struct rqli_endpoint endpoint;
-    struct rqli_era era;
+    struct rqli_node node;        /* the server */
     char identity[RQLI_HEX_SIZE];
-    struct rqli_conns conns;          /* commands of the callers */
-    struct rqli_push_threads *pushes; /* pushes to the waiters */
     struct rqli_sentinels *sentinels; /* or NULL: the URL names the server */
     struct rqli_master_watch *master_watch;
     struct rqli_leases *leases; /* leases, and what the background thread does */
@@ -49,16 +41,8 @@ struct rql_client {
     struct rqli_hosts *hosts;                /* the threads that the swarm vouches for */
     struct rql_swarm *swarm;                 /* of auto_swarm, or NULL */
     struct rql_swarm *_Atomic running_swarm; /* that or the caller's; not freed yet */
-    _Atomic uint64_t syncs_truly;  /* the server of the era that is known to answer fsync truly */
-    bool is_member;                /* fork was joined */
-    atomic_bool was_connected;     /* by a thread */
-    _Atomic int64_t round_trip_us; /* to the server and back, of late; 0: not known */
-    _Atomic uint64_t n_acquirers;  /* requests that are acquirers of their own */
-
-    struct {
-        pthread_mutex_t mutex;
-        struct rqli_clock_offset clock_offset;
-    } shared; /* everything in here under shared.mutex; rqli_conn_notes::tracking too */
+    bool is_member;                          /* fork was joined */
+    _Atomic uint64_t n_acquirers;            /* requests that are acquirers of their own */
 };
 
 /* For what the calling thread is about to ask. */

@@ -21,9 +21,7 @@ static void abandon(void *self)
 {
     rql_client *client = self;
 
-    rqli_conns_abandon(&client->conns);
-    rqli_push_threads_abandon(client->pushes);
-    rqli_leases_abandon(client->leases);
+    rqli_node_abandon(&client->node);
     rqli_sentinels_abandon(client->sentinels);
     rqli_master_watch_abandon(client->master_watch);
 }
@@ -35,35 +33,35 @@ static rql_status set_up_endpoint(rql_client *client, rql_error *error)
     rql_options here = client->options;
     rql_status status;
 
-    client->endpoint.connect_timeout_ms = client->options.connect_timeout_ms;
-    client->endpoint.io_timeout_ms = client->options.io_timeout_ms;
-    client->endpoint.spin_us = client->options.spin_us;
-    client->endpoint.identity = client->identity;
-    client->era.pause_ms = client->options.recovery_delay_ms;
-    client->endpoint.era = &client->era;
-    client->endpoint.stats = client->stats;
+    client->node.endpoint.connect_timeout_ms = client->options.connect_timeout_ms;
+    client->node.endpoint.io_timeout_ms = client->options.io_timeout_ms;
+    client->node.endpoint.spin_us = client->options.spin_us;
+    client->node.endpoint.identity = client->identity;
+    client->node.era.pause_ms = client->options.recovery_delay_ms;
+    client->node.endpoint.era = &client->node.era;
+    client->node.endpoint.stats = client->stats;
     client->of_connections = rqli_subject_of_client(client);
-    client->endpoint.subject = &client->of_connections;
-    client->endpoint.credentials = client->options.credentials;
-    client->endpoint.credentials_data = client->options.credentials_data;
-    status = rqli_options_set_of_url(&here, client->endpoint.query, error);
-    return status ? status : rqli_endpoint_use_tls(&client->endpoint, &here, error);
+    client->node.endpoint.subject = &client->of_connections;
+    client->node.endpoint.credentials = client->options.credentials;
+    client->node.endpoint.credentials_data = client->options.credentials_data;
+    status = rqli_options_set_of_url(&here, client->node.endpoint.query, error);
+    return status ? status : rqli_endpoint_use_tls(&client->node.endpoint, &here, error);
 }
 
 /* Where the master is found by sentinels. */
 static rql_status set_up_sentinels(rql_client *client, rql_error *error)
 {
-    if (client->endpoint.by_sentinels.count == 0) {
+    if (client->node.endpoint.by_sentinels.count == 0) {
         return RQL_OK;
     }
-    client->sentinels = rqli_sentinels_new(&client->endpoint);
+    client->sentinels = rqli_sentinels_new(&client->node.endpoint);
     if (client->sentinels) {
         client->master_watch = rqli_master_watch_new(client, client->sentinels);
     }
     if (!client->master_watch || !rqli_master_watch_start(client->master_watch)) {
         return rqli_fail(error, RQL_E_NOMEM, "client: no memory, descriptor or thread");
     }
-    client->endpoint.sentinels = client->sentinels;
+    client->node.endpoint.sentinels = client->sentinels;
     return RQL_OK;
 }
 
@@ -72,7 +70,7 @@ static rql_status set_up_sentinels(rql_client *client, rql_error *error)
  * fork last, when all is there that abandon() touches. */
 static rql_status build(rql_client *client, rql_error *error)
 {
-    bool has_conns;
+    bool has_node;
     rql_status status;
 
     client->stats = rqli_stats_new();
@@ -80,12 +78,10 @@ static rql_status build(rql_client *client, rql_error *error)
     if (status) {
         return status;
     }
-    has_conns =
-        rqli_conns_init(&client->conns, &client->endpoint, (unsigned)client->options.connections);
-    client->pushes = rqli_push_threads_new(&client->endpoint);
+    has_node = rqli_node_init(&client->node, (unsigned)client->options.connections);
     client->leases = rqli_leases_new(client);
     client->hosts = rqli_hosts_new();
-    if (!has_conns || !client->pushes || !client->leases || !client->stats || !client->hosts) {
+    if (!has_node || !client->leases || !client->stats || !client->hosts) {
         return rqli_fail_nomem(error);
     }
     if (!rqli_random_hex(client->identity)) {
@@ -113,7 +109,7 @@ static rql_status take_options(rql_client *client, const rql_options *options, r
         return rqli_fail_nomem(error);
     }
     rqli_options_fill(RQLI_OF_LOCK, &client->of_calls, &client->options);
-    return rqli_url_parse(&client->endpoint, client->options.url, error);
+    return rqli_url_parse(&client->node.endpoint, client->options.url, error);
 }
 
 /* Whatever fails, what was made by then is freed; a zeroed member was not made. */
@@ -126,7 +122,6 @@ rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_er
     if (!client) {
         return rqli_fail_nomem(error);
     }
-    (void)pthread_mutex_init(&client->shared.mutex, NULL);
     status = take_options(client, options, error);
     if (!status) {
         status = build(client, error);
@@ -151,16 +146,14 @@ rql_client *rqli_client_free(rql_client *client)
     }
     client->master_watch = rqli_master_watch_free(client->master_watch);
     rqli_leases_free(client->leases);
-    rqli_push_threads_free(client->pushes);
-    rqli_conns_fini(&client->conns);
+    rqli_node_fini(&client->node);
     client->sentinels = rqli_sentinels_free(client->sentinels);
     rqli_stats_free(client->stats);
     rqli_hosts_free(client->hosts);
     rqli_freelist_fini(&client->handles);
     rqli_freelist_fini(&client->transfers);
-    rqli_endpoint_fini(&client->endpoint);
+    rqli_endpoint_fini(&client->node.endpoint);
     client->texts = rqli_secret_free(client->texts);
-    (void)pthread_mutex_destroy(&client->shared.mutex);
     free(client);
     return NULL;
 }

@@ -187,7 +187,7 @@ rql_status rqli_extend(rql_lock *const *locks, size_t count, int64_t ttl_ms, rql
 
     rqli_extend_init(&self, count);
     status = rqli_op_run(
-        &self.op, self.op.durability ? client->conns.durable : rqli_client_conn(client), NULL);
+        &self.op, self.op.durability ? client->node.conns.durable : rqli_client_conn(client), NULL);
     if (status < 0 && error) {
         *error = self.error;
     }

@@ -28,7 +28,7 @@ enum {
 const void *rqli_hand_over_carrier(const struct rqli_hand_over *self)
 {
     return self->loop ? (const void *)self->loop->op.conn
-                      : rqli_conns_find(&self->lock->client->conns, self->lock->carrier);
+                      : rqli_conns_find(&self->lock->client->node.conns, self->lock->carrier);
 }
 
 bool rqli_hand_over_is_safe(const struct rqli_hand_over *self, int64_t now_us)
@@ -53,7 +53,7 @@ static bool may_choose(const struct rqli_hand_over *self, int64_t now_us)
 static struct rqli_waiter *choose(const struct rqli_hand_over *self)
 {
     const rql_lock *lock = self->lock;
-    struct rqli_push_threads *threads = lock->client->pushes;
+    struct rqli_push_threads *threads = lock->client->node.pushes;
     uint64_t in_front;
 
     if (!self->loop && !rqli_push_threads_is_used(threads)) {
@@ -74,7 +74,7 @@ static void tell_chosen(struct rqli_hand_over *self, struct rqli_transfer *trans
 
     self->chosen = NULL;
     if (!self->loop) {
-        rqli_push_threads_hand_over(self->lock->client->pushes, chosen, transfer);
+        rqli_push_threads_hand_over(self->lock->client->node.pushes, chosen, transfer);
     } else if (transfer) {
         rqli_waiters_hand_over(&self->loop->pushes.subscription.waiters, chosen, transfer);
     } else {
@@ -146,7 +146,7 @@ void rqli_hand_over_abandon(struct rqli_hand_over *self)
 /* The generation of the last connection that has carried one. */
 static _Atomic uint64_t *known(const struct rqli_hand_over *self)
 {
-    struct rqli_conns *conns = &self->lock->client->conns;
+    struct rqli_conns *conns = &self->lock->client->node.conns;
 
     return self->loop
                ? &self->loop->knows_transfer

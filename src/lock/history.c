@@ -17,7 +17,7 @@ void rqli_history_tell_news(rql_client *client)
 {
     struct rqli_figures figures = {0};
 
-    if (!rqli_era_take_news(&client->era, &figures.token, &figures.server_token)) {
+    if (!rqli_era_take_news(&client->node.era, &figures.token, &figures.server_token)) {
         return;
     }
     if (figures.token > 0) {
@@ -29,16 +29,9 @@ void rqli_history_tell_news(rql_client *client)
     rqli_leases_doubt(client->leases);
 }
 
-bool rqli_history_sees_end(rql_client *client)
-{
-    bool has_ended = rqli_conn_end_if_ended(client->leases->conn);
-
-    return rqli_conns_see_end(&client->conns) || has_ended;
-}
-
 rql_status rqli_history_check_ttl(const rql_client *client, int64_t ttl_ms, rql_error *error)
 {
-    int64_t most_ms = client->era.pause_ms;
+    int64_t most_ms = client->node.era.pause_ms;
 
     if (most_ms == 0 || ttl_ms <= most_ms) {
         return RQL_OK;

@@ -13,14 +13,10 @@ void rqli_history_tell_news(rql_client *client);
  * and verified. Any thread, with no mutex held: listeners are called. */
 static inline void rqli_history_look(rql_client *client)
 {
-    if (atomic_load_explicit(&client->era.has_news, memory_order_relaxed)) {
+    if (atomic_load_explicit(&client->node.era.has_news, memory_order_relaxed)) {
         rqli_history_tell_news(client);
     }
 }
-
-/* For the thread of the leases, without their mutex: whether a connection of the client has ended
- * while nobody used it. */
-bool rqli_history_sees_end(rql_client *client);
 
 /* RQL_E_INVALID: no lock may live for longer than nothing is granted after a failover. */
 rql_status rqli_history_check_ttl(const rql_client *client, int64_t ttl_ms, rql_error *error);

@@ -32,10 +32,9 @@ struct rqli_leases *rqli_leases_new(rql_client *client)
     }
     self->worker = (struct rqli_worker){.name = "rql-leases", .step = rqli_leases_step};
     self->client = client;
-    self->conn = rqli_conn_new(&client->endpoint);
     self->host_end_us = RQLI_NEVER_US;
     (void)pthread_mutex_init(&self->shared.mutex, NULL);
-    return self->conn ? self : rqli_leases_free(self);
+    return self;
 }
 
 /* Under the mutex, as all static functions below but is_extended(). Noted only if the thread comes
@@ -107,19 +106,9 @@ struct rqli_leases *rqli_leases_free(struct rqli_leases *self)
     rqli_exchange_give(self->shared.durable.exchange);
     rqli_withdrawals_fini(&self->shared.withdrawals);
     rqli_lease_table_fini(&self->shared.table);
-    rqli_conn_free(self->conn);
     (void)pthread_mutex_destroy(&self->shared.mutex);
     free(self);
     return NULL;
-}
-
-/* In a fork child there is no such thread, and a mutex may stay locked for ever: only the socket is
- * closed. */
-void rqli_leases_abandon(struct rqli_leases *self)
-{
-    if (self) {
-        rqli_conn_abandon(self->conn);
-    }
 }
 
 void rqli_leases_prepare(struct rqli_leases *self, int64_t until_us)

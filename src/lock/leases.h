@@ -73,7 +73,6 @@ struct rqli_durable_renewals {
 struct rqli_leases {
     struct rqli_worker worker; /* first; started under the mutex */
     rql_client *client;
-    struct rqli_conn *conn;      /* the thread's own; constant after new */
     _Atomic int64_t host_end_us; /* of new leases; see rqli_leases_on_probed() */
     atomic_bool has_extended;    /* a lease that renews was added, once */
     atomic_bool shall_arrive;    /* a connection of the client has ended, and no new one was made */
@@ -103,7 +102,6 @@ struct rqli_transfer;
 
 struct rqli_leases *rqli_leases_new(rql_client *client);
 struct rqli_leases *rqli_leases_free(struct rqli_leases *self); /* ends the thread */
-void rqli_leases_abandon(struct rqli_leases *self);             /* as rqli_conn_abandon() */
 
 struct rqli_trace rqli_leases_trace(struct rqli_leases *self); /* a copy */
 

@@ -48,7 +48,7 @@ void rqli_leave_write(const struct rqli_acquire *self, size_t i, struct rqli_cal
 static int64_t leave_until_us(const struct rqli_acquire *self, int64_t now_us)
 {
     int64_t until_us = rqli_after_ms(now_us, self->client->options.io_timeout_ms);
-    int64_t grace_us = rqli_client_grace_us(self->client);
+    int64_t grace_us = rqli_wait_grace_us(self);
 
     if (until_us > self->request.limits.deadline_us) {
         until_us = self->request.limits.deadline_us + grace_us;

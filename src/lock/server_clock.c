@@ -16,10 +16,10 @@ void rqli_server_clock_learn(rql_client *client, const struct rqli_clock_reading
     enum rqli_clock_offset_news news;
 
     rqli_client_on_round_trip(client, reading->received_us - reading->sent_us);
-    (void)pthread_mutex_lock(&client->shared.mutex);
-    news = rqli_clock_offset_add(&client->shared.clock_offset, reading->sent_us, reading->server_us,
-                                 reading->received_us);
-    (void)pthread_mutex_unlock(&client->shared.mutex);
+    (void)pthread_mutex_lock(&client->node.shared.mutex);
+    news = rqli_clock_offset_add(&client->node.shared.clock_offset, reading->sent_us,
+                                 reading->server_us, reading->received_us);
+    (void)pthread_mutex_unlock(&client->node.shared.mutex);
     if (news == RQLI_CLOCK_OFFSET_STEPPED) {
         /* Behind the mutex: that of the leases is never taken within it. */
         rqli_leases_doubt(client->leases);
@@ -31,9 +31,9 @@ static int64_t latest_at(rql_client *client, int64_t now_us)
 {
     int64_t latest_us;
 
-    (void)pthread_mutex_lock(&client->shared.mutex);
-    latest_us = rqli_clock_offset_server_latest(&client->shared.clock_offset, now_us);
-    (void)pthread_mutex_unlock(&client->shared.mutex);
+    (void)pthread_mutex_lock(&client->node.shared.mutex);
+    latest_us = rqli_clock_offset_server_latest(&client->node.shared.clock_offset, now_us);
+    (void)pthread_mutex_unlock(&client->node.shared.mutex);
     return latest_us;
 }
 
@@ -60,9 +60,10 @@ bool rqli_server_clock_earliest(rql_client *client, int64_t server_us, int64_t n
 {
     bool is_known;
 
-    (void)pthread_mutex_lock(&client->shared.mutex);
-    is_known = rqli_clock_offset_earliest(&client->shared.clock_offset, server_us, now_us, out_us);
-    (void)pthread_mutex_unlock(&client->shared.mutex);
+    (void)pthread_mutex_lock(&client->node.shared.mutex);
+    is_known =
+        rqli_clock_offset_earliest(&client->node.shared.clock_offset, server_us, now_us, out_us);
+    (void)pthread_mutex_unlock(&client->node.shared.mutex);
     return is_known;
 }
 

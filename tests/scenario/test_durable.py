@@ -98,11 +98,14 @@ def without_replicas_there_is_none(world, kind, names):
 def plain_calls_do_not_wait_for_replicas(world, kind, names):
     """Of the same client, while it waits for one that stands still."""
     client = world.client()
+    one = world.actor(kind, client)
+    other = one if kind == "loop" else world.actor(kind, client)
     with replicated(world) as (replica,):
+        world.ask("SCRIPT", "FLUSH")  # who has to bring the text does so at once
         with stopped(replica):
-            asking = world.actor(kind, client).ask(*names, **patient())
+            asking = one.ask(*names, **patient())
             wait_until(lambda: world.holder(names[0]), "it is granted there")
-            held = world.actor(kind, client).acquire("another", auto_extend=True)
+            held = other.acquire("another", auto_extend=True)
             held.extend(LONG_MS).check()
             held.release().check()
             check(not asking.is_over(), "it does not wait for the replica")
@@ -224,26 +227,32 @@ def a_series_is_extended_alike(world, kind, names):
         world.await_nothing_left()
 
 
-@scenario(kinds=LOCAL, is_timed=True)
-def a_renewal_counts_when_the_replicas_have_it(world, kind, names):
-    """Without them it ends, and one that did not ask for them goes on."""
-    ttl_ms = 1000 * SLOW
-    client = world.client()
-    with replicated(world) as (replica,):
-        held = world.actor(kind, client).acquire(*names, **durable(ttl_ms=ttl_ms, auto_extend=True,
-                                                                   replica_timeout_ms=LONG_MS))
-        plain = world.actor(kind, client).acquire("plain", ttl_ms=ttl_ms, auto_extend=True)
-        renewed = client.stats().renewals
-        wait_until(lambda: client.stats().renewals >= renewed + 4 * (1 + len(names)), "all are renewed")
-        check_equal((held.state(), plain.state()), ("HELD", "HELD"))
-        with stopped(replica):
-            wait_until(held.is_lost, "it is told as lost")
+def a_renewal_that_waits(replica_timeout_ms):
+    def case(world, kind, names):
+        """Without them it ends, and one that did not ask for them goes on."""
+        ttl_ms = 1000 * SLOW
+        client = world.client()
+        with replicated(world) as (replica,):
+            held = world.actor(kind, client).acquire(*names, **durable(ttl_ms=ttl_ms, auto_extend=True,
+                                                                       replica_timeout_ms=replica_timeout_ms))
+            plain = world.actor(kind, client).acquire("plain", ttl_ms=ttl_ms, auto_extend=True)
             renewed = client.stats().renewals
-            wait_until(lambda: client.stats().renewals >= renewed + 4, "the other is renewed")
-            check_equal(plain.state(), "HELD")
-        held.release().check("NOT_HELD", "OK")
-        plain.release().check()
-        world.await_nothing_left()
+            wait_until(lambda: client.stats().renewals >= renewed + 4 * (1 + len(names)), "all are renewed")
+            check_equal((held.state(), plain.state()), ("HELD", "HELD"))
+            with stopped(replica):
+                wait_until(held.is_lost, "it is told as lost")
+                renewed = client.stats().renewals
+                wait_until(lambda: client.stats().renewals >= renewed + 4, "the other is renewed")
+                check_equal(plain.state(), "HELD")
+            held.release().check("NOT_HELD", "OK")
+            plain.release().check()
+            world.await_nothing_left()
+    case.__name__ = f"a renewal counts when the replicas have it, for which it waits {replica_timeout_ms} ms"
+    return case
+
+
+for timeout_ms in SHORT_MS, LONG_MS:
+    scenario(kinds=LOCAL, is_timed=True)(a_renewal_that_waits(timeout_ms))
 
 
 @scenario(kinds=LOCAL, is_timed=True)

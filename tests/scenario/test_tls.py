@@ -337,7 +337,8 @@ def those_who_lost_their_connection_come_back_one_by_one(world, kind, names):
         held.release().check()
         asking.hold().release().check()
         check_spread(delays_s, "to be told")
-        actor, asked, delays_s = world.actor(kind, client), [], []
+        # One that has never waited: a subscriber would have pauses of its own.
+        actor, asked, delays_s = world.actor(kind, world.client(url=relay.url())), [], []
         for _ in range(20):
             actor.acquire("y").release().check()
             delays_s.append(relay.cut(lambda: asked.append(actor.ask("y", timeout_ms=FOREVER))))

@@ -1,0 +1,46 @@
+#ifndef RQLI_NODE_H
+#define RQLI_NODE_H
+
+/*
+ * A server, as a client has it: where it is, what is known of it, and the connections to it. What
+ * loops have of their own is in lock/loop.h.
+ */
+
+#include "lock/clock_offset.h"
+#include "net/conns.h"
+#include "net/era.h"
+#include "net/url.h"
+
+#include <pthread.h>
+
+struct rqli_push_threads;
+
+struct rqli_node {
+    struct rqli_endpoint endpoint;
+    struct rqli_era era;
+    struct rqli_conns conns;          /* commands of the callers */
+    struct rqli_conn *background;     /* those of the leases' thread */
+    struct rqli_push_threads *pushes; /* pushes to the waiters */
+    _Atomic uint64_t syncs_truly;  /* the server of the era that is known to answer fsync truly */
+    _Atomic int64_t round_trip_us; /* to the server and back, of late; 0: not known */
+    atomic_bool was_connected;     /* by a thread */
+
+    struct {
+        pthread_mutex_t mutex;
+        struct rqli_clock_offset clock_offset;
+    } shared; /* everything in here under shared.mutex; rqli_conn_notes::tracking too */
+};
+
+/* Nothing is connected yet; the endpoint is its caller's to fill in and to end, the latter after
+ * the connections. `connections` is the most that threads share. False: no memory; to be ended all
+ * the same. */
+bool rqli_node_init(struct rqli_node *self, unsigned connections);
+void rqli_node_fini(struct rqli_node *self); /* also one that is all zero */
+
+/* In a fork child: closes the sockets without a word and takes no lock. */
+void rqli_node_abandon(struct rqli_node *self);
+
+/* True: a connection for commands has ended, at its other end, and was closed here. */
+bool rqli_node_sees_end(struct rqli_node *self);
+
+#endif
