@@ -146,7 +146,9 @@ static bool try_once(struct rqli_acquire *self)
     rql_error fault;
 
     self->tried_us = rqli_now_us();
-    rqli_durable_limit(self, self->tried_us);
+    if (self->waiter.keeps_conn) {
+        rqli_durable_limit(self, self->tried_us);
+    }
     self->op.until_us = rqli_wait_until_us(self, self->tried_us);
     self->op.is_late = false;
     if (!self->several) {
@@ -156,9 +158,8 @@ static bool try_once(struct rqli_acquire *self)
         rqli_acquire_on_failed(self, &fault);
         return false;
     }
-    self->is_asking = rqli_durable_must_ask(self);
-    self->op.durability =
-        rqli_durability_is_wanted(&self->durability) && !self->is_asking ? &self->durability : NULL;
+    self->is_asking = self->waiter.keeps_conn && rqli_durable_must_ask(self);
+    self->op.durability = self->waiter.keeps_conn && !self->is_asking ? &self->durability : NULL;
     self->result->asked += !self->is_asking;
     self->op.n_calls = self->is_asking ? RQLI_DURABLE_CALLS : 1;
     self->op.again_us = 0;
@@ -195,7 +196,7 @@ static void take_push(struct rqli_acquire *self)
     self->waiter.pushed = false;
     if (self->waiter.handed) {
         take_hand_over(self);
-    } else if (!self->several && !rqli_durability_is_wanted(&self->durability) &&
+    } else if (!self->several && !self->waiter.keeps_conn &&
                rqli_grant_by_push(self->locks[0], self->options, &self->waiter.push)) {
         rqli_request_on_granted(&self->request);
     } else {
@@ -400,8 +401,9 @@ bool rqli_acquire_keep(struct rqli_acquire *self)
         lock->held_us = self->result->ended_us;
         lock->waited_us = self->result->waited_us;
         lock->tries = self->result->tries;
-        lock->durability = self->options->durability_is_advice ? (struct rqli_durability){0}
-                                                               : rqli_durability_of(self->options);
+        if (self->waiter.keeps_conn && !self->options->durability_is_advice) {
+            lock->durability = rqli_durability_of(self->options);
+        }
         lock->acks = self->op.acks;
         lock->is_lazy = self->options->lazy_release && !self->waiter.keeps_conn &&
                         self->options->conflict_strategy == RQL_WAIT_FOR_LOCK;

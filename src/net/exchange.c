@@ -51,13 +51,10 @@ static bool take_room(struct rqli_conn *self, struct exchange *exchange)
 {
     struct rqli_command *out = &self->shared.stream.out;
     const struct rqli_command *command = &exchange->visible.command;
-    struct rqli_durability wanted = self->shared.wanted;
+    const struct rqli_durability *wanted = exchange->visible.durability;
     size_t n_replies = (size_t)command->n_commands;
 
-    if (exchange->visible.durability) {
-        rqli_durability_join(&wanted, exchange->visible.durability);
-    }
-    if (rqli_durability_is_wanted(&wanted)) {
+    if (wanted || rqli_durability_is_wanted(&self->shared.wanted)) {
         n_replies += RQLI_ACKS_MAX;
         if (!rqli_command_reserve(out, out->length + command->length + RQLI_ACKS_BYTES)) {
             return false;
@@ -68,7 +65,9 @@ static bool take_room(struct rqli_conn *self, struct exchange *exchange)
         return false;
     }
     memset(exchange->roots, 0, n_replies * sizeof *exchange->roots);
-    self->shared.wanted = wanted;
+    if (wanted) {
+        rqli_durability_join(&self->shared.wanted, wanted);
+    }
     return true;
 }
 

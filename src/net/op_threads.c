@@ -121,7 +121,9 @@ static rql_status exchange(struct round *self, rql_error *fault)
     self->exchange->durability = op->durability;
     if (op->generation == 0) {
         status = rqli_exchange_run(self->exchange, op->until_us, fault);
-        op->acks = self->exchange->acks;
+        if (op->durability) {
+            op->acks = self->exchange->acks;
+        }
         return status;
     }
     status = rqli_exchange_put(self->exchange, op->generation, fault);
