@@ -268,9 +268,12 @@ def one_that_is_released_is_not_renewed(world, kind, names):
             n_texts = world.n_calls("eval")
             wait_until(lambda: world.n_calls("eval") > n_texts, "they are renewed, for the first time")
             held.release().check()
+            later = held.actor.acquire(*names, ttl_ms=LONG_MS)  # whose handles may be the same
             check_equal(other.state(), "HELD")
         n_renewals = client.stats().renewals
         wait_until(lambda: client.stats().renewals > n_renewals, "it is answered")
+        check(later.remaining_ms() > LONG_MS / 2, "it has what was meant for the one before")
+        later.release().check()
         other.release().check()
         world.await_nothing_left()
 
