@@ -108,12 +108,6 @@ def relay_to(server):
         relay.end()
 
 
-def end_connections(server):
-    raw = Connection(server.path, PATIENCE_S)
-    raw.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    raw.close()
-
-
 def lines(client, name):
     """What it has logged by that name, as the gem would print it."""
     return [words["log"] for words in client.remote.told if words.get("line") == name]
@@ -291,7 +285,7 @@ def certificates_are_replaced_without_a_call(world, kind, names):
         actor.acquire("x").release().check()
 
         def connect_anew():
-            end_connections(server)
+            server.end_connections("normal")
             asking = actor.ask("x", timeout_ms=TIMEOUT_MS)
             if asking.outcome().status == "OK":
                 asking.hold().release().check()
@@ -319,7 +313,7 @@ def a_client_that_verifies_nothing_says_so_once(world, kind, names):
             actor = world.actor(kind, client)
             for _ in range(3):
                 actor.acquire("x").release().check()
-                end_connections(server)
+                server.end_connections("normal")
             check_equal(len(lines(client, "tls_server_unverified")), count, verify)
 
 
@@ -358,7 +352,7 @@ def reconnections_resume_their_session(world, kind, names):
         actor = world.actor(kind, client)
         for _ in range(20):
             actor.acquire("x").release().check()
-            end_connections(server)
+            server.end_connections("normal")
         stats = client.stats()
         check(stats.tls_handshakes >= 10, f"{stats.tls_handshakes} handshakes")
         check(stats.tls_resumed >= stats.tls_handshakes - 2, f"{stats.tls_resumed} of {stats.tls_handshakes} resumed")

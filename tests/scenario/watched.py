@@ -5,6 +5,7 @@ import signal
 from private_server import PATIENCE_S, Connection, PrivateServer, Refused, ServerError, find_server, free_port, wait_until
 
 NAME = "mymaster"
+WATCHER = "watcher"  # of a master that wants a password
 DOWN_AFTER_MS = 500
 # Sentinel's own pauses, for tests; as they are all of this takes seconds more. What sentinels say of themselves they
 # say as often only until they know each other: four times that later the others undo a promotion.
@@ -14,22 +15,29 @@ PERIOD_MS = 100
 
 
 class Node(PrivateServer):
-    """A master or a replica, by TCP; its socket is for what asks behind the library's back."""
+    """A master or a replica, by TCP; its socket is for what asks behind the library's back. With a password, replicas
+    and sentinels log in as somebody else."""
 
     def __init__(self, password, *arguments):
         self.port, self.password = free_port(), password
         if password:
-            arguments += ("--requirepass", password, "--masterauth", password)
+            arguments += ("--requirepass", password, "--user", WATCHER, "on", ">" + password, "~*", "&*", "+@all",
+                          "--masteruser", WATCHER, "--masterauth", password)
         super().__init__("--port", str(self.port), "--repl-diskless-sync-delay", "0", *arguments)
 
-    def ask(self, *words):
-        connection = Connection(self.path, PATIENCE_S)
-        try:
-            if self.password:
-                connection.call("AUTH", self.password)
-            return connection.call(*words)
-        finally:
-            connection.close()
+    def follow(self, master):
+        """It is launched again, as a replica."""
+        self.launch("--replicaof", "127.0.0.1", str(master.port))
+
+    def cut_off(self):
+        """From replicas and sentinels; not from clients."""
+        self.ask("ACL", "SETUSER", WATCHER, "off")
+        self.ask("CLIENT", "KILL", "USER", WATCHER)
+
+    def let_in(self):
+        """All come back: who was refused would ask without a login for a while."""
+        self.ask("ACL", "SETUSER", WATCHER, "on")
+        self.end_connections()
 
     def role(self):
         """None: it ends all connections just now, because it was told to be another."""
@@ -53,19 +61,21 @@ class Sentinel(PrivateServer):
                  f"sentinel down-after-milliseconds {NAME} {DOWN_AFTER_MS}",
                  f"sentinel failover-timeout {NAME} 2000"]
         if self.master.password:
-            lines.append(f"sentinel auth-pass {NAME} {self.master.password}")
+            lines += [f"sentinel auth-user {NAME} {WATCHER}", f"sentinel auth-pass {NAME} {self.master.password}"]
         if self.password:
             lines.append(f"requirepass {self.password}")
         with open(self.folder + "/sentinel.conf", "w", encoding="ascii") as file:
             file.write("\n".join(lines) + "\n")
         return [find_server(), self.folder + "/sentinel.conf", "--sentinel"]
 
-    ask = Node.ask
-
     def set_period(self, name, period_ms):
         """Redis 7 can be told to."""
         with contextlib.suppress(Refused):
             self.ask("SENTINEL", "DEBUG", name, period_ms)
+
+    def n_listeners(self):
+        """Clients that it tells of failovers."""
+        return self.ask("CLIENT", "LIST", "TYPE", "pubsub").count("\n")
 
     def state(self):
         said = self.ask("SENTINEL", "MASTER", NAME)
@@ -75,9 +85,10 @@ class Sentinel(PrivateServer):
 class Watched:
     """All of them. `with Watched() as watched:`"""
 
-    def __init__(self, n_replicas=2, n_sentinels=3, password=None, sentinel_password=None):
-        self.nodes = [Node(password)]
-        self.nodes += [Node(password, "--replicaof", "127.0.0.1", str(self.nodes[0].port)) for _ in range(n_replicas)]
+    def __init__(self, n_replicas=2, n_sentinels=3, password=None, sentinel_password=None, arguments=()):
+        self.nodes = [Node(password, *arguments)]
+        self.nodes += [Node(password, *arguments, "--replicaof", "127.0.0.1", str(self.nodes[0].port))
+                       for _ in range(n_replicas)]
         wait_until(lambda: all(node.ask("ROLE")[3] == "connected" for node in self.nodes[1:]), "they are replicas")
         self.sentinels = [Sentinel(self.nodes[0], n_sentinels // 2 + 1, sentinel_password)
                           for _ in range(n_sentinels)]
@@ -111,6 +122,21 @@ class Watched:
             node = self.named()
             return node is not old and node.role() == "master" and node
         return wait_until(changed, "another is the master")
+
+    def replicas(self):
+        return [node for node in self.nodes if node is not self.named()]
+
+    def await_replicas(self):
+        """All others follow the master, as it knows and the sentinels."""
+        n_others = len(self.nodes) - 1
+        wait_until(lambda: len(self.named().ask("ROLE")[2]) == n_others, "its replicas are there")
+        wait_until(lambda: "s_down" not in "".join(map(str, self.sentinels[0].ask("SENTINEL", "REPLICAS", NAME))),
+                   "they are well")
+
+    def never_fails_over(self):
+        """Whatever becomes of the master in a minute."""
+        for sentinel in self.sentinels:
+            sentinel.ask("SENTINEL", "SET", NAME, "down-after-milliseconds", 60000)
 
     def failover(self):
         """By hand, with all alive."""

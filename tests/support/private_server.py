@@ -161,6 +161,7 @@ class PrivateServer:
     """A redis-server on a Unix socket in a fresh folder; it can be killed and launched again. With
     RQL_TEST_CLOCK (support/clock.c) and `has_clock` its time of day can be set. With a certificate and its key, or
     where RQL_TEST_SERVER is tls, clients come by TLS, and only what asks behind their back by the socket."""
+    password = None  # of what asks there
 
     def __init__(self, *arguments, has_clock=False, certificate=None):
         self.folder = tempfile.mkdtemp(prefix="rql-test-")
@@ -222,6 +223,20 @@ class PrivateServer:
             return False
         finally:
             connection.close()
+
+    def ask(self, *words):
+        """By a connection for this alone."""
+        connection = Connection(self.path, PATIENCE_S)
+        try:
+            if self.password:
+                connection.call("AUTH", self.password)
+            return connection.call(*words)
+        finally:
+            connection.close()
+
+    def end_connections(self, *whose):
+        for what in whose or ("normal", "pubsub"):
+            self.ask("CLIENT", "KILL", "TYPE", what, "SKIPME", "yes")
 
     def log(self):
         """What the server says of itself."""

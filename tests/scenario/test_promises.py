@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""The table of include/rql/deployments.md: may two hold a lock at once, whatever fails? A fleet increments a counter
+that is fenced by the lock's token, while servers and processes fail at random. RQL_TEST_LONG: a minute of each."""
+import contextlib
+import os
+import re
+import sys
+import time
+
+from fenced import Fleet, Judgement
+from harness import main, scenario, wait_until
+from private_server import PrivateServer
+from watched import PUBLISH, PERIOD_MS, Watched
+
+SECONDS = 60 if "RQL_TEST_LONG" in os.environ else 2
+N_PROCESSES = 3
+NEVER, EVERY_S, ALWAYS = ((), ("--appendonly", "yes", "--appendfsync", "everysec"),
+                          ("--appendonly", "yes", "--appendfsync", "always"))
+LOSS_S = 1            # of `everysec`
+PASSWORD = "sesame"
+LAG_S = 1
+WITH_REPLICAS = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", str(LAG_S))
+
+
+class Place:
+    """Where the lock is, and what goes wrong there; `fleet` is set by who makes it."""
+    fleet = None
+    most_ttl_ms = pause_ms = 1000
+
+    def __init__(self, world):
+        self.random = world.random
+
+    @contextlib.contextmanager
+    def holder_stands_still(self):
+        """Until others have had the lock."""
+        with self.fleet.holder().slot.stopped():
+            yield
+            self.fleet.await_uses(2)
+
+    @contextlib.contextmanager
+    def holder_stays(self):
+        """Until it is told, if it is."""
+        self.fleet.holder()
+        yield
+
+    def held(self):
+        return self.random.choice((self.holder_stands_still, self.holder_stays))()
+
+
+def end_first_pause(server):
+    """As if somebody who wants pauses had been here before."""
+    server.ask("SET", "rql:era", re.search(r"run_id:(\w+)", server.ask("INFO", "server")).group(1))
+
+
+class Alone(Place):
+    """One server, which does so much for its data."""
+
+    def __init__(self, world, persistence):
+        super().__init__(world)
+        self.server = PrivateServer(*persistence, has_clock=True)
+        end_first_pause(self.server)
+        self.now_us = self.server.now_us
+        self.urls = [lambda: self.server.url] * N_PROCESSES
+
+    def end(self):
+        self.server.stop()
+
+    def clients_fail(self):
+        slot = self.random.choice(self.fleet.slots)
+        what = self.random.choice(("die", "stand still", "are cut off"))
+        if what == "die":
+            slot.kill()
+        elif what == "stand still":
+            with self.holder_stands_still():
+                pass
+        else:
+            self.server.end_connections()
+
+    def start_anew(self):
+        with self.held():
+            self.server.kill()
+            self.server.launch()
+
+    def lose_last_writes(self):
+        """As when the power fails: what was not synced is gone."""
+        file = f"{self.server.folder}/appendonlydir/appendonly.aof.1.incr.aof"
+        size = os.path.getsize(file)
+        time.sleep(self.random.uniform(0.1, LOSS_S))
+        with self.held():
+            self.server.kill()
+            os.truncate(file, size)
+            self.server.launch()
+
+    def lose_all(self):
+        n_told = self.fleet.n_told()
+        with self.held():
+            self.server.kill()
+            self.server.launch()
+        wait_until(lambda: self.fleet.n_told() > n_told, "lost writes are told")
+
+    def empty_or_jump(self):
+        if self.random.random() < 0.5:
+            self.server.ask("FLUSHALL")
+        else:
+            self.server.set_ahead(self.server.ahead_us + self.random.randrange(1000000, 5000000))
+
+
+class BySentinels(Place):
+    """A master and its replica, which is behind when it dies. A ttl is longer than that takes."""
+    most_ttl_ms = pause_ms = 2500
+
+    def __init__(self, world, persistence=(), n_replicas=1, **options):
+        super().__init__(world)
+        self.watched = Watched(n_replicas=n_replicas, n_sentinels=1, arguments=persistence, **options)
+        end_first_pause(self.watched.named())
+        self.urls = [self.watched.url] * N_PROCESSES
+
+    @staticmethod
+    def now_us():
+        return time.time_ns() // 1000
+
+    def end(self):
+        self.watched.__exit__()
+
+    def start_anew(self):
+        self.watched.never_fails_over()
+        with self.held():
+            self.watched.named().kill()
+            self.watched.named().launch()
+
+    def fail_over(self):
+        self.watched.await_replicas()
+        old, (replica,) = self.watched.named(), self.watched.replicas()
+        replica.freeze()
+        old.ask("CLIENT", "KILL", "TYPE", "replica")  # what it has not read yet would wait for it
+        with self.held():
+            old.kill()
+            replica.go_on()
+            self.watched.await_next(old)
+        old.follow(replica)
+
+
+class Split(BySentinels):
+    """A master that is cut off from replicas and sentinels, but not from some clients. If it wants replicas it goes on
+    for a second more than they may lag, for it looks once a second."""
+    pause_ms = BySentinels.most_ttl_ms + 1000 * (LAG_S + 1)
+
+    def __init__(self, world, persistence=()):
+        super().__init__(world, persistence, n_replicas=2, password=PASSWORD)
+        self.urls = [lambda: self.watched.url(f":{PASSWORD}@")] * 2 + [self.url_of_master] * 2
+
+    def url_of_master(self):
+        return f"redis://:{PASSWORD}@127.0.0.1:{self.watched.named().port}"
+
+    def cut_off(self):
+        self.watched.await_replicas()
+        old = self.watched.named()
+        old.cut_off()
+        self.watched.await_next(old)
+        self.fleet.await_uses(10)
+        old.let_in()
+        self.watched.sentinels[0].set_period(PUBLISH, PERIOD_MS)  # it knows no others, and tells the old one soon
+        wait_until(lambda: old.role() == "slave", "it is a replica now")
+        for slot in self.fleet.slots[2:]:
+            slot.kill()
+
+
+def never_two(judgement):
+    judgement.check_order()
+    judgement.check_none()
+
+
+def two_are_told(judgement):
+    judgement.check_order()
+    judgement.check_seen()
+
+
+def two_may_be(judgement):
+    judgement.check_order()
+
+
+def two_servers(_judgement):
+    """Of each the tokens rise."""
+
+
+ROWS = (
+    # what fails, where, what is kept there, by what, with a pause? may two hold it?
+    ("clients fail", Alone, ALWAYS, "clients_fail", False, never_two),
+    ("a server keeps its data", Alone, ALWAYS, "start_anew", False, never_two),
+    ("a server keeps its data", Alone, ALWAYS, "start_anew", True, never_two),
+    ("a server loses its last writes", Alone, EVERY_S, "lose_last_writes", False, two_are_told),
+    ("a server loses its last writes", Alone, EVERY_S, "lose_last_writes", True, never_two),
+    ("a server loses everything", Alone, NEVER, "lose_all", False, two_are_told),
+    ("a server loses everything", Alone, NEVER, "lose_all", True, never_two),
+    ("a server is emptied, or its clock jumps", Alone, NEVER, "empty_or_jump", False, two_may_be),
+    ("a master keeps its data", BySentinels, ALWAYS, "start_anew", False, never_two),
+    ("a master loses everything", BySentinels, NEVER, "start_anew", False, two_are_told),
+    ("a master loses everything", BySentinels, NEVER, "start_anew", True, never_two),
+    ("a master dies", BySentinels, NEVER, "fail_over", False, two_are_told),
+    ("a master dies", BySentinels, NEVER, "fail_over", True, never_two),
+    ("a master is cut off", Split, NEVER, "cut_off", False, two_servers),
+    ("a master is cut off", Split, WITH_REPLICAS, "cut_off", True, never_two),
+)
+
+
+def row(what, where, persistence, mishap, has_pause, verdict):
+    def case(world, _kind, _names):
+        place = where(world, persistence)
+        try:
+            # Where a lock that was lost is handed on inside a client the next one is told, and not who had it.
+            kinds = ("thread", "loop") if verdict is never_two else ("thread",)
+            place.fleet = Fleet(world, place.urls, place.now_us, place.most_ttl_ms, kinds,
+                                recovery_delay_ms=place.pause_ms if has_pause else 0)
+            n_strikes = place.fleet.run(getattr(place, mishap), SECONDS)
+            judgement = Judgement(place.fleet)
+            print(f"# {case.title}: {n_strikes} times, {judgement}", flush=True)
+            judgement.check_fence()
+            verdict(judgement)
+        finally:
+            place.end()
+    case.title = f"{what}{', with a pause' if has_pause else ''}: {verdict.__name__.replace('_', ' ')}"
+    return case
+
+
+for one in ROWS:
+    scenario(kinds=["thread"], counts=[1])(row(*one))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
