@@ -48,6 +48,13 @@ int64_t rqli_era_write(const struct rqli_era *self, const char *run_id,
 rql_status rqli_era_read(struct rqli_era *self, int64_t floor, const struct rqli_reply *reply,
                          const char *where, rql_error *error);
 
+/* What was said had no answer. Who says it again may find nothing missing, for the floor is raised.
+ */
+static inline void rqli_era_on_silence(struct rqli_era *self)
+{
+    atomic_store(&self->has_news, true);
+}
+
 /* A connection for commands was made, to the server that is called so. */
 void rqli_era_on_login(struct rqli_era *self, const char *run_id);
 

@@ -332,6 +332,9 @@ static rql_status settle_in(struct login *self, const struct rqli_seat *predeces
     if (!status && self->command.n_commands > 0) {
         status = ask_server(self, deadline_us, error);
     }
+    if (status && self->floor > 0) {
+        rqli_era_on_silence(self->sock->endpoint->era);
+    }
     if (!status && self->sock->endpoint->era) {
         rqli_era_on_login(self->sock->endpoint->era, self->sock->seat.run_id);
     }

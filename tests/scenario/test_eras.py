@@ -5,7 +5,7 @@ import sys
 import time
 
 import others  # noqa: F401: the program
-from harness import FOREVER, as_they_end, check, check_equal, let_pass, main, scenario, wait_until
+from harness import FOREVER, Network, as_they_end, check, check_equal, let_pass, main, scenario, wait_until
 from pushes import pushed
 
 LONG_MS, PAUSE_MS, SHORT_MS = 60000, 2000, 1000
@@ -151,6 +151,21 @@ def a_server_that_was_emptied_is_found_out_by_the_next_connection(world, kind, n
     wait_until(lambda: losses(actor), "it is told")
     check_equal(seen_of(actor), [(max(held.tokens), 0)])
     check_equal(held.release().status, "NOT_HELD")
+
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def a_holder_learns_of_it_though_the_answer_was_lost(world, kind, names):
+    """Which says so, and comes only once: who asks again finds the floor raised."""
+    network = Network(world)
+    actor = world.actor(kind, network.client())
+    for n_replies in range(1, 8):
+        held = actor.acquire(*names, ttl_ms=LONG_MS, auto_extend=True, timeout_ms=FOREVER)
+        world.ask("FLUSHALL")
+        network.fail("cut_reply", n=n_replies)
+        world.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        wait_until(held.is_lost, f"the loss is told, without reply {n_replies}", LONG_MS / 4000)
+        network.heal()
+        held.release().check("NOT_HELD", "E_UNKNOWN")
 
 
 @scenario(kinds=["thread", "loop"], counts=[1])

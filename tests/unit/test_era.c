@@ -58,6 +58,18 @@ TEST(an_arrival_says_who_the_server_is_and_what_was_seen)
     }
 }
 
+/* Whether anything was lost is not known. */
+TEST(what_had_no_answer_is_news_without_a_loss)
+{
+    int64_t lost = 1;
+    int64_t known = 1;
+
+    rqli_era_on_silence(&era);
+    assert_true(rqli_era_take_news(&era, &lost, &known));
+    assert_int_equal(lost, 0);
+    assert_false(rqli_era_take_news(&era, &lost, &known));
+}
+
 /* Of a client that has said 100 and may have seen more since. */
 TEST(what_was_lost_is_told_once)
 {
