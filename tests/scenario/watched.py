@@ -7,11 +7,12 @@ from private_server import PATIENCE_S, Connection, PrivateServer, Refused, Serve
 NAME = "mymaster"
 WATCHER = "watcher"  # of a master that wants a password
 DOWN_AFTER_MS = 500
-# Sentinel's own pauses, for tests; as they are all of this takes seconds more. What sentinels say of themselves they
-# say as often only until they know each other: four times that later the others undo a promotion.
-PERIODS = ("INFO-PERIOD", "PING-PERIOD", "ASK-PERIOD")
-PUBLISH, PUBLISH_MS = "PUBLISH-PERIOD", 2000
+# Sentinel's own pauses, for tests; as they are all of this takes seconds more. What it has heard of a replica must not
+# be older than five times that of pings, and where a master is down it asks once a second. What sentinels say of
+# themselves they say as often only until they know each other: four times that later the others undo a promotion.
 PERIOD_MS = 100
+PERIODS = {"INFO-PERIOD": PERIOD_MS, "PING-PERIOD": 250, "ASK-PERIOD": PERIOD_MS}
+PUBLISH, PUBLISH_MS = "PUBLISH-PERIOD", 2000
 
 
 class Node(PrivateServer):
@@ -93,8 +94,8 @@ class Watched:
         self.sentinels = [Sentinel(self.nodes[0], n_sentinels // 2 + 1, sentinel_password)
                           for _ in range(n_sentinels)]
         for sentinel in self.sentinels:
-            for name in (*PERIODS, PUBLISH):
-                sentinel.set_period(name, PERIOD_MS)
+            for name, period_ms in {**PERIODS, PUBLISH: PERIOD_MS}.items():
+                sentinel.set_period(name, period_ms)
         wait_until(self.is_settled, "all sentinels know all")
         for sentinel in self.sentinels:
             sentinel.set_period(PUBLISH, PUBLISH_MS)
