@@ -37,6 +37,7 @@ rql_status rqli_ask_open(struct rqli_socket *sock, int64_t deadline_us, rql_erro
         return status;
     }
     sock->fd = fd;
+    rqli_master_on_connected(&sock->of_master, fd);
     sock->read_limit_us = 0;
     status = rqli_decoder_init(&sock->decoder) ? RQL_OK : rqli_fail_nomem(error);
     if (!status && endpoint->tls) {

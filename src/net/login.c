@@ -448,6 +448,9 @@ static rql_status find_and_log_in(struct rqli_socket *sock, const struct rqli_se
         return status;
     }
     sock->node = claim.address;
+    if (sentinels) {
+        rqli_master_enter(&sentinels->master, &sock->of_master, &claim.address);
+    }
     status = rqli_ask_open(sock, deadline_us, error);
     if (!status) {
         status = log_in(sock, predecessor, deadline_us, reading_out, error);

@@ -66,7 +66,7 @@ static void end_others(struct rqli_master *self)
     for (struct rqli_ring *at = head->next; at != head; at = at->next) {
         const struct rqli_master_conn *conn = (const struct rqli_master_conn *)at;
 
-        if (!rqli_address_is(&conn->node, &self->shared.at)) {
+        if (conn->fd >= 0 && !rqli_address_is(&conn->node, &self->shared.at)) {
             (void)shutdown(conn->fd, SHUT_RDWR);
         }
     }
@@ -87,18 +87,37 @@ static enum rqli_master_news confirm(struct rqli_master *self,
     return is_first ? RQLI_MASTER_FIRST : RQLI_MASTER_OTHER;
 }
 
+void rqli_master_enter(struct rqli_master *self, struct rqli_master_conn *conn,
+                       const struct rqli_address *node)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    conn->fd = -1;
+    conn->node = *node;
+    conn->master = self;
+    rqli_ring_add(&self->shared.conns, &conn->ring);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+void rqli_master_on_connected(struct rqli_master_conn *conn, int fd)
+{
+    struct rqli_master *self = conn->master;
+
+    if (self) {
+        (void)pthread_mutex_lock(&self->shared.mutex);
+        conn->fd = fd;
+        (void)pthread_mutex_unlock(&self->shared.mutex);
+    }
+}
+
 enum rqli_master_news rqli_master_join(struct rqli_master *self, struct rqli_master_conn *conn,
-                                       int fd, const struct rqli_master_claim *claim)
+                                       const struct rqli_master_claim *claim)
 {
     enum rqli_master_news news = RQLI_MASTER_LEFT;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
     if (may_be(self, claim)) {
         news = confirm(self, claim);
-        conn->fd = fd;
         conn->node = claim->address;
-        conn->master = self;
-        rqli_ring_add(&self->shared.conns, &conn->ring);
     }
     if (news == RQLI_MASTER_OTHER) {
         end_others(self);

@@ -55,13 +55,19 @@ enum rqli_master_news {
     RQLI_MASTER_FIRST, /* nobody was known */
     RQLI_MASTER_SAME,
     RQLI_MASTER_OTHER, /* connections to the one before were just ended */
-    RQLI_MASTER_LEFT,  /* it is not the master any more; the connection did not join */
+    RQLI_MASTER_LEFT,  /* it is not the master any more */
 };
 
-/* The server at the other end of this socket has said that it is the master. */
+/* Before it is connected to: a login to a server that stands still ends as well when another is the
+ * master. */
+void rqli_master_enter(struct rqli_master *self, struct rqli_master_conn *conn,
+                       const struct rqli_address *node);
+/* Not entered is fine. */
+void rqli_master_on_connected(struct rqli_master_conn *conn, int fd);
+/* The server at the other end has said that it is the master. */
 enum rqli_master_news rqli_master_join(struct rqli_master *self, struct rqli_master_conn *conn,
-                                       int fd, const struct rqli_master_claim *claim);
-/* Before the descriptor is closed. Not joined is fine. */
+                                       const struct rqli_master_claim *claim);
+/* Before the descriptor is closed. Not entered is fine. */
 void rqli_master_leave(struct rqli_master_conn *conn);
 
 /* host "": nobody was yet. */

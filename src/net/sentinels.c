@@ -257,7 +257,7 @@ rql_status rqli_sentinels_find(struct rqli_sentinels *self, int64_t since_us, in
 bool rqli_sentinels_confirm(struct rqli_sentinels *self, struct rqli_socket *sock,
                             const struct rqli_master_claim *claim)
 {
-    enum rqli_master_news news = rqli_master_join(&self->master, &sock->of_master, sock->fd, claim);
+    enum rqli_master_news news = rqli_master_join(&self->master, &sock->of_master, claim);
 
     if (news == RQLI_MASTER_OTHER) {
         char server[RQLI_ADDRESS_TEXT_SIZE];

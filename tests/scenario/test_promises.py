@@ -10,7 +10,7 @@ import time
 from fenced import Fleet, Judgement
 from harness import main, scenario, wait_until
 from private_server import PrivateServer
-from watched import PUBLISH, PERIOD_MS, Watched
+from watched import Watched
 
 SECONDS = 60 if "RQL_TEST_LONG" in os.environ else 2
 N_PROCESSES = 3
@@ -159,8 +159,7 @@ class Split(BySentinels):
         self.watched.await_next(old)
         self.fleet.await_uses(10)
         old.let_in()
-        self.watched.sentinels[0].set_period(PUBLISH, PERIOD_MS)  # it knows no others, and tells the old one soon
-        wait_until(lambda: old.role() == "slave", "it is a replica now")
+        self.watched.await_demotion(old)
         for slot in self.fleet.slots[2:]:
             slot.kill()
 

@@ -3,9 +3,11 @@
 import sys
 import time
 
-from harness import (FOREVER, MINUTE_MS, check, check_equal, check_served_in_order, main, once,
+from harness import (FOREVER, MINUTE_MS, SLOW, check, check_equal, check_served_in_order, main, once,
                      scenario, wait_until)
 from watched import NAME, Watched, await_asked, await_replicated, behind
+
+BACK_S = 5 * SLOW  # from when another is the master
 
 
 def actor(world, kind, watched, **options):
@@ -50,20 +52,54 @@ def a_failover_by_hand_loses_nothing(world, kind, names):
             world.await_nothing_left()
 
 
+class UnderWay:
+    """Calls of a client, each by an actor of its own, which are said to a master that does not answer any more."""
+
+    def __init__(self, world, kind, watched):
+        self.world, self.client = world, world.client(url=watched.url())
+        *holders, waiter, self.late = (world.actor(kind, self.client) for _ in range(5))
+        self.freed, self.longer, self.handed_on = (one.acquire(one.name, ttl_ms=MINUTE_MS) for one in holders)
+        self.waiting = waiter.ask(*self.handed_on.names, timeout_ms=FOREVER, queue_ttl_ms=MINUTE_MS)
+        with behind(world, watched):
+            world.await_queue(self.handed_on.names, 1)
+
+    def say(self):
+        self.ends = [one.begin("release") for one in (self.freed, self.handed_on)]
+        self.extension = self.longer.begin("extend", ttl_ms=MINUTE_MS)
+        self.asking = self.late.ask("asked", timeout_ms=FOREVER)
+
+    def check(self):
+        """An extension is for its caller to repeat."""
+        for call in self.ends:
+            call.outcome(BACK_S).check()
+        self.extension.outcome(BACK_S).check("OK", "E_UNKNOWN", "E_IO")
+        self.longer.extend(MINUTE_MS).check()
+        served, granted = self.waiting.hold(), self.asking.hold()
+        check(served.tokens[0] > self.handed_on.tokens[0], "the token does not rise")
+        for one in served, granted, self.longer:
+            check_equal(one.state(), "HELD")
+            one.release().check()
+        self.world.free(self.client)
+
+
 def a_master_that(fault):
     def case(world, kind, names):
         with Watched(n_sentinels=1) as watched:
             held, asked = held_and_waited_for(world, kind, names, watched)
+            under_way = UnderWay(world, kind, watched)
             await_replicated(watched)
             old = watched.named()
+            old.freeze()
+            under_way.say()
             fault(old)
             new = watched.await_next(old)
+            under_way.check()
             await_back(world, watched, 3)
             wait_until(lambda: held.state() == "HELD", "it is verified")
             check_served_in_order(asked, held)
             if old.process.poll() is None:
                 old.go_on()
-                wait_until(lambda: old.role() == "slave", "it is a replica now")
+                watched.await_demotion(old)
                 check_equal(old.n_clients(), 0, "clients that stayed")
             check(new.n_clients() > 0, "they are elsewhere")
             with behind(world, watched):
@@ -76,8 +112,8 @@ def killed(node):
     node.kill()
 
 
-def stopped(node):
-    node.freeze()
+def stopped(_node):
+    """It stands still already."""
 
 
 scenario(kinds=["thread", "loop"], counts=[1])(a_master_that(killed))

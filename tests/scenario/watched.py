@@ -124,6 +124,12 @@ class Watched:
             return node is not old and node.role() == "master" and node
         return wait_until(changed, "another is the master")
 
+    def await_demotion(self, old):
+        """Of one that was master and is back, by the only sentinel, which waits for no other's word."""
+        (sentinel,) = self.sentinels
+        sentinel.set_period(PUBLISH, PERIOD_MS)
+        wait_until(lambda: old.role() == "slave", "it is a replica now")
+
     def replicas(self):
         return [node for node in self.nodes if node is not self.named()]
 

@@ -68,17 +68,22 @@ static enum rqli_master_news news_of(char letter)
     return (enum rqli_master_news)(strchr(letters, letter) - letters);
 }
 
+static void enter(struct rqli_master_conn *conn, const struct rqli_master_claim *claim, int fd)
+{
+    rqli_master_enter(&master, conn, &claim->address);
+    rqli_master_on_connected(conn, fd);
+}
+
 static void take_step(const struct step *step, int i)
 {
     struct rqli_master_claim claim = claim_of(step->node, step->epoch);
 
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends[i].fds), 0);
     assert_int_equal(rqli_master_hear(&master, &claim), step->news != 'l');
-    assert_int_equal(rqli_master_join(&master, &ends[i].conn, ends[i].fds[0], &claim),
-                     news_of(step->news));
+    enter(&ends[i].conn, &claim, ends[i].fds[0]);
+    assert_int_equal(rqli_master_join(&master, &ends[i].conn, &claim), news_of(step->news));
     for (int j = 0; j <= i; j++) {
         assert_int_equal(has_ended(ends[j].fds[1]), step->conns[j] == 'x');
-        assert_int_equal(ends[j].conn.master != NULL, step->conns[j] != 'l');
     }
 }
 
@@ -101,6 +106,36 @@ TEST(connections_lead_to_the_newest_master)
     }
 }
 
+/* The one that has no connection yet has nothing to end. */
+TEST(a_login_that_is_not_answered_ends_with_the_master_before)
+{
+    struct rqli_master_claim old = claim_of('a', 1);
+    struct rqli_master_claim fresh = claim_of('b', 2);
+    struct rqli_master_conn conns[4] = {{{0}}};
+    int fds[2][2];
+
+    rqli_master_init(&master);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds[i]), 0);
+        enter(&conns[i], i == 0 ? &old : &fresh, fds[i][0]);
+    }
+    enter(&conns[2], &old, -1);
+    enter(&conns[3], &old, -1);
+    assert_int_equal(rqli_master_join(&master, &conns[3], &old), RQLI_MASTER_FIRST);
+    assert_false(has_ended(fds[0][1]) || has_ended(fds[1][1]));
+    assert_int_equal(rqli_master_join(&master, &conns[1], &fresh), RQLI_MASTER_OTHER);
+    assert_true(has_ended(fds[0][1]));
+    assert_false(has_ended(fds[1][1]));
+    for (int i = 0; i < 4; i++) {
+        rqli_master_leave(&conns[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        (void)close(fds[i][0]);
+        (void)close(fds[i][1]);
+    }
+    rqli_master_fini(&master);
+}
+
 TEST(what_was_known_can_be_forgotten)
 {
     struct rqli_master_claim old = claim_of('a', 7);
@@ -109,10 +144,12 @@ TEST(what_was_known_can_be_forgotten)
     struct rqli_address at;
 
     rqli_master_init(&master);
-    assert_int_equal(rqli_master_join(&master, &conns[0], -1, &old), RQLI_MASTER_FIRST);
+    enter(&conns[0], &old, -1);
+    enter(&conns[1], &fresh, -1);
+    assert_int_equal(rqli_master_join(&master, &conns[0], &old), RQLI_MASTER_FIRST);
     assert_false(rqli_master_hear(&master, &fresh));
     rqli_master_forget(&master);
-    assert_int_equal(rqli_master_join(&master, &conns[1], -1, &fresh), RQLI_MASTER_OTHER);
+    assert_int_equal(rqli_master_join(&master, &conns[1], &fresh), RQLI_MASTER_OTHER);
     at = rqli_master_at(&master);
     assert_true(rqli_address_is(&at, &fresh.address));
     rqli_master_leave(&conns[0]);
@@ -128,7 +165,8 @@ TEST(what_sentinels_say_of_the_master_in_use_is_learned)
     struct rqli_master_conn conn = {{0}};
 
     rqli_master_init(&master);
-    assert_int_equal(rqli_master_join(&master, &conn, -1, &first), RQLI_MASTER_FIRST);
+    enter(&conn, &first, -1);
+    assert_int_equal(rqli_master_join(&master, &conn, &first), RQLI_MASTER_FIRST);
     assert_true(rqli_master_hear(&master, &late));
     assert_true(rqli_master_hear(&master, &same));
     assert_false(rqli_master_hear(&master, &late));
