@@ -139,6 +139,19 @@ class BySentinels(Place):
             self.watched.await_next(old)
         old.follow(replica)
 
+    def replace(self):
+        """By hand, or while it stands still; it comes back, and believes to be the master until it is told."""
+        self.watched.await_replicas()
+        old = self.watched.named()
+        if self.random.random() < 0.5:
+            self.watched.failover()
+        else:
+            old.freeze()
+            self.watched.await_next(old)
+            self.fleet.await_uses(2)
+            old.go_on()
+        self.watched.await_demotion(old)
+
 
 class Split(BySentinels):
     """A master that is cut off from replicas and sentinels, but not from some clients. If it wants replicas it goes on
@@ -197,6 +210,7 @@ ROWS = (
     ("a master loses everything", BySentinels, NEVER, "start_anew", True, never_two),
     ("a master dies", BySentinels, NEVER, "fail_over", False, two_are_told),
     ("a master dies", BySentinels, NEVER, "fail_over", True, never_two),
+    ("a master is replaced", BySentinels, NEVER, "replace", False, two_are_told),
     ("a master is cut off", Split, NEVER, "cut_off", False, two_servers),
     ("a master is cut off", Split, WITH_REPLICAS, "cut_off", True, never_two),
 )
