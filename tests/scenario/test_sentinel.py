@@ -5,7 +5,8 @@ import time
 
 from harness import (FOREVER, MINUTE_MS, SLOW, check, check_equal, check_served_in_order, main, once,
                      scenario, wait_until)
-from watched import NAME, Watched, await_asked, await_replicated, behind
+from servers import servers
+from watched import NAME, Node, Sentinel, Watched, await_asked, await_replicated, behind
 
 BACK_S = 5 * SLOW  # from when another is the master
 
@@ -170,6 +171,30 @@ def sentinels_that_the_url_does_not_name_are_learned(world, kind, names):
         wait_until(lambda: any(sentinel.n_listeners() for sentinel in watched.sentinels[1:]), "another is asked")
         watched.nodes[0].end_connections("normal")
         one.acquire(*names).release().check()
+
+
+@once
+def sentinels_that_name_another_server_are_not_followed(world, kind, names):
+    """One that is late names a replica, which says so itself; another a stranger that calls itself a master."""
+    with Watched(n_replicas=1, n_sentinels=1) as watched, servers(Node(None)) as (stranger,):
+        old, honest = watched.named(), watched.sentinels[0]
+        new = watched.failover()
+        wait_until(lambda: honest.state()["config-epoch"] != "0", "the failover is over")
+        with servers(Sentinel(old, 1, None), Sentinel(stranger, 1, None)) as (late, liar):
+            fresh = world.actor(kind, url=watched.url(sentinels=[late, honest]))
+            fresh.acquire(*names).release().check()
+            one = world.actor(kind, url=watched.url(sentinels=[honest, late, liar]))
+            one.acquire(*names).release().check()
+            honest.freeze()
+
+            def why_not():  # what was said a moment ago counts
+                new.end_connections()
+                return one.begin("connect").outcome().error
+            why = wait_until(why_not, "nobody is believed")
+            check("have not heard of its last failover" in why, why)
+            honest.go_on()
+            one.acquire(*names, timeout_ms=FOREVER).release().check()
+            check_equal((one.client.stats().failovers, stranger.n_clients()), (0, 0))
 
 
 @once
