@@ -459,6 +459,7 @@ static rql_status find_and_log_in(struct rqli_socket *sock, const struct rqli_se
         status = check_master(sock, &claim, error);
     }
     if (status && sentinels) {
+        rqli_sentinels_distrust(sentinels, &claim);
         name_node(sock, error);
     }
     return status;

@@ -254,6 +254,17 @@ rql_status rqli_sentinels_find(struct rqli_sentinels *self, int64_t since_us, in
     return status;
 }
 
+void rqli_sentinels_distrust(struct rqli_sentinels *self, const struct rqli_master_claim *claim)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (self->shared.answered_us != 0 &&
+        rqli_address_is(&self->shared.claim.address, &claim->address)) {
+        self->shared.first = (self->shared.first + 1) % self->shared.n_known;
+        self->shared.answered_us = 0;
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
 bool rqli_sentinels_confirm(struct rqli_sentinels *self, struct rqli_socket *sock,
                             const struct rqli_master_claim *claim)
 {

@@ -25,7 +25,7 @@ struct rqli_sentinels {
         pthread_mutex_t mutex;
         struct rqli_address known[RQLI_SENTINELS_KNOWN_MAX]; /* the URL's, then what these say */
         size_t n_known;
-        size_t first; /* that answered last */
+        size_t first; /* that answered last, or whose turn it is */
         bool is_asking;
         struct rqli_master_claim claim; /* the last one that may be true */
         int64_t answered_us;            /* when that came */
@@ -44,6 +44,10 @@ void rqli_sentinels_abandon(struct rqli_sentinels *self);
  * most; any thread. The fault names the last sentinel's. */
 rql_status rqli_sentinels_find(struct rqli_sentinels *self, int64_t since_us, int64_t deadline_us,
                                struct rqli_master_claim *out, rql_error *error);
+
+/* Who was found cannot be had, or is no master: the next sentinel is asked first. Once for an
+ * answer. */
+void rqli_sentinels_distrust(struct rqli_sentinels *self, const struct rqli_master_claim *claim);
 
 /* Who was found is the master by its own word, over this socket: connections to another end. False:
  * it is not by now. */

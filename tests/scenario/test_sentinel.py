@@ -180,6 +180,8 @@ def sentinels_that_name_another_server_are_not_followed(world, kind, names):
         old, honest = watched.named(), watched.sentinels[0]
         new = watched.failover()
         wait_until(lambda: honest.state()["config-epoch"] != "0", "the failover is over")
+        watched.await_demotion(old)
+        old.ask("ACL", "SETUSER", "default", "resetchannels", "&rql:*")  # where sentinels would hear of each other
         with servers(Sentinel(old, 1, None), Sentinel(stranger, 1, None)) as (late, liar):
             fresh = world.actor(kind, url=watched.url(sentinels=[late, honest]))
             fresh.acquire(*names).release().check()
