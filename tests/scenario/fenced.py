@@ -50,8 +50,10 @@ class Use:
     def __init__(self, slot, hold, now_us):
         self.slot, self.hold, self.now_us = slot, hold, now_us
         self.token, self.remote = hold.tokens[0], slot.remote
-        # Of a hand-over inside the client that time is known about; it is relied on since it was told.
-        self.from_us = now_us() if hold.outcome.handed_over else hold.outcome.ts_us
+        # A token is no less than the time of its grant; but where the lock was handed on inside the client that time
+        # is known about only: it is relied on since it was told.
+        self.is_exact = self.token >= hold.outcome.ts_us
+        self.from_us = hold.outcome.ts_us if self.is_exact else now_us()
         self.until_us = self.from_us
         self.lost_ms = slot.lost_ms()
 
@@ -202,7 +204,7 @@ class Judgement:
     """Of all uses, in the order of their grants; without those that were handed on and over before it was known."""
 
     def __init__(self, fleet):
-        uses = [use for use in fleet.uses if use.until_us > use.from_us or not use.hold.outcome.handed_over]
+        uses = [use for use in fleet.uses if use.until_us > use.from_us or use.is_exact]
         self.fleet, self.uses = fleet, sorted(uses, key=lambda use: (use.from_us, use.token))
         self.overlaps = []
         longest = None

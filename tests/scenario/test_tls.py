@@ -371,20 +371,21 @@ def those_who_lost_their_connection_come_back_one_by_one(world, kind, names):
             delays_s.append(relay.cut())
         held.release().check()
         asking.hold().release().check()
-        check_spread(delays_s, "to be told")
+        check_spread(delays_s, "to be told", 0.5)
         # One that has never waited: a subscriber would have pauses of its own.
         actor, asked, delays_s = world.actor(kind, world.client(url=relay.url())), [], []
         for _ in range(20):
             actor.acquire("y").release().check()
             delays_s.append(relay.cut(lambda: asked.append(actor.ask("y", timeout_ms=FOREVER))))
             asked[-1].hold().release().check()
-        check_spread(delays_s, "to ask")
+        check_spread(delays_s, "to ask", 0.75)
 
 
-def check_spread(delays_s, what):
-    """The connection that verifies leases may be made behind a cut, and come at the next one at once."""
+def check_spread(delays_s, what, share):
+    """The connection that verifies leases may be made behind a cut where somebody asks, and come at the next at once:
+    then half of them say nothing."""
     delays_s.sort()
-    check(0.004 < delays_s[len(delays_s) * 3 // 4] < 0.06 * SLOW, f"{what}: after {delays_s} s")
+    check(0.004 < delays_s[int(len(delays_s) * share)] < 0.06 * SLOW, f"{what}: after {delays_s} s")
 
 
 @scenario(kinds=BLOCKING, counts=[1])
