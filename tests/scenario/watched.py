@@ -149,10 +149,11 @@ class Watched:
         """By hand, with all alive."""
         old = self.named()
 
-        def is_begun():  # NOGOODSLAVE, until it has heard of them of late
+        def is_over():  # NOGOODSLAVE, until it has heard of them of late; it may also find that out later, and give up
             with contextlib.suppress(Refused):
-                return self.sentinels[0].ask("SENTINEL", "FAILOVER", NAME) == "OK"
-        wait_until(is_begun, "the failover begins")
+                self.sentinels[0].ask("SENTINEL", "FAILOVER", NAME)
+            return self.named() is not old
+        wait_until(is_over, "the failover succeeds")
         return self.await_next(old)
 
     def __enter__(self):
