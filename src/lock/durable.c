@@ -67,7 +67,7 @@ static bool answers_in_time(const struct rqli_reply *info)
     return strcmp(name, "valkey") != 0 && strtol(version, NULL, 10) >= 8;
 }
 
-/* What the user may not ask says nothing; a server before 7.0 does not know the last two. */
+/* What the user may not ask says nothing. */
 void rqli_durable_read(struct rqli_acquire *self, size_t i, const struct rqli_reply *reply)
 {
     struct rqli_syncs *syncs = &self->syncs;

@@ -253,7 +253,7 @@ def a_server_that_loads_is_waited_for(world, kind, names):
     world.server.forget()
     check("E_UNAVAILABLE" in knocker.statuses, f"nobody was told that it loads: {knocker.statuses}")
     check(knocker.statuses <= {"E_UNAVAILABLE", "E_IO", "E_UNKNOWN", "NOT_FOUND"}, f"{knocker.statuses}")
-    check_equal(held.state(), "HELD")
+    wait_until(lambda: held.state() == "HELD", "it is verified: a login without an answer leaves doubt")
     held.release().check()
     asking.hold().release().check()
     world.await_nothing_left()
