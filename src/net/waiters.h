@@ -52,12 +52,12 @@ struct rqli_waiter {
     /* Of a thread: over which it asks. Behind others it is that of who leads: what is asked of one
      * lock at a time goes together. */
     struct rqli_conn *conn;
-    bool keeps_conn; /* it stays at that, and the others at theirs */
 
     /* Hand-overs inside the client: lock/hand_over.h. Its owner sets in_front and may_be_handed
      * while it does not sleep. */
     uint64_t in_front; /* rqli_waiter_hash() of whose release makes it the next; 0: not known */
     struct rqli_transfer *handed; /* by which it was handed the lock; else NULL */
+    bool keeps_conn;              /* its own: it stays at that, and the others at theirs */
     bool may_be_handed;
     bool is_chosen; /* it is about to be handed the lock, and sleeps on until it is told */
 
