@@ -136,8 +136,7 @@ static rql_status await_release(struct rqli_leases *self, rql_lock *lock, int64_
     if (status && !rqli_exchange_is_over(lock->release)) {
         return status; /* still on its way */
     }
-    if (!status && lock->release->reply->type == RQLI_REPLY_ERROR &&
-        rqli_reply_says(lock->release->reply, "NOSCRIPT")) {
+    if (!status && rqli_reply_wants_text(lock->release->reply)) {
         status = RQL_E_IO;
     } else if (!status) {
         status = understand(self, lock, lock->release);

@@ -240,12 +240,6 @@ int64_t rqli_leases_budget_us(struct rqli_leases *self)
     return rqli_earlier(until_us, rqli_lease_table_loss_us(&self->shared.table));
 }
 
-static bool knows_no_script(const struct rqli_exchange *exchange)
-{
-    return exchange->reply->type == RQLI_REPLY_ERROR &&
-           rqli_reply_says(exchange->reply, "NOSCRIPT");
-}
-
 /* Released while the server is asked. */
 static rql_status exchange_batch(struct rqli_leases *self, struct rqli_exchange *exchange,
                                  bool with_text)
@@ -277,7 +271,7 @@ static void renew_some(struct rqli_leases *self)
         struct rqli_exchange *exchange = rqli_exchange_take(self->client->node.background);
         rql_status status = exchange ? exchange_batch(self, exchange, false) : RQL_E_NOMEM;
 
-        if (!status && knows_no_script(exchange)) {
+        if (!status && rqli_reply_wants_text(exchange->reply)) {
             status = exchange_batch(self, exchange, true);
         }
         rqli_leases_note(self, RQLI_TRACE_RENEWED, status);
@@ -339,7 +333,7 @@ static bool await_durable(struct rqli_leases *self)
     if (!rqli_exchange_is_over(exchange)) {
         return false;
     }
-    if (!status && knows_no_script(exchange)) {
+    if (!status && rqli_reply_wants_text(exchange->reply)) {
         status = send_durable(self, true);
         if (!status) {
             return false;

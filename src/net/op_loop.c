@@ -144,7 +144,7 @@ static void on_answer(void *owner, const struct rqli_exchange *answer, rql_statu
         read_call(self, NULL, &fault);
     } else if (self->is_plain || answer->reply->type != RQLI_REPLY_ERROR) {
         read_call(self, answer, NULL);
-    } else if (rqli_reply_says(answer->reply, "NOSCRIPT")) {
+    } else if (rqli_reply_wants_text(answer->reply)) {
         repeat(self);
     } else {
         struct rqli_call call;

@@ -89,7 +89,7 @@ static void read_replies(struct round *self, bool may_repeat)
             continue;
         }
         is_error = self->calls[i] == SCRIPT && reply->type == RQLI_REPLY_ERROR;
-        if (!is_error || !may_repeat || !rqli_reply_says(reply, "NOSCRIPT")) {
+        if (!is_error || !may_repeat || !rqli_reply_wants_text(reply)) {
             self->calls[i] = ANSWERED;
             self->n_open--;
         }
@@ -209,8 +209,7 @@ rql_status rqli_call_run(struct rqli_conn *conn, const struct rqli_call *call, i
         if (status) {
             return status;
         }
-        is_unknown = !with_text && exchange->reply->type == RQLI_REPLY_ERROR &&
-                     rqli_reply_says(exchange->reply, "NOSCRIPT");
+        is_unknown = !with_text && rqli_reply_wants_text(exchange->reply);
         with_text = true;
     } while (is_unknown);
     if (exchange->reply->type == RQLI_REPLY_ERROR) {

@@ -208,6 +208,11 @@ bool rqli_reply_says(const struct rqli_reply *reply, const char *word)
     return first_word_is(reply->text, word);
 }
 
+bool rqli_reply_wants_text(const struct rqli_reply *reply)
+{
+    return reply->type == RQLI_REPLY_ERROR && rqli_reply_says(reply, "NOSCRIPT");
+}
+
 bool rqli_reply_is(const struct rqli_reply *reply, const char *text)
 {
     return reply->type == RQLI_REPLY_TEXT && reply->text.length == strlen(text) &&

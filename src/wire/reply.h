@@ -34,10 +34,12 @@ rql_status rqli_reply_class(const struct rqli_reply *error_reply);
 rql_status rqli_reply_fault(const struct rqli_reply *reply, const char *what, const char *where,
                             rql_error *error);
 
-/* Begins with this word: rqli_reply_says(reply, "NOSCRIPT"). Of any text, so check the type as
- * well.
+/* Begins with this word: rqli_reply_says(reply, "LOADING"). Of any text, so check the type as well.
  */
 bool rqli_reply_says(const struct rqli_reply *reply, const char *word);
+
+/* The server does not know the script: nothing was done, and the call is to bring its text. */
+bool rqli_reply_wants_text(const struct rqli_reply *reply);
 
 bool rqli_reply_is(const struct rqli_reply *reply, const char *text);
 
