@@ -130,7 +130,7 @@ bool rqli_conn_loop_has_answered(const struct rqli_conn_loop *self, uint64_t pos
 
 void rqli_conn_loop_wait_longer(struct rqli_conn_loop *self, int64_t more_ms)
 {
-    self->more_ms = more_ms > self->more_ms ? more_ms : self->more_ms;
+    rqli_stream_wait_longer(&self->stream, more_ms);
 }
 
 /* A position that is answered already is none of those in flight: nothing happens. */
@@ -413,8 +413,7 @@ void rqli_conn_loop_write(struct rqli_conn_loop *self)
 int64_t rqli_conn_loop_due_us(const struct rqli_conn_loop *self, bool wanted)
 {
     if (self->state == UP && self->first < self->next) { /* given up after so long a silence */
-        return rqli_after_ms(self->stream.heard_us,
-                             self->sock.endpoint->io_timeout_ms + self->more_ms);
+        return rqli_stream_silent_us(&self->stream, self->sock.endpoint->io_timeout_ms);
     }
     return self->state == DOWN && wanted && !self->closed ? self->stream.backoff.next_us
                                                           : RQLI_NEVER_US;

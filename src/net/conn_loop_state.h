@@ -54,7 +54,6 @@ struct rqli_conn_loop {
     struct rqli_clock_reading reading;
     rql_error fault; /* of connecting */
     uint64_t generation;
-    int64_t more_ms; /* for which the server may be silent longer */
 };
 
 /* When something is sent anyway: an idle loop need not stay for it. */

@@ -59,7 +59,6 @@ struct rqli_conn {
         struct rqli_durability wanted;   /* by what is in stream.out */
         struct exchange *unacked;        /* have their replies, and not what they wanted */
         struct exchange *unacked_last;
-        int64_t more_ms;   /* for which it may be silent longer: the longest wait for replicas */
         unsigned callers;  /* that wait for an exchange in flight */
         unsigned n_unsent; /* exchanges in stream.out */
         bool is_far;       /* the last answer took longer than FAR_US */

@@ -127,9 +127,7 @@ static void ask_for_acks(struct rqli_conn *self, struct exchange *last)
     last->n_replies += n_acks;
     self->shared.n_commands += n_acks;
     rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_COMMANDS, n_acks);
-    if (rqli_durability_longest_ms(&last->asked) > self->shared.more_ms) {
-        self->shared.more_ms = rqli_durability_longest_ms(&last->asked);
-    }
+    rqli_stream_wait_longer(stream, rqli_durability_longest_ms(&last->asked));
     self->shared.wanted = (struct rqli_durability){0};
 }
 
@@ -224,8 +222,7 @@ static void appoint_reader(struct rqli_conn *self)
 /* Under the mutex. When a connection that has not been heard since is given up. */
 static int64_t silence_us(const struct rqli_conn *self)
 {
-    return rqli_after_ms(self->shared.stream.heard_us,
-                         self->sock.endpoint->io_timeout_ms + self->shared.more_ms);
+    return rqli_stream_silent_us(&self->shared.stream, self->sock.endpoint->io_timeout_ms);
 }
 
 /* Reader only; under the mutex, released while it waits for bytes, and for room if some are to be

@@ -10,6 +10,7 @@
  * Positions count the bytes of all that was ever put in, so one that was sent stays behind.
  */
 
+#include "base/clock.h"
 #include "wire/command.h"
 
 #include <rql/status.h>
@@ -48,6 +49,7 @@ struct rqli_stream {
     struct rqli_stream_call *last;
     bool has_secret;  /* bytes that are sent are wiped */
     int64_t heard_us; /* last byte that came, or begin of the silence */
+    int64_t more_ms;  /* for which the server may be silent longer than usual */
     struct rqli_backoff backoff;
 };
 
@@ -71,6 +73,18 @@ static inline void rqli_stream_expect(struct rqli_stream *self, struct rqli_stre
         self->heard_us = now_us;
     }
     self->last = call;
+}
+
+/* Some command may take so long on the server. */
+static inline void rqli_stream_wait_longer(struct rqli_stream *self, int64_t more_ms)
+{
+    self->more_ms = more_ms > self->more_ms ? more_ms : self->more_ms;
+}
+
+/* With calls in flight: when its server is given up. */
+static inline int64_t rqli_stream_silent_us(const struct rqli_stream *self, int64_t io_timeout_ms)
+{
+    return rqli_after_ms(self->heard_us, io_timeout_ms + self->more_ms);
 }
 
 /* What was written to `out` since then is part of the last call as well. */
