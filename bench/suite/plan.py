@@ -16,7 +16,7 @@ IN_FLIGHT = (1, 10, 100, 1000, 10_000)
 PAIR_THREADS = (1, 2, 4, 8, 32, 128)
 WAITERS = (2, 8, 32, 256)
 WORKERS = (2, 8, 32)
-TLS_THREADS = (1, 8, 32)
+FEW_TO_MANY = (1, 8, 32)
 LOGINS = 20
 
 
@@ -163,26 +163,29 @@ def async_blocks():
           for n in IN_FLIGHT[1:-1])))
 
 
+def beside(group, threads, base, other, *more):
+    """Pairs of two players, each (who, player), on a server that is the same for both."""
+    (who, player), (rival, rival_player) = base, other
+    return Block(f"{group}-{threads}", group, (
+        *more,
+        Case(f"pair/{who}", player, "pairs", threads, 40, slots=3),
+        Case(f"pair/{rival}", rival_player, "pairs", threads, 40, 0, (f"pair/{who}", threads, "ops_s"), 3)))
+
+
 def tls_blocks():
     """One server, with TLS and in the clear; a login's times are this side's, on the processor."""
-    for n in TLS_THREADS:
-        against = ("pair/rql-clear", n, "ops_s")
-        yield Block(f"tls-{n}", "tls", (
-            Case("pair/rql-clear", "shared-clear", "pairs", n, 40, slots=3),
-            Case("pair/rql-tls", "shared-tls", "pairs", n, 40, 0, against, 3)))
+    for n in FEW_TO_MANY:
+        yield beside("tls", n, ("rql-clear", "shared-clear"), ("rql-tls", "shared-tls"))
     yield Block("tls-login", "tls", (
         Case("login/full", "logins", "full", LOGINS, 1),
         Case("login/resumed", "logins", "resumed", LOGINS, 1, 0, ("login/full", LOGINS, "p50_us"))))
 
 
 def durable_blocks():
-    """One server with a replica, by the same client's two connections."""
-    for n in TLS_THREADS:
-        against = ("pair/rql-plain", n, "ops_s")
-        yield Block(f"durable-{n}", "durable", (
-            *((Case("ping", "ping-master", "pairs", 1, 15, slots=4),) if n == 1 else ()),
-            Case("pair/rql-plain", "shared-plain", "pairs", n, 40, slots=3),
-            Case("pair/rql-durable", "durable", "pairs", n, 40, 0, against, 3)))
+    """One server with a replica."""
+    for n in FEW_TO_MANY:
+        yield beside("durable", n, ("rql-plain", "shared-plain"), ("rql-durable", "durable"),
+                     *((ping("ping-master"),) if n == 1 else ()))
 
 
 def all_blocks():
