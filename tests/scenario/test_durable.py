@@ -3,7 +3,7 @@
 import contextlib
 import sys
 
-from harness import FOREVER, SLOW, Connection, Network, check, check_equal, check_served_in_order, main, once, scenario, wait_until
+from harness import FOREVER, SLOW, Network, check, check_equal, check_served_in_order, main, once, scenario, wait_until
 from private_server import PrivateServer, Refused, free_port
 from servers import servers
 
@@ -42,11 +42,7 @@ def stopped(replica):
 
 
 def n_held_at(replica, names):
-    connection = Connection(replica.path)
-    try:
-        return connection.call("EXISTS", *[f"rql:lock:{name}" for name in names])
-    finally:
-        connection.close()
+    return replica.ask("EXISTS", *[f"rql:lock:{name}" for name in names])
 
 
 def durable(**options):
@@ -126,35 +122,32 @@ def advice_keeps_it_and_says_so(world, kind, names):
         world.await_nothing_left()
 
 
-@scenario()
-def what_was_handed_over_is_claimed(world, kind, names):
-    """The releaser's connection has written the grant: of it the waiter's own would say nothing."""
+def check_claimed(world, names, held, actor):
+    """It waits for what is held; the replica stands still while that is handed over."""
     with replicated(world) as (replica,):
-        held = world.held_by_another(*names)
-        asking = waiting(world, world.actor(kind), names)
+        asking = waiting(world, actor, names)
         with stopped(replica):
             held.release().check()
             wait_until(lambda: world.holder(names[0]), "it is handed over")
             check(not asking.is_over(), "it does not wait for the replica")
-        held = asking.hold()
+        mine = asking.hold()
         check_equal(n_held_at(replica, names), len(names))
-        held.release().check()
+        mine.release().check()
         world.await_nothing_left()
+
+
+@scenario()
+def what_was_handed_over_is_claimed(world, kind, names):
+    """The releaser's connection has written the grant: of it the waiter's own would say nothing."""
+    check_claimed(world, names, world.held_by_another(*names), world.actor(kind))
 
 
 @scenario(kinds=LOCAL)
 def inside_the_client_too(world, kind, names):
     """It would be handed over without the server."""
     client = world.client()
-    with replicated(world) as (replica,):
-        held = world.actor(kind, client).acquire(*names)
-        asking = waiting(world, world.actor(kind, client), names)
-        with stopped(replica):
-            held.release().check()
-            wait_until(lambda: world.holder(names[0]), "it is handed over")
-            check(not asking.is_over(), "it does not wait for the replica")
-        asking.hold().release().check()
-        world.await_nothing_left()
+    held = world.actor(kind, client).acquire(*names)
+    check_claimed(world, names, held, world.actor(kind, client))
 
 
 @scenario()
