@@ -34,12 +34,13 @@ struct rqli_conn_loop {
     bool was_opened; /* by the pool */
     bool wants_room; /* watches for room to send more, too */
     bool is_abandoned;
+    bool shall_drop;        /* behind the replies that are being given */
     uv_work_t asking;       /* for credentials, with those */
     rql_credentials *asked; /* a secret, meanwhile */
     rql_status has_asked;
-    int64_t renew_us;
     bool is_asking;
-    bool is_renewing;       /* that, or AUTH is under way */
+    bool is_renewing; /* that, or AUTH is under way */
+    int64_t renew_us;
     void (*closed)(void *); /* of rqli_conn_loop_close() */
     void *closed_data;
 
@@ -49,7 +50,6 @@ struct rqli_conn_loop {
     uint64_t next; /* position of the next command, from 1 */
     struct rqli_arena arena;
     struct rqli_reply reply; /* that is being read */
-    bool shall_drop;
     struct rqli_seat silent; /* the predecessor, if it fell silent */
     struct rqli_clock_reading reading;
     rql_error fault; /* of connecting */
