@@ -8,6 +8,7 @@
 
 #include <rql/async.h>
 #include <rql/client.h>
+#include <rql/diagnose.h>
 #include <rql/inspect.h>
 #include <rql/lock.h>
 #include <rql/observe.h>

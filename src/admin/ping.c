@@ -15,7 +15,7 @@
  * because an answer is an error: a user may lack rights, and a server may have renamed commands.
  */
 
-enum { PINGS = 5, NUMBER_SIZE = 24 };
+enum { PINGS = 5 };
 
 /* In the order in which they are sent. From CLIENT_INFO on it only matters whether they may be
  * asked. */
@@ -47,14 +47,6 @@ static void write_questions(struct rqli_command *command)
     rqli_command_words(command, "MEMORY", "USAGE", RQLI_KEY_LIVE, NULL);
 }
 
-/* No right, or no such command: renamed, or of a later server. */
-static bool is_refused(const struct rqli_reply *reply)
-{
-    return reply->type == RQLI_REPLY_ERROR &&
-           (rqli_reply_says(reply, "NOPERM") || strcasestr(reply->text.data, "unknown command") ||
-            strcasestr(reply->text.data, "unknown subcommand"));
-}
-
 static void take_refused(rql_server_info *info, const struct rqli_reply *replies)
 {
     static const char *const names[QUESTIONS] = {
@@ -67,21 +59,10 @@ static void take_refused(rql_server_info *info, const struct rqli_reply *replies
     };
 
     for (size_t i = 0; i < QUESTIONS; i++) {
-        if (names[i] && is_refused(&replies[i])) {
+        if (names[i] && rqli_reply_is_refused(&replies[i])) {
             info->refused[info->n_refused++] = names[i];
         }
     }
-}
-
-/* A line of INFO is "name:value\r\n"; before the name is the end of another line, for the first one
- * is a heading. */
-static int64_t read_line(const struct rqli_reply *reply, const char *mark)
-{
-    char text[NUMBER_SIZE] = "";
-    int64_t value;
-
-    rqli_reply_copy_between(text, sizeof text, reply, mark, "\r");
-    return rqli_parse_int(rqli_slice_of(text), &value) ? value : -1;
 }
 
 /* Valkey says the version of Redis that it is like, too. */
@@ -105,8 +86,8 @@ static void take_replication(rql_server_info *info, const struct rqli_reply *rep
         return;
     }
     rqli_reply_copy_between(info->role, sizeof info->role, reply, "\nrole:", "\r");
-    info->replicas = read_line(reply, "\nconnected_slaves:");
-    if (read_line(reply, "\nmin_slaves_good_slaves:") < 0) {
+    info->replicas = rqli_info_number(reply, "\nconnected_slaves:");
+    if (rqli_info_number(reply, "\nmin_slaves_good_slaves:") < 0) {
         info->min_replicas_to_write = 0;
     }
 }

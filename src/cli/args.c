@@ -9,70 +9,6 @@
 /* The command line: flags as getopt_long() has them, but for abbreviations, and names and commands
  * about "--", which have rules of their own. */
 
-const char *const cli_forever_options[] = {"try_to_lock_timeout_ms", "retry_count",
-                                           "default_queue_ttl_ms", NULL};
-
-/* In the order in which the help of a command shows them. A flag whose text depends on the command
- * has a row for each text. */
-const struct cli_flag cli_flags[] = {
-    {"version", NULL, NULL, CLI_ON, 'V', CLI_FIELD(version), ""},
-    {"ttl", "DURATION", "life of the lock between renewals; default 5s", CLI_DURATION, 0,
-     CLI_FIELD(ttl_ms), "run series"},
-    {"ttl", "DURATION", "life of the lock", CLI_DURATION, 0, CLI_FIELD(ttl_ms), "lock"},
-    {"wait", "LIMIT", "give up after this long; default forever", CLI_LIMIT, 'w',
-     CLI_FIELD(wait_ms), "run series lock"},
-    {"try", NULL, "do not wait at all", CLI_ON, 'n', CLI_FIELD(fail_fast), "run series lock"},
-    {"auto-extend", NULL, NULL, CLI_ON, 0, CLI_FIELD(auto_extend), "run series"},
-    {"no-auto-extend", NULL, "do not renew: end it before the ttl ends", CLI_OFF, 0,
-     CLI_FIELD(auto_extend), "run series"},
-    {"max-hold", "LIMIT", "end it and release by then; default forever", CLI_LIMIT, 0,
-     CLI_FIELD(max_hold_ms), "run series"},
-    {"kill-after", "DURATION", "from SIGTERM to SIGKILL; default ttl / 3", CLI_DURATION, 'k',
-     CLI_FIELD(kill_after_ms), "run series"},
-    {"meta", "NAME=VALUE", "keep this in the lock; may be repeated", CLI_META, 'm', 0,
-     "run series"},
-    {"meta", "NAME=VALUE", "keep this in the lock, readable by all; may be repeated", CLI_META, 'm',
-     0, "lock"},
-    {"conflict-exit-code", "CODE", "exit code when not acquired; default 1", CLI_CODE, 'E',
-     CLI_FIELD(conflict_exit_code), "run series lock"},
-    {"add", "DURATION", "add this to the remaining ttl; -5s shortens it, by force only", CLI_CHANGE,
-     'a', CLI_FIELD(add_ms), "extend"},
-    {"secret", "SECRET", "of the grant with this secret; - reads it from stdin", CLI_TEXT, 's',
-     CLI_FIELD(secret), "extend"},
-    {"secret", "SECRET", "release the grant with this secret; - reads it from stdin", CLI_TEXT, 's',
-     CLI_FIELD(secret), "unlock"},
-    {"queues", NULL, "queues instead of locks", CLI_ON, 'q', CLI_FIELD(queues), "ls"},
-    {"keys", NULL, "full names of all keys, of locks and queues", CLI_ON, 'k', CLI_FIELD(keys),
-     "ls"},
-    {"long", NULL, "details of each", CLI_ON, 'l', CLI_FIELD(details), "ls"},
-    {"host", "HOST", "host id of the locks, as rql who shows it", CLI_TEXT, 0, CLI_FIELD(host),
-     "clear-of"},
-    {"acquirer", "ACQUIRER", "acquirer id of the locks and requests", CLI_TEXT, 0,
-     CLI_FIELD(acquirer), "clear-of"},
-    {"force", NULL, "whoever holds the lock", CLI_ON, 0, CLI_FIELD(force), "extend"},
-    {"force", NULL, "release the lock whoever holds it, and empty its queue", CLI_ON, 0,
-     CLI_FIELD(force), "unlock"},
-    {"force", NULL, "release them whoever holds them, and empty their queues", CLI_ON, 0,
-     CLI_FIELD(force), "clear"},
-    {"force", NULL, "release them although others hold them", CLI_ON, 0, CLI_FIELD(force),
-     "clear-of"},
-    {"older-than", "DURATION", "only requests of this age or more; else --dead-request-ttl-ms",
-     CLI_DURATION, 0, CLI_FIELD(older_than_ms), "dead"},
-    {"dry-run", NULL, "only show what would be done", CLI_ON, 0, CLI_FIELD(dry_run),
-     "clear clear-of dead"},
-    {"json", NULL, "print JSON for machines", CLI_ON, 0, CLI_FIELD(json), "swarm"},
-    {"log", "FORM", "write what happens on stderr, as text or json", CLI_LOG, 0, 0,
-     "run series lock swarm"},
-    {"gem", NULL, "take one after the other, in the given order, as the gem's lock_series", CLI_ON,
-     0, CLI_FIELD(gem), "series"},
-    {"json", NULL, "print JSON for machines", CLI_ON, 0, CLI_FIELD(json),
-     "lock unlock extend info queue ls who clear clear-of dead stats ping"},
-    {"openmetrics", NULL, "print gauges in the OpenMetrics text format", CLI_ON, 0,
-     CLI_FIELD(openmetrics), "stats"},
-    {"help", NULL, "this text", CLI_ON, 'h', CLI_FIELD(help), NULL},
-    {.name = NULL},
-};
-
 /* What stands before the command's name. */
 static const struct cli_command top = {.name = ""};
 
@@ -106,6 +42,7 @@ void cli_args_init(struct cli_args *args, char **arguments)
         .kill_after_ms = CLI_UNSET,
         .add_ms = CLI_UNSET,
         .older_than_ms = CLI_UNSET,
+        .max_keys = CLI_UNSET,
         .conflict_exit_code = CLI_REFUSED,
     };
     /* A fault of the environment is kept until it matters: the help needs none of it. */
@@ -153,14 +90,16 @@ static int store_duration(const struct cli_command *command, const struct cli_fl
 }
 
 /* strtol() would take blanks and signs, too. */
-static int store_code(const struct cli_command *command, const struct cli_flag *flag,
-                      const char *text, int64_t *field)
+static int store_number(const struct cli_command *command, const struct cli_flag *flag,
+                        const char *text, int64_t *field)
 {
+    const long most = flag->kind == CLI_CODE ? 255 : 100000000;
     char *end = NULL;
     const long value = strtol(text, &end, 10);
 
-    if (*text < '0' || *text > '9' || *end != '\0' || value > 255) {
-        cli_say("%s: --%s %s is no exit code: 0 to 255", command->name, flag->name, text);
+    if (*text < '0' || *text > '9' || *end != '\0' || value > most) {
+        cli_say("%s: --%s %s is no %s: 0 to %ld", command->name, flag->name, text,
+                flag->kind == CLI_CODE ? "exit code" : "count", most);
         return CLI_USAGE;
     }
     *field = value;
@@ -200,7 +139,8 @@ static int store(const struct cli_flag *flag, const struct cli_command *command,
     case CLI_CHANGE:
         return store_duration(command, flag, value, field);
     case CLI_CODE:
-        return store_code(command, flag, value, field);
+    case CLI_COUNT:
+        return store_number(command, flag, value, field);
     case CLI_TEXT:
         *(const char **)field = value;
         return CLI_DONE;

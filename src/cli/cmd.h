@@ -34,8 +34,9 @@ struct cli_args {
     bool force, dry_run;
     bool openmetrics;
     bool queues, keys, details;
+    bool quick, strict, all;
     int64_t ttl_ms, wait_ms, max_hold_ms, kill_after_ms, add_ms, older_than_ms;
-    int64_t conflict_exit_code;
+    int64_t conflict_exit_code, max_keys;
     const char *secret, *host, *acquirer;
 
     size_t n_meta;
@@ -49,6 +50,7 @@ enum cli_flag_kind {
     CLI_LIMIT,    /* the same, or "forever" */
     CLI_CHANGE,   /* int64_t milliseconds, may be negative */
     CLI_CODE,     /* int64_t, 0 to 255 */
+    CLI_COUNT,    /* int64_t, 0 to 100000000 */
     CLI_TEXT,     /* const char * */
     CLI_META,     /* NAME=VALUE, may be repeated */
     CLI_LOG,      /* "text" or "json": the log lines of the library go to stderr */
@@ -87,7 +89,7 @@ struct cli_command {
     const char *name_is;  /* what its name is, if not a lock's; or NULL */
     bool needs_name;
     bool takes_names;   /* a series of them */
-    bool takes_glob;    /* `name` may be one, or NULL; of ping it is a URL */
+    bool takes_glob;    /* `name` may be one, or NULL; of ping and doctor it is a URL */
     bool takes_command; /* arguments after "--" */
     /* Before there is a client. CLI_DONE, or the exit code after a line on stderr. Or NULL. */
     int (*prepare)(struct cli_args *args);
@@ -109,6 +111,7 @@ extern const struct cli_command cli_clear_of;
 extern const struct cli_command cli_dead;
 extern const struct cli_command cli_stats;
 extern const struct cli_command cli_ping;
+extern const struct cli_command cli_doctor;
 extern const struct cli_command cli_swarm;
 
 /* All commands, NULL at the end. */
@@ -124,6 +127,13 @@ int cli_args_parse(struct cli_args *args, const struct cli_command *command);
 
 /* The answer is no: prints what there is, says why, and returns CLI_REFUSED. */
 int cli_refuse(struct cli_session *self, const char *why);
+
+/* `prepare` of commands whose name is a URL, which then is that of the client. */
+int cli_take_url(struct cli_args *args);
+
+/* What a server says of itself, as an object under this key, or as the whole. Its labels are shown
+ * in a table if there is no key. */
+void cli_print_server(struct out *out, const char *key, const rql_server_info *info);
 
 bool cli_flag_is_of(const struct cli_flag *self, const struct cli_command *command);
 

@@ -30,13 +30,14 @@ static bool is_given(const char *url)
     return url && url != secure_getenv("RQL_URL");
 }
 
-static int check_ping(struct cli_args *args)
+int cli_take_url(struct cli_args *args)
 {
     const char *url = args->name ? args->name : args->options.url;
 
     if ((args->name || is_given(url)) && has_password(url)) {
-        cli_say("ping: other users can read a password on a command line: put the URL into "
-                "RQL_URL, as in RQL_URL=... rql ping");
+        cli_say(
+            "other users can read a password on a command line: put the URL into RQL_URL, as in "
+            "RQL_URL=... rql ping");
         return CLI_USAGE;
     }
     if (args->name && rql_options_set(&args->options, "url", args->name, &args->env_error)) {
@@ -86,12 +87,12 @@ static void print_tls(struct out *out, const rql_server_info *info)
     out_number(out, NULL, "tls_expires_us", OUT_COUNT, info->tls_expires_us);
 }
 
-static void print_server(struct out *out, const rql_server_info *info)
+void cli_print_server(struct out *out, const char *key, const rql_server_info *info)
 {
     char round_trip[LINE_SIZE];
 
     (void)snprintf(round_trip, sizeof round_trip, "%.3fms", (double)info->round_trip_us / 1000);
-    out_begin(out, NULL);
+    out_begin(out, key);
     out_text(out, "URL", "url", or_null(info->url));
     out_text(out, "NODE", "node", or_null(info->node));
     out_text(out, "ROLE", "role", or_null(info->role));
@@ -129,7 +130,7 @@ static int ping(struct cli_session *self)
     if (rql_client_ping(self->client, &info, &self->error) != RQL_OK) {
         return cli_fault(&self->error);
     }
-    print_server(&self->out, &info);
+    cli_print_server(&self->out, NULL, &info);
     say_warnings(&info);
     return CLI_DONE;
 }
@@ -142,6 +143,6 @@ const struct cli_command cli_ping = {
     .notes =
         "A URL with a password belongs into RQL_URL. What is refused is of use, but not needed.\n",
     .takes_glob = true,
-    .prepare = check_ping,
+    .prepare = cli_take_url,
     .run = ping,
 };

@@ -49,6 +49,7 @@ CLI_DEFINE_AUTO(rql_host_info_list *, rql_host_info_list_free);
 CLI_DEFINE_AUTO(rql_zombies *, rql_zombies_free);
 CLI_DEFINE_AUTO(rql_swarm *, rql_swarm_free);
 CLI_DEFINE_AUTO(rql_queue_info_list *, rql_queue_info_list_free);
+CLI_DEFINE_AUTO(rql_report *, rql_report_free);
 
 static inline void cli_free_p(void *slot)
 {

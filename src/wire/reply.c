@@ -7,7 +7,14 @@
 
 /* Parts of a message are cut so that all of them fit into rql_error::message. ESCAPE_SIZE: of
  * "\x1b"; CUT_SIZE: of "..." and a terminator. */
-enum { WHERE_SIZE = 88, TEXT_SIZE = 112, ESCAPE_SIZE = 4, CUT_SIZE = 4, SHA_SIZE = 40 };
+enum {
+    WHERE_SIZE = 88,
+    TEXT_SIZE = 112,
+    ESCAPE_SIZE = 4,
+    CUT_SIZE = 4,
+    SHA_SIZE = 40,
+    NUMBER_SIZE = 24
+};
 
 struct error_class {
     const char *code;
@@ -219,6 +226,13 @@ bool rqli_reply_is(const struct rqli_reply *reply, const char *text)
            memcmp(reply->text.data, text, reply->text.length) == 0;
 }
 
+bool rqli_reply_is_refused(const struct rqli_reply *reply)
+{
+    return reply->type == RQLI_REPLY_ERROR &&
+           (rqli_reply_says(reply, "NOPERM") || strcasestr(reply->text.data, "unknown command") ||
+            strcasestr(reply->text.data, "unknown subcommand"));
+}
+
 const struct rqli_reply *rqli_reply_field(const struct rqli_reply *reply, const char *name,
                                           enum rqli_reply_type type)
 {
@@ -248,4 +262,13 @@ void rqli_reply_copy_between(char *out, size_t size, const struct rqli_reply *re
     if (to && (size_t)(to - from) < size) {
         memcpy(out, from, (size_t)(to - from));
     }
+}
+
+int64_t rqli_info_number(const struct rqli_reply *info, const char *mark)
+{
+    char text[NUMBER_SIZE] = "";
+    int64_t value;
+
+    rqli_reply_copy_between(text, sizeof text, info, mark, "\r");
+    return rqli_parse_int(rqli_slice_of(text), &value) ? value : -1;
 }

@@ -43,6 +43,9 @@ bool rqli_reply_wants_text(const struct rqli_reply *reply);
 
 bool rqli_reply_is(const struct rqli_reply *reply, const char *text);
 
+/* No right, or no such command: renamed, or of a later server. */
+bool rqli_reply_is_refused(const struct rqli_reply *reply);
+
 /* The value of a field of an answer that is a list of names and values; or NULL. */
 const struct rqli_reply *rqli_reply_field(const struct rqli_reply *reply, const char *name,
                                           enum rqli_reply_type type);
@@ -50,5 +53,9 @@ const struct rqli_reply *rqli_reply_field(const struct rqli_reply *reply, const 
 /* The text between two marks, if both are there and it fits; otherwise *out stays as it is. */
 void rqli_reply_copy_between(char *out, size_t size, const struct rqli_reply *reply,
                              const char *begin, const char *end);
+
+/* Of INFO, whose lines are "name:value\r\n": the mark is "\nname:", for the first line is a
+ * heading. -1: there is no such number. */
+int64_t rqli_info_number(const struct rqli_reply *info, const char *mark);
 
 #endif

@@ -479,6 +479,38 @@ static void the_server_by_programs_of_other_versions(void **state)
     REFUSED(rql_client_ping_sized(client, older, 1, NULL));
 }
 
+static const rql_check *check_of(const rql_report *report, const char *id)
+{
+    for (size_t i = 0; i < report->count; i++) {
+        if (strcmp(report->check[i]->id, id) == 0) {
+            return report->check[i];
+        }
+    }
+    fail_msg("no check %s", id);
+    return NULL;
+}
+
+static void a_server_is_diagnosed(void **state)
+{
+    rql_diagnose_options options;
+    rql_report *report = NULL;
+
+    (void)state;
+    CHECK_OK(rql_diagnose(client, NULL, &report, NULL));
+    assert_string_equal(report->server->role, "master");
+    assert_int_equal(report->n_failures, 0);
+    assert_string_equal(check_of(report, "use.lock")->group, "use");
+    assert_int_equal(check_of(report, "use.lock")->level, RQL_CHECK_OK);
+    assert_string_equal(check_of(report, "mem.policy")->found[0].text, "noeviction");
+    assert_null(rql_report_free(report));
+    assert_null(rql_report_free(NULL));
+    rql_diagnose_options_init(&options);
+    options.max_keys = -1;
+    assert_int_equal(rql_diagnose(client, &options, &report, NULL), RQL_E_INVALID);
+    REFUSED(rql_diagnose(NULL, NULL, &report, NULL));
+    REFUSED(rql_diagnose(client, NULL, NULL, NULL));
+}
+
 static int start(void **state)
 {
     for (size_t i = 0; i <= RQL_SERIES_MAX; i++) {
@@ -504,6 +536,7 @@ int main(void)
         LOOP_TEST(calls_of_a_loop_that_make_no_sense_are_refused),
         LOOP_TEST(a_program_of_another_age_gets_the_counters_it_knows),
         LOOP_TEST(the_server_by_programs_of_other_versions),
+        LOOP_TEST(a_server_is_diagnosed),
     };
 
     if (!redis_server_available()) {

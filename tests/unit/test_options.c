@@ -13,6 +13,7 @@
 #define SERIES(member) FIELD(RQLI_OF_SERIES, rql_series_options, member)
 #define SWEEP(member) FIELD(RQLI_OF_SWEEP, rql_sweep_options, member)
 #define SWARM(member) FIELD(RQLI_OF_SWARM, rql_swarm_options, member)
+#define DIAGNOSE(member) FIELD(RQLI_OF_DIAGNOSE, rql_diagnose_options, member)
 
 /* As the rows read. NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
 struct field {
@@ -119,6 +120,8 @@ static const struct field of_calls[] = {
     {SWEEP(queue_scan_size), NUMBER, 1, 100000, 300, AS(clear_locks_of_queue_scan_size)},
     {SWEEP(dead_ttl_ms), NUMBER, 0, INT64_C(315360000000), 86400000, AS(dead_request_ttl_ms)},
     {SWEEP(dry_run), NUMBER, 0, 1, false},
+    {DIAGNOSE(time_limit_ms), NUMBER, 100, 60000, 5000},
+    {DIAGNOSE(max_keys), NUMBER, 0, 100000000, 100000},
     {SWARM(probe_hosts), NUMBER, 0, 1, true, AS(swarm_probe_hosts)},
     {SWARM(flush_zombies), NUMBER, 0, 1, true, AS(swarm_flush_zombies)},
     {SWARM(liveness_probing_period_ms), NUMBER, 1, 3600000, 2000,
@@ -136,6 +139,7 @@ union any {
     rql_options client;
     rql_series_options series;
     rql_sweep_options sweep;
+    rql_diagnose_options diagnose;
     unsigned char bytes[1024];
 };
 
@@ -332,6 +336,7 @@ static const struct kind {
     {"sweep", RQLI_OF_SWEEP, sizeof(rql_sweep_options),
      offsetof(rql_sweep_options, queue_scan_size)},
     {"swarm", RQLI_OF_SWARM, sizeof(rql_swarm_options), offsetof(rql_swarm_options, zombie_ttl_ms)},
+    {"diagnose", RQLI_OF_DIAGNOSE, sizeof(rql_diagnose_options), sizeof(rql_diagnose_options)},
 };
 
 /* As a program of that age does it. */
@@ -344,6 +349,8 @@ static void init_given(enum rqli_option_struct which, size_t size)
         rql_series_options_init_sized(&given.series, size);
     } else if (which == RQLI_OF_SWEEP) {
         rql_sweep_options_init_sized(NULL, &given.sweep, size);
+    } else if (which == RQLI_OF_DIAGNOSE) {
+        rql_diagnose_options_init_sized(&given.diagnose, size);
     } else {
         rqli_options_init(which, &given, size, NULL);
     }

@@ -1,0 +1,192 @@
+#include "admin/diagnosis.h"
+
+#include "base/cancel.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "net/conn.h"
+#include "options/options.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* The order of the checks, the time that they have, and those that need no server. */
+
+enum {
+    FEW_DESCRIPTORS = 1024,
+    EXPIRES_SOON_S = 14 * 86400,
+    ROUND_TRIPS_OF_TTL = 20,
+    US_PER_MS = 1000,
+    US_PER_S = 1000000,
+    DAY_S = 86400,
+};
+
+RQLI_DEFINE_AUTO(struct rqli_report *, rqli_report_free);
+
+void rql_diagnose_options_init_sized(rql_diagnose_options *options, size_t size)
+{
+    rqli_options_init(RQLI_OF_DIAGNOSE, options, size, NULL);
+}
+
+bool rqli_diagnosis_send(struct rqli_diagnosis *self, const char *id,
+                         struct rqli_exchange *exchange)
+{
+    const int64_t now_us = rqli_now_us();
+    int64_t until_us = rqli_earlier(self->end_us, rqli_client_budget_us(self->client, now_us));
+    rql_error error = {.status = RQL_OK};
+
+    if (rqli_exchange_run(exchange, until_us, &error) != RQL_OK) {
+        rqli_report_add(self->report, id, RQL_CHECK_SKIP, "%s: %s", id, error.message);
+        return false;
+    }
+    return true;
+}
+
+bool rqli_diagnosis_has_time(struct rqli_diagnosis *self, const char *id)
+{
+    if (rqli_now_us() < self->end_us) {
+        return true;
+    }
+    rqli_report_add(self->report, id, RQL_CHECK_SKIP, "%s: no time left", id);
+    return false;
+}
+
+/* ---- net.tls, opt, loc ---- */
+
+/* The wall clock says how long a certificate lasts: the reading that the server's clock is compared
+ * with. */
+static void look_at_tls(struct rqli_diagnosis *self)
+{
+    const int64_t left_s = (self->server.tls_expires_us - self->first.wall_us) / US_PER_S;
+    const bool is_soon = self->server.tls_expires_us >= 0 && left_s < EXPIRES_SOON_S;
+
+    if (!self->server.is_tls) {
+        rqli_report_add(self->report, "net.tls", RQL_CHECK_OK, "without TLS");
+        return;
+    }
+    rqli_report_add(self->report, "net.tls", is_soon ? RQL_CHECK_WARN : RQL_CHECK_OK,
+                    "the server's certificate (%s) ends in %" PRId64 " days",
+                    self->server.tls_subject, left_s / DAY_S);
+    rqli_report_number(self->report, "days", left_s / DAY_S);
+    rqli_report_say(self->report, "from then on nobody connects; held locks end with their ttl",
+                    "renew it; new connections take it without a restart of the clients");
+}
+
+/* How many tries fit into the time of an acquisition: all but the first come after a pause. */
+static bool gives_up_early(const rql_options *options)
+{
+    const int64_t pause_ms = options->retry_delay_ms + options->retry_jitter_ms;
+
+    return options->retry_count != RQL_FOREVER && options->try_to_lock_timeout_ms > 0 &&
+           options->retry_count < options->try_to_lock_timeout_ms / pause_ms;
+}
+
+static void look_at_options(struct rqli_diagnosis *self)
+{
+    const rql_options *options = &self->client->options;
+    const int64_t least_ms = ROUND_TRIPS_OF_TTL * self->p99_us / US_PER_MS;
+
+    if (options->default_lock_ttl_ms < least_ms) {
+        rqli_report_add(self->report, "opt.sense", RQL_CHECK_WARN,
+                        "default_lock_ttl_ms is %" PRId64 ", a round trip may take %" PRId64 " ms",
+                        options->default_lock_ttl_ms, self->p99_us / US_PER_MS);
+        rqli_report_say(self->report, "locks may end before they can be renewed",
+                        "set RQL_DEFAULT_LOCK_TTL_MS=%" PRId64 " or more", least_ms);
+    } else if (gives_up_early(options)) {
+        rqli_report_add(self->report, "opt.sense", RQL_CHECK_NOTE,
+                        "an acquisition ends by its retry_count of %" PRId64
+                        ", long before try_to_lock_timeout_ms",
+                        options->retry_count);
+        rqli_report_say(self->report, "it does not wait as long as the timeout lets one think",
+                        "set RQL_RETRY_COUNT=forever: then the timeout of %" PRId64
+                        " ms is the limit",
+                        options->try_to_lock_timeout_ms);
+    } else {
+        rqli_report_add(self->report, "opt.sense", RQL_CHECK_OK, "the options fit");
+    }
+    rqli_report_number(self->report, "default_lock_ttl_ms", options->default_lock_ttl_ms);
+    rqli_report_number(self->report, "retry_count", options->retry_count);
+}
+
+static void look_at_limits(struct rqli_diagnosis *self)
+{
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    struct rlimit files = {0};
+
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+    if (files.rlim_cur < FEW_DESCRIPTORS) {
+        rqli_report_add(self->report, "loc.limits", RQL_CHECK_WARN,
+                        "this process may open %llu descriptors",
+                        (unsigned long long)files.rlim_cur);
+        rqli_report_say(self->report, "without one nobody can connect, and locks are lost",
+                        "ulimit -n 65536, or LimitNOFILE= of its unit");
+    } else if (cores == 1 && self->client->options.spin_us > 0) {
+        rqli_report_add(self->report, "loc.limits", RQL_CHECK_WARN,
+                        "spin_us is %" PRId64 ", on one core", self->client->options.spin_us);
+        rqli_report_say(self->report, "spinning takes the processor from what is waited for",
+                        "set RQL_SPIN_US=0");
+    } else {
+        rqli_report_add(self->report, "loc.limits", RQL_CHECK_OK, "the limits of this process fit");
+    }
+    rqli_report_number(self->report, "descriptors", (int64_t)files.rlim_cur);
+    rqli_report_number(self->report, "cores", cores);
+}
+
+/* ---- all ---- */
+
+/* Who sees Ruby comes before what matters with Ruby alone; and the clocks are read again last. */
+static void look_at_all(struct rqli_diagnosis *self)
+{
+    rqli_diagnose_first_clocks(self);
+    rqli_diagnose_server(self);
+    rqli_diagnose_round_trips(self);
+    look_at_tls(self);
+    rqli_diagnose_rights(self);
+    rqli_diagnose_swarm(self);
+    rqli_diagnose_keys(self);
+    rqli_diagnose_use(self);
+    rqli_diagnose_clocks(self);
+    rqli_diagnose_replicas(self);
+    look_at_options(self);
+    look_at_limits(self);
+}
+
+static rql_status check(const rql_client *client, rql_report *const *out, rql_error *error)
+{
+    rql_status status = rqli_client_check(client, error);
+
+    if (!status && !out) {
+        status = rqli_fail(error, RQL_E_INVALID, "rql_diagnose: out is NULL");
+    }
+    return status;
+}
+
+rql_status rql_diagnose(rql_client *client, const rql_diagnose_options *options, rql_report **out,
+                        rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    RQLI_AUTO(rqli_report_free) struct rqli_report *report = NULL;
+    struct rqli_diagnosis self = {.client = client, .p99_us = -1, .uptime_s = -1};
+    char nonce[RQLI_HEX_SIZE];
+    rql_status status = check(client, out, error);
+
+    status =
+        status ? status : rqli_options_read(RQLI_OF_DIAGNOSE, &self.options, NULL, options, error);
+    status =
+        status ? status : rql_client_ping_sized(client, &self.server, sizeof self.server, error);
+    if (status) {
+        return status;
+    }
+    report = rqli_report_new();
+    if (!report || !rqli_random_hex(nonce)) {
+        return rqli_fail_nomem(error);
+    }
+    (void)snprintf(self.scratch, sizeof self.scratch, "rql-doctor-%s", nonce);
+    self.report = report;
+    self.end_us = rqli_after_ms(rqli_now_us(), self.options.time_limit_ms);
+    look_at_all(&self);
+    return rqli_report_give(&report, &self.server, self.uptime_s, out, error);
+}

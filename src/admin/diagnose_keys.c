@@ -1,0 +1,320 @@
+#include "admin/diagnosis.h"
+
+#include "admin/pages.h"
+#include "base/clock.h"
+#include "net/conn.h"
+#include "wire/number.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What is stored: locks, queues, and the hosts of the swarm. */
+
+enum {
+    BATCH = 500, /* keys of one exchange, two commands each */
+    NAMES_MAX = 3,
+    NAMES_SIZE = 256,
+    RUBY_DIGITS = 16,
+    FLUSH_GRACE_MS = 5000,
+    FUTURE_US = 1000000,
+    US_PER_MS = 1000,
+};
+
+static const int64_t old_lock_us = INT64_C(3600000000);
+
+bool rqli_is_of_ruby(struct rqli_slice id)
+{
+    const char *slash = id.length > 0 ? memrchr(id.data, '/', id.length) : NULL;
+
+    return slash && (size_t)(id.data + id.length - slash) == RUBY_DIGITS + 1;
+}
+
+/* ---- keys ---- */
+
+/* Of some the first names are said. */
+struct sort {
+    int64_t count;
+    char names[NAMES_SIZE];
+};
+
+struct stored {
+    struct sort damaged; /* of another type, or what is no lock */
+    struct sort endless; /* locks without a ttl */
+    struct sort old_locks;
+    struct sort old_queues; /* their first request is */
+    int64_t now_us;         /* of the server; 0: not known */
+    int64_t dead_us;        /* the age that makes a request old */
+};
+
+static void note(struct sort *self, struct rqli_slice key)
+{
+    const size_t length = strlen(self->names);
+
+    if (self->count++ < NAMES_MAX) {
+        (void)snprintf(self->names + length, sizeof self->names - length, "%s%.*s",
+                       length > 0 ? ", " : "", (int)(key.length < 60 ? key.length : 60), key.data);
+    }
+}
+
+static bool is_queue(struct rqli_slice key)
+{
+    return rqli_has_prefix(key, rqli_slice_of(RQLI_KEY_QUEUE));
+}
+
+/* Two commands of each. */
+static void ask(struct rqli_command *command, struct rqli_slice key)
+{
+    rqli_command_begin(command, 2);
+    rqli_command_text(command, "PTTL");
+    rqli_command_slice(command, key);
+    rqli_command_begin(command, is_queue(key) ? 5 : 4);
+    rqli_command_text(command, is_queue(key) ? "ZRANGE" : "HMGET");
+    rqli_command_slice(command, key);
+    rqli_command_text(command, is_queue(key) ? "0" : "ts");
+    rqli_command_text(command, is_queue(key) ? "0" : "acq_id");
+    if (is_queue(key)) {
+        rqli_command_text(command, "WITHSCORES");
+    }
+}
+
+static int64_t age_us(const struct stored *self, const struct rqli_reply *seconds)
+{
+    int64_t at_us = 0;
+
+    if (self->now_us == 0 || seconds->type != RQLI_REPLY_TEXT ||
+        !rqli_gem_seconds(seconds->text, &at_us)) {
+        return -1;
+    }
+    return self->now_us - at_us;
+}
+
+/* One that has gone meanwhile has no ttl, in the other way (-2). */
+static void take(struct rqli_diagnosis *diagnosis, struct stored *self, struct rqli_slice key,
+                 const struct rqli_reply *replies)
+{
+    const struct rqli_reply *left = &replies[0];
+    const struct rqli_reply *fields = &replies[1];
+    const bool is_whole = fields->type == RQLI_REPLY_ARRAY && fields->count == 2;
+    const struct rqli_reply *time;
+    const struct rqli_reply *who;
+
+    if (left->integer == -2) {
+        return;
+    }
+    time = is_whole ? &fields->items[is_queue(key) ? 1 : 0] : fields;
+    who = is_whole ? &fields->items[is_queue(key) ? 0 : 1] : fields;
+    if (!is_whole || time->type != RQLI_REPLY_TEXT || who->type != RQLI_REPLY_TEXT) {
+        note(&self->damaged, key);
+        return;
+    }
+    diagnosis->n_ruby += rqli_is_of_ruby(who->text);
+    if (!is_queue(key) && left->integer == -1) {
+        note(&self->endless, key);
+    } else if (!is_queue(key) && age_us(self, time) > old_lock_us) {
+        note(&self->old_locks, key);
+    } else if (is_queue(key) && age_us(self, time) > self->dead_us) {
+        note(&self->old_queues, key);
+    }
+}
+
+/* False: no more. */
+static bool read_batch(struct rqli_diagnosis *self, struct stored *stored,
+                       const struct rqli_item *keys, size_t count)
+{
+    RQLI_AUTO(rqli_exchange_give)
+    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(self->client));
+
+    for (size_t i = 0; exchange && i < count; i++) {
+        ask(&exchange->command, keys[i].text);
+    }
+    if (!rqli_diagnosis_run(self, "keys.old", exchange)) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        take(self, stored, keys[i].text, &exchange->reply[2 * i]);
+    }
+    return true;
+}
+
+/* By pages, until all was walked, the time is over, or so many keys were passed. */
+static bool walk(struct rqli_diagnosis *self, struct rqli_walk *keys)
+{
+    const int64_t size = self->client->options.key_extraction_batch_size;
+    rql_error error = {.status = RQL_OK};
+    int64_t passed = 0;
+
+    while (!keys->is_done && passed < self->options.max_keys && rqli_now_us() < self->end_us) {
+        RQLI_AUTO(rqli_exchange_give)
+        struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(self->client));
+
+        if (exchange) {
+            rqli_walk_ask(keys, &exchange->command, size);
+        }
+        if (!rqli_diagnosis_run(self, "keys.damaged", exchange)) {
+            return false;
+        }
+        if (rqli_walk_take(keys, exchange, &error) != RQL_OK) {
+            rqli_report_add(self->report, "keys.damaged", RQL_CHECK_SKIP, "keys: %s",
+                            error.message);
+            return false;
+        }
+        passed += size;
+    }
+    if (!keys->is_done) {
+        rqli_list_sort(&keys->found);
+    }
+    return true;
+}
+
+static void judge_damaged(struct rqli_report *report, const struct stored *stored, bool is_all)
+{
+    const bool is_other = stored->damaged.count > 0;
+    const struct sort *bad = is_other ? &stored->damaged : &stored->endless;
+
+    if (bad->count > 0) {
+        rqli_report_add(report, "keys.damaged", RQL_CHECK_WARN, "%" PRId64 " keys %s: %s",
+                        bad->count, is_other ? "are no locks or queues" : "are locks without a ttl",
+                        bad->names);
+    } else if (is_all) {
+        rqli_report_add(report, "keys.damaged", RQL_CHECK_OK, "all locks and queues can be read");
+    } else {
+        rqli_report_add(report, "keys.damaged", RQL_CHECK_SKIP, "not all keys were looked at");
+    }
+    rqli_report_number(report, "damaged", stored->damaged.count);
+    rqli_report_number(report, "without_ttl", stored->endless.count);
+    rqli_report_say(report,
+                    is_other ? "a lock of that name cannot be taken"
+                             : "such a lock never ends by itself",
+                    is_other ? "find out what wrote them, then: redis-cli DEL KEY"
+                             : "rql info NAME, then: rql unlock NAME --force");
+}
+
+static void judge_old(struct rqli_report *report, const struct stored *stored)
+{
+    const bool is_lock = stored->old_locks.count > 0;
+    const struct sort *old = is_lock ? &stored->old_locks : &stored->old_queues;
+
+    if (old->count > 0) {
+        rqli_report_add(report, "keys.old", RQL_CHECK_NOTE, "%" PRId64 " %s: %s", old->count,
+                        is_lock ? "locks are held for more than an hour"
+                                : "queues have requests that count as dead",
+                        old->names);
+    } else {
+        rqli_report_add(report, "keys.old", RQL_CHECK_OK, "no lock or request is old");
+    }
+    rqli_report_number(report, "old_locks", stored->old_locks.count);
+    rqli_report_number(report, "old_queues", stored->old_queues.count);
+    rqli_report_say(report, "somebody may have forgotten them",
+                    is_lock ? "rql who shows who holds them"
+                            : "rql dead --dry-run, then: rql dead");
+}
+
+void rqli_diagnose_keys(struct rqli_diagnosis *self)
+{
+    RQLI_AUTO(rqli_walk_fini) struct rqli_walk keys = {0};
+    struct stored stored = {
+        .now_us = self->first.server_us,
+        .dead_us = self->client->options.dead_request_ttl_ms * US_PER_MS,
+    };
+    bool is_read = true;
+    size_t next = 0;
+
+    if (!rqli_diagnosis_has_time(self, "keys.damaged")) {
+        return;
+    }
+    rqli_walk_init(&keys, "rql:lock", NULL);
+    if (!walk(self, &keys)) {
+        return;
+    }
+    while (is_read && next < keys.found.count && rqli_now_us() < self->end_us) {
+        const size_t left = keys.found.count - next;
+        const size_t count = left < BATCH ? left : BATCH;
+
+        is_read = read_batch(self, &stored, &keys.found.item[next], count);
+        next += count;
+    }
+    judge_damaged(self->report, &stored, is_read && keys.is_done && next == keys.found.count);
+    judge_old(self->report, &stored);
+}
+
+/* ---- swarm ---- */
+
+static void judge_hosts(struct rqli_report *report, const rql_options *options,
+                        const rql_host_info_list *hosts, int64_t server_us)
+{
+    const int64_t late_us =
+        (options->zombie_ttl_ms + options->zombie_flush_period_ms + FLUSH_GRACE_MS) * US_PER_MS;
+    int64_t dead = 0;
+    int64_t oldest_us = 0;
+
+    for (size_t i = 0; i < hosts->count; i++) {
+        const int64_t silent_us = server_us - hosts->item[i].last_probe_us;
+
+        dead += hosts->item[i].is_zombie;
+        if (hosts->item[i].is_zombie && silent_us > oldest_us) {
+            oldest_us = silent_us;
+        }
+    }
+    rqli_report_add(report, "swarm.alive", oldest_us > late_us ? RQL_CHECK_FAIL : RQL_CHECK_OK,
+                    dead > 0 ? "%zu hosts in the swarm, %" PRId64 " of them dead, for %" PRId64
+                               " s at most"
+                             : "%zu hosts in the swarm, none of them dead",
+                    hosts->count, dead, oldest_us / 1000000);
+    rqli_report_number(report, "hosts", (int64_t)hosts->count);
+    rqli_report_number(report, "dead", dead);
+    rqli_report_number(report, "oldest_us", oldest_us);
+    rqli_report_say(report, "nobody flushes: what dead hosts hold stays locked until its ttl ends",
+                    "run `rql swarm run` as a service, once or more; for now: rql swarm flush");
+}
+
+static void judge_heartbeats(struct rqli_report *report, const rql_host_info_list *hosts,
+                             int64_t server_us)
+{
+    const rql_host_info *latest = NULL;
+
+    for (size_t i = 0; i < hosts->count; i++) {
+        if (!latest || hosts->item[i].last_probe_us > latest->last_probe_us) {
+            latest = &hosts->item[i];
+        }
+    }
+    if (latest && latest->last_probe_us > server_us + FUTURE_US) {
+        rqli_report_add(report, "swarm.clock", RQL_CHECK_WARN,
+                        "a heartbeat is %" PRId64 " s in the future: %s",
+                        (latest->last_probe_us - server_us) / 1000000, latest->hst_id);
+        rqli_report_text(report, "host", latest->hst_id);
+    } else {
+        rqli_report_add(report, "swarm.clock", RQL_CHECK_OK, "no heartbeat is in the future");
+    }
+    rqli_report_say(report, "that host counts as alive for so much longer after its death",
+                    "chronyc tracking on that machine; it is one of Ruby's");
+}
+
+void rqli_judge_swarm(struct rqli_report *report, const rql_options *options,
+                      const rql_host_info_list *hosts, int64_t server_us)
+{
+    judge_hosts(report, options, hosts, server_us);
+    judge_heartbeats(report, hosts, server_us);
+}
+
+RQLI_DEFINE_AUTO(rql_host_info_list *, rql_host_info_list_free);
+
+void rqli_diagnose_swarm(struct rqli_diagnosis *self)
+{
+    RQLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;
+    const rql_options *options = &self->client->options;
+    rql_error error = {.status = RQL_OK};
+
+    if (!rqli_diagnosis_has_time(self, "swarm.alive")) {
+        return;
+    }
+    if (rql_swarm_info(self->client, options->zombie_ttl_ms, &hosts, &error) != RQL_OK) {
+        rqli_report_add(self->report, "swarm.alive", RQL_CHECK_SKIP, "the swarm: %s",
+                        error.message);
+        return;
+    }
+    for (size_t i = 0; i < hosts->count; i++) {
+        self->n_ruby += rqli_is_of_ruby(rqli_slice_of(hosts->item[i].hst_id));
+    }
+    rqli_judge_swarm(self->report, options, hosts, self->first.server_us);
+}

@@ -1,0 +1,197 @@
+#include "admin/diagnosis.h"
+
+#include "net/conn.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/*
+ * Which commands this user may not send. Each is sent, in a form that does nothing: rights are
+ * checked before arguments, so what is allowed and makes no sense is an error of another kind. That
+ * needs no right of its own, as ACL DRYRUN does, and is the same on all servers.
+ */
+
+enum { WORDS_MAX = 6, LINE_SIZE = 768, KEY_SIZE = RQL_NAME_MAX + 16 };
+
+/* Who needs it; each needs those above, too. */
+enum role { LOCK, INSPECT, SWEEP, FORCE, OF_USE, N_ROLES };
+
+static const char *const role_names[N_ROLES] = {"lock", "look at locks and queues",
+                                                "sweep, and run a swarm", "unlock by force",
+                                                "do what is of use"};
+
+/* "$" is our key, which nobody uses. */
+static const struct right {
+    enum role role;
+    const char *name; /* as ACL has it */
+    const char *words[WORDS_MAX];
+} rights[] = {
+    {LOCK, "evalsha", {"EVALSHA", "0000000000000000000000000000000000000000", "0"}},
+    {LOCK, "eval", {"EVAL", "return 1", "0"}},
+    {LOCK, "time", {"TIME"}},
+    {LOCK, "exists", {"EXISTS", "$"}},
+    {LOCK, "del", {"DEL", "$"}},
+    {LOCK, "hget", {"HGET", "$", "f"}},
+    {LOCK, "hset", {"HSET", "$", "f", "v", "g"}},
+    {LOCK, "hmget", {"HMGET", "$", "f"}},
+    {LOCK, "hdel", {"HDEL", "$", "f"}},
+    {LOCK, "hexists", {"HEXISTS", "$", "f"}},
+    {LOCK, "hincrby", {"HINCRBY", "$", "f", "-"}},
+    {LOCK, "hlen", {"HLEN", "$"}},
+    {LOCK, "hgetall", {"HGETALL", "$"}},
+    {LOCK, "pttl", {"PTTL", "$"}},
+    {LOCK, "pexpire", {"PEXPIRE", "$", "1"}},
+    {LOCK, "get", {"GET", "$"}},
+    {LOCK, "set", {"SET", "$", "v", "-"}},
+    {LOCK, "zadd", {"ZADD", "$", "-", "m"}},
+    {LOCK, "zrem", {"ZREM", "$", "m"}},
+    {LOCK, "zscore", {"ZSCORE", "$", "m"}},
+    {LOCK, "zcard", {"ZCARD", "$"}},
+    {LOCK, "zrange", {"ZRANGE", "$", "0", "0"}},
+    {LOCK, "zrank", {"ZRANK", "$", "m"}},
+    {LOCK, "zremrangebyscore", {"ZREMRANGEBYSCORE", "$", "-", "-"}},
+    {LOCK, "zremrangebyrank", {"ZREMRANGEBYRANK", "$", "0", "0"}},
+    {LOCK, "publish", {"PUBLISH", RQLI_CHANNEL "-", ""}},
+    {LOCK, "ping", {"PING"}},
+    {INSPECT, "scan", {"SCAN", "0", "COUNT", "1"}},
+    {SWEEP, "zcount", {"ZCOUNT", "$", "-", "-"}},
+    {SWEEP, "unlink", {"UNLINK", "$"}},
+    {SWEEP, "hscan", {"HSCAN", "$", "0"}},
+    {FORCE, "exec", {"EXEC"}},
+    {FORCE, "expire", {"EXPIRE", "$", "1"}},
+    {OF_USE, "info", {"INFO", "server"}},
+    {OF_USE, "client|info", {"CLIENT", "INFO"}},
+    {OF_USE, "client|kill", {"CLIENT", "KILL", "ID", "0"}},
+    {OF_USE, "client|tracking", {"CLIENT", "TRACKING", "-"}},
+    {OF_USE, "client|caching", {"CLIENT", "CACHING", "-"}},
+    {OF_USE, "memory|usage", {"MEMORY", "USAGE", "$"}},
+    {OF_USE, "config|get", {"CONFIG", "GET", "maxmemory"}},
+    {OF_USE, "slowlog|get", {"SLOWLOG", "GET", "1"}},
+};
+
+enum { N_RIGHTS = sizeof rights / sizeof rights[0] };
+
+/* That cannot be tried: they would leave something behind, or end the connection's use. */
+static const char *const untried[N_ROLES] = {
+    [LOCK] = " +hsetnx +subscribe +hello", [FORCE] = " +multi"};
+
+/* What is missing. The whole line names all of the lowest role that is incomplete. */
+struct missing {
+    size_t of_role[N_ROLES];
+    bool key;
+    bool channel;
+    char names[LINE_SIZE];
+    char line[LINE_SIZE];
+};
+
+/* "No permissions to access a key", "one of the keys", "the 'x' key"; of channels alike. */
+static bool is_about(const struct rqli_reply *reply, const char *what)
+{
+    return rqli_reply_says(reply, "NOPERM") && strstr(reply->text.data, "to access") &&
+           strstr(reply->text.data, what);
+}
+
+static void append(char text[LINE_SIZE], const char *before, const char *word)
+{
+    const size_t length = strlen(text);
+
+    (void)snprintf(text + length, LINE_SIZE - length, "%s%s", before, word);
+}
+
+static void take(struct missing *self, const struct right *right, const struct rqli_reply *reply)
+{
+    if (reply->type != RQLI_REPLY_ERROR || !rqli_reply_is_refused(reply)) {
+        return;
+    }
+    if (is_about(reply, "channel")) {
+        self->channel = true;
+    } else if (is_about(reply, "key")) {
+        self->key = true;
+    } else {
+        self->of_role[right->role]++;
+        append(self->names, *self->names ? " " : "", right->name);
+    }
+}
+
+/* All that the role needs, and those above it. */
+static void write_line(struct missing *self, enum role role)
+{
+    append(self->line, "", "'~rql:*' '&rql:wake:*'");
+    for (size_t i = 0; i < N_RIGHTS; i++) {
+        if (rights[i].role <= role) {
+            append(self->line, " +", rights[i].name);
+        }
+    }
+    for (enum role each = LOCK; each <= role; each++) {
+        append(self->line, "", untried[each] ? untried[each] : "");
+    }
+}
+
+/* Whose name is not known is named so by Redis, too, if the URL has none. */
+static const char *user_of(const struct rqli_diagnosis *self, const struct rqli_reply *who)
+{
+    const char *of_url = self->client->node.endpoint.user;
+
+    return who->type == RQLI_REPLY_TEXT ? who->text.data : of_url ? of_url : "default";
+}
+
+static void judge(struct rqli_diagnosis *self, struct missing *missing, const char *user)
+{
+    const bool cannot_lock = missing->of_role[LOCK] > 0 || missing->key || missing->channel;
+    enum role role = LOCK;
+
+    while (role < OF_USE && missing->of_role[role] == 0) {
+        role++;
+    }
+    role = cannot_lock ? LOCK : role;
+    write_line(missing, role);
+    if (cannot_lock || missing->of_role[role] > 0) {
+        rqli_report_add(self->report, "acl.rights", cannot_lock ? RQL_CHECK_FAIL : RQL_CHECK_NOTE,
+                        "user %s may not %s; missing: %s%s%s", user, role_names[role],
+                        missing->names, missing->key ? " keys rql:*" : "",
+                        missing->channel ? " channels rql:wake:*" : "");
+    } else {
+        rqli_report_add(self->report, "acl.rights", RQL_CHECK_OK, "user %s has all rights", user);
+    }
+    rqli_report_text(self->report, "user", user);
+    rqli_report_text(self->report, "missing", missing->names);
+    rqli_report_say(self->report,
+                    cannot_lock ? "no lock can be taken, or none can be handed over"
+                                : "locks work; what the missing rights are for does not",
+                    "redis-cli ACL SETUSER %s %s", user, missing->line);
+}
+
+void rqli_diagnose_rights(struct rqli_diagnosis *self)
+{
+    RQLI_AUTO(rqli_exchange_give)
+    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(self->client));
+    struct missing missing = {.key = false};
+    char key[KEY_SIZE];
+
+    if (!rqli_diagnosis_has_time(self, "acl.rights")) {
+        return;
+    }
+    (void)snprintf(key, sizeof key, RQLI_KEY_LOCK "%s", self->scratch);
+    for (size_t i = 0; exchange && i < N_RIGHTS; i++) {
+        const char *const *words = rights[i].words;
+        size_t count = 0;
+
+        while (count < WORDS_MAX && words[count]) {
+            count++;
+        }
+        rqli_command_begin(&exchange->command, count);
+        for (size_t j = 0; j < count; j++) {
+            rqli_command_text(&exchange->command, strcmp(words[j], "$") == 0 ? key : words[j]);
+        }
+    }
+    if (exchange) {
+        rqli_command_words(&exchange->command, "ACL", "WHOAMI", NULL);
+    }
+    if (!rqli_diagnosis_run(self, "acl.rights", exchange)) {
+        return;
+    }
+    for (size_t i = 0; i < N_RIGHTS; i++) {
+        take(&missing, &rights[i], &exchange->reply[i]);
+    }
+    judge(self, &missing, user_of(self, &exchange->reply[N_RIGHTS]));
+}

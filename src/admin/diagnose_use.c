@@ -1,0 +1,303 @@
+#include "admin/diagnosis.h"
+
+#include "base/clock.h"
+#include "base/worker.h"
+#include "net/conn.h"
+#include "wire/answer.h"
+
+#include <inttypes.h>
+#include <rql/lock.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A lock of ours is taken, by one client and by two. */
+
+enum {
+    TTL_MS = 2000,
+    WAIT_MS = 1000,  /* for the lock, and for whoever waits to be heard of */
+    LOOK_US = 1000,  /* between two looks at whether it waits */
+    SLOW_TIMES = 20, /* round trips that a hand-over may take */
+    SLOW_LEAST_US = 20000,
+    US_PER_MS = 1000,
+};
+
+RQLI_DEFINE_AUTO(rql_client *, rqli_client_free);
+
+/* Whoever may not, or cannot, is told by the error that the step ended with. */
+static void report_fault(struct rqli_diagnosis *self, const char *id, const char *step,
+                         const rql_error *error)
+{
+    rqli_report_add(self->report, id, RQL_CHECK_FAIL, "%s: %s", step, error->message);
+    rqli_report_say(self->report, "locks do not work here", "see what the other checks say");
+}
+
+static rql_lock_options options_of(const rql_client *client)
+{
+    rql_lock_options options;
+
+    rql_lock_options_init(client, &options);
+    options.ttl_ms = TTL_MS;
+    options.timeout_ms = WAIT_MS;
+    options.retry_count = RQL_FOREVER;
+    options.conflict_strategy = RQL_WORK_THROUGH;
+    options.lazy_release = false;
+    options.auto_extend = false;
+    return options;
+}
+
+/* An outcome that is no fault, as a text. */
+static rql_status note_outcome(rql_status status, rql_error *error)
+{
+    if (status > 0) {
+        (void)snprintf(error->message, sizeof error->message, "%s", rql_status_text(status));
+    }
+    return status;
+}
+
+/* ---- use.lock ---- */
+
+/* The step that did not work, or NULL. A lock that is left ends by its ttl. */
+static const char *use_lock(struct rqli_diagnosis *self, rql_error *error)
+{
+    const rql_lock_options options = options_of(self->client);
+    rql_lock *lock = NULL;
+    rql_lock *again = NULL;
+
+    if (note_outcome(rql_lock_acquire(self->client, self->scratch, &options, &lock, error),
+                     error)) {
+        return "acquire";
+    }
+    if (note_outcome(rql_lock_acquire(self->client, self->scratch, &options, &again, error),
+                     error)) {
+        (void)rql_lock_release(lock, NULL);
+        return "re-enter";
+    }
+    if (note_outcome(rql_lock_release(again, error), error)) {
+        (void)rql_lock_release(lock, NULL);
+        return "end a re-entry";
+    }
+    if (note_outcome(rql_lock_extend(lock, TTL_MS, error), error)) {
+        (void)rql_lock_release(lock, NULL);
+        return "extend";
+    }
+    return note_outcome(rql_lock_release(lock, error), error) ? "release" : NULL;
+}
+
+static void look_at_lock(struct rqli_diagnosis *self)
+{
+    const int64_t begun_us = rqli_now_us();
+    rql_error error = {.status = RQL_OK};
+    const char *step = use_lock(self, &error);
+
+    if (step) {
+        report_fault(self, "use.lock", step, &error);
+        return;
+    }
+    rqli_report_add(self->report, "use.lock", RQL_CHECK_OK,
+                    "a lock was taken, re-entered, extended and released");
+    rqli_report_number(self->report, "took_us", rqli_now_us() - begun_us);
+}
+
+/* ---- use.handover, net.same_server ---- */
+
+struct waiter {
+    struct rqli_worker worker; /* first */
+    rql_client *client;
+    const char *name;
+    rql_lock *lock;
+    rql_status status;
+    int64_t held_us;
+    rql_error error;
+};
+
+static int64_t wait_for_lock(struct rqli_worker *worker)
+{
+    struct waiter *self = (struct waiter *)worker;
+    const rql_lock_options options = options_of(self->client);
+
+    self->status = note_outcome(
+        rql_lock_acquire(self->client, self->name, &options, &self->lock, &self->error),
+        &self->error);
+    self->held_us = rqli_now_us();
+    return RQLI_WORKER_OVER;
+}
+
+/* Looks until it waits and is heard to listen. False: it never does, or there is no answer. */
+static bool await_waiter(struct rqli_diagnosis *self, const char *identity)
+{
+    const int64_t until_us = rqli_after_ms(rqli_now_us(), WAIT_MS / 2);
+    struct rqli_named named;
+    rqli_signal never = 0;
+
+    if (rqli_named_init(&named, self->client, self->scratch, NULL)) {
+        return false;
+    }
+    do {
+        RQLI_AUTO(rqli_exchange_give)
+        struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(self->client));
+
+        if (exchange) {
+            rqli_command_words(&exchange->command, "ZCARD", named.keys.queue.data, NULL);
+            rqli_push_ping(&exchange->command, identity);
+        }
+        if (!rqli_diagnosis_run(self, "use.handover", exchange)) {
+            return false;
+        }
+        if (exchange->reply[0].integer > 0 && exchange->reply[1].integer > 0) {
+            return true;
+        }
+        rqli_signal_wait(&never, 0, rqli_now_us() + LOOK_US);
+    } while (rqli_now_us() < until_us);
+    return false;
+}
+
+static void judge_hand_over(struct rqli_diagnosis *self, struct waiter *waiter, bool was_heard,
+                            int64_t took_us)
+{
+    const int64_t slow_us = SLOW_TIMES * self->server.round_trip_us;
+    const bool was_pushed =
+        waiter->status == RQL_OK && was_heard && rql_lock_describe(waiter->lock).handed_over;
+
+    if (waiter->status != RQL_OK && was_heard) {
+        report_fault(self, "use.handover", "a waiter", &waiter->error);
+        return;
+    }
+    if (!was_pushed) {
+        rqli_report_add(self->report, "use.handover", RQL_CHECK_FAIL,
+                        "a waiter of another client was not told that the lock is its own");
+        rqli_report_say(self->report,
+                        "waiters learn of a free lock by asking: late, and with more load",
+                        "this user needs +subscribe and channels &rql:wake:*, and a proxy has to "
+                        "lead all connections to one server");
+        return;
+    }
+    rqli_report_add(self->report, "use.handover",
+                    took_us > slow_us && took_us > SLOW_LEAST_US ? RQL_CHECK_WARN : RQL_CHECK_OK,
+                    "a lock was handed to another client in %.2f ms", (double)took_us / 1000);
+    rqli_report_number(self->report, "took_us", took_us);
+    rqli_report_say(self->report, "that is more than 20 round trips: something delays pushes",
+                    "look for a proxy between, and at the load of both machines");
+}
+
+/* The lock is held, so the other one has to wait; when it is heard to, the lock is released. */
+static void look_at_hand_over(struct rqli_diagnosis *self, rql_client *other)
+{
+    const rql_lock_options options = options_of(self->client);
+    struct waiter waiter = {.worker = {.name = "rql-doctor", .step = wait_for_lock},
+                            .client = other,
+                            .name = self->scratch,
+                            .status = RQL_TIMED_OUT};
+    rql_error error = {.status = RQL_OK};
+    rql_lock *lock = NULL;
+    int64_t released_us;
+    bool was_heard;
+
+    if (note_outcome(rql_lock_acquire(self->client, self->scratch, &options, &lock, &error),
+                     &error)) {
+        report_fault(self, "use.handover", "acquire", &error);
+        return;
+    }
+    if (!rqli_worker_start(&waiter.worker)) {
+        (void)rql_lock_release(lock, NULL);
+        rqli_report_add(self->report, "use.handover", RQL_CHECK_SKIP, "use.handover: no thread");
+        return;
+    }
+    was_heard = await_waiter(self, rql_client_identity(other));
+    released_us = rqli_now_us();
+    (void)rql_lock_release(lock, NULL);
+    rqli_worker_stop(&waiter.worker);
+    judge_hand_over(self, &waiter, was_heard, waiter.held_us - released_us);
+    if (waiter.lock) {
+        (void)rql_lock_release(waiter.lock, NULL);
+    }
+}
+
+static void copy_run_id(rql_client *client, char run_id[RQLI_HEX_SIZE + 8])
+{
+    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+
+    if (rqli_query(client, &exchange, NULL, "INFO", "server", NULL) == RQL_OK) {
+        rqli_reply_copy_between(run_id, RQLI_HEX_SIZE + 8, exchange->reply, "\nrun_id:", "\r");
+    }
+}
+
+/* False: two locks of one name. */
+static bool look_at_same_server(struct rqli_diagnosis *self, rql_client *other)
+{
+    char ours[RQLI_HEX_SIZE + 8] = "";
+    char others[RQLI_HEX_SIZE + 8] = "";
+
+    copy_run_id(self->client, ours);
+    copy_run_id(other, others);
+    if (!*ours || !*others) {
+        rqli_report_add(self->report, "net.same_server", RQL_CHECK_SKIP,
+                        "whether all connections lead to one server: no right to INFO");
+        return true;
+    }
+    rqli_report_add(self->report, "net.same_server",
+                    strcmp(ours, others) == 0 ? RQL_CHECK_OK : RQL_CHECK_FAIL,
+                    strcmp(ours, others) == 0 ? "two connections lead to one server"
+                                              : "two connections lead to two servers");
+    rqli_report_text(self->report, "run_id", ours);
+    rqli_report_text(self->report, "other_run_id", others);
+    rqli_report_say(self->report, "each has locks of its own: two hold what one should",
+                    "have the proxy or load balancer lead all connections to the master, or name "
+                    "the master in RQL_URL");
+    return strcmp(ours, others) == 0;
+}
+
+/* ---- use.tracking ---- */
+
+static void look_at_tracking(struct rqli_diagnosis *self)
+{
+    bool is_refused = false;
+
+    for (size_t i = 0; i < self->server.n_refused; i++) {
+        is_refused = is_refused || strcmp(self->server.refused[i], "CLIENT TRACKING") == 0 ||
+                     strcmp(self->server.refused[i], "CLIENT CACHING") == 0;
+    }
+    rqli_report_add(self->report, "use.tracking",
+                    !is_refused        ? RQL_CHECK_OK
+                    : self->n_ruby > 0 ? RQL_CHECK_WARN
+                                       : RQL_CHECK_NOTE,
+                    is_refused ? "what Ruby releases is not told: no right to CLIENT TRACKING"
+                               : "what Ruby releases is told to waiters");
+    rqli_report_number(self->report, "ruby", self->n_ruby);
+    rqli_report_say(self->report, "behind a lock of Ruby's waiters poll, and come late",
+                    "redis-cli ACL SETUSER ... +client|tracking +client|caching "
+                    "'&__redis__:invalidate'");
+}
+
+/* ---- all ---- */
+
+/* The other client has no swarm: it is made without one. */
+static void look_with_another(struct rqli_diagnosis *self)
+{
+    RQLI_AUTO(rqli_client_free) rql_client *other = NULL;
+    rql_error error = {.status = RQL_OK};
+
+    if (rqli_client_make(&other, &self->client->options, &error) != RQL_OK ||
+        rql_client_connect(other, &error) != RQL_OK) {
+        report_fault(self, "use.handover", "a second connection", &error);
+        return;
+    }
+    if (look_at_same_server(self, other) && rqli_diagnosis_has_time(self, "use.handover")) {
+        look_at_hand_over(self, other);
+    }
+}
+
+void rqli_diagnose_use(struct rqli_diagnosis *self)
+{
+    look_at_tracking(self);
+    if (strcmp(self->server.role, "replica") == 0) {
+        rqli_report_add(self->report, "use.lock", RQL_CHECK_SKIP,
+                        "whether a lock can be taken: not on a replica");
+        return;
+    }
+    if (rqli_diagnosis_has_time(self, "use.lock")) {
+        look_at_lock(self);
+    }
+    if (rqli_diagnosis_has_time(self, "use.handover")) {
+        look_with_another(self);
+    }
+}

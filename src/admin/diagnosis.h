@@ -1,0 +1,108 @@
+#ifndef RQLI_DIAGNOSIS_H
+#define RQLI_DIAGNOSIS_H
+
+/*
+ * One diagnosis, in the files diagnose*.c: each has the checks of some groups. What a server says
+ * of itself is judged by pure functions, of replies that were asked for all at once.
+ */
+
+#include "admin/report.h"
+#include "lock/client.h"
+#include "wire/reply.h"
+
+#include <rql/swarm.h>
+
+/* A reading of both clocks: the server read its own between the two of ours. */
+struct rqli_two_clocks {
+    int64_t sent_us;
+    int64_t received_us;
+    int64_t server_us; /* 0: no reading */
+    int64_t wall_us;   /* this machine's time of day at sent_us */
+};
+
+enum { RQLI_REPLICAS_MAX = 16 };
+
+struct rqli_diagnosis {
+    rql_client *client;
+    rql_diagnose_options options;
+    int64_t end_us; /* no check begins later */
+    struct rqli_report *report;
+    rql_server_info server;
+    int64_t p99_us; /* of round trips; -1: not measured */
+    struct rqli_two_clocks first;
+    int64_t n_ruby; /* hosts and acquirers of Ruby that were seen */
+    int64_t uptime_s;
+    struct rqli_address replicas[RQLI_REPLICAS_MAX]; /* as the master sees them */
+    size_t n_replicas;
+    char scratch[RQL_NAME_MAX]; /* the name of our lock */
+};
+
+/* Runs commands that change nothing, by the end of the diagnosis. Without an answer, or an
+ * exchange, it is noted as a check that was skipped. Inline, so that all can see that it needs one.
+ */
+bool rqli_diagnosis_send(struct rqli_diagnosis *self, const char *id,
+                         struct rqli_exchange *exchange);
+
+static inline bool rqli_diagnosis_run(struct rqli_diagnosis *self, const char *id,
+                                      struct rqli_exchange *exchange)
+{
+    if (!exchange) {
+        rqli_report_add(self->report, id, RQL_CHECK_SKIP, "%s: out of memory", id);
+        return false;
+    }
+    return rqli_diagnosis_send(self, id, exchange);
+}
+
+/* False: no time is left, and the check is noted as skipped. */
+bool rqli_diagnosis_has_time(struct rqli_diagnosis *self, const char *id);
+
+/* ---- diagnose_server.c: srv, mem, dur, net.timeout, use.scripts ---- */
+
+/* What the server says of itself; each may be an error. */
+struct rqli_told {
+    const rql_server_info *server;
+    const struct rqli_reply *info;    /* INFO */
+    const struct rqli_reply *slowlog; /* SLOWLOG GET */
+    const struct rqli_reply *config;  /* CONFIG GET of one name each */
+    size_t n_config;
+    int64_t server_us; /* its clock; 0: not known */
+};
+
+void rqli_judge_server(struct rqli_report *report, const struct rqli_told *told);
+
+/* "\nslave<index>:" of INFO: "ip=...,port=...,state=online,offset=1,lag=0". False: there is none.
+ */
+bool rqli_read_replica(const struct rqli_reply *info, int index, struct rqli_address *at,
+                       int64_t *lag_s);
+
+/* Asks, judges, and takes the uptime and the replicas. */
+void rqli_diagnose_server(struct rqli_diagnosis *self);
+
+/* ---- diagnose_rights.c: acl ---- */
+
+void rqli_diagnose_rights(struct rqli_diagnosis *self);
+
+/* ---- diagnose_use.c: use, net.same_server ---- */
+
+void rqli_diagnose_use(struct rqli_diagnosis *self);
+
+/* ---- diagnose_keys.c: keys, swarm; sees Ruby ---- */
+
+void rqli_diagnose_keys(struct rqli_diagnosis *self);
+void rqli_diagnose_swarm(struct rqli_diagnosis *self);
+void rqli_judge_swarm(struct rqli_report *report, const rql_options *options,
+                      const rql_host_info_list *hosts, int64_t server_us);
+
+/* Ends an id of Ruby's: 16 digits; those of librql have 32. */
+bool rqli_is_of_ruby(struct rqli_slice id);
+
+/* ---- diagnose_clock.c: clk, net.rtt ---- */
+
+void rqli_diagnose_first_clocks(struct rqli_diagnosis *self);
+void rqli_diagnose_round_trips(struct rqli_diagnosis *self);
+void rqli_diagnose_clocks(struct rqli_diagnosis *self);
+void rqli_diagnose_replicas(struct rqli_diagnosis *self);
+void rqli_judge_clocks(struct rqli_report *report, const struct rqli_two_clocks *first,
+                       const struct rqli_two_clocks *now, bool sees_ruby);
+
+#endif

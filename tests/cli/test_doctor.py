@@ -1,0 +1,453 @@
+#!/usr/bin/env python3
+"""rql doctor: each check provoked on a server of its own, and healed by what it says."""
+import contextlib
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+from harness import PROGRAM, Server, check_equal, check_in, environment, main, wait_until
+from private_server import SLOW, Connection, free_port
+from certificates import authority
+from test_ping import Sentinel, another
+
+IDS = ["acl.rights", "clk.rate", "clk.replicas", "clk.skew", "dur.persist", "dur.replicas", "keys.damaged", "keys.old",
+       "loc.limits", "mem.evicted", "mem.policy", "mem.room", "net.rtt", "net.same_server", "net.timeout", "net.tls",
+       "opt.sense", "srv.busy", "srv.kind", "srv.role", "srv.slow", "srv.version", "swarm.alive", "swarm.clock",
+       "use.handover", "use.lock", "use.scripts", "use.tracking"]
+RIGHTS = ("evalsha eval time exists del hget hset hmget hdel hexists hsetnx hincrby hlen hgetall pttl pexpire get set "
+          "zadd zrem zscore zcard zrange zrank zremrangebyscore zremrangebyrank publish subscribe ping hello").split()
+RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
+HOST = "rql:hst:1/2/4/0123456789abcdef"
+
+
+# What a machine that is busy with others is warned of.
+TIMED = ("net.rtt", "use.handover", "srv.slow")
+
+
+class Said:
+    """What the doctor found: its checks by their ids."""
+
+    def __init__(self, result):
+        self.code, self.whole = result.code, result.json()
+        self.checks = {check["id"]: check for check in self.whole["checks"]}
+
+    def level(self, name):
+        level = self.checks[name]["level"]
+        return "ok" if name in TIMED and level == "warn" else level
+
+    def troubles(self):
+        return [name for name in sorted(self.checks) if self.level(name) in ("fail", "warn")]
+
+    def titles(self):
+        return str([self.checks[name]["title"] for name in self.troubles()])
+
+    def found(self, name):
+        return self.checks[name]["found"]
+
+
+def examined(rql, *words, **more):
+    said = Said(rql("doctor", "--json", *words, **more))
+    levels = [check["level"] for check in said.checks.values()]
+    for level in ("fail", "warn", "note", "skip"):
+        check_equal(said.whole[level], levels.count(level), level)
+    if "--strict" not in words:
+        check_equal(said.code, int("fail" in levels or "warn" in levels))
+    return said
+
+
+def is_fine(rql, *words, **more):
+    said = examined(rql, *words, **more)
+    check_equal(said.troubles(), [], said.titles())
+    return said
+
+
+def is_amiss(rql, name, level, *words, **more):
+    """It alone."""
+    said = examined(rql, *words, **more)
+    check_equal((said.troubles(), said.checks[name]["level"]), ([name], level), said.titles())
+    return said
+
+
+def healed(server, check, **more):
+    """Runs what a check says is to be done: it begins with redis-cli."""
+    words = shlex.split(check["fix"])
+    check_equal(words[0], "redis-cli", check["fix"])
+    check_equal(server.call(*words[1:], **more), "OK")
+
+
+def url_of(server, login):
+    return server.url.replace("://", f"://{login}@")
+
+
+@contextlib.contextmanager
+def by_tcp(server):
+    """Replicas and sentinels go to a port."""
+    port = free_port()
+    server.call("CONFIG", "SET", "bind", "127.0.0.1")
+    server.call("CONFIG", "SET", "port", str(port))
+    try:
+        yield port
+    finally:
+        server.call("CONFIG", "SET", "port", "0")
+
+
+def a_good_server_is_ok_and_left_as_it_was(server, rql):
+    said = is_fine(rql)
+    check_equal((sorted(said.checks), said.whole["skip"]), (IDS, 0))
+    check_equal(said.whole["server"]["role"], "master")
+    assert said.whole["uptime_s"] >= 0
+    for check in said.checks.values():
+        check_equal(check["id"].split(".")[0], check["group"])
+        # Whatever is not well has one reason and one thing to do.
+        is_well = check["level"] == "ok"
+        check_equal((check["why"] is None, check["fix"] is None), (is_well, is_well), str(check))
+    left = server.whole_reply("KEYS", "*")
+    assert "doctor" not in left and "rql:lock" not in left, left
+
+
+def people_read_what_is_worst_first(server, rql):
+    server.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    server.call("CONFIG", "SET", "timeout", "30")
+    server.call("CONFIG", "SET", "maxmemory", "1gb")
+    try:
+        result = rql("doctor")
+        check_equal((result.code, result.err), (1, ""))
+        lines = result.out.splitlines()
+        labels = [line[:8].strip() for line in lines[:-1] if line[:8].strip()]
+        check_equal((labels[:3], labels[-1]), (["server", "FAIL", "WARN"], "ok"))
+        at = lines.index("FAIL    maxmemory-policy is allkeys-lru, memory is limited to 1.0 GB")
+        check_equal(lines[at + 1], "        why: an evicted lock is free while somebody still holds it")
+        check_equal(lines[at + 2], "        fix: redis-cli CONFIG SET maxmemory-policy noeviction")
+        assert re.fullmatch(r"1 failure, \d+ warnings?, 1 note", lines[-1]), lines[-1]
+        assert re.fullmatch(r"ok      \d+ checks \(rql doctor --all\)", lines[-2]), lines[-2]
+        check_in("ok      a lock was taken, re-entered, extended and released\n", rql("doctor", "--all").out)
+    finally:
+        for name, value in (("maxmemory-policy", "noeviction"), ("timeout", "0"), ("maxmemory", "0")):
+            server.call("CONFIG", "SET", name, value)
+
+
+def notes_count_where_that_is_asked_for(server, rql):
+    assert is_fine(rql).whole["note"] > 0
+    check_equal(examined(rql, "--strict").code, 1)
+    with another(Server("--appendonly", "yes", "--appendfsync", "always")) as own:
+        check_equal(is_fine(rql, RQL_URL=own.url).level("dur.persist"), "ok")
+
+
+def eviction_is_found_and_healed(server, rql):
+    with another(Server()) as own:
+        for policy in ("volatile-ttl", "allkeys-random"):
+            own.call("CONFIG", "SET", "maxmemory-policy", policy)
+            is_amiss(rql, "mem.policy", "warn", RQL_URL=own.url)
+        used = int(re.search(r"used_memory:(\d+)", own.call("INFO", "memory"))[1])
+        own.call("CONFIG", "SET", "maxmemory", str(used + (1 << 20)))
+        for i in range(2000):
+            own.call("SET", f"x{i}", "y" * 1000)
+        said = examined(rql, RQL_URL=own.url)
+        check_equal((said.level("mem.policy"), said.level("mem.evicted"), said.level("mem.room")),
+                    ("fail", "fail", "warn"))
+        check_equal(said.found("mem.policy")["policy"], "allkeys-random")
+        assert said.found("mem.evicted")["evicted_keys"] > 0
+        healed(own, said.checks["mem.policy"])
+        said = examined(rql, RQL_URL=own.url)
+        check_equal((said.level("mem.policy"), said.level("mem.evicted")), ("ok", "note"))
+        own.call("FLUSHALL")
+        healed(own, said.checks["mem.room"])
+        check_equal(is_fine(rql, RQL_URL=own.url).level("mem.room"), "ok")
+
+
+def missing_rights_are_found_and_healed(server, rql):
+    with another(Server()) as own:
+        whole = ["~rql:*", "&rql:wake:*", "-@all", *("+" + word for word in RIGHTS)]
+        own.call("ACL", "SETUSER", "app", "on", ">pw", *whole)
+        url = url_of(own, "app:pw")
+        # Who may lock is looked at as far as that goes.
+        said = is_fine(rql, RQL_URL=url)
+        check_equal((said.level("acl.rights"), said.level("use.lock"), said.level("use.handover")),
+                    ("note", "ok", "ok"))
+        check_equal(said.level("mem.policy"), "skip")
+        check_in("no right to INFO", said.checks["mem.policy"]["title"])
+        own.call("ACL", "SETUSER", "app", "-zrem", "-hset")
+        said = examined(rql, RQL_URL=url)
+        check_equal((said.level("acl.rights"), said.found("acl.rights")["missing"].split()[:2]),
+                    ("fail", ["hset", "zrem"]))
+        check_equal(said.found("acl.rights")["user"], "app")
+        healed(own, said.checks["acl.rights"])
+        said = is_fine(rql, RQL_URL=url)
+        # One role after the other, until nothing is missing.
+        for _ in range(4):
+            if said.level("acl.rights") == "note":
+                healed(own, said.checks["acl.rights"])
+                said = is_fine(rql, RQL_URL=url)
+        check_equal((said.level("acl.rights"), said.level("mem.policy")), ("ok", "ok"))
+        own.call("ACL", "SETUSER", "app", "resetkeys", "~rql:lock:*")
+        said = examined(rql, RQL_URL=url)
+        check_equal((said.level("acl.rights"), said.level("use.lock")), ("ok", "fail"))
+        own.call("ACL", "SETUSER", "app", "resetkeys", "~other:*")
+        said = examined(rql, RQL_URL=url)
+        check_in("keys rql:*", said.checks["acl.rights"]["title"])
+        healed(own, said.checks["acl.rights"])
+        check_equal(is_fine(rql, RQL_URL=url).level("use.lock"), "ok")
+
+
+def whoever_cannot_hear_is_found(server, rql):
+    with another(Server()) as own:
+        own.call("ACL", "SETUSER", "deaf", "on", ">pw", "~*", "&*", "+@all", "-subscribe")
+        said = examined(rql, RQL_URL=url_of(own, "deaf:pw"))
+        check_equal((said.level("use.lock"), said.level("use.handover")), ("ok", "fail"))
+        own.call("ACL", "SETUSER", "deaf", "+subscribe")
+        check_equal(is_fine(rql, RQL_URL=url_of(own, "deaf:pw")).level("use.handover"), "ok")
+
+
+def ruby_without_tracking_is_warned_of(server, rql):
+    with another(Server()) as own:
+        own.call("ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", "-client|tracking")
+        url = url_of(own, "poor:pw")
+        check_equal(is_fine(rql, RQL_URL=url).level("use.tracking"), "note")
+        own.call("HSET", "rql:lock:x", "acq_id", RUBY, "hst_id", HOST, "ts", f"{time.time():.3f}", "ini_ttl", "5000")
+        own.call("PEXPIRE", "rql:lock:x", "100000")
+        check_equal(is_amiss(rql, "use.tracking", "warn", RQL_URL=url).found("use.tracking")["ruby"], 1)
+
+
+def a_replica_takes_no_locks_and_a_master_says_what_it_risks(server, rql):
+    with another(Server()) as own, by_tcp(own) as port:
+        with another(Server("--replicaof", "127.0.0.1", str(port), "--port", str(free_port()))) as replica:
+            wait_until(lambda: "master_link_status:up" in replica.call("INFO", "replication"), "it follows")
+            wait_until(lambda: ",lag=" in own.call("INFO", "replication"), "it is counted")
+            said = examined(rql, RQL_URL=replica.url)
+            check_equal((said.level("srv.role"), said.level("use.lock")), ("fail", "skip"))
+            said = is_amiss(rql, "dur.replicas", "warn", RQL_URL="unix://" + own.path)
+            check_equal((said.level("clk.replicas"), said.found("clk.replicas")["reached"]), ("ok", 1))
+            own.call("CONFIG", "SET", "min-replicas-to-write", "1")
+            check_equal(examined(rql, RQL_URL=own.url).level("dur.replicas"), "ok")
+
+
+def a_replica_whose_clock_differs_is_named(server, rql):
+    if not os.environ.get("RQL_TEST_CLOCK"):
+        return
+    with another(Server()) as own, by_tcp(own) as port:
+        with another(Server("--replicaof", "127.0.0.1", str(port), "--port", str(free_port()), has_clock=True)) as late:
+            late.set_ahead(-3_000_000)
+            wait_until(lambda: ",lag=" in own.call("INFO", "replication"), "it is counted")
+            said = examined(rql, RQL_URL="unix://" + own.path)
+            check_equal(said.troubles(), ["clk.replicas", "dur.replicas"])
+            assert -3_100_000 < said.found("clk.replicas")["worst_us"] < -2_900_000, said.checks["clk.replicas"]
+            check_in("3.0 s behind the master's", said.checks["clk.replicas"]["title"])
+
+
+def the_servers_clock_is_compared_with_ours(server, rql):
+    if not os.environ.get("RQL_TEST_CLOCK"):
+        return
+    with another(Server(has_clock=True)) as own:
+        own.set_ahead(5_000_000)
+        said = is_fine(rql, RQL_URL=own.url)
+        check_equal(said.level("clk.skew"), "note")
+        assert -5_100_000 < said.found("clk.skew")["ahead_us"] < -4_900_000, said.checks["clk.skew"]
+        check_in("5.0 s behind the server's", said.checks["clk.skew"]["title"])
+        own.call("HSET", "rql:swarm:hsts", HOST, f"{time.time() + 5:.3f}")
+        is_amiss(rql, "clk.skew", "warn", RQL_URL=own.url)
+        own.set_ahead(0)
+        own.set_rate(500_000)
+        said = examined(rql, RQL_URL=own.url)
+        check_equal(said.level("clk.rate"), "warn")
+        assert said.found("clk.rate")["more_us"] > 0
+
+
+def sentinels_want_min_replicas(server, rql):
+    with another(Server()) as own, by_tcp(own) as port:
+        with another(Sentinel(port)) as sentinel:
+            url = f"redis+sentinel://127.0.0.1:{sentinel.port}/locks"
+            said = examined(rql, RQL_URL=url)
+            check_equal((said.level("dur.replicas"), said.whole["server"]["sentinels"]), ("warn", True))
+            own.call("CONFIG", "SET", "min-replicas-to-write", "1")
+            # Nobody can lock now, for there is no replica; that is found, too.
+            said = examined(rql, RQL_URL=url)
+            check_equal((said.level("dur.replicas"), said.level("use.lock")), ("ok", "fail"))
+
+
+class Mixing:
+    """A proxy that leads each second connection to another server."""
+
+    def __init__(self, *paths, delay_s=0):
+        self.paths, self.delay_s, self.taken = paths, delay_s, 0
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"redis://127.0.0.1:{self.socket.getsockname()[1]}"
+        self.ends = []
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self.socket.accept()
+                near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                far = socket.socket(socket.AF_UNIX)
+                far.connect(self.paths[self.taken % len(self.paths)])
+                self.taken += 1
+                self.ends += [near, far]
+                for one, other in ((near, far), (far, near)):
+                    threading.Thread(target=self.carry, args=(one, other), daemon=True).start()
+
+    def carry(self, one, other):
+        with contextlib.suppress(OSError):
+            while data := one.recv(65536):
+                time.sleep(self.delay_s)  # the distance
+                other.sendall(data)
+            other.shutdown(socket.SHUT_WR)
+
+    def stop(self):
+        for end in (self.socket, *self.ends):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+
+def a_proxy_that_mixes_two_servers_is_found(server, rql):
+    with another(Server()) as other:
+        with another(Mixing(server.path, other.path)) as proxy:
+            said = examined(rql, RQL_URL=proxy.url)
+            check_equal(said.level("net.same_server"), "fail")
+            assert said.found("net.same_server")["run_id"] != said.found("net.same_server")["other_run_id"]
+        with another(Mixing(server.path)) as proxy:
+            check_equal(is_fine(rql, RQL_URL=proxy.url).level("net.same_server"), "ok")
+
+
+def connections_that_end_early_are_found_and_healed(server, rql):
+    with another(Server()) as own:
+        own.call("CONFIG", "SET", "timeout", "59")
+        healed(own, is_amiss(rql, "net.timeout", "warn", RQL_URL=own.url).checks["net.timeout"])
+        own.call("CONFIG", "SET", "client-output-buffer-limit", "pubsub 1048575 8192 60")
+        healed(own, is_amiss(rql, "net.timeout", "warn", RQL_URL=own.url).checks["net.timeout"])
+        own.call("CONFIG", "SET", "timeout", "60")
+        check_equal(is_fine(rql, RQL_URL=own.url).level("net.timeout"), "ok")
+
+
+def a_busy_server_is_found(server, rql):
+    with another(Server("--maxclients", "20")) as own:
+        crowd = [Connection(own.path) for _ in range(16)]
+        said = is_amiss(rql, "srv.busy", "warn", RQL_URL=own.url)
+        check_equal(said.found("srv.busy")["maxclients"], 20)
+        healed(own, said.checks["srv.busy"])
+        check_equal(is_fine(rql, RQL_URL=own.url).level("srv.busy"), "ok")
+        crowd[0].call("EVAL", "local s = redis.call('TIME') repeat local n = redis.call('TIME') "
+                      "until (n[1] - s[1]) * 1000000 + n[2] - s[2] > 12000", "0")
+        said = examined(rql, RQL_URL=own.url)
+        check_equal((said.checks["srv.slow"]["level"], said.found("srv.slow")["count"]), ("warn", 1))
+        check_in("(EVAL)", said.checks["srv.slow"]["title"])
+        crowd[0].call("SLOWLOG", "RESET")
+        check_equal(is_fine(rql, RQL_URL=own.url).level("srv.slow"), "ok")
+        for connection in crowd:
+            connection.close()
+
+
+def dead_hosts_that_nobody_flushes_are_found(server, rql):
+    server.call("HSET", "rql:swarm:hsts", HOST, f"{time.time() - 25:.3f}")
+    said = is_fine(rql)
+    check_equal((said.level("swarm.alive"), said.found("swarm.alive")["dead"]), ("ok", 1))
+    server.call("HSET", "rql:swarm:hsts", HOST, f"{time.time() - 40:.3f}")
+    said = is_amiss(rql, "swarm.alive", "fail")
+    check_in("rql swarm run", said.checks["swarm.alive"]["fix"])
+    check_equal(rql("swarm", "flush").code, 0)
+    check_equal(is_fine(rql).level("swarm.alive"), "ok")
+    server.call("HSET", "rql:swarm:hsts", HOST, f"{time.time() + 10:.3f}")
+    check_equal(is_amiss(rql, "swarm.clock", "warn").found("swarm.clock")["host"], HOST)
+
+
+def keys_that_are_no_locks_are_found(server, rql):
+    server.call("SET", "rql:lock:a", "x", "PX", "60000")
+    server.call("HSET", "rql:lock:b", "acq_id", RUBY)
+    server.call("SADD", "rql:lock_queue:c", "x")
+    said = is_amiss(rql, "keys.damaged", "warn")
+    check_equal(said.found("keys.damaged")["damaged"], 3)
+    for name in ("rql:lock:a", "rql:lock:b", "rql:lock_queue:c"):
+        check_in(name, said.checks["keys.damaged"]["title"])
+        server.call("DEL", name)
+    server.call("HSET", "rql:lock:d", "acq_id", RUBY, "hst_id", HOST, "ts", f"{time.time():.3f}", "ini_ttl", "5000")
+    check_equal(is_amiss(rql, "keys.damaged", "warn").found("keys.damaged")["without_ttl"], 1)
+    server.call("PEXPIRE", "rql:lock:d", "60000")
+    check_equal(is_fine(rql).level("keys.damaged"), "ok")
+    check_equal(is_fine(rql, "--max-keys", "0").level("keys.damaged"), "skip")
+
+
+def old_locks_and_requests_are_noted(server, rql):
+    server.call("HSET", "rql:lock:a", "acq_id", RUBY, "hst_id", HOST, "ts", f"{time.time() - 3700:.3f}")
+    server.call("PEXPIRE", "rql:lock:a", "60000")
+    server.call("ZADD", "rql:lock_queue:b", f"{time.time() - 100000:.3f}", RUBY)
+    said = is_fine(rql)
+    check_equal((said.level("keys.old"), said.found("keys.old")), ("note", {"old_locks": 1, "old_queues": 1}))
+    check_in("rql:lock:a", said.checks["keys.old"]["title"])
+    server.call("DEL", "rql:lock:a")
+    check_in("rql:lock_queue:b", is_fine(rql).checks["keys.old"]["title"])
+
+
+def options_and_limits_of_this_process_are_looked_at(server, rql):
+    said = is_fine(rql)
+    check_equal((said.level("opt.sense"), said.level("loc.limits")), ("ok", "ok"))
+    said = is_fine(rql, RQL_RETRY_COUNT="3", RQL_TRY_TO_LOCK_TIMEOUT_MS="10000")
+    check_equal(said.level("opt.sense"), "note")
+    done = subprocess.run(["sh", "-c", "ulimit -n 500 && exec \"$0\" doctor --json", PROGRAM], capture_output=True,
+                          env=environment(server.url), check=False, text=True)
+    check_equal(done.returncode, 1, done.stderr)
+    check_in('"descriptors":\t500', done.stdout)
+
+
+def a_certificate_that_ends_soon_is_found(server, rql):
+    for days, level in ((30, "ok"), (5, "warn")):
+        with another(Server(certificate=authority().issue("localhost", dates=("-days", str(days))))) as own:
+            said = is_fine(rql, own.url) if level == "ok" else is_amiss(rql, "net.tls", level, own.url)
+            check_equal((said.level("net.tls"), said.found("net.tls")["days"]), (level, days - 1))
+
+
+def what_is_wrong_with_the_call_is_64_and_no_server_69(server, rql):
+    result = rql("doctor", "redis://127.0.0.1:1")
+    check_equal((result.code, result.out), (69, ""))
+    check_equal(rql("doctor", RQL_URL="redis://u:geheim@127.0.0.1:1").code, 69)
+    check_equal(rql("doctor", "redis://u:geheim@127.0.0.1:1").code, 64)
+    check_equal(rql("doctor", "--max-keys", "many").code, 64)
+    check_equal(rql("doctor", "--max-keys", "100000001").code, 64)
+    # A private server would be started to be looked at.
+    done = subprocess.run([PROGRAM, "doctor"], env={k: v for k, v in os.environ.items() if not k.startswith("RQL_")},
+                          capture_output=True, check=False, text=True)
+    check_equal((done.returncode, done.stdout), (64, ""))
+    check_in("which server?", done.stderr)
+
+
+def no_check_begins_when_the_time_is_over(server, rql):
+    with another(Mixing(server.path, delay_s=0.1)) as proxy:
+        begun = time.monotonic()
+        said = examined(rql, "--quick", RQL_URL=proxy.url)
+        took_s = time.monotonic() - begun
+        skipped = [check["title"] for check in said.checks.values() if check["level"] == "skip"]
+        check_in("opt.sense", said.checks)
+        assert any("no time left" in title for title in skipped), said.checks
+        # What it asks first, and the check that was under way.
+        assert took_s < 4 * SLOW, took_s
+
+
+if __name__ == "__main__":
+    sys.exit(main([
+        a_good_server_is_ok_and_left_as_it_was,
+        people_read_what_is_worst_first,
+        notes_count_where_that_is_asked_for,
+        eviction_is_found_and_healed,
+        missing_rights_are_found_and_healed,
+        whoever_cannot_hear_is_found,
+        ruby_without_tracking_is_warned_of,
+        a_replica_takes_no_locks_and_a_master_says_what_it_risks,
+        a_replica_whose_clock_differs_is_named,
+        the_servers_clock_is_compared_with_ours,
+        sentinels_want_min_replicas,
+        a_proxy_that_mixes_two_servers_is_found,
+        connections_that_end_early_are_found_and_healed,
+        a_busy_server_is_found,
+        dead_hosts_that_nobody_flushes_are_found,
+        keys_that_are_no_locks_are_found,
+        old_locks_and_requests_are_noted,
+        options_and_limits_of_this_process_are_looked_at,
+        a_certificate_that_ends_soon_is_found,
+        what_is_wrong_with_the_call_is_64_and_no_server_69,
+        no_check_begins_when_the_time_is_over,
+    ]))
