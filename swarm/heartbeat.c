@@ -55,7 +55,7 @@ static size_t share(size_t at, size_t n, size_t begin, size_t end)
 }
 
 /* A call may have hosts of all three kinds: it says how many are new and how many are known, those
- * behind them leave. */
+ * behind them leave. One behind all of them says what the client is called. */
 static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     const struct rqli_probe *self = (struct rqli_probe *)op;
@@ -63,6 +63,10 @@ static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
     size_t at = self->at + i * CALL_HOSTS;
     size_t n = self->count - at < CALL_HOSTS ? self->count - at : CALL_HOSTS;
 
+    if (at >= self->count) {
+        rqli_client_name_call(&self->client->name, call);
+        return;
+    }
     rqli_call_init(call, RQLI_SCRIPT_SWARM_PROBE, NULL);
     rqli_call_int(call, (int64_t)share(at, n, 0, plan->n_new));
     rqli_call_int(call, (int64_t)share(at, n, plan->n_new, plan->n_new + plan->n_known));
@@ -79,8 +83,13 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
     struct rqli_probe *self = (struct rqli_probe *)op;
     struct rqli_outcome outcome;
 
-    (void)i;
     self->n_open--;
+    if (self->at + i * CALL_HOSTS >= self->count) {
+        if (fault) {
+            rqli_client_name_on_lost(&self->client->name);
+        }
+        return; /* nothing depends on it */
+    }
     if (fault) {
         self->fault = *fault;
         op->status = fault->status;
@@ -209,6 +218,9 @@ static enum rqli_op_next next(struct rqli_op *op)
     }
     left = (self->count - self->at + CALL_HOSTS - 1) / CALL_HOSTS;
     op->n_calls = left < ROUND_CALLS ? left : ROUND_CALLS;
+    if (op->n_calls < ROUND_CALLS && rqli_client_wants_name(self->client)) {
+        op->n_calls++;
+    }
     self->n_open = op->n_calls;
     op->until_us = rqli_client_budget_us(self->via, rqli_now_us());
     return RQLI_OP_AGAIN;

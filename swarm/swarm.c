@@ -151,6 +151,7 @@ static rql_status connect_element(const rql_client *client, const char *url, rql
                                   rql_error *error)
 {
     rql_options options = client->options;
+    rql_status status;
 
     options.auto_swarm = false;
     options.logger = NULL;
@@ -159,7 +160,11 @@ static rql_status connect_element(const rql_client *client, const char *url, rql
         options.url = url;
         options.credentials = NULL;
     }
-    return rqli_client_make(out, &options, error);
+    status = rqli_client_make(out, &options, error);
+    if (!status) {
+        (*out)->name.of_commands = 'b';
+    }
+    return status;
 }
 
 /* A suspect has half of the ttl to show that it lives: a heartbeat has to come in that. Each option

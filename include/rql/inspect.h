@@ -63,6 +63,25 @@ typedef struct rql_queue_info {
     const rql_request_info *requests; /**< First in line first. */
 } rql_queue_info;
 
+/** One client, as it says itself (rql_options::client_names). Texts that it does not say are "". */
+typedef struct rql_client_info {
+    const char *identity; /**< What its acquirer and host ids end with. */
+    const char *host;     /**< The machine. */
+    int64_t pid;          /**< The process there. */
+    const char *program;  /**< What that runs. */
+    const char *user;     /**< For whom. */
+    const char *version;  /**< Of this library. */
+    const char *label;    /**< rql_options::client_label. */
+    int64_t since_us;     /**< When it first said so, microseconds since 1970. */
+    int64_t at_us;        /**< When it last did. */
+} rql_client_info;
+
+/** Many clients, freed with one call. */
+typedef struct rql_client_info_list {
+    size_t count;           /**< Number of items. */
+    rql_client_info **item; /**< The clients, sorted by identity; freed with the list. */
+} rql_client_info_list;
+
 /** Many locks, freed with one call. */
 typedef struct rql_lock_info_list {
     size_t count;         /**< Number of items. */
@@ -251,6 +270,40 @@ RQL_API RQL_MUST_CHECK rql_status rql_list_locks_info(rql_client *client, rql_lo
  */
 RQL_API RQL_MUST_CHECK rql_status rql_list_queues_info(rql_client *client,
                                                        rql_queue_info_list **out, rql_error *error);
+
+/**
+ * Who the clients of this server are: those of librql that have said so within the last hour. A
+ * client that has ended may still be there. What a client says of itself is not proven.
+ *
+ * @param[in]  client  The client.
+ * @param[out] out     The clients; untouched unless RQL_OK.
+ * @param[out] error   Detail of a fault, or NULL.
+ * @retval RQL_OK    `*out` is set.
+ * @retval RQL_E_IO  No reply; also other faults of status.h.
+ * @owner   The caller owns `*out`; release with rql_client_info_list_free().
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_list_clients(rql_client *client, rql_client_info_list **out,
+                                                   rql_error *error);
+
+/**
+ * Find the client that an acquirer or host id belongs to.
+ *
+ * @param[in] list  The clients, or NULL.
+ * @param[in] id    rql_lock_info::acq_id and the like, or an identity; or NULL.
+ * @return A client of @p list, or NULL: it is not known, or none of librql.
+ * @threads The list must not be freed meanwhile.
+ */
+RQL_API const rql_client_info *rql_find_client(const rql_client_info_list *list, const char *id);
+
+/**
+ * Release a list of clients.
+ *
+ * @param[in] list  The list, or NULL.
+ * @return NULL.
+ * @threads It must not be in use by another thread.
+ */
+RQL_API rql_client_info_list *rql_client_info_list_free(rql_client_info_list *list);
 
 /**
  * Release a list of locks.

@@ -23,13 +23,15 @@ static const char *const role_names[N_ROLES] = {"lock", "look at locks and queue
 /* "$" is our key, which nobody uses. */
 static const struct right {
     enum role role;
-    const char *name; /* as ACL has it */
+    const char *name; /* as ACL has it; "~..." is a key that locks work without */
     const char *words[WORDS_MAX];
 } rights[] = {
     {LOCK, "evalsha", {"EVALSHA", "0000000000000000000000000000000000000000", "0"}},
     {LOCK, "eval", {"EVAL", "return 1", "0"}},
     {LOCK, "time", {"TIME"}},
-    {LOCK, "exists", {"EXISTS", "$"}},
+    {LOCK,
+     "exists",
+     {"EXISTS", "$", RQLI_KEY_QUEUE "-", RQLI_KEY_REQUESTS "-", RQLI_KEY_LIVE, RQLI_KEY_FENCE}},
     {LOCK, "del", {"DEL", "$"}},
     {LOCK, "hget", {"HGET", "$", "f"}},
     {LOCK, "hset", {"HSET", "$", "f", "v", "g"}},
@@ -54,9 +56,9 @@ static const struct right {
     {LOCK, "publish", {"PUBLISH", RQLI_CHANNEL "-", ""}},
     {LOCK, "ping", {"PING"}},
     {INSPECT, "scan", {"SCAN", "0", "COUNT", "1"}},
+    {INSPECT, "hscan", {"HSCAN", "$", "0"}},
     {SWEEP, "zcount", {"ZCOUNT", "$", "-", "-"}},
     {SWEEP, "unlink", {"UNLINK", "$"}},
-    {SWEEP, "hscan", {"HSCAN", "$", "0"}},
     {FORCE, "exec", {"EXEC"}},
     {FORCE, "expire", {"EXPIRE", "$", "1"}},
     {OF_USE, "info", {"INFO", "server"}},
@@ -67,6 +69,7 @@ static const struct right {
     {OF_USE, "memory|usage", {"MEMORY", "USAGE", "$"}},
     {OF_USE, "config|get", {"CONFIG", "GET", "maxmemory"}},
     {OF_USE, "slowlog|get", {"SLOWLOG", "GET", "1"}},
+    {OF_USE, "~" RQLI_KEY_CLIENTS, {"HLEN", RQLI_KEY_CLIENTS}},
 };
 
 enum { N_RIGHTS = sizeof rights / sizeof rights[0] };
@@ -105,7 +108,7 @@ static void take(struct missing *self, const struct right *right, const struct r
     }
     if (is_about(reply, "channel")) {
         self->channel = true;
-    } else if (is_about(reply, "key")) {
+    } else if (is_about(reply, "key") && right->role != OF_USE) {
         self->key = true;
     } else {
         self->of_role[right->role]++;
@@ -118,7 +121,7 @@ static void write_line(struct missing *self, enum role role)
 {
     append(self->line, "", "'~rql:*' '&rql:wake:*'");
     for (size_t i = 0; i < N_RIGHTS; i++) {
-        if (rights[i].role <= role) {
+        if (rights[i].role <= role && rights[i].name[0] != '~') {
             append(self->line, " +", rights[i].name);
         }
     }

@@ -35,6 +35,7 @@ struct cli_args {
     bool openmetrics;
     bool queues, keys, details;
     bool quick, strict, all;
+    bool ids;
     int64_t ttl_ms, wait_ms, max_hold_ms, kill_after_ms, add_ms, older_than_ms;
     int64_t conflict_exit_code, max_keys;
     const char *secret, *host, *acquirer;
@@ -88,9 +89,10 @@ struct cli_command {
     const char *notes;    /* more lines for its --help, or NULL */
     const char *name_is;  /* what its name is, if not a lock's; or NULL */
     bool needs_name;
-    bool takes_names;   /* a series of them */
-    bool takes_glob;    /* `name` may be one, or NULL; of ping and doctor it is a URL */
-    bool takes_command; /* arguments after "--" */
+    bool takes_names;     /* a series of them */
+    bool takes_glob;      /* `name` may be one, or NULL; of ping and doctor it is a URL */
+    bool takes_command;   /* arguments after "--" */
+    bool is_worth_naming; /* others see who it is: it holds locks, or waits */
     /* Before there is a client. CLI_DONE, or the exit code after a line on stderr. Or NULL. */
     int (*prepare)(struct cli_args *args);
     /* The exit code; or minus a signal that is to end the program. */

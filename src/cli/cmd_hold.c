@@ -385,6 +385,7 @@ static int lock(struct cli_session *self)
 
 const struct cli_command cli_run = {
     .name = "run",
+    .is_worth_naming = true,
     .usage = "NAME [flags] -- COMMAND [ARGUMENT ...]",
     .summary = "Run a command under a lock",
     .examples = "  rql run nightly -- ./backup.sh                    waits for its turn\n"
@@ -400,6 +401,7 @@ const struct cli_command cli_run = {
 
 const struct cli_command cli_series = {
     .name = "series",
+    .is_worth_naming = true,
     .usage = "NAME... [flags] -- COMMAND [ARGUMENT ...]",
     .summary = "Run a command under several locks: all or none",
     .examples = "  rql series disk net -- ./migrate.sh\n",
@@ -422,6 +424,7 @@ const struct cli_command cli_series = {
 
 const struct cli_command cli_lock = {
     .name = "lock",
+    .is_worth_naming = true,
     .usage = "NAME [flags]",
     .summary = "Take a lock and leave it to its ttl",
     .notes =

@@ -1,6 +1,7 @@
 #include "cmd.h"
 #include "format.h"
 #include "messages.h"
+#include "names.h"
 
 #include <fnmatch.h>
 #include <stdio.h>
@@ -37,7 +38,8 @@ static const char *status_text(rql_key_status status)
 }
 
 /* The fields of a lock. What it does not have is left out of a list of fields. */
-static void print_lock(struct out *out, const char *heading, const rql_lock_info *info)
+static void print_lock(struct out *out, const struct cli_names *names, const char *heading,
+                       const rql_lock_info *info)
 {
     const bool is_reentered = info->spc_cnt > 0;
     char label[LABEL_SIZE];
@@ -45,8 +47,8 @@ static void print_lock(struct out *out, const char *heading, const rql_lock_info
     out_text(out, heading, "name", info->name);
     out_text(out, NULL, "lock_key", info->lock_key);
     out_text(out, "STATUS", "status", status_text(info->status));
-    out_text(out, "HOLDER", "acq_id", info->acq_id);
-    out_text(out, "HOST", "hst_id", info->hst_id);
+    cli_print_acquirer(out, names, "HOLDER", "acq_id", info->acq_id);
+    cli_print_host(out, names, "HOST", info->hst_id);
     out_number(out, "AGE", "ts_us", OUT_AGE, info->ts_us);
     out_number(out, "TTL", "ini_ttl_ms", OUT_MS, info->ini_ttl_ms);
     /* RQL_FOREVER is -1, which would be shown as not known. In JSON it is null. */
@@ -76,7 +78,7 @@ static void print_lock(struct out *out, const char *heading, const rql_lock_info
 
 /* For `queue`, whose rows are the requests, and for `ls --long --queues`, where the queue is the
  * row: each has columns for its own fields only. */
-static void print_queue(struct out *out, const rql_queue_info *info)
+static void print_queue(struct out *out, const struct cli_names *names, const rql_queue_info *info)
 {
     out_begin(out, NULL);
     out_text(out, "QUEUE", "name", info->name);
@@ -84,15 +86,16 @@ static void print_queue(struct out *out, const rql_queue_info *info)
     out_text(out, "STATUS", "status", status_text(info->status));
     /* JSON has the requests themselves. */
     out_number(out, "WAITING", NULL, OUT_INT, (int64_t)info->n_requests);
-    out_text(out, "FIRST", NULL, info->n_requests > 0 ? info->requests[0].acq_id : NULL);
+    cli_print_acquirer(out, names, "FIRST", NULL,
+                       info->n_requests > 0 ? info->requests[0].acq_id : NULL);
     out_begin_list(out, "requests");
     for (size_t i = 0; i < info->n_requests; i++) {
         const rql_request_info *request = &info->requests[i];
 
         out_begin(out, NULL);
         out_number(out, "POSITION", "position", OUT_INT, request->position);
-        out_text(out, "ACQUIRER", "acq_id", request->acq_id);
-        out_text(out, "HOST", "hst_id", request->hst_id);
+        cli_print_acquirer(out, names, "ACQUIRER", "acq_id", request->acq_id);
+        cli_print_host(out, names, "HOST", request->hst_id);
         out_number(out, "AGE", "score_us", OUT_AGE, request->score_us);
         out_end(out);
     }
@@ -105,6 +108,7 @@ static void print_queue(struct out *out, const rql_queue_info *info)
 static int show_lock(struct cli_session *self)
 {
     CLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
+    CLI_AUTO(cli_names_free) struct cli_names names = {.clients = NULL};
 
     if (rql_get_lock_info(self->client, self->args->name, &info, &self->error) < 0) {
         return cli_fault(&self->error);
@@ -112,8 +116,9 @@ static int show_lock(struct cli_session *self)
     if (!info) {
         return cli_refuse(self, "nobody holds it");
     }
+    cli_names_read(&names, self);
     out_begin(&self->out, NULL);
-    print_lock(&self->out, "NAME", info);
+    print_lock(&self->out, &names, "NAME", info);
     out_end(&self->out);
     return CLI_DONE;
 }
@@ -121,8 +126,10 @@ static int show_lock(struct cli_session *self)
 /* A key of another type cannot be shown as a table, which is a fault; JSON has its status. */
 static int show_queue(struct cli_session *self)
 {
-    static const char *const headings[] = {"POSITION", "AGE", "ACQUIRER", "HOST", NULL};
+    static const char *const headings[] = {"POSITION", "AGE", "ACQUIRER", NULL};
+    static const char *const with_ids[] = {"POSITION", "AGE", "ACQUIRER", "HOST", NULL};
     CLI_AUTO(rql_queue_info_free) rql_queue_info *info = NULL;
+    CLI_AUTO(cli_names_free) struct cli_names names = {.clients = NULL};
 
     if (rql_get_queue_info(self->client, self->args->name, &info, &self->error) < 0) {
         return cli_fault(&self->error);
@@ -134,8 +141,9 @@ static int show_queue(struct cli_session *self)
         cli_say("%s: its queue cannot be read: %s", self->args->name, status_text(info->status));
         return CLI_FAULT;
     }
-    out_columns(&self->out, headings);
-    print_queue(&self->out, info);
+    cli_names_read(&names, self);
+    out_columns(&self->out, self->args->ids ? with_ids : headings);
+    print_queue(&self->out, &names, info);
     return CLI_DONE;
 }
 
@@ -205,16 +213,18 @@ static int list_queues(struct cli_session *self)
 {
     static const char *const headings[] = {"QUEUE", "STATUS", "WAITING", "FIRST", NULL};
     CLI_AUTO(rql_queue_info_list_free) rql_queue_info_list *list = NULL;
+    CLI_AUTO(cli_names_free) struct cli_names names = {.clients = NULL};
 
     if (rql_list_queues_info(self->client, &list, &self->error) != RQL_OK) {
         return cli_fault(&self->error);
     }
     sort(list->item, list->count, compare_queues);
+    cli_names_read(&names, self);
     out_columns(&self->out, headings);
     out_begin_list(&self->out, NULL);
     for (size_t i = 0; i < list->count; i++) {
         if (cli_glob_matches(self->args, list->item[i]->name)) {
-            print_queue(&self->out, list->item[i]);
+            print_queue(&self->out, &names, list->item[i]);
         }
     }
     out_end(&self->out);
@@ -260,6 +270,7 @@ static int list_locks(struct cli_session *self, const char *const *headings, boo
 {
     CLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *locks = NULL;
     CLI_AUTO(rql_queue_info_list_free) rql_queue_info_list *queues = NULL;
+    CLI_AUTO(cli_names_free) struct cli_names names = {.clients = NULL};
 
     if (rql_list_locks_info(self->client, &locks, &self->error) != RQL_OK ||
         (is_who && rql_list_queues_info(self->client, &queues, &self->error) != RQL_OK)) {
@@ -269,12 +280,13 @@ static int list_locks(struct cli_session *self, const char *const *headings, boo
     if (queues) {
         sort(queues->item, queues->count, compare_queues);
     }
+    cli_names_read(&names, self);
     out_columns(&self->out, headings);
     out_begin_list(&self->out, NULL);
     for (size_t i = 0; i < locks->count; i++) {
         if (cli_glob_matches(self->args, locks->item[i]->name)) {
             out_begin(&self->out, NULL);
-            print_lock(&self->out, "LOCK", locks->item[i]);
+            print_lock(&self->out, &names, "LOCK", locks->item[i]);
             print_holder(&self->out, locks->item[i], queues);
             out_end(&self->out);
         }
@@ -286,9 +298,11 @@ static int list_locks(struct cli_session *self, const char *const *headings, boo
 static int who(struct cli_session *self)
 {
     static const char *const headings[] = {"LOCK",    "AGE",    "LEFT", "RE-ENTRIES",
+                                           "WAITING", "HOLDER", NULL};
+    static const char *const with_ids[] = {"LOCK",    "AGE",    "LEFT", "RE-ENTRIES",
                                            "WAITING", "HOLDER", "HOST", NULL};
 
-    return list_locks(self, headings, true);
+    return list_locks(self, self->args->ids ? with_ids : headings, true);
 }
 
 /* Names alone are read by SCAN; --long reads each key. */

@@ -1,6 +1,7 @@
 #include "cmd.h"
 #include "format.h"
 #include "messages.h"
+#include "names.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -168,18 +169,21 @@ static int show_hosts(struct cli_session *self)
 {
     static const char *const headings[] = {"HOST", "SILENT", "STATE", NULL};
     CLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;
+    CLI_AUTO(cli_names_free) struct cli_names names = {.clients = NULL};
 
     if (rql_swarm_info(self->client, self->args->options.zombie_ttl_ms, &hosts, &self->error) !=
         RQL_OK) {
         return cli_fault(&self->error);
     }
+    cli_names_read(&names, self);
     out_columns(&self->out, headings);
     out_begin_list(&self->out, NULL);
     for (size_t i = 0; i < hosts->count; i++) {
         const rql_host_info *host = &hosts->item[i];
 
         out_begin(&self->out, NULL);
-        out_text(&self->out, "HOST", "hst_id", host->hst_id);
+        cli_print_host(&self->out, &names, "HOST", host->hst_id);
+        cli_print_client(&self->out, &names, host->hst_id);
         out_bool(&self->out, "zombie", host->is_zombie);
         out_text(&self->out, "STATE", NULL, host->is_zombie ? "dead" : "alive");
         out_number(&self->out, "SILENT", "last_probe_us", OUT_AGE, host->last_probe_us);
@@ -289,6 +293,7 @@ static int run(struct cli_session *self)
 
 const struct cli_command cli_swarm = {
     .name = "swarm",
+    .is_worth_naming = true,
     .usage = "run|status|info|probe|flush|zombies",
     .summary = "Find dead hosts and free what they held",
     .notes =

@@ -60,6 +60,8 @@ const struct cli_flag cli_flags[] = {
      0, CLI_FIELD(gem), "series"},
     {"json", NULL, "print JSON for machines", CLI_ON, 0, CLI_FIELD(json),
      "lock unlock extend info queue ls who clear clear-of dead stats ping doctor"},
+    {"ids", NULL, "ids in place of the names of clients", CLI_ON, 0, CLI_FIELD(ids),
+     "info queue ls who swarm"},
     {"all", NULL, "show what is well, too", CLI_ON, 'a', CLI_FIELD(all), "doctor"},
     {"strict", NULL, "exit with 1 for a note, too", CLI_ON, 0, CLI_FIELD(strict), "doctor"},
     {"quick", NULL, "take 1 s at most instead of 5 s", CLI_ON, 'q', CLI_FIELD(quick), "doctor"},

@@ -121,6 +121,7 @@ static int run_with_client(const struct cli_command *command, struct cli_args *a
     if (args->env_status != RQL_OK) {
         return cli_fault(&args->env_error);
     }
+    args->options.client_names = args->options.client_names && command->is_worth_naming;
     status = args->wait_ms == CLI_UNSET ? connect(args, &client, &session.error)
                                         : connect_in_time(args, &client, &session.error);
     if (status != RQL_OK) {

@@ -155,7 +155,8 @@ static void add_json(struct out *self, const char *key, cJSON *item)
 /* It belongs to its parent at once: freeing the root frees all. */
 static void open_json(struct out *self, const char *key, cJSON *item)
 {
-    /* The deepest is a list of queues, a queue, its requests, one of them: OUT_DEPTH_MAX. */
+    /* The deepest is a list of queues, a queue, its requests, one of them, its client:
+     * OUT_DEPTH_MAX. */
     add_json(self, key, cli_must(item));
     if (self->depth == OUT_DEPTH_MAX) {
         abort();

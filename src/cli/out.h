@@ -17,7 +17,7 @@ struct cJSON;
 
 enum out_form { OUT_TABLE, OUT_JSON, OUT_OPENMETRICS };
 
-enum { OUT_COLUMNS_MAX = 8, OUT_DEPTH_MAX = 4 };
+enum { OUT_COLUMNS_MAX = 8, OUT_DEPTH_MAX = 5 };
 
 struct out {
     enum out_form form;

@@ -3,12 +3,14 @@
 
 /* The insides of a client: what all public calls share. */
 
+#include "base/clock.h"
 #include "base/fork.h"
 #include "base/freelist.h"
 #include "base/random.h"
 #include "base/scope.h"
 #include "lock/holders.h"
 #include "lock/node.h"
+#include "net/client_name.h"
 #include "observe/observe.h"
 #include "wire/command.h"
 
@@ -29,6 +31,7 @@ struct rql_client {
     char *texts;                  /* those of the options; a secret */
     rql_lock_options of_calls;    /* what they say of a call that says nothing */
     struct rqli_node node;        /* the server */
+    struct rqli_client_name name;
     char identity[RQLI_HEX_SIZE];
     struct rqli_sentinels *sentinels; /* or NULL: the URL names the server */
     struct rqli_master_watch *master_watch;
@@ -63,6 +66,12 @@ int64_t rqli_client_grace_us(const rql_client *client);
 
 /* When a single command has to be answered: connect and answer. */
 int64_t rqli_client_budget_us(const rql_client *client, int64_t now_us);
+
+/* Is what the client is called to be written again, along with something else? */
+static inline bool rqli_client_wants_name(rql_client *self)
+{
+    return self->options.client_names && rqli_client_name_is_due(&self->name, rqli_now_us());
+}
 
 /* Does the server know the script of this kind, by what its connection has carried? A call that
  * must not be answered that it does not brings the text along. */

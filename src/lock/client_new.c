@@ -39,6 +39,10 @@ static rql_status set_up_endpoint(rql_client *client, rql_error *error)
     client->node.endpoint.identity = client->identity;
     client->node.era.pause_ms = client->options.recovery_delay_ms;
     client->node.endpoint.era = &client->node.era;
+    if (client->options.client_names) {
+        rqli_client_name_init(&client->name, client->identity, client->options.client_label);
+        client->node.endpoint.name = &client->name;
+    }
     client->node.endpoint.stats = client->stats;
     client->of_connections = rqli_subject_of_client(client);
     client->node.endpoint.subject = &client->of_connections;

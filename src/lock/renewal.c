@@ -252,6 +252,9 @@ static rql_status exchange_batch(struct rqli_leases *self, struct rqli_exchange 
     if (exchange->command.n_commands == 0) {
         return RQL_E_IO;
     }
+    if (rqli_client_wants_name(self->client)) {
+        rqli_client_name_write(&self->client->name, &exchange->command);
+    }
     rqli_leases_note(self, RQLI_TRACE_RENEWS, exchange->command.n_commands);
     (void)pthread_mutex_unlock(&self->shared.mutex);
     status = rqli_exchange_run(exchange, until_us, NULL);

@@ -242,6 +242,9 @@ static int64_t say_hello(const struct rqli_acquire *self)
 
     if (exchange) {
         rqli_push_ping(&exchange->command, client->node.endpoint.identity);
+        if (rqli_client_wants_name(client)) {
+            rqli_client_name_write(&client->name, &exchange->command);
+        }
         if (rqli_exchange_run(exchange, rqli_wait_until_us(self, rqli_now_us()), NULL) == RQL_OK &&
             exchange->reply->type == RQLI_REPLY_INTEGER) {
             n_received = exchange->reply->integer;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/scope.h"
 #include "net/ask.h"
+#include "net/client_name.h"
 #include "net/credentials.h"
 #include "net/decode.h"
 #include "net/era.h"
@@ -36,6 +37,7 @@ enum question {
     WRITE,
     CLIENT_INFO,
     INFO,
+    NAME,
     CHANGES,
     KILL,
     ARRIVE,
@@ -135,9 +137,12 @@ static void write_questions(struct login *self, bool is_for_commands)
     const struct rqli_endpoint *endpoint = self->sock->endpoint;
     const bool is_old = self->needs_old_words;
     char database[16];
-    char name[64];
+    char name[RQLI_CLIENT_NAME_SIZE];
 
     (void)snprintf(name, sizeof name, "rql-%s", endpoint->identity);
+    if (endpoint->name) {
+        rqli_client_name_of_connection(endpoint->name, is_for_commands, name);
+    }
     if (is_old) {
         if (self->password) {
             rqli_credentials_write(self->user, self->password, next(self, AUTH));
@@ -163,6 +168,10 @@ static void write_questions(struct login *self, bool is_for_commands)
     if (is_for_commands) {
         rqli_command_words(next(self, CLIENT_INFO), "CLIENT", "INFO", NULL);
         rqli_command_words(next(self, INFO), "INFO", "server", NULL);
+    }
+    if (is_for_commands && endpoint->name) {
+        rqli_client_name_write(endpoint->name, next(self, NAME));
+        rqli_client_name_on_login(endpoint->name, self->reading->sent_us);
     }
 }
 
@@ -366,13 +375,13 @@ static rql_status introduce(struct login *self, bool is_for_commands, int64_t de
     if (!rqli_command_reserve(&self->command, WORDS_SIZE)) {
         return rqli_fail_nomem(error);
     }
-    write_questions(self, is_for_commands);
     self->reading->sent_us = rqli_now_us();
+    write_questions(self, is_for_commands);
     status = ask_server(self, deadline_us, error);
     if (!status && self->needs_old_words) {
         rqli_command_reset(&self->command);
-        write_questions(self, is_for_commands);
         self->reading->sent_us = rqli_now_us();
+        write_questions(self, is_for_commands);
         status = ask_server(self, deadline_us, error);
     }
     return status;

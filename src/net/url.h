@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct rqli_client_name;
 struct rqli_era;
 struct rqli_sentinels;
 struct rqli_stats;
@@ -44,9 +45,10 @@ struct rqli_endpoint {
     int64_t connect_timeout_ms;
     int64_t io_timeout_ms;
     int64_t spin_us;
-    const char *identity;     /* of the client; names the connection and the channel */
-    struct rqli_era *era;     /* of the client: told at each login for commands; or NULL */
-    struct rqli_stats *stats; /* of the client; connections count into them */
+    const char *identity;          /* of the client; names the connection and the channel */
+    struct rqli_client_name *name; /* how it is called; or NULL: by its identity alone */
+    struct rqli_era *era;          /* of the client: told at each login for commands; or NULL */
+    struct rqli_stats *stats;      /* of the client; connections count into them */
     const struct rqli_subject *subject; /* the same, with who is told what happens to them */
     rql_credentials_fn credentials;     /* asked at each login, or NULL */
     void *credentials_data;

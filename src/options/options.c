@@ -202,6 +202,12 @@ static const struct rqli_option rows[] = {
      OF_SWARM(zombie_queue_scan_size), WITHIN(1, 100000), DEFAULT(500, "keys"),
      .shown.help = "The same for queues."},
 
+    {OF_CLIENT(client_label, "RQL_CLIENT_LABEL"), .kind = RQLI_OPTION_TEXT, .may_be_empty = true,
+     .shown.unit = "", .shown.default_value = "", .shown.range = "a text, or empty",
+     .shown.help = "A word that is shown beside host and program."},
+    {OF_CLIENT(client_names, "RQL_CLIENT_NAMES"), SWITCH_ON,
+     .shown.help = "Host, process and program are told, to be shown in place of ids."},
+
     /* The rest is of single calls and not shown. rqli_option_at() ends at the first of them. */
     {OF_LOCK(fail_fast), SWITCH},
     {OF_LOCK(auto_extend), SWITCH},

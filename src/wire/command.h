@@ -24,6 +24,7 @@
 #define RQLI_KEY_HOSTS "rql:swarm:hsts"
 #define RQLI_KEY_SUSPECTS "rql:swarm:suspects"
 #define RQLI_KEY_FLUSHER "rql:swarm:flusher"
+#define RQLI_KEY_CLIENTS "rql:clients"
 #define RQLI_CHANNEL "rql:wake:"
 
 /* Room for one key, and for all of a lock, of any name that a caller may use. */

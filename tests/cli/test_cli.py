@@ -199,7 +199,7 @@ def extend_wants_exactly_one_way(server, rql):
 
 def info_shows_holder_times_and_metadata(server, rql):
     lock = rql("lock", "a", "--ttl", "1m", "--meta", "who=me", "--json").json()
-    text = rql("info", "a").out
+    text = rql("info", "a", "--ids").out
     for part in ("holder", lock["acq_id"], lock["hst_id"], str(lock["token"]), "meta who", "1m00s"):
         check_in(part, text)
     info = rql("info", "a", "--json").json()
@@ -234,7 +234,7 @@ def queue_lists_requests_in_order(server, rql):
     waiters = [waiting(server, rql, "a"), waiting(server, rql, "a")]
     queue = rql("queue", "a", "--json").json()
     check_equal([request["position"] for request in queue["requests"]], [1, 2])
-    lines = rql("queue", "a").out.splitlines()
+    lines = rql("queue", "a", "--ids").out.splitlines()
     check_equal(lines[0].split(), ["POSITION", "AGE", "ACQUIRER", "HOST"])
     for line, request in zip(lines[1:], queue["requests"]):
         check_in(request["acq_id"], line)
@@ -264,7 +264,7 @@ def ls_lists_names_keys_and_queues(server, rql):
     check_equal([lock["name"] for lock in rql("ls", "-l", "--json").json()], ["a", "b"])
     queues = rql("ls", "-q", "-l", "--json").json()
     check_equal(queues[0]["requests"][0]["score_us"], 1795254268500000)
-    check_in("rql:acq:1/2/3/4/0123456789abcdef", rql("ls", "-q", "-l").out)
+    check_in("rql:acq:1/2/3/4/0123456789abcdef", rql("ls", "-q", "-l", "--ids").out)
     check_equal(rql("ls", "--keys", "--long").code, 64)
 
 
@@ -298,7 +298,7 @@ def who_joins_locks_and_queues(server, rql):
     who = rql("who", "--json").json()
     check_equal([(row["name"], row["waiting"]) for row in who], [("a", 0), ("b", 1)])
     assert all(row["age_ms"] >= 0 for row in who)
-    lines = [line.split() for line in rql("who").out.splitlines()]
+    lines = [line.split() for line in rql("who", "--ids").out.splitlines()]
     check_equal(lines[0], ["LOCK", "AGE", "LEFT", "RE-ENTRIES", "WAITING", "HOLDER", "HOST"])
     check_equal((lines[2][0], lines[2][4]), ("b", "1"))
     waiter.kill()

@@ -69,12 +69,12 @@ def commands_of(script):
 
 
 def rights_of_the_answer_are_those_of_the_scripts(_server, _rql):
-    locks, _, sweeps, _ = rights()
+    locks, looks, sweeps, _ = rights()
     called = set().union(*(commands_of(script) for script in LOCKING))
     check_equal(set(locks), called | SENT_TO_LOCK, "to lock")
     scripts = [name[:-4] for name in os.listdir(LUA) if name.endswith(".lua")]
     called = set().union(*(commands_of(script) for script in scripts))
-    check_equal(called - set(locks) - set(sweeps), set(), "to sweep")
+    check_equal(called - {*locks, *looks, *sweeps}, set(), "to sweep")
 
 
 def make_user(server, user, commands):

@@ -5,7 +5,7 @@ import re
 FLOATS = {"ts", "l_spc_ts", "l_spc_ext_ts"}
 INTEGERS = {"ini_ttl", "spc_cnt", "spc_ext_ttl", "l_spc_ext_ini_ttl"}
 NEEDED = {"acq_id", "hst_id", "ts", "ini_ttl"}
-OWN_KEYS = {"rql:live", "rql:fence", "rql:swarm:suspects", "rql:swarm:flusher"}
+OWN_KEYS = {"rql:live", "rql:fence", "rql:swarm:suspects", "rql:swarm:flusher", "rql:clients"}
 
 FLOAT = re.compile(r"[0-9]+\.[0-9]{1,7}")
 INTEGER = re.compile(r"0|[1-9][0-9]{0,17}")  # Integer() reads "010" as octal and refuses "08", decimals and exponents

@@ -17,6 +17,11 @@ def sweep(actor, of, status="OK", **words):
     return done
 
 
+def n_keys(world):
+    """All but the list of what clients are called."""
+    return world.ask("DBSIZE") - world.ask("EXISTS", "rql:clients")
+
+
 def check_counts(done, keys, queues, requests):
     check_equal((done.rel_key_cnt, done.tch_queue_cnt, done.rem_request_cnt), (keys, queues, requests), "counts")
 

@@ -44,6 +44,24 @@ def a_suspend_within_the_ttl_changes_nothing(world, kind, names):
     world.await_nothing_left()
 
 
+@scenario(kinds=KINDS)
+def what_a_client_is_called_is_said_again_after_twenty_minutes(world, kind, names):
+    """By a renewal, and by who waits and puts its subscription to the test."""
+    holder, of_holder = actor_with_clock(world, kind, suspends=True)
+    held = holder.acquire(*names, ttl_ms=HOUR_US // 1000, auto_extend=True)
+    waiter, of_waiter = actor_with_clock(world, kind, suspends=True, retry_delay_ms=100)
+    asking = waiter.ask(*names, timeout_ms=FOREVER, ttl_ms=HOUR_US // 1000)
+    world.await_queue(names, 1)
+    check_equal(world.ask("HLEN", "rql:clients"), 2)
+    world.ask("DEL", "rql:clients")
+    for clock in (of_holder, of_waiter, world.server):
+        clock.set_ahead(21 * 60 * 1000000)
+    wait_until(lambda: world.ask("HLEN", "rql:clients") == 2, "both say it again")
+    held.release().check()
+    asking.hold().release().check()
+    world.server.set_ahead(0)
+
+
 @scenario(kinds=KINDS, is_timed=True)
 def a_waiter_that_was_suspended_beyond_its_deadline_gives_up(world, kind, names):
     held = world.actor("thread").acquire(*names, ttl_ms=10 * LONG_MS)

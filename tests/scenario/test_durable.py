@@ -186,7 +186,7 @@ def an_answer_that_was_lost_is_no_proof(world, kind, names):
 def a_grant_that_is_asked_for_once_more_is_written_once_more(world, kind, names):
     """Some servers speak of the writes of this connection only."""
     network = Network(world)
-    actor = world.actor(kind, network.client())
+    actor = world.actor(kind, network.client(client_names="false"))  # a login would write, too
     actor.acquire(*names).release().check()
     n_written = world.n_calls("hset")
     network.fail("cut_reply", n=1)

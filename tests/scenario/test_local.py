@@ -175,7 +175,7 @@ def joiners_at_once_share_one_server(place):
     joiners = [place.joiner() for _ in range(N_JOINERS)]
     for call in [joiner.begin("connect") for joiner in joiners]:
         call.outcome(3 * JOIN_MS / 1000).check()
-    check_equal(place.ask("CLIENT", "LIST").count(" name=rql-"), N_JOINERS)
+    check_equal(place.ask("CLIENT", "LIST").count(" name=rql:"), N_JOINERS)
     server = place.server()
     for joiner in joiners:
         place.leave(joiner)

@@ -38,6 +38,20 @@ def one_heartbeat_by_hand(world, kind, _names):
 
 
 @once
+def a_heartbeat_says_again_what_its_client_is_called(world, kind, _names):
+    """Each twenty minutes; the swarm's own connection has said so at its login."""
+    remote, clock = world.remote_with_clock(suspends=True)
+    client = world.client(remote)
+    identity = ids(world.actor(kind, client)).hst_id.rsplit("/", 1)[1]
+    with swarm(world, client):
+        world.actor(kind, client).begin("probe_hosts").outcome().check()
+        wait_until(lambda: world.ask("HLEN", "rql:clients") >= 2, "both say it")
+        world.ask("DEL", "rql:clients")
+        clock.set_ahead(21 * 60 * 1000000)
+        wait_until(lambda: world.ask("HEXISTS", "rql:clients", identity), "the client says it again")
+
+
+@once
 def the_dead_are_told_from_the_living(world, kind, _names):
     """What cannot be read is no time."""
     actor = world.actor(kind)

@@ -511,6 +511,30 @@ static void a_server_is_diagnosed(void **state)
     REFUSED(rql_diagnose(client, NULL, NULL, NULL));
 }
 
+static void clients_say_who_they_are(void **state)
+{
+    rql_client_info_list *clients = NULL;
+    const rql_client_info *found;
+    rql_lock *lock = hold(client, "x");
+
+    (void)state;
+    CHECK_OK(rql_list_clients(other, &clients, NULL));
+    found = rql_find_client(clients, rql_lock_describe(lock).acq_id);
+    assert_non_null(found);
+    assert_string_equal(found->identity, rql_client_identity(client));
+    assert_int_equal(found->pid, getpid());
+    assert_string_equal(found->program, "test_every_call");
+    assert_ptr_equal(rql_find_client(clients, rql_client_identity(client)), found);
+    assert_null(rql_find_client(clients, "rql:acq:1/2/3/4/0123456789abcdef"));
+    assert_null(rql_find_client(clients, NULL));
+    assert_null(rql_find_client(NULL, "x"));
+    assert_null(rql_client_info_list_free(clients));
+    assert_null(rql_client_info_list_free(NULL));
+    CHECK_OK(rql_lock_release(lock, NULL));
+    REFUSED(rql_list_clients(NULL, &clients, NULL));
+    REFUSED(rql_list_clients(client, NULL, NULL));
+}
+
 static int start(void **state)
 {
     for (size_t i = 0; i <= RQL_SERIES_MAX; i++) {
@@ -537,6 +561,7 @@ int main(void)
         LOOP_TEST(a_program_of_another_age_gets_the_counters_it_knows),
         LOOP_TEST(the_server_by_programs_of_other_versions),
         LOOP_TEST(a_server_is_diagnosed),
+        LOOP_TEST(clients_say_who_they_are),
     };
 
     if (!redis_server_available()) {

@@ -210,7 +210,7 @@ static int64_t count_connections(void)
     redisReply *reply = ask_reply("CLIENT LIST");
     int64_t n = 0;
 
-    for (const char *at = reply->str; (at = strstr(at, "name=rql-")); at++) {
+    for (const char *at = reply->str; (at = strstr(at, "name=rql:")); at++) {
         n++;
     }
     freeReplyObject(reply);

@@ -1,5 +1,6 @@
 #include "clients.h"
 
+#include "lock/client.h"
 #include "threads.h"
 
 #include <dlfcn.h>
@@ -181,6 +182,21 @@ static void a_release_may_meet_a_renewal(void **state)
     await_int(0, "EXISTS rql:lock:a rql:lock:b rql:lock:c rql:lock:d");
 }
 
+/* When that is due, along with a renewal; the first one has a login in front. */
+static void a_holder_says_again_what_its_client_is_called(void **state)
+{
+    int64_t ttl_ms = wait_stretched(TTL_MS);
+    rql_lock_options options = renewed(ttl_ms);
+    rql_lock *lock = hold_with(client, "x", &options);
+
+    (void)state;
+    CHECK_OK(await_renewals(lock, ttl_ms));
+    (void)ask_int("DEL rql:clients");
+    rqli_client_name_on_lost(&client->name);
+    await_int(1, "HEXISTS rql:clients %s", rql_client_identity(client));
+    CHECK_OK(rql_lock_release(lock, NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -188,6 +204,7 @@ int main(void)
         TEST(a_lock_is_renewed_however_late_its_thread_starts),
         TEST(a_lock_outlives_the_thread_that_asked_a_loop_for_it),
         TEST(a_release_may_meet_a_renewal),
+        TEST(a_holder_says_again_what_its_client_is_called),
     };
 
     if (!redis_server_available()) {

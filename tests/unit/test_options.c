@@ -87,6 +87,8 @@ static const struct field fields[] = {
     {CLIENT(default_fsync), NUMBER, 0, 1, false},
     {CLIENT(durability_is_advice), NUMBER, 0, 1, false},
     {CLIENT(replica_timeout_ms), NUMBER, 1, 60000, 200},
+    {CLIENT(client_label), TEXT},
+    {CLIENT(client_names), NUMBER, 0, 1, true},
 };
 
 #define AS(member) offsetof(rql_options, member)

@@ -1,0 +1,103 @@
+#include "names.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* RUBY_DIGITS: of the identity at the end of an id of the gem's; ours has twice as many. */
+enum { NAME_SIZE = 256, RUBY_DIGITS = 16 };
+
+void cli_names_read(struct cli_names *self, struct cli_session *session)
+{
+    self->shows_ids = session->args->ids;
+    if (rql_list_clients(session->client, &self->clients, NULL) != RQL_OK) {
+        self->clients = NULL;
+    }
+}
+
+void cli_names_free_p(struct cli_names *self)
+{
+    self->clients = rql_client_info_list_free(self->clients);
+}
+
+/* "rql:acq:<pid>/...", "rql:hst:<pid>/<thread>/..."; what is no id has length 0. */
+static int part_of(const char *id, int index, const char **start)
+{
+    const char *at = strrchr(id, ':');
+
+    *start = at ? at + 1 : id;
+    for (int i = 0; i < index && *start; i++) {
+        at = strchr(*start, '/');
+        *start = at ? at + 1 : "";
+    }
+    return (int)strspn(*start, "0123456789");
+}
+
+/* False: nobody knows. */
+static bool write_name(const struct cli_names *names, const char *id, bool with_thread,
+                       char out[NAME_SIZE])
+{
+    const rql_client_info *client = rql_find_client(names->clients, id);
+    const char *slash = strrchr(id, '/');
+    const char *thread;
+    const char *pid;
+    const int pid_length = part_of(id, 0, &pid);
+    const int thread_length = part_of(id, 1, &thread);
+    char behind[NAME_SIZE / 4] = "";
+
+    if (with_thread && thread_length > 0 &&
+        (thread_length != pid_length || strncmp(thread, pid, (size_t)pid_length) != 0)) {
+        (void)snprintf(behind, sizeof behind, "/%.*s", thread_length, thread);
+    }
+    if (client) {
+        (void)snprintf(out, NAME_SIZE, "%.64s %.64s[%lld%s]", client->host, client->program,
+                       (long long)client->pid, behind);
+        return true;
+    }
+    if (slash && strlen(slash + 1) == RUBY_DIGITS && pid_length > 0) {
+        (void)snprintf(out, NAME_SIZE, "ruby[%.*s%s]", pid_length, pid, behind);
+        return true;
+    }
+    return false;
+}
+
+void cli_print_client(struct out *out, const struct cli_names *names, const char *id)
+{
+    const rql_client_info *client = rql_find_client(names->clients, id);
+
+    if (!client) {
+        out_text(out, NULL, "client", NULL);
+        return;
+    }
+    out_begin(out, "client");
+    out_text(out, NULL, "host", client->host);
+    out_number(out, NULL, "pid", OUT_COUNT, client->pid);
+    out_text(out, NULL, "program", client->program);
+    out_text(out, NULL, "user", client->user);
+    out_text(out, NULL, "version", client->version);
+    out_text(out, NULL, "label", client->label);
+    out_number(out, NULL, "since_us", OUT_COUNT, client->since_us);
+    out_end(out);
+}
+
+void cli_print_acquirer(struct out *out, const struct cli_names *names, const char *heading,
+                        const char *key, const char *id)
+{
+    char name[NAME_SIZE];
+    const bool is_named = id && !names->shows_ids && write_name(names, id, false, name);
+
+    out_text(out, heading, NULL, is_named ? name : id);
+    if (key) {
+        out_text(out, NULL, key, id);
+        cli_print_client(out, names, id);
+    }
+}
+
+void cli_print_host(struct out *out, const struct cli_names *names, const char *heading,
+                    const char *id)
+{
+    char name[NAME_SIZE];
+    const bool is_named = id && !names->shows_ids && write_name(names, id, true, name);
+
+    out_text(out, heading, NULL, is_named ? name : id);
+    out_text(out, NULL, "hst_id", id);
+}

@@ -1,0 +1,119 @@
+#include "net/client_name.h"
+
+#include <errno.h>
+#include <rql/version.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* A third of the time after which an entry counts as left behind. */
+static const int64_t period_us = INT64_C(1200000000);
+
+enum { WORD_SIZE = 64, USER_SIZE = 33 };
+
+/* Whoever reads the entry need not know escapes, nor a terminal act upon it. */
+static void copy_plain(char *out, size_t size, const char *text)
+{
+    size_t length = 0;
+
+    for (; *text && length + 1 < size; text++) {
+        const unsigned char byte = (unsigned char)*text;
+        const bool is_plain = byte >= 0x20 && byte != 0x7F && byte != '"' && byte != '\\';
+
+        out[length++] = (char)(is_plain ? byte : '_');
+    }
+    out[length] = '\0';
+}
+
+/* CLIENT SETNAME takes no blanks, and a colon is ours. */
+static void copy_word(char *out, size_t size, const char *text)
+{
+    copy_plain(out, size, text);
+    for (; *out; out++) {
+        if (*out <= ' ' || *out > '~' || *out == ':') {
+            *out = '_';
+        }
+    }
+}
+
+/* By name where the system says it in the environment: a look-up may ask the network. */
+static void find_user(char out[USER_SIZE])
+{
+    const char *name = secure_getenv("USER");
+
+    if (name && *name) {
+        copy_plain(out, USER_SIZE, name);
+    } else {
+        (void)snprintf(out, USER_SIZE, "%u", (unsigned)geteuid());
+    }
+}
+
+void rqli_client_name_init(struct rqli_client_name *self, const char *identity, const char *label)
+{
+    static const char key[] = RQLI_KEY_CLIENTS;
+    char said[WORD_SIZE] = "";
+    char host[WORD_SIZE];
+    char word[WORD_SIZE];
+    char program[WORD_SIZE];
+    char user[USER_SIZE];
+    char of_label[WORD_SIZE];
+
+    (void)gethostname(said, sizeof said - 1);
+    copy_plain(host, sizeof host, said);
+    copy_word(word, sizeof word, said);
+    copy_plain(program, sizeof program, program_invocation_short_name);
+    copy_plain(of_label, sizeof of_label, label);
+    find_user(user);
+    self->of_commands = 'c';
+    atomic_store_explicit(&self->due_us, INT64_MAX, memory_order_relaxed); /* until a login */
+    self->identity = identity;
+    self->keys = (struct rqli_keys){.lock = {key, sizeof key - 1}};
+    (void)snprintf(self->place, sizeof self->place, "%s:%d", word, (int)getpid());
+    (void)snprintf(self->entry, sizeof self->entry,
+                   ",\"host\":\"%s\",\"pid\":%d,\"program\":\"%s\",\"user\":\"%s\","
+                   "\"version\":\"%s\",\"label\":\"%s\"}",
+                   host, (int)getpid(), program, user, RQL_VERSION, of_label);
+}
+
+void rqli_client_name_of_connection(const struct rqli_client_name *self, bool is_for_commands,
+                                    char out[RQLI_CLIENT_NAME_SIZE])
+{
+    (void)snprintf(out, RQLI_CLIENT_NAME_SIZE, "rql:%.80s:%c", self->place,
+                   is_for_commands ? self->of_commands : 's');
+}
+
+bool rqli_client_name_is_due(struct rqli_client_name *self, int64_t now_us)
+{
+    int64_t due_us = atomic_load_explicit(&self->due_us, memory_order_relaxed);
+
+    return now_us >= due_us &&
+           atomic_compare_exchange_strong(&self->due_us, &due_us, now_us + period_us);
+}
+
+void rqli_client_name_on_login(struct rqli_client_name *self, int64_t now_us)
+{
+    atomic_store_explicit(&self->due_us, now_us + period_us, memory_order_relaxed);
+}
+
+void rqli_client_name_on_lost(struct rqli_client_name *self)
+{
+    atomic_store_explicit(&self->due_us, 0, memory_order_relaxed);
+}
+
+void rqli_client_name_call(const struct rqli_client_name *self, struct rqli_call *call)
+{
+    rqli_call_init(call, RQLI_SCRIPT_NAME_CLIENT, &self->keys);
+    rqli_call_text(call, self->identity);
+    rqli_call_text(call, "{\"at_us\":");
+    rqli_call_text(call, ",\"since_us\":");
+    rqli_call_text(call, self->entry);
+    call->brings_text = true;
+}
+
+void rqli_client_name_write(const struct rqli_client_name *self, struct rqli_command *command)
+{
+    struct rqli_call call;
+
+    rqli_client_name_call(self, &call);
+    rqli_call_write(&call, command, true);
+}

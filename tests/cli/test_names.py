@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Who is behind an id: what clients say of themselves, and what is shown of it."""
+import json
+import re
+import socket
+import sys
+import time
+
+from harness import Server, check_equal, check_in, finish, main, wait_until
+from test_ping import another
+
+HOUR_US = 3600 * 1000000
+RUBY = "rql:acq:3301/2/3/4/0123456789abcdef"
+RUBY_HOST = "rql:hst:3301/17/4/0123456789abcdef"
+HOST = "".join(letter if letter not in '"\\' else "_" for letter in socket.gethostname()[:63])
+
+
+def entries(server):
+    """By identity."""
+    words = [line for line in server.whole_reply("HGETALL", "rql:clients").split("\r\n") if line[:1] not in "*$+"]
+    return {name: json.loads(entry) for name, entry in zip(words[::2], words[1::2])}
+
+
+def connection_names(server):
+    return re.findall(r" name=(\S*) ", server.call("CLIENT", "LIST"))
+
+
+def holding(server, rql, name, **more):
+    process = rql.start("run", name, "--ttl", "1m", "--", "sleep", "60", **more)
+    wait_until(lambda: server.is_locked(name), "it holds " + name)
+    return process
+
+
+def a_client_says_who_it_is(server, rql):
+    before_us = time.time_ns() // 1000
+    process = holding(server, rql, "a", RQL_CLIENT_LABEL='bill"ing\\ ü', USER="app")
+    said = [entry for entry in entries(server).values() if entry["pid"] == process.pid]
+    check_equal(len(said), 1)
+    times = [said[0].pop(name) for name in ("since_us", "at_us")]
+    assert before_us - 1 <= times[0] <= times[1] <= time.time_ns() // 1000, times
+    check_equal(said[0], {"host": HOST, "pid": process.pid, "program": "rql", "user": "app",
+                          "version": rql("--version").out.split()[1], "label": "bill_ing_ ü"})
+    ttl_ms = int(server.call("PTTL", "rql:clients"))
+    assert 3_500_000 < ttl_ms <= 3_600_000, ttl_ms
+    assert any(name.endswith(f":{process.pid}:c") and name.startswith("rql:") for name in connection_names(server))
+
+
+def holders_and_waiters_are_shown_by_name(server, rql):
+    process = holding(server, rql, "a", RQL_CLIENT_LABEL="billing")
+    waiter = rql.start("run", "a", "--", "true")
+    wait_until(lambda: server.queue_length("a") == 1, "it waits")
+    holder, waits = (f"{HOST} rql[{one.pid}]" for one in (process, waiter))
+    who = rql("who").out.splitlines()
+    check_equal((who[0].split()[-1], who[1].endswith("  " + holder)), ("HOLDER", True))
+    check_in("holder  " + holder, rql("info", "a").out)
+    check_in(holder, rql("ls", "--long").out)
+    check_in(waits, rql("queue", "a").out)
+    check_in(waits, rql("ls", "--queues", "--long").out)
+    # The ids are there where they are asked for, and JSON has both.
+    row = rql("who", "--json").json()[0]
+    check_in(row["acq_id"], rql("who", "--ids").out)
+    assert holder not in rql("who", "--ids").out
+    check_equal((row["client"]["pid"], row["client"]["label"]), (process.pid, "billing"))
+    check_equal(rql("queue", "a", "--json").json()["requests"][0]["client"]["pid"], waiter.pid)
+    check_equal(rql("ls", "-l", "-q", "--json").json()[0]["requests"][0]["client"]["pid"], waiter.pid)
+    names = connection_names(server)
+    assert f"rql:{HOST}:{waiter.pid}:s" in names or ":" in HOST, names
+    for one in (waiter, process):
+        one.kill()
+        finish(one)
+
+
+def who_is_not_known_is_shown_by_id(server, rql):
+    process = holding(server, rql, "a", RQL_CLIENT_NAMES="false")
+    row = rql("who", "--json").json()[0]
+    check_equal(row["client"], None)
+    check_in(row["acq_id"], rql("who").out)
+    check_equal([name for name in connection_names(server) if str(process.pid) in name], [])
+    server.call("HSET", "rql:lock:r", "acq_id", RUBY, "hst_id", RUBY_HOST, "ts", f"{time.time():.3f}",
+                "ini_ttl", "5000")
+    check_in("  ruby[3301]\n", rql("who", "r").out)
+    check_in("ruby[3301/17]\n", rql("info", "r").out)
+    check_in(RUBY, rql("who", "r", "--ids").out)
+    check_equal(rql("who", "r", "--json").json()[0]["client"], None)
+
+
+def whoever_only_looks_says_nothing(server, rql):
+    for words in (["who"], ["info", "a"], ["ls"], ["ping"], ["doctor"], ["stats"]):
+        rql(*words)
+    check_equal(entries(server), {})
+
+
+def entries_of_an_hour_ago_are_left_out(server, rql):
+    process = holding(server, rql, "a")
+    identity, entry = next(iter(entries(server).items()))
+    entry["at_us"] -= HOUR_US
+    server.call("HSET", "rql:clients", identity, json.dumps(entry, separators=(",", ":")))
+    check_equal(rql("who", "--json").json()[0]["client"], None)
+    entry["at_us"] += HOUR_US // 2
+    server.call("HSET", "rql:clients", identity, json.dumps(entry, separators=(",", ":")))
+    check_equal(rql("who", "--json").json()[0]["client"]["pid"], process.pid)
+    # What somebody else has written there does no harm.
+    for value in ("", "x", '{"at_us":99999999999999999999}', '{"at_us":9000000000000000,"host":"\x1b[31m"}'):
+        server.call("HSET", "rql:clients", identity, value)
+        assert "\x1b" not in rql("who").out
+
+
+def a_full_list_is_begun_anew(server, rql):
+    server.call("EVAL", "for i = 1, 10000 do redis.call('HSET', 'rql:clients', i, 'x') end return 1", "0")
+    holding(server, rql, "a")
+    check_equal(len(entries(server)), 1)
+
+
+def hosts_of_the_swarm_are_shown_by_name(server, rql):
+    server.call("HSET", "rql:swarm:hsts", RUBY_HOST, f"{time.time():.3f}")
+    service = rql.start("swarm", "run", "--swarm-probe-period-ms", "100", "--zombie-ttl-ms", "1000")
+    process = holding(server, rql, "a", RQL_AUTO_SWARM="true", RQL_SWARM_PROBE_PERIOD_MS="100",
+                      RQL_ZOMBIE_TTL_MS="1000")
+    host = server.call("HGET", "rql:lock:a", "hst_id")
+    wait_until(lambda: server.call("HEXISTS", "rql:swarm:hsts", host) == "1", "it is a host")
+    check_in(f"{HOST} rql[{process.pid}", rql("swarm", "info").out)
+    check_in("ruby[3301/17]", rql("swarm", "info").out)
+    check_in(host, rql("swarm", "info", "--ids").out)
+    known = {row["hst_id"]: row["client"] for row in rql("swarm", "info", "--json").json()}
+    check_equal((known[host]["pid"], known[RUBY_HOST]), (process.pid, None))
+    wait_until(lambda: any(name.endswith(f":{service.pid}:b") for name in connection_names(server)), "it is named")
+
+
+def without_the_right_nothing_happens(server, rql):
+    with another(Server()) as own:
+        own.call("ACL", "SETUSER", "app", "on", ">pw", "+@all", "&*", "~rql:lock*", "~rql:req:*", "~rql:live",
+                 "~rql:fence")
+        url = own.url.replace("://", "://app:pw@")
+        result = rql("run", "a", "--", "true", RQL_URL=url)
+        check_equal((result.code, result.err), (0, ""))
+        check_equal(own.call("EXISTS", "rql:clients"), "0")
+        check_equal(rql("who", RQL_URL=url).code, 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main([
+        a_client_says_who_it_is,
+        holders_and_waiters_are_shown_by_name,
+        who_is_not_known_is_shown_by_id,
+        whoever_only_looks_says_nothing,
+        entries_of_an_hour_ago_are_left_out,
+        a_full_list_is_begun_anew,
+        hosts_of_the_swarm_are_shown_by_name,
+        without_the_right_nothing_happens,
+    ]))

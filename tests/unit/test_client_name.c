@@ -1,0 +1,116 @@
+#include "unit.h"
+
+#include "admin/client_list.h"
+#include "net/client_name.h"
+#include "reply_tree.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static struct rqli_client_name name;
+
+static const char *entry_with(const char *label)
+{
+    rqli_client_name_init(&name, "me", label);
+    return name.entry;
+}
+
+/* It is read by others as JSON, and by us without escapes. */
+TEST(a_label_cannot_end_its_field)
+{
+    static const struct {
+        const char *given;
+        const char *said;
+    } rows[] = {
+        {"", "\"label\":\"\"}"},
+        {"billing", "\"label\":\"billing\"}"},
+        {"a\"b\\c\n\x7F", "\"label\":\"a_b_c__\"}"},
+        {"b\xC3\xBCro", "\"label\":\"b\xC3\xBCro\"}"},
+    };
+
+    EACH_BY (row, rows, row->said) {
+        assert_non_null(strstr(entry_with(row->given), row->said));
+    }
+}
+
+TEST(a_long_label_is_cut)
+{
+    char label[200];
+
+    memset(label, 'x', sizeof label - 1);
+    label[sizeof label - 1] = '\0';
+    (void)entry_with(label);
+    assert_string_equal(name.entry + strlen(name.entry) - 4, "xx\"}");
+    assert_null(strstr(name.entry, label + sizeof label - 1 - 64));
+    assert_non_null(strstr(name.entry, label + sizeof label - 1 - 63));
+}
+
+TEST(connections_are_named_by_what_they_are_for)
+{
+    char text[RQLI_CLIENT_NAME_SIZE];
+    char end[32];
+
+    (void)entry_with("");
+    (void)snprintf(end, sizeof end, ":%d:c", (int)getpid());
+    rqli_client_name_of_connection(&name, true, text);
+    assert_memory_equal(text, "rql:", 4);
+    assert_string_equal(text + strlen(text) - strlen(end), end);
+    rqli_client_name_of_connection(&name, false, text);
+    assert_string_equal(text + strlen(text) - 2, ":s");
+    name.of_commands = 'b';
+    rqli_client_name_of_connection(&name, true, text);
+    assert_string_equal(text + strlen(text) - 2, ":b");
+    assert_null(strpbrk(text, " \n\t"));
+}
+
+/* From a login on, each twenty minutes, by one of those who ask. */
+TEST(an_entry_is_due_again_after_a_while)
+{
+    const int64_t minute_us = INT64_C(60000000);
+
+    (void)entry_with("");
+    assert_false(rqli_client_name_is_due(&name, INT64_MAX - 1));
+    rqli_client_name_on_login(&name, minute_us);
+    CHECK_ALL(EQ(rqli_client_name_is_due(&name, 21 * minute_us - 1), false),
+              EQ(rqli_client_name_is_due(&name, 21 * minute_us), true),
+              EQ(rqli_client_name_is_due(&name, 21 * minute_us), false),
+              EQ(rqli_client_name_is_due(&name, 41 * minute_us), true),
+              EQ(rqli_client_name_is_due(&name, 42 * minute_us), false));
+    rqli_client_name_on_lost(&name);
+    assert_true(rqli_client_name_is_due(&name, 42 * minute_us));
+}
+
+#define WHOLE                                                                                      \
+    "{\"at_us\":7,\"since_us\":5,\"host\":\"web-3\",\"pid\":14534,\"program\":\"worker\","         \
+    "\"user\":\"app\",\"version\":\"0.2.0\",\"label\":\"billing\"}"
+
+TEST(entries_are_read_whatever_they_are)
+{
+    static const struct {
+        const char *entry;
+        const char *host, *label;
+        int64_t pid, since_us, at_us;
+    } rows[] = {
+        {WHOLE, "web-3", "billing", 14534, 5, 7},
+        {"", "", "", -1, -1, -1},
+        {"{\"host\":\"web-3", "web-3", "", -1, -1, -1},
+        {"{\"host\":7,\"label\":", "", "", -1, -1, -1},
+        {"{\"pid\":99999999999999999999,\"at_us\":7}", "", "", -1, -1, 7},
+        {"\"host\":\"\",\"pid\":-4,", "", "", -4, -1, -1},
+    };
+
+    EACH_BY (row, rows, row->entry) {
+        rql_client_info *info =
+            rqli_client_info_read(rqli_slice_of("me"), rqli_slice_of(row->entry));
+
+        assert_non_null(info);
+        assert_string_equal(info->identity, "me");
+        assert_string_equal(info->host, row->host);
+        assert_string_equal(info->label, row->label);
+        CHECK_ALL(EQ(info->pid, row->pid), EQ(info->since_us, row->since_us),
+                  EQ(info->at_us, row->at_us));
+        free(info);
+    }
+    assert_null(rqli_client_info_read((struct rqli_slice){"a\0b", 3}, rqli_slice_of(WHOLE)));
+    assert_null(rqli_client_info_read(rqli_slice_of("me"), (struct rqli_slice){"a\0b", 3}));
+}
