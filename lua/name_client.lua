@@ -1,4 +1,4 @@
--- What a client says of itself, for those who look at locks (lua/README.md 49).
+-- What a client says of itself, for those who look at locks (lua/README.md 51).
 --
 -- Safe to repeat.
 --

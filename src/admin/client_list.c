@@ -10,7 +10,7 @@
 #include <string.h>
 
 /*
- * The list of clients (lua/README.md 49). Entries are JSON for others; ours have no escapes, so
+ * The list of clients (lua/README.md 51). Entries are JSON for others; ours have no escapes, so
  * that a field ends at the next quote. What cannot be read so is left out: somebody else has
  * written it.
  */

@@ -3,8 +3,8 @@
 #include <string.h>
 
 /* What the library tells of the server: "do": "inspect", with "of" one of locks, queues, keys
- * (their names), possible_hosts, lock, queue, is_locked, is_queued (with "name"), locks_info or
- * queues_info. */
+ * (their names), possible_hosts, lock, queue, is_locked, is_queued (with "name"), locks_info,
+ * queues_info, or diagnosis (with "time_limit_ms"): the level of each check, by its id. */
 
 static cJSON *lock_of(const rql_lock_info *info)
 {
@@ -127,6 +127,26 @@ static rql_status get_queue(rql_client *client, const char *name, cJSON **found,
     return status;
 }
 
+static rql_status diagnose(rql_client *client, const cJSON *words, cJSON **found, rql_error *error)
+{
+    const cJSON *limit_ms = cJSON_GetObjectItem(words, "time_limit_ms");
+    rql_diagnose_options options;
+    rql_report *report = NULL;
+    rql_status status;
+
+    rql_diagnose_options_init(&options);
+    options.time_limit_ms = limit_ms ? (int64_t)limit_ms->valuedouble : options.time_limit_ms;
+    status = rql_diagnose(client, &options, &report, error);
+    *found = report ? cJSON_CreateObject() : NULL;
+    for (size_t i = 0; report && i < report->count; i++) {
+        const rql_check *check = report->check[i];
+
+        (void)cJSON_AddNumberToObject(*found, check->id, check->level);
+    }
+    (void)rql_report_free(report);
+    return status;
+}
+
 typedef rql_status ask_fn(rql_client *client, const char *name, bool *out, rql_error *error);
 
 static rql_status answer_of(ask_fn *ask, rql_client *client, const char *name, cJSON **found,
@@ -164,6 +184,8 @@ void inspect(rql_client *client, cJSON *words)
         status = get_lock(client, name, &found, &error);
     } else if (strcmp(of, "queue") == 0) {
         status = get_queue(client, name, &found, &error);
+    } else if (strcmp(of, "diagnosis") == 0) {
+        status = diagnose(client, words, &found, &error);
     } else if (strcmp(of, "is_locked") == 0) {
         status = answer_of(rql_is_locked, client, name, &found, &error);
     } else if (strcmp(of, "is_queued") == 0) {
