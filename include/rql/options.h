@@ -231,18 +231,19 @@ typedef struct rql_options {
      */
     int64_t recovery_delay_ms;
 
-    int64_t default_replicas;   /**< See rql_lock_options::replicas. 0 to 16. Default 0. */
-    bool default_fsync;         /**< See rql_lock_options::fsync. Default false. */
-    bool durability_is_advice;  /**< See rql_lock_options::durability_is_advice. Default false. */
-    int64_t replica_timeout_ms; /**< See rql_lock_options::replica_timeout_ms. 1 to 60000. Default
-                                   200. */
-    /** A word of yours that `rql who` and others show beside host and program, as `billing`; at
-     *  most 63 bytes are. Default empty. */
-    const char *client_label;
+    int64_t default_replicas; /**< See rql_lock_options::replicas. 0 to 16. Default 0. */
+    /** See rql_lock_options::replica_timeout_ms. 1 to 60000. Default 200. */
+    int64_t replica_timeout_ms;
+    bool default_fsync;        /**< See rql_lock_options::fsync. Default false. */
+    bool durability_is_advice; /**< See rql_lock_options::durability_is_advice. Default false. */
+
     /** Tell host, process, program, user and `client_label`, to be shown to operators in place of
      *  ids (rql_list_clients()) and in the server's `CLIENT LIST`. It needs no round trip of its
      *  own; without the right to write `rql:clients` nothing is told. Default true. */
     bool client_names;
+    /** A word of yours that `rql who` and others show beside host and program, as `billing`; at
+     *  most 63 bytes of it. Default empty. */
+    const char *client_label;
 } rql_options;
 
 /** One pair of metadata, kept in the lock and readable by everybody. */

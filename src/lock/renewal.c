@@ -240,6 +240,22 @@ int64_t rqli_leases_budget_us(struct rqli_leases *self)
     return rqli_earlier(until_us, rqli_lease_table_loss_us(&self->shared.table));
 }
 
+/* False: nothing is left of the batch. */
+static bool write_batch(struct rqli_leases *self, struct rqli_renewals *batch,
+                        struct rqli_command *command, bool with_text)
+{
+    rqli_command_reset(command);
+    write_calls(batch, command, with_text);
+    if (command->n_commands == 0) {
+        return false;
+    }
+    if (rqli_client_wants_name(self->client)) {
+        rqli_client_name_write(&self->client->name, command);
+    }
+    rqli_leases_note(self, RQLI_TRACE_RENEWS, command->n_commands);
+    return true;
+}
+
 /* Released while the server is asked. */
 static rql_status exchange_batch(struct rqli_leases *self, struct rqli_exchange *exchange,
                                  bool with_text)
@@ -247,15 +263,9 @@ static rql_status exchange_batch(struct rqli_leases *self, struct rqli_exchange 
     int64_t until_us = rqli_leases_budget_us(self);
     rql_status status;
 
-    rqli_command_reset(&exchange->command);
-    write_calls(&self->shared.batch, &exchange->command, with_text);
-    if (exchange->command.n_commands == 0) {
+    if (!write_batch(self, &self->shared.batch, &exchange->command, with_text)) {
         return RQL_E_IO;
     }
-    if (rqli_client_wants_name(self->client)) {
-        rqli_client_name_write(&self->client->name, &exchange->command);
-    }
-    rqli_leases_note(self, RQLI_TRACE_RENEWS, exchange->command.n_commands);
     (void)pthread_mutex_unlock(&self->shared.mutex);
     status = rqli_exchange_run(exchange, until_us, NULL);
     (void)pthread_mutex_lock(&self->shared.mutex);
@@ -302,13 +312,10 @@ static rql_status send_durable(struct rqli_leases *self, bool with_text)
     if (status || !durable->exchange) {
         return status ? status : RQL_E_NOMEM;
     }
-    rqli_command_reset(&durable->exchange->command);
-    write_calls(&durable->batch, &durable->exchange->command, with_text);
-    if (durable->exchange->command.n_commands == 0) {
+    if (!write_batch(self, &durable->batch, &durable->exchange->command, with_text)) {
         return RQL_E_IO;
     }
     durable->exchange->durability = &durable->wanted;
-    rqli_leases_note(self, RQLI_TRACE_RENEWS, durable->exchange->command.n_commands);
     return rqli_exchange_send(durable->exchange, 0, NULL);
 }
 

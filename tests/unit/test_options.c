@@ -84,11 +84,11 @@ static const struct field fields[] = {
     {CLIENT(sentinel_check_ms), NUMBER, 100, 60000, 1000},
     {CLIENT(recovery_delay_ms), NUMBER, 0, 3600000, 0},
     {CLIENT(default_replicas), NUMBER, 0, 16, 0},
+    {CLIENT(replica_timeout_ms), NUMBER, 1, 60000, 200},
     {CLIENT(default_fsync), NUMBER, 0, 1, false},
     {CLIENT(durability_is_advice), NUMBER, 0, 1, false},
-    {CLIENT(replica_timeout_ms), NUMBER, 1, 60000, 200},
-    {CLIENT(client_label), TEXT},
     {CLIENT(client_names), NUMBER, 0, 1, true},
+    {CLIENT(client_label), TEXT},
 };
 
 #define AS(member) offsetof(rql_options, member)
