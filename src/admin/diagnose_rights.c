@@ -69,6 +69,9 @@ static const struct right {
     {OF_USE, "memory|usage", {"MEMORY", "USAGE", "$"}},
     {OF_USE, "config|get", {"CONFIG", "GET", "maxmemory"}},
     {OF_USE, "slowlog|get", {"SLOWLOG", "GET", "1"}},
+    {OF_USE, "wait", {"WAIT", "0", "-"}},
+    {OF_USE, "waitaof", {"WAITAOF", "0", "0", "-"}},
+    {OF_USE, "~" RQLI_KEY_ERA, {"EXISTS", RQLI_KEY_ERA}},
     {OF_USE, "~" RQLI_KEY_CLIENTS, {"HLEN", RQLI_KEY_CLIENTS}},
 };
 
@@ -78,9 +81,11 @@ enum { N_RIGHTS = sizeof rights / sizeof rights[0] };
 static const char *const untried[N_ROLES] = {
     [LOCK] = " +hsetnx +subscribe +hello", [FORCE] = " +multi"};
 
-/* What is missing. The whole line names all of the lowest role that is incomplete. */
+/* What is missing. The whole line names all of the lowest role that is incomplete, but for what
+ * this server does not know: it would refuse the line. */
 struct missing {
     size_t of_role[N_ROLES];
+    bool is_unknown[N_RIGHTS];
     bool key;
     bool channel;
     char names[LINE_SIZE];
@@ -90,8 +95,7 @@ struct missing {
 /* "No permissions to access a key", "one of the keys", "the 'x' key"; of channels alike. */
 static bool is_about(const struct rqli_reply *reply, const char *what)
 {
-    return rqli_reply_says(reply, "NOPERM") && strstr(reply->text.data, "to access") &&
-           strstr(reply->text.data, what);
+    return strstr(reply->text.data, "to access") && strstr(reply->text.data, what);
 }
 
 static void append(char text[LINE_SIZE], const char *before, const char *word)
@@ -103,10 +107,12 @@ static void append(char text[LINE_SIZE], const char *before, const char *word)
 
 static void take(struct missing *self, const struct right *right, const struct rqli_reply *reply)
 {
-    if (reply->type != RQLI_REPLY_ERROR || !rqli_reply_is_refused(reply)) {
+    if (!rqli_reply_is_refused(reply)) {
         return;
     }
-    if (is_about(reply, "channel")) {
+    if (!rqli_reply_says(reply, "NOPERM")) {
+        self->is_unknown[right - rights] = true;
+    } else if (is_about(reply, "channel")) {
         self->channel = true;
     } else if (is_about(reply, "key") && right->role != OF_USE) {
         self->key = true;
@@ -121,7 +127,7 @@ static void write_line(struct missing *self, enum role role)
 {
     append(self->line, "", "'~rql:*' '&rql:wake:*'");
     for (size_t i = 0; i < N_RIGHTS; i++) {
-        if (rights[i].role <= role && rights[i].name[0] != '~') {
+        if (rights[i].role <= role && rights[i].name[0] != '~' && !self->is_unknown[i]) {
             append(self->line, " +", rights[i].name);
         }
     }

@@ -184,11 +184,15 @@ def missing_rights_are_found_and_healed(server, rql):
                 healed(own, said.checks["acl.rights"])
                 said = is_fine(rql, RQL_URL=url)
         check_equal((said.level("acl.rights"), said.level("mem.policy")), ("ok", "ok"))
-        # Without these nobody knows who holds what; locks work.
+        own.call("ACL", "SETUSER", "app", "-wait")
+        said = is_fine(rql, RQL_URL=url)
+        check_equal((said.level("acl.rights"), said.found("acl.rights")["missing"]), ("note", "wait"))
+        healed(own, said.checks["acl.rights"])
+        # Without these nobody knows who holds what, or what a failover has lost; locks work.
         own.call("ACL", "SETUSER", "app", "resetkeys", "~rql:lock*", "~rql:req:*", "~rql:live", "~rql:fence",
                  "~rql:swarm:*")
         said = is_fine(rql, RQL_URL=url)
-        check_equal((said.level("acl.rights"), said.found("acl.rights")["missing"]), ("note", "~rql:clients"))
+        check_equal((said.level("acl.rights"), said.found("acl.rights")["missing"]), ("note", "~rql:era ~rql:clients"))
         own.call("ACL", "SETUSER", "app", "resetkeys", "~rql:lock:*")
         said = examined(rql, RQL_URL=url)
         check_in("keys rql:*", said.checks["acl.rights"]["title"])
