@@ -350,7 +350,7 @@ in_figures() {
     export RQL_TEST_LONG=1
     build_gcc && check gcc --suite "$1" --num-processes 1 --timeout-multiplier "$2"
     kept=$?
-    sed -n '/^# ok - /d;/^# /p' "$out/gcc/meson-logs/run-$1.txt"
+    sed -n '/^# ok - /d;/^# /p' "$out/gcc/meson-logs/run-$1"*.txt
     return "$kept"
 }
 
@@ -381,7 +381,7 @@ stage_explore() {
     export RQL_TEST_LONG=1
     build_gcc && check gcc --suite explore --timeout-multiplier 10
     kept=$?
-    grep -h '^ok\|^not ok\|^#' "$out/gcc/meson-logs/run-explore.txt"
+    grep -h '^ok\|^not ok\|^#' "$out/gcc/meson-logs/run-explore"*.txt
     return "$kept"
 }
 
