@@ -1,0 +1,60 @@
+/* A worker that takes jobs until it is told to end: what it has begun it finishes, under its lock.
+ *
+ *     drain jobs & kill -TERM $! */
+#include <rql/rql.h>
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+
+static volatile sig_atomic_t is_ending;
+
+static void on_signal(int number)
+{
+    (void)number;
+    is_ending = 1;
+}
+
+static void work(void)
+{
+    const struct timespec a_while = {.tv_nsec = 100 * 1000 * 1000};
+
+    printf("a job begins\n");
+    fflush(stdout);
+    (void)nanosleep(&a_while, NULL); /* ... the work ... */
+    printf("a job is done\n");
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    const struct sigaction action = {.sa_handler = on_signal};
+    rql_client *client = NULL;
+    rql_options options;
+    rql_lock_options of_job;
+    rql_lock *lock;
+    rql_error error;
+    rql_status status = RQL_OK;
+
+    rql_options_init(&options);
+    if (argc != 2 || rql_options_from_env(&options, &error) ||
+        rql_client_new(&client, &options, &error)) {
+        fprintf(stderr, "%s\n", argc != 2 ? "Usage: drain NAME" : error.message);
+        return 1;
+    }
+    (void)sigaction(SIGTERM, &action, NULL);
+    rql_lock_options_init(client, &of_job);
+    of_job.auto_extend = true;
+    of_job.retry_count = RQL_FOREVER;
+    of_job.timeout_ms =
+        500; /* so long the end may have to wait; the place in the queue is given up */
+    while (!is_ending && status >= 0) {
+        status = rql_lock_acquire(client, argv[1], &of_job, &lock, &error);
+        if (!status) {
+            work();
+            status = rql_lock_release(lock, &error);
+        }
+    }
+    printf("%s\n", status < 0 ? error.message : "ended, and nothing is left behind");
+    rql_client_free(client); /* waits for what is still to be told to the server */
+    return status < 0;
+}

@@ -1,0 +1,56 @@
+/* At most so many at once, of all processes, as where a licence or a graphics card allows for few:
+ *
+ *     permits gpu 8
+ *
+ * Each permit is a lock. Whoever finds none free waits for one of them, chosen by chance. */
+#include <rql/rql.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+static rql_status take_one(rql_client *client, const char *pool, int count, rql_lock **out)
+{
+    rql_lock_options options;
+    rql_status status = RQL_FAIL_FAST_NO_TRY;
+    char name[RQL_NAME_MAX];
+    int first = rand() % count;
+
+    rql_lock_options_init(client, &options);
+    options.auto_extend = true;
+    for (int i = 0; i < count && status > 0; i++) {
+        snprintf(name, sizeof name, "%s:%d", pool, (first + i) % count);
+        status = rql_lock_try(client, name, &options, out, NULL);
+    }
+    if (status > 0) { /* all are taken */
+        options.retry_count = RQL_FOREVER;
+        status = rql_lock_acquire(client, name, &options, out, NULL);
+    }
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    int count = argc == 3 ? atoi(argv[2]) : 0;
+    rql_client *client = NULL;
+    rql_lock *permit = NULL;
+    rql_options options;
+    rql_error error;
+    rql_status status = RQL_E_INVALID;
+
+    rql_options_init(&options);
+    if (count < 1) {
+        fprintf(stderr, "Usage: permits POOL COUNT\n");
+    } else if (rql_options_from_env(&options, &error) ||
+               rql_client_new(&client, &options, &error)) {
+        fprintf(stderr, "%s\n", error.message);
+    } else {
+        srand((unsigned)time(NULL) ^ (unsigned)clock());
+        status = take_one(client, argv[1], count, &permit);
+        printf("%s\n", status ? rql_status_text(status) : rql_lock_describe(permit).name);
+        fflush(stdout);
+        getchar(); /* ... the work: here until the input ends ... */
+        status = status ? status : rql_lock_release(permit, NULL);
+    }
+    rql_client_free(client);
+    return status != RQL_OK;
+}

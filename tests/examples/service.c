@@ -1,0 +1,60 @@
+/* A service on a libuv loop: each second it does what only one of its kind may do. */
+#include <rql/rql.h>
+#include <stdio.h>
+#include <uv.h>
+
+static rql_loop *loop;
+static uv_timer_t timer;
+static uv_signal_t ending;
+static rql_acquiring turn;
+
+static void on_turn(rql_status status, rql_lock *lock, const rql_error *error, void *user_data)
+{
+    (void)user_data;
+    turn.request = NULL;
+    if (status == RQL_OK) {
+        printf("our turn\n"); /* ... the work ... */
+        status = rql_release_async(loop, lock, NULL, NULL);
+    }
+    if (status < 0) {
+        fprintf(stderr, "%s\n", error ? error->message : rql_status_text(status));
+    }
+}
+
+static void on_second(uv_timer_t *self)
+{
+    (void)self;
+    if (!turn.request && rql_acquire_async(loop, "billing", NULL, &turn, NULL)) {
+        fprintf(stderr, "no memory\n");
+    }
+}
+
+static void on_term(uv_signal_t *self, int number)
+{
+    (void)self, (void)number;
+    uv_close((uv_handle_t *)&timer, NULL);
+    uv_close((uv_handle_t *)&ending, NULL);
+    if (rql_loop_close(loop, NULL, NULL, NULL)) { /* all that is held is released */
+        fprintf(stderr, "closed already\n");
+    }
+}
+
+int main(void)
+{
+    rql_client *client = NULL;
+    rql_options options;
+
+    turn.done = on_turn;
+    rql_options_init(&options);
+    if (rql_options_from_env(&options, NULL) || rql_client_new(&client, &options, NULL) ||
+        rql_loop_open(&loop, client, uv_default_loop(), NULL)) {
+        return 1;
+    }
+    uv_timer_init(uv_default_loop(), &timer);
+    uv_timer_start(&timer, on_second, 0, 1000);
+    uv_signal_init(uv_default_loop(), &ending);
+    uv_signal_start(&ending, on_term, SIGTERM);
+    uv_run(uv_default_loop(), UV_RUN_DEFAULT);
+    rql_client_free(client);
+    return 0;
+}

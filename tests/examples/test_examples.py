@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""The examples, compiled as their reader would: by pkg-config, against an installed copy; and what they do.
+
+Usage: test_examples.py BUILD CC [NAME_OF_TEST...]"""
+import os
+import pathlib
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "cli"))
+BUILD, COMPILER = os.path.abspath(sys.argv[1]), sys.argv[2]
+LINES_MAX = 60  # who reads one to the end has understood it
+TTL_MS = 3000  # of leader.c
+
+import harness  # noqa: E402
+from harness import Result, check_equal, check_in, finish, wait_until  # noqa: E402
+
+
+class Examples:
+    """All of them, in a folder of their own. `start` and calling one are as of the program `rql`."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        root = f"{folder}/root"
+        subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet"], env={**os.environ, "DESTDIR": root},
+                       check=True, stdout=subprocess.DEVNULL)
+        found = pathlib.Path(root).rglob("rql.pc")
+        self.pc = next(found)
+        self.docs = sorted(path.name for path in pathlib.Path(root).rglob("doc/librql/examples/*.c"))
+        for source in sorted(HERE.glob("*.c")):
+            self.compile(source)
+
+    def flags(self, *words):
+        own = {"PKG_CONFIG_PATH": str(self.pc.parent), "PKG_CONFIG_SYSROOT_DIR": f"{self.folder}/root",
+               "PKG_CONFIG_ALLOW_SYSTEM_CFLAGS": "1", "PKG_CONFIG_ALLOW_SYSTEM_LIBS": "1"}
+        said = [subprocess.run(["pkg-config", *words, name], env={**os.environ, **env}, check=True, text=True,
+                               stdout=subprocess.PIPE).stdout for name, env in (("rql", own), ("libuv", {}))]
+        return shlex.split(" ".join(said))
+
+    def compile(self, source):
+        subprocess.run([*shlex.split(COMPILER), "-std=gnu99", "-Wall", "-Wextra", "-Werror", *self.flags("--cflags"),
+                        str(source), "-o", f"{self.folder}/{source.stem}", *self.flags("--libs"),
+                        f"-Wl,-rpath,{self.pc.parent.parent}"], check=True)
+
+
+class Running(harness.Program):
+    """Whatever example the words begin with, in place of the program."""
+
+    def __init__(self, url, examples):
+        super().__init__(url)
+        self.examples = examples
+
+    def start(self, name, *words, **more):
+        process = subprocess.Popen([f"{self.examples.folder}/{name}", *words], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   env=harness.environment(self.url, **more))
+        self.started.append(process)
+        return process
+
+    def __call__(self, *words, **more):
+        process = self.start(*words, **more)
+        return finish(process)
+
+
+def check_left(server, *names):
+    """No lock, and nobody who waits: but for what lasts."""
+    keys = server.whole_reply("KEYS", "rql:lock*").split("\r\n")
+    left = sorted(key for key in keys if key.startswith("rql:"))
+    check_equal(left, sorted(names))
+
+
+def each_is_short_and_installed(server, run):
+    sources = sorted(HERE.glob("*.c"))
+    for source in sources:
+        text = source.read_text(encoding="utf-8")
+        assert text.count("\n") <= LINES_MAX, f"{source.name} is too long"
+    check_equal(run.examples.docs, [source.name for source in sources])
+
+
+def each_says_how_it_is_used_and_what_is_wrong(server, run):
+    for name in ("mutex", "transfer", "permits", "leader", "once_a_day", "fencing", "drain"):
+        said = run(name)
+        assert said.code in (1, 2) and said.err.startswith("Usage: " + name), said.err
+    said = run("mutex", "a", RQL_URL="unix:///nowhere/at/all")
+    check_equal(said.code, 1)
+    check_in("/nowhere/at/all", said.err)
+    said = run("mutex", "a", RQL_URL="nothing")
+    check_equal(said.code, 1)
+    assert said.err.strip(), "it is not said what is wrong"
+
+
+def a_mutex_is_taken_and_released(server, run):
+    said = run("mutex", "report")
+    assert re.fullmatch(r"report is ours, token \d+\n", said.out), said.out
+    check_equal((said.code, said.err), (0, ""))
+    check_left(server)
+
+
+def two_accounts_are_taken_in_any_order(server, run):
+    both = [run.start("transfer", *names) for names in (("a", "b"), ("b", "a")) * 4]
+    for process in both:
+        said = finish(process)
+        check_equal((said.code, said.err), (0, ""))
+        check_in("are ours", said.out)
+    check_left(server)
+
+
+def so_many_have_a_permit_and_the_next_one_waits(server, run):
+    held = [run.start("permits", "gpu", "3") for _ in range(3)]
+    taken = [process.stdout.readline() for process in held]
+    check_equal(sorted(taken), ["gpu:0\n", "gpu:1\n", "gpu:2\n"])
+    fourth = run.start("permits", "gpu", "3")
+    wait_until(lambda: sum(server.queue_length(f"gpu:{i}") for i in range(3)) == 1, "it waits")
+    its = next(f"gpu:{i}\n" for i in range(3) if server.queue_length(f"gpu:{i}"))
+    check_equal(finish(held[taken.index(its)]).code, 0)
+    check_equal(fourth.stdout.readline(), its)
+    for process in (*held, fourth):
+        if process.poll() is None:
+            check_equal(finish(process).code, 0)
+    check_left(server)
+
+
+def another_leads_when_the_leader_has_died_or_lost_the_lock(server, run):
+    first, second = (run.start("leader", "scheduler") for _ in range(2))
+    wait_until(lambda: server.queue_length("scheduler") == 1, "one leads, and one waits")
+    leads, waits = (second, first) if server.call("HGET", "rql:lock:scheduler", "acq_id").startswith(
+        f"rql:acq:{second.pid}/") else (first, second)
+    term = leads.stdout.readline()
+    assert re.fullmatch(r"leading, term \d+\n", term), term
+    leads.kill()
+    later = waits.stdout.readline()
+    assert int(later.split()[-1]) > int(term.split()[-1]), (term, later)
+    server.call("DEL", "rql:lock:scheduler")
+    check_equal(waits.stdout.readline(), "no longer leading\n")
+    check_in("leading, term", waits.stdout.readline())
+
+
+def it_is_done_once_a_day(server, run):
+    check_equal([(said.code, said.out) for said in (run("once_a_day", "digest"), run("once_a_day", "digest"))],
+                [(0, "to be done\n"), (1, "done already\n")])
+    assert 0 < int(server.call("PTTL", "rql:lock:digest")) <= 24 * 3600 * 1000
+    check_left(server, "rql:lock:digest")
+
+
+def who_is_too_late_is_refused_by_the_file(server, run):
+    path = f"{run.examples.folder}/ledger.txt"
+    late = run.start("fencing", path, "late", FENCING_SLEEPS="1")
+    wait_until(lambda: server.is_locked("ledger"), "it has the lock")
+    server.call("DEL", "rql:lock:ledger")  # as if its machine had slept for longer than the lock lives
+    check_equal(run("fencing", path, "in time").out, "written\n")
+    said = finish(late)
+    check_equal((said.code, said.out), (1, "refused: somebody else has written since\n"))
+    check_equal(pathlib.Path(path).read_text(encoding="ascii").split("\n")[1], "in time")
+
+
+def what_has_begun_is_finished_before_the_end(server, run):
+    process = run.start("drain", "jobs")
+    check_equal(process.stdout.readline(), "a job begins\n")
+    process.send_signal(signal.SIGTERM)
+    said = finish(process)
+    check_equal((said.code, said.out.split("\n")[0]), (0, "a job is done"))
+    check_in("nothing is left behind", said.out)
+    check_left(server)
+
+
+def a_service_has_its_turn_on_a_loop(server, run):
+    process = run.start("service")
+    wait_until(lambda: server.call("EXISTS", "rql:fence") == "1", "it has its turn")
+    process.send_signal(signal.SIGTERM)
+    said = finish(process)
+    check_equal((said.code, said.err), (0, ""))
+    check_in("our turn", said.out)
+    check_left(server)
+
+
+TESTS = [each_is_short_and_installed, each_says_how_it_is_used_and_what_is_wrong, a_mutex_is_taken_and_released,
+         two_accounts_are_taken_in_any_order, so_many_have_a_permit_and_the_next_one_waits,
+         another_leads_when_the_leader_has_died_or_lost_the_lock, it_is_done_once_a_day,
+         who_is_too_late_is_refused_by_the_file, what_has_begun_is_finished_before_the_end,
+         a_service_has_its_turn_on_a_loop]
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="rql-test-") as work:
+        harness.Program = lambda url: Running(url, Examples(work))
+        del sys.argv[2]
+        sys.exit(harness.main(TESTS))

@@ -1,0 +1,46 @@
+/* Several locks at once: all or none, in whatever order others name them, and never a deadlock.
+ *
+ *     transfer account:1 account:2 */
+#include <rql/rql.h>
+#include <stdio.h>
+
+static int transfer(rql_client *client, const char *from, const char *to)
+{
+    const char *names[] = {from, to};
+    rql_series_options options;
+    rql_series *series;
+    rql_error error;
+    rql_status status;
+
+    rql_series_options_init(&options);
+    options.names = names;
+    options.n_names = 2;
+    status = rql_series_acquire(client, &options, &series, &error);
+    if (status) {
+        fprintf(stderr, "%s\n", status > 0 ? rql_status_text(status) : error.message);
+        return 1;
+    }
+    printf("%s and %s are ours\n", from, to);
+    /* ... read both, write both ... */
+    return rql_series_release(series, NULL, &error) != RQL_OK;
+}
+
+int main(int argc, char **argv)
+{
+    rql_client *client = NULL;
+    rql_options options;
+    rql_error error;
+    int failed = 1;
+
+    rql_options_init(&options);
+    if (argc != 3) {
+        fprintf(stderr, "Usage: transfer FROM TO\n");
+    } else if (rql_options_from_env(&options, &error) ||
+               rql_client_new(&client, &options, &error)) {
+        fprintf(stderr, "%s\n", error.message);
+    } else {
+        failed = transfer(client, argv[1], argv[2]);
+    }
+    rql_client_free(client);
+    return failed;
+}
