@@ -336,7 +336,7 @@ for how_often in ("always", "everysec"):
 def who_may_not_wait_is_told(world, kind, names):
     """And what was granted by then is given back."""
     world.ask("ACL", "SETUSER", "one", "on", "nopass", "~*", "&*", "+@all", "-wait")
-    client = world.client(url=world.server.url.replace("unix://", "unix://one:x@"))
+    client = world.client(url=world.server.url.replace("://", "://one:x@", 1))
     outcome = world.actor(kind, client).ask(*names, **durable(ttl_ms=LONG_MS)).outcome().check("E_AUTH")
     check("WAIT" in outcome.error, outcome.error)
     world.await_nothing_left()
