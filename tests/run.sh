@@ -21,7 +21,7 @@ set -u
 root=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
 out=${RQL_BUILD_DIR:-$root/build}
 jobs=${RQL_JOBS:-$(getconf _NPROCESSORS_ONLN)}
-all='format docs shell gcc clang light tidy asan tsan valgrind budget fuzz'
+all='format docs shell gcc clang light tidy packages asan tsan valgrind budget fuzz'
 by_name='faults tls connectivity timed soak guarantees explore mutants coverage valgrind_all debian13'
 soak_minutes=10
 passed=0
@@ -36,7 +36,7 @@ export DEBIAN_FRONTEND=noninteractive
 # What the stages with_gcc need, and all of them.
 packages_gcc='meson ninja-build gcc g++ libc6-dev pkg-config libhiredis-dev libuv1-dev libcjson-dev
 libcmocka-dev libssl-dev openssl redis-server python3'
-packages_all="$packages_gcc valgrind clang clang-format clang-tidy doxygen shellcheck"
+packages_all="$packages_gcc valgrind clang clang-format clang-tidy doxygen shellcheck debhelper lintian dpkg-dev"
 with_gcc='gcc light faults tls connectivity timed soak guarantees explore mutants coverage debian13'
 optional='cppcheck'
 policy=/usr/sbin/policy-rc.d
@@ -267,7 +267,7 @@ stage_docs() {
 }
 
 stage_shell() {
-    (cd "$root" && shellcheck .ci/run && find src tests bench -name '*.sh' -exec shellcheck {} +)
+    (cd "$root" && shellcheck .ci/run .pkg/build-deb && find src tests bench -name '*.sh' -exec shellcheck {} +)
     verdict $?
 }
 
@@ -433,6 +433,14 @@ in_debian13() {
     [ "$3" -eq 0 ]
 }
 
+# Debian's packages: built, installed, used and removed.
+stage_packages() {
+    quietly packages-build "$root/.pkg/build-deb" "$out/packages"
+    verdict $? || return 1
+    quietly packages-use sh "$root/tests/consumer/packages.sh" "$out/packages" "$sudo"
+    verdict $?
+}
+
 # By name only: the next Debian's compiler and libraries, with the servers that it has.
 stage_debian13() {
     debian13=$root/tests/support/debian13.sh
@@ -560,6 +568,7 @@ seconds_of() {
     soak) echo $((60 + 60 * soak_minutes)) ;;
     valgrind) echo 50 ;;
     light) echo 90 ;;
+    packages) echo 40 ;;
     budget) echo 25 ;; # behind light, 45 alone
     fuzz) echo $((10 + 2 * ${RQL_FUZZ_S:-10})) ;;
     explore) echo 2400 ;;

@@ -5,6 +5,7 @@
 # shellcheck disable=SC2317 # functions are called through trap and try
 #
 # Usage: consumer.sh BUILD_FOLDER README EVENT_LOOP LIBRARY CC [CXX]; skipped without RQL_TEST_REDIS. Prints TAP.
+# BUILD_FOLDER may be "installed": then the system has the library, as from a package.
 # LIBRARY is what was built: shared, static, or both; then the archive is linked as well. A compiler
 # is one argument, also when it is several words.
 set -eu
@@ -42,8 +43,12 @@ try() {
     fi
 }
 
-install_copy() {
-    DESTDIR="$work/root" meson install -C "$build" --no-rebuild
+root=$work/root
+[ "$build" != installed ] || root=
+is_installed() {
+    [ -z "$root" ] || DESTDIR="$root" meson install -C "$build" --no-rebuild
+    pc=$(find "$root/usr" -name rql.pc)
+    [ -n "$pc" ]
 }
 
 # The first C program of a page; what has no main() is none.
@@ -55,9 +60,9 @@ extract_program() {
     grep -q main "$work/report.c"
 }
 
-# All we may use is the installed folder: pkg-config puts its root in front. And libuv is the system's.
+# All we may use is what is installed: pkg-config puts its root in front. And libuv is the system's.
 flags() {
-    PKG_CONFIG_PATH=$(dirname "$pc") PKG_CONFIG_SYSROOT_DIR="$work/root" \
+    PKG_CONFIG_PATH=$(dirname "$pc") PKG_CONFIG_SYSROOT_DIR="$root" \
         PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1 pkg-config "$@" rql
     pkg-config "$@" libuv
 }
@@ -87,8 +92,7 @@ fi
 in_all=$((2 * (${cxx:+2} + 3) + 1))
 [ "$library" != both ] || in_all=$((in_all + 2))
 echo "1..$in_all"
-try 'the library is installed' install_copy
-pc=$(find "$work/root" -name rql.pc)
+try 'the library is installed' is_installed
 standard='c99'
 for page in "$readme" "$event_loop"; do
     try "$(basename "$page") has a program" extract_program "$page"

@@ -1,0 +1,37 @@
+#!/bin/sh
+# Installs the Debian packages, uses what is in them as whoever has installed them would, and removes them.
+#
+# Usage: packages.sh FOLDER [SUDO]    FOLDER as .pkg/build-deb left it. Ends at the first thing that is wrong.
+set -eu
+
+folder=${1:?Usage: packages.sh FOLDER [SUDO]}
+sudo=${2:-}
+tests=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
+work=$(mktemp -d /tmp/rql-test-XXXXXX)
+names=$(for file in "$folder"/*.deb; do dpkg-deb --field "$file" Package; done)
+export RQL_LOCAL_DIR="$work/local" RQL_LOCAL_IDLE=1
+
+remove() {
+    # shellcheck disable=SC2086 # a word list on purpose
+    $sudo dpkg --purge $names
+    [ ! -e "$RQL_LOCAL_DIR/guard.lock" ] || flock -w 30 "$RQL_LOCAL_DIR/guard.lock" true
+    rm -rf "$work"
+}
+trap remove EXIT
+trap 'exit 1' HUP INT TERM
+
+$sudo dpkg --install "$folder"/*.deb
+
+RQL_TEST_REDIS=redis-server sh "$tests/consumer/consumer.sh" installed \
+    "$tests/../README.md" "$tests/../include/rql/event_loop.md" both cc c++
+
+for example in /usr/share/doc/librql-dev/examples/*.c; do
+    # shellcheck disable=SC2046 # a word list on purpose
+    cc -Wall -Werror "$example" -o "$work/example" $(pkg-config --cflags --libs rql libuv)
+done
+[ "$(rql --version)" = "rql $(dpkg-query -W -f '${Version}' rql | sed 's/-[^-]*$//')" ]
+[ "$(rql run nightly -- printenv RQL_LOCK)" = nightly ]
+
+remove
+trap - EXIT
+[ ! -e /usr/bin/rql ] && [ ! -e /usr/include/rql ]
