@@ -13,6 +13,7 @@
 #include "lock/server_clock.h"
 #include "options/options.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,12 +146,25 @@ static void on_new_host(void *context)
     rqli_element_call(&self->prober);
 }
 
+/* What the swarm is run with, for those who look: all of a server's have to agree. */
+static void tell_settings(const rql_swarm_options *options, struct rqli_client_name *name)
+{
+    char fields[128];
+
+    (void)snprintf(fields, sizeof fields,
+                   ",\"zombie_ttl_ms\":%lld,\"probe_period_ms\":%lld,\"flush_period_ms\":%lld",
+                   (long long)options->zombie_ttl_ms,
+                   options->probe_hosts ? (long long)options->probe_period_ms : 0,
+                   options->flush_zombies ? (long long)options->zombie_flush_period_ms : 0);
+    rqli_client_name_add(name, fields);
+}
+
 /* A client of its own for an element: connection, identity, time-outs. Without listeners: what its
  * commands do is reported by the swarm, not as a client's. */
-static rql_status connect_element(const rql_client *client, const char *url, rql_client **out,
+static rql_status connect_element(const struct rql_swarm *self, const char *url, rql_client **out,
                                   rql_error *error)
 {
-    rql_options options = client->options;
+    rql_options options = self->client->options;
     rql_status status;
 
     options.auto_swarm = false;
@@ -161,8 +175,9 @@ static rql_status connect_element(const rql_client *client, const char *url, rql
         options.credentials = NULL;
     }
     status = rqli_client_make(out, &options, error);
-    if (!status) {
+    if (!status && options.client_names) {
         (*out)->name.of_commands = 'b';
+        tell_settings(&self->options, &(*out)->name);
     }
     return status;
 }
@@ -185,11 +200,10 @@ static rql_status check(const rql_swarm_options *options, rql_error *error)
 static rql_status make_clients(struct rql_swarm *self, rql_error *error)
 {
     const char *probe_url = self->options.probe_hosts ? self->options.probe_url : NULL;
-    rql_status status = connect_element(self->client, probe_url, &self->prober_client, error);
+    rql_status status = connect_element(self, probe_url, &self->prober_client, error);
 
     if (!status && self->options.flush_zombies) {
-        status =
-            connect_element(self->client, self->options.flush_url, &self->flusher_client, error);
+        status = connect_element(self, self->options.flush_url, &self->flusher_client, error);
     }
     self->options.probe_url = NULL;
     self->options.flush_url = NULL;

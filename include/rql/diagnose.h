@@ -25,6 +25,7 @@
  * | use.tracking | waiters are notified of what Ruby releases |
  * | use.scripts | scripts that the server keeps |
  * | swarm.alive, swarm.clock | dead hosts that nobody flushes; heartbeats from the future |
+ * | swarm.config | what swarms are run with, as far as they tell (rql_options::client_names) |
  * | keys.damaged, keys.old | keys that are no locks; locks and requests of old |
  * | clk.skew, clk.rate | the server's clock beside this machine's |
  * | clk.replicas | the clocks of its replicas beside its own |

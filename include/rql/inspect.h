@@ -74,6 +74,10 @@ typedef struct rql_client_info {
     const char *label;    /**< rql_options::client_label. */
     int64_t since_us;     /**< When it first said so, microseconds since 1970. */
     int64_t at_us;        /**< When it last did. */
+    /** Of a connection of a swarm: rql_swarm_options::zombie_ttl_ms; else -1, as the next two. */
+    int64_t zombie_ttl_ms;
+    int64_t probe_period_ms; /**< How often it probes; 0: it does not. */
+    int64_t flush_period_ms; /**< How often it flushes; 0: it does not. */
 } rql_client_info;
 
 /** Many clients, freed with one call. */

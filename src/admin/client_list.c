@@ -86,6 +86,9 @@ rql_client_info *rqli_client_info_read(struct rqli_slice identity, struct rqli_s
     info->pid = number_of(entry, "\"pid\":");
     info->since_us = number_of(entry, "\"since_us\":");
     info->at_us = number_of(entry, "\"at_us\":");
+    info->zombie_ttl_ms = number_of(entry, "\"zombie_ttl_ms\":");
+    info->probe_period_ms = number_of(entry, "\"probe_period_ms\":");
+    info->flush_period_ms = number_of(entry, "\"flush_period_ms\":");
     return info;
 }
 

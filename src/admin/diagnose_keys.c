@@ -9,15 +9,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is stored: locks, queues, and the hosts of the swarm. */
+/* What is stored: locks and queues. */
 
 enum {
     BATCH = 500, /* keys of one exchange, two commands each */
     NAMES_MAX = 3,
     NAMES_SIZE = 256,
     RUBY_DIGITS = 16,
-    FLUSH_GRACE_MS = 5000,
-    FUTURE_US = 1000000,
     US_PER_MS = 1000,
 };
 
@@ -236,85 +234,4 @@ void rqli_diagnose_keys(struct rqli_diagnosis *self)
     }
     judge_damaged(self->report, &stored, is_read && keys.is_done && next == keys.found.count);
     judge_old(self->report, &stored);
-}
-
-/* ---- swarm ---- */
-
-static void judge_hosts(struct rqli_report *report, const rql_options *options,
-                        const rql_host_info_list *hosts, int64_t server_us)
-{
-    const int64_t late_us =
-        (options->zombie_ttl_ms + options->zombie_flush_period_ms + FLUSH_GRACE_MS) * US_PER_MS;
-    int64_t dead = 0;
-    int64_t oldest_us = 0;
-
-    for (size_t i = 0; i < hosts->count; i++) {
-        const int64_t silent_us = server_us - hosts->item[i].last_probe_us;
-
-        dead += hosts->item[i].is_zombie;
-        if (hosts->item[i].is_zombie && silent_us > oldest_us) {
-            oldest_us = silent_us;
-        }
-    }
-    rqli_report_add(report, "swarm.alive", oldest_us > late_us ? RQL_CHECK_FAIL : RQL_CHECK_OK,
-                    dead > 0 ? "%zu hosts in the swarm, %" PRId64 " of them dead, for %" PRId64
-                               " s at most"
-                             : "%zu hosts in the swarm, none of them dead",
-                    hosts->count, dead, oldest_us / 1000000);
-    rqli_report_number(report, "hosts", (int64_t)hosts->count);
-    rqli_report_number(report, "dead", dead);
-    rqli_report_number(report, "oldest_us", oldest_us);
-    rqli_report_say(report, "nobody flushes: what dead hosts hold stays locked until its ttl ends",
-                    "run `rql swarm run` as a service, once or more; for now: rql swarm flush");
-}
-
-static void judge_heartbeats(struct rqli_report *report, const rql_host_info_list *hosts,
-                             int64_t server_us)
-{
-    const rql_host_info *latest = NULL;
-
-    for (size_t i = 0; i < hosts->count; i++) {
-        if (!latest || hosts->item[i].last_probe_us > latest->last_probe_us) {
-            latest = &hosts->item[i];
-        }
-    }
-    if (latest && latest->last_probe_us > server_us + FUTURE_US) {
-        rqli_report_add(report, "swarm.clock", RQL_CHECK_WARN,
-                        "a heartbeat is %" PRId64 " s in the future: %s",
-                        (latest->last_probe_us - server_us) / 1000000, latest->hst_id);
-        rqli_report_text(report, "host", latest->hst_id);
-    } else {
-        rqli_report_add(report, "swarm.clock", RQL_CHECK_OK, "no heartbeat is in the future");
-    }
-    rqli_report_say(report, "that host counts as alive for so much longer after its death",
-                    "chronyc tracking on that machine; it is one of Ruby's");
-}
-
-void rqli_judge_swarm(struct rqli_report *report, const rql_options *options,
-                      const rql_host_info_list *hosts, int64_t server_us)
-{
-    judge_hosts(report, options, hosts, server_us);
-    judge_heartbeats(report, hosts, server_us);
-}
-
-RQLI_DEFINE_AUTO(rql_host_info_list *, rql_host_info_list_free);
-
-void rqli_diagnose_swarm(struct rqli_diagnosis *self)
-{
-    RQLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;
-    const rql_options *options = &self->client->options;
-    rql_error error = {.status = RQL_OK};
-
-    if (!rqli_diagnosis_has_time(self, "swarm.alive")) {
-        return;
-    }
-    if (rql_swarm_info(self->client, options->zombie_ttl_ms, &hosts, &error) != RQL_OK) {
-        rqli_report_add(self->report, "swarm.alive", RQL_CHECK_SKIP, "the swarm: %s",
-                        error.message);
-        return;
-    }
-    for (size_t i = 0; i < hosts->count; i++) {
-        self->n_ruby += rqli_is_of_ruby(rqli_slice_of(hosts->item[i].hst_id));
-    }
-    rqli_judge_swarm(self->report, options, hosts, self->first.server_us);
 }

@@ -21,6 +21,9 @@ enum {
     US_PER_MS = 1000,
 };
 
+#define RUBY_ACQUIRER "rql:acq:0/0/0/0/0000000000000000"
+#define RUBY_HOST "rql:hst:0/0/0/0000000000000000"
+
 RQLI_DEFINE_AUTO(rql_client *, rqli_client_free);
 
 /* Whoever may not, or cannot, is told by the error that the step ended with. */
@@ -106,15 +109,19 @@ struct waiter {
     const char *name;
     rql_lock *lock;
     rql_status status;
+    bool was_heard;   /* to listen, before the lock was ended */
+    int64_t ended_us; /* when the lock of another was */
     int64_t held_us;
     rql_error error;
 };
 
+/* It polls so seldom that only a push can be in time. */
 static int64_t wait_for_lock(struct rqli_worker *worker)
 {
     struct waiter *self = (struct waiter *)worker;
-    const rql_lock_options options = options_of(self->client);
+    rql_lock_options options = options_of(self->client);
 
+    options.retry_delay_ms = WAIT_MS;
     self->status = note_outcome(
         rql_lock_acquire(self->client, self->name, &options, &self->lock, &self->error),
         &self->error);
@@ -123,7 +130,7 @@ static int64_t wait_for_lock(struct rqli_worker *worker)
 }
 
 /* Looks until it waits and is heard to listen. False: it never does, or there is no answer. */
-static bool await_waiter(struct rqli_diagnosis *self, const char *identity)
+static bool await_waiter(struct rqli_diagnosis *self, const char *id, const char *identity)
 {
     const int64_t until_us = rqli_after_ms(rqli_now_us(), WAIT_MS / 2);
     struct rqli_named named;
@@ -140,7 +147,7 @@ static bool await_waiter(struct rqli_diagnosis *self, const char *identity)
             rqli_command_words(&exchange->command, "ZCARD", named.keys.queue.data, NULL);
             rqli_push_ping(&exchange->command, identity);
         }
-        if (!rqli_diagnosis_run(self, "use.handover", exchange)) {
+        if (!rqli_diagnosis_run(self, id, exchange)) {
             return false;
         }
         if (exchange->reply[0].integer > 0 && exchange->reply[1].integer > 0) {
@@ -151,14 +158,14 @@ static bool await_waiter(struct rqli_diagnosis *self, const char *identity)
     return false;
 }
 
-static void judge_hand_over(struct rqli_diagnosis *self, struct waiter *waiter, bool was_heard,
-                            int64_t took_us)
+static void judge_hand_over(struct rqli_diagnosis *self, const struct waiter *waiter)
 {
+    const int64_t took_us = waiter->held_us - waiter->ended_us;
     const int64_t slow_us = SLOW_TIMES * self->server.round_trip_us;
-    const bool was_pushed =
-        waiter->status == RQL_OK && was_heard && rql_lock_describe(waiter->lock).handed_over;
+    const bool was_pushed = waiter->status == RQL_OK && waiter->was_heard &&
+                            rql_lock_describe(waiter->lock).handed_over;
 
-    if (waiter->status != RQL_OK && was_heard) {
+    if (waiter->status != RQL_OK && waiter->was_heard) {
         report_fault(self, "use.handover", "a waiter", &waiter->error);
         return;
     }
@@ -179,34 +186,47 @@ static void judge_hand_over(struct rqli_diagnosis *self, struct waiter *waiter, 
                     "look for a proxy between, and at the load of both machines");
 }
 
-/* The lock is held, so the other one has to wait; when it is heard to, the lock is released. */
+/* The lock is held, so the other one has to wait; when it is heard to, `end` ends that. False: no
+ * thread. */
+static bool hand_over(struct rqli_diagnosis *self, struct waiter *waiter, const char *id,
+                      void (*end)(struct rqli_diagnosis *self, rql_lock *lock), rql_lock *lock)
+{
+    waiter->worker = (struct rqli_worker){.name = "rql-doctor", .step = wait_for_lock};
+    waiter->name = self->scratch;
+    waiter->status = RQL_TIMED_OUT;
+    if (!rqli_worker_start(&waiter->worker)) {
+        rqli_report_add(self->report, id, RQL_CHECK_SKIP, "%s: no thread", id);
+        end(self, lock);
+        return false;
+    }
+    waiter->was_heard = await_waiter(self, id, rql_client_identity(waiter->client));
+    waiter->ended_us = rqli_now_us();
+    end(self, lock);
+    rqli_worker_stop(&waiter->worker);
+    return true;
+}
+
+static void release(struct rqli_diagnosis *self, rql_lock *lock)
+{
+    (void)self;
+    (void)rql_lock_release(lock, NULL);
+}
+
 static void look_at_hand_over(struct rqli_diagnosis *self, rql_client *other)
 {
     const rql_lock_options options = options_of(self->client);
-    struct waiter waiter = {.worker = {.name = "rql-doctor", .step = wait_for_lock},
-                            .client = other,
-                            .name = self->scratch,
-                            .status = RQL_TIMED_OUT};
+    struct waiter waiter = {.client = other};
     rql_error error = {.status = RQL_OK};
     rql_lock *lock = NULL;
-    int64_t released_us;
-    bool was_heard;
 
     if (note_outcome(rql_lock_acquire(self->client, self->scratch, &options, &lock, &error),
                      &error)) {
         report_fault(self, "use.handover", "acquire", &error);
         return;
     }
-    if (!rqli_worker_start(&waiter.worker)) {
-        (void)rql_lock_release(lock, NULL);
-        rqli_report_add(self->report, "use.handover", RQL_CHECK_SKIP, "use.handover: no thread");
-        return;
+    if (hand_over(self, &waiter, "use.handover", release, lock)) {
+        judge_hand_over(self, &waiter);
     }
-    was_heard = await_waiter(self, rql_client_identity(other));
-    released_us = rqli_now_us();
-    (void)rql_lock_release(lock, NULL);
-    rqli_worker_stop(&waiter.worker);
-    judge_hand_over(self, &waiter, was_heard, waiter.held_us - released_us);
     if (waiter.lock) {
         (void)rql_lock_release(waiter.lock, NULL);
     }
@@ -248,24 +268,60 @@ static bool look_at_same_server(struct rqli_diagnosis *self, rql_client *other)
 
 /* ---- use.tracking ---- */
 
-static void look_at_tracking(struct rqli_diagnosis *self)
+/* A lock as Ruby writes it. */
+static bool hold_as_ruby(struct rqli_diagnosis *self, const char *key)
 {
-    bool is_refused = false;
+    RQLI_AUTO(rqli_exchange_give)
+    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(self->client));
 
-    for (size_t i = 0; i < self->server.n_refused; i++) {
-        is_refused = is_refused || strcmp(self->server.refused[i], "CLIENT TRACKING") == 0 ||
-                     strcmp(self->server.refused[i], "CLIENT CACHING") == 0;
+    if (exchange) {
+        rqli_command_words(&exchange->command, "HSET", key, "acq_id", RUBY_ACQUIRER, "hst_id",
+                           RUBY_HOST, "ts", "1.0", "ini_ttl", "2000", NULL);
+        rqli_command_words(&exchange->command, "PEXPIRE", key, "2000", NULL);
     }
+    return rqli_diagnosis_run(self, "use.tracking", exchange) && exchange->reply[0].integer > 0;
+}
+
+/* As Ruby releases it: nobody is told. */
+static void end_as_ruby(struct rqli_diagnosis *self, rql_lock *none)
+{
+    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+    char key[sizeof RQLI_KEY_LOCK + RQL_NAME_MAX];
+
+    (void)none;
+    (void)snprintf(key, sizeof key, RQLI_KEY_LOCK "%s", self->scratch);
+    (void)rqli_query(self->client, &exchange, NULL, "DEL", key, NULL);
+}
+
+static void judge_tracking(struct rqli_diagnosis *self, const struct waiter *waiter)
+{
+    const int64_t took_us = waiter->held_us - waiter->ended_us;
+    const bool was_told = waiter->status == RQL_OK && took_us < WAIT_MS * US_PER_MS / 2;
+
     rqli_report_add(self->report, "use.tracking",
-                    !is_refused        ? RQL_CHECK_OK
+                    was_told           ? RQL_CHECK_OK
                     : self->n_ruby > 0 ? RQL_CHECK_WARN
                                        : RQL_CHECK_NOTE,
-                    is_refused ? "what Ruby releases is not told: no right to CLIENT TRACKING"
-                               : "what Ruby releases is told to waiters");
+                    was_told ? "what Ruby releases is told to waiters"
+                             : "what Ruby releases is not told to waiters");
     rqli_report_number(self->report, "ruby", self->n_ruby);
     rqli_report_say(self->report, "behind a lock of Ruby's waiters poll, and come late",
-                    "redis-cli ACL SETUSER ... +client|tracking +client|caching "
-                    "'&__redis__:invalidate'");
+                    "this user needs +client|tracking +client|caching '&__redis__:invalidate', and "
+                    "a proxy must not stand between");
+}
+
+static void look_at_tracking(struct rqli_diagnosis *self, rql_client *other)
+{
+    struct waiter waiter = {.client = other};
+    char key[sizeof RQLI_KEY_LOCK + RQL_NAME_MAX];
+
+    (void)snprintf(key, sizeof key, RQLI_KEY_LOCK "%s", self->scratch);
+    if (hold_as_ruby(self, key) && hand_over(self, &waiter, "use.tracking", end_as_ruby, NULL)) {
+        judge_tracking(self, &waiter);
+    }
+    if (waiter.lock) {
+        (void)rql_lock_release(waiter.lock, NULL);
+    }
 }
 
 /* ---- all ---- */
@@ -281,14 +337,19 @@ static void look_with_another(struct rqli_diagnosis *self)
         report_fault(self, "use.handover", "a second connection", &error);
         return;
     }
-    if (look_at_same_server(self, other) && rqli_diagnosis_has_time(self, "use.handover")) {
+    if (!look_at_same_server(self, other)) {
+        return;
+    }
+    if (rqli_diagnosis_has_time(self, "use.handover")) {
         look_at_hand_over(self, other);
+    }
+    if (rqli_diagnosis_has_time(self, "use.tracking")) {
+        look_at_tracking(self, other);
     }
 }
 
 void rqli_diagnose_use(struct rqli_diagnosis *self)
 {
-    look_at_tracking(self);
     if (strcmp(self->server.role, "replica") == 0) {
         rqli_report_add(self->report, "use.lock", RQL_CHECK_SKIP,
                         "whether a lock can be taken: not on a replica");

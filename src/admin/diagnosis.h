@@ -10,6 +10,7 @@
 #include "lock/client.h"
 #include "wire/reply.h"
 
+#include <rql/inspect.h>
 #include <rql/swarm.h>
 
 /* A reading of both clocks: the server read its own between the two of ours. */
@@ -86,10 +87,14 @@ void rqli_diagnose_rights(struct rqli_diagnosis *self);
 
 void rqli_diagnose_use(struct rqli_diagnosis *self);
 
-/* ---- diagnose_keys.c: keys, swarm; sees Ruby ---- */
+/* ---- diagnose_keys.c: keys; sees Ruby ---- */
 
 void rqli_diagnose_keys(struct rqli_diagnosis *self);
+
+/* ---- diagnose_swarm.c: swarm; sees Ruby ---- */
+
 void rqli_diagnose_swarm(struct rqli_diagnosis *self);
+void rqli_judge_swarm_settings(struct rqli_report *report, const rql_client_info_list *clients);
 void rqli_judge_swarm(struct rqli_report *report, const rql_options *options,
                       const rql_host_info_list *hosts, int64_t server_us);
 

@@ -102,28 +102,11 @@ static void on_pinged(void *owner, const struct rqli_exchange *answer, rql_statu
     }
 }
 
-static void on_named(void *owner, const struct rqli_exchange *answer, rql_status fault)
-{
-    (void)owner;
-    (void)answer;
-    (void)fault;
-}
-
-/* With the ping: once in a while, as long as somebody waits. */
-static void write_name(rql_loop *loop, struct rqli_conn_loop *conn)
-{
-    if (rqli_conn_loop_has_room(conn) && rqli_client_wants_name(loop->client)) {
-        rqli_client_name_write(&loop->client->name, rqli_conn_loop_out(conn));
-        (void)rqli_conn_loop_expect(conn, on_named, loop);
-    }
-}
-
 static void ping_subscription(rql_loop *loop, struct rqli_conn_loop *conn)
 {
     if (rqli_conn_loop_has_room(conn) && rqli_push_loop_wants_ping(&loop->pushes)) {
         rqli_push_ping(rqli_conn_loop_out(conn), loop->client->node.endpoint.identity);
         (void)rqli_conn_loop_expect(conn, on_pinged, loop);
-        write_name(loop, conn);
     }
 }
 

@@ -1,9 +1,12 @@
 #include "net/client_name.h"
 
+#include "base/must.h"
+
 #include <errno.h>
 #include <rql/version.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* A third of the time after which an entry counts as left behind. */
@@ -73,6 +76,14 @@ void rqli_client_name_init(struct rqli_client_name *self, const char *identity, 
                    ",\"host\":\"%s\",\"pid\":%d,\"program\":\"%s\",\"user\":\"%s\","
                    "\"version\":\"%s\",\"label\":\"%s\"}",
                    host, (int)getpid(), program, user, RQL_VERSION, of_label);
+}
+
+void rqli_client_name_add(struct rqli_client_name *self, const char *fields)
+{
+    const size_t length = strlen(self->entry) - 1; /* without the brace */
+
+    RQLI_MUST(length + strlen(fields) + 2 <= sizeof self->entry);
+    (void)snprintf(self->entry + length, sizeof self->entry - length, "%s}", fields);
 }
 
 void rqli_client_name_of_connection(const struct rqli_client_name *self, bool is_for_commands,

@@ -28,6 +28,9 @@ struct rqli_client_name {
 /* label: of the options; what JSON would escape becomes '_'. */
 void rqli_client_name_init(struct rqli_client_name *self, const char *identity, const char *label);
 
+/* More of its entry, before the first login: ",\"name\":1", again and again. */
+void rqli_client_name_add(struct rqli_client_name *self, const char *fields);
+
 /* "rql:web-3:14534:c" of one for commands, ":b" of a swarm's, ":s" of a subscriber. */
 void rqli_client_name_of_connection(const struct rqli_client_name *self, bool is_for_commands,
                                     char out[RQLI_CLIENT_NAME_SIZE]);

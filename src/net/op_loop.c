@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "net/client_name.h"
 #include "net/stream.h"
 #include "net/url.h"
 
@@ -269,12 +270,27 @@ static void ask_for_acks(struct rqli_op_loop *self)
     }
 }
 
+/* What a client is called, once in a while, with what is written anyway. */
+static void say_name(struct rqli_op_loop *self)
+{
+    struct rqli_client_name *name = rqli_conn_loop_socket(self->conn)->endpoint->name;
+
+    if (name && rqli_conn_loop_has_room(self->conn) &&
+        rqli_client_name_is_due(name, rqli_now_us())) {
+        rqli_client_name_write(name, rqli_conn_loop_out(self->conn));
+        (void)rqli_conn_loop_expect(self->conn, NULL, NULL);
+    }
+}
+
 /* What has no room now stays in line until replies have come; what is asked behind the calls always
  * has: two commands, and each call leaves room for some more. */
 void rqli_op_loop_write(struct rqli_op_loop *self)
 {
     struct rqli_op_call *first = first_in_line(self);
 
+    if (first) {
+        say_name(self);
+    }
     while (first && rqli_conn_loop_has_room(self->conn)) {
         write_call(self, first);
         first = first_in_line(self);

@@ -33,6 +33,22 @@ TEST(a_label_cannot_end_its_field)
     }
 }
 
+/* What a swarm is run with. */
+TEST(more_may_be_said_of_a_connection)
+{
+    rql_client_info *info;
+
+    (void)entry_with("x");
+    rqli_client_name_add(&name, ",\"zombie_ttl_ms\":15000,\"probe_period_ms\":2000");
+    rqli_client_name_add(&name, ",\"flush_period_ms\":0");
+    info = rqli_client_info_read(rqli_slice_of("me"), rqli_slice_of(name.entry));
+    assert_non_null(info);
+    assert_string_equal(info->label, "x");
+    CHECK_ALL(EQ(info->zombie_ttl_ms, 15000), EQ(info->probe_period_ms, 2000),
+              EQ(info->flush_period_ms, 0));
+    free(info);
+}
+
 TEST(a_long_label_is_cut)
 {
     char label[200];

@@ -329,6 +329,55 @@ TEST(hosts_are_judged_by_how_long_they_are_dead)
     }
 }
 
+/* Of each: which machine, process, ttl and probes; 0: no swarm's. */
+TEST(swarms_that_differ_are_named)
+{
+    static const struct {
+        const char *what;
+        const char *title;
+        rql_check_level level;
+        rql_client_info of[4];
+    } rows[] = {
+        {"none", "no swarm tells its settings", RQL_CHECK_OK, {{.host = "a", .zombie_ttl_ms = -1}}},
+        {"one of two connections",
+         "all of 1 swarms use a zombie_ttl of 15000 ms",
+         RQL_CHECK_OK,
+         {{.host = "a", .pid = 1, .zombie_ttl_ms = 15000, .probe_period_ms = 5000},
+          {.host = "a", .pid = 1, .zombie_ttl_ms = 15000, .probe_period_ms = 5000}}},
+        {"the most are right",
+         "2 of 3 swarms use a zombie_ttl of 60000 ms, the others another one: c",
+         RQL_CHECK_WARN,
+         {{.host = "c", .pid = 1, .zombie_ttl_ms = 15000},
+          {.host = "a", .pid = 1, .zombie_ttl_ms = 60000},
+          {.host = "b", .pid = 1, .zombie_ttl_ms = 60000}}},
+        {"of as many the shorter",
+         "1 of 2 swarms use a zombie_ttl of 15000 ms, the others another one: a",
+         RQL_CHECK_WARN,
+         {{.host = "a", .pid = 1, .zombie_ttl_ms = 60000},
+          {.host = "a", .pid = 2, .zombie_ttl_ms = 15000}}},
+        {"slow probes",
+         "a swarm on a probes every 5001 ms, with a zombie_ttl of 15000",
+         RQL_CHECK_WARN,
+         {{.host = "a", .zombie_ttl_ms = 15000, .probe_period_ms = 5001}}},
+    };
+
+    EACH_BY (row, rows, row->what) {
+        rql_client_info each[4];
+        rql_client_info *item[4];
+        rql_client_info_list clients = {0, item};
+
+        memcpy(each, row->of, sizeof each);
+        while (clients.count < 4 && each[clients.count].host) {
+            item[clients.count] = &each[clients.count];
+            clients.count++;
+        }
+        rqli_judge_swarm_settings(made, &clients);
+        assert_string_equal(check_of("swarm.config")->title, row->title);
+        assert_int_equal(check_of("swarm.config")->level, row->level);
+        begin_again();
+    }
+}
+
 TEST(rubys_ids_are_known_by_their_end)
 {
     static const struct {

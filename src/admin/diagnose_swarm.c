@@ -1,0 +1,229 @@
+#include "admin/diagnosis.h"
+
+#include "base/clock.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The hosts of the swarm, and what its parts are run with. */
+
+enum {
+    FLUSH_GRACE_MS = 5000,
+    FUTURE_US = 1000000,
+    US_PER_MS = 1000,
+    SWARMS_MAX = 1000, /* that are looked at */
+    NAMES_MAX = 3,
+    NAMES_SIZE = 256,
+    PROBES_OF_TTL = 3,
+};
+
+RQLI_DEFINE_AUTO(rql_host_info_list *, rql_host_info_list_free);
+RQLI_DEFINE_AUTO(rql_client_info_list *, rql_client_info_list_free);
+
+/* ---- swarm.alive, swarm.clock ---- */
+
+static void judge_hosts(struct rqli_report *report, const rql_options *options,
+                        const rql_host_info_list *hosts, int64_t server_us)
+{
+    const int64_t late_us =
+        (options->zombie_ttl_ms + options->zombie_flush_period_ms + FLUSH_GRACE_MS) * US_PER_MS;
+    int64_t dead = 0;
+    int64_t oldest_us = 0;
+
+    for (size_t i = 0; i < hosts->count; i++) {
+        const int64_t silent_us = server_us - hosts->item[i].last_probe_us;
+
+        dead += hosts->item[i].is_zombie;
+        if (hosts->item[i].is_zombie && silent_us > oldest_us) {
+            oldest_us = silent_us;
+        }
+    }
+    rqli_report_add(report, "swarm.alive", oldest_us > late_us ? RQL_CHECK_FAIL : RQL_CHECK_OK,
+                    dead > 0 ? "%zu hosts in the swarm, %" PRId64 " of them dead, for %" PRId64
+                               " s at most"
+                             : "%zu hosts in the swarm, none of them dead",
+                    hosts->count, dead, oldest_us / 1000000);
+    rqli_report_number(report, "hosts", (int64_t)hosts->count);
+    rqli_report_number(report, "dead", dead);
+    rqli_report_number(report, "oldest_us", oldest_us);
+    rqli_report_say(report, "nobody flushes: what dead hosts hold stays locked until its ttl ends",
+                    "run `rql swarm run` as a service, once or more; for now: rql swarm flush");
+}
+
+static void judge_heartbeats(struct rqli_report *report, const rql_host_info_list *hosts,
+                             int64_t server_us)
+{
+    const rql_host_info *latest = NULL;
+
+    for (size_t i = 0; i < hosts->count; i++) {
+        if (!latest || hosts->item[i].last_probe_us > latest->last_probe_us) {
+            latest = &hosts->item[i];
+        }
+    }
+    if (latest && latest->last_probe_us > server_us + FUTURE_US) {
+        rqli_report_add(report, "swarm.clock", RQL_CHECK_WARN,
+                        "a heartbeat is %" PRId64 " s in the future: %s",
+                        (latest->last_probe_us - server_us) / 1000000, latest->hst_id);
+        rqli_report_text(report, "host", latest->hst_id);
+    } else {
+        rqli_report_add(report, "swarm.clock", RQL_CHECK_OK, "no heartbeat is in the future");
+    }
+    rqli_report_say(report, "that host counts as alive for so much longer after its death",
+                    "chronyc tracking on that machine; it is one of Ruby's");
+}
+
+void rqli_judge_swarm(struct rqli_report *report, const rql_options *options,
+                      const rql_host_info_list *hosts, int64_t server_us)
+{
+    judge_hosts(report, options, hosts, server_us);
+    judge_heartbeats(report, hosts, server_us);
+}
+
+/* ---- swarm.config ---- */
+
+/* One for each process. */
+struct swarms {
+    const rql_client_info *each[SWARMS_MAX];
+    size_t count;
+};
+
+static bool is_same_process(const rql_client_info *a, const rql_client_info *b)
+{
+    return a->pid == b->pid && strcmp(a->host, b->host) == 0;
+}
+
+static void find_swarms(struct swarms *self, const rql_client_info_list *clients)
+{
+    for (size_t i = 0; i < clients->count && self->count < SWARMS_MAX; i++) {
+        const rql_client_info *client = clients->item[i];
+        bool is_known = client->zombie_ttl_ms <= 0;
+
+        for (size_t j = 0; j < self->count && !is_known; j++) {
+            is_known = is_same_process(self->each[j], client);
+        }
+        if (!is_known) {
+            self->each[self->count++] = client;
+        }
+    }
+}
+
+/* The ttl that most have, and of those the shortest; *n_out: how many have it. */
+static int64_t most_frequent_ms(const struct swarms *self, size_t *n_out)
+{
+    int64_t best_ms = 0;
+
+    *n_out = 0;
+    for (size_t i = 0; i < self->count; i++) {
+        const int64_t ttl_ms = self->each[i]->zombie_ttl_ms;
+        size_t n = 0;
+
+        for (size_t j = 0; j < self->count; j++) {
+            n += self->each[j]->zombie_ttl_ms == ttl_ms;
+        }
+        if (n > *n_out || (n == *n_out && ttl_ms < best_ms)) {
+            *n_out = n;
+            best_ms = ttl_ms;
+        }
+    }
+    return best_ms;
+}
+
+/* The machines of the first that have another one. */
+static void name_others(const struct swarms *self, int64_t ttl_ms, char names[NAMES_SIZE])
+{
+    size_t length = 0;
+    size_t n = 0;
+
+    for (size_t i = 0; i < self->count && n < NAMES_MAX; i++) {
+        if (self->each[i]->zombie_ttl_ms != ttl_ms) {
+            length += (size_t)snprintf(names + length, NAMES_SIZE - length, "%s%.64s",
+                                       n > 0 ? ", " : "", self->each[i]->host);
+            n++;
+        }
+    }
+}
+
+static const rql_client_info *find_slow(const struct swarms *self)
+{
+    for (size_t i = 0; i < self->count; i++) {
+        if (PROBES_OF_TTL * self->each[i]->probe_period_ms > self->each[i]->zombie_ttl_ms) {
+            return self->each[i];
+        }
+    }
+    return NULL;
+}
+
+void rqli_judge_swarm_settings(struct rqli_report *report, const rql_client_info_list *clients)
+{
+    struct swarms swarms = {.count = 0};
+    char names[NAMES_SIZE] = "";
+    const rql_client_info *slow;
+    int64_t ttl_ms;
+    size_t n;
+
+    find_swarms(&swarms, clients);
+    ttl_ms = most_frequent_ms(&swarms, &n);
+    name_others(&swarms, ttl_ms, names);
+    slow = find_slow(&swarms);
+    if (n < swarms.count) {
+        rqli_report_add(report, "swarm.config", RQL_CHECK_WARN,
+                        "%zu of %zu swarms use a zombie_ttl of %" PRId64
+                        " ms, the others another one: %s",
+                        n, swarms.count, ttl_ms, names);
+        rqli_report_say(report, "the shortest one frees what the others still count as alive",
+                        "set RQL_ZOMBIE_TTL_MS=%" PRId64 " on %s", ttl_ms, names);
+    } else if (slow) {
+        rqli_report_add(report, "swarm.config", RQL_CHECK_WARN,
+                        "a swarm on %s probes every %" PRId64 " ms, with a zombie_ttl of %" PRId64,
+                        slow->host, slow->probe_period_ms, slow->zombie_ttl_ms);
+        rqli_report_say(report, "two late heartbeats are taken for a death",
+                        "set RQL_SWARM_PROBE_PERIOD_MS=%" PRId64 " there",
+                        slow->zombie_ttl_ms / PROBES_OF_TTL);
+    } else {
+        rqli_report_add(report, "swarm.config", RQL_CHECK_OK,
+                        swarms.count > 0 ? "all of %zu swarms use a zombie_ttl of %" PRId64 " ms"
+                                         : "no swarm tells its settings",
+                        swarms.count, ttl_ms);
+    }
+    rqli_report_number(report, "swarms", (int64_t)swarms.count);
+    rqli_report_number(report, "zombie_ttl_ms", ttl_ms);
+    rqli_report_number(report, "others", (int64_t)(swarms.count - n));
+}
+
+static void diagnose_settings(struct rqli_diagnosis *self)
+{
+    RQLI_AUTO(rql_client_info_list_free) rql_client_info_list *clients = NULL;
+    rql_error error = {.status = RQL_OK};
+
+    if (rql_list_clients(self->client, &clients, &error) != RQL_OK) {
+        rqli_report_add(self->report, "swarm.config", RQL_CHECK_SKIP, "the swarms' settings: %s",
+                        error.message);
+        return;
+    }
+    rqli_judge_swarm_settings(self->report, clients);
+}
+
+/* ---- all ---- */
+
+void rqli_diagnose_swarm(struct rqli_diagnosis *self)
+{
+    RQLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;
+    const rql_options *options = &self->client->options;
+    rql_error error = {.status = RQL_OK};
+
+    if (!rqli_diagnosis_has_time(self, "swarm.alive")) {
+        return;
+    }
+    if (rql_swarm_info(self->client, options->zombie_ttl_ms, &hosts, &error) != RQL_OK) {
+        rqli_report_add(self->report, "swarm.alive", RQL_CHECK_SKIP, "the swarm: %s",
+                        error.message);
+        return;
+    }
+    for (size_t i = 0; i < hosts->count; i++) {
+        self->n_ruby += rqli_is_of_ruby(rqli_slice_of(hosts->item[i].hst_id));
+    }
+    rqli_judge_swarm(self->report, options, hosts, self->first.server_us);
+    diagnose_settings(self);
+}
