@@ -109,7 +109,8 @@ struct waiter {
     const char *name;
     rql_lock *lock;
     rql_status status;
-    bool was_heard;   /* to listen, before the lock was ended */
+    bool was_heard; /* to listen, before the lock was ended */
+    bool was_handed_over;
     int64_t ended_us; /* when the lock of another was */
     int64_t held_us;
     rql_error error;
@@ -147,7 +148,7 @@ static bool await_waiter(struct rqli_diagnosis *self, const char *id, const char
             rqli_command_words(&exchange->command, "ZCARD", named.keys.queue.data, NULL);
             rqli_push_ping(&exchange->command, identity);
         }
-        if (!rqli_diagnosis_run(self, id, exchange)) {
+        if (!rqli_diagnosis_run(self, id, exchange) || !exchange) {
             return false;
         }
         if (exchange->reply[0].integer > 0 && exchange->reply[1].integer > 0) {
@@ -162,8 +163,7 @@ static void judge_hand_over(struct rqli_diagnosis *self, const struct waiter *wa
 {
     const int64_t took_us = waiter->held_us - waiter->ended_us;
     const int64_t slow_us = SLOW_TIMES * self->server.round_trip_us;
-    const bool was_pushed = waiter->status == RQL_OK && waiter->was_heard &&
-                            rql_lock_describe(waiter->lock).handed_over;
+    const bool was_pushed = waiter->was_heard && waiter->was_handed_over;
 
     if (waiter->status != RQL_OK && waiter->was_heard) {
         report_fault(self, "use.handover", "a waiter", &waiter->error);
@@ -203,6 +203,10 @@ static bool hand_over(struct rqli_diagnosis *self, struct waiter *waiter, const 
     waiter->ended_us = rqli_now_us();
     end(self, lock);
     rqli_worker_stop(&waiter->worker);
+    if (waiter->lock) {
+        waiter->was_handed_over = rql_lock_describe(waiter->lock).handed_over;
+        (void)rql_lock_release(waiter->lock, NULL);
+    }
     return true;
 }
 
@@ -226,9 +230,6 @@ static void look_at_hand_over(struct rqli_diagnosis *self, rql_client *other)
     }
     if (hand_over(self, &waiter, "use.handover", release, lock)) {
         judge_hand_over(self, &waiter);
-    }
-    if (waiter.lock) {
-        (void)rql_lock_release(waiter.lock, NULL);
     }
 }
 
@@ -318,9 +319,6 @@ static void look_at_tracking(struct rqli_diagnosis *self, rql_client *other)
     (void)snprintf(key, sizeof key, RQLI_KEY_LOCK "%s", self->scratch);
     if (hold_as_ruby(self, key) && hand_over(self, &waiter, "use.tracking", end_as_ruby, NULL)) {
         judge_tracking(self, &waiter);
-    }
-    if (waiter.lock) {
-        (void)rql_lock_release(waiter.lock, NULL);
     }
 }
 
