@@ -14,6 +14,7 @@
  * | srv.kind, srv.version, srv.role | what the server is; a replica takes no locks |
  * | srv.busy, srv.slow | its connections and forks; commands of the last day that took long |
  * | net.rtt | round trips: median, 99 %, longest |
+ * | net.connect | how long a new connection takes, its name being resolved |
  * | net.same_server | two connections lead to the same server |
  * | net.timeout | what ends quiet connections, or those that are pushed much to |
  * | net.tls | when its certificate ends |

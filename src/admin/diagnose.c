@@ -137,7 +137,8 @@ static void look_at_limits(struct rqli_diagnosis *self)
 
 /* ---- all ---- */
 
-/* Who sees Ruby comes before what matters with Ruby alone; and the clocks are read again last. */
+/* Who sees Ruby comes before what matters with Ruby alone; no connection is made between the first
+ * one and that which it is compared with; and the clocks are read again last. */
 static void look_at_all(struct rqli_diagnosis *self)
 {
     rqli_diagnose_first_clocks(self);
@@ -148,6 +149,7 @@ static void look_at_all(struct rqli_diagnosis *self)
     rqli_diagnose_swarm(self);
     rqli_diagnose_keys(self);
     rqli_diagnose_use(self);
+    rqli_diagnose_connecting(self);
     rqli_diagnose_clocks(self);
     rqli_diagnose_replicas(self);
     look_at_options(self);

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "net/conn.h"
+#include "net/connect.h"
 #include "wire/answer.h"
 
 #include <inttypes.h>
@@ -88,6 +89,35 @@ void rqli_diagnose_round_trips(struct rqli_diagnosis *self)
     rqli_report_say(self->report,
                     "renewals, releases and hand-overs come late; ttls below 20 round trips end",
                     "look at the network and at the load of both machines; choose longer ttls");
+}
+
+/* A connection of its own, without a login; by a name that is looked up, if the URL has one. */
+void rqli_diagnose_connecting(struct rqli_diagnosis *self)
+{
+    const struct rqli_endpoint *endpoint = &self->client->node.endpoint;
+    const int64_t most_us = self->client->options.default_lock_ttl_ms * US_PER_MS / TTL_PARTS;
+    const int64_t begun_us = rqli_now_us();
+    RQLI_AUTO(rqli_fd_close) int fd = -1;
+    rql_error error = {.status = RQL_OK};
+    int64_t took_us;
+
+    if (endpoint->kind != RQLI_ENDPOINT_TCP || endpoint->sentinels) {
+        rqli_report_add(self->report, "net.connect", RQL_CHECK_OK, "no name is to be resolved");
+        return;
+    }
+    if (!rqli_diagnosis_has_time(self, "net.connect")) {
+        return;
+    }
+    if (rqli_connect(endpoint, &endpoint->address, self->end_us, &fd, &error) != RQL_OK) {
+        rqli_report_add(self->report, "net.connect", RQL_CHECK_SKIP, "%s", error.message);
+        return;
+    }
+    took_us = rqli_now_us() - begun_us;
+    rqli_report_add(self->report, "net.connect", took_us > most_us ? RQL_CHECK_WARN : RQL_CHECK_OK,
+                    "a new connection takes %.2f ms", (double)took_us / 1000);
+    rqli_report_number(self->report, "took_us", took_us);
+    rqli_report_say(self->report, "when a connection is lost, leases may end before the next one",
+                    "look at what resolves the name: getent ahosts %s", endpoint->address.host);
 }
 
 /* ---- clk ---- */

@@ -101,10 +101,11 @@ void rqli_judge_swarm(struct rqli_report *report, const rql_options *options,
 /* Ends an id of Ruby's: 16 digits; those of librql have 32. */
 bool rqli_is_of_ruby(struct rqli_slice id);
 
-/* ---- diagnose_clock.c: clk, net.rtt ---- */
+/* ---- diagnose_clock.c: clk, net.rtt, net.connect ---- */
 
 void rqli_diagnose_first_clocks(struct rqli_diagnosis *self);
 void rqli_diagnose_round_trips(struct rqli_diagnosis *self);
+void rqli_diagnose_connecting(struct rqli_diagnosis *self);
 void rqli_diagnose_clocks(struct rqli_diagnosis *self);
 void rqli_diagnose_replicas(struct rqli_diagnosis *self);
 void rqli_judge_clocks(struct rqli_report *report, const struct rqli_two_clocks *first,

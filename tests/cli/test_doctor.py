@@ -16,9 +16,9 @@ from certificates import authority
 from test_ping import Sentinel, another
 
 IDS = ["acl.rights", "clk.rate", "clk.replicas", "clk.skew", "dur.persist", "dur.replicas", "keys.damaged", "keys.old",
-       "loc.limits", "mem.evicted", "mem.policy", "mem.room", "net.rtt", "net.same_server", "net.timeout", "net.tls",
-       "opt.sense", "srv.busy", "srv.kind", "srv.role", "srv.slow", "srv.version", "swarm.alive", "swarm.clock",
-       "swarm.config", "use.handover", "use.lock", "use.scripts", "use.tracking"]
+       "loc.limits", "mem.evicted", "mem.policy", "mem.room", "net.connect", "net.rtt", "net.same_server",
+       "net.timeout", "net.tls", "opt.sense", "srv.busy", "srv.kind", "srv.role", "srv.slow", "srv.version",
+       "swarm.alive", "swarm.clock", "swarm.config", "use.handover", "use.lock", "use.scripts", "use.tracking"]
 RIGHTS = ("evalsha eval time exists del hget hset hmget hdel hexists hsetnx hincrby hlen hgetall pttl pexpire get set "
           "zadd zrem zscore zcard zrange zrank zremrangebyscore zremrangebyrank publish subscribe ping hello").split()
 RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
@@ -281,6 +281,16 @@ def the_servers_clock_is_compared_with_ours(server, rql):
         assert said.found("clk.rate")["more_us"] > 0
 
 
+def a_connection_that_takes_long_is_told_of(server, rql):
+    """Beside the ttl: this one is shorter than any connection."""
+    with another(Server()) as own, by_tcp(own) as port:
+        url = f"redis://localhost:{port}"
+        check_equal(is_fine(rql, RQL_URL=url).level("net.connect"), "ok")
+        said = examined(rql, RQL_URL=url, RQL_DEFAULT_LOCK_TTL_MS="1")
+        check_equal(said.level("net.connect"), "warn")
+        check_in("getent ahosts localhost", said.checks["net.connect"]["fix"])
+
+
 def sentinels_want_min_replicas(server, rql):
     with another(Server()) as own, by_tcp(own) as port:
         with another(Sentinel(port)) as sentinel:
@@ -465,6 +475,7 @@ if __name__ == "__main__":
         a_replica_takes_no_locks_and_a_master_says_what_it_risks,
         a_replica_whose_clock_differs_is_named,
         the_servers_clock_is_compared_with_ours,
+        a_connection_that_takes_long_is_told_of,
         sentinels_want_min_replicas,
         a_proxy_that_mixes_two_servers_is_found,
         connections_that_end_early_are_found_and_healed,
