@@ -9,12 +9,10 @@
 /* The command line: flags as getopt_long() has them, but for abbreviations, and names and commands
  * about "--", which have rules of their own. */
 
-/* What stands before the command's name. */
-static const struct cli_command top = {.name = ""};
+const struct cli_command cli_top = {.name = ""};
 
 enum {
     FLAGS_MAX = 128,
-    NAME_SIZE = 64,
     LINE_SIZE = 1024,
     LONG_FLAG = 256,   /* getopt_long() returns this plus its index for a long flag, */
     BARE_ARGUMENT = 1, /* this for what is no flag, and a letter for a short flag */
@@ -27,8 +25,8 @@ struct flags {
     size_t count;
     struct cli_flag item[FLAGS_MAX];
     struct option longs[FLAGS_MAX + 1];
-    char names[FLAGS_MAX][NAME_SIZE]; /* of options: with '-' for '_' */
-    char letters[2 * FLAGS_MAX + 3];  /* "-:k:nw:" */
+    char names[FLAGS_MAX][CLI_FLAG_SIZE]; /* of options: with '-' for '_' */
+    char letters[2 * FLAGS_MAX + 3];      /* "-:k:nw:" */
 };
 
 void cli_args_init(struct cli_args *args, char **arguments)
@@ -164,20 +162,6 @@ static int store(const struct cli_flag *flag, const struct cli_command *command,
 
 /* ---- flags ---- */
 
-/* Is the command's name in the list? As a whole word: "clear" is not in "clear-of". */
-bool cli_flag_is_of(const struct cli_flag *self, const struct cli_command *command)
-{
-    const size_t length = strlen(command->name);
-    const char *at = self->commands;
-
-    while (at &&
-           (strncmp(at, command->name, length) != 0 || (at[length] != '\0' && at[length] != ' '))) {
-        at = strchr(at, ' ');
-        at = at ? at + 1 : NULL;
-    }
-    return at || !self->commands;
-}
-
 /* getopt_long() is given tables of its own kind: ours say more, and depend on the command. */
 static void add_flag(struct flags *self, const struct cli_flag *flag)
 {
@@ -209,20 +193,19 @@ static void collect_flags(struct flags *self, const struct cli_command *command)
 
     /* '+' ends at the first argument that is no flag, '-' returns it in its turn; ':' tells a
      * missing value from an unknown flag. */
-    *self = (struct flags){.command = command, .letters = {command == &top ? '+' : '-', ':'}};
+    *self = (struct flags){.command = command, .letters = {command == &cli_top ? '+' : '-', ':'}};
     for (const struct cli_flag *flag = cli_flags; flag->name; flag++) {
-        if (cli_flag_is_of(flag, command)) {
+        if (cli_is_listed(command, flag->commands)) {
             add_flag(self, flag);
         }
     }
     for (size_t i = 0; (row = rql_option_row_at(i)) != NULL; i++) {
-        char *name = self->names[i];
-
-        (void)snprintf(name, NAME_SIZE, "%s", row->name);
-        for (char *at = name; (at = strchr(at, '_')) != NULL;) {
-            *at = '-';
-        }
-        add_flag(self, &(struct cli_flag){.name = name, .offset = i, .kind = CLI_OPTION});
+        cli_option_flag(self->names[i], row);
+        add_flag(self, &(struct cli_flag){
+                           .name = self->names[i],
+                           .offset = i,
+                           .kind = CLI_OPTION,
+                       });
     }
 }
 
@@ -277,7 +260,7 @@ static int unknown_flag(const struct flags *self, const char *argument, size_t l
  * not be told from ours otherwise. */
 static int take_name(struct cli_args *args, const struct cli_command *command, const char *name)
 {
-    const bool is_first = (command->needs_name || command->takes_glob) && !args->name;
+    const bool is_first = cli_takes_name(command) && !args->name;
 
     if (!is_first && !command->takes_names) {
         return cli_misused(command,
@@ -302,9 +285,7 @@ static int take_name(struct cli_args *args, const struct cli_command *command, c
  * begins the command. */
 static int take_dashes(struct cli_args *args, const struct cli_command *command)
 {
-    const bool can_name = command->needs_name || command->takes_glob;
-
-    if (can_name && !args->name && !args->only_names) {
+    if (cli_takes_name(command) && !args->name && !args->only_names) {
         args->only_names = true;
         return CLI_DONE;
     }
@@ -414,7 +395,7 @@ int cli_args_parse(struct cli_args *args, const struct cli_command *command)
     struct flags flags;
     int code = CLI_DONE;
 
-    collect_flags(&flags, command ? command : &top);
+    collect_flags(&flags, command ? command : &cli_top);
     if (!command) {
         return take_flags(args, &flags);
     }

@@ -60,7 +60,8 @@ enum cli_flag_kind {
 
 struct cli_flag {
     const char *name;  /* without "--" */
-    const char *value; /* what the help calls its value; NULL for switches */
+    const char *value; /* what the help calls its value, FILE, or words with '|' between them;
+                        * NULL for switches */
     const char *help;  /* NULL: not in the help */
     enum cli_flag_kind kind;
     char letter;          /* its short form, or 0 */
@@ -70,8 +71,19 @@ struct cli_flag {
 
 #define CLI_FIELD(field) offsetof(struct cli_args, field)
 
-/* The one table of flags, for the command line and for the help. Its end has no name. */
+/* The one table of flags, for the command line, its completion, help and manual pages. Its end has
+ * no name. */
 extern const struct cli_flag cli_flags[];
+
+/* An option of the library as a flag: with '-' for '_', without "--". */
+enum { CLI_FLAG_SIZE = 64 };
+
+void cli_option_flag(char out[CLI_FLAG_SIZE], const rql_option_row *row);
+
+/* Its range and its default in this program, of `row`. */
+enum { CLI_RANGE_SIZE = 256 };
+
+void cli_option_range(char out[CLI_RANGE_SIZE], const rql_option_row *row);
 
 /* A run of a command: what was asked for, and what becomes of it. */
 struct cli_session {
@@ -87,10 +99,11 @@ struct cli_command {
     const char *summary;  /* one line */
     const char *examples; /* lines for its --help, or NULL */
     const char *notes;    /* more lines for its --help, or NULL */
-    const char *name_is;  /* what its name is, if not a lock's; or NULL */
+    const char *name_is;  /* what its name is, if not a lock's: a word of `usage`; or NULL */
     bool needs_name;
     bool takes_names;     /* a series of them */
-    bool takes_glob;      /* `name` may be one, or NULL; of ping and doctor it is a URL */
+    bool takes_glob;      /* `name` may be one, or NULL */
+    bool takes_url;       /* `name` may be one, or NULL */
     bool takes_command;   /* arguments after "--" */
     bool is_worth_naming; /* others see who it is: it holds locks, or waits */
     /* Before there is a client. CLI_DONE, or the exit code after a line on stderr. Or NULL. */
@@ -116,8 +129,14 @@ extern const struct cli_command cli_ping;
 extern const struct cli_command cli_doctor;
 extern const struct cli_command cli_swarm;
 
+/* What stands before the command's name; its own is empty. */
+extern const struct cli_command cli_top;
+
 /* All commands, NULL at the end. */
 extern const struct cli_command *const cli_commands[];
+
+/* NULL: there is none of that name. */
+const struct cli_command *cli_find_command(const char *name);
 
 /* Defaults and environment. An argument stands before `arguments`, which end in NULL and outlive
  * `args`. */
@@ -137,7 +156,14 @@ int cli_take_url(struct cli_args *args);
  * in a table if there is no key. */
 void cli_print_server(struct out *out, const char *key, const rql_server_info *info);
 
-bool cli_flag_is_of(const struct cli_flag *self, const struct cli_command *command);
+/* Can a name, pattern or URL follow? */
+static inline bool cli_takes_name(const struct cli_command *self)
+{
+    return self->needs_name || self->takes_glob || self->takes_url;
+}
+
+/* Is the command's name in the list? As a whole word: "clear" is not in "clear-of". NULL is all. */
+bool cli_is_listed(const struct cli_command *command, const char *commands);
 
 /* Says what is wrong with an argument; returns CLI_USAGE. */
 int cli_misused(const struct cli_command *command, const char *what, const char *argument);
@@ -175,8 +201,47 @@ const char *cli_guess_text(struct cli_guess *self, const char *prefix);
  * setting that is not in force, and nobody would know. */
 void cli_say_unknown_variables(void);
 
+/* Texts of help and manual pages. */
+struct cli_exit_code {
+    int code;             /* CLI_SIGNALLED: plus a signal */
+    const char *commands; /* that end so, as of a flag */
+    const char *text;
+};
+
+/* Its end has no text. */
+extern const struct cli_exit_code cli_exit_codes[];
+
+/* The text as a whole, with the commands in front. */
+enum { CLI_EXIT_SIZE = 256 };
+
+void cli_exit_text(char out[CLI_EXIT_SIZE], const struct cli_exit_code *row);
+
+struct cli_word {
+    const char *name; /* NULL at the end of a table */
+    const char *text;
+};
+
+extern const struct cli_word cli_help_words[];
+extern const struct cli_word cli_variables[]; /* of the environment, beside those of the options */
+
+extern const char cli_purpose[];
+extern const char cli_option_rules[];
+extern const char cli_server_rules[];
+extern const char cli_duration_rule[]; /* of a command for which this says so: */
+bool cli_takes_durations(const struct cli_command *command);
+
 int cli_help(void);
 int cli_help_options(void);
 int cli_help_command(const struct cli_command *command);
+
+/* The manual page of a command, or of the program (NULL), for man(1). */
+int cli_page(const struct cli_command *command);
+
+/* The script that completes command lines in this shell; or, after a line on stderr, CLI_USAGE. */
+int cli_completion(const char *shell);
+
+/* What that script asks for: what can stand in place of the last word, each on a line of its own
+ * with its meaning behind a tab. CLI_REFUSED: a file can, or a command and its arguments. */
+int cli_complete(struct cli_args *args, char **words);
 
 #endif

@@ -156,7 +156,7 @@ const struct cli_command cli_doctor = {
     .examples = "  RQL_URL=redis://locks.example.com rql doctor\n",
     .notes = "Takes a lock of its own, rql-doctor-..., and changes nothing else. Exits with 1 when "
              "there is a\nfailure or a warning. A URL with a password belongs into RQL_URL.\n",
-    .takes_glob = true,
+    .takes_url = true,
     .prepare = check_doctor,
     .run = examine,
 };

@@ -142,7 +142,7 @@ const struct cli_command cli_ping = {
     .examples = "  rql ping rediss://locks.example.com\n",
     .notes =
         "A URL with a password belongs into RQL_URL. What is refused is of use, but not needed.\n",
-    .takes_glob = true,
+    .takes_url = true,
     .prepare = cli_take_url,
     .run = ping,
 };

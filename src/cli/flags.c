@@ -1,5 +1,8 @@
 #include "cmd.h"
 
+#include <stdio.h>
+#include <string.h>
+
 /* The flags of all commands. */
 
 const char *const cli_forever_options[] = {"try_to_lock_timeout_ms", "retry_count",
@@ -8,7 +11,7 @@ const char *const cli_forever_options[] = {"try_to_lock_timeout_ms", "retry_coun
 /* In the order in which the help of a command shows them. A flag whose text depends on the command
  * has a row for each text. */
 const struct cli_flag cli_flags[] = {
-    {"version", NULL, NULL, CLI_ON, 'V', CLI_FIELD(version), ""},
+    {"version", NULL, "print the version", CLI_ON, 'V', CLI_FIELD(version), ""},
     {"ttl", "DURATION", "life of the lock between renewals; default 5s", CLI_DURATION, 0,
      CLI_FIELD(ttl_ms), "run series"},
     {"ttl", "DURATION", "life of the lock", CLI_DURATION, 0, CLI_FIELD(ttl_ms), "lock"},
@@ -54,8 +57,7 @@ const struct cli_flag cli_flags[] = {
     {"dry-run", NULL, "only show what would be done", CLI_ON, 0, CLI_FIELD(dry_run),
      "clear clear-of dead"},
     {"json", NULL, "print JSON for machines", CLI_ON, 0, CLI_FIELD(json), "swarm"},
-    {"log", "FORM", "write what happens on stderr, as text or json", CLI_LOG, 0, 0,
-     "run series lock swarm"},
+    {"log", "text|json", "write what happens on stderr", CLI_LOG, 0, 0, "run series lock swarm"},
     {"gem", NULL, "take one after the other, in the given order, as the gem's lock_series", CLI_ON,
      0, CLI_FIELD(gem), "series"},
     {"json", NULL, "print JSON for machines", CLI_ON, 0, CLI_FIELD(json),
@@ -69,6 +71,50 @@ const struct cli_flag cli_flags[] = {
      0, CLI_FIELD(max_keys), "doctor"},
     {"openmetrics", NULL, "print gauges in the OpenMetrics text format", CLI_ON, 0,
      CLI_FIELD(openmetrics), "stats"},
-    {"help", NULL, "this text", CLI_ON, 'h', CLI_FIELD(help), NULL},
+    {"help", NULL, "print the help", CLI_ON, 'h', CLI_FIELD(help), NULL},
     {.name = NULL},
 };
+
+bool cli_is_listed(const struct cli_command *command, const char *commands)
+{
+    const size_t length = strlen(command->name);
+    const char *at = commands;
+
+    while (at &&
+           (strncmp(at, command->name, length) != 0 || (at[length] != '\0' && at[length] != ' '))) {
+        at = strchr(at, ' ');
+        at = at ? at + 1 : NULL;
+    }
+    return at || !commands;
+}
+
+void cli_option_flag(char out[CLI_FLAG_SIZE], const rql_option_row *row)
+{
+    (void)snprintf(out, CLI_FLAG_SIZE, "%s", row->name);
+    for (char *at = out; (at = strchr(at, '_')) != NULL;) {
+        *at = '-';
+    }
+}
+
+/* The table of the library has the library's default, where this program has another one. */
+static bool is_forever(const rql_option_row *row)
+{
+    size_t i = 0;
+
+    while (cli_forever_options[i] && strcmp(cli_forever_options[i], row->name) != 0) {
+        i++;
+    }
+    return cli_forever_options[i] != NULL;
+}
+
+void cli_option_range(char out[CLI_RANGE_SIZE], const rql_option_row *row)
+{
+    /* Neither "forever" nor "empty" has a unit. */
+    const char *value = is_forever(row)       ? "forever"
+                        : *row->default_value ? row->default_value
+                                              : "empty";
+    const char *unit = value == row->default_value ? row->unit : "";
+
+    (void)snprintf(out, CLI_RANGE_SIZE, "%s; default %s%s%s", row->range, value, *unit ? " " : "",
+                   unit);
+}

@@ -7,121 +7,157 @@
 /* The help, and what whoever has mistyped a word may have meant. */
 
 /* LENGTH_MAX: of words that are compared. What is longer is like none that is known. */
-enum { FLAG_SIZE = 64, LENGTH_MAX = 64 };
+enum { LABEL_SIZE = 64, LENGTH_MAX = 64 };
 
-static const char exit_codes[] =
-    "Exit codes:\n"
-    "  0    done\n"
-    "  1    not acquired, not held, not found (run, series, lock: see --conflict-exit-code)\n"
-    "  64   wrong usage\n"
-    "  69   no server, no rights, no memory\n"
-    "  74   the output could not be written\n"
-    "  75   run, series: the lock was lost while the command ran\n"
-    "  126  run, series: the command cannot be executed\n"
-    "  127  run, series: there is no such command\n"
-    "  otherwise, from these two: the command's own code, or 128 plus the signal that ended it\n";
+const struct cli_exit_code cli_exit_codes[] = {
+    {CLI_DONE, NULL, "done"},
+    {CLI_REFUSED, "run series lock", "not acquired; --conflict-exit-code sets another code"},
+    {CLI_REFUSED, "unlock extend info queue", "not held, or nobody waits"},
+    {CLI_REFUSED, "doctor", "a failure or a warning; with --strict a note, too"},
+    {CLI_USAGE, NULL, "wrong usage"},
+    {CLI_FAULT, NULL, "no server, no rights, no memory"},
+    {CLI_CANNOT_WRITE, NULL, "the output could not be written"},
+    {CLI_LOST, "run series", "the lock was lost while the command ran"},
+    {CLI_CANNOT_RUN, "run series", "the command cannot be executed"},
+    {CLI_NO_COMMAND, "run series", "there is no such command"},
+    {CLI_SIGNALLED, "run series", "signal N ended the command; any other code is its own"},
+    {.text = NULL},
+};
 
-static const char option_rules[] =
-    "Usage: rql --OPTION VALUE COMMAND ...\n"
-    "       rql COMMAND --OPTION VALUE ...\n"
+const struct cli_word cli_help_words[] = {
+    {"help COMMAND", "Flags and examples of one command, as COMMAND --help"},
+    {"help options", "Every option of the library, with its environment variable"},
+    {"help --roff [COMMAND]", "The manual page, for man(1)"},
+    {"help --completion SHELL", "The script that completes command lines in bash, zsh or fish"},
+    {.name = NULL},
+};
+
+const struct cli_word cli_variables[] = {
+    {"RQL_LOCK", "what rql run and series tell their command: the name of the lock"},
+    {"RQL_TOKEN", "the same: its token"},
+    {"RQL_LOCAL_DIR", "folder of the private server of local:"},
+    {"RQL_LOCAL_IDLE", "seconds for which that server stays when nobody uses it; default 60"},
+    {.name = NULL},
+};
+
+const char cli_purpose[] = "Locks with a fair queue, on Redis or Valkey";
+
+const char cli_option_rules[] =
     "Options of the library, which every command takes. The environment variable says the same; "
     "the\n"
     "flag wins. What is counted in ms may be a duration: 500ms, 0.5s, 1h30m, 30d. A password "
     "belongs\n"
     "into RQL_URL or a file that sets it, not into --url: other users can read command lines.\n";
 
-static const char common_rules[] =
+const char cli_server_rules[] =
     "The server is the one that RQL_URL or --url names: redis://user:pass@host:port/db,\n"
     "rediss://... (TLS), unix:///path?db=n, or local: (default), a private one for each user.\n"
     "A name that looks like a flag stands between two dashes: rql info -- -x\n";
 
-/* The table of the library has the library's default, where this program has another one. */
-static bool is_forever(const rql_option_row *row)
-{
-    size_t i = 0;
+const char cli_duration_rule[] =
+    "A DURATION is written 500ms, 0.5s, 1h30m or 30d, a LIMIT also \"forever\".\n";
 
-    while (cli_forever_options[i] && strcmp(cli_forever_options[i], row->name) != 0) {
-        i++;
+bool cli_takes_durations(const struct cli_command *command)
+{
+    bool found = false;
+
+    for (const struct cli_flag *flag = cli_flags; flag->name && !found; flag++) {
+        found = cli_is_listed(command, flag->commands) &&
+                (flag->kind == CLI_DURATION || flag->kind == CLI_LIMIT || flag->kind == CLI_CHANGE);
     }
-    return cli_forever_options[i] != NULL;
+    return found;
 }
 
 int cli_help_options(void)
 {
     const rql_option_row *row;
+    char flag[CLI_FLAG_SIZE];
+    char range[CLI_RANGE_SIZE];
 
-    (void)printf("%s\n", option_rules);
+    (void)printf("Usage: rql --OPTION VALUE COMMAND ...\n"
+                 "       rql COMMAND --OPTION VALUE ...\n%s\n",
+                 cli_option_rules);
     for (size_t i = 0; (row = rql_option_row_at(i)) != NULL; i++) {
-        /* "forever" has no unit. */
-        const char *value = is_forever(row) ? "forever" : row->default_value;
-        const char *unit = is_forever(row) ? "" : row->unit;
-
-        (void)fputs("  --", stdout);
-        for (const char *at = row->name; *at; at++) {
-            (void)putchar(*at == '_' ? '-' : *at);
-        }
-        (void)printf(" VALUE   (%s)\n      %s\n      %s; default %s%s%s\n", row->env, row->help,
-                     row->range, value, *unit ? " " : "", unit);
+        cli_option_flag(flag, row);
+        cli_option_range(range, row);
+        (void)printf("  --%s VALUE   (%s)\n      %s\n      %s\n", flag, row->env, row->help, range);
     }
     return CLI_DONE;
 }
 
-/* True if the value of one is a duration. What has no help is the default, or stands before the
- * command only. */
-static bool add_flags(struct out *out, const struct cli_command *command)
+/* What has no help is the default. */
+static void add_flags(struct out *out, const struct cli_command *command)
 {
-    bool has_durations = false;
     char letter[] = "-x, ";
-    char text[FLAG_SIZE];
+    char text[LABEL_SIZE];
 
     for (const struct cli_flag *flag = cli_flags; flag->name; flag++) {
-        if (flag->help && cli_flag_is_of(flag, command)) {
+        if (flag->help && cli_is_listed(command, flag->commands)) {
             letter[1] = flag->letter;
             (void)snprintf(text, sizeof text, "  %s--%s%s%s", flag->letter != 0 ? letter : "    ",
                            flag->name, flag->value ? " " : "", flag->value ? flag->value : "");
             out_pair(out, text, flag->help);
-            has_durations = has_durations || flag->kind == CLI_DURATION ||
-                            flag->kind == CLI_LIMIT || flag->kind == CLI_CHANGE;
         }
     }
-    return has_durations;
 }
 
 int cli_help_command(const struct cli_command *command)
 {
     /* The columns are aligned as those of results are. */
     struct out out = out_fields(OUT_TABLE);
-    bool has_durations;
 
     (void)printf("Usage: rql %s %s\n%s.\n\n", command->name, command->usage, command->summary);
     if (command->examples) {
         (void)printf("%s\n", command->examples);
     }
-    has_durations = add_flags(&out, command);
+    add_flags(&out, command);
     out_print(&out);
     (void)printf("\n%s", command->notes ? command->notes : "");
-    if (has_durations) {
-        (void)puts("A DURATION is written 500ms, 0.5s, 1h30m or 30d, a LIMIT also \"forever\".");
+    if (cli_takes_durations(command)) {
+        (void)fputs(cli_duration_rule, stdout);
     }
     (void)puts("More: rql help options (every option and its variable), rql help (exit codes).");
     return CLI_DONE;
 }
 
+/* "run, series: " in front of what only these end with. */
+void cli_exit_text(char out[CLI_EXIT_SIZE], const struct cli_exit_code *row)
+{
+    size_t length = 0;
+
+    for (const char *at = row->commands; at && *at; at++) {
+        length +=
+            (size_t)snprintf(out + length, CLI_EXIT_SIZE - length, *at == ' ' ? ",%c" : "%c", *at);
+    }
+    (void)snprintf(out + length, CLI_EXIT_SIZE - length, "%s%s", length > 0 ? ": " : "", row->text);
+}
+
 int cli_help(void)
 {
-    struct out out = out_fields(OUT_TABLE);
-    char text[FLAG_SIZE];
+    struct out commands = out_fields(OUT_TABLE);
+    struct out codes = out_fields(OUT_TABLE);
+    char label[LABEL_SIZE];
+    char text[CLI_EXIT_SIZE];
 
-    (void)puts("Usage: rql COMMAND ...\nLocks with a fair queue, on Redis or Valkey.\n");
+    (void)printf("Usage: rql COMMAND ...\n%s.\n\n", cli_purpose);
     for (size_t i = 0; cli_commands[i]; i++) {
-        (void)snprintf(text, sizeof text, "  %s", cli_commands[i]->name);
-        out_pair(&out, text, cli_commands[i]->summary);
+        (void)snprintf(label, sizeof label, "  %s", cli_commands[i]->name);
+        out_pair(&commands, label, cli_commands[i]->summary);
     }
-    out_pair(&out, "  help COMMAND", "Flags and examples of one command, as COMMAND --help");
-    out_pair(&out, "  help options", "Every option of the library, with its environment variable");
-    out_pair(&out, "  --version", "The version");
-    out_print(&out);
-    (void)printf("\n%s\n%s", common_rules, exit_codes);
+    for (const struct cli_word *row = cli_help_words; row->name; row++) {
+        (void)snprintf(label, sizeof label, "  %s", row->name);
+        out_pair(&commands, label, row->text);
+    }
+    add_flags(&commands, &cli_top);
+    out_print(&commands);
+    (void)printf("\n%s\nExit codes:\n", cli_server_rules);
+    for (const struct cli_exit_code *row = cli_exit_codes; row->text; row++) {
+        (void)snprintf(label, sizeof label, "  %d%s", row->code,
+                       row->code == CLI_SIGNALLED ? "+N" : "");
+        cli_exit_text(text, row);
+        out_pair(&codes, label, text);
+    }
+    out_print(&codes);
     return CLI_DONE;
 }
 
@@ -195,10 +231,6 @@ const char *cli_guess_text(struct cli_guess *self, const char *prefix)
     return self->text;
 }
 
-/* What rql run gives to its command, and what the server of local: is found and kept by. */
-static const char *const own_variables[] = {"RQL_LOCK", "RQL_TOKEN", "RQL_LOCAL_DIR",
-                                            "RQL_LOCAL_IDLE"};
-
 /* An entry is "NAME=value". */
 static bool is_named(const char *entry, size_t length, const char *name)
 {
@@ -216,8 +248,8 @@ static bool is_known(const char *entry, size_t length, struct cli_guess *guess)
         }
         cli_guess_propose(guess, row->env);
     }
-    for (size_t i = 0; i < sizeof own_variables / sizeof own_variables[0]; i++) {
-        if (is_named(entry, length, own_variables[i])) {
+    for (const struct cli_word *own = cli_variables; own->name; own++) {
+        if (is_named(entry, length, own->name)) {
             return true;
         }
     }

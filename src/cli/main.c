@@ -18,16 +18,27 @@ const struct cli_command *const cli_commands[] = {
     &cli_stats, &cli_swarm,  &cli_ping, &cli_doctor, NULL,
 };
 
+const struct cli_command *cli_find_command(const char *name)
+{
+    size_t i = 0;
+
+    while (cli_commands[i] && strcmp(cli_commands[i]->name, name) != 0) {
+        i++;
+    }
+    return cli_commands[i];
+}
+
 /* NULL after having said that there is none. */
 static const struct cli_command *find_command(const char *name)
 {
+    const struct cli_command *command = cli_find_command(name);
     struct cli_guess guess;
 
+    if (command) {
+        return command;
+    }
     cli_guess_init(&guess, name, strlen(name));
     for (size_t i = 0; cli_commands[i]; i++) {
-        if (strcmp(cli_commands[i]->name, name) == 0) {
-            return cli_commands[i];
-        }
         cli_guess_propose(&guess, cli_commands[i]->name);
     }
     /* Words that are no commands of the table, but stand in the same place. */
@@ -37,19 +48,30 @@ static const struct cli_command *find_command(const char *name)
     return NULL;
 }
 
-/* `rql help`, with or without a word. */
-static int help_on(const char *name)
+/* `rql help`, with or without words behind it, which end in NULL. */
+static int help_on(struct cli_args *args, char **words)
 {
+    const bool is_page = words[0] && strcmp(words[0], "--roff") == 0;
+    const char *name = is_page ? words[1] : words[0];
     const struct cli_command *command;
 
     if (!name) {
-        return cli_help();
+        return is_page ? cli_page(NULL) : cli_help();
+    }
+    if (strcmp(name, "--completion") == 0) {
+        return cli_completion(words[1]);
+    }
+    if (strcmp(name, "--complete") == 0) {
+        return cli_complete(args, words + 1);
     }
     if (strcmp(name, "options") == 0) {
         return cli_help_options();
     }
     command = find_command(name);
-    return command ? cli_help_command(command) : CLI_USAGE;
+    if (!command) {
+        return CLI_USAGE;
+    }
+    return is_page ? cli_page(command) : cli_help_command(command);
 }
 
 /* A replica is fine: to read is possible, and it may become a master. *out is NULL before, and
@@ -160,9 +182,8 @@ static int run_all(struct cli_args *args)
         cli_say("which command? see rql --help");
         return CLI_USAGE;
     }
-    /* Behind the last argument is a NULL: `help` without a word. */
     if (strcmp(*args->next, "help") == 0) {
-        return help_on(args->next[1]);
+        return help_on(args, args->next + 1);
     }
     command = find_command(*args->next);
     if (!command) {
