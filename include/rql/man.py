@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""Manual pages of the library in the language of man(7): one for each function, librql(3), and rql(7).
+
+Usage: man.py VERSION DATE MAN3 RQL7 README FILE...
+
+The files are headers and pages. MAN3, a folder, is made of the comments of the headers; RQL7 of what stands in the
+pages between <!-- rql(7): TITLE --> and <!-- /rql(7) -->; the example of librql(3) is README's. Exit status 1: a
+public function has no comment of the form that is read here.
+"""
+import pathlib
+import re
+import shutil
+import sys
+import textwrap
+from typing import NamedTuple
+
+ESCAPES = {"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti"}
+DOCUMENTED = re.compile(r"^/\*\*(.*?)\*/\n(#define (?:[^\n]*\\\n)*[^\n]*|[^;{\n][^;{]*)?", re.M | re.S)
+TAG = re.compile(r"^@(param|retval|return|owner|threads)(?:\[[a-z,]+\])?[ \n]+", re.M)
+TITLES = {"param": "PARAMETERS", "return": "RETURN VALUE", "retval": "RETURN VALUE", "owner": "OWNERSHIP",
+          "threads": "THREADS"}
+NAME = re.compile(r"(?:#define |\(\*|(?:struct|enum) |\b(?=rql_\w+\())(\w+)")
+MARKUP = re.compile(r"`([^`]+)`|\*\*(.+?)\*\*|(?<!\w)::(\w+)|(\w+::\w+)|@p (?P<argument>\w+)|(?P<call>\brql_\w+)\(\)|"
+                    r"\[(?P<link>[^]]+)\]\([^)]+\)", re.S)
+MARKED = re.compile(r"<!-- rql\(7\): ([^>]+) -->\n(.*?)<!-- /rql\(7\) -->", re.S)
+
+
+class Entry(NamedTuple):
+    """What a comment documents: a function, perhaps with the macro to call it by; or a type, or a constant."""
+    names: tuple  # the one to be called first
+    code: str     # of a function: its declaration
+    header: str
+    text: str
+    tags: list    # (tag, text)
+
+    def purpose(self):
+        """The first sentence, without markup."""
+        words = re.sub(r"@p |::|`|\(\)", "", self.text.split("\n\n")[0]).split()
+        return re.split(r"(?<=[.:]) ", " ".join(words))[0].rstrip(".:")
+
+
+# ---- text ----
+
+def escaped(text):
+    return "".join(ESCAPES.get(c) or (c if c.isascii() else f"\\[u{ord(c):04X}]") for c in text)
+
+
+def marked(match):
+    text = match[match.lastindex]
+    if match["link"]:
+        return escaped(text)
+    call = re.fullmatch(r"(rql_\w+)\(\)", text) or match["call"] and match
+    font = "I" if match["argument"] else "B"
+    return f"\\fB{escaped(text.rstrip('()'))}\\fR(3)" if call else f"\\f{font}{escaped(text.replace('`', ''))}\\fR"
+
+
+def filled(text):
+    """The lines of a paragraph. Each sentence begins one: so roff knows it for a sentence."""
+    at, parts = 0, []
+    for match in MARKUP.finditer(text):
+        parts += [escaped(text[at:match.start()]), marked(match)]
+        at = match.end()
+    parts.append(escaped(text[at:]))
+    for sentence in re.split(r"(?<=[.?!]) ", " ".join("".join(parts).split())):
+        for line in textwrap.wrap(sentence, 78, break_long_words=False, break_on_hyphens=False):
+            yield "\\&" + line if line[0] in ".'" else line
+
+
+def as_list(table):
+    """Its first column, and what the others say of it."""
+    heads, _, *rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()]
+    for first, *others in rows:
+        yield from item(first, ". ".join(f"{head}: {cell}" for head, cell in zip(heads[1:], others)) + ".")
+
+
+def item(name, text):
+    yield ".TP"
+    yield from filled(name)
+    yield from filled(text)
+
+
+def blocks(text):
+    """Paragraphs, lists and tables."""
+    for block in re.split(r"\n\s*\n|\n(?=[*-] )", text.strip()):
+        if re.match(r"[*-] ", block):
+            yield ".IP \\(bu 2"
+            yield from filled(block[2:])
+        elif block.startswith("|"):
+            yield from as_list(block)
+        else:
+            yield ".PP"
+            yield from filled(block)
+
+
+def section(title, lines, level="SH"):
+    """Nothing but text begins behind a title."""
+    lines = list(lines)
+    return [f".{level} {escaped(title)}", *lines[lines[:1] == [".PP"]:]]
+
+
+def verbatim(text):
+    return [".EX", *("\\&" * line.startswith((".", "'")) + escaped(line) for line in text.splitlines()), ".EE"]
+
+
+# ---- headers ----
+
+def uncommented(text):
+    return re.sub(r"^ \* ?", "", text, flags=re.M).strip()
+
+
+def entry_of(header, comment, code):
+    text, *tags = TAG.split(uncommented(comment))
+    plain = " ".join(re.sub(r"RQL_API |RQL_MUST_CHECK |\\\n", "", code).split())
+    return Entry((NAME.search(code)[1],), plain, header, text.strip(), list(zip(tags[::2], tags[1::2])))
+
+
+def read_header(path):
+    """What the file says of itself, its functions, and all else that it declares."""
+    text, functions, others = path.read_text(), [], []
+    about = re.search(r"@brief (.*?)\n \*/", text, re.S)[1]
+    for comment, code in DOCUMENTED.findall(text):
+        entry = None if "@file" in comment else entry_of(f"rql/{path.name}", comment, code)
+        if entry and code.startswith("RQL_API"):
+            functions.append(entry)
+        elif entry and code.startswith("#define rql_"):
+            # The macro that hands on the size of a struct is what programs call.
+            function = functions.pop()
+            macro = entry.code.split("#define ")[1].split(")")[0] + ")"
+            functions.append(function._replace(names=entry.names + function.names,
+                                               code=f"{macro}\n{function.code}"))
+        elif entry:
+            others.append(entry)
+    if len(functions) != len(re.findall("^RQL_API", text, re.M)):
+        sys.exit(f"{path}: a function has no comment of its own")
+    return uncommented(about), functions, others
+
+
+# ---- pages ----
+
+def page(name, number, names, purpose, *sections):
+    lines = [f'.TH {escaped(name.upper())} {number} {DATE} "librql {VERSION}"', ".nr HY 0", ".ad l", ".SH NAME",
+             *filled(", ".join(names) + " - " + purpose)]
+    return "\n".join(lines + sum(sections, [])) + "\n"
+
+
+def see_also(names):
+    return section("SEE ALSO", [",\n".join(f".BR {escaped(name)} ({number})" for name, number in names)])
+
+
+def declared(code):
+    """Each declaration in lines that fit, which end behind a parameter."""
+    for part in code.splitlines():
+        head, _, rest = part.partition("(")
+        yield from (line.replace("\xa0", " ") for line in textwrap.wrap(
+            head + "(" + re.sub("(?<!,) ", "\xa0", rest) + ";", 72, subsequent_indent=" " * 8))
+
+
+def function_page(entry, known):
+    called = {name for name in re.findall(r"rql_\w+(?=\(\))", entry.text + str(entry.tags)) if name in known}
+    parts = {}
+    for tag, text in entry.tags:
+        name, _, meaning = text.partition(" ")
+        lines = item(f"@p {name}" if tag == "param" else f"::{name}", meaning) if tag in ("param", "retval") \
+            else blocks(text)
+        parts.setdefault(TITLES[tag], []).extend(lines)
+    return page(entry.names[0], 3, entry.names, entry.purpose(),
+                section("SYNOPSIS", [f".B #include <{entry.header}>", ".PP"]
+                        + verbatim("\n".join(declared(entry.code)))),
+                section("DESCRIPTION", blocks(entry.text)),
+                *(section(title, lines) for title, lines in parts.items()),
+                see_also([("librql", 3), *((name, 3) for name in sorted(called - set(entry.names)))]))
+
+
+def overview(headers, readme):
+    example = re.search(r"^```c\n(.*?)^```$", readme, re.M | re.S)[1]
+    sections = [section("SYNOPSIS", [".B #include <rql/rql.h>", ".PP",
+                                     *verbatim("cc ... $(pkg-config --cflags --libs rql)")]),
+                section("EXAMPLE", verbatim(example))]
+    for name, (about, functions, others) in headers.items():
+        lines = list(blocks(about))
+        for entry in functions:
+            lines += item(entry.names[0] + "()", entry.purpose() + ".")
+        for entry in others:
+            lines += item("::" + entry.names[0], entry.purpose() + ".")
+        sections.append(section(f"<{name}>", lines))
+    return page("librql", 3, ["librql"], "Fair distributed locks on Redis and Valkey", *sections,
+                see_also([("rql", 1), ("rql", 7)]))
+
+
+def main(man3, rql7, readme, *files):
+    files = [pathlib.Path(name) for name in files]
+    # "(4)" leads to a rule of that page.
+    pages = [re.sub(r" \(\d+\)", "", path.read_text()) for path in files if path.suffix == ".md"]
+    headers = {f"rql/{path.name}": read_header(path) for path in files if path.suffix == ".h"}
+    functions = [entry for _, of_header, _ in headers.values() for entry in of_header]
+    known = {name for entry in functions for name in entry.names}
+    folder = pathlib.Path(man3)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    (folder / "librql.3").write_text(overview(headers, pathlib.Path(readme).read_text()))
+    for entry in functions:
+        (folder / f"{entry.names[0]}.3").write_text(function_page(entry, known))
+        for name in entry.names[1:]:
+            (folder / f"{name}.3").write_text(f".so man3/{entry.names[0]}.3\n")
+    sections = [section(title.upper(), blocks(text)) for text in pages for title, text in MARKED.findall(text)]
+    pathlib.Path(rql7).write_text(page("rql", 7, ["rql"], "What the locks of librql promise, and where they live",
+                                       *sections, see_also([("rql", 1), ("librql", 3)])))
+
+
+VERSION, DATE = sys.argv[1:3]
+main(*sys.argv[3:])
