@@ -36,7 +36,8 @@ export DEBIAN_FRONTEND=noninteractive
 # What the stages with_gcc need, and all of them.
 packages_gcc='meson ninja-build gcc g++ libc6-dev pkg-config libhiredis-dev libuv1-dev libcjson-dev
 libcmocka-dev libssl-dev openssl redis-server python3'
-packages_all="$packages_gcc valgrind clang clang-format clang-tidy doxygen shellcheck debhelper lintian dpkg-dev"
+packages_all="$packages_gcc valgrind clang clang-format clang-tidy doxygen shellcheck debhelper lintian dpkg-dev man-db
+mandoc bash-completion zsh fish"
 with_gcc='gcc light faults tls connectivity timed soak guarantees explore mutants coverage debian13'
 optional='cppcheck'
 policy=/usr/sbin/policy-rc.d
@@ -267,7 +268,8 @@ stage_docs() {
 }
 
 stage_shell() {
-    (cd "$root" && shellcheck .ci/run .pkg/build-deb && find src tests bench -name '*.sh' -exec shellcheck {} +)
+    (cd "$root" && shellcheck .ci/run .pkg/build-deb &&
+        find src tests bench '(' -name '*.sh' -o -name '*.bash' ')' -exec shellcheck {} +)
     verdict $?
 }
 

@@ -88,6 +88,19 @@ def a_missing_cjson_is_named():
         check("-Dprogram=disabled" in setup.said, setup, "the way on is not said")
 
 
+def a_program_that_cannot_be_run_has_no_pages():
+    """They are made by itself; those of the library by a script."""
+    with Setup(LIBRARY + ["libcjson"]) as native, tempfile.NamedTemporaryFile("w", suffix=".ini") as machine:
+        check({"rql.1", "rql-run.1", "man3"} <= native.installed(), native, f"installed: {native.installed()}")
+        machine.write(f"[binaries]\nc = {CC}\npkgconfig = 'pkg-config'\n[properties]\nneeds_exe_wrapper = true\n"
+                      "[host_machine]\nsystem = 'linux'\ncpu_family = 'x86_64'\ncpu = 'x86_64'\nendian = 'little'\n")
+        machine.flush()
+        with Setup(LIBRARY + ["libcjson"], "--cross-file", machine.name) as cross:
+            check("manual pages are left out" in cross.said, cross, "nothing is said of it")
+            check({"rql", "man3"} <= cross.installed(), cross, f"installed: {cross.installed()}")
+            check(not {"rql.1", "rql-run.1"} & cross.installed(), cross, f"installed: {cross.installed()}")
+
+
 def libraries_of_both_kinds_and_the_demonstration_need_no_cjson():
     with Setup(LIBRARY, "-Dprogram=disabled", "-Dbench=enabled", "-Ddefault_library=both") as setup:
         check(setup.worked, setup, "the set-up failed")
@@ -103,7 +116,7 @@ def tests_that_are_asked_for_need_cmocka():
 
 def main():
     tests = [a_plain_build_is_library_and_program, tls_comes_with_openssl_and_goes_without, a_missing_cjson_is_named,
-             libraries_of_both_kinds_and_the_demonstration_need_no_cjson,
+             a_program_that_cannot_be_run_has_no_pages, libraries_of_both_kinds_and_the_demonstration_need_no_cjson,
              tests_that_are_asked_for_need_cmocka]
     failed = 0
     print(f"1..{len(tests)}")

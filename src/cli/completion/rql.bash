@@ -1,18 +1,17 @@
-# Completion of rql for bash with bash-completion. The program knows all words.
+# Completion of rql for bash with bash-completion. The program knows the words.
 _rql() {
-    local cur words cword found line i prefix part
+    local cur words cword found word part i
 
+    COMPREPLY=()
     _get_comp_words_by_ref -n =: cur words cword
     if found=$("$1" help --complete "${words[@]:1:cword}" 2>/dev/null); then
-        # What stands in front of the last = or : is no part of the word for bash.
+        [[ -n $found ]] || return
+        # For bash a word begins behind the last = or :
         part=${COMP_WORDS[COMP_CWORD]}
         [[ $part != [=:] ]] || part=
-        prefix=${cur%"$part"}
-        while IFS=$'\t' read -r line _; do
-            COMPREPLY+=("$(printf %q "${line#"$prefix"}")")
+        while IFS=$'\t' read -r word _; do
+            COMPREPLY+=("$(printf %q "${word#"${cur%"$part"}"}")")
         done <<<"$found"
-        [[ -n $found ]] || COMPREPLY=()
-        [[ ${#COMPREPLY[@]} -ne 1 || $line != *= ]] || compopt -o nospace
         return
     fi
     for ((i = 1; i < COMP_CWORD; i++)); do

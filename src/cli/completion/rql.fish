@@ -1,4 +1,4 @@
-# Completion of rql for fish. The program knows all words.
+# Completion of rql for fish. The program knows the words.
 function __rql_complete
     set -l words (commandline -opc)
     set -l current (commandline -ct)

@@ -1,5 +1,5 @@
 #compdef rql
-# Completion of rql for zsh. The program knows all words.
+# Completion of rql for zsh. The program knows the words.
 _rql() {
     local found
     local -a lines

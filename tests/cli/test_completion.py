@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Completion of command lines: what the program answers, and what bash, zsh and fish make of it at a terminal."""
+import json
+import os
+import pathlib
+import pty
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+
+from harness import PROGRAM, Missing, Program, check_equal, environment, main, wait_until
+
+BASH_COMPLETION = "/usr/share/bash-completion/bash_completion"
+# How each is started without the user's files, and told of its prompt and of the script.
+SHELLS = {
+    "bash": (["bash", "--noprofile", "--norc", "-i"],
+             f"PS1='READY '; . {BASH_COMPLETION}; . <(rql help --completion bash)"),
+    "zsh": (["zsh", "-f", "-i"],
+            "PS1='READY '; autoload -U compinit; compinit -u -D; . <(rql help --completion zsh)"),
+    "fish": (["fish", "--no-config", "-i"],
+             "function fish_prompt; echo 'READY '; end; rql help --completion fish | source"),
+}
+# What is typed before the key TAB, and what the program is given then.
+LINES = {
+    "rql sw": ["swarm"],
+    "rql swarm sta": ["swarm", "status"],
+    "rql ls --lon": ["ls", "--long"],
+    "rql run x --log=j": ["run", "x", "--log=json"],
+    "rql --default-access-strategy ra": ["--default-access-strategy", "random"],
+    "rql info orders:1": ["info", "orders:17"],
+    "rql unlock with": ["unlock", "with a blank"],
+    "rql --tls-ca-file cert": ["--tls-ca-file", "certificate.pem"],
+    "rql run x -- back": ["run", "x", "--", "backup"],
+}
+
+
+def answers(rql, *words):
+    """The candidates, without their meanings."""
+    result = rql("help", "--complete", *words)
+    check_equal(result.code, 0, words)
+    return [line.split("\t")[0] for line in result.out.splitlines()]
+
+
+def candidates_are_those_of_the_place(_server, rql):
+    for words, wanted in (
+            (["s"], ["series", "stats", "swarm"]),
+            (["--spin-us", "5", "wh"], ["who"]),
+            (["swarm", "f"], ["flush"]),
+            (["swarm", "flush", "f"], []),
+            (["run", "x", "--log", ""], ["text", "json"]),
+            (["run", "x", "--log="], ["--log=text", "--log=json"]),
+            (["run", "x", "-k", ""], []),
+            (["stats", "--js"], ["--json"]),
+            (["clear-of", "--"], answers(rql, "clear-of", "--")),
+            (["info", "--", "--"], []),
+            (["--tls-verify", ""], ["full", "ca", "none"]),
+            (["help", "se"], ["series"]),
+            (["help", "--completion", ""], ["bash", "zsh", "fish"]),
+            (["nothing", ""], [])):
+        check_equal(answers(rql, *words), wanted, words)
+
+
+def all_flags_of_a_command_are_candidates(_server, rql):
+    flags = answers(rql, "unlock", "--")
+    assert {"--secret", "--force", "--json", "--help", "--url", "--zombie-ttl-ms"} <= set(flags), flags
+    assert not {"--ttl", "--version", "--wait"} & set(flags), flags
+
+
+def a_file_or_a_command_is_left_to_the_shell(_server, rql):
+    for words in ["--tls-ca-file", ""], ["run", "x", "--", ""], ["run", "x", "--", "sh", "-"]:
+        result = rql("help", "--complete", *words)
+        check_equal((result.code, result.out), (1, ""), words)
+
+
+def names_are_those_of_locks(_server, rql):
+    for name in "b", "apple", "apricot":
+        rql("lock", name, "--ttl", "1m")
+    check_equal(sorted(answers(rql, "info", "ap")), ["apple", "apricot"])
+    check_equal(sorted(answers(rql, "series", "b", "")), ["apple", "apricot", "b"])
+    check_equal(answers(rql, "info", "b", ""), [])
+    check_equal(answers(rql, "stats", ""), [])
+    check_equal(answers(Program("unix:///nowhere"), "--url", rql.url, "info", "b"), ["b"])
+
+
+def two_hundred_names_are_enough(server, rql):
+    for number in range(250):
+        server.call("HSET", f"rql:lock:{number}", "acq_id", "x")
+    check_equal(len(answers(rql, "info", "")), 200)
+
+
+def a_server_that_is_silent_is_given_up_soon(server, rql):
+    server.freeze()
+    try:
+        started = time.monotonic()
+        check_equal(answers(rql, "info", ""), [])
+        took = time.monotonic() - started
+    finally:
+        server.go_on()
+    assert 0.3 <= took < 0.3 + 0.6, took
+
+
+def no_private_server_is_started(_server, _rql):
+    with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
+        local = Program("local:")
+        result = local("help", "--complete", "info", "", RQL_LOCAL_DIR=folder + "/local")
+        check_equal((result.code, result.out, os.listdir(folder)), (0, "", []))
+
+
+class Shell:
+    """At a terminal of its own, where `rql` is the program for help, and else writes down what it is given."""
+
+    def __init__(self, name, folder, url):
+        words, first = SHELLS[name]
+        self.said, self.given = "", folder / "given"
+        for tool, script in {"rql": f'[ "$1" = help ] && exec {PROGRAM} "$@"\nexec python3 -c '
+                                    '"import json, sys; json.dump(sys.argv[2:], open(sys.argv[1], \'w\'))" '
+                                    f'{self.given} "$@"',
+                             "backup": ":"}.items():
+            (folder / tool).write_text(f"#!/bin/sh\n{script}\n")
+            (folder / tool).chmod(0o755)
+        (folder / "certificate.pem").touch()
+        told = environment(url, PATH=f"{folder}:{os.environ['PATH']}", HOME=str(folder), TERM="xterm",
+                           XDG_CONFIG_HOME=str(folder), XDG_DATA_HOME=str(folder), LC_ALL="C.UTF-8")
+        self.process, self.terminal = pty.fork()
+        if self.process == 0:
+            os.chdir(folder)
+            os.execvpe(words[0], words, told)
+        threading.Thread(target=self.read, daemon=True).start()
+        self.type(first + "\r")
+
+    def read(self):
+        try:
+            while data := os.read(self.terminal, 4096):
+                self.said += data.decode(errors="replace")
+        except OSError:
+            pass  # the shell has ended
+
+    def type(self, keys):
+        """At the next prompt, or the first."""
+        os.write(self.terminal, keys.encode())
+
+    def completed(self, line):
+        """What the program is given after TAB and ENTER; what is typed ahead of a prompt stays in the terminal."""
+        self.given.unlink(missing_ok=True)
+        self.type(line + "\t")
+        self.type("\r")
+        wait_until(lambda: self.given.exists() and self.given.stat().st_size > 0, f"{line}: {self.said[-2000:]}")
+        return json.loads(self.given.read_text())
+
+    def end(self):
+        os.kill(self.process, signal.SIGKILL)
+        os.waitpid(self.process, 0)
+        os.close(self.terminal)
+
+
+def completes_in(name):
+    def test(_server, rql):
+        if not shutil.which(name) or name == "bash" and not os.path.exists(BASH_COMPLETION):
+            raise Missing(f"{name} with its completion")
+        rql("lock", "orders:17", "--ttl", "1m")
+        rql("lock", "with a blank", "--ttl", "1m")
+        with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
+            shell = Shell(name, pathlib.Path(folder), rql.url)
+            try:
+                for line, wanted in LINES.items():
+                    check_equal(shell.completed(line), wanted, f"{line}: {shell.said[-500:]}")
+            finally:
+                shell.end()
+
+    test.__name__ = f"{name}_completes_at_a_terminal"
+    return test
+
+
+if __name__ == "__main__":
+    sys.exit(main([candidates_are_those_of_the_place, all_flags_of_a_command_are_candidates,
+                   a_file_or_a_command_is_left_to_the_shell, names_are_those_of_locks, two_hundred_names_are_enough,
+                   a_server_that_is_silent_is_given_up_soon, no_private_server_is_started,
+                   *map(completes_in, SHELLS)]))

@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""The manual: pages without a warning, and README, `rql help` and pages that say the same."""
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from harness import PROGRAM, Missing, check_equal, main
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(PROGRAM).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+# Of other programs, in our pages.
+FOREIGN = {"--cflags", "--libs"}
+
+
+def commands_of(rql):
+    """In the order of `rql help`."""
+    return re.findall(r"^  ([a-z-]+)  +[A-Z]", rql("help").out.split("\n\n")[1], re.M)
+
+
+def source_of(rql, command=None):
+    """A page of section 1 as it would be typed."""
+    result = rql("help", "--roff", *([command] if command else []))
+    check_equal((result.code, result.err), (0, ""), command)
+    return plain(result.out)
+
+
+def plain(roff):
+    text = re.sub(r"\\f[BIR]|\\&|\\%", "", roff)
+    for escape, letter in {r"\-": "-", r"\(aq": "'", r"\(ga": "`", r"\(ti": "~", r"\(ha": "^", r"\e": "\\"}.items():
+        text = text.replace(escape, letter)
+    return text
+
+
+def section(page, title):
+    return re.search(rf"^\.SH {title}\n(.*?)(?=^\.SH |\Z)", page, re.M | re.S)[1]
+
+
+def flags_of_page(page):
+    """Each with its letter and its value, as they are written at its text."""
+    return set(re.findall(r"^\.TP\n(-.*)$", section(page, "OPTIONS"), re.M))
+
+
+def flags_of_help(text):
+    lines = re.findall(r"^  +((?:-\w, )?--[\w-]+(?: \S+)?)(?:  .*|   \(.*)?$", text, re.M)
+    return {line.strip() for line in lines}
+
+
+def words(text):
+    """The flags that a text names."""
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text))
+
+
+def all_pages(rql, folder):
+    """Files of all pages; those that only lead to another begin with .so."""
+    for command in [None, *commands_of(rql)]:
+        name = folder / ("rql.1" if not command else f"rql-{command}.1")
+        name.write_text(rql("help", "--roff", *([command] if command else [])).out)
+    shutil.copytree(BUILD / "include" / "rql" / "man3", folder / "man3")
+    shutil.copy(BUILD / "include" / "rql" / "rql.7", folder)
+    return sorted(path for path in folder.rglob("*.?") if not path.read_text().startswith(".so "))
+
+
+def says_nothing(program, *arguments):
+    if not shutil.which(program):
+        raise Missing(program)
+    done = subprocess.run([program, *arguments], check=False, text=True, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    check_equal(done.stderr, "", program)
+    return done.stdout
+
+
+def man_has_no_warning(_server, rql):
+    with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
+        says_nothing("man", "--warnings", "-E", "UTF-8", "-Tutf8", "-Z", "-l", *all_pages(rql, pathlib.Path(folder)))
+
+
+def mandoc_has_no_remark(_server, rql):
+    with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
+        check_equal(says_nothing("mandoc", "-T", "lint", *all_pages(rql, pathlib.Path(folder))), "")
+
+
+def whatis_finds_each_page(_server, rql):
+    with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
+        pages = all_pages(rql, pathlib.Path(folder))
+        found = set(re.findall(r'^(\S+): "', says_nothing("lexgrog", *pages), re.M))
+        check_equal(found, {str(page) for page in pages})
+
+
+def pages_lead_to_pages(_server, rql):
+    with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
+        pages = all_pages(rql, pathlib.Path(folder))
+        there = {path.name for path in pathlib.Path(folder).rglob("*.?")}
+        for page in pages:
+            named = re.findall(r"\b(\w[\w-]*)(?: )?\(([137])\)", plain(page.read_text()))
+            assert named, page
+            check_equal({f"{name}.{number}" for name, number in named} - there - {"man.1", "flock.1"}, set(), page.name)
+        for path in pathlib.Path(folder, "man3").iterdir():
+            link = re.fullmatch(r"\.so man3/(\S+)\n", path.read_text())
+            assert not link or link[1] in there, path
+
+
+def each_flag_is_in_help_and_page(_server, rql):
+    for command in commands_of(rql):
+        wanted = flags_of_help(rql(command, "--help").out)
+        assert "-h, --help" in wanted, wanted
+        check_equal(flags_of_page(source_of(rql, command)), wanted, command)
+    wanted = flags_of_help(rql("help").out) | flags_of_help(rql("help", "options").out)
+    assert {"-V, --version", "--spin-us VALUE"} <= wanted, wanted
+    check_equal(flags_of_page(source_of(rql)), wanted)
+
+
+def no_page_names_a_flag_that_is_not_there(_server, rql):
+    known = words(rql("help").out) | words(rql("help", "options").out)
+    known |= set().union(*(words(rql(command, "--help").out) for command in commands_of(rql)))
+    # --auto-extend is the default, and not in the help.
+    known |= {"--auto-extend", *FOREIGN}
+    with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
+        for page in all_pages(rql, pathlib.Path(folder)):
+            check_equal(words(plain(page.read_text())) - known, set(), page.name)
+
+
+def command_lines(text):
+    """(command, the rest) of each `rql ...` in a page of the repository."""
+    spans = re.findall(r"`(rql [^`]*)`", text) + re.findall(r"^(rql [^#\n]*)", text, re.M)
+    return [(line.split()[1], line.split(" -- ")[0]) for line in spans]
+
+
+def commands_and_flags_of_our_pages_are_there(_server, rql):
+    commands, options = commands_of(rql), words(rql("help", "options").out)
+    flags = {command: words(rql(command, "--help").out) | options for command in commands}
+    flags["help"] = words(rql("help").out)
+    named = set()
+    for page in [ROOT / "README.md", *sorted((ROOT / "include/rql").glob("*.md"))]:
+        for command, line in command_lines(page.read_text(encoding="utf-8")):
+            assert command in flags, f"{page.name}: {line}"
+            check_equal(words(line) - flags[command], set(), f"{page.name}: {line}")
+            named.add(command)
+    check_equal(set(commands) - named, set(), "commands that no page of ours names")
+
+
+def each_command_is_in_help_page_and_readme(_server, rql):
+    commands = commands_of(rql)
+    check_equal(re.findall(r"^rql-([a-z-]+)\(1\)$", section(source_of(rql), "COMMANDS"), re.M), commands)
+    for command in commands:
+        summary = re.search(rf"^  {command} +(.*)$", rql("help").out, re.M)[1]
+        page = source_of(rql, command)
+        check_equal(" ".join(section(page, "NAME").split()), f"rql-{command} - {summary}")
+        usage = rql("help", command).out.splitlines()[0].removeprefix("Usage: ")
+        check_equal(section(page, "SYNOPSIS").strip(), ".B " + usage)
+
+
+def exit_codes(rql, command=None):
+    """Of the help: code -> texts, of one command or all."""
+    found = {}
+    for code, text in re.findall(r"^  (\d\S*) +(.*)$", rql("help").out.split("Exit codes:\n")[1], re.M):
+        who, _, what = text.rpartition(": ")
+        if not command or not who or command in who.split(", "):
+            found.setdefault(code, []).append(what if command else text)
+    return found
+
+
+def exit_codes_agree(_server, rql):
+    for command in [None, *commands_of(rql)]:
+        of_page = {}
+        for code, text in re.findall(r"^\.TP\n\.B (\S+)\n(.*?)(?=^\.TP|\Z)", section(source_of(rql, command), "EXIT STATUS"),
+                                     re.M | re.S):
+            of_page.setdefault(code, []).append(" ".join(text.split()).rstrip(".").lower())
+        wanted = {code: [text.lower() for text in texts] for code, texts in exit_codes(rql, command).items()}
+        check_equal(of_page, wanted, command)
+    of_readme = re.findall(r"(\d+(?:\+N)?) \(", re.search(r"Exit codes: (.*?)\)\.", README, re.S)[1])
+    check_equal(of_readme, list(exit_codes(rql)), "README")
+    declared = re.findall(r"CLI_\w+ = (\d+)", (ROOT / "src/cli/exit.h").read_text())
+    check_equal([code.removesuffix("+N") for code in exit_codes(rql)], declared, "exit.h")
+
+
+def programs_end_with_codes_of_their_pages(_server, rql):
+    for code, line in ("1", "info a"), ("1", "queue a"), ("64", "ls a b"), ("69", "who --url unix:///nowhere"), \
+            ("1", "unlock a --secret " + "0" * 32), ("1", "extend a --add 1s --force"), ("127", "run a -- /nowhere"), \
+            ("126", "run a -- /"), ("0", "stats"):
+        check_equal(str(rql(*line.split()).code), code, line)
+        assert code in exit_codes(rql, line.split()[0]), line
+
+
+def functions_declared():
+    """Names of functions and of the macros to call them by."""
+    texts = [path.read_text() for path in (ROOT / "include/rql").glob("*.h*")]
+    return {name for text in texts
+            for name in re.findall(r"^(?:RQL_API [^;(]*?|#define )\b(rql_\w+)\(", text, re.M)}
+
+
+def all_is_installed(_server, rql):
+    options = subprocess.check_output(["meson", "introspect", "--buildoptions", BUILD], text=True)
+    if not re.search(r'"name": "b_sanitize", "value": (?:"none"|\[\])', options):
+        raise Missing("pages of a program with a sanitizer")
+    with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
+        subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--destdir", folder], check=True,
+                       stdout=subprocess.DEVNULL)
+        share = next(pathlib.Path(folder).rglob("share"))
+        there = {path.relative_to(share).as_posix(): path for path in share.rglob("*") if path.is_file()}
+        there = {path: file for path, file in there.items() if not path.startswith("doc/")}
+        pages = {f"man/man1/rql-{command}.1": command for command in commands_of(rql)} | {"man/man1/rql.1": None}
+        scripts = {"bash-completion/completions/rql": "bash", "zsh/site-functions/_rql": "zsh",
+                   "fish/vendor_completions.d/rql.fish": "fish"}
+        functions = {f"man/man3/{name}.3" for name in functions_declared() | {"librql"}}
+        check_equal(set(there) ^ {*pages, *scripts, *functions, "man/man7/rql.7"}, set())
+        for path, command in pages.items():
+            check_equal(plain(there[path].read_text()), source_of(rql, command), path)
+        for path, shell in scripts.items():
+            check_equal(there[path].read_text(), rql("help", "--completion", shell).out, path)
+
+
+if __name__ == "__main__":
+    sys.exit(main([man_has_no_warning, mandoc_has_no_remark, whatis_finds_each_page, pages_lead_to_pages,
+                   each_flag_is_in_help_and_page, no_page_names_a_flag_that_is_not_there,
+                   commands_and_flags_of_our_pages_are_there, each_command_is_in_help_page_and_readme,
+                   exit_codes_agree, programs_end_with_codes_of_their_pages, all_is_installed]))
