@@ -45,6 +45,10 @@ def line_of(server, section, name):
     return lines.get(name)
 
 
+def version_of(server):
+    return line_of(server, "server", "valkey_version") or line_of(server, "server", "redis_version")
+
+
 def described(result, code=0):
     check_equal(result.code, code, result.err)
     return result.json()
@@ -52,8 +56,7 @@ def described(result, code=0):
 
 def the_server_is_described(server, rql):
     said = described(rql("ping", "--json"))
-    version = line_of(server, "server", "valkey_version") or line_of(server, "server", "redis_version")
-    check_equal((said["product"] in ("redis", "valkey"), said["version"]), (True, version))
+    check_equal((said["product"] in ("redis", "valkey"), said["version"]), (True, version_of(server)))
     check_equal(said["url"], rql.url.split("?")[0])
     check_equal((said["role"], said["replicas"], said["sentinels"]), ("master", 0, False))
     check_equal((said["min_replicas_to_write"], said["min_replicas_max_lag_s"], said["refused"]), (0, 10, []))
@@ -92,7 +95,7 @@ def missing_rights_are_named(server, rql):
         said = described(rql("ping", "--json", RQL_URL=url))
         check_equal(said["refused"], ["INFO", "CLIENT KILL", "CLIENT TRACKING"])
         # HELLO says it, too; what only INFO or CONFIG says is not guessed.
-        check_equal((said["role"], said["version"]), ("master", line_of(own, "server", "redis_version")))
+        check_equal((said["role"], said["version"]), ("master", version_of(own)))
         check_equal((said["replicas"], said["min_replicas_to_write"]), (None, None))
         check_equal(fields(rql("ping", RQL_URL=url)).get("min replicas"), None)
         check_in("INFO, CLIENT KILL, CLIENT TRACKING", rql("ping", RQL_URL=url).out)
