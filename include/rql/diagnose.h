@@ -90,6 +90,9 @@ typedef struct rql_diagnose_options {
     /** About so many keys of the database are looked at, whatever they are. 0 to 100000000. Default
      *  100000. */
     int64_t max_keys;
+    /** The groups that are looked at, a blank between two, such as `mem dur`; NULL, the default:
+     *  all. What no check of these needs is not asked for. */
+    const char *groups;
 } rql_diagnose_options;
 
 /**
@@ -117,7 +120,7 @@ RQL_API void rql_diagnose_options_init_sized(rql_diagnose_options *options, size
  * @param[out] error    Detail of a fault, or NULL.
  *
  * @retval RQL_OK         `*out` is set. What is amiss is in it: count its failures.
- * @retval RQL_E_INVALID  A setting is out of range.
+ * @retval RQL_E_INVALID  A setting is out of range, or a group unknown.
  * @retval RQL_E_IO       The server does not answer; also other faults of rql_client_ping().
  * @retval RQL_E_NOMEM    Out of memory.
  * @retval RQL_E_FORKED   The client belongs to the parent process.

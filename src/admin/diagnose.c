@@ -24,6 +24,8 @@ enum {
     DAY_S = 86400,
 };
 
+#define ALL_GROUPS "srv net mem dur acl swarm keys use clk opt loc"
+
 RQLI_DEFINE_AUTO(struct rqli_report *, rqli_report_free);
 
 void rql_diagnose_options_init_sized(rql_diagnose_options *options, size_t size)
@@ -137,23 +139,51 @@ static void look_at_limits(struct rqli_diagnosis *self)
 
 /* ---- all ---- */
 
-/* Who sees Ruby comes before what matters with Ruby alone; no connection is made between the first
- * one and that which it is compared with; and the clocks are read again last. */
+/* With the groups that need what each finds. Who sees Ruby comes before what matters with Ruby
+ * alone; no connection is made between the first one and that which it is compared with; and the
+ * clocks are read again last. */
+static const struct {
+    const char *groups;
+    void (*look)(struct rqli_diagnosis *self);
+} looks[] = {
+    {"srv net mem dur use clk", rqli_diagnose_server},
+    {"net opt", rqli_diagnose_round_trips},
+    {"net", look_at_tls},
+    {"acl", rqli_diagnose_rights},
+    {"swarm clk use", rqli_diagnose_swarm},
+    {"keys", rqli_diagnose_keys},
+    {"use net", rqli_diagnose_use},
+    {"net", rqli_diagnose_connecting},
+    {"clk", rqli_diagnose_clocks},
+    {"clk", rqli_diagnose_replicas},
+    {"opt", look_at_options},
+    {"loc", look_at_limits},
+};
+
 static void look_at_all(struct rqli_diagnosis *self)
 {
     rqli_diagnose_first_clocks(self);
-    rqli_diagnose_server(self);
-    rqli_diagnose_round_trips(self);
-    look_at_tls(self);
-    rqli_diagnose_rights(self);
-    rqli_diagnose_swarm(self);
-    rqli_diagnose_keys(self);
-    rqli_diagnose_use(self);
-    rqli_diagnose_connecting(self);
-    rqli_diagnose_clocks(self);
-    rqli_diagnose_replicas(self);
-    look_at_options(self);
-    look_at_limits(self);
+    for (size_t i = 0; i < sizeof looks / sizeof looks[0]; i++) {
+        if (rqli_report_wants(self->report, looks[i].groups)) {
+            looks[i].look(self);
+        }
+    }
+}
+
+static rql_status check_groups(const char *groups, rql_error *error)
+{
+    struct rqli_slice rest = rqli_slice_of(groups ? groups : "");
+
+    while (rest.length > 0) {
+        const struct rqli_slice group = rqli_slice_take(&rest, rqli_slice_before(rest, " "));
+
+        if (!rqli_has_word(ALL_GROUPS, group)) {
+            return rqli_fail(error, RQL_E_INVALID, "groups has %.*s; it may have %s",
+                             (int)group.length, group.data, ALL_GROUPS);
+        }
+        (void)rqli_slice_skip(&rest, " ");
+    }
+    return RQL_OK;
 }
 
 static rql_status check(const rql_client *client, rql_report *const *out, rql_error *error)
@@ -177,12 +207,13 @@ rql_status rql_diagnose(rql_client *client, const rql_diagnose_options *options,
 
     status =
         status ? status : rqli_options_read(RQLI_OF_DIAGNOSE, &self.options, NULL, options, error);
+    status = status ? status : check_groups(self.options.groups, error);
     status =
         status ? status : rql_client_ping_sized(client, &self.server, sizeof self.server, error);
     if (status) {
         return status;
     }
-    report = rqli_report_new();
+    report = rqli_report_new(self.options.groups);
     if (!report || !rqli_random_hex(nonce)) {
         return rqli_fail_nomem(error);
     }

@@ -19,14 +19,21 @@ struct check {
 struct rqli_report {
     rql_report shown; /* first, as above */
     rql_server_info server;
+    const char *groups; /* that are wanted, or NULL: all */
+    bool is_left_out;   /* the last check was of another */
     size_t capacity;
     struct rqli_list texts; /* of all checks */
     bool failed;            /* out of memory */
 };
 
-struct rqli_report *rqli_report_new(void)
+struct rqli_report *rqli_report_new(const char *groups)
 {
-    return calloc(1, sizeof(struct rqli_report));
+    struct rqli_report *self = calloc(1, sizeof *self);
+
+    if (self) {
+        self->groups = groups;
+    }
+    return self;
 }
 
 struct rqli_report *rqli_report_free(struct rqli_report *self)
@@ -48,6 +55,19 @@ rql_report *rql_report_free(rql_report *report)
     return NULL;
 }
 
+bool rqli_report_wants(const struct rqli_report *self, const char *groups)
+{
+    struct rqli_slice rest = rqli_slice_of(groups);
+    bool is_wanted = !self->groups;
+
+    while (rest.length > 0 && !is_wanted) {
+        is_wanted =
+            rqli_has_word(self->groups, rqli_slice_take(&rest, rqli_slice_before(rest, " ")));
+        (void)rqli_slice_skip(&rest, " ");
+    }
+    return is_wanted;
+}
+
 /* Texts never move, so checks may point to them. */
 static const char *keep(struct rqli_report *self, const char *text)
 {
@@ -58,7 +78,7 @@ static const char *keep(struct rqli_report *self, const char *text)
 
 static struct check *last(const struct rqli_report *self)
 {
-    return self->failed || self->shown.count == 0
+    return self->failed || self->is_left_out || self->shown.count == 0
                ? NULL
                : (struct check *)self->shown.check[self->shown.count - 1];
 }
@@ -91,10 +111,17 @@ static void count(rql_report *report, rql_check_level level)
 void rqli_report_add(struct rqli_report *self, const char *id, rql_check_level level,
                      const char *title, ...)
 {
-    struct check *check = reserve(self) ? calloc(1, sizeof *check) : NULL;
+    struct check *check;
+    char group[GROUP_SIZE];
     char text[LINE_SIZE];
     va_list list;
 
+    (void)snprintf(group, sizeof group, "%.*s", (int)strcspn(id, "."), id);
+    self->is_left_out = !rqli_report_wants(self, group);
+    if (self->is_left_out) {
+        return;
+    }
+    check = reserve(self) ? calloc(1, sizeof *check) : NULL;
     if (!check) {
         self->failed = true;
         return;
@@ -102,7 +129,7 @@ void rqli_report_add(struct rqli_report *self, const char *id, rql_check_level l
     va_start(list, title);
     (void)vsnprintf(text, sizeof text, title, list);
     va_end(list);
-    (void)snprintf(check->group, sizeof check->group, "%.*s", (int)strcspn(id, "."), id);
+    memcpy(check->group, group, sizeof group);
     check->shown = (rql_check){
         .id = id,
         .group = check->group,

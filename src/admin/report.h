@@ -8,9 +8,12 @@
 
 struct rqli_report;
 
-/* NULL: no memory. */
-struct rqli_report *rqli_report_new(void);
+/* Checks of other groups than these are left out; NULL: none is. NULL: no memory. */
+struct rqli_report *rqli_report_new(const char *groups);
 struct rqli_report *rqli_report_free(struct rqli_report *self); /* NULL is fine */
+
+/* Is one of these groups wanted? Words with a blank between two. */
+bool rqli_report_wants(const struct rqli_report *self, const char *groups);
 
 /* A new check. `id` is static. */
 void rqli_report_add(struct rqli_report *self, const char *id, rql_check_level level,

@@ -58,6 +58,22 @@ static inline bool rqli_slice_is(struct rqli_slice slice, const char *text)
            (slice.length == 0 || memcmp(text, slice.data, slice.length) == 0);
 }
 
+/* Is it one of these words, which have a blank between two? */
+static inline bool rqli_has_word(const char *words, struct rqli_slice word)
+{
+    struct rqli_slice rest = rqli_slice_of(words);
+
+    while (rest.length > 0) {
+        struct rqli_slice next = rqli_slice_take(&rest, rqli_slice_before(rest, " "));
+
+        if (next.length == word.length && memcmp(next.data, word.data, word.length) == 0) {
+            return true;
+        }
+        (void)rqli_slice_skip(&rest, " ");
+    }
+    return false;
+}
+
 /* Decimal digits with an optional '-', nothing else, no overflow. */
 bool rqli_parse_int(struct rqli_slice text, int64_t *out);
 

@@ -507,6 +507,9 @@ static void a_server_is_diagnosed(void **state)
     rql_diagnose_options_init(&options);
     options.max_keys = -1;
     assert_int_equal(rql_diagnose(client, &options, &report, NULL), RQL_E_INVALID);
+    rql_diagnose_options_init(&options);
+    options.groups = "mem  dur";
+    assert_int_equal(rql_diagnose(client, &options, &report, NULL), RQL_E_INVALID);
     REFUSED(rql_diagnose(NULL, NULL, &report, NULL));
     REFUSED(rql_diagnose(client, NULL, NULL, NULL));
 }

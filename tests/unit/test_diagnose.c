@@ -12,7 +12,7 @@ static rql_report *report;
 
 BEFORE_EACH(begin)
 {
-    made = rqli_report_new();
+    made = rqli_report_new(NULL);
     report = NULL;
 }
 
@@ -415,4 +415,19 @@ TEST(a_report_counts_its_checks_and_keeps_reasons_of_what_is_amiss)
     CHECK_ALL(EQ(check_of("a.y")->n_found, RQLI_REPORT_FOUND), EQ(report->count, 103),
               EQ(report->n_notes, 1), EQ(report->n_warnings, 50), EQ(report->n_failures, 50),
               EQ(report->n_skipped, 1));
+}
+
+TEST(a_report_has_the_groups_that_are_wanted)
+{
+    (void)rqli_report_free(made);
+    made = rqli_report_new("mem dur");
+    assert_true(rqli_report_wants(made, "use dur"));
+    assert_false(rqli_report_wants(made, "memory du"));
+    rqli_report_add(made, "mem.x", RQL_CHECK_NOTE, "seen");
+    rqli_report_add(made, "me.x", RQL_CHECK_FAIL, "not wanted");
+    rqli_report_number(made, "n", 1);
+    rqli_report_say(made, "why", "fix");
+    assert_int_equal(check_of("mem.x")->n_found, 0);
+    assert_null(report->check[0]->why);
+    CHECK_ALL(EQ(report->count, 1), EQ(report->n_notes, 1), EQ(report->n_failures, 0));
 }
