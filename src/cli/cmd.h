@@ -37,8 +37,8 @@ struct cli_args {
     bool quick, strict, all;
     bool ids;
     int64_t ttl_ms, wait_ms, max_hold_ms, kill_after_ms, add_ms, older_than_ms;
-    int64_t conflict_exit_code, max_keys;
-    const char *secret, *host, *acquirer;
+    int64_t conflict_exit_code, max_keys, every_ms;
+    const char *secret, *host, *acquirer, *out_file, *classes_file;
 
     size_t n_meta;
     rql_meta meta[RQL_META_MAX_PAIRS];

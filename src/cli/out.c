@@ -88,7 +88,7 @@ static const char *environment(const char *name)
 static void print_table(const struct out *self)
 {
     const char *terminal = environment("TERM");
-    const bool is_bright = self->headings && isatty(STDOUT_FILENO) && !environment("NO_COLOR") &&
+    const bool is_bright = self->headings && isatty(fileno(self->to)) && !environment("NO_COLOR") &&
                            terminal && strcmp(terminal, "dumb") != 0;
     size_t widths[OUT_COLUMNS_MAX] = {0};
 
@@ -106,11 +106,11 @@ static void print_table(const struct out *self)
         const char *cell = cell_at(self, i);
 
         /* The first row is bold from its first cell to its end. */
-        (void)printf("%s%s", is_first ? "\033[1m" : "", cell);
+        (void)fprintf(self->to, "%s%s", is_first ? "\033[1m" : "", cell);
         if (is_last) {
-            (void)puts(i < self->n_columns && is_bright ? "\033[0m" : "");
+            (void)fputs(i < self->n_columns && is_bright ? "\033[0m\n" : "\n", self->to);
         } else {
-            (void)printf("%*s", (int)(widths[column] - cli_text_width(cell) + GAP), "");
+            (void)fprintf(self->to, "%*s", (int)(widths[column] - cli_text_width(cell) + GAP), "");
         }
     }
 }
@@ -168,7 +168,7 @@ static void open_json(struct out *self, const char *key, cJSON *item)
 
 struct out out_fields(enum out_form form)
 {
-    return (struct out){.form = form, .n_columns = 2};
+    return (struct out){.form = form, .to = stdout, .n_columns = 2};
 }
 
 /* The headings are cells of the first row, as wide as any; other forms do not show them. */
@@ -280,13 +280,32 @@ void out_pair(struct out *self, const char *label, const char *text)
 }
 
 /* OpenMetrics is written at once: it has no columns whose width is to be known. */
+void out_family(struct out *self, const char *name, const char *type, const char *help)
+{
+    if (self->form == OUT_OPENMETRICS) {
+        (void)fprintf(self->to, "# TYPE rql_%s %s\n# HELP rql_%s %s\n", name, type, name, help);
+    }
+}
+
+/* Fifteen digits are exact for bytes, counts and times. */
+void out_sample(struct out *self, const char *name, const char *label, const char *text,
+                double value)
+{
+    if (self->form != OUT_OPENMETRICS) {
+        return;
+    }
+    (void)fprintf(self->to, "rql_%s", name);
+    if (label) {
+        (void)fprintf(self->to, "{%s=\"%s\"}", label, text);
+    }
+    (void)fprintf(self->to, " %.15g\n", value);
+}
+
 void out_gauge(struct out *self, const char *label, const char *name, const char *help,
                int64_t value)
 {
-    if (self->form == OUT_OPENMETRICS) {
-        (void)printf("# TYPE rql_%s gauge\n# HELP rql_%s %s\nrql_%s %lld\n", name, name, help, name,
-                     (long long)value);
-    }
+    out_family(self, name, "gauge", help);
+    out_sample(self, name, NULL, NULL, (double)value);
     out_number(self, label, name, OUT_INT, value);
 }
 
@@ -304,7 +323,7 @@ void out_line(struct out *self, const char *format, ...)
     (void)vsnprintf(line, sizeof line, format, list);
     va_end(list);
     safe = cli_text_for_terminal(line);
-    (void)puts(safe);
+    (void)fprintf(self->to, "%s\n", safe);
 }
 
 void out_print(struct out *self)
@@ -314,13 +333,13 @@ void out_print(struct out *self)
     if (self->form == OUT_JSON) {
         /* Nothing was begun: there is no answer, and that is null. */
         text = cli_must(self->root ? cJSON_Print(self->root) : strdup("null"));
-        (void)puts(text);
+        (void)fprintf(self->to, "%s\n", text);
         free(text);
         cJSON_Delete(self->root);
     } else if (self->form == OUT_OPENMETRICS) {
-        (void)puts("# EOF");
+        (void)fputs("# EOF\n", self->to);
     }
     flush_table(self);
     free(self->cells);
-    *self = (struct out){.form = self->form};
+    *self = (struct out){.form = self->form, .to = self->to};
 }

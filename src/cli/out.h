@@ -1,7 +1,7 @@
 #ifndef CLI_OUT_H
 #define CLI_OUT_H
 
-/* The sink for results, which go to stdout. A command names each field once, with its heading and
+/* The sink for results. A command names each field once, with its heading and
  * its key; the sink writes the form that was asked for: a table for people, JSON or OpenMetrics for
  * machines.
  *
@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 struct cJSON;
 
@@ -21,6 +22,7 @@ enum { OUT_COLUMNS_MAX = 8, OUT_DEPTH_MAX = 5 };
 
 struct out {
     enum out_form form;
+    FILE *to;                    /* stdout, if nobody says otherwise */
     const char *const *headings; /* of the columns; NULL: there are none */
     bool has_row;                /* fields go into the last row */
     size_t n_columns;
@@ -66,6 +68,12 @@ void out_list(struct out *self, const char *key, const rql_text_list *list);
 
 /* Two cells that are no field: label and text, as they are. */
 void out_pair(struct out *self, const char *label, const char *text);
+
+/* A family of OpenMetrics, a gauge or a counter, and behind it its samples, which may have a label.
+ * Other forms have none. The text of a label is without quotes, backslashes and line feeds. */
+void out_family(struct out *self, const char *name, const char *type, const char *help);
+void out_sample(struct out *self, const char *name, const char *label, const char *text,
+                double value);
 
 /* A field that is a family of OpenMetrics, too. */
 void out_gauge(struct out *self, const char *label, const char *name, const char *help,

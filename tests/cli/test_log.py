@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What rql tells of itself: --log of the commands that take locks, and rql stats."""
+"""What rql tells of itself: --log of the commands that take locks."""
 import datetime
 import json
 import os
@@ -172,29 +172,6 @@ def nothing_is_logged_unless_wanted(server, rql):
     check_in("run: log lines are written as text or json, not as xml", result.err)
 
 
-def stats_count_what_the_server_shows(server, rql):
-    rql("lock", "a", "--ttl", "1m")
-    rql("lock", "b", "--ttl", "1m")
-    process = rql.start("run", "a", "--", "true")
-    server.call("ZADD", "rql:lock_queue:c", "1.5", "rql:acq:1/2/3/4/0123456789abcdef")
-    wait_until(lambda: server.queue_length("a") == 1, "it waits")
-    server.call("SET", "rql:lock:text", "x")
-    server.call("HSET", "rql:swarm:hsts", "dead", "1.5", "alive", f"{time.time():.3f}")
-    wanted = {"locks": 2, "queues": 2, "requests": 2, "hosts": 3, "swarm_hosts": 2, "zombie_hosts": 1, "damaged_keys": 1}
-    check_equal(rql("stats", "--json").json(), wanted)
-    check_equal(rql("stats").out.split("\n")[0].split(), ["locks", "held", "2"])
-    text = rql("stats", "--openmetrics").out
-    for name, value in wanted.items():
-        check_in(f"# TYPE rql_{name} gauge\n# HELP rql_{name} ", text)
-        check_in(f"\nrql_{name} {value}\n", text)
-    assert text.endswith("\n# EOF\n")
-    process.terminate()
-
-
-def stats_of_an_empty_server_are_zero(server, rql):
-    check_equal(set(rql("stats", "--json").json().values()), {0})
-
-
 if __name__ == "__main__":
     sys.exit(main([
         run_logs_the_life_of_its_lock,
@@ -210,6 +187,4 @@ if __name__ == "__main__":
         a_reader_of_results_that_goes_ends_the_program,
         the_command_has_the_disposition_of_sigpipe_that_rql_had,
         nothing_is_logged_unless_wanted,
-        stats_count_what_the_server_shows,
-        stats_of_an_empty_server_are_zero,
     ]))

@@ -1,0 +1,343 @@
+#include "classes.h"
+#include "cmd.h"
+#include "format.h"
+#include "messages.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+/* stats: what the server shows of all programs, once or again and again, for people and for what
+ * collects metrics. */
+
+/* What a server shows of all clients together, Ruby's as well. */
+struct fleet {
+    int64_t locks;
+    int64_t queues;
+    int64_t requests;
+    int64_t hosts;       /* that hold or wait; of the gem's waiters no host is known */
+    int64_t swarm_hosts; /* that send heartbeats, or did */
+    int64_t zombies;     /* of these: the dead */
+    int64_t damaged;     /* keys that are no lock or queue that could be read */
+};
+
+static bool is_damaged(rql_key_status status)
+{
+    return status == RQL_KEY_WRONG_TYPE || status == RQL_KEY_MALFORMED;
+}
+
+/* NULL: there is none, or it is not known. */
+static void add_host(struct fleet *fleet, const char **hosts, const char *host)
+{
+    if (host) {
+        hosts[fleet->hosts++] = host;
+    }
+}
+
+/* A host that holds or waits more than once counts once: all are noted, sorted, and counted where
+ * one differs from the one before. */
+static struct fleet count_all(const rql_lock_info_list *locks, const rql_queue_info_list *queues,
+                              const rql_host_info_list *swarm)
+{
+    struct fleet fleet = {.swarm_hosts = (int64_t)swarm->count};
+    size_t most = locks->count;
+    const char **hosts;
+    int64_t distinct = 0;
+
+    for (size_t i = 0; i < queues->count; i++) {
+        most += queues->item[i]->n_requests;
+    }
+    /* One more than there are: nothing to allocate may give NULL. */
+    hosts = cli_must(calloc(most + 1, sizeof *hosts));
+    for (size_t i = 0; i < locks->count; i++) {
+        const rql_lock_info *info = locks->item[i];
+
+        fleet.locks += info->status == RQL_KEY_ALIVE;
+        fleet.damaged += is_damaged(info->status);
+        /* Of a lock that cannot be read the host may be anything. */
+        add_host(&fleet, hosts, info->status == RQL_KEY_ALIVE ? info->hst_id : NULL);
+    }
+    for (size_t i = 0; i < queues->count; i++) {
+        const rql_queue_info *info = queues->item[i];
+
+        fleet.queues += info->status == RQL_KEY_ALIVE;
+        fleet.damaged += is_damaged(info->status);
+        fleet.requests += (int64_t)info->n_requests;
+        for (size_t j = 0; j < info->n_requests; j++) {
+            add_host(&fleet, hosts, info->requests[j].hst_id);
+        }
+    }
+    qsort(hosts, (size_t)fleet.hosts, sizeof *hosts, cli_compare_texts);
+    for (int64_t i = 0; i < fleet.hosts; i++) {
+        distinct += i == 0 || strcmp(hosts[i], hosts[i - 1]) != 0;
+    }
+    fleet.hosts = distinct;
+    free(hosts);
+    for (size_t i = 0; i < swarm->count; i++) {
+        fleet.zombies += swarm->item[i].is_zombie;
+    }
+    return fleet;
+}
+
+/* ---- OpenMetrics alone: classes of locks, and the server ---- */
+
+/* A family for all classes: samples of one follow each other. */
+static void print_classes(struct out *out, const struct cli_classes *classes)
+{
+    static const struct {
+        const char *name;
+        const char *help;
+        size_t offset;
+        double unit;
+    } families[] = {
+        {"class_locks", "Locks that are held, by class.", offsetof(struct cli_class, locks), 1},
+        {"class_waiting", "Requests that wait, by class.", offsetof(struct cli_class, waiting), 1},
+        {"class_dead_requests", "Of them: older than dead_request_ttl_ms.",
+         offsetof(struct cli_class, dead), 1},
+        {"class_oldest_hold_seconds", "Age of the lock that is held for longest.",
+         offsetof(struct cli_class, oldest_hold_ms), 1e-3},
+        {"class_oldest_wait_seconds", "Age of the request that waits for longest.",
+         offsetof(struct cli_class, oldest_wait_ms), 1e-3},
+    };
+
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        out_family(out, families[i].name, "gauge", families[i].help);
+        for (size_t j = 0; j < classes->count; j++) {
+            const struct cli_class *class = &classes->class[j];
+            int64_t value;
+
+            (void)memcpy(&value, (const char *)class + families[i].offset, sizeof value);
+            out_sample(out, families[i].name, "class", class->name,
+                       (double)value * families[i].unit);
+        }
+    }
+}
+
+/* What doctor finds, as numbers. A counter's sample has a name of its own. */
+static const struct server_family {
+    const char *check;
+    const char *finding;
+    const char *name;
+    const char *sample; /* NULL: it is a gauge */
+    const char *help;
+    double unit;
+} server_families[] = {
+    {"mem.room", "used_memory", "server_used_memory_bytes", NULL, "Memory that is used.", 1},
+    {"mem.room", "maxmemory", "server_maxmemory_bytes", NULL, "Its limit; 0: none.", 1},
+    {"mem.evicted", "evicted_keys", "server_evicted_keys", "server_evicted_keys_total",
+     "Keys that were evicted.", 1},
+    {"dur.persist", "aof", "server_aof", NULL, "1: each write goes to a file.", 1},
+    {"dur.replicas", "replicas", "server_replicas", NULL, "Replicas that are connected.", 1},
+    {"dur.replicas", "min_replicas_to_write", "server_min_replicas_to_write", NULL,
+     "Replicas without which nothing is written.", 1},
+    {"dur.replicas", "lag_s", "server_replica_lag_seconds", NULL,
+     "For how long the most silent replica has said nothing.", 1},
+    {"clk.skew", "ahead_us", "server_clock_skew_seconds", NULL,
+     "This machine's clock less the server's.", 1e-6},
+    {"clk.replicas", "worst_us", "server_replica_clock_skew_seconds", NULL,
+     "The replicas' clocks less the server's, the worst.", 1e-6},
+};
+
+static const rql_check *find_check(const rql_report *report, const char *id)
+{
+    for (size_t i = 0; i < report->count; i++) {
+        if (strcmp(report->check[i]->id, id) == 0 && report->check[i]->level != RQL_CHECK_SKIP) {
+            return report->check[i];
+        }
+    }
+    return NULL;
+}
+
+/* What is not known is -1, but for differences of clocks; it is left out. */
+static void print_finding(struct out *out, const rql_report *report,
+                          const struct server_family *family)
+{
+    const rql_check *check = find_check(report, family->check);
+
+    for (size_t i = 0; check && i < check->n_found; i++) {
+        const rql_finding *found = &check->found[i];
+        const bool is_known = found->number >= 0 || family->unit < 1;
+
+        if (strcmp(found->name, family->finding) == 0 && is_known) {
+            out_family(out, family->name, family->sample ? "counter" : "gauge", family->help);
+            out_sample(out, family->sample ? family->sample : family->name, NULL, NULL,
+                       (double)found->number * family->unit);
+        }
+    }
+}
+
+/* The verdicts, too: some findings are words. */
+static void print_server(struct out *out, const rql_report *report)
+{
+    out_family(out, "server_check", "gauge",
+               "Verdict of rql doctor: 0 ok, 1 note, 2 warning, 3 failure.");
+    for (size_t i = 0; i < report->count; i++) {
+        if (report->check[i]->level != RQL_CHECK_SKIP) {
+            out_sample(out, "server_check", "check", report->check[i]->id, report->check[i]->level);
+        }
+    }
+    for (size_t i = 0; i < sizeof server_families / sizeof server_families[0]; i++) {
+        print_finding(out, report, &server_families[i]);
+    }
+}
+
+/* ---- the readings ---- */
+
+/* Numbers of the moment, which rise and fall: gauges, no counters. */
+static void print_fleet(struct out *out, const struct fleet *fleet)
+{
+    out_begin(out, NULL);
+    out_gauge(out, "locks held", "locks", "Locks that are held.", fleet->locks);
+    out_gauge(out, "queues", "queues", "Queues that somebody waits in.", fleet->queues);
+    out_gauge(out, "requests waiting", "requests", "Requests that wait.", fleet->requests);
+    out_gauge(out, "hosts", "hosts", "Hosts that hold or wait.", fleet->hosts);
+    out_gauge(out, "hosts of the swarm", "swarm_hosts", "Hosts of the swarm.", fleet->swarm_hosts);
+    out_gauge(out, "of them dead", "zombie_hosts", "Hosts of the swarm that are dead.",
+              fleet->zombies);
+    out_gauge(out, "damaged keys", "damaged_keys",
+              "Keys under the prefixes that are no locks or queues.", fleet->damaged);
+    out_end(out);
+}
+
+/* All is read before anything is written. */
+static rql_status read_server(struct cli_session *self, struct cli_classes *classes,
+                              struct out *out)
+{
+    CLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *locks = NULL;
+    CLI_AUTO(rql_queue_info_list_free) rql_queue_info_list *queues = NULL;
+    CLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;
+    CLI_AUTO(rql_report_free) rql_report *report = NULL;
+    const rql_options *options = &self->args->options;
+    rql_diagnose_options looks;
+    rql_status status = rql_list_locks_info(self->client, &locks, &self->error);
+    struct fleet fleet;
+
+    status = status ? status : rql_list_queues_info(self->client, &queues, &self->error);
+    status = status ? status
+                    : rql_swarm_info(self->client, options->zombie_ttl_ms, &hosts, &self->error);
+    if (status == RQL_OK && out->form == OUT_OPENMETRICS) {
+        rql_diagnose_options_init(&looks);
+        looks.groups = "mem dur clk";
+        status = rql_diagnose(self->client, &looks, &report, &self->error);
+    }
+    if (status != RQL_OK) {
+        return status;
+    }
+    fleet = count_all(locks, queues, hosts);
+    print_fleet(out, &fleet);
+    if (report) {
+        cli_classes_count(classes, locks, queues, options->dead_request_ttl_ms);
+        print_classes(out, classes);
+        print_server(out, report);
+    }
+    return RQL_OK;
+}
+
+/* ---- the file ---- */
+
+/* Takes the file's name when all of it is there: whoever reads that finds a whole one, whatever
+ * happens to this program. The name beside it is like no other. CLI_DONE, or the exit code after a
+ * line on stderr. */
+static int write_file(const char *path, const char *text)
+{
+    const size_t size = strlen(path) + sizeof ".XXXXXX";
+    CLI_AUTO(cli_free) char *beside = cli_must(malloc(size));
+    CLI_AUTO(cli_close) int fd = -1;
+
+    (void)snprintf(beside, size, "%s.XXXXXX", path);
+    fd = mkostemp(beside, O_CLOEXEC);
+    if (fd >= 0 && dprintf(fd, "%s", text) >= 0 &&
+        fchmod(fd, S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH) == 0 && rename(beside, path) == 0) {
+        return CLI_DONE;
+    }
+    cli_say_errno(path, errno);
+    if (fd >= 0) {
+        (void)unlink(beside);
+    }
+    return CLI_CANNOT_WRITE;
+}
+
+/* A fault of the server passes, or may: it is said once. */
+static int write_reading(struct cli_session *self, struct cli_classes *classes, rql_error *said)
+{
+    CLI_AUTO(cli_free) char *text = NULL;
+    struct out out = out_fields(OUT_OPENMETRICS);
+    size_t size = 0;
+    rql_status status;
+
+    out.to = cli_must(open_memstream(&text, &size));
+    status = read_server(self, classes, &out);
+    out_print(&out);
+    cli_must(fclose(out.to) == 0 ? text : NULL);
+    if (status == RQL_OK) {
+        said->message[0] = '\0';
+        return write_file(self->args->out_file, text);
+    }
+    if (strcmp(said->message, self->error.message) == 0) {
+        return CLI_FAULT;
+    }
+    *said = self->error;
+    return cli_fault(said);
+}
+
+/* For good, if there is a pause: a signal ends it. */
+static int write_readings(struct cli_session *self, struct cli_classes *classes)
+{
+    const int64_t every_ms = self->args->every_ms;
+    const struct timespec pause = {.tv_sec = every_ms / 1000, .tv_nsec = every_ms % 1000 * 1000000};
+    rql_error said = {.message = ""};
+    int code = write_reading(self, classes, &said);
+
+    self->out = out_fields(OUT_TABLE); /* all is in the file */
+    while (every_ms != CLI_UNSET && code != CLI_CANNOT_WRITE) {
+        (void)nanosleep(&pause, NULL);
+        code = write_reading(self, classes, &said);
+    }
+    return code;
+}
+
+static int stats(struct cli_session *self)
+{
+    CLI_AUTO(cli_classes_free) struct cli_classes classes = {.n_lines = 0};
+
+    if (!cli_classes_read(&classes, self->args->classes_file)) {
+        return CLI_USAGE;
+    }
+    if (self->args->out_file) {
+        return write_readings(self, &classes);
+    }
+    return read_server(self, &classes, &self->out) == RQL_OK ? CLI_DONE : cli_fault(&self->error);
+}
+
+static int check_stats(struct cli_args *args)
+{
+    if (args->json && args->openmetrics) {
+        return cli_misused(&cli_stats, "one of --json and --openmetrics is enough", "");
+    }
+    if (!args->openmetrics && (args->out_file || args->classes_file)) {
+        return cli_misused(&cli_stats, "--out and --classes need --openmetrics", "");
+    }
+    if (args->every_ms != CLI_UNSET && (!args->out_file || args->every_ms < 1000)) {
+        return cli_misused(&cli_stats, "--every needs --out, and is 1s or more", "");
+    }
+    return CLI_DONE;
+}
+
+const struct cli_command cli_stats = {
+    .name = "stats",
+    .usage = "[--json | --openmetrics [--out FILE [--every DURATION]] [--classes FILE]]",
+    .summary = "Count locks, queues, waiting requests and hosts",
+    .examples = "  rql stats --openmetrics --out /var/lib/prometheus/node-exporter/rql.prom\n",
+    .notes =
+        "What the server shows of all programs together. What one program has done, it tells\n"
+        "itself: rql_client_stats() of the library. OpenMetrics has the server's own figures,\n"
+        "too, and locks and waits by class, never by name. A line of the file of classes is\n"
+        "\"orders:* orders\"; the first that matches counts, what none matches is \"other\".\n"
+        "--out replaces FILE when all is written.\n",
+    .prepare = check_stats,
+    .run = stats,
+};

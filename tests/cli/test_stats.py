@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""rql stats: figures of all programs, as OpenMetrics, in a file, again and again."""
+import contextlib
+import os
+import pathlib
+import re
+import resource
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from harness import PROGRAM, Server, check_equal, check_in, environment, finish, main, wait_until
+from test_ping import another
+
+DEAD = "rql:acq:1/2/3/4/0123456789abcdef"
+WITH_ALL = ("stats", "--openmetrics")
+DAY_S = 86400
+KILLS = 30
+
+
+def parsed(text):
+    """Samples by family and labels; fails where a collector would: names, types, order, duplicates, the end."""
+    families, samples = {}, {}
+    lines = text.split("\n")
+    check_equal(lines[-2:], ["# EOF", ""], "the end")
+    for line in lines[:-2]:
+        head = re.fullmatch(r"# (TYPE|HELP) ([a-zA-Z_:][\w:]*) (.+)", line)
+        if head and head[1] == "TYPE":
+            check_in(head[3], ("gauge", "counter"))
+            assert head[2] not in families, line  # which also finds a family in two pieces
+            families[head[2]] = {"type": head[3]}
+        elif head:
+            check_equal(list(families)[-1], head[2], line)
+            families[head[2]]["help"] = head[3]
+        else:
+            sample = re.fullmatch(r'([a-zA-Z_:][\w:]*)((?:\{\w+="[^"\\\n]*"\})?) (-?[\d.]+(?:e[+-]\d+)?)', line)
+            assert sample, line
+            name, of = list(families)[-1], families[list(families)[-1]]
+            check_equal(sample[1], name + ("_total" if of["type"] == "counter" else ""), line)
+            assert of["help"] and sample[1] + sample[2] not in samples, line
+            samples[sample[1] + sample[2]] = float(sample[3])
+    counters = [name + "_total" for name, family in families.items() if family["type"] == "counter"]
+    return samples, {name: samples[name] for name in counters if name in samples}
+
+
+def reading(rql, *words, **more):
+    result = rql(*WITH_ALL, *words, **more)
+    check_equal((result.code, result.err), (0, ""))
+    return parsed(result.out)
+
+
+def stats_count_what_the_server_shows(server, rql):
+    rql("lock", "a", "--ttl", "1m")
+    rql("lock", "b", "--ttl", "1m")
+    process = rql.start("run", "a", "--", "true")
+    server.call("ZADD", "rql:lock_queue:c", "1.5", DEAD)
+    wait_until(lambda: server.queue_length("a") == 1, "it waits")
+    server.call("SET", "rql:lock:text", "x")
+    server.call("HSET", "rql:swarm:hsts", "dead", "1.5", "alive", f"{time.time():.3f}")
+    wanted = {"locks": 2, "queues": 2, "requests": 2, "hosts": 3, "swarm_hosts": 2, "zombie_hosts": 1, "damaged_keys": 1}
+    check_equal(rql("stats", "--json").json(), wanted)
+    check_equal(rql("stats").out.split("\n")[0].split(), ["locks", "held", "2"])
+    samples, _ = reading(rql)
+    check_equal({name: samples["rql_" + name] for name in wanted}, wanted)
+    process.terminate()
+
+
+def stats_of_an_empty_server_are_zero(_server, rql):
+    check_equal(set(rql("stats", "--json").json().values()), {0})
+    samples, _ = reading(rql)
+    check_equal({value for name, value in samples.items() if "_server_" not in name}, {0})
+
+
+def the_server_tells_of_itself(_server, rql):
+    with another(Server("--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru", "--appendonly", "yes",
+                        "--min-replicas-to-write", "0")) as own:
+        samples, _ = reading(rql, RQL_URL=own.url)
+        got = {name[len("rql_server_"):]: value for name, value in samples.items() if name.startswith("rql_server_")}
+        check_equal((got["maxmemory_bytes"], got["aof"], got["replicas"], got["min_replicas_to_write"]),
+                    (1 << 30, 1, 0, 0))
+        check_equal((got['check{check="mem.policy"}'], got['check{check="dur.persist"}']), (3, 1))
+        used = int(re.search(r"used_memory:(\d+)", own.call("INFO", "memory"))[1])
+        assert 0.5 * used < got["used_memory_bytes"] < 2 * used, (used, got)
+        assert abs(got["clock_skew_seconds"]) < 1 and got["replica_clock_skew_seconds"] == 0, got
+        check_equal([name for name in got if "check" in name and name.split('"')[1][:4] not in ("mem.", "dur.", "clk.")],
+                    [])
+
+
+def counters_never_fall(_server, rql):
+    with another(Server()) as own:
+        used = int(re.search(r"used_memory:(\d+)", own.call("INFO", "memory"))[1])
+        own.call("CONFIG", "SET", "maxmemory-policy", "allkeys-random")
+        own.call("CONFIG", "SET", "maxmemory", str(used + 500000))
+        seen = []
+        for _ in range(2):
+            for i in range(1000):
+                own.call("SET", f"x{i}", "y" * 1000)
+            seen.append(reading(rql, RQL_URL=own.url)[1])
+    check_equal(list(seen[0]), ["rql_server_evicted_keys_total"])
+    assert 0 < seen[0]["rql_server_evicted_keys_total"] < seen[1]["rql_server_evicted_keys_total"], seen
+
+
+def what_may_not_be_seen_is_left_out(_server, rql):
+    with another(Server()) as own:
+        own.call("ACL", "SETUSER", "app", "on", ">pw", "+@all", "-info", "-config", "&*", "~*")
+        samples, counters = reading(rql, RQL_URL=own.url.replace("://", "://app:pw@"))
+    check_equal((samples["rql_locks"], counters), (0, {}))
+    left = [name for name in samples if name.startswith("rql_server_")]
+    check_equal((len(left), [name for name in left if "clk." not in name and "clock" not in name]), (5, []))
+
+
+@contextlib.contextmanager
+def folder_of_files(**texts):
+    with tempfile.TemporaryDirectory(prefix="rql-stats-") as folder:
+        for name, text in texts.items():
+            (pathlib.Path(folder) / name).write_text(text, encoding="utf-8")
+        yield pathlib.Path(folder)
+
+
+def locks_are_counted_by_class(server, rql):
+    now_s = time.time()
+    for name, age_s in (("orders:1", 100), ("orders:vip", 50), ("stock:7", 10), ("a b/c", 5)):
+        server.call("HSET", "rql:lock:" + name, "acq_id", DEAD, "hst_id", "h", "ts", f"{now_s - age_s:.4f}",
+                    "ini_ttl", "5000")
+    server.call("ZADD", "rql:lock_queue:orders:1", f"{now_s - 2 * DAY_S:.3f}", DEAD, f"{now_s - 30:.3f}", DEAD[:-1] + "0")
+    server.call("SET", "rql:lock:orders:damaged", "x")
+    with folder_of_files(classes="# first match\n\n  orders:vip \t vip  \norders:* orders\na b/* other\n"
+                                 "*s:* never\n* rest\n") as folder:
+        samples, _ = reading(rql, "--classes", str(folder / "classes"))
+        text = rql(*WITH_ALL, "--classes", str(folder / "classes")).out
+    locks = {name: samples[f'rql_class_locks{{class="{name}"}}'] for name in ("other", "vip", "orders", "never", "rest")}
+    check_equal(locks, {"other": 1, "vip": 1, "orders": 1, "never": 0, "rest": 1})
+    of_orders = {name: samples[f'rql_class_{name}{{class="orders"}}']
+                 for name in ("waiting", "dead_requests", "oldest_hold_seconds", "oldest_wait_seconds")}
+    check_equal((of_orders["waiting"], of_orders["dead_requests"]), (2, 1))
+    assert 99 < of_orders["oldest_hold_seconds"] < 200, of_orders
+    assert 2 * DAY_S - 1 < of_orders["oldest_wait_seconds"] < 2 * DAY_S + 100, of_orders
+    check_equal([name for name in ("orders:1", "stock", "a b", "0123456789") if name in text], [])
+    samples, _ = reading(rql)
+    check_equal(samples['rql_class_locks{class="other"}'], 4)
+
+
+def a_file_of_classes_is_checked(_server, rql):
+    for text, part in (("x\n", "line 1: a line is a glob"), ("a b\n\nx y\"z\n", "line 3: a line is a glob"),
+                       ("".join(f"{i}:* c\n" for i in range(51)), "line 51: more than 50 lines")):
+        with folder_of_files(classes=text) as folder:
+            result = rql(*WITH_ALL, "--classes", str(folder / "classes"))
+            check_equal((result.code, result.out, result.err.count("\n")), (64, "", 1), result.err)
+            check_in(part, result.err)
+    check_in("No such file", rql(*WITH_ALL, "--classes", "/nowhere").err)
+    with folder_of_files(classes="".join(f"{i}:* c{i}\n" for i in range(50))) as folder:
+        samples, _ = reading(rql, "--classes", str(folder / "classes"))
+    check_equal(len([name for name in samples if name.startswith("rql_class_locks{")]), 51)
+
+
+def the_flags_go_together(_server, rql):
+    for words in (("--out", "f"), ("--json", "--out", "f"), ("--classes", "f"), ("--openmetrics", "--every", "1s"),
+                  ("--openmetrics", "--out", "f", "--every", "999ms")):
+        result = rql("stats", *words)
+        check_equal((result.code, result.out, result.err.count("\n")), (64, "", 1), result.err)
+
+
+def a_file_is_written_whole_and_for_all_to_read(server, rql):
+    with folder_of_files(rql="old") as folder:
+        process = subprocess.run([PROGRAM, *WITH_ALL, "--out", "rql"], cwd=folder, env=environment(server.url),
+                                 check=False, capture_output=True, preexec_fn=lambda: os.umask(0o077))
+        check_equal((process.returncode, process.stdout, process.stderr), (0, b"", b""))
+        check_equal(((folder / "rql").stat().st_mode & 0o7777, os.listdir(folder)), (0o644, ["rql"]))
+        check_equal(parsed((folder / "rql").read_text())[0]["rql_locks"], 0)
+        result = rql(*WITH_ALL, "--out", str(folder / "none" / "rql"))
+        check_equal((result.code, result.err.count("\n")), (74, 1))
+
+
+def limited(action):
+    """As on a full disk: not all of it can be written. By default the signal of that ends the program."""
+    def prepare():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        signal.signal(signal.SIGXFSZ, action)
+    return prepare
+
+
+def whoever_is_killed_while_writing_leaves_the_old_file(server, rql):
+    with folder_of_files() as folder:
+        file = folder / "rql"
+        words = (*WITH_ALL, "--out", str(file))
+        check_equal(rql(*words).code, 0)
+        old = file.read_text()
+        for action, code in (signal.SIG_DFL, -signal.SIGXFSZ), (signal.SIG_IGN, 74):
+            done = subprocess.run([PROGRAM, *words], env=environment(server.url), check=False, capture_output=True,
+                                  preexec_fn=limited(action))
+            check_equal((done.returncode, file.read_text()), (code, old), done.stderr)
+        check_equal(len(os.listdir(folder)), 2, "what a signal left; a fault leaves nothing")
+        for i in range(KILLS):
+            process = rql.start(*words)
+            time.sleep(0.0005 * (i % 20))
+            process.kill()
+            finish(process)
+            parsed(file.read_text())
+
+
+def readings_go_on_until_a_signal(_server, rql):
+    with another(Server()) as own, folder_of_files() as folder:
+        file = folder / "rql"
+
+        def is_new(old):
+            return file.exists() and file.stat().st_ino != old
+
+        process = rql.start(*WITH_ALL, "--out", str(file), "--every", "1s", "--io-timeout-ms", "200ms", RQL_URL=own.url)
+        wait_until(lambda: is_new(0), "it is written")
+        first = file.stat().st_ino
+        os.link(file, folder / "kept")  # so that its number stays in use
+        wait_until(lambda: is_new(first), "it is written again")
+        own.kill()
+        wait_until(lambda: select.select([process.stderr], [], [], 0)[0], "the fault is told")
+        time.sleep(2.5)  # two more readings fail the same way
+        second = file.stat().st_ino
+        os.link(file, folder / "kept too")
+        own.launch()
+        wait_until(lambda: is_new(second), "it goes on")
+        process.terminate()
+        result = finish(process)
+    check_equal((result.code, result.out), (-signal.SIGTERM, ""))
+    assert 1 <= result.err.count("\n") <= 2, result.err  # to be cut off is another fault than to be refused
+
+
+if __name__ == "__main__":
+    sys.exit(main([
+        stats_count_what_the_server_shows,
+        stats_of_an_empty_server_are_zero,
+        the_server_tells_of_itself,
+        counters_never_fall,
+        what_may_not_be_seen_is_left_out,
+        locks_are_counted_by_class,
+        a_file_of_classes_is_checked,
+        the_flags_go_together,
+        a_file_is_written_whole_and_for_all_to_read,
+        whoever_is_killed_while_writing_leaves_the_old_file,
+        readings_go_on_until_a_signal,
+    ]))
