@@ -13,7 +13,7 @@
 #include <time.h>
 
 /* How often `run` checks its swarm when systemd does not want to know more often. */
-enum { CHECK_MS = 60000 };
+enum { CHECK_MS = 60000, STATUS_SIZE = 64 + RQL_ERROR_MESSAGE_SIZE };
 
 /* One datagram to systemd, as sd_notify(3) has it; '@' stands for the abstract name space. What
  * cannot be sent is not missed. */
@@ -75,11 +75,41 @@ static bool is_well(rql_client *client)
            status.flush_zombies.state <= RQL_ELEMENT_RUNNING;
 }
 
+static long long count_dead(const rql_host_info_list *hosts)
+{
+    long long n_dead = 0;
+
+    for (size_t i = 0; i < hosts->count; i++) {
+        n_dead += hosts->item[i].is_zombie;
+    }
+    return n_dead;
+}
+
+/* What `systemctl status` shows: "flusher; 38 hosts, 1 dead". */
+static void notify_status(struct cli_session *self)
+{
+    CLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;
+    const int64_t zombie_ttl_ms = self->args->options.zombie_ttl_ms;
+    char text[STATUS_SIZE];
+    rql_swarm_status swarm;
+
+    if (rql_swarm_info(self->client, zombie_ttl_ms, &hosts, &self->error) == RQL_OK &&
+        rql_get_swarm_status(self->client, &swarm, &self->error) == RQL_OK) {
+        (void)snprintf(text, sizeof text, "STATUS=%s; %zu host%s, %lld dead",
+                       swarm.is_flusher ? "flusher" : "standby", hosts->count,
+                       hosts->count == 1 ? "" : "s", count_dead(hosts));
+    } else {
+        (void)snprintf(text, sizeof text, "STATUS=%s", self->error.message);
+    }
+    notify(text);
+}
+
 /* The swarm works in threads of the library; this one has nothing to do but to wait for the end. */
-static void wait_for_end(rql_client *client)
+static void wait_for_end(struct cli_session *self)
 {
     const sigset_t ending = ending_signals();
-    const char *watchdog = getenv("WATCHDOG_USEC"); /* NOLINT(concurrency-mt-unsafe) */
+    const bool is_notified = getenv("NOTIFY_SOCKET") != NULL; /* NOLINT(concurrency-mt-unsafe) */
+    const char *watchdog = getenv("WATCHDOG_USEC");           /* NOLINT(concurrency-mt-unsafe) */
     const int64_t watchdog_us = watchdog ? strtoll(watchdog, NULL, 10) : 0;
     const int64_t watchdog_ms = watchdog_us > 0 ? watchdog_us / 2000 + 1 : 0; /* half of it */
     const int64_t check_ms = watchdog_ms > 0 ? watchdog_ms : CHECK_MS;
@@ -89,8 +119,12 @@ static void wait_for_end(rql_client *client)
     while (signal < 0) {
         /* EAGAIN: the time is over. Anything else, as EINTR, only begins the pause anew. */
         signal = sigtimedwait(&ending, NULL, &pause);
-        if (signal < 0 && errno == EAGAIN && watchdog_ms > 0 && is_well(client)) {
-            notify("WATCHDOG=1");
+        if (signal < 0 && errno == EAGAIN && is_notified) {
+            /* First that this process lives: to ask the server may take its time. */
+            if (watchdog_ms > 0 && is_well(self->client)) {
+                notify("WATCHDOG=1");
+            }
+            notify_status(self);
         }
     }
 }
@@ -122,7 +156,7 @@ static int run_service(struct cli_session *self)
         return cli_fault(&self->error);
     }
     notify("READY=1\nSTATUS=Looking for dead hosts");
-    wait_for_end(self->client);
+    wait_for_end(self);
     notify("STOPPING=1");
     if (rql_get_swarm_status(self->client, &status, NULL) == RQL_OK) {
         out_begin(&self->out, NULL);
@@ -144,7 +178,7 @@ static int show_status(struct cli_session *self)
     char flusher[RQL_ID_SIZE];
     rql_status status =
         rql_swarm_info(self->client, self->args->options.zombie_ttl_ms, &hosts, &self->error);
-    int64_t n_dead = 0;
+    long long n_dead;
 
     if (status == RQL_OK) {
         status = rql_swarm_flusher(self->client, flusher, &self->error);
@@ -152,15 +186,13 @@ static int show_status(struct cli_session *self)
     if (status < 0) {
         return cli_fault(&self->error);
     }
-    for (size_t i = 0; i < hosts->count; i++) {
-        n_dead += hosts->item[i].is_zombie;
-    }
+    n_dead = count_dead(hosts);
     out_begin(&self->out, NULL);
     out_number(&self->out, NULL, "swarm_hosts", OUT_INT, (int64_t)hosts->count);
     out_number(&self->out, NULL, "zombie_hosts", OUT_INT, n_dead);
     out_text(&self->out, NULL, "flusher", status == RQL_OK ? flusher : NULL);
     out_end(&self->out);
-    out_line(&self->out, "hosts: %zu, of them dead: %lld", hosts->count, (long long)n_dead);
+    out_line(&self->out, "hosts: %zu, of them dead: %lld", hosts->count, n_dead);
     out_line(&self->out, "flusher: %s", status == RQL_OK ? flusher : "none");
     return CLI_DONE;
 }

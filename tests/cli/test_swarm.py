@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The command swarm: its actions, and the service that runs it."""
 import os
+import re
 import signal
 import socket
 import sys
@@ -68,6 +69,38 @@ def listener(folder):
     return channel, path
 
 
+def await_said(channel, wanted):
+    """A fair number of others may come before: it says the same again and again."""
+    for _ in range(200):
+        said = channel.recv(2048).decode()
+        if re.fullmatch(wanted, said):
+            return
+        assert re.fullmatch("WATCHDOG=1|STATUS=.+", said), said
+    raise AssertionError(f"{wanted} was not said; at last {said}")
+
+
+def status_says_what_the_swarm_sees(server, rql):
+    """Also that another is elected, and that the server does not answer: then it goes on."""
+    server.call("HSET", "rql:swarm:hsts", HOST, f"{time.time() - 1000:.3f}",
+                "alive", f"{time.time() + 1000:.3f}")
+    server.call("SET", "rql:swarm:flusher", "another")
+    with tempfile.TemporaryDirectory(prefix="rql-notify-") as folder:
+        channel, path = listener(folder)
+        service = rql.start("swarm", "run", "--io-timeout-ms", "200", *QUICK, NOTIFY_SOCKET=path,
+                            WATCHDOG_USEC="200000")
+        await_said(channel, "READY=1\nSTATUS=Looking for dead hosts")
+        await_said(channel, "STATUS=standby; 2 hosts, 1 dead")
+        os.kill(server.process.pid, signal.SIGSTOP)
+        try:
+            await_said(channel, "STATUS=.* unix:.*: no .*")
+        finally:
+            os.kill(server.process.pid, signal.SIGCONT)
+        await_said(channel, "STATUS=standby; 2 hosts, 1 dead")
+        service.terminate()
+        check_equal(finish(service).code, 0)
+        channel.close()
+
+
 def service_flushes_and_ends_cleanly(server, rql):
     plant(server)
     with tempfile.TemporaryDirectory(prefix="rql-notify-") as folder:
@@ -75,15 +108,17 @@ def service_flushes_and_ends_cleanly(server, rql):
         service = rql.start("swarm", "run", "--json", *QUICK, NOTIFY_SOCKET=path, WATCHDOG_USEC="200000")
         check_in("READY=1", channel.recv(256).decode())
         check_equal(channel.recv(256), b"WATCHDOG=1")
+        await_said(channel, r"STATUS=flusher; \d hosts?, \d dead")
         wait_until(lambda: not server.is_locked("x"), "the lock is flushed")
         wait_until(lambda: server.call("EXISTS", "rql:swarm:flusher") == "1", "a flusher is elected")
         service.send_signal(signal.SIGTERM)
         result = finish(service)
-        said = channel.recv(256)
-        while said == b"WATCHDOG=1":
-            said = channel.recv(256)
-        check_equal(said, b"STOPPING=1")
-        channel.close()
+        await_said(channel, "STOPPING=1")
+        channel.setblocking(False)
+        try:
+            raise AssertionError(f"after its end it says {channel.recv(256)}")
+        except BlockingIOError:
+            channel.close()
     check_equal((result.code, result.err), (0, ""))
     check_equal({name: part["state"] for name, part in result.json().items()},
                 dict.fromkeys(("supervisor", "probe_hosts", "flush_zombies"), "running"))
@@ -109,5 +144,6 @@ def service_needs_a_server(_server, rql):
 if __name__ == "__main__":
     sys.exit(main([
         actions_are_checked, hosts_are_shown, zombies_are_shown_and_flushed, probe_is_one_heartbeat,
-        service_flushes_and_ends_cleanly, service_speaks_to_abstract_sockets, service_needs_a_server,
+        service_flushes_and_ends_cleanly, status_says_what_the_swarm_sees, service_speaks_to_abstract_sockets,
+        service_needs_a_server,
     ]))

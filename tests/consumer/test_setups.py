@@ -13,6 +13,7 @@ import tempfile
 
 SOURCE, CC = sys.argv[1], sys.argv[2:]
 LIBRARY = ["hiredis", "libuv"]
+HAS_SYSTEMD = subprocess.call(["pkg-config", "--exists", "systemd"]) == 0
 TLS = ["openssl", "libssl", "libcrypto"]
 
 
@@ -81,6 +82,22 @@ def tls_comes_with_openssl_and_goes_without():
         check(not setup.worked and "openssl" in setup.said, setup, "the set-up passed over it")
 
 
+def units_come_with_systemd_and_the_program():
+    """Where systemd looks, of both prefixes that it looks below; and nowhere else for a copy elsewhere."""
+    told = subprocess.check_output(["pkg-config", "--variable=systemdsystemunitdir", "systemd"], text=True).strip()
+    for options, folder in ([], "/usr/local/lib/systemd/system"), (["--prefix=/usr"], told), \
+            (["--prefix=/opt/x"], "/opt/x/lib/systemd/system"), (["-Dsystemd=disabled"], None), \
+            (["-Dprogram=disabled"], None):
+        with Setup(LIBRARY + ["libcjson", "systemd"], *options) as setup:
+            check(setup.worked, setup, "the set-up failed")
+            units = [path for path in setup.look("--installed").values() if "systemd" in path]
+            check({os.path.dirname(path) for path in units} == ({folder} if folder else set()), setup, f"{units}")
+    with Setup(LIBRARY + ["libcjson"]) as setup:
+        check("systemd" not in str(setup.look("--installed")), setup, "there are units")
+    with Setup(LIBRARY + ["libcjson"], "-Dsystemd=enabled") as setup:
+        check(not setup.worked and "systemd" in setup.said, setup, "the set-up passed over it")
+
+
 def a_missing_cjson_is_named():
     with Setup(LIBRARY) as setup:
         check(not setup.worked, setup, "the set-up passed over it")
@@ -117,6 +134,7 @@ def tests_that_are_asked_for_need_cmocka():
 def main():
     tests = [a_plain_build_is_library_and_program, tls_comes_with_openssl_and_goes_without, a_missing_cjson_is_named,
              a_program_that_cannot_be_run_has_no_pages, libraries_of_both_kinds_and_the_demonstration_need_no_cjson,
+             *([units_come_with_systemd_and_the_program] if HAS_SYSTEMD else []),
              tests_that_are_asked_for_need_cmocka]
     failed = 0
     print(f"1..{len(tests)}")
