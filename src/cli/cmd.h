@@ -35,7 +35,7 @@ struct cli_args {
     bool openmetrics;
     bool queues, keys, details;
     bool quick, strict, all;
-    bool ids;
+    bool ids, verbose;
     int64_t ttl_ms, wait_ms, max_hold_ms, kill_after_ms, add_ms, older_than_ms;
     int64_t conflict_exit_code, max_keys, every_ms;
     const char *secret, *host, *acquirer, *out_file, *classes_file;

@@ -25,6 +25,8 @@ const struct cli_flag cli_flags[] = {
      CLI_FIELD(max_hold_ms), "run series"},
     {"kill-after", "DURATION", "from SIGTERM to SIGKILL; default ttl / 3", CLI_DURATION, 'k',
      CLI_FIELD(kill_after_ms), "run series"},
+    {"verbose", NULL, "show place and holder on a terminal, at once", CLI_ON, 'v',
+     CLI_FIELD(verbose), "run lock"},
     {"meta", "NAME=VALUE", "keep this in the lock; may be repeated", CLI_META, 'm', 0,
      "run series"},
     {"meta", "NAME=VALUE", "keep this in the lock, readable by all; may be repeated", CLI_META, 'm',

@@ -2,6 +2,7 @@
 
 #include "format.h"
 #include "messages.h"
+#include "progress.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@ enum {
     HOLDER_SIZE = 2 * RQL_ID_SIZE + 32,
     OVER_SIZE = 192,
     CHECK_MS = 100,
+    SHOW_MS = 2000, /* what takes no longer is not worth a line on the terminal */
     TWICE_MS = 100, /* timeout(1) sends its signal twice in a row, and means it once */
 };
 
@@ -74,8 +76,9 @@ rql_status cli_held_release(struct cli_held *self, rql_error *error)
 /* A request on a loop, not a blocking call: a signal has to take it out of its queue, and only the
  * thread of its loop may ask why it is not served. */
 struct waiting {
-    const struct cli_args *args;
-    struct cli_held *held; /* filled if the status is RQL_OK and no signal came */
+    const struct cli_session *session;
+    const struct cli_args *args; /* the session's */
+    struct cli_held *held;       /* filled if the status is RQL_OK and no signal came */
     rql_lock_options lock;
     rql_series_options series;
     rql_series_result result;
@@ -84,9 +87,11 @@ struct waiting {
     uv_loop_t uv;
     uv_poll_t signals; /* of signal_fd */
     uv_timer_t check;  /* for faults that pass */
+    uv_timer_t show;   /* how it goes */
     uv_timer_t last;   /* runs from the second signal on */
     rql_loop *loop;
-    rql_request *request; /* while it is under way */
+    rql_request *request;          /* while it is under way */
+    struct cli_progress *progress; /* or NULL */
     int signal_fd;
     int64_t signalled_ms;
     rql_error said; /* the fault that was told last; RQL_OK: nothing that still holds */
@@ -131,6 +136,7 @@ static void end_at_once(uv_timer_t *timer)
 {
     const struct waiting *self = timer->data;
 
+    cli_rewrite_line(NULL);
     cli_die_by(self->signal);
 }
 
@@ -169,6 +175,16 @@ static bool is_news(const rql_error *said, const rql_error *now)
         return !is_away(said->status);
     }
     return now->status != said->status || strcmp(now->message, said->message) != 0;
+}
+
+/* Of a series each lock has a queue of its own. */
+static void show_progress(uv_timer_t *timer)
+{
+    struct waiting *self = timer->data;
+
+    if (self->request && self->args->n_names == 0) {
+        self->progress = cli_progress_start(self->session);
+    }
 }
 
 /* Polled, as a request has no callback for faults that pass. */
@@ -236,9 +252,11 @@ static rql_status open_waiting(struct waiting *self, rql_client *client, const s
         cli_die_nomem();
     }
     (void)uv_timer_init(&self->uv, &self->check);
+    (void)uv_timer_init(&self->uv, &self->show);
     (void)uv_timer_init(&self->uv, &self->last);
     (void)uv_poll_init(&self->uv, &self->signals, self->signal_fd);
     self->check.data = self;
+    self->show.data = self;
     self->last.data = self;
     self->signals.data = self;
     return rql_loop_open(&self->loop, client, &self->uv, &self->error);
@@ -252,6 +270,7 @@ static void close_waiting(struct waiting *self)
         return;
     }
     uv_close((uv_handle_t *)&self->check, NULL);
+    uv_close((uv_handle_t *)&self->show, NULL);
     uv_close((uv_handle_t *)&self->last, NULL);
     uv_close((uv_handle_t *)&self->signals, NULL);
     if (self->loop) {
@@ -280,24 +299,26 @@ static rql_status begin(struct waiting *self)
 }
 
 /* The signals stay blocked when something is held, and are let through again otherwise. */
-static void wait_until_held(struct waiting *self, rql_client *client)
+static void wait_until_held(struct waiting *self)
 {
     static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
     const sigset_t set = cli_signals(ending, sizeof ending / sizeof ending[0]);
 
     (void)pthread_sigmask(SIG_BLOCK, &set, &self->held->mask);
-    self->status = open_waiting(self, client, &set);
+    self->status = open_waiting(self, self->session->client, &set);
     if (self->status == RQL_OK) {
         self->status = begin(self);
     }
     if (self->request) {
         (void)uv_poll_start(&self->signals, UV_READABLE, on_signals);
         (void)uv_timer_start(&self->check, check_fault, CHECK_MS, CHECK_MS);
+        (void)uv_timer_start(&self->show, show_progress, self->args->verbose ? 0 : SHOW_MS, 0);
     }
     /* The callback ends this. It comes in any case: also after a fault that cannot pass. */
     while (self->request) {
         (void)uv_run(&self->uv, UV_RUN_ONCE);
     }
+    cli_progress_end(self->progress);
     if (self->signal_fd >= 0) {
         /* It may have come behind the look that found the grant. */
         on_signals(&self->signals, 0, 0);
@@ -417,7 +438,7 @@ static int claim(struct cli_held *held)
 int cli_acquire(struct cli_session *session, struct cli_held *held)
 {
     const struct cli_args *args = session->args;
-    struct waiting waiting = {.args = args, .held = held, .signal_fd = -1};
+    struct waiting waiting = {.session = session, .args = args, .held = held, .signal_fd = -1};
     int code;
 
     fill_lock(args, session->client, &waiting.lock);
@@ -428,7 +449,7 @@ int cli_acquire(struct cli_session *session, struct cli_held *held)
     waiting.series.n_names = args->n_names;
     waiting.series.lock = &waiting.lock;
     waiting.series.result = &waiting.result;
-    wait_until_held(&waiting, session->client);
+    wait_until_held(&waiting);
     code =
         waiting.signal == 0 && waiting.status == RQL_OK ? claim(held) : refuse(session, &waiting);
     /* Its texts were needed until the refusal was told. */

@@ -18,6 +18,18 @@ enum { LINE_SIZE = 2048, HEAD_SIZE = 128, ERROR_TEXT_SIZE = 128, NS_PER_MS = 100
 /* As this program was started with it; the command gets it back. */
 static struct sigaction before = {.sa_handler = SIG_DFL};
 
+/* A line on the terminal that may be rewritten. Any thread may write. */
+static atomic_bool has_line;
+
+static void erase_line(void)
+{
+    static const char erase[] = "\r\033[K";
+
+    if (atomic_exchange(&has_line, false)) {
+        (void)!write(STDERR_FILENO, erase, sizeof erase - 1);
+    }
+}
+
 /* Names of locks and texts of servers are in the lines: nothing of them reaches the terminal raw.
  */
 static void __attribute__((format(printf, 1, 0))) say(const char *format, va_list list)
@@ -28,6 +40,7 @@ static void __attribute__((format(printf, 1, 0))) say(const char *format, va_lis
     (void)vsnprintf(line, sizeof line, format, list);
     safe = cli_text_for_terminal(line);
     (void)fflush(stdout); /* so that the two appear in order */
+    erase_line();
     (void)fprintf(stderr, "rql: %s\n", safe);
 }
 
@@ -59,6 +72,24 @@ void cli_say_nowait(const char *format, ...)
     va_start(list, format);
     say(format, list);
     va_end(list);
+}
+
+/* A terminal cuts off what does not fit while it does not wrap. */
+void cli_rewrite_line(const char *text)
+{
+    CLI_AUTO(cli_free) char *safe = text ? cli_text_for_terminal(text) : NULL;
+    char line[LINE_SIZE];
+    int length;
+
+    if (!is_read()) {
+        return;
+    }
+    erase_line();
+    if (safe) {
+        length = snprintf(line, sizeof line, "\033[?7lrql: %.*s\033[?7h", LINE_SIZE / 2, safe);
+        atomic_store(&has_line, true);
+        (void)!write(STDERR_FILENO, line, (size_t)length);
+    }
 }
 
 void cli_say_errno(const char *what, int number)
@@ -126,6 +157,7 @@ static void write_log(const rql_log_record *record, bool as_json)
     (void)format(record, text + begin, size - begin);
     /* Over the "{" of the line, if that is JSON: the head ends in a comma. */
     (void)memcpy(text, head, length);
+    erase_line();
     /* In the place of the terminator. */
     text[size - 2] = '\n';
     (void)!write(STDERR_FILENO, text, size - 1);

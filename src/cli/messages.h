@@ -14,6 +14,10 @@ void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * whoever reads stderr has stopped to, and the pipe is full. */
 void cli_say_nowait(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* One line that is rewritten, on a terminal; NULL: there is none any more. What else is said takes
+ * its place. */
+void cli_rewrite_line(const char *text);
+
 /* "rql: what: " and the system's text for errno. */
 void cli_say_errno(const char *what, int number);
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* RUBY_DIGITS: of the identity at the end of an id of the gem's; ours has twice as many. */
-enum { NAME_SIZE = 256, RUBY_DIGITS = 16 };
+enum { RUBY_DIGITS = 16 };
 
 void cli_names_read(struct cli_names *self, struct cli_session *session)
 {
@@ -34,7 +34,7 @@ static int part_of(const char *id, int index, const char **start)
 
 /* False: nobody knows. */
 static bool write_name(const struct cli_names *names, const char *id, bool with_thread,
-                       char out[NAME_SIZE])
+                       char out[CLI_NAME_SIZE])
 {
     const rql_client_info *client = rql_find_client(names->clients, id);
     const char *slash = strrchr(id, '/');
@@ -42,22 +42,28 @@ static bool write_name(const struct cli_names *names, const char *id, bool with_
     const char *pid;
     const int pid_length = part_of(id, 0, &pid);
     const int thread_length = part_of(id, 1, &thread);
-    char behind[NAME_SIZE / 4] = "";
+    char behind[CLI_NAME_SIZE / 4] = "";
 
     if (with_thread && thread_length > 0 &&
         (thread_length != pid_length || strncmp(thread, pid, (size_t)pid_length) != 0)) {
         (void)snprintf(behind, sizeof behind, "/%.*s", thread_length, thread);
     }
     if (client) {
-        (void)snprintf(out, NAME_SIZE, "%.64s %.64s[%lld%s]", client->host, client->program,
+        (void)snprintf(out, CLI_NAME_SIZE, "%.64s %.64s[%lld%s]", client->host, client->program,
                        (long long)client->pid, behind);
         return true;
     }
     if (slash && strlen(slash + 1) == RUBY_DIGITS && pid_length > 0) {
-        (void)snprintf(out, NAME_SIZE, "ruby[%.*s%s]", pid_length, pid, behind);
+        (void)snprintf(out, CLI_NAME_SIZE, "ruby[%.*s%s]", pid_length, pid, behind);
         return true;
     }
     return false;
+}
+
+const char *cli_acquirer_name(const struct cli_names *names, const char *id,
+                              char out[CLI_NAME_SIZE])
+{
+    return !names->shows_ids && write_name(names, id, false, out) ? out : id;
 }
 
 void cli_print_client(struct out *out, const struct cli_names *names, const char *id)
@@ -82,10 +88,9 @@ void cli_print_client(struct out *out, const struct cli_names *names, const char
 void cli_print_acquirer(struct out *out, const struct cli_names *names, const char *heading,
                         const char *key, const char *id)
 {
-    char name[NAME_SIZE];
-    const bool is_named = id && !names->shows_ids && write_name(names, id, false, name);
+    char name[CLI_NAME_SIZE];
 
-    out_text(out, heading, NULL, is_named ? name : id);
+    out_text(out, heading, NULL, id ? cli_acquirer_name(names, id, name) : NULL);
     if (key) {
         out_text(out, NULL, key, id);
         cli_print_client(out, names, id);
@@ -95,7 +100,7 @@ void cli_print_acquirer(struct out *out, const struct cli_names *names, const ch
 void cli_print_host(struct out *out, const struct cli_names *names, const char *heading,
                     const char *id)
 {
-    char name[NAME_SIZE];
+    char name[CLI_NAME_SIZE];
     const bool is_named = id && !names->shows_ids && write_name(names, id, true, name);
 
     out_text(out, heading, NULL, is_named ? name : id);

@@ -1,0 +1,239 @@
+#include "progress.h"
+
+#include "format.h"
+#include "messages.h"
+#include "names.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* The server is to spend at most a part of its time on looks: BUSY_TIMES what one took. */
+enum { EVERY_MS = 1000, BUSY_TIMES = 50, LINE_SIZE = 1024, HOLDER_SIZE = 512 };
+
+struct cli_progress {
+    struct cli_args args; /* the thread may live for longer than theirs */
+    char identity[RQL_ID_SIZE];
+    rql_client *client;
+    struct cli_names names;
+    char holder[RQL_ID_SIZE]; /* whose name was asked for last */
+    int64_t first_place;      /* 0: none yet */
+    int64_t first_ms;
+
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool is_over;   /* nobody looks any more */
+    bool has_ended; /* the thread: whoever comes last frees it */
+};
+
+/* ---- what is shown ---- */
+
+/* Of the one request of this program; 0: it is in no queue. */
+static int64_t place_in(const struct cli_progress *self, const rql_queue_info *queue)
+{
+    for (size_t i = 0; queue && i < queue->n_requests; i++) {
+        const char *slash = strrchr(queue->requests[i].acq_id, '/');
+
+        if (slash && strcmp(slash + 1, self->identity) == 0) {
+            return queue->requests[i].position;
+        }
+    }
+    return 0;
+}
+
+/* By how fast the queue was since the first look; -1: it has not moved. Whoever was put in front
+ * of others begins anew. */
+static int64_t expected_ms(struct cli_progress *self, int64_t place)
+{
+    const int64_t now_ms = cli_now_ms();
+    const int64_t moved = self->first_place - place;
+
+    if (self->first_place == 0 || moved < 0) {
+        self->first_place = place;
+        self->first_ms = now_ms;
+        return -1;
+    }
+    return moved > 0 ? place * (now_ms - self->first_ms) / moved : -1;
+}
+
+/* Names are asked for again when the holder is another one, of whom nothing is known. */
+static void describe_holder(struct cli_progress *self, const rql_lock_info *info,
+                            char out[HOLDER_SIZE])
+{
+    struct cli_session session = {.args = &self->args, .client = self->client};
+    char name[CLI_NAME_SIZE];
+    char held[CLI_DURATION_SIZE];
+
+    if (!info || !info->acq_id) {
+        (void)snprintf(out, HOLDER_SIZE, "held by nobody");
+        return;
+    }
+    if (strcmp(self->holder, info->acq_id) != 0 &&
+        !rql_find_client(self->names.clients, info->acq_id)) {
+        cli_names_free_p(&self->names);
+        cli_names_read(&self->names, &session);
+    }
+    (void)snprintf(self->holder, sizeof self->holder, "%s", info->acq_id);
+    (void)snprintf(out, HOLDER_SIZE, "held by %s for %s",
+                   cli_acquirer_name(&self->names, info->acq_id, name),
+                   cli_format_duration(cli_age_ms(info->ts_us), held));
+}
+
+/* False: the server did not answer, or the request is not there yet. */
+static bool look(struct cli_progress *self, char line[LINE_SIZE])
+{
+    CLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
+    CLI_AUTO(rql_queue_info_free) rql_queue_info *queue = NULL;
+    char holder[HOLDER_SIZE];
+    char duration[CLI_DURATION_SIZE];
+    int64_t place;
+    int64_t wait_ms;
+
+    if (rql_get_lock_info(self->client, self->args.name, &info, NULL) < 0 ||
+        rql_get_queue_info(self->client, self->args.name, &queue, NULL) < 0) {
+        return false;
+    }
+    place = place_in(self, queue);
+    if (place == 0) {
+        return false;
+    }
+    wait_ms = expected_ms(self, place);
+    describe_holder(self, info, holder);
+    (void)snprintf(line, LINE_SIZE, "%s: place %lld of %zu; %s; expected wait %s", self->args.name,
+                   (long long)place, queue->n_requests, holder,
+                   wait_ms >= 0 ? cli_format_duration(wait_ms, duration) : "?");
+    return true;
+}
+
+/* ---- the thread ---- */
+
+/* With the mutex held. True: it is over. */
+static bool wait_over(struct cli_progress *self, int64_t ms)
+{
+    struct timespec end;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec += ms / 1000 + (end.tv_nsec + ms % 1000 * 1000000) / 1000000000;
+    end.tv_nsec = (end.tv_nsec + ms % 1000 * 1000000) % 1000000000;
+    while (!self->is_over &&
+           pthread_cond_clockwait(&self->changed, &self->mutex, CLOCK_MONOTONIC, &end) == 0) {
+    }
+    return self->is_over;
+}
+
+/* In the background the terminal is somebody else's. */
+static bool has_terminal(void)
+{
+    return tcgetpgrp(STDERR_FILENO) == getpgrp();
+}
+
+static void show_until_over(struct cli_progress *self)
+{
+    char line[LINE_SIZE];
+    int64_t begun_ms;
+    int64_t busy_ms;
+    bool is_known;
+
+    do {
+        (void)pthread_mutex_unlock(&self->mutex);
+        begun_ms = cli_now_ms();
+        is_known = look(self, line);
+        busy_ms = BUSY_TIMES * (cli_now_ms() - begun_ms);
+        (void)pthread_mutex_lock(&self->mutex);
+        if (!self->is_over && has_terminal()) {
+            cli_rewrite_line(is_known ? line : NULL);
+        }
+    } while (!wait_over(self, busy_ms > EVERY_MS ? busy_ms : EVERY_MS));
+}
+
+static void drop(struct cli_progress *self)
+{
+    (void)pthread_cond_destroy(&self->changed);
+    (void)pthread_mutex_destroy(&self->mutex);
+    free(self);
+}
+
+static void *run(void *argument)
+{
+    struct cli_progress *self = argument;
+    bool is_last;
+
+    (void)pthread_mutex_lock(&self->mutex);
+    if (rql_client_new(&self->client, &self->args.options, NULL) == RQL_OK) {
+        show_until_over(self);
+    }
+    (void)pthread_mutex_unlock(&self->mutex);
+    cli_names_free_p(&self->names);
+    self->client = rql_client_free(self->client);
+    (void)pthread_mutex_lock(&self->mutex);
+    self->has_ended = true;
+    is_last = self->is_over;
+    (void)pthread_mutex_unlock(&self->mutex);
+    if (is_last) {
+        drop(self);
+    }
+    return NULL;
+}
+
+/* Detached, and deaf to signals: what one of them took would be lost for those who wait for it. */
+static bool start_thread(struct cli_progress *self)
+{
+    pthread_attr_t detached;
+    pthread_t thread;
+    sigset_t before;
+    sigset_t all;
+    bool has_started;
+
+    (void)sigfillset(&all);
+    (void)pthread_attr_init(&detached);
+    (void)pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    has_started = pthread_create(&thread, &detached, run, self) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)pthread_attr_destroy(&detached);
+    return has_started;
+}
+
+struct cli_progress *cli_progress_start(const struct cli_session *session)
+{
+    const char *terminal = secure_getenv("TERM");
+    struct cli_progress *self;
+
+    if (!isatty(STDERR_FILENO) || !terminal || strcmp(terminal, "dumb") == 0) {
+        return NULL;
+    }
+    self = cli_must(calloc(1, sizeof *self));
+    self->args = *session->args;
+    self->args.options.client_names = false;
+    self->args.options.auto_swarm = false;
+    self->args.options.logger = NULL;
+    (void)snprintf(self->identity, sizeof self->identity, "%s",
+                   rql_client_identity(session->client));
+    (void)pthread_mutex_init(&self->mutex, NULL);
+    (void)pthread_cond_init(&self->changed, NULL);
+    if (!start_thread(self)) {
+        drop(self);
+        return NULL;
+    }
+    return self;
+}
+
+void cli_progress_end(struct cli_progress *self)
+{
+    bool is_last;
+
+    if (!self) {
+        return;
+    }
+    (void)pthread_mutex_lock(&self->mutex);
+    self->is_over = true;
+    is_last = self->has_ended;
+    cli_rewrite_line(NULL);
+    (void)pthread_cond_signal(&self->changed);
+    (void)pthread_mutex_unlock(&self->mutex);
+    if (is_last) {
+        drop(self);
+    }
+}

@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""The line on a terminal that says how the wait for a lock goes."""
+import os
+import pty
+import re
+import select
+import signal
+import sys
+import time
+
+from harness import PROGRAM, TIMEOUT_S, Server, check_equal, check_in, environment, finish, main, wait_until
+from test_names import HOST
+from test_ping import another
+
+RUN = (PROGRAM, "run", "a", "--", "echo", "ran")
+VERBOSE = (PROGRAM, "run", "a", "--verbose", "--", "echo", "ran")
+SHOWN_AFTER_S = 2
+
+
+class Terminal:
+    """A program on a terminal of its own, and what it has written there."""
+
+    def __init__(self, url, words, **more):
+        self.begun_s, self.written, self.code = time.monotonic(), b"", None
+        variables = environment(url, **{"TERM": "xterm", **more})
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execve(words[0], words, variables)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.code is None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+    def read(self):
+        """What comes next; b"": the program has ended."""
+        if not select.select([self.fd], [], [], TIMEOUT_S)[0]:
+            raise AssertionError(f"nothing was written after {self.written!r}")
+        try:
+            more = os.read(self.fd, 4096)
+        except OSError:  # nobody has it open any more
+            more = b""
+        self.written += more
+        return more
+
+    def read_until(self, pattern):
+        """The first match; when its last byte came."""
+        end_s = time.monotonic() + TIMEOUT_S
+        while not (found := re.search(pattern, self.written.decode(errors="replace"))):
+            assert self.read() and time.monotonic() < end_s, f"{pattern} is not in {self.written!r}"
+        return found, time.monotonic()
+
+    def finish(self):
+        """The exit code, and the lines as they stand there in the end."""
+        while self.read():
+            pass
+        self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.code, self.lines()
+
+    def lines(self):
+        text = re.sub(r"\x1b\[\?7[lh]", "", self.written.decode(errors="replace"))
+        return [line.rsplit("\r\x1b[K", 1)[-1] for line in text.split("\r\n")]
+
+
+def held(rql, name="a"):
+    return rql("lock", name, "--ttl", "1m", "--json").json()["secret"]
+
+
+def the_line_tells_place_and_holder_and_is_gone_in_the_end(server, rql):
+    holder = rql.start("run", "a", "--ttl", "1m", "--", "sleep", "60")
+    wait_until(lambda: server.is_locked("a"), "it is held")
+    with Terminal(server.url, RUN) as terminal:
+        _, at_s = terminal.read_until(r"rql: a: place 1 of 1; held by " + re.escape(f"{HOST} rql[{holder.pid}] for ") +
+                                      r"\d+\.\ds; expected wait \?\x1b\[\?7h")
+        assert at_s - terminal.begun_s >= SHOWN_AFTER_S, at_s - terminal.begun_s
+        check_equal(len(terminal.lines()), 1)
+        holder.terminate()
+        check_equal(terminal.finish(), (0, ["ran", ""]))
+        check_in(b"\r\x1b[Kran\r\n", terminal.written)
+
+
+def it_is_rewritten_once_a_second_and_learns_how_fast_the_queue_is(server, rql):
+    secret = held(rql)
+    first = rql.start("run", "a", "--", "sleep", "60")
+    wait_until(lambda: server.queue_length("a") == 1, "it waits")
+    with Terminal(server.url, VERBOSE) as terminal:
+        times = [terminal.read_until("(place 2 of 2; .*){%d}" % (i + 1))[1] for i in range(3)]
+        assert times[2] - times[0] > 1.9, times
+        check_equal(set(re.findall(r"wait (\S+?)\x1b", terminal.written.decode())), {"?"})
+        rql("unlock", "a", "--secret", secret)
+        terminal.read_until(r"place 1 of 1; held by .*; expected wait \d+\.\ds\x1b")
+        first.terminate()
+        check_equal(terminal.finish(), (0, ["ran", ""]))
+
+
+def verbose_shows_it_at_once(server, rql):
+    held(rql)
+    with Terminal(server.url, RUN) as late, Terminal(server.url, VERBOSE) as early:
+        ready = select.select([late.fd, early.fd], [], [], TIMEOUT_S)[0]
+        check_equal(ready, [early.fd])
+
+
+def looks(server):
+    """How often a lock, or a queue, was looked at as only the reader does."""
+    calls = re.search(r"cmdstat_memory\|usage:calls=(\d+)", server.call("INFO", "commandstats"))
+    return int(calls[1]) if calls else 0
+
+
+def a_pipe_and_a_terminal_that_cannot_rewrite_get_nothing(server, rql):
+    """In the background the terminal is another's: there the reader looks, and in vain."""
+    secret = held(rql)
+    before = looks(server)
+    process = rql.start(*VERBOSE[1:])
+    with Terminal(server.url, VERBOSE, TERM="dumb") as dumb:
+        wait_until(lambda: server.queue_length("a") == 2, "they wait")
+        with Terminal(server.url, ("/bin/sh", "-mc", " ".join(VERBOSE) + " & wait")) as background:
+            wait_until(lambda: looks(server) > before + 2, "it has looked, and looks again")
+            rql("unlock", "a", "--secret", secret)
+            check_equal(background.finish()[1][:1], ["ran"])
+        check_equal(dumb.finish(), (0, ["ran", ""]))
+    result = finish(process)
+    check_equal((result.code, result.out, result.err), (0, "ran\n", ""))
+
+
+def what_else_is_said_takes_its_place(server, rql):
+    secret = held(rql)
+    with Terminal(server.url, VERBOSE) as terminal:
+        terminal.read_until("place 1 of 1")
+        server.call("REPLICAOF", "127.0.0.1", "1")
+        try:
+            terminal.read_until("\r\x1b\\[Krql: a: waiting: .*READONLY.*\r\n")
+        finally:
+            server.call("REPLICAOF", "NO", "ONE")
+        rql("unlock", "a", "--secret", secret)
+        code, lines = terminal.finish()
+        check_equal((code, lines[1:]), (0, ["ran", ""]))
+        assert lines[0].startswith("rql: a: waiting: "), lines
+
+
+def an_interrupt_leaves_no_line(server, rql):
+    held(rql)
+    with Terminal(server.url, VERBOSE) as terminal:
+        terminal.read_until("place 1 of 1")
+        os.write(terminal.fd, b"\x03")
+        check_equal(terminal.finish(), (-signal.SIGINT, [""]))
+    check_equal(server.queue_length("a"), 0)
+
+
+def names_of_strangers_do_nothing_to_the_terminal(server, _rql):
+    server.call("HSET", "rql:lock:a", "acq_id", "x\x1b[2Jy", "hst_id", "h", "ts", f"{time.time():.3f}", "ini_ttl", "5000")
+    server.call("PEXPIRE", "rql:lock:a", "4000")
+    with Terminal(server.url, VERBOSE) as terminal:
+        terminal.read_until(r"held by x\\x1b\[2Jy for ")
+        check_equal(terminal.finish()[0], 0)
+
+
+def it_comes_back_with_the_server(_server, rql):
+    with another(Server()) as own:
+        secret = rql("lock", "a", "--ttl", "1m", "--json", RQL_URL=own.url).json()["secret"]
+        with Terminal(own.url, (*VERBOSE[:4], "--io-timeout-ms", "300", *VERBOSE[4:])) as terminal:
+            terminal.read_until("place 1 of 1")
+            own.freeze()
+            terminal.read_until("rql: a: waiting: ")
+            own.go_on()
+            terminal.read_until("(?s)rql: a: waiting: .*place 1 of 1")
+            rql("unlock", "a", "--secret", secret, RQL_URL=own.url)
+            code, lines = terminal.finish()
+            check_equal((code, lines[1:]), (0, ["ran", ""]))
+
+
+if __name__ == "__main__":
+    sys.exit(main([
+        the_line_tells_place_and_holder_and_is_gone_in_the_end,
+        it_is_rewritten_once_a_second_and_learns_how_fast_the_queue_is,
+        verbose_shows_it_at_once,
+        a_pipe_and_a_terminal_that_cannot_rewrite_get_nothing,
+        what_else_is_said_takes_its_place,
+        an_interrupt_leaves_no_line,
+        names_of_strangers_do_nothing_to_the_terminal,
+        it_comes_back_with_the_server,
+    ]))
