@@ -32,6 +32,9 @@ done
 [ "$(rql --version)" = "rql $(dpkg-query -W -f '${Version}' rql | sed 's/-[^-]*$//')" ]
 [ "$(rql run nightly -- printenv RQL_LOCK)" = nightly ]
 
+man -w rql rql-run librql rql_lock_acquire >/dev/null
+systemd-analyze verify rql-swarm.service rql-metrics.timer rql-elect@a.service
+
 remove
 trap - EXIT
 [ ! -e /usr/bin/rql ] && [ ! -e /usr/include/rql ]
