@@ -20,7 +20,7 @@ TAG = re.compile(r"^@(param|retval|return|owner|threads)(?:\[[a-z,]+\])?[ \n]+",
 TITLES = {"param": "PARAMETERS", "return": "RETURN VALUE", "retval": "RETURN VALUE", "owner": "OWNERSHIP",
           "threads": "THREADS"}
 NAME = re.compile(r"(?:#define |\(\*|(?:struct|enum) |\b(?=rql_\w+\())(\w+)")
-MARKUP = re.compile(r"`([^`]+)`|\*\*(.+?)\*\*|(?<!\w)::(\w+)|(\w+::\w+)|@p (?P<argument>\w+)|(?P<call>\brql_\w+)\(\)|"
+MARKUP = re.compile(r"`([^`]+)`|\*\*(.+?)\*\*|(?<!\w)::(\w+)|(\w+::\w+)|@p (?P<argument>\w+)|(\brql_\w+\(\))|"
                     r"\[(?P<link>[^]]+)\]\([^)]+\)", re.S)
 MARKED = re.compile(r"<!-- rql\(7\): ([^>]+) -->\n(.*?)<!-- /rql\(7\) -->", re.S)
 
@@ -46,12 +46,12 @@ def escaped(text):
 
 
 def marked(match):
-    text = match[match.lastindex]
+    text = match[match.lastindex].replace("`", "")
     if match["link"]:
         return escaped(text)
-    call = re.fullmatch(r"(rql_\w+)\(\)", text) or match["call"] and match
-    font = "I" if match["argument"] else "B"
-    return f"\\fB{escaped(text.rstrip('()'))}\\fR(3)" if call else f"\\f{font}{escaped(text.replace('`', ''))}\\fR"
+    if re.fullmatch(r"rql_\w+\(\)", text):
+        return f"\\fB{escaped(text[:-2])}\\fR(3)"
+    return f"\\f{'I' if match['argument'] else 'B'}{escaped(text)}\\fR"
 
 
 def filled(text):
@@ -92,10 +92,10 @@ def blocks(text):
             yield from filled(block)
 
 
-def section(title, lines, level="SH"):
-    """Nothing but text begins behind a title."""
+def section(title, lines):
+    """A title begins a paragraph itself."""
     lines = list(lines)
-    return [f".{level} {escaped(title)}", *lines[lines[:1] == [".PP"]:]]
+    return [f".SH {escaped(title)}", *(lines[1:] if lines[:1] == [".PP"] else lines)]
 
 
 def verbatim(text):
@@ -138,8 +138,8 @@ def read_header(path):
 # ---- pages ----
 
 def page(name, number, names, purpose, *sections):
-    lines = [f'.TH {escaped(name.upper())} {number} {DATE} "librql {VERSION}"', ".nr HY 0", ".ad l", ".SH NAME",
-             *filled(", ".join(names) + " - " + purpose)]
+    lines = [f'.TH {escaped(name.upper())} {number} {DATE} "librql {VERSION}"', ".nr HY 0", ".nh", ".ad l",
+             ".SH NAME", *filled(", ".join(names) + " - " + purpose)]
     return "\n".join(lines + sum(sections, [])) + "\n"
 
 
@@ -175,7 +175,7 @@ def overview(headers, readme):
     example = re.search(r"^```c\n(.*?)^```$", readme, re.M | re.S)[1]
     sections = [section("SYNOPSIS", [".B #include <rql/rql.h>", ".PP",
                                      *verbatim("cc ... $(pkg-config --cflags --libs rql)")]),
-                section("EXAMPLE", verbatim(example))]
+                section("EXAMPLES", verbatim(example))]
     for name, (about, functions, others) in headers.items():
         lines = list(blocks(about))
         for entry in functions:

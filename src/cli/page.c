@@ -70,7 +70,7 @@ static void put_prose(const char *text, size_t length)
     while (text < end) {
         const size_t word = strcspn(text, " \n");
         const size_t width = width_of(text, word);
-        const bool ends_sentence = word > 0 && strchr(".?!:", text[word - 1]);
+        const bool ends_sentence = strchr(".?!", text[word - 1]);
 
         if (column > 0 && column + 1 + width > WIDTH) {
             (void)putchar('\n');
@@ -142,7 +142,7 @@ static void put_head(const char *name, const char *purpose)
         (void)putchar(upper(*at));
     }
     /* No word is broken: it may be a flag, or a URL. */
-    (void)printf(" 1 %s \"rql %s\"\n.nr HY 0\n.ad l\n.SH NAME\n", CLI_DATE, rql_version());
+    (void)printf(" 1 %s \"rql %s\"\n.nr HY 0\n.nh\n.ad l\n.SH NAME\n", CLI_DATE, rql_version());
     (void)snprintf(line, sizeof line, "%s - %s", name, purpose);
     put_prose(line, strlen(line));
 }

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-from harness import PROGRAM, Missing, check_equal, main
+from harness import PROGRAM, Missing, check_equal, check_in, main
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(PROGRAM).parents[2]
@@ -73,9 +73,17 @@ def says_nothing(program, *arguments):
     return done.stdout
 
 
-def man_has_no_warning(_server, rql):
+def man_shows_each_page_as_it_is(_server, rql):
+    """Without a warning; and what can be typed is neither broken nor made of other letters."""
     with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
-        says_nothing("man", "--warnings", "-E", "UTF-8", "-Tutf8", "-Z", "-l", *all_pages(rql, pathlib.Path(folder)))
+        pages = all_pages(rql, pathlib.Path(folder))
+        shown = says_nothing("man", "--warnings", "-E", "UTF-8", "-Tutf8", "-l", *pages)
+        # Debian's man shows an unescaped minus as it is, others a hyphen.
+        check_equal([line for page in pages for line in re.findall(r".*(?<!\\)-.*", page.read_text())
+                     if not line.startswith(".TH ")], [])
+    for letter in "\N{HYPHEN}\N{MINUS SIGN}\N{RIGHT SINGLE QUOTATION MARK}\N{LEFT SINGLE QUOTATION MARK}":
+        check_equal(re.findall(f".*{letter}.*", shown), [])
+    check_in("rql run nightly --try -E 0 -- ./backup.sh", shown)
 
 
 def mandoc_has_no_remark(_server, rql):
@@ -214,7 +222,7 @@ def all_is_installed(_server, rql):
 
 
 if __name__ == "__main__":
-    sys.exit(main([man_has_no_warning, mandoc_has_no_remark, whatis_finds_each_page, pages_lead_to_pages,
+    sys.exit(main([man_shows_each_page_as_it_is, mandoc_has_no_remark, whatis_finds_each_page, pages_lead_to_pages,
                    each_flag_is_in_help_and_page, no_page_names_a_flag_that_is_not_there,
                    commands_and_flags_of_our_pages_are_there, each_command_is_in_help_page_and_readme,
                    exit_codes_agree, programs_end_with_codes_of_their_pages, all_is_installed]))
