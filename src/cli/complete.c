@@ -1,4 +1,5 @@
 #include "cmd.h"
+#include "format.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -118,7 +119,8 @@ static const char *range_of(const struct cli_command *command, const char *word,
         const char letter[] = {'-', flag->letter, '\0'};
 
         if (cli_is_listed(command, flag->commands) &&
-            (is_flag(word, length, flag->name) || strcmp(word, letter) == 0)) {
+            (is_flag(word, length, flag->name) ||
+             (flag->letter != 0 && strcmp(word, letter) == 0))) {
             return flag->value;
         }
     }
@@ -131,7 +133,17 @@ static const char *range_of(const struct cli_command *command, const char *word,
     return NULL;
 }
 
-/* By _exit(): the thread that it interrupts may hold the lock of stdout. */
+/* Strangers choose them: one that would act upon a terminal, or is two lines, is no candidate. */
+static void offer_name(const struct beginning *self, const char *name)
+{
+    CLI_AUTO(cli_free) char *safe = cli_text_for_terminal(name);
+
+    if (strcmp(safe, name) == 0) {
+        offer(self, name, strlen(name), NULL);
+    }
+}
+
+/* By _exit(): what it interrupts may hold any lock. */
 static void give_up(int signal)
 {
     (void)signal;
@@ -156,10 +168,9 @@ static void offer_names(const struct beginning *self, struct cli_args *args)
     (void)setitimer(ITIMER_REAL, &limit, NULL);
     if (rql_client_new(&client, &args->options, NULL) == RQL_OK &&
         rql_list_locks(client, &list, NULL) == RQL_OK) {
+        (void)signal(SIGALRM, SIG_IGN); /* no half of a line */
         for (size_t i = 0; i < list->count && i < NAMES_MAX; i++) {
-            const char *name = list->item[i] + sizeof prefix - 1;
-
-            offer(self, name, strlen(name), NULL);
+            offer_name(self, list->item[i] + sizeof prefix - 1);
         }
     }
 }
@@ -171,7 +182,7 @@ static void offer_help(const struct beginning *self, char *const *words)
         offer_commands(self);
     }
     if (!words[0]) {
-        offer(self, "options", strlen("options"), cli_help_words[1].text);
+        offer(self, "options", strlen("options"), NULL);
     } else if (strcmp(words[0], "--completion") == 0 && !words[1]) {
         (void)offer_value(self, "bash|zsh|fish");
     }
@@ -183,7 +194,7 @@ static void offer_names_of(const struct beginning *self, const struct cli_comman
 {
     if (command == &cli_top) {
         offer_commands(self);
-        offer(self, "help", strlen("help"), cli_help_words[0].text);
+        offer(self, "help", strlen("help"), NULL);
     } else if (args->name ? !command->takes_names : !cli_takes_name(command)) {
         return;
     } else if (command->name_is) {

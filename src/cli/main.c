@@ -51,23 +51,26 @@ static const struct cli_command *find_command(const char *name)
 /* `rql help`, with or without words behind it, which end in NULL. */
 static int help_on(struct cli_args *args, char **words)
 {
-    const bool is_page = words[0] && strcmp(words[0], "--roff") == 0;
-    const char *name = is_page ? words[1] : words[0];
     const struct cli_command *command;
+    bool is_page;
 
-    if (!name) {
-        return is_page ? cli_page(NULL) : cli_help();
+    if (!words[0]) {
+        return cli_help();
     }
-    if (strcmp(name, "--completion") == 0) {
-        return cli_completion(words[1]);
-    }
-    if (strcmp(name, "--complete") == 0) {
-        return cli_complete(args, words + 1);
-    }
-    if (strcmp(name, "options") == 0) {
+    if (strcmp(words[0], "options") == 0) {
         return cli_help_options();
     }
-    command = find_command(name);
+    if (strcmp(words[0], "--completion") == 0) {
+        return cli_completion(words[1]);
+    }
+    if (strcmp(words[0], "--complete") == 0) {
+        return cli_complete(args, words + 1);
+    }
+    is_page = strcmp(words[0], "--roff") == 0;
+    if (is_page && !words[1]) {
+        return cli_page(NULL);
+    }
+    command = find_command(words[is_page]);
     if (!command) {
         return CLI_USAGE;
     }
