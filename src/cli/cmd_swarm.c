@@ -104,6 +104,15 @@ static void notify_status(struct cli_session *self)
     notify(text);
 }
 
+/* First that this process lives: to ask the server may take its time. */
+static void notify_again(struct cli_session *self, bool is_watched)
+{
+    if (is_watched && is_well(self->client)) {
+        notify("WATCHDOG=1");
+    }
+    notify_status(self);
+}
+
 /* The swarm works in threads of the library; this one has nothing to do but to wait for the end. */
 static void wait_for_end(struct cli_session *self)
 {
@@ -120,11 +129,7 @@ static void wait_for_end(struct cli_session *self)
         /* EAGAIN: the time is over. Anything else, as EINTR, only begins the pause anew. */
         signal = sigtimedwait(&ending, NULL, &pause);
         if (signal < 0 && errno == EAGAIN && is_notified) {
-            /* First that this process lives: to ask the server may take its time. */
-            if (watchdog_ms > 0 && is_well(self->client)) {
-                notify("WATCHDOG=1");
-            }
-            notify_status(self);
+            notify_again(self, watchdog_ms > 0);
         }
     }
 }

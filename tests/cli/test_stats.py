@@ -215,7 +215,7 @@ def readings_go_on_until_a_signal(_server, rql):
         wait_until(lambda: is_new(first), "it is written again")
         own.kill()
         wait_until(lambda: select.select([process.stderr], [], [], 0)[0], "the fault is told")
-        time.sleep(2.5)  # two more readings fail the same way
+        time.sleep(3.5)  # three more readings fail the same way
         second = file.stat().st_ino
         os.link(file, folder / "kept too")
         own.launch()
