@@ -141,6 +141,37 @@ RQL_API RQL_MUST_CHECK rql_status rql_diagnose(rql_client *client,
  */
 RQL_API rql_report *rql_report_free(rql_report *report);
 
+/** What rql_measure() measures. */
+typedef enum rql_measured {
+    RQL_MEASURE_PING = 0,       /**< How long one PING takes. */
+    RQL_MEASURE_PLAIN_LOCK = 1, /**< How long the simplest lock takes, without queue and token: SET
+                                     NX PX with a ttl of 10 s, then compare and delete. */
+    RQL_MEASURE_SERVER_CPU = 2, /**< What CPU time the server has used since it was started, for
+                                     whomever; two readings say how busy it is. */
+} rql_measured;
+
+/**
+ * Measure once what the server does without a lock of this library: what its locks can be compared
+ * with. `rql bench` repeats it.
+ *
+ * @param[in]  client  The client.
+ * @param[in]  what    What to measure.
+ * @param[in]  key     The key of the plain lock, which is gone afterwards; else NULL.
+ * @param[out] out_us  Microseconds; untouched unless RQL_OK.
+ * @param[out] error   Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK         `*out_us` is set.
+ * @retval RQL_NOT_HELD   The key exists, or was deleted meanwhile.
+ * @retval RQL_E_INVALID  A pointer is NULL, or there is no such measure.
+ * @retval RQL_E_AUTH     A right is missing: `PING`, `SET` and `EVAL`, or `INFO`.
+ * @retval RQL_E_IO       No reply; also other faults of status.h.
+ * @retval RQL_E_FORKED   The client belongs to the parent process.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_measure(rql_client *client, rql_measured what,
+                                              const char *key, int64_t *out_us, rql_error *error);
+
 RQL_END_DECLS
 
 #endif

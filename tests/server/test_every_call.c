@@ -514,6 +514,36 @@ static void a_server_is_diagnosed(void **state)
     REFUSED(rql_diagnose(client, NULL, NULL, NULL));
 }
 
+static void a_server_is_measured(void **state)
+{
+    int64_t took_us = -1;
+    int64_t before_us = -1;
+    int64_t after_us = -1;
+    rql_lock *lock = NULL;
+
+    (void)state;
+    CHECK_OK(rql_measure(client, RQL_MEASURE_PING, NULL, &took_us, NULL));
+    assert_in_range(took_us, 1, INT32_MAX);
+    CHECK_OK(rql_measure(client, RQL_MEASURE_SERVER_CPU, NULL, &before_us, NULL));
+    for (int i = 0; i < 1000; i++) {
+        /* Gone each time: the next one finds no key. */
+        CHECK_OK(rql_measure(client, RQL_MEASURE_PLAIN_LOCK, "plain", &took_us, NULL));
+    }
+    CHECK_OK(rql_measure(client, RQL_MEASURE_SERVER_CPU, NULL, &after_us, NULL));
+    assert_in_range(after_us - before_us, 1000, INT32_MAX); /* that of 2000 commands */
+    CHECK_OK(rql_lock_acquire(client, "measured", NULL, &lock, NULL));
+    took_us = -1;
+    assert_int_equal(
+        rql_measure(client, RQL_MEASURE_PLAIN_LOCK, "rql:lock:measured", &took_us, NULL),
+        RQL_NOT_HELD);
+    assert_int_equal(took_us, -1);
+    CHECK_OK(rql_lock_release(lock, NULL));
+    REFUSED(rql_measure(NULL, RQL_MEASURE_PING, NULL, &took_us, NULL));
+    REFUSED(rql_measure(client, RQL_MEASURE_PING, NULL, NULL, NULL));
+    REFUSED(rql_measure(client, RQL_MEASURE_PLAIN_LOCK, NULL, &took_us, NULL));
+    REFUSED(rql_measure(client, (rql_measured)3, NULL, &took_us, NULL));
+}
+
 static void clients_say_who_they_are(void **state)
 {
     rql_client_info_list *clients = NULL;
@@ -564,6 +594,7 @@ int main(void)
         LOOP_TEST(a_program_of_another_age_gets_the_counters_it_knows),
         LOOP_TEST(the_server_by_programs_of_other_versions),
         LOOP_TEST(a_server_is_diagnosed),
+        LOOP_TEST(a_server_is_measured),
         LOOP_TEST(clients_say_who_they_are),
     };
 
