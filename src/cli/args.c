@@ -42,6 +42,7 @@ void cli_args_init(struct cli_args *args, char **arguments)
         .older_than_ms = CLI_UNSET,
         .max_keys = CLI_UNSET,
         .every_ms = CLI_UNSET,
+        .for_ms = CLI_UNSET,
         .conflict_exit_code = CLI_REFUSED,
     };
     /* A fault of the environment is kept until it matters: the help needs none of it. */

@@ -37,8 +37,8 @@ struct cli_args {
     bool quick, strict, all;
     bool ids, verbose;
     int64_t ttl_ms, wait_ms, max_hold_ms, kill_after_ms, add_ms, older_than_ms;
-    int64_t conflict_exit_code, max_keys, every_ms;
-    const char *secret, *host, *acquirer, *out_file, *classes_file;
+    int64_t conflict_exit_code, max_keys, every_ms, for_ms;
+    const char *secret, *host, *acquirer, *out_file, *classes_file, *threads;
 
     size_t n_meta;
     rql_meta meta[RQL_META_MAX_PAIRS];
@@ -127,6 +127,7 @@ extern const struct cli_command cli_dead;
 extern const struct cli_command cli_stats;
 extern const struct cli_command cli_ping;
 extern const struct cli_command cli_doctor;
+extern const struct cli_command cli_bench;
 extern const struct cli_command cli_swarm;
 
 /* What stands before the command's name; its own is empty. */

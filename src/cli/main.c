@@ -15,7 +15,7 @@ enum { PAUSE_NS = 100000000 }; /* between two tries to connect */
 const struct cli_command *const cli_commands[] = {
     &cli_run,   &cli_series, &cli_lock, &cli_unlock, &cli_extend,   &cli_info,
     &cli_queue, &cli_ls,     &cli_who,  &cli_clear,  &cli_clear_of, &cli_dead,
-    &cli_stats, &cli_swarm,  &cli_ping, &cli_doctor, NULL,
+    &cli_stats, &cli_swarm,  &cli_ping, &cli_doctor, &cli_bench,    NULL,
 };
 
 const struct cli_command *cli_find_command(const char *name)

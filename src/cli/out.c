@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LINE_SIZE = 2048, FIRST_CELLS = 64, GAP = 2 };
+enum { LINE_SIZE = 2048, FIRST_CELLS = 64, GAP = 2, REAL_SIZE = 64 };
 
 /* ---- the table ---- */
 
@@ -237,6 +237,17 @@ void out_number(struct out *self, const char *heading, const char *key, enum out
                  is_duration
                      ? cli_format_duration(kind == OUT_AGE ? cli_age_ms(value) : value, text)
                      : text);
+    }
+}
+
+/* Three decimals: cJSON would print all that a double has. */
+void out_real(struct out *self, const char *key, double value)
+{
+    char text[REAL_SIZE];
+
+    if (self->form == OUT_JSON) {
+        (void)snprintf(text, sizeof text, "%.3f", value);
+        add_json(self, key, cli_must(value >= 0 ? cJSON_CreateRaw(text) : cJSON_CreateNull()));
     }
 }
 

@@ -58,6 +58,8 @@ void out_end(struct out *self);
 void out_text(struct out *self, const char *heading, const char *key, const char *text);
 void out_number(struct out *self, const char *heading, const char *key, enum out_kind kind,
                 int64_t value);
+/* JSON alone has it; null: it is negative. */
+void out_real(struct out *self, const char *key, double value);
 void out_bool(struct out *self, const char *key, bool value);
 
 /* A text of an array; a line. All that is said is items, then. */

@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+"""rql bench: what it measures, that it leaves nothing behind, and when it does not begin or stops."""
+import contextlib
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from harness import PROGRAM, TIMEOUT_S, Server, check_equal, check_in, environment, finish, main, wait_until
+from private_server import SLOW, Connection
+from test_ping import another
+
+SHORT = [PROGRAM, "bench", "--for", "1s", "--threads", "1", "--force"]
+LOADS = ["ping", "plain_lock", "pair"]
+WAITING = [2, 16, 1000]
+BUSY = "for i = 1, tonumber(ARGV[1]) do end return 1"
+A_MOMENT, LONG = 200_000, 8_000_000  # turns: about 2 and 80 ms
+
+
+def measured(rql, *words, **more):
+    """A whole run. On a machine that is busy with other tests PING may get slow for itself."""
+    for _ in range(6):
+        result = rql("bench", *words, **more)
+        if "others suffer" not in result.err and "others use" not in result.err:
+            break
+    check_equal((result.code, result.err), (0, ""))
+    return result
+
+
+@contextlib.contextmanager
+def loaded(server, turns, every_s):
+    """Somebody else, whose scripts keep the server busy."""
+    is_over = threading.Event()
+
+    def run():
+        connection = Connection(server.path, TIMEOUT_S)
+        while not is_over.wait(every_s):
+            connection.call("EVAL", BUSY, "0", turns)
+        connection.close()
+
+    other = threading.Thread(target=run)
+    other.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        other.join()
+
+
+def keys(server, pattern="*rql-bench-*"):
+    connection = Connection(server.path, TIMEOUT_S)
+    found = connection.call("KEYS", pattern)
+    connection.close()
+    return found
+
+
+def begun(server, rql, *words, pattern="*rql-bench-*", **more):
+    """One that has such keys on the server just now."""
+    process = rql.start("bench", *words, **more)
+    wait_until(lambda: keys(server, pattern) or process.poll() is not None, pattern)
+    check_equal(process.poll(), None)
+    return process
+
+
+def check_figure(figure, what):
+    assert 0 < figure["q1"] <= figure["median"] <= figure["q3"], (what, figure)
+    return figure["median"]
+
+
+def the_json_is_complete_and_its_ratios_follow_from_the_medians(server, rql):
+    said = measured(rql, "--for", "3s", "--threads", "1,4", "--json").json()
+    loads = {(load["load"], load.get("threads", load.get("waiting"))): load for load in said["loads"]}
+    wanted = [(name, count) for name in LOADS for count in (1, 4)] + [("hand_over", count) for count in WAITING]
+    check_equal(list(loads), wanted)
+    medians = {name: check_figure(load["per_second"], name) for name, load in loads.items()}
+    for (name, count), load in loads.items():
+        assert load["slots"] >= 1, load
+        assert 1 < check_figure(load["server_cpu_us"], name) < 20_000 * SLOW, load
+        # Polls and heartbeats of those who wait are commands, too.
+        commands = 1 if name == "ping" else 2
+        assert commands <= round(check_figure(load["commands"], name), 1) <= commands * 1.5, load
+        if name == "hand_over":
+            assert check_figure(load["p50_us"], name) <= check_figure(load["p99_us"], name), load
+            continue
+        for key, other in (("to_ping", "ping"), ("to_plain_lock", "plain_lock")):
+            ratio = medians[name, count] / medians[other, count]
+            assert abs(load[key] - ratio) < 0.001, (load, ratio)
+    check_equal((said["stopped"], said["no_server_cpu"], said["server"]["role"]), (None, None, "master"))
+    assert 0 <= said["others_cpu_percent"] <= 20 and said["ping_p99_us"] > 0, said
+    assert said["took_ms"] < 5000, said
+
+
+def the_table_has_a_line_for_each_load(server, rql):
+    lines = measured(rql, "--for", "1s", "--threads", "1,2").out.splitlines()
+    heading = lines[0]
+    assert re.match(r"(redis|valkey) [\d.]+, \S+, [\d.]+ ms away  threads 1        2  to PING", heading), heading
+    names = ["PING, per second", "plain lock (SET NX PX, compare and delete)", "librql pair"]
+    ratios = [r"-  +-", r"\d+\.\d\dx \d+\.\d\dx  -", r"\d+\.\d\dx \d+\.\d\dx  \d+\.\d\dx \d+\.\d\dx"]
+    for line, name, ratio in zip(lines[1:4], names, ratios):
+        assert line.startswith(name + " "), line
+        assert re.fullmatch(ratio, line[heading.index("to PING"):]), line
+        for end in (heading.index("threads 1") + 9, heading.index("to PING") - 2):
+            # Rates end where their headings end.
+            assert re.search(r" (\d{1,3}|\d \d{3}|\d+\.\dk|\d\.\d\dM)$", line[:end]) and line[end] == " ", line
+    each = r"2\.\d commands, \d+ us of server CPU each"
+    wanted = ["librql pair: " + each]
+    wanted += [rf"hand-over, {n} wait: p50 [\d.]+ ms, p99 [\d.]+ ms; {each}" for n in WAITING]
+    wanted.append(r"one lock can change hands about [\d .k]+ times a second here; the server about [\d .k]+ times")
+    for line, pattern in zip(lines[4:], wanted, strict=True):
+        assert re.fullmatch(pattern, line), (line, pattern)
+
+
+def nothing_is_left_at_the_end_or_by_a_signal(server, rql):
+    for pattern, number in (("rql:rql-bench-*:plain:*", signal.SIGINT), ("rql:lock:rql-bench-*:pair:*", signal.SIGTERM),
+                            ("rql:lock_queue:rql-bench-*:1000", signal.SIGINT)):
+        process = begun(server, rql, "--for", "20s", "--threads", "8", "--force", pattern=pattern)
+        process.send_signal(number)
+        result = finish(process)
+        check_equal((result.code, result.out, result.err), (-number, "", ""), pattern)
+        check_equal(keys(server), [], pattern)
+    process = begun(server, rql, "--for", "1s", "--force", pattern="rql:lock:rql-bench-*")
+    result = finish(process)
+    assert result.code in (0, 1), result.err
+    check_equal(keys(server), [])
+    check_equal(keys(server, "rql:lock*"), [])
+
+
+def locks_live_for_ten_seconds_at_most(server, rql):
+    process = begun(server, rql, "--for", "20s", "--threads", "8", pattern="rql:lock_queue:rql-bench-*:1000")
+    server.freeze()
+    process.kill()  # it can undo nothing any more
+    process.wait()
+    server.go_on()
+    left = keys(server, "rql:lock:rql-bench-*")
+    check_equal(len(left), 1)
+    assert 0 < int(server.call("PTTL", left[0])) <= 10_000, left
+
+
+def it_does_not_begin_on_a_busy_server_unless_forced(server, rql):
+    with loaded(server, A_MOMENT, 0.001):
+        begun_s = time.monotonic()
+        result = rql("bench", "--for", "20s", "--json")
+        took_s = time.monotonic() - begun_s
+        check_equal((result.code, result.out), (1, "null\n"))
+        assert re.fullmatch(r"rql: others use \d+ % of the server's CPU, more than 20: --force measures all the same\n",
+                            result.err), result.err
+        assert took_s < 10, took_s
+        said = measured(rql, "--for", "1s", "--threads", "1", "--force", "--json").json()
+    assert said["others_cpu_percent"] > 20, said
+    assert all(load["slots"] >= 1 for load in said["loads"]), said
+    check_equal(keys(server), [])
+
+
+def it_stops_when_others_suffer(server, rql):
+    process = begun(server, rql, "--for", "30s", "--threads", "1", "--json", pattern="rql:lock:rql-bench-*")
+    begun_s = time.monotonic()
+    with loaded(server, LONG, 0.01):
+        result = finish(process)
+    assert time.monotonic() - begun_s < 15, result.err
+    check_equal(result.code, 1, result.err)
+    why = re.search(r"stopped: the p99 of PING rose from ([\d.]+) to ([\d.]+) ms, others suffer\n", result.err)
+    assert why, result.err
+    assert float(why[2]) > 3 * float(why[1]), why
+    check_equal(result.json()["stopped"], why[0].strip())
+    check_equal(keys(server), [])
+
+
+def it_ends_in_time(server, rql):
+    begun_s = time.monotonic()
+    rql("bench", "--for", "1s", "--force")
+    assert time.monotonic() - begun_s < 3, "a whole run"
+    for pattern in ("rql:rql-bench-*", "rql:lock_queue:rql-bench-*"):
+        begun_s = time.monotonic()
+        process = begun(server, rql, "--for", "2s", "--threads", "4", "--force", pattern=pattern)
+        server.freeze()
+        try:
+            result = finish(process)
+        finally:
+            server.go_on()
+        took_s = time.monotonic() - begun_s
+        check_equal((result.code, result.out), (69, ""))
+        assert result.err.startswith("rql: ") and took_s < 4, (took_s, result.err)
+        server.call("FLUSHALL")
+
+
+def without_info_the_servers_time_is_not_known(server, rql):
+    with another(Server()) as own:
+        own.call("ACL", "SETUSER", "poor", "on", ">pw", "~rql:*", "&*", "+@all", "-info")
+        url = own.url.replace("://", "://poor:pw@")
+        said = measured(rql, "--for", "1s", "--threads", "1", "--json", RQL_URL=url).json()
+        check_in("INFO", said["no_server_cpu"].upper())
+        check_equal(said["others_cpu_percent"], None)
+        for load in said["loads"]:
+            check_equal(load["server_cpu_us"], {"median": None, "q1": None, "q3": None})
+            assert load["commands"]["median"] >= 1, load
+        table = measured(rql, "--for", "1s", "--threads", "1", RQL_URL=url).out
+        check_in("librql pair: 2.0 commands each\n", table)
+        check_in("\nthe server's CPU time is not known: ", table)
+
+
+def progress_is_for_a_terminal(server, rql):
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(SHORT, stderr=theirs, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                          env=environment(server.url)) as process:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # its end
+            while part := os.read(ours, 4096):
+                shown += part
+    os.close(ours)
+    check_in("\rrql: bench: 0 of 1 s", shown.decode())
+    check_in("\r\033[K", shown.decode())
+    assert process.returncode in (0, 1)
+
+
+def wrong_usage_is_64_no_server_69_and_a_full_disk_74(server, rql):
+    for words in (["--for", "999ms"], ["--for", "5m1s"], ["--for", "10"], ["--threads", "0"], ["--threads", "257"],
+                  ["--threads", "8,8"], ["--threads", "8,1"], ["--threads", "1,2,3,4,5"], ["--threads", "1,"],
+                  ["--threads", ""], ["--threads", "two"], ["--openmetrics"], [server.url, server.url]):
+        result = rql("bench", *words)
+        check_equal((result.code, result.out), (64, ""), words)
+        check_in("rql bench --help" if words[-1] != "10" else "is no duration", result.err)
+    check_equal(keys(server), [])
+    result = rql("bench", "redis://127.0.0.1:1")
+    check_equal((result.code, result.out), (69, ""))
+    with open("/dev/full", "w", encoding="ascii") as full:
+        done = subprocess.run(SHORT, stdout=full, stderr=subprocess.PIPE, env=environment(server.url),
+                              timeout=TIMEOUT_S, check=False, text=True)
+    check_in("cannot write the output", done.stderr)
+    assert done.returncode == 74 or "others suffer" in done.stderr, done
+
+
+if __name__ == "__main__":
+    sys.exit(main([
+        the_json_is_complete_and_its_ratios_follow_from_the_medians,
+        the_table_has_a_line_for_each_load,
+        nothing_is_left_at_the_end_or_by_a_signal,
+        locks_live_for_ten_seconds_at_most,
+        it_does_not_begin_on_a_busy_server_unless_forced,
+        it_stops_when_others_suffer,
+        it_ends_in_time,
+        without_info_the_servers_time_is_not_known,
+        progress_is_for_a_terminal,
+        wrong_usage_is_64_no_server_69_and_a_full_disk_74,
+    ]))
