@@ -51,14 +51,12 @@ static bool ping_some(struct cli_benchmark *self, size_t count, int64_t longest_
     return true;
 }
 
-/* Of the last CLI_BENCHMARK_PINGS; those that were not sent yet took no time: four slow ones are
- * seen at any time, and one is not. */
-static double p99_of_pings(const struct cli_benchmark *self)
+static double p99_of_pings(const struct cli_benchmark *self, size_t count)
 {
     double sorted[CLI_BENCHMARK_PINGS];
 
     memcpy(sorted, self->pings_us, sizeof sorted);
-    return cli_percentile(sorted, CLI_BENCHMARK_PINGS, 99);
+    return cli_percentile(sorted, count, 99);
 }
 
 /* Before the first load. False: there is no answer. */
@@ -73,7 +71,7 @@ static bool look_at_others(struct cli_benchmark *self)
     if (!ping_some(self, CLI_BENCHMARK_PINGS, LOOK_US)) {
         return false;
     }
-    self->first_p99_us = p99_of_pings(self);
+    self->first_p99_us = p99_of_pings(self, self->n_pings > 0 ? self->n_pings : 1);
     after_us = cli_slots_cpu_us(&self->slots);
     self->others_percent =
         after_us < 0 ? -1
@@ -81,9 +79,10 @@ static bool look_at_others(struct cli_benchmark *self)
     return true;
 }
 
+/* Those that were not sent yet count as quick: at any time it takes four slow ones. */
 static bool do_others_suffer(struct cli_benchmark *self)
 {
-    const double p99_us = p99_of_pings(self);
+    const double p99_us = p99_of_pings(self, CLI_BENCHMARK_PINGS);
 
     if (p99_us <= SLOWER_TIMES * self->first_p99_us ||
         p99_us <= self->first_p99_us + SLOWER_LEAST_US) {
@@ -155,8 +154,8 @@ static void end_progress(void)
 /* False: there is an error. It also ends by a signal, and where others suffer. */
 static bool run_slots(struct cli_benchmark *self)
 {
-    const int64_t share_us =
-        (self->end_us - cli_now_us()) / (int64_t)(self->n_rows * ROUNDS) - PINGS * PING_PAUSE_US;
+    const int64_t share_us = (self->end_us - cli_now_us()) / (int64_t)(self->n_rows * ROUNDS) -
+                             (int64_t)PINGS * PING_PAUSE_US;
     const int64_t slot_us = share_us < SLOT_LEAST_US  ? SLOT_LEAST_US
                             : share_us > SLOT_MOST_US ? SLOT_MOST_US
                                                       : share_us;

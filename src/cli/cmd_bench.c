@@ -296,7 +296,9 @@ static void print_table(struct out *out, const struct cli_benchmark *self)
         print_load(out, self, &self->rows[i]);
     }
     add_costs(line, "librql pair: ", &self->rows[CLI_LOAD_PAIR * self->n_counts]);
-    out_line(out, "%s", line);
+    if (*line) {
+        out_line(out, "%s", line);
+    }
     for (size_t i = n_loads; i < self->n_rows; i++) {
         print_crowd(out, &self->rows[i]);
     }

@@ -66,6 +66,16 @@ def begun(server, rql, *words, pattern="*rql-bench-*", **more):
     return process
 
 
+def counts_commands(rql):
+    """A light build does not; it has no log either."""
+    return rql("run", "any", "--log", "text", "--", "true").code == 0
+
+
+def check_commands(load, least, most):
+    each = load["commands"]["median"]
+    assert each and least <= round(each, 1) <= most, load
+
+
 def check_figure(figure, what):
     assert 0 < figure["q1"] <= figure["median"] <= figure["q3"], (what, figure)
     return figure["median"]
@@ -76,13 +86,15 @@ def the_json_is_complete_and_its_ratios_follow_from_the_medians(server, rql):
     loads = {(load["load"], load.get("threads", load.get("waiting"))): load for load in said["loads"]}
     wanted = [(name, count) for name in LOADS for count in (1, 4)] + [("hand_over", count) for count in WAITING]
     check_equal(list(loads), wanted)
+    counts = counts_commands(rql)
     medians = {name: check_figure(load["per_second"], name) for name, load in loads.items()}
     for (name, count), load in loads.items():
         assert load["slots"] >= 1, load
         assert 1 < check_figure(load["server_cpu_us"], name) < 20_000 * SLOW, load
         # Polls and heartbeats of those who wait are commands, too.
         commands = 1 if name == "ping" else 2
-        assert commands <= round(check_figure(load["commands"], name), 1) <= commands * 1.5, load
+        if counts:
+            check_commands(load, commands, commands * 1.5)
         if name == "hand_over":
             assert check_figure(load["p50_us"], name) <= check_figure(load["p99_us"], name), load
             continue
@@ -96,6 +108,7 @@ def the_json_is_complete_and_its_ratios_follow_from_the_medians(server, rql):
 
 def the_table_has_a_line_for_each_load(server, rql):
     lines = measured(rql, "--for", "1s", "--threads", "1,2").out.splitlines()
+    commands = r"2\.\d commands, " if counts_commands(rql) else ""
     heading = lines[0]
     assert re.match(r"(redis|valkey) [\d.]+, \S+, [\d.]+ ms away  threads 1        2  to PING", heading), heading
     names = ["PING, per second", "plain lock (SET NX PX, compare and delete)", "librql pair"]
@@ -106,7 +119,7 @@ def the_table_has_a_line_for_each_load(server, rql):
         for end in (heading.index("threads 1") + 9, heading.index("to PING") - 2):
             # Rates end where their headings end.
             assert re.search(r" (\d{1,3}|\d \d{3}|\d+\.\dk|\d\.\d\dM)$", line[:end]) and line[end] == " ", line
-    each = r"2\.\d commands, \d+ us of server CPU each"
+    each = commands + r"\d+ us of server CPU each"
     wanted = ["librql pair: " + each]
     wanted += [rf"hand-over, {n} wait: p50 [\d.]+ ms, p99 [\d.]+ ms; {each}" for n in WAITING]
     wanted.append(r"one lock can change hands about [\d .k]+ times a second here; the server about [\d .k]+ times")
@@ -188,6 +201,7 @@ def it_ends_in_time(server, rql):
 
 
 def without_info_the_servers_time_is_not_known(server, rql):
+    counts = counts_commands(rql)
     with another(Server()) as own:
         own.call("ACL", "SETUSER", "poor", "on", ">pw", "~rql:*", "&*", "+@all", "-info")
         url = own.url.replace("://", "://poor:pw@")
@@ -196,9 +210,10 @@ def without_info_the_servers_time_is_not_known(server, rql):
         check_equal(said["others_cpu_percent"], None)
         for load in said["loads"]:
             check_equal(load["server_cpu_us"], {"median": None, "q1": None, "q3": None})
-            assert load["commands"]["median"] >= 1, load
+            if counts:
+                check_commands(load, 1, 3)
         table = measured(rql, "--for", "1s", "--threads", "1", RQL_URL=url).out
-        check_in("librql pair: 2.0 commands each\n", table)
+        check_equal("librql pair: 2.0 commands each\n" in table, counts)
         check_in("\nthe server's CPU time is not known: ", table)
 
 
