@@ -52,6 +52,49 @@ RQL_API void rql_lock_options_init_sized(const rql_client *client, rql_lock_opti
     rql_lock_options_init_sized((client), (options), sizeof *(options))
 
 /**
+ * The size of ::rql_lock_options in the running library: for a binding, which has memory in place
+ * of the struct, and rql_lock_options_set() in place of its fields.
+ *
+ * @return The size in bytes, to be given to rql_lock_options_init_sized().
+ * @threads Callable from any thread.
+ */
+RQL_API size_t rql_lock_options_size(void);
+
+/**
+ * Set one option of an acquisition by its name.
+ *
+ * @param[in,out] options  Filled by rql_lock_options_init().
+ * @param[in]     name     Name of a field that is a number, a switch or a strategy, with `_` or
+ *                         `-`: "ttl_ms", "fail-fast". `task` is not set by name.
+ * @param[in]     value    Text, as for rql_options_set(): "30s", "forever", "true", "random".
+ * @param[out]    error    What was wrong; or NULL.
+ *
+ * @retval RQL_OK         Set.
+ * @retval RQL_E_INVALID  No such option, or no value of it; @p options is unchanged.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_lock_options_set(rql_lock_options *options, const char *name,
+                                                       const char *value, rql_error *error);
+
+/**
+ * Set rql_lock_options::on_lost and its `user_data`, for who cannot set fields.
+ *
+ * @param[in,out] options    Filled by rql_lock_options_init().
+ * @param[in]     on_lost    Called when the lock is lost, or NULL.
+ * @param[in]     user_data  Given to @p on_lost.
+ * @param[out]    error      What was wrong; or NULL.
+ *
+ * @retval RQL_OK         Set.
+ * @retval RQL_E_INVALID  @p options was not filled; it is unchanged.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_lock_options_set_lost(rql_lock_options *options,
+                                                            rql_lost_fn on_lost, void *user_data,
+                                                            rql_error *error);
+
+/**
  * Take a lock, waiting in its queue.
  *
  * Blocks until the lock is held, the deadline passes or the tries are used up. The default tries,

@@ -366,6 +366,15 @@ RQL_API void rql_options_init_sized(rql_options *options, size_t size);
 #define rql_options_init(options) rql_options_init_sized((options), sizeof *(options))
 
 /**
+ * The size of ::rql_options in the running library: for a binding, which has memory in place of the
+ * struct, and rql_options_set() in place of its fields.
+ *
+ * @return The size in bytes, to be given to rql_options_init_sized().
+ * @threads Callable from any thread.
+ */
+RQL_API size_t rql_options_size(void);
+
+/**
  * Read a duration in the form that people write: "500ms", "0.5s", "1h30m", "30d".
  *
  * One number or more, each with its unit: `d`, `h`, `m`, `s`, `ms`, from the longest to the

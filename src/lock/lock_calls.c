@@ -24,6 +24,27 @@ void rql_lock_options_init_sized(const rql_client *client, rql_lock_options *opt
     rqli_options_init(RQLI_OF_LOCK, options, size, client ? &client->options : NULL);
 }
 
+size_t rql_lock_options_size(void)
+{
+    return sizeof(rql_lock_options);
+}
+
+rql_status rql_lock_options_set_lost(rql_lock_options *options, rql_lost_fn on_lost,
+                                     void *user_data, rql_error *error)
+{
+    rql_status status = rqli_options_check_set_up(RQLI_OF_LOCK, options, error);
+
+    if (status) {
+        return status;
+    }
+    if (options->size < offsetof(rql_lock_options, detailed_acq_timeout_error)) {
+        return rqli_fail(error, RQL_E_INVALID, "options: no such option: on_lost");
+    }
+    options->on_lost = on_lost;
+    options->user_data = user_data;
+    return RQL_OK;
+}
+
 static rql_status check_lock(const rql_lock *lock, rql_error *error)
 {
     if (!lock) {

@@ -44,7 +44,7 @@ static const struct {
     size_t size;
     size_t least;
 } structs[] = {
-    [RQLI_OF_CLIENT] = {sizeof(rql_options), RQLI_OPTIONS_LEAST},
+    [RQLI_OF_CLIENT] = {sizeof(rql_options), offsetof(rql_options, connect_timeout_ms)},
     [RQLI_OF_LOCK] = {sizeof(rql_lock_options), offsetof(rql_lock_options, queue_ttl_ms)},
     [RQLI_OF_SERIES] = {sizeof(rql_series_options),
                         offsetof(rql_series_options, result) + sizeof(rql_series_result *)},
@@ -214,7 +214,7 @@ static const struct rqli_option rows[] = {
     {OF_LOCK(nested), SWITCH},
     {OF_LOCK(log_sample_this), SWITCH},
     {OF_LOCK(instr_sample_this), SWITCH},
-    {OF_LOCK(max_hold_ms), FROM_OR_FOREVER(1), .fallback = RQL_FOREVER},
+    {OF_LOCK(max_hold_ms), FROM_OR_FOREVER(1), .fallback = RQL_FOREVER, .shown.unit = "ms"},
     {OF_SERIES(mode), ONE_OF(mode_words, "0 or 1", "atomic")},
     /* A sweep may take any age, a client's default may not. */
     {OF_SWEEP(dead_ttl_ms), OF(RQLI_OF_CLIENT, rql_options, dead_request_ttl_ms),
@@ -225,6 +225,11 @@ static const struct rqli_option rows[] = {
 };
 
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
+
+const struct rqli_option *rqli_option_row(size_t index)
+{
+    return index < N_ROWS ? &rows[index] : NULL;
+}
 
 const struct rqli_option *rqli_option_at(size_t index)
 {
@@ -309,9 +314,15 @@ rql_status rqli_option_check(const struct rqli_option *self, const void *field, 
 
 /* Every struct of options has its size_t in front, so its own size is a multiple of that alignment.
  * Memory that nobody set up nearly always fails at one of the three. */
-rql_status rqli_option_check_size(size_t size, size_t least, rql_error *error)
+rql_status rqli_options_check_set_up(enum rqli_option_struct which, const void *options,
+                                     rql_error *error)
 {
-    if (size < least || size > STRUCT_SIZE_MAX || size % alignof(rql_options) != 0) {
+    size_t size = 0;
+
+    if (options) {
+        memcpy(&size, options, sizeof size);
+    }
+    if (size < structs[which].least || size > STRUCT_SIZE_MAX || size % alignof(rql_options) != 0) {
         return rqli_fail(error, RQL_E_INVALID, "options: not set up by their init call");
     }
     return RQL_OK;
@@ -370,6 +381,11 @@ void rql_options_init_sized(rql_options *options, size_t size)
     rqli_options_init(RQLI_OF_CLIENT, options, size, NULL);
 }
 
+size_t rql_options_size(void)
+{
+    return sizeof(rql_options);
+}
+
 /* A newer program may hand us a longer struct: fine while the part we do not know is zero. */
 static bool tail_is_zero(const void *given, size_t size, size_t known)
 {
@@ -388,15 +404,13 @@ static rql_status lay_over(enum rqli_option_struct which, void *out, const void 
                            rql_error *error)
 {
     const size_t known = structs[which].size;
-    rql_status status;
+    rql_status status = rqli_options_check_set_up(which, given, error);
     size_t size;
 
-    /* Read before anything else: how much of *given there is depends on it. */
-    memcpy(&size, given, sizeof size);
-    status = rqli_option_check_size(size, structs[which].least, error);
     if (status) {
         return status;
     }
+    memcpy(&size, given, sizeof size);
     if (!tail_is_zero(given, size, known)) {
         return rqli_fail(error, RQL_E_INVALID, "options: has fields this library does not know");
     }

@@ -17,9 +17,6 @@ enum rqli_option_struct {
     RQLI_N_OPTION_STRUCTS
 };
 
-/* A little less than the first version of rql_options had. */
-enum { RQLI_OPTIONS_LEAST = offsetof(rql_options, connect_timeout_ms) };
-
 struct rqli_option {
     rql_option_row shown; /* without a name: not an option of the client */
 
@@ -42,6 +39,9 @@ struct rqli_option {
         size_t offset;
     } in[RQLI_N_OPTION_STRUCTS];
 };
+
+/* The index-th row, of whichever struct, or NULL past the last one. */
+const struct rqli_option *rqli_option_row(size_t index);
 
 /* The index-th option of the client, or NULL past the last one. */
 const struct rqli_option *rqli_option_at(size_t index);
@@ -67,8 +67,9 @@ rql_status rqli_options_set_of_url(rql_options *options, const char *query, rql_
  * password. NULL: no memory. */
 char *rqli_options_keep_texts(rql_options *options);
 
-/* Is this a size that an init call can have written? */
-rql_status rqli_option_check_size(size_t size, size_t least, rql_error *error);
+/* Has an init call written the size of this struct? Not of NULL. */
+rql_status rqli_options_check_set_up(enum rqli_option_struct which, const void *options,
+                                     rql_error *error);
 
 /* A whole struct with what the client's options say, or, where they say nothing, the defaults.
  * NULL: all defaults. */

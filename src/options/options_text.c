@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "options/options.h"
 
+#include <rql/lock.h>
 #include <stdlib.h>
 
 /* Longest value or name that a message repeats. */
@@ -61,11 +62,16 @@ static bool parse(const struct rqli_option *option, const char *value, int64_t *
            rqli_option_accepts(option, *out);
 }
 
+static void *field_of(const struct rqli_option *option, enum rqli_option_struct which,
+                      void *options)
+{
+    return (char *)options + option->in[which].offset;
+}
+
 /* name is what the user wrote it under: the option, or the variable. */
-static rql_status assign(const struct rqli_option *option, rql_options *options, const char *name,
+static rql_status assign(const struct rqli_option *option, void *field, const char *name,
                          const char *value, rql_error *error)
 {
-    void *field = (char *)options + option->in[RQLI_OF_CLIENT].offset;
     int64_t number;
 
     /* A text is borrowed: the option is the pointer that was given. */
@@ -97,22 +103,18 @@ static rql_status assign_from_env(rql_options *options, rql_error *error)
         const char *value = getenv(option->shown.env);
 
         if (value) {
-            status = assign(option, options, option->shown.env, value, error);
+            void *field = field_of(option, RQLI_OF_CLIENT, options);
+
+            status = assign(option, field, option->shown.env, value, error);
         }
     }
     return status;
 }
 
-/* NULL has no size, and so is as wrong as what no init call has filled. */
-static rql_status check_set_up(const rql_options *options, rql_error *error)
-{
-    return rqli_option_check_size(options ? options->size : 0, RQLI_OPTIONS_LEAST, error);
-}
-
 rql_status rql_options_from_env(rql_options *options, rql_error *error)
 {
     rql_options changed;
-    rql_status status = check_set_up(options, error);
+    rql_status status = rqli_options_check_set_up(RQLI_OF_CLIENT, options, error);
     size_t known;
 
     if (status) {
@@ -140,23 +142,25 @@ static bool same_name(const char *field, const char *name)
     return *field == *name;
 }
 
-static const struct rqli_option *find(const char *name)
+/* By what this struct calls it. Of two rows of one field the first is meant. */
+static const struct rqli_option *find(enum rqli_option_struct which, const char *name)
 {
     const struct rqli_option *option;
 
-    for (size_t i = 0; (option = rqli_option_at(i)); i++) {
-        if (same_name(option->shown.name, name)) {
+    for (size_t i = 0; (option = rqli_option_row(i)); i++) {
+        if (option->in[which].name && same_name(option->in[which].name, name)) {
             return option;
         }
     }
     return NULL;
 }
 
-rql_status rql_options_set(rql_options *options, const char *name, const char *value,
-                           rql_error *error)
+static rql_status set(enum rqli_option_struct which, void *options, const char *name,
+                      const char *value, rql_error *error)
 {
     const struct rqli_option *option;
-    rql_status status = check_set_up(options, error);
+    rql_status status = rqli_options_check_set_up(which, options, error);
+    size_t size;
 
     if (status) {
         return status;
@@ -164,18 +168,31 @@ rql_status rql_options_set(rql_options *options, const char *name, const char *v
     if (!name || !value) {
         return rqli_fail(error, RQL_E_INVALID, "options: name or value is NULL");
     }
-    option = find(name);
+    memcpy(&size, options, sizeof size);
+    option = find(which, name);
     /* The struct of an older program has no room for newer options. */
-    if (!option || option->in[RQLI_OF_CLIENT].offset + rqli_option_width(option) > options->size) {
+    if (!option || option->in[which].offset + rqli_option_width(option) > size) {
         return rqli_fail(error, RQL_E_INVALID, "options: no such option: %s", repeatable(name));
     }
-    return assign(option, options, option->shown.name, value, error);
+    return assign(option, field_of(option, which, options), option->in[which].name, value, error);
+}
+
+rql_status rql_options_set(rql_options *options, const char *name, const char *value,
+                           rql_error *error)
+{
+    return set(RQLI_OF_CLIENT, options, name, value, error);
+}
+
+rql_status rql_lock_options_set(rql_lock_options *options, const char *name, const char *value,
+                                rql_error *error)
+{
+    return set(RQLI_OF_LOCK, options, name, value, error);
 }
 
 /* The server's own business goes into its URL. Names are written as in the table. */
 static const struct rqli_option *find_of_url(const char *name)
 {
-    const struct rqli_option *option = find(name);
+    const struct rqli_option *option = find(RQLI_OF_CLIENT, name);
 
     return option && strncmp(name, "tls_", 4) == 0 && strcmp(name, option->shown.name) == 0 ? option
                                                                                             : NULL;
@@ -193,7 +210,8 @@ rql_status rqli_options_set_of_url(rql_options *options, const char *query, rql_
                              "tls_cert_file, tls_key_file and tls_server_name");
         }
         query += strlen(query) + 1;
-        if (assign(option, options, option->shown.name, query, NULL)) {
+        if (assign(option, field_of(option, RQLI_OF_CLIENT, options), option->shown.name, query,
+                   NULL)) {
             return rqli_fail(error, RQL_E_INVALID, "url: %s must be %s", option->shown.name,
                              option->shown.range);
         }
@@ -209,7 +227,7 @@ static size_t move_texts(rql_options *options, char *next)
     size_t length = 0;
 
     for (size_t i = 0; (option = rqli_option_at(i)); i++) {
-        void *field = (char *)options + option->in[RQLI_OF_CLIENT].offset;
+        void *field = field_of(option, RQLI_OF_CLIENT, options);
         const char *text = NULL;
 
         if (option->kind == RQLI_OPTION_TEXT) {

@@ -31,9 +31,12 @@ static void a_lock_by_each_of_its_calls(void **state)
     int fd;
 
     (void)state;
+    assert_int_equal(rql_lock_options_size(), options.size);
+    assert_true(rql_options_size() > 0);
     options.meta = meta;
     options.n_meta = 2;
-    options.auto_extend = true;
+    CHECK_OK(rql_lock_options_set(&options, "auto-extend", "true", NULL));
+    CHECK_OK(rql_lock_options_set_lost(&options, NULL, NULL, NULL));
     CHECK_OK(rql_client_connect(client, NULL));
     CHECK_OK(rql_lock_try(client, "x", &options, &lock, NULL));
     options.conflict_strategy = RQL_EXTENDABLE_WORK_THROUGH;
@@ -408,6 +411,7 @@ static void calls_of_a_loop_that_make_no_sense_are_refused(void **state)
     REFUSED(rql_acquire_async(loop, "", NULL, &what, NULL));
     REFUSED(rql_acquire_async(loop, "x", NULL, NULL, NULL));
     REFUSED(rql_acquire_async(loop, "x", NULL, &nobody, NULL));
+    REFUSED(rql_lock_options_set(&options, "ttl_ms", "0", &error));
     options.ttl_ms = 0;
     REFUSED(rql_acquire_async(loop, "x", &options, &what, NULL));
     REFUSED(rql_series_acquire_async(loop, &series, &no_series, NULL));

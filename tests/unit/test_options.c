@@ -139,6 +139,7 @@ static const struct field of_calls[] = {
 union any {
     size_t size;
     rql_options client;
+    rql_lock_options lock;
     rql_series_options series;
     rql_sweep_options sweep;
     rql_diagnose_options diagnose;
@@ -396,4 +397,111 @@ TEST(fields_that_a_caller_has_not_are_the_clients)
     CHECK_OK(read_given(RQLI_OF_LOCK));
     assert_int_equal(load(&of_calls[0], &read), 5001);
     assert_int_equal(load(&of_calls[4], &read), 77);
+}
+
+static const struct rqli_option *option_of_lock(size_t offset)
+{
+    static const struct rqli_option none;
+    const struct rqli_option *option;
+
+    for (size_t i = 0; (option = rqli_option_row(i)); i++) {
+        if (option->in[RQLI_OF_LOCK].name && option->in[RQLI_OF_LOCK].offset == offset) {
+            return option;
+        }
+    }
+    return &none;
+}
+
+TEST(every_option_of_a_lock_is_set_by_its_name)
+{
+    EACH_ROW (field, of_calls) {
+        const struct rqli_option *option;
+        char text[32];
+
+        if (field->which != RQLI_OF_LOCK) {
+            continue;
+        }
+        option = option_of_lock(field->offset);
+        (void)snprintf(text, sizeof text, "%lld", (long long)field->max);
+        rql_lock_options_init(NULL, &given.lock);
+        CHECK_OK(rql_lock_options_set(&given.lock, field->name,
+                                      option->words ? option->words[field->max] : text, NULL));
+        assert_int_equal(load(field, &given), field->max);
+    }
+}
+
+/* message: NULL, the field has the value then. */
+TEST(options_of_a_lock_are_texts_as_those_of_the_client)
+{
+    static const struct {
+        const char *name;
+        const char *text;
+        size_t offset;
+        int64_t value;
+        const char *message;
+    } rows[] = {
+        {"ttl_ms", "1m30s", offsetof(rql_lock_options, ttl_ms), 90000, NULL},
+        {"retry-count", "forever", offsetof(rql_lock_options, retry_count), RQL_FOREVER, NULL},
+        {"max_hold_ms", "1h", offsetof(rql_lock_options, max_hold_ms), 3600000, NULL},
+        {"max-hold_ms", "-1", offsetof(rql_lock_options, max_hold_ms), RQL_FOREVER, NULL},
+        {"ttl_ms", "0", 0, 0, "ttl_ms is 0; it must be 1 to 2592000000"},
+        {"timeout-ms", "soon", 0, 0, "timeout_ms is soon; it must be 0 or more, or forever"},
+        {"max_hold_ms", "0", 0, 0, "max_hold_ms is 0; it must be 1 or more, or forever"},
+        {"fail_fast", "1", 0, 0, "fail_fast is 1; it must be true | false"},
+        {"access_strategy", "first", 0, 0, "access_strategy is first; it must be queued | random"},
+        {"default_lock_ttl_ms", "1", 0, 0, "options: no such option: default_lock_ttl_ms"},
+        {"spin_us", "1", 0, 0, "options: no such option: spin_us"},
+        {"mode", "gem", 0, 0, "options: no such option: mode"},
+        {"task", "1", 0, 0, "options: no such option: task"},
+        {"size", "1", 0, 0, "options: no such option: size"},
+        {NULL, "1", 0, 0, "options: name or value is NULL"},
+        {"ttl_ms", NULL, 0, 0, "options: name or value is NULL"},
+    };
+
+    EACH (row, rows) {
+        union any before;
+
+        rql_lock_options_init(NULL, &given.lock);
+        before = given;
+        print_message("#   %s %s\n", row->name, row->text);
+        if (row->message) {
+            assert_int_equal(rql_lock_options_set(&given.lock, row->name, row->text, &error),
+                             RQL_E_INVALID);
+            assert_string_equal(error.message, row->message);
+        } else {
+            CHECK_OK(rql_lock_options_set(&given.lock, row->name, row->text, NULL));
+            memcpy(before.bytes + row->offset, &row->value, sizeof row->value);
+        }
+        assert_memory_equal(&given, &before, sizeof given);
+    }
+}
+
+static void on_lost(rql_lock *lock, void *data)
+{
+    (void)lock;
+    (void)data;
+}
+
+/* It has memory of the library's size in place of the struct. */
+TEST(a_binding_needs_no_offset)
+{
+    assert_int_equal(rql_options_size(), sizeof(rql_options));
+    assert_int_equal(rql_lock_options_size(), sizeof(rql_lock_options));
+    rql_lock_options_init_sized(NULL, &given.lock, rql_lock_options_size());
+    CHECK_OK(rql_lock_options_set_lost(&given.lock, on_lost, &client, NULL));
+    assert_true(given.lock.on_lost == on_lost);
+    assert_ptr_equal(given.lock.user_data, &client);
+    /* An older program has not all of them, and memory that nobody has filled none. */
+    rql_lock_options_init_sized(NULL, &given.lock, offsetof(rql_lock_options, user_data));
+    assert_int_equal(rql_lock_options_set_lost(&given.lock, on_lost, NULL, &error), RQL_E_INVALID);
+    assert_string_equal(error.message, "options: no such option: on_lost");
+    assert_null(given.lock.on_lost);
+    assert_int_equal(rql_lock_options_set(&given.lock, "replicas", "1", NULL), RQL_E_INVALID);
+    CHECK_OK(rql_lock_options_set(&given.lock, "ttl_ms", "1", NULL));
+    given.size = 0;
+    assert_int_equal(rql_lock_options_set_lost(&given.lock, on_lost, NULL, &error), RQL_E_INVALID);
+    assert_int_equal(rql_lock_options_set(&given.lock, "ttl_ms", "1", &error), RQL_E_INVALID);
+    assert_string_equal(error.message, "options: not set up by their init call");
+    assert_int_equal(rql_lock_options_set(NULL, "ttl_ms", "1", NULL), RQL_E_INVALID);
+    assert_int_equal(rql_lock_options_set_lost(NULL, on_lost, NULL, NULL), RQL_E_INVALID);
 }
