@@ -1,0 +1,149 @@
+"""librql from Python, by ctypes: standard library only. A test of the ABI, and a beginning to copy.
+
+    client = Client("redis://localhost", retry_count="forever")
+    with client.acquire("report", ttl_ms="30s", on_lost=stop_writing) as lock:
+        write(lock.token)
+
+Options have the names of the fields of rql_options and rql_lock_options: no offset of a field is known here.
+RQL_LIBRARY names the library, else the system finds it."""
+import ctypes
+import itertools
+import os
+from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_void_p
+
+OK, NOT_FOUND, ID_SIZE = 0, 7, 128
+LostCallback = ctypes.CFUNCTYPE(None, c_void_p, c_void_p)
+
+
+class Error(ctypes.Structure):
+    _fields_ = [("status", c_int), ("sys_errno", c_int), ("message", ctypes.c_char * 256)]
+
+
+class Request(ctypes.Structure):
+    _fields_ = [("acq_id", c_char_p), ("hst_id", c_char_p), ("score_us", c_int64), ("position", c_int64)]
+
+
+class Queue(ctypes.Structure):
+    _fields_ = [("status", c_int), ("lock_queue", c_char_p), ("name", c_char_p), ("n_requests", c_size_t),
+                ("requests", POINTER(Request))]
+
+
+class Failure(Exception):
+    """An outcome (above 0) or a fault (below 0), with the library's words."""
+
+    def __init__(self, status, error):
+        super().__init__((error.message if status < 0 else library.rql_status_text(status)).decode())
+        self.status = status
+
+
+library = ctypes.CDLL(os.environ.get("RQL_LIBRARY", "librql.so.0"))
+for name, result, *arguments in [
+        ("rql_status_text", c_char_p, c_int),
+        ("rql_options_size", c_size_t),
+        ("rql_options_init_sized", None, c_void_p, c_size_t),
+        ("rql_options_set", c_int, c_void_p, c_char_p, c_char_p, POINTER(Error)),
+        ("rql_lock_options_size", c_size_t),
+        ("rql_lock_options_init_sized", None, c_void_p, c_void_p, c_size_t),
+        ("rql_lock_options_set", c_int, c_void_p, c_char_p, c_char_p, POINTER(Error)),
+        ("rql_lock_options_set_lost", c_int, c_void_p, LostCallback, c_void_p, POINTER(Error)),
+        ("rql_client_new", c_int, POINTER(c_void_p), c_void_p, POINTER(Error)),
+        ("rql_client_connect", c_int, c_void_p, POINTER(Error)),
+        ("rql_client_free", c_void_p, c_void_p),
+        ("rql_current_acquirer_id", c_char_p, c_void_p, ctypes.c_uint64, c_char_p),
+        ("rql_lock_acquire", c_int, c_void_p, c_char_p, c_void_p, POINTER(c_void_p), POINTER(Error)),
+        ("rql_lock_release", c_int, c_void_p, POINTER(Error)),
+        ("rql_lock_get_state", c_int, c_void_p),
+        ("rql_lock_token", c_int64, c_void_p),
+        ("rql_get_queue_info", c_int, c_void_p, c_char_p, POINTER(POINTER(Queue)), POINTER(Error)),
+        ("rql_queue_info_free", c_void_p, POINTER(Queue))]:
+    getattr(library, name).restype, getattr(library, name).argtypes = result, arguments
+
+
+def call(name, *arguments, fine=(OK,)):
+    error = Error()
+    status = getattr(library, name)(*arguments, byref(error))
+    if status not in fine:
+        raise Failure(status, error)
+    return status
+
+
+def text(value):
+    """True and False in the library's words, None for no limit."""
+    return str("forever" if value is None else str(value).lower() if isinstance(value, bool) else value).encode()
+
+
+def fill(options, set_by, values):
+    """What is returned is to be kept until the options were used: texts are borrowed."""
+    texts = [(name.encode(), text(value)) for name, value in values.items()]
+    for name, value in texts:
+        call(set_by, options, name, value)
+    return texts
+
+
+class Client:
+    def __init__(self, url, **options):
+        settings = ctypes.create_string_buffer(library.rql_options_size())
+        library.rql_options_init_sized(settings, len(settings))
+        texts = fill(settings, "rql_options_set", {"url": url, **options})
+        self.handle, self.listeners, self.numbers = c_void_p(), {}, itertools.count(1)
+        self.callback = LostCallback(self.on_lost)  # has to be there for as long as the client
+        call("rql_client_new", byref(self.handle), settings)
+        del texts  # which are borrowed until now
+
+    def on_lost(self, _lock, number):
+        self.listeners.get(number, lambda: None)()
+
+    def connect(self):
+        call("rql_client_connect", self.handle)
+
+    def acquirer_id(self):
+        """Of the calling thread."""
+        return library.rql_current_acquirer_id(self.handle, 0, ctypes.create_string_buffer(ID_SIZE)).decode()
+
+    def acquire(self, name, on_lost=None, **options):
+        """A Lock; raises Failure. on_lost() is called on a thread of the library's."""
+        settings = ctypes.create_string_buffer(library.rql_lock_options_size())
+        library.rql_lock_options_init_sized(self.handle, settings, len(settings))
+        fill(settings, "rql_lock_options_set", options)
+        number = next(self.numbers)
+        if on_lost:
+            self.listeners[number] = on_lost
+            call("rql_lock_options_set_lost", settings, self.callback, number)
+        handle = c_void_p()
+        call("rql_lock_acquire", self.handle, name.encode(), settings, byref(handle))
+        return Lock(self, handle, number)
+
+    def queue(self, name):
+        """Who waits, first in line first, as acquirer ids."""
+        info = POINTER(Queue)()
+        if call("rql_get_queue_info", self.handle, name.encode(), byref(info), fine=(OK, NOT_FOUND)) == NOT_FOUND:
+            return []
+        ids = [info.contents.requests[i].acq_id.decode() for i in range(info.contents.n_requests)]
+        library.rql_queue_info_free(info)
+        return ids
+
+    def close(self):
+        self.handle = library.rql_client_free(self.handle)
+
+
+class Lock:
+    def __init__(self, client, handle, number):
+        self.client, self.handle, self.number = client, handle, number
+        self.token = library.rql_lock_token(handle)
+
+    def state(self):
+        return library.rql_lock_get_state(self.handle)
+
+    def release(self):
+        """Raises Failure, also if it had ended before. Behind it nobody hears of a loss."""
+        handle, self.handle = self.handle, None
+        try:
+            call("rql_lock_release", handle)
+        finally:
+            self.client.listeners.pop(self.number, None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_what):
+        self.release()

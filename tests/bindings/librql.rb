@@ -1,0 +1,149 @@
+# librql from Ruby, by Fiddle: standard library only. A test of the ABI, and a beginning to copy.
+#
+#     client = Rql::Client.new("redis://localhost", retry_count: :forever)
+#     client.acquire("report", ttl_ms: "30s", on_lost: -> { stop_writing }) { |lock| write(lock.token) }
+#
+# Options have the names of the fields of rql_options and rql_lock_options: no offset of a field is known here. Other
+# threads of Ruby run while a call waits. RQL_LIBRARY names the library, else the system finds it.
+require "fiddle/import"
+
+module Rql
+  # The library's functions, and what they fill in.
+  module Library
+    extend Fiddle::Importer
+    dlload ENV.fetch("RQL_LIBRARY", "librql.so.0")
+    [
+      "char *rql_status_text(int)",
+      "size_t rql_options_size()", "size_t rql_lock_options_size()",
+      "void rql_options_init_sized(void *, size_t)", "void rql_lock_options_init_sized(void *, void *, size_t)",
+      "int rql_options_set(void *, char *, char *, void *)", "int rql_lock_options_set(void *, char *, char *, void *)",
+      "int rql_client_new(void *, void *, void *)", "void *rql_client_free(void *)",
+      "int rql_client_connect(void *, void *)",
+      "char *rql_current_acquirer_id(void *, uint64_t, void *)", "char *rql_current_host_id(void *, void *)",
+      "int rql_lock_acquire(void *, char *, void *, void *, void *)",
+      "int rql_lock_release(void *, void *)", "void *rql_lock_forget(void *)",
+      "int rql_lock_get_state(void *)", "int64_t rql_lock_token(void *)",
+      "int rql_lock_lost_fd(void *, void *, void *)",
+      "int rql_get_lock_info(void *, char *, void *, void *)", "void *rql_lock_info_free(void *)",
+      "int rql_get_queue_info(void *, char *, void *, void *)", "void *rql_queue_info_free(void *)"
+    ].each { |signature| extern signature }
+    Error = struct ["int status", "int sys_errno", "char message[256]"]
+    LockInfo = struct ["int status", "char *lock_key", "char *name", "char *acq_id", "char *hst_id", "int64_t ts_us",
+                       "int64_t ini_ttl_ms", "int64_t rem_ttl_ms", "int64_t spc_cnt", "int64_t l_spc_ts_us",
+                       "int64_t spc_ext_ttl_ms", "int64_t l_spc_ext_ts_us", "int64_t l_spc_ext_ini_ttl_ms",
+                       "int64_t token"]
+    QueueInfo = struct ["int status", "char *lock_queue", "char *name", "size_t n_requests", "uintptr_t requests"]
+    Request = struct ["char *acq_id", "char *hst_id", "int64_t score_us", "int64_t position"]
+  end
+
+  NOT_FOUND, ID_SIZE = 7, 128
+
+  # An outcome (above 0) or a fault (below 0), with the library's words.
+  class Failure < StandardError
+    attr_reader :status
+
+    def initialize(status, error)
+      super(status.negative? ? error.message.pack("c*").unpack1("Z*") : Library.rql_status_text(status).to_s)
+      @status = status
+    end
+  end
+
+  def self.call(name, *arguments, fine: [0])
+    error = Library::Error.malloc(Fiddle::RUBY_FREE)
+    status = Library.public_send(name, *arguments, error)
+    fine.include?(status) ? status : raise(Failure.new(status, error))
+  end
+
+  # What a call writes into memory of a pointer's size.
+  def self.pointer = Fiddle::Pointer.malloc(Fiddle::SIZEOF_VOIDP, Fiddle::RUBY_FREE)
+
+  # Memory of the library's size with the values set by name, which are texts. Those of a client are borrowed by it.
+  def self.options(kind, client, values)
+    settings = Fiddle::Pointer.malloc(Library.public_send("#{kind}_size"), Fiddle::RUBY_FREE)
+    Library.public_send("#{kind}_init_sized", *client, settings, settings.size)
+    values.each { |name, value| call("#{kind}_set", settings, name.to_s, value) }
+    settings
+  end
+
+  # Members that are texts or numbers, by their names.
+  def self.facts(info)
+    info.class.members.to_h { |name| [name, info[name]] }.transform_values do |value|
+      value.is_a?(Integer) ? value : (value.to_s unless value.null?)
+    end
+  end
+
+  # Shared by all threads.
+  class Client
+    def initialize(url, **options)
+      @texts = { url: url, **options }.transform_values(&:to_s)
+      Rql.call(:rql_client_new, made = Rql.pointer, Rql.options(:rql_options, [], @texts))
+      @handle = made.ptr
+    end
+
+    def connect = Rql.call(:rql_client_connect, @handle)
+    def close = Library.rql_client_free(@handle)
+    def acquirer_id = Library.rql_current_acquirer_id(@handle, 0, "\0" * ID_SIZE).to_s
+    def host_id = Library.rql_current_host_id(@handle, "\0" * ID_SIZE).to_s
+
+    # A Lock, which a block is given and which ends with it. on_lost is called on a thread of its own.
+    def acquire(name, on_lost: nil, **options)
+      settings = Rql.options(:rql_lock_options, [@handle], options.transform_values(&:to_s))
+      Rql.call(:rql_lock_acquire, @handle, name, settings, made = Rql.pointer)
+      lock = Lock.new(made.ptr, on_lost)
+      return lock unless block_given?
+      begin yield lock ensure lock.release end
+    end
+
+    # nil: there is none.
+    def lock_info(name) = look(:lock, Library::LockInfo, name) { |info| Rql.facts(info) }
+
+    # With those who wait, first in line first.
+    def queue_info(name)
+      look(:queue, Library::QueueInfo, name) do |info|
+        at = Array.new(info.n_requests) { |i| Fiddle::Pointer.new(info.requests + (i * Library::Request.size)) }
+        { **Rql.facts(info), "requests" => at.map { |place| Rql.facts(Library::Request.new(place)) } }
+      end
+    end
+
+    private
+
+    def look(kind, struct, name)
+      return if Rql.call("rql_get_#{kind}_info", @handle, name, made = Rql.pointer, fine: [0, NOT_FOUND]) == NOT_FOUND
+      info = struct.new(made.ptr)
+      yield(info).tap { Library.public_send("rql_#{kind}_info_free", info) }
+    end
+  end
+
+  # What is held. A loss is heard of by its descriptor: code of Ruby cannot be called on a thread of the library's.
+  class Lock
+    attr_reader :token
+
+    def initialize(handle, on_lost)
+      @handle = handle
+      @token = Library.rql_lock_token(handle)
+      watch(on_lost) if on_lost
+    end
+
+    def state = Library.rql_lock_get_state(@handle)
+
+    # Raises Failure, also if it had ended before.
+    def release = Rql.call(:rql_lock_release, unwatched)
+    # It is left to its ttl.
+    def forget = Library.rql_lock_forget(unwatched)
+
+    private
+
+    def watch(on_lost)
+      Rql.call(:rql_lock_lost_fd, @handle, fd = Rql.pointer)
+      lost = IO.for_fd(fd[0, Fiddle::SIZEOF_INT].unpack1("i"), autoclose: false)
+      reader, @end_of_watch = IO.pipe
+      @watcher = Thread.new { on_lost.call if IO.select([lost, reader]).first.include?(lost) }
+    end
+
+    def unwatched
+      @end_of_watch&.close
+      @watcher&.join unless @watcher == Thread.current
+      @handle.tap { @handle = nil } # NULL is no lock any more
+    end
+  end
+end

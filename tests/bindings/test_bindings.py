@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""librql from Python and from Ruby: the same scenarios for both (../scenario/harness.py), each worker a process of its
+language. Usage: test_bindings.py LIBRARY [WORD...], as for the scenarios."""
+import itertools
+import pathlib
+import shutil
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(1, str(HERE.parent / "scenario"))
+import harness  # noqa: E402
+from harness import MINUTE_MS, Remote, check, check_equal, check_served_in_order, scenario, wait_until  # noqa: E402
+
+WORKERS = {"python": HERE / "worker.py", "ruby": HERE / "worker.rb"}
+LINES_MAX = 150
+THERE = [name for name in WORKERS if name == "python" or shutil.which(name)]
+each = scenario(kinds=THERE, counts=[1])
+
+
+def worker(world, language, **options):
+    remote = Remote(WORKERS[language], {"RQL_LIBRARY": world.program})
+    world.remotes.append(remote)
+    return world.actor("thread", world.client(remote, **options))
+
+
+def others(kind):
+    """Languages in turn, the other one first."""
+    return itertools.cycle([*(name for name in THERE if name != kind), kind])
+
+
+@each
+def options_have_names(world, kind, names):
+    actor = worker(world, kind)
+    held = actor.acquire(*names, **{"ttl-ms": "1m", "queue_ttl_ms": "forever", "fail_fast": True})
+    check(MINUTE_MS - 10000 < world.ask("PTTL", "rql:lock:lock0") <= MINUTE_MS, "it has the ttl that was asked for")
+    check_equal(worker(world, kind).refused(*names, fail_fast=True).status, "FAIL_FAST_NO_TRY")
+    held.release().check()
+    check_equal(world.keys_left(), [])
+
+
+@each
+def what_is_no_option_is_refused_in_the_librarys_words(world, kind, names):
+    actor = worker(world, kind)
+    for options, words in [
+            ({"ttl_ms": 0}, "ttl_ms is 0; it must be 1 to 2592000000"),
+            ({"fail_fast": "perhaps"}, "fail_fast is perhaps; it must be true | false"),
+            ({"access_strategy": "first"}, "access_strategy is first; it must be queued | random"),
+            ({"colour": "blue"}, "options: no such option: colour")]:
+        check_equal(repr(actor.refused(*names, **options)), f"E_INVALID {words}")
+    made = actor.remote.do("client", client="bad", options={"url": world.server.url, "spin_us": "never"})
+    check_equal(repr(made), "E_INVALID spin_us is never; it must be 0 to 1000")
+    made = actor.remote.do("client", client="bad", options={"url": "nothing"})
+    check(made.status == "E_INVALID" and made.error.startswith("url: "), made)
+
+
+@each
+def tokens_rise(world, kind, names):
+    tokens = []
+    for language, _ in zip(others(kind), range(4)):
+        held = worker(world, language).acquire(*names)
+        tokens += [*held.tokens, world.token(names[0])]
+        held.release().check()
+    check_equal(tokens[::2], tokens[1::2], "those of the server")
+    check_equal(tokens[::2], sorted(set(tokens)), "each is larger than the one before")
+
+
+@each
+def who_waits_is_seen_and_served_in_order(world, kind, names):
+    first = worker(world, kind)
+    held = first.acquire(*names, ttl_ms=MINUTE_MS)
+    asked, ids = [], []
+    for language, count in zip(others(kind), range(1, 5)):
+        actor = worker(world, language)
+        ids.append(actor.begin("whoami").outcome().acq_id)
+        asked.append(actor.ask(*names, timeout_ms=MINUTE_MS))
+        world.await_queue(names, count)
+    seen = first.begin("inspect", of="queue", name=names[0]).outcome().found["requests"]
+    check_equal([request["acq_id"] for request in seen], ids)
+    check_served_in_order(asked, held)
+
+
+@each
+def a_lock_that_is_deleted_is_lost(world, kind, names):
+    held = worker(world, kind).acquire(*names, ttl_ms=1500, auto_extend=True)
+    check(held.state() != "GONE", "it is held")
+    world.ask("DEL", "rql:lock:lock0")
+    wait_until(held.is_lost, "its callback was called")
+    check_equal(held.state(), "GONE")
+    check_equal(held.release().status, "NOT_HELD")
+    check_equal(len(held.losses()), 1, "losses told")
+
+
+@harness.once
+def each_binding_is_short(_world, _kind, _names):
+    for path in HERE.glob("librql.*"):
+        check(path.read_text(encoding="utf-8").count("\n") < LINES_MAX, f"{path.name} is too long")
+
+
+if __name__ == "__main__":
+    for missing in sorted(WORKERS.keys() - set(THERE)):
+        print(f"# there is no {missing} in PATH: its scenarios are left out", flush=True)
+    sys.exit(harness.main())
