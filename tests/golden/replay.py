@@ -1,25 +1,32 @@
 #!/usr/bin/env python3
 """The recorded sessions of the gem, done by the library (README.md). A recording is a list of steps of up to three
 processes, A, B and C; in a replay each is a client of the library or, when the cast says so, Ruby: then the commands
-that the gem sent are sent again. Usage: replay.py REMOTE [WORD...], as for the scenarios."""
+that the gem sent are sent again. Usage: replay.py REMOTE [WORD...], as for the scenarios. With RQL_TEST_BINDING, a
+program that performs some of the calls of REMOTE in another language (tests/bindings), each process that makes no other
+calls is played by it, one at a time."""
 import json
+import os
 import pathlib
+import shutil
 import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(1, str(HERE.parent / "scenario"))
 import harness  # noqa: E402
-from calls import Run, fault_at  # noqa: E402
+from calls import NUMBERS, STRATEGIES, Run, fault_at  # noqa: E402
 from compare import Comparison, dump  # noqa: E402
 from differences import DIFFERENCES, apply, differences_of, parts_of  # noqa: E402
-from harness import SLOW, Client, Failure, Network, check, let_pass, wait_until  # noqa: E402
+from harness import SLOW, Client, Failure, Network, Remote, check, let_pass, wait_until  # noqa: E402
 from names import Names  # noqa: E402
 
 TIMEOUT_MS = 20000   # only calls through a bad network may end by the silence of the server
 SILENCE_MS = 500     # how long a server that is cut off is waited for
 DELAY_MAX_MS = 20000  # longer than any delay that is recorded
 AWAIT_S, PAUSE_S = 5 * SLOW, 0.001
+BINDING = os.environ.get("RQL_TEST_BINDING")
+BOUND_OPS = {"lock", "lock!", "lock_info", "queue_info", "locked?", "redis"}
+BOUND_OPTIONS = {*NUMBERS, *STRATEGIES, "fail_fast"}
 
 
 def io_timeout_ms(steps):
@@ -45,8 +52,8 @@ class Player:
 class Play:
     """One replay of a recording."""
 
-    def __init__(self, world, recording, ruby):
-        self.world, self.ruby, self.recording = world, ruby, recording
+    def __init__(self, world, recording, ruby, bound):
+        self.world, self.ruby, self.recording, self.bound = world, ruby, recording, bound
         self.steps = recording["steps"]
         self.names = Names()
         self.players, self.runs = {}, {}
@@ -167,8 +174,15 @@ class Play:
     def make_run(self):
         who = self.step["by"], self.step.get("options", {}).get("identity", "")
         if who not in self.players:
-            self.players[who] = Player(self.world, self.remote, self.network, self.options)
+            remote = self.binding() if who[0] == self.bound else self.remote
+            self.players[who] = Player(self.world, remote, self.network, self.options)
         return Run(self, self.players[who], self.step)
+
+    def binding(self):
+        """The library as a program in another language has it."""
+        remote = Remote(BINDING, {"RQL_LIBRARY": os.environ["RQL_TEST_LIBRARY"]})
+        self.world.remotes.append(remote)
+        return remote
 
     def play_call(self):
         self.send_meanwhile()
@@ -223,12 +237,13 @@ class Replay:
     """A recording with one cast, as a scenario of the harness."""
     is_timed = True
 
-    def __init__(self, recording, ruby):
-        self.recording, self.ruby = recording, ruby
-        self.title = recording["scenario"] + (f", Ruby is {ruby}" if ruby else "")
+    def __init__(self, recording, ruby, bound=None):
+        self.recording, self.ruby, self.bound = recording, ruby, bound
+        self.title = (recording["scenario"] + (f", Ruby is {ruby}" if ruby else "")
+                      + (f", {bound} by {pathlib.Path(BINDING).name}" if bound else ""))
 
     def __call__(self, world, _kind, _names):
-        play = Play(world, self.recording, self.ruby)
+        play = Play(world, self.recording, self.ruby, self.bound)
         try:
             play.run()
         finally:
@@ -258,10 +273,42 @@ def casts(recording):
     return ["", "A", "B"] if {"A", "B"} <= processes else [""]
 
 
+def all_calls(step):
+    """With those in its blocks."""
+    yield step
+    for call in step.get("block", []):
+        yield from all_calls(call)
+
+
+def is_bound(call):
+    """The binding has it, with its options."""
+    return call["op"] in BOUND_OPS and call.get("options", {}).keys() <= BOUND_OPTIONS and "fiber" not in call
+
+
+def bound_replays(recording, ruby):
+    """One for each process of ours that makes no other calls; none with a network that fails."""
+    calls = {}
+    for step in recording["steps"]:
+        if "op" in step and step["by"] != ruby:
+            calls.setdefault(step["by"], []).extend(all_calls(step))
+    for process, made in sorted(calls.items()):
+        if not io_timeout_ms(recording["steps"]) and all(map(is_bound, made)):
+            yield Replay(recording, ruby, process)
+
+
 def main():
+    if BINDING and not shutil.which("ruby"):
+        print("1..0 # SKIP no ruby in PATH")
+        return 0
     recordings = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(HERE.glob("recordings/*.json"))]
     cases = [Replay(recording, ruby) for recording in recordings for ruby in casts(recording)]
-    harness.SCENARIOS.extend((case, "thread", 1) for case in [*cases, List(recordings)])
+    if BINDING:
+        cases = [replay for case in cases for replay in bound_replays(case.recording, case.ruby)]
+        n_played = len({case.recording["scenario"] for case in cases})
+        print(f"# {n_played} recordings; {len(recordings) - n_played} need other calls and are left to `remote`")
+    else:
+        cases.append(List(recordings))
+    harness.SCENARIOS.extend((case, "thread", 1) for case in cases)
     return harness.main()
 
 
