@@ -35,7 +35,7 @@ export DEBIAN_FRONTEND=noninteractive
 
 # What the stages with_gcc need, and all of them.
 packages_gcc='meson ninja-build gcc g++ libc6-dev pkg-config libhiredis-dev libuv1-dev libcjson-dev
-libcmocka-dev libssl-dev openssl redis-server systemd python3 ruby'
+libcmocka-dev libssl-dev openssl redis-server systemd python3 ruby abigail-tools'
 packages_all="$packages_gcc valgrind clang clang-format clang-tidy doxygen shellcheck debhelper lintian dpkg-dev man-db
 mandoc bash-completion zsh fish"
 with_gcc='gcc light faults tls connectivity timed soak guarantees explore mutants coverage debian13'
