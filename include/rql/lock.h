@@ -78,7 +78,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_options_set(rql_lock_options *options
                                                        const char *value, rql_error *error);
 
 /**
- * Set rql_lock_options::on_lost and its `user_data`, for who cannot set fields.
+ * Set rql_lock_options::on_lost and its `user_data`, for a binding that knows no fields. A language
+ * whose code cannot run on a thread of the library's waits for rql_lock_lost_fd() instead.
  *
  * @param[in,out] options    Filled by rql_lock_options_init().
  * @param[in]     on_lost    Called when the lock is lost, or NULL.

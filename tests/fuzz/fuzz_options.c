@@ -3,6 +3,7 @@
 #include "base/must.h"
 #include "options/options.h"
 
+#include <rql/lock.h>
 #include <string.h>
 
 enum { TAIL_SIZE = 64, TEXT_SIZE = 256, N_PAIRS = RQL_META_MAX_PAIRS + 2 };
@@ -80,20 +81,43 @@ static void read_call(const uint8_t *data, size_t size)
     }
 }
 
-static void set_by_name(const uint8_t *data, size_t size)
+static void set_of_client(const char *name, const char *value)
 {
-    char text[TEXT_SIZE + 2] = {0};
     rql_options options;
     rql_options before;
 
-    memcpy(text, data, size < TEXT_SIZE ? size : TEXT_SIZE);
     rql_options_init(&options);
     before = options;
-    if (rql_options_set(&options, text, text + strlen(text) + 1, NULL) != RQL_OK) {
+    if (rql_options_set(&options, name, value, NULL) != RQL_OK) {
         RQLI_MUST(memcmp(&options, &before, sizeof options) == 0);
         return;
     }
     RQLI_MUST(rqli_options_read(RQLI_OF_CLIENT, &before, NULL, &options, NULL) == RQL_OK);
+}
+
+static void set_of_lock(const char *name, const char *value)
+{
+    rql_lock_options options;
+    rql_lock_options before;
+
+    rql_lock_options_init(NULL, &options);
+    before = options;
+    if (rql_lock_options_set(&options, name, value, NULL) != RQL_OK) {
+        RQLI_MUST(memcmp(&options, &before, sizeof options) == 0);
+        return;
+    }
+    RQLI_MUST(rqli_options_read(RQLI_OF_LOCK, &before, NULL, &options, NULL) == RQL_OK);
+}
+
+static void set_by_name(const uint8_t *data, size_t size)
+{
+    char text[TEXT_SIZE + 2] = {0};
+    const char *value;
+
+    memcpy(text, data, size < TEXT_SIZE ? size : TEXT_SIZE);
+    value = text + strlen(text) + 1;
+    set_of_client(text, value);
+    set_of_lock(text, value);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
