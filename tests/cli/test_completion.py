@@ -14,14 +14,19 @@ import time
 from harness import PROGRAM, Missing, Program, check_equal, environment, main, wait_until
 
 BASH_COMPLETION = "/usr/share/bash-completion/bash_completion"
-# How each is started without the user's files, and told of its prompt and of the script.
-SHELLS = {
-    "bash": (["bash", "--noprofile", "--norc", "-i"],
-             f"PS1='READY '; . {BASH_COMPLETION}; . <(rql help --completion bash)"),
-    "zsh": (["zsh", "-f", "-i"],
-            "PS1='READY '; autoload -U compinit; compinit -u -D; . <(rql help --completion zsh)"),
-    "fish": (["fish", "--no-config", "-i"],
-             "function fish_prompt; echo 'READY '; end; rql help --completion fish | source"),
+# How each is started without the user's files.
+SHELLS = {"bash": ["bash", "--noprofile", "--norc", "-i"], "zsh": ["zsh", "-f", "-i"],
+          "fish": ["fish", "--no-config", "-i"]}
+# How the script comes to it: it lies where it is installed, or is read. (shell, file below share/, first line)
+WAYS = {
+    "bash finds it installed": ("bash", "bash-completion/completions/rql", f". {BASH_COMPLETION}"),
+    "bash reads it": ("bash", None, f". {BASH_COMPLETION}; . <(rql help --completion bash)"),
+    "zsh finds it installed": ("zsh", "zsh/site-functions/_rql",
+                               "fpath=(share/zsh/site-functions $fpath); autoload -U compinit; compinit -u -D"),
+    "zsh reads it": ("zsh", None, "autoload -U compinit; compinit -u -D; . <(rql help --completion zsh)"),
+    "fish finds it installed": ("fish", "fish/vendor_completions.d/rql.fish",
+                                "set -p fish_complete_path $PWD/share/fish/vendor_completions.d"),
+    "fish reads it": ("fish", None, "rql help --completion fish | source"),
 }
 # What is typed before the key TAB, and what the program is given then.
 LINES = {
@@ -121,7 +126,6 @@ class Shell:
     """At a terminal of its own, where `rql` is the program for help, and else writes down what it is given."""
 
     def __init__(self, name, folder, url):
-        words, first = SHELLS[name]
         self.said, self.given = "", folder / "given"
         for tool, script in {"rql": f'[ "$1" = help ] && exec {PROGRAM} "$@"\nexec python3 -c '
                                     '"import json, sys; json.dump(sys.argv[2:], open(sys.argv[1], \'w\'))" '
@@ -130,14 +134,13 @@ class Shell:
             (folder / tool).write_text(f"#!/bin/sh\n{script}\n")
             (folder / tool).chmod(0o755)
         (folder / "certificate.pem").touch()
-        told = environment(url, PATH=f"{folder}:{os.environ['PATH']}", HOME=str(folder), TERM="xterm",
-                           XDG_CONFIG_HOME=str(folder), XDG_DATA_HOME=str(folder), LC_ALL="C.UTF-8")
+        told = environment(url, PATH=f"{folder}:{os.environ['PATH']}", HOME=str(folder), TERM="xterm", LC_ALL="C.UTF-8",
+                           XDG_CONFIG_HOME=str(folder), XDG_DATA_HOME=str(folder), XDG_DATA_DIRS=f"{folder}/share")
         self.process, self.terminal = pty.fork()
         if self.process == 0:
             os.chdir(folder)
-            os.execvpe(words[0], words, told)
+            os.execvpe(SHELLS[name][0], SHELLS[name], told)
         threading.Thread(target=self.read, daemon=True).start()
-        self.type(first + "\r")
 
     def read(self):
         try:
@@ -147,11 +150,11 @@ class Shell:
             pass  # the shell has ended
 
     def type(self, keys):
-        """At the next prompt, or the first."""
+        """What comes ahead of the prompt stays in the terminal."""
         os.write(self.terminal, keys.encode())
 
     def completed(self, line):
-        """What the program is given after TAB and ENTER; what is typed ahead of a prompt stays in the terminal."""
+        """What the program is given after TAB and ENTER."""
         self.given.unlink(missing_ok=True)
         self.type(line + "\t")
         self.type("\r")
@@ -164,21 +167,28 @@ class Shell:
         os.close(self.terminal)
 
 
-def completes_in(name):
+def completes(way):
+    name, file, first = WAYS[way]
+
     def test(_server, rql):
         if not shutil.which(name) or name == "bash" and not os.path.exists(BASH_COMPLETION):
             raise Missing(f"{name} with its completion")
         rql("lock", "orders:17", "--ttl", "1m")
         rql("lock", "with a blank", "--ttl", "1m")
         with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
+            if file:
+                script = pathlib.Path(folder, "share", file)
+                script.parent.mkdir(parents=True)
+                script.write_text(rql("help", "--completion", name).out)
             shell = Shell(name, pathlib.Path(folder), rql.url)
             try:
+                shell.type(first + "\r")
                 for line, wanted in LINES.items():
                     check_equal(shell.completed(line), wanted, f"{line}: {shell.said[-500:]}")
             finally:
                 shell.end()
 
-    test.__name__ = f"{name}_completes_at_a_terminal"
+    test.__name__ = f"{way} and completes at a terminal".replace(" ", "_")
     return test
 
 
@@ -187,4 +197,4 @@ if __name__ == "__main__":
                    a_file_or_a_command_is_left_to_the_shell, names_are_those_of_locks,
                    names_that_would_act_upon_a_terminal_are_left_out, two_hundred_names_are_enough,
                    a_server_that_is_silent_is_given_up_soon, no_private_server_is_started,
-                   *map(completes_in, SHELLS)]))
+                   *map(completes, WAYS)]))

@@ -173,9 +173,8 @@ def exit_codes(rql, command=None):
 
 def exit_codes_agree(_server, rql):
     for command in [None, *commands_of(rql)]:
-        of_page = {}
-        for code, text in re.findall(r"^\.TP\n\.B (\S+)\n(.*?)(?=^\.TP|\Z)", section(source_of(rql, command), "EXIT STATUS"),
-                                     re.M | re.S):
+        of_page, status = {}, section(source_of(rql, command), "EXIT STATUS")
+        for code, text in re.findall(r"^\.TP\n\.B (\S+)\n(.*?)(?=^\.TP|\Z)", status, re.M | re.S):
             of_page.setdefault(code, []).append(" ".join(text.split()).rstrip(".").lower())
         wanted = {code: [text.lower() for text in texts] for code, texts in exit_codes(rql, command).items()}
         check_equal(of_page, wanted, command)
