@@ -10,8 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-/* The server is to spend at most a part of its time on looks: BUSY_TIMES what one took. */
-enum { EVERY_MS = 1000, BUSY_TIMES = 50, LINE_SIZE = 1024, HOLDER_SIZE = 512 };
+/* After a look there is a pause of so many times what it took: long queues are much to read. */
+enum { EVERY_MS = 1000, PAUSE_TIMES = 10, LINE_SIZE = 1024, HOLDER_SIZE = 512 };
 
 struct cli_progress {
     struct cli_args args; /* the thread may live for longer than theirs */
@@ -133,19 +133,19 @@ static void show_until_over(struct cli_progress *self)
 {
     char line[LINE_SIZE];
     int64_t begun_ms;
-    int64_t busy_ms;
+    int64_t pause_ms;
     bool is_known;
 
     do {
         (void)pthread_mutex_unlock(&self->mutex);
         begun_ms = cli_now_ms();
         is_known = look(self, line);
-        busy_ms = BUSY_TIMES * (cli_now_ms() - begun_ms);
+        pause_ms = is_known ? PAUSE_TIMES * (cli_now_ms() - begun_ms) : EVERY_MS;
         (void)pthread_mutex_lock(&self->mutex);
         if (!self->is_over && has_terminal()) {
             cli_rewrite_line(is_known ? line : NULL);
         }
-    } while (!wait_over(self, busy_ms > EVERY_MS ? busy_ms : EVERY_MS));
+    } while (!wait_over(self, pause_ms > EVERY_MS ? pause_ms : EVERY_MS));
 }
 
 static void drop(struct cli_progress *self)
