@@ -67,6 +67,8 @@ class Play:
         self.found, self.missed = set(), {}  # differences that there were, and those that there were not yet
 
     def run(self):
+        if self.bound:
+            self.begin_binding()
         for self.number in range(len(self.steps)):
             self.differences = differences_of(self.recording["scenario"], self.number, self.ruby)
             try:
@@ -174,15 +176,14 @@ class Play:
     def make_run(self):
         who = self.step["by"], self.step.get("options", {}).get("identity", "")
         if who not in self.players:
-            remote = self.binding() if who[0] == self.bound else self.remote
-            self.players[who] = Player(self.world, remote, self.network, self.options)
+            self.players[who] = Player(self.world, self.remote, self.network, self.options)
         return Run(self, self.players[who], self.step)
 
-    def binding(self):
-        """The library as a program in another language has it."""
+    def begin_binding(self):
+        """The library as a program in another language has it; before the first step, for it takes its time."""
         remote = Remote(BINDING, {"RQL_LIBRARY": os.environ["RQL_TEST_LIBRARY"]})
         self.world.remotes.append(remote)
-        return remote
+        self.players[self.bound, ""] = Player(self.world, remote, None, self.options)
 
     def play_call(self):
         self.send_meanwhile()
