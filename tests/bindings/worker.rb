@@ -60,10 +60,10 @@ class Actor
     when "leave" then nil
     when "connect" then @client.connect && nil
     when "acquire" then acquire(words)
-    when "with" then @client.acquire(words["names"].first, **options_of(words)) { work } && nil
+    when "with" then with(words)
     when "release" then @holds.delete(words["lock"]).release && nil
     when "forget" then @holds.delete(words["lock"]).forget && nil
-    when "state" then { state: @holds[words["lock"]].state, remaining_ms: 0 }
+    when "state" then { state: @holds[words["lock"]].state }
     when "whoami" then { acq_id: @client.acquirer_id, hst_id: @client.host_id }
     when "inspect" then inspect_of(words)
     else raise "no such call: #{words}"
@@ -71,6 +71,16 @@ class Actor
   end
 
   def options_of(words) = words["options"].transform_keys(&:to_sym)
+
+  # Within the block this thread does what it is told.
+  def with(words)
+    name = words["names"].first
+    @client.acquire(name, **options_of(words)) do |lock|
+      @tokens[name] = lock.token
+      work
+    end
+    nil
+  end
 
   def acquire(words)
     name, hold = words["names"].first, words["lock"]
@@ -83,7 +93,7 @@ class Actor
   def facts(name, lock, options)
     process = lock.token == @tokens[name] ? STRATEGIES.index(options["conflict_strategy"]) : 0
     @tokens[name] = lock.token
-    info = @client.lock_info(name)
+    info = @client.lock_info(name).to_h
     { tokens: [lock.token], process: process, lock_key: info["lock_key"], acq_id: info["acq_id"],
       hst_id: info["hst_id"], ts_us: info[%w[ts_us l_spc_ts_us l_spc_ext_ts_us][process]],
       ttl_ms: options.fetch("ttl_ms", DEFAULT_TTL_MS) }
