@@ -46,7 +46,9 @@ def runs(line):
             variables["PATH"] = folder + ":" + variables["PATH"]
             done = subprocess.run(["sh", "-c", line], cwd=folder, env=variables, text=True,
                                   capture_output=True, timeout=TIMEOUT_S, check=False)
-        check_equal((done.returncode, done.stderr), (0, ""), line)
+        # A machine that is busy with others is warned of by the doctor.
+        is_warned = line.startswith("rql doctor") and "\nWARN" in done.stdout
+        check_equal((done.returncode, done.stderr), (int(is_warned), ""), line)
 
     test.__name__ = re.sub(r"\W+", "_", line).strip("_")
     return test
