@@ -17,15 +17,18 @@ from test_ping import another
 SHORT = [PROGRAM, "bench", "--for", "1s", "--threads", "1", "--force"]
 LOADS = ["ping", "plain_lock", "pair"]
 WAITING = [2, 16, 1000]
+# Of hand-overs the first and the last of a short slot are counted in part, and polls of those who wait as well.
+COMMANDS = {"ping": (1, 1), "plain_lock": (2, 2), "pair": (2, 2), "hand_over": (1, 4)}
 BUSY = "for i = 1, tonumber(ARGV[1]) do end return 1"
 A_MOMENT, LONG = 200_000, 8_000_000  # turns: about 2 and 80 ms
 
 
 def measured(rql, *words, **more):
-    """A whole run. On a machine that is busy with other tests PING may get slow for itself."""
-    for _ in range(6):
-        result = rql("bench", *words, **more)
-        if "others suffer" not in result.err and "others use" not in result.err:
+    """A whole run. On a machine that is busy with other tests PING may get slow for itself, and the time too short."""
+    for seconds in (1, 2, 4, 8, 16):
+        result = rql("bench", "--for", f"{seconds}s", *words, **more)
+        is_whole = not re.search(r'"slots":\s*0|not measured|others suffer|others use', result.out + result.err)
+        if is_whole:
             break
     check_equal((result.code, result.err), (0, ""))
     return result
@@ -82,7 +85,7 @@ def check_figure(figure, what):
 
 
 def the_json_is_complete_and_its_ratios_follow_from_the_medians(server, rql):
-    said = measured(rql, "--for", "3s", "--threads", "1,4", "--json").json()
+    said = measured(rql, "--threads", "1,4", "--json").json()
     loads = {(load["load"], load.get("threads", load.get("waiting"))): load for load in said["loads"]}
     wanted = [(name, count) for name in LOADS for count in (1, 4)] + [("hand_over", count) for count in WAITING]
     check_equal(list(loads), wanted)
@@ -91,10 +94,8 @@ def the_json_is_complete_and_its_ratios_follow_from_the_medians(server, rql):
     for (name, count), load in loads.items():
         assert load["slots"] >= 1, load
         assert 1 < check_figure(load["server_cpu_us"], name) < 20_000 * SLOW, load
-        # Polls and heartbeats of those who wait are commands, too.
-        commands = 1 if name == "ping" else 2
         if counts:
-            check_commands(load, commands, commands * 1.5)
+            check_commands(load, *COMMANDS[name])
         if name == "hand_over":
             assert check_figure(load["p50_us"], name) <= check_figure(load["p99_us"], name), load
             continue
@@ -103,12 +104,11 @@ def the_json_is_complete_and_its_ratios_follow_from_the_medians(server, rql):
             assert abs(load[key] - ratio) < 0.001, (load, ratio)
     check_equal((said["stopped"], said["no_server_cpu"], said["server"]["role"]), (None, None, "master"))
     assert 0 <= said["others_cpu_percent"] <= 20 and said["ping_p99_us"] > 0, said
-    assert said["took_ms"] < 5000, said
 
 
 def the_table_has_a_line_for_each_load(server, rql):
-    lines = measured(rql, "--for", "1s", "--threads", "1,2").out.splitlines()
-    commands = r"2\.\d commands, " if counts_commands(rql) else ""
+    lines = measured(rql, "--threads", "1,2").out.splitlines()
+    commands = r"[1-4]\.\d commands, " if counts_commands(rql) else ""
     heading = lines[0]
     assert re.match(r"(redis|valkey) [\d.]+, \S+, [\d.]+ ms away  threads 1        2  to PING", heading), heading
     names = ["PING, per second", "plain lock (SET NX PX, compare and delete)", "librql pair"]
@@ -142,30 +142,37 @@ def nothing_is_left_at_the_end_or_by_a_signal(server, rql):
     check_equal(keys(server, "rql:lock*"), [])
 
 
-def locks_live_for_ten_seconds_at_most(server, rql):
-    process = begun(server, rql, "--for", "20s", "--threads", "8", pattern="rql:lock_queue:rql-bench-*:1000")
-    server.freeze()
-    process.kill()  # it can undo nothing any more
-    process.wait()
-    server.go_on()
-    left = keys(server, "rql:lock:rql-bench-*")
-    check_equal(len(left), 1)
-    assert 0 < int(server.call("PTTL", left[0])) <= 10_000, left
+def locks_live_for_ten_seconds(server, rql):
+    """Whoever kills it has that long to wait."""
+    for pattern in ("rql:rql-bench-*:plain:*", "rql:lock:rql-bench-*:pair:*"):
+        process = begun(server, rql, "--for", "20s", "--threads", "8", "--force", pattern=pattern)
+        # One that has ended by the time of the question has none.
+        lives_ms = wait_until(lambda found=pattern: [left for key in keys(server, found)
+                                                     if (left := int(server.call("PTTL", key))) > 0], pattern)
+        assert all(9_000 < left <= 10_000 for left in lives_ms), lives_ms
+        process.terminate()
+        finish(process)
+
+
+def is_refused(rql, *words):
+    result = rql("bench", "--for", "1s", *words)
+    why = r"rql: others use (\d+) % of the server's CPU, more than 20: --force measures all the same\n"
+    return result.code == 1 and result.out == ("null\n" if words else "") and re.fullmatch(why, result.err)
 
 
 def it_does_not_begin_on_a_busy_server_unless_forced(server, rql):
-    with loaded(server, A_MOMENT, 0.001):
-        begun_s = time.monotonic()
-        result = rql("bench", "--for", "20s", "--json")
-        took_s = time.monotonic() - begun_s
-        check_equal((result.code, result.out), (1, "null\n"))
-        assert re.fullmatch(r"rql: others use \d+ % of the server's CPU, more than 20: --force measures all the same\n",
-                            result.err), result.err
-        assert took_s < 10, took_s
-        said = measured(rql, "--for", "1s", "--threads", "1", "--force", "--json").json()
-    assert said["others_cpu_percent"] > 20, said
-    assert all(load["slots"] >= 1 for load in said["loads"]), said
+    with loaded(server, A_MOMENT, 0):
+        # On a machine that is busy with other tests the load may not come to use so much.
+        wait_until(lambda: is_refused(rql), "it does not begin")
+        wait_until(lambda: is_refused(rql, "--json"), "nor with JSON")
+        wait_until(lambda: forced(rql)["others_cpu_percent"] > 20, "it measures")
     check_equal(keys(server), [])
+
+
+def forced(rql):
+    said = measured(rql, "--threads", "1", "--force", "--json").json()
+    assert all(load["slots"] >= 1 for load in said["loads"]), said
+    return said
 
 
 def it_stops_when_others_suffer(server, rql):
@@ -205,14 +212,14 @@ def without_info_the_servers_time_is_not_known(server, rql):
     with another(Server()) as own:
         own.call("ACL", "SETUSER", "poor", "on", ">pw", "~rql:*", "&*", "+@all", "-info")
         url = own.url.replace("://", "://poor:pw@")
-        said = measured(rql, "--for", "1s", "--threads", "1", "--json", RQL_URL=url).json()
+        said = measured(rql, "--threads", "1", "--json", RQL_URL=url).json()
         check_in("INFO", said["no_server_cpu"].upper())
         check_equal(said["others_cpu_percent"], None)
         for load in said["loads"]:
             check_equal(load["server_cpu_us"], {"median": None, "q1": None, "q3": None})
             if counts:
-                check_commands(load, 1, 3)
-        table = measured(rql, "--for", "1s", "--threads", "1", RQL_URL=url).out
+                check_commands(load, *COMMANDS[load["load"]])
+        table = measured(rql, "--threads", "1", RQL_URL=url).out
         check_equal("librql pair: 2.0 commands each\n" in table, counts)
         check_in("\nthe server's CPU time is not known: ", table)
 
@@ -254,7 +261,7 @@ if __name__ == "__main__":
         the_json_is_complete_and_its_ratios_follow_from_the_medians,
         the_table_has_a_line_for_each_load,
         nothing_is_left_at_the_end_or_by_a_signal,
-        locks_live_for_ten_seconds_at_most,
+        locks_live_for_ten_seconds,
         it_does_not_begin_on_a_busy_server_unless_forced,
         it_stops_when_others_suffer,
         it_ends_in_time,
