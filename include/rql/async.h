@@ -25,7 +25,10 @@
  * - Locks obtained here are locks like any other: rql_lock_describe(), rql_lock_token(),
  *   rql_lock_remaining_ms(), rql_lock_lost_fd() and the like never block, and rql_lock_release()
  *   and similar calls work on them from any thread, but may block. Their rql_lock_options::on_lost
- *   is called from the client's background thread, as options.h says.
+ *   is called from the client's background thread, as options.h says. One that a release on the
+ *   same loop has handed over is there before the server has said so: until the loop has run again,
+ *   rql_lock_release() on its thread leaves the rest to the loop and returns RQL_OK, and
+ *   rql_lock_extend() and rql_lock_verify() are ::RQL_E_UNAVAILABLE there.
  * - Each request is an acquirer of its own: two requests for the same lock wait for each other.
  *   With rql_lock_options::task set (not 0) the acquirer is that task of the loop's thread, as it
  *   would be in rql_lock_acquire(); on one loop it may wait for a lock once (::RQL_E_BUSY). Two
@@ -86,9 +89,9 @@ typedef void (*rql_closed_fn)(void *user_data);
 
 /**
  * Close a loop: no new request is taken, all that wait are cancelled and get their callbacks;
- * releases under way are completed, and so are blocks and calls of rql_run_async(). The client
- * keeps withdrawing whatever the server has not confirmed by then. Then `closed` is called, on the
- * loop's thread, and the loop is gone.
+ * releases under way are completed, also those that callbacks ask for meanwhile, and so are blocks
+ * and calls of rql_run_async(). The client keeps withdrawing whatever the server has not confirmed
+ * by then. Then `closed` is called, on the loop's thread, and the loop is gone.
  *
  * With a loop of the library's own this call returns after that. With a loop of the caller it
  * returns at once; keep running the loop until `closed` has been called. That takes until the
@@ -223,8 +226,8 @@ typedef struct rql_done {
  * @param[out] error  Detail of a fault, or NULL.
  *
  * @retval RQL_OK         Under way.
- * @retval RQL_E_INVALID  The loop is closed, or the lock is of another client; it is held as
- *                        before.
+ * @retval RQL_E_INVALID  The loop is closed, and this is another thread or it has ended what was
+ *                        under way; or the lock is of another client. It is held as before.
  * @retval RQL_E_NOMEM    Out of memory; it is held as before.
  * @retval RQL_E_FORKED   The loop belongs to the parent process.
  *

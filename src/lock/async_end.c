@@ -191,7 +191,7 @@ rql_status rql_release_async(rql_loop *loop, rql_lock *lock, const rql_done *don
     if (status) {
         return status;
     }
-    return rqli_loop_start(loop, (struct rqli_job *)ending_of_one(lock, done), error);
+    return rqli_loop_start_to_end(loop, (struct rqli_job *)ending_of_one(lock, done), error);
 }
 
 rql_status rql_series_release_async(rql_loop *loop, rql_series *series, rql_series_result *result,
@@ -210,7 +210,7 @@ rql_status rql_series_release_async(rql_loop *loop, rql_series *series, rql_seri
         self->series = series;
         self->result = result;
     }
-    return rqli_loop_start(loop, (struct rqli_job *)self, error);
+    return rqli_loop_start_to_end(loop, (struct rqli_job *)self, error);
 }
 
 /* rql_lock_extend() on a loop. The lock stays its owner's, who does not release it before the

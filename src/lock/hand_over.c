@@ -25,6 +25,14 @@ enum {
     LEAST_US = 20000 /* of the releaser's lease: with less the new owner would only lose it */
 };
 
+/* A loop is there until the release that has made the transfer is over. */
+rql_loop *rqli_hand_over_loop_here(const rql_lock *lock)
+{
+    rql_loop *loop = rqli_transfer_is_open(lock->transfer) ? lock->transfer->loop : NULL;
+
+    return loop && rqli_loop_is_here(loop) ? loop : NULL;
+}
+
 const void *rqli_hand_over_carrier(const struct rqli_hand_over *self)
 {
     return self->loop ? (const void *)self->loop->op.conn
@@ -83,10 +91,10 @@ static void tell_chosen(struct rqli_hand_over *self, struct rqli_transfer *trans
 }
 
 /* It sleeps, so that what it asked for can be read. */
-static struct rqli_transfer *make_transfer(const rql_lock *lock, struct rqli_waiter *chosen,
-                                           int64_t now_us)
+static struct rqli_transfer *make_transfer(const struct rqli_hand_over *self, int64_t now_us)
 {
-    const struct rqli_acquire *acquire = rqli_acquire_of(chosen);
+    const rql_lock *lock = self->lock;
+    const struct rqli_acquire *acquire = rqli_acquire_of(self->chosen);
     const rql_lock *next = acquire->locks[0];
     struct rqli_transfer *transfer =
         rqli_transfer_new(lock->client, next->acquirer, next->host, next->nonce, acquire->options);
@@ -99,6 +107,7 @@ static struct rqli_transfer *make_transfer(const rql_lock *lock, struct rqli_wai
         }
         transfer->begun_us = now_us;
         transfer->until_us = rqli_lease_end_us(&lock->kept.lease);
+        transfer->loop = self->loop;
         transfer->carrier = lock->carrier;
         transfer->generation = lock->generation;
         transfer->n_chained = lock->n_chained + 1;
@@ -115,7 +124,7 @@ bool rqli_hand_over_choose(struct rqli_hand_over *self)
     if (!self->chosen) {
         return false;
     }
-    self->transfer = make_transfer(self->lock, self->chosen, now_us);
+    self->transfer = make_transfer(self, now_us);
     if (!self->transfer) {
         tell_chosen(self, NULL);
     }

@@ -20,6 +20,10 @@ struct rqli_hand_over {
     struct rqli_waiter *chosen;     /* who is to be told, when the call is in the stream */
 };
 
+/* The loop on whose thread we are, if it has handed the lock over and the server has not said so
+ * yet: nobody else reads what it says, so whoever waits for that here waits in vain. Or NULL. */
+struct rql_loop *rqli_hand_over_loop_here(const rql_lock *lock);
+
 /* The connection that its calls go over. */
 const void *rqli_hand_over_carrier(const struct rqli_hand_over *self);
 

@@ -3,9 +3,11 @@
 #include "base/error.h"
 #include "base/scope.h"
 #include "lock/acquisition.h"
+#include "lock/async.h"
 #include "lock/client.h"
 #include "lock/end.h"
 #include "lock/extend.h"
+#include "lock/hand_over.h"
 #include "lock/history.h"
 #include "lock/leases.h"
 #include "lock/notify.h"
@@ -129,6 +131,7 @@ rql_status rql_lock_release(rql_lock *lock, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     struct rqli_exchange *release = NULL;
+    rql_loop *loop;
     rql_status status;
 
     if (!lock) {
@@ -137,6 +140,10 @@ rql_status rql_lock_release(rql_lock *lock, rql_error *error)
     status = rqli_client_check(lock->client, error);
     if (!status && lock->is_released) { /* by its on_lost, once more */
         return RQL_NOT_HELD;
+    }
+    loop = status ? NULL : rqli_hand_over_loop_here(lock);
+    if (loop && rqli_release_begin(loop, lock, NULL)) {
+        return RQL_OK;
     }
     if (!status) {
         rqli_notify_ending(lock);
@@ -193,10 +200,25 @@ rql_lock *rql_lock_forget(rql_lock *lock)
     return rqli_lock_free(lock);
 }
 
+/* What the server is to be asked about: not where the asking would keep its last word about the
+ * lock from being read. */
+static rql_status check_asked(const rql_lock *lock, rql_error *error)
+{
+    rql_status status = check_lock(lock, error);
+
+    if (!status && rqli_hand_over_loop_here(lock)) {
+        status = rqli_fail(error, RQL_E_UNAVAILABLE,
+                           "%s: handed over by the loop of this thread, which has to run before "
+                           "the server can be asked; nothing was sent",
+                           lock->name);
+    }
+    return status;
+}
+
 rql_status rql_lock_extend(rql_lock *lock, int64_t ttl_ms, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    rql_status status = check_lock(lock, error);
+    rql_status status = check_asked(lock, error);
 
     if (!status) {
         status = rqli_extend_check(lock->client, ttl_ms, error);
@@ -218,7 +240,7 @@ rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
-    rql_status status = check_lock(lock, error);
+    rql_status status = check_asked(lock, error);
 
     if (!status) {
         rqli_transfer_await(lock->transfer, rqli_client_budget_us(lock->client, rqli_now_us()));

@@ -97,7 +97,8 @@ static void begin_posted(struct rqli_post *post)
     rqli_loop_begin(job->loop, job);
 }
 
-rql_status rqli_loop_start(rql_loop *loop, struct rqli_job *job, rql_error *error)
+/* is_new: not when the loop is closed. */
+static rql_status start(rql_loop *loop, struct rqli_job *job, bool is_new, rql_error *error)
 {
     if (!job) {
         return rqli_fail_nomem(error);
@@ -107,11 +108,22 @@ rql_status rqli_loop_start(rql_loop *loop, struct rqli_job *job, rql_error *erro
     if (rqli_loop_is_here(loop)) {
         rqli_loop_hold_open(loop, true); /* it may be about to end */
     }
-    if (!mail(loop, &job->post, true)) {
+    if (!mail(loop, &job->post, is_new)) {
         free(job);
         return rqli_fail(error, RQL_E_INVALID, "the loop is closed");
     }
     return RQL_OK;
+}
+
+rql_status rqli_loop_start(rql_loop *loop, struct rqli_job *job, rql_error *error)
+{
+    return start(loop, job, true, error);
+}
+
+/* Callbacks of what the closing has ended may still have been given a lock. */
+rql_status rqli_loop_start_to_end(rql_loop *loop, struct rqli_job *job, rql_error *error)
+{
+    return start(loop, job, !rqli_loop_is_here(loop) || loop->n_parts > 0, error);
 }
 
 void rqli_loop_post(rql_loop *loop, struct rqli_post *post)

@@ -77,6 +77,9 @@ rql_status rqli_loop_check(rql_loop *loop, rql_error *error);
 /* Any thread. Hands a job over, which is begun on the loop's thread; NULL: there was no memory for
  * it. On a fault, raised, it is freed. */
 rql_status rqli_loop_start(rql_loop *loop, struct rqli_job *job, rql_error *error);
+/* The same for a job that gives back: on the loop's thread it is taken until the last one has
+ * ended, also when the loop is closed. */
+rql_status rqli_loop_start_to_end(rql_loop *loop, struct rqli_job *job, rql_error *error);
 /* Any thread. The same for news of a job that is under way. */
 void rqli_loop_post(rql_loop *loop, struct rqli_post *post);
 

@@ -39,10 +39,11 @@ struct rqli_transfer {
 
     /* Of the releaser. */
     int64_t token;
-    int64_t ts_us;       /* the server's clock, about */
-    int64_t begun_us;    /* before it was sent */
-    int64_t until_us;    /* the releaser's own end: relied on until then, while it is not settled */
-    const void *carrier; /* the connection that carries it first, and its generation */
+    int64_t ts_us;    /* the server's clock, about */
+    int64_t begun_us; /* before it was sent */
+    int64_t until_us; /* the releaser's own end: relied on until then, while it is not settled */
+    struct rql_loop *loop; /* whose connection carries it; NULL: one of threads */
+    const void *carrier;   /* the connection that carries it first, and its generation */
     uint64_t generation;
     int n_chained;    /* hand-overs in a row without the server, with this one */
     int64_t chain_us; /* begin of the first of them */

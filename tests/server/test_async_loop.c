@@ -169,15 +169,19 @@ static void closing_cancels_what_waits(void **state)
     rql_lock *held = hold(other, "x");
     struct asked crowd[CROWD];
     struct asked holder = asked_for();
+    struct asked last = asked_for();
     struct asked late = asked_for();
     int released = INT_MAX;
+    int released_last = INT_MAX;
     bool closed = false;
     const rql_done done = {on_told, &released};
-    rql_lock *unused = NULL;
+    const rql_done done_last = {on_told, &released_last};
 
     (void)state;
     start_asking(&holder, "y");
     await_asked(&holder);
+    start_asking(&last, "z");
+    await_asked(&last);
     for (size_t i = 0; i < CROWD; i++) {
         crowd[i] = asked_for();
         start_asking(&crowd[i], "x");
@@ -188,7 +192,7 @@ static void closing_cancels_what_waits(void **state)
     CHECK_OK(rql_loop_close(loop, on_closed, &closed, NULL));
     assert_int_equal(rql_loop_close(loop, on_closed, &closed, NULL), RQL_E_INVALID);
     assert_int_equal(rql_acquire_async(loop, "z", NULL, &late.what, NULL), RQL_E_INVALID);
-    assert_int_equal(rql_release_async(loop, unused, &done, NULL), RQL_E_INVALID);
+    CHECK_OK(rql_release_async(loop, last.lock, &done_last, NULL)); /* it still ends what it has */
     assert_false(closed);
     assert_int_equal(uv_run(&uv, UV_RUN_DEFAULT), 0);
     assert_true(closed);
@@ -200,8 +204,9 @@ static void closing_cancels_what_waits(void **state)
     assert_int_equal(late.n_done, 1);
     assert_int_equal(late.status, RQL_CANCELLED);
     CHECK_OK(released);
+    CHECK_OK(released_last);
     CHECK_QUEUE_IS_EMPTY("x");
-    assert_int_equal(ask_int("EXISTS rql:lock:y"), 0);
+    assert_int_equal(ask_int("EXISTS rql:lock:y rql:lock:z"), 0);
     CHECK_OK(rql_lock_release(held, NULL));
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
 }

@@ -1,0 +1,134 @@
+#include "async_fixture.h"
+
+/* What a callback may do with a lock that the loop has handed over, before the server knows of it.
+ */
+
+enum { CROWD = 20, ROUNDS = 10, MANY = 200, AT_ONCE_US = 1000000 };
+
+static rql_lock_options patient_options;
+
+/* ---- calls that block, on the loop's thread ---- */
+
+static struct {
+    int n_granted;
+    int n_released;
+    int n_unavailable;
+    int64_t longest_us;
+} seen;
+
+static void release_here(rql_lock *lock)
+{
+    int64_t begun_us = wait_clock_us();
+    int64_t took_us;
+    rql_error error = {0};
+
+    if (rql_lock_verify(lock, &error) == RQL_E_UNAVAILABLE) {
+        assert_non_null(strstr(error.message, "the loop of this thread"));
+        assert_int_equal(rql_lock_extend(lock, AWAIT_MS, NULL), RQL_E_UNAVAILABLE);
+        seen.n_unavailable++;
+    }
+    seen.n_released += rql_lock_release(lock, NULL) == RQL_OK;
+    took_us = wait_clock_us() - begun_us;
+    seen.longest_us = took_us > seen.longest_us ? took_us : seen.longest_us;
+}
+
+/* In turn, for only what was released on the loop is handed over by it. */
+static void on_turn(rql_status status, rql_lock *lock, const rql_error *error, void *data)
+{
+    (void)error;
+    (void)data;
+    check_callback();
+    CHECK_OK(status);
+    if (seen.n_granted++ % 2 == 0) {
+        CHECK_OK(rql_release_async(loop, lock, NULL, NULL));
+        seen.n_released++;
+    } else {
+        release_here(lock);
+    }
+}
+
+static bool all_had_their_turn(const void *data)
+{
+    (void)data;
+    return seen.n_granted == CROWD;
+}
+
+static void a_callback_may_release_at_once_what_was_handed_over(void **state)
+{
+    rql_acquiring what = {.done = on_turn};
+
+    (void)state;
+    memset(&seen, 0, sizeof seen);
+    patient_options = patient(client);
+    for (int i = 0; i < CROWD; i++) {
+        CHECK_OK(rql_acquire_async(loop, "x", &patient_options, &what, NULL));
+    }
+    run_until(all_had_their_turn, NULL);
+    close_loop();
+    assert_int_equal(seen.n_released, CROWD);
+    assert_true(seen.n_unavailable > 0);
+    assert_true(seen.longest_us < AT_ONCE_US * wait_slowness());
+    expect_nothing_left("x");
+}
+
+/* ---- releases while the loop is being closed ---- */
+
+static struct {
+    rql_loop *own;
+    atomic_int n_granted;
+    atomic_int n_refused;
+} closing;
+
+static void on_late_turn(rql_status status, rql_lock *lock, const rql_error *error, void *data)
+{
+    (void)status;
+    (void)error;
+    (void)data;
+    if (!lock) {
+        return;
+    }
+    atomic_fetch_add(&closing.n_granted, 1);
+    if (rql_release_async(closing.own, lock, NULL, NULL)) {
+        atomic_fetch_add(&closing.n_refused, 1);
+        (void)rql_lock_forget(lock);
+    }
+}
+
+static bool is_under_way(void *data)
+{
+    (void)data;
+    return atomic_load(&closing.n_granted) > MANY / 20;
+}
+
+static void what_is_granted_to_a_closing_loop_is_released_there(void **state)
+{
+    rql_acquiring what = {.done = on_late_turn};
+
+    (void)state;
+    patient_options = patient(client);
+    atomic_store(&closing.n_refused, 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        atomic_store(&closing.n_granted, 0);
+        CHECK_OK(rql_loop_open(&closing.own, client, NULL, NULL));
+        for (int j = 0; j < MANY; j++) {
+            CHECK_OK(rql_acquire_async(closing.own, "x", &patient_options, &what, NULL));
+        }
+        assert_true(wait_until(is_under_way, NULL, AWAIT_MS));
+        CHECK_OK(rql_loop_close(closing.own, NULL, NULL, NULL));
+    }
+    assert_int_equal(atomic_load(&closing.n_refused), 0);
+    expect_nothing_left("x");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        LOOP_TEST(a_callback_may_release_at_once_what_was_handed_over),
+        LOOP_TEST(what_is_granted_to_a_closing_loop_is_released_there),
+    };
+
+    if (!redis_server_available()) {
+        return skip_all("no redis-server");
+    }
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}
