@@ -22,7 +22,7 @@ static int write_fenced(const char *path, long long token, const char *text)
         exit(2);
     }
     rewind(file);
-    is_refused = fgets(line, sizeof line, file) && atoll(line) > token;
+    is_refused = fgets(line, sizeof line, file) && strtoll(line, NULL, 10) > token;
     if (!is_refused) {
         is_refused = ftruncate(fileno(file), 0);
         fprintf(file, "%lld\n%s\n", token, text);

@@ -30,7 +30,7 @@ static rql_status take_one(rql_client *client, const char *pool, int count, rql_
 
 int main(int argc, char **argv)
 {
-    int count = argc == 3 ? atoi(argv[2]) : 0;
+    int count = argc == 3 ? (int)strtol(argv[2], NULL, 10) : 0;
     rql_client *client = NULL;
     rql_lock *permit = NULL;
     rql_options options;
