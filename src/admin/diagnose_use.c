@@ -283,32 +283,43 @@ static bool hold_as_ruby(struct rqli_diagnosis *self, const char *key)
     return rqli_diagnosis_run(self, "use.tracking", exchange) && exchange->reply[0].integer > 0;
 }
 
-/* As Ruby releases it: nobody is told. */
+/* As Ruby releases it: nobody is told. Not before the waiter has had the time to have the key
+ * tracked, which is behind its first poll: nothing shows that. */
 static void end_as_ruby(struct rqli_diagnosis *self, rql_lock *none)
 {
     RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
     char key[sizeof RQLI_KEY_LOCK + RQL_NAME_MAX];
+    rqli_signal never = 0;
 
     (void)none;
+    rqli_signal_wait(&never, 0, rqli_now_us() + rqli_client_grace_us(self->client));
     (void)snprintf(key, sizeof key, RQLI_KEY_LOCK "%s", self->scratch);
     (void)rqli_query(self->client, &exchange, NULL, "DEL", key, NULL);
 }
 
-static void judge_tracking(struct rqli_diagnosis *self, const struct waiter *waiter)
+static void report_tracking(struct rqli_diagnosis *self, bool is_told)
 {
-    const int64_t took_us = waiter->held_us - waiter->ended_us;
-    const bool was_told = waiter->status == RQL_OK && took_us < WAIT_MS * US_PER_MS / 2;
-
     rqli_report_add(self->report, "use.tracking",
-                    was_told           ? RQL_CHECK_OK
+                    is_told            ? RQL_CHECK_OK
                     : self->n_ruby > 0 ? RQL_CHECK_WARN
                                        : RQL_CHECK_NOTE,
-                    was_told ? "what Ruby releases is told to waiters"
-                             : "what Ruby releases is not told to waiters");
+                    is_told ? "what Ruby releases is told to waiters"
+                            : "what Ruby releases is not told to waiters");
     rqli_report_number(self->report, "ruby", self->n_ruby);
     rqli_report_say(self->report, "behind a lock of Ruby's waiters poll, and come late",
                     "this user needs +client|tracking +client|caching '&__redis__:invalidate', and "
                     "a proxy must not stand between");
+}
+
+static bool is_refused(const rql_server_info *server)
+{
+    for (size_t i = 0; i < server->n_refused; i++) {
+        if (strcmp(server->refused[i], "CLIENT TRACKING") == 0 ||
+            strcmp(server->refused[i], "CLIENT CACHING") == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static void look_at_tracking(struct rqli_diagnosis *self, rql_client *other)
@@ -317,8 +328,12 @@ static void look_at_tracking(struct rqli_diagnosis *self, rql_client *other)
     char key[sizeof RQLI_KEY_LOCK + RQL_NAME_MAX];
 
     (void)snprintf(key, sizeof key, RQLI_KEY_LOCK "%s", self->scratch);
-    if (hold_as_ruby(self, key) && hand_over(self, &waiter, "use.tracking", end_as_ruby, NULL)) {
-        judge_tracking(self, &waiter);
+    if (is_refused(&self->server)) {
+        report_tracking(self, false);
+    } else if (hold_as_ruby(self, key) &&
+               hand_over(self, &waiter, "use.tracking", end_as_ruby, NULL)) {
+        report_tracking(self, waiter.status == RQL_OK &&
+                                  waiter.held_us - waiter.ended_us < WAIT_MS * US_PER_MS / 2);
     }
 }
 

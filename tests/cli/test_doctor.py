@@ -304,10 +304,10 @@ def sentinels_want_min_replicas(server, rql):
 
 
 class Mixing:
-    """A proxy that leads each second connection to another server."""
+    """A proxy that leads each second connection to another server; or that swallows such pushes."""
 
-    def __init__(self, *paths, delay_s=0):
-        self.paths, self.delay_s, self.taken = paths, delay_s, 0
+    def __init__(self, *paths, delay_s=0, swallowed=None):
+        self.paths, self.delay_s, self.swallowed, self.taken = paths, delay_s, swallowed, 0
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"redis://127.0.0.1:{self.socket.getsockname()[1]}"
         self.ends = []
@@ -329,7 +329,8 @@ class Mixing:
         with contextlib.suppress(OSError):
             while data := one.recv(65536):
                 time.sleep(self.delay_s)  # the distance
-                other.sendall(data)
+                if not self.swallowed or self.swallowed not in data:
+                    other.sendall(data)
             other.shutdown(socket.SHUT_WR)
 
     def stop(self):
@@ -347,6 +348,16 @@ def a_proxy_that_mixes_two_servers_is_found(server, rql):
             assert said.found("net.same_server")["run_id"] != said.found("net.same_server")["other_run_id"]
         with another(Mixing(server.path)) as proxy:
             check_equal(is_fine(rql, RQL_URL=proxy.url).level("net.same_server"), "ok")
+
+
+def a_proxy_that_swallows_what_ruby_changes_is_found(server, rql):
+    """Nobody is refused anything: a lock is tried out. (A waiter that stands still before it has asked for the key finds
+    that it has changed: so not each time.)"""
+    push = b"$7\r\nmessage\r\n$20\r\n__redis__:invalidate"
+    with another(Mixing(server.path, swallowed=push)) as proxy:
+        wait_until(lambda: examined(rql, RQL_URL=proxy.url).level("use.tracking") == "note", "it is seen")
+    with another(Mixing(server.path)) as proxy:
+        wait_until(lambda: examined(rql, RQL_URL=proxy.url).level("use.tracking") == "ok", "it is told")
 
 
 def connections_that_end_early_are_found_and_healed(server, rql):
@@ -478,6 +489,7 @@ if __name__ == "__main__":
         a_connection_that_takes_long_is_told_of,
         sentinels_want_min_replicas,
         a_proxy_that_mixes_two_servers_is_found,
+        a_proxy_that_swallows_what_ruby_changes_is_found,
         connections_that_end_early_are_found_and_healed,
         a_busy_server_is_found,
         dead_hosts_that_nobody_flushes_are_found,
