@@ -45,8 +45,8 @@ end
 local access, conflict, fail_fast, wait_ms, known_us, more_at =
     string.match(ARGV[6], "^(%a)(%a)(.) (%-?%d+) (%d+) ()")
 local is_random = access == "r" or access == "R"
-local owner = call("HGET", lock, "acq_id")
-local holder = owner == acquirer and call("HGET", lock, "rql_nonce")
+local held = call("HMGET", lock, "acq_id", "rql_nonce")
+local owner, holder = held[1], held[1] == acquirer and held[2]
 local mine = call("HGET", requests, acquirer)
 local way = "0"
 
@@ -186,7 +186,7 @@ else
         local of_ruby = "0"
         if is_first == "1" and owner then
             -- Ruby may unlock what ours holds, too; but a watch from the first moment would slow hand-overs.
-            of_ruby = (rank > 0 or call("HEXISTS", lock, "rql_nonce") == 0) and "1" or is_poll and "2" or "0"
+            of_ruby = (rank > 0 or not held[2]) and "1" or is_poll and "2" or "0"
         elseif is_first == "1" and free_ms and rank > 0 then
             of_ruby = "1"
         end
