@@ -81,6 +81,15 @@ static void pair_with_options(void)
     take_and_give_back(&with);
 }
 
+/* Its answer is found by the next release. */
+static void lazy_pair(void)
+{
+    rql_lock_options with = options;
+
+    with.lazy_release = true;
+    take_and_give_back(&with);
+}
+
 static void nested_pair(void)
 {
     rql_lock_options with = options;
@@ -140,6 +149,7 @@ static void start_holder(void)
 static const struct budget_case cases[] = {
     {"pair", NULL, pair},
     {"pair-with-options", NULL, pair_with_options},
+    {"lazy-pair", NULL, lazy_pair},
     {"nested-pair", NULL, nested_pair},
     {"hand-off", have_held, hand_off},
 };
