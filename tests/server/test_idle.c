@@ -207,6 +207,7 @@ static void a_burst_in_threads_asks_once_each(void **state)
     (void)state;
     rql_client_free(client);
     options.url = proxy_url(proxy);
+    options.client_names = false; /* each login would bring a script */
     client = new_client_with(&options);
     CHECK_OK(rql_lock_release(hold(client, "connects"), NULL)); /* the script is known */
     hold_all(1);
