@@ -245,7 +245,6 @@ struct crowd {
     atomic_int_fast64_t released_us;
     atomic_size_t n_times;
     double times_us[TIMES_MAX];
-    _Atomic(rql_lock *) kept; /* the last grant; released when the loops are closed */
     atomic_flag has_failed;
     rql_error error; /* of the first that did */
 };
@@ -293,11 +292,11 @@ static void on_granted(rql_status status, rql_lock *lock, const rql_error *error
     }
     (void)atomic_fetch_add(&self->n_served, 1);
     atomic_store(&self->released_us, cli_now_us());
-    if (atomic_load(&self->is_over) || rql_release_async(seat->loop, lock, NULL, NULL) != RQL_OK) {
-        (void)rql_lock_forget(atomic_exchange(&self->kept, lock));
-        return;
+    if (rql_release_async(seat->loop, lock, NULL, NULL) != RQL_OK) {
+        (void)rql_lock_release(lock, NULL);
+    } else if (!atomic_load(&self->is_over)) {
+        ask(self);
     }
-    ask(self);
 }
 
 static bool open_crowd(struct cli_slots *slots, struct crowd *self)
@@ -312,8 +311,7 @@ static bool open_crowd(struct cli_slots *slots, struct crowd *self)
     return true;
 }
 
-/* Who waits leaves the queue. It stands still meanwhile, for the last one keeps the lock: a loop
- * that is being closed takes no release. */
+/* Who waits leaves the queue, and what is granted meanwhile is given back. */
 static void close_crowd(struct crowd *self)
 {
     atomic_store(&self->is_over, true);
@@ -322,7 +320,6 @@ static void close_crowd(struct crowd *self)
             (void)!rql_loop_close(self->seats[i].loop, NULL, NULL, NULL);
         }
     }
-    (void)rql_lock_release(atomic_load(&self->kept), NULL);
 }
 
 /* Who asks at the same time on one loop stands together in the queue, and the lock would go from

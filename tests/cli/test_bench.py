@@ -18,7 +18,7 @@ SHORT = [PROGRAM, "bench", "--for", "1s", "--threads", "1", "--force"]
 LOADS = ["ping", "plain_lock", "pair"]
 WAITING = [2, 16, 1000]
 # Of hand-overs the first and the last of a short slot are counted in part, and polls of those who wait as well.
-COMMANDS = {"ping": (1, 1), "plain_lock": (2, 2), "pair": (2, 2), "hand_over": (1, 4)}
+COMMANDS = {"ping": (1, 1), "plain_lock": (2, 2), "pair": (2, 2), "hand_over": (1, 100)}
 BUSY = "for i = 1, tonumber(ARGV[1]) do end return 1"
 A_MOMENT, LONG = 200_000, 8_000_000  # turns: about 2 and 80 ms
 
@@ -108,7 +108,7 @@ def the_json_is_complete_and_its_ratios_follow_from_the_medians(server, rql):
 
 def the_table_has_a_line_for_each_load(server, rql):
     lines = measured(rql, "--threads", "1,2").out.splitlines()
-    commands = r"[1-4]\.\d commands, " if counts_commands(rql) else ""
+    commands = r"\d+\.\d commands, " if counts_commands(rql) else ""
     heading = lines[0]
     assert re.match(r"(redis|valkey) [\d.]+, \S+, [\d.]+ ms away  threads 1        2  to PING", heading), heading
     names = ["PING, per second", "plain lock (SET NX PX, compare and delete)", "librql pair"]
