@@ -3,9 +3,7 @@
 #include "admin/pages.h"
 #include "base/cancel.h"
 #include "base/error.h"
-#include "wire/answer.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,9 +13,7 @@
  * written it.
  */
 
-#define PAGE "1000" /* COUNT of one HSCAN */
-
-enum { CLIENTS_MAX = 100000, FIRST_ITEMS = 64 };
+enum { CLIENTS_PAGE = 1000 /* COUNT of one HSCAN */, CLIENTS_MAX = 100000, FIRST_ITEMS = 64 };
 
 static const int64_t hour_us = INT64_C(3600000000);
 
@@ -119,23 +115,26 @@ static bool add(rql_client_info_list *list, rql_client_info *info)
     return true;
 }
 
+/* The walk of the list, and what it finds. */
+struct listing {
+    struct rqli_walk walk; /* first */
+    rql_client_info_list *list;
+};
+
 /* What is older than an hour is left out: its client says it three times in that time, or has
  * ended. */
-static rql_status take_page(rql_client_info_list *list, const struct rqli_reply *found,
-                            int64_t server_us, rql_error *error)
+static void take_client(struct rqli_walk *walk, struct rqli_slice identity, struct rqli_slice entry)
 {
-    for (size_t i = 0; i + 1 < found->count && list->count < CLIENTS_MAX; i += 2) {
-        rql_client_info *info =
-            rqli_client_info_read(found->items[i].text, found->items[i + 1].text);
+    const struct listing *self = (const struct listing *)walk;
+    rql_client_info *info =
+        self->list->count < CLIENTS_MAX ? rqli_client_info_read(identity, entry) : NULL;
 
-        if (!info || info->at_us < server_us - hour_us) {
-            free(info);
-        } else if (!add(list, info)) {
-            free(info);
-            return rqli_fail_nomem(error);
-        }
+    if (!info || info->at_us < walk->server_us - hour_us) {
+        free(info);
+    } else if (!add(self->list, info)) {
+        free(info);
+        walk->found.failed = true;
     }
-    return RQL_OK;
 }
 
 static int compare(const void *a, const void *b)
@@ -165,51 +164,18 @@ static void sort(rql_client_info_list *list)
     list->count = kept + 1;
 }
 
-static rql_status read_time(rql_client *client, int64_t *out_us, rql_error *error)
-{
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
-    rql_status status = rqli_query(client, &exchange, error, "TIME", NULL);
-
-    if (!status && !rqli_time_read(exchange->reply, out_us)) {
-        status = rqli_exchange_fault(exchange, exchange->reply, "TIME", "server", error);
-    }
-    return status;
-}
-
-/* One page; *cursor is "0" behind the last. */
-static rql_status read_page(rql_client *client, rql_client_info_list *list, int64_t server_us,
-                            char cursor[RQLI_CURSOR_SIZE], rql_error *error)
-{
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
-    rql_status status = rqli_query(client, &exchange, error, "HSCAN", RQLI_KEY_CLIENTS, cursor,
-                                   "COUNT", PAGE, NULL);
-    const struct rqli_reply *reply = status ? NULL : exchange->reply;
-
-    if (status) {
-        return status;
-    }
-    if (reply->type != RQLI_REPLY_ARRAY || reply->count != 2 ||
-        reply->items[0].type != RQLI_REPLY_TEXT ||
-        reply->items[0].text.length >= RQLI_CURSOR_SIZE) {
-        return rqli_exchange_fault(exchange, reply, "HSCAN", RQLI_KEY_CLIENTS, error);
-    }
-    (void)snprintf(cursor, RQLI_CURSOR_SIZE, "%s", reply->items[0].text.data);
-    return take_page(list, &reply->items[1], server_us, error);
-}
-
 static rql_status read_all(rql_client *client, rql_client_info_list *list, rql_error *error)
 {
     const struct rqli_reader reader = {client, RQLI_KEY_CLIENTS, error};
-    char cursor[RQLI_CURSOR_SIZE] = "0";
-    int64_t server_us = 0;
-    rql_status status = read_time(client, &server_us, error);
+    struct listing listing = {.list = list};
+    rql_status status;
 
-    for (bool is_over = false; !status && !is_over && list->count < CLIENTS_MAX;) {
-        status = read_page(client, list, server_us, cursor, error);
-        is_over = strcmp(cursor, "0") == 0;
-    }
+    rqli_walk_init(&listing.walk, NULL, RQLI_KEY_CLIENTS);
+    listing.walk.take_field = take_client;
+    status = rqli_walk_read_all(&reader, &listing.walk, CLIENTS_PAGE);
+    rqli_walk_fini_p(&listing.walk);
     sort(list);
-    return rqli_reader_status(&reader, status);
+    return status;
 }
 
 rql_status rql_list_clients(rql_client *client, rql_client_info_list **out, rql_error *error)

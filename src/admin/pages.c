@@ -202,14 +202,26 @@ rql_status rqli_list_give(const struct rqli_list *self, rql_text_list **out, rql
     return RQL_OK;
 }
 
+/* A time that is none is kept as -1: such a host is listed, but never taken for dead. */
+static void take_time(struct rqli_walk *self, struct rqli_slice name, struct rqli_slice value)
+{
+    int64_t time_us = -1;
+
+    if (!rqli_gem_seconds(value, &time_us) || time_us < 0) {
+        time_us = -1;
+    }
+    rqli_list_add(&self->found, name, time_us);
+}
+
 /* The server's cursor is opaque; "0" begins a walk, and ends it. */
 void rqli_walk_init(struct rqli_walk *self, const char *prefix, const char *hash)
 {
-    *self = (struct rqli_walk){.prefix = prefix, .hash = hash, .cursor = "0"};
+    *self =
+        (struct rqli_walk){.prefix = prefix, .hash = hash, .take_field = take_time, .cursor = "0"};
 }
 
-/* Of a hash the values are times: TIME goes in front of each page, for only the server's clock says
- * how long ago they are. */
+/* Of a hash the values have times: TIME goes in front of each page, for only the server's clock
+ * says how long ago they are. */
 void rqli_walk_ask(const struct rqli_walk *self, struct rqli_command *command, int64_t count)
 {
     char digits[RQLI_CURSOR_SIZE];
@@ -246,18 +258,12 @@ static bool is_page(const struct rqli_walk *self, const struct rqli_reply *reply
     return found->type == RQLI_REPLY_ARRAY && (!self->hash || found->count % 2 == 0);
 }
 
-/* Whoever wrote a field whose name a C program cannot see whole, it is no host. A time that is none
- * is kept as -1: such a host is listed, but never taken for dead. */
+/* Whoever wrote a field whose name a C program cannot see whole, it is no host and no client. */
 static void add_fields(struct rqli_walk *self, const struct rqli_reply *found)
 {
     for (size_t i = 0; i < found->count; i += 2) {
-        int64_t time_us = -1;
-
-        if (!rqli_gem_seconds(found->items[i + 1].text, &time_us) || time_us < 0) {
-            time_us = -1;
-        }
         if (rqli_is_plain(found->items[i].text)) {
-            rqli_list_add(&self->found, found->items[i].text, time_us);
+            self->take_field(self, found->items[i].text, found->items[i + 1].text);
         }
     }
 }

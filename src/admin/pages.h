@@ -60,11 +60,18 @@ rql_status rqli_list_give(const struct rqli_list *self, rql_text_list **out, rql
 
 enum { RQLI_CURSOR_SIZE = 24 };
 
+struct rqli_walk;
+
+/* A field of a hash, whose name is plain. Memory that runs out is noted in `found`. */
+typedef void rqli_walk_fn(struct rqli_walk *self, struct rqli_slice name, struct rqli_slice value);
+
 /* A walk by SCAN or HSCAN, which may name a key or field several times while the server resizes its
  * table. At its end each is there once, in order. */
 struct rqli_walk {
-    const char *prefix; /* of keys; static, without glob characters: no user's text may */
-    const char *hash;   /* or the key whose fields are walked, with the times they have */
+    const char *prefix;       /* of keys; static, without glob characters: no user's text may */
+    const char *hash;         /* or the key whose fields are walked, */
+    rqli_walk_fn *take_field; /* and who takes them; after the init they go to `found`, with the
+                                 times that they have */
     char cursor[RQLI_CURSOR_SIZE];
     bool is_done;
     int64_t server_us; /* of a hash: when its last page was read */
