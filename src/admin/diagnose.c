@@ -24,6 +24,7 @@ enum {
     DAY_S = 86400,
 };
 
+#define SCRATCH "rql-doctor-"
 #define ALL_GROUPS "srv net mem dur acl swarm keys use clk opt loc"
 
 RQLI_DEFINE_AUTO(struct rqli_report *, rqli_report_free);
@@ -203,6 +204,7 @@ rql_status rql_diagnose(rql_client *client, const rql_diagnose_options *options,
     RQLI_AUTO(rqli_report_free) struct rqli_report *report = NULL;
     struct rqli_diagnosis self = {.client = client, .p99_us = -1, .uptime_s = -1};
     char nonce[RQLI_HEX_SIZE];
+    char name[sizeof SCRATCH + RQLI_HEX_SIZE];
     rql_status status = check(client, out, error);
 
     status =
@@ -217,7 +219,12 @@ rql_status rql_diagnose(rql_client *client, const rql_diagnose_options *options,
     if (!report || !rqli_random_hex(nonce)) {
         return rqli_fail_nomem(error);
     }
-    (void)snprintf(self.scratch, sizeof self.scratch, "rql-doctor-%s", nonce);
+    (void)snprintf(name, sizeof name, SCRATCH "%s", nonce);
+    status = rqli_named_init(&self.of_scratch, client, name, error);
+    if (status) {
+        return status;
+    }
+    self.scratch = name;
     self.report = report;
     self.end_us = rqli_after_ms(rqli_now_us(), self.options.time_limit_ms);
     look_at_all(&self);

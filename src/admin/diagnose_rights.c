@@ -11,7 +11,7 @@
  * needs no right of its own, as ACL DRYRUN does, and is the same on all servers.
  */
 
-enum { WORDS_MAX = 6, LINE_SIZE = 768, KEY_SIZE = RQL_NAME_MAX + 16 };
+enum { WORDS_MAX = 6, LINE_SIZE = 768 };
 
 /* Who needs it; each needs those above, too. */
 enum role { LOCK, INSPECT, SWEEP, FORCE, OF_USE, N_ROLES };
@@ -175,12 +175,11 @@ void rqli_diagnose_rights(struct rqli_diagnosis *self)
     RQLI_AUTO(rqli_exchange_give)
     struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(self->client));
     struct missing missing = {.key = false};
-    char key[KEY_SIZE];
+    const char *key = self->of_scratch.keys.lock.data;
 
     if (!rqli_diagnosis_has_time(self, "acl.rights")) {
         return;
     }
-    (void)snprintf(key, sizeof key, RQLI_KEY_LOCK "%s", self->scratch);
     for (size_t i = 0; exchange && i < N_RIGHTS; i++) {
         const char *const *words = rights[i].words;
         size_t count = 0;

@@ -134,18 +134,14 @@ static int64_t wait_for_lock(struct rqli_worker *worker)
 static bool await_waiter(struct rqli_diagnosis *self, const char *id, const char *identity)
 {
     const int64_t until_us = rqli_after_ms(rqli_now_us(), WAIT_MS / 2);
-    struct rqli_named named;
     rqli_signal never = 0;
 
-    if (rqli_named_init(&named, self->client, self->scratch, NULL)) {
-        return false;
-    }
     do {
         RQLI_AUTO(rqli_exchange_give)
         struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(self->client));
 
         if (exchange) {
-            rqli_command_words(&exchange->command, "ZCARD", named.keys.queue.data, NULL);
+            rqli_command_words(&exchange->command, "ZCARD", self->of_scratch.keys.queue.data, NULL);
             rqli_push_ping(&exchange->command, identity);
         }
         if (!rqli_diagnosis_run(self, id, exchange) || !exchange) {
@@ -270,8 +266,9 @@ static bool look_at_same_server(struct rqli_diagnosis *self, rql_client *other)
 /* ---- use.tracking ---- */
 
 /* A lock as Ruby writes it. */
-static bool hold_as_ruby(struct rqli_diagnosis *self, const char *key)
+static bool hold_as_ruby(struct rqli_diagnosis *self)
 {
+    const char *key = self->of_scratch.keys.lock.data;
     RQLI_AUTO(rqli_exchange_give)
     struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(self->client));
 
@@ -288,13 +285,11 @@ static bool hold_as_ruby(struct rqli_diagnosis *self, const char *key)
 static void end_as_ruby(struct rqli_diagnosis *self, rql_lock *none)
 {
     RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
-    char key[sizeof RQLI_KEY_LOCK + RQL_NAME_MAX];
     rqli_signal never = 0;
 
     (void)none;
     rqli_signal_wait(&never, 0, rqli_now_us() + rqli_client_grace_us(self->client));
-    (void)snprintf(key, sizeof key, RQLI_KEY_LOCK "%s", self->scratch);
-    (void)rqli_query(self->client, &exchange, NULL, "DEL", key, NULL);
+    (void)rqli_query(self->client, &exchange, NULL, "DEL", self->of_scratch.keys.lock.data, NULL);
 }
 
 static void report_tracking(struct rqli_diagnosis *self, bool is_told)
@@ -325,13 +320,10 @@ static bool is_refused(const rql_server_info *server)
 static void look_at_tracking(struct rqli_diagnosis *self, rql_client *other)
 {
     struct waiter waiter = {.client = other};
-    char key[sizeof RQLI_KEY_LOCK + RQL_NAME_MAX];
 
-    (void)snprintf(key, sizeof key, RQLI_KEY_LOCK "%s", self->scratch);
     if (is_refused(&self->server)) {
         report_tracking(self, false);
-    } else if (hold_as_ruby(self, key) &&
-               hand_over(self, &waiter, "use.tracking", end_as_ruby, NULL)) {
+    } else if (hold_as_ruby(self) && hand_over(self, &waiter, "use.tracking", end_as_ruby, NULL)) {
         report_tracking(self, waiter.status == RQL_OK &&
                                   waiter.held_us - waiter.ended_us < WAIT_MS * US_PER_MS / 2);
     }

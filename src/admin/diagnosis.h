@@ -35,7 +35,8 @@ struct rqli_diagnosis {
     int64_t uptime_s;
     struct rqli_address replicas[RQLI_REPLICAS_MAX]; /* as the master sees them */
     size_t n_replicas;
-    char scratch[RQL_NAME_MAX]; /* the name of our lock */
+    const char *scratch;          /* the name of our lock, */
+    struct rqli_named of_scratch; /* and its keys */
 };
 
 /* Runs commands that change nothing, by the end of the diagnosis. Without an answer, or an
