@@ -1,4 +1,5 @@
 #include "benchmark.h"
+#include "format.h"
 
 #include <stdio.h>
 #include <string.h>

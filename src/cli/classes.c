@@ -5,7 +5,6 @@
 #include "messages.h"
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -92,11 +91,10 @@ void cli_classes_free_p(struct cli_classes *self)
     }
 }
 
-/* As in cli_glob_matches() a '/' is a letter. */
 static struct cli_class *class_of(struct cli_classes *self, const char *name)
 {
     for (size_t i = 0; i < self->n_lines; i++) {
-        if (fnmatch(self->line[i].glob, name, 0) == 0) {
+        if (cli_glob_matches(self->line[i].glob, name)) {
             return &self->class[self->line[i].class];
         }
     }

@@ -169,10 +169,6 @@ bool cli_is_listed(const struct cli_command *command, const char *commands);
 /* Says what is wrong with an argument; returns CLI_USAGE. */
 int cli_misused(const struct cli_command *command, const char *what, const char *argument);
 
-/* Does the glob, if there is one, match the name of a lock? It is as in the shell, but '/' is a
- * letter. */
-bool cli_glob_matches(const struct cli_args *args, const char *name);
-
 #define CLI_GLOB_NOTE "GLOB is matched with the names of the locks: * ? [a-z] [!a] \\*.\n"
 
 /* Options whose default in this program is "forever" (the library's suits a worker's loop, not a

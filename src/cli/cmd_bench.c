@@ -1,5 +1,6 @@
 #include "benchmark.h"
 #include "cmd.h"
+#include "format.h"
 #include "held.h"
 #include "messages.h"
 

@@ -201,7 +201,7 @@ static bool is_wanted(const char *name, void *user_data)
 {
     const struct sweep *self = user_data;
 
-    return cli_glob_matches(self->session->args, name);
+    return cli_glob_matches(self->session->args->name, name);
 }
 
 /* The library names them as it finds them; they are shown sorted, when all are known. */

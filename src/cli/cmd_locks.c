@@ -3,7 +3,6 @@
 #include "messages.h"
 #include "names.h"
 
-#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,13 +11,6 @@
 
 /* Longer names of metadata are cut in the table; JSON has them whole. */
 enum { LABEL_SIZE = 256 };
-
-/* All names come from the server and are matched here: the patterns of Redis differ from those of
- * the shell, which users know. No FNM_PATHNAME: in names of locks a '/' is a letter. */
-bool cli_glob_matches(const struct cli_args *args, const char *name)
-{
-    return !args->name || fnmatch(args->name, name, 0) == 0;
-}
 
 /* A key of ours may be anything: whoever can write to the server can write there. A number without
  * a name is one of a newer library. */
@@ -200,7 +192,7 @@ static int list_keys(struct cli_session *self)
         const char *name = without_prefix(key, "rql:lock:");
 
         name = name == key ? without_prefix(key, "rql:lock_queue:") : name;
-        if (cli_glob_matches(args, name)) {
+        if (cli_glob_matches(args->name, name)) {
             out_item(&self->out, args->keys ? key : name);
         }
     }
@@ -223,7 +215,7 @@ static int list_queues(struct cli_session *self)
     out_columns(&self->out, headings);
     out_begin_list(&self->out, NULL);
     for (size_t i = 0; i < list->count; i++) {
-        if (cli_glob_matches(self->args, list->item[i]->name)) {
+        if (cli_glob_matches(self->args->name, list->item[i]->name)) {
             print_queue(&self->out, &names, list->item[i]);
         }
     }
@@ -284,7 +276,7 @@ static int list_locks(struct cli_session *self, const char *const *headings, boo
     out_columns(&self->out, headings);
     out_begin_list(&self->out, NULL);
     for (size_t i = 0; i < locks->count; i++) {
-        if (cli_glob_matches(self->args, locks->item[i]->name)) {
+        if (cli_glob_matches(self->args->name, locks->item[i]->name)) {
             out_begin(&self->out, NULL);
             print_lock(&self->out, &names, "LOCK", locks->item[i]);
             print_holder(&self->out, locks->item[i], queues);

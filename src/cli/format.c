@@ -2,6 +2,7 @@
 
 #include "exit.h"
 
+#include <fnmatch.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,6 +127,13 @@ static size_t width_of(uint32_t c)
     return width < 0 ? 1 : (size_t)width;
 }
 
+/* All names come from the server and are matched here: the patterns of Redis differ from those of
+ * the shell, which users know. No FNM_PATHNAME: in names of locks a '/' is a letter. */
+bool cli_glob_matches(const char *glob, const char *name)
+{
+    return !glob || fnmatch(glob, name, 0) == 0;
+}
+
 /* Of a text that was made for a terminal: it is UTF-8, so a byte that is none is not expected. */
 size_t cli_text_width(const char *text)
 {
@@ -184,9 +192,14 @@ static int64_t read_clock_us(clockid_t clock)
     return now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000;
 }
 
+int64_t cli_now_us(void)
+{
+    return read_clock_us(CLOCK_BOOTTIME);
+}
+
 int64_t cli_now_ms(void)
 {
-    return read_clock_us(CLOCK_BOOTTIME) / 1000;
+    return cli_now_us() / 1000;
 }
 
 int64_t cli_after_ms(int64_t ms)

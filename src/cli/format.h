@@ -19,13 +19,19 @@ char *cli_text_for_json(const char *text);
 /* For qsort(), of an array of texts. */
 int cli_compare_texts(const void *a, const void *b);
 
+/* Does the glob, if there is one, match the name of a lock? It is as in the shell, but '/' is a
+ * letter. */
+bool cli_glob_matches(const char *glob, const char *name);
+
 /* Columns that text takes on a terminal. */
 size_t cli_text_width(const char *text);
 
 /* "850ms", "12.3s", "5m03s", "2h05m", "3d04h"; negative: "-". */
 const char *cli_format_duration(int64_t value_ms, char out[CLI_DURATION_SIZE]);
 
-/* Milliseconds on a clock that runs through suspend, as the library's deadlines do. */
+/* Microseconds and milliseconds on a clock that runs through suspend, as the library's deadlines
+ * do. */
+int64_t cli_now_us(void);
 int64_t cli_now_ms(void);
 
 /* That clock in so many milliseconds, INT64_MAX at most. */

@@ -1,6 +1,7 @@
 #include "slot.h"
 
 #include "exit.h"
+#include "format.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -21,14 +22,6 @@ enum {
     ENDING_S = 2, /* for what is to be undone after a signal */
     US_PER_S = 1000000,
 };
-
-int64_t cli_now_us(void)
-{
-    struct timespec now = {0};
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * US_PER_S + now.tv_nsec / 1000;
-}
 
 bool cli_slots_pass(struct cli_slots *self, int64_t us)
 {

@@ -47,8 +47,6 @@ struct cli_slots {
     rql_error error;  /* of the slot that failed */
 };
 
-int64_t cli_now_us(void);
-
 /* Sleeps for so long, or until a signal comes. False: one has come. */
 bool cli_slots_pass(struct cli_slots *self, int64_t us);
 
