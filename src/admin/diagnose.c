@@ -176,13 +176,12 @@ static rql_status check_groups(const char *groups, rql_error *error)
     struct rqli_slice rest = rqli_slice_of(groups ? groups : "");
 
     while (rest.length > 0) {
-        const struct rqli_slice group = rqli_slice_take(&rest, rqli_slice_before(rest, " "));
+        const struct rqli_slice group = rqli_slice_word(&rest);
 
         if (!rqli_has_word(ALL_GROUPS, group)) {
             return rqli_fail(error, RQL_E_INVALID, "groups has %.*s; it may have %s",
                              (int)group.length, group.data, ALL_GROUPS);
         }
-        (void)rqli_slice_skip(&rest, " ");
     }
     return RQL_OK;
 }

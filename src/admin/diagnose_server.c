@@ -182,7 +182,7 @@ static int64_t pubsub_limit(const char *limits)
     if (at) {
         struct rqli_slice rest = rqli_slice_of(at + strlen("pubsub "));
 
-        (void)rqli_parse_int(rqli_slice_take(&rest, rqli_slice_before(rest, " ")), &bytes);
+        (void)rqli_parse_int(rqli_slice_word(&rest), &bytes);
     }
     return bytes;
 }

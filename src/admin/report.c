@@ -61,9 +61,7 @@ bool rqli_report_wants(const struct rqli_report *self, const char *groups)
     bool is_wanted = !self->groups;
 
     while (rest.length > 0 && !is_wanted) {
-        is_wanted =
-            rqli_has_word(self->groups, rqli_slice_take(&rest, rqli_slice_before(rest, " ")));
-        (void)rqli_slice_skip(&rest, " ");
+        is_wanted = rqli_has_word(self->groups, rqli_slice_word(&rest));
     }
     return is_wanted;
 }

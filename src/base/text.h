@@ -58,18 +58,26 @@ static inline bool rqli_slice_is(struct rqli_slice slice, const char *text)
            (slice.length == 0 || memcmp(text, slice.data, slice.length) == 0);
 }
 
-/* Is it one of these words, which have a blank between two? */
+/* Cuts the first word off a list of words, which have a blank between two. */
+static inline struct rqli_slice rqli_slice_word(struct rqli_slice *rest)
+{
+    struct rqli_slice word = rqli_slice_take(rest, rqli_slice_before(*rest, " "));
+
+    (void)rqli_slice_skip(rest, " ");
+    return word;
+}
+
+/* Is it one of these words? */
 static inline bool rqli_has_word(const char *words, struct rqli_slice word)
 {
     struct rqli_slice rest = rqli_slice_of(words);
 
     while (rest.length > 0) {
-        struct rqli_slice next = rqli_slice_take(&rest, rqli_slice_before(rest, " "));
+        struct rqli_slice next = rqli_slice_word(&rest);
 
         if (next.length == word.length && memcmp(next.data, word.data, word.length) == 0) {
             return true;
         }
-        (void)rqli_slice_skip(&rest, " ");
     }
     return false;
 }
