@@ -1,5 +1,6 @@
 #include "benchmark.h"
 #include "format.h"
+#include "messages.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +20,7 @@ enum {
     SLOWER_TIMES = 3,
     SLOWER_LEAST_US = 5000, /* less hurts nobody */
     BUSY_PERCENT = 20,
+    LINE_SIZE = 64,
     US_PER_MS = 1000,
     US_PER_S = 1000000,
 };
@@ -138,17 +140,13 @@ static bool open_clients(struct cli_benchmark *self, const rql_options *options)
 
 static void show_progress(const struct cli_benchmark *self)
 {
-    if (isatty(STDERR_FILENO)) {
-        (void)fprintf(stderr, "\rrql: bench: %d of %d s",
-                      (int)((cli_now_us() - self->begun_us) / US_PER_S),
-                      (int)((self->end_us - self->begun_us) / US_PER_S));
-    }
-}
+    char line[LINE_SIZE];
 
-static void end_progress(void)
-{
     if (isatty(STDERR_FILENO)) {
-        (void)fputs("\r\033[K", stderr);
+        (void)snprintf(line, sizeof line, "bench: %d of %d s",
+                       (int)((cli_now_us() - self->begun_us) / US_PER_S),
+                       (int)((self->end_us - self->begun_us) / US_PER_S));
+        cli_rewrite_line(line);
     }
 }
 
@@ -209,7 +207,7 @@ bool cli_benchmark_run(struct cli_benchmark *self, const rql_options *options)
         rql_client_ping(self->slots.client[0], &self->server, &self->slots.error) == RQL_OK &&
         measure(self);
 
-    end_progress();
+    cli_rewrite_line(NULL);
     for (size_t i = 0; i < self->slots.n_clients; i++) {
         (void)rql_client_free(self->slots.client[i]);
     }

@@ -74,7 +74,8 @@ void cli_say_nowait(const char *format, ...)
     va_end(list);
 }
 
-/* A terminal cuts off what does not fit while it does not wrap. */
+/* A terminal cuts off what does not fit while it does not wrap. It begins at the first column, also
+ * where something was typed. */
 void cli_rewrite_line(const char *text)
 {
     CLI_AUTO(cli_free) char *safe = text ? cli_text_for_terminal(text) : NULL;
@@ -86,7 +87,7 @@ void cli_rewrite_line(const char *text)
     }
     erase_line();
     if (safe) {
-        length = snprintf(line, sizeof line, "\033[?7lrql: %.*s\033[?7h", LINE_SIZE / 2, safe);
+        length = snprintf(line, sizeof line, "\033[?7l\rrql: %.*s\033[?7h", LINE_SIZE / 2, safe);
         atomic_store(&has_line, true);
         (void)!write(STDERR_FILENO, line, (size_t)length);
     }
