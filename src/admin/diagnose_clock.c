@@ -163,7 +163,6 @@ static void judge_skew(struct rqli_report *report, const struct rqli_two_clocks 
     const int64_t trip_us = now->received_us - now->sent_us;
     const int64_t ahead_us = beyond(now->wall_us + trip_us / 2 - now->server_us, trip_us / 2);
     const bool is_far = llabs(ahead_us) > SKEW_US;
-
     const rql_check_level level = sees_ruby ? RQL_CHECK_WARN : RQL_CHECK_NOTE;
 
     rqli_report_add(report, "clk.skew", is_far ? level : RQL_CHECK_OK,
