@@ -22,6 +22,8 @@ enum {
     US_PER_MS = 1000,
     US_PER_S = 1000000,
     DAY_S = 86400,
+    EXAMPLES = 3,
+    EXAMPLE_LENGTH = 64,
 };
 
 #define SCRATCH "rql-doctor-"
@@ -55,6 +57,17 @@ bool rqli_diagnosis_has_time(struct rqli_diagnosis *self, const char *id)
     }
     rqli_report_add(self->report, id, RQL_CHECK_SKIP, "%s: no time left", id);
     return false;
+}
+
+void rqli_examples_add(struct rqli_examples *self, struct rqli_slice name)
+{
+    const size_t length = strlen(self->names);
+    const int shown = name.length < EXAMPLE_LENGTH ? (int)name.length : EXAMPLE_LENGTH;
+
+    if (self->count++ < EXAMPLES) {
+        (void)snprintf(self->names + length, sizeof self->names - length, "%s%.*s",
+                       length > 0 ? ", " : "", shown, name.data);
+    }
 }
 
 /* ---- net.tls, opt, loc ---- */

@@ -13,8 +13,6 @@
 
 enum {
     BATCH = 500, /* keys of one exchange, two commands each */
-    NAMES_MAX = 3,
-    NAMES_SIZE = 256,
     RUBY_DIGITS = 16,
     US_PER_MS = 1000,
 };
@@ -30,30 +28,14 @@ bool rqli_is_of_ruby(struct rqli_slice id)
 
 /* ---- keys ---- */
 
-/* Of some the first names are said. */
-struct sort {
-    int64_t count;
-    char names[NAMES_SIZE];
-};
-
 struct stored {
-    struct sort damaged; /* of another type, or what is no lock */
-    struct sort endless; /* locks without a ttl */
-    struct sort old_locks;
-    struct sort old_queues; /* their first request is */
-    int64_t now_us;         /* of the server; 0: not known */
-    int64_t dead_us;        /* the age that makes a request old */
+    struct rqli_examples damaged; /* of another type, or what is no lock */
+    struct rqli_examples endless; /* locks without a ttl */
+    struct rqli_examples old_locks;
+    struct rqli_examples old_queues; /* their first request is */
+    int64_t now_us;                  /* of the server; 0: not known */
+    int64_t dead_us;                 /* the age that makes a request old */
 };
-
-static void note(struct sort *self, struct rqli_slice key)
-{
-    const size_t length = strlen(self->names);
-
-    if (self->count++ < NAMES_MAX) {
-        (void)snprintf(self->names + length, sizeof self->names - length, "%s%.*s",
-                       length > 0 ? ", " : "", (int)(key.length < 60 ? key.length : 60), key.data);
-    }
-}
 
 static bool is_queue(struct rqli_slice key)
 {
@@ -103,16 +85,16 @@ static void take(struct rqli_diagnosis *diagnosis, struct stored *self, struct r
     time = is_whole ? &fields->items[is_queue(key) ? 1 : 0] : fields;
     who = is_whole ? &fields->items[is_queue(key) ? 0 : 1] : fields;
     if (!is_whole || time->type != RQLI_REPLY_TEXT || who->type != RQLI_REPLY_TEXT) {
-        note(&self->damaged, key);
+        rqli_examples_add(&self->damaged, key);
         return;
     }
     diagnosis->n_ruby += rqli_is_of_ruby(who->text);
     if (!is_queue(key) && left->integer == -1) {
-        note(&self->endless, key);
+        rqli_examples_add(&self->endless, key);
     } else if (!is_queue(key) && age_us(self, time) > old_lock_us) {
-        note(&self->old_locks, key);
+        rqli_examples_add(&self->old_locks, key);
     } else if (is_queue(key) && age_us(self, time) > self->dead_us) {
-        note(&self->old_queues, key);
+        rqli_examples_add(&self->old_queues, key);
     }
 }
 
@@ -168,7 +150,7 @@ static bool walk(struct rqli_diagnosis *self, struct rqli_walk *keys)
 static void judge_damaged(struct rqli_report *report, const struct stored *stored, bool is_all)
 {
     const bool is_other = stored->damaged.count > 0;
-    const struct sort *bad = is_other ? &stored->damaged : &stored->endless;
+    const struct rqli_examples *bad = is_other ? &stored->damaged : &stored->endless;
 
     if (bad->count > 0) {
         rqli_report_add(report, "keys.damaged", RQL_CHECK_WARN, "%" PRId64 " keys %s: %s",
@@ -191,7 +173,7 @@ static void judge_damaged(struct rqli_report *report, const struct stored *store
 static void judge_old(struct rqli_report *report, const struct stored *stored)
 {
     const bool is_lock = stored->old_locks.count > 0;
-    const struct sort *old = is_lock ? &stored->old_locks : &stored->old_queues;
+    const struct rqli_examples *old = is_lock ? &stored->old_locks : &stored->old_queues;
 
     if (old->count > 0) {
         rqli_report_add(report, "keys.old", RQL_CHECK_NOTE, "%" PRId64 " %s: %s", old->count,

@@ -14,8 +14,6 @@ enum {
     FUTURE_US = 1000000,
     US_PER_MS = 1000,
     SWARMS_MAX = 1000, /* that are looked at */
-    NAMES_MAX = 3,
-    NAMES_SIZE = 256,
     PROBES_OF_TTL = 3,
 };
 
@@ -109,12 +107,12 @@ static void find_swarms(struct swarms *self, const rql_client_info_list *clients
     }
 }
 
-/* The ttl that most have, and of those the shortest; *n_out: how many have it. */
-static int64_t most_frequent_ms(const struct swarms *self, size_t *n_out)
+/* The ttl that most have, and of those the shortest. */
+static int64_t most_frequent_ms(const struct swarms *self)
 {
     int64_t best_ms = 0;
+    size_t most = 0;
 
-    *n_out = 0;
     for (size_t i = 0; i < self->count; i++) {
         const int64_t ttl_ms = self->each[i]->zombie_ttl_ms;
         size_t n = 0;
@@ -122,27 +120,25 @@ static int64_t most_frequent_ms(const struct swarms *self, size_t *n_out)
         for (size_t j = 0; j < self->count; j++) {
             n += self->each[j]->zombie_ttl_ms == ttl_ms;
         }
-        if (n > *n_out || (n == *n_out && ttl_ms < best_ms)) {
-            *n_out = n;
+        if (n > most || (n == most && ttl_ms < best_ms)) {
+            most = n;
             best_ms = ttl_ms;
         }
     }
     return best_ms;
 }
 
-/* The machines of the first that have another one. */
-static void name_others(const struct swarms *self, int64_t ttl_ms, char names[NAMES_SIZE])
+/* The machines of those that have another one. */
+static struct rqli_examples find_others(const struct swarms *self, int64_t ttl_ms)
 {
-    size_t length = 0;
-    size_t n = 0;
+    struct rqli_examples others = {.count = 0};
 
-    for (size_t i = 0; i < self->count && n < NAMES_MAX; i++) {
+    for (size_t i = 0; i < self->count; i++) {
         if (self->each[i]->zombie_ttl_ms != ttl_ms) {
-            length += (size_t)snprintf(names + length, NAMES_SIZE - length, "%s%.64s",
-                                       n > 0 ? ", " : "", self->each[i]->host);
-            n++;
+            rqli_examples_add(&others, rqli_slice_of(self->each[i]->host));
         }
     }
+    return others;
 }
 
 static const rql_client_info *find_slow(const struct swarms *self)
@@ -158,22 +154,21 @@ static const rql_client_info *find_slow(const struct swarms *self)
 void rqli_judge_swarm_settings(struct rqli_report *report, const rql_client_info_list *clients)
 {
     struct swarms swarms = {.count = 0};
-    char names[NAMES_SIZE] = "";
+    struct rqli_examples others;
     const rql_client_info *slow;
     int64_t ttl_ms;
-    size_t n;
 
     find_swarms(&swarms, clients);
-    ttl_ms = most_frequent_ms(&swarms, &n);
-    name_others(&swarms, ttl_ms, names);
+    ttl_ms = most_frequent_ms(&swarms);
+    others = find_others(&swarms, ttl_ms);
     slow = find_slow(&swarms);
-    if (n < swarms.count) {
+    if (others.count > 0) {
         rqli_report_add(report, "swarm.config", RQL_CHECK_WARN,
                         "%zu of %zu swarms use a zombie_ttl of %" PRId64
                         " ms, the others another one: %s",
-                        n, swarms.count, ttl_ms, names);
+                        swarms.count - (size_t)others.count, swarms.count, ttl_ms, others.names);
         rqli_report_say(report, "the shortest one frees what the others still count as alive",
-                        "set RQL_ZOMBIE_TTL_MS=%" PRId64 " on %s", ttl_ms, names);
+                        "set RQL_ZOMBIE_TTL_MS=%" PRId64 " on %s", ttl_ms, others.names);
     } else if (slow) {
         rqli_report_add(report, "swarm.config", RQL_CHECK_WARN,
                         "a swarm on %s probes every %" PRId64 " ms, with a zombie_ttl of %" PRId64,
@@ -189,7 +184,7 @@ void rqli_judge_swarm_settings(struct rqli_report *report, const rql_client_info
     }
     rqli_report_number(report, "swarms", (int64_t)swarms.count);
     rqli_report_number(report, "zombie_ttl_ms", ttl_ms);
-    rqli_report_number(report, "others", (int64_t)(swarms.count - n));
+    rqli_report_number(report, "others", others.count);
 }
 
 static void diagnose_settings(struct rqli_diagnosis *self)

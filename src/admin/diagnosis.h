@@ -58,6 +58,16 @@ static inline bool rqli_diagnosis_run(struct rqli_diagnosis *self, const char *i
 /* False: no time is left, and the check is noted as skipped. */
 bool rqli_diagnosis_has_time(struct rqli_diagnosis *self, const char *id);
 
+/* How many there are of a kind, and the names of the first. Zero: none. */
+enum { RQLI_EXAMPLES_SIZE = 256 };
+
+struct rqli_examples {
+    int64_t count;
+    char names[RQLI_EXAMPLES_SIZE]; /* "a, b, c" */
+};
+
+void rqli_examples_add(struct rqli_examples *self, struct rqli_slice name);
+
 /* ---- diagnose_server.c: srv, mem, dur, net.timeout, use.scripts ---- */
 
 /* What the server says of itself; each may be an error. */
