@@ -11,6 +11,7 @@ import check_documents
 import check_gem
 import check_layers
 import check_numbers
+import check_partitions
 import check_words
 
 CLEAN = {
@@ -32,6 +33,7 @@ def table(row):
 LONG = "int f(void)\n{\n" + "    g();\n" * 80 + "}\n"
 PAGES = {"README.md": "[b](src/base/b.c#L1) [gem](https://rubygems.org)\n", "tests/server/test_a.c": "",
          "tests/README.md": "| a fault | server/a | `server/faults.h` |\n"}
+TAGS = {"src/wire/make_partitions.py": "print('PARTITION(1)')\n", "src/wire/partitions.def": "PARTITION(1)\n"}
 CASES = [
     (None, {}, check_layers),
     (None, {}, check_words),
@@ -85,6 +87,8 @@ CASES = [
     ("a row with a function that is not there", table(ROW.replace("rql_a", "rql_b")), check_gem),
     ("a row with a command that is not there", table(ROW.replace("rql lock", "rql unlock")), check_gem),
     ("a row with a test that is not there", table(ROW.replace("t.c", "u.c")), check_gem),
+    (None, TAGS, check_partitions),
+    ("a tag that the script does not print", {**TAGS, "src/wire/partitions.def": "PARTITION(2)\n"}, check_partitions),
     ("a row whose test is of something else", {**table(ROW), "tests/t.c": "int t;\n"}, check_gem),
 ]
 

@@ -1,0 +1,71 @@
+#include "unit.h"
+
+#include "wire/partition.h"
+
+/* Those of the cluster's specification first; what is behind '=' is by Python's binascii. */
+TEST(a_name_has_the_slot_that_a_cluster_gives_it)
+{
+    const char *names = "123456789=12739|foo=12182|bar=5061|{user1000}.following=3443"
+                        "|{user1000}.followers=3443|foo{}{bar}=8363|foo{{bar}}zap=4015"
+                        "|foo{bar}{zap}=5061|foo{bar}zap{=5061|{bar=4015|}{bar}=5061|{}x=10595"
+                        "|a}b{c=13587|x}{foo}y=12182|{=4092|}=12090";
+    static const struct rqli_slice odd[] = {{"", 0}, {"bar}", 3}, {"{bar}", 5}, {"\0{bar}", 6}};
+    static const unsigned slot_of_odd[] = {0, 5061, 5061, 5061};
+    char name[PART_SIZE];
+    int64_t slot;
+
+    while (next_part(&names, name, &slot)) {
+        assert_int_equal(rqli_keyslot(rqli_slice_of(name)), slot);
+        assert_int_equal(rqli_partition_of(rqli_slice_of(name)), slot / 128);
+    }
+    EACH (row, odd) {
+        assert_int_equal(rqli_keyslot(*row), slot_of_odd[row - odd]);
+    }
+}
+
+/* The name of a key and its lock's name have the same tag, if that has one: the tag of a partition
+ * is the first in the key, and says where it lies. */
+TEST(the_tag_of_a_partition_lies_in_the_middle_of_its_slots)
+{
+    static const char *const keys[] = {
+#define PARTITION(tag) "rql:{" tag "}:lock:{foo}",
+#include "wire/partitions.def"
+    };
+    static const char *const tags[] = {
+#define PARTITION(tag) tag,
+#include "wire/partitions.def"
+    };
+
+    assert_int_equal(N_ROWS(tags), RQLI_PARTITIONS);
+    EACH (row, tags) {
+        ptrdiff_t partition = row - tags;
+        unsigned slot = rqli_keyslot(rqli_slice_of(*row));
+        char digits[3];
+
+        (void)snprintf(digits, sizeof digits, "%02x", (unsigned)partition);
+        assert_memory_equal(*row, digits, 2);
+        assert_int_equal(strlen(*row), 5);
+        assert_in_range(slot, 128 * partition + 64 - 2, 128 * partition + 64 + 2);
+        assert_int_equal(rqli_partition_of(rqli_slice_of(keys[partition])), partition);
+    }
+    assert_string_equal(tags[0], "00axj");
+    assert_string_equal(tags[1], "01obf");
+    assert_string_equal(tags[2], "02alu");
+    assert_string_equal(tags[0x17], "17ebn");
+    assert_string_equal(tags[127], "7ffbu");
+}
+
+TEST(names_spread_evenly)
+{
+    size_t count[RQLI_PARTITIONS] = {0};
+    char name[32];
+
+    for (int i = 0; i < 12800; i++) {
+        int length = snprintf(name, sizeof name, "invoice:%d", i);
+
+        count[rqli_partition_of((struct rqli_slice){name, (size_t)length})]++;
+    }
+    EACH (row, count) {
+        assert_in_range(*row, 50, 150);
+    }
+}
