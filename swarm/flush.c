@@ -35,12 +35,12 @@ static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
     if (self->phase == RQLI_FLUSH_SWEEP) {
         self->sweep.op.ops->write(&self->sweep.op, i, call);
     } else if (self->phase == RQLI_FLUSH_REMOVE) {
-        rqli_call_init(call, RQLI_SCRIPT_SWARM_REMOVE, NULL);
+        rqli_call_init_of_set(call, RQLI_SCRIPT_SWARM_REMOVE, &rqli_key_sets[RQLI_WHOLE]);
         for (size_t k = 0; k < self->n; k++) {
             rqli_call_slice(call, self->dead.item[self->at + k].text);
         }
     } else {
-        rqli_call_init(call, RQLI_SCRIPT_SWARM_LOOK, NULL);
+        rqli_call_init_of_set(call, RQLI_SCRIPT_SWARM_LOOK, &rqli_key_sets[RQLI_WHOLE]);
         rqli_call_text(call, self->me);
         rqli_call_int(call, self->lease_ms);
         rqli_call_int(call, self->zombie_ttl_ms * 1000);

@@ -67,7 +67,7 @@ static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
         rqli_client_name_call(&self->client->name, call);
         return;
     }
-    rqli_call_init(call, RQLI_SCRIPT_SWARM_PROBE, NULL);
+    rqli_call_init_of_set(call, RQLI_SCRIPT_SWARM_PROBE, &rqli_key_sets[RQLI_WHOLE]);
     rqli_call_int(call, (int64_t)share(at, n, 0, plan->n_new));
     rqli_call_int(call, (int64_t)share(at, n, plan->n_new, plan->n_new + plan->n_known));
     for (size_t k = at; k < at + n; k++) {

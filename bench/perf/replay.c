@@ -21,7 +21,7 @@ struct replay {
 
 static const struct rqli_keys *keys_of(struct replay *self, const char *lock)
 {
-    rqli_keys_init(&self->keys, self->memory, rqli_slice_of(lock));
+    rqli_keys_init(&self->keys, self->memory, &rqli_key_sets[RQLI_WHOLE], rqli_slice_of(lock));
     return &self->keys;
 }
 

@@ -142,7 +142,7 @@ static bool await_waiter(struct rqli_diagnosis *self, const char *id, const char
 
         if (exchange) {
             rqli_command_words(&exchange->command, "ZCARD", self->of_scratch.keys.queue.data, NULL);
-            rqli_push_ping(&exchange->command, identity);
+            rqli_push_ping(&exchange->command, &rqli_key_sets[RQLI_WHOLE], identity);
         }
         if (!rqli_diagnosis_run(self, id, exchange) || !exchange) {
             return false;

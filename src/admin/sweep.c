@@ -119,7 +119,8 @@ static bool add_target(struct rqli_sweep *self, struct rqli_slice key,
     *copy = *seen;
     copy->items = copy + 1;
     cursor = (char *)(copy + 1 + seen->count);
-    rqli_keys_init(&target->keys, cursor, name);
+    rqli_keys_init(&target->keys, cursor, rqli_key_set_of(self->client->is_partitioned, name),
+                   name);
     cursor += rqli_keys_room(name);
     for (size_t i = 0; i < seen->count; i++) {
         copy[1 + i] = seen->items[i];

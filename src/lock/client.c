@@ -173,7 +173,8 @@ rql_status rqli_named_init(struct rqli_named *self, const rql_client *client, co
         status = rqli_name_check(name, error);
     }
     if (!status) {
-        rqli_keys_init(&self->keys, self->memory, rqli_slice_of(name));
+        rqli_keys_init(&self->keys, self->memory, rqli_client_key_set(client, name),
+                       rqli_slice_of(name));
     }
     return status;
 }

@@ -45,8 +45,16 @@ struct rql_client {
     struct rql_swarm *swarm;                 /* of auto_swarm, or NULL */
     struct rql_swarm *_Atomic running_swarm; /* that or the caller's; not freed yet */
     bool is_member;                          /* fork was joined */
+    bool is_partitioned;                     /* its locks are spread over several servers */
     _Atomic uint64_t n_acquirers;            /* requests that are acquirers of their own */
 };
+
+/* To which keys a lock of this name belongs. */
+static inline const struct rqli_key_set *rqli_client_key_set(const rql_client *self,
+                                                             const char *name)
+{
+    return rqli_key_set_of(self->is_partitioned, rqli_slice_of(name));
+}
 
 /* For what the calling thread is about to ask. */
 struct rqli_conn *rqli_client_conn(rql_client *client);

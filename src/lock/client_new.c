@@ -40,7 +40,9 @@ static rql_status set_up_endpoint(rql_client *client, rql_error *error)
     client->node.era.pause_ms = client->options.recovery_delay_ms;
     client->node.endpoint.era = &client->node.era;
     if (client->options.client_names) {
-        rqli_client_name_init(&client->name, client->identity, client->options.client_label);
+        rqli_client_name_init(&client->name,
+                              &rqli_key_sets[client->is_partitioned ? 0 : RQLI_WHOLE],
+                              client->identity, client->options.client_label);
         client->node.endpoint.name = &client->name;
     }
     client->node.endpoint.stats = client->stats;

@@ -198,8 +198,8 @@ void rqli_hand_over_on_refused(const struct rqli_hand_over *self)
 void rqli_hand_over_end(struct rqli_hand_over *self, bool may_be_there)
 {
     struct rqli_leases *leases = self->lock->client->leases;
-    const struct rqli_withdrawal_of what = {self->lock->name, self->transfer->acquirer,
-                                            self->transfer->nonce};
+    const struct rqli_withdrawal_of what = {self->lock->keys.set, self->lock->name,
+                                            self->transfer->acquirer, self->transfer->nonce};
 
     if (may_be_there) {
         rqli_leases_on_given_up(leases, self->transfer);

@@ -106,7 +106,8 @@ int64_t rqli_leases_unsettled_us(const struct rqli_leases *self)
 
 static void withdraw(struct rqli_leases *self, const rql_lock *lock)
 {
-    const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
+    const struct rqli_withdrawal_of what = {lock->keys.set, lock->name, lock->acquirer,
+                                            lock->nonce};
 
     rqli_leases_withdraw(self, &what, lock->ttl_ms);
 }

@@ -37,7 +37,8 @@ void rqli_leave_write(const struct rqli_acquire *self, size_t i, struct rqli_cal
 {
     uint64_t bit;
     const rql_lock *lock = leaving_lock(self, i, &bit);
-    const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
+    const struct rqli_withdrawal_of what = {lock->keys.set, lock->name, lock->acquirer,
+                                            lock->nonce};
 
     rqli_withdraw_write(&what, &lock->keys, call);
 }
@@ -60,7 +61,8 @@ static int64_t leave_until_us(const struct rqli_acquire *self, int64_t now_us)
  * have got is over by its ttl. What they need is copied: the handle may be freed at once. */
 void rqli_leave_in_background(const struct rqli_acquire *self, const rql_lock *lock)
 {
-    const struct rqli_withdrawal_of what = {lock->name, lock->acquirer, lock->nonce};
+    const struct rqli_withdrawal_of what = {lock->keys.set, lock->name, lock->acquirer,
+                                            lock->nonce};
 
     rqli_leases_withdraw(self->client->leases, &what, self->options->ttl_ms);
 }

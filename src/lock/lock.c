@@ -61,7 +61,7 @@ static rql_lock *set_up(rql_lock *made, rql_client *client, struct rqli_slice wo
     lock->kept.lost_fd = -1;
     lock->hand_off_us = -1;
     identify(lock, client, task);
-    rqli_keys_init(&lock->keys, lock->memory, word);
+    rqli_keys_init(&lock->keys, lock->memory, rqli_key_set_of(client->is_partitioned, word), word);
     lock->name = lock->keys.lock.data + lock->keys.lock.length - word.length;
     lock->subject.stats = client->stats;
     lock->subject.keys = &lock->keys.lock.data;

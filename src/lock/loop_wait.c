@@ -105,7 +105,8 @@ static void on_pinged(void *owner, const struct rqli_exchange *answer, rql_statu
 static void ping_subscription(rql_loop *loop, struct rqli_conn_loop *conn)
 {
     if (rqli_conn_loop_has_room(conn) && rqli_push_loop_wants_ping(&loop->pushes)) {
-        rqli_push_ping(rqli_conn_loop_out(conn), loop->client->node.endpoint.identity);
+        rqli_push_ping(rqli_conn_loop_out(conn), &rqli_key_sets[RQLI_WHOLE],
+                       loop->client->node.endpoint.identity);
         (void)rqli_conn_loop_expect(conn, on_pinged, loop);
     }
 }

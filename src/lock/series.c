@@ -206,7 +206,9 @@ static void notify_started(const rql_series *series, const struct rqli_series_pl
         for (size_t i = 0; i < n; i++) {
             struct rqli_keys of_lock;
 
-            rqli_keys_init(&of_lock, memory[i], rqli_slice_of(plan->options.names[i]));
+            rqli_keys_init(&of_lock, memory[i],
+                           rqli_client_key_set(series->client, plan->options.names[i]),
+                           rqli_slice_of(plan->options.names[i]));
             keys[i] = of_lock.lock.data;
         }
         log_started(series, plan->lock.task, keys, n);

@@ -241,7 +241,8 @@ static int64_t say_hello(const struct rqli_acquire *self)
     int64_t n_received = -1;
 
     if (exchange) {
-        rqli_push_ping(&exchange->command, client->node.endpoint.identity);
+        rqli_push_ping(&exchange->command, rqli_acquire_lock(self, 0)->keys.set,
+                       client->node.endpoint.identity);
         if (rqli_client_wants_name(client)) {
             rqli_client_name_write(&client->name, &exchange->command);
         }

@@ -26,6 +26,7 @@ struct rqli_withdrawal {
     int64_t until_us;
     int64_t again_us; /* of the next attempt, if the last one has not settled it */
     bool is_confirmed;
+    const struct rqli_key_set *set;
     char acquirer[RQL_ID_SIZE];
     char nonce[RQLI_HEX_SIZE];
     char name[];
@@ -37,7 +38,7 @@ struct rqli_withdrawal *rqli_withdrawal_new(const struct rqli_withdrawal_of *wha
     struct rqli_withdrawal *self = malloc(sizeof *self + name_size);
 
     if (self) {
-        *self = (struct rqli_withdrawal){.until_us = until_us};
+        *self = (struct rqli_withdrawal){.until_us = until_us, .set = what->set};
         (void)snprintf(self->acquirer, sizeof self->acquirer, "%s", what->acquirer);
         (void)snprintf(self->nonce, sizeof self->nonce, "%s", what->nonce);
         memcpy(self->name, what->name, name_size);
@@ -140,9 +141,9 @@ static void write_withdraw(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     struct withdraw *self = (struct withdraw *)op;
     const struct rqli_withdrawal *one = self->batch->item[i];
-    const struct rqli_withdrawal_of what = {one->name, one->acquirer, one->nonce};
+    const struct rqli_withdrawal_of what = {one->set, one->name, one->acquirer, one->nonce};
 
-    rqli_keys_init(&self->keys, self->memory, rqli_slice_of(one->name));
+    rqli_keys_init(&self->keys, self->memory, one->set, rqli_slice_of(one->name));
     rqli_withdraw_write(&what, &self->keys, call);
 }
 

@@ -8,10 +8,12 @@
 #include "net/conn.h"
 
 struct rqli_call;
+struct rqli_key_set;
 struct rqli_keys;
 struct rqli_withdrawal;
 
 struct rqli_withdrawal_of {
+    const struct rqli_key_set *set;
     const char *name;
     const char *acquirer; /* "": only a grant, by its nonce */
     const char *nonce;

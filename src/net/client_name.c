@@ -51,9 +51,9 @@ static void find_user(char out[USER_SIZE])
     }
 }
 
-void rqli_client_name_init(struct rqli_client_name *self, const char *identity, const char *label)
+void rqli_client_name_init(struct rqli_client_name *self, const struct rqli_key_set *set,
+                           const char *identity, const char *label)
 {
-    static const char key[] = RQLI_KEY_CLIENTS;
     char said[WORD_SIZE] = "";
     char host[WORD_SIZE];
     char word[WORD_SIZE];
@@ -70,7 +70,7 @@ void rqli_client_name_init(struct rqli_client_name *self, const char *identity, 
     self->of_commands = 'c';
     atomic_store_explicit(&self->due_us, INT64_MAX, memory_order_relaxed); /* until a login */
     self->identity = identity;
-    self->keys = (struct rqli_keys){.lock = {key, sizeof key - 1}};
+    self->keys = (struct rqli_keys){.set = set, .lock = set->clients};
     (void)snprintf(self->place, sizeof self->place, "%s:%d", word, (int)getpid());
     (void)snprintf(self->entry, sizeof self->entry,
                    ",\"host\":\"%s\",\"pid\":%d,\"program\":\"%s\",\"user\":\"%s\","

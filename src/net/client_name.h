@@ -25,8 +25,10 @@ struct rqli_client_name {
     _Atomic int64_t due_us; /* when the entry is to be written again */
 };
 
-/* label: of the options; what JSON would escape becomes '_'. */
-void rqli_client_name_init(struct rqli_client_name *self, const char *identity, const char *label);
+/* set: that which has the hash of all clients. label: of the options; what JSON would escape
+ * becomes '_'. */
+void rqli_client_name_init(struct rqli_client_name *self, const struct rqli_key_set *set,
+                           const char *identity, const char *label);
 
 /* More of its entry, before the first login: ",\"name\":1", again and again. */
 void rqli_client_name_add(struct rqli_client_name *self, const char *fields);

@@ -158,7 +158,7 @@ static void write_questions(struct login *self, bool is_for_commands)
     if (is_old) {
         rqli_command_words(next(self, CLIENT_ID), "CLIENT", "ID", NULL);
     }
-    rqli_push_ping(next(self, PUBLISH), endpoint->identity);
+    rqli_push_ping(next(self, PUBLISH), &rqli_key_sets[RQLI_WHOLE], endpoint->identity);
     if (is_old) {
         rqli_command_words(next(self, SETNAME), "CLIENT", "SETNAME", name, NULL);
     }
@@ -358,7 +358,7 @@ static rql_status subscribe(struct login *self, int64_t deadline_us, rql_error *
     rqli_command_reset(&self->command);
     self->sent[0] = SUBSCRIBE;
     self->sent[1] = CHANGES;
-    rqli_push_subscribe(&self->command, self->sock->endpoint->identity);
+    rqli_push_subscribe(&self->command, &rqli_key_sets[RQLI_WHOLE], self->sock->endpoint->identity);
     return ask_server(self, deadline_us, error);
 }
 

@@ -383,26 +383,36 @@ struct rqli_pushed rqli_push_read(const struct rqli_reply *reply)
 }
 
 /* The identity is random: other clients do not listen there. */
-static const char *channel_of(char *out, size_t size, const char *identity)
+static const char *channel_of(char *out, size_t size, const struct rqli_key_set *set,
+                              const char *identity)
 {
-    (void)snprintf(out, size, RQLI_CHANNEL "%s", identity);
+    (void)snprintf(out, size, "%swake:%s", set->prefix.data, identity);
     return out;
 }
 
-void rqli_push_ping(struct rqli_command *command, const char *identity)
+/* A cluster carries what is published to all of its nodes, but for what belongs to a slot. */
+static bool is_sharded(const struct rqli_key_set *set)
+{
+    return rqli_key_set_index(set) != RQLI_WHOLE;
+}
+
+void rqli_push_ping(struct rqli_command *command, const struct rqli_key_set *set,
+                    const char *identity)
 {
     char channel[CHANNEL_SIZE];
 
-    rqli_command_words(command, "PUBLISH", channel_of(channel, sizeof channel, identity), "hello",
-                       NULL);
+    rqli_command_words(command, is_sharded(set) ? "SPUBLISH" : "PUBLISH",
+                       channel_of(channel, sizeof channel, set, identity), "hello", NULL);
 }
 
 /* Two commands and not one of two channels: where the user may not hear of changes only the second
  * is refused. */
-void rqli_push_subscribe(struct rqli_command *command, const char *identity)
+void rqli_push_subscribe(struct rqli_command *command, const struct rqli_key_set *set,
+                         const char *identity)
 {
     char channel[CHANNEL_SIZE];
 
-    rqli_command_words(command, "SUBSCRIBE", channel_of(channel, sizeof channel, identity), NULL);
+    rqli_command_words(command, is_sharded(set) ? "SSUBSCRIBE" : "SUBSCRIBE",
+                       channel_of(channel, sizeof channel, set, identity), NULL);
     rqli_command_words(command, "SUBSCRIBE", CHANGES, NULL);
 }

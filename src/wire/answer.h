@@ -118,10 +118,13 @@ struct rqli_pushed {
 
 struct rqli_pushed rqli_push_read(const struct rqli_reply *reply);
 
-/* Two commands: subscribe to the client's own channel, and to what CLIENT TRACKING says. */
-void rqli_push_subscribe(struct rqli_command *command, const char *identity);
+/* Two commands: subscribe to the client's own channel for these keys, and to what CLIENT TRACKING
+ * says. */
+void rqli_push_subscribe(struct rqli_command *command, const struct rqli_key_set *set,
+                         const char *identity);
 
 /* One command: a message to that channel that says nothing. How many hear it is the answer. */
-void rqli_push_ping(struct rqli_command *command, const char *identity);
+void rqli_push_ping(struct rqli_command *command, const struct rqli_key_set *set,
+                    const char *identity);
 
 #endif

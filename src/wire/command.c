@@ -5,32 +5,6 @@
 
 #include <stdlib.h>
 
-/* Terminated; the cursor moves behind it. */
-static struct rqli_slice join(char **cursor, struct rqli_slice prefix, struct rqli_slice name)
-{
-    char *key = *cursor;
-
-    memcpy(key, prefix.data, prefix.length);
-    memcpy(key + prefix.length, name.data, name.length);
-    key[prefix.length + name.length] = '\0';
-    *cursor = key + prefix.length + name.length + 1;
-    return (struct rqli_slice){key, prefix.length + name.length};
-}
-
-/* With three terminators. */
-size_t rqli_keys_room(struct rqli_slice name)
-{
-    return 3 * name.length + sizeof RQLI_KEY_LOCK + sizeof RQLI_KEY_QUEUE +
-           sizeof RQLI_KEY_REQUESTS;
-}
-
-void rqli_keys_init(struct rqli_keys *self, char *memory, struct rqli_slice name)
-{
-    self->lock = join(&memory, rqli_slice_of(RQLI_KEY_LOCK), name);
-    self->queue = join(&memory, rqli_slice_of(RQLI_KEY_QUEUE), name);
-    self->requests = join(&memory, rqli_slice_of(RQLI_KEY_REQUESTS), name);
-}
-
 /* ---- commands ---- */
 
 /* No command of ours comes near the upper bound; it keeps a wrong length from eating the machine.
@@ -218,9 +192,17 @@ enum { NUMBER_BYTES = 20, ACQUIRE_BYTES = 3 + 4 * (1 + NUMBER_BYTES) };
 void rqli_call_init(struct rqli_call *self, enum rqli_script_id script,
                     const struct rqli_keys *keys)
 {
+    rqli_call_init_of_set(self, script, keys->set);
+    self->keys = keys;
+}
+
+void rqli_call_init_of_set(struct rqli_call *self, enum rqli_script_id script,
+                           const struct rqli_key_set *set)
+{
     self->brings_text = false;
     self->script = script;
-    self->keys = keys;
+    self->set = set;
+    self->keys = NULL;
     self->series = NULL;
     self->n_series = 0;
     self->n_args = 0;
@@ -312,10 +294,10 @@ static void write_lock_keys(const struct rqli_keys *keys, struct rqli_command *c
     rqli_command_slice(command, keys->requests);
 }
 
-static void write_swarm_keys(struct rqli_command *command)
+static void write_swarm_keys(const struct rqli_key_set *set, struct rqli_command *command)
 {
-    rqli_command_text(command, RQLI_KEY_HOSTS);
-    rqli_command_text(command, RQLI_KEY_SUSPECTS);
+    rqli_command_slice(command, set->hosts);
+    rqli_command_slice(command, set->suspects);
 }
 
 /* All keys that the script uses are declared: a cluster, and some ACLs, require that. Their number
@@ -324,13 +306,13 @@ static void write_swarm_keys(struct rqli_command *command)
 static void write_keys(const struct rqli_call *self, struct rqli_command *command, size_t n_keys)
 {
     if (n_keys == SWARM_KEYS) {
-        write_swarm_keys(command);
-        rqli_command_text(command, RQLI_KEY_FLUSHER);
+        write_swarm_keys(self->set, command);
+        rqli_command_slice(command, self->set->flusher);
         return;
     }
     if (n_keys == ARRIVAL_KEYS) {
-        rqli_command_text(command, RQLI_KEY_FENCE);
-        rqli_command_text(command, RQLI_KEY_ERA);
+        rqli_command_slice(command, self->set->fence);
+        rqli_command_slice(command, self->set->era);
         return;
     }
     if (n_keys == 1) {
@@ -344,10 +326,10 @@ static void write_keys(const struct rqli_call *self, struct rqli_command *comman
     } else {
         write_lock_keys(self->keys, command);
     }
-    rqli_command_text(command, RQLI_KEY_LIVE);
-    rqli_command_text(command, RQLI_KEY_FENCE);
+    rqli_command_slice(command, self->set->live);
+    rqli_command_slice(command, self->set->fence);
     if (n_keys == FLUSH_KEYS) {
-        write_swarm_keys(command);
+        write_swarm_keys(self->set, command);
     }
 }
 

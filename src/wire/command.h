@@ -2,45 +2,17 @@
 #define RQLI_COMMAND_H
 
 /*
- * What is sent: keys, the bytes of commands, and calls of scripts. Pure: writes into memory only.
+ * What is sent: the bytes of commands, and calls of scripts. Pure: writes into memory only.
  */
 
 #include "base/text.h"
 #include "script_ids.h"
+#include "wire/keys.h"
 
 #include <rql/base.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
-
-/* ---- keys: their names (lua/README.md 1) and that of the client's channel ---- */
-
-#define RQLI_KEY_LOCK "rql:lock:"
-#define RQLI_KEY_QUEUE "rql:lock_queue:"
-#define RQLI_KEY_REQUESTS "rql:req:"
-#define RQLI_KEY_LIVE "rql:live"
-#define RQLI_KEY_FENCE "rql:fence"
-#define RQLI_KEY_ERA "rql:era"
-#define RQLI_KEY_HOSTS "rql:swarm:hsts"
-#define RQLI_KEY_SUSPECTS "rql:swarm:suspects"
-#define RQLI_KEY_FLUSHER "rql:swarm:flusher"
-#define RQLI_KEY_CLIENTS "rql:clients"
-#define RQLI_CHANNEL "rql:wake:"
-
-/* Room for one key, and for all of a lock, of any name that a caller may use. */
-enum { RQLI_KEY_SIZE = RQL_NAME_MAX + 24, RQLI_KEYS_ROOM = 3 * RQLI_KEY_SIZE };
-
-/* The keys of one lock; terminated, for messages. */
-struct rqli_keys {
-    struct rqli_slice lock;
-    struct rqli_slice queue;
-    struct rqli_slice requests;
-};
-
-/* Builds them in `memory`, which has rqli_keys_room() bytes and outlives them. A name that SCAN
- * finds may have any bytes and length. */
-size_t rqli_keys_room(struct rqli_slice name);
-void rqli_keys_init(struct rqli_keys *self, char *memory, struct rqli_slice name);
 
 /* ---- commands ---- */
 
@@ -102,7 +74,8 @@ struct rqli_call {
     bool is_plain;            /* a command that is written already */
     bool brings_text;         /* the server shall know the script in any case */
     enum rqli_script_id script;
-    const struct rqli_keys *keys;          /* of the lock, or of the first of a series */
+    const struct rqli_key_set *set;        /* the keys beside those of locks */
+    const struct rqli_keys *keys;          /* of the lock, or of the first of a series; or NULL */
     const struct rqli_keys *const *series; /* of all, or NULL */
     size_t n_series;
     size_t n_args;
@@ -114,13 +87,16 @@ struct rqli_call {
 /* What messages say it is about: a script without a lock works on the hosts of the swarm. */
 static inline const char *rqli_call_subject(const struct rqli_call *self)
 {
-    return self->keys ? self->keys->lock.data : RQLI_KEY_HOSTS;
+    return self->keys ? self->keys->lock.data : self->set->hosts.data;
 }
 
 /* keys and all texts are borrowed until the call is written. */
 void rqli_call_init(struct rqli_call *self, enum rqli_script_id script,
                     const struct rqli_keys *keys);
-/* For a script that takes several locks. The array is borrowed as well. */
+/* For a script without a lock. */
+void rqli_call_init_of_set(struct rqli_call *self, enum rqli_script_id script,
+                           const struct rqli_key_set *set);
+/* For a script that takes several locks of one set. The array is borrowed as well. */
 void rqli_call_init_series(struct rqli_call *self, enum rqli_script_id script,
                            const struct rqli_keys *const *keys, size_t count);
 

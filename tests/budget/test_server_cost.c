@@ -79,7 +79,7 @@ static void claim(struct line *line)
 
 static void fill(struct line *line, const char *name, unsigned first, unsigned count)
 {
-    rqli_keys_init(&line->keys, line->memory, rqli_slice_of(name));
+    rqli_keys_init(&line->keys, line->memory, &rqli_key_sets[RQLI_WHOLE], rqli_slice_of(name));
     line->holder = first;
     line->newest = first;
     claim(line);

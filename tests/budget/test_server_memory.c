@@ -43,7 +43,7 @@ static void send_request(int lock, unsigned client, unsigned index)
     char name[64];
 
     (void)snprintf(name, sizeof name, NAME, lock);
-    rqli_keys_init(&keys, memory, rqli_slice_of(name));
+    rqli_keys_init(&keys, memory, &rqli_key_sets[RQLI_WHOLE], rqli_slice_of(name));
     asker_init(&asker, client, index);
     append_acquire(&keys, &asker, 0);
 }

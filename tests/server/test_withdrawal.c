@@ -42,7 +42,8 @@ static rql_client *client_through_proxy(int64_t io_timeout_ms)
 
 static void withdraw(rql_client *client, long count)
 {
-    const struct rqli_withdrawal_of what = {"y", "nobody", "0123456789abcdef0123456789abcdef"};
+    const struct rqli_withdrawal_of what = {&rqli_key_sets[RQLI_WHOLE], "y", "nobody",
+                                            "0123456789abcdef0123456789abcdef"};
 
     for (long i = 0; i < count; i++) {
         rqli_leases_withdraw(client->leases, &what, 600000);
@@ -131,7 +132,8 @@ static void who_counts_on_what_was_taken_back_asks_the_server(void **state)
     rql_lock *outer = enter(client, RQL_WAIT_FOR_LOCK, 20000);
     rql_lock *unheard = enter(client, RQL_EXTENDABLE_WORK_THROUGH, 100000);
     rql_lock *inner = enter(client, RQL_WORK_THROUGH, 20000);
-    const struct rqli_withdrawal_of what = {"x", unheard->acquirer, unheard->nonce};
+    const struct rqli_withdrawal_of what = {&rqli_key_sets[RQLI_WHOLE], "x", unheard->acquirer,
+                                            unheard->nonce};
 
     (void)state;
     assert_true(rql_lock_remaining_ms(inner) > 60000);

@@ -13,7 +13,7 @@ static struct rqli_command command;
 
 static void begin(enum rqli_script_id script, const char *name)
 {
-    rqli_keys_init(&keys, memory, rqli_slice_of(name));
+    rqli_keys_init(&keys, memory, &rqli_key_sets[RQLI_WHOLE], rqli_slice_of(name));
     rqli_call_init(&call, script, &keys);
 }
 
@@ -92,7 +92,8 @@ TEST(keys_carry_any_name_as_it_is)
     assert_non_null(room);
     memset(long_name, 'n', RQL_NAME_MAX);
     EACH (row, names) {
-        rqli_keys_init(&keys, row->length > RQL_NAME_MAX ? room : memory, *row);
+        rqli_keys_init(&keys, row->length > RQL_NAME_MAX ? room : memory,
+                       &rqli_key_sets[RQLI_WHOLE], *row);
         check_slice(keys.lock, "rql:lock:", *row);
         check_slice(keys.queue, "rql:lock_queue:", *row);
         check_slice(keys.requests, "rql:req:", *row);

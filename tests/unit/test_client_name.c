@@ -11,7 +11,7 @@ static struct rqli_client_name name;
 
 static const char *entry_with(const char *label)
 {
-    rqli_client_name_init(&name, "me", label);
+    rqli_client_name_init(&name, &rqli_key_sets[RQLI_WHOLE], "me", label);
     return name.entry;
 }
 

@@ -36,7 +36,7 @@ static rql_lock *make_lock(const char *name)
     assert_non_null(made);
     made->client = client;
     made->hand_off_us = -1;
-    rqli_keys_init(&made->keys, made->memory, word);
+    rqli_keys_init(&made->keys, made->memory, &rqli_key_sets[RQLI_WHOLE], word);
     (void)snprintf(made->acquirer, sizeof made->acquirer, "%s", ACQUIRER);
     (void)snprintf(made->host, sizeof made->host, "%s", HOST);
     made->subject = (struct rqli_subject){.stats = client->stats,

@@ -30,6 +30,10 @@ static struct rqli_push_threads *pushes; /* its */
 static struct one ones[COUNT];
 static int peer;
 
+/* What they wait for, as far as it is asked for here. */
+static rql_lock awaited = {.keys = {.set = &rqli_key_sets[RQLI_WHOLE]}};
+static rql_lock *const all_awaited[] = {&awaited};
+
 static void join(struct one *self, const char *lock, bool may_be_handed)
 {
     int i = (int)(self - ones);
@@ -39,6 +43,7 @@ static void join(struct one *self, const char *lock, bool may_be_handed)
     (void)snprintf(self->name, sizeof self->name, "acq-%d", i);
     self->acquire = (struct rqli_acquire){
         .client = client,
+        .locks = all_awaited,
         .conn = client->node.conns.each[0],
         .request = {.limits = {.deadline_us = RQLI_NEVER_US}},
         .result = &self->result,

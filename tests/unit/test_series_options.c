@@ -158,8 +158,8 @@ TEST(a_call_names_the_keys_of_all_locks)
     struct rqli_call call;
     char expected[512];
 
-    rqli_keys_init(&keys[0], memory[0], rqli_slice_of("a"));
-    rqli_keys_init(&keys[1], memory[1], rqli_slice_of("b"));
+    rqli_keys_init(&keys[0], memory[0], &rqli_key_sets[RQLI_WHOLE], rqli_slice_of("a"));
+    rqli_keys_init(&keys[1], memory[1], &rqli_key_sets[RQLI_WHOLE], rqli_slice_of("b"));
     rqli_call_init_series(&call, RQLI_SCRIPT_ACQUIRE_SERIES, list, 2);
     for (int i = 1; i <= 6; i++) {
         rqli_call_int(&call, i);
@@ -185,7 +185,7 @@ static void write_for_one(const void *data)
     struct rqli_keys keys;
     struct rqli_call call;
 
-    rqli_keys_init(&keys, memory, rqli_slice_of("a"));
+    rqli_keys_init(&keys, memory, &rqli_key_sets[RQLI_WHOLE], rqli_slice_of("a"));
     rqli_call_init(&call, *(const enum rqli_script_id *)data, &keys);
     for (int i = 1; i <= 6; i++) {
         rqli_call_int(&call, i);

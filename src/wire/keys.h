@@ -1,0 +1,74 @@
+#ifndef RQLI_KEYS_H
+#define RQLI_KEYS_H
+
+/*
+ * The names of keys (lua/README.md 1). A server that has all locks has one set of keys; where locks
+ * are spread over several servers each partition has a set of its own, in one slot.
+ */
+
+#include "base/text.h"
+#include "wire/partition.h"
+
+#include <rql/base.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define RQLI_PREFIX "rql:"
+#define RQLI_KEY_LOCK RQLI_PREFIX "lock:"
+#define RQLI_KEY_QUEUE RQLI_PREFIX "lock_queue:"
+#define RQLI_KEY_REQUESTS RQLI_PREFIX "req:"
+#define RQLI_KEY_LIVE RQLI_PREFIX "live"
+#define RQLI_KEY_FENCE RQLI_PREFIX "fence"
+#define RQLI_KEY_ERA RQLI_PREFIX "era"
+#define RQLI_KEY_HOSTS RQLI_PREFIX "swarm:hsts"
+#define RQLI_KEY_SUSPECTS RQLI_PREFIX "swarm:suspects"
+#define RQLI_KEY_FLUSHER RQLI_PREFIX "swarm:flusher"
+#define RQLI_KEY_CLIENTS RQLI_PREFIX "clients"
+#define RQLI_CHANNEL RQLI_PREFIX "wake:" /* and the identity of the client */
+
+/* One set of keys; all texts are terminated. */
+struct rqli_key_set {
+    struct rqli_slice prefix; /* of all of them, and of the channels */
+    struct rqli_slice live;
+    struct rqli_slice fence;
+    struct rqli_slice era;
+    struct rqli_slice hosts;
+    struct rqli_slice suspects;
+    struct rqli_slice flusher;
+    struct rqli_slice clients;
+};
+
+/* Of the partitions, and behind them that of a server that has all locks. */
+enum { RQLI_WHOLE = RQLI_PARTITIONS, RQLI_KEY_SETS };
+
+extern const struct rqli_key_set rqli_key_sets[RQLI_KEY_SETS];
+
+static inline const struct rqli_key_set *rqli_key_set_of(bool is_partitioned,
+                                                         struct rqli_slice name)
+{
+    return &rqli_key_sets[is_partitioned ? rqli_partition_of(name) : RQLI_WHOLE];
+}
+
+static inline unsigned rqli_key_set_index(const struct rqli_key_set *self)
+{
+    return (unsigned)(self - rqli_key_sets);
+}
+
+/* Room for one key, and for all of a lock, of any name that a caller may use. */
+enum { RQLI_KEY_SIZE = RQL_NAME_MAX + 32, RQLI_KEYS_ROOM = 3 * RQLI_KEY_SIZE };
+
+/* The keys of one lock; terminated, for messages. */
+struct rqli_keys {
+    const struct rqli_key_set *set;
+    struct rqli_slice lock;
+    struct rqli_slice queue;
+    struct rqli_slice requests;
+};
+
+/* Builds them in `memory`, which has rqli_keys_room() bytes and outlives them. A name that SCAN
+ * finds may have any bytes and length. */
+size_t rqli_keys_room(struct rqli_slice name);
+void rqli_keys_init(struct rqli_keys *self, char *memory, const struct rqli_key_set *set,
+                    struct rqli_slice name);
+
+#endif
