@@ -94,7 +94,7 @@ void rqli_diagnose_round_trips(struct rqli_diagnosis *self)
 /* A connection of its own, without a login; by a name that is looked up, if the URL has one. */
 void rqli_diagnose_connecting(struct rqli_diagnosis *self)
 {
-    const struct rqli_endpoint *endpoint = &self->client->node.endpoint;
+    const struct rqli_endpoint *endpoint = &self->client->fleet.first.endpoint;
     const int64_t most_us = self->client->options.default_lock_ttl_ms * US_PER_MS / TTL_PARTS;
     const int64_t begun_us = rqli_now_us();
     RQLI_AUTO(rqli_fd_close) int fd = -1;
@@ -251,10 +251,10 @@ static struct rqli_two_clocks read_replica(struct rqli_diagnosis *self,
     if (rqli_client_make(&other, &self->client->options, NULL) != RQL_OK) {
         return (struct rqli_two_clocks){.server_us = 0};
     }
-    other->node.endpoint.kind = RQLI_ENDPOINT_TCP;
-    other->node.endpoint.address = *at;
-    other->node.endpoint.sentinels = NULL;
-    other->node.endpoint.era = NULL;
+    other->fleet.first.endpoint.kind = RQLI_ENDPOINT_TCP;
+    other->fleet.first.endpoint.address = *at;
+    other->fleet.first.endpoint.sentinels = NULL;
+    other->fleet.first.endpoint.era = NULL;
     return read_clocks(other);
 }
 

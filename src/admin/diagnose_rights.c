@@ -139,7 +139,7 @@ static void write_line(struct missing *self, enum role role)
 /* Whose name is not known is named so by Redis, too, if the URL has none. */
 static const char *user_of(const struct rqli_diagnosis *self, const struct rqli_reply *who)
 {
-    const char *of_url = self->client->node.endpoint.user;
+    const char *of_url = self->client->fleet.first.endpoint.user;
 
     return who->type == RQLI_REPLY_TEXT ? who->text.data : of_url ? of_url : "default";
 }

@@ -186,7 +186,7 @@ static rql_status measure(rql_client *client, rql_server_info *info, rql_error *
 /* Behind the questions, for by sentinels it is known only then. */
 static void name_node(const rql_client *client, rql_server_info *info)
 {
-    const struct rqli_endpoint *endpoint = &client->node.endpoint;
+    const struct rqli_endpoint *endpoint = &client->fleet.first.endpoint;
     struct rqli_address address = endpoint->address;
     char text[RQLI_ADDRESS_TEXT_SIZE];
 
@@ -203,10 +203,10 @@ static void take_tls(const rql_client *client, rql_server_info *info)
 {
     struct rqli_tls_peer peer;
 
-    info->is_tls = client->node.endpoint.is_tls;
+    info->is_tls = client->fleet.first.endpoint.is_tls;
     info->tls_expires_us = -1;
     if (info->is_tls) {
-        peer = rqli_tls_context_peer(client->node.endpoint.tls);
+        peer = rqli_tls_context_peer(client->fleet.first.endpoint.tls);
         memcpy(info->tls_subject, peer.subject, sizeof peer.subject);
         info->tls_expires_us = peer.expires_us;
     }
@@ -242,7 +242,7 @@ rql_status rql_client_ping_sized(rql_client *client, rql_server_info *out, size_
     }
     take_tls(client, &info);
     info.is_by_sentinels = client->sentinels != NULL;
-    (void)snprintf(info.url, sizeof info.url, "%s", client->node.endpoint.where);
+    (void)snprintf(info.url, sizeof info.url, "%s", client->fleet.first.endpoint.where);
     name_node(client, &info);
     memset(out, 0, size);
     memcpy(out, &info, info.size);

@@ -79,7 +79,7 @@ static void add_arguments(const struct rqli_acquire *self, struct rqli_call *cal
     rqli_call_text(call, lock->host);
     rqli_call_int(call, options->ttl_ms);
     rqli_call_text(call, self->several ? self->several->nonces : lock->nonce);
-    rqli_call_int(call, rqli_server_clock_not_after(self->client, now_us));
+    rqli_call_int(call, rqli_server_clock_not_after(self->client, self->node, now_us));
     rqli_call_acquire_args(call, &args);
     for (size_t i = 0; i < options->n_meta; i++) {
         rqli_call_text(call, options->meta[i].name);
@@ -335,6 +335,7 @@ void rqli_acquire_init(struct rqli_acquire *self)
     };
 
     self->client = first->client;
+    self->node = rqli_client_node(self->client, &first->keys);
     self->op.ops = &ops;
     self->op.waiter = &self->waiter;
     self->durability = rqli_durability_of(options);
@@ -437,13 +438,13 @@ rql_status rqli_acquire_run(struct rqli_acquire *self, rql_error *error)
 
     self->error = &detail;
     self->waiter.conn =
-        self->waiter.keeps_conn ? self->client->node.conns.durable : rqli_client_conn(self->client);
+        self->waiter.keeps_conn ? self->node->conns.durable : rqli_conns_choose(&self->node->conns);
     if (self->options->auto_extend) {
         rqli_leases_prepare(self->client->leases, deadline_us(self));
     }
     if (rqli_acquire_begin(self)) {
         self->conn = self->waiter.conn;
-        (void)rqli_op_run(&self->op, self->conn, self->client->node.pushes);
+        (void)rqli_op_run(&self->op, self->conn, self->node->pushes);
     }
     if (self->op.status > 0 && self->options->refusal) {
         rqli_refusal_fill(self, self->options->detailed_acq_timeout_error);

@@ -47,6 +47,7 @@ struct rqli_syncs {
 struct rqli_acquire {
     struct rqli_op op; /* first */
     rql_client *client;
+    struct rqli_node *node; /* whom it asks, and where it listens */
     const rql_lock_options *options;
     rql_lock *const *locks;               /* in the order asked for */
     struct rqli_acquire_several *several; /* NULL: one lock */

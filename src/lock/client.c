@@ -19,7 +19,7 @@ enum { LEAST_GRACE_US = 50000, MOST_MORE_US = 50000 };
 
 struct rqli_conn *rqli_client_conn(rql_client *client)
 {
-    return rqli_conns_choose(&client->node.conns);
+    return rqli_conns_choose(&client->fleet.first.conns);
 }
 
 /* Also guards against use after fork(): the sockets and threads of a client are its process's. */
@@ -50,19 +50,19 @@ rql_status rqli_name_check(const char *name, rql_error *error)
  * and writers may mix: the next reply mends it. */
 void rqli_client_on_round_trip(rql_client *client, int64_t took_us)
 {
-    int64_t before_us = atomic_load_explicit(&client->node.round_trip_us, memory_order_relaxed);
+    int64_t before_us = atomic_load_explicit(&client->round_trip_us, memory_order_relaxed);
     int64_t most_us = 2 * before_us + MOST_MORE_US;
 
     if (before_us > 0) {
         took_us = took_us < most_us ? took_us : most_us;
         took_us = before_us + (took_us - before_us) / (took_us > before_us ? 8 : 2);
     }
-    atomic_store_explicit(&client->node.round_trip_us, took_us, memory_order_relaxed);
+    atomic_store_explicit(&client->round_trip_us, took_us, memory_order_relaxed);
 }
 
 int64_t rqli_client_grace_us(const rql_client *client)
 {
-    int64_t grace_us = 2 * atomic_load_explicit(&client->node.round_trip_us, memory_order_relaxed);
+    int64_t grace_us = 2 * atomic_load_explicit(&client->round_trip_us, memory_order_relaxed);
 
     return grace_us > LEAST_GRACE_US ? grace_us : LEAST_GRACE_US;
 }
@@ -88,8 +88,8 @@ static rql_status check_writable(const rql_client *client, struct rqli_conn *con
     rqli_login_write_probe(&exchange->command);
     status = rqli_exchange_run(exchange, deadline_us, error);
     if (!status && exchange->reply->type == RQLI_REPLY_ERROR) {
-        status = rqli_exchange_fault(exchange, exchange->reply, "ZREM", client->node.endpoint.where,
-                                     error);
+        status = rqli_exchange_fault(exchange, exchange->reply, "ZREM",
+                                     client->fleet.first.endpoint.where, error);
     }
     rqli_exchange_give(exchange);
     return status;

@@ -9,8 +9,9 @@
 #include "base/random.h"
 #include "base/scope.h"
 #include "lock/holders.h"
-#include "lock/node.h"
 #include "net/client_name.h"
+#include "net/era.h"
+#include "net/fleet.h"
 #include "observe/observe.h"
 #include "wire/command.h"
 
@@ -30,7 +31,10 @@ struct rql_client {
     rql_options options;          /* constant after new */
     char *texts;                  /* those of the options; a secret */
     rql_lock_options of_calls;    /* what they say of a call that says nothing */
-    struct rqli_node node;        /* the server */
+    struct rqli_fleet fleet;      /* the servers */
+    struct rqli_era era;
+    _Atomic int64_t round_trip_us; /* to a server and back, of late; 0: not known */
+    atomic_bool was_connected;     /* by a thread */
     struct rqli_client_name name;
     char identity[RQLI_HEX_SIZE];
     struct rqli_sentinels *sentinels; /* or NULL: the URL names the server */
@@ -56,7 +60,14 @@ static inline const struct rqli_key_set *rqli_client_key_set(const rql_client *s
     return rqli_key_set_of(self->is_partitioned, rqli_slice_of(name));
 }
 
-/* For what the calling thread is about to ask. */
+/* Who has the keys of this lock. */
+static inline struct rqli_node *rqli_client_node(const rql_client *self,
+                                                 const struct rqli_keys *keys)
+{
+    return rqli_fleet_node(&self->fleet, keys->set);
+}
+
+/* For what the calling thread is about to ask the server, or one of them. */
 struct rqli_conn *rqli_client_conn(rql_client *client);
 
 /* RQL_E_INVALID for NULL, RQL_E_FORKED in a child of the client's process. */

@@ -21,7 +21,7 @@ static void abandon(void *self)
 {
     rql_client *client = self;
 
-    rqli_node_abandon(&client->node);
+    rqli_fleet_abandon(&client->fleet);
     rqli_sentinels_abandon(client->sentinels);
     rqli_master_watch_abandon(client->master_watch);
 }
@@ -33,41 +33,41 @@ static rql_status set_up_endpoint(rql_client *client, rql_error *error)
     rql_options here = client->options;
     rql_status status;
 
-    client->node.endpoint.connect_timeout_ms = client->options.connect_timeout_ms;
-    client->node.endpoint.io_timeout_ms = client->options.io_timeout_ms;
-    client->node.endpoint.spin_us = client->options.spin_us;
-    client->node.endpoint.identity = client->identity;
-    client->node.era.pause_ms = client->options.recovery_delay_ms;
-    client->node.endpoint.era = &client->node.era;
+    client->fleet.first.endpoint.connect_timeout_ms = client->options.connect_timeout_ms;
+    client->fleet.first.endpoint.io_timeout_ms = client->options.io_timeout_ms;
+    client->fleet.first.endpoint.spin_us = client->options.spin_us;
+    client->fleet.first.endpoint.identity = client->identity;
+    client->era.pause_ms = client->options.recovery_delay_ms;
+    client->fleet.first.endpoint.era = &client->era;
     if (client->options.client_names) {
         rqli_client_name_init(&client->name,
                               &rqli_key_sets[client->is_partitioned ? 0 : RQLI_WHOLE],
                               client->identity, client->options.client_label);
-        client->node.endpoint.name = &client->name;
+        client->fleet.first.endpoint.name = &client->name;
     }
-    client->node.endpoint.stats = client->stats;
+    client->fleet.first.endpoint.stats = client->stats;
     client->of_connections = rqli_subject_of_client(client);
-    client->node.endpoint.subject = &client->of_connections;
-    client->node.endpoint.credentials = client->options.credentials;
-    client->node.endpoint.credentials_data = client->options.credentials_data;
-    status = rqli_options_set_of_url(&here, client->node.endpoint.query, error);
-    return status ? status : rqli_endpoint_use_tls(&client->node.endpoint, &here, error);
+    client->fleet.first.endpoint.subject = &client->of_connections;
+    client->fleet.first.endpoint.credentials = client->options.credentials;
+    client->fleet.first.endpoint.credentials_data = client->options.credentials_data;
+    status = rqli_options_set_of_url(&here, client->fleet.first.endpoint.query, error);
+    return status ? status : rqli_endpoint_use_tls(&client->fleet.first.endpoint, &here, error);
 }
 
 /* Where the master is found by sentinels. */
 static rql_status set_up_sentinels(rql_client *client, rql_error *error)
 {
-    if (client->node.endpoint.by_sentinels.count == 0) {
+    if (client->fleet.first.endpoint.by_sentinels.count == 0) {
         return RQL_OK;
     }
-    client->sentinels = rqli_sentinels_new(&client->node.endpoint);
+    client->sentinels = rqli_sentinels_new(&client->fleet.first.endpoint);
     if (client->sentinels) {
         client->master_watch = rqli_master_watch_new(client, client->sentinels);
     }
     if (!client->master_watch || !rqli_master_watch_start(client->master_watch)) {
         return rqli_fail(error, RQL_E_NOMEM, "client: no memory, descriptor or thread");
     }
-    client->node.endpoint.sentinels = client->sentinels;
+    client->fleet.first.endpoint.sentinels = client->sentinels;
     return RQL_OK;
 }
 
@@ -76,7 +76,7 @@ static rql_status set_up_sentinels(rql_client *client, rql_error *error)
  * fork last, when all is there that abandon() touches. */
 static rql_status build(rql_client *client, rql_error *error)
 {
-    bool has_node;
+    bool has_fleet;
     rql_status status;
 
     client->stats = rqli_stats_new();
@@ -84,10 +84,10 @@ static rql_status build(rql_client *client, rql_error *error)
     if (status) {
         return status;
     }
-    has_node = rqli_node_init(&client->node, (unsigned)client->options.connections);
+    has_fleet = rqli_fleet_init(&client->fleet, (unsigned)client->options.connections);
     client->leases = rqli_leases_new(client);
     client->hosts = rqli_hosts_new();
-    if (!has_node || !client->leases || !client->stats || !client->hosts) {
+    if (!has_fleet || !client->leases || !client->stats || !client->hosts) {
         return rqli_fail_nomem(error);
     }
     if (!rqli_random_hex(client->identity)) {
@@ -115,7 +115,7 @@ static rql_status take_options(rql_client *client, const rql_options *options, r
         return rqli_fail_nomem(error);
     }
     rqli_options_fill(RQLI_OF_LOCK, &client->of_calls, &client->options);
-    return rqli_url_parse(&client->node.endpoint, client->options.url, error);
+    return rqli_url_parse(&client->fleet.first.endpoint, client->options.url, error);
 }
 
 /* Whatever fails, what was made by then is freed; a zeroed member was not made. */
@@ -152,13 +152,13 @@ rql_client *rqli_client_free(rql_client *client)
     }
     client->master_watch = rqli_master_watch_free(client->master_watch);
     rqli_leases_free(client->leases);
-    rqli_node_fini(&client->node);
+    rqli_fleet_fini(&client->fleet);
     client->sentinels = rqli_sentinels_free(client->sentinels);
     rqli_stats_free(client->stats);
     rqli_hosts_free(client->hosts);
     rqli_freelist_fini(&client->handles);
     rqli_freelist_fini(&client->transfers);
-    rqli_endpoint_fini(&client->node.endpoint);
+    rqli_endpoint_fini(&client->fleet.first.endpoint);
     client->texts = rqli_secret_free(client->texts);
     free(client);
     return NULL;

@@ -35,7 +35,7 @@ void rqli_durable_limit(struct rqli_acquire *self, int64_t now_us)
 /* By its run id, which a connection learns when it is made: before the first it is 0. */
 static uint64_t server_of(const rql_client *client)
 {
-    return atomic_load(&client->node.era.server);
+    return atomic_load(&client->era.server);
 }
 
 bool rqli_durable_must_ask(const struct rqli_acquire *self)
@@ -43,7 +43,7 @@ bool rqli_durable_must_ask(const struct rqli_acquire *self)
     uint64_t server = server_of(self->client);
 
     return self->durability.fsync &&
-           (server == 0 || server != atomic_load(&self->client->node.syncs_truly));
+           (server == 0 || server != atomic_load(&self->node->syncs_truly));
 }
 
 void rqli_durable_write(size_t i, struct rqli_call *call)
@@ -120,7 +120,7 @@ void rqli_durable_take_answer(struct rqli_acquire *self)
     }
     what = missing(&self->syncs);
     if (!what) {
-        atomic_store(&self->client->node.syncs_truly, server_of(self->client));
+        atomic_store(&self->node->syncs_truly, server_of(self->client));
         return;
     }
     (void)rqli_fail(&fault, RQL_E_UNSUPPORTED, "%s: fsync needs %s; nothing was asked for",

@@ -369,7 +369,7 @@ void rqli_end_init(struct rqli_end *self, struct rqli_end_part *parts, rql_lock 
 static rql_status run(struct rqli_end *self, rql_error *error)
 {
     const rql_lock *lock = self->on.lock;
-    struct rqli_conns *conns = &self->client->node.conns;
+    struct rqli_conns *conns = &rqli_client_node(self->client, self->parts[0].keys)->conns;
     struct rqli_conn *carrier = lock ? rqli_conns_find(conns, lock->carrier) : NULL;
     rql_status status = rqli_op_run(&self->op, carrier ? carrier : rqli_conns_choose(conns), NULL);
 
@@ -393,7 +393,8 @@ static rql_status end_one(rql_lock *const *lock, rql_error *error)
  * next for it in this client asks behind that. NULL: there is no such connection any more. */
 static struct rqli_exchange *send_release(struct rqli_end *self, const rql_lock *lock)
 {
-    struct rqli_conn *conn = rqli_conns_find(&self->client->node.conns, lock->carrier);
+    struct rqli_conn *conn =
+        rqli_conns_find(&rqli_client_node(self->client, &lock->keys)->conns, lock->carrier);
     struct rqli_exchange *exchange = rqli_exchange_take(conn);
     struct rqli_call call;
 

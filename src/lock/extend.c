@@ -182,12 +182,12 @@ rql_status rqli_extend(rql_lock *const *locks, size_t count, int64_t ttl_ms, rql
 {
     struct rqli_extension each[RQL_SERIES_MAX];
     struct rqli_extend self = {.locks = locks, .each = each, .ttl_ms = ttl_ms};
-    rql_client *client = locks[0]->client;
+    struct rqli_node *node = rqli_client_node(locks[0]->client, &locks[0]->keys);
     rql_status status;
 
     rqli_extend_init(&self, count);
     status = rqli_op_run(
-        &self.op, self.op.durability ? client->node.conns.durable : rqli_client_conn(client), NULL);
+        &self.op, self.op.durability ? node->conns.durable : rqli_conns_choose(&node->conns), NULL);
     if (status < 0 && error) {
         *error = self.error;
     }

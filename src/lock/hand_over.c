@@ -33,10 +33,16 @@ rql_loop *rqli_hand_over_loop_here(const rql_lock *lock)
     return loop && rqli_loop_is_here(loop) ? loop : NULL;
 }
 
+/* That of which its releaser has it. */
+static struct rqli_node *node_of(const struct rqli_hand_over *self)
+{
+    return rqli_client_node(self->lock->client, &self->lock->keys);
+}
+
 const void *rqli_hand_over_carrier(const struct rqli_hand_over *self)
 {
     return self->loop ? (const void *)self->loop->op.conn
-                      : rqli_conns_find(&self->lock->client->node.conns, self->lock->carrier);
+                      : rqli_conns_find(&node_of(self)->conns, self->lock->carrier);
 }
 
 bool rqli_hand_over_is_safe(const struct rqli_hand_over *self, int64_t now_us)
@@ -61,7 +67,7 @@ static bool may_choose(const struct rqli_hand_over *self, int64_t now_us)
 static struct rqli_waiter *choose(const struct rqli_hand_over *self)
 {
     const rql_lock *lock = self->lock;
-    struct rqli_push_threads *threads = lock->client->node.pushes;
+    struct rqli_push_threads *threads = node_of(self)->pushes;
     uint64_t in_front;
 
     if (!self->loop && !rqli_push_threads_is_used(threads)) {
@@ -82,7 +88,7 @@ static void tell_chosen(struct rqli_hand_over *self, struct rqli_transfer *trans
 
     self->chosen = NULL;
     if (!self->loop) {
-        rqli_push_threads_hand_over(self->lock->client->node.pushes, chosen, transfer);
+        rqli_push_threads_hand_over(node_of(self)->pushes, chosen, transfer);
     } else if (transfer) {
         rqli_waiters_hand_over(&self->loop->pushes.subscription.waiters, chosen, transfer);
     } else {
@@ -101,7 +107,7 @@ static struct rqli_transfer *make_transfer(const struct rqli_hand_over *self, in
 
     if (transfer) {
         transfer->token = lock->token + 1;
-        transfer->ts_us = rqli_server_clock_latest(lock->client, now_us);
+        transfer->ts_us = rqli_server_clock_latest(node_of(self), now_us);
         if (transfer->ts_us < 0) {
             transfer->ts_us = lock->ts_us + (now_us - lock->begun_us);
         }
@@ -155,7 +161,7 @@ void rqli_hand_over_abandon(struct rqli_hand_over *self)
 /* The generation of the last connection that has carried one. */
 static _Atomic uint64_t *known(const struct rqli_hand_over *self)
 {
-    struct rqli_conns *conns = &self->lock->client->node.conns;
+    struct rqli_conns *conns = &node_of(self)->conns;
 
     return self->loop
                ? &self->loop->knows_transfer

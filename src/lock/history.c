@@ -17,7 +17,7 @@ void rqli_history_tell_news(rql_client *client)
 {
     struct rqli_figures figures = {0};
 
-    if (!rqli_era_take_news(&client->node.era, &figures.token, &figures.server_token)) {
+    if (!rqli_era_take_news(&client->era, &figures.token, &figures.server_token)) {
         return;
     }
     if (figures.token > 0) {
@@ -31,7 +31,7 @@ void rqli_history_tell_news(rql_client *client)
 
 rql_status rqli_history_check_ttl(const rql_client *client, int64_t ttl_ms, rql_error *error)
 {
-    int64_t most_ms = client->node.era.pause_ms;
+    int64_t most_ms = client->era.pause_ms;
 
     if (most_ms == 0 || ttl_ms <= most_ms) {
         return RQL_OK;

@@ -13,7 +13,7 @@ void rqli_history_tell_news(rql_client *client);
  * and verified. Any thread, with no mutex held: listeners are called. */
 static inline void rqli_history_look(rql_client *client)
 {
-    if (atomic_load_explicit(&client->node.era.has_news, memory_order_relaxed)) {
+    if (atomic_load_explicit(&client->era.has_news, memory_order_relaxed)) {
         rqli_history_tell_news(client);
     }
 }

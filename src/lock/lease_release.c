@@ -162,7 +162,8 @@ static rql_status release_again(struct rqli_leases *self, rql_lock *lock, int64_
     rqli_call_random(&call);
     lock->is_repeated = true;
     rqli_leases_on_taken(self, nonce);
-    status = rqli_call_run(self->client->node.background, &call, until_us, &answer, NULL);
+    status = rqli_call_run(rqli_client_node(self->client, &lock->keys)->background, &call, until_us,
+                           &answer, NULL);
     rqli_leases_on_taken(self, nonce);
     if (!status) {
         status = understand(self, lock, answer);

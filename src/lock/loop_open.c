@@ -149,9 +149,9 @@ static void opened(rql_loop *loop, struct rqli_op_loop *self,
                    const struct rqli_clock_reading *reading, const rql_error *fault)
 {
     if (rqli_conn_loop_is_up(self->conn)) {
-        rqli_server_clock_learn(loop->client, reading);
+        rqli_server_clock_learn(loop->client, &loop->client->fleet.first, reading);
         rqli_history_look(loop->client);
-        atomic_store_explicit(&loop->client->node.was_connected, true, memory_order_relaxed);
+        atomic_store_explicit(&loop->client->was_connected, true, memory_order_relaxed);
     } else {
         rqli_op_loop_fail(self, fault);
     }
@@ -181,14 +181,14 @@ static void abandon(void *self)
 
 static bool make_conn(const rql_loop *loop, struct rqli_op_loop *self)
 {
-    self->conn = rqli_conn_loop_new(loop->uv, &loop->client->node.endpoint, &self->listener);
+    self->conn = rqli_conn_loop_new(loop->uv, &loop->client->fleet.first.endpoint, &self->listener);
     return self->conn != NULL;
 }
 
 /* Without memory for one of them the others are freed with the loop. */
 static bool make_parts(rql_loop *loop)
 {
-    if (!rqli_push_loop_init(&loop->pushes, loop->uv, &loop->client->node.endpoint,
+    if (!rqli_push_loop_init(&loop->pushes, loop->uv, &loop->client->fleet.first.endpoint,
                              rqli_loop_rouse)) {
         return false;
     }

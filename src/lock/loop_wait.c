@@ -41,7 +41,7 @@ void rqli_loop_rouse(struct rqli_waiters *waiters, struct rqli_waiter *waiter)
  * what is for the others. While no thread reads, this does. */
 void rqli_loop_on_read(void *loop)
 {
-    rqli_push_threads_drain(((rql_loop *)loop)->client->node.pushes);
+    rqli_push_threads_drain(((rql_loop *)loop)->client->fleet.first.pushes);
 }
 
 /* ---- a lock of Ruby's ---- */
@@ -106,7 +106,7 @@ static void ping_subscription(rql_loop *loop, struct rqli_conn_loop *conn)
 {
     if (rqli_conn_loop_has_room(conn) && rqli_push_loop_wants_ping(&loop->pushes)) {
         rqli_push_ping(rqli_conn_loop_out(conn), &rqli_key_sets[RQLI_WHOLE],
-                       loop->client->node.endpoint.identity);
+                       loop->client->identity);
         (void)rqli_conn_loop_expect(conn, on_pinged, loop);
     }
 }

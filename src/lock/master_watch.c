@@ -19,7 +19,7 @@ static void try_node(struct rqli_master_watch *self)
     const struct rqli_seat nobody = {0};
     struct rqli_clock_reading reading;
     int64_t deadline_us =
-        rqli_after_ms(rqli_now_us(), self->client->node.endpoint.connect_timeout_ms);
+        rqli_after_ms(rqli_now_us(), self->client->fleet.first.endpoint.connect_timeout_ms);
 
     if (rqli_login(&self->probe, &nobody, deadline_us, &reading, NULL) == RQL_OK) {
         rqli_socket_close(&self->probe);
@@ -30,7 +30,8 @@ static void try_node(struct rqli_master_watch *self)
 static int64_t ask(struct rqli_master_watch *self)
 {
     int64_t begun_us = rqli_now_us();
-    int64_t deadline_us = rqli_after_ms(begun_us, self->client->node.endpoint.connect_timeout_ms);
+    int64_t deadline_us =
+        rqli_after_ms(begun_us, self->client->fleet.first.endpoint.connect_timeout_ms);
     struct rqli_master_claim claim;
     rql_status status = rqli_sentinels_find(self->sentinels, begun_us, deadline_us, &claim, NULL);
     bool is_fine = !status && !claim.is_down;
@@ -77,7 +78,7 @@ struct rqli_master_watch *rqli_master_watch_new(rql_client *client,
         self->client = client;
         self->sentinels = sentinels;
         rqli_sentinel_init(&self->news, &sentinels->endpoint);
-        self->probe.endpoint = &client->node.endpoint;
+        self->probe.endpoint = &client->fleet.first.endpoint;
         self->probe.fd = -1;
     }
     return self;

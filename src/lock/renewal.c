@@ -281,7 +281,7 @@ static void renew_some(struct rqli_leases *self)
 
     collect(self, rqli_now_us());
     while (batch->count > 0) {
-        struct rqli_exchange *exchange = rqli_exchange_take(self->client->node.background);
+        struct rqli_exchange *exchange = rqli_exchange_take(self->client->fleet.first.background);
         rql_status status = exchange ? exchange_batch(self, exchange, false) : RQL_E_NOMEM;
 
         if (!status && rqli_reply_wants_text(exchange->reply)) {
@@ -299,7 +299,7 @@ static void renew_some(struct rqli_leases *self)
 static rql_status send_durable(struct rqli_leases *self, bool with_text)
 {
     struct rqli_durable_renewals *durable = &self->shared.durable;
-    struct rqli_conn *conn = self->client->node.conns.durable;
+    struct rqli_conn *conn = self->client->fleet.first.conns.durable;
     int64_t until_us = rqli_leases_budget_us(self);
     rql_status status;
 
@@ -360,7 +360,7 @@ static void renew_durable(struct rqli_leases *self)
 
     if (!self->shared.durable.exchange && self->shared.durable.batch.count > 0) {
         status = send_durable(
-            self, rqli_conn_teaches(self->client->node.conns.durable, RQLI_SCRIPT_EXTEND));
+            self, rqli_conn_teaches(self->client->fleet.first.conns.durable, RQLI_SCRIPT_EXTEND));
         if (status) {
             end_durable(self, status);
         }
@@ -395,7 +395,7 @@ static bool withdraw_some(struct rqli_leases *self)
     until_us = withdrawing_until_us(self);
     rqli_leases_note(self, RQLI_TRACE_WITHDRAWS, (int64_t)batch.count);
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    rqli_withdrawal_batch_run(&batch, self->client->node.background, until_us);
+    rqli_withdrawal_batch_run(&batch, self->client->fleet.first.background, until_us);
     if (batch.took_back) {
         rqli_leases_doubt(self); /* a later re-entry counts on what was taken back */
     }
@@ -430,14 +430,14 @@ static void look_at_server(struct rqli_leases *self)
     int64_t until_us = rqli_leases_budget_us(self);
 
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    if (is_needed && rqli_node_sees_end(&self->client->node)) {
+    if (is_needed && rqli_node_sees_end(&self->client->fleet.first)) {
         atomic_store(&self->shall_arrive, true);
     }
     if (!is_needed) {
         atomic_store(&self->shall_arrive, false);
     } else if (atomic_load(&self->shall_arrive)) {
-        rqli_conn_hurry(self->client->node.background, RQLI_SERVER_LOOK_US);
-        if (rqli_conn_connect(self->client->node.background, until_us, NULL) == RQL_OK) {
+        rqli_conn_hurry(self->client->fleet.first.background, RQLI_SERVER_LOOK_US);
+        if (rqli_conn_connect(self->client->fleet.first.background, until_us, NULL) == RQL_OK) {
             atomic_store(&self->shall_arrive, false);
         }
     }

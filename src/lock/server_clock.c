@@ -11,15 +11,16 @@
 /* Scripts compare it as a number of Lua, which is a double. */
 static const int64_t no_limit_us = INT64_C(1) << 53; /* as far as a double counts exactly */
 
-void rqli_server_clock_learn(rql_client *client, const struct rqli_clock_reading *reading)
+void rqli_server_clock_learn(rql_client *client, struct rqli_node *node,
+                             const struct rqli_clock_reading *reading)
 {
     enum rqli_clock_offset_news news;
 
     rqli_client_on_round_trip(client, reading->received_us - reading->sent_us);
-    (void)pthread_mutex_lock(&client->node.shared.mutex);
-    news = rqli_clock_offset_add(&client->node.shared.clock_offset, reading->sent_us,
-                                 reading->server_us, reading->received_us);
-    (void)pthread_mutex_unlock(&client->node.shared.mutex);
+    (void)pthread_mutex_lock(&node->shared.mutex);
+    news = rqli_clock_offset_add(&node->shared.clock_offset, reading->sent_us, reading->server_us,
+                                 reading->received_us);
+    (void)pthread_mutex_unlock(&node->shared.mutex);
     if (news == RQLI_CLOCK_OFFSET_STEPPED) {
         /* Behind the mutex: that of the leases is never taken within it. */
         rqli_leases_doubt(client->leases);
@@ -27,26 +28,27 @@ void rqli_server_clock_learn(rql_client *client, const struct rqli_clock_reading
 }
 
 /* INT64_MAX: nothing is known of it. */
-static int64_t latest_at(rql_client *client, int64_t now_us)
+static int64_t latest_at(struct rqli_node *node, int64_t now_us)
 {
     int64_t latest_us;
 
-    (void)pthread_mutex_lock(&client->node.shared.mutex);
-    latest_us = rqli_clock_offset_server_latest(&client->node.shared.clock_offset, now_us);
-    (void)pthread_mutex_unlock(&client->node.shared.mutex);
+    (void)pthread_mutex_lock(&node->shared.mutex);
+    latest_us = rqli_clock_offset_server_latest(&node->shared.clock_offset, now_us);
+    (void)pthread_mutex_unlock(&node->shared.mutex);
     return latest_us;
 }
 
-int64_t rqli_server_clock_latest(rql_client *client, int64_t now_us)
+int64_t rqli_server_clock_latest(struct rqli_node *node, int64_t now_us)
 {
-    int64_t latest_us = latest_at(client, now_us);
+    int64_t latest_us = latest_at(node, now_us);
 
     return latest_us == INT64_MAX ? -1 : latest_us;
 }
 
-int64_t rqli_server_clock_not_after(rql_client *client, int64_t now_us)
+int64_t rqli_server_clock_not_after(const rql_client *client, struct rqli_node *node,
+                                    int64_t now_us)
 {
-    int64_t latest_us = latest_at(client, now_us);
+    int64_t latest_us = latest_at(node, now_us);
 
     /* Nothing is known of its clock: the script gets a limit that does not come. */
     if (latest_us == INT64_MAX) {
@@ -55,15 +57,14 @@ int64_t rqli_server_clock_not_after(rql_client *client, int64_t now_us)
     return latest_us + 2 * client->options.io_timeout_ms * 1000;
 }
 
-bool rqli_server_clock_earliest(rql_client *client, int64_t server_us, int64_t now_us,
+bool rqli_server_clock_earliest(struct rqli_node *node, int64_t server_us, int64_t now_us,
                                 int64_t *out_us)
 {
     bool is_known;
 
-    (void)pthread_mutex_lock(&client->node.shared.mutex);
-    is_known =
-        rqli_clock_offset_earliest(&client->node.shared.clock_offset, server_us, now_us, out_us);
-    (void)pthread_mutex_unlock(&client->node.shared.mutex);
+    (void)pthread_mutex_lock(&node->shared.mutex);
+    is_known = rqli_clock_offset_earliest(&node->shared.clock_offset, server_us, now_us, out_us);
+    (void)pthread_mutex_unlock(&node->shared.mutex);
     return is_known;
 }
 
@@ -76,5 +77,5 @@ int64_t rqli_server_clock_now_us(rql_client *client)
         /* The server read its clock after sent_us: so this is its time now or a little later. */
         return reading.server_us + (rqli_now_us() - reading.sent_us);
     }
-    return rqli_server_clock_latest(client, rqli_now_us());
+    return rqli_server_clock_latest(&client->fleet.first, rqli_now_us());
 }

@@ -1,7 +1,7 @@
 #ifndef RQLI_SERVER_CLOCK_H
 #define RQLI_SERVER_CLOCK_H
 
-/* What a client knows of the server's clock. Any thread; takes the client's mutex. */
+/* What a client knows of its servers' clocks. Any thread; takes the node's mutex. */
 
 #include "lock/client.h"
 
@@ -9,23 +9,25 @@ struct rqli_clock_reading;
 
 /* Every reply that carries the server's time sharpens what we know. A clock that was set makes all
  * leases doubtful. */
-void rqli_server_clock_learn(rql_client *client, const struct rqli_clock_reading *reading);
+void rqli_server_clock_learn(rql_client *client, struct rqli_node *node,
+                             const struct rqli_clock_reading *reading);
 
 /* Server time after which a try that is sent now may not take effect any more: twice the time
  * budget from now. What was held up on its way for longer would take a lock for nobody. */
-int64_t rqli_server_clock_not_after(rql_client *client, int64_t now_us);
+int64_t rqli_server_clock_not_after(const rql_client *client, struct rqli_node *node,
+                                    int64_t now_us);
 
 /* The earliest local time at which the server's clock may have shown server_us; false: nothing
  * recent is known of it. */
-bool rqli_server_clock_earliest(rql_client *client, int64_t server_us, int64_t now_us,
+bool rqli_server_clock_earliest(struct rqli_node *node, int64_t server_us, int64_t now_us,
                                 int64_t *out_us);
 
 /* The server's time at now_us, at the latest, by the readings of the last seconds; -1: there are
  * none. */
-int64_t rqli_server_clock_latest(rql_client *client, int64_t now_us);
+int64_t rqli_server_clock_latest(struct rqli_node *node, int64_t now_us);
 
-/* The last reading, carried on by the local clock; -1: there is none. No earlier than the server's,
- * so that what follows a grant is not dated before it. */
+/* The last reading of the first server, carried on by the local clock; -1: there is none. No
+ * earlier than the server's, so that what follows a grant is not dated before it. */
 int64_t rqli_server_clock_now_us(rql_client *client);
 
 #endif

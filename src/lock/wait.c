@@ -40,9 +40,8 @@ static struct rqli_request_input timing_of(const struct rqli_acquire *self)
 static rql_status join(struct rqli_acquire *self, bool *is_listening_out, rql_error *error)
 {
     rql_status status =
-        self->loop
-            ? rqli_waiters_join(&self->loop->pushes.subscription.waiters, &self->waiter)
-            : rqli_push_threads_join(self->client->node.pushes, &self->waiter, is_listening_out);
+        self->loop ? rqli_waiters_join(&self->loop->pushes.subscription.waiters, &self->waiter)
+                   : rqli_push_threads_join(self->node->pushes, &self->waiter, is_listening_out);
 
     return status ? rqli_fail(error, status, "%s: %s waits for it already",
                               rqli_acquire_lock(self, 0)->name, self->waiter.acquirer)
@@ -55,7 +54,7 @@ rql_status rqli_wait_begin(struct rqli_acquire *self, rql_error *error)
 {
     bool is_listening;
 
-    return self->loop || rqli_push_threads_is_used(self->client->node.pushes)
+    return self->loop || rqli_push_threads_is_used(self->node->pushes)
                ? join(self, &is_listening, error)
                : RQL_OK;
 }
@@ -71,7 +70,7 @@ void rqli_wait_end(struct rqli_acquire *self)
     if (self->loop) {
         rqli_loop_end_wait(self);
     } else if (self->waiter.has_joined) {
-        rqli_push_threads_leave(self->client->node.pushes, &self->waiter);
+        rqli_push_threads_leave(self->node->pushes, &self->waiter);
     }
     rqli_transfer_give(self->client, self->waiter.handed);
     self->waiter.handed = NULL;
@@ -103,9 +102,9 @@ rql_status rqli_wait_connect(struct rqli_acquire *self, rql_error *error)
     }
     status = rqli_conn_connect(self->conn, self->op.until_us, error);
     if (rqli_conn_clock(self->conn, &reading)) {
-        rqli_server_clock_learn(client, &reading);
+        rqli_server_clock_learn(client, self->node, &reading);
         atomic_store_explicit(&notes->was_up, true, memory_order_relaxed);
-        atomic_store_explicit(&client->node.was_connected, true, memory_order_relaxed);
+        atomic_store_explicit(&client->was_connected, true, memory_order_relaxed);
     }
     self->op.until_us = status ? self->op.until_us : rqli_wait_until_us(self, rqli_now_us());
     return status;
@@ -145,7 +144,7 @@ struct rqli_request_input rqli_wait_input(const struct rqli_acquire *self)
     if (self->loop) {
         around = rqli_push_loop_view(&self->loop->pushes, &self->waiter);
     } else if (self->waiter.has_joined) {
-        around = rqli_push_threads_view(self->client->node.pushes, &self->waiter);
+        around = rqli_push_threads_view(self->node->pushes, &self->waiter);
     }
     input.leads = self->waiter.has_joined && around.leads;
     input.delivers = around.delivers;
@@ -174,11 +173,11 @@ static bool needs_set_up(const struct rqli_acquire *self, uint64_t conn, uint64_
     struct rqli_conn_notes *notes = rqli_conn_notes(self->conn);
     bool needed;
 
-    (void)pthread_mutex_lock(&self->client->node.shared.mutex);
+    (void)pthread_mutex_lock(&self->node->shared.mutex);
     needed = notes->tracking != conn || notes->tracking_pushes != subscriber;
     notes->tracking = conn;
     notes->tracking_pushes = subscriber;
-    (void)pthread_mutex_unlock(&self->client->node.shared.mutex);
+    (void)pthread_mutex_unlock(&self->node->shared.mutex);
     return needed;
 }
 
@@ -224,7 +223,7 @@ static bool watch_ruby(struct rqli_acquire *self, uint64_t generation)
 {
     bool is_new;
     struct rqli_push_view around =
-        rqli_push_threads_watch(self->client->node.pushes, &self->waiter, &is_new);
+        rqli_push_threads_watch(self->node->pushes, &self->waiter, &is_new);
 
     if (!is_new && rqli_wait_is_armed(self, generation)) {
         return false;
@@ -241,8 +240,7 @@ static int64_t say_hello(const struct rqli_acquire *self)
     int64_t n_received = -1;
 
     if (exchange) {
-        rqli_push_ping(&exchange->command, rqli_acquire_lock(self, 0)->keys.set,
-                       client->node.endpoint.identity);
+        rqli_push_ping(&exchange->command, rqli_acquire_lock(self, 0)->keys.set, client->identity);
         if (rqli_client_wants_name(client)) {
             rqli_client_name_write(&client->name, &exchange->command);
         }
@@ -259,7 +257,7 @@ static int64_t say_hello(const struct rqli_acquire *self)
  * passed over at each hand-over: it is put to the test when it is new or has been quiet. */
 static void ping_subscription(const struct rqli_acquire *self)
 {
-    struct rqli_push_threads *pushes = self->client->node.pushes;
+    struct rqli_push_threads *pushes = self->node->pushes;
     int64_t n_received = rqli_push_threads_wants_ping(pushes) ? say_hello(self) : -1;
 
     if (n_received >= 0) {
@@ -271,7 +269,7 @@ void rqli_wait_hint_others(const struct rqli_acquire *self)
 {
     if (self->loop) {
         rqli_waiters_hint_others(&self->loop->pushes.subscription.waiters, &self->waiter);
-    } else if (rqli_push_threads_hint_others(self->client->node.pushes, &self->waiter)) {
+    } else if (rqli_push_threads_hint_others(self->node->pushes, &self->waiter)) {
         (void)say_hello(self);
     }
 }

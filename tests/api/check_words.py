@@ -6,7 +6,7 @@ import sys
 
 from source import code_only, files
 
-PURE = "src/lock/request.c src/lock/lease.c src/lock/clock_offset.c"
+PURE = "src/lock/request.c src/lock/lease.c src/net/clock_offset.c"
 # Where -> (what, why)
 CALLS = {
     "src swarm": {

@@ -237,14 +237,14 @@ static void many_pairs(size_t index, void *data)
 
 static bool all_have_asked(void *data)
 {
-    return rqli_conn_n_commands(client->node.conns.each[0]) >= *(const int64_t *)data;
+    return rqli_conn_n_commands(client->fleet.first.conns.each[0]) >= *(const int64_t *)data;
 }
 
 /* The server is silent until every thread waits for its first answer: more at once there never are.
  */
 static void start_together(struct crowd *crowd)
 {
-    int64_t commands = rqli_conn_n_commands(client->node.conns.each[0]) + THREADS;
+    int64_t commands = rqli_conn_n_commands(client->fleet.first.conns.each[0]) + THREADS;
 
     redis_server_pause(&server);
     crowd->threads = threads_start(THREADS, many_pairs, crowd);
@@ -286,8 +286,8 @@ struct match {
  * machine that does not stall they have none to make. */
 static int64_t count_claims(void)
 {
-    return rqli_conn_n_commands(client->node.background) +
-           rqli_conn_n_commands(other->node.background);
+    return rqli_conn_n_commands(client->fleet.first.background) +
+           rqli_conn_n_commands(other->fleet.first.background);
 }
 
 static bool has_waiter(void *data)

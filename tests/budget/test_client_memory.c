@@ -55,7 +55,7 @@ static bool has_renewed_or_lost(void *data)
 {
     const rql_lock *lock = data;
 
-    return rqli_conn_n_commands(lock->client->node.background) > 0 ||
+    return rqli_conn_n_commands(lock->client->fleet.first.background) > 0 ||
            rql_lock_get_state(lock) == RQL_GONE;
 }
 
@@ -71,7 +71,7 @@ static void keep_a_lock(rql_client *client)
 
         assert_true(wait_until(has_renewed_or_lost, lock, AWAIT_MS));
         (void)!rql_lock_release(lock, NULL);
-    } while (rqli_conn_n_commands(client->node.background) == 0);
+    } while (rqli_conn_n_commands(client->fleet.first.background) == 0);
 }
 
 /* It has waited as well, and kept a lock alive: it has all its connections, and its thread. */

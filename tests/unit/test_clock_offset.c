@@ -1,6 +1,6 @@
 #include "unit.h"
 
-#include "lock/clock_offset.h"
+#include "net/clock_offset.h"
 
 enum {
     NOW_US = 900000000,

@@ -49,7 +49,7 @@ static rql_lock *handed_on(void)
 
     rql_lock_options_init(client, &options);
     lock->transfer = rqli_transfer_new(client, lock->acquirer, lock->host, lock->nonce, &options);
-    lock->carrier = client->node.conns.each[0];
+    lock->carrier = client->fleet.first.conns.each[0];
     lock->transfer->carrier = lock->carrier;
     lock->transfer->generation = 1;
     rqli_leases_on_handed_on(client->leases, NULL, lock->transfer);

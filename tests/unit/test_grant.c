@@ -135,7 +135,8 @@ static void join(struct waiting *self, uint64_t task)
                                           .begun_us = rqli_now_us(),
                                           .result = &self->result};
     rqli_acquire_init(&self->acquire);
-    CHECK_OK(rqli_push_threads_join(client->node.pushes, &self->acquire.waiter, &is_listening));
+    CHECK_OK(
+        rqli_push_threads_join(client->fleet.first.pushes, &self->acquire.waiter, &is_listening));
 }
 
 TEST(a_grant_ends_a_request_unless_nobody_wants_it)
@@ -158,7 +159,7 @@ TEST(a_grant_ends_a_request_unless_nobody_wants_it)
         assert_int_equal(rqli_request_next(&ones[0].acquire.request).want, row->want);
         assert_int_equal(ones[1].acquire.waiter.hinted, row->other_asks);
         for (int i = 0; i < COUNT; i++) {
-            rqli_push_threads_leave(client->node.pushes, &ones[i].acquire.waiter);
+            rqli_push_threads_leave(client->fleet.first.pushes, &ones[i].acquire.waiter);
             rqli_lock_free(ones[i].lock);
         }
     }

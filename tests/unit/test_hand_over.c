@@ -83,7 +83,7 @@ static rql_lock *hold(const struct row *row)
     lock->token = TOKEN;
     lock->n_chained = row->n_chained;
     lock->chain_us = now_us - row->chained_ms * 1000;
-    lock->carrier = row->is_elsewhere ? client : (void *)client->node.conns.each[0];
+    lock->carrier = row->is_elsewhere ? client : (void *)client->fleet.first.conns.each[0];
     lock->generation = GENERATION;
     return lock;
 }
@@ -134,7 +134,8 @@ TEST(a_release_hands_the_lock_to_who_sleeps_behind_it)
         rqli_acquire_init(&acquire);
         rqli_wait_behind(&acquire,
                          rqli_slice_of(row->is_behind_another ? next->acquirer : lock->acquirer));
-        CHECK_OK(rqli_push_threads_join(client->node.pushes, &acquire.waiter, &is_listening));
+        CHECK_OK(
+            rqli_push_threads_join(client->fleet.first.pushes, &acquire.waiter, &is_listening));
         acquire.waiter.sleeps = !row->is_awake;
         assert_int_equal(rqli_hand_over_choose(&self), row->is_chosen);
         if (row->is_chosen) {
@@ -142,7 +143,7 @@ TEST(a_release_hands_the_lock_to_who_sleeps_behind_it)
             rqli_hand_over_abandon(&self); /* then it is to ask */
         }
         assert_int_equal(acquire.waiter.hinted, row->is_chosen);
-        rqli_push_threads_leave(client->node.pushes, &acquire.waiter);
+        rqli_push_threads_leave(client->fleet.first.pushes, &acquire.waiter);
         rqli_lock_free(next);
         rqli_lock_free(lock);
     }

@@ -43,8 +43,9 @@ static void join(struct one *self, const char *lock, bool may_be_handed)
     (void)snprintf(self->name, sizeof self->name, "acq-%d", i);
     self->acquire = (struct rqli_acquire){
         .client = client,
+        .node = &client->fleet.first,
         .locks = all_awaited,
-        .conn = client->node.conns.each[0],
+        .conn = client->fleet.first.conns.each[0],
         .request = {.limits = {.deadline_us = RQLI_NEVER_US}},
         .result = &self->result,
         .waiting = {.digits = self->digits, .lock_key = rqli_slice_of(lock)},
@@ -120,7 +121,7 @@ BEFORE_EACH(set_up)
     options.connect_timeout_ms = LONG_MS;
     options.io_timeout_ms = LONG_MS;
     CHECK_OK(rqli_client_make(&client, &options, NULL));
-    pushes = client->node.pushes;
+    pushes = client->fleet.first.pushes;
     join(&ones[0], "w", false);
     start(&ones[0]);
     peer = peer_accept(&place, PEER_LOGIN_FOR_PUSHES);
@@ -202,7 +203,7 @@ TEST(who_reads_is_woken_when_it_is_handed_the_lock)
 /* It has a message sent to all who listen, as it cannot be called in recv(). */
 TEST(who_reads_is_woken_when_it_is_to_ask)
 {
-    int commands = peer_of(client->node.conns.each[0]);
+    int commands = peer_of(client->fleet.first.conns.each[0]);
     char said[PEER_TEXT] = "";
 
     join(&ones[0], "x", false);
@@ -236,7 +237,7 @@ TEST(a_lock_that_was_free_before_it_was_watched_is_noticed)
     };
 
     const struct rqli_push_view around = {.is_listening = true, .generation = 1, .client_id = 7};
-    int commands = peer_of(client->node.conns.each[0]);
+    int commands = peer_of(client->fleet.first.conns.each[0]);
 
     join(&ones[0], "x", false);
     ones[0].acquire.watched = rqli_slice_of("rql:lock:x");

@@ -6,9 +6,8 @@
  * loops have of their own is in lock/loop.h.
  */
 
-#include "lock/clock_offset.h"
+#include "net/clock_offset.h"
 #include "net/conns.h"
-#include "net/era.h"
 #include "net/url.h"
 
 #include <pthread.h>
@@ -16,14 +15,11 @@
 struct rqli_push_threads;
 
 struct rqli_node {
-    struct rqli_endpoint endpoint;
-    struct rqli_era era;
+    struct rqli_endpoint endpoint;    /* first: what leads to it leads to the node */
     struct rqli_conns conns;          /* commands of the callers */
     struct rqli_conn *background;     /* those of the leases' thread */
     struct rqli_push_threads *pushes; /* pushes to the waiters */
-    _Atomic uint64_t syncs_truly;  /* the server of the era that is known to answer fsync truly */
-    _Atomic int64_t round_trip_us; /* to the server and back, of late; 0: not known */
-    atomic_bool was_connected;     /* by a thread */
+    _Atomic uint64_t syncs_truly; /* the server (net/era.h) that is known to answer fsync truly */
 
     struct {
         pthread_mutex_t mutex;

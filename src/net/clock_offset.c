@@ -1,4 +1,4 @@
-#include "lock/clock_offset.h"
+#include "net/clock_offset.h"
 
 /*
  * Replies bound the difference of the clocks from both sides: the server read its clock after the

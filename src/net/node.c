@@ -1,4 +1,4 @@
-#include "lock/node.h"
+#include "net/node.h"
 
 #include "net/subscription.h"
 
