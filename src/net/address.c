@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define NAME_BYTES "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"
+
 bool rqli_address_is(const struct rqli_address *self, const struct rqli_address *other)
 {
     return self->port == other->port && strcmp(self->host, other->host) == 0;
@@ -22,10 +24,22 @@ const char *rqli_address_print(const struct rqli_address *self, char out[RQLI_AD
 
 static bool is_name(const char *host)
 {
-    static const char allowed[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
+    return strspn(host, NAME_BYTES) == strlen(host);
+}
 
-    return strspn(host, allowed) == strlen(host);
+bool rqli_address_set(struct rqli_address *out, struct rqli_slice host, int64_t port)
+{
+    struct rqli_address read = {.port = (int)port};
+
+    if (host.length == 0 || host.length >= sizeof read.host || port < 1 || port > RQLI_PORT_MAX) {
+        return false;
+    }
+    memcpy(read.host, host.data, host.length);
+    if (strspn(read.host, NAME_BYTES ":%") != host.length) {
+        return false;
+    }
+    *out = read;
+    return true;
 }
 
 rql_status rqli_address_take(struct rqli_address *out, struct rqli_slice *rest, int default_port,

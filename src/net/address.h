@@ -26,6 +26,10 @@ bool rqli_address_is(const struct rqli_address *self, const struct rqli_address 
 /* "host:port", or "[host]:port" of IPv6. Returns out. */
 const char *rqli_address_print(const struct rqli_address *self, char out[RQLI_ADDRESS_TEXT_SIZE]);
 
+/* What a server says of another: a name or an address without brackets. False: it is none, or has
+ * no port, and *out is untouched. */
+bool rqli_address_set(struct rqli_address *out, struct rqli_slice host, int64_t port);
+
 /* Takes "host[:port]" from the front of *rest: a name, an IPv4 address or an IPv6 address in
  * brackets; nothing is this machine. What follows is left in *rest. RQL_E_INVALID, with a message
  * that begins with "url:" and has no byte of the text. */

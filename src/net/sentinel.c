@@ -106,13 +106,9 @@ static struct rqli_slice field(const struct rqli_reply *reply, const char *name)
 
 static bool read_address(struct rqli_address *out, struct rqli_slice host, struct rqli_slice port)
 {
-    *out = (struct rqli_address){0};
-    if (host.length == 0 || host.length >= sizeof out->host ||
-        !rqli_parse_within(port, 1, RQLI_PORT_MAX, &out->port)) {
-        return false;
-    }
-    memcpy(out->host, host.data, host.length);
-    return true;
+    int64_t number;
+
+    return rqli_parse_int(port, &number) && rqli_address_set(out, host, number);
 }
 
 /* GET-MASTER-ADDR-BY-NAME: a host and a port, or nil. It changes before SENTINEL MASTER does. */

@@ -1,7 +1,5 @@
 #include "wire/partition.h"
 
-enum { SLOTS = 16384 };
-
 /* CRC-16/XMODEM, by half bytes. */
 static unsigned crc16(struct rqli_slice text)
 {
@@ -33,10 +31,10 @@ static struct rqli_slice hashed_part(struct rqli_slice name)
 
 unsigned rqli_keyslot(struct rqli_slice name)
 {
-    return crc16(hashed_part(name)) % SLOTS;
+    return crc16(hashed_part(name)) % RQLI_KEYSLOTS;
 }
 
 unsigned rqli_partition_of(struct rqli_slice name)
 {
-    return rqli_keyslot(name) / (SLOTS / RQLI_PARTITIONS);
+    return rqli_keyslot(name) / (RQLI_KEYSLOTS / RQLI_PARTITIONS);
 }

@@ -7,13 +7,13 @@
 
 #include "base/text.h"
 
-enum { RQLI_PARTITIONS = 128 };
+enum { RQLI_PARTITIONS = 128, RQLI_KEYSLOTS = 16384 };
 
 /* The slot that a cluster has for a key of this name: of its first {tag}, if it has one that is not
  * empty. */
 unsigned rqli_keyslot(struct rqli_slice name);
 
-/* From 0 on. */
+/* From 0 to RQLI_PARTITIONS - 1. */
 unsigned rqli_partition_of(struct rqli_slice name);
 
 #endif
