@@ -54,8 +54,11 @@ local function pause_end(fence, now_text)
     return until_us and until_us - now_text > 0 and until_us or nil
 end
 
--- How many clients hear a message; nil: this user may not send it.
+-- How many clients hear a message; nil: this user may not send it. The keys of a partition have a tag in
+-- front, and its channels are of their slot: PUBLISH would go to all nodes of a cluster, and count those of one.
 local function notify(identity, message)
-    local heard = redis.pcall("PUBLISH", "rql:wake:" .. identity, message)
+    local prefix = string.match(KEYS[1], "^rql:{%w+}:")
+    local channel = (prefix or "rql:") .. "wake:" .. identity
+    local heard = redis.pcall(prefix and "SPUBLISH" or "PUBLISH", channel, message)
     return type(heard) == "number" and heard or nil
 end

@@ -2,17 +2,19 @@
 pass: what they answer is known to the millisecond. Acquirers are numbers, each of a client of its own."""
 import os
 import pathlib
+import re
 import sys
 import traceback
 
-from server import T0_US, Refused, Server
+from server import ALL, PARTITION, T0_US, Refused, Server
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "lua"))
 from embed import expanded  # noqa: E402
 
-SCRIPTS = ("acquire", "acquire_series", "arrive", "decrease", "extend", "flush_lock", "flush_queue", "leave", "release",
-           "sweep_lock", "sweep_queue", "sweep_request", "transfer")
+SCRIPTS = {path.stem: expanded(path) for path in sorted((ROOT / "lua").glob("*.lua")) if "@keys" in path.read_text()}
+# Where each test runs: (before its keys, whether the server is a node of a cluster).
+PLACES = {"": (ALL, False), " in a partition": (PARTITION, False), " in a cluster": (PARTITION, True)}
 N_CLIENTS = 9  # that listen: those of 1 to 9
 NEVER = 2 ** 53
 RANDOM = "40000"
@@ -58,12 +60,18 @@ class Calls:
         self.heard()
 
     def ask(self, *words):
-        return self.server.line.call(*words)
+        """Keys are those of a single server."""
+        return self.server.line.call(*(re.sub("^rql:(?!acq:|hst:)", self.server.prefix, str(word)) for word in words))
 
     def call(self, script, *words, n_locks=1):
-        """Of the locks a, b and so on."""
-        self.server.line.socket.sendall(self.server.call(script, words, tuple(range(n_locks))))
-        return self.server.line.read()
+        """Of the locks a, b and so on, with the right to the script's keys and no other."""
+        line, locks = self.server.line, tuple(range(n_locks))
+        line.call("ACL", "SETUSER", "default", "resetkeys", *("~" + key for key in self.server.keys_of(script, locks)))
+        try:
+            line.socket.sendall(self.server.call(script, words, locks))
+            return line.read()
+        finally:
+            line.call("ACL", "SETUSER", "default", "allkeys")
 
     def pass_ms(self, ms):
         self.now_us += ms * 1000
@@ -100,7 +108,7 @@ class Calls:
         self.server.subscriber.tell("PING")
         said = self.server.subscriber.read()
         while said not in ("PONG", ["pong", ""]):
-            messages.append((int(said[1].split(":")[2]), said[2]))
+            messages.append((int(said[1].rsplit(":", 1)[1]), said[2]))
             said = self.server.subscriber.read()
         return messages
 
@@ -108,14 +116,14 @@ class Calls:
         return [number for number, said in self.heard() if said.endswith(" look")]
 
 
-def run(preload):
-    """All tests, one after the other; how many failed."""
+def run(preload, place, first):
+    """All tests there, one after the other; how many failed."""
     failed = 0
-    with Server(os.environ["RQL_TEST_REDIS"], preload,
-                {name: expanded(ROOT / "lua" / f"{name}.lua") for name in SCRIPTS}) as server:
+    prefix, is_cluster = PLACES[place]
+    with Server(os.environ["RQL_TEST_REDIS"], preload, SCRIPTS, prefix=prefix, is_cluster=is_cluster) as server:
         calls = Calls(server)
         server.set_subscribed({f"{number:032d}" for number in range(1, N_CLIENTS + 1)})
-        for number, function in enumerate(TESTS, 1):
+        for number, function in enumerate(TESTS, first):
             trace = ""
             try:
                 calls.begin()
@@ -123,7 +131,7 @@ def run(preload):
             except (AssertionError, Refused):
                 trace = traceback.format_exc()
                 failed += 1
-            print(f"{'not ok' if trace else 'ok'} {number} - {function.__name__.replace('_', ' ')}")
+            print(f"{'not ok' if trace else 'ok'} {number} - {function.__name__.replace('_', ' ')}{place}")
             if trace:
                 print("# " + trace.replace("\n", "\n# "))
     return failed
@@ -134,5 +142,5 @@ def main():
     if not os.environ.get("RQL_TEST_REDIS"):
         print("1..0 # SKIP no redis-server")
         return 0
-    print(f"1..{len(TESTS)}", flush=True)
-    return run(preload) > 0
+    print(f"1..{len(PLACES) * len(TESTS)}", flush=True)
+    return sum(run(preload, place, 1 + i * len(TESTS)) for i, place in enumerate(PLACES)) > 0

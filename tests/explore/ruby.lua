@@ -1,6 +1,7 @@
 -- What the gem does, as far as it comes to this server: golden/recordings has its commands. Its WATCH makes
 -- one step of a try.
--- KEYS: lock queue; ARGV: try acquirer host ttl_ms score oldest, or leave acquirer, or release.
+-- @keys lock queue
+-- ARGV: try acquirer host ttl_ms score oldest, or leave acquirer, or release.
 
 local lock, queue, acquirer = KEYS[1], KEYS[2], ARGV[2]
 

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""What scripts touch, and on which channel they tell: lua/README.md 52.
+
+Usage: test_scripts_keys.py CLOCK, as calls.py says.
+"""
+import sys
+
+from calls import NEVER, RANDOM, SCRIPTS, acquirer, check_equal, host, main, nonce, test
+
+QUEUED = "qw- -1 0 -1"
+SEEN = ("acq_id", "hst_id", "ts", "rql_nonce")
+GONE = "5.5"  # the last heartbeat of a dead host
+
+
+def let_wait(calls, *numbers):
+    """For what the first holds."""
+    for number in numbers:
+        check_equal(calls.acquire(number, QUEUED)[0], int(number == numbers[0]))
+        calls.pass_ms(1)
+
+
+def let_die(calls, number):
+    calls.ask("HSET", "rql:swarm:hsts", host(number), GONE)
+    calls.ask("HSET", "rql:swarm:suspects", host(number), f"1 D {GONE}")
+
+
+# A call of each script that serves or tells somebody; all but the last two find the lock free.
+TELLING = {
+    "acquire": (acquirer(4), host(4), 30000, nonce(4), NEVER, f"{QUEUED} {RANDOM}"),
+    "acquire_series": (acquirer(4), host(4), 30000, nonce(4), NEVER, f"{QUEUED} {RANDOM}"),
+    "decrease": (nonce(1), nonce(9), 1, RANDOM),
+    "extend": (nonce(1), 30000, RANDOM),
+    "leave": (acquirer(1), nonce(1), RANDOM),
+    "release": (nonce(1), RANDOM),
+    "sweep_queue": (),
+    "sweep_request": (acquirer(3), RANDOM),
+    "transfer": (nonce(1), acquirer(3), host(3), 30000, nonce(3), 7, RANDOM),
+    "flush_lock": (),
+    "sweep_lock": (),
+}
+
+
+@test
+def the_next_one_is_told_where_it_listens(calls):
+    """On a channel of the partition, where the keys are of one, and not on all nodes."""
+    for script, words in TELLING.items():
+        calls.begin()
+        let_wait(calls, 1, 2, 3)
+        if script in ("flush_lock", "sweep_lock"):
+            words = (*calls.ask("HMGET", "rql:lock:a", *SEEN), RANDOM)
+            let_die(calls, 1)
+        else:
+            calls.ask("DEL", "rql:lock:a")
+        calls.call(script, *words)
+        told = calls.heard()
+        check_equal((script, sorted(number for number, _ in told)), (script, [2, 3] if script == "sweep_queue" else [2]))
+        check_equal((calls.n_calls("publish"), calls.n_calls("spublish")),
+                    (0, len(told)) if calls.server.is_partition else (len(told), 0))
+        if script != "sweep_queue":
+            calls.check_holder(2)
+
+
+@test
+def each_script_does_the_same_everywhere(calls):
+    """With the right to the keys that it is given, and no other; in a cluster they have one slot."""
+    now, seen = calls.now_us, []
+
+    def follow(script, words, wanted):
+        check_equal((script, calls.call(script, *words)), (script, wanted))
+        seen.append(script)
+
+    follow("arrive", ("a" * 40, now, 0), "1 0")
+    follow("name_client", (f"{1:032d}", "{", ",", "}"), 0)
+    follow("swarm_probe", (1, 0, host(1)), [now, 0])
+    follow("swarm_look", ("me", 1000, 2000000, 1000000, "0"), [1, "0"])
+    let_die(calls, 9)
+    let_wait(calls, 1, 2, 3, 9)
+    check_equal(calls.ask("HGET", "rql:lock:a", "rql_token"), str(now + 1))
+    follow("force_extend", (5,), 1)
+    follow("extend", (nonce(1), 30000, RANDOM), f"1 {calls.now_us} 30001")
+    follow("acquire", (acquirer(1), host(1), 1000, nonce(7), NEVER, f"qe- -1 0 -1 {RANDOM}"),
+           f"1 {calls.now_us} 31001 {now + 1} 2 0 {nonce(1)}")
+    follow("decrease", (nonce(1), nonce(7), 1000, RANDOM), "1 0 30001")
+    follow("transfer", (nonce(1), acquirer(2), host(2), 30000, nonce(2), now + 2, RANDOM), "4 0 30000")
+    follow("flush_queue", (0,), [1, -1, 0])
+    follow("sweep_dead", (calls.now_us, 0, 0), [0, -1, 0])
+    let_wait(calls, 2, 4, 5, 6, 7)
+    follow("sweep_request", (acquirer(4), RANDOM), "1 0")
+    follow("leave", (acquirer(5), nonce(5), RANDOM), "1 0")
+    follow("release", (nonce(2), RANDOM), "1 1")
+    follow("sweep_lock", (*calls.ask("HMGET", "rql:lock:a", *SEEN), RANDOM), "1 1")
+    let_die(calls, 6)
+    follow("flush_lock", (*calls.ask("HMGET", "rql:lock:a", *SEEN), RANDOM), "1 1")
+    follow("swarm_remove", (host(6),), [1, 0])
+    follow("sweep_queue", (), [0, 0])
+    calls.ask("DEL", "rql:lock:a")
+    calls.pass_ms(1)
+    series = (acquirer(8), host(8), 30000, nonce(8), NEVER, f"{QUEUED} {RANDOM}")
+    follow("acquire_series", series, [1, calls.now_us, calls.now_us, 30000, 0, nonce(8)])
+    check_equal(sorted(seen), sorted(SCRIPTS))
+    check_equal(sorted(calls.ask("KEYS", "*")), sorted(calls.server.prefix + name for name in (
+        "clients", "fence", "live", "lock:a", "swarm:flusher", "swarm:hsts", "swarm:suspects")))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
