@@ -57,7 +57,7 @@ static rql_status set_up_endpoint(rql_client *client, rql_error *error)
 /* Where the master is found by sentinels. */
 static rql_status set_up_sentinels(rql_client *client, rql_error *error)
 {
-    if (client->fleet.first.endpoint.by_sentinels.count == 0) {
+    if (client->fleet.first.endpoint.arrangement != RQLI_SENTINEL) {
         return RQL_OK;
     }
     client->sentinels = rqli_sentinels_new(&client->fleet.first.endpoint);
@@ -115,7 +115,12 @@ static rql_status take_options(rql_client *client, const rql_options *options, r
         return rqli_fail_nomem(error);
     }
     rqli_options_fill(RQLI_OF_LOCK, &client->of_calls, &client->options);
-    return rqli_url_parse(&client->fleet.first.endpoint, client->options.url, error);
+    status = rqli_url_parse(&client->fleet.first.endpoint, client->options.url, error);
+    if (!status && client->fleet.first.endpoint.arrangement > RQLI_SENTINEL) {
+        status = rqli_fail(error, RQL_E_UNSUPPORTED,
+                           "client: redis+cluster:// and redis+shards:// are not supported yet");
+    }
+    return status;
 }
 
 /* Whatever fails, what was made by then is freed; a zeroed member was not made. */

@@ -36,6 +36,7 @@ rql_status rqli_endpoint_use_tls(struct rqli_endpoint *self, const rql_options *
 void rqli_endpoint_fini(struct rqli_endpoint *self)
 {
     self->tls = rqli_tls_context_free(self->tls);
+    free(self->hosts);
     free(self->path);
     free(self->user);
     free(self->by_sentinels.master);
@@ -44,6 +45,8 @@ void rqli_endpoint_fini(struct rqli_endpoint *self)
     free(self->query);
     self->password = rqli_secret_free(self->password);
     self->by_sentinels.password = rqli_secret_free(self->by_sentinels.password);
+    self->hosts = NULL;
+    self->n_hosts = 0;
     self->path = self->user = self->where = self->query = NULL;
-    self->by_sentinels = (struct rqli_sentinel_hosts){0};
+    self->by_sentinels = (struct rqli_by_sentinels){0};
 }

@@ -16,7 +16,7 @@ enum { SENTINEL_MS = 300, ANEW_US = 10000000 };
 struct rqli_sentinels *rqli_sentinels_new(const struct rqli_endpoint *endpoint)
 {
     static char where[] = "its sentinel";
-    const struct rqli_sentinel_hosts *hosts = &endpoint->by_sentinels;
+    const struct rqli_by_sentinels *asked = &endpoint->by_sentinels;
     struct rqli_sentinels *self = calloc(1, sizeof *self);
 
     if (!self) {
@@ -25,21 +25,21 @@ struct rqli_sentinels *rqli_sentinels_new(const struct rqli_endpoint *endpoint)
     self->served = endpoint;
     self->endpoint = (struct rqli_endpoint){
         .kind = RQLI_ENDPOINT_TCP,
-        .user = hosts->user,
-        .password = hosts->password,
+        .user = asked->user,
+        .password = asked->password,
         .where = where,
-        .is_tls = hosts->is_tls,
+        .is_tls = asked->is_tls,
         .tls_settings = endpoint->tls_settings,
         .io_timeout_ms = endpoint->io_timeout_ms,
         .stats = endpoint->stats,
         .subject = endpoint->subject,
-        .tls = hosts->is_tls ? endpoint->tls : NULL,
+        .tls = asked->is_tls ? endpoint->tls : NULL,
     };
     rqli_master_init(&self->master);
     rqli_sentinel_init(&self->asked, &self->endpoint);
     (void)pthread_mutex_init(&self->shared.mutex, NULL);
-    memcpy(self->shared.known, hosts->each, hosts->count * sizeof hosts->each[0]);
-    self->shared.n_known = hosts->count;
+    memcpy(self->shared.known, endpoint->hosts, endpoint->n_hosts * sizeof *endpoint->hosts);
+    self->shared.n_known = endpoint->n_hosts;
     self->changed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     return self->changed_fd < 0 ? rqli_sentinels_free(self) : self;
 }
@@ -70,7 +70,7 @@ void rqli_sentinels_abandon(struct rqli_sentinels *self)
 static void learn_others(struct rqli_sentinels *self, int64_t deadline_us)
 {
     struct rqli_address others[RQLI_SENTINELS_MAX];
-    const size_t n_named = self->served->by_sentinels.count;
+    const size_t n_named = self->served->n_hosts;
     size_t count = RQLI_SENTINELS_MAX;
 
     if (rqli_sentinel_others(&self->asked, self->served->by_sentinels.master, deadline_us, others,

@@ -33,7 +33,7 @@ struct rqli_sentinels {
     } shared;             /* everything in here under shared.mutex */
 };
 
-/* endpoint: with by_sentinels, and with TLS as it will be. NULL: no memory or no descriptor. */
+/* endpoint: of RQLI_SENTINEL, and with TLS as it will be. NULL: no memory or no descriptor. */
 struct rqli_sentinels *rqli_sentinels_new(const struct rqli_endpoint *endpoint);
 struct rqli_sentinels *rqli_sentinels_free(struct rqli_sentinels *self);
 

@@ -7,8 +7,8 @@
 #include "net/url.h"
 
 #include "base/error.h"
-#include "base/secret.h"
 #include "base/text.h"
+#include "net/percent.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,14 +18,26 @@
 enum {
     URL_BYTES_MAX = 4096,
     PORT_DEFAULT = 6379,
-    SENTINEL_PORT_DEFAULT = 26379,
     DATABASE_MAX = 65535,
     DATABASE_TEXT_SIZE = 16,
 };
 
 #define SENTINEL_FORM "redis+sentinel://host:port,host:port/master"
+#define SEVERAL_FORMS SENTINEL_FORM ", redis+cluster:// or redis+shards://"
+
+/* Of arrangements that have several hosts. */
+static const struct {
+    int default_port;
+    size_t most;
+    const char *what;
+} host_lists[] = {
+    [RQLI_SENTINEL] = {26379, RQLI_SENTINELS_MAX, "sentinels"},
+    [RQLI_CLUSTER] = {PORT_DEFAULT, RQLI_HOSTS_MAX, "hosts"},
+    [RQLI_SHARDS] = {PORT_DEFAULT, RQLI_HOSTS_MAX, "hosts"},
+};
 
 struct parts {
+    const char *scheme;      /* with its "://" */
     struct rqli_slice login; /* user[:password] */
     struct rqli_slice host;  /* host[:port] */
     struct rqli_slice path;  /* with its '/', or empty */
@@ -34,11 +46,11 @@ struct parts {
 
 /* What stands behind "scheme://". A raw '@' in the password is forgiven: the last one counts. A raw
  * '/' or '?' is not: the first one ends the host. */
-static struct parts split(struct rqli_slice rest)
+static struct parts split(const char *scheme, struct rqli_slice rest)
 {
     struct rqli_slice authority = rqli_slice_take(&rest, rqli_slice_before(rest, "/?"));
     const char *at = memrchr(authority.data, '@', authority.length);
-    struct parts parts = {.login = {authority.data, 0}};
+    struct parts parts = {.scheme = scheme, .login = {authority.data, 0}};
 
     if (at) {
         parts.login = rqli_slice_take(&authority, (size_t)(at - authority.data));
@@ -49,69 +61,6 @@ static struct parts split(struct rqli_slice rest)
     (void)rqli_slice_skip(&rest, "?");
     parts.query = rest;
     return parts;
-}
-
-static int hex_value(char digit)
-{
-    if (digit >= '0' && digit <= '9') {
-        return digit - '0';
-    }
-    digit = (char)(digit | 0x20); /* lower case */
-    return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
-}
-
-/* The byte at the front, decoded; -1: bad encoding, or a NUL, which would cut a C string short. The
- * text is not empty. */
-static int take_byte(struct rqli_slice *rest)
-{
-    struct rqli_slice code = rqli_slice_take(rest, 1);
-    int high;
-    int low;
-
-    if (code.data[0] != '%') {
-        return (unsigned char)code.data[0];
-    }
-    if (rest->length < 2) {
-        return -1;
-    }
-    code = rqli_slice_take(rest, 2);
-    high = hex_value(code.data[0]);
-    low = hex_value(code.data[1]);
-    return high < 0 || low < 0 || high + low == 0 ? -1 : high * 16 + low;
-}
-
-/* Percent-decoded and terminated; *next is behind it then. */
-static rql_status decode_to(char **next, struct rqli_slice text, const char *part, rql_error *error)
-{
-    while (text.length > 0) {
-        int byte = take_byte(&text);
-
-        if (byte < 0) {
-            return rqli_fail(error, RQL_E_INVALID, "url: bad percent-encoding in the %s", part);
-        }
-        *(*next)++ = (char)byte;
-    }
-    *(*next)++ = '\0';
-    return RQL_OK;
-}
-
-/* *out is freed with the endpoint, also after a failure. */
-static rql_status decode(char **out, struct rqli_slice text, const char *part, rql_error *error)
-{
-    char *next = calloc(1, text.length + 1);
-
-    *out = next;
-    return next ? decode_to(&next, text, part, error) : rqli_fail_nomem(error);
-}
-
-/* The same into memory that is not dumped. */
-static rql_status decode_secret(char **out, struct rqli_slice text, const char *part,
-                                rql_error *error)
-{
-    char *next = rqli_secret_new(text.length + 1);
-
-    *out = next;
-    return next ? decode_to(&next, text, part, error) : rqli_fail_nomem(error);
 }
 
 /* "user:password", "user:" (an empty password) or ":password" (of the default user). Nothing, or
@@ -127,10 +76,10 @@ static rql_status read_login(struct rqli_endpoint *self, struct rqli_slice login
                          "url: a user needs a password (an empty one is user:@)");
     }
     if (user.length > 0) {
-        status = decode(&self->user, user, "user", error);
+        status = rqli_percent_decode(&self->user, user, "user", error);
     }
     if (!status && (user.length > 0 || login.length > 0)) {
-        status = decode_secret(&self->password, login, "password", error);
+        status = rqli_percent_decode_secret(&self->password, login, "password", error);
     }
     return status;
 }
@@ -163,18 +112,19 @@ static rql_status name_server(struct rqli_endpoint *self, const char *scheme,
 }
 
 /* What the query says of sentinels. False: the key is none of theirs. */
-static bool read_sentinel_key(struct rqli_sentinel_hosts *hosts, struct rqli_slice key,
+static bool read_sentinel_key(struct rqli_by_sentinels *self, struct rqli_slice key,
                               struct rqli_slice value, rql_status *status, rql_error *error)
 {
     bool is_user = rqli_slice_is(key, "sentinel_user");
 
     if (is_user || rqli_slice_is(key, "sentinel_password")) {
-        char **text = is_user ? &hosts->user : &hosts->password;
+        char **text = is_user ? &self->user : &self->password;
 
         if (*text) {
             *status = rqli_fail(error, RQL_E_INVALID, "url: a query key of sentinels stands twice");
         } else {
-            *status = (is_user ? decode : decode_secret)(text, value, "query", error);
+            *status = (is_user ? rqli_percent_decode : rqli_percent_decode_secret)(text, value,
+                                                                                   "query", error);
         }
         return true;
     }
@@ -182,8 +132,8 @@ static bool read_sentinel_key(struct rqli_sentinel_hosts *hosts, struct rqli_sli
         return false;
     }
     if (rqli_slice_is(value, "false")) {
-        hosts->is_tls = false;
-    } else if (!rqli_slice_is(value, "true") || !hosts->is_tls) {
+        self->is_tls = false;
+    } else if (!rqli_slice_is(value, "true") || !self->is_tls) {
         *status =
             rqli_fail(error, RQL_E_INVALID,
                       "url: sentinel_tls is true or false, and true needs rediss+sentinel://");
@@ -195,7 +145,6 @@ static bool read_sentinel_key(struct rqli_sentinel_hosts *hosts, struct rqli_sli
  * key has no encoding. */
 static rql_status read_query(struct rqli_endpoint *self, struct rqli_slice query, rql_error *error)
 {
-    struct rqli_sentinel_hosts *hosts = &self->by_sentinels;
     char *next = calloc(1, query.length + sizeof "=");
     rql_status status = RQL_OK;
 
@@ -211,16 +160,39 @@ static rql_status read_query(struct rqli_endpoint *self, struct rqli_slice query
         if (!rqli_slice_skip(&value, "=") || key.length == 0) {
             return rqli_fail(error, RQL_E_INVALID, "url: a query is key=value, with & between two");
         }
-        if (hosts->count == 0 || !read_sentinel_key(hosts, key, value, &status, error)) {
+        if (self->arrangement != RQLI_SENTINEL ||
+            !read_sentinel_key(&self->by_sentinels, key, value, &status, error)) {
             memcpy(next, key.data, key.length);
             next += key.length + 1;
-            status = decode_to(&next, value, "query", error);
+            status = rqli_percent_write(&next, value, "query", error);
         }
     }
     return status;
 }
 
-/* redis[s]://[[user]:password@][host][:port][/database]. No path and "/" are database 0. */
+/* Options of TLS; without it there is nothing to say. */
+static rql_status read_tls_query(struct rqli_endpoint *self, struct rqli_slice query,
+                                 rql_error *error)
+{
+    if (self->is_tls) {
+        return read_query(self, query, error);
+    }
+    return query.length == 0
+               ? RQL_OK
+               : rqli_fail(error, RQL_E_INVALID,
+                           "url: unknown query key; redis:// takes the database as /db, and "
+                           "sentinels are " SENTINEL_FORM);
+}
+
+/* [/database]. No path and "/" are database 0. */
+static rql_status read_database_path(struct rqli_endpoint *self, struct rqli_slice path,
+                                     rql_error *error)
+{
+    return rqli_slice_skip(&path, "/") && path.length > 0 ? read_database(self, path, error)
+                                                          : RQL_OK;
+}
+
+/* redis[s]://[[user]:password@][host][:port][/database][?query]. */
 static rql_status read_tcp(struct rqli_endpoint *self, struct parts parts, rql_error *error)
 {
     char place[RQLI_ADDRESS_TEXT_SIZE];
@@ -230,47 +202,51 @@ static rql_status read_tcp(struct rqli_endpoint *self, struct parts parts, rql_e
         status = rqli_address_take(&self->address, &parts.host, PORT_DEFAULT, error);
     }
     if (!status && parts.host.length > 0) {
-        status = rqli_fail(error, RQL_E_INVALID,
-                           "url: several hosts are sentinels, as in " SENTINEL_FORM);
-    }
-    if (!status && rqli_slice_skip(&parts.path, "/") && parts.path.length > 0) {
-        status = read_database(self, parts.path, error);
-    }
-    if (!status && self->is_tls) {
-        status = read_query(self, parts.query, error);
-    } else if (!status && parts.query.length > 0) {
-        status = rqli_fail(error, RQL_E_INVALID,
-                           "url: unknown query key; redis:// takes the database as /db, and "
-                           "sentinels are " SENTINEL_FORM);
+        status = rqli_fail(error, RQL_E_INVALID, "url: several hosts are " SEVERAL_FORMS);
     }
     if (!status) {
-        status = name_server(self, self->is_tls ? "rediss://" : "redis://",
-                             rqli_slice_of(rqli_address_print(&self->address, place)), "/", error);
+        status = read_database_path(self, parts.path, error);
     }
-    return status;
+    if (!status) {
+        status = read_tls_query(self, parts.query, error);
+    }
+    return status
+               ? status
+               : name_server(self, parts.scheme,
+                             rqli_slice_of(rqli_address_print(&self->address, place)), "/", error);
 }
 
-static rql_status read_sentinels(struct rqli_sentinel_hosts *self, struct rqli_slice list,
-                                 rql_error *error)
+static size_t count_hosts(struct rqli_slice list)
 {
-    bool goes_on = true;
+    size_t count = 1;
 
-    while (goes_on) {
-        rql_status status = RQL_E_INVALID;
-
-        if (self->count < RQLI_SENTINELS_MAX) {
-            status =
-                rqli_address_take(&self->each[self->count++], &list, SENTINEL_PORT_DEFAULT, error);
-        } else {
-            (void)rqli_fail(error, RQL_E_INVALID, "url: more than %d sentinels",
-                            RQLI_SENTINELS_MAX);
-        }
-        if (status) {
-            return status;
-        }
-        goes_on = rqli_slice_skip(&list, ",");
+    for (size_t i = 0; i < list.length; i++) {
+        count += list.data[i] == ',';
     }
-    return RQL_OK;
+    return count;
+}
+
+/* host[:port][,host[:port]...] */
+static rql_status read_hosts(struct rqli_endpoint *self, struct rqli_slice list, rql_error *error)
+{
+    size_t most = host_lists[self->arrangement].most;
+    size_t count = count_hosts(list);
+    rql_status status = RQL_OK;
+
+    if (count > most) {
+        return rqli_fail(error, RQL_E_INVALID, "url: more than %zu %s", most,
+                         host_lists[self->arrangement].what);
+    }
+    self->hosts = calloc(count, sizeof *self->hosts);
+    if (!self->hosts) {
+        return rqli_fail_nomem(error);
+    }
+    while (!status && self->n_hosts < count) {
+        status = rqli_address_take(&self->hosts[self->n_hosts++], &list,
+                                   host_lists[self->arrangement].default_port, error);
+        (void)rqli_slice_skip(&list, ",");
+    }
+    return status;
 }
 
 /* /master[/database] */
@@ -285,11 +261,8 @@ static rql_status read_master(struct rqli_endpoint *self, struct rqli_slice path
         return rqli_fail(error, RQL_E_INVALID,
                          "url: the name of the master is missing, as in " SENTINEL_FORM);
     }
-    status = decode(&self->by_sentinels.master, name, "path", error);
-    if (!status && rqli_slice_skip(&path, "/") && path.length > 0) {
-        status = read_database(self, path, error);
-    }
-    return status;
+    status = rqli_percent_decode(&self->by_sentinels.master, name, "path", error);
+    return status ? status : read_database_path(self, path, error);
 }
 
 /* redis[s]+sentinel://[[user]:password@]host[:port][,host[:port]...]/master[/database][?query]. The
@@ -302,7 +275,7 @@ static rql_status read_by_sentinels(struct rqli_endpoint *self, struct parts par
 
     self->by_sentinels.is_tls = self->is_tls;
     if (!status) {
-        status = read_sentinels(&self->by_sentinels, parts.host, error);
+        status = read_hosts(self, parts.host, error);
     }
     if (!status) {
         status = read_master(self, parts.path, error);
@@ -314,9 +287,59 @@ static rql_status read_by_sentinels(struct rqli_endpoint *self, struct parts par
      * behind the hosts there. */
     (void)rqli_slice_skip(&parts.path, "/");
     place.length = (size_t)(parts.path.data + rqli_slice_before(parts.path, "/") - place.data);
-    return status ? status
-                  : name_server(self, self->is_tls ? "rediss+sentinel://" : "redis+sentinel://",
-                                place, "/", error);
+    return status ? status : name_server(self, parts.scheme, place, "/", error);
+}
+
+static void to_lower_case(char *name)
+{
+    for (; *name; name++) {
+        if (*name >= 'A' && *name <= 'Z') {
+            *name = (char)(*name | 0x20);
+        }
+    }
+}
+
+/* By these texts shards are told apart, and have their partitions: clients that write a name
+ * otherwise agree. */
+static rql_status tell_apart(struct rqli_endpoint *self, rql_error *error)
+{
+    for (size_t i = 0; i < self->n_hosts; i++) {
+        to_lower_case(self->hosts[i].host);
+        for (size_t k = 0; k < i; k++) {
+            if (rqli_address_is(&self->hosts[k], &self->hosts[i])) {
+                return rqli_fail(error, RQL_E_INVALID, "url: two of the hosts are the same");
+            }
+        }
+    }
+    return RQL_OK;
+}
+
+/* redis[s]+cluster://[[user]:password@]host[:port][,host[:port]...][?query], of which any node will
+ * do; redis[s]+shards:// the same, with [/database]. */
+static rql_status read_nodes(struct rqli_endpoint *self, struct parts parts, rql_error *error)
+{
+    bool is_cluster = self->arrangement == RQLI_CLUSTER;
+    rql_status status = read_login(self, parts.login, error);
+
+    if (!status) {
+        status = read_hosts(self, parts.host, error);
+    }
+    if (!status && !is_cluster) {
+        status = tell_apart(self, error);
+    }
+    if (!status && is_cluster && parts.path.length > strlen("/")) {
+        status =
+            rqli_fail(error, RQL_E_INVALID,
+                      "url: a cluster has database 0 alone; nothing but a query may follow its "
+                      "hosts");
+    }
+    if (!status) {
+        status = read_database_path(self, parts.path, error);
+    }
+    if (!status) {
+        status = read_tls_query(self, parts.query, error);
+    }
+    return status ? status : name_server(self, parts.scheme, parts.host, "/", error);
 }
 
 /* connect() would cut it off, or take it as relative to a folder that may change. */
@@ -343,7 +366,7 @@ static rql_status read_unix(struct rqli_endpoint *self, struct parts parts, rql_
     }
     status = read_login(self, parts.login, error);
     if (!status) {
-        status = decode(&self->path, parts.path, "path", error);
+        status = rqli_percent_decode(&self->path, parts.path, "path", error);
     }
     if (!status) {
         status = check_socket_path(self->path, error);
@@ -354,7 +377,7 @@ static rql_status read_unix(struct rqli_endpoint *self, struct parts parts, rql_
                      : rqli_fail(error, RQL_E_INVALID, "url: unknown query key; only db is known");
     }
     /* As written in the URL, so that decoded control bytes cannot break up a message. */
-    return status ? status : name_server(self, "unix://", parts.path, "?db=", error);
+    return status ? status : name_server(self, parts.scheme, parts.path, "?db=", error);
 }
 
 /* In a folder that only this user can enter; a program with more rights than its user must not be
@@ -392,14 +415,19 @@ static rql_status read_url(struct rqli_endpoint *self, struct rqli_slice url, rq
     static const struct {
         const char *prefix;
         enum rqli_endpoint_kind kind;
+        enum rqli_arrangement arrangement;
         bool is_tls;
         rql_status (*read)(struct rqli_endpoint *self, struct parts parts, rql_error *error);
     } schemes[] = {
-        {"redis://", RQLI_ENDPOINT_TCP, false, read_tcp},
-        {"rediss://", RQLI_ENDPOINT_TCP, true, read_tcp},
-        {"redis+sentinel://", RQLI_ENDPOINT_TCP, false, read_by_sentinels},
-        {"rediss+sentinel://", RQLI_ENDPOINT_TCP, true, read_by_sentinels},
-        {"unix://", RQLI_ENDPOINT_UNIX, false, read_unix},
+        {"redis://", RQLI_ENDPOINT_TCP, RQLI_SINGLE, false, read_tcp},
+        {"rediss://", RQLI_ENDPOINT_TCP, RQLI_SINGLE, true, read_tcp},
+        {"redis+sentinel://", RQLI_ENDPOINT_TCP, RQLI_SENTINEL, false, read_by_sentinels},
+        {"rediss+sentinel://", RQLI_ENDPOINT_TCP, RQLI_SENTINEL, true, read_by_sentinels},
+        {"redis+cluster://", RQLI_ENDPOINT_TCP, RQLI_CLUSTER, false, read_nodes},
+        {"rediss+cluster://", RQLI_ENDPOINT_TCP, RQLI_CLUSTER, true, read_nodes},
+        {"redis+shards://", RQLI_ENDPOINT_TCP, RQLI_SHARDS, false, read_nodes},
+        {"rediss+shards://", RQLI_ENDPOINT_TCP, RQLI_SHARDS, true, read_nodes},
+        {"unix://", RQLI_ENDPOINT_UNIX, RQLI_SINGLE, false, read_unix},
     };
 
     if (url.length > URL_BYTES_MAX) {
@@ -416,8 +444,9 @@ static rql_status read_url(struct rqli_endpoint *self, struct rqli_slice url, rq
     for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
         if (rqli_slice_skip(&url, schemes[i].prefix)) {
             self->kind = schemes[i].kind;
+            self->arrangement = schemes[i].arrangement;
             self->is_tls = schemes[i].is_tls;
-            return schemes[i].read(self, split(url), error);
+            return schemes[i].read(self, split(schemes[i].prefix, url), error);
         }
     }
     if (rqli_slice_skip(&url, "local:")) {
@@ -426,7 +455,7 @@ static rql_status read_url(struct rqli_endpoint *self, struct rqli_slice url, rq
     }
     return rqli_fail(error, RQL_E_INVALID,
                      "url: unknown scheme; use redis://, rediss://, unix:// or local:, and for "
-                     "sentinels " SENTINEL_FORM);
+                     "several hosts " SEVERAL_FORMS);
 }
 
 /* The texts of *out are not freed: it has none yet. */

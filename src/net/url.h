@@ -18,12 +18,13 @@ struct rqli_subject;
 
 enum rqli_endpoint_kind { RQLI_ENDPOINT_TCP, RQLI_ENDPOINT_UNIX, RQLI_ENDPOINT_LOCAL };
 
-enum { RQLI_SENTINELS_MAX = 16 };
+/* How servers belong together. */
+enum rqli_arrangement { RQLI_SINGLE, RQLI_SENTINEL, RQLI_CLUSTER, RQLI_SHARDS };
 
-/* redis+sentinel://: who is to be asked where the master is. */
-struct rqli_sentinel_hosts {
-    struct rqli_address each[RQLI_SENTINELS_MAX];
-    size_t count;   /* 0: nobody, there is one server */
+enum { RQLI_SENTINELS_MAX = 16, RQLI_HOSTS_MAX = 64 };
+
+/* redis+sentinel://: what is asked of them. */
+struct rqli_by_sentinels {
     char *master;   /* by which name they know it */
     char *user;     /* to log in to them, or NULL */
     char *password; /* the same; wiped */
@@ -32,13 +33,16 @@ struct rqli_sentinel_hosts {
 
 struct rqli_endpoint {
     enum rqli_endpoint_kind kind;
-    struct rqli_address address; /* TCP, of one server */
-    struct rqli_sentinel_hosts by_sentinels;
+    enum rqli_arrangement arrangement;
+    struct rqli_address address; /* TCP, of a single server */
+    struct rqli_address *hosts;  /* sentinels, first nodes of a cluster, shards; or NULL */
+    size_t n_hosts;
+    struct rqli_by_sentinels by_sentinels;
     char *path;     /* UNIX: socket path; LOCAL: socket path of the private server */
     char *user;     /* or NULL */
     char *password; /* or NULL; a secret, and never in a message */
     char *where;    /* for messages: the URL without user, password and query */
-    bool is_tls;    /* rediss:// and rediss+sentinel:// */
+    bool is_tls;    /* rediss:// and rediss+...:// */
     char *query;    /* with is_tls: options; each key and its value terminated, "" behind them */
     struct rqli_tls_settings tls_settings; /* of the options; rqli_endpoint_use_tls() */
     int database;
@@ -52,7 +56,7 @@ struct rqli_endpoint {
     const struct rqli_subject *subject; /* the same, with who is told what happens to them */
     rql_credentials_fn credentials;     /* asked at each login, or NULL */
     void *credentials_data;
-    struct rqli_sentinels *sentinels; /* with by_sentinels; borrowed */
+    struct rqli_sentinels *sentinels; /* of RQLI_SENTINEL; borrowed */
     struct rqli_tls_context *tls;     /* with is_tls */
 };
 

@@ -19,16 +19,19 @@ static void check_address(const struct rqli_address *address)
 
 static void check_parsed(const struct rqli_endpoint *endpoint)
 {
-    const struct rqli_sentinel_hosts *hosts = &endpoint->by_sentinels;
+    const bool is_single = endpoint->arrangement == RQLI_SINGLE;
+    const bool has_master = endpoint->arrangement == RQLI_SENTINEL;
 
     must(endpoint->where != NULL);
-    must(hosts->count <= RQLI_SENTINELS_MAX && (hosts->count == 0 || hosts->master[0]));
-    for (size_t i = 0; i < hosts->count; i++) {
-        check_address(&hosts->each[i]);
+    must(is_single == (endpoint->n_hosts == 0) && is_single == !endpoint->hosts);
+    must(endpoint->n_hosts <= (has_master ? RQLI_SENTINELS_MAX : RQLI_HOSTS_MAX));
+    must(has_master ? endpoint->by_sentinels.master[0] : !endpoint->by_sentinels.master);
+    for (size_t i = 0; i < endpoint->n_hosts; i++) {
+        check_address(&endpoint->hosts[i]);
     }
     if (endpoint->kind != RQLI_ENDPOINT_TCP) {
-        must(endpoint->path && endpoint->path[0] == '/' && hosts->count == 0);
-    } else if (hosts->count == 0) {
+        must(endpoint->path && endpoint->path[0] == '/' && is_single);
+    } else if (is_single) {
         check_address(&endpoint->address);
     }
     must(endpoint->database >= 0 && endpoint->database <= 65535);
@@ -41,7 +44,11 @@ static void check_where(const struct rqli_endpoint *endpoint)
     struct rqli_endpoint again = {0};
 
     must(rqli_url_parse(&again, endpoint->where, NULL) == RQL_OK);
-    must(again.kind == endpoint->kind && again.by_sentinels.count == endpoint->by_sentinels.count);
+    must(again.kind == endpoint->kind && again.arrangement == endpoint->arrangement);
+    must(again.n_hosts == endpoint->n_hosts);
+    for (size_t i = 0; i < again.n_hosts; i++) {
+        must(rqli_address_is(&again.hosts[i], &endpoint->hosts[i]));
+    }
     must(again.database == endpoint->database && !again.user && !again.password);
     must(rqli_address_is(&again.address, &endpoint->address) && !again.path == !endpoint->path);
     must(!again.path || strcmp(again.path, endpoint->path) == 0);

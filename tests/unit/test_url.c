@@ -3,6 +3,8 @@
 #include "net/url.h"
 #include "options/options.h"
 
+#include <rql/client.h>
+
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -75,8 +77,8 @@ TEST(a_url_says_where_and_how)
         struct rqli_endpoint endpoint = {0};
 
         CHECK_OK(rqli_url_parse(&endpoint, row->url, NULL));
-        CHECK_ALL(EQ(endpoint.kind, row->kind), EQ(endpoint.address.port, row->port),
-                  EQ(endpoint.database, row->database));
+        CHECK_ALL(EQ(endpoint.kind, row->kind), EQ(endpoint.arrangement, RQLI_SINGLE),
+                  EQ(endpoint.address.port, row->port), EQ(endpoint.database, row->database));
         check_text(row->kind == TCP ? endpoint.address.host : endpoint.path, row->place);
         check_text(endpoint.user, row->user);
         check_text(endpoint.password, row->password);
@@ -186,33 +188,110 @@ static const struct {
      "rediss+sentinel://a/m"},
 };
 
-static void print_hosts(const struct rqli_sentinel_hosts *self, char *out, size_t size)
+static void check_hosts(const struct rqli_endpoint *self, const char *expected)
 {
-    size_t length = 0;
+    size_t first = self->n_hosts == RQLI_HOSTS_MAX ? RQLI_HOSTS_MAX - 1 : 0;
+    char hosts[256] = "";
     char text[RQLI_ADDRESS_TEXT_SIZE];
+    size_t length = 0;
 
-    for (size_t i = 0; i < self->count && length < size; i++) {
-        length += (size_t)snprintf(out + length, size - length, "%s%s", i > 0 ? " " : "",
-                                   rqli_address_print(&self->each[i], text));
+    for (size_t i = first; i < self->n_hosts && length < sizeof hosts; i++) {
+        length += (size_t)snprintf(hosts + length, sizeof hosts - length, "%s%s",
+                                   i > first ? " " : "", rqli_address_print(&self->hosts[i], text));
     }
+    check_text(hosts, expected);
 }
 
 TEST(a_url_says_which_sentinels_know_the_master)
 {
     EACH_BY (row, sentinel_urls, row->url) {
         struct rqli_endpoint endpoint = {0};
-        const struct rqli_sentinel_hosts *found = &endpoint.by_sentinels;
-        char hosts[256] = "";
+        const struct rqli_by_sentinels *found = &endpoint.by_sentinels;
 
         CHECK_OK(rqli_url_parse(&endpoint, row->url, NULL));
-        print_hosts(found, hosts, sizeof hosts);
-        check_text(hosts, row->hosts);
+        check_hosts(&endpoint, row->hosts);
         check_text(found->master, row->master);
         check_text(found->user, row->user);
         check_text(found->password, row->password);
-        CHECK_ALL(EQ(found->is_tls, row->is_tls), EQ(endpoint.database, row->database));
+        CHECK_ALL(EQ(endpoint.arrangement, RQLI_SENTINEL), EQ(found->is_tls, row->is_tls),
+                  EQ(endpoint.database, row->database));
         check_text(endpoint.where, row->where);
         rqli_endpoint_fini(&endpoint);
+    }
+}
+
+#define HOSTS_16 "a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p"
+#define HOSTS_64 HOSTS_16 ",a1,b1,c1,d1,e1,f1,g1,h1,i1,j1,k1,l1,m1,n1,o1,p1," HOSTS_32_MORE
+#define HOSTS_32_MORE                                                                              \
+    "a2,b2,c2,d2,e2,f2,g2,h2,i2,j2,k2,l2,m2,n2,o2,p2"                                              \
+    ",a3,b3,c3,d3,e3,f3,g3,h3,i3,j3,k3,l3,m3,n3,o3,p3"
+
+static const struct {
+    const char *url;
+    enum rqli_arrangement arrangement;
+    bool is_tls;
+    const char *hosts; /* as they are printed; of 64 the last */
+    size_t n_hosts;
+    int database;
+    const char *user;
+    const char *password;
+    const char *where;
+} several_urls[] = {
+    {"redis+cluster://a", RQLI_CLUSTER, false, "a:6379", 1, 0, NULL, NULL, "redis+cluster://a"},
+    {"redis+cluster://", RQLI_CLUSTER, false, "127.0.0.1:6379", 1, 0, NULL, NULL,
+     "redis+cluster://"},
+    {"redis+cluster://A.b:7000,[::1]:7001,c/", RQLI_CLUSTER, false, "A.b:7000 [::1]:7001 c:6379", 3,
+     0, NULL, NULL, "redis+cluster://A.b:7000,[::1]:7001,c"},
+    {"redis+cluster://u:p%40@a,a", RQLI_CLUSTER, false, "a:6379 a:6379", 2, 0, "u", "p@",
+     "redis+cluster://a,a"},
+    {"redis+cluster://:p@a?", RQLI_CLUSTER, false, "a:6379", 1, 0, NULL, "p", "redis+cluster://a"},
+    {"rediss+cluster://a:1,b?tls_verify=ca", RQLI_CLUSTER, true, "a:1 b:6379", 2, 0, NULL, NULL,
+     "rediss+cluster://a:1,b"},
+    {"redis+cluster://" HOSTS_64, RQLI_CLUSTER, false, "p3:6379", 64, 0, NULL, NULL,
+     "redis+cluster://" HOSTS_64},
+    {"redis+shards://a", RQLI_SHARDS, false, "a:6379", 1, 0, NULL, NULL, "redis+shards://a"},
+    {"redis+shards://a:1,a:2,b/", RQLI_SHARDS, false, "a:1 a:2 b:6379", 3, 0, NULL, NULL,
+     "redis+shards://a:1,a:2,b"},
+    {"redis+shards://u:p@Az.b,[2001:DB8::7]:1/3", RQLI_SHARDS, false, "az.b:6379 [2001:db8::7]:1",
+     2, 3, "u", "p", "redis+shards://Az.b,[2001:DB8::7]:1/3"},
+    {"rediss+shards://a,b/0?tls_verify=ca", RQLI_SHARDS, true, "a:6379 b:6379", 2, 0, NULL, NULL,
+     "rediss+shards://a,b"},
+    {"redis+shards://" HOSTS_64 "/65535", RQLI_SHARDS, false, "p3:6379", 64, 65535, NULL, NULL,
+     "redis+shards://" HOSTS_64 "/65535"},
+};
+
+TEST(a_url_says_where_a_cluster_or_its_shards_are)
+{
+    EACH_BY (row, several_urls, row->url) {
+        struct rqli_endpoint endpoint = {0};
+
+        CHECK_OK(rqli_url_parse(&endpoint, row->url, NULL));
+        CHECK_ALL(EQ(endpoint.kind, TCP), EQ(endpoint.arrangement, row->arrangement),
+                  EQ(endpoint.is_tls, row->is_tls), EQ(endpoint.query != NULL, row->is_tls),
+                  EQ(endpoint.n_hosts, row->n_hosts), EQ(endpoint.database, row->database));
+        check_hosts(&endpoint, row->hosts);
+        check_text(endpoint.user, row->user);
+        check_text(endpoint.password, row->password);
+        check_text(endpoint.where, row->where);
+        rqli_endpoint_fini(&endpoint);
+        rqli_endpoint_fini(&endpoint);
+    }
+}
+
+TEST(no_client_is_made_for_clusters_and_shards_yet)
+{
+    static const char *const urls[] = {"redis+cluster://u:sesame@a", "rediss+shards://a,b"};
+
+    EACH_BY (row, urls, *row) {
+        rql_client *client = NULL;
+        rql_error error = {0};
+        rql_options options;
+
+        rql_options_init(&options);
+        options.url = *row;
+        assert_int_equal(rql_client_new(&client, &options, &error), RQL_E_UNSUPPORTED);
+        assert_null(client);
+        assert_null(strstr(error.message, "sesame"));
     }
 }
 
@@ -257,6 +336,24 @@ static const struct {
     {"stands twice", "redis+sentinel://a/m?sentinel_password=sesame&sentinel_password=sesame"},
     {"sentinel_tls", "redis+sentinel://a/m?sentinel_tls=true|rediss+sentinel://a/m?sentinel_tls=1"},
     {"percent-encoding in the query", "redis+sentinel://a/m?sentinel_password=sesame%"},
+    {"redis+cluster:// or redis+shards://",
+     "redis://a,b|rediss://a,b|redis://u:sesame@a:1,b:2/0|cluster://a|redis-cluster://a"
+     "|redis+quorum://a,b,c|redis+cluster:a"},
+    {"port", "redis+cluster://a:0|redis+cluster://a,b:x|redis+shards://a:1,b:,c|redis+shards://a:1x"
+             "|redis+cluster://u:sesame/p@a"},
+    {"host", "redis+cluster://a,%41|redis+cluster://a,c*|redis+shards://[b]|redis+shards://a,[::1"},
+    {"user needs a password", "redis+cluster://u@a|redis+shards://u@a,b"},
+    {"percent-encoding in the password", "redis+cluster://u:sesame%@a|redis+shards://:%zz@a"},
+    {"a cluster has database 0 alone",
+     "redis+cluster://a/0|redis+cluster://a,b/1|rediss+cluster://a//?tls_verify=ca"
+     "|redis+cluster://a/sesame"},
+    {"database", "redis+shards://a/x|redis+shards://a/65536|redis+shards://a,b/1/2"},
+    {"the same", "redis+shards://a,a|redis+shards://a:6379,b,a|redis+shards://a,b,c,B"
+                 "|redis+shards://[::A],[::a]|redis+shards://,127.0.0.1"},
+    {"query key", "redis+cluster://a?db=1|redis+shards://a/1?tls_verify=ca"
+                  "|redis+cluster://u:12?sesame@a"},
+    {"key=value", "rediss+cluster://a?tls_verify|rediss+shards://a/1?=sesame"},
+    {"more than 64 hosts", "redis+cluster://" HOSTS_64 ",x|redis+shards://" HOSTS_64 ",x"},
 };
 
 static void check_bad(const char *url, const char *part)
