@@ -299,16 +299,24 @@ static void to_lower_case(char *name)
     }
 }
 
+static bool is_repeated(const struct rqli_endpoint *self, const struct rqli_address *host)
+{
+    const struct rqli_address *other = self->hosts;
+
+    while (!rqli_address_is(other, host)) {
+        other++;
+    }
+    return other != host;
+}
+
 /* By these texts shards are told apart, and have their partitions: clients that write a name
  * otherwise agree. */
 static rql_status tell_apart(struct rqli_endpoint *self, rql_error *error)
 {
     for (size_t i = 0; i < self->n_hosts; i++) {
         to_lower_case(self->hosts[i].host);
-        for (size_t k = 0; k < i; k++) {
-            if (rqli_address_is(&self->hosts[k], &self->hosts[i])) {
-                return rqli_fail(error, RQL_E_INVALID, "url: two of the hosts are the same");
-            }
+        if (is_repeated(self, &self->hosts[i])) {
+            return rqli_fail(error, RQL_E_INVALID, "url: two of the hosts are the same");
         }
     }
     return RQL_OK;
