@@ -82,6 +82,17 @@ static inline bool rqli_has_word(const char *words, struct rqli_slice word)
     return false;
 }
 
+/* FNV-1a of 64 bits. It begins with RQLI_HASH_START, or goes on from another text's. */
+#define RQLI_HASH_START UINT64_C(0xcbf29ce484222325)
+
+static inline uint64_t rqli_hash_text(uint64_t hash, const char *text)
+{
+    for (; *text; text++) {
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
 /* Decimal digits with an optional '-', nothing else, no overflow. */
 bool rqli_parse_int(struct rqli_slice text, int64_t *out);
 

@@ -108,18 +108,9 @@ rql_lock *rqli_lease_table_lost(struct rqli_lease_table *self, int64_t now_us)
                                                     : NULL;
 }
 
-/* FNV-1a. */
-static uint64_t hash_text(uint64_t hash, const char *text)
-{
-    for (; *text; text++) {
-        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-    }
-    return hash;
-}
-
 static size_t bucket_of(size_t n_buckets, const char *name, const char *acquirer)
 {
-    return hash_text(hash_text(UINT64_C(0xcbf29ce484222325), name), acquirer) % n_buckets;
+    return rqli_hash_text(rqli_hash_text(RQLI_HASH_START, name), acquirer) % n_buckets;
 }
 
 /* Name and acquirer of a lock do not change while it is listed, so it is found where it was put. */

@@ -47,15 +47,10 @@ rql_status rqli_era_read(struct rqli_era *self, int64_t floor, const struct rqli
     return RQL_OK;
 }
 
-/* FNV-1a; never 0. */
+/* Never 0. */
 static uint64_t number_of(const char *run_id)
 {
-    uint64_t hash = UINT64_C(14695981039346656037);
-
-    for (; *run_id; run_id++) {
-        hash = (hash ^ (unsigned char)*run_id) * UINT64_C(1099511628211);
-    }
-    return hash | 1;
+    return rqli_hash_text(RQLI_HASH_START, run_id) | 1;
 }
 
 /* Another server, or the same one started anew: others may have told it by now that it has lost
