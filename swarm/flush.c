@@ -277,6 +277,7 @@ static struct rqli_op *begin(struct rqli_flush *self, const char *cursor)
     static const struct rqli_op_ops ops = {.write = write_call, .read = read_reply, .next = next};
 
     self->op.ops = &ops;
+    self->op.route = rqli_client_route_of_all(self->via);
     self->begun_us = rqli_now_us();
     (void)snprintf(self->cursor, sizeof self->cursor, "%s", cursor);
     return &self->op;
@@ -387,7 +388,7 @@ rql_status rql_flush_zombies(rql_client *client, const rql_swarm_options *option
         return status;
     }
     init(&flush, client, &read);
-    status = rqli_op_run(begin(&flush, "0"), rqli_client_conn(client), NULL);
+    status = rqli_op_run(begin(&flush, "0"));
     if (status < 0 && error) {
         *error = flush.fault;
     }

@@ -240,7 +240,7 @@ static struct rqli_op *begin_op(struct rqli_probe *self)
     static const struct rqli_op_ops ops = {
         .write = write_call, .read = read_reply, .next = next, .woken = woken};
 
-    self->op = (struct rqli_op){.ops = &ops};
+    self->op = (struct rqli_op){.ops = &ops, .route = rqli_client_route_of_all(self->via)};
     self->sent_us = RQLI_NEVER_US;
     return &self->op;
 }
@@ -302,7 +302,7 @@ rql_status rql_probe_hosts(rql_client *client, rql_text_list **hosts, int64_t *a
         return status;
     }
     rqli_hosts_add(client->hosts, rqli_thread_id(), false);
-    status = rqli_op_run(begin_op(&probe), rqli_client_conn(client), NULL);
+    status = rqli_op_run(begin_op(&probe));
     if (status < 0 && error) {
         *error = probe.fault;
     }

@@ -244,6 +244,11 @@ typedef struct rql_options {
     /** A word of yours that `rql who` and others show beside host and program, as `billing`; at
      *  most 63 bytes of it. Default empty. */
     const char *client_label;
+
+    /** How often the map of `redis+cluster://`, which says which node has which locks, is read
+     *  without need: it is read anyway when a node says that locks have moved, and every 200 ms
+     *  while one does not answer. 1000 to 3600000. Default 30000. */
+    int64_t topology_refresh_ms;
 } rql_options;
 
 /** One pair of metadata, kept in the lock and readable by everybody. */

@@ -40,7 +40,7 @@ static rql_status begin(struct rqli_sweep *self, rql_client *client, const rql_s
 static rql_status run(struct rqli_sweep *sweep, enum rqli_moment moment, rql_sweep_result *out)
 {
     int64_t begun_us = rqli_now_us();
-    rql_status status = rqli_op_run(rqli_sweep_begin(sweep), rqli_client_conn(sweep->client), NULL);
+    rql_status status = rqli_op_run(rqli_sweep_begin(sweep));
     struct rqli_subject subject = rqli_subject_of_call(sweep->client);
     const struct rqli_figures figures = {
         .status = status,

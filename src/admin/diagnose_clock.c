@@ -254,7 +254,7 @@ static struct rqli_two_clocks read_replica(struct rqli_diagnosis *self,
     other->fleet.first.endpoint.kind = RQLI_ENDPOINT_TCP;
     other->fleet.first.endpoint.address = *at;
     other->fleet.first.endpoint.sentinels = NULL;
-    other->fleet.first.endpoint.era = NULL;
+    other->fleet.first.endpoint.eras = NULL;
     return read_clocks(other);
 }
 

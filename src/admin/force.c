@@ -62,6 +62,7 @@ rql_status rql_extend_by_secret(rql_client *client, const char *name, const char
     RQLI_DEFER_CANCEL;
     RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
     struct rqli_named lock;
+    struct rqli_op_route route;
     struct rqli_call call;
     struct rqli_outcome outcome;
     rql_status status = rqli_named_init(&lock, client, name, error);
@@ -74,12 +75,13 @@ rql_status rql_extend_by_secret(rql_client *client, const char *name, const char
     if (status) {
         return status;
     }
+    route = rqli_client_route(client, &lock.keys);
     rqli_call_init(&call, RQLI_SCRIPT_EXTEND, &lock.keys);
     rqli_call_text(&call, secret);
     rqli_call_int(&call, ttl_ms);
     rqli_call_random(&call);
-    status = rqli_call_run(rqli_client_conn(client), &call,
-                           rqli_client_budget_us(client, rqli_now_us()), &exchange, error);
+    status = rqli_call_run(&route, &call, rqli_client_budget_us(client, rqli_now_us()), &exchange,
+                           error);
     if (status) {
         return status;
     }
@@ -166,6 +168,7 @@ rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_res
 {
     RQLI_DEFER_CANCEL;
     struct rqli_named lock;
+    struct rqli_op_route route;
     rql_unlock_result result = {0};
     rql_status status = rqli_named_init(&lock, client, name, error);
 
@@ -173,10 +176,10 @@ rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_res
     if (status) {
         return status;
     }
+    route = rqli_client_route(client, &lock.keys);
     /* Puts our waiters back by their records, and gives the lock to the first. A fault is no
      * matter: the next poll does the same, and the unlocking is done. */
-    (void)rqli_serve(rqli_client_conn(client), &lock.keys,
-                     rqli_client_budget_us(client, rqli_now_us()));
+    (void)rqli_serve(&route, &lock.keys, rqli_client_budget_us(client, rqli_now_us()));
     notify_unlocked(client, &lock.keys, &result);
     if (out) {
         *out = result;
@@ -191,6 +194,7 @@ rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms
     RQLI_DEFER_CANCEL;
     RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
     struct rqli_named lock;
+    struct rqli_op_route route;
     struct rqli_call call;
     rql_status status = rqli_named_init(&lock, client, name, error);
 
@@ -201,10 +205,11 @@ rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms
     if (status) {
         return status;
     }
+    route = rqli_client_route(client, &lock.keys);
     rqli_call_init(&call, RQLI_SCRIPT_FORCE_EXTEND, &lock.keys);
     rqli_call_int(&call, add_ms);
-    status = rqli_call_run(rqli_client_conn(client), &call,
-                           rqli_client_budget_us(client, rqli_now_us()), &exchange, error);
+    status = rqli_call_run(&route, &call, rqli_client_budget_us(client, rqli_now_us()), &exchange,
+                           error);
     if (status) {
         return status;
     }
@@ -215,8 +220,7 @@ rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms
         return RQL_NOT_FOUND;
     }
     if (add_ms < 0) { /* it may have ended by that */
-        (void)rqli_serve(rqli_client_conn(client), &lock.keys,
-                         rqli_client_budget_us(client, rqli_now_us()));
+        (void)rqli_serve(&route, &lock.keys, rqli_client_budget_us(client, rqli_now_us()));
     }
     return RQL_OK;
 }

@@ -425,7 +425,7 @@ struct rqli_op *rqli_sweep_begin(struct rqli_sweep *self)
 {
     static const struct rqli_op_ops ops = {.write = write_call, .read = read_reply, .next = next};
 
-    self->op = (struct rqli_op){.ops = &ops};
+    self->op = (struct rqli_op){.ops = &ops, .route = rqli_client_route_of_all(self->client)};
     self->phase = RQLI_SWEEP_BEGIN;
     return &self->op;
 }

@@ -149,6 +149,7 @@ static bool try_once(struct rqli_acquire *self)
     if (self->waiter.keeps_conn) {
         rqli_durable_limit(self, self->tried_us);
     }
+    (void)rqli_wait_follow(self);
     self->op.until_us = rqli_wait_until_us(self, self->tried_us);
     self->op.is_late = false;
     if (!self->several) {
@@ -337,6 +338,7 @@ void rqli_acquire_init(struct rqli_acquire *self)
     self->client = first->client;
     self->node = rqli_client_node(self->client, &first->keys);
     self->op.ops = &ops;
+    self->op.route = rqli_client_route(self->client, &first->keys);
     self->op.waiter = &self->waiter;
     self->durability = rqli_durability_of(options);
     rqli_request_init(&self->request, &limits);
@@ -437,14 +439,14 @@ rql_status rqli_acquire_run(struct rqli_acquire *self, rql_error *error)
     rql_error detail = {.status = RQL_OK};
 
     self->error = &detail;
-    self->waiter.conn =
-        self->waiter.keeps_conn ? self->node->conns.durable : rqli_conns_choose(&self->node->conns);
+    rqli_wait_choose_conn(self);
     if (self->options->auto_extend) {
         rqli_leases_prepare(self->client->leases, deadline_us(self));
     }
     if (rqli_acquire_begin(self)) {
         self->conn = self->waiter.conn;
-        (void)rqli_op_run(&self->op, self->conn, self->node->pushes);
+        self->op.route.conn = self->conn;
+        (void)rqli_op_run(&self->op);
     }
     if (self->op.status > 0 && self->options->refusal) {
         rqli_refusal_fill(self, self->options->detailed_acq_timeout_error);

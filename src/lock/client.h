@@ -11,7 +11,7 @@
 #include "lock/holders.h"
 #include "net/client_name.h"
 #include "net/era.h"
-#include "net/fleet.h"
+#include "net/op.h"
 #include "observe/observe.h"
 #include "wire/command.h"
 
@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct rqli_cluster;
 struct rqli_hosts;
 struct rqli_leases;
 struct rqli_master_watch;
@@ -27,19 +28,20 @@ struct rqli_sentinels;
 struct rqli_stats;
 
 struct rql_client {
-    struct rqli_fork_member fork; /* first: what leads to a foreign one leads to its begin */
-    rql_options options;          /* constant after new */
-    char *texts;                  /* those of the options; a secret */
-    rql_lock_options of_calls;    /* what they say of a call that says nothing */
-    struct rqli_fleet fleet;      /* the servers */
-    struct rqli_era era;
+    struct rqli_fork_member fork;  /* first: what leads to a foreign one leads to its begin */
+    rql_options options;           /* constant after new */
+    char *texts;                   /* those of the options; a secret */
+    rql_lock_options of_calls;     /* what they say of a call that says nothing */
+    struct rqli_fleet fleet;       /* the servers */
+    struct rqli_era *eras;         /* by set of keys; one, if there is but one */
     _Atomic int64_t round_trip_us; /* to a server and back, of late; 0: not known */
     atomic_bool was_connected;     /* by a thread */
     struct rqli_client_name name;
     char identity[RQLI_HEX_SIZE];
     struct rqli_sentinels *sentinels; /* or NULL: the URL names the server */
     struct rqli_master_watch *master_watch;
-    struct rqli_leases *leases; /* leases, and what the background thread does */
+    struct rqli_cluster *cluster; /* or NULL */
+    struct rqli_leases *leases;   /* leases, and what the background thread does */
     struct rqli_stats *stats;
     struct rqli_subject of_connections; /* who is told what happens to them */
     struct rqli_freelist handles;       /* of locks, to be used again */
@@ -60,11 +62,34 @@ static inline const struct rqli_key_set *rqli_client_key_set(const rql_client *s
     return rqli_key_set_of(self->is_partitioned, rqli_slice_of(name));
 }
 
+static inline size_t rqli_client_n_eras(const rql_client *self)
+{
+    return self->is_partitioned ? RQLI_PARTITIONS : 1;
+}
+
+static inline struct rqli_era *rqli_client_era(const rql_client *self,
+                                               const struct rqli_key_set *set)
+{
+    return &self->eras[self->is_partitioned ? rqli_key_set_index(set) : 0];
+}
+
 /* Who has the keys of this lock. */
 static inline struct rqli_node *rqli_client_node(const rql_client *self,
                                                  const struct rqli_keys *keys)
 {
     return rqli_fleet_node(&self->fleet, keys->set);
+}
+
+/* Where calls go that are about no lock; plain commands to the first of the servers. */
+static inline struct rqli_op_route rqli_client_route_of_all(rql_client *self)
+{
+    return (struct rqli_op_route){.fleet = &self->fleet, .node = &self->fleet.first};
+}
+
+/* Where calls about the keys of this lock go. */
+static inline struct rqli_op_route rqli_client_route(rql_client *self, const struct rqli_keys *keys)
+{
+    return (struct rqli_op_route){.fleet = &self->fleet, .node = rqli_client_node(self, keys)};
 }
 
 /* For what the calling thread is about to ask the server, or one of them. */

@@ -6,6 +6,7 @@
 #include "lock/leases.h"
 #include "lock/master_watch.h"
 #include "lock/notify.h"
+#include "net/cluster.h"
 #include "net/subscription.h"
 #include "observe/stats.h"
 #include "options/options.h"
@@ -37,8 +38,7 @@ static rql_status set_up_endpoint(rql_client *client, rql_error *error)
     client->fleet.first.endpoint.io_timeout_ms = client->options.io_timeout_ms;
     client->fleet.first.endpoint.spin_us = client->options.spin_us;
     client->fleet.first.endpoint.identity = client->identity;
-    client->era.pause_ms = client->options.recovery_delay_ms;
-    client->fleet.first.endpoint.era = &client->era;
+    client->fleet.first.endpoint.eras = client->eras;
     if (client->options.client_names) {
         rqli_client_name_init(&client->name,
                               &rqli_key_sets[client->is_partitioned ? 0 : RQLI_WHOLE],
@@ -71,6 +71,19 @@ static rql_status set_up_sentinels(rql_client *client, rql_error *error)
     return RQL_OK;
 }
 
+/* Where the map of a cluster says who has which keys. */
+static rql_status set_up_cluster(rql_client *client, rql_error *error)
+{
+    if (client->fleet.first.endpoint.arrangement != RQLI_CLUSTER) {
+        return RQL_OK;
+    }
+    client->cluster = rqli_cluster_new(&client->fleet, client->options.topology_refresh_ms);
+    if (!client->cluster || !rqli_cluster_start(client->cluster)) {
+        return rqli_fail(error, RQL_E_NOMEM, "client: no memory or thread");
+    }
+    return RQL_OK;
+}
+
 /* Nothing is sent: the first connection is made by the first call, or by rql_client_connect(). So
  * the parts get a pointer to the identity before that is there. The client joins the others at a
  * fork last, when all is there that abandon() touches. */
@@ -94,11 +107,32 @@ static rql_status build(rql_client *client, rql_error *error)
         return rqli_fail(error, RQL_E_NOMEM, "client: the system gave no random numbers");
     }
     status = set_up_sentinels(client, error);
+    status = status ? status : set_up_cluster(client, error);
     if (status) {
         return status;
     }
     client->is_member = rqli_fork_join(&client->fork, abandon, client);
     return client->is_member ? RQL_OK : rqli_fail_nomem(error);
+}
+
+/* Keys of their own for each partition, and what the client has seen of these. */
+static rql_status take_arrangement(rql_client *client, rql_error *error)
+{
+    struct rqli_endpoint *endpoint = &client->fleet.first.endpoint;
+
+    client->is_partitioned = endpoint->arrangement == RQLI_CLUSTER;
+    if (client->is_partitioned && client->options.recovery_delay_ms > 0) {
+        return rqli_fail(error, RQL_E_UNSUPPORTED,
+                         "client: recovery_delay_ms is not supported in a cluster yet");
+    }
+    if (client->is_partitioned) {
+        endpoint->address = endpoint->hosts[0];
+    }
+    client->eras = calloc(rqli_client_n_eras(client), sizeof *client->eras);
+    for (size_t i = 0; client->eras && i < rqli_client_n_eras(client); i++) {
+        client->eras[i].pause_ms = client->options.recovery_delay_ms;
+    }
+    return client->eras ? RQL_OK : rqli_fail_nomem(error);
 }
 
 /* The options and what they say of the server. The URL is parsed first, because that fills in the
@@ -116,11 +150,11 @@ static rql_status take_options(rql_client *client, const rql_options *options, r
     }
     rqli_options_fill(RQLI_OF_LOCK, &client->of_calls, &client->options);
     status = rqli_url_parse(&client->fleet.first.endpoint, client->options.url, error);
-    if (!status && client->fleet.first.endpoint.arrangement > RQLI_SENTINEL) {
-        status = rqli_fail(error, RQL_E_UNSUPPORTED,
-                           "client: redis+cluster:// and redis+shards:// are not supported yet");
+    if (!status && client->fleet.first.endpoint.arrangement == RQLI_SHARDS) {
+        status =
+            rqli_fail(error, RQL_E_UNSUPPORTED, "client: redis+shards:// is not supported yet");
     }
-    return status;
+    return status ? status : take_arrangement(client, error);
 }
 
 /* Whatever fails, what was made by then is freed; a zeroed member was not made. */
@@ -157,6 +191,7 @@ rql_client *rqli_client_free(rql_client *client)
     }
     client->master_watch = rqli_master_watch_free(client->master_watch);
     rqli_leases_free(client->leases);
+    client->cluster = rqli_cluster_free(client->cluster);
     rqli_fleet_fini(&client->fleet);
     client->sentinels = rqli_sentinels_free(client->sentinels);
     rqli_stats_free(client->stats);
@@ -165,6 +200,7 @@ rql_client *rqli_client_free(rql_client *client)
     rqli_freelist_fini(&client->transfers);
     rqli_endpoint_fini(&client->fleet.first.endpoint);
     client->texts = rqli_secret_free(client->texts);
+    free(client->eras);
     free(client);
     return NULL;
 }

@@ -33,14 +33,15 @@ void rqli_durable_limit(struct rqli_acquire *self, int64_t now_us)
 }
 
 /* By its run id, which a connection learns when it is made: before the first it is 0. */
-static uint64_t server_of(const rql_client *client)
+static uint64_t server_of(const struct rqli_acquire *self)
 {
-    return atomic_load(&client->era.server);
+    return atomic_load(
+        &rqli_client_era(self->client, rqli_acquire_lock(self, 0)->keys.set)->server);
 }
 
 bool rqli_durable_must_ask(const struct rqli_acquire *self)
 {
-    uint64_t server = server_of(self->client);
+    uint64_t server = server_of(self);
 
     return self->durability.fsync &&
            (server == 0 || server != atomic_load(&self->node->syncs_truly));
@@ -120,7 +121,7 @@ void rqli_durable_take_answer(struct rqli_acquire *self)
     }
     what = missing(&self->syncs);
     if (!what) {
-        atomic_store(&self->node->syncs_truly, server_of(self->client));
+        atomic_store(&self->node->syncs_truly, server_of(self));
         return;
     }
     (void)rqli_fail(&fault, RQL_E_UNSUPPORTED, "%s: fsync needs %s; nothing was asked for",

@@ -277,12 +277,14 @@ static const struct rqli_op_ops ops = {
     .write = write_end, .read = read_end, .next = next, .placed = placed};
 
 /* gives_back: on a loop these calls go ahead of those that ask for locks. */
-static void begin(struct rqli_end *self, rql_client *client, struct rqli_end_part *parts)
+static void begin(struct rqli_end *self, rql_client *client, const struct rqli_keys *keys,
+                  struct rqli_end_part *parts)
 {
     int64_t now_us = rqli_now_us();
 
     self->op = (struct rqli_op){
         .ops = &ops,
+        .route = rqli_client_route(client, keys),
         .until_us = rqli_client_budget_us(client, now_us),
         .grace_us = rqli_client_grace_us(client),
         .gives_back = true,
@@ -355,7 +357,7 @@ static size_t add_parts(struct rqli_end *self, struct rqli_end_part *parts, rql_
 void rqli_end_init(struct rqli_end *self, struct rqli_end_part *parts, rql_lock *const *locks,
                    size_t count, struct rql_loop *loop)
 {
-    begin(self, locks[0]->client, parts);
+    begin(self, locks[0]->client, &locks[0]->keys, parts);
     if (count == 1) {
         self->on = (struct rqli_hand_over){.lock = locks[0], .loop = loop};
     }
@@ -369,10 +371,12 @@ void rqli_end_init(struct rqli_end *self, struct rqli_end_part *parts, rql_lock 
 static rql_status run(struct rqli_end *self, rql_error *error)
 {
     const rql_lock *lock = self->on.lock;
-    struct rqli_conns *conns = &rqli_client_node(self->client, self->parts[0].keys)->conns;
-    struct rqli_conn *carrier = lock ? rqli_conns_find(conns, lock->carrier) : NULL;
-    rql_status status = rqli_op_run(&self->op, carrier ? carrier : rqli_conns_choose(conns), NULL);
+    rql_status status;
 
+    if (lock) {
+        self->op.route.conn = rqli_conns_find(&self->op.route.node->conns, lock->carrier);
+    }
+    status = rqli_op_run(&self->op);
     if (status < 0 && error) {
         *error = self->error;
     }
@@ -457,7 +461,7 @@ rql_status rqli_release(rql_client *client, const struct rqli_keys *keys, const 
     struct rqli_end_part part = {.keys = keys, .nonce = nonce, .believed = RQL_OK};
     struct rqli_end self;
 
-    begin(&self, client, &part);
+    begin(&self, client, keys, &part);
     self.op.n_calls = 1;
     return run(&self, error);
 }

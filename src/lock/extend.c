@@ -158,13 +158,14 @@ void rqli_extend_init(struct rqli_extend *self, size_t count)
 {
     static const struct rqli_op_ops ops = {
         .write = write_extend, .read = read_extend, .next = next};
-    const rql_client *client = self->locks[0]->client;
+    rql_client *client = self->locks[0]->client;
     const struct rqli_durability *durability = &self->locks[0]->durability;
     bool is_durable = rqli_durability_is_wanted(durability);
     int64_t more_us = is_durable ? rqli_conn_longest_us(durability) : 0;
 
     self->op = (struct rqli_op){
         .ops = &ops,
+        .route = rqli_client_route(client, &self->locks[0]->keys),
         .n_calls = count,
         .until_us = rqli_client_budget_us(client, rqli_now_us()) + more_us,
         .grace_us = rqli_client_grace_us(client) + more_us,
@@ -182,12 +183,11 @@ rql_status rqli_extend(rql_lock *const *locks, size_t count, int64_t ttl_ms, rql
 {
     struct rqli_extension each[RQL_SERIES_MAX];
     struct rqli_extend self = {.locks = locks, .each = each, .ttl_ms = ttl_ms};
-    struct rqli_node *node = rqli_client_node(locks[0]->client, &locks[0]->keys);
     rql_status status;
 
     rqli_extend_init(&self, count);
-    status = rqli_op_run(
-        &self.op, self.op.durability ? node->conns.durable : rqli_conns_choose(&node->conns), NULL);
+    self.op.route.use = self.op.durability ? RQLI_OP_DURABLE : RQLI_OP_FOR_CALLERS;
+    status = rqli_op_run(&self.op);
     if (status < 0 && error) {
         *error = self.error;
     }

@@ -34,7 +34,7 @@ static struct rqli_lease_terms terms_of(const rql_lock *lock, const rql_lock_opt
         .left_ms = left_ms,
         .begun_us = begun_us,
         .max_hold_ms = options->max_hold_ms,
-        .most_ms = lock->client->era.pause_ms,
+        .most_ms = lock->client->options.recovery_delay_ms,
         .renews = options->auto_extend,
         .is_claimed = true,
     };
@@ -53,7 +53,7 @@ static bool is_in_force(const rql_lock *lock, const struct rqli_lease_terms *ter
 static void note_token(rql_lock *lock, int64_t token)
 {
     lock->token = token;
-    rqli_era_on_token(&lock->client->era, token);
+    rqli_era_on_token(rqli_client_era(lock->client, lock->keys.set), token);
 }
 
 /* Of a re-entry nonce and token are the outer grant's, and what is left is that grant's, too. */
@@ -186,7 +186,8 @@ void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault)
 {
     struct rqli_request_input input = rqli_wait_input(self);
     bool refuses = fault->status == RQL_E_UNAVAILABLE || fault->status == RQL_E_READ_ONLY;
-    bool may_retry = atomic_load_explicit(&self->client->was_connected, memory_order_relaxed);
+    bool may_retry = atomic_load_explicit(&self->client->was_connected, memory_order_relaxed) ||
+                     rqli_fleet_is_looking(&self->client->fleet);
 
     rqli_acquire_note_fault(self, fault);
     self->had_grace = input.now_us > self->request.limits.deadline_us;
@@ -468,7 +469,7 @@ void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_exchange *ex
     reading =
         (struct rqli_clock_reading){exchange->sent_us, exchange->received_us, answer.server_us};
     rqli_server_clock_learn(self->client, self->node, &reading);
-    rqli_history_look(self->client);
+    rqli_history_look(self->client, rqli_client_era(self->client, lock->keys.set));
     note_late_push(self, &answer);
     if (!self->several) {
         self->locks[0]->carrier = exchange->carrier;

@@ -13,11 +13,11 @@
  * so long, so that no lock can be given that another still relies on: no lease may be longer.
  */
 
-void rqli_history_tell_news(rql_client *client)
+void rqli_history_tell_news(rql_client *client, struct rqli_era *era)
 {
     struct rqli_figures figures = {0};
 
-    if (!rqli_era_take_news(&client->era, &figures.token, &figures.server_token)) {
+    if (!rqli_era_take_news(era, &figures.token, &figures.server_token)) {
         return;
     }
     if (figures.token > 0) {
@@ -29,9 +29,16 @@ void rqli_history_tell_news(rql_client *client)
     rqli_leases_doubt(client->leases);
 }
 
+void rqli_history_look_at_all(rql_client *client)
+{
+    for (size_t i = 0; i < rqli_client_n_eras(client); i++) {
+        rqli_history_look(client, &client->eras[i]);
+    }
+}
+
 rql_status rqli_history_check_ttl(const rql_client *client, int64_t ttl_ms, rql_error *error)
 {
-    int64_t most_ms = client->era.pause_ms;
+    int64_t most_ms = client->options.recovery_delay_ms;
 
     if (most_ms == 0 || ttl_ms <= most_ms) {
         return RQL_OK;

@@ -7,16 +7,19 @@
 
 #include <rql/options.h>
 
-void rqli_history_tell_news(rql_client *client);
+void rqli_history_tell_news(rql_client *client, struct rqli_era *era);
 
-/* Has whoever logged in found out something? Then it is told, counted, and what is held is doubtful
- * and verified. Any thread, with no mutex held: listeners are called. */
-static inline void rqli_history_look(rql_client *client)
+/* Has whoever logged in found out something of these keys? Then it is told, counted, and what is
+ * held is doubtful and verified. Any thread, with no mutex held: listeners are called. */
+static inline void rqli_history_look(rql_client *client, struct rqli_era *era)
 {
-    if (atomic_load_explicit(&client->era.has_news, memory_order_relaxed)) {
-        rqli_history_tell_news(client);
+    if (atomic_load_explicit(&era->has_news, memory_order_relaxed)) {
+        rqli_history_tell_news(client, era);
     }
 }
+
+/* The same of all keys. */
+void rqli_history_look_at_all(rql_client *client);
 
 /* RQL_E_INVALID: no lock may live for longer than nothing is granted after a failover. */
 rql_status rqli_history_check_ttl(const rql_client *client, int64_t ttl_ms, rql_error *error);

@@ -153,17 +153,18 @@ static rql_status await_release(struct rqli_leases *self, rql_lock *lock, int64_
 static rql_status release_again(struct rqli_leases *self, rql_lock *lock, int64_t until_us)
 {
     const struct rqli_slice nonce = rqli_slice_of(lock->nonce);
+    struct rqli_op_route route = rqli_client_route(self->client, &lock->keys);
     struct rqli_exchange *answer = NULL;
     struct rqli_call call;
     rql_status status;
 
+    route.use = RQLI_OP_IN_BACKGROUND;
     rqli_call_init(&call, RQLI_SCRIPT_RELEASE, &lock->keys);
     rqli_call_text(&call, lock->nonce);
     rqli_call_random(&call);
     lock->is_repeated = true;
     rqli_leases_on_taken(self, nonce);
-    status = rqli_call_run(rqli_client_node(self->client, &lock->keys)->background, &call, until_us,
-                           &answer, NULL);
+    status = rqli_call_run(&route, &call, until_us, &answer, NULL);
     rqli_leases_on_taken(self, nonce);
     if (!status) {
         status = understand(self, lock, answer);

@@ -150,7 +150,7 @@ static void opened(rql_loop *loop, struct rqli_op_loop *self,
 {
     if (rqli_conn_loop_is_up(self->conn)) {
         rqli_server_clock_learn(loop->client, &loop->client->fleet.first, reading);
-        rqli_history_look(loop->client);
+        rqli_history_look_at_all(loop->client);
         atomic_store_explicit(&loop->client->was_connected, true, memory_order_relaxed);
     } else {
         rqli_op_loop_fail(self, fault);

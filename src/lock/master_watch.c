@@ -58,12 +58,12 @@ static int64_t step(struct rqli_worker *worker)
     if (rqli_master_at(&self->sentinels->master).host[0] != '\0') {
         again_us = ask(self);
     }
-    rqli_history_look(self->client);
+    rqli_history_look_at_all(self->client);
     rqli_socket_await_bytes_or(&self->news.sock, self->sentinels->changed_fd, again_us);
     if (rqli_sentinel_is_open(&self->news)) {
         rqli_sentinel_take_news(&self->news);
     }
-    rqli_history_look(self->client);
+    rqli_history_look_at_all(self->client);
     return 0;
 }
 

@@ -385,9 +385,11 @@ static int64_t withdrawing_until_us(struct rqli_leases *self)
 /* Released while the server is asked. False: nothing was to be withdrawn. */
 static bool withdraw_some(struct rqli_leases *self)
 {
+    struct rqli_op_route route = rqli_client_route_of_all(self->client);
     struct rqli_withdrawal_batch batch;
     int64_t until_us;
 
+    route.use = RQLI_OP_IN_BACKGROUND;
     rqli_withdrawals_take(&self->shared.withdrawals, &batch, rqli_now_us());
     if (batch.count == 0) {
         return false;
@@ -395,7 +397,7 @@ static bool withdraw_some(struct rqli_leases *self)
     until_us = withdrawing_until_us(self);
     rqli_leases_note(self, RQLI_TRACE_WITHDRAWS, (int64_t)batch.count);
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    rqli_withdrawal_batch_run(&batch, self->client->fleet.first.background, until_us);
+    rqli_withdrawal_batch_run(&batch, &route, until_us);
     if (batch.took_back) {
         rqli_leases_doubt(self); /* a later re-entry counts on what was taken back */
     }
@@ -441,7 +443,7 @@ static void look_at_server(struct rqli_leases *self)
             atomic_store(&self->shall_arrive, false);
         }
     }
-    rqli_history_look(self->client);
+    rqli_history_look_at_all(self->client);
     (void)pthread_mutex_lock(&self->shared.mutex);
 }
 

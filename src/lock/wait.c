@@ -59,6 +59,47 @@ rql_status rqli_wait_begin(struct rqli_acquire *self, rql_error *error)
                : RQL_OK;
 }
 
+static void leave(struct rqli_acquire *self)
+{
+    if (self->loop) {
+        rqli_loop_end_wait(self);
+    } else if (self->waiter.has_joined) {
+        rqli_push_threads_leave(self->node->pushes, &self->waiter);
+    }
+}
+
+void rqli_wait_choose_conn(struct rqli_acquire *self)
+{
+    self->waiter.conn =
+        self->waiter.keeps_conn ? self->node->conns.durable : rqli_conns_choose(&self->node->conns);
+}
+
+/* What the old node has pushed by now is dated by its clock, and is not taken: the new one is
+ * asked. A lock that was handed over inside the client is. */
+bool rqli_wait_follow(struct rqli_acquire *self)
+{
+    struct rqli_node *node = rqli_client_node(self->client, &rqli_acquire_lock(self, 0)->keys);
+    bool had_joined = self->waiter.has_joined;
+    bool is_listening;
+
+    if (node == self->node) {
+        return false;
+    }
+    leave(self);
+    self->waiter.pushed = self->waiter.handed != NULL;
+    self->node = node;
+    self->op.route.node = node;
+    if (!self->loop) {
+        rqli_wait_choose_conn(self);
+    }
+    if (had_joined) {
+        (void)join(self, &is_listening, NULL); /* nobody else can be there as this acquirer */
+    }
+    self->conn = self->waiter.conn;
+    self->op.route.conn = self->conn;
+    return true;
+}
+
 /* Whoever was next behind it for this lock leads from now on. */
 void rqli_wait_end(struct rqli_acquire *self)
 {
@@ -67,11 +108,7 @@ void rqli_wait_end(struct rqli_acquire *self)
 
         rqli_request_catch_up(&self->request, &input); /* what it slept through */
     }
-    if (self->loop) {
-        rqli_loop_end_wait(self);
-    } else if (self->waiter.has_joined) {
-        rqli_push_threads_leave(self->node->pushes, &self->waiter);
-    }
+    leave(self);
     rqli_transfer_give(self->client, self->waiter.handed);
     self->waiter.handed = NULL;
     self->waiter.pushed = false; /* it may wait again, under other nonces */
@@ -279,6 +316,9 @@ enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generat
 {
     bool is_listening = false;
 
+    if (rqli_wait_follow(self)) { /* who has answered has told that its keys are there */
+        return RQLI_WAIT_ASK;
+    }
     if (self->loop) {
         rqli_loop_attend(self);
         return RQLI_WAIT_ON;

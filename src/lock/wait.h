@@ -13,6 +13,11 @@
 rql_status rqli_wait_begin(struct rqli_acquire *self, rql_error *error);
 void rqli_wait_end(struct rqli_acquire *self);
 
+/* On a thread, before it waits: over which of its node's connections it asks. */
+void rqli_wait_choose_conn(struct rqli_acquire *self);
+/* Its keys may be another node's by now. True: they are, and it asks and listens there. */
+bool rqli_wait_follow(struct rqli_acquire *self);
+
 /* In the queue, directly behind this acquirer: whose release inside this client makes it the next
  * owner. */
 void rqli_wait_behind(struct rqli_acquire *self, struct rqli_slice in_front);

@@ -174,15 +174,16 @@ static enum rqli_op_next next(struct rqli_op *op)
     return had_asked ? RQLI_OP_OVER : RQLI_OP_AGAIN;
 }
 
-void rqli_withdrawal_batch_run(struct rqli_withdrawal_batch *self, struct rqli_conn *conn,
-                               int64_t until_us)
+void rqli_withdrawal_batch_run(struct rqli_withdrawal_batch *self,
+                               const struct rqli_op_route *route, int64_t until_us)
 {
     static const struct rqli_op_ops ops = {
         .write = write_withdraw, .read = read_withdraw, .next = next};
     struct withdraw withdraw;
 
-    withdraw.op = (struct rqli_op){.ops = &ops, .n_calls = self->count, .until_us = until_us};
+    withdraw.op = (struct rqli_op){
+        .ops = &ops, .route = *route, .n_calls = self->count, .until_us = until_us};
     withdraw.batch = self;
     withdraw.has_asked = false;
-    (void)rqli_op_run(&withdraw.op, conn, NULL);
+    (void)rqli_op_run(&withdraw.op);
 }

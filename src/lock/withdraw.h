@@ -5,7 +5,7 @@
  * does, or until they must have ended by themselves. Many in one round trip. */
 
 #include "base/timers.h"
-#include "net/conn.h"
+#include "net/op.h"
 
 struct rqli_call;
 struct rqli_key_set;
@@ -49,8 +49,8 @@ void rqli_withdrawals_take(struct rqli_withdrawals *self, struct rqli_withdrawal
                            int64_t now_us);
 
 /* Asks the server once for all of them, in one round. Blocks. */
-void rqli_withdrawal_batch_run(struct rqli_withdrawal_batch *self, struct rqli_conn *conn,
-                               int64_t until_us);
+void rqli_withdrawal_batch_run(struct rqli_withdrawal_batch *self,
+                               const struct rqli_op_route *route, int64_t until_us);
 
 /* Drops what the server has confirmed; the others are tried again, after a pause. */
 void rqli_withdrawals_put_back(struct rqli_withdrawals *self,

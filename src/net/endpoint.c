@@ -4,6 +4,7 @@
 #include "base/secret.h"
 #include "net/url.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static const char *unless_empty(const char *text)
@@ -49,4 +50,31 @@ void rqli_endpoint_fini(struct rqli_endpoint *self)
     self->n_hosts = 0;
     self->path = self->user = self->where = self->query = NULL;
     self->by_sentinels = (struct rqli_by_sentinels){0};
+}
+
+rql_status rqli_endpoint_init_at(struct rqli_endpoint *self, const struct rqli_endpoint *other,
+                                 const struct rqli_address *address, rql_error *error)
+{
+    char text[RQLI_ADDRESS_TEXT_SIZE];
+    rql_status status = RQL_OK;
+
+    *self = *other;
+    self->address = *address;
+    self->tls = NULL;
+    if (asprintf(&self->where, "%s%s", self->is_tls ? "rediss://" : "redis://",
+                 rqli_address_print(address, text)) < 0) {
+        self->where = NULL;
+        return rqli_fail_nomem(error);
+    }
+    if (self->is_tls) {
+        status = rqli_tls_context_new(&self->tls, &self->tls_settings, self->subject, error);
+    }
+    return status;
+}
+
+void rqli_endpoint_fini_at(struct rqli_endpoint *self)
+{
+    self->tls = rqli_tls_context_free(self->tls);
+    free(self->where);
+    self->where = NULL;
 }

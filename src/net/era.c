@@ -7,13 +7,13 @@
 /* What arrive.lua answers first. */
 enum { NONE_MISSING = 0, RAISED = 1, TOO_FAR = 2 };
 
-int64_t rqli_era_write(const struct rqli_era *self, const char *run_id,
-                       struct rqli_command *command)
+int64_t rqli_era_write(const struct rqli_era *self, const struct rqli_key_set *set,
+                       const char *run_id, struct rqli_command *command)
 {
     int64_t floor = atomic_load(&self->floor);
     struct rqli_call call;
 
-    rqli_call_init_of_set(&call, RQLI_SCRIPT_ARRIVE, &rqli_key_sets[RQLI_WHOLE]);
+    rqli_call_init_of_set(&call, RQLI_SCRIPT_ARRIVE, set);
     rqli_call_text(&call, *run_id ? run_id : "-");
     rqli_call_int(&call, floor);
     rqli_call_int(&call, self->pause_ms);

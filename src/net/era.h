@@ -2,8 +2,9 @@
 #define RQLI_ERA_H
 
 /*
- * What a client has seen of its server, to find out at a new connection whether that has lost
- * writes: the highest token, and which server it was (lua/README.md 44 to 48).
+ * What a client has seen of one set of keys and of their server, to find out at a new connection
+ * whether that has lost writes: the highest token, and which server it was (lua/README.md 44 to
+ * 48).
  */
 
 #include "wire/command.h"
@@ -12,7 +13,7 @@
 #include <rql/status.h>
 #include <stdatomic.h>
 
-/* Zeroed, but for pause_ms, when the client is new. Any thread. */
+/* Of one set of keys. Zeroed, but for pause_ms, when the client is new. Any thread. */
 struct rqli_era {
     int64_t pause_ms;        /* recovery_delay_ms; constant */
     _Atomic int64_t floor;   /* the highest token that was seen; 0: none */
@@ -41,8 +42,8 @@ static inline bool rqli_era_wants(const struct rqli_era *self)
 
 /* The call of arrive.lua. The floor that it told is the result. run_id is empty where the user may
  * not ask for it: then there can be no pause. */
-int64_t rqli_era_write(const struct rqli_era *self, const char *run_id,
-                       struct rqli_command *command);
+int64_t rqli_era_write(const struct rqli_era *self, const struct rqli_key_set *set,
+                       const char *run_id, struct rqli_command *command);
 
 /* Its answer. RQL_E_PROTOCOL, or what an error reply says: this connection is of no use. */
 rql_status rqli_era_read(struct rqli_era *self, int64_t floor, const struct rqli_reply *reply,

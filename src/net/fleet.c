@@ -1,19 +1,178 @@
 #include "net/fleet.h"
 
+#include "base/clock.h"
+#include "base/random.h"
+#include "base/worker.h"
+#include "net/slots.h"
+
+#include <stdlib.h>
+
+/*
+ * Nodes are added when a map or an error reply names them, and stay to the end: pointers to them
+ * need no counting. What is not used costs no connection.
+ */
+
+enum {
+    MOVED_MOST = 5,
+    AGAIN_MS = 5, /* before a slot that moves is asked for again; doubled up to */
+    AGAIN_MOST_MS = 100,
+    DOWN_MS = 50, /* the same for one that nobody has */
+    DOWN_MOST_MS = 500,
+};
+
 bool rqli_fleet_init(struct rqli_fleet *self, unsigned connections)
 {
+    self->connections = connections;
+    self->shared.last = &self->first;
+    (void)pthread_mutex_init(&self->shared.mutex, NULL);
     for (size_t i = 0; i < RQLI_KEY_SETS; i++) {
         atomic_init(&self->of[i], &self->first);
     }
     return rqli_node_init(&self->first, connections);
 }
 
+static struct rqli_node *free_node(struct rqli_node *node)
+{
+    if (node) {
+        rqli_node_fini(node);
+        rqli_endpoint_fini_at(&node->endpoint);
+        free(node);
+    }
+    return NULL;
+}
+
 void rqli_fleet_fini(struct rqli_fleet *self)
 {
+    struct rqli_node *node = self->first.next;
+
+    while (node) {
+        struct rqli_node *next = node->next;
+
+        (void)free_node(node);
+        node = next;
+    }
     rqli_node_fini(&self->first);
+    (void)pthread_mutex_destroy(&self->shared.mutex);
 }
 
 void rqli_fleet_abandon(struct rqli_fleet *self)
 {
-    rqli_node_abandon(&self->first);
+    for (struct rqli_node *node = &self->first; node; node = node->next) {
+        rqli_node_abandon(node);
+    }
+}
+
+static struct rqli_node *find(struct rqli_fleet *self, const struct rqli_address *address)
+{
+    struct rqli_node *node = &self->first;
+
+    while (node && !rqli_address_is(&node->endpoint.address, address)) {
+        node = node->next;
+    }
+    return node;
+}
+
+static struct rqli_node *make(const struct rqli_fleet *self, const struct rqli_address *address)
+{
+    struct rqli_node *node = calloc(1, sizeof *node);
+
+    if (node && (rqli_endpoint_init_at(&node->endpoint, &self->first.endpoint, address, NULL) ||
+                 !rqli_node_init(node, self->connections))) {
+        node = free_node(node);
+    }
+    return node;
+}
+
+/* Under the mutex, which is released without waiting for anything. */
+struct rqli_node *rqli_fleet_at(struct rqli_fleet *self, const struct rqli_address *address)
+{
+    struct rqli_node *node;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    node = find(self, address);
+    if (!node) {
+        node = make(self, address);
+        if (node) {
+            atomic_store_explicit(&self->shared.last->next, node, memory_order_release);
+            self->shared.last = node;
+        }
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return node;
+}
+
+void rqli_fleet_give(struct rqli_fleet *self, unsigned partition, struct rqli_node *node)
+{
+    struct rqli_node *before =
+        atomic_exchange_explicit(&self->of[partition], node, memory_order_acq_rel);
+
+    if (before != node) {
+        rqli_endpoint_carry(&before->endpoint, partition, false);
+        rqli_endpoint_carry(&node->endpoint, partition, true);
+    }
+}
+
+/* Many errors say the same: it is asked for twice a second at most. */
+void rqli_fleet_read_map(struct rqli_fleet *self)
+{
+    atomic_store(&self->is_wanted, true);
+    (void)rqli_worker_rouse(self->map_reader,
+                            rqli_after_ms(atomic_load(&self->read_us), RQLI_MAP_PAUSE_MS));
+}
+
+static bool pause_before(struct rqli_detour *detour, int64_t first_ms, int64_t most_ms,
+                         int64_t until_us)
+{
+    int64_t longest_us = 1000 * first_ms << (detour->n_pauses < 8 ? detour->n_pauses : 8);
+    int64_t now_us = rqli_now_us();
+
+    if (longest_us > most_ms * 1000) {
+        longest_us = most_ms * 1000;
+    }
+    detour->n_pauses++;
+    detour->again_us = now_us + longest_us / 2 + rqli_random_below((uint32_t)longest_us / 2 + 1);
+    return detour->again_us < until_us;
+}
+
+bool rqli_fleet_follow(struct rqli_fleet *self, const struct rqli_node *node,
+                       const struct rqli_key_set *set, const struct rqli_reply *reply,
+                       int64_t until_us, struct rqli_detour *detour)
+{
+    struct rqli_address address;
+    struct rqli_node *other;
+
+    if (!self->map_reader) {
+        return false;
+    }
+    switch (rqli_way_of(reply, &node->endpoint.address, &address)) {
+    case RQLI_WAY_MOVED:
+        other = rqli_fleet_at(self, &address);
+        if (!other || ++detour->n_moved > MOVED_MOST) {
+            return false;
+        }
+        rqli_fleet_give(self, rqli_key_set_index(set), other);
+        rqli_fleet_read_map(self);
+        return true;
+    case RQLI_WAY_ASK:
+        detour->instead = rqli_fleet_at(self, &address);
+        detour->set = set;
+        return detour->instead && rqli_now_us() < until_us;
+    case RQLI_WAY_AGAIN:
+        return pause_before(detour, AGAIN_MS, AGAIN_MOST_MS, until_us);
+    case RQLI_WAY_DOWN:
+        rqli_fleet_read_map(self);
+        return pause_before(detour, DOWN_MS, DOWN_MOST_MS, until_us);
+    case RQLI_WAY_NONE:
+        break;
+    }
+    return false;
+}
+
+void rqli_fleet_on_silence(struct rqli_fleet *self)
+{
+    if (self->map_reader) {
+        atomic_store(&self->silent_us, rqli_now_us());
+        (void)rqli_worker_rouse(self->map_reader,
+                                rqli_after_ms(atomic_load(&self->read_us), RQLI_MAP_SILENT_MS));
+    }
 }

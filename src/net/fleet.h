@@ -2,16 +2,35 @@
 #define RQLI_FLEET_H
 
 /*
- * Which server has which keys. One server has one set of keys, which has all locks; several servers
- * share the sets of the partitions.
+ * Which server has which keys. One server has one set of keys, which has all locks. The nodes of a
+ * cluster share the sets of the partitions, and these move: the cluster's map says who has which,
+ * and an error reply whom to ask instead.
  */
 
 #include "net/node.h"
 #include "wire/keys.h"
 
+struct rqli_reply;
+struct rqli_worker;
+
+/* Between two readings of the map: because keys have moved; while a node gives no answer. */
+enum { RQLI_MAP_PAUSE_MS = 500, RQLI_MAP_SILENT_MS = 200 };
+
 struct rqli_fleet {
     struct rqli_node first; /* the server, or the first that the URL names: with all that it says */
     struct rqli_node *_Atomic of[RQLI_KEY_SETS]; /* who has these keys, as far as is known */
+    unsigned connections;
+
+    struct rqli_worker *map_reader; /* of a cluster; or NULL: nothing moves */
+    _Atomic int64_t read_us;        /* when the map was last asked for; 0: never */
+    _Atomic int64_t silent_us;      /* when a node last gave no answer */
+    atomic_bool is_wanted;          /* somebody asks for keys */
+    atomic_bool was_read;           /* the map, or nobody has it */
+
+    struct {
+        pthread_mutex_t mutex;
+        struct rqli_node *last; /* of the nodes, which begin with the first */
+    } shared;                   /* under shared.mutex; so are additions to the nodes */
 };
 
 /* Nothing is connected yet; the endpoint of the first node is its caller's to fill in and to end,
@@ -28,6 +47,51 @@ static inline struct rqli_node *rqli_fleet_node(const struct rqli_fleet *self,
                                                 const struct rqli_key_set *set)
 {
     return atomic_load_explicit(&self->of[rqli_key_set_index(set)], memory_order_acquire);
+}
+
+/* Any thread. The node at this address, which stays as long as the fleet; it is added if it is new.
+ * NULL: no memory. */
+struct rqli_node *rqli_fleet_at(struct rqli_fleet *self, const struct rqli_address *address);
+
+/* Any thread. These keys are the node's from now on. */
+void rqli_fleet_give(struct rqli_fleet *self, unsigned partition, struct rqli_node *node);
+
+/* Any thread. Has the map read, soon. */
+void rqli_fleet_read_map(struct rqli_fleet *self);
+
+/* ---- calls that get there by a detour ---- */
+
+/* What has become of one call, or of several of one round. Zeroed: nothing. */
+struct rqli_detour {
+    unsigned n_moved;
+    unsigned n_pauses;
+    int64_t again_us;          /* it is asked again then; 0: at once */
+    struct rqli_node *instead; /* who is asked, once, behind ASKING; or NULL: who has the keys */
+    const struct rqli_key_set *set; /* of that */
+};
+
+/* An error reply from this node to a call about these keys. True: nothing was done, and it is to be
+ * asked again as the detour says. False: the error is one as any other, or the detours were too
+ * many, or would last beyond until_us. */
+bool rqli_fleet_follow(struct rqli_fleet *self, const struct rqli_node *node,
+                       const struct rqli_key_set *set, const struct rqli_reply *reply,
+                       int64_t until_us, struct rqli_detour *detour);
+
+/* There was no answer: another may have its keys soon. */
+void rqli_fleet_on_silence(struct rqli_fleet *self);
+
+/* Somebody is about to ask; the map is read first of all. */
+static inline void rqli_fleet_on_use(struct rqli_fleet *self)
+{
+    if (self->map_reader && !atomic_load_explicit(&self->is_wanted, memory_order_relaxed)) {
+        rqli_fleet_read_map(self);
+    }
+}
+
+/* The nodes that the URL names are not all asked yet for the map. */
+static inline bool rqli_fleet_is_looking(const struct rqli_fleet *self)
+{
+    return self->map_reader && !atomic_load_explicit(&self->was_read, memory_order_relaxed);
 }
 
 #endif

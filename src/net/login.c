@@ -11,6 +11,7 @@
 #include "net/decode.h"
 #include "net/era.h"
 #include "net/sentinels.h"
+#include "net/slots.h"
 #include "net/socket.h"
 #include "net/url.h"
 #include "wire/answer.h"
@@ -21,10 +22,9 @@
 #include <string.h>
 
 /* The questions; in this order, but for the last round trip (SUBSCRIBE and CHANGES, or KILL and
- * ARRIVE). What
- * is not needed is left out: HELLO answers what AUTH, CLIENT_ID, SETNAME and WRITE ask for, which
- * are the old words, of servers that do not know it. From SETNAME on nothing fails without them:
- * they may be refused. */
+ * ARRIVE). What is not needed is left out: HELLO answers what AUTH, CLIENT_ID, SETNAME and WRITE
+ * ask for, which are the old words, of servers that do not know it. From SETNAME on nothing fails
+ * without them: they may be refused. */
 enum question {
     HELLO,
     AUTH,
@@ -55,13 +55,20 @@ struct login {
     struct rqli_socket *sock;
     struct rqli_command command;
     struct rqli_arena arena;
-    enum question sent[QUESTIONS];
+    enum question sent[QUESTIONS + RQLI_PARTITIONS];
     bool needs_old_words; /* HELLO did not bring what was asked for */
     struct rqli_clock_reading *reading;
     const char *user;     /* or NULL */
     const char *password; /* or NULL */
     rql_credentials asked;
-    int64_t floor; /* that ARRIVE told */
+
+    struct {
+        struct rqli_era *era;
+        int64_t floor; /* that was told */
+    } arrivals[RQLI_PARTITIONS];
+
+    size_t n_arrivals;
+    size_t n_heard; /* of them */
 };
 
 static void login_free(struct login *self)
@@ -136,6 +143,7 @@ static void write_questions(struct login *self, bool is_for_commands)
 {
     const struct rqli_endpoint *endpoint = self->sock->endpoint;
     const bool is_old = self->needs_old_words;
+    const bool is_cluster = endpoint->arrangement == RQLI_CLUSTER;
     char database[16];
     char name[RQLI_CLIENT_NAME_SIZE];
 
@@ -158,7 +166,9 @@ static void write_questions(struct login *self, bool is_for_commands)
     if (is_old) {
         rqli_command_words(next(self, CLIENT_ID), "CLIENT", "ID", NULL);
     }
-    rqli_push_ping(next(self, PUBLISH), &rqli_key_sets[RQLI_WHOLE], endpoint->identity);
+    if (!is_cluster) {
+        rqli_push_ping(next(self, PUBLISH), &rqli_key_sets[RQLI_WHOLE], endpoint->identity);
+    }
     if (is_old) {
         rqli_command_words(next(self, SETNAME), "CLIENT", "SETNAME", name, NULL);
     }
@@ -169,7 +179,7 @@ static void write_questions(struct login *self, bool is_for_commands)
         rqli_command_words(next(self, CLIENT_INFO), "CLIENT", "INFO", NULL);
         rqli_command_words(next(self, INFO), "INFO", "server", NULL);
     }
-    if (is_for_commands && endpoint->name) {
+    if (is_for_commands && endpoint->name && !is_cluster) { /* there net/cluster.c does it */
         rqli_client_name_write(endpoint->name, next(self, NAME));
         rqli_client_name_on_login(endpoint->name, self->reading->sent_us);
     }
@@ -196,10 +206,19 @@ static rql_status check_mode(const struct login *self, const struct rqli_reply *
                              rql_error *error)
 {
     const char *where = self->sock->endpoint->where;
+    const bool wants_cluster = self->sock->endpoint->arrangement == RQLI_CLUSTER;
+    const bool is_cluster = mode && rqli_reply_is(mode, "cluster");
 
-    if (mode && rqli_reply_is(mode, "cluster")) {
+    if (is_cluster && !wants_cluster) {
         return rqli_fail(error, RQL_E_UNSUPPORTED,
-                         "%s: this server is a cluster node, and clusters are not supported yet",
+                         "%s: this server is a node of a cluster: its URL begins with "
+                         "redis+cluster://, or rediss+cluster:// with TLS",
+                         where);
+    }
+    if (wants_cluster && mode && rqli_reply_is(mode, "standalone")) {
+        return rqli_fail(error, RQL_E_UNSUPPORTED,
+                         "%s: this server is no node of a cluster: its URL begins with redis://, "
+                         "or rediss:// with TLS",
                          where);
     }
     if (mode && rqli_reply_is(mode, "sentinel")) {
@@ -241,6 +260,21 @@ static rql_status take_hello(struct login *self, const struct rqli_reply *reply,
     return RQL_OK;
 }
 
+/* Where keys move this may be another's by now. */
+static rql_status take_arrival(struct login *self, const struct rqli_reply *reply, rql_error *error)
+{
+    const struct rqli_endpoint *endpoint = self->sock->endpoint;
+    struct rqli_address other;
+    size_t i = self->n_heard++;
+
+    if (endpoint->arrangement == RQLI_CLUSTER && reply->type == RQLI_REPLY_ERROR &&
+        rqli_way_of(reply, &endpoint->address, &other) != RQLI_WAY_NONE) {
+        return RQL_OK;
+    }
+    return rqli_era_read(self->arrivals[i].era, self->arrivals[i].floor, reply, endpoint->where,
+                         error);
+}
+
 /* An error to a question before SETNAME fails the login; so does a TIME that cannot be read, and
  * what does not confirm the subscription. */
 static rql_status take_reply(struct login *self, enum question question,
@@ -253,8 +287,7 @@ static rql_status take_reply(struct login *self, enum question question,
         return take_hello(self, reply, error);
     }
     if (question == ARRIVE) {
-        return rqli_era_read(self->sock->endpoint->era, self->floor, reply,
-                             self->sock->endpoint->where, error);
+        return take_arrival(self, reply, error);
     }
     if (question >= SETNAME) {
         take_optional(self, question, reply);
@@ -311,12 +344,13 @@ static void write_end_of(struct login *self, const struct rqli_seat *predecessor
 /* Before anything else is said, for a script may grant. Without a pause a replica, which would
  * refuse it, is told nothing: nothing can be granted there. With one, it might become the master
  * with this connection. */
-static rql_status write_arrival(struct login *self, rql_error *error)
+static rql_status write_arrival(struct login *self, const struct rqli_key_set *set,
+                                struct rqli_era *era, rql_error *error)
 {
     const struct rqli_socket *sock = self->sock;
-    const struct rqli_era *era = sock->endpoint->era;
+    size_t at = self->n_arrivals;
 
-    if (!era || !rqli_era_wants(era) || (sock->is_read_only && era->pause_ms == 0)) {
+    if (!rqli_era_wants(era) || (sock->is_read_only && era->pause_ms == 0)) {
         return RQL_OK;
     }
     if (era->pause_ms > 0 && !*sock->seat.run_id) {
@@ -325,8 +359,45 @@ static rql_status write_arrival(struct login *self, rql_error *error)
                          "has no right to ask for it (INFO)",
                          sock->endpoint->where);
     }
-    self->floor = rqli_era_write(era, sock->seat.run_id, next(self, ARRIVE));
+    self->arrivals[at].era = era;
+    self->arrivals[at].floor = rqli_era_write(era, set, sock->seat.run_id, next(self, ARRIVE));
+    self->n_arrivals++;
     return RQL_OK;
+}
+
+/* For all keys that the server has, as far as is known. */
+static rql_status write_arrivals(struct login *self, rql_error *error)
+{
+    const struct rqli_endpoint *endpoint = self->sock->endpoint;
+    rql_status status = RQL_OK;
+
+    if (endpoint->eras && endpoint->arrangement != RQLI_CLUSTER) {
+        return write_arrival(self, &rqli_key_sets[RQLI_WHOLE], endpoint->eras, error);
+    }
+    for (unsigned p = 0; !status && endpoint->eras && p < RQLI_PARTITIONS; p++) {
+        if (rqli_endpoint_carries(endpoint, p)) {
+            status = write_arrival(self, &rqli_key_sets[p], &endpoint->eras[p], error);
+        }
+    }
+    return status;
+}
+
+/* It is over: what had no answer is doubtful, and whoever it is has been met. */
+static void end_arrivals(struct login *self, rql_status status)
+{
+    const struct rqli_endpoint *endpoint = self->sock->endpoint;
+    bool is_cluster = endpoint->arrangement == RQLI_CLUSTER;
+
+    for (size_t i = 0; status && i < self->n_arrivals; i++) {
+        if (self->arrivals[i].floor > 0) {
+            rqli_era_on_silence(self->arrivals[i].era);
+        }
+    }
+    for (unsigned p = 0; !status && endpoint->eras && p < (is_cluster ? RQLI_PARTITIONS : 1); p++) {
+        if (!is_cluster || rqli_endpoint_carries(endpoint, p)) {
+            rqli_era_on_login(&endpoint->eras[p], self->sock->seat.run_id);
+        }
+    }
 }
 
 /* For commands: the last round trip, if there is anything to say. */
@@ -337,16 +408,11 @@ static rql_status settle_in(struct login *self, const struct rqli_seat *predeces
 
     rqli_command_reset(&self->command);
     write_end_of(self, predecessor);
-    status = write_arrival(self, error);
+    status = write_arrivals(self, error);
     if (!status && self->command.n_commands > 0) {
         status = ask_server(self, deadline_us, error);
     }
-    if (status && self->floor > 0) {
-        rqli_era_on_silence(self->sock->endpoint->era);
-    }
-    if (!status && self->sock->endpoint->era) {
-        rqli_era_on_login(self->sock->endpoint->era, self->sock->seat.run_id);
-    }
+    end_arrivals(self, status);
     return status;
 }
 

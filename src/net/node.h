@@ -16,6 +16,7 @@ struct rqli_push_threads;
 
 struct rqli_node {
     struct rqli_endpoint endpoint;    /* first: what leads to it leads to the node */
+    struct rqli_node *_Atomic next;   /* of the fleet */
     struct rqli_conns conns;          /* commands of the callers */
     struct rqli_conn *background;     /* those of the leases' thread */
     struct rqli_push_threads *pushes; /* pushes to the waiters */

@@ -8,7 +8,7 @@
  */
 
 #include "base/timers.h"
-#include "net/conn.h"
+#include "net/fleet.h"
 #include "net/subscription.h"
 #include "wire/command.h"
 
@@ -39,9 +39,23 @@ struct rqli_op_ops {
 /* In one round: two commands for each key of a batch. */
 enum { RQLI_OP_CALLS_MAX = 200 };
 
+/* Over which of a node's connections calls go, on the thread of their caller. */
+enum rqli_op_use { RQLI_OP_FOR_CALLERS, RQLI_OP_DURABLE, RQLI_OP_IN_BACKGROUND };
+
+/* Where calls go: those of scripts to the nodes that have their keys, plain commands to this one.
+ */
+struct rqli_op_route {
+    struct rqli_fleet *fleet;
+    struct rqli_node *node;
+    struct rqli_conn *conn; /* of that node, on a thread: over this; NULL: as `use` says */
+    enum rqli_op_use use;
+};
+
 struct rqli_op {
     const struct rqli_op_ops *ops;
+    struct rqli_op_route route;
     struct rqli_waiter *waiter; /* of one that waits */
+    struct rqli_node *answered; /* who gave the last reply */
     size_t n_calls;
     int64_t until_us; /* no reply is waited for beyond this */
     int64_t grace_us; /* but on a loop, as long as the server keeps answering others within this */
@@ -66,22 +80,23 @@ static inline void rqli_op_on_woken(struct rqli_op *op, enum rqli_wake wake)
 /* ---- on the thread of its caller ---- */
 
 /*
- * Drives an operation to its end. Blocks. subscriber: what op->waiter has joined, or NULL.
+ * Drives an operation to its end. Blocks. While it waits op->waiter, if there is one and it has
+ * joined, listens at the node of the route.
  *
  * With op->pushes_first a PING goes ahead, in the same write: a server sends what it owes to the
  * connection last that it heard first, and so notifies whom the script hands the lock to before us.
  */
-rql_status rqli_op_run(struct rqli_op *op, struct rqli_conn *conn,
-                       struct rqli_push_threads *subscriber);
+rql_status rqli_op_run(struct rqli_op *op);
 
 /* A single call of a script, not repeated. RQL_OK: *out holds the reply, which is no error; give it
  * back. Any other status: nothing to give back. */
-rql_status rqli_call_run(struct rqli_conn *conn, const struct rqli_call *call, int64_t until_us,
-                         struct rqli_exchange **out, rql_error *error);
+rql_status rqli_call_run(const struct rqli_op_route *route, const struct rqli_call *call,
+                         int64_t until_us, struct rqli_exchange **out, rql_error *error);
 
 /* Serves the queue of a lock if that is free. True: it was handed over. A fault ends it: the next
  * poll serves who is next. */
-bool rqli_serve(struct rqli_conn *conn, const struct rqli_keys *keys, int64_t deadline_us);
+bool rqli_serve(const struct rqli_op_route *route, const struct rqli_keys *keys,
+                int64_t deadline_us);
 
 /*
  * ---- on a loop; its thread alone ----

@@ -1,5 +1,6 @@
-/* Operations on the thread of their caller. A round is one exchange: all calls in one write, and
- * the calls of scripts that the server did not know once more with their texts. */
+/* Operations on the thread of their caller. A round is one exchange with each node: all calls in
+ * one write, and those that have done nothing once more: of scripts that the server did not know,
+ * with their texts, and of keys that have moved, where they are now. */
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -14,214 +15,457 @@ RQLI_DEFINE_AUTO(struct rqli_exchange *, rqli_exchange_give);
 /* What becomes of a call in its round: a plain command gets its reply as it is, even an error. */
 enum call_state { ANSWERED, SCRIPT, PLAIN };
 
+/* Nodes that are asked at a time; the calls for others go next. */
+enum { PARTS_MAX = 8, NO_PART = PARTS_MAX };
+
+/* What goes to one node. */
+struct part {
+    struct rqli_node *node;
+    struct rqli_exchange *exchange; /* NULL: there was no memory */
+    uint64_t taught;                /* a bit for each script */
+    bool is_asked_instead;          /* behind ASKING */
+    rql_status status;
+    rql_error fault;
+};
+
 /* The calls of one round. */
 struct round {
     struct rqli_op *op;
-    struct rqli_exchange *exchange;
-    size_t n_open;   /* that are not answered yet */
-    bool with_texts; /* the server did not know a script: the first call of each brings its text */
+    size_t n_open;    /* that are not answered yet */
+    bool with_texts;  /* a server did not know a script: the first call of each brings its text */
+    bool has_unknown; /* that is so */
+    struct rqli_detour detour;
+    size_t n_parts;
+    struct part parts[PARTS_MAX];
     uint8_t calls[RQLI_OP_CALLS_MAX]; /* enum call_state */
+    uint8_t part_of[RQLI_OP_CALLS_MAX];
+    uint16_t reply_of[RQLI_OP_CALLS_MAX]; /* its number among those of its part */
 };
 
-static bool teaches(const struct round *self, const struct rqli_call *call)
+static struct rqli_conn *conn_of(const struct rqli_op_route *route, struct rqli_node *node)
 {
-    return self->op->durability && rqli_conn_teaches(self->exchange->carrier, call->script);
+    if (route->conn && node == route->node) {
+        return route->conn;
+    }
+    switch (route->use) {
+    case RQLI_OP_DURABLE:
+        return node->conns.durable;
+    case RQLI_OP_IN_BACKGROUND:
+        return node->background;
+    case RQLI_OP_FOR_CALLERS:
+        break;
+    }
+    return rqli_conns_choose(&node->conns);
 }
 
-static void write_script(const struct round *self, const struct rqli_call *call,
-                         struct rqli_command *command, uint64_t *taught)
+/* ---- writing ---- */
+
+/* NO_PART: there are as many as there can be at a time. */
+static size_t part_for(struct round *self, struct rqli_node *node, bool is_asked_instead)
 {
+    struct part *part = &self->parts[self->n_parts];
+
+    for (size_t i = 0; i < self->n_parts; i++) {
+        if (self->parts[i].node == node && self->parts[i].is_asked_instead == is_asked_instead) {
+            return i;
+        }
+    }
+    if (self->n_parts == PARTS_MAX) {
+        return NO_PART;
+    }
+    *part = (struct part){.node = node, .is_asked_instead = is_asked_instead};
+    part->exchange = rqli_exchange_take(conn_of(&self->op->route, node));
+    return self->n_parts++;
+}
+
+static size_t part_of_keys(struct round *self, const struct rqli_key_set *set)
+{
+    bool is_asked_instead = self->detour.instead && self->detour.set == set;
+
+    return part_for(
+        self, is_asked_instead ? self->detour.instead : rqli_fleet_node(self->op->route.fleet, set),
+        is_asked_instead);
+}
+
+static bool teaches(const struct round *self, const struct part *part, const struct rqli_call *call)
+{
+    return self->with_texts ||
+           (self->op->durability && rqli_conn_teaches(part->exchange->carrier, call->script));
+}
+
+/* A text is sent once to each node, with the first call of its script: the others behind it find it
+ * there. Returns the number of its reply. */
+static uint16_t write_script(const struct round *self, struct part *part,
+                             const struct rqli_call *call)
+{
+    struct rqli_command *command = &part->exchange->command;
     uint64_t script = UINT64_C(1) << call->script;
 
-    if (self->op->pushes_first && *taught == 0) {
+    if (self->op->pushes_first && part->taught == 0) {
         rqli_command_words(command, "PING", NULL);
     }
-    rqli_call_write(call, command,
-                    (self->with_texts || teaches(self, call)) && (*taught & script) == 0);
-    *taught |= script;
+    if (part->is_asked_instead) {
+        rqli_command_words(command, "ASKING", NULL);
+    }
+    rqli_call_write(call, command, (part->taught & script) == 0 && teaches(self, part, call));
+    part->taught |= script;
+    return (uint16_t)(command->n_commands - 1);
 }
 
-/* A text is sent once, with the first call of its script: the others behind it find it there.
- * `taught` has a bit for each script. Only calls that are open are written, with arguments made
- * anew. */
-static void write_calls(struct round *self, struct rqli_command *command)
+/* Plain commands are written right away, for the node of the route; calls of scripts when it is
+ * known whose keys they are about. */
+static void write_call(struct round *self, size_t i, struct part *home)
 {
     struct rqli_call call;
-    uint64_t taught = 0;
+    struct part *part;
 
-    rqli_command_reset(command);
-    for (size_t i = 0; i < self->op->n_calls; i++) {
-        if (self->calls[i] != ANSWERED) {
-            rqli_call_begin(&call, command);
-            self->op->ops->write(self->op, i, &call);
-            self->calls[i] = call.is_plain ? PLAIN : SCRIPT;
-        }
-        if (self->calls[i] == SCRIPT) {
-            write_script(self, &call, command, &taught);
-        }
+    rqli_call_begin(&call, &home->exchange->command);
+    self->op->ops->write(self->op, i, &call);
+    self->calls[i] = call.is_plain ? PLAIN : SCRIPT;
+    if (call.is_plain) {
+        self->part_of[i] = 0;
+        self->reply_of[i] = (uint16_t)(home->exchange->command.n_commands - 1);
+        return;
+    }
+    self->part_of[i] = (uint8_t)part_of_keys(self, call.set);
+    part = &self->parts[self->part_of[i]];
+    if (self->part_of[i] != NO_PART && part->exchange) {
+        self->reply_of[i] = write_script(self, part, &call);
     }
 }
+
+/* Only calls that are open are written, with arguments made anew. False: no memory for any. */
+static bool write_calls(struct round *self)
+{
+    struct part *home;
+
+    self->n_parts = 0;
+    home = &self->parts[part_for(self, self->op->route.node, false)];
+    if (!home->exchange) {
+        return false;
+    }
+    for (size_t i = 0; i < self->op->n_calls; i++) {
+        if (self->calls[i] != ANSWERED) {
+            write_call(self, i, home);
+        }
+    }
+    self->detour =
+        (struct rqli_detour){.n_moved = self->detour.n_moved, .n_pauses = self->detour.n_pauses};
+    return true;
+}
+
+/* ---- reading ---- */
 
 /* An error reply to a script becomes a fault that names its call, which is written once more for
  * that: not to the stream. */
-static void read_error(const struct round *self, size_t i, const struct rqli_reply *reply)
+static void read_error(const struct round *self, size_t i, const struct part *part,
+                       const struct rqli_reply *reply)
 {
     rql_error fault = {0};
     struct rqli_call call;
 
     rqli_call_begin(&call, NULL);
     self->op->ops->write(self->op, i, &call);
-    (void)rqli_exchange_fault(self->exchange, reply, rqli_scripts[call.script].name,
+    (void)rqli_exchange_fault(part->exchange, reply, rqli_scripts[call.script].name,
                               rqli_call_subject(&call), &fault);
     self->op->ops->read(self->op, i, NULL, NULL, &fault);
 }
 
-/* The replies are those of the open calls, in their order, behind that of PING. Calls of a script
- * that the server does not know stay open; may_repeat: they can be sent again. */
-static void read_replies(struct round *self, bool may_repeat)
+/* An error reply to a script that has done nothing: it is sent again. What has to go over a certain
+ * connection is not sent over another. */
+static bool is_repeated(struct round *self, size_t i, const struct part *part,
+                        const struct rqli_reply *reply)
 {
-    const struct rqli_reply *reply = &self->exchange->reply[self->op->pushes_first];
+    struct rqli_op *op = self->op;
+    struct rqli_call call;
 
-    for (size_t i = 0; i < self->op->n_calls; i++) {
-        bool is_error;
+    if (rqli_reply_wants_text(reply)) {
+        bool is_new = !self->with_texts;
 
-        if (self->calls[i] == ANSWERED) {
-            continue;
-        }
-        is_error = self->calls[i] == SCRIPT && reply->type == RQLI_REPLY_ERROR;
-        if (!is_error || !may_repeat || !rqli_reply_wants_text(reply)) {
-            self->calls[i] = ANSWERED;
-            self->n_open--;
-        }
-        if (!is_error) {
-            self->op->ops->read(self->op, i, self->exchange, reply, NULL);
-        } else if (self->calls[i] == ANSWERED) {
-            read_error(self, i, reply);
-        }
-        reply++;
+        self->has_unknown = true;
+        return is_new || rqli_now_us() < op->until_us;
+    }
+    if (!op->route.fleet->map_reader || op->generation != 0) {
+        return false;
+    }
+    rqli_call_begin(&call, NULL);
+    op->ops->write(op, i, &call);
+    return rqli_fleet_follow(op->route.fleet, part->node, call.set, reply, op->until_us,
+                             &self->detour);
+}
+
+static void read_reply(struct round *self, size_t i, const struct part *part)
+{
+    const struct rqli_reply *reply = &part->exchange->reply[self->reply_of[i]];
+    bool is_error = self->calls[i] == SCRIPT && reply->type == RQLI_REPLY_ERROR;
+
+    if (is_error && is_repeated(self, i, part, reply)) {
+        return;
+    }
+    self->calls[i] = ANSWERED;
+    self->n_open--;
+    if (is_error) {
+        read_error(self, i, part, reply);
+    } else {
+        self->op->answered = part->node;
+        self->op->ops->read(self->op, i, part->exchange, reply, NULL);
     }
 }
 
-/* No reply has come; the fault says what may have been done. */
-static void read_fault(struct round *self, const rql_error *fault)
+/* Calls of a script that the server does not know, or of keys that have moved, stay open. Where no
+ * reply has come the fault says what may have been done. */
+static void read_replies(struct round *self)
 {
+    self->has_unknown = false;
+    for (size_t i = 0; i < self->op->n_calls; i++) {
+        const struct part *part = &self->parts[self->part_of[i]];
+
+        if (self->calls[i] == ANSWERED || self->part_of[i] == NO_PART) {
+            continue;
+        }
+        if (part->status) {
+            self->calls[i] = ANSWERED;
+            self->n_open--;
+            self->op->ops->read(self->op, i, NULL, NULL, &part->fault);
+        } else {
+            read_reply(self, i, part);
+        }
+    }
+    self->with_texts = self->has_unknown;
+}
+
+/* ---- one after the other ---- */
+
+static rql_status put(struct rqli_op *op, struct rqli_exchange *exchange, rql_error *fault)
+{
+    rql_status status = rqli_exchange_put(exchange, op->generation, fault);
+
+    if (status) {
+        return status;
+    }
+    op->ops->placed(op);
+    return rqli_exchange_await(exchange, op->until_us, fault);
+}
+
+static rql_status send(const struct rqli_op *op, struct rqli_exchange *exchange, rql_error *fault)
+{
+    rql_status status = rqli_conn_connect(exchange->carrier, op->until_us, fault);
+
+    return status ? status : rqli_exchange_send(exchange, 0, fault);
+}
+
+/* To all before the first answer is awaited. */
+static void exchange_with_several(struct round *self)
+{
+    for (size_t i = 0; i < self->n_parts; i++) {
+        struct part *part = &self->parts[i];
+
+        if (part->exchange && part->exchange->command.n_commands > 0) {
+            part->status = send(self->op, part->exchange, &part->fault);
+        }
+    }
+    for (size_t i = 0; i < self->n_parts; i++) {
+        struct part *part = &self->parts[i];
+
+        if (part->exchange && part->exchange->command.n_commands > 0 && !part->status) {
+            part->status = rqli_exchange_await(part->exchange, self->op->until_us, &part->fault);
+        }
+    }
+}
+
+/* The only one that there is something for; NULL: there are several. */
+static struct part *only_part(struct round *self)
+{
+    struct part *only = NULL;
+
+    for (size_t i = 0; i < self->n_parts; i++) {
+        struct part *part = &self->parts[i];
+
+        if (!part->exchange || part->exchange->command.n_commands > 0) {
+            if (only) {
+                return NULL;
+            }
+            only = part;
+        }
+    }
+    return only;
+}
+
+static void exchange(struct round *self)
+{
+    struct rqli_op *op = self->op;
+    struct part *only = only_part(self);
+
+    for (size_t i = 0; i < self->n_parts; i++) {
+        if (self->parts[i].exchange) {
+            self->parts[i].exchange->durability = op->durability;
+        } else {
+            self->parts[i].status = rqli_fail_nomem(&self->parts[i].fault);
+        }
+    }
+    if (!only) {
+        exchange_with_several(self);
+    } else if (only->exchange && op->generation != 0) {
+        only->status = put(op, only->exchange, &only->fault);
+    } else if (only->exchange) {
+        only->status = rqli_exchange_run(only->exchange, op->until_us, &only->fault);
+    }
+    for (size_t i = 0; i < self->n_parts; i++) {
+        const struct part *part = &self->parts[i];
+
+        if (part->status == RQL_E_IO || part->status == RQL_E_UNKNOWN) {
+            rqli_fleet_on_silence(op->route.fleet);
+        }
+        if (op->durability && part == only) {
+            op->acks = part->exchange->acks;
+        }
+    }
+}
+
+static void give_parts(struct round *self)
+{
+    for (size_t i = 0; i < self->n_parts; i++) {
+        rqli_exchange_give(self->parts[i].exchange);
+    }
+    self->n_parts = 0;
+}
+
+static void read_lack_of_memory(struct round *self)
+{
+    rql_error fault;
+
+    (void)rqli_fail_nomem(&fault);
     for (size_t i = 0; i < self->op->n_calls; i++) {
         if (self->calls[i] != ANSWERED) {
-            self->op->ops->read(self->op, i, NULL, NULL, fault);
+            self->op->ops->read(self->op, i, NULL, NULL, &fault);
         }
     }
     self->n_open = 0;
 }
 
-static rql_status exchange(struct round *self, rql_error *fault)
+/* Nobody wakes it: it is a sleep by our clock. */
+static void sleep_until(int64_t until_us)
 {
-    struct rqli_op *op = self->op;
-    rql_status status;
+    rqli_signal never = 0;
 
-    self->exchange->durability = op->durability;
-    if (op->generation == 0) {
-        status = rqli_exchange_run(self->exchange, op->until_us, fault);
-        if (op->durability) {
-            op->acks = self->exchange->acks;
-        }
-        return status;
+    if (until_us > 0) {
+        rqli_signal_wait(&never, 0, until_us);
     }
-    status = rqli_exchange_put(self->exchange, op->generation, fault);
-    if (status) {
-        return status;
-    }
-    op->ops->placed(op);
-    return rqli_exchange_await(self->exchange, op->until_us, fault);
 }
 
-/* Pauses until op->again_us; then sends the calls, and reads the replies. Nobody wakes `never`: it
- * is a sleep by our clock. With the texts NOSCRIPT comes only if somebody else has the server
- * forget all scripts in between; that may go on until op->until_us. */
-static void run_round(struct rqli_op *op, struct rqli_conn *conn)
+/* Pauses until op->again_us; then sends the calls, and reads the replies. With the texts NOSCRIPT
+ * comes only if somebody else has the server forget all scripts in between; that may go on until
+ * op->until_us. */
+static void run_round(struct rqli_op *op)
 {
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *taken = NULL;
-    rqli_signal never = 0;
     struct round round;
-    rql_error fault;
 
-    if (op->again_us > 0) {
-        rqli_signal_wait(&never, 0, op->again_us);
-    }
-    taken = rqli_exchange_take(conn);
+    sleep_until(op->again_us);
+    rqli_fleet_on_use(op->route.fleet);
     round.op = op;
-    round.exchange = taken;
     round.n_open = op->n_calls;
     round.with_texts = false;
+    round.detour = (struct rqli_detour){0};
     memset(round.calls, SCRIPT, op->n_calls);
-    if (!taken) {
-        (void)rqli_fail_nomem(&fault);
-        read_fault(&round, &fault);
-    }
     while (round.n_open > 0) {
-        write_calls(&round, &taken->command);
-        if (exchange(&round, &fault)) {
-            read_fault(&round, &fault);
+        if (write_calls(&round)) {
+            exchange(&round);
+            read_replies(&round);
         } else {
-            read_replies(&round, !round.with_texts || rqli_now_us() < op->until_us);
-            round.with_texts = true;
+            read_lack_of_memory(&round);
         }
+        give_parts(&round);
+        sleep_until(round.detour.again_us);
     }
 }
 
 /* Where the waiter is not in the register nothing can be told to it, and it sleeps. */
-rql_status rqli_op_run(struct rqli_op *op, struct rqli_conn *conn,
-                       struct rqli_push_threads *subscriber)
+rql_status rqli_op_run(struct rqli_op *op)
 {
     enum rqli_op_next next = op->ops->next(op);
-    rqli_signal never = 0;
 
     while (next != RQLI_OP_OVER) {
         if (next == RQLI_OP_WAIT && op->waiter && op->waiter->has_joined) {
-            rqli_op_on_woken(op, rqli_push_threads_wait(subscriber, op->waiter, op->again_us));
+            rqli_op_on_woken(
+                op, rqli_push_threads_wait(op->route.node->pushes, op->waiter, op->again_us));
         } else if (next == RQLI_OP_WAIT) {
-            rqli_signal_wait(&never, 0, op->again_us);
+            sleep_until(op->again_us);
             rqli_op_on_woken(op, RQLI_WAKE_TIME);
         } else {
-            run_round(op, conn);
+            run_round(op);
         }
         next = op->ops->next(op);
     }
     return op->status;
 }
 
-/* Twice at most: with its text no script is unknown. */
-rql_status rqli_call_run(struct rqli_conn *conn, const struct rqli_call *call, int64_t until_us,
-                         struct rqli_exchange **out, rql_error *error)
+/* ---- a single call ---- */
+
+/* Sends it to this node, once. The first reply is that of the call. */
+static rql_status run_at(const struct rqli_op_route *route, struct rqli_node *node,
+                         bool is_asked_instead, const struct rqli_call *call, bool with_text,
+                         int64_t until_us, struct rqli_exchange **out, rql_error *error)
 {
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = rqli_exchange_take(conn);
-    bool with_text = false;
-    bool is_unknown;
+    RQLI_AUTO(rqli_exchange_give)
+    struct rqli_exchange *exchange = rqli_exchange_take(conn_of(route, node));
+    rql_status status;
 
     if (!exchange) {
         return rqli_fail_nomem(error);
     }
-    do {
-        rql_status status;
-
-        rqli_command_reset(&exchange->command);
-        rqli_call_write(call, &exchange->command, with_text);
-        status = rqli_exchange_run(exchange, until_us, error);
-        if (status) {
-            return status;
-        }
-        is_unknown = !with_text && rqli_reply_wants_text(exchange->reply);
-        with_text = true;
-    } while (is_unknown);
-    if (exchange->reply->type == RQLI_REPLY_ERROR) {
-        return rqli_exchange_fault(exchange, exchange->reply, rqli_scripts[call->script].name,
-                                   rqli_call_subject(call), error);
+    if (is_asked_instead) {
+        rqli_command_words(&exchange->command, "ASKING", NULL);
     }
+    rqli_call_write(call, &exchange->command, with_text);
+    status = rqli_exchange_run(exchange, until_us, error);
+    if (status) {
+        rqli_fleet_on_silence(route->fleet);
+        return status;
+    }
+    exchange->reply += is_asked_instead;
     *out = RQLI_GIVE(exchange);
     return RQL_OK;
 }
 
+/* Twice at most because of its text: with that no script is unknown. */
+rql_status rqli_call_run(const struct rqli_op_route *route, const struct rqli_call *call,
+                         int64_t until_us, struct rqli_exchange **out, rql_error *error)
+{
+    struct rqli_detour detour = {0};
+    bool with_text = false;
+
+    rqli_fleet_on_use(route->fleet);
+    for (;;) {
+        RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+        struct rqli_node *instead = detour.instead;
+        struct rqli_node *node = instead ? instead : rqli_fleet_node(route->fleet, call->set);
+        rql_status status;
+
+        detour.instead = NULL;
+        detour.again_us = 0;
+        status = run_at(route, node, instead != NULL, call, with_text, until_us, &exchange, error);
+        if (status) {
+            return status;
+        }
+        if (exchange->reply->type != RQLI_REPLY_ERROR) {
+            *out = RQLI_GIVE(exchange);
+            return RQL_OK;
+        }
+        if (!with_text && rqli_reply_wants_text(exchange->reply)) {
+            with_text = true;
+        } else if (rqli_fleet_follow(route->fleet, node, call->set, exchange->reply, until_us,
+                                     &detour)) {
+            sleep_until(detour.again_us);
+        } else {
+            return rqli_exchange_fault(exchange, exchange->reply, rqli_scripts[call->script].name,
+                                       rqli_call_subject(call), error);
+        }
+    }
+}
+
 /* Each call takes some of the dead out of the queue, so there is an end to it. */
-bool rqli_serve(struct rqli_conn *conn, const struct rqli_keys *keys, int64_t deadline_us)
+bool rqli_serve(const struct rqli_op_route *route, const struct rqli_keys *keys,
+                int64_t deadline_us)
 {
     struct rqli_outcome outcome = {.second = RQLI_SERVED_PARTLY};
     struct rqli_call call;
@@ -230,7 +474,7 @@ bool rqli_serve(struct rqli_conn *conn, const struct rqli_keys *keys, int64_t de
     while (outcome.second == RQLI_SERVED_PARTLY) {
         RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
 
-        (void)rqli_call_run(conn, &call, deadline_us, &exchange, NULL);
+        (void)rqli_call_run(route, &call, deadline_us, &exchange, NULL);
         if (!exchange || !rqli_outcome_read(exchange->reply, &outcome)) {
             return false;
         }

@@ -1,12 +1,15 @@
 #ifndef RQLI_URL_H
 #define RQLI_URL_H
 
-/* Where the server is and how to log in: a parsed URL. Constant as soon as it has its TLS. */
+/* Where the server is and how to log in: a parsed URL. Constant as soon as it has its TLS, but
+ * for what it carries. */
 
 #include "net/address.h"
 #include "net/tls_context.h"
+#include "wire/partition.h"
 
 #include <rql/options.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -51,20 +54,38 @@ struct rqli_endpoint {
     int64_t spin_us;
     const char *identity;          /* of the client; names the connection and the channel */
     struct rqli_client_name *name; /* how it is called; or NULL: by its identity alone */
-    struct rqli_era *era;          /* of the client: told at each login for commands; or NULL */
+    struct rqli_era *eras;         /* of the client: told at each login for commands; or NULL */
     struct rqli_stats *stats;      /* of the client; connections count into them */
     const struct rqli_subject *subject; /* the same, with who is told what happens to them */
     rql_credentials_fn credentials;     /* asked at each login, or NULL */
     void *credentials_data;
-    struct rqli_sentinels *sentinels; /* of RQLI_SENTINEL; borrowed */
-    struct rqli_tls_context *tls;     /* with is_tls */
+    struct rqli_sentinels *sentinels;               /* of RQLI_SENTINEL; borrowed */
+    struct rqli_tls_context *tls;                   /* with is_tls */
+    _Atomic uint64_t carried[RQLI_PARTITIONS / 64]; /* a bit for each partition that it has */
 };
 
-/* The longest pause between two attempts to connect, at random below it. Sentinels name the new
- * master from one moment to the next. */
+static inline bool rqli_endpoint_carries(const struct rqli_endpoint *self, unsigned partition)
+{
+    return (self->carried[partition / 64] >> partition % 64 & 1) != 0;
+}
+
+/* The partition is its own from now on, or is another's. Any thread. */
+static inline void rqli_endpoint_carry(struct rqli_endpoint *self, unsigned partition, bool has_it)
+{
+    uint64_t bit = UINT64_C(1) << partition % 64;
+
+    if (has_it) {
+        (void)atomic_fetch_or(&self->carried[partition / 64], bit);
+    } else {
+        (void)atomic_fetch_and(&self->carried[partition / 64], ~bit);
+    }
+}
+
+/* The longest pause between two attempts to connect, at random below it. Sentinels, or a cluster's
+ * map, name the new master from one moment to the next. */
 static inline int64_t rqli_endpoint_pause_ms(const struct rqli_endpoint *self)
 {
-    return self->sentinels ? 200 : 2000;
+    return self->arrangement == RQLI_SENTINEL || self->arrangement == RQLI_CLUSTER ? 200 : 2000;
 }
 
 /* Fills everything that the URL says; the fields from connect_timeout_ms on are the caller's. *out
@@ -76,5 +97,11 @@ rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error 
 rql_status rqli_endpoint_use_tls(struct rqli_endpoint *self, const rql_options *options,
                                  rql_error *error);
 void rqli_endpoint_fini(struct rqli_endpoint *self);
+
+/* A server that is met at this address, with all else as it is for another, which outlives it. TLS
+ * is its own, for the name and the session are. Statuses as above. */
+rql_status rqli_endpoint_init_at(struct rqli_endpoint *self, const struct rqli_endpoint *other,
+                                 const struct rqli_address *address, rql_error *error);
+void rqli_endpoint_fini_at(struct rqli_endpoint *self); /* also one that is all zero */
 
 #endif

@@ -108,6 +108,8 @@ static const struct rqli_option rows[] = {
      .shown.help = "Name that the server's certificate must have; empty: the host."},
     {OF_CLIENT(sentinel_check_ms, "RQL_SENTINEL_CHECK_MS"), WITHIN(100, 60000), DEFAULT(1000, "ms"),
      .shown.help = "How often sentinels are asked who the master is."},
+    {OF_CLIENT(topology_refresh_ms, "RQL_TOPOLOGY_REFRESH_MS"), WITHIN(1000, 3600000),
+     DEFAULT(30000, "ms"), .shown.help = "How often a cluster's map is read without need."},
     {OF_CLIENT(connect_timeout_ms, "RQL_CONNECT_TIMEOUT_MS"), WITHIN(1, 600000),
      DEFAULT(1000, "ms"), .shown.help = "Longest time to connect and log in."},
     {OF_CLIENT(io_timeout_ms, "RQL_IO_TIMEOUT_MS"), WITHIN(1, 600000), DEFAULT(1000, "ms"),

@@ -72,7 +72,7 @@ static rql_status log_in(const char *parameters, bool is_for_commands, const cha
     endpoint = (struct rqli_endpoint){.identity = "me", .credentials = credentials};
     endpoint.credentials_data = &n_asked;
     CHECK_OK(rqli_url_parse(&endpoint, url, NULL));
-    endpoint.era = era;
+    endpoint.eras = era;
     answers = said;
     n_rounds = 0;
     memset(heard, 0, sizeof heard);
@@ -223,7 +223,7 @@ TEST(a_login_that_fails_says_why)
          "unexpected reply"},
         {"cluster", "", RQL_E_UNSUPPORTED, 1,
          "*6\r\n" PEER_ID PEER_MODE(7, "cluster") PEER_ROLE(6, "master"), NULL,
-         "this server is a cluster node, and clusters are not supported yet"},
+         "this server is a node of a cluster: its URL begins with redis+cluster://"},
         {"sentinel", "", RQL_E_UNSUPPORTED, 1, "*4\r\n" PEER_ID PEER_MODE(8, "sentinel"), NULL,
          "this is a sentinel, not the server that it watches"},
     };

@@ -89,6 +89,7 @@ static const struct field fields[] = {
     {CLIENT(durability_is_advice), NUMBER, 0, 1, false},
     {CLIENT(client_names), NUMBER, 0, 1, true},
     {CLIENT(client_label), TEXT},
+    {CLIENT(topology_refresh_ms), NUMBER, 1000, 3600000, 30000},
 };
 
 #define AS(member) offsetof(rql_options, member)

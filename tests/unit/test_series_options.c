@@ -17,7 +17,7 @@ static const char *const names[] = {"b", "\xc3\xa9", "a", "B", "aa"};
 /* As a client with these options plans it. */
 static rql_status make_plan(const rql_series_options *options)
 {
-    rql_client whole = {.era.pause_ms = client.recovery_delay_ms};
+    rql_client whole = {.options.recovery_delay_ms = client.recovery_delay_ms};
 
     rqli_options_fill(RQLI_OF_LOCK, &whole.of_calls, &client);
     return rqli_series_plan(&plan, &whole, options, &error);

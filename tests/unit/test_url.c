@@ -278,9 +278,9 @@ TEST(a_url_says_where_a_cluster_or_its_shards_are)
     }
 }
 
-TEST(no_client_is_made_for_clusters_and_shards_yet)
+TEST(no_client_is_made_for_shards_yet)
 {
-    static const char *const urls[] = {"redis+cluster://u:sesame@a", "rediss+shards://a,b"};
+    static const char *const urls[] = {"redis+shards://u:sesame@a", "rediss+shards://a,b"};
 
     EACH_BY (row, urls, *row) {
         rql_client *client = NULL;

@@ -1,0 +1,125 @@
+#include "net/cluster.h"
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "net/slots.h"
+
+#include <stdlib.h>
+
+enum {
+    ASK_MS = 300,      /* for each node that is asked */
+    TROUBLE_MS = 5000, /* for so long after a silence the map may change at any moment */
+};
+
+static void apply(struct rqli_cluster *self, const struct rqli_slots *slots)
+{
+    struct rqli_node *masters[RQLI_PARTITIONS];
+
+    for (size_t i = 0; i < slots->n_masters; i++) {
+        masters[i] = rqli_fleet_at(self->fleet, &slots->masters[i]);
+    }
+    for (unsigned p = 0; p < RQLI_PARTITIONS; p++) {
+        int owner = slots->owners[p];
+
+        if (owner != RQLI_SLOT_IS_FREE && masters[owner]) {
+            rqli_fleet_give(self->fleet, p, masters[owner]);
+        }
+    }
+}
+
+/* Over a connection that is there for calls: it need not be a further one. */
+static bool read_from(struct rqli_cluster *self, struct rqli_node *node)
+{
+    struct rqli_exchange *exchange = rqli_exchange_take(node->conns.each[0]);
+    struct rqli_slots *slots = malloc(sizeof *slots);
+    bool is_read = false;
+
+    if (exchange && slots) {
+        rqli_command_words(&exchange->command, "CLUSTER", "SLOTS", NULL);
+        is_read =
+            rqli_exchange_run(exchange, rqli_after_ms(rqli_now_us(), ASK_MS), NULL) == RQL_OK &&
+            rqli_slots_read(slots, exchange->reply, &node->endpoint.address);
+    }
+    if (is_read) {
+        apply(self, slots);
+    }
+    free(slots);
+    rqli_exchange_give(exchange);
+    return is_read;
+}
+
+/* Of all nodes known, from one on that is chosen at random, so that not all clients ask the same.
+ */
+static bool read_map(struct rqli_cluster *self)
+{
+    struct rqli_node *first = &self->fleet->first;
+    struct rqli_node *node = first;
+    bool is_read = false;
+    uint32_t count = 0;
+
+    for (; node; node = node->next) {
+        count++;
+    }
+    node = first;
+    for (uint32_t skip = rqli_random_below(count); skip > 0; skip--) {
+        node = node->next;
+    }
+    for (; count > 0 && !is_read && !atomic_load(&self->shall_stop); count--) {
+        is_read = read_from(self, node);
+        node = node->next ? node->next : first;
+    }
+    return is_read;
+}
+
+static int64_t step(struct rqli_worker *worker)
+{
+    struct rqli_cluster *self = (struct rqli_cluster *)worker;
+    struct rqli_fleet *fleet = self->fleet;
+    int64_t now_us = rqli_now_us();
+    bool is_fine;
+
+    if (atomic_load(&self->shall_stop)) {
+        return RQLI_WORKER_OVER;
+    }
+    if (!atomic_load(&fleet->is_wanted)) {
+        return RQLI_NEVER_US;
+    }
+    atomic_store(&fleet->read_us, now_us);
+    is_fine = read_map(self);
+    atomic_store(&fleet->was_read, true);
+    is_fine = is_fine && now_us > rqli_after_ms(atomic_load(&fleet->silent_us), TROUBLE_MS);
+    return rqli_after_ms(now_us, is_fine ? self->refresh_ms : RQLI_MAP_SILENT_MS);
+}
+
+struct rqli_cluster *rqli_cluster_new(struct rqli_fleet *fleet, int64_t refresh_ms)
+{
+    struct rqli_cluster *self = calloc(1, sizeof *self);
+
+    if (self) {
+        self->worker.name = "rql-cluster";
+        self->worker.step = step;
+        self->fleet = fleet;
+        self->refresh_ms = refresh_ms;
+        for (size_t i = 0; i < fleet->first.endpoint.n_hosts; i++) {
+            (void)rqli_fleet_at(fleet, &fleet->first.endpoint.hosts[i]);
+        }
+        fleet->map_reader = &self->worker;
+    }
+    return self;
+}
+
+bool rqli_cluster_start(struct rqli_cluster *self)
+{
+    return rqli_worker_start(&self->worker);
+}
+
+struct rqli_cluster *rqli_cluster_free(struct rqli_cluster *self)
+{
+    if (self) {
+        atomic_store(&self->shall_stop, true);
+        rqli_worker_rouse(&self->worker, 0);
+        rqli_worker_stop(&self->worker);
+        free(self);
+    }
+    return NULL;
+}
