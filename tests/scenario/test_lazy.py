@@ -212,9 +212,11 @@ def too_many_unanswered_wait(world, kind, names):
     several = [actor.acquire(f"{names[0]}{i}", **LAZY) for i in range(MOST + 1)]
     take_away(world, *itertools.chain(*(held.names for held in several)))
     network.fail("freeze", n=1, direction="down")
+    before = world.n_scripts()
     for held in several[:MOST]:
         held.release().check()
     last = several[MOST].begin("release")
+    wait_until(lambda: world.n_scripts() == before + MOST + 1, "the last is sent, and waits")
     network.heal()
     last.outcome().check("NOT_HELD")
     wait_until(lambda: all(held.is_lost() for held in several[:MOST]), "they are told")
