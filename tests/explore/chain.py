@@ -5,13 +5,12 @@ Those of the one client share a stream of commands. What is in it comes to the s
 reads it; when the connection breaks, the rest comes late, or never. Who asks for the lock, and who has another
 client, is answered at once, as in model.py: what may come in any order needs no stream.
 """
-import json
 from typing import NamedTuple
 
 from chain_judge import HANDED, judge, replaced, taken_by
 from server import T0_US, empty
 from state import (HOLDING, IDLE, LEAVING, NO_RANDOM, NOT_AFTER_US, QUEUE_TTL_MS, TTL_MS, WAITING, Ruby,
-                   acquirer, bare, demand, host, nonce, read_contents, written)
+                   acquirer, bare, demand, host, nonce, read_contents, with_fence)
 
 N_LOCKS = 1
 ENDING = "ending"  # releases the lock, or hands it on
@@ -278,9 +277,9 @@ def after_local(state, action):
         return state._replace(contents=bare(state.contents, 0, True), clears=state.clears - 1, was_cleared=True,
                               robbed=tuple(sorted({*state.robbed, *is_robbed})))
     if word == "grant":  # the tokens of all locks are of one row
-        parts = json.loads(state.contents)
-        parts[-1] = str(max(state.now_us, int(parts[-1] or 0)) + 100)
-        return state._replace(contents=written(parts), others=state.others - 1)
+        last = int(read_contents(state.contents).fence or 0)
+        token = max(state.now_us, last) + 100
+        return state._replace(contents=with_fence(state.contents, token), others=state.others - 1)
     if word == "take":
         return taken(state, which)
     if word == "hand on":

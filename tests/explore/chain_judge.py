@@ -1,6 +1,4 @@
 """What must hold after each step of chain.py."""
-import json
-
 from judge import judge_keys, judge_progress, judge_service
 from state import HOLDING, acquirer, demand, nonce, read_contents
 
@@ -50,7 +48,7 @@ def as_there(state, contents):
 
 
 def fence_of(contents):
-    return int(json.loads(contents)[-1] or 0)
+    return int(read_contents(contents).fence or 0)
 
 
 def judge_transfer(before, after, was, now, words, answer):

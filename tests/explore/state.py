@@ -140,6 +140,12 @@ def bare(text, at, is_whole):
     return written(parts)
 
 
+def with_fence(text, token):
+    parts = json.loads(text)
+    parts[-2] = str(token)
+    return written(parts)
+
+
 @functools.lru_cache
 def identity(index):
     return f"{index + 1:032x}"
