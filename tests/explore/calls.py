@@ -6,15 +6,13 @@ import re
 import sys
 import traceback
 
-from server import ALL, PARTITION, T0_US, Refused, Server
+from server import PLACES, T0_US, Refused, Server
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "lua"))
 from embed import expanded  # noqa: E402
 
 SCRIPTS = {path.stem: expanded(path) for path in sorted((ROOT / "lua").glob("*.lua")) if "@keys" in path.read_text()}
-# Where each test runs: (before its keys, whether the server is a node of a cluster).
-PLACES = {"": (ALL, False), " in a partition": (PARTITION, False), " in a cluster": (PARTITION, True)}
 N_CLIENTS = 9  # that listen: those of 1 to 9
 NEVER = 2 ** 53
 RANDOM = "40000"
@@ -119,8 +117,7 @@ class Calls:
 def run(preload, place, first):
     """All tests there, one after the other; how many failed."""
     failed = 0
-    prefix, is_cluster = PLACES[place]
-    with Server(os.environ["RQL_TEST_REDIS"], preload, SCRIPTS, prefix=prefix, is_cluster=is_cluster) as server:
+    with Server(os.environ["RQL_TEST_REDIS"], preload, SCRIPTS, place=place) as server:
         calls = Calls(server)
         server.set_subscribed({f"{number:032d}" for number in range(1, N_CLIENTS + 1)})
         for number, function in enumerate(TESTS, first):

@@ -11,9 +11,10 @@ From every so many states all clients then do their best: each has to come to an
 them was killed, and nothing may be left behind.
 
 --mutants: the scripts with one mistake each (mutants.py); every one of them has to be found. TEXT: only
-those that are called so. Of bounds and of mistakes a sample is taken, which the day chooses.
+those that are called so. Of the mistakes, and of the bounds of each model, a sample is taken, which the day
+chooses. The server of bounds "... in a cluster" is a node of one, with a partition's keys.
 Environment: RQL_TEST_REDIS   the server's program
-             RQL_TEST_LONG    any: larger bounds, all of them, and all mistakes
+             RQL_TEST_LONG    any: larger bounds, all of them, and all mistakes; on a server that is alone
              RQL_TEST_DATE    2026-11-23: the sample of that day
 """
 import contextlib
@@ -30,7 +31,7 @@ import eras
 import model
 import series
 from mutants import BESIDE_RUBY, MUTANTS, OF_ENTRIES, OF_ERAS, OF_FLUSHES, OF_SERIES, OF_TRANSFERS
-from server import Refused, Server, once_more
+from server import ALONE, IN_A_CLUSTER, Refused, Server, once_more
 from state import CAME_BACK, DEAD, RUBY, TTL_MS, Broken, demand, host, identity, read_contents
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -43,7 +44,7 @@ BATCH = 200
 REPEATS = 5  # of one call; more than there are clients
 ROUND_US = 700_000
 ROUNDS = 60
-N_BOUNDS, N_MISTAKES = 2, 4  # that a day's sample has
+N_BOUNDS, N_MISTAKES = 1, 4  # that a day's sample has, of each model and of all
 FORGOTTEN_US = 61_000_000  # after which no key of a lock is left
 
 
@@ -364,8 +365,7 @@ def explore(server, bounds, limit=10_000_000):
     explorer.explore()
     tried = explorer.n_tried
     n_ended = explorer.end_all()
-    return f"{bounds.name}: {len(explorer.came_from)} states, {tried} steps, {n_ended} ends, " \
-           f"{time.monotonic() - begun:.0f} s"
+    return f"{len(explorer.came_from)} states, {tried} steps, {n_ended} ends, {time.monotonic() - begun:.0f} s"
 
 
 def say_once_more(*words):
@@ -384,19 +384,20 @@ def verdict(number, name, holds):
     print(f"{'ok' if holds else 'not ok'} {number} - {name}", flush=True)
 
 
-def check(preload, program, all_bounds):
+def check(preload, program, chosen):
     failed = 0
-    print(f"1..{len(all_bounds)}")
-    for number, bounds in enumerate(all_bounds, 1):
-        with Server(program, preload, scripts_of(bounds.edits), bounds.model.N_LOCKS) as server:
+    print(f"1..{len(chosen)}")
+    for number, (bounds, place) in enumerate(chosen, 1):
+        name = bounds.name + place
+        with Server(program, preload, scripts_of(bounds.edits), bounds.model.N_LOCKS, place) as server:
             try:
-                verdict(number, explore(server, bounds), True)
+                verdict(number, f"{name}: {explore(server, bounds)}", True)
             except Found as found:
                 failed += 1
-                verdict(number, bounds.name, False)
+                verdict(number, name, False)
                 tell(found)
                 server.tell_log()
-                say_once_more(bounds.name)
+                say_once_more(name)
     return failed
 
 
@@ -429,11 +430,18 @@ def sample(what, everything, n_wanted):
 
 
 def choose_bounds(wanted):
-    """All that are called so, or a sample."""
-    bounds = LONG if os.environ.get("RQL_TEST_LONG") else QUICK
+    """(bounds, where) of those that are called so, or a sample; of all larger ones where the server is alone."""
+    is_long = os.environ.get("RQL_TEST_LONG")
+    everything = [(bounds, place) for bounds in (LONG if is_long else QUICK) for place in (ALONE, IN_A_CLUSTER)]
     if wanted:
-        return [one for one in bounds if one.name == wanted]
-    return LONG if bounds is LONG else sample("bounds", QUICK, N_BOUNDS)
+        return [(bounds, place) for bounds, place in everything if bounds.name + place == wanted]
+    if is_long:
+        return [(bounds, ALONE) for bounds in LONG]
+    chosen = []
+    for one in (model, series, chain, eras):
+        of_it = [(bounds, place) for bounds, place in everything if bounds.model is one]
+        chosen += sample(f"bounds of {one.__name__}.py", of_it, N_BOUNDS)
+    return chosen
 
 
 def choose_mutants(wanted):
@@ -442,11 +450,24 @@ def choose_mutants(wanted):
     return mutants if wanted or os.environ.get("RQL_TEST_LONG") else sample("mistakes", mutants, N_MISTAKES)
 
 
-def check_mutants(preload, program, wanted):
+def check_texts():
+    """Every mistake has its text in a script, whatever the day chooses; how many have none."""
     failed = 0
+    for name, *edits in (mutant for group, _ in MISTAKES for mutant in group):
+        try:
+            scripts_of(edits)
+        except Stale as stale:
+            failed += 1
+            print(f"# {name}: {stale}")
+    verdict(1, "every mistake has its text", not failed)
+    return failed
+
+
+def check_mutants(preload, program, wanted):
     mutants = choose_mutants(wanted)
-    print(f"1..{len(mutants)}")
-    for number, ((name, *edits), bounds) in enumerate(mutants, 1):
+    print(f"1..{1 + len(mutants)}")
+    failed = check_texts()
+    for number, ((name, *edits), bounds) in enumerate(mutants, 2):
         try:
             found = is_found(preload, program, edits, bounds)
             told = found or "nobody noticed"
