@@ -73,7 +73,10 @@ static size_t part_for(struct round *self, struct rqli_node *node, bool is_asked
     if (self->n_parts == PARTS_MAX) {
         return NO_PART;
     }
-    *part = (struct part){.node = node, .is_asked_instead = is_asked_instead};
+    part->node = node; /* a fault is long, and there is mostly none */
+    part->taught = 0;
+    part->is_asked_instead = is_asked_instead;
+    part->status = RQL_OK;
     part->exchange = rqli_exchange_take(conn_of(&self->op->route, node));
     return self->n_parts++;
 }
@@ -260,7 +263,10 @@ static void exchange_with_several(struct round *self)
     for (size_t i = 0; i < self->n_parts; i++) {
         struct part *part = &self->parts[i];
 
-        if (part->exchange && part->exchange->command.n_commands > 0) {
+        if (!part->exchange) {
+            part->status = rqli_fail_nomem(&part->fault);
+        } else if (part->exchange->command.n_commands > 0) {
+            part->exchange->durability = self->op->durability;
             part->status = send(self->op, part->exchange, &part->fault);
         }
     }
@@ -273,51 +279,37 @@ static void exchange_with_several(struct round *self)
     }
 }
 
-/* The only one that there is something for; NULL: there are several. */
-static struct part *only_part(struct round *self)
+/* With the only one that there is something for. */
+static void exchange_with(struct rqli_op *op, struct part *part)
 {
-    struct part *only = NULL;
-
-    for (size_t i = 0; i < self->n_parts; i++) {
-        struct part *part = &self->parts[i];
-
-        if (!part->exchange || part->exchange->command.n_commands > 0) {
-            if (only) {
-                return NULL;
-            }
-            only = part;
-        }
+    part->exchange->durability = op->durability;
+    if (op->generation != 0) {
+        part->status = put(op, part->exchange, &part->fault);
+    } else {
+        part->status = rqli_exchange_run(part->exchange, op->until_us, &part->fault);
     }
-    return only;
+    if (op->durability) {
+        op->acks = part->exchange->acks;
+    }
 }
 
+/* Where nothing was said to the node of the route its part is there all the same, and empty. */
 static void exchange(struct round *self)
 {
-    struct rqli_op *op = self->op;
-    struct part *only = only_part(self);
+    struct part *last = &self->parts[self->n_parts - 1];
 
-    for (size_t i = 0; i < self->n_parts; i++) {
-        if (self->parts[i].exchange) {
-            self->parts[i].exchange->durability = op->durability;
-        } else {
-            self->parts[i].status = rqli_fail_nomem(&self->parts[i].fault);
-        }
-    }
-    if (!only) {
+    if (self->n_parts == 1 ||
+        (self->n_parts == 2 && self->parts[0].exchange->command.n_commands == 0 &&
+         last->exchange)) {
+        exchange_with(self->op, last);
+    } else {
         exchange_with_several(self);
-    } else if (only->exchange && op->generation != 0) {
-        only->status = put(op, only->exchange, &only->fault);
-    } else if (only->exchange) {
-        only->status = rqli_exchange_run(only->exchange, op->until_us, &only->fault);
     }
     for (size_t i = 0; i < self->n_parts; i++) {
-        const struct part *part = &self->parts[i];
+        rql_status status = self->parts[i].status;
 
-        if (part->status == RQL_E_IO || part->status == RQL_E_UNKNOWN) {
-            rqli_fleet_on_silence(op->route.fleet);
-        }
-        if (op->durability && part == only) {
-            op->acks = part->exchange->acks;
+        if (status == RQL_E_IO || status == RQL_E_UNKNOWN) {
+            rqli_fleet_on_silence(self->op->route.fleet);
         }
     }
 }

@@ -23,20 +23,24 @@ const struct rqli_key_set rqli_key_sets[RQLI_KEY_SETS] = {
     [RQLI_WHOLE] = KEY_SET(RQLI_PREFIX),
 };
 
-static const char of_lock[] = "lock:", of_queue[] = "lock_queue:", of_requests[] = "req:";
-
 /* "{00axj}:" */
 enum { TAG_LENGTH = 8 };
 
+/* What stands between the prefix and the name. */
+static const struct rqli_slice of_lock = TEXT("lock:");
+static const struct rqli_slice of_queue = TEXT("lock_queue:");
+static const struct rqli_slice of_requests = TEXT("req:");
+
 /* Terminated; the cursor moves behind it. */
-static struct rqli_slice join(char **cursor, struct rqli_slice prefix, const char *kind,
-                              struct rqli_slice name)
+static inline struct rqli_slice join(char **cursor, struct rqli_slice prefix,
+                                     struct rqli_slice kind, struct rqli_slice name)
 {
     char *key = *cursor;
-    char *end = mempcpy(key, prefix.data, prefix.length);
+    char *end = key + prefix.length + kind.length + name.length;
 
-    end = stpcpy(end, kind);
-    end = mempcpy(end, name.data, name.length);
+    memcpy(key, prefix.data, prefix.length);
+    memcpy(key + prefix.length, kind.data, kind.length);
+    memcpy(end - name.length, name.data, name.length);
     *end = '\0';
     *cursor = end + 1;
     return (struct rqli_slice){key, (size_t)(end - key)};
@@ -45,8 +49,8 @@ static struct rqli_slice join(char **cursor, struct rqli_slice prefix, const cha
 /* With three terminators. */
 size_t rqli_keys_room(struct rqli_slice name)
 {
-    return 3 * (sizeof RQLI_PREFIX - 1 + TAG_LENGTH + name.length) + sizeof of_lock +
-           sizeof of_queue + sizeof of_requests;
+    return 3 * (sizeof RQLI_PREFIX - 1 + TAG_LENGTH + name.length + 1) + of_lock.length +
+           of_queue.length + of_requests.length;
 }
 
 void rqli_keys_init(struct rqli_keys *self, char *memory, const struct rqli_key_set *set,
