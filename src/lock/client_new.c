@@ -71,13 +71,16 @@ static rql_status set_up_sentinels(rql_client *client, rql_error *error)
     return RQL_OK;
 }
 
-/* Where the map of a cluster says who has which keys. */
+/* Where several servers have keys: the map of a cluster says who has which. */
 static rql_status set_up_cluster(rql_client *client, rql_error *error)
 {
-    if (client->fleet.first.endpoint.arrangement != RQLI_CLUSTER) {
+    bool has_map = client->fleet.first.endpoint.arrangement == RQLI_CLUSTER;
+
+    if (!client->is_partitioned) {
         return RQL_OK;
     }
-    client->cluster = rqli_cluster_new(&client->fleet, client->options.topology_refresh_ms);
+    client->cluster =
+        rqli_cluster_new(&client->fleet, has_map ? client->options.topology_refresh_ms : 0);
     if (!client->cluster || !rqli_cluster_start(client->cluster)) {
         return rqli_fail(error, RQL_E_NOMEM, "client: no memory or thread");
     }
@@ -120,8 +123,8 @@ static rql_status take_arrangement(rql_client *client, rql_error *error)
 {
     struct rqli_endpoint *endpoint = &client->fleet.first.endpoint;
 
-    client->is_partitioned = endpoint->arrangement == RQLI_CLUSTER;
-    if (client->is_partitioned && client->options.recovery_delay_ms > 0) {
+    client->is_partitioned = rqli_endpoint_is_partitioned(endpoint);
+    if (endpoint->arrangement == RQLI_CLUSTER && client->options.recovery_delay_ms > 0) {
         return rqli_fail(error, RQL_E_UNSUPPORTED,
                          "client: recovery_delay_ms is not supported in a cluster yet");
     }

@@ -1,5 +1,6 @@
 #include "net/client_name.h"
 
+#include "base/clock.h"
 #include "base/must.h"
 
 #include <errno.h>
@@ -8,9 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* A third of the time after which an entry counts as left behind. */
-static const int64_t period_us = INT64_C(1200000000);
 
 enum { WORD_SIZE = 64, USER_SIZE = 33 };
 
@@ -98,12 +96,14 @@ bool rqli_client_name_is_due(struct rqli_client_name *self, int64_t now_us)
     int64_t due_us = atomic_load_explicit(&self->due_us, memory_order_relaxed);
 
     return now_us >= due_us &&
-           atomic_compare_exchange_strong(&self->due_us, &due_us, now_us + period_us);
+           atomic_compare_exchange_strong(&self->due_us, &due_us,
+                                          rqli_after_ms(now_us, RQLI_CLIENT_NAME_MS));
 }
 
 void rqli_client_name_on_login(struct rqli_client_name *self, int64_t now_us)
 {
-    atomic_store_explicit(&self->due_us, now_us + period_us, memory_order_relaxed);
+    atomic_store_explicit(&self->due_us, rqli_after_ms(now_us, RQLI_CLIENT_NAME_MS),
+                          memory_order_relaxed);
 }
 
 void rqli_client_name_on_lost(struct rqli_client_name *self)

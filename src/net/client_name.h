@@ -13,7 +13,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { RQLI_CLIENT_NAME_SIZE = 96, RQLI_CLIENT_ENTRY_SIZE = 512 };
+enum {
+    RQLI_CLIENT_NAME_SIZE = 96,
+    RQLI_CLIENT_ENTRY_SIZE = 512,
+    RQLI_CLIENT_NAME_MS = 1200000, /* after which it is said again */
+};
 
 /* Constant but for due_us, when the client is new. Any thread. */
 struct rqli_client_name {

@@ -2,12 +2,17 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "net/client_name.h"
+#include "net/op.h"
+#include "net/shards.h"
 #include "net/slots.h"
 
 #include <stdlib.h>
 
 enum {
-    ASK_MS = 300,      /* for each node that is asked */
+    ASK_MS = 300,   /* for each node that is asked */
+    NAME_MS = 1000, /* to say what the client is called, and between two attempts: */
+    NAME_AGAIN_MS = 10000,
     TROUBLE_MS = 5000, /* for so long after a silence the map may change at any moment */
 };
 
@@ -71,19 +76,12 @@ static bool read_map(struct rqli_cluster *self)
     return is_read;
 }
 
-static int64_t step(struct rqli_worker *worker)
+/* When to read it again. */
+static int64_t look_at_map(struct rqli_cluster *self, int64_t now_us)
 {
-    struct rqli_cluster *self = (struct rqli_cluster *)worker;
     struct rqli_fleet *fleet = self->fleet;
-    int64_t now_us = rqli_now_us();
     bool is_fine;
 
-    if (atomic_load(&self->shall_stop)) {
-        return RQLI_WORKER_OVER;
-    }
-    if (!atomic_load(&fleet->is_wanted)) {
-        return RQLI_NEVER_US;
-    }
     atomic_store(&fleet->read_us, now_us);
     is_fine = read_map(self);
     atomic_store(&fleet->was_read, true);
@@ -91,21 +89,43 @@ static int64_t step(struct rqli_worker *worker)
     return rqli_after_ms(now_us, is_fine ? self->refresh_ms : RQLI_MAP_SILENT_MS);
 }
 
-struct rqli_cluster *rqli_cluster_new(struct rqli_fleet *fleet, int64_t refresh_ms)
+/* Nothing depends on it: what fails is said again, later. */
+static void say_name(struct rqli_cluster *self, int64_t now_us)
 {
-    struct rqli_cluster *self = calloc(1, sizeof *self);
+    const struct rqli_client_name *name = self->fleet->first.endpoint.name;
+    const struct rqli_op_route route = {.fleet = self->fleet, .node = &self->fleet->first};
+    struct rqli_exchange *answer = NULL;
+    struct rqli_call call;
+    rql_status status;
 
-    if (self) {
-        self->worker.name = "rql-cluster";
-        self->worker.step = step;
-        self->fleet = fleet;
-        self->refresh_ms = refresh_ms;
-        for (size_t i = 0; i < fleet->first.endpoint.n_hosts; i++) {
-            (void)rqli_fleet_at(fleet, &fleet->first.endpoint.hosts[i]);
-        }
-        fleet->map_reader = &self->worker;
+    self->name_us = RQLI_NEVER_US;
+    if (name) {
+        rqli_client_name_call(name, &call);
+        status = rqli_call_run(&route, &call, rqli_after_ms(now_us, NAME_MS), &answer, NULL);
+        rqli_exchange_give(answer);
+        self->name_us = rqli_after_ms(now_us, status ? NAME_AGAIN_MS : RQLI_CLIENT_NAME_MS);
     }
-    return self;
+}
+
+static int64_t step(struct rqli_worker *worker)
+{
+    struct rqli_cluster *self = (struct rqli_cluster *)worker;
+    int64_t now_us = rqli_now_us();
+    int64_t again_us = RQLI_NEVER_US;
+
+    if (atomic_load(&self->shall_stop)) {
+        return RQLI_WORKER_OVER;
+    }
+    if (!atomic_load(&self->fleet->is_wanted)) {
+        return RQLI_NEVER_US;
+    }
+    if (self->refresh_ms > 0) {
+        again_us = look_at_map(self, now_us);
+    }
+    if (now_us >= self->name_us && !atomic_load(&self->shall_stop)) {
+        say_name(self, now_us);
+    }
+    return rqli_earlier(again_us, self->name_us);
 }
 
 bool rqli_cluster_start(struct rqli_cluster *self)
@@ -122,4 +142,58 @@ struct rqli_cluster *rqli_cluster_free(struct rqli_cluster *self)
         free(self);
     }
     return NULL;
+}
+
+/* For good: which it is follows from their names. False: no memory. */
+static bool share_out(struct rqli_fleet *fleet)
+{
+    struct rqli_endpoint *endpoint = &fleet->first.endpoint;
+    char texts[RQLI_HOSTS_MAX][RQLI_ADDRESS_TEXT_SIZE];
+    const char *names[RQLI_HOSTS_MAX];
+
+    for (size_t i = 0; i < endpoint->n_hosts; i++) {
+        names[i] = rqli_address_print(&endpoint->hosts[i], texts[i]);
+    }
+    endpoint->ring = rqli_shards_ring(names, endpoint->n_hosts);
+    for (unsigned p = 0; endpoint->ring && p < RQLI_PARTITIONS; p++) {
+        size_t owner = rqli_shard_of(names, endpoint->n_hosts, p);
+        struct rqli_node *node = rqli_fleet_at(fleet, &endpoint->hosts[owner]);
+
+        if (!node) {
+            return false;
+        }
+        rqli_fleet_give(fleet, p, node);
+    }
+    return endpoint->ring != NULL;
+}
+
+/* False: no memory. */
+static bool add_nodes(struct rqli_fleet *fleet)
+{
+    const struct rqli_endpoint *endpoint = &fleet->first.endpoint;
+
+    for (size_t i = 0; i < endpoint->n_hosts; i++) {
+        if (!rqli_fleet_at(fleet, &endpoint->hosts[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+struct rqli_cluster *rqli_cluster_new(struct rqli_fleet *fleet, int64_t refresh_ms)
+{
+    struct rqli_cluster *self = calloc(1, sizeof *self);
+
+    if (self) {
+        self->worker.name = "rql-cluster";
+        self->worker.step = step;
+        self->fleet = fleet;
+        self->refresh_ms = refresh_ms;
+        fleet->worker = &self->worker;
+        fleet->map_reader = refresh_ms > 0 ? &self->worker : NULL;
+        if (refresh_ms > 0 ? !add_nodes(fleet) : !share_out(fleet)) {
+            self = rqli_cluster_free(self);
+        }
+    }
+    return self;
 }

@@ -38,6 +38,7 @@ void rqli_endpoint_fini(struct rqli_endpoint *self)
 {
     self->tls = rqli_tls_context_free(self->tls);
     free(self->hosts);
+    free(self->ring);
     free(self->path);
     free(self->user);
     free(self->by_sentinels.master);
@@ -48,7 +49,7 @@ void rqli_endpoint_fini(struct rqli_endpoint *self)
     self->by_sentinels.password = rqli_secret_free(self->by_sentinels.password);
     self->hosts = NULL;
     self->n_hosts = 0;
-    self->path = self->user = self->where = self->query = NULL;
+    self->ring = self->path = self->user = self->where = self->query = NULL;
     self->by_sentinels = (struct rqli_by_sentinels){0};
 }
 

@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "base/worker.h"
 #include "net/slots.h"
 
 #include <stdlib.h>
@@ -113,15 +112,13 @@ void rqli_fleet_give(struct rqli_fleet *self, unsigned partition, struct rqli_no
 }
 
 /* Many errors say the same: it is asked for twice a second at most. */
-void rqli_fleet_read_map(struct rqli_fleet *self)
+static void read_map(struct rqli_fleet *self)
 {
-    atomic_store(&self->is_wanted, true);
     (void)rqli_worker_rouse(self->map_reader,
                             rqli_after_ms(atomic_load(&self->read_us), RQLI_MAP_PAUSE_MS));
 }
 
-static bool pause_before(struct rqli_detour *detour, int64_t first_ms, int64_t most_ms,
-                         int64_t until_us)
+static bool pause_before(struct rqli_detour *detour, int64_t first_ms, int64_t most_ms)
 {
     int64_t longest_us = 1000 * first_ms << (detour->n_pauses < 8 ? detour->n_pauses : 8);
     int64_t now_us = rqli_now_us();
@@ -131,12 +128,12 @@ static bool pause_before(struct rqli_detour *detour, int64_t first_ms, int64_t m
     }
     detour->n_pauses++;
     detour->again_us = now_us + longest_us / 2 + rqli_random_below((uint32_t)longest_us / 2 + 1);
-    return detour->again_us < until_us;
+    return detour->again_us < detour->until_us;
 }
 
 bool rqli_fleet_follow(struct rqli_fleet *self, const struct rqli_node *node,
                        const struct rqli_key_set *set, const struct rqli_reply *reply,
-                       int64_t until_us, struct rqli_detour *detour)
+                       struct rqli_detour *detour)
 {
     struct rqli_address address;
     struct rqli_node *other;
@@ -151,17 +148,17 @@ bool rqli_fleet_follow(struct rqli_fleet *self, const struct rqli_node *node,
             return false;
         }
         rqli_fleet_give(self, rqli_key_set_index(set), other);
-        rqli_fleet_read_map(self);
+        read_map(self);
         return true;
     case RQLI_WAY_ASK:
         detour->instead = rqli_fleet_at(self, &address);
         detour->set = set;
-        return detour->instead && rqli_now_us() < until_us;
+        return detour->instead && rqli_now_us() < detour->until_us;
     case RQLI_WAY_AGAIN:
-        return pause_before(detour, AGAIN_MS, AGAIN_MOST_MS, until_us);
+        return pause_before(detour, AGAIN_MS, AGAIN_MOST_MS);
     case RQLI_WAY_DOWN:
-        rqli_fleet_read_map(self);
-        return pause_before(detour, DOWN_MS, DOWN_MOST_MS, until_us);
+        read_map(self);
+        return pause_before(detour, DOWN_MS, DOWN_MOST_MS);
     case RQLI_WAY_NONE:
         break;
     }

@@ -7,11 +7,11 @@
  * and an error reply whom to ask instead.
  */
 
+#include "base/worker.h"
 #include "net/node.h"
 #include "wire/keys.h"
 
 struct rqli_reply;
-struct rqli_worker;
 
 /* Between two readings of the map: because keys have moved; while a node gives no answer. */
 enum { RQLI_MAP_PAUSE_MS = 500, RQLI_MAP_SILENT_MS = 200 };
@@ -21,7 +21,8 @@ struct rqli_fleet {
     struct rqli_node *_Atomic of[RQLI_KEY_SETS]; /* who has these keys, as far as is known */
     unsigned connections;
 
-    struct rqli_worker *map_reader; /* of a cluster; or NULL: nothing moves */
+    struct rqli_worker *worker;     /* net/cluster.h, of several servers; or NULL */
+    struct rqli_worker *map_reader; /* the same, of a cluster; or NULL: nothing moves */
     _Atomic int64_t read_us;        /* when the map was last asked for; 0: never */
     _Atomic int64_t silent_us;      /* when a node last gave no answer */
     atomic_bool is_wanted;          /* somebody asks for keys */
@@ -56,13 +57,11 @@ struct rqli_node *rqli_fleet_at(struct rqli_fleet *self, const struct rqli_addre
 /* Any thread. These keys are the node's from now on. */
 void rqli_fleet_give(struct rqli_fleet *self, unsigned partition, struct rqli_node *node);
 
-/* Any thread. Has the map read, soon. */
-void rqli_fleet_read_map(struct rqli_fleet *self);
-
 /* ---- calls that get there by a detour ---- */
 
-/* What has become of one call, or of several of one round. Zeroed: nothing. */
+/* What has become of one call, or of several of one round. Zeroed but for until_us: nothing. */
 struct rqli_detour {
+    int64_t until_us; /* set by who asks: it lasts no longer */
     unsigned n_moved;
     unsigned n_pauses;
     int64_t again_us;          /* it is asked again then; 0: at once */
@@ -72,19 +71,20 @@ struct rqli_detour {
 
 /* An error reply from this node to a call about these keys. True: nothing was done, and it is to be
  * asked again as the detour says. False: the error is one as any other, or the detours were too
- * many, or would last beyond until_us. */
+ * many, or would last too long. */
 bool rqli_fleet_follow(struct rqli_fleet *self, const struct rqli_node *node,
                        const struct rqli_key_set *set, const struct rqli_reply *reply,
-                       int64_t until_us, struct rqli_detour *detour);
+                       struct rqli_detour *detour);
 
 /* There was no answer: another may have its keys soon. */
 void rqli_fleet_on_silence(struct rqli_fleet *self);
 
-/* Somebody is about to ask; the map is read first of all. */
+/* Somebody is about to ask: from now on the worker has something to do. */
 static inline void rqli_fleet_on_use(struct rqli_fleet *self)
 {
-    if (self->map_reader && !atomic_load_explicit(&self->is_wanted, memory_order_relaxed)) {
-        rqli_fleet_read_map(self);
+    if (self->worker && !atomic_load_explicit(&self->is_wanted, memory_order_relaxed)) {
+        atomic_store(&self->is_wanted, true);
+        (void)rqli_worker_rouse(self->worker, 0);
     }
 }
 

@@ -5,13 +5,13 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/scope.h"
+#include "net/arrival.h"
 #include "net/ask.h"
 #include "net/client_name.h"
 #include "net/credentials.h"
 #include "net/decode.h"
-#include "net/era.h"
 #include "net/sentinels.h"
-#include "net/slots.h"
+#include "net/shards.h"
 #include "net/socket.h"
 #include "net/url.h"
 #include "wire/answer.h"
@@ -32,6 +32,7 @@ enum question {
     TIME,
     CLIENT_ID,
     PUBLISH,
+    RING,
     SUBSCRIBE,
     SETNAME,
     WRITE,
@@ -61,14 +62,7 @@ struct login {
     const char *user;     /* or NULL */
     const char *password; /* or NULL */
     rql_credentials asked;
-
-    struct {
-        struct rqli_era *era;
-        int64_t floor; /* that was told */
-    } arrivals[RQLI_PARTITIONS];
-
-    size_t n_arrivals;
-    size_t n_heard; /* of them */
+    struct rqli_arrivals arrivals;
 };
 
 static void login_free(struct login *self)
@@ -143,7 +137,7 @@ static void write_questions(struct login *self, bool is_for_commands)
 {
     const struct rqli_endpoint *endpoint = self->sock->endpoint;
     const bool is_old = self->needs_old_words;
-    const bool is_cluster = endpoint->arrangement == RQLI_CLUSTER;
+    const bool is_partitioned = rqli_endpoint_is_partitioned(endpoint);
     char database[16];
     char name[RQLI_CLIENT_NAME_SIZE];
 
@@ -166,8 +160,12 @@ static void write_questions(struct login *self, bool is_for_commands)
     if (is_old) {
         rqli_command_words(next(self, CLIENT_ID), "CLIENT", "ID", NULL);
     }
-    if (!is_cluster) {
+    if (!is_partitioned) {
         rqli_push_ping(next(self, PUBLISH), &rqli_key_sets[RQLI_WHOLE], endpoint->identity);
+    }
+    if (endpoint->ring && is_for_commands) { /* the first client says it, the others see it */
+        rqli_command_words(next(self, RING), "SET", RQLI_KEY_RING, endpoint->ring, "NX", "GET",
+                           NULL);
     }
     if (is_old) {
         rqli_command_words(next(self, SETNAME), "CLIENT", "SETNAME", name, NULL);
@@ -179,7 +177,7 @@ static void write_questions(struct login *self, bool is_for_commands)
         rqli_command_words(next(self, CLIENT_INFO), "CLIENT", "INFO", NULL);
         rqli_command_words(next(self, INFO), "INFO", "server", NULL);
     }
-    if (is_for_commands && endpoint->name && !is_cluster) { /* there net/cluster.c does it */
+    if (is_for_commands && endpoint->name && !is_partitioned) { /* there net/cluster.c does it */
         rqli_client_name_write(endpoint->name, next(self, NAME));
         rqli_client_name_on_login(endpoint->name, self->reading->sent_us);
     }
@@ -260,34 +258,22 @@ static rql_status take_hello(struct login *self, const struct rqli_reply *reply,
     return RQL_OK;
 }
 
-/* Where keys move this may be another's by now. */
-static rql_status take_arrival(struct login *self, const struct rqli_reply *reply, rql_error *error)
-{
-    const struct rqli_endpoint *endpoint = self->sock->endpoint;
-    struct rqli_address other;
-    size_t i = self->n_heard++;
-
-    if (endpoint->arrangement == RQLI_CLUSTER && reply->type == RQLI_REPLY_ERROR &&
-        rqli_way_of(reply, &endpoint->address, &other) != RQLI_WAY_NONE) {
-        return RQL_OK;
-    }
-    return rqli_era_read(self->arrivals[i].era, self->arrivals[i].floor, reply, endpoint->where,
-                         error);
-}
-
 /* An error to a question before SETNAME fails the login; so does a TIME that cannot be read, and
  * what does not confirm the subscription. */
 static rql_status take_reply(struct login *self, enum question question,
                              const struct rqli_reply *reply, rql_error *error)
 {
-    static const char *const names[SETNAME] = {"HELLO",     "AUTH",    "SELECT",   "TIME",
-                                               "CLIENT ID", "PUBLISH", "SUBSCRIBE"};
+    static const char *const names[SETNAME] = {"HELLO",     "AUTH",    "SELECT",       "TIME",
+                                               "CLIENT ID", "PUBLISH", "SET rql:ring", "SUBSCRIBE"};
 
     if (question == HELLO) {
         return take_hello(self, reply, error);
     }
     if (question == ARRIVE) {
-        return take_arrival(self, reply, error);
+        return rqli_arrivals_read(&self->arrivals, self->sock->endpoint, reply, error);
+    }
+    if (question == RING) {
+        return rqli_shards_check(self->sock->endpoint, reply, error);
     }
     if (question >= SETNAME) {
         take_optional(self, question, reply);
@@ -341,78 +327,24 @@ static void write_end_of(struct login *self, const struct rqli_seat *predecessor
                        NULL);
 }
 
-/* Before anything else is said, for a script may grant. Without a pause a replica, which would
- * refuse it, is told nothing: nothing can be granted there. With one, it might become the master
- * with this connection. */
-static rql_status write_arrival(struct login *self, const struct rqli_key_set *set,
-                                struct rqli_era *era, rql_error *error)
-{
-    const struct rqli_socket *sock = self->sock;
-    size_t at = self->n_arrivals;
-
-    if (!rqli_era_wants(era) || (sock->is_read_only && era->pause_ms == 0)) {
-        return RQL_OK;
-    }
-    if (era->pause_ms > 0 && !*sock->seat.run_id) {
-        return rqli_fail(error, RQL_E_UNSUPPORTED,
-                         "%s: recovery_delay_ms needs to know which server this is, and the user "
-                         "has no right to ask for it (INFO)",
-                         sock->endpoint->where);
-    }
-    self->arrivals[at].era = era;
-    self->arrivals[at].floor = rqli_era_write(era, set, sock->seat.run_id, next(self, ARRIVE));
-    self->n_arrivals++;
-    return RQL_OK;
-}
-
-/* For all keys that the server has, as far as is known. */
-static rql_status write_arrivals(struct login *self, rql_error *error)
-{
-    const struct rqli_endpoint *endpoint = self->sock->endpoint;
-    rql_status status = RQL_OK;
-
-    if (endpoint->eras && endpoint->arrangement != RQLI_CLUSTER) {
-        return write_arrival(self, &rqli_key_sets[RQLI_WHOLE], endpoint->eras, error);
-    }
-    for (unsigned p = 0; !status && endpoint->eras && p < RQLI_PARTITIONS; p++) {
-        if (rqli_endpoint_carries(endpoint, p)) {
-            status = write_arrival(self, &rqli_key_sets[p], &endpoint->eras[p], error);
-        }
-    }
-    return status;
-}
-
-/* It is over: what had no answer is doubtful, and whoever it is has been met. */
-static void end_arrivals(struct login *self, rql_status status)
-{
-    const struct rqli_endpoint *endpoint = self->sock->endpoint;
-    bool is_cluster = endpoint->arrangement == RQLI_CLUSTER;
-
-    for (size_t i = 0; status && i < self->n_arrivals; i++) {
-        if (self->arrivals[i].floor > 0) {
-            rqli_era_on_silence(self->arrivals[i].era);
-        }
-    }
-    for (unsigned p = 0; !status && endpoint->eras && p < (is_cluster ? RQLI_PARTITIONS : 1); p++) {
-        if (!is_cluster || rqli_endpoint_carries(endpoint, p)) {
-            rqli_era_on_login(&endpoint->eras[p], self->sock->seat.run_id);
-        }
-    }
-}
-
 /* For commands: the last round trip, if there is anything to say. */
 static rql_status settle_in(struct login *self, const struct rqli_seat *predecessor,
                             int64_t deadline_us, rql_error *error)
 {
     rql_status status;
+    int first;
 
     rqli_command_reset(&self->command);
     write_end_of(self, predecessor);
-    status = write_arrivals(self, error);
+    first = self->command.n_commands;
+    status = rqli_arrivals_write(&self->arrivals, self->sock, &self->command, error);
+    for (int i = first; i < self->command.n_commands; i++) {
+        self->sent[i] = ARRIVE;
+    }
     if (!status && self->command.n_commands > 0) {
         status = ask_server(self, deadline_us, error);
     }
-    end_arrivals(self, status);
+    rqli_arrivals_end(&self->arrivals, self->sock, status);
     return status;
 }
 

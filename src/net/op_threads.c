@@ -152,8 +152,8 @@ static bool write_calls(struct round *self)
             write_call(self, i, home);
         }
     }
-    self->detour =
-        (struct rqli_detour){.n_moved = self->detour.n_moved, .n_pauses = self->detour.n_pauses};
+    self->detour.instead = NULL;
+    self->detour.again_us = 0;
     return true;
 }
 
@@ -193,8 +193,7 @@ static bool is_repeated(struct round *self, size_t i, const struct part *part,
     }
     rqli_call_begin(&call, NULL);
     op->ops->write(op, i, &call);
-    return rqli_fleet_follow(op->route.fleet, part->node, call.set, reply, op->until_us,
-                             &self->detour);
+    return rqli_fleet_follow(op->route.fleet, part->node, call.set, reply, &self->detour);
 }
 
 static void read_reply(struct round *self, size_t i, const struct part *part)
@@ -357,7 +356,7 @@ static void run_round(struct rqli_op *op)
     round.op = op;
     round.n_open = op->n_calls;
     round.with_texts = false;
-    round.detour = (struct rqli_detour){0};
+    round.detour = (struct rqli_detour){.until_us = op->until_us};
     memset(round.calls, SCRIPT, op->n_calls);
     while (round.n_open > 0) {
         if (write_calls(&round)) {
@@ -393,49 +392,75 @@ rql_status rqli_op_run(struct rqli_op *op)
 
 /* ---- a single call ---- */
 
-/* Sends it to this node, once. The first reply is that of the call. */
-static rql_status run_at(const struct rqli_op_route *route, struct rqli_node *node,
-                         bool is_asked_instead, const struct rqli_call *call, bool with_text,
-                         int64_t until_us, struct rqli_exchange **out, rql_error *error)
+struct single {
+    const struct rqli_op_route *route;
+    const struct rqli_call *call;
+    struct rqli_node *node;
+    struct rqli_detour detour;
+    bool is_asked_instead; /* behind ASKING */
+    bool with_text;
+};
+
+/* Once. The first reply is that of the call. */
+static rql_status run_once(const struct single *self, struct rqli_exchange **out, rql_error *error)
 {
     RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(conn_of(route, node));
+    struct rqli_exchange *exchange = rqli_exchange_take(conn_of(self->route, self->node));
     rql_status status;
 
     if (!exchange) {
         return rqli_fail_nomem(error);
     }
-    if (is_asked_instead) {
+    if (self->is_asked_instead) {
         rqli_command_words(&exchange->command, "ASKING", NULL);
     }
-    rqli_call_write(call, &exchange->command, with_text);
-    status = rqli_exchange_run(exchange, until_us, error);
+    rqli_call_write(self->call, &exchange->command, self->with_text);
+    status = rqli_exchange_run(exchange, self->detour.until_us, error);
     if (status) {
-        rqli_fleet_on_silence(route->fleet);
+        rqli_fleet_on_silence(self->route->fleet);
         return status;
     }
-    exchange->reply += is_asked_instead;
+    exchange->reply += self->is_asked_instead;
     *out = RQLI_GIVE(exchange);
     return RQL_OK;
 }
 
-/* Twice at most because of its text: with that no script is unknown. */
+/* Whom it goes to, and when. */
+static void take_detour(struct single *self)
+{
+    struct rqli_detour *detour = &self->detour;
+
+    sleep_until(detour->again_us);
+    self->is_asked_instead = detour->instead != NULL;
+    self->node =
+        detour->instead ? detour->instead : rqli_fleet_node(self->route->fleet, self->call->set);
+    detour->instead = NULL;
+    detour->again_us = 0;
+}
+
+/* True: it did nothing, and is sent again. With its text no script is unknown. */
+static bool may_repeat(struct single *self, const struct rqli_reply *error_reply)
+{
+    if (!self->with_text && rqli_reply_wants_text(error_reply)) {
+        self->with_text = true;
+        return true;
+    }
+    return rqli_fleet_follow(self->route->fleet, self->node, self->call->set, error_reply,
+                             &self->detour);
+}
+
 rql_status rqli_call_run(const struct rqli_op_route *route, const struct rqli_call *call,
                          int64_t until_us, struct rqli_exchange **out, rql_error *error)
 {
-    struct rqli_detour detour = {0};
-    bool with_text = false;
+    struct single self = {.route = route, .call = call, .detour = {.until_us = until_us}};
 
     rqli_fleet_on_use(route->fleet);
     for (;;) {
         RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
-        struct rqli_node *instead = detour.instead;
-        struct rqli_node *node = instead ? instead : rqli_fleet_node(route->fleet, call->set);
         rql_status status;
 
-        detour.instead = NULL;
-        detour.again_us = 0;
-        status = run_at(route, node, instead != NULL, call, with_text, until_us, &exchange, error);
+        take_detour(&self);
+        status = run_once(&self, &exchange, error);
         if (status) {
             return status;
         }
@@ -443,12 +468,7 @@ rql_status rqli_call_run(const struct rqli_op_route *route, const struct rqli_ca
             *out = RQLI_GIVE(exchange);
             return RQL_OK;
         }
-        if (!with_text && rqli_reply_wants_text(exchange->reply)) {
-            with_text = true;
-        } else if (rqli_fleet_follow(route->fleet, node, call->set, exchange->reply, until_us,
-                                     &detour)) {
-            sleep_until(detour.again_us);
-        } else {
+        if (!may_repeat(&self, exchange->reply)) {
             return rqli_exchange_fault(exchange, exchange->reply, rqli_scripts[call->script].name,
                                        rqli_call_subject(call), error);
         }

@@ -1,6 +1,12 @@
 #include "net/shards.h"
 
+#include "base/error.h"
 #include "base/text.h"
+#include "net/url.h"
+#include "wire/keys.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 /* The last step of splitmix64, which has no two inputs with one output. */
 static uint64_t mix(uint64_t bits)
@@ -24,4 +30,48 @@ size_t rqli_shard_of(const char *const *names, size_t count, unsigned partition)
         }
     }
     return best;
+}
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+char *rqli_shards_ring(const char *const *names, size_t count)
+{
+    const char **sorted = calloc(count, sizeof *sorted);
+    size_t size = 1;
+    char *ring;
+    char *end;
+
+    for (size_t i = 0; sorted && i < count; i++) {
+        sorted[i] = names[i];
+        size += strlen(names[i]) + 1;
+    }
+    ring = sorted ? malloc(size) : NULL;
+    if (ring) {
+        qsort(sorted, count, sizeof *sorted, compare);
+        end = stpcpy(ring, sorted[0]);
+        for (size_t i = 1; i < count; i++) {
+            end = stpcpy(stpcpy(end, ","), sorted[i]);
+        }
+    }
+    free(sorted);
+    return ring;
+}
+
+/* Clients with different lists would exclude nobody: the first one's counts. */
+rql_status rqli_shards_check(const struct rqli_endpoint *endpoint, const struct rqli_reply *reply,
+                             rql_error *error)
+{
+    if (reply->type == RQLI_REPLY_NIL || rqli_reply_is(reply, endpoint->ring)) {
+        return RQL_OK;
+    }
+    if (reply->type != RQLI_REPLY_TEXT) {
+        return rqli_reply_fault(reply, "SET " RQLI_KEY_RING, endpoint->where, error);
+    }
+    return rqli_fail(error, RQL_E_INVALID,
+                     "%s: others share the locks out over %.*s, this client over %s; to change "
+                     "that, stop all clients and delete the key " RQLI_KEY_RING " on each server",
+                     endpoint->where, (int)reply->text.length, reply->text.data, endpoint->ring);
 }

@@ -40,6 +40,7 @@ struct rqli_endpoint {
     struct rqli_address address; /* TCP, of a single server */
     struct rqli_address *hosts;  /* sentinels, first nodes of a cluster, shards; or NULL */
     size_t n_hosts;
+    char *ring; /* of shards: who they are, for each of them to keep (net/shards.h) */
     struct rqli_by_sentinels by_sentinels;
     char *path;     /* UNIX: socket path; LOCAL: socket path of the private server */
     char *user;     /* or NULL */
@@ -67,6 +68,12 @@ struct rqli_endpoint {
 static inline bool rqli_endpoint_carries(const struct rqli_endpoint *self, unsigned partition)
 {
     return (self->carried[partition / 64] >> partition % 64 & 1) != 0;
+}
+
+/* Each partition has keys of its own, at one of several servers. */
+static inline bool rqli_endpoint_is_partitioned(const struct rqli_endpoint *self)
+{
+    return self->arrangement == RQLI_CLUSTER || self->arrangement == RQLI_SHARDS;
 }
 
 /* The partition is its own from now on, or is another's. Any thread. */

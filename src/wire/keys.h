@@ -24,6 +24,7 @@
 #define RQLI_KEY_SUSPECTS RQLI_PREFIX "swarm:suspects"
 #define RQLI_KEY_FLUSHER RQLI_PREFIX "swarm:flusher"
 #define RQLI_KEY_CLIENTS RQLI_PREFIX "clients"
+#define RQLI_KEY_RING RQLI_PREFIX "ring" /* of a shard alone */
 #define RQLI_CHANNEL RQLI_PREFIX "wake:" /* and the identity of the client */
 
 /* One set of keys; all texts are terminated. */

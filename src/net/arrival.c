@@ -1,0 +1,81 @@
+#include "net/arrival.h"
+
+#include "base/error.h"
+#include "net/slots.h"
+#include "net/url.h"
+
+/* Before anything else is said, for a script may grant. Without a pause a replica, which would
+ * refuse it, is told nothing: nothing can be granted there. With one, it might become the master
+ * with this connection. */
+static rql_status write_one(struct rqli_arrivals *self, const struct rqli_socket *sock,
+                            const struct rqli_key_set *set, struct rqli_command *command,
+                            rql_error *error)
+{
+    unsigned index = rqli_key_set_index(set);
+    struct rqli_era *era = &sock->endpoint->eras[index == RQLI_WHOLE ? 0 : index];
+
+    if (!rqli_era_wants(era) || (sock->is_read_only && era->pause_ms == 0)) {
+        return RQL_OK;
+    }
+    if (era->pause_ms > 0 && !*sock->seat.run_id) {
+        return rqli_fail(error, RQL_E_UNSUPPORTED,
+                         "%s: recovery_delay_ms needs to know which server this is, and the user "
+                         "has no right to ask for it (INFO)",
+                         sock->endpoint->where);
+    }
+    self->each[self->count].era = era;
+    self->each[self->count].floor = rqli_era_write(era, set, sock->seat.run_id, command);
+    self->count++;
+    return RQL_OK;
+}
+
+/* As far as is known which keys it has. */
+rql_status rqli_arrivals_write(struct rqli_arrivals *self, const struct rqli_socket *sock,
+                               struct rqli_command *command, rql_error *error)
+{
+    const struct rqli_endpoint *endpoint = sock->endpoint;
+    rql_status status = RQL_OK;
+
+    if (endpoint->eras && !rqli_endpoint_is_partitioned(endpoint)) {
+        return write_one(self, sock, &rqli_key_sets[RQLI_WHOLE], command, error);
+    }
+    for (unsigned p = 0; !status && endpoint->eras && p < RQLI_PARTITIONS; p++) {
+        if (rqli_endpoint_carries(endpoint, p)) {
+            status = write_one(self, sock, &rqli_key_sets[p], command, error);
+        }
+    }
+    return status;
+}
+
+/* Where keys move these may be another's by now. */
+rql_status rqli_arrivals_read(struct rqli_arrivals *self, const struct rqli_endpoint *endpoint,
+                              const struct rqli_reply *reply, rql_error *error)
+{
+    struct rqli_address other;
+    size_t i = self->n_read++;
+
+    if (endpoint->arrangement == RQLI_CLUSTER && reply->type == RQLI_REPLY_ERROR &&
+        rqli_way_of(reply, &endpoint->address, &other) != RQLI_WAY_NONE) {
+        return RQL_OK;
+    }
+    return rqli_era_read(self->each[i].era, self->each[i].floor, reply, endpoint->where, error);
+}
+
+void rqli_arrivals_end(const struct rqli_arrivals *self, const struct rqli_socket *sock,
+                       rql_status status)
+{
+    const struct rqli_endpoint *endpoint = sock->endpoint;
+    bool is_partitioned = rqli_endpoint_is_partitioned(endpoint);
+
+    for (size_t i = 0; status && i < self->count; i++) {
+        if (self->each[i].floor > 0) {
+            rqli_era_on_silence(self->each[i].era);
+        }
+    }
+    for (unsigned p = 0; !status && endpoint->eras && p < (is_partitioned ? RQLI_PARTITIONS : 1);
+         p++) {
+        if (!is_partitioned || rqli_endpoint_carries(endpoint, p)) {
+            rqli_era_on_login(&endpoint->eras[p], sock->seat.run_id);
+        }
+    }
+}
