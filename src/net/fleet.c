@@ -107,8 +107,8 @@ void rqli_fleet_give(struct rqli_fleet *self, unsigned partition, struct rqli_no
 
     if (before != node) {
         rqli_endpoint_carry(&before->endpoint, partition, false);
-        rqli_endpoint_carry(&node->endpoint, partition, true);
     }
+    rqli_endpoint_carry(&node->endpoint, partition, true); /* so far it was only asked first */
 }
 
 /* Many errors say the same: it is asked for twice a second at most. */
