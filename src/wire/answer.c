@@ -357,9 +357,38 @@ static void read_message(struct rqli_pushed *pushed, struct rqli_slice text)
     memcpy(pushed->nonce, nonce.data, nonce.length);
 }
 
-/* {"subscribe", channel, number of subscriptions}, or {"message", channel, payload}. The payload of
- * a change is a list of one key; it is nil when the whole database was emptied. All other messages
- * come by the client's own channel: it has subscribed to no third one. */
+/* Its prefix is that of the keys. NULL: it is no partition's. */
+static const struct rqli_key_set *set_of(const struct rqli_reply *channel)
+{
+    const struct rqli_key_set *set;
+
+    if (channel->type != RQLI_REPLY_TEXT) {
+        return NULL;
+    }
+    set = &rqli_key_sets[rqli_partition_of(channel->text)];
+    return channel->text.length > set->prefix.length &&
+                   memcmp(channel->text.data, set->prefix.data, set->prefix.length) == 0
+               ? set
+               : NULL;
+}
+
+/* "ssubscribe" and "sunsubscribe", which comes unasked when the slot has moved away. */
+static void read_sharded(struct rqli_pushed *pushed, const struct rqli_reply *items)
+{
+    bool is_end = is_text(&items[0], "sunsubscribe");
+
+    if (is_end || is_text(&items[0], "ssubscribe")) {
+        pushed->set = set_of(&items[1]);
+    }
+    if (pushed->set) {
+        pushed->kind = is_end ? RQLI_PUSHED_END : RQLI_PUSHED_CONFIRMATION;
+    }
+}
+
+/* {"subscribe", channel, number of subscriptions}, or {"message", channel, payload}; of a slot's
+ * channel {"ssubscribe", ...} and {"smessage", ...}. The payload of a change is a list of one key;
+ * it is nil when the whole database was emptied. All other messages come by the client's own
+ * channels: it has subscribed to none beside these. */
 struct rqli_pushed rqli_push_read(const struct rqli_reply *reply)
 {
     struct rqli_pushed pushed = {.kind = RQLI_PUSHED_NOTHING};
@@ -376,8 +405,11 @@ struct rqli_pushed rqli_push_read(const struct rqli_reply *reply)
         if (payload->type == RQLI_REPLY_ARRAY && payload->count == 1) {
             pushed.lock_key = payload->items[0].text;
         }
-    } else if (is_text(&reply->items[0], "message") && payload->type == RQLI_REPLY_TEXT) {
+    } else if ((is_text(&reply->items[0], "message") || is_text(&reply->items[0], "smessage")) &&
+               payload->type == RQLI_REPLY_TEXT) {
         read_message(&pushed, payload->text);
+    } else {
+        read_sharded(&pushed, reply->items);
     }
     return pushed;
 }
@@ -412,7 +444,11 @@ void rqli_push_subscribe(struct rqli_command *command, const struct rqli_key_set
 {
     char channel[CHANNEL_SIZE];
 
-    rqli_command_words(command, is_sharded(set) ? "SSUBSCRIBE" : "SUBSCRIBE",
-                       channel_of(channel, sizeof channel, set, identity), NULL);
+    (void)channel_of(channel, sizeof channel, set, identity);
+    if (is_sharded(set)) {
+        rqli_command_words(command, "SSUBSCRIBE", channel, NULL);
+        return;
+    }
+    rqli_command_words(command, "SUBSCRIBE", channel, NULL);
     rqli_command_words(command, "SUBSCRIBE", CHANGES, NULL);
 }

@@ -104,6 +104,7 @@ struct rqli_push {
 enum rqli_pushed_kind {
     RQLI_PUSHED_NOTHING,      /* not for us: ignored */
     RQLI_PUSHED_CONFIRMATION, /* of a subscription */
+    RQLI_PUSHED_END,          /* of one: what belongs to the channel's slot is elsewhere by now */
     RQLI_PUSHED_GRANT,        /* a lock was handed over */
     RQLI_PUSHED_HINT,         /* the request of this nonce should poll: a series */
     RQLI_PUSHED_CHANGE,       /* a tracked key changed; all of them if lock_key is empty */
@@ -112,14 +113,15 @@ enum rqli_pushed_kind {
 struct rqli_pushed {
     enum rqli_pushed_kind kind;
     struct rqli_push push;
-    struct rqli_slice lock_key; /* in the reply */
+    struct rqli_slice lock_key;     /* in the reply */
+    const struct rqli_key_set *set; /* of a partition whose channel it is; else NULL */
     char nonce[RQLI_HEX_SIZE];
 };
 
 struct rqli_pushed rqli_push_read(const struct rqli_reply *reply);
 
-/* Two commands: subscribe to the client's own channel for these keys, and to what CLIENT TRACKING
- * says. */
+/* Subscribes to the client's own channel for these keys: one command for those of a partition. For
+ * all keys of a server a second one: to what CLIENT TRACKING says, as Ruby's locks are there. */
 void rqli_push_subscribe(struct rqli_command *command, const struct rqli_key_set *set,
                          const char *identity);
 

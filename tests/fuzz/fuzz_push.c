@@ -81,6 +81,8 @@ static void check(const struct rqli_pushed *pushed)
         return;
     }
     must(pushed->nonce[0] == '\0');
+    must(pushed->kind != RQLI_PUSHED_END || pushed->set);
+    must(!pushed->set || rqli_key_set_index(pushed->set) < RQLI_PARTITIONS);
     must(pushed->kind == RQLI_PUSHED_CHANGE || pushed->lock_key.length == 0);
     for (size_t i = 0; i < pushed->lock_key.length; i++) {
         sum += (unsigned char)pushed->lock_key.data[i]; /* must be there */

@@ -98,18 +98,52 @@ TEST(a_changed_key_is_named_and_other_changes_are_of_all)
 
 TEST(every_kind_of_message_is_told_apart)
 {
-    static const char *const others[] = {"",           "unsubscribe", "subscrib",
-                                         "subscribed", "messag",      "message ",
-                                         "Message",    "pmessage",    "pong"};
+    static const char *const others[] = {"",       "unsubscribe", "subscrib",    "subscribed",
+                                         "messag", "message ",    "Message",     "pmessage",
+                                         "pong",   "ssubscribe",  "sunsubscribe"};
     const struct rqli_reply grant = tree_text(NONCE " 77 5 1000");
     const struct rqli_reply status = TREE(tree_status("message"), tree_text("c"), grant);
 
     assert_int_equal(rqli_push_read(&status).kind, RQLI_PUSHED_NOTHING);
     assert_int_equal(read_three("message", "c", grant).kind, RQLI_PUSHED_GRANT);
+    assert_int_equal(read_three("smessage", "c", grant).kind, RQLI_PUSHED_GRANT);
+    assert_int_equal(read_three("smessage", "c", tree_text(NONCE " look")).kind, RQLI_PUSHED_HINT);
+    assert_int_equal(read_three("smessage", CHANGES, tree_nil()).kind, RQLI_PUSHED_NOTHING);
     assert_int_equal(read_three("subscribe", "c", grant).kind, RQLI_PUSHED_CONFIRMATION);
     assert_int_equal(read_three("subscribe", "c", tree_int(1)).kind, RQLI_PUSHED_CONFIRMATION);
     EACH_BY (row, others, *row) {
         assert_int_equal(read_three(*row, "c", grant).kind, RQLI_PUSHED_NOTHING);
+    }
+}
+
+TEST(the_channel_of_a_slot_says_whose_it_is)
+{
+    static const struct {
+        const char *name;
+        const char *kind;
+        const char *channel; /* NULL: nil */
+        enum rqli_pushed_kind is;
+        int partition; /* -1: none */
+    } rows[] = {
+        {"confirmed", "ssubscribe", "rql:{00axj}:wake:me", RQLI_PUSHED_CONFIRMATION, 0},
+        {"taken away", "sunsubscribe", "rql:{17ebn}:wake:me", RQLI_PUSHED_END, 23},
+        {"another tag of the same slots", "ssubscribe", "rql:{a}:wake:me", RQLI_PUSHED_NOTHING, -1},
+        {"another prefix", "ssubscribe", "sql:{00axj}:wake:me", RQLI_PUSHED_NOTHING, -1},
+        {"no channel behind the prefix", "ssubscribe", "rql:{00axj}:", RQLI_PUSHED_NOTHING, -1},
+        {"a prefix cut off", "sunsubscribe", "rql:{00axj}", RQLI_PUSHED_NOTHING, -1},
+        {"of all locks", "sunsubscribe", "rql:wake:me", RQLI_PUSHED_NOTHING, -1},
+        {"nil", "sunsubscribe", NULL, RQLI_PUSHED_NOTHING, -1},
+        {"not of a slot", "subscribe", "rql:{00axj}:wake:me", RQLI_PUSHED_CONFIRMATION, -1},
+    };
+
+    EACH_ROW (row, rows) {
+        const struct rqli_reply reply = TREE(
+            tree_text(row->kind), row->channel ? tree_text(row->channel) : tree_nil(), tree_int(1));
+        const struct rqli_pushed pushed = rqli_push_read(&reply);
+
+        assert_int_equal(pushed.kind, row->is);
+        assert_ptr_equal(pushed.set, row->partition < 0 ? NULL : &rqli_key_sets[row->partition]);
+        assert_string_equal(pushed.nonce, "");
     }
 }
 
@@ -134,5 +168,10 @@ TEST(it_subscribes_to_its_own_channel_and_to_changes)
     assert_int_equal(command.n_commands, 2);
     assert_string_equal(text_of(&command), "*2\r\n$9\r\nSUBSCRIBE\r\n$41\r\nrql:wake:" NONCE "\r\n"
                                            "*2\r\n$9\r\nSUBSCRIBE\r\n$20\r\n" CHANGES "\r\n");
+    rqli_command_reset(&command);
+    rqli_push_subscribe(&command, &rqli_key_sets[0], NONCE);
+    assert_int_equal(command.n_commands, 1);
+    assert_string_equal(text_of(&command),
+                        "*2\r\n$10\r\nSSUBSCRIBE\r\n$49\r\nrql:{00axj}:wake:" NONCE "\r\n");
     rqli_command_fini(&command);
 }
