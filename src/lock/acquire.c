@@ -313,7 +313,8 @@ static void init_waiter(struct rqli_acquire *self)
 
         nonces[i] = (struct rqli_waiter_nonce){.digits = lock->nonce, .lock_key = lock->keys.lock};
     }
-    self->waiter = (struct rqli_waiter){.acquirer = first->acquirer,
+    self->waiter = (struct rqli_waiter){.set = first->keys.set,
+                                        .acquirer = first->acquirer,
                                         .nonces = nonces,
                                         .n_nonces = self->count,
                                         .keeps_conn = rqli_durability_is_wanted(&self->durability),

@@ -102,11 +102,13 @@ static void on_pinged(void *owner, const struct rqli_exchange *answer, rql_statu
     }
 }
 
-static void ping_subscription(rql_loop *loop, struct rqli_conn_loop *conn)
+static void ping_subscription(const struct rqli_acquire *acquire, struct rqli_conn_loop *conn)
 {
-    if (rqli_conn_loop_has_room(conn) && rqli_push_loop_wants_ping(&loop->pushes)) {
-        rqli_push_ping(rqli_conn_loop_out(conn), &rqli_key_sets[RQLI_WHOLE],
-                       loop->client->identity);
+    rql_loop *loop = acquire->loop;
+
+    if (rqli_conn_loop_has_room(conn) &&
+        rqli_push_loop_wants_ping(&loop->pushes, &acquire->waiter)) {
+        rqli_push_ping(rqli_conn_loop_out(conn), acquire->waiter.set, loop->client->identity);
         (void)rqli_conn_loop_expect(conn, on_pinged, loop);
     }
 }
@@ -116,7 +118,7 @@ void rqli_loop_attend(struct rqli_acquire *acquire)
     rql_loop *loop = acquire->loop;
 
     rqli_loop_listen(loop);
-    ping_subscription(loop, acquire->task->loop->conn);
+    ping_subscription(acquire, acquire->task->loop->conn);
     if (acquire->watched.data) {
         watch_ruby(acquire);
     }

@@ -74,6 +74,16 @@ void rqli_wait_choose_conn(struct rqli_acquire *self)
         self->waiter.keeps_conn ? self->node->conns.durable : rqli_conns_choose(&self->node->conns);
 }
 
+/* Of those who do not lead none would ask by itself. */
+static void tell_those_left(const struct rqli_acquire *self)
+{
+    if (self->loop) {
+        rqli_push_loop_forget(&self->loop->pushes, self->waiter.set);
+    } else {
+        rqli_push_threads_forget(self->node->pushes, self->waiter.set);
+    }
+}
+
 /* What the old node has pushed by now is dated by its clock, and is not taken: the new one is
  * asked. A lock that was handed over inside the client is. */
 bool rqli_wait_follow(struct rqli_acquire *self)
@@ -86,7 +96,9 @@ bool rqli_wait_follow(struct rqli_acquire *self)
         return false;
     }
     leave(self);
+    tell_those_left(self);
     self->waiter.pushed = self->waiter.handed != NULL;
+    self->waiter.hinted = false;
     self->node = node;
     self->op.route.node = node;
     if (!self->loop) {
@@ -295,7 +307,7 @@ static int64_t say_hello(const struct rqli_acquire *self)
 static void ping_subscription(const struct rqli_acquire *self)
 {
     struct rqli_push_threads *pushes = self->node->pushes;
-    int64_t n_received = rqli_push_threads_wants_ping(pushes) ? say_hello(self) : -1;
+    int64_t n_received = rqli_push_threads_wants_ping(pushes, &self->waiter) ? say_hello(self) : -1;
 
     if (n_received >= 0) {
         rqli_push_threads_on_pinged(pushes, n_received);

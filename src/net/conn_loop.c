@@ -407,6 +407,16 @@ void rqli_conn_loop_write(struct rqli_conn_loop *self)
     want_room(self, rqli_stream_has_unsent(&self->stream));
 }
 
+/* It gathers nothing that could be sent later. */
+void rqli_conn_loop_tell(struct rqli_conn_loop *self, const struct rqli_command *command)
+{
+    if (command->n_commands > 0 &&
+        (command->failed || rqli_socket_send_some(&self->sock, command->data, command->length) !=
+                                (ssize_t)command->length)) {
+        break_off(self, false);
+    }
+}
+
 /* ---- time ---- */
 
 /* Of silence only while answers are owed: a connection that is not used has nothing to say. */

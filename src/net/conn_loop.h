@@ -62,6 +62,10 @@ void rqli_conn_loop_wait_longer(struct rqli_conn_loop *self, int64_t more_ms);
 /* Its owner is gone: the reply is read and dropped. */
 void rqli_conn_loop_orphan(struct rqli_conn_loop *self, uint64_t position);
 
+/* For pushes, while it is up: says this at once, whose replies come as pushes do. If the socket
+ * does not take all of it the connection ends. */
+void rqli_conn_loop_tell(struct rqli_conn_loop *self, const struct rqli_command *command);
+
 void rqli_conn_loop_write(struct rqli_conn_loop *self); /* what is gathered */
 void rqli_conn_loop_read(struct rqli_conn_loop *self);  /* what has come */
 

@@ -348,11 +348,15 @@ static rql_status settle_in(struct login *self, const struct rqli_seat *predeces
     return status;
 }
 
-/* What nothing may follow but pushes. The right to be notified of changes may be missing: then
- * waiters poll. A push between the two answers is taken for the second and lost, which does no
+/* What nothing may follow but pushes. In a cluster it is said behind the login, for the partitions
+ * that somebody waits for (net/subscription.h). The right to be notified of changes may be missing:
+ * then waiters poll. A push between the two answers is taken for the second and lost, which does no
  * harm: all who wait poll after a new subscription. */
 static rql_status subscribe(struct login *self, int64_t deadline_us, rql_error *error)
 {
+    if (self->sock->endpoint->arrangement == RQLI_CLUSTER) {
+        return RQL_OK;
+    }
     rqli_command_reset(&self->command);
     self->sent[0] = SUBSCRIBE;
     self->sent[1] = CHANGES;

@@ -5,6 +5,17 @@
 
 /* The subscription of a loop: a connection like its other one, on the loop's thread. */
 
+/* While it is up. */
+static void subscribe(struct rqli_push_loop *self)
+{
+    struct rqli_command command = {0};
+
+    rqli_subscription_write(&self->subscription, rqli_conn_loop_socket(self->conn)->endpoint,
+                            &command);
+    rqli_conn_loop_tell(self->conn, &command);
+    rqli_command_fini(&command);
+}
+
 static void on_loop_opened(void *data, const struct rqli_clock_reading *reading,
                            const rql_error *fault)
 {
@@ -14,6 +25,7 @@ static void on_loop_opened(void *data, const struct rqli_clock_reading *reading,
     (void)fault; /* waiters poll meanwhile, and find out by themselves what is wrong */
     if (rqli_conn_loop_is_up(self->conn)) {
         rqli_subscription_on_opened(&self->subscription, rqli_conn_loop_socket(self->conn));
+        subscribe(self);
     }
 }
 
@@ -64,11 +76,21 @@ static bool drop_if_lost(struct rqli_push_loop *self, int64_t now_us)
     return is_lost;
 }
 
-bool rqli_push_loop_wants_ping(struct rqli_push_loop *self)
+void rqli_push_loop_forget(struct rqli_push_loop *self, const struct rqli_key_set *set)
+{
+    rqli_subscription_forget(&self->subscription, set);
+}
+
+bool rqli_push_loop_wants_ping(struct rqli_push_loop *self, const struct rqli_waiter *waiter)
 {
     int64_t now_us = rqli_now_us();
 
+    if (rqli_subscription_want(&self->subscription, waiter->set) &&
+        rqli_conn_loop_is_up(self->conn)) {
+        subscribe(self);
+    }
     return rqli_conn_loop_is_up(self->conn) && !drop_if_lost(self, now_us) &&
+           rqli_subscription_hears(&self->subscription, waiter) &&
            rqli_subscription_wants_ping(&self->subscription, now_us);
 }
 

@@ -134,6 +134,12 @@ static void pass_on_reading(struct rqli_push_threads *self)
     }
 }
 
+/* Under the mutex. */
+static bool listens_for(const struct rqli_push_threads *self, const struct rqli_waiter *waiter)
+{
+    return self->shared.is_listening && rqli_subscription_hears(&self->shared.subscription, waiter);
+}
+
 /* Nobody is called here, nor below where the mutex is released without unlock(). */
 rql_status rqli_push_threads_join(struct rqli_push_threads *self, struct rqli_waiter *waiter,
                                   bool *is_listening_out)
@@ -142,7 +148,7 @@ rql_status rqli_push_threads_join(struct rqli_push_threads *self, struct rqli_wa
 
     lock(self);
     status = rqli_waiters_join(&self->shared.subscription.waiters, waiter);
-    *is_listening_out = self->shared.is_listening;
+    *is_listening_out = listens_for(self, waiter);
     atomic_store_explicit(&self->is_used, true, memory_order_relaxed);
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return status;
@@ -155,13 +161,20 @@ void rqli_push_threads_leave(struct rqli_push_threads *self, struct rqli_waiter 
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
+void rqli_push_threads_forget(struct rqli_push_threads *self, const struct rqli_key_set *set)
+{
+    lock(self);
+    rqli_subscription_forget(&self->shared.subscription, set);
+    unlock(self);
+}
+
 bool rqli_push_threads_hint_others(struct rqli_push_threads *self, const struct rqli_waiter *waiter)
 {
     bool reads;
 
     lock(self);
     rqli_waiters_hint_others(&self->shared.subscription.waiters, waiter);
-    reads = self->shared.is_listening && self->shared.reader && self->shared.reader->hinted;
+    reads = listens_for(self, waiter) && self->shared.reader && self->shared.reader->hinted;
     unlock(self);
     return reads;
 }
@@ -236,6 +249,22 @@ static void set_listening(struct rqli_push_threads *self, bool is_listening)
     atomic_store_explicit(&self->is_open, is_listening, memory_order_relaxed);
 }
 
+/* Under the mutex, while it is open; the reader may be in recv() meanwhile. What the socket does
+ * not take at once would have to be waited for: the connection is shut down, and the reader finds
+ * it broken. */
+static void subscribe(struct rqli_push_threads *self)
+{
+    struct rqli_command command = {0};
+
+    rqli_subscription_write(&self->shared.subscription, self->sock.endpoint, &command);
+    if (command.n_commands > 0 &&
+        (command.failed || rqli_socket_send_some(&self->sock, command.data, command.length) !=
+                               (ssize_t)command.length)) {
+        (void)shutdown(self->sock.fd, SHUT_RDWR);
+    }
+    rqli_command_fini(&command);
+}
+
 /* Reader only; under the mutex, released while it connects. */
 static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
 {
@@ -257,6 +286,7 @@ static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
         self->shared.backoff = (struct rqli_backoff){0};
         rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_CONNECTIONS, 1);
         rqli_subscription_on_opened(&self->shared.subscription, &self->sock);
+        subscribe(self);
     } else {
         rqli_backoff_on_failure(&self->shared.backoff, rqli_now_us(),
                                 rqli_endpoint_pause_ms(self->sock.endpoint),
@@ -404,13 +434,18 @@ static bool end_if_lost(struct rqli_push_threads *self, int64_t now_us)
     return is_lost;
 }
 
-bool rqli_push_threads_wants_ping(struct rqli_push_threads *self)
+/* Where its channel is not confirmed yet nobody would hear it. */
+bool rqli_push_threads_wants_ping(struct rqli_push_threads *self, const struct rqli_waiter *waiter)
 {
     int64_t now_us = rqli_now_us();
     bool wants;
 
     lock(self);
-    wants = self->shared.is_listening && !end_if_lost(self, now_us) &&
+    if (rqli_subscription_want(&self->shared.subscription, waiter->set) &&
+        self->shared.is_listening) {
+        subscribe(self);
+    }
+    wants = self->shared.is_listening && !end_if_lost(self, now_us) && listens_for(self, waiter) &&
             rqli_subscription_wants_ping(&self->shared.subscription, now_us);
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return wants;

@@ -5,6 +5,8 @@
 
 /* What is the same for threads and on a loop. */
 
+/* ---- whether it is alive ---- */
+
 /* Silence that leads to a test, and the pause between two. */
 enum { QUIET_US = 5000000 };
 
@@ -38,7 +40,8 @@ void rqli_subscription_on_pinged(struct rqli_subscription *self, int64_t n_recei
 
 bool rqli_subscription_is_silent(const struct rqli_subscription *self, int64_t now_us)
 {
-    return is_awaited(self) && now_us >= self->silent_us;
+    return (is_awaited(self) && now_us >= self->silent_us) ||
+           (self->answer_us != 0 && now_us >= self->answer_us);
 }
 
 bool rqli_subscription_delivers(const struct rqli_subscription *self)
@@ -46,8 +49,103 @@ bool rqli_subscription_delivers(const struct rqli_subscription *self)
     return self->heard_us != 0 && self->heard_us >= self->pinged_us;
 }
 
+/* ---- channels of partitions ---- */
+
+static bool is_in(const struct rqli_partition_bits *bits, const struct rqli_key_set *set)
+{
+    unsigned partition = rqli_key_set_index(set);
+
+    return (bits->words[partition / 64] >> partition % 64 & 1) != 0;
+}
+
+static void put(struct rqli_partition_bits *bits, const struct rqli_key_set *set, bool is_in)
+{
+    unsigned partition = rqli_key_set_index(set);
+    uint64_t bit = UINT64_C(1) << partition % 64;
+
+    bits->words[partition / 64] = (bits->words[partition / 64] & ~bit) | (is_in ? bit : 0);
+}
+
+static bool is_whole(const struct rqli_key_set *set)
+{
+    return rqli_key_set_index(set) == RQLI_WHOLE;
+}
+
+/* The channel of a server that has all locks is part of the login. */
+bool rqli_subscription_hears(const struct rqli_subscription *self, const struct rqli_waiter *waiter)
+{
+    return is_whole(waiter->set) || is_in(&self->confirmed, waiter->set);
+}
+
+bool rqli_subscription_want(struct rqli_subscription *self, const struct rqli_key_set *set)
+{
+    if (is_whole(set)) {
+        return false;
+    }
+    put(&self->wanted, set, true);
+    return !is_in(&self->asked, set);
+}
+
+void rqli_subscription_write(struct rqli_subscription *self, const struct rqli_endpoint *endpoint,
+                             struct rqli_command *command)
+{
+    for (unsigned p = 0; p < RQLI_PARTITIONS; p++) {
+        const struct rqli_key_set *set = &rqli_key_sets[p];
+
+        if (is_in(&self->wanted, set) && !is_in(&self->asked, set)) {
+            rqli_push_subscribe(command, set, endpoint->identity);
+            put(&self->asked, set, true);
+        }
+    }
+    if (command->n_commands > 0 && self->answer_us == 0) {
+        self->answer_us = rqli_after_ms(rqli_now_us(), endpoint->io_timeout_ms);
+    }
+}
+
+/* They find the server by what they are answered. Who asks next tells nobody once more. */
+void rqli_subscription_forget(struct rqli_subscription *self, const struct rqli_key_set *set)
+{
+    if (!is_whole(set) && is_in(&self->wanted, set)) {
+        put(&self->wanted, set, false);
+        put(&self->asked, set, false);
+        put(&self->confirmed, set, false);
+        rqli_waiters_hint_all_of(&self->waiters, set);
+    }
+}
+
+/* What was pushed before the channel was confirmed is lost. */
+static void confirm(struct rqli_subscription *self, const struct rqli_key_set *set)
+{
+    put(&self->asked, set, true);
+    put(&self->confirmed, set, true);
+    rqli_waiters_hint_all_of(&self->waiters, set);
+}
+
+/* Of what was asked: of which channel need not be known. Who waits asks for it again behind its
+ * next poll, unless that leads it to another server. */
+static void take_refusal(struct rqli_subscription *self)
+{
+    self->asked = self->confirmed;
+}
+
+/* Who waits here for what is another server's by now finds out when it polls. */
+static void begin_anew(struct rqli_subscription *self, const struct rqli_endpoint *endpoint)
+{
+    self->answer_us = 0;
+    self->asked = (struct rqli_partition_bits){0};
+    self->confirmed = (struct rqli_partition_bits){0};
+    for (unsigned p = 0; p < RQLI_PARTITIONS; p++) {
+        if (!rqli_endpoint_carries(endpoint, p)) {
+            put(&self->wanted, &rqli_key_sets[p], false);
+        }
+    }
+}
+
+/* ---- what comes ---- */
+
 /* When it is first opened nothing can have been pushed before, and whoever leads asks for all: some
- * may have been passed over. Later a grant to any of them may be lost, which only it can find. */
+ * may have been passed over. Later a grant to any of them may be lost, which only it can find. In a
+ * cluster it brings nothing yet, and each channel is confirmed by itself. */
 void rqli_subscription_on_opened(struct rqli_subscription *self, const struct rqli_socket *sock)
 {
     self->heard_us = 0;
@@ -55,30 +153,46 @@ void rqli_subscription_on_opened(struct rqli_subscription *self, const struct rq
     self->silent_us = 0;
     self->generation++;
     self->client_id = sock->seat.client_id;
-    if (self->generation == 1) {
+    if (sock->endpoint->arrangement == RQLI_CLUSTER) {
+        begin_anew(self, sock->endpoint);
+    } else if (self->generation == 1) {
         rqli_waiters_hint_leaders(&self->waiters);
     } else {
         rqli_waiters_hint_all(&self->waiters);
     }
 }
 
-/* Counted where it is for one of us, as hints and changes are, whether anybody waits or not. */
+/* Counted where it is for one of us, as hints and changes are, whether anybody waits or not. What
+ * answers us shows that the server is there, and not that pushes come. */
 void rqli_subscription_take(struct rqli_subscription *self, const struct rqli_endpoint *endpoint,
                             rqli_stats_shard shard, const struct rqli_reply *reply,
                             int64_t heard_us)
 {
     const struct rqli_pushed pushed = rqli_push_read(reply);
 
+    self->answer_us = 0;
+    if (reply->type == RQLI_REPLY_ERROR) {
+        take_refusal(self);
+        return;
+    }
+    if (pushed.set && pushed.kind == RQLI_PUSHED_CONFIRMATION) {
+        confirm(self, pushed.set);
+        return;
+    }
     self->heard_us = heard_us;
-    if (pushed.kind != RQLI_PUSHED_NOTHING) {
+    if (pushed.set) {
+        rqli_subscription_forget(self, pushed.set);
+    } else if (pushed.kind != RQLI_PUSHED_NOTHING) {
         rqli_stats_count(endpoint->stats, shard, RQLI_STAT_PUSHES, 1);
         rqli_waiters_deliver(&self->waiters, &pushed, heard_us);
     }
 }
 
-struct rqli_push_view rqli_subscription_view(const struct rqli_subscription *self,
-                                             bool is_listening, const struct rqli_waiter *waiter)
+struct rqli_push_view rqli_subscription_view(const struct rqli_subscription *self, bool is_open,
+                                             const struct rqli_waiter *waiter)
 {
+    bool is_listening = is_open && rqli_subscription_hears(self, waiter);
+
     return (struct rqli_push_view){
         .leads = rqli_waiter_leads(waiter),
         .is_listening = is_listening,

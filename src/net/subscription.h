@@ -2,8 +2,14 @@
 #define RQLI_SUBSCRIPTION_H
 
 /*
- * The second connection of a client, and of each loop, opened at the first wait: what the server
- * pushes to those who wait. A push is a hint: every wait has an end at which the waiter polls.
+ * The second connection of a client to a server, and of each loop, opened at the first wait: what
+ * the server pushes to those who wait. A push is a hint: every wait has an end at which the waiter
+ * polls.
+ *
+ * One channel is for all locks of a single server. In a cluster each partition has its own, which
+ * moves with its slot: it is subscribed to when somebody is found to wait for one of its locks, and
+ * the server says so when the slot leaves. Until it has confirmed the channel, and where it refuses
+ * it, waiters poll.
  *
  * Waiting threads read it in turn: one of them, the longest waiting, sleeps in recv() and wakes
  * straight from the kernel; the others sleep on their own wait word. On a loop it is watched as any
@@ -16,6 +22,11 @@
 
 /* ---- what is the same for threads and on a loop; no lock ---- */
 
+/* A bit for each. */
+struct rqli_partition_bits {
+    uint64_t words[RQLI_PARTITIONS / 64];
+};
+
 struct rqli_subscription {
     struct rqli_waiters waiters; /* of threads: the oldest reads */
     uint64_t generation;         /* how often it was opened; for CLIENT TRACKING */
@@ -23,6 +34,10 @@ struct rqli_subscription {
     int64_t heard_us;            /* when a push came, last; 0: none since it was opened */
     int64_t pinged_us;           /* when it was last put to the test; 0: not yet */
     int64_t silent_us;           /* if nothing is heard by then, it was in vain; 0: no answer yet */
+    int64_t answer_us;           /* by when the first of what was asked below is answered; or 0 */
+    struct rqli_partition_bits wanted;    /* somebody has waited for a lock there */
+    struct rqli_partition_bits asked;     /* over this connection, and not refused */
+    struct rqli_partition_bits confirmed; /* it brings what is pushed there */
 };
 
 /*
@@ -43,8 +58,24 @@ bool rqli_subscription_is_silent(const struct rqli_subscription *self, int64_t n
 /* It has brought something since it was opened, and since it was last put to the test. */
 bool rqli_subscription_delivers(const struct rqli_subscription *self);
 
-/* It is open, or open again: polls are due. */
+/* It is open, or open again: polls are due. Then rqli_subscription_write() is. */
 void rqli_subscription_on_opened(struct rqli_subscription *self, const struct rqli_socket *sock);
+
+/* Somebody waits for locks of this set. True: its channel was not asked for over this connection,
+ * so that rqli_subscription_write() is due while it is open. */
+bool rqli_subscription_want(struct rqli_subscription *self, const struct rqli_key_set *set);
+
+/* Subscribes to the channels that are wanted and were not asked for: perhaps none. What is answered
+ * comes as pushes do. */
+void rqli_subscription_write(struct rqli_subscription *self, const struct rqli_endpoint *endpoint,
+                             struct rqli_command *command);
+
+/* These locks are another server's by now: all who wait for them here shall poll. */
+void rqli_subscription_forget(struct rqli_subscription *self, const struct rqli_key_set *set);
+
+/* While it is open: what is pushed for this waiter is brought. */
+bool rqli_subscription_hears(const struct rqli_subscription *self,
+                             const struct rqli_waiter *waiter);
 
 /* A push has come. */
 void rqli_subscription_take(struct rqli_subscription *self, const struct rqli_endpoint *endpoint,
@@ -71,8 +102,8 @@ struct rqli_push_view {
     int64_t client_id;
 };
 
-struct rqli_push_view rqli_subscription_view(const struct rqli_subscription *self,
-                                             bool is_listening, const struct rqli_waiter *waiter);
+struct rqli_push_view rqli_subscription_view(const struct rqli_subscription *self, bool is_open,
+                                             const struct rqli_waiter *waiter);
 
 /* ---- of threads: any thread ---- */
 
@@ -90,6 +121,8 @@ bool rqli_push_threads_is_used(const struct rqli_push_threads *self);
 rql_status rqli_push_threads_join(struct rqli_push_threads *self, struct rqli_waiter *waiter,
                                   bool *is_listening_out);
 void rqli_push_threads_leave(struct rqli_push_threads *self, struct rqli_waiter *waiter);
+/* As rqli_subscription_forget(). */
+void rqli_push_threads_forget(struct rqli_push_threads *self, const struct rqli_key_set *set);
 
 /* The hand-overs of waiters.h, from one thread to another. */
 struct rqli_waiter *rqli_push_threads_choose(struct rqli_push_threads *self,
@@ -110,9 +143,10 @@ struct rqli_push_view rqli_push_threads_view(struct rqli_push_threads *self,
 struct rqli_push_view rqli_push_threads_watch(struct rqli_push_threads *self,
                                               struct rqli_waiter *waiter, bool *is_new_out);
 
-/* Whether pushes still come, called by whoever has polled. True: send rqli_push_ping() on
- * the command connection, and pass on how many received it. */
-bool rqli_push_threads_wants_ping(struct rqli_push_threads *self);
+/* Called by whoever has polled, and waits on: what is pushed for it is listened to from now on, if
+ * that was not so. And whether pushes still come. True: send rqli_push_ping() for its keys on the
+ * command connection, and pass on how many received it. */
+bool rqli_push_threads_wants_ping(struct rqli_push_threads *self, const struct rqli_waiter *waiter);
 void rqli_push_threads_on_pinged(struct rqli_push_threads *self, int64_t n_received);
 
 /* Takes what has come while no thread waits: all of a client are notified on one channel, and what
@@ -151,8 +185,11 @@ static inline bool rqli_push_loop_has_waiters(const struct rqli_push_loop *self)
 struct rqli_push_view rqli_push_loop_view(const struct rqli_push_loop *self,
                                           const struct rqli_waiter *waiter);
 
-/* As rqli_push_threads_wants_ping(); called by whoever has polled. */
-bool rqli_push_loop_wants_ping(struct rqli_push_loop *self);
+/* As rqli_subscription_forget(). */
+void rqli_push_loop_forget(struct rqli_push_loop *self, const struct rqli_key_set *set);
+
+/* As rqli_push_threads_wants_ping(). */
+bool rqli_push_loop_wants_ping(struct rqli_push_loop *self, const struct rqli_waiter *waiter);
 void rqli_push_loop_on_pinged(struct rqli_push_loop *self, int64_t n_received);
 
 #endif

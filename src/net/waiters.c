@@ -284,8 +284,8 @@ static void hint(struct rqli_waiters *self, struct rqli_waiter *waiter)
 }
 
 /* Who is hinted may leave within, but nobody else does: see rqli_waiters::rouse. No watch is left:
- * whoever comes to lead begins its own. */
-static void hint_each(struct rqli_waiters *self, bool only_leaders)
+ * whoever comes to lead begins its own. set: whose locks are there; NULL: anywhere. */
+static void hint_each(struct rqli_waiters *self, const struct rqli_key_set *set, bool only_leaders)
 {
     struct rqli_waiter *waiter = self->first;
 
@@ -293,7 +293,7 @@ static void hint_each(struct rqli_waiters *self, bool only_leaders)
         struct rqli_waiter *next = waiter->next;
 
         waiter->watches = false;
-        if (!only_leaders || rqli_waiter_leads(waiter)) {
+        if ((!set || waiter->set == set) && (!only_leaders || rqli_waiter_leads(waiter))) {
             hint(self, waiter);
         }
         waiter = next;
@@ -302,12 +302,17 @@ static void hint_each(struct rqli_waiters *self, bool only_leaders)
 
 void rqli_waiters_hint_all(struct rqli_waiters *self)
 {
-    hint_each(self, false);
+    hint_each(self, NULL, false);
+}
+
+void rqli_waiters_hint_all_of(struct rqli_waiters *self, const struct rqli_key_set *set)
+{
+    hint_each(self, set, false);
 }
 
 void rqli_waiters_hint_leaders(struct rqli_waiters *self)
 {
-    hint_each(self, true);
+    hint_each(self, NULL, true);
 }
 
 void rqli_waiters_hint_successors(struct rqli_waiters *self)

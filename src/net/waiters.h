@@ -42,10 +42,11 @@ struct rqli_waiter_nonce {
     struct rqli_table_entry by_acquirer;
 };
 
-/* One that waits. The first six are set by its owner, and outlive its stay. */
+/* One that waits. The first seven are set by its owner, and outlive its stay. */
 struct rqli_waiter {
-    struct rqli_slice lock_key; /* empty: it waits for several locks, and leads itself */
-    const char *acquirer;       /* may be there once for each lock */
+    const struct rqli_key_set *set; /* where what it waits for is, and so its channel */
+    struct rqli_slice lock_key;     /* empty: it waits for several locks, and leads itself */
+    const char *acquirer;           /* may be there once for each lock */
     struct rqli_waiter_nonce *nonces;
     size_t n_nonces;
     int64_t deadline_us; /* of a thread: it connects for all no longer than that */
@@ -122,6 +123,9 @@ void rqli_waiters_deliver(struct rqli_waiters *self, const struct rqli_pushed *p
 
 /* All shall poll: what was pushed to any of them before a new subscription is lost. */
 void rqli_waiters_hint_all(struct rqli_waiters *self);
+
+/* The same for those whose locks are there. */
+void rqli_waiters_hint_all_of(struct rqli_waiters *self, const struct rqli_key_set *set);
 
 /* Those who lead shall poll, for all others as well. */
 void rqli_waiters_hint_leaders(struct rqli_waiters *self);

@@ -28,8 +28,9 @@ static struct rqli_socket sock;
 static rql_error error;
 static rql_credentials_fn credentials; /* of the logins to come */
 static int n_asked;
-static struct rqli_era *era;       /* of the logins to come, or NULL */
-static const char *const *answers; /* one for each round trip, as far as they go */
+static struct rqli_era *era;              /* of the logins to come, or NULL */
+static enum rqli_arrangement arrangement; /* of the logins to come */
+static const char *const *answers;        /* one for each round trip, as far as they go */
 static char heard[ROUNDS][HEARD_SIZE];
 static size_t n_rounds;
 
@@ -55,6 +56,7 @@ BEFORE_EACH(set_up)
 {
     credentials = NULL;
     era = NULL;
+    arrangement = RQLI_SINGLE;
     n_asked = 0;
 }
 
@@ -73,6 +75,7 @@ static rql_status log_in(const char *parameters, bool is_for_commands, const cha
     endpoint.credentials_data = &n_asked;
     CHECK_OK(rqli_url_parse(&endpoint, url, NULL));
     endpoint.eras = era;
+    endpoint.arrangement = arrangement;
     answers = said;
     n_rounds = 0;
     memset(heard, 0, sizeof heard);
@@ -155,6 +158,18 @@ TEST(a_login_for_pushes_subscribes_in_its_second_round_trip)
 
     CHECK_OK(log_in("", false, said));
     CHECK_ALL(EQ(n_rounds, 2), EQ(sock.seat.client_id, FIRST_ID));
+}
+
+/* There the channels of partitions are subscribed to behind it. */
+TEST(a_login_for_pushes_to_a_node_of_a_cluster_is_one_round_trip)
+{
+    arrangement = RQLI_CLUSTER;
+    CHECK_OK(log_in("", false,
+                    (const char *[]){"*6\r\n" PEER_ID PEER_MODE(7, "cluster") PEER_ROLE(6, "master")
+                                         PEER_TIME,
+                                     NULL}));
+    CHECK_ALL(EQ(n_rounds, 1), EQ(sock.seat.client_id, FIRST_ID));
+    assert_null(strstr(heard[0], "PUBLISH"));
 }
 
 #define HELLO_ERROR(error) error NO_AUTH NO_AUTH NO_AUTH NO_AUTH
