@@ -1,0 +1,416 @@
+#include "unit.h"
+
+#include "base/clock.h"
+#include "net/subscription.h"
+#include "net/url.h"
+#include "peer.h"
+#include "reply_tree.h"
+
+#include <pthread.h>
+#include <uv.h>
+
+/* Channels of partitions, of which a node of a cluster has some: when they are asked for, and who
+ * polls. First what is the same for all, then a thread and a loop, whose node is the test. */
+
+enum { COUNT = 4, LONG_MS = 20000, SECOND_US = 1000000 };
+
+#define DIGITS "0123456789abcdef0123456789abcde"
+#define OF_0 "rql:{00axj}:wake:me"
+#define OF_1 "rql:{01obf}:wake:me"
+#define OF_2 "rql:{02alu}:wake:me"
+#define ASKED(channel) "*2\r\n$10\r\nSSUBSCRIBE\r\n$19\r\n" channel "\r\n"
+#define CONFIRMED(channel) "*3\r\n$10\r\nssubscribe\r\n$19\r\n" channel "\r\n:1\r\n"
+#define TAKEN(channel) "*3\r\n$12\r\nsunsubscribe\r\n$19\r\n" channel "\r\n:0\r\n"
+#define HELLO(channel) "*3\r\n$8\r\nsmessage\r\n$19\r\n" channel "\r\n$5\r\nhello\r\n"
+#define MOVED "-MOVED 64 127.0.0.1:7001\r\n"
+#define LOGIN "*6\r\n" PEER_ID PEER_MODE(7, "cluster") PEER_ROLE(6, "master") PEER_TIME
+
+static struct rqli_endpoint endpoint;
+static struct rqli_subscription subscription;
+static struct rqli_command command;
+static struct peer_place place;
+static int peer; /* -1: nobody has come */
+
+/* The first two wait in partition 0, the others in 1 and 2, of which the node has 0 and 1. */
+static const unsigned partition_of[COUNT] = {0, 0, 1, 2};
+static struct rqli_waiter waiter[COUNT];
+static struct rqli_waiter_nonce nonces[COUNT];
+static bool was_roused[COUNT];
+static char digits[COUNT][RQLI_HEX_SIZE];
+static const char *const names[COUNT] = {"a", "a", "b", "c"};
+static const char *const acquirers[COUNT] = {"0", "1", "2", "3"};
+
+static void rouse(struct rqli_waiters *waiters, struct rqli_waiter *one)
+{
+    (void)waiters;
+    was_roused[one - waiter] = true;
+}
+
+static void init_waiter(size_t i)
+{
+    (void)snprintf(digits[i], sizeof digits[i], DIGITS "%zu", i);
+    nonces[i] =
+        (struct rqli_waiter_nonce){.digits = digits[i], .lock_key = rqli_slice_of(names[i])};
+    waiter[i] = (struct rqli_waiter){.set = &rqli_key_sets[partition_of[i]],
+                                     .lock_key = rqli_slice_of(names[i]),
+                                     .acquirer = acquirers[i],
+                                     .nonces = &nonces[i],
+                                     .n_nonces = 1,
+                                     .deadline_us = RQLI_NEVER_US};
+}
+
+BEFORE_EACH(set_up)
+{
+    peer = -1;
+    peer_listen(&place);
+    CHECK_OK(rqli_url_parse(&endpoint, place.url, NULL));
+    endpoint.arrangement = RQLI_CLUSTER;
+    endpoint.connect_timeout_ms = LONG_MS;
+    endpoint.io_timeout_ms = LONG_MS;
+    endpoint.identity = "me";
+    endpoint.stats = rqli_stats_new();
+    rqli_endpoint_carry(&endpoint, 0, true);
+    rqli_endpoint_carry(&endpoint, 1, true);
+    subscription = (struct rqli_subscription){.waiters = {.rouse = rouse}};
+    memset(was_roused, 0, sizeof was_roused);
+    for (size_t i = 0; i < COUNT; i++) {
+        init_waiter(i);
+    }
+}
+
+AFTER_EACH(tear_down)
+{
+    if (peer < 0) {
+        peer_leave(&place);
+    }
+    (void)close(peer);
+    rqli_waiters_fini(&subscription.waiters);
+    rqli_stats_free(endpoint.stats);
+    rqli_command_fini(&command);
+    rqli_endpoint_fini(&endpoint);
+}
+
+/* ---- what is the same for all ---- */
+
+static void open_it(void)
+{
+    const struct rqli_socket sock = {.endpoint = &endpoint};
+
+    rqli_subscription_on_opened(&subscription, &sock);
+}
+
+static const char *what_it_writes(void)
+{
+    rqli_command_reset(&command);
+    rqli_subscription_write(&subscription, &endpoint, &command);
+    return text_of(&command);
+}
+
+static void take(struct rqli_reply reply)
+{
+    rqli_subscription_take(&subscription, &endpoint, 0, &reply, 2 * SECOND_US);
+}
+
+static void take_three(const char *kind, const char *channel, const char *text)
+{
+    take(TREE(tree_text(kind), tree_text(channel), tree_text(text)));
+}
+
+static void join_all(void)
+{
+    for (size_t i = 0; i < COUNT; i++) {
+        CHECK_OK(rqli_waiters_join(&subscription.waiters, &waiter[i]));
+    }
+}
+
+/* Since it was last asked: "1100", the first two. */
+static void check_roused(const char *expected)
+{
+    char roused[COUNT + 1] = "";
+
+    for (size_t i = 0; i < COUNT; i++) {
+        roused[i] = was_roused[i] ? '1' : '0';
+        was_roused[i] = false;
+    }
+    assert_string_equal(roused, expected);
+}
+
+static bool wants(size_t i)
+{
+    return rqli_subscription_want(&subscription, waiter[i].set);
+}
+
+TEST(a_channel_is_asked_for_once_on_each_connection)
+{
+    assert_true(wants(0));
+    assert_true(wants(1));
+    assert_true(wants(2));
+    open_it();
+    assert_string_equal(what_it_writes(), ASKED(OF_0) ASKED(OF_1));
+    assert_false(wants(0));
+    assert_string_equal(what_it_writes(), "");
+    open_it();
+    assert_true(wants(0));
+    assert_string_equal(what_it_writes(), ASKED(OF_0) ASKED(OF_1));
+}
+
+/* What the node has not by the map is not asked for when it is opened, but when somebody has polled
+ * there. */
+TEST(channels_of_other_nodes_are_not_asked_for)
+{
+    (void)wants(0);
+    (void)wants(3);
+    open_it();
+    assert_string_equal(what_it_writes(), ASKED(OF_0));
+    assert_true(wants(3));
+    assert_string_equal(what_it_writes(), ASKED(OF_2));
+}
+
+TEST(what_was_refused_is_asked_for_behind_the_next_poll)
+{
+    (void)wants(0);
+    (void)wants(2);
+    open_it();
+    (void)what_it_writes();
+    take_three("ssubscribe", OF_1, "");
+    take(tree_error("MOVED 64 127.0.0.1:7001"));
+    assert_string_equal(what_it_writes(), ASKED(OF_0));
+    assert_false(wants(2));
+    take(tree_error("MOVED 64 127.0.0.1:7001"));
+    assert_true(wants(0));
+}
+
+TEST(who_waits_for_a_partition_polls_when_its_channel_is_there)
+{
+    join_all();
+    open_it();
+    check_roused("0000");
+    take_three("ssubscribe", OF_0, "");
+    check_roused("1100");
+    for (size_t i = 0; i < COUNT; i++) {
+        const struct rqli_push_view view = rqli_subscription_view(&subscription, true, &waiter[i]);
+
+        CHECK_ALL(EQ(view.is_listening, i < 2), EQ(view.delivers, false));
+    }
+    assert_false(rqli_subscription_view(&subscription, false, &waiter[0]).is_listening);
+    take_three("smessage", OF_0, "hello");
+    assert_true(rqli_subscription_view(&subscription, true, &waiter[0]).delivers);
+    assert_false(rqli_subscription_view(&subscription, true, &waiter[2]).delivers);
+    open_it();
+    assert_false(rqli_subscription_view(&subscription, true, &waiter[0]).is_listening);
+}
+
+TEST(a_message_of_a_slot_is_for_who_waits)
+{
+    rql_stats stats;
+
+    join_all();
+    open_it();
+    take_three("smessage", OF_0, DIGITS "1 77 5 1000");
+    check_roused("0100");
+    CHECK_OK(rqli_stats_read(endpoint.stats, &stats));
+    CHECK_ALL(EQ(waiter[1].pushed, true), EQ(waiter[1].push.token, 77), EQ(stats.pushes, 1));
+}
+
+/* By the server, or by an answer to somebody's call. */
+TEST(who_waits_for_a_partition_polls_when_it_has_gone)
+{
+    static const struct {
+        const char *name;
+        bool is_pushed;
+    } rows[] = {{"pushed", true}, {"answered", false}};
+
+    join_all();
+    EACH_ROW (row, rows) {
+        (void)wants(0);
+        take_three("ssubscribe", OF_0, "");
+        check_roused("1100");
+        for (int again = 0; again < 2; again++) {
+            if (row->is_pushed) {
+                take_three("sunsubscribe", OF_0, "");
+            } else {
+                rqli_subscription_forget(&subscription, waiter[0].set);
+            }
+            check_roused(again ? "0000" : "1100");
+        }
+        assert_false(rqli_subscription_hears(&subscription, &waiter[0]));
+        assert_string_equal(what_it_writes(), "");
+        assert_true(wants(0));
+    }
+}
+
+TEST(one_that_answers_nothing_is_given_up)
+{
+    const struct {
+        const char *name;
+        struct rqli_reply answer; /* nil: none */
+        bool is_silent;
+    } rows[] = {
+        {"nothing", tree_nil(), true},
+        {"refused", tree_error("MOVED 64 127.0.0.1:7001"), false},
+        {"confirmed", TREE(tree_text("ssubscribe"), tree_text(OF_0), tree_int(1)), false},
+    };
+
+    EACH_ROW (row, rows) {
+        int64_t now_us = rqli_now_us();
+
+        (void)wants(0);
+        open_it();
+        (void)what_it_writes();
+        assert_false(rqli_subscription_is_silent(&subscription, now_us));
+        if (row->answer.type != RQLI_REPLY_NIL) {
+            take(row->answer);
+        }
+        assert_int_equal(rqli_subscription_is_silent(&subscription, now_us + 21 * SECOND_US),
+                         row->is_silent);
+    }
+}
+
+TEST(a_server_of_all_locks_has_one_channel_from_its_login_on)
+{
+    const struct rqli_waiter one = {.set = &rqli_key_sets[RQLI_WHOLE]};
+
+    assert_false(rqli_subscription_want(&subscription, one.set));
+    assert_string_equal(what_it_writes(), "");
+    assert_true(rqli_subscription_view(&subscription, true, &one).is_listening);
+    rqli_subscription_forget(&subscription, one.set);
+    assert_true(rqli_subscription_view(&subscription, true, &one).is_listening);
+}
+
+/* ---- a thread, and a loop ---- */
+
+/* Until it has said this, and nothing else of the kind. */
+static void hear(const char *expected)
+{
+    char text[PEER_TEXT] = "";
+    size_t length = 0;
+
+    while (!strstr(text, expected)) {
+        ssize_t got = recv(peer, text + length, sizeof text - 1 - length, 0);
+
+        assert_true(got > 0);
+        length += (size_t)got;
+        text[length] = '\0';
+    }
+    assert_string_equal(strstr(text, expected), expected);
+}
+
+struct reader {
+    struct rqli_push_threads *pushes;
+    struct rqli_waiter *waiter;
+    pthread_t thread;
+    enum rqli_wake wake;
+};
+
+static void *read_pushes(void *data)
+{
+    struct reader *self = data;
+
+    self->wake = rqli_push_threads_wait(self->pushes, self->waiter, RQLI_NEVER_US);
+    return NULL;
+}
+
+static void start(struct reader *self)
+{
+    assert_int_equal(pthread_create(&self->thread, NULL, read_pushes, self), 0);
+}
+
+static void await_hint(struct reader *self)
+{
+    assert_int_equal(pthread_join(self->thread, NULL), 0);
+    assert_int_equal(self->wake, RQLI_WAKE_HINT);
+}
+
+/* Beside the one that reads. */
+TEST(threads_ask_for_channels_when_it_is_opened_and_while_it_is_open)
+{
+    struct reader self = {.pushes = rqli_push_threads_new(&endpoint), .waiter = &waiter[0]};
+    bool is_listening;
+
+    assert_non_null(self.pushes);
+    CHECK_OK(rqli_push_threads_join(self.pushes, &waiter[0], &is_listening));
+    assert_false(rqli_push_threads_wants_ping(self.pushes, &waiter[0]));
+    start(&self);
+    peer = peer_accept(&place, LOGIN);
+    hear(ASKED(OF_0));
+    peer_say(peer, CONFIRMED(OF_0));
+    await_hint(&self);
+    assert_true(rqli_push_threads_wants_ping(self.pushes, &waiter[0]));
+    start(&self);
+    CHECK_OK(rqli_push_threads_join(self.pushes, &waiter[1], &is_listening));
+    assert_true(is_listening);
+    CHECK_OK(rqli_push_threads_join(self.pushes, &waiter[2], &is_listening));
+    assert_false(is_listening);
+    assert_false(rqli_push_threads_wants_ping(self.pushes, &waiter[2]));
+    hear(ASKED(OF_1));
+    peer_say(peer, MOVED TAKEN(OF_0));
+    await_hint(&self);
+    assert_false(rqli_push_threads_view(self.pushes, &waiter[0]).is_listening);
+    assert_false(rqli_push_threads_wants_ping(self.pushes, &waiter[0]));
+    hear(ASKED(OF_0) ASKED(OF_1)); /* and what was refused */
+    for (size_t i = 0; i < 3; i++) {
+        rqli_push_threads_leave(self.pushes, &waiter[i]);
+    }
+    rqli_push_threads_free(self.pushes);
+}
+
+static void on_read(void *owner)
+{
+    *(bool *)owner = true;
+}
+
+static void note_closed(void *data)
+{
+    *(bool *)data = true;
+}
+
+static void run_until_read(uv_loop_t *uv, bool *was_read)
+{
+    *was_read = false;
+    while (!*was_read) {
+        (void)uv_run(uv, UV_RUN_ONCE);
+    }
+}
+
+TEST(a_loop_asks_for_channels_when_it_is_opened_and_while_it_is_open)
+{
+    uv_loop_t uv;
+    uv_async_t awake;
+    bool was_read = false;
+    bool is_closed = false;
+    struct rqli_push_loop pushes = {.on_read = on_read, .owner = &was_read};
+
+    CHECK_OK(uv_loop_init(&uv));
+    CHECK_OK(uv_async_init(&uv, &awake, NULL));
+    assert_true(rqli_push_loop_init(&pushes, &uv, &endpoint, rouse));
+    CHECK_OK(rqli_waiters_join(&pushes.subscription.waiters, &waiter[0]));
+    assert_false(rqli_push_loop_wants_ping(&pushes, &waiter[0]));
+    rqli_conn_loop_tend(pushes.conn, rqli_now_us(), true);
+    peer = peer_accept(&place, LOGIN);
+    while (!rqli_conn_loop_is_up(pushes.conn)) {
+        (void)uv_run(&uv, UV_RUN_ONCE);
+    }
+    hear(ASKED(OF_0));
+    assert_false(rqli_push_loop_wants_ping(&pushes, &waiter[0]));
+    peer_say(peer, CONFIRMED(OF_0));
+    run_until_read(&uv, &was_read);
+    check_roused("1000");
+    assert_true(rqli_push_loop_wants_ping(&pushes, &waiter[0]));
+    peer_say(peer, HELLO(OF_0));
+    run_until_read(&uv, &was_read);
+    assert_true(rqli_push_loop_view(&pushes, &waiter[0]).delivers);
+    assert_false(rqli_push_loop_wants_ping(&pushes, &waiter[2]));
+    hear(ASKED(OF_1));
+    peer_say(peer, MOVED TAKEN(OF_0));
+    run_until_read(&uv, &was_read);
+    check_roused("1000");
+    assert_true(rqli_conn_loop_is_up(pushes.conn));
+    assert_false(rqli_push_loop_view(&pushes, &waiter[0]).is_listening);
+    (void)rqli_waiters_leave(&pushes.subscription.waiters, &waiter[0]);
+    rqli_conn_loop_close(pushes.conn, note_closed, &is_closed);
+    uv_close((uv_handle_t *)&awake, NULL);
+    CHECK_OK(uv_run(&uv, UV_RUN_DEFAULT));
+    assert_true(is_closed);
+    rqli_push_loop_fini(&pushes);
+    CHECK_OK(uv_loop_close(&uv));
+}
