@@ -177,7 +177,7 @@ static void end(struct rqli_probe *self)
         bound_leases(self, rqli_now_us());
     } else if (!self->op.status) {
         if (self->n_dead > 0 || self->plan.n_retried > 0) {
-            rqli_leases_doubt(self->client->leases);
+            rqli_leases_doubt(self->client->leases, NULL);
         }
         rqli_hosts_apply(hosts, &self->plan);
         bound_leases(self, self->sent_us);

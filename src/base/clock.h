@@ -18,4 +18,9 @@ static inline int64_t rqli_earlier(int64_t a_us, int64_t b_us)
     return a_us < b_us ? a_us : b_us;
 }
 
+static inline int64_t rqli_later(int64_t a_us, int64_t b_us)
+{
+    return a_us > b_us ? a_us : b_us;
+}
+
 #endif

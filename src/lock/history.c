@@ -26,7 +26,8 @@ void rqli_history_tell_news(rql_client *client, struct rqli_era *era)
         figures.at_us = rqli_server_clock_now_us(client);
         rqli_observe(RQLI_ON_HISTORY_LOST, &subject, &figures);
     }
-    rqli_leases_doubt(client->leases);
+    rqli_leases_doubt(client->leases,
+                      client->is_partitioned ? &rqli_key_sets[era - client->eras] : NULL);
 }
 
 void rqli_history_look_at_all(rql_client *client)

@@ -175,6 +175,12 @@ void rqli_lease_on_setback(struct rqli_lease *self, int64_t now_us)
     self->renew_us = now_us + (pause_us > SETBACK_LEAST_US ? pause_us : SETBACK_LEAST_US);
 }
 
+void rqli_lease_on_detour(struct rqli_lease *self, int64_t now_us, int64_t again_us)
+{
+    rqli_lease_on_setback(self, now_us);
+    self->renew_us = again_us < self->renew_us ? again_us : self->renew_us;
+}
+
 void rqli_lease_on_doubt(struct rqli_lease *self, int64_t now_us)
 {
     if (self->state != RQL_GONE) {

@@ -129,6 +129,18 @@ static rql_status understand(struct rqli_leases *self, const rql_lock *lock,
     return outcome.what == 1 || lock->may_have_ended ? RQL_OK : RQL_NOT_HELD;
 }
 
+/* The server does not know the script, or the keys are elsewhere by now, which is noted. */
+static bool has_done_nothing(struct rqli_leases *self, const rql_lock *lock)
+{
+    const struct rqli_reply *reply = lock->release->reply;
+    struct rqli_detour detour = {.until_us = RQLI_NEVER_US};
+
+    return rqli_reply_wants_text(reply) ||
+           (reply->type == RQLI_REPLY_ERROR &&
+            rqli_fleet_follow(&self->client->fleet, rqli_client_node(self->client, &lock->keys),
+                              lock->keys.set, reply, &detour));
+}
+
 /* The answer to what was sent. RQL_E_IO: it was not done, and is to be repeated. */
 static rql_status await_release(struct rqli_leases *self, rql_lock *lock, int64_t until_us)
 {
@@ -137,7 +149,7 @@ static rql_status await_release(struct rqli_leases *self, rql_lock *lock, int64_
     if (status && !rqli_exchange_is_over(lock->release)) {
         return status; /* still on its way */
     }
-    if (!status && rqli_reply_wants_text(lock->release->reply)) {
+    if (!status && has_done_nothing(self, lock)) {
         status = RQL_E_IO;
     } else if (!status) {
         status = understand(self, lock, lock->release);
@@ -224,8 +236,8 @@ static bool is_young(const struct rqli_leases *self, const rql_lock *lock)
            rqli_now_us() - lock->released_us < LOOK_US;
 }
 
-/* Until one has no answer: those behind it have none either. Or one had to be repeated: there may
- * be many of them, and a renewal may be due. */
+/* Until one has no answer: those behind it have none either, unless they are another node's. Or one
+ * had to be repeated: there may be many of them, and a renewal may be due. */
 void rqli_leases_settle(struct rqli_leases *self)
 {
     rql_lock *lock = self->shared.unsettled;
@@ -247,6 +259,9 @@ void rqli_leases_settle(struct rqli_leases *self)
         if (goes_on) {
             self->shared.settles_on = lock->is_repeated;
             drop(self, lock);
+        } else if (self->client->is_partitioned) {
+            self->n_unsettled--;
+            append(self, lock);
         } else {
             put_back(self, lock);
         }

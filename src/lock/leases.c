@@ -13,9 +13,9 @@
 
 /*
  * The leases of a client. Its callers add, remove and look up locks here under one mutex; the
- * thread, whose step is in renewal.c, works through what is due under the same mutex and gives it
- * up around every round trip and callback. So a lock may be removed while its renewal is under way:
- * the batch then forgets it, and its reply changes nothing.
+ * thread, whose step is in lease_step.c, works through what is due under the same mutex and gives
+ * it up around every round trip and callback. So a lock may be removed while its renewal is under
+ * way: the batch then forgets it, and its reply changes nothing.
  *
  * Most leases are passive: their holder neither renews nor wants to hear of a loss. They cost a
  * place in a list, no timer, and no thread is started for them.
@@ -27,12 +27,19 @@ struct rqli_leases *rqli_leases_new(rql_client *client)
 {
     struct rqli_leases *self = calloc(1, sizeof *self);
 
-    if (!self) {
+    if (self && client->is_partitioned) {
+        self->seen_at = calloc(RQLI_PARTITIONS, sizeof(struct rqli_node *));
+    }
+    if (!self || (client->is_partitioned && !self->seen_at)) {
+        free(self);
         return NULL;
     }
     self->worker = (struct rqli_worker){.name = "rql-leases", .step = rqli_leases_step};
     self->client = client;
     self->host_end_us = RQLI_NEVER_US;
+    self->shared.batch.node = self->shared.durable.node = &client->fleet.first;
+    self->shared.batch.next = &self->shared.durable;
+    self->shared.durable.is_durable = true;
     (void)pthread_mutex_init(&self->shared.mutex, NULL);
     return self;
 }
@@ -46,13 +53,12 @@ static void rouse(struct rqli_leases *self, int64_t at_us)
     }
 }
 
-/* Its handle may be freed while the batch is under way: nobody reads the reply to its call. */
-static void forget(struct rqli_renewals *self, const rql_lock *lock)
+/* Which nodes are looked after. A single server is as long as there are leases. */
+static void count_at_node(struct rqli_leases *self, const rql_lock *lock, unsigned more)
 {
-    for (size_t i = 0; i < self->count; i++) {
-        if (self->item[i].lock == lock) {
-            self->item[i].lock = NULL;
-        }
+    if (self->client->is_partitioned) {
+        (void)atomic_fetch_add(&self->client->fleet.n_held[rqli_key_set_index(lock->keys.set)],
+                               more);
     }
 }
 
@@ -62,13 +68,13 @@ static void unlist(struct rqli_leases *self, rql_lock *lock)
     if (lock->kept.is_listed) {
         /* The counters are unsigned: this takes one away. */
         rqli_holders_count(&self->client->holders, lock->holder, (uint32_t)-1);
+        count_at_node(self, lock, (unsigned)-1);
     }
     if (lock->transfer && lock->transfer->lock == lock) {
         lock->transfer->lock = NULL;
     }
     rqli_lease_table_remove(&self->shared.table, lock);
-    forget(&self->shared.batch, lock);
-    forget(&self->shared.durable.batch, lock);
+    rqli_leases_forget_renewal(self, lock);
 }
 
 void rqli_leases_free_adopted(struct rqli_leases *self, rql_lock *lock)
@@ -103,10 +109,11 @@ struct rqli_leases *rqli_leases_free(struct rqli_leases *self)
         }
         lock = next;
     }
-    rqli_exchange_give(self->shared.durable.exchange);
+    rqli_leases_free_renewals(self);
     rqli_withdrawals_fini(&self->shared.withdrawals);
     rqli_lease_table_fini(&self->shared.table);
     (void)pthread_mutex_destroy(&self->shared.mutex);
+    free(self->seen_at);
     free(self);
     return NULL;
 }
@@ -176,6 +183,7 @@ rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *
     lock->kept.lease.host_end_us = self->host_end_us;
     rqli_lease_table_add(&self->shared.table, lock);
     rqli_holders_count(&self->client->holders, lock->holder, 1);
+    count_at_node(self, lock, 1);
     if (!look_after(self, lock)) {
         unlist(self, lock);
         status = rqli_fail(error, RQL_E_NOMEM, "%s: the background thread could not be started",
@@ -250,12 +258,15 @@ void rqli_leases_withdraw(struct rqli_leases *self, const struct rqli_withdrawal
     (void)rqli_withdrawal_free(one);
 }
 
-void rqli_leases_doubt(struct rqli_leases *self)
+void rqli_leases_doubt(struct rqli_leases *self, const struct rqli_key_set *set)
 {
     int64_t now_us = rqli_now_us();
 
     (void)pthread_mutex_lock(&self->shared.mutex);
     for (rql_lock *lock = self->shared.table.first; lock; lock = lock->kept.next) {
+        if (set && lock->keys.set != set) {
+            continue;
+        }
         rqli_lease_on_doubt(&lock->kept.lease, now_us);
         /* Passive ones, too: only the thread verifies. If that fails the lease stays doubtful. */
         (void)watch(self, lock);

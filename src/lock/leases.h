@@ -49,25 +49,25 @@ enum { RQLI_RENEWALS_MAX = 64 };
  * learns of it within half a second. */
 enum { RQLI_SERVER_LOOK_US = 200000 };
 
-/* Renewals and claims that are due, many in one round trip. Everything but the round trip happens
- * under the mutex of the leases: a lock that is removed meanwhile is forgotten. It is no operation
- * of net/op.h, whose calls are written without that mutex, from keys that have to stay. */
+/* Renewals and claims that are due at one node, many in one round trip. Everything but the round
+ * trip happens under the mutex of the leases: a lock that is removed meanwhile is forgotten. It is
+ * no operation of net/op.h, whose calls are written without that mutex, from keys that have to
+ * stay. */
 struct rqli_renewals {
+    struct rqli_renewals *next; /* of another node, or the other kind */
+    struct rqli_node *node;
+    bool is_durable;                /* of locks that ask for more than the server's word */
+    struct rqli_durability wanted;  /* by any of them */
+    struct rqli_exchange *exchange; /* under way, or NULL */
+    bool has_texts;                 /* and brings the script */
     size_t count;
 
     struct {
         rql_lock *lock; /* NULL: forgotten */
         int64_t ttl_ms;
-        int reply_at; /* index of its reply */
+        bool is_asked_instead; /* behind ASKING */
+        int reply_at;          /* index of its reply */
     } item[RQLI_RENEWALS_MAX];
-};
-
-/* Those of locks that ask for more than the server's word. They are not waited for, but looked at
- * now and then: replicas that are gone delay nothing else. */
-struct rqli_durable_renewals {
-    struct rqli_renewals batch;
-    struct rqli_durability wanted;  /* by any of them */
-    struct rqli_exchange *exchange; /* under way, or NULL */
 };
 
 struct rqli_leases {
@@ -78,13 +78,14 @@ struct rqli_leases {
     atomic_bool shall_arrive;    /* a connection of the client has ended, and no new one was made */
     rqli_signal callback_ended;  /* counts */
     atomic_uint n_unsettled;     /* and the one that the thread works on; under the mutex */
+    struct rqli_node **seen_at;  /* the thread's, of a cluster: who had the keys, by partition */
 
     struct {
         pthread_mutex_t mutex;
         const rql_lock *in_callback; /* whose on_lost runs, or NULL */
         struct rqli_lease_table table;
-        struct rqli_renewals batch; /* under way */
-        struct rqli_durable_renewals durable;
+        struct rqli_renewals batch;   /* of the first node, and of the others behind it */
+        struct rqli_renewals durable; /* the second: of the first node */
         struct rqli_withdrawals withdrawals;
         rql_lock *unsettled; /* released, and not confirmed; the oldest first, by kept.next */
         rql_lock *unsettled_last;
@@ -116,14 +117,27 @@ void rqli_leases_rouse_for(struct rqli_leases *self, rql_lock *lock);
 void rqli_leases_apply_transfer(struct rqli_leases *self, const struct rqli_transfer *transfer);
 
 /* For the step, under the mutex: no call may last beyond the next loss that has to be reported, or
- * the end. */
+ * the end. And for how long one node may keep the thread, where what is due next may be another's.
+ */
 int64_t rqli_leases_budget_us(struct rqli_leases *self);
+int64_t rqli_leases_patience_us(struct rqli_leases *self);
+
+/* For the step, under the mutex, which is released meanwhile: whose end has come is told; what is
+ * due is renewed and claimed. */
+void rqli_leases_report_losses(struct rqli_leases *self);
+void rqli_leases_renew(struct rqli_leases *self);
+bool rqli_leases_renew_on(const struct rqli_leases *self); /* some of it is under way */
+
+/* Under the mutex: this lock is renewed no more; at the end, none. */
+void rqli_leases_forget_renewal(struct rqli_leases *self, const rql_lock *lock);
+void rqli_leases_free_renewals(struct rqli_leases *self);
+
 /* For the step, under the mutex, which is released meanwhile: what has become of lazy releases.
  * When to ask again; RQLI_NEVER_US: all is settled. */
 void rqli_leases_settle(struct rqli_leases *self);
 int64_t rqli_leases_unsettled_us(const struct rqli_leases *self);
 
-/* The worker's step, in renewal.c: does all that is due, and says when to come again. */
+/* The worker's step, in lease_step.c: does all that is due, and says when to come again. */
 int64_t rqli_leases_step(struct rqli_worker *worker);
 
 /* Before a lock is taken that is to be renewed: starts the thread, and waits until until_us at most
@@ -163,8 +177,9 @@ bool rqli_leases_may_settle(struct rqli_leases *self);
  * out whether the server is the same and has lost nothing. Any thread. */
 void rqli_leases_on_cut(struct rqli_leases *self);
 
-/* The clock of the server jumped: everything held is doubtful and verified. */
-void rqli_leases_doubt(struct rqli_leases *self);
+/* The clock of a server jumped, or it may have lost writes: what is held is doubtful and verified,
+ * of these keys, or all (NULL). */
+void rqli_leases_doubt(struct rqli_leases *self, const struct rqli_key_set *set);
 
 /* A heartbeat that was sent at sent_us confirmed that this client's hosts live: silent for
  * silence_ms from then on they count as dead, so no lease is relied on for as long as that.

@@ -67,8 +67,10 @@ struct rql_lock {
         bool is_renewed; /* is in such a bucket */
         bool is_watched; /* the background thread has to look after it */
         bool is_adopted; /* is the leases' own: its holder has forgotten it */
-        int lost_fd;     /* -1: not asked for */
-    } kept;              /* everything in here under the mutex of the leases */
+        uint8_t n_moved; /* detours of its renewal, one after the other */
+        uint8_t n_pauses;
+        int lost_fd; /* -1: not asked for */
+    } kept;          /* everything in here under the mutex of the leases */
 
     size_t room; /* of memory */
     char memory[];

@@ -1,46 +1,27 @@
-#include "lock/leases.h"
-
 #include "base/clock.h"
 #include "lock/client.h"
-#include "lock/history.h"
+#include "lock/leases.h"
 #include "observe/observe.h"
 #include "wire/answer.h"
 #include "wire/command.h"
 
 #include <errno.h>
 #include <signal.h>
-#include <sys/eventfd.h>
+#include <stdlib.h>
 #include <unistd.h>
 
-/* What the thread of the leases does: it reports losses, renews and claims, and withdraws. */
+/*
+ * Renewals and claims, on the leases' thread: up to 64 at a time for each node, sent to all that
+ * are connected before the first answer is awaited. Where all locks are one server's it is waited
+ * for. Else answers are looked at for a short time and left to the next look, and so are those of
+ * locks that have to be safe: neither a node that is silent nor replicas that are gone delay what
+ * is due elsewhere.
+ *
+ * Under the mutex of the leases all of it; released while a server is asked.
+ */
 
-/* While leases come and go the thread looks this often by itself, so that a short hold does not
- * have to wake it. Shorter than the time after which a hand-over is claimed. */
-enum { IDLE_LOOK_US = 150000 };
-
-/* What the renewals of durable leases delay others at most: less than any margin of a lease. */
-enum { DURABLE_LOOK_US = 2000 };
-
-void rqli_leases_note(struct rqli_leases *self, enum rqli_trace_what what, int64_t value)
-{
-    struct rqli_trace *ring = &self->shared.trace;
-    /* It may wrap around: the size is a power of two. */
-    unsigned at = ring->n++ % RQLI_TRACE_SIZE;
-
-    ring->item[at].at_us = rqli_now_us();
-    ring->item[at].value = value;
-    ring->item[at].what = what;
-}
-
-struct rqli_trace rqli_leases_trace(struct rqli_leases *self)
-{
-    struct rqli_trace copy;
-
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    copy = self->shared.trace;
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    return copy;
-}
+/* What one look delays others at most: less than any margin of a lease. */
+enum { LOOK_US = 2000 };
 
 /* A thread that has ended cannot be working under the lock any more. */
 static bool owner_is_gone(const rql_lock *lock)
@@ -57,67 +38,192 @@ static bool wants_renewal(const rql_lock *lock, int64_t now_us, int64_t *ttl_ms_
            rqli_lease_wants_renewal(lease, now_us, ttl_ms_out);
 }
 
-static void add(struct rqli_renewals *self, rql_lock *lock, int64_t ttl_ms)
+/* ---- what is due, by node ---- */
+
+/* NULL: no memory. */
+static struct rqli_renewals *batch_for(struct rqli_leases *self, struct rqli_node *node,
+                                       bool is_durable)
 {
-    self->item[self->count].lock = lock;
-    self->item[self->count++].ttl_ms = ttl_ms;
+    struct rqli_renewals **at = &self->shared.batch.next;
+
+    if (node == self->shared.batch.node && !is_durable) {
+        return &self->shared.batch;
+    }
+    while (*at && ((*at)->node != node || (*at)->is_durable != is_durable)) {
+        at = &(*at)->next;
+    }
+    if (!*at) {
+        *at = calloc(1, sizeof **at);
+        if (*at) {
+            (*at)->node = node;
+            (*at)->is_durable = is_durable;
+        }
+    }
+    return *at;
 }
 
-/* Beside one that is under way none is sent: it would wait for that at the server. */
-static void add_durable(struct rqli_leases *self, rql_lock *lock, int64_t ttl_ms, int64_t now_us)
+static struct rqli_conn *conn_of(const struct rqli_renewals *self)
 {
-    struct rqli_durable_renewals *durable = &self->shared.durable;
+    return self->is_durable ? self->node->conns.durable : self->node->background;
+}
 
-    if (!durable->exchange && durable->batch.count < RQLI_RENEWALS_MAX) {
-        rqli_durability_join(&durable->wanted, &lock->durability);
-        add(&durable->batch, lock, ttl_ms);
-    } else {
+/* It can be sent without delaying others. */
+static bool is_ready(const struct rqli_leases *self, const struct rqli_renewals *batch)
+{
+    return !self->client->is_partitioned || rqli_conn_is_up(conn_of(batch));
+}
+
+/* NULL: there is no room. Beside one that is under way none is sent: it would wait for that at the
+ * server. */
+static struct rqli_renewals *add(struct rqli_leases *self, struct rqli_node *node, rql_lock *lock,
+                                 int64_t ttl_ms)
+{
+    bool is_durable = rqli_durability_is_wanted(&lock->durability);
+    struct rqli_renewals *batch = batch_for(self, node, is_durable);
+
+    if (!batch || batch->exchange || batch->count == RQLI_RENEWALS_MAX) {
+        return NULL;
+    }
+    rqli_durability_join(&batch->wanted, &lock->durability);
+    batch->item[batch->count].lock = lock;
+    batch->item[batch->count].is_asked_instead = false;
+    batch->item[batch->count++].ttl_ms = ttl_ms;
+    return batch;
+}
+
+/* False: a batch is full that is to be sent before more is looked for. */
+static bool collect_one(struct rqli_leases *self, rql_lock *lock, int64_t now_us)
+{
+    struct rqli_renewals *batch;
+    int64_t ttl_ms;
+
+    if (rqli_lease_state(&lock->kept.lease, now_us) == RQL_GONE) {
+        return true; /* to be reported as lost */
+    }
+    if (!wants_renewal(lock, now_us, &ttl_ms)) {
+        rqli_lease_stop_renewal(&lock->kept.lease);
+        return true;
+    }
+    batch = add(self, rqli_client_node(self->client, &lock->keys), lock, ttl_ms);
+    if (!batch) {
         rqli_lease_on_setback(&lock->kept.lease, now_us);
         rqli_lease_table_update(&self->shared.table, lock);
+        return true;
     }
+    return batch->is_durable || batch->count < RQLI_RENEWALS_MAX || !is_ready(self, batch);
 }
 
-/* Up to 64 in one round trip. What is gone is left to report_losses(), which comes next. */
+/* What is gone is left to rqli_leases_report_losses(), which comes next. */
 static void collect(struct rqli_leases *self, int64_t now_us)
 {
-    struct rqli_renewals *batch = &self->shared.batch;
+    bool goes_on = true;
 
-    batch->count = 0;
-    while (batch->count < RQLI_RENEWALS_MAX) {
+    while (goes_on) {
         rql_lock *lock = rqli_lease_table_take_renewal(&self->shared.table, now_us);
-        int64_t ttl_ms;
 
-        if (!lock) {
-            break;
-        }
-        if (rqli_lease_state(&lock->kept.lease, now_us) == RQL_GONE) {
-            continue; /* to be reported as lost */
-        }
-        if (!wants_renewal(lock, now_us, &ttl_ms)) {
-            rqli_lease_stop_renewal(&lock->kept.lease);
-        } else if (rqli_durability_is_wanted(&lock->durability)) {
-            add_durable(self, lock, ttl_ms, now_us);
-        } else {
-            add(batch, lock, ttl_ms);
-        }
+        goes_on = lock && collect_one(self, lock, now_us);
     }
 }
 
-static void write_calls(struct rqli_renewals *self, struct rqli_command *command, bool with_text)
+/* ---- the calls ---- */
+
+static void write_calls(struct rqli_renewals *self, struct rqli_command *command)
 {
     for (size_t i = 0; i < self->count; i++) {
         const rql_lock *lock = self->item[i].lock;
         struct rqli_call call;
 
-        if (lock) {
-            self->item[i].reply_at = command->n_commands;
-            rqli_call_init(&call, RQLI_SCRIPT_EXTEND, &lock->keys);
-            rqli_call_text(&call, lock->grant_nonce);
-            rqli_call_int(&call, self->item[i].ttl_ms);
-            rqli_call_random(&call);
-            rqli_call_write(&call, command, with_text);
+        if (!lock) {
+            continue;
         }
+        if (self->item[i].is_asked_instead) {
+            rqli_command_words(command, "ASKING", NULL);
+        }
+        self->item[i].reply_at = command->n_commands;
+        rqli_call_init(&call, RQLI_SCRIPT_EXTEND, &lock->keys);
+        rqli_call_text(&call, lock->grant_nonce);
+        rqli_call_int(&call, self->item[i].ttl_ms);
+        rqli_call_random(&call);
+        rqli_call_write(&call, command, self->has_texts);
     }
+}
+
+/* False: nothing is left of the batch. */
+static bool write_batch(struct rqli_leases *self, struct rqli_renewals *batch)
+{
+    struct rqli_command *command = &batch->exchange->command;
+    rql_client *client = self->client;
+
+    rqli_command_reset(command);
+    write_calls(batch, command);
+    if (command->n_commands == 0) {
+        return false;
+    }
+    rqli_leases_note(self, RQLI_TRACE_RENEWS, command->n_commands);
+    if (batch->node == rqli_client_node(client, &client->name.keys) &&
+        rqli_client_wants_name(client)) {
+        rqli_client_name_write(&client->name, command);
+    }
+    return true;
+}
+
+/* Released while it connects, which is all that is waited for. */
+static rql_status send(struct rqli_leases *self, struct rqli_renewals *batch, int64_t until_us)
+{
+    struct rqli_conn *conn = conn_of(batch);
+    rql_status status;
+
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    status = rqli_conn_connect(conn, until_us, NULL);
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (status) {
+        return status;
+    }
+    if (!batch->exchange) {
+        batch->has_texts = batch->is_durable && rqli_conn_teaches(conn, RQLI_SCRIPT_EXTEND);
+        batch->exchange = rqli_exchange_take(conn);
+    }
+    if (!batch->exchange) {
+        return RQL_E_NOMEM;
+    }
+    if (!write_batch(self, batch)) {
+        return RQL_E_IO;
+    }
+    batch->exchange->durability = batch->is_durable ? &batch->wanted : NULL;
+    return rqli_exchange_send(batch->exchange, 0, NULL);
+}
+
+/* ---- the answers ---- */
+
+/* The call has done nothing, for the keys of its lock are elsewhere, or on their way. True: it goes
+ * there, at once or soon. */
+static bool follow(struct rqli_leases *self, const struct rqli_renewals *batch, size_t i,
+                   int64_t now_us)
+{
+    rql_lock *lock = batch->item[i].lock;
+    const struct rqli_reply *reply = &batch->exchange->reply[batch->item[i].reply_at];
+    struct rqli_detour detour = {
+        .until_us = RQLI_NEVER_US, .n_moved = lock->kept.n_moved, .n_pauses = lock->kept.n_pauses};
+    struct rqli_renewals *other = NULL;
+
+    if (reply->type != RQLI_REPLY_ERROR ||
+        !rqli_fleet_follow(&self->client->fleet, batch->node, lock->keys.set, reply, &detour)) {
+        lock->kept.n_moved = 0;
+        lock->kept.n_pauses = 0;
+        return false;
+    }
+    lock->kept.n_moved = (uint8_t)detour.n_moved;
+    lock->kept.n_pauses = (uint8_t)detour.n_pauses;
+    if (detour.instead && rqli_lease_state(&lock->kept.lease, now_us) != RQL_GONE) {
+        other = add(self, detour.instead, lock, batch->item[i].ttl_ms);
+    }
+    if (other) {
+        other->item[other->count - 1].is_asked_instead = true;
+    } else {
+        rqli_lease_on_detour(&lock->kept.lease, now_us, detour.again_us);
+        rqli_lease_table_update(&self->shared.table, lock);
+    }
+    return true;
 }
 
 /* A reply that makes no sense is a setback, and one that is not as safe as it has to be: the next
@@ -139,330 +245,180 @@ static void apply(rql_lock *lock, const struct rqli_exchange *exchange,
     }
 }
 
-static void apply_all(struct rqli_renewals *self, struct rqli_lease_table *table,
-                      const struct rqli_exchange *exchange, int64_t now_us)
+/* Not answered: each is tried again soon. */
+static void apply_all(struct rqli_leases *self, struct rqli_renewals *batch, bool is_answered)
 {
-    for (size_t i = 0; i < self->count; i++) {
-        rql_lock *lock = self->item[i].lock;
+    int64_t now_us = rqli_now_us();
 
-        if (!lock) {
+    for (size_t i = 0; i < batch->count; i++) {
+        rql_lock *lock = batch->item[i].lock;
+
+        if (!lock || (is_answered && follow(self, batch, i, now_us))) {
             continue;
         }
-        if (exchange) {
-            apply(lock, exchange, &exchange->reply[self->item[i].reply_at], now_us);
+        if (is_answered) {
+            apply(lock, batch->exchange, &batch->exchange->reply[batch->item[i].reply_at], now_us);
         } else {
             rqli_lease_on_setback(&lock->kept.lease, now_us);
         }
-        rqli_lease_table_update(table, lock);
+        rqli_lease_table_update(&self->shared.table, lock);
     }
-    self->count = 0;
+    batch->count = 0;
 }
 
-/* Here and below: under the mutex of the leases. Released for the callback. The descriptor first,
- * then the callback: whoever polls the descriptor must not depend on a callback that takes its
- * time. */
-static void report_loss(struct rqli_leases *self, rql_lock *lock)
+static void end(struct rqli_leases *self, struct rqli_renewals *batch, rql_status status)
 {
-    const struct rqli_figures figures = rqli_lock_figures(lock);
-
-    if (lock->kept.is_adopted) {
-        rqli_leases_free_adopted(self, lock);
-        return;
-    }
-    rqli_lease_on_gone(&lock->kept.lease);
-    lock->kept.lease.is_reported = true;
-    rqli_leases_note(self, RQLI_TRACE_LOST, lock->token);
-    rqli_lease_table_update(&self->shared.table, lock);
-    if (lock->kept.lost_fd >= 0) {
-        (void)eventfd_write(lock->kept.lost_fd, 1);
-    }
-    if (!lock->on_lost && !lock->subject.instrumenter) {
-        rqli_observe(RQLI_ON_LOST, &lock->subject, &figures);
-    } else {
-        self->shared.in_callback = lock;
-        (void)pthread_mutex_unlock(&self->shared.mutex);
-        rqli_observe(RQLI_ON_LOST, &lock->subject, &figures);
-        if (lock->on_lost) {
-            lock->on_lost(lock, lock->user_data);
-        }
-        (void)pthread_mutex_lock(&self->shared.mutex);
-        self->shared.in_callback = NULL;
-        (void)atomic_fetch_add(&self->callback_ended, 1);
-        rqli_signal_wake(&self->callback_ended);
-    }
-}
-
-/* Released for each callback, which may release any lock: starts over after each. */
-static void report_losses(struct rqli_leases *self)
-{
-    rql_lock *lock = rqli_lease_table_lost(&self->shared.table, rqli_now_us());
-
-    while (lock) {
-        report_loss(self, lock);
-        lock = rqli_lease_table_lost(&self->shared.table, rqli_now_us());
-    }
-}
-
-/* When the thread shall look again. The earliest of what is due; and while leases come and go, a
- * look every 150 ms, cheaper than a wake-up for each of them. */
-static int64_t plan(struct rqli_leases *self)
-{
-    int64_t due_us = rqli_withdrawals_due_us(&self->shared.withdrawals);
-
-    if (self->shared.shall_stop) {
-        due_us = rqli_earlier(due_us, self->shared.stop_us);
-    }
-    due_us = rqli_earlier(due_us, rqli_lease_table_renewal_us(&self->shared.table));
-    due_us = rqli_earlier(due_us, rqli_lease_table_loss_us(&self->shared.table));
-    due_us = rqli_earlier(due_us, rqli_leases_unsettled_us(self));
-    if (self->shared.durable.exchange) {
-        due_us = 0; /* each look waits for the answer, for a while */
-    }
-    if (rqli_lease_table_loss_us(&self->shared.table) != RQLI_NEVER_US) {
-        due_us = rqli_earlier(due_us, rqli_now_us() + RQLI_SERVER_LOOK_US);
-    }
-    if (self->shared.added > 0) {
-        due_us = rqli_earlier(due_us, rqli_now_us() + IDLE_LOOK_US);
-    }
-    self->shared.added = 0;
-    self->shared.planned_us = due_us;
-    rqli_leases_note(self, RQLI_TRACE_PLANNED, due_us);
-    return due_us;
-}
-
-int64_t rqli_leases_budget_us(struct rqli_leases *self)
-{
-    int64_t until_us = rqli_client_budget_us(self->client, rqli_now_us());
-
-    if (self->shared.shall_stop) {
-        until_us = rqli_earlier(until_us, self->shared.stop_us);
-    }
-    return rqli_earlier(until_us, rqli_lease_table_loss_us(&self->shared.table));
-}
-
-/* False: nothing is left of the batch. */
-static bool write_batch(struct rqli_leases *self, struct rqli_renewals *batch,
-                        struct rqli_command *command, bool with_text)
-{
-    rqli_command_reset(command);
-    write_calls(batch, command, with_text);
-    if (command->n_commands == 0) {
-        return false;
-    }
-    if (rqli_client_wants_name(self->client)) {
-        rqli_client_name_write(&self->client->name, command);
-    }
-    rqli_leases_note(self, RQLI_TRACE_RENEWS, command->n_commands);
-    return true;
-}
-
-/* Released while the server is asked. */
-static rql_status exchange_batch(struct rqli_leases *self, struct rqli_exchange *exchange,
-                                 bool with_text)
-{
-    int64_t until_us = rqli_leases_budget_us(self);
-    rql_status status;
-
-    if (!write_batch(self, &self->shared.batch, &exchange->command, with_text)) {
-        return RQL_E_IO;
-    }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    status = rqli_exchange_run(exchange, until_us, NULL);
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    return status;
-}
-
-/* Released while the server is asked. In a circle until nothing is due: while one batch was under
- * way others may have come due. */
-static void renew_some(struct rqli_leases *self)
-{
-    struct rqli_renewals *batch = &self->shared.batch;
-    struct rqli_lease_table *table = &self->shared.table;
-
-    collect(self, rqli_now_us());
-    while (batch->count > 0) {
-        struct rqli_exchange *exchange = rqli_exchange_take(self->client->fleet.first.background);
-        rql_status status = exchange ? exchange_batch(self, exchange, false) : RQL_E_NOMEM;
-
-        if (!status && rqli_reply_wants_text(exchange->reply)) {
-            status = exchange_batch(self, exchange, true);
-        }
-        rqli_leases_note(self, RQLI_TRACE_RENEWED, status);
-        apply_all(batch, table, status ? NULL : exchange, rqli_now_us());
-        rqli_exchange_give(exchange);
-        report_losses(self);
-        collect(self, rqli_now_us());
-    }
-}
-
-/* Released while it connects, which is all that is waited for. */
-static rql_status send_durable(struct rqli_leases *self, bool with_text)
-{
-    struct rqli_durable_renewals *durable = &self->shared.durable;
-    struct rqli_conn *conn = self->client->fleet.first.conns.durable;
-    int64_t until_us = rqli_leases_budget_us(self);
-    rql_status status;
-
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    status = rqli_conn_connect(conn, until_us, NULL);
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    if (!durable->exchange) {
-        durable->exchange = rqli_exchange_take(conn);
-    }
-    if (status || !durable->exchange) {
-        return status ? status : RQL_E_NOMEM;
-    }
-    if (!write_batch(self, &durable->batch, &durable->exchange->command, with_text)) {
-        return RQL_E_IO;
-    }
-    durable->exchange->durability = &durable->wanted;
-    return rqli_exchange_send(durable->exchange, 0, NULL);
-}
-
-static void end_durable(struct rqli_leases *self, rql_status status)
-{
-    struct rqli_durable_renewals *durable = &self->shared.durable;
-
     rqli_leases_note(self, RQLI_TRACE_RENEWED, status);
-    apply_all(&durable->batch, &self->shared.table, status ? NULL : durable->exchange,
-              rqli_now_us());
-    rqli_exchange_give(durable->exchange);
-    durable->exchange = NULL;
-    durable->wanted = (struct rqli_durability){0};
+    if (status) {
+        rqli_fleet_on_silence(&self->client->fleet);
+    }
+    apply_all(self, batch, status == RQL_OK);
+    rqli_exchange_give(batch->exchange);
+    batch->exchange = NULL;
+    batch->wanted = (struct rqli_durability){0};
 }
 
-/* Released for a short time, in which the answer mostly comes. False: it has not. */
-static bool await_durable(struct rqli_leases *self)
+static bool wants_texts(const struct rqli_renewals *self)
 {
-    struct rqli_exchange *exchange = self->shared.durable.exchange;
+    for (size_t i = 0; i < self->count; i++) {
+        if (self->item[i].lock &&
+            rqli_reply_wants_text(&self->exchange->reply[self->item[i].reply_at])) {
+            return !self->has_texts;
+        }
+    }
+    return false;
+}
+
+/* Released meanwhile. False: it is left to the next look. */
+static bool await(struct rqli_leases *self, struct rqli_renewals *batch, int64_t until_us,
+                  rql_status *status)
+{
+    bool is_looked_at = batch->is_durable || self->client->is_partitioned;
+
+    if (is_looked_at) {
+        until_us = rqli_now_us() + LOOK_US;
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    *status = rqli_exchange_await(batch->exchange, until_us, NULL);
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    return !is_looked_at || rqli_exchange_is_over(batch->exchange);
+}
+
+/* Of one that was sent. A script that the server does not know is sent once more, with its text. */
+static void take_answer(struct rqli_leases *self, struct rqli_renewals *batch, int64_t until_us)
+{
     rql_status status;
+    bool is_over = await(self, batch, until_us, &status);
 
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    status = rqli_exchange_await(exchange, rqli_now_us() + DURABLE_LOOK_US, NULL);
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    if (!rqli_exchange_is_over(exchange)) {
-        return false;
+    if (is_over && !status && wants_texts(batch)) {
+        batch->has_texts = true;
+        status = send(self, batch, until_us);
+        is_over = status || await(self, batch, until_us, &status);
     }
-    if (!status && rqli_reply_wants_text(exchange->reply)) {
-        status = send_durable(self, true);
-        if (!status) {
-            return false;
+    if (is_over) {
+        end(self, batch, status);
+    }
+}
+
+static void begin(struct rqli_leases *self, struct rqli_renewals *batch, int64_t until_us)
+{
+    rql_status status = send(self, batch, until_us);
+
+    if (status) {
+        end(self, batch, status);
+    }
+}
+
+static bool is_unsent(const struct rqli_renewals *self)
+{
+    return self->count > 0 && !self->exchange;
+}
+
+/* One step for those that have to be safe, or for the others. Who is not connected comes last: that
+ * may take as long as nothing is due elsewhere. */
+static void exchange_all(struct rqli_leases *self, bool is_durable)
+{
+    int64_t until_us = rqli_leases_patience_us(self);
+    struct rqli_renewals *batch;
+
+    for (batch = &self->shared.batch; batch; batch = batch->next) {
+        if (batch->is_durable == is_durable && is_unsent(batch) && is_ready(self, batch)) {
+            begin(self, batch, until_us);
         }
     }
-    end_durable(self, status);
-    return true;
-}
-
-/* One step for them. */
-static void renew_durable(struct rqli_leases *self)
-{
-    rql_status status;
-
-    if (!self->shared.durable.exchange && self->shared.durable.batch.count > 0) {
-        status = send_durable(
-            self, rqli_conn_teaches(self->client->fleet.first.conns.durable, RQLI_SCRIPT_EXTEND));
-        if (status) {
-            end_durable(self, status);
+    for (batch = &self->shared.batch; batch; batch = batch->next) {
+        if (batch->is_durable == is_durable && batch->exchange) {
+            take_answer(self, batch, until_us);
         }
     }
-    if (self->shared.durable.exchange && await_durable(self)) {
-        report_losses(self);
-    }
-}
-
-/* A withdrawal is waited for until the next renewal is due, which goes behind it on the same
- * connection, or for the usual grace. */
-static int64_t withdrawing_until_us(struct rqli_leases *self)
-{
-    int64_t now_us = rqli_now_us();
-    int64_t until_us = now_us + rqli_client_grace_us(self->client);
-    int64_t renewal_us = rqli_lease_table_renewal_us(&self->shared.table);
-
-    until_us = renewal_us > until_us ? renewal_us : until_us;
-    return rqli_earlier(until_us, rqli_leases_budget_us(self));
-}
-
-/* Released while the server is asked. False: nothing was to be withdrawn. */
-static bool withdraw_some(struct rqli_leases *self)
-{
-    struct rqli_op_route route = rqli_client_route_of_all(self->client);
-    struct rqli_withdrawal_batch batch;
-    int64_t until_us;
-
-    route.use = RQLI_OP_IN_BACKGROUND;
-    rqli_withdrawals_take(&self->shared.withdrawals, &batch, rqli_now_us());
-    if (batch.count == 0) {
-        return false;
-    }
-    until_us = withdrawing_until_us(self);
-    rqli_leases_note(self, RQLI_TRACE_WITHDRAWS, (int64_t)batch.count);
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    rqli_withdrawal_batch_run(&batch, &route, until_us);
-    if (batch.took_back) {
-        rqli_leases_doubt(self); /* a later re-entry counts on what was taken back */
-    }
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    rqli_leases_note(self, RQLI_TRACE_WITHDREW, until_us);
-    rqli_withdrawals_put_back(&self->shared.withdrawals, &batch);
-    return true;
-}
-
-/* The end waits for nothing beyond it. */
-static bool is_out_of_time(const struct rqli_leases *self)
-{
-    return self->shared.shall_stop && rqli_now_us() >= self->shared.stop_us;
-}
-
-/* What is still to withdraw, or to claim, may take until stop_us. No lazy release is left behind:
- * when the time is over the next step tells that it is not confirmed. */
-static bool is_over(const struct rqli_leases *self)
-{
-    return self->shared.shall_stop && self->n_unsettled == 0 &&
-           ((rqli_withdrawals_due_us(&self->shared.withdrawals) == RQLI_NEVER_US &&
-             self->shared.n_adopted == 0) ||
-            is_out_of_time(self));
-}
-
-/* Released meanwhile. A new server is found out by a login, which says in front of all calls what
- * this client has seen (net/era.h); what is held is verified then. Nothing is sent as long as no
- * connection has ended. */
-static void look_at_server(struct rqli_leases *self)
-{
-    bool is_needed = rqli_lease_table_loss_us(&self->shared.table) != RQLI_NEVER_US;
-    int64_t until_us = rqli_leases_budget_us(self);
-
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    if (is_needed && rqli_node_sees_end(&self->client->fleet.first)) {
-        atomic_store(&self->shall_arrive, true);
-    }
-    if (!is_needed) {
-        atomic_store(&self->shall_arrive, false);
-    } else if (atomic_load(&self->shall_arrive)) {
-        rqli_conn_hurry(self->client->fleet.first.background, RQLI_SERVER_LOOK_US);
-        if (rqli_conn_connect(self->client->fleet.first.background, until_us, NULL) == RQL_OK) {
-            atomic_store(&self->shall_arrive, false);
+    for (batch = &self->shared.batch; batch; batch = batch->next) {
+        if (batch->is_durable == is_durable && is_unsent(batch) && !is_ready(self, batch)) {
+            begin(self, batch, rqli_leases_patience_us(self));
         }
     }
-    rqli_history_look_at_all(self->client);
-    (void)pthread_mutex_lock(&self->shared.mutex);
 }
 
-/* Losses come first, so that no renewal that takes its time delays a report. */
-int64_t rqli_leases_step(struct rqli_worker *worker)
+static bool has_unsent(struct rqli_leases *self)
 {
-    struct rqli_leases *self = (struct rqli_leases *)worker;
-    int64_t again_us;
+    const struct rqli_renewals *batch = &self->shared.batch;
 
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    rqli_leases_note(self, RQLI_TRACE_LOOKS, self->shared.planned_us);
-    look_at_server(self);
+    while (batch && (batch->is_durable || !is_unsent(batch))) {
+        batch = batch->next;
+    }
+    return batch != NULL;
+}
+
+/* In a circle until nothing is due: while some are under way others may have come due. */
+void rqli_leases_renew(struct rqli_leases *self)
+{
+    collect(self, rqli_now_us());
     do {
-        report_losses(self);
-        renew_some(self);
-        renew_durable(self);
-        rqli_leases_settle(self);
-    } while (!is_out_of_time(self) && withdraw_some(self));
-    again_us = is_over(self) ? RQLI_WORKER_OVER : plan(self);
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    return again_us;
+        exchange_all(self, false);
+        rqli_leases_report_losses(self);
+        collect(self, rqli_now_us());
+    } while (has_unsent(self));
+    exchange_all(self, true);
+    rqli_leases_report_losses(self);
+}
+
+bool rqli_leases_renew_on(const struct rqli_leases *self)
+{
+    const struct rqli_renewals *batch = &self->shared.batch;
+
+    while (batch && !batch->exchange) {
+        batch = batch->next;
+    }
+    return batch != NULL;
+}
+
+/* Its handle may be freed while a batch is under way: nobody reads the reply to its call. */
+static void forget(struct rqli_renewals *self, const rql_lock *lock)
+{
+    for (size_t i = 0; i < self->count; i++) {
+        if (self->item[i].lock == lock) {
+            self->item[i].lock = NULL;
+        }
+    }
+}
+
+void rqli_leases_forget_renewal(struct rqli_leases *self, const rql_lock *lock)
+{
+    for (struct rqli_renewals *batch = &self->shared.batch; batch; batch = batch->next) {
+        forget(batch, lock);
+    }
+}
+
+void rqli_leases_free_renewals(struct rqli_leases *self)
+{
+    struct rqli_renewals *other = self->shared.durable.next;
+
+    rqli_exchange_give(self->shared.batch.exchange);
+    rqli_exchange_give(self->shared.durable.exchange);
+    while (other) {
+        struct rqli_renewals *next = other->next;
+
+        rqli_exchange_give(other->exchange);
+        free(other);
+        other = next;
+    }
 }

@@ -83,8 +83,12 @@ rql_status rqli_exchange_send(struct rqli_exchange *exchange, uint64_t generatio
 bool rqli_exchange_is_over(const struct rqli_exchange *exchange);
 bool rqli_exchange_is_answered(const struct rqli_exchange *exchange);
 
-/* Connects if need be; what rqli_exchange_run() would do first. RQL_OK at once when connected. */
+/* Connects if need be, and logs in anew where that is due; what rqli_exchange_run() would do first.
+ * RQL_OK at once when connected. */
 rql_status rqli_conn_connect(struct rqli_conn *self, int64_t deadline_us, rql_error *error);
+
+/* It is connected, as far as can be seen: what is asked over it need not wait for that. */
+bool rqli_conn_is_up(struct rqli_conn *self);
 
 /* The server took no write when it was connected to: a replica. */
 bool rqli_conn_was_read_only(struct rqli_conn *self);

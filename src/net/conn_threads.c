@@ -438,14 +438,14 @@ rql_status rqli_conn_connect_locked(struct rqli_conn *self, int64_t deadline_us,
     return status;
 }
 
-rql_status rqli_conn_connect(struct rqli_conn *self, int64_t deadline_us, rql_error *error)
+bool rqli_conn_is_up(struct rqli_conn *self)
 {
-    rql_status status;
+    bool is_up;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
-    status = rqli_conn_connect_locked(self, deadline_us, error);
+    is_up = rqli_conn_is_up_locked(self);
     rqli_conn_unlock(self);
-    return status;
+    return is_up;
 }
 
 /* Of the connection that stands; false when there is none. */

@@ -382,6 +382,16 @@ static rql_status be_connected(struct rqli_conn *self, int64_t deadline_us, rql_
     return status;
 }
 
+rql_status rqli_conn_connect(struct rqli_conn *self, int64_t deadline_us, rql_error *error)
+{
+    rql_status status;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    status = be_connected(self, deadline_us, error);
+    rqli_conn_unlock(self);
+    return status;
+}
+
 rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us, rql_error *error)
 {
     struct exchange *own = (struct exchange *)exchange;

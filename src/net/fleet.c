@@ -111,6 +111,18 @@ void rqli_fleet_give(struct rqli_fleet *self, unsigned partition, struct rqli_no
     rqli_endpoint_carry(&node->endpoint, partition, true); /* so far it was only asked first */
 }
 
+bool rqli_fleet_holds_at(const struct rqli_fleet *self, const struct rqli_node *node)
+{
+    unsigned p = 0;
+
+    while (p < RQLI_PARTITIONS &&
+           (atomic_load_explicit(&self->n_held[p], memory_order_relaxed) == 0 ||
+            rqli_fleet_node(self, &rqli_key_sets[p]) != node)) {
+        p++;
+    }
+    return p < RQLI_PARTITIONS;
+}
+
 /* Many errors say the same: it is asked for twice a second at most. */
 static void read_map(struct rqli_fleet *self)
 {

@@ -19,6 +19,7 @@ enum { RQLI_MAP_PAUSE_MS = 500, RQLI_MAP_SILENT_MS = 200 };
 struct rqli_fleet {
     struct rqli_node first; /* the server, or the first that the URL names: with all that it says */
     struct rqli_node *_Atomic of[RQLI_KEY_SETS]; /* who has these keys, as far as is known */
+    atomic_uint n_held[RQLI_KEY_SETS]; /* locks that are held, by their keys; of a cluster */
     unsigned connections;
 
     struct rqli_worker *worker;     /* net/cluster.h, of several servers; or NULL */
@@ -56,6 +57,9 @@ struct rqli_node *rqli_fleet_at(struct rqli_fleet *self, const struct rqli_addre
 
 /* Any thread. These keys are the node's from now on. */
 void rqli_fleet_give(struct rqli_fleet *self, unsigned partition, struct rqli_node *node);
+
+/* Any thread. Does it have the keys of locks that are held? */
+bool rqli_fleet_holds_at(const struct rqli_fleet *self, const struct rqli_node *node);
 
 /* ---- calls that get there by a detour ---- */
 

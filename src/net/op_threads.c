@@ -24,6 +24,7 @@ struct part {
     struct rqli_exchange *exchange; /* NULL: there was no memory */
     uint64_t taught;                /* a bit for each script */
     bool is_asked_instead;          /* behind ASKING */
+    bool is_sent;
     rql_status status;
     rql_error fault;
 };
@@ -76,6 +77,7 @@ static size_t part_for(struct round *self, struct rqli_node *node, bool is_asked
     part->node = node; /* a fault is long, and there is mostly none */
     part->taught = 0;
     part->is_asked_instead = is_asked_instead;
+    part->is_sent = false;
     part->status = RQL_OK;
     part->exchange = rqli_exchange_take(conn_of(&self->op->route, node));
     return self->n_parts++;
@@ -256,19 +258,29 @@ static rql_status send(const struct rqli_op *op, struct rqli_exchange *exchange,
     return status ? status : rqli_exchange_send(exchange, 0, fault);
 }
 
-/* To all before the first answer is awaited. */
-static void exchange_with_several(struct round *self)
+/* To those that are connected, or to the others. */
+static void send_to_several(struct round *self, bool are_up)
 {
     for (size_t i = 0; i < self->n_parts; i++) {
         struct part *part = &self->parts[i];
 
         if (!part->exchange) {
             part->status = rqli_fail_nomem(&part->fault);
-        } else if (part->exchange->command.n_commands > 0) {
+        } else if (part->exchange->command.n_commands > 0 && !part->is_sent &&
+                   (!are_up || rqli_conn_is_up(part->exchange->carrier))) {
             part->exchange->durability = self->op->durability;
             part->status = send(self->op, part->exchange, &part->fault);
+            part->is_sent = true;
         }
     }
+}
+
+/* To all before the first answer is awaited. A node that cannot be connected to may take all the
+ * time there is: what the others say by then is read all the same. */
+static void exchange_with_several(struct round *self)
+{
+    send_to_several(self, true);
+    send_to_several(self, false);
     for (size_t i = 0; i < self->n_parts; i++) {
         struct part *part = &self->parts[i];
 
