@@ -34,4 +34,14 @@ void rqli_wake_list_add(struct rqli_wake_list *self, rqli_signal *signal);
  * has come to be in that place wakes once in vain. */
 void rqli_wake_list_unlock(struct rqli_wake_list *self, pthread_mutex_t *mutex);
 
+/* Nobody wakes it: a sleep by our clock. 0: none. */
+static inline void rqli_sleep_until(int64_t until_us)
+{
+    rqli_signal never = 0;
+
+    if (until_us > 0) {
+        rqli_signal_wait(&never, 0, until_us);
+    }
+}
+
 #endif

@@ -399,7 +399,7 @@ static struct rqli_exchange *send_release(struct rqli_end *self, const rql_lock 
 {
     struct rqli_conn *conn =
         rqli_conns_find(&rqli_client_node(self->client, &lock->keys)->conns, lock->carrier);
-    struct rqli_exchange *exchange = rqli_exchange_take(conn);
+    struct rqli_exchange *exchange = conn ? rqli_exchange_take(conn) : NULL;
     struct rqli_call call;
 
     if (!exchange) {

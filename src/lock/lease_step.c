@@ -117,7 +117,7 @@ int64_t rqli_leases_budget_us(struct rqli_leases *self)
     return rqli_earlier(until_us, rqli_lease_table_loss_us(&self->shared.table));
 }
 
-int64_t rqli_leases_patience_us(struct rqli_leases *self)
+int64_t rqli_leases_wait_until_us(struct rqli_leases *self)
 {
     int64_t budget_us = rqli_leases_budget_us(self);
     int64_t now_us = rqli_now_us();
@@ -140,7 +140,7 @@ static int64_t withdrawing_until_us(struct rqli_leases *self)
     int64_t until_us = rqli_later(rqli_now_us() + rqli_client_grace_us(self->client),
                                   rqli_lease_table_renewal_us(&self->shared.table));
 
-    return rqli_earlier(until_us, rqli_leases_patience_us(self));
+    return rqli_earlier(until_us, rqli_leases_wait_until_us(self));
 }
 
 /* Released while the server is asked. False: nothing was to be withdrawn. */
@@ -252,7 +252,7 @@ static void look_who_has_keys(struct rqli_leases *self)
 static void look_at_servers(struct rqli_leases *self)
 {
     bool is_needed = rqli_lease_table_loss_us(&self->shared.table) != RQLI_NEVER_US;
-    int64_t longest_us = rqli_leases_patience_us(self) - rqli_now_us();
+    int64_t longest_us = rqli_leases_wait_until_us(self) - rqli_now_us();
 
     (void)pthread_mutex_unlock(&self->shared.mutex);
     if (is_needed && sees_end(self)) {

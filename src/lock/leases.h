@@ -120,7 +120,7 @@ void rqli_leases_apply_transfer(struct rqli_leases *self, const struct rqli_tran
  * the end. And for how long one node may keep the thread, where what is due next may be another's.
  */
 int64_t rqli_leases_budget_us(struct rqli_leases *self);
-int64_t rqli_leases_patience_us(struct rqli_leases *self);
+int64_t rqli_leases_wait_until_us(struct rqli_leases *self);
 
 /* For the step, under the mutex, which is released meanwhile: whose end has come is told; what is
  * due is renewed and claimed. */

@@ -338,7 +338,7 @@ static bool is_unsent(const struct rqli_renewals *self)
  * may take as long as nothing is due elsewhere. */
 static void exchange_all(struct rqli_leases *self, bool is_durable)
 {
-    int64_t until_us = rqli_leases_patience_us(self);
+    int64_t until_us = rqli_leases_wait_until_us(self);
     struct rqli_renewals *batch;
 
     for (batch = &self->shared.batch; batch; batch = batch->next) {
@@ -353,7 +353,7 @@ static void exchange_all(struct rqli_leases *self, bool is_durable)
     }
     for (batch = &self->shared.batch; batch; batch = batch->next) {
         if (batch->is_durable == is_durable && is_unsent(batch) && !is_ready(self, batch)) {
-            begin(self, batch, rqli_leases_patience_us(self));
+            begin(self, batch, rqli_leases_wait_until_us(self));
         }
     }
 }

@@ -124,7 +124,7 @@ bool rqli_fleet_holds_at(const struct rqli_fleet *self, const struct rqli_node *
 }
 
 /* Many errors say the same: it is asked for twice a second at most. */
-static void read_map(struct rqli_fleet *self)
+void rqli_fleet_read_map(struct rqli_fleet *self)
 {
     (void)rqli_worker_rouse(self->map_reader,
                             rqli_after_ms(atomic_load(&self->read_us), RQLI_MAP_PAUSE_MS));
@@ -160,7 +160,7 @@ bool rqli_fleet_follow(struct rqli_fleet *self, const struct rqli_node *node,
             return false;
         }
         rqli_fleet_give(self, rqli_key_set_index(set), other);
-        read_map(self);
+        rqli_fleet_read_map(self);
         return true;
     case RQLI_WAY_ASK:
         detour->instead = rqli_fleet_at(self, &address);
@@ -169,7 +169,7 @@ bool rqli_fleet_follow(struct rqli_fleet *self, const struct rqli_node *node,
     case RQLI_WAY_AGAIN:
         return pause_before(detour, AGAIN_MS, AGAIN_MOST_MS);
     case RQLI_WAY_DOWN:
-        read_map(self);
+        rqli_fleet_read_map(self);
         return pause_before(detour, DOWN_MS, DOWN_MOST_MS);
     case RQLI_WAY_NONE:
         break;

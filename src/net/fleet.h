@@ -61,6 +61,9 @@ void rqli_fleet_give(struct rqli_fleet *self, unsigned partition, struct rqli_no
 /* Any thread. Does it have the keys of locks that are held? */
 bool rqli_fleet_holds_at(const struct rqli_fleet *self, const struct rqli_node *node);
 
+/* Any thread. Of a cluster: has the map read, soon. */
+void rqli_fleet_read_map(struct rqli_fleet *self);
+
 /* ---- calls that get there by a detour ---- */
 
 /* What has become of one call, or of several of one round. Zeroed but for until_us: nothing. */

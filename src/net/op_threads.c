@@ -43,22 +43,6 @@ struct round {
     uint16_t reply_of[RQLI_OP_CALLS_MAX]; /* its number among those of its part */
 };
 
-static struct rqli_conn *conn_of(const struct rqli_op_route *route, struct rqli_node *node)
-{
-    if (route->conn && node == route->node) {
-        return route->conn;
-    }
-    switch (route->use) {
-    case RQLI_OP_DURABLE:
-        return node->conns.durable;
-    case RQLI_OP_IN_BACKGROUND:
-        return node->background;
-    case RQLI_OP_FOR_CALLERS:
-        break;
-    }
-    return rqli_conns_choose(&node->conns);
-}
-
 /* ---- writing ---- */
 
 /* NO_PART: there are as many as there can be at a time. */
@@ -79,7 +63,7 @@ static size_t part_for(struct round *self, struct rqli_node *node, bool is_asked
     part->is_asked_instead = is_asked_instead;
     part->is_sent = false;
     part->status = RQL_OK;
-    part->exchange = rqli_exchange_take(conn_of(&self->op->route, node));
+    part->exchange = rqli_exchange_take(rqli_op_conn(&self->op->route, node));
     return self->n_parts++;
 }
 
@@ -346,16 +330,6 @@ static void read_lack_of_memory(struct round *self)
     self->n_open = 0;
 }
 
-/* Nobody wakes it: it is a sleep by our clock. */
-static void sleep_until(int64_t until_us)
-{
-    rqli_signal never = 0;
-
-    if (until_us > 0) {
-        rqli_signal_wait(&never, 0, until_us);
-    }
-}
-
 /* Pauses until op->again_us; then sends the calls, and reads the replies. With the texts NOSCRIPT
  * comes only if somebody else has the server forget all scripts in between; that may go on until
  * op->until_us. */
@@ -363,7 +337,7 @@ static void run_round(struct rqli_op *op)
 {
     struct round round;
 
-    sleep_until(op->again_us);
+    rqli_sleep_until(op->again_us);
     rqli_fleet_on_use(op->route.fleet);
     round.op = op;
     round.n_open = op->n_calls;
@@ -378,7 +352,7 @@ static void run_round(struct rqli_op *op)
             read_lack_of_memory(&round);
         }
         give_parts(&round);
-        sleep_until(round.detour.again_us);
+        rqli_sleep_until(round.detour.again_us);
     }
 }
 
@@ -392,7 +366,7 @@ rql_status rqli_op_run(struct rqli_op *op)
             rqli_op_on_woken(
                 op, rqli_push_threads_wait(op->route.node->pushes, op->waiter, op->again_us));
         } else if (next == RQLI_OP_WAIT) {
-            sleep_until(op->again_us);
+            rqli_sleep_until(op->again_us);
             rqli_op_on_woken(op, RQLI_WAKE_TIME);
         } else {
             run_round(op);
@@ -400,108 +374,4 @@ rql_status rqli_op_run(struct rqli_op *op)
         next = op->ops->next(op);
     }
     return op->status;
-}
-
-/* ---- a single call ---- */
-
-struct single {
-    const struct rqli_op_route *route;
-    const struct rqli_call *call;
-    struct rqli_node *node;
-    struct rqli_detour detour;
-    bool is_asked_instead; /* behind ASKING */
-    bool with_text;
-};
-
-/* Once. The first reply is that of the call. */
-static rql_status run_once(const struct single *self, struct rqli_exchange **out, rql_error *error)
-{
-    RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(conn_of(self->route, self->node));
-    rql_status status;
-
-    if (!exchange) {
-        return rqli_fail_nomem(error);
-    }
-    if (self->is_asked_instead) {
-        rqli_command_words(&exchange->command, "ASKING", NULL);
-    }
-    rqli_call_write(self->call, &exchange->command, self->with_text);
-    status = rqli_exchange_run(exchange, self->detour.until_us, error);
-    if (status) {
-        rqli_fleet_on_silence(self->route->fleet);
-        return status;
-    }
-    exchange->reply += self->is_asked_instead;
-    *out = RQLI_GIVE(exchange);
-    return RQL_OK;
-}
-
-/* Whom it goes to, and when. */
-static void take_detour(struct single *self)
-{
-    struct rqli_detour *detour = &self->detour;
-
-    sleep_until(detour->again_us);
-    self->is_asked_instead = detour->instead != NULL;
-    self->node =
-        detour->instead ? detour->instead : rqli_fleet_node(self->route->fleet, self->call->set);
-    detour->instead = NULL;
-    detour->again_us = 0;
-}
-
-/* True: it did nothing, and is sent again. With its text no script is unknown. */
-static bool may_repeat(struct single *self, const struct rqli_reply *error_reply)
-{
-    if (!self->with_text && rqli_reply_wants_text(error_reply)) {
-        self->with_text = true;
-        return true;
-    }
-    return rqli_fleet_follow(self->route->fleet, self->node, self->call->set, error_reply,
-                             &self->detour);
-}
-
-rql_status rqli_call_run(const struct rqli_op_route *route, const struct rqli_call *call,
-                         int64_t until_us, struct rqli_exchange **out, rql_error *error)
-{
-    struct single self = {.route = route, .call = call, .detour = {.until_us = until_us}};
-
-    rqli_fleet_on_use(route->fleet);
-    for (;;) {
-        RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
-        rql_status status;
-
-        take_detour(&self);
-        status = run_once(&self, &exchange, error);
-        if (status) {
-            return status;
-        }
-        if (exchange->reply->type != RQLI_REPLY_ERROR) {
-            *out = RQLI_GIVE(exchange);
-            return RQL_OK;
-        }
-        if (!may_repeat(&self, exchange->reply)) {
-            return rqli_exchange_fault(exchange, exchange->reply, rqli_scripts[call->script].name,
-                                       rqli_call_subject(call), error);
-        }
-    }
-}
-
-/* Each call takes some of the dead out of the queue, so there is an end to it. */
-bool rqli_serve(const struct rqli_op_route *route, const struct rqli_keys *keys,
-                int64_t deadline_us)
-{
-    struct rqli_outcome outcome = {.second = RQLI_SERVED_PARTLY};
-    struct rqli_call call;
-
-    rqli_serve_write(keys, &call);
-    while (outcome.second == RQLI_SERVED_PARTLY) {
-        RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
-
-        (void)rqli_call_run(route, &call, deadline_us, &exchange, NULL);
-        if (!exchange || !rqli_outcome_read(exchange->reply, &outcome)) {
-            return false;
-        }
-    }
-    return outcome.second == RQLI_SERVED_ONE;
 }

@@ -1,0 +1,128 @@
+/* One call of a script, on the thread of its caller: to whoever has its keys, once more where it
+ * did nothing. And what operations and it share. */
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/scope.h"
+#include "net/op.h"
+#include "wire/answer.h"
+
+RQLI_DEFINE_AUTO(struct rqli_exchange *, rqli_exchange_give);
+
+struct rqli_conn *rqli_op_conn(const struct rqli_op_route *route, struct rqli_node *node)
+{
+    if (route->conn && node == route->node) {
+        return route->conn;
+    }
+    switch (route->use) {
+    case RQLI_OP_DURABLE:
+        return node->conns.durable;
+    case RQLI_OP_IN_BACKGROUND:
+        return node->background;
+    case RQLI_OP_FOR_CALLERS:
+        break;
+    }
+    return rqli_conns_choose(&node->conns);
+}
+
+struct single {
+    const struct rqli_op_route *route;
+    const struct rqli_call *call;
+    struct rqli_node *node;
+    struct rqli_detour detour;
+    bool is_asked_instead; /* behind ASKING */
+    bool with_text;
+};
+
+/* Once. The first reply is that of the call. */
+static rql_status run_once(const struct single *self, struct rqli_exchange **out, rql_error *error)
+{
+    RQLI_AUTO(rqli_exchange_give)
+    struct rqli_exchange *exchange = rqli_exchange_take(rqli_op_conn(self->route, self->node));
+    rql_status status;
+
+    if (!exchange) {
+        return rqli_fail_nomem(error);
+    }
+    if (self->is_asked_instead) {
+        rqli_command_words(&exchange->command, "ASKING", NULL);
+    }
+    rqli_call_write(self->call, &exchange->command, self->with_text);
+    status = rqli_exchange_run(exchange, self->detour.until_us, error);
+    if (status) {
+        rqli_fleet_on_silence(self->route->fleet);
+        return status;
+    }
+    exchange->reply += self->is_asked_instead;
+    *out = RQLI_GIVE(exchange);
+    return RQL_OK;
+}
+
+/* Whom it goes to, and when. */
+static void take_detour(struct single *self)
+{
+    struct rqli_detour *detour = &self->detour;
+
+    rqli_sleep_until(detour->again_us);
+    self->is_asked_instead = detour->instead != NULL;
+    self->node =
+        detour->instead ? detour->instead : rqli_fleet_node(self->route->fleet, self->call->set);
+    detour->instead = NULL;
+    detour->again_us = 0;
+}
+
+/* True: it did nothing, and is sent again. With its text no script is unknown. */
+static bool may_repeat(struct single *self, const struct rqli_reply *error_reply)
+{
+    if (!self->with_text && rqli_reply_wants_text(error_reply)) {
+        self->with_text = true;
+        return true;
+    }
+    return rqli_fleet_follow(self->route->fleet, self->node, self->call->set, error_reply,
+                             &self->detour);
+}
+
+rql_status rqli_call_run(const struct rqli_op_route *route, const struct rqli_call *call,
+                         int64_t until_us, struct rqli_exchange **out, rql_error *error)
+{
+    struct single self = {.route = route, .call = call, .detour = {.until_us = until_us}};
+
+    rqli_fleet_on_use(route->fleet);
+    for (;;) {
+        RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+        rql_status status;
+
+        take_detour(&self);
+        status = run_once(&self, &exchange, error);
+        if (status) {
+            return status;
+        }
+        if (exchange->reply->type != RQLI_REPLY_ERROR) {
+            *out = RQLI_GIVE(exchange);
+            return RQL_OK;
+        }
+        if (!may_repeat(&self, exchange->reply)) {
+            return rqli_exchange_fault(exchange, exchange->reply, rqli_scripts[call->script].name,
+                                       rqli_call_subject(call), error);
+        }
+    }
+}
+
+/* Each call takes some of the dead out of the queue, so there is an end to it. */
+bool rqli_serve(const struct rqli_op_route *route, const struct rqli_keys *keys,
+                int64_t deadline_us)
+{
+    struct rqli_outcome outcome = {.second = RQLI_SERVED_PARTLY};
+    struct rqli_call call;
+
+    rqli_serve_write(keys, &call);
+    while (outcome.second == RQLI_SERVED_PARTLY) {
+        RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+
+        (void)rqli_call_run(route, &call, deadline_us, &exchange, NULL);
+        if (!exchange || !rqli_outcome_read(exchange->reply, &outcome)) {
+            return false;
+        }
+    }
+    return outcome.second == RQLI_SERVED_ONE;
+}

@@ -1,0 +1,257 @@
+#include "cluster.h"
+
+#include "lock/client.h"
+#include "lock/leases.h"
+#include "lock/lock.h"
+
+/* What the leases' thread does where locks are spread over several nodes, of which one is silent,
+ * or gives its keys away. */
+
+enum { LOCKS = 30, TTL_MS = 1000, LONG_MS = 60000, SILENT_MS = 300, WITHDRAWALS = 64 };
+
+static rql_client *client;
+static rql_lock *locks[LOCKS];
+static char names[LOCKS][16];
+
+static int set_up(void **state)
+{
+    rql_options options = cluster_options();
+    rql_error error = {0};
+
+    (void)state;
+    for (int i = 0; i < NODES; i++) {
+        NODE_DO(i, "FLUSHALL");
+        NODE_DO(i, "CONFIG RESETSTAT");
+    }
+    options.connect_timeout_ms = 20000;
+    options.io_timeout_ms = SILENT_MS;
+    options.topology_refresh_ms = LONG_MS;
+    if (rql_client_new(&client, &options, &error)) {
+        fail_msg("%s", error.message);
+    }
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LOCKS; i++) {
+        (void)!rql_lock_release(locks[i], NULL);
+        locks[i] = NULL;
+    }
+    client = rql_client_free(client);
+    return 0;
+}
+
+static rql_lock *hold(const char *name, int64_t ttl_ms)
+{
+    rql_lock_options options;
+    rql_lock *lock = NULL;
+    rql_error error = {0};
+
+    rql_lock_options_init(client, &options);
+    options.ttl_ms = ttl_ms;
+    options.auto_extend = true;
+    options.timeout_ms = AWAIT_MS;
+    if (rql_lock_acquire(client, name, &options, &lock, &error)) {
+        fail_msg("%s: %s", name, error.message);
+    }
+    return lock;
+}
+
+static void hold_all(int64_t ttl_ms)
+{
+    for (int i = 0; i < LOCKS; i++) {
+        (void)snprintf(names[i], sizeof names[i], "x%d", i);
+        locks[i] = hold(names[i], ttl_ms);
+    }
+}
+
+/* So often each of a node's locks was extended, if that went to all of them alike. */
+static int64_t renewals(void)
+{
+    rql_stats stats;
+
+    assert_int_equal(rql_client_stats(client, &stats), RQL_OK);
+    return stats.renewals;
+}
+
+struct until {
+    int64_t renewals;
+    int node;      /* whose are looked at; below 0: all but that */
+    bool are_gone; /* that is what they become; else they stay */
+};
+
+static bool is_at(const struct until *self, int i)
+{
+    return self->node >= 0 ? home_of(names[i]) == self->node : home_of(names[i]) != ~self->node;
+}
+
+static bool have_been_renewed(void *data)
+{
+    const struct until *self = data;
+
+    for (int i = 0; i < LOCKS; i++) {
+        if (is_at(self, i) && rql_lock_get_state(locks[i]) == RQL_GONE) {
+            fail_msg("%s is gone", names[i]);
+        }
+    }
+    return renewals() >= self->renewals;
+}
+
+static bool are_gone(void *data)
+{
+    const struct until *self = data;
+    bool gone = true;
+
+    for (int i = 0; i < LOCKS; i++) {
+        gone = gone && (!is_at(self, i) || rql_lock_get_state(locks[i]) == RQL_GONE);
+    }
+    return gone;
+}
+
+/* Those of a node, or of all others (~node), for some renewals of each. */
+static void stay_held(int node, int64_t times)
+{
+    struct until until = {.node = node};
+    int64_t count = 0;
+
+    for (int i = 0; i < LOCKS; i++) {
+        count += is_at(&until, i);
+    }
+    until.renewals = renewals() + times * count;
+    assert_true(wait_until(have_been_renewed, &until, times * TTL_MS + AWAIT_MS));
+}
+
+static void a_silent_node_has_the_locks_of_the_others_renewed(void **state)
+{
+    struct until until = {.node = 1};
+
+    (void)state;
+    hold_all(TTL_MS);
+    stay_held(~NODES, 6);
+    redis_server_pause(&nodes[1].server);
+    stay_held(~1, 9);
+    assert_true(wait_until(are_gone, &until, TTL_MS));
+    stay_held(~1, 3);
+    redis_server_resume(&nodes[1].server);
+}
+
+/* Each withdrawal is tried again and again, and each try needs a connection. */
+static void what_is_to_be_withdrawn_at_a_silent_node_delays_no_renewals(void **state)
+{
+    (void)state;
+    hold_all(TTL_MS);
+    redis_server_pause(&nodes[1].server);
+    for (int i = 0, n = 0; n < WITHDRAWALS; i++) {
+        char name[16];
+        const struct rqli_withdrawal_of what = {rqli_client_key_set(client, name), name, "nobody",
+                                                "0123456789abcdef0123456789abcdef"};
+
+        (void)snprintf(name, sizeof name, "y%d", i);
+        if (home_of(name) == 1) {
+            rqli_leases_withdraw(client->leases, &what, LONG_MS);
+            n++;
+        }
+    }
+    stay_held(~1, 9);
+    redis_server_resume(&nodes[1].server);
+}
+
+struct error_of {
+    int node;
+    char text[32];
+};
+
+static bool has_answered(void *data)
+{
+    const struct error_of *self = data;
+
+    return node_says(self->node, "INFO errorstats", self->text);
+}
+
+/* Until the node has answered so. */
+static void await_error(int node, const char *code)
+{
+    struct error_of error = {.node = node};
+
+    (void)snprintf(error.text, sizeof error.text, "errorstat_%s:", code);
+    assert_true(wait_until(has_answered, &error, AWAIT_MS));
+}
+
+static int64_t ttl_at(int node, const rql_lock *lock)
+{
+    redisReply *reply = node_ask(node, "PTTL %s", rql_lock_describe(lock).lock_key);
+    int64_t ttl_ms = reply->integer;
+
+    freeReplyObject(reply);
+    return ttl_ms;
+}
+
+/* While its slot moves a call about its keys is answered TRYAGAIN, by both nodes, for there is no
+ * queue; ASK comes when all keys have left. */
+static void a_lock_whose_slot_moves_stays_held(void **state)
+{
+    const char *name = "x0";
+    int from = home_of(name);
+    int to = (from + 1) % NODES;
+    unsigned slot = slot_of(name);
+
+    (void)state;
+    hold_all(TTL_MS);
+    slot_begin_move(slot, from, to);
+    await_error(from, "TRYAGAIN");
+    slot_move_keys(slot, from, to);
+    await_error(from, "ASK");
+    slot_give(slot, to, -1);
+    stay_held(~NODES, 6);
+    assert_true(ttl_at(to, locks[0]) > 0);
+    assert_int_equal(rql_lock_verify(locks[0], NULL), RQL_OK);
+    slot_begin_move(slot, to, from);
+    slot_move_keys(slot, to, from);
+    slot_give(slot, from, -1);
+    stay_held(~NODES, 3);
+}
+
+static bool is_gone(void *data)
+{
+    return rql_lock_get_state(data) == RQL_GONE;
+}
+
+/* As a replica that has missed the grant; its master is gone, and nobody asks for anything. The
+ * last test: the slot stays there. */
+static void who_has_taken_over_is_asked_at_once_for_what_is_held(void **state)
+{
+    const char *name = "x1";
+    int from = home_of(name);
+    int to = (from + 1) % NODES;
+    unsigned slot = slot_of(name);
+
+    (void)state;
+    locks[0] = hold(name, LONG_MS);
+    assert_int_equal(rql_lock_get_state(locks[0]), RQL_HELD);
+    redis_server_pause(&nodes[from].server);
+    NODE_DO(to, "CLUSTER BUMPEPOCH");
+    slot_give(slot, to, from);
+    rqli_fleet_read_map(&client->fleet);
+    assert_true(wait_until(is_gone, locks[0], AWAIT_MS));
+    redis_server_resume(&nodes[from].server);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_silent_node_has_the_locks_of_the_others_renewed, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(what_is_to_be_withdrawn_at_a_silent_node_delays_no_renewals,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_lock_whose_slot_moves_stays_held, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_has_taken_over_is_asked_at_once_for_what_is_held,
+                                        set_up, tear_down),
+    };
+
+    if (!redis_server_available()) {
+        return skip_all("no redis-server");
+    }
+    return cmocka_run_group_tests(tests, cluster_start, cluster_stop);
+}
