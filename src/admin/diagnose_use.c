@@ -134,7 +134,6 @@ static int64_t wait_for_lock(struct rqli_worker *worker)
 static bool await_waiter(struct rqli_diagnosis *self, const char *id, const char *identity)
 {
     const int64_t until_us = rqli_after_ms(rqli_now_us(), WAIT_MS / 2);
-    rqli_signal never = 0;
 
     do {
         RQLI_AUTO(rqli_exchange_give)
@@ -150,7 +149,7 @@ static bool await_waiter(struct rqli_diagnosis *self, const char *id, const char
         if (exchange->reply[0].integer > 0 && exchange->reply[1].integer > 0) {
             return true;
         }
-        rqli_signal_wait(&never, 0, rqli_now_us() + LOOK_US);
+        rqli_sleep_until(rqli_now_us() + LOOK_US);
     } while (rqli_now_us() < until_us);
     return false;
 }
@@ -285,10 +284,9 @@ static bool hold_as_ruby(struct rqli_diagnosis *self)
 static void end_as_ruby(struct rqli_diagnosis *self, rql_lock *none)
 {
     RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
-    rqli_signal never = 0;
 
     (void)none;
-    rqli_signal_wait(&never, 0, rqli_now_us() + rqli_client_grace_us(self->client));
+    rqli_sleep_until(rqli_now_us() + rqli_client_grace_us(self->client));
     (void)rqli_query(self->client, &exchange, NULL, "DEL", self->of_scratch.keys.lock.data, NULL);
 }
 

@@ -281,13 +281,12 @@ static void sleep_until_next(const struct check *self, int64_t left_ms)
     int64_t now_us = rqli_now_us();
     int64_t until_us = rqli_after_ms(now_us, self->options->retry_delay_ms);
     int64_t end_us = rqli_after_ms(now_us, left_ms); /* -1 is never here, too */
-    rqli_signal never = 0;
 
     until_us += rqli_random_below(jitter_us);
     if (end_us < until_us - AFTER_EXPIRY_US) {
         until_us = end_us + AFTER_EXPIRY_US;
     }
-    rqli_signal_wait(&never, 0, until_us < self->deadline_us ? until_us : self->deadline_us);
+    rqli_sleep_until(rqli_earlier(until_us, self->deadline_us));
 }
 
 /* RQL_OK: free. The deadline is looked at behind a poll: there is one at least, however short the

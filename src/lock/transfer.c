@@ -63,11 +63,10 @@ void rqli_transfer_give(rql_client *client, struct rqli_transfer *self)
  * a connection that broke. */
 void rqli_transfer_await(const struct rqli_transfer *self, int64_t until_us)
 {
-    rqli_signal never = 0;
     int64_t now_us = rqli_now_us();
 
     while (rqli_transfer_is_open(self) && now_us < until_us) {
-        rqli_signal_wait(&never, 0, now_us + RQLI_TRANSFER_LOOK_US);
+        rqli_sleep_until(now_us + RQLI_TRANSFER_LOOK_US);
         now_us = rqli_now_us();
     }
 }
