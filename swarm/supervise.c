@@ -143,7 +143,7 @@ static void notify(const struct rqli_element *self, enum rqli_moment moment, rql
 /* 0: as soon as the loop comes to it; RQLI_NEVER_US: not any more. */
 static void set_due(struct rqli_element *self, int64_t at_us)
 {
-    rqli_timers_set(&self->loop->op.timers, &self->due, at_us);
+    rqli_timers_set(&self->loop->timers, &self->due, at_us);
 }
 
 /* Gives its place among the timers back: from then on it counts as not begun. */
@@ -151,7 +151,7 @@ void rqli_element_drop(struct rqli_element *self)
 {
     if (self->is_begun) {
         self->is_begun = false;
-        rqli_timers_unreserve(&self->loop->op.timers, &self->due);
+        rqli_timers_unreserve(&self->loop->timers, &self->due);
     }
 }
 
@@ -179,7 +179,7 @@ static void begin_task(struct rqli_element *self, struct rqli_op *op)
 {
     self->is_busy = true;
     self->task = (struct rqli_op_task){
-        .op = op, .loop = &self->loop->op, .done = on_task_done, .calls = self->calls};
+        .op = op, .loop = &self->loop->first.op, .done = on_task_done, .calls = self->calls};
     if (!op) {
         on_over(self, RQL_OK);
     } else if (!rqli_op_start(&self->task)) {
@@ -306,7 +306,7 @@ static void on_called(struct rqli_post *post)
 bool rqli_element_begin(struct rqli_element *self, rql_loop *loop, int64_t period_us,
                         const struct rqli_watch_terms *terms)
 {
-    if (!rqli_timers_reserve(&loop->op.timers)) {
+    if (!rqli_timers_reserve(&loop->timers)) {
         return false;
     }
     self->loop = loop;
@@ -386,7 +386,7 @@ void rqli_element_look_after(struct rqli_element *self)
             rqli_op_cancel(&self->task);
         }
         if (self->is_busy) {
-            rqli_conn_loop_drop(self->loop->op.conn);
+            rqli_loop_drop(self->loop);
         }
     }
 }

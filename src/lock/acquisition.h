@@ -15,6 +15,7 @@
 #include <rql/series.h>
 
 struct rql_loop;
+struct rqli_loop_node;
 
 /* What it came to. */
 struct rqli_acquire_result {
@@ -62,7 +63,8 @@ struct rqli_acquire {
     struct rqli_conn *conn;    /* on the thread of its caller: all its calls go over this one */
     struct rqli_op_task *task; /* on a loop; NULL: on the thread of its caller */
     struct rql_loop *loop;
-    uint64_t watch; /* there: position in its stream of the check of Ruby's lock, or 0 */
+    struct rqli_loop_node *at; /* there: what it has for `node` */
+    uint64_t watch;            /* there: position in its stream of the check of Ruby's lock, or 0 */
 
     rql_error *error; /* room for the last fault; NULL: none yet, or no memory for it */
     rql_status fault; /* of the last try; RQL_OK: it was answered */

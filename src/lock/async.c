@@ -111,9 +111,14 @@ void rqli_request_begin(rql_request *self)
     rqli_acquire_init(acquire);
     acquire->op.is_cancelled = self->shall_cancel;
     self->task.op = &acquire->op;
-    self->task.loop = rqli_durability_is_wanted(&acquire->durability) ? &loop->durable : &loop->op;
+    self->task.loop =
+        rqli_durability_is_wanted(&acquire->durability) ? &loop->first.durable : &loop->first.op;
     self->task.done = on_done;
-    if (!rqli_acquire_begin(acquire)) {
+    acquire->at = rqli_loop_at(loop, acquire->node);
+    if (!acquire->at) {
+        rqli_acquire_abandon(acquire);
+        on_over(self);
+    } else if (!rqli_acquire_begin(acquire)) {
         on_over(self);
     } else if (!rqli_op_start(&self->task)) {
         rqli_acquire_abandon(acquire);

@@ -108,7 +108,7 @@ static void begin_end(struct rqli_job *job)
     rqli_leases_remove(job->loop->client->leases, self->locks, self->count);
     rqli_end_init(&self->end, self->parts, self->locks, self->count, job->loop);
     self->task = (struct rqli_op_task){
-        .op = &self->end.op, .loop = &job->loop->op, .done = on_ended, .calls = self->calls};
+        .op = &self->end.op, .loop = &job->loop->first.op, .done = on_ended, .calls = self->calls};
     if (!rqli_op_start(&self->task)) {
         end_without_memory(self);
     }
@@ -252,11 +252,11 @@ static void begin_extension(struct rqli_job *job)
     rql_error error;
 
     rqli_extend_init(&self->extend, 1);
-    self->task = (struct rqli_op_task){.op = &self->extend.op,
-                                       .loop = self->extend.op.durability ? &job->loop->durable
-                                                                          : &job->loop->op,
-                                       .done = on_extended,
-                                       .calls = &self->call};
+    self->task = (struct rqli_op_task){
+        .op = &self->extend.op,
+        .loop = self->extend.op.durability ? &job->loop->first.durable : &job->loop->first.op,
+        .done = on_extended,
+        .calls = &self->call};
     if (!rqli_op_start(&self->task)) {
         finish_extension(self, rqli_fail_nomem(&error), &error);
     }

@@ -48,7 +48,7 @@ static void write_end(struct rqli_op *op, size_t i, struct rqli_call *call)
     struct rqli_end *self = (struct rqli_end *)op;
     const struct rqli_end_part *part = &self->parts[i];
 
-    if (call->out) {
+    if (!call->is_draft) {
         choose_next(self);
     }
     if (self->on.transfer) {

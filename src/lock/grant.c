@@ -278,6 +278,12 @@ static bool is_of_ruby(const struct rqli_acquire *self, const struct rqli_answer
     return self->several ? answer->of_ruby != 0 : answer->of_ruby == 1;
 }
 
+/* Where there are several servers a lock of Ruby's is polled. */
+static bool may_be_watched(const struct rqli_acquire *self, const struct rqli_answer *answer)
+{
+    return answer->of_ruby != 0 && !self->client->is_partitioned;
+}
+
 /* In the queue: whom to wait for is known now. wait.c may find that something was missed while
  * nobody listened; then the script is asked again at once. */
 static void on_queued(struct rqli_acquire *self, const struct rqli_exchange *exchange,
@@ -298,8 +304,8 @@ static void on_queued(struct rqli_acquire *self, const struct rqli_exchange *exc
     notify_queued(self, answer);
     rqli_wait_behind(self, answer->in_front);
     self->result->rank = answer->rank;
-    self->watched =
-        answer->of_ruby != 0 ? rqli_acquire_lock(self, of_ruby)->keys.lock : (struct rqli_slice){0};
+    self->watched = may_be_watched(self, answer) ? rqli_acquire_lock(self, of_ruby)->keys.lock
+                                                 : (struct rqli_slice){0};
     /* Also where the script is asked again and the machine is not told: that is a poll then. */
     self->request.place = place;
     if (answer->was_restored) {
@@ -468,7 +474,7 @@ void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_exchange *ex
     }
     reading =
         (struct rqli_clock_reading){exchange->sent_us, exchange->received_us, answer.server_us};
-    rqli_server_clock_learn(self->client, self->node, &reading);
+    rqli_server_clock_learn(self->client, self->op.answered, &reading);
     rqli_history_look(self->client, rqli_client_era(self->client, lock->keys.set));
     note_late_push(self, &answer);
     if (!self->several) {

@@ -33,52 +33,69 @@ rql_loop *rqli_hand_over_loop_here(const rql_lock *lock)
     return loop && rqli_loop_is_here(loop) ? loop : NULL;
 }
 
-/* That of which its releaser has it. */
+/* That which has its keys by now. */
 static struct rqli_node *node_of(const struct rqli_hand_over *self)
 {
     return rqli_client_node(self->lock->client, &self->lock->keys);
 }
 
-const void *rqli_hand_over_carrier(const struct rqli_hand_over *self)
+static const void *carrier_at(const struct rqli_hand_over *self, struct rqli_node *node)
 {
-    return self->loop ? (const void *)self->loop->op.conn
-                      : rqli_conns_find(&node_of(self)->conns, self->lock->carrier);
+    const struct rqli_loop_node *at = self->loop ? rqli_loop_find(self->loop, node) : NULL;
+
+    if (self->loop) {
+        return at ? at->op.conn : NULL;
+    }
+    return rqli_conns_find(&node->conns, self->lock->carrier);
 }
 
-bool rqli_hand_over_is_safe(const struct rqli_hand_over *self, int64_t now_us)
+const void *rqli_hand_over_carrier(const struct rqli_hand_over *self)
+{
+    return carrier_at(self, node_of(self));
+}
+
+static bool is_safe_at(const struct rqli_hand_over *self, struct rqli_node *node, int64_t now_us)
 {
     const rql_lock *lock = self->lock;
     const struct rqli_lease *lease = &lock->kept.lease;
 
-    return lock->carrier && lock->carrier == rqli_hand_over_carrier(self) &&
+    return lock->carrier && lock->carrier == carrier_at(self, node) &&
            lock->process == RQL_LOCK_OBTAINING && rqli_lease_state(lease, now_us) == RQL_HELD &&
            rqli_lease_end_us(lease) - now_us >= LEAST_US;
+}
+
+bool rqli_hand_over_is_safe(const struct rqli_hand_over *self, int64_t now_us)
+{
+    return is_safe_at(self, node_of(self), now_us);
 }
 
 static bool may_choose(const struct rqli_hand_over *self, int64_t now_us)
 {
     const rql_lock *lock = self->lock;
 
-    return rqli_hand_over_is_safe(self, now_us) &&
+    return is_safe_at(self, self->node, now_us) &&
            (lock->n_chained == 0 ||
             (lock->n_chained < CHAIN_MOST && now_us - lock->chain_us < CHAIN_US));
+}
+
+/* Of its node, on this loop. */
+static struct rqli_waiters *waiters_of(const struct rqli_hand_over *self)
+{
+    return &rqli_loop_find(self->loop, self->node)->pushes.subscription.waiters;
 }
 
 static struct rqli_waiter *choose(const struct rqli_hand_over *self)
 {
     const rql_lock *lock = self->lock;
-    struct rqli_push_threads *threads = node_of(self)->pushes;
+    struct rqli_push_threads *threads = self->node->pushes;
     uint64_t in_front;
 
     if (!self->loop && !rqli_push_threads_is_used(threads)) {
         return NULL;
     }
     in_front = rqli_waiter_hash(rqli_slice_of(lock->acquirer));
-    if (self->loop) {
-        return rqli_waiters_choose(&self->loop->pushes.subscription.waiters, lock->keys.lock,
-                                   in_front);
-    }
-    return rqli_push_threads_choose(threads, lock->keys.lock, in_front);
+    return self->loop ? rqli_waiters_choose(waiters_of(self), lock->keys.lock, in_front)
+                      : rqli_push_threads_choose(threads, lock->keys.lock, in_front);
 }
 
 /* The waiter has the lock, or with NULL is passed by. It may be gone behind that. */
@@ -88,11 +105,11 @@ static void tell_chosen(struct rqli_hand_over *self, struct rqli_transfer *trans
 
     self->chosen = NULL;
     if (!self->loop) {
-        rqli_push_threads_hand_over(node_of(self)->pushes, chosen, transfer);
+        rqli_push_threads_hand_over(self->node->pushes, chosen, transfer);
     } else if (transfer) {
-        rqli_waiters_hand_over(&self->loop->pushes.subscription.waiters, chosen, transfer);
+        rqli_waiters_hand_over(waiters_of(self), chosen, transfer);
     } else {
-        rqli_waiters_pass_by(&self->loop->pushes.subscription.waiters, chosen);
+        rqli_waiters_pass_by(waiters_of(self), chosen);
     }
 }
 
@@ -107,7 +124,7 @@ static struct rqli_transfer *make_transfer(const struct rqli_hand_over *self, in
 
     if (transfer) {
         transfer->token = lock->token + 1;
-        transfer->ts_us = rqli_server_clock_latest(node_of(self), now_us);
+        transfer->ts_us = rqli_server_clock_latest(self->node, now_us);
         if (transfer->ts_us < 0) {
             transfer->ts_us = lock->ts_us + (now_us - lock->begun_us);
         }
@@ -126,6 +143,7 @@ bool rqli_hand_over_choose(struct rqli_hand_over *self)
 {
     int64_t now_us = rqli_now_us();
 
+    self->node = node_of(self);
     self->chosen = may_choose(self, now_us) ? choose(self) : NULL;
     if (!self->chosen) {
         return false;
@@ -161,10 +179,10 @@ void rqli_hand_over_abandon(struct rqli_hand_over *self)
 /* The generation of the last connection that has carried one. */
 static _Atomic uint64_t *known(const struct rqli_hand_over *self)
 {
-    struct rqli_conns *conns = &node_of(self)->conns;
+    struct rqli_conns *conns = &self->node->conns;
 
     return self->loop
-               ? &self->loop->knows_transfer
+               ? &rqli_loop_find(self->loop, self->node)->knows_transfer
                : &rqli_conn_notes(rqli_conns_find(conns, self->transfer->carrier))->knows_transfer;
 }
 

@@ -16,6 +16,7 @@ struct rql_loop;
 struct rqli_hand_over {
     rql_lock *lock;                 /* that is being released */
     struct rql_loop *loop;          /* by whom; NULL: by a thread */
+    struct rqli_node *node;         /* of which the lock was had when it was handed on */
     struct rqli_transfer *transfer; /* NULL: to nobody here */
     struct rqli_waiter *chosen;     /* who is to be told, when the call is in the stream */
 };

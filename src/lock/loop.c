@@ -150,11 +150,6 @@ static bool has_jobs(const rql_loop *loop)
     return loop->jobs.next != &loop->jobs;
 }
 
-void rqli_loop_listen(rql_loop *loop)
-{
-    loop->wants_pushes = true;
-}
-
 /* Takes what was posted, in that order. What the takers post comes in the next round, so that they
  * cannot keep the loop from reading. A taker may free what its post is part of. */
 static void take_posts(rql_loop *loop)
@@ -191,9 +186,9 @@ static void on_call(uv_async_t *call)
 
 /* What the subscriber is opened for, and anew when it was lost: requests that wait. The others are
  * for calls that stand in line. */
-static bool wants_pushes(const rql_loop *loop)
+static bool wants_pushes(const struct rqli_loop_node *self)
 {
-    return loop->wants_pushes && rqli_push_loop_has_waiters(&loop->pushes);
+    return self->wants_pushes && rqli_push_loop_has_waiters(&self->pushes);
 }
 
 static void tend(struct rqli_op_loop *self, int64_t now_us)
@@ -201,14 +196,28 @@ static void tend(struct rqli_op_loop *self, int64_t now_us)
     rqli_conn_loop_tend(self->conn, now_us, rqli_op_loop_has_queued(self));
 }
 
-/* One by one: what fires may set or take out the others. */
-static void fire_due(struct rqli_op_loop *self, int64_t now_us)
+static void read_node(struct rqli_loop_node *self)
 {
-    struct rqli_due *due = rqli_timers_take_due(&self->timers, now_us);
+    rqli_conn_loop_read(self->op.conn);
+    rqli_conn_loop_read(self->durable.conn);
+    rqli_conn_loop_read(self->pushes.conn);
+}
+
+static void tend_node(struct rqli_loop_node *self, int64_t now_us)
+{
+    tend(&self->op, now_us);
+    tend(&self->durable, now_us);
+    rqli_conn_loop_tend(self->pushes.conn, now_us, wants_pushes(self));
+}
+
+/* One by one: what fires may set or take out the others. */
+static void fire_due(struct rqli_timers *timers, int64_t now_us)
+{
+    struct rqli_due *due = rqli_timers_take_due(timers, now_us);
 
     while (due) {
         due->fire(due);
-        due = rqli_timers_take_due(&self->timers, now_us);
+        due = rqli_timers_take_due(timers, now_us);
     }
 }
 
@@ -223,31 +232,39 @@ static void on_timer(uv_timer_t *timer)
         return;
     }
     /* What has come is taken first: it may be the loop that was held up. */
-    rqli_conn_loop_read(loop->op.conn);
-    rqli_conn_loop_read(loop->durable.conn);
-    rqli_conn_loop_read(loop->pushes.conn);
+    for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
+        read_node(node);
+    }
     now_us = rqli_now_us();
-    tend(&loop->op, now_us);
-    tend(&loop->durable, now_us);
-    rqli_conn_loop_tend(loop->pushes.conn, now_us, wants_pushes(loop));
-    fire_due(&loop->op, now_us);
-    fire_due(&loop->durable, now_us);
+    for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
+        tend_node(node, now_us);
+    }
+    fire_due(&loop->timers, now_us);
 }
 
 static int64_t due_us(const struct rqli_op_loop *self)
 {
-    return rqli_earlier(rqli_timers_first_us(&self->timers),
-                        rqli_conn_loop_due_us(self->conn, rqli_op_loop_has_queued(self)));
+    return rqli_conn_loop_due_us(self->conn, rqli_op_loop_has_queued(self));
+}
+
+static int64_t first_due_us(const rql_loop *loop)
+{
+    int64_t at_us = rqli_timers_first_us(&loop->timers);
+
+    for (const struct rqli_loop_node *node = &loop->first; node; node = node->next) {
+        at_us = rqli_earlier(at_us, rqli_earlier(due_us(&node->op), due_us(&node->durable)));
+        at_us = rqli_earlier(at_us, rqli_conn_loop_due_us(node->pushes.conn, wants_pushes(node)));
+    }
+    return at_us;
 }
 
 /* libuv counts milliseconds: rounded up, so that the timer never fires before its time. Setting the
  * same time again is left out, it is the usual case. */
 static void set_timer(rql_loop *loop)
 {
-    int64_t at_us = rqli_earlier(due_us(&loop->op), due_us(&loop->durable));
+    int64_t at_us = first_due_us(loop);
     int64_t left_us;
 
-    at_us = rqli_earlier(at_us, rqli_conn_loop_due_us(loop->pushes.conn, wants_pushes(loop)));
     if (at_us == loop->timer_us) {
         return;
     }
@@ -272,22 +289,45 @@ static bool has_posts(rql_loop *loop)
     return has;
 }
 
-/* Its connection may have been the only one of the client. */
-static void see_end(const rql_loop *loop, struct rqli_op_loop *self)
+/* Its connection may have been the only one of the client; and another may have its keys soon. */
+static void see_end(rql_client *client, struct rqli_op_loop *self)
 {
     bool is_up = rqli_conn_loop_is_up(self->conn);
 
     if (self->was_up && !is_up) {
-        rqli_leases_on_cut(loop->client->leases);
+        rqli_leases_on_cut(client->leases);
+        rqli_fleet_on_silence(&client->fleet);
     }
     self->was_up = is_up;
 }
 
-static void write_out(const rql_loop *loop, struct rqli_op_loop *self)
+static void write_out(rql_client *client, struct rqli_op_loop *self)
 {
     rqli_op_loop_write(self);
     rqli_conn_loop_write(self->conn);
-    see_end(loop, self);
+    see_end(client, self);
+}
+
+static bool is_due(const struct rqli_loop_node *self)
+{
+    return rqli_op_loop_is_due(&self->op) || rqli_op_loop_is_due(&self->durable);
+}
+
+/* Where one breaks its calls may go on at another that was written before: hence once more. */
+static void write_all(rql_loop *loop)
+{
+    bool is_more;
+
+    do {
+        is_more = false;
+        for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
+            write_out(loop->client, &node->op);
+            write_out(loop->client, &node->durable);
+        }
+        for (struct rqli_loop_node *node = loop->first.next; node; node = node->next) {
+            is_more = is_more || is_due(node) || is_due(&loop->first);
+        }
+    } while (is_more);
 }
 
 /* Once in each round, before the loop sleeps: one write for all that was said in it. */
@@ -298,8 +338,7 @@ static void on_round(uv_prepare_t *round)
     if (is_foreign(loop)) {
         return;
     }
-    write_out(loop, &loop->op);
-    write_out(loop, &loop->durable);
+    write_all(loop);
     /* What was posted before the loop was shut may be a job that has not begun. */
     if (loop->is_closing && !has_jobs(loop) && !has_posts(loop)) {
         rqli_loop_fold(loop);
@@ -309,9 +348,11 @@ static void on_round(uv_prepare_t *round)
     rqli_loop_hold_open(loop,
                         loop->own.is_used || loop->is_closing || has_jobs(loop) || has_posts(loop));
     if (!uv_loop_alive(loop->uv)) {
-        /* It ends with this round, and may never be run again: the server would keep pushes for it.
-         */
-        rqli_conn_loop_drop(loop->pushes.conn);
+        /* It ends with this round, and may never be run again: the servers would keep pushes for
+         * it. */
+        for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
+            rqli_conn_loop_drop(node->pushes.conn);
+        }
     }
 }
 

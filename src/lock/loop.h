@@ -34,6 +34,19 @@ struct rqli_job {
     void (*cancel)(struct rqli_job *self); /* the loop is closed; NULL: ends by itself */
 };
 
+/* What a loop has of its own for one server: nothing is connected before it is needed. */
+struct rqli_loop_node {
+    struct rqli_loop_node *_Atomic next; /* of the loop */
+    rql_loop *loop;
+    struct rqli_node *node;
+    struct rqli_op_loop op; /* its operations */
+    struct rqli_op_loop
+        durable; /* those that ask for more than the server's word, which may take */
+    struct rqli_push_loop pushes;
+    _Atomic uint64_t knows_transfer; /* as in a client */
+    bool wants_pushes;
+};
+
 struct rql_loop {
     struct rqli_fork_member fork; /* first: what leads to a foreign one leads to its begin */
     rql_client *client;
@@ -41,18 +54,14 @@ struct rql_loop {
     uv_async_t call;
     uv_prepare_t round;
     uv_timer_t timer;
-    struct rqli_op_loop op; /* its operations */
-    struct rqli_op_loop
-        durable; /* those that ask for more than the server's word, which may take */
-    struct rqli_push_loop pushes;
-    struct rqli_ring jobs;           /* under way */
-    _Atomic uint64_t knows_transfer; /* as in a client */
-    int64_t timer_us;                /* it is set to */
-    bool wants_pushes;
-    bool is_held_open;     /* the uv loop, by us */
-    bool is_closing;       /* it ends when no job is under way */
-    size_t n_parts;        /* that are still to be closed; 0: not begun */
-    uv_thread_t uv_thread; /* that runs the loop */
+    struct rqli_loop_node first; /* the server, or the first that the URL names; then the others */
+    struct rqli_timers timers;   /* of its operations */
+    struct rqli_ring jobs;       /* under way */
+    int64_t timer_us;            /* it is set to */
+    bool is_held_open;           /* the uv loop, by us */
+    bool is_closing;             /* it ends when no job is under way */
+    size_t n_parts;              /* that are still to be closed; 0: not begun */
+    uv_thread_t uv_thread;       /* that runs the loop */
     rql_closed_fn closed;
     void *closed_data;
     struct rqli_post closing;
@@ -103,11 +112,22 @@ void rqli_loop_finish(struct rqli_job *job);
 void rqli_loop_attend(struct rqli_acquire *acquire);
 void rqli_loop_end_wait(struct rqli_acquire *acquire);
 
-/* Loop's thread: a request waits that pushes are for. */
-void rqli_loop_listen(rql_loop *loop);
+/* Loop's thread. What it has for this server, which stays as long as the loop; it is made if it is
+ * new. NULL: no memory. */
+struct rqli_loop_node *rqli_loop_at(rql_loop *loop, struct rqli_node *node);
+/* The same, and nothing is made. NULL: it was not used yet. */
+struct rqli_loop_node *rqli_loop_find(rql_loop *loop, const struct rqli_node *node);
+
+/* Loop's thread: ends the connections for commands, and gives what is under way its fault. */
+void rqli_loop_drop(rql_loop *loop);
 
 /* What loop.c (its rounds) and loop_open.c (opening and closing) share. The loop's thread, but
  * where said. */
+
+/* loop_node.c: it is all zero. False: no memory; to be ended all the same. */
+bool rqli_loop_node_init(struct rqli_loop_node *self, rql_loop *loop, struct rqli_node *node);
+void rqli_loop_node_fini(struct rqli_loop_node *self);          /* its connections are closed */
+void rqli_loop_node_abandon(const struct rqli_loop_node *self); /* in a fork child */
 
 /* Its handles. False: no descriptor for one. The thread that opens it. */
 bool rqli_loop_prepare(rql_loop *loop);
@@ -123,6 +143,6 @@ void rqli_loop_fold(rql_loop *loop);
 
 /* loop_wait.c: as in rqli_push_loop, of the loop. */
 void rqli_loop_rouse(struct rqli_waiters *waiters, struct rqli_waiter *waiter);
-void rqli_loop_on_read(void *loop);
+void rqli_loop_on_read(void *node);
 
 #endif

@@ -5,9 +5,7 @@
 #include "base/scope.h"
 #include "base/uv_start.h"
 #include "lock/client.h"
-#include "lock/history.h"
 #include "lock/loop.h"
-#include "lock/server_clock.h"
 
 #include <stdlib.h>
 
@@ -17,18 +15,20 @@
  * a thread of our own runs a loop, and closing waits for its end.
  */
 
-static void op_loop_fini(struct rqli_op_loop *self)
-{
-    rqli_conn_loop_free(self->conn);
-    rqli_timers_fini(&self->timers);
-}
-
 /* No handle is open any more, or none was made yet. What is still zero is skipped. */
 static void loop_free(rql_loop *loop)
 {
-    op_loop_fini(&loop->op);
-    op_loop_fini(&loop->durable);
-    rqli_push_loop_fini(&loop->pushes);
+    struct rqli_loop_node *node = loop->first.next;
+
+    while (node) {
+        struct rqli_loop_node *next = node->next;
+
+        rqli_loop_node_fini(node);
+        free(node);
+        node = next;
+    }
+    rqli_loop_node_fini(&loop->first);
+    rqli_timers_fini(&loop->timers);
     (void)pthread_mutex_destroy(&loop->shared.mutex);
     free(loop);
 }
@@ -81,11 +81,15 @@ void rqli_loop_fold(rql_loop *loop)
         return;
     }
     /* Before the first is closed: one that is down calls back at once. */
-    loop->n_parts = 3;
+    for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
+        loop->n_parts += 3;
+    }
     rqli_loop_hold_open(loop, true);
-    rqli_conn_loop_close(loop->op.conn, on_connection_closed, loop);
-    rqli_conn_loop_close(loop->durable.conn, on_connection_closed, loop);
-    rqli_conn_loop_close(loop->pushes.conn, on_connection_closed, loop);
+    for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
+        rqli_conn_loop_close(node->op.conn, on_connection_closed, loop);
+        rqli_conn_loop_close(node->durable.conn, on_connection_closed, loop);
+        rqli_conn_loop_close(node->pushes.conn, on_connection_closed, loop);
+    }
 }
 
 /* One by one from a ring of their own: to cancel one may end others, and begin new ones. Each goes
@@ -143,62 +147,23 @@ static bool start_thread(rql_loop *loop)
     return failed == 0;
 }
 
-/* Connected, or not. The calls in line fail at once then: each operation decides whether it tries
- * again. */
-static void opened(rql_loop *loop, struct rqli_op_loop *self,
-                   const struct rqli_clock_reading *reading, const rql_error *fault)
-{
-    if (rqli_conn_loop_is_up(self->conn)) {
-        rqli_server_clock_learn(loop->client, &loop->client->fleet.first, reading);
-        rqli_history_look_at_all(loop->client);
-        atomic_store_explicit(&loop->client->was_connected, true, memory_order_relaxed);
-    } else {
-        rqli_op_loop_fail(self, fault);
-    }
-}
-
-static void on_opened(void *loop, const struct rqli_clock_reading *reading, const rql_error *fault)
-{
-    opened(loop, &((rql_loop *)loop)->op, reading, fault);
-}
-
-static void on_durable_opened(void *loop, const struct rqli_clock_reading *reading,
-                              const rql_error *fault)
-{
-    opened(loop, &((rql_loop *)loop)->durable, reading, fault);
-}
-
 /* In a fork child: the parent's sockets are closed without a word to the server, and no handle is
  * touched, for the loop is the parent's. */
 static void abandon(void *self)
 {
     rql_loop *loop = self;
 
-    rqli_conn_loop_abandon(loop->op.conn);
-    rqli_conn_loop_abandon(loop->durable.conn);
-    rqli_conn_loop_abandon(loop->pushes.conn);
+    for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
+        rqli_loop_node_abandon(node);
+    }
 }
 
-static bool make_conn(const rql_loop *loop, struct rqli_op_loop *self)
-{
-    self->conn = rqli_conn_loop_new(loop->uv, &loop->client->fleet.first.endpoint, &self->listener);
-    return self->conn != NULL;
-}
-
-/* Without memory for one of them the others are freed with the loop. */
+/* What there is no memory for is freed with the loop. */
 static bool make_parts(rql_loop *loop)
 {
-    if (!rqli_push_loop_init(&loop->pushes, loop->uv, &loop->client->fleet.first.endpoint,
-                             rqli_loop_rouse)) {
-        return false;
-    }
-    loop->pushes.on_read = rqli_loop_on_read;
-    loop->pushes.owner = loop;
-    loop->op.listener = (struct rqli_conn_loop_listener){on_opened, NULL, loop};
-    loop->durable.listener = (struct rqli_conn_loop_listener){on_durable_opened, NULL, loop};
     /* Part of the loop, so that closing never lacks memory. */
     loop->closing.take = begin_closing;
-    return make_conn(loop, &loop->op) && make_conn(loop, &loop->durable);
+    return rqli_loop_node_init(&loop->first, loop, &loop->client->fleet.first);
 }
 
 /* From here on it ends by being closed. */

@@ -14,12 +14,11 @@
  * leads, and plans its sleep anew. */
 void rqli_loop_end_wait(struct rqli_acquire *acquire)
 {
-    rql_loop *loop = acquire->loop;
     struct rqli_request_input input;
     struct rqli_waiter *leader = NULL;
 
     if (acquire->waiter.has_joined) {
-        leader = rqli_waiters_leave(&loop->pushes.subscription.waiters, &acquire->waiter);
+        leader = rqli_waiters_leave(&acquire->at->pushes.subscription.waiters, &acquire->waiter);
     }
     if (acquire->watch) {
         rqli_conn_loop_orphan(acquire->task->loop->conn, acquire->watch);
@@ -39,9 +38,9 @@ void rqli_loop_rouse(struct rqli_waiters *waiters, struct rqli_waiter *waiter)
 
 /* The client's waiting threads and its loops listen to one channel, so that each connection gets
  * what is for the others. While no thread reads, this does. */
-void rqli_loop_on_read(void *loop)
+void rqli_loop_on_read(void *node)
 {
-    rqli_push_threads_drain(((rql_loop *)loop)->client->fleet.first.pushes);
+    rqli_push_threads_drain(((struct rqli_loop_node *)node)->node->pushes);
 }
 
 /* ---- a lock of Ruby's ---- */
@@ -62,10 +61,9 @@ static void on_asked(void *owner, const struct rqli_exchange *answer, rql_status
  * connections is new. */
 static void watch_ruby(struct rqli_acquire *acquire)
 {
-    rql_loop *loop = acquire->loop;
     struct rqli_op_loop *calls = acquire->task->loop;
     struct rqli_conn_loop *conn = calls->conn;
-    struct rqli_push_view around = rqli_push_loop_view(&loop->pushes, &acquire->waiter);
+    struct rqli_push_view around = rqli_push_loop_view(&acquire->at->pushes, &acquire->waiter);
     uint64_t generation = rqli_conn_loop_generation(conn);
     bool is_set_up =
         calls->tracking_conn == generation && calls->tracking_pushes == around.generation;
@@ -95,30 +93,31 @@ static void watch_ruby(struct rqli_acquire *acquire)
 
 static void on_pinged(void *owner, const struct rqli_exchange *answer, rql_status fault)
 {
-    rql_loop *loop = owner;
+    struct rqli_loop_node *node = owner;
 
     if (!fault && answer->reply->type == RQLI_REPLY_INTEGER) {
-        rqli_push_loop_on_pinged(&loop->pushes, answer->reply->integer);
+        rqli_push_loop_on_pinged(&node->pushes, answer->reply->integer);
     }
 }
 
-static void ping_subscription(const struct rqli_acquire *acquire, struct rqli_conn_loop *conn)
+/* Over that of the node's connections which this one's calls go by. */
+static void ping_subscription(const struct rqli_acquire *acquire)
 {
-    rql_loop *loop = acquire->loop;
+    struct rqli_loop_node *node = acquire->at;
+    struct rqli_conn_loop *conn = acquire->waiter.keeps_conn ? node->durable.conn : node->op.conn;
 
     if (rqli_conn_loop_has_room(conn) &&
-        rqli_push_loop_wants_ping(&loop->pushes, &acquire->waiter)) {
-        rqli_push_ping(rqli_conn_loop_out(conn), acquire->waiter.set, loop->client->identity);
-        (void)rqli_conn_loop_expect(conn, on_pinged, loop);
+        rqli_push_loop_wants_ping(&node->pushes, &acquire->waiter)) {
+        rqli_push_ping(rqli_conn_loop_out(conn), acquire->waiter.set, acquire->client->identity);
+        (void)rqli_conn_loop_expect(conn, on_pinged, node);
     }
 }
 
+/* Its request waits: pushes are for that. */
 void rqli_loop_attend(struct rqli_acquire *acquire)
 {
-    rql_loop *loop = acquire->loop;
-
-    rqli_loop_listen(loop);
-    ping_subscription(acquire, acquire->task->loop->conn);
+    acquire->at->wants_pushes = true;
+    ping_subscription(acquire);
     if (acquire->watched.data) {
         watch_ruby(acquire);
     }

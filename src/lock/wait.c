@@ -40,7 +40,7 @@ static struct rqli_request_input timing_of(const struct rqli_acquire *self)
 static rql_status join(struct rqli_acquire *self, bool *is_listening_out, rql_error *error)
 {
     rql_status status =
-        self->loop ? rqli_waiters_join(&self->loop->pushes.subscription.waiters, &self->waiter)
+        self->loop ? rqli_waiters_join(&self->at->pushes.subscription.waiters, &self->waiter)
                    : rqli_push_threads_join(self->node->pushes, &self->waiter, is_listening_out);
 
     return status ? rqli_fail(error, status, "%s: %s waits for it already",
@@ -78,25 +78,32 @@ void rqli_wait_choose_conn(struct rqli_acquire *self)
 static void tell_those_left(const struct rqli_acquire *self)
 {
     if (self->loop) {
-        rqli_push_loop_forget(&self->loop->pushes, self->waiter.set);
+        rqli_push_loop_forget(&self->at->pushes, self->waiter.set);
     } else {
         rqli_push_threads_forget(self->node->pushes, self->waiter.set);
     }
 }
 
 /* What the old node has pushed by now is dated by its clock, and is not taken: the new one is
- * asked. A lock that was handed over inside the client is. */
+ * asked. A lock that was handed over inside the client is. A loop without memory for the new one
+ * goes on asking, and does not listen there. */
 bool rqli_wait_follow(struct rqli_acquire *self)
 {
     struct rqli_node *node = rqli_client_node(self->client, &rqli_acquire_lock(self, 0)->keys);
+    struct rqli_loop_node *at;
     bool had_joined = self->waiter.has_joined;
     bool is_listening;
 
     if (node == self->node) {
         return false;
     }
+    at = self->loop ? rqli_loop_at(self->loop, node) : NULL;
+    if (self->loop && !at) {
+        return false;
+    }
     leave(self);
     tell_those_left(self);
+    self->at = at;
     self->waiter.pushed = self->waiter.handed != NULL;
     self->waiter.hinted = false;
     self->node = node;
@@ -191,7 +198,7 @@ struct rqli_request_input rqli_wait_input(const struct rqli_acquire *self)
     struct rqli_push_view around = {0};
 
     if (self->loop) {
-        around = rqli_push_loop_view(&self->loop->pushes, &self->waiter);
+        around = rqli_push_loop_view(&self->at->pushes, &self->waiter);
     } else if (self->waiter.has_joined) {
         around = rqli_push_threads_view(self->node->pushes, &self->waiter);
     }
@@ -317,7 +324,7 @@ static void ping_subscription(const struct rqli_acquire *self)
 void rqli_wait_hint_others(const struct rqli_acquire *self)
 {
     if (self->loop) {
-        rqli_waiters_hint_others(&self->loop->pushes.subscription.waiters, &self->waiter);
+        rqli_waiters_hint_others(&self->at->pushes.subscription.waiters, &self->waiter);
     } else if (rqli_push_threads_hint_others(self->node->pushes, &self->waiter)) {
         (void)say_hello(self);
     }

@@ -1,6 +1,7 @@
 #include "net/fleet.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/random.h"
 #include "net/slots.h"
 
@@ -175,6 +176,12 @@ bool rqli_fleet_follow(struct rqli_fleet *self, const struct rqli_node *node,
         break;
     }
     return false;
+}
+
+rql_status rqli_fail_moved(const char *where, const char *subject, rql_error *error)
+{
+    return rqli_fail(error, RQL_E_IO, "%s: %s has moved to another server; nothing was done", where,
+                     subject);
 }
 
 void rqli_fleet_on_silence(struct rqli_fleet *self)

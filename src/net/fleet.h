@@ -83,6 +83,10 @@ bool rqli_fleet_follow(struct rqli_fleet *self, const struct rqli_node *node,
                        const struct rqli_key_set *set, const struct rqli_reply *reply,
                        struct rqli_detour *detour);
 
+/* The fault of such an error to a call that may not go over another connection: RQL_E_IO, as if its
+ * own had ended. */
+rql_status rqli_fail_moved(const char *where, const char *subject, rql_error *error);
+
 /* There was no answer: another may have its keys soon. */
 void rqli_fleet_on_silence(struct rqli_fleet *self);
 

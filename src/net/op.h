@@ -70,6 +70,17 @@ struct rqli_op {
     rql_status status;
 };
 
+/* What its i-th call is about, to find its way or to name it in a message: nothing is written. */
+static inline void rqli_op_draft(struct rqli_op *op, size_t i, struct rqli_call *out)
+{
+    struct rqli_command nowhere = {.failed = true}; /* takes nothing */
+
+    rqli_call_begin(out, &nowhere);
+    out->is_draft = true;
+    op->ops->write(op, i, out);
+    out->out = NULL;
+}
+
 static inline void rqli_op_on_woken(struct rqli_op *op, enum rqli_wake wake)
 {
     if (op->ops->woken) {
@@ -104,15 +115,16 @@ bool rqli_serve(const struct rqli_op_route *route, const struct rqli_keys *keys,
 /*
  * ---- on a loop; its thread alone ----
  *
- * Calls stand in line: each is written when its turn comes, so that a crowd neither fills memory
- * nor keeps the others waiting; a script's by digest, once more with the text if the server does
- * not know it.
+ * Calls stand in line, each at the node that has its keys: it is written when its turn comes, so
+ * that a crowd neither fills memory nor keeps the others waiting; a script's by digest, once more
+ * with the text if the server does not know it.
  */
 
 struct rqli_op_task;
 
 enum rqli_op_call_state {
     RQLI_OP_CALL_IDLE,
+    RQLI_OP_CALL_PAUSED, /* its slot moves, or is nobody's: it is asked again in a while */
     RQLI_OP_CALL_QUEUED,
     RQLI_OP_CALL_SENT,
     RQLI_OP_CALL_READ, /* answered, and not what its durability asks for */
@@ -121,12 +133,15 @@ enum rqli_op_call_state {
 /* One call of an operation. */
 struct rqli_op_call {
     struct rqli_op_task *task;
+    struct rqli_op_loop *loop; /* where it stands in line, or was sent */
     struct rqli_op_call *next; /* queued */
     struct rqli_op_call *previous;
     uint64_t position; /* sent: on the connection */
     enum rqli_op_call_state state;
     bool is_plain;
-    bool is_repeated; /* the server did not know the script */
+    bool is_repeated;      /* the server did not know the script */
+    bool is_asked_instead; /* of a node that has not the keys yet: behind ASKING */
+    uint8_t n_moved;
 };
 
 struct rqli_op_line {
@@ -136,12 +151,15 @@ struct rqli_op_line {
 
 /* What the operations of one loop over one connection share. */
 struct rqli_op_loop {
+    struct rqli_node *node;
+    /* What the loop has for such operations at another node. NULL: no memory. */
+    struct rqli_op_loop *(*at)(struct rqli_op_loop *self, struct rqli_node *node);
+    struct rqli_timers *timers; /* of all tasks of the loop */
     struct rqli_conn_loop *conn;
     struct rqli_conn_loop_listener listener;
     bool was_up;            /* in the last round */
     uint64_t tracking_conn; /* generations that CLIENT TRACKING was set up for */
     uint64_t tracking_pushes;
-    struct rqli_timers timers;
     struct rqli_op_line repeats; /* go first, to keep the order */
     struct rqli_op_line returns; /* of operations that give back */
     struct rqli_op_line wishes;
@@ -154,6 +172,9 @@ struct rqli_op_loop {
 };
 
 bool rqli_op_loop_has_queued(const struct rqli_op_loop *self);
+
+/* One of them may be sent now. */
+bool rqli_op_loop_is_due(const struct rqli_op_loop *self);
 
 /* Writes as many calls as may be under way. */
 void rqli_op_loop_write(struct rqli_op_loop *self);
@@ -171,11 +192,13 @@ enum rqli_op_task_state {
 /* An operation under way. */
 struct rqli_op_task {
     struct rqli_op *op;
-    struct rqli_op_loop *loop;
+    struct rqli_op_loop *loop;               /* any of those that its calls may go by */
     void (*done)(struct rqli_op_task *self); /* it is over; may free it */
     struct rqli_op_call *calls;              /* room for op->n_calls, in each round */
     struct rqli_due due;
-    size_t n_open; /* calls of this round without a reply */
+    size_t n_open;     /* calls of this round without a reply */
+    int64_t resume_us; /* calls pause until then; 0: none */
+    unsigned n_pauses; /* of this round */
     enum rqli_op_task_state state;
 };
 

@@ -1,13 +1,11 @@
 /*
- * A task is an operation under way on a loop. Its timer is the only one, for three ends: of the
- * time for replies (CALLING), of the pause before the next round (PAUSING), of a wait (WAITING).
- *
- * Calls that give back go ahead of those that want something, so that a crowd that waits keeps
- * nobody from releasing; calls that are repeated with the script's text go first of all, and what
- * wants something waits until it is known which these are, or it would overtake them.
+ * The calls of a loop's operations at one node, over one connection. Those that give back go ahead
+ * of those that want something, so that a crowd that waits keeps nobody from releasing; those that
+ * are repeated with the script's text go first of all, and what wants something waits until it is
+ * known which these are, or it would overtake them.
  */
 
-#include "net/op.h"
+#include "net/op_loop.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -15,19 +13,12 @@
 #include "net/stream.h"
 #include "net/url.h"
 
-#include <stddef.h>
-
-static const char *where(const struct rqli_op_loop *self)
-{
-    return rqli_conn_loop_socket(self->conn)->endpoint->where;
-}
-
 /* ---- calls ---- */
 
 /* The same at both ends: an operation begins to give back between two rounds only. */
 static struct rqli_op_line *line_of(const struct rqli_op_call *call)
 {
-    struct rqli_op_loop *loop = call->task->loop;
+    struct rqli_op_loop *loop = call->loop;
 
     if (call->state == RQLI_OP_CALL_READ) {
         return &loop->unacked;
@@ -60,15 +51,19 @@ static void leave_line(struct rqli_op_call *call)
     call->state = RQLI_OP_CALL_IDLE;
 }
 
-/* Its reply concerns nobody any more. */
-static void stop_call(struct rqli_op_call *call)
+void rqli_op_call_queue(struct rqli_op_call *self)
 {
-    if (call->state == RQLI_OP_CALL_QUEUED || call->state == RQLI_OP_CALL_READ) {
-        leave_line(call);
-    } else if (call->state == RQLI_OP_CALL_SENT) {
-        rqli_conn_loop_orphan(call->task->loop->conn, call->position);
-        call->state = RQLI_OP_CALL_IDLE;
+    enter_line(self, RQLI_OP_CALL_QUEUED);
+}
+
+void rqli_op_call_stop(struct rqli_op_call *self)
+{
+    if (self->state == RQLI_OP_CALL_QUEUED || self->state == RQLI_OP_CALL_READ) {
+        leave_line(self);
+    } else if (self->state == RQLI_OP_CALL_SENT) {
+        rqli_conn_loop_orphan(self->loop->conn, self->position);
     }
+    self->state = RQLI_OP_CALL_IDLE;
 }
 
 /* That may be sent now. */
@@ -83,25 +78,14 @@ static struct rqli_op_call *first_in_line(const struct rqli_op_loop *self)
     return rqli_conn_loop_has_answered(self->conn, self->doubted) ? self->wishes.first : NULL;
 }
 
+bool rqli_op_loop_is_due(const struct rqli_op_loop *self)
+{
+    return rqli_conn_loop_has_room(self->conn) && first_in_line(self);
+}
+
 bool rqli_op_loop_has_queued(const struct rqli_op_loop *self)
 {
     return self->repeats.first || self->returns.first || self->wishes.first;
-}
-
-/* The calls of a task are an array, in the order of the operation's. */
-static size_t index_of(const struct rqli_op_call *call)
-{
-    return (size_t)(call - call->task->calls);
-}
-
-static void step(struct rqli_op_task *self);
-
-/* A call of the round is over; the operation goes on when all are. It may be freed within. */
-static void end_call(struct rqli_op_task *task)
-{
-    if (--task->n_open == 0) {
-        step(task);
-    }
 }
 
 /* The reply to a call, or why there is none. What is to be made safe is over when it is. */
@@ -110,11 +94,15 @@ static void read_call(struct rqli_op_call *call, const struct rqli_exchange *ans
 {
     struct rqli_op_task *task = call->task;
 
-    task->op->ops->read(task->op, index_of(call), answer, answer ? answer->reply : NULL, fault);
+    if (answer) {
+        task->op->answered = call->loop->node;
+    }
+    task->op->ops->read(task->op, rqli_op_call_index(call), answer, answer ? answer->reply : NULL,
+                        fault);
     if (answer && task->op->durability) {
         enter_line(call, RQLI_OP_CALL_READ);
     } else {
-        end_call(task);
+        rqli_op_task_end_call(task);
     }
 }
 
@@ -122,7 +110,7 @@ static void read_call(struct rqli_op_call *call, const struct rqli_exchange *ans
  * sent behind it before the server is taught may find the script unknown as well. */
 static void repeat(struct rqli_op_call *self)
 {
-    struct rqli_op_loop *loop = self->task->loop;
+    struct rqli_op_loop *loop = self->loop;
 
     if (self->position > loop->doubted) {
         loop->doubted = loop->sent;
@@ -136,24 +124,17 @@ static void repeat(struct rqli_op_call *self)
 static void on_answer(void *owner, const struct rqli_exchange *answer, rql_status status)
 {
     struct rqli_op_call *self = owner;
-    struct rqli_op *op = self->task->op;
     rql_error fault = {0};
 
     self->state = RQLI_OP_CALL_IDLE;
     if (status) {
-        (void)rqli_stream_fault(status, where(self->task->loop), &fault);
+        (void)rqli_stream_fault(status, self->loop->node->endpoint.where, &fault);
         read_call(self, NULL, &fault);
     } else if (self->is_plain || answer->reply->type != RQLI_REPLY_ERROR) {
         read_call(self, answer, NULL);
     } else if (rqli_reply_wants_text(answer->reply)) {
         repeat(self);
-    } else {
-        struct rqli_call call;
-
-        rqli_call_begin(&call, NULL); /* written once more, for the message that names it */
-        op->ops->write(op, index_of(self), &call);
-        (void)rqli_exchange_fault(answer, answer->reply, rqli_scripts[call.script].name,
-                                  rqli_call_subject(&call), &fault);
+    } else if (!rqli_op_call_follow(self, answer, &fault)) {
         read_call(self, NULL, &fault);
     }
 }
@@ -182,12 +163,16 @@ static void write_call(struct rqli_op_loop *self, struct rqli_op_call *first)
         rql_error fault;
 
         (void)rqli_fail(&fault, RQL_E_IO, "%s: the connection has ended; nothing was sent",
-                        where(self));
+                        self->node->endpoint.where);
         read_call(first, NULL, &fault);
         return;
     }
+    if (first->is_asked_instead) {
+        rqli_command_words(rqli_conn_loop_out(self->conn), "ASKING", NULL);
+        (void)rqli_conn_loop_expect(self->conn, NULL, NULL);
+    }
     rqli_call_begin(&call, rqli_conn_loop_out(self->conn));
-    op->ops->write(op, index_of(first), &call);
+    op->ops->write(op, rqli_op_call_index(first), &call);
     first->is_plain = call.is_plain;
     if (!call.is_plain) {
         with_text = wants_text(self, first, call.script);
@@ -217,7 +202,7 @@ static void end_unacked(struct rqli_op_loop *self)
 
         leave_line(call);
         call->task->op->acks = self->acks;
-        end_call(call->task);
+        rqli_op_task_end_call(call->task);
     }
     self->acks = (struct rqli_acks){0};
 }
@@ -273,7 +258,7 @@ static void ask_for_acks(struct rqli_op_loop *self)
 /* What a client is called, once in a while, with what is written anyway. */
 static void say_name(struct rqli_op_loop *self)
 {
-    struct rqli_client_name *name = rqli_conn_loop_socket(self->conn)->endpoint->name;
+    struct rqli_client_name *name = self->node->endpoint.name;
 
     if (name && rqli_conn_loop_has_room(self->conn) &&
         rqli_client_name_is_due(name, rqli_now_us())) {
@@ -321,170 +306,4 @@ void rqli_op_loop_fail(struct rqli_op_loop *self, const rql_error *fault)
     fail_line(&self->repeats, fault);
     fail_line(&self->returns, fault);
     fail_line(&self->wishes, fault);
-}
-
-/* ---- operations ---- */
-
-/* RQLI_NEVER_US: no end. */
-static void set_due(struct rqli_op_task *self, int64_t at_us)
-{
-    rqli_timers_set(&self->loop->timers, &self->due, at_us);
-}
-
-/* They are written by the loop, before it sleeps: rqli_op_loop_write(). */
-static void send_calls(struct rqli_op_task *self)
-{
-    struct rqli_op *op = self->op;
-
-    self->state = RQLI_OP_TASK_CALLING;
-    self->n_open = op->n_calls;
-    op->is_late = false;
-    op->acks = (struct rqli_acks){0};
-    set_due(self, op->until_us);
-    for (size_t i = 0; i < op->n_calls; i++) {
-        self->calls[i].task = self;
-        self->calls[i].is_repeated = false;
-        enter_line(&self->calls[i], RQLI_OP_CALL_QUEUED);
-    }
-}
-
-/* Asks what is next, and begins it. The last thing that is done with the operation: it may end. */
-static void step(struct rqli_op_task *self)
-{
-    struct rqli_op *op = self->op;
-
-    switch (op->ops->next(op)) {
-    case RQLI_OP_OVER:
-        self->state = RQLI_OP_TASK_IDLE;
-        rqli_timers_unreserve(&self->loop->timers, &self->due);
-        self->done(self);
-        break;
-    case RQLI_OP_AGAIN:
-        if (op->again_us > rqli_now_us()) {
-            self->state = RQLI_OP_TASK_PAUSING;
-            set_due(self, op->again_us);
-        } else {
-            send_calls(self);
-        }
-        break;
-    case RQLI_OP_WAIT:
-        self->state = RQLI_OP_TASK_WAITING;
-        set_due(self, op->again_us);
-        break;
-    }
-}
-
-/* At least one call: what it does on the server has to be found out. */
-static bool is_sent(const struct rqli_op_task *self)
-{
-    for (size_t i = 0; i < self->op->n_calls; i++) {
-        if (self->calls[i].state >= RQLI_OP_CALL_SENT) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* No reply in time. A server that is busy with others of this loop is waited for: what was sent, or
- * gives back, is done sooner that way than if it were begun again. Otherwise the round ends here:
- * each call that is open gets its fault, and no reply is read for it any more. */
-static void give_up(struct rqli_op_task *self)
-{
-    struct rqli_op *op = self->op;
-    const struct rqli_op_loop *loop = self->loop;
-    bool was_sent = is_sent(self);
-    bool is_up = rqli_conn_loop_is_up(loop->conn);
-    size_t count = op->n_calls;
-
-    if ((was_sent || op->gives_back) && is_up &&
-        rqli_now_us() - rqli_conn_loop_heard_us(loop->conn) < op->grace_us) {
-        set_due(self, rqli_now_us() + op->grace_us);
-        return;
-    }
-    op->is_late = !was_sent && is_up;
-    for (size_t i = 0; i < count; i++) {
-        struct rqli_op_call *call = &self->calls[i];
-        rql_error fault;
-
-        if (call->state == RQLI_OP_CALL_READ) {
-            stop_call(call);
-        }
-        if (call->state == RQLI_OP_CALL_IDLE) {
-            continue;
-        }
-        if (call->state == RQLI_OP_CALL_SENT) {
-            (void)rqli_stream_fault(RQL_E_UNKNOWN, where(loop), &fault);
-        } else if (is_up) {
-            (void)rqli_fail(&fault, RQL_E_IO, "%s: no time left; nothing was sent", where(loop));
-        } else {
-            (void)rqli_fail(&fault, RQL_E_IO, "cannot connect to %s: no time left", where(loop));
-        }
-        stop_call(call);
-        op->ops->read(op, i, NULL, NULL, &fault);
-    }
-    step(self);
-}
-
-static void on_due(struct rqli_due *due)
-{
-    struct rqli_op_task *self =
-        (struct rqli_op_task *)((char *)due - offsetof(struct rqli_op_task, due));
-
-    switch (self->state) {
-    case RQLI_OP_TASK_CALLING:
-        give_up(self);
-        break;
-    case RQLI_OP_TASK_PAUSING:
-        send_calls(self);
-        break;
-    case RQLI_OP_TASK_WAITING:
-        rqli_op_wake(self, RQLI_WAKE_TIME);
-        break;
-    case RQLI_OP_TASK_IDLE:
-        break;
-    }
-}
-
-/* Room for its time is made once and kept until it is over: no step can fail for memory. */
-bool rqli_op_start(struct rqli_op_task *self)
-{
-    if (!rqli_timers_reserve(&self->loop->timers)) {
-        return false;
-    }
-    self->due = (struct rqli_due){.fire = on_due};
-    step(self);
-    return true;
-}
-
-void rqli_op_wake(struct rqli_op_task *self, enum rqli_wake wake)
-{
-    if (self->state == RQLI_OP_TASK_WAITING) {
-        rqli_op_on_woken(self->op, wake);
-        step(self);
-    }
-}
-
-void rqli_op_replan(struct rqli_op_task *self)
-{
-    if (self->state == RQLI_OP_TASK_WAITING) {
-        step(self);
-    }
-}
-
-/* A round of which something was sent, or that gives back, goes on to its end; next() finds
- * is_cancelled behind it. Where nothing is under way, calls in line are taken out: they have done
- * nothing. */
-void rqli_op_cancel(struct rqli_op_task *self)
-{
-    bool is_calling = self->state == RQLI_OP_TASK_CALLING;
-
-    self->op->is_cancelled = true;
-    if (self->state == RQLI_OP_TASK_IDLE ||
-        (is_calling && (self->op->gives_back || is_sent(self)))) {
-        return;
-    }
-    for (size_t i = 0; is_calling && i < self->op->n_calls; i++) {
-        stop_call(&self->calls[i]);
-    }
-    step(self);
 }

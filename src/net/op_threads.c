@@ -35,6 +35,7 @@ struct round {
     size_t n_open;    /* that are not answered yet */
     bool with_texts;  /* a server did not know a script: the first call of each brings its text */
     bool has_unknown; /* that is so */
+    bool is_cut;      /* the keys have moved from the connection that a call had to go over */
     struct rqli_detour detour;
     size_t n_parts;
     struct part parts[PARTS_MAX];
@@ -153,15 +154,18 @@ static void read_error(const struct round *self, size_t i, const struct part *pa
     rql_error fault = {0};
     struct rqli_call call;
 
-    rqli_call_begin(&call, NULL);
-    self->op->ops->write(self->op, i, &call);
-    (void)rqli_exchange_fault(part->exchange, reply, rqli_scripts[call.script].name,
-                              rqli_call_subject(&call), &fault);
+    rqli_op_draft(self->op, i, &call);
+    if (self->is_cut) {
+        (void)rqli_fail_moved(part->node->endpoint.where, rqli_call_subject(&call), &fault);
+    } else {
+        (void)rqli_exchange_fault(part->exchange, reply, rqli_scripts[call.script].name,
+                                  rqli_call_subject(&call), &fault);
+    }
     self->op->ops->read(self->op, i, NULL, NULL, &fault);
 }
 
 /* An error reply to a script that has done nothing: it is sent again. What has to go over a certain
- * connection is not sent over another. */
+ * connection is not sent over another: it counts as if that had ended. */
 static bool is_repeated(struct round *self, size_t i, const struct part *part,
                         const struct rqli_reply *reply)
 {
@@ -174,12 +178,15 @@ static bool is_repeated(struct round *self, size_t i, const struct part *part,
         self->has_unknown = true;
         return is_new || rqli_now_us() < op->until_us;
     }
-    if (!op->route.fleet->map_reader || op->generation != 0) {
+    if (!op->route.fleet->map_reader) {
         return false;
     }
-    rqli_call_begin(&call, NULL);
-    op->ops->write(op, i, &call);
-    return rqli_fleet_follow(op->route.fleet, part->node, call.set, reply, &self->detour);
+    rqli_op_draft(op, i, &call);
+    if (!rqli_fleet_follow(op->route.fleet, part->node, call.set, reply, &self->detour)) {
+        return false;
+    }
+    self->is_cut = op->generation != 0;
+    return !self->is_cut;
 }
 
 static void read_reply(struct round *self, size_t i, const struct part *part)
@@ -342,6 +349,7 @@ static void run_round(struct rqli_op *op)
     round.op = op;
     round.n_open = op->n_calls;
     round.with_texts = false;
+    round.is_cut = false;
     round.detour = (struct rqli_detour){.until_us = op->until_us};
     memset(round.calls, SCRIPT, op->n_calls);
     while (round.n_open > 0) {

@@ -72,6 +72,7 @@ enum { RQLI_CALL_ARGS_MAX = 6 + 2 * RQL_META_MAX_PAIRS, RQLI_CALL_NUMBERS_SIZE =
 struct rqli_call {
     struct rqli_command *out; /* what it will be written to */
     bool is_plain;            /* a command that is written already */
+    bool is_draft;            /* only what it is about is asked: nothing is sent */
     bool brings_text;         /* the server shall know the script in any case */
     enum rqli_script_id script;
     const struct rqli_key_set *set;        /* the keys beside those of locks */
@@ -139,6 +140,7 @@ static inline void rqli_call_begin(struct rqli_call *self, struct rqli_command *
 {
     self->out = out;
     self->is_plain = false;
+    self->is_draft = false;
 }
 
 #endif

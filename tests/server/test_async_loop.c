@@ -86,7 +86,7 @@ static bool is_past(void *data)
 static bool listens(const void *data)
 {
     (void)data;
-    return loop->pushes.subscription.generation > 0;
+    return loop->first.pushes.subscription.generation > 0;
 }
 
 /* What the loop has sent is answered, for this is sent behind it. */

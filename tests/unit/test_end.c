@@ -80,8 +80,7 @@ static bool drive(struct rqli_op *op, rql_lock *lock, const char *turns)
         if (*turns == 'w') {
             continue;
         }
-        rqli_call_begin(&call, NULL);
-        op->ops->write(op, 0, &call);
+        rqli_op_draft(op, 0, &call);
         assert_int_equal(call.script, RQLI_SCRIPT_RELEASE);
         op->ops->read(op, 0, &exchange, &reply, NULL);
         next = op->ops->next(op);

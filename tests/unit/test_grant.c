@@ -155,6 +155,7 @@ TEST(a_grant_ends_a_request_unless_nobody_wants_it)
         reply = tree_text(line);
         ones[0].result.rank = row->rank;
         ones[0].acquire.op.is_cancelled = row->is_cancelled;
+        ones[0].acquire.op.answered = ones[0].acquire.node;
         rqli_acquire_read(&ones[0].acquire, &exchange, &reply);
         assert_int_equal(rqli_request_next(&ones[0].acquire.request).want, row->want);
         assert_int_equal(ones[1].acquire.waiter.hinted, row->other_asks);

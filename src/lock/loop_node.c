@@ -1,0 +1,135 @@
+#include "base/fork.h"
+#include "lock/client.h"
+#include "lock/history.h"
+#include "lock/loop.h"
+#include "lock/server_clock.h"
+
+#include <stdlib.h>
+
+/*
+ * What a loop has for one server. The first is part of the loop; the others are made when a call
+ * first goes there, on the loop's thread, and stay until the loop ends.
+ */
+
+static void op_loop_fini(struct rqli_op_loop *self)
+{
+    rqli_conn_loop_free(self->conn);
+}
+
+void rqli_loop_node_fini(struct rqli_loop_node *self)
+{
+    op_loop_fini(&self->op);
+    op_loop_fini(&self->durable);
+    rqli_push_loop_fini(&self->pushes);
+}
+
+/* Connected, or not. The calls in line fail at once then: each operation decides whether it tries
+ * again. */
+static void opened(const struct rqli_loop_node *self, struct rqli_op_loop *op,
+                   const struct rqli_clock_reading *reading, const rql_error *fault)
+{
+    rql_client *client = self->loop->client;
+
+    if (rqli_conn_loop_is_up(op->conn)) {
+        rqli_server_clock_learn(client, self->node, reading);
+        rqli_history_look_at_all(client);
+        atomic_store_explicit(&client->was_connected, true, memory_order_relaxed);
+    } else {
+        rqli_fleet_on_silence(&client->fleet);
+        rqli_op_loop_fail(op, fault);
+    }
+}
+
+static void on_opened(void *node, const struct rqli_clock_reading *reading, const rql_error *fault)
+{
+    opened(node, &((struct rqli_loop_node *)node)->op, reading, fault);
+}
+
+static void on_durable_opened(void *node, const struct rqli_clock_reading *reading,
+                              const rql_error *fault)
+{
+    opened(node, &((struct rqli_loop_node *)node)->durable, reading, fault);
+}
+
+static struct rqli_op_loop *op_at(struct rqli_op_loop *self, struct rqli_node *node)
+{
+    const struct rqli_loop_node *own = self->listener.self;
+    struct rqli_loop_node *other = rqli_loop_at(own->loop, node);
+
+    if (!other) {
+        return NULL;
+    }
+    return self == &own->durable ? &other->durable : &other->op;
+}
+
+static bool init_op(struct rqli_loop_node *self, struct rqli_op_loop *op,
+                    void (*on_open)(void *self, const struct rqli_clock_reading *reading,
+                                    const rql_error *fault))
+{
+    op->node = self->node;
+    op->at = op_at;
+    op->timers = &self->loop->timers;
+    op->listener = (struct rqli_conn_loop_listener){on_open, NULL, self};
+    op->conn = rqli_conn_loop_new(self->loop->uv, &self->node->endpoint, &op->listener);
+    return op->conn != NULL;
+}
+
+bool rqli_loop_node_init(struct rqli_loop_node *self, rql_loop *loop, struct rqli_node *node)
+{
+    self->loop = loop;
+    self->node = node;
+    if (!rqli_push_loop_init(&self->pushes, loop->uv, &node->endpoint, rqli_loop_rouse)) {
+        return false;
+    }
+    self->pushes.on_read = rqli_loop_on_read;
+    self->pushes.owner = self;
+    return init_op(self, &self->op, on_opened) && init_op(self, &self->durable, on_durable_opened);
+}
+
+void rqli_loop_node_abandon(const struct rqli_loop_node *self)
+{
+    rqli_conn_loop_abandon(self->op.conn);
+    rqli_conn_loop_abandon(self->durable.conn);
+    rqli_conn_loop_abandon(self->pushes.conn);
+}
+
+struct rqli_loop_node *rqli_loop_find(rql_loop *loop, const struct rqli_node *node)
+{
+    struct rqli_loop_node *self = &loop->first;
+
+    while (self && self->node != node) {
+        self = self->next;
+    }
+    return self;
+}
+
+/* It is listed when it is whole: the thread that forks may be another. */
+static struct rqli_loop_node *add(rql_loop *loop, struct rqli_node *node)
+{
+    struct rqli_loop_node *self = calloc(1, sizeof *self);
+
+    if (self && !rqli_loop_node_init(self, loop, node)) {
+        rqli_loop_node_fini(self);
+        free(self);
+        self = NULL;
+    }
+    if (self) {
+        self->next = loop->first.next;
+        loop->first.next = self;
+    }
+    return self;
+}
+
+struct rqli_loop_node *rqli_loop_at(rql_loop *loop, struct rqli_node *node)
+{
+    struct rqli_loop_node *self = rqli_loop_find(loop, node);
+
+    return self ? self : add(loop, node);
+}
+
+void rqli_loop_drop(rql_loop *loop)
+{
+    for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
+        rqli_conn_loop_drop(node->op.conn);
+    }
+}
