@@ -255,12 +255,14 @@ static void ask_for_acks(struct rqli_op_loop *self)
     }
 }
 
-/* What a client is called, once in a while, with what is written anyway. */
+/* What a client is called, once in a while, with what is written anyway; of several servers one is
+ * told by net/cluster.c. */
 static void say_name(struct rqli_op_loop *self)
 {
-    struct rqli_client_name *name = self->node->endpoint.name;
+    const struct rqli_endpoint *endpoint = &self->node->endpoint;
+    struct rqli_client_name *name = endpoint->name;
 
-    if (name && rqli_conn_loop_has_room(self->conn) &&
+    if (name && !rqli_endpoint_is_partitioned(endpoint) && rqli_conn_loop_has_room(self->conn) &&
         rqli_client_name_is_due(name, rqli_now_us())) {
         rqli_client_name_write(name, rqli_conn_loop_out(self->conn));
         (void)rqli_conn_loop_expect(self->conn, NULL, NULL);

@@ -1,0 +1,429 @@
+#include "unit.h"
+
+#include "base/clock.h"
+#include "base/worker.h"
+#include "net/op.h"
+#include "net/url.h"
+#include "observe/stats.h"
+#include "peer.h"
+
+#include <uv.h>
+
+/* A call of a loop in a cluster, whose two nodes are the test: where it goes behind which reply. */
+
+enum {
+    NODES = 2,
+    TURNS_MAX = 8,
+    CALLS_MAX = 2,
+    PARTITION = 3,
+    LONG_MS = 20000,
+    BRIEF_US = 2000,
+    LOOKS_MAX = 100000,
+    HEARD_SIZE = 1 << 16, /* a script's text is long */
+};
+
+#define MOVED_TO(node) "-MOVED 64 127.0.0.1:700" #node "\r\n"
+#define ASK(node) "-ASK 64 127.0.0.1:700" #node "\r\n"
+#define TRYAGAIN "-TRYAGAIN Multiple keys request during rehashing of slot\r\n"
+#define DOWN "-CLUSTERDOWN Hash slot not served\r\n"
+#define UNKNOWN "-NOSCRIPT No matching script. Please use EVAL.\r\n"
+#define DONE ":1\r\n"
+
+/* One that hears a call, and what it says. */
+struct turn {
+    int node; /* from 1; 0: no more */
+    const char *says;
+    bool is_asked_instead; /* behind ASKING */
+    bool with_text;
+};
+
+static uv_loop_t uv;
+static uv_async_t awake; /* keeps it alive */
+static struct rqli_endpoint endpoint[NODES];
+static int peer[NODES];
+static struct rqli_fleet fleet;
+static struct rqli_worker map_reader; /* never started */
+static struct rqli_timers timers;
+static struct rqli_op_loop loop[NODES];
+
+/* The operation: a round of calls about one lock. */
+static struct {
+    struct rqli_op op; /* first */
+    struct rqli_op_task task;
+    struct rqli_op_call calls[CALLS_MAX];
+    struct rqli_keys keys;
+    char memory[RQLI_KEYS_ROOM];
+    bool is_plain;
+    bool has_asked;
+    bool is_over;
+    size_t n_replies;
+    size_t n_errors; /* replies that are one */
+    size_t n_faults;
+    rql_status fault;
+    bool was_placed;
+} one;
+
+static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
+{
+    (void)op;
+    (void)i;
+    if (one.is_plain) {
+        rqli_command_words(rqli_call_plain(call), "PING", NULL);
+        return;
+    }
+    rqli_call_init(call, RQLI_SCRIPT_RELEASE, &one.keys);
+    rqli_call_text(call, "nonce");
+    rqli_call_random(call);
+}
+
+static void read_call(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
+                      const struct rqli_reply *reply, const rql_error *fault)
+{
+    (void)op;
+    (void)i;
+    (void)answer;
+    one.n_replies += reply != NULL;
+    one.n_errors += reply && reply->type == RQLI_REPLY_ERROR;
+    one.n_faults += fault != NULL;
+    one.fault = fault ? fault->status : one.fault;
+}
+
+static enum rqli_op_next next(struct rqli_op *op)
+{
+    bool is_first = !one.has_asked && !op->is_cancelled;
+
+    one.has_asked = true;
+    return is_first ? RQLI_OP_AGAIN : RQLI_OP_OVER;
+}
+
+static void placed(struct rqli_op *op)
+{
+    (void)op;
+    one.was_placed = true;
+}
+
+static const struct rqli_op_ops ops = {
+    .write = write_call, .read = read_call, .next = next, .placed = placed};
+
+static void on_done(struct rqli_op_task *task)
+{
+    (void)task;
+    one.is_over = true;
+}
+
+static void on_opened(void *self, const struct rqli_clock_reading *reading, const rql_error *fault)
+{
+    (void)self;
+    (void)reading;
+    (void)fault;
+}
+
+/* Those that an address names are played by the second peer. */
+static struct rqli_op_loop *loop_at(struct rqli_op_loop *self, struct rqli_node *node)
+{
+    (void)self;
+    if (node == &fleet.first) {
+        return &loop[0];
+    }
+    loop[1].node = node;
+    return &loop[1];
+}
+
+static void open_conn(size_t i)
+{
+    struct peer_place place;
+
+    peer_listen(&place);
+    CHECK_OK(rqli_url_parse(&endpoint[i], place.url, NULL));
+    endpoint[i].connect_timeout_ms = LONG_MS;
+    endpoint[i].io_timeout_ms = LONG_MS;
+    endpoint[i].identity = "me";
+    endpoint[i].stats = rqli_stats_new();
+    loop[i] = (struct rqli_op_loop){
+        .node = &fleet.first, .at = loop_at, .timers = &timers, .listener = {on_opened}};
+    loop[i].conn = rqli_conn_loop_new(&uv, &endpoint[i], &loop[i].listener);
+    assert_non_null(loop[i].conn);
+    rqli_conn_loop_tend(loop[i].conn, rqli_now_us(), true);
+    peer[i] = peer_accept(&place, PEER_LOGIN_FOR_COMMANDS);
+    while (!rqli_conn_loop_is_up(loop[i].conn)) {
+        (void)uv_run(&uv, UV_RUN_ONCE);
+    }
+    (void)uv_run(&uv, UV_RUN_NOWAIT); /* and it is watched */
+    (void)peer_hear(peer[i], NULL);
+}
+
+BEFORE_EACH(set_up)
+{
+    assert_int_equal(uv_loop_init(&uv), 0);
+    assert_int_equal(uv_async_init(&uv, &awake, NULL), 0);
+    memset(&fleet, 0, sizeof fleet);
+    CHECK_OK(rqli_url_parse(&fleet.first.endpoint, "redis+cluster://127.0.0.1:7001", NULL));
+    fleet.first.endpoint.address = fleet.first.endpoint.hosts[0];
+    assert_true(rqli_fleet_init(&fleet, 1));
+    fleet.worker = &map_reader;
+    fleet.map_reader = &map_reader;
+    for (size_t i = 0; i < NODES; i++) {
+        open_conn(i);
+    }
+}
+
+static void count_closed(void *data)
+{
+    ++*(size_t *)data;
+}
+
+AFTER_EACH(tear_down)
+{
+    size_t n_closed = 0;
+
+    for (size_t i = 0; i < NODES; i++) {
+        rqli_conn_loop_close(loop[i].conn, count_closed, &n_closed);
+    }
+    uv_close((uv_handle_t *)&awake, NULL);
+    assert_int_equal(uv_run(&uv, UV_RUN_DEFAULT), 0);
+    assert_int_equal(n_closed, NODES);
+    assert_int_equal(uv_loop_close(&uv), 0);
+    for (size_t i = 0; i < NODES; i++) {
+        rqli_conn_loop_free(loop[i].conn);
+        rqli_stats_free(endpoint[i].stats);
+        rqli_endpoint_fini(&endpoint[i]);
+        (void)close(peer[i]);
+    }
+    rqli_timers_fini(&timers);
+    rqli_fleet_fini(&fleet);
+    rqli_endpoint_fini(&fleet.first.endpoint);
+    timers = (struct rqli_timers){0};
+}
+
+/* A round of the loop, as lock/loop.c has it. */
+static void look(void)
+{
+    struct rqli_due *due;
+
+    (void)uv_run(&uv, UV_RUN_NOWAIT);
+    while ((due = rqli_timers_take_due(&timers, rqli_now_us())) != NULL) {
+        due->fire(due);
+    }
+    for (size_t i = 0; i < NODES; i++) {
+        rqli_op_loop_write(&loop[i]);
+        rqli_conn_loop_write(loop[i].conn);
+    }
+}
+
+static void begin(size_t n_calls)
+{
+    memset(&one, 0, sizeof one);
+    rqli_keys_init(&one.keys, one.memory, &rqli_key_sets[PARTITION], rqli_slice_of("x"));
+    rqli_fleet_give(&fleet, PARTITION, &fleet.first);
+    one.op = (struct rqli_op){
+        .ops = &ops,
+        .route = {.fleet = &fleet, .node = &fleet.first},
+        .n_calls = n_calls,
+        .until_us = rqli_after_ms(rqli_now_us(), LONG_MS),
+    };
+    one.task =
+        (struct rqli_op_task){.op = &one.op, .loop = &loop[0], .done = on_done, .calls = one.calls};
+}
+
+/* Until something has come, which is kept. */
+static void await_call(const struct turn *turn, char heard[HEARD_SIZE])
+{
+    heard[0] = '\0';
+    for (int i = 0; i < LOOKS_MAX && !heard[0]; i++) {
+        ssize_t got;
+
+        look();
+        got = recv(peer[turn->node - 1], heard, HEARD_SIZE - 1, MSG_DONTWAIT);
+        heard[got > 0 ? got : 0] = '\0';
+    }
+    assert_int_equal(strstr(heard, "ASKING") != NULL, turn->is_asked_instead);
+    assert_non_null(strstr(heard, one.is_plain      ? "PING"
+                                  : turn->with_text ? "\r\nEVAL\r\n"
+                                                    : "\r\nEVALSHA\r\n"));
+}
+
+static void take_turns(const struct turn *turns)
+{
+    char heard[HEARD_SIZE];
+
+    for (const struct turn *turn = turns; turn->node > 0; turn++) {
+        await_call(turn, heard);
+        if (turn->is_asked_instead) {
+            peer_say(peer[turn->node - 1], "+OK\r\n");
+        }
+        peer_say(peer[turn->node - 1], turn->says);
+    }
+}
+
+static void await_end(void)
+{
+    for (int i = 0; i < LOOKS_MAX && !one.is_over; i++) {
+        look();
+    }
+    assert_true(one.is_over);
+}
+
+/* ---- replies ---- */
+
+/* As a row reads. NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
+static const struct row {
+    const char *name;
+    struct turn turns[TURNS_MAX];
+    uint64_t generation; /* of the connection that it has to go over; 0: any */
+    int64_t until_us;    /* 0: long */
+    bool is_single;      /* there is one server */
+    bool is_plain;
+    rql_status status; /* of the fault; RQL_OK: it is answered */
+    int answered;      /* by which node; 0: none */
+    int has_keys;      /* which node, afterwards */
+} rows[] = {
+    {"answered", {{1, DONE}}, .answered = 1, .has_keys = 1},
+    {"moved", {{1, MOVED_TO(2)}, {2, DONE}}, .answered = 2, .has_keys = 2},
+    {"moved there and back",
+     {{1, MOVED_TO(2)}, {2, MOVED_TO(1)}, {1, DONE}},
+     .answered = 1,
+     .has_keys = 1},
+    {"moved for ever",
+     {{1, MOVED_TO(2)},
+      {2, MOVED_TO(1)},
+      {1, MOVED_TO(2)},
+      {2, MOVED_TO(1)},
+      {1, MOVED_TO(2)},
+      {2, MOVED_TO(1)}},
+     .status = RQL_E_READ_ONLY,
+     .has_keys = 2},
+    {"asked instead",
+     {{1, ASK(2)}, {2, DONE, .is_asked_instead = true}},
+     .answered = 2,
+     .has_keys = 1},
+    {"asked instead, where the script is unknown",
+     {{1, ASK(2)},
+      {2, UNKNOWN, .is_asked_instead = true},
+      {2, DONE, .is_asked_instead = true, .with_text = true}},
+     .answered = 2,
+     .has_keys = 1},
+    {"asked instead, where not all keys are yet",
+     {{1, ASK(2)}, {2, TRYAGAIN, .is_asked_instead = true}, {1, DONE}},
+     .answered = 1,
+     .has_keys = 1},
+    {"an unknown script, then moved",
+     {{1, UNKNOWN}, {1, MOVED_TO(2), .with_text = true}, {2, DONE}},
+     .answered = 2,
+     .has_keys = 2},
+    {"a slot that moves", {{1, TRYAGAIN}, {1, TRYAGAIN}, {1, DONE}}, .answered = 1, .has_keys = 1},
+    {"a slot that nobody has, then another",
+     {{1, DOWN}, {1, MOVED_TO(2)}, {2, DONE}},
+     .answered = 2,
+     .has_keys = 2},
+    {"a slot that nobody has, to the end of its time",
+     {{1, DOWN}},
+     .until_us = BRIEF_US,
+     .status = RQL_E_UNAVAILABLE,
+     .has_keys = 1},
+    {"an error like any other", {{1, "-OOM x\r\n"}}, .status = RQL_E_UNAVAILABLE, .has_keys = 1},
+    {"moved from the connection that it has to go over",
+     {{1, MOVED_TO(2)}},
+     .generation = 1,
+     .status = RQL_E_IO,
+     .has_keys = 2},
+    {"a slot that nobody has, over such a connection",
+     {{1, DOWN}},
+     .generation = 1,
+     .status = RQL_E_IO,
+     .has_keys = 1},
+    {"another connection than it has to go over",
+     {{0}},
+     .generation = 2,
+     .status = RQL_E_IO,
+     .has_keys = 1},
+    {"moved, of a single server",
+     {{1, MOVED_TO(2)}},
+     .is_single = true,
+     .status = RQL_E_READ_ONLY,
+     .has_keys = 1},
+    {"a plain command is not sent elsewhere",
+     {{1, MOVED_TO(2)}},
+     .is_plain = true,
+     .answered = 1,
+     .has_keys = 1},
+};
+
+static int number_of(const struct rqli_node *node)
+{
+    return !node ? 0 : node == &fleet.first ? 1 : 2;
+}
+
+TEST(a_call_goes_where_its_keys_are)
+{
+    EACH_ROW (row, rows) {
+        begin(1);
+        one.op.generation = row->generation;
+        one.op.until_us = row->until_us ? rqli_now_us() + row->until_us : one.op.until_us;
+        one.is_plain = row->is_plain;
+        fleet.worker = row->is_single ? NULL : &map_reader;
+        fleet.map_reader = fleet.worker;
+        assert_true(rqli_op_start(&one.task));
+        take_turns(row->turns);
+        await_end();
+        CHECK_ALL(EQ(one.n_replies, row->status == RQL_OK), EQ(one.n_faults, row->status != RQL_OK),
+                  EQ(one.fault, row->status), EQ(number_of(one.op.answered), row->answered),
+                  EQ(one.n_errors, row->is_plain),
+                  EQ(number_of(rqli_fleet_node(&fleet, &rqli_key_sets[PARTITION])), row->has_keys),
+                  EQ(one.was_placed, row->generation == 1), EQ(timers.count, 0));
+        tear_down(); /* some faults end their connection */
+        set_up();
+    }
+}
+
+/* ---- several calls, and ends ---- */
+
+TEST(calls_of_a_round_go_each_its_way)
+{
+    static const struct turn turn = {1, ""};
+    static const struct turn behind = {2, "", .is_asked_instead = true};
+    char heard[HEARD_SIZE];
+
+    begin(CALLS_MAX);
+    assert_true(rqli_op_start(&one.task));
+    await_call(&turn, heard);
+    peer_say(peer[0], ASK(2) DONE);
+    await_call(&behind, heard);
+    CHECK_ALL(EQ(one.n_replies, 1), EQ(one.is_over, false));
+    peer_say(peer[1], "+OK\r\n" DONE);
+    await_end();
+    CHECK_ALL(EQ(one.n_replies, CALLS_MAX), EQ(one.n_faults, 0));
+}
+
+TEST(a_call_that_pauses_is_taken_out_by_a_cancellation)
+{
+    static const struct turn turn = {1, ""};
+    char heard[HEARD_SIZE];
+
+    begin(1);
+    assert_true(rqli_op_start(&one.task));
+    await_call(&turn, heard);
+    peer_say(peer[0], DOWN);
+    for (int i = 0; i < LOOKS_MAX && one.calls[0].state != RQLI_OP_CALL_PAUSED; i++) {
+        look();
+    }
+    assert_int_equal(one.calls[0].state, RQLI_OP_CALL_PAUSED);
+    rqli_op_cancel(&one.task);
+    CHECK_ALL(EQ(one.is_over, true), EQ(one.n_replies + one.n_faults, 0), EQ(timers.count, 0));
+}
+
+/* A call for a node that is not there stands in line; the one that is there goes on. */
+TEST(a_node_that_breaks_ends_what_was_sent_to_it)
+{
+    static const struct turn turns[] = {{1, MOVED_TO(2)}, {0}};
+    static const struct turn behind = {2, ""};
+    char heard[HEARD_SIZE];
+
+    begin(1);
+    assert_true(rqli_op_start(&one.task));
+    take_turns(turns);
+    await_call(&behind, heard);
+    rqli_conn_loop_drop(loop[1].conn);
+    await_end();
+    CHECK_ALL(EQ(one.n_faults, 1), EQ(one.fault, RQL_E_UNKNOWN),
+              EQ(rqli_conn_loop_is_up(loop[0].conn), true));
+}
