@@ -1,0 +1,227 @@
+"""A cluster of real servers: one with all slots, or several masters with their replicas. It ends with the test."""
+import contextlib
+import itertools
+import re
+import signal
+import time
+
+from harness import PATIENCE_S, PrivateServer, wait_until
+from partitions import N_PARTITIONS, N_SLOTS, slot_of, slot_of_lock, tag_of
+from private_server import ServerError, free_port
+
+NODE_TIMEOUT_MS = 2000
+KEYS_AT_ONCE = 100
+MIGRATE_MS = 5000
+# What becomes of replicas is for the tests to say. A node that starts does not write for two seconds: Redis' own pause.
+SETTINGS = ("--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-node-timeout", str(NODE_TIMEOUT_MS),
+            "--cluster-allow-replica-migration", "no", "--repl-diskless-sync-delay", "0",
+            "--repl-ping-replica-period", "1")  # from the first on a replica is listed
+PARTITION_SLOTS = [slot_of(tag_of(partition)) for partition in range(N_PARTITIONS)]
+
+
+class Node(PrivateServer):
+    """By TCP; its socket is for what asks behind the library's back. Killed and launched again it is who it was."""
+
+    def __init__(self, *arguments):
+        self.port, self.bus_port = free_port(), free_port()
+        super().__init__("--port", str(self.port), "--cluster-port", str(self.bus_port), *SETTINGS, *arguments)
+        self.id = self.ask("CLUSTER", "MYID")
+
+    def __repr__(self):
+        return f"node {self.id[:6]} on {self.port}"
+
+    def is_running(self):
+        return self.process.poll() is None
+
+    def meet(self, other):
+        self.ask("CLUSTER", "MEET", "127.0.0.1", other.port, other.bus_port)
+
+    def info(self, section, field):
+        return re.search(rf"^{field}:(\S*)", self.ask("INFO", section), re.MULTILINE).group(1)
+
+    def is_master(self):
+        return self.info("replication", "role") == "master"
+
+    def follows(self, master):
+        return not self.is_master() and self.info("replication", "master_port") == str(master.port)
+
+    def is_well(self):
+        """The cluster works, as far as it sees; and it has its master's data."""
+        return ("cluster_state:ok" in self.ask("CLUSTER", "INFO")
+                and (self.is_master() or self.info("replication", "master_link_status") == "up"))
+
+    def n_keys(self):
+        return self.ask("DBSIZE")
+
+    def n_calls(self):
+        """How often each command was called, by its name in small letters."""
+        said = re.findall(r"^cmdstat_(\S+):calls=(\d+)", self.ask("INFO", "commandstats"), re.MULTILINE)
+        return {name: int(number) for name, number in said}
+
+    def known(self):
+        """Those that it has met, itself among them, by id: what it says of each."""
+        lines = [line.split() for line in self.ask("CLUSTER", "NODES").splitlines()]
+        return {line[0]: line[2:] for line in lines}
+
+    def epoch(self):
+        """The cluster's. Whose is lower does not keep a slot that it is given."""
+        return re.search(r"cluster_current_epoch:(\d+)", self.ask("CLUSTER", "INFO")).group(1)
+
+    def map(self):
+        """Ranges of slots, the port of their master, and those of its replicas that are well."""
+        return sorted((first, last, master[1], sorted(replica[1] for replica in replicas))
+                      for first, last, master, *replicas in self.ask("CLUSTER", "SLOTS"))
+
+
+class Cluster:
+    """`with Cluster(3, 1) as cluster:` has three masters and a replica of each. `arguments` are those of all servers."""
+
+    def __init__(self, n_masters=1, n_replicas=0, arguments=()):
+        self.arguments, self.nodes = arguments, []
+        try:
+            self.nodes += [Node(*arguments) for _ in range(n_masters * (1 + n_replicas))]
+            self.join(n_masters)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def join(self, n_masters):
+        masters, others = self.nodes[:n_masters], self.nodes[n_masters:]
+        for number, node in enumerate(self.nodes, 1):
+            node.ask("CLUSTER", "SET-CONFIG-EPOCH", number)  # two that are equal would have to be told apart later
+        bounds = [N_SLOTS * number // n_masters for number in range(n_masters + 1)]
+        for master, first, end in zip(masters, bounds, bounds[1:]):
+            master.ask("CLUSTER", "ADDSLOTSRANGE", first, end - 1)
+        for node, other in itertools.combinations(self.nodes, 2):
+            node.meet(other)
+        wait_until(self.all_know_all, "all know all")
+        for replica, master in zip(others, itertools.cycle(masters)):
+            replica.ask("CLUSTER", "REPLICATE", master.id)
+        self.await_settled()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for node in self.nodes:
+            node.process.send_signal(signal.SIGCONT)
+            node.stop()
+
+    def url(self, *nodes, login="", query=""):
+        """With these for seeds; without any: all."""
+        hosts = ",".join(f"127.0.0.1:{node.port}" for node in nodes or self.nodes)
+        return f"redis+cluster://{login}{hosts}{query}"
+
+    # ---- what it looks like ----
+
+    def running(self):
+        return [node for node in self.nodes if node.is_running()]
+
+    def all_know_all(self):
+        wanted = {node.id for node in self.nodes}
+        met = [node.known() for node in self.running()]
+        return all(set(known) == wanted and "handshake" not in str(known) for known in met)
+
+    def is_settled(self):
+        """All that run are well, say the same, and whoever is no master is one's replica by that."""
+        running = self.running()
+        said = running[0].map()
+        listed = {port for _, _, master, replicas in said for port in (master, *replicas)}
+        return (all(node.is_well() and node.map() == said for node in running)
+                and len({node.epoch() for node in running}) == 1
+                and all(node.port in listed or node.is_master() for node in running))
+
+    def await_settled(self):
+        wait_until(self.is_settled, "the cluster is settled", 2 * PATIENCE_S)
+
+    def at(self, port):
+        return next(node for node in self.nodes if node.port == port)
+
+    def owner(self, slot):
+        """By its own word. None: nobody has it just now."""
+        for node in self.running():
+            with contextlib.suppress(OSError, ServerError):  # it is stopped, or ends
+                if any(first <= slot <= last and port == node.port for first, last, port, _ in node.map()):
+                    return node
+        return None
+
+    def owner_of(self, name):
+        """Of a lock."""
+        return self.owner(slot_of_lock(name))
+
+    def masters(self):
+        """Those that have slots, in the order of these."""
+        return [self.at(port) for port in dict.fromkeys(port for _, _, port, _ in self.running()[0].map())]
+
+    def replicas_of(self, master):
+        return [node for node in self.running() if node.follows(master)]
+
+    def slots_of(self, node):
+        return [slot for first, last, port, _ in node.map() if port == node.port for slot in range(first, last + 1)]
+
+    # ---- what becomes of it ----
+
+    def failover(self, replica, *how):
+        """It becomes the master; `how`: FORCE, TAKEOVER, or as the master agrees to."""
+        replica.ask("CLUSTER", "FAILOVER", *how)
+        wait_until(replica.is_master, f"{replica} is a master")
+
+    def await_successor(self, slot, old):
+        """Of a master that is gone, as CLUSTER SLOTS of some other shows it; and since when."""
+        def shown():
+            for node in self.running():
+                if node is not old:
+                    for first, last, port, _ in node.map():
+                        if first <= slot <= last and port != old.port:
+                            return self.at(port), time.monotonic()
+            return None
+        return wait_until(shown, f"another has the slots of {old}")
+
+    def begin_to_migrate(self, slot, to):
+        """Whose it was."""
+        source = self.owner(slot)
+        to.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
+        source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", to.id)
+        return source
+
+    def migrate_keys(self, slot, source, to, count=KEYS_AT_ONCE):
+        """How many: up to that."""
+        keys = source.ask("CLUSTER", "GETKEYSINSLOT", slot, count)
+        if keys:
+            source.ask("MIGRATE", "127.0.0.1", to.port, "", 0, MIGRATE_MS, "KEYS", *keys)
+        return len(keys)
+
+    def end_to_migrate(self, slot, source, to):
+        """First to whom it belongs from now on; all others hear of it as well."""
+        others = [node for node in self.running() if node.is_master() and node not in (source, to)]
+        for node in (to, source, *others):
+            node.ask("CLUSTER", "SETSLOT", slot, "NODE", to.id)
+
+    def migrate(self, slot, to, count=KEYS_AT_ONCE, pause_s=0.0):
+        """So many keys at once, and then a pause. How long it took."""
+        begun = time.monotonic()
+        source = self.begin_to_migrate(slot, to)
+        while self.migrate_keys(slot, source, to, count):
+            time.sleep(pause_s)
+        self.end_to_migrate(slot, source, to)
+        return time.monotonic() - begun
+
+    def add(self):
+        """A master without slots."""
+        made = Node(*self.arguments)
+        self.nodes.append(made)
+        for node in self.running():
+            if node is not made:
+                node.meet(made)
+        wait_until(self.all_know_all, "all know the new one")
+        self.await_settled()
+        return made
+
+    def remove(self, node, heir):
+        """It goes in order: what it has is moved, and the others forget it."""
+        for slot in self.slots_of(node):
+            self.migrate(slot, heir)
+        self.nodes.remove(node)
+        for other in self.running():
+            other.ask("CLUSTER", "FORGET", node.id)
+        node.stop()

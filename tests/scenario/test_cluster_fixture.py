@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""The cluster that other scenarios use, by raw commands: it does what it is told. What it shows of a real one (MOVED,
+ASK, TRYAGAIN, who takes over, who is told what) is what they rely on."""
+import sys
+import time
+
+from cluster import PARTITION_SLOTS, Cluster
+from harness import Connection, Refused, check, check_equal, main, once, wait_until
+from partitions import N_PARTITIONS, WIDTH, partition_of, prefix_of, slot_of, slot_of_lock
+
+NAME, N_KEYS = "a lock", 25
+SLOT = slot_of_lock(NAME)
+KEYS = [f"{prefix_of(NAME)}lock:{i}" for i in range(N_KEYS)]
+
+
+def refused(node, *words, asking=False):
+    """The first word of the error."""
+    connection = Connection(node.path)
+    try:
+        if asking:
+            connection.call("ASKING")
+        return str(connection.call(*words))
+    except Refused as error:
+        return str(error).split()[0]
+    finally:
+        connection.close()
+
+
+@once
+def partitions_are_where_their_tags_are(_world, _kind, _names):
+    with Cluster() as cluster:
+        (node,) = cluster.nodes
+        for key in "a", "{a}b", "a{b}c{d}", "a{}b{c}", "a{b", "{{a}}", "}{a}", "", *PARTITION_SLOTS, prefix_of(NAME) + "x":
+            check_equal(slot_of(key), node.ask("CLUSTER", "KEYSLOT", key), key)
+        middles = [WIDTH * partition + WIDTH // 2 for partition in range(N_PARTITIONS)]
+        check(max(abs(slot - middle) for slot, middle in zip(PARTITION_SLOTS, middles)) <= 2, "a tag is far off")
+        check_equal([partition_of("{00axj}b"), prefix_of("{02alu}")], [0, "rql:{02alu}:"])
+        check_equal(cluster.masters(), cluster.nodes)
+
+
+@once
+def a_replica_takes_over_and_the_dead_one_comes_back(_world, _kind, _names):
+    begun = time.monotonic()
+    with Cluster(3, 1) as cluster:
+        took_s = time.monotonic() - begun
+        shares = [sum(slot in cluster.slots_of(master) for slot in PARTITION_SLOTS) for master in cluster.masters()]
+        check_equal(shares, [43, 42, 43])
+        old = cluster.owner_of(NAME)
+        old.ask("SET", KEYS[0], "x")
+        (replica,) = cluster.replicas_of(old)
+        wait_until(lambda: replica.n_keys() == 1, "it is replicated")
+        old.kill()
+        check_equal(cluster.await_successor(SLOT, old)[0], replica)
+        check_equal(replica.ask("GET", KEYS[0]), "x")
+        old.launch()
+        cluster.await_settled()
+        check_equal(cluster.replicas_of(replica), [old])
+        print(f"# six nodes in {took_s:.1f} s", flush=True)
+
+
+@once
+def failovers_by_hand_and_a_master_that_stands_still(_world, _kind, _names):
+    with Cluster(3, 1) as cluster:
+        for how in (), ("FORCE",), ("TAKEOVER",):
+            old = cluster.owner_of(NAME)
+            (replica,) = cluster.replicas_of(old)
+            cluster.failover(replica, *how)
+            cluster.await_settled()
+            check_equal((cluster.owner_of(NAME), cluster.replicas_of(replica)), (replica, [old]))
+        old = cluster.owner_of(NAME)
+        old.freeze()
+        replica, _ = cluster.await_successor(SLOT, old)
+        old.go_on()
+        cluster.await_settled()
+        check_equal((cluster.owner_of(NAME), cluster.replicas_of(replica)), (replica, [old]))
+
+
+@once
+def a_slot_moves_key_by_key(_world, _kind, _names):
+    with Cluster(2) as cluster:
+        source = cluster.owner_of(NAME)
+        (to,) = [node for node in cluster.nodes if node is not source]
+        for key in KEYS:
+            source.ask("SET", key, "x")
+        check_equal(refused(to, "GET", KEYS[0]), "MOVED")
+        listener = Connection(source.path, 10)
+        listener.call("SSUBSCRIBE", prefix_of(NAME) + "wake:a")
+        cluster.begin_to_migrate(SLOT, to)
+        check_equal(cluster.migrate_keys(SLOT, source, to, 10), 10)
+        check_equal((source.n_keys(), to.n_keys()), (N_KEYS - 10, 10))
+        for node, asking in (source, False), (to, True):
+            check_equal(refused(node, "EXISTS", *KEYS, asking=asking), "TRYAGAIN")
+        while cluster.migrate_keys(SLOT, source, to):
+            pass
+        check_equal((refused(source, "GET", KEYS[0]), refused(to, "GET", KEYS[0], asking=True)), ("ASK", "x"))
+        check_equal(cluster.owner(SLOT), source)
+        cluster.end_to_migrate(SLOT, source, to)
+        check_equal((cluster.owner(SLOT), refused(source, "GET", KEYS[0])), (to, "MOVED"))
+        check_equal(listener.read()[:2], ["sunsubscribe", prefix_of(NAME) + "wake:a"])
+        listener.close()
+        gets = source.n_calls()["get"]
+        cluster.migrate(SLOT, source, count=1)
+        check_equal((cluster.owner(SLOT), source.n_keys(), refused(source, "GET", KEYS[0])), (source, N_KEYS, "x"))
+        check_equal(source.n_calls()["get"], gets + 1)
+
+
+@once
+def a_node_is_added_and_removed(_world, _kind, _names):
+    with Cluster(2) as cluster:
+        owner = cluster.owner_of(NAME)
+        owner.ask("SET", KEYS[0], "x")
+        added = cluster.add()
+        check_equal((added.n_keys(), added in cluster.masters()), (0, False))
+        for slot in PARTITION_SLOTS:
+            cluster.migrate(slot, added)
+        cluster.await_settled()
+        check_equal((cluster.owner_of(NAME), added.ask("GET", KEYS[0])), (added, "x"))
+        cluster.remove(added, owner)
+        cluster.await_settled()
+        check_equal((cluster.owner_of(NAME), owner.ask("GET", KEYS[0]), len(cluster.nodes)), (owner, "x", 2))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
