@@ -495,11 +495,11 @@ def unreachable_server_is_one_line_without_the_password(server, rql):
 def wrong_password_is_a_fault(server, rql):
     closed = Server("--requirepass", "right")
     try:
-        result = Program("unix://default:geheim@" + closed.path)("ls")
+        result = Program(closed.url_with("default:geheim@"))("ls")
         check_equal(result.code, 69)
         assert "geheim" not in one_line(result.err)
-        check_equal(Program("unix://default:right@" + closed.path)("ls").code, 0)
-        check_equal(Program("unix://:right@" + closed.path)("ls").code, 0)
+        check_equal(Program(closed.url_with("default:right@"))("ls").code, 0)
+        check_equal(Program(closed.url_with(":right@"))("ls").code, 0)
     finally:
         closed.stop()
 

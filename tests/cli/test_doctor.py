@@ -244,7 +244,7 @@ def a_replica_takes_no_locks_and_a_master_says_what_it_risks(server, rql):
             wait_until(lambda: ",lag=" in own.call("INFO", "replication"), "it is counted")
             said = examined(rql, RQL_URL=replica.url)
             check_equal((said.level("srv.role"), said.level("use.lock")), ("fail", "skip"))
-            said = is_amiss(rql, "dur.replicas", "warn", RQL_URL="unix://" + own.path)
+            said = is_amiss(rql, "dur.replicas", "warn", RQL_URL=own.url)
             check_equal((said.level("clk.replicas"), said.found("clk.replicas")["reached"]), ("ok", 1))
             own.call("CONFIG", "SET", "min-replicas-to-write", "1")
             check_equal(examined(rql, RQL_URL=own.url).level("dur.replicas"), "ok")
@@ -257,7 +257,7 @@ def a_replica_whose_clock_differs_is_named(server, rql):
         with another(Server("--replicaof", "127.0.0.1", str(port), "--port", str(free_port()), has_clock=True)) as late:
             late.set_ahead(-3_000_000)
             wait_until(lambda: ",lag=" in own.call("INFO", "replication"), "it is counted")
-            said = examined(rql, RQL_URL="unix://" + own.path)
+            said = examined(rql, RQL_URL=own.url)
             check_equal(said.troubles(), ["clk.replicas", "dur.replicas"])
             assert -3_100_000 < said.found("clk.replicas")["worst_us"] < -2_900_000, said.checks["clk.replicas"]
             check_in("3.0 s behind the master's", said.checks["clk.replicas"]["title"])

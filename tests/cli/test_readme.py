@@ -83,7 +83,7 @@ def make_user(server, user, commands):
     server.call("ACL", "SETUSER", user, "reset", "on", ">pw", "~rql:*", "&rql:wake:*",
                 *("+" + command for command in commands))
     server.call("ACL", "LOG", "RESET")
-    return Program(f"unix://{user}:pw@{server.path}")
+    return Program(server.url_with(f"{user}:pw@"))
 
 
 def check_refused_nothing(server, user):

@@ -95,7 +95,7 @@ def token_is_that_of_the_lock(server, rql):
 def command_finds_the_server_that_rql_uses(server, rql):
     inner = ("run", "a", "--", "sh", "-c", f"'{PROGRAM}' info a --json; echo $RQL_URL")
     closed = Server("--requirepass", "geheim")
-    url = f"unix://default:geheim@{closed.path}"
+    url = closed.url_with("default:geheim@")
     try:
         for result in (Program(url)(*inner), rql("--url", url, *inner), rql(*inner, RQL_URL=url)):
             check_equal((result.code, result.err), (0, ""))
@@ -110,7 +110,7 @@ def command_finds_the_server_that_rql_uses(server, rql):
 def no_password_is_in_a_command_line(server, rql):
     closed = Server("--requirepass", "geheim")
     try:
-        result = Program(f"unix://default:geheim@{closed.path}")(
+        result = Program(closed.url_with("default:geheim@"))(
             "run", "a", "--", "sh", "-c", "cat /proc/$PPID/cmdline /proc/$$/cmdline; ps -e -o args || true")
         check_equal(result.code, 0, result.err)
         check_in("run", result.out)

@@ -233,7 +233,12 @@ static void tell_swarm_of(cJSON *words)
 
 static void start_proxy(cJSON *words)
 {
-    add_object(A_PROXY, words, "proxy", proxy_start(text_in(words, "server")));
+    const char *server = text_in(words, "server");
+    const cJSON *port = cJSON_GetObjectItem(words, "port");
+
+    add_object(A_PROXY, words, "proxy",
+               port ? proxy_start_beside(server, text_in(words, "host"), port->valueint)
+                    : proxy_start(server));
     answer(words, RQL_OK, NULL);
 }
 

@@ -29,8 +29,10 @@ import zlib
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 from again import note as note_again  # noqa: E402
-from private_server import (PATIENCE_S, SLOW, TLS, Clock, Connection, PrivateServer, Refused,  # noqa: E402, F401
-                            die_with_parent, find_server, once_more, wait_until)
+from partitions import SHARED, plain  # noqa: E402
+from private_server import (CLUSTER, PATIENCE_S, SLOW, TLS, Clock, Connection, LeftOut, PrivateServer,  # noqa: E402, F401
+                            Refused, die_with_parent, find_server, is_cluster, leave_out_in_cluster, once_more,
+                            wait_until)
 
 FOREVER = "forever"
 MINUTE_MS = 60000
@@ -40,6 +42,7 @@ CONNECT_MS = 10000  # on a busy machine a login takes its time
 # How often a scenario is tried, where its processes were kept from running for that long in all.
 TRIES_OF_TIMED, STALL_OF_TIMED_MS = 4, 20
 TRIES, STALL_MS = 2, 500
+PROXY_HOSTS = itertools.cycle(range(2, 255))
 ACTORS = {}    # kinds that are no Actor: others.py
 WRAPPER = os.environ.get("RQL_TEST_REMOTE", "").split()  # a program that runs `remote`, as valgrind
 
@@ -149,7 +152,7 @@ class Remote:
 
     def read(self):
         for line in self.process.stdout:
-            words = json.loads(line)
+            words = json.loads(plain(line) if is_cluster() else line)
             if "id" not in words:
                 self.told.append(words)
                 continue
@@ -401,13 +404,22 @@ class Client:
         return self.remote.do("stats", client=self.name).check()
 
 
+def begin_proxy(remote, name, server):
+    """In a cluster clients go where its map says. It shall say nothing but the port, and the proxy has another address."""
+    place = {}
+    if is_cluster():
+        server.ask("CONFIG", "SET", "cluster-preferred-endpoint-type", "unknown-endpoint")
+        place = {"host": f"127.0.0.{next(PROXY_HOSTS)}", "port": server.port}
+    remote.do("proxy", proxy=name, server=server.path, **place)
+
+
 class Network:
     """Between clients in a remote of their own and the server. What it can do to their words:
     tests/support/proxy.h."""
 
     def __init__(self, world):
         self.world, self.remote = world, world.remote()
-        self.remote.do("proxy", proxy="net", server=world.server.path)
+        begin_proxy(self.remote, "net", world.server)
         world.remotes_end.append(self.end)
 
     def client(self, **options):
@@ -434,7 +446,7 @@ class World:
 
     def __init__(self, program, server, seed=0):
         self.program, self.server, self.random = program, server, random.Random(seed)
-        self.raw = Connection(server.path, PATIENCE_S)
+        self.raw = server.connection()
         self.numbers = itertools.count(1)
         self.remotes, self.clients, self.actors = [], [], []
         self.shared = None
@@ -531,11 +543,11 @@ class World:
     def reconnect(self):
         """It was launched again."""
         self.raw.close()
-        self.raw = Connection(self.server.path, PATIENCE_S)
+        self.raw = self.server.connection()
 
     def connection(self):
         """One more to the server; its user closes it."""
-        return Connection(self.server.path, PATIENCE_S)
+        return self.server.connection()
 
     def kept_ms(self):
         """How long this program, the server and all others were kept from running, in all, and the machine by
@@ -596,15 +608,15 @@ class World:
 SCENARIOS = []
 
 
-def scenario(kinds=KINDS, counts=(1, 3), is_timed=False, by_tls=True):
+def scenario(kinds=KINDS, counts=(1, 3), is_timed=False, by_tls=True, in_cluster=True):
     """The scenario runs once for each kind of actor and each number of locks. It is called with the
     world, the kind, and the names of the locks. One that is timed has times so short that a busy
     machine breaks them. Where it was kept from running it is repeated; any other is, once, where
-    that was for so long that waiters may have been taken for dead. Without by_tls it is left out
-    where RQL_TEST_SERVER is tls: what it is about is another thing there."""
+    that was for so long that waiters may have been taken for dead. Without by_tls, or
+    in_cluster, it is left out where RQL_TEST_SERVER is that: what it is about is another thing there, or is not there."""
     def note(function):
         function.is_timed = is_timed
-        if os.environ.get("RQL_TEST_SERVER") == TLS and not by_tls:
+        if not {TLS: by_tls, CLUSTER: in_cluster}.get(os.environ.get("RQL_TEST_SERVER"), True):
             return function
         for kind, count in itertools.product(kinds, counts):
             SCENARIOS.append((function, kind, count))
@@ -636,14 +648,14 @@ class Runner(threading.local):
     stalled_ms = 0  # in the last one that failed
 
     def run(self, program, case):
-        """What went wrong, or None; and how long it took."""
+        """What went wrong, or None; how long it took; and why it was left out, or None."""
         tries, stall_ms = (TRIES_OF_TIMED, STALL_OF_TIMED_MS) if case[0].is_timed else (TRIES, STALL_MS)
         for _ in range(tries - 1):
-            trace, took_s = self.run_once(program, case)
+            trace, took_s, left_out = self.run_once(program, case)
             # What did not come in all of a wait's patience did not for want of a moment.
             least_ms = stall_ms if took_s < PATIENCE_S else max(stall_ms, 100 * took_s)
             if not trace or self.stalled_ms < least_ms:
-                return trace, took_s
+                return trace, took_s, left_out
             sys.stderr.write(trace)
             note_again(title(*case), f"its processes were kept from running for {self.stalled_ms} ms in all")
         return self.run_once(program, case)
@@ -657,16 +669,19 @@ class Runner(threading.local):
         try:
             function, kind, count = case
             world.ask("FLUSHALL")
-            function(world, kind, [f"lock{i}" for i in range(count)])
+            function(world, kind, [f"{SHARED if is_cluster() else 'lock'}{i}" for i in range(count)])
             world.end()
-            return None, time.monotonic() - begun
+            return None, time.monotonic() - begun, None
+        except LeftOut as what:
+            world.abandon()
+            return None, time.monotonic() - begun, what
         except Exception:  # every failure of a scenario is one line of TAP and its trace
             self.stalled_ms = world.kept_ms() - kept_ms
             trace = traceback.format_exc() + "".join(remote.last_words() for remote in world.remotes)
             world.abandon()
             trace += self.server.log()[-2000:] + once_more(path_of(function), program, title(*case), RQL_TEST_SEED=seed)
             self.stop()  # whatever state it is in: the next scenario begins anew
-            return trace, time.monotonic() - begun
+            return trace, time.monotonic() - begun, None
 
     def stop(self):
         if self.server:
@@ -687,8 +702,9 @@ def run_all(program, chosen, at_once=JOBS):
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
         runs = [pool.submit(runner.run, program, case) for case in chosen]
         for number, (case, run) in enumerate(zip(chosen, runs), 1):
-            trace, took_s = run.result()
-            print(f"{'not ok' if trace else 'ok'} {number} - {title(*case)} # {took_s:.2f} s", flush=True)
+            trace, took_s, left_out = run.result()
+            note = f"SKIP {left_out}" if left_out else f"{took_s:.2f} s"
+            print(f"{'not ok' if trace else 'ok'} {number} - {title(*case)} # {note}", flush=True)
             if trace:
                 n_failed += 1
                 print("# " + trace.replace("\n", "\n# "), flush=True)
@@ -715,9 +731,13 @@ def in_share(case):
     return str(zlib.crc32(f"{day} {title(*case)}".encode()) % 16) == os.environ["RQL_TEST_SHARE"]
 
 
-def main(at_once=JOBS):
-    """Usage: PROGRAM [WORD...]: the scenarios whose title contains all words; without any, all or today's share."""
+def main(at_once=JOBS, is_for_each_server=True):
+    """Usage: PROGRAM [WORD...]: the scenarios whose title contains all words; without any, all or today's share.
+    Unless it is for each server it has its own, which are the same where RQL_TEST_SERVER is tls or cluster."""
     if is_skipped():
+        return 0
+    if os.environ.get("RQL_TEST_SERVER") in (TLS, CLUSTER) and not is_for_each_server:
+        print("1..0 # SKIP its servers are its own")
         return 0
     program = os.path.abspath(sys.argv[1])
     chosen = [case for case in SCENARIOS if all(word in title(*case) for word in sys.argv[2:])]

@@ -14,7 +14,8 @@ import threading
 import time
 
 import harness
-from harness import FOREVER, PATIENCE_S, STATUS, Outcome, check, check_equal, delayed_ms, die_with_parent
+from harness import (FOREVER, PATIENCE_S, STATUS, Outcome, check, check_equal, delayed_ms, die_with_parent,
+                     leave_out_in_cluster)
 
 LONG_MS = 60000
 RUBY_POLL_S = 0.2
@@ -156,6 +157,7 @@ class Ruby:
     """A process of the gem: every command as golden/recordings has it. `identity` is what it was told to use."""
 
     def __init__(self, world, identity=None):
+        leave_out_in_cluster("Ruby")
         number = next(world.numbers)
         identity = identity or f"{number:016x}"
         self.acq_id = f"rql:acq:{20000 + number}/600/620/640/{identity}"

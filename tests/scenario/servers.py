@@ -2,7 +2,7 @@
 import contextlib
 import os
 
-from private_server import PrivateServer, find_server, free_port
+from private_server import PrivateServer, find_server, free_port, leave_out_in_cluster
 
 
 @contextlib.contextmanager
@@ -16,11 +16,16 @@ def servers(*made):
 
 def cluster_node():
     """Without slots. The port of its bus is chosen, too: by itself it might be too high."""
+    leave_out_in_cluster("a node without slots")
     return PrivateServer("--port", str(free_port()), "--cluster-enabled", "yes", "--cluster-port", str(free_port()))
 
 
 class Sentinel(PrivateServer):
     """It watches nobody."""
+
+    def __init__(self):
+        leave_out_in_cluster("Sentinel")
+        super().__init__()
 
     def command(self):
         with open(self.folder + "/sentinel.conf", "w", encoding="ascii") as file:
@@ -30,6 +35,7 @@ class Sentinel(PrivateServer):
 
 def master_and_replica(**options):
     """Of these options the replica's."""
+    leave_out_in_cluster("a replica of one server")
     port = free_port()
     return servers(PrivateServer("--port", str(port)), PrivateServer("--replicaof", "127.0.0.1", str(port), **options))
 

@@ -121,4 +121,4 @@ def a_node_is_added_and_removed(_world, _kind, _names):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(is_for_each_server=False))

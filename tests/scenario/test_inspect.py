@@ -311,7 +311,7 @@ def a_moving_database_is_listed_without_losing_what_stays(world, kind, _names):
 def a_user_who_may_not_measure_lists_all_the_same(world, kind, _names):
     seed(world, 300)
     world.ask("ACL", "SETUSER", "meek", "reset", "on", ">pw", "~*", "&*", "+@all", "-memory")
-    actor = world.actor(kind, url=f"unix://meek:pw@{world.server.path}")
+    actor = world.actor(kind, url=world.server.url_with("meek:pw@"))
     check_equal((n_of(inspect(actor, "locks_info"), ALIVE), len(inspect(actor, "queues_info"))), (300, 30))
 
 
@@ -319,7 +319,7 @@ def a_user_who_may_not_measure_lists_all_the_same(world, kind, _names):
 def missing_rights_are_a_fault(world, kind, _names):
     seed(world, 3)
     world.ask("ACL", "SETUSER", "blind", "reset", "on", ">pw", "~*", "&*", "+@all", "-hgetall", "-hlen")
-    actor = world.actor(kind, url=f"unix://blind:pw@{world.server.path}")
+    actor = world.actor(kind, url=world.server.url_with("blind:pw@"))
     outcome = actor.begin("inspect", of="locks_info").outcome().check("E_AUTH")
     check("rql:lock:*" in outcome.error, outcome.error)
     check_equal(outcome.found, None)

@@ -307,4 +307,4 @@ def a_server_that_does_not_come_up_costs_the_deadline(place):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(is_for_each_server=False))

@@ -329,7 +329,7 @@ def an_unlock_that_is_not_possible_names_what_stands_in_the_way(world, kind, nam
     check_equal(world.ask("GET", queue), "foreign")
     for right in ("multi", "zremrangebyscore", "expire", "exec"):
         world.ask("ACL", "SETUSER", "limited", *f"reset on >pw ~* &* +@all -{right}".split())
-        actor = world.actor(kind, url=f"unix://limited:pw@{world.server.path}")
+        actor = world.actor(kind, url=world.server.url_with("limited:pw@"))
         outcome = actor.begin("force_unlock", name=names[0]).outcome()
         check_equal(outcome.status, "E_AUTH")
         check(f"no permissions to run the '{right}' command" in outcome.error, outcome.error)

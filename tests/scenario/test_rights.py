@@ -26,7 +26,7 @@ def allow(world, *rights):
 def limited(world, kind, *rights):
     """An actor of a user that may do no more."""
     allow(world, "reset on >pw", *rights)
-    return world.actor(kind, url=f"unix://limited:pw@{world.server.path}", io_timeout_ms=IO_TIMEOUT_MS)
+    return world.actor(kind, url=world.server.url_with("limited:pw@"), io_timeout_ms=IO_TIMEOUT_MS)
 
 
 def check_told(outcome, right, *others):
@@ -188,7 +188,7 @@ def is_busy(world):
 @contextlib.contextmanager
 def busy(world):
     """It ends by itself, whatever becomes of the test."""
-    script = Connection(world.server.path)
+    script = world.server.connection(None)
     world.ask("CONFIG", "SET", "busy-reply-threshold", 1)
     script.tell("EVAL", BUSY_FOR_10_S, 0)
     wait_until(lambda: is_busy(world), "it is busy")

@@ -139,7 +139,7 @@ def without_the_right_to_be_told_it_polls(world, kind, names):
     for rights in ("-client|tracking", "-client|tracking -client|caching", "-client +client|id",
                    "resetchannels &rql:wake:*"):
         world.ask("ACL", "SETUSER", "limited", *f"reset on >pw ~* &* +@all {rights}".split())
-        actor = world.actor(kind, url=f"unix://limited:pw@{world.server.path}", retry_delay_ms=100)
+        actor = world.actor(kind, url=world.server.url_with("limited:pw@"), retry_delay_ms=100)
         actor.acquire("warm").release().check()
         ruby_holds(world, names)
         asking = actor.ask(*names, timeout_ms=FOREVER)

@@ -155,7 +155,7 @@ def who_lives_and_does_not_hear_is_served_too(world, kind, names):
     """It asks by itself: nobody can keep its turn for it, but it comes back, and has one."""
     ours, held = Ours(world, kind), world.held_by_another(*names)
     world.ask("ACL", "SETUSER", "limited", *"reset on >pw ~* &* +@all -subscribe".split())
-    deaf = world.actor(kind, url=f"unix://limited:pw@{world.server.path}").ask(*names, timeout_ms=FOREVER)
+    deaf = world.actor(kind, url=world.server.url_with("limited:pw@")).ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, 1)
     ruby = world.actor("ruby").ask(*names)
     world.await_queue(names, 2)

@@ -175,7 +175,7 @@ def who_connects_is_told_of_a_replica(world, kind, names):
 def who_connects_needs_no_rights_but_those_to_lock(world, kind, names):
     world.ask("ACL", "SETUSER", "limited", "reset", "on", ">pw", "~*", "&*", "+@all", "-info", "-client|info",
               "-client|kill", "-zrem")
-    actor = world.actor(kind, url=f"unix://limited:pw@{world.server.path}")
+    actor = world.actor(kind, url=world.server.url_with("limited:pw@"))
     actor.begin("connect").outcome().check()
     check_equal(actor.begin("inspect", of="is_locked", name=names[0]).outcome().check().found, False)
 

@@ -3,7 +3,7 @@
 import contextlib
 import sys
 
-from harness import FOREVER, Connection, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, check, check_equal, main, scenario, wait_until
 
 LONG_MS = 60000
 CROWD = 16
@@ -168,7 +168,7 @@ def a_stop_for_longer_than_the_silence_allowed_costs_no_grant(world, kind, names
 @scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
 def a_grant_to_the_dead_is_not_lost_for_long(world, kind, names):
     """An operator listens to all channels: publishing to the dead looks like being heard."""
-    listener = Connection(world.server.path)
+    listener = world.server.connection()
     listener.call("PSUBSCRIBE", "rql:wake:*")
     held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
     dead = world.actor("process")

@@ -4,7 +4,7 @@ import os
 import pathlib
 import sys
 
-from harness import (FOREVER, MINUTE_MS, check, check_equal, main, once, scenario, wait_until)
+from harness import FOREVER, MINUTE_MS, begin_proxy, check, check_equal, main, once, scenario, wait_until
 from pushes import wait_told
 from swarms import (DAY_MS, DEAD, DEAD_HOST, FLUSHES, PROBES, QUICK, ZOMBIE_TTL_MS, Swarm, await_flushed, await_hosts,
                     await_known, await_status, exists, host, n_hosts, raw_host, raw_lock, status_of, swarm)
@@ -326,8 +326,8 @@ def short_threads_leave_no_host(world, kind, _names):
 @once
 def elements_have_connections_of_their_own(world, kind, _names):
     client = world.client()
-    client.remote.do("proxy", proxy="probing", server=world.server.path)
-    client.remote.do("proxy", proxy="flushing", server=world.server.path)
+    begin_proxy(client.remote, "probing", world.server)
+    begin_proxy(client.remote, "flushing", world.server)
     with swarm(world, client, probe_proxy="probing", flush_proxy="flushing"):
         use(world.actor(kind, client))
         await_hosts(world, 1)
@@ -431,7 +431,7 @@ def a_flusher_tells_what_it_does(world, kind, _names):
 def a_breaker_tells_of_an_outage_once(world, kind, _names):
     """A server that is away is not hammered, and found again."""
     client = told_client(world)
-    client.remote.do("proxy", proxy="probing", server=world.server.path)
+    begin_proxy(client.remote, "probing", world.server)
     with swarm(world, client, **PROBES, probe_proxy="probing"):
         use(world.actor(kind, client))
         await_hosts(world, 1)
@@ -506,7 +506,7 @@ def nothing_is_acquired_while_the_host_may_count_as_dead(world, kind, names):
     client = world.client()
     actor = world.actor(kind, client)
     remote = client.remote
-    remote.do("proxy", proxy="probing", server=world.server.path)
+    begin_proxy(remote, "probing", world.server)
     made = Swarm(world, client, **PROBES, probe_proxy="probing")
     held = actor.acquire(*names)
     await_hosts(world, 1)
@@ -539,7 +539,7 @@ def a_first_heartbeat_without_answer_binds_the_locks(world, kind, names):
     held, remote = world.actor(kind, client).acquire(*names, ttl_ms=MINUTE_MS), client.remote
     world.actor("thread", client).begin("probe_hosts").outcome().check()  # the server knows the script now
     world.ask("DEL", "rql:swarm:hsts")
-    remote.do("proxy", proxy="probing", server=world.server.path)
+    begin_proxy(remote, "probing", world.server)
     visitor = world.client(remote, proxy="probing")
     world.actor("thread", visitor).begin("connect").outcome().check()
     n_login = remote.do("proxy_counts", proxy="probing").replies

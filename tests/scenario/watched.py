@@ -2,7 +2,8 @@
 import contextlib
 import signal
 
-from private_server import PATIENCE_S, Connection, PrivateServer, Refused, ServerError, find_server, free_port, wait_until
+from private_server import (PATIENCE_S, Connection, PrivateServer, Refused, ServerError, find_server, free_port,
+                            leave_out_in_cluster, wait_until)
 
 NAME = "mymaster"
 WATCHER = "watcher"  # of a master that wants a password
@@ -87,6 +88,7 @@ class Watched:
     """All of them. `with Watched() as watched:`"""
 
     def __init__(self, n_replicas=2, n_sentinels=3, password=None, sentinel_password=None, arguments=()):
+        leave_out_in_cluster("Sentinel")
         self.nodes = [Node(password, *arguments)]
         self.nodes += [Node(password, *arguments, "--replicaof", "127.0.0.1", str(self.nodes[0].port))
                        for _ in range(n_replicas)]

@@ -3,6 +3,7 @@ begin with (lua/README.md). Standard library only."""
 import binascii
 import functools
 import itertools
+import re
 import string
 
 N_SLOTS, N_PARTITIONS = 16384, 128
@@ -29,11 +30,56 @@ def tag_of(partition):
     return min(tags, key=lambda tag: abs(slot_of(tag) - middle))
 
 
+def prefix_in(partition):
+    return f"rql:{{{tag_of(partition)}}}:"
+
+
 def prefix_of(name):
     """Of all keys that have to do with a lock."""
-    return f"rql:{{{tag_of(partition_of(name))}}}:"
+    return prefix_in(partition_of(name))
 
 
 def slot_of_lock(name):
     """Where all of its partition's keys are, which need not be the name's own slot."""
     return slot_of(prefix_of(name))
+
+
+# ---- tests that speak of keys as they are on a single server ----
+
+SHARED = "{lock}"  # names of locks that are to be in one partition begin with it
+OF_A_LOCK = (b"lock", b"lock_queue", b"req")
+OF_THE_FIRST = (b"clients", b"swarm:config", b"swarm:flusher")
+OF_EACH = re.compile(rb"live$|fence$|era$|wake:|swarm:")
+OF_A_SHARD = {"SUBSCRIBE": "SSUBSCRIBE", "PUBLISH": "SPUBLISH", "CHANNELS": "SHARDCHANNELS", "NUMSUB": "SHARDNUMSUB"}
+
+
+def named_word(word, is_pattern):
+    """A key, or a channel: what is not a lock's is meant to be in the partition of SHARED. Others stay as they are."""
+    key = word if isinstance(word, bytes) else str(word).encode()
+    if not key.startswith(b"rql:"):
+        return word
+    rest = key[4:]
+    kind, colon, name = rest.partition(b":")
+    if kind in OF_A_LOCK and colon:
+        prefix = prefix_of(name)
+    elif rest in OF_THE_FIRST:
+        prefix = prefix_in(0)
+    elif OF_EACH.match(rest):
+        prefix = prefix_of(SHARED)
+    else:
+        return word
+    return (b"rql:{*}:" if is_pattern else prefix.encode()) + rest
+
+
+def named(words):
+    """A command, as it is for a cluster."""
+    words = [OF_A_SHARD.get(word, word) if isinstance(word, str) else word for word in words[:2]] + list(words[2:])
+    is_pattern = words[0] in ("KEYS", "SCAN", "PUBSUB")
+    return [named_word(word, is_pattern) for word in words]
+
+
+def plain(said):
+    """A reply, or a text, without the tags."""
+    if isinstance(said, list):
+        return [plain(part) for part in said]
+    return re.sub(r"\brql:\{[0-9a-z]{5}\}:", "rql:", said) if isinstance(said, str) else said

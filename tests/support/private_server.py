@@ -15,12 +15,13 @@ import tempfile
 import time
 
 from certificates import authority
+from partitions import N_SLOTS, named, plain
 
 SLOW = int(os.environ.get("RQL_TEST_SLOW", "1"))  # a factor for all times, under valgrind
 PATIENCE_S = 20 * SLOW
 
-# What RQL_TEST_SERVER may name: program and major version; or TLS, whatever the program.
-TLS = "tls"
+# What RQL_TEST_SERVER may name: program and major version; or, whatever the program, TLS, or a cluster of one node.
+TLS, CLUSTER = "tls", "cluster"
 SERVERS = {"redis7": ("redis-server", "7"), "redis8": ("redis-server", "8"), "valkey8": ("valkey-server", "8")}
 
 
@@ -62,7 +63,7 @@ def once_more(program, *words, **told):
 def find_server():
     """The path of its program; None: there is none."""
     name = os.environ.get("RQL_TEST_SERVER")
-    if name and name != TLS:
+    if name and name not in (TLS, CLUSTER):
         return find_named(name)
     return (os.environ.get("RQL_TEST_REDIS") or shutil.which("redis-server")
             or shutil.which("valkey-server"))
@@ -72,7 +73,7 @@ def find_server():
 def find_named(name):
     """Whoever names a server does not want another one, or none."""
     if name not in SERVERS:
-        sys.exit(f"RQL_TEST_SERVER={name}: it may be {', '.join(SERVERS)} or {TLS}")
+        sys.exit(f"RQL_TEST_SERVER={name}: it may be {', '.join(SERVERS)}, {TLS} or {CLUSTER}")
     program, version = SERVERS[name]
     for path in (os.environ.get("RQL_TEST_REDIS"), shutil.which(program)):
         said = path and subprocess.run([path, "--version"], stdout=subprocess.PIPE, text=True, check=False).stdout
@@ -87,6 +88,19 @@ class ServerError(Exception):
 
 class Refused(Exception):
     """The server answers with an error."""
+
+
+def is_cluster():
+    return os.environ.get("RQL_TEST_SERVER") == CLUSTER
+
+
+class LeftOut(Exception):
+    """What a test needs is not there on the server of this run."""
+
+
+def leave_out_in_cluster(what):
+    if is_cluster():
+        raise LeftOut(f"{what}: not in a cluster")
 
 
 class Connection:
@@ -125,6 +139,23 @@ class Connection:
         self.socket.close()
 
 
+class ClusterConnection(Connection):
+    """For tests that speak of keys as they are on a single server: named on the way, and called so in replies."""
+
+    def read(self):
+        return plain(super().read())
+
+    def tell(self, *words):
+        if words[0] == "PSUBSCRIBE":
+            raise LeftOut("patterns of channels: not in a cluster")
+        super().tell(*named(words))
+
+    def call(self, *words):
+        if words[0] in ("DEL", "EXISTS"):  # keys that may be in several slots
+            return sum(super(ClusterConnection, self).call(words[0], key) for key in words[1:])
+        return super().call(*words)
+
+
 STANDS_STILL = -1000000  # a rate of a clock
 
 
@@ -160,19 +191,27 @@ def free_port():
 class PrivateServer:
     """A redis-server on a Unix socket in a fresh folder; it can be killed and launched again. With
     RQL_TEST_CLOCK (support/clock.c) and `has_clock` its time of day can be set. With a certificate and its key, or
-    where RQL_TEST_SERVER is tls, clients come by TLS, and only what asks behind their back by the socket."""
+    where RQL_TEST_SERVER is tls, clients come by TLS, and only what asks behind their back by the socket. Where that
+    is cluster, it is one of which this is the only node."""
     password = None  # of what asks there
 
     def __init__(self, *arguments, has_clock=False, certificate=None):
         self.folder = tempfile.mkdtemp(prefix="rql-test-")
         self.path = self.folder + "/s"
-        self.url = "unix://" + self.path
+        self.scheme, self.place = "unix", self.path
         self.arguments, self.env = arguments, None
+        if is_cluster():
+            if certificate or "--replicaof" in arguments:
+                raise LeftOut("TLS and replicas: not in a cluster of one node")
+            self.port = free_port()
+            self.scheme, self.place = "redis+cluster", f"127.0.0.1:{self.port}"
+            self.arguments = ("--bind", "127.0.0.1", "--port", str(self.port), "--cluster-port", str(free_port()),
+                              "--cluster-enabled", "yes", *arguments)
         if os.environ.get("RQL_TEST_SERVER") == TLS:
             certificate = certificate or authority().server
         if certificate:
             self.tls_port = free_port()
-            self.url = f"rediss://127.0.0.1:{self.tls_port}?tls_ca_file={authority().file}"
+            self.scheme, self.place = "rediss", f"127.0.0.1:{self.tls_port}?tls_ca_file={authority().file}"
             self.arguments = ("--bind", "127.0.0.1", "--tls-port", str(self.tls_port), "--tls-auth-clients", "no",
                               "--tls-ca-cert-file", str(authority().file), "--tls-cert-file", str(certificate[0]),
                               "--tls-key-file", str(certificate[1]), *arguments)
@@ -180,9 +219,17 @@ class PrivateServer:
         if has_clock:
             self.clock = Clock(self.folder + "/clock")
             self.env = {**os.environ, **self.clock.env}
+        self.url = self.url_with()
+        if "--requirepass" in self.arguments:
+            self.password = self.arguments[self.arguments.index("--requirepass") + 1]
         self.launch()
 
+    def url_with(self, login=""):
+        """Of the form user:password@."""
+        return f"{self.scheme}://{login}{self.place}"
+
     def url_of(self, database):
+        leave_out_in_cluster("another database")
         place, mark, query = self.url.partition("?")
         return f"{place}/{database}?{query}" if mark else f"{place}?db={database}"
 
@@ -207,6 +254,18 @@ class PrivateServer:
         self.process = subprocess.Popen([*self.command(), *more], stdin=subprocess.DEVNULL,
                                         preexec_fn=die_with_parent, env=self.env)
         wait_until(self.is_up, "the server answers")
+        if is_cluster():
+            self.own_all_slots()
+
+    def own_all_slots(self):
+        """As a fresh one does not; any does not write in its first two seconds."""
+        if "cluster_slots_assigned:0" in self.ask("CLUSTER", "INFO"):
+            self.ask("CLUSTER", "ADDSLOTSRANGE", 0, N_SLOTS - 1)
+        wait_until(lambda: "cluster_state:ok" in self.ask("CLUSTER", "INFO"), "it works")
+
+    def connection(self, timeout_s=PATIENCE_S):
+        """To it; its user closes it."""
+        return (ClusterConnection if is_cluster() else Connection)(self.path, timeout_s)
 
     def is_up(self):
         if self.process.poll() is not None:
@@ -226,7 +285,7 @@ class PrivateServer:
 
     def ask(self, *words):
         """By a connection for this alone."""
-        connection = Connection(self.path, PATIENCE_S)
+        connection = self.connection()
         try:
             if self.password:
                 connection.call("AUTH", self.password)

@@ -263,7 +263,7 @@ static int listen_tcp(struct proxy *proxy)
     must(fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
              bind(fd, address, size) == 0 && listen(fd, BACKLOG) == 0 &&
              getsockname(fd, address, &size) == 0,
-         "127.0.0.1");
+         "a port of 127.0.0.0/8");
     return fd;
 }
 
@@ -272,7 +272,8 @@ int proxy_open_listener(struct proxy *proxy)
     return proxy->is_tcp ? listen_tcp(proxy) : listen_unix(proxy);
 }
 
-static void set_addresses(struct proxy *proxy, const char *server_socket_path)
+static void set_addresses(struct proxy *proxy, const char *server_socket_path, in_addr_t host,
+                          int port)
 {
     const size_t size = sizeof proxy->server.sun_path;
     int length;
@@ -280,7 +281,8 @@ static void set_addresses(struct proxy *proxy, const char *server_socket_path)
     proxy->server.sun_family = AF_UNIX;
     proxy->local_unix.sun_family = AF_UNIX;
     proxy->local_tcp.sin_family = AF_INET;
-    proxy->local_tcp.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    proxy->local_tcp.sin_addr.s_addr = htonl(host);
+    proxy->local_tcp.sin_port = htons((uint16_t)port);
     (void)snprintf(proxy->server.sun_path, size, "%s", server_socket_path);
     /* Beside the server's socket, and unique among the proxies of this process. */
     length = snprintf(proxy->local_unix.sun_path, size, "%s.p%d", server_socket_path, proxy->poke);
@@ -298,21 +300,26 @@ static void start_thread(struct proxy *proxy)
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static struct proxy *start(const char *server_socket_path, bool is_tcp)
+/* With a scheme by TCP; port 0: one that the system chooses. */
+static struct proxy *start(const char *server_socket_path, const char *scheme, in_addr_t host,
+                           int port)
 {
     struct proxy *proxy = calloc(1, sizeof *proxy);
+    char name[INET_ADDRSTRLEN];
 
     must(proxy != NULL, "calloc");
-    proxy->is_tcp = is_tcp;
+    proxy->is_tcp = scheme != NULL;
     proxy->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     must(proxy->poke >= 0, "eventfd");
     (void)pthread_mutex_init(&proxy->shared.mutex, NULL);
-    set_addresses(proxy, server_socket_path);
+    set_addresses(proxy, server_socket_path, host, port);
     proxy->shared.up.cut_after = -1;
     proxy->shared.down.cut_after = -1;
     proxy->shared.listener = proxy_open_listener(proxy);
-    if (is_tcp) {
-        (void)snprintf(proxy->url, sizeof proxy->url, "redis://127.0.0.1:%d", proxy_port(proxy));
+    if (scheme) {
+        (void)inet_ntop(AF_INET, &proxy->local_tcp.sin_addr, name, sizeof name);
+        (void)snprintf(proxy->url, sizeof proxy->url, "%s://%s:%d", scheme, name,
+                       proxy_port(proxy));
     } else {
         (void)snprintf(proxy->url, sizeof proxy->url, "unix://%s", proxy->local_unix.sun_path);
     }
@@ -322,12 +329,17 @@ static struct proxy *start(const char *server_socket_path, bool is_tcp)
 
 struct proxy *proxy_start(const char *server_socket_path)
 {
-    return start(server_socket_path, false);
+    return start(server_socket_path, NULL, INADDR_LOOPBACK, 0);
 }
 
 struct proxy *proxy_start_tcp(const char *server_socket_path)
 {
-    return start(server_socket_path, true);
+    return start(server_socket_path, "redis", INADDR_LOOPBACK, 0);
+}
+
+struct proxy *proxy_start_beside(const char *server_socket_path, const char *host, int port)
+{
+    return start(server_socket_path, "redis+cluster", ntohl(inet_addr(host)), port);
 }
 
 void proxy_cut_all(struct proxy *proxy)

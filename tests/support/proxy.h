@@ -29,6 +29,9 @@ struct proxy;
 
 struct proxy *proxy_start(const char *server_socket_path);
 struct proxy *proxy_start_tcp(const char *server_socket_path);
+/* At another loopback address, 127.0.0.2 for example, and the port of a cluster's server: whom that
+ * tells "where you have asked" in place of an address goes on asking the proxy. */
+struct proxy *proxy_start_beside(const char *server_socket_path, const char *host, int port);
 struct proxy *proxy_stop(struct proxy *proxy); /* NULL is fine; returns NULL */
 
 const char *proxy_url(const struct proxy *proxy);         /* unix://... or redis://127.0.0.1:... */
