@@ -21,8 +21,8 @@ set -u
 root=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
 out=${RQL_BUILD_DIR:-$root/build}
 jobs=${RQL_JOBS:-$(getconf _NPROCESSORS_ONLN)}
-all='format docs shell gcc clang light tidy packages asan tsan valgrind budget fuzz'
-by_name='faults tls connectivity timed soak guarantees explore mutants coverage valgrind_all debian13'
+all='format docs shell gcc sample clang light tidy packages asan tsan valgrind budget fuzz'
+by_name='faults tls cluster connectivity timed soak guarantees explore mutants coverage valgrind_all debian13'
 soak_minutes=10
 passed=0
 failed=0
@@ -38,7 +38,7 @@ packages_gcc='meson ninja-build gcc g++ libc6-dev pkg-config libhiredis-dev libu
 libcmocka-dev libssl-dev openssl redis-server systemd python3 ruby abigail-tools'
 packages_all="$packages_gcc valgrind clang clang-format clang-tidy doxygen shellcheck debhelper lintian dpkg-dev man-db
 mandoc bash-completion zsh fish"
-with_gcc='gcc light faults tls connectivity timed soak guarantees explore mutants coverage debian13'
+with_gcc='gcc sample light faults tls cluster connectivity timed soak guarantees explore mutants coverage debian13'
 optional='cppcheck'
 policy=/usr/sbin/policy-rc.d
 remove_policy=
@@ -203,8 +203,9 @@ build() {
 # meson_test MESON-TEST-ARGS...: of the tree $name, in the ways of the stage.
 meson_test() {
     # shellcheck disable=SC2086 # a word list on purpose
-    env RQL_TEST_AGAIN="$out/$stage-again" ${share:+"RQL_TEST_SHARE=$share"} ${slow:+"RQL_TEST_SLOW=$slow"} $fixed \
-        meson test -C "$out/$name" --no-rebuild ${again:+"--wrapper=$again"} "$@" >>"$out/$stage-test.log" 2>&1
+    env RQL_TEST_AGAIN="$out/$stage-again" ${share:+"RQL_TEST_SHARE=$share"} ${slow:+"RQL_TEST_SLOW=$slow"} \
+        ${kind:+"RQL_TEST_SERVER=$kind"} $fixed meson test -C "$out/$name" --no-rebuild \
+        ${again:+"--wrapper=$again"} "$@" >>"$out/$stage-test.log" 2>&1
 }
 
 # check NAME MESON-TEST-ARGS...: runs tests of a build tree and counts them.
@@ -341,10 +342,31 @@ stage_faults() {
     build_gcc && run_scenario test_faults
 }
 
-# By name only: every scenario once more, by TLS.
+# check_with KIND SUITE...: once more, where each server is of this kind: tls, or cluster, of one node.
+check_with() {
+    kind=$1
+    shift
+    check gcc "$@" --timeout-multiplier 3 --num-processes "$((2 * jobs))"
+}
+
+# By name only: every scenario by TLS.
 stage_tls() {
-    export RQL_TEST_SERVER=tls
-    build_gcc && check gcc --suite scenario --timeout-multiplier 3 --num-processes "$((2 * jobs))"
+    build_gcc && check_with tls --suite scenario
+}
+
+# By name only: every scenario, and the program, on clusters of one node.
+stage_cluster() {
+    build_gcc && check_with cluster --suite scenario --suite cli
+}
+
+# Of both the scenarios that the day chooses.
+stage_sample() {
+    build_gcc || return 1
+    share=2
+    check_with tls --suite scenario
+    fine=$?
+    share=3
+    check_with cluster --suite scenario && [ "$fine" -eq 0 ]
 }
 
 # in_figures SUITE FACTOR: in full size, one after the other, with what it prints. FACTOR: of its times.
@@ -565,6 +587,8 @@ seconds_of() {
     coverage) echo 360 ;;
     faults) echo 160 ;;
     tls) echo 240 ;;
+    cluster) echo 480 ;;
+    sample) echo 90 ;;
     connectivity) echo 450 ;;
     timed) echo 3600 ;;
     soak) echo $((60 + 60 * soak_minutes)) ;;
@@ -596,6 +620,7 @@ run() {
     stage=$1
     share= # of the scenarios: 0 or 1, all if it is empty
     slow=  # a factor for all times
+    kind=  # of the servers, as RQL_TEST_SERVER
     again="python3 $root/tests/support/again.py" # emptied beside a --setup, which has a wrapper of its own
     before=$passed/$failed/$skipped
     started=$(date +%s)

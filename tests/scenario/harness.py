@@ -726,7 +726,7 @@ def is_skipped():
 
 
 def in_share(case):
-    """Two stages of one day take a sixteenth of the scenarios each (RQL_TEST_SHARE: 0 or 1), others each day."""
+    """Stages of one day take a sixteenth of the scenarios each (RQL_TEST_SHARE: 0 to 3), others each day."""
     day = os.environ.get("RQL_TEST_DATE") or datetime.date.today().isoformat()
     return str(zlib.crc32(f"{day} {title(*case)}".encode()) % 16) == os.environ["RQL_TEST_SHARE"]
 
