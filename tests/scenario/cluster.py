@@ -5,8 +5,8 @@ import re
 import signal
 import time
 
-from harness import PATIENCE_S, PrivateServer, wait_until
-from partitions import N_PARTITIONS, N_SLOTS, slot_of, slot_of_lock, tag_of
+from harness import PATIENCE_S, PrivateServer, Refused, wait_until
+from partitions import N_PARTITIONS, N_SLOTS, named, plain, prefix_of, slot_of, slot_of_lock, tag_of
 from private_server import ServerError, free_port
 
 NODE_TIMEOUT_MS = 2000
@@ -23,7 +23,7 @@ class Node(PrivateServer):
     """By TCP; its socket is for what asks behind the library's back. Killed and launched again it is who it was."""
 
     def __init__(self, *arguments):
-        self.port, self.bus_port = free_port(), free_port()
+        self.port, self.bus_port, self.is_frozen = free_port(), free_port(), False
         super().__init__("--port", str(self.port), "--cluster-port", str(self.bus_port), *SETTINGS, *arguments)
         self.id = self.ask("CLUSTER", "MYID")
 
@@ -31,7 +31,20 @@ class Node(PrivateServer):
         return f"node {self.id[:6]} on {self.port}"
 
     def is_running(self):
-        return self.process.poll() is None
+        """It answers."""
+        return self.process.poll() is None and not self.is_frozen
+
+    def freeze(self):
+        self.is_frozen = True
+        super().freeze()
+
+    def come_back(self):
+        """Whether it was killed or stands still."""
+        if self.process.poll() is not None:
+            self.launch()
+        elif self.is_frozen:
+            self.is_frozen = False
+            self.go_on()
 
     def meet(self, other):
         self.ask("CLUSTER", "MEET", "127.0.0.1", other.port, other.bus_port)
@@ -74,7 +87,7 @@ class Node(PrivateServer):
 
 
 class Cluster:
-    """`with Cluster(3, 1) as cluster:` has three masters and a replica of each. `arguments` are those of all servers."""
+    """`with Cluster(3, 1) as cluster:` three masters, and a replica of each. `arguments` are those of all servers."""
 
     def __init__(self, n_masters=1, n_replicas=0, arguments=()):
         self.arguments, self.nodes = arguments, []
@@ -145,6 +158,11 @@ class Cluster:
                     return node
         return None
 
+    @staticmethod
+    def key(word, name):
+        """Of the partition of a lock."""
+        return prefix_of(name) + word
+
     def owner_of(self, name):
         """Of a lock."""
         return self.owner(slot_of_lock(name))
@@ -159,22 +177,34 @@ class Cluster:
     def slots_of(self, node):
         return [slot for first, last, port, _ in node.map() if port == node.port for slot in range(first, last + 1)]
 
+    def names_on(self, node, count):
+        """Of locks that it has, each in a partition of its own."""
+        slots = set(self.slots_of(node)) & set(PARTITION_SLOTS)
+        found = {}
+        for number in itertools.count():
+            slot = slot_of_lock(f"lock{number}")
+            if slot in slots:
+                found.setdefault(slot, f"lock{number}")
+            if len(found) == min(count, len(slots)):
+                return list(found.values())
+
+    def await_replicated(self):
+        """Nothing that a master has done is missing elsewhere."""
+        def caught_up():
+            for master in self.masters():
+                _, offset, replicas = master.ask("ROLE")
+                if any(int(replica[2]) < offset for replica in replicas):
+                    return False
+            return True
+        wait_until(caught_up, "all is replicated")
+
     # ---- what becomes of it ----
 
-    def failover(self, replica, *how):
-        """It becomes the master; `how`: FORCE, TAKEOVER, or as the master agrees to."""
-        replica.ask("CLUSTER", "FAILOVER", *how)
-        wait_until(replica.is_master, f"{replica} is a master")
-
     def await_successor(self, slot, old):
-        """Of a master that is gone, as CLUSTER SLOTS of some other shows it; and since when."""
+        """Of a master that is gone: as CLUSTER SLOTS shows it, of all that answer."""
         def shown():
-            for node in self.running():
-                if node is not old:
-                    for first, last, port, _ in node.map():
-                        if first <= slot <= last and port != old.port:
-                            return self.at(port), time.monotonic()
-            return None
+            ports = {port for node in self.running() for first, last, port, _ in node.map() if first <= slot <= last}
+            return len(ports) == 1 and old.port not in ports and self.at(ports.pop())
         return wait_until(shown, f"another has the slots of {old}")
 
     def begin_to_migrate(self, slot, to):
@@ -225,3 +255,39 @@ class Cluster:
         for other in self.running():
             other.ask("CLUSTER", "FORGET", node.id)
         node.stop()
+
+
+class Behind:
+    """Asks whoever has the key, as if there were one server: a connection of the world's."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+
+    def call(self, *words):
+        words = named(words)
+        if words[0] in ("KEYS", "PUBSUB"):
+            masters = [master for master in self.cluster.masters() if master.is_running()]
+            return plain([said for master in masters for said in master.ask(*words)])
+        slot = slot_of(words[1])
+        return plain(wait_until(lambda: self.answers(slot, words), f"somebody answers {words}")[0])
+
+    def answers(self, slot, words):
+        """Or not just now."""
+        owner = self.cluster.owner(slot)
+        with contextlib.suppress(Refused, OSError, ServerError):
+            return owner and [owner.ask(*words)]
+        return None
+
+    def close(self):
+        """It has nothing open."""
+
+
+@contextlib.contextmanager
+def clustered(world, *numbers, arguments=()):
+    """What the world asks behind the library's back is asked there."""
+    with Cluster(*numbers, arguments=arguments) as cluster:
+        before, world.raw = world.raw, Behind(cluster)
+        try:
+            yield cluster
+        finally:
+            world.raw = before

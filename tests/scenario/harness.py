@@ -30,9 +30,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 from again import note as note_again  # noqa: E402
 from partitions import SHARED, plain  # noqa: E402
-from private_server import (CLUSTER, PATIENCE_S, SLOW, TLS, Clock, Connection, LeftOut, PrivateServer,  # noqa: E402, F401
-                            Refused, die_with_parent, find_server, is_cluster, leave_out_in_cluster, once_more,
-                            wait_until)
+from private_server import (CLUSTER, PATIENCE_S, SLOW, TLS, Clock, Connection, LeftOut,  # noqa: E402, F401
+                            PrivateServer, Refused, die_with_parent, find_server, is_cluster, leave_out_in_cluster,
+                            once_more, wait_until)
 
 FOREVER = "forever"
 MINUTE_MS = 60000
@@ -405,7 +405,7 @@ class Client:
 
 
 def begin_proxy(remote, name, server):
-    """In a cluster clients go where its map says. It shall say nothing but the port, and the proxy has another address."""
+    """In a cluster clients go where its map says: it shall say the port alone, and the proxy is at another address."""
     place = {}
     if is_cluster():
         server.ask("CONFIG", "SET", "cluster-preferred-endpoint-type", "unknown-endpoint")
@@ -613,7 +613,7 @@ def scenario(kinds=KINDS, counts=(1, 3), is_timed=False, by_tls=True, in_cluster
     world, the kind, and the names of the locks. One that is timed has times so short that a busy
     machine breaks them. Where it was kept from running it is repeated; any other is, once, where
     that was for so long that waiters may have been taken for dead. Without by_tls, or
-    in_cluster, it is left out where RQL_TEST_SERVER is that: what it is about is another thing there, or is not there."""
+    in_cluster, it is left out where RQL_TEST_SERVER is that: what it is about is another thing there, or missing."""
     def note(function):
         function.is_timed = is_timed
         if not {TLS: by_tls, CLUSTER: in_cluster}.get(os.environ.get("RQL_TEST_SERVER"), True):

@@ -1,0 +1,307 @@
+#!/usr/bin/env python3
+"""Locks in a cluster: three masters, and a replica of each, which takes over when its master dies or stands still."""
+import os
+import sys
+import time
+
+from cluster import clustered
+from fenced import NAME, Fleet, Judgement
+from harness import FOREVER, MINUTE_MS, SLOW, check, check_equal, check_served_in_order, main, scenario, wait_until
+from partitions import partition_of, slot_of_lock
+
+KINDS = ("thread", "loop", "process")
+SIX = (3, 1)
+SHORT_MS = 1500
+BACK_MS = 300     # from when CLUSTER SLOTS shows who the master is
+IO_TIMEOUT_MS = 500
+RENEWED_MS = 9000  # longer than a failover takes
+SECONDS = 60 if "RQL_TEST_LONG" in os.environ else 1
+NOT_COVERED = ("--cluster-require-full-coverage", "no")
+DOWN = ("E_UNAVAILABLE", "E_IO")
+HELD = {"ttl_ms": MINUTE_MS}
+PATIENT = {"timeout_ms": FOREVER, "queue_ttl_ms": MINUTE_MS}
+DEAD_PORT = 1
+
+
+def actor(world, kind, url, **options):
+    client = world.client(world.remote() if kind == "process" else None, events=True, url=url, **options)
+    return world.actor("thread" if kind == "process" else kind, client)
+
+
+def n_asked(cluster):
+    """Scripts, of each master."""
+    return [master.n_calls().get("evalsha", 0) for master in cluster.masters()]
+
+
+def spread(cluster, count):
+    """So many names of each master."""
+    return [name for master in cluster.masters() for name in cluster.names_on(master, count)]
+
+
+class Line:
+    """Those who wait for a lock that is held, each by a client of its own, in their order."""
+
+    def __init__(self, world, kind, url, name, n_waiting=3):
+        self.world, self.name = world, name
+        self.held = actor(world, kind, url).acquire(name, **HELD)
+        self.asked = []
+        for place in range(1, n_waiting + 1):
+            self.asked.append(actor(world, kind, url).ask(name, **PATIENT))
+            world.await_queue([name], place)
+
+    def await_back(self, cluster, new):
+        """All have asked there since now, and are told there of hand-overs: who is not may be passed by."""
+        since_us = int("".join(part.rjust(6, "0") for part in new.ask("TIME")))
+        live = cluster.key("live", self.name)
+        wait_until(lambda: new.ask("ZCOUNT", live, since_us, "+inf") >= len(self.asked), "they have asked there")
+        wait_until(lambda: len(new.ask("PUBSUB", "SHARDCHANNELS")) >= len(self.asked), "they listen there")
+
+    def check_served(self):
+        wait_until(lambda: self.held.state() == "HELD", "it is verified")
+        check_served_in_order(self.asked, self.held)
+
+
+# ---- all is well ----
+
+@scenario(kinds=KINDS, counts=[1])
+def locks_of_many_partitions_are_had_and_handed_over(world, kind, _names):
+    """By three clients, each of which holds a third and waits for the others'. Nobody asks a master in vain."""
+    with clustered(world, *SIX) as cluster:
+        names = spread(cluster, 3)
+        actors = [actor(world, kind, cluster.url()) for _ in range(3)]
+        helds = [actors[i % 3].acquire(name, **HELD) for i, name in enumerate(names)]
+        # A thread waits for one lock at a time.
+        waiting = [actor(world, kind, cluster.url()) for _ in range(3)] if kind != "loop" else actors
+        asked = []
+        for i, name in enumerate(names[:3] if kind != "loop" else names):
+            asked.append(waiting[(i + 1) % 3].ask(name, **PATIENT))
+            world.await_queue([name], 1)
+        for name, held in zip(names, helds):
+            check_equal(world.holder(name), held.outcome.acq_id, name)
+            held.release().check()
+        for held, asking in zip(helds, asked):
+            served = asking.hold()
+            check(served.tokens[0] > held.tokens[0], f"{served.tokens} after {held.tokens}")
+            served.release().check()
+        world.await_nothing_left()
+        check(min(n_asked(cluster)) > 0, f"one was not asked: {n_asked(cluster)}")
+        refused = [node for node in cluster.nodes if "errorstat_MOVED" in node.ask("INFO", "errorstats")]
+        check_equal(refused, [], "asked in vain")
+
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def any_node_shows_the_way(world, kind, _names):
+    """Also one that has not the lock, or is a replica; and the first may be dead."""
+    with clustered(world, *SIX) as cluster:
+        names = spread(cluster, 1)
+        for node in cluster.nodes:
+            one = actor(world, kind, cluster.url(node))
+            for name in names:
+                one.acquire(name).release().check()
+        one = actor(world, kind, cluster.url(cluster.nodes[0]).replace("://", f"://127.0.0.1:{DEAD_PORT},"))
+        for name in names:
+            one.acquire(name).release().check()
+        nobody = actor(world, kind, f"redis+cluster://127.0.0.1:{DEAD_PORT}")
+        outcome = nobody.refused(names[0], timeout_ms=SHORT_MS)
+        check(outcome.status in DOWN and str(DEAD_PORT) in outcome.error, repr(outcome))
+        world.await_nothing_left()
+
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def a_series_is_in_one_partition_unless_it_is_sorted(world, kind, _names):
+    """What is refused is so before anything is sent."""
+    with clustered(world, *SIX) as cluster:
+        one, other = (actor(world, kind, cluster.url()) for _ in range(2))
+        names = [f"{{order 17}}:{part}" for part in "abc"]
+        held = one.acquire(*names, **HELD)
+        asking = other.ask(*reversed(names), **PATIENT)
+        world.await_queue(names, 1)
+        held.release().check()
+        asking.hold().release().check()
+        apart = sorted(spread(cluster, 1), key=partition_of, reverse=True)
+        before = n_asked(cluster)
+        outcome = one.refused(*apart)
+        check_equal((outcome.status, n_asked(cluster)), ("E_INVALID", before))
+        check("{tag}" in outcome.error, outcome.error)
+        held = one.acquire(*apart, mode="sorted", **HELD)
+        asking = other.ask(*reversed(apart), mode="sorted", **PATIENT)
+        world.await_queue([apart[-1]], 1)  # the first by its partition
+        check_equal([world.queue_length(name) for name in apart[:-1]], [0, 0])
+        held.release().check()
+        asking.hold().release().check()
+        in_turn = one.acquire(*apart, mode="gem", **HELD)
+        in_turn.release().check()
+        world.await_nothing_left()
+
+
+# ---- masters that go ----
+
+def by_hand(*how):
+    return lambda cluster, old: cluster.replicas_of(old)[0].ask("CLUSTER", "FAILOVER", *how)
+
+
+def killed(_cluster, old):
+    old.kill()
+
+
+def stopped(_cluster, old):
+    old.freeze()
+
+
+FAILOVERS = {"fails over by hand": by_hand(), "fails over by force": by_hand("FORCE"),
+             "is taken over": by_hand("TAKEOVER"), "is killed": killed, "stands still": stopped}
+
+
+def a_master_that(words, strike):
+    """Its replica has all. What is held stays so, also what is renewed; each waiter keeps its place; who comes
+    meanwhile is served as soon as the cluster says where; and nobody else is kept waiting."""
+    def case(world, kind, _names):
+        with clustered(world, *SIX) as cluster:
+            old = cluster.masters()[0]
+            free, mine, renewed, wanted = cluster.names_on(old, 4)
+            (elsewhere,) = cluster.names_on(cluster.masters()[1], 1)
+            url, limit = cluster.url(), {"io_timeout_ms": IO_TIMEOUT_MS}
+            holder, comer, other = (actor(world, kind, url, **limit) for _ in range(3))
+            held = holder.acquire(mine, **HELD)
+            kept = holder.acquire(renewed, ttl_ms=RENEWED_MS, auto_extend=True)
+            line = Line(world, kind, url, wanted)
+            comer.acquire(free).release().check()
+            cluster.await_replicated()
+            strike(cluster, old)
+            came = comer.ask(free, **PATIENT)
+            other.acquire(elsewhere, timeout_ms=SHORT_MS).release().check()
+            new = cluster.await_successor(slot_of_lock(free), old)
+            shown, kept_ms = time.monotonic(), world.kept_ms()
+            came.hold().release().check()
+            back_ms, kept_ms = 1000 * (time.monotonic() - shown), world.kept_ms() - kept_ms
+            line.await_back(cluster, new)
+            line.check_served()
+            for one in held, kept:
+                wait_until(lambda one=one: one.state() == "HELD", "it is verified")
+                check_equal(one.losses(), [])
+                one.release().check()
+            world.await_nothing_left()
+            old.come_back()
+            cluster.await_settled()
+            check(not old.is_master(), "it is still a master")
+            comer.acquire(free).release().check()
+            world.await_nothing_left()
+            print(f"# a master that {words}: {back_ms:.0f} ms after it was shown", flush=True)
+            most_ms = BACK_MS + (IO_TIMEOUT_MS if strike is stopped else 0)
+            check(back_ms < most_ms * SLOW + kept_ms, f"they came back after {back_ms:.0f} ms")
+    case.__name__ = f"of a master that {words} nothing is lost"
+    return case
+
+
+for fault, do in FAILOVERS.items():
+    scenario(kinds=KINDS if do is killed else ["thread", "loop"], counts=[1], is_timed=True)(a_master_that(fault, do))
+
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def a_grant_that_was_not_replicated_is_told_as_lost(world, kind, _names):
+    """Soon after the new master answers, and not when it would be renewed; those of others stand."""
+    with clustered(world, *SIX) as cluster:
+        old = cluster.masters()[0]
+        (replica,) = cluster.replicas_of(old)
+        name, other = cluster.names_on(old, 1) + cluster.names_on(cluster.masters()[1], 1)
+        one = actor(world, kind, cluster.url())
+        one.acquire(name).release().check()
+        stays = one.acquire(other, **HELD)
+        cluster.await_replicated()
+        replica.freeze()
+        old.ask("CLIENT", "KILL", "TYPE", "replica")  # what it has not read yet would wait for it
+        held = one.acquire(name, **HELD)
+        old.kill()
+        replica.go_on()
+        cluster.await_successor(slot_of_lock(name), old)
+        wait_until(lambda: held.state() == "GONE", "it is told")
+        held.release().check("NOT_HELD")
+        check_equal(len(one.remote.events("history_lost")), 1, "told as lost writes")
+        check_equal((stays.state(), stays.losses()), ("HELD", []))
+        later = one.acquire(name)
+        check(later.tokens[0] > held.tokens[0], f"{later.tokens[0]} after {held.tokens[0]}")
+        for each in later, stays:
+            each.release().check()
+        world.await_nothing_left()
+
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def partitions_without_a_master_are_told_and_others_work(world, kind, _names):
+    """It is dead and has no replica, or nobody has its slots. When it is back, empty, all goes on."""
+    with clustered(world, 3, 0, arguments=NOT_COVERED) as cluster:
+        dying, losing, staying = cluster.masters()
+        (dead,), (slotless,), (fine,) = (cluster.names_on(master, 1) for master in (dying, losing, staying))
+        one = actor(world, kind, cluster.url())
+        for name in dead, slotless, fine:
+            one.acquire(name).release().check()
+        dying.kill()
+        for node in losing, staying:
+            node.ask("CLUSTER", "DELSLOTS", slot_of_lock(slotless))
+        for name in dead, slotless:
+            outcome = one.refused(name, timeout_ms=SHORT_MS)
+            check_equal(outcome.status, "E_UNAVAILABLE", name)
+            one.acquire(fine, timeout_ms=SHORT_MS).release().check()
+        asked = [actor(world, kind, cluster.url(staying)).ask(name, **PATIENT) for name in (dead, slotless)]
+        dying.come_back()
+        losing.ask("CLUSTER", "ADDSLOTS", slot_of_lock(slotless))
+        for asking in asked:
+            asking.hold().release().check()
+        world.await_nothing_left()
+
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def a_cluster_that_is_down_is_waited_for(world, kind, _names):
+    """As all is by default when a slot is not covered: leases stand until their time, and go on."""
+    with clustered(world, 3, 0) as cluster:
+        dying, staying, _ = cluster.masters()
+        (name,) = cluster.names_on(staying, 1)
+        one, late = (actor(world, kind, cluster.url(staying)) for _ in range(2))
+        held = one.acquire(name, **HELD)
+        dying.kill()
+        wait_until(lambda: not staying.is_well(), "the cluster is down")
+        check_equal(late.refused(name, timeout_ms=SHORT_MS).status, "E_UNAVAILABLE")
+        asking = late.ask(name, **PATIENT)
+        check_equal((held.state(), held.losses()), ("HELD", []))
+        dying.come_back()
+        cluster.await_settled()
+        world.await_queue([name], 1)
+        held.release().check()
+        asking.hold().release().check()
+        world.await_nothing_left()
+
+
+# ---- whatever fails ----
+
+class Place:
+    """What goes wrong around the fleet; each strike leaves the cluster as it was."""
+
+    def __init__(self, world, cluster):
+        self.cluster, self.slot = cluster, slot_of_lock(NAME)
+        self.strikes = world.random.sample(list(FAILOVERS.values()), len(FAILOVERS))
+        self.n_struck = 0
+
+    def strike(self):
+        old = self.cluster.owner(self.slot)
+        self.strikes[self.n_struck % len(self.strikes)](self.cluster, old)
+        self.n_struck += 1
+        self.cluster.await_successor(self.slot, old)
+        old.come_back()
+        self.cluster.await_settled()
+
+
+@scenario(kinds=["thread"], counts=[1])
+def a_resource_that_checks_tokens_is_safe_whatever_fails(world, _kind, _names):
+    """And who relied on a lock that another has is told soon. RQL_TEST_LONG: for a minute."""
+    with clustered(world, *SIX) as cluster:
+        place = Place(world, cluster)
+        fleet = Fleet(world, [cluster.url] * 3, lambda: time.time_ns() // 1000, 2500)
+        n_strikes = fleet.run(place.strike, SECONDS)
+        judgement = Judgement(fleet)
+        print(f"# {n_strikes} failovers: {judgement}", flush=True)
+        judgement.check_fence()
+        judgement.check_seen()
+        world.await_nothing_left()
+
+
+if __name__ == "__main__":
+    sys.exit(main(at_once=3, is_for_each_server=False))

@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""Slots that move from one master of a cluster to another while locks in them are held, waited for and handed over."""
+import os
+import sys
+import threading
+import time
+
+from cluster import PARTITION_SLOTS, clustered
+from harness import (FOREVER, MINUTE_MS, SLOW, Worker, check, check_equal, check_served_in_order, main, scenario,
+                     wait_until)
+from partitions import slot_of_lock
+
+SECONDS = 60 if "RQL_TEST_LONG" in os.environ else 3
+PAUSE_S = 0.1      # between two moves
+KEY_PAUSE_S = 0.002
+GAP_MS = 100       # beside the move itself
+N_EACH = 4         # threads, or who asks on loops
+HELD = {"ttl_ms": MINUTE_MS}
+PATIENT = {"timeout_ms": FOREVER, "queue_ttl_ms": MINUTE_MS}
+RENEWED_MS = 3000
+NAME = "moving"
+OTHERS = [f"{{{NAME}}} {i}" for i in range(50)]  # of its partition
+
+
+class Room:
+    """What a lock protects: one at a time, with rising tokens; and how long nobody came, at most."""
+
+    def __init__(self):
+        self.mutex = threading.Lock()
+        self.inside, self.token, self.n_uses = None, 0, 0
+        self.came_s, self.gap_s = time.monotonic(), 0.0
+
+    def enter(self, hold):
+        with self.mutex:
+            check(not self.inside, f"{hold.name} was granted it while {self.inside and self.inside.name} has it")
+            check(hold.tokens[0] > self.token, f"token {hold.tokens[0]} after {self.token}")
+            now_s = time.monotonic()
+            self.gap_s, self.came_s = max(self.gap_s, now_s - self.came_s), now_s
+            self.inside, self.token, self.n_uses = hold, hold.tokens[0], self.n_uses + 1
+
+    def leave(self):
+        with self.mutex:
+            self.inside = None
+
+    def restart(self):
+        """The gap counts from now on; how long it was until then."""
+        with self.mutex:
+            gap_s, self.gap_s, self.came_s = self.gap_s, 0.0, time.monotonic()
+            return gap_s
+
+
+def use(actor, name, room):
+    """Once; no call may fail."""
+    hold = actor.acquire(name, **PATIENT)
+    room.enter(hold)
+    room.leave()
+    hold.release().check()
+
+
+class Crowd:
+    """Who use one lock again and again, until the end."""
+
+    def __init__(self, world, url, name, kinds=("thread", "loop"), n_each=N_EACH):
+        self.room = Room()
+        clients = [world.client(url=url) for _ in range(2)]
+        self.actors = [world.actor(kind, clients[i % 2]) for kind in kinds for i in range(n_each)]
+        self.workers = [Worker(lambda actor=actor: use(actor, name, self.room)) for actor in self.actors]
+        self.await_uses()
+
+    def await_uses(self):
+        goal = self.room.n_uses + 2 * len(self.actors)
+        wait_until(lambda: self.room.n_uses >= goal or self.failed(), "the lock is used")
+
+    def failed(self):
+        return any(worker.failure for worker in self.workers)
+
+    def end(self):
+        for worker in self.workers:
+            worker.is_stopped = True
+        for worker in self.workers:
+            worker.end()
+
+
+def other_of(cluster, node):
+    return next(one for one in cluster.masters() if one is not node)
+
+
+@scenario(kinds=["thread"], counts=[1], is_timed=True)
+def a_slot_that_moves_to_and_fro_costs_nobody_his_lock(world, _kind, _names):
+    """No call fails, nobody loses his place, no two have it at once, and it stands still for no longer than the move.
+    Others do not wait for it. RQL_TEST_LONG: for a minute."""
+    with clustered(world, 3) as cluster:
+        slot, home = slot_of_lock(NAME), cluster.owner_of(NAME)
+        url = cluster.url()
+        one = world.actor("loop", url=url)
+        keeping = [one.acquire(name, ttl_ms=RENEWED_MS, auto_extend=True) for name in OTHERS]
+        held = world.actor("thread", url=url).acquire(OTHERS[0] + " held", **HELD)
+        lined_up = []
+        for place in range(1, 5):
+            lined_up.append(world.actor("loop", url=url).ask(OTHERS[0] + " held", **PATIENT))
+            world.await_queue([OTHERS[0] + " held"], place)
+        crowd = Crowd(world, url, NAME)
+        beside = Crowd(world, url, cluster.names_on(other_of(cluster, home), 1)[0], n_each=1)
+        figures, over = [], time.monotonic() + SECONDS
+        while time.monotonic() < over and not crowd.failed():
+            to = home if cluster.owner(slot) is not home else other_of(cluster, home)
+            for each in crowd, beside:
+                each.room.restart()
+            kept_ms = world.kept_ms()
+            took_s = cluster.migrate(slot, to, count=1, pause_s=KEY_PAUSE_S)
+            crowd.await_uses()
+            time.sleep(PAUSE_S)
+            figures.append((1000 * took_s, 1000 * crowd.room.restart(), 1000 * beside.room.restart(),
+                            world.kept_ms() - kept_ms))
+        for each in crowd, beside:
+            each.end()
+        check_served_in_order(lined_up, held)
+        for kept in keeping:
+            check_equal((kept.state(), kept.losses()), ("HELD", []))
+            kept.release().check()
+        world.await_nothing_left()
+        moves, gaps, gaps_beside, _ = zip(*figures)
+        print(f"# {len(figures)} moves of at most {max(moves):.0f} ms, {crowd.room.n_uses} uses with gaps of at most "
+              f"{max(gaps):.0f} ms, others' {max(gaps_beside):.0f} ms", flush=True)
+        late = [figure for figure in figures if figure[1] > figure[0] + GAP_MS * SLOW + figure[3]
+                or figure[2] > GAP_MS * SLOW + figure[3]]
+        check_equal(late, [], "move, gap, gap of others, kept from running; in ms")
+
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def who_waits_is_told_at_the_new_place(world, kind, _names):
+    """The slot moves with an empty hand: nobody asks while it does."""
+    with clustered(world, 2) as cluster:
+        url = cluster.url()
+        held = world.actor(kind, url=url).acquire(NAME, **HELD)
+        asked = []
+        for place in range(1, 4):
+            asked.append(world.actor(kind, url=url).ask(NAME, **PATIENT))
+            world.await_queue([NAME], place)
+        to = other_of(cluster, cluster.owner_of(NAME))
+        cluster.migrate(slot_of_lock(NAME), to)
+        wait_until(lambda: len(to.ask("PUBSUB", "SHARDCHANNELS")) == len(asked), "they listen there")
+        check_served_in_order(asked, held)
+        world.await_nothing_left()
+
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def a_call_in_the_middle_of_a_move_waits_for_its_end(world, kind, _names):
+    """Where some keys have left (TRYAGAIN), and where all have (ASK)."""
+    with clustered(world, 2) as cluster:
+        url, slot = cluster.url(), slot_of_lock(NAME)
+        one, other = (world.actor(kind, url=url) for _ in range(2))
+        held = one.acquire(NAME, **HELD)
+        kept = one.acquire(OTHERS[0], **HELD)
+        home = cluster.owner_of(NAME)
+        to = other_of(cluster, home)
+        cluster.begin_to_migrate(slot, to)
+        cluster.migrate_keys(slot, home, to, 1)
+        asking = other.ask(NAME, **PATIENT)
+        releasing = held.begin("release")
+        wait_until(lambda: "errorstat_TRYAGAIN" in home.ask("INFO", "errorstats"), "it is told to try again")
+        check_equal((asking.is_over(), releasing.is_over()), (False, False))
+        while cluster.migrate_keys(slot, home, to):
+            pass
+        releasing.outcome().check()  # it is done where the keys are by now
+        served = asking.hold()
+        check("errorstat_ASK" in home.ask("INFO", "errorstats"), "it was not told to ask there")
+        check_equal(cluster.owner(slot), home)
+        cluster.end_to_migrate(slot, home, to)
+        served.release().check()
+        kept.extend(MINUTE_MS).check()
+        kept.release().check()
+        world.await_nothing_left()
+
+
+@scenario(kinds=["thread"], counts=[1])
+def a_node_is_added_and_one_is_removed_while_locks_are_used(world, _kind, _names):
+    """All partitions of one master move to the new one, and then it goes."""
+    with clustered(world, 3) as cluster:
+        url = cluster.url()
+        leaving = cluster.masters()[0]
+        names = [name for master in cluster.masters() for name in cluster.names_on(master, 2)]
+        stale = world.actor("thread", url=url)
+        held = [stale.acquire(name + " held", **HELD) for name in names]
+        crowds = [Crowd(world, url, name, n_each=1) for name in names]
+        added = cluster.add()
+        for slot in set(cluster.slots_of(leaving)) & set(PARTITION_SLOTS):
+            cluster.migrate(slot, added)
+        for crowd in crowds:
+            crowd.await_uses()
+        check(added.n_calls().get("evalsha", 0) > 0, "nobody asks the new one")
+        cluster.remove(leaving, added)
+        for crowd in crowds:
+            crowd.await_uses()
+            crowd.end()
+        for one in held:
+            check_equal((one.state(), one.losses()), ("HELD", []))
+            one.release().check()
+        world.await_nothing_left()
+
+
+if __name__ == "__main__":
+    sys.exit(main(at_once=2, is_for_each_server=False))
