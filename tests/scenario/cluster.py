@@ -5,6 +5,7 @@ import re
 import signal
 import time
 
+from bus import Bus
 from harness import PATIENCE_S, PrivateServer, Refused, wait_until
 from partitions import N_PARTITIONS, N_SLOTS, named, plain, prefix_of, slot_of, slot_of_lock, tag_of
 from private_server import ServerError, free_port
@@ -22,9 +23,11 @@ PARTITION_SLOTS = [slot_of(tag_of(partition)) for partition in range(N_PARTITION
 class Node(PrivateServer):
     """By TCP; its socket is for what asks behind the library's back. Killed and launched again it is who it was."""
 
-    def __init__(self, *arguments):
+    def __init__(self, bus, *arguments):
         self.port, self.bus_port, self.is_frozen = free_port(), free_port(), False
-        super().__init__("--port", str(self.port), "--cluster-port", str(self.bus_port), *SETTINGS, *arguments)
+        self.relay = bus.relay(self)
+        super().__init__("--port", str(self.port), "--cluster-port", str(self.bus_port),
+                         "--cluster-announce-bus-port", str(self.relay.port), *SETTINGS, *arguments)
         self.id = self.ask("CLUSTER", "MYID")
 
     def __repr__(self):
@@ -47,7 +50,7 @@ class Node(PrivateServer):
             self.go_on()
 
     def meet(self, other):
-        self.ask("CLUSTER", "MEET", "127.0.0.1", other.port, other.bus_port)
+        self.ask("CLUSTER", "MEET", "127.0.0.1", other.port, other.relay.port)
 
     def info(self, section, field):
         return re.search(rf"^{field}:(\S*)", self.ask("INFO", section), re.MULTILINE).group(1)
@@ -90,9 +93,9 @@ class Cluster:
     """`with Cluster(3, 1) as cluster:` three masters, and a replica of each. `arguments` are those of all servers."""
 
     def __init__(self, n_masters=1, n_replicas=0, arguments=()):
-        self.arguments, self.nodes = arguments, []
+        self.arguments, self.nodes, self.bus = arguments, [], Bus()
         try:
-            self.nodes += [Node(*arguments) for _ in range(n_masters * (1 + n_replicas))]
+            self.nodes += [Node(self.bus, *arguments) for _ in range(n_masters * (1 + n_replicas))]
             self.join(n_masters)
         except BaseException:
             self.__exit__()
@@ -119,6 +122,7 @@ class Cluster:
         for node in self.nodes:
             node.process.send_signal(signal.SIGCONT)
             node.stop()
+        self.bus.end()
 
     def url(self, *nodes, login="", query=""):
         """With these for seeds; without any: all."""
@@ -201,11 +205,18 @@ class Cluster:
     # ---- what becomes of it ----
 
     def await_successor(self, slot, old):
-        """Of a master that is gone: as CLUSTER SLOTS shows it, of all that answer."""
+        """Of a master that is gone: as CLUSTER SLOTS shows it, of all others that answer."""
         def shown():
-            ports = {port for node in self.running() for first, last, port, _ in node.map() if first <= slot <= last}
+            maps = [node.map() for node in self.running() if node is not old]
+            ports = {port for said in maps for first, last, port, _ in said if first <= slot <= last}
             return len(ports) == 1 and old.port not in ports and self.at(ports.pop())
         return wait_until(shown, f"another has the slots of {old}")
+
+    def bring_back(self, node):
+        """Whatever has become of it; nobody is cut off any more."""
+        node.come_back()
+        self.bus.heal()
+        self.await_settled()
 
     def begin_to_migrate(self, slot, to):
         """Whose it was."""
@@ -238,7 +249,7 @@ class Cluster:
 
     def add(self):
         """A master without slots."""
-        made = Node(*self.arguments)
+        made = Node(self.bus, *self.arguments)
         self.nodes.append(made)
         for node in self.running():
             if node is not made:

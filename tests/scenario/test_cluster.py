@@ -148,8 +148,14 @@ def stopped(_cluster, old):
     old.freeze()
 
 
+def cut_off(cluster, old):
+    """From other nodes, not from clients."""
+    cluster.bus.split([old])
+
+
 FAILOVERS = {"fails over by hand": by_hand(), "fails over by force": by_hand("FORCE"),
-             "is taken over": by_hand("TAKEOVER"), "is killed": killed, "stands still": stopped}
+             "is taken over": by_hand("TAKEOVER"), "is killed": killed, "stands still": stopped,
+             "is cut off": cut_off}
 
 
 def a_master_that(words, strike):
@@ -181,8 +187,7 @@ def a_master_that(words, strike):
                 check_equal(one.losses(), [])
                 one.release().check()
             world.await_nothing_left()
-            old.come_back()
-            cluster.await_settled()
+            cluster.bring_back(old)
             check(not old.is_master(), "it is still a master")
             comer.acquire(free).release().check()
             world.await_nothing_left()
@@ -285,8 +290,7 @@ class Place:
         self.strikes[self.n_struck % len(self.strikes)](self.cluster, old)
         self.n_struck += 1
         self.cluster.await_successor(self.slot, old)
-        old.come_back()
-        self.cluster.await_settled()
+        self.cluster.bring_back(old)
 
 
 @scenario(kinds=["thread"], counts=[1])

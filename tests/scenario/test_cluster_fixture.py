@@ -121,5 +121,20 @@ def a_node_is_added_and_removed(_world, _kind, _names):
         check_equal((cluster.owner_of(NAME), owner.ask("GET", KEYS[0]), len(cluster.nodes)), (owner, "x", 2))
 
 
+@once
+def a_master_is_cut_off_from_the_others(_world, _kind, _names):
+    """It takes what it is asked until its time is over; the others have another by then."""
+    with Cluster(3, 1) as cluster:
+        old = cluster.owner_of(NAME)
+        cluster.bus.split([old])
+        check_equal(old.ask("SET", KEYS[0], "x"), "OK")
+        wait_until(lambda: not old.is_well(), "it has noticed")
+        check_equal(refused(old, "GET", KEYS[0]), "CLUSTERDOWN")
+        wait_until(lambda: len([node for node in cluster.nodes if node.is_master()]) == 4, "another takes over")
+        cluster.bus.heal()
+        cluster.await_settled()
+        check(cluster.owner_of(NAME) is not old and not old.is_master(), "it is still a master")
+
+
 if __name__ == "__main__":
     sys.exit(main(is_for_each_server=False))
