@@ -10,11 +10,10 @@ from harness import (FOREVER, MINUTE_MS, SLOW, Worker, check, check_equal, check
                      wait_until)
 from partitions import slot_of_lock
 
-SECONDS = 60 if "RQL_TEST_LONG" in os.environ else 3
+SECONDS, N_EACH = (60, 16) if "RQL_TEST_LONG" in os.environ else (3, 4)  # threads, or who asks on loops
 PAUSE_S = 0.1      # between two moves
 KEY_PAUSE_S = 0.002
 GAP_MS = 100       # beside the move itself
-N_EACH = 4         # threads, or who asks on loops
 HELD = {"ttl_ms": MINUTE_MS}
 PATIENT = {"timeout_ms": FOREVER, "queue_ttl_ms": MINUTE_MS}
 RENEWED_MS = 3000
@@ -88,7 +87,7 @@ def other_of(cluster, node):
 @scenario(kinds=["thread"], counts=[1], is_timed=True)
 def a_slot_that_moves_to_and_fro_costs_nobody_his_lock(world, _kind, _names):
     """No call fails, nobody loses his place, no two have it at once, and it stands still for no longer than the move.
-    Others do not wait for it. RQL_TEST_LONG: for a minute."""
+    Others do not wait for it. RQL_TEST_LONG: 32 of them, for a minute."""
     with clustered(world, 3) as cluster:
         slot, home = slot_of_lock(NAME), cluster.owner_of(NAME)
         url = cluster.url()

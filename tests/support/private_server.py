@@ -146,8 +146,8 @@ class ClusterConnection(Connection):
         return plain(super().read())
 
     def tell(self, *words):
-        if words[0] == "PSUBSCRIBE":
-            raise LeftOut("patterns of channels: not in a cluster")
+        if words[0] == "PSUBSCRIBE" or words[0] == "EVAL" and "'rql:" in words[1]:
+            raise LeftOut("patterns of channels, and scripts that name keys: not in a cluster")
         super().tell(*named(words))
 
     def call(self, *words):
