@@ -29,7 +29,7 @@ import zlib
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 from again import note as note_again  # noqa: E402
-from partitions import SHARED, plain  # noqa: E402
+from partitions import plain, tagged  # noqa: E402
 from private_server import (CLUSTER, PATIENCE_S, SLOW, TLS, Clock, Connection, LeftOut,  # noqa: E402, F401
                             PrivateServer, Refused, die_with_parent, find_server, is_cluster, leave_out_in_cluster,
                             once_more, wait_until)
@@ -319,6 +319,7 @@ class Actor:
         self.remote.do("loop" if kind == "loop" else "thread", name=name, client=client.name).check()
 
     def begin(self, do, **words):
+        words = tagged(words) if is_cluster() else words
         return self.remote.begin(do, **{"as": self.name}, **words)
 
     def ask(self, *names, tries=False, also=None, **options):
@@ -669,7 +670,7 @@ class Runner(threading.local):
         try:
             function, kind, count = case
             world.ask("FLUSHALL")
-            function(world, kind, [f"{SHARED if is_cluster() else 'lock'}{i}" for i in range(count)])
+            function(world, kind, [f"lock{i}" for i in range(count)])
             world.end()
             return None, time.monotonic() - begun, None
         except LeftOut as what:

@@ -46,22 +46,23 @@ def slot_of_lock(name):
 
 # ---- tests that speak of keys as they are on a single server ----
 
-SHARED = "{lock}"  # names of locks that are to be in one partition begin with it
+SHARED = "{lock}"  # begins the names of locks that are to be in one partition
 OF_A_LOCK = (b"lock", b"lock_queue", b"req")
 OF_THE_FIRST = (b"clients", b"swarm:config", b"swarm:flusher")
 OF_EACH = re.compile(rb"live$|fence$|era$|wake:|swarm:")
 OF_A_SHARD = {"SUBSCRIBE": "SSUBSCRIBE", "PUBLISH": "SPUBLISH", "CHANNELS": "SHARDCHANNELS", "NUMSUB": "SHARDNUMSUB"}
 
 
-def named_word(word, is_pattern):
-    """A key, or a channel: what is not a lock's is meant to be in the partition of SHARED. Others stay as they are."""
+def named_word(word, is_pattern, tag):
+    """A key or a channel. What is not of a lock is meant to be in the partition of SHARED. Others stay as they are."""
     key = word if isinstance(word, bytes) else str(word).encode()
     if not key.startswith(b"rql:"):
         return word
     rest = key[4:]
     kind, colon, name = rest.partition(b":")
     if kind in OF_A_LOCK and colon:
-        prefix = prefix_of(name)
+        name = tag.encode() + name
+        prefix, rest = prefix_of(name), kind + colon + name
     elif rest in OF_THE_FIRST:
         prefix = prefix_in(0)
     elif OF_EACH.match(rest):
@@ -71,15 +72,21 @@ def named_word(word, is_pattern):
     return (b"rql:{*}:" if is_pattern else prefix.encode()) + rest
 
 
-def named(words):
-    """A command, as it is for a cluster."""
+def named(words, tag=""):
+    """A command, as it is for a cluster; names of locks get the tag."""
     words = [OF_A_SHARD.get(word, word) if isinstance(word, str) else word for word in words[:2]] + list(words[2:])
     is_pattern = words[0] in ("KEYS", "SCAN", "PUBSUB")
-    return [named_word(word, is_pattern) for word in words]
+    return [named_word(word, is_pattern, tag) for word in words]
+
+
+def tagged(words):
+    """A call of the library, its names with SHARED."""
+    tag = {"names": lambda names: [SHARED + name for name in names], "name": lambda name: name and SHARED + name}
+    return {key: tag[key](value) if key in tag else value for key, value in words.items()}
 
 
 def plain(said):
-    """A reply, or a text, without the tags."""
+    """A reply, or a text, without all that."""
     if isinstance(said, list):
         return [plain(part) for part in said]
-    return re.sub(r"\brql:\{[0-9a-z]{5}\}:", "rql:", said) if isinstance(said, str) else said
+    return re.sub(r"\brql:\{[0-9a-z]{5}\}:", "rql:", said).replace(SHARED, "") if isinstance(said, str) else said

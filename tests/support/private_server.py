@@ -15,7 +15,7 @@ import tempfile
 import time
 
 from certificates import authority
-from partitions import N_SLOTS, named, plain
+from partitions import N_SLOTS, SHARED, named, plain
 
 SLOW = int(os.environ.get("RQL_TEST_SLOW", "1"))  # a factor for all times, under valgrind
 PATIENCE_S = 20 * SLOW
@@ -140,7 +140,7 @@ class Connection:
 
 
 class ClusterConnection(Connection):
-    """For tests that speak of keys as they are on a single server: named on the way, and called so in replies."""
+    """For tests that speak of keys as they are on a single server; all locks are in one partition."""
 
     def read(self):
         return plain(super().read())
@@ -148,7 +148,7 @@ class ClusterConnection(Connection):
     def tell(self, *words):
         if words[0] == "PSUBSCRIBE" or words[0] == "EVAL" and "'rql:" in words[1]:
             raise LeftOut("patterns of channels, and scripts that name keys: not in a cluster")
-        super().tell(*named(words))
+        super().tell(*named(words, SHARED))
 
     def call(self, *words):
         if words[0] in ("DEL", "EXISTS"):  # keys that may be in several slots
