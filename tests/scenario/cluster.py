@@ -193,14 +193,10 @@ class Cluster:
                 return list(found.values())
 
     def await_replicated(self):
-        """Nothing that a master has done is missing elsewhere."""
-        def caught_up():
-            for master in self.masters():
-                _, offset, replicas = master.ask("ROLE")
-                if any(int(replica[2]) < offset for replica in replicas):
-                    return False
-            return True
-        wait_until(caught_up, "all is replicated")
+        """Nothing that a master has done so far is missing elsewhere."""
+        goals = [(master, master.ask("ROLE")[1]) for master in self.masters()]
+        wait_until(lambda: all(int(replica[2]) >= goal for master, goal in goals for replica in master.ask("ROLE")[2]),
+                   "all is replicated")
 
     # ---- what becomes of it ----
 
