@@ -156,7 +156,14 @@ rql_status rqli_wait_connect(struct rqli_acquire *self, rql_error *error)
     if (!notes || atomic_load_explicit(&notes->was_up, memory_order_relaxed)) {
         return RQL_OK;
     }
+    rqli_fleet_await_map(&client->fleet, self->op.until_us);
+    if (rqli_wait_follow(self)) {
+        notes = rqli_conn_notes(self->conn);
+    }
     status = rqli_conn_connect(self->conn, self->op.until_us, error);
+    if (status) {
+        rqli_fleet_on_silence(&client->fleet);
+    }
     if (rqli_conn_clock(self->conn, &reading)) {
         rqli_server_clock_learn(client, self->node, &reading);
         atomic_store_explicit(&notes->was_up, true, memory_order_relaxed);

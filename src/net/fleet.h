@@ -7,6 +7,7 @@
  * and an error reply whom to ask instead.
  */
 
+#include "base/clock.h"
 #include "base/worker.h"
 #include "net/node.h"
 #include "wire/keys.h"
@@ -27,7 +28,7 @@ struct rqli_fleet {
     _Atomic int64_t read_us;        /* when the map was last asked for; 0: never */
     _Atomic int64_t silent_us;      /* when a node last gave no answer */
     atomic_bool is_wanted;          /* somebody asks for keys */
-    atomic_bool was_read;           /* the map, or nobody has it */
+    rqli_signal was_read;           /* 1: the map, or nobody has it */
 
     struct {
         pthread_mutex_t mutex;
@@ -99,10 +100,18 @@ static inline void rqli_fleet_on_use(struct rqli_fleet *self)
     }
 }
 
-/* The nodes that the URL names are not all asked yet for the map. */
+/* The nodes that the URL names are not all asked yet for the map: who has which keys is a guess. */
 static inline bool rqli_fleet_is_looking(const struct rqli_fleet *self)
 {
-    return self->map_reader && !atomic_load_explicit(&self->was_read, memory_order_relaxed);
+    return self->map_reader && atomic_load_explicit(&self->was_read, memory_order_acquire) == 0;
+}
+
+/* Waits for the end of that. */
+static inline void rqli_fleet_await_map(struct rqli_fleet *self, int64_t until_us)
+{
+    while (rqli_fleet_is_looking(self) && rqli_now_us() < until_us) {
+        rqli_signal_wait(&self->was_read, 0, until_us);
+    }
 }
 
 #endif

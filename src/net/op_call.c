@@ -88,6 +88,7 @@ rql_status rqli_call_run(const struct rqli_op_route *route, const struct rqli_ca
     struct single self = {.route = route, .call = call, .detour = {.until_us = until_us}};
 
     rqli_fleet_on_use(route->fleet);
+    rqli_fleet_await_map(route->fleet, until_us);
     for (;;) {
         RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
         rql_status status;

@@ -11,6 +11,8 @@
 
 #include <stddef.h>
 
+enum { LOOK_US = 5000 };
+
 /* RQLI_NEVER_US: no end. */
 static void set_due(struct rqli_op_task *self, int64_t at_us)
 {
@@ -77,6 +79,23 @@ static void queue_calls(struct rqli_op_task *self)
     }
 }
 
+/* Those of a round that pause go on together, as soon as the first of them may. Before the map of a
+ * cluster is known it would be a guess whom to ask, and a node that stands still could take all the
+ * time there is. The loop has no news of that: it looks. */
+static void queue_where_known(struct rqli_op_task *self)
+{
+    int64_t now_us = rqli_now_us();
+
+    self->resume_us = 0;
+    set_due(self, self->op->until_us);
+    if (rqli_fleet_is_looking(self->op->route.fleet) && now_us < self->op->until_us) {
+        self->resume_us = now_us + LOOK_US;
+        set_due(self, self->resume_us);
+    } else {
+        queue_calls(self);
+    }
+}
+
 static void send_calls(struct rqli_op_task *self)
 {
     struct rqli_op *op = self->op;
@@ -84,23 +103,13 @@ static void send_calls(struct rqli_op_task *self)
     rqli_fleet_on_use(op->route.fleet);
     self->state = RQLI_OP_TASK_CALLING;
     self->n_open = op->n_calls;
-    self->resume_us = 0;
     self->n_pauses = 0;
     op->is_late = false;
     op->acks = (struct rqli_acks){0};
-    set_due(self, op->until_us);
     for (size_t i = 0; i < op->n_calls; i++) {
         self->calls[i] = (struct rqli_op_call){.task = self, .state = RQLI_OP_CALL_PAUSED};
     }
-    queue_calls(self);
-}
-
-/* Those of a round that pause go on together, as soon as the first of them may. */
-static void resume(struct rqli_op_task *self)
-{
-    self->resume_us = 0;
-    set_due(self, self->op->until_us);
-    queue_calls(self);
+    queue_where_known(self);
 }
 
 static void pause_call(struct rqli_op_call *self, int64_t until_us)
@@ -259,7 +268,7 @@ static void on_due(struct rqli_due *due)
     switch (self->state) {
     case RQLI_OP_TASK_CALLING:
         if (self->resume_us > 0) {
-            resume(self);
+            queue_where_known(self);
         } else {
             give_up(self);
         }

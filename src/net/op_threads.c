@@ -345,7 +345,7 @@ static void run_round(struct rqli_op *op)
     struct round round;
 
     rqli_sleep_until(op->again_us);
-    rqli_fleet_on_use(op->route.fleet);
+    rqli_fleet_await_map(op->route.fleet, op->until_us);
     round.op = op;
     round.n_open = op->n_calls;
     round.with_texts = false;
@@ -367,8 +367,10 @@ static void run_round(struct rqli_op *op)
 /* Where the waiter is not in the register nothing can be told to it, and it sleeps. */
 rql_status rqli_op_run(struct rqli_op *op)
 {
-    enum rqli_op_next next = op->ops->next(op);
+    enum rqli_op_next next;
 
+    rqli_fleet_on_use(op->route.fleet);
+    next = op->ops->next(op);
     while (next != RQLI_OP_OVER) {
         if (next == RQLI_OP_WAIT && op->waiter && op->waiter->has_joined) {
             rqli_op_on_woken(
