@@ -348,13 +348,13 @@ static rql_status settle_in(struct login *self, const struct rqli_seat *predeces
     return status;
 }
 
-/* What nothing may follow but pushes. In a cluster it is said behind the login, for the partitions
- * that somebody waits for (net/subscription.h). The right to be notified of changes may be missing:
+/* What nothing may follow but pushes. For partitions it is said behind the login, for those that
+ * somebody waits for (net/subscription.h). The right to be notified of changes may be missing:
  * then waiters poll. A push between the two answers is taken for the second and lost, which does no
  * harm: all who wait poll after a new subscription. */
 static rql_status subscribe(struct login *self, int64_t deadline_us, rql_error *error)
 {
-    if (self->sock->endpoint->arrangement == RQLI_CLUSTER) {
+    if (rqli_endpoint_is_partitioned(self->sock->endpoint)) {
         return RQL_OK;
     }
     rqli_command_reset(&self->command);

@@ -27,8 +27,8 @@ struct rqli_clock_reading {
  *
  * With a predecessor it also finds out its seat, and has the server end that connection, if it is
  * there and surely ours: what was sent on it may still be done. Without one, NULL, it is subscribed
- * to the client's channel and to changes of Ruby's locks, and will only listen; in a cluster its
- * owner has it subscribed to channels of partitions. Not RQL_OK: the socket is closed.
+ * to the client's channel and to changes of Ruby's locks, and will only listen; where there are
+ * partitions its owner has it subscribed to their channels. Not RQL_OK: the socket is closed.
  */
 rql_status rqli_login(struct rqli_socket *sock, const struct rqli_seat *predecessor,
                       int64_t deadline_us, struct rqli_clock_reading *reading_out,

@@ -144,8 +144,8 @@ static void begin_anew(struct rqli_subscription *self, const struct rqli_endpoin
 /* ---- what comes ---- */
 
 /* When it is first opened nothing can have been pushed before, and whoever leads asks for all: some
- * may have been passed over. Later a grant to any of them may be lost, which only it can find. In a
- * cluster it brings nothing yet, and each channel is confirmed by itself. */
+ * may have been passed over. Later a grant to any of them may be lost, which only it can find.
+ * Where there are partitions it brings nothing yet, and each channel is confirmed by itself. */
 void rqli_subscription_on_opened(struct rqli_subscription *self, const struct rqli_socket *sock)
 {
     self->heard_us = 0;
@@ -153,7 +153,7 @@ void rqli_subscription_on_opened(struct rqli_subscription *self, const struct rq
     self->silent_us = 0;
     self->generation++;
     self->client_id = sock->seat.client_id;
-    if (sock->endpoint->arrangement == RQLI_CLUSTER) {
+    if (rqli_endpoint_is_partitioned(sock->endpoint)) {
         begin_anew(self, sock->endpoint);
     } else if (self->generation == 1) {
         rqli_waiters_hint_leaders(&self->waiters);

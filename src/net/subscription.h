@@ -6,10 +6,10 @@
  * the server pushes to those who wait. A push is a hint: every wait has an end at which the waiter
  * polls.
  *
- * One channel is for all locks of a single server. In a cluster each partition has its own, which
- * moves with its slot: it is subscribed to when somebody is found to wait for one of its locks, and
- * the server says so when the slot leaves. Until it has confirmed the channel, and where it refuses
- * it, waiters poll.
+ * One channel is for all locks of a single server. Where there are several each partition has its
+ * own: it is subscribed to when somebody is found to wait for one of its locks. In a cluster it
+ * moves with its slot, and the server says so when that leaves. Until it has confirmed the channel,
+ * and where it refuses it, waiters poll.
  *
  * Waiting threads read it in turn: one of them, the longest waiting, sleeps in recv() and wakes
  * straight from the kernel; the others sleep on their own wait word. On a loop it is watched as any
