@@ -5,6 +5,7 @@
 #include "net/url.h"
 #include "peer.h"
 #include "reply_tree.h"
+#include "wait.h"
 
 #include <pthread.h>
 #include <uv.h>
@@ -12,7 +13,7 @@
 /* Channels of partitions, of which a node of a cluster has some: when they are asked for, and who
  * polls. First what is the same for all, then a thread and a loop, whose node is the test. */
 
-enum { COUNT = 4, LONG_MS = 20000, SECOND_US = 1000000 };
+enum { COUNT = 4, LONG_MS = 20000, AWAIT_MS = 10000, SECOND_US = 1000000 };
 
 #define DIGITS "0123456789abcdef0123456789abcde"
 #define OF_0 "rql:{00axj}:wake:me"
@@ -286,8 +287,10 @@ static void hear(const char *expected)
     size_t length = 0;
 
     while (!strstr(text, expected)) {
-        ssize_t got = recv(peer, text + length, sizeof text - 1 - length, 0);
+        ssize_t got;
 
+        assert_true(wait_readable(peer, AWAIT_MS));
+        got = recv(peer, text + length, sizeof text - 1 - length, 0);
         assert_true(got > 0);
         length += (size_t)got;
         text[length] = '\0';
@@ -300,6 +303,7 @@ struct reader {
     struct rqli_waiter *waiter;
     pthread_t thread;
     enum rqli_wake wake;
+    atomic_bool is_over;
 };
 
 static void *read_pushes(void *data)
@@ -307,16 +311,24 @@ static void *read_pushes(void *data)
     struct reader *self = data;
 
     self->wake = rqli_push_threads_wait(self->pushes, self->waiter, RQLI_NEVER_US);
+    self->is_over = true;
     return NULL;
 }
 
 static void start(struct reader *self)
 {
+    self->is_over = false;
     assert_int_equal(pthread_create(&self->thread, NULL, read_pushes, self), 0);
+}
+
+static bool is_over(void *data)
+{
+    return ((struct reader *)data)->is_over;
 }
 
 static void await_hint(struct reader *self)
 {
+    assert_true(wait_until(is_over, self, AWAIT_MS));
     assert_int_equal(pthread_join(self->thread, NULL), 0);
     assert_int_equal(self->wake, RQLI_WAKE_HINT);
 }
@@ -354,9 +366,39 @@ TEST(threads_ask_for_channels_when_it_is_opened_and_while_it_is_open)
     rqli_push_threads_free(self.pushes);
 }
 
+/* A loop, and the node's end of its connection. */
+struct looped {
+    uv_loop_t uv;
+    struct rqli_push_loop pushes;
+    bool was_read;
+};
+
 static void on_read(void *owner)
 {
-    *(bool *)owner = true;
+    ((struct looped *)owner)->was_read = true;
+}
+
+static bool is_up(void *data)
+{
+    struct looped *self = data;
+
+    (void)uv_run(&self->uv, UV_RUN_NOWAIT);
+    return rqli_conn_loop_is_up(self->pushes.conn);
+}
+
+static bool has_read(void *data)
+{
+    struct looped *self = data;
+
+    (void)uv_run(&self->uv, UV_RUN_NOWAIT);
+    return self->was_read;
+}
+
+static void say_to(struct looped *self, const char *text)
+{
+    self->was_read = false;
+    peer_say(peer, text);
+    assert_true(wait_until(has_read, self, AWAIT_MS));
 }
 
 static void note_closed(void *data)
@@ -364,53 +406,41 @@ static void note_closed(void *data)
     *(bool *)data = true;
 }
 
-static void run_until_read(uv_loop_t *uv, bool *was_read)
-{
-    *was_read = false;
-    while (!*was_read) {
-        (void)uv_run(uv, UV_RUN_ONCE);
-    }
-}
-
 TEST(a_loop_asks_for_channels_when_it_is_opened_and_while_it_is_open)
 {
-    uv_loop_t uv;
+    static struct looped self;
+    struct rqli_push_loop *pushes = &self.pushes;
     uv_async_t awake;
-    bool was_read = false;
     bool is_closed = false;
-    struct rqli_push_loop pushes = {.on_read = on_read, .owner = &was_read};
 
-    CHECK_OK(uv_loop_init(&uv));
-    CHECK_OK(uv_async_init(&uv, &awake, NULL));
-    assert_true(rqli_push_loop_init(&pushes, &uv, &endpoint, rouse));
-    CHECK_OK(rqli_waiters_join(&pushes.subscription.waiters, &waiter[0]));
-    assert_false(rqli_push_loop_wants_ping(&pushes, &waiter[0]));
-    rqli_conn_loop_tend(pushes.conn, rqli_now_us(), true);
+    CHECK_OK(uv_loop_init(&self.uv));
+    CHECK_OK(uv_async_init(&self.uv, &awake, NULL)); /* keeps it alive */
+    assert_true(rqli_push_loop_init(pushes, &self.uv, &endpoint, rouse));
+    pushes->on_read = on_read;
+    pushes->owner = &self;
+    CHECK_OK(rqli_waiters_join(&pushes->subscription.waiters, &waiter[0]));
+    assert_false(rqli_push_loop_wants_ping(pushes, &waiter[0]));
+    rqli_conn_loop_tend(pushes->conn, rqli_now_us(), true);
     peer = peer_accept(&place, LOGIN);
-    while (!rqli_conn_loop_is_up(pushes.conn)) {
-        (void)uv_run(&uv, UV_RUN_ONCE);
-    }
+    assert_true(wait_until(is_up, &self, AWAIT_MS));
     hear(ASKED(OF_0));
-    assert_false(rqli_push_loop_wants_ping(&pushes, &waiter[0]));
-    peer_say(peer, CONFIRMED(OF_0));
-    run_until_read(&uv, &was_read);
+    assert_false(rqli_push_loop_wants_ping(pushes, &waiter[0]));
+    say_to(&self, CONFIRMED(OF_0));
     check_roused("1000");
-    assert_true(rqli_push_loop_wants_ping(&pushes, &waiter[0]));
-    peer_say(peer, HELLO(OF_0));
-    run_until_read(&uv, &was_read);
-    assert_true(rqli_push_loop_view(&pushes, &waiter[0]).delivers);
-    assert_false(rqli_push_loop_wants_ping(&pushes, &waiter[2]));
+    assert_true(rqli_push_loop_wants_ping(pushes, &waiter[0]));
+    say_to(&self, HELLO(OF_0));
+    assert_true(rqli_push_loop_view(pushes, &waiter[0]).delivers);
+    assert_false(rqli_push_loop_wants_ping(pushes, &waiter[2]));
     hear(ASKED(OF_1));
-    peer_say(peer, MOVED TAKEN(OF_0));
-    run_until_read(&uv, &was_read);
+    say_to(&self, MOVED TAKEN(OF_0));
     check_roused("1000");
-    assert_true(rqli_conn_loop_is_up(pushes.conn));
-    assert_false(rqli_push_loop_view(&pushes, &waiter[0]).is_listening);
-    (void)rqli_waiters_leave(&pushes.subscription.waiters, &waiter[0]);
-    rqli_conn_loop_close(pushes.conn, note_closed, &is_closed);
+    assert_true(rqli_conn_loop_is_up(pushes->conn));
+    assert_false(rqli_push_loop_view(pushes, &waiter[0]).is_listening);
+    (void)rqli_waiters_leave(&pushes->subscription.waiters, &waiter[0]);
+    rqli_conn_loop_close(pushes->conn, note_closed, &is_closed);
     uv_close((uv_handle_t *)&awake, NULL);
-    CHECK_OK(uv_run(&uv, UV_RUN_DEFAULT));
+    CHECK_OK(uv_run(&self.uv, UV_RUN_DEFAULT));
     assert_true(is_closed);
-    rqli_push_loop_fini(&pushes);
-    CHECK_OK(uv_loop_close(&uv));
+    rqli_push_loop_fini(pushes);
+    CHECK_OK(uv_loop_close(&self.uv));
 }
