@@ -145,11 +145,12 @@ static void what_is_to_be_withdrawn_at_a_silent_node_delays_no_renewals(void **s
     redis_server_pause(&nodes[1].server);
     for (int i = 0, n = 0; n < WITHDRAWALS; i++) {
         char name[16];
-        const struct rqli_withdrawal_of what = {rqli_client_key_set(client, name), name, "nobody",
-                                                "0123456789abcdef0123456789abcdef"};
 
         (void)snprintf(name, sizeof name, "y%d", i);
         if (home_of(name) == 1) {
+            const struct rqli_withdrawal_of what = {rqli_client_key_set(client, name), name,
+                                                    "nobody", "0123456789abcdef0123456789abcdef"};
+
             rqli_leases_withdraw(client->leases, &what, LONG_MS);
             n++;
         }
