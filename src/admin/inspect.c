@@ -58,11 +58,12 @@ static rql_status check_named(struct rqli_named *lock, const rql_client *client,
 }
 
 /* A key of another type exists, too: who asks "is it locked?" cannot take the lock then. */
-static rql_status read_exists(rql_client *client, const char *key, bool *out, rql_error *error)
+static rql_status read_exists(rql_client *client, const struct rqli_keys *keys, const char *key,
+                              bool *out, rql_error *error)
 {
     const struct rqli_reader reader = {client, key, error};
     RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
-    rql_status status = rqli_query(client, &exchange, error, "EXISTS", key, NULL);
+    rql_status status = rqli_query_about(client, keys, &exchange, error, "EXISTS", key, NULL);
 
     if (status) {
         return rqli_reader_status(&reader, status);
@@ -80,7 +81,7 @@ rql_status rql_is_locked(rql_client *client, const char *name, bool *out, rql_er
     struct rqli_named lock;
     rql_status status = check_named(&lock, client, name, out, error);
 
-    return status ? status : read_exists(client, lock.keys.lock.data, out, error);
+    return status ? status : read_exists(client, &lock.keys, lock.keys.lock.data, out, error);
 }
 
 rql_status rql_is_queued(rql_client *client, const char *name, bool *out, rql_error *error)
@@ -89,7 +90,7 @@ rql_status rql_is_queued(rql_client *client, const char *name, bool *out, rql_er
     struct rqli_named lock;
     rql_status status = check_named(&lock, client, name, out, error);
 
-    return status ? status : read_exists(client, lock.keys.queue.data, out, error);
+    return status ? status : read_exists(client, &lock.keys, lock.keys.queue.data, out, error);
 }
 
 rql_status rql_get_lock_info(rql_client *client, const char *name, rql_lock_info **out,

@@ -132,36 +132,38 @@ const char *rql_current_host_id(const rql_client *client, char out[RQL_ID_SIZE])
     return out;
 }
 
-/* The words are gone through twice: to write the command, and in a fault to name it and its key. */
+static rql_status query(rql_client *client, const struct rqli_key_set *set,
+                        struct rqli_exchange **out, rql_error *error, va_list words)
+{
+    const struct rqli_op_route route = rqli_client_route_of_all(client);
+    struct rqli_call call;
+
+    rqli_call_init_words(&call, set, words);
+    return rqli_call_run(&route, &call, rqli_client_budget_us(client, rqli_now_us()), out, error);
+}
+
+/* Nobody moves a set that is no partition's: it is the first server's. */
 rql_status rqli_query(rql_client *client, struct rqli_exchange **out, rql_error *error, ...)
 {
-    RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(client));
-    const char *name;
-    const char *where;
     rql_status status;
     va_list words;
 
-    if (!exchange) {
-        return rqli_fail_nomem(error);
-    }
     va_start(words, error);
-    rqli_command_list(&exchange->command, words);
+    status = query(client, &rqli_key_sets[RQLI_WHOLE], out, error, words);
     va_end(words);
-    status = rqli_exchange_run(exchange, rqli_client_budget_us(client, rqli_now_us()), error);
-    if (status) {
-        return status;
-    }
-    if (exchange->reply->type == RQLI_REPLY_ERROR) {
-        va_start(words, error);
-        name = va_arg(words, const char *);
-        where = va_arg(words, const char *);
-        va_end(words);
-        return rqli_exchange_fault(exchange, exchange->reply, name, where ? where : "server",
-                                   error);
-    }
-    *out = RQLI_GIVE(exchange);
-    return RQL_OK;
+    return status;
+}
+
+rql_status rqli_query_about(rql_client *client, const struct rqli_keys *keys,
+                            struct rqli_exchange **out, rql_error *error, ...)
+{
+    rql_status status;
+    va_list words;
+
+    va_start(words, error);
+    status = query(client, keys->set, out, error, words);
+    va_end(words);
+    return status;
 }
 
 rql_status rqli_named_init(struct rqli_named *self, const rql_client *client, const char *name,

@@ -134,7 +134,7 @@ static inline void rqli_on_known(_Atomic uint64_t *known, uint64_t generation)
 rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_error *error);
 rql_client *rqli_client_free(rql_client *client);
 
-/* Plain commands over a client's connection, one at a time. */
+/* Plain commands over a client's connections, one at a time. */
 
 RQLI_DEFINE_AUTO(struct rqli_exchange *, rqli_exchange_give);
 
@@ -143,6 +143,12 @@ RQLI_DEFINE_AUTO(struct rqli_exchange *, rqli_exchange_give);
  */
 __attribute__((sentinel)) rql_status rqli_query(rql_client *client, struct rqli_exchange **out,
                                                 rql_error *error, ...);
+
+/* The same of who has the keys of this lock, whose key is the second text. */
+__attribute__((sentinel)) rql_status rqli_query_about(rql_client *client,
+                                                      const struct rqli_keys *keys,
+                                                      struct rqli_exchange **out, rql_error *error,
+                                                      ...);
 
 /* The keys of a name that a caller gave. It is not moved: they are in it. */
 struct rqli_named {

@@ -244,8 +244,8 @@ rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
 
     if (!status) {
         rqli_transfer_await(lock->transfer, rqli_client_budget_us(lock->client, rqli_now_us()));
-        status = rqli_query(lock->client, &exchange, error, "HGET", lock->keys.lock.data,
-                            "rql_nonce", NULL);
+        status = rqli_query_about(lock->client, &lock->keys, &exchange, error, "HGET",
+                                  lock->keys.lock.data, "rql_nonce", NULL);
     }
     if (status) {
         return status;

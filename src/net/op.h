@@ -102,8 +102,8 @@ rql_status rqli_op_run(struct rqli_op *op);
 /* The connection of this node for calls that go by the route. */
 struct rqli_conn *rqli_op_conn(const struct rqli_op_route *route, struct rqli_node *node);
 
-/* A single call of a script, not repeated. RQL_OK: *out holds the reply, which is no error; give it
- * back. Any other status: nothing to give back. */
+/* A single call, of a script or of words, not repeated. RQL_OK: *out holds the reply, which is no
+ * error; give it back. Any other status: nothing to give back. */
 rql_status rqli_call_run(const struct rqli_op_route *route, const struct rqli_call *call,
                          int64_t until_us, struct rqli_exchange **out, rql_error *error);
 

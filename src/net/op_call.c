@@ -103,7 +103,7 @@ rql_status rqli_call_run(const struct rqli_op_route *route, const struct rqli_ca
             return RQL_OK;
         }
         if (!may_repeat(&self, exchange->reply)) {
-            return rqli_exchange_fault(exchange, exchange->reply, rqli_scripts[call->script].name,
+            return rqli_exchange_fault(exchange, exchange->reply, rqli_call_name(call),
                                        rqli_call_subject(call), error);
         }
     }

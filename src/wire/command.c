@@ -209,6 +209,29 @@ void rqli_call_init_of_set(struct rqli_call *self, enum rqli_script_id script,
     self->used = 0;
 }
 
+void rqli_call_init_words(struct rqli_call *self, const struct rqli_key_set *set, va_list words)
+{
+    const char *word;
+
+    rqli_call_init_of_set(self, RQLI_SCRIPT_COUNT, set);
+    for (word = va_arg(words, const char *); word; word = va_arg(words, const char *)) {
+        rqli_call_text(self, word);
+    }
+}
+
+const char *rqli_call_name(const struct rqli_call *self)
+{
+    return self->script == RQLI_SCRIPT_COUNT ? self->args[0].data : rqli_scripts[self->script].name;
+}
+
+const char *rqli_call_subject(const struct rqli_call *self)
+{
+    if (self->script == RQLI_SCRIPT_COUNT) {
+        return self->n_args > 1 ? self->args[1].data : "server";
+    }
+    return self->keys ? self->keys->lock.data : self->set->hosts.data;
+}
+
 void rqli_call_init_series(struct rqli_call *self, enum rqli_script_id script,
                            const struct rqli_keys *const *keys, size_t count)
 {
@@ -347,11 +370,10 @@ static size_t count_keys(const struct rqli_call *self, const struct rqli_script 
 }
 
 /* EVALSHA sha1 numkeys key ... arg ..., or the same with EVAL and the text. */
-void rqli_call_write(const struct rqli_call *self, struct rqli_command *command, bool with_text)
+static void write_script(const struct rqli_call *self, struct rqli_command *command, bool with_text)
 {
     const struct rqli_script *script = &rqli_scripts[self->script];
     size_t n_keys = count_keys(self, script);
-    size_t i;
 
     RQLI_MUST(self->n_args == script->n_args ||
               (script->takes_more && self->n_args > script->n_args));
@@ -365,7 +387,16 @@ void rqli_call_write(const struct rqli_call *self, struct rqli_command *command,
     }
     rqli_command_int(command, (int64_t)n_keys);
     write_keys(self, command, n_keys);
-    for (i = 0; i < self->n_args; i++) {
+}
+
+void rqli_call_write(const struct rqli_call *self, struct rqli_command *command, bool with_text)
+{
+    if (self->script == RQLI_SCRIPT_COUNT) {
+        rqli_command_begin(command, self->n_args);
+    } else {
+        write_script(self, command, with_text);
+    }
+    for (size_t i = 0; i < self->n_args; i++) {
         rqli_command_slice(command, self->args[i]);
     }
 }

@@ -64,8 +64,8 @@ struct rqli_script {
 
 extern const struct rqli_script rqli_scripts[RQLI_SCRIPT_COUNT];
 
-/* One call of a script: which one, for which lock or locks, with which words. Or a plain command.
- */
+/* One call of a script: which one, for which lock or locks, with which words. Or a plain command,
+ * which an operation has written, or whose words are the args. */
 
 enum { RQLI_CALL_ARGS_MAX = 6 + 2 * RQL_META_MAX_PAIRS, RQLI_CALL_NUMBERS_SIZE = 192 };
 
@@ -85,11 +85,10 @@ struct rqli_call {
     char numbers[RQLI_CALL_NUMBERS_SIZE];
 };
 
-/* What messages say it is about: a script without a lock works on the hosts of the swarm. */
-static inline const char *rqli_call_subject(const struct rqli_call *self)
-{
-    return self->keys ? self->keys->lock.data : self->set->hosts.data;
-}
+/* What messages say it is, and is about: a script without a lock works on the hosts of the swarm.
+ */
+const char *rqli_call_name(const struct rqli_call *self);
+const char *rqli_call_subject(const struct rqli_call *self);
 
 /* keys and all texts are borrowed until the call is written. */
 void rqli_call_init(struct rqli_call *self, enum rqli_script_id script,
@@ -97,6 +96,8 @@ void rqli_call_init(struct rqli_call *self, enum rqli_script_id script,
 /* For a script without a lock. */
 void rqli_call_init_of_set(struct rqli_call *self, enum rqli_script_id script,
                            const struct rqli_key_set *set);
+/* No script: one command of texts, NULL behind the last, about a key of this set. */
+void rqli_call_init_words(struct rqli_call *self, const struct rqli_key_set *set, va_list words);
 /* For a script that takes several locks of one set. The array is borrowed as well. */
 void rqli_call_init_series(struct rqli_call *self, enum rqli_script_id script,
                            const struct rqli_keys *const *keys, size_t count);

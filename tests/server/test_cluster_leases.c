@@ -143,17 +143,14 @@ static void what_is_to_be_withdrawn_at_a_silent_node_delays_no_renewals(void **s
     (void)state;
     hold_all(TTL_MS);
     redis_server_pause(&nodes[1].server);
-    for (int i = 0, n = 0; n < WITHDRAWALS; i++) {
+    for (int i = 0; i < WITHDRAWALS; i++) {
         char name[16];
+        struct rqli_withdrawal_of what = {
+            .name = name, .acquirer = "nobody", .nonce = "0123456789abcdef0123456789abcdef"};
 
         (void)snprintf(name, sizeof name, "y%d", i);
-        if (home_of(name) == 1) {
-            const struct rqli_withdrawal_of what = {rqli_client_key_set(client, name), name,
-                                                    "nobody", "0123456789abcdef0123456789abcdef"};
-
-            rqli_leases_withdraw(client->leases, &what, LONG_MS);
-            n++;
-        }
+        what.set = rqli_client_key_set(client, name);
+        rqli_leases_withdraw(client->leases, &what, LONG_MS);
     }
     stay_held(~1, 9);
     redis_server_resume(&nodes[1].server);
@@ -207,7 +204,13 @@ static void a_lock_whose_slot_moves_stays_held(void **state)
     slot_give(slot, to, -1);
     stay_held(~NODES, 6);
     assert_true(ttl_at(to, locks[0]) > 0);
-    assert_int_equal(rql_lock_verify(locks[0], NULL), RQL_OK);
+    for (int i = 0; i < LOCKS; i++) {
+        bool is_locked = false;
+
+        assert_int_equal(rql_lock_verify(locks[i], NULL), RQL_OK);
+        assert_int_equal(rql_is_locked(client, names[i], &is_locked, NULL), RQL_OK);
+        assert_true(is_locked);
+    }
     slot_begin_move(slot, to, from);
     slot_move_keys(slot, to, from);
     slot_give(slot, from, -1);
