@@ -13,6 +13,7 @@ enum {
     ASK_MS = 300,   /* for each node that is asked */
     NAME_MS = 1000, /* to say what the client is called, and between two attempts: */
     NAME_AGAIN_MS = 10000,
+    UNUSED_US = 60000000,
     TROUBLE_MS = 5000, /* for so long after a silence the map may change at any moment */
 };
 
@@ -108,11 +109,21 @@ static void say_name(struct rqli_cluster *self, int64_t now_us)
     }
 }
 
+/* Where locks are held it stays: its end is how a failover is seen. */
+static void end_unused(struct rqli_cluster *self)
+{
+    for (struct rqli_node *node = &self->fleet->first; node; node = node->next) {
+        if (!rqli_fleet_holds_at(self->fleet, node)) {
+            rqli_node_end_unused(node, self->unused_us);
+        }
+    }
+}
+
 static int64_t step(struct rqli_worker *worker)
 {
     struct rqli_cluster *self = (struct rqli_cluster *)worker;
     int64_t now_us = rqli_now_us();
-    int64_t again_us = RQLI_NEVER_US;
+    int64_t again_us;
 
     if (atomic_load(&self->shall_stop)) {
         return RQLI_WORKER_OVER;
@@ -120,12 +131,14 @@ static int64_t step(struct rqli_worker *worker)
     if (!atomic_load(&self->fleet->is_wanted)) {
         return RQLI_NEVER_US;
     }
-    if (self->refresh_ms > 0) {
+    again_us = now_us + self->unused_us;
+    if (self->refresh_ms > 0) { /* each step reads the map */
         again_us = look_at_map(self, now_us);
     }
     if (now_us >= self->name_us && !atomic_load(&self->shall_stop)) {
         say_name(self, now_us);
     }
+    end_unused(self);
     return rqli_earlier(again_us, self->name_us);
 }
 
@@ -190,6 +203,7 @@ struct rqli_cluster *rqli_cluster_new(struct rqli_fleet *fleet, int64_t refresh_
         self->worker.step = step;
         self->fleet = fleet;
         self->refresh_ms = refresh_ms;
+        self->unused_us = UNUSED_US;
         fleet->worker = &self->worker;
         fleet->map_reader = refresh_ms > 0 ? &self->worker : NULL;
         if (refresh_ms > 0 ? !add_nodes(fleet) : !share_out(fleet)) {

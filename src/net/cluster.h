@@ -4,8 +4,9 @@
 /*
  * What a client of several servers does by itself: it reads the map of a cluster, from a node that
  * answers, when it is first needed, when a node has moved keys or fallen silent, and now and then;
- * and says what it is called, which is kept with the first partition alone. A thread of its own
- * does it, so that neither a caller nor a loop waits for a node that is not the one it asks.
+ * says what it is called, which is kept with the first partition alone; and closes what nobody
+ * uses. A thread of its own does it, so that neither a caller nor a loop waits for a node that is
+ * not the one it asks.
  */
 
 #include "base/worker.h"
@@ -15,7 +16,8 @@ struct rqli_cluster {
     struct rqli_worker worker; /* first */
     struct rqli_fleet *fleet;
     int64_t refresh_ms;
-    int64_t name_us; /* when its name is to be said again */
+    int64_t name_us;   /* when its name is to be said again */
+    int64_t unused_us; /* connections that nobody has used for so long are closed */
     atomic_bool shall_stop;
 };
 

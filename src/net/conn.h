@@ -100,6 +100,9 @@ bool rqli_conn_clock(struct rqli_conn *self, struct rqli_clock_reading *out);
  * as far as can be seen, or there was none. */
 bool rqli_conn_end_if_ended(struct rqli_conn *self);
 
+/* Nobody has used it for so long: it is closed. */
+void rqli_conn_end_if_unused(struct rqli_conn *self, int64_t unused_us);
+
 /* From now on no pause between two attempts to connect is longer. */
 void rqli_conn_hurry(struct rqli_conn *self, int64_t longest_us);
 

@@ -97,27 +97,6 @@ void rqli_conn_abandon(struct rqli_conn *self)
     }
 }
 
-int64_t rqli_conn_n_commands(struct rqli_conn *self)
-{
-    int64_t n_commands;
-
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    n_commands = self->shared.n_commands;
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    return n_commands;
-}
-
-bool rqli_conn_take_crowded(struct rqli_conn *self)
-{
-    return atomic_load_explicit(&self->is_crowded, memory_order_relaxed) &&
-           atomic_exchange_explicit(&self->is_crowded, false, memory_order_relaxed);
-}
-
-struct rqli_conn_notes *rqli_conn_notes(struct rqli_conn *self)
-{
-    return &self->notes;
-}
-
 /* ---- exchanges ---- */
 
 /* As rqli_exchange::drop. Of this connection only: by now there may be a new one, that is good. */
@@ -369,21 +348,31 @@ static rql_status attempt(struct rqli_conn *self, int64_t deadline_us, rql_error
     return status;
 }
 
+/* Under the mutex. */
+static bool is_unused(const struct rqli_conn *self, int64_t unused_us)
+{
+    return self->shared.state == UP && !self->shared.stream.first && !self->shared.reader &&
+           !self->shared.writing && rqli_now_us() - self->shared.stream.heard_us >= unused_us;
+}
+
+/* Under the mutex. */
+static void end(struct rqli_conn *self)
+{
+    rqli_conn_break_off(self, false);
+    rqli_conn_close_if_broken(self);
+}
+
 /* Under the mutex. Servers and proxies end connections that are not used. Seen before the next
  * command is sent, that costs a new connection; seen behind it, nobody knows whether the command
  * was done. */
 static bool end_if_ended(struct rqli_conn *self, int64_t unused_us)
 {
-    bool is_unused = !self->shared.stream.first && !self->shared.reader && !self->shared.writing;
+    bool has_ended = is_unused(self, unused_us) && !rqli_socket_is_quiet(&self->sock);
 
-    if (self->shared.state == UP && is_unused &&
-        rqli_now_us() - self->shared.stream.heard_us >= unused_us &&
-        !rqli_socket_is_quiet(&self->sock)) {
-        rqli_conn_break_off(self, false);
-        rqli_conn_close_if_broken(self);
-        return true;
+    if (has_ended) {
+        end(self);
     }
-    return false;
+    return has_ended;
 }
 
 /* Under the mutex, released meanwhile: waits for another's attempt and shares its failure, or makes
@@ -438,35 +427,6 @@ rql_status rqli_conn_connect_locked(struct rqli_conn *self, int64_t deadline_us,
     return status;
 }
 
-bool rqli_conn_is_up(struct rqli_conn *self)
-{
-    bool is_up;
-
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    is_up = rqli_conn_is_up_locked(self);
-    rqli_conn_unlock(self);
-    return is_up;
-}
-
-/* Of the connection that stands; false when there is none. */
-bool rqli_conn_was_read_only(struct rqli_conn *self)
-{
-    bool was_read_only;
-
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    was_read_only = self->shared.state == UP && self->sock.is_read_only;
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    return was_read_only;
-}
-
-bool rqli_conn_clock(struct rqli_conn *self, struct rqli_clock_reading *out)
-{
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    *out = self->shared.reading;
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    return out->received_us != 0;
-}
-
 bool rqli_conn_end_if_ended(struct rqli_conn *self)
 {
     bool has_ended;
@@ -475,6 +435,15 @@ bool rqli_conn_end_if_ended(struct rqli_conn *self)
     has_ended = end_if_ended(self, 0);
     rqli_conn_unlock(self);
     return has_ended;
+}
+
+void rqli_conn_end_if_unused(struct rqli_conn *self, int64_t unused_us)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (is_unused(self, unused_us)) {
+        end(self);
+    }
+    rqli_conn_unlock(self);
 }
 
 void rqli_conn_hurry(struct rqli_conn *self, int64_t longest_us)
@@ -488,8 +457,7 @@ void rqli_conn_drop(struct rqli_conn *self, uint64_t generation)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
     if (self->shared.generation == generation) {
-        rqli_conn_break_off(self, false);
-        rqli_conn_close_if_broken(self);
+        end(self);
     }
     rqli_conn_unlock(self);
 }

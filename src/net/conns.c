@@ -100,6 +100,14 @@ bool rqli_conns_see_end(struct rqli_conns *self)
     return has_ended;
 }
 
+void rqli_conns_end_unused(struct rqli_conns *self, int64_t unused_us)
+{
+    rqli_conn_end_if_unused(self->durable, unused_us);
+    for (unsigned i = 0; i < self->limit; i++) {
+        rqli_conn_end_if_unused(self->each[i], unused_us);
+    }
+}
+
 struct rqli_conn *rqli_conns_find(const struct rqli_conns *self, const void *carrier)
 {
     for (unsigned i = 0; i < self->limit; i++) {

@@ -39,6 +39,9 @@ struct rqli_conn *rqli_conns_choose(struct rqli_conns *self);
 /* True: one of them has ended, at its other end, and was closed here. */
 bool rqli_conns_see_end(struct rqli_conns *self);
 
+/* Closes each that nobody has used for so long. */
+void rqli_conns_end_unused(struct rqli_conns *self, int64_t unused_us);
+
 /* The one, of those for all calls, that is this carrier of an exchange; NULL: none of them, as NULL
  * is. */
 struct rqli_conn *rqli_conns_find(const struct rqli_conns *self, const void *carrier);

@@ -34,3 +34,12 @@ bool rqli_node_sees_end(struct rqli_node *self)
 
     return rqli_conns_see_end(&self->conns) || has_ended;
 }
+
+void rqli_node_end_unused(struct rqli_node *self, int64_t unused_us)
+{
+    rqli_conns_end_unused(&self->conns, unused_us);
+    rqli_conn_end_if_unused(self->background, unused_us);
+    if (!rqli_conn_is_up(self->conns.each[0])) {
+        rqli_push_threads_end_if_unused(self->pushes);
+    }
+}

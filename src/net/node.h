@@ -37,6 +37,10 @@ void rqli_node_fini(struct rqli_node *self); /* also one that is all zero */
 /* In a fork child: closes the sockets without a word and takes no lock. */
 void rqli_node_abandon(struct rqli_node *self);
 
+/* Closes each connection that nobody has used for so long; the one for pushes, where nobody waits,
+ * with those for commands. */
+void rqli_node_end_unused(struct rqli_node *self, int64_t unused_us);
+
 /* True: a connection for commands has ended, at its other end, and was closed here. */
 bool rqli_node_sees_end(struct rqli_node *self);
 

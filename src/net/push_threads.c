@@ -320,6 +320,13 @@ static void take_bytes(struct rqli_push_threads *self, enum rqli_socket_read got
     }
 }
 
+/* Under the mutex. */
+static bool is_unused(const struct rqli_push_threads *self)
+{
+    return self->shared.is_listening && !self->shared.subscription.waiters.first &&
+           !self->shared.reader;
+}
+
 /* Whoever waits reads, or calls a reader: then there is nothing to do. */
 void rqli_push_threads_drain(struct rqli_push_threads *self)
 {
@@ -327,9 +334,18 @@ void rqli_push_threads_drain(struct rqli_push_threads *self)
         return;
     }
     lock(self);
-    if (self->shared.is_listening && !self->shared.subscription.waiters.first &&
-        !self->shared.reader) {
+    if (is_unused(self)) {
         take_bytes(self, rqli_socket_read(&self->sock, 0, 0));
+    }
+    unlock(self);
+}
+
+void rqli_push_threads_end_if_unused(struct rqli_push_threads *self)
+{
+    lock(self);
+    if (is_unused(self)) {
+        rqli_socket_close(&self->sock);
+        set_listening(self, false);
     }
     unlock(self);
 }

@@ -111,6 +111,8 @@ struct rqli_push_threads;
 
 struct rqli_push_threads *rqli_push_threads_new(const struct rqli_endpoint *endpoint);
 struct rqli_push_threads *rqli_push_threads_free(struct rqli_push_threads *self);
+/* Nobody waits: it is closed, and opened again by who does. */
+void rqli_push_threads_end_if_unused(struct rqli_push_threads *self);
 void rqli_push_threads_abandon(struct rqli_push_threads *self); /* as rqli_conn_abandon() */
 
 /* False: no thread of this client has waited yet. Takes no mutex: every acquisition asks. */

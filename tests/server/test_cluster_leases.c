@@ -3,6 +3,7 @@
 #include "lock/client.h"
 #include "lock/leases.h"
 #include "lock/lock.h"
+#include "net/cluster.h"
 
 /* What the leases' thread does where locks are spread over several nodes, of which one is silent,
  * or gives its keys away. */
@@ -217,6 +218,49 @@ static void a_lock_whose_slot_moves_stays_held(void **state)
     stay_held(~NODES, 3);
 }
 
+static bool is_left_alone(void *data)
+{
+    struct rqli_node *node = data;
+    redisReply *channels = node_ask(1, "PUBSUB SHARDCHANNELS");
+    bool is_left = channels->elements == 0 && !rqli_conn_is_up(node->background) &&
+                   !rqli_conn_is_up(node->conns.each[0]);
+
+    freeReplyObject(channels);
+    return is_left;
+}
+
+/* A lock of each of two nodes, one of which somebody has waited at. */
+static void a_node_that_nobody_uses_is_left_alone(void **state)
+{
+    rql_lock_options options;
+    rql_lock *held[NODES] = {NULL};
+    struct rqli_node *at[NODES] = {NULL};
+
+    (void)state;
+    client->cluster->unused_us = 200000;
+    client->cluster->refresh_ms = 500;
+    for (int i = 0; i < LOCKS; i++) {
+        (void)snprintf(names[i], sizeof names[i], "x%d", i);
+        if (!held[home_of(names[i])]) {
+            held[home_of(names[i])] = hold(names[i], LONG_MS);
+            at[home_of(names[i])] = rqli_client_node(client, &held[home_of(names[i])]->keys);
+        }
+    }
+    rql_lock_options_init(client, &options);
+    options.task = 1;
+    options.timeout_ms = 100;
+    assert_int_equal(
+        rql_lock_acquire(client, rql_lock_describe(held[1]).name, &options, &locks[0], NULL),
+        RQL_TIMED_OUT);
+    assert_int_equal(rql_lock_release(held[1], NULL), RQL_OK);
+    assert_true(wait_until(is_left_alone, at[1], AWAIT_MS));
+    assert_true(rqli_conn_is_up(at[2]->conns.each[0]));
+    held[1] = hold("x1", LONG_MS);
+    for (int i = 0; i < NODES; i++) {
+        assert_int_equal(rql_lock_release(held[i], NULL), RQL_OK);
+    }
+}
+
 static bool is_gone(void *data)
 {
     return rql_lock_get_state(data) == RQL_GONE;
@@ -250,6 +294,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_to_be_withdrawn_at_a_silent_node_delays_no_renewals,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_lock_whose_slot_moves_stays_held, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_node_that_nobody_uses_is_left_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_has_taken_over_is_asked_at_once_for_what_is_held,
                                         set_up, tear_down),
     };

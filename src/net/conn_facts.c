@@ -1,0 +1,53 @@
+/* What others ask about the command connection of threads. */
+
+#include "net/conn_state.h"
+
+int64_t rqli_conn_n_commands(struct rqli_conn *self)
+{
+    int64_t n_commands;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    n_commands = self->shared.n_commands;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return n_commands;
+}
+
+bool rqli_conn_take_crowded(struct rqli_conn *self)
+{
+    return atomic_load_explicit(&self->is_crowded, memory_order_relaxed) &&
+           atomic_exchange_explicit(&self->is_crowded, false, memory_order_relaxed);
+}
+
+struct rqli_conn_notes *rqli_conn_notes(struct rqli_conn *self)
+{
+    return &self->notes;
+}
+
+bool rqli_conn_is_up(struct rqli_conn *self)
+{
+    bool is_up;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    is_up = rqli_conn_is_up_locked(self);
+    rqli_conn_unlock(self);
+    return is_up;
+}
+
+/* Of the connection that stands; false when there is none. */
+bool rqli_conn_was_read_only(struct rqli_conn *self)
+{
+    bool was_read_only;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    was_read_only = self->shared.state == UP && self->sock.is_read_only;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return was_read_only;
+}
+
+bool rqli_conn_clock(struct rqli_conn *self, struct rqli_clock_reading *out)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    *out = self->shared.reading;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return out->received_us != 0;
+}
