@@ -160,8 +160,7 @@ static bool write_batch(struct rqli_leases *self, struct rqli_renewals *batch)
         return false;
     }
     rqli_leases_note(self, RQLI_TRACE_RENEWS, command->n_commands);
-    if (batch->node == rqli_client_node(client, &client->name.keys) &&
-        rqli_client_wants_name(client)) {
+    if (rqli_client_wants_name(client)) {
         rqli_client_name_write(&client->name, command);
     }
     return true;

@@ -197,6 +197,22 @@ static void a_holder_says_again_what_its_client_is_called(void **state)
     CHECK_OK(rql_lock_release(lock, NULL));
 }
 
+static void a_holder_need_not_be_called_anything(void **state)
+{
+    rql_options nameless = client_options();
+    int64_t ttl_ms = wait_stretched(TTL_MS);
+    rql_lock_options options = renewed(ttl_ms);
+    rql_lock *lock;
+
+    (void)state;
+    client = rql_client_free(client);
+    nameless.client_names = false;
+    client = new_client_with(&nameless);
+    lock = hold_with(client, "x", &options);
+    CHECK_OK(await_renewals(lock, ttl_ms));
+    CHECK_OK(rql_lock_release(lock, NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +221,7 @@ int main(void)
         TEST(a_lock_outlives_the_thread_that_asked_a_loop_for_it),
         TEST(a_release_may_meet_a_renewal),
         TEST(a_holder_says_again_what_its_client_is_called),
+        TEST(a_holder_need_not_be_called_anything),
     };
 
     if (!redis_server_available()) {
