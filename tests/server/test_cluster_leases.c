@@ -5,6 +5,8 @@
 #include "lock/lock.h"
 #include "net/cluster.h"
 
+#include <stdatomic.h>
+
 /* What the leases' thread does where locks are spread over several nodes, of which one is silent,
  * or gives its keys away. */
 
@@ -218,6 +220,54 @@ static void a_lock_whose_slot_moves_stays_held(void **state)
     stay_held(~NODES, 3);
 }
 
+static void count_loss(rql_lock *lock, void *user_data)
+{
+    (void)lock;
+    (void)atomic_fetch_add((atomic_int *)user_data, 1);
+}
+
+static bool is_released(void *data)
+{
+    const struct error_of *at = data;
+    redisReply *reply =
+        node_ask(at->node, "EXISTS %slock:x0", rqli_client_key_set(client, "x0")->prefix.data);
+    bool is_there = reply->integer != 0;
+
+    freeReplyObject(reply);
+    return !is_there;
+}
+
+/* Its answer is MOVED, which nobody waits for. */
+static void a_lazy_release_goes_after_its_lock(void **state)
+{
+    const char *name = "x0";
+    int from = home_of(name);
+    struct error_of to = {.node = (from + 1) % NODES};
+    atomic_int losses = 0;
+    rql_lock_options options;
+    rql_lock *lock;
+
+    (void)state;
+    rql_lock_options_init(client, &options);
+    options.ttl_ms = LONG_MS;
+    options.lazy_release = true;
+    options.on_lost = count_loss;
+    options.user_data = &losses;
+    assert_int_equal(rql_lock_acquire(client, name, &options, &lock, NULL), RQL_OK);
+    slot_begin_move(slot_of(name), from, to.node);
+    slot_move_keys(slot_of(name), from, to.node);
+    slot_give(slot_of(name), to.node, -1);
+    assert_false(is_released(&to));
+    assert_int_equal(rql_lock_release(lock, NULL), RQL_OK);
+    assert_true(wait_until(is_released, &to, AWAIT_MS));
+    await_error(from, "MOVED");
+    client = rql_client_free(client); /* all is told by then */
+    assert_int_equal(losses, 0);
+    slot_begin_move(slot_of(name), to.node, from);
+    slot_move_keys(slot_of(name), to.node, from);
+    slot_give(slot_of(name), from, -1);
+}
+
 static bool is_left_alone(void *data)
 {
     struct rqli_node *node = data;
@@ -294,6 +344,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_to_be_withdrawn_at_a_silent_node_delays_no_renewals,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_lock_whose_slot_moves_stays_held, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_lazy_release_goes_after_its_lock, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_node_that_nobody_uses_is_left_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_has_taken_over_is_asked_at_once_for_what_is_held,
                                         set_up, tear_down),
