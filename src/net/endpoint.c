@@ -4,8 +4,10 @@
 #include "base/secret.h"
 #include "net/url.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char *unless_empty(const char *text)
 {
@@ -59,7 +61,8 @@ rql_status rqli_endpoint_init_at(struct rqli_endpoint *self, const struct rqli_e
     char text[RQLI_ADDRESS_TEXT_SIZE];
     rql_status status = RQL_OK;
 
-    *self = *other;
+    memset(self, 0, sizeof *self);
+    memcpy(self, other, offsetof(struct rqli_endpoint, carried)); /* of which it has none yet */
     self->address = *address;
     self->tls = NULL;
     if (asprintf(&self->where, "%s%s", self->is_tls ? "rediss://" : "redis://",

@@ -60,9 +60,10 @@ struct rqli_endpoint {
     const struct rqli_subject *subject; /* the same, with who is told what happens to them */
     rql_credentials_fn credentials;     /* asked at each login, or NULL */
     void *credentials_data;
-    struct rqli_sentinels *sentinels;               /* of RQLI_SENTINEL; borrowed */
-    struct rqli_tls_context *tls;                   /* with is_tls */
-    _Atomic uint64_t carried[RQLI_PARTITIONS / 64]; /* a bit for each partition that it has */
+    struct rqli_sentinels *sentinels; /* of RQLI_SENTINEL; borrowed */
+    struct rqli_tls_context *tls;     /* with is_tls */
+    /* Last, and not constant: a bit for each partition that it has. */
+    _Atomic uint64_t carried[RQLI_PARTITIONS / 64];
 };
 
 static inline bool rqli_endpoint_carries(const struct rqli_endpoint *self, unsigned partition)

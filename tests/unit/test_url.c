@@ -477,3 +477,18 @@ TEST(local_is_a_socket_in_a_folder_of_the_user)
     }
     set_or_clear("RQL_LOCAL_DIR", NULL);
 }
+
+TEST(a_server_that_is_met_later_carries_nothing_yet)
+{
+    struct rqli_endpoint first = {0};
+    struct rqli_endpoint other;
+
+    CHECK_OK(rqli_url_parse(&first, "redis+cluster://u:p@a:1,b:2", NULL));
+    rqli_endpoint_carry(&first, 3, true);
+    CHECK_OK(rqli_endpoint_init_at(&other, &first, &first.hosts[1], NULL));
+    CHECK_ALL(EQ(rqli_endpoint_carries(&first, 3), true),
+              EQ(rqli_endpoint_carries(&other, 3), false), EQ(other.arrangement, RQLI_CLUSTER));
+    assert_string_equal(other.where, "redis://b:2");
+    rqli_endpoint_fini_at(&other);
+    rqli_endpoint_fini(&first);
+}
