@@ -195,6 +195,11 @@ static rql_status check(const rql_swarm_options *options, rql_error *error)
     return RQL_OK;
 }
 
+static bool has_other_keys(const struct rql_swarm *self, const rql_client *client)
+{
+    return client && client->is_partitioned != self->client->is_partitioned;
+}
+
 /* That of the prober is always there: the supervisor uses its loop. The clients have copied the
  * URLs, which are the caller's memory and may have a password: none is kept here. */
 static rql_status make_clients(struct rql_swarm *self, rql_error *error)
@@ -204,6 +209,12 @@ static rql_status make_clients(struct rql_swarm *self, rql_error *error)
 
     if (!status && self->options.flush_zombies) {
         status = connect_element(self, self->options.flush_url, &self->flusher_client, error);
+    }
+    if (!status &&
+        (has_other_keys(self, self->prober_client) || has_other_keys(self, self->flusher_client))) {
+        status = rqli_fail(error, RQL_E_INVALID,
+                           "probe_url and flush_url must be of a %s, as the client's url is",
+                           self->client->is_partitioned ? "cluster" : "single server");
     }
     self->options.probe_url = NULL;
     self->options.flush_url = NULL;
@@ -352,7 +363,7 @@ static rql_status start(struct rql_swarm *self, rql_error *error)
     }
     atomic_store(&self->is_running, true);
     if (self->options.probe_hosts) {
-        rqli_hosts_open(self->client->hosts, on_new_host, self);
+        rqli_hosts_open(self->client->hosts, self->options.zombie_ttl_ms, on_new_host, self);
     }
     if (self->own.is_used && !start_thread(self)) {
         return rqli_fail(error, RQL_E_NOMEM, "swarm: no thread to be had");

@@ -11,6 +11,20 @@
 
 #include <rql/swarm.h>
 
+/* The hosts of a plan in one set of keys: those who have it know of them, or do not. */
+struct rqli_probe_group {
+    bool has_failed; /* any of its calls */
+    int64_t sent_us; /* the first of them */
+    int64_t n_dead;  /* that were declared dead meanwhile */
+};
+
+/* Some of the hosts of one group. */
+struct rqli_probe_call {
+    size_t group;
+    size_t at; /* in the group */
+    size_t n;
+};
+
 /* One heartbeat for the hosts of a client, whatever their number. */
 struct rqli_probe {
     struct rqli_op op;  /* first */
@@ -22,10 +36,14 @@ struct rqli_probe {
 
     rql_error fault;
     int64_t server_us; /* out: with this time; 0: there was nothing to tell */
-    int64_t n_dead;    /* out: that were declared dead meanwhile */
+    int64_t n_dead;    /* out: that were declared dead meanwhile, of all groups that are known */
+    int64_t n_retried; /* of the same: that were told more than once */
 
     bool has_begun;
     struct rqli_hosts_plan plan;
+    struct rqli_probe_group *groups; /* as those of the plan */
+    char (*names)[RQL_ID_SIZE];      /* as its threads */
+    struct rqli_probe_call *calls;   /* of all rounds */
     size_t count;
     char (*names)[RQL_ID_SIZE];
     size_t at;       /* the first host of this round */

@@ -101,6 +101,10 @@ static void write_calls(struct rqli_op *op, size_t i, struct rqli_call *call)
         rqli_durable_write(i, call);
         return;
     }
+    if (self->is_introducing && i == 0) {
+        rqli_introduce_write(self, call);
+        return;
+    }
     if (self->several) {
         rqli_call_init_series(call, RQLI_SCRIPT_ACQUIRE_SERIES, self->several->keys, self->count);
     } else {
@@ -119,6 +123,8 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
 
     if (self->is_leaving) {
         rqli_leave_read(self, i, reply, fault);
+    } else if (self->is_introducing && i == 0) {
+        rqli_introduce_read(self, reply);
     } else if (reply && self->is_asking) {
         rqli_durable_read(self, i, reply);
     } else if (reply) {
@@ -131,13 +137,15 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
 /* What is acquired by a host that may count as dead would be lost at once. */
 static rql_status check_host(const struct rqli_acquire *self, int64_t now_us, rql_error *error)
 {
-    if (!rqli_leases_is_overdue(self->client->leases, now_us)) {
+    const rql_lock *lock = rqli_acquire_lock(self, 0);
+
+    if (!rqli_leases_is_overdue(self->client->leases, lock->keys.set, now_us)) {
         return RQL_OK;
     }
     return rqli_fail(error, RQL_E_UNAVAILABLE,
                      "%s: the swarm has not reached its server for so long that this host may "
                      "count as dead; nothing was sent",
-                     rqli_acquire_lock(self, 0)->name);
+                     lock->name);
 }
 
 /* False: it failed before anything was sent, and the machine was told: its next step is another. */
@@ -161,8 +169,9 @@ static bool try_once(struct rqli_acquire *self)
     }
     self->is_asking = self->waiter.keeps_conn && rqli_durable_must_ask(self);
     self->op.durability = self->waiter.keeps_conn && !self->is_asking ? &self->durability : NULL;
+    self->is_introducing = !self->is_asking && rqli_introduce_begin(self);
     self->result->asked += !self->is_asking;
-    self->op.n_calls = self->is_asking ? RQLI_DURABLE_CALLS : 1;
+    self->op.n_calls = self->is_asking ? RQLI_DURABLE_CALLS : 1 + self->is_introducing;
     self->op.again_us = 0;
     self->op.grace_us = rqli_wait_grace_us(self);
     return true;

@@ -73,13 +73,14 @@ struct rqli_acquire {
     bool had_grace;   /* a try failed after the deadline: leaving has only the rest */
     bool is_asking;   /* the calls of this round ask whether the server answers fsync truly */
     struct rqli_syncs syncs;
-    bool has_grant;    /* which counts as soon as it is as safe as it has to be */
-    bool is_leaving;   /* the calls of this round withdraw */
-    bool is_confirmed; /* all that have left so far were withdrawn */
-    bool serves;       /* they only serve queues: the withdrawal is confirmed */
-    uint64_t open;     /* a bit for each lock that is asked for in this round of leaving */
-    uint64_t due;      /* whose queue is still to be served */
-    uint64_t unsent;   /* whose call found no memory, and is tried again */
+    bool has_grant;      /* which counts as soon as it is as safe as it has to be */
+    bool is_introducing; /* the first call of this round tells of the host */
+    bool is_leaving;     /* the calls of this round withdraw */
+    bool is_confirmed;   /* all that have left so far were withdrawn */
+    bool serves;         /* they only serve queues: the withdrawal is confirmed */
+    uint64_t open;       /* a bit for each lock that is asked for in this round of leaving */
+    uint64_t due;        /* whose queue is still to be served */
+    uint64_t unsent;     /* whose call found no memory, and is tried again */
 
     int64_t late_token; /* of a grant whose push was too old to be relied on; 0: none */
 
@@ -123,6 +124,11 @@ static inline rql_lock *rqli_acquire_lock(const struct rqli_acquire *self, size_
 {
     return self->locks[self->several ? self->several->order[i] : 0];
 }
+
+/* What goes in front of a try, in introduction.c, if the host is to be introduced. */
+bool rqli_introduce_begin(const struct rqli_acquire *self);
+void rqli_introduce_write(const struct rqli_acquire *self, struct rqli_call *call);
+void rqli_introduce_read(const struct rqli_acquire *self, const struct rqli_reply *reply);
 
 /* Leaving the queues, in leaving.c: its calls, their replies (NULL: none came), and the next round.
  * False: it is over. */

@@ -62,15 +62,26 @@ static inline const struct rqli_key_set *rqli_client_key_set(const rql_client *s
     return rqli_key_set_of(self->is_partitioned, rqli_slice_of(name));
 }
 
-static inline size_t rqli_client_n_eras(const rql_client *self)
+/* How many sets of keys it has, and which in a row one of them is. */
+static inline size_t rqli_client_n_sets(const rql_client *self)
 {
     return self->is_partitioned ? RQLI_PARTITIONS : 1;
+}
+
+static inline size_t rqli_client_number_of(const rql_client *self, const struct rqli_key_set *set)
+{
+    return self->is_partitioned ? rqli_key_set_index(set) : 0;
+}
+
+static inline const struct rqli_key_set *rqli_client_nth_set(const rql_client *self, size_t n)
+{
+    return &rqli_key_sets[self->is_partitioned ? n : RQLI_WHOLE];
 }
 
 static inline struct rqli_era *rqli_client_era(const rql_client *self,
                                                const struct rqli_key_set *set)
 {
-    return &self->eras[self->is_partitioned ? rqli_key_set_index(set) : 0];
+    return &self->eras[rqli_client_number_of(self, set)];
 }
 
 /* Who has the keys of this lock. */

@@ -131,8 +131,8 @@ static rql_status take_arrangement(rql_client *client, rql_error *error)
     if (client->is_partitioned) {
         endpoint->address = endpoint->hosts[0];
     }
-    client->eras = calloc(rqli_client_n_eras(client), sizeof *client->eras);
-    for (size_t i = 0; client->eras && i < rqli_client_n_eras(client); i++) {
+    client->eras = calloc(rqli_client_n_sets(client), sizeof *client->eras);
+    for (size_t i = 0; client->eras && i < rqli_client_n_sets(client); i++) {
         client->eras[i].pause_ms = client->options.recovery_delay_ms;
     }
     return client->eras ? RQL_OK : rqli_fail_nomem(error);

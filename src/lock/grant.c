@@ -46,7 +46,7 @@ static bool is_in_force(const rql_lock *lock, const struct rqli_lease_terms *ter
 {
     int64_t now_us = rqli_now_us();
 
-    return !rqli_leases_is_overdue(lock->client->leases, now_us) &&
+    return !rqli_leases_is_overdue(lock->client->leases, lock->keys.set, now_us) &&
            now_us < terms->begun_us + terms->left_ms * 1000 - rqli_lease_margin_us(terms->left_ms);
 }
 
@@ -208,7 +208,8 @@ static void on_not_in_force(struct rqli_acquire *self, const struct rqli_answer 
 
     if (answer->left_ms < 0) {
         rqli_request_on_setback(&self->request, RQL_E_UNKNOWN, &input);
-    } else if (rqli_leases_is_overdue(self->client->leases, input.now_us) ||
+    } else if (rqli_leases_is_overdue(self->client->leases, self->locks[0]->keys.set,
+                                      input.now_us) ||
                answer->process != RQL_LOCK_OBTAINING) {
         /* The next try reports a host that counts as dead; a re-entry ends with its lock. */
         rqli_request_on_again(&self->request, input.now_us);

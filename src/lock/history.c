@@ -32,7 +32,7 @@ void rqli_history_tell_news(rql_client *client, struct rqli_era *era)
 
 void rqli_history_look_at_all(rql_client *client)
 {
-    for (size_t i = 0; i < rqli_client_n_eras(client); i++) {
+    for (size_t i = 0; i < rqli_client_n_sets(client); i++) {
         rqli_history_look(client, &client->eras[i]);
     }
 }

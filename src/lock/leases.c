@@ -25,18 +25,27 @@
  */
 struct rqli_leases *rqli_leases_new(rql_client *client)
 {
+    size_t n_sets = rqli_client_n_sets(client);
     struct rqli_leases *self = calloc(1, sizeof *self);
+    struct rqli_host_end *host_ends = calloc(n_sets, sizeof *host_ends);
 
     if (self && client->is_partitioned) {
         self->seen_at = calloc(RQLI_PARTITIONS, sizeof(struct rqli_node *));
     }
-    if (!self || (client->is_partitioned && !self->seen_at)) {
+    if (!self || !host_ends || (client->is_partitioned && !self->seen_at)) {
+        if (self) {
+            free(self->seen_at);
+        }
         free(self);
+        free(host_ends);
         return NULL;
     }
+    for (size_t i = 0; i < n_sets; i++) {
+        atomic_init(&host_ends[i].at_us, RQLI_NEVER_US);
+    }
+    self->host_ends = host_ends;
     self->worker = (struct rqli_worker){.name = "rql-leases", .step = rqli_leases_step};
     self->client = client;
-    self->host_end_us = RQLI_NEVER_US;
     self->shared.batch.node = self->shared.durable.node = &client->fleet.first;
     self->shared.batch.next = &self->shared.durable;
     self->shared.durable.is_durable = true;
@@ -114,6 +123,7 @@ struct rqli_leases *rqli_leases_free(struct rqli_leases *self)
     rqli_lease_table_fini(&self->shared.table);
     (void)pthread_mutex_destroy(&self->shared.mutex);
     free(self->seen_at);
+    free(self->host_ends);
     free(self);
     return NULL;
 }
@@ -180,7 +190,7 @@ rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *
     (void)pthread_mutex_lock(&self->shared.mutex);
     /* Under the mutex: a heartbeat that is answered meanwhile finds the lock in the list, or has
      * set this before. */
-    lock->kept.lease.host_end_us = self->host_end_us;
+    lock->kept.lease.host_end_us = rqli_leases_host_end_us(self, lock->keys.set);
     rqli_lease_table_add(&self->shared.table, lock);
     rqli_holders_count(&self->client->holders, lock->holder, 1);
     count_at_node(self, lock, 1);
@@ -364,46 +374,6 @@ void rqli_leases_on_taken(struct rqli_leases *self, struct rqli_slice grant_nonc
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* A later end needs no rousing: the thread wakes at the old one and finds that it has moved. */
-void rqli_leases_on_probed(struct rqli_leases *self, int64_t sent_us, int64_t silence_ms)
-{
-    int64_t host_end_us = rqli_after_ms(sent_us, silence_ms);
-    bool is_earlier;
-
-    if (silence_ms != RQL_FOREVER) {
-        host_end_us -= rqli_lease_margin_us(silence_ms);
-    }
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    is_earlier = host_end_us < self->host_end_us;
-    self->host_end_us = host_end_us;
-    for (rql_lock *lock = self->shared.table.first; lock; lock = lock->kept.next) {
-        /* What has ended, and perhaps been reported, must not come back by a later end. */
-        if (rqli_lease_state(&lock->kept.lease, rqli_now_us()) != RQL_GONE) {
-            lock->kept.lease.host_end_us = host_end_us;
-        }
-        if (is_earlier) {
-            rqli_lease_table_update(&self->shared.table, lock);
-        }
-    }
-    if (is_earlier) {
-        rouse(self, rqli_lease_table_loss_us(&self->shared.table));
-    }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-}
-
-void rqli_leases_on_probing(struct rqli_leases *self, int64_t silence_ms)
-{
-    if (atomic_load_explicit(&self->host_end_us, memory_order_relaxed) == RQLI_NEVER_US) {
-        rqli_leases_on_probed(self, rqli_now_us(), silence_ms);
-    }
-}
-
-/* Those that are held stay bound: the server may still count their hosts as dead. */
-void rqli_leases_on_unwatched(struct rqli_leases *self)
-{
-    self->host_end_us = RQLI_NEVER_US;
-}
-
 void rqli_leases_on_cut(struct rqli_leases *self)
 {
     if (rqli_worker_runs(&self->worker)) {
@@ -412,11 +382,6 @@ void rqli_leases_on_cut(struct rqli_leases *self)
         rouse(self, 0);
         (void)pthread_mutex_unlock(&self->shared.mutex);
     }
-}
-
-bool rqli_leases_is_overdue(const struct rqli_leases *self, int64_t now_us)
-{
-    return atomic_load_explicit(&self->host_end_us, memory_order_relaxed) <= now_us;
 }
 
 /* An eventfd is made at the first call, so that holds without one cost no descriptor. If the loss

@@ -70,15 +70,20 @@ struct rqli_renewals {
     } item[RQLI_RENEWALS_MAX];
 };
 
+/* Until when the client's hosts live for who has a set of keys; see rqli_leases_on_probed(). */
+struct rqli_host_end {
+    _Atomic int64_t at_us;
+};
+
 struct rqli_leases {
     struct rqli_worker worker; /* first; started under the mutex */
     rql_client *client;
-    _Atomic int64_t host_end_us; /* of new leases; see rqli_leases_on_probed() */
-    atomic_bool has_extended;    /* a lease that renews was added, once */
-    atomic_bool shall_arrive;    /* a connection of the client has ended, and no new one was made */
-    rqli_signal callback_ended;  /* counts */
-    atomic_uint n_unsettled;     /* and the one that the thread works on; under the mutex */
-    struct rqli_node **seen_at;  /* the thread's, of a cluster: who had the keys, by partition */
+    struct rqli_host_end *host_ends; /* of new leases, by set of keys */
+    atomic_bool has_extended;        /* a lease that renews was added, once */
+    atomic_bool shall_arrive;   /* a connection of the client has ended, and no new one was made */
+    rqli_signal callback_ended; /* counts */
+    atomic_uint n_unsettled;    /* and the one that the thread works on; under the mutex */
+    struct rqli_node **seen_at; /* the thread's, of a cluster: who had the keys, by partition */
 
     struct {
         pthread_mutex_t mutex;
@@ -181,17 +186,25 @@ void rqli_leases_on_cut(struct rqli_leases *self);
  * of these keys, or all (NULL). */
 void rqli_leases_doubt(struct rqli_leases *self, const struct rqli_key_set *set);
 
-/* A heartbeat that was sent at sent_us confirmed that this client's hosts live: silent for
- * silence_ms from then on they count as dead, so no lease is relied on for as long as that.
- * RQL_FOREVER: nobody watches them. */
-void rqli_leases_on_probed(struct rqli_leases *self, int64_t sent_us, int64_t silence_ms);
+/* A heartbeat that was sent at sent_us confirmed that this client's hosts live, to who has these
+ * keys: silent for silence_ms from then on they count as dead there, so no lease is relied on for
+ * as long as that. Those that are held learn it by rqli_leases_rebind(), behind the last of
+ * several. */
+void rqli_leases_on_probed(struct rqli_leases *self, const struct rqli_key_set *set,
+                           int64_t sent_us, int64_t silence_ms);
+void rqli_leases_rebind(struct rqli_leases *self);
+/* A first heartbeat is about to be sent: from now on silence may kill, also if no reply comes. */
+void rqli_leases_on_probing(struct rqli_leases *self, const struct rqli_key_set *set,
+                            int64_t silence_ms);
+/* Hosts were taken out, as rqli_leases_on_probed(): if those were all, nobody watches. */
+void rqli_leases_on_left(struct rqli_leases *self, const struct rqli_key_set *set);
 /* Nobody speaks for the hosts any more, and the server may not know: new leases are not bound. */
 void rqli_leases_on_unwatched(struct rqli_leases *self);
+/* Until when what is acquired now may be relied on; RQLI_NEVER_US: nobody watches. */
+int64_t rqli_leases_host_end_us(const struct rqli_leases *self, const struct rqli_key_set *set);
 /* What is acquired now may be flushed at once: the last heartbeat is too old. */
-bool rqli_leases_is_overdue(const struct rqli_leases *self, int64_t now_us);
-
-/* A first heartbeat is about to be sent: from now on silence may kill, also if no reply comes. */
-void rqli_leases_on_probing(struct rqli_leases *self, int64_t silence_ms);
+bool rqli_leases_is_overdue(const struct rqli_leases *self, const struct rqli_key_set *set,
+                            int64_t now_us);
 
 /* Does this client keep extending this lock for this acquirer? */
 bool rqli_leases_extends(struct rqli_leases *self, const char *name, const char *acquirer);

@@ -69,7 +69,7 @@ static rql_lock *set_up(rql_lock *made, rql_client *client, struct rqli_slice wo
     lock->subject.acquirer = lock->acquirer;
     lock->subject.host = lock->host;
     lock->subject.shard = (rqli_stats_shard)lock->owner_thread;
-    rqli_hosts_meet(client->hosts, lock->owner_thread);
+    lock->is_of_host = rqli_hosts_meet(client->hosts, lock->keys.set, lock->owner_thread);
     return rqli_random_hex(lock->nonce) ? RQLI_GIVE(lock) : NULL;
 }
 
@@ -119,6 +119,9 @@ rql_lock *rqli_lock_free(rql_lock *lock)
     if (lock) {
         if (lock->kept.lost_fd >= 0) {
             (void)close(lock->kept.lost_fd);
+        }
+        if (lock->is_of_host) {
+            rqli_hosts_let_go(lock->client->hosts, lock->keys.set, lock->owner_thread);
         }
         rqli_transfer_give(lock->client, lock->transfer);
         if (lock->room != ROOM || !rqli_freelist_keep(&lock->client->handles, lock)) {

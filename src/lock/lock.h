@@ -54,6 +54,7 @@ struct rql_lock {
     rql_lost_fn on_lost;
     void *user_data;
     pid_t owner_thread; /* renewal ends with it */
+    bool is_of_host;    /* it counts as one, see rqli_hosts_meet() */
     uint32_t holder;    /* its acquirer, as rqli_holders counts it */
 
     struct {

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "lock/client.h"
+#include "lock/hosts.h"
 #include "lock/leases.h"
 #include "lock/transfer.h"
 #include "no_server.h"
@@ -27,19 +28,24 @@ AFTER_EACH(tear_down)
     client = rqli_client_free(client);
 }
 
-static rql_lock *granted(const char *name)
+static rql_lock *granted_by(rql_client *by, const char *name)
 {
     const struct rqli_lease_terms terms = {.ttl_ms = LONG_MS,
                                            .left_ms = LONG_MS,
                                            .begun_us = rqli_now_us(),
                                            .max_hold_ms = RQL_FOREVER,
                                            .is_claimed = true};
-    rql_lock *lock = rqli_lock_new(client, name, 0);
+    rql_lock *lock = rqli_lock_new(by, name, 0);
 
     assert_non_null(lock);
     rqli_lease_init(&lock->kept.lease, &terms);
     memcpy(lock->grant_nonce, lock->nonce, sizeof lock->grant_nonce);
     return lock;
+}
+
+static rql_lock *granted(const char *name)
+{
+    return granted_by(client, name);
 }
 
 static rql_lock *held(const char *name)
@@ -107,21 +113,70 @@ static const struct silence {
     {"its margin has not begun", 10000, 9899999, false},
     {"its margin begins", 10000, 9900000, true},
     {"others believe that it is dead", 10000, 10000000, true},
-    {"it is never dead", RQL_FOREVER, 9000000000, false},
 };
 
 TEST(a_host_counts_as_dead_here_before_it_does_elsewhere)
 {
     int64_t now_us = rqli_now_us();
     rql_lock *lock = held("x");
+    const struct rqli_key_set *set = lock->keys.set;
 
     EACH_ROW (row, silences) {
-        rqli_leases_on_probed(leases, now_us, row->ms);
-        assert_int_equal(rqli_leases_is_overdue(leases, now_us + row->at_us), row->is_overdue);
+        rqli_leases_on_probed(leases, set, now_us, row->ms);
+        rqli_leases_rebind(leases);
+        assert_int_equal(rqli_leases_is_overdue(leases, set, now_us + row->at_us), row->is_overdue);
         assert_int_equal(rqli_leases_lease(leases, lock).host_end_us <= now_us + row->at_us,
                          row->is_overdue);
     }
     end(lock);
+}
+
+/* Of two partitions: one is heard of, and the other is not. */
+TEST(a_host_lives_and_dies_by_partition)
+{
+    rql_client *clustered = client_without_cluster();
+    struct rqli_leases *own = clustered->leases;
+    const struct rqli_key_set *heard = rqli_client_key_set(clustered, "x");
+    const struct rqli_key_set *silent = rqli_client_key_set(clustered, "y");
+    int64_t now_us = rqli_now_us();
+    rql_lock *lock = granted_by(clustered, "x");
+    rql_lock *other = granted_by(clustered, "y");
+
+    assert_ptr_not_equal(heard, silent);
+    CHECK_OK(rqli_leases_add(own, lock, NULL));
+    CHECK_OK(rqli_leases_add(own, other, NULL));
+    rqli_leases_on_probing(own, silent, LONG_MS);
+    rqli_leases_on_probed(own, silent, now_us - LONG_MS * 1000, LONG_MS);
+    rqli_leases_on_probing(own, silent, LONG_MS); /* it is bound already */
+    rqli_leases_on_probed(own, heard, now_us, LONG_MS);
+    rqli_leases_rebind(own);
+    CHECK_ALL(EQ(rqli_lease_state(&lock->kept.lease, now_us), RQL_HELD),
+              EQ(rqli_lease_state(&other->kept.lease, now_us), RQL_GONE),
+              EQ(rqli_leases_is_overdue(own, heard, now_us), false),
+              EQ(rqli_leases_is_overdue(own, silent, now_us), true));
+    rqli_leases_on_left(own, silent);
+    assert_false(rqli_leases_is_overdue(own, silent, now_us)); /* nobody there can be found dead */
+    rqli_leases_remove(own, (rql_lock *const[]){lock, other}, 2);
+    rqli_lock_free(lock);
+    rqli_lock_free(other);
+    rqli_client_free(clustered);
+}
+
+/* Who is still told of there can be found dead. */
+TEST(a_partition_is_left_by_the_last_host)
+{
+    rql_client *clustered = client_without_cluster();
+    struct rqli_leases *own = clustered->leases;
+    const struct rqli_key_set *set = rqli_client_key_set(clustered, "x");
+    int64_t now_us = rqli_now_us();
+
+    rqli_hosts_open(clustered->hosts, 1, NULL, NULL);
+    rqli_hosts_meet(clustered->hosts, set, 5);
+    assert_true(rqli_hosts_must_tell(clustered->hosts, set, 5, LONG_MS));
+    rqli_leases_on_probed(own, set, now_us - LONG_MS * 1000, LONG_MS);
+    rqli_leases_on_left(own, set);
+    assert_true(rqli_leases_is_overdue(own, set, now_us));
+    rqli_client_free(clustered);
 }
 
 /* The server's answer to a hand-over inside the client, whose new owner relies on it for a second

@@ -1,10 +1,9 @@
 #include "unit.h"
 
-#include "lock/hosts.h"
 #include "supervise.h"
 #include "swarm.h"
 
-/* An element as its supervisor sees it, and the hosts of a client. No thread, no clock. */
+/* An element as its supervisor sees it. No thread, no clock. */
 
 enum { HANG = 100, LEAST = 10, MOST = 50, STEPS_MAX = 16 };
 
@@ -152,87 +151,4 @@ TEST(the_dead_are_looked_for_often_enough)
             assert_true(ttl + 2 * look <= ttl + period + 1);
         }
     }
-}
-
-static bool all_live(pid_t thread)
-{
-    (void)thread;
-    return true;
-}
-
-static bool even_live(pid_t thread)
-{
-    return thread % 2 == 0;
-}
-
-static void expect_plan(struct rqli_hosts *hosts, enum rqli_hosts_who who, bool (*lives)(pid_t),
-                        const size_t counts[3])
-{
-    struct rqli_hosts_plan plan;
-
-    assert_true(rqli_hosts_plan(hosts, who, lives, &plan));
-    CHECK_ALL(EQ(plan.n_new, counts[0]), EQ(plan.n_known, counts[1]),
-              EQ(plan.n_leaving, counts[2]));
-    rqli_hosts_apply(hosts, &plan);
-    rqli_hosts_plan_fini_p(&plan);
-}
-
-TEST(hosts_come_and_go)
-{
-    struct rqli_hosts *hosts = rqli_hosts_new();
-
-    rqli_hosts_meet(hosts, 1);
-    expect_plan(hosts, RQLI_HOSTS_ALL, all_live, (size_t[]){0, 0, 0});
-    rqli_hosts_open(hosts, NULL, NULL);
-    for (pid_t thread = 40; thread > 0; thread--) {
-        rqli_hosts_meet(hosts, thread);
-        rqli_hosts_meet(hosts, thread);
-    }
-    expect_plan(hosts, RQLI_HOSTS_NEW, even_live, (size_t[]){20, 0, 0});
-    assert_int_equal(rqli_hosts_known(hosts), 20);
-    rqli_hosts_meet(hosts, 3);
-    expect_plan(hosts, RQLI_HOSTS_NEW, all_live, (size_t[]){1, 0, 0});
-    expect_plan(hosts, RQLI_HOSTS_ALL, even_live, (size_t[]){0, 20, 1});
-    rqli_hosts_add(hosts, 7, true);
-    expect_plan(hosts, RQLI_HOSTS_ALL, even_live, (size_t[]){1, 20, 0});
-    rqli_hosts_add(hosts, 7, true);
-    expect_plan(hosts, RQLI_HOSTS_HOLDERS, all_live, (size_t[]){0, 1, 20});
-    expect_plan(hosts, RQLI_HOSTS_NONE, all_live, (size_t[]){0, 0, 1});
-    assert_int_equal(rqli_hosts_count(hosts), 0);
-    rqli_hosts_free(hosts);
-}
-
-/* An answer that was lost: the server may have had the host, and given it up. */
-TEST(host_that_is_told_twice_is_counted)
-{
-    struct rqli_hosts *hosts = rqli_hosts_new();
-    struct rqli_hosts_plan plan;
-
-    rqli_hosts_open(hosts, NULL, NULL);
-    rqli_hosts_meet(hosts, 5);
-    for (size_t i = 0; i < 2; i++) {
-        assert_true(rqli_hosts_plan(hosts, RQLI_HOSTS_NEW, all_live, &plan));
-        assert_int_equal(plan.n_new, 1);
-        assert_int_equal(plan.n_retried, i);
-        rqli_hosts_plan_fini_p(&plan);
-    }
-    rqli_hosts_free(hosts);
-}
-
-/* The number of a thread that has ended may be that of a new one, met while the old one leaves. */
-TEST(host_that_is_met_while_it_leaves_comes_back)
-{
-    struct rqli_hosts *hosts = rqli_hosts_new();
-    struct rqli_hosts_plan plan;
-
-    rqli_hosts_open(hosts, NULL, NULL);
-    rqli_hosts_meet(hosts, 5);
-    expect_plan(hosts, RQLI_HOSTS_ALL, all_live, (size_t[]){1, 0, 0});
-    assert_true(rqli_hosts_plan(hosts, RQLI_HOSTS_ALL, even_live, &plan));
-    assert_int_equal(plan.n_leaving, 1);
-    rqli_hosts_meet(hosts, 5);
-    rqli_hosts_apply(hosts, &plan);
-    rqli_hosts_plan_fini_p(&plan);
-    expect_plan(hosts, RQLI_HOSTS_ALL, all_live, (size_t[]){1, 0, 0});
-    rqli_hosts_free(hosts);
 }
