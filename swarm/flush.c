@@ -19,12 +19,21 @@
  * flusher of all clients: who is not elected is done at once. Hosts that were silent for
  * zombie_ttl_ms have a verdict after they were seen silent twice. Then a sweep of all locks and
  * queues ends what they held and asked for, and they are removed.
+ *
+ * Each partition has hosts of its own, and judges them by itself. Who is elected in the first one
+ * looks at the others, too, all at once; where that fails the hosts of those partitions are left to
+ * the next look. Without the first one nobody flushes, and leases end by their ttl.
  */
 
 enum {
     REMOVED_AT_ONCE = 50, /* hosts in one call of swarm_remove.lua */
     PAGES_MAX = 1 << 20,  /* of one walk over the hosts: a server that never ends it is broken */
 };
+
+static const struct rqli_key_set *set_of(const struct rqli_flush *self, size_t number)
+{
+    return rqli_client_nth_set(self->via, number);
+}
 
 /* The sweep is an operation of its own; its calls pass through here, so that one driver drives
  * both. To look and to renew is the same call: an empty cursor only renews. */
@@ -35,17 +44,19 @@ static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
     if (self->phase == RQLI_FLUSH_SWEEP) {
         self->sweep.op.ops->write(&self->sweep.op, i, call);
     } else if (self->phase == RQLI_FLUSH_REMOVE) {
-        rqli_call_init_of_set(call, RQLI_SCRIPT_SWARM_REMOVE, &rqli_key_sets[RQLI_WHOLE]);
+        rqli_call_init_of_set(call, RQLI_SCRIPT_SWARM_REMOVE,
+                              set_of(self, (size_t)self->verdicts.item[self->at].number));
         for (size_t k = 0; k < self->n; k++) {
-            rqli_call_slice(call, self->dead.item[self->at + k].text);
+            rqli_call_slice(call, self->verdicts.item[self->at + k].text);
         }
     } else {
-        rqli_call_init_of_set(call, RQLI_SCRIPT_SWARM_LOOK, &rqli_key_sets[RQLI_WHOLE]);
+        rqli_call_init_of_set(call, RQLI_SCRIPT_SWARM_LOOK, set_of(self, self->round[i]));
         rqli_call_text(call, self->me);
         rqli_call_int(call, self->lease_ms);
         rqli_call_int(call, self->zombie_ttl_ms * 1000);
         rqli_call_int(call, self->wait_ms * 1000);
-        rqli_call_text(call, self->cursor);
+        rqli_call_text(call,
+                       self->phase == RQLI_FLUSH_RENEW ? "" : self->looks[self->round[i]].cursor);
     }
 }
 
@@ -61,24 +72,32 @@ static bool all_are_texts(const struct rqli_reply *items, size_t n)
 
 /* Notes the dead of a page: {0}, or {1, cursor, host, value, ...}. The values are not kept: the
  * scripts that delete compare them again. False: not what the script answers. */
-static bool take_page(struct rqli_flush *self, const struct rqli_reply *reply)
+static bool take_page(struct rqli_flush *self, size_t number, const struct rqli_reply *reply)
 {
+    struct rqli_flush_look *look = &self->looks[number];
+    bool is_elected;
+
     if (reply->type != RQLI_REPLY_ARRAY || reply->count < 1 ||
         reply->items[0].type != RQLI_REPLY_INTEGER) {
         return false;
     }
-    self->is_elected = reply->items[0].integer == 1;
-    if (!self->is_elected) {
+    is_elected = reply->items[0].integer == 1;
+    if (number == 0) {
+        self->is_elected = is_elected;
+    }
+    if (!is_elected) {
+        look->is_over = true;
         return true;
     }
     if (reply->count % 2 != 0 || !all_are_texts(reply->items + 1, reply->count - 1) ||
-        reply->items[1].text.length >= sizeof self->cursor) {
+        reply->items[1].text.length >= sizeof look->cursor) {
         return false;
     }
-    (void)snprintf(self->cursor, sizeof self->cursor, "%s", reply->items[1].text.data);
+    (void)snprintf(look->cursor, sizeof look->cursor, "%s", reply->items[1].text.data);
+    look->is_over = strcmp(look->cursor, "0") == 0;
     for (size_t i = 2; i < reply->count; i += 2) {
         if (rqli_is_plain(reply->items[i].text)) {
-            rqli_list_add(&self->dead, reply->items[i].text, 0);
+            rqli_list_add(&self->verdicts, reply->items[i].text, (int64_t)number);
         }
     }
     self->renewed_us = rqli_now_us();
@@ -97,10 +116,21 @@ static bool take_removed(struct rqli_flush *self, const struct rqli_reply *reply
             return false;
         }
         if (reply->items[k].integer == 1) {
-            rqli_list_add(&self->flushed.hosts, self->dead.item[self->at + k].text, 0);
+            rqli_list_add(&self->flushed.hosts, self->verdicts.item[self->at + k].text, 0);
         }
     }
     return true;
+}
+
+/* A fault in the first set of keys, or when hosts are removed, ends the flush. Elsewhere nobody is
+ * known to be dead then. */
+static void on_fault(struct rqli_flush *self, size_t number, const rql_error *fault)
+{
+    self->fault = *fault;
+    if (self->phase == RQLI_FLUSH_REMOVE || number == 0) {
+        self->op.status = fault->status;
+    }
+    self->looks[number].is_over = true;
 }
 
 /* A fault while it renews is no matter: it shows at the next look. */
@@ -109,6 +139,7 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
 {
     struct rqli_flush *self = (struct rqli_flush *)op;
     bool removes = self->phase == RQLI_FLUSH_REMOVE;
+    size_t number = removes ? 0 : self->round[i];
     rql_error malformed = {0};
 
     if (self->phase == RQLI_FLUSH_SWEEP) {
@@ -116,14 +147,13 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
         return;
     }
     self->is_read = true;
-    if (!fault && !(removes ? take_removed(self, reply) : take_page(self, reply))) {
+    if (!fault && !(removes ? take_removed(self, reply) : take_page(self, number, reply))) {
         (void)rqli_exchange_fault(answer, reply, removes ? "swarm_remove" : "swarm_look",
                                   RQLI_KEY_HOSTS, &malformed);
         fault = &malformed;
     }
     if (fault && self->phase != RQLI_FLUSH_RENEW) {
-        self->fault = *fault;
-        op->status = fault->status;
+        on_fault(self, number, fault);
     }
 }
 
@@ -144,24 +174,38 @@ static void notify_flushed(const struct rqli_flush *self)
     rqli_observe(RQLI_ON_ZOMBIES_FLUSHED, &subject, &figures);
 }
 
-static enum rqli_op_next call_once(struct rqli_flush *self, enum rqli_flush_phase phase)
+/* When the replies have to be there: where one server of several is silent, the others are to be
+ * looked at again before suspicions end there. */
+static int64_t until_us(const struct rqli_flush *self)
+{
+    int64_t now_us = rqli_now_us();
+    int64_t budget_us = rqli_client_budget_us(self->via, now_us);
+    int64_t due_us = rqli_after_ms(now_us, self->zombie_ttl_ms / 4);
+
+    return self->via->is_partitioned && self->swarm && due_us < budget_us ? due_us : budget_us;
+}
+
+static enum rqli_op_next call(struct rqli_flush *self, enum rqli_flush_phase phase, size_t n_calls)
 {
     self->phase = phase;
     self->is_read = false;
-    self->op.n_calls = 1;
-    self->op.until_us = rqli_client_budget_us(self->via, rqli_now_us());
+    self->op.n_calls = n_calls;
+    self->op.until_us = until_us(self);
     return RQLI_OP_AGAIN;
 }
 
-/* Fifty at a time: a call is over before others notice it. */
+/* Fifty at a time, and of one set of keys: a call is over before others notice it. */
 static enum rqli_op_next remove_on(struct rqli_flush *self)
 {
-    size_t left;
+    const struct rqli_list *verdicts = &self->verdicts;
 
     self->at += self->n;
-    left = self->dead.count - self->at;
-    self->n = left < REMOVED_AT_ONCE ? left : REMOVED_AT_ONCE;
-    return left > 0 ? call_once(self, RQLI_FLUSH_REMOVE) : RQLI_OP_OVER;
+    self->n = 0;
+    while (self->at + self->n < verdicts->count && self->n < REMOVED_AT_ONCE &&
+           verdicts->item[self->at + self->n].number == verdicts->item[self->at].number) {
+        self->n++;
+    }
+    return self->n > 0 ? call(self, RQLI_FLUSH_REMOVE, 1) : RQLI_OP_OVER;
 }
 
 /* Asks the sweep what it wants, and wants the same. Hosts are removed behind it, and only if it
@@ -172,6 +216,7 @@ static enum rqli_op_next sweep_on(struct rqli_flush *self)
 
     self->phase = RQLI_FLUSH_SWEEP;
     if (sweep->ops->next(sweep) == RQLI_OP_AGAIN) {
+        self->op.route = sweep->route;
         self->op.n_calls = sweep->n_calls;
         self->op.until_us = sweep->until_us;
         return RQLI_OP_AGAIN;
@@ -180,8 +225,17 @@ static enum rqli_op_next sweep_on(struct rqli_flush *self)
     return sweep->status ? RQLI_OP_OVER : remove_on(self);
 }
 
+/* The list is sorted for the rule, which looks hosts up; one may be dead in several partitions. */
 static enum rqli_op_next begin_sweep(struct rqli_flush *self)
 {
+    for (size_t i = 0; i < self->verdicts.count; i++) {
+        rqli_list_add(&self->dead, self->verdicts.item[i].text, 0);
+    }
+    if (self->verdicts.failed || self->dead.failed) {
+        self->op.status = rqli_fail_nomem(&self->fault);
+        return RQLI_OP_OVER;
+    }
+    rqli_list_sort(&self->dead);
     self->sweep = (struct rqli_sweep){
         .client = self->via,
         .error = &self->fault,
@@ -195,21 +249,37 @@ static enum rqli_op_next begin_sweep(struct rqli_flush *self)
     return sweep_on(self);
 }
 
+/* The next page of each set of keys whose walk is not over. */
+static enum rqli_op_next look_at_all(struct rqli_flush *self)
+{
+    size_t n = 0;
+
+    for (size_t number = 0; number < rqli_client_n_sets(self->via); number++) {
+        if (!self->looks[number].is_over) {
+            self->round[n++] = (unsigned char)number;
+        }
+    }
+    return n > 0 ? call(self, RQLI_FLUSH_LOOK, n) : RQLI_OP_OVER;
+}
+
 /* A walk over the hosts begins with the cursor "0" and ends there. Who loses the election on the
- * way sweeps nothing: the other one does. The list is sorted for the rule, which looks hosts up. */
+ * way sweeps nothing: the other one does. */
 static enum rqli_op_next look_on(struct rqli_flush *self)
 {
-    bool is_done = strcmp(self->cursor, "0") == 0 || ++self->n_pages == PAGES_MAX;
-
-    if (self->is_elected && !is_done) {
-        return call_once(self, RQLI_FLUSH_LOOK);
-    }
-    if (self->dead.failed) {
-        self->op.status = rqli_fail_nomem(&self->fault);
+    if (!self->is_elected) {
         return RQLI_OP_OVER;
     }
-    rqli_list_sort(&self->dead);
-    return self->is_elected && self->dead.count > 0 ? begin_sweep(self) : RQLI_OP_OVER;
+    if (++self->n_pages < PAGES_MAX && look_at_all(self) == RQLI_OP_AGAIN) {
+        return RQLI_OP_AGAIN;
+    }
+    return self->verdicts.count > 0 || self->verdicts.failed ? begin_sweep(self) : RQLI_OP_OVER;
+}
+
+/* Who asks in the first set of keys is elected there, or not; who steps down does so everywhere. */
+static enum rqli_op_next begin_looking(struct rqli_flush *self)
+{
+    self->round[0] = 0;
+    return self->looks[0].cursor[0] == '-' ? look_at_all(self) : call(self, RQLI_FLUSH_LOOK, 1);
 }
 
 /* A long sweep must not lose the election: another flusher would begin the same work. If it is lost
@@ -222,8 +292,8 @@ static bool is_renewal_due(const struct rqli_flush *self)
 /* A cancellation behind the last reply comes too late: all is done, and is reported so. */
 static enum rqli_op_next go_on(struct rqli_flush *self)
 {
-    bool is_done =
-        self->phase == RQLI_FLUSH_REMOVE && self->is_read && self->at + self->n == self->dead.count;
+    bool is_done = self->phase == RQLI_FLUSH_REMOVE && self->is_read &&
+                   self->at + self->n == self->verdicts.count;
 
     if (self->op.is_cancelled && !is_done) {
         self->op.status = RQL_STOPPED;
@@ -233,13 +303,13 @@ static enum rqli_op_next go_on(struct rqli_flush *self)
     }
     switch (self->phase) {
     case RQLI_FLUSH_BEGIN:
-        return call_once(self, RQLI_FLUSH_LOOK);
+        return begin_looking(self);
     case RQLI_FLUSH_LOOK:
         return look_on(self);
     case RQLI_FLUSH_SWEEP:
         if (is_renewal_due(self)) {
-            self->cursor[0] = '\0';
-            return call_once(self, RQLI_FLUSH_RENEW);
+            self->round[0] = 0;
+            return call(self, RQLI_FLUSH_RENEW, 1);
         }
         return sweep_on(self);
     case RQLI_FLUSH_RENEW:
@@ -262,6 +332,7 @@ static enum rqli_op_next next(struct rqli_op *op)
     }
     wanted = go_on(self);
     if (wanted == RQLI_OP_OVER && self->sweep.n_parts > 0) {
+        rqli_list_sort(&self->flushed.hosts);
         rqli_list_sort(&self->flushed.acquirers);
         self->flushed.removed = self->sweep.result.rem_request_cnt;
         self->flushed.handed_over = self->sweep.result.handed_over_cnt;
@@ -279,13 +350,16 @@ static struct rqli_op *begin(struct rqli_flush *self, const char *cursor)
     self->op.ops = &ops;
     self->op.route = rqli_client_route_of_all(self->via);
     self->begun_us = rqli_now_us();
-    (void)snprintf(self->cursor, sizeof self->cursor, "%s", cursor);
+    for (size_t number = 0; number < rqli_client_n_sets(self->via); number++) {
+        (void)snprintf(self->looks[number].cursor, RQLI_CURSOR_SIZE, "%s", cursor);
+    }
     return &self->op;
 }
 
 void rqli_flush_fini_p(struct rqli_flush *self)
 {
     rqli_sweep_fini_p(&self->sweep);
+    rqli_list_fini_p(&self->verdicts);
     rqli_list_fini_p(&self->dead);
     rqli_zombies_fini_p(&self->flushed);
 }
@@ -350,7 +424,7 @@ static void end_step(struct rql_swarm *swarm, rql_status status)
 {
     rqli_flush_fini_p(&swarm->flush);
     note_election(swarm, swarm->flush.is_elected);
-    if (status < 0) {
+    if (status < 0 || swarm->flush.fault.status) {
         rqli_swarm_notify(swarm, RQLI_ON_STEP_FAILED, (struct rqli_figures){0});
     }
 }
@@ -389,6 +463,7 @@ rql_status rql_flush_zombies(rql_client *client, const rql_swarm_options *option
     }
     init(&flush, client, &read);
     status = rqli_op_run(begin(&flush, "0"));
+    status = status ? status : flush.fault.status;
     if (status < 0 && error) {
         *error = flush.fault;
     }

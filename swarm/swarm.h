@@ -45,19 +45,23 @@ struct rqli_probe {
     char (*names)[RQL_ID_SIZE];      /* as its threads */
     struct rqli_probe_call *calls;   /* of all rounds */
     size_t count;
-    char (*names)[RQL_ID_SIZE];
-    size_t at;       /* the first host of this round */
-    size_t n_open;   /* calls of this round without a reply */
-    int64_t sent_us; /* the first call */
+    size_t at;     /* the first call of this round */
+    size_t n_open; /* those of this round without a reply */
 };
 
 /* What the calls of a round of a flush are. */
 enum rqli_flush_phase {
     RQLI_FLUSH_BEGIN,
-    RQLI_FLUSH_LOOK,  /* a page of the hosts; it also renews the flusher's election */
+    RQLI_FLUSH_LOOK,  /* pages of the hosts; it also renews the flusher's election */
     RQLI_FLUSH_SWEEP, /* of what the dead held */
     RQLI_FLUSH_RENEW, /* in between: long flushes stay elected */
     RQLI_FLUSH_REMOVE,
+};
+
+/* The walk over the hosts in one set of keys. */
+struct rqli_flush_look {
+    char cursor[RQLI_CURSOR_SIZE];
+    bool is_over;
 };
 
 /* One flush: check the hosts, end what the dead held, remove them. What it does is decided by the
@@ -76,17 +80,19 @@ struct rqli_flush {
     struct rql_swarm *swarm; /* whose step it is; NULL: by hand */
 
     rql_error fault;
-    bool is_elected;       /* out */
-    struct rqli_list dead; /* hosts with a verdict, sorted */
+    bool is_elected;           /* out */
+    struct rqli_list verdicts; /* hosts that are dead, with the number of their set of keys */
+    struct rqli_list dead;     /* the same hosts, sorted */
     struct rqli_zombies flushed;
 
     enum rqli_flush_phase phase;
     int64_t begun_us;
-    int64_t renewed_us; /* the election */
-    char cursor[RQLI_CURSOR_SIZE];
+    int64_t renewed_us;                            /* the election */
+    struct rqli_flush_look looks[RQLI_PARTITIONS]; /* by number of their set of keys */
+    unsigned char round[RQLI_PARTITIONS];          /* the numbers of those in this round */
     int n_pages;
     struct rqli_sweep sweep;
-    size_t at;    /* of the dead: those that are being removed begin there, */
+    size_t at;    /* of the verdicts: those that are being removed begin there, */
     size_t n;     /* and are so many */
     bool is_read; /* the call that looks or removes has its reply */
 };
