@@ -16,15 +16,82 @@
  *
  * Dead is here who is silent for longer than the caller's ttl. A flusher wants to see that twice
  * (lua/README.md 32), so not all that is listed here is flushed.
+ *
+ * Where there are partitions a host is in each in which it holds a lock or waits for one. It is
+ * listed once, with its latest sign of life; it is a zombie if it is dead in any of them, and only
+ * what it holds there is a zombie's.
  */
 
 /* A year, as for the option of this name. */
 #define TTL_MAX_MS INT64_C(31536000000)
 
-enum { HOSTS_PAGE = 500 /* COUNT of one HSCAN */ };
+enum {
+    HOSTS_PAGE = 500, /* COUNT of one HSCAN */
+    MOVING_US = 5000, /* before keys that are on their way are asked for again */
+    WHERE_SIZE = RQL_ID_SIZE + 8,
+};
 
 RQLI_DEFINE_AUTO(rql_lock_info_list *, rql_lock_info_list_free);
 RQLI_DEFINE_AUTO(rql_zombies *, rql_zombies_free);
+
+/* The flusher of a set of keys, or the next page of its hosts. */
+static void write_question(const struct rqli_key_set *set, const struct rqli_walk *hosts,
+                           struct rqli_command *command)
+{
+    if (hosts) {
+        rqli_walk_ask(hosts, command, HOSTS_PAGE);
+    } else {
+        rqli_command_words(command, "GET", set->flusher.data, NULL);
+    }
+}
+
+/* True: these keys are elsewhere by now, or will be; whoever has them is to be asked. */
+static bool has_moved(const struct rqli_reader *reader, const struct rqli_node *node,
+                      const struct rqli_key_set *set, const struct rqli_exchange *exchange,
+                      struct rqli_detour *detour)
+{
+    const struct rqli_reply *last = &exchange->reply[exchange->command.n_commands - 1];
+    rqli_signal never = 0;
+
+    if (last->type != RQLI_REPLY_ERROR ||
+        !rqli_fleet_follow(&reader->client->fleet, node, set, last, detour)) {
+        return false;
+    }
+    if (detour->instead) { /* not for us: the key is there, its slot is not yet */
+        detour->instead = NULL;
+        detour->again_us = rqli_now_us() + MOVING_US;
+    }
+    rqli_signal_wait(&never, 0, detour->again_us);
+    return true;
+}
+
+/* hosts NULL: who flushes. RQL_OK: give *out back; its last reply may be an error. */
+static rql_status ask(const struct rqli_reader *reader, const struct rqli_key_set *set,
+                      const struct rqli_walk *hosts, struct rqli_exchange **out)
+{
+    struct rqli_fleet *fleet = &reader->client->fleet;
+    struct rqli_detour detour = {.until_us = rqli_client_budget_us(reader->client, rqli_now_us())};
+
+    rqli_fleet_on_use(fleet);
+    for (;;) {
+        struct rqli_node *node = rqli_fleet_node(fleet, set);
+        RQLI_AUTO(rqli_exchange_give)
+        struct rqli_exchange *exchange = rqli_exchange_take(rqli_conns_choose(&node->conns));
+        rql_status status;
+
+        if (exchange) {
+            write_question(set, hosts, &exchange->command);
+        }
+        status = rqli_reader_run(reader, exchange);
+        if (status) {
+            return status;
+        }
+        if (!has_moved(reader, node, set, exchange, &detour)) {
+            *out = RQLI_GIVE(exchange);
+            return RQL_OK;
+        }
+    }
+}
 
 /* The value is the identity of the elected. Without the key nobody is: an election ends by its
  * ttl. */
@@ -54,9 +121,9 @@ rql_status rql_swarm_flusher(rql_client *client, char out[RQL_ID_SIZE], rql_erro
         status = rqli_fail(error, RQL_E_INVALID, "out is NULL");
     }
     if (!status) {
-        status = rqli_query(client, &exchange, error, "GET", RQLI_KEY_FLUSHER, NULL);
+        status = ask(&reader, rqli_client_nth_set(client, 0), NULL, &exchange);
     }
-    return status ? rqli_reader_status(&reader, status) : read_flusher(exchange, out, error);
+    return status ? status : read_flusher(exchange, out, error);
 }
 
 /* In front of each call that takes a ttl. */
@@ -82,23 +149,90 @@ rql_host_info_list *rql_host_info_list_free(rql_host_info_list *list)
     return NULL;
 }
 
-/* All hosts, sorted by id, each with its last heartbeat as its number (-1: no time). The caller
- * ends the walk, also after a fault. */
-static rql_status read_hosts(rql_client *client, struct rqli_walk *hosts, rql_error *error)
-{
-    const struct rqli_reader reader = {client, RQLI_KEY_HOSTS, error};
+/* The hosts of all sets of keys. */
+struct hosts {
+    struct rqli_list all;   /* with their last heartbeats; -1: no time */
+    struct rqli_list dead;  /* those of them that are dead */
+    struct rqli_list where; /* the same, each as where() says */
+};
 
-    rqli_walk_init(hosts, NULL, RQLI_KEY_HOSTS);
-    return rqli_walk_read_all(&reader, hosts, HOSTS_PAGE);
+static void hosts_fini_p(struct hosts *self)
+{
+    rqli_list_fini_p(&self->all);
+    rqli_list_fini_p(&self->dead);
+    rqli_list_fini_p(&self->where);
+}
+
+/* A host in a set of keys. */
+static struct rqli_slice where(char out[WHERE_SIZE], size_t set, const char *host)
+{
+    (void)snprintf(out, WHERE_SIZE, "%zu %s", set, host);
+    return rqli_slice_of(out);
 }
 
 /* Its last heartbeat is that long ago by the server's clock, as of the last page. One without a
  * time is no zombie: what cannot be read is never a reason to call anybody dead. */
-static bool is_zombie(const struct rqli_walk *hosts, size_t i, int64_t zombie_ttl_ms)
+static bool is_dead(const struct rqli_walk *hosts, size_t i, int64_t zombie_ttl_ms)
 {
     int64_t last_us = hosts->found.item[i].number;
 
     return last_us >= 0 && last_us < hosts->server_us - zombie_ttl_ms * 1000;
+}
+
+static void add_hosts(struct hosts *self, size_t set, const struct rqli_walk *found,
+                      int64_t zombie_ttl_ms)
+{
+    for (size_t i = 0; i < found->found.count; i++) {
+        struct rqli_slice id = found->found.item[i].text;
+        char text[WHERE_SIZE];
+
+        rqli_list_add(&self->all, id, found->found.item[i].number);
+        if (is_dead(found, i, zombie_ttl_ms)) {
+            rqli_list_add(&self->dead, id, 0);
+            rqli_list_add(&self->where, where(text, set, id.data), 0);
+        }
+    }
+}
+
+/* A walk that does not end is cut without a fault. The caller ends the lists, also after a fault.
+ */
+static rql_status read_set(const struct rqli_reader *reader, size_t number, struct hosts *out,
+                           int64_t zombie_ttl_ms)
+{
+    const struct rqli_key_set *set = rqli_client_nth_set(reader->client, number);
+    RQLI_AUTO(rqli_walk_fini) struct rqli_walk walk = {0};
+    rql_status status = RQL_OK;
+
+    rqli_walk_init(&walk, NULL, set->hosts.data);
+    for (int i = 0; !status && !walk.is_done && i < RQLI_WALK_ROUNDS_MAX; i++) {
+        RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+
+        status = ask(reader, set, &walk, &exchange);
+        status = status ? status : rqli_walk_take(&walk, exchange, reader->error);
+    }
+    if (!status) {
+        add_hosts(out, number, &walk, zombie_ttl_ms);
+    }
+    return status;
+}
+
+/* Sorted, each once. */
+static rql_status read_hosts(rql_client *client, int64_t zombie_ttl_ms, struct hosts *out,
+                             rql_error *error)
+{
+    const struct rqli_reader reader = {client, RQLI_KEY_HOSTS, error};
+    rql_status status = RQL_OK;
+
+    for (size_t number = 0; !status && number < rqli_client_n_sets(client); number++) {
+        status = read_set(&reader, number, out, zombie_ttl_ms);
+    }
+    rqli_list_sort(&out->all);
+    rqli_list_sort(&out->dead);
+    rqli_list_sort(&out->where);
+    if (!status && (out->all.failed || out->dead.failed || out->where.failed)) {
+        status = rqli_fail_nomem(error);
+    }
+    return status;
 }
 
 /* One allocation: the list, its items, then the ids. */
@@ -106,31 +240,31 @@ rql_status rql_swarm_info(rql_client *client, int64_t zombie_ttl_ms, rql_host_in
                           rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    RQLI_AUTO(rqli_walk_fini) struct rqli_walk hosts = {0};
+    RQLI_AUTO(hosts_fini) struct hosts hosts = {.all = {0}};
     rql_status status = check(client, zombie_ttl_ms, out, error);
-    const struct rqli_list *found = &hosts.found;
+    const struct rqli_list *all = &hosts.all;
     rql_host_info_list *list;
     rql_host_info *item;
     char *cursor;
 
-    status = status ? status : read_hosts(client, &hosts, error);
+    status = status ? status : read_hosts(client, zombie_ttl_ms, &hosts, error);
     if (status) {
         return status;
     }
-    list = malloc(sizeof *list + found->count * sizeof *item + rqli_list_size(found));
+    list = malloc(sizeof *list + all->count * sizeof *item + rqli_list_size(all));
     if (!list) {
         return rqli_fail_nomem(error);
     }
     item = (rql_host_info *)(list + 1);
-    cursor = (char *)(item + found->count);
-    for (size_t i = 0; i < found->count; i++) {
+    cursor = (char *)(item + all->count);
+    for (size_t i = 0; i < all->count; i++) {
         item[i] = (rql_host_info){
-            .hst_id = rqli_pack(&cursor, found->item[i].text),
-            .is_zombie = is_zombie(&hosts, i, zombie_ttl_ms),
-            .last_probe_us = found->item[i].number,
+            .hst_id = rqli_pack(&cursor, all->item[i].text),
+            .is_zombie = rqli_list_has(&hosts.dead, all->item[i].text),
+            .last_probe_us = all->item[i].number,
         };
     }
-    *list = (rql_host_info_list){.count = found->count, .item = item};
+    *list = (rql_host_info_list){.count = all->count, .item = item};
     *out = list;
     return RQL_OK;
 }
@@ -146,36 +280,24 @@ rql_zombies *rql_zombies_free(rql_zombies *zombies)
     return NULL;
 }
 
-/* Adds in the order of the walk: the list is sorted, as rqli_list_has() needs it. */
-static rql_status find_hosts(rql_client *client, int64_t zombie_ttl_ms, struct rqli_list *zombies,
-                             rql_error *error)
-{
-    RQLI_AUTO(rqli_walk_fini) struct rqli_walk hosts = {0};
-    rql_status status = read_hosts(client, &hosts, error);
-
-    for (size_t i = 0; !status && i < hosts.found.count; i++) {
-        if (is_zombie(&hosts, i, zombie_ttl_ms)) {
-            rqli_list_add(zombies, hosts.found.item[i].text, 0);
-        }
-    }
-    return status;
-}
-
-/* By the host that a lock names, as the rule of the flusher chooses them. An acquirer who holds
- * several is listed once; locks come in the order of their keys. */
-static rql_status find_locks(rql_client *client, struct rqli_zombies *found, rql_error *error)
+/* By the host that a lock names, as the rule of the flusher chooses them, if that is dead where the
+ * lock is. An acquirer who holds several is listed once; locks come in the order of their keys. */
+static rql_status find_locks(rql_client *client, const struct hosts *hosts,
+                             struct rqli_zombies *found, rql_error *error)
 {
     RQLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *locks = NULL;
     rql_status status;
 
-    if (found->hosts.count == 0) {
+    if (hosts->dead.count == 0) {
         return RQL_OK;
     }
     status = rql_list_locks_info(client, &locks, error);
     for (size_t i = 0; !status && i < locks->count; i++) {
         const rql_lock_info *info = locks->item[i];
+        size_t set = rqli_client_number_of(client, rqli_client_key_set(client, info->name));
+        char text[WHERE_SIZE];
 
-        if (info->hst_id && rqli_list_has(&found->hosts, rqli_slice_of(info->hst_id))) {
+        if (info->hst_id && rqli_list_has(&hosts->where, where(text, set, info->hst_id))) {
             rqli_list_add(&found->locks, rqli_slice_of(info->lock_key), 0);
             rqli_list_add(&found->acquirers, rqli_slice_of(info->acq_id ? info->acq_id : ""), 0);
         }
@@ -217,11 +339,14 @@ rql_status rql_zombies_info(rql_client *client, int64_t zombie_ttl_ms, rql_zombi
                             rql_error *error)
 {
     RQLI_DEFER_CANCEL;
+    RQLI_AUTO(hosts_fini) struct hosts hosts = {.all = {0}};
     RQLI_AUTO(rqli_zombies_fini) struct rqli_zombies found = {.removed = 0};
     rql_status status = check(client, zombie_ttl_ms, out, error);
 
-    status = status ? status : find_hosts(client, zombie_ttl_ms, &found.hosts, error);
-    status = status ? status : find_locks(client, &found, error);
+    status = status ? status : read_hosts(client, zombie_ttl_ms, &hosts, error);
+    status = status ? status : find_locks(client, &hosts, &found, error);
+    found.hosts = hosts.dead;
+    hosts.dead = (struct rqli_list){0};
     return status ? status : rqli_zombies_give(&found, out, error);
 }
 
@@ -229,11 +354,11 @@ rql_status rql_zombie_hosts(rql_client *client, int64_t zombie_ttl_ms, rql_text_
                             rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    RQLI_AUTO(rqli_list_fini) struct rqli_list hosts = {0};
+    RQLI_AUTO(hosts_fini) struct hosts hosts = {.all = {0}};
     rql_status status = check(client, zombie_ttl_ms, out, error);
 
-    status = status ? status : find_hosts(client, zombie_ttl_ms, &hosts, error);
-    return status ? status : rqli_list_give(&hosts, out, error);
+    status = status ? status : read_hosts(client, zombie_ttl_ms, &hosts, error);
+    return status ? status : rqli_list_give(&hosts.dead, out, error);
 }
 
 /* Finds all of it, and gives one list away: that leaves NULL, the others are freed. `out` is

@@ -21,7 +21,6 @@ enum {
     FIRST_BLOCK = 1024,
     LARGEST_BLOCK = 65536,
     PATTERN_SIZE = 64,
-    ROUNDS_MAX = 1 << 20,   /* of a hash: a server that never ends the walk is broken */
     BATCH_BYTES = 4 << 20,  /* a quarter of what a connection carries: keys may grow meanwhile */
     MEMORY_SAMPLES = 128,   /* items that the server measures */
     GUESSED_ITEM_SIZE = 128 /* where the server does not say */
@@ -330,7 +329,7 @@ rql_status rqli_walk_read_all(const struct rqli_reader *reader, struct rqli_walk
 {
     rql_status status = RQL_OK;
 
-    for (int i = 0; !status && !self->is_done && (!self->hash || i < ROUNDS_MAX); i++) {
+    for (int i = 0; !status && !self->is_done && (!self->hash || i < RQLI_WALK_ROUNDS_MAX); i++) {
         status = rqli_walk_read(reader, self, count);
     }
     if (!self->is_done) {

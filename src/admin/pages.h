@@ -58,7 +58,10 @@ size_t rqli_list_size(const struct rqli_list *self);
  */
 rql_status rqli_list_give(const struct rqli_list *self, rql_text_list **out, rql_error *error);
 
-enum { RQLI_CURSOR_SIZE = 24 };
+enum {
+    RQLI_CURSOR_SIZE = 24,
+    RQLI_WALK_ROUNDS_MAX = 1 << 20, /* of a hash: a server that never ends the walk is broken */
+};
 
 struct rqli_walk;
 
