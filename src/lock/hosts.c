@@ -276,41 +276,44 @@ static void judge(struct rqli_hosts *self, enum rqli_hosts_who who, bool (*lives
     self->shared.count = kept;
 }
 
-/* Under the mutex. Ends as many as `of` kind there are in [begin, end). */
-static size_t gather(const struct rqli_hosts *self, const unsigned char *kinds, enum kind of,
-                     size_t begin, size_t end, pid_t *out)
+/* The hosts of one set of keys, as they were judged. */
+struct judged {
+    struct rqli_host *item;
+    const unsigned char *kinds;
+    size_t count;
+};
+
+/* Under the mutex. Ends as many as `of` kind there are. */
+static size_t gather(const struct judged *self, enum kind of, pid_t *out)
 {
     size_t n = 0;
 
-    for (size_t i = begin; i < end; i++) {
-        if (kinds[i] == of) {
-            out[n++] = self->shared.item[i].thread;
+    for (size_t i = 0; i < self->count; i++) {
+        if (self->kinds[i] == of) {
+            out[n++] = self->item[i].thread;
         }
     }
     return n;
 }
 
-/* Under the mutex. The hosts of one set of keys, which are [begin, end). Notes that the new ones
- * are told: the swarm may have been shown them before. */
-static struct rqli_hosts_group plan_group(struct rqli_hosts *self, const unsigned char *kinds,
-                                          enum rqli_hosts_who who, size_t begin, size_t end,
+/* Under the mutex. Notes that the new ones are told: the swarm may have been shown them before. */
+static struct rqli_hosts_group plan_group(const struct judged *hosts, enum rqli_hosts_who who,
                                           pid_t *out)
 {
-    struct rqli_hosts_group group = {.set = &rqli_key_sets[self->shared.item[begin].set]};
+    struct rqli_hosts_group group = {.set = &rqli_key_sets[hosts->item[0].set]};
     size_t n_known;
 
-    group.n_new = gather(self, kinds, NEW, begin, end, out);
-    n_known = gather(self, kinds, KNOWN, begin, end, out + group.n_new);
+    group.n_new = gather(hosts, NEW, out);
+    n_known = gather(hosts, KNOWN, out + group.n_new);
     group.tells_all = who != RQLI_HOSTS_NEW || n_known == 0;
     if (who != RQLI_HOSTS_NEW) {
         group.n_known = n_known;
-        group.n_leaving =
-            gather(self, kinds, LEAVING, begin, end, out + rqli_hosts_group_stays(&group));
+        group.n_leaving = gather(hosts, LEAVING, out + rqli_hosts_group_stays(&group));
     }
-    for (size_t i = begin; i < end; i++) {
-        if (kinds[i] == NEW) {
-            group.n_retried += self->shared.item[i].was_sent;
-            self->shared.item[i].was_sent = true;
+    for (size_t i = 0; i < hosts->count; i++) {
+        if (hosts->kinds[i] == NEW) {
+            group.n_retried += hosts->item[i].was_sent;
+            hosts->item[i].was_sent = true;
         }
     }
     return group;
@@ -320,18 +323,18 @@ static struct rqli_hosts_group plan_group(struct rqli_hosts *self, const unsigne
 static void fill(struct rqli_hosts *self, const unsigned char *kinds, enum rqli_hosts_who who,
                  struct rqli_hosts_plan *out)
 {
+    const struct rqli_host *end = self->shared.item + self->shared.count;
+    struct judged hosts = {.item = self->shared.item, .kinds = kinds};
     size_t first = 0;
-    size_t end;
 
-    for (size_t begin = 0; begin < self->shared.count; begin = end) {
+    for (; hosts.item < end; hosts.item += hosts.count, hosts.kinds += hosts.count) {
         struct rqli_hosts_group *group = &out->groups[out->n_groups];
 
-        end = begin + 1;
-        while (end < self->shared.count &&
-               self->shared.item[end].set == self->shared.item[begin].set) {
-            end++;
+        hosts.count = 1;
+        while (hosts.item + hosts.count < end && hosts.item[hosts.count].set == hosts.item->set) {
+            hosts.count++;
         }
-        *group = plan_group(self, kinds, who, begin, end, out->threads + first);
+        *group = plan_group(&hosts, who, out->threads + first);
         group->first = first;
         first += rqli_hosts_group_size(group);
         out->n_groups += rqli_hosts_group_size(group) > 0;
@@ -352,7 +355,7 @@ bool rqli_hosts_plan(struct rqli_hosts *self, enum rqli_hosts_who who, bool (*li
     out->threads = calloc(room, sizeof *out->threads);
     out->groups = calloc(room < RQLI_KEY_SETS ? room : RQLI_KEY_SETS, sizeof *out->groups);
     kinds = calloc(room, 1);
-    if (kinds && out->threads && out->groups) {
+    if (kinds && out->threads && out->groups && self->shared.count > 0) {
         judge(self, who, lives, kinds);
         fill(self, kinds, who, out);
     }
