@@ -189,6 +189,7 @@ static enum rqli_op_next call(struct rqli_flush *self, enum rqli_flush_phase pha
 {
     self->phase = phase;
     self->is_read = false;
+    self->op.again_us = 0;
     self->op.n_calls = n_calls;
     self->op.until_us = until_us(self);
     return RQLI_OP_AGAIN;
@@ -217,6 +218,7 @@ static enum rqli_op_next sweep_on(struct rqli_flush *self)
     self->phase = RQLI_FLUSH_SWEEP;
     if (sweep->ops->next(sweep) == RQLI_OP_AGAIN) {
         self->op.route = sweep->route;
+        self->op.again_us = sweep->again_us;
         self->op.n_calls = sweep->n_calls;
         self->op.until_us = sweep->until_us;
         return RQLI_OP_AGAIN;

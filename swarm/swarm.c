@@ -213,8 +213,10 @@ static rql_status make_clients(struct rql_swarm *self, rql_error *error)
     if (!status &&
         (has_other_keys(self, self->prober_client) || has_other_keys(self, self->flusher_client))) {
         status = rqli_fail(error, RQL_E_INVALID,
-                           "probe_url and flush_url must be of a %s, as the client's url is",
-                           self->client->is_partitioned ? "cluster" : "single server");
+                           "probe_url and flush_url must lead to %s, as the client's url does; "
+                           "nothing was sent",
+                           self->client->is_partitioned ? "servers that share all locks"
+                                                        : "a server that has all locks");
     }
     self->options.probe_url = NULL;
     self->options.flush_url = NULL;

@@ -113,7 +113,7 @@ static rql_status read_flusher(const struct rqli_exchange *exchange, char out[RQ
 rql_status rql_swarm_flusher(rql_client *client, char out[RQL_ID_SIZE], rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    const struct rqli_reader reader = {client, RQLI_KEY_FLUSHER, error};
+    const struct rqli_reader reader = {.client = client, .where = RQLI_KEY_FLUSHER, .error = error};
     RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
     rql_status status = rqli_client_check(client, error);
 
@@ -220,7 +220,7 @@ static rql_status read_set(const struct rqli_reader *reader, size_t number, stru
 static rql_status read_hosts(rql_client *client, int64_t zombie_ttl_ms, struct hosts *out,
                              rql_error *error)
 {
-    const struct rqli_reader reader = {client, RQLI_KEY_HOSTS, error};
+    const struct rqli_reader reader = {.client = client, .where = RQLI_KEY_HOSTS, .error = error};
     rql_status status = RQL_OK;
 
     for (size_t number = 0; !status && number < rqli_client_n_sets(client); number++) {
