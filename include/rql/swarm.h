@@ -22,6 +22,13 @@
  * heartbeat has arrived, at most a quarter of `zombie_ttl_ms` later. All swarms of a server, Ruby's
  * too, need the same `zombie_ttl_ms`.
  *
+ * Where several servers share the locks, each of the 128 partitions has hosts of its own: a thread
+ * is one where it holds a lock or waits for one, and no longer than that. Who asks there for a lock
+ * with a longer ttl than `zombie_ttl_ms` is made known by the same write; a shorter lock ends by
+ * its ttl. A server that cannot be reached ends the leases of its partitions alone. The flusher is
+ * elected in the first partition: while that cannot be reached nobody flushes, and leases end by
+ * their ttl.
+ *
  * After fork() nothing of this runs in the child.
  */
 
@@ -170,7 +177,7 @@ typedef struct rql_swarm_status {
     bool auto_swarm;                  /**< rql_options::auto_swarm of the client. */
     bool is_running;                  /**< Started and not stopped. */
     bool is_flusher;                  /**< Elected at the flusher's last step. */
-    int64_t hosts;                    /**< Hosts of this client that the server knows. */
+    int64_t hosts;                    /**< Hosts of this client that a server knows. */
     rql_element_status supervisor;    /**< Supervises the other two. */
     rql_element_status probe_hosts;   /**< Sends heartbeats. */
     rql_element_status flush_zombies; /**< Frees what dead hosts held. */
@@ -328,8 +335,9 @@ RQL_API RQL_MUST_CHECK rql_status rql_zombie_acquirers(rql_client *client, int64
 
 /**
  * Send one heartbeat by hand (the gem's probe_hosts): for the calling thread, for all threads that
- * hold locks of this client, and for the hosts of its swarm if there is one. Once you have started,
- * go on, at least twice in each zombie ttl; a running swarm does.
+ * hold locks of this client, and for the hosts of its swarm if there is one. Where several servers
+ * share the locks, for the calling thread only if it holds one, too. Once you have started, go on,
+ * at least twice in each zombie ttl; a running swarm does.
  *
  * @param[in]  client  The client.
  * @param[out] hosts   The host ids that were written, or NULL; untouched unless RQL_OK.

@@ -1,3 +1,4 @@
+#include "async_fixture.h"
 #include "swarm_fixture.h"
 
 /* Swarms of a cluster of three masters: each partition has hosts of its own. */
@@ -67,7 +68,7 @@ static void await_hosts_of(const char *name, int64_t count)
 
 /* What clients have asked of the nodes: scripts, and writes as the servers have read them; less the
  * question itself. */
-struct asked {
+struct cost {
     int64_t scripts;
     int64_t writes;
 };
@@ -82,9 +83,9 @@ static int64_t reads_of_node(void)
     return reads;
 }
 
-static struct asked asked_so_far(void)
+static struct cost asked_so_far(void)
 {
-    struct asked asked = {0};
+    struct cost asked = {0};
 
     for (size_t i = 0; i < NODES; i++) {
         look_at(i);
@@ -95,12 +96,12 @@ static struct asked asked_so_far(void)
 }
 
 /* Each of the nodes is asked three times in asked_so_far(). */
-static struct asked asked_since(const struct asked *before)
+static struct cost asked_since(const struct cost *before)
 {
-    struct asked now = asked_so_far();
+    struct cost now = asked_so_far();
 
-    return (struct asked){.scripts = now.scripts - before->scripts,
-                          .writes = now.writes - before->writes - 3 * (int64_t)NODES};
+    return (struct cost){.scripts = now.scripts - before->scripts,
+                         .writes = now.writes - before->writes - 3 * (int64_t)NODES};
 }
 
 static void probe_by_hand(rql_client *of, size_t expected)
@@ -119,8 +120,8 @@ static void a_probe_goes_to_the_partitions_of_what_is_held(void **state)
 {
     char names[LOCKS + 1][16];
     rql_lock *locks[LOCKS];
-    struct asked before;
-    struct asked cost;
+    struct cost before;
+    struct cost cost;
 
     (void)state;
     draw_names(names, LOCKS + 1, "l");
@@ -170,8 +171,8 @@ static void what_outlives_a_host_is_asked_for_by_one_that_is_known(void **state)
     rql_lock_options options = patient(client);
     char names[3 * NODES][16];
     rql_swarm *swarm = slow_swarm_of(client);
-    struct asked before;
-    struct asked cost;
+    struct cost before;
+    struct cost cost;
     rql_lock *first;
     rql_lock *second;
 
@@ -199,6 +200,38 @@ static void what_outlives_a_host_is_asked_for_by_one_that_is_known(void **state)
     rql_swarm_free(swarm);
     assert_int_equal(hosts_of(names[0]), 0);
     assert_int_equal(hosts_of(names[NODES]), 0);
+}
+
+static void it_is_the_same_on_a_loop(void **state)
+{
+    struct asked asked = asked_for();
+    char names[NODES][16];
+    rql_swarm *swarm = slow_swarm_of(client);
+
+    (void)state;
+    draw_names(names, NODES, "a");
+    assert_int_equal(open_loop_of(client), 0);
+    start_asking(&asked, names[1]);
+    await_asked(&asked);
+    assert_int_equal(hosts_of(names[1]), 1);
+    CHECK_OK(release_and_wait(asked.lock));
+    close_loop();
+    uv_close((uv_handle_t *)&budget, NULL);
+    CHECK_OK(uv_run(&uv, UV_RUN_DEFAULT));
+    CHECK_OK(uv_loop_close(&uv));
+    rql_swarm_free(swarm);
+    assert_int_equal(hosts_of(names[1]), 0);
+}
+
+static void a_swarm_needs_the_servers_of_its_client(void **state)
+{
+    rql_swarm_options options = quick(client);
+    rql_swarm *swarm = NULL;
+
+    (void)state;
+    options.flush_url = nodes[0].url; /* one of them, by itself */
+    assert_int_equal(rql_swarm_start(client, &options, &swarm, NULL), RQL_E_INVALID);
+    assert_null(swarm);
 }
 
 static void who_waits_is_a_host_where_it_waits(void **state)
@@ -303,7 +336,7 @@ static void looking_for_the_dead_costs_little(void **state)
     rql_swarm_options options = quick(client);
     struct progress progress = {.of = client};
     rql_swarm *swarms[2];
-    struct asked before;
+    struct cost before;
     int64_t looks;
     int64_t scripts;
 
@@ -387,6 +420,9 @@ int main(void)
                                         set_up_cluster, tear_down),
         cmocka_unit_test_setup_teardown(what_outlives_a_host_is_asked_for_by_one_that_is_known,
                                         set_up_cluster, tear_down),
+        cmocka_unit_test_setup_teardown(it_is_the_same_on_a_loop, set_up_cluster, tear_down),
+        cmocka_unit_test_setup_teardown(a_swarm_needs_the_servers_of_its_client, set_up_cluster,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(who_waits_is_a_host_where_it_waits, set_up_cluster,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_node_that_stops_ends_the_leases_of_its_partitions_alone,
