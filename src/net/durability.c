@@ -48,6 +48,13 @@ void rqli_acks_read(struct rqli_acks *self, const struct rqli_durability *asked,
     }
 }
 
+void rqli_acks_join(struct rqli_acks *self, const struct rqli_acks *other)
+{
+    self->replicas = other->replicas < self->replicas ? other->replicas : self->replicas;
+    self->is_synced = self->is_synced && other->is_synced;
+    self->refused = self->refused ? self->refused : other->refused;
+}
+
 bool rqli_durability_is_met(const struct rqli_durability *self, const struct rqli_acks *acks)
 {
     return acks->replicas >= self->replicas && (acks->is_synced || !self->fsync);

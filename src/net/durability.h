@@ -48,6 +48,9 @@ void rqli_durability_write(const struct rqli_durability *self, struct rqli_comma
 void rqli_acks_read(struct rqli_acks *self, const struct rqli_durability *asked,
                     const struct rqli_reply *replies);
 
+/* As little as both say. */
+void rqli_acks_join(struct rqli_acks *self, const struct rqli_acks *other);
+
 bool rqli_durability_is_met(const struct rqli_durability *self, const struct rqli_acks *acks);
 
 #endif

@@ -40,6 +40,30 @@ TEST(one_command_asks_for_each)
     }
 }
 
+/* Of several servers. */
+TEST(what_all_say_is_the_least)
+{
+    static const struct {
+        struct rqli_acks one;
+        struct rqli_acks other;
+        struct rqli_acks both;
+    } rows[] = {
+        {{2, true, 0}, {1, true, 0}, {1, true, 0}},
+        {{1, false, 0}, {2, true, 0}, {1, false, 0}},
+        {{2, true, 0}, {2, false, RQL_E_AUTH}, {2, false, RQL_E_AUTH}},
+        {{0, false, RQL_E_SERVER}, {2, true, 0}, {0, false, RQL_E_SERVER}},
+    };
+
+    EACH (row, rows) {
+        struct rqli_acks acks = row->one;
+
+        rqli_acks_join(&acks, &row->other);
+        assert_int_equal(acks.replicas, row->both.replicas);
+        assert_int_equal(acks.is_synced, row->both.is_synced);
+        assert_int_equal(acks.refused, row->both.refused);
+    }
+}
+
 static const struct answered {
     const char *name;
     struct rqli_durability wanted;
