@@ -7,9 +7,12 @@
  *
  * Each lock of a series is a normal lock: it has a token of its own, and everybody else can read it
  * and wait for it, also in Ruby. While a series waits it holds nothing (::RQL_SERIES_ATOMIC) or
- * what it has acquired so far (::RQL_SERIES_GEM); when it fails it holds nothing in either mode.
- * Redis Cluster is not supported; if it were, all names of an atomic series would need the same
- * `{tag}`.
+ * what it has acquired so far (::RQL_SERIES_SORTED, ::RQL_SERIES_GEM); when it fails it holds
+ * nothing in any mode.
+ *
+ * In a cluster each lock is in one of 128 partitions, which follows from its name: names with the
+ * same `{tag}`, as `orders:{42}:a` and `orders:{42}:b`, are in one. An atomic series needs that; a
+ * sorted one does not.
  *
  * A free lock is kept for the atomic series that is first in its queue, because the series takes
  * all of its locks or none. That has an end, since those who wait behind it may hold what it waits
@@ -46,10 +49,10 @@ RQL_BEGIN_DECLS
 /** How a series is acquired. */
 typedef enum rql_series_mode {
     /**
-     * All locks in one step on the server. Until that is possible the request waits in every queue
-     * with the same score, so two series never wait for each other, in whatever order their names
-     * are given. A free lock is kept for a while for the series that is first in its queue, see
-     * above. A name may be given once.
+     * All locks in one step on their server. Until that is possible the request waits in every
+     * queue with the same score, so two series never wait for each other, in whatever order their
+     * names are given. A free lock is kept for a while for the series that is first in its queue,
+     * see above. A name may be given once.
      */
     RQL_SERIES_ATOMIC = 0,
     /**
@@ -59,6 +62,15 @@ typedef enum rql_series_mode {
      * releases what it took.
      */
     RQL_SERIES_GEM = 1,
+    /**
+     * By partition, where locks are spread over several servers: the locks of each in one step, one
+     * partition after the other in ascending order, under one deadline (`retry_count` counts for
+     * each). What is held already is renewed at each third of its ttl until all are there;
+     * rql_series_remaining_ms() tells what is left then. All such series go upwards, so none wait
+     * for each other in a circle, in whatever order their names are given. Where one server has all
+     * locks it is the same as ::RQL_SERIES_ATOMIC. A name may be given once.
+     */
+    RQL_SERIES_SORTED = 2,
 } rql_series_mode;
 
 /** What became of one lock of a series. */
@@ -66,10 +78,10 @@ typedef enum rql_series_fate {
     RQL_SERIES_UNTRIED = 0,  /**< Not asked for, or no reply told of it. */
     RQL_SERIES_ACQUIRED = 1, /**< Acquired; released again if the series failed. */
     RQL_SERIES_REFUSED = 2,  /**< Gem: the one that failed, for the reason of the series. */
-    RQL_SERIES_OPEN = 3,     /**< Atomic: it was available, but others of the series were not. */
-    RQL_SERIES_HELD = 4,     /**< Atomic: somebody else held it. */
-    RQL_SERIES_BEHIND = 5,   /**< Atomic: it was free, but others were in front. */
-    RQL_SERIES_OWN = 6,      /**< Atomic: this acquirer held it (::RQL_CONFLICT). */
+    RQL_SERIES_OPEN = 3,     /**< It was available, but others of the same step were not. */
+    RQL_SERIES_HELD = 4,     /**< Somebody else held it. */
+    RQL_SERIES_BEHIND = 5,   /**< It was free, but others were in front. */
+    RQL_SERIES_OWN = 6,      /**< This acquirer held it (::RQL_CONFLICT). */
 } rql_series_fate;
 
 /** How the locks of a series end. */
@@ -101,11 +113,11 @@ typedef struct rql_series_options {
     size_t n_names;           /**< 1 to ::RQL_SERIES_MAX. Default 0. */
 
     /**
-     * Settings of each lock, or NULL for the client's. Borrowed for the call. In an atomic series
-     * `timeout_ms` and `retry_count` are for the whole, and `queue_ttl_ms` moves the request to the
-     * tail of all queues; of the conflict strategies ::RQL_WORK_THROUGH shares a lock that this
-     * acquirer holds, all others are ::RQL_CONFLICT; a ::RQL_RANDOM series takes free locks whoever
-     * waits for them, and waits in order otherwise.
+     * Settings of each lock, or NULL for the client's. Borrowed for the call. In an atomic or
+     * sorted series `timeout_ms` and `retry_count` are for the whole, and `queue_ttl_ms` moves the
+     * request to the tail of all queues; of the conflict strategies ::RQL_WORK_THROUGH shares a
+     * lock that this acquirer holds, all others are ::RQL_CONFLICT; a ::RQL_RANDOM series takes
+     * free locks whoever waits for them, and waits in order otherwise.
      */
     const rql_lock_options *lock;
 
@@ -143,8 +155,10 @@ RQL_API void rql_series_options_init_sized(rql_series_options *options, size_t s
  * @retval RQL_TIMED_OUT  `timeout_ms` passed; also other outcomes and faults of rql_lock_acquire(),
  *                        with rql_series_result::failed_on for the lock.
  * @retval RQL_CONFLICT   This acquirer holds one of them; see rql_series_options::lock.
- * @retval RQL_E_INVALID  No name, too many, a malformed one, the same twice (atomic), a ttl that is
- *                        too long once it is multiplied (gem), or an option out of its range.
+ * @retval RQL_E_INVALID  No name, too many, a malformed one, the same twice (atomic, sorted), names
+ *                        in different partitions (atomic), a ttl that is too long once it is
+ *                        multiplied (gem), or an option out of its range.
+ * @retval RQL_E_UNAVAILABLE  Also: what was held was lost while others were waited for (sorted).
  *
  * @owner   The caller owns `*out`; end it with rql_series_release() or rql_series_forget().
  * @threads Callable from any thread. Thread cancellation is deferred.

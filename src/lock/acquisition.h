@@ -29,9 +29,9 @@ struct rqli_acquire_result {
 
 /* What only one for several locks needs. The scripts take them in the canonical order. */
 struct rqli_acquire_several {
-    const struct rqli_subject *subject; /* the series */
-    const size_t *order;                /* of the locks, sorted bytewise */
-    rql_series_fate *fate;              /* of each, in the order asked for */
+    const struct rqli_subject *subject;   /* the series */
+    const size_t *order;                  /* of the locks, sorted bytewise */
+    rql_series_fate fate[RQL_SERIES_MAX]; /* of each, in the order asked for */
     const struct rqli_keys *keys[RQL_SERIES_MAX];
     char nonces[RQL_SERIES_MAX * (RQLI_HEX_SIZE - 1) + 1]; /* all in a row */
     struct rqli_waiter_nonce waiting[RQL_SERIES_MAX];
@@ -90,8 +90,8 @@ struct rqli_acquire {
     uint64_t watch_generation; /* of the connection that it is armed for */
 };
 
-/* locks, count, several (with subject, order and fate), options, result and begun_us are set, and
- * outlive it; on a loop also task and loop. All else is zero. */
+/* locks, count, several (with subject and order, and fate zero), options, result and begun_us are
+ * set, and outlive it; on a loop also task and loop. All else is zero. */
 void rqli_acquire_init(struct rqli_acquire *self);
 
 /* Drives it on the caller's thread to its end. Any status of rql_lock_acquire(): on RQL_OK the

@@ -13,11 +13,12 @@
 
 /*
  * rql_series_acquire_async(). The steps are those of series.c; here is only how they wait on a
- * loop. In the gem's mode the request is a handle: the requests for the single locks do the work,
- * one after the other, and a cancellation goes to the one under way.
+ * loop. By groups it is one request, which acquires one after the other. In the gem's mode the
+ * request is a handle: the requests for the single locks do the work, one after the other, and a
+ * cancellation goes to the one under way.
  */
 
-/* The acquisition of a series. Of `atomic` and `gem` one is used, by plan.options.mode. The result
+/* The acquisition of a series. Of `groups` and `gem` one is used, by plan.options.mode. The result
  * is gathered here; rqli_series_conclude() copies it to the caller's, if there is one. */
 struct acquiring {
     rql_request request; /* first; of the gem's mode only a handle */
@@ -31,13 +32,14 @@ struct acquiring {
     struct {
         struct rqli_acquire_several several;
         struct rqli_op_call calls[RQL_SERIES_MAX];
-    } atomic;
+    } groups;
 
     struct {
         rql_lock_options options;
-        rql_status status; /* that ended it, while what it had is given back */
-        rql_error error;
     } gem;
+
+    rql_status status; /* that ended it, while what it had is given back */
+    rql_error error;
 };
 
 /* The caller's result is filled in before its callback. Unless it is held the series is freed by
@@ -59,39 +61,6 @@ static void finish_without_memory(struct acquiring *self)
     finish(self, status, &error);
 }
 
-/* ---- an atomic one ---- */
-
-static void finish_atomic(rql_request *request, rql_status status, const rql_error *error)
-{
-    struct acquiring *self = (struct acquiring *)request;
-
-    rqli_series_on_acquired(self->series, &request->acquire, &self->result);
-    finish(self, status, error);
-}
-
-/* All locks are one request: one operation, one waiter, and room for as many calls as may leave
- * their queues at once. */
-static void begin_atomic(struct acquiring *self)
-{
-    rql_request *request = &self->request;
-
-    request->acquire.several = &self->atomic.several;
-    self->atomic.several.fate = self->result.fate;
-    if (!rqli_series_prepare(self->series, &self->plan, self->number, &request->acquire)) {
-        finish_without_memory(self);
-        return;
-    }
-    request->task.calls = self->atomic.calls;
-    request->finish = finish_atomic;
-    rqli_request_begin(request);
-}
-
-/* ---- the gem's mode ---- */
-
-/* One lock after the other, each with its own retries and timeout, as series.c does it. */
-
-static void take_next(struct acquiring *self);
-
 /* How giving back went is reported with each lock; the caller hears why the series failed. */
 static void on_given_back(rql_status status, const rql_error *error, void *user_data)
 {
@@ -99,7 +68,7 @@ static void on_given_back(rql_status status, const rql_error *error, void *user_
 
     (void)error;
     rqli_series_on_returned(self->series, status);
-    finish(self, self->gem.status, &self->gem.error);
+    finish(self, self->status, &self->error);
 }
 
 /* It failed. error: NULL for a refusal. Without memory for a release what it has is given back in
@@ -109,14 +78,55 @@ static void give_back(struct acquiring *self, rql_status why, const rql_error *e
     const rql_done done = {on_given_back, self};
     rql_series *series = self->series;
 
-    self->gem.status = why;
+    self->status = why;
     if (error) {
-        self->gem.error = *error;
+        self->error = *error;
     }
     if (!rqli_give_back_begin(self->request.job.loop, series->locks, series->count, &done)) {
         on_given_back(RQL_E_NOMEM, NULL, self);
     }
 }
+
+/* ---- by groups ---- */
+
+static void begin_group(struct acquiring *self);
+
+/* Where nothing is held yet the callback is called as it is. `self` may be gone afterwards. */
+static void finish_group(rql_request *request, rql_status status, const rql_error *error)
+{
+    struct acquiring *self = (struct acquiring *)request;
+    rql_error lost;
+    rql_status whole =
+        rqli_series_on_acquired(self->series, &request->acquire, &self->result, &lost);
+
+    if (whole && self->series->count > 0) {
+        give_back(self, whole, status ? error : &lost);
+    } else if (whole || self->series->count == self->plan.options.n_names) {
+        finish(self, whole, error);
+    } else {
+        begin_group(self);
+    }
+}
+
+/* A group is one operation and one waiter; there is room for as many calls as may leave their
+ * queues at once. A fault that passed is not that of the next one. */
+static void begin_group(struct acquiring *self)
+{
+    rql_request *request = &self->request;
+
+    free(request->acquire.error);
+    request->acquire = (struct rqli_acquire){.several = &self->groups.several};
+    rqli_series_ask(self->series, &self->plan, &request->acquire);
+    request->task.calls = self->groups.calls;
+    request->finish = finish_group;
+    rqli_request_begin(request);
+}
+
+/* ---- the gem's mode ---- */
+
+/* One lock after the other, each with its own retries and timeout, as series.c does it. */
+
+static void take_next(struct acquiring *self);
 
 /* The callback of a part, which frees itself behind this; its lock becomes the series'. A
  * cancellation that came too late for the part under way ends the series behind it. */
@@ -187,8 +197,10 @@ static void begin(struct rqli_job *job)
         self->gem.options = self->plan.lock;
         rqli_series_share_listeners(self->series, &self->gem.options);
         take_next(self);
+    } else if (rqli_series_prepare(self->series, &self->plan, self->number)) {
+        begin_group(self);
     } else {
-        begin_atomic(self);
+        finish_without_memory(self);
     }
 }
 

@@ -206,6 +206,25 @@ rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *
     return status;
 }
 
+/* One in doubt is verified first, which asks for what is believed in and no more. */
+void rqli_leases_stop_renewal(struct rqli_leases *self, rql_lock *const *locks, size_t count)
+{
+    int64_t now_us = rqli_now_us();
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    for (size_t i = 0; i < count; i++) {
+        struct rqli_lease *lease = &locks[i]->kept.lease;
+
+        if (rqli_lease_state(lease, now_us) == RQL_DOUBTFUL) {
+            lease->renews = false;
+        } else {
+            rqli_lease_stop_renewal(lease);
+        }
+        rqli_lease_table_update(&self->shared.table, locks[i]);
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
 /* The mutex is released while it waits: until no callback of this lock runs. On the leases' own
  * thread that callback is who calls, and is not waited for. */
 static void await_callback(struct rqli_leases *self, const rql_lock *lock)

@@ -155,6 +155,9 @@ void rqli_leases_prepare(struct rqli_leases *self, int64_t until_us);
  * started. */
 rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *error);
 
+/* They end by their ttl, unless the caller extends them. */
+void rqli_leases_stop_renewal(struct rqli_leases *self, rql_lock *const *locks, size_t count);
+
 /* Unlists it. Afterwards no callback of it runs or will run, unless this is called from it. */
 void rqli_leases_remove(struct rqli_leases *self, rql_lock *const *locks, size_t count);
 

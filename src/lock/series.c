@@ -7,21 +7,20 @@
 #include "base/scope.h"
 #include "lock/client.h"
 #include "lock/end.h"
-#include "lock/extend.h"
 #include "lock/leases.h"
 #include "lock/lock.h"
 #include "lock/notify.h"
 #include "lock/refusal.h"
-#include "lock/server_clock.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /*
  * Several locks as one. In the atomic mode (the usual one) they are acquired by one operation, all
- * or none. The gem's mode takes one after the other, each by an acquisition of its own, and gives
- * back what it has when one is refused: its locks get a ttl that outlives the waits for those
- * behind them.
+ * or none; in the sorted mode there is one for those of each partition, and the leases renew what
+ * is held until the last of them is over. The gem's mode takes one after the other, each by an
+ * acquisition of its own: its locks get a ttl that outlives the waits for those behind them. What
+ * is held is given back when the next is refused.
  *
  * The functions of series.h are the steps that a thread (here) and a loop (async_series.c) share.
  */
@@ -29,7 +28,7 @@
 rql_series *rqli_series_free(rql_series *series)
 {
     if (series) {
-        for (size_t i = 0; i < series->count; i++) {
+        for (size_t i = 0; i < RQL_SERIES_MAX && series->locks[i]; i++) {
             rqli_lock_free(series->locks[i]);
         }
         free(series);
@@ -37,14 +36,14 @@ rql_series *rqli_series_free(rql_series *series)
     return NULL;
 }
 
-/* Its locks are known. What log lines and events name: the locks in the given order, and the ids of
+/* Its locks are made. What log lines and events name: the locks in the given order, and the ids of
  * the first. */
-static void name_subject(rql_series *series)
+static void name_subject(rql_series *series, size_t n_locks)
 {
-    for (size_t i = 0; i < series->count; i++) {
-        series->keys[i] = series->locks[i]->keys.lock.data;
+    for (size_t i = 0; i < n_locks; i++) {
+        series->keys[series->places[i]] = series->locks[i]->keys.lock.data;
     }
-    series->subject.n_keys = series->count;
+    series->subject.n_keys = n_locks;
     series->subject.acquirer = series->locks[0]->acquirer;
     series->subject.host = series->locks[0]->host;
 }
@@ -60,70 +59,120 @@ void rqli_series_share_listeners(const rql_series *series, rql_lock_options *opt
 
 /* False: no memory. What was made by then goes with the series. number: of the acquirer on a loop,
  * or 0. */
-bool rqli_series_prepare(rql_series *series, const struct rqli_series_plan *plan, uint64_t number,
-                         struct rqli_acquire *acquire)
+bool rqli_series_prepare(rql_series *series, const struct rqli_series_plan *plan, uint64_t number)
 {
     const rql_series_options *options = &plan->options;
     rql_lock_options of_lock = plan->lock;
 
-    for (; series->count < options->n_names; series->count++) {
+    for (size_t i = 0; i < options->n_names; i++) {
         rql_lock *lock =
-            rqli_lock_new(series->client, options->names[series->count], plan->lock.task);
+            rqli_lock_new(series->client, options->names[series->places[i]], plan->lock.task);
 
         if (!lock) {
             return false;
         }
-        series->locks[series->count] = lock;
+        series->locks[i] = lock;
         if (number) {
             rqli_lock_be(lock, number);
         }
     }
-    name_subject(series);
+    name_subject(series, options->n_names);
     rqli_series_share_listeners(series, &of_lock);
     of_lock.log_lock_try = false; /* its tries are those of all */
-    for (size_t i = 0; i < series->count; i++) {
+    for (size_t i = 0; i < options->n_names; i++) {
         rqli_subject_listen(&series->locks[i]->subject, &series->client->options, &of_lock);
     }
-    acquire->locks = series->locks;
-    acquire->count = series->count;
-    acquire->options = &plan->lock;
-    acquire->several->subject = &series->subject;
-    acquire->several->order = plan->order;
     return true;
 }
 
-/* Of an atomic one. A series counts as held since its first lock was asked for, as all were. */
-void rqli_series_on_acquired(rql_series *series, const struct rqli_acquire *acquire,
-                             rql_series_result *result)
+/* The next locks that have one set of keys. In a sorted series they are in the canonical order, so
+ * that the begin of plan->order is that of each group. */
+void rqli_series_ask(const rql_series *series, const struct rqli_series_plan *plan,
+                     struct rqli_acquire *acquire)
 {
-    if (acquire->op.status) {
-        result->failed_on = rqli_refusal_obstacle(acquire);
-        for (size_t i = 0; i < series->count; i++) { /* granted, and given back at once */
-            result->n_acquired += result->fate[i] == RQL_SERIES_ACQUIRED;
+    rql_lock *const *locks = &series->locks[series->count];
+    size_t n_left = plan->options.n_names - series->count;
+
+    acquire->locks = locks;
+    while (acquire->count < n_left && locks[acquire->count]->keys.set == locks[0]->keys.set) {
+        acquire->count++;
+    }
+    acquire->options = &plan->lock;
+    acquire->several->subject = &series->subject;
+    acquire->several->order = plan->order;
+    memset(acquire->several->fate, 0, sizeof acquire->several->fate);
+}
+
+/* Those that were held before are renewed by the leases; one of them may be lost all the same. */
+static rql_status check_before(const rql_series *series, size_t n_before, rql_series_result *result,
+                               rql_error *error)
+{
+    for (size_t i = 0; i < n_before; i++) {
+        if (rql_lock_get_state(series->locks[i]) == RQL_GONE) {
+            result->failed_on = series->places[i];
+            return rqli_fail(error, RQL_E_UNAVAILABLE,
+                             "%s: was lost while the series waited for %s; all is given back",
+                             series->locks[i]->name, series->locks[n_before]->name);
         }
-    } else {
-        result->n_acquired = series->count;
-        series->begun_us = series->locks[0]->begun_us;
+    }
+    return RQL_OK;
+}
+
+/* A series counts as held since its last group was asked for. */
+rql_status rqli_series_on_acquired(rql_series *series, const struct rqli_acquire *acquire,
+                                   rql_series_result *result, rql_error *error)
+{
+    size_t n_before = series->count;
+    size_t obstacle;
+
+    for (size_t i = 0; i < acquire->count; i++) { /* or granted, and given back at once */
+        result->fate[series->places[n_before + i]] = acquire->several->fate[i];
+        result->n_acquired += acquire->several->fate[i] == RQL_SERIES_ACQUIRED;
+    }
+    if (acquire->op.status) {
+        obstacle = rqli_refusal_obstacle(acquire);
+        if (obstacle < acquire->count) {
+            result->failed_on = series->places[n_before + obstacle];
+        }
+        return acquire->op.status;
+    }
+    series->count += acquire->count;
+    series->begun_us = series->locks[n_before]->begun_us;
+    return check_before(series, n_before, result, error);
+}
+
+static void give_back(const rql_series *series)
+{
+    if (series->count > 0) {
+        rqli_series_on_returned(series, rqli_give_back(series->locks, series->count, NULL));
     }
 }
 
-/* The room for 64 locks is on the stack: no allocation but the handles. */
-static rql_status take_at_once(rql_series *series, const struct rqli_series_plan *plan,
-                               rql_series_result *result, rql_error *error)
+/* By groups, with one deadline for all. The room for 64 locks is on the stack: no allocation but
+ * the handles. */
+static rql_status take_groups(rql_series *series, const struct rqli_series_plan *plan,
+                              rql_series_result *result, rql_error *error)
 {
     struct rqli_acquire_result acquired;
     struct rqli_acquire_several several;
-    struct rqli_acquire acquire = {.several = &several, .result = &acquired};
+    int64_t begun_us = rqli_now_us();
     rql_status status;
 
-    several.fate = result->fate;
-    if (!rqli_series_prepare(series, plan, 0, &acquire)) {
+    if (!rqli_series_prepare(series, plan, 0)) {
         return rqli_fail_nomem(error);
     }
-    acquire.begun_us = rqli_now_us();
-    rqli_acquire_init(&acquire);
-    status = rqli_acquire_run(&acquire, error);
-    rqli_series_on_acquired(series, &acquire, result);
+    do {
+        struct rqli_acquire acquire = {
+            .several = &several, .result = &acquired, .begun_us = begun_us};
+
+        rqli_series_ask(series, plan, &acquire);
+        rqli_acquire_init(&acquire);
+        (void)rqli_acquire_run(&acquire, error);
+        status = rqli_series_on_acquired(series, &acquire, result, error);
+    } while (!status && series->count < plan->options.n_names);
+    if (status) {
+        give_back(series);
+    }
     return status;
 }
 
@@ -172,7 +221,7 @@ static rql_status take_in_turn(rql_series *series, const struct rqli_series_plan
         status = rql_lock_acquire(series->client, plan->options.names[at], &of_lock, &lock, error);
     } while (rqli_series_on_part(series, plan, lock, result));
     if (status) {
-        rqli_series_on_returned(series, rqli_give_back(series->locks, series->count, NULL));
+        give_back(series);
     }
     return status;
 }
@@ -228,6 +277,7 @@ rql_series *rqli_series_new(rql_client *client, const struct rqli_series_plan *p
             .shard = (rqli_stats_shard)rqli_thread_id(),
             .is_series = true,
         };
+        memcpy(series->places, plan->places, sizeof series->places);
         rqli_subject_listen(&series->subject, &client->options, &plan->lock);
         notify_started(series, plan);
     }
@@ -241,11 +291,11 @@ static void notify_obtained(rql_series *series)
         .acq_time_us = series->acq_time_us,
     };
 
-    name_subject(series);
+    name_subject(series, series->count);
     rqli_observe(RQLI_ON_SERIES_OBTAINED, &series->subject, &figures);
 }
 
-/* The end of both modes. Returns the series if it is held; if not it is freed, and the caller has
+/* The end of all modes. Returns the series if it is held; if not it is freed, and the caller has
  * the result alone. */
 rql_series *rqli_series_conclude(rql_series *series, const struct rqli_series_plan *plan,
                                  int64_t begun_us, rql_status status, rql_series_result *result)
@@ -255,6 +305,9 @@ rql_series *rqli_series_conclude(rql_series *series, const struct rqli_series_pl
         series->held_us = rqli_now_us();
         series->acq_time_us = series->held_us - begun_us;
         result->acq_time_us = series->acq_time_us;
+    }
+    if (series && !status && plan->stops_renewal) {
+        rqli_leases_stop_renewal(series->client->leases, series->locks, series->count);
     }
     if (series && !status) {
         notify_obtained(series);
@@ -295,7 +348,7 @@ static rql_status acquire(rql_client *client, const rql_series_options *options,
     } else if (plan.options.mode == RQL_SERIES_GEM) {
         status = take_in_turn(series, &plan, &result, error);
     } else {
-        status = take_at_once(series, &plan, &result, error);
+        status = take_groups(series, &plan, &result, error);
     }
     series = rqli_series_conclude(series, &plan, begun_us, status, &result);
     if (!status) {
@@ -314,141 +367,4 @@ rql_status rql_series_try(rql_client *client, const rql_series_options *options,
                           rql_error *error)
 {
     return acquire(client, options, true, out, error);
-}
-
-static void notify_ended(const rql_series *series, rql_status status)
-{
-    struct rqli_figures figures = {.status = status, .acq_time_us = series->acq_time_us};
-
-    rqli_series_on_returned(series, status);
-    if (series->subject.instrumenter) {
-        figures.ts_us = rqli_server_clock_now_us(series->client);
-        figures.hold_time_us = rqli_now_us() - series->held_us;
-        rqli_observe(RQLI_ON_SERIES_ENDED, &series->subject, &figures);
-    }
-}
-
-void rqli_series_on_released(rql_series *series, rql_status status, rql_series_result *result)
-{
-    notify_ended(series, status);
-    if (result) {
-        result->hold_time_us = rqli_now_us() - series->held_us;
-        result->ending = status < 0 ? RQL_SERIES_NOT_ENDED : RQL_SERIES_BY_RELEASE;
-    }
-}
-
-/* The last one first, as nested locks would be. */
-rql_status rql_series_release(rql_series *series, rql_series_result *result, rql_error *error)
-{
-    RQLI_DEFER_CANCEL;
-    rql_status status;
-
-    if (!series) {
-        return RQL_OK;
-    }
-    status = rqli_client_check(series->client, error);
-    if (!status) {
-        rqli_observe(RQLI_ON_SERIES_ENDING, &series->subject, NULL);
-        status = rqli_give_back(series->locks, series->count, error);
-        rqli_series_on_released(series, status, result);
-    }
-    rqli_series_free(series);
-    return status;
-}
-
-/* Each lock by itself: one that could not be claimed is looked after by the leases, the others are
- * gone. */
-rql_series *rql_series_forget(rql_series *series)
-{
-    RQLI_DEFER_CANCEL;
-
-    if (series) {
-        for (size_t i = series->count; i-- > 0;) {
-            series->locks[i] = rql_lock_forget(series->locks[i]);
-        }
-    }
-    return rqli_series_free(series);
-}
-
-static rql_status check_held(const rql_series *series, rql_error *error)
-{
-    if (!series) {
-        return rqli_fail(error, RQL_E_INVALID, "series is NULL");
-    }
-    return rqli_client_check(series->client, error);
-}
-
-rql_status rql_series_extend(rql_series *series, int64_t ttl_ms, rql_error *error)
-{
-    RQLI_DEFER_CANCEL;
-    rql_status status = check_held(series, error);
-
-    if (!status) {
-        status = rqli_extend_check(series->client, ttl_ms, error);
-    }
-    return status ? status : rqli_extend(series->locks, series->count, ttl_ms, error);
-}
-
-/* As bad as the worst of its locks. */
-rql_lock_state rql_series_get_state(const rql_series *series)
-{
-    rql_lock_state worst = RQL_HELD;
-
-    if (check_held(series, NULL)) {
-        return RQL_GONE;
-    }
-    for (size_t i = 0; i < series->count; i++) {
-        rql_lock_state state = rql_lock_get_state(series->locks[i]);
-
-        worst = state > worst ? state : worst;
-    }
-    return worst;
-}
-
-/* As short as the shortest of them. */
-int64_t rql_series_remaining_ms(const rql_series *series)
-{
-    int64_t least_ms = RQL_TTL_MAX_MS;
-
-    if (check_held(series, NULL)) {
-        return 0;
-    }
-    for (size_t i = 0; i < series->count; i++) {
-        int64_t left_ms = rql_lock_remaining_ms(series->locks[i]);
-
-        least_ms = left_ms < least_ms ? left_ms : least_ms;
-    }
-    return least_ms;
-}
-
-/* One descriptor for all: each lock has its own number for the same eventfd, which any of them
- * makes readable. */
-rql_status rql_series_lost_fd(rql_series *series, int *out, rql_error *error)
-{
-    RQLI_DEFER_CANCEL;
-    rql_status status = check_held(series, error);
-    int fd = -1;
-
-    if (status) {
-        return status;
-    }
-    status = rqli_leases_lost_fd(series->client->leases, series->locks[0], &fd, error);
-    for (size_t i = 1; !status && i < series->count; i++) {
-        status = rqli_leases_share_lost_fd(series->client->leases, series->locks[i], fd, error);
-    }
-    if (!status) {
-        *out = fd;
-    }
-    return status;
-}
-
-/* What is known from the grant on, so nothing is locked, and a fork child may ask, too. */
-size_t rql_series_count(const rql_series *series)
-{
-    return series ? series->count : 0;
-}
-
-const rql_lock *rql_series_lock(const rql_series *series, size_t index)
-{
-    return index < rql_series_count(series) ? series->locks[index] : NULL;
 }

@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "lock/client.h"
 #include "lock/history.h"
 #include "lock/series.h"
 #include "options/options.h"
@@ -21,13 +22,22 @@ int64_t rqli_series_ttl_ms(const rql_lock_options *options, size_t count, size_t
            (int64_t)(count - index);
 }
 
-/* What is sorted are the places of the names. By bytes, as every client does, whatever its locale.
- */
-static int compare(const void *a, const void *b, void *options)
-{
-    const char *const *names = ((const rql_series_options *)options)->names;
+struct named {
+    const rql_client *client;
+    const char *const *names;
+};
 
-    return strcmp(names[*(const size_t *)a], names[*(const size_t *)b]);
+/* What is sorted are the places of the names: by partition, and then by bytes, as every client
+ * does, whatever its locale. */
+static int compare(const void *a, const void *b, void *context)
+{
+    const struct named *self = context;
+    const char *name = self->names[*(const size_t *)a];
+    const char *other = self->names[*(const size_t *)b];
+    unsigned set = rqli_key_set_index(rqli_client_key_set(self->client, name));
+    unsigned set_of_other = rqli_key_set_index(rqli_client_key_set(self->client, other));
+
+    return set == set_of_other ? strcmp(name, other) : (set > set_of_other) - (set < set_of_other);
 }
 
 static rql_status check_names(const rql_series_options *options, rql_error *error)
@@ -62,25 +72,60 @@ static rql_status check_ttl(const rql_client *client, const struct rqli_series_p
     return rqli_history_check_ttl(client, longest_ms, error);
 }
 
-/* Everybody takes them in the same order, whatever order they are named in: so no two series wait
- * for each other. In the gem's mode the given order is kept, and a name may come twice, as a re-
- * entry. */
-static rql_status put_in_order(struct rqli_series_plan *plan, rql_error *error)
+/* The first name of another partition than those before it; n_names: all are in one. */
+static size_t first_elsewhere(const rql_client *client, const rql_series_options *options)
 {
-    const rql_series_options *options = &plan->options;
-    const char *const *names = options->names;
+    size_t i = 1;
 
-    for (size_t i = 0; i < options->n_names; i++) {
-        plan->order[i] = i;
+    while (i < options->n_names && rqli_client_key_set(client, options->names[i]) ==
+                                       rqli_client_key_set(client, options->names[0])) {
+        i++;
     }
-    qsort_r(plan->order, options->n_names, sizeof *plan->order, compare, &plan->options);
-    for (size_t i = 1; options->mode == RQL_SERIES_ATOMIC && i < options->n_names; i++) {
-        if (strcmp(names[plan->order[i - 1]], names[plan->order[i]]) == 0) {
-            return rqli_fail(error, RQL_E_INVALID, "%s: is twice in one series",
-                             names[plan->order[i]]);
+    return i;
+}
+
+static rql_status check_no_name_twice(const char *const *names, const size_t *sorted, size_t count,
+                                      rql_error *error)
+{
+    for (size_t i = 1; i < count; i++) {
+        if (strcmp(names[sorted[i - 1]], names[sorted[i]]) == 0) {
+            return rqli_fail(error, RQL_E_INVALID, "%s: is twice in one series", names[sorted[i]]);
         }
     }
     return RQL_OK;
+}
+
+/* Everybody takes them in the same order, whatever order they are named in: so no two series wait
+ * for each other. One step of those that are spread takes the locks of one partition, and what it
+ * has got is renewed until the last one is over. In the gem's mode the given order is kept, and a
+ * name may come twice, as a re-entry. */
+static rql_status put_in_order(struct rqli_series_plan *plan, const rql_client *client,
+                               rql_error *error)
+{
+    const rql_series_options *options = &plan->options;
+    struct named named = {client, options->names};
+    size_t elsewhere = first_elsewhere(client, options);
+    bool is_spread = options->mode != RQL_SERIES_GEM && elsewhere < options->n_names;
+    size_t *sorted = is_spread ? plan->places : plan->order;
+
+    for (size_t i = 0; i < options->n_names; i++) {
+        plan->places[i] = i;
+        plan->order[i] = i;
+    }
+    if (is_spread && options->mode == RQL_SERIES_ATOMIC) {
+        return rqli_fail(error, RQL_E_INVALID,
+                         "%s and %s: are in different partitions, which are not locked in one "
+                         "step; a {tag} in the names puts them in one (\"orders:{42}:a\"), or "
+                         "take them in a sorted series",
+                         options->names[0], options->names[elsewhere]);
+    }
+    plan->stops_renewal = is_spread && !plan->lock.auto_extend;
+    plan->lock.auto_extend = plan->lock.auto_extend || is_spread;
+    if (options->mode == RQL_SERIES_GEM) {
+        return RQL_OK;
+    }
+    qsort_r(sorted, options->n_names, sizeof *sorted, compare, &named);
+    return check_no_name_twice(options->names, sorted, options->n_names, error);
 }
 
 rql_status rqli_series_plan(struct rqli_series_plan *out, const rql_client *client,
@@ -102,5 +147,5 @@ rql_status rqli_series_plan(struct rqli_series_plan *out, const rql_client *clie
     if (!status) {
         status = check_ttl(client, out, error);
     }
-    return status ? status : put_in_order(out, error);
+    return status ? status : put_in_order(out, client, error);
 }

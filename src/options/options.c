@@ -18,7 +18,7 @@ static const char *const bool_words[] = {"false", "true", NULL};
 static const char *const access_words[] = {"queued", "random", NULL};
 static const char *const conflict_words[] = {"wait_for_lock", "work_through",
                                              "extendable_work_through", "dead_locking", NULL};
-static const char *const mode_words[] = {"atomic", "gem", NULL};
+static const char *const mode_words[] = {"atomic", "gem", "sorted", NULL};
 static const char *const verify_words[] = {"full", "ca", "none", NULL};
 
 _Static_assert(sizeof(bool) == 1, "switches are read as bytes");
@@ -217,7 +217,7 @@ static const struct rqli_option rows[] = {
     {OF_LOCK(log_sample_this), SWITCH},
     {OF_LOCK(instr_sample_this), SWITCH},
     {OF_LOCK(max_hold_ms), FROM_OR_FOREVER(1), .fallback = RQL_FOREVER, .shown.unit = "ms"},
-    {OF_SERIES(mode), ONE_OF(mode_words, "0 or 1", "atomic")},
+    {OF_SERIES(mode), ONE_OF(mode_words, "0, 1 or 2", "atomic")},
     /* A sweep may take any age, a client's default may not. */
     {OF_SWEEP(dead_ttl_ms), OF(RQLI_OF_CLIENT, rql_options, dead_request_ttl_ms),
      WITHIN(0, 315360000000), DEFAULT(86400000, "ms")},

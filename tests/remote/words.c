@@ -143,7 +143,7 @@ static void set_option(struct settings *out, const cJSON *item)
     static const char *const conflict[] = {"wait_for_lock", "work_through",
                                            "extendable_work_through", "dead_locking", NULL};
     static char marked[] = "marked";
-    static const char *const mode[] = {"atomic", "gem", NULL};
+    static const char *const mode[] = {"atomic", "gem", "sorted", NULL};
 
     if (set_number(&out->lock, item) || set_truth(&out->lock, item)) {
         return;

@@ -126,7 +126,7 @@ static void a_lock_that_is_handed_over(void **state)
     CHECK_QUEUE_IS_EMPTY("x");
 }
 
-static void series_of_both_kinds(void **state)
+static void series_of_all_kinds(void **state)
 {
     static const char *const names[] = {"a", "b", "c"};
     rql_series_options options = series_of(names, 3);
@@ -134,7 +134,7 @@ static void series_of_both_kinds(void **state)
 
     (void)state;
     options.result = &result;
-    for (options.mode = RQL_SERIES_ATOMIC; options.mode <= RQL_SERIES_GEM; options.mode++) {
+    for (options.mode = RQL_SERIES_ATOMIC; options.mode <= RQL_SERIES_SORTED; options.mode++) {
         rql_series *series = NULL;
 
         CHECK_OK(rql_series_acquire(client, &options, &series, NULL));
@@ -587,7 +587,7 @@ int main(void)
         LOOP_TEST(a_lock_by_each_of_its_calls),
         LOOP_TEST(a_lazy_release_that_comes_too_late),
         LOOP_TEST(a_lock_that_is_handed_over),
-        LOOP_TEST(series_of_both_kinds),
+        LOOP_TEST(series_of_all_kinds),
         LOOP_TEST(locks_and_series_on_a_loop),
         LOOP_TEST(looks_and_sweeps),
         LOOP_TEST(a_call_that_blocks_runs_aside),

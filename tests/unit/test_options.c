@@ -117,7 +117,7 @@ static const struct field of_calls[] = {
     {LOCK(log_sample_this), NUMBER, 0, 1, false},
     {LOCK(instr_sample_this), NUMBER, 0, 1, false},
     {LOCK(max_hold_ms), COUNT, 1, INT64_MAX, RQL_FOREVER},
-    {SERIES(mode), NUMBER, 0, RQL_SERIES_GEM, RQL_SERIES_ATOMIC},
+    {SERIES(mode), NUMBER, 0, RQL_SERIES_SORTED, RQL_SERIES_ATOMIC},
     {SWEEP(batch_size), NUMBER, 1, 100000, 100, AS(lock_release_batch_size)},
     {SWEEP(lock_scan_size), NUMBER, 1, 100000, 300, AS(clear_locks_of_lock_scan_size)},
     {SWEEP(queue_scan_size), NUMBER, 1, 100000, 300, AS(clear_locks_of_queue_scan_size)},

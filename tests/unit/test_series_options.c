@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 static rql_options client;
+static bool is_partitioned;
 static rql_series_options given;
 static struct rqli_series_plan plan;
 static rql_error error;
@@ -17,7 +18,8 @@ static const char *const names[] = {"b", "\xc3\xa9", "a", "B", "aa"};
 /* As a client with these options plans it. */
 static rql_status make_plan(const rql_series_options *options)
 {
-    rql_client whole = {.options.recovery_delay_ms = client.recovery_delay_ms};
+    rql_client whole = {.options.recovery_delay_ms = client.recovery_delay_ms,
+                        .is_partitioned = is_partitioned};
 
     rqli_options_fill(RQLI_OF_LOCK, &whole.of_calls, &client);
     return rqli_series_plan(&plan, &whole, options, &error);
@@ -26,6 +28,7 @@ static rql_status make_plan(const rql_series_options *options)
 BEFORE_EACH(set_up)
 {
     rql_options_init(&client);
+    is_partitioned = false;
     rql_series_options_init(&given);
     given.names = names;
     given.n_names = 5;
@@ -56,9 +59,80 @@ TEST(canonical_order_is_that_of_bytes)
     }
 }
 
+/* Partitions by `CLUSTER KEYSLOT`: "a" 121, "b" 25, "c" 57, "{b}x" and "{b}a" 25. */
+TEST(a_sorted_series_goes_upwards_by_partition)
+{
+    static const char *const spread[] = {"a", "{b}x", "c", "{b}a"};
+
+    static const struct {
+        const char *name;
+        bool is_partitioned;
+        int mode;
+        size_t n_names;
+        size_t places[4];
+        size_t order[4];
+        bool renews; /* meanwhile */
+    } rows[] = {
+        {"sorted, in a cluster", true, RQL_SERIES_SORTED, 4, {3, 1, 2, 0}, {0, 1, 2, 3}, true},
+        {"on one server", false, RQL_SERIES_SORTED, 4, {0, 1, 2, 3}, {0, 2, 3, 1}, false},
+        {"of one partition", true, RQL_SERIES_SORTED, 1, {0}, {0}, false},
+        {"of a tag", true, RQL_SERIES_ATOMIC, 2, {0, 1}, {1, 0}, false},
+        {"as the gem", true, RQL_SERIES_GEM, 4, {0, 1, 2, 3}, {0, 1, 2, 3}, false},
+    };
+
+    EACH_ROW (row, rows) {
+        static const char *const tagged[] = {"{b}x", "{b}a"};
+
+        is_partitioned = row->is_partitioned;
+        given.names = row->n_names == 2 ? tagged : spread;
+        given.n_names = row->n_names;
+        given.mode = (rql_series_mode)row->mode;
+        CHECK_OK(make_plan(&given));
+        assert_memory_equal(plan.places, row->places, row->n_names * sizeof(size_t));
+        assert_memory_equal(plan.order, row->order, row->n_names * sizeof(size_t));
+        assert_int_equal(plan.lock.auto_extend, row->renews);
+        assert_int_equal(plan.stops_renewal, row->renews);
+    }
+}
+
+TEST(what_is_extended_at_the_end_is_so_from_the_beginning)
+{
+    rql_lock_options lock;
+
+    is_partitioned = true;
+    rqli_options_fill(RQLI_OF_LOCK, &lock, &client);
+    lock.auto_extend = true;
+    given.lock = &lock;
+    given.mode = RQL_SERIES_SORTED;
+    CHECK_OK(make_plan(&given));
+    assert_true(plan.lock.auto_extend);
+    assert_false(plan.stops_renewal);
+}
+
+TEST(an_atomic_series_has_one_partition)
+{
+    static const char *const spread[] = {"{b}a", "{b}x", "c"};
+
+    is_partitioned = true;
+    given.names = spread;
+    given.n_names = 2;
+    CHECK_OK(make_plan(&given));
+    given.n_names = 3;
+    assert_int_equal(make_plan(&given), RQL_E_INVALID);
+    assert_non_null(strstr(error.message, "{b}a and c: are in different partitions"));
+    assert_non_null(strstr(error.message, "a {tag} in the names puts them in one"));
+    given.mode = RQL_SERIES_GEM;
+    CHECK_OK(make_plan(&given));
+}
+
 TEST(names_mode_and_the_ttl_of_each_lock_have_limits)
 {
-    enum { MOST = RQL_SERIES_MAX, ATOMIC = RQL_SERIES_ATOMIC, GEM = RQL_SERIES_GEM };
+    enum {
+        MOST = RQL_SERIES_MAX,
+        ATOMIC = RQL_SERIES_ATOMIC,
+        GEM = RQL_SERIES_GEM,
+        SORTED = RQL_SERIES_SORTED
+    };
 
     /* The gem holds the first of five for this long, times five, with the pauses of 225 ms. */
     static const int64_t longest_ms = RQL_TTL_MAX_MS / 5 - 225;
@@ -78,8 +152,9 @@ TEST(names_mode_and_the_ttl_of_each_lock_have_limits)
         {"the most", many, MOST, ATOMIC, 5000, RQL_OK},
         {"one more", many, MOST + 1, ATOMIC, 5000, RQL_E_INVALID},
         {"none", many, 0, ATOMIC, 5000, RQL_E_INVALID},
-        {"an unknown mode", many, 1, 2, 5000, RQL_E_INVALID},
+        {"an unknown mode", many, 1, 3, 5000, RQL_E_INVALID},
         {"a name twice", twice, 3, ATOMIC, 5000, RQL_E_INVALID},
+        {"a name twice, sorted", twice, 3, SORTED, 5000, RQL_E_INVALID},
         {"a name twice, as the gem", twice, 3, GEM, 5000, RQL_OK},
         {"no ttl", names, 5, ATOMIC, 0, RQL_E_INVALID},
         {"the longest ttl", names, 5, ATOMIC, RQL_TTL_MAX_MS, RQL_OK},
@@ -112,7 +187,7 @@ TEST(no_lock_of_a_series_outlives_the_pause)
 {
     client.recovery_delay_ms = 5 * (1000 + 225);
     client.default_lock_ttl_ms = 1000;
-    for (int mode = RQL_SERIES_ATOMIC; mode <= RQL_SERIES_GEM; mode++) {
+    for (int mode = RQL_SERIES_ATOMIC; mode <= RQL_SERIES_SORTED; mode++) {
         given.mode = (rql_series_mode)mode;
         client.default_lock_ttl_ms = 1000;
         CHECK_OK(make_plan(&given));
