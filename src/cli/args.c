@@ -389,6 +389,9 @@ static int check_arguments(const struct cli_args *args, const struct cli_command
     if (args->fail_fast && args->wait_ms != CLI_UNSET) {
         return cli_misused(command, "--try does not go with ", "--wait");
     }
+    if (args->gem && args->sorted) {
+        return cli_misused(command, "--gem does not go with ", "--sorted");
+    }
     return CLI_DONE;
 }
 

@@ -31,6 +31,7 @@ struct cli_args {
     bool only_names; /* no flags up to the next "--" */
     bool fail_fast, auto_extend;
     bool gem;
+    bool sorted;
     bool force, dry_run;
     bool openmetrics;
     bool queues, keys, details;

@@ -413,6 +413,9 @@ const struct cli_command cli_series = {
         "A free lock is kept for the series that is first in line, from others that wait: for 2 s\n"
         "at most, and twice as long each time that one of them was let past, up to 60 s. An rql\n"
         "under rql run or rql series holds a lock already, and is let past at once.\n"
+        "In a cluster all names have to be in one partition, as those with the same {tag} are, or\n"
+        "take --sorted: it holds what it has got so far while it waits for the next, but cannot\n"
+        "deadlock with others of its kind.\n"
         "With --gem a series holds what it has got so far while it waits for the next, and two in\n"
         "opposite orders wait for each other; the ttl of each lock grows with those that follow.\n"
         "What it has got when it is killed is held until that ttl is over.\n",

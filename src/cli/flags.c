@@ -67,6 +67,8 @@ const struct cli_flag cli_flags[] = {
     {"log", "text|json", "write what happens on stderr", CLI_LOG, 0, 0, "run series lock swarm"},
     {"gem", NULL, "take one after the other, in the given order, as the gem's lock_series", CLI_ON,
      0, CLI_FIELD(gem), "series"},
+    {"sorted", NULL, "in a cluster: take those of one partition after those of another", CLI_ON, 0,
+     CLI_FIELD(sorted), "series"},
     {"json", NULL, "print JSON for machines", CLI_ON, 0, CLI_FIELD(json),
      "lock unlock extend info queue ls who clear clear-of dead stats ping doctor bench"},
     {"ids", NULL, "ids in place of the names of clients", CLI_ON, 0, CLI_FIELD(ids),

@@ -435,6 +435,14 @@ static int claim(struct cli_held *held)
     return cli_fault(&error);
 }
 
+static rql_series_mode mode_of(const struct cli_args *args)
+{
+    if (args->gem) {
+        return RQL_SERIES_GEM;
+    }
+    return args->sorted ? RQL_SERIES_SORTED : RQL_SERIES_ATOMIC;
+}
+
 int cli_acquire(struct cli_session *session, struct cli_held *held)
 {
     const struct cli_args *args = session->args;
@@ -444,7 +452,7 @@ int cli_acquire(struct cli_session *session, struct cli_held *held)
     fill_lock(args, session->client, &waiting.lock);
     waiting.lock.refusal = &waiting.refusal;
     rql_series_options_init(&waiting.series);
-    waiting.series.mode = args->gem ? RQL_SERIES_GEM : RQL_SERIES_ATOMIC;
+    waiting.series.mode = mode_of(args);
     waiting.series.names = args->names;
     waiting.series.n_names = args->n_names;
     waiting.series.lock = &waiting.lock;

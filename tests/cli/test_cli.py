@@ -458,6 +458,12 @@ def try_with_wait_is_wrong_usage(server, rql):
         check_in("--try does not go with --wait", one_line(result.err))
 
 
+def a_series_is_sorted_or_the_gems(server, rql):
+    result = rql("series", "--gem", "a", "b", "--sorted", "--", "true")
+    check_equal((result.code, result.out), (64, ""))
+    check_in("--gem does not go with --sorted", one_line(result.err))
+
+
 def durations_have_fractions_and_parts_everywhere(server, rql):
     for text, ttl_ms in (("0.5s", "500"), ("1h30m", "5400000"), ("30d", "2592000000"),
                          ("1m0.25s", "60250")):
@@ -611,6 +617,7 @@ if __name__ == "__main__":
         unknown_variables_are_told_once_each,
         names_between_dashes_may_look_like_flags,
         try_with_wait_is_wrong_usage,
+        a_series_is_sorted_or_the_gems,
         durations_have_fractions_and_parts_everywhere,
         bad_environment_is_named,
         unreachable_server_is_one_line_without_the_password,

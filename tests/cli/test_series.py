@@ -32,8 +32,10 @@ def command_sees_names_and_tokens_in_the_given_order(server, rql):
     check_equal(lines[:3], ["b", "with blank", "a"])
     tokens = [int(line) for line in lines[3:]]
     assert tokens[2] < tokens[0] < tokens[1] < 2 ** 53  # taken in canonical order
+    result = rql("series", "--sorted", "b", "a", "--", "printenv", "RQL_TOKEN").out.split()
+    assert tokens[1] < int(result[1]) < int(result[0])  # of one server
     gem = rql("series", "--gem", "b", "a", "--", "printenv", "RQL_TOKEN").out.split()
-    assert tokens[1] < int(gem[0]) < int(gem[1])
+    assert int(result[0]) < int(gem[0]) < int(gem[1])
 
 
 def nothing_is_taken_when_one_is_held(server, rql):
