@@ -6,8 +6,7 @@ import time
 from cluster import clustered
 from harness import FOREVER, MINUTE_MS, as_they_end, check, check_equal, main, scenario, wait_until
 
-MASTERS = {"thread": 3, "loop": 1}
-KINDS = list(MASTERS)
+KINDS = ["thread", "loop"]
 UNTRIED, ACQUIRED, OPEN, HELD_BY_OTHER = 0, 1, 3, 4     # rql_series_fate
 HELD = {"ttl_ms": MINUTE_MS}
 PATIENT = {"timeout_ms": FOREVER, "queue_ttl_ms": MINUTE_MS}
@@ -30,7 +29,7 @@ def n_asked(cluster):
 @scenario(kinds=KINDS, counts=[1])
 def one_step_takes_those_of_a_partition(world, kind, _names):
     """Tokens and fates are those of the names, in whatever order they are taken."""
-    with clustered(world, MASTERS[kind]) as cluster:
+    with clustered(world, 3) as cluster:
         one = actor(world, kind, cluster)
         names = names_of(HIGH, LOW, HIGH, MIDDLE, LOW)
         held = one.acquire(*names, mode="sorted", **HELD)  # now all servers know the scripts
@@ -48,9 +47,9 @@ def one_step_takes_those_of_a_partition(world, kind, _names):
 
 @scenario(kinds=["thread"], counts=[1])
 def all_are_extended_wherever_they_are(world, kind, _names):
-    with clustered(world, 3) as cluster:
+    with clustered(world, 3, 1) as cluster:
         names = names_of(HIGH, LOW, MIDDLE)
-        held = actor(world, kind, cluster).acquire(*names, mode="sorted")
+        held = actor(world, kind, cluster).acquire(*names, mode="sorted", replicas=1)
         held.extend(MINUTE_MS).check()
         check(all(world.ask("PTTL", f"rql:lock:{name}") > SHORT_MS * 10 for name in names), "all are extended")
         check(held.remaining_ms() > SHORT_MS * 10, "it knows")
@@ -64,7 +63,7 @@ def all_are_extended_wherever_they_are(world, kind, _names):
 @scenario(kinds=KINDS, counts=[1])
 def what_is_held_is_renewed_until_all_are_there(world, kind, _names):
     """Not any longer."""
-    with clustered(world, MASTERS[kind]) as cluster:
+    with clustered(world, 3) as cluster:
         one, other = (actor(world, kind, cluster) for _ in range(2))
         low, high = names_of(LOW, HIGH)
         blocking = other.acquire(high, **HELD)
@@ -85,7 +84,7 @@ def what_is_held_is_renewed_until_all_are_there(world, kind, _names):
 @scenario(kinds=KINDS, counts=[1])
 def a_failure_gives_all_back(world, kind, _names):
     """The result says on which of the names it failed, and the deadline is that of all."""
-    with clustered(world, MASTERS[kind]) as cluster:
+    with clustered(world, 3) as cluster:
         one, other = (actor(world, kind, cluster) for _ in range(2))
         names = names_of(HIGH, MIDDLE, LOW, MIDDLE)
         blocking = other.acquire(names[3], **HELD)
@@ -103,7 +102,7 @@ def a_failure_gives_all_back(world, kind, _names):
 
 @scenario(kinds=KINDS, counts=[1])
 def one_that_is_lost_meanwhile_ends_it(world, kind, _names):
-    with clustered(world, MASTERS[kind]) as cluster:
+    with clustered(world, 3) as cluster:
         one, other = (actor(world, kind, cluster) for _ in range(2))
         low, middle, high = names_of(LOW, MIDDLE, HIGH)
         blocking = other.acquire(high, **HELD)
@@ -120,7 +119,7 @@ def one_that_is_lost_meanwhile_ends_it(world, kind, _names):
 
 @scenario(kinds=KINDS, counts=[1])
 def opposite_orders_do_not_wait_in_a_circle(world, kind, _names):
-    with clustered(world, MASTERS[kind]) as cluster:
+    with clustered(world, 3) as cluster:
         names = names_of(LOW, MIDDLE, HIGH)
         actors = [actor(world, kind, cluster) for _ in range(3)]
         for turn in range(4):
