@@ -74,6 +74,14 @@ class Node(PrivateServer):
         said = re.findall(r"^cmdstat_(\S+):calls=(\d+)", self.ask("INFO", "commandstats"), re.MULTILINE)
         return {name: int(number) for name, number in said}
 
+    def n_errors(self, what):
+        found = re.search(rf"errorstat_{what}:count=(\d+)", self.ask("INFO", "errorstats"))
+        return int(found.group(1)) if found else 0
+
+    def await_error(self, what):
+        """It has answered so, MOVED for example."""
+        wait_until(lambda: self.n_errors(what), f"it says {what}")
+
     def known(self):
         """Those that it has met, itself among them, by id: what it says of each."""
         lines = [line.split() for line in self.ask("CLUSTER", "NODES").splitlines()]

@@ -106,6 +106,27 @@ def a_slot_moves_key_by_key(_world, _kind, _names):
 
 
 @once
+def a_script_in_a_slot_that_moves_ends_in_the_middle_unless_a_key_is_missing(_world, _kind, _names):
+    """What it deletes is missing for what it does next. With a key that never exists it does not even begin."""
+    script, never = "redis.call('DEL', KEYS[1]) return redis.call('SET', KEYS[1], 2)", KEYS[0] + " never"
+    with Cluster(2) as cluster:
+        source = cluster.owner_of(NAME)
+        (to,) = [node for node in cluster.nodes if node is not source]
+        for key in KEYS:
+            source.ask("SET", key, 1)
+        cluster.begin_to_migrate(SLOT, to)
+        check_equal(refused(source, "EVAL", script, 2, KEYS[0], never), "TRYAGAIN")
+        check_equal(refused(source, "EVAL", script, 2, KEYS[1], KEYS[2]), "ERR")
+        check_equal([refused(source, "GET", key) for key in KEYS[:3]], ["1", "ASK", "1"])
+        while cluster.migrate_keys(SLOT, source, to):
+            pass
+        check_equal(refused(source, "EVAL", script, 2, KEYS[0], never), "ASK")
+        check_equal(refused(to, "EVAL", script, 2, KEYS[0], never, asking=True), "TRYAGAIN")
+        cluster.end_to_migrate(SLOT, source, to)
+        check_equal(refused(to, "EVAL", script, 2, KEYS[0], never), "OK")
+
+
+@once
 def a_node_is_added_and_removed(_world, _kind, _names):
     with Cluster(2) as cluster:
         owner = cluster.owner_of(NAME)

@@ -10,10 +10,11 @@ from harness import (FOREVER, MINUTE_MS, SLOW, Worker, check, check_equal, check
                      wait_until)
 from partitions import slot_of_lock
 
-SECONDS, N_EACH = (60, 16) if "RQL_TEST_LONG" in os.environ else (3, 4)  # threads, or who asks on loops
+SECONDS, N_USERS = (60, 32) if "RQL_TEST_LONG" in os.environ else (3, 8)
 PAUSE_S = 0.1      # between two moves
 KEY_PAUSE_S = 0.002
 GAP_MS = 100       # beside the move itself
+KINDS = ["thread", "loop"]
 HELD = {"ttl_ms": MINUTE_MS}
 PATIENT = {"timeout_ms": FOREVER, "queue_ttl_ms": MINUTE_MS}
 RENEWED_MS = 3000
@@ -59,10 +60,11 @@ def use(actor, name, room):
 class Crowd:
     """Who use one lock again and again, until the end."""
 
-    def __init__(self, world, url, name, kinds=("thread", "loop"), n_each=N_EACH):
+    def __init__(self, world, kind, url, name, n_users=N_USERS):
+        """Half of them by a client of their own."""
         self.room = Room()
         clients = [world.client(url=url) for _ in range(2)]
-        self.actors = [world.actor(kind, clients[i % 2]) for kind in kinds for i in range(n_each)]
+        self.actors = [world.actor(kind, clients[i % 2]) for i in range(n_users)]
         self.workers = [Worker(lambda actor=actor: use(actor, name, self.room)) for actor in self.actors]
         self.await_uses()
 
@@ -84,22 +86,22 @@ def other_of(cluster, node):
     return next(one for one in cluster.masters() if one is not node)
 
 
-@scenario(kinds=["thread"], counts=[1], is_timed=True)
-def a_slot_that_moves_to_and_fro_costs_nobody_his_lock(world, _kind, _names):
+@scenario(kinds=KINDS, counts=[1], is_timed=True)
+def a_slot_that_moves_to_and_fro_costs_nobody_his_lock(world, kind, _names):
     """No call fails, nobody loses his place, no two have it at once, and it stands still for no longer than the move.
     Others do not wait for it. RQL_TEST_LONG: 32 of them, for a minute."""
     with clustered(world, 3) as cluster:
         slot, home = slot_of_lock(NAME), cluster.owner_of(NAME)
         url = cluster.url()
-        one = world.actor("loop", url=url)
+        one = world.actor(kind, url=url)
         keeping = [one.acquire(name, ttl_ms=RENEWED_MS, auto_extend=True) for name in OTHERS]
-        held = world.actor("thread", url=url).acquire(OTHERS[0] + " held", **HELD)
+        held = one.acquire(OTHERS[0] + " held", **HELD)
         lined_up = []
         for place in range(1, 5):
-            lined_up.append(world.actor("loop", url=url).ask(OTHERS[0] + " held", **PATIENT))
+            lined_up.append(world.actor(kind, url=url).ask(OTHERS[0] + " held", **PATIENT))
             world.await_queue([OTHERS[0] + " held"], place)
-        crowd = Crowd(world, url, NAME)
-        beside = Crowd(world, url, cluster.names_on(other_of(cluster, home), 1)[0], n_each=1)
+        crowd = Crowd(world, kind, url, NAME)
+        beside = Crowd(world, kind, url, cluster.names_on(other_of(cluster, home), 1)[0], n_users=2)
         figures, over = [], time.monotonic() + SECONDS
         while time.monotonic() < over and not crowd.failed():
             to = home if cluster.owner(slot) is not home else other_of(cluster, home)
@@ -126,7 +128,7 @@ def a_slot_that_moves_to_and_fro_costs_nobody_his_lock(world, _kind, _names):
         check_equal(late, [], "move, gap, gap of others, kept from running; in ms")
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(kinds=KINDS, counts=[1])
 def who_waits_is_told_at_the_new_place(world, kind, _names):
     """The slot moves with an empty hand: nobody asks while it does."""
     with clustered(world, 2) as cluster:
@@ -143,9 +145,9 @@ def who_waits_is_told_at_the_new_place(world, kind, _names):
         world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(kinds=KINDS, counts=[1])
 def a_call_in_the_middle_of_a_move_waits_for_its_end(world, kind, _names):
-    """Where some keys have left (TRYAGAIN), and where all have (ASK)."""
+    """Where some keys have left (TRYAGAIN), and where all have (ASK): nothing runs there but what needs no other key."""
     with clustered(world, 2) as cluster:
         url, slot = cluster.url(), slot_of_lock(NAME)
         one, other = (world.actor(kind, url=url) for _ in range(2))
@@ -157,31 +159,30 @@ def a_call_in_the_middle_of_a_move_waits_for_its_end(world, kind, _names):
         cluster.migrate_keys(slot, home, to, 1)
         asking = other.ask(NAME, **PATIENT)
         releasing = held.begin("release")
-        wait_until(lambda: "errorstat_TRYAGAIN" in home.ask("INFO", "errorstats"), "it is told to try again")
-        check_equal((asking.is_over(), releasing.is_over()), (False, False))
+        home.await_error("TRYAGAIN")
         while cluster.migrate_keys(slot, home, to):
             pass
-        releasing.outcome().check()  # it is done where the keys are by now
-        served = asking.hold()
-        check("errorstat_ASK" in home.ask("INFO", "errorstats"), "it was not told to ask there")
-        check_equal(cluster.owner(slot), home)
+        home.await_error("ASK")
+        to.await_error("TRYAGAIN")
+        check_equal((asking.is_over(), releasing.is_over()), (False, False))
         cluster.end_to_migrate(slot, home, to)
-        served.release().check()
+        releasing.outcome().check()
+        asking.hold().release().check()
         kept.extend(MINUTE_MS).check()
         kept.release().check()
         world.await_nothing_left()
 
 
-@scenario(kinds=["thread"], counts=[1])
-def a_node_is_added_and_one_is_removed_while_locks_are_used(world, _kind, _names):
+@scenario(kinds=KINDS, counts=[1])
+def a_node_is_added_and_one_is_removed_while_locks_are_used(world, kind, _names):
     """All partitions of one master move to the new one, and then it goes."""
     with clustered(world, 3) as cluster:
         url = cluster.url()
         leaving = cluster.masters()[0]
         names = [name for master in cluster.masters() for name in cluster.names_on(master, 2)]
-        stale = world.actor("thread", url=url)
+        stale = world.actor(kind, url=url)
         held = [stale.acquire(name + " held", **HELD) for name in names]
-        crowds = [Crowd(world, url, name, n_each=1) for name in names]
+        crowds = [Crowd(world, kind, url, name, n_users=2) for name in names]
         added = cluster.add()
         for slot in set(cluster.slots_of(leaving)) & set(PARTITION_SLOTS):
             cluster.migrate(slot, added)
