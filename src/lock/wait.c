@@ -13,11 +13,11 @@
 #include <stdio.h>
 
 /*
- * How an acquisition listens. Grants are pushed on a connection that all waiters of a client share;
- * one of the waiting threads reads it for the others, or the loop does. A waiter joins the register
- * under its nonces before it can be granted anything, so that no push is missed; if it could only
- * join afterwards, while pushes were coming already, it asks once more. Where the subscription is
- * opened behind its question, whoever leads asks for all.
+ * How an acquisition listens. Grants are pushed on a connection that all waiters of a client share,
+ * at each server; one of the waiting threads reads it for the others, or the loop does. A waiter
+ * joins the register under its nonces before it can be granted anything, so that no push is missed;
+ * if it could only join afterwards, while pushes were coming already, it asks once more. Where the
+ * subscription is opened behind its question, whoever leads asks for all.
  *
  * Ruby pushes nothing. Where the holder is a Ruby worker the server is asked to notify us of the
  * next change of that key (client tracking). That is a hint only: the poll at the end of the ttl
