@@ -162,6 +162,7 @@ BEFORE_EACH(set_up)
     assert_true(rqli_fleet_init(&fleet, 1));
     fleet.worker = &map_reader;
     fleet.map_reader = &map_reader;
+    fleet.was_read = 1;
     for (size_t i = 0; i < NODES; i++) {
         open_conn(i);
     }
