@@ -129,18 +129,6 @@ static rql_status understand(struct rqli_leases *self, const rql_lock *lock,
     return outcome.what == 1 || lock->may_have_ended ? RQL_OK : RQL_NOT_HELD;
 }
 
-/* The server does not know the script, or the keys are elsewhere by now, which is noted. */
-static bool has_done_nothing(struct rqli_leases *self, const rql_lock *lock)
-{
-    const struct rqli_reply *reply = lock->release->reply;
-    struct rqli_detour detour = {.until_us = RQLI_NEVER_US};
-
-    return rqli_reply_wants_text(reply) ||
-           (reply->type == RQLI_REPLY_ERROR &&
-            rqli_fleet_follow(&self->client->fleet, rqli_client_node(self->client, &lock->keys),
-                              lock->keys.set, reply, &detour));
-}
-
 /* The answer to what was sent. RQL_E_IO: it was not done, and is to be repeated. */
 static rql_status await_release(struct rqli_leases *self, rql_lock *lock, int64_t until_us)
 {
@@ -149,7 +137,7 @@ static rql_status await_release(struct rqli_leases *self, rql_lock *lock, int64_
     if (status && !rqli_exchange_is_over(lock->release)) {
         return status; /* still on its way */
     }
-    if (!status && has_done_nothing(self, lock)) {
+    if (!status && rqli_reply_wants_text(lock->release->reply)) {
         status = RQL_E_IO;
     } else if (!status) {
         status = understand(self, lock, lock->release);

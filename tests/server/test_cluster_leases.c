@@ -4,6 +4,7 @@
 #include "lock/leases.h"
 #include "lock/lock.h"
 #include "net/cluster.h"
+#include "net/login.h"
 
 #include <stdatomic.h>
 
@@ -285,6 +286,8 @@ static void a_node_that_nobody_uses_is_left_alone(void **state)
     rql_lock_options options;
     rql_lock *held[NODES] = {NULL};
     struct rqli_node *at[NODES] = {NULL};
+    struct rqli_clock_reading first;
+    struct rqli_clock_reading last;
 
     (void)state;
     client->cluster->unused_us = 200000;
@@ -296,6 +299,7 @@ static void a_node_that_nobody_uses_is_left_alone(void **state)
             at[home_of(names[i])] = rqli_client_node(client, &held[home_of(names[i])]->keys);
         }
     }
+    assert_true(rqli_conn_clock(at[2]->conns.each[0], &first));
     rql_lock_options_init(client, &options);
     options.task = 1;
     options.timeout_ms = 100;
@@ -305,6 +309,8 @@ static void a_node_that_nobody_uses_is_left_alone(void **state)
     assert_int_equal(rql_lock_release(held[1], NULL), RQL_OK);
     assert_true(wait_until(is_left_alone, at[1], AWAIT_MS));
     assert_true(rqli_conn_is_up(at[2]->conns.each[0]));
+    assert_true(rqli_conn_clock(at[2]->conns.each[0], &last));
+    assert_int_equal(first.received_us, last.received_us); /* the same connection */
     held[1] = hold("x1", LONG_MS);
     for (int i = 0; i < NODES; i++) {
         assert_int_equal(rql_lock_release(held[i], NULL), RQL_OK);
@@ -326,6 +332,13 @@ static void who_has_taken_over_is_asked_at_once_for_what_is_held(void **state)
     unsigned slot = slot_of(name);
 
     (void)state;
+    for (int i = 2; !locks[1];
+         i++) { /* what is connected already does not say again what was seen */
+        char other[16];
+
+        (void)snprintf(other, sizeof other, "x%d", i);
+        locks[1] = home_of(other) == to ? hold(other, LONG_MS) : NULL;
+    }
     locks[0] = hold(name, LONG_MS);
     assert_int_equal(rql_lock_get_state(locks[0]), RQL_HELD);
     redis_server_pause(&nodes[from].server);
