@@ -187,7 +187,7 @@ void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault)
     struct rqli_request_input input = rqli_wait_input(self);
     bool refuses = fault->status == RQL_E_UNAVAILABLE || fault->status == RQL_E_READ_ONLY;
     bool may_retry = atomic_load_explicit(&self->client->was_connected, memory_order_relaxed) ||
-                     rqli_fleet_is_looking(&self->client->fleet);
+                     rqli_fleet_may_answer(&self->client->fleet);
 
     rqli_acquire_note_fault(self, fault);
     self->had_grace = input.now_us > self->request.limits.deadline_us;

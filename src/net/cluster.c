@@ -85,8 +85,10 @@ static int64_t look_at_map(struct rqli_cluster *self, int64_t now_us)
 
     atomic_store(&fleet->read_us, now_us);
     is_fine = read_map(self);
-    atomic_store(&fleet->was_read, 1);
-    rqli_signal_wake(&fleet->was_read);
+    if (is_fine || atomic_load(&fleet->map) == RQLI_MAP_UNKNOWN) {
+        atomic_store(&fleet->map, is_fine ? RQLI_MAP_READ : RQLI_MAP_NOWHERE);
+        rqli_signal_wake(&fleet->map);
+    }
     is_fine = is_fine && now_us > rqli_after_ms(atomic_load(&fleet->silent_us), TROUBLE_MS);
     return rqli_after_ms(now_us, is_fine ? self->refresh_ms : RQLI_MAP_SILENT_MS);
 }

@@ -17,6 +17,12 @@ struct rqli_reply;
 /* Between two readings of the map: because keys have moved; while a node gives no answer. */
 enum { RQLI_MAP_PAUSE_MS = 500, RQLI_MAP_SILENT_MS = 200 };
 
+enum rqli_fleet_map {
+    RQLI_MAP_UNKNOWN, /* the nodes that the URL names are not all asked yet */
+    RQLI_MAP_NOWHERE, /* none of them has answered */
+    RQLI_MAP_READ,
+};
+
 struct rqli_fleet {
     struct rqli_node first; /* the server, or the first that the URL names: with all that it says */
     struct rqli_node *_Atomic of[RQLI_KEY_SETS]; /* who has these keys, as far as is known */
@@ -28,7 +34,7 @@ struct rqli_fleet {
     _Atomic int64_t read_us;        /* when the map was last asked for; 0: never */
     _Atomic int64_t silent_us;      /* when a node last gave no answer */
     atomic_bool is_wanted;          /* somebody asks for keys */
-    rqli_signal was_read;           /* 1: the map, or nobody has it */
+    rqli_signal map;                /* enum rqli_fleet_map */
 
     struct {
         pthread_mutex_t mutex;
@@ -100,17 +106,25 @@ static inline void rqli_fleet_on_use(struct rqli_fleet *self)
     }
 }
 
-/* The nodes that the URL names are not all asked yet for the map: who has which keys is a guess. */
+/* Who has which keys is a guess yet. */
 static inline bool rqli_fleet_is_looking(const struct rqli_fleet *self)
 {
-    return self->map_reader && atomic_load_explicit(&self->was_read, memory_order_acquire) == 0;
+    return self->map_reader &&
+           atomic_load_explicit(&self->map, memory_order_acquire) == RQLI_MAP_UNKNOWN;
+}
+
+/* A node that does not answer is one of a cluster that does, or may yet. */
+static inline bool rqli_fleet_may_answer(const struct rqli_fleet *self)
+{
+    return self->map_reader &&
+           atomic_load_explicit(&self->map, memory_order_acquire) != RQLI_MAP_NOWHERE;
 }
 
 /* Waits for the end of that. */
 static inline void rqli_fleet_await_map(struct rqli_fleet *self, int64_t until_us)
 {
     while (rqli_fleet_is_looking(self) && rqli_now_us() < until_us) {
-        rqli_signal_wait(&self->was_read, 0, until_us);
+        rqli_signal_wait(&self->map, RQLI_MAP_UNKNOWN, until_us);
     }
 }
 

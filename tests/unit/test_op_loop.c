@@ -162,7 +162,7 @@ BEFORE_EACH(set_up)
     assert_true(rqli_fleet_init(&fleet, 1));
     fleet.worker = &map_reader;
     fleet.map_reader = &map_reader;
-    fleet.was_read = 1;
+    fleet.map = RQLI_MAP_READ;
     for (size_t i = 0; i < NODES; i++) {
         open_conn(i);
     }
