@@ -1,5 +1,7 @@
 #include "cluster_fixture.h"
 
+#include "lock/async.h"
+
 /* The asynchronous calls in a cluster: each lock is had of the node that has its keys. */
 
 enum {
@@ -128,6 +130,16 @@ static void locks_of_all_nodes_are_had_by_one_loop(void **state)
     }
 }
 
+/* It is listened to, and asks nothing just now: it can be handed the lock. */
+static bool sleeps(const void *data)
+{
+    const rql_request *request = data;
+    const struct rqli_acquire *acquire = &request->acquire;
+
+    return acquire->waiter.sleeps &&
+           rqli_push_loop_view(&acquire->at->pushes, &acquire->waiter).delivers;
+}
+
 /* In its callback whoever is granted the lock releases it: the next one has it in this client, and
  * the one behind that in another. */
 static void a_lock_goes_from_loop_to_loop_and_thread(void **state)
@@ -156,6 +168,7 @@ static void a_lock_goes_from_loop_to_loop_and_thread(void **state)
         run_until_queue(name, 2);
         waiter_start(&thread);
         run_until_queue(name, 3);
+        run_until(sleeps, behind.what.request);
         CHECK_OK(rql_client_stats(client, &stats));
         local = stats.local_hand_overs;
         CHECK_OK(release_and_wait(first.lock));
