@@ -112,14 +112,15 @@ static void send_calls(struct rqli_op_task *self)
     queue_where_known(self);
 }
 
-static void pause_call(struct rqli_op_call *self, int64_t until_us)
+static void pause_call(struct rqli_op_call *self, const struct rqli_detour *detour)
 {
     struct rqli_op_task *task = self->task;
 
     self->state = RQLI_OP_CALL_PAUSED;
-    if (task->resume_us == 0) {
-        task->resume_us = until_us;
-        set_due(task, until_us);
+    if (task->resume_us == 0) { /* those that do so meanwhile are one pause with it */
+        task->n_pauses = detour->n_pauses;
+        task->resume_us = detour->again_us;
+        set_due(task, detour->again_us);
     }
 }
 
@@ -148,9 +149,8 @@ bool rqli_op_call_follow(struct rqli_op_call *self, const struct rqli_exchange *
     self->n_moved = (uint8_t)detour.n_moved;
     self->is_repeated = false;
     self->is_asked_instead = detour.instead != NULL;
-    task->n_pauses = detour.n_pauses;
     if (detour.again_us > 0) {
-        pause_call(self, detour.again_us);
+        pause_call(self, &detour);
         return true;
     }
     self->loop = at(task, detour.instead ? detour.instead : rqli_fleet_node(fleet, call.set));

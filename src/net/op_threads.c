@@ -37,6 +37,8 @@ struct round {
     bool has_unknown; /* that is so */
     bool is_cut;      /* the keys have moved from the connection that a call had to go over */
     struct rqli_detour detour;
+    unsigned n_moved; /* of it, before the last exchange, which counts once for all calls */
+    unsigned n_pauses;
     size_t n_parts;
     struct part parts[PARTS_MAX];
     uint8_t calls[RQLI_OP_CALLS_MAX]; /* enum call_state */
@@ -141,6 +143,8 @@ static bool write_calls(struct round *self)
     }
     self->detour.instead = NULL;
     self->detour.again_us = 0;
+    self->n_moved = self->detour.n_moved;
+    self->n_pauses = self->detour.n_pauses;
     return true;
 }
 
@@ -182,6 +186,8 @@ static bool is_repeated(struct round *self, size_t i, const struct part *part,
         return false;
     }
     rqli_op_draft(op, i, &call);
+    self->detour.n_moved = self->n_moved;
+    self->detour.n_pauses = self->n_pauses;
     if (!rqli_fleet_follow(op->route.fleet, part->node, call.set, reply, &self->detour)) {
         return false;
     }

@@ -6,6 +6,7 @@
 
 enum {
     NAMES = 20,
+    SERIES = 12,
     TOLD_MS = 1000, /* who polls for a lock that was released finds it later */
     NO_POLL_MS = 600000,
     TTL_MS = 90000,
@@ -250,6 +251,43 @@ static void a_lock_is_had_as_soon_as_its_slot_has_moved(void **state)
     freeReplyObject(taker);
 }
 
+/* More of them than a call may be sent on: by a thread, then by the loop. */
+static void all_locks_of_a_series_go_with_their_slot(void **state)
+{
+    char texts[SERIES][16];
+    const char *names[SERIES];
+    rql_lock_options lock = patient(client);
+    rql_series_options options;
+    rql_series *series = NULL;
+    rql_error error = {0};
+    int status = INT_MAX;
+    const rql_done done = {on_released_status, &status};
+    unsigned from = 0;
+
+    (void)state;
+    for (size_t i = 0; i < SERIES; i++) {
+        do {
+            draw_name(texts[i], "g", 0, &from);
+        } while (set_of(texts[i]) != set_of(texts[0]));
+        names[i] = texts[i];
+    }
+    rql_series_options_init(&options);
+    options.names = names;
+    options.n_names = SERIES;
+    options.lock = &lock;
+    if (rql_series_acquire(client, &options, &series, &error)) {
+        fail_msg("%s", error.message);
+    }
+    move_slot(slot_of(names[0]), 0, 1);
+    if (rql_series_extend(series, TTL_MS, &error)) {
+        fail_msg("%s", error.message);
+    }
+    move_slot(slot_of(names[0]), 1, 0);
+    CHECK_OK(rql_series_release_async(loop, series, NULL, &done, NULL));
+    run_until(is_told, &status);
+    CHECK_OK((rql_status)status);
+}
+
 static void a_node_that_is_silent_holds_up_nobody_else(void **state)
 {
     struct asked asked[NODES];
@@ -291,6 +329,7 @@ int main(void)
         LOOPS_TEST(a_lock_goes_from_loop_to_loop_and_thread),
         LOOPS_TEST(what_waits_on_a_loop_goes_with_a_slot_that_moves),
         LOOPS_TEST(a_lock_is_had_as_soon_as_its_slot_has_moved),
+        LOOPS_TEST(all_locks_of_a_series_go_with_their_slot),
         LOOPS_TEST(a_node_that_is_silent_holds_up_nobody_else),
     };
 
