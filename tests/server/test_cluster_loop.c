@@ -320,6 +320,37 @@ static void a_node_that_is_silent_holds_up_nobody_else(void **state)
     run_until_int(0, "EXISTS %slock:%s", set_of(name[1])->prefix.data, name[1]);
 }
 
+static bool has_failed(const void *request)
+{
+    return rql_request_fault(request, NULL) != RQL_OK;
+}
+
+/* Of clients that have spoken to the other node alone. */
+static void a_node_that_is_down_is_waited_for(void **state)
+{
+    struct asked asked = asked_for();
+    struct waiter thread = {.client = other, .options = patient(other), .releases = true};
+    unsigned from = 0;
+    char name[NODES][16];
+
+    (void)state;
+    for (size_t i = 0; i < NODES; i++) {
+        draw_name(name[i], "d", 1, &from);
+    }
+    thread.name = name[0];
+    redisFree(raws[1]);
+    redis_server_kill(&nodes[1]);
+    waiter_start(&thread);
+    start_asking(&asked, name[1]);
+    run_until(has_failed, asked.what.request);
+    assert_int_equal(redis_server_restart(&nodes[1]), 0);
+    raws[1] = redis_server_connect(&nodes[1]);
+    await_asked(&asked);
+    CHECK_OK(asked.status);
+    CHECK_OK(release_and_wait(asked.lock));
+    CHECK_OK(waiter_join(&thread));
+}
+
 #define LOOPS_TEST(name) cmocka_unit_test_setup_teardown(name, set_up_loops, tear_down_loops)
 
 int main(void)
@@ -331,6 +362,7 @@ int main(void)
         LOOPS_TEST(a_lock_is_had_as_soon_as_its_slot_has_moved),
         LOOPS_TEST(all_locks_of_a_series_go_with_their_slot),
         LOOPS_TEST(a_node_that_is_silent_holds_up_nobody_else),
+        LOOPS_TEST(a_node_that_is_down_is_waited_for),
     };
 
     if (!redis_server_available()) {
