@@ -1,5 +1,6 @@
 #include "cluster_fixture.h"
 
+#include "children.h"
 #include "lock/async.h"
 
 /* The asynchronous calls in a cluster: each lock is had of the node that has its keys. */
@@ -320,6 +321,36 @@ static void a_node_that_is_silent_holds_up_nobody_else(void **state)
     run_until_int(0, "EXISTS %slock:%s", set_of(name[1])->prefix.data, name[1]);
 }
 
+/* What is pushed, or answered, to the parent stays for the parent. */
+static void run_copy(void)
+{
+    rql_acquiring what = {.done = on_asked};
+
+    must(rql_acquire_async(loop, "x", NULL, &what, NULL) == RQL_E_FORKED, LEAST_CODE);
+    (void)uv_run(&uv, UV_RUN_NOWAIT);
+    (void)uv_run(&uv, UV_RUN_NOWAIT);
+}
+
+static void a_child_touches_the_connections_to_no_node(void **state)
+{
+    struct asked asked[NODES];
+    char name[NODES][16];
+    unsigned from = 0;
+
+    (void)state;
+    for (size_t i = 0; i < NODES; i++) {
+        draw_name(name[i], "f", i, &from);
+        asked[i] = asked_for();
+        start_asking(&asked[i], name[i]);
+        await_asked(&asked[i]);
+        CHECK_OK(asked[i].status);
+    }
+    expect_good_end(start_limited_child(run_copy));
+    for (size_t i = 0; i < NODES; i++) {
+        CHECK_OK(release_and_wait(asked[i].lock));
+    }
+}
+
 static bool has_failed(const void *request)
 {
     return rql_request_fault(request, NULL) != RQL_OK;
@@ -362,6 +393,7 @@ int main(void)
         LOOPS_TEST(a_lock_is_had_as_soon_as_its_slot_has_moved),
         LOOPS_TEST(all_locks_of_a_series_go_with_their_slot),
         LOOPS_TEST(a_node_that_is_silent_holds_up_nobody_else),
+        LOOPS_TEST(a_child_touches_the_connections_to_no_node),
         LOOPS_TEST(a_node_that_is_down_is_waited_for),
     };
 
