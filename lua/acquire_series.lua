@@ -19,8 +19,8 @@
 
 local call = redis.call
 local lock, queue, requests, nonce -- of the one that is looked at
-local live, fence = KEYS[#KEYS - 1], KEYS[#KEYS]
-local count = (#KEYS - 2) / 3
+local count = math.floor((#KEYS - 2) / 3) -- behind the fence may be one more, see README 52
+local live, fence = KEYS[3 * count + 1], KEYS[3 * count + 2]
 local acquirer, host, ttl_ms = ARGV[1], ARGV[2], ARGV[3]
 -- @include clock
 local now = now_text + 0

@@ -40,7 +40,7 @@ typedef enum rql_status {
     RQL_E_SERVER = -6,       /**< The server refused the command for a reason not listed here. */
     RQL_E_AUTH = -7,         /**< NOAUTH, WRONGPASS, NOPERM: check the user and its rights. */
     RQL_E_WRONG_TYPE = -8,   /**< A key of the lock holds another type (WRONGTYPE). */
-    RQL_E_READ_ONLY = -9,    /**< The server is a replica (READONLY, MASTERDOWN, MOVED). */
+    RQL_E_READ_ONLY = -9,    /**< The server is a replica (READONLY, MASTERDOWN). */
     RQL_E_UNAVAILABLE = -10, /**< LOADING, BUSY, OOM, MISCONF and the like, no heartbeat of this
                                 host has reached the swarm, or the server grants nothing for a
                                 while (rql_options::recovery_delay_ms): try again later. */

@@ -27,7 +27,6 @@
 
 enum {
     HOSTS_PAGE = 500, /* COUNT of one HSCAN */
-    MOVING_US = 5000, /* before keys that are on their way are asked for again */
     WHERE_SIZE = RQL_ID_SIZE + 8,
 };
 
@@ -51,17 +50,12 @@ static bool has_moved(const struct rqli_reader *reader, const struct rqli_node *
                       struct rqli_detour *detour)
 {
     const struct rqli_reply *last = &exchange->reply[exchange->command.n_commands - 1];
-    rqli_signal never = 0;
 
     if (last->type != RQLI_REPLY_ERROR ||
         !rqli_fleet_follow(&reader->client->fleet, node, set, last, detour)) {
         return false;
     }
-    if (detour->instead) { /* not for us: the key is there, its slot is not yet */
-        detour->instead = NULL;
-        detour->again_us = rqli_now_us() + MOVING_US;
-    }
-    rqli_signal_wait(&never, 0, detour->again_us);
+    rqli_sleep_until(detour->again_us);
     return true;
 }
 

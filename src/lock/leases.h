@@ -65,8 +65,7 @@ struct rqli_renewals {
     struct {
         rql_lock *lock; /* NULL: forgotten */
         int64_t ttl_ms;
-        bool is_asked_instead; /* behind ASKING */
-        int reply_at;          /* index of its reply */
+        int reply_at; /* index of its reply */
     } item[RQLI_RENEWALS_MAX];
 };
 

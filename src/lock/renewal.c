@@ -86,7 +86,6 @@ static struct rqli_renewals *add(struct rqli_leases *self, struct rqli_node *nod
     }
     rqli_durability_join(&batch->wanted, &lock->durability);
     batch->item[batch->count].lock = lock;
-    batch->item[batch->count].is_asked_instead = false;
     batch->item[batch->count++].ttl_ms = ttl_ms;
     return batch;
 }
@@ -135,9 +134,6 @@ static void write_calls(struct rqli_renewals *self, struct rqli_command *command
 
         if (!lock) {
             continue;
-        }
-        if (self->item[i].is_asked_instead) {
-            rqli_command_words(command, "ASKING", NULL);
         }
         self->item[i].reply_at = command->n_commands;
         rqli_call_init(&call, RQLI_SCRIPT_EXTEND, &lock->keys);
@@ -203,7 +199,6 @@ static bool follow(struct rqli_leases *self, const struct rqli_renewals *batch, 
     const struct rqli_reply *reply = &batch->exchange->reply[batch->item[i].reply_at];
     struct rqli_detour detour = {
         .until_us = RQLI_NEVER_US, .n_moved = lock->kept.n_moved, .n_pauses = lock->kept.n_pauses};
-    struct rqli_renewals *other = NULL;
 
     if (reply->type != RQLI_REPLY_ERROR ||
         !rqli_fleet_follow(&self->client->fleet, batch->node, lock->keys.set, reply, &detour)) {
@@ -213,15 +208,8 @@ static bool follow(struct rqli_leases *self, const struct rqli_renewals *batch, 
     }
     lock->kept.n_moved = (uint8_t)detour.n_moved;
     lock->kept.n_pauses = (uint8_t)detour.n_pauses;
-    if (detour.instead && rqli_lease_state(&lock->kept.lease, now_us) != RQL_GONE) {
-        other = add(self, detour.instead, lock, batch->item[i].ttl_ms);
-    }
-    if (other) {
-        other->item[other->count - 1].is_asked_instead = true;
-    } else {
-        rqli_lease_on_detour(&lock->kept.lease, now_us, detour.again_us);
-        rqli_lease_table_update(&self->shared.table, lock);
-    }
+    rqli_lease_on_detour(&lock->kept.lease, now_us, detour.again_us);
+    rqli_lease_table_update(&self->shared.table, lock);
     return true;
 }
 

@@ -163,10 +163,6 @@ bool rqli_fleet_follow(struct rqli_fleet *self, const struct rqli_node *node,
         rqli_fleet_give(self, rqli_key_set_index(set), other);
         rqli_fleet_read_map(self);
         return true;
-    case RQLI_WAY_ASK:
-        detour->instead = rqli_fleet_at(self, &address);
-        detour->set = set;
-        return detour->instead && rqli_now_us() < detour->until_us;
     case RQLI_WAY_AGAIN:
         return pause_before(detour, AGAIN_MS, AGAIN_MOST_MS);
     case RQLI_WAY_DOWN:

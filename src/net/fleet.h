@@ -78,9 +78,7 @@ struct rqli_detour {
     int64_t until_us; /* set by who asks: it lasts no longer */
     unsigned n_moved;
     unsigned n_pauses;
-    int64_t again_us;          /* it is asked again then; 0: at once */
-    struct rqli_node *instead; /* who is asked, once, behind ASKING; or NULL: who has the keys */
-    const struct rqli_key_set *set; /* of that */
+    int64_t again_us; /* it is asked again then; 0: at once */
 };
 
 /* An error reply from this node to a call about these keys. True: nothing was done, and it is to be

@@ -139,8 +139,7 @@ struct rqli_op_call {
     uint64_t position; /* sent: on the connection */
     enum rqli_op_call_state state;
     bool is_plain;
-    bool is_repeated;      /* the server did not know the script */
-    bool is_asked_instead; /* of a node that has not the keys yet: behind ASKING */
+    bool is_repeated; /* the server did not know the script */
     uint8_t n_moved;
 };
 

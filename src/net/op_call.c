@@ -30,11 +30,10 @@ struct single {
     const struct rqli_call *call;
     struct rqli_node *node;
     struct rqli_detour detour;
-    bool is_asked_instead; /* behind ASKING */
     bool with_text;
 };
 
-/* Once. The first reply is that of the call. */
+/* Once. */
 static rql_status run_once(const struct single *self, struct rqli_exchange **out, rql_error *error)
 {
     RQLI_AUTO(rqli_exchange_give)
@@ -44,16 +43,12 @@ static rql_status run_once(const struct single *self, struct rqli_exchange **out
     if (!exchange) {
         return rqli_fail_nomem(error);
     }
-    if (self->is_asked_instead) {
-        rqli_command_words(&exchange->command, "ASKING", NULL);
-    }
     rqli_call_write(self->call, &exchange->command, self->with_text);
     status = rqli_exchange_run(exchange, self->detour.until_us, error);
     if (status) {
         rqli_fleet_on_silence(self->route->fleet);
         return status;
     }
-    exchange->reply += self->is_asked_instead;
     *out = RQLI_GIVE(exchange);
     return RQL_OK;
 }
@@ -64,10 +59,7 @@ static void take_detour(struct single *self)
     struct rqli_detour *detour = &self->detour;
 
     rqli_sleep_until(detour->again_us);
-    self->is_asked_instead = detour->instead != NULL;
-    self->node =
-        detour->instead ? detour->instead : rqli_fleet_node(self->route->fleet, self->call->set);
-    detour->instead = NULL;
+    self->node = rqli_fleet_node(self->route->fleet, self->call->set);
     detour->again_us = 0;
 }
 

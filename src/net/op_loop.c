@@ -167,10 +167,6 @@ static void write_call(struct rqli_op_loop *self, struct rqli_op_call *first)
         read_call(first, NULL, &fault);
         return;
     }
-    if (first->is_asked_instead) {
-        rqli_command_words(rqli_conn_loop_out(self->conn), "ASKING", NULL);
-        (void)rqli_conn_loop_expect(self->conn, NULL, NULL);
-    }
     rqli_call_begin(&call, rqli_conn_loop_out(self->conn));
     op->ops->write(op, rqli_op_call_index(first), &call);
     first->is_plain = call.is_plain;

@@ -148,12 +148,11 @@ bool rqli_op_call_follow(struct rqli_op_call *self, const struct rqli_exchange *
     }
     self->n_moved = (uint8_t)detour.n_moved;
     self->is_repeated = false;
-    self->is_asked_instead = detour.instead != NULL;
     if (detour.again_us > 0) {
         pause_call(self, &detour);
         return true;
     }
-    self->loop = at(task, detour.instead ? detour.instead : rqli_fleet_node(fleet, call.set));
+    self->loop = at(task, rqli_fleet_node(fleet, call.set));
     if (!self->loop) {
         (void)rqli_fail_nomem(fault);
         return false;

@@ -23,7 +23,6 @@ struct part {
     struct rqli_node *node;
     struct rqli_exchange *exchange; /* NULL: there was no memory */
     uint64_t taught;                /* a bit for each script */
-    bool is_asked_instead;          /* behind ASKING */
     bool is_sent;
     rql_status status;
     rql_error fault;
@@ -49,12 +48,12 @@ struct round {
 /* ---- writing ---- */
 
 /* NO_PART: there are as many as there can be at a time. */
-static size_t part_for(struct round *self, struct rqli_node *node, bool is_asked_instead)
+static size_t part_for(struct round *self, struct rqli_node *node)
 {
     struct part *part = &self->parts[self->n_parts];
 
     for (size_t i = 0; i < self->n_parts; i++) {
-        if (self->parts[i].node == node && self->parts[i].is_asked_instead == is_asked_instead) {
+        if (self->parts[i].node == node) {
             return i;
         }
     }
@@ -63,20 +62,10 @@ static size_t part_for(struct round *self, struct rqli_node *node, bool is_asked
     }
     part->node = node; /* a fault is long, and there is mostly none */
     part->taught = 0;
-    part->is_asked_instead = is_asked_instead;
     part->is_sent = false;
     part->status = RQL_OK;
     part->exchange = rqli_exchange_take(rqli_op_conn(&self->op->route, node));
     return self->n_parts++;
-}
-
-static size_t part_of_keys(struct round *self, const struct rqli_key_set *set)
-{
-    bool is_asked_instead = self->detour.instead && self->detour.set == set;
-
-    return part_for(
-        self, is_asked_instead ? self->detour.instead : rqli_fleet_node(self->op->route.fleet, set),
-        is_asked_instead);
 }
 
 static bool teaches(const struct round *self, const struct part *part, const struct rqli_call *call)
@@ -95,9 +84,6 @@ static uint16_t write_script(const struct round *self, struct part *part,
 
     if (self->op->pushes_first && part->taught == 0) {
         rqli_command_words(command, "PING", NULL);
-    }
-    if (part->is_asked_instead) {
-        rqli_command_words(command, "ASKING", NULL);
     }
     rqli_call_write(call, command, (part->taught & script) == 0 && teaches(self, part, call));
     part->taught |= script;
@@ -119,7 +105,7 @@ static void write_call(struct round *self, size_t i, struct part *home)
         self->reply_of[i] = (uint16_t)(home->exchange->command.n_commands - 1);
         return;
     }
-    self->part_of[i] = (uint8_t)part_of_keys(self, call.set);
+    self->part_of[i] = (uint8_t)part_for(self, rqli_fleet_node(self->op->route.fleet, call.set));
     part = &self->parts[self->part_of[i]];
     if (self->part_of[i] != NO_PART && part->exchange) {
         self->reply_of[i] = write_script(self, part, &call);
@@ -132,7 +118,7 @@ static bool write_calls(struct round *self)
     struct part *home;
 
     self->n_parts = 0;
-    home = &self->parts[part_for(self, self->op->route.node, false)];
+    home = &self->parts[part_for(self, self->op->route.node)];
     if (!home->exchange) {
         return false;
     }
@@ -141,7 +127,6 @@ static bool write_calls(struct round *self)
             write_call(self, i, home);
         }
     }
-    self->detour.instead = NULL;
     self->detour.again_us = 0;
     self->n_moved = self->detour.n_moved;
     self->n_pauses = self->detour.n_pauses;

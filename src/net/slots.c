@@ -127,7 +127,7 @@ enum rqli_way rqli_way_of(const struct rqli_reply *error_reply, const struct rql
         bool has_target;
     } ways[] = {
         {"MOVED", RQLI_WAY_MOVED, true},
-        {"ASK", RQLI_WAY_ASK, true},
+        {"ASK", RQLI_WAY_AGAIN, false},
         {"TRYAGAIN", RQLI_WAY_AGAIN, false},
         {"CLUSTERDOWN", RQLI_WAY_DOWN, false},
     };

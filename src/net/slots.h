@@ -25,8 +25,7 @@ bool rqli_slots_read(struct rqli_slots *out, const struct rqli_reply *reply,
 enum rqli_way {
     RQLI_WAY_NONE,  /* an error like any other */
     RQLI_WAY_MOVED, /* the partition is another node's */
-    RQLI_WAY_ASK,   /* this call alone is another node's, behind ASKING */
-    RQLI_WAY_AGAIN, /* its slot moves: later, here */
+    RQLI_WAY_AGAIN, /* its slot moves: later, here, for no script runs meanwhile */
     RQLI_WAY_DOWN,  /* nobody has its slot: later, and by a new map */
 };
 

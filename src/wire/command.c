@@ -369,15 +369,20 @@ static size_t count_keys(const struct rqli_call *self, const struct rqli_script 
     return script->n_keys + n_more * script->n_repeated;
 }
 
-/* EVALSHA sha1 numkeys key ... arg ..., or the same with EVAL and the text. */
+/* EVALSHA sha1 numkeys key ... arg ..., or the same with EVAL and the text.
+ *
+ * In a cluster a script runs in a slot that moves as long as all keys that it names are still
+ * there, and is ended in its midst by one that it has deleted itself. One more key, that never is,
+ * has all of them refused before they begin, at both ends, until the slot has moved. */
 static void write_script(const struct rqli_call *self, struct rqli_command *command, bool with_text)
 {
     const struct rqli_script *script = &rqli_scripts[self->script];
     size_t n_keys = count_keys(self, script);
+    bool has_none = self->set->none.length > 0;
 
     RQLI_MUST(self->n_args == script->n_args ||
               (script->takes_more && self->n_args > script->n_args));
-    rqli_command_begin(command, 3 + n_keys + self->n_args);
+    rqli_command_begin(command, 3 + n_keys + has_none + self->n_args);
     if (with_text || self->brings_text) {
         rqli_command_text(command, "EVAL");
         rqli_command_slice(command, (struct rqli_slice){script->text, script->length});
@@ -385,8 +390,11 @@ static void write_script(const struct rqli_call *self, struct rqli_command *comm
         rqli_command_text(command, "EVALSHA");
         rqli_command_slice(command, (struct rqli_slice){script->sha1, 40});
     }
-    rqli_command_int(command, (int64_t)n_keys);
+    rqli_command_int(command, (int64_t)(n_keys + has_none));
     write_keys(self, command, n_keys);
+    if (has_none) {
+        rqli_command_slice(command, self->set->none);
+    }
 }
 
 void rqli_call_write(const struct rqli_call *self, struct rqli_command *command, bool with_text)

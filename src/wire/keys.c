@@ -7,20 +7,21 @@
         (text), sizeof(text) - 1                                                                   \
     }
 
-#define KEY_SET(prefix_text)                                                                       \
+#define KEY_SET(prefix_text, none_text)                                                            \
     {                                                                                              \
         .prefix = TEXT(prefix_text), .live = TEXT(prefix_text "live"),                             \
         .fence = TEXT(prefix_text "fence"), .era = TEXT(prefix_text "era"),                        \
         .hosts = TEXT(prefix_text "swarm:hsts"), .suspects = TEXT(prefix_text "swarm:suspects"),   \
         .flusher = TEXT(prefix_text "swarm:flusher"), .clients = TEXT(prefix_text "clients"),      \
+        .none = TEXT(none_text),                                                                   \
     }
 
-#define PARTITION(tag) KEY_SET(RQLI_PREFIX "{" tag "}:"),
+#define PARTITION(tag) KEY_SET(RQLI_PREFIX "{" tag "}:", RQLI_PREFIX "{" tag "}:none"),
 
 /* A tag in braces puts all keys of a partition in one slot, also where the name has braces. */
 const struct rqli_key_set rqli_key_sets[RQLI_KEY_SETS] = {
 #include "wire/partitions.def"
-    [RQLI_WHOLE] = KEY_SET(RQLI_PREFIX),
+    [RQLI_WHOLE] = KEY_SET(RQLI_PREFIX, ""),
 };
 
 /* "{00axj}:" */

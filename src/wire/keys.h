@@ -37,6 +37,7 @@ struct rqli_key_set {
     struct rqli_slice suspects;
     struct rqli_slice flusher;
     struct rqli_slice clients;
+    struct rqli_slice none; /* of a partition: a key that never is; else empty */
 };
 
 /* Of the partitions, and behind them that of a server that has all locks. */

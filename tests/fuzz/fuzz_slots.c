@@ -55,7 +55,7 @@ static void check_way(const struct rqli_reply *reply)
     struct rqli_address target = {.port = 0};
     enum rqli_way way = rqli_way_of(reply, &asked, &target);
 
-    if (way == RQLI_WAY_MOVED || way == RQLI_WAY_ASK) {
+    if (way == RQLI_WAY_MOVED) {
         check_address(&target);
     } else {
         must(target.port == 0);
