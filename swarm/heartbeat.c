@@ -102,7 +102,7 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
         group->has_failed = true;
     } else {
         self->server_us = outcome.what;
-        group->n_dead += outcome.second;
+        self->n_dead += outcome.second;
         group->sent_us = group->sent_us < answer->sent_us ? group->sent_us : answer->sent_us;
     }
 }
@@ -191,8 +191,7 @@ static void apply_group(struct rqli_probe *self, size_t g)
 {
     const struct rqli_hosts_group *group = &self->plan.groups[g];
 
-    self->n_dead += self->groups[g].n_dead;
-    self->n_retried += group->n_retried;
+    self->n_retried += (int64_t)group->n_retried;
     rqli_hosts_apply(self->client->hosts, &self->plan, group);
     if (self->zombie_ttl_ms > 0 && rqli_hosts_group_stays(group) == 0) {
         rqli_leases_on_left(self->client->leases, group->set);

@@ -364,6 +364,30 @@ static void looking_for_the_dead_costs_little(void **state)
     assert_int_equal(ask_int("EXISTS %s", rqli_key_sets[0].flusher.data), 0);
 }
 
+static bool is_no_flusher(void *data)
+{
+    return !status_of(data).is_flusher;
+}
+
+static void nobody_flushes_without_the_first_partition(void **state)
+{
+    rql_swarm_options options = quick(client);
+    rql_swarm *swarm;
+
+    (void)state;
+    options.probe_hosts = false;
+    swarm = swarm_with(client, &options);
+    assert_true(wait_until(is_flusher, client, AWAIT_MS));
+    redis_server_pause(&nodes[1]);
+    assert_true(status_of(client).is_flusher);
+    redis_server_pause(&nodes[0]);
+    assert_true(wait_until(is_no_flusher, client, AWAIT_MS));
+    redis_server_resume(&nodes[0]);
+    assert_true(wait_until(is_flusher, client, AWAIT_MS)); /* the other one is still silent */
+    redis_server_resume(&nodes[1]);
+    rql_swarm_free(swarm);
+}
+
 #define HOST "rql:hst:90001/1/3/ffffffffffffff01"
 
 /* A host whose last heartbeat in the partition of this name was at that time. */
@@ -428,6 +452,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_node_that_stops_ends_the_leases_of_its_partitions_alone,
                                         set_up_cluster, tear_down),
         cmocka_unit_test_setup_teardown(looking_for_the_dead_costs_little, set_up_cluster,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(nobody_flushes_without_the_first_partition, set_up_cluster,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_host_of_several_partitions_is_listed_once, set_up_cluster,
                                         tear_down),
