@@ -103,6 +103,7 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
     } else {
         self->server_us = outcome.what;
         self->n_dead += outcome.second;
+        group->n_dead += outcome.second;
         group->sent_us = group->sent_us < answer->sent_us ? group->sent_us : answer->sent_us;
     }
 }
@@ -185,13 +186,22 @@ static bool begin(struct rqli_probe *self)
     return true;
 }
 
+/* Who was declared dead, or may have been in between, may have lost its locks. */
+static void verify_group(const struct rqli_probe *self, size_t g)
+{
+    const struct rqli_probe_group *group = &self->groups[g];
+
+    if (group->n_dead > 0 || (!group->has_failed && self->plan.groups[g].n_retried > 0)) {
+        rqli_leases_doubt(self->client->leases, self->plan.groups[g].set);
+    }
+}
+
 /* Who has these keys knows. A probe of some says nothing of the others; and where nobody is left
  * silence cannot kill. */
 static void apply_group(struct rqli_probe *self, size_t g)
 {
     const struct rqli_hosts_group *group = &self->plan.groups[g];
 
-    self->n_retried += (int64_t)group->n_retried;
     rqli_hosts_apply(self->client->hosts, &self->plan, group);
     if (self->zombie_ttl_ms > 0 && rqli_hosts_group_stays(group) == 0) {
         rqli_leases_on_left(self->client->leases, group->set);
@@ -208,6 +218,7 @@ static void apply(struct rqli_probe *self)
     size_t n_applied = 0;
 
     for (size_t g = 0; g < self->plan.n_groups; g++) {
+        verify_group(self, g);
         if (!self->groups[g].has_failed) {
             apply_group(self, g);
             n_applied++;
@@ -215,9 +226,6 @@ static void apply(struct rqli_probe *self)
     }
     if (n_applied == 0) {
         self->op.status = self->fault.status;
-    }
-    if (self->n_dead > 0 || self->n_retried > 0) {
-        rqli_leases_doubt(self->client->leases, NULL);
     }
     if (self->zombie_ttl_ms > 0) {
         rqli_leases_rebind(self->client->leases);

@@ -15,6 +15,7 @@
 struct rqli_probe_group {
     bool has_failed; /* any of its calls */
     int64_t sent_us; /* the first of them */
+    int64_t n_dead;  /* hosts that were declared dead meanwhile */
 };
 
 /* Some of the hosts of one group. */
@@ -36,7 +37,6 @@ struct rqli_probe {
     rql_error fault;
     int64_t server_us; /* out: with this time; 0: there was nothing to tell */
     int64_t n_dead;    /* out: that were declared dead meanwhile */
-    int64_t n_retried; /* that were told more than once, and are known */
 
     bool has_begun;
     struct rqli_hosts_plan plan;

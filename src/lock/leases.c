@@ -28,22 +28,20 @@ struct rqli_leases *rqli_leases_new(rql_client *client)
     size_t n_sets = rqli_client_n_sets(client);
     struct rqli_leases *self = calloc(1, sizeof *self);
     struct rqli_host_end *host_ends = calloc(n_sets, sizeof *host_ends);
+    struct rqli_node **seen_at =
+        client->is_partitioned ? calloc(n_sets, sizeof(struct rqli_node *)) : NULL;
 
-    if (self && client->is_partitioned) {
-        self->seen_at = calloc(RQLI_PARTITIONS, sizeof(struct rqli_node *));
-    }
-    if (!self || !host_ends || (client->is_partitioned && !self->seen_at)) {
-        if (self) {
-            free(self->seen_at);
-        }
+    if (!self || !host_ends || (client->is_partitioned && !seen_at)) {
         free(self);
         free(host_ends);
+        free(seen_at);
         return NULL;
     }
     for (size_t i = 0; i < n_sets; i++) {
         atomic_init(&host_ends[i].at_us, RQLI_NEVER_US);
     }
     self->host_ends = host_ends;
+    self->seen_at = seen_at;
     self->worker = (struct rqli_worker){.name = "rql-leases", .step = rqli_leases_step};
     self->client = client;
     self->shared.batch.node = self->shared.durable.node = &client->fleet.first;
