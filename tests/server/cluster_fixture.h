@@ -35,7 +35,14 @@ static inline bool knows_all(void *data)
 
 static inline int start_nodes(void **state)
 {
-    static const char *const arguments[] = {"--cluster-enabled", "yes", NULL};
+    /* None counts as failed, however long it is stopped. */
+    static const char *const arguments[] = {"--cluster-enabled",
+                                            "yes",
+                                            "--cluster-node-timeout",
+                                            "600000",
+                                            "--cluster-require-full-coverage",
+                                            "no",
+                                            NULL};
 
     (void)state;
     for (size_t i = 0; i < NODES; i++) {
