@@ -253,6 +253,10 @@ static void who_waits_is_a_host_where_it_waits(void **state)
     CHECK_OK(waiter_join(&waiter));
     CHECK_OK(rql_lock_release(waiter.lock, NULL));
     await_hosts_of(names[0], 0);
+    lock = hold(client, names[0]);
+    await_hosts_of(names[0], 1);
+    CHECK_OK(rql_lock_release(lock, NULL));
+    await_hosts_of(names[0], 0); /* this thread lives on */
     rql_swarm_free(swarm);
 }
 
