@@ -160,15 +160,4 @@ static inline bool rqli_has_prefix(struct rqli_slice text, struct rqli_slice pre
     return text.length >= prefix.length && memcmp(text.data, prefix.data, prefix.length) == 0;
 }
 
-/* What follows the prefix of a key, "" if it has another one. */
-static inline struct rqli_slice rqli_name_in(struct rqli_slice key, const char *prefix)
-{
-    size_t length = strlen(prefix);
-
-    if (!rqli_has_prefix(key, (struct rqli_slice){prefix, length})) {
-        length = key.length;
-    }
-    return (struct rqli_slice){key.data + length, key.length - length};
-}
-
 #endif

@@ -47,6 +47,46 @@ static inline struct rqli_slice join(char **cursor, struct rqli_slice prefix,
     return (struct rqli_slice){key, (size_t)(end - key)};
 }
 
+/* 16: it is none. */
+static unsigned digit(char c)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *found = memchr(digits, c, sizeof digits - 1);
+
+    return found ? (unsigned)(found - digits) : 16;
+}
+
+/* The tag begins with the number of the partition. */
+const struct rqli_key_set *rqli_key_set_in(struct rqli_slice key)
+{
+    enum { TAG_AT = sizeof RQLI_PREFIX }; /* behind the brace */
+
+    const struct rqli_key_set *set = &rqli_key_sets[RQLI_WHOLE];
+
+    if (!rqli_has_prefix(key, set->prefix)) {
+        return NULL;
+    }
+    if (key.length >= TAG_AT && key.data[TAG_AT - 1] == '{') {
+        bool has_number = key.length > TAG_AT + 1;
+        unsigned partition =
+            has_number ? 16 * digit(key.data[TAG_AT]) + digit(key.data[TAG_AT + 1]) : RQLI_WHOLE;
+
+        set = partition < RQLI_PARTITIONS ? &rqli_key_sets[partition] : NULL;
+    }
+    return set && rqli_has_prefix(key, set->prefix) ? set : NULL;
+}
+
+struct rqli_slice rqli_name_in(struct rqli_slice key, const char *prefix)
+{
+    const struct rqli_key_set *set = rqli_key_set_in(key);
+    const struct rqli_slice kind = rqli_slice_of(prefix + sizeof RQLI_PREFIX - 1);
+    size_t length = set ? set->prefix.length : key.length;
+    struct rqli_slice rest = {key.data + length, key.length - length};
+
+    length = rqli_has_prefix(rest, kind) ? kind.length : rest.length;
+    return (struct rqli_slice){rest.data + length, rest.length - length};
+}
+
 /* With three terminators. */
 size_t rqli_keys_room(struct rqli_slice name)
 {

@@ -56,6 +56,13 @@ static inline unsigned rqli_key_set_index(const struct rqli_key_set *self)
     return (unsigned)(self - rqli_key_sets);
 }
 
+/* To which keys one belongs, by how it begins. NULL: to none. */
+const struct rqli_key_set *rqli_key_set_in(struct rqli_slice key);
+
+/* What follows in a key of any set, of which this is the beginning in the set of a server that has
+ * all locks; "" if the key has another one. */
+struct rqli_slice rqli_name_in(struct rqli_slice key, const char *prefix);
+
 /* Room for one key, and for all of a lock, of any name that a caller may use. */
 enum { RQLI_KEY_SIZE = RQL_NAME_MAX + 32, RQLI_KEYS_ROOM = 3 * RQLI_KEY_SIZE };
 

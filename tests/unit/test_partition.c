@@ -1,6 +1,6 @@
 #include "unit.h"
 
-#include "wire/partition.h"
+#include "wire/keys.h"
 
 /* Those of the cluster's specification first; what is behind '=' is by Python's binascii. */
 TEST(a_name_has_the_slot_that_a_cluster_gives_it)
@@ -53,6 +53,41 @@ TEST(the_tag_of_a_partition_lies_in_the_middle_of_its_slots)
     assert_string_equal(tags[2], "02alu");
     assert_string_equal(tags[0x17], "17ebn");
     assert_string_equal(tags[127], "7ffbu");
+}
+
+/* What has another tag is nobody's: it is not read as if it were in a partition. */
+TEST(a_key_tells_its_set_and_its_name)
+{
+    static const struct {
+        const char *key;
+        int set; /* -1: none */
+        const char *name;
+    } rows[] = {
+        {"rql:lock:x", RQLI_WHOLE, "x"},
+        {"rql:lock:{00axj}:lock:x", RQLI_WHOLE, "{00axj}:lock:x"},
+        {"rql:lock_queue:x", RQLI_WHOLE, ""},
+        {"rql:{00axj}:lock:x", 0, "x"},
+        {"rql:{17ebn}:lock:{a}", 0x17, "{a}"},
+        {"rql:{7ffbu}:lock_queue:x", 127, ""},
+        {"rql:{00axj}:lock:", 0, ""},
+        {"rql:{00axk}:lock:x", -1, ""},
+        {"rql:{80axj}:lock:x", -1, ""},
+        {"rql:{0gaxj}:lock:x", -1, ""},
+        {"rql:{", -1, ""},
+        {"rql:{00", -1, ""},
+        {"rql:{00axj}:", 0, ""},
+        {"rq", -1, ""},
+        {"", -1, ""},
+    };
+
+    EACH (row, rows) {
+        const struct rqli_slice key = rqli_slice_of(row->key);
+        const struct rqli_slice name = rqli_name_in(key, RQLI_KEY_LOCK);
+
+        assert_ptr_equal(rqli_key_set_in(key), row->set < 0 ? NULL : &rqli_key_sets[row->set]);
+        assert_int_equal(name.length, strlen(row->name));
+        assert_memory_equal(name.data, row->name, name.length);
+    }
 }
 
 TEST(names_spread_evenly)
