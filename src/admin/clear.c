@@ -33,6 +33,10 @@ static rql_status begin(struct rqli_sweep *self, rql_client *client, const rql_s
     if (!status) {
         status = rqli_options_read(RQLI_OF_SWEEP, &self->options, &client->options, given, error);
     }
+    if (!status) {
+        rqli_fleet_on_use(&client->fleet);
+        rqli_fleet_await_map(&client->fleet, rqli_client_budget_us(client, rqli_now_us()));
+    }
     return status;
 }
 
@@ -142,7 +146,8 @@ rql_status rql_clear_current_locks(rql_client *client, uint64_t task,
  * asked once, so that one limit holds for all queues. */
 static rql_status read_age(struct rqli_sweep *sweep)
 {
-    const struct rqli_reader reader = {sweep->client, "TIME", sweep->error};
+    const struct rqli_reader reader = {
+        .client = sweep->client, .where = "TIME", .error = sweep->error};
     RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
     rql_status status = rqli_query(sweep->client, &exchange, sweep->error, "TIME", NULL);
     int64_t server_us;

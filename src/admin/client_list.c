@@ -166,7 +166,7 @@ static void sort(rql_client_info_list *list)
 
 static rql_status read_all(rql_client *client, rql_client_info_list *list, rql_error *error)
 {
-    const struct rqli_reader reader = {client, RQLI_KEY_CLIENTS, error};
+    const struct rqli_reader reader = {.client = client, .where = RQLI_KEY_CLIENTS, .error = error};
     struct listing listing = {.list = list};
     rql_status status;
 

@@ -126,12 +126,12 @@ static rql_status read_unlock(const struct rqli_exchange *exchange, const char *
 }
 
 /* rel_time_us is that of the round trip. The records of our waiters stay: rql:req:* is no key of
- * the gem's. */
-static rql_status unlock(rql_client *client, const struct rqli_keys *keys, rql_unlock_result *out,
-                         rql_error *error)
+ * the gem's. detour->again_us is set if the keys have moved. */
+static rql_status unlock_there(rql_client *client, const struct rqli_keys *keys,
+                               rql_unlock_result *out, struct rqli_detour *detour, rql_error *error)
 {
     RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(client));
+    struct rqli_exchange *exchange = rqli_client_exchange(client, keys->set);
     rql_status status;
 
     if (!exchange) {
@@ -144,7 +144,27 @@ static rql_status unlock(rql_client *client, const struct rqli_keys *keys, rql_u
     rqli_command_words(&exchange->command, "EXPIRE", keys->lock.data, "0", NULL);
     rqli_command_words(&exchange->command, "EXEC", NULL);
     status = rqli_exchange_run(exchange, rqli_client_budget_us(client, rqli_now_us()), error);
-    return status ? status : read_unlock(exchange, keys->lock.data, out, error);
+    if (status) {
+        return status;
+    }
+    if (rqli_client_follows(client, keys->set, refused_part(exchange), detour)) {
+        detour->again_us = detour->again_us > 0 ? detour->again_us : rqli_now_us();
+    }
+    return read_unlock(exchange, keys->lock.data, out, error);
+}
+
+static rql_status unlock(rql_client *client, const struct rqli_keys *keys, rql_unlock_result *out,
+                         rql_error *error)
+{
+    struct rqli_detour detour = {.until_us = rqli_client_budget_us(client, rqli_now_us())};
+    rql_status status;
+
+    do {
+        rqli_sleep_until(detour.again_us);
+        detour.again_us = 0;
+        status = unlock_there(client, keys, out, &detour, error);
+    } while (status && detour.again_us > 0);
+    return status;
 }
 
 static void notify_unlocked(rql_client *client, const struct rqli_keys *keys,
@@ -232,6 +252,7 @@ struct check {
     const rql_lock_options *options;
     int64_t deadline_us;
     struct rqli_named lock;
+    struct rqli_detour detour;
 };
 
 /* Within the grace after the deadline, however long a reply may take otherwise. */
@@ -248,7 +269,7 @@ static int64_t poll_until_us(const struct check *self)
 static rql_status poll(struct check *self, int64_t *left_ms, rql_error *error)
 {
     RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(self->client));
+    struct rqli_exchange *exchange = rqli_client_exchange(self->client, self->lock.keys.set);
     const struct rqli_reply *is_held;
     const struct rqli_reply *left;
     rql_status status;
@@ -264,6 +285,10 @@ static rql_status poll(struct check *self, int64_t *left_ms, rql_error *error)
     }
     is_held = &exchange->reply[0];
     left = &exchange->reply[1];
+    if (rqli_client_follows(self->client, self->lock.keys.set, is_held, &self->detour)) {
+        *left_ms = 0; /* not known: it is asked again, elsewhere */
+        return RQL_OK;
+    }
     if (is_held->type != RQLI_REPLY_INTEGER || left->type != RQLI_REPLY_INTEGER) {
         return rqli_exchange_fault(exchange, is_held->type != RQLI_REPLY_INTEGER ? is_held : left,
                                    "HEXISTS and PTTL", self->lock.keys.lock.data, error);
@@ -331,5 +356,6 @@ rql_status rql_check_until_free(rql_client *client, const char *name,
         return status;
     }
     self.deadline_us = rqli_after_ms(rqli_now_us(), read.timeout_ms);
+    self.detour.until_us = self.deadline_us;
     return wait_until_free(&self, error);
 }

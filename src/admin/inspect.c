@@ -61,7 +61,7 @@ static rql_status check_named(struct rqli_named *lock, const rql_client *client,
 static rql_status read_exists(rql_client *client, const struct rqli_keys *keys, const char *key,
                               bool *out, rql_error *error)
 {
-    const struct rqli_reader reader = {client, key, error};
+    const struct rqli_reader reader = {.client = client, .where = key, .error = error};
     RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
     rql_status status = rqli_query_about(client, keys, &exchange, error, "EXISTS", key, NULL);
 
@@ -97,7 +97,7 @@ rql_status rql_get_lock_info(rql_client *client, const char *name, rql_lock_info
                              rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    const struct rqli_reader reader = {client, name, error};
+    const struct rqli_reader reader = {.client = client, .where = name, .error = error};
     RQLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
     struct rqli_named lock;
     rql_status status = check_named(&lock, client, name, out, error);
@@ -121,7 +121,7 @@ rql_status rql_get_queue_info(rql_client *client, const char *name, rql_queue_in
                               rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    const struct rqli_reader reader = {client, name, error};
+    const struct rqli_reader reader = {.client = client, .where = name, .error = error};
     RQLI_AUTO(rql_queue_info_free) rql_queue_info *info = NULL;
     struct rqli_named lock;
     rql_status status = check_named(&lock, client, name, out, error);
@@ -164,7 +164,7 @@ rql_text_list *rql_text_list_free(rql_text_list *list)
 static rql_status walk_keys(rql_client *client, struct rqli_walk *walk, const char *prefix,
                             rql_error *error)
 {
-    const struct rqli_reader reader = {client, prefix, error};
+    const struct rqli_reader reader = {.client = client, .where = prefix, .error = error};
     int64_t count = rqli_smaller(client->options.key_extraction_batch_size, SCAN_COUNT_MAX);
 
     rqli_walk_init(walk, prefix, NULL);
@@ -203,7 +203,8 @@ rql_status rql_list_keys(rql_client *client, rql_text_list **out, rql_error *err
 rql_status rql_list_locks_info(rql_client *client, rql_lock_info_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    const struct rqli_reader reader = {client, RQLI_KEY_LOCK "*", error};
+    const struct rqli_reader reader = {
+        .client = client, .where = RQLI_KEY_LOCK "*", .error = error};
     RQLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *list = NULL;
     RQLI_AUTO(rqli_walk_fini) struct rqli_walk walk = {0};
     rql_status status = check_out(client, out, error);
@@ -229,7 +230,8 @@ rql_status rql_list_locks_info(rql_client *client, rql_lock_info_list **out, rql
 rql_status rql_list_queues_info(rql_client *client, rql_queue_info_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    const struct rqli_reader reader = {client, RQLI_KEY_QUEUE "*", error};
+    const struct rqli_reader reader = {
+        .client = client, .where = RQLI_KEY_QUEUE "*", .error = error};
     RQLI_AUTO(rql_queue_info_list_free) rql_queue_info_list *list = NULL;
     RQLI_AUTO(rqli_walk_fini) struct rqli_walk walk = {0};
     rql_status status = check_out(client, out, error);

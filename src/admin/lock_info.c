@@ -249,7 +249,7 @@ static rql_status read_some(const struct rqli_reader *reader, const struct rqli_
     const struct rqli_item *keys = batch->keys + first;
     rql_lock_info **out = (rql_lock_info **)batch->context + first;
     RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(reader->client));
+    struct rqli_exchange *exchange = rqli_reader_take(reader);
     rql_status status;
 
     for (size_t i = 0; exchange && i < n; i++) {

@@ -21,9 +21,6 @@ enum {
     FIRST_BLOCK = 1024,
     LARGEST_BLOCK = 65536,
     PATTERN_SIZE = 64,
-    BATCH_BYTES = 4 << 20,  /* a quarter of what a connection carries: keys may grow meanwhile */
-    MEMORY_SAMPLES = 128,   /* items that the server measures */
-    GUESSED_ITEM_SIZE = 128 /* where the server does not say */
 };
 
 /* These calls change nothing, so a lost reply leaves no doubt: it is no more than a fault of the
@@ -37,12 +34,37 @@ rql_status rqli_reader_status(const struct rqli_reader *self, rql_status status)
                      "%s: no answer; the connection broke or the server was silent", self->where);
 }
 
+struct rqli_exchange *rqli_reader_take(const struct rqli_reader *self)
+{
+    return rqli_client_exchange(self->client, self->set);
+}
+
+/* What is read is a batch: it is told by detour->again_us that it is to be read again. */
+static bool has_moved(const struct rqli_reader *self, const struct rqli_reply *reply)
+{
+    if (!self->detour || !rqli_client_follows(self->client, self->set, reply, self->detour)) {
+        return false;
+    }
+    if (self->detour->again_us == 0) {
+        self->detour->again_us = rqli_now_us();
+    }
+    return true;
+}
+
 /* Each exchange has the time of a single command: a listing as a whole has no limit. */
 rql_status rqli_reader_send(const struct rqli_reader *self, struct rqli_exchange *exchange)
 {
-    return rqli_reader_status(
+    rql_status status = rqli_reader_status(
         self, rqli_exchange_run(exchange, rqli_client_budget_us(self->client, rqli_now_us()),
                                 self->error));
+
+    for (int i = 0; !status && i < exchange->command.n_commands; i++) {
+        if (has_moved(self, &exchange->reply[i])) {
+            status = rqli_exchange_fault(exchange, &exchange->reply[i], "reading", self->where,
+                                         self->error);
+        }
+    }
+    return status;
 }
 
 /* Texts of many items. Never moved, so that items may point into it. The newest is the first in the
@@ -219,6 +241,14 @@ void rqli_walk_init(struct rqli_walk *self, const char *prefix, const char *hash
         (struct rqli_walk){.prefix = prefix, .hash = hash, .take_field = take_time, .cursor = "0"};
 }
 
+void rqli_walk_use(struct rqli_walk *self, rql_client *client)
+{
+    if (client->is_partitioned && !self->hash) {
+        self->fleet = &client->fleet;
+        self->node = rqli_fleet_next(self->fleet, NULL);
+    }
+}
+
 /* Of a hash the values have times: TIME goes in front of each page, for only the server's clock
  * says how long ago they are. */
 void rqli_walk_ask(const struct rqli_walk *self, struct rqli_command *command, int64_t count)
@@ -232,7 +262,8 @@ void rqli_walk_ask(const struct rqli_walk *self, struct rqli_command *command, i
         rqli_command_words(command, "HSCAN", self->hash, self->cursor, "COUNT", digits, NULL);
         return;
     }
-    (void)snprintf(pattern, sizeof pattern, "%s*", self->prefix);
+    (void)snprintf(pattern, sizeof pattern, "%s%s*", self->fleet ? RQLI_PREFIX "{*}:" : RQLI_PREFIX,
+                   self->prefix + sizeof RQLI_PREFIX - 1);
     rqli_command_words(command, "SCAN", self->cursor, "MATCH", pattern, "COUNT", digits, NULL);
 }
 
@@ -267,20 +298,25 @@ static void add_fields(struct rqli_walk *self, const struct rqli_reply *found)
     }
 }
 
+static bool is_wanted(const struct rqli_walk *self, struct rqli_slice key)
+{
+    return self->fleet ? rqli_name_in(key, self->prefix).length > 0
+                       : rqli_has_prefix(key, rqli_slice_of(self->prefix));
+}
+
 /* The server has matched the pattern; a peer that is none is not believed. */
 static void add_keys(struct rqli_walk *self, const struct rqli_reply *found)
 {
-    const struct rqli_slice prefix = rqli_slice_of(self->prefix);
-
     for (size_t i = 0; i < found->count; i++) {
-        if (rqli_has_prefix(found->items[i].text, prefix)) {
+        if (is_wanted(self, found->items[i].text)) {
             rqli_list_add(&self->found, found->items[i].text, 0);
         }
     }
 }
 
 /* MATCH and COUNT decide how long a page is, down to none at all: only the cursor ends a walk.
- * The cursor moves last: after a fault it is that of the page before. */
+ * The cursor moves last: after a fault it is that of the page before. What moves from one server to
+ * another meanwhile is found at both, or at none. */
 rql_status rqli_walk_take(struct rqli_walk *self, const struct rqli_exchange *exchange,
                           rql_error *error)
 {
@@ -302,7 +338,10 @@ rql_status rqli_walk_take(struct rqli_walk *self, const struct rqli_exchange *ex
         return rqli_fail_nomem(error);
     }
     (void)snprintf(self->cursor, sizeof self->cursor, "%s", page->items[0].text.data);
-    self->is_done = strcmp(self->cursor, "0") == 0;
+    if (strcmp(self->cursor, "0") == 0) {
+        self->node = self->fleet ? rqli_fleet_next(self->fleet, self->node) : NULL;
+        self->is_done = !self->node;
+    }
     if (self->is_done) {
         rqli_list_sort(&self->found);
     }
@@ -312,7 +351,9 @@ rql_status rqli_walk_take(struct rqli_walk *self, const struct rqli_exchange *ex
 rql_status rqli_walk_read(const struct rqli_reader *reader, struct rqli_walk *self, int64_t count)
 {
     RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(reader->client));
+    struct rqli_exchange *exchange = self->node
+                                         ? rqli_exchange_take(rqli_conns_choose(&self->node->conns))
+                                         : rqli_reader_take(reader);
     rql_status status;
 
     if (exchange) {
@@ -329,125 +370,15 @@ rql_status rqli_walk_read_all(const struct rqli_reader *reader, struct rqli_walk
 {
     rql_status status = RQL_OK;
 
+    rqli_fleet_on_use(&reader->client->fleet);
+    rqli_fleet_await_map(&reader->client->fleet,
+                         rqli_client_budget_us(reader->client, rqli_now_us()));
+    rqli_walk_use(self, reader->client);
     for (int i = 0; !status && !self->is_done && (!self->hash || i < RQLI_WALK_ROUNDS_MAX); i++) {
         status = rqli_walk_read(reader, self, count);
     }
     if (!self->is_done) {
         rqli_list_sort(&self->found);
-    }
-    return status;
-}
-
-bool rqli_cost_read_count(const struct rqli_reply *reply, int64_t *count)
-{
-    /* Of another type: reading it will say so again, at no cost. */
-    bool is_foreign =
-        reply->type == RQLI_REPLY_ERROR && rqli_reply_class(reply) == RQL_E_WRONG_TYPE;
-
-    *count = is_foreign ? 0 : reply->integer;
-    return is_foreign || reply->type == RQLI_REPLY_INTEGER;
-}
-
-/* Each item counts for no more than an exchange may have, so that sums of a batch of costs cannot
- * overflow, whatever a server answers. MEMORY may be forbidden to this user, or say nil of a key
- * that is gone: then the size is guessed. The `most` items that are read count as average ones. */
-struct rqli_cost rqli_cost_of(int64_t count, const struct rqli_reply *memory, int64_t most)
-{
-    const int64_t guessed = rqli_smaller(count, RQLI_BATCH_ELEMENTS) * GUESSED_ITEM_SIZE;
-    const int64_t bytes = memory->type == RQLI_REPLY_INTEGER ? memory->integer : guessed;
-    struct rqli_cost cost = {0};
-
-    if (count > 0) {
-        int64_t each = bytes > 0 ? bytes / count + 1 : 1;
-
-        cost.items = rqli_smaller(count, most);
-        cost.bytes = cost.items * rqli_smaller(each, BATCH_BYTES + 1);
-    }
-    return cost;
-}
-
-void rqli_cost_ask_count(struct rqli_command *command, const char *counter, struct rqli_slice key)
-{
-    rqli_command_begin(command, 2);
-    rqli_command_text(command, counter);
-    rqli_command_slice(command, key);
-}
-
-/* MEMORY USAGE measures samples of a key, so it is cheap for any size. */
-void rqli_cost_ask_memory(struct rqli_command *command, struct rqli_slice key)
-{
-    rqli_command_begin(command, 5);
-    rqli_command_text(command, "MEMORY");
-    rqli_command_text(command, "USAGE");
-    rqli_command_slice(command, key);
-    rqli_command_text(command, "SAMPLES");
-    rqli_command_int(command, MEMORY_SAMPLES);
-}
-
-/* Fills the costs of n keys. */
-static rql_status measure(const struct rqli_reader *reader, struct rqli_batch *batch, size_t n)
-{
-    RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(reader->client));
-    rql_status status;
-
-    for (size_t i = 0; exchange && i < n; i++) {
-        const struct rqli_slice key = batch->keys[batch->first + i].text;
-
-        rqli_cost_ask_count(&exchange->command, batch->ops->counter, key);
-        rqli_cost_ask_memory(&exchange->command, key);
-    }
-    status = rqli_reader_run(reader, exchange);
-    for (size_t i = 0; !status && i < n; i++) {
-        const struct rqli_reply *replies = &exchange->reply[2 * i];
-        int64_t count;
-
-        if (!rqli_cost_read_count(&replies[0], &count)) {
-            return rqli_reply_fault(&replies[0], batch->ops->counter, reader->where, reader->error);
-        }
-        batch->costs[i] = rqli_cost_of(count, &replies[1], batch->ops->most);
-    }
-    return status;
-}
-
-/* 0: the first alone is too large for a batch. An item is two elements of a reply: a field and its
- * value, or a member and its score. */
-size_t rqli_cost_fit(const struct rqli_cost *costs, size_t n)
-{
-    int64_t elements = 0;
-    int64_t bytes = 0;
-    size_t i = 0;
-
-    for (; i < n; i++) {
-        elements += 2 * (costs[i].items + RQLI_SPARE_ITEMS);
-        bytes += costs[i].bytes;
-        if (elements > RQLI_BATCH_ELEMENTS || bytes > BATCH_BYTES) {
-            break;
-        }
-    }
-    return i;
-}
-
-/* Sizes are asked for first, then as many keys as fit are read at once. One that is too large is
- * reported as such, and not read. */
-rql_status rqli_batch_read(const struct rqli_reader *reader, const struct rqli_batch_ops *ops,
-                           const struct rqli_item *keys, size_t n, void *context)
-{
-    struct rqli_batch batch = {.ops = ops, .context = context, .keys = keys};
-    rql_status status = RQL_OK;
-
-    while (!status && batch.first < n) {
-        size_t n_known = (size_t)rqli_smaller((int64_t)(n - batch.first), RQLI_BATCH_KEYS);
-
-        status = measure(reader, &batch, n_known);
-        for (size_t i = 0; !status && i < n_known;) {
-            size_t n_fit = rqli_cost_fit(&batch.costs[i], n_known - i);
-
-            status = n_fit > 0 ? ops->read(reader, &batch, batch.first + i, n_fit)
-                               : ops->report_unread(reader, &batch, batch.first + i);
-            i += n_fit > 0 ? n_fit : 1;
-        }
-        batch.first += n_known;
     }
     return status;
 }

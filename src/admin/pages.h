@@ -15,7 +15,12 @@ struct rqli_reader {
     rql_client *client;
     const char *where; /* for messages: a name or a pattern */
     rql_error *error;
+    const struct rqli_key_set *set; /* of the keys that it reads; NULL: of the first server */
+    struct rqli_detour *detour;     /* of what is about those; NULL: what has moved is a fault */
 };
+
+/* For its commands. NULL: no memory. */
+struct rqli_exchange *rqli_reader_take(const struct rqli_reader *self);
 
 /* What a command that changes nothing came to: a lost reply leaves no doubt. */
 rql_status rqli_reader_status(const struct rqli_reader *self, rql_status status);
@@ -75,6 +80,8 @@ struct rqli_walk {
     const char *hash;         /* or the key whose fields are walked, */
     rqli_walk_fn *take_field; /* and who takes them; after the init they go to `found`, with the
                                  times that they have */
+    struct rqli_fleet *fleet; /* keys are of all its nodes; NULL: of the one that is asked */
+    struct rqli_node *node;   /* of those: who is asked now */
     char cursor[RQLI_CURSOR_SIZE];
     bool is_done;
     int64_t server_us; /* of a hash: when its last page was read */
@@ -82,6 +89,9 @@ struct rqli_walk {
 };
 
 void rqli_walk_init(struct rqli_walk *self, const char *prefix, const char *hash);
+
+/* Where locks are spread over several servers a walk of keys goes from one to the next. */
+void rqli_walk_use(struct rqli_walk *self, rql_client *client);
 
 static inline void rqli_walk_fini_p(struct rqli_walk *self)
 {

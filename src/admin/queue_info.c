@@ -104,20 +104,20 @@ size_t rqli_queue_reading_ask_hosts(struct rqli_queue_reading *self, struct rqli
                                     size_t limit)
 {
     const struct rqli_slice name = rqli_name_in(self->key, RQLI_KEY_QUEUE);
+    const struct rqli_key_set *set = rqli_key_set_in(self->key);
     const size_t unknown =
-        name.length <= RQL_NAME_MAX ? self->requests.count - self->hosts.count : 0;
-    char memory[RQLI_KEY_SIZE];
-    char *end = memory;
+        set && name.length <= RQL_NAME_MAX ? self->requests.count - self->hosts.count : 0;
+    char memory[RQLI_KEYS_ROOM];
+    struct rqli_keys keys;
 
     self->n_asked = unknown < limit ? unknown : limit;
     if (self->n_asked == 0) {
         return 0;
     }
-    end = mempcpy(end, RQLI_KEY_REQUESTS, sizeof RQLI_KEY_REQUESTS - 1);
-    end = mempcpy(end, name.data, name.length);
+    rqli_keys_init(&keys, memory, set, name);
     rqli_command_begin(command, 2 + self->n_asked);
     rqli_command_text(command, "HMGET");
-    rqli_command_slice(command, (struct rqli_slice){memory, (size_t)(end - memory)});
+    rqli_command_slice(command, keys.requests);
     for (size_t i = 0; i < self->n_asked; i++) {
         rqli_command_slice(command, self->requests.item[self->hosts.count + i].text);
     }
@@ -217,7 +217,7 @@ static rql_status read_pages(const struct rqli_reader *reader, struct rqli_queue
                              size_t n)
 {
     RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(reader->client));
+    struct rqli_exchange *exchange = rqli_reader_take(reader);
     rql_status status;
 
     for (size_t i = 0; exchange && i < n; i++) {
@@ -236,7 +236,7 @@ static rql_status read_some_hosts(const struct rqli_reader *reader, struct readi
                                   bool *has_more)
 {
     RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(reader->client));
+    struct rqli_exchange *exchange = rqli_reader_take(reader);
     const struct rqli_reply *reply;
     size_t room = RQLI_QUEUE_HOSTS;
     rql_status status;

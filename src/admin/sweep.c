@@ -180,9 +180,16 @@ static void read_plain(struct rqli_sweep *self, size_t i, const struct rqli_exch
                        const struct rqli_reply *reply, const rql_error *fault)
 {
     struct rqli_sweep_part *part = part_of(self);
-    const struct rqli_reader reader = {self->client, part->rule->pattern, self->error};
+    const struct rqli_reader reader = {
+        .client = self->client, .where = part->rule->pattern, .error = self->error};
 
-    if (self->op.status < 0) {
+    if (self->op.status < 0 || self->has_moved) {
+        return;
+    }
+    if (reply && self->phase != RQLI_SWEEP_FIND &&
+        rqli_client_follows(self->client, self->set, reply, &self->detour)) {
+        self->has_moved = true;
+        self->n_at = self->phase == RQLI_SWEEP_INSPECT ? i : self->n_at;
         return;
     }
     if (fault) {
@@ -256,11 +263,27 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
     }
 }
 
+/* Plain commands go to the node of the route: the one that is walked, or has the keys. */
+static struct rqli_node *node_of_round(struct rqli_sweep *self, enum rqli_sweep_phase phase)
+{
+    struct rqli_fleet *fleet = &self->client->fleet;
+    struct rqli_node *walked = part_of(self)->walk.node;
+
+    if (phase == RQLI_SWEEP_FIND) {
+        return walked ? walked : &fleet->first;
+    }
+    return rqli_fleet_node(fleet, self->set);
+}
+
 /* Each round has the time of a single command: a sweep as a whole has no limit but its
  * on_progress. */
 static enum rqli_op_next go_on(struct rqli_sweep *self, enum rqli_sweep_phase phase, size_t n_calls)
 {
     self->phase = phase;
+    self->op.route.node = node_of_round(self, phase);
+    self->op.again_us = self->has_moved ? self->detour.again_us : 0;
+    self->has_moved = false;
+    self->detour.again_us = 0;
     self->op.n_calls = n_calls;
     self->op.until_us = rqli_client_budget_us(self->client, rqli_now_us());
     return RQLI_OP_AGAIN;
@@ -276,6 +299,21 @@ static bool report(struct rqli_sweep *self)
         return false;
     }
     return true;
+}
+
+/* How many of the keys that are left come first and have one set: they are sorted. */
+static size_t n_of_one_set(struct rqli_sweep *self, size_t most)
+{
+    const struct rqli_list *found = &part_of(self)->walk.found;
+    const struct rqli_item *item = &found->item[self->first];
+    size_t n_left = found->count - self->first;
+    size_t i = 1;
+
+    self->set = rqli_key_set_in(item->text);
+    while (i < n_left && i < most && rqli_key_set_in(item[i].text) == self->set) {
+        i++;
+    }
+    return i;
 }
 
 /* The next keys of this part, or of the one behind it. A grant has texts of any size, so its size
@@ -294,8 +332,9 @@ static enum rqli_op_next begin_batch(struct rqli_sweep *self)
     }
     part = part_of(self);
     most = (size_t)rqli_smaller(part->batch_size, RQLI_BATCH_KEYS);
-    self->n_batch = part->walk.found.count - self->first;
-    self->n_batch = self->n_batch < most ? self->n_batch : most;
+    self->n_batch = n_of_one_set(self, most);
+    self->detour =
+        (struct rqli_detour){.until_us = rqli_client_budget_us(self->client, rqli_now_us())};
     self->at = 0;
     self->n_at = self->n_batch;
     return part->rule->inspection == RQLI_INSPECT_GRANT
@@ -313,7 +352,7 @@ static void skip_keys(struct rqli_sweep *self, struct rqli_list *keys, const cha
 
     for (size_t i = 0; i < keys->count; i++) {
         struct rqli_slice key = keys->item[i].text;
-        const char *name = key.data + strlen(prefix);
+        const char *name = rqli_name_in(key, prefix).data;
 
         if (options->wants && !(rqli_is_plain(key) && options->wants(name, options->user_data))) {
             continue;
@@ -412,7 +451,8 @@ static enum rqli_op_next next(struct rqli_op *op)
     case RQLI_SWEEP_FIND:
         return find_on(self);
     case RQLI_SWEEP_MEASURE:
-        return inspect_on(self);
+        return self->has_moved ? go_on(self, RQLI_SWEEP_MEASURE, 2 * self->n_batch)
+                               : inspect_on(self);
     case RQLI_SWEEP_INSPECT:
     case RQLI_SWEEP_CALL:
         break;
@@ -427,5 +467,8 @@ struct rqli_op *rqli_sweep_begin(struct rqli_sweep *self)
 
     self->op = (struct rqli_op){.ops = &ops, .route = rqli_client_route_of_all(self->client)};
     self->phase = RQLI_SWEEP_BEGIN;
+    for (size_t i = 0; i < self->n_parts; i++) {
+        rqli_walk_use(&self->parts[i].walk, self->client);
+    }
     return &self->op;
 }

@@ -132,6 +132,30 @@ const char *rql_current_host_id(const rql_client *client, char out[RQL_ID_SIZE])
     return out;
 }
 
+bool rqli_client_follows(rql_client *client, const struct rqli_key_set *set,
+                         const struct rqli_reply *reply, struct rqli_detour *detour)
+{
+    enum { PAUSE_MS = 5 };
+
+    const struct rqli_node *node = set ? rqli_fleet_node(&client->fleet, set) : NULL;
+
+    if (!node || reply->type != RQLI_REPLY_ERROR ||
+        !rqli_fleet_follow(&client->fleet, node, set, reply, detour)) {
+        return false;
+    }
+    if (detour->instead) { /* until all of the keys have left */
+        detour->instead = NULL;
+        detour->again_us = rqli_after_ms(rqli_now_us(), PAUSE_MS);
+    }
+    return true;
+}
+
+struct rqli_exchange *rqli_client_exchange(rql_client *client, const struct rqli_key_set *set)
+{
+    return rqli_exchange_take(set ? rqli_conns_choose(&rqli_fleet_node(&client->fleet, set)->conns)
+                                  : rqli_client_conn(client));
+}
+
 static rql_status query(rql_client *client, const struct rqli_key_set *set,
                         struct rqli_exchange **out, rql_error *error, va_list words)
 {

@@ -149,6 +149,14 @@ rql_client *rqli_client_free(rql_client *client);
 
 RQLI_DEFINE_AUTO(struct rqli_exchange *, rqli_exchange_give);
 
+/* For commands about keys of this set; NULL: for the first of the servers. NULL: no memory. */
+struct rqli_exchange *rqli_client_exchange(rql_client *client, const struct rqli_key_set *set);
+
+/* Their keys have moved, by this reply, and nothing was done: true, they are to be asked again, at
+ * detour->again_us, where the keys are by then. */
+bool rqli_client_follows(rql_client *client, const struct rqli_key_set *set,
+                         const struct rqli_reply *reply, struct rqli_detour *detour);
+
 /* Runs one command of texts, NULL behind the last, within the time of a single command. RQL_OK:
  * *out holds its reply, which is no error, and is to be given back. Otherwise *out stays as it was.
  */

@@ -131,6 +131,26 @@ void rqli_fleet_read_map(struct rqli_fleet *self)
                             rqli_after_ms(atomic_load(&self->read_us), RQLI_MAP_PAUSE_MS));
 }
 
+static bool has_partitions(const struct rqli_fleet *self, const struct rqli_node *node)
+{
+    unsigned p = 0;
+
+    while (p < RQLI_PARTITIONS && rqli_fleet_node(self, &rqli_key_sets[p]) != node) {
+        p++;
+    }
+    return p < RQLI_PARTITIONS;
+}
+
+struct rqli_node *rqli_fleet_next(struct rqli_fleet *self, struct rqli_node *node)
+{
+    struct rqli_node *next = node ? node->next : &self->first;
+
+    while (next && !has_partitions(self, next)) {
+        next = next->next;
+    }
+    return next;
+}
+
 static bool pause_before(struct rqli_detour *detour, int64_t first_ms, int64_t most_ms)
 {
     int64_t longest_us = 1000 * first_ms << (detour->n_pauses < 8 ? detour->n_pauses : 8);

@@ -1,0 +1,164 @@
+#include "admin/pages.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/futex.h"
+
+/* What is under many keys, read in batches that fit a connection. */
+
+enum {
+    BATCH_BYTES = 4 << 20,  /* a quarter of what a connection carries: keys may grow meanwhile */
+    MEMORY_SAMPLES = 128,   /* items that the server measures */
+    GUESSED_ITEM_SIZE = 128 /* where the server does not say */
+};
+
+bool rqli_cost_read_count(const struct rqli_reply *reply, int64_t *count)
+{
+    /* Of another type: reading it will say so again, at no cost. */
+    bool is_foreign =
+        reply->type == RQLI_REPLY_ERROR && rqli_reply_class(reply) == RQL_E_WRONG_TYPE;
+
+    *count = is_foreign ? 0 : reply->integer;
+    return is_foreign || reply->type == RQLI_REPLY_INTEGER;
+}
+
+/* Each item counts for no more than an exchange may have, so that sums of a batch of costs cannot
+ * overflow, whatever a server answers. MEMORY may be forbidden to this user, or say nil of a key
+ * that is gone: then the size is guessed. The `most` items that are read count as average ones. */
+struct rqli_cost rqli_cost_of(int64_t count, const struct rqli_reply *memory, int64_t most)
+{
+    const int64_t guessed = rqli_smaller(count, RQLI_BATCH_ELEMENTS) * GUESSED_ITEM_SIZE;
+    const int64_t bytes = memory->type == RQLI_REPLY_INTEGER ? memory->integer : guessed;
+    struct rqli_cost cost = {0};
+
+    if (count > 0) {
+        int64_t each = bytes > 0 ? bytes / count + 1 : 1;
+
+        cost.items = rqli_smaller(count, most);
+        cost.bytes = cost.items * rqli_smaller(each, BATCH_BYTES + 1);
+    }
+    return cost;
+}
+
+void rqli_cost_ask_count(struct rqli_command *command, const char *counter, struct rqli_slice key)
+{
+    rqli_command_begin(command, 2);
+    rqli_command_text(command, counter);
+    rqli_command_slice(command, key);
+}
+
+/* MEMORY USAGE measures samples of a key, so it is cheap for any size. */
+void rqli_cost_ask_memory(struct rqli_command *command, struct rqli_slice key)
+{
+    rqli_command_begin(command, 5);
+    rqli_command_text(command, "MEMORY");
+    rqli_command_text(command, "USAGE");
+    rqli_command_slice(command, key);
+    rqli_command_text(command, "SAMPLES");
+    rqli_command_int(command, MEMORY_SAMPLES);
+}
+
+/* Fills the costs of n keys. */
+static rql_status measure(const struct rqli_reader *reader, struct rqli_batch *batch, size_t n)
+{
+    RQLI_AUTO(rqli_exchange_give)
+    struct rqli_exchange *exchange = rqli_reader_take(reader);
+    rql_status status;
+
+    for (size_t i = 0; exchange && i < n; i++) {
+        const struct rqli_slice key = batch->keys[batch->first + i].text;
+
+        rqli_cost_ask_count(&exchange->command, batch->ops->counter, key);
+        rqli_cost_ask_memory(&exchange->command, key);
+    }
+    status = rqli_reader_run(reader, exchange);
+    for (size_t i = 0; !status && i < n; i++) {
+        const struct rqli_reply *replies = &exchange->reply[2 * i];
+        int64_t count;
+
+        if (!rqli_cost_read_count(&replies[0], &count)) {
+            return rqli_reply_fault(&replies[0], batch->ops->counter, reader->where, reader->error);
+        }
+        batch->costs[i] = rqli_cost_of(count, &replies[1], batch->ops->most);
+    }
+    return status;
+}
+
+/* 0: the first alone is too large for a batch. An item is two elements of a reply: a field and its
+ * value, or a member and its score. */
+size_t rqli_cost_fit(const struct rqli_cost *costs, size_t n)
+{
+    int64_t elements = 0;
+    int64_t bytes = 0;
+    size_t i = 0;
+
+    for (; i < n; i++) {
+        elements += 2 * (costs[i].items + RQLI_SPARE_ITEMS);
+        bytes += costs[i].bytes;
+        if (elements > RQLI_BATCH_ELEMENTS || bytes > BATCH_BYTES) {
+            break;
+        }
+    }
+    return i;
+}
+
+/* How many of the keys, from this one on, have the same set: sorted ones are together. */
+static size_t n_of_one_set(const struct rqli_item *keys, size_t n)
+{
+    const struct rqli_key_set *set = rqli_key_set_in(keys->text);
+    size_t i = 1;
+
+    while (i < n && i < RQLI_BATCH_KEYS && rqli_key_set_in(keys[i].text) == set) {
+        i++;
+    }
+    return i;
+}
+
+/* Sizes are asked for first, then as many keys as fit are read at once. One that is too large is
+ * reported as such, and not read. *done counts those. */
+static rql_status read_one_set(const struct rqli_reader *reader, struct rqli_batch *batch,
+                               size_t n_known, size_t *done)
+{
+    rql_status status = measure(reader, batch, n_known);
+
+    *done = 0;
+    while (!status && *done < n_known) {
+        size_t n_fit = rqli_cost_fit(&batch->costs[*done], n_known - *done);
+
+        status = n_fit > 0 ? batch->ops->read(reader, batch, batch->first + *done, n_fit)
+                           : batch->ops->report_unread(reader, batch, batch->first + *done);
+        if (!status) {
+            *done += n_fit > 0 ? n_fit : 1;
+        }
+    }
+    return status;
+}
+
+/* Those that have moved meanwhile are asked for where they are. */
+rql_status rqli_batch_read(const struct rqli_reader *reader, const struct rqli_batch_ops *ops,
+                           const struct rqli_item *keys, size_t n, void *context)
+{
+    struct rqli_batch batch = {.ops = ops, .context = context, .keys = keys};
+    struct rqli_detour detour = {0};
+    struct rqli_reader of_set = *reader;
+    rql_status status = RQL_OK;
+    size_t done;
+
+    while (!status && batch.first < n) {
+        of_set.set = rqli_key_set_in(keys[batch.first].text);
+        of_set.detour = of_set.set ? &detour : NULL;
+        detour.again_us = 0;
+        if (detour.until_us == 0) {
+            detour.until_us = rqli_client_budget_us(reader->client, rqli_now_us());
+        }
+        status =
+            read_one_set(&of_set, &batch, n_of_one_set(&keys[batch.first], n - batch.first), &done);
+        batch.first += done;
+        if (status && detour.again_us > 0) {
+            rqli_sleep_until(detour.again_us);
+            status = RQL_OK;
+        } else {
+            detour = (struct rqli_detour){0};
+        }
+    }
+    return status;
+}
