@@ -44,6 +44,8 @@ typedef struct rql_lock_info {
     int64_t token;                /**< Fencing token; -1 for a lock of the gem. */
     size_t n_meta;                /**< Number of metadata pairs. */
     const rql_meta *meta;         /**< The metadata, in the server's order. */
+    const char
+        *node; /**< Where it is, as rql_lock_node() says it; valid until the client is freed. */
 } rql_lock_info;
 
 /** One request in a queue. */
@@ -61,6 +63,7 @@ typedef struct rql_queue_info {
     const char *name;                 /**< The name within the key. */
     size_t n_requests;                /**< Number of requests. */
     const rql_request_info *requests; /**< First in line first. */
+    const char *node;                 /**< As rql_lock_info::node. */
 } rql_queue_info;
 
 /** One client, as it says itself (rql_options::client_names). Texts that it does not say are "". */

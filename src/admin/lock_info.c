@@ -259,6 +259,9 @@ static rql_status read_some(const struct rqli_reader *reader, const struct rqli_
     for (size_t i = 0; !status && i < n; i++) {
         status = rqli_lock_info_read(&exchange->reply[RQLI_LOCK_INFO_REPLIES * i], keys[i].text,
                                      reader->where, &out[i], reader->error);
+        if (!status) {
+            out[i]->node = rqli_reader_node(reader);
+        }
     }
     return status;
 }
@@ -269,7 +272,12 @@ static rql_status report_unread(const struct rqli_reader *reader, const struct r
 {
     rql_lock_info **out = (rql_lock_info **)batch->context + i;
 
-    return give_bare(batch->keys[i].text, RQL_KEY_MALFORMED, out, reader->error);
+    rql_status status = give_bare(batch->keys[i].text, RQL_KEY_MALFORMED, out, reader->error);
+
+    if (!status) {
+        (*out)->node = rqli_reader_node(reader);
+    }
+    return status;
 }
 
 /* HGETALL knows no pages: a lock has to fit into an exchange as a whole. */

@@ -39,6 +39,13 @@ struct rqli_exchange *rqli_reader_take(const struct rqli_reader *self)
     return rqli_client_exchange(self->client, self->set);
 }
 
+const char *rqli_reader_node(const struct rqli_reader *self)
+{
+    struct rqli_fleet *fleet = &self->client->fleet;
+
+    return rqli_node_where(self->set ? rqli_fleet_node(fleet, self->set) : &fleet->first);
+}
+
 /* What is read is a batch: it is told by detour->again_us that it is to be read again. */
 static bool has_moved(const struct rqli_reader *self, const struct rqli_reply *reply)
 {

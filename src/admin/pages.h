@@ -22,6 +22,9 @@ struct rqli_reader {
 /* For its commands. NULL: no memory. */
 struct rqli_exchange *rqli_reader_take(const struct rqli_reader *self);
 
+/* Where those keys are. */
+const char *rqli_reader_node(const struct rqli_reader *self);
+
 /* What a command that changes nothing came to: a lost reply leaves no doubt. */
 rql_status rqli_reader_status(const struct rqli_reader *self, rql_status status);
 

@@ -279,6 +279,9 @@ static rql_status read_all(const struct rqli_reader *reader, struct readings *re
     }
     for (size_t i = 0; !status && i < readings->n; i++) {
         status = rqli_queue_reading_finish(&readings->of[i], &out[i], reader->error);
+        if (!status) {
+            out[i]->node = rqli_reader_node(reader);
+        }
     }
     return status;
 }
@@ -315,10 +318,15 @@ static rql_status report_unread(const struct rqli_reader *reader, const struct r
 {
     rql_queue_info **out = (rql_queue_info **)batch->context + i;
     struct rqli_queue_reading reading;
+    rql_status status;
 
     rqli_queue_reading_init(&reading, batch->keys[i].text, 1);
     reading.status = RQL_KEY_MALFORMED;
-    return rqli_queue_reading_finish(&reading, out, reader->error);
+    status = rqli_queue_reading_finish(&reading, out, reader->error);
+    if (!status) {
+        (*out)->node = rqli_reader_node(reader);
+    }
+    return status;
 }
 
 rql_status rqli_read_queues(const struct rqli_reader *reader, const struct rqli_item *keys,

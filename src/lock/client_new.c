@@ -130,6 +130,7 @@ static rql_status take_arrangement(rql_client *client, rql_error *error)
     }
     if (client->is_partitioned) {
         endpoint->address = endpoint->hosts[0];
+        (void)rqli_address_print(&endpoint->address, client->fleet.first.name);
     }
     client->eras = calloc(rqli_client_n_sets(client), sizeof *client->eras);
     for (size_t i = 0; client->eras && i < rqli_client_n_sets(client); i++) {

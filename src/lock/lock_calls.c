@@ -331,3 +331,8 @@ rql_lock_facts rql_lock_describe(const rql_lock *lock)
         .replicas_acked = (int)lock->acks.replicas,
     };
 }
+
+const char *rql_lock_node(const rql_lock *lock)
+{
+    return lock ? rqli_node_where(rqli_client_node(lock->client, &lock->keys)) : NULL;
+}

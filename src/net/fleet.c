@@ -93,6 +93,7 @@ struct rqli_node *rqli_fleet_at(struct rqli_fleet *self, const struct rqli_addre
     if (!node) {
         node = make(self, address);
         if (node) {
+            (void)rqli_address_print(address, node->name);
             atomic_store_explicit(&self->shared.last->next, node, memory_order_release);
             self->shared.last = node;
         }

@@ -15,11 +15,12 @@
 struct rqli_push_threads;
 
 struct rqli_node {
-    struct rqli_endpoint endpoint;    /* first: what leads to it leads to the node */
-    struct rqli_node *_Atomic next;   /* of the fleet */
-    struct rqli_conns conns;          /* commands of the callers */
-    struct rqli_conn *background;     /* those of the leases' thread */
-    struct rqli_push_threads *pushes; /* pushes to the waiters */
+    struct rqli_endpoint endpoint;     /* first: what leads to it leads to the node */
+    struct rqli_node *_Atomic next;    /* of the fleet */
+    char name[RQLI_ADDRESS_TEXT_SIZE]; /* of one of several: its address */
+    struct rqli_conns conns;           /* commands of the callers */
+    struct rqli_conn *background;      /* those of the leases' thread */
+    struct rqli_push_threads *pushes;  /* pushes to the waiters */
     _Atomic uint64_t syncs_truly; /* the server (net/era.h) that is known to answer fsync truly */
 
     struct {
@@ -27,6 +28,12 @@ struct rqli_node {
         struct rqli_clock_offset clock_offset;
     } shared; /* everything in here under shared.mutex; rqli_conn_notes::tracking too */
 };
+
+/* For messages, and whoever wants to know where something is; without a login. */
+static inline const char *rqli_node_where(const struct rqli_node *self)
+{
+    return self->name[0] != '\0' ? self->name : self->endpoint.where;
+}
 
 /* Nothing is connected yet; the endpoint is its caller's to fill in and to end, the latter after
  * the connections. `connections` is the most that threads share. False: no memory; to be ended all

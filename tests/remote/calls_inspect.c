@@ -28,6 +28,7 @@ static cJSON *lock_of(const rql_lock_info *info)
     cJSON *meta = cJSON_CreateArray();
 
     add_text(lock, "lock_key", info->lock_key);
+    add_text(lock, "node", info->node);
     add_text(lock, "name", info->name);
     add_text(lock, "acq_id", info->acq_id);
     add_text(lock, "hst_id", info->hst_id);

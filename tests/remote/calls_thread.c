@@ -134,7 +134,8 @@ void add_facts(cJSON *reply, const struct hold *hold)
     size_t count = hold->series ? rql_series_count(hold->series) : 1;
     cJSON *tokens = cJSON_AddArrayToObject(reply, "tokens");
     cJSON *secrets = cJSON_AddArrayToObject(reply, "secrets");
-    rql_lock_facts facts;
+    const rql_lock *first = hold->series ? rql_series_lock(hold->series, 0) : hold->lock;
+    rql_lock_facts facts = rql_lock_describe(first);
 
     for (size_t i = 0; i < count; i++) {
         const rql_lock *lock = hold->series ? rql_series_lock(hold->series, i) : hold->lock;
@@ -142,7 +143,7 @@ void add_facts(cJSON *reply, const struct hold *hold)
         (void)cJSON_AddItemToArray(tokens, cJSON_CreateNumber((double)rql_lock_token(lock)));
         (void)cJSON_AddItemToArray(secrets, cJSON_CreateString(rql_lock_secret(lock)));
     }
-    facts = rql_lock_describe(hold->series ? rql_series_lock(hold->series, 0) : hold->lock);
+    (void)cJSON_AddStringToObject(reply, "node", rql_lock_node(first));
     (void)cJSON_AddStringToObject(reply, "name", facts.name);
     (void)cJSON_AddStringToObject(reply, "lock_key", facts.lock_key);
     (void)cJSON_AddStringToObject(reply, "acq_id", facts.acq_id);

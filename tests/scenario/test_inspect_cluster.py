@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
 """What operators see and do in a cluster: lists and sweeps go over all its masters, what is about one lock to its own."""
+import json
+import os
+import subprocess
 import sys
 
 from cluster import clustered
@@ -81,6 +84,44 @@ def sweeps_go_over_all_masters(world, _kind, _names):
         for held in scene.held.values():
             held.release().check("NOT_HELD")
         world.await_nothing_left()
+
+
+def rql(cluster, *words):
+    """What the program prints, which has asked one of the masters first."""
+    url = cluster.url(cluster.nodes[-1])
+    env = {name: value for name, value in os.environ.items() if not name.startswith("RQL_")}
+    done = subprocess.run([os.environ["RQL_TEST_PROGRAM"], *words, "--url", url], capture_output=True, text=True,
+                          check=False, env=env)
+    check_equal((done.returncode, done.stderr), (0, ""))
+    return done.stdout
+
+
+@once
+def it_is_told_where_each_is(world, _kind, _names):
+    """By the library, and by the program, whose lists are in the order of the names."""
+    with clustered(world, 3) as cluster:
+        scene = Scene(world, cluster)
+        nodes = {name: f"127.0.0.1:{cluster.owner_of(name).port}" for name in sorted(scene.names)}
+        check_equal({info["name"]: info["node"] for info in inspect(scene.operator, "locks_info")}, nodes)
+        check_equal({name: held.outcome.node for name, held in scene.held.items()}, nodes)
+        check_equal(rql(cluster, "ls").split(), list(nodes))
+        for words in (["ls", "--node"], ["who", "--node"]):
+            found = json.loads(rql(cluster, *words, "--json"))
+            check_equal([(lock["name"], lock["node"]) for lock in found], list(nodes.items()))
+            check_equal([line.split()[-1] for line in rql(cluster, *words).splitlines()], ["NODE", *nodes.values()])
+        waiting = {lock["name"]: lock["waiting"] for lock in json.loads(rql(cluster, "who", "--json"))}
+        check_equal(waiting, {name: int(name == scene.names[0]) for name in nodes})
+        check_equal(rql(cluster, "ls", "--queues").split(), scene.names[:1])
+        check_equal(json.loads(rql(cluster, "ls", "--queues", "--node", "--json"))[0]["node"], nodes[scene.names[0]])
+        check_equal(json.loads(rql(cluster, "info", scene.names[0], "--node", "--json"))["node"],
+                    nodes[scene.names[0]])
+        check_equal(len(json.loads(rql(cluster, "queue", scene.names[0], "--json"))["requests"]), 1)
+        rql(cluster, "unlock", scene.names[0], "--force")
+        mine = scene.asking.hold()
+        rql(cluster, "clear", "--force")
+        check_equal(rql(cluster, "ls"), "")
+        for held in mine, *scene.held.values():
+            held.release().check("NOT_HELD")
 
 
 @once

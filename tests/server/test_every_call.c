@@ -319,6 +319,7 @@ static void locks_that_make_no_sense_are_refused(void **state)
     assert_int_equal(rql_lock_token(NULL), 0);
     assert_null(rql_lock_secret(NULL));
     assert_null(rql_lock_describe(NULL).name);
+    assert_null(rql_lock_node(NULL));
     assert_int_equal(ask_int("DBSIZE"), 0);
 }
 
