@@ -34,7 +34,7 @@ struct cli_args {
     bool sorted;
     bool force, dry_run;
     bool openmetrics;
-    bool queues, keys, details;
+    bool queues, keys, details, node;
     bool quick, strict, all;
     bool ids, verbose;
     int64_t ttl_ms, wait_ms, max_hold_ms, kill_after_ms, add_ms, older_than_ms;

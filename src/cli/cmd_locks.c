@@ -31,13 +31,16 @@ static const char *status_text(rql_key_status status)
 
 /* The fields of a lock. What it does not have is left out of a list of fields. */
 static void print_lock(struct out *out, const struct cli_names *names, const char *heading,
-                       const rql_lock_info *info)
+                       const rql_lock_info *info, bool with_node)
 {
     const bool is_reentered = info->spc_cnt > 0;
     char label[LABEL_SIZE];
 
     out_text(out, heading, "name", info->name);
     out_text(out, NULL, "lock_key", info->lock_key);
+    if (with_node) {
+        out_text(out, "NODE", "node", info->node);
+    }
     out_text(out, "STATUS", "status", status_text(info->status));
     cli_print_acquirer(out, names, "HOLDER", "acq_id", info->acq_id);
     cli_print_host(out, names, "HOST", info->hst_id);
@@ -70,11 +73,15 @@ static void print_lock(struct out *out, const struct cli_names *names, const cha
 
 /* For `queue`, whose rows are the requests, and for `ls --long --queues`, where the queue is the
  * row: each has columns for its own fields only. */
-static void print_queue(struct out *out, const struct cli_names *names, const rql_queue_info *info)
+static void print_queue(struct out *out, const struct cli_names *names, const rql_queue_info *info,
+                        bool with_node)
 {
     out_begin(out, NULL);
     out_text(out, "QUEUE", "name", info->name);
     out_text(out, NULL, "lock_queue", info->lock_queue);
+    if (with_node) {
+        out_text(out, "NODE", "node", info->node);
+    }
     out_text(out, "STATUS", "status", status_text(info->status));
     /* JSON has the requests themselves. */
     out_number(out, "WAITING", NULL, OUT_INT, (int64_t)info->n_requests);
@@ -110,7 +117,7 @@ static int show_lock(struct cli_session *self)
     }
     cli_names_read(&names, self);
     out_begin(&self->out, NULL);
-    print_lock(&self->out, &names, "NAME", info);
+    print_lock(&self->out, &names, "NAME", info, self->args->node);
     out_end(&self->out);
     return CLI_DONE;
 }
@@ -135,17 +142,16 @@ static int show_queue(struct cli_session *self)
     }
     cli_names_read(&names, self);
     out_columns(&self->out, self->args->ids ? with_ids : headings);
-    print_queue(&self->out, &names, info);
+    print_queue(&self->out, &names, info, false);
     return CLI_DONE;
 }
 
-/* By key. All keys of a kind begin alike, so that is the order of the names, too. */
 static int compare_locks(const void *a, const void *b)
 {
     const rql_lock_info *const *left = a;
     const rql_lock_info *const *right = b;
 
-    return strcmp((*left)->lock_key, (*right)->lock_key);
+    return strcmp((*left)->name, (*right)->name);
 }
 
 static int compare_queues(const void *a, const void *b)
@@ -153,7 +159,7 @@ static int compare_queues(const void *a, const void *b)
     const rql_queue_info *const *left = a;
     const rql_queue_info *const *right = b;
 
-    return strcmp((*left)->lock_queue, (*right)->lock_queue);
+    return strcmp((*left)->name, (*right)->name);
 }
 
 /* By name, so that two listings can be compared. */
@@ -165,15 +171,32 @@ static void sort(void *items, size_t count, int (*compare)(const void *, const v
 }
 
 /* Without it, or as it is: the same pointer then. */
-static const char *without_prefix(const char *key, const char *prefix)
+static const char *without_prefix(const char *text, const char *prefix)
 {
     const size_t length = strlen(prefix);
 
-    return strncmp(key, prefix, length) == 0 ? key + length : key;
+    return strncmp(text, prefix, length) == 0 ? text + length : text;
 }
 
-/* The glob is for the name of the lock that a key is about. A key that is neither a lock nor a
- * queue is matched as a whole. */
+/* Of the lock that a key is about, in a cluster behind the tag of its partition. A key that is
+ * neither a lock nor a queue is its own name. */
+static const char *name_of(const char *key)
+{
+    const char *rest = without_prefix(key, "rql:");
+    const char *tag_end = *rest == '{' ? strstr(rest, "}:") : NULL;
+    const char *kind = tag_end ? tag_end + strlen("}:") : rest;
+    const char *name = without_prefix(kind, "lock:");
+
+    name = name == kind ? without_prefix(kind, "lock_queue:") : name;
+    return name == kind ? key : name;
+}
+
+/* For an array of keys. */
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(name_of(*(const char *const *)a), name_of(*(const char *const *)b));
+}
+
 static int list_keys(struct cli_session *self)
 {
     CLI_AUTO(rql_text_list_free) rql_text_list *list = NULL;
@@ -185,13 +208,12 @@ static int list_keys(struct cli_session *self)
     if (status != RQL_OK) {
         return cli_fault(&self->error);
     }
-    sort(list->item, list->count, cli_compare_texts);
+    sort(list->item, list->count, args->keys ? cli_compare_texts : compare_names);
     out_begin_list(&self->out, NULL);
     for (size_t i = 0; i < list->count; i++) {
         const char *key = list->item[i];
-        const char *name = without_prefix(key, "rql:lock:");
+        const char *name = name_of(key);
 
-        name = name == key ? without_prefix(key, "rql:lock_queue:") : name;
         if (cli_glob_matches(args->name, name)) {
             out_item(&self->out, args->keys ? key : name);
         }
@@ -204,6 +226,7 @@ static int list_keys(struct cli_session *self)
 static int list_queues(struct cli_session *self)
 {
     static const char *const headings[] = {"QUEUE", "STATUS", "WAITING", "FIRST", NULL};
+    static const char *const with_node[] = {"QUEUE", "STATUS", "WAITING", "FIRST", "NODE", NULL};
     CLI_AUTO(rql_queue_info_list_free) rql_queue_info_list *list = NULL;
     CLI_AUTO(cli_names_free) struct cli_names names = {.clients = NULL};
 
@@ -212,11 +235,11 @@ static int list_queues(struct cli_session *self)
     }
     sort(list->item, list->count, compare_queues);
     cli_names_read(&names, self);
-    out_columns(&self->out, headings);
+    out_columns(&self->out, self->args->node ? with_node : headings);
     out_begin_list(&self->out, NULL);
     for (size_t i = 0; i < list->count; i++) {
         if (cli_glob_matches(self->args->name, list->item[i]->name)) {
-            print_queue(&self->out, &names, list->item[i]);
+            print_queue(&self->out, &names, list->item[i], self->args->node);
         }
     }
     out_end(&self->out);
@@ -278,7 +301,7 @@ static int list_locks(struct cli_session *self, const char *const *headings, boo
     for (size_t i = 0; i < locks->count; i++) {
         if (cli_glob_matches(self->args->name, locks->item[i]->name)) {
             out_begin(&self->out, NULL);
-            print_lock(&self->out, &names, "LOCK", locks->item[i]);
+            print_lock(&self->out, &names, "LOCK", locks->item[i], self->args->node);
             print_holder(&self->out, locks->item[i], queues);
             out_end(&self->out);
         }
@@ -293,7 +316,14 @@ static int who(struct cli_session *self)
                                            "WAITING", "HOLDER", NULL};
     static const char *const with_ids[] = {"LOCK",    "AGE",    "LEFT", "RE-ENTRIES",
                                            "WAITING", "HOLDER", "HOST", NULL};
+    static const char *const with_node[] = {"LOCK",    "AGE",    "LEFT", "RE-ENTRIES",
+                                            "WAITING", "HOLDER", "NODE", NULL};
+    static const char *const with_both[] = {"LOCK",   "AGE",  "LEFT", "RE-ENTRIES", "WAITING",
+                                            "HOLDER", "HOST", "NODE", NULL};
 
+    if (self->args->node) {
+        return list_locks(self, self->args->ids ? with_both : with_node, true);
+    }
     return list_locks(self, self->args->ids ? with_ids : headings, true);
 }
 
@@ -302,17 +332,22 @@ static int ls(struct cli_session *self)
 {
     static const char *const headings[] = {"LOCK",  "STATUS", "AGE", "LEFT",
                                            "TOKEN", "HOLDER", NULL};
+    static const char *const with_node[] = {"LOCK",  "STATUS", "AGE",  "LEFT",
+                                            "TOKEN", "HOLDER", "NODE", NULL};
 
-    if (!self->args->details) {
+    if (!self->args->details && !self->args->node) {
         return list_keys(self);
     }
-    return self->args->queues ? list_queues(self) : list_locks(self, headings, false);
+    if (self->args->queues) {
+        return list_queues(self);
+    }
+    return list_locks(self, self->args->node ? with_node : headings, false);
 }
 
 static int check_ls(struct cli_args *args)
 {
-    if (args->keys && (args->queues || args->details)) {
-        return cli_misused(&cli_ls, "--keys goes with neither --queues nor --long", "");
+    if (args->keys && (args->queues || args->details || args->node)) {
+        return cli_misused(&cli_ls, "--keys goes with none of --queues, --long and --node", "");
     }
     return CLI_DONE;
 }

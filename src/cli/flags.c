@@ -43,6 +43,8 @@ const struct cli_flag cli_flags[] = {
     {"keys", NULL, "full names of all keys, of locks and queues", CLI_ON, 'k', CLI_FIELD(keys),
      "ls"},
     {"long", NULL, "details of each", CLI_ON, 'l', CLI_FIELD(details), "ls"},
+    {"node", NULL, "details of each, and which server it is on", CLI_ON, 0, CLI_FIELD(node), "ls"},
+    {"node", NULL, "which server it is on, too", CLI_ON, 0, CLI_FIELD(node), "info who"},
     {"host", "HOST", "host id of the locks, as rql who shows it", CLI_TEXT, 0, CLI_FIELD(host),
      "clear-of"},
     {"acquirer", "ACQUIRER", "acquirer id of the locks and requests", CLI_TEXT, 0,
