@@ -166,11 +166,13 @@ static void sort(rql_client_info_list *list)
 
 static rql_status read_all(rql_client *client, rql_client_info_list *list, rql_error *error)
 {
-    const struct rqli_reader reader = {.client = client, .where = RQLI_KEY_CLIENTS, .error = error};
+    const struct rqli_key_set *set = &rqli_key_sets[client->is_partitioned ? 0 : RQLI_WHOLE];
+    const struct rqli_reader reader = {
+        .client = client, .where = set->clients.data, .error = error, .set = set};
     struct listing listing = {.list = list};
     rql_status status;
 
-    rqli_walk_init(&listing.walk, NULL, RQLI_KEY_CLIENTS);
+    rqli_walk_init(&listing.walk, NULL, set->clients.data);
     listing.walk.take_field = take_client;
     status = rqli_walk_read_all(&reader, &listing.walk, CLIENTS_PAGE);
     rqli_walk_fini_p(&listing.walk);

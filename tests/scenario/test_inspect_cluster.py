@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from cluster import clustered
-from harness import FOREVER, MINUTE_MS, check_equal, main, once
+from harness import FOREVER, MINUTE_MS, check_equal, main, once, wait_until
 from partitions import prefix_of, slot_of_lock
 from sweeps import check_counts, sweep
 
@@ -111,6 +111,7 @@ def it_is_told_where_each_is(world, _kind, _names):
             check_equal([line.split()[-1] for line in rql(cluster, *words).splitlines()], ["NODE", *nodes.values()])
         waiting = {lock["name"]: lock["waiting"] for lock in json.loads(rql(cluster, "who", "--json"))}
         check_equal(waiting, {name: int(name == scene.names[0]) for name in nodes})
+        wait_until(lambda: "rql:acq:" not in rql(cluster, "who"), "holders have names, which are on one of the masters")
         check_equal(rql(cluster, "ls", "--queues").split(), scene.names[:1])
         check_equal(json.loads(rql(cluster, "ls", "--queues", "--node", "--json"))[0]["node"], nodes[scene.names[0]])
         check_equal(json.loads(rql(cluster, "info", scene.names[0], "--node", "--json"))["node"],
