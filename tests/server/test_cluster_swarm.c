@@ -66,6 +66,18 @@ static void await_hosts_of(const char *name, int64_t count)
     await_int(count, "HLEN %s", set_of(name)->hosts.data);
 }
 
+static int64_t exists(const char *name)
+{
+    look_at_node_of(name);
+    return ask_int("EXISTS %slock:%s", set_of(name)->prefix.data, name);
+}
+
+static void await_gone(const char *name)
+{
+    look_at_node_of(name);
+    await_int(0, "EXISTS %slock:%s", set_of(name)->prefix.data, name);
+}
+
 /* What clients have asked of the nodes: scripts, and writes as the servers have read them; less the
  * question itself. */
 struct cost {
@@ -260,6 +272,112 @@ static void who_waits_is_a_host_where_it_waits(void **state)
     rql_swarm_free(swarm);
 }
 
+enum { KILLED = 2 * NODES };
+
+/* In a child: a swarm, a lock in each of the partitions, and a request behind a lock of ours. */
+static char killed[KILLED + 1][16];
+
+static void live_until_killed(void)
+{
+    rql_client *own = new_client();
+    struct waiter waiter = {.client = own, .name = killed[KILLED], .options = patient(own)};
+
+    (void)swarm_of(own);
+    for (size_t i = 0; i < KILLED; i++) {
+        (void)hold(own, killed[i]);
+    }
+    waiter_start(&waiter);
+    (void)waiter_join(&waiter);
+}
+
+static void what_a_killed_process_held_is_flushed_in_all_partitions(void **state)
+{
+    char names[KILLED + 1][16];
+    rql_lock *lock;
+    rql_lock *beside[NODES];
+    rql_swarm *swarm;
+    pid_t child;
+
+    (void)state;
+    draw_names(killed, KILLED + 1, "d");
+    draw_names(names, NODES, "s");
+    lock = hold(client, killed[KILLED]);
+    child = start_child(live_until_killed);
+    for (size_t i = 0; i <= KILLED; i++) {
+        await_hosts_of(killed[i], 1);
+    }
+    look_at_node_of(killed[KILLED]);
+    await_int(1, "ZCARD %slock_queue:%s", set_of(killed[KILLED])->prefix.data, killed[KILLED]);
+    swarm = swarm_of(client);
+    for (size_t i = 0; i < NODES; i++) {
+        beside[i] = hold(client, names[i]);
+    }
+    await_hosts_of(killed[KILLED], 2);
+    kill_child(child);
+    for (size_t i = 0; i < KILLED; i++) {
+        await_gone(killed[i]);
+        await_hosts_of(killed[i], 0);
+    }
+    await_hosts_of(killed[KILLED], 1);
+    assert_int_equal(
+        ask_int("ZCARD %slock_queue:%s", set_of(killed[KILLED])->prefix.data, killed[KILLED]), 0);
+    assert_int_equal(exists(killed[KILLED]), 1);
+    CHECK_OK(rql_lock_release(lock, NULL));
+    for (size_t i = 0; i < NODES; i++) {
+        CHECK_OK(rql_lock_release(beside[i], NULL));
+    }
+    rql_swarm_free(swarm);
+}
+
+#define HOST "rql:hst:90001/1/3/ffffffffffffff01"
+#define ACQUIRER "rql:acq:90001/1/2/3/ffffffffffffff01"
+
+/* A host whose last heartbeat in the partition of this name was at that time. */
+static void host_at(const char *name, const char *host, int64_t at_s)
+{
+    look_at_node_of(name);
+    ask("HSET %s %s %lld.5", set_of(name)->hosts.data, host, (long long)at_s);
+}
+
+static int64_t server_s(void)
+{
+    redisReply *reply = ask_reply("TIME");
+    int64_t seconds = strtoll(reply->element[0]->str, NULL, 10);
+
+    freeReplyObject(reply);
+    return seconds;
+}
+
+/* What is dead in one partition is no zombie's in another. */
+static void zombies_hold_what_they_have_where_they_are_dead(void **state)
+{
+    int64_t now_s = server_s();
+    char names[NODES][16];
+    rql_zombies *zombies = NULL;
+
+    (void)state;
+    draw_names(names, NODES, "z");
+    for (size_t i = 0; i < NODES; i++) {
+        host_at(names[i], HOST, i == 0 ? now_s - 100 : now_s + 100);
+        ask("HSET %slock:%s acq_id %s hst_id %s ts 1795254268.4681 ini_ttl %d",
+            set_of(names[i])->prefix.data, names[i], ACQUIRER, HOST, DAY_MS);
+        ask("PEXPIRE %slock:%s %d", set_of(names[i])->prefix.data, names[i], DAY_MS);
+    }
+    CHECK_OK(rql_zombies_info(client, LONG_MS, &zombies, NULL));
+    assert_int_equal(zombies->hosts->count, 1);
+    assert_int_equal(zombies->locks->count, 1);
+    assert_non_null(strstr(zombies->locks->item[0], names[0]));
+    rql_zombies_free(zombies);
+    CHECK_OK(rql_flush_zombies(client, NULL, &zombies, NULL));
+    assert_int_equal(zombies->locks->count, 1);
+    assert_int_equal(zombies->hosts->count, 1);
+    rql_zombies_free(zombies);
+    for (size_t i = 0; i < NODES; i++) {
+        assert_int_equal(exists(names[i]), i > 0);
+        assert_int_equal(hosts_of(names[i]), i > 0);
+    }
+}
+
 static bool is_lost(void *data)
 {
     return rql_lock_get_state(data) == RQL_GONE;
@@ -392,24 +510,6 @@ static void nobody_flushes_without_the_first_partition(void **state)
     rql_swarm_free(swarm);
 }
 
-#define HOST "rql:hst:90001/1/3/ffffffffffffff01"
-
-/* A host whose last heartbeat in the partition of this name was at that time. */
-static void host_at(const char *name, const char *host, int64_t at_s)
-{
-    look_at_node_of(name);
-    ask("HSET %s %s %lld.5", set_of(name)->hosts.data, host, (long long)at_s);
-}
-
-static int64_t server_s(void)
-{
-    redisReply *reply = ask_reply("TIME");
-    int64_t seconds = strtoll(reply->element[0]->str, NULL, 10);
-
-    freeReplyObject(reply);
-    return seconds;
-}
-
 static void a_host_of_several_partitions_is_listed_once(void **state)
 {
     int64_t now_s = server_s();
@@ -453,6 +553,10 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(who_waits_is_a_host_where_it_waits, set_up_cluster,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(what_a_killed_process_held_is_flushed_in_all_partitions,
+                                        set_up_cluster, tear_down),
+        cmocka_unit_test_setup_teardown(zombies_hold_what_they_have_where_they_are_dead,
+                                        set_up_cluster, tear_down),
         cmocka_unit_test_setup_teardown(a_node_that_stops_ends_the_leases_of_its_partitions_alone,
                                         set_up_cluster, tear_down),
         cmocka_unit_test_setup_teardown(looking_for_the_dead_costs_little, set_up_cluster,
