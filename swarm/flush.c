@@ -227,11 +227,13 @@ static enum rqli_op_next sweep_on(struct rqli_flush *self)
     return sweep->status ? RQLI_OP_OVER : remove_on(self);
 }
 
-/* The list is sorted for the rule, which looks hosts up; one may be dead in several partitions. */
+/* The list is sorted for the rule, which looks hosts up; one may be dead in several partitions. A
+ * server that has none of these is not asked: it may be silent. */
 static enum rqli_op_next begin_sweep(struct rqli_flush *self)
 {
     for (size_t i = 0; i < self->verdicts.count; i++) {
         rqli_list_add(&self->dead, self->verdicts.item[i].text, 0);
+        self->has_dead[self->verdicts.item[i].number] = true;
     }
     if (self->verdicts.failed || self->dead.failed) {
         self->op.status = rqli_fail_nomem(&self->fault);
@@ -242,6 +244,7 @@ static enum rqli_op_next begin_sweep(struct rqli_flush *self)
         .client = self->via,
         .error = &self->fault,
         .dead_hosts = &self->dead,
+        .partitions = self->has_dead,
         .locks = &self->flushed.locks,
         .acquirers = &self->flushed.acquirers,
     };

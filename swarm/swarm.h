@@ -79,9 +79,10 @@ struct rqli_flush {
     struct rql_swarm *swarm; /* whose step it is; NULL: by hand */
 
     rql_error fault;
-    bool is_elected;           /* out */
-    struct rqli_list verdicts; /* hosts that are dead, with the number of their set of keys */
-    struct rqli_list dead;     /* the same hosts, sorted */
+    bool is_elected;                /* out */
+    struct rqli_list verdicts;      /* hosts that are dead, with the number of their set of keys */
+    struct rqli_list dead;          /* the same hosts, sorted */
+    bool has_dead[RQLI_PARTITIONS]; /* by number of their set of keys */
     struct rqli_zombies flushed;
 
     enum rqli_flush_phase phase;

@@ -248,11 +248,12 @@ void rqli_walk_init(struct rqli_walk *self, const char *prefix, const char *hash
         (struct rqli_walk){.prefix = prefix, .hash = hash, .take_field = take_time, .cursor = "0"};
 }
 
-void rqli_walk_use(struct rqli_walk *self, rql_client *client)
+void rqli_walk_use(struct rqli_walk *self, rql_client *client, const bool *partitions)
 {
     if (client->is_partitioned && !self->hash) {
         self->fleet = &client->fleet;
-        self->node = rqli_fleet_next(self->fleet, NULL);
+        self->partitions = partitions;
+        self->node = rqli_fleet_next(self->fleet, NULL, partitions);
     }
 }
 
@@ -346,7 +347,8 @@ rql_status rqli_walk_take(struct rqli_walk *self, const struct rqli_exchange *ex
     }
     (void)snprintf(self->cursor, sizeof self->cursor, "%s", page->items[0].text.data);
     if (strcmp(self->cursor, "0") == 0) {
-        self->node = self->fleet ? rqli_fleet_next(self->fleet, self->node) : NULL;
+        self->node =
+            self->fleet ? rqli_fleet_next(self->fleet, self->node, self->partitions) : NULL;
         self->is_done = !self->node;
     }
     if (self->is_done) {
@@ -380,7 +382,7 @@ rql_status rqli_walk_read_all(const struct rqli_reader *reader, struct rqli_walk
     rqli_fleet_on_use(&reader->client->fleet);
     rqli_fleet_await_map(&reader->client->fleet,
                          rqli_client_budget_us(reader->client, rqli_now_us()));
-    rqli_walk_use(self, reader->client);
+    rqli_walk_use(self, reader->client, NULL);
     for (int i = 0; !status && !self->is_done && (!self->hash || i < RQLI_WALK_ROUNDS_MAX); i++) {
         status = rqli_walk_read(reader, self, count);
     }

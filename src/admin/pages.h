@@ -85,6 +85,7 @@ struct rqli_walk {
                                  times that they have */
     struct rqli_fleet *fleet; /* keys are of all its nodes; NULL: of the one that is asked */
     struct rqli_node *node;   /* of those: who is asked now */
+    const bool *partitions;   /* whose nodes those are; NULL: of all */
     char cursor[RQLI_CURSOR_SIZE];
     bool is_done;
     int64_t server_us; /* of a hash: when its last page was read */
@@ -93,8 +94,9 @@ struct rqli_walk {
 
 void rqli_walk_init(struct rqli_walk *self, const char *prefix, const char *hash);
 
-/* Where locks are spread over several servers a walk of keys goes from one to the next. */
-void rqli_walk_use(struct rqli_walk *self, rql_client *client);
+/* Where locks are spread over several servers a walk of keys goes from one to the next, of all
+ * (NULL) or of those that have these partitions. */
+void rqli_walk_use(struct rqli_walk *self, rql_client *client, const bool *partitions);
 
 static inline void rqli_walk_fini_p(struct rqli_walk *self)
 {

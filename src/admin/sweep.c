@@ -468,7 +468,7 @@ struct rqli_op *rqli_sweep_begin(struct rqli_sweep *self)
     self->op = (struct rqli_op){.ops = &ops, .route = rqli_client_route_of_all(self->client)};
     self->phase = RQLI_SWEEP_BEGIN;
     for (size_t i = 0; i < self->n_parts; i++) {
-        rqli_walk_use(&self->parts[i].walk, self->client);
+        rqli_walk_use(&self->parts[i].walk, self->client, self->partitions);
     }
     return &self->op;
 }

@@ -57,6 +57,7 @@ struct rqli_sweep {
     const rql_sweep_owner *owner;
     struct rqli_sweep_age age;
     const struct rqli_list *dead_hosts; /* sorted */
+    const bool *partitions;             /* whose servers are swept; NULL: all */
 
     struct rqli_list *locks;     /* gets the keys of the locks that were removed; or NULL */
     struct rqli_list *acquirers; /* and gets who held them */

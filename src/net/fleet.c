@@ -132,21 +132,24 @@ void rqli_fleet_read_map(struct rqli_fleet *self)
                             rqli_after_ms(atomic_load(&self->read_us), RQLI_MAP_PAUSE_MS));
 }
 
-static bool has_partitions(const struct rqli_fleet *self, const struct rqli_node *node)
+/* partitions NULL: any. */
+static bool has_partitions(const struct rqli_fleet *self, const struct rqli_node *node,
+                           const bool *partitions)
 {
-    unsigned p = 0;
-
-    while (p < RQLI_PARTITIONS && rqli_fleet_node(self, &rqli_key_sets[p]) != node) {
-        p++;
+    for (unsigned p = 0; p < RQLI_PARTITIONS; p++) {
+        if ((!partitions || partitions[p]) && rqli_fleet_node(self, &rqli_key_sets[p]) == node) {
+            return true;
+        }
     }
-    return p < RQLI_PARTITIONS;
+    return false;
 }
 
-struct rqli_node *rqli_fleet_next(struct rqli_fleet *self, struct rqli_node *node)
+struct rqli_node *rqli_fleet_next(struct rqli_fleet *self, struct rqli_node *node,
+                                  const bool *partitions)
 {
     struct rqli_node *next = node ? node->next : &self->first;
 
-    while (next && !has_partitions(self, next)) {
+    while (next && !has_partitions(self, next, partitions)) {
         next = next->next;
     }
     return next;

@@ -65,9 +65,10 @@ struct rqli_node *rqli_fleet_at(struct rqli_fleet *self, const struct rqli_addre
 /* Any thread. These keys are the node's from now on. */
 void rqli_fleet_give(struct rqli_fleet *self, unsigned partition, struct rqli_node *node);
 
-/* Any thread. The next behind this one, or the first, of those that have keys of partitions; of
- * one server there is just that. NULL: there is no other. */
-struct rqli_node *rqli_fleet_next(struct rqli_fleet *self, struct rqli_node *node);
+/* Any thread. The next behind this one, or the first, of those that have keys of partitions, of any
+ * (NULL) or of these; of one server there is just that. NULL: there is no other. */
+struct rqli_node *rqli_fleet_next(struct rqli_fleet *self, struct rqli_node *node,
+                                  const bool *partitions);
 
 /* Any thread. Does it have the keys of locks that are held? */
 bool rqli_fleet_holds_at(const struct rqli_fleet *self, const struct rqli_node *node);

@@ -339,6 +339,17 @@ static void host_at(const char *name, const char *host, int64_t at_s)
     ask("HSET %s %s %lld.5", set_of(name)->hosts.data, host, (long long)at_s);
 }
 
+/* For a day. */
+static void lock_of_host(const char *name)
+{
+    const char *prefix = set_of(name)->prefix.data;
+
+    look_at_node_of(name);
+    ask("HSET %slock:%s acq_id %s hst_id %s ts 1795254268.4681 ini_ttl %d", prefix, name, ACQUIRER,
+        HOST, DAY_MS);
+    ask("PEXPIRE %slock:%s %d", prefix, name, DAY_MS);
+}
+
 static int64_t server_s(void)
 {
     redisReply *reply = ask_reply("TIME");
@@ -359,9 +370,7 @@ static void zombies_hold_what_they_have_where_they_are_dead(void **state)
     draw_names(names, NODES, "z");
     for (size_t i = 0; i < NODES; i++) {
         host_at(names[i], HOST, i == 0 ? now_s - 100 : now_s + 100);
-        ask("HSET %slock:%s acq_id %s hst_id %s ts 1795254268.4681 ini_ttl %d",
-            set_of(names[i])->prefix.data, names[i], ACQUIRER, HOST, DAY_MS);
-        ask("PEXPIRE %slock:%s %d", set_of(names[i])->prefix.data, names[i], DAY_MS);
+        lock_of_host(names[i]);
     }
     CHECK_OK(rql_zombies_info(client, LONG_MS, &zombies, NULL));
     assert_int_equal(zombies->hosts->count, 1);
@@ -376,6 +385,29 @@ static void zombies_hold_what_they_have_where_they_are_dead(void **state)
         assert_int_equal(exists(names[i]), i > 0);
         assert_int_equal(hosts_of(names[i]), i > 0);
     }
+}
+
+static void a_silent_node_keeps_no_flush_from_the_others(void **state)
+{
+    rql_swarm_options options = quick(client);
+    char names[NODES][16];
+    rql_swarm *swarm;
+
+    (void)state;
+    draw_names(names, NODES, "q");
+    options.probe_hosts = false;
+    for (size_t i = 0; i < NODES - 1; i++) {
+        host_at(names[i], HOST, server_s() - 100);
+        lock_of_host(names[i]);
+    }
+    redis_server_pause(&nodes[NODES - 1]);
+    swarm = swarm_with(client, &options);
+    for (size_t i = 0; i < NODES - 1; i++) {
+        await_gone(names[i]);
+        await_hosts_of(names[i], 0);
+    }
+    redis_server_resume(&nodes[NODES - 1]);
+    rql_swarm_free(swarm);
 }
 
 static bool is_lost(void *data)
@@ -556,6 +588,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_a_killed_process_held_is_flushed_in_all_partitions,
                                         set_up_cluster, tear_down),
         cmocka_unit_test_setup_teardown(zombies_hold_what_they_have_where_they_are_dead,
+                                        set_up_cluster, tear_down),
+        cmocka_unit_test_setup_teardown(a_silent_node_keeps_no_flush_from_the_others,
                                         set_up_cluster, tear_down),
         cmocka_unit_test_setup_teardown(a_node_that_stops_ends_the_leases_of_its_partitions_alone,
                                         set_up_cluster, tear_down),
