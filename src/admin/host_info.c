@@ -44,33 +44,16 @@ static void write_question(const struct rqli_key_set *set, const struct rqli_wal
     }
 }
 
-/* True: these keys are elsewhere by now, or will be; whoever has them is to be asked. */
-static bool has_moved(const struct rqli_reader *reader, const struct rqli_node *node,
-                      const struct rqli_key_set *set, const struct rqli_exchange *exchange,
-                      struct rqli_detour *detour)
-{
-    const struct rqli_reply *last = &exchange->reply[exchange->command.n_commands - 1];
-
-    if (last->type != RQLI_REPLY_ERROR ||
-        !rqli_fleet_follow(&reader->client->fleet, node, set, last, detour)) {
-        return false;
-    }
-    rqli_sleep_until(detour->again_us);
-    return true;
-}
-
 /* hosts NULL: who flushes. RQL_OK: give *out back; its last reply may be an error. */
 static rql_status ask(const struct rqli_reader *reader, const struct rqli_key_set *set,
                       const struct rqli_walk *hosts, struct rqli_exchange **out)
 {
-    struct rqli_fleet *fleet = &reader->client->fleet;
     struct rqli_detour detour = {.until_us = rqli_client_budget_us(reader->client, rqli_now_us())};
 
-    rqli_fleet_on_use(fleet);
+    rqli_fleet_on_use(&reader->client->fleet);
     for (;;) {
-        struct rqli_node *node = rqli_fleet_node(fleet, set);
         RQLI_AUTO(rqli_exchange_give)
-        struct rqli_exchange *exchange = rqli_exchange_take(rqli_conns_choose(&node->conns));
+        struct rqli_exchange *exchange = rqli_client_exchange(reader->client, set);
         rql_status status;
 
         if (exchange) {
@@ -80,10 +63,13 @@ static rql_status ask(const struct rqli_reader *reader, const struct rqli_key_se
         if (status) {
             return status;
         }
-        if (!has_moved(reader, node, set, exchange, &detour)) {
+        detour.again_us = 0;
+        if (!rqli_client_follows(reader->client, set,
+                                 &exchange->reply[exchange->command.n_commands - 1], &detour)) {
             *out = RQLI_GIVE(exchange);
             return RQL_OK;
         }
+        rqli_sleep_until(detour.again_us);
     }
 }
 

@@ -135,19 +135,10 @@ const char *rql_current_host_id(const rql_client *client, char out[RQL_ID_SIZE])
 bool rqli_client_follows(rql_client *client, const struct rqli_key_set *set,
                          const struct rqli_reply *reply, struct rqli_detour *detour)
 {
-    enum { PAUSE_MS = 5 };
-
     const struct rqli_node *node = set ? rqli_fleet_node(&client->fleet, set) : NULL;
 
-    if (!node || reply->type != RQLI_REPLY_ERROR ||
-        !rqli_fleet_follow(&client->fleet, node, set, reply, detour)) {
-        return false;
-    }
-    if (detour->instead) { /* until all of the keys have left */
-        detour->instead = NULL;
-        detour->again_us = rqli_after_ms(rqli_now_us(), PAUSE_MS);
-    }
-    return true;
+    return node && reply->type == RQLI_REPLY_ERROR &&
+           rqli_fleet_follow(&client->fleet, node, set, reply, detour);
 }
 
 struct rqli_exchange *rqli_client_exchange(rql_client *client, const struct rqli_key_set *set)
