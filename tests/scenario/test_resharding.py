@@ -175,21 +175,21 @@ def a_call_in_the_middle_of_a_move_waits_for_its_end(world, kind, _names):
 
 @scenario(kinds=KINDS, counts=[1])
 def a_node_is_added_and_one_is_removed_while_locks_are_used(world, kind, _names):
-    """All partitions of one master move to the new one, and then it goes."""
+    """All partitions of one master move to the new one, and to another when that goes."""
     with clustered(world, 3) as cluster:
         url = cluster.url()
-        leaving = cluster.masters()[0]
+        giving, taking, _ = cluster.masters()
         names = [name for master in cluster.masters() for name in cluster.names_on(master, 2)]
         stale = world.actor(kind, url=url)
         held = [stale.acquire(name + " held", **HELD) for name in names]
         crowds = [Crowd(world, kind, url, name, n_users=2) for name in names]
         added = cluster.add()
-        for slot in set(cluster.slots_of(leaving)) & set(PARTITION_SLOTS):
+        for slot in set(cluster.slots_of(giving)) & set(PARTITION_SLOTS):
             cluster.migrate(slot, added)
         for crowd in crowds:
             crowd.await_uses()
         check(added.n_calls().get("evalsha", 0) > 0, "nobody asks the new one")
-        cluster.remove(leaving, added)
+        cluster.remove(added, taking)
         for crowd in crowds:
             crowd.await_uses()
             crowd.end()
