@@ -140,7 +140,8 @@ class Cluster:
     # ---- what it looks like ----
 
     def running(self):
-        return [node for node in self.nodes if node.is_running()]
+        """Those that answer, and hear of the others."""
+        return [node for node in self.nodes if node.is_running() and node.id not in self.bus.apart]
 
     def all_know_all(self):
         wanted = {node.id for node in self.nodes}

@@ -14,6 +14,7 @@ SIX = (3, 1)
 SHORT_MS, LONG_MS = 1500, 5000
 BACK_MS = 300     # from when CLUSTER SLOTS shows who the master is
 IO_TIMEOUT_MS = 500
+LIMITS = {"io_timeout_ms": IO_TIMEOUT_MS, "connect_timeout_ms": IO_TIMEOUT_MS}
 RENEWED_MS = 9000  # longer than a failover takes
 IS_LONG = "RQL_TEST_LONG" in os.environ
 SECONDS = 60 if IS_LONG else 1
@@ -44,10 +45,10 @@ class Line:
 
     def __init__(self, world, kind, url, name, n_waiting=3):
         self.world, self.name = world, name
-        self.held = actor(world, kind, url).acquire(name, **HELD)
+        self.held = actor(world, kind, url, **LIMITS).acquire(name, **HELD)
         self.asked = []
         for place in range(1, n_waiting + 1):
-            self.asked.append(actor(world, kind, url).ask(name, **PATIENT))
+            self.asked.append(actor(world, kind, url, **LIMITS).ask(name, **PATIENT))
             world.await_queue([name], place)
 
     def await_back(self, cluster, new):
@@ -169,8 +170,8 @@ def a_master_that(words, strike):
             old = cluster.masters()[0]
             free, mine, renewed, wanted = cluster.names_on(old, 4)
             (elsewhere,) = cluster.names_on(cluster.masters()[1], 1)
-            url, limit = cluster.url(), {"io_timeout_ms": IO_TIMEOUT_MS}
-            holder, comer, other = (actor(world, kind, url, **limit) for _ in range(3))
+            url = cluster.url()
+            holder, comer, other = (actor(world, kind, url, **LIMITS) for _ in range(3))
             held = holder.acquire(mine, **HELD)
             kept = holder.acquire(renewed, ttl_ms=RENEWED_MS, auto_extend=True)
             line = Line(world, kind, url, wanted)
