@@ -252,8 +252,8 @@ def partitions_without_a_master_are_told_and_others_work(world, kind, _names):
         for name, statuses in (dead, (*DOWN, "E_UNKNOWN")), (dead, DOWN), (slotless, ["E_UNAVAILABLE"]):
             one.refused(name, timeout_ms=SHORT_MS).check(*statuses)
             one.acquire(fine, timeout_ms=SHORT_MS).release().check()
-        asked = [actor(world, kind, cluster.url(staying)).ask(name, **PATIENT) for name in (dead, slotless)]
         dying.come_back()
+        asked = [actor(world, kind, cluster.url(staying)).ask(name, **PATIENT) for name in (dead, slotless)]
         losing.ask("CLUSTER", "ADDSLOTS", slot_of_lock(slotless))
         for asking in asked:
             asking.hold().release().check()
