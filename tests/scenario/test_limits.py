@@ -27,7 +27,7 @@ def check_invalid(actor, *names, **options):
         check(outcome.error, "it does not say why")
 
 
-@scenario(kinds=KINDS)
+@scenario(kinds=KINDS, in_cluster=False)  # where names are not as they are given
 def bad_names_are_refused_by_every_call(world, kind, names):
     """In every place of a series."""
     actor = world.actor(kind)
@@ -52,7 +52,7 @@ def bad_options_are_refused(world, kind, names):
     check_equal(world.ask("DBSIZE"), 0)
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(kinds=KINDS, counts=[1], in_cluster=False)
 def all_else_is_a_name(world, kind, _names):
     actor = world.actor(kind)
     for good in GOOD_NAMES:

@@ -144,7 +144,7 @@ def who_is_told(world):
     return max((int(told) for told in re.findall(r" redir=(\d+)", rows) if told in there), default=0)
 
 
-@scenario(counts=[1])
+@scenario(counts=[1], in_cluster=False)
 def each_new_subscriber_is_told_of_a_rubys_lock(world, kind, names):
     held_by_ruby(world, names[0])
     asking = world.actor(kind).ask(*names, timeout_ms=FOREVER, retry_delay_ms=3600000)

@@ -139,6 +139,9 @@ class Connection:
         self.socket.close()
 
 
+NOT_IN_CLUSTER = ("PSUBSCRIBE", "REPLICAOF", "SELECT")
+
+
 class ClusterConnection(Connection):
     """For tests that speak of keys as they are on a single server; all locks are in one partition."""
 
@@ -146,8 +149,8 @@ class ClusterConnection(Connection):
         return plain(super().read())
 
     def tell(self, *words):
-        if words[0] == "PSUBSCRIBE" or words[0] == "EVAL" and "'rql:" in words[1]:
-            raise LeftOut("patterns of channels, and scripts that name keys: not in a cluster")
+        if words[0] in NOT_IN_CLUSTER or words[0] == "EVAL" and "'rql:" in words[1]:
+            raise LeftOut(f"{words[0]}, and scripts that name keys: not in a cluster")
         super().tell(*named(words, SHARED))
 
     def call(self, *words):
