@@ -75,7 +75,7 @@ def named_word(word, is_pattern, tag):
 def named(words, tag=""):
     """A command, as it is for a cluster; names of locks get the tag."""
     words = [OF_A_SHARD.get(word, word) if isinstance(word, str) else word for word in words[:2]] + list(words[2:])
-    is_pattern = words[0] in ("KEYS", "SCAN", "PUBSUB")
+    is_pattern = words[0] in ("KEYS", "SCAN") or words[1:2] == ["SHARDCHANNELS"]
     return [named_word(word, is_pattern, tag) for word in words]
 
 
