@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+enum { MAP_LOOK_US = 5000 };
+
 /*
  * A loop takes jobs from any thread: they are posted under a mutex and wake the loop by uv_async.
  * All else happens on its thread, in rounds: what was posted, what was read and what is due is
@@ -193,7 +195,7 @@ static bool wants_pushes(const struct rqli_loop_node *self)
 
 static void tend(struct rqli_op_loop *self, int64_t now_us)
 {
-    rqli_conn_loop_tend(self->conn, now_us, rqli_op_loop_has_queued(self));
+    rqli_conn_loop_tend(self->conn, now_us, rqli_op_loop_wants_conn(self));
 }
 
 static void read_node(struct rqli_loop_node *self)
@@ -242,9 +244,16 @@ static void on_timer(uv_timer_t *timer)
     fire_due(&loop->timers, now_us);
 }
 
+/* The thread that reads the map of a cluster knows of no loop: this one looks, for a moment in its
+ * life. */
 static int64_t due_us(const struct rqli_op_loop *self)
 {
-    return rqli_conn_loop_due_us(self->conn, rqli_op_loop_has_queued(self));
+    bool wants_conn = rqli_op_loop_wants_conn(self);
+    int64_t at_us = rqli_conn_loop_due_us(self->conn, wants_conn);
+
+    return rqli_op_loop_has_queued(self) && !wants_conn
+               ? rqli_earlier(at_us, rqli_now_us() + MAP_LOOK_US)
+               : at_us;
 }
 
 static int64_t first_due_us(const rql_loop *loop)

@@ -66,6 +66,7 @@ static bool init_op(struct rqli_loop_node *self, struct rqli_op_loop *op,
                     void (*on_open)(void *self, const struct rqli_clock_reading *reading,
                                     const rql_error *fault))
 {
+    op->fleet = &self->loop->client->fleet;
     op->node = self->node;
     op->at = op_at;
     op->timers = &self->loop->timers;

@@ -108,6 +108,7 @@ void rqli_fleet_give(struct rqli_fleet *self, unsigned partition, struct rqli_no
         atomic_exchange_explicit(&self->of[partition], node, memory_order_acq_rel);
 
     if (before != node) {
+        (void)atomic_fetch_add_explicit(&self->n_moves, 1, memory_order_relaxed);
         rqli_endpoint_carry(&before->endpoint, partition, false);
     }
     rqli_endpoint_carry(&node->endpoint, partition, true); /* so far it was only asked first */

@@ -35,6 +35,7 @@ struct rqli_fleet {
     _Atomic int64_t silent_us;      /* when a node last gave no answer */
     atomic_bool is_wanted;          /* somebody asks for keys */
     rqli_signal map;                /* enum rqli_fleet_map */
+    atomic_uint n_moves;            /* of keys from node to node, as far as was seen */
 
     struct {
         pthread_mutex_t mutex;

@@ -150,6 +150,8 @@ struct rqli_op_line {
 
 /* What the operations of one loop over one connection share. */
 struct rqli_op_loop {
+    struct rqli_fleet *fleet;
+    unsigned n_moves; /* of its keys, when the calls took their places */
     struct rqli_node *node;
     /* What the loop has for such operations at another node. NULL: no memory. */
     struct rqli_op_loop *(*at)(struct rqli_op_loop *self, struct rqli_node *node);
@@ -171,6 +173,9 @@ struct rqli_op_loop {
 };
 
 bool rqli_op_loop_has_queued(const struct rqli_op_loop *self);
+
+/* A connection is wanted for those. It is not while it would be a guess whom to ask. */
+bool rqli_op_loop_wants_conn(const struct rqli_op_loop *self);
 
 /* One of them may be sent now. */
 bool rqli_op_loop_is_due(const struct rqli_op_loop *self);

@@ -83,6 +83,11 @@ bool rqli_op_loop_is_due(const struct rqli_op_loop *self)
     return rqli_conn_loop_has_room(self->conn) && first_in_line(self);
 }
 
+bool rqli_op_loop_wants_conn(const struct rqli_op_loop *self)
+{
+    return rqli_op_loop_has_queued(self) && !rqli_fleet_is_looking(self->fleet);
+}
+
 bool rqli_op_loop_has_queued(const struct rqli_op_loop *self)
 {
     return self->repeats.first || self->returns.first || self->wishes.first;
@@ -265,12 +270,45 @@ static void say_name(struct rqli_op_loop *self)
     }
 }
 
+/* In their order. One for which there is no memory elsewhere stays. */
+static void place_anew(struct rqli_op_line *line)
+{
+    size_t count = 0;
+    struct rqli_op_call *call;
+
+    for (call = line->first; call; call = call->next) {
+        count++;
+    }
+    for (; count > 0; count--) {
+        struct rqli_op_loop *loop = rqli_op_call_loop(line->first);
+
+        call = line->first;
+        leave_line(call);
+        call->loop = loop ? loop : call->loop;
+        rqli_op_call_queue(call);
+    }
+}
+
+/* What the server did not know is repeated there. */
+void rqli_op_loop_place_anew(struct rqli_op_loop *self)
+{
+    unsigned n_moves = atomic_load_explicit(&self->fleet->n_moves, memory_order_relaxed);
+
+    if (self->n_moves != n_moves && !rqli_fleet_is_looking(self->fleet)) {
+        self->n_moves = n_moves;
+        place_anew(&self->returns);
+        place_anew(&self->wishes);
+    }
+}
+
 /* What has no room now stays in line until replies have come; what is asked behind the calls always
  * has: two commands, and each call leaves room for some more. */
 void rqli_op_loop_write(struct rqli_op_loop *self)
 {
-    struct rqli_op_call *first = first_in_line(self);
+    struct rqli_op_call *first;
 
+    rqli_op_loop_place_anew(self);
+    first = first_in_line(self);
     if (first) {
         say_name(self);
     }

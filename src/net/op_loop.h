@@ -14,6 +14,14 @@ static inline size_t rqli_op_call_index(const struct rqli_op_call *call)
 /* Stands in line at its loop. */
 void rqli_op_call_queue(struct rqli_op_call *self);
 
+/* Where it is to stand in line: at the node that has its keys, as far as is known. NULL: no memory.
+ */
+struct rqli_op_loop *rqli_op_call_loop(const struct rqli_op_call *self);
+
+/* Where keys have moved, or it is known only now who has them, not all that stands in line here
+ * need wait for this node. */
+void rqli_op_loop_place_anew(struct rqli_op_loop *self);
+
 /* Its reply concerns nobody any more. */
 void rqli_op_call_stop(struct rqli_op_call *self);
 

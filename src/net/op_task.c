@@ -11,8 +11,6 @@
 
 #include <stddef.h>
 
-enum { LOOK_US = 5000 };
-
 /* RQLI_NEVER_US: no end. */
 static void set_due(struct rqli_op_task *self, int64_t at_us)
 {
@@ -36,17 +34,18 @@ static struct rqli_op_loop *at(const struct rqli_op_task *self, struct rqli_node
     return node == self->loop->node ? self->loop : self->loop->at(self->loop, node);
 }
 
-/* Of one server nothing is asked: all go to that. NULL: no memory. */
-static struct rqli_op_loop *loop_of(const struct rqli_op_task *self, size_t i)
+/* Of one server nothing is asked: all go to that. Nor where it would be a guess. */
+struct rqli_op_loop *rqli_op_call_loop(const struct rqli_op_call *self)
 {
-    const struct rqli_op_route *route = &self->op->route;
+    const struct rqli_op_task *task = self->task;
+    const struct rqli_op_route *route = &task->op->route;
     struct rqli_call call;
 
-    if (!route->fleet->worker) {
-        return self->loop;
+    if (!route->fleet->worker || rqli_fleet_is_looking(route->fleet)) {
+        return task->loop;
     }
-    rqli_op_draft(self->op, i, &call);
-    return at(self, call.is_plain ? route->node : rqli_fleet_node(route->fleet, call.set));
+    rqli_op_draft(task->op, rqli_op_call_index(self), &call);
+    return at(task, call.is_plain ? route->node : rqli_fleet_node(route->fleet, call.set));
 }
 
 /* Those that pause, which all of a new round do. They are written by the loop, before it sleeps:
@@ -57,13 +56,14 @@ static void queue_calls(struct rqli_op_task *self)
     size_t n_lost = 0;
     rql_error fault;
 
+    rqli_op_loop_place_anew(self->loop); /* what came before goes ahead */
     for (size_t i = 0; i < op->n_calls; i++) {
         struct rqli_op_call *call = &self->calls[i];
 
         if (call->state != RQLI_OP_CALL_PAUSED) {
             continue;
         }
-        call->loop = loop_of(self, i);
+        call->loop = rqli_op_call_loop(call);
         if (call->loop) {
             rqli_op_call_queue(call);
         } else {
@@ -79,21 +79,12 @@ static void queue_calls(struct rqli_op_task *self)
     }
 }
 
-/* Those of a round that pause go on together, as soon as the first of them may. Before the map of a
- * cluster is known it would be a guess whom to ask, and a node that stands still could take all the
- * time there is. The loop has no news of that: it looks. */
-static void queue_where_known(struct rqli_op_task *self)
+/* Those of a round that pause go on together, as soon as the first of them may. */
+static void resume(struct rqli_op_task *self)
 {
-    int64_t now_us = rqli_now_us();
-
     self->resume_us = 0;
     set_due(self, self->op->until_us);
-    if (rqli_fleet_is_looking(self->op->route.fleet) && now_us < self->op->until_us) {
-        self->resume_us = now_us + LOOK_US;
-        set_due(self, self->resume_us);
-    } else {
-        queue_calls(self);
-    }
+    queue_calls(self);
 }
 
 static void send_calls(struct rqli_op_task *self)
@@ -109,7 +100,7 @@ static void send_calls(struct rqli_op_task *self)
     for (size_t i = 0; i < op->n_calls; i++) {
         self->calls[i] = (struct rqli_op_call){.task = self, .state = RQLI_OP_CALL_PAUSED};
     }
-    queue_where_known(self);
+    resume(self);
 }
 
 static void pause_call(struct rqli_op_call *self, const struct rqli_detour *detour)
@@ -267,7 +258,7 @@ static void on_due(struct rqli_due *due)
     switch (self->state) {
     case RQLI_OP_TASK_CALLING:
         if (self->resume_us > 0) {
-            queue_where_known(self);
+            resume(self);
         } else {
             give_up(self);
         }

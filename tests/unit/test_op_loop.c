@@ -138,8 +138,11 @@ static void open_conn(size_t i)
     endpoint[i].io_timeout_ms = LONG_MS;
     endpoint[i].identity = "me";
     endpoint[i].stats = rqli_stats_new();
-    loop[i] = (struct rqli_op_loop){
-        .node = &fleet.first, .at = loop_at, .timers = &timers, .listener = {on_opened}};
+    loop[i] = (struct rqli_op_loop){.fleet = &fleet,
+                                    .node = &fleet.first,
+                                    .at = loop_at,
+                                    .timers = &timers,
+                                    .listener = {on_opened}};
     loop[i].conn = rqli_conn_loop_new(&uv, &endpoint[i], &loop[i].listener);
     assert_non_null(loop[i].conn);
     rqli_conn_loop_tend(loop[i].conn, rqli_now_us(), true);
