@@ -7,8 +7,10 @@ import re
 import sys
 import time
 
-from fenced import Fleet, Judgement
+from cluster import Cluster
+from fenced import NAME, Fleet, Judgement
 from harness import main, scenario, wait_until
+from partitions import slot_of_lock
 from private_server import PrivateServer
 from watched import Watched
 
@@ -177,6 +179,52 @@ class Split(BySentinels):
             slot.kill()
 
 
+class Clustered(Place):
+    """Three masters and their replicas; the lock is at one of them."""
+    most_ttl_ms = 2500
+    slot = slot_of_lock(NAME)
+
+    def __init__(self, world, persistence=()):
+        super().__init__(world)
+        self.cluster = Cluster(3, 1, persistence)
+        self.cluster.__enter__()
+        self.urls = [self.cluster.url] * N_PROCESSES
+
+    @staticmethod
+    def now_us():
+        return time.time_ns() // 1000
+
+    def end(self):
+        self.cluster.__exit__()
+
+    def move(self):
+        """Key by key, in as many steps."""
+        old = self.cluster.owner(self.slot)
+        self.cluster.migrate(self.slot, self.random.choice([to for to in self.cluster.masters() if to is not old]), 1)
+        self.fleet.await_uses(2)
+
+    def resign(self):
+        """In order: the master waits until its replica has all."""
+        old = self.cluster.owner(self.slot)
+        with self.held():
+            self.cluster.replicas_of(old)[0].ask("CLUSTER", "FAILOVER")
+            self.cluster.await_successor(self.slot, old)
+            self.cluster.await_settled()
+
+    def fail_over(self):
+        """To a replica that is behind."""
+        self.cluster.await_replicated()
+        old = self.cluster.owner(self.slot)
+        (replica,) = self.cluster.replicas_of(old)
+        replica.freeze()
+        old.ask("CLIENT", "KILL", "TYPE", "replica")
+        with self.held():
+            old.kill()
+            replica.go_on()
+            self.cluster.await_successor(self.slot, old)
+        self.cluster.bring_back(old)
+
+
 def never_two(judgement):
     judgement.check_order()
     judgement.check_none()
@@ -213,6 +261,9 @@ ROWS = (
     ("a master is replaced", BySentinels, NEVER, "replace", False, two_are_told),
     ("a master is cut off", Split, NEVER, "cut_off", False, two_servers),
     ("a master is cut off", Split, WITH_REPLICAS, "cut_off", True, never_two),
+    ("a slot moves", Clustered, NEVER, "move", False, never_two),
+    ("a node of a cluster resigns", Clustered, NEVER, "resign", False, never_two),
+    ("a node of a cluster dies", Clustered, NEVER, "fail_over", False, two_are_told),
 )
 
 
