@@ -14,7 +14,7 @@ ROOT = os.path.join(os.path.dirname(__file__), "..", "..")
 README = os.path.join(ROOT, "README.md")
 LUA = os.path.join(ROOT, "lua")
 LOCKING = "acquire acquire_series decrease extend force_extend leave release".split()
-SENT_TO_LOCK = set("eval evalsha ping subscribe hello".split())
+SENT_TO_LOCK = set("eval evalsha ping publish subscribe hello".split())
 RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
 # What the library asks for, and does without.
 WITH_GRACE = {"info", "client|info", "client|kill", "client|tracking", "client|caching", "memory|usage",

@@ -240,7 +240,7 @@ def a_server_is_found_by_its_ipv6_address(world, kind, names):
 def who_is_no_server_of_our_kind_says_so(world, kind, names):
     """Whatever was asked for: nobody waits for it to become one."""
     with servers(cluster_node(), Sentinel()) as (node, sentinel):
-        for server, told in ((node, "cluster node"), (sentinel, "sentinel")):
+        for server, told in ((node, "node of a cluster"), (sentinel, "sentinel")):
             outcome = world.actor(kind, url=server.url).refused(*names, timeout_ms=FOREVER)
             check_equal(outcome.status, "E_UNSUPPORTED", told)
             check(told in outcome.error, outcome.error)
