@@ -1,85 +1,43 @@
 #ifndef CLUSTER_H
 #define CLUSTER_H
 
-/* Three masters of a cluster, started once; each has a third of the slots at the beginning of a
- * test, which may move some. What is asked of one of them goes through its Unix socket. */
+/* A cluster of NODES masters, an enumerator that its user has: each has as many slots as the next
+ * one at the beginning of a test, which may move some. What tests ask goes to the one that is
+ * looked at. */
 
-#include "check.h"
-#include "redis_server.h"
-#include "wait.h"
+#include "fixture.h"
 
 #include "wire/keys.h"
 
-#include <rql/rql.h>
+static struct redis_server nodes[NODES];
+static redisContext *raws[NODES];
+static char ids[NODES][48]; /* by which the nodes know each other */
 
-#include <hiredis.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum { NODES = 3, AWAIT_MS = 10000, CLUSTER_TEXT = 2048 };
-
-static struct cluster_node {
-    struct redis_server server;
-    redisContext *raw;
-    char id[48];
-} nodes[NODES];
-
-/* The command is split at blanks. NULL: it was answered by an error. */
-static inline redisReply *node_try(int node, const char *text)
+/* What follows asks this node. */
+static inline void look_at(size_t node)
 {
-    redisReply *reply = redisCommand(nodes[node].raw, text);
-
-    if (reply && reply->type == REDIS_REPLY_ERROR) {
-        print_message("# %s: %s\n", text, reply->str);
-        freeReplyObject(reply);
-        return NULL;
-    }
-    return reply;
+    raw = raws[node];
 }
 
-static inline redisReply *node_ask(int node, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static inline redisReply *node_ask(int node, const char *format, ...)
+/* The first slot of a node; that of one behind the last is behind all. */
+static inline int first_slot_of(size_t node)
 {
-    char text[CLUSTER_TEXT];
-    redisReply *reply;
-    va_list args;
-
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    reply = node_try(node, text);
-    assert_non_null(reply);
-    return reply;
+    return (int)(node * RQLI_KEYSLOTS / NODES);
 }
 
-#define NODE_DO(node, ...) freeReplyObject(node_ask(node, __VA_ARGS__))
-
-static inline bool node_says(int node, const char *command, const char *text)
+static inline bool knows_all(void *data)
 {
-    redisReply *reply = node_try(node, command);
-    bool says = reply && strstr(reply->str, text);
+    redisReply *info = ask_reply("CLUSTER INFO");
+    redisReply *slots = ask_reply("CLUSTER SLOTS");
+    bool is_ok = strstr(info->str, "cluster_state:ok") && slots->elements == NODES;
 
-    freeReplyObject(reply);
-    return says;
+    (void)data;
+    freeReplyObject(info);
+    freeReplyObject(slots);
+    return is_ok;
 }
 
-static inline bool cluster_is_whole(void *unused)
-{
-    bool is_whole = true;
-
-    (void)unused;
-    for (int i = 0; i < NODES; i++) {
-        is_whole = is_whole && node_says(i, "CLUSTER INFO", "cluster_state:ok") &&
-                   node_says(i, "CLUSTER INFO", "cluster_slots_assigned:16384");
-    }
-    return is_whole;
-}
-
-static inline int cluster_node_start(int i)
+static inline int start_node(size_t i)
 {
     /* None counts as failed, however long it is stopped. */
     static const char *const arguments[] = {"--cluster-enabled",
@@ -89,104 +47,127 @@ static inline int cluster_node_start(int i)
                                             "--cluster-require-full-coverage",
                                             "no",
                                             NULL};
-    struct cluster_node *node = &nodes[i];
-    redisReply *reply;
+    redisReply *id;
 
-    if (redis_server_start_tcp(&node->server, arguments)) {
+    if (redis_server_start_tcp(&nodes[i], arguments)) {
         return -1;
     }
-    node->raw = redis_server_connect(&node->server);
-    if (!node->raw) {
-        return -1;
-    }
-    reply = node_ask(i, "CLUSTER MYID");
-    (void)snprintf(node->id, sizeof node->id, "%s", reply->str);
-    freeReplyObject(reply);
-    NODE_DO(i, "CLUSTER SET-CONFIG-EPOCH %d", i + 1);
-    NODE_DO(i, "CLUSTER ADDSLOTSRANGE %d %d", i * RQLI_KEYSLOTS / NODES,
-            (i + 1) * RQLI_KEYSLOTS / NODES - 1);
+    raws[i] = redis_server_connect(&nodes[i]);
+    look_at(i);
+    id = ask_reply("CLUSTER MYID");
+    (void)snprintf(ids[i], sizeof ids[i], "%s", id->str);
+    freeReplyObject(id);
+    ask("CLUSTER SET-CONFIG-EPOCH %zu", i + 1);
+    ask("CLUSTER ADDSLOTSRANGE %d %d", first_slot_of(i), first_slot_of(i + 1) - 1);
     if (i > 0) {
-        NODE_DO(i, "CLUSTER MEET 127.0.0.1 %d", nodes[0].server.port);
+        ask("CLUSTER MEET 127.0.0.1 %d", nodes[0].port);
     }
     return 0;
 }
 
-static inline int cluster_start(void **state)
+static inline int start_nodes(void **state)
 {
     (void)state;
-    for (int i = 0; i < NODES; i++) {
-        if (cluster_node_start(i)) {
+    for (size_t i = 0; i < NODES; i++) {
+        if (start_node(i)) {
             return -1;
         }
     }
-    return wait_until(cluster_is_whole, NULL, 3 * AWAIT_MS) ? 0 : -1;
-}
-
-static inline int cluster_stop(void **state)
-{
-    (void)state;
-    for (int i = 0; i < NODES; i++) {
-        redisFree(nodes[i].raw);
-        redis_server_stop(&nodes[i].server);
+    server = nodes[0];
+    (void)snprintf(server.url, sizeof server.url, "redis+cluster://127.0.0.1:%d", nodes[0].port);
+    for (size_t i = 0; i < NODES; i++) {
+        look_at(i);
+        if (!wait_until(knows_all, NULL, 3 * AWAIT_MS)) {
+            return -1;
+        }
     }
     return 0;
 }
 
-/* The slot of the keys of this lock, and whose that is at the beginning. */
-static inline unsigned slot_of(const char *name)
+static inline int stop_nodes(void **state)
 {
-    return rqli_keyslot(rqli_key_set_of(true, rqli_slice_of(name))->prefix);
+    (void)state;
+    for (size_t i = 0; i < NODES; i++) {
+        redisFree(raws[i]);
+        redis_server_stop(&nodes[i]);
+    }
+    return 0;
 }
 
-static inline int home_of(const char *name)
+static inline const struct rqli_key_set *set_of(const char *name)
 {
-    int i = 0;
+    return rqli_key_set_of(true, rqli_slice_of(name));
+}
 
-    while (slot_of(name) >= (unsigned)((i + 1) * RQLI_KEYSLOTS / NODES)) {
-        i++;
+static inline unsigned slot_of(const char *name)
+{
+    return rqli_keyslot(set_of(name)->prefix);
+}
+
+/* Which node has the keys of this name, by the slots that it began with. */
+static inline size_t node_of(const char *name)
+{
+    size_t node = 0;
+
+    while ((int)slot_of(name) >= first_slot_of(node + 1)) {
+        node++;
     }
-    return i;
+    return node;
+}
+
+/* The next name of this kind whose keys are at the node. */
+static inline void draw_name(char name[16], const char *kind, size_t node, unsigned *from)
+{
+    do {
+        (void)snprintf(name, 16, "%s%u", kind, (*from)++);
+    } while (node_of(name) != node);
 }
 
 /* From here on the nodes send those who ask for a key that is not there any more to the other. */
-static inline void slot_begin_move(unsigned slot, int from, int to)
+static inline void begin_move(unsigned slot, size_t from, size_t to)
 {
-    NODE_DO(to, "CLUSTER SETSLOT %u IMPORTING %s", slot, nodes[from].id);
-    NODE_DO(from, "CLUSTER SETSLOT %u MIGRATING %s", slot, nodes[to].id);
+    look_at(to);
+    ask("CLUSTER SETSLOT %u IMPORTING %s", slot, ids[from]);
+    look_at(from);
+    ask("CLUSTER SETSLOT %u MIGRATING %s", slot, ids[to]);
 }
 
 /* All keys of it that are there by now. */
-static inline void slot_move_keys(unsigned slot, int from, int to)
+static inline void move_keys(unsigned slot, size_t from, size_t to)
 {
-    redisReply *keys = node_ask(from, "CLUSTER GETKEYSINSLOT %u 1000", slot);
+    char text[TEXT_SIZE];
+    redisReply *keys;
 
+    (void)snprintf(text, sizeof text, "CLUSTER GETKEYSINSLOT %u 1000", slot);
+    look_at(from);
+    keys = ask_reply(text);
     for (size_t i = 0; i < keys->elements; i++) {
-        NODE_DO(from, "MIGRATE 127.0.0.1 %d %s 0 5000", nodes[to].server.port,
-                keys->element[i]->str);
+        ask("MIGRATE 127.0.0.1 %d %s 0 5000", nodes[to].port, keys->element[i]->str);
     }
     freeReplyObject(keys);
 }
 
-/* The new owner first, for it tells the others. Those that are not there (-1) do without. */
-static inline void slot_give(unsigned slot, int to, int silent)
+/* The new owner first, for it tells the others; it is looked at. A node that is stopped (NODES:
+ * none) does without. */
+static inline void give_slot(unsigned slot, size_t to, size_t stopped)
 {
-    NODE_DO(to, "CLUSTER SETSLOT %u NODE %s", slot, nodes[to].id);
-    for (int i = 0; i < NODES; i++) {
-        if (i != to && i != silent) {
-            NODE_DO(i, "CLUSTER SETSLOT %u NODE %s", slot, nodes[to].id);
+    for (size_t i = 0; i < NODES; i++) {
+        size_t node = (to + i) % NODES;
+
+        if (node != stopped) {
+            look_at(node);
+            ask("CLUSTER SETSLOT %u NODE %s", slot, ids[to]);
         }
     }
+    look_at(to);
 }
 
-static inline rql_options cluster_options(void)
+/* With all that is in it. */
+static inline void move_slot(unsigned slot, size_t from, size_t to)
 {
-    static char url[64];
-    rql_options options;
-
-    (void)snprintf(url, sizeof url, "redis+cluster://127.0.0.1:%d", nodes[0].server.port);
-    rql_options_init(&options);
-    options.url = url;
-    return options;
+    begin_move(slot, from, to);
+    move_keys(slot, from, to);
+    give_slot(slot, to, NODES);
 }
 
 #endif

@@ -1,5 +1,3 @@
-#include "cluster.h"
-
 #include "lock/client.h"
 #include "lock/leases.h"
 #include "lock/lock.h"
@@ -11,7 +9,16 @@
 /* What the leases' thread does where locks are spread over several nodes, of which one is silent,
  * or gives its keys away. */
 
-enum { LOCKS = 30, TTL_MS = 1000, LONG_MS = 60000, SILENT_MS = 300, WITHDRAWALS = 64 };
+enum {
+    NODES = 3,
+    LOCKS = 30,
+    TTL_MS = 1000,
+    LONG_MS = 60000,
+    SILENT_MS = 300,
+    WITHDRAWALS = 64,
+};
+
+#include "cluster.h"
 
 static rql_client *client;
 static rql_lock *locks[LOCKS];
@@ -19,26 +26,26 @@ static char names[LOCKS][16];
 
 static int set_up(void **state)
 {
-    rql_options options = cluster_options();
-    rql_error error = {0};
+    rql_options options = client_options();
 
     (void)state;
-    for (int i = 0; i < NODES; i++) {
-        NODE_DO(i, "FLUSHALL");
-        NODE_DO(i, "CONFIG RESETSTAT");
+    for (size_t i = 0; i < NODES; i++) {
+        look_at(i);
+        ask("FLUSHALL");
+        ask("CONFIG RESETSTAT");
     }
-    options.connect_timeout_ms = 20000;
     options.io_timeout_ms = SILENT_MS;
     options.topology_refresh_ms = LONG_MS;
-    if (rql_client_new(&client, &options, &error)) {
-        fail_msg("%s", error.message);
-    }
+    client = new_client_with(&options);
     return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
+    for (size_t i = 0; i < NODES; i++) { /* of a test that has failed */
+        redis_server_resume(&nodes[i]);
+    }
     for (int i = 0; i < LOCKS; i++) {
         (void)!rql_lock_release(locks[i], NULL);
         locks[i] = NULL;
@@ -47,7 +54,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static rql_lock *hold(const char *name, int64_t ttl_ms)
+static rql_lock *hold_for(const char *name, int64_t ttl_ms)
 {
     rql_lock_options options;
     rql_lock *lock = NULL;
@@ -67,7 +74,7 @@ static void hold_all(int64_t ttl_ms)
 {
     for (int i = 0; i < LOCKS; i++) {
         (void)snprintf(names[i], sizeof names[i], "x%d", i);
-        locks[i] = hold(names[i], ttl_ms);
+        locks[i] = hold_for(names[i], ttl_ms);
     }
 }
 
@@ -88,7 +95,9 @@ struct until {
 
 static bool is_at(const struct until *self, int i)
 {
-    return self->node >= 0 ? home_of(names[i]) == self->node : home_of(names[i]) != ~self->node;
+    int node = (int)node_of(names[i]);
+
+    return self->node >= 0 ? node == self->node : node != ~self->node;
 }
 
 static bool have_been_renewed(void *data)
@@ -134,11 +143,11 @@ static void a_silent_node_has_the_locks_of_the_others_renewed(void **state)
     (void)state;
     hold_all(TTL_MS);
     stay_held(~NODES, 6);
-    redis_server_pause(&nodes[1].server);
+    redis_server_pause(&nodes[1]);
     stay_held(~1, 9);
     assert_true(wait_until(are_gone, &until, TTL_MS));
     stay_held(~1, 3);
-    redis_server_resume(&nodes[1].server);
+    redis_server_resume(&nodes[1]);
 }
 
 /* Each withdrawal is tried again and again, and each try needs a connection. */
@@ -146,7 +155,7 @@ static void what_is_to_be_withdrawn_at_a_silent_node_delays_no_renewals(void **s
 {
     (void)state;
     hold_all(TTL_MS);
-    redis_server_pause(&nodes[1].server);
+    redis_server_pause(&nodes[1]);
     for (int i = 0; i < WITHDRAWALS; i++) {
         char name[16];
         struct rqli_withdrawal_of what = {
@@ -157,23 +166,29 @@ static void what_is_to_be_withdrawn_at_a_silent_node_delays_no_renewals(void **s
         rqli_leases_withdraw(client->leases, &what, LONG_MS);
     }
     stay_held(~1, 9);
-    redis_server_resume(&nodes[1].server);
+    redis_server_resume(&nodes[1]);
 }
 
 struct error_of {
-    int node;
+    size_t node;
     char text[32];
 };
 
 static bool has_answered(void *data)
 {
     const struct error_of *self = data;
+    redisReply *reply;
+    bool has;
 
-    return node_says(self->node, "INFO errorstats", self->text);
+    look_at(self->node);
+    reply = ask_reply("INFO errorstats");
+    has = strstr(reply->str, self->text) != NULL;
+    freeReplyObject(reply);
+    return has;
 }
 
 /* Until the node has answered so. */
-static void await_error(int node, const char *code)
+static void await_error(size_t node, const char *code)
 {
     struct error_of error = {.node = node};
 
@@ -181,33 +196,25 @@ static void await_error(int node, const char *code)
     assert_true(wait_until(has_answered, &error, AWAIT_MS));
 }
 
-static int64_t ttl_at(int node, const rql_lock *lock)
-{
-    redisReply *reply = node_ask(node, "PTTL %s", rql_lock_describe(lock).lock_key);
-    int64_t ttl_ms = reply->integer;
-
-    freeReplyObject(reply);
-    return ttl_ms;
-}
-
 /* While its slot moves a call about its keys is answered TRYAGAIN, by both nodes, for there is no
  * queue; ASK comes when all keys have left. */
 static void a_lock_whose_slot_moves_stays_held(void **state)
 {
     const char *name = "x0";
-    int from = home_of(name);
-    int to = (from + 1) % NODES;
+    size_t from = node_of(name);
+    size_t to = (from + 1) % NODES;
     unsigned slot = slot_of(name);
 
     (void)state;
     hold_all(TTL_MS);
-    slot_begin_move(slot, from, to);
+    begin_move(slot, from, to);
     await_error(from, "TRYAGAIN");
-    slot_move_keys(slot, from, to);
+    move_keys(slot, from, to);
     await_error(from, "ASK");
-    slot_give(slot, to, -1);
+    give_slot(slot, to, NODES);
     stay_held(~NODES, 6);
-    assert_true(ttl_at(to, locks[0]) > 0);
+    look_at(to);
+    assert_true(ask_int("PTTL %s", rql_lock_describe(locks[0]).lock_key) > 0);
     for (int i = 0; i < LOCKS; i++) {
         bool is_locked = false;
 
@@ -215,9 +222,7 @@ static void a_lock_whose_slot_moves_stays_held(void **state)
         assert_int_equal(rql_is_locked(client, names[i], &is_locked, NULL), RQL_OK);
         assert_true(is_locked);
     }
-    slot_begin_move(slot, to, from);
-    slot_move_keys(slot, to, from);
-    slot_give(slot, from, -1);
+    move_slot(slot, to, from);
     stay_held(~NODES, 3);
 }
 
@@ -230,19 +235,16 @@ static void count_loss(rql_lock *lock, void *user_data)
 static bool is_released(void *data)
 {
     const struct error_of *at = data;
-    redisReply *reply =
-        node_ask(at->node, "EXISTS %slock:x0", rqli_client_key_set(client, "x0")->prefix.data);
-    bool is_there = reply->integer != 0;
 
-    freeReplyObject(reply);
-    return !is_there;
+    look_at(at->node);
+    return ask_int("EXISTS %slock:x0", set_of("x0")->prefix.data) == 0;
 }
 
 /* Its answer is MOVED, which nobody waits for. */
 static void a_lazy_release_goes_after_its_lock(void **state)
 {
     const char *name = "x0";
-    int from = home_of(name);
+    size_t from = node_of(name);
     struct error_of to = {.node = (from + 1) % NODES};
     atomic_int losses = 0;
     rql_lock_options options;
@@ -255,27 +257,26 @@ static void a_lazy_release_goes_after_its_lock(void **state)
     options.on_lost = count_loss;
     options.user_data = &losses;
     assert_int_equal(rql_lock_acquire(client, name, &options, &lock, NULL), RQL_OK);
-    slot_begin_move(slot_of(name), from, to.node);
-    slot_move_keys(slot_of(name), from, to.node);
-    slot_give(slot_of(name), to.node, -1);
+    move_slot(slot_of(name), from, to.node);
     assert_false(is_released(&to));
     assert_int_equal(rql_lock_release(lock, NULL), RQL_OK);
     assert_true(wait_until(is_released, &to, AWAIT_MS));
     await_error(from, "MOVED");
     client = rql_client_free(client); /* all is told by then */
     assert_int_equal(losses, 0);
-    slot_begin_move(slot_of(name), to.node, from);
-    slot_move_keys(slot_of(name), to.node, from);
-    slot_give(slot_of(name), from, -1);
+    move_slot(slot_of(name), to.node, from);
 }
 
 static bool is_left_alone(void *data)
 {
     struct rqli_node *node = data;
-    redisReply *channels = node_ask(1, "PUBSUB SHARDCHANNELS");
-    bool is_left = channels->elements == 0 && !rqli_conn_is_up(node->background) &&
-                   !rqli_conn_is_up(node->conns.each[0]);
+    redisReply *channels;
+    bool is_left;
 
+    look_at(1);
+    channels = ask_reply("PUBSUB SHARDCHANNELS");
+    is_left = channels->elements == 0 && !rqli_conn_is_up(node->background) &&
+              !rqli_conn_is_up(node->conns.each[0]);
     freeReplyObject(channels);
     return is_left;
 }
@@ -294,9 +295,9 @@ static void a_node_that_nobody_uses_is_left_alone(void **state)
     client->cluster->refresh_ms = 500;
     for (int i = 0; i < LOCKS; i++) {
         (void)snprintf(names[i], sizeof names[i], "x%d", i);
-        if (!held[home_of(names[i])]) {
-            held[home_of(names[i])] = hold(names[i], LONG_MS);
-            at[home_of(names[i])] = rqli_client_node(client, &held[home_of(names[i])]->keys);
+        if (!held[node_of(names[i])]) {
+            held[node_of(names[i])] = hold_for(names[i], LONG_MS);
+            at[node_of(names[i])] = rqli_client_node(client, &held[node_of(names[i])]->keys);
         }
     }
     assert_true(rqli_conn_clock(at[2]->conns.each[0], &first));
@@ -311,7 +312,7 @@ static void a_node_that_nobody_uses_is_left_alone(void **state)
     assert_true(rqli_conn_is_up(at[2]->conns.each[0]));
     assert_true(rqli_conn_clock(at[2]->conns.each[0], &last));
     assert_int_equal(first.received_us, last.received_us); /* the same connection */
-    held[1] = hold("x1", LONG_MS);
+    held[1] = hold_for("x1", LONG_MS);
     for (int i = 0; i < NODES; i++) {
         assert_int_equal(rql_lock_release(held[i], NULL), RQL_OK);
     }
@@ -327,26 +328,27 @@ static bool is_gone(void *data)
 static void who_has_taken_over_is_asked_at_once_for_what_is_held(void **state)
 {
     const char *name = "x1";
-    int from = home_of(name);
-    int to = (from + 1) % NODES;
+    size_t from = node_of(name);
+    size_t to = (from + 1) % NODES;
     unsigned slot = slot_of(name);
 
     (void)state;
-    for (int i = 2; !locks[1];
-         i++) { /* what is connected already does not say again what was seen */
+    /* What is connected already does not say again what was seen. */
+    for (int i = 2; !locks[1]; i++) {
         char other[16];
 
         (void)snprintf(other, sizeof other, "x%d", i);
-        locks[1] = home_of(other) == to ? hold(other, LONG_MS) : NULL;
+        locks[1] = node_of(other) == to ? hold_for(other, LONG_MS) : NULL;
     }
-    locks[0] = hold(name, LONG_MS);
+    locks[0] = hold_for(name, LONG_MS);
     assert_int_equal(rql_lock_get_state(locks[0]), RQL_HELD);
-    redis_server_pause(&nodes[from].server);
-    NODE_DO(to, "CLUSTER BUMPEPOCH");
-    slot_give(slot, to, from);
+    redis_server_pause(&nodes[from]);
+    look_at(to);
+    ask("CLUSTER BUMPEPOCH");
+    give_slot(slot, to, from);
     rqli_fleet_read_map(&client->fleet);
     assert_true(wait_until(is_gone, locks[0], AWAIT_MS));
-    redis_server_resume(&nodes[from].server);
+    redis_server_resume(&nodes[from]);
 }
 
 int main(void)
@@ -366,5 +368,5 @@ int main(void)
     if (!redis_server_available()) {
         return skip_all("no redis-server");
     }
-    return cmocka_run_group_tests(tests, cluster_start, cluster_stop);
+    return cmocka_run_group_tests(tests, start_nodes, stop_nodes);
 }

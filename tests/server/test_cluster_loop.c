@@ -1,11 +1,11 @@
-#include "cluster_fixture.h"
-
+#include "async_fixture.h"
 #include "children.h"
 #include "lock/async.h"
 
 /* The asynchronous calls in a cluster: each lock is had of the node that has its keys. */
 
 enum {
+    NODES = 2,
     NAMES = 20,
     SERIES = 12,
     TOLD_MS = 1000, /* who polls for a lock that was released finds it later */
@@ -14,11 +14,13 @@ enum {
     BRIEF_MS = 300,
 };
 
+#include "cluster.h"
+
 static rql_loop *second; /* of the other client, on the same uv loop */
 
 static int set_up_loops(void **state)
 {
-    (void)set_up_clients(state);
+    (void)set_up(state);
     (void)open_loop_of(client);
     CHECK_OK(rql_loop_open(&second, other, &uv, NULL));
     return 0;
@@ -228,8 +230,6 @@ static bool was_told_to_wait(const void *data)
 static void a_lock_is_had_as_soon_as_its_slot_has_moved(void **state)
 {
     struct asked asked = asked_for();
-    redisReply *giver = id_of(0);
-    redisReply *taker = id_of(1);
     unsigned from = 0;
     char name[16];
     unsigned slot;
@@ -237,9 +237,7 @@ static void a_lock_is_had_as_soon_as_its_slot_has_moved(void **state)
     (void)state;
     draw_name(name, "a", 0, &from);
     slot = slot_of(name);
-    ask("CLUSTER SETSLOT %u IMPORTING %s", slot, giver->str);
-    look_at(0);
-    ask("CLUSTER SETSLOT %u MIGRATING %s", slot, taker->str);
+    begin_move(slot, 0, 1);
     start_asking(&asked, name);
     run_until(was_told_to_wait, NULL);
     assert_int_equal(asked.n_done, 0);
@@ -248,8 +246,6 @@ static void a_lock_is_had_as_soon_as_its_slot_has_moved(void **state)
     CHECK_OK(asked.status);
     CHECK_OK(release_and_wait(asked.lock));
     move_slot(slot, 1, 0);
-    freeReplyObject(giver);
-    freeReplyObject(taker);
 }
 
 /* More of them than a call may be sent on: by a thread, then by the loop. */

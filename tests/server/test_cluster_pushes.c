@@ -1,12 +1,20 @@
-#include "cluster_fixture.h"
+#include "async_fixture.h"
 
 /* Two nodes of a cluster: what is pushed to those who wait there, and to those whose slot moves. */
 
 enum {
+    NODES = 2,
     WAITERS = 3,
     NO_POLL_MS = 600000, /* between two polls of those who are pushed nothing */
     PUSHED_MS = 1000,    /* what is not pushed takes longer to be found */
 };
+
+#include "cluster.h"
+
+static void await_queue(const char *name, int64_t count)
+{
+    await_int(count, "ZCARD %slock_queue:%s", set_of(name)->prefix.data, name);
+}
 
 /* So many listen to a channel of this partition, at the node that is looked at. */
 static bool listens(const void *name)
@@ -163,6 +171,8 @@ static void who_waits_goes_with_a_slot_that_moves(void **state)
         be_told(name);
     }
 }
+
+#define CLIENTS_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
 {

@@ -11,7 +11,7 @@ enum {
     LOOK_CALLS_MAX = 130,
 };
 
-#include "masters_fixture.h"
+#include "cluster.h"
 
 /* What it asks is counted: it does not say what it is called, nor makes a further connection. */
 static rql_client *new_quiet_client(void)

@@ -1,23 +1,9 @@
-#include "fixture.h"
+enum { NODES = 1, NAMES = 1000, LONGEST = 24 };
 
-#include "wire/partition.h"
-
-enum { NAMES = 1000, LONGEST = 24 };
-
-static int start_cluster_node(void **state)
-{
-    static const char *const arguments[] = {"--cluster-enabled", "yes", NULL};
-
-    (void)state;
-    if (redis_server_start_with(&server, arguments)) {
-        return -1;
-    }
-    raw = redis_server_connect(&server);
-    return raw ? 0 : -1;
-}
+#include "cluster.h"
 
 /* Short ones of few bytes, so that braces stand in every order. */
-static size_t draw_name(unsigned *seed, char *name)
+static size_t draw_bytes(unsigned *seed, char *name)
 {
     static const char bytes[] = "{}{}ab\xc3";
     size_t length = (size_t)rand_r(seed) % LONGEST + 1;
@@ -35,7 +21,7 @@ static void the_server_has_the_same_slot_for_a_name(void **state)
     (void)state;
     for (int i = 0; i < NAMES; i++) {
         char name[LONGEST];
-        size_t length = draw_name(&seed, name);
+        size_t length = draw_bytes(&seed, name);
         redisReply *reply = redisCommand(raw, "CLUSTER KEYSLOT %b", name, length);
 
         assert_non_null(reply);
@@ -54,5 +40,5 @@ int main(void)
     if (!redis_server_available()) {
         return skip_all("no redis-server");
     }
-    return cmocka_run_group_tests(tests, start_cluster_node, stop_server);
+    return cmocka_run_group_tests(tests, start_nodes, stop_nodes);
 }
