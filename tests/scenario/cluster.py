@@ -21,13 +21,17 @@ PARTITION_SLOTS = [slot_of(tag_of(partition)) for partition in range(N_PARTITION
 
 
 class Node(PrivateServer):
-    """By TCP; its socket is for what asks behind the library's back. Killed and launched again it is who it was."""
+    """By TCP; its socket is for what asks behind the library's back. Killed and launched again it is who it was. With a
+    certificate and its key clients may come by TLS as well, to its tls_port."""
 
-    def __init__(self, bus, *arguments):
+    def __init__(self, bus, *arguments, certificate=None):
+        if certificate:
+            arguments = ("--tls-cluster", "yes", *arguments)  # else the nodes do not tell each other of that port
         self.port, self.bus_port, self.is_frozen = free_port(), free_port(), False
         self.relay = bus.relay(self)
         super().__init__("--port", str(self.port), "--cluster-port", str(self.bus_port),
-                         "--cluster-announce-bus-port", str(self.relay.port), *SETTINGS, *arguments)
+                         "--cluster-announce-bus-port", str(self.relay.port), *SETTINGS, *arguments,
+                         certificate=certificate)
         self.id = self.ask("CLUSTER", "MYID")
 
     def __repr__(self):
@@ -98,12 +102,14 @@ class Node(PrivateServer):
 
 
 class Cluster:
-    """`with Cluster(3, 1) as cluster:` three masters, and a replica of each. `arguments` are those of all servers."""
+    """`with Cluster(3, 1) as cluster:` three masters, and a replica of each. `arguments` are those of all servers,
+    `certificates` those of each."""
 
-    def __init__(self, n_masters=1, n_replicas=0, arguments=()):
+    def __init__(self, n_masters=1, n_replicas=0, arguments=(), certificates=itertools.repeat(None)):
         self.arguments, self.nodes, self.bus = arguments, [], Bus()
         try:
-            self.nodes += [Node(self.bus, *arguments) for _ in range(n_masters * (1 + n_replicas))]
+            self.nodes += [Node(self.bus, *arguments, certificate=certificate)
+                           for certificate, _ in zip(certificates, range(n_masters * (1 + n_replicas)))]
             self.join(n_masters)
         except BaseException:
             self.__exit__()

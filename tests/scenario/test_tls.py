@@ -13,6 +13,7 @@ import time
 from harness import (FOREVER, PATIENCE_S, SLOW, Connection, PrivateServer, as_they_end, check, check_equal, main,
                      scenario, wait_until)
 from certificates import Authority, authority
+from cluster import Cluster
 from private_server import free_port
 from servers import servers
 
@@ -270,6 +271,24 @@ def a_server_that_is_not_who_it_should_be_is_refused(world, kind, names):
                 check_refused(outcome, reason)
             else:
                 check_equal(outcome.status, "OK", f"{what}: {outcome!r}")
+
+
+@scenario(kinds=BLOCKING, counts=[1])
+def each_node_of_a_cluster_is_who_it_should_be(world, kind, names):
+    """One of three is not, and can be reached all the same: its locks are not to be had, those of the others are."""
+    certificates = [authority().server, authority().server, authority().issue("moved", "IP:127.0.0.2")]
+    with Cluster(3, certificates=certificates) as cluster:
+        url = f"rediss+cluster://127.0.0.1:{cluster.nodes[0].tls_port}?tls_ca_file={authority().file}"
+        actor = world.actor(kind, world.client(url=url))
+        for node in cluster.nodes:
+            name, = cluster.names_on(node, 1)
+            asked = actor.ask(name, timeout_ms=TIMEOUT_MS)
+            if node is cluster.nodes[2]:
+                check_refused(asked.outcome(), "IP address mismatch")
+            else:
+                asked.hold().release().check()
+        unchecked = world.actor(kind, world.client(url=url + "&tls_verify=ca"))
+        unchecked.ask(name, timeout_ms=TIMEOUT_MS).hold().release().check()
 
 
 @scenario(kinds=BLOCKING, counts=[1])
