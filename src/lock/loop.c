@@ -9,8 +9,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-enum { MAP_LOOK_US = 5000 };
-
 /*
  * A loop takes jobs from any thread: they are posted under a mutex and wake the loop by uv_async.
  * All else happens on its thread, in rounds: what was posted, what was read and what is due is
@@ -20,6 +18,9 @@ enum { MAP_LOOK_US = 5000 };
  * With a uv_loop_t of the caller's the handles are unreferenced while nothing is under way, so that
  * uv_run() ends when the caller's own work is done.
  */
+
+/* While calls wait for the map of a cluster. */
+enum { MAP_LOOK_US = 5000 };
 
 rql_status rqli_loop_check(rql_loop *loop, rql_error *error)
 {
