@@ -18,6 +18,7 @@ enum {
     AGAIN_MOST_MS = 100,
     DOWN_MS = 50, /* the same for one that nobody has */
     DOWN_MOST_MS = 500,
+    PAUSES_LONGER = 8, /* of so many each is longer than the one before, at most */
 };
 
 bool rqli_fleet_init(struct rqli_fleet *self, unsigned connections)
@@ -102,16 +103,20 @@ struct rqli_node *rqli_fleet_at(struct rqli_fleet *self, const struct rqli_addre
     return node;
 }
 
+/* Under the mutex: of two that give the same keys to different nodes the last one leaves them with
+ * one. */
 void rqli_fleet_give(struct rqli_fleet *self, unsigned partition, struct rqli_node *node)
 {
-    struct rqli_node *before =
-        atomic_exchange_explicit(&self->of[partition], node, memory_order_acq_rel);
+    struct rqli_node *before;
 
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    before = atomic_exchange_explicit(&self->of[partition], node, memory_order_acq_rel);
     if (before != node) {
         (void)atomic_fetch_add_explicit(&self->n_moves, 1, memory_order_relaxed);
         rqli_endpoint_carry(&before->endpoint, partition, false);
     }
     rqli_endpoint_carry(&node->endpoint, partition, true); /* so far it was only asked first */
+    (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
 bool rqli_fleet_holds_at(const struct rqli_fleet *self, const struct rqli_node *node)
@@ -156,17 +161,20 @@ struct rqli_node *rqli_fleet_next(struct rqli_fleet *self, struct rqli_node *nod
     return next;
 }
 
+/* False: it would last too long, and is none. */
 static bool pause_before(struct rqli_detour *detour, int64_t first_ms, int64_t most_ms)
 {
-    int64_t longest_us = 1000 * first_ms << (detour->n_pauses < 8 ? detour->n_pauses : 8);
-    int64_t now_us = rqli_now_us();
+    int64_t longest_ms = first_ms << detour->n_pauses;
+    int64_t longest_us = 1000 * (longest_ms < most_ms ? longest_ms : most_ms);
+    int64_t again_us;
 
-    if (longest_us > most_ms * 1000) {
-        longest_us = most_ms * 1000;
+    again_us = rqli_now_us() + longest_us / 2 + rqli_random_below((uint32_t)longest_us / 2 + 1);
+    if (again_us >= detour->until_us) {
+        return false;
     }
-    detour->n_pauses++;
-    detour->again_us = now_us + longest_us / 2 + rqli_random_below((uint32_t)longest_us / 2 + 1);
-    return detour->again_us < detour->until_us;
+    detour->n_pauses += detour->n_pauses < PAUSES_LONGER;
+    detour->again_us = again_us;
+    return true;
 }
 
 bool rqli_fleet_follow(struct rqli_fleet *self, const struct rqli_node *node,

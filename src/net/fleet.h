@@ -40,7 +40,7 @@ struct rqli_fleet {
     struct {
         pthread_mutex_t mutex;
         struct rqli_node *last; /* of the nodes, which begin with the first */
-    } shared;                   /* under shared.mutex; so are additions to the nodes */
+    } shared;                   /* under shared.mutex; so are additions to the nodes, and gifts */
 };
 
 /* Nothing is connected yet; the endpoint of the first node is its caller's to fill in and to end,
@@ -84,7 +84,7 @@ struct rqli_detour {
     int64_t until_us; /* set by who asks: it lasts no longer */
     unsigned n_moved;
     unsigned n_pauses;
-    int64_t again_us; /* it is asked again then; 0: at once */
+    int64_t again_us; /* it is asked again then; set by a pause alone; 0: at once */
 };
 
 /* An error reply from this node to a call about these keys. True: nothing was done, and it is to be

@@ -2,9 +2,9 @@
 
 #include "net/fleet.h"
 
-/* Which server has which partition. */
+#include "reply_tree.h"
 
-static struct rqli_fleet fleet;
+/* Which server has which partition, and what becomes of calls whose keys are elsewhere. */
 
 static bool carries(const struct rqli_node *node)
 {
@@ -15,6 +15,7 @@ static bool carries(const struct rqli_node *node)
 TEST(a_node_carries_what_it_is_given_until_another_is)
 {
     const struct rqli_address address = {.host = "127.0.0.1", .port = 7001};
+    static struct rqli_fleet fleet;
     struct rqli_node *other;
 
     assert_true(rqli_fleet_init(&fleet, 1));
@@ -28,5 +29,45 @@ TEST(a_node_carries_what_it_is_given_until_another_is)
     rqli_fleet_give(&fleet, 5, other);
     CHECK_ALL(EQ(carries(&fleet.first), false), EQ(carries(other), true));
     assert_ptr_equal(rqli_fleet_node(&fleet, &rqli_key_sets[5]), other);
+    rqli_fleet_fini(&fleet);
+}
+
+struct follow_row {
+    const char *reply;
+    int64_t within_ms; /* that there are left */
+    unsigned n_moved;  /* so far */
+    bool follows;
+    bool pauses;
+};
+
+/* Who goes by again_us alone would go on for ever if a pause that is not to be were in it. */
+TEST(what_has_done_nothing_is_asked_again_while_there_is_time)
+{
+    static const struct follow_row rows[] = {
+        {"MOVED 5 127.0.0.1:7001", 0, 0, true, false},
+        {"MOVED 5 127.0.0.1:7001", 0, 4, true, false},
+        {"MOVED 5 127.0.0.1:7001", 60000, 5, false, false},
+        {"TRYAGAIN", 60000, 0, true, true},
+        {"TRYAGAIN", 0, 0, false, false},
+        {"ASK 5 127.0.0.1:7001", 60000, 0, true, true},
+        {"CLUSTERDOWN Hash slot not served", 60000, 0, true, true},
+        {"CLUSTERDOWN Hash slot not served", 0, 0, false, false},
+        {"ERR what", 60000, 0, false, false},
+    };
+    static struct rqli_fleet fleet;
+    struct rqli_worker map_reader = {0};
+
+    assert_true(rqli_fleet_init(&fleet, 1));
+    fleet.map_reader = &map_reader;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct follow_row *row = &rows[i];
+        struct rqli_reply reply = tree_error(row->reply);
+        struct rqli_detour detour = {.until_us = rqli_after_ms(rqli_now_us(), row->within_ms),
+                                     .n_moved = row->n_moved};
+        bool follows = rqli_fleet_follow(&fleet, &fleet.first, &rqli_key_sets[5], &reply, &detour);
+
+        CHECK_ALL(EQ(follows, row->follows), EQ(detour.again_us > 0, row->pauses),
+                  EQ(detour.n_pauses, row->pauses));
+    }
     rqli_fleet_fini(&fleet);
 }
