@@ -294,6 +294,7 @@ static rql_status poll(struct check *self, int64_t *left_ms, rql_error *error)
                                    "HEXISTS and PTTL", self->lock.keys.lock.data, error);
     }
     rqli_client_on_round_trip(self->client, exchange->received_us - exchange->sent_us);
+    self->detour = (struct rqli_detour){.until_us = self->deadline_us};
     *left_ms = is_held->integer == 1 ? left->integer : FREE;
     return RQL_OK;
 }
