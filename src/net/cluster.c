@@ -54,27 +54,43 @@ static bool read_from(struct rqli_cluster *self, struct rqli_node *node)
     return is_read;
 }
 
-/* Of all nodes known, from one on that is chosen at random, so that not all clients ask the same.
- */
-static bool read_map(struct rqli_cluster *self)
+/* The next of all nodes, or of those that have keys. */
+static struct rqli_node *next_of(const struct rqli_cluster *self, struct rqli_node *node,
+                                 bool has_keys)
 {
-    struct rqli_node *first = &self->fleet->first;
-    struct rqli_node *node = first;
+    if (has_keys) {
+        return rqli_fleet_next(self->fleet, node, NULL);
+    }
+    return node ? node->next : &self->fleet->first;
+}
+
+/* From one on that is chosen at random, so that not all clients ask the same. */
+static bool read_from_any(struct rqli_cluster *self, bool has_keys)
+{
+    struct rqli_node *node = NULL;
     bool is_read = false;
     uint32_t count = 0;
 
-    for (; node; node = node->next) {
+    while ((node = next_of(self, node, has_keys))) {
         count++;
     }
-    node = first;
     for (uint32_t skip = rqli_random_below(count); skip > 0; skip--) {
-        node = node->next;
+        node = next_of(self, node, has_keys);
     }
     for (; count > 0 && !is_read && !atomic_load(&self->shall_stop); count--) {
+        node = next_of(self, node, has_keys);
+        node = node ? node : next_of(self, NULL, has_keys);
         is_read = read_from(self, node);
-        node = node->next ? node->next : first;
     }
     return is_read;
+}
+
+/* Of those that have keys by the last one, if there is one: addresses that have had some stay known
+ * when nobody answers there any more. Else, or if none of those answers, of all. */
+static bool read_map(struct rqli_cluster *self)
+{
+    return (atomic_load(&self->fleet->map) == RQLI_MAP_READ && read_from_any(self, true)) ||
+           read_from_any(self, false);
 }
 
 /* When to read it again. */
