@@ -24,6 +24,7 @@ enum shape {
     SHAPE_PAIRS, /* each thread takes a lock of its own and gives it back, as fast as it can */
     SHAPE_TURNS, /* all are after one lock; the holder keeps it for the pause */
     SHAPE_PACED, /* as pairs, with the pause before each */
+    SHAPE_MANY,  /* as pairs, of any of many locks, which others draw as well */
     SHAPE_QUIT,
 };
 

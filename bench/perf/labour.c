@@ -5,6 +5,9 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+
+enum { N_MANY = 3000 };
 
 struct labourer {
     struct crew *crew;
@@ -12,6 +15,7 @@ struct labourer {
     const struct contender *contender;
     void *hand;
     struct prize own;
+    unsigned seed;
     pthread_t thread;
 };
 
@@ -50,6 +54,30 @@ static void repeat_pairs(struct labourer *self)
         ended_ns = now_ns();
         note(self, ended_ns, ended_ns - begun_ns);
         begun_ns = ended_ns;
+    }
+}
+
+static void draw(struct labourer *self, struct prize *out)
+{
+    int drawn = rand_r(&self->seed) % N_MANY;
+
+    out->number = SEATS_MAX + 1 + drawn;
+    (void)snprintf(out->name, sizeof out->name, "bench:many:%d", drawn);
+}
+
+static void repeat_many(struct labourer *self)
+{
+    int64_t begun_ns = now_ns();
+    int64_t ended_ns;
+    struct prize prize;
+
+    draw(self, &prize);
+    while (begun_ns < self->crew->stop_ns && self->contender->take(self->hand, &prize) &&
+           give(self, &prize)) {
+        ended_ns = now_ns();
+        note(self, ended_ns, ended_ns - begun_ns);
+        begun_ns = ended_ns;
+        draw(self, &prize);
     }
 }
 
@@ -119,6 +147,9 @@ static bool carry_out(struct labourer *self)
     case SHAPE_PACED:
         repeat_paced(self);
         break;
+    case SHAPE_MANY:
+        repeat_many(self);
+        break;
     case SHAPE_QUIT:
         return false;
     }
@@ -148,6 +179,7 @@ static bool hire(struct team *self, int seat)
         .contender = contender,
         .hand = contender->enter(self->shared, seat),
         .own.number = seat + 1,
+        .seed = (unsigned)seat + 1,
     };
     if (!labourer->hand) {
         return false;

@@ -4,8 +4,8 @@
  *
  *   rql-bench CONTENDER ADDRESS THREADS [PROCESSES]
  *
- * Orders are lines on stdin, "pairs|turns|paced THREADS SLOT_MS PAUSE_US"; the answer to each is
- * one JSON object on stdout. An empty one says that all threads are ready. Ends with its stdin.
+ * Orders are lines on stdin, "pairs|turns|paced|many THREADS SLOT_MS PAUSE_US"; the answer to each
+ * is one JSON object on stdout. An empty one says that all threads are ready. Ends with its stdin.
  */
 
 #include "common/clock.h"
@@ -43,7 +43,7 @@ static bool read_arguments(int argc, char **argv, struct crew *out)
 
 static bool read_shape(const char *name, enum shape *out)
 {
-    static const char *const names[] = {"pairs", "turns", "paced"};
+    static const char *const names[] = {"pairs", "turns", "paced", "many"};
     size_t i;
 
     for (i = 0; i < sizeof names / sizeof names[0]; i++) {

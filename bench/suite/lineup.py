@@ -5,6 +5,7 @@ import shutil
 import subprocess
 
 import servers
+from cluster import Cluster
 from plan import NPM
 from players import Player, PlayerError
 from servers import Unavailable
@@ -65,6 +66,7 @@ class Lineup:
         self.full = None
         self.tls = None
         self.master = None
+        self.cluster = None
         self.npm = None  # where the libraries are, or why they are not
         self.started = []
         self.players = {}
@@ -94,6 +96,7 @@ class Lineup:
         self.try_peer("shared-tls", self.add_tls)
         if "durable" in self.needed:
             self.add_durable()
+        self.try_peer("cluster", self.add_cluster)
         self.try_peer("postgres", self.add_postgres)
         for name in NPM:
             self.try_peer(name, self.add_npm)
@@ -117,6 +120,7 @@ class Lineup:
             "hand": ["shared", unix, "256", "2"],
             "hand-one": ["shared", unix, "256"],
             "token": ["token", path, "256"],
+            "single": ["shared", url, "128", "4"],
         }
 
     def add_scale(self):
@@ -145,7 +149,16 @@ class Lineup:
             place = self.master.socket if name == "ping-master" else f"unix://{self.master.socket}"
             self.add(name, [*words, place, "32"])
 
+    def add_cluster(self, name):
+        """A server that is too old for one has none."""
+        self.cluster = Cluster(self.scratch, 3)
+        self.started.append(self.cluster)
+        self.cluster.start()
+        self.add(name, ["shared", self.cluster.url(), "128", "4"])
+
     def server_of(self, player):
+        if player == "cluster":
+            return self.cluster
         if player in ("durable", "shared-plain", "ping-master"):
             return self.master
         if player in ("shared-tls", "shared-clear", "logins"):

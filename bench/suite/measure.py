@@ -12,7 +12,7 @@ TIMES = ("p50_us", "p99_us")
 ENOUGH = 5  # cycles without disturbance, to leave the others out
 OWN = ("ping", "ping-tcp", "floor", "floor-tcp", "own", "shared", "shared-tcp", "spin", "lazy",
        "lazy-spin", "hand", "hand-one", "token", "locks", "clients", "async",
-       "shared-tls", "shared-clear", "logins", "durable", "shared-plain", "ping-master")
+       "shared-tls", "shared-clear", "logins", "durable", "shared-plain", "ping-master", "single", "cluster")
 
 
 def sample_of(answer, before, after, plain_lock):
@@ -31,7 +31,15 @@ def sample_of(answer, before, after, plain_lock):
         out["commands"] = spent["commands"] + (spent["sets"] if plain_lock else 0)
         out["wakes"] = spent["wakes"]
         out["cpu_us"] = spent["cpu_us"]
+        out.update(of_cluster(spent))
     return out
+
+
+def of_cluster(spent):
+    """What the nodes told each other, and the smallest and the largest share of a node in the commands."""
+    of_nodes = [value for name, value in spent.items() if name.startswith("node ")]
+    total = sum(of_nodes)
+    return {"bus": spent["bus"], "least": min(of_nodes) / total, "most": max(of_nodes) / total} if total else {}
 
 
 def mean(samples):

@@ -18,6 +18,8 @@ WAITERS = (2, 8, 32, 256)
 WORKERS = (2, 8, 32)
 FEW_TO_MANY = (1, 8, 32)
 LOGINS = 20
+MANY_THREADS = 128
+IDLE_MS = 4000  # less than a ttl
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,6 +190,21 @@ def durable_blocks():
                      *((ping("ping-master"),) if n == 1 else ()))
 
 
+def cluster_blocks():
+    """One server and three, each with a player of four processes."""
+    def both(name, what, shape, n, slot_ms, pause_us, figure, slots=3, every=1):
+        return Block(f"cluster-{name}", "cluster", (
+            Case(f"{what}/rql-single", "single", shape, n, slot_ms, pause_us, (), slots),
+            Case(f"{what}/rql-cluster", "cluster", shape, n, slot_ms, pause_us,
+                 (f"{what}/rql-single", n, figure), slots)), every, shape == "turns" and pause_us > PAUSE_US)
+
+    yield both("many", "many", "many", MANY_THREADS, 100, 0, "ops_s")
+    yield both("turns-8", "turns", "turns", 8, 60, 0, "p50_us")
+    for n in (2, 8):
+        yield both(f"hold-{n}", "hold", "turns", n, 100, PAUSE_US, "p50_us")
+    yield both("idle", "idle", "turns", 2, IDLE_MS, 1000 * IDLE_MS, "commands", 1, 4)
+
+
 def all_blocks():
     return [*pair_blocks(), *tcp_blocks(), *hand_blocks(), *peer_blocks(), *scale_blocks(),
-            *async_blocks(), *tls_blocks(), *durable_blocks()]
+            *async_blocks(), *tls_blocks(), *durable_blocks(), *cluster_blocks()]

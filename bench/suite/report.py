@@ -7,7 +7,7 @@ import platform
 from measure import spread
 from targets import all_targets
 
-FIGURES = ("ops_s", "p50_us", "p99_us", "waited", "commands", "wakes", "cpu_us", "bytes")
+FIGURES = ("ops_s", "p50_us", "p99_us", "waited", "commands", "wakes", "cpu_us", "bytes", "bus", "least", "most")
 
 
 def environment(lineup, run, mode, scheduling):
@@ -118,7 +118,7 @@ def print_cases(rows):
             "bytes", "ratio (quartiles)", "to"]
     lines = []
     for row in rows:
-        waits = row["case"].startswith(("turns/", "hold/", "login/")) and row["waited"] is not None
+        waits = row["case"].startswith(("turns/", "hold/", "login/", "idle/")) and row["waited"] is not None
         waited = number(100 * row["waited"]) + " %" if waits else ""
         lines.append([
             row["case"], number(row["threads"]), number(row["ops_s"]), number(row["p50_us"], 1),
@@ -161,6 +161,9 @@ LEGEND = """
   list      of all locks, against a bare SCAN; flush: the locks of a dead host among 100 000 others
   tls       rql-tls and rql-clear: one server, one client for all threads, by TLS and in the clear;
             login: p50 is processor time of the client, waited the share that resumed a session
+  many      acquire and release of one of 3,000 locks, drawn each time; threads of four processes
+  idle      two threads after one lock, which each holds for 4 s: the other waits
+  cluster   rql-single and rql-cluster: one server, and a cluster of three, both by TCP
   durable   rql-durable and rql-plain: one server with a replica, which has each grant before it counts
   server us processor time of the Redis server for each operation
 """

@@ -98,10 +98,15 @@ class Redis(Server):
         return True
 
     def ask(self, *words):
-        """One command; only simple replies and bulk texts are understood."""
+        """One command; simple replies, bulk texts and lists of them are understood."""
         self.stream.write(" ".join(words).encode() + b"\r\n")
         self.stream.flush()
+        return self.reply()
+
+    def reply(self):
         head = self.stream.readline()
+        if head[:1] == b"*":
+            return [self.reply() for _ in range(int(head[1:]))]
         if head[:1] != b"$":
             return head[1:].strip().decode()
         body = self.stream.read(int(head[1:]) + 2)
@@ -119,8 +124,8 @@ class Redis(Server):
 
     # Commands that clients send and scripts do not call. SET is both: the plain lock's own, and how
     # a grant counts its token.
-    SENT = ("auth", "eval", "evalsha", "fcall", "hello", "psubscribe", "select", "subscribe",
-            "unsubscribe")
+    SENT = ("auth", "cluster|slots", "eval", "evalsha", "fcall", "hello", "psubscribe", "select", "ssubscribe",
+            "subscribe", "sunsubscribe", "unsubscribe")
     SENT_FAMILIES = ("client|", "script|")
 
     def usage(self):
@@ -134,7 +139,7 @@ class Redis(Server):
         return {
             "commands": sent,
             "sets": calls.get("set", 0),
-            "wakes": calls.get("publish", 0),
+            "wakes": calls.get("publish", 0) + calls.get("spublish", 0),
             "cpu_us": 1e6 * (float(processor["used_cpu_user"]) + float(processor["used_cpu_sys"])),
         }
 

@@ -1,8 +1,9 @@
 """What was promised, as ratios within one run, and whether it was kept."""
 import dataclasses
+import os
 
 from measure import spread
-from plan import HELD, LOGINS, NPM, QUEUES, WAITERS
+from plan import HELD, LOGINS, MANY_THREADS, NPM, QUEUES, WAITERS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,5 +125,25 @@ def durable_targets():
                      ("pair/rql-durable", n, "ops_s"), (("pair/rql-plain", n, "ops_s"),), limit, True)
 
 
+def cluster_targets():
+    """Three servers and four clients want more than two processors: on fewer, what the servers spend is compared."""
+    case, single = ("many/rql-cluster", MANY_THREADS), ("many/rql-single", MANY_THREADS)
+    if len(os.sched_getaffinity(0)) >= 4:
+        yield Target("pair, 32 threads x 4 processes, cluster of three / one server", "cluster", "cluster-many",
+                     (*case, "ops_s"), ((*single, "ops_s"),), 2.5, True)
+    yield Target("server CPU per pair, cluster of three / one server", "cluster", "cluster-many",
+                 (*case, "cpu_us"), ((*single, "cpu_us"),), 1.35)
+    yield Target("share of the node with the fewest commands", "cluster", "cluster-many", (*case, "least"), (), 0.3, True)
+    yield Target("share of the node with the most commands", "cluster", "cluster-many", (*case, "most"), (), 0.37)
+    for n in (2, 8):
+        yield Target(f"hand-off p50, held 1 ms, {n} workers, cluster / one server", "cluster", f"cluster-hold-{n}",
+                     ("hold/rql-cluster", n, "p50_us"), (("hold/rql-single", n, "p50_us"),), 1.1)
+    yield Target("messages between nodes per hand-over", "cluster", "cluster-turns-8", ("turns/rql-cluster", 8, "bus"),
+                 (), 0)
+    yield Target("commands of who waits idle, cluster / one server", "cluster", "cluster-idle",
+                 ("idle/rql-cluster", 2, "commands"), (("idle/rql-single", 2, "commands"),), 1)
+
+
 def all_targets():
-    return [*pair_targets(), *hand_targets(), *peer_targets(), *scale_targets(), *tls_targets(), *durable_targets()]
+    return [*pair_targets(), *hand_targets(), *peer_targets(), *scale_targets(), *tls_targets(), *durable_targets(),
+            *cluster_targets()]
