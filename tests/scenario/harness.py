@@ -11,6 +11,7 @@ others.py has two more, `program` and `ruby`.
 Standard library only.
 """
 import concurrent.futures
+import contextlib
 import datetime
 import itertools
 import json
@@ -99,16 +100,25 @@ def let_pass(seconds):
     wait_until(lambda: time.monotonic() > over, "it has passed")
 
 
+DELAYED_NS = {}  # by process and thread, as last seen
+
+
 def delayed_ms(pid):
-    """How long the threads of a process were ready and did not run, in all; 0 if it has ended."""
-    total = 0
-    try:
-        for task in os.listdir(f"/proc/{pid}/task"):
+    """How long the threads of a process were ready and did not run, in all: of one that has ended, until it was last
+    looked at, so that what is said never falls."""
+    known = DELAYED_NS.setdefault(pid, {})
+    for task in tasks_of(pid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
             with open(f"/proc/{pid}/task/{task}/schedstat", encoding="ascii") as file:
-                total += int(file.read().split()[1])
-    except (FileNotFoundError, ProcessLookupError):  # a thread, or the process, has just ended
-        pass
-    return total // 1000000
+                known[task] = int(file.read().split()[1])
+    return sum(list(known.values())) // 1000000
+
+
+def tasks_of(pid):
+    try:
+        return os.listdir(f"/proc/{pid}/task")
+    except FileNotFoundError:
+        return []
 
 
 def stolen_ms():
