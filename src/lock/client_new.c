@@ -154,10 +154,6 @@ static rql_status take_options(rql_client *client, const rql_options *options, r
     }
     rqli_options_fill(RQLI_OF_LOCK, &client->of_calls, &client->options);
     status = rqli_url_parse(&client->fleet.first.endpoint, client->options.url, error);
-    if (!status && client->fleet.first.endpoint.arrangement == RQLI_SHARDS) {
-        status =
-            rqli_fail(error, RQL_E_UNSUPPORTED, "client: redis+shards:// is not supported yet");
-    }
     return status ? status : take_arrangement(client, error);
 }
 

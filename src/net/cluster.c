@@ -187,6 +187,9 @@ static bool share_out(struct rqli_fleet *fleet)
         names[i] = rqli_address_print(&endpoint->hosts[i], texts[i]);
     }
     endpoint->ring = rqli_shards_ring(names, endpoint->n_hosts);
+    if (!rqli_endpoint_name_at(endpoint)) { /* not by the list: it is one of them */
+        return false;
+    }
     for (unsigned p = 0; endpoint->ring && p < RQLI_PARTITIONS; p++) {
         size_t owner = rqli_shard_of(names, endpoint->n_hosts, p);
         struct rqli_node *node = rqli_fleet_at(fleet, &endpoint->hosts[owner]);

@@ -55,19 +55,29 @@ void rqli_endpoint_fini(struct rqli_endpoint *self)
     self->by_sentinels = (struct rqli_by_sentinels){0};
 }
 
+bool rqli_endpoint_name_at(struct rqli_endpoint *self)
+{
+    char text[RQLI_ADDRESS_TEXT_SIZE];
+
+    free(self->where);
+    if (asprintf(&self->where, "%s%s", self->is_tls ? "rediss://" : "redis://",
+                 rqli_address_print(&self->address, text)) < 0) {
+        self->where = NULL;
+    }
+    return self->where != NULL;
+}
+
 rql_status rqli_endpoint_init_at(struct rqli_endpoint *self, const struct rqli_endpoint *other,
                                  const struct rqli_address *address, rql_error *error)
 {
-    char text[RQLI_ADDRESS_TEXT_SIZE];
     rql_status status = RQL_OK;
 
     memset(self, 0, sizeof *self);
     memcpy(self, other, offsetof(struct rqli_endpoint, carried)); /* of which it has none yet */
     self->address = *address;
     self->tls = NULL;
-    if (asprintf(&self->where, "%s%s", self->is_tls ? "rediss://" : "redis://",
-                 rqli_address_print(address, text)) < 0) {
-        self->where = NULL;
+    self->where = NULL;
+    if (!rqli_endpoint_name_at(self)) {
         return rqli_fail_nomem(error);
     }
     if (self->is_tls) {

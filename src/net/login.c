@@ -10,6 +10,7 @@
 #include "net/client_name.h"
 #include "net/credentials.h"
 #include "net/decode.h"
+#include "net/hello.h"
 #include "net/sentinels.h"
 #include "net/shards.h"
 #include "net/socket.h"
@@ -200,32 +201,6 @@ static void take_optional(struct login *self, enum question question,
     }
 }
 
-static rql_status check_mode(const struct login *self, const struct rqli_reply *mode,
-                             rql_error *error)
-{
-    const char *where = self->sock->endpoint->where;
-    const bool wants_cluster = self->sock->endpoint->arrangement == RQLI_CLUSTER;
-    const bool is_cluster = mode && rqli_reply_is(mode, "cluster");
-
-    if (is_cluster && !wants_cluster) {
-        return rqli_fail(error, RQL_E_UNSUPPORTED,
-                         "%s: this server is a node of a cluster: its URL begins with "
-                         "redis+cluster://, or rediss+cluster:// with TLS",
-                         where);
-    }
-    if (wants_cluster && mode && rqli_reply_is(mode, "standalone")) {
-        return rqli_fail(error, RQL_E_UNSUPPORTED,
-                         "%s: this server is no node of a cluster: its URL begins with redis://, "
-                         "or rediss:// with TLS",
-                         where);
-    }
-    if (mode && rqli_reply_is(mode, "sentinel")) {
-        return rqli_fail(error, RQL_E_UNSUPPORTED,
-                         "%s: this is a sentinel, not the server that it watches", where);
-    }
-    return RQL_OK;
-}
-
 /* The word itself is refused by who does not know it, or not as the first one. That a password is
  * wrong, or that the server is loading, the old words would hear as well. */
 static rql_status take_hello(struct login *self, const struct rqli_reply *reply, rql_error *error)
@@ -235,16 +210,19 @@ static rql_status take_hello(struct login *self, const struct rqli_reply *reply,
     const struct rqli_reply *id;
     rql_status status;
 
-    if (is_error && (rqli_reply_says(reply, "NOAUTH") || rqli_reply_says(reply, "NOPERM") ||
-                     rqli_reply_class(reply) == RQL_E_SERVER)) {
+    if (is_error && (rqli_reply_says(reply, "NOAUTH") || rqli_reply_says(reply, "NOPERM"))) {
         self->needs_old_words = true;
         return RQL_OK;
+    }
+    if (is_error && rqli_reply_class(reply) == RQL_E_SERVER) {
+        self->needs_old_words = true;
+        return rqli_hello_check_unknown(self->sock->endpoint, error);
     }
     if (is_error || reply->type != RQLI_REPLY_ARRAY || reply->count % 2 != 0) {
         return rqli_reply_fault(reply, rqli_reply_says(reply, "WRONGPASS") ? "AUTH" : "HELLO",
                                 self->sock->endpoint->where, error);
     }
-    status = check_mode(self, rqli_reply_field(reply, "mode", RQLI_REPLY_TEXT), error);
+    status = rqli_hello_check(self->sock->endpoint, reply, error);
     if (status) {
         return status;
     }
@@ -334,6 +312,8 @@ static rql_status settle_in(struct login *self, const struct rqli_seat *predeces
     rql_status status;
     int first;
 
+    /* Many arrivals make it move: no copy of the password stays behind. */
+    explicit_bzero(self->command.data, self->command.capacity);
     rqli_command_reset(&self->command);
     write_end_of(self, predecessor);
     first = self->command.n_commands;

@@ -60,18 +60,22 @@ char *rqli_shards_ring(const char *const *names, size_t count)
     return ring;
 }
 
-/* Clients with different lists would exclude nobody: the first one's counts. */
+/* Clients with different lists would exclude nobody: the first one's counts. A server that has no
+ * memory left does not look at it; it grants nothing, and what is held has to be released. */
 rql_status rqli_shards_check(const struct rqli_endpoint *endpoint, const struct rqli_reply *reply,
                              rql_error *error)
 {
-    if (reply->type == RQLI_REPLY_NIL || rqli_reply_is(reply, endpoint->ring)) {
+    if (reply->type == RQLI_REPLY_NIL || rqli_reply_is(reply, endpoint->ring) ||
+        (reply->type == RQLI_REPLY_ERROR && rqli_reply_says(reply, "OOM"))) {
         return RQL_OK;
     }
     if (reply->type != RQLI_REPLY_TEXT) {
         return rqli_reply_fault(reply, "SET " RQLI_KEY_RING, endpoint->where, error);
     }
-    return rqli_fail(error, RQL_E_INVALID,
-                     "%s: others share the locks out over %.*s, this client over %s; to change "
-                     "that, stop all clients and delete the key " RQLI_KEY_RING " on each server",
-                     endpoint->where, (int)reply->text.length, reply->text.data, endpoint->ring);
+    return rqli_fail(
+        error, RQL_E_INVALID,
+        "%.80s: others share the locks out over other servers; to change that, stop all "
+        "clients and delete the key " RQLI_KEY_RING " on each server; they have %.*s, "
+        "this client has %s",
+        endpoint->where, (int)reply->text.length, reply->text.data, endpoint->ring);
 }

@@ -261,6 +261,9 @@ static rql_status read_master(struct rqli_endpoint *self, struct rqli_slice path
         return rqli_fail(error, RQL_E_INVALID,
                          "url: the name of the master is missing, as in " SENTINEL_FORM);
     }
+    if (memchr(name.data, ',', name.length)) {
+        return rqli_fail(error, RQL_E_UNSUPPORTED, "url: several masters are not supported yet");
+    }
     status = rqli_percent_decode(&self->by_sentinels.master, name, "path", error);
     return status ? status : read_database_path(self, path, error);
 }

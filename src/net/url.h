@@ -106,6 +106,9 @@ rql_status rqli_endpoint_use_tls(struct rqli_endpoint *self, const rql_options *
                                  rql_error *error);
 void rqli_endpoint_fini(struct rqli_endpoint *self);
 
+/* Messages call it by its address alone. False: no memory. */
+bool rqli_endpoint_name_at(struct rqli_endpoint *self);
+
 /* A server that is met at this address, with all else as it is for another, which outlives it. TLS
  * is its own, for the name and the session are. Statuses as above. */
 rql_status rqli_endpoint_init_at(struct rqli_endpoint *self, const struct rqli_endpoint *other,

@@ -172,6 +172,47 @@ TEST(a_login_for_pushes_to_a_node_of_a_cluster_is_one_round_trip)
     assert_null(strstr(heard[0], "PUBLISH"));
 }
 
+#define HELLO_OF(version, mode) "*8\r\n" version PEER_ID mode PEER_ROLE(6, "master") PEER_TIME
+#define VERSION(length, version) "$7\r\nversion\r\n$" #length "\r\n" version "\r\n"
+#define NODE PEER_MODE(7, "cluster")
+#define SHARD PEER_MODE(10, "standalone")
+#define SINGLE_OF(version) HELLO_OF(version, SHARD) ":0\r\n"
+
+/* Whoever is told by its partition's channel. What begins with no number is another's version. */
+TEST(a_server_of_partitions_is_new_enough_for_their_channels)
+{
+    static const struct {
+        const char *name;
+        enum rqli_arrangement arrangement;
+        const char *first, *second;
+        rql_status status;
+        const char *says;
+    } rows[] = {
+        {"old node", RQLI_CLUSTER, HELLO_OF(VERSION(6, "6.2.14"), NODE), NULL, RQL_E_UNSUPPORTED,
+         "version 6.2.14 of the server is too old for redis+cluster://, which needs Redis 7.0"},
+        {"old shard", RQLI_SHARDS, HELLO_OF(VERSION(5, "6.0.9"), SHARD), NULL, RQL_E_UNSUPPORTED,
+         "version 6.0.9 of the server is too old for redis+shards://"},
+        {"node without HELLO", RQLI_CLUSTER, UNKNOWN PEER_TIME, NULL, RQL_E_UNSUPPORTED, "too old"},
+        {"shard without HELLO", RQLI_SHARDS, UNKNOWN PEER_TIME, NULL, RQL_E_UNSUPPORTED, "too old"},
+        {"node", RQLI_CLUSTER, HELLO_OF(VERSION(5, "7.0.0"), NODE), NULL, RQL_OK, ""},
+        {"shard", RQLI_SHARDS, HELLO_OF(VERSION(5, "7.2.5"), SHARD), NULL, RQL_OK, ""},
+        {"two digits", RQLI_SHARDS, HELLO_OF(VERSION(4, "10.0"), SHARD), NULL, RQL_OK, ""},
+        {"another's", RQLI_SHARDS, HELLO_OF(VERSION(5, "df-1."), SHARD), NULL, RQL_OK, ""},
+        {"old and alone", RQLI_SINGLE, SINGLE_OF(VERSION(6, "6.2.14")),
+         PEER_SUBSCRIBED PEER_SUBSCRIBED, RQL_OK, ""},
+        {"node, in place of a shard", RQLI_SHARDS, HELLO_OF(VERSION(5, "7.0.0"), NODE), NULL,
+         RQL_E_UNSUPPORTED, "its URL begins with redis+cluster://"},
+    };
+
+    EACH_ROW (row, rows) {
+        arrangement = row->arrangement;
+        error.message[0] = '\0';
+        assert_int_equal(log_in("", false, (const char *[]){row->first, row->second, NULL, NULL}),
+                         row->status);
+        assert_non_null(strstr(error.message, row->says));
+    }
+}
+
 #define HELLO_ERROR(error) error NO_AUTH NO_AUTH NO_AUTH NO_AUTH
 
 /* What came behind HELLO says nothing then: the server may have wanted a password first. */
@@ -240,7 +281,7 @@ TEST(a_login_that_fails_says_why)
          "*6\r\n" PEER_ID PEER_MODE(7, "cluster") PEER_ROLE(6, "master"), NULL,
          "this server is a node of a cluster: its URL begins with redis+cluster://"},
         {"sentinel", "", RQL_E_UNSUPPORTED, 1, "*4\r\n" PEER_ID PEER_MODE(8, "sentinel"), NULL,
-         "this is a sentinel, not the server that it watches"},
+         "this is a sentinel, not the server that it watches, whose URL is redis+sentinel://"},
     };
 
     EACH_ROW (row, rows) {

@@ -278,23 +278,6 @@ TEST(a_url_says_where_a_cluster_or_its_shards_are)
     }
 }
 
-TEST(no_client_is_made_for_shards_yet)
-{
-    static const char *const urls[] = {"redis+shards://u:sesame@a", "rediss+shards://a,b"};
-
-    EACH_BY (row, urls, *row) {
-        rql_client *client = NULL;
-        rql_error error = {0};
-        rql_options options;
-
-        rql_options_init(&options);
-        options.url = *row;
-        assert_int_equal(rql_client_new(&client, &options, &error), RQL_E_UNSUPPORTED);
-        assert_null(client);
-        assert_null(strstr(error.message, "sesame"));
-    }
-}
-
 /* Wrong URLs, by what the message names. */
 static const struct {
     const char *name;
@@ -356,29 +339,39 @@ static const struct {
     {"more than 64 hosts", "redis+cluster://" HOSTS_64 ",x|redis+shards://" HOSTS_64 ",x"},
 };
 
-static void check_bad(const char *url, const char *part)
+static void check_bad(const char *url, const char *part, rql_status status)
 {
     struct rqli_endpoint endpoint = {.address.port = 7, .database = 8};
     rql_error error = {0};
 
-    assert_int_equal(rqli_url_parse(&endpoint, url, &error), RQL_E_INVALID);
+    assert_int_equal(rqli_url_parse(&endpoint, url, &error), status);
     assert_non_null(strstr(error.message, part));
     assert_null(strstr(error.message, "sesame"));
     CHECK_ALL(EQ(endpoint.address.port, 7), EQ(endpoint.database, 8),
               EQ(endpoint.where != NULL, false));
-    assert_int_equal(rqli_url_parse(&endpoint, url, NULL), RQL_E_INVALID);
+    assert_int_equal(rqli_url_parse(&endpoint, url, NULL), status);
 }
 
 TEST(a_wrong_url_is_refused_by_its_part)
 {
-    check_bad(NULL, "missing");
+    check_bad(NULL, "missing", RQL_E_INVALID);
     EACH_ROW (row, bad_urls) {
         const char *urls = row->urls;
         char url[PART_SIZE];
 
         while (next_part(&urls, url, NULL)) {
-            check_bad(url, row->name);
+            check_bad(url, row->name, RQL_E_INVALID);
         }
+    }
+}
+
+TEST(several_masters_are_no_name_of_one)
+{
+    static const char *const urls[] = {"redis+sentinel://a/m1,m2", "rediss+sentinel://a,b/m1,m2/3",
+                                       "redis+sentinel://u:sesame@a/,m?sentinel_tls=false"};
+
+    EACH_BY (row, urls, *row) {
+        check_bad(*row, "several masters", RQL_E_UNSUPPORTED);
     }
 }
 

@@ -1,0 +1,102 @@
+"""Several servers that know nothing of each other, over which clients share the locks out. They end with the test."""
+import contextlib
+import itertools
+
+from cluster import PARTITION_SLOTS, Behind
+from harness import PrivateServer
+from partitions import N_PARTITIONS, partition_of, prefix_of, slot_of_lock
+from private_server import free_port
+
+MASK = (1 << 64) - 1
+RING = "rql:ring"
+
+
+def fnv1a(text):
+    hashed = 0xcbf29ce484222325
+    for byte in text.encode():
+        hashed = (hashed ^ byte) * 0x100000001b3 & MASK
+    return hashed
+
+
+def mix(bits):
+    bits = (bits ^ bits >> 30) * 0xbf58476d1ce4e5b9 & MASK
+    bits = (bits ^ bits >> 27) * 0x94d049bb133111eb & MASK
+    return bits ^ bits >> 31
+
+
+class Shard(PrivateServer):
+    """By TCP; its socket is for what asks behind the library's back."""
+
+    def __init__(self, *arguments):
+        self.port = free_port()
+        super().__init__("--bind", "127.0.0.1", "--port", str(self.port), *arguments)
+
+    @property
+    def name(self):
+        return f"127.0.0.1:{self.port}"
+
+    def is_running(self):
+        return self.process.poll() is None
+
+
+class Shards:
+    """`with Shards(3) as shards:`; who has which partition is computed anew here."""
+
+    def __init__(self, count, arguments=()):
+        self.servers = []
+        try:
+            self.servers += [Shard(*arguments) for _ in range(count)]
+        except BaseException:
+            self.__exit__()
+            raise
+        self.owners = [max(self.servers, key=lambda server: (mix(fnv1a(server.name) ^ partition), server.name))
+                       for partition in range(N_PARTITIONS)]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for server in self.servers:
+            server.stop()
+
+    def url(self, *servers, query=""):
+        return "redis+shards://" + ",".join(server.name for server in servers or self.servers) + query
+
+    def masters(self):
+        return self.servers
+
+    def owner(self, slot):
+        return self.owners[PARTITION_SLOTS.index(slot)]
+
+    def owner_of(self, name):
+        return self.owner(slot_of_lock(name))
+
+    @staticmethod
+    def key(word, name):
+        """Of the partition of a lock."""
+        return prefix_of(name) + word
+
+    def names_on(self, server, count):
+        """Of locks that it has, each in a partition of its own."""
+        found = {}
+        for number in itertools.count():
+            partition = partition_of(f"lock{number}")
+            if self.owners[partition] is server:
+                found.setdefault(partition, f"lock{number}")
+            if len(found) == count:
+                return list(found.values())
+
+    def spread(self, count):
+        """So many names of each server."""
+        return [name for server in self.servers for name in self.names_on(server, count)]
+
+
+@contextlib.contextmanager
+def sharded(world, count, arguments=()):
+    """What the world asks behind the library's back is asked there."""
+    with Shards(count, arguments) as shards:
+        before, world.raw = world.raw, Behind(shards)
+        try:
+            yield shards
+        finally:
+            world.raw = before

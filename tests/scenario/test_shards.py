@@ -1,0 +1,325 @@
+#!/usr/bin/env python3
+"""Locks shared out over independent servers: each has its partitions, for good, and takes them with it when it is
+down."""
+import json
+import os
+import subprocess
+import sys
+
+from cluster import clustered
+from harness import FOREVER, MINUTE_MS, check, check_equal, main, once, scenario, wait_until
+from partitions import partition_of
+from servers import Sentinel, cluster_node, servers
+from shards import RING, sharded
+from swarms import DAY_MS, FLUSHES, PROBES, Swarm, swarm
+
+KINDS = ("thread", "loop", "process")
+SHORT_MS, LONG_MS, PAUSE_MS = 1500, 5000, 1000
+TTL_MS, QUICK_MS = 2000, 300
+HELD = {"ttl_ms": MINUTE_MS}
+PATIENT = {"timeout_ms": FOREVER, "queue_ttl_ms": MINUTE_MS}
+PUSHED = {**PATIENT, "retry_delay_ms": MINUTE_MS}  # who is not told asks again when the test has failed
+LIMITS = {"io_timeout_ms": 500, "connect_timeout_ms": 500}
+DOWN = ("E_UNAVAILABLE", "E_IO", "E_UNKNOWN")
+
+
+def actor(world, kind, url, **options):
+    client = world.client(world.remote() if kind == "process" else None, events=True, url=url, **options)
+    return world.actor("thread" if kind == "process" else kind, client)
+
+
+def losses(one):
+    return one.remote.events("history_lost")
+
+
+def keys_of(server, kind):
+    """Of all partitions, with what is of none."""
+    return sorted(server.ask("KEYS", f"rql:*:{kind}") + server.ask("KEYS", f"rql:{kind}"))
+
+
+# ---- all is well ----
+
+@scenario(kinds=KINDS, counts=[1])
+def locks_of_all_servers_are_had_extended_and_handed_over(world, kind, _names):
+    """Where the names say, and nowhere else; who waits is told."""
+    with sharded(world, 3) as shards:
+        names = shards.spread(3)
+        actors = [actor(world, kind, shards.url()) for _ in range(3)]
+        helds = [actors[i % 3].acquire(name, **HELD) for i, name in enumerate(names)]
+        for server in shards.servers:
+            check_equal(keys_of(server, "lock:*"),
+                        sorted(shards.key(f"lock:{name}", name) for name in names if shards.owner_of(name) is server))
+            check_equal(server.ask("GET", RING), ",".join(sorted(one.name for one in shards.servers)))
+        # A thread waits for one lock at a time.
+        waiting = [actor(world, kind, shards.url()) for _ in range(len(names) if kind == "thread" else 3)]
+        asked = []
+        for i, name in enumerate(names[::3] if kind == "process" else names):
+            asked.append(waiting[i % len(waiting)].ask(name, **PUSHED))
+            world.await_queue([name], 1)
+            wait_until(lambda name=name: shards.owner_of(name).ask("PUBSUB", "SHARDCHANNELS", shards.key("*", name)),
+                       "it listens")
+        for held in helds:
+            held.extend(2 * MINUTE_MS).check()
+            check(held.remaining_ms() > MINUTE_MS, f"{held.remaining_ms()} ms are left")
+        for held in helds:
+            held.release().check()
+        for asking in asked:
+            mine = asking.hold()
+            check(mine.tokens[0] > helds[names.index(asking.names[0])].tokens[0], "tokens fall")
+            mine.release().check()
+        world.await_nothing_left()
+
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def a_series_is_in_one_partition_unless_it_is_sorted(world, kind, _names):
+    with sharded(world, 3) as shards:
+        one, other = (actor(world, kind, shards.url()) for _ in range(2))
+        names = [f"{{order 17}}:{part}" for part in "abc"]
+        held = one.acquire(*names, **HELD)
+        asking = other.ask(*reversed(names), **PATIENT)
+        world.await_queue(names, 1)
+        held.release().check()
+        asking.hold().release().check()
+        apart = sorted(shards.spread(1), key=partition_of, reverse=True)
+        outcome = one.refused(*apart)
+        check_equal((outcome.status, "{tag}" in outcome.error), ("E_INVALID", True))
+        held = one.acquire(*apart, mode="sorted", **HELD)
+        asking = other.ask(*apart, mode="sorted", **PATIENT)
+        world.await_queue([apart[-1]], 1)  # the first by its partition
+        held.release().check()
+        asking.hold().release().check()
+        world.await_nothing_left()
+
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def one_server_may_have_all(world, kind, _names):
+    with sharded(world, 1) as shards:
+        one, other = (actor(world, kind, shards.url()) for _ in range(2))
+        for name in ("a", "b", "c"):
+            held = one.acquire(name, **HELD)
+            asking = other.ask(name, **PATIENT)
+            world.await_queue([name], 1)
+            held.release().check()
+            asking.hold().release().check()
+        world.await_nothing_left()
+
+
+# ---- what operators see ----
+
+def rql(url, *words):
+    env = {name: value for name, value in os.environ.items() if not name.startswith("RQL_")}
+    done = subprocess.run([os.environ["RQL_TEST_PROGRAM"], *words, "--url", url], capture_output=True, text=True,
+                          check=False, env=env)
+    check_equal((done.returncode, done.stderr), (0, ""))
+    return done.stdout
+
+
+@once
+def lists_are_of_all_servers(world, _kind, _names):
+    with sharded(world, 3) as shards:
+        names = sorted(shards.spread(3))
+        holder, waiter = (actor(world, "thread", shards.url()) for _ in range(2))
+        helds = [holder.acquire(name, **HELD) for name in names]
+        asking = waiter.ask(names[0], **PATIENT)
+        world.await_queue(names[:1], 1)
+        check_equal(rql(shards.url(), "ls").split(), names)
+        nodes = [shards.owner_of(name).name for name in names]
+        for words in (["ls"], ["who"]):
+            found = json.loads(rql(shards.url(), *words, "--node", "--json"))
+            check_equal([(lock["name"], lock["node"]) for lock in found], list(zip(names, nodes)))
+        found = holder.begin("inspect", of="locks_info", name="").outcome().check().found
+        check_equal(sorted(info["name"] for info in found), names)
+        check_equal(rql(shards.url(), "ls", "--queues").split(), names[:1])
+        check_equal(json.loads(rql(shards.url(), "info", names[-1], "--json"))["name"], names[-1])
+        for held in helds:
+            held.release().check()
+        asking.hold().release().check()
+        check_equal(rql(shards.url(), "ls"), "")
+
+
+def what_clients_are_called_is_said_once(arranged, world):
+    """By who renews, waits and sends heartbeats, at the server that has the first partition."""
+    with arranged(world, 3) as arrangement:
+        names = [name for server in arrangement.masters() for name in arrangement.names_on(server, 1)]
+        for kind in ("thread", "loop"):
+            one = actor(world, kind, arrangement.url(), client_label=f"a {kind}")
+            other = actor(world, kind, arrangement.url())
+            with swarm(world, one.client, **PROBES):
+                helds = [one.acquire(name, ttl_ms=QUICK_MS, auto_extend=True) for name in names]
+                asking = other.ask(names[0], **PATIENT)
+                world.await_queue(names[:1], 1)
+                n_renewed = one.client.stats().renewals + len(names)
+                wait_until(lambda: one.client.stats().renewals > n_renewed, "they are renewed")
+                wait_until(lambda: "rql:acq:" not in rql(arrangement.url(), "who"), "they have names")
+                check(f"a {kind}" in rql(arrangement.url(), "who", "--json"), "its label is missing")
+                for held in helds:
+                    held.release().check()
+                asking.hold().release().check()
+        check_equal(sorted(len(keys_of(server, "clients")) for server in arrangement.masters()), [0, 0, 1])
+
+
+@once
+def what_clients_are_called_is_said_once_of_shards(world, _kind, _names):
+    what_clients_are_called_is_said_once(sharded, world)
+
+
+@once
+def what_clients_are_called_is_said_once_in_a_cluster(world, _kind, _names):
+    what_clients_are_called_is_said_once(clustered, world)
+
+
+# ---- servers that go ----
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def a_server_that_is_down_takes_only_its_partitions_with_it(world, kind, _names):
+    """What is held there is relied on until its end; when it is back, empty, all goes on."""
+    with sharded(world, 3) as shards:
+        dying = shards.servers[0]
+        mine, free, (other, renewed) = *shards.names_on(dying, 2), shards.names_on(shards.servers[2], 2)
+        one, two, waiter = (actor(world, kind, shards.url(), **LIMITS) for _ in range(3))
+        held = one.acquire(mine, ttl_ms=TTL_MS, auto_extend=True)
+        kept = one.acquire(renewed, ttl_ms=TTL_MS, auto_extend=True)
+        asking = waiter.ask(mine, **PATIENT)
+        world.await_queue([mine], 1)
+        dying.kill()
+        two.refused(free, timeout_ms=SHORT_MS).check(*DOWN)
+        outcome = two.refused(free, timeout_ms=SHORT_MS).check(*DOWN)
+        check(dying.name in outcome.error, outcome.error)
+        two.acquire(other, timeout_ms=SHORT_MS).release().check()
+        wait_until(held.is_lost, "it is lost")
+        check_equal((kept.state(), kept.losses(), asking.is_over()), ("HELD", [], False))
+        dying.launch()
+        served = asking.hold()
+        check(served.tokens[0] > held.tokens[0], f"{served.tokens[0]} after {held.tokens[0]}")
+        two.acquire(free, timeout_ms=LONG_MS).release().check()
+        held.release().check("NOT_HELD")
+        check_equal((kept.state(), kept.losses()), ("HELD", []))
+        for each in served, kept:
+            each.release().check()
+        world.await_nothing_left()
+
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def writes_that_one_has_lost_are_told_of_its_partitions(world, kind, _names):
+    with sharded(world, 3) as shards:
+        emptied = shards.servers[0]
+        lost, (stays, also) = shards.names_on(emptied, 1)[0], shards.names_on(shards.servers[1], 2)
+        one = actor(world, kind, shards.url())
+        held = one.acquire(lost, **HELD)
+        kept = [one.acquire(name, **HELD) for name in (stays, also)]
+        emptied.ask("FLUSHALL")
+        emptied.end_connections()
+        wait_until(lambda: held.state() == "GONE", "it is told")
+        check_equal([words["token"] for words in losses(one)], held.tokens)
+        check_equal([(each.state(), each.losses()) for each in kept], [("HELD", [])] * 2)
+        check_equal(emptied.ask("GET", RING).count(","), 2)
+        held.release().check("NOT_HELD")
+        later = one.acquire(lost)
+        check(later.tokens[0] > held.tokens[0], f"{later.tokens[0]} after {held.tokens[0]}")
+        for each in later, *kept:
+            each.release().check()
+        world.await_nothing_left()
+
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def with_recovery_delay_a_server_that_is_new_grants_nothing_for_a_while(world, kind, _names):
+    """In all of its partitions; each login says so of each."""
+    for count in (1, 3):
+        with sharded(world, count) as shards:
+            fresh = shards.servers[0]
+            names = shards.names_on(fresh, 3)
+            one = actor(world, kind, shards.url(), recovery_delay_ms=PAUSE_MS)
+            for name in names:
+                one.acquire(name, timeout_ms=FOREVER, ttl_ms=PAUSE_MS).release().check()
+            check_equal(len(keys_of(fresh, "era")), sum(owner is fresh for owner in shards.owners))
+            held = one.acquire(names[0], ttl_ms=PAUSE_MS, auto_extend=True)
+            fresh.kill()
+            fresh.launch()
+            began_us = int("".join(part.rjust(6, "0") for part in fresh.ask("TIME")))
+            later = one.acquire(names[1], timeout_ms=FOREVER, ttl_ms=PAUSE_MS)
+            check(later.outcome.ts_us - began_us > 1000 * PAUSE_MS, "nothing was paused")
+            wait_until(lambda: held.state() == "GONE", "it is told")
+            held.release().check("NOT_HELD")
+            later.release().check()
+            world.await_nothing_left()
+
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def what_a_server_without_memory_has_is_released(world, kind, _names):
+    """Also by who has to log in there anew."""
+    with sharded(world, 3) as shards:
+        full = shards.servers[2]
+        (name,) = shards.names_on(full, 1)
+        one = actor(world, kind, shards.url())
+        held = one.acquire(name, **HELD)
+        full.ask("CONFIG", "SET", "maxmemory", 1)
+        full.end_connections()
+        held.release().check()
+        full.ask("CONFIG", "SET", "maxmemory", 0)
+        one.acquire(name).release().check()
+        world.await_nothing_left()
+
+
+# ---- hosts that die ----
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def what_a_killed_process_held_is_flushed_on_all_servers(world, kind, _names):
+    with sharded(world, 3) as shards:
+        names = shards.spread(2)
+        dying = world.client(world.remote(), url=shards.url())
+        Swarm(world, dying, **PROBES)
+        holder = world.actor(kind, dying)
+        helds = [holder.acquire(name, ttl_ms=DAY_MS) for name in names]
+        for held in helds:
+            name = held.names[0]
+            wait_until(lambda name=name, held=held: shards.owner_of(name).ask(
+                "HEXISTS", shards.key("swarm:hsts", name), held.outcome.hst_id), "it is known")
+        waiter = actor(world, kind, shards.url())
+        asking = waiter.ask(names[0], **PATIENT)
+        world.await_queue(names[:1], 1)
+        with swarm(world, world.client(url=shards.url()), **FLUSHES):
+            world.kill(holder)
+            asking.hold().release().check()
+            world.await_nothing_left()
+        check_equal([keys_of(server, "swarm:hsts") for server in shards.servers], [[], [], []])
+
+
+# ---- who is refused ----
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def who_has_another_list_is_refused(world, kind, _names):
+    """Not for its order or letter case. When the key is deleted the list may change."""
+    with sharded(world, 3) as shards:
+        first, second, third = shards.servers
+        url = f"redis+shards://localhost:{first.port},{second.name},{third.name}"
+        actor(world, kind, url).acquire("warm").release().check()
+        names = [f"lock{number}" for number in range(20)]
+        same = actor(world, kind, f"redis+shards://{third.name},LocalHost:{first.port},{second.name}")
+        for name in names:
+            same.acquire(name).release().check()
+        for servers_of in ([first, second], [second, first, third]):
+            other = actor(world, kind, shards.url(*servers_of))
+            for name in names[:3]:
+                outcome = other.refused(name, timeout_ms=FOREVER).check("E_INVALID")
+                check(all(part in outcome.error for part in ("redis://", "stop all clients", RING)), outcome.error)
+        for server in shards.servers:
+            server.ask("DEL", RING)
+        other = actor(world, kind, shards.url(first, second))
+        for name in names:
+            other.acquire(name).release().check()
+        check_equal([server.ask("GET", RING) for server in (first, second, third)],
+                    [",".join(sorted((first.name, second.name)))] * 2 + [None])
+
+
+@scenario(kinds=["thread", "loop"], counts=[1])
+def who_is_no_server_of_our_kind_says_so(world, kind, _names):
+    with servers(cluster_node(), Sentinel()) as made:
+        for server, scheme in zip(made, ("redis+cluster://", "redis+sentinel://")):
+            port = server.ask("INFO", "server").partition("tcp_port:")[2].split()[0]
+            outcome = actor(world, kind, f"redis+shards://127.0.0.1:{port}").refused("a", timeout_ms=FOREVER)
+            outcome.check("E_UNSUPPORTED")
+            check(scheme in outcome.error, outcome.error)
+
+
+if __name__ == "__main__":
+    sys.exit(main(at_once=3, is_for_each_server=False))
