@@ -1,4 +1,5 @@
 #include "async_fixture.h"
+#include "children.h"
 #include "swarm_fixture.h"
 
 /* Swarms of a cluster of three masters: each partition has hosts of its own. */
@@ -299,6 +300,9 @@ static void what_a_killed_process_held_is_flushed_in_all_partitions(void **state
     pid_t child;
 
     (void)state;
+    if (!CHILDREN_MAY_MAKE_THREADS) {
+        skip();
+    }
     draw_names(killed, KILLED + 1, "d");
     draw_names(names, NODES, "s");
     lock = hold(client, killed[KILLED]);
