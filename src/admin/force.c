@@ -147,9 +147,7 @@ static rql_status unlock_there(rql_client *client, const struct rqli_keys *keys,
     if (status) {
         return status;
     }
-    if (rqli_client_follows(client, keys->set, refused_part(exchange), detour)) {
-        detour->again_us = detour->again_us > 0 ? detour->again_us : rqli_now_us();
-    }
+    (void)rqli_client_follows(client, keys->set, refused_part(exchange), detour);
     return read_unlock(exchange, keys->lock.data, out, error);
 }
 

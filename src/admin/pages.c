@@ -46,19 +46,8 @@ const char *rqli_reader_node(const struct rqli_reader *self)
     return rqli_node_where(self->set ? rqli_fleet_node(fleet, self->set) : &fleet->first);
 }
 
-/* What is read is a batch: it is told by detour->again_us that it is to be read again. */
-static bool has_moved(const struct rqli_reader *self, const struct rqli_reply *reply)
-{
-    if (!self->detour || !rqli_client_follows(self->client, self->set, reply, self->detour)) {
-        return false;
-    }
-    if (self->detour->again_us == 0) {
-        self->detour->again_us = rqli_now_us();
-    }
-    return true;
-}
-
-/* Each exchange has the time of a single command: a listing as a whole has no limit. */
+/* Each exchange has the time of a single command: a listing as a whole has no limit. What is read
+ * is a batch: it is told by detour->again_us that it is to be read again. */
 rql_status rqli_reader_send(const struct rqli_reader *self, struct rqli_exchange *exchange)
 {
     rql_status status = rqli_reader_status(
@@ -66,7 +55,8 @@ rql_status rqli_reader_send(const struct rqli_reader *self, struct rqli_exchange
                                 self->error));
 
     for (int i = 0; !status && i < exchange->command.n_commands; i++) {
-        if (has_moved(self, &exchange->reply[i])) {
+        if (self->detour &&
+            rqli_client_follows(self->client, self->set, &exchange->reply[i], self->detour)) {
             status = rqli_exchange_fault(exchange, &exchange->reply[i], "reading", self->where,
                                          self->error);
         }

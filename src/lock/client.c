@@ -136,9 +136,13 @@ bool rqli_client_follows(rql_client *client, const struct rqli_key_set *set,
                          const struct rqli_reply *reply, struct rqli_detour *detour)
 {
     const struct rqli_node *node = set ? rqli_fleet_node(&client->fleet, set) : NULL;
+    bool follows = node && reply->type == RQLI_REPLY_ERROR &&
+                   rqli_fleet_follow(&client->fleet, node, set, reply, detour);
 
-    return node && reply->type == RQLI_REPLY_ERROR &&
-           rqli_fleet_follow(&client->fleet, node, set, reply, detour);
+    if (follows && detour->again_us == 0) {
+        detour->again_us = rqli_now_us();
+    }
+    return follows;
 }
 
 struct rqli_exchange *rqli_client_exchange(rql_client *client, const struct rqli_key_set *set)

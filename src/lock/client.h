@@ -154,7 +154,7 @@ RQLI_DEFINE_AUTO(struct rqli_exchange *, rqli_exchange_give);
 struct rqli_exchange *rqli_client_exchange(rql_client *client, const struct rqli_key_set *set);
 
 /* Their keys have moved, by this reply, and nothing was done: true, they are to be asked again, at
- * detour->again_us, where the keys are by then. */
+ * detour->again_us, which is never 0 then, where the keys are by then. */
 bool rqli_client_follows(rql_client *client, const struct rqli_key_set *set,
                          const struct rqli_reply *reply, struct rqli_detour *detour);
 

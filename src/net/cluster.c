@@ -171,6 +171,8 @@ struct rqli_cluster *rqli_cluster_free(struct rqli_cluster *self)
         atomic_store(&self->shall_stop, true);
         rqli_worker_rouse(&self->worker, 0);
         rqli_worker_stop(&self->worker);
+        self->fleet->worker = NULL;
+        self->fleet->map_reader = NULL;
         free(self);
     }
     return NULL;
