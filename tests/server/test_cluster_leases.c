@@ -4,6 +4,7 @@
 #include "net/cluster.h"
 #include "net/login.h"
 
+#include <arpa/inet.h>
 #include <stdatomic.h>
 
 /* What the leases' thread does where locks are spread over several nodes, of which one is silent,
@@ -318,6 +319,44 @@ static void a_node_that_nobody_uses_is_left_alone(void **state)
     }
 }
 
+static bool has_read_maps(void *data)
+{
+    int64_t count = 0;
+
+    for (size_t i = 0; i < NODES; i++) {
+        look_at(i);
+        count += calls_of("cluster|slots");
+    }
+    return count >= *(const int64_t *)data;
+}
+
+static void await_maps(int64_t count)
+{
+    assert_true(wait_until(has_read_maps, &count, AWAIT_MS));
+}
+
+/* It stays known, and would take its time each time it is asked. */
+static void who_has_left_is_not_asked_for_the_map(void **state)
+{
+    struct rqli_address address = {.host = "127.0.0.1"};
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+    (void)state;
+    assert_int_equal(bind(listener, (struct sockaddr *)&at, size), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &size), 0);
+    address.port = ntohs(at.sin_port);
+    client->cluster->refresh_ms = 10;
+    locks[0] = hold_for("x0", LONG_MS);
+    await_maps(1);
+    assert_non_null(rqli_fleet_at(&client->fleet, &address));
+    await_maps(40);
+    assert_int_equal(accept(listener, NULL, NULL), -1);
+    assert_int_equal(close(listener), 0);
+}
+
 static bool is_gone(void *data)
 {
     return rql_lock_get_state(data) == RQL_GONE;
@@ -361,6 +400,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_lock_whose_slot_moves_stays_held, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_lazy_release_goes_after_its_lock, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_node_that_nobody_uses_is_left_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_has_left_is_not_asked_for_the_map, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_has_taken_over_is_asked_at_once_for_what_is_held,
                                         set_up, tear_down),
     };
