@@ -95,7 +95,8 @@ static rql_status check_writable(const rql_client *client, struct rqli_conn *con
     return status;
 }
 
-/* A replica is a fault here, though it could be read from: no lock can be taken there. */
+/* A replica is a fault here, though it could be read from: no lock can be taken there. Not so one
+ * of a cluster, which knows who the masters are. */
 rql_status rql_client_connect(rql_client *client, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -109,7 +110,7 @@ rql_status rql_client_connect(rql_client *client, rql_error *error)
     conn = rqli_client_conn(client);
     deadline_us = rqli_client_budget_us(client, rqli_now_us());
     status = rqli_conn_connect(conn, deadline_us, error);
-    if (!status && rqli_conn_was_read_only(conn)) {
+    if (!status && rqli_conn_was_read_only(conn) && !client->fleet.map_reader) {
         status = check_writable(client, conn, deadline_us, error);
     }
     return status;
