@@ -67,7 +67,8 @@ RQL_API rql_client *rql_client_free(rql_client *client);
  * @retval RQL_E_AUTH         Wrong user or password, or rights are missing.
  * @retval RQL_E_READ_ONLY    Connected, to a replica that takes no writes: locks can be inspected,
  *                            not acquired. A later call checks again.
- * @retval RQL_E_UNSUPPORTED  It is a node of a cluster, or a sentinel.
+ * @retval RQL_E_UNSUPPORTED  It is a node of a cluster and the URL says nothing of one, or the
+ *                            reverse; or it is a sentinel.
  * @retval RQL_E_UNAVAILABLE  The server is loading its data.
  * @retval RQL_E_PROTOCOL     The peer does not speak the Redis protocol.
  * @retval RQL_E_FORKED       The client belongs to the parent process.
@@ -111,6 +112,8 @@ typedef struct rql_server_info {
     size_t n_refused;               /**< Rights that are of use and missing. */
     const char *refused[RQL_SERVER_REFUSED_MAX]; /**< Their commands, such as `CLIENT KILL`;
                                                       constant texts. */
+    int64_t partitions; /**< Where locks are spread over several servers, by 128 partitions: how
+                           many of these it has. */
 } rql_server_info;
 
 /**
@@ -132,9 +135,35 @@ typedef struct rql_server_info {
 RQL_API RQL_MUST_CHECK rql_status rql_client_ping_sized(rql_client *client, rql_server_info *out,
                                                         size_t size, rql_error *error);
 
-/** Fill `*out` with what the server of `client` says of itself. */
+/** Fill `*out` with what the server of `client`, or the first of several, says of itself. */
 #define rql_client_ping(client, out, error)                                                        \
     rql_client_ping_sized((client), (out), sizeof *(out), (error))
+
+/**
+ * The same of each server that has locks: of a cluster the masters, by its map. Use
+ * rql_client_ping_node().
+ *
+ * @param[in]  client  The client.
+ * @param[in]  n       Which: from 0 up, until there are no more.
+ * @param[out] out     Filled in; untouched unless RQL_OK.
+ * @param[in]  size    Its size in bytes in the calling program.
+ * @param[out] error   Detail of a fault, or NULL.
+ *
+ * @retval RQL_OK         `*out` is set.
+ * @retval RQL_NOT_FOUND  There are not so many.
+ * @retval RQL_E_INVALID  A pointer is NULL.
+ * @retval RQL_E_IO       No reply; also other faults of rql_client_connect(). There may be more.
+ * @retval RQL_E_FORKED   The client belongs to the parent process.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_client_ping_node_sized(rql_client *client, size_t n,
+                                                             rql_server_info *out, size_t size,
+                                                             rql_error *error);
+
+/** Fill `*out` with what the server number `n` of `client` says of itself. */
+#define rql_client_ping_node(client, n, out, error)                                                \
+    rql_client_ping_node_sized((client), (n), (out), sizeof *(out), (error))
 
 /**
  * The client's identity: the last part of every id that it uses.

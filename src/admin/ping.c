@@ -135,10 +135,11 @@ static void take_min_replicas(rql_server_info *info, const struct rqli_reply *re
     }
 }
 
-static rql_status ask_all(rql_client *client, rql_server_info *info, rql_error *error)
+static rql_status ask_all(rql_client *client, struct rqli_node *node, rql_server_info *info,
+                          rql_error *error)
 {
     RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(client));
+    struct rqli_exchange *exchange = rqli_exchange_take(rqli_conns_choose(&node->conns));
     rql_status status;
 
     if (!exchange) {
@@ -165,14 +166,21 @@ static int compare_times(const void *a, const void *b)
     return (*left > *right) - (*left < *right);
 }
 
-static rql_status measure(rql_client *client, rql_server_info *info, rql_error *error)
+static rql_status measure(rql_client *client, struct rqli_node *node, rql_server_info *info,
+                          rql_error *error)
 {
     int64_t took_us[PINGS];
 
     for (size_t i = 0; i < PINGS; i++) {
-        RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
-        rql_status status = rqli_query(client, &exchange, error, "PING", NULL);
+        RQLI_AUTO(rqli_exchange_give)
+        struct rqli_exchange *exchange = rqli_exchange_take(rqli_conns_choose(&node->conns));
+        rql_status status;
 
+        if (!exchange) {
+            return rqli_fail_nomem(error);
+        }
+        rqli_command_words(&exchange->command, "PING", NULL);
+        status = rqli_exchange_run(exchange, rqli_client_budget_us(client, rqli_now_us()), error);
         if (status) {
             return status;
         }
@@ -184,9 +192,9 @@ static rql_status measure(rql_client *client, rql_server_info *info, rql_error *
 }
 
 /* Behind the questions, for by sentinels it is known only then. */
-static void name_node(const rql_client *client, rql_server_info *info)
+static void name_node(const rql_client *client, const struct rqli_node *node, rql_server_info *info)
 {
-    const struct rqli_endpoint *endpoint = &client->fleet.first.endpoint;
+    const struct rqli_endpoint *endpoint = &node->endpoint;
     struct rqli_address address = endpoint->address;
     char text[RQLI_ADDRESS_TEXT_SIZE];
 
@@ -198,24 +206,49 @@ static void name_node(const rql_client *client, rql_server_info *info)
                                                        : endpoint->path);
 }
 
-/* Of the newest connection, which may be one of another thread: all lead to one place. */
-static void take_tls(const rql_client *client, rql_server_info *info)
+/* Of the newest connection, which may be one of another thread: all lead to one place. Of several
+ * servers it may be another's, which has a certificate of the same owner. */
+static void take_tls(const struct rqli_node *node, rql_server_info *info)
 {
     struct rqli_tls_peer peer;
 
-    info->is_tls = client->fleet.first.endpoint.is_tls;
+    info->is_tls = node->endpoint.is_tls;
     info->tls_expires_us = -1;
     if (info->is_tls) {
-        peer = rqli_tls_context_peer(client->fleet.first.endpoint.tls);
+        peer = rqli_tls_context_peer(node->endpoint.tls);
         memcpy(info->tls_subject, peer.subject, sizeof peer.subject);
         info->tls_expires_us = peer.expires_us;
     }
 }
 
+/* Of those that have locks, as far as is known. NULL: there are not so many. */
+static struct rqli_node *nth_node(rql_client *client, size_t n)
+{
+    struct rqli_node *node;
+
+    rqli_fleet_on_use(&client->fleet);
+    rqli_fleet_await_map(&client->fleet, rqli_client_budget_us(client, rqli_now_us()));
+    node = rqli_fleet_next(&client->fleet, NULL, NULL);
+    for (; node && n > 0; n--) {
+        node = rqli_fleet_next(&client->fleet, node, NULL);
+    }
+    return node;
+}
+
+static int64_t count_partitions(const rql_client *client, const struct rqli_node *node)
+{
+    int64_t count = 0;
+
+    for (unsigned p = 0; p < RQLI_PARTITIONS; p++) {
+        count += rqli_fleet_node(&client->fleet, &rqli_key_sets[p]) == node;
+    }
+    return client->is_partitioned ? count : -1;
+}
+
 /* As rql_client_stats_sized(): a program that was compiled with another version gets what both
  * know. */
-rql_status rql_client_ping_sized(rql_client *client, rql_server_info *out, size_t size,
-                                 rql_error *error)
+rql_status rql_client_ping_node_sized(rql_client *client, size_t n, rql_server_info *out,
+                                      size_t size, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     rql_server_info info = {
@@ -225,6 +258,7 @@ rql_status rql_client_ping_sized(rql_client *client, rql_server_info *out, size_
         .min_replicas_to_write = -1,
         .min_replicas_max_lag_s = -1,
     };
+    struct rqli_node *node;
     rql_status status = rqli_client_check(client, error);
 
     if (status) {
@@ -233,18 +267,30 @@ rql_status rql_client_ping_sized(rql_client *client, rql_server_info *out, size_
     if (!out || size < sizeof out->size) {
         return rqli_fail(error, RQL_E_INVALID, "rql_client_ping: out is NULL, or too small");
     }
-    status = ask_all(client, &info, error);
+    node = nth_node(client, n);
+    if (!node) {
+        return RQL_NOT_FOUND;
+    }
+    status = ask_all(client, node, &info, error);
     if (!status) {
-        status = measure(client, &info, error);
+        status = measure(client, node, &info, error);
     }
     if (status) {
         return status;
     }
-    take_tls(client, &info);
+    take_tls(node, &info);
     info.is_by_sentinels = client->sentinels != NULL;
+    info.partitions = count_partitions(client, node);
     (void)snprintf(info.url, sizeof info.url, "%s", client->fleet.first.endpoint.where);
-    name_node(client, &info);
+    name_node(client, node, &info);
     memset(out, 0, size);
     memcpy(out, &info, info.size);
     return RQL_OK;
+}
+
+/* Somebody has the locks, if only by a guess. */
+rql_status rql_client_ping_sized(rql_client *client, rql_server_info *out, size_t size,
+                                 rql_error *error)
+{
+    return rql_client_ping_node_sized(client, 0, out, size, error);
 }

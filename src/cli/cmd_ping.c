@@ -9,7 +9,7 @@
 
 /* ping: where the server is, what it is, and what is amiss there. */
 
-enum { LINE_SIZE = 512 };
+enum { LINE_SIZE = 512, PARTITIONS = 128 };
 
 /* "user:password@" in front of a host; of sentinels also in the query. A '/' or '?' that should
  * have been encoded does not hide one: nothing is wrong with saying so too early. */
@@ -106,6 +106,8 @@ void cli_print_server(struct out *out, const char *key, const rql_server_info *i
     out_number(out, info->min_replicas_to_write >= 0 ? "MIN REPLICAS" : NULL,
                "min_replicas_to_write", OUT_COUNT, info->min_replicas_to_write);
     out_number(out, NULL, "min_replicas_max_lag_s", OUT_COUNT, info->min_replicas_max_lag_s);
+    out_number(out, info->partitions >= 0 ? "PARTITIONS" : NULL, "partitions", OUT_COUNT,
+               info->partitions);
     print_refused(out, info);
     out_end(out);
 }
@@ -123,16 +125,44 @@ static void say_warnings(const rql_server_info *info)
     }
 }
 
+static bool is_one_of_several(const rql_server_info *info)
+{
+    return info->partitions >= 0 && info->partitions < PARTITIONS;
+}
+
+/* Of several servers a row for each; one that does not answer is told of, and the others are shown.
+ */
 static int ping(struct cli_session *self)
 {
+    static const char *const columns[] = {"NODE",       "ROLE",       "SERVER",  "VERSION",
+                                          "ROUND TRIP", "PARTITIONS", "REFUSED", NULL};
     rql_server_info info;
+    rql_status status;
+    bool has_list = false;
+    int code = CLI_DONE;
 
-    if (rql_client_ping(self->client, &info, &self->error) != RQL_OK) {
-        return cli_fault(&self->error);
+    for (size_t n = 0;
+         (status = rql_client_ping_node(self->client, n, &info, &self->error)) != RQL_NOT_FOUND;
+         n++) {
+        if (status) {
+            code = cli_fault(&self->error);
+            continue;
+        }
+        if (!has_list && is_one_of_several(&info)) {
+            has_list = true;
+            out_columns(&self->out, columns);
+            out_begin_list(&self->out, NULL);
+        }
+        cli_print_server(&self->out, NULL, &info);
+        say_warnings(&info);
     }
-    cli_print_server(&self->out, NULL, &info);
-    say_warnings(&info);
-    return CLI_DONE;
+    if (has_list) {
+        out_end(&self->out);
+    }
+    if (has_list && code != CLI_DONE) {
+        out_print(&self->out);
+    }
+    return code;
 }
 
 const struct cli_command cli_ping = {
@@ -141,7 +171,8 @@ const struct cli_command cli_ping = {
     .summary = "Show what the server is, how far, and what this user may not do there",
     .examples = "  rql ping rediss://locks.example.com\n",
     .notes =
-        "A URL with a password belongs into RQL_URL. What is refused is of use, but not needed.\n",
+        "A URL with a password belongs into RQL_URL. What is refused is of use, but not needed.\n"
+        "Of several servers, as in a cluster, each has a row; JSON is a list then.\n",
     .takes_url = true,
     .prepare = cli_take_url,
     .run = ping,

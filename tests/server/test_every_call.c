@@ -482,6 +482,10 @@ static void the_server_by_programs_of_other_versions(void **state)
     REFUSED(rql_client_ping(NULL, older, NULL));
     REFUSED(rql_client_ping_sized(client, NULL, sizeof *older, NULL));
     REFUSED(rql_client_ping_sized(client, older, 1, NULL));
+    assert_int_equal(longer.info.partitions, -1);
+    CHECK_OK(rql_client_ping_node(client, 0, &longer.info, NULL));
+    assert_int_equal(rql_client_ping_node(client, 1, &longer.info, NULL), RQL_NOT_FOUND);
+    REFUSED(rql_client_ping_node(NULL, 0, older, NULL));
 }
 
 static const rql_check *check_of(const rql_report *report, const char *id)
