@@ -32,6 +32,11 @@
  * | clk.replicas | the clocks of its replicas beside its own |
  * | opt.sense | options of this client that do not fit the server or each other |
  * | loc.limits | limits of this process |
+ *
+ * Of several servers srv, mem, dur, acl, net.timeout, use.lock, use.handover and use.scripts are
+ * looked at on each that has locks: from the second on their titles begin with the server, which is
+ * also among what was found (`node`). Keys are those of all, the rest is about the first;
+ * net.same_server and use.tracking are left out.
  */
 
 #include <rql/base.h>

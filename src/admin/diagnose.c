@@ -24,6 +24,7 @@ enum {
     DAY_S = 86400,
     EXAMPLES = 3,
     EXAMPLE_LENGTH = 64,
+    NAMES_MAX = 4096, /* tried for one of a lock that a server has */
 };
 
 #define SCRATCH "rql-doctor-"
@@ -159,29 +160,70 @@ static void look_at_limits(struct rqli_diagnosis *self)
 static const struct {
     const char *groups;
     void (*look)(struct rqli_diagnosis *self);
+    bool is_of_each; /* of several servers; the others are about the first, or this machine */
 } looks[] = {
-    {"srv net mem dur use clk", rqli_diagnose_server},
-    {"net opt", rqli_diagnose_round_trips},
-    {"net", look_at_tls},
-    {"acl", rqli_diagnose_rights},
-    {"swarm clk use", rqli_diagnose_swarm},
-    {"keys", rqli_diagnose_keys},
-    {"use net", rqli_diagnose_use},
-    {"net", rqli_diagnose_connecting},
-    {"clk", rqli_diagnose_clocks},
-    {"clk", rqli_diagnose_replicas},
-    {"opt", look_at_options},
-    {"loc", look_at_limits},
+    {"srv net mem dur use clk", rqli_diagnose_server, true},
+    {"net opt", rqli_diagnose_round_trips, false},
+    {"net", look_at_tls, false},
+    {"acl", rqli_diagnose_rights, true},
+    {"swarm clk use", rqli_diagnose_swarm, false},
+    {"keys", rqli_diagnose_keys, false},
+    {"use net", rqli_diagnose_use, true},
+    {"net", rqli_diagnose_connecting, false},
+    {"clk", rqli_diagnose_clocks, false},
+    {"clk", rqli_diagnose_replicas, false},
+    {"opt", look_at_options, false},
+    {"loc", look_at_limits, false},
 };
 
-static void look_at_all(struct rqli_diagnosis *self)
+static void look_at(struct rqli_diagnosis *self, bool is_first)
 {
-    rqli_diagnose_first_clocks(self);
     for (size_t i = 0; i < sizeof looks / sizeof looks[0]; i++) {
-        if (rqli_report_wants(self->report, looks[i].groups)) {
+        if ((is_first || looks[i].is_of_each) && rqli_report_wants(self->report, looks[i].groups)) {
             looks[i].look(self);
         }
     }
+}
+
+/* A name that nobody uses, of a lock that the server has. Of several it may be another's, if that
+ * has hardly any. */
+static rql_status choose_scratch(struct rqli_diagnosis *self, rql_error *error)
+{
+    char nonce[RQLI_HEX_SIZE];
+    rql_status status = RQL_OK;
+
+    for (int i = 0; i < NAMES_MAX; i++) {
+        if (!rqli_random_hex(nonce)) {
+            return rqli_fail_nomem(error);
+        }
+        (void)snprintf(self->scratch, sizeof self->scratch, SCRATCH "%s", nonce);
+        status = rqli_named_init(&self->of_scratch, self->client, self->scratch, error);
+        if (status || rqli_client_node(self->client, &self->of_scratch.keys) == self->node) {
+            break;
+        }
+    }
+    return status;
+}
+
+static void look_at_others(struct rqli_diagnosis *self)
+{
+    const rql_server_info first = self->server;
+    rql_error error = {.status = RQL_OK};
+
+    for (size_t n = 1; (self->node = rqli_fleet_next(&self->client->fleet, self->node, NULL));
+         n++) {
+        rqli_report_of(self->report, rqli_node_where(self->node));
+        if (!rql_client_ping_node(self->client, n, &self->server, &error) &&
+            !choose_scratch(self, &error)) {
+            look_at(self, false);
+            continue;
+        }
+        rqli_report_add(self->report, "srv.role", RQL_CHECK_FAIL, "%s", error.message);
+        rqli_report_say(self->report, "the locks that it has cannot be taken",
+                        "start it again, or have a replica take over");
+    }
+    rqli_report_of(self->report, NULL);
+    self->server = first;
 }
 
 static rql_status check_groups(const char *groups, rql_error *error)
@@ -215,8 +257,6 @@ rql_status rql_diagnose(rql_client *client, const rql_diagnose_options *options,
     RQLI_DEFER_CANCEL;
     RQLI_AUTO(rqli_report_free) struct rqli_report *report = NULL;
     struct rqli_diagnosis self = {.client = client, .p99_us = -1, .uptime_s = -1};
-    char nonce[RQLI_HEX_SIZE];
-    char name[sizeof SCRATCH + RQLI_HEX_SIZE];
     rql_status status = check(client, out, error);
 
     status =
@@ -227,18 +267,16 @@ rql_status rql_diagnose(rql_client *client, const rql_diagnose_options *options,
     if (status) {
         return status;
     }
+    self.node = rqli_fleet_next(&client->fleet, NULL, NULL);
     report = rqli_report_new(self.options.groups);
-    if (!report || !rqli_random_hex(nonce)) {
-        return rqli_fail_nomem(error);
-    }
-    (void)snprintf(name, sizeof name, SCRATCH "%s", nonce);
-    status = rqli_named_init(&self.of_scratch, client, name, error);
+    status = report ? choose_scratch(&self, error) : rqli_fail_nomem(error);
     if (status) {
         return status;
     }
-    self.scratch = name;
     self.report = report;
     self.end_us = rqli_after_ms(rqli_now_us(), self.options.time_limit_ms);
-    look_at_all(&self);
+    rqli_diagnose_first_clocks(&self);
+    look_at(&self, true);
+    look_at_others(&self);
     return rqli_report_give(&report, &self.server, self.uptime_s, out, error);
 }

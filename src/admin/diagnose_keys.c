@@ -39,7 +39,7 @@ struct stored {
 
 static bool is_queue(struct rqli_slice key)
 {
-    return rqli_has_prefix(key, rqli_slice_of(RQLI_KEY_QUEUE));
+    return rqli_name_in(key, RQLI_KEY_QUEUE).length > 0;
 }
 
 /* Two commands of each. */
@@ -69,7 +69,8 @@ static int64_t age_us(const struct stored *self, const struct rqli_reply *second
     return self->now_us - at_us;
 }
 
-/* One that has gone meanwhile has no ttl, in the other way (-2). */
+/* One that has gone meanwhile has no ttl, in the other way (-2); of one that has moved nothing is
+ * known. */
 static void take(struct rqli_diagnosis *diagnosis, struct stored *self, struct rqli_slice key,
                  const struct rqli_reply *replies)
 {
@@ -79,7 +80,7 @@ static void take(struct rqli_diagnosis *diagnosis, struct stored *self, struct r
     const struct rqli_reply *time;
     const struct rqli_reply *who;
 
-    if (left->integer == -2) {
+    if (left->type != RQLI_REPLY_INTEGER || left->integer == -2) {
         return;
     }
     time = is_whole ? &fields->items[is_queue(key) ? 1 : 0] : fields;
@@ -98,23 +99,51 @@ static void take(struct rqli_diagnosis *diagnosis, struct stored *self, struct r
     }
 }
 
-/* False: no more. */
-static bool read_batch(struct rqli_diagnosis *self, struct stored *stored,
-                       const struct rqli_item *keys, size_t count)
+static bool is_at(const struct rqli_diagnosis *self, const struct rqli_node *node,
+                  struct rqli_slice key)
+{
+    const struct rqli_key_set *set = rqli_key_set_in(key);
+
+    return set && rqli_fleet_node(&self->client->fleet, set) == node;
+}
+
+/* Those that this server has. False: no more. */
+static bool read_from(struct rqli_diagnosis *self, struct stored *stored, struct rqli_node *node,
+                      const struct rqli_item *keys, size_t count)
 {
     RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(self->client));
+    struct rqli_exchange *exchange = rqli_exchange_take(rqli_conns_choose(&node->conns));
+    struct rqli_slice asked[BATCH];
+    size_t n_asked = 0;
 
     for (size_t i = 0; exchange && i < count; i++) {
-        ask(&exchange->command, keys[i].text);
+        if (is_at(self, node, keys[i].text)) {
+            asked[n_asked++] = keys[i].text;
+            ask(&exchange->command, keys[i].text);
+        }
+    }
+    if (exchange && n_asked == 0) {
+        return true;
     }
     if (!rqli_diagnosis_run(self, "keys.old", exchange)) {
         return false;
     }
-    for (size_t i = 0; i < count; i++) {
-        take(self, stored, keys[i].text, &exchange->reply[2 * i]);
+    for (size_t i = 0; i < n_asked; i++) {
+        take(self, stored, asked[i], &exchange->reply[2 * i]);
     }
     return true;
+}
+
+static bool read_batch(struct rqli_diagnosis *self, struct stored *stored,
+                       const struct rqli_item *keys, size_t count)
+{
+    struct rqli_fleet *fleet = &self->client->fleet;
+    struct rqli_node *node = rqli_fleet_next(fleet, NULL, NULL);
+
+    while (node && read_from(self, stored, node, keys, count)) {
+        node = rqli_fleet_next(fleet, node, NULL);
+    }
+    return !node;
 }
 
 /* By pages, until all was walked, the time is over, or so many keys were passed. */
@@ -126,7 +155,8 @@ static bool walk(struct rqli_diagnosis *self, struct rqli_walk *keys)
 
     while (!keys->is_done && passed < self->options.max_keys && rqli_now_us() < self->end_us) {
         RQLI_AUTO(rqli_exchange_give)
-        struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(self->client));
+        struct rqli_exchange *exchange =
+            rqli_exchange_take(rqli_conns_choose(&(keys->node ? keys->node : self->node)->conns));
 
         if (exchange) {
             rqli_walk_ask(keys, &exchange->command, size);
@@ -204,6 +234,7 @@ void rqli_diagnose_keys(struct rqli_diagnosis *self)
         return;
     }
     rqli_walk_init(&keys, "rql:lock", NULL);
+    rqli_walk_use(&keys, self->client, NULL);
     if (!walk(self, &keys)) {
         return;
     }

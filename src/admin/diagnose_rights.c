@@ -54,6 +54,8 @@ static const struct right {
     {LOCK, "zremrangebyscore", {"ZREMRANGEBYSCORE", "$", "-", "-"}},
     {LOCK, "zremrangebyrank", {"ZREMRANGEBYRANK", "$", "0", "0"}},
     {LOCK, "publish", {"PUBLISH", RQLI_CHANNEL "-", ""}},
+    {LOCK, "spublish", {"SPUBLISH", RQLI_CHANNEL "-", ""}},
+    {LOCK, "cluster|slots", {"CLUSTER", "SLOTS"}},
     {LOCK, "ping", {"PING"}},
     {INSPECT, "scan", {"SCAN", "0", "COUNT", "1"}},
     {INSPECT, "hscan", {"HSCAN", "$", "0"}},
@@ -78,8 +80,7 @@ static const struct right {
 enum { N_RIGHTS = sizeof rights / sizeof rights[0] };
 
 /* That cannot be tried: they would leave something behind, or end the connection's use. */
-static const char *const untried[N_ROLES] = {
-    [LOCK] = " +hsetnx +subscribe +hello", [FORCE] = " +multi"};
+static const char *const untried[N_ROLES] = {[LOCK] = " +hsetnx +hello", [FORCE] = " +multi"};
 
 /* What is missing. The whole line names all of the lowest role that is incomplete, but for what
  * this server does not know: it would refuse the line. */
@@ -122,12 +123,27 @@ static void take(struct missing *self, const struct right *right, const struct r
     }
 }
 
-/* All that the role needs, and those above it. */
-static void write_line(struct missing *self, enum role role)
+/* One server is told by other words than several, and only a cluster has a map. */
+static bool is_needed(const struct right *right, const rql_client *client)
 {
-    append(self->line, "", "'~rql:*' '&rql:wake:*'");
+    if (strcmp(right->name, "publish") == 0) {
+        return !client->is_partitioned;
+    }
+    if (strcmp(right->name, "spublish") == 0) {
+        return client->is_partitioned;
+    }
+    return client->fleet.map_reader || strcmp(right->name, "cluster|slots") != 0;
+}
+
+/* All that the role needs, and those above it. */
+static void write_line(struct missing *self, enum role role, const rql_client *client)
+{
+    append(self->line, "",
+           client->is_partitioned ? "'~rql:*' '&rql:*' +ssubscribe +sunsubscribe"
+                                  : "'~rql:*' '&rql:wake:*' +subscribe");
     for (size_t i = 0; i < N_RIGHTS; i++) {
-        if (rights[i].role <= role && rights[i].name[0] != '~' && !self->is_unknown[i]) {
+        if (rights[i].role <= role && rights[i].name[0] != '~' && !self->is_unknown[i] &&
+            is_needed(&rights[i], client)) {
             append(self->line, " +", rights[i].name);
         }
     }
@@ -153,12 +169,14 @@ static void judge(struct rqli_diagnosis *self, struct missing *missing, const ch
         role++;
     }
     role = cannot_lock ? LOCK : role;
-    write_line(missing, role);
+    write_line(missing, role, self->client);
     if (cannot_lock || missing->of_role[role] > 0) {
         rqli_report_add(self->report, "acl.rights", cannot_lock ? RQL_CHECK_FAIL : RQL_CHECK_NOTE,
                         "user %s may not %s; missing: %s%s%s", user, role_names[role],
                         missing->names, missing->key ? " keys rql:*" : "",
-                        missing->channel ? " channels rql:wake:*" : "");
+                        !missing->channel              ? ""
+                        : self->client->is_partitioned ? " channels rql:*"
+                                                       : " channels rql:wake:*");
     } else {
         rqli_report_add(self->report, "acl.rights", RQL_CHECK_OK, "user %s has all rights", user);
     }
@@ -173,7 +191,7 @@ static void judge(struct rqli_diagnosis *self, struct missing *missing, const ch
 void rqli_diagnose_rights(struct rqli_diagnosis *self)
 {
     RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(self->client));
+    struct rqli_exchange *exchange = rqli_exchange_take(rqli_conns_choose(&self->node->conns));
     struct missing missing = {.key = false};
     const char *key = self->of_scratch.keys.lock.data;
 
@@ -199,7 +217,9 @@ void rqli_diagnose_rights(struct rqli_diagnosis *self)
         return;
     }
     for (size_t i = 0; i < N_RIGHTS; i++) {
-        take(&missing, &rights[i], &exchange->reply[i]);
+        if (is_needed(&rights[i], self->client)) {
+            take(&missing, &rights[i], &exchange->reply[i]);
+        }
     }
     judge(self, &missing, user_of(self, &exchange->reply[N_RIGHTS]));
 }

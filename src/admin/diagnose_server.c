@@ -439,7 +439,7 @@ void rqli_diagnose_server(struct rqli_diagnosis *self)
     enum { INFO, SLOWLOG, CONFIG, N_CONFIG = sizeof names / sizeof names[0] };
 
     RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(self->client));
+    struct rqli_exchange *exchange = rqli_exchange_take(rqli_conns_choose(&self->node->conns));
     struct rqli_told told;
     int64_t lag_s;
 
@@ -461,7 +461,9 @@ void rqli_diagnose_server(struct rqli_diagnosis *self)
         .n_config = N_CONFIG,
         .server_us = self->first.server_us,
     };
-    self->uptime_s = rqli_info_number(told.info, "\nuptime_in_seconds:");
+    if (self->uptime_s < 0) { /* of several servers: the first's */
+        self->uptime_s = rqli_info_number(told.info, "\nuptime_in_seconds:");
+    }
     while (self->n_replicas < RQLI_REPLICAS_MAX &&
            rqli_read_replica(told.info, (int)self->n_replicas, &self->replicas[self->n_replicas],
                              &lag_s)) {

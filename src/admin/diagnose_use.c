@@ -137,11 +137,12 @@ static bool await_waiter(struct rqli_diagnosis *self, const char *id, const char
 
     do {
         RQLI_AUTO(rqli_exchange_give)
-        struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(self->client));
+        struct rqli_exchange *exchange =
+            rqli_client_exchange(self->client, self->of_scratch.keys.set);
 
         if (exchange) {
             rqli_command_words(&exchange->command, "ZCARD", self->of_scratch.keys.queue.data, NULL);
-            rqli_push_ping(&exchange->command, &rqli_key_sets[RQLI_WHOLE], identity);
+            rqli_push_ping(&exchange->command, self->of_scratch.keys.set, identity);
         }
         if (!rqli_diagnosis_run(self, id, exchange) || !exchange) {
             return false;
@@ -167,10 +168,11 @@ static void judge_hand_over(struct rqli_diagnosis *self, const struct waiter *wa
     if (!was_pushed) {
         rqli_report_add(self->report, "use.handover", RQL_CHECK_FAIL,
                         "a waiter of another client was not told that the lock is its own");
-        rqli_report_say(self->report,
-                        "waiters learn of a free lock by asking: late, and with more load",
-                        "this user needs +subscribe and channels &rql:wake:*, and a proxy has to "
-                        "lead all connections to one server");
+        rqli_report_say(
+            self->report, "waiters learn of a free lock by asking: late, and with more load",
+            "this user needs %s, and a proxy has to lead all connections to one server",
+            self->client->is_partitioned ? "+ssubscribe +sunsubscribe and channels &rql:*"
+                                         : "+subscribe and channels &rql:wake:*");
         return;
     }
     rqli_report_add(self->report, "use.handover",
@@ -329,7 +331,8 @@ static void look_at_tracking(struct rqli_diagnosis *self, rql_client *other)
 
 /* ---- all ---- */
 
-/* The other client has no swarm: it is made without one. */
+/* The other client has no swarm: it is made without one. Several servers are no one's proxy, and
+ * Ruby is not there. */
 static void look_with_another(struct rqli_diagnosis *self)
 {
     RQLI_AUTO(rqli_client_free) rql_client *other = NULL;
@@ -340,13 +343,13 @@ static void look_with_another(struct rqli_diagnosis *self)
         report_fault(self, "use.handover", "a second connection", &error);
         return;
     }
-    if (!look_at_same_server(self, other)) {
+    if (!self->client->is_partitioned && !look_at_same_server(self, other)) {
         return;
     }
     if (rqli_diagnosis_has_time(self, "use.handover")) {
         look_at_hand_over(self, other);
     }
-    if (rqli_diagnosis_has_time(self, "use.tracking")) {
+    if (!self->client->is_partitioned && rqli_diagnosis_has_time(self, "use.tracking")) {
         look_at_tracking(self, other);
     }
 }

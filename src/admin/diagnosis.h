@@ -21,22 +21,23 @@ struct rqli_two_clocks {
     int64_t wall_us;   /* this machine's time of day at sent_us */
 };
 
-enum { RQLI_REPLICAS_MAX = 16 };
+enum { RQLI_REPLICAS_MAX = 16, RQLI_SCRATCH_SIZE = RQLI_HEX_SIZE + 16 };
 
 struct rqli_diagnosis {
     rql_client *client;
     rql_diagnose_options options;
     int64_t end_us; /* no check begins later */
     struct rqli_report *report;
-    rql_server_info server;
-    int64_t p99_us; /* of round trips; -1: not measured */
+    struct rqli_node *node; /* the server that is asked: of several the first, then each other */
+    rql_server_info server; /* what that says of itself */
+    int64_t p99_us;         /* of round trips; -1: not measured */
     struct rqli_two_clocks first;
     int64_t n_ruby; /* hosts and acquirers of Ruby that were seen */
     int64_t uptime_s;
     struct rqli_address replicas[RQLI_REPLICAS_MAX]; /* as the master sees them */
     size_t n_replicas;
-    const char *scratch;          /* the name of our lock, */
-    struct rqli_named of_scratch; /* and its keys */
+    char scratch[RQLI_SCRATCH_SIZE]; /* the name of our lock, */
+    struct rqli_named of_scratch;    /* and its keys, which that server has */
 };
 
 /* Runs commands that change nothing, by the end of the diagnosis. Without an answer, or an

@@ -20,6 +20,7 @@ struct rqli_report {
     rql_report shown; /* first, as above */
     rql_server_info server;
     const char *groups; /* that are wanted, or NULL: all */
+    const char *node;   /* that the checks are about, or NULL */
     bool is_left_out;   /* the last check was of another */
     size_t capacity;
     struct rqli_list texts; /* of all checks */
@@ -106,10 +107,16 @@ static void count(rql_report *report, rql_check_level level)
     report->n_skipped += level == RQL_CHECK_SKIP;
 }
 
+void rqli_report_of(struct rqli_report *self, const char *node)
+{
+    self->node = node;
+}
+
 void rqli_report_add(struct rqli_report *self, const char *id, rql_check_level level,
                      const char *title, ...)
 {
     struct check *check;
+    size_t length = 0;
     char group[GROUP_SIZE];
     char text[LINE_SIZE];
     va_list list;
@@ -124,8 +131,11 @@ void rqli_report_add(struct rqli_report *self, const char *id, rql_check_level l
         self->failed = true;
         return;
     }
+    if (self->node) {
+        length = (size_t)snprintf(text, sizeof text, "%.256s: ", self->node);
+    }
     va_start(list, title);
-    (void)vsnprintf(text, sizeof text, title, list);
+    (void)vsnprintf(text + length, sizeof text - length, title, list);
     va_end(list);
     memcpy(check->group, group, sizeof group);
     check->shown = (rql_check){
@@ -137,6 +147,9 @@ void rqli_report_add(struct rqli_report *self, const char *id, rql_check_level l
     };
     self->shown.check[self->shown.count++] = &check->shown;
     count(&self->shown, level);
+    if (self->node) {
+        rqli_report_text(self, "node", self->node);
+    }
 }
 
 void rqli_report_say(struct rqli_report *self, const char *why, const char *fix, ...)

@@ -15,6 +15,10 @@ struct rqli_report *rqli_report_free(struct rqli_report *self); /* NULL is fine 
 /* Is one of these groups wanted? Words with a blank between two. */
 bool rqli_report_wants(const struct rqli_report *self, const char *groups);
 
+/* From now on checks are about this one of several servers, and name it; NULL: about all. It stays
+ * as long as the report. */
+void rqli_report_of(struct rqli_report *self, const char *node);
+
 /* A new check. `id` is static. */
 void rqli_report_add(struct rqli_report *self, const char *id, rql_check_level level,
                      const char *title, ...) __attribute__((format(printf, 4, 5)));

@@ -170,14 +170,32 @@ static void print_finding(struct out *out, const rql_report *report,
     }
 }
 
+/* Of several servers a check is made at each: the worst counts. */
+static rql_check_level worst_of(const rql_report *report, const rql_check *check)
+{
+    rql_check_level worst = check->level;
+
+    for (size_t i = 0; i < report->count; i++) {
+        const rql_check *other = report->check[i];
+
+        if (strcmp(other->id, check->id) == 0 && other->level != RQL_CHECK_SKIP &&
+            other->level > worst) {
+            worst = other->level;
+        }
+    }
+    return worst;
+}
+
 /* The verdicts, too: some findings are words. */
 static void print_server(struct out *out, const rql_report *report)
 {
     out_family(out, "server_check", "gauge",
                "Verdict of rql doctor: 0 ok, 1 note, 2 warning, 3 failure.");
     for (size_t i = 0; i < report->count; i++) {
-        if (report->check[i]->level != RQL_CHECK_SKIP) {
-            out_sample(out, "server_check", "check", report->check[i]->id, report->check[i]->level);
+        const rql_check *check = report->check[i];
+
+        if (find_check(report, check->id) == check) {
+            out_sample(out, "server_check", "check", check->id, worst_of(report, check));
         }
     }
     for (size_t i = 0; i < sizeof server_families / sizeof server_families[0]; i++) {

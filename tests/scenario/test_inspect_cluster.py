@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from cluster import clustered
+from cluster import PARTITION_SLOTS, clustered
 from harness import FOREVER, MINUTE_MS, check_equal, main, once, wait_until
 from partitions import prefix_of, slot_of_lock
 from sweeps import check_counts, sweep
@@ -13,6 +13,7 @@ from sweeps import check_counts, sweep
 HELD = {"ttl_ms": MINUTE_MS}
 PATIENT = {"timeout_ms": FOREVER, "queue_ttl_ms": MINUTE_MS}
 EACH = 3          # locks of each master, in partitions of their own
+TIMED = ("net.rtt", "use.handover", "srv.slow")  # what a machine that is busy with others is warned of
 
 
 def inspect(actor, of, name="", status="OK"):
@@ -86,12 +87,17 @@ def sweeps_go_over_all_masters(world, _kind, _names):
         world.await_nothing_left()
 
 
-def rql(cluster, *words):
-    """What the program prints, which has asked one of the masters first."""
-    url = cluster.url(cluster.nodes[-1])
+def run(cluster, *words, login=""):
+    """The program, which asks one of the masters first."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("RQL_")}
-    done = subprocess.run([os.environ["RQL_TEST_PROGRAM"], *words, "--url", url], capture_output=True, text=True,
-                          check=False, env=env)
+    env["RQL_URL"] = cluster.url(cluster.nodes[-1], login=login)
+    return subprocess.run([os.environ["RQL_TEST_PROGRAM"], *words], capture_output=True, text=True, check=False,
+                          env=env)
+
+
+def rql(cluster, *words):
+    """What it prints."""
+    done = run(cluster, *words)
     check_equal((done.returncode, done.stderr), (0, ""))
     return done.stdout
 
@@ -137,6 +143,68 @@ def what_has_moved_is_found_where_it_is(world, _kind, _names):
         check_equal(inspect(scene.operator, "is_locked", name), True)
         check_equal(len(inspect(scene.operator, "locks_info")), len(scene.names))
         scene.end()
+
+
+def address(node):
+    return f"127.0.0.1:{node.port}"
+
+
+@once
+def ping_tells_of_each_master(world, _kind, _names):
+    """Its replica is none; one that is down is told of, beside the others."""
+    with clustered(world, 3, 1) as cluster:
+        shares = {address(master): len(set(cluster.slots_of(master)) & set(PARTITION_SLOTS))
+                  for master in cluster.masters()}
+        said = json.loads(rql(cluster, "ping", "--json"))
+        check_equal({node["node"]: node["partitions"] for node in said}, shares)
+        check_equal({(node["role"], node["replicas"], node["round_trip_us"] > 0) for node in said},
+                    {("master", 1, True)})
+        lines = [line.split() for line in rql(cluster, "ping").splitlines()]
+        check_equal(lines[0], ["NODE", "ROLE", "SERVER", "VERSION", "ROUND", "TRIP", "PARTITIONS", "REFUSED"])
+        check_equal({line[0]: int(line[5]) for line in lines[1:]}, shares)
+        victim = cluster.masters()[0]
+        victim.kill()
+        done = run(cluster, "ping", "--json")
+        check_equal((done.returncode, str(victim.port) in done.stderr), (69, True), done.stderr)
+        check_equal({node["node"] for node in json.loads(done.stdout)}, {*shares} - {address(victim)})
+
+
+def examined(cluster, login=""):
+    """The checks, by what and whom they are about, that are amiss, and that are well. Of the first master none is said."""
+    checks = json.loads(run(cluster, "doctor", "--json", login=login).stdout)["checks"]
+    found = {(check["id"], check["found"].get("node")): check for check in checks if check["id"] not in TIMED}
+    amiss = {about: check for about, check in found.items() if check["level"] in ("warn", "fail")}
+    return amiss, [about for about, check in found.items() if check["level"] == "ok"]
+
+
+@once
+def the_doctor_looks_at_each_master(world, _kind, _names):
+    with clustered(world, 3) as cluster:
+        first, second, third = cluster.masters()
+        amiss, well = examined(cluster)
+        check_equal(amiss, {})
+        others = {node for name, node in well if node}
+        check_equal(len(others), 2)
+        for name in ("srv.role", "mem.policy", "acl.rights", "use.lock"):
+            check_equal({node for each, node in well if each == name}, {None, *others}, name)
+        sick = next(node for node in (first, second, third) if address(node) in others)
+        sick.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+        check_equal(list(examined(cluster)[0]), [("mem.policy", address(sick))])
+        sick.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
+        for node in cluster.nodes:
+            node.ask("ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all")
+        check_equal(examined(cluster, "poor:pw@")[0], {})
+        sick.ask("ACL", "SETUSER", "poor", "-spublish", "-cluster|slots")
+        amiss = examined(cluster, "poor:pw@")[0]
+        said = amiss["acl.rights", address(sick)]
+        check_equal((said["found"]["missing"], "+ssubscribe" in said["fix"]), ("spublish cluster|slots", True))
+        check_equal({node for _, node in amiss}, {address(sick)})
+        (name,) = cluster.names_on(sick, 1)
+        sick.ask("SET", cluster.key("lock:" + name, name), "no lock")
+        said = examined(cluster)[0]
+        check_equal((list(said), said["keys.damaged", None]["found"]["damaged"]), ([("keys.damaged", None)], 1))
+        sick.kill()
+        check_equal(list(examined(cluster)[0]), [("srv.role", address(sick))])
 
 
 if __name__ == "__main__":
