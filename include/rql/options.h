@@ -116,7 +116,15 @@ typedef struct rql_options {
      * (port 26379 if none is said) know by that name, and after a failover the next one; with
      * `rediss+sentinel://` all of them have TLS. The login is the master's; that of the sentinels
      * is `?sentinel_user=...&sentinel_password=...`, and `sentinel_tls=false` says that they have
-     * no TLS. Copied. Default `local:`.
+     * no TLS.
+     *
+     * `redis+cluster://user:pass@host:port,host:port` is a cluster, of which any nodes are named:
+     * the others are learned from these. `redis+shards://host:port,host:port/db` are up to 64
+     * servers that know nothing of each other and have all to be named, by all clients alike; each
+     * has its share of the locks. Of both the port is 6379 if none is said, the login is that of
+     * all nodes, `rediss+...://` is TLS to all, and they are of Redis 7.0 or Valkey, or later.
+     *
+     * Copied. Default `local:`.
      */
     const char *url;
     int64_t connect_timeout_ms; /**< Connect and log in. 1 to 600000. Default 1000. */
@@ -227,7 +235,8 @@ typedef struct rql_options {
      * No ttl may be longer, in milliseconds: ::RQL_E_INVALID. Choose the longest ttl and the time
      * for which an old master may go on granting. A server that has never been used so begins with
      * it. Meanwhile requests wait in their queues, and what does not wait is ::RQL_E_UNAVAILABLE.
-     * Who is logged in needs the right to `INFO`: ::RQL_E_UNSUPPORTED.
+     * Who is logged in needs the right to `INFO`, and in a cluster there is none of this yet:
+     * ::RQL_E_UNSUPPORTED.
      */
     int64_t recovery_delay_ms;
 

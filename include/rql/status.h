@@ -43,12 +43,14 @@ typedef enum rql_status {
     RQL_E_READ_ONLY = -9,    /**< The server is a replica (READONLY, MASTERDOWN). */
     RQL_E_UNAVAILABLE = -10, /**< LOADING, BUSY, OOM, MISCONF and the like, no heartbeat of this
                                 host has reached the swarm, or the server grants nothing for a
-                                while (rql_options::recovery_delay_ms): try again later. */
+                                while (rql_options::recovery_delay_ms); in a cluster also: nobody
+                                has the keys of this lock, or they move (MOVED, TRYAGAIN,
+                                CLUSTERDOWN) for longer than there was time. Try again later. */
     RQL_E_FORKED = -11,      /**< The handle belongs to the parent process. */
     RQL_E_BUSY = -12,        /**< This acquirer is already waiting for this lock. */
     RQL_E_UNSUPPORTED = -13, /**< This library was built without it, or the server is of a kind that
-                                it does not support: a node of a cluster, a sentinel; or the user
-                                lacks a right that an option needs. Nothing was done. */
+                                the URL does not speak of: a node of a cluster, a sentinel; or the
+                                user lacks a right that an option needs. Nothing was done. */
     RQL_E_TLS = -14, /**< No TLS with the server: its certificate is not trusted, has expired or is
                         another's, it refuses ours, or a file cannot be used. Nothing was done. A
                         server without TLS mostly does not answer: ::RQL_E_IO. */

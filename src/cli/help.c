@@ -51,7 +51,8 @@ const char cli_option_rules[] =
 
 const char cli_server_rules[] =
     "The server is the one that RQL_URL or --url names: redis://user:pass@host:port/db,\n"
-    "rediss://... (TLS), unix:///path?db=n, or local: (default), a private one for each user.\n"
+    "rediss://... (TLS), unix:///path?db=n, or local: (default), a private one for each user;\n"
+    "redis+sentinel://h:p,h:p/master, redis+cluster://h:p,h:p and redis+shards://h:p,h:p/db.\n"
     "A name that looks like a flag stands between two dashes: rql info -- -x\n";
 
 const char cli_duration_rule[] =

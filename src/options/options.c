@@ -92,6 +92,7 @@ static const struct rqli_option rows[] = {
     {OF_CLIENT(url, "RQL_URL"), .kind = RQLI_OPTION_TEXT, .shown.unit = "",
      .shown.default_value = "local:",
      .shown.range = "redis[s]://user:pass@host:port/db, redis[s]+sentinel://host:port,.../master, "
+                    "redis[s]+cluster://host:port,..., redis[s]+shards://host:port,..., "
                     "unix:///path?db=n or local:",
      .shown.help = "Where the server is."},
     {OF_CLIENT(tls_verify, "RQL_TLS_VERIFY"), ONE_OF(verify_words, "full | ca | none", "full"),
