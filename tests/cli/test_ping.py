@@ -7,7 +7,7 @@ import time
 
 from harness import PrivateServer, Server, check_equal, check_in, find_server, main
 from certificates import authority
-from private_server import free_port
+from private_server import free_port, leave_out_in_cluster
 
 POOR = ["-info", "-config", "-client|kill", "-client|tracking"]
 HINT = "put the URL into RQL_URL"
@@ -25,6 +25,7 @@ class Sentinel(PrivateServer):
     """It watches the server on this port of the machine."""
 
     def __init__(self, master_port):
+        leave_out_in_cluster("Sentinel")
         self.port, self.master_port = free_port(), master_port
         super().__init__()
 
