@@ -170,7 +170,7 @@ def ping_tells_of_each_master(world, _kind, _names):
 
 
 def examined(cluster, login=""):
-    """The checks, by what and whom they are about, that are amiss, and that are well. Of the first master none is said."""
+    """The checks, by what and whom they are about (the first master: None), that are amiss, and that are well."""
     checks = json.loads(run(cluster, "doctor", "--json", login=login).stdout)["checks"]
     found = {(check["id"], check["found"].get("node")): check for check in checks if check["id"] not in TIMED}
     amiss = {about: check for about, check in found.items() if check["level"] in ("warn", "fail")}

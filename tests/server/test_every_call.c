@@ -483,7 +483,7 @@ static void the_server_by_programs_of_other_versions(void **state)
     REFUSED(rql_client_ping_sized(client, NULL, sizeof *older, NULL));
     REFUSED(rql_client_ping_sized(client, older, 1, NULL));
     assert_int_equal(longer.info.partitions, -1);
-    CHECK_OK(rql_client_ping_node(client, 0, &longer.info, NULL));
+    CHECK_OK(rql_client_ping_node_sized(client, 0, &longer.info, sizeof longer, NULL));
     assert_int_equal(rql_client_ping_node(client, 1, &longer.info, NULL), RQL_NOT_FOUND);
     REFUSED(rql_client_ping_node(NULL, 0, older, NULL));
 }
