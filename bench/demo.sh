@@ -2,7 +2,10 @@
 # Shows librql at work: installs what is missing (Debian), builds, starts a private server, and lets
 # 16 threads in 4 processes contend for one lock while a holder is killed.
 #
-#   sh bench/demo.sh [SECONDS]
+#   sh bench/demo.sh [cluster] [SECONDS]
+#
+#   cluster   on three masters with a replica each: the lock is moved from one to another, and the
+#             master that has it is killed as well
 #
 # Exit status: 0 all promises were kept, 1 one was not, 3 it could not run.
 
@@ -11,6 +14,11 @@ cd "$(dirname "$0")/.." || exit 3
 . bench/setup.sh
 
 prepare
+export PYTHONDONTWRITEBYTECODE=1
 build_programs bench/rql-demo
+if [ "$1" = cluster ]; then
+    shift
+    run_program python3 bench/suite/demo.py "$build/bench/rql-demo" "$scratch" "$@"
+fi
 start_server
 run_program "$build/bench/rql-demo" "unix://$socket" "$@"

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+enum { SETTLE_US = 100000 };
+
 /* Holds of one worker, walked once, in the order of time. */
 struct cursor {
     size_t next[WORKERS];
@@ -102,6 +104,22 @@ static const struct hold *grant_of(const struct stage *stage, size_t n_holds,
     return *i < n_holds ? &stage->hold[*i] : NULL;
 }
 
+/* Who waits goes along, and keeps its place; until its client listens there it is passed by, as all
+ * who do not. */
+static bool is_moved(const struct watch *watch, const struct seen *seen, const struct hold *hold)
+{
+    size_t i;
+
+    for (i = 0; i < watch->n_moves; i++) {
+        const struct move *move = &watch->moves[i];
+
+        if (seen->score_us <= move->until_us + SETTLE_US && hold->granted_us >= move->since_us) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void judge_order(const struct stage *stage, struct watch *watch,
                         const struct killing *killing, struct verdict *out)
 {
@@ -116,6 +134,10 @@ static void judge_order(const struct stage *stage, struct watch *watch,
 
         if (!hold) {
             out->waits_forgotten += process_of(watch->seen[i].worker) != killing->process;
+            continue;
+        }
+        if (is_moved(watch, &watch->seen[i], hold)) {
+            out->waits_moved++;
             continue;
         }
         out->waits_granted++;

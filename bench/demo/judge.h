@@ -23,6 +23,7 @@ struct verdict {
     size_t token_faults;    /* tokens not above all earlier ones */
     size_t waits_seen;      /* requests that were seen in the queue */
     size_t waits_granted;
+    size_t waits_moved;     /* others, during which the lock went to another server */
     size_t waits_passed;    /* granted after somebody who had come later */
     size_t waits_forgotten; /* never granted, though their process lived on */
     size_t least, most;     /* holds per worker of the processes that lived on */

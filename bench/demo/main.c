@@ -142,6 +142,11 @@ static void choose_victim(struct demo *self)
     }
 }
 
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 static void watch_workers(struct demo *self)
 {
     int64_t step_ns = (self->show.terminal ? PAINT_MS : LINE_MS) * RQLB_MS;
@@ -149,18 +154,23 @@ static void watch_workers(struct demo *self)
     int64_t kill_ns = self->show.began_ns + self->show.length_ns * KILL_AT_PERCENT / 100;
     int64_t draw_ns = self->show.began_ns + step_ns;
     int64_t tick_ns = self->show.began_ns;
+    size_t n_moves;
 
     while (tick_ns < end_ns && !fault_text(&self->stage->fault)) {
-        tick_ns += TICK_MS * RQLB_MS;
+        tick_ns = larger(tick_ns + TICK_MS * RQLB_MS, now_ns()); /* a look may have taken long */
         sleep_until_ns(tick_ns);
+        n_moves = self->watch->n_moves;
         watch_queue(self->watch, self->stage);
+        if (self->watch->n_moves > n_moves) {
+            show_node(&self->show, self->watch->node);
+        }
         follow_killing(self);
         if (tick_ns >= kill_ns) {
             choose_victim(self);
         }
         if (tick_ns >= draw_ns) {
             draw(self);
-            draw_ns += step_ns;
+            draw_ns = larger(draw_ns, tick_ns - step_ns) + step_ns;
         }
     }
 }

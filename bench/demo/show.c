@@ -174,6 +174,11 @@ void show_move(struct show *self, const struct killing *killing)
                 number_of(LOCK_TTL_MS).text);
 }
 
+void show_node(struct show *self, const char *node)
+{
+    print_event(self, GREEN, "the lock is kept by %s now", node);
+}
+
 void show_end(struct show *self)
 {
     self->painted = false;
@@ -229,6 +234,13 @@ static bool print_order(const struct show *self, const struct verdict *verdict)
         return print_promise(self, false, "order was kept",
                              "%zu of %zu waits were passed over, %zu never served",
                              verdict->waits_passed, verdict->waits_seen, verdict->waits_forgotten);
+    }
+    if (verdict->waits_moved > 0) {
+        return print_promise(self, true, "order was kept",
+                             "%s waits seen in the queue, served in that order; %s more that the "
+                             "lock moved in, all served",
+                             number_of((int64_t)verdict->waits_granted).text,
+                             number_of((int64_t)verdict->waits_moved).text);
     }
     return print_promise(self, true, "order was kept",
                          "%s waits seen in the queue, served in that order",

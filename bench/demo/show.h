@@ -34,6 +34,7 @@ void show_title(const struct show *self);
 void show_scene(struct show *self, const struct scene *scene);
 void show_kill(struct show *self, int worker, int64_t token);
 void show_move(struct show *self, const struct killing *killing);
+void show_node(struct show *self, const char *node);
 void show_end(struct show *self);
 
 /* True if everything that was promised is true. */

@@ -54,6 +54,12 @@ size_t stage_holds(const struct stage *self);
 /* The latest of them, or NULL. */
 const struct hold *stage_last(const struct stage *self);
 
+/* Its server is replaced: the lock ends by its ttl, and another server has it soon. */
+static inline bool is_passing_fault(rql_status status)
+{
+    return status == RQL_E_IO || status == RQL_E_UNKNOWN || status == RQL_E_UNAVAILABLE;
+}
+
 static inline int process_of(int worker)
 {
     return worker / THREADS;

@@ -1,7 +1,11 @@
 #include "demo/watch.h"
 
+#include "common/clock.h"
+
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct watch *watch_new(struct stage *stage, const char *url)
 {
@@ -62,16 +66,37 @@ static void take_down(struct watch *self, const struct stage *stage, const rql_q
     }
 }
 
+static int64_t real_us(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (now.tv_sec * RQLB_SECOND + now.tv_nsec) / RQLB_US;
+}
+
+static void take_down_node(struct watch *self, const char *node, int64_t asked_us)
+{
+    bool is_moved = self->node[0] != '\0' && strcmp(self->node, node) != 0;
+
+    if (is_moved && self->n_moves < MOVES_MAX) {
+        self->moves[self->n_moves++] = (struct move){self->looked_us, real_us()};
+    }
+    (void)snprintf(self->node, sizeof self->node, "%s", node);
+    self->looked_us = asked_us;
+}
+
 void watch_queue(struct watch *self, struct stage *stage)
 {
     rql_queue_info *info = NULL;
+    int64_t asked_us = real_us();
     rql_error error = {0};
     rql_status status = rql_get_queue_info(self->client, LOCK_NAME, &info, &error);
 
     self->n_queue = 0;
     if (status == RQL_OK) {
         take_down(self, stage, info);
-    } else if (status < 0) {
+        take_down_node(self, info->node, asked_us);
+    } else if (status < 0 && !is_passing_fault(status)) {
         fault_raise(&stage->fault, "watch: %s", error.message);
     }
     (void)rql_queue_info_free(info);

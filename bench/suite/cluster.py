@@ -98,6 +98,11 @@ class Cluster:
     def running(self):
         return [node for node in self.nodes if node.process.poll() is None]
 
+    def masters(self):
+        """Those that have slots, as each says itself."""
+        said = ((node, node.known()[node.id]) for node in self.running())
+        return [node for node, (flags, ranges) in said if "master" in flags and ranges]
+
     def owner(self, slot):
         """By its own word. None: nobody has it just now."""
         for node in self.running():
