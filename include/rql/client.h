@@ -68,7 +68,8 @@ RQL_API rql_client *rql_client_free(rql_client *client);
  * @retval RQL_E_READ_ONLY    Connected, to a replica that takes no writes: locks can be inspected,
  *                            not acquired. A later call checks again.
  * @retval RQL_E_UNSUPPORTED  It is a node of a cluster and the URL says nothing of one, or the
- *                            reverse; or it is a sentinel.
+ *                            reverse; it is a sentinel; or it is older than Redis 7.0, and the URL
+ *                            is `redis+cluster://` or `redis+shards://`.
  * @retval RQL_E_UNAVAILABLE  The server is loading its data.
  * @retval RQL_E_PROTOCOL     The peer does not speak the Redis protocol.
  * @retval RQL_E_FORKED       The client belongs to the parent process.

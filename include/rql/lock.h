@@ -363,8 +363,8 @@ RQL_API rql_lock_facts rql_lock_describe(const rql_lock *lock);
  * Where a lock is, as far as the client knows: in a cluster its keys may move. No I/O.
  *
  * @param[in] lock  The lock, or NULL.
- * @return The address of the node of a cluster, else the URL without its login; valid until the
- *         client is freed. NULL for NULL.
+ * @return The address of the node of a cluster, or of a shard, else the URL without its login;
+ *         valid until the client is freed. NULL for NULL.
  * @threads Callable from any thread.
  */
 RQL_API const char *rql_lock_node(const rql_lock *lock);
