@@ -9,9 +9,9 @@ import sys
 import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from partitions import named, plain  # noqa: E402
-from private_server import (LeftOut, PrivateServer, encoded, find_server, is_cluster, once_more,  # noqa: E402, F401
-                            wait_until)
+from partitions import plain  # noqa: E402
+from private_server import (LeftOut, PrivateServer, encoded, find_server, for_cluster,  # noqa: E402, F401
+                            is_cluster, leave_out_in_cluster, once_more, wait_until)
 
 PROGRAM = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
 TIMEOUT_S = 20
@@ -38,7 +38,7 @@ def is_gone(pid):
 
 def as_named(words):
     """Keys as they are on a single server, for the server of this run."""
-    return named(words) if is_cluster() else words
+    return for_cluster(words) if is_cluster() else words
 
 
 def as_plain(text):

@@ -50,11 +50,11 @@ def steps_and_sampling_follow_the_options(server, rql):
 
 
 def a_series_logs_its_own_lines(server, rql):
-    result = rql("series", "b", "a", "--log", "text", "--", "true")
+    result = rql("series", "b{a}", "a", "--log", "text", "--", "true")
     check_equal(names_in(result.err), ["start_lock_series_obtaining", "lock_obtained",
                                        "lock_obtained", "lock_series_obtained",
                                        "expire_lock_series"])
-    check_in("""lock_keys => '["rql:lock:b", "rql:lock:a"]'queue_ttl""", result.err)
+    check_in("""lock_keys => '["rql:lock:b{a}", "rql:lock:a"]'queue_ttl""", result.err)
 
 
 def a_name_with_a_strange_byte_stays_one_json_line(server, rql):
@@ -69,7 +69,7 @@ def a_swarm_logs_what_it_does(server, rql):
                         "--swarm-probe-period-ms", "100")
     wait_until(lambda: server.call("EXISTS", "rql:swarm:flusher") == "1", "a flusher is elected")
     server.call("HSET", "rql:swarm:hsts", "dead", "1.5")
-    server.call("HSET", "rql:lock:x", "acq_id", "a", "hst_id", "dead", "ts", "1.5", "ini_ttl", "5000")
+    server.call("HSET", "rql:lock:lock", "acq_id", "a", "hst_id", "dead", "ts", "1.5", "ini_ttl", "5000")
     wait_until(lambda: server.call("HEXISTS", "rql:swarm:hsts", "dead") == "0", "the host is flushed")
     service.send_signal(signal.SIGTERM)
     said = finish(service).err
@@ -90,9 +90,9 @@ def the_time_is_that_of_the_line(server, rql):
 
 
 def a_name_as_long_as_can_be_is_logged_whole(server, rql):
-    name = "n" * 512
+    name, *others = ["{tag}" + letter * 507 for letter in "nmk"]
     for form in ("text", "json"):
-        result = rql("series", name, "m" * 512, "k" * 512, "--log", form, "--", "true")
+        result = rql("series", name, *others, "--log", form, "--", "true")
         check_equal(result.code, 0)
         check_equal(result.err.count("\n"), 6)
         check_in("rql:lock:" + name, result.err)
@@ -109,7 +109,7 @@ class PipeWithoutReader:
 
 
 def work_goes_on_when_nobody_reads_the_log_any_more(server, rql):
-    for words in (["run", "a", "--log", "text"], ["series", "a", "b", "--log", "json"]):
+    for words in (["run", "a", "--log", "text"], ["series", "a", "b{a}", "--log", "json"]):
         with PipeWithoutReader() as pipe:
             done = subprocess.run([PROGRAM, *words, "--", "sh", "-c", "sleep 0.1; echo ran; exit 7"],
                                   env=environment(rql.url), stdout=subprocess.PIPE, stderr=pipe, check=False)

@@ -114,9 +114,9 @@ def a_full_list_is_begun_anew(server, rql):
 def hosts_of_the_swarm_are_shown_by_name(server, rql):
     server.call("HSET", "rql:swarm:hsts", RUBY_HOST, f"{time.time():.3f}")
     service = rql.start("swarm", "run", "--swarm-probe-period-ms", "100", "--zombie-ttl-ms", "1000")
-    process = holding(server, rql, "a", RQL_AUTO_SWARM="true", RQL_SWARM_PROBE_PERIOD_MS="100",
+    process = holding(server, rql, "lock", RQL_AUTO_SWARM="true", RQL_SWARM_PROBE_PERIOD_MS="100",
                       RQL_ZOMBIE_TTL_MS="1000")
-    host = server.call("HGET", "rql:lock:a", "hst_id")
+    host = server.call("HGET", "rql:lock:lock", "hst_id")
     wait_until(lambda: server.call("HEXISTS", "rql:swarm:hsts", host) == "1", "it is a host")
     check_in(f"{HOST} rql[{process.pid}", rql("swarm", "info").out)
     check_in("ruby[3301/17]", rql("swarm", "info").out)
@@ -129,7 +129,7 @@ def hosts_of_the_swarm_are_shown_by_name(server, rql):
 def without_the_right_nothing_happens(server, rql):
     with another(Server()) as own:
         own.call("ACL", "SETUSER", "app", "on", ">pw", "+@all", "&*", "~rql:lock*", "~rql:req:*", "~rql:live",
-                 "~rql:fence")
+                 "~rql:fence", "~rql:none")
         url = own.url.replace("://", "://app:pw@")
         result = rql("run", "a", "--", "true", RQL_URL=url)
         check_equal((result.code, result.err), (0, ""))

@@ -5,7 +5,7 @@ import re
 import sys
 import time
 
-from harness import PrivateServer, Server, check_equal, check_in, find_server, main
+from harness import PrivateServer, Server, check_equal, check_in, find_server, leave_out_in_cluster, main
 from certificates import authority
 from private_server import free_port, leave_out_in_cluster
 

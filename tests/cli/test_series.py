@@ -8,53 +8,54 @@ import time
 from harness import PROGRAM, check_equal, check_in, finish, main, wait_until
 
 RESERVED_S = 2  # how long a free lock is kept for a series before another is let past
+A, B, C, D = "a", "b{a}", "c{a}", "d{a}"  # where there are partitions, of one
 
 
 def command_runs_under_all_locks_and_releases_them(server, rql):
     with tempfile.TemporaryDirectory() as folder:
         fifo = folder + "/go"
         os.mkfifo(fifo)
-        process = rql.start("series", "b", "a", "c", "--meta", "k=v", "--", "sh", "-c",
+        process = rql.start("series", B, A, C, "--meta", "k=v", "--", "sh", "-c",
                             f"read line < {fifo}; exit 7")
         with open(fifo, "w", encoding="ascii") as go:
-            for name in "abc":
+            for name in (A, B, C):
                 assert server.is_locked(name)
                 check_equal(server.call("HGET", "rql:lock:" + name, "k"), "v")
             go.write("\n")
         check_equal(finish(process).code, 7)
-    assert not any(server.is_locked(name) for name in "abc")
+    assert not any(server.is_locked(name) for name in (A, B, C))
 
 
 def command_sees_names_and_tokens_in_the_given_order(server, rql):
-    result = rql("series", "b", "with blank", "a", "--", "sh", "-c",
+    result = rql("series", B, "with blank{a}", A, "--", "sh", "-c",
                  'echo "$RQL_LOCK"; echo "$RQL_TOKEN"')
     lines = result.out.splitlines()
-    check_equal(lines[:3], ["b", "with blank", "a"])
+    check_equal(lines[:3], [B, "with blank{a}", A])
     tokens = [int(line) for line in lines[3:]]
     assert tokens[2] < tokens[0] < tokens[1] < 2 ** 53  # taken in canonical order
-    result = rql("series", "--sorted", "b", "a", "--", "printenv", "RQL_TOKEN").out.split()
+    result = rql("series", "--sorted", B, A, "--", "printenv", "RQL_TOKEN").out.split()
     assert tokens[1] < int(result[1]) < int(result[0])  # of one server
-    gem = rql("series", "--gem", "b", "a", "--", "printenv", "RQL_TOKEN").out.split()
+    gem = rql("series", "--gem", B, A, "--", "printenv", "RQL_TOKEN").out.split()
     assert int(result[0]) < int(gem[0]) < int(gem[1])
 
 
 def nothing_is_taken_when_one_is_held(server, rql):
-    rql("lock", "b", "--ttl", "1m")
+    rql("lock", B, "--ttl", "1m")
     for flags in ([], ["--gem"]):
-        result = rql("series", "a", "b", "c", "--try", "-E", "9", *flags, "--", "echo", "ran")
+        result = rql("series", A, B, C, "--try", "-E", "9", *flags, "--", "echo", "ran")
         check_equal((result.code, result.out), (9, ""))
-        check_in("rql: a, b, c: not acquired: ", result.err)
-        check_in("failed on b; held by rql:acq:", result.err)
-        assert not server.is_locked("a") and not server.is_locked("c")
-        check_equal([server.queue_length(name) for name in "abc"], [0, 0, 0])
+        check_in(f"rql: {A}, {B}, {C}: not acquired: ", result.err)
+        check_in(f"failed on {B}; held by rql:acq:", result.err)
+        assert not server.is_locked(A) and not server.is_locked(C)
+        check_equal([server.queue_length(name) for name in (A, B, C)], [0, 0, 0])
 
 
 def series_waits_until_all_are_free(server, rql):
-    secret = rql("lock", "b", "--ttl", "1m", "--json").json()["secret"]
-    process = rql.start("series", "c", "b", "a", "--", "echo", "ran")
-    wait_until(lambda: server.queue_length("a") == 1, "it waits")
-    assert not server.is_locked("a")
-    check_equal(rql("unlock", "b", "--secret", secret).code, 0)
+    secret = rql("lock", B, "--ttl", "1m", "--json").json()["secret"]
+    process = rql.start("series", C, B, A, "--", "echo", "ran")
+    wait_until(lambda: server.queue_length(A) == 1, "it waits")
+    assert not server.is_locked(A)
+    check_equal(rql("unlock", B, "--secret", secret).code, 0)
     check_equal(finish(process).out, "ran\n")
 
 
@@ -65,7 +66,7 @@ def opposite_orders_do_not_deadlock(server, rql):
             file.write("0")
         add = f"n=$(cat {path}); echo $((n + 1)) > {path}"
         started = [rql.start("series", *names, "--", "sh", "-c", add)
-                   for names in [("a", "b", "c"), ("c", "b", "a")] * 5]
+                   for names in [(A, B, C), (C, B, A)] * 5]
         check_equal([finish(process).code for process in started], [0] * 10)
         with open(path, encoding="ascii") as file:
             check_equal(file.read().strip(), "10")
@@ -80,9 +81,9 @@ def nested(server, rql, outer, inner):
         process = rql.start(*outer, "--", "sh", "-c", f'read line < {fifo}; exec "$@"', "sh",
                             PROGRAM, *inner, "--", "echo", "ran")
         with open(fifo, "w", encoding="ascii") as go:
-            series = rql.start("series", "a", "b", "--", "echo", "series")
-            wait_until(lambda: server.queue_length("a") == 1, "the series waits")
-            assert not server.is_locked("a")
+            series = rql.start("series", A, B, "--", "echo", "series")
+            wait_until(lambda: server.queue_length(A) == 1, "the series waits")
+            assert not server.is_locked(A)
             begun = time.monotonic()
             go.write("\n")
         result = finish(process)
@@ -92,31 +93,31 @@ def nested(server, rql, outer, inner):
 
 
 def a_command_under_a_lock_has_what_is_reserved_for_who_waits_for_it(server, rql):
-    for inner in (["run", "a", "--wait", "10s"], ["series", "a", "c", "--wait", "10s"],
-                  ["series", "--gem", "c", "a", "--wait", "10s"]):
-        for outer in (["run", "b"], ["series", "b", "d"]):
+    for inner in (["run", A, "--wait", "10s"], ["series", A, C, "--wait", "10s"],
+                  ["series", "--gem", C, A, "--wait", "10s"]):
+        for outer in (["run", B], ["series", B, D]):
             out, took = nested(server, rql, outer, inner)
             check_equal(out, "ran\n")
             assert took < RESERVED_S, f"{outer} {inner} took {took} s"
 
 
 def command_ends_when_one_of_the_locks_is_taken_away(server, rql):
-    for name in "abc":
-        process = rql.start("series", "a", "b", "c", "--ttl", "2s", "--", "sleep", "60")
-        wait_until(lambda: server.is_locked("c"), "it runs")
+    for name in (A, B, C):
+        process = rql.start("series", A, B, C, "--ttl", "2s", "--", "sleep", "60")
+        wait_until(lambda: server.is_locked(C), "it runs")
         server.call("DEL", "rql:lock:" + name)
         result = finish(process)
         check_equal(result.code, 75)
-        check_in("a, b, c: the lock is lost; ending the command", result.err)
-        for other in "abc":
+        check_in(f"{A}, {B}, {C}: the lock is lost; ending the command", result.err)
+        for other in (A, B, C):
             server.call("DEL", "rql:lock:" + other)
 
 
 def ttl_of_the_gem_grows(server, rql):
-    process = rql.start("series", "--gem", "a", "b", "--ttl", "20s", "--", "sleep", "60")
-    wait_until(lambda: server.is_locked("b"), "it runs")
-    check_equal(server.call("HGET", "rql:lock:a", "ini_ttl"), "40450")
-    check_equal(server.call("HGET", "rql:lock:b", "ini_ttl"), "20225")
+    process = rql.start("series", "--gem", A, B, "--ttl", "20s", "--", "sleep", "60")
+    wait_until(lambda: server.is_locked(B), "it runs")
+    check_equal(server.call("HGET", f"rql:lock:{A}", "ini_ttl"), "40450")
+    check_equal(server.call("HGET", f"rql:lock:{B}", "ini_ttl"), "20225")
     process.terminate()
     check_in(finish(process).code, (143, -15))  # its command's, or its own before there was one
 

@@ -8,9 +8,10 @@ import sys
 import tempfile
 import time
 
-from harness import TIMEOUT_S, check_equal, check_in, finish, main, wait_until
+from harness import TIMEOUT_S, check_equal, check_in, finish, leave_out_in_cluster, main, wait_until
 
 HOST = "rql:hst:1/2/4/0123456789abcdef"
+LOCK, OTHER = "lock", "e6"  # of the partition in which hosts are planted (support/partitions.py)
 ACQUIRER = "rql:acq:1/2/3/4/0123456789abcdef"
 QUICK = ["--zombie-ttl-ms", "1000", "--swarm-probe-period-ms", "100", "--zombie-flush-period-ms", "200",
          "--swarm-liveness-probing-period-ms", "100"]
@@ -19,8 +20,9 @@ QUICK = ["--zombie-ttl-ms", "1000", "--swarm-probe-period-ms", "100", "--zombie-
 def plant(server):
     """A dead host with a lock and a request, and one that lives."""
     server.call("HSET", "rql:swarm:hsts", HOST, f"{time.time() - 1000:.3f}", "alive", f"{time.time():.3f}")
-    server.call("HSET", "rql:lock:x", "acq_id", ACQUIRER, "hst_id", HOST, "ts", "1795254268.4681", "ini_ttl", "5000")
-    server.call("ZADD", "rql:lock_queue:y", "1", ACQUIRER)
+    server.call("HSET", f"rql:lock:{LOCK}", "acq_id", ACQUIRER, "hst_id", HOST, "ts", "1795254268.4681",
+                "ini_ttl", "5000")
+    server.call("ZADD", f"rql:lock_queue:{OTHER}", "1", ACQUIRER)
 
 
 def actions_are_checked(_server, rql):
@@ -44,17 +46,18 @@ def hosts_are_shown(server, rql):
 
 def zombies_are_shown_and_flushed(server, rql):
     plant(server)
-    found = {"hosts": [HOST], "acquirers": [ACQUIRER], "locks": ["rql:lock:x"]}
+    found = {"hosts": [HOST], "acquirers": [ACQUIRER], "locks": [f"rql:lock:{LOCK}"]}
     check_equal(rql("swarm", "zombies", "--json").json(), found)
     check_in("dead hosts: 1", rql("swarm", "zombies").out)
-    assert server.is_locked("x")
+    assert server.is_locked(LOCK)
     check_equal(rql("swarm", "flush", "--json").json(), {**found, "rem_request_cnt": 1, "handed_over_cnt": 0})
-    assert not server.is_locked("x")
-    check_equal(server.queue_length("y"), 0)
+    assert not server.is_locked(LOCK)
+    check_equal(server.queue_length(OTHER), 0)
     check_in("dead hosts: 0", rql("swarm", "flush").out)
 
 
 def probe_is_one_heartbeat(server, rql):
+    leave_out_in_cluster("a host that holds nothing")
     result = rql("swarm", "probe", "--json").json()
     check_equal(len(result["hosts"]), 1)
     assert server.call("HEXISTS", "rql:swarm:hsts", result["hosts"][0]) == "1"
@@ -92,7 +95,7 @@ def status_says_what_the_swarm_sees(server, rql):
         await_said(channel, "STATUS=standby; 2 hosts, 1 dead")
         os.kill(server.process.pid, signal.SIGSTOP)
         try:
-            await_said(channel, "STATUS=.* unix:.*: no .*")
+            await_said(channel, r"STATUS=.* (unix|redis\+cluster):.*: (no |Connection timed out).*")
         finally:
             os.kill(server.process.pid, signal.SIGCONT)
         await_said(channel, "STATUS=standby; 2 hosts, 1 dead")
@@ -109,7 +112,7 @@ def service_flushes_and_ends_cleanly(server, rql):
         check_in("READY=1", channel.recv(256).decode())
         check_equal(channel.recv(256), b"WATCHDOG=1")
         await_said(channel, r"STATUS=flusher; \d hosts?, \d dead")
-        wait_until(lambda: not server.is_locked("x"), "the lock is flushed")
+        wait_until(lambda: not server.is_locked(LOCK), "the lock is flushed")
         wait_until(lambda: server.call("EXISTS", "rql:swarm:flusher") == "1", "a flusher is elected")
         service.send_signal(signal.SIGTERM)
         result = finish(service)

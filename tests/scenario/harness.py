@@ -341,6 +341,15 @@ class Actor:
     def acquire(self, *names, **options):
         return self.ask(*names, **options).hold()
 
+    def settle(self, *names):
+        """All that comes with its first acquisitions is done: it is connected, has loaded the scripts, and has said
+        what it is called. In a cluster it goes where the map says, at the latest from the second one on."""
+        for _ in range(2):
+            held = self.acquire(*names)
+            identity = held.outcome.hst_id.rsplit("/", 1)[1]
+            held.release().check()
+            wait_until(lambda: self.world.ask("HEXISTS", "rql:clients", identity), "it has said what it is called")
+
     def refused(self, *names, **options):
         """Acquires, and must not succeed."""
         outcome = self.ask(*names, **options).outcome()

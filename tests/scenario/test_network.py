@@ -232,10 +232,10 @@ def what_could_not_be_released_is_released_later(world, kind, names):
 
 # ---- what is told to those who wait ----
 
-def stand_and_listen(world, actor, names):
+def stand_and_listen(world, network, actor, names):
     """The server knows of a subscription before the client does, whose login waits for more replies."""
     asking = wait_told(world, actor, *names, ttl_ms=LONG_MS)
-    wait_until(lambda: actor.client.stats().connections == 2, "it is connected twice")
+    wait_until(lambda: actor.client.stats().connections == network.count("connections"), "all logins are over")
     return asking
 
 
@@ -253,7 +253,7 @@ def a_push_may_come_byte_by_byte(world, kind, names):
     network = Network(world)
     actor, held = world.actor(kind, patient(network)), world.held_by_another(*names)
     network.fail("dribble")
-    hand_over(world, held, stand_and_listen(world, actor, names))
+    hand_over(world, held, stand_and_listen(world, network, actor, names))
 
 
 @scenario(kinds=["thread", "loop"], is_timed=True)
@@ -261,7 +261,7 @@ def a_lost_push_costs_a_poll(world, kind, names):
     """On a connection that stays."""
     network = Network(world)
     actor, held = world.actor(kind, patient(network)), world.held_by_another(*names)
-    asking = stand_and_listen(world, actor, names)
+    asking = stand_and_listen(world, network, actor, names)
     network.fail("mute_last")
     held.release().check()
     begun_s = time.monotonic()
@@ -325,9 +325,9 @@ def lose_the_subscriber(is_muted, is_cut, listens_before):
     def case(world, kind, names):
         network = Network(world)
         actor = world.actor(kind, patient(network, 1000))
-        hand_over(world, world.held_by_another(*names), stand_and_listen(world, actor, names))
+        hand_over(world, world.held_by_another(*names), stand_and_listen(world, network, actor, names))
         held = world.held_by_another(*names)
-        asking = stand_and_listen(world, actor, names) if listens_before else None
+        asking = stand_and_listen(world, network, actor, names) if listens_before else None
         before = network.count("connections")
         if is_muted:
             network.fail("mute_last")
@@ -356,7 +356,7 @@ def a_subscriber_that_cannot_connect_holds_up_nobody(world, kind, names):
     first = world.actor(kind, client)
     last = world.actor(kind, client) if kind == "thread" else first
     held, held_too = world.held_by_another(*names), world.held_by_another("other")
-    asked = stand_and_listen(world, first, names)
+    asked = stand_and_listen(world, network, first, names)
     asked_too = last.ask("other", timeout_ms=IMPATIENT_MS)
     held.release().check()
     mine = asked.hold()

@@ -4,7 +4,8 @@ import os
 import pathlib
 import sys
 
-from harness import FOREVER, MINUTE_MS, begin_proxy, check, check_equal, main, once, scenario, wait_until
+from harness import (FOREVER, MINUTE_MS, begin_proxy, check, check_equal, is_cluster, main, once, scenario,
+                     wait_until)
 from pushes import wait_told
 from swarms import (DAY_MS, DEAD, DEAD_HOST, FLUSHES, PROBES, QUICK, ZOMBIE_TTL_MS, Swarm, await_flushed, await_hosts,
                     await_known, await_status, exists, host, n_hosts, raw_host, raw_lock, status_of, swarm)
@@ -14,9 +15,9 @@ TTL_MS = 15000
 OFF, RUNNING, HUNG, CLOSED = 0, 1, 2, 0
 
 
-def use(actor, name="used"):
-    """Its host is one from now on."""
-    actor.acquire(name).release().check()
+def used(actor, name="used"):
+    """Its host is one from now on; in a cluster until the lock is released."""
+    return actor.acquire(name, ttl_ms=10 * MINUTE_MS)
 
 
 def ids(actor):
@@ -28,20 +29,22 @@ def ids(actor):
 @once
 def one_heartbeat_by_hand(world, kind, _names):
     actor = world.actor(kind)
-    mine = ids(actor).hst_id
+    held, mine = used(actor), ids(actor).hst_id
     for _ in range(2):
         told = actor.begin("probe_hosts").outcome().check()
         check_equal(told.hosts, [mine])
         heartbeat = world.ask("HGET", "rql:swarm:hsts", mine)
         check_equal((told.at_us // 1000000, n_hosts(world)), (int(heartbeat.split(".")[0]), 1))
     check_equal(world.ask("PTTL", "rql:swarm:hsts"), -1)
+    held.release().check()
 
 
 @once
 def a_heartbeat_says_again_what_its_client_is_called(world, kind, _names):
-    """Each twenty minutes; the swarm's own connection has said so at its login."""
+    """Each twenty minutes; the swarm's own connection has said so at its login. In a cluster it is who reads the map
+    that says it."""
     remote, clock = world.remote_with_clock(suspends=True)
-    client = world.client(remote)
+    client = world.client(remote, topology_refresh_ms=1000)
     identity = ids(world.actor(kind, client)).hst_id.rsplit("/", 1)[1]
     with swarm(world, client):
         world.actor(kind, client).begin("probe_hosts").outcome().check()
@@ -239,24 +242,25 @@ def an_auto_swarm_runs_with_its_client(world, kind, names):
     actor = world.actor(kind, auto_swarm=True)
     status = status_of(actor.client)
     check_equal((status.auto_swarm, status.is_running), (True, True))
-    use(actor, names[0])
+    held = used(actor, names[0])
     await_hosts(world, 1)
+    held.release().check()
     world.free(actor.client)
     check_equal(n_hosts(world), 0)
 
 
 # ---- hosts ----
 
-@once
+@scenario(kinds=["thread"], counts=[1], in_cluster=False)  # there while it holds
 def a_thread_is_a_host_from_its_first_use_to_its_end(world, kind, _names):
     client = world.client()
     with swarm(world, client, **PROBES):
         first, second = world.actor(kind, client), world.actor(kind, client)
         check_equal(n_hosts(world), 0)
-        use(first)
+        used(first, "first").release().check()
         await_hosts(world, 1)
         await_known(world, ids(first).hst_id)
-        use(second)
+        used(second, "second").release().check()
         await_hosts(world, 2)
         second.end()
         world.actors.remove(second)
@@ -265,7 +269,7 @@ def a_thread_is_a_host_from_its_first_use_to_its_end(world, kind, _names):
     check_equal(n_hosts(world), 0)
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(kinds=KINDS, counts=[1], in_cluster=False)  # there it does, unless its lock would outlive it
 def a_new_host_does_not_wait_for_the_next_heartbeat(world, kind, names):
     """That comes in a minute."""
     client = world.client()
@@ -329,20 +333,21 @@ def elements_have_connections_of_their_own(world, kind, _names):
     begin_proxy(client.remote, "probing", world.server)
     begin_proxy(client.remote, "flushing", world.server)
     with swarm(world, client, probe_proxy="probing", flush_proxy="flushing"):
-        use(world.actor(kind, client))
+        held = used(world.actor(kind, client))
         await_hosts(world, 1)
         await_status(client, lambda now: now.probe_hosts["steps"] > 0 and now.flush_zombies["steps"] > 1, "both step")
-        for proxy in "probing", "flushing":
-            check_equal(client.remote.do("proxy_counts", proxy=proxy).connections, 1)
+        for proxy in "probing", "flushing":  # and where each reads the map of its cluster
+            check_equal(client.remote.do("proxy_counts", proxy=proxy).connections, 1 + is_cluster())
+        held.release().check()
     for proxy in "probing", "flushing":
         client.remote.do("end_proxy", proxy=proxy)
 
 
 def threads_of(client):
-    """The names of the library's."""
+    """The names of the library's, but of those that read the map of a cluster."""
     tasks = f"/proc/{client.remote.process.pid}/task"
     names = [pathlib.Path(tasks, task, "comm").read_text("ascii") for task in os.listdir(tasks)]
-    return sorted(name.strip() for name in names if name.startswith("rql-"))
+    return sorted(name.strip() for name in names if name.startswith("rql-") and "cluster" not in name)
 
 
 @once
@@ -433,7 +438,7 @@ def a_breaker_tells_of_an_outage_once(world, kind, _names):
     client = told_client(world)
     begin_proxy(client.remote, "probing", world.server)
     with swarm(world, client, **PROBES, probe_proxy="probing"):
-        use(world.actor(kind, client))
+        held = used(world.actor(kind, client))
         await_hosts(world, 1)
         client.remote.do("fault", proxy="probing", fault="refuse")
         client.remote.do("fault", proxy="probing", fault="cut")
@@ -442,6 +447,7 @@ def a_breaker_tells_of_an_outage_once(world, kind, _names):
         client.remote.do("fault", proxy="probing", fault="heal")
         wait_until(lambda: client.remote.events("swarm_breaker_closed"), "it closes")
         await_status(client, lambda now: now.probe_hosts["breaker"] == CLOSED, "it is closed")
+        held.release().check()
     news = "swarm_breaker_opened", "swarm_breaker_closed"
     check_equal(told(client, *news), [text for name in news for text in (name, "! " + name)])
     opened, stats = event(client, "swarm_breaker_opened"), client.stats()
@@ -561,8 +567,7 @@ def a_demotion_and_a_promotion_cost_no_living_host_its_locks(world, kind, _names
     client = world.client()
     actor = world.actor(kind, client)
     with swarm(world, client):
-        use(actor)
-        mine = ids(actor).hst_id
+        held, mine = used(actor), ids(actor).hst_id
         await_known(world, mine)
         raw_lock(world, "x", "a", mine)
         raw_lock(world, "y", DEAD, DEAD_HOST)
@@ -577,6 +582,7 @@ def a_demotion_and_a_promotion_cost_no_living_host_its_locks(world, kind, _names
                      and now.flush_zombies["breaker"] == CLOSED, "the outage is over")
         await_flushed(world)
         check_equal((exists(world, "x", "y"), n_hosts(world)), ([1, 0], 1))
+        held.release().check()
 
 
 if __name__ == "__main__":

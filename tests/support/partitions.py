@@ -49,13 +49,15 @@ def slot_of_lock(name):
 SHARED = "{lock}"  # begins the names of locks that are to be in one partition
 OF_A_LOCK = (b"lock", b"lock_queue", b"req")
 OF_THE_FIRST = (b"clients", b"swarm:config", b"swarm:flusher")
-OF_EACH = re.compile(rb"live$|fence$|era$|wake:|swarm:")
+OF_EACH = re.compile(rb"live$|fence$|era$|wake:|swarm:|lock")
 OF_A_SHARD = {"SUBSCRIBE": "SSUBSCRIBE", "PUBLISH": "SPUBLISH", "CHANNELS": "SHARDCHANNELS", "NUMSUB": "SHARDNUMSUB"}
 
 
 def named_word(word, is_pattern, tag):
     """A key or a channel. What is not of a lock is meant to be in the partition of SHARED. Others stay as they are."""
     key = word if isinstance(word, bytes) else str(word).encode()
+    if re.match(rb"[~&]rql:", key):  # a right to keys or channels
+        return key[:5] + b"{*}:" + key[5:]
     if not key.startswith(b"rql:"):
         return word
     rest = key[4:]
@@ -81,8 +83,10 @@ def named(words, tag=""):
 
 def tagged(words):
     """A call of the library, its names with SHARED."""
-    tag = {"names": lambda names: [SHARED + name for name in names], "name": lambda name: name and SHARED + name}
-    return {key: tag[key](value) if key in tag else value for key, value in words.items()}
+    def tag(name):
+        return name and SHARED + name  # one that is empty or missing stays so
+    tags = {"names": lambda names: [tag(name) for name in names], "name": tag, "wants": tag}
+    return {key: tags[key](value) if key in tags else value for key, value in words.items()}
 
 
 def plain(said):

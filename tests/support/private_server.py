@@ -142,6 +142,13 @@ class Connection:
 NOT_IN_CLUSTER = ("PSUBSCRIBE", "REPLICAOF", "SELECT")
 
 
+def for_cluster(words, tag=""):
+    """A command that speaks of keys as they are on a single server."""
+    if words[0] in NOT_IN_CLUSTER or words[0] == "EVAL" and "'rql:" in words[1]:
+        raise LeftOut(f"{words[0]}, and scripts that name keys: not in a cluster")
+    return named(words, tag)
+
+
 class ClusterConnection(Connection):
     """For tests that speak of keys as they are on a single server; all locks are in one partition."""
 
@@ -149,9 +156,7 @@ class ClusterConnection(Connection):
         return plain(super().read())
 
     def tell(self, *words):
-        if words[0] in NOT_IN_CLUSTER or words[0] == "EVAL" and "'rql:" in words[1]:
-            raise LeftOut(f"{words[0]}, and scripts that name keys: not in a cluster")
-        super().tell(*named(words, SHARED))
+        super().tell(*for_cluster(words, SHARED))
 
     def call(self, *words):
         if words[0] in ("DEL", "EXISTS"):  # keys that may be in several slots
