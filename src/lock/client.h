@@ -125,8 +125,7 @@ int64_t rqli_client_budget_us(const rql_client *client, int64_t now_us);
 /* Is what the client is called to be written again, along with something else? */
 static inline bool rqli_client_wants_name(rql_client *self)
 {
-    return self->options.client_names && !self->is_partitioned &&
-           rqli_client_name_is_due(&self->name, rqli_now_us());
+    return self->options.client_names && rqli_client_name_is_due(&self->name, rqli_now_us());
 }
 
 /* Does the server know the script of this kind, by what its connection has carried? A call that
