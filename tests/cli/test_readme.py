@@ -14,7 +14,7 @@ ROOT = os.path.join(os.path.dirname(__file__), "..", "..")
 README = os.path.join(ROOT, "README.md")
 LUA = os.path.join(ROOT, "lua")
 LOCKING = "acquire acquire_series decrease extend force_extend leave release".split()
-SENT_TO_LOCK = set("eval evalsha ping subscribe hello".split())
+SENT_TO_LOCK = set("eval evalsha ping publish subscribe hello".split())
 IN_CLUSTER = "spublish ssubscribe sunsubscribe cluster|slots".split()
 RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
 # What the library asks for, and does without.
@@ -69,7 +69,7 @@ def commands_of(script):
     """What a script calls, with what it includes."""
     with open(os.path.join(LUA, script + ".lua"), encoding="utf-8") as file:
         text = file.read()
-    return {command.lower() for command in re.findall(r'\bp?call\((?:\w+ and "\w+" or )?"([A-Z]+)"', text)}.union(
+    return {command.lower() for command in re.findall(r'\bp?call\("([A-Z]+)"', text)}.union(
         *(commands_of(name) for name in re.findall(r"@include (\w+)", text)))
 
 

@@ -130,7 +130,7 @@ def wrong_usage_is_told(server, rql):
         result = rql("series", *words)
         check_equal(result.code, 64)
         check_in(said, result.err)
-    result = rql("series", "a", "b", "a", "--", "true")
+    result = rql("series", "a", "b{a}", "a", "--", "true")
     check_equal(result.code, 64)
     check_in("a: is twice in one series", result.err)
     check_in("Usage: rql series NAME...", rql("help", "series").out)

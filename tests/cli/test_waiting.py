@@ -9,12 +9,12 @@ import subprocess
 import sys
 import time
 
-from harness import (TIMEOUT_S, PROGRAM, Program, Server, check_equal, check_in, environment, finish,
+from harness import (TIMEOUT_S, PROGRAM, Program, Server, as_plain, check_equal, check_in, environment, finish,
                      is_gone, main, wait_until)
 
 RUN = ("run", "a", "--", "echo", "ran")
-WAYS = (RUN, ("lock", "a", "--json"), ("series", "z", "a", "--", "echo", "ran"),
-        ("series", "--gem", "z", "a", "--", "echo", "ran"))
+WAYS = (RUN, ("lock", "a", "--json"), ("series", "z{a}", "a", "--", "echo", "ran"),
+        ("series", "--gem", "z{a}", "a", "--", "echo", "ran"))
 
 
 def start_waiting(server, rql, words=RUN):
@@ -99,7 +99,7 @@ def is_ended_by_a_signal_with_the_grant(server, rql, words):
 
 def a_signal_that_comes_with_the_grant_ends_it(server, rql):
     """Both are there when it goes on: nothing is begun under the lock, and it is given back."""
-    for words in (("run", "a", "--", "sleep", "60"), ("series", "z", "a", "--", "sleep", "60")):
+    for words in (("run", "a", "--", "sleep", "60"), ("series", "z{a}", "a", "--", "sleep", "60")):
         assert any(is_ended_by_a_signal_with_the_grant(server, rql, words) for _ in range(10))
 
 
@@ -165,7 +165,7 @@ def try_waits_for_nothing(server, rql):
 def another_reason_is_told_too(server, rql):
     server.call("CONFIG", "SET", "maxmemory", "1")
     process = rql.start(*RUN)
-    check_in("rql: a: waiting: acquire on rql:lock:a: OOM", read_line(process))
+    check_in("rql: a: waiting: acquire on rql:lock:a: OOM", as_plain(read_line(process)))
     server.call("REPLICAOF", "127.0.0.1", "1")
     server.call("CONFIG", "SET", "maxmemory", "0")
     check_in("READONLY", read_line(process))
@@ -183,7 +183,7 @@ def a_server_that_goes_away_is_told_once(server, rql):
         own.kill()
         line = read_line(process)
         check_in("rql: a: waiting: ", line)
-        check_in(own.path, line)
+        check_in(own.place, line)
         time.sleep(1)
         own.launch()
         result = finish(process)
@@ -209,7 +209,7 @@ def wait_waits_for_a_server_that_is_not_up_yet(server, rql):
     try:
         for words in (("run", "a", "--wait", "20s", "--", "echo", "ran"),
                       ("lock", "b", "--wait", "forever"),
-                      ("series", "c", "d", "-w", "20s", "--", "echo", "ran")):
+                      ("series", "c", "d{c}", "-w", "20s", "--", "echo", "ran")):
             own.kill()
             process = there.start(*words)
             line = read_line(process)
