@@ -8,7 +8,7 @@ import time
 from bus import Bus
 from harness import PATIENCE_S, PrivateServer, Refused, wait_until
 from partitions import N_PARTITIONS, N_SLOTS, named, plain, prefix_of, slot_of, slot_of_lock, tag_of
-from private_server import ServerError, free_port
+from private_server import ServerError, free_port, leave_out_in_cluster
 
 NODE_TIMEOUT_MS = 2000
 KEYS_AT_ONCE = 100
@@ -106,6 +106,7 @@ class Cluster:
     `certificates` those of each."""
 
     def __init__(self, n_masters=1, n_replicas=0, arguments=(), certificates=itertools.repeat(None)):
+        leave_out_in_cluster("a cluster of its own")
         self.arguments, self.nodes, self.bus = arguments, [], Bus()
         try:
             self.nodes += [Node(self.bus, *arguments, certificate=certificate)

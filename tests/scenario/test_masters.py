@@ -3,7 +3,7 @@
 import sys
 
 from harness import FOREVER, Connection, as_they_end, check, check_equal, main, scenario, wait_until
-from private_server import PrivateServer
+from private_server import PrivateServer, leave_out_in_cluster
 from servers import master_and_replica, point, servers
 
 LONG_MS = 60000
@@ -26,6 +26,7 @@ class Name:
     """What clients connect to, and who answers to it."""
 
     def __init__(self, world, server):
+        leave_out_in_cluster("servers behind one name")
         self.world, self.link = world, world.server.folder + "/link"
         self.lead_to(server)
 
