@@ -47,18 +47,29 @@ rql_status rqli_arrivals_write(struct rqli_arrivals *self, const struct rqli_soc
     return status;
 }
 
-/* Where keys move these may be another's by now. */
+/* Where keys move these may be another's by now, which will be told. A slot that nobody has yet, or
+ * that moves, is not waited for, for the server has others: what is held in it is verified, which
+ * goes on until there is an answer. Where the cluster is down, or begins, all keys are. */
 rql_status rqli_arrivals_read(struct rqli_arrivals *self, const struct rqli_endpoint *endpoint,
                               const struct rqli_reply *reply, rql_error *error)
 {
+    enum rqli_way way = RQLI_WAY_NONE;
     struct rqli_address other;
     size_t i = self->n_read++;
 
-    if (endpoint->arrangement == RQLI_CLUSTER && reply->type == RQLI_REPLY_ERROR &&
-        rqli_way_of(reply, &endpoint->address, &other) != RQLI_WAY_NONE) {
-        return RQL_OK;
+    if (endpoint->arrangement == RQLI_CLUSTER && reply->type == RQLI_REPLY_ERROR) {
+        way = rqli_way_of(reply, &endpoint->address, &other);
     }
-    return rqli_era_read(self->each[i].era, self->each[i].floor, reply, endpoint->where, error);
+    if (way == RQLI_WAY_NONE) {
+        return rqli_era_read(self->each[i].era, self->each[i].floor, reply, endpoint->where, error);
+    }
+    if (rqli_reply_says(reply, "CLUSTERDOWN The cluster is down")) {
+        return rqli_reply_fault(reply, "arrive", endpoint->where, error);
+    }
+    if (way != RQLI_WAY_MOVED && self->each[i].floor > 0) {
+        rqli_era_on_silence(self->each[i].era);
+    }
+    return RQL_OK;
 }
 
 void rqli_arrivals_end(const struct rqli_arrivals *self, const struct rqli_socket *sock,

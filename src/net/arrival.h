@@ -23,7 +23,7 @@ struct rqli_arrivals {
 rql_status rqli_arrivals_write(struct rqli_arrivals *self, const struct rqli_socket *sock,
                                struct rqli_command *command, rql_error *error);
 
-/* The next answer. */
+/* The next answer. RQL_E_UNAVAILABLE: the cluster is down. */
 rql_status rqli_arrivals_read(struct rqli_arrivals *self, const struct rqli_endpoint *endpoint,
                               const struct rqli_reply *reply, rql_error *error);
 

@@ -76,6 +76,7 @@ static rql_status log_in(const char *parameters, bool is_for_commands, const cha
     CHECK_OK(rqli_url_parse(&endpoint, url, NULL));
     endpoint.eras = era;
     endpoint.arrangement = arrangement;
+    rqli_endpoint_carry(&endpoint, 0, true); /* of those that have partitions */
     answers = said;
     n_rounds = 0;
     memset(heard, 0, sizeof heard);
@@ -475,5 +476,37 @@ TEST(who_has_seen_a_token_or_wants_a_pause_arrives)
         assert_true(length >= strlen(row->end));
         assert_string_equal(heard[1] + length - strlen(row->end), row->end);
         assert_int_equal(own.server != 0, row->is_for_commands && !row->status);
+    }
+}
+
+/* Each partition answers by itself. What has none is verified; a cluster that is down is no cluster
+ * yet. */
+TEST(an_arrival_at_a_node_is_read_by_partition)
+{
+    static const struct {
+        const char *name; /* the answer */
+        rql_status status;
+        bool has_news;
+    } rows[] = {
+        {"-CLUSTERDOWN The cluster is down\r\n", RQL_E_UNAVAILABLE, true},
+        {"-CLUSTERDOWN Hash slot not served\r\n", RQL_OK, true},
+        {"-TRYAGAIN Multiple keys request during rehashing of slot\r\n", RQL_OK, true},
+        {"-ASK 64 127.0.0.1:7001\r\n", RQL_OK, true},
+        {"-MOVED 64 127.0.0.1:7001\r\n", RQL_OK, false},
+        {"-OOM no memory\r\n", RQL_E_UNAVAILABLE, true},
+        {"$3\r\n0 9\r\n", RQL_OK, false},
+    };
+
+    EACH_ROW (row, rows) {
+        struct rqli_era own = {.floor = 77};
+
+        era = &own;
+        arrangement = RQLI_CLUSTER;
+        assert_int_equal(
+            log_in("", true,
+                   (const char *[]){HELLO_OF(VERSION(5, "7.0.0"), NODE) SEAT_OF("abcdef"),
+                                    row->name, NULL}),
+            row->status);
+        CHECK_ALL(EQ(n_rounds, 2), EQ(own.has_news, row->has_news));
     }
 }
