@@ -359,14 +359,15 @@ stage_cluster() {
     build_gcc && check_with cluster --suite scenario --suite cli
 }
 
-# Of both the scenarios that the day chooses.
+# Of both the scenarios that the day chooses; on clusters, of those about locks.
 stage_sample() {
     build_gcc || return 1
     share=2
     check_with tls --suite scenario
     fine=$?
     share=3
-    check_with cluster --suite scenario && [ "$fine" -eq 0 ]
+    check_with cluster scenario-holding scenario-leases scenario-leaving scenario-lock scenario-observe scenario-queue \
+        scenario-reentry scenario-refusal scenario-series scenario-waiting && [ "$fine" -eq 0 ]
 }
 
 # in_figures SUITE FACTOR: in full size, one after the other, with what it prints. FACTOR: of its times.

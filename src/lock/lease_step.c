@@ -14,6 +14,9 @@
  * have to wake it. Shorter than the time after which a hand-over is claimed. */
 enum { IDLE_LOOK_US = 150000 };
 
+/* A login takes three round trips, or six with TLS: so many times the grace, which is two. */
+enum { LOGIN_GRACES = 3 };
+
 void rqli_leases_note(struct rqli_leases *self, enum rqli_trace_what what, int64_t value)
 {
     struct rqli_trace *ring = &self->shared.trace;
@@ -123,13 +126,14 @@ int64_t rqli_leases_wait_until_us(struct rqli_leases *self)
     int64_t now_us = rqli_now_us();
     int64_t until_us;
 
-    if (!self->client->is_partitioned) {
+    if (!self->client->is_partitioned || !rqli_fleet_holds_apart(&self->client->fleet)) {
         return budget_us;
     }
     until_us = rqli_earlier(rqli_lease_table_renewal_us(&self->shared.table),
                             now_us + RQLI_SERVER_LOOK_US);
-    return rqli_earlier(rqli_later(until_us, now_us + rqli_client_grace_us(self->client)),
-                        budget_us);
+    until_us = rqli_later(until_us, now_us + LOGIN_GRACES * (rqli_client_grace_us(self->client)
+                                                             << 2 * self->shared.n_cut_short));
+    return rqli_earlier(until_us, budget_us);
 }
 
 /* A withdrawal is waited for until the next renewal is due, which goes behind it on the same

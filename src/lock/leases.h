@@ -90,6 +90,7 @@ struct rqli_leases {
         struct rqli_lease_table table;
         struct rqli_renewals batch;   /* of the first node, and of the others behind it */
         struct rqli_renewals durable; /* the second: of the first node */
+        unsigned n_cut_short; /* attempts to connect in a row; each has four times the time */
         struct rqli_withdrawals withdrawals;
         rql_lock *unsettled; /* released, and not confirmed; the oldest first, by kept.next */
         rql_lock *unsettled_last;

@@ -321,6 +321,20 @@ static bool is_unsent(const struct rqli_renewals *self)
     return self->count > 0 && !self->exchange;
 }
 
+/* Where a login takes longer than a node may hold up the others it has more time each time. */
+static void note_attempt(struct rqli_leases *self, const struct rqli_renewals *batch)
+{
+    enum { MOST = 4 };
+
+    unsigned *n = &self->shared.n_cut_short;
+
+    if (is_ready(self, batch)) {
+        *n = 0;
+    } else if (*n < MOST) {
+        ++*n;
+    }
+}
+
 /* One step for those that have to be safe, or for the others. Who is not connected comes last: that
  * may take as long as nothing is due elsewhere. */
 static void exchange_all(struct rqli_leases *self, bool is_durable)
@@ -341,6 +355,7 @@ static void exchange_all(struct rqli_leases *self, bool is_durable)
     for (batch = &self->shared.batch; batch; batch = batch->next) {
         if (batch->is_durable == is_durable && is_unsent(batch) && !is_ready(self, batch)) {
             begin(self, batch, rqli_leases_wait_until_us(self));
+            note_attempt(self, batch);
         }
     }
 }

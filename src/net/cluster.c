@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 enum {
-    ASK_MS = 300,   /* for each node that is asked */
+    ASK_MS = 300,   /* for each node that is asked, while others may be */
     NAME_MS = 1000, /* to say what the client is called, and between two attempts: */
     NAME_AGAIN_MS = 10000,
     UNUSED_US = 60000000,
@@ -34,7 +34,7 @@ static void apply(struct rqli_cluster *self, const struct rqli_slots *slots)
 }
 
 /* Over a connection that is there for calls: it need not be a further one. */
-static bool read_from(struct rqli_cluster *self, struct rqli_node *node)
+static bool read_from(struct rqli_cluster *self, struct rqli_node *node, int64_t ask_ms)
 {
     struct rqli_exchange *exchange = rqli_exchange_take(node->conns.each[0]);
     struct rqli_slots *slots = malloc(sizeof *slots);
@@ -43,7 +43,7 @@ static bool read_from(struct rqli_cluster *self, struct rqli_node *node)
     if (exchange && slots) {
         rqli_command_words(&exchange->command, "CLUSTER", "SLOTS", NULL);
         is_read =
-            rqli_exchange_run(exchange, rqli_after_ms(rqli_now_us(), ASK_MS), NULL) == RQL_OK &&
+            rqli_exchange_run(exchange, rqli_after_ms(rqli_now_us(), ask_ms), NULL) == RQL_OK &&
             rqli_slots_read(slots, exchange->reply, &node->endpoint.address);
     }
     if (is_read) {
@@ -65,7 +65,7 @@ static struct rqli_node *next_of(const struct rqli_cluster *self, struct rqli_no
 }
 
 /* From one on that is chosen at random, so that not all clients ask the same. */
-static bool read_from_any(struct rqli_cluster *self, bool has_keys)
+static bool read_from_any(struct rqli_cluster *self, bool has_keys, int64_t ask_ms)
 {
     struct rqli_node *node = NULL;
     bool is_read = false;
@@ -80,17 +80,23 @@ static bool read_from_any(struct rqli_cluster *self, bool has_keys)
     for (; count > 0 && !is_read && !atomic_load(&self->shall_stop); count--) {
         node = next_of(self, node, has_keys);
         node = node ? node : next_of(self, NULL, has_keys);
-        is_read = read_from(self, node);
+        is_read = read_from(self, node, ask_ms);
     }
     return is_read;
 }
 
 /* Of those that have keys by the last one, if there is one: addresses that have had some stay known
- * when nobody answers there any more. Else, or if none of those answers, of all. */
+ * when nobody answers there any more. Else, or if none of those answers, of all; and at first of
+ * those that are far away as well. */
 static bool read_map(struct rqli_cluster *self)
 {
-    return (atomic_load(&self->fleet->map) == RQLI_MAP_READ && read_from_any(self, true)) ||
-           read_from_any(self, false);
+    const struct rqli_endpoint *endpoint = &self->fleet->first.endpoint;
+    int32_t map = atomic_load(&self->fleet->map);
+
+    return (map == RQLI_MAP_READ && read_from_any(self, true, ASK_MS)) ||
+           read_from_any(self, false, ASK_MS) ||
+           (map != RQLI_MAP_READ &&
+            read_from_any(self, false, endpoint->connect_timeout_ms + endpoint->io_timeout_ms));
 }
 
 /* When to read it again. */

@@ -131,6 +131,23 @@ bool rqli_fleet_holds_at(const struct rqli_fleet *self, const struct rqli_node *
     return p < RQLI_PARTITIONS;
 }
 
+bool rqli_fleet_holds_apart(const struct rqli_fleet *self)
+{
+    const struct rqli_node *found = NULL;
+
+    for (size_t i = 0; i < RQLI_KEY_SETS; i++) {
+        const struct rqli_node *node = atomic_load(&self->of[i]);
+
+        if (atomic_load(&self->n_held[i]) > 0 && node != found) {
+            if (found) {
+                return true;
+            }
+            found = node;
+        }
+    }
+    return false;
+}
+
 /* Many errors say the same: it is asked for twice a second at most. */
 void rqli_fleet_read_map(struct rqli_fleet *self)
 {

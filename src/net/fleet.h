@@ -74,6 +74,9 @@ struct rqli_node *rqli_fleet_next(struct rqli_fleet *self, struct rqli_node *nod
 /* Any thread. Does it have the keys of locks that are held? */
 bool rqli_fleet_holds_at(const struct rqli_fleet *self, const struct rqli_node *node);
 
+/* Any thread. Are such locks at more than one node? */
+bool rqli_fleet_holds_apart(const struct rqli_fleet *self);
+
 /* Any thread. Of a cluster: has the map read, soon. */
 void rqli_fleet_read_map(struct rqli_fleet *self);
 

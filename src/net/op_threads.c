@@ -4,13 +4,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/scope.h"
 #include "net/op.h"
 #include "wire/answer.h"
 
 #include <string.h>
-
-RQLI_DEFINE_AUTO(struct rqli_exchange *, rqli_exchange_give);
 
 /* What becomes of a call in its round: a plain command gets its reply as it is, even an error. */
 enum call_state { ANSWERED, SCRIPT, PLAIN };

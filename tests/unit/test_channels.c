@@ -209,8 +209,11 @@ TEST(a_message_of_a_slot_is_for_who_waits)
     open_it();
     take_three("smessage", OF_0, DIGITS "1 77 5 1000");
     check_roused("0100");
-    CHECK_OK(rqli_stats_read(endpoint.stats, &stats));
-    CHECK_ALL(EQ(waiter[1].pushed, true), EQ(waiter[1].push.token, 77), EQ(stats.pushes, 1));
+    CHECK_ALL(EQ(waiter[1].pushed, true), EQ(waiter[1].push.token, 77));
+    if (!RQLI_LIGHT) { /* there nothing is counted */
+        CHECK_OK(rqli_stats_read(endpoint.stats, &stats));
+        assert_int_equal(stats.pushes, 1);
+    }
 }
 
 /* By the server, or by an answer to somebody's call. */
