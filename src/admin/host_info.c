@@ -56,9 +56,10 @@ static rql_status ask(const struct rqli_reader *reader, const struct rqli_key_se
         struct rqli_exchange *exchange = rqli_client_exchange(reader->client, set);
         rql_status status;
 
-        if (exchange) {
-            write_question(set, hosts, &exchange->command);
+        if (!exchange) {
+            return rqli_fail_nomem(reader->error);
         }
+        write_question(set, hosts, &exchange->command);
         status = rqli_reader_run(reader, exchange);
         if (status) {
             return status;

@@ -192,7 +192,7 @@ static void read_plain(struct rqli_sweep *self, size_t i, const struct rqli_exch
         self->n_at = self->phase == RQLI_SWEEP_INSPECT ? i : self->n_at;
         return;
     }
-    if (fault) {
+    if (!reply) {
         note_fault(self, fault);
         self->op.status = rqli_reader_status(&reader, fault->status);
     } else if (self->phase == RQLI_SWEEP_FIND) {

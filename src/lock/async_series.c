@@ -191,13 +191,11 @@ static void begin(struct rqli_job *job)
 
     self->number = self->plan.lock.task ? 0 : rqli_loop_new_acquirer(job->loop);
     self->series = rqli_series_new(job->loop->client, &self->plan);
-    if (!self->series) {
-        finish_without_memory(self);
-    } else if (self->plan.options.mode == RQL_SERIES_GEM) {
+    if (self->series && self->plan.options.mode == RQL_SERIES_GEM) {
         self->gem.options = self->plan.lock;
         rqli_series_share_listeners(self->series, &self->gem.options);
         take_next(self);
-    } else if (rqli_series_prepare(self->series, &self->plan, self->number)) {
+    } else if (self->series && rqli_series_prepare(self->series, &self->plan, self->number)) {
         begin_group(self);
     } else {
         finish_without_memory(self);

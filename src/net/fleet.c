@@ -136,14 +136,13 @@ bool rqli_fleet_holds_apart(const struct rqli_fleet *self)
     const struct rqli_node *found = NULL;
 
     for (size_t i = 0; i < RQLI_KEY_SETS; i++) {
-        const struct rqli_node *node = atomic_load(&self->of[i]);
+        const struct rqli_node *node =
+            atomic_load(&self->n_held[i]) > 0 ? atomic_load(&self->of[i]) : found;
 
-        if (atomic_load(&self->n_held[i]) > 0 && node != found) {
-            if (found) {
-                return true;
-            }
-            found = node;
+        if (found && node != found) {
+            return true;
         }
+        found = node;
     }
     return false;
 }

@@ -254,6 +254,17 @@ static void send_to_several(struct round *self, bool are_up)
     }
 }
 
+static void await_part(struct rqli_op *op, struct part *part)
+{
+    if (!part->exchange || part->exchange->command.n_commands == 0 || part->status) {
+        return;
+    }
+    part->status = rqli_exchange_await(part->exchange, op->until_us, &part->fault);
+    if (op->durability && !part->status) {
+        rqli_acks_join(&op->acks, &part->exchange->acks);
+    }
+}
+
 /* To all before the first answer is awaited. A node that cannot be connected to may take all the
  * time there is: what the others say by then is read all the same. What was made safe is what all
  * of those say that answer. */
@@ -267,14 +278,7 @@ static void exchange_with_several(struct round *self)
     send_to_several(self, true);
     send_to_several(self, false);
     for (size_t i = 0; i < self->n_parts; i++) {
-        struct part *part = &self->parts[i];
-
-        if (part->exchange && part->exchange->command.n_commands > 0 && !part->status) {
-            part->status = rqli_exchange_await(part->exchange, op->until_us, &part->fault);
-            if (op->durability && !part->status) {
-                rqli_acks_join(&op->acks, &part->exchange->acks);
-            }
-        }
+        await_part(op, &self->parts[i]);
     }
 }
 
