@@ -115,12 +115,9 @@ void rqli_request_begin(rql_request *self)
         rqli_durability_is_wanted(&acquire->durability) ? &loop->first.durable : &loop->first.op;
     self->task.done = on_done;
     acquire->at = rqli_loop_at(loop, acquire->node);
-    if (!acquire->at) {
-        rqli_acquire_abandon(acquire);
+    if (acquire->at && !rqli_acquire_begin(acquire)) {
         on_over(self);
-    } else if (!rqli_acquire_begin(acquire)) {
-        on_over(self);
-    } else if (!rqli_op_start(&self->task)) {
+    } else if (!acquire->at || !rqli_op_start(&self->task)) {
         rqli_acquire_abandon(acquire);
         on_over(self);
     }
