@@ -155,7 +155,7 @@ static rql_status unlock(rql_client *client, const struct rqli_keys *keys, rql_u
                          rql_error *error)
 {
     struct rqli_detour detour = {.until_us = rqli_client_budget_us(client, rqli_now_us())};
-    rql_status status;
+    rql_status status = RQL_OK;
 
     do {
         rqli_sleep_until(detour.again_us);

@@ -19,7 +19,7 @@ enum {
 
 static void apply(struct rqli_cluster *self, const struct rqli_slots *slots)
 {
-    struct rqli_node *masters[RQLI_PARTITIONS];
+    struct rqli_node *masters[RQLI_PARTITIONS] = {0};
 
     for (size_t i = 0; i < slots->n_masters; i++) {
         masters[i] = rqli_fleet_at(self->fleet, &slots->masters[i]);
