@@ -51,6 +51,16 @@ static void leave_line(struct rqli_op_call *call)
     call->state = RQLI_OP_CALL_IDLE;
 }
 
+static size_t length_of(const struct rqli_op_line *line)
+{
+    size_t count = 0;
+
+    for (const struct rqli_op_call *call = line->first; call; call = call->next) {
+        count++;
+    }
+    return count;
+}
+
 void rqli_op_call_queue(struct rqli_op_call *self)
 {
     enter_line(self, RQLI_OP_CALL_QUEUED);
@@ -273,16 +283,10 @@ static void say_name(struct rqli_op_loop *self)
 /* In their order. One for which there is no memory elsewhere stays. */
 static void place_anew(struct rqli_op_line *line)
 {
-    size_t count = 0;
-    struct rqli_op_call *call;
+    for (size_t count = length_of(line); count > 0; count--) {
+        struct rqli_op_call *call = line->first;
+        struct rqli_op_loop *loop = rqli_op_call_loop(call);
 
-    for (call = line->first; call; call = call->next) {
-        count++;
-    }
-    for (; count > 0; count--) {
-        struct rqli_op_loop *loop = rqli_op_call_loop(line->first);
-
-        call = line->first;
         leave_line(call);
         call->loop = loop ? loop : call->loop;
         rqli_op_call_queue(call);
@@ -324,14 +328,9 @@ void rqli_op_loop_write(struct rqli_op_loop *self)
 /* Operations that read the fault may stand in line again, behind: each call fails once. */
 static void fail_line(struct rqli_op_line *line, const rql_error *fault)
 {
-    size_t count = 0;
-    struct rqli_op_call *call;
+    for (size_t count = length_of(line); count > 0 && line->first; count--) {
+        struct rqli_op_call *call = line->first;
 
-    for (call = line->first; call; call = call->next) {
-        count++;
-    }
-    for (; count > 0 && line->first; count--) {
-        call = line->first;
         leave_line(call);
         read_call(call, NULL, fault);
     }
