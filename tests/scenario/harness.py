@@ -313,6 +313,17 @@ def check_served_in_order(asked, held):
     check_equal(tokens, sorted(set(tokens)), "tokens")
 
 
+def check_handed_over(world, holder, waiter, names, queued=None, **how):
+    """From one to the other, who asks for them in the opposite order. `queued`: of which it waits, if not of all."""
+    queued = queued or names
+    held = holder.acquire(*names, ttl_ms=MINUTE_MS, **how)
+    asking = waiter.ask(*reversed(names), timeout_ms=FOREVER, queue_ttl_ms=MINUTE_MS, **how)
+    world.await_queue(queued, 1)
+    check_equal([name for name in names if name not in queued and world.queue_length(name) != 0], [], "queues")
+    held.release().check()
+    asking.hold().release().check()
+
+
 def check_soon(held, begun_us, limit_us):
     """It was granted in time, by the server's clock."""
     took_us = held.outcome.ts_us - begun_us

@@ -6,7 +6,8 @@ import time
 
 from cluster import clustered
 from fenced import NAME, Fleet, Judgement
-from harness import FOREVER, MINUTE_MS, SLOW, check, check_equal, check_served_in_order, main, scenario, wait_until
+from harness import (FOREVER, MINUTE_MS, SLOW, check, check_equal, check_handed_over, check_served_in_order, main,
+                     scenario, wait_until)
 from partitions import partition_of, slot_of_lock
 
 KINDS = ("thread", "loop", "process")
@@ -116,23 +117,13 @@ def a_series_is_in_one_partition_unless_it_is_sorted(world, kind, _names):
     """What is refused is so before anything is sent."""
     with clustered(world, *SIX) as cluster:
         one, other = (actor(world, kind, cluster.url()) for _ in range(2))
-        names = [f"{{order 17}}:{part}" for part in "abc"]
-        held = one.acquire(*names, **HELD)
-        asking = other.ask(*reversed(names), **PATIENT)
-        world.await_queue(names, 1)
-        held.release().check()
-        asking.hold().release().check()
+        check_handed_over(world, one, other, [f"{{order 17}}:{part}" for part in "abc"])
         apart = sorted(spread(cluster, 1), key=partition_of, reverse=True)
         before = n_asked(cluster)
         outcome = one.refused(*apart)
         check_equal((outcome.status, n_asked(cluster)), ("E_INVALID", before))
         check("{tag}" in outcome.error, outcome.error)
-        held = one.acquire(*apart, mode="sorted", **HELD)
-        asking = other.ask(*reversed(apart), mode="sorted", **PATIENT)
-        world.await_queue([apart[-1]], 1)  # the first by its partition
-        check_equal([world.queue_length(name) for name in apart[:-1]], [0, 0])
-        held.release().check()
-        asking.hold().release().check()
+        check_handed_over(world, one, other, apart, mode="sorted", queued=apart[-1:])  # the first by its partition
         in_turn = one.acquire(*apart, mode="gem", **HELD)
         in_turn.release().check()
         world.await_nothing_left()

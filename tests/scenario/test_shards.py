@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from cluster import PARTITION_SLOTS, clustered
-from harness import FOREVER, MINUTE_MS, check, check_equal, main, once, scenario, wait_until
+from harness import FOREVER, MINUTE_MS, check, check_equal, check_handed_over, main, once, scenario, wait_until
 from partitions import partition_of
 from servers import Sentinel, cluster_node, servers
 from shards import RING, sharded
@@ -75,20 +75,11 @@ def locks_of_all_servers_are_had_extended_and_handed_over(world, kind, _names):
 def a_series_is_in_one_partition_unless_it_is_sorted(world, kind, _names):
     with sharded(world, 3) as shards:
         one, other = (actor(world, kind, shards.url()) for _ in range(2))
-        names = [f"{{order 17}}:{part}" for part in "abc"]
-        held = one.acquire(*names, **HELD)
-        asking = other.ask(*reversed(names), **PATIENT)
-        world.await_queue(names, 1)
-        held.release().check()
-        asking.hold().release().check()
+        check_handed_over(world, one, other, [f"{{order 17}}:{part}" for part in "abc"])
         apart = sorted(shards.spread(1), key=partition_of, reverse=True)
         outcome = one.refused(*apart)
         check_equal((outcome.status, "{tag}" in outcome.error), ("E_INVALID", True))
-        held = one.acquire(*apart, mode="sorted", **HELD)
-        asking = other.ask(*apart, mode="sorted", **PATIENT)
-        world.await_queue([apart[-1]], 1)  # the first by its partition
-        held.release().check()
-        asking.hold().release().check()
+        check_handed_over(world, one, other, apart, mode="sorted", queued=apart[-1:])  # the first by its partition
         world.await_nothing_left()
 
 
@@ -97,11 +88,7 @@ def one_server_may_have_all(world, kind, _names):
     with sharded(world, 1) as shards:
         one, other = (actor(world, kind, shards.url()) for _ in range(2))
         for name in ("a", "b", "c"):
-            held = one.acquire(name, **HELD)
-            asking = other.ask(name, **PATIENT)
-            world.await_queue([name], 1)
-            held.release().check()
-            asking.hold().release().check()
+            check_handed_over(world, one, other, [name])
         world.await_nothing_left()
 
 
