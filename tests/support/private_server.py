@@ -1,8 +1,12 @@
 """What every Python test needs that has a redis-server of its own. Standard library only."""
+import contextlib
 import ctypes
+import fcntl
 import functools
+import itertools
 import mmap
 import os
+import random
 import re
 import shlex
 import shutil
@@ -191,9 +195,19 @@ class Clock:
         self.told[16:] = struct.pack("q", ppm)
 
 
+# A file of all test processes, of which each locks the bytes of its ports for as long as it lives: it is opened once,
+# for to close it anywhere would unlock them all.
+PORT_LOCKS = open(f"{tempfile.gettempdir()}/rql-test-ports-{os.getuid()}", "ab")
+PORTS = itertools.cycle(random.sample(range(10000, 32768), 32768 - 10000))  # the system gives those above to clients
+
+
 def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
+    """Nobody else's by the time that a server listens there, nor of a test process beside this one."""
+    for port in PORTS:
+        with contextlib.suppress(OSError):
+            fcntl.lockf(PORT_LOCKS, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+            socket.create_server(("127.0.0.1", port)).close()
+            return port
 
 
 class PrivateServer:
