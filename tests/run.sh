@@ -1,7 +1,8 @@
 #!/bin/sh
 # Everything a change must pass, from a clean clone, without asking anything.
 #
-# Usage: sh tests/run.sh [--quick | STAGE... | soak MINUTES]   no argument: all stages, cheapest first
+# Usage: sh tests/run.sh [--quick | STAGE... | soak MINUTES | promises MINUTES]   no argument: all stages, cheapest
+# first
 # --quick is the stage gcc. Installs the Debian packages that are missing (as root, or by sudo).
 # The first line of output says how long it will take, the last one is "N passed, N failed"; the exit
 # status says the same.
@@ -22,8 +23,8 @@ root=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
 out=${RQL_BUILD_DIR:-$root/build}
 jobs=${RQL_JOBS:-$(getconf _NPROCESSORS_ONLN)}
 all='format docs shell gcc sample clang light tidy packages asan tsan valgrind budget fuzz'
-by_name='faults tls cluster connectivity timed soak guarantees explore mutants coverage valgrind_all debian13'
-soak_minutes=10
+by_name='faults tls cluster connectivity promises timed soak guarantees explore mutants coverage valgrind_all debian13'
+minutes=10 # of the stages soak and promises
 passed=0
 failed=0
 skipped=0
@@ -38,7 +39,7 @@ packages_gcc='meson ninja-build gcc g++ libc6-dev pkg-config libhiredis-dev libu
 libcmocka-dev libssl-dev openssl redis-server systemd python3 ruby abigail-tools'
 packages_all="$packages_gcc valgrind clang clang-format clang-tidy doxygen shellcheck debhelper lintian dpkg-dev man-db
 mandoc bash-completion zsh fish"
-with_gcc='gcc sample light faults tls cluster connectivity timed soak guarantees explore mutants coverage debian13'
+with_gcc='gcc sample light faults tls cluster connectivity promises timed soak guarantees explore mutants coverage debian13'
 optional='cppcheck'
 policy=/usr/sbin/policy-rc.d
 remove_policy=
@@ -393,7 +394,16 @@ stage_timed() {
 
 # By name only: everything goes wrong at random, for as many minutes as asked for.
 stage_soak() {
-    build_gcc && run_scenario soak "$soak_minutes"
+    build_gcc && run_scenario soak "$minutes"
+}
+
+# By name only: may two hold a lock, whatever fails? Each row of the promises for as many minutes as asked for.
+stage_promises() {
+    export RQL_TEST_LONG="$minutes"
+    build_gcc && run_scenario test_promises
+    kept=$?
+    sed -n '/^# .*grants/p' "$out/$stage-test.log"
+    return "$kept"
 }
 
 # By name only: minutes. What README.md promises about the dead, in full size, with its figures.
@@ -592,7 +602,8 @@ seconds_of() {
     sample) echo 90 ;;
     connectivity) echo 450 ;;
     timed) echo 3600 ;;
-    soak) echo $((60 + 60 * soak_minutes)) ;;
+    soak) echo $((60 + 60 * minutes)) ;;
+    promises) echo $((60 + 5 * 60 * minutes)) ;;
     valgrind) echo 50 ;;
     light) echo 90 ;;
     packages) echo 40 ;;
@@ -645,10 +656,10 @@ usage() {
 [ $# -gt 0 ] || set -- $all
 [ "$1" != --quick ] || set -- gcc
 case "$# $1 ${2:-x}" in
-"2 soak "*[!0-9]*) ;;
-"2 soak "*)
-    soak_minutes=$2
-    set -- soak
+"2 "*" "*[!0-9]*) ;;
+"2 soak "* | "2 promises "*)
+    minutes=$2
+    set -- "$1"
     ;;
 esac
 for stage in "$@"; do

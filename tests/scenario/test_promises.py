@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
 """The table of include/rql/deployments.md: may two hold a lock at once, whatever fails? A fleet increments a counter
-that is fenced by the lock's token, while servers and processes fail at random. RQL_TEST_LONG: a minute of each."""
+that is fenced by the lock's token, while servers and processes fail at random. RQL_TEST_LONG: so many minutes of
+each."""
 import contextlib
 import os
 import re
 import sys
 import time
 
-from cluster import Cluster
+from cluster import NODE_TIMEOUT_MS, Cluster
 from fenced import NAME, Fleet, Judgement
 from harness import main, scenario, wait_until
 from partitions import slot_of_lock
 from private_server import PrivateServer
 from watched import Watched
 
-SECONDS = 60 if "RQL_TEST_LONG" in os.environ else 2
+SECONDS = 60 * float(os.environ.get("RQL_TEST_LONG", 0)) or 2
 N_PROCESSES = 3
 NEVER, EVERY_S, ALWAYS = ((), ("--appendonly", "yes", "--appendfsync", "everysec"),
                           ("--appendonly", "yes", "--appendfsync", "always"))
@@ -48,6 +49,13 @@ class Place:
     def held(self):
         return self.random.choice((self.holder_stands_still, self.holder_stays))()
 
+    def clients_fail(self):
+        if self.random.random() < 0.5:
+            self.random.choice(self.fleet.slots).kill()
+        else:
+            with self.holder_stands_still():
+                pass
+
 
 def end_first_pause(server):
     """As if somebody who wants pauses had been here before."""
@@ -68,15 +76,10 @@ class Alone(Place):
         self.server.stop()
 
     def clients_fail(self):
-        slot = self.random.choice(self.fleet.slots)
-        what = self.random.choice(("die", "stand still", "are cut off"))
-        if what == "die":
-            slot.kill()
-        elif what == "stand still":
-            with self.holder_stands_still():
-                pass
-        else:
+        if self.random.random() < 1 / 3:
             self.server.end_connections()
+        else:
+            super().clients_fail()
 
     def start_anew(self):
         with self.held():
@@ -197,15 +200,28 @@ class Clustered(Place):
     def end(self):
         self.cluster.__exit__()
 
+    def owner(self):
+        return wait_until(lambda: self.cluster.owner(self.slot), "somebody has the slot")
+
+    def another(self):
+        """A master that has other slots."""
+        return self.random.choice([node for node in self.cluster.masters() if node is not self.owner()])
+
     def move(self):
         """Key by key, in as many steps."""
-        old = self.cluster.owner(self.slot)
-        self.cluster.migrate(self.slot, self.random.choice([to for to in self.cluster.masters() if to is not old]), 1)
+        self.cluster.migrate(self.slot, self.another(), 1)
         self.fleet.await_uses(2)
+
+    def move_for_a_while(self):
+        """To a node that comes for it, and goes again."""
+        old, new = self.owner(), self.cluster.add()
+        self.cluster.migrate(self.slot, new, 1)
+        self.fleet.await_uses(2)
+        self.cluster.remove(new, old)
 
     def resign(self):
         """In order: the master waits until its replica has all."""
-        old = self.cluster.owner(self.slot)
+        old = self.owner()
         with self.held():
             self.cluster.replicas_of(old)[0].ask("CLUSTER", "FAILOVER")
             self.cluster.await_successor(self.slot, old)
@@ -223,6 +239,34 @@ class Clustered(Place):
             replica.go_on()
             self.cluster.await_successor(self.slot, old)
         self.cluster.bring_back(old)
+
+    def start_anew(self):
+        """Before the others miss it."""
+        old = self.owner()
+        with self.held():
+            old.kill()
+            self.cluster.bring_back(old)
+
+    def stand_still(self):
+        """The same."""
+        old = self.owner()
+        old.freeze()
+        time.sleep(self.random.uniform(0.1, NODE_TIMEOUT_MS / 4000))
+        self.cluster.bring_back(old)
+
+    def lose_another(self):
+        """What happens to other partitions is nothing to this one."""
+        other = self.another()
+        slot = self.cluster.slots_of(other)[0]
+        other.kill()
+        self.cluster.await_successor(slot, other)
+        self.cluster.bring_back(other)
+
+    def anything(self):
+        """Of all by which nothing is lost."""
+        mishap = self.random.choice((self.clients_fail, self.move, self.move_for_a_while, self.resign, self.start_anew,
+                                     self.stand_still, self.lose_another))
+        mishap()
 
 
 def never_two(judgement):
@@ -264,6 +308,7 @@ ROWS = (
     ("a slot moves", Clustered, NEVER, "move", False, never_two),
     ("a node of a cluster resigns", Clustered, NEVER, "resign", False, never_two),
     ("a node of a cluster dies", Clustered, NEVER, "fail_over", False, two_are_told),
+    ("a cluster keeps its data", Clustered, ALWAYS, "anything", False, never_two),
 )
 
 
