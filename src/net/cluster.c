@@ -36,16 +36,19 @@ static void apply(struct rqli_cluster *self, const struct rqli_slots *slots)
 /* Over a connection that is there for calls: it need not be a further one. */
 static bool read_from(struct rqli_cluster *self, struct rqli_node *node, int64_t ask_ms)
 {
-    struct rqli_exchange *exchange = rqli_exchange_take(node->conns.each[0]);
+    struct rqli_conn *conn = node->conns.each[0];
+    struct rqli_exchange *exchange = rqli_exchange_take(conn);
     struct rqli_slots *slots = malloc(sizeof *slots);
     bool is_read = false;
 
+    rqli_conn_count_guest(conn, 1);
     if (exchange && slots) {
         rqli_command_words(&exchange->command, "CLUSTER", "SLOTS", NULL);
         is_read =
             rqli_exchange_run(exchange, rqli_after_ms(rqli_now_us(), ask_ms), NULL) == RQL_OK &&
             rqli_slots_read(slots, exchange->reply, &node->endpoint.address);
     }
+    rqli_conn_count_guest(conn, -1);
     if (is_read) {
         apply(self, slots);
     }
@@ -119,7 +122,9 @@ static int64_t look_at_map(struct rqli_cluster *self, int64_t now_us)
 static void say_name(struct rqli_cluster *self, int64_t now_us)
 {
     const struct rqli_client_name *name = self->fleet->first.endpoint.name;
-    const struct rqli_op_route route = {.fleet = self->fleet, .node = &self->fleet->first};
+    struct rqli_node *node = rqli_fleet_node(self->fleet, &rqli_key_sets[0]);
+    const struct rqli_op_route route = {
+        .fleet = self->fleet, .node = node, .conn = node->conns.each[0]};
     struct rqli_exchange *answer = NULL;
     struct rqli_call call;
     rql_status status;
@@ -127,7 +132,9 @@ static void say_name(struct rqli_cluster *self, int64_t now_us)
     self->name_us = RQLI_NEVER_US;
     if (name) {
         rqli_client_name_call(name, &call);
+        rqli_conn_count_guest(route.conn, 1);
         status = rqli_call_run(&route, &call, rqli_after_ms(now_us, NAME_MS), &answer, NULL);
+        rqli_conn_count_guest(route.conn, -1);
         rqli_exchange_give(answer);
         self->name_us = rqli_after_ms(now_us, status ? NAME_AGAIN_MS : RQLI_CLIENT_NAME_MS);
     }

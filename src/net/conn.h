@@ -122,6 +122,9 @@ int64_t rqli_conn_n_commands(struct rqli_conn *self);
  * costs no mutex. */
 bool rqli_conn_take_crowded(struct rqli_conn *self);
 
+/* One more, or one less, who asks over it once in a while and needs none of his own. */
+void rqli_conn_count_guest(struct rqli_conn *self, int change);
+
 /* What those who use it note about it, by its generation; it does not touch that itself. */
 struct rqli_conn_notes {
     _Atomic uint64_t knows_transfer; /* whose server has answered this script */

@@ -18,6 +18,13 @@ bool rqli_conn_take_crowded(struct rqli_conn *self)
            atomic_exchange_explicit(&self->is_crowded, false, memory_order_relaxed);
 }
 
+void rqli_conn_count_guest(struct rqli_conn *self, int change)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    self->shared.n_guests += (unsigned)change;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
 struct rqli_conn_notes *rqli_conn_notes(struct rqli_conn *self)
 {
     return &self->notes;

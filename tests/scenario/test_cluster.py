@@ -24,6 +24,7 @@ DOWN = ("E_UNAVAILABLE", "E_IO")
 HELD = {"ttl_ms": MINUTE_MS}
 PATIENT = {"timeout_ms": FOREVER, "queue_ttl_ms": MINUTE_MS}
 DEAD_PORT = 1
+N_MAPS = 4
 
 
 def actor(world, kind, url, **options):
@@ -34,6 +35,10 @@ def actor(world, kind, url, **options):
 def n_asked(cluster):
     """Scripts, of each master."""
     return [master.n_calls().get("evalsha", 0) for master in cluster.masters()]
+
+
+def n_maps_read(cluster):
+    return sum(node.n_calls().get("cluster|slots", 0) for node in cluster.nodes)
 
 
 def spread(cluster, count):
@@ -89,6 +94,34 @@ def locks_of_many_partitions_are_had_and_handed_over(world, kind, _names):
         world.await_nothing_left()
         check(min(n_asked(cluster)) > 0, f"one was not asked: {n_asked(cluster)}")
         check_equal([node for node in cluster.nodes if node.n_errors("MOVED")], [], "asked in vain")
+
+
+@scenario(kinds=["thread"], counts=[1])
+def one_thread_has_one_connection_to_each_node(world, kind, _names):
+    """However often the map is read meanwhile, over the same ones, and though it says what its client is called."""
+    with clustered(world, *SIX) as cluster:
+        names = spread(cluster, 1)
+        one = actor(world, kind, cluster.url(*cluster.masters()), topology_refresh_ms=1000)
+        n_read = n_maps_read(cluster)
+        while n_maps_read(cluster) < n_read + N_MAPS:
+            for name in names:
+                one.acquire(name).release().check()
+        check_equal(one.client.stats().connections, len(names))
+        two = [one, world.actor("thread", one.client)]
+        node, *_ = cluster.masters()
+        asked_of = cluster.names_on(node, len(two))
+
+        def one_more_is_open():
+            n_before = one.client.stats().commands
+            node.freeze()
+            asking = [each.ask(name) for each, name in zip(two, asked_of)]
+            wait_until(lambda: one.client.stats().commands >= n_before + len(two), "both have asked")
+            node.come_back()
+            for each in asking:
+                each.hold().release().check()
+            one.acquire(asked_of[0]).release().check()
+            return one.client.stats().connections > len(names)
+        wait_until(one_more_is_open, "two that met open one more")
 
 
 @scenario(kinds=["thread", "loop"], counts=[1])
