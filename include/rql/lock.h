@@ -230,7 +230,8 @@ RQL_API rql_status rql_lock_release(rql_lock *lock, rql_error *error);
  * dead, and the lock is freed before its ttl is over. A thread that ends while its process lives is
  * no dead host: it leaves the swarm, and the locks that it has left are kept for their whole ttl,
  * even if the process dies later. (The gem frees them once the thread has been gone for
- * zombie_ttl.)
+ * zombie_ttl.) Where several servers share the locks it leaves each partition in which it holds
+ * nothing else and waits for nothing: there the same is true from then on.
  *
  * @param[in] lock  The lock, or NULL.
  * @return NULL.

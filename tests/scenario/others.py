@@ -225,8 +225,8 @@ class RubyActor(Other):
     """It polls as the gem does."""
 
     def __init__(self, world, name, **options):
+        self.ruby = Ruby(world, **options)  # or there is no actor: in a cluster
         super().__init__(world, name)
-        self.ruby = Ruby(world, **options)
 
     def ask(self, name, timeout_ms=FOREVER, ttl_ms=5000):
         asking = RubyAsking(self.ruby, name, timeout_ms, ttl_ms)

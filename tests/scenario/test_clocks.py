@@ -46,10 +46,10 @@ def a_suspend_within_the_ttl_changes_nothing(world, kind, names):
 
 @scenario(kinds=KINDS)
 def what_a_client_is_called_is_said_again_after_twenty_minutes(world, kind, names):
-    """By a renewal, and by who waits and puts its subscription to the test."""
-    holder, of_holder = actor_with_clock(world, kind, suspends=True)
+    """By a renewal, and by who waits and puts its subscription to the test; in a cluster by whoever reads its map."""
+    holder, of_holder = actor_with_clock(world, kind, suspends=True, topology_refresh_ms=1000)
     held = holder.acquire(*names, ttl_ms=HOUR_US // 1000, auto_extend=True)
-    waiter, of_waiter = actor_with_clock(world, kind, suspends=True, retry_delay_ms=100)
+    waiter, of_waiter = actor_with_clock(world, kind, suspends=True, retry_delay_ms=100, topology_refresh_ms=1000)
     asking = waiter.ask(*names, timeout_ms=FOREVER, ttl_ms=HOUR_US // 1000)
     world.await_queue(names, 1)
     check_equal(world.ask("HLEN", "rql:clients"), 2)

@@ -162,7 +162,8 @@ N_ATTEMPTS = 20   # of a connection, with pauses that double from 10 ms on; with
 PERIOD_S = 0.1
 
 
-@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+# Not in a cluster: each of its connections is tried five times a second, or a new master would be found late.
+@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True, in_cluster=False)
 def many_clients_come_back_one_after_the_other(world, kind, names):
     """All lost the server in one moment, and each has two connections to it."""
     network = Network(world)

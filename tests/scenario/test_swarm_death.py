@@ -63,7 +63,7 @@ def what_a_killed_process_held_goes_to_who_waits(world, kind, names):
         mine.release().check()
 
 
-@once
+@scenario(kinds=["thread"], counts=[1], in_cluster=False)  # where the living one has left its partition, too
 def what_an_ended_thread_left_is_kept_while_what_its_process_held_goes(world, kind, _names):
     """The thread that ended has been silent for longer than the process that died."""
     dying, _ = client_of_a_process(world)
