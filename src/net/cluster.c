@@ -41,14 +41,14 @@ static bool read_from(struct rqli_cluster *self, struct rqli_node *node, int64_t
     struct rqli_slots *slots = malloc(sizeof *slots);
     bool is_read = false;
 
-    rqli_conn_count_guest(conn, 1);
+    rqli_conn_count_internal(conn, 1);
     if (exchange && slots) {
         rqli_command_words(&exchange->command, "CLUSTER", "SLOTS", NULL);
         is_read =
             rqli_exchange_run(exchange, rqli_after_ms(rqli_now_us(), ask_ms), NULL) == RQL_OK &&
             rqli_slots_read(slots, exchange->reply, &node->endpoint.address);
     }
-    rqli_conn_count_guest(conn, -1);
+    rqli_conn_count_internal(conn, -1);
     if (is_read) {
         apply(self, slots);
     }
@@ -132,9 +132,9 @@ static void say_name(struct rqli_cluster *self, int64_t now_us)
     self->name_us = RQLI_NEVER_US;
     if (name) {
         rqli_client_name_call(name, &call);
-        rqli_conn_count_guest(route.conn, 1);
+        rqli_conn_count_internal(route.conn, 1);
         status = rqli_call_run(&route, &call, rqli_after_ms(now_us, NAME_MS), &answer, NULL);
-        rqli_conn_count_guest(route.conn, -1);
+        rqli_conn_count_internal(route.conn, -1);
         rqli_exchange_give(answer);
         self->name_us = rqli_after_ms(now_us, status ? NAME_AGAIN_MS : RQLI_CLIENT_NAME_MS);
     }

@@ -18,10 +18,10 @@ bool rqli_conn_take_crowded(struct rqli_conn *self)
            atomic_exchange_explicit(&self->is_crowded, false, memory_order_relaxed);
 }
 
-void rqli_conn_count_guest(struct rqli_conn *self, int change)
+void rqli_conn_count_internal(struct rqli_conn *self, int change)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
-    self->shared.n_guests += (unsigned)change;
+    self->shared.n_internal += (unsigned)change;
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 

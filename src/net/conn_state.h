@@ -60,7 +60,7 @@ struct rqli_conn {
         struct exchange *unacked;        /* have their replies, and not what they wanted */
         struct exchange *unacked_last;
         unsigned callers;  /* that wait for an exchange in flight */
-        unsigned n_guests; /* of them, who make no crowd */
+        unsigned n_internal; /* of them, the client itself: it needs no connection of its own */
         unsigned n_unsent; /* exchanges in stream.out */
         bool is_far;       /* the last answer took longer than FAR_US */
         uint64_t generation;

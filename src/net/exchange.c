@@ -40,7 +40,7 @@ static bool is_crowded(const struct rqli_conn *self)
 {
     const struct rqli_stream *stream = &self->shared.stream;
 
-    return self->shared.callers > 1 + self->shared.n_guests &&
+    return self->shared.callers > 1 + self->shared.n_internal &&
            (!self->sock.tls ||
             stream->queued_at - stream->first->begins_at > RQLI_TLS_RECORD_BYTES);
 }

@@ -6,7 +6,7 @@ import struct
 import sys
 import threading
 
-from harness import CONNECT_MS, Network, check, check_equal, main, once, wait_until
+from harness import CONNECT_MS, Network, check, check_equal, main, once, scenario, wait_until
 
 # The replies to a login without user and database: HELLO, TIME, PUBLISH; and CLIENT INFO, INFO and what the
 # client is called, which may be refused.
@@ -145,7 +145,8 @@ def a_silent_connection_is_left_and_killed(world, _kind, _names):
         wait_until(lambda: not links(world), "all are closed")
 
 
-@once
+# Not in a cluster: whoever reads its map takes numbers meanwhile.
+@scenario(kinds=["thread"], counts=[1], in_cluster=False)
 def a_stranger_with_the_number_of_a_silent_connection_lives(world, _kind, _names):
     """A server that was started anew gives the same numbers again, and behind a Unix socket all have the same
     address."""
