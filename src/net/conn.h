@@ -122,7 +122,8 @@ int64_t rqli_conn_n_commands(struct rqli_conn *self);
  * costs no mutex. */
 bool rqli_conn_take_crowded(struct rqli_conn *self);
 
-/* One more, or one less, of the callers is the client itself, which needs no connection of its own. */
+/* One more, or one less, of the callers is the client itself, which needs no connection of its own.
+ */
 void rqli_conn_count_internal(struct rqli_conn *self, int change);
 
 /* What those who use it note about it, by its generation; it does not touch that itself. */

@@ -59,10 +59,10 @@ struct rqli_conn {
         struct rqli_durability wanted;   /* by what is in stream.out */
         struct exchange *unacked;        /* have their replies, and not what they wanted */
         struct exchange *unacked_last;
-        unsigned callers;  /* that wait for an exchange in flight */
+        unsigned callers;    /* that wait for an exchange in flight */
         unsigned n_internal; /* of them, the client itself: it needs no connection of its own */
-        unsigned n_unsent; /* exchanges in stream.out */
-        bool is_far;       /* the last answer took longer than FAR_US */
+        unsigned n_unsent;   /* exchanges in stream.out */
+        bool is_far;         /* the last answer took longer than FAR_US */
         uint64_t generation;
         int64_t n_commands;      /* put in the stream so far */
         struct rqli_seat silent; /* the predecessor, if it fell silent and may still be served */
