@@ -1,5 +1,6 @@
 #include "classes.h"
 #include "cmd.h"
+#include "counts.h"
 #include "format.h"
 #include "messages.h"
 
@@ -14,73 +15,14 @@
 /* stats: what the server shows of all programs, once or again and again, for people and for what
  * collects metrics. */
 
-/* What a server shows of all clients together, Ruby's as well. */
-struct fleet {
-    int64_t locks;
-    int64_t queues;
-    int64_t requests;
-    int64_t hosts;       /* that hold or wait; of the gem's waiters no host is known */
-    int64_t swarm_hosts; /* that send heartbeats, or did */
-    int64_t zombies;     /* of these: the dead */
-    int64_t damaged;     /* keys that are no lock or queue that could be read */
-};
-
-static bool is_damaged(rql_key_status status)
+static int64_t count_zombies(const rql_host_info_list *swarm)
 {
-    return status == RQL_KEY_WRONG_TYPE || status == RQL_KEY_MALFORMED;
-}
+    int64_t zombies = 0;
 
-/* NULL: there is none, or it is not known. */
-static void add_host(struct fleet *fleet, const char **hosts, const char *host)
-{
-    if (host) {
-        hosts[fleet->hosts++] = host;
-    }
-}
-
-/* A host that holds or waits more than once counts once: all are noted, sorted, and counted where
- * one differs from the one before. */
-static struct fleet count_all(const rql_lock_info_list *locks, const rql_queue_info_list *queues,
-                              const rql_host_info_list *swarm)
-{
-    struct fleet fleet = {.swarm_hosts = (int64_t)swarm->count};
-    size_t most = locks->count;
-    const char **hosts;
-    int64_t distinct = 0;
-
-    for (size_t i = 0; i < queues->count; i++) {
-        most += queues->item[i]->n_requests;
-    }
-    /* One more than there are: nothing to allocate may give NULL. */
-    hosts = cli_must(calloc(most + 1, sizeof *hosts));
-    for (size_t i = 0; i < locks->count; i++) {
-        const rql_lock_info *info = locks->item[i];
-
-        fleet.locks += info->status == RQL_KEY_ALIVE;
-        fleet.damaged += is_damaged(info->status);
-        /* Of a lock that cannot be read the host may be anything. */
-        add_host(&fleet, hosts, info->status == RQL_KEY_ALIVE ? info->hst_id : NULL);
-    }
-    for (size_t i = 0; i < queues->count; i++) {
-        const rql_queue_info *info = queues->item[i];
-
-        fleet.queues += info->status == RQL_KEY_ALIVE;
-        fleet.damaged += is_damaged(info->status);
-        fleet.requests += (int64_t)info->n_requests;
-        for (size_t j = 0; j < info->n_requests; j++) {
-            add_host(&fleet, hosts, info->requests[j].hst_id);
-        }
-    }
-    qsort(hosts, (size_t)fleet.hosts, sizeof *hosts, cli_compare_texts);
-    for (int64_t i = 0; i < fleet.hosts; i++) {
-        distinct += i == 0 || strcmp(hosts[i], hosts[i - 1]) != 0;
-    }
-    fleet.hosts = distinct;
-    free(hosts);
     for (size_t i = 0; i < swarm->count; i++) {
-        fleet.zombies += swarm->item[i].is_zombie;
+        zombies += swarm->item[i].is_zombie;
     }
-    return fleet;
+    return zombies;
 }
 
 /* ---- OpenMetrics alone: classes of locks, and the server ---- */
@@ -203,21 +145,140 @@ static void print_server(struct out *out, const rql_report *report)
     }
 }
 
+/* ---- servers ---- */
+
+struct node {
+    char name[RQL_SERVER_URL_SIZE]; /* as of the locks there */
+    struct cli_counts counts;
+};
+
+struct nodes {
+    struct node *node;
+    size_t count;
+};
+
+static void nodes_free_p(struct nodes *self)
+{
+    free(self->node);
+}
+
+static int compare_nodes(const void *a, const void *b)
+{
+    return strcmp(((const struct node *)a)->name, ((const struct node *)b)->name);
+}
+
+/* By name. Also one without a lock; a single server is called what its URL says. */
+static rql_status read_nodes(struct cli_session *self, struct nodes *out)
+{
+    rql_server_info info;
+    rql_status status;
+
+    while ((status = rql_client_ping_node(self->client, out->count, &info, &self->error)) ==
+           RQL_OK) {
+        out->node = cli_must(reallocarray(out->node, out->count + 1, sizeof *out->node));
+        (void)snprintf(out->node[out->count++].name, sizeof out->node->name, "%s",
+                       info.partitions >= 0 ? info.node : info.url);
+    }
+    if (status != RQL_NOT_FOUND) {
+        return status;
+    }
+    if (out->count > 1) {
+        qsort(out->node, out->count, sizeof *out->node, compare_nodes);
+    }
+    return RQL_OK;
+}
+
+/* Hosts of the swarm are not among them: one is on each server on which it holds a lock. */
+static const struct {
+    const char *heading;
+    const char *name;
+    const char *family;
+    const char *help;
+    size_t offset;
+} node_figures[] = {
+    {"LOCKS", "locks", "node_locks", "Locks that are held, by server.",
+     offsetof(struct cli_counts, locks)},
+    {"QUEUES", "queues", "node_queues", "Queues that somebody waits in, by server.",
+     offsetof(struct cli_counts, queues)},
+    {"REQUESTS", "requests", "node_requests", "Requests that wait, by server.",
+     offsetof(struct cli_counts, requests)},
+    {"HOSTS", "hosts", "node_hosts", "Hosts that hold or wait, by server.",
+     offsetof(struct cli_counts, hosts)},
+    {"DAMAGED", "damaged_keys", "node_damaged_keys",
+     "Keys under the prefixes that are no locks or queues, by server.",
+     offsetof(struct cli_counts, damaged)},
+};
+
+enum { NODE_FIGURES = sizeof node_figures / sizeof node_figures[0] };
+
+static int64_t figure_of(const struct cli_counts *counts, size_t figure)
+{
+    int64_t value;
+
+    (void)memcpy(&value, (const char *)counts + node_figures[figure].offset, sizeof value);
+    return value;
+}
+
+/* Below the figures of all a table; in JSON a list; of OpenMetrics a family of each figure. */
+static void print_nodes(struct out *out, const struct nodes *nodes)
+{
+    static const char *const headings[] = {"NODE",  "LOCKS",   "QUEUES", "REQUESTS",
+                                           "HOSTS", "DAMAGED", NULL};
+
+    out_line(out, "%s", "");
+    out_columns(out, headings);
+    out_begin_list(out, "nodes");
+    for (size_t i = 0; i < nodes->count; i++) {
+        out_begin(out, NULL);
+        out_text(out, "NODE", "node", nodes->node[i].name);
+        for (size_t j = 0; j < NODE_FIGURES; j++) {
+            out_number(out, node_figures[j].heading, node_figures[j].name, OUT_INT,
+                       figure_of(&nodes->node[i].counts, j));
+        }
+        out_end(out);
+    }
+    out_end(out);
+    for (size_t j = 0; j < NODE_FIGURES; j++) {
+        out_family(out, node_figures[j].family, "gauge", node_figures[j].help);
+        for (size_t i = 0; i < nodes->count; i++) {
+            out_sample(out, node_figures[j].family, "node", nodes->node[i].name,
+                       (double)figure_of(&nodes->node[i].counts, j));
+        }
+    }
+}
+
 /* ---- the readings ---- */
 
 /* Numbers of the moment, which rise and fall: gauges, no counters. */
-static void print_fleet(struct out *out, const struct fleet *fleet)
+static void print_counts(struct out *out, const struct cli_counts *counts,
+                         const rql_host_info_list *swarm)
 {
-    out_begin(out, NULL);
-    out_gauge(out, "locks held", "locks", "Locks that are held.", fleet->locks);
-    out_gauge(out, "queues", "queues", "Queues that somebody waits in.", fleet->queues);
-    out_gauge(out, "requests waiting", "requests", "Requests that wait.", fleet->requests);
-    out_gauge(out, "hosts", "hosts", "Hosts that hold or wait.", fleet->hosts);
-    out_gauge(out, "hosts of the swarm", "swarm_hosts", "Hosts of the swarm.", fleet->swarm_hosts);
+    out_gauge(out, "locks held", "locks", "Locks that are held.", counts->locks);
+    out_gauge(out, "queues", "queues", "Queues that somebody waits in.", counts->queues);
+    out_gauge(out, "requests waiting", "requests", "Requests that wait.", counts->requests);
+    out_gauge(out, "hosts", "hosts", "Hosts that hold or wait.", counts->hosts);
+    out_gauge(out, "hosts of the swarm", "swarm_hosts", "Hosts of the swarm.",
+              (int64_t)swarm->count);
     out_gauge(out, "of them dead", "zombie_hosts", "Hosts of the swarm that are dead.",
-              fleet->zombies);
+              count_zombies(swarm));
     out_gauge(out, "damaged keys", "damaged_keys",
-              "Keys under the prefixes that are no locks or queues.", fleet->damaged);
+              "Keys under the prefixes that are no locks or queues.", counts->damaged);
+}
+
+static void print_all(struct out *out, const rql_lock_info_list *locks,
+                      const rql_queue_info_list *queues, const rql_host_info_list *swarm,
+                      struct nodes *nodes)
+{
+    const struct cli_counts counts = cli_count(locks, queues, NULL);
+
+    out_begin(out, NULL);
+    print_counts(out, &counts, swarm);
+    for (size_t i = 0; i < nodes->count; i++) {
+        nodes->node[i].counts = cli_count(locks, queues, nodes->node[i].name);
+    }
+    if (nodes->count > 0) {
+        print_nodes(out, nodes);
+    }
     out_end(out);
 }
 
@@ -227,16 +288,19 @@ static rql_status read_server(struct cli_session *self, struct cli_classes *clas
 {
     CLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *locks = NULL;
     CLI_AUTO(rql_queue_info_list_free) rql_queue_info_list *queues = NULL;
-    CLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;
+    CLI_AUTO(rql_host_info_list_free) rql_host_info_list *swarm = NULL;
     CLI_AUTO(rql_report_free) rql_report *report = NULL;
+    CLI_AUTO(nodes_free) struct nodes nodes = {.count = 0};
     const rql_options *options = &self->args->options;
     rql_diagnose_options looks;
     rql_status status = rql_list_locks_info(self->client, &locks, &self->error);
-    struct fleet fleet;
 
     status = status ? status : rql_list_queues_info(self->client, &queues, &self->error);
     status = status ? status
-                    : rql_swarm_info(self->client, options->zombie_ttl_ms, &hosts, &self->error);
+                    : rql_swarm_info(self->client, options->zombie_ttl_ms, &swarm, &self->error);
+    if (status == RQL_OK && self->args->node) {
+        status = read_nodes(self, &nodes);
+    }
     if (status == RQL_OK && out->form == OUT_OPENMETRICS) {
         rql_diagnose_options_init(&looks);
         looks.groups = "mem dur clk";
@@ -245,8 +309,7 @@ static rql_status read_server(struct cli_session *self, struct cli_classes *clas
     if (status != RQL_OK) {
         return status;
     }
-    fleet = count_all(locks, queues, hosts);
-    print_fleet(out, &fleet);
+    print_all(out, locks, queues, swarm, &nodes);
     if (report) {
         cli_classes_count(classes, locks, queues, options->dead_request_ttl_ms);
         print_classes(out, classes);
@@ -347,7 +410,7 @@ static int check_stats(struct cli_args *args)
 
 const struct cli_command cli_stats = {
     .name = "stats",
-    .usage = "[--json | --openmetrics [--out FILE [--every DURATION]] [--classes FILE]]",
+    .usage = "[--node] [--json | --openmetrics [--out FILE [--every DURATION]] [--classes FILE]]",
     .summary = "Count locks, queues, waiting requests and hosts",
     .examples = "  rql stats --openmetrics --out /var/lib/prometheus/node-exporter/rql.prom\n",
     .notes =
@@ -355,7 +418,7 @@ const struct cli_command cli_stats = {
         "itself: rql_client_stats() of the library. OpenMetrics has the server's own figures,\n"
         "too, and locks and waits by class, never by name. A line of the file of classes is\n"
         "\"orders:* orders\"; the first that matches counts, what none matches is \"other\".\n"
-        "--out replaces FILE when all is written.\n",
+        "--out replaces FILE when all is written. --node: hosts of the swarm are of all servers.\n",
     .prepare = check_stats,
     .run = stats,
 };

@@ -45,6 +45,7 @@ const struct cli_flag cli_flags[] = {
     {"long", NULL, "details of each", CLI_ON, 'l', CLI_FIELD(details), "ls"},
     {"node", NULL, "details of each, and which server it is on", CLI_ON, 0, CLI_FIELD(node), "ls"},
     {"node", NULL, "which server it is on, too", CLI_ON, 0, CLI_FIELD(node), "info who"},
+    {"node", NULL, "and of each server, as in a cluster", CLI_ON, 0, CLI_FIELD(node), "stats"},
     {"host", "HOST", "host id of the locks, as rql who shows it", CLI_TEXT, 0, CLI_FIELD(host),
      "clear-of"},
     {"acquirer", "ACQUIRER", "acquirer id of the locks and requests", CLI_TEXT, 0,

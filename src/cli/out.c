@@ -298,6 +298,19 @@ void out_family(struct out *self, const char *name, const char *type, const char
     }
 }
 
+/* Valid UTF-8, as JSON wants it, too. */
+static void print_label(const struct out *self, const char *label, const char *text)
+{
+    CLI_AUTO(cli_free) char *valid = cli_text_for_json(text);
+
+    (void)fprintf(self->to, "{%s=\"", label);
+    for (const char *at = valid; *at; at++) {
+        (void)fprintf(self->to, "%s%c", *at == '"' || *at == '\\' || *at == '\n' ? "\\" : "",
+                      *at == '\n' ? 'n' : *at);
+    }
+    (void)fputs("\"}", self->to);
+}
+
 /* Fifteen digits are exact for bytes, counts and times. */
 void out_sample(struct out *self, const char *name, const char *label, const char *text,
                 double value)
@@ -307,7 +320,7 @@ void out_sample(struct out *self, const char *name, const char *label, const cha
     }
     (void)fprintf(self->to, "rql_%s", name);
     if (label) {
-        (void)fprintf(self->to, "{%s=\"%s\"}", label, text);
+        print_label(self, label, text);
     }
     (void)fprintf(self->to, " %.15g\n", value);
 }

@@ -72,7 +72,7 @@ void out_list(struct out *self, const char *key, const rql_text_list *list);
 void out_pair(struct out *self, const char *label, const char *text);
 
 /* A family of OpenMetrics, a gauge or a counter, and behind it its samples, which may have a label.
- * Other forms have none. The text of a label is without quotes, backslashes and line feeds. */
+ * Other forms have none. */
 void out_family(struct out *self, const char *name, const char *type, const char *help);
 void out_sample(struct out *self, const char *name, const char *label, const char *text,
                 double value);

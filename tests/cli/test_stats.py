@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from harness import PROGRAM, Server, check_equal, check_in, environment, finish, main, wait_until
+from harness import PROGRAM, Server, check_equal, check_in, environment, finish, leave_out_in_cluster, main, wait_until
 from test_ping import another
 
 DEAD = "rql:acq:1/2/3/4/0123456789abcdef"
@@ -65,6 +65,11 @@ def stats_count_what_the_server_shows(server, rql):
     check_equal(rql("stats").out.split("\n")[0].split(), ["locks", "held", "2"])
     samples, _ = reading(rql)
     check_equal({name: samples["rql_" + name] for name in wanted}, wanted)
+    node = {"node": rql("info", "a", "--node", "--json").json()["node"],
+            **{name: count for name, count in wanted.items() if name not in ("swarm_hosts", "zombie_hosts")}}
+    check_equal(rql("stats", "--node", "--json").json(), {**wanted, "nodes": [node]})
+    samples, _ = reading(rql, "--node")
+    check_equal([samples[f'rql_node_{name}{{node="{node["node"]}"}}'] for name in [*node][1:]], [*node.values()][1:])
     process.terminate()
 
 
@@ -72,6 +77,16 @@ def stats_of_an_empty_server_are_zero(_server, rql):
     check_equal(set(rql("stats", "--json").json().values()), {0})
     samples, _ = reading(rql)
     check_equal({value for name, value in samples.items() if "_server_" not in name}, {0})
+
+
+def a_server_may_be_called_anything(server, rql):
+    """Collectors get quotes and the like as they want them; bytes that are no text are replaced."""
+    leave_out_in_cluster("a path")
+    with folder_of_files() as folder:
+        path = os.fsencode(folder) + b'/a"b"\\c\xff'
+        os.symlink(server.path, path)
+        text = rql(*WITH_ALL, "--node", RQL_URL=os.fsdecode(b"unix://" + path)).out
+    check_in(r'/a\"b\"\\c' + "\N{REPLACEMENT CHARACTER}\"} 0", text)
 
 
 def the_server_tells_of_itself(_server, rql):
@@ -230,6 +245,7 @@ if __name__ == "__main__":
     sys.exit(main([
         stats_count_what_the_server_shows,
         stats_of_an_empty_server_are_zero,
+        a_server_may_be_called_anything,
         the_server_tells_of_itself,
         counters_never_fall,
         what_may_not_be_seen_is_left_out,

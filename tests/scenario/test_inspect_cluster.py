@@ -38,6 +38,10 @@ class Scene:
         self.asking.hold().release()
 
 
+def address(node):
+    return f"127.0.0.1:{node.port}"
+
+
 def keys(kind, names):
     return sorted(f"{prefix_of(name)}{kind}:{name}" for name in names)
 
@@ -87,17 +91,17 @@ def sweeps_go_over_all_masters(world, _kind, _names):
         world.await_nothing_left()
 
 
-def run(cluster, *words, login=""):
+def run(cluster, *words, login="", first=None):
     """The program, which asks one of the masters first."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("RQL_")}
-    env["RQL_URL"] = cluster.url(cluster.nodes[-1], login=login)
+    env["RQL_URL"] = cluster.url(first or cluster.nodes[-1], login=login)
     return subprocess.run([os.environ["RQL_TEST_PROGRAM"], *words], capture_output=True, text=True, check=False,
                           env=env)
 
 
-def rql(cluster, *words):
+def rql(cluster, *words, first=None):
     """What it prints."""
-    done = run(cluster, *words)
+    done = run(cluster, *words, first=first)
     check_equal((done.returncode, done.stderr), (0, ""))
     return done.stdout
 
@@ -107,7 +111,7 @@ def it_is_told_where_each_is(world, _kind, _names):
     """By the library, and by the program, whose lists are in the order of the names."""
     with clustered(world, 3) as cluster:
         scene = Scene(world, cluster)
-        nodes = {name: f"127.0.0.1:{cluster.owner_of(name).port}" for name in sorted(scene.names)}
+        nodes = {name: address(cluster.owner_of(name)) for name in sorted(scene.names)}
         check_equal({info["name"]: info["node"] for info in inspect(scene.operator, "locks_info")}, nodes)
         check_equal({name: held.outcome.node for name, held in scene.held.items()}, nodes)
         check_equal(rql(cluster, "ls").split(), list(nodes))
@@ -131,6 +135,41 @@ def it_is_told_where_each_is(world, _kind, _names):
             held.release().check("NOT_HELD")
 
 
+def figures(master, **counted):
+    """A row of rql stats --node."""
+    return {"node": address(master), "locks": EACH, "queues": 0, "requests": 0, "hosts": 1, "damaged_keys": 0, **counted}
+
+
+@once
+def it_is_counted_what_each_has(world, _kind, _names):
+    """Also one that has nothing; whoever holds or waits on several is one host there, and one of all."""
+    with clustered(world, 3) as cluster:
+        scene = Scene(world, cluster)
+        first, second, third = cluster.masters()
+        name = cluster.names_on(second, EACH + 1)[-1]
+        second.ask("SET", cluster.key("lock:" + name, name), "no lock")
+        for name in scene.names[-EACH:]:
+            scene.held.pop(name).release()
+        wanted = sorted((figures(first, queues=1, requests=1, hosts=2), figures(second, damaged_keys=1),
+                         figures(third, locks=0, hosts=0)), key=lambda row: row["node"])
+        for master in cluster.masters():
+            said = json.loads(rql(cluster, "stats", "--node", "--json", first=master))
+            check_equal(said.pop("nodes"), wanted)
+        check_equal(said, json.loads(rql(cluster, "stats", "--json")))
+        check_equal((said["locks"], said["requests"], said["hosts"], said["damaged_keys"]), (2 * EACH, 1, 2, 1))
+        all_of_them, table = rql(cluster, "stats", "--node").split("\n\n")
+        check_equal(all_of_them + "\n", rql(cluster, "stats"))
+        check_equal([line.split() for line in table.splitlines()],
+                    [["NODE", "LOCKS", "QUEUES", "REQUESTS", "HOSTS", "DAMAGED"],
+                     *([str(value) for value in row.values()] for row in wanted)])
+        lines = rql(cluster, "stats", "--node", "--openmetrics").splitlines()
+        samples = [f'rql_node_{what}{{node="{row["node"]}"}} {row[what]}' for row in wanted for what in [*row][1:]]
+        check_equal(sorted(line for line in lines if line.startswith("rql_node_")), sorted(samples))
+        scene.end()
+        third.kill()
+        check_equal(run(cluster, "stats", "--node").returncode, 69)
+
+
 @once
 def what_has_moved_is_found_where_it_is(world, _kind, _names):
     """The operator has asked before, and knows the old place."""
@@ -143,10 +182,6 @@ def what_has_moved_is_found_where_it_is(world, _kind, _names):
         check_equal(inspect(scene.operator, "is_locked", name), True)
         check_equal(len(inspect(scene.operator, "locks_info")), len(scene.names))
         scene.end()
-
-
-def address(node):
-    return f"127.0.0.1:{node.port}"
 
 
 @once

@@ -1,0 +1,79 @@
+#include "counts.h"
+
+#include "exit.h"
+#include "format.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_damaged(rql_key_status status)
+{
+    return status == RQL_KEY_WRONG_TYPE || status == RQL_KEY_MALFORMED;
+}
+
+/* node NULL: any. */
+static bool is_on(const char *node, const char *where)
+{
+    return !node || strcmp(node, where) == 0;
+}
+
+/* NULL: there is none, or it is not known. */
+static void add_host(struct cli_counts *counts, const char **hosts, const char *host)
+{
+    if (host) {
+        hosts[counts->hosts++] = host;
+    }
+}
+
+/* A host that holds or waits more than once counts once: all are noted, sorted, and counted where
+ * one differs from the one before. */
+static void count_hosts(struct cli_counts *counts, const char **hosts)
+{
+    int64_t distinct = 0;
+
+    qsort(hosts, (size_t)counts->hosts, sizeof *hosts, cli_compare_texts);
+    for (int64_t i = 0; i < counts->hosts; i++) {
+        distinct += i == 0 || strcmp(hosts[i], hosts[i - 1]) != 0;
+    }
+    counts->hosts = distinct;
+}
+
+struct cli_counts cli_count(const rql_lock_info_list *locks, const rql_queue_info_list *queues,
+                            const char *node)
+{
+    struct cli_counts counts = {.locks = 0};
+    size_t most = locks->count;
+    const char **hosts;
+
+    for (size_t i = 0; i < queues->count; i++) {
+        most += queues->item[i]->n_requests;
+    }
+    /* One more than there are: nothing to allocate may give NULL. */
+    hosts = cli_must(calloc(most + 1, sizeof *hosts));
+    for (size_t i = 0; i < locks->count; i++) {
+        const rql_lock_info *info = locks->item[i];
+
+        if (is_on(node, info->node)) {
+            counts.locks += info->status == RQL_KEY_ALIVE;
+            counts.damaged += is_damaged(info->status);
+            /* Of a lock that cannot be read the host may be anything. */
+            add_host(&counts, hosts, info->status == RQL_KEY_ALIVE ? info->hst_id : NULL);
+        }
+    }
+    for (size_t i = 0; i < queues->count; i++) {
+        const rql_queue_info *info = queues->item[i];
+
+        if (is_on(node, info->node)) {
+            counts.queues += info->status == RQL_KEY_ALIVE;
+            counts.damaged += is_damaged(info->status);
+            counts.requests += (int64_t)info->n_requests;
+            for (size_t j = 0; j < info->n_requests; j++) {
+                add_host(&counts, hosts, info->requests[j].hst_id);
+            }
+        }
+    }
+    count_hosts(&counts, hosts);
+    free(hosts);
+    return counts;
+}
