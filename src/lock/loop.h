@@ -55,7 +55,8 @@ struct rql_loop {
     uv_prepare_t round;
     uv_timer_t timer;
     struct rqli_loop_node first; /* the server, or the first that the URL names; then the others */
-    struct rqli_timers timers;   /* of its operations */
+    struct rqli_timers timers;   /* of its operations, and: */
+    struct rqli_due look;        /* for connections that nobody uses; of several servers */
     struct rqli_ring jobs;       /* under way */
     int64_t timer_us;            /* it is set to */
     bool is_held_open;           /* the uv loop, by us */
@@ -128,6 +129,10 @@ void rqli_loop_drop(rql_loop *loop);
 bool rqli_loop_node_init(struct rqli_loop_node *self, rql_loop *loop, struct rqli_node *node);
 void rqli_loop_node_fini(struct rqli_loop_node *self);          /* its connections are closed */
 void rqli_loop_node_abandon(const struct rqli_loop_node *self); /* in a fork child */
+
+/* loop_node.c: from now on connections that nobody uses are closed, each for itself: of several
+ * servers, as the client's own are by net/cluster.c. False: no memory. */
+bool rqli_loop_end_unused(rql_loop *loop);
 
 /* Its handles. False: no descriptor for one. The thread that opens it. */
 bool rqli_loop_prepare(rql_loop *loop);

@@ -1,9 +1,12 @@
+#include "base/clock.h"
 #include "base/fork.h"
 #include "lock/client.h"
 #include "lock/history.h"
 #include "lock/loop.h"
 #include "lock/server_clock.h"
+#include "net/cluster.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 /*
@@ -133,4 +136,58 @@ void rqli_loop_drop(rql_loop *loop)
     for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
         rqli_conn_loop_drop(node->op.conn);
     }
+}
+
+/* ---- connections that nobody uses ---- */
+
+/* That it is down is no end that anybody need know of. */
+static void end_op(struct rqli_op_loop *self, int64_t since_us)
+{
+    if (rqli_conn_loop_is_idle(self->conn) && !rqli_op_loop_has_queued(self) &&
+        rqli_conn_loop_heard_us(self->conn) <= since_us) {
+        rqli_conn_loop_drop(self->conn);
+        self->was_up = false;
+    }
+}
+
+/* Where locks are held it stays, as those of threads do; and where one waits, who may not poll. The
+ * one for pushes goes with those for commands: it may hear what is for others. */
+static void end_node(struct rqli_loop_node *self, int64_t since_us)
+{
+    if (rqli_push_loop_has_waiters(&self->pushes) ||
+        rqli_fleet_holds_at(&self->loop->client->fleet, self->node)) {
+        return;
+    }
+    end_op(&self->op, since_us);
+    end_op(&self->durable, since_us);
+    if (!rqli_conn_loop_is_up(self->op.conn) && !rqli_conn_loop_is_up(self->durable.conn)) {
+        rqli_conn_loop_drop(self->pushes.conn);
+    }
+}
+
+static void look(struct rqli_due *due)
+{
+    rql_loop *loop = (rql_loop *)((char *)due - offsetof(rql_loop, look));
+    int64_t unused_us = loop->client->cluster->unused_us;
+    int64_t now_us = rqli_now_us();
+
+    for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
+        end_node(node, now_us - unused_us);
+    }
+    rqli_timers_set(&loop->timers, due, now_us + unused_us);
+}
+
+bool rqli_loop_end_unused(rql_loop *loop)
+{
+    const struct rqli_cluster *cluster = loop->client->cluster;
+
+    if (!cluster) {
+        return true;
+    }
+    if (!rqli_timers_reserve(&loop->timers)) {
+        return false;
+    }
+    loop->look.fire = look;
+    rqli_timers_set(&loop->timers, &loop->look, rqli_now_us() + cluster->unused_us);
+    return true;
 }

@@ -163,7 +163,8 @@ static bool make_parts(rql_loop *loop)
 {
     /* Part of the loop, so that closing never lacks memory. */
     loop->closing.take = begin_closing;
-    return rqli_loop_node_init(&loop->first, loop, &loop->client->fleet.first);
+    return rqli_loop_node_init(&loop->first, loop, &loop->client->fleet.first) &&
+           rqli_loop_end_unused(loop);
 }
 
 /* From here on it ends by being closed. */

@@ -77,6 +77,11 @@ bool rqli_conn_loop_is_up(const struct rqli_conn_loop *self)
     return self->state == UP;
 }
 
+bool rqli_conn_loop_is_idle(const struct rqli_conn_loop *self)
+{
+    return self->state == UP && self->first == self->next;
+}
+
 uint64_t rqli_conn_loop_generation(const struct rqli_conn_loop *self)
 {
     return self->generation;

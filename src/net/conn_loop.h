@@ -44,6 +44,9 @@ bool rqli_conn_loop_is_up(const struct rqli_conn_loop *self);
 uint64_t rqli_conn_loop_generation(const struct rqli_conn_loop *self); /* 0: never connected */
 int64_t rqli_conn_loop_heard_us(const struct rqli_conn_loop *self);    /* when bytes came, last */
 
+/* Up, and nothing is under way. */
+bool rqli_conn_loop_is_idle(const struct rqli_conn_loop *self);
+
 /* Its endpoint, always; all else only while it is up. */
 const struct rqli_socket *rqli_conn_loop_socket(const struct rqli_conn_loop *self);
 

@@ -1,0 +1,164 @@
+#include "async_fixture.h"
+#include "lock/async.h"
+#include "lock/client.h"
+#include "net/cluster.h"
+
+#include <inttypes.h>
+
+/* A loop's connections to a node of a cluster, while it has nothing to do there. */
+
+enum {
+    NODES = 2,
+    NO_POLL_MS = 600000,
+    UNUSED_MS = 200, /* so long one stays that nobody uses */
+};
+
+#include "cluster.h"
+
+static int set_up_impatient_loop(void **state)
+{
+    (void)set_up(state);
+    client->cluster->unused_us = UNUSED_MS * INT64_C(1000);
+    return open_loop_of(client);
+}
+
+/* It is listened to, and asks nothing just now: it can be handed the lock. */
+static bool sleeps(const void *data)
+{
+    const rql_request *request = data;
+    const struct rqli_acquire *acquire = &request->acquire;
+
+    return acquire->waiter.sleeps &&
+           rqli_push_loop_view(&acquire->at->pushes, &acquire->waiter).delivers;
+}
+
+/* What the loop has at a node: by what numbers the node lists it. 0: it is down. */
+struct seats {
+    int64_t each[3]; /* for commands, for what is to be safe, for pushes */
+};
+
+static int64_t seat_of(const struct rqli_conn_loop *conn)
+{
+    return rqli_conn_loop_is_up(conn) ? rqli_conn_loop_socket(conn)->seat.client_id : 0;
+}
+
+static struct seats seats_at(const char *name)
+{
+    const struct rqli_loop_node *node =
+        rqli_loop_find(loop, rqli_fleet_node(&client->fleet, set_of(name)));
+
+    return (struct seats){
+        {seat_of(node->op.conn), seat_of(node->durable.conn), seat_of(node->pushes.conn)}};
+}
+
+/* By the node that is looked at. */
+static bool are_left(const void *data)
+{
+    const struct seats *seats = data;
+    char text[TEXT_SIZE];
+    redisReply *listed;
+    bool are;
+
+    (void)snprintf(text, sizeof text, "CLIENT LIST ID %" PRId64 " %" PRId64 " %" PRId64,
+                   seats->each[0], seats->each[1], seats->each[2]);
+    listed = ask_reply(text);
+    are = listed->len == 0;
+    freeReplyObject(listed);
+    return are;
+}
+
+/* Each of its connections to the node is used, the one for pushes by who waits for this lock. */
+static void use_all_at(const char *name)
+{
+    struct asked first = asked_for();
+    struct asked behind = asked_for();
+
+    first.options.replicas = 1;
+    first.options.replica_timeout_ms = 1;
+    first.options.durability_is_advice = true;
+    start_asking(&first, name);
+    await_asked(&first);
+    CHECK_OK(first.status);
+    behind.releases = true;
+    start_asking(&behind, name);
+    run_until(sleeps, behind.what.request);
+    CHECK_OK(release_and_wait(first.lock));
+    run_until(is_released, &behind);
+    CHECK_OK(behind.release_status);
+}
+
+/* Where a lock is held they stay. */
+static void a_node_that_a_loop_does_not_use_is_left_alone(void **state)
+{
+    struct asked kept[NODES];
+    struct seats seats[NODES];
+    char name[NODES][16];
+    struct seats now;
+    unsigned from = 0;
+
+    (void)state;
+    for (size_t i = 0; i < NODES; i++) {
+        draw_name(name[i], "u", i, &from);
+        kept[i] = asked_for();
+        start_asking(&kept[i], name[i]);
+        await_asked(&kept[i]);
+        CHECK_OK(kept[i].status);
+        draw_name(name[i], "u", i, &from);
+        look_at(i);
+        use_all_at(name[i]);
+        seats[i] = seats_at(name[i]);
+        assert_false(are_left(&seats[i]));
+    }
+    CHECK_OK(release_and_wait(kept[1].lock));
+    run_until(are_left, &seats[1]);
+    now = seats_at(name[1]);
+    assert_memory_equal(&now, (&(struct seats){{0}}), sizeof now);
+    now = seats_at(name[0]);
+    assert_memory_equal(&now, &seats[0], sizeof now);
+    assert_int_equal(client->fleet.silent_us, 0); /* no fault of the node's */
+    use_all_at(name[1]);
+    CHECK_OK(release_and_wait(kept[0].lock));
+}
+
+/* Who does not poll has nobody but the push. */
+static void a_node_at_which_a_loop_waits_is_not_left(void **state)
+{
+    struct asked asked = asked_for();
+    struct seats seats;
+    struct seats now;
+    unsigned from = 0;
+    rql_lock *lock;
+    char name[16];
+
+    (void)state;
+    draw_name(name, "v", 1, &from);
+    look_at(1);
+    lock = hold(other, name);
+    asked.options.retry_delay_ms = NO_POLL_MS;
+    start_asking(&asked, name);
+    run_until(sleeps, asked.what.request);
+    seats = seats_at(name);
+    run_for_ms(3 * UNUSED_MS);
+    now = seats_at(name);
+    assert_memory_equal(&now, &seats, sizeof now);
+    CHECK_OK(rql_lock_release(lock, NULL));
+    await_asked(&asked);
+    CHECK_OK(asked.status);
+    CHECK_OK(release_and_wait(asked.lock));
+}
+
+#define IMPATIENT_TEST(name)                                                                       \
+    cmocka_unit_test_setup_teardown(name, set_up_impatient_loop, tear_down_loop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IMPATIENT_TEST(a_node_that_a_loop_does_not_use_is_left_alone),
+        IMPATIENT_TEST(a_node_at_which_a_loop_waits_is_not_left),
+    };
+
+    if (!redis_server_available()) {
+        return skip_all("no redis-server");
+    }
+    return cmocka_run_group_tests(tests, start_nodes, stop_nodes);
+}
