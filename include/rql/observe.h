@@ -83,7 +83,8 @@ typedef struct rql_log_field {
  * `rql.`, with `element`, `status`, `hosts`, `locks`, `requests`, `handed_over` and `rel_time` as
  * far as the event has them.
  *
- * `master_changed`, with `server`, for ::RQL_EVENT_MASTER_CHANGED.
+ * `master_changed`, with `server`, for ::RQL_EVENT_MASTER_CHANGED. `too_many_nodes`, once, for a
+ * cluster whose masters have had so many addresses that a client does not follow to `server`.
  *
  * Connections with TLS, never sampled: `tls_server_unverified`, once, where `tls_verify` is none;
  * `tls_reload_failed` for certificates that have changed and cannot be used, once for each change;

@@ -57,49 +57,54 @@ static bool read_from(struct rqli_cluster *self, struct rqli_node *node, int64_t
     return is_read;
 }
 
-/* The next of all nodes, or of those that have keys. */
+/* Each node is named by the URL, or is one of the others. */
+enum circle { WITH_KEYS, NAMED, OTHERS };
+
 static struct rqli_node *next_of(const struct rqli_cluster *self, struct rqli_node *node,
-                                 bool has_keys)
+                                 enum circle circle)
 {
-    if (has_keys) {
+    if (circle == WITH_KEYS) {
         return rqli_fleet_next(self->fleet, node, NULL);
     }
-    return node ? node->next : &self->fleet->first;
+    do {
+        node = node ? node->next : &self->fleet->first;
+    } while (node && node->is_named != (circle == NAMED));
+    return node;
 }
 
 /* From one on that is chosen at random, so that not all clients ask the same. */
-static bool read_from_any(struct rqli_cluster *self, bool has_keys, int64_t ask_ms)
+static bool read_from_any(struct rqli_cluster *self, enum circle circle, int64_t ask_ms)
 {
     struct rqli_node *node = NULL;
     bool is_read = false;
     uint32_t count = 0;
 
-    while ((node = next_of(self, node, has_keys))) {
+    while ((node = next_of(self, node, circle))) {
         count++;
     }
     for (uint32_t skip = rqli_random_below(count); skip > 0; skip--) {
-        node = next_of(self, node, has_keys);
+        node = next_of(self, node, circle);
     }
     for (; count > 0 && !is_read && !atomic_load(&self->shall_stop); count--) {
-        node = next_of(self, node, has_keys);
-        node = node ? node : next_of(self, NULL, has_keys);
+        node = next_of(self, node, circle);
+        node = node ? node : next_of(self, NULL, circle);
         is_read = read_from(self, node, ask_ms);
     }
     return is_read;
 }
 
-/* Of those that have keys by the last one, if there is one: addresses that have had some stay known
- * when nobody answers there any more. Else, or if none of those answers, of all; and at first of
- * those that are far away as well. */
+/* Of those that have keys by the last one, if there is one; then of those that the URL names, and
+ * at first of those that are far away as well. Of others last: addresses that have had keys stay
+ * known when nobody answers there any more, and there may be many. */
 static bool read_map(struct rqli_cluster *self)
 {
     const struct rqli_endpoint *endpoint = &self->fleet->first.endpoint;
     int32_t map = atomic_load(&self->fleet->map);
 
-    return (map == RQLI_MAP_READ && read_from_any(self, true, ASK_MS)) ||
-           read_from_any(self, false, ASK_MS) ||
+    return (map == RQLI_MAP_READ && read_from_any(self, WITH_KEYS, ASK_MS)) ||
+           read_from_any(self, NAMED, ASK_MS) || read_from_any(self, OTHERS, ASK_MS) ||
            (map != RQLI_MAP_READ &&
-            read_from_any(self, false, endpoint->connect_timeout_ms + endpoint->io_timeout_ms));
+            read_from_any(self, NAMED, endpoint->connect_timeout_ms + endpoint->io_timeout_ms));
 }
 
 /* When to read it again. */
@@ -223,9 +228,12 @@ static bool add_nodes(struct rqli_fleet *fleet)
     const struct rqli_endpoint *endpoint = &fleet->first.endpoint;
 
     for (size_t i = 0; i < endpoint->n_hosts; i++) {
-        if (!rqli_fleet_at(fleet, &endpoint->hosts[i])) {
+        struct rqli_node *node = rqli_fleet_at(fleet, &endpoint->hosts[i]);
+
+        if (!node) {
             return false;
         }
+        node->is_named = true;
     }
     return true;
 }

@@ -4,12 +4,13 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "net/slots.h"
+#include "observe/observe.h"
 
 #include <stdlib.h>
 
 /*
  * Nodes are added when a map or an error reply names them, and stay to the end: pointers to them
- * need no counting. What is not used costs no connection.
+ * need no counting, and no node becomes another. What is not used costs no connection.
  */
 
 enum {
@@ -25,6 +26,7 @@ bool rqli_fleet_init(struct rqli_fleet *self, unsigned connections)
 {
     self->connections = connections;
     self->shared.last = &self->first;
+    self->shared.n_nodes = 1;
     (void)pthread_mutex_init(&self->shared.mutex, NULL);
     for (size_t i = 0; i < RQLI_KEY_SETS; i++) {
         atomic_init(&self->of[i], &self->first);
@@ -84,22 +86,47 @@ static struct rqli_node *make(const struct rqli_fleet *self, const struct rqli_a
     return node;
 }
 
+/* Under the mutex. NULL: no memory. */
+static struct rqli_node *add(struct rqli_fleet *self, const struct rqli_address *address)
+{
+    struct rqli_node *node = make(self, address);
+
+    if (node) {
+        (void)rqli_address_print(address, node->name);
+        atomic_store_explicit(&self->shared.last->next, node, memory_order_release);
+        self->shared.last = node;
+        self->shared.n_nodes++;
+    }
+    return node;
+}
+
+static void report_lack(const struct rqli_fleet *self, const struct rqli_address *address)
+{
+    char text[RQLI_ADDRESS_TEXT_SIZE];
+    const struct rqli_figures figures = {.server = rqli_address_print(address, text)};
+
+    rqli_observe(RQLI_ON_TOO_MANY_NODES, self->first.endpoint.subject, &figures);
+}
+
 /* Under the mutex, which is released without waiting for anything. */
 struct rqli_node *rqli_fleet_at(struct rqli_fleet *self, const struct rqli_address *address)
 {
     struct rqli_node *node;
+    bool is_full;
+    bool is_news;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
     node = find(self, address);
-    if (!node) {
-        node = make(self, address);
-        if (node) {
-            (void)rqli_address_print(address, node->name);
-            atomic_store_explicit(&self->shared.last->next, node, memory_order_release);
-            self->shared.last = node;
-        }
+    is_full = self->shared.n_nodes == RQLI_NODES_MAX;
+    if (!node && !is_full) {
+        node = add(self, address);
     }
+    is_news = !node && is_full && !self->shared.lacks_nodes;
+    self->shared.lacks_nodes = self->shared.lacks_nodes || is_news;
     (void)pthread_mutex_unlock(&self->shared.mutex);
+    if (is_news) {
+        report_lack(self, address);
+    }
     return node;
 }
 

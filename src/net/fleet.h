@@ -17,6 +17,10 @@ struct rqli_reply;
 /* Between two readings of the map: because keys have moved; while a node gives no answer. */
 enum { RQLI_MAP_PAUSE_MS = 500, RQLI_MAP_SILENT_MS = 200 };
 
+/* Addresses that a client may meet. Each stays known, which costs 24 KB: masters that are moved to
+ * other addresses, eleven of them every day, may do so for a year. */
+enum { RQLI_NODES_MAX = 4096 };
+
 enum rqli_fleet_map {
     RQLI_MAP_UNKNOWN, /* the nodes that the URL names are not all asked yet */
     RQLI_MAP_NOWHERE, /* none of them has answered */
@@ -40,7 +44,9 @@ struct rqli_fleet {
     struct {
         pthread_mutex_t mutex;
         struct rqli_node *last; /* of the nodes, which begin with the first */
-    } shared;                   /* under shared.mutex; so are additions to the nodes, and gifts */
+        unsigned n_nodes;
+        bool lacks_nodes; /* there would be more than there may be */
+    } shared;             /* under shared.mutex; so are additions to the nodes, and gifts */
 };
 
 /* Nothing is connected yet; the endpoint of the first node is its caller's to fill in and to end,
@@ -60,7 +66,7 @@ static inline struct rqli_node *rqli_fleet_node(const struct rqli_fleet *self,
 }
 
 /* Any thread. The node at this address, which stays as long as the fleet; it is added if it is new.
- * NULL: no memory. */
+ * NULL: no memory, or one too many. */
 struct rqli_node *rqli_fleet_at(struct rqli_fleet *self, const struct rqli_address *address);
 
 /* Any thread. These keys are the node's from now on. */

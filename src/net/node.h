@@ -18,6 +18,7 @@ struct rqli_node {
     struct rqli_endpoint endpoint;     /* first: what leads to it leads to the node */
     struct rqli_node *_Atomic next;    /* of the fleet */
     char name[RQLI_ADDRESS_TEXT_SIZE]; /* of one of several: its address */
+    bool is_named;                     /* by the URL, of one of several; constant in use */
     struct rqli_conns conns;           /* commands of the callers */
     struct rqli_conn *background;      /* those of the leases' thread */
     struct rqli_push_threads *pushes;  /* pushes to the waiters */

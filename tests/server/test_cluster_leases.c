@@ -17,6 +17,7 @@ enum {
     LONG_MS = 60000,
     SILENT_MS = 300,
     WITHDRAWALS = 64,
+    LEFT = 20, /* addresses at which nobody answers any more */
 };
 
 #include "cluster.h"
@@ -335,19 +336,54 @@ static void await_maps(int64_t count)
     assert_true(wait_until(has_read_maps, &count, AWAIT_MS));
 }
 
+static bool has_keys(const struct rqli_node *node, bool has_all)
+{
+    unsigned count = 0;
+
+    for (unsigned p = 0; p < RQLI_PARTITIONS; p++) {
+        count += rqli_fleet_node(&client->fleet, &rqli_key_sets[p]) == node;
+    }
+    return has_all ? count == RQLI_PARTITIONS : count > 0;
+}
+
+static bool has_none(void *node)
+{
+    return !has_keys(node, false);
+}
+
+/* The map that says otherwise is read only when this one does not answer. */
+static void give_all_keys(struct rqli_node *node)
+{
+    while (!has_keys(node, true)) {
+        for (unsigned p = 0; p < RQLI_PARTITIONS; p++) {
+            rqli_fleet_give(&client->fleet, p, node);
+        }
+    }
+    rqli_fleet_read_map(&client->fleet);
+}
+
+/* Does not speak. Returns its port. */
+static int open_silent_listener(int *listener)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+
+    *listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    assert_int_equal(bind(*listener, (struct sockaddr *)&at, size), 0);
+    assert_int_equal(listen(*listener, 1), 0);
+    assert_int_equal(getsockname(*listener, (struct sockaddr *)&at, &size), 0);
+    return ntohs(at.sin_port);
+}
+
 /* It stays known, and would take its time each time it is asked. */
 static void who_has_left_is_not_asked_for_the_map(void **state)
 {
     struct rqli_address address = {.host = "127.0.0.1"};
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof at;
-    int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    int listener;
 
     (void)state;
-    assert_int_equal(bind(listener, (struct sockaddr *)&at, size), 0);
-    assert_int_equal(listen(listener, 1), 0);
-    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &size), 0);
-    address.port = ntohs(at.sin_port);
+    address.port = open_silent_listener(&listener);
+    client->fleet.first.is_named = false; /* or it would be asked before who has left */
     client->cluster->refresh_ms = 10;
     locks[0] = hold_for("x0", LONG_MS);
     await_maps(1);
@@ -355,6 +391,32 @@ static void who_has_left_is_not_asked_for_the_map(void **state)
     await_maps(40);
     assert_int_equal(accept(listener, NULL, NULL), -1);
     assert_int_equal(close(listener), 0);
+}
+
+/* However many they are, and though nobody answers who has keys. */
+static void who_the_url_names_is_asked_before_who_has_left(void **state)
+{
+    struct rqli_address address = {.host = "127.0.0.1"};
+    int left[LEFT + 1];
+    struct rqli_node *node = NULL;
+
+    (void)state;
+    locks[0] = hold_for("x0", LONG_MS);
+    await_maps(1);
+    for (int i = 0; i <= LEFT; i++) {
+        address.port = open_silent_listener(&left[i]);
+        node = rqli_fleet_at(&client->fleet, &address);
+        assert_non_null(node);
+    }
+    for (int round = 0; round < 2; round++) {
+        give_all_keys(node);
+        assert_true(wait_until(has_none, node, AWAIT_MS));
+    }
+    for (int i = 0; i < LEFT; i++) {
+        assert_int_equal(accept(left[i], NULL, NULL), -1);
+        assert_int_equal(close(left[i]), 0);
+    }
+    assert_int_equal(close(left[LEFT]), 0);
 }
 
 static bool is_gone(void *data)
@@ -401,6 +463,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_lazy_release_goes_after_its_lock, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_node_that_nobody_uses_is_left_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_has_left_is_not_asked_for_the_map, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_the_url_names_is_asked_before_who_has_left, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(who_has_taken_over_is_asked_at_once_for_what_is_held,
                                         set_up, tear_down),
     };

@@ -1,6 +1,7 @@
 #include "unit.h"
 
 #include "net/fleet.h"
+#include "observe/observe.h"
 
 #include "reply_tree.h"
 
@@ -29,6 +30,37 @@ TEST(a_node_carries_what_it_is_given_until_another_is)
     rqli_fleet_give(&fleet, 5, other);
     CHECK_ALL(EQ(carries(&fleet.first), false), EQ(carries(other), true));
     assert_ptr_equal(rqli_fleet_node(&fleet, &rqli_key_sets[5]), other);
+    rqli_fleet_fini(&fleet);
+}
+
+static int n_told;
+
+static void on_line(const rql_log_record *record, void *data)
+{
+    n_told++;
+    assert_string_equal(record->name, "too_many_nodes");
+    assert_string_equal(record->fields[0].text, data);
+}
+
+/* They stay known for good. One is told of; those that are known are found all the same. */
+TEST(a_client_follows_to_so_many_addresses)
+{
+    char stranger[] = "10.0.0.1:4096";
+    struct rqli_subject subject = {.logger = on_line, .logger_data = stranger};
+    struct rqli_address address = {.host = "10.0.0.1"};
+    static struct rqli_fleet fleet;
+
+    assert_true(rqli_fleet_init(&fleet, 1));
+    fleet.first.endpoint.subject = &subject;
+    for (address.port = 1; address.port < RQLI_NODES_MAX; address.port++) {
+        assert_non_null(rqli_fleet_at(&fleet, &address));
+    }
+    for (; address.port < RQLI_NODES_MAX + 2; address.port++) {
+        assert_null(rqli_fleet_at(&fleet, &address));
+    }
+    assert_int_equal(n_told, !RQLI_LIGHT);
+    address.port = RQLI_NODES_MAX - 1;
+    assert_non_null(rqli_fleet_at(&fleet, &address));
     rqli_fleet_fini(&fleet);
 }
 
