@@ -36,7 +36,7 @@ struct rqli_job {
 
 /* What a loop has of its own for one server: nothing is connected before it is needed. */
 struct rqli_loop_node {
-    struct rqli_loop_node *_Atomic next; /* of the loop */
+    struct rqli_loop_node *_Atomic next; /* of those in use, or of those put aside */
     rql_loop *loop;
     struct rqli_node *node;
     struct rqli_op_loop op; /* its operations */
@@ -54,15 +54,16 @@ struct rql_loop {
     uv_async_t call;
     uv_prepare_t round;
     uv_timer_t timer;
-    struct rqli_loop_node first; /* the server, or the first that the URL names; then the others */
-    struct rqli_timers timers;   /* of its operations, and: */
-    struct rqli_due look;        /* for connections that nobody uses; of several servers */
-    struct rqli_ring jobs;       /* under way */
-    int64_t timer_us;            /* it is set to */
-    bool is_held_open;           /* the uv loop, by us */
-    bool is_closing;             /* it ends when no job is under way */
-    size_t n_parts;              /* that are still to be closed; 0: not begun */
-    uv_thread_t uv_thread;       /* that runs the loop */
+    struct rqli_loop_node first;  /* the server, or the first that the URL names; then the others */
+    struct rqli_loop_node *aside; /* that have been in use, and have no part in its rounds */
+    struct rqli_timers timers;    /* of its operations, and: */
+    struct rqli_due look;         /* for connections that nobody uses; of several servers */
+    struct rqli_ring jobs;        /* under way */
+    int64_t timer_us;             /* it is set to */
+    bool is_held_open;            /* the uv loop, by us */
+    bool is_closing;              /* it ends when no job is under way */
+    size_t n_parts;               /* that are still to be closed; 0: not begun */
+    uv_thread_t uv_thread;        /* that runs the loop */
     rql_closed_fn closed;
     void *closed_data;
     struct rqli_post closing;
@@ -116,7 +117,7 @@ void rqli_loop_end_wait(struct rqli_acquire *acquire);
 /* Loop's thread. What it has for this server, which stays as long as the loop; it is made if it is
  * new. NULL: no memory. */
 struct rqli_loop_node *rqli_loop_at(rql_loop *loop, struct rqli_node *node);
-/* The same, and nothing is made. NULL: it was not used yet. */
+/* The same, and nothing is made. NULL: it is not in use. */
 struct rqli_loop_node *rqli_loop_find(rql_loop *loop, const struct rqli_node *node);
 
 /* Loop's thread: ends the connections for commands, and gives what is under way its fault. */
@@ -133,6 +134,8 @@ void rqli_loop_node_abandon(const struct rqli_loop_node *self); /* in a fork chi
 /* loop_node.c: from now on connections that nobody uses are closed, each for itself: of several
  * servers, as the client's own are by net/cluster.c. False: no memory. */
 bool rqli_loop_end_unused(rql_loop *loop);
+/* loop_node.c: all that were put aside are in use again, to be closed. */
+void rqli_loop_take_all_back(rql_loop *loop);
 
 /* Its handles. False: no descriptor for one. The thread that opens it. */
 bool rqli_loop_prepare(rql_loop *loop);

@@ -107,6 +107,41 @@ struct rqli_loop_node *rqli_loop_find(rql_loop *loop, const struct rqli_node *no
     return self;
 }
 
+/* Into its rounds. Those that have used it last are found first. */
+static void use(rql_loop *loop, struct rqli_loop_node *self)
+{
+    self->next = loop->first.next;
+    loop->first.next = self;
+}
+
+/* NULL: it is not there. */
+static struct rqli_loop_node *take_back(rql_loop *loop, const struct rqli_node *node)
+{
+    struct rqli_loop_node *before = NULL;
+    struct rqli_loop_node *self = loop->aside;
+
+    while (self && self->node != node) {
+        before = self;
+        self = self->next;
+    }
+    if (self && before) {
+        before->next = atomic_load(&self->next);
+    } else if (self) {
+        loop->aside = self->next;
+    }
+    if (self) {
+        use(loop, self);
+    }
+    return self;
+}
+
+void rqli_loop_take_all_back(rql_loop *loop)
+{
+    while (loop->aside) {
+        (void)take_back(loop, loop->aside->node);
+    }
+}
+
 /* It is listed when it is whole: the thread that forks may be another. */
 static struct rqli_loop_node *add(rql_loop *loop, struct rqli_node *node)
 {
@@ -118,8 +153,7 @@ static struct rqli_loop_node *add(rql_loop *loop, struct rqli_node *node)
         self = NULL;
     }
     if (self) {
-        self->next = loop->first.next;
-        loop->first.next = self;
+        use(loop, self);
     }
     return self;
 }
@@ -128,6 +162,7 @@ struct rqli_loop_node *rqli_loop_at(rql_loop *loop, struct rqli_node *node)
 {
     struct rqli_loop_node *self = rqli_loop_find(loop, node);
 
+    self = self ? self : take_back(loop, node);
     return self ? self : add(loop, node);
 }
 
@@ -165,6 +200,31 @@ static void end_node(struct rqli_loop_node *self, int64_t since_us)
     }
 }
 
+static bool is_at_rest(const struct rqli_loop_node *self)
+{
+    return rqli_conn_loop_is_down(self->op.conn) && rqli_conn_loop_is_down(self->durable.conn) &&
+           rqli_conn_loop_is_down(self->pushes.conn) && !rqli_op_loop_has_queued(&self->op) &&
+           !rqli_op_loop_has_queued(&self->durable) && !rqli_push_loop_has_waiters(&self->pushes);
+}
+
+/* Each round of the loop looks at all that are in use, and those that have gone may be many. What
+ * is about to be asked of one comes by rqli_loop_at(). */
+static void put_aside_unused(rql_loop *loop)
+{
+    struct rqli_loop_node *before = &loop->first;
+    struct rqli_loop_node *node;
+
+    while ((node = before->next)) {
+        if (is_at_rest(node)) {
+            before->next = atomic_load(&node->next);
+            node->next = loop->aside;
+            loop->aside = node;
+        } else {
+            before = node;
+        }
+    }
+}
+
 static void look(struct rqli_due *due)
 {
     rql_loop *loop = (rql_loop *)((char *)due - offsetof(rql_loop, look));
@@ -174,6 +234,7 @@ static void look(struct rqli_due *due)
     for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
         end_node(node, now_us - unused_us);
     }
+    put_aside_unused(loop);
     rqli_timers_set(&loop->timers, due, now_us + unused_us);
 }
 

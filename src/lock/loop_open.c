@@ -80,6 +80,7 @@ void rqli_loop_fold(rql_loop *loop)
     if (loop->n_parts > 0) {
         return;
     }
+    rqli_loop_take_all_back(loop);
     /* Before the first is closed: one that is down calls back at once. */
     for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
         loop->n_parts += 3;

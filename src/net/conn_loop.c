@@ -82,6 +82,11 @@ bool rqli_conn_loop_is_idle(const struct rqli_conn_loop *self)
     return self->state == UP && self->first == self->next;
 }
 
+bool rqli_conn_loop_is_down(const struct rqli_conn_loop *self)
+{
+    return self->state == DOWN && !self->is_asking;
+}
+
 uint64_t rqli_conn_loop_generation(const struct rqli_conn_loop *self)
 {
     return self->generation;

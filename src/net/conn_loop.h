@@ -46,6 +46,8 @@ int64_t rqli_conn_loop_heard_us(const struct rqli_conn_loop *self);    /* when b
 
 /* Up, and nothing is under way. */
 bool rqli_conn_loop_is_idle(const struct rqli_conn_loop *self);
+/* Nothing is there, and nothing on its way: it could be freed. */
+bool rqli_conn_loop_is_down(const struct rqli_conn_loop *self);
 
 /* Its endpoint, always; all else only while it is up. */
 const struct rqli_socket *rqli_conn_loop_socket(const struct rqli_conn_loop *self);

@@ -42,13 +42,23 @@ static int64_t seat_of(const struct rqli_conn_loop *conn)
     return rqli_conn_loop_is_up(conn) ? rqli_conn_loop_socket(conn)->seat.client_id : 0;
 }
 
+static const struct rqli_loop_node *node_with(const char *name)
+{
+    return rqli_loop_find(loop, rqli_fleet_node(&client->fleet, set_of(name)));
+}
+
 static struct seats seats_at(const char *name)
 {
-    const struct rqli_loop_node *node =
-        rqli_loop_find(loop, rqli_fleet_node(&client->fleet, set_of(name)));
+    const struct rqli_loop_node *node = node_with(name);
 
-    return (struct seats){
-        {seat_of(node->op.conn), seat_of(node->durable.conn), seat_of(node->pushes.conn)}};
+    return node ? (struct seats){{seat_of(node->op.conn), seat_of(node->durable.conn),
+                                  seat_of(node->pushes.conn)}}
+                : (struct seats){{0}};
+}
+
+static bool is_alone(const void *node)
+{
+    return !((const struct rqli_loop_node *)node)->next;
 }
 
 /* By the node that is looked at. */
@@ -93,6 +103,7 @@ static void a_node_that_a_loop_does_not_use_is_left_alone(void **state)
     struct asked kept[NODES];
     struct seats seats[NODES];
     char name[NODES][16];
+    const struct rqli_loop_node *second;
     struct seats now;
     unsigned from = 0;
 
@@ -109,14 +120,18 @@ static void a_node_that_a_loop_does_not_use_is_left_alone(void **state)
         seats[i] = seats_at(name[i]);
         assert_false(are_left(&seats[i]));
     }
+    second = node_with(name[1]);
     CHECK_OK(release_and_wait(kept[1].lock));
     run_until(are_left, &seats[1]);
     now = seats_at(name[1]);
     assert_memory_equal(&now, (&(struct seats){{0}}), sizeof now);
     now = seats_at(name[0]);
     assert_memory_equal(&now, &seats[0], sizeof now);
-    assert_int_equal(client->fleet.silent_us, 0); /* no fault of the node's */
+    run_until(is_alone, &loop->first); /* its rounds are without the other */
+    assert_int_equal(client->fleet.silent_us, 0);
     use_all_at(name[1]);
+    assert_ptr_equal(node_with(name[1]), second);
+    run_until(is_alone, &loop->first);
     CHECK_OK(release_and_wait(kept[0].lock));
 }
 
@@ -147,6 +162,23 @@ static void a_node_at_which_a_loop_waits_is_not_left(void **state)
     CHECK_OK(release_and_wait(asked.lock));
 }
 
+/* By one connection alone. */
+static void a_node_at_which_a_loop_holds_is_in_use(void **state)
+{
+    struct asked asked = asked_for();
+    unsigned from = 0;
+    char name[16];
+
+    (void)state;
+    draw_name(name, "w", 1, &from);
+    start_asking(&asked, name);
+    await_asked(&asked);
+    CHECK_OK(asked.status);
+    run_for_ms(3 * UNUSED_MS);
+    assert_non_null(node_with(name));
+    CHECK_OK(release_and_wait(asked.lock));
+}
+
 #define IMPATIENT_TEST(name)                                                                       \
     cmocka_unit_test_setup_teardown(name, set_up_impatient_loop, tear_down_loop)
 
@@ -155,6 +187,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IMPATIENT_TEST(a_node_that_a_loop_does_not_use_is_left_alone),
         IMPATIENT_TEST(a_node_at_which_a_loop_waits_is_not_left),
+        IMPATIENT_TEST(a_node_at_which_a_loop_holds_is_in_use),
     };
 
     if (!redis_server_available()) {
