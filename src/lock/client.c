@@ -136,7 +136,7 @@ const char *rql_current_host_id(const rql_client *client, char out[RQL_ID_SIZE])
 bool rqli_client_follows(rql_client *client, const struct rqli_key_set *set,
                          const struct rqli_reply *reply, struct rqli_detour *detour)
 {
-    const struct rqli_node *node = set ? rqli_fleet_node(&client->fleet, set) : NULL;
+    struct rqli_node *node = set ? rqli_fleet_node(&client->fleet, set) : NULL;
     bool follows = node && reply->type == RQLI_REPLY_ERROR &&
                    rqli_fleet_follow(&client->fleet, node, set, reply, detour);
 

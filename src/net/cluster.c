@@ -14,6 +14,7 @@ enum {
     NAME_MS = 1000, /* to say what the client is called, and between two attempts: */
     NAME_AGAIN_MS = 10000,
     UNUSED_US = 60000000,
+    DOWN_US = 1000000, /* for which others are asked rather than who has said CLUSTERDOWN */
     TROUBLE_MS = 5000, /* for so long after a silence the map may change at any moment */
 };
 
@@ -72,6 +73,14 @@ static struct rqli_node *next_of(const struct rqli_cluster *self, struct rqli_no
     return node;
 }
 
+/* Perhaps it is cut off from the others: then its map is an old one. */
+static bool is_down(const struct rqli_node *node)
+{
+    int64_t down_us = atomic_load(&node->down_us);
+
+    return down_us > 0 && rqli_now_us() < down_us + DOWN_US;
+}
+
 /* From one on that is chosen at random, so that not all clients ask the same. */
 static bool read_from_any(struct rqli_cluster *self, enum circle circle, int64_t ask_ms)
 {
@@ -88,7 +97,7 @@ static bool read_from_any(struct rqli_cluster *self, enum circle circle, int64_t
     for (; count > 0 && !is_read && !atomic_load(&self->shall_stop); count--) {
         node = next_of(self, node, circle);
         node = node ? node : next_of(self, NULL, circle);
-        is_read = read_from(self, node, ask_ms);
+        is_read = !(circle == WITH_KEYS && is_down(node)) && read_from(self, node, ask_ms);
     }
     return is_read;
 }

@@ -220,7 +220,7 @@ static bool pause_before(struct rqli_detour *detour, int64_t first_ms, int64_t m
     return true;
 }
 
-bool rqli_fleet_follow(struct rqli_fleet *self, const struct rqli_node *node,
+bool rqli_fleet_follow(struct rqli_fleet *self, struct rqli_node *node,
                        const struct rqli_key_set *set, const struct rqli_reply *reply,
                        struct rqli_detour *detour)
 {
@@ -242,7 +242,8 @@ bool rqli_fleet_follow(struct rqli_fleet *self, const struct rqli_node *node,
     case RQLI_WAY_AGAIN:
         return pause_before(detour, AGAIN_MS, AGAIN_MOST_MS);
     case RQLI_WAY_DOWN:
-        rqli_fleet_read_map(self);
+        atomic_store(&node->down_us, rqli_now_us());
+        rqli_fleet_on_silence(self);
         return pause_before(detour, DOWN_MS, DOWN_MOST_MS);
     case RQLI_WAY_NONE:
         break;

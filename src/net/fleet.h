@@ -99,7 +99,7 @@ struct rqli_detour {
 /* An error reply from this node to a call about these keys. True: nothing was done, and it is to be
  * asked again as the detour says. False: the error is one as any other, or the detours were too
  * many, or would last too long. */
-bool rqli_fleet_follow(struct rqli_fleet *self, const struct rqli_node *node,
+bool rqli_fleet_follow(struct rqli_fleet *self, struct rqli_node *node,
                        const struct rqli_key_set *set, const struct rqli_reply *reply,
                        struct rqli_detour *detour);
 
@@ -107,7 +107,7 @@ bool rqli_fleet_follow(struct rqli_fleet *self, const struct rqli_node *node,
  * own had ended. */
 rql_status rqli_fail_moved(const char *where, const char *subject, rql_error *error);
 
-/* There was no answer: another may have its keys soon. */
+/* There was no answer, or one from a node that is cut off: another may have its keys soon. */
 void rqli_fleet_on_silence(struct rqli_fleet *self);
 
 /* Somebody is about to ask: from now on the worker has something to do. */

@@ -419,6 +419,27 @@ static void who_the_url_names_is_asked_before_who_has_left(void **state)
     assert_int_equal(close(left[LEFT]), 0);
 }
 
+/* Whom it has told so once, a moment ago. */
+static void a_node_that_is_cut_off_is_not_asked_for_the_map(void **state)
+{
+    struct rqli_node *node;
+    int64_t count;
+
+    (void)state;
+    locks[0] = hold_for("x0", LONG_MS);
+    node = rqli_client_node(client, &locks[0]->keys);
+    await_maps(1);
+    atomic_store(&node->down_us, rqli_now_us() + 1000 * LONG_MS);
+    client->cluster->refresh_ms = 10;
+    rqli_fleet_read_map(&client->fleet);
+    await_maps(2); /* one that was under way */
+    look_at(node_of("x0"));
+    count = calls_of("cluster|slots");
+    await_maps(40);
+    look_at(node_of("x0"));
+    assert_int_equal(calls_of("cluster|slots"), count);
+}
+
 static bool is_gone(void *data)
 {
     return rql_lock_get_state(data) == RQL_GONE;
@@ -464,6 +485,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_node_that_nobody_uses_is_left_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_has_left_is_not_asked_for_the_map, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_the_url_names_is_asked_before_who_has_left, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_node_that_is_cut_off_is_not_asked_for_the_map, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(who_has_taken_over_is_asked_at_once_for_what_is_held,
                                         set_up, tear_down),

@@ -98,8 +98,12 @@ TEST(what_has_done_nothing_is_asked_again_while_there_is_time)
                                      .n_moved = row->n_moved};
         bool follows = rqli_fleet_follow(&fleet, &fleet.first, &rqli_key_sets[5], &reply, &detour);
 
+        bool is_down = atomic_exchange(&fleet.first.down_us, 0) > 0;
+
         CHECK_ALL(EQ(follows, row->follows), EQ(detour.again_us > 0, row->pauses),
-                  EQ(detour.n_pauses, row->pauses));
+                  EQ(detour.n_pauses, row->pauses),
+                  EQ(is_down, strncmp(row->reply, "CLUSTERDOWN", 11) == 0),
+                  EQ(atomic_exchange(&fleet.silent_us, 0) > 0, is_down));
     }
     rqli_fleet_fini(&fleet);
 }
