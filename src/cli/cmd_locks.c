@@ -170,31 +170,11 @@ static void sort(void *items, size_t count, int (*compare)(const void *, const v
     }
 }
 
-/* Without it, or as it is: the same pointer then. */
-static const char *without_prefix(const char *text, const char *prefix)
-{
-    const size_t length = strlen(prefix);
-
-    return strncmp(text, prefix, length) == 0 ? text + length : text;
-}
-
-/* Of the lock that a key is about, in a cluster behind the tag of its partition. A key that is
- * neither a lock nor a queue is its own name. */
-static const char *name_of(const char *key)
-{
-    const char *rest = without_prefix(key, "rql:");
-    const char *tag_end = *rest == '{' ? strstr(rest, "}:") : NULL;
-    const char *kind = tag_end ? tag_end + strlen("}:") : rest;
-    const char *name = without_prefix(kind, "lock:");
-
-    name = name == kind ? without_prefix(kind, "lock_queue:") : name;
-    return name == kind ? key : name;
-}
-
 /* For an array of keys. */
 static int compare_names(const void *a, const void *b)
 {
-    return strcmp(name_of(*(const char *const *)a), name_of(*(const char *const *)b));
+    return strcmp(cli_name_of_key(*(const char *const *)a),
+                  cli_name_of_key(*(const char *const *)b));
 }
 
 static int list_keys(struct cli_session *self)
@@ -212,7 +192,7 @@ static int list_keys(struct cli_session *self)
     out_begin_list(&self->out, NULL);
     for (size_t i = 0; i < list->count; i++) {
         const char *key = list->item[i];
-        const char *name = name_of(key);
+        const char *name = cli_name_of_key(key);
 
         if (cli_glob_matches(args->name, name)) {
             out_item(&self->out, args->keys ? key : name);

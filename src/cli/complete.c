@@ -154,7 +154,6 @@ static void give_up(int signal)
  * The private server of local: would be started. */
 static void offer_names(const struct beginning *self, struct cli_args *args)
 {
-    static const char prefix[] = "rql:lock:";
     const struct itimerval limit = {.it_value.tv_usec = NAMES_MS * 1000L};
     CLI_AUTO(rql_client_free) rql_client *client = NULL;
     CLI_AUTO(rql_text_list_free) rql_text_list *list = NULL;
@@ -170,7 +169,7 @@ static void offer_names(const struct beginning *self, struct cli_args *args)
         rql_list_locks(client, &list, NULL) == RQL_OK) {
         (void)signal(SIGALRM, SIG_IGN); /* no half of a line */
         for (size_t i = 0; i < list->count && i < NAMES_MAX; i++) {
-            offer_name(self, list->item[i] + sizeof prefix - 1);
+            offer_name(self, cli_name_of_key(list->item[i]));
         }
     }
 }

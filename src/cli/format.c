@@ -127,6 +127,26 @@ static size_t width_of(uint32_t c)
     return width < 0 ? 1 : (size_t)width;
 }
 
+/* Without it, or as it is: the same pointer then. */
+static const char *without_prefix(const char *text, const char *prefix)
+{
+    const size_t length = strlen(prefix);
+
+    return strncmp(text, prefix, length) == 0 ? text + length : text;
+}
+
+/* In a cluster it is behind the tag of its partition. */
+const char *cli_name_of_key(const char *key)
+{
+    const char *rest = without_prefix(key, "rql:");
+    const char *tag_end = *rest == '{' ? strstr(rest, "}:") : NULL;
+    const char *kind = tag_end ? tag_end + strlen("}:") : rest;
+    const char *name = without_prefix(kind, "lock:");
+
+    name = name == kind ? without_prefix(kind, "lock_queue:") : name;
+    return name == kind ? key : name;
+}
+
 /* All names come from the server and are matched here: the patterns of Redis differ from those of
  * the shell, which users know. No FNM_PATHNAME: in names of locks a '/' is a letter. */
 bool cli_glob_matches(const char *glob, const char *name)

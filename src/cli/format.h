@@ -19,6 +19,9 @@ char *cli_text_for_json(const char *text);
 /* For qsort(), of an array of texts. */
 int cli_compare_texts(const void *a, const void *b);
 
+/* Of the lock that a key is about. A key that is neither a lock nor a queue is its own name. */
+const char *cli_name_of_key(const char *key);
+
 /* Does the glob, if there is one, match the name of a lock? It is as in the shell, but '/' is a
  * letter. */
 bool cli_glob_matches(const char *glob, const char *name);

@@ -11,7 +11,9 @@ import tempfile
 import threading
 import time
 
-from harness import PROGRAM, Missing, Program, check_equal, environment, main, wait_until
+from harness import (PROGRAM, Missing, PrivateServer, Program, check_equal, environment, leave_out_in_cluster, main,
+                     wait_until)
+from private_server import free_port
 
 BASH_COMPLETION = "/usr/share/bash-completion/bash_completion"
 # How each is started without the user's files.
@@ -90,6 +92,20 @@ def names_are_those_of_locks(_server, rql):
     check_equal(answers(rql, "info", "b", ""), [])
     check_equal(answers(rql, "stats", ""), [])
     check_equal(answers(Program("unix:///nowhere"), "--url", rql.url, "info", "b"), ["b"])
+
+
+def names_are_those_of_locks_on_shards_too(_server, _rql):
+    """In their keys they are behind a tag."""
+    leave_out_in_cluster("a port of one server")
+    port = free_port()
+    server, shards = PrivateServer("--port", str(port)), Program(f"redis+shards://127.0.0.1:{port}")
+    try:
+        for name in "b", "apple", "}:lock:apricot":
+            shards("lock", name, "--ttl", "1m")
+        check_equal(answers(shards, "info", "ap"), ["apple"])
+        check_equal(sorted(answers(shards, "info", "")), ["apple", "b", "}:lock:apricot"])
+    finally:
+        server.stop()
 
 
 def names_that_would_act_upon_a_terminal_are_left_out(server, rql):
@@ -195,6 +211,6 @@ def completes(way):
 if __name__ == "__main__":
     sys.exit(main([candidates_are_those_of_the_place, all_flags_of_a_command_are_candidates,
                    a_file_or_a_command_is_left_to_the_shell, names_are_those_of_locks,
-                   names_that_would_act_upon_a_terminal_are_left_out, two_hundred_names_are_enough,
-                   a_server_that_is_silent_is_given_up_soon, no_private_server_is_started,
-                   *map(completes, WAYS)]))
+                   names_are_those_of_locks_on_shards_too, names_that_would_act_upon_a_terminal_are_left_out,
+                   two_hundred_names_are_enough, a_server_that_is_silent_is_given_up_soon,
+                   no_private_server_is_started, *map(completes, WAYS)]))
