@@ -14,8 +14,9 @@ import threading
 import time
 
 import harness
-from harness import (FOREVER, PATIENCE_S, STATUS, Outcome, check, check_equal, delayed_ms, die_with_parent,
+from harness import (FOREVER, PATIENCE_S, STATUS, Outcome, check, check_equal, delayed_ms, die_with_parent, is_cluster,
                      leave_out_in_cluster)
+from partitions import tagged
 
 LONG_MS = 60000
 RUBY_POLL_S = 0.2
@@ -85,7 +86,8 @@ class ProgramActor(Other):
     def ask(self, *names, timeout_ms=FOREVER, ttl_ms=5000):
         limit = timeout_ms if timeout_ms == FOREVER else f"{timeout_ms}ms"
         words = ["run" if len(names) == 1 else "series", "--wait", limit, "--ttl", f"{ttl_ms}ms"]
-        asking = ProgramAsking(self.world, names, [*words, *names, "--", *COMMAND], self.env)
+        its_names = tagged({"names": names})["names"] if is_cluster() else names
+        asking = ProgramAsking(self.world, names, [*words, *its_names, "--", *COMMAND], self.env)
         self.asked.append(asking)
         return asking
 
@@ -303,4 +305,4 @@ class RubyAsking(threading.Thread):
 harness.ACTORS["ruby"] = RubyActor
 if "RQL_TEST_PROGRAM" in os.environ:  # a build may be without it
     harness.ACTORS["program"] = ProgramActor
-KINDS = sorted(harness.ACTORS)
+KINDS = [kind for kind in sorted(harness.ACTORS) if kind != "ruby" or not is_cluster()]
