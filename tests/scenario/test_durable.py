@@ -3,7 +3,8 @@
 import contextlib
 import sys
 
-from harness import FOREVER, SLOW, Network, check, check_equal, check_served_in_order, main, once, scenario, wait_until
+from harness import (FOREVER, SLOW, Network, check, check_equal, check_served_in_order, leave_out_in_cluster, main, once,
+                     scenario, wait_until)
 from private_server import PrivateServer, Refused, free_port
 from servers import servers
 
@@ -15,6 +16,8 @@ LOCAL = ["thread", "loop"]
 @contextlib.contextmanager
 def replicated(world, n_replicas=1):
     """The server of the world has so many."""
+    leave_out_in_cluster("replicas of a server")
+
     def listens():
         nonlocal port
         port = free_port()

@@ -4,7 +4,7 @@ import statistics
 import sys
 import time
 
-from harness import FOREVER, check, check_equal, let_pass, main, scenario, wait_until
+from harness import FOREVER, check, check_equal, leave_out_in_cluster, let_pass, main, scenario, wait_until
 from others import Ruby
 
 LONG_MS = 60000
@@ -28,6 +28,7 @@ def check_queue_is_empty(world, names):
 
 def ruby_holds(world, names):
     """The last of them."""
+    leave_out_in_cluster("Ruby")
     world.ask("HSET", f"rql:lock:{names[-1]}", "acq_id", RUBY, "hst_id", "rql:hst:1/2/4/0123456789abcdef", "ts",
               f"{time.time():.6f}", "ini_ttl", LONG_MS)
     world.ask("PEXPIRE", f"rql:lock:{names[-1]}", LONG_MS)

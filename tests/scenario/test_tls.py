@@ -10,8 +10,8 @@ import sys
 import threading
 import time
 
-from harness import (FOREVER, PATIENCE_S, SLOW, Connection, PrivateServer, as_they_end, check, check_equal, main,
-                     scenario, wait_until)
+from harness import (FOREVER, PATIENCE_S, SLOW, Connection, PrivateServer, as_they_end, check, check_equal,
+                     leave_out_in_cluster, main, scenario, wait_until)
 from certificates import Authority, authority
 from cluster import Cluster
 from private_server import free_port
@@ -100,6 +100,7 @@ class Terminator:
     """It speaks TLS in the place of a server: without tickets, or with records of one byte."""
 
     def __init__(self, server, n_tickets=2, record_bytes=1 << 14):
+        leave_out_in_cluster("TLS in front of a server")
         self.server, self.record_bytes = server, record_bytes
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(*authority().server)
