@@ -4,7 +4,8 @@ import contextlib
 import sys
 import threading
 
-from harness import FOREVER, Connection, Refused, check, check_equal, main, scenario, wait_until
+from harness import (FOREVER, Connection, LeftOut, Refused, check, check_equal, is_cluster, main, scenario,
+                     wait_until)
 from private_server import PrivateServer
 from servers import servers
 
@@ -12,6 +13,7 @@ LONG_MS = 60000
 LEASE_MS = 1000
 IMPATIENT_MS = 150
 IO_TIMEOUT_MS = 300  # and what the end of a client may take that cannot withdraw
+IMPATIENT = {"connect_timeout_ms": IO_TIMEOUT_MS, "io_timeout_ms": IO_TIMEOUT_MS}
 ALL = "~* &* +@all"
 
 # Whatever the library sends or its scripts call, but for what it cannot log in without.
@@ -106,9 +108,14 @@ for one in RIGHTS:
     scenario(kinds=["thread", "loop"])(losing(one))
 
 
+OF_KEYS = ("resetkeys ~other:* &*", "~* &* -time")
+OF_CHANNELS = ("~* resetchannels", "~* &* -publish -spublish")
+
+
 @scenario(kinds=["thread", "loop"])
 def a_user_without_keys_or_channels_is_told(world, kind, names):
-    for limits in ("resetkeys ~other:* &*", "~* resetchannels", "~* &* -publish", "~* &* -time"):
+    """A node of a cluster is not asked about channels when nobody waits."""
+    for limits in OF_KEYS if is_cluster() else OF_KEYS + OF_CHANNELS:
         actor = limited(world, kind, "+@all", limits)
         outcome = actor.refused(*names, timeout_ms=FOREVER)
         check_equal(outcome.status, "E_AUTH")
@@ -119,6 +126,25 @@ def a_user_without_keys_or_channels_is_told(world, kind, names):
 
 
 @scenario(kinds=["thread", "loop"])
+def a_user_without_channels_in_a_cluster_hands_over_to_who_asks(world, kind, names):
+    """And asks by itself while it waits."""
+    if not is_cluster():
+        raise LeftOut("who may not publish is told: only in a cluster he is not")
+    for limits in OF_CHANNELS:
+        actor = limited(world, kind, "+@all", limits)
+        held = actor.acquire(*names, ttl_ms=LONG_MS)
+        asking = world.actor(kind).ask(*names, ttl_ms=LONG_MS, timeout_ms=FOREVER)
+        world.await_queue(names, 1)
+        held.release().check()
+        held = asking.hold()
+        asking = actor.ask(*names, timeout_ms=FOREVER)
+        world.await_queue(names, 1)
+        held.release().check()
+        asking.hold().release().check()
+    world.await_nothing_left()
+
+
+@scenario(kinds=["thread", "loop"], in_cluster=False)  # where nobody gets in without it
 def who_may_not_say_hello_or_finds_nobody_who_knows_it_logs_in(world, kind, names):
     """To some servers HELLO is a right like others, to ours it is none: only a new name takes it away."""
     with servers(PrivateServer("--rename-command", "HELLO", "")) as (old,):
@@ -205,7 +231,7 @@ def busy(world):
 @scenario(kinds=["thread", "loop"])
 def a_release_at_a_busy_server_is_made_up_for(world, kind, names):
     """It says no for longer than the caller waits. The lock would stay for the rest of its ttl."""
-    client = world.client(connect_timeout_ms=IO_TIMEOUT_MS, io_timeout_ms=IO_TIMEOUT_MS)
+    client = world.client(**IMPATIENT)
     held = world.actor(kind, client).acquire(*names, ttl_ms=10 * LONG_MS)
     with busy(world):
         held.release().check("E_UNAVAILABLE", "E_UNKNOWN", "E_IO")  # it was slow to say so, or we to ask once more
@@ -218,7 +244,8 @@ SLOWLY = ("--key-load-delay", "300", "--loading-process-events-interval-bytes", 
 
 
 class Knocker(threading.Thread):
-    """One question after another, each of a fresh client, while the server is away and comes back."""
+    """One question after another, each of a fresh client, while the server is away and comes back. They are not patient:
+    a node of a cluster says that it is down while it loads, for which a call waits as long as it may."""
 
     def __init__(self, world):
         super().__init__()
@@ -228,7 +255,7 @@ class Knocker(threading.Thread):
 
     def run(self):
         while not self.is_stopped:
-            actor = self.world.actor("thread", self.world.client(self.remote))
+            actor = self.world.actor("thread", self.world.client(self.remote, **IMPATIENT))
             self.statuses.add(actor.begin("force_extend", name="y", add_ms=1000).outcome().status)
             self.world.free(actor.client)
 
