@@ -10,7 +10,8 @@ import sys
 import threading
 import time
 
-from harness import PROGRAM, TIMEOUT_S, Server, check_equal, check_in, environment, finish, main, wait_until
+from harness import (PROGRAM, TIMEOUT_S, Server, as_named, check_equal, check_in, environment, finish, main,
+                     wait_until)
 from private_server import SLOW, Connection
 from test_ping import another
 
@@ -56,7 +57,7 @@ def loaded(server, turns, every_s):
 
 def keys(server, pattern="*rql-bench-*"):
     connection = Connection(server.path, TIMEOUT_S)
-    found = connection.call("KEYS", pattern)
+    found = connection.call(*as_named(["KEYS", pattern]))
     connection.close()
     return found
 

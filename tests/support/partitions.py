@@ -56,7 +56,7 @@ OF_A_SHARD = {"SUBSCRIBE": "SSUBSCRIBE", "PUBLISH": "SPUBLISH", "CHANNELS": "SHA
 def named_word(word, is_pattern, tag):
     """A key or a channel. What is not of a lock is meant to be in the partition of SHARED. Others stay as they are."""
     key = word if isinstance(word, bytes) else str(word).encode()
-    if re.match(rb"[~&]rql:", key):  # a right to keys or channels
+    if re.match(rb"[~&]rql:(?!\*$)", key):  # a right to some keys or channels
         return key[:5] + b"{*}:" + key[5:]
     if not key.startswith(b"rql:"):
         return word
