@@ -127,6 +127,8 @@ NO_WRITES = {
     "E_READ_ONLY": (("REPLICAOF", "127.0.0.1", 1), ("REPLICAOF", "NO", "ONE")),
     "E_UNAVAILABLE": (("CONFIG", "SET", "maxmemory", 1), ("CONFIG", "SET", "maxmemory", 0)),
 }
+if is_cluster():
+    del NO_WRITES["E_READ_ONLY"]
 
 
 @scenario()
