@@ -162,6 +162,37 @@ def a_series_is_in_one_partition_unless_it_is_sorted(world, kind, _names):
         world.await_nothing_left()
 
 
+@scenario(kinds=["thread", "loop"], counts=[1])
+def what_is_to_be_safe_is_so_when_its_masters_replica_has_it(world, kind, _names):
+    """Those of other masters say nothing; nor does what is to be safe keep others of its client waiting."""
+    with clustered(world, *SIX) as cluster:
+        first, master, last = cluster.masters()
+        (replica,) = cluster.replicas_of(master)
+        names = [name for node in (first, last, master) for name in cluster.names_on(node, 2)]
+        wanted, plain = names[-2:]
+        one = actor(world, kind, cluster.url(first), connections=1)
+        other = one if kind == "loop" else world.actor(kind, one.client)
+        safe = {"replicas": 1, "replica_timeout_ms": MINUTE_MS, **HELD}
+        for name in names:
+            one.acquire(name, **safe).release().check()
+        replica.freeze()
+        for name in names[:-2]:
+            one.acquire(name, **safe).release().check()
+        brief = {**safe, "replica_timeout_ms": SHORT_MS // 10, "fail_fast": True}
+        for asked, how in ([wanted], {}), (names[1::2], {"mode": "sorted"}):
+            check_equal(one.refused(*asked, **how, **brief).status, "E_NOT_DURABLE")
+            world.await_nothing_left()
+        asking = one.ask(wanted, **safe)
+        wait_until(lambda: world.holder(wanted), "it is granted there")
+        other.acquire(plain).release().check()
+        check(not asking.is_over(), "it does not wait for the replica")
+        replica.come_back()
+        held = asking.hold()
+        check_equal(held.outcome.replicas_acked, 1)
+        held.release().check()
+        world.await_nothing_left()
+
+
 # ---- masters that go ----
 
 def by_hand(*how):
