@@ -16,6 +16,7 @@ IS_LONG = "RQL_TEST_LONG" in os.environ
 N_HOSTS, N_ROUNDS, N_SUSPENSIONS = (24, 10000, 40) if IS_LONG else (8, 80, 2)
 TRIES_FOR_EACH = 4
 TTL_MS = 600
+HOUR_MS = 3600000
 PERIODS = {"zombie_ttl_ms": TTL_MS, "probe_period_ms": TTL_MS // 12, "zombie_flush_period_ms": TTL_MS // 3}
 LOOKS = 4  # of the flusher, until it has seen twice what there is
 
@@ -44,15 +45,14 @@ class Field:
 
 
 class Host:
-    """A process with a client that sends heartbeats, and a lock that bears its name."""
+    """A process with a client that sends heartbeats, for it holds something, and a lock that bears its name."""
 
     def __init__(self, world, field):
         self.world, self.field, self.connection = world, field, world.connection()
         self.actor = world.actor("process")
         Swarm(world, self.actor.client, **PERIODS, **PROBES)
-        first_use = self.actor.acquire("first use")
-        self.name = first_use.outcome.hst_id
-        first_use.release().check()
+        held = self.actor.acquire(f"held by {self.actor.name}", ttl_ms=HOUR_MS)
+        self.name = held.outcome.hst_id
         await_known(world, self.name)
         self.plant_lock()
 
