@@ -235,8 +235,9 @@ typedef struct rql_options {
      * No ttl may be longer, in milliseconds: ::RQL_E_INVALID. Choose the longest ttl and the time
      * for which an old master may go on granting. A server that has never been used so begins with
      * it. Meanwhile requests wait in their queues, and what does not wait is ::RQL_E_UNAVAILABLE.
-     * Who is logged in needs the right to `INFO`, and in a cluster there is none of this yet:
-     * ::RQL_E_UNSUPPORTED.
+     * In a cluster all this is of each partition; one whose slot has moved is granted from at once,
+     * if the master that it comes from still answers. Who is logged in needs the right to `INFO`,
+     * or it is ::RQL_E_UNSUPPORTED.
      */
     int64_t recovery_delay_ms;
 

@@ -255,6 +255,7 @@ static struct rqli_two_clocks read_replica(struct rqli_diagnosis *self,
     other->fleet.first.endpoint.address = *at;
     other->fleet.first.endpoint.sentinels = NULL;
     other->fleet.first.endpoint.eras = NULL;
+    other->fleet.tells_first = false;
     return read_clocks(other);
 }
 

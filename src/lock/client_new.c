@@ -124,10 +124,6 @@ static rql_status take_arrangement(rql_client *client, rql_error *error)
     struct rqli_endpoint *endpoint = &client->fleet.first.endpoint;
 
     client->is_partitioned = rqli_endpoint_is_partitioned(endpoint);
-    if (endpoint->arrangement == RQLI_CLUSTER && client->options.recovery_delay_ms > 0) {
-        return rqli_fail(error, RQL_E_UNSUPPORTED,
-                         "client: recovery_delay_ms is not supported in a cluster yet");
-    }
     if (client->is_partitioned) {
         endpoint->address = endpoint->hosts[0];
         (void)rqli_address_print(&endpoint->address, client->fleet.first.name);

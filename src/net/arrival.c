@@ -4,6 +4,24 @@
 #include "net/slots.h"
 #include "net/url.h"
 
+static struct rqli_era *era_of(const struct rqli_endpoint *endpoint, const struct rqli_key_set *set)
+{
+    unsigned index = rqli_key_set_index(set);
+
+    return &endpoint->eras[index == RQLI_WHOLE ? 0 : index];
+}
+
+void rqli_arrivals_add(struct rqli_arrivals *self, const struct rqli_endpoint *endpoint,
+                       const struct rqli_key_set *set, const char *run_id,
+                       struct rqli_command *command)
+{
+    struct rqli_era *era = era_of(endpoint, set);
+
+    self->each[self->count].era = era;
+    self->each[self->count].floor = rqli_era_write(era, set, run_id, self->masters, command);
+    self->count++;
+}
+
 /* Before anything else is said, for a script may grant. Without a pause a replica, which would
  * refuse it, is told nothing: nothing can be granted there. With one, it might become the master
  * with this connection. */
@@ -11,8 +29,7 @@ static rql_status write_one(struct rqli_arrivals *self, const struct rqli_socket
                             const struct rqli_key_set *set, struct rqli_command *command,
                             rql_error *error)
 {
-    unsigned index = rqli_key_set_index(set);
-    struct rqli_era *era = &sock->endpoint->eras[index == RQLI_WHOLE ? 0 : index];
+    const struct rqli_era *era = era_of(sock->endpoint, set);
 
     if (!rqli_era_wants(era) || (sock->is_read_only && era->pause_ms == 0)) {
         return RQL_OK;
@@ -23,9 +40,7 @@ static rql_status write_one(struct rqli_arrivals *self, const struct rqli_socket
                          "has no right to ask for it (INFO)",
                          sock->endpoint->where);
     }
-    self->each[self->count].era = era;
-    self->each[self->count].floor = rqli_era_write(era, set, sock->seat.run_id, command);
-    self->count++;
+    rqli_arrivals_add(self, sock->endpoint, set, sock->seat.run_id, command);
     return RQL_OK;
 }
 
@@ -49,21 +64,27 @@ rql_status rqli_arrivals_write(struct rqli_arrivals *self, const struct rqli_soc
 
 /* Where keys move these may be another's by now, which will be told. A slot that nobody has yet, or
  * that moves, is not waited for, for the server has others: what is held in it is verified, which
- * goes on until there is an answer. Where the cluster is down, or begins, all keys are. */
+ * goes on until there is an answer. With a pause a slot that moves is: it may stay, and then grant
+ * before the server was told. Where the cluster is down, or begins, all keys are. */
 rql_status rqli_arrivals_read(struct rqli_arrivals *self, const struct rqli_endpoint *endpoint,
                               const struct rqli_reply *reply, rql_error *error)
 {
     enum rqli_way way = RQLI_WAY_NONE;
     struct rqli_address other;
     size_t i = self->n_read++;
+    rql_status status;
 
     if (endpoint->arrangement == RQLI_CLUSTER && reply->type == RQLI_REPLY_ERROR) {
         way = rqli_way_of(reply, &endpoint->address, &other);
     }
     if (way == RQLI_WAY_NONE) {
-        return rqli_era_read(self->each[i].era, self->each[i].floor, reply, endpoint->where, error);
+        status =
+            rqli_era_read(self->each[i].era, self->each[i].floor, reply, endpoint->where, error);
+        self->each[i].is_heard = !status;
+        return status;
     }
-    if (rqli_reply_says(reply, "CLUSTERDOWN The cluster is down")) {
+    if (rqli_reply_says(reply, "CLUSTERDOWN The cluster is down") ||
+        (way == RQLI_WAY_AGAIN && self->each[i].era->pause_ms > 0)) {
         return rqli_reply_fault(reply, "arrive", endpoint->where, error);
     }
     if (way != RQLI_WAY_MOVED && self->each[i].floor > 0) {
@@ -72,16 +93,23 @@ rql_status rqli_arrivals_read(struct rqli_arrivals *self, const struct rqli_endp
     return RQL_OK;
 }
 
+void rqli_arrivals_on_silence(const struct rqli_arrivals *self)
+{
+    for (size_t i = 0; i < self->count; i++) {
+        if (self->each[i].floor > 0) {
+            rqli_era_on_silence(self->each[i].era);
+        }
+    }
+}
+
 void rqli_arrivals_end(const struct rqli_arrivals *self, const struct rqli_socket *sock,
                        rql_status status)
 {
     const struct rqli_endpoint *endpoint = sock->endpoint;
     bool is_partitioned = rqli_endpoint_is_partitioned(endpoint);
 
-    for (size_t i = 0; status && i < self->count; i++) {
-        if (self->each[i].floor > 0) {
-            rqli_era_on_silence(self->each[i].era);
-        }
+    if (status) {
+        rqli_arrivals_on_silence(self);
     }
     for (unsigned p = 0; !status && endpoint->eras && p < (is_partitioned ? RQLI_PARTITIONS : 1);
          p++) {

@@ -3,35 +3,28 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "net/client_name.h"
+#include "net/era.h"
+#include "net/map.h"
 #include "net/op.h"
 #include "net/shards.h"
-#include "net/slots.h"
 
 #include <stdlib.h>
 
 enum {
-    ASK_MS = 300,   /* for each node that is asked, while others may be */
-    NAME_MS = 1000, /* to say what the client is called, and between two attempts: */
+    ASK_MS = 300,        /* for each node that is asked, while others may be */
+    TELL_MOST_MS = 1200, /* the same for each that is told of keys */
+    NAME_MS = 1000,      /* to say what the client is called, and between two attempts: */
     NAME_AGAIN_MS = 10000,
     UNUSED_US = 60000000,
     DOWN_US = 1000000, /* for which others are asked rather than who has said CLUSTERDOWN */
     TROUBLE_MS = 5000, /* for so long after a silence the map may change at any moment */
 };
 
-static void apply(struct rqli_cluster *self, const struct rqli_slots *slots)
+/* A node that is given keys may be far away, or slow: it has more time the next time. */
+static void apply(struct rqli_cluster *self, const struct rqli_slots *slots, int64_t ask_ms)
 {
-    struct rqli_node *masters[RQLI_PARTITIONS] = {0};
-
-    for (size_t i = 0; i < slots->n_masters; i++) {
-        masters[i] = rqli_fleet_at(self->fleet, &slots->masters[i]);
-    }
-    for (unsigned p = 0; p < RQLI_PARTITIONS; p++) {
-        int owner = slots->owners[p];
-
-        if (owner != RQLI_SLOT_IS_FREE && masters[owner]) {
-            rqli_fleet_give(self->fleet, p, masters[owner]);
-        }
-    }
+    self->is_told = rqli_map_apply(self->fleet, slots, rqli_later(ask_ms, self->tell_ms));
+    self->tell_ms = self->is_told ? ASK_MS : rqli_earlier(2 * self->tell_ms, TELL_MOST_MS);
 }
 
 /* Over a connection that is there for calls: it need not be a further one. */
@@ -51,7 +44,7 @@ static bool read_from(struct rqli_cluster *self, struct rqli_node *node, int64_t
     }
     rqli_conn_count_internal(conn, -1);
     if (is_read) {
-        apply(self, slots);
+        apply(self, slots, ask_ms);
     }
     free(slots);
     rqli_exchange_give(exchange);
@@ -102,15 +95,18 @@ static bool read_from_any(struct rqli_cluster *self, enum circle circle, int64_t
     return is_read;
 }
 
-/* Of those that have keys by the last one, if there is one; then of those that the URL names, and
- * at first of those that are far away as well. Of others last: addresses that have had keys stay
- * known when nobody answers there any more, and there may be many. */
+/* Of who was named last by an error reply, for that has keys that others may not know of yet; of
+ * those that have keys by the last one, if there is one; then of those that the URL names, and at
+ * first of those that are far away as well. Of others last: addresses that have had keys stay known
+ * when nobody answers there any more, and there may be many. */
 static bool read_map(struct rqli_cluster *self)
 {
     const struct rqli_endpoint *endpoint = &self->fleet->first.endpoint;
     int32_t map = atomic_load(&self->fleet->map);
+    struct rqli_node *named = atomic_exchange(&self->fleet->named, NULL);
 
-    return (map == RQLI_MAP_READ && read_from_any(self, WITH_KEYS, ASK_MS)) ||
+    return (named && read_from(self, named, ASK_MS)) ||
+           (map == RQLI_MAP_READ && read_from_any(self, WITH_KEYS, ASK_MS)) ||
            read_from_any(self, NAMED, ASK_MS) || read_from_any(self, OTHERS, ASK_MS) ||
            (map != RQLI_MAP_READ &&
             read_from_any(self, NAMED, endpoint->connect_timeout_ms + endpoint->io_timeout_ms));
@@ -125,10 +121,12 @@ static int64_t look_at_map(struct rqli_cluster *self, int64_t now_us)
     atomic_store(&fleet->read_us, now_us);
     is_fine = read_map(self);
     if (is_fine || atomic_load(&fleet->map) == RQLI_MAP_UNKNOWN) {
+        rqli_map_settle(fleet);
         atomic_store(&fleet->map, is_fine ? RQLI_MAP_READ : RQLI_MAP_NOWHERE);
         rqli_signal_wake(&fleet->map);
     }
-    is_fine = is_fine && now_us > rqli_after_ms(atomic_load(&fleet->silent_us), TROUBLE_MS);
+    is_fine = is_fine && self->is_told &&
+              now_us > rqli_after_ms(atomic_load(&fleet->silent_us), TROUBLE_MS);
     return rqli_after_ms(now_us, is_fine ? self->refresh_ms : RQLI_MAP_SILENT_MS);
 }
 
@@ -256,9 +254,11 @@ struct rqli_cluster *rqli_cluster_new(struct rqli_fleet *fleet, int64_t refresh_
         self->worker.step = step;
         self->fleet = fleet;
         self->refresh_ms = refresh_ms;
+        self->tell_ms = ASK_MS;
         self->unused_us = UNUSED_US;
         fleet->worker = &self->worker;
         fleet->map_reader = refresh_ms > 0 ? &self->worker : NULL;
+        fleet->tells_first = fleet->map_reader && fleet->first.endpoint.eras->pause_ms > 0;
         if (refresh_ms > 0 ? !add_nodes(fleet) : !share_out(fleet)) {
             self = rqli_cluster_free(self);
         }

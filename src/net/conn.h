@@ -12,6 +12,7 @@
  */
 
 #include "net/durability.h"
+#include "net/socket.h"
 #include "wire/command.h"
 #include "wire/reply.h"
 
@@ -89,6 +90,9 @@ rql_status rqli_conn_connect(struct rqli_conn *self, int64_t deadline_us, rql_er
 
 /* It is connected, as far as can be seen: what is asked over it need not wait for that. */
 bool rqli_conn_is_up(struct rqli_conn *self);
+
+/* Which run of its server the connection of this generation leads to. False: it has ended. */
+bool rqli_conn_run_id(struct rqli_conn *self, uint64_t generation, char out[RQLI_RUN_ID_SIZE]);
 
 /* The server took no write when it was connected to: a replica. */
 bool rqli_conn_was_read_only(struct rqli_conn *self);

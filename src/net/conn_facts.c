@@ -2,6 +2,8 @@
 
 #include "net/conn_state.h"
 
+#include <string.h>
+
 int64_t rqli_conn_n_commands(struct rqli_conn *self)
 {
     int64_t n_commands;
@@ -38,6 +40,19 @@ bool rqli_conn_is_up(struct rqli_conn *self)
     is_up = rqli_conn_is_up_locked(self);
     rqli_conn_unlock(self);
     return is_up;
+}
+
+bool rqli_conn_run_id(struct rqli_conn *self, uint64_t generation, char out[RQLI_RUN_ID_SIZE])
+{
+    bool is_it;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    is_it = self->shared.state == UP && self->shared.generation == generation;
+    if (is_it) {
+        memcpy(out, self->sock.seat.run_id, RQLI_RUN_ID_SIZE);
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return is_it;
 }
 
 /* Of the connection that stands; false when there is none. */

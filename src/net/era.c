@@ -8,7 +8,7 @@
 enum { NONE_MISSING = 0, RAISED = 1, TOO_FAR = 2 };
 
 int64_t rqli_era_write(const struct rqli_era *self, const struct rqli_key_set *set,
-                       const char *run_id, struct rqli_command *command)
+                       const char *run_id, struct rqli_slice masters, struct rqli_command *command)
 {
     int64_t floor = atomic_load(&self->floor);
     struct rqli_call call;
@@ -17,6 +17,9 @@ int64_t rqli_era_write(const struct rqli_era *self, const struct rqli_key_set *s
     rqli_call_text(&call, *run_id ? run_id : "-");
     rqli_call_int(&call, floor);
     rqli_call_int(&call, self->pause_ms);
+    if (masters.length > 0) {
+        rqli_call_slice(&call, masters);
+    }
     /* With its text: one call in a connection's life, which must not come a second time behind
      * others. */
     rqli_call_write(&call, command, true);

@@ -41,9 +41,10 @@ static inline bool rqli_era_wants(const struct rqli_era *self)
 }
 
 /* The call of arrive.lua. The floor that it told is the result. run_id is empty where the user may
- * not ask for it: then there can be no pause. */
+ * not ask for it: then there can be no pause. masters: from whom the keys may have come with all
+ * that was in them, as the script wants them; none is empty. */
 int64_t rqli_era_write(const struct rqli_era *self, const struct rqli_key_set *set,
-                       const char *run_id, struct rqli_command *command);
+                       const char *run_id, struct rqli_slice masters, struct rqli_command *command);
 
 /* Its answer. RQL_E_PROTOCOL, or what an error reply says: this connection is of no use. */
 rql_status rqli_era_read(struct rqli_era *self, int64_t floor, const struct rqli_reply *reply,

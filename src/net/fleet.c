@@ -131,18 +131,18 @@ struct rqli_node *rqli_fleet_at(struct rqli_fleet *self, const struct rqli_addre
 }
 
 /* Under the mutex: of two that give the same keys to different nodes the last one leaves them with
- * one. */
+ * one. Who logs in there and then asks for them has spoken of them. */
 void rqli_fleet_give(struct rqli_fleet *self, unsigned partition, struct rqli_node *node)
 {
     struct rqli_node *before;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_endpoint_carry(&node->endpoint, partition, true); /* perhaps it was only asked first */
     before = atomic_exchange_explicit(&self->of[partition], node, memory_order_acq_rel);
     if (before != node) {
         (void)atomic_fetch_add_explicit(&self->n_moves, 1, memory_order_relaxed);
         rqli_endpoint_carry(&before->endpoint, partition, false);
     }
-    rqli_endpoint_carry(&node->endpoint, partition, true); /* so far it was only asked first */
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
@@ -220,25 +220,37 @@ static bool pause_before(struct rqli_detour *detour, int64_t first_ms, int64_t m
     return true;
 }
 
+/* Another has the keys. False: it is that too often. */
+static bool go_to(struct rqli_fleet *self, const struct rqli_address *address, unsigned partition,
+                  struct rqli_detour *detour)
+{
+    struct rqli_node *other = rqli_fleet_at(self, address);
+
+    if (other && self->tells_first) {
+        atomic_store(&self->named, other);
+        rqli_fleet_read_map(self);
+        return pause_before(detour, AGAIN_MS, AGAIN_MOST_MS);
+    }
+    if (!other || ++detour->n_moved > MOVED_MOST) {
+        return false;
+    }
+    rqli_fleet_give(self, partition, other);
+    rqli_fleet_read_map(self);
+    return true;
+}
+
 bool rqli_fleet_follow(struct rqli_fleet *self, struct rqli_node *node,
                        const struct rqli_key_set *set, const struct rqli_reply *reply,
                        struct rqli_detour *detour)
 {
     struct rqli_address address;
-    struct rqli_node *other;
 
     if (!self->map_reader) {
         return false;
     }
     switch (rqli_way_of(reply, &node->endpoint.address, &address)) {
     case RQLI_WAY_MOVED:
-        other = rqli_fleet_at(self, &address);
-        if (!other || ++detour->n_moved > MOVED_MOST) {
-            return false;
-        }
-        rqli_fleet_give(self, rqli_key_set_index(set), other);
-        rqli_fleet_read_map(self);
-        return true;
+        return go_to(self, &address, rqli_key_set_index(set), detour);
     case RQLI_WAY_AGAIN:
         return pause_before(detour, AGAIN_MS, AGAIN_MOST_MS);
     case RQLI_WAY_DOWN:

@@ -33,13 +33,15 @@ struct rqli_fleet {
     atomic_uint n_held[RQLI_KEY_SETS]; /* locks that are held, by their keys; of a cluster */
     unsigned connections;
 
-    struct rqli_worker *worker;     /* net/cluster.h, of several servers; or NULL */
-    struct rqli_worker *map_reader; /* the same, of a cluster; or NULL: nothing moves */
-    _Atomic int64_t read_us;        /* when the map was last asked for; 0: never */
-    _Atomic int64_t silent_us;      /* when a node last gave no answer */
-    atomic_bool is_wanted;          /* somebody asks for keys */
-    rqli_signal map;                /* enum rqli_fleet_map */
-    atomic_uint n_moves;            /* of keys from node to node, as far as was seen */
+    struct rqli_worker *worker;      /* net/cluster.h, of several servers; or NULL */
+    struct rqli_worker *map_reader;  /* the same, of a cluster; or NULL: nothing moves */
+    _Atomic int64_t read_us;         /* when the map was last asked for; 0: never */
+    _Atomic int64_t silent_us;       /* when a node last gave no answer */
+    atomic_bool is_wanted;           /* somebody asks for keys */
+    rqli_signal map;                 /* enum rqli_fleet_map */
+    atomic_uint n_moves;             /* of keys from node to node, as far as was seen */
+    bool tells_first;                /* net/map.h: a node is told before it is asked; constant */
+    struct rqli_node *_Atomic named; /* then: who has keys by the last error reply; or NULL */
 
     struct {
         pthread_mutex_t mutex;
@@ -96,7 +98,8 @@ struct rqli_detour {
     int64_t again_us; /* it is asked again then; set by a pause alone; 0: at once */
 };
 
-/* An error reply from this node to a call about these keys. True: nothing was done, and it is to be
+/* An error reply from this node to a call about these keys. Whoever that names has them from now
+ * on, or will be told first, which the call waits for. True: nothing was done, and it is to be
  * asked again as the detour says. False: the error is one as any other, or the detours were too
  * many, or would last too long. */
 bool rqli_fleet_follow(struct rqli_fleet *self, struct rqli_node *node,

@@ -13,8 +13,8 @@ QUEUED, ONCE, AT_RANDOM = "qw- -1 0 -1", "qwf -1 0 -1", "rw- -1 0 -1"
 POLL = f"qw- -1 {T0_US} -1"
 
 
-def arrive(calls, floor=0, pause_ms=0, server="a" * 40):
-    return calls.call("arrive", server, floor, pause_ms)
+def arrive(calls, floor=0, pause_ms=0, server="a" * 40, *masters):
+    return calls.call("arrive", server, floor, pause_ms, *masters)
 
 
 def token_of(calls, lock="a"):
@@ -79,6 +79,22 @@ def a_pause_begins_where_another_server_was(calls):
     calls.ask("SET", "rql:fence", T0_US)
     arrive(calls, T0_US, PAUSE_MS, "b" * 40)
     check_equal(calls.ask("GET", "rql:fence"), str(T0_US))
+
+
+@test
+def keys_that_have_moved_begin_no_pause(calls):
+    """(Who was here before, who is a master still): all but the first two are in doubt."""
+    here, there, other = ("abc"[i] * 40 for i in range(3))
+    for before, masters, is_paused in (
+            (there, f" {other} {there} {here} ", False), (here, f" {other} ", False), (there, f" {other} ", True),
+            (there, " ", True), (there[1:], f" {there} ", True), (None, f" {there} ", True), ("", f" {there} ", True)):
+        calls.ask("SET", "rql:fence", T0_US)
+        calls.ask("DEL", "rql:era")
+        if before is not None:
+            calls.ask("SET", "rql:era", before)
+        check_equal(arrive(calls, T0_US, PAUSE_MS, here, masters), f"0 {T0_US}")
+        check_equal(calls.ask("GET", "rql:fence").startswith("q "), is_paused)
+        check_equal(calls.ask("GET", "rql:era"), here)
 
 
 def check_waits(calls, number, how):

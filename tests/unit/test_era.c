@@ -50,7 +50,8 @@ TEST(an_arrival_says_who_the_server_is_and_what_was_seen)
         size_t length = strlen(row->end);
 
         era = (struct rqli_era){.pause_ms = 5000, .floor = 77};
-        assert_int_equal(rqli_era_write(&era, &rqli_key_sets[RQLI_WHOLE], row->run_id, &command),
+        assert_int_equal(rqli_era_write(&era, &rqli_key_sets[RQLI_WHOLE], row->run_id,
+                                        (struct rqli_slice){0}, &command),
                          77);
         assert_int_equal(command.n_commands, 1);
         assert_true(command.length > length);

@@ -64,6 +64,24 @@ TEST(a_client_follows_to_so_many_addresses)
     rqli_fleet_fini(&fleet);
 }
 
+/* Where a node is told before it is asked, which another does. */
+TEST(who_is_to_be_told_first_is_not_asked_yet)
+{
+    static struct rqli_fleet fleet;
+    struct rqli_worker map_reader = {0};
+    struct rqli_reply reply = tree_error("MOVED 5 127.0.0.1:7001");
+    struct rqli_detour detour = {.until_us = rqli_after_ms(rqli_now_us(), 60000)};
+
+    assert_true(rqli_fleet_init(&fleet, 1));
+    fleet.map_reader = &map_reader;
+    fleet.tells_first = true;
+    assert_true(rqli_fleet_follow(&fleet, &fleet.first, &rqli_key_sets[5], &reply, &detour));
+    CHECK_ALL(EQ(detour.again_us > 0, true), EQ(detour.n_moved, 0));
+    assert_ptr_equal(rqli_fleet_node(&fleet, &rqli_key_sets[5]), &fleet.first);
+    assert_ptr_equal(atomic_load(&fleet.named), fleet.shared.last);
+    rqli_fleet_fini(&fleet);
+}
+
 struct follow_row {
     const char *reply;
     int64_t within_ms; /* that there are left */

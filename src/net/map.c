@@ -1,0 +1,249 @@
+#include "net/map.h"
+
+#include "base/scope.h"
+#include "net/arrival.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Whether a partition has come with all its data, or with what a replica had of it, the data cannot
+ * tell: its era is that of the server before, in both cases. It has moved if that answers in the
+ * same run, and has slots by the same map: a replica that takes over has all that its master had.
+ * Or if all that have slots had some by the map before, for then none of them was a replica. When
+ * in doubt there is a pause.
+ */
+
+enum { RUN_ID_BYTES = RQLI_RUN_ID_SIZE + 1 };
+
+/* A master by the map. */
+struct master {
+    struct rqli_node *node; /* NULL: no memory */
+    uint64_t generation;    /* of the connection over which it answers; 0: it does not */
+    char run_id[RQLI_RUN_ID_SIZE];
+};
+
+/* One map, while nodes are told of what it gives them. */
+struct telling {
+    struct rqli_fleet *fleet;
+    const struct rqli_slots *slots;
+    int64_t ask_ms;
+    struct master masters[RQLI_PARTITIONS];
+    char run_ids[1 + 2 * RQLI_PARTITIONS * RUN_ID_BYTES]; /* of those that answer, as in era.h */
+    struct rqli_arrivals arrivals;                        /* at one of them */
+    unsigned told[RQLI_PARTITIONS];                       /* of which partition each is */
+};
+
+RQLI_DEFINE_AUTO(struct rqli_exchange *, rqli_exchange_give);
+RQLI_DEFINE_AUTO(struct telling *, free);
+
+static struct master *owner_of(struct telling *self, unsigned partition)
+{
+    int owner = self->slots->owners[partition];
+
+    return owner != RQLI_SLOT_IS_FREE && self->masters[owner].node ? &self->masters[owner] : NULL;
+}
+
+/* Its owner has it already. */
+static bool is_given(struct telling *self, unsigned partition)
+{
+    const struct master *owner = owner_of(self, partition);
+
+    return !owner || (rqli_fleet_node(self->fleet, &rqli_key_sets[partition]) == owner->node &&
+                      rqli_endpoint_carries(&owner->node->endpoint, partition));
+}
+
+/* ---- who answers ---- */
+
+/* In which run it is; and by the answer, that it still is. Without the right to INFO none is known.
+ * The generation of the connection is the result, or 0. */
+static uint64_t meet(struct telling *self, struct rqli_node *node, char run_id[RQLI_RUN_ID_SIZE])
+{
+    struct rqli_conn *conn = node->conns.each[0];
+    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = rqli_exchange_take(conn);
+    size_t length = strlen(self->run_ids);
+    rql_status status;
+
+    if (!exchange) {
+        return 0;
+    }
+    rqli_command_words(&exchange->command, "PING", NULL);
+    rqli_conn_count_internal(conn, 1);
+    status = rqli_exchange_run(exchange, rqli_after_ms(rqli_now_us(), self->ask_ms), NULL);
+    rqli_conn_count_internal(conn, -1);
+    if (status || !rqli_conn_run_id(conn, exchange->generation, run_id) || *run_id == '\0') {
+        return 0;
+    }
+    (void)snprintf(self->run_ids + length, sizeof self->run_ids - length, "%s ", run_id);
+    return exchange->generation;
+}
+
+static bool is_master(const struct telling *self, const struct rqli_node *node)
+{
+    size_t i = 0;
+
+    while (i < self->slots->n_masters && self->masters[i].node != node) {
+        i++;
+    }
+    return i < self->slots->n_masters;
+}
+
+/* Who has given its last partition away. */
+static void meet_givers(struct telling *self)
+{
+    char run_id[RQLI_RUN_ID_SIZE];
+
+    for (size_t i = 0; i < self->slots->n_masters; i++) {
+        if (!self->masters[i].node || !self->masters[i].node->has_slots) {
+            return;
+        }
+    }
+    for (struct rqli_node *node = &self->fleet->first; node; node = node->next) {
+        if (node->has_slots && !is_master(self, node)) {
+            (void)meet(self, node, run_id);
+        }
+    }
+}
+
+static void meet_all(struct telling *self)
+{
+    self->run_ids[0] = ' ';
+    for (size_t i = 0; i < self->slots->n_masters; i++) {
+        struct master *master = &self->masters[i];
+
+        master->generation = master->node ? meet(self, master->node, master->run_id) : 0;
+    }
+    meet_givers(self);
+}
+
+/* ---- who is told ---- */
+
+/* From now on a login there tells it, too: so it does not matter if the server is started anew
+ * before the partition is its own. */
+static void write_arrivals(struct telling *self, struct master *master,
+                           struct rqli_command *command)
+{
+    struct rqli_endpoint *endpoint = &master->node->endpoint;
+
+    self->arrivals = (struct rqli_arrivals){.masters = rqli_slice_of(self->run_ids)};
+    for (unsigned p = 0; p < RQLI_PARTITIONS; p++) {
+        if (owner_of(self, p) == master && !is_given(self, p)) {
+            self->told[self->arrivals.count] = p;
+            rqli_endpoint_carry(endpoint, p, true);
+            rqli_arrivals_add(&self->arrivals, endpoint, &rqli_key_sets[p], master->run_id,
+                              command);
+        }
+    }
+}
+
+/* By the answers. It may have these keys no more, or not yet. */
+static bool give(struct telling *self, const struct master *master,
+                 const struct rqli_exchange *exchange, rql_status status)
+{
+    struct rqli_endpoint *endpoint = &master->node->endpoint;
+    bool is_whole = true;
+
+    if (status) {
+        rqli_arrivals_on_silence(&self->arrivals);
+    }
+    for (size_t i = 0; i < self->arrivals.count; i++) {
+        if (!status) {
+            (void)rqli_arrivals_read(&self->arrivals, endpoint, &exchange->reply[i], NULL);
+        }
+        if (self->arrivals.each[i].is_heard) {
+            rqli_era_on_login(self->arrivals.each[i].era, master->run_id);
+            rqli_fleet_give(self->fleet, self->told[i], master->node);
+        } else {
+            rqli_endpoint_carry(endpoint, self->told[i], false);
+            is_whole = false;
+        }
+    }
+    return is_whole;
+}
+
+/* Over the connection on which it has answered, or not at all: another may lead to another run. */
+static bool tell(struct telling *self, struct master *master)
+{
+    struct rqli_conn *conn = master->node->conns.each[0];
+    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = rqli_exchange_take(conn);
+    rql_status status;
+
+    if (!exchange || master->generation == 0) {
+        return false;
+    }
+    write_arrivals(self, master, &exchange->command);
+    rqli_conn_count_internal(conn, 1);
+    status = rqli_exchange_put(exchange, master->generation, NULL);
+    if (!status) {
+        status = rqli_exchange_await(exchange, rqli_after_ms(rqli_now_us(), self->ask_ms), NULL);
+    }
+    rqli_conn_count_internal(conn, -1);
+    master->generation = 0; /* once for all of them */
+    return give(self, master, exchange, status);
+}
+
+/* All are met before the first is told, for its keys may have come from any of them. */
+static bool tell_all(struct telling *self)
+{
+    bool is_whole = true;
+    unsigned p = 0;
+
+    while (p < RQLI_PARTITIONS && is_given(self, p)) {
+        p++;
+    }
+    if (p == RQLI_PARTITIONS) {
+        return true;
+    }
+    meet_all(self);
+    for (; p < RQLI_PARTITIONS; p++) {
+        is_whole = (is_given(self, p) || tell(self, owner_of(self, p))) && is_whole;
+    }
+    return is_whole;
+}
+
+/* ---- all of it ---- */
+
+bool rqli_map_apply(struct rqli_fleet *fleet, const struct rqli_slots *slots, int64_t ask_ms)
+{
+    RQLI_AUTO(free) struct telling *self = calloc(1, sizeof *self);
+    bool is_whole = true;
+
+    if (!self) {
+        return false;
+    }
+    self->fleet = fleet;
+    self->slots = slots;
+    self->ask_ms = ask_ms;
+    for (size_t i = 0; i < slots->n_masters; i++) {
+        self->masters[i].node = rqli_fleet_at(fleet, &slots->masters[i]);
+    }
+    if (fleet->tells_first) {
+        is_whole = tell_all(self);
+    }
+    for (unsigned p = 0; !fleet->tells_first && p < RQLI_PARTITIONS; p++) {
+        if (owner_of(self, p)) {
+            rqli_fleet_give(fleet, p, owner_of(self, p)->node);
+        }
+    }
+    for (struct rqli_node *node = &fleet->first; node; node = node->next) {
+        node->has_slots = is_master(self, node);
+    }
+    return is_whole;
+}
+
+void rqli_map_settle(struct rqli_fleet *fleet)
+{
+    bool is_new = false;
+
+    for (unsigned p = 0; fleet->tells_first && p < RQLI_PARTITIONS; p++) {
+        if (rqli_fleet_node(fleet, &rqli_key_sets[p]) == &fleet->first &&
+            !rqli_endpoint_carries(&fleet->first.endpoint, p)) {
+            rqli_endpoint_carry(&fleet->first.endpoint, p, true);
+            is_new = true;
+        }
+    }
+    if (is_new) {
+        rqli_node_end_unused(&fleet->first, 0);
+    }
+}
