@@ -499,8 +499,6 @@ class World:
         """In the shared remote unless another is given. `also`: what it is told beside the options."""
         if not remote:
             self.shared = remote = self.shared or self.remote()
-        if "recovery_delay_ms" in options:
-            leave_out_in_cluster("recovery_delay_ms")
         options = {"url": self.server.url, "connect_timeout_ms": CONNECT_MS, "retry_count": FOREVER, **options}
         words = {"options": options, "events": events, "logs": logs, **(also or {})}
         if proxy:

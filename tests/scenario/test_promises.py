@@ -183,14 +183,15 @@ class Split(BySentinels):
 
 
 class Clustered(Place):
-    """Three masters and their replicas; the lock is at one of them."""
-    most_ttl_ms = 2500
+    """Three masters and their replicas; the lock is at one of them. A ttl is longer than a node that starts waits for."""
+    most_ttl_ms = pause_ms = 2500
     slot = slot_of_lock(NAME)
 
     def __init__(self, world, persistence=()):
         super().__init__(world)
         self.cluster = Cluster(3, 1, persistence)
         self.cluster.__enter__()
+        self.cluster.end_first_pauses()
         self.urls = [self.cluster.url] * N_PROCESSES
 
     @staticmethod
@@ -230,7 +231,7 @@ class Clustered(Place):
     def fail_over(self):
         """To a replica that is behind."""
         self.cluster.await_replicated()
-        old = self.cluster.owner(self.slot)
+        old = self.owner()
         (replica,) = self.cluster.replicas_of(old)
         replica.freeze()
         old.ask("CLIENT", "KILL", "TYPE", "replica")
@@ -267,6 +268,18 @@ class Clustered(Place):
         mishap = self.random.choice((self.clients_fail, self.move, self.move_for_a_while, self.resign, self.start_anew,
                                      self.stand_still, self.lose_another))
         mishap()
+
+
+class ClusteredApart(Clustered):
+    """A master that the other nodes cannot hear. It goes on until the node timeout is over."""
+    pause_ms = Clustered.most_ttl_ms + NODE_TIMEOUT_MS
+
+    def cut_off(self):
+        old = self.owner()
+        self.cluster.bus.split([old])
+        self.cluster.await_successor(self.slot, old)
+        self.fleet.await_uses(2)
+        self.cluster.bring_back(old)
 
 
 def never_two(judgement):
@@ -306,9 +319,15 @@ ROWS = (
     ("a master is cut off", Split, NEVER, "cut_off", False, two_servers),
     ("a master is cut off", Split, WITH_REPLICAS, "cut_off", True, never_two),
     ("a slot moves", Clustered, NEVER, "move", False, never_two),
+    ("a slot moves", Clustered, NEVER, "move", True, never_two),
     ("a node of a cluster resigns", Clustered, NEVER, "resign", False, never_two),
+    ("a node of a cluster resigns", Clustered, NEVER, "resign", True, never_two),
+    ("a node of a cluster loses everything", Clustered, NEVER, "start_anew", True, never_two),
     ("a node of a cluster dies", Clustered, NEVER, "fail_over", False, two_are_told),
+    ("a node of a cluster dies", Clustered, NEVER, "fail_over", True, never_two),
+    ("a node of a cluster is cut off", ClusteredApart, NEVER, "cut_off", True, never_two),
     ("a cluster keeps its data", Clustered, ALWAYS, "anything", False, never_two),
+    ("a cluster keeps its data", Clustered, ALWAYS, "anything", True, never_two),
 )
 
 
