@@ -47,8 +47,9 @@ RQL_API RQL_MUST_CHECK rql_status rql_client_new(rql_client **out, const rql_opt
  *
  * Locks that are still held are left to their ttl; release them first. Releases, lazy ones too, and
  * cancellations that the server has not confirmed yet get at most another `io_timeout_ms`; an
- * attempt to connect that is under way, its `connect_timeout_ms`. A lazy release that is not
- * confirmed by then is told as a loss, from within this call.
+ * attempt to connect that is under way, its `connect_timeout_ms`; what the nodes of a cluster are
+ * asked about it, a second. A lazy release that is not confirmed by then is told as a loss, from
+ * within this call.
  *
  * @param[in] client  The client, or NULL.
  * @return NULL, so that `c = rql_client_free(c)` leaves no dangling pointer.
