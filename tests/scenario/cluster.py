@@ -45,12 +45,15 @@ class Node(PrivateServer):
         self.is_frozen = True
         super().freeze()
 
+    def go_on(self):
+        self.is_frozen = False
+        super().go_on()
+
     def come_back(self):
         """Whether it was killed or stands still."""
         if self.process.poll() is not None:
             self.launch()
         elif self.is_frozen:
-            self.is_frozen = False
             self.go_on()
 
     def meet(self, other):
