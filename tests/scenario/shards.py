@@ -1,9 +1,11 @@
 """Several servers that know nothing of each other, over which clients share the locks out. They end with the test."""
 import contextlib
 import itertools
+import os
+import subprocess
 
 from cluster import PARTITION_SLOTS, Behind
-from harness import PrivateServer
+from harness import PrivateServer, check_equal
 from partitions import N_PARTITIONS, partition_of, prefix_of, slot_of_lock
 from private_server import free_port
 
@@ -40,27 +42,15 @@ class Shard(PrivateServer):
 
 
 class Shards:
-    """`with Shards(3) as shards:`; who has which partition is computed anew here."""
+    """Servers that have names; who has which partition is computed anew here."""
 
-    def __init__(self, count, arguments=()):
-        self.servers = []
-        try:
-            self.servers += [Shard(*arguments) for _ in range(count)]
-        except BaseException:
-            self.__exit__()
-            raise
+    def __init__(self, servers):
+        self.servers = servers
         self.owners = [max(self.servers, key=lambda server: (mix(fnv1a(server.name) ^ partition), server.name))
                        for partition in range(N_PARTITIONS)]
 
     def __enter__(self):
         return self
-
-    def __exit__(self, *_):
-        for server in self.servers:
-            server.stop()
-
-    def url(self, *servers, query=""):
-        return "redis+shards://" + ",".join(server.name for server in servers or self.servers) + query
 
     def masters(self):
         return self.servers
@@ -91,12 +81,45 @@ class Shards:
         return [name for server in self.servers for name in self.names_on(server, count)]
 
 
+class SingleShards(Shards):
+    """`with SingleShards(3) as shards:`"""
+
+    def __init__(self, count, arguments=()):
+        made = []
+        try:
+            made += [Shard(*arguments) for _ in range(count)]
+        except BaseException:
+            end(made)
+            raise
+        super().__init__(made)
+
+    def __exit__(self, *_):
+        end(self.servers)
+
+    def url(self, *servers, query=""):
+        return "redis+shards://" + ",".join(server.name for server in servers or self.servers) + query
+
+
+def end(servers):
+    for server in servers:
+        server.stop()
+
+
 @contextlib.contextmanager
 def sharded(world, count, arguments=()):
     """What the world asks behind the library's back is asked there."""
-    with Shards(count, arguments) as shards:
+    with SingleShards(count, arguments) as shards:
         before, world.raw = world.raw, Behind(shards)
         try:
             yield shards
         finally:
             world.raw = before
+
+
+def rql(url, *words, told=""):
+    """What the program prints; and what it tells of beside that."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("RQL_")}
+    done = subprocess.run([os.environ["RQL_TEST_PROGRAM"], *words, "--url", url], capture_output=True, text=True,
+                          check=False, env=env)
+    check_equal((done.returncode, done.stderr), (0, told))
+    return done.stdout

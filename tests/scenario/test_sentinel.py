@@ -182,7 +182,7 @@ def sentinels_that_name_another_server_are_not_followed(world, kind, names):
         wait_until(lambda: honest.state()["config-epoch"] != "0", "the failover is over")
         watched.await_demotion(old)
         old.ask("ACL", "SETUSER", "default", "resetchannels", "&rql:*")  # where sentinels would hear of each other
-        with servers(Sentinel(old, 1, None), Sentinel(stranger, 1, None)) as (late, liar):
+        with servers(Sentinel({NAME: old}, 1, None), Sentinel({NAME: stranger}, 1, None)) as (late, liar):
             fresh = world.actor(kind, url=watched.url(sentinels=[late, honest]))
             fresh.acquire(*names).release().check()
             one = world.actor(kind, url=watched.url(sentinels=[honest, late, liar]))
@@ -211,8 +211,8 @@ def sentinels_that_were_set_up_anew_are_believed_after_a_while(world, kind, name
         new = watched.failover()  # of the next epoch
         wait_until(lambda: one.client.stats().failovers == 2, "they are followed, though nobody asks")
         sentinel.kill()
-        sentinel.master = next(node for node in watched.nodes if node is not new)
-        sentinel.master.ask("REPLICAOF", "NO", "ONE")
+        other = sentinel.masters[NAME] = next(node for node in watched.nodes if node is not new)
+        other.ask("REPLICAOF", "NO", "ONE")
         sentinel.launch()
         begun = time.monotonic()
         wait_until(lambda: one.client.stats().failovers == 3, "the other one is believed")

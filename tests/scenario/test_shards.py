@@ -3,15 +3,13 @@
 down."""
 import itertools
 import json
-import os
-import subprocess
 import sys
 
 from cluster import PARTITION_SLOTS, clustered
 from harness import FOREVER, MINUTE_MS, check, check_equal, check_handed_over, main, once, scenario, wait_until
 from partitions import partition_of
 from servers import Sentinel, cluster_node, servers
-from shards import RING, sharded
+from shards import RING, rql, sharded
 from swarms import DAY_MS, FLUSHES, PROBES, Swarm, swarm
 
 KINDS = ("thread", "loop", "process")
@@ -93,14 +91,6 @@ def one_server_may_have_all(world, kind, _names):
 
 
 # ---- what operators see ----
-
-def rql(url, *words):
-    env = {name: value for name, value in os.environ.items() if not name.startswith("RQL_")}
-    done = subprocess.run([os.environ["RQL_TEST_PROGRAM"], *words, "--url", url], capture_output=True, text=True,
-                          check=False, env=env)
-    check_equal((done.returncode, done.stderr), (0, ""))
-    return done.stdout
-
 
 @once
 def lists_are_of_all_servers(world, _kind, _names):

@@ -1,9 +1,11 @@
-"""A master, its replicas, and the sentinels that watch them: real ones, which see each other within a second."""
+"""Masters, their replicas, and the sentinels that watch them: real ones, which see each other within a second."""
 import contextlib
 import signal
 
+from cluster import Behind
 from private_server import (PATIENCE_S, Connection, PrivateServer, Refused, ServerError, find_server, free_port,
                             leave_out_in_cluster, wait_until)
+from shards import Shards
 
 NAME = "mymaster"
 WATCHER = "watcher"  # of a master that wants a password
@@ -52,18 +54,21 @@ class Node(PrivateServer):
 
 
 class Sentinel(PrivateServer):
-    def __init__(self, master, quorum, password):
+    """Masters by their names."""
+
+    def __init__(self, masters, quorum, password):
         self.port, self.password = free_port(), password
-        self.master, self.quorum = master, quorum
+        self.masters, self.quorum = masters, quorum
         super().__init__()
 
     def command(self):
-        lines = [f"port {self.port}", f"unixsocket {self.path}", f"dir {self.folder}", "logfile log",
-                 f"sentinel monitor {NAME} 127.0.0.1 {self.master.port} {self.quorum}",
-                 f"sentinel down-after-milliseconds {NAME} {DOWN_AFTER_MS}",
-                 f"sentinel failover-timeout {NAME} 2000"]
-        if self.master.password:
-            lines += [f"sentinel auth-user {NAME} {WATCHER}", f"sentinel auth-pass {NAME} {self.master.password}"]
+        lines = [f"port {self.port}", f"unixsocket {self.path}", f"dir {self.folder}", "logfile log"]
+        for name, master in self.masters.items():
+            lines += [f"sentinel monitor {name} 127.0.0.1 {master.port} {self.quorum}",
+                      f"sentinel down-after-milliseconds {name} {DOWN_AFTER_MS}",
+                      f"sentinel failover-timeout {name} 2000"]
+            if master.password:
+                lines += [f"sentinel auth-user {name} {WATCHER}", f"sentinel auth-pass {name} {master.password}"]
         if self.password:
             lines.append(f"requirepass {self.password}")
         with open(self.folder + "/sentinel.conf", "w", encoding="ascii") as file:
@@ -79,43 +84,42 @@ class Sentinel(PrivateServer):
         """Clients that it tells of failovers."""
         return self.ask("CLIENT", "LIST", "TYPE", "pubsub").count("\n")
 
-    def state(self):
-        said = self.ask("SENTINEL", "MASTER", NAME)
+    def state(self, name=NAME):
+        said = self.ask("SENTINEL", "MASTER", name)
         return dict(zip(said[::2], said[1::2]))
 
 
-class Watched:
-    """All of them. `with Watched() as watched:`"""
+class Group:
+    """One master with its replicas."""
 
-    def __init__(self, n_replicas=2, n_sentinels=3, password=None, sentinel_password=None, arguments=()):
-        leave_out_in_cluster("Sentinel")
+    def __init__(self, name, n_replicas, password=None, arguments=()):
+        self.name, self.sentinels = name, []
         self.nodes = [Node(password, *arguments)]
         self.nodes += [Node(password, *arguments, "--replicaof", "127.0.0.1", str(self.nodes[0].port))
                        for _ in range(n_replicas)]
-        wait_until(lambda: all(node.ask("ROLE")[3] == "connected" for node in self.nodes[1:]), "they are replicas")
-        self.sentinels = [Sentinel(self.nodes[0], n_sentinels // 2 + 1, sentinel_password)
-                          for _ in range(n_sentinels)]
-        for sentinel in self.sentinels:
-            for name, period_ms in {**PERIODS, PUBLISH: PERIOD_MS}.items():
-                sentinel.set_period(name, period_ms)
-        wait_until(self.is_settled, "all sentinels know all")
-        for sentinel in self.sentinels:
-            sentinel.set_period(PUBLISH, PUBLISH_MS)
+
+    def has_replicas(self):
+        """By their word and the master's, who may not send them anything yet."""
+        return (len(self.nodes[0].ask("ROLE")[2]) == len(self.nodes) - 1 and
+                all(node.ask("ROLE")[3] == "connected" for node in self.nodes[1:]))
 
     def is_settled(self):
         wanted = (str(len(self.nodes) - 1), str(len(self.sentinels) - 1))
-        states = [sentinel.state() for sentinel in self.sentinels]
+        states = [sentinel.state(self.name) for sentinel in self.sentinels]
         return all((state["num-slaves"], state["num-other-sentinels"]) == wanted for state in states)
 
-    def url(self, login="", query="", sentinels=None):
-        hosts = ",".join(f"127.0.0.1:{one.port}" for one in sentinels or self.sentinels)
-        return f"redis+sentinel://{login}{hosts}/{NAME}{query}"
+    def ask(self, *words):
+        """Of whoever is the master."""
+        return self.named().ask(*words)
+
+    def is_running(self):
+        return self.named().process.poll() is None
 
     def named(self):
         """Whom the first sentinel that runs calls the master."""
         for sentinel in self.sentinels:
             if sentinel.process.poll() is None:
-                port = int(sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1])
+                port = int(sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.name)[1])
                 return next(node for node in self.nodes if node.port == port)
         return None
 
@@ -139,13 +143,13 @@ class Watched:
         """All others follow the master, as it knows and the sentinels."""
         n_others = len(self.nodes) - 1
         wait_until(lambda: len(self.named().ask("ROLE")[2]) == n_others, "its replicas are there")
-        wait_until(lambda: "s_down" not in "".join(map(str, self.sentinels[0].ask("SENTINEL", "REPLICAS", NAME))),
-                   "they are well")
+        wait_until(lambda: "s_down" not in "".join(map(str, self.sentinels[0].ask("SENTINEL", "REPLICAS",
+                                                                                  self.name))), "they are well")
 
     def never_fails_over(self):
         """Whatever becomes of the master in a minute."""
         for sentinel in self.sentinels:
-            sentinel.ask("SENTINEL", "SET", NAME, "down-after-milliseconds", 60000)
+            sentinel.ask("SENTINEL", "SET", self.name, "down-after-milliseconds", 60000)
 
     def failover(self):
         """By hand, with all alive."""
@@ -153,18 +157,81 @@ class Watched:
 
         def is_over():  # NOGOODSLAVE, until it has heard of them of late; it may also find that out later, and give up
             with contextlib.suppress(Refused):
-                self.sentinels[0].ask("SENTINEL", "FAILOVER", NAME)
+                self.sentinels[0].ask("SENTINEL", "FAILOVER", self.name)
             return self.named() is not old
         wait_until(is_over, "the failover succeeds")
         return self.await_next(old)
+
+
+
+def watch(groups, n_sentinels, password=None):
+    """All of them are watched by these sentinels, and known to each."""
+    wait_until(lambda: all(group.has_replicas() for group in groups), "they are replicas")
+    masters = {group.name: group.nodes[0] for group in groups}
+    sentinels = [Sentinel(masters, n_sentinels // 2 + 1, password) for _ in range(n_sentinels)]
+    for sentinel in sentinels:
+        for name, period_ms in {**PERIODS, PUBLISH: PERIOD_MS}.items():
+            sentinel.set_period(name, period_ms)
+    for group in groups:
+        group.sentinels = sentinels
+        wait_until(group.is_settled, "all sentinels know all")
+    for sentinel in sentinels:
+        sentinel.set_period(PUBLISH, PUBLISH_MS)
+    return sentinels
+
+
+def url_of(sentinels, names, login="", query=""):
+    hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in sentinels)
+    return f"redis+sentinel://{login}{hosts}/{','.join(names)}{query}"
+
+
+def end_all(servers):
+    for server in servers:
+        server.process.send_signal(signal.SIGCONT)
+        server.stop()
+
+
+class Watched(Group):
+    """A master with all that it needs. `with Watched() as watched:`"""
+
+    def __init__(self, n_replicas=2, n_sentinels=3, password=None, sentinel_password=None, arguments=()):
+        leave_out_in_cluster("Sentinel")
+        super().__init__(NAME, n_replicas, password, arguments)
+        watch([self], n_sentinels, sentinel_password)
+
+    def url(self, login="", query="", sentinels=None):
+        return url_of(sentinels or self.sentinels, [self.name], login, query)
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        for server in self.sentinels + self.nodes:
-            server.process.send_signal(signal.SIGCONT)
-            server.stop()
+        end_all(self.sentinels + self.nodes)
+
+
+class WatchedShards(Shards):
+    """Several masters over which clients share the locks out, by their names, which have to differ."""
+
+    def __init__(self, *names, n_replicas=1, n_sentinels=1):
+        super().__init__([Group(name, n_replicas) for name in names])
+        self.sentinels = watch(self.servers, n_sentinels)
+
+    def __exit__(self, *_):
+        end_all(self.sentinels + [node for group in self.servers for node in group.nodes])
+
+    def url(self, *groups, query=""):
+        return url_of(self.sentinels, [group.name for group in groups or self.servers], query=query)
+
+
+@contextlib.contextmanager
+def watched_shards(world, *names, **options):
+    """What the world asks behind the library's back is asked there."""
+    with WatchedShards(*names, **options) as watched:
+        before, world.raw = world.raw, Behind(watched)
+        try:
+            yield watched
+        finally:
+            world.raw = before
 
 
 @contextlib.contextmanager
