@@ -25,7 +25,7 @@
 /* The questions; in this order, but for the last round trip (SUBSCRIBE and CHANGES, or KILL and
  * ARRIVE). What is not needed is left out: HELLO answers what AUTH, CLIENT_ID, SETNAME and WRITE
  * ask for, which are the old words, of servers that do not know it. From SETNAME on nothing fails
- * without them: they may be refused. */
+ * without them, but for RING and ARRIVE: they may be refused. */
 enum question {
     HELLO,
     AUTH,
@@ -33,13 +33,14 @@ enum question {
     TIME,
     CLIENT_ID,
     PUBLISH,
-    RING,
     SUBSCRIBE,
     SETNAME,
     WRITE,
     CLIENT_INFO,
     INFO,
     NAME,
+    OWN_RING,
+    RING,
     CHANGES,
     KILL,
     ARRIVE,
@@ -63,6 +64,7 @@ struct login {
     const char *user;     /* or NULL */
     const char *password; /* or NULL */
     rql_credentials asked;
+    rql_error no_ring; /* why this client's list of shards could not be written */
     struct rqli_arrivals arrivals;
 };
 
@@ -164,10 +166,6 @@ static void write_questions(struct login *self, bool is_for_commands)
     if (!is_partitioned) {
         rqli_push_ping(next(self, PUBLISH), &rqli_key_sets[RQLI_WHOLE], endpoint->identity);
     }
-    if (endpoint->ring && is_for_commands) { /* the first client says it, the others see it */
-        rqli_command_words(next(self, RING), "SET", RQLI_KEY_RING, endpoint->ring, "NX", "GET",
-                           NULL);
-    }
     if (is_old) {
         rqli_command_words(next(self, SETNAME), "CLIENT", "SETNAME", name, NULL);
     }
@@ -182,6 +180,10 @@ static void write_questions(struct login *self, bool is_for_commands)
         rqli_client_name_write(endpoint->name, next(self, NAME));
         rqli_client_name_on_login(endpoint->name, self->reading->sent_us);
     }
+    if (endpoint->ring && is_for_commands) { /* the first client says it, the others see it */
+        rqli_command_words(next(self, OWN_RING), "SET", RQLI_KEY_RING, endpoint->ring, "NX", NULL);
+        rqli_command_words(next(self, RING), "GET", RQLI_KEY_RING, NULL);
+    }
 }
 
 /* What nothing fails without. CLIENT INFO: "id=7 addr=127.0.0.1:4711 laddr=..."; INFO: lines, one
@@ -194,6 +196,9 @@ static void take_optional(struct login *self, enum question question,
     if (question == WRITE) {
         self->sock->is_read_only =
             reply->type == RQLI_REPLY_ERROR && rqli_reply_says(reply, "READONLY");
+    } else if (question == OWN_RING && reply->type == RQLI_REPLY_ERROR) {
+        (void)rqli_reply_fault(reply, "SET " RQLI_KEY_RING, self->sock->endpoint->where,
+                               &self->no_ring);
     } else if (reply->type == RQLI_REPLY_TEXT && question == CLIENT_INFO) {
         rqli_reply_copy_between(seat->address, sizeof seat->address, reply, " addr=", " laddr=");
     } else if (reply->type == RQLI_REPLY_TEXT && question == INFO) {
@@ -241,8 +246,8 @@ static rql_status take_hello(struct login *self, const struct rqli_reply *reply,
 static rql_status take_reply(struct login *self, enum question question,
                              const struct rqli_reply *reply, rql_error *error)
 {
-    static const char *const names[SETNAME] = {"HELLO",     "AUTH",    "SELECT",       "TIME",
-                                               "CLIENT ID", "PUBLISH", "SET rql:ring", "SUBSCRIBE"};
+    static const char *const names[SETNAME] = {"HELLO",     "AUTH",    "SELECT",   "TIME",
+                                               "CLIENT ID", "PUBLISH", "SUBSCRIBE"};
 
     if (question == HELLO) {
         return take_hello(self, reply, error);
@@ -251,7 +256,7 @@ static rql_status take_reply(struct login *self, enum question question,
         return rqli_arrivals_read(&self->arrivals, self->sock->endpoint, reply, error);
     }
     if (question == RING) {
-        return rqli_shards_check(self->sock->endpoint, reply, error);
+        return rqli_shards_check(self->sock->endpoint, reply, &self->no_ring, error);
     }
     if (question >= SETNAME) {
         take_optional(self, question, reply);

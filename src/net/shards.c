@@ -60,17 +60,20 @@ char *rqli_shards_ring(const char *const *names, size_t count)
     return ring;
 }
 
-/* Clients with different lists would exclude nobody: the first one's counts. A server that has no
- * memory left does not look at it; it grants nothing, and what is held has to be released. */
+/* Clients with different lists would exclude nobody: the first one's counts, also on a server that
+ * takes no writes just now, for want of memory or replicas: what is there has to be seen, and
+ * released. Where there is none yet, nothing else is. */
 rql_status rqli_shards_check(const struct rqli_endpoint *endpoint, const struct rqli_reply *reply,
-                             rql_error *error)
+                             const rql_error *refused, rql_error *error)
 {
-    if (reply->type == RQLI_REPLY_NIL || rqli_reply_is(reply, endpoint->ring) ||
-        (reply->type == RQLI_REPLY_ERROR && rqli_reply_says(reply, "OOM"))) {
+    if (reply->type == RQLI_REPLY_NIL && refused->status) {
+        return rqli_fail(error, refused->status, "%s", refused->message);
+    }
+    if (reply->type == RQLI_REPLY_NIL || rqli_reply_is(reply, endpoint->ring)) {
         return RQL_OK;
     }
     if (reply->type != RQLI_REPLY_TEXT) {
-        return rqli_reply_fault(reply, "SET " RQLI_KEY_RING, endpoint->where, error);
+        return rqli_reply_fault(reply, "GET " RQLI_KEY_RING, endpoint->where, error);
     }
     return rqli_fail(
         error, RQL_E_INVALID,

@@ -19,9 +19,9 @@ size_t rqli_shard_of(const char *const *names, size_t count, unsigned partition)
  * with other lists find out. Owned by the caller; NULL: no memory. */
 char *rqli_shards_ring(const char *const *names, size_t count);
 
-/* What a server answers to SET of its ring's key, NX GET. RQL_E_INVALID: others have another list.
- */
+/* What a server answers to GET of its ring's key, and why it could not be set; zeroed: it could.
+ * RQL_E_INVALID: others have another list. */
 rql_status rqli_shards_check(const struct rqli_endpoint *endpoint, const struct rqli_reply *reply,
-                             rql_error *error);
+                             const rql_error *refused, rql_error *error);
 
 #endif

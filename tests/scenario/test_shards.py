@@ -240,6 +240,30 @@ def what_a_server_without_memory_has_is_released(world, kind, _names):
         world.await_nothing_left()
 
 
+@scenario(kinds=["thread", "loop"], counts=[1])
+def a_server_that_wants_replicas_is_seen_and_lets_nobody_in_without_its_list(world, kind, _names):
+    with sharded(world, 2) as shards:
+        poor = shards.servers[0]
+        names = shards.names_on(poor, 2)
+        one = actor(world, kind, shards.url())
+        held = one.acquire(names[0], **HELD)
+        poor.ask("CONFIG", "SET", "min-replicas-to-write", 1)
+        check_equal(rql(shards.url(), "ls").split(), names[:1])
+        poor.end_connections()
+        one.refused(names[1], timeout_ms=SHORT_MS).check("E_UNAVAILABLE")
+        poor.ask("CONFIG", "SET", "min-replicas-to-write", 0)
+        held.release().check()
+        poor.ask("DEL", RING)
+        poor.ask("CONFIG", "SET", "min-replicas-to-write", 1)
+        other = actor(world, kind, shards.url())
+        outcome = other.begin("connect").outcome().check("E_UNAVAILABLE")  # to the first that the URL names
+        check(all(part in outcome.error for part in (f"SET {RING} on redis://{poor.name}", "NOREPLICAS")), outcome.error)
+        poor.ask("CONFIG", "SET", "min-replicas-to-write", 0)
+        other.acquire(names[0]).release().check()
+        check_equal(poor.ask("GET", RING).count(","), 1)
+        world.await_nothing_left()
+
+
 # ---- hosts that die ----
 
 @scenario(kinds=["thread", "loop"], counts=[1])
