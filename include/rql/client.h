@@ -70,7 +70,7 @@ RQL_API rql_client *rql_client_free(rql_client *client);
  *                            not acquired. A later call checks again.
  * @retval RQL_E_UNSUPPORTED  It is a node of a cluster and the URL says nothing of one, or the
  *                            reverse; it is a sentinel; or it is older than Redis 7.0, and the URL
- *                            is `redis+cluster://` or `redis+shards://`.
+ *                            is `redis+cluster://` or `redis+shards://`, or has several masters.
  * @retval RQL_E_UNAVAILABLE  The server is loading its data.
  * @retval RQL_E_PROTOCOL     The peer does not speak the Redis protocol.
  * @retval RQL_E_FORKED       The client belongs to the parent process.
@@ -94,7 +94,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_client_connect(rql_client *client, rql_err
 /** What a server says of itself. What it does not say, or may not, is "" or -1. */
 typedef struct rql_server_info {
     size_t size;                        /**< Bytes of this struct that were filled in. */
-    char url[RQL_SERVER_URL_SIZE];      /**< Without user, password and query. */
+    char url[RQL_SERVER_URL_SIZE];      /**< Without user, password and query; of one of several
+                                             shards, or masters, its own. */
     char node[RQL_SERVER_NODE_SIZE];    /**< `host:port`, or a path: by a URL of sentinels the
                                              master that was found. */
     char product[RQL_SERVER_WORD_SIZE]; /**< `redis` or `valkey`. */
@@ -116,6 +117,8 @@ typedef struct rql_server_info {
                                                       constant texts. */
     int64_t partitions; /**< Where locks are spread over several servers, by 128 partitions: how
                            many of these it has. */
+    /** By a URL of sentinels: the name of the master. */
+    char master[RQL_SERVER_NODE_SIZE];
 } rql_server_info;
 
 /**

@@ -116,7 +116,8 @@ typedef struct rql_options {
      * (port 26379 if none is said) know by that name, and after a failover the next one; with
      * `rediss+sentinel://` all of them have TLS. The login is the master's; that of the sentinels
      * is `?sentinel_user=...&sentinel_password=...`, and `sentinel_tls=false` says that they have
-     * no TLS.
+     * no TLS. `.../m1,m2/db` are up to 64 masters that the same sentinels watch, each with its
+     * share of the locks, as shards below have; all clients name them all, and their login is one.
      *
      * `redis+cluster://user:pass@host:port,host:port` is a cluster, of which any nodes are named:
      * the others are learned from these. `redis+shards://host:port,host:port/db` are up to 64

@@ -101,7 +101,7 @@ void rqli_diagnose_connecting(struct rqli_diagnosis *self)
     rql_error error = {.status = RQL_OK};
     int64_t took_us;
 
-    if (endpoint->kind != RQLI_ENDPOINT_TCP || endpoint->sentinels) {
+    if (endpoint->kind != RQLI_ENDPOINT_TCP || endpoint->master) {
         rqli_report_add(self->report, "net.connect", RQL_CHECK_OK, "no name is to be resolved");
         return;
     }
@@ -253,7 +253,7 @@ static struct rqli_two_clocks read_replica(struct rqli_diagnosis *self,
     }
     other->fleet.first.endpoint.kind = RQLI_ENDPOINT_TCP;
     other->fleet.first.endpoint.address = *at;
-    other->fleet.first.endpoint.sentinels = NULL;
+    other->fleet.first.endpoint.master = NULL;
     other->fleet.first.endpoint.eras = NULL;
     other->fleet.tells_first = false;
     return read_clocks(other);

@@ -191,16 +191,20 @@ static rql_status measure(rql_client *client, struct rqli_node *node, rql_server
     return RQL_OK;
 }
 
-/* Behind the questions, for by sentinels it is known only then. */
+/* Behind the questions, for by sentinels it is known only then. The nodes of a cluster are known by
+ * the URL of all. */
 static void name_node(const rql_client *client, const struct rqli_node *node, rql_server_info *info)
 {
     const struct rqli_endpoint *endpoint = &node->endpoint;
     struct rqli_address address = endpoint->address;
     char text[RQLI_ADDRESS_TEXT_SIZE];
 
-    if (client->sentinels) {
-        address = rqli_master_at(&client->sentinels->master);
+    if (endpoint->master) {
+        address = rqli_master_at(endpoint->master);
+        (void)snprintf(info->master, sizeof info->master, "%s", endpoint->master->name);
     }
+    (void)snprintf(info->url, sizeof info->url, "%s",
+                   client->fleet.map_reader ? client->fleet.first.endpoint.where : endpoint->where);
     (void)snprintf(info->node, sizeof info->node, "%s",
                    endpoint->kind == RQLI_ENDPOINT_TCP ? rqli_address_print(&address, text)
                                                        : endpoint->path);
@@ -281,7 +285,6 @@ rql_status rql_client_ping_node_sized(rql_client *client, size_t n, rql_server_i
     take_tls(node, &info);
     info.is_by_sentinels = client->sentinels != NULL;
     info.partitions = count_partitions(client, node);
-    (void)snprintf(info.url, sizeof info.url, "%s", client->fleet.first.endpoint.where);
     name_node(client, node, &info);
     memset(out, 0, size);
     memcpy(out, &info, info.size);

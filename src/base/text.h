@@ -58,6 +58,17 @@ static inline bool rqli_slice_is(struct rqli_slice slice, const char *text)
            (slice.length == 0 || memcmp(text, slice.data, slice.length) == 0);
 }
 
+/* How often the byte is in it. */
+static inline size_t rqli_slice_count(struct rqli_slice text, char byte)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < text.length; i++) {
+        count += text.data[i] == byte;
+    }
+    return count;
+}
+
 /* Cuts the first word off a list of words, which have a blank between two. */
 static inline struct rqli_slice rqli_slice_word(struct rqli_slice *rest)
 {

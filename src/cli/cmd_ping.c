@@ -94,6 +94,7 @@ void cli_print_server(struct out *out, const char *key, const rql_server_info *i
     (void)snprintf(round_trip, sizeof round_trip, "%.3fms", (double)info->round_trip_us / 1000);
     out_begin(out, key);
     out_text(out, "URL", "url", or_null(info->url));
+    out_text(out, *info->master ? "MASTER" : NULL, "master", or_null(info->master));
     out_text(out, "NODE", "node", or_null(info->node));
     out_text(out, "ROLE", "role", or_null(info->role));
     out_text(out, "SERVER", "product", or_null(info->product));
@@ -134,8 +135,8 @@ static bool is_one_of_several(const rql_server_info *info)
  */
 static int ping(struct cli_session *self)
 {
-    static const char *const columns[] = {"NODE",       "ROLE",       "SERVER",  "VERSION",
-                                          "ROUND TRIP", "PARTITIONS", "REFUSED", NULL};
+    static const char *const columns[] = {
+        "MASTER", "NODE", "ROLE", "SERVER", "VERSION", "ROUND TRIP", "PARTITIONS", "REFUSED", NULL};
     rql_server_info info;
     rql_status status;
     bool has_list = false;
@@ -150,7 +151,7 @@ static int ping(struct cli_session *self)
         }
         if (!has_list && is_one_of_several(&info)) {
             has_list = true;
-            out_columns(&self->out, columns);
+            out_columns(&self->out, info.is_by_sentinels ? columns : columns + 1);
             out_begin_list(&self->out, NULL);
         }
         cli_print_server(&self->out, NULL, &info);

@@ -54,20 +54,33 @@ static rql_status set_up_endpoint(rql_client *client, rql_error *error)
     return status ? status : rqli_endpoint_use_tls(&client->fleet.first.endpoint, &here, error);
 }
 
-/* Where the master is found by sentinels. */
+/* Where masters are found by sentinels: the first node has the first of them. */
 static rql_status set_up_sentinels(rql_client *client, rql_error *error)
 {
-    if (client->fleet.first.endpoint.arrangement != RQLI_SENTINEL) {
+    struct rqli_endpoint *endpoint = &client->fleet.first.endpoint;
+
+    if (endpoint->arrangement != RQLI_SENTINEL) {
         return RQL_OK;
     }
-    client->sentinels = rqli_sentinels_new(&client->fleet.first.endpoint);
-    if (client->sentinels) {
-        client->master_watch = rqli_master_watch_new(client, client->sentinels);
+    client->sentinels = rqli_sentinels_new(endpoint);
+    if (!client->sentinels) {
+        return rqli_fail(error, RQL_E_NOMEM, "client: no memory or descriptor");
     }
+    endpoint->master = client->sentinels->masters;
+    endpoint->master->used = endpoint;
+    return RQL_OK;
+}
+
+/* When all nodes are there. */
+static rql_status watch_masters(rql_client *client, rql_error *error)
+{
+    if (!client->sentinels) {
+        return RQL_OK;
+    }
+    client->master_watch = rqli_master_watch_new(client, client->sentinels);
     if (!client->master_watch || !rqli_master_watch_start(client->master_watch)) {
-        return rqli_fail(error, RQL_E_NOMEM, "client: no memory, descriptor or thread");
+        return rqli_fail(error, RQL_E_NOMEM, "client: no memory or thread");
     }
-    client->fleet.first.endpoint.sentinels = client->sentinels;
     return RQL_OK;
 }
 
@@ -79,6 +92,7 @@ static rql_status set_up_cluster(rql_client *client, rql_error *error)
     if (!client->is_partitioned) {
         return RQL_OK;
     }
+    rqli_node_name(&client->fleet.first);
     client->cluster =
         rqli_cluster_new(&client->fleet, has_map ? client->options.topology_refresh_ms : 0);
     if (!client->cluster || !rqli_cluster_start(client->cluster)) {
@@ -111,6 +125,7 @@ static rql_status build(rql_client *client, rql_error *error)
     }
     status = set_up_sentinels(client, error);
     status = status ? status : set_up_cluster(client, error);
+    status = status ? status : watch_masters(client, error);
     if (status) {
         return status;
     }
@@ -124,9 +139,8 @@ static rql_status take_arrangement(rql_client *client, rql_error *error)
     struct rqli_endpoint *endpoint = &client->fleet.first.endpoint;
 
     client->is_partitioned = rqli_endpoint_is_partitioned(endpoint);
-    if (client->is_partitioned) {
+    if (client->is_partitioned && endpoint->arrangement != RQLI_SENTINEL) {
         endpoint->address = endpoint->hosts[0];
-        (void)rqli_address_print(&endpoint->address, client->fleet.first.name);
     }
     client->eras = calloc(rqli_client_n_sets(client), sizeof *client->eras);
     for (size_t i = 0; client->eras && i < rqli_client_n_sets(client); i++) {

@@ -14,31 +14,30 @@ enum { DOWN_MS = 250 };
 
 /* A server that a sentinel names, and that is not the one in use: if it says that it is the master
  * the login itself has all connections go there. */
-static void try_node(struct rqli_master_watch *self)
+static void try_node(struct rqli_master_watch *self, const struct rqli_master *master)
 {
     const struct rqli_seat nobody = {0};
     struct rqli_clock_reading reading;
-    int64_t deadline_us =
-        rqli_after_ms(rqli_now_us(), self->client->fleet.first.endpoint.connect_timeout_ms);
+    int64_t deadline_us = rqli_after_ms(rqli_now_us(), master->used->connect_timeout_ms);
 
+    self->probe.endpoint = master->used;
     if (rqli_login(&self->probe, &nobody, deadline_us, &reading, NULL) == RQL_OK) {
         rqli_socket_close(&self->probe);
     }
 }
 
 /* When to ask again. */
-static int64_t ask(struct rqli_master_watch *self)
+static int64_t ask(struct rqli_master_watch *self, struct rqli_master *master)
 {
     int64_t begun_us = rqli_now_us();
-    int64_t deadline_us =
-        rqli_after_ms(begun_us, self->client->fleet.first.endpoint.connect_timeout_ms);
+    int64_t deadline_us = rqli_after_ms(begun_us, master->used->connect_timeout_ms);
     struct rqli_master_claim claim;
-    rql_status status = rqli_sentinels_find(self->sentinels, begun_us, deadline_us, &claim, NULL);
+    rql_status status = rqli_sentinels_find(master, begun_us, deadline_us, &claim, NULL);
     bool is_fine = !status && !claim.is_down;
-    struct rqli_address at = rqli_master_at(&self->sentinels->master);
+    struct rqli_address at = rqli_master_at(master);
 
     if (!status && !rqli_address_is(&at, &claim.address)) {
-        try_node(self);
+        try_node(self, master);
     }
     if (!status && !rqli_sentinel_is_open(&self->news)) {
         (void)rqli_sentinels_subscribe(self->sentinels, &self->news, deadline_us);
@@ -46,18 +45,31 @@ static int64_t ask(struct rqli_master_watch *self)
     return rqli_after_ms(begun_us, is_fine ? self->client->options.sentinel_check_ms : DOWN_MS);
 }
 
+/* When to ask again: all of them, when it is time for one. */
+static int64_t ask_of_all(struct rqli_master_watch *self)
+{
+    int64_t again_us = RQLI_NEVER_US;
+
+    for (size_t i = 0; i < self->sentinels->n_masters; i++) {
+        struct rqli_master *master = &self->sentinels->masters[i];
+
+        if (rqli_master_at(master).host[0] != '\0' && !atomic_load(&self->shall_stop)) {
+            again_us = rqli_earlier(again_us, ask(self, master));
+        }
+    }
+    return again_us;
+}
+
 /* Sleeps in the end, until there is news, somebody has found a new master, or shall_stop. */
 static int64_t step(struct rqli_worker *worker)
 {
     struct rqli_master_watch *self = (struct rqli_master_watch *)worker;
-    int64_t again_us = RQLI_NEVER_US;
+    int64_t again_us;
 
     if (atomic_load(&self->shall_stop)) {
         return RQLI_WORKER_OVER;
     }
-    if (rqli_master_at(&self->sentinels->master).host[0] != '\0') {
-        again_us = ask(self);
-    }
+    again_us = ask_of_all(self);
     rqli_history_look_at_all(self->client);
     rqli_socket_await_bytes_or(&self->news.sock, self->sentinels->changed_fd, again_us);
     if (rqli_sentinel_is_open(&self->news)) {
@@ -78,7 +90,6 @@ struct rqli_master_watch *rqli_master_watch_new(rql_client *client,
         self->client = client;
         self->sentinels = sentinels;
         rqli_sentinel_init(&self->news, &sentinels->endpoint);
-        self->probe.endpoint = &client->fleet.first.endpoint;
         self->probe.fd = -1;
     }
     return self;

@@ -6,6 +6,7 @@
 #include "net/era.h"
 #include "net/map.h"
 #include "net/op.h"
+#include "net/sentinels.h"
 #include "net/shards.h"
 
 #include <stdlib.h>
@@ -203,23 +204,43 @@ struct rqli_cluster *rqli_cluster_free(struct rqli_cluster *self)
     return NULL;
 }
 
+/* How many servers share the partitions out, and what each is called. */
+static size_t name_shards(const struct rqli_endpoint *endpoint,
+                          char texts[RQLI_HOSTS_MAX][RQLI_ADDRESS_TEXT_SIZE],
+                          const char *names[RQLI_HOSTS_MAX])
+{
+    const struct rqli_by_sentinels *asked = &endpoint->by_sentinels;
+    size_t count = endpoint->master ? asked->n_masters : endpoint->n_hosts;
+
+    for (size_t i = 0; i < count; i++) {
+        names[i] = endpoint->master ? asked->masters[i]
+                                    : rqli_address_print(&endpoint->hosts[i], texts[i]);
+    }
+    return count;
+}
+
+static struct rqli_node *nth_shard(struct rqli_fleet *fleet, size_t n)
+{
+    const struct rqli_endpoint *endpoint = &fleet->first.endpoint;
+
+    return endpoint->master ? rqli_fleet_of_master(fleet, &endpoint->master->sentinels->masters[n])
+                            : rqli_fleet_at(fleet, &endpoint->hosts[n]);
+}
+
 /* For good: which it is follows from their names. False: no memory. */
 static bool share_out(struct rqli_fleet *fleet)
 {
     struct rqli_endpoint *endpoint = &fleet->first.endpoint;
     char texts[RQLI_HOSTS_MAX][RQLI_ADDRESS_TEXT_SIZE];
     const char *names[RQLI_HOSTS_MAX];
+    size_t count = name_shards(endpoint, texts, names);
 
-    for (size_t i = 0; i < endpoint->n_hosts; i++) {
-        names[i] = rqli_address_print(&endpoint->hosts[i], texts[i]);
-    }
-    endpoint->ring = rqli_shards_ring(names, endpoint->n_hosts);
+    endpoint->ring = rqli_shards_ring(names, count);
     if (!rqli_endpoint_name_at(endpoint)) { /* not by the list: it is one of them */
         return false;
     }
     for (unsigned p = 0; endpoint->ring && p < RQLI_PARTITIONS; p++) {
-        size_t owner = rqli_shard_of(names, endpoint->n_hosts, p);
-        struct rqli_node *node = rqli_fleet_at(fleet, &endpoint->hosts[owner]);
+        struct rqli_node *node = nth_shard(fleet, rqli_shard_of(names, count, p));
 
         if (!node) {
             return false;

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/secret.h"
+#include "net/master.h"
 #include "net/url.h"
 
 #include <stddef.h>
@@ -43,47 +44,80 @@ void rqli_endpoint_fini(struct rqli_endpoint *self)
     free(self->ring);
     free(self->path);
     free(self->user);
-    free(self->by_sentinels.master);
-    free(self->by_sentinels.user);
     free(self->where);
     free(self->query);
     self->password = rqli_secret_free(self->password);
-    self->by_sentinels.password = rqli_secret_free(self->by_sentinels.password);
+    rqli_by_sentinels_fini(&self->by_sentinels);
     self->hosts = NULL;
     self->n_hosts = 0;
     self->ring = self->path = self->user = self->where = self->query = NULL;
-    self->by_sentinels = (struct rqli_by_sentinels){0};
+}
+
+/* Of "redis+sentinel://a,b/m1,m2", which all of them are called, what is in front of the names. */
+static int length_of_hosts(const char *of_all)
+{
+    const char *hosts = strstr(of_all, "://") + strlen("://");
+
+    return (int)(hosts - of_all + (ptrdiff_t)strcspn(hosts, "/"));
+}
+
+/* NULL: no memory. */
+static char *print_place(const struct rqli_endpoint *self, const char *of_all)
+{
+    char text[RQLI_ADDRESS_TEXT_SIZE];
+    char *out = NULL;
+    int length = self->master ? asprintf(&out, "%.*s/%s", length_of_hosts(of_all), of_all,
+                                         self->master->name)
+                              : asprintf(&out, "%s%s", self->is_tls ? "rediss://" : "redis://",
+                                         rqli_address_print(&self->address, text));
+
+    return length < 0 ? NULL : out;
 }
 
 bool rqli_endpoint_name_at(struct rqli_endpoint *self)
 {
-    char text[RQLI_ADDRESS_TEXT_SIZE];
+    char *where = print_place(self, self->where);
 
     free(self->where);
-    if (asprintf(&self->where, "%s%s", self->is_tls ? "rediss://" : "redis://",
-                 rqli_address_print(&self->address, text)) < 0) {
-        self->where = NULL;
+    self->where = where;
+    return where != NULL;
+}
+
+/* As the other, with all that it has not itself. */
+static void begin(struct rqli_endpoint *self, const struct rqli_endpoint *other)
+{
+    memset(self, 0, sizeof *self);
+    memcpy(self, other, offsetof(struct rqli_endpoint, carried)); /* of which it has none yet */
+    self->tls = NULL;
+    self->where = NULL;
+}
+
+static rql_status finish(struct rqli_endpoint *self, const char *of_all, rql_error *error)
+{
+    self->where = print_place(self, of_all);
+    if (!self->where) {
+        return rqli_fail_nomem(error);
     }
-    return self->where != NULL;
+    return self->is_tls
+               ? rqli_tls_context_new(&self->tls, &self->tls_settings, self->subject, error)
+               : RQL_OK;
 }
 
 rql_status rqli_endpoint_init_at(struct rqli_endpoint *self, const struct rqli_endpoint *other,
                                  const struct rqli_address *address, rql_error *error)
 {
-    rql_status status = RQL_OK;
-
-    memset(self, 0, sizeof *self);
-    memcpy(self, other, offsetof(struct rqli_endpoint, carried)); /* of which it has none yet */
+    begin(self, other);
     self->address = *address;
-    self->tls = NULL;
-    self->where = NULL;
-    if (!rqli_endpoint_name_at(self)) {
-        return rqli_fail_nomem(error);
-    }
-    if (self->is_tls) {
-        status = rqli_tls_context_new(&self->tls, &self->tls_settings, self->subject, error);
-    }
-    return status;
+    return finish(self, other->where, error);
+}
+
+rql_status rqli_endpoint_init_of(struct rqli_endpoint *self, const struct rqli_endpoint *other,
+                                 struct rqli_master *master, rql_error *error)
+{
+    begin(self, other);
+    self->master = master;
+    master->used = self;
+    return finish(self, other->where, error);
 }
 
 void rqli_endpoint_fini_at(struct rqli_endpoint *self)

@@ -75,11 +75,15 @@ static struct rqli_node *find(struct rqli_fleet *self, const struct rqli_address
     return node;
 }
 
-static struct rqli_node *make(const struct rqli_fleet *self, const struct rqli_address *address)
+/* master NULL: the one at the address. */
+static struct rqli_node *make(const struct rqli_fleet *self, const struct rqli_address *address,
+                              struct rqli_master *master)
 {
+    const struct rqli_endpoint *first = &self->first.endpoint;
     struct rqli_node *node = calloc(1, sizeof *node);
 
-    if (node && (rqli_endpoint_init_at(&node->endpoint, &self->first.endpoint, address, NULL) ||
+    if (node && ((master ? rqli_endpoint_init_of(&node->endpoint, first, master, NULL)
+                         : rqli_endpoint_init_at(&node->endpoint, first, address, NULL)) ||
                  !rqli_node_init(node, self->connections))) {
         node = free_node(node);
     }
@@ -87,12 +91,13 @@ static struct rqli_node *make(const struct rqli_fleet *self, const struct rqli_a
 }
 
 /* Under the mutex. NULL: no memory. */
-static struct rqli_node *add(struct rqli_fleet *self, const struct rqli_address *address)
+static struct rqli_node *add(struct rqli_fleet *self, const struct rqli_address *address,
+                             struct rqli_master *master)
 {
-    struct rqli_node *node = make(self, address);
+    struct rqli_node *node = make(self, address, master);
 
     if (node) {
-        (void)rqli_address_print(address, node->name);
+        rqli_node_name(node);
         atomic_store_explicit(&self->shared.last->next, node, memory_order_release);
         self->shared.last = node;
         self->shared.n_nodes++;
@@ -119,7 +124,7 @@ struct rqli_node *rqli_fleet_at(struct rqli_fleet *self, const struct rqli_addre
     node = find(self, address);
     is_full = self->shared.n_nodes == RQLI_NODES_MAX;
     if (!node && !is_full) {
-        node = add(self, address);
+        node = add(self, address, NULL);
     }
     is_news = !node && is_full && !self->shared.lacks_nodes;
     self->shared.lacks_nodes = self->shared.lacks_nodes || is_news;
@@ -127,6 +132,19 @@ struct rqli_node *rqli_fleet_at(struct rqli_fleet *self, const struct rqli_addre
     if (is_news) {
         report_lack(self, address);
     }
+    return node;
+}
+
+struct rqli_node *rqli_fleet_of_master(struct rqli_fleet *self, struct rqli_master *master)
+{
+    struct rqli_node *node = &self->first;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    while (node && node->endpoint.master != master) {
+        node = node->next;
+    }
+    node = node ? node : add(self, NULL, master);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
     return node;
 }
 

@@ -71,6 +71,9 @@ static inline struct rqli_node *rqli_fleet_node(const struct rqli_fleet *self,
  * NULL: no memory, or one too many. */
 struct rqli_node *rqli_fleet_at(struct rqli_fleet *self, const struct rqli_address *address);
 
+/* The same of this master. */
+struct rqli_node *rqli_fleet_of_master(struct rqli_fleet *self, struct rqli_master *master);
+
 /* Any thread. These keys are the node's from now on. */
 void rqli_fleet_give(struct rqli_fleet *self, unsigned partition, struct rqli_node *node);
 

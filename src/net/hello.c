@@ -35,11 +35,17 @@ static rql_status check_mode(const struct rqli_endpoint *endpoint, const struct 
 static rql_status fail_old(const struct rqli_endpoint *endpoint, struct rqli_slice version,
                            rql_error *error)
 {
+    static const char *const needing[] = {
+        [RQLI_SENTINEL] = "redis+sentinel:// of several masters",
+        [RQLI_CLUSTER] = "redis+cluster://",
+        [RQLI_SHARDS] = "redis+shards://",
+    };
+
     return rqli_fail(error, RQL_E_UNSUPPORTED,
-                     "%s: version %.*s of the server is too old for %s://, which needs Redis 7.0 "
+                     "%s: version %.*s of the server is too old for %s, which needs Redis 7.0 "
                      "or Valkey (SPUBLISH)",
                      endpoint->where, (int)version.length, version.data,
-                     endpoint->arrangement == RQLI_CLUSTER ? "redis+cluster" : "redis+shards");
+                     needing[endpoint->arrangement]);
 }
 
 /* What begins with no number is another program's, which may be able to do it. */

@@ -409,7 +409,7 @@ static rql_status check_master(struct rqli_socket *sock, const struct rqli_maste
     if (sock->is_read_only) {
         return rqli_fail(error, RQL_E_READ_ONLY, "%.150s: the server named is no master", where);
     }
-    if (!rqli_sentinels_confirm(sock->endpoint->sentinels, sock, claim)) {
+    if (!rqli_sentinels_confirm(sock, claim)) {
         return rqli_fail(error, RQL_E_IO, "%.150s: another server is the master by now", where);
     }
     return RQL_OK;
@@ -432,30 +432,29 @@ static rql_status find_and_log_in(struct rqli_socket *sock, const struct rqli_se
                                   int64_t deadline_us, struct rqli_clock_reading *reading_out,
                                   rql_error *error)
 {
-    struct rqli_sentinels *sentinels = sock->endpoint->sentinels;
+    struct rqli_master *master = sock->endpoint->master;
     struct rqli_master_claim claim = {.address = sock->endpoint->address};
     rql_status status = RQL_OK;
 
-    if (sentinels) {
-        status =
-            rqli_sentinels_find(sentinels, rqli_now_us() - FRESH_US, deadline_us, &claim, error);
+    if (master) {
+        status = rqli_sentinels_find(master, rqli_now_us() - FRESH_US, deadline_us, &claim, error);
     }
     if (status) {
         return status;
     }
     sock->node = claim.address;
-    if (sentinels) {
-        rqli_master_enter(&sentinels->master, &sock->of_master, &claim.address);
+    if (master) {
+        rqli_master_enter(master, &sock->of_master, &claim.address);
     }
     status = rqli_ask_open(sock, deadline_us, error);
     if (!status) {
         status = log_in(sock, predecessor, deadline_us, reading_out, error);
     }
-    if (!status && sentinels) {
+    if (!status && master) {
         status = check_master(sock, &claim, error);
     }
-    if (status && sentinels) {
-        rqli_sentinels_distrust(sentinels, &claim);
+    if (status && master) {
+        rqli_sentinels_distrust(master, &claim);
         name_node(sock, error);
     }
     return status;

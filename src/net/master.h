@@ -16,6 +16,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct rqli_endpoint;
+struct rqli_sentinels;
+
 /* What a sentinel says. */
 struct rqli_master_claim {
     struct rqli_address address;
@@ -24,6 +27,16 @@ struct rqli_master_claim {
 };
 
 struct rqli_master {
+    const char *name;                 /* by which sentinels know it */
+    const struct rqli_endpoint *used; /* what leads to it; NULL: nobody needs it */
+    struct rqli_sentinels *sentinels; /* that are asked */
+
+    struct {
+        struct rqli_master_claim claim; /* the last one that may be true */
+        int64_t answered_us;            /* when that came */
+        int64_t older_us; /* since when most know of older masters only; 0: they do not */
+    } said;               /* under the mutex of the sentinels */
+
     struct {
         pthread_mutex_t mutex;
         struct rqli_address at;   /* it has said so itself; host "": nobody has yet */
@@ -41,6 +54,7 @@ struct rqli_master_conn {
     int fd;
 };
 
+/* Nothing is known of it yet; what is in front of `said` is the caller's to fill in. */
 void rqli_master_init(struct rqli_master *self);
 void rqli_master_fini(struct rqli_master *self);
 

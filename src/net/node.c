@@ -1,6 +1,9 @@
 #include "net/node.h"
 
+#include "net/master.h"
 #include "net/subscription.h"
+
+#include <stdio.h>
 
 bool rqli_node_init(struct rqli_node *self, unsigned connections)
 {
@@ -18,6 +21,16 @@ void rqli_node_fini(struct rqli_node *self)
     self->background = rqli_conn_free(self->background);
     rqli_conns_fini(&self->conns);
     (void)pthread_mutex_destroy(&self->shared.mutex);
+}
+
+/* One that is longer than any host's is cut off here. */
+void rqli_node_name(struct rqli_node *self)
+{
+    if (self->endpoint.master) {
+        (void)snprintf(self->name, sizeof self->name, "%s", self->endpoint.master->name);
+    } else {
+        (void)rqli_address_print(&self->endpoint.address, self->name);
+    }
 }
 
 void rqli_node_abandon(struct rqli_node *self)

@@ -17,7 +17,7 @@ struct rqli_push_threads;
 struct rqli_node {
     struct rqli_endpoint endpoint;     /* first: what leads to it leads to the node */
     struct rqli_node *_Atomic next;    /* of the fleet */
-    char name[RQLI_ADDRESS_TEXT_SIZE]; /* of one of several: its address */
+    char name[RQLI_ADDRESS_TEXT_SIZE]; /* of one of several: its address, or the master's name */
     bool is_named;                     /* by the URL, of one of several; constant in use */
     struct rqli_conns conns;           /* commands of the callers */
     struct rqli_conn *background;      /* those of the leases' thread */
@@ -43,6 +43,9 @@ static inline const char *rqli_node_where(const struct rqli_node *self)
  * the same. */
 bool rqli_node_init(struct rqli_node *self, unsigned connections);
 void rqli_node_fini(struct rqli_node *self); /* also one that is all zero */
+
+/* It is one of several. */
+void rqli_node_name(struct rqli_node *self);
 
 /* In a fork child: closes the sockets without a word and takes no lock. */
 void rqli_node_abandon(struct rqli_node *self);

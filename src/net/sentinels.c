@@ -17,12 +17,12 @@ struct rqli_sentinels *rqli_sentinels_new(const struct rqli_endpoint *endpoint)
 {
     static char where[] = "its sentinel";
     const struct rqli_by_sentinels *asked = &endpoint->by_sentinels;
-    struct rqli_sentinels *self = calloc(1, sizeof *self);
+    struct rqli_sentinels *self =
+        calloc(1, sizeof *self + asked->n_masters * sizeof *self->masters);
 
     if (!self) {
         return NULL;
     }
-    self->served = endpoint;
     self->endpoint = (struct rqli_endpoint){
         .kind = RQLI_ENDPOINT_TCP,
         .user = asked->user,
@@ -35,11 +35,16 @@ struct rqli_sentinels *rqli_sentinels_new(const struct rqli_endpoint *endpoint)
         .subject = endpoint->subject,
         .tls = asked->is_tls ? endpoint->tls : NULL,
     };
-    rqli_master_init(&self->master);
+    self->n_masters = asked->n_masters;
+    for (size_t i = 0; i < self->n_masters; i++) {
+        rqli_master_init(&self->masters[i]);
+        self->masters[i].name = asked->masters[i];
+        self->masters[i].sentinels = self;
+    }
     rqli_sentinel_init(&self->asked, &self->endpoint);
     (void)pthread_mutex_init(&self->shared.mutex, NULL);
     memcpy(self->shared.known, endpoint->hosts, endpoint->n_hosts * sizeof *endpoint->hosts);
-    self->shared.n_known = endpoint->n_hosts;
+    self->n_named = self->shared.n_known = endpoint->n_hosts;
     self->changed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     return self->changed_fd < 0 ? rqli_sentinels_free(self) : self;
 }
@@ -49,7 +54,9 @@ struct rqli_sentinels *rqli_sentinels_free(struct rqli_sentinels *self)
     if (self) {
         rqli_sentinel_fini(&self->asked);
         rqli_fd_drop(&self->changed_fd);
-        rqli_master_fini(&self->master);
+        for (size_t i = 0; i < self->n_masters; i++) {
+            rqli_master_fini(&self->masters[i]);
+        }
         (void)pthread_mutex_destroy(&self->shared.mutex);
         free(self);
     }
@@ -67,22 +74,20 @@ void rqli_sentinels_abandon(struct rqli_sentinels *self)
 /* ---- asking: one at a time, and without the mutex ---- */
 
 /* Those that it knows, and the URL does not, come behind the URL's. */
-static void learn_others(struct rqli_sentinels *self, int64_t deadline_us)
+static void learn_others(struct rqli_sentinels *self, const char *master, int64_t deadline_us)
 {
     struct rqli_address others[RQLI_SENTINELS_MAX];
-    const size_t n_named = self->served->n_hosts;
     size_t count = RQLI_SENTINELS_MAX;
 
-    if (rqli_sentinel_others(&self->asked, self->served->by_sentinels.master, deadline_us, others,
-                             &count)) {
+    if (rqli_sentinel_others(&self->asked, master, deadline_us, others, &count)) {
         return;
     }
     (void)pthread_mutex_lock(&self->shared.mutex);
-    self->shared.n_known = n_named;
+    self->shared.n_known = self->n_named;
     for (size_t i = 0; i < count; i++) {
         bool is_known = false;
 
-        for (size_t j = 0; j < n_named; j++) {
+        for (size_t j = 0; j < self->n_named; j++) {
             is_known = is_known || rqli_address_is(&self->shared.known[j], &others[i]);
         }
         if (!is_known) {
@@ -93,10 +98,10 @@ static void learn_others(struct rqli_sentinels *self, int64_t deadline_us)
 }
 
 /* The connection that stands is used as long as it is the wanted sentinel's. */
-static rql_status ask_one(struct rqli_sentinels *self, const struct rqli_address *address,
+static rql_status ask_one(const struct rqli_master *master, const struct rqli_address *address,
                           int64_t deadline_us, struct rqli_master_claim *out, rql_error *error)
 {
-    const char *master = self->served->by_sentinels.master;
+    struct rqli_sentinels *self = master->sentinels;
     bool was_open = rqli_sentinel_is_open(&self->asked) &&
                     rqli_address_is(&self->asked.sock.node, address) &&
                     rqli_socket_is_quiet(&self->asked.sock);
@@ -104,10 +109,10 @@ static rql_status ask_one(struct rqli_sentinels *self, const struct rqli_address
         was_open ? RQL_OK : rqli_sentinel_open(&self->asked, address, deadline_us, error);
 
     if (!status) {
-        status = rqli_sentinel_ask(&self->asked, master, deadline_us, out, error);
+        status = rqli_sentinel_ask(&self->asked, master->name, deadline_us, out, error);
     }
     if (!status && !was_open) {
-        learn_others(self, deadline_us);
+        learn_others(self, master->name, deadline_us);
     }
     return status;
 }
@@ -122,10 +127,10 @@ struct round {
 };
 
 /* True: it may be the master. */
-static bool take_claim(struct rqli_sentinels *self, struct round *round,
+static bool take_claim(struct rqli_master *master, struct round *round,
                        const struct rqli_master_claim *claim)
 {
-    if (rqli_master_hear(&self->master, claim)) {
+    if (rqli_master_hear(master, claim)) {
         return true;
     }
     if (round->n_older == 0 || claim->epoch > round->older.epoch) {
@@ -136,43 +141,45 @@ static bool take_claim(struct rqli_sentinels *self, struct round *round,
 }
 
 /* Most of them know of older masters only. True: it has been so for long. */
-static bool were_set_up_anew(struct rqli_sentinels *self)
+static bool were_set_up_anew(struct rqli_master *master)
 {
+    struct rqli_sentinels *self = master->sentinels;
     int64_t now_us = rqli_now_us();
     bool is_long;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
-    if (self->shared.older_us == 0) {
-        self->shared.older_us = now_us;
+    if (master->said.older_us == 0) {
+        master->said.older_us = now_us;
     }
-    is_long = now_us - self->shared.older_us >= ANEW_US;
+    is_long = now_us - master->said.older_us >= ANEW_US;
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return is_long;
 }
 
 /* None of those that answered is up to date. If that is more than half of all, and stays so, they
  * were set up anew, and what was known before counts no more. */
-static rql_status end_round(struct rqli_sentinels *self, const struct round *round,
+static rql_status end_round(struct rqli_master *master, const struct round *round,
                             struct rqli_master_claim *out, rql_error *error)
 {
-    if (round->n_older * 2 > round->n_known && were_set_up_anew(self)) {
-        rqli_master_forget(&self->master);
+    if (round->n_older * 2 > round->n_known && were_set_up_anew(master)) {
+        rqli_master_forget(master);
         *out = round->older;
         return RQL_OK;
     }
     if (round->n_older > 0) {
         return rqli_fail(error, RQL_E_UNAVAILABLE,
                          "%.150s: the sentinels that answer have not heard of its last failover",
-                         self->served->where);
+                         master->used->where);
     }
     return rqli_fail(error, round->fault.status, "cannot find the master of %.150s: %s",
-                     self->served->where, round->fault.message);
+                     master->used->where, round->fault.message);
 }
 
 /* In turn, beginning with the one that answered last, until one knows. */
-static rql_status ask_all(struct rqli_sentinels *self, int64_t deadline_us,
+static rql_status ask_all(struct rqli_master *master, int64_t deadline_us,
                           struct rqli_master_claim *out, rql_error *error)
 {
+    struct rqli_sentinels *self = master->sentinels;
     struct round round = {.fault = {.status = RQL_E_IO, .message = "no time left"}};
     size_t first;
 
@@ -185,19 +192,19 @@ static rql_status ask_all(struct rqli_sentinels *self, int64_t deadline_us,
         size_t at = (first + i) % round.n_known;
         int64_t limit_us = rqli_after_ms(rqli_now_us(), SENTINEL_MS);
 
-        if (ask_one(self, &round.known[at], rqli_earlier(limit_us, deadline_us), out,
+        if (ask_one(master, &round.known[at], rqli_earlier(limit_us, deadline_us), out,
                     &round.fault)) {
             continue;
         }
-        if (take_claim(self, &round, out)) {
+        if (take_claim(master, &round, out)) {
             (void)pthread_mutex_lock(&self->shared.mutex);
             self->shared.first = at;
-            self->shared.older_us = 0;
+            master->said.older_us = 0;
             (void)pthread_mutex_unlock(&self->shared.mutex);
             return RQL_OK;
         }
     }
-    return end_round(self, &round, out, error);
+    return end_round(master, &round, out, error);
 }
 
 /* ---- for all who want to know ---- */
@@ -213,71 +220,75 @@ static void await_other(struct rqli_sentinels *self, int64_t deadline_us)
 }
 
 /* Under the mutex, released while it asks. */
-static rql_status ask_for_all(struct rqli_sentinels *self, int64_t deadline_us, rql_error *error)
+static rql_status ask_for_all(struct rqli_master *master, int64_t deadline_us, rql_error *error)
 {
+    struct rqli_sentinels *self = master->sentinels;
     struct rqli_master_claim claim;
     rql_status status;
 
     self->shared.is_asking = true;
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    status = ask_all(self, deadline_us, &claim, error);
+    status = ask_all(master, deadline_us, &claim, error);
     (void)pthread_mutex_lock(&self->shared.mutex);
     self->shared.is_asking = false;
     if (!status) {
-        self->shared.claim = claim;
-        self->shared.answered_us = rqli_now_us();
+        master->said.claim = claim;
+        master->said.answered_us = rqli_now_us();
     }
     (void)atomic_fetch_add_explicit(&self->n_answers, 1, memory_order_relaxed);
     rqli_signal_wake(&self->n_answers);
     return status;
 }
 
-rql_status rqli_sentinels_find(struct rqli_sentinels *self, int64_t since_us, int64_t deadline_us,
+rql_status rqli_sentinels_find(struct rqli_master *master, int64_t since_us, int64_t deadline_us,
                                struct rqli_master_claim *out, rql_error *error)
 {
+    struct rqli_sentinels *self = master->sentinels;
     rql_status status = RQL_OK;
     bool is_late = false;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
-    while (self->shared.is_asking && self->shared.answered_us < since_us && !is_late) {
+    while (self->shared.is_asking && master->said.answered_us < since_us && !is_late) {
         await_other(self, deadline_us);
         is_late = rqli_now_us() >= deadline_us;
     }
-    if (self->shared.answered_us < since_us || self->shared.answered_us == 0) {
+    if (master->said.answered_us < since_us || master->said.answered_us == 0) {
         status = is_late
                      ? rqli_fail(error, RQL_E_IO, "cannot find the master of %.150s: no time left",
-                                 self->served->where)
-                     : ask_for_all(self, deadline_us, error);
+                                 master->used->where)
+                     : ask_for_all(master, deadline_us, error);
     }
-    *out = self->shared.claim;
+    *out = master->said.claim;
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return status;
 }
 
-void rqli_sentinels_distrust(struct rqli_sentinels *self, const struct rqli_master_claim *claim)
+void rqli_sentinels_distrust(struct rqli_master *master, const struct rqli_master_claim *claim)
 {
+    struct rqli_sentinels *self = master->sentinels;
+
     (void)pthread_mutex_lock(&self->shared.mutex);
-    if (self->shared.answered_us != 0 &&
-        rqli_address_is(&self->shared.claim.address, &claim->address)) {
+    if (master->said.answered_us != 0 &&
+        rqli_address_is(&master->said.claim.address, &claim->address)) {
         self->shared.first = (self->shared.first + 1) % self->shared.n_known;
-        self->shared.answered_us = 0;
+        master->said.answered_us = 0;
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-bool rqli_sentinels_confirm(struct rqli_sentinels *self, struct rqli_socket *sock,
-                            const struct rqli_master_claim *claim)
+bool rqli_sentinels_confirm(struct rqli_socket *sock, const struct rqli_master_claim *claim)
 {
-    enum rqli_master_news news = rqli_master_join(&self->master, &sock->of_master, claim);
+    struct rqli_master *master = sock->endpoint->master;
+    enum rqli_master_news news = rqli_master_join(master, &sock->of_master, claim);
 
     if (news == RQLI_MASTER_OTHER) {
         char server[RQLI_ADDRESS_TEXT_SIZE];
         const struct rqli_figures figures = {.server = rqli_address_print(&claim->address, server)};
 
-        rqli_observe(RQLI_ON_MASTER_CHANGED, self->served->subject, &figures);
+        rqli_observe(RQLI_ON_MASTER_CHANGED, sock->endpoint->subject, &figures);
     }
     if (news == RQLI_MASTER_OTHER || news == RQLI_MASTER_FIRST) {
-        (void)eventfd_write(self->changed_fd, 1);
+        (void)eventfd_write(master->sentinels->changed_fd, 1);
     }
     return news != RQLI_MASTER_LEFT;
 }

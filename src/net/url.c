@@ -22,8 +22,7 @@ enum {
     DATABASE_TEXT_SIZE = 16,
 };
 
-#define SENTINEL_FORM "redis+sentinel://host:port,host:port/master"
-#define SEVERAL_FORMS SENTINEL_FORM ", redis+cluster:// or redis+shards://"
+#define SEVERAL_FORMS RQLI_SENTINEL_FORM ", redis+cluster:// or redis+shards://"
 
 /* Of arrangements that have several hosts. */
 static const struct {
@@ -111,36 +110,6 @@ static rql_status name_server(struct rqli_endpoint *self, const char *scheme,
     return RQL_OK;
 }
 
-/* What the query says of sentinels. False: the key is none of theirs. */
-static bool read_sentinel_key(struct rqli_by_sentinels *self, struct rqli_slice key,
-                              struct rqli_slice value, rql_status *status, rql_error *error)
-{
-    bool is_user = rqli_slice_is(key, "sentinel_user");
-
-    if (is_user || rqli_slice_is(key, "sentinel_password")) {
-        char **text = is_user ? &self->user : &self->password;
-
-        if (*text) {
-            *status = rqli_fail(error, RQL_E_INVALID, "url: a query key of sentinels stands twice");
-        } else {
-            *status = (is_user ? rqli_percent_decode : rqli_percent_decode_secret)(text, value,
-                                                                                   "query", error);
-        }
-        return true;
-    }
-    if (!rqli_slice_is(key, "sentinel_tls")) {
-        return false;
-    }
-    if (rqli_slice_is(value, "false")) {
-        self->is_tls = false;
-    } else if (!rqli_slice_is(value, "true") || !self->is_tls) {
-        *status =
-            rqli_fail(error, RQL_E_INVALID,
-                      "url: sentinel_tls is true or false, and true needs rediss+sentinel://");
-    }
-    return true;
-}
-
 /* The rest are options, by name: what they mean is the business of whoever has the table of them. A
  * key has no encoding. */
 static rql_status read_query(struct rqli_endpoint *self, struct rqli_slice query, rql_error *error)
@@ -161,7 +130,7 @@ static rql_status read_query(struct rqli_endpoint *self, struct rqli_slice query
             return rqli_fail(error, RQL_E_INVALID, "url: a query is key=value, with & between two");
         }
         if (self->arrangement != RQLI_SENTINEL ||
-            !read_sentinel_key(&self->by_sentinels, key, value, &status, error)) {
+            !rqli_by_sentinels_take(&self->by_sentinels, key, value, &status, error)) {
             memcpy(next, key.data, key.length);
             next += key.length + 1;
             status = rqli_percent_write(&next, value, "query", error);
@@ -181,7 +150,7 @@ static rql_status read_tls_query(struct rqli_endpoint *self, struct rqli_slice q
                ? RQL_OK
                : rqli_fail(error, RQL_E_INVALID,
                            "url: unknown query key; redis:// takes the database as /db, and "
-                           "sentinels are " SENTINEL_FORM);
+                           "sentinels are " RQLI_SENTINEL_FORM);
 }
 
 /* [/database]. No path and "/" are database 0. */
@@ -216,21 +185,11 @@ static rql_status read_tcp(struct rqli_endpoint *self, struct parts parts, rql_e
                              rqli_slice_of(rqli_address_print(&self->address, place)), "/", error);
 }
 
-static size_t count_hosts(struct rqli_slice list)
-{
-    size_t count = 1;
-
-    for (size_t i = 0; i < list.length; i++) {
-        count += list.data[i] == ',';
-    }
-    return count;
-}
-
 /* host[:port][,host[:port]...] */
 static rql_status read_hosts(struct rqli_endpoint *self, struct rqli_slice list, rql_error *error)
 {
     size_t most = host_lists[self->arrangement].most;
-    size_t count = count_hosts(list);
+    size_t count = 1 + rqli_slice_count(list, ',');
     rql_status status = RQL_OK;
 
     if (count > most) {
@@ -249,27 +208,21 @@ static rql_status read_hosts(struct rqli_endpoint *self, struct rqli_slice list,
     return status;
 }
 
-/* /master[/database] */
-static rql_status read_master(struct rqli_endpoint *self, struct rqli_slice path, rql_error *error)
+/* /master[,master...][/database] */
+static rql_status read_masters_path(struct rqli_endpoint *self, struct rqli_slice path,
+                                    rql_error *error)
 {
-    struct rqli_slice name;
+    struct rqli_slice list;
     rql_status status;
 
     (void)rqli_slice_skip(&path, "/");
-    name = rqli_slice_take(&path, rqli_slice_before(path, "/"));
-    if (name.length == 0) {
-        return rqli_fail(error, RQL_E_INVALID,
-                         "url: the name of the master is missing, as in " SENTINEL_FORM);
-    }
-    if (memchr(name.data, ',', name.length)) {
-        return rqli_fail(error, RQL_E_UNSUPPORTED, "url: several masters are not supported yet");
-    }
-    status = rqli_percent_decode(&self->by_sentinels.master, name, "path", error);
+    list = rqli_slice_take(&path, rqli_slice_before(path, "/"));
+    status = rqli_by_sentinels_read_masters(&self->by_sentinels, list, error);
     return status ? status : read_database_path(self, path, error);
 }
 
-/* redis[s]+sentinel://[[user]:password@]host[:port][,host[:port]...]/master[/database][?query]. The
- * login is the master's; that of the sentinels is in the query. */
+/* redis[s]+sentinel://[[user]:password@]host[:port][,host[:port]...]/master[,master...][/database]
+ * [?query]. The login is the masters'; that of the sentinels is in the query. */
 static rql_status read_by_sentinels(struct rqli_endpoint *self, struct parts parts,
                                     rql_error *error)
 {
@@ -281,7 +234,7 @@ static rql_status read_by_sentinels(struct rqli_endpoint *self, struct parts par
         status = read_hosts(self, parts.host, error);
     }
     if (!status) {
-        status = read_master(self, parts.path, error);
+        status = read_masters_path(self, parts.path, error);
     }
     if (!status) {
         status = read_query(self, parts.query, error);

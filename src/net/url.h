@@ -5,6 +5,7 @@
  * for what it carries. */
 
 #include "net/address.h"
+#include "net/by_sentinels.h"
 #include "net/tls_context.h"
 #include "wire/partition.h"
 
@@ -15,7 +16,7 @@
 
 struct rqli_client_name;
 struct rqli_era;
-struct rqli_sentinels;
+struct rqli_master;
 struct rqli_stats;
 struct rqli_subject;
 
@@ -24,15 +25,7 @@ enum rqli_endpoint_kind { RQLI_ENDPOINT_TCP, RQLI_ENDPOINT_UNIX, RQLI_ENDPOINT_L
 /* How servers belong together. */
 enum rqli_arrangement { RQLI_SINGLE, RQLI_SENTINEL, RQLI_CLUSTER, RQLI_SHARDS };
 
-enum { RQLI_SENTINELS_MAX = 16, RQLI_HOSTS_MAX = 64 };
-
-/* redis+sentinel://: what is asked of them. */
-struct rqli_by_sentinels {
-    char *master;   /* by which name they know it */
-    char *user;     /* to log in to them, or NULL */
-    char *password; /* the same; wiped */
-    bool is_tls;
-};
+enum { RQLI_HOSTS_MAX = RQLI_MASTERS_MAX }; /* either may be shards */
 
 struct rqli_endpoint {
     enum rqli_endpoint_kind kind;
@@ -60,8 +53,8 @@ struct rqli_endpoint {
     const struct rqli_subject *subject; /* the same, with who is told what happens to them */
     rql_credentials_fn credentials;     /* asked at each login, or NULL */
     void *credentials_data;
-    struct rqli_sentinels *sentinels; /* of RQLI_SENTINEL; borrowed */
-    struct rqli_tls_context *tls;     /* with is_tls */
+    struct rqli_master *master;   /* of RQLI_SENTINEL: where it is; borrowed */
+    struct rqli_tls_context *tls; /* with is_tls */
     /* Last, and not constant: a bit for each partition that it has. */
     _Atomic uint64_t carried[RQLI_PARTITIONS / 64];
 };
@@ -71,10 +64,11 @@ static inline bool rqli_endpoint_carries(const struct rqli_endpoint *self, unsig
     return (self->carried[partition / 64] >> partition % 64 & 1) != 0;
 }
 
-/* Each partition has keys of its own, at one of several servers. */
+/* Each partition has keys of its own, at one of several servers; several masters are shards. */
 static inline bool rqli_endpoint_is_partitioned(const struct rqli_endpoint *self)
 {
-    return self->arrangement == RQLI_CLUSTER || self->arrangement == RQLI_SHARDS;
+    return self->arrangement == RQLI_CLUSTER || self->arrangement == RQLI_SHARDS ||
+           self->by_sentinels.n_masters > 1;
 }
 
 /* The partition is its own from now on, or is another's. Any thread. */
@@ -106,13 +100,17 @@ rql_status rqli_endpoint_use_tls(struct rqli_endpoint *self, const rql_options *
                                  rql_error *error);
 void rqli_endpoint_fini(struct rqli_endpoint *self);
 
-/* Messages call it by its address alone. False: no memory. */
+/* Messages call it by its address alone, or by its master's name and the sentinels. False: no
+ * memory. */
 bool rqli_endpoint_name_at(struct rqli_endpoint *self);
 
 /* A server that is met at this address, with all else as it is for another, which outlives it. TLS
  * is its own, for the name and the session are. Statuses as above. */
 rql_status rqli_endpoint_init_at(struct rqli_endpoint *self, const struct rqli_endpoint *other,
                                  const struct rqli_address *address, rql_error *error);
+/* The same of this master, wherever it is; it is used from now on. */
+rql_status rqli_endpoint_init_of(struct rqli_endpoint *self, const struct rqli_endpoint *other,
+                                 struct rqli_master *master, rql_error *error);
 void rqli_endpoint_fini_at(struct rqli_endpoint *self); /* also one that is all zero */
 
 #endif

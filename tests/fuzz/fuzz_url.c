@@ -25,7 +25,11 @@ static void check_parsed(const struct rqli_endpoint *endpoint)
     must(endpoint->where != NULL);
     must(is_single == (endpoint->n_hosts == 0) && is_single == !endpoint->hosts);
     must(endpoint->n_hosts <= (has_master ? RQLI_SENTINELS_MAX : RQLI_HOSTS_MAX));
-    must(has_master ? endpoint->by_sentinels.master[0] : !endpoint->by_sentinels.master);
+    must(has_master == (endpoint->by_sentinels.n_masters > 0));
+    must(endpoint->by_sentinels.n_masters <= RQLI_HOSTS_MAX);
+    for (size_t i = 0; i < endpoint->by_sentinels.n_masters; i++) {
+        must(endpoint->by_sentinels.masters[i][0]);
+    }
     for (size_t i = 0; i < endpoint->n_hosts; i++) {
         check_address(&endpoint->hosts[i]);
     }
@@ -46,6 +50,7 @@ static void check_where(const struct rqli_endpoint *endpoint)
     must(rqli_url_parse(&again, endpoint->where, NULL) == RQL_OK);
     must(again.kind == endpoint->kind && again.arrangement == endpoint->arrangement);
     must(again.n_hosts == endpoint->n_hosts);
+    must(again.by_sentinels.n_masters == endpoint->by_sentinels.n_masters);
     for (size_t i = 0; i < again.n_hosts; i++) {
         must(rqli_address_is(&again.hosts[i], &endpoint->hosts[i]));
     }

@@ -76,6 +76,7 @@ static rql_status log_in(const char *parameters, bool is_for_commands, const cha
     CHECK_OK(rqli_url_parse(&endpoint, url, NULL));
     endpoint.eras = era;
     endpoint.arrangement = arrangement;
+    endpoint.by_sentinels.n_masters = arrangement == RQLI_SENTINEL ? 2 : 0;
     rqli_endpoint_carry(&endpoint, 0, true); /* of those that have partitions */
     answers = said;
     n_rounds = 0;
@@ -87,6 +88,7 @@ static rql_status log_in(const char *parameters, bool is_for_commands, const cha
     rqli_socket_close(&sock);
     assert_int_equal(pthread_join(thread, NULL), 0);
     peer_leave(&place);
+    endpoint.by_sentinels.n_masters = 0;
     rqli_endpoint_fini(&endpoint);
     assert_null(strstr(error.message, "sesame"));
     return status;
@@ -194,6 +196,9 @@ TEST(a_server_of_partitions_is_new_enough_for_their_channels)
          "version 6.2.14 of the server is too old for redis+cluster://, which needs Redis 7.0"},
         {"old shard", RQLI_SHARDS, HELLO_OF(VERSION(5, "6.0.9"), SHARD), NULL, RQL_E_UNSUPPORTED,
          "version 6.0.9 of the server is too old for redis+shards://"},
+        {"old one of several masters", RQLI_SENTINEL, HELLO_OF(VERSION(6, "6.2.14"), SHARD), NULL,
+         RQL_E_UNSUPPORTED,
+         "version 6.2.14 of the server is too old for redis+sentinel:// of several masters"},
         {"node without HELLO", RQLI_CLUSTER, UNKNOWN PEER_TIME, NULL, RQL_E_UNSUPPORTED, "too old"},
         {"shard without HELLO", RQLI_SHARDS, UNKNOWN PEER_TIME, NULL, RQL_E_UNSUPPORTED, "too old"},
         {"node", RQLI_CLUSTER, HELLO_OF(VERSION(5, "7.0.0"), NODE), NULL, RQL_OK, ""},

@@ -164,11 +164,17 @@ TEST(a_certificate_has_a_key_and_only_tls_has_a_context)
     }
 }
 
+#define HOSTS_16 "a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p"
+#define HOSTS_64 HOSTS_16 ",a1,b1,c1,d1,e1,f1,g1,h1,i1,j1,k1,l1,m1,n1,o1,p1," HOSTS_32_MORE
+#define HOSTS_32_MORE                                                                              \
+    "a2,b2,c2,d2,e2,f2,g2,h2,i2,j2,k2,l2,m2,n2,o2,p2"                                              \
+    ",a3,b3,c3,d3,e3,f3,g3,h3,i3,j3,k3,l3,m3,n3,o3,p3"
+
 static const struct {
     const char *url;
-    const char *hosts; /* as they are printed, with a blank between two */
-    const char *master;
-    const char *user; /* of the sentinels */
+    const char *hosts;   /* as they are printed, with a blank between two */
+    const char *masters; /* with a blank between two; of 64 the last */
+    const char *user;    /* of the sentinels */
     const char *password;
     bool is_tls;
     int database;
@@ -180,6 +186,14 @@ static const struct {
      "redis+sentinel://a:1,[::1]:2,c/m%2f/7"},
     {"redis+sentinel://a,b/m?sentinel_user=x%26&sentinel_password=sesame", "a:26379 b:26379", "m",
      "x&", "sesame", false, 0, "redis+sentinel://a,b/m"},
+    {"redis+sentinel://a,b/m1,M1,m.2_-x/3?sentinel_user=x&sentinel_password=y", "a:26379 b:26379",
+     "m1 M1 m.2_-x", "x", "y", false, 3, "redis+sentinel://a,b/m1,M1,m.2_-x/3"},
+    {"redis+sentinel://:p@a/m%31,%6d2/", "a:26379", "m1 m2", NULL, NULL, false, 0,
+     "redis+sentinel://a/m%31,%6d2"},
+    {"redis+sentinel://a/m%2c%0a", "a:26379", "m,\n", NULL, NULL, false, 0,
+     "redis+sentinel://a/m%2c%0a"},
+    {"redis+sentinel://a/" HOSTS_64, "a:26379", "p3", NULL, NULL, false, 0,
+     "redis+sentinel://a/" HOSTS_64},
     {"rediss+sentinel://a/m?tls_verify=ca", "a:26379", "m", NULL, NULL, true, 0,
      "rediss+sentinel://a/m"},
     {"rediss+sentinel://a/m?sentinel_tls=true", "a:26379", "m", NULL, NULL, true, 0,
@@ -202,7 +216,20 @@ static void check_hosts(const struct rqli_endpoint *self, const char *expected)
     check_text(hosts, expected);
 }
 
-TEST(a_url_says_which_sentinels_know_the_master)
+static void check_masters(const struct rqli_by_sentinels *self, const char *expected)
+{
+    size_t first = self->n_masters == RQLI_HOSTS_MAX ? RQLI_HOSTS_MAX - 1 : 0;
+    char names[64] = "";
+    size_t length = 0;
+
+    for (size_t i = first; i < self->n_masters && length < sizeof names; i++) {
+        length += (size_t)snprintf(names + length, sizeof names - length, "%s%s",
+                                   i > first ? " " : "", self->masters[i]);
+    }
+    check_text(names, expected);
+}
+
+TEST(a_url_says_which_sentinels_know_the_masters)
 {
     EACH_BY (row, sentinel_urls, row->url) {
         struct rqli_endpoint endpoint = {0};
@@ -210,21 +237,17 @@ TEST(a_url_says_which_sentinels_know_the_master)
 
         CHECK_OK(rqli_url_parse(&endpoint, row->url, NULL));
         check_hosts(&endpoint, row->hosts);
-        check_text(found->master, row->master);
+        check_masters(found, row->masters);
         check_text(found->user, row->user);
         check_text(found->password, row->password);
         CHECK_ALL(EQ(endpoint.arrangement, RQLI_SENTINEL), EQ(found->is_tls, row->is_tls),
-                  EQ(endpoint.database, row->database));
+                  EQ(endpoint.database, row->database),
+                  EQ(rqli_endpoint_is_partitioned(&endpoint), found->n_masters > 1));
         check_text(endpoint.where, row->where);
+        rqli_endpoint_fini(&endpoint);
         rqli_endpoint_fini(&endpoint);
     }
 }
-
-#define HOSTS_16 "a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p"
-#define HOSTS_64 HOSTS_16 ",a1,b1,c1,d1,e1,f1,g1,h1,i1,j1,k1,l1,m1,n1,o1,p1," HOSTS_32_MORE
-#define HOSTS_32_MORE                                                                              \
-    "a2,b2,c2,d2,e2,f2,g2,h2,i2,j2,k2,l2,m2,n2,o2,p2"                                              \
-    ",a3,b3,c3,d3,e3,f3,g3,h3,i3,j3,k3,l3,m3,n3,o3,p3"
 
 static const struct {
     const char *url;
@@ -312,6 +335,16 @@ static const struct {
     {"redis+sentinel://host:port,host:port/master",
      "redis-sentinel://a/m|redis://a,b|redis://a:1,b:2/0|redis://a?master_name=m"
      "|redis+sentinel://a|redis+sentinel://a/|redis+sentinel://a//1|rediss+sentinel://a,b"},
+    {"name of a master is missing",
+     "redis+sentinel://a//|redis+sentinel://a/,m|redis+sentinel://a/m,|redis+sentinel://a/m,,n"
+     "|redis+sentinel://u:sesame@a/,/1?sentinel_password=sesame"},
+    {"two of the masters are the same",
+     "redis+sentinel://a/m,m|redis+sentinel://a/m,n,%6d/1|rediss+sentinel://:sesame@a,b/n,m,m"},
+    {"no commas, spaces and control bytes",
+     "redis+sentinel://a/m,n%2co|redis+sentinel://a/sesame%2c,m|redis+sentinel://a/m,n%20o"
+     "|redis+sentinel://a/m,n%0a|redis+sentinel://a/m,n%7f"},
+    {"percent-encoding in the path", "redis+sentinel://a/m,sesame%|redis+sentinel://a/m,n%00"},
+    {"more than 64 masters", "redis+sentinel://a/" HOSTS_64 ",x"},
     {"port", "redis+sentinel://a:0/m|redis+sentinel://a:1,b:x/m|redis+sentinel://a:,b/m"},
     {"host", "redis+sentinel://a_*/m|redis+sentinel://a,[b]/m|redis+sentinel://a,%41/m"},
     {"database", "redis+sentinel://a/m/x|redis+sentinel://u:sesame@a/m/1/2"},
@@ -362,16 +395,6 @@ TEST(a_wrong_url_is_refused_by_its_part)
         while (next_part(&urls, url, NULL)) {
             check_bad(url, row->name, RQL_E_INVALID);
         }
-    }
-}
-
-TEST(several_masters_are_no_name_of_one)
-{
-    static const char *const urls[] = {"redis+sentinel://a/m1,m2", "rediss+sentinel://a,b/m1,m2/3",
-                                       "redis+sentinel://u:sesame@a/,m?sentinel_tls=false"};
-
-    EACH_BY (row, urls, *row) {
-        check_bad(*row, "several masters", RQL_E_UNSUPPORTED);
     }
 }
 
