@@ -102,23 +102,26 @@ def locks_of_all_masters_are_had_extended_and_handed_over(world, kind, _names):
 @once
 def lists_are_of_all_masters(world, _kind, _names):
     """With the name of each, which stays, and where it is just now."""
-    with watched_shards(world, "m1", "m2", n_replicas=0) as watched:
+    with watched_shards(world, "m1", "m2") as watched:
+        for group in watched.servers:
+            group.ask("CONFIG", "SET", "min-replicas-to-write", 1)
         names = sorted(watched.spread(2))
         holder = actor(world, "thread", watched)
-        helds = [holder.acquire(name, **HELD) for name in names]
+        helds = [holder.acquire(name, timeout_ms=FOREVER, **HELD) for name in names]
         found = json.loads(rql(watched.url(), "ls", "--node", "--json"))
         check_equal([(lock["name"], lock["node"]) for lock in found],
                     [(name, watched.owner_of(name).name) for name in names])
         check_equal(json.loads(rql(watched.url(), "info", names[-1], "--json"))["name"], names[-1])
-        for group in watched.servers:
-            group.ask("CONFIG", "SET", "min-replicas-to-write", 1)
         said = json.loads(rql(watched.url(), "ping", "--json"))
         check_equal([(one["master"], one["node"], one["url"]) for one in said],
                     [(group.name, f"127.0.0.1:{group.named().port}", watched.url(group)) for group in watched.servers])
         check_equal(sum(one["partitions"] for one in said), 128)
         check_equal([line.split()[0] for line in rql(watched.url(), "ping").splitlines()], ["MASTER", "m1", "m2"])
         for group in watched.servers:
-            group.ask("CONFIG", "SET", "min-replicas-to-write", 0)
+            await_replicated(group)
+        checks = json.loads(rql(watched.url(), "doctor", "--json"))["checks"]
+        check_equal([one["found"]["reached"] for one in checks if one["id"] == "clk.replicas"], [1])
+        check_equal([one["found"].get("node") for one in checks if one["id"] == "dur.replicas"], [None, "m2"])
         check_equal(json.loads(rql(watched.url(), "clear", "--force", "--json"))["rel_key_cnt"], len(names))
         for held in helds:
             held.release().check("NOT_HELD")
