@@ -83,8 +83,9 @@ typedef struct rql_log_field {
  * `rql.`, with `element`, `status`, `hosts`, `locks`, `requests`, `handed_over` and `rel_time` as
  * far as the event has them.
  *
- * `master_changed`, with `server`, for ::RQL_EVENT_MASTER_CHANGED. `too_many_nodes`, once, for a
- * cluster whose masters have had so many addresses that a client does not follow to `server`.
+ * `master_changed`, with `master` and `server`, for ::RQL_EVENT_MASTER_CHANGED. `too_many_nodes`,
+ * once, for a cluster whose masters have had so many addresses that a client does not follow to
+ * `server`.
  *
  * Connections with TLS, never sampled: `tls_server_unverified`, once, where `tls_verify` is none;
  * `tls_reload_failed` for certificates that have changed and cannot be used, once for each change;
@@ -212,7 +213,7 @@ typedef enum rql_event_kind {
      * only verify. Never sampled.
      */
     RQL_EVENT_HISTORY_LOST = 25,
-    /** Sentinels have another `server` as the master, and it says so itself: all connections go
+    /** Sentinels have another `server` as this `master`, and it says so itself: all connections go
      * there. Once for each client; on the thread that has found it, as with lines about TLS. Never
      * sampled. */
     RQL_EVENT_MASTER_CHANGED = 26,
@@ -248,6 +249,7 @@ struct rql_event {
     int64_t handed_over_cnt; /**< Locks that went to a waiter at once. */
     int64_t server_token;    /**< The last fencing token that the server knew. */
     const char *server;      /**< "host:port". */
+    const char *master;      /**< By which name sentinels know it. */
 };
 
 RQL_END_DECLS

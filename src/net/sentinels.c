@@ -283,7 +283,8 @@ bool rqli_sentinels_confirm(struct rqli_socket *sock, const struct rqli_master_c
 
     if (news == RQLI_MASTER_OTHER) {
         char server[RQLI_ADDRESS_TEXT_SIZE];
-        const struct rqli_figures figures = {.server = rqli_address_print(&claim->address, server)};
+        const struct rqli_figures figures = {.master = master->name,
+                                             .server = rqli_address_print(&claim->address, server)};
 
         rqli_observe(RQLI_ON_MASTER_CHANGED, sock->endpoint->subject, &figures);
     }

@@ -66,6 +66,7 @@ struct rqli_figures {
     const char *lock_queue;
     const char *element;
     const char *server; /* as messages call it */
+    const char *master;
     const char *error;
 };
 

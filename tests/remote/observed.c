@@ -21,6 +21,7 @@ static void add_texts(cJSON *line, const rql_event *event)
     add_text(line, "instrument", event->instrument);
     add_text(line, "element", event->element);
     add_text(line, "server", event->server);
+    add_text(line, "master", event->master);
     for (size_t i = 0; i < event->n_lock_keys; i++) {
         (void)cJSON_AddItemToArray(keys, cJSON_CreateString(event->lock_keys[i]));
     }

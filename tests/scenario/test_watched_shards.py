@@ -144,8 +144,8 @@ def a_failover_moves_no_partition_and_leaves_the_others_alone(world, kind, _name
         wait_until(lambda: lines[0].held.actor.client.stats().failovers == 1, "the holder is there, too")
         check_equal(connections(other) & before, before)
         check_equal(keys_of(failing, "lock:*"), [watched.key(f"lock:{moved}", moved)])
-        check_equal([words["server"] for words in told(lines[0].held.actor, "master_changed")],
-                    [f"127.0.0.1:{new.port}"])
+        check_equal([(words["master"], words["server"]) for words in told(lines[0].held.actor, "master_changed")],
+                    [("m1", f"127.0.0.1:{new.port}")])
         wait_until(lambda: old.n_clients() == 0, "nobody stays")
         for line in lines:
             line.check()
