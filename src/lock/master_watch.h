@@ -3,9 +3,9 @@
 
 /*
  * A thread that asks the sentinels of a client all the time who is the master, of each that the
- * client has been connected to. So a client leaves a
- * master that hangs, or still answers though another was chosen, and not only one that broke; and
- * what is held is verified at the next one though nobody has a call for it.
+ * client has been connected to. So a client leaves a master that hangs, or still answers though
+ * another was chosen, and not only one that broke; and what is held is verified at the next one
+ * though nobody has a call for it.
  */
 
 #include "base/worker.h"

@@ -132,20 +132,24 @@ def lists_are_of_all_masters(world, _kind, _names):
 
 @scenario(kinds=["thread", "loop"], counts=[1])
 def a_failover_moves_no_partition_and_leaves_the_others_alone(world, kind, _names):
-    """The lock there stays held, and who waits keeps its place; elsewhere no connection ends."""
+    """The lock there stays held, and who waits keeps its place; elsewhere no connection ends. Who has nothing to ask
+    just now follows, too."""
     with watched_shards(world, "m1", "m2") as watched:
-        failing, other = watched.servers
+        other, failing = watched.servers
         (moved,), (stays,) = watched.names_on(failing, 1), watched.names_on(other, 1)
         lines = [Line(world, kind, watched, name) for name in (moved, stays)]
+        idle = actor(world, kind, watched)
+        idle.acquire(*watched.names_on(failing, 2)[1:]).release().check()
         await_replicated(failing)
         before = connections(other)
         old, new = failing.named(), failing.failover()
         lines[0].await_listeners()
-        wait_until(lambda: lines[0].held.actor.client.stats().failovers == 1, "the holder is there, too")
+        for one in lines[0].held.actor, idle:
+            wait_until(lambda one=one: one.client.stats().failovers == 1, "all are there")
         check_equal(connections(other) & before, before)
         check_equal(keys_of(failing, "lock:*"), [watched.key(f"lock:{moved}", moved)])
         check_equal([(words["master"], words["server"]) for words in told(lines[0].held.actor, "master_changed")],
-                    [("m1", f"127.0.0.1:{new.port}")])
+                    [("m2", f"127.0.0.1:{new.port}")])
         wait_until(lambda: old.n_clients() == 0, "nobody stays")
         for line in lines:
             line.check()
@@ -155,7 +159,7 @@ def a_failover_moves_no_partition_and_leaves_the_others_alone(world, kind, _name
 def a_master_that(fault):
     def case(world, kind, _names):
         with watched_shards(world, "m1", "m2") as watched:
-            failing, other = watched.servers
+            other, failing = watched.servers
             (moved, asked_for), (stays,) = watched.names_on(failing, 2), watched.names_on(other, 1)
             line = Line(world, kind, watched, moved)
             one, two, three = (actor(world, kind, watched) for _ in range(3))
