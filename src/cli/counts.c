@@ -39,6 +39,24 @@ static void count_hosts(struct cli_counts *counts, const char **hosts)
     counts->hosts = distinct;
 }
 
+static void count_lock(struct cli_counts *counts, const char **hosts, const rql_lock_info *info)
+{
+    counts->locks += info->status == RQL_KEY_ALIVE;
+    counts->damaged += is_damaged(info->status);
+    /* Of a lock that cannot be read the host may be anything. */
+    add_host(counts, hosts, info->status == RQL_KEY_ALIVE ? info->hst_id : NULL);
+}
+
+static void count_queue(struct cli_counts *counts, const char **hosts, const rql_queue_info *info)
+{
+    counts->queues += info->status == RQL_KEY_ALIVE;
+    counts->damaged += is_damaged(info->status);
+    counts->requests += (int64_t)info->n_requests;
+    for (size_t i = 0; i < info->n_requests; i++) {
+        add_host(counts, hosts, info->requests[i].hst_id);
+    }
+}
+
 struct cli_counts cli_count(const rql_lock_info_list *locks, const rql_queue_info_list *queues,
                             const char *node)
 {
@@ -52,25 +70,13 @@ struct cli_counts cli_count(const rql_lock_info_list *locks, const rql_queue_inf
     /* One more than there are: nothing to allocate may give NULL. */
     hosts = cli_must(calloc(most + 1, sizeof *hosts));
     for (size_t i = 0; i < locks->count; i++) {
-        const rql_lock_info *info = locks->item[i];
-
-        if (is_on(node, info->node)) {
-            counts.locks += info->status == RQL_KEY_ALIVE;
-            counts.damaged += is_damaged(info->status);
-            /* Of a lock that cannot be read the host may be anything. */
-            add_host(&counts, hosts, info->status == RQL_KEY_ALIVE ? info->hst_id : NULL);
+        if (is_on(node, locks->item[i]->node)) {
+            count_lock(&counts, hosts, locks->item[i]);
         }
     }
     for (size_t i = 0; i < queues->count; i++) {
-        const rql_queue_info *info = queues->item[i];
-
-        if (is_on(node, info->node)) {
-            counts.queues += info->status == RQL_KEY_ALIVE;
-            counts.damaged += is_damaged(info->status);
-            counts.requests += (int64_t)info->n_requests;
-            for (size_t j = 0; j < info->n_requests; j++) {
-                add_host(&counts, hosts, info->requests[j].hst_id);
-            }
+        if (is_on(node, queues->item[i]->node)) {
+            count_queue(&counts, hosts, queues->item[i]);
         }
     }
     count_hosts(&counts, hosts);

@@ -96,21 +96,27 @@ static bool read_from_any(struct rqli_cluster *self, enum circle circle, int64_t
     return is_read;
 }
 
+/* For a node that is far away. */
+static int64_t longest_ms(const struct rqli_cluster *self)
+{
+    const struct rqli_endpoint *endpoint = &self->fleet->first.endpoint;
+
+    return endpoint->connect_timeout_ms + endpoint->io_timeout_ms;
+}
+
 /* Of who was named last by an error reply, for that has keys that others may not know of yet; of
  * those that have keys by the last one, if there is one; then of those that the URL names, and at
  * first of those that are far away as well. Of others last: addresses that have had keys stay known
  * when nobody answers there any more, and there may be many. */
 static bool read_map(struct rqli_cluster *self)
 {
-    const struct rqli_endpoint *endpoint = &self->fleet->first.endpoint;
     int32_t map = atomic_load(&self->fleet->map);
     struct rqli_node *named = atomic_exchange(&self->fleet->named, NULL);
 
     return (named && read_from(self, named, ASK_MS)) ||
            (map == RQLI_MAP_READ && read_from_any(self, WITH_KEYS, ASK_MS)) ||
            read_from_any(self, NAMED, ASK_MS) || read_from_any(self, OTHERS, ASK_MS) ||
-           (map != RQLI_MAP_READ &&
-            read_from_any(self, NAMED, endpoint->connect_timeout_ms + endpoint->io_timeout_ms));
+           (map != RQLI_MAP_READ && read_from_any(self, NAMED, longest_ms(self)));
 }
 
 /* When to read it again. */

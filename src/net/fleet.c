@@ -75,27 +75,12 @@ static struct rqli_node *find(struct rqli_fleet *self, const struct rqli_address
     return node;
 }
 
-/* master NULL: the one at the address. */
-static struct rqli_node *make(const struct rqli_fleet *self, const struct rqli_address *address,
-                              struct rqli_master *master)
+/* Under the mutex. Its endpoint was filled in with this result. NULL: no memory. */
+static struct rqli_node *add(struct rqli_fleet *self, struct rqli_node *node, rql_status status)
 {
-    const struct rqli_endpoint *first = &self->first.endpoint;
-    struct rqli_node *node = calloc(1, sizeof *node);
-
-    if (node && ((master ? rqli_endpoint_init_of(&node->endpoint, first, master, NULL)
-                         : rqli_endpoint_init_at(&node->endpoint, first, address, NULL)) ||
-                 !rqli_node_init(node, self->connections))) {
+    if (node && (status || !rqli_node_init(node, self->connections))) {
         node = free_node(node);
     }
-    return node;
-}
-
-/* Under the mutex. NULL: no memory. */
-static struct rqli_node *add(struct rqli_fleet *self, const struct rqli_address *address,
-                             struct rqli_master *master)
-{
-    struct rqli_node *node = make(self, address, master);
-
     if (node) {
         rqli_node_name(node);
         atomic_store_explicit(&self->shared.last->next, node, memory_order_release);
@@ -103,6 +88,25 @@ static struct rqli_node *add(struct rqli_fleet *self, const struct rqli_address 
         self->shared.n_nodes++;
     }
     return node;
+}
+
+/* The same. */
+static struct rqli_node *add_at(struct rqli_fleet *self, const struct rqli_address *address)
+{
+    struct rqli_node *node = calloc(1, sizeof *node);
+
+    return add(self, node,
+               node ? rqli_endpoint_init_at(&node->endpoint, &self->first.endpoint, address, NULL)
+                    : RQL_E_NOMEM);
+}
+
+static struct rqli_node *add_of(struct rqli_fleet *self, struct rqli_master *master)
+{
+    struct rqli_node *node = calloc(1, sizeof *node);
+
+    return add(self, node,
+               node ? rqli_endpoint_init_of(&node->endpoint, &self->first.endpoint, master, NULL)
+                    : RQL_E_NOMEM);
 }
 
 static void report_lack(const struct rqli_fleet *self, const struct rqli_address *address)
@@ -124,7 +128,7 @@ struct rqli_node *rqli_fleet_at(struct rqli_fleet *self, const struct rqli_addre
     node = find(self, address);
     is_full = self->shared.n_nodes == RQLI_NODES_MAX;
     if (!node && !is_full) {
-        node = add(self, address, NULL);
+        node = add_at(self, address);
     }
     is_news = !node && is_full && !self->shared.lacks_nodes;
     self->shared.lacks_nodes = self->shared.lacks_nodes || is_news;
@@ -143,7 +147,7 @@ struct rqli_node *rqli_fleet_of_master(struct rqli_fleet *self, struct rqli_mast
     while (node && node->endpoint.master != master) {
         node = node->next;
     }
-    node = node ? node : add(self, NULL, master);
+    node = node ? node : add_of(self, master);
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return node;
 }
