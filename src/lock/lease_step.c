@@ -208,7 +208,7 @@ static rql_status arrive_at(struct rqli_leases *self, struct rqli_node *node, in
     rqli_conn_hurry(node->background, RQLI_SERVER_LOOK_US);
     status = rqli_conn_connect(node->background, rqli_now_us() + longest_us, NULL);
     if (status) {
-        rqli_fleet_on_silence(&self->client->fleet);
+        rqli_fleet_on_silence(&self->client->fleet, node);
     }
     return status;
 }

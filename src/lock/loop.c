@@ -306,7 +306,7 @@ static void see_end(rql_client *client, struct rqli_op_loop *self)
 
     if (self->was_up && !is_up) {
         rqli_leases_on_cut(client->leases);
-        rqli_fleet_on_silence(&client->fleet);
+        rqli_fleet_on_silence(&client->fleet, self->node);
     }
     self->was_up = is_up;
 }

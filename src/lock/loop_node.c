@@ -38,7 +38,7 @@ static void opened(const struct rqli_loop_node *self, struct rqli_op_loop *op,
         rqli_history_look_at_all(client);
         atomic_store_explicit(&client->was_connected, true, memory_order_relaxed);
     } else {
-        rqli_fleet_on_silence(&client->fleet);
+        rqli_fleet_on_silence(&client->fleet, self->node);
         rqli_op_loop_fail(op, fault);
     }
 }

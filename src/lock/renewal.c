@@ -257,7 +257,7 @@ static void end(struct rqli_leases *self, struct rqli_renewals *batch, rql_statu
 {
     rqli_leases_note(self, RQLI_TRACE_RENEWED, status);
     if (status) {
-        rqli_fleet_on_silence(&self->client->fleet);
+        rqli_fleet_on_silence(&self->client->fleet, batch->node);
     }
     apply_all(self, batch, status == RQL_OK);
     rqli_exchange_give(batch->exchange);

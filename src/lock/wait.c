@@ -162,7 +162,7 @@ rql_status rqli_wait_connect(struct rqli_acquire *self, rql_error *error)
     }
     status = rqli_conn_connect(self->conn, self->op.until_us, error);
     if (status) {
-        rqli_fleet_on_silence(&client->fleet);
+        rqli_fleet_on_silence(&client->fleet, self->node);
     }
     if (rqli_conn_clock(self->conn, &reading)) {
         rqli_server_clock_learn(client, self->node, &reading);

@@ -17,7 +17,7 @@ enum {
     NAME_MS = 1000,      /* to say what the client is called, and between two attempts: */
     NAME_AGAIN_MS = 10000,
     UNUSED_US = 60000000,
-    DOWN_US = 1000000, /* for which others are asked rather than who has said CLUSTERDOWN */
+    DOWN_US = 1000000, /* for which others are asked rather than who gave no answer */
     TROUBLE_MS = 5000, /* for so long after a silence the map may change at any moment */
 };
 
@@ -67,7 +67,7 @@ static struct rqli_node *next_of(const struct rqli_cluster *self, struct rqli_no
     return node;
 }
 
-/* Perhaps it is cut off from the others: then its map is an old one. */
+/* It would take its time; or it is cut off from the others, and its map is an old one. */
 static bool is_down(const struct rqli_node *node)
 {
     int64_t down_us = atomic_load(&node->down_us);

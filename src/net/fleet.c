@@ -276,8 +276,7 @@ bool rqli_fleet_follow(struct rqli_fleet *self, struct rqli_node *node,
     case RQLI_WAY_AGAIN:
         return pause_before(detour, AGAIN_MS, AGAIN_MOST_MS);
     case RQLI_WAY_DOWN:
-        atomic_store(&node->down_us, rqli_now_us());
-        rqli_fleet_on_silence(self);
+        rqli_fleet_on_silence(self, node);
         return pause_before(detour, DOWN_MS, DOWN_MOST_MS);
     case RQLI_WAY_NONE:
         break;
@@ -291,10 +290,13 @@ rql_status rqli_fail_moved(const char *where, const char *subject, rql_error *er
                      subject);
 }
 
-void rqli_fleet_on_silence(struct rqli_fleet *self)
+void rqli_fleet_on_silence(struct rqli_fleet *self, struct rqli_node *node)
 {
     if (self->map_reader) {
-        atomic_store(&self->silent_us, rqli_now_us());
+        int64_t now_us = rqli_now_us();
+
+        atomic_store(&node->down_us, now_us);
+        atomic_store(&self->silent_us, now_us);
         (void)rqli_worker_rouse(self->map_reader,
                                 rqli_after_ms(atomic_load(&self->read_us), RQLI_MAP_SILENT_MS));
     }

@@ -113,8 +113,8 @@ bool rqli_fleet_follow(struct rqli_fleet *self, struct rqli_node *node,
  * own had ended. */
 rql_status rqli_fail_moved(const char *where, const char *subject, rql_error *error);
 
-/* There was no answer, or one from a node that is cut off: another may have its keys soon. */
-void rqli_fleet_on_silence(struct rqli_fleet *self);
+/* The node gave no answer, or it is cut off: another may have its keys soon. */
+void rqli_fleet_on_silence(struct rqli_fleet *self, struct rqli_node *node);
 
 /* Somebody is about to ask: from now on the worker has something to do. */
 static inline void rqli_fleet_on_use(struct rqli_fleet *self)

@@ -22,7 +22,7 @@ struct rqli_node {
     struct rqli_conns conns;           /* commands of the callers */
     struct rqli_conn *background;      /* those of the leases' thread */
     struct rqli_push_threads *pushes;  /* pushes to the waiters */
-    _Atomic int64_t down_us;           /* when it said last that it knows no cluster that works */
+    _Atomic int64_t down_us;           /* when it last gave no answer, or was cut off; 0: never */
     bool has_slots;                    /* by the last map of a cluster; of its thread alone */
     _Atomic uint64_t syncs_truly; /* the server (net/era.h) that is known to answer fsync truly */
 

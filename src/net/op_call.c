@@ -46,7 +46,7 @@ static rql_status run_once(const struct single *self, struct rqli_exchange **out
     rqli_call_write(self->call, &exchange->command, self->with_text);
     status = rqli_exchange_run(exchange, self->detour.until_us, error);
     if (status) {
-        rqli_fleet_on_silence(self->route->fleet);
+        rqli_fleet_on_silence(self->route->fleet, self->node);
         return status;
     }
     *out = RQLI_GIVE(exchange);

@@ -312,7 +312,7 @@ static void exchange(struct round *self)
         rql_status status = self->parts[i].status;
 
         if (status == RQL_E_IO || status == RQL_E_UNKNOWN) {
-            rqli_fleet_on_silence(self->op->route.fleet);
+            rqli_fleet_on_silence(self->op->route.fleet, self->parts[i].node);
         }
     }
 }

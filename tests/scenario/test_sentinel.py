@@ -78,7 +78,7 @@ class UnderWay:
         served, granted = self.waiting.hold(), self.asking.hold()
         check(served.tokens[0] > self.handed_on.tokens[0], "the token does not rise")
         for one in served, granted, self.longer:
-            check_equal(one.state(), "HELD")
+            wait_until(lambda one=one: one.state() == "HELD", "it is verified")
             one.release().check()
         self.world.free(self.client)
 
