@@ -132,6 +132,9 @@ static int64_t look_at_map(struct rqli_cluster *self, int64_t now_us)
         atomic_store(&fleet->map, is_fine ? RQLI_MAP_READ : RQLI_MAP_NOWHERE);
         rqli_signal_wake(&fleet->map);
     }
+    atomic_store(&fleet->over_us, now_us);
+    (void)atomic_fetch_add(&fleet->n_read, 1);
+    rqli_signal_wake(&fleet->n_read);
     is_fine = is_fine && self->is_told &&
               now_us > rqli_after_ms(atomic_load(&fleet->silent_us), TROUBLE_MS);
     return rqli_after_ms(now_us, is_fine ? self->refresh_ms : RQLI_MAP_SILENT_MS);

@@ -290,6 +290,16 @@ rql_status rqli_fail_moved(const char *where, const char *subject, rql_error *er
                      subject);
 }
 
+void rqli_fleet_await_next_map(struct rqli_fleet *self, int64_t since_us, int64_t until_us)
+{
+    int32_t seen = atomic_load(&self->n_read);
+
+    while (atomic_load(&self->over_us) < since_us && rqli_now_us() < until_us) {
+        rqli_signal_wait(&self->n_read, seen, until_us);
+        seen = atomic_load(&self->n_read);
+    }
+}
+
 void rqli_fleet_on_silence(struct rqli_fleet *self, struct rqli_node *node)
 {
     if (self->map_reader) {

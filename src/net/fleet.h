@@ -38,6 +38,8 @@ struct rqli_fleet {
     _Atomic int64_t read_us;         /* when the map was last asked for; 0: never */
     _Atomic int64_t silent_us;       /* when a node last gave no answer */
     atomic_bool is_wanted;           /* somebody asks for keys */
+    rqli_signal n_read;              /* readings of the map that are over */
+    _Atomic int64_t over_us;         /* when the last of them was begun */
     rqli_signal map;                 /* enum rqli_fleet_map */
     atomic_uint n_moves;             /* of keys from node to node, as far as was seen */
     bool tells_first;                /* net/map.h: a node is told before it is asked; constant */
@@ -138,6 +140,9 @@ static inline bool rqli_fleet_may_answer(const struct rqli_fleet *self)
     return self->map_reader &&
            atomic_load_explicit(&self->map, memory_order_acquire) != RQLI_MAP_NOWHERE;
 }
+
+/* Until a map was read that was asked for behind this moment. */
+void rqli_fleet_await_next_map(struct rqli_fleet *self, int64_t since_us, int64_t until_us);
 
 /* Waits for the end of that. */
 static inline void rqli_fleet_await_map(struct rqli_fleet *self, int64_t until_us)

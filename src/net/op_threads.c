@@ -15,6 +15,8 @@ enum call_state { ANSWERED, SCRIPT, PLAIN };
 /* Nodes that are asked at a time; the calls for others go next. */
 enum { PARTS_MAX = 8, NO_PART = PARTS_MAX };
 
+enum { MAP_MS = 300 }; /* for a map that says who else has the keys of a silent node */
+
 /* What goes to one node. */
 struct part {
     struct rqli_node *node;
@@ -296,10 +298,22 @@ static void exchange_with(struct rqli_op *op, struct part *part)
     }
 }
 
+/* Some gave no answer: what is asked again goes to who has their keys by then. */
+static void find_others(const struct rqli_op *op)
+{
+    int64_t now_us = rqli_now_us();
+
+    if (op->route.fleet->map_reader && op->route.use == RQLI_OP_FOR_CALLERS) {
+        rqli_fleet_await_next_map(op->route.fleet, now_us,
+                                  rqli_earlier(rqli_after_ms(now_us, MAP_MS), op->until_us));
+    }
+}
+
 /* Where nothing was said to the node of the route its part is there all the same, and empty. */
 static void exchange(struct round *self)
 {
     struct part *last = &self->parts[self->n_parts - 1];
+    bool is_silent = false;
 
     if (self->n_parts == 1 ||
         (self->n_parts == 2 && self->parts[0].exchange->command.n_commands == 0 &&
@@ -313,7 +327,11 @@ static void exchange(struct round *self)
 
         if (status == RQL_E_IO || status == RQL_E_UNKNOWN) {
             rqli_fleet_on_silence(self->op->route.fleet, self->parts[i].node);
+            is_silent = true;
         }
+    }
+    if (is_silent) {
+        find_others(self->op);
     }
 }
 
