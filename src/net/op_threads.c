@@ -298,11 +298,23 @@ static void exchange_with(struct rqli_op *op, struct part *part)
     }
 }
 
-/* Some gave no answer: what is asked again goes to who has their keys by then. */
-static void find_others(const struct rqli_op *op)
+static bool is_silent(const struct part *part)
 {
+    return part->status == RQL_E_IO || part->status == RQL_E_UNKNOWN;
+}
+
+/* Some gave no answer: what is asked again goes to who has their keys by then. The clock comes
+ * first, for the map is read as soon as the silence is told. */
+static void find_others(const struct round *self)
+{
+    const struct rqli_op *op = self->op;
     int64_t now_us = rqli_now_us();
 
+    for (size_t i = 0; i < self->n_parts; i++) {
+        if (is_silent(&self->parts[i])) {
+            rqli_fleet_on_silence(op->route.fleet, self->parts[i].node);
+        }
+    }
     if (op->route.fleet->map_reader && op->route.use == RQLI_OP_FOR_CALLERS) {
         rqli_fleet_await_next_map(op->route.fleet, now_us,
                                   rqli_earlier(rqli_after_ms(now_us, MAP_MS), op->until_us));
@@ -313,7 +325,7 @@ static void find_others(const struct rqli_op *op)
 static void exchange(struct round *self)
 {
     struct part *last = &self->parts[self->n_parts - 1];
-    bool is_silent = false;
+    bool are_silent = false;
 
     if (self->n_parts == 1 ||
         (self->n_parts == 2 && self->parts[0].exchange->command.n_commands == 0 &&
@@ -323,15 +335,10 @@ static void exchange(struct round *self)
         exchange_with_several(self);
     }
     for (size_t i = 0; i < self->n_parts; i++) {
-        rql_status status = self->parts[i].status;
-
-        if (status == RQL_E_IO || status == RQL_E_UNKNOWN) {
-            rqli_fleet_on_silence(self->op->route.fleet, self->parts[i].node);
-            is_silent = true;
-        }
+        are_silent = are_silent || is_silent(&self->parts[i]);
     }
-    if (is_silent) {
-        find_others(self->op);
+    if (are_silent) {
+        find_others(self);
     }
 }
 
