@@ -324,6 +324,16 @@ def check_handed_over(world, holder, waiter, names, queued=None, **how):
     asking.hold().release().check()
 
 
+def check_told_as_lost(one, held, **options):
+    """Writes were lost with it, which was told once. Whoever has it later has a larger token."""
+    wait_until(lambda: held.state() == "GONE", "it is told")
+    held.release().check("NOT_HELD")
+    check_equal(len(one.remote.events("history_lost")), 1, "told as lost writes")
+    later = one.acquire(*held.names, **options)
+    check(later.tokens[0] > held.tokens[0], f"{later.tokens[0]} after {held.tokens[0]}")
+    later.release().check()
+
+
 def check_soon(held, begun_us, limit_us):
     """It was granted in time, by the server's clock."""
     took_us = held.outcome.ts_us - begun_us

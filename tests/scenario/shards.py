@@ -5,9 +5,10 @@ import os
 import subprocess
 
 from cluster import PARTITION_SLOTS, Behind
-from harness import PrivateServer, check_equal
+from harness import PrivateServer, check_equal, wait_until
 from partitions import N_PARTITIONS, partition_of, prefix_of, slot_of_lock
 from private_server import free_port
+from swarms import DAY_MS, PROBES, Swarm
 
 MASK = (1 << 64) - 1
 RING = "rql:ring"
@@ -114,6 +115,23 @@ def sharded(world, count, arguments=()):
             yield shards
         finally:
             world.raw = before
+
+
+def keys_of(server, kind):
+    """Of all partitions, with what is of none."""
+    return sorted(server.ask("KEYS", f"rql:*:{kind}") + server.ask("KEYS", f"rql:{kind}"))
+
+
+def held_with_heartbeats(world, kind, shards, names):
+    """For a day, by a process of its own whose hosts are known wherever it holds one. Its actor."""
+    client = world.client(world.remote(), url=shards.url())
+    Swarm(world, client, **PROBES)
+    holder = world.actor(kind, client)
+    for name in names:
+        held = holder.acquire(name, ttl_ms=DAY_MS)
+        wait_until(lambda name=name, held=held: shards.owner_of(name).ask(
+            "HEXISTS", shards.key("swarm:hsts", name), held.outcome.hst_id), "it is known")
+    return holder
 
 
 def rql(url, *words, told=""):

@@ -65,12 +65,6 @@ def check_at_once(one, name):
     one.acquire(name, fail_fast=True, ttl_ms=SHORT_MS).release().check()
 
 
-def cut_replica_off(old, replica):
-    """What is done from now on it will not have."""
-    replica.freeze()
-    old.ask("CLIENT", "KILL", "TYPE", "replica")
-
-
 def dies(cluster, old, replica):
     old.kill()
     replica.go_on()
@@ -110,7 +104,7 @@ def of_a_master_that(words, strike):
             remote, holder = holder_apart(world, url)
             holder.acquire(NAME, ttl_ms=SHORT_MS).release().check()
             cluster.await_replicated()
-            cut_replica_off(old, replica)
+            replica.fall_behind(old)
             held = holder.acquire(NAME, ttl_ms=PAUSE_MS, auto_extend=True)
             remote.stop()
             began_us = now_us()
@@ -191,7 +185,7 @@ def what_is_lost_behind_a_move_is_not_granted_in_the_pause(world, kind, _names):
         check_at_once(one, NAME)
         check_at_once(holder, NAME)
         cluster.await_replicated()
-        cut_replica_off(to, replica)
+        replica.fall_behind(to)
         held = holder.acquire(NAME, ttl_ms=PAUSE_MS)
         remote.stop()
         began_us = now_us()

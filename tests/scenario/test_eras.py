@@ -30,8 +30,7 @@ def start_anew(world, with_data):
 
 def client_of(world, kind, **options):
     """With a client that tells events."""
-    client = world.client(world.remote() if kind == "process" else None, events=True, **options)
-    return world.actor("thread" if kind == "process" else kind, client)
+    return world.actor(kind, events=True, **options)
 
 
 def losses(actor):

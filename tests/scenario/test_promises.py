@@ -136,8 +136,7 @@ class BySentinels(Place):
     def fail_over(self):
         self.watched.await_replicas()
         old, (replica,) = self.watched.named(), self.watched.replicas()
-        replica.freeze()
-        old.ask("CLIENT", "KILL", "TYPE", "replica")  # what it has not read yet would wait for it
+        replica.fall_behind(old)
         with self.held():
             old.kill()
             replica.go_on()
@@ -233,8 +232,7 @@ class Clustered(Place):
         self.cluster.await_replicated()
         old = self.owner()
         (replica,) = self.cluster.replicas_of(old)
-        replica.freeze()
-        old.ask("CLIENT", "KILL", "TYPE", "replica")
+        replica.fall_behind(old)
         with self.held():
             old.kill()
             replica.go_on()

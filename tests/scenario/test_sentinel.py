@@ -3,8 +3,8 @@
 import sys
 import time
 
-from harness import (FOREVER, MINUTE_MS, SLOW, check, check_equal, check_served_in_order, main, once,
-                     scenario, wait_until)
+from harness import (FOREVER, MINUTE_MS, SLOW, check, check_equal, check_served_in_order,
+                     check_told_as_lost, main, once, scenario, wait_until)
 from servers import servers
 from watched import NAME, Node, Sentinel, Watched, await_asked, await_replicated, behind
 
@@ -12,8 +12,7 @@ BACK_S = 5 * SLOW  # from when another is the master
 
 
 def actor(world, kind, watched, **options):
-    client = world.client(world.remote() if kind == "process" else None, events=True, url=watched.url(), **options)
-    return world.actor("thread" if kind == "process" else kind, client)
+    return world.actor(kind, events=True, url=watched.url(), **options)
 
 
 def held_and_waited_for(world, kind, names, watched):
@@ -129,18 +128,12 @@ def a_grant_that_was_not_replicated_is_told_as_lost(world, kind, names):
         one.acquire(*names).release().check()
         await_replicated(watched)
         old, replica = watched.nodes
-        replica.freeze()
-        old.ask("CLIENT", "KILL", "TYPE", "replica")  # what it has not read yet would wait for it
+        replica.fall_behind(old)
         held = one.acquire(*names, ttl_ms=MINUTE_MS)
         old.kill()
         replica.go_on()
         watched.await_next(old)
-        wait_until(lambda: held.state() == "GONE", "it is told")
-        held.release().check("NOT_HELD")
-        check_equal(len(one.remote.events("history_lost")), 1, "told as lost writes")
-        later = one.acquire(*names)
-        check(later.tokens[0] > held.tokens[0], f"{later.tokens[0]} after {held.tokens[0]}")
-        later.release().check()
+        check_told_as_lost(one, held)
         with behind(world, watched):
             world.await_nothing_left()
 

@@ -9,8 +9,8 @@ from cluster import PARTITION_SLOTS, clustered
 from harness import FOREVER, MINUTE_MS, check, check_equal, check_handed_over, main, once, scenario, wait_until
 from partitions import partition_of
 from servers import Sentinel, cluster_node, servers
-from shards import RING, rql, sharded
-from swarms import DAY_MS, FLUSHES, PROBES, Swarm, swarm
+from shards import RING, held_with_heartbeats, keys_of, rql, sharded
+from swarms import FLUSHES, PROBES, swarm
 
 KINDS = ("thread", "loop", "process")
 SHORT_MS, LONG_MS, PAUSE_MS = 1500, 5000, 1000
@@ -23,17 +23,11 @@ DOWN = ("E_UNAVAILABLE", "E_IO", "E_UNKNOWN")
 
 
 def actor(world, kind, url, **options):
-    client = world.client(world.remote() if kind == "process" else None, events=True, url=url, **options)
-    return world.actor("thread" if kind == "process" else kind, client)
+    return world.actor(kind, events=True, url=url, **options)
 
 
 def losses(one):
     return one.remote.events("history_lost")
-
-
-def keys_of(server, kind):
-    """Of all partitions, with what is of none."""
-    return sorted(server.ask("KEYS", f"rql:*:{kind}") + server.ask("KEYS", f"rql:{kind}"))
 
 
 # ---- all is well ----
@@ -270,14 +264,7 @@ def a_server_that_wants_replicas_is_seen_and_lets_nobody_in_without_its_list(wor
 def what_a_killed_process_held_is_flushed_on_all_servers(world, kind, _names):
     with sharded(world, 3) as shards:
         names = shards.spread(2)
-        dying = world.client(world.remote(), url=shards.url())
-        Swarm(world, dying, **PROBES)
-        holder = world.actor(kind, dying)
-        helds = [holder.acquire(name, ttl_ms=DAY_MS) for name in names]
-        for held in helds:
-            name = held.names[0]
-            wait_until(lambda name=name, held=held: shards.owner_of(name).ask(
-                "HEXISTS", shards.key("swarm:hsts", name), held.outcome.hst_id), "it is known")
+        holder = held_with_heartbeats(world, kind, shards, names)
         waiter = actor(world, kind, shards.url())
         asking = waiter.ask(names[0], **PATIENT)
         world.await_queue(names[:1], 1)

@@ -6,11 +6,11 @@ import json
 import sys
 from types import SimpleNamespace
 
-from harness import (FOREVER, MINUTE_MS, SLOW, check, check_equal, check_handed_over, check_served_in_order, main, once,
-                     scenario, wait_until)
+from harness import (FOREVER, MINUTE_MS, SLOW, check, check_equal, check_handed_over, check_served_in_order,
+                     check_told_as_lost, main, once, scenario, wait_until)
 from partitions import partition_of
-from shards import RING, Shards, rql
-from swarms import DAY_MS, FLUSHES, PROBES, Swarm, swarm
+from shards import RING, Shards, held_with_heartbeats, keys_of, rql
+from swarms import FLUSHES, swarm
 from watched import await_replicated, watched_shards
 
 KINDS = ("thread", "loop", "process")
@@ -22,17 +22,11 @@ PUSHED = {**PATIENT, "retry_delay_ms": MINUTE_MS}  # who is not told asks again 
 
 
 def actor(world, kind, watched, **options):
-    client = world.client(world.remote() if kind == "process" else None, events=True, url=watched.url(), **options)
-    return world.actor("thread" if kind == "process" else kind, client)
+    return world.actor(kind, events=True, url=watched.url(), **options)
 
 
 def told(one, event):
     return [words for words in one.remote.events(event) if words["client"] == one.client.name]
-
-
-def keys_of(group, kind):
-    """Of all partitions, with what is of none."""
-    return sorted(group.ask("KEYS", f"rql:*:{kind}") + group.ask("KEYS", f"rql:{kind}"))
 
 
 def await_listeners(watched, name, count):
@@ -210,20 +204,15 @@ def grants_that_were_not_replicated_are_told_as_lost(world, kind, _names):
         kept = one.acquire(stays, **HELD)
         await_replicated(failing)
         old, replica = failing.nodes
-        replica.freeze()
-        old.ask("CLIENT", "KILL", "TYPE", "replica")  # what it has not read yet would wait for it
+        replica.fall_behind(old)
         held = one.acquire(lost, **HELD)
         old.kill()
         replica.go_on()
         failing.await_next(old)
-        wait_until(lambda: held.state() == "GONE", "it is told")
+        check_told_as_lost(one, held, timeout_ms=FOREVER)
         check_equal([words["token"] for words in told(one, "history_lost")], held.tokens)
         check_equal((kept.state(), kept.losses()), ("HELD", []))
-        held.release().check("NOT_HELD")
-        later = one.acquire(lost, timeout_ms=FOREVER)
-        check(later.tokens[0] > held.tokens[0], f"{later.tokens[0]} after {held.tokens[0]}")
-        for each in later, kept:
-            each.release().check()
+        kept.release().check()
         world.await_nothing_left()
 
 
@@ -257,14 +246,7 @@ def what_a_killed_process_held_is_flushed_at_all_masters(world, kind, _names):
     """Also at one that took over meanwhile."""
     with watched_shards(world, "m1", "m2") as watched:
         names = watched.spread(2)
-        dying = world.client(world.remote(), url=watched.url())
-        Swarm(world, dying, **PROBES)
-        holder = world.actor(kind, dying)
-        helds = [holder.acquire(name, ttl_ms=DAY_MS) for name in names]
-        for held in helds:
-            name = held.names[0]
-            wait_until(lambda name=name, held=held: watched.owner_of(name).ask(
-                "HEXISTS", watched.key("swarm:hsts", name), held.outcome.hst_id), "it is known")
+        holder = held_with_heartbeats(world, kind, watched, names)
         asking = actor(world, kind, watched).ask(names[0], **PATIENT)
         world.await_queue(names[:1], 1)
         with swarm(world, world.client(url=watched.url()), **FLUSHES):
