@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { START_MS = 20000, MAX_ARGUMENTS = 64, PORT_TRIES = 5 };
+enum { START_MS = 20000, MAX_ARGUMENTS = 64, PORT_TRIES = 50, BUS = 10000, PORT_MAX = 65535 };
 
 /* Ours first: redis-server takes the last word on an option. */
 static void fill_command_line(const char **list, const char *program, const char *port,
@@ -85,13 +85,16 @@ redisContext *redis_server_connect(const struct redis_server *server)
     return context;
 }
 
+/* It may just end, and hiredis writes with a plain send(). */
 static bool is_up(void *data)
 {
     const struct redis_server *server = data;
+    void (*before)(int) = signal(SIGPIPE, SIG_IGN);
     redisContext *context = redis_server_connect(server);
     redisReply *reply = context ? redisCommand(context, "PING") : NULL;
     bool up = reply && says_up(reply);
 
+    (void)signal(SIGPIPE, before);
     if (reply) {
         freeReplyObject(reply);
     }
@@ -164,10 +167,10 @@ int redis_server_start_with(struct redis_server *server, const char *const *argu
     return start(server, 0, arguments);
 }
 
-/* The system's choice: free now, and not soon given to another. */
-static int free_port(void)
+/* 0: the system's choice, which is not soon given to another. The result is 0 if it is not free. */
+static int free_port(int wanted)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)wanted)};
     socklen_t size = sizeof address;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     int port = 0;
@@ -183,12 +186,18 @@ static int free_port(void)
     return port;
 }
 
+/* A node of a cluster listens at one above as well. */
+static bool is_bus_free(int port)
+{
+    return port + BUS <= PORT_MAX && free_port(port + BUS) > 0;
+}
+
 int redis_server_start_tcp(struct redis_server *server, const char *const *arguments)
 {
     for (int i = 0; i < PORT_TRIES; i++) {
-        int port = free_port();
+        int port = free_port(0);
 
-        if (port > 0 && start(server, port, arguments) == 0) {
+        if (port > 0 && is_bus_free(port) && start(server, port, arguments) == 0) {
             return 0;
         }
     }
