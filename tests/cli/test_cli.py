@@ -111,7 +111,7 @@ def a_ttl_below_the_round_trip_is_named(server, rql):
 
 def lock_with_wait_gives_up_in_time(server, rql):
     rql("lock", "a", "--ttl", "1m")
-    result = rql("lock", "a", "--wait", "150ms", "--conflict-exit-code=0")
+    result = rql("lock", "a", "--wait", "500ms", "--conflict-exit-code=0")
     check_equal(result.code, 0)
     check_in("timed out", one_line(result.err))
     check_equal(server.queue_length("a"), 0)
@@ -119,7 +119,7 @@ def lock_with_wait_gives_up_in_time(server, rql):
 
 def environment_sets_options_and_flags_win(server, rql):
     rql("lock", "a", "--ttl", "1m")
-    result = rql("lock", "a", RQL_TRY_TO_LOCK_TIMEOUT_MS="50")
+    result = rql("lock", "a", RQL_TRY_TO_LOCK_TIMEOUT_MS="500")
     check_in("timed out", result.err)
     result = rql("lock", "a", "--retry-count", "1", RQL_RETRY_COUNT="1000000")
     check_equal(result.code, 1)
