@@ -126,6 +126,13 @@ int64_t rqli_conn_n_commands(struct rqli_conn *self);
  * costs no mutex. */
 bool rqli_conn_take_crowded(struct rqli_conn *self);
 
+/* How many callers had exchanges in flight at a time, at most, during the last few hundred calls;
+ * 0: it is not known yet. Any thread; costs no mutex. */
+unsigned rqli_conn_n_met(const struct rqli_conn *self);
+
+/* It is expected to be so many, until as many calls have shown it. Any thread. */
+void rqli_conn_note_met(struct rqli_conn *self, unsigned n_met);
+
 /* One more, or one less, of the callers is the client itself, which needs no connection of its own.
  */
 void rqli_conn_count_internal(struct rqli_conn *self, int change);

@@ -20,6 +20,25 @@ bool rqli_conn_take_crowded(struct rqli_conn *self)
            atomic_exchange_explicit(&self->is_crowded, false, memory_order_relaxed);
 }
 
+unsigned rqli_conn_n_met(const struct rqli_conn *self)
+{
+    return atomic_load_explicit(&self->n_met, memory_order_relaxed);
+}
+
+void rqli_conn_begin_period(struct rqli_conn *self, unsigned n_met)
+{
+    self->shared.most_callers = 0;
+    self->shared.n_calls = 0;
+    atomic_store_explicit(&self->n_met, n_met, memory_order_relaxed);
+}
+
+void rqli_conn_note_met(struct rqli_conn *self, unsigned n_met)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_conn_begin_period(self, n_met);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
 void rqli_conn_count_internal(struct rqli_conn *self, int change)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);

@@ -46,6 +46,7 @@ struct rqli_conn {
     rqli_signal n_attempts;        /* to connect, that are over; who waits for one sleeps on it */
     struct rqli_conn_notes notes;
     atomic_bool is_crowded; /* callers at a time for whom one more would be of use */
+    atomic_uint n_met;      /* the most callers at a time in the period before this one */
 
     struct {
         pthread_mutex_t mutex;
@@ -59,10 +60,12 @@ struct rqli_conn {
         struct rqli_durability wanted;   /* by what is in stream.out */
         struct exchange *unacked;        /* have their replies, and not what they wanted */
         struct exchange *unacked_last;
-        unsigned callers;    /* that wait for an exchange in flight */
-        unsigned n_internal; /* of them, the client itself: it needs no connection of its own */
-        unsigned n_unsent;   /* exchanges in stream.out */
-        bool is_far;         /* the last answer took longer than FAR_US */
+        unsigned callers;      /* that wait for an exchange in flight */
+        unsigned most_callers; /* in this period */
+        unsigned n_calls;      /* likewise */
+        unsigned n_internal;   /* of them, the client itself: it needs no connection of its own */
+        unsigned n_unsent;     /* exchanges in stream.out */
+        bool is_far;           /* the last answer took longer than FAR_US */
         uint64_t generation;
         int64_t n_commands;      /* put in the stream so far */
         struct rqli_seat silent; /* the predecessor, if it fell silent and may still be served */
@@ -98,6 +101,9 @@ void rqli_conn_close_if_broken(struct rqli_conn *self);
 /* Under the mutex, released meanwhile: waits for another's attempt and shares its failure, or makes
  * one, as soon as that is allowed again. */
 rql_status rqli_conn_connect_locked(struct rqli_conn *self, int64_t deadline_us, rql_error *error);
+
+/* Under the mutex: so many callers have met, and are counted anew. */
+void rqli_conn_begin_period(struct rqli_conn *self, unsigned n_met);
 
 /* Under the mutex: it is there, as far as can be seen. */
 bool rqli_conn_is_up_locked(struct rqli_conn *self);

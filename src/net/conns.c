@@ -7,6 +7,8 @@
 enum {
     MOMENT_US = 20000,  /* to open one more, where the server is near; if it is far one does */
     AGAIN_US = 1000000, /* between two attempts */
+    FEW = 20,           /* callers at a time, at most, who need not wait for each other */
+    MANY = 28,          /* callers at a time, at least, who are served best together */
 };
 
 bool rqli_conns_init(struct rqli_conns *self, const struct rqli_endpoint *endpoint, unsigned limit)
@@ -52,41 +54,65 @@ static unsigned number_of_thread(void)
     return own;
 }
 
-/* By the thread that has found that some have met, within a moment or not at all: what it is about
- * to ask need not wait for a connection that is only one more, and does not fail with it. */
-static bool open_one_more(struct rqli_conns *self)
+/* From now on so many are used, on each of which n_met are expected to meet; 0: that is to be seen.
+ */
+static void use(struct rqli_conns *self, unsigned n_used, unsigned n_met)
+{
+    for (unsigned i = 0; i < n_used; i++) {
+        rqli_conn_note_met(self->each[i], n_met);
+    }
+    atomic_store_explicit(&self->n_used, n_used, memory_order_relaxed);
+}
+
+/* Within a moment or not at all: what the caller is about to ask need not wait for a connection
+ * that is only one more, and does not fail with it. */
+static void open_one_more(struct rqli_conns *self, unsigned n_used)
 {
     int64_t now_us = rqli_now_us();
-    unsigned n_used;
-    bool is_open = false;
 
-    if (now_us < atomic_load_explicit(&self->again_us, memory_order_relaxed) ||
-        atomic_exchange_explicit(&self->is_opening, true, memory_order_acquire)) {
-        return false;
+    if (now_us < atomic_load_explicit(&self->again_us, memory_order_relaxed)) {
+        return;
     }
-    n_used = atomic_load_explicit(&self->n_used, memory_order_relaxed);
-    if (n_used < self->limit) {
-        is_open = rqli_conn_connect(self->each[n_used], now_us + MOMENT_US, NULL) == RQL_OK;
-    }
-    if (is_open) {
-        atomic_store_explicit(&self->n_used, n_used + 1, memory_order_relaxed);
+    if (rqli_conn_connect(self->each[n_used], now_us + MOMENT_US, NULL) == RQL_OK) {
+        use(self, n_used + 1, 0);
     } else {
         atomic_store_explicit(&self->again_us, now_us + AGAIN_US, memory_order_relaxed);
     }
-    atomic_store_explicit(&self->is_opening, false, memory_order_release);
-    return is_open;
+}
+
+/* How many meet on these. */
+static unsigned count_met(const struct rqli_conns *self, unsigned n_used)
+{
+    unsigned n_met = 0;
+
+    for (unsigned i = 0; i < n_used; i++) {
+        n_met += rqli_conn_n_met(self->each[i]);
+    }
+    return n_met;
 }
 
 struct rqli_conn *rqli_conns_choose(struct rqli_conns *self)
 {
     unsigned n_used = atomic_load_explicit(&self->n_used, memory_order_relaxed);
     struct rqli_conn *conn = self->each[number_of_thread() % n_used];
+    unsigned n_met = rqli_conn_n_met(conn);
+    bool are_many = n_used > 1 && n_met >= MANY / n_used && count_met(self, n_used) >= MANY;
 
-    if (n_used < self->limit && rqli_conn_take_crowded(conn) && open_one_more(self)) {
-        n_used = atomic_load_explicit(&self->n_used, memory_order_relaxed);
-        conn = self->each[number_of_thread() % n_used];
+    if (!are_many && (n_used == self->limit || n_met > FEW || !rqli_conn_take_crowded(conn))) {
+        return conn;
     }
-    return conn;
+    if (!atomic_exchange_explicit(&self->is_changing, true, memory_order_acquire)) {
+        if (atomic_load_explicit(&self->n_used, memory_order_relaxed) != n_used) {
+            /* Another has changed it meanwhile. */
+        } else if (are_many) {
+            use(self, 1, MANY);
+        } else {
+            open_one_more(self, n_used);
+        }
+        atomic_store_explicit(&self->is_changing, false, memory_order_release);
+    }
+    n_used = atomic_load_explicit(&self->n_used, memory_order_relaxed);
+    return self->each[number_of_thread() % n_used];
 }
 
 /* All of them are asked: each that has ended is closed by that. */

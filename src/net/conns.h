@@ -4,7 +4,8 @@
 /*
  * The command connections of a client's threads: one, and one more each time that threads meet on
  * one of them. A thread sticks to its own as long as their number stays: so threads that come one
- * after the other share the first, and a few that come at once need not wait for each other.
+ * after the other share the first, and a few that come at once need not wait for each other. Many
+ * share the first as well: what they ask goes out together, which takes the server fewer reads.
  * Nobody depends on one more that cannot be opened.
  *
  * What is to be made safe goes over one of its own, which waits for replicas and for the disk.
@@ -20,8 +21,8 @@ struct rqli_conns {
     struct rqli_conn *each[RQLI_CONNS_MAX]; /* constant after init; the first is always there */
     struct rqli_conn *durable;              /* constant after init */
     unsigned limit;
-    atomic_uint n_used; /* the first were all connected once */
-    atomic_bool is_opening;
+    atomic_uint n_used; /* these first, which were all connected once */
+    atomic_bool is_changing;
     _Atomic int64_t again_us; /* when another may be opened */
 };
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The command connections that a client's threads share: as many as it needs, and what depends on which it is."""
+import itertools
 import re
 import sys
 
@@ -9,6 +10,7 @@ KINDS = ["thread"]
 LONG_MS = 60000
 LIMIT = 4  # by default
 N_THREADS = 6
+N_MANY = 32
 HALF_A_RECORD = {"of": 9000 * "x"}  # with TLS one more is opened when two fill one of 16 KiB
 LATE_US = 1000000  # a poll may be due from then on
 
@@ -25,16 +27,20 @@ def take_turns(actors):
         actor.acquire("turn").release().check()
 
 
-def meet(world, client, actors, n_open):
-    """Two that share one of so many ask a silent server. Whoever comes next finds that they have met."""
+def ask_at_once(world, client, actors, **options):
+    """A server that is silent meanwhile."""
     before = client.stats().commands
     world.server.freeze()
-    asking = [actor.ask(f"of {actor.name}", ttl_ms=LONG_MS, timeout_ms=FOREVER, meta=HALF_A_RECORD)
-              for actor in (actors[0], actors[n_open])]
-    wait_until(lambda: client.stats().commands >= before + 2, "both have asked")
+    asking = [actor.ask(f"of {actor.name}", ttl_ms=LONG_MS, timeout_ms=FOREVER, **options) for actor in actors]
+    wait_until(lambda: client.stats().commands >= before + len(actors), "all have asked")
     world.server.go_on()
     for one in asking:
         one.hold().release().check()
+
+
+def meet(world, client, actors, n_open):
+    """Two that share one of so many. Whoever comes next finds that they have met."""
+    ask_at_once(world, client, [actors[0], actors[n_open]], meta=HALF_A_RECORD)
     take_turns(actors)
     return client.stats().connections
 
@@ -75,6 +81,28 @@ def nobody_depends_on_one_that_cannot_be_opened(world, kind, names):
         check_equal(meet(world, client, actors, 1), 1)
     world.ask("CONFIG", "SET", "maxclients", 10000)
     open_all(world, client, actors, 2)
+
+
+def n_used(world, client):
+    """Over which something was asked within the last second."""
+    names = [dict(re.findall(r"([\w-]+)=(\S*)", line)) for line in world.ask("CLIENT", "LIST").splitlines()]
+    return sum(name["idle"] == "0" for name in names if name["cmd"] == "evalsha")
+
+
+@scenario(kinds=KINDS, counts=[1])
+def many_ask_over_one_and_few_over_their_own(world, kind, names):
+    """Many at a time come together on the first; those that are not used any more stay open."""
+    client, actors = crew(world, N_MANY)
+    open_all(world, client, actors)
+
+    def are_many_together():
+        ask_at_once(world, client, actors, meta=HALF_A_RECORD)
+        return n_used(world, client) == 1
+    wait_until(are_many_together, "all ask over one")
+    others = itertools.cycle(range(1, LIMIT))
+    wait_until(lambda: meet(world, client, actors, next(others)) and n_used(world, client) == LIMIT,
+               "a few have their own again")
+    check_equal(client.stats().connections, LIMIT)
 
 
 @scenario(kinds=KINDS, counts=[1])
