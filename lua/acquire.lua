@@ -194,7 +194,10 @@ else
         if rank > 0 then
             in_front = last_two[2] == acquirer and last_two[1] or call("ZRANGE", queue, rank - 1, rank - 1)[1]
         end
-        return "0 " .. now_text .. " " .. (free_ms or ttl_left(lock)) .. " " .. rank .. " " .. is_first ..
+        -- Who is behind another of its own client does not look after the lock: -1 costs no look at it.
+        local left_ms = free_ms
+            or (is_behind_ours and identity_of(last_two[1]) == identity_of(acquirer) and "-1") or ttl_left(lock)
+        return "0 " .. now_text .. " " .. left_ms .. " " .. rank .. " " .. is_first ..
             " " .. (was_removed and "1" or "0") .. " " .. of_ruby .. " " .. score_us .. " " .. in_front
     end
     call("HDEL", requests, "ruby") -- the turn of a Ruby behind it was not over: it has another one

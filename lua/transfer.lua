@@ -19,9 +19,20 @@ if held[1] == nonce and held[2] == token and not held[3] then
     return "4 0 " .. math.min(call("PTTL", lock), 2592000000)
 end
 -- @include clock
-local last = call("GET", fence)
-local paused_us = string.match(last or "", "^q (%d+) ")
-if held[1] == ARGV[1] and not (paused_us and is_less(now_text, paused_us)) then
+local is_held, is_paused = held[1] == ARGV[1], false
+if is_held then
+    local last = call("SET", fence, token, "GET")
+    if last and not is_less(last, token) then
+        local until_us, before = string.match(last, "^q (%d+) (%d+)$")
+        is_paused = until_us and is_less(now_text, until_us)
+        before = is_paused and last or before or last
+        -- Other locks may have had larger tokens; those of this one rise also where the clock is set back.
+        if is_paused or not is_less(before, token) then
+            call("SET", fence, before)
+        end
+    end
+end
+if is_held and not is_paused then
     -- @include ttl
     local record = call("HGET", requests, acquirer)
     call("DEL", lock) -- whatever is in it is of the one before
@@ -30,11 +41,6 @@ if held[1] == ARGV[1] and not (paused_us and is_less(now_text, paused_us)) then
     if redis.pcall("PEXPIRE", lock, ttl_ms) ~= 1 then
         call("DEL", lock)
         return redis.call("PEXPIRE", lock, ttl_ms)
-    end
-    -- Other locks may have had larger tokens; those of this one rise also where the clock is set back.
-    last = paused_us and string.match(last, "%d+$") or last
-    if not last or is_less(last, token) then
-        call("SET", fence, token)
     end
     -- Its acquirer may have refused this hand-over, and wait by another nonce.
     if record and string.find(record, " " .. nonce .. " ", 1, true) then
