@@ -113,12 +113,17 @@ void rqli_subscription_forget(struct rqli_subscription *self, const struct rqli_
     }
 }
 
-/* What was pushed before the channel was confirmed is lost. */
+/* As when a subscription without partitions is opened, see below. */
 static void confirm(struct rqli_subscription *self, const struct rqli_key_set *set)
 {
     put(&self->asked, set, true);
     put(&self->confirmed, set, true);
-    rqli_waiters_hint_all_of(&self->waiters, set);
+    if (is_in(&self->heard, set)) {
+        rqli_waiters_hint_all_of(&self->waiters, set);
+    } else {
+        rqli_waiters_hint_leaders_of(&self->waiters, set);
+    }
+    put(&self->heard, set, true);
 }
 
 /* Of what was asked: of which channel need not be known. Who waits asks for it again behind its

@@ -38,6 +38,7 @@ struct rqli_subscription {
     struct rqli_partition_bits wanted;    /* somebody has waited for a lock there */
     struct rqli_partition_bits asked;     /* over this connection, and not refused */
     struct rqli_partition_bits confirmed; /* it brings what is pushed there */
+    struct rqli_partition_bits heard;     /* it has once: since then pushes may have been lost */
 };
 
 /*

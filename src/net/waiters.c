@@ -315,6 +315,11 @@ void rqli_waiters_hint_leaders(struct rqli_waiters *self)
     hint_each(self, NULL, true);
 }
 
+void rqli_waiters_hint_leaders_of(struct rqli_waiters *self, const struct rqli_key_set *set)
+{
+    hint_each(self, set, true);
+}
+
 void rqli_waiters_hint_successors(struct rqli_waiters *self)
 {
     struct rqli_waiter *waiter = self->first;

@@ -129,6 +129,7 @@ void rqli_waiters_hint_all_of(struct rqli_waiters *self, const struct rqli_key_s
 
 /* Those who lead shall poll, for all others as well. */
 void rqli_waiters_hint_leaders(struct rqli_waiters *self);
+void rqli_waiters_hint_leaders_of(struct rqli_waiters *self, const struct rqli_key_set *set);
 
 /* Those shall poll who have come to lead and were not told. */
 void rqli_waiters_hint_successors(struct rqli_waiters *self);

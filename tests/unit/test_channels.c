@@ -181,13 +181,14 @@ TEST(what_was_refused_is_asked_for_behind_the_next_poll)
     assert_true(wants(0));
 }
 
+/* At first who leads, for all; later a push to any may have been lost. */
 TEST(who_waits_for_a_partition_polls_when_its_channel_is_there)
 {
     join_all();
     open_it();
     check_roused("0000");
     take_three("ssubscribe", OF_0, "");
-    check_roused("1100");
+    check_roused("1000");
     for (size_t i = 0; i < COUNT; i++) {
         const struct rqli_push_view view = rqli_subscription_view(&subscription, true, &waiter[i]);
 
@@ -199,6 +200,9 @@ TEST(who_waits_for_a_partition_polls_when_its_channel_is_there)
     assert_false(rqli_subscription_view(&subscription, true, &waiter[2]).delivers);
     open_it();
     assert_false(rqli_subscription_view(&subscription, true, &waiter[0]).is_listening);
+    check_roused("0000");
+    take_three("ssubscribe", OF_0, "");
+    check_roused("1100");
 }
 
 TEST(a_message_of_a_slot_is_for_who_waits)
@@ -228,7 +232,7 @@ TEST(who_waits_for_a_partition_polls_when_it_has_gone)
     EACH_ROW (row, rows) {
         (void)wants(0);
         take_three("ssubscribe", OF_0, "");
-        check_roused("1100");
+        check_roused(row == rows ? "1000" : "1100");
         for (int again = 0; again < 2; again++) {
             if (row->is_pushed) {
                 take_three("sunsubscribe", OF_0, "");
