@@ -91,6 +91,22 @@ static unsigned count_met(const struct rqli_conns *self, unsigned n_used)
     return n_met;
 }
 
+/* One thread does it; unless another has done it meanwhile. */
+static void adapt(struct rqli_conns *self, unsigned n_used, bool are_many)
+{
+    if (atomic_exchange_explicit(&self->is_changing, true, memory_order_acquire)) {
+        return;
+    }
+    if (atomic_load_explicit(&self->n_used, memory_order_relaxed) == n_used) {
+        if (are_many) {
+            use(self, 1, MANY);
+        } else {
+            open_one_more(self, n_used);
+        }
+    }
+    atomic_store_explicit(&self->is_changing, false, memory_order_release);
+}
+
 struct rqli_conn *rqli_conns_choose(struct rqli_conns *self)
 {
     unsigned n_used = atomic_load_explicit(&self->n_used, memory_order_relaxed);
@@ -101,16 +117,7 @@ struct rqli_conn *rqli_conns_choose(struct rqli_conns *self)
     if (!are_many && (n_used == self->limit || n_met > FEW || !rqli_conn_take_crowded(conn))) {
         return conn;
     }
-    if (!atomic_exchange_explicit(&self->is_changing, true, memory_order_acquire)) {
-        if (atomic_load_explicit(&self->n_used, memory_order_relaxed) != n_used) {
-            /* Another has changed it meanwhile. */
-        } else if (are_many) {
-            use(self, 1, MANY);
-        } else {
-            open_one_more(self, n_used);
-        }
-        atomic_store_explicit(&self->is_changing, false, memory_order_release);
-    }
+    adapt(self, n_used, are_many);
     n_used = atomic_load_explicit(&self->n_used, memory_order_relaxed);
     return self->each[number_of_thread() % n_used];
 }
