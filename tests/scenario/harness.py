@@ -105,13 +105,15 @@ DELAYED_NS = {}  # by process and thread, as last seen
 
 def delayed_ms(pid):
     """How long the threads of a process were ready and did not run, in all: of one that has ended, until it was last
-    looked at, so that what is said never falls."""
-    known = DELAYED_NS.setdefault(pid, {})
+    looked at, so that what is said never falls. Nor does it where another thread has got its number."""
+    ended, known = DELAYED_NS.setdefault(pid, ([], {}))
     for task in tasks_of(pid):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
             with open(f"/proc/{pid}/task/{task}/schedstat", encoding="ascii") as file:
-                known[task] = int(file.read().split()[1])
-    return sum(list(known.values())) // 1000000
+                before, known[task] = known.get(task, 0), int(file.read().split()[1])
+                if known[task] < before:
+                    ended.append(before)
+    return (sum(ended) + sum(list(known.values()))) // 1000000
 
 
 def tasks_of(pid):

@@ -276,7 +276,7 @@ def a_hand_over_costs_one_command(world, kind, names):
 @scenario(kinds=["thread"], counts=[1], is_timed=True)
 def a_contended_lock_costs_two_commands(world, kind, names):
     """Of two clients that listen already. A release that wakes another client looks for pushes first, by a PING; one
-    inside the client is told to the server, at first by the script's text. A stall may cost a poll."""
+    inside the client is told to the server, at first by the script's text. Stalls may cost polls, one in twenty."""
     clients = world.told_clients(kind, retry_delay_ms=3600000)[:2]
     actors = [world.actor(kind, clients[i % 2]) for i in range(16)]
     handed_over = []
@@ -291,7 +291,7 @@ def a_contended_lock_costs_two_commands(world, kind, names):
         list(pool.map(contend, actors))
     n_calls, n_texts, n_pings = (world.n_calls(what) - n for what, n in zip(("evalsha", "eval", "ping"), before))
     check(sum(handed_over) > 160, f"{sum(handed_over)} were handed over")
-    check(640 <= n_calls + n_texts <= 656, f"{n_calls} and {n_texts} commands")
+    check(640 <= n_calls + n_texts <= 672, f"{n_calls} and {n_texts} commands")
     n_by_server = sum(handed_over) - sum(client.stats().local_hand_overs for client in clients)
     # Those that were not handed over may have handed on themselves.
     check(n_by_server <= n_pings <= n_by_server + handed_over.count(False) + 16, f"{n_pings} pings for {n_by_server}")
