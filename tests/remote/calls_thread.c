@@ -414,11 +414,12 @@ static int64_t now_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* Takes and gives back the lock again and again, for so many "ms": how often, and the longest wait.
- */
+/* Takes and gives back the lock again and again, until "end_us": how often since "begin_us", and
+ * the longest wait that began since then. */
 static void take_turns(rql_client *client, cJSON *words)
 {
-    int64_t over_us = now_us() + number_or(words, "ms", 0) * 1000;
+    const int64_t begin_us = number_or(words, "begin_us", 0);
+    const int64_t end_us = number_or(words, "end_us", 0);
     int64_t longest_us = 0;
     int64_t count = 0;
     struct settings settings;
@@ -427,15 +428,17 @@ static void take_turns(rql_client *client, cJSON *words)
     cJSON *reply;
 
     read_settings(client, words, &settings);
-    for (int64_t begun_us = now_us(); !status && begun_us < over_us; begun_us = now_us()) {
+    for (int64_t asked_us = now_us(); !status && asked_us < end_us; asked_us = now_us()) {
         rql_lock *lock = NULL;
-        int64_t waited_us;
+        int64_t had_us;
 
         status = rql_lock_acquire(client, settings.names[0], &settings.lock, &lock, &error);
-        waited_us = now_us() - begun_us;
-        longest_us = waited_us > longest_us ? waited_us : longest_us;
+        had_us = now_us();
+        if (asked_us >= begin_us && had_us - asked_us > longest_us) {
+            longest_us = had_us - asked_us;
+        }
         if (!status) {
-            count++;
+            count += had_us >= begin_us && had_us < end_us;
             status = rql_lock_release(lock, &error);
         }
     }
