@@ -1,8 +1,11 @@
-/* What others ask about the command connection of threads. */
+/* What others ask about the command connection of threads, and how many callers meet on it. */
 
 #include "net/conn_state.h"
+#include "net/tls.h"
 
 #include <string.h>
+
+enum { PERIOD = 128 }; /* calls, of which the most callers at a time are told */
 
 int64_t rqli_conn_n_commands(struct rqli_conn *self)
 {
@@ -12,6 +15,38 @@ int64_t rqli_conn_n_commands(struct rqli_conn *self)
     n_commands = self->shared.n_commands;
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return n_commands;
+}
+
+/* Under the mutex: would one more connection be of use to those who ask over this one? With TLS it
+ * makes records shorter, and so more of them, until one is full. */
+static bool is_crowded(const struct rqli_conn *self)
+{
+    const struct rqli_stream *stream = &self->shared.stream;
+
+    return self->shared.callers > 1 + self->shared.n_internal &&
+           (!self->sock.tls ||
+            stream->queued_at - stream->first->begins_at > RQLI_TLS_RECORD_BYTES);
+}
+
+static void begin_period(struct rqli_conn *self, unsigned n_met)
+{
+    self->shared.most_callers = 0;
+    self->shared.n_calls = 0;
+    atomic_store_explicit(&self->n_met, n_met, memory_order_relaxed);
+}
+
+void rqli_conn_count_caller(struct rqli_conn *self)
+{
+    self->shared.callers++;
+    if (self->shared.callers > self->shared.most_callers) {
+        self->shared.most_callers = self->shared.callers;
+    }
+    if (++self->shared.n_calls == PERIOD) {
+        begin_period(self, self->shared.most_callers);
+    }
+    if (is_crowded(self)) {
+        atomic_store_explicit(&self->is_crowded, true, memory_order_relaxed);
+    }
 }
 
 bool rqli_conn_take_crowded(struct rqli_conn *self)
@@ -25,17 +60,10 @@ unsigned rqli_conn_n_met(const struct rqli_conn *self)
     return atomic_load_explicit(&self->n_met, memory_order_relaxed);
 }
 
-void rqli_conn_begin_period(struct rqli_conn *self, unsigned n_met)
-{
-    self->shared.most_callers = 0;
-    self->shared.n_calls = 0;
-    atomic_store_explicit(&self->n_met, n_met, memory_order_relaxed);
-}
-
 void rqli_conn_note_met(struct rqli_conn *self, unsigned n_met)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
-    rqli_conn_begin_period(self, n_met);
+    begin_period(self, n_met);
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 

@@ -1,8 +1,9 @@
 #ifndef RQLI_CONN_STATE_H
 #define RQLI_CONN_STATE_H
 
-/* What conn_threads.c and exchange.c share: one opens the connection and ends it, the other carries
- * exchanges over it. The functions are called under its mutex. */
+/* What conn_threads.c, exchange.c and conn_facts.c share: the first opens the connection and ends
+ * it, the second carries exchanges over it, the third tells of it. The functions are called under
+ * its mutex. */
 
 #include "base/freelist.h"
 #include "base/futex.h"
@@ -102,8 +103,8 @@ void rqli_conn_close_if_broken(struct rqli_conn *self);
  * one, as soon as that is allowed again. */
 rql_status rqli_conn_connect_locked(struct rqli_conn *self, int64_t deadline_us, rql_error *error);
 
-/* Under the mutex: so many callers have met, and are counted anew. */
-void rqli_conn_begin_period(struct rqli_conn *self, unsigned n_met);
+/* Under the mutex: one caller more is there, with its exchange in the stream. */
+void rqli_conn_count_caller(struct rqli_conn *self);
 
 /* Under the mutex: it is there, as far as can be seen. */
 bool rqli_conn_is_up_locked(struct rqli_conn *self);

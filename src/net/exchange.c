@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "base/secret.h"
 #include "net/credentials.h"
-#include "net/tls.h"
 #include "net/url.h"
 #include "observe/stats.h"
 
@@ -29,37 +28,10 @@ enum {
      * they always do: a server reads one record at a time, and answers it by itself; and what is to
      * be safe always does, for each batch waits for replicas. */
     AT_ONCE = 8,
-    PERIOD = 128, /* calls, of which the most callers at a time are told */
     /* The reader checks as often whether there is something to send: another thread may have left
      * some in the stream, because the socket was full. */
     CHECK_US = 100000,
 };
-
-/* Under the mutex: would one more connection be of use to those who ask over this one? With TLS it
- * makes records shorter, and so more of them, until one is full. */
-static bool is_crowded(const struct rqli_conn *self)
-{
-    const struct rqli_stream *stream = &self->shared.stream;
-
-    return self->shared.callers > 1 + self->shared.n_internal &&
-           (!self->sock.tls ||
-            stream->queued_at - stream->first->begins_at > RQLI_TLS_RECORD_BYTES);
-}
-
-/* Under the mutex, with one caller more than before. */
-static void count_caller(struct rqli_conn *self)
-{
-    self->shared.callers++;
-    if (self->shared.callers > self->shared.most_callers) {
-        self->shared.most_callers = self->shared.callers;
-    }
-    if (++self->shared.n_calls == PERIOD) {
-        rqli_conn_begin_period(self, self->shared.most_callers);
-    }
-    if (is_crowded(self)) {
-        atomic_store_explicit(&self->is_crowded, true, memory_order_relaxed);
-    }
-}
 
 /* Under the mutex. Room for what its batch ends with, which it may be the last of: for the replies,
  * and for the bytes, so that it cannot fail for memory then. */
@@ -107,7 +79,7 @@ static bool put_in_stream(struct rqli_conn *self, struct exchange *exchange)
     rqli_stream_expect(&self->shared.stream, &exchange->call, exchange->visible.sent_us);
     self->shared.n_commands += command->n_commands;
     rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_COMMANDS, command->n_commands);
-    count_caller(self);
+    rqli_conn_count_caller(self);
     self->shared.n_unsent++;
     return true;
 }
