@@ -20,6 +20,8 @@ enum { LONG_MS = 20000, ROUNDS = 3, HEARD_SIZE = 8192, FIRST_ID = 7, OLD_ID = 8 
 #define NO_AUTH "-NOAUTH Authentication required.\r\n"
 #define WRONG "-WRONGPASS invalid username-password pair or user is disabled.\r\n"
 #define OLD_WORDS PEER_TIME ":8\r\n:0\r\n+OK\r\n"
+#define SUBSCRIBED PEER_SUBSCRIBED PEER_SUBSCRIBED
+#define HELLO_OF_NODE "*6\r\n" PEER_ID PEER_MODE(7, "cluster") PEER_ROLE(6, "master")
 #define READ_ONLY "-READONLY You can't write against a read only replica.\r\n"
 
 static struct peer_place place;
@@ -155,24 +157,27 @@ TEST(a_login_for_commands_is_one_round_trip)
     }
 }
 
-TEST(a_login_for_pushes_subscribes_in_its_second_round_trip)
+/* The channels of partitions are subscribed to behind it. */
+TEST(a_login_for_pushes_ends_with_its_subscriptions)
 {
-    const char *said[] = {PEER_LOGIN, PEER_SUBSCRIBED PEER_SUBSCRIBED, NULL};
+    static const struct {
+        const char *name;
+        enum rqli_arrangement arrangement;
+        size_t n_rounds;
+        int64_t client_id;
+        const char *said[4];
+    } rows[] = {
+        {"HELLO", RQLI_SINGLE, 2, FIRST_ID, {PEER_LOGIN, SUBSCRIBED}},
+        {"old words", RQLI_SINGLE, 3, OLD_ID, {UNKNOWN PEER_BEHIND_HELLO, OLD_WORDS, SUBSCRIBED}},
+        {"node of a cluster", RQLI_CLUSTER, 1, FIRST_ID, {HELLO_OF_NODE PEER_TIME}},
+    };
 
-    CHECK_OK(log_in("", false, said));
-    CHECK_ALL(EQ(n_rounds, 2), EQ(sock.seat.client_id, FIRST_ID));
-}
-
-/* There the channels of partitions are subscribed to behind it. */
-TEST(a_login_for_pushes_to_a_node_of_a_cluster_is_one_round_trip)
-{
-    arrangement = RQLI_CLUSTER;
-    CHECK_OK(log_in("", false,
-                    (const char *[]){"*6\r\n" PEER_ID PEER_MODE(7, "cluster") PEER_ROLE(6, "master")
-                                         PEER_TIME,
-                                     NULL}));
-    CHECK_ALL(EQ(n_rounds, 1), EQ(sock.seat.client_id, FIRST_ID));
-    assert_null(strstr(heard[0], "PUBLISH"));
+    EACH_ROW (row, rows) {
+        arrangement = row->arrangement;
+        CHECK_OK(log_in("", false, row->said));
+        CHECK_ALL(EQ(n_rounds, row->n_rounds), EQ(sock.seat.client_id, row->client_id),
+                  EQ(strstr(heard[0], "PUBLISH") != NULL, row->arrangement == RQLI_SINGLE));
+    }
 }
 
 #define HELLO_OF(version, mode) "*8\r\n" version PEER_ID mode PEER_ROLE(6, "master") PEER_TIME
@@ -205,8 +210,7 @@ TEST(a_server_of_partitions_is_new_enough_for_their_channels)
         {"shard", RQLI_SHARDS, HELLO_OF(VERSION(5, "7.2.5"), SHARD), NULL, RQL_OK, ""},
         {"two digits", RQLI_SHARDS, HELLO_OF(VERSION(4, "10.0"), SHARD), NULL, RQL_OK, ""},
         {"another's", RQLI_SHARDS, HELLO_OF(VERSION(5, "df-1."), SHARD), NULL, RQL_OK, ""},
-        {"old and alone", RQLI_SINGLE, SINGLE_OF(VERSION(6, "6.2.14")),
-         PEER_SUBSCRIBED PEER_SUBSCRIBED, RQL_OK, ""},
+        {"old and alone", RQLI_SINGLE, SINGLE_OF(VERSION(6, "6.2.14")), SUBSCRIBED, RQL_OK, ""},
         {"node, in place of a shard", RQLI_SHARDS, HELLO_OF(VERSION(5, "7.0.0"), NODE), NULL,
          RQL_E_UNSUPPORTED, "its URL begins with redis+cluster://"},
     };
@@ -251,15 +255,6 @@ TEST(who_does_not_know_hello_is_asked_with_the_old_words)
     }
 }
 
-TEST(what_listens_is_told_hello_or_the_old_words)
-{
-    const char *said[] = {UNKNOWN PEER_BEHIND_HELLO, OLD_WORDS, PEER_SUBSCRIBED PEER_SUBSCRIBED,
-                          NULL};
-
-    CHECK_OK(log_in("", false, said));
-    CHECK_ALL(EQ(n_rounds, 3), EQ(sock.seat.client_id, OLD_ID));
-}
-
 TEST(a_login_that_fails_says_why)
 {
     static const struct {
@@ -284,8 +279,7 @@ TEST(a_login_that_fails_says_why)
         {"a number", "", RQL_E_PROTOCOL, 1, ":7\r\n", NULL, "unexpected reply"},
         {"a name without a value", "", RQL_E_PROTOCOL, 1, "*3\r\n" PEER_ID "$4\r\nrole\r\n", NULL,
          "unexpected reply"},
-        {"cluster", "", RQL_E_UNSUPPORTED, 1,
-         "*6\r\n" PEER_ID PEER_MODE(7, "cluster") PEER_ROLE(6, "master"), NULL,
+        {"cluster", "", RQL_E_UNSUPPORTED, 1, HELLO_OF_NODE, NULL,
          "this server is a node of a cluster: its URL begins with redis+cluster://"},
         {"sentinel", "", RQL_E_UNSUPPORTED, 1, "*4\r\n" PEER_ID PEER_MODE(8, "sentinel"), NULL,
          "this is a sentinel, not the server that it watches, whose URL is redis+sentinel://"},
@@ -353,20 +347,29 @@ static rql_status give_all(rql_credentials *out, int64_t timeout_ms, void *data)
 /* Once for each login, also where the old words repeat them; what the URL says is not used. */
 TEST(credentials_are_asked_for_at_each_login)
 {
+    static const struct {
+        const char *name;
+        const char *login;
+        const char *first;
+        const char *second;
+    } rows[] = {
+        {"the first", "ann:pw@", PEER_LOGIN_FOR_COMMANDS, NULL},
+        {"the second", "ann:pw@", PEER_LOGIN_FOR_COMMANDS, NULL},
+        {"the third", "ann:pw@", PEER_LOGIN_FOR_COMMANDS, NULL},
+        {"old words", "", HELLO_ERROR(UNKNOWN), "+OK\r\n" OLD_WORDS ":0\r\n" PEER_SEAT},
+    };
+
     credentials = give_token;
-    for (int i = 1; i <= 3; i++) {
+    EACH_ROW (row, rows) {
+        int number = (int)(row - rows) + 1;
         char said[64];
 
-        CHECK_OK(log_in("ann:pw@", true, (const char *[]){PEER_LOGIN_FOR_COMMANDS, NULL}));
-        (void)snprintf(said, sizeof said, "AUTH\r\n$3\r\nbob\r\n$8\r\nsesame-%d\r\n", i);
-        assert_non_null(strstr(heard[0], said));
-        assert_null(strstr(heard[0], "ann"));
+        CHECK_OK(log_in(row->login, true, (const char *[]){row->first, row->second, NULL}));
+        (void)snprintf(said, sizeof said, "AUTH\r\n$3\r\nbob\r\n$8\r\nsesame-%d\r\n", number);
+        assert_non_null(strstr(heard[n_rounds - 1], said));
+        assert_null(strstr(heard[n_rounds - 1], "ann"));
+        CHECK_ALL(EQ(n_rounds, row->second ? 2 : 1), EQ(n_asked, number));
     }
-    CHECK_OK(log_in(
-        "", true,
-        (const char *[]){HELLO_ERROR(UNKNOWN), "+OK\r\n" OLD_WORDS ":0\r\n" PEER_SEAT, NULL}));
-    assert_non_null(strstr(heard[1], "AUTH\r\n$3\r\nbob\r\n$8\r\nsesame-4\r\n"));
-    assert_int_equal(n_asked, 4);
 }
 
 TEST(without_credentials_nobody_logs_in_with_those_of_the_url)
@@ -459,14 +462,7 @@ TEST(who_has_seen_a_token_or_wants_a_pause_arrives)
          2,
          ""},
         {"no sense", {.floor = 77}, LOGIN_OF("abcdef"), ":1\r\n", true, RQL_E_PROTOCOL, 2, ""},
-        {"pushes",
-         {.floor = 77},
-         PEER_LOGIN,
-         PEER_SUBSCRIBED PEER_SUBSCRIBED,
-         false,
-         RQL_OK,
-         2,
-         ""},
+        {"pushes", {.floor = 77}, PEER_LOGIN, SUBSCRIBED, false, RQL_OK, 2, ""},
     };
 
     EACH_ROW (row, rows) {
