@@ -13,7 +13,12 @@ static rql_series_options given;
 static struct rqli_series_plan plan;
 static rql_error error;
 
-static const char *const names[] = {"b", "\xc3\xa9", "a", "B", "aa"};
+enum { ATOMIC = RQL_SERIES_ATOMIC, GEM = RQL_SERIES_GEM, SORTED = RQL_SERIES_SORTED };
+
+#define MIXED "b", "\xc3\xa9", "a", "B", "aa"
+#define SPREAD "a", "{b}x", "c", "{b}a"
+
+static const char *const names[] = {MIXED};
 
 /* As a client with these options plans it. */
 static rql_status make_plan(const rql_series_options *options)
@@ -48,93 +53,79 @@ TEST(defaults_are_atomic_and_the_clients)
     assert_int_equal(plan.options.n_names, 5);
 }
 
-/* Bytewise, whatever the locale: all clients agree on it. */
-TEST(canonical_order_is_that_of_bytes)
+/* Bytewise, whatever the locale: all clients agree on it. Partitions by `CLUSTER KEYSLOT`: "aa" 9,
+ * "b", "{b}x" and "{b}a" 25, "c" 57, "\xc3\xa9" 79, "B" 81, "a" 121. */
+TEST(names_are_sorted_by_partition_and_bytes_unless_as_the_gem)
 {
-    static const size_t expected[] = {3, 2, 4, 0, 1};
-
-    CHECK_OK(make_plan(&given));
-    for (size_t i = 0; i < 5; i++) {
-        assert_int_equal(plan.order[i], expected[i]);
-    }
-}
-
-/* Partitions by `CLUSTER KEYSLOT`: "a" 121, "b" 25, "c" 57, "{b}x" and "{b}a" 25. */
-TEST(a_sorted_series_goes_upwards_by_partition)
-{
-    static const char *const spread[] = {"a", "{b}x", "c", "{b}a"};
-
     /* As a row reads. NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
     static const struct {
         const char *name;
         bool is_partitioned;
         int mode;
         size_t n_names;
-        size_t places[4];
-        size_t order[4];
-        bool renews; /* meanwhile */
+        const char *names[5];
+        size_t places[5];
+        size_t order[5];
+        bool renews;      /* meanwhile */
+        bool is_extended; /* at the end, and so it is from the beginning */
     } rows[] = {
-        {"sorted, in a cluster", true, RQL_SERIES_SORTED, 4, {3, 1, 2, 0}, {0, 1, 2, 3}, true},
-        {"on one server", false, RQL_SERIES_SORTED, 4, {0, 1, 2, 3}, {0, 2, 3, 1}, false},
-        {"of one partition", true, RQL_SERIES_SORTED, 1, {0}, {0}, false},
-        {"of a tag", true, RQL_SERIES_ATOMIC, 2, {0, 1}, {1, 0}, false},
-        {"as the gem", true, RQL_SERIES_GEM, 4, {0, 1, 2, 3}, {0, 1, 2, 3}, false},
+        {"spread", true, SORTED, 4, {SPREAD}, {3, 1, 2, 0}, {0, 1, 2, 3}, true, false},
+        {"extended", true, SORTED, 5, {MIXED}, {4, 0, 1, 3, 2}, {0, 1, 2, 3, 4}, true, true},
+        {"on one server", false, SORTED, 4, {SPREAD}, {0, 1, 2, 3}, {0, 2, 3, 1}, false, false},
+        {"atomic", false, ATOMIC, 5, {MIXED}, {0, 1, 2, 3, 4}, {3, 2, 4, 0, 1}, false, false},
+        {"of one partition", true, SORTED, 1, {"a"}, {0}, {0}, false, false},
+        {"of a tag", true, ATOMIC, 2, {"{b}x", "{b}a"}, {0, 1}, {1, 0}, false, false},
+        {"as the gem", true, GEM, 4, {SPREAD}, {0, 1, 2, 3}, {0, 1, 2, 3}, false, false},
     };
 
-    EACH_ROW (row, rows) {
-        static const char *const tagged[] = {"{b}x", "{b}a"};
+    rql_lock_options extended;
 
+    rqli_options_fill(RQLI_OF_LOCK, &extended, &client);
+    extended.auto_extend = true;
+    EACH_ROW (row, rows) {
         is_partitioned = row->is_partitioned;
-        given.names = row->n_names == 2 ? tagged : spread;
+        given.names = row->names;
         given.n_names = row->n_names;
         given.mode = (rql_series_mode)row->mode;
+        given.lock = row->is_extended ? &extended : NULL;
         CHECK_OK(make_plan(&given));
         assert_memory_equal(plan.places, row->places, row->n_names * sizeof(size_t));
         assert_memory_equal(plan.order, row->order, row->n_names * sizeof(size_t));
         assert_int_equal(plan.lock.auto_extend, row->renews);
-        assert_int_equal(plan.stops_renewal, row->renews);
+        assert_int_equal(plan.stops_renewal, row->renews && !row->is_extended);
     }
-}
-
-TEST(what_is_extended_at_the_end_is_so_from_the_beginning)
-{
-    rql_lock_options lock;
-
-    is_partitioned = true;
-    rqli_options_fill(RQLI_OF_LOCK, &lock, &client);
-    lock.auto_extend = true;
-    given.lock = &lock;
-    given.mode = RQL_SERIES_SORTED;
-    CHECK_OK(make_plan(&given));
-    assert_true(plan.lock.auto_extend);
-    assert_false(plan.stops_renewal);
 }
 
 TEST(an_atomic_series_has_one_partition)
 {
     static const char *const spread[] = {"{b}a", "{b}x", "c"};
 
+    static const struct {
+        const char *name;
+        int mode;
+        size_t n_names;
+        rql_status status;
+        const char *says;
+    } rows[] = {
+        {"of a tag", ATOMIC, 2, RQL_OK, ""},
+        {"spread", ATOMIC, 3, RQL_E_INVALID,
+         "{b}a and c: are in different partitions, which are not locked in one step; "
+         "a {tag} in the names puts them in one"},
+        {"spread, as the gem", GEM, 3, RQL_OK, ""},
+    };
+
     is_partitioned = true;
     given.names = spread;
-    given.n_names = 2;
-    CHECK_OK(make_plan(&given));
-    given.n_names = 3;
-    assert_int_equal(make_plan(&given), RQL_E_INVALID);
-    assert_non_null(strstr(error.message, "{b}a and c: are in different partitions"));
-    assert_non_null(strstr(error.message, "a {tag} in the names puts them in one"));
-    given.mode = RQL_SERIES_GEM;
-    CHECK_OK(make_plan(&given));
+    EACH_ROW (row, rows) {
+        given.n_names = row->n_names;
+        given.mode = (rql_series_mode)row->mode;
+        assert_int_equal(make_plan(&given), row->status);
+        assert_non_null(strstr(error.message, row->says));
+    }
 }
 
 TEST(names_mode_and_the_ttl_of_each_lock_have_limits)
 {
-    enum {
-        MOST = RQL_SERIES_MAX,
-        ATOMIC = RQL_SERIES_ATOMIC,
-        GEM = RQL_SERIES_GEM,
-        SORTED = RQL_SERIES_SORTED
-    };
-
     /* The gem holds the first of five for this long, times five, with the pauses of 225 ms. */
     static const int64_t longest_ms = RQL_TTL_MAX_MS / 5 - 225;
     static const char *const twice[] = {"x", "y", "x"};
@@ -150,8 +141,8 @@ TEST(names_mode_and_the_ttl_of_each_lock_have_limits)
         int64_t ttl_ms;
         rql_status status;
     } rows[] = {
-        {"the most", many, MOST, ATOMIC, 5000, RQL_OK},
-        {"one more", many, MOST + 1, ATOMIC, 5000, RQL_E_INVALID},
+        {"the most", many, RQL_SERIES_MAX, ATOMIC, 5000, RQL_OK},
+        {"one more", many, RQL_SERIES_MAX + 1, ATOMIC, 5000, RQL_E_INVALID},
         {"none", many, 0, ATOMIC, 5000, RQL_E_INVALID},
         {"an unknown mode", many, 1, 3, 5000, RQL_E_INVALID},
         {"a name twice", twice, 3, ATOMIC, 5000, RQL_E_INVALID},
@@ -186,13 +177,22 @@ TEST(names_mode_and_the_ttl_of_each_lock_have_limits)
 /* With a pause: in the gem's mode the first lock has the longest ttl of all. */
 TEST(no_lock_of_a_series_outlives_the_pause)
 {
+    static const struct {
+        const char *name;
+        int mode;
+        int64_t longest_ms;
+    } rows[] = {
+        {"atomic", ATOMIC, 5 * (1000 + 225)},
+        {"as the gem", GEM, 1000},
+        {"sorted", SORTED, 5 * (1000 + 225)},
+    };
+
     client.recovery_delay_ms = 5 * (1000 + 225);
-    client.default_lock_ttl_ms = 1000;
-    for (int mode = RQL_SERIES_ATOMIC; mode <= RQL_SERIES_SORTED; mode++) {
-        given.mode = (rql_series_mode)mode;
+    EACH_ROW (row, rows) {
+        given.mode = (rql_series_mode)row->mode;
         client.default_lock_ttl_ms = 1000;
         CHECK_OK(make_plan(&given));
-        client.default_lock_ttl_ms = mode == RQL_SERIES_GEM ? 1001 : client.recovery_delay_ms + 1;
+        client.default_lock_ttl_ms = row->longest_ms + 1;
         assert_int_equal(make_plan(&given), RQL_E_INVALID);
         assert_non_null(strstr(error.message, "recovery_delay_ms"));
     }
