@@ -131,7 +131,8 @@ TEST(what_is_no_queue_has_a_status)
 #define IDENTITY "00112233445566778899aabbccddeeff"
 #define ACQUIRER "rql:acq:1/2/3/0/" IDENTITY
 
-/* Of a request and its record; the identity stands once, at the end of the acquirer's id. */
+/* Of a request and what is said of its record; the identity stands once, at the end of the
+ * acquirer's id. */
 TEST(a_host_is_the_first_word_of_a_record)
 {
     char too_long[RQL_ID_SIZE + 1] = {0};
@@ -139,31 +140,33 @@ TEST(a_host_is_the_first_word_of_a_record)
 
     const struct {
         const char *acquirer;
-        struct rqli_reply record;
+        struct rqli_reply reply;
         const char *host;
     } rows[] = {
-        {"a", tree_text("rql:hst:1/2/0/ff 5000 nonce"), "rql:hst:1/2/0/ff"},
-        {"b", tree_nil(), NULL},
-        {"c", tree_text("alone"), "alone"},
-        {"d", tree_text(""), NULL},
-        {"e", tree_text(" x"), NULL},
-        {"f", tree_bytes(too_long, RQL_ID_SIZE), NULL},
-        {"g", tree_bytes("h\0st x", 6), NULL},
-        {ACQUIRER, tree_text("rql:hst:1/2/0/ 5000 nonce"), "rql:hst:1/2/0/" IDENTITY},
-        {"short", tree_text("rql:hst:1/2/0/ 5000 nonce"), "rql:hst:1/2/0/"},
-        {ACQUIRER, tree_bytes(too_long_with_identity, RQL_ID_SIZE - 32), too_long_with_identity},
+        {"a", TREE(tree_text("rql:hst:1/2/0/ff 5000 nonce")), "rql:hst:1/2/0/ff"},
+        {"b", TREE(tree_nil()), NULL},
+        {"c", TREE(tree_text("alone")), "alone"},
+        {"d", TREE(tree_text("")), NULL},
+        {"e", TREE(tree_text(" x")), NULL},
+        {"f", TREE(tree_bytes(too_long, RQL_ID_SIZE)), NULL},
+        {"g", TREE(tree_bytes("h\0st x", 6)), NULL},
+        {ACQUIRER, TREE(tree_text("rql:hst:1/2/0/ 5000 nonce")), "rql:hst:1/2/0/" IDENTITY},
+        {"short", TREE(tree_text("rql:hst:1/2/0/ 5000 nonce")), "rql:hst:1/2/0/"},
+        {ACQUIRER, TREE(tree_bytes(too_long_with_identity, RQL_ID_SIZE - 32)),
+         too_long_with_identity},
+        {"another type", tree_error("WRONGTYPE Operation against a key"), NULL},
     };
 
     memset(too_long, 'h', RQL_ID_SIZE);
     memset(too_long_with_identity, '/', RQL_ID_SIZE - 32);
     EACH_BY (row, rows, row->acquirer) {
-        const struct rqli_reply reply = tree_array(&row->record, 1);
-
         begin(9);
         PAGE(row->acquirer, "1");
-        assert_int_equal(rqli_queue_reading_ask_hosts(&reading, &command, 1), 1);
-        CHECK_OK(rqli_queue_reading_take_hosts(&reading, &reply, KEY, NULL));
+        assert_int_equal(rqli_queue_reading_ask_hosts(&reading, &command, 9), 1);
+        CHECK_OK(rqli_queue_reading_take_hosts(&reading, &row->reply, KEY, NULL));
+        assert_int_equal(rqli_queue_reading_ask_hosts(&reading, &command, 9), 0);
         finish();
+        assert_int_equal(info->status, RQL_KEY_ALIVE);
         assert_int_equal(info->requests[0].hst_id != NULL, row->host != NULL);
         if (row->host && info->requests[0].hst_id) {
             assert_string_equal(info->requests[0].hst_id, row->host);
@@ -191,33 +194,26 @@ TEST(records_are_asked_for_in_parts)
     assert_string_equal(info->requests[2].hst_id, "h");
 }
 
-TEST(records_of_another_type_name_no_host)
-{
-    const struct rqli_reply wrong = tree_error("WRONGTYPE Operation against a key");
-
-    begin(9);
-    PAGE("a", "1");
-    assert_int_equal(rqli_queue_reading_ask_hosts(&reading, &command, 9), 1);
-    CHECK_OK(rqli_queue_reading_take_hosts(&reading, &wrong, KEY, NULL));
-    assert_int_equal(rqli_queue_reading_ask_hosts(&reading, &command, 9), 0);
-    finish();
-    assert_int_equal(info->status, RQL_KEY_ALIVE);
-    assert_null(info->requests[0].hst_id);
-}
-
 TEST(names_that_are_too_long_have_no_records)
 {
     static const char prefix[] = "rql:lock_queue:";
+
+    static const struct {
+        const char *name;
+        size_t length;
+        size_t n_asked;
+    } rows[] = {{"the longest", RQL_NAME_MAX, 1}, {"one byte more", RQL_NAME_MAX + 1, 0}};
+
     char key[RQL_NAME_MAX + 32];
 
     memset(key, 'n', sizeof key);
     memcpy(key, prefix, sizeof prefix - 1);
-    for (size_t more = 0; more < 2; more++) {
-        const struct rqli_slice name = {key, sizeof prefix - 1 + RQL_NAME_MAX + more};
+    EACH_ROW (row, rows) {
+        const struct rqli_slice name = {key, sizeof prefix - 1 + row->length};
 
         rqli_queue_reading_init(&reading, name, 9);
         PAGE("a", "1");
-        assert_int_equal(rqli_queue_reading_ask_hosts(&reading, &command, 9), 1 - more);
+        assert_int_equal(rqli_queue_reading_ask_hosts(&reading, &command, 9), row->n_asked);
         rqli_queue_reading_fini(&reading);
     }
 }
