@@ -33,24 +33,20 @@ static int64_t give_up_us(int64_t n_heard)
 }
 
 /* The least and the most that there may be, and what is longer than the pause between tests. */
-TEST(one_that_brings_nothing_is_given_up_whatever_the_timeout)
+TEST(one_that_brings_nothing_is_given_up_after_the_timeout_and_one_that_is_unknown_at_once)
 {
-    static const int64_t io_timeout_ms[] = {1, 1000, 4999, 5000, 5001, 8000, 20000, 500000};
+    static const struct {
+        int64_t io_timeout_ms, n_heard, after_ms;
+    } rows[] = {{1, 1, 1},         {1000, 1, 1000},     {4999, 1, 4999},
+                {5000, 1, 5000},   {5001, 1, 5001},     {8000, 1, 8000},
+                {20000, 1, 20000}, {500000, 1, 500000}, {20000, 0, 0}};
 
-    EACH (row, io_timeout_ms) {
-        int64_t gone_us;
+    EACH (row, rows) {
+        int64_t gone_us = 6 * SECOND_US + row->after_ms * 1000;
 
-        begin_with(*row);
-        gone_us = give_up_us(1);
-        assert_in_range(gone_us, 6 * SECOND_US + *row * 1000,
-                        6 * SECOND_US + *row * 1000 + 2 * LOOK_US);
+        begin_with(row->io_timeout_ms);
+        assert_in_range(give_up_us(row->n_heard), gone_us, gone_us + 2 * LOOK_US);
     }
-}
-
-TEST(one_that_the_server_does_not_know_is_given_up_at_once)
-{
-    begin_with(20000);
-    assert_in_range(give_up_us(0), 6 * SECOND_US, 6 * SECOND_US + 2 * LOOK_US);
 }
 
 TEST(what_is_heard_in_time_ends_the_test)
@@ -66,28 +62,31 @@ TEST(what_is_heard_in_time_ends_the_test)
         rqli_subscription_wants_ping(&subscription, 18 * SECOND_US)); /* and the next one begins */
 }
 
-/* The command connection broke: nobody knows whether the server has heard of it. */
-TEST(a_test_without_answer_is_repeated)
+/* No test has an answer, as when the command connection broke: nobody knows whether the server has
+ * heard of it. Who relies on one that delivers polls seldom. */
+TEST(a_test_without_answer_is_repeated_and_one_delivers_that_has_brought_something_since)
 {
-    begin_with(20000);
-    assert_true(rqli_subscription_wants_ping(&subscription, 6 * SECOND_US));
-    assert_false(rqli_subscription_wants_ping(&subscription, 10 * SECOND_US));
-    assert_false(rqli_subscription_is_silent(&subscription, 10 * SECOND_US));
-    assert_true(rqli_subscription_wants_ping(&subscription, 11 * SECOND_US));
-}
+    static const struct {
+        const char *name;
+        int64_t now_s, heard_s;
+        bool is_tested, delivers;
+    } rows[] = {
+        {"it is opened", 0, 0, false, false},
+        {"it was quiet for long", 6, 0, true, false},
+        {"its test may have an answer yet", 10, 0, false, false},
+        {"its test had no answer", 11, 0, true, false},
+        {"nor had the next", 60, 0, true, false},
+        {"it has brought something", 60, 60, false, true},
+        {"it is tested again", 70, 60, true, false},
+        {"it has brought more", 71, 71, false, true},
+    };
 
-/* Who relies on it polls seldom. */
-TEST(one_delivers_that_has_brought_something_since_its_last_test)
-{
     begin_with(20000);
-    subscription.heard_us = 0; /* as it is opened */
-    assert_false(rqli_subscription_delivers(&subscription));
-    assert_true(rqli_subscription_wants_ping(&subscription, 60 * SECOND_US));
-    assert_false(rqli_subscription_delivers(&subscription));
-    subscription.heard_us = 60 * SECOND_US;
-    assert_true(rqli_subscription_delivers(&subscription));
-    assert_true(rqli_subscription_wants_ping(&subscription, 70 * SECOND_US));
-    assert_false(rqli_subscription_delivers(&subscription));
-    subscription.heard_us = 71 * SECOND_US;
-    assert_true(rqli_subscription_delivers(&subscription));
+    EACH_ROW (row, rows) {
+        subscription.heard_us = row->heard_s * SECOND_US;
+        assert_int_equal(rqli_subscription_wants_ping(&subscription, row->now_s * SECOND_US),
+                         row->is_tested);
+        assert_int_equal(rqli_subscription_delivers(&subscription), row->delivers);
+        assert_false(rqli_subscription_is_silent(&subscription, row->now_s * SECOND_US));
+    }
 }
