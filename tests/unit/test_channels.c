@@ -182,42 +182,42 @@ TEST(what_was_refused_is_asked_for_behind_the_next_poll)
 }
 
 /* At first who leads, for all; later a push to any may have been lost. */
-TEST(who_waits_for_a_partition_polls_when_its_channel_is_there)
+TEST(who_waits_for_a_partition_is_told_when_its_channel_is_there_and_what_it_brings)
 {
-    join_all();
-    open_it();
-    check_roused("0000");
-    take_three("ssubscribe", OF_0, "");
-    check_roused("1000");
-    for (size_t i = 0; i < COUNT; i++) {
-        const struct rqli_push_view view = rqli_subscription_view(&subscription, true, &waiter[i]);
+    static const struct {
+        const char *name, *kind, *text, *roused;
+        bool delivers;
+    } rows[] = {
+        {"the channel is there", "ssubscribe", "", "1000", false},
+        {"a message for nobody", "smessage", "hello", "0000", true},
+        {"a grant", "smessage", DIGITS "1 77 5 1000", "0100", true},
+    };
 
-        CHECK_ALL(EQ(view.is_listening, i < 2), EQ(view.delivers, false));
-    }
-    assert_false(rqli_subscription_view(&subscription, false, &waiter[0]).is_listening);
-    take_three("smessage", OF_0, "hello");
-    assert_true(rqli_subscription_view(&subscription, true, &waiter[0]).delivers);
-    assert_false(rqli_subscription_view(&subscription, true, &waiter[2]).delivers);
-    open_it();
-    assert_false(rqli_subscription_view(&subscription, true, &waiter[0]).is_listening);
-    check_roused("0000");
-    take_three("ssubscribe", OF_0, "");
-    check_roused("1100");
-}
-
-TEST(a_message_of_a_slot_is_for_who_waits)
-{
     rql_stats stats;
 
     join_all();
     open_it();
-    take_three("smessage", OF_0, DIGITS "1 77 5 1000");
-    check_roused("0100");
+    check_roused("0000");
+    EACH_ROW (row, rows) {
+        take_three(row->kind, OF_0, row->text);
+        check_roused(row->roused);
+        for (size_t i = 0; i < COUNT; i++) {
+            struct rqli_push_view view = rqli_subscription_view(&subscription, true, &waiter[i]);
+
+            CHECK_ALL(EQ(view.is_listening, i < 2), EQ(view.delivers, i < 2 && row->delivers));
+        }
+        assert_false(rqli_subscription_view(&subscription, false, &waiter[0]).is_listening);
+    }
     CHECK_ALL(EQ(waiter[1].pushed, true), EQ(waiter[1].push.token, 77));
     if (!RQLI_LIGHT) { /* there nothing is counted */
         CHECK_OK(rqli_stats_read(endpoint.stats, &stats));
         assert_int_equal(stats.pushes, 1);
     }
+    open_it();
+    assert_false(rqli_subscription_view(&subscription, true, &waiter[0]).is_listening);
+    check_roused("0000");
+    take_three("ssubscribe", OF_0, "");
+    check_roused("1100");
 }
 
 /* By the server, or by an answer to somebody's call. */
