@@ -131,12 +131,11 @@ TEST(what_is_no_queue_has_a_status)
 #define IDENTITY "00112233445566778899aabbccddeeff"
 #define ACQUIRER "rql:acq:1/2/3/0/" IDENTITY
 
-/* Of a request and what is said of its record; the identity stands once, at the end of the
- * acquirer's id. */
+/* Of a request and its answer; the identity stands once, at the end of the acquirer's id. */
 TEST(a_host_is_the_first_word_of_a_record)
 {
     char too_long[RQL_ID_SIZE + 1] = {0};
-    char too_long_with_identity[RQL_ID_SIZE - 32 + 1] = {0};
+    char long_with_identity[RQL_ID_SIZE - 32 + 1] = {0};
 
     const struct {
         const char *acquirer;
@@ -152,13 +151,12 @@ TEST(a_host_is_the_first_word_of_a_record)
         {"g", TREE(tree_bytes("h\0st x", 6)), NULL},
         {ACQUIRER, TREE(tree_text("rql:hst:1/2/0/ 5000 nonce")), "rql:hst:1/2/0/" IDENTITY},
         {"short", TREE(tree_text("rql:hst:1/2/0/ 5000 nonce")), "rql:hst:1/2/0/"},
-        {ACQUIRER, TREE(tree_bytes(too_long_with_identity, RQL_ID_SIZE - 32)),
-         too_long_with_identity},
+        {ACQUIRER, TREE(tree_bytes(long_with_identity, RQL_ID_SIZE - 32)), long_with_identity},
         {"another type", tree_error("WRONGTYPE Operation against a key"), NULL},
     };
 
     memset(too_long, 'h', RQL_ID_SIZE);
-    memset(too_long_with_identity, '/', RQL_ID_SIZE - 32);
+    memset(long_with_identity, '/', RQL_ID_SIZE - 32);
     EACH_BY (row, rows, row->acquirer) {
         begin(9);
         PAGE(row->acquirer, "1");
@@ -176,16 +174,22 @@ TEST(a_host_is_the_first_word_of_a_record)
 
 TEST(records_are_asked_for_in_parts)
 {
-    const struct rqli_reply first = TREE(tree_nil(), tree_nil());
-    const struct rqli_reply second = TREE(tree_text("h 1"));
+    const struct {
+        const char *name;
+        size_t most, n_asked;
+        struct rqli_reply reply;
+    } rows[] = {
+        {"as many as there may be", 2, 2, TREE(tree_nil(), tree_nil())},
+        {"the rest", 100, 1, TREE(tree_text("h 1"))},
+        {"nothing", 100, 0, tree_array(NULL, 0)},
+    };
 
     begin(9);
     PAGE("a", "1", "b", "2", "c", "3");
-    assert_int_equal(rqli_queue_reading_ask_hosts(&reading, &command, 2), 2);
-    CHECK_OK(rqli_queue_reading_take_hosts(&reading, &first, KEY, NULL));
-    assert_int_equal(rqli_queue_reading_ask_hosts(&reading, &command, 100), 1);
-    CHECK_OK(rqli_queue_reading_take_hosts(&reading, &second, KEY, NULL));
-    assert_int_equal(rqli_queue_reading_ask_hosts(&reading, &command, 100), 0);
+    EACH_ROW (row, rows) {
+        assert_int_equal(rqli_queue_reading_ask_hosts(&reading, &command, row->most), row->n_asked);
+        CHECK_OK(rqli_queue_reading_take_hosts(&reading, &row->reply, KEY, NULL));
+    }
     assert_string_equal(text_of(&command),
                         "*4\r\n$5\r\nHMGET\r\n$9\r\nrql:req:x\r\n$1\r\na\r\n$1\r\nb\r\n"
                         "*3\r\n$5\r\nHMGET\r\n$9\r\nrql:req:x\r\n$1\r\nc\r\n");
@@ -200,8 +204,7 @@ TEST(names_that_are_too_long_have_no_records)
 
     static const struct {
         const char *name;
-        size_t length;
-        size_t n_asked;
+        size_t length, n_asked;
     } rows[] = {{"the longest", RQL_NAME_MAX, 1}, {"one byte more", RQL_NAME_MAX + 1, 0}};
 
     char key[RQL_NAME_MAX + 32];
