@@ -1,18 +1,10 @@
 #include "unit.h"
 
-#include "wire/reply.h"
+#include "reply_tree.h"
 
 #include <stdlib.h>
 
-#define ERROR(words, size)                                                                         \
-    {                                                                                              \
-        .type = RQLI_REPLY_ERROR, .text = { words, size }                                          \
-    }
-
-static struct rqli_reply error_reply(const char *text)
-{
-    return (struct rqli_reply){.type = RQLI_REPLY_ERROR, .text = rqli_slice_of(text)};
-}
+#define ERROR(words, size) ((struct rqli_reply){.type = RQLI_REPLY_ERROR, .text = {words, size}})
 
 TEST(every_code_has_its_class)
 {
@@ -52,7 +44,7 @@ TEST(every_code_has_its_class)
     };
 
     EACH_BY (row, cases, row->text) {
-        struct rqli_reply reply = error_reply(row->text);
+        struct rqli_reply reply = tree_error(row->text);
 
         assert_int_equal(rqli_reply_class(&reply), row->status);
     }
@@ -114,7 +106,7 @@ TEST(errors_within_scripts_are_classed_and_stripped)
     };
 
     EACH_BY (row, cases, row->text) {
-        struct rqli_reply reply = error_reply(row->text);
+        struct rqli_reply reply = tree_error(row->text);
         rql_error error = {0};
 
         assert_int_equal(rqli_reply_class(&reply), row->status);
@@ -137,7 +129,7 @@ TEST(nothing_was_done_is_said_only_where_it_is_true)
     };
 
     EACH_BY (row, cases, row->text) {
-        struct rqli_reply reply = error_reply(row->text);
+        struct rqli_reply reply = tree_error(row->text);
         rql_error error = {0};
 
         assert_int_not_equal(rqli_reply_fault(&reply, "grant", "rql:lock:x", &error), RQL_OK);
@@ -162,12 +154,21 @@ TEST(another_shape_is_a_protocol_fault)
 
 TEST(control_bytes_are_escaped)
 {
-    static const char text[] = "ERR a\r\nb\0c\x1b[31m\x7f";
-    struct rqli_reply reply = {.type = RQLI_REPLY_ERROR, .text = {text, sizeof text - 1}};
-    rql_error error = {0};
+    const struct {
+        struct rqli_reply reply;
+        const char *where, *message;
+    } rows[] = {
+        {ERROR("ERR a\r\nb\0c\x1b[31m\x7f", 16), "k\ny",
+         "poll on k\\x0ay: ERR a\\x0d\\x0ab\\x00c\\x1b[31m\\x7f"},
+        {ERROR("\x1f ~\x7f\x80\xff", 6), "\xc3\xa4", "poll on \xc3\xa4: \\x1f ~\\x7f\x80\xff"},
+    };
 
-    assert_int_equal(rqli_reply_fault(&reply, "poll", "k\ny", &error), RQL_E_SERVER);
-    assert_string_equal(error.message, "poll on k\\x0ay: ERR a\\x0d\\x0ab\\x00c\\x1b[31m\\x7f");
+    EACH (row, rows) {
+        rql_error error = {0};
+
+        assert_int_equal(rqli_reply_fault(&row->reply, "poll", row->where, &error), RQL_E_SERVER);
+        assert_string_equal(error.message, row->message);
+    }
 }
 
 /* Exact copies, so that a byte read behind the end is seen by the sanitizer. */
@@ -176,15 +177,14 @@ TEST(long_and_many_texts_fit_the_message)
     char where[600];
 
     for (size_t length = 0; length < sizeof where; length++) {
-        struct rqli_reply reply = {.type = RQLI_REPLY_ERROR};
         char *text = malloc(length + 1);
+        struct rqli_reply reply = ERROR(text, length);
         rql_error error = {0};
 
         assert_non_null(text);
         memset(text, length % 2 ? 0x01 : 'x', length);
         memset(where, 'w', length);
         where[length] = '\0';
-        reply.text = (struct rqli_slice){text, length};
         assert_int_equal(rqli_reply_fault(&reply, "a_very_long_name_of_a_script", where, &error),
                          RQL_E_SERVER);
         assert_true(strlen(error.message) < sizeof error.message - 1);
@@ -206,7 +206,7 @@ TEST(a_cut_keeps_the_claim_and_whole_characters)
     memset(text, 'x', sizeof text);
     memcpy(text, "LOADING ", 8);
     text[sizeof text - 1] = '\0';
-    reply = error_reply(text);
+    reply = tree_error(text);
     /* Cut behind a first byte, and behind a second one. */
     for (const char *where = name; where < name + 2; where++) {
         assert_int_equal(rqli_reply_fault(&reply, "poll", where, &error), RQL_E_UNAVAILABLE);
@@ -217,7 +217,7 @@ TEST(a_cut_keeps_the_claim_and_whole_characters)
 
 TEST(a_reply_says_a_whole_word_at_its_start)
 {
-    static const struct {
+    const struct {
         struct rqli_reply reply;
         const char *word;
         bool says;
