@@ -8,16 +8,10 @@ enum { CALLS_MAX = 16, BYTES_MAX = 2048, WORD_MAX = 60, N_STEPS = 20000 };
 static struct rqli_stream stream;
 static struct rqli_stream_call calls[CALLS_MAX];
 
-BEFORE_EACH(set_up)
-{
-    rqli_stream_fini(&stream);
-    stream = (struct rqli_stream){0};
-}
-
 /* "*1\r\n$1\r\n<letter>\r\n": 11 bytes. */
 enum { CALL_BYTES = 11 };
 
-static void begin(void)
+BEFORE_EACH(begin)
 {
     rqli_stream_fini(&stream);
     stream = (struct rqli_stream){0};
@@ -34,8 +28,9 @@ static void put(int i, int64_t now_us)
 }
 
 /* SIZE_MAX: the system has not said yet. */
-static void hand_over(size_t taken)
+static void send_batch(size_t taken)
 {
+    rqli_stream_begin_batch(&stream);
     (void)rqli_stream_send(&stream);
     if (taken != SIZE_MAX) {
         (void)rqli_stream_on_sent(&stream, taken);
@@ -66,22 +61,18 @@ static const struct fates {
 TEST(what_was_sent_in_part_is_unknown_and_the_rest_is_not_done)
 {
     EACH_ROW (row, fates) {
-        int n_calls = row->n_batch + row->n_behind;
         char found[CALLS_MAX + 1] = "";
+        int i = 0;
 
         begin();
-        for (int i = 0; i < n_calls; i++) {
-            if (i == row->n_batch) {
-                rqli_stream_begin_batch(&stream);
-                hand_over(row->taken);
-            }
+        for (; i < row->n_batch; i++) {
             put(i, 1);
         }
-        if (row->n_behind == 0) {
-            rqli_stream_begin_batch(&stream);
-            hand_over(row->taken);
+        send_batch(row->taken);
+        for (; i < row->n_batch + row->n_behind; i++) {
+            put(i, 1);
         }
-        for (int i = 0; stream.first; i++) {
+        for (i = 0; stream.first; i++) {
             assert_ptr_equal(stream.first, &calls[i]);
             found[i] = rqli_stream_fate(&stream, stream.first) == RQL_E_UNKNOWN ? 'u' : 'n';
             (void)rqli_stream_take(&stream);
@@ -122,25 +113,30 @@ TEST(all_bytes_go_out_once_and_in_order)
 
 TEST(the_silence_begins_with_the_first_call_in_flight)
 {
-    begin();
-    put(0, 10);
-    put(1, 20);
-    assert_int_equal(stream.heard_us, 10);
-    (void)rqli_stream_take(&stream);
-    put(2, 30);
-    assert_int_equal(stream.heard_us, 10);
-    (void)rqli_stream_take(&stream);
-    (void)rqli_stream_take(&stream);
-    put(3, 40);
-    assert_int_equal(stream.heard_us, 40);
+    static const struct {
+        const char *name;
+        int n_taken; /* before it is put in */
+        int64_t now_us, heard_us;
+    } rows[] = {
+        {"the first", 0, 10, 10},
+        {"another", 0, 20, 10},
+        {"when the first is answered", 1, 30, 10},
+        {"when all are answered", 2, 40, 40},
+    };
+
+    EACH_ROW (row, rows) {
+        for (int i = 0; i < row->n_taken; i++) {
+            (void)rqli_stream_take(&stream);
+        }
+        put((int)(row - rows), row->now_us);
+        assert_int_equal(stream.heard_us, row->heard_us);
+    }
 }
 
 TEST(a_new_connection_knows_nothing_of_the_old_bytes)
 {
-    begin();
     put(0, 1);
-    rqli_stream_begin_batch(&stream);
-    hand_over(3);
+    send_batch(3);
     put(1, 1);
     (void)rqli_stream_take(&stream);
     (void)rqli_stream_take(&stream);
@@ -149,8 +145,7 @@ TEST(a_new_connection_knows_nothing_of_the_old_bytes)
     assert_int_equal(stream.out.length, 0);
     put(2, 9);
     assert_int_equal(rqli_stream_fate(&stream, &calls[2]), RQL_E_IO);
-    rqli_stream_begin_batch(&stream);
-    hand_over(1);
+    send_batch(1);
     assert_int_equal(rqli_stream_fate(&stream, &calls[2]), RQL_E_UNKNOWN);
 }
 
@@ -200,13 +195,18 @@ TEST(who_lost_tls_waits_a_little)
 
 TEST(the_fault_says_whether_it_may_have_been_done)
 {
-    rql_error error;
+    static const struct {
+        rql_status fate;
+        const char *message;
+    } rows[] = {{RQL_E_UNKNOWN, "here: no answer; the command may or may not have been done"},
+                {RQL_E_IO, "here: the connection broke before the command was sent"}};
 
-    assert_int_equal(rqli_stream_fault(RQL_E_UNKNOWN, "here", &error), RQL_E_UNKNOWN);
-    assert_string_equal(error.message,
-                        "here: no answer; the command may or may not have been done");
-    assert_int_equal(rqli_stream_fault(RQL_E_IO, "here", &error), RQL_E_IO);
-    assert_string_equal(error.message, "here: the connection broke before the command was sent");
+    EACH_BY (row, rows, row->message) {
+        rql_error error;
+
+        assert_int_equal(rqli_stream_fault(row->fate, "here", &error), row->fate);
+        assert_string_equal(error.message, row->message);
+    }
 }
 
 /* The same, told by one text of all that was put in since the connection was made. */
@@ -299,7 +299,6 @@ TEST(random_steps_end_as_in_a_model)
 {
     uint32_t seed = chance_seed();
 
-    begin();
     model = (struct model){.heard_us = 1};
     for (int64_t now_us = 1; now_us < N_STEPS; now_us++) {
         uint32_t chance = chance_below(&seed, 40);
