@@ -28,7 +28,7 @@ static const struct written {
     const char *name;
     struct word words[6];
     size_t n_commands;
-    struct rqli_slice bytes; /* of NULL: it fails */
+    struct rqli_slice bytes; /* none: it fails */
 } written[] = {
     {"words are framed by their length",
      {{BEGIN, 4, {0}},
@@ -50,14 +50,9 @@ static const struct written {
      {{BEGIN, 1, {0}}, {TEXT, 0, {"PING", 4}}, {BEGIN, 1, {0}}, {TEXT, 0, {"TIME", 4}}},
      2,
      SLICE("*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nTIME\r\n")},
-    {"a word beyond all bounds fails",
-     {{BEGIN, 2, {0}}, {BYTES, 0, {"x", SIZE_MAX}}},
-     1,
-     {NULL, 0}},
+    {"a word beyond all bounds fails", {{BEGIN, 2, {0}}, {BYTES, 0, {"x", SIZE_MAX}}}},
     {"it fails once and for all that follows",
-     {{BYTES, 0, {"x", SIZE_MAX}}, {NUMBER, 1, {0}}, {TEXT, 0, {"more", 4}}, {BEGIN, 1, {0}}},
-     0,
-     {NULL, 0}},
+     {{BYTES, 0, {"x", SIZE_MAX}}, {NUMBER, 1, {0}}, {TEXT, 0, {"more", 4}}, {BEGIN, 1, {0}}}},
     {"it fails until the reset",
      {{BYTES, 0, {"x", SIZE_MAX}}, {NUMBER, 1, {0}}, {RESET, 0, {0}}, {TEXT, 0, {"ok", 2}}},
      0,
@@ -130,65 +125,67 @@ TEST(growth_loses_no_byte)
     memset(word, 'w', sizeof word);
     for (size_t length = 0; length < sizeof word; length++) {
         struct rqli_command command = {0};
-        int header;
 
         rqli_command_slice(&command, (struct rqli_slice){word, length});
-        header = snprintf(expected, sizeof expected, "$%zu\r\n", length);
-        memcpy(expected + header, word, length);
-        memcpy(expected + header + length, "\r\n", 2);
-        assert_false(command.failed);
-        assert_int_equal(command.length, header + length + 2);
-        assert_memory_equal(command.data, expected, command.length);
+        (void)snprintf(expected, sizeof expected, "$%zu\r\n%.*s\r\n", length, (int)length, word);
+        check_bytes(&command, expected);
         rqli_command_fini(&command);
     }
 }
 
 TEST(words_that_are_too_much_together_fail)
 {
-    enum { WORD_SIZE = 8 << 20 };
+    static const struct {
+        const char *name;
+        size_t length;
+        int n_words; /* with the one that fails */
+    } rows[] = {{"64 MiB", 64 << 20, 1}, {"32 MiB", 32 << 20, 2}, {"8 MiB", 8 << 20, 8}};
 
-    struct rqli_command command = {0};
-    char *word = calloc(1, WORD_SIZE);
-    int n_words = 0;
+    char *word = calloc(64, 1 << 20);
 
     assert_non_null(word);
-    while (!command.failed && n_words < 100) {
-        rqli_command_slice(&command, (struct rqli_slice){word, WORD_SIZE});
-        n_words++;
+    EACH_ROW (row, rows) {
+        struct rqli_command command = {0};
+        int n_words = 0;
+
+        for (; !command.failed && n_words < 100; n_words++) {
+            rqli_command_slice(&command, (struct rqli_slice){word, row->length});
+        }
+        assert_int_equal(n_words, row->n_words);
+        rqli_command_fini(&command);
     }
-    assert_int_equal(n_words, 8);
-    rqli_command_fini(&command);
     free(word);
 }
 
+/* One after the other. What cannot be copied changes nothing. */
 TEST(a_buffer_is_copied_behind_another)
 {
     struct rqli_command empty = {0};
     struct rqli_command one = {0};
-    struct rqli_command all = {0};
-
-    assert_true(rqli_command_append(&all, &empty));
-    assert_int_equal(all.length, 0);
-    rqli_command_text(&one, "a");
-    assert_true(rqli_command_append(&all, &one));
-    assert_true(rqli_command_append(&all, &empty));
-    assert_true(rqli_command_append(&all, &one));
-    check_bytes(&all, "$1\r\na\r\n$1\r\na\r\n");
-    rqli_command_fini(&one);
-    rqli_command_fini(&all);
-}
-
-TEST(what_cannot_be_copied_changes_nothing)
-{
     struct rqli_command too_long = {.length = SIZE_MAX};
     struct rqli_command failed = {.failed = true};
     struct rqli_command all = {0};
 
-    rqli_command_text(&all, "a");
-    assert_false(rqli_command_append(&all, &too_long));
-    assert_false(rqli_command_append(&all, &failed));
-    check_bytes(&all, "$1\r\na\r\n");
+    const struct {
+        const char *name, *bytes;
+        const struct rqli_command *other;
+        bool is_copied;
+    } rows[] = {
+        {"nothing behind nothing", "", &empty, true},
+        {"a word behind nothing", "$1\r\na\r\n", &one, true},
+        {"nothing behind a word", "$1\r\na\r\n", &empty, true},
+        {"what is too long", "$1\r\na\r\n", &too_long, false},
+        {"what has failed", "$1\r\na\r\n", &failed, false},
+        {"a word behind a word", "$1\r\na\r\n$1\r\na\r\n", &one, true},
+    };
+
+    rqli_command_text(&one, "a");
+    EACH_ROW (row, rows) {
+        assert_int_equal(rqli_command_append(&all, row->other), row->is_copied);
+        check_bytes(&all, row->bytes);
+    }
     assert_false(rqli_command_append(&failed, &all));
     assert_true(failed.failed);
+    rqli_command_fini(&one);
     rqli_command_fini(&all);
 }
