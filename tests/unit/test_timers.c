@@ -22,38 +22,37 @@ AFTER_EACH(tear_down)
     rqli_timers_fini(&timers);
 }
 
-TEST(nothing_is_due_in_an_empty_heap)
-{
-    assert_int_equal(rqli_timers_first_us(&timers), RQLI_NEVER_US);
-    assert_null(rqli_timers_take_due(&timers, RQLI_NEVER_US - 1));
-}
-
+/* And nothing is due when there is none. */
 TEST(the_earliest_comes_first)
 {
-    for (size_t i = 0; i < COUNT; i++) {
-        rqli_timers_set(&timers, &dues[i], (int64_t)(i * 7919 % COUNT));
-    }
-    for (int64_t at_us = 0; at_us < COUNT; at_us++) {
-        struct rqli_due *due;
+    static const int64_t counts[] = {0, 1, COUNT};
 
-        assert_null(rqli_timers_take_due(&timers, at_us - 1));
-        due = rqli_timers_take_due(&timers, at_us);
-        assert_non_null(due);
-        assert_int_equal(due->at_us, at_us);
-        assert_int_equal(due->place, 0);
+    EACH (count, counts) {
+        for (int64_t i = 0; i < *count; i++) {
+            rqli_timers_set(&timers, &dues[i], i * 7919 % *count);
+        }
+        for (int64_t at_us = 0; at_us < *count; at_us++) {
+            struct rqli_due *due;
+
+            assert_null(rqli_timers_take_due(&timers, at_us - 1));
+            due = rqli_timers_take_due(&timers, at_us);
+            assert_non_null(due);
+            assert_int_equal(due->at_us, at_us);
+            assert_int_equal(due->place, 0);
+        }
+        assert_int_equal(rqli_timers_first_us(&timers), RQLI_NEVER_US);
+        assert_null(rqli_timers_take_due(&timers, RQLI_NEVER_US - 1));
     }
-    assert_int_equal(rqli_timers_first_us(&timers), RQLI_NEVER_US);
-    assert_null(rqli_timers_take_due(&timers, RQLI_NEVER_US - 1));
 }
 
 TEST(what_is_never_due_is_not_in_it)
 {
-    rqli_timers_set(&timers, &dues[0], RQLI_NEVER_US);
-    assert_int_equal(timers.count, 0);
-    rqli_timers_set(&timers, &dues[0], 5);
-    rqli_timers_set(&timers, &dues[0], RQLI_NEVER_US);
-    assert_int_equal(timers.count, 0);
-    rqli_timers_set(&timers, &dues[0], 5);
+    static const int64_t times_us[] = {RQLI_NEVER_US, 5, RQLI_NEVER_US, 5};
+
+    EACH (at_us, times_us) {
+        rqli_timers_set(&timers, &dues[0], *at_us);
+        assert_int_equal(timers.count, *at_us != RQLI_NEVER_US);
+    }
     rqli_timers_unreserve(&timers, &dues[0]);
     assert_int_equal(timers.count, 0);
     assert_int_equal(timers.reserved, COUNT - 1);
