@@ -29,63 +29,49 @@ static enum rqli_clock_offset_news read_clock(struct rqli_clock_offset *clock_of
 /* The lower bound of the offset, as the caller of rqli_clock_offset_earliest() sees it. */
 static int64_t bound_us(const struct rqli_clock_offset *clock_offset, int64_t at_us)
 {
+    const int64_t server_us = NOW_US - OFFSET_US;
     int64_t local_us = 0;
 
-    assert_true(rqli_clock_offset_earliest(clock_offset, 0, at_us, &local_us));
-    return local_us;
+    assert_true(rqli_clock_offset_earliest(clock_offset, server_us, at_us, &local_us));
+    return local_us - server_us;
 }
 
-TEST(without_a_reading_nothing_is_known)
+/* Three seconds after a machine has started a reading of nothing would lie within the window. */
+TEST(nothing_is_known_before_the_first_reading)
 {
-    const struct rqli_clock_offset clock_offset = {0};
-    int64_t local_us = 77;
+    static const int64_t times_us[] = {NOW_US, 3 * SECOND_US};
 
-    assert_false(rqli_clock_offset_earliest(&clock_offset, 1, NOW_US, &local_us));
-    assert_int_equal(local_us, 77);
-    assert_true(rqli_clock_offset_server_latest(&clock_offset, NOW_US) == INT64_MAX);
-}
+    EACH (at_us, times_us) {
+        struct rqli_clock_offset clock_offset = {0};
+        int64_t local_us = 77;
 
-/* A reading of nothing would lie within the window. */
-TEST(a_machine_that_has_just_started_knows_nothing_either)
-{
-    struct rqli_clock_offset clock_offset = {0};
-    int64_t early_us = 3 * SECOND_US;
-    int64_t local_us;
-
-    assert_false(rqli_clock_offset_earliest(&clock_offset, 1, early_us, &local_us));
-    assert_int_equal(read_clock(&clock_offset, -SECOND_US, early_us, 50), RQLI_CLOCK_OFFSET_FINE);
-    assert_int_equal(bound_us(&clock_offset, early_us), -SECOND_US - 50);
-}
-
-TEST(one_reading_bounds_both_ways)
-{
-    struct rqli_clock_offset clock_offset = {0};
-    int64_t local_us = 0;
-
-    assert_int_equal(read_clock(&clock_offset, OFFSET_US, NOW_US, 50), RQLI_CLOCK_OFFSET_FINE);
-    assert_true(
-        rqli_clock_offset_earliest(&clock_offset, NOW_US - OFFSET_US, NOW_US + 100, &local_us));
-    assert_int_equal(local_us, NOW_US - 50);
-    assert_int_equal(rqli_clock_offset_server_latest(&clock_offset, NOW_US + 100) -
-                         (NOW_US + 100 - OFFSET_US),
-                     50);
+        assert_false(rqli_clock_offset_earliest(&clock_offset, 1, *at_us, &local_us));
+        assert_int_equal(local_us, 77);
+        assert_true(rqli_clock_offset_server_latest(&clock_offset, *at_us) == INT64_MAX);
+        assert_int_equal(read_clock(&clock_offset, -SECOND_US, *at_us, 50), FINE);
+        assert_int_equal(bound_us(&clock_offset, *at_us), -SECOND_US - 50);
+    }
 }
 
 /* A reading, when and how slow, after a step of the offset (< 0 when the server's clock goes
  * forward), and what it says; half_us 0: none is taken. Then, unless 0, by how much the bound is
- * off. */
+ * off, and the latest time of the server. */
 struct step {
     int64_t at_us;
     int64_t half_us;
     int64_t step_us;
     int news;
     int64_t bound_us;
+    int64_t latest_us;
 };
 
 static const struct story {
     const char *name;
     struct step steps[STEPS_MAX];
 } stories[] = {
+    {"one reading bounds both ways", .steps = {{0, 50}, {100, 0, 0, 0, 50, 50}}},
+    {"the latest time of the server is known for good, however long ago it was read",
+     .steps = {{0, 10}, {6 * SECOND_US, 80}, {60 * SECOND_US, 0, 0, 0, NONE, 80}}},
     {"windows follow each other: a reading at the end of one begins the next",
      .steps = {{0, 10}, {5 * SECOND_US - 20, 30}, {12 * SECOND_US, 0, 0, 0, 30}}},
     {"the best bound of the window counts",
@@ -129,7 +115,7 @@ static const struct story {
      .steps = {{6 * SECOND_US, 200}, {5 * SECOND_US, 20, 0, FINE}, {6 * SECOND_US, 0, 0, 0, 20}}},
 };
 
-static void check_bound(const struct rqli_clock_offset *clock_offset, const struct step *step)
+static void check_step(const struct rqli_clock_offset *clock_offset, const struct step *step)
 {
     int64_t at_us = NOW_US + step->at_us;
     int64_t local_us;
@@ -138,6 +124,10 @@ static void check_bound(const struct rqli_clock_offset *clock_offset, const stru
         assert_false(rqli_clock_offset_earliest(clock_offset, 0, at_us, &local_us));
     } else if (step->bound_us) {
         assert_int_equal(OFFSET_US + step->step_us - bound_us(clock_offset, at_us), step->bound_us);
+    }
+    if (step->latest_us) {
+        assert_int_equal(rqli_clock_offset_server_latest(clock_offset, at_us),
+                         at_us - OFFSET_US - step->step_us + step->latest_us);
     }
 }
 
@@ -154,20 +144,9 @@ TEST(readings_bound_the_offset_and_show_its_steps)
                                             NOW_US + step->at_us, step->half_us),
                                  step->news);
             }
-            check_bound(&clock_offset, step);
+            check_step(&clock_offset, step);
         }
     }
-}
-
-/* However long ago it was. */
-TEST(the_latest_time_of_the_server_is_known_for_good)
-{
-    struct rqli_clock_offset clock_offset = {0};
-
-    (void)read_clock(&clock_offset, OFFSET_US, NOW_US, 10);
-    (void)read_clock(&clock_offset, OFFSET_US, NOW_US + 6 * SECOND_US, 80);
-    assert_int_equal(rqli_clock_offset_server_latest(&clock_offset, NOW_US + 60 * SECOND_US),
-                     NOW_US + 60 * SECOND_US - OFFSET_US + 80);
 }
 
 /* A server whose clock runs at another rate, and jumps now and then. */
