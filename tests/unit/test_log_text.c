@@ -274,39 +274,33 @@ TEST(a_series_has_lines_of_its_own)
     free(series.locks[1]);
 }
 
-TEST(queue_ttl_is_in_seconds_of_any_form)
+TEST(a_field_is_written_as_its_kind_has_it)
 {
+    static const char *const names[] = {"a\"b", "c\\d", "#{e} #$f #@g # h #", "\xC3\xA4\n"};
+
     static const struct {
-        int64_t ms;
         const char *text;
-    } cases[] = {{15000, "15"}, {0, "0"}, {1500, "1.5"}, {1, "0.001"}, {RQL_FOREVER, "forever"}};
+        rql_log_field field;
+    } rows[] = {
+        {"queue_ttl => 15", {.name = "queue_ttl", .kind = RQL_LOG_SECONDS, .number = 15000}},
+        {"queue_ttl => 0", {.name = "queue_ttl", .kind = RQL_LOG_SECONDS, .number = 0}},
+        {"queue_ttl => 1.5", {.name = "queue_ttl", .kind = RQL_LOG_SECONDS, .number = 1500}},
+        {"queue_ttl => 0.001", {.name = "queue_ttl", .kind = RQL_LOG_SECONDS, .number = 1}},
+        {"queue_ttl => forever",
+         {.name = "queue_ttl", .kind = RQL_LOG_SECONDS, .number = RQL_FOREVER}},
+        {"lock_keys => '[\"a\\\"b\", \"c\\\\d\", \"\\#{e} \\#$f \\#@g # h #\", \"\xC3\xA4?\"]'",
+         {.name = "lock_keys", .kind = RQL_LOG_LIST, .items = names, .n_items = 4}},
+    };
 
-    char expected[64];
+    EACH_BY (row, rows, row->text) {
+        const rql_log_record record = {"a", 1, &row->field};
+        char expected[128];
+        char line[128];
 
-    EACH (row, cases) {
-        const rql_log_field field = {
-            .name = "queue_ttl", .kind = RQL_LOG_SECONDS, .number = row->ms};
-        const rql_log_record record = {"a", 1, &field};
-        char line[64];
-
-        (void)snprintf(expected, sizeof expected, "[redis_queued_locks.a] queue_ttl => %s",
-                       row->text);
+        (void)snprintf(expected, sizeof expected, "[redis_queued_locks.a] %s", row->text);
         assert_int_equal(rql_log_text(&record, line, sizeof line), strlen(expected));
         assert_string_equal(line, expected);
     }
-}
-
-TEST(names_in_a_list_are_inspected)
-{
-    static const char *const names[] = {"a\"b", "c\\d", "#{e} #$f #@g # h #", "\xC3\xA4\n"};
-    const rql_log_field field = {
-        .name = "lock_keys", .kind = RQL_LOG_LIST, .items = names, .n_items = 4};
-    const rql_log_record record = {"a", 1, &field};
-    char line[128];
-
-    (void)rql_log_text(&record, line, sizeof line);
-    assert_string_equal(line, "[redis_queued_locks.a] lock_keys => '[\"a\\\"b\", \"c\\\\d\", "
-                              "\"\\#{e} \\#$f \\#@g # h #\", \"\xC3\xA4?\"]'");
 }
 
 TEST(a_line_is_cut_to_size_and_stays_one_line)
