@@ -15,6 +15,10 @@ static bool carries(const struct rqli_node *node)
 /* Whoever is asked first of all has none that nobody has named it for. */
 TEST(a_node_carries_what_it_is_given_until_another_is)
 {
+    static const struct {
+        const char *name;
+        bool is_other;
+    } rows[] = {{"the first", false}, {"another", true}, {"the same again", true}};
     const struct rqli_address address = {.host = "127.0.0.1", .port = 7001};
     static struct rqli_fleet fleet;
     struct rqli_node *other;
@@ -23,12 +27,10 @@ TEST(a_node_carries_what_it_is_given_until_another_is)
     other = rqli_fleet_at(&fleet, &address);
     assert_non_null(other);
     CHECK_ALL(EQ(carries(&fleet.first), false), EQ(carries(other), false));
-    rqli_fleet_give(&fleet, 5, &fleet.first);
-    CHECK_ALL(EQ(carries(&fleet.first), true), EQ(carries(other), false));
-    rqli_fleet_give(&fleet, 5, other);
-    CHECK_ALL(EQ(carries(&fleet.first), false), EQ(carries(other), true));
-    rqli_fleet_give(&fleet, 5, other);
-    CHECK_ALL(EQ(carries(&fleet.first), false), EQ(carries(other), true));
+    EACH_ROW (row, rows) {
+        rqli_fleet_give(&fleet, 5, row->is_other ? other : &fleet.first);
+        CHECK_ALL(EQ(carries(&fleet.first), !row->is_other), EQ(carries(other), row->is_other));
+    }
     assert_ptr_equal(rqli_fleet_node(&fleet, &rqli_key_sets[5]), other);
     rqli_fleet_fini(&fleet);
 }
@@ -82,18 +84,16 @@ TEST(who_is_to_be_told_first_is_not_asked_yet)
     rqli_fleet_fini(&fleet);
 }
 
-struct follow_row {
-    const char *reply;
-    int64_t within_ms; /* that there are left */
-    unsigned n_moved;  /* so far */
-    bool follows;
-    bool pauses;
-};
-
 /* Who goes by again_us alone would go on for ever if a pause that is not to be were in it. */
 TEST(what_has_done_nothing_is_asked_again_while_there_is_time)
 {
-    static const struct follow_row rows[] = {
+    static const struct {
+        const char *reply;
+        int64_t within_ms; /* that there are left */
+        unsigned n_moved;  /* so far */
+        bool follows;
+        bool pauses;
+    } rows[] = {
         {"MOVED 5 127.0.0.1:7001", 0, 0, true, false},
         {"MOVED 5 127.0.0.1:7001", 0, 4, true, false},
         {"MOVED 5 127.0.0.1:7001", 60000, 5, false, false},
@@ -109,13 +109,11 @@ TEST(what_has_done_nothing_is_asked_again_while_there_is_time)
 
     assert_true(rqli_fleet_init(&fleet, 1));
     fleet.map_reader = &map_reader;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const struct follow_row *row = &rows[i];
+    EACH_BY (row, rows, row->reply) {
         struct rqli_reply reply = tree_error(row->reply);
         struct rqli_detour detour = {.until_us = rqli_after_ms(rqli_now_us(), row->within_ms),
                                      .n_moved = row->n_moved};
         bool follows = rqli_fleet_follow(&fleet, &fleet.first, &rqli_key_sets[5], &reply, &detour);
-
         bool is_down = atomic_exchange(&fleet.first.down_us, 0) > 0;
 
         CHECK_ALL(EQ(follows, row->follows), EQ(detour.again_us > 0, row->pauses),
