@@ -34,7 +34,8 @@ static bool has_ended(int fd)
 }
 
 /* A node as a letter, with its epoch; then what comes of it: f first, s same, o other, l left.
- * Which of the connections made so far have ended by then, oldest first: x, or - while it lasts. */
+ * Which of the connections made so far have ended by then, oldest first: x, or - while it lasts;
+ * NULL: a sentinel names the node and nobody connects, of which only an l is seen. */
 struct step {
     char node;
     int epoch;
@@ -59,6 +60,8 @@ static const struct row {
     {"a sentinel is new, and right",
      {{'a', 3, 'f', "-"}, {'a', 0, 's', "--"}, {'b', 2, 'l', "--l"}}},
     {"no epoch is known", {{'a', 0, 'f', "-"}, {'b', 0, 'o', "x-"}, {'c', 0, 'o', "xx-"}}},
+    {"the epoch of the master in use is learned",
+     {{'a', 0, 'f', "-"}, {'b', 1, 'o'}, {'a', 2, 's'}, {'b', 1, 'l'}}},
 };
 
 static enum rqli_master_news news_of(char letter)
@@ -78,8 +81,11 @@ static void take_step(const struct step *step, int i)
 {
     struct rqli_master_claim claim = claim_of(step->node, step->epoch);
 
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends[i].fds), 0);
     assert_int_equal(rqli_master_hear(&master, &claim), step->news != 'l');
+    if (!step->conns) {
+        return;
+    }
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends[i].fds), 0);
     enter(&ends[i].conn, &claim, ends[i].fds[0]);
     assert_int_equal(rqli_master_join(&master, &ends[i].conn, &claim), news_of(step->news));
     for (int j = 0; j <= i; j++) {
@@ -94,7 +100,8 @@ TEST(connections_lead_to_the_newest_master)
 
         rqli_master_init(&master);
         for (const struct step *step = row->steps; step->node; step++) {
-            take_step(step, count++);
+            take_step(step, count);
+            count += step->conns != NULL;
         }
         for (int i = 0; i < count; i++) {
             rqli_master_leave(&ends[i].conn);
@@ -154,22 +161,5 @@ TEST(what_was_known_can_be_forgotten)
     assert_true(rqli_address_is(&at, &fresh.address));
     rqli_master_leave(&conns[0]);
     rqli_master_leave(&conns[1]);
-    rqli_master_fini(&master);
-}
-
-TEST(what_sentinels_say_of_the_master_in_use_is_learned)
-{
-    struct rqli_master_claim first = claim_of('a', 0);
-    struct rqli_master_claim same = claim_of('a', 2);
-    struct rqli_master_claim late = claim_of('b', 1);
-    struct rqli_master_conn conn = {{0}};
-
-    rqli_master_init(&master);
-    enter(&conn, &first, -1);
-    assert_int_equal(rqli_master_join(&master, &conn, &first), RQLI_MASTER_FIRST);
-    assert_true(rqli_master_hear(&master, &late));
-    assert_true(rqli_master_hear(&master, &same));
-    assert_false(rqli_master_hear(&master, &late));
-    rqli_master_leave(&conn);
     rqli_master_fini(&master);
 }
