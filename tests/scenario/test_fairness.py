@@ -7,8 +7,8 @@ import time
 from harness import FOREVER, check, check_equal, main, scenario
 
 N_PROCESSES, N_THREADS = 4, 4
-ROUNDS = 3
-BEGIN_MS, TURN_MS = 200, 700
+ROUNDS = 7
+BEGIN_MS, TURN_MS = 150, 300
 LONG_MS = 60000
 SHARE = 1.03
 WAIT = 1.2
