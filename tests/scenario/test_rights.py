@@ -27,8 +27,8 @@ def allow(world, *rights):
 
 def limited(world, kind, *rights):
     """An actor of a user that may do no more."""
-    allow(world, "reset on >pw", *rights)
-    return world.actor(kind, url=world.server.url_with("limited:pw@"), io_timeout_ms=IO_TIMEOUT_MS)
+    allow(world, "reset on >Pw", *rights)  # as no folder of a server is called
+    return world.actor(kind, url=world.server.url_with("limited:Pw@"), io_timeout_ms=IO_TIMEOUT_MS)
 
 
 def check_told(outcome, right, *others):
@@ -119,7 +119,7 @@ def a_user_without_keys_or_channels_is_told(world, kind, names):
         actor = limited(world, kind, "+@all", limits)
         outcome = actor.refused(*names, timeout_ms=FOREVER)
         check_equal(outcome.status, "E_AUTH")
-        check("pw" not in outcome.error, outcome.error)
+        check("Pw" not in outcome.error, outcome.error)
         check_residue(world, names, limits)
         world.free(actor.client)
     check_equal([world.holder(name) for name in names], [None] * len(names))
