@@ -126,7 +126,7 @@ int64_t rqli_conn_n_commands(struct rqli_conn *self);
  * costs no mutex. */
 bool rqli_conn_take_crowded(struct rqli_conn *self);
 
-/* How many callers had exchanges in flight at a time, at most, during the last few hundred calls;
+/* How many callers had exchanges in flight at a time, at most, over about a hundred calls of late;
  * 0: it is not known yet. Any thread; costs no mutex. */
 unsigned rqli_conn_n_met(const struct rqli_conn *self);
 

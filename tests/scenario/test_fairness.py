@@ -27,7 +27,8 @@ def compete(world, actors, name, **options):
 
 
 def missed(clients, kept_ms):
-    """The part of all the time for which one process was kept from running and others were not."""
+    """For how much longer than another one process was kept from running, in rounds of both kinds, over the time in
+    which shares are counted."""
     kept_ms = [client.remote.kept_ms() - before for client, before in zip(clients, kept_ms)]
     return (max(kept_ms) - min(kept_ms)) / (ROUNDS * TURN_MS)
 
@@ -51,7 +52,8 @@ def each_has_its_share_and_waits_no_longer_than_in_a_plain_queue(world, kind, na
     check(max(shares) <= (SHARE + kept) * min(shares), f"shares: {shares}, {kept:.3f} kept from running")
     ratio = statistics.median(longest_us) / statistics.median(plain_us)
     check(ratio <= WAIT, f"the longest waits: {longest_us} us, in a plain queue {plain_us} us")
-    print(f"# shares {max(shares) / min(shares):.3f}, {kept:.3f} kept from running, longest wait {ratio:.2f} of the plain queue's")
+    print(f"# shares {max(shares) / min(shares):.3f}, {kept:.3f} kept from running, longest wait {ratio:.2f} of the "
+          "plain queue's")
 
 
 if __name__ == "__main__":

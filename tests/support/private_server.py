@@ -332,8 +332,8 @@ class PrivateServer:
         self.process.send_signal(signal.SIGCONT)
 
     def fall_behind(self, master):
-        """A replica that stands still, and will have nothing of what is done from now on: what it has not read yet would
-        wait for it."""
+        """A replica that stands still, and will have nothing of what is done from now on: what it has not read yet
+        would wait for it."""
         self.freeze()
         master.ask("CLIENT", "KILL", "TYPE", "replica")
 
