@@ -35,6 +35,7 @@ class Crowd:
         self.epoch, self.began_us = 0, 0
         self.inside = set()  # who holds since it began
         self.n_grants = 0
+        self.served = set()  # whoever was ever granted it
         self.released_at, self.longest_s = None, 0.0
         self.workers = [Worker(lambda actor=actor: self.have_turn(actor)) for actor in actors]
 
@@ -56,6 +57,7 @@ class Crowd:
                 self.longest_s = max(self.longest_s, now - self.released_at)
             self.released_at = None
             self.n_grants += 1
+            self.served.add(actor.name)
             if ts_us < self.began_us:
                 return None
             check(not self.inside, f"{actor.name} beside {self.inside}")
@@ -68,10 +70,16 @@ class Crowd:
                 self.inside.remove(actor.name)
             self.released_at = time.monotonic()
 
+    def wait(self, is_done, what):
+        wait_until(lambda: is_done() or any(worker.failure for worker in self.workers), what)
+
+    def await_everyone(self):
+        """A client that was never connected does not wait for a server that is down."""
+        self.wait(lambda: len(self.served) == len(self.workers), "each has had it")
+
     def await_grants(self, count):
         goal = self.n_grants + count
-        wait_until(lambda: self.n_grants >= goal or any(worker.failure for worker in self.workers),
-                   f"{count} grants more")
+        self.wait(lambda: self.n_grants >= goal, f"{count} grants more")
 
     def end_epoch(self, now_us):
         """What was granted before may be held by others as well."""
@@ -91,7 +99,9 @@ def crowd_of(world, kind, names):
     """Two clients share it."""
     clients = [world.client(world.remote() if kind == "process" else None) for _ in range(2)]
     kind = "thread" if kind == "process" else kind
-    return Crowd([world.actor(kind, clients[i % 2]) for i in range(CROWD)], names)
+    crowd = Crowd([world.actor(kind, clients[i % 2]) for i in range(CROWD)], names)
+    crowd.await_everyone()
+    return crowd
 
 
 @scenario(counts=[1])
