@@ -6,21 +6,15 @@
 --
 -- token is text: the time, so that it is above every earlier one also after the server lost data; but one
 -- more than the last where that is not less, for the clock may stand still or be set back. It is nil, and
--- nothing was written, in a pause: then the last is no number but "q <until_us> <token>" (lua/README.md 46),
--- which is longer than any.
+-- nothing was written, in a pause.
 
 local token = now_text
-local last = call("SET", fence, token, "GET")
-if last and not is_less(last, token) then
-    local until_us, before = string.match(last, "^q (%d+) (%d+)$")
-    before = before or last
-    if until_us and is_less(now_text, until_us) then
-        call("SET", fence, last)
-        token = nil
-    elseif tonumber(before) and not is_less(before, token) then
-        token = string.format("%.0f", before + 1)
-        call("SET", fence, token)
-    end
+-- @include fence
+if is_paused then
+    token = nil
+elseif tonumber(before) and not is_less(before, token) then
+    token = string.format("%.0f", before + 1)
+    call("SET", fence, token)
 end
 if token then
     call("HSET", lock, "acq_id", acquirer, "hst_id", host, "ts", now_seconds, "ini_ttl", ttl_ms,

@@ -19,20 +19,16 @@ if held[1] == nonce and held[2] == token and not held[3] then
     return "4 0 " .. math.min(call("PTTL", lock), 2592000000)
 end
 -- @include clock
-local is_held, is_paused = held[1] == ARGV[1], false
-if is_held then
-    local last = call("SET", fence, token, "GET")
-    if last and not is_less(last, token) then
-        local until_us, before = string.match(last, "^q (%d+) (%d+)$")
-        is_paused = until_us and is_less(now_text, until_us)
-        before = is_paused and last or before or last
-        -- Other locks may have had larger tokens; those of this one rise also where the clock is set back.
-        if is_paused or not is_less(before, token) then
-            call("SET", fence, before)
-        end
+local is_handed_on = held[1] == ARGV[1]
+if is_handed_on then
+    -- @include fence
+    -- Other locks may have had larger tokens; those of this one rise also where the clock is set back.
+    if before and not is_paused and not is_less(before, token) then
+        call("SET", fence, before)
     end
+    is_handed_on = not is_paused
 end
-if is_held and not is_paused then
+if is_handed_on then
     -- @include ttl
     local record = call("HGET", requests, acquirer)
     call("DEL", lock) -- whatever is in it is of the one before

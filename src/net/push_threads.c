@@ -316,7 +316,7 @@ static void take_bytes(struct rqli_push_threads *self, enum rqli_socket_read got
         set_listening(self, false);
         rqli_backoff_on_end(&self->shared.backoff, self->sock.endpoint->is_tls, rqli_now_us(),
                             rqli_random_below(RQLI_BACKOFF_RANDOM));
-        rqli_waiters_hint_leaders(&self->shared.subscription.waiters);
+        rqli_waiters_hint_leaders(&self->shared.subscription.waiters, NULL);
     }
 }
 

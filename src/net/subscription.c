@@ -109,7 +109,7 @@ void rqli_subscription_forget(struct rqli_subscription *self, const struct rqli_
         put(&self->wanted, set, false);
         put(&self->asked, set, false);
         put(&self->confirmed, set, false);
-        rqli_waiters_hint_all_of(&self->waiters, set);
+        rqli_waiters_hint_all(&self->waiters, set);
     }
 }
 
@@ -119,9 +119,9 @@ static void confirm(struct rqli_subscription *self, const struct rqli_key_set *s
     put(&self->asked, set, true);
     put(&self->confirmed, set, true);
     if (is_in(&self->heard, set)) {
-        rqli_waiters_hint_all_of(&self->waiters, set);
+        rqli_waiters_hint_all(&self->waiters, set);
     } else {
-        rqli_waiters_hint_leaders_of(&self->waiters, set);
+        rqli_waiters_hint_leaders(&self->waiters, set);
     }
     put(&self->heard, set, true);
 }
@@ -161,9 +161,9 @@ void rqli_subscription_on_opened(struct rqli_subscription *self, const struct rq
     if (rqli_endpoint_is_partitioned(sock->endpoint)) {
         begin_anew(self, sock->endpoint);
     } else if (self->generation == 1) {
-        rqli_waiters_hint_leaders(&self->waiters);
+        rqli_waiters_hint_leaders(&self->waiters, NULL);
     } else {
-        rqli_waiters_hint_all(&self->waiters);
+        rqli_waiters_hint_all(&self->waiters, NULL);
     }
 }
 

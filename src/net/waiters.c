@@ -284,7 +284,7 @@ static void hint(struct rqli_waiters *self, struct rqli_waiter *waiter)
 }
 
 /* Who is hinted may leave within, but nobody else does: see rqli_waiters::rouse. No watch is left:
- * whoever comes to lead begins its own. set: whose locks are there; NULL: anywhere. */
+ * whoever comes to lead begins its own. */
 static void hint_each(struct rqli_waiters *self, const struct rqli_key_set *set, bool only_leaders)
 {
     struct rqli_waiter *waiter = self->first;
@@ -300,22 +300,12 @@ static void hint_each(struct rqli_waiters *self, const struct rqli_key_set *set,
     }
 }
 
-void rqli_waiters_hint_all(struct rqli_waiters *self)
-{
-    hint_each(self, NULL, false);
-}
-
-void rqli_waiters_hint_all_of(struct rqli_waiters *self, const struct rqli_key_set *set)
+void rqli_waiters_hint_all(struct rqli_waiters *self, const struct rqli_key_set *set)
 {
     hint_each(self, set, false);
 }
 
-void rqli_waiters_hint_leaders(struct rqli_waiters *self)
-{
-    hint_each(self, NULL, true);
-}
-
-void rqli_waiters_hint_leaders_of(struct rqli_waiters *self, const struct rqli_key_set *set)
+void rqli_waiters_hint_leaders(struct rqli_waiters *self, const struct rqli_key_set *set)
 {
     hint_each(self, set, true);
 }
@@ -380,7 +370,7 @@ void rqli_waiters_deliver(struct rqli_waiters *self, const struct rqli_pushed *p
         hint_watchers(self, pushed->lock_key);
         hint_watchers(self, (struct rqli_slice){0});
     } else if (pushed->kind == RQLI_PUSHED_CHANGE) {
-        rqli_waiters_hint_leaders(self); /* all keys may have changed */
+        rqli_waiters_hint_leaders(self, NULL); /* all keys may have changed */
     } else if (pushed->kind == RQLI_PUSHED_GRANT || pushed->kind == RQLI_PUSHED_HINT) {
         waiter = waiter_of(self, pushed->nonce);
     }

@@ -121,15 +121,12 @@ void rqli_waiters_pass_by(struct rqli_waiters *self, struct rqli_waiter *chosen)
 void rqli_waiters_deliver(struct rqli_waiters *self, const struct rqli_pushed *pushed,
                           int64_t received_us);
 
-/* All shall poll: what was pushed to any of them before a new subscription is lost. */
-void rqli_waiters_hint_all(struct rqli_waiters *self);
+/* All whose locks are there shall poll: what was pushed to any of them before a new subscription is
+ * lost. set: NULL is everywhere. */
+void rqli_waiters_hint_all(struct rqli_waiters *self, const struct rqli_key_set *set);
 
-/* The same for those whose locks are there. */
-void rqli_waiters_hint_all_of(struct rqli_waiters *self, const struct rqli_key_set *set);
-
-/* Those who lead shall poll, for all others as well. */
-void rqli_waiters_hint_leaders(struct rqli_waiters *self);
-void rqli_waiters_hint_leaders_of(struct rqli_waiters *self, const struct rqli_key_set *set);
+/* Those who lead there shall poll, for all others as well. */
+void rqli_waiters_hint_leaders(struct rqli_waiters *self, const struct rqli_key_set *set);
 
 /* Those shall poll who have come to lead and were not told. */
 void rqli_waiters_hint_successors(struct rqli_waiters *self);

@@ -10,6 +10,7 @@ others.py has two more, `program` and `ruby`.
 
 Standard library only.
 """
+import collections
 import concurrent.futures
 import contextlib
 import datetime
@@ -100,20 +101,21 @@ def let_pass(seconds):
     wait_until(lambda: time.monotonic() > over, "it has passed")
 
 
-DELAYED_NS = {}  # by process and thread, as last seen
+DELAYED_NS = {}  # by process and thread, as last seen, and "ended"
 
 
 def delayed_ms(pid):
     """How long the threads of a process were ready and did not run, in all: of one that has ended, until it was last
     looked at, so that what is said never falls. Nor does it where another thread has got its number."""
-    ended, known = DELAYED_NS.setdefault(pid, ([], {}))
+    known = DELAYED_NS.setdefault(pid, collections.Counter())
     for task in tasks_of(pid):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
             with open(f"/proc/{pid}/task/{task}/schedstat", encoding="ascii") as file:
-                before, known[task] = known.get(task, 0), int(file.read().split()[1])
-                if known[task] < before:
-                    ended.append(before)
-    return (sum(ended) + sum(list(known.values()))) // 1000000
+                now = int(file.read().split()[1])
+                if now < known[task]:
+                    known["ended"] += known[task]
+                known[task] = now
+    return sum(list(known.values())) // 1000000
 
 
 def tasks_of(pid):

@@ -244,14 +244,14 @@ TEST(who_leads_polls_for_all_on_the_first_subscription_and_each_on_a_later_one)
 {
     join_all();
     waiter[LOCKS + 2].watches = true;
-    rqli_waiters_hint_leaders(&waiters);
+    rqli_waiters_hint_leaders(&waiters, NULL);
     assert_int_equal(n_roused, LOCKS);
     for (size_t i = 0; i < COUNT; i++) {
         assert_int_equal(waiter[i].hinted, i < LOCKS);
         assert_false(waiter[i].watches);
     }
     n_roused = 0;
-    rqli_waiters_hint_all(&waiters);
+    rqli_waiters_hint_all(&waiters, NULL);
     assert_int_equal(n_roused, COUNT);
 }
 
@@ -279,7 +279,7 @@ TEST(who_is_roused_may_go)
     assert_int_equal(n_roused, (COUNT + LOCKS - 1) / LOCKS - 1);
     assert_true(rqli_waiter_leads(&waiter[0]));
     n_roused = 0;
-    rqli_waiters_hint_leaders(&waiters); /* who leads goes, and the next, that leads then */
+    rqli_waiters_hint_leaders(&waiters, NULL); /* who leads goes, and the next, that leads then */
     assert_int_equal(n_roused, COUNT - ((COUNT + LOCKS - 1) / LOCKS - 1));
     assert_null(waiters.first);
 }

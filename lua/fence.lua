@@ -1,0 +1,16 @@
+-- Makes a token the last one of this lock. In a pause the last is no number but "q <until_us> <token>"
+-- (lua/README.md 46), which is longer than any: it stays while the pause lasts.
+--
+-- in: call fence token now_text is_less
+-- out: before is_paused
+--
+-- before: the last one until now, where that may not be less; else nil.
+
+local last, before, is_paused = call("SET", fence, token, "GET")
+if last and not is_less(last, token) then
+    local until_us, of_pause = string.match(last, "^q (%d+) (%d+)$")
+    before, is_paused = of_pause or last, until_us and is_less(now_text, until_us)
+    if is_paused then
+        call("SET", fence, last)
+    end
+end
